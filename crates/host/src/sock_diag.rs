@@ -145,7 +145,7 @@ fn request(family: u8, protocol: u8, port: u16, states: u32) -> [u8; HEADER + RE
 }
 
 /// Reads one answer; how the dump ended, if it did.
-fn read(mut bytes: &[u8], each: &mut impl FnMut(Answer<'_>)) -> Option<io::Result<()>> {
+pub(crate) fn read(mut bytes: &[u8], each: &mut impl FnMut(Answer<'_>)) -> Option<io::Result<()>> {
     while let Some(&len) = bytes.first_chunk() {
         let len = u32::from_ne_bytes(len) as usize;
         let message = bytes.get(..len).filter(|message| message.len() >= HEADER)?;
@@ -153,7 +153,7 @@ fn read(mut bytes: &[u8], each: &mut impl FnMut(Answer<'_>)) -> Option<io::Resul
             // A dump that fails ends as one that does not, but for a number.
             NLMSG_DONE | NLMSG_ERROR => {
                 let code = message[HEADER..].first_chunk().map_or(0, |code| i32::from_ne_bytes(*code));
-                return Some(if code < 0 { Err(io::Error::from_raw_os_error(-code)) } else { Ok(()) });
+                return Some(if code < 0 { Err(io::Error::from_raw_os_error(code.saturating_neg())) } else { Ok(()) });
             }
             SOCK_DIAG_BY_FAMILY if message.len() >= HEADER + ANSWER => each(Answer(&message[HEADER..])),
             _ => {}

@@ -263,13 +263,13 @@ impl Counts {
     /// All that came.
     #[must_use]
     pub fn offered(&self) -> u64 {
-        self.seen.iter().sum()
+        total(&self.seen)
     }
 
     /// All that was shed, or would have been.
     #[must_use]
     pub fn shed(&self) -> u64 {
-        self.shed.iter().flatten().sum()
+        total(self.shed.as_flattened())
     }
 
     /// The sum of what each processor counted, one after the other.
@@ -279,12 +279,16 @@ impl Counts {
             let words: [u64; Self::WORDS] = words(bytes)?;
             let mut words = words.into_iter();
             let mut next = || words.next().unwrap_or_default();
-            all.seen.iter_mut().for_each(|count| *count += next());
-            all.shed.iter_mut().flatten().for_each(|count| *count += next());
-            all.silent += next();
+            let counts = all.seen.iter_mut().chain(all.shed.as_flattened_mut()).chain([&mut all.silent]);
+            counts.for_each(|count| *count = count.saturating_add(next()));
         }
         Some(all)
     }
+}
+
+/// All of `counts`, which may be anything: others can write to the map.
+fn total(counts: &[u64]) -> u64 {
+    counts.iter().fold(0, |sum, count| sum.saturating_add(*count))
 }
 
 /// `struct connections`: made, no longer served, and answered.
@@ -332,6 +336,12 @@ mod tests {
         }
         assert_eq!(Look::read(&[0; 8]), None);
         assert_eq!(Counts::sum(&[1; Counts::LEN - 1]), None);
+    }
+
+    #[test]
+    fn counts_beyond_all_bounds_stay_at_the_bound() {
+        let all = Counts::sum(&[0xff; 3 * Counts::LEN]).unwrap();
+        assert_eq!((all.offered(), all.shed(), all.silent), (u64::MAX, u64::MAX, u64::MAX));
     }
 
     #[test]

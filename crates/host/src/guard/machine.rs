@@ -123,7 +123,7 @@ impl Text {
 }
 
 /// Of each processor: ticks in the kernel (system, irq, softirq), and all.
-fn ticks(stat: &str) -> Vec<[u64; 2]> {
+pub(super) fn ticks(stat: &str) -> Vec<[u64; 2]> {
     let lines = stat.lines().filter(|line| {
         line.strip_prefix("cpu").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
     });
@@ -132,35 +132,39 @@ fn ticks(stat: &str) -> Vec<[u64; 2]> {
             let fields: Vec<u64> = line.split_whitespace().skip(1).map_while(|n| n.parse().ok()).collect();
             let at = |at: usize| fields.get(at).copied().unwrap_or_default();
             // The last two, guests' time, are in the first two as well.
-            [at(2) + at(5) + at(6), fields.iter().take(8).sum()]
+            let sum = |ticks: &[u64]| ticks.iter().fold(0_u64, |sum, ticks| sum.saturating_add(*ticks));
+            [sum(&[at(2), at(5), at(6)]), sum(&fields[..fields.len().min(8)])]
         })
         .collect()
 }
 
 /// The largest share of the kernel on any processor, since `before`.
-fn share_max(before: &[[u64; 2]], now: &[[u64; 2]]) -> f64 {
+pub(super) fn share_max(before: &[[u64; 2]], now: &[[u64; 2]]) -> f64 {
     let pairs = before.iter().zip(now).filter(|(before, now)| now[1] > before[1]);
+    // Time spent idle may go backwards (proc_stat(5)), and then all grows by less than a part.
     let share = |(before, now): (&[u64; 2], &[u64; 2])| {
-        now[0].saturating_sub(before[0]) as f64 / (now[1] - before[1]) as f64
+        (now[0].saturating_sub(before[0]) as f64 / (now[1] - before[1]) as f64).min(1.0)
     };
     pairs.map(share).fold(0.0, f64::max)
 }
 
 /// `TCP: inuse 7 …`, or `TCP6: …`.
-fn sockets(sockstat: &str) -> u64 {
+pub(super) fn sockets(sockstat: &str) -> u64 {
     let line =
         sockstat.lines().find_map(|line| line.strip_prefix("TCP").map(|rest| rest.trim_start_matches('6')));
     let in_use = line.and_then(|line| line.strip_prefix(": inuse ")?.split_whitespace().next()?.parse().ok());
     in_use.unwrap_or_default()
 }
 
-fn memory_share(meminfo: &str) -> f64 {
-    let kib = |name: &str| -> Option<f64> {
+pub(super) fn memory_share(meminfo: &str) -> f64 {
+    let kib = |name: &str| -> Option<u64> {
         let line = meminfo.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
         line.split_whitespace().next()?.parse().ok()
     };
     match (kib("MemTotal"), kib("MemAvailable")) {
-        (Some(total), Some(available)) if total > 0.0 => (1.0 - available / total).clamp(0.0, 1.0),
+        (Some(total), Some(available)) if total > 0 => {
+            (1.0 - available as f64 / total as f64).clamp(0.0, 1.0)
+        }
         _ => 0.0,
     }
 }
@@ -187,6 +191,18 @@ mod tests {
         for nonsense in ["", "x", "TCP: x", "TcpExt: ListenDrops\n"] {
             assert_eq!((sockets(nonsense), counter(nonsense, "ListenDrops")), (0, 0));
             assert!(memory_share(nonsense) == 0.0 && ticks(nonsense).is_empty());
+        }
+    }
+
+    #[test]
+    fn a_share_is_between_none_and_all_whatever_the_kernel_says() {
+        let (before, now) = (ticks("cpu0 0 0 10 90 9\n"), ticks("cpu0 0 0 20 90 0\n"));
+        assert_eq!(share_max(&before, &now), 1.0, "iowait went back by nine of ten");
+        let most = format!("cpu0 {0} {0} {0} {0} {0} {0} {0} {0}\n", u64::MAX);
+        assert_eq!(ticks(&most), [[u64::MAX; 2]]);
+        for odd in ["nan", "inf", "-1", "1e400"] {
+            let share = memory_share(&format!("MemTotal: {odd} kB\nMemAvailable: {odd} kB\n"));
+            assert_eq!(share, 0.0, "{odd}");
         }
     }
 

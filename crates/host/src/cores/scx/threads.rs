@@ -82,9 +82,10 @@ impl Threads {
             let (load, figures) = (&mut loads[used.task], &mut figures[used.task]);
             let waited = seen.waited_ns.saturating_sub(used.last.waited_ns);
             let turns = seen.turns.saturating_sub(used.last.turns);
-            figures.ran_ns += seen.ran_ns.saturating_sub(used.last.ran_ns);
-            figures.waited_ns += waited;
-            figures.turns += turns;
+            let ran = seen.ran_ns.saturating_sub(used.last.ran_ns);
+            figures.ran_ns = figures.ran_ns.saturating_add(ran);
+            figures.waited_ns = figures.waited_ns.saturating_add(waited);
+            figures.turns = figures.turns.saturating_add(turns);
             used.last = seen;
             if owner.is_none() {
                 // What it did last is counted.
