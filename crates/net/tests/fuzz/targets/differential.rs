@@ -3,13 +3,14 @@
 
 use std::collections::BTreeMap;
 
-use net::stack::ListenOptions;
+use net::stack::{Ecn, KeepAlive, ListenOptions};
+use net::wire::checksum;
 use net::{ConnId, EventKind, Stack};
-use queueing::{Span, Time};
+use queueing::{Label, Priority, Span, Time};
 
 use super::input::{Input, pattern};
 use super::{config, sent};
-use crate::world::{Dice, meta};
+use crate::world::{self, Dice, SERVER, meta};
 
 /// The network may misbehave for so many frames.
 const FAULTS: u64 = 600;
@@ -26,6 +27,8 @@ struct Side {
     read: u32,
     /// How many bytes it is to read.
     awaited: u32,
+    /// What the application sets and unsets on the way.
+    options: u16,
     /// Frames of its that were lost in a row, of each [`Kind`].
     lost: [u32; 4],
     /// The highest sequence number that it has sent.
@@ -37,14 +40,19 @@ struct Side {
 }
 
 pub fn differential(data: &[u8]) {
+    // Settings stand at the end, so that what stands before them means the same with any.
+    let (data, settings) = data.split_at(data.len().saturating_sub(2));
+    let settings = settings.iter().fold(0, |bits, byte| bits << 8 | u16::from(*byte));
+    let six = settings & 1 == 1;
     let mut input = Input(data);
-    let Some(mut sides) = sides(&mut input) else { return };
+    let Some(mut sides) = sides(&mut input, settings) else { return };
     let mut dice = Dice(data.iter().fold(1, |sum, byte| sum * 31 % 1_000_003 + u64::from(*byte)));
     let mut now = Time::from_nanos(1_000_000_000);
     let mut wire: BTreeMap<(Time, u64), (usize, Vec<u8>)> = BTreeMap::new();
     let mut frames = 0;
-    let _ = sides[0].stack.listen(80, ListenOptions::default());
-    let target = "10.0.0.1:80".parse().expect("an address");
+    let fast_open = if sides[0].stack.config().fast_open_cookies > 0 { 4 } else { 0 };
+    let _ = sides[0].stack.listen(80, ListenOptions { fast_open, ..ListenOptions::default() });
+    let target = SERVER[usize::from(six)].parse().expect("an address");
     sides[1].conn = sides[1].stack.connect(now, target, None).ok();
     for _ in 0..STEPS {
         for side in &mut sides {
@@ -59,6 +67,7 @@ pub fn differential(data: &[u8]) {
                 assert!(frame.len() <= usize::from(side.mtu) + 14, "no packet is longer than the MTU");
                 let kind = side.kind(&frame);
                 let byte = input.byte().unwrap_or_else(|| dice.roll() as u8);
+                let frame = if (100..112).contains(&byte) { marked(frame) } else { frame };
                 let lost = &mut side.lost[kind as usize];
                 let is_safe = frames > FAULTS || matches!(kind, Kind::Arp | Kind::Probe);
                 let (copies, late_us) = if is_safe { (1, 0) } else { fate(byte, *lost) };
@@ -83,6 +92,22 @@ pub fn differential(data: &[u8]) {
     panic!("not done after {STEPS} steps: {far:?}");
 }
 
+/// The frame with congestion experienced (RFC 3168 §5), if its transport is capable of that.
+fn marked(mut frame: Vec<u8>) -> Vec<u8> {
+    match frame[12..14] {
+        [8, 0] if frame[15] & 3 == 2 => {
+            frame[15] |= 3;
+            frame[24..26].fill(0);
+            let sum = checksum::of(&frame[14..34]);
+            frame[24..26].copy_from_slice(&sum);
+        }
+        // The traffic class lies across two bytes.
+        [0x86, 0xdd] if frame[15] >> 4 & 3 == 2 => frame[15] |= 0x30,
+        _ => {}
+    }
+    frame
+}
+
 /// What a frame is for.
 #[derive(Clone, Copy)]
 enum Kind {
@@ -90,7 +115,7 @@ enum Kind {
     Ack,
     /// It has something to be confirmed.
     Data,
-    /// It asks or tells where a neighbour is. Few of those may be lost.
+    /// It asks or tells where a neighbour is (ARP, NDP). Few of those may be lost.
     Arp,
     /// It asks whether the other side is alive: so may few of those. It comes from below the window, so
     /// what it confirms does not count there (RFC 9293 §3.10.7.4), nor does it here.
@@ -109,11 +134,25 @@ fn fate(byte: u8, lost: u32) -> (u64, u64) {
     }
 }
 
-/// Two stacks as the first bytes of the input want them.
-fn sides(input: &mut Input<'_>) -> Option<[Side; 2]> {
-    let mut side = |host| {
+/// Two stacks as the first bytes of the input want them, and with what `settings` turn on; not
+/// cookies for every SYN, with which a segment that comes before its time resets (RFC 4987 §3.6).
+fn sides(input: &mut Input<'_>, settings: u16) -> Option<[Side; 2]> {
+    let on = |bit: u16| settings >> bit & 1 == 1;
+    let one_of = |bit: u16| usize::from(settings >> bit & 3);
+    let mut side = |host: u8| {
         let mut config = config(host);
         config.mtu = input.one_of(&[600, 600, 200, 100])?;
+        if on(0) {
+            config.mtu = 1280;
+            config.ipv6 = world::config(host).ipv6;
+        }
+        config.ecn = [Ecn::Off, Ecn::Classic, Ecn::Dctcp, Ecn::Off][one_of(1)];
+        config.pacing = on(3);
+        config.rack = !on(4);
+        config.delayed_ack = on(5).then_some(Span::from_millis(40));
+        config.memory_max = [1 << 30, 1 << 20, 256 << 10, 128 << 10][one_of(6)];
+        config.keep_alive = on(8).then_some(Span::from_secs(20));
+        config.fast_open_cookies = if on(9) { 2 } else { 0 };
         config.recv_buffer = input.one_of(&[4096, 1000, 300, 65_536, 200_000])?;
         config.send_buffer = input.one_of(&[4096, 500, 65_536])?;
         let algorithms = net::congestion::ALGORITHMS;
@@ -127,6 +166,7 @@ fn sides(input: &mut Input<'_>) -> Option<[Side; 2]> {
             written: 0,
             read: 0,
             awaited: 0,
+            options: settings >> 11,
             lost: [0; 4],
             highest: None,
             mtu,
@@ -146,7 +186,11 @@ impl Side {
         if frame[12..14] == [8, 6] {
             return Kind::Arp;
         }
-        let tcp = &frame[14 + 20..];
+        let header = if frame[12..14] == [8, 0] { 20 } else { 40 };
+        if header == 40 && frame[14 + 6] != 6 {
+            return Kind::Arp;
+        }
+        let tcp = &frame[14 + header..];
         let seq = u32::from_be_bytes(tcp[4..8].try_into().expect("four bytes"));
         let (header, syn_or_fin) = (usize::from(tcp[12] >> 4) * 4, tcp[13] & 3 != 0);
         let below = self.highest.is_some_and(|highest| (seq.wrapping_sub(highest) as i32) < 0);
@@ -175,6 +219,7 @@ impl Side {
             }
         }
         let Some(id) = self.conn.filter(|_| !self.done) else { return };
+        self.set_options(now, id);
         self.read_all(now, id);
         let left = self.len - self.written;
         if left > 0 {
@@ -184,6 +229,27 @@ impl Side {
         } else if self.open && !self.closed {
             self.closed = true;
             self.stack.close(now, id);
+        }
+    }
+
+    /// None of this may change what arrives.
+    fn set_options(&mut self, now: Time, id: ConnId) {
+        let on = |bit: u16| self.options >> bit & 1 == 1;
+        if on(0) {
+            self.stack.set_nodelay(now, id, self.written.is_multiple_of(3));
+        }
+        if on(1) {
+            let level = Priority::new((self.written / 7 % 8) as u8).expect("a level");
+            self.stack.set_label(now, id, Label::new(level));
+            self.stack.set_dscp(now, id, (self.read % 64) as u8);
+        }
+        if on(2) && self.open {
+            self.stack.unlisten(80);
+        }
+        if on(3) {
+            let idle = Span::from_secs(30 + u64::from(self.read % 7));
+            let asked = KeepAlive { idle, interval: Span::from_secs(10), count: 9 };
+            self.stack.set_keep_alive(now, id, Some(asked));
         }
     }
 

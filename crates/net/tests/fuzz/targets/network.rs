@@ -6,14 +6,15 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use net::stack::{Config, Ipv6, UdpOptions};
+use net::stack::{Config, Ecn, Ipv6, ListenOptions, UdpId, UdpOptions};
 use net::wire::dhcp::{Kind, Message};
-use net::wire::ip::Protocol;
+use net::wire::ip::{self, Protocol};
+use net::wire::tcp::{Flags, Options, Segment, Seq};
 use net::wire::{arp, checksum, icmpv6, ipv6, udp};
 use queueing::{Span, Time};
 
 use super::input::Input;
-use crate::host::{Host, MAC, PEER4, PEER6, STACK_MAC, STACK4, STACK6, frame};
+use crate::host::{Host, MAC, PAIRS, PEER4, PEER6, STACK_MAC, STACK4, STACK6, frame};
 use crate::world::{config, meta};
 
 const ROUTER: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 9);
@@ -43,7 +44,7 @@ pub fn network(data: &[u8]) {
     let ipv6 = Ipv6 { addrs: vec![(STACK6, 64)], probes: (kind >> 1) as u8, ..Ipv6::default() };
     let (addr, prefix) = if kind & 1 == 0 { (STACK4, 24) } else { (Ipv4Addr::UNSPECIFIED, 0) };
     let dhcp = kind & 1 == 1;
-    let mut host = Host::new(Config { addr, prefix, dhcp, ipv6: Some(ipv6), ..config(1) });
+    let mut host = Host::new(Config { addr, prefix, dhcp, ipv6: Some(ipv6), ecn: Ecn::Classic, ..config(1) });
     host.stack.handle_timeout(host.now);
     let socket = host.stack.bind_udp(53, UdpOptions::default()).expect("a free port");
     let mut transaction = 0;
@@ -82,7 +83,8 @@ fn listen(host: &mut Host, transaction: &mut u32) {
 
 /// One packet, or some time; `None` when the input has no more.
 fn step(host: &mut Host, input: &mut Input<'_>, transaction: u32) -> Option<()> {
-    let kind = input.below(8)?;
+    let byte = input.byte()?;
+    let (kind, more) = (byte % 8, byte >= 128);
     let len = usize::from(input.byte()?);
     match kind {
         0 | 1 => {
@@ -129,6 +131,22 @@ fn step(host: &mut Host, input: &mut Input<'_>, transaction: u32) -> Option<()> 
             bytes.extend(input.bytes(len));
             say(host, PEER4.into(), Ipv4Addr::BROADCAST.into(), [67, 68], &bytes);
         }
+        6 if more => {
+            // Sockets come and go, and so do listeners.
+            let port = input.one_of(&[54, 68, 80])?;
+            if len.is_multiple_of(2) {
+                let _ = host.stack.bind_udp(port, UdpOptions::default());
+                let _ = host.stack.listen(port, ListenOptions::default());
+            } else {
+                host.stack.close_udp(UdpId(port));
+                host.stack.unlisten(port);
+            }
+        }
+        7 if more => {
+            // A SYN to each of the stack's addresses, marked as the length says.
+            let pair = input.one_of(&PAIRS)?;
+            syn(host, pair, (len % 4) as u8);
+        }
         6 => {
             let operation = input.one_of(&[arp::Operation::Request, arp::Operation::Reply])?;
             let sender = input.one_of(&[PEER4, STACK4, Ipv4Addr::UNSPECIFIED])?;
@@ -141,6 +159,29 @@ fn step(host: &mut Host, input: &mut Input<'_>, transaction: u32) -> Option<()> 
         }
     }
     Some(())
+}
+
+/// Sends the SYN of a peer that understands ECN, in a packet with the congestion bits `ecn`.
+fn syn(host: &mut Host, (stack, peer): (IpAddr, IpAddr), ecn: u8) {
+    let syn = Segment {
+        source_port: 7000,
+        target_port: 80,
+        seq: Seq(1),
+        ack: Seq(0),
+        flags: Flags::SYN | Flags::ECE | Flags::CWR,
+        window: 1000,
+        options: Options::NONE,
+        payload: &[],
+    };
+    let mut bytes = vec![0; syn.header_len()];
+    syn.emit(peer, stack, &mut bytes);
+    let (protocol, payload_len) = (Protocol::Tcp, bytes.len());
+    let header = ip::Header { source: peer, target: stack, protocol, dscp: 0, ecn, payload_len };
+    let mut packet = vec![0; header.len()];
+    header.emit(&mut packet);
+    let mut frame = frame(peer, stack, protocol, &bytes);
+    frame[14..14 + packet.len()].copy_from_slice(&packet);
+    host.raw(&frame);
 }
 
 /// Sends a datagram between `ports`.

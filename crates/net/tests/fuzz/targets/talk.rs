@@ -40,16 +40,38 @@ pub fn talk(data: &[u8]) {
         4 => layout(Extent::Length { at: 1, bytes: 2, adds: 3 }),
         _ => layout(Extent::Mark((*b"\r\n").into())),
     };
-    let read = |size: usize| {
+    let read = |pieces: &mut dyn Iterator<Item = &[u8]>| {
         let notes = Arc::new(Notes::default());
         let (mut reader, mut told) = (Reader::new(protocol.clone(), Arc::clone(&notes), 0), Told::default());
-        for (n, piece) in stream.chunks(size).enumerate() {
-            reader.read((n * size) as u64, piece, &mut told);
+        let mut start = 0;
+        for piece in pieces {
+            reader.read(start, piece, &mut told);
+            // What comes twice counts once.
+            reader.read(start, piece, &mut told);
+            start += piece.len() as u64;
+            assert!(told.1 <= told.0.len(), "more requests ended than began");
         }
         let given_up = reader.is_given_up();
         drop(reader);
         assert_eq!(notes.held(), 0, "all is given back");
         (told, given_up)
     };
-    assert_eq!(read(usize::from(*cut) + 1), read(stream.len().max(1)));
+    let whole = read(&mut [stream].into_iter());
+    assert_eq!(read(&mut stream.chunks(usize::from(*cut) + 1)), whole);
+    // In two, anywhere near the start, where most is decided.
+    for at in 0..stream.len().min(48) {
+        assert_eq!(read(&mut <[&[u8]; 2]>::from(stream.split_at(at)).into_iter()), whole, "cut at {at}");
+    }
+    guess(stream);
+}
+
+/// Which protocol it is: more bytes change nothing, and it is none that is refused at once.
+fn guess(stream: &[u8]) {
+    let name = |len: usize| Protocol::of_first(&stream[..len]).map(|protocol| protocol.name());
+    let whole = name(stream.len());
+    let before = (0..stream.len().min(32)).filter_map(name);
+    before.for_each(|name| assert_eq!(Some(name), whole, "a guess is right or none"));
+    if stream.starts_with(b"PRI * HTTP/2.0") {
+        assert_eq!(whole, None, "HTTP/2 is not read");
+    }
 }

@@ -1,0 +1,84 @@
+//! Fuzz targets without a fuzzer: every checked-in seed, and inputs that are
+//! drawn or bred from the seeds. Shared by all packages that have targets.
+
+use std::path::Path;
+
+/// A target: it panics when a promise is broken.
+pub type Target = fn(&[u8]);
+
+/// Runs the target called `name` on its seeds and on `count` inputs bred from them.
+///
+/// # Panics
+/// The target fails, or has no seeds.
+pub fn run(name: &str, target: Target, count: u64) {
+    let seeds = seeds(name);
+    assert!(!seeds.is_empty(), "{name} has seeds");
+    seeds.iter().for_each(|seed| check(name, target, seed));
+    let mut dice = Dice(1);
+    for _ in 0..count {
+        check(name, target, &breed(&seeds, &mut dice));
+    }
+}
+
+/// Runs `target` and says with which bytes it failed, should it do so.
+fn check(name: &str, target: Target, data: &[u8]) {
+    struct Blame<'a>(&'a str, &'a [u8]);
+    impl Drop for Blame<'_> {
+        fn drop(&mut self) {
+            if std::thread::panicking() {
+                eprintln!("{} fails with {:?}", self.0, self.1);
+            }
+        }
+    }
+    let _blame = Blame(name, data);
+    target(data);
+}
+
+/// The inputs in `fuzz/seeds/NAME`, in order.
+pub fn seeds(name: &str) -> Vec<Vec<u8>> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds").join(name);
+    let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
+    let mut paths: Vec<_> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
+    paths.sort();
+    paths.iter().filter_map(|path| std::fs::read(path).ok()).collect()
+}
+
+/// Random bytes, or a seed with some of its bytes changed, cut or repeated.
+fn breed(seeds: &[Vec<u8>], dice: &mut Dice) -> Vec<u8> {
+    if dice.below(4) == 0 {
+        let len = dice.below(400);
+        return (0..len).map(|_| dice.roll() as u8).collect();
+    }
+    let mut bytes = seeds[dice.below(seeds.len() as u64) as usize].clone();
+    for _ in 0..1 + dice.below(6) {
+        let at = dice.below(bytes.len() as u64 + 1) as usize;
+        match dice.below(4) {
+            0 => bytes.truncate(at),
+            1 => bytes.insert(at, dice.roll() as u8),
+            2 => bytes.extend_from_within(at..),
+            _ => {
+                if let Some(byte) = bytes.get_mut(at) {
+                    *byte ^= 1 << dice.below(8);
+                }
+            }
+        }
+        bytes.truncate(4096);
+    }
+    bytes
+}
+
+/// SplitMix64.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, n: u64) -> u64 {
+        self.roll() % n
+    }
+}
