@@ -1,7 +1,12 @@
 //! Every fuzz target by name. The bodies stand with the tests that run the
-//! same without a fuzzer: crates/net/tests/fuzz, crates/runtime/tests/fuzz.
+//! same without a fuzzer: crates/{net,runtime,deadline,sim}/tests/fuzz,
+//! crates/host/src/fuzz.rs.
 #![forbid(unsafe_code)]
 
+#[path = "../../crates/deadline/tests/fuzz/texts.rs"]
+mod budgets;
+#[path = "../../crates/sim/tests/fuzz/settings.rs"]
+mod settings;
 #[allow(dead_code)] // Shared with the tests of the network layer, which use the rest.
 #[path = "../../crates/net/tests/ip/host.rs"]
 mod host;
@@ -13,12 +18,13 @@ mod targets;
 #[path = "../../crates/net/tests/tcp/world.rs"]
 mod world;
 
+/// Targets of packages that have one or two.
+const OTHERS: &[(&str, targets::Target)] =
+    &[("http", http::http), ("budgets", budgets::budgets), ("settings", settings::settings)];
+
 /// Runs the target called `name` on `data`; panics when a promise is broken.
 pub fn run(name: &str, data: &[u8]) {
-    if name == "http" {
-        return http::http(data);
-    }
-    let (_, target) =
-        targets::TARGETS.iter().find(|(known, _)| *known == name).expect("a target of that name");
+    let mut all = targets::TARGETS.iter().chain(::host::fuzz::TARGETS).chain(OTHERS);
+    let (_, target) = all.find(|(known, _)| *known == name).expect("a target of that name");
     target(data);
 }

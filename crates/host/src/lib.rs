@@ -30,6 +30,8 @@ pub mod doctor;
 pub mod dpdk;
 pub mod fabric;
 pub mod files;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
 pub mod guard;
 pub mod interface;
 pub mod interrupt;

@@ -11,6 +11,9 @@ use std::process::Command;
 
 use rustix::process::{Signal, getpid, getppid, set_parent_process_death_signal};
 
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzz;
+
 /// A thread's account, all since it began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Account {

@@ -153,7 +153,11 @@ pub(crate) fn read(mut bytes: &[u8], each: &mut impl FnMut(Answer<'_>)) -> Optio
             // A dump that fails ends as one that does not, but for a number.
             NLMSG_DONE | NLMSG_ERROR => {
                 let code = message[HEADER..].first_chunk().map_or(0, |code| i32::from_ne_bytes(*code));
-                return Some(if code < 0 { Err(io::Error::from_raw_os_error(code.saturating_neg())) } else { Ok(()) });
+                return Some(if code < 0 {
+                    Err(io::Error::from_raw_os_error(code.saturating_neg()))
+                } else {
+                    Ok(())
+                });
             }
             SOCK_DIAG_BY_FAMILY if message.len() >= HEADER + ANSWER => each(Answer(&message[HEADER..])),
             _ => {}

@@ -34,6 +34,8 @@ use super::list;
 use crate::files::Folder;
 use crate::proc;
 
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzz;
 mod programs;
 mod restoring;
 

@@ -24,6 +24,8 @@ mod before;
 mod error;
 mod filter;
 mod frame;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzz;
 mod model;
 mod notes;
 mod plan;

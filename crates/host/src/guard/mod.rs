@@ -33,6 +33,8 @@ mod cost;
 mod error;
 #[cfg(any(feature = "bpf", test))]
 mod frames;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzz;
 mod joining;
 mod layout;
 mod listeners;

@@ -29,7 +29,7 @@ pub(super) struct Queue {
 
 /// Bytes of `struct question` and of `struct queue`.
 const QUESTION: usize = 24;
-const QUEUE: usize = 16;
+pub(super) const QUEUE: usize = 16;
 
 /// How often it is asked who listens.
 const AGAIN: Span = Span::from_secs(1);
@@ -148,7 +148,7 @@ fn ask(program: &OwnedFd, listener: &Listener, frame: &mut [u8]) -> io::Result<u
 }
 
 /// `struct queue`.
-fn read(port: u16, bytes: &[u8]) -> Queue {
+pub(super) fn read(port: u16, bytes: &[u8]) -> Queue {
     let word = |at: usize| bytes[at..].first_chunk().map_or(0, |word| u32::from_ne_bytes(*word));
     let since_ns = bytes[8..].first_chunk().map_or(0, |word| u64::from_ne_bytes(*word));
     let (waiting, room) = (word(0), word(4));

@@ -27,6 +27,8 @@ mod datagram_options;
 mod desk;
 pub mod envelope;
 mod figures;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzz;
 mod interface;
 pub mod labels;
 mod listeners;

@@ -114,13 +114,13 @@ fn error_in(answer: &[u8]) -> Option<i32> {
     (kind == NLMSG_ERROR).then_some(-code)
 }
 
-fn program_in(answer: &[u8]) -> Option<u32> {
+pub(super) fn program_in(answer: &[u8]) -> Option<u32> {
     let xdp = attribute(attributes(answer)?, IFLA_XDP)?;
     let id = IFLA_XDP_IDS.into_iter().find_map(|kind| attribute(xdp, kind))?;
     Some(u32::from_ne_bytes(*id.first_chunk()?)).filter(|&id| id != 0)
 }
 
-fn kind_in(answer: &[u8]) -> Option<&[u8]> {
+pub(super) fn kind_in(answer: &[u8]) -> Option<&[u8]> {
     attribute(attribute(attributes(answer)?, IFLA_LINKINFO)?, IFLA_INFO_KIND)
 }
 

@@ -9,6 +9,8 @@ use crate::bpf;
 use crate::interface::{Interface, InterfaceError};
 
 mod attached;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzz;
 
 pub use attached::{Attached, Attachment};
 pub(crate) use attached::{is_veth, program as attached};

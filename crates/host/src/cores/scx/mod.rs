@@ -27,6 +27,8 @@ use super::{CoresError, Figures, Manager, Setup, Taken, misses};
 
 #[cfg(not(feature = "bpf"))]
 mod absent;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzz;
 mod grants;
 #[cfg(feature = "bpf")]
 mod program;

@@ -292,6 +292,22 @@ fn loads(file: &Path) -> Result<(), Unfit> {
     }
 }
 
+/// Looks at a program that is `bytes`.
+#[cfg(any(test, fuzzing))]
+pub(in crate::seam) fn fuzz(bytes: &[u8]) {
+    use std::io::Write as _;
+
+    let memory = rustix::fs::memfd_create("fuzz", rustix::fs::MemfdFlags::CLOEXEC).expect("a descriptor");
+    let mut file = std::fs::File::from(memory);
+    file.write_all(bytes).expect("there is memory");
+    let _ = interpreter(bytes);
+    if let Ok(Some(elf)) = Elf::read(file) {
+        let loader = elf.loader();
+        assert!(loader.is_none_or(|loader| loader.len() <= bytes.len()), "no loader from nowhere");
+        let _ = (elf.is_loadable(), elf.is_go(), elf.needs_library());
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -11,6 +11,7 @@ import greenwave.deadline.codec.BudgetField;
 import greenwave.deadline.codec.EnvoyTimeout;
 import greenwave.deadline.codec.GrpcTimeout;
 import java.io.IOException;
+import java.math.BigInteger;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
@@ -37,6 +38,37 @@ class VectorsTest {
     @Test
     void envoysHeaderFollowsTheVectors() throws IOException {
         check(EnvoyTimeout.HEADER, v -> nanos(v.get("us")), EnvoyTimeout::parse, EnvoyTimeout::write);
+    }
+
+    /** What the fuzzer found for the Rust side, and what that reads of it. */
+    @Test
+    void everyTextOfTheCorpusReadsAsInRust() throws IOException {
+        JsonNode texts = new ObjectMapper()
+                .readTree(Path.of("../../spec/deadline/corpus.json").toFile())
+                .get("texts");
+        assertTrue(texts.size() > 100);
+        for (JsonNode entry : texts) {
+            String text = entry.get("text").asText();
+            JsonNode budget = entry.get(BudgetField.HEADER);
+            Object read = read(BudgetField::parse, text);
+            assertEquals(
+                    budget.isTextual() ? fault(budget) : budget.get("written").asText(),
+                    read instanceof Budget known ? BudgetField.write(known) : read,
+                    BudgetField.HEADER + ": " + text);
+            checkTimeout(entry, GrpcTimeout.HEADER, GrpcTimeout::parse, text);
+            checkTimeout(entry, EnvoyTimeout.HEADER, EnvoyTimeout::parse, text);
+        }
+    }
+
+    private static void checkTimeout(JsonNode entry, String format, Parser<Long> parser, String text) {
+        JsonNode told = entry.get(format);
+        BigInteger most = BigInteger.valueOf(Long.MAX_VALUE);
+        Object expected = told.isTextual() ? fault(told) : told.get("ns").bigIntegerValue().min(most).longValue();
+        assertEquals(expected, read(parser, text), format + ": " + text);
+    }
+
+    private static Fault fault(JsonNode name) {
+        return Fault.valueOf(name.asText().toUpperCase(java.util.Locale.ROOT));
     }
 
     @Test
@@ -111,9 +143,7 @@ class VectorsTest {
         assertTrue(vectors.get(format).get("read").size() > 0 && vectors.get(format).get("write").size() > 0);
         for (JsonNode vector : vectors.get(format).get("read")) {
             String text = vector.get("text").asText();
-            Object expected = vector.has("fault")
-                    ? Fault.valueOf(vector.get("fault").asText().toUpperCase(java.util.Locale.ROOT))
-                    : value.apply(vector);
+            Object expected = vector.has("fault") ? fault(vector.get("fault")) : value.apply(vector);
             assertEquals(expected, read(read, text), format + ": " + text);
         }
         for (JsonNode vector : vectors.get(format).get("write")) {

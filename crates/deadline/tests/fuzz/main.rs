@@ -1,0 +1,47 @@
+//! The fuzz target of budgets without a fuzzer, and the corpus that every
+//! language is held to: `spec/deadline/corpus.json` has each seed, and what
+//! this side reads of it. `make fuzz` goes further.
+#![forbid(unsafe_code)]
+
+#[path = "../../../net/tests/fuzz/corpus.rs"]
+mod corpus;
+mod texts;
+
+use deadline::codec::{Bad, envoy, field, grpc};
+use serde_json::{Value, json};
+
+#[test]
+fn seeds_and_what_is_bred_from_them_break_nothing() {
+    corpus::run("budgets", texts::budgets, 20_000);
+}
+
+/// The entry of `text`: by format, what is read of it, or why nothing is.
+fn entry(text: &str) -> Value {
+    let told = |read: Result<Value, Bad>| match read {
+        Ok(value) => value,
+        Err(Bad::Garbled) => "garbled".into(),
+        Err(Bad::Negative) => "negative".into(),
+    };
+    let written = |budget| json!({ "written": field::write(&budget) });
+    json!({
+        "text": text,
+        "greenwave-budget": told(field::parse(text).map(written)),
+        "grpc-timeout": told(grpc::parse(text).map(|left| json!({ "ns": left.as_nanos() }))),
+        "x-envoy-expected-rq-timeout-ms": told(envoy::parse(text).map(|left| json!({ "ns": left.as_nanos() }))),
+    })
+}
+
+#[test]
+fn the_corpus_of_all_languages_has_every_seed_and_what_is_read_of_it() {
+    let text = include_str!("../../../../spec/deadline/corpus.json");
+    let corpus: Value = serde_json::from_str(text).expect("the corpus is JSON");
+    let listed = corpus["texts"].as_array().expect("texts");
+    for listed in listed {
+        assert_eq!(entry(listed["text"].as_str().expect("a text")), *listed);
+    }
+    let seeds = corpus::seeds("budgets");
+    for seed in seeds.iter().filter_map(|seed| std::str::from_utf8(seed).ok()) {
+        let known = listed.iter().any(|listed| listed["text"] == seed);
+        assert!(known, "spec/deadline/corpus.json lacks\n    {},", entry(seed));
+    }
+}

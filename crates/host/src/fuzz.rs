@@ -1,0 +1,55 @@
+//! Fuzz targets of this room: bytes that programs, the kernel or a crash left
+//! for us. Built for tests, and where a fuzzer builds (`cfg(fuzzing)`).
+//!
+//! Each body stands beside the code that it tries, which is private.
+
+#[path = "../../net/tests/fuzz/targets/input.rs"]
+pub(crate) mod input;
+
+#[cfg(test)]
+#[path = "../../net/tests/fuzz/corpus.rs"]
+mod corpus;
+
+/// A target: it panics when a promise is broken.
+pub type Target = fn(&[u8]);
+
+/// Every target of this room by name.
+pub const TARGETS: &[(&str, Target)] = &[
+    ("seam_messages", crate::seam::fuzz::messages),
+    ("seam_desk", crate::seam::fuzz::desk),
+    ("guard_maps", crate::guard::fuzz::maps),
+    ("fabric_notes", crate::fabric::fuzz::notes),
+    ("scheduler_words", crate::cores::scx::fuzz::words),
+    ("journal", crate::cores::journal::fuzz::journal),
+    ("netlink", netlink),
+    ("proc", proc),
+];
+
+/// Replies of the kernel's by netlink.
+fn netlink(data: &[u8]) {
+    crate::guard::fuzz::listeners(data);
+    crate::xdp::fuzz::links(data);
+}
+
+/// Text of `/proc`.
+fn proc(data: &[u8]) {
+    crate::proc::fuzz::threads(data);
+    crate::guard::fuzz::machine(data);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::corpus;
+
+    #[test]
+    fn seeds_and_what_is_bred_from_them_break_nothing() {
+        for (name, target) in super::TARGETS {
+            let count = match *name {
+                "seam_desk" => 30,
+                "scheduler_words" => 60,
+                _ => 500,
+            };
+            corpus::run(name, *target, count);
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! Bodies of fuzz targets: values of the guard's maps as any program may have
+//! left them, and what the kernel tells the guard.
+//!
+//! Promises: no panic; a value that is read is written the same; counts never
+//! wrap; shares are shares.
+
+use super::layout::{CLASSES, Counts, Look, Reason, connections, words};
+use super::machine::{memory_share, share_max, sockets, ticks};
+use super::notes::Notes;
+use super::queues::{self, QUEUE};
+use super::settings::Settings;
+use crate::netstat::counter;
+use crate::sock_diag;
+
+/// The first byte chooses the map; the rest is a value of it, cut or filled up to its length.
+pub(crate) fn maps(data: &[u8]) {
+    let Some((which, bytes)) = data.split_first() else { return };
+    let value = |len: usize| {
+        let mut value = bytes.to_vec();
+        value.resize(len, 0);
+        value
+    };
+    match which % 6 {
+        0 => {
+            assert!(Look::read(bytes).is_none() || bytes.len() == Look::LEN, "of another length");
+            if let Some(look) = Look::read(&value(Look::LEN)) {
+                assert_eq!(Look::read(&look.bytes()), Some(look));
+            }
+        }
+        1 => {
+            let _ = Settings::read(bytes);
+            if let Some(settings) = Settings::read(&value(Settings::LEN)) {
+                assert_eq!(Settings::read(&settings.bytes()), Some(settings));
+            }
+        }
+        2 => {
+            let len = bytes.len().next_multiple_of(Counts::LEN);
+            let counts = Counts::sum(&value(len)).expect("whole processors are read");
+            assert!(counts.seen.iter().all(|seen| *seen <= counts.offered()), "{counts:?}");
+            assert!(counts.shed.iter().flatten().all(|shed| *shed <= counts.shed()), "{counts:?}");
+            assert_eq!(counts.shed.as_flattened().len(), CLASSES * Reason::ALL.len());
+            assert!(bytes.len() == len || Counts::sum(bytes).is_none(), "half a processor is none");
+        }
+        3 => {
+            assert_eq!(connections(bytes).is_some(), bytes.len() == 24);
+            assert_eq!(words::<2>(bytes).is_some(), bytes.len() == 16);
+        }
+        4 => {
+            for bytes in bytes.chunks_exact(QUEUE) {
+                let queue = queues::read(80, bytes);
+                assert!(queue.port == 80 && (queue.waiting > 0 || queue.since.is_none()), "{queue:?}");
+            }
+        }
+        _ => {
+            if let Ok(notes) = Notes::read(bytes) {
+                assert_eq!(Notes::read(&notes.bytes()).ok().as_ref(), Some(&notes));
+                assert!(!notes.name().contains('\n') || notes.policy.contains('\n'));
+            }
+        }
+    }
+}
+
+/// One answer of the kernel's about sockets.
+pub(crate) fn listeners(data: &[u8]) {
+    let mut found = 0;
+    let end = sock_diag::read(data, &mut |answer| {
+        found += 1;
+        let _ = (
+            answer.local(),
+            answer.remote(),
+            answer.state(),
+            answer.inode(),
+            answer.waiting(),
+            answer.room(),
+        );
+    });
+    assert!(found * 88 <= data.len(), "no listener from nowhere");
+    if let Some(Err(error)) = end {
+        assert!(error.raw_os_error().is_some());
+    }
+}
+
+/// Figures of the machine, as text.
+pub(crate) fn machine(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    let (before, after) = text.split_once("\n\n").unwrap_or((&text, &text));
+    let share = share_max(&ticks(before), &ticks(after));
+    assert!((0.0..=1.0).contains(&share), "a share of {share}");
+    let share = memory_share(&text);
+    assert!((0.0..=1.0).contains(&share), "a share of {share}");
+    let _ = (sockets(&text), counter(&text, "ListenDrops"));
+}

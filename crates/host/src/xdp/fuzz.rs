@@ -1,0 +1,11 @@
+//! Body of a fuzz target: one answer of the kernel's about an interface.
+
+use super::attached::{kind_in, program_in};
+
+/// No panic; what is found lies in the answer.
+pub(crate) fn links(data: &[u8]) {
+    assert_ne!(program_in(data), Some(0), "program 0 is none");
+    if let Some(kind) = kind_in(data) {
+        assert!(data.as_ptr_range().contains(&kind.as_ptr()) || kind.is_empty());
+    }
+}
