@@ -53,7 +53,6 @@ miri:
 	  --skip interleavings
 	MIRIFLAGS=-Zmiri-disable-isolation PROPTEST_CASES=8 $(CARGO) +$(MIRI_TOOLCHAIN) miri test --locked -p capi -- \
 	  control:: address:: memory:: hints:: receiving::tests::each_of_several
-	MIRIFLAGS=-Zmiri-disable-isolation PROPTEST_CASES=8 $(CARGO) +$(MIRI_TOOLCHAIN) miri test --locked -p sched --lib -- pulse --skip loom
 
 # What clippy says of all that builds anywhere.
 clippy: toolchain
