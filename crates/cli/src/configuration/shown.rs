@@ -58,7 +58,7 @@ fn check(path: &Path, section: &Section) -> Result<(), Error> {
     let is_missing = |word: &&&str| {
         let flag = word.trim_start_matches("--").split('=').next().unwrap_or_default();
         // A burst stands in a rate's place.
-        !has(flag) && !(flag == "rate" && has("burst"))
+        !(has(flag) || flag == "rate" && has("burst"))
     };
     let given = section.settings.iter().flat_map(|setting| &setting.words).map(String::as_str);
     let line = ["greenwave"].into_iter().chain(section.command.iter().map(String::as_str));
