@@ -18,7 +18,7 @@ pub(crate) fn journal(data: &[u8]) {
 
 fn any(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
-    if let Some(author) = author(&text) {
+    if let Some(author) = author(&text, true) {
         let cores = list::text(&author.cores);
         assert_eq!(list::parse(&cores), Ok(author.cores));
     }
