@@ -66,7 +66,7 @@ fn told(output: &Output) -> (Option<i32>, String, String) {
     (output.status.code(), text(&output.stdout), text(&output.stderr))
 }
 
-/// Whether the script can run here at all; it says so itself where it cannot.
+/// True if the script can run here at all; it says so itself where it cannot.
 fn runs() -> bool {
     let there = ["bash", "c++"].iter().all(|program| {
         let found =

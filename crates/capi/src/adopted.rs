@@ -118,7 +118,7 @@ fn count_effects(seam: &Seam, fd: c_int, name: &Name) {
     }
 }
 
-/// Whether `socket` is bound to an interface other than the stack's device (`SO_BINDTODEVICE`).
+/// True if `socket` is bound to an interface other than the stack's device (`SO_BINDTODEVICE`).
 pub(crate) fn is_elsewhere(seam: &Seam, socket: BorrowedFd<'_>) -> bool {
     let bound = int(socket.as_raw_fd(), SOL_SOCKET, libc::SO_BINDTOIFINDEX).unwrap_or(0);
     bound != 0 && seam.interface().is_ok_and(|device| device.number != bound.cast_unsigned())

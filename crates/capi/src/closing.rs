@@ -38,7 +38,7 @@ pub unsafe extern "C" fn shutdown(fd: c_int, how: c_int) -> c_int {
     next!(shutdown(fd, how) as Real)
 }
 
-/// Whether `fd`, which is `socket`, has no peer, or not any more, so that TCP does not shut it down.
+/// True if `fd`, which is `socket`, has no peer, or not any more, so that TCP does not shut it down.
 fn is_unconnected(seam: &Seam, fd: c_int, socket: &Name) -> bool {
     match socket.kind {
         Kind::Listener => {

@@ -26,7 +26,7 @@ pub(crate) struct Control {
 }
 
 impl Control {
-    /// What it holds, or the first of that.
+    /// The first bytes of its content, as a value.
     ///
     /// # Errors
     /// `EINVAL`: it is too short.

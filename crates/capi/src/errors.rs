@@ -40,7 +40,7 @@ fn take(fd: c_int, by: ErrorUse) -> Option<Errno> {
     of(&seam()?, &ours(fd)?, by)
 }
 
-/// Whether both sides of `fd` are shut.
+/// True if both sides of `fd` are shut.
 pub(crate) fn is_hung_up(fd: c_int) -> bool {
     let Some(socket) = borrow(fd) else { return false };
     let mut fds = [PollFd::new(&socket, PollFlags::empty())];

@@ -69,7 +69,7 @@ pub unsafe extern "C" fn bind(fd: c_int, addr: *const sockaddr, len: socklen_t) 
     next!(bind(fd, addr, len) as Real)
 }
 
-/// Whether the port takes a privilege that this thread lacks, as the kernel's bind(2) says (ip(7)).
+/// True if the port takes a privilege that this thread lacks, as the kernel's bind(2) says (ip(7)).
 fn is_privileged(request: &Request) -> bool {
     let (Request::Bind { addr, .. } | Request::Datagrams { addr, .. }) = request else { return false };
     if addr.port() == 0 || addr.port() >= PRIVILEGED {

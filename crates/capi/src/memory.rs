@@ -44,7 +44,7 @@ pub(crate) fn look() {
     STACK.store(unsafe { environ }.addr(), Ordering::Relaxed);
 }
 
-/// Whether the bytes from `start` to `end` are of the heap, or of the stack that this thread uses and the main one has.
+/// True if the bytes from `start` to `end` are of the heap, or of the stack that this thread uses and the main one has.
 fn is_known(start: usize, end: usize) -> bool {
     let here = (&raw const start).addr();
     let stack = STACK.load(Ordering::Relaxed);
@@ -71,7 +71,7 @@ fn ask(number: c_long, arguments: [usize; 4]) -> Result<usize, Errno> {
     asked
 }
 
-/// Whether `len` bytes at `start` can be read.
+/// True if `len` bytes at `start` can be read.
 pub(crate) fn is_readable(start: *const c_void, len: usize) -> bool {
     const NO_ORDER: usize = c_int::MAX as usize;
     let Some(end) = start.addr().checked_add(len).filter(|_| !start.is_null()) else { return len == 0 };
@@ -86,7 +86,7 @@ pub(crate) fn is_readable(start: *const c_void, len: usize) -> bool {
     })
 }
 
-/// Whether `len` bytes at `start`, all of which are about to be written, can be.
+/// True if `len` bytes at `start`, all of which are about to be written, can be.
 fn is_writable(start: *mut c_void, len: usize) -> bool {
     let Some(end) = start.addr().checked_add(len).filter(|_| !start.is_null()) else { return len == 0 };
     if len == 0 || cfg!(miri) || is_known(start.addr(), end) || outbox::is_confined() {
@@ -98,7 +98,7 @@ fn is_writable(start: *mut c_void, len: usize) -> bool {
     })
 }
 
-/// What stands at `place`, aligned or not.
+/// The value at `place`, aligned or not.
 ///
 /// # Errors
 /// `EFAULT`.

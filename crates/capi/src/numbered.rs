@@ -41,7 +41,7 @@ pub unsafe extern "C-unwind" fn syscall(
     }
 }
 
-/// What `outbox` has to know of call `number`, whose first argument is `a`.
+/// Tells `outbox` of call `number`, whose first argument is `a`.
 fn heed(number: c_long, a: c_long) {
     match number {
         libc::SYS_shutdown => outbox::forget(a as c_int),

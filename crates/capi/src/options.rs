@@ -269,7 +269,7 @@ pub unsafe extern "C" fn getsockopt(
     told.map_or_else(fail, |()| 0)
 }
 
-/// Whether option `name` at `SOL_SOCKET` of `socket` is read from the socket pair.
+/// True if option `name` at `SOL_SOCKET` of `socket` is read from the socket pair.
 fn is_pairs(socket: &Name, name: c_int) -> bool {
     match owner(socket, SOL_SOCKET, name) {
         Owner::Pair | Owner::Hint => true,

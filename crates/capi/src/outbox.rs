@@ -57,7 +57,7 @@ pub(crate) fn forget(fd: c_int) {
     }
 }
 
-/// Whether this process has confined itself.
+/// True if this process has confined itself.
 pub(crate) fn is_confined() -> bool {
     CONFINED.load(Ordering::Relaxed)
 }
@@ -107,7 +107,7 @@ pub(crate) fn noted(fd: c_int) -> Option<u64> {
     place(fd)?.load(Ordering::Relaxed).checked_sub(1)
 }
 
-/// Whether `fd` is connection `id`, as the kernel knows it. If it is not, its note goes.
+/// True if `fd` is connection `id`, as the kernel knows it. If it is not, its note goes.
 fn is(fd: c_int, id: u64) -> bool {
     let is = seam().zip(borrow(fd)).is_some_and(|(seam, fd)| seam.is_connection(fd, id));
     if !is {
@@ -116,7 +116,7 @@ fn is(fd: c_int, id: u64) -> bool {
     is
 }
 
-/// Whether the stack has taken all that went through the pair (unix(7), SIOCOUTQ).
+/// True if the stack has taken all that went through the pair (unix(7), SIOCOUTQ).
 fn is_empty(fd: c_int) -> bool {
     let mut bytes: c_int = 0;
     // SAFETY: the kernel writes one int to where `bytes` is.

@@ -336,7 +336,7 @@ pub unsafe extern "C-unwind" fn recvmmsg(
     count.min(1024) as c_int
 }
 
-/// How long a program waits.
+/// Time that a program waits.
 fn span(of: &timespec) -> Result<Duration, Errno> {
     match (u64::try_from(of.tv_sec), u32::try_from(of.tv_nsec)) {
         (Ok(seconds), Ok(rest @ ..1_000_000_000)) => Ok(Duration::new(seconds, rest)),

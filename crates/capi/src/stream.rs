@@ -19,7 +19,7 @@ const UNLIKE: c_int = libc::MSG_ERRQUEUE | libc::MSG_OOB | libc::MSG_TRUNC;
 /// Bytes that are discarded by one system call.
 const DISCARDED: usize = 16 * 1024;
 
-/// Whether `socket` is a connection.
+/// True if `socket` is a connection.
 fn is_connection(socket: &Name) -> bool {
     matches!(socket.kind, Kind::Connection | Kind::Opened)
 }
@@ -29,12 +29,12 @@ pub(crate) fn receive(fd: c_int, flags: c_int, n: usize, call: impl FnOnce() -> 
     if is_unlike(fd, flags) { receive_unlike(fd, flags, n) } else { errors::received(fd, call(), || n > 0) }
 }
 
-/// Whether a socket pair has one of `flags` otherwise, and `fd` is a connection.
+/// True if a socket pair has one of `flags` otherwise, and `fd` is a connection.
 pub(crate) fn is_unlike(fd: c_int, flags: c_int) -> bool {
     flags & UNLIKE != 0 && ours(fd).is_some_and(|socket| is_connection(&socket))
 }
 
-/// What TCP does with such flags on connection `fd`: no bytes are copied.
+/// TCP's handling of such flags on connection `fd`: no bytes are copied.
 pub(crate) fn receive_unlike(fd: c_int, flags: c_int, n: usize) -> ssize_t {
     match flags {
         _ if flags & libc::MSG_ERRQUEUE != 0 => fail(Errno::AGAIN) as ssize_t,

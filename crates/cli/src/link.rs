@@ -77,7 +77,7 @@ impl Link {
         Ok((kind, addresses))
     }
 
-    /// What a start refuses of device and addresses before it opens anything, as far as they are
+    /// Checks of device and addresses before a start opens anything, as far as they are
     /// given: `has` says whether the flag of this name is. That an address or a name is in use is not looked at.
     ///
     /// # Errors

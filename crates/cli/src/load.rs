@@ -143,7 +143,7 @@ fn as_json(report: &Report, seed: u64, is_partial: bool) -> Result<serde_json::V
 }
 
 impl Args {
-    /// What a start refuses before it connects.
+    /// Checks of a start before it connects.
     ///
     /// # Errors
     /// As [`run`].

@@ -119,7 +119,7 @@ enum Command {
 }
 
 impl Command {
-    /// What a start refuses before its first action; `has` says whether the flag of this name is given.
+    /// Checks of a start before its first action; `has` says whether the flag of this name is given.
     ///
     /// # Errors
     /// As the command.
@@ -212,10 +212,10 @@ fn refused(e: &Error) -> ExitCode {
     e.code()
 }
 
-/// What the command of `words` refuses before its first action; `has` as of [`Command::check`].
+/// Checks of the command of `words` before its first action; `has` as of [`Command::check`].
 ///
 /// # Errors
-/// What clap finds wrong; what the command does.
+/// Errors of the arguments, then those of the command.
 fn check_words(words: &[String], has: &dyn Fn(&str) -> bool) -> Result<Result<(), Error>, clap::Error> {
     Cli::try_parse_from(words).map(|Cli { command, .. }| command.check(has))
 }

@@ -28,7 +28,7 @@ pub struct Kept {
 }
 
 impl Kept {
-    /// Whether anything is to be given up.
+    /// True if anything is to be given up.
     pub fn is_on(&self) -> bool {
         !self.no_sandbox
     }

@@ -112,7 +112,7 @@ enum Serves {
     Synthetic,
 }
 
-/// What a server is made of that needs no device.
+/// Parts of a server that need no device.
 struct Valid {
     policies: Vec<Policy>,
     observed: Arc<Observed>,
@@ -120,7 +120,7 @@ struct Valid {
 }
 
 impl Args {
-    /// What a start refuses before it opens anything; `has` says whether the flag of this name is given.
+    /// Checks of a start before it opens anything; `has` says whether the flag of this name is given.
     ///
     /// # Errors
     /// As [`run`].

@@ -85,7 +85,7 @@ impl Mapping {
         })
     }
 
-    /// Whether `len` bytes more are not too much for [`modest`](Self::modest).
+    /// True if `len` bytes more are not too much for [`modest`](Self::modest).
     pub(crate) fn has_room(len: usize) -> bool {
         let mapped = MODEST.load(Ordering::Relaxed) + len;
         getrlimit(Resource::As).current.is_none_or(|limit| mapped as u64 <= limit / PART)

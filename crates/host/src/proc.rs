@@ -82,7 +82,7 @@ impl Stat {
         self.word(number)?.parse().ok()
     }
 
-    /// Whether it has ended, and waits for who started it to ask.
+    /// True if it has ended, and waits for who started it to ask.
     #[must_use]
     pub fn is_zombie(&self) -> bool {
         // A process whose first thread alone has ended has others.
@@ -103,7 +103,7 @@ pub fn began(process: u32, thread: u32) -> Option<u64> {
     Stat::of_thread(process, thread)?.field(22)
 }
 
-/// Whether `process` has ended, and waits for who started it to ask.
+/// True if `process` has ended, and waits for who started it to ask.
 #[must_use]
 pub fn is_zombie(process: u32) -> bool {
     Stat::of(process).is_some_and(|stat| stat.is_zombie())

@@ -107,7 +107,7 @@ impl Answer<'_> {
         self.word(40)
     }
 
-    /// What tells it from every other socket there was.
+    /// Identity among all sockets since boot.
     pub fn cookie(self) -> u64 {
         u64::from(self.word(48)) << 32 | u64::from(self.word(44))
     }

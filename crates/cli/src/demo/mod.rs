@@ -113,7 +113,7 @@ impl Settings {
 const BUSY_MAX: f64 = 0.8;
 
 impl Args {
-    /// What a start refuses before it measures.
+    /// Checks of a start before it measures.
     ///
     /// # Errors
     /// As [`run`].

@@ -86,7 +86,7 @@ impl Kind {
         Ok(open)
     }
 
-    /// Whether there is such a device on this machine, where [`open`](Self::open) makes none.
+    /// True if there is such a device on this machine, where [`open`](Self::open) makes none.
     ///
     /// # Errors
     /// As [`open`](Self::open).

@@ -1,4 +1,4 @@
-//! Whether a device is still what it was when it was opened: its interface is there, and has our XDP program.
+//! True if a device is still what it was when it was opened: its interface is there, and has our XDP program.
 
 use host::interface::Presence;
 use host::xdp::{Attached, Attachment};
@@ -15,7 +15,7 @@ pub struct Watch {
     program: Option<Attachment>,
     /// When to ask the kernel next.
     due: Time,
-    /// What is wrong.
+    /// The fault.
     gone: Option<&'static str>,
 }
 
@@ -34,7 +34,7 @@ impl Watch {
         Self { interface, program, ..Self::default() }
     }
 
-    /// Whether nothing comes by it any more, as far as is known at `now`.
+    /// True if nothing comes by it any more, as far as is known at `now`.
     pub fn is_gone(&mut self, now: Time) -> bool {
         if self.gone.is_none() && now >= self.due {
             self.due = now + EVERY;

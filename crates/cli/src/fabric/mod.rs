@@ -59,7 +59,7 @@ enum Command {
 }
 
 impl Args {
-    /// What a start refuses before it begins to act.
+    /// Checks of a start before its first action.
     ///
     /// # Errors
     /// As [`run`].

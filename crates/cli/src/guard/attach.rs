@@ -125,7 +125,7 @@ impl FromStr for Class {
 }
 
 impl Args {
-    /// What a start refuses before it looks at the interface.
+    /// Checks of a start before it looks at the interface.
     ///
     /// # Errors
     /// As [`run`].

@@ -17,7 +17,7 @@ const NAMED_MAX: usize = 16;
 /// See the module.
 pub(super) struct Bypass {
     watcher: Option<Watcher>,
-    /// What was said, with the sockets of which it is true.
+    /// Warnings, with the sockets that they are about.
     said: BTreeMap<(String, Protocol, Use, String), Said>,
     counts: BTreeMap<(Protocol, Use), u64>,
     /// Those that were not named.
@@ -109,7 +109,7 @@ impl Bypass {
         }
     }
 
-    /// Whether any was found.
+    /// True if any was found.
     pub(super) fn is_any(&self) -> bool {
         !self.counts.is_empty()
     }

@@ -103,7 +103,7 @@ pub struct Args {
 }
 
 impl Args {
-    /// What a start refuses before it opens anything; `has` says whether the flag of this name is given.
+    /// Checks of a start before it opens anything; `has` says whether the flag of this name is given.
     ///
     /// # Errors
     /// As [`run`].
@@ -116,7 +116,7 @@ impl Args {
         self.check_files()
     }
 
-    /// Whether its files can be written.
+    /// True if its files can be written.
     fn check_files(&self) -> Result<(), Error> {
         self.link.check_capture()?;
         if let (Some(file), 2..) = (&self.link.pcap, self.shards) {

@@ -106,7 +106,7 @@ pub fn run(args: &Args, arguments: &Arguments) -> Result<ExitCode, Error> {
 }
 
 impl Args {
-    /// What a start refuses before it begins to act.
+    /// Checks of a start before its first action.
     ///
     /// # Errors
     /// As [`run`].

@@ -12,7 +12,7 @@ use super::mechanism::{self, Choice};
 use super::sensor::sensor;
 use crate::Error;
 
-/// What a configuration becomes on this machine.
+/// A configuration as it is on this machine.
 pub struct Plan {
     pub ours: Vec<CoreId>,
     pub cores: Vec<CoreId>,
@@ -31,7 +31,7 @@ impl Plan {
     /// Looks at this machine, and changes nothing.
     ///
     /// # Errors
-    /// What cannot be here, and what to try.
+    /// Refusal of what this machine lacks, with advice.
     pub fn new(config: &Config) -> Result<Self, Error> {
         let ours = affinity::cores().map_err(|e| Error::new(format!("which cores are ours: {e}")))?;
         let cores = config.managed(&ours)?;
@@ -55,7 +55,7 @@ impl Plan {
     }
 }
 
-/// Whether there is such a program, where execvp(3) looks for it.
+/// True if there is such a program, where execvp(3) looks for it.
 fn program(name: &str) -> Result<(), Error> {
     let places = std::env::var_os("PATH").unwrap_or_default();
     let found = match name.contains('/') {

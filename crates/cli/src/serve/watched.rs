@@ -151,7 +151,7 @@ pub(crate) fn of_guard(device: &str, guard: &[Shed; Priority::LEVELS], figures: 
     }
 }
 
-/// What TCP of shard or stack `number` has reset, and was reset by peers.
+/// Resets of shard or stack `number`, by side.
 pub(crate) fn of_resets(number: usize, c: &net::stack::Counters, figures: &mut Vec<Figure>) {
     let by = [("us", c.resets), ("peer", c.resets_received), ("refused", c.refusals)];
     figures.extend(by.map(|(by, count)| {

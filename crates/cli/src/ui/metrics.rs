@@ -70,7 +70,7 @@ pub const LEFT: &str = "greenwave_budget_left_seconds";
 pub const SHED: &str = "greenwave_guard_shed_total";
 /// Who came.
 pub const CAME: &str = "greenwave_guard_seen_total";
-/// What was reset.
+/// Side that reset.
 pub const RESETS: &str = "greenwave_resets_total";
 /// What waits.
 pub const DEPTH: &str = "greenwave_queue_depth";

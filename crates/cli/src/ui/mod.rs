@@ -65,7 +65,7 @@ impl Flags {
         Ok(Some(Ui { seen, server, told: Cell::new(None) }))
     }
 
-    /// What [`open`](Self::open) refuses before it listens.
+    /// Checks of [`open`](Self::open) before it listens.
     ///
     /// # Errors
     /// An address for others without a word that they may look.

@@ -38,7 +38,7 @@ fn rows() -> Vec<Row> {
     lines.map(row).collect()
 }
 
-/// Whether `case` matches `pattern`, in which `*` is any text without a space, and `{a,b}` is a choice.
+/// True if `case` matches `pattern`, in which `*` is any text without a space, and `{a,b}` is a choice.
 fn matches(pattern: &str, case: &str) -> bool {
     if let Some((before, rest)) = pattern.split_once('{') {
         let (choices, after) = rest.split_once('}').expect("a choice ends");

@@ -35,7 +35,7 @@ impl Folder {
         copy
     }
 
-    /// What a compiler makes of `source` by these arguments, if it is there.
+    /// Program that a compiler makes of `source` with these arguments, if there is a compiler.
     fn compiled(&self, name: &str, source: &str, args: &[&str]) -> Option<PathBuf> {
         let (source, out) = (self.file(&format!("{name}.c"), source), self.0.join(name));
         let done =

@@ -344,7 +344,7 @@ fn children(of: Pid) -> Vec<Pid> {
     .collect()
 }
 
-/// Whether it is the one that looks for sockets of the program's in the kernel.
+/// True if it is the one that looks for sockets of the program's in the kernel.
 fn is_watcher(pid: Pid) -> bool {
     host::proc::name(pid.as_raw_nonzero().get().unsigned_abs()) == "greenwave-watch"
 }

@@ -96,7 +96,7 @@ pub(super) fn build(folder: &Path, (name, compiler, script, _): &Kind) -> Result
     }
 }
 
-/// What `run` says of `program`, started as `user`.
+/// Output of `run` for `program`, started as `user`.
 #[track_caller]
 fn refuses(program: &Path, user: Option<u32>, expected: &str) {
     let program = program.to_str().unwrap();

@@ -70,7 +70,7 @@ fn nice_of(id: u32) -> Option<u64> {
     proc::Stat::of(id)?.field(19)
 }
 
-/// How many processes run whose command line has `mark`.
+/// Number of processes whose command line has `mark`.
 fn marked(mark: &str) -> usize {
     let has = |id: &u32| {
         let line = std::fs::read(format!("/proc/{id}/cmdline")).unwrap_or_default();

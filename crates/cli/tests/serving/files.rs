@@ -7,7 +7,7 @@ fn folder(name: &str) -> host::lab::Folder {
     host::lab::Folder::new(name).expect("a folder can be made")
 }
 
-/// Whether it can be played back to its end: whether it ends with a whole frame.
+/// True if it can be played back to its end: whether it ends with a whole frame.
 #[track_caller]
 fn is_whole(place: &Namespace, capture: &Path) {
     let device = format!("pcap:{},fast", capture.display());

@@ -38,7 +38,7 @@ fn processors() -> io::Result<usize> {
     possible(&text).ok_or_else(|| io::Error::other(format!("possible processors: {text:?}")))
 }
 
-/// How many processors a list as `0-3,8` names.
+/// Number of processors in a list such as `0-3,8`.
 fn possible(text: &str) -> Option<usize> {
     text.trim().split(',').try_fold(0, |count, part| {
         let (first, last) = part.split_once('-').unwrap_or((part, part));

@@ -130,7 +130,7 @@ impl Group {
         fs::write(old, if frozen { "FROZEN" } else { "THAWED" })
     }
 
-    /// Whether it is frozen itself, other than by a folder above.
+    /// True if it is frozen itself, other than by a folder above.
     #[must_use]
     pub fn is_frozen(&self) -> bool {
         let says = |file: &str| fs::read_to_string(self.0.join(file)).is_ok_and(|text| text.trim() == "1");

@@ -89,12 +89,12 @@ pub struct Author {
     pub cores: Vec<CoreId>,
     /// The boot that it ran in, if it says so.
     boot: Option<String>,
-    /// Whether its lock is held.
+    /// True if its lock is held.
     is_locked: bool,
 }
 
 impl Author {
-    /// Whether it still runs. Versions that held no lock named no boot: they are known by when they began.
+    /// True if it still runs. Versions that held no lock named no boot: they are known by when they began.
     #[must_use]
     pub fn is_alive(&self) -> bool {
         let is_there =
@@ -148,7 +148,7 @@ pub fn all(folder: &Path) -> io::Result<Vec<(PathBuf, Author)>> {
     Ok(found)
 }
 
-/// Whether a daemon holds the lock of its journal.
+/// True if a daemon holds the lock of its journal.
 fn is_locked(file: &File) -> bool {
     flock(file, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK)
 }

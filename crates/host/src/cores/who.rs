@@ -65,7 +65,7 @@ impl Who {
     /// Refuses a process that a scheduler of ours manages.
     ///
     /// # Errors
-    /// Which that is.
+    /// Identifier of that boot.
     pub fn check_free(&self) -> Result<(), CoresError> {
         let (Self::Process(id) | Self::Child(id)) = self else { return Ok(()) };
         let Some(manager) = Hierarchy::freezer().and_then(|tree| manager(&tree.folder_of(*id)?)) else {

@@ -45,7 +45,7 @@ impl Untrusted {
         io::Error::other(Self { what: what.into(), advice: advice.into() })
     }
 
-    /// What to do about `e`, if it is one of these.
+    /// Advice for `e`, if it is one of these.
     #[must_use]
     pub fn advice(e: &io::Error) -> Option<&str> {
         Some(&e.get_ref()?.downcast_ref::<Self>()?.advice)
@@ -91,7 +91,7 @@ pub fn append(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Whether [`create`] will open `path`. Leaves everything as it was.
+/// True if [`create`] will open `path`. Leaves everything as it was.
 ///
 /// # Errors
 /// As [`create`].
@@ -107,7 +107,7 @@ pub fn check_writable(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Whether `path` is a file that this process may run.
+/// True if `path` is a file that this process may run.
 ///
 /// # Errors
 /// The kernel's.
@@ -154,18 +154,18 @@ pub fn replace(path: &Path, lasts: bool, write: impl FnOnce(&mut File) -> io::Re
     written
 }
 
-/// What a path names: a name in an open folder.
+/// Target of a path: a name in an open folder.
 struct Place {
     folder: OwnedFd,
-    /// What is known of the folder.
+    /// Metadata of the folder.
     stat: Stat,
     name: OsString,
-    /// Whether the name is one of `/proc`, whose links the kernel alone can follow.
+    /// True if the name is one of `/proc`, whose links the kernel alone can follow.
     is_magic: bool,
     path: PathBuf,
 }
 
-/// What the process's umask leaves of it.
+/// Mode of new files before the umask.
 const WITH_UMASK: Mode = Mode::from_raw_mode(0o666);
 /// As the kernel's bound.
 const LINKS_MAX: usize = 40;
@@ -216,7 +216,7 @@ impl Place {
         }
     }
 
-    /// What is there, if anything is.
+    /// The existing file, if there is one.
     fn stat(&self) -> io::Result<Option<Stat>> {
         let follow = if self.is_magic { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
         match statat(&self.folder, &self.name, follow) {
@@ -245,7 +245,7 @@ impl Place {
         Ok((file.into(), false))
     }
 
-    /// Whether what is described by `stat` may be written to.
+    /// True if what is described by `stat` may be written to.
     fn check(&self, stat: &Stat) -> io::Result<()> {
         if self.is_magic {
             return Ok(());
@@ -275,7 +275,7 @@ fn enter(rest: &mut VecDeque<OsString>, path: &Path) -> io::Result<OwnedFd> {
     Ok(openat(CWD, start, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?)
 }
 
-/// Whether others than its owner may write to a folder.
+/// True if others than its owner may write to a folder.
 fn is_shared(folder: &Stat) -> bool {
     folder.st_mode & 0o022 != 0
 }
@@ -288,7 +288,7 @@ fn is_magic(folder: impl AsFd) -> io::Result<bool> {
     Ok(fstatfs(folder)?.f_type == PROC_SUPER_MAGIC)
 }
 
-/// Whether the owner of what is in `folder` counts there; if not, the owner.
+/// True if the owner of what is in `folder` counts there; if not, the owner.
 fn owned_by(folder: &Stat, what: &Stat) -> Result<(), u32> {
     let counts = !is_shared(folder) || what.st_uid == geteuid().as_raw() || what.st_uid == folder.st_uid;
     if counts { Ok(()) } else { Err(what.st_uid) }

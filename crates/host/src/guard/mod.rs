@@ -149,7 +149,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// What [`attach`] refuses before it looks at the interface.
+    /// Checks of [`attach`] before it looks at the interface.
     ///
     /// # Errors
     /// Rules that contradict each other, or a file in which no service tells.

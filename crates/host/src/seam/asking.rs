@@ -241,7 +241,7 @@ impl Seam {
         self.map(&Request::Outboxes, |file| outboxes.reach(file, id))
     }
 
-    /// Whether `fd` is connection `id` of this desk's, as the kernel knows it.
+    /// True if `fd` is connection `id` of this desk's, as the kernel knows it.
     #[must_use]
     pub fn is_connection(&self, fd: BorrowedFd<'_>, id: u64) -> bool {
         let named = getpeername(fd).ok().flatten().and_then(|addr| SocketAddrUnix::try_from(addr).ok());

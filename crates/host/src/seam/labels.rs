@@ -148,7 +148,7 @@ impl Board {
         }
     }
 
-    /// Whether connection `id` has begun and not ended; unknown of one without a line, which counts as open.
+    /// True if connection `id` has begun and not ended; unknown of one without a line, which counts as open.
     pub fn is_open(&self, id: u64) -> bool {
         let Some(line) = Lines::of(id) else { return true };
         let state = self.state(line).load(Ordering::Acquire);

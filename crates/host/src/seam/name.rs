@@ -98,14 +98,14 @@ impl Name {
         Some(Self { run, kind, six, id, local: end()?, remote: end()? })
     }
 
-    /// Of what [`decode`](Self::decode) gives, `run` and `id` of a connection.
+    /// `run` and `id` of a connection, of the fields that [`decode`](Self::decode) gives.
     #[must_use]
     pub fn decode_number(bytes: &[u8]) -> Option<(u32, u64)> {
         let (run, kind, _, id, _) = Self::decode_head(bytes)?;
         matches!(kind, Kind::Connection | Kind::Opened).then_some((run, id))
     }
 
-    /// What stands before the addresses, and the rest.
+    /// Fields before the addresses, and the rest.
     fn decode_head(bytes: &[u8]) -> Option<(u32, Kind, bool, u64, &[u8])> {
         let mut rest = bytes.strip_prefix(MARK)?;
         if bytes.len() != LEN {

@@ -35,7 +35,7 @@ pub const PRIORITY: i32 = 1;
 /// The 48 bytes of a connection's private area that are the program's (ADPS M5).
 pub const PRIVATE_BYTES: i32 = 2;
 
-/// Whether the stack implements setting option `name` of `level`, of a socket for datagrams or of a connection.
+/// True if the stack implements setting option `name` of `level`, of a socket for datagrams or of a connection.
 #[must_use]
 pub fn is_stacks(datagrams: bool, level: i32, name: i32) -> bool {
     match (level, name) {

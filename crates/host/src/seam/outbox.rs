@@ -68,7 +68,7 @@ const FIRST: usize = PAGE - DATA;
 /// All outboxes, from either side.
 #[derive(Debug)]
 pub struct Outboxes {
-    /// What lies before the first of them.
+    /// Bytes before the first of them.
     head: Mapping,
     stacks: usize,
     /// Where each chunk of them is mapped, if it is.
@@ -85,13 +85,13 @@ enum Side {
     Program(Option<Mapping>),
 }
 
-/// What the stack keeps.
+/// State of the stack's side.
 #[derive(Debug)]
 struct Kept {
     /// All chunks.
     all: Mapping,
     file: OwnedFd,
-    /// What it knows of each.
+    /// State of each outbox.
     known: Box<[Known]>,
     /// Bytes beyond first pages that have memory.
     held: AtomicUsize,
@@ -167,13 +167,13 @@ impl Outboxes {
         Ok(Self { head, stacks, chunks, side: Side::Program(Mapping::wiped_on_fork().ok()) })
     }
 
-    /// Whether nothing is to be mapped for connection `id`: its outbox is, or it has none.
+    /// True if nothing is to be mapped for connection `id`: its outbox is, or it has none.
     #[must_use]
     pub fn is_reached(&self, id: u64) -> bool {
         nth(id).is_none_or(|nth| !self.chunks[nth * SLOT / CHUNK].load(Ordering::Relaxed).is_null())
     }
 
-    /// Whether the process has address space for one more to be [reached](Self::reach).
+    /// True if the process has address space for one more to be [reached](Self::reach).
     #[must_use]
     pub fn has_room(&self) -> bool {
         Mapping::has_room(CHUNK)
@@ -417,19 +417,19 @@ impl Kept {
         }
     }
 
-    /// Whether an outbox holds something of too much.
+    /// True if an outbox holds something of too much.
     fn holds_much(&self, known: &Known) -> bool {
         self.held.load(Ordering::Relaxed) > HELD_MAX && beyond(known.reach.load(Ordering::Relaxed)) > 0
     }
 
-    /// Whether the file has more memory than what was said to be written explains, and than may be held on to.
+    /// True if the file has more memory than what was said to be written explains, and than may be held on to.
     fn is_crowded(&self) -> bool {
         let allowed = HELD_MAX.max(self.held.load(Ordering::Relaxed)) + OUTBOXES * PAGE + SWEPT * SLOT;
         fstat(&self.file).is_ok_and(|file| file.st_blocks as usize * 512 > allowed)
     }
 }
 
-/// Whether the process with this number has ended.
+/// True if the process with this number has ended.
 fn is_gone(process: u32) -> bool {
     let process = i32::try_from(process).ok().and_then(Pid::from_raw);
     process.is_some_and(|process| test_kill_process(process) == Err(Errno::SRCH))

@@ -29,7 +29,7 @@ pub(crate) fn program(index: u32) -> Option<u32> {
     program_in(&asked(index)?)
 }
 
-/// What has become of a program on an interface.
+/// State of a program on an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Attached {
     /// It is where it was.
@@ -64,7 +64,7 @@ impl Attachment {
         self.program
     }
 
-    /// What has become of it. It is here where the kernel does not say.
+    /// State of it; attached where the kernel does not say.
     pub fn look(&mut self) -> Attached {
         let Ok(answer) = ask(&mut self.socket, self.index) else { return Attached::Here };
         match error_in(&answer) {

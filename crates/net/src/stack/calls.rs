@@ -30,7 +30,7 @@ impl Stack {
         self.touch(now, conn, |connection, cx| connection.write(cx, bytes)).flatten().ok_or(NotOpen)
     }
 
-    /// How many of `wanted` bytes [`Stack::send`] would take now. When fewer,
+    /// Number of `wanted` bytes that [`Stack::send`] would take now. When fewer,
     /// [`EventKind::Writable`](super::EventKind::Writable) follows.
     ///
     /// # Errors

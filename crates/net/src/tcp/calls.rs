@@ -24,7 +24,7 @@ impl<B: Store> Connection<B> {
         Some(taken)
     }
 
-    /// How many of `wanted` bytes [`Connection::write`] would take; when fewer,
+    /// Number of `wanted` bytes that [`Connection::write`] would take; when fewer,
     /// `Writable` is owed.
     #[inline]
     pub(crate) fn send_room(&mut self, cx: &mut Context<'_>, wanted: usize) -> Option<usize> {

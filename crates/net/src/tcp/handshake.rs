@@ -12,7 +12,7 @@ use super::store::Store;
 use crate::stack::{CloseReason, Config, EventKind, ListenerId};
 use crate::wire::tcp::{Flags, Segment, Seq};
 
-/// How long after a reset of the peer's old connection a SYN goes again.
+/// Time from a reset of the peer's old connection to the next SYN.
 const SYN_AGAIN: Span = Span::from_millis(2);
 
 impl<B: Store> Connection<B> {

@@ -76,7 +76,7 @@ impl<'a> Frame<'a> {
         Ok(Self { target, source, vlan, kind, payload: &frame[start..] })
     }
 
-    /// Whether it belongs to a VLAN: one that is not the stack's, which sends
+    /// True if it belongs to a VLAN: one that is not the stack's, which sends
     /// without tags.
     #[inline]
     pub(crate) fn is_of_vlan(&self) -> bool {

@@ -12,7 +12,7 @@ use crate::world::config;
 
 const RTT: Span = Span::from_millis(20);
 
-/// What shows that nothing had been lost.
+/// Evidence that nothing had been lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Proof {
     /// The originals are acknowledged before anything went again.
@@ -27,7 +27,7 @@ enum Proof {
     Timeout,
 }
 
-/// What is varied.
+/// Parameters of the enumeration.
 #[derive(Clone, Copy, Debug)]
 struct Case {
     sack: bool,

@@ -222,7 +222,7 @@ impl Content<'_> {
     }
 }
 
-/// So many `x`.
+/// A body of `x`.
 struct Filler(usize);
 
 impl Body for Filler {

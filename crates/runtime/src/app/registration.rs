@@ -18,7 +18,7 @@ use super::Rest;
 pub struct Registration {
     classifier: Option<Option<TransportClassifier>>,
     memory: Option<Option<AppMemory>>,
-    /// What is left of the response's body.
+    /// Unsent rest of the response's body.
     pub(crate) rest: Option<Rest>,
 }
 

@@ -66,7 +66,7 @@ pub(super) struct Conn {
     /// Stream position after the last received byte.
     pub end: u64,
     pub marks: VecDeque<Mark>,
-    /// What is not in the send buffer yet of the response under way.
+    /// Rest of the response under way that is not in the send buffer yet.
     pub response: Response,
     /// Whose response that is, where slow requests are kept.
     pub passed: Option<Box<(Passed, Told)>>,

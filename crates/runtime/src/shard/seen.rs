@@ -17,7 +17,7 @@ pub struct Seen {
     pub stats: Stats,
     /// What waits now.
     pub depths: Depths,
-    /// What TCP/IP has counted since it began.
+    /// Counters of TCP/IP since the start.
     pub stack: net::stack::Counters,
 }
 

@@ -90,7 +90,7 @@ impl Counters {
 pub struct Seen {
     /// What happened so far.
     pub counters: Counters,
-    /// What TCP/IP has counted since it began.
+    /// Counters of TCP/IP since the start.
     pub stack: net::stack::Counters,
     /// Frames in the receive buffer.
     pub frames: usize,

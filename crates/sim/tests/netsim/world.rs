@@ -37,7 +37,7 @@ pub struct World {
     pub got: BTreeMap<usize, Vec<Span>>,
     closed: [usize; 2],
     events: Vec<Event>,
-    /// How long what arrives is gathered before the stacks send anything.
+    /// Time for which arrivals are gathered before the stacks send anything.
     pub batch: Span,
     sends_at: Time,
 }

@@ -15,7 +15,7 @@ use super::restoring::{parts, remove};
 use super::{Was, pid, was};
 use crate::proc::{self, Stat};
 
-/// How long programs have to end when asked to, before they are killed.
+/// Time for programs to end after SIGTERM, before SIGKILL.
 pub const GRACE: Duration = Duration::from_secs(5);
 
 /// Ends the programs that the journal at `path` names as started, each with its process group, and

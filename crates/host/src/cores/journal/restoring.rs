@@ -26,7 +26,7 @@ pub struct Restored {
     pub groups: usize,
     /// Programs whose workers are asked nothing any more.
     pub pulses: usize,
-    /// Whether all this was before the machine started last, and so is gone.
+    /// True if all this was before the machine started last, and so is gone.
     pub is_of_earlier_boot: bool,
     /// What could not be put back.
     pub failed: usize,

@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use super::{Finding, Place, Protocol, Use};
 
-/// What the watcher tells.
+/// Report of the watcher.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A socket that should be the stack's.
@@ -22,12 +22,12 @@ pub enum Event {
         process: u32,
         /// Its name.
         name: String,
-        /// What the kernel says.
+        /// Error of the kernel.
         why: String,
     },
     /// Nothing more will be seen.
     Blind {
-        /// What the kernel says.
+        /// Error of the kernel.
         why: String,
     },
 }
@@ -54,7 +54,7 @@ impl Event {
         words.join("\t") + "\n"
     }
 
-    /// Of a line, without its end.
+    /// A line, without its end.
     pub(super) fn parse(line: &str) -> Option<Self> {
         let words: Vec<&str> = line.split('\t').collect();
         let text = |at: usize| words.get(at).map(|word| (*word).to_owned());

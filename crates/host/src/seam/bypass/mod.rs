@@ -47,7 +47,7 @@ pub struct Process {
 /// A socket of the kernel's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Socket {
-    /// Of TCP or UDP.
+    /// TCP or UDP.
     pub protocol: Protocol,
     /// It takes connections.
     pub listens: bool,
@@ -57,7 +57,7 @@ pub struct Socket {
     pub remote: Option<SocketAddr>,
     /// Its number in `/proc/PID/fd`.
     pub inode: u32,
-    /// What tells it from every other socket there was.
+    /// Identity among all sockets since boot.
     pub cookie: u64,
 }
 
@@ -70,7 +70,7 @@ pub enum Protocol {
     Udp,
 }
 
-/// What a socket is used for.
+/// Use of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Use {
     /// Bound to all addresses or to one of the stack's, for what comes.
@@ -88,7 +88,7 @@ pub struct Finding {
     pub name: String,
     /// The socket's protocol.
     pub protocol: Protocol,
-    /// What for.
+    /// Use.
     pub used: Use,
     /// The address that it is bound to, or connected to.
     pub addr: SocketAddr,
@@ -128,14 +128,14 @@ impl Detector {
         Self { place, chosen, known: BTreeMap::new() }
     }
 
-    /// Whether sockets other than listeners matter: the library decides about the
+    /// True if sockets other than listeners matter: the library decides about the
     /// connections of a process that has it.
     #[must_use]
     pub fn wants_all(processes: &[Process]) -> bool {
         processes.iter().any(|process| process.without.is_some() || process.uses_io_uring)
     }
 
-    /// Whether it has to be known which process has which of `sockets`. Forgets those that are gone.
+    /// True if it has to be known which process has which of `sockets`. Forgets those that are gone.
     #[must_use]
     pub fn wants_owners(&mut self, sockets: &[Socket]) -> bool {
         let candidates: BTreeSet<u64> = self.candidates(sockets).map(|(socket, _)| socket.cookie).collect();

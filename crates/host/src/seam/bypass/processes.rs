@@ -28,11 +28,11 @@ pub(super) struct Processes {
     lives: BTreeMap<u32, Life>,
 }
 
-/// What is known of one.
+/// State of one process.
 #[derive(Debug)]
 struct Life {
     image: Image,
-    /// How often it was seen with this image.
+    /// Looks at which it had this image.
     looks: u32,
     state: State,
 }
@@ -163,7 +163,7 @@ fn image(process: u32) -> Image {
     [22, 26, 28].map(|field| stat.as_ref()?.field(field))
 }
 
-/// Whether a line of `maps` ends with a path that `is` so: its sixth field.
+/// True if a line of `maps` ends with a path that `is` so: its sixth field.
 fn is_mapped(maps: &[u8], mut is: impl FnMut(&[u8]) -> bool) -> bool {
     maps.split(|&b| b == b'\n').any(|line| {
         let mut rest = line;

@@ -88,7 +88,7 @@ impl Watcher {
         self.told.write_all(message::of_place(place).as_bytes())
     }
 
-    /// What it has told since.
+    /// Reports since then.
     pub fn look(&mut self) -> Vec<Event> {
         let mut chunk = [0; 4096];
         while !self.is_over {
@@ -105,7 +105,7 @@ impl Watcher {
         String::from_utf8_lossy(&lines).lines().filter_map(Event::parse).collect()
     }
 
-    /// Whether it has ended, and nothing more is told.
+    /// True if it has ended, and nothing more is told.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.is_over
@@ -122,7 +122,7 @@ impl Drop for Watcher {
     }
 }
 
-/// What the copy does until the stack's process, `parent`, ends.
+/// Loop of the watching process until the stack's process, `parent`, ends.
 fn watch(mut tells: UnixStream, parent: u32, library: &Path, is_confined: bool) {
     let begun = begin(&tells, parent);
     let mut diag = match begun.and_then(|()| SockDiag::new()) {

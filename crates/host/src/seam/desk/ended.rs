@@ -63,7 +63,7 @@ impl Desk {
         self.ended.insert(id, end);
     }
 
-    /// Whether connection `id` has a pipe of ours, or no TCP that could end: sockets for datagrams, and
+    /// True if connection `id` has a pipe of ours, or no TCP that could end: sockets for datagrams, and
     /// connections between two programs.
     fn is_open(&self, id: u64) -> bool {
         id >> 32 >= MAILBOX_FIRST || id >= BETWEEN || self.shared.board.is_open(id)

@@ -61,7 +61,7 @@ struct World {
     questions: Vec<OwnedFd>,
     streams: Vec<Stream>,
     made: u64,
-    /// What the stack was asked and has not answered.
+    /// Questions that the stack has not answered.
     connects: Vec<u64>,
     asked: Vec<u64>,
     mail: BTreeSet<u64>,
@@ -623,7 +623,7 @@ fn received(question: &OwnedFd) -> Option<OwnedFd> {
     pass::receive_now(question, &mut [0; ANSWER_BYTES]).ok()?.fd
 }
 
-/// Whether something written to `end` has not been read at the other.
+/// True if something written to `end` has not been read at the other.
 fn is_unsent(end: &OwnedFd) -> bool {
     use std::os::fd::AsRawFd;
     let mut bytes: libc::c_int = 0;

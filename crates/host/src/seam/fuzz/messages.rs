@@ -63,7 +63,7 @@ fn request(bytes: &[u8]) {
     is_request(bytes);
 }
 
-/// Whether these are a request behind the key.
+/// True if these are a request behind the key.
 fn is_request(bytes: &[u8]) -> bool {
     let with_key = [&KEY[..], bytes].concat();
     let Some(request) = Request::decode(&with_key, &KEY) else { return false };

@@ -162,7 +162,7 @@ pub(super) fn take<M: Memory>(memory: &M, into: &mut [u8]) -> Taken {
     Taken::default()
 }
 
-/// Whether there is nothing to take.
+/// True if there is nothing to take.
 pub(super) fn is_empty<M: Memory>(memory: &M) -> bool {
     State::of::<M>(memory.word()).is_none_or(|state| state.start == state.end)
 }

@@ -187,7 +187,7 @@ fn a_program_maps_a_chunk_of_the_file_for_each_connection_beyond_the_last() {
     assert!(program.is_reached(id(OUTBOXES as u64, 1)), "there is none to map");
 }
 
-/// What `/proc/self/smaps` says of the mappings of the file: their sizes in KiB, and flags.
+/// Mappings of the file in `/proc/self/smaps`: sizes in KiB, and flags.
 fn mappings(of: &str) -> Vec<(u64, String)> {
     let text = std::fs::read_to_string("/proc/self/smaps").unwrap();
     let (mut all, mut is_one) = (Vec::new(), false);

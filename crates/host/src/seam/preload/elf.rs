@@ -99,7 +99,7 @@ impl Elf {
         Ok(Some(Self { kind: half(&head, 16), machine, segments, file }))
     }
 
-    /// Whether it is a program or a shared library, and not an object file or a core.
+    /// True if it is a program or a shared library, and not an object file or a core.
     pub fn is_loadable(&self) -> bool {
         matches!(self.kind, ET_EXEC | ET_DYN)
     }
@@ -113,7 +113,7 @@ impl Elf {
         Some(name)
     }
 
-    /// Whether it needs any library: without one, its system calls are its own.
+    /// True if it needs any library: without one, its system calls are its own.
     pub fn needs_library(&self) -> bool {
         let tags = |part: Vec<u8>| {
             let tags: Vec<_> = part.chunks_exact(16).map(|entry| long(entry, 0)).collect();
@@ -122,7 +122,7 @@ impl Elf {
         self.parts(PT_DYNAMIC).flat_map(tags).any(|tag| tag == DT_NEEDED)
     }
 
-    /// Whether Go has compiled it: its build ID is in a note, and its build
+    /// True if Go has compiled it: its build ID is in a note, and its build
     /// information in writable data, either of which may have been left out.
     pub fn is_go(&self) -> bool {
         self.find_note(|note| (note.name == b"Go").then_some(())).is_some() || self.has_go_build_information()
@@ -149,7 +149,7 @@ impl Elf {
         self.segments.iter().filter(move |segment| segment.kind == kind).map(|segment| self.part(segment))
     }
 
-    /// What is there of it.
+    /// The part of it that exists.
     fn part(&self, segment: &Segment) -> Vec<u8> {
         read(&self.file, segment.offset, segment.size.min(PART_MAX)).unwrap_or_default()
     }

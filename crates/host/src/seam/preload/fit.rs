@@ -241,7 +241,7 @@ fn has_capabilities(file: &Path) -> bool {
     rustix::fs::getxattr(file, "security.capability", &mut [0_u8; 64][..]).is_ok()
 }
 
-/// How an ELF file is loaded.
+/// Loading of an ELF file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Loading {
     machine: Machine,

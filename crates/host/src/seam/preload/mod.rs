@@ -50,7 +50,7 @@ pub enum PreloadError {
     Stranger(PathBuf),
     /// Others than root could write it; how.
     Exposed(PathBuf, String),
-    /// What `$GREENWAVE_LIB` names is wrong.
+    /// The file that `$GREENWAVE_LIB` names is wrong.
     Variable(Box<PreloadError>),
     /// The loader would take the path for several.
     Separated(PathBuf),

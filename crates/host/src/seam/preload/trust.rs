@@ -1,4 +1,4 @@
-//! Whether others than root could change a library that root's programs load.
+//! True if others than root could change a library that root's programs load.
 //!
 //! Root and the owner of this program are trusted: they could change this program as
 //! well. The library belongs to one of them, no other group and not everybody may write
@@ -45,7 +45,7 @@ impl Rights {
         Self { user: file.uid(), group: file.gid(), mode: file.mode(), is_folder: file.is_dir() }
     }
 
-    /// How others than root and the owner of `this` program may change it.
+    /// Way in which a user other than root and the owner of `this` program may change it.
     /// `unmapped` stands for users that have no number in this user namespace.
     fn exposed(self, this: Self, unmapped: Option<u32>) -> Option<String> {
         let mode = self.mode & 0o7777;

@@ -395,7 +395,7 @@ impl World {
         self.check();
     }
 
-    /// What holds at any time.
+    /// Invariants.
     fn check(&self) {
         let config = self.stack.config();
         assert!(self.stack.connections() <= config.connections_max, "connections are bounded");
@@ -503,7 +503,7 @@ impl World {
     }
 }
 
-/// What the harness says in one segment.
+/// Longest payload of one segment of the harness.
 #[derive(Clone, Copy)]
 struct Said {
     ports: Ports,

@@ -27,7 +27,7 @@ struct Side {
     read: u32,
     /// How many bytes it is to read.
     awaited: u32,
-    /// What the application sets and unsets on the way.
+    /// Options that the application sets and unsets on the way.
     options: u16,
     /// Frames of its that were lost in a row, of each [`Kind`].
     lost: [u32; 4],
