@@ -8,7 +8,7 @@ use host::seam::{Answer, Name, Seam};
 use rustix::io::Errno;
 
 use crate::next::next;
-use crate::{connecting, errors, fail, ours, outbox, seam};
+use crate::{connecting, errors, fail, label, ours, outbox, seam};
 
 /// shutdown(2).
 ///
@@ -49,6 +49,6 @@ fn is_unconnected(seam: &Seam, fd: c_int, socket: &Name) -> bool {
             let stands = || connecting::stands(seam, socket);
             errors::is_hung_up(fd) && !matches!(stands(), Answer::Done)
         }
-        Kind::Datagrams => false,
+        Kind::Datagrams => label::is_connected(socket) == Some(false),
     }
 }

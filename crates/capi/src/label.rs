@@ -52,6 +52,11 @@ pub(crate) fn number(socket: &Name) -> Option<u64> {
     }
 }
 
+/// True if `socket`, for datagrams, is connected; `None` where that is not known.
+pub(crate) fn is_connected(socket: &Name) -> Option<bool> {
+    all()?.is_connected(of_mailbox(socket.id))
+}
+
 /// Option `name` of `socket`.
 pub(crate) fn get(socket: &Name, name: c_int) -> Result<Vec<u8>, Errno> {
     if !has(socket) {

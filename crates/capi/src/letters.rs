@@ -12,11 +12,12 @@ use std::net::SocketAddr;
 use host::seam::envelope::{LEN, PAYLOAD_MAX, SEGMENTS_MAX};
 use host::seam::{Envelope, Name, Said};
 use libc::{iovec, msghdr, ssize_t};
+use rustix::fs::{OFlags, fcntl_getfl};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 
 use crate::next::next;
-use crate::{borrow, fail};
+use crate::{borrow, fail, label};
 
 /// What was received.
 #[derive(Debug)]
@@ -73,11 +74,17 @@ pub(crate) unsafe fn receive(fd: c_int, pieces: &[iovec], flags: c_int) -> Optio
     let mut envelope = [0; LEN];
     let (got, told) = with(&mut envelope, pieces, |message| {
         let message: *mut msghdr = message;
-        let got = next!(recvmsg(fd, message, flags) as Real);
+        // There is no urgent data, and the kernel's UDP looks at no such flag.
+        let got = next!(recvmsg(fd, message, flags & !libc::MSG_OOB) as Real);
         // SAFETY: it is ours, and there.
         (got, unsafe { (*message).msg_flags })
     });
     let got = usize::try_from(got).ok()?;
+    if got == 0 && (flags & libc::MSG_DONTWAIT != 0 || is_nonblocking(fd)) {
+        // It was shut down: only a call that waits is told so.
+        fail(Errno::AGAIN);
+        return None;
+    }
     if got == 0 {
         return Some(Received { len: 0, from: None, said: Said::default(), flags: 0 });
     }
@@ -99,6 +106,10 @@ pub(crate) unsafe fn receive(fd: c_int, pieces: &[iovec], flags: c_int) -> Optio
             None
         }
     }
+}
+
+fn is_nonblocking(fd: c_int) -> bool {
+    borrow(fd).and_then(|fd| fcntl_getfl(fd).ok()).is_some_and(|flags| flags.contains(OFlags::NONBLOCK))
 }
 
 /// Sends `pieces` to `to`, or to whom the socket is connected with, as it is said.
@@ -129,10 +140,15 @@ pub(crate) unsafe fn send(
         }
         _ => {}
     }
-    if to.is_none()
+    // A connected socket tells of an earlier datagram first.
+    let connected = label::is_connected(name);
+    if (to.is_none() || connected == Some(true))
         && let Some(errno) = failure(fd)
     {
         return failed(errno);
+    }
+    if to.is_none() && connected == Some(false) {
+        return failed(Errno::DESTADDRREQ);
     }
     let mut envelope = to.map_or(Envelope::Connected, Envelope::Peer).encode_with(said);
     let sent = with(&mut envelope, pieces, |message| {

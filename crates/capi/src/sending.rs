@@ -28,7 +28,14 @@ unsafe fn target(addr: *const sockaddr, len: socklen_t) -> Result<Option<SocketA
         return Ok(None);
     }
     // SAFETY: the caller's address.
-    unsafe { address::read(addr, len) }.map(Some).ok_or(Errno::INVAL)
+    match unsafe { address::read(addr, len) } {
+        Some(to) => Ok(Some(to)),
+        // SAFETY: as above.
+        None => Err(match unsafe { address::family(addr, len) }.map(c_int::from) {
+            Some(libc::AF_INET | libc::AF_INET6 | libc::AF_UNSPEC) | None => Errno::INVAL,
+            Some(_) => Errno::AFNOSUPPORT,
+        }),
+    }
 }
 
 /// What `fd` is, if it is a socket for datagrams of ours, or becomes one now

@@ -9,11 +9,12 @@ use std::collections::BTreeMap;
 use super::*;
 
 /// Programs, by the name that rows use.
-const PROGRAMS: [(&str, &str); 6] = [
+const PROGRAMS: [(&str, &str); 7] = [
     ("options", include_str!("differential/options.py")),
     ("ends", include_str!("differential/ends.py")),
     ("flags", include_str!("differential/flags.py")),
     ("calls", include_str!("differential/calls.py")),
+    ("datagrams", include_str!("differential/datagrams.py")),
     ("ports", include_str!("differential/ports.py")),
     ("duplicates", include_str!("differential/duplicates.py")),
 ];
@@ -64,6 +65,8 @@ fn programs_see_what_the_kernel_would_show_them() {
     let mut peer = world.clients.command("python3");
     peer.args([&world.write("peer.py", include_str!("differential/peer.py")), PEER]).stdout(Stdio::piped());
     let mut peer = world.clients.spawn(&mut peer).unwrap();
+    // Else the kernel refuses only some of many datagrams.
+    world.clients.run("sysctl", &["-qw", "net.ipv4.icmp_ratelimit=0"]).unwrap();
     let mut ready = String::new();
     BufReader::new(peer.stdout.take().expect("a pipe")).read_line(&mut ready).unwrap();
     let whole = std::env::var("GREENWAVE_DIFFERENTIAL").is_ok_and(|what| what == "whole");

@@ -41,6 +41,8 @@ const CORE: usize = 1;
 const USED: u64 = 1 << 8;
 /// The connection has ended; programs may still have its socket.
 const ENDED: u64 = 1 << 9;
+/// The socket for datagrams has a peer.
+const CONNECTED: u64 = 1 << 10;
 /// Odd while the private bytes change.
 const TURN: usize = 7;
 /// Where [`Flow`] starts.
@@ -130,8 +132,10 @@ impl Board {
     /// What `id` is handed next is as urgent as `level`, 0..=7, and its private bytes are these.
     pub fn tell(&self, id: u64, level: u8, private: &[u8; PRIVATE]) {
         let Some(line) = Lines::of(id) else { return };
-        let state = id << 32 | USED | u64::from(level.min(LEVEL_LAST));
-        if self.state(line).load(Ordering::Relaxed) != state {
+        let before = self.state(line).load(Ordering::Relaxed);
+        let kept = if before >> 32 == id & u64::from(u32::MAX) { before & (ENDED | CONNECTED) } else { 0 };
+        let state = id << 32 | USED | kept | u64::from(level.min(LEVEL_LAST));
+        if before != state {
             self.state(line).store(state, Ordering::Release);
         }
         let bit = 1 << level.min(LEVEL_LAST);
@@ -139,6 +143,15 @@ impl Board {
             self.lines.levels().fetch_or(bit, Ordering::Release);
         }
         self.write_private(line, private);
+    }
+
+    /// Socket `id` for datagrams is connected, or not any more.
+    pub fn connect(&self, id: u64, connected: bool) {
+        let Some(line) = Lines::of(id).filter(|_| self.is_open(id)) else { return };
+        match connected {
+            true => self.state(line).fetch_or(CONNECTED, Ordering::Release),
+            false => self.state(line).fetch_and(!CONNECTED, Ordering::Release),
+        };
     }
 
     /// Connection `id` has ended.
@@ -235,6 +248,13 @@ impl Labels {
         let state = self.0.word(Lines::of(id)?, 0).load(Ordering::Acquire);
         let is_its = state >> 32 == id & u64::from(u32::MAX) && state & USED != 0;
         is_its.then_some((state & 0xff) as u8)
+    }
+
+    /// True if socket `id` for datagrams is connected; `None` as for [`level`](Self::level).
+    #[must_use]
+    pub fn is_connected(&self, id: u64) -> Option<bool> {
+        self.level(id)?;
+        Some(self.0.word(Lines::of(id)?, 0).load(Ordering::Acquire) & CONNECTED != 0)
     }
 
     /// What it has been like; `None` as for [`level`](Self::level).
@@ -341,6 +361,12 @@ mod tests {
         assert_eq!(labels.level(id(LINES as u64 - 1, 1)), Some(3));
         board.begin(last);
         assert_eq!((labels.level(first), labels.level(last)), (None, Some(7)), "they fall together");
+        assert_eq!((labels.is_connected(first), labels.is_connected(second)), (None, Some(false)));
+        board.connect(second, true);
+        board.tell(second, 5, &[0; PRIVATE]);
+        assert_eq!((labels.is_connected(second), labels.level(second)), (Some(true), Some(5)));
+        board.connect(second, false);
+        assert_eq!((labels.is_connected(second), labels.level(second)), (Some(false), Some(5)));
         assert!(ids.iter().all(|id| id >> 62 == 0));
     }
 

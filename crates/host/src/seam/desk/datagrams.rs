@@ -89,6 +89,13 @@ impl Desk {
 
     /// Connects socket `id` with `to`, or with nobody.
     pub(super) fn aim(&mut self, id: u64, to: Option<SocketAddr>) -> Answer {
+        let answer = self.connect_mailbox(id, to);
+        let connected = self.mailboxes.get(id).is_some_and(|mailbox| mailbox.peer.is_some());
+        self.shared.board.connect(of_mailbox(id), connected);
+        answer
+    }
+
+    fn connect_mailbox(&mut self, id: u64, to: Option<SocketAddr>) -> Answer {
         if to.is_some_and(|to| !self.place.leads_to(to.ip())) {
             self.expect_mail_half(id);
         }
