@@ -116,7 +116,7 @@ impl Args {
         self.check_files()
     }
 
-    /// True if its files can be written.
+    /// Checks that its files can be written.
     fn check_files(&self) -> Result<(), Error> {
         self.link.check_capture()?;
         if let (Some(file), 2..) = (&self.link.pcap, self.shards) {

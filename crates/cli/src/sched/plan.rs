@@ -55,7 +55,7 @@ impl Plan {
     }
 }
 
-/// True if there is such a program, where execvp(3) looks for it.
+/// Checks that there is such a program, where execvp(3) looks for it.
 fn program(name: &str) -> Result<(), Error> {
     let places = std::env::var_os("PATH").unwrap_or_default();
     let found = match name.contains('/') {

@@ -91,7 +91,7 @@ pub fn append(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// True if [`create`] will open `path`. Leaves everything as it was.
+/// Checks that [`create`] will open `path`. Leaves everything as it was.
 ///
 /// # Errors
 /// As [`create`].
@@ -107,7 +107,7 @@ pub fn check_writable(path: &Path) -> io::Result<()> {
     }
 }
 
-/// True if `path` is a file that this process may run.
+/// Checks that `path` is a file that this process may run.
 ///
 /// # Errors
 /// The kernel's.
