@@ -135,7 +135,7 @@ impl Folder {
     }
 }
 
-/// True if it is this user's or root's.
+/// Checks that it is this user's or root's.
 fn owned(stat: &Stat) -> io::Result<()> {
     if stat.st_uid == 0 || stat.st_uid == geteuid().as_raw() {
         return Ok(());
