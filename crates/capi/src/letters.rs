@@ -17,7 +17,7 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 
 use crate::next::next;
-use crate::{borrow, fail, label};
+use crate::{borrow, errors, fail, label};
 
 /// What was received.
 #[derive(Debug)]
@@ -80,8 +80,8 @@ pub(crate) unsafe fn receive(fd: c_int, pieces: &[iovec], flags: c_int) -> Optio
         (got, unsafe { (*message).msg_flags })
     });
     let got = usize::try_from(got).ok()?;
-    if got == 0 && (flags & libc::MSG_DONTWAIT != 0 || is_nonblocking(fd)) {
-        // It was shut down: only a call that waits is told so.
+    if got == 0 && (flags & libc::MSG_DONTWAIT != 0 || is_nonblocking(fd)) && !errors::is_hung_up(fd) {
+        // It was shut down for reading: only a call that waits is told so.
         fail(Errno::AGAIN);
         return None;
     }
