@@ -34,6 +34,11 @@ impl Watch {
         Self { interface, program, ..Self::default() }
     }
 
+    /// Takes the program on it for ours from now on: it was replaced by one that knows the addresses found.
+    pub fn renew(&mut self) {
+        self.program.iter_mut().for_each(Attachment::renew);
+    }
+
     /// True if nothing comes by it any more, as far as is known at `now`.
     pub fn is_gone(&mut self, now: Time) -> bool {
         if self.gone.is_none() && now >= self.due {

@@ -109,6 +109,7 @@ impl Stacks<'_> {
         };
         if let (Some(claimant), true) = (&self.claimant, self.addresses.are_found()) {
             claimant.claim(&Claims { addresses: found.every.clone(), ports: Vec::new() })?;
+            self.interface.renew();
         }
         let args = self.args;
         let first = &mut servers[0].0;

@@ -194,6 +194,7 @@ impl Place<'_> {
         let Self { args, over, how, end, ui, .. } = &*self;
         let interrupted = host::interrupt::flag();
         let Some(places) = self.listen(&mut shards, interrupted)? else { return Ok(Vec::new()) };
+        interface.renew();
         let traces = args.traces.open("serve")?;
         self.sandbox.enter(ui.as_ref())?;
         let traces = traces.map(traces::Writer::start).transpose()?;

@@ -291,6 +291,9 @@ fn connections_that_a_program_with_a_ring_leaves_waiting_are_told_with_the_ring(
     // More than may wait: from then on they are reset.
     let waiting: Vec<_> =
         world.clients.enter(|| (0..2000).map_while(|_| TcpStream::connect(server.to).ok()).collect());
+    // The watching process looks ten times in the first second, and once in each that follows.
+    let seen = Instant::now();
+    world.until("it has been looked at", || seen.elapsed() > Duration::from_secs(3));
     let (code, said) = server.interrupted();
     assert!(waiting.len() < 2000 && code == Some(0), "{said}");
     let note = ") uses io_uring, by which nothing is accepted from the stack\n";

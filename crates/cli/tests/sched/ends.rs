@@ -104,7 +104,10 @@ fn however_a_daemon_ends_all_is_as_before_and_what_it_started_has_ended() {
         let file = Scratch::new(&format!("{name}.toml"), &config);
         let journals = journals(&name);
         let args = ["sched", "--config", file.path(), "--journals", &journals];
-        let daemon = Command::new(GREENWAVE).args(args).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+        // A shell's job in the background ignores SIGQUIT, and so would the daemon.
+        let mut command = Command::new("env");
+        command.args(["--default-signal=QUIT", GREENWAVE]).args(args);
+        let daemon = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
         let mut daemon = Program(daemon.expect("greenwave starts"));
         let taken = |program: &Program| program.scheduled().0 == Class::IDLE;
         until("all are taken over", || victims.programs.iter().all(taken) && marked(&mark) == 2);

@@ -64,6 +64,13 @@ impl Attachment {
         self.program
     }
 
+    /// Takes the program that is there now for its own: this process has replaced it.
+    pub fn renew(&mut self) {
+        if let Some(program) = ask(&mut self.socket, self.index).ok().and_then(|answer| program_in(&answer)) {
+            self.program = program;
+        }
+    }
+
     /// State of it; attached where the kernel does not say.
     pub fn look(&mut self) -> Attached {
         let Ok(answer) = ask(&mut self.socket, self.index) else { return Attached::Here };
