@@ -44,7 +44,9 @@ impl Workspace {
     }
 
     fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(self.0.join("fuzz/run"));
+        // A shell's job in the background ignores SIGINT, and so would the script.
+        let mut command = Command::new("env");
+        command.arg("--default-signal=INT").arg(self.0.join("fuzz/run"));
         command.args(args).env("HOME", self.0.join("home")).env_remove("CARGO_TARGET_DIR");
         command.env("FUZZ_JOBS", "2").stdout(Stdio::piped()).stderr(Stdio::piped());
         command
