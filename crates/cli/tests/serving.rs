@@ -7,6 +7,8 @@
 mod control;
 #[path = "serving/files.rs"]
 mod files;
+#[path = "common/library.rs"]
+mod library;
 #[path = "serving/sandbox.rs"]
 mod sandbox;
 #[path = "common/schema.rs"]
@@ -249,7 +251,8 @@ fn an_address_on_an_interface_is_served_once() {
     let on = ["--device", "packet:gw0", "--addr", ADDR];
     let says = "address 10.77.0.2 is in use: another greenwave has it on gw0";
     refused(&ours, &[&["serve"], &on[..]].concat(), says);
-    refused(&ours, &[&["run"], &on[..], &["--lib", "/bin/true", "--", "true"]].concat(), says);
+    let lib = library::library().to_str().expect("a path of ours is UTF-8");
+    refused(&ours, &[&["run"], &on[..], &["--lib", lib, "--", "true"]].concat(), says);
     assert_eq!(get(&clients, 80, "/"), GREETING);
     // However the first one ends, the next one can begin.
     first.child.kill().unwrap();
