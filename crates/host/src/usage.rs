@@ -81,10 +81,13 @@ mod tests {
     fn time_spent_computing_is_counted() {
         let meter = Meter::new(std::process::id(), CoreId(0));
         let before = meter.used().unwrap();
-        Monotonic::new().compute(Span::from_millis(30));
         // The kernel adds to the account of a running thread at its next tick,
-        // and whoever shares the core takes part of the time.
-        std::thread::yield_now();
-        assert!(meter.used().unwrap() > before);
+        // and whatever shares the core takes part of the time, on a busy one most of it.
+        let is_counted = |_| {
+            Monotonic::new().compute(Span::from_millis(30));
+            std::thread::yield_now();
+            meter.used().unwrap() > before
+        };
+        assert!((0..100).any(is_counted));
     }
 }
