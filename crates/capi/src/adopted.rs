@@ -204,7 +204,7 @@ fn tell(seam: &Seam, fd: c_int, id: u64) {
 }
 
 /// What the kernel says of an option, and how many bytes that is.
-fn get<const N: usize>(fd: c_int, level: c_int, name: c_int) -> Option<([u8; N], usize)> {
+pub(crate) fn get<const N: usize>(fd: c_int, level: c_int, name: c_int) -> Option<([u8; N], usize)> {
     type Real = unsafe extern "C" fn(c_int, c_int, c_int, *mut c_void, *mut socklen_t) -> c_int;
     let mut value = [0; N];
     let mut len = N as socklen_t;
@@ -212,7 +212,8 @@ fn get<const N: usize>(fd: c_int, level: c_int, name: c_int) -> Option<([u8; N],
     (got == 0).then_some((value, (len as usize).min(N)))
 }
 
-fn int(fd: c_int, level: c_int, name: c_int) -> Option<c_int> {
+/// What the kernel says of an option that is one word.
+pub(crate) fn int(fd: c_int, level: c_int, name: c_int) -> Option<c_int> {
     let (value, len) = get::<4>(fd, level, name)?;
     (len == 4).then_some(c_int::from_ne_bytes(value))
 }

@@ -7,7 +7,7 @@
 //! messages carry envelopes (`letters`): so all calls that send or receive
 //! have to know (`mailbox`).
 
-use std::ffi::{c_int, c_void};
+use std::ffi::c_int;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
@@ -16,7 +16,6 @@ use libc::{sockaddr, socklen_t};
 use rustix::io::Errno;
 use rustix::net::{getsockname, sockopt};
 
-use crate::next::next;
 use crate::{address, adopted, borrow, seam, sort};
 
 /// What `bind` asks the desk for, of a socket of UDP.
@@ -47,21 +46,12 @@ fn options(socket: BorrowedFd<'_>) -> DatagramOptions {
     let mut options = DatagramOptions::default();
     for (level, name) in DatagramOptions::NAMES {
         // Those of IPv6 are none of a socket of IPv4's.
-        if let Some(value) = number(socket, level, name).filter(|value| *value != 0) {
+        if let Some(value) = adopted::int(socket.as_raw_fd(), level, name).filter(|value| *value != 0) {
             // What the kernel lets be is within the bounds.
             let _ = options.set(level, name, value);
         }
     }
     options
-}
-
-/// The value of an option at a socket that is the kernel's still.
-fn number(socket: BorrowedFd<'_>, level: c_int, name: c_int) -> Option<c_int> {
-    type Real = unsafe extern "C" fn(c_int, c_int, c_int, *mut c_void, *mut socklen_t) -> c_int;
-    let (mut value, mut len): (c_int, _) = (0, size_of::<c_int>() as socklen_t);
-    let told =
-        next!(getsockopt(socket.as_raw_fd(), level, name, (&raw mut value).cast(), &raw mut len) as Real);
-    (told == 0).then_some(value)
 }
 
 /// Makes `fd` ours if it is a socket of UDP without an address whose first

@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
 use crate::next::next;
-use crate::{errno, fail};
+use crate::{adopted, errno, fail};
 
 /// Bytes of an option's value that are compared.
 const VALUE_MAX: usize = 64;
@@ -79,12 +79,8 @@ pub(crate) unsafe fn effect(
 }
 
 /// The value of an option, as far as it is compared; `None` where it cannot be read.
-pub(crate) fn read(socket: &impl AsRawFd, level: c_int, name: c_int) -> Option<([u8; VALUE_MAX], socklen_t)> {
-    type Real = unsafe extern "C" fn(c_int, c_int, c_int, *mut c_void, *mut socklen_t) -> c_int;
-    let (mut value, mut len) = ([0; VALUE_MAX], VALUE_MAX as socklen_t);
-    let at = value.as_mut_ptr().cast();
-    let got = next!(getsockopt(socket.as_raw_fd(), level, name, at, &raw mut len) as Real);
-    (got == 0).then_some((value, len))
+pub(crate) fn read(socket: &impl AsRawFd, level: c_int, name: c_int) -> Option<([u8; VALUE_MAX], usize)> {
+    adopted::get(socket.as_raw_fd(), level, name)
 }
 
 #[cfg(test)]
