@@ -161,8 +161,9 @@ impl Elf {
             |segment: &&Segment| segment.kind == PT_LOAD && segment.flags & PF_W != 0 && segment.size > 0;
         self.segments.iter().filter(writable).any(|segment| {
             let end = segment.offset.saturating_add(segment.size.min(DATA_MAX));
-            let mut at = segment.offset.next_multiple_of(GO_ALIGN as u64);
-            while at < end {
+            // None where no file is that long.
+            let mut next = segment.offset.checked_next_multiple_of(GO_ALIGN as u64);
+            while let Some(at) = next.filter(|at| *at < end) {
                 let chunk = read(&self.file, at, CHUNK.min(end - at)).unwrap_or_default();
                 if chunk.chunks(GO_ALIGN).any(|block| block.starts_with(&magic)) {
                     return true;
@@ -170,7 +171,7 @@ impl Elf {
                 if chunk.is_empty() {
                     return false;
                 }
-                at += CHUNK;
+                next = at.checked_add(CHUNK);
             }
             false
         })
@@ -260,6 +261,27 @@ mod tests {
             std::fs::write(&file, odd).unwrap();
             let elf = Elf::read(File::open(&file).unwrap()).unwrap().expect("it begins as one");
             assert!(elf.loader().is_none() && !elf.is_go());
+        }
+        std::fs::remove_file(&file).unwrap();
+    }
+
+    #[test]
+    fn segments_at_the_end_of_all_offsets_are_empty() {
+        // `e_phoff` 64, `e_phentsize` 56, `e_phnum` 1; the header's bytes all ones but type and flags.
+        let mut bytes = std::fs::read("/proc/self/exe").unwrap()[..HEADER].to_vec();
+        bytes[32..40].copy_from_slice(&64_u64.to_ne_bytes());
+        bytes[54..58].copy_from_slice(&[56_u16.to_ne_bytes(), 1_u16.to_ne_bytes()].concat());
+        let file = std::env::temp_dir().join(format!("greenwave-elf-end-{}", std::process::id()));
+        for kind in [PT_LOAD, PT_DYNAMIC, PT_INTERP, PT_NOTE] {
+            for offset in [u64::MAX, u64::MAX - 14, u64::MAX - 15, u64::MAX - CHUNK, 1 << 63] {
+                let mut header = [0xff; SEGMENT];
+                header[..4].copy_from_slice(&kind.to_ne_bytes());
+                header[8..16].copy_from_slice(&offset.to_ne_bytes());
+                std::fs::write(&file, [&bytes[..], &header].concat()).unwrap();
+                let elf = Elf::read(File::open(&file).unwrap()).unwrap().expect("it begins as one");
+                assert!(!elf.needs_library() && !elf.is_go());
+                assert!(elf.loader().is_none_or(|loader| loader.is_empty()));
+            }
         }
         std::fs::remove_file(&file).unwrap();
     }
