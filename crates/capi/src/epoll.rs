@@ -7,7 +7,7 @@
 //!
 //! Before it waits a thread on the stack's core gives that away, or what has come
 //! meanwhile, and what it has answered, would wait for the end of its slice
-//! ([`Yielding`]).
+//! ([`YieldPolicy`]).
 
 use std::cell::Cell;
 use std::ffi::c_int;
@@ -16,8 +16,8 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use host::seam::Labels;
 use host::{Monotonic, affinity};
 use libc::{epoll_event, sigset_t, timespec};
-use queueing::batch::{Arranged, BATCH, Rank, arrange};
-use queueing::{Clock, Yielding};
+use queueing::event_order::{BATCH, Rank, ReorderResult, arrange};
+use queueing::{Clock, YieldPolicy};
 use rustix::io::Errno;
 
 use crate::hints::{Hint, Hints};
@@ -106,14 +106,14 @@ unsafe fn wait(
         let Hint { id, by_level } = HINTS.get(epoll, event.u64)?;
         labels.level(id).map(|level| Rank { level, can_wait: by_level })
     };
-    let Arranged { kept, left } = arrange(events, rank, in_a_row.load(Ordering::Relaxed));
+    let ReorderResult { kept, left } = arrange(events, rank, in_a_row.load(Ordering::Relaxed));
     in_a_row.store(left, Ordering::Relaxed);
     kept as c_int
 }
 
 /// Gives the stack the core that the two share, after a piece of work.
 fn give_way(labels: &Labels) {
-    thread_local! { static YIELDING: Cell<Yielding> = const { Cell::new(Yielding::new()) } }
+    thread_local! { static YIELDING: Cell<YieldPolicy> = const { Cell::new(YieldPolicy::new()) } }
     if labels.core().is_none_or(|core| affinity::here() != Some(core)) {
         return;
     }

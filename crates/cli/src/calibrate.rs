@@ -24,7 +24,7 @@ use net::stack::{Config as StackConfig, ListenOptions};
 use net::wire::ethernet::{self, EtherType};
 use net::wire::tcp::{self, Flags, Options, Segment, Seq};
 use net::wire::{ip, ipv4};
-use queueing::{Arrivals, Clock, Law, Span, Time, VirtualClock};
+use queueing::{Arrivals, Clock, Distribution, Span, Time, VirtualClock};
 use runtime::mode::{Classifiers, Mode};
 use runtime::shard::{Config, Guard, Refusal, Step};
 use runtime::{App, Shard};
@@ -317,7 +317,7 @@ fn plan(requests: u64) -> Plan {
     let class = Class {
         name: "all".to_owned(),
         share: 1.0,
-        service: Law::Constant(Span::ZERO),
+        service: Distribution::Constant(Span::ZERO),
         length: 64,
         kind: 1,
         priority: 0,

@@ -59,7 +59,7 @@ pub struct Link {
 
 /// A size that has room for the file's own header and a frame.
 fn pcap_max(text: &str) -> Result<Bytes, String> {
-    let size: Bytes = text.parse().map_err(|e: queueing::BadBytes| e.to_string())?;
+    let size: Bytes = text.parse().map_err(|e: queueing::ParseBytesError| e.to_string())?;
     match size.get() {
         0..=4095 => Err(format!("{text:?} is less than 4096B")),
         _ => Ok(size),

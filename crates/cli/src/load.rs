@@ -11,7 +11,7 @@ use std::time::Duration;
 use ::load::kernel::{KernelError, Protocol};
 use ::load::{Class, Plan, Report, Spread, kernel};
 use clap::ValueEnum;
-use queueing::{Arrivals, Clock as _, Law, Span};
+use queueing::{Arrivals, Clock as _, Distribution, Span};
 
 use crate::options::Burst;
 use crate::report::{Header, Plot};
@@ -52,7 +52,7 @@ pub struct Args {
     urgent: f64,
     /// How long a request holds the server's core, such as 5us (synthetic).
     #[arg(long, default_value = "5us")]
-    service: Law,
+    service: Distribution,
     /// A request's length in bytes, 32 to 65536 (synthetic).
     #[arg(long, default_value_t = 64)]
     length: usize,

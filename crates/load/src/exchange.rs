@@ -13,7 +13,7 @@ use std::net::SocketAddr;
 
 use net::stack::CloseReason;
 use net::{Device, Event, EventKind, Stack};
-use queueing::{Rng, Time, Times};
+use queueing::{ArrivalTimes, Rng, Time};
 
 mod kinds;
 mod line;
@@ -54,7 +54,7 @@ pub struct Exchanger {
 
 /// When requests of a kind are due in an open loop, and on which line.
 struct Turns {
-    arrivals: Option<Times>,
+    arrivals: Option<ArrivalTimes>,
     next_due: Time,
     /// The first of its lines, and which of them is next.
     first: u32,

@@ -5,7 +5,7 @@
 
 mod text;
 
-use queueing::{Arrivals, Law, Priority, Rng, Span, Time, Times};
+use queueing::{ArrivalTimes, Arrivals, Distribution, Priority, Rng, Span, Time};
 
 use crate::protocol::synthetic::{REQUEST_LEN_MAX, REQUEST_LEN_MIN};
 
@@ -46,7 +46,7 @@ pub struct Class {
     /// Its share of all requests, 0.0..=1.0.
     pub share: f64,
     /// How long its requests hold a core.
-    pub service: Law,
+    pub service: Distribution,
     /// Its requests' length in bytes, 32..=65536.
     pub length: usize,
     /// Its type, as the server's policies tell types apart.
@@ -220,7 +220,7 @@ pub struct Request {
 /// Classes, services and connections are drawn from streams of their own, so
 /// changing one law leaves the others' draws as they were.
 pub struct Sequence {
-    arrivals: Times,
+    arrivals: ArrivalTimes,
     until: Time,
     left: u64,
     classes: Rng,
@@ -234,7 +234,7 @@ pub struct Sequence {
 struct Draw {
     /// Shares up to and including this class.
     below: f64,
-    service: Law,
+    service: Distribution,
     first: u32,
     count: u32,
 }

@@ -7,8 +7,8 @@ use std::hint::black_box;
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use queueing::{
-    Discipline, Drr, Edf, Entry, Fifo, Histogram, Label, Priority, Pushed, Rng, Shares, Span, Strict, Time,
-    TimerWheel,
+    Discipline, Drr, DrrConfig, Edf, Entry, Fifo, Histogram, Label, Priority, PushResult, Rng, Span, Strict,
+    Time, TimerWheel,
 };
 
 /// 32 bytes, as an event has.
@@ -33,7 +33,7 @@ fn event(token: u64) -> Event {
 /// Pushes an event and pops one, with `waiting` others present.
 fn push_pop(c: &mut Criterion, name: &str, waiting: u64, mut queue: impl Discipline<Event>) {
     for token in 0..waiting {
-        assert!(matches!(queue.push(Time::ZERO, event(token)), Pushed::Queued), "there is room");
+        assert!(matches!(queue.push(Time::ZERO, event(token)), PushResult::Queued), "there is room");
     }
     let events: Vec<Event> = (0..64).map(|n| event(n * 5)).collect();
     let mut at = 0;
@@ -56,7 +56,7 @@ fn event_queue(c: &mut Criterion) {
             c,
             "drr",
             waiting,
-            Drr::new(capacity, Shares::by_count([8, 7, 6, 5, 4, 3, 2, 1], Span::MAX), |_| {
+            Drr::new(capacity, DrrConfig::by_count([8, 7, 6, 5, 4, 3, 2, 1], Span::MAX), |_| {
                 Fifo::new(capacity)
             }),
         );

@@ -6,7 +6,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::law::exact;
+use crate::distribution::exact;
 use crate::{Rng, Span, Time};
 
 /// An arrival process.
@@ -48,8 +48,8 @@ impl Arrivals {
     /// The intended instants from `start` on, in order, without end (unless
     /// the rate or the burst size is zero: then there are none).
     #[must_use]
-    pub const fn times(self, start: Time, rng: Rng) -> Times {
-        Times { arrivals: self, start, rng, sent: 0, offset_ns: 0.0, burst: start, last: start }
+    pub const fn times(self, start: Time, rng: Rng) -> ArrivalTimes {
+        ArrivalTimes { arrivals: self, start, rng, sent: 0, offset_ns: 0.0, burst: start, last: start }
     }
 
     /// Arrivals per second in the long run.
@@ -64,7 +64,7 @@ impl Arrivals {
 
 /// The intended instants of an arrival process.
 #[derive(Clone, Debug)]
-pub struct Times {
+pub struct ArrivalTimes {
     arrivals: Arrivals,
     start: Time,
     rng: Rng,
@@ -76,7 +76,7 @@ pub struct Times {
     last: Time,
 }
 
-impl Iterator for Times {
+impl Iterator for ArrivalTimes {
     type Item = Time;
 
     fn next(&mut self) -> Option<Time> {
@@ -110,9 +110,9 @@ impl Iterator for Times {
 
 /// Why a text is not an arrival process.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BadArrivals(String);
+pub struct ParseArrivalsError(String);
 
-impl fmt::Display for BadArrivals {
+impl fmt::Display for ParseArrivalsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
@@ -123,13 +123,13 @@ impl fmt::Display for BadArrivals {
     }
 }
 
-impl std::error::Error for BadArrivals {}
+impl std::error::Error for ParseArrivalsError {}
 
 /// `poisson 10000`, `uniform 10000`, `burst 10000 1s 0ns`.
 impl FromStr for Arrivals {
-    type Err = BadArrivals;
-    fn from_str(text: &str) -> Result<Self, BadArrivals> {
-        read(&text.split_whitespace().collect::<Vec<_>>()).ok_or_else(|| BadArrivals(text.to_owned()))
+    type Err = ParseArrivalsError;
+    fn from_str(text: &str) -> Result<Self, ParseArrivalsError> {
+        read(&text.split_whitespace().collect::<Vec<_>>()).ok_or_else(|| ParseArrivalsError(text.to_owned()))
     }
 }
 

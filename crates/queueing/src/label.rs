@@ -142,9 +142,9 @@ impl PrioritySet {
 
 /// `high` (0 to 3), `low` (4 to 7), a level or a range of them, such as `0-1`.
 impl FromStr for PrioritySet {
-    type Err = UnknownLevels;
+    type Err = ParseLevelsError;
 
-    fn from_str(text: &str) -> Result<Self, UnknownLevels> {
+    fn from_str(text: &str) -> Result<Self, ParseLevelsError> {
         let (first, last) = match text {
             "high" => ("0", "3"),
             "low" => ("4", "7"),
@@ -155,22 +155,22 @@ impl FromStr for PrioritySet {
             (Some(first), Some(last)) if first <= last => {
                 Ok(Priority::all().filter(|level| (first..=last).contains(level)).collect())
             }
-            _ => Err(UnknownLevels(text.to_owned())),
+            _ => Err(ParseLevelsError(text.to_owned())),
         }
     }
 }
 
 /// The text names no levels.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UnknownLevels(String);
+pub struct ParseLevelsError(String);
 
-impl fmt::Display for UnknownLevels {
+impl fmt::Display for ParseLevelsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?} is neither high, low, a level 0..=7 nor a range of them, such as 0-1", self.0)
     }
 }
 
-impl std::error::Error for UnknownLevels {}
+impl std::error::Error for ParseLevelsError {}
 
 impl FromIterator<Priority> for PrioritySet {
     fn from_iter<I: IntoIterator<Item = Priority>>(levels: I) -> Self {

@@ -2,10 +2,10 @@
 //!
 //! Every place where a request waits is a queue, and every queue asks the
 //! same question. This crate holds the words ([`Time`], [`Label`],
-//! [`Priority`]), the answers ([`Discipline`]: [`Fifo`], [`Levels`],
-//! [`Strict`], [`Drr`], [`Flows`], [`RankedFlows`], [`Edf`], [`Laxity`],
-//! [`Ranked`]), who counts as short ([`Mlfq`]), when a queue is too long
-//! ([`Managed`]), how much of what is ready is taken at once ([`batch`]), what measures the wait ([`Histogram`], [`TimerWheel`]), what causes it ([`Law`], [`Arrivals`]) and the formulas
+//! [`Priority`]), the answers ([`Discipline`]: [`Fifo`], [`SelectiveFifo`],
+//! [`Strict`], [`Drr`], [`FairQueue`], [`FlowPifo`], [`Edf`], [`Laxity`],
+//! [`Pifo`]), who counts as short ([`Mlfq`]), when a queue is too long
+//! ([`AqmQueue`]), how much of what is ready is taken at once ([`batch`]), what measures the wait ([`Histogram`], [`TimerWheel`]), what causes it ([`Distribution`], [`Arrivals`]) and the formulas
 //! that say how long it should be ([`theory`]). It does no I/O, reads no clock
 //! and starts no thread.
 //!
@@ -29,31 +29,31 @@
 #![forbid(unsafe_code)]
 
 mod arrival;
-pub mod batch;
 mod clock;
 mod discipline;
+mod distribution;
+pub mod event_order;
 mod histogram;
 mod label;
-mod law;
-mod name;
+mod named;
 mod rng;
 pub mod theory;
 mod timer;
 mod units;
-mod yielding;
+mod yield_policy;
 
-pub use arrival::{Arrivals, BadArrivals, Times};
+pub use arrival::{ArrivalTimes, Arrivals, ParseArrivalsError};
 pub use clock::{Clock, VirtualClock};
 pub use discipline::{
-    BadThresholds, CoDel, Depth, Discipline, Drr, Edf, Entry, Fifo, FlowId, Flows, Laxity, Levels, Managed,
-    Manager, Markable, Mlfq, PASSED_IN_A_ROW, Pushed, Ranked, RankedFlows, Red, RedSettings, Selective,
-    Shares, Starvation, Strict, Thresholds, Ticket,
+    Aqm, AqmQueue, BadThresholds, CoDel, Discipline, Drr, DrrConfig, EcnMarkable, Edf, Entry, EntryHandle,
+    FairQueue, Fifo, FlowId, FlowPifo, Laxity, Mlfq, PASSED_IN_A_ROW, Pifo, PushResult, QueueLength, Red,
+    RedSettings, SelectiveDequeue, SelectiveFifo, StarvationBound, Strict, Thresholds,
 };
+pub use distribution::{Distribution, ParseDistributionError};
 pub use histogram::{Histogram, StageHistograms};
 pub use label::{Label, Priority, PrioritySet};
-pub use law::{BadLaw, Law};
-pub use name::{UnknownName, named};
+pub use named::{UnknownName, named};
 pub use rng::Rng;
 pub use timer::{TimerKey, TimerWheel};
-pub use units::{BadBytes, BadRate, BadSpan, Bytes, CoreId, Rate, Span, Time};
-pub use yielding::Yielding;
+pub use units::{Bytes, CoreId, ParseBytesError, ParseRateError, ParseSpanError, Rate, Span, Time};
+pub use yield_policy::YieldPolicy;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 mod rate;
 
-pub use rate::BadRate;
+pub use rate::ParseRateError;
 
 /// An instant: nanoseconds since an epoch that the clock's owner chooses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -199,21 +199,21 @@ impl fmt::Display for Span {
 
 /// Why a text is not a span.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BadSpan(String);
+pub struct ParseSpanError(String);
 
-impl fmt::Display for BadSpan {
+impl fmt::Display for ParseSpanError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "span {:?} is not a number with a unit (ns, us, ms, s), such as 50us", self.0)
     }
 }
 
-impl std::error::Error for BadSpan {}
+impl std::error::Error for ParseSpanError {}
 
 /// `250ns`, `50us`, `50µs`, `1.5ms`, `2s`.
 impl FromStr for Span {
-    type Err = BadSpan;
-    fn from_str(text: &str) -> Result<Self, BadSpan> {
-        let bad = || BadSpan(text.to_owned());
+    type Err = ParseSpanError;
+    fn from_str(text: &str) -> Result<Self, ParseSpanError> {
+        let bad = || ParseSpanError(text.to_owned());
         let split = text.find(|c: char| c != '.' && !c.is_ascii_digit()).ok_or_else(bad)?;
         let (number, unit) = text.split_at(split);
         let scale = match unit.trim() {
@@ -264,21 +264,21 @@ impl AddAssign for Bytes {
 
 /// Why a text is no number of bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BadBytes(String);
+pub struct ParseBytesError(String);
 
-impl fmt::Display for BadBytes {
+impl fmt::Display for ParseBytesError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "size {:?} is not a number with a unit (B, KB, MB, KiB, MiB), such as 360KB", self.0)
     }
 }
 
-impl std::error::Error for BadBytes {}
+impl std::error::Error for ParseBytesError {}
 
 /// `1500B`, `360KB`, `1.5MB`, `64KiB`, `2MiB`.
 impl FromStr for Bytes {
-    type Err = BadBytes;
-    fn from_str(text: &str) -> Result<Self, BadBytes> {
-        let bad = || BadBytes(text.to_owned());
+    type Err = ParseBytesError;
+    fn from_str(text: &str) -> Result<Self, ParseBytesError> {
+        let bad = || ParseBytesError(text.to_owned());
         let split = text.find(|c: char| c != '.' && !c.is_ascii_digit()).ok_or_else(bad)?;
         let (number, unit) = text.split_at(split);
         let scale = match unit.trim() {

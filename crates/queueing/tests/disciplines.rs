@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 use proptest::collection::vec;
 use proptest::prelude::{Strategy, prop_oneof, proptest};
 use queueing::{
-    Bytes, CoDel, Depth, Discipline, Drr, Edf, Entry, Fifo, FlowId, Flows, Label, Laxity, Levels, Managed,
-    Manager, Markable, Priority, PrioritySet, Pushed, Ranked, RankedFlows, Red, RedSettings, Rng, Selective,
-    Shares, Span, Starvation, Strict, Time,
+    Aqm, AqmQueue, Bytes, CoDel, Discipline, Drr, DrrConfig, EcnMarkable, Edf, Entry, FairQueue, Fifo,
+    FlowId, FlowPifo, Label, Laxity, Pifo, Priority, PrioritySet, PushResult, QueueLength, Red, RedSettings,
+    Rng, SelectiveDequeue, SelectiveFifo, Span, StarvationBound, Strict, Time,
 };
 
 /// An entry that knows its number, so that losses and doubles show.
@@ -32,7 +32,7 @@ impl Request {
 }
 
 /// Odd numbers can be marked.
-impl Markable for Request {
+impl EcnMarkable for Request {
     fn mark(&mut self) -> bool {
         self.marked = self.number % 2 == 1;
         self.marked
@@ -70,15 +70,15 @@ fn fifo(_: Priority) -> Fifo<Request> {
     Fifo::new(CAPACITY)
 }
 
-fn codel() -> Manager {
-    Manager::CoDel(CoDel::new(Span::from_nanos(50), Span::from_nanos(200), Bytes::new(20)))
+fn codel() -> Aqm {
+    Aqm::CoDel(CoDel::new(Span::from_nanos(50), Span::from_nanos(200), Bytes::new(20)))
 }
 
-fn red() -> Manager {
-    let (min, max) = (Depth::Bytes(20), Depth::Bytes(100));
+fn red() -> Aqm {
+    let (min, max) = (QueueLength::Bytes(20), QueueLength::Bytes(100));
     let service = Span::from_nanos(20);
     let settings = RedSettings { min, max, chance_max: 0.5, weight: 0.3, service };
-    Manager::Red(Box::new(Red::new(settings, Rng::seeded(1))))
+    Aqm::Red(Box::new(Red::new(settings, Rng::seeded(1))))
 }
 
 /// Disciplines that starve whom they please.
@@ -89,7 +89,7 @@ fn starves(name: &str) -> bool {
 /// Every discipline, small enough to be full often.
 const DISCIPLINES: [Named; 27] = [
     ("fifo", || Box::new(Fifo::new(CAPACITY))),
-    ("levels", || Box::new(Levels::new(CAPACITY))),
+    ("levels", || Box::new(SelectiveFifo::new(CAPACITY))),
     ("strict over fifo", || Box::new(Strict::new(CAPACITY, |_| Fifo::new(CAPACITY)))),
     ("strict over short fifo", || Box::new(Strict::new(CAPACITY, |_| Fifo::new(3)))),
     ("strict with push-out", || Box::new(Strict::new(CAPACITY, |_| Fifo::new(5)).with_push_out())),
@@ -100,65 +100,65 @@ const DISCIPLINES: [Named; 27] = [
         Box::new(Strict::new(CAPACITY, |_| Edf::new(CAPACITY, PATIENCE)).with_push_out())
     }),
     ("drr by count", || {
-        Box::new(Drr::new(CAPACITY, Shares::by_count([8, 7, 6, 5, 4, 3, 2, 1], AGE_MAX), fifo))
+        Box::new(Drr::new(CAPACITY, DrrConfig::by_count([8, 7, 6, 5, 4, 3, 2, 1], AGE_MAX), fifo))
     }),
     ("drr by bytes", || {
         Box::new(Drr::new(
             CAPACITY,
-            Shares::by_bytes([4, 1, 1, 1, 1, 1, 1, 2], Bytes::new(20), AGE_MAX),
+            DrrConfig::by_bytes([4, 1, 1, 1, 1, 1, 1, 2], Bytes::new(20), AGE_MAX),
             fifo,
         ))
     }),
     ("drr that never ages", || {
         Box::new(Drr::new(
             CAPACITY,
-            Shares::by_bytes([3, 1, 1, 1, 1, 1, 1, 1], Bytes::new(20), Span::MAX),
+            DrrConfig::by_bytes([3, 1, 1, 1, 1, 1, 1, 1], Bytes::new(20), Span::MAX),
             fifo,
         ))
     }),
-    ("flows", || Box::new(Flows::new(CAPACITY))),
-    ("flows by bytes", || Box::new(Flows::new(CAPACITY).by_bytes(Bytes::new(30)))),
-    ("flows with push-out", || Box::new(Flows::new(CAPACITY).with_push_out())),
+    ("flows", || Box::new(FairQueue::new(CAPACITY))),
+    ("flows by bytes", || Box::new(FairQueue::new(CAPACITY).by_bytes(Bytes::new(30)))),
+    ("flows with push-out", || Box::new(FairQueue::new(CAPACITY).with_push_out())),
     ("strict over flows, push-out", || {
-        Box::new(Strict::new(CAPACITY, |_| Flows::new(CAPACITY).with_push_out()).with_push_out())
+        Box::new(Strict::new(CAPACITY, |_| FairQueue::new(CAPACITY).with_push_out()).with_push_out())
     }),
     ("flows, newcomers first", || {
-        Box::new(Flows::new(CAPACITY).by_bytes(Bytes::new(30)).with_newcomers_first().with_push_out())
+        Box::new(FairQueue::new(CAPACITY).by_bytes(Bytes::new(30)).with_newcomers_first().with_push_out())
     }),
     ("fq-codel: newcomers first, each flow looked after", || {
-        let flows = Flows::over(CAPACITY, Managed::new(Fifo::new(CAPACITY), codel()));
+        let flows = FairQueue::over(CAPACITY, AqmQueue::new(Fifo::new(CAPACITY), codel()));
         Box::new(flows.by_bytes(Bytes::new(30)).with_newcomers_first())
     }),
     ("drr over flows by bytes, push-out", || {
-        let shares = Shares::by_bytes([4, 1, 1, 1, 1, 1, 1, 2], Bytes::new(20), Span::MAX);
-        let flows = |_| Flows::new(CAPACITY).by_bytes(Bytes::new(30)).with_push_out();
+        let shares = DrrConfig::by_bytes([4, 1, 1, 1, 1, 1, 1, 2], Bytes::new(20), Span::MAX);
+        let flows = |_| FairQueue::new(CAPACITY).by_bytes(Bytes::new(30)).with_push_out();
         Box::new(Drr::new(CAPACITY, shares, flows).with_push_out())
     }),
     ("drr over flows, aged", || {
-        let shares = Shares::by_count([4, 1, 1, 1, 1, 1, 1, 2], AGE_MAX);
-        Box::new(Drr::new(CAPACITY, shares, |_| Flows::new(CAPACITY)))
+        let shares = DrrConfig::by_count([4, 1, 1, 1, 1, 1, 1, 2], AGE_MAX);
+        Box::new(Drr::new(CAPACITY, shares, |_| FairQueue::new(CAPACITY)))
     }),
     ("ranked flows, most urgent first", || {
-        Box::new(RankedFlows::new(CAPACITY, |request: &Request| request.label.priority.index() as u64))
+        Box::new(FlowPifo::new(CAPACITY, |request: &Request| request.label.priority.index() as u64))
     }),
-    ("ranked flows by size", || Box::new(RankedFlows::new(CAPACITY, |request: &Request| request.bytes))),
+    ("ranked flows by size", || Box::new(FlowPifo::new(CAPACITY, |request: &Request| request.bytes))),
     ("strict with push-out, all of it under red", || {
-        Box::new(Managed::new(Strict::new(CAPACITY, fifo).with_push_out(), red()))
+        Box::new(AqmQueue::new(Strict::new(CAPACITY, fifo).with_push_out(), red()))
     }),
     ("strict over fifo under codel", || {
-        Box::new(Strict::new(CAPACITY, |level| Managed::new(fifo(level), codel())))
+        Box::new(Strict::new(CAPACITY, |level| AqmQueue::new(fifo(level), codel())))
     }),
     ("strict over flows with a threshold each", || {
-        let fifo = Managed::new(Fifo::new(CAPACITY), Manager::Above(Depth::Entries(2)));
-        Box::new(Strict::new(CAPACITY, move |_| Flows::over(CAPACITY, fifo.clone())))
+        let fifo = AqmQueue::new(Fifo::new(CAPACITY), Aqm::Above(QueueLength::Entries(2)));
+        Box::new(Strict::new(CAPACITY, move |_| FairQueue::over(CAPACITY, fifo.clone())))
     }),
     ("edf", || Box::new(Edf::new(CAPACITY, PATIENCE))),
     ("laxity", || Box::new(Laxity::new(CAPACITY, PATIENCE))),
     ("last come first, aged", || {
-        Box::new(Ranked::new(CAPACITY, AGE_MAX, |now: Time, _: &Request| u64::MAX - now.as_nanos()))
+        Box::new(Pifo::new(CAPACITY, AGE_MAX, |now: Time, _: &Request| u64::MAX - now.as_nanos()))
     }),
     ("ranked by size, aged", || {
-        Box::new(Ranked::new(CAPACITY, AGE_MAX, |_: Time, request: &Request| request.bytes))
+        Box::new(Pifo::new(CAPACITY, AGE_MAX, |_: Time, request: &Request| request.bytes))
     }),
 ];
 
@@ -218,9 +218,9 @@ struct Checked {
 impl Checked {
     fn push(&mut self, now: Time, request: Request) {
         let gone = match self.queue.push(now, request) {
-            Pushed::Refused(refused) => return assert_eq!(refused.untold(), request, "{}", self.name),
-            Pushed::Queued => None,
-            Pushed::PushedOut(victim) => Some(victim),
+            PushResult::Refused(refused) => return assert_eq!(refused.untold(), request, "{}", self.name),
+            PushResult::Queued => None,
+            PushResult::PushedOut(victim) => Some(victim),
         };
         let entry = Waiting { request, pushed: now, overtaken: 0, overtaken_old: 0, overtaken_by: now };
         self.waiting.insert(request.number, entry);
@@ -239,7 +239,7 @@ impl Checked {
         };
         let left = self.leaves(popped);
         match self.queue.starvation() {
-            Starvation::Bounded { entries } => {
+            StarvationBound::Bounded { entries } => {
                 assert!(
                     left.overtaken <= entries,
                     "{}: {} went first, of {entries}",
@@ -247,10 +247,10 @@ impl Checked {
                     left.overtaken
                 );
             }
-            Starvation::Window { span } => {
+            StarvationBound::Window { span } => {
                 assert!(left.overtaken_by <= left.pushed + span, "{}: passed over too long", self.name);
             }
-            Starvation::Aged { span, entries } => {
+            StarvationBound::Aged { span, entries } => {
                 assert_eq!(span, AGE_MAX);
                 assert!(
                     left.overtaken_old <= entries,
@@ -259,7 +259,7 @@ impl Checked {
                     left.overtaken_old
                 );
             }
-            Starvation::Unbounded { from } => {
+            StarvationBound::Unbounded { from } => {
                 assert!(from > Priority::HIGHEST || starves(self.name), "{}", self.name);
             }
         }
@@ -341,7 +341,7 @@ fn due(number: usize, deadline_ns: Option<u64>, service_ns: u64) -> Request {
 /// Pushes all of `requests` at once and drains: the numbers in order of service.
 fn order(mut queue: impl Discipline<Request>, requests: &[Request]) -> Vec<usize> {
     for &request in requests {
-        assert_eq!(queue.push(Time::ZERO, request), Pushed::Queued);
+        assert_eq!(queue.push(Time::ZERO, request), PushResult::Queued);
     }
     std::iter::from_fn(|| queue.pop(Time::ZERO)).map(|request| request.number).collect()
 }
@@ -360,10 +360,10 @@ fn in_lasting_overload_aging_leaves_the_urgent_eight_ninths() {
     for number in 0..9_000 {
         let now = Time::from_nanos(number as u64);
         while queue.len() < 500 {
-            assert_eq!(queue.push(now, request(number, 7)), Pushed::Queued);
+            assert_eq!(queue.push(now, request(number, 7)), PushResult::Queued);
         }
         if number % 5 > 0 {
-            assert_eq!(queue.push(now, request(number, 0)), Pushed::Queued);
+            assert_eq!(queue.push(now, request(number, 0)), PushResult::Queued);
         }
         let popped = queue.pop(now).expect("somebody always waits");
         match popped.label.priority {
@@ -382,11 +382,11 @@ fn in_lasting_overload_aging_leaves_the_urgent_eight_ninths() {
 fn strict_starves_the_less_urgent_for_as_long_as_the_urgent_keep_coming() {
     let mut queue = Strict::new(CAPACITY, |_| Fifo::new(CAPACITY));
     let level_1 = Priority::new(1).expect("a level");
-    assert_eq!(queue.starvation(), Starvation::Unbounded { from: level_1 });
-    assert_eq!(queue.push(Time::ZERO, request(0, 1)), Pushed::Queued);
+    assert_eq!(queue.starvation(), StarvationBound::Unbounded { from: level_1 });
+    assert_eq!(queue.push(Time::ZERO, request(0, 1)), PushResult::Queued);
     for number in 1..100_000 {
         let now = Time::from_nanos(number as u64);
-        assert_eq!(queue.push(now, request(number, 0)), Pushed::Queued);
+        assert_eq!(queue.push(now, request(number, 0)), PushResult::Queued);
         assert_eq!(queue.pop(now), Some(request(number, 0)));
     }
     assert_eq!(queue.oldest(), Some(Time::ZERO));
@@ -396,19 +396,22 @@ fn strict_starves_the_less_urgent_for_as_long_as_the_urgent_keep_coming() {
 fn push_out_gives_up_the_newest_of_the_least_urgent_and_never_an_equal() {
     let mut queue = Strict::new(3, |_| Fifo::new(3)).with_push_out();
     for entry in [request(0, 5), request(1, 5), request(2, 2)] {
-        assert_eq!(queue.push(Time::ZERO, entry), Pushed::Queued);
+        assert_eq!(queue.push(Time::ZERO, entry), PushResult::Queued);
     }
-    assert_eq!(queue.push(Time::ZERO, request(3, 5)), Pushed::Refused(request(3, 5)));
-    assert_eq!(queue.push(Time::ZERO, request(4, 0)), Pushed::PushedOut(request(1, 5)));
-    assert_eq!(queue.push(Time::ZERO, request(5, 1)), Pushed::PushedOut(request(0, 5)));
-    assert_eq!(queue.push(Time::ZERO, request(6, 2)), Pushed::Refused(request(6, 2)));
+    assert_eq!(queue.push(Time::ZERO, request(3, 5)), PushResult::Refused(request(3, 5)));
+    assert_eq!(queue.push(Time::ZERO, request(4, 0)), PushResult::PushedOut(request(1, 5)));
+    assert_eq!(queue.push(Time::ZERO, request(5, 1)), PushResult::PushedOut(request(0, 5)));
+    assert_eq!(queue.push(Time::ZERO, request(6, 2)), PushResult::Refused(request(6, 2)));
     assert_eq!(queue.len(), 3);
 }
 
 /// Asked for levels 4 and up, then for nothing, then for everything.
-fn check_among(mut queue: impl Selective<Request>, expected: [usize; 3]) {
+fn check_among(mut queue: impl SelectiveDequeue<Request>, expected: [usize; 3]) {
     for (number, priority) in [(0, 0), (1, 6), (2, 4)] {
-        assert_eq!(queue.push(Time::from_nanos(number as u64), request(number, priority)), Pushed::Queued);
+        assert_eq!(
+            queue.push(Time::from_nanos(number as u64), request(number, priority)),
+            PushResult::Queued
+        );
     }
     let low = Priority::all().filter(|priority| priority.level() >= 4).collect();
     let mut among = |wanted| queue.pop_among(Time::from_nanos(9), wanted).map(|request| request.number);
@@ -421,25 +424,25 @@ fn check_among(mut queue: impl Selective<Request>, expected: [usize; 3]) {
 #[test]
 fn only_the_levels_asked_for_are_handed_out() {
     check_among(Strict::new(9, |_| Fifo::new(9)), [2, 1, 0]);
-    check_among(Levels::new(9), [1, 2, 0]);
-    check_among(Drr::new(9, Shares::by_count([1; 8], Span::MAX), fifo), [2, 1, 0]);
-    check_among(Drr::new(9, Shares::by_count([1; 8], Span::ZERO), fifo), [1, 2, 0]);
+    check_among(SelectiveFifo::new(9), [1, 2, 0]);
+    check_among(Drr::new(9, DrrConfig::by_count([1; 8], Span::MAX), fifo), [2, 1, 0]);
+    check_among(Drr::new(9, DrrConfig::by_count([1; 8], Span::ZERO), fifo), [1, 2, 0]);
     check_among(Edf::new(9, PATIENCE), [1, 2, 0]);
     check_among(Laxity::new(9, PATIENCE), [1, 2, 0]);
 }
 
 #[test]
 fn an_urgent_entry_waits_for_a_turn_only_when_its_level_has_had_its_share() {
-    let mut queue = Drr::new(99, Shares::by_count([2, 1, 1, 1, 1, 1, 1, 4], Span::MAX), |_| Fifo::new(99));
+    let mut queue = Drr::new(99, DrrConfig::by_count([2, 1, 1, 1, 1, 1, 1, 4], Span::MAX), |_| Fifo::new(99));
     for number in 0..9 {
-        assert_eq!(queue.push(Time::ZERO, request(number, 7)), Pushed::Queued);
+        assert_eq!(queue.push(Time::ZERO, request(number, 7)), PushResult::Queued);
     }
     let pops = |queue: &mut Drr<Fifo<Request>>, n| -> Vec<usize> {
         (0..n).filter_map(|_| queue.pop(Time::ZERO)).map(|request| request.number).collect()
     };
     assert_eq!(pops(&mut queue, 1), [0]);
     for number in 10..14 {
-        assert_eq!(queue.push(Time::ZERO, request(number, 0)), Pushed::Queued);
+        assert_eq!(queue.push(Time::ZERO, request(number, 0)), PushResult::Queued);
     }
     assert_eq!(pops(&mut queue, 12), [10, 11, 1, 2, 3, 12, 13, 4, 5, 6, 7, 8]);
 }
@@ -465,9 +468,9 @@ fn laxity_gives_the_hopeless_no_place_ahead_of_those_who_waited() {
 #[test]
 fn a_rank_keeps_eight_ninths_of_the_service_when_everything_is_old() {
     let rank = |_: Time, request: &Request| 100 - request.number as u64;
-    let mut queue = Ranked::new(20, Span::ZERO, rank);
+    let mut queue = Pifo::new(20, Span::ZERO, rank);
     for number in 0..20 {
-        assert_eq!(queue.push(Time::ZERO, request(number, 0)), Pushed::Queued);
+        assert_eq!(queue.push(Time::ZERO, request(number, 0)), PushResult::Queued);
     }
     let order: Vec<_> = std::iter::from_fn(|| queue.pop(Time::ZERO)).map(|request| request.number).collect();
     let by_rank = |numbers: std::ops::Range<usize>| numbers.rev();
@@ -477,10 +480,9 @@ fn a_rank_keeps_eight_ninths_of_the_service_when_everything_is_old() {
 
 #[test]
 fn what_is_taken_for_its_age_leaves_nothing_behind() {
-    let mut queue =
-        Ranked::new(50, Span::ZERO, |_: Time, request: &Request| u64::MAX - request.number as u64);
+    let mut queue = Pifo::new(50, Span::ZERO, |_: Time, request: &Request| u64::MAX - request.number as u64);
     for number in 0..10_000 {
-        assert_eq!(queue.push(Time::ZERO, request(number, 0)), Pushed::Queued);
+        assert_eq!(queue.push(Time::ZERO, request(number, 0)), PushResult::Queued);
         assert_eq!(queue.pop_oldest().map(|request| request.number), Some(number));
     }
     assert!(queue.pop(Time::ZERO).is_none() && queue.is_empty());
@@ -497,25 +499,26 @@ fn served(
     let mut served = [0; 8];
     let entry = |level: u8| Request { bytes: bytes(level), ..request(0, level) };
     for level in (0..8).flat_map(|level| std::iter::repeat_n(level, per_level)) {
-        assert_eq!(queue.push(Time::ZERO, entry(level)), Pushed::Queued);
+        assert_eq!(queue.push(Time::ZERO, entry(level)), PushResult::Queued);
     }
     for now in (1..=pops as u64).map(Time::from_nanos) {
         let level = queue.pop(now).expect("it is full").label.priority;
         served[level.index()] += 1;
-        assert_eq!(queue.push(now, entry(level.level())), Pushed::Queued);
+        assert_eq!(queue.push(now, entry(level.level())), PushResult::Queued);
     }
     served
 }
 
 #[test]
 fn drr_shares_entries_in_proportion_to_the_weights() {
-    let mut queue = Drr::new(80, Shares::by_count([8, 4, 2, 1, 1, 1, 1, 2], Span::MAX), |_| Fifo::new(80));
+    let mut queue = Drr::new(80, DrrConfig::by_count([8, 4, 2, 1, 1, 1, 1, 2], Span::MAX), |_| Fifo::new(80));
     assert_eq!(served(&mut queue, 10, |_| 1, 2_000), [800, 400, 200, 100, 100, 100, 100, 200]);
 }
 
 #[test]
 fn drr_shares_bytes_whatever_the_sizes() {
-    let mut queue = Drr::new(80, Shares::by_bytes([1; 8], Bytes::new(1_500), Span::MAX), |_| Fifo::new(80));
+    let mut queue =
+        Drr::new(80, DrrConfig::by_bytes([1; 8], Bytes::new(1_500), Span::MAX), |_| Fifo::new(80));
     let bytes = |level| if level == 0 { 1_500 } else { 100 };
     let served = served(&mut queue, 10, bytes, 10_600);
     assert_eq!(served[0], 100, "{served:?}");
@@ -524,7 +527,8 @@ fn drr_shares_bytes_whatever_the_sizes() {
 
 #[test]
 fn drr_keeps_eight_ninths_of_the_service_for_the_shares_when_everything_is_old() {
-    let mut queue = Drr::new(80, Shares::by_count([93, 1, 1, 1, 1, 1, 1, 1], Span::ZERO), |_| Fifo::new(80));
+    let mut queue =
+        Drr::new(80, DrrConfig::by_count([93, 1, 1, 1, 1, 1, 1, 1], Span::ZERO), |_| Fifo::new(80));
     let served = served(&mut queue, 10, |_| 1, 4_000);
     // 93 of 100 of what follows the shares; of the 444 turns of the old each level has some.
     assert!(served[0] >= 3_300, "{served:?}");
@@ -534,14 +538,14 @@ fn drr_keeps_eight_ninths_of_the_service_for_the_shares_when_everything_is_old()
 #[test]
 fn drr_serves_an_old_entry_once_those_that_are_older_have_gone() {
     let mut queue =
-        Drr::new(1_000, Shares::by_count([900, 1, 1, 1, 1, 1, 1, 1], Span::from_micros(1)), |_| {
+        Drr::new(1_000, DrrConfig::by_count([900, 1, 1, 1, 1, 1, 1, 1], Span::from_micros(1)), |_| {
             Fifo::new(1_000)
         });
     for number in 0..500 {
-        assert_eq!(queue.push(Time::ZERO, request(number, 0)), Pushed::Queued);
+        assert_eq!(queue.push(Time::ZERO, request(number, 0)), PushResult::Queued);
     }
     let late = Time::from_nanos(10);
-    assert_eq!(queue.push(late, request(500, 7)), Pushed::Queued);
+    assert_eq!(queue.push(late, request(500, 7)), PushResult::Queued);
     let now = late + Span::from_micros(1);
     let place = (0..).find(|_| queue.pop(now).is_some_and(|popped| popped.number == 500));
     assert!(place.is_some_and(|place| place <= 500), "{place:?}");

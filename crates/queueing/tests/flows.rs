@@ -7,7 +7,8 @@ use packet::{Packet, drain, fill, packet};
 use proptest::collection::vec;
 use proptest::prelude::{prop_assert, prop_assert_eq, proptest};
 use queueing::{
-    BadThresholds, Bytes, Discipline, Fifo, FlowId, Flows, Mlfq, Pushed, Span, Strict, Thresholds, Time,
+    BadThresholds, Bytes, Discipline, FairQueue, Fifo, FlowId, Mlfq, PushResult, Span, Strict, Thresholds,
+    Time,
 };
 
 fn thresholds(bytes: &[u64]) -> Result<Thresholds, BadThresholds> {
@@ -15,8 +16,8 @@ fn thresholds(bytes: &[u64]) -> Result<Thresholds, BadThresholds> {
 }
 
 /// FISH's queue: strict over levels of turns between flows.
-fn fish(capacity: usize) -> Strict<Flows<Packet>> {
-    Strict::new(capacity, |_| Flows::new(capacity))
+fn fish(capacity: usize) -> Strict<FairQueue<Packet>> {
+    Strict::new(capacity, |_| FairQueue::new(capacity))
 }
 
 /// Fig. 3: the large flow sinks after five packets, the small one has two.
@@ -44,7 +45,7 @@ fn the_most_urgent_level_is_asked_again_whenever_something_arrives_there() {
 #[test]
 fn turns_by_bytes_give_every_flow_the_same_bytes_whatever_its_packets() {
     let quantum = 1500;
-    let mut queue = Flows::new(10_000).by_bytes(Bytes::new(quantum));
+    let mut queue = FairQueue::new(10_000).by_bytes(Bytes::new(quantum));
     let sizes = [64, 333, 1500];
     for (flow, &bytes) in sizes.iter().enumerate() {
         fill(&mut queue, (0..3_000).map(|number| Packet { bytes, ..packet(number, flow as u64) }));
@@ -60,7 +61,7 @@ fn turns_by_bytes_give_every_flow_the_same_bytes_whatever_its_packets() {
 
 #[test]
 fn a_flow_that_appears_waits_one_turn_of_each_and_not_for_their_queues() {
-    let mut queue = Flows::new(1_000);
+    let mut queue = FairQueue::new(1_000);
     for flow in 0..3 {
         fill(&mut queue, (0..200).map(|number| packet(number, flow)));
     }
@@ -72,17 +73,17 @@ fn a_flow_that_appears_waits_one_turn_of_each_and_not_for_their_queues() {
 
 #[test]
 fn a_full_queue_gives_up_the_newest_of_the_flow_that_asked_for_most() {
-    let mut queue = Flows::new(4).with_push_out();
+    let mut queue = FairQueue::new(4).with_push_out();
     fill(&mut queue, [packet(0, 1), packet(1, 1), packet(2, 1), packet(3, 2)]);
-    assert_eq!(queue.push(Time::ZERO, packet(4, 3)), Pushed::PushedOut(packet(2, 1)));
+    assert_eq!(queue.push(Time::ZERO, packet(4, 3)), PushResult::PushedOut(packet(2, 1)));
     assert_eq!(
         queue.push(Time::ZERO, packet(5, 1)),
-        Pushed::Refused(packet(5, 1)),
+        PushResult::Refused(packet(5, 1)),
         "it has asked for most itself"
     );
     assert_eq!(
         queue.push(Time::ZERO, packet(6, 2)),
-        Pushed::Refused(packet(6, 2)),
+        PushResult::Refused(packet(6, 2)),
         "it would have asked for as much"
     );
     assert_eq!(drain(&mut queue), [0, 3, 4, 1]);
@@ -90,11 +91,11 @@ fn a_full_queue_gives_up_the_newest_of_the_flow_that_asked_for_most() {
 
 #[test]
 fn the_least_urgent_level_gives_up_room_first_and_in_it_the_greediest_flow() {
-    let mut queue = Strict::new(4, |_| Flows::new(4).with_push_out()).with_push_out();
+    let mut queue = Strict::new(4, |_| FairQueue::new(4).with_push_out()).with_push_out();
     let low = |number, flow| Packet { level: 7, ..packet(number, flow) };
     fill(&mut queue, [packet(0, 1), low(1, 2), low(2, 2), low(3, 2)]);
-    assert_eq!(queue.push(Time::ZERO, low(4, 3)), Pushed::PushedOut(low(3, 2)));
-    assert_eq!(queue.push(Time::ZERO, packet(5, 1)), Pushed::PushedOut(low(2, 2)));
+    assert_eq!(queue.push(Time::ZERO, low(4, 3)), PushResult::PushedOut(low(3, 2)));
+    assert_eq!(queue.push(Time::ZERO, packet(5, 1)), PushResult::PushedOut(low(2, 2)));
     assert_eq!(queue.len(), 4);
     assert_eq!(drain(&mut queue), [0, 5, 1, 4]);
 }
@@ -118,7 +119,7 @@ proptest! {
     /// While flows wait they are served equally often, and each in order.
     #[test]
     fn who_waits_is_served_as_often_as_everybody_else(lens in vec(1..40_usize, 2..9)) {
-        let mut queue = Flows::new(1_000);
+        let mut queue = FairQueue::new(1_000);
         for (flow, &len) in lens.iter().enumerate() {
             fill(&mut queue, (0..len).map(|number| packet(number, flow as u64)));
         }
@@ -140,20 +141,20 @@ proptest! {
     fn who_has_asked_for_more_gives_way_to_who_has_asked_for_less(
         steps in vec((0..6_u64, 0..3_u8), 1..300),
     ) {
-        let mut queue = Flows::new(10).with_push_out();
+        let mut queue = FairQueue::new(10).with_push_out();
         let (mut asked, mut waiting) = ([0_usize; 6], [0_usize; 6]);
         for (number, (flow, pops)) in steps.into_iter().enumerate() {
             let own = flow as usize;
             let most = *asked.iter().max().expect("there are flows");
             let full = queue.len() == 10;
             match queue.push(Time::ZERO, packet(number, flow)) {
-                Pushed::Queued => prop_assert!(!full),
-                Pushed::PushedOut(gone) => {
+                PushResult::Queued => prop_assert!(!full),
+                PushResult::PushedOut(gone) => {
                     let gone = gone.flow as usize;
                     prop_assert!(full && asked[gone] == most && most > asked[own] + 1);
                     (asked[gone], waiting[gone]) = (asked[gone] - 1, waiting[gone] - 1);
                 }
-                Pushed::Refused(_) => {
+                PushResult::Refused(_) => {
                     prop_assert!(full && most <= asked[own] + 1);
                     continue;
                 }

@@ -7,15 +7,15 @@ use packet::{Packet, drain, fill, packet};
 use proptest::collection::vec;
 use proptest::prelude::{Strategy, any, prop_assert, prop_assert_eq, proptest};
 use queueing::{
-    Bytes, CoDel, Depth, Discipline, Drr, Fifo, Flows, Managed, Manager, Pushed, RankedFlows, Shares, Span,
-    Strict, Time,
+    Aqm, AqmQueue, Bytes, CoDel, Discipline, Drr, DrrConfig, FairQueue, Fifo, FlowPifo, PushResult,
+    QueueLength, Span, Strict, Time,
 };
 
 const QUANTUM: u64 = 1500;
 const MTU: u64 = 1500;
 
-fn turns_of_bytes(capacity: usize) -> Flows<Packet> {
-    Flows::new(capacity).by_bytes(Bytes::new(QUANTUM))
+fn turns_of_bytes(capacity: usize) -> FairQueue<Packet> {
+    FairQueue::new(capacity).by_bytes(Bytes::new(QUANTUM))
 }
 
 /// Bytes that flows with `demands` get of `supply`: nobody more than it wants,
@@ -47,7 +47,7 @@ proptest! {
         sizes in vec(vec(40..=MTU, 200), 2..6),
         quantum in 100..4_000_u64,
     ) {
-        let mut queue = Flows::new(10_000).by_bytes(Bytes::new(quantum));
+        let mut queue = FairQueue::new(10_000).by_bytes(Bytes::new(quantum));
         for (flow, sizes) in sizes.iter().enumerate() {
             fill(&mut queue, sizes.iter().map(|&bytes| Packet { bytes, ..packet(0, flow as u64) }));
         }
@@ -99,13 +99,13 @@ proptest! {
     /// flows gives a lower mean than shortest remaining first.
     #[test]
     fn shortest_remaining_first_has_the_least_mean(flows in flows()) {
-        let srpt = mean_time(&flows, &mut RankedFlows::new(10_000, |packet: &Packet| packet.bytes));
-        let las = RankedFlows::new(10_000, |packet: &Packet| packet.number as u64);
+        let srpt = mean_time(&flows, &mut FlowPifo::new(10_000, |packet: &Packet| packet.bytes));
+        let las = FlowPifo::new(10_000, |packet: &Packet| packet.number as u64);
         let others: [(&str, Box<dyn Discipline<Packet>>); 5] = [
             ("fifo", Box::new(Fifo::new(10_000))),
-            ("flows", Box::new(Flows::new(10_000))),
+            ("flows", Box::new(FairQueue::new(10_000))),
             ("pias", Box::new(Strict::new(10_000, |_| Fifo::new(10_000)))),
-            ("fish", Box::new(Strict::new(10_000, |_| Flows::new(10_000)))),
+            ("fish", Box::new(Strict::new(10_000, |_| FairQueue::new(10_000)))),
             ("las", Box::new(las)),
         ];
         for (name, mut queue) in others {
@@ -120,15 +120,15 @@ proptest! {
         steps in vec((40..=MTU, any::<bool>(), 0..3_u8), 1..200),
         most in 1..20_000_u64,
     ) {
-        for most in [Depth::Bytes(most), Depth::Entries(most / MTU)] {
-            let mut queue = Managed::new(Fifo::new(30), Manager::Above(most));
+        for most in [QueueLength::Bytes(most), QueueLength::Entries(most / MTU)] {
+            let mut queue = AqmQueue::new(Fifo::new(30), Aqm::Above(most));
             let mut waiting = std::collections::VecDeque::new();
             for (number, &(bytes, markable, pops)) in steps.iter().enumerate() {
                 let with: u64 = waiting.iter().map(|&(bytes, _)| bytes).sum::<u64>() + bytes;
                 let too_long = most.measure(waiting.len() as u64 + 1, with) > most.amount();
                 match queue.push(Time::ZERO, Packet { bytes, markable, ..packet(number, 0) }) {
-                    Pushed::Queued => waiting.push_back((bytes, too_long && markable)),
-                    outcome => prop_assert!(matches!(outcome, Pushed::Refused(_)) && waiting.len() == 30),
+                    PushResult::Queued => waiting.push_back((bytes, too_long && markable)),
+                    outcome => prop_assert!(matches!(outcome, PushResult::Refused(_)) && waiting.len() == 30),
                 }
                 for _ in 0..pops {
                     let popped = queue.pop(Time::ZERO).map(|packet| (packet.bytes, packet.marked));
@@ -156,7 +156,7 @@ fn mean_time(flows: &[(usize, usize)], queue: &mut (impl Discipline<Packet> + ?S
                 let level = u8::from(number >= 5) + u8::from(number >= 15);
                 let packet =
                     Packet { level, bytes: (packets - number) as u64, ..packet(number, flow as u64) };
-                assert_eq!(queue.push(Time::ZERO, packet), Pushed::Queued);
+                assert_eq!(queue.push(Time::ZERO, packet), PushResult::Queued);
             }
         }
         if let Some(packet) = queue.pop(Time::ZERO) {
@@ -176,10 +176,10 @@ fn mean_time(flows: &[(usize, usize)], queue: &mut (impl Discipline<Packet> + ?S
 #[test]
 fn the_flow_of_least_rank_goes_first_and_keeps_its_order() {
     let left = |number, flow, bytes| Packet { bytes, ..packet(number, flow) };
-    let mut queue = RankedFlows::new(9, |packet: &Packet| packet.bytes);
+    let mut queue = FlowPifo::new(9, |packet: &Packet| packet.bytes);
     fill(&mut queue, [left(0, 1, 5), left(1, 1, 4), left(2, 2, 4), left(3, 2, 3), left(4, 1, 3)]);
     assert_eq!(drain(&mut queue), [2, 3, 0, 1, 4]);
-    let mut las = RankedFlows::new(9, |packet: &Packet| packet.bytes);
+    let mut las = FlowPifo::new(9, |packet: &Packet| packet.bytes);
     fill(&mut las, [left(0, 1, 0), left(1, 1, 1), left(2, 2, 0), left(3, 2, 1), left(4, 3, 0)]);
     assert_eq!(drain(&mut las), [0, 2, 4, 1, 3], "equals take turns");
 }
@@ -187,20 +187,20 @@ fn the_flow_of_least_rank_goes_first_and_keeps_its_order() {
 #[test]
 fn the_flow_of_greatest_rank_gives_up_its_newest() {
     let left = |number, flow, bytes| Packet { bytes, ..packet(number, flow) };
-    let mut queue = RankedFlows::new(4, |packet: &Packet| packet.bytes);
+    let mut queue = FlowPifo::new(4, |packet: &Packet| packet.bytes);
     fill(&mut queue, [left(0, 1, 9), left(1, 1, 8), left(2, 2, 5), left(3, 2, 4)]);
-    assert_eq!(queue.push(Time::ZERO, left(4, 1, 7)), Pushed::Refused(left(4, 1, 7)), "its own");
-    assert_eq!(queue.push(Time::ZERO, left(5, 3, 9)), Pushed::Refused(left(5, 3, 9)), "an equal");
-    assert_eq!(queue.push(Time::ZERO, left(6, 3, 6)), Pushed::PushedOut(left(1, 1, 8)));
-    assert_eq!(queue.push(Time::ZERO, left(7, 4, 1)), Pushed::PushedOut(left(0, 1, 9)));
-    assert_eq!(queue.push(Time::ZERO, left(8, 4, 0)), Pushed::PushedOut(left(6, 3, 6)));
+    assert_eq!(queue.push(Time::ZERO, left(4, 1, 7)), PushResult::Refused(left(4, 1, 7)), "its own");
+    assert_eq!(queue.push(Time::ZERO, left(5, 3, 9)), PushResult::Refused(left(5, 3, 9)), "an equal");
+    assert_eq!(queue.push(Time::ZERO, left(6, 3, 6)), PushResult::PushedOut(left(1, 1, 8)));
+    assert_eq!(queue.push(Time::ZERO, left(7, 4, 1)), PushResult::PushedOut(left(0, 1, 9)));
+    assert_eq!(queue.push(Time::ZERO, left(8, 4, 0)), PushResult::PushedOut(left(6, 3, 6)));
     assert_eq!(drain(&mut queue), [7, 8, 2, 3]);
 }
 
 /// Shares between levels, turns between the flows of each.
 #[test]
 fn levels_share_the_bytes_and_flows_share_their_level() {
-    let shares = Shares::by_bytes([4, 2, 1, 1, 1, 1, 1, 1], Bytes::new(MTU), Span::MAX);
+    let shares = DrrConfig::by_bytes([4, 2, 1, 1, 1, 1, 1, 1], Bytes::new(MTU), Span::MAX);
     let mut queue = Drr::new(10_000, shares, |_| turns_of_bytes(10_000));
     // Two flows at each of three levels, of large and of small packets.
     for flow in 0..6 {
@@ -219,8 +219,8 @@ fn levels_share_the_bytes_and_flows_share_their_level() {
 
 #[test]
 fn a_level_that_others_would_starve_has_its_share_and_they_have_the_rest() {
-    let shares = Shares::by_bytes([8, 1, 1, 1, 1, 1, 1, 1], Bytes::new(MTU), Span::MAX);
-    let mut queue = Drr::new(100, shares, |_| Flows::new(100));
+    let shares = DrrConfig::by_bytes([8, 1, 1, 1, 1, 1, 1, 1], Bytes::new(MTU), Span::MAX);
+    let mut queue = Drr::new(100, shares, |_| FairQueue::new(100));
     fill(&mut queue, (0..50).map(|number| Packet { level: 7, ..packet(number, 9) }));
     let mut low = 0;
     for number in 0..450 {
@@ -236,7 +236,7 @@ fn a_new_flow_goes_first_and_one_that_pauses_does_not() {
     let mut queue = turns_of_bytes(100).with_newcomers_first();
     fill(&mut queue, (0..4).map(|number| packet(number, 1)));
     fill(&mut queue, (10..14).map(|number| packet(number, 2)));
-    let next = |queue: &mut Flows<Packet>| queue.pop(Time::ZERO).map(|packet| packet.number);
+    let next = |queue: &mut FairQueue<Packet>| queue.pop(Time::ZERO).map(|packet| packet.number);
     assert_eq!([next(&mut queue), next(&mut queue), next(&mut queue)], [Some(0), Some(10), Some(1)]);
     fill(&mut queue, [packet(20, 3)]);
     assert_eq!(next(&mut queue), Some(20), "it has had no turn yet");
@@ -249,7 +249,7 @@ fn a_new_flow_goes_first_and_one_that_pauses_does_not() {
 #[test]
 fn flows_of_one_packet_in_lasting_overload_leave_no_queue_behind() {
     const CAPACITY: usize = 8;
-    let mut queue: Flows<Packet> = Flows::new(CAPACITY).with_newcomers_first();
+    let mut queue: FairQueue<Packet> = FairQueue::new(CAPACITY).with_newcomers_first();
     let mut came = 0;
     for went in 0..1_000 {
         while queue.len() < CAPACITY {
@@ -257,7 +257,7 @@ fn flows_of_one_packet_in_lasting_overload_leave_no_queue_behind() {
             came += 1;
         }
         assert_eq!(queue.pop(Time::ZERO).map(|packet| packet.number), Some(went));
-        assert!(queue.flows() <= CAPACITY + 1, "{} flows have a queue", queue.flows());
+        assert!(queue.fair_queue() <= CAPACITY + 1, "{} flows have a queue", queue.fair_queue());
     }
 }
 
@@ -274,7 +274,7 @@ proptest! {
             for _ in 0..pops {
                 let _ = queue.pop(Time::ZERO);
             }
-            let flows = queue.flows();
+            let flows = queue.fair_queue();
             prop_assert!(flows <= 2 * CAPACITY + 2, "{} flows have a queue", flows);
         }
     }
@@ -285,17 +285,17 @@ proptest! {
 #[test]
 fn codel_tells_the_flow_that_waits_and_leaves_the_others_alone() {
     let codel = CoDel::new(Span::from_micros(5), Span::from_micros(100), Bytes::new(MTU));
-    let flows = Flows::over(10_000, Managed::new(Fifo::new(10_000), Manager::CoDel(codel)));
+    let flows = FairQueue::over(10_000, AqmQueue::new(Fifo::new(10_000), Aqm::CoDel(codel)));
     let mut queue = flows.by_bytes(Bytes::new(QUANTUM)).with_newcomers_first();
     for number in 0..1_000 {
         let bulk = Packet { markable: number >= 500, ..packet(number, 1) };
-        assert_eq!(queue.push(Time::ZERO, bulk), Pushed::Queued);
+        assert_eq!(queue.push(Time::ZERO, bulk), PushResult::Queued);
     }
     let (mut marked, mut doomed) = (0, 0);
     for tick in 1..=900_u64 {
         let now = Time::ZERO + Span::from_micros(tick);
         if tick % 3 == 0 {
-            assert_eq!(queue.push(now, packet(0, 2)), Pushed::Queued);
+            assert_eq!(queue.push(now, packet(0, 2)), PushResult::Queued);
         }
         while let Some(packet) = queue.pop(now) {
             assert!(packet.flow == 1 || (!packet.marked && !packet.doomed), "at {tick}");

@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use queueing::theory::{feedback, mg1, mm1};
 use queueing::{
-    Bytes, Discipline, Entry, Fifo, FlowId, Flows, Label, Law, Priority, Pushed, Rng, Span, Strict,
-    Thresholds, Time,
+    Bytes, Discipline, Distribution, Entry, FairQueue, Fifo, FlowId, Label, Priority, PushResult, Rng, Span,
+    Strict, Thresholds, Time,
 };
 use sim::fabric::{Config, Planned, Sizes, run};
 
@@ -75,7 +75,7 @@ fn sojourns(mut queue: impl Discipline<Piece>, jobs: &[Job]) -> Vec<f64> {
             Event::Arrive(number) => {
                 for &level in &jobs[number as usize].levels {
                     let pushed = queue.push(now, Piece { flow: number, level });
-                    assert!(matches!(pushed, Pushed::Queued), "there is room");
+                    assert!(matches!(pushed, PushResult::Queued), "there is room");
                 }
                 if let Some(next) = jobs.get(number as usize + 1) {
                     engine.schedule(next.at, Event::Arrive(number + 1));
@@ -116,7 +116,7 @@ const SEGMENT: Span = Span::from_nanos(1_200);
 
 #[test]
 fn exponential_packets_in_order_of_arrival_are_an_mm1_queue() {
-    let law: Law = "exp 10us".parse().unwrap();
+    let law: Distribution = "exp 10us".parse().unwrap();
     for load in [0.5, 0.8] {
         let rate = load / law.mean().as_secs_f64();
         let jobs = poisson(400_000, rate, |rng| (vec![Priority::HIGHEST], law.sample(rng)));
@@ -160,7 +160,7 @@ fn turns_of_one_packet_share_a_line_as_processor_sharing_does() {
     for load in [0.5, 0.8] {
         let rate = load / (short_mean() * SEGMENT.as_secs_f64());
         let jobs = poisson(200_000, rate, |rng| (vec![Priority::HIGHEST; short(rng)], SEGMENT));
-        let found = sojourns(Flows::new(ROOM), &jobs);
+        let found = sojourns(FairQueue::new(ROOM), &jobs);
         let theory = mg1::slowdown_shared(load).unwrap();
         // A packet is no grain of sand to who has only a few.
         for (least, most) in [(16, 100), (100, usize::MAX)] {
@@ -179,7 +179,7 @@ fn turns_of_one_packet_share_a_line_as_processor_sharing_does() {
 fn levels_that_flows_sink_through_are_the_queue_that_thresholds_are_chosen_by() {
     let thresholds = [2.0, 10.0, 100.0];
     let points = [(1.0, 0.0), (1.0, 0.3), (5.0, 0.5), (60.0, 0.8), (400.0, 1.0)];
-    let demand = feedback::Demand::new(points.to_vec()).unwrap();
+    let demand = feedback::SizeDistribution::new(points.to_vec()).unwrap();
     let draw = |rng: &mut Rng| {
         let unit = rng.unit();
         let pair = points.windows(2).find(|pair| unit < pair[1].1).unwrap();
@@ -200,7 +200,7 @@ fn levels_that_flows_sink_through_are_the_queue_that_thresholds_are_chosen_by() 
 
 #[test]
 fn strict_levels_are_a_queue_with_priorities_that_do_not_interrupt() {
-    let law: Law = "exp 10us".parse().unwrap();
+    let law: Distribution = "exp 10us".parse().unwrap();
     let class = |load: f64| mg1::Class { rate_per_s: load / law.mean().as_secs_f64(), service: law };
     let classes = [class(0.2), class(0.3), class(0.25)];
     let total: f64 = classes.iter().map(|class| class.rate_per_s).sum();
@@ -250,7 +250,7 @@ fn planned(count: usize, rate_per_s: f64, segments: impl Fn(&mut Rng) -> u64) ->
 fn a_port_that_segments_come_to_at_random_is_an_md1_queue() {
     for load in [0.5, 0.8] {
         let rate = load / SEGMENT.as_secs_f64();
-        let theory = mg1::wait_mean(rate, &Law::Constant(SEGMENT)).unwrap().as_secs_f64();
+        let theory = mg1::wait_mean(rate, &Distribution::Constant(SEGMENT)).unwrap().as_secs_f64();
         agree("M/D/1", &waits("fifo", planned(200_000, rate, |_| 1)), theory);
     }
 }

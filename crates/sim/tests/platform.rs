@@ -1,7 +1,7 @@
 //! The platform against theory and against itself: what comes in is accounted for,
 //! a seed replays, and a switch changes what it should.
 
-use queueing::{Law, Span, theory};
+use queueing::{Distribution, Span, theory};
 use sim::world::platform::{Config, Outcome, run};
 
 /// A small platform, all of its parts in it.
@@ -185,7 +185,7 @@ fn alone(service: &str, rate_per_s: u64) -> Outcome {
 #[test]
 fn one_core_without_anything_around_it_is_an_m_g_1_queue() {
     for service in ["exp 10us", "10us", "bimodal 5us 50us 0.1"] {
-        let law: Law = service.parse().expect("a law");
+        let law: Distribution = service.parse().expect("a law");
         let rate_per_s = 0.7 / law.mean().as_secs_f64();
         let outcome = alone(service, rate_per_s as u64);
         let expected = theory::mg1::sojourn_mean(rate_per_s as u64 as f64, &law).expect("below saturation");

@@ -6,7 +6,7 @@
 //! on one.
 
 use load::{Class, Plan, Spread};
-use queueing::{Arrivals, Law, Span, theory};
+use queueing::{Arrivals, Distribution, Span, theory};
 use runtime::mode::Mode;
 use sim::CostModel;
 use sim::world::server::{self, Config, Cores, Driver};
@@ -15,7 +15,7 @@ const REQUESTS: u64 = 60_000;
 
 /// Mean time in the system, less the wire, of requests arriving at `load` of `workers`.
 fn sojourn_mean(workers: usize, cores: Cores, load: f64, service: &str, seeds: std::ops::Range<u64>) -> f64 {
-    let service: Law = service.parse().unwrap();
+    let service: Distribution = service.parse().unwrap();
     let runs = seeds.end - seeds.start;
     let mean_ns = |seed| {
         let class = Class { service, ..class() };
@@ -35,13 +35,13 @@ fn sojourn_mean(workers: usize, cores: Cores, load: f64, service: &str, seeds: s
 }
 
 fn class() -> Class {
-    let service = Law::Constant(Span::ZERO);
+    let service = Distribution::Constant(Span::ZERO);
     Class { name: "all".into(), share: 1.0, service, length: 32, kind: 0, priority: 0 }
 }
 
 /// Mean time in the system, less the wire, of the urgent and the other half
 /// of requests that load one core to `load` under preemptive priority.
-fn sojourn_means_preemptive(load: f64, service: &Law, seeds: std::ops::Range<u64>) -> [f64; 2] {
+fn sojourn_means_preemptive(load: f64, service: &Distribution, seeds: std::ops::Range<u64>) -> [f64; 2] {
     let half = |name: &str, priority| Class {
         name: name.into(),
         share: 0.5,
@@ -70,7 +70,7 @@ fn sojourn_means_preemptive(load: f64, service: &Law, seeds: std::ops::Range<u64
 }
 
 /// Requests per second that load `workers` to `load`.
-fn rate(workers: usize, load: f64, service: &Law) -> f64 {
+fn rate(workers: usize, load: f64, service: &Distribution) -> f64 {
     load * workers as f64 / service.mean().as_secs_f64()
 }
 
@@ -92,7 +92,7 @@ fn assert_within_2_percent(simulated_ns: f64, theory: Option<Span>) {
 #[test]
 fn exponential_service_is_an_mm1_queue() {
     let service = "exp 10us";
-    let law: Law = service.parse().unwrap();
+    let law: Distribution = service.parse().unwrap();
     let simulated = sojourn_mean(1, Cores::Own, 0.5, service, 1..4);
     assert_within_2_percent(simulated, theory::mm1::sojourn_mean(rate(1, 0.5, &law), law.mean()));
 }
@@ -100,7 +100,7 @@ fn exponential_service_is_an_mm1_queue() {
 #[test]
 fn bimodal_service_is_an_mg1_queue() {
     let service = "bimodal 5us 50us 0.1";
-    let law: Law = service.parse().unwrap();
+    let law: Distribution = service.parse().unwrap();
     let simulated = sojourn_mean(1, Cores::Own, 0.5, service, 1..4);
     assert_within_2_percent(simulated, theory::mg1::sojourn_mean(rate(1, 0.5, &law), &law));
 }
@@ -108,7 +108,7 @@ fn bimodal_service_is_an_mg1_queue() {
 #[test]
 fn four_workers_are_an_mm4_queue() {
     let service = "exp 10us";
-    let law: Law = service.parse().unwrap();
+    let law: Distribution = service.parse().unwrap();
     let simulated = sojourn_mean(4, Cores::Own, 0.6, service, 1..4);
     assert_within_2_percent(simulated, theory::mmc::sojourn_mean(4, rate(4, 0.6, &law), law.mean()));
 }
@@ -116,14 +116,14 @@ fn four_workers_are_an_mm4_queue() {
 #[test]
 fn without_costs_a_shared_core_is_the_same_queue() {
     let service = "exp 10us";
-    let law: Law = service.parse().unwrap();
+    let law: Distribution = service.parse().unwrap();
     let simulated = sojourn_mean(1, Cores::Shared, 0.5, service, 1..3);
     assert_within_2_percent(simulated, theory::mm1::sojourn_mean(rate(1, 0.5, &law), law.mean()));
 }
 
 #[test]
 fn preemptive_cores_keep_the_urgent_half_to_itself() {
-    let law: Law = "exp 10us".parse().unwrap();
+    let law: Distribution = "exp 10us".parse().unwrap();
     let half = || theory::mg1::Class { rate_per_s: rate(1, 0.25, &law), service: law };
     let classes = [half(), half()];
     let simulated = sojourn_means_preemptive(0.5, &law, 1..4);

@@ -4,7 +4,7 @@
 //! line is full; then all of those go. So a line is as long as those that
 //! wait, or as its bound. Who has waited for [`AGE_MAX`] goes every ninth time.
 
-use queueing::{Discipline, Entry, Fifo, Label, Priority, Pushed, Span, Strict, Time};
+use queueing::{Discipline, Entry, Fifo, Label, Priority, PushResult, Span, Strict, Time};
 
 /// Who waits longer is old.
 const AGE_MAX: Span = Span::from_millis(10);
@@ -41,7 +41,7 @@ impl Line {
 
     /// Lets one wait. There is room for all that `waits` says wait.
     pub fn push(&mut self, waiting: Waiting, waits: impl Fn(&Waiting) -> bool) {
-        let Pushed::Refused(waiting) = self.0.push(waiting.since, waiting) else { return };
+        let PushResult::Refused(waiting) = self.0.push(waiting.since, waiting) else { return };
         let mut kept = Vec::new();
         while let Some(other) = self.0.pop(waiting.since) {
             if waits(&other) {
@@ -51,7 +51,7 @@ impl Line {
         kept.sort_by_key(|other| other.since);
         for other in kept.into_iter().chain([waiting]) {
             let pushed = self.0.push(other.since, other);
-            assert!(matches!(pushed, Pushed::Queued), "no more wait than may");
+            assert!(matches!(pushed, PushResult::Queued), "no more wait than may");
         }
     }
 

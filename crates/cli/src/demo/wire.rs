@@ -8,7 +8,7 @@ use ::load::{Class, Client, Plan, Report, Spread, Synthetic};
 use host::Monotonic;
 use net::device::memory::{self, MemoryDevice};
 use net::stack::{Config as StackConfig, ListenOptions};
-use queueing::{Arrivals, Clock, Law, Span};
+use queueing::{Arrivals, Clock, Distribution, Span};
 use runtime::shard::Config;
 use runtime::threads::{self, Threads, Workers};
 use runtime::{Mode, Shard};
@@ -66,7 +66,7 @@ fn plan(settings: &Settings) -> Plan {
     let class = |name: &str, share: f64, kind: u8, priority: u8| Class {
         name: name.to_owned(),
         share,
-        service: Law::Constant(settings.service),
+        service: Distribution::Constant(settings.service),
         length: 64,
         kind,
         priority,

@@ -6,7 +6,7 @@
 
 use std::process::ExitCode;
 
-use queueing::theory::feedback::{self, Demand};
+use queueing::theory::feedback::{self, SizeDistribution};
 use queueing::{Bytes, Priority, Rate};
 use serde_json::json;
 use sim::fabric::{MSS, SEGMENT_BYTES};
@@ -110,7 +110,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn mean(demand: &Demand, load: f64, thresholds: &[u64]) -> f64 {
+fn mean(demand: &SizeDistribution, load: f64, thresholds: &[u64]) -> f64 {
     let thresholds: Vec<f64> = thresholds.iter().map(|&segments| segments as f64).collect();
     feedback::sojourn_mean(demand, load, &thresholds).expect("a load below 1, and thresholds that increase")
 }

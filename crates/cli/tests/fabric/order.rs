@@ -15,7 +15,8 @@ use std::io::ErrorKind;
 use std::net::{SocketAddr, UdpSocket};
 
 use queueing::{
-    Bytes, Discipline, Entry, Fifo, FlowId, Flows, Label, Priority, Pushed, Rng, Strict, Thresholds, Time,
+    Bytes, Discipline, Entry, FairQueue, Fifo, FlowId, Label, Priority, PushResult, Rng, Strict, Thresholds,
+    Time,
 };
 
 use super::*;
@@ -59,7 +60,7 @@ impl Entry for Packet {
 /// The order of the simulator's queue.
 fn simulated(mut queue: impl Discipline<Packet>, order: &[Packet]) -> Vec<Packet> {
     for &packet in order {
-        assert!(matches!(queue.push(Time::ZERO, packet), Pushed::Queued));
+        assert!(matches!(queue.push(Time::ZERO, packet), PushResult::Queued));
     }
     std::iter::from_fn(|| queue.pop(Time::ZERO)).collect()
 }
@@ -187,7 +188,7 @@ fn what_waits_leaves_level_by_level_and_turn_by_turn_as_in_the_simulator() {
         assert_eq!(departures, simulated(Strict::new(1_000, |_| Fifo::new(1_000)), order));
     });
     check(8, |departures, order| {
-        let simulated = simulated(Strict::new(1_000, |_| Flows::new(1_000)), order);
+        let simulated = simulated(Strict::new(1_000, |_| FairQueue::new(1_000)), order);
         assert_eq!(turns(departures), turns(&simulated), "{departures:?} and {simulated:?}");
         for flow in 0..WAITING.len() as u8 {
             let of =

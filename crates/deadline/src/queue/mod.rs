@@ -17,7 +17,9 @@ pub use budgets::Budgets;
 pub use order::{ORDERS, Order};
 pub use shedding::{Reason, SHEDDINGS, Shedding};
 
-use queueing::{Discipline, Entry, FlowId, Label, Pushed, Ranked, Span, Starvation, Ticket, Time};
+use queueing::{
+    Discipline, Entry, EntryHandle, FlowId, Label, Pifo, PushResult, Span, StarvationBound, Time,
+};
 
 use order::Rank;
 
@@ -80,7 +82,7 @@ pub enum Turn<T> {
 /// come. Calls to other services count: dropping by the service here alone
 /// lets through what later services then drop, after the work is done.
 pub struct DeadlineQueue<T> {
-    waiting: Ranked<Waiting<T>, Rank<T>>,
+    waiting: Pifo<Waiting<T>, Rank<T>>,
     shedding: Shedding,
 }
 
@@ -107,7 +109,7 @@ impl<T: Entry> DeadlineQueue<T> {
     }
 
     fn ranked(settings: Settings, rank: Rank<T>) -> Self {
-        let waiting = Ranked::new(settings.capacity, settings.patience, rank);
+        let waiting = Pifo::new(settings.capacity, settings.patience, rank);
         Self { waiting, shedding: settings.shedding }
     }
 
@@ -119,8 +121,8 @@ impl<T: Entry> DeadlineQueue<T> {
             return Offered::Refused(waiting.entry, reason);
         }
         let full = match self.waiting.push(now, waiting) {
-            Pushed::Queued => return Offered::Queued,
-            Pushed::Refused(full) | Pushed::PushedOut(full) => full,
+            PushResult::Queued => return Offered::Queued,
+            PushResult::Refused(full) | PushResult::PushedOut(full) => full,
         };
         let oldest = self.waiting.peek_oldest();
         let reason = oldest.and_then(|oldest| self.shedding.sheds(now, oldest.due, oldest.service));
@@ -129,8 +131,8 @@ impl<T: Entry> DeadlineQueue<T> {
             return Offered::Refused(full.entry, Reason::Full);
         };
         match self.waiting.push(now, full) {
-            Pushed::Queued => Offered::Replaced(oldest.entry, reason),
-            Pushed::Refused(_) | Pushed::PushedOut(_) => unreachable!("one left, so one has room"),
+            PushResult::Queued => Offered::Replaced(oldest.entry, reason),
+            PushResult::Refused(_) | PushResult::PushedOut(_) => unreachable!("one left, so one has room"),
         }
     }
 
@@ -145,13 +147,13 @@ impl<T: Entry> DeadlineQueue<T> {
 
     /// Names the entry that was offered last, if it waits.
     #[must_use]
-    pub fn newest(&self) -> Option<Ticket> {
+    pub fn newest(&self) -> Option<EntryHandle> {
         self.waiting.newest()
     }
 
     /// Takes the entry that `ticket` names out, when nobody waits for its
     /// answer any more; `None` when it has left.
-    pub fn remove(&mut self, ticket: Ticket) -> Option<T> {
+    pub fn remove(&mut self, ticket: EntryHandle) -> Option<T> {
         self.waiting.remove(ticket).map(|waiting| waiting.entry)
     }
 
@@ -182,7 +184,7 @@ impl<T: Entry> DeadlineQueue<T> {
 
     /// How long an entry can be passed over.
     #[must_use]
-    pub fn starvation(&self) -> Starvation {
+    pub fn starvation(&self) -> StarvationBound {
         self.waiting.starvation()
     }
 }

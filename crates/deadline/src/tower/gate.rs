@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use queueing::{Entry, Label, Priority, Span, Ticket, Time};
+use queueing::{Entry, EntryHandle, Label, Priority, Span, Time};
 use tokio::sync::oneshot;
 
 use crate::standing::waits_behind;
@@ -315,7 +315,7 @@ pub(super) struct Entered {
 /// A place in the queue; given up by being dropped.
 pub(super) struct Seat {
     gate: Arc<Gate>,
-    ticket: Option<Ticket>,
+    ticket: Option<EntryHandle>,
     told: oneshot::Receiver<Result<Permit, Reason>>,
     done: bool,
 }

@@ -5,7 +5,7 @@
 use std::fmt::Display;
 use std::str::FromStr;
 
-use queueing::{Arrivals, Law, Span};
+use queueing::{Arrivals, Distribution, Span};
 use serde::de::{Deserialize, Deserializer, Error};
 
 use super::{Class, Plan, Spread};
@@ -41,7 +41,7 @@ struct PlanText {
 struct ClassText {
     name: String,
     share: f64,
-    service: Text<Law>,
+    service: Text<Distribution>,
     #[serde(default = "shortest")]
     length: usize,
     #[serde(default)]

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry as Found;
 use std::hash::{BuildHasherDefault, DefaultHasher};
 
-use queueing::{Bytes, Discipline, Entry, Fifo, Label, Priority, Pushed, Starvation, Strict, Time};
+use queueing::{Bytes, Discipline, Entry, Fifo, Label, Priority, PushResult, StarvationBound, Strict, Time};
 
 use crate::classify::PacketMeta;
 use crate::stack::ConnId;
@@ -103,8 +103,8 @@ impl<F> RxBuffer<F> {
             Waiting::Strict(levels) => levels.push(now, entry),
         };
         match pushed {
-            Pushed::Queued => None,
-            Pushed::Refused(entry) | Pushed::PushedOut(entry) => Some(entry.frame),
+            PushResult::Queued => None,
+            PushResult::Refused(entry) | PushResult::PushedOut(entry) => Some(entry.frame),
         }
     }
 
@@ -143,7 +143,7 @@ impl<F> RxBuffer<F> {
 
     /// How long a frame can be passed over.
     #[must_use]
-    pub fn starvation(&self) -> Starvation {
+    pub fn starvation(&self) -> StarvationBound {
         match &self.waiting {
             Waiting::Fifo(queue) => queue.starvation(),
             Waiting::Strict(levels) => levels.queue.starvation(),
@@ -166,7 +166,7 @@ struct Together {
 }
 
 impl<F> Levels<F> {
-    fn push(&mut self, now: Time, mut entry: Queued<F>) -> Pushed<Queued<F>> {
+    fn push(&mut self, now: Time, mut entry: Queued<F>) -> PushResult<Queued<F>> {
         if let Turn { level, of: Some(connection) } = entry.turn {
             let alone = Together { frames: 0, level };
             let together = self.together.entry(connection).or_insert(alone);
@@ -176,7 +176,7 @@ impl<F> Levels<F> {
             entry.turn.level = together.level;
         }
         let pushed = self.queue.push(now, entry);
-        if let Pushed::Refused(entry) | Pushed::PushedOut(entry) = &pushed {
+        if let PushResult::Refused(entry) | PushResult::PushedOut(entry) = &pushed {
             self.leaves(entry.turn);
         }
         pushed

@@ -14,7 +14,9 @@
 //! Bound: a connection stands once on each level and once among the
 //! acknowledgements, whatever happens to it; its slot remembers where.
 
-use queueing::{Bytes, Discipline, Drr, Entry, Fifo, Label, Priority, Pushed, Shares, Span, Strict, Time};
+use queueing::{
+    Bytes, Discipline, Drr, DrrConfig, Entry, Fifo, Label, Priority, PushResult, Span, Strict, Time,
+};
 
 use crate::tcp::Connection;
 
@@ -122,7 +124,7 @@ enum Data {
 
 impl Data {
     #[inline]
-    fn push(&mut self, now: Time, waiting: Waiting) -> Pushed<Waiting> {
+    fn push(&mut self, now: Time, waiting: Waiting) -> PushResult<Waiting> {
         match self {
             Self::Fifo(queue) => queue.push(now, waiting),
             Self::Strict(queue) => queue.push(now, waiting),
@@ -162,7 +164,7 @@ impl Ready {
             }
             TransmitOrder::Weighted { weights, age_max } => {
                 let turn_max = Bytes::new((usize::from(TURN) * frame_len_max) as u64);
-                let shares = Shares::by_bytes(weights.map(|weight| weight.max(1)), turn_max, age_max);
+                let shares = DrrConfig::by_bytes(weights.map(|weight| weight.max(1)), turn_max, age_max);
                 Data::Weighted(Box::new(Drr::new(places, shares, |_| Fifo::new(slots))))
             }
         };
@@ -253,8 +255,8 @@ impl Ready {
 
 /// There is a place for every slot on every level.
 #[inline]
-fn expect_room(pushed: Pushed<Waiting>) {
-    assert!(matches!(pushed, Pushed::Queued), "a connection stands once on each level");
+fn expect_room(pushed: PushResult<Waiting>) {
+    assert!(matches!(pushed, PushResult::Queued), "a connection stands once on each level");
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 
-use queueing::{Bytes, Discipline, Entry, Fifo, Label, Priority, Pushed, Strict, Time};
+use queueing::{Bytes, Discipline, Entry, Fifo, Label, Priority, PushResult, Strict, Time};
 
 use super::event::{ListenError, UdpId};
 use super::{Config, Counters, Stack};
@@ -187,8 +187,8 @@ impl Stack {
         let entry = Datagram { remote, local: target, marks, payload, label, received: meta.received };
         self.counters.udp_received += 1;
         match socket.queue.push(now, entry) {
-            Pushed::Queued => {}
-            Pushed::Refused(entry) | Pushed::PushedOut(entry) => {
+            PushResult::Queued => {}
+            PushResult::Refused(entry) | PushResult::PushedOut(entry) => {
                 self.counters.udp_full += 1;
                 self.pool.give(entry.payload);
             }

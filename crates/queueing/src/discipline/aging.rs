@@ -1,6 +1,6 @@
 //! When the oldest goes first, whatever the order says.
 
-use super::{PASSED_IN_A_ROW, Starvation};
+use super::{PASSED_IN_A_ROW, StarvationBound};
 use crate::{Span, Time};
 
 /// Lets the oldest entry go first once it has waited for `age_max`, after
@@ -42,8 +42,8 @@ impl Aging {
     /// In a queue of `capacity`: of those older than an old entry, at most
     /// `capacity - 1`, each may go first, and before each of them and before the
     /// entry those that pass over it.
-    pub fn starvation(&self, capacity: usize) -> Starvation {
+    pub fn starvation(&self, capacity: usize) -> StarvationBound {
         let entries = (u64::from(PASSED_IN_A_ROW) + 1) * capacity as u64 - 1;
-        Starvation::Aged { span: self.age_max, entries }
+        StarvationBound::Aged { span: self.age_max, entries }
     }
 }

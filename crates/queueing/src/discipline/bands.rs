@@ -8,7 +8,7 @@
 //! [`Drr`]: super::Drr
 
 use super::aging::Aging;
-use super::{Discipline, Entry, Pushed, Starvation};
+use super::{Discipline, Entry, PushResult, StarvationBound};
 use crate::{Priority, PrioritySet, Time};
 
 #[derive(Clone, Debug)]
@@ -57,7 +57,7 @@ impl<D> Bands<D> {
     }
 
     #[inline]
-    pub fn push<T: Entry>(&mut self, now: Time, entry: T) -> Pushed<T>
+    pub fn push<T: Entry>(&mut self, now: Time, entry: T) -> PushResult<T>
     where
         D: Discipline<T>,
     {
@@ -68,7 +68,7 @@ impl<D> Bands<D> {
     }
 
     #[inline]
-    fn insert<T: Entry>(&mut self, now: Time, entry: T) -> Pushed<T>
+    fn insert<T: Entry>(&mut self, now: Time, entry: T) -> PushResult<T>
     where
         D: Discipline<T>,
     {
@@ -77,7 +77,7 @@ impl<D> Bands<D> {
         }
         let priority = entry.label().priority;
         let outcome = self.levels[priority.index()].push(now, entry);
-        if matches!(outcome, Pushed::Queued) {
+        if matches!(outcome, PushResult::Queued) {
             self.used = self.used.with(priority);
             self.len += 1;
         }
@@ -88,20 +88,20 @@ impl<D> Bands<D> {
     /// one of the least urgent level, if that is less urgent than its own; if
     /// it is its own, that level's queue says.
     #[cold]
-    pub fn replace<T: Entry>(&mut self, now: Time, entry: T) -> Pushed<T>
+    pub fn replace<T: Entry>(&mut self, now: Time, entry: T) -> PushResult<T>
     where
         D: Discipline<T>,
     {
         let priority = entry.label().priority;
         match self.used.last() {
             Some(least) if self.push_out && least > priority => match self.insert(now, entry) {
-                Pushed::Queued => self.evict(now).map_or(Pushed::Queued, Pushed::PushedOut),
+                PushResult::Queued => self.evict(now).map_or(PushResult::Queued, PushResult::PushedOut),
                 outcome => outcome,
             },
             Some(least) if self.push_out && least == priority => {
                 self.levels[priority.index()].replace(now, entry)
             }
-            _ => Pushed::Refused(entry),
+            _ => PushResult::Refused(entry),
         }
     }
 
@@ -162,7 +162,7 @@ impl<D> Bands<D> {
     }
 
     /// The bound of each level's own queue.
-    pub fn level_starvation<T: Entry>(&self) -> Starvation
+    pub fn level_starvation<T: Entry>(&self) -> StarvationBound
     where
         D: Discipline<T>,
     {

@@ -4,14 +4,14 @@
 //! during a whole `interval` had waited at least `target`, one entry is told
 //! (marked, or dropped), and from then on, while that lasts, one at ever
 //! shorter distances, `interval / √count`. A queue of no more than one entry is
-//! never too long. Only decides; [`Managed`] tells.
+//! never too long. Only decides; [`AqmQueue`] tells.
 //!
 //! The RFC drops in a loop until the entry that is served is found. Here each
 //! entry comes out one by one, and what the loop knew between two of them is
 //! `undecided`; the decisions are the same.
 //! Source: RFC 8289 §3 to §5 (the law, and how it starts again after a pause).
 //!
-//! [`Managed`]: super::Managed
+//! [`AqmQueue`]: super::Managed
 
 use crate::{Bytes, Span, Time};
 

@@ -13,12 +13,12 @@
 
 use super::aging::Aging;
 use super::bands::Bands;
-use super::{Discipline, Entry, PASSED_IN_A_ROW, Pushed, Selective, Starvation};
+use super::{Discipline, Entry, PASSED_IN_A_ROW, PushResult, SelectiveDequeue, StarvationBound};
 use crate::{Bytes, Priority, PrioritySet, Span, Time};
 
 /// How levels share, and when age overrides the shares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shares {
+pub struct DrrConfig {
     /// Per level, the bytes it may send per round.
     pub quanta: [Bytes; Priority::LEVELS],
     /// The largest entry; larger ones count as this large. No quantum may be
@@ -28,7 +28,7 @@ pub struct Shares {
     pub age_max: Span,
 }
 
-impl Shares {
+impl DrrConfig {
     /// Levels share the number of entries in proportion to `weights`.
     #[must_use]
     pub fn by_count(weights: [u32; Priority::LEVELS], age_max: Span) -> Self {
@@ -50,7 +50,7 @@ impl Shares {
 /// long nothing ages, where each level's queue has such a bound.
 #[derive(Clone, Debug)]
 pub struct Drr<D> {
-    shares: Shares,
+    shares: DrrConfig,
     bands: Bands<D>,
     /// Bytes each level has sent of its quantum in this round.
     sent: [u64; Priority::LEVELS],
@@ -64,7 +64,7 @@ impl<D> Drr<D> {
     /// When `capacity` or the largest entry is zero, or a quantum is smaller
     /// than the largest entry.
     #[must_use]
-    pub fn new(capacity: usize, shares: Shares, level: impl FnMut(Priority) -> D) -> Self {
+    pub fn new(capacity: usize, shares: DrrConfig, level: impl FnMut(Priority) -> D) -> Self {
         assert!(shares.entry_max > Bytes::ZERO, "an entry has at least one byte");
         assert!(
             shares.quanta.iter().all(|&quantum| quantum >= shares.entry_max),
@@ -107,7 +107,7 @@ impl<D> Drr<D> {
 
 impl<T: Entry, D: Discipline<T>> Discipline<T> for Drr<D> {
     #[inline]
-    fn push(&mut self, now: Time, entry: T) -> Pushed<T> {
+    fn push(&mut self, now: Time, entry: T) -> PushResult<T> {
         self.bands.push(now, entry)
     }
 
@@ -129,15 +129,15 @@ impl<T: Entry, D: Discipline<T>> Discipline<T> for Drr<D> {
     /// round at the least, the round that is under way apart; in each round
     /// every other level sends at most its quantum, in entries of one byte at
     /// the least. Where entries age, the ninth pop may go to another.
-    fn starvation(&self) -> Starvation {
-        let Starvation::Bounded { entries: before } = self.bands.level_starvation::<T>() else {
-            return Starvation::Unbounded { from: Priority::HIGHEST };
+    fn starvation(&self) -> StarvationBound {
+        let StarvationBound::Bounded { entries: before } = self.bands.level_starvation::<T>() else {
+            return StarvationBound::Unbounded { from: Priority::HIGHEST };
         };
         let quanta = self.shares.quanta.map(Bytes::get);
         let sum = quanta.iter().fold(0, |sum: u64, &quantum| sum.saturating_add(quantum));
         let others = sum - quanta.iter().min().copied().unwrap_or(0);
         let entries = before.saturating_add(before.saturating_add(2).saturating_mul(others));
-        Starvation::Bounded {
+        StarvationBound::Bounded {
             entries: if self.bands.aging.ages() {
                 entries.saturating_add(entries / u64::from(PASSED_IN_A_ROW) + 1)
             } else {
@@ -151,12 +151,12 @@ impl<T: Entry, D: Discipline<T>> Discipline<T> for Drr<D> {
         self.bands.evict(now)
     }
 
-    fn replace(&mut self, now: Time, entry: T) -> Pushed<T> {
+    fn replace(&mut self, now: Time, entry: T) -> PushResult<T> {
         self.bands.replace(now, entry)
     }
 }
 
-impl<T: Entry, D: Discipline<T>> Selective<T> for Drr<D> {
+impl<T: Entry, D: Discipline<T>> SelectiveDequeue<T> for Drr<D> {
     #[inline]
     fn pop_among(&mut self, now: Time, wanted: PrioritySet) -> Option<T> {
         let ready = self.bands.used().and(wanted);

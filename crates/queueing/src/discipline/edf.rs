@@ -7,8 +7,8 @@
 //! admission's business.
 //! Source: Liu and Layland, JACM 1973, §7.
 
-use super::urgency::ByUrgency;
-use super::{Discipline, Entry, Pushed, Selective, Starvation};
+use super::rank_index::RankIndex;
+use super::{Discipline, Entry, PushResult, SelectiveDequeue, StarvationBound};
 use crate::{PrioritySet, Span, Time};
 
 /// Serves the entry that falls due first; ties in order of arrival.
@@ -16,7 +16,7 @@ use crate::{PrioritySet, Span, Time};
 /// Starvation: nothing pushed more than `patience` after an entry goes before it.
 #[derive(Clone, Debug)]
 pub struct Edf<T> {
-    queue: ByUrgency<T>,
+    queue: RankIndex<T>,
     patience: Span,
 }
 
@@ -27,7 +27,7 @@ impl<T> Edf<T> {
     /// When `capacity` is zero or 2³² − 1 and more.
     #[must_use]
     pub fn new(capacity: usize, patience: Span) -> Self {
-        Self { queue: ByUrgency::new(capacity), patience }
+        Self { queue: RankIndex::new(capacity), patience }
     }
 
     /// The earliest deadline among the waiting.
@@ -38,7 +38,7 @@ impl<T> Edf<T> {
 }
 
 impl<T: Entry> Discipline<T> for Edf<T> {
-    fn push(&mut self, now: Time, entry: T) -> Pushed<T> {
+    fn push(&mut self, now: Time, entry: T) -> PushResult<T> {
         let budget = entry.label().deadline.unwrap_or(self.patience).min(self.patience);
         self.queue.push(now, (now + budget).as_nanos(), entry)
     }
@@ -55,12 +55,12 @@ impl<T: Entry> Discipline<T> for Edf<T> {
         self.queue.oldest()
     }
 
-    fn starvation(&self) -> Starvation {
-        Starvation::Window { span: self.patience }
+    fn starvation(&self) -> StarvationBound {
+        StarvationBound::Window { span: self.patience }
     }
 }
 
-impl<T: Entry> Selective<T> for Edf<T> {
+impl<T: Entry> SelectiveDequeue<T> for Edf<T> {
     fn pop_among(&mut self, _now: Time, wanted: PrioritySet) -> Option<T> {
         self.queue.pop(wanted)
     }

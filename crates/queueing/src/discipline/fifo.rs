@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::{Discipline, Entry, Pushed, Starvation};
+use super::{Discipline, Entry, PushResult, StarvationBound};
 use crate::Time;
 
 /// Serves entries in the order they came.
@@ -34,12 +34,12 @@ impl<T> Fifo<T> {
 
 impl<T: Entry> Discipline<T> for Fifo<T> {
     #[inline]
-    fn push(&mut self, now: Time, entry: T) -> Pushed<T> {
+    fn push(&mut self, now: Time, entry: T) -> PushResult<T> {
         if self.waiting.len() == self.capacity {
-            return Pushed::Refused(entry);
+            return PushResult::Refused(entry);
         }
         self.waiting.push_back((now, entry));
-        Pushed::Queued
+        PushResult::Queued
     }
 
     #[inline]
@@ -61,8 +61,8 @@ impl<T: Entry> Discipline<T> for Fifo<T> {
         self.waiting.front().map(|&(pushed, _)| pushed)
     }
 
-    fn starvation(&self) -> Starvation {
-        Starvation::Bounded { entries: self.capacity as u64 - 1 }
+    fn starvation(&self) -> StarvationBound {
+        StarvationBound::Bounded { entries: self.capacity as u64 - 1 }
     }
 
     #[inline]

@@ -3,7 +3,7 @@
 //! Each flow has a queue of its own for as long as something of it waits. The
 //! queues take turns, each of one entry or, where entries differ in size, of a
 //! quantum of bytes; a flow that appears takes its first turn after those who
-//! are there, or before them ([`Flows::with_newcomers_first`]). Under strict
+//! are there, or before them ([`FairQueue::with_newcomers_first`]). Under strict
 //! levels this is FISH's queue; with newcomers first and CoDel in every queue
 //! it is FQ-CoDel.
 //!
@@ -20,8 +20,8 @@
 use std::collections::VecDeque;
 use std::marker::PhantomData;
 
-use super::lanes::Lanes;
-use super::{Discipline, Entry, Fifo, Pushed, Starvation};
+use super::flow_table::FlowTable;
+use super::{Discipline, Entry, Fifo, PushResult, StarvationBound};
 use crate::{Bytes, Priority, Time};
 
 /// Serves flows in turns; `Q` is each flow's queue, in order of arrival.
@@ -30,8 +30,8 @@ use crate::{Bytes, Priority, Time};
 /// each other flow has one turn between two of them. With newcomers first
 /// there is no bound: ever new flows go before one that has had its turn.
 #[derive(Clone, Debug)]
-pub struct Flows<T, Q = Fifo<T>> {
-    lanes: Lanes<Lane<Q>>,
+pub struct FairQueue<T, Q = Fifo<T>> {
+    lanes: FlowTable<FlowQueue<Q>>,
     /// Lanes in the order of turns; the first has the turn.
     turns: VecDeque<u32>,
     /// So many of them have their first turn, where that comes first.
@@ -47,7 +47,7 @@ pub struct Flows<T, Q = Fifo<T>> {
 
 /// What waits of one flow.
 #[derive(Clone, Debug)]
-struct Lane<Q> {
+struct FlowQueue<Q> {
     queue: Q,
     /// What waits and what was served since the lane was opened cost so much.
     asked: u64,
@@ -55,7 +55,7 @@ struct Lane<Q> {
     sent: u64,
 }
 
-impl<T> Flows<T> {
+impl<T> FairQueue<T> {
     /// At most `capacity` entries over all flows; a turn is one entry. Memory
     /// grows with use and is kept.
     ///
@@ -70,8 +70,8 @@ impl<T> Flows<T> {
     }
 }
 
-impl<T, Q: Clone> Flows<T, Q> {
-    /// As [`Flows::new`], where each flow's queue is a copy of `queue`, which
+impl<T, Q: Clone> FairQueue<T, Q> {
+    /// As [`FairQueue::new`], where each flow's queue is a copy of `queue`, which
     /// is empty and serves in order of arrival. The queue of a flow that has
     /// gone is given to the next one, with what it knows, as hashed queues do.
     ///
@@ -81,7 +81,7 @@ impl<T, Q: Clone> Flows<T, Q> {
     pub fn over(capacity: usize, queue: Q) -> Self {
         assert!(capacity > 0, "a queue holds at least one entry");
         Self {
-            lanes: Lanes::new(Lane { queue, asked: 0, sent: 0 }),
+            lanes: FlowTable::new(FlowQueue { queue, asked: 0, sent: 0 }),
             turns: VecDeque::new(),
             newcomers: 0,
             newcomers_first: false,
@@ -130,7 +130,7 @@ impl<T, Q: Clone> Flows<T, Q> {
 
     /// Flows that have a queue: something waits, or they owe something yet.
     #[must_use]
-    pub fn flows(&self) -> usize {
+    pub fn fair_queue(&self) -> usize {
         self.turns.len()
     }
 }
@@ -140,7 +140,7 @@ fn cost<T: Entry>(quantum: Option<Bytes>, entry: &T) -> u64 {
     quantum.map_or(1, |quantum| entry.bytes().get().clamp(1, quantum.get()))
 }
 
-impl<T: Entry, Q: Discipline<T> + Clone> Flows<T, Q> {
+impl<T: Entry, Q: Discipline<T> + Clone> FairQueue<T, Q> {
     /// The flow that has asked for most, and how much; the last of equals in
     /// the order of turns.
     fn greediest(&self) -> Option<(u32, u64)> {
@@ -168,7 +168,7 @@ impl<T: Entry, Q: Discipline<T> + Clone> Flows<T, Q> {
         self.newcomers_first && self.turns.len() > self.capacity
     }
 
-    fn append(&mut self, now: Time, entry: T) -> Pushed<T> {
+    fn append(&mut self, now: Time, entry: T) -> PushResult<T> {
         let (flow, asked) = (entry.flow(), cost(self.quantum, &entry));
         let place = match self.lanes.get(flow) {
             Some(place) => place,
@@ -187,17 +187,17 @@ impl<T: Entry, Q: Discipline<T> + Clone> Flows<T, Q> {
         let lane = &mut self.lanes[place];
         let outcome = lane.queue.push(now, entry);
         match &outcome {
-            Pushed::Queued => self.len += 1,
-            Pushed::PushedOut(gone) => lane.asked -= cost(self.quantum, gone),
-            Pushed::Refused(_) => return outcome,
+            PushResult::Queued => self.len += 1,
+            PushResult::PushedOut(gone) => lane.asked -= cost(self.quantum, gone),
+            PushResult::Refused(_) => return outcome,
         }
         lane.asked += asked;
         outcome
     }
 }
 
-impl<T: Entry, Q: Discipline<T> + Clone> Discipline<T> for Flows<T, Q> {
-    fn push(&mut self, now: Time, entry: T) -> Pushed<T> {
+impl<T: Entry, Q: Discipline<T> + Clone> Discipline<T> for FairQueue<T, Q> {
+    fn push(&mut self, now: Time, entry: T) -> PushResult<T> {
         if self.len == self.capacity {
             return self.replace(now, entry);
         }
@@ -248,13 +248,13 @@ impl<T: Entry, Q: Discipline<T> + Clone> Discipline<T> for Flows<T, Q> {
     /// Before its own flow's older entries, at most `capacity - 1`, and itself,
     /// each of the other flows, as many at the most, has one turn: of one
     /// entry, or of a quantum in entries of one byte.
-    fn starvation(&self) -> Starvation {
+    fn starvation(&self) -> StarvationBound {
         if self.newcomers_first {
-            return Starvation::Unbounded { from: Priority::HIGHEST };
+            return StarvationBound::Unbounded { from: Priority::HIGHEST };
         }
         let turn = self.quantum.map_or(1, Bytes::get);
         let (others, turns) = (self.capacity as u64 - 1, self.capacity as u64);
-        Starvation::Bounded {
+        StarvationBound::Bounded {
             entries: others.saturating_add(turns.saturating_mul(others).saturating_mul(turn)),
         }
     }
@@ -282,16 +282,16 @@ impl<T: Entry, Q: Discipline<T> + Clone> Discipline<T> for Flows<T, Q> {
         Some(entry)
     }
 
-    fn replace(&mut self, now: Time, entry: T) -> Pushed<T> {
+    fn replace(&mut self, now: Time, entry: T) -> PushResult<T> {
         let own = self.lanes.get(entry.flow()).map_or(0, |place| self.lanes[place].asked);
         match self.greediest() {
             Some((_, most)) if self.push_out && own + cost(self.quantum, &entry) < most => {
                 match self.append(now, entry) {
-                    Pushed::Queued => self.evict(now).map_or(Pushed::Queued, Pushed::PushedOut),
+                    PushResult::Queued => self.evict(now).map_or(PushResult::Queued, PushResult::PushedOut),
                     outcome => outcome,
                 }
             }
-            _ => Pushed::Refused(entry),
+            _ => PushResult::Refused(entry),
         }
     }
 }

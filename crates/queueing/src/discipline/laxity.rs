@@ -10,8 +10,8 @@
 //!
 //! [`Edf`]: super::Edf
 
-use super::urgency::ByUrgency;
-use super::{Discipline, Entry, Pushed, Selective, Starvation};
+use super::rank_index::RankIndex;
+use super::{Discipline, Entry, PushResult, SelectiveDequeue, StarvationBound};
 use crate::{PrioritySet, Span, Time};
 
 /// Serves the entry whose latest start comes first; ties in order of arrival.
@@ -19,7 +19,7 @@ use crate::{PrioritySet, Span, Time};
 /// Starvation: nothing pushed more than `patience` after an entry goes before it.
 #[derive(Clone, Debug)]
 pub struct Laxity<T> {
-    queue: ByUrgency<T>,
+    queue: RankIndex<T>,
     patience: Span,
 }
 
@@ -30,7 +30,7 @@ impl<T> Laxity<T> {
     /// When `capacity` is zero or 2³² − 1 and more.
     #[must_use]
     pub fn new(capacity: usize, patience: Span) -> Self {
-        Self { queue: ByUrgency::new(capacity), patience }
+        Self { queue: RankIndex::new(capacity), patience }
     }
 
     /// The earliest latest start among the waiting.
@@ -41,7 +41,7 @@ impl<T> Laxity<T> {
 }
 
 impl<T: Entry> Discipline<T> for Laxity<T> {
-    fn push(&mut self, now: Time, entry: T) -> Pushed<T> {
+    fn push(&mut self, now: Time, entry: T) -> PushResult<T> {
         let budget = entry.label().deadline.unwrap_or(self.patience).min(self.patience);
         let start_max = now + budget.saturating_sub(entry.service());
         self.queue.push(now, start_max.as_nanos(), entry)
@@ -59,12 +59,12 @@ impl<T: Entry> Discipline<T> for Laxity<T> {
         self.queue.oldest()
     }
 
-    fn starvation(&self) -> Starvation {
-        Starvation::Window { span: self.patience }
+    fn starvation(&self) -> StarvationBound {
+        StarvationBound::Window { span: self.patience }
     }
 }
 
-impl<T: Entry> Selective<T> for Laxity<T> {
+impl<T: Entry> SelectiveDequeue<T> for Laxity<T> {
     fn pop_among(&mut self, _now: Time, wanted: PrioritySet) -> Option<T> {
         self.queue.pop(wanted)
     }

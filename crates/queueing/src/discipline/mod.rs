@@ -8,37 +8,37 @@
 //! Source: PIFO trees (Sivaraman et al., SIGCOMM '16) for the composition.
 
 mod aging;
+mod aqm;
 mod bands;
 mod codel;
 mod drr;
 mod edf;
 mod fifo;
+mod flow_pifo;
+mod flow_table;
 mod flows;
-mod lanes;
 mod laxity;
-mod levels;
-mod managed;
 mod mlfq;
-mod ranked;
-mod ranked_flows;
+mod pifo;
+mod rank_index;
 mod red;
+mod selective_fifo;
 mod strict;
-mod urgency;
 
+pub use aqm::{Aqm, AqmQueue, QueueLength};
 pub use codel::CoDel;
-pub use drr::{Drr, Shares};
+pub use drr::{Drr, DrrConfig};
 pub use edf::Edf;
 pub use fifo::Fifo;
-pub use flows::Flows;
+pub use flow_pifo::FlowPifo;
+pub use flows::FairQueue;
 pub use laxity::Laxity;
-pub use levels::Levels;
-pub use managed::{Depth, Managed, Manager};
 pub use mlfq::{BadThresholds, Mlfq, Thresholds};
-pub use ranked::Ranked;
-pub use ranked_flows::RankedFlows;
+pub use pifo::Pifo;
+pub use rank_index::EntryHandle;
 pub use red::{Red, RedSettings};
+pub use selective_fifo::SelectiveFifo;
 pub use strict::Strict;
-pub use urgency::Ticket;
 
 use crate::{Bytes, Label, Priority, PrioritySet, Span, Time};
 
@@ -80,8 +80,8 @@ pub trait Entry {
     }
 }
 
-/// An entry that can be told that its queue is too long, as [`Managed`] does.
-pub trait Markable: Entry {
+/// An entry that can be told that its queue is too long, as [`AqmQueue`] does.
+pub trait EcnMarkable: Entry {
     /// Has it carry the news to whom it concerns; `false` when it cannot.
     fn mark(&mut self) -> bool;
 
@@ -92,7 +92,7 @@ pub trait Markable: Entry {
 /// An order over waiting entries.
 pub trait Discipline<T: Entry> {
     /// Takes `entry` in at `now`, or hands back what does not fit.
-    fn push(&mut self, now: Time, entry: T) -> Pushed<T>;
+    fn push(&mut self, now: Time, entry: T) -> PushResult<T>;
 
     /// Hands out the entry whose turn it is, to be served, or to be dropped if
     /// it is [doomed](Entry::doomed).
@@ -110,7 +110,7 @@ pub trait Discipline<T: Entry> {
     fn oldest(&self) -> Option<Time>;
 
     /// How long an entry can be passed over.
-    fn starvation(&self) -> Starvation;
+    fn starvation(&self) -> StarvationBound;
 
     /// Whether `entry`, if it came now and were popped at the same instant, would
     /// come out as it went in and leave nothing behind: then whoever is free to
@@ -130,8 +130,8 @@ pub trait Discipline<T: Entry> {
 
     /// Takes `entry` into a full queue in the place of one that has less right
     /// to wait, or hands it back; by default nobody has less.
-    fn replace(&mut self, _now: Time, entry: T) -> Pushed<T> {
-        Pushed::Refused(entry)
+    fn replace(&mut self, _now: Time, entry: T) -> PushResult<T> {
+        PushResult::Refused(entry)
     }
 }
 
@@ -139,7 +139,7 @@ pub trait Discipline<T: Entry> {
 /// loop that waits for some priorities does (ADPS §2.3).
 ///
 /// The bound of [`Discipline::starvation`] holds while every level is asked for.
-pub trait Selective<T: Entry>: Discipline<T> {
+pub trait SelectiveDequeue<T: Entry>: Discipline<T> {
     /// Hands out the entry whose turn it is among the levels in `wanted`.
     fn pop_among(&mut self, now: Time, wanted: PrioritySet) -> Option<T>;
 }
@@ -147,7 +147,7 @@ pub trait Selective<T: Entry>: Discipline<T> {
 /// What became of a push.
 #[must_use]
 #[derive(Debug, PartialEq, Eq)]
-pub enum Pushed<T> {
+pub enum PushResult<T> {
     /// It waits.
     Queued,
     /// The queue is full and nothing in it has less right to wait, or it is too
@@ -165,7 +165,7 @@ pub const PASSED_IN_A_ROW: u8 = 8;
 
 /// What can be served between an entry's push and its pop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Starvation {
+pub enum StarvationBound {
     /// At most this many entries go first, whatever arrives later.
     Bounded {
         /// Entries served before it, at the most.

@@ -4,23 +4,23 @@
 //! The average follows the length with each arrival, and decays while nothing
 //! waits as if small entries had come. Between `min` and `max` the chance of an
 //! arrival grows up to `chance_max`, spread out so that those told do not come
-//! in clusters; from `max` on everybody is told. Only decides; [`Managed`]
+//! in clusters; from `max` on everybody is told. Only decides; [`AqmQueue`]
 //! tells.
 //! Source: Floyd and Jacobson, IEEE/ACM ToN 1(4), 1993, Figs. 2 and 3 and §11
 //! (parameters); to mark instead of to drop: RFC 3168 §5.
 //!
-//! [`Managed`]: super::Managed
+//! [`AqmQueue`]: super::Managed
 
-use super::Depth;
+use super::QueueLength;
 use crate::{Rng, Span, Time};
 
 /// When arrivals are told.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RedSettings {
     /// Up to this average nobody is.
-    pub min: Depth,
+    pub min: QueueLength,
     /// From this average on everybody is; counted as `min` is.
-    pub max: Depth,
+    pub max: QueueLength,
     /// The chance just below that, 0..=1.
     pub chance_max: f64,
     /// How much of each look at the length the average takes over, 0..=1.
@@ -95,8 +95,8 @@ mod tests {
 
     fn red(weight: f64) -> Red {
         let settings = RedSettings {
-            min: Depth::Entries(20),
-            max: Depth::Entries(60),
+            min: QueueLength::Entries(20),
+            max: QueueLength::Entries(60),
             chance_max: 0.1,
             weight,
             service: Span::from_micros(1),

@@ -9,7 +9,7 @@
 
 use super::aging::Aging;
 use super::bands::Bands;
-use super::{Discipline, Entry, Fifo, Pushed, Selective, Starvation};
+use super::{Discipline, Entry, Fifo, PushResult, SelectiveDequeue, StarvationBound};
 use crate::{Priority, PrioritySet, Span, Time};
 
 /// Serves the most urgent non-empty level first; `D` orders each level.
@@ -59,7 +59,7 @@ impl<D> Strict<D> {
 
 impl<T: Entry, D: Discipline<T>> Discipline<T> for Strict<D> {
     #[inline]
-    fn push(&mut self, now: Time, entry: T) -> Pushed<T> {
+    fn push(&mut self, now: Time, entry: T) -> PushResult<T> {
         self.0.push(now, entry)
     }
 
@@ -77,15 +77,15 @@ impl<T: Entry, D: Discipline<T>> Discipline<T> for Strict<D> {
         self.0.oldest::<T>()
     }
 
-    fn starvation(&self) -> Starvation {
+    fn starvation(&self) -> StarvationBound {
         if self.0.aging.ages() {
             return self.0.aging.starvation(self.0.capacity);
         }
         match self.0.level_starvation::<T>() {
-            Starvation::Unbounded { from: Priority::HIGHEST } => {
-                Starvation::Unbounded { from: Priority::HIGHEST }
+            StarvationBound::Unbounded { from: Priority::HIGHEST } => {
+                StarvationBound::Unbounded { from: Priority::HIGHEST }
             }
-            _ => Starvation::Unbounded { from: Priority::new(1).expect("there are eight levels") },
+            _ => StarvationBound::Unbounded { from: Priority::new(1).expect("there are eight levels") },
         }
     }
 
@@ -100,12 +100,12 @@ impl<T: Entry, D: Discipline<T>> Discipline<T> for Strict<D> {
         self.0.evict(now)
     }
 
-    fn replace(&mut self, now: Time, entry: T) -> Pushed<T> {
+    fn replace(&mut self, now: Time, entry: T) -> PushResult<T> {
         self.0.replace(now, entry)
     }
 }
 
-impl<T: Entry, D: Discipline<T>> Selective<T> for Strict<D> {
+impl<T: Entry, D: Discipline<T>> SelectiveDequeue<T> for Strict<D> {
     #[inline]
     fn pop_among(&mut self, now: Time, wanted: PrioritySet) -> Option<T> {
         let ready = self.0.used().and(wanted);

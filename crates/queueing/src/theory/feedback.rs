@@ -28,7 +28,7 @@
 /// How much requests need: a distribution whose share grows evenly between
 /// given points, in any unit.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Demand {
+pub struct SizeDistribution {
     points: Vec<(f64, f64)>,
     /// What is known up to each point.
     sums: Vec<Below>,
@@ -44,7 +44,7 @@ struct Below {
     second: f64,
 }
 
-impl Demand {
+impl SizeDistribution {
     /// Amounts above 0, and the share of requests that need no more; neither
     /// may fall from one point to the next. Two points of one amount are that
     /// share of requests that all need it.
@@ -119,7 +119,7 @@ struct Edge {
 impl Edge {
     const NONE: Self = Self { share: 0.0, first: 0.0, wait: 0.0, spare: 1.0 };
 
-    fn at(demand: &Demand, rate: f64, amount: f64) -> Self {
+    fn at(demand: &SizeDistribution, rate: f64, amount: f64) -> Self {
         let Below { share, first, second } = demand.below(amount);
         let over = (1.0 - share).max(0.0);
         let spare = 1.0 - rate * (first + over * amount);
@@ -138,7 +138,7 @@ impl Edge {
 /// `None` when the load is 1 or more, or `thresholds` do not increase from
 /// above 0.
 #[must_use]
-pub fn sojourn_mean(demand: &Demand, load: f64, thresholds: &[f64]) -> Option<f64> {
+pub fn sojourn_mean(demand: &SizeDistribution, load: f64, thresholds: &[f64]) -> Option<f64> {
     let rises = thresholds.windows(2).all(|pair| pair[0] < pair[1]) && thresholds.iter().all(|&t| t > 0.0);
     if !(load > 0.0 && load < 1.0 && rises) {
         return None;
@@ -156,7 +156,7 @@ pub fn sojourn_mean(demand: &Demand, load: f64, thresholds: &[f64]) -> Option<f6
 ///
 /// `None` when the load is not above 0 and below 1, or there is no level.
 #[must_use]
-pub fn thresholds_best(demand: &Demand, load: f64, levels: usize) -> Option<Vec<u64>> {
+pub fn thresholds_best(demand: &SizeDistribution, load: f64, levels: usize) -> Option<Vec<u64>> {
     if !(load > 0.0 && load < 1.0) || levels == 0 {
         return None;
     }
@@ -176,7 +176,7 @@ pub fn thresholds_best(demand: &Demand, load: f64, levels: usize) -> Option<Vec<
 
 /// Amounts from 1 to below `last`, each a few per cent above the one before,
 /// and the distribution's own points.
-fn coarse(demand: &Demand, last: u64) -> Vec<u64> {
+fn coarse(demand: &SizeDistribution, last: u64) -> Vec<u64> {
     let mut amounts: Vec<u64> = demand.points.iter().map(|point| point.0 as u64).collect();
     let mut next = 1;
     while next < last {
@@ -213,7 +213,7 @@ fn refine(candidates: &[u64], best: &[u64]) -> Vec<u64> {
 }
 
 /// Of `candidates` those that part at most `levels` levels at the least sum.
-fn cheapest(demand: &Demand, rate: f64, candidates: &[u64], levels: usize) -> Vec<u64> {
+fn cheapest(demand: &SizeDistribution, rate: f64, candidates: &[u64], levels: usize) -> Vec<u64> {
     let inner = candidates.iter().map(|&amount| amount as f64);
     let edges = std::iter::once(Edge::NONE)
         .chain(inner.chain([demand.max()]).map(|amount| Edge::at(demand, rate, amount)));

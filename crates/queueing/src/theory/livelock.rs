@@ -28,7 +28,7 @@ pub struct TwoStages {
 
 /// What becomes of arrivals, as shares of all that arrive.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Fate {
+pub struct LivelockOutcome {
     /// Lost before the first stage: (2).
     pub lost_receiving: f64,
     /// Received and then lost before the second: (3), (6).
@@ -40,7 +40,7 @@ pub struct Fate {
 impl TwoStages {
     /// What becomes of `rate_per_s` arrivals: (2), (4) and (5).
     #[must_use]
-    pub fn fate(&self, rate_per_s: f64) -> Fate {
+    pub fn fate(&self, rate_per_s: f64) -> LivelockOutcome {
         let lost_receiving =
             mm1k::loss(self.receive_room, rate_per_s, Span::from_secs_f64(1.0 / self.receive_per_s));
         self.after_receiving(rate_per_s, 1.0 - lost_receiving, 0.0)
@@ -49,7 +49,7 @@ impl TwoStages {
     /// The same when of these arrivals only `admitted_per_s` are received and
     /// the others are shed first, at the cost of `shed` each.
     #[must_use]
-    pub fn fate_shedding(&self, rate_per_s: f64, admitted_per_s: f64, shed: Span) -> Fate {
+    pub fn fate_shedding(&self, rate_per_s: f64, admitted_per_s: f64, shed: Span) -> LivelockOutcome {
         let admitted_per_s = admitted_per_s.min(rate_per_s);
         let taken = (rate_per_s - admitted_per_s) * shed.as_secs_f64();
         let receiving =
@@ -81,12 +81,12 @@ impl TwoStages {
 
     /// Of the arrivals a share was received and `taken` of the core's time
     /// spent before that.
-    fn after_receiving(&self, rate_per_s: f64, received: f64, taken: f64) -> Fate {
+    fn after_receiving(&self, rate_per_s: f64, received: f64, taken: f64) -> LivelockOutcome {
         let received_per_s = rate_per_s * received;
         let left_share = 1.0 - taken - received_per_s / self.receive_per_s;
         let serving = Span::from_secs_f64(1.0 / (self.serve_per_s * left_share));
         let lost = if left_share > 0.0 { mm1k::loss(self.serve_room, received_per_s, serving) } else { 1.0 };
-        Fate {
+        LivelockOutcome {
             lost_receiving: 1.0 - received,
             lost_serving: received * lost,
             served: received * (1.0 - lost),

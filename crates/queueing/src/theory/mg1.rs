@@ -3,11 +3,11 @@
 //! and White and Christie 1958 (Kleinrock II §3.4 to 3.6).
 
 use super::load;
-use crate::{Law, Span};
+use crate::{Distribution, Span};
 
 /// Mean wait, first come first served: λ E\[S²\] / 2 (1 − ρ).
 #[must_use]
-pub fn wait_mean(rate_per_s: f64, service: &Law) -> Option<Span> {
+pub fn wait_mean(rate_per_s: f64, service: &Distribution) -> Option<Span> {
     wait_mean_of(rate_per_s, service.mean().as_secs_f64(), service.second_moment())
 }
 
@@ -29,7 +29,7 @@ pub fn slowdown_shared(load: f64) -> Option<f64> {
 
 /// Mean sojourn, first come first served.
 #[must_use]
-pub fn sojourn_mean(rate_per_s: f64, service: &Law) -> Option<Span> {
+pub fn sojourn_mean(rate_per_s: f64, service: &Distribution) -> Option<Span> {
     Some(wait_mean(rate_per_s, service)? + service.mean())
 }
 
@@ -39,7 +39,7 @@ pub struct Class {
     /// Arrivals per second.
     pub rate_per_s: f64,
     /// Its service time.
-    pub service: Law,
+    pub service: Distribution,
 }
 
 impl Class {

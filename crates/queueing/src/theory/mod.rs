@@ -11,7 +11,7 @@ pub mod mg1;
 pub mod mm1;
 pub mod mm1k;
 pub mod mmc;
-pub mod patience;
+pub mod reneging;
 
 use crate::Span;
 

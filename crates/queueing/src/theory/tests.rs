@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use super::mg1::Class;
 use super::*;
-use crate::{Law, Rng};
+use crate::{Distribution, Rng};
 
 const REQUESTS: usize = 2_000_000;
 
@@ -17,7 +17,7 @@ struct Seen {
 }
 
 /// First come, first served by `servers`, with room for `room` requests in all.
-fn fcfs(servers: usize, room: usize, rate_per_s: f64, service: &Law) -> Seen {
+fn fcfs(servers: usize, room: usize, rate_per_s: f64, service: &Distribution) -> Seen {
     let mut rng = Rng::seeded(42);
     let mut seen = Seen { waits_s: Vec::new(), sojourns_s: Vec::new(), lost: 0 };
     let mut free_at = vec![0.0_f64; servers];
@@ -97,7 +97,7 @@ fn agree(what: &str, formula: Option<Span>, simulated_s: f64) {
 }
 
 const SERVICE: Span = Span::from_micros(10);
-const MEMORYLESS: Law = Law::Exponential { mean: SERVICE };
+const MEMORYLESS: Distribution = Distribution::Exponential { mean: SERVICE };
 
 #[test]
 fn mm1_agrees_with_simulation() {
@@ -140,7 +140,7 @@ fn mmc_agrees_with_simulation() {
 #[test]
 fn mg1_agrees_with_simulation() {
     for text in ["10us", "uniform 0s 20us", "lognormal 10us 0.8", "bimodal 5us 105us 0.05"] {
-        let service: Law = text.parse().expect(text);
+        let service: Distribution = text.parse().expect(text);
         let seen = fcfs(1, usize::MAX, 60_000.0, &service);
         agree(text, mg1::wait_mean(60_000.0, &service), mean(&seen.waits_s));
         agree(text, mg1::sojourn_mean(60_000.0, &service), mean(&seen.sojourns_s));
@@ -216,8 +216,8 @@ fn requests_that_lose_patience_end_as_ancker_and_gafarian_say() {
     for (k, rate_per_s, patience_ms) in
         [(5, 800.0, 4), (50, 1_500.0, 20), (200, 4_000.0, 50), (500, 700.0, 1)]
     {
-        let patience::Ends { served, lost, reneged } =
-            patience::ends(k, rate_per_s, service, Span::from_millis(patience_ms));
+        let reneging::RenegingOutcome { served, lost, reneged } =
+            reneging::ends(k, rate_per_s, service, Span::from_millis(patience_ms));
         let seen = impatient(k, rate_per_s, service, Span::from_millis(patience_ms));
         for (formula, seen) in [served, lost, reneged].into_iter().zip(seen) {
             assert!((formula - seen).abs() < 0.005, "{k} {rate_per_s}: {formula} {seen}");
@@ -229,13 +229,13 @@ fn requests_that_lose_patience_end_as_ancker_and_gafarian_say() {
 #[test]
 fn who_has_much_room_and_little_patience_is_served_in_vain() {
     let (rate_per_s, service, patience) =
-        (1_300.0, Law::Exponential { mean: Span::from_millis(1) }, Span::from_millis(30));
+        (1_300.0, Distribution::Exponential { mean: Span::from_millis(1) }, Span::from_millis(30));
     let mut shares = Vec::new();
     for k in [8, 20, 200] {
         let seen = fcfs(1, k as usize, rate_per_s, &service);
-        let within = seen.sojourns_s.iter().filter(|&&s| s <= patience.as_secs_f64()).count();
+        let within = seen.sojourns_s.iter().filter(|&&s| s <= reneging.as_secs_f64()).count();
         let seen = within as f64 / REQUESTS as f64;
-        let formula = mm1k::within(k, rate_per_s, service.mean(), patience);
+        let formula = mm1k::within(k, rate_per_s, service.mean(), reneging);
         assert!((formula - seen).abs() < 0.005, "room for {k}: {formula} {seen}");
         shares.push(formula);
     }
@@ -244,7 +244,7 @@ fn who_has_much_room_and_little_patience_is_served_in_vain() {
 
 /// Mean sojourn of `requests` that sink through levels, event by event.
 fn sinking(points: &[(f64, f64)], load: f64, thresholds: &[f64], requests: usize) -> f64 {
-    let demand = feedback::Demand::new(points.to_vec()).expect("a distribution");
+    let demand = feedback::SizeDistribution::new(points.to_vec()).expect("a distribution");
     let mut rng = Rng::seeded(44);
     let draw = |rng: &mut Rng| {
         let unit = rng.unit();
@@ -289,7 +289,7 @@ const DEMAND: [(f64, f64); 5] = [(1.0, 0.0), (1.0, 0.3), (3.0, 0.7), (10.0, 0.95
 
 #[test]
 fn levels_that_requests_sink_through_agree_with_simulation() {
-    let demand = feedback::Demand::new(DEMAND.to_vec()).expect("a distribution");
+    let demand = feedback::SizeDistribution::new(DEMAND.to_vec()).expect("a distribution");
     for (load, thresholds) in [(0.5, &[][..]), (0.7, &[2.0]), (0.7, &[1.0, 5.0, 20.0]), (0.8, &[4.0, 12.0])] {
         let formula = feedback::sojourn_mean(&demand, load, thresholds).expect("a steady state");
         let simulated = sinking(&DEMAND, load, thresholds, 1_000_000);
@@ -302,7 +302,7 @@ fn levels_that_requests_sink_through_agree_with_simulation() {
 
 #[test]
 fn one_level_is_first_come_first_served() {
-    let demand = feedback::Demand::new(DEMAND.to_vec()).expect("a distribution");
+    let demand = feedback::SizeDistribution::new(DEMAND.to_vec()).expect("a distribution");
     let (mean, load) = (demand.mean(), 0.6);
     let one = feedback::sojourn_mean(&demand, load, &[]).expect("a steady state");
     let wait = mg1::wait_mean_of(load / mean, mean, demand.second_moment()).expect("a steady state");
@@ -311,7 +311,7 @@ fn one_level_is_first_come_first_served() {
 
 #[test]
 fn the_best_thresholds_are_those_that_trying_all_finds() {
-    let demand = feedback::Demand::new(DEMAND.to_vec()).expect("a distribution");
+    let demand = feedback::SizeDistribution::new(DEMAND.to_vec()).expect("a distribution");
     for load in [0.2, 0.6, 0.9] {
         let mean = |thresholds: &[u64]| {
             let thresholds: Vec<f64> = thresholds.iter().map(|&amount| amount as f64).collect();
@@ -334,11 +334,11 @@ fn the_best_thresholds_are_those_that_trying_all_finds() {
 
 #[test]
 fn what_has_no_steady_state_or_no_order_has_no_mean() {
-    let demand = || feedback::Demand::new(DEMAND.to_vec()).expect("a distribution");
+    let demand = || feedback::SizeDistribution::new(DEMAND.to_vec()).expect("a distribution");
     assert_eq!(feedback::sojourn_mean(&demand(), 1.0, &[]), None);
     assert_eq!(feedback::sojourn_mean(&demand(), 0.5, &[4.0, 4.0]), None);
     assert_eq!(feedback::thresholds_best(&demand(), 1.0, 8), None);
     for points in [vec![], vec![(1.0, 0.0)], vec![(2.0, 0.0), (1.0, 1.0)], vec![(1.0, 0.2), (2.0, 1.0)]] {
-        assert_eq!(feedback::Demand::new(points.clone()), None, "{points:?}");
+        assert_eq!(feedback::SizeDistribution::new(points.clone()), None, "{points:?}");
     }
 }

@@ -20,9 +20,9 @@ impl fmt::Display for Rate {
 
 /// Why a text is not a rate.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BadRate(String);
+pub struct ParseRateError(String);
 
-impl fmt::Display for BadRate {
+impl fmt::Display for ParseRateError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
@@ -32,13 +32,13 @@ impl fmt::Display for BadRate {
     }
 }
 
-impl std::error::Error for BadRate {}
+impl std::error::Error for ParseRateError {}
 
 /// `9.5gbit`, `400mbit`, `64kbit`, per second.
 impl FromStr for Rate {
-    type Err = BadRate;
-    fn from_str(text: &str) -> Result<Self, BadRate> {
-        let bad = || BadRate(text.to_owned());
+    type Err = ParseRateError;
+    fn from_str(text: &str) -> Result<Self, ParseRateError> {
+        let bad = || ParseRateError(text.to_owned());
         let split = text.find(|c: char| c != '.' && !c.is_ascii_digit()).ok_or_else(bad)?;
         let (number, unit) = text.split_at(split);
         let number: f64 = number.parse().map_err(|_| bad())?;

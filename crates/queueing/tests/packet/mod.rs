@@ -1,6 +1,6 @@
 //! What a port queues, for tests.
 
-use queueing::{Bytes, Discipline, Entry, FlowId, Label, Markable, Priority, Pushed, Time};
+use queueing::{Bytes, Discipline, EcnMarkable, Entry, FlowId, Label, Priority, PushResult, Time};
 
 /// A packet that knows its number; it can be marked where `markable`.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -29,7 +29,7 @@ impl Entry for Packet {
     }
 }
 
-impl Markable for Packet {
+impl EcnMarkable for Packet {
     fn mark(&mut self) -> bool {
         self.marked |= self.markable;
         self.markable
@@ -46,7 +46,7 @@ pub fn packet(number: usize, flow: u64) -> Packet {
 
 pub fn fill(queue: &mut impl Discipline<Packet>, packets: impl IntoIterator<Item = Packet>) {
     for packet in packets {
-        assert_eq!(queue.push(Time::ZERO, packet), Pushed::Queued);
+        assert_eq!(queue.push(Time::ZERO, packet), PushResult::Queued);
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use net::Device;
-use queueing::{Clock, Span, Yielding};
+use queueing::{Clock, Span, YieldPolicy};
 
 use super::{Programs, Seen, Streams};
 use crate::hatch::Hatch;
@@ -28,7 +28,7 @@ pub struct Hatches<'a> {
 /// than that; then it sleeps on `device`, which must end the sleep when
 /// something happens on the programs' side, too. Between two rounds it looks at `hatches`,
 /// and while some are more urgent than others it gives its core away, for programs
-/// that share it ([`Yielding`]).
+/// that share it ([`YieldPolicy`]).
 pub fn serve<D: Device, P: Programs>(
     streams: &mut Streams<D, P>,
     device: &mut D,
@@ -38,7 +38,7 @@ pub fn serve<D: Device, P: Programs>(
     hatches: Hatches<'_>,
 ) {
     let mut patience = Patience::new(spin.min(Threads::SPIN_MAX), SLEEP_MAX);
-    let mut yielding = Yielding::new();
+    let mut yielding = YieldPolicy::new();
     while !stop.load(Ordering::Relaxed) {
         if let Some(hatch) = hatches.seen {
             hatch.answer(|seen| streams.show(seen));

@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 
 use net::Stack;
 use net::stack::{CloseReason, ConnId, Event, EventKind, ListenOptions, ListenerId, UdpId};
-use queueing::{Discipline, Entry, Fifo, Label, Priority, Pushed, Span, Strict, Time};
+use queueing::{Discipline, Entry, Fifo, Label, Priority, PushResult, Span, Strict, Time};
 
 use super::cell::{UNLABELED, level, pack};
 use super::waiter::{Waiter, Woken};
@@ -189,7 +189,7 @@ impl Sockets {
         let socket = &self.table[slot as usize];
         let pending = Pending { slot, id: socket.id, level: level(socket.unread), since: now };
         let listener = &mut self.listeners[index as usize];
-        if let Pushed::Refused(pending) = listener.queue.push(now, pending) {
+        if let PushResult::Refused(pending) = listener.queue.push(now, pending) {
             // Some of those in it are gone, or accepted already.
             let table = &self.table;
             let mut all: Vec<Pending> = std::iter::from_fn(|| listener.queue.pop(now)).collect();
@@ -198,7 +198,7 @@ impl Sockets {
             all.sort_by_key(|other| other.since);
             for other in all {
                 let outcome = listener.queue.push(other.since, other);
-                assert!(matches!(outcome, Pushed::Queued), "who waits does so once on each level");
+                assert!(matches!(outcome, PushResult::Queued), "who waits does so once on each level");
             }
         }
         woken.extend(listener.acceptor.clone().map(|acceptor| (acceptor, pending.level)));

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use net::device::memory;
-use queueing::{Label, Span, Starvation, Time};
+use queueing::{Label, Span, StarvationBound, Time};
 use runtime::task::{
     Config, Oldest, Step, TaskShard, TcpListener, TcpStream, label, set_label, sleep, spawn, yield_now,
 };
@@ -185,10 +185,10 @@ fn the_least_urgent_task_has_its_turn_within_the_policys_bound() {
         }
         let turns = |span: Span| span.as_nanos() / POLL.as_nanos();
         let most = match bound {
-            Starvation::Bounded { entries } => entries,
-            Starvation::Window { span } => turns(span) + URGENT as u64,
-            Starvation::Aged { span, entries } => turns(span) + entries,
-            Starvation::Unbounded { .. } => panic!("{policy} promises nothing"),
+            StarvationBound::Bounded { entries } => entries,
+            StarvationBound::Window { span } => turns(span) + URGENT as u64,
+            StarvationBound::Aged { span, entries } => turns(span) + entries,
+            StarvationBound::Unbounded { .. } => panic!("{policy} promises nothing"),
         };
         assert!(before <= most, "{policy}: {before} turns went first, the bound is {most}");
     }

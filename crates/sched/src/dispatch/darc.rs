@@ -15,7 +15,10 @@
 
 use std::collections::BTreeMap;
 
-use queueing::{Discipline, Entry, Label, Levels, Priority, Pushed, Selective, Span, Starvation, Time};
+use queueing::{
+    Discipline, Entry, Label, Priority, PushResult, SelectiveDequeue, SelectiveFifo, Span, StarvationBound,
+    Time,
+};
 
 use super::profile::KINDS_MAX;
 use super::{Dispatch, Idle, Kind, Profile, Share, Task, WorkerId, WorkerSet};
@@ -147,7 +150,7 @@ pub struct Darc {
 #[derive(Debug)]
 struct Queue {
     kind: Option<Kind>,
-    tasks: Levels<Numbered>,
+    tasks: SelectiveFifo<Numbered>,
     urgency: Priority,
 }
 
@@ -174,7 +177,11 @@ impl Darc {
             settings,
             workers,
             capacity,
-            queues: vec![Queue { kind: None, tasks: Levels::new(capacity), urgency: Priority::LOWEST }],
+            queues: vec![Queue {
+                kind: None,
+                tasks: SelectiveFifo::new(capacity),
+                urgency: Priority::LOWEST,
+            }],
             index: BTreeMap::new(),
             arrivals: 0,
             len: 0,
@@ -202,7 +209,7 @@ impl Darc {
         let declared = self.settings.urgency.iter().find(|(k, _)| *k == kind);
         let urgency = declared.map_or(Priority::LOWEST, |&(_, priority)| priority);
         let queue = self.queues.len();
-        self.queues.push(Queue { kind: Some(kind), tasks: Levels::new(self.capacity), urgency });
+        self.queues.push(Queue { kind: Some(kind), tasks: SelectiveFifo::new(self.capacity), urgency });
         self.index.insert(kind, queue);
         self.unknown.push(queue);
         queue
@@ -316,7 +323,7 @@ impl Dispatch for Darc {
             queue.urgency = queue.urgency.min(task.label.priority);
         }
         let numbered = Numbered { number: self.arrivals, task };
-        if let Pushed::Refused(_) | Pushed::PushedOut(_) = queue.tasks.push(now, numbered) {
+        if let PushResult::Refused(_) | PushResult::PushedOut(_) = queue.tasks.push(now, numbered) {
             return Err(task);
         }
         self.arrivals += 1;
@@ -345,8 +352,8 @@ impl Dispatch for Darc {
 
     /// A shorter kind may use a longer one's workers, so under overload
     /// every kind but the shortest can wait for ever, whatever its label.
-    fn starvation(&self) -> Starvation {
-        Starvation::Unbounded { from: Priority::HIGHEST }
+    fn starvation(&self) -> StarvationBound {
+        StarvationBound::Unbounded { from: Priority::HIGHEST }
     }
 
     fn oldest(&self) -> Option<Time> {

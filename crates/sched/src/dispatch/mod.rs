@@ -18,7 +18,7 @@
 //! assert_eq!(strict.assign(Time::ZERO, &idle).unwrap().1.token, 2);
 //! ```
 
-use queueing::{Entry, Label, PrioritySet, Span, Starvation, Time};
+use queueing::{Entry, Label, PrioritySet, Span, StarvationBound, Time};
 
 mod darc;
 mod ordered;
@@ -179,7 +179,7 @@ pub trait Dispatch: Send {
     }
 
     /// How long a task can be passed over while every worker takes every priority.
-    fn starvation(&self) -> Starvation;
+    fn starvation(&self) -> StarvationBound;
 
     /// When the task that has waited longest was pushed.
     fn oldest(&self) -> Option<Time>;

@@ -3,7 +3,10 @@
 //!
 //! The orders are [`queueing`]'s; nothing is decided here but the worker.
 
-use queueing::{Drr, Edf, Fifo, Levels, Pushed, Selective, Shares, Span, Starvation, Strict, Time};
+use queueing::{
+    Drr, DrrConfig, Edf, Fifo, PushResult, SelectiveDequeue, SelectiveFifo, Span, StarvationBound, Strict,
+    Time,
+};
 
 use super::{Dispatch, Idle, Task, WorkerId};
 
@@ -18,8 +21,8 @@ pub struct Ordered<D>(D);
 /// # Panics
 /// As all of these, when `capacity` is 0.
 #[must_use]
-pub fn fcfs(capacity: usize) -> Ordered<Levels<Task>> {
-    Ordered(Levels::new(capacity))
+pub fn fcfs(capacity: usize) -> Ordered<SelectiveFifo<Task>> {
+    Ordered(SelectiveFifo::new(capacity))
 }
 
 /// The most urgent first, first come, first served within a level: ADPS's
@@ -44,16 +47,16 @@ pub fn edf(capacity: usize, deadline_default: Span) -> Ordered<Edf<Task>> {
 /// # Panics
 /// When a share is 0.
 #[must_use]
-pub fn weighted(capacity: usize, shares: Shares) -> Ordered<Drr<Fifo<Task>>> {
+pub fn weighted(capacity: usize, shares: DrrConfig) -> Ordered<Drr<Fifo<Task>>> {
     Ordered(Drr::new(capacity, shares, |_| Fifo::new(capacity)))
 }
 
-impl<D: Selective<Task> + Send> Dispatch for Ordered<D> {
+impl<D: SelectiveDequeue<Task> + Send> Dispatch for Ordered<D> {
     #[inline]
     fn push(&mut self, now: Time, task: Task) -> Result<(), Task> {
         match self.0.push(now, task) {
-            Pushed::Queued => Ok(()),
-            Pushed::Refused(task) | Pushed::PushedOut(task) => Err(task),
+            PushResult::Queued => Ok(()),
+            PushResult::Refused(task) | PushResult::PushedOut(task) => Err(task),
         }
     }
 
@@ -64,7 +67,7 @@ impl<D: Selective<Task> + Send> Dispatch for Ordered<D> {
         Some((worker, task))
     }
 
-    fn starvation(&self) -> Starvation {
+    fn starvation(&self) -> StarvationBound {
         self.0.starvation()
     }
 

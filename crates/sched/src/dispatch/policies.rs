@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use queueing::{Shares, Span};
+use queueing::{DrrConfig, Span};
 
 use super::{Darc, DarcSettings, Dispatch, edf, fcfs, strict, weighted};
 
@@ -16,7 +16,7 @@ pub struct Params {
     /// `edf`: the deadline of tasks that have none, and the longest that counts.
     pub deadline_default: Span,
     /// `weighted`: shares and aging.
-    pub weighted: Shares,
+    pub weighted: DrrConfig,
     /// `darc`: profiling and reservation.
     pub darc: DarcSettings,
 }
@@ -30,7 +30,7 @@ impl Params {
             workers,
             capacity,
             deadline_default: Span::from_millis(100),
-            weighted: Shares::by_count([128, 64, 32, 16, 8, 4, 2, 1], Span::from_millis(10)),
+            weighted: DrrConfig::by_count([128, 64, 32, 16, 8, 4, 2, 1], Span::from_millis(10)),
             darc: DarcSettings::default(),
         }
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use proptest::prelude::*;
-use queueing::{Priority, PrioritySet, Shares, Starvation};
+use queueing::{DrrConfig, Priority, PrioritySet, StarvationBound};
 
 use super::*;
 
@@ -59,14 +59,14 @@ fn edf_serves_the_earliest_deadline_and_gives_the_default_to_those_without() {
 
 #[test]
 fn weighted_shares_turns_by_weight() {
-    let shares = Shares::by_count([2, 1, 1, 1, 1, 1, 1, 1], Span::MAX);
+    let shares = DrrConfig::by_count([2, 1, 1, 1, 1, 1, 1, 1], Span::MAX);
     let tasks: Vec<Task> = (0..6).map(|n| task(n, 0)).chain((6..9).map(|n| task(n, 7))).collect();
     check(&mut weighted(99, shares), &tasks, &[0, 1, 6, 2, 3, 7, 4, 5, 8]);
 }
 
 #[test]
 fn old_heads_take_every_ninth_turn() {
-    let shares = Shares::by_count([100, 1, 1, 1, 1, 1, 1, 1], Span::from_micros(3));
+    let shares = DrrConfig::by_count([100, 1, 1, 1, 1, 1, 1, 1], Span::from_micros(3));
     let mut policy = weighted(99, shares);
     let mut tasks = vec![task(1, 7), task(2, 7)];
     tasks.extend((3..13).map(|token| task(token, 0)));
@@ -77,7 +77,7 @@ fn old_heads_take_every_ninth_turn() {
 fn a_bounded_policy_serves_a_task_within_its_bound() {
     for entry in POLICIES {
         let mut policy = (entry.new)(&Params::new(1, 32));
-        let Starvation::Bounded { entries } = policy.starvation() else { continue };
+        let StarvationBound::Bounded { entries } = policy.starvation() else { continue };
         for token in 0..20 {
             policy.push(Time::ZERO, task(token, 0)).unwrap();
         }
@@ -99,7 +99,7 @@ fn a_bounded_policy_serves_a_task_within_its_bound() {
 fn under_edf_nothing_pushed_after_a_task_is_due_goes_before_it() {
     let window = Span::from_micros(100);
     let mut policy = edf(32, window);
-    assert_eq!(policy.starvation(), Starvation::Window { span: window });
+    assert_eq!(policy.starvation(), StarvationBound::Window { span: window });
     let far = Label { deadline: Some(Span::from_secs(9)), ..Label::default() };
     policy.push(Time::ZERO, Task { token: 0, label: far, kind: None }).unwrap();
     let last = (1..).find(|&us| {

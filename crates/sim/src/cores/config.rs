@@ -1,6 +1,6 @@
 //! The machine, the tasks on it, and who divides it.
 
-use queueing::{Arrivals, Bytes, Law, Span};
+use queueing::{Arrivals, Bytes, Distribution, Span};
 use sched::cores::{BadSetup, Board, Class, Policy, Settings, TaskSpec, Topology, by_name};
 use serde::Deserialize;
 
@@ -89,7 +89,7 @@ pub struct Costs {
     /// Where the kernel divides cores: how long BE keeps one that LC wants, being in
     /// the same class; absent where it is in the idle class, and keeps none.
     #[serde(deserialize_with = "text_or_none")]
-    pub slice: Option<Law>,
+    pub slice: Option<Distribution>,
 }
 
 /// Medians of this project's machine (`greenwave bench sched` is to replace them): a futex
@@ -129,7 +129,7 @@ pub struct Task {
     pub changes: Vec<Change>,
     /// LC: what a request takes on a machine of its own.
     #[serde(default, deserialize_with = "text_or_none")]
-    pub service: Option<Law>,
+    pub service: Option<Distribution>,
     /// BE: cores that it could use.
     #[serde(default)]
     pub threads: u32,
@@ -212,7 +212,7 @@ pub struct Change {
 pub struct Phase {
     /// How long it takes when all threads run undisturbed: less cores, longer phase.
     #[serde(deserialize_with = "text")]
-    pub lasts: Law,
+    pub lasts: Distribution,
     /// What it asks for.
     #[serde(default)]
     pub needs: Needs,

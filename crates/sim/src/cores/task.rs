@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use queueing::{Histogram, Law, Rng, Span, Time, Times};
+use queueing::{ArrivalTimes, Distribution, Histogram, Rng, Span, Time};
 
 use super::config::{Change, ClassName, Needs, Task};
 use super::fed::{Served, Waiting};
@@ -25,8 +25,8 @@ pub(super) const QUEUE_MAX: usize = 1 << 20;
 pub(super) struct Running {
     pub critical: bool,
     pub threads: u32,
-    pub service: Option<Law>,
-    times: Option<Times>,
+    pub service: Option<Distribution>,
+    times: Option<ArrivalTimes>,
     /// Changes of its load that are to come, and of what their instants are drawn.
     changes: VecDeque<Change>,
     loads: Rng,
@@ -43,7 +43,7 @@ pub(super) struct Running {
     /// Its threads that work.
     pub working: u32,
     needs: Needs,
-    phases: Vec<(Law, Needs)>,
+    phases: Vec<(Distribution, Needs)>,
     phase: usize,
     /// Work left in this phase, ns of one lane.
     phase_left_ns: f64,

@@ -113,7 +113,7 @@ fn other(rng: &mut Rng, hosts: u32, from: u32) -> u32 {
 /// One arrival process of rounds, in each of which many flows begin at once.
 struct Rounds {
     config: Config,
-    times: queueing::Times,
+    times: queueing::ArrivalTimes,
     /// Of the running round: who sends to whom, still to begin.
     pairs: VecDeque<(u32, u32)>,
     at: Time,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use queueing::{Arrivals, Bytes, Depth, Priority, Span, Thresholds};
+use queueing::{Arrivals, Bytes, Priority, QueueLength, Span, Thresholds};
 
 use super::packet::{MSS, SEGMENT_BYTES};
 use super::planned::Planned;
@@ -43,14 +43,14 @@ pub struct Config {
     pub thresholds: Vec<u64>,
     /// How much waits, in packets (`240`) or bytes (`"360KB"`).
     #[serde(deserialize_with = "depth")]
-    pub room: Depth,
+    pub room: QueueLength,
     /// Who shares that.
     #[serde(default)]
     pub buffer: Buffer,
     /// When with a packet more than this waits, in packets or bytes, it is
     /// marked; 0: never.
     #[serde(default = "mark_default", deserialize_with = "depth")]
-    pub mark: Depth,
+    pub mark: QueueLength,
     /// What has to be so long.
     #[serde(default)]
     pub marking: Marking,
@@ -199,8 +199,8 @@ pub enum Ways {
     Flow,
 }
 
-fn mark_default() -> Depth {
-    Depth::Entries(0)
+fn mark_default() -> QueueLength {
+    QueueLength::Entries(0)
 }
 
 /// As in PIAS's module for Linux.

@@ -1,6 +1,6 @@
 //! What travels: headers and lengths, no bytes.
 
-use queueing::{Bytes, Entry, FlowId, Label, Markable, Priority};
+use queueing::{Bytes, EcnMarkable, Entry, FlowId, Label, Priority};
 
 /// Payload of a full segment.
 pub const MSS: u64 = 1460;
@@ -107,7 +107,7 @@ impl Entry for Queued {
     }
 }
 
-impl Markable for Queued {
+impl EcnMarkable for Queued {
     fn mark(&mut self) -> bool {
         self.marked |= self.markable;
         self.markable

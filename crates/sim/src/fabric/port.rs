@@ -8,7 +8,7 @@
 //! what such a packet needs lies together, and the queue, which is large, is
 //! left alone.
 
-use queueing::{Bytes, Depth, Entry, Mlfq, PrioritySet, Pushed, Rate, Rng, Span, Time};
+use queueing::{Bytes, Entry, Mlfq, PrioritySet, PushResult, QueueLength, Rate, Rng, Span, Time};
 
 use super::config::Config;
 use super::packet::{ACK_BYTES, Packet, Queued, SEGMENT_BYTES};
@@ -41,7 +41,7 @@ pub(super) struct Port {
     spans: [Span; 2],
     delay: Span,
     /// How much room there is.
-    room: Depth,
+    room: QueueLength,
     rate: Rate,
     queue: Queue,
     /// Who tells flows' levels, if not their senders alone.
@@ -81,8 +81,8 @@ impl Port {
             queue: queue(config, &Rng::seeded(config.seed).fork(3).fork(number.into())),
             pool: if config.buffer == Buffer::Switch { line.from } else { number },
             room: match config.room {
-                Depth::Entries(entries) => Depth::Entries(entries * levels),
-                Depth::Bytes(bytes) => Depth::Bytes(bytes * levels),
+                QueueLength::Entries(entries) => QueueLength::Entries(entries * levels),
+                QueueLength::Bytes(bytes) => QueueLength::Bytes(bytes * levels),
             },
             tagger: (config.tagging == Tagging::Switch).then(tagger),
         }
@@ -119,9 +119,9 @@ impl Port {
             false => self.queue.push(now, queued),
         };
         match outcome {
-            Pushed::Refused(_) => dropped.push(slot),
-            Pushed::Queued => *held += size,
-            Pushed::PushedOut(gone) => {
+            PushResult::Refused(_) => dropped.push(slot),
+            PushResult::Queued => *held += size,
+            PushResult::PushedOut(gone) => {
                 *held = *held + size - self.size(gone.bytes);
                 dropped.push(gone.packet);
             }

@@ -7,8 +7,8 @@
 use std::str::FromStr;
 
 use queueing::{
-    Bytes, CoDel, Depth, Discipline, Drr, Fifo, Flows, Managed, Manager, RankedFlows, Red, Rng, Shares, Span,
-    Strict, UnknownName, named,
+    Aqm, AqmQueue, Bytes, CoDel, Discipline, Drr, DrrConfig, FairQueue, Fifo, FlowPifo, QueueLength, Red,
+    Rng, Span, Strict, UnknownName, named,
 };
 
 use super::Config;
@@ -39,7 +39,7 @@ pub enum Scheduler {
     Red,
     /// Turns between flows, whatever they have sent.
     Flows,
-    /// As `Flows`, turns of bytes.
+    /// As `FairQueue`, turns of bytes.
     Drr,
     /// As `Drr`; new flows first, CoDel for each (RFC 8290). When full, the flow
     /// that has asked for most gives up its newest packet; the RFC has the
@@ -95,11 +95,11 @@ pub(super) type Queue = Box<dyn Discipline<Queued> + Send>;
 
 /// The queue that `config` describes; `rng` is the port's own.
 pub(super) fn queue(config: &Config, rng: &Rng) -> Queue {
-    let red = |ramp: Ramp| Manager::Red(Box::new(Red::new(ramp.settings(), rng.clone())));
+    let red = |ramp: Ramp| Aqm::Red(Box::new(Red::new(ramp.settings(), rng.clone())));
     let manager = match (config.red, config.scheduler) {
         (Some(ramp), _) => Some(red(ramp)),
         (None, Scheduler::Red) => Some(red(Ramp::default())),
-        (None, _) => (config.mark.amount() > 0).then_some(Manager::Above(config.mark)),
+        (None, _) => (config.mark.amount() > 0).then_some(Aqm::Above(config.mark)),
     };
     Parts { config, manager, room: entries(config) }.queue()
 }
@@ -107,14 +107,14 @@ pub(super) fn queue(config: &Config, rng: &Rng) -> Queue {
 /// How many packets can wait in one queue.
 fn entries(config: &Config) -> usize {
     match config.room {
-        Depth::Entries(entries) => entries as usize,
-        Depth::Bytes(bytes) => (bytes / u64::from(ACK_BYTES)).max(1) as usize,
+        QueueLength::Entries(entries) => entries as usize,
+        QueueLength::Bytes(bytes) => (bytes / u64::from(ACK_BYTES)).max(1) as usize,
     }
 }
 
 struct Parts<'a> {
     config: &'a Config,
-    manager: Option<Manager>,
+    manager: Option<Aqm>,
     /// Packets that can wait in one queue.
     room: usize,
 }
@@ -125,42 +125,42 @@ impl Parts<'_> {
         match self.config.scheduler {
             Scheduler::Fifo | Scheduler::Red => self.whole(Fifo::new(room)),
             Scheduler::Flows | Scheduler::Drr => match self.at(Marking::Flow) {
-                None => self.whole(self.turns(Flows::new(room))),
+                None => self.whole(self.turns(FairQueue::new(room))),
                 Some(manager) => self.whole(self.turns(flows(room, manager))),
             },
             Scheduler::Ps => match self.at(Marking::Flow) {
-                None => self.whole(self.turns(Flows::new(room)).with_push_out()),
+                None => self.whole(self.turns(FairQueue::new(room)).with_push_out()),
                 Some(manager) => self.whole(self.turns(flows(room, manager)).with_push_out()),
             },
             Scheduler::FqCodel => {
                 let codel = self.config.codel;
                 let law = CoDel::new(codel.target, codel.interval, Bytes::new(SEGMENT_BYTES.into()));
-                let turns = self.turns(flows(room, Manager::CoDel(law)));
+                let turns = self.turns(flows(room, Aqm::CoDel(law)));
                 self.whole(turns.with_push_out().with_newcomers_first())
             }
             Scheduler::Pias => self.levels(false, || Fifo::new(room)),
             Scheduler::Fish => match self.at(Marking::Flow) {
-                None => self.levels(false, || self.turns(Flows::new(room))),
+                None => self.levels(false, || self.turns(FairQueue::new(room))),
                 Some(manager) => self.levels(false, || self.turns(flows(room, manager.clone()))),
             },
             Scheduler::FishPlus => match self.at(Marking::Flow) {
-                None => self.levels(true, || self.turns(Flows::new(room)).with_push_out()),
+                None => self.levels(true, || self.turns(FairQueue::new(room)).with_push_out()),
                 Some(manager) => {
                     self.levels(true, || self.turns(flows(room, manager.clone())).with_push_out())
                 }
             },
-            Scheduler::Las => self.whole(RankedFlows::new(room, |packet: &Queued| packet.sent.into())),
-            Scheduler::Srpt => self.whole(RankedFlows::new(room, |packet: &Queued| packet.left.into())),
+            Scheduler::Las => self.whole(FlowPifo::new(room, |packet: &Queued| packet.sent.into())),
+            Scheduler::Srpt => self.whole(FlowPifo::new(room, |packet: &Queued| packet.left.into())),
         }
     }
 
     /// Who looks after the length of each such part.
-    fn at(&self, place: Marking) -> Option<Manager> {
+    fn at(&self, place: Marking) -> Option<Aqm> {
         self.manager.clone().filter(|_| self.config.marking == place)
     }
 
     /// Turns of the size that was asked for.
-    fn turns<Q: Clone>(&self, flows: Flows<Queued, Q>) -> Flows<Queued, Q> {
+    fn turns<Q: Clone>(&self, flows: FairQueue<Queued, Q>) -> FairQueue<Queued, Q> {
         match self.config.quantum() {
             Some(quantum) => flows.by_bytes(quantum),
             None => flows,
@@ -170,7 +170,7 @@ impl Parts<'_> {
     /// A queue that is a port's only one.
     fn whole<D: Discipline<Queued> + Send + 'static>(&self, queue: D) -> Queue {
         match self.at(Marking::Port).or_else(|| self.at(Marking::Queue)) {
-            Some(manager) => Box::new(Managed::new(queue, manager)),
+            Some(manager) => Box::new(AqmQueue::new(queue, manager)),
             None => Box::new(queue),
         }
     }
@@ -181,7 +181,7 @@ impl Parts<'_> {
         D: Discipline<Queued> + Send + 'static,
     {
         match self.at(Marking::Queue) {
-            Some(manager) => self.over(push_out, || Managed::new(level(), manager.clone())),
+            Some(manager) => self.over(push_out, || AqmQueue::new(level(), manager.clone())),
             None => self.over(push_out, level),
         }
     }
@@ -201,7 +201,7 @@ impl Parts<'_> {
                 self.port(if push_out { queue.with_push_out() } else { queue })
             }
             Some(weights) => {
-                let shares = Shares::by_bytes(weights, Bytes::new(SEGMENT_BYTES.into()), Span::MAX);
+                let shares = DrrConfig::by_bytes(weights, Bytes::new(SEGMENT_BYTES.into()), Span::MAX);
                 let queue = Drr::new(room, shares, |_| level());
                 self.port(if push_out { queue.with_push_out() } else { queue })
             }
@@ -210,15 +210,15 @@ impl Parts<'_> {
 
     fn port<D: Discipline<Queued> + Send + 'static>(&self, queue: D) -> Queue {
         match self.at(Marking::Port) {
-            Some(manager) => Box::new(Managed::new(queue, manager)),
+            Some(manager) => Box::new(AqmQueue::new(queue, manager)),
             None => Box::new(queue),
         }
     }
 }
 
 /// Turns between flows each of which is looked after.
-fn flows(room: usize, manager: Manager) -> Flows<Queued, Managed<Fifo<Queued>>> {
-    Flows::over(room, Managed::new(Fifo::new(room), manager))
+fn flows(room: usize, manager: Aqm) -> FairQueue<Queued, AqmQueue<Fifo<Queued>>> {
+    FairQueue::over(room, AqmQueue::new(Fifo::new(room), manager))
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! What a configuration says of ports beyond their order: whose room it is, who
 //! looks after the length of what, and who tells levels.
 
-use queueing::{Bytes, Depth, RedSettings, Span};
+use queueing::{Bytes, QueueLength, RedSettings, Span};
 use serde::de::{Deserialize, Deserializer, Error};
 
 use super::config::Config;
@@ -53,10 +53,10 @@ pub enum Tagging {
 pub struct Ramp {
     /// Up to this average length nobody is marked.
     #[serde(deserialize_with = "depth")]
-    pub min: Depth,
+    pub min: QueueLength,
     /// From this one on everybody is; packets or bytes as `min`.
     #[serde(deserialize_with = "depth")]
-    pub max: Depth,
+    pub max: QueueLength,
     /// The chance just below that, 0..=1.
     pub chance: f64,
     /// How much of each look at the length the average takes over, 0..=1.
@@ -70,7 +70,7 @@ impl Default for Ramp {
     /// 30 to 90 packets, up to 0.1, 0.002 and 1.2 µs. Source: Floyd and
     /// Jacobson, ToN 1993, §11 (all but the lengths: max three times min).
     fn default() -> Self {
-        let (min, max) = (Depth::Entries(30), Depth::Entries(90));
+        let (min, max) = (QueueLength::Entries(30), QueueLength::Entries(90));
         Self { min, max, chance: 0.1, weight: 0.002, service: Span::from_nanos(1_200) }
     }
 }
@@ -103,7 +103,7 @@ impl Default for Codel {
 }
 
 /// Reads a number of packets, or bytes as text: `240`, `"360KB"`.
-pub(crate) fn depth<'de, D: Deserializer<'de>>(from: D) -> Result<Depth, D::Error> {
+pub(crate) fn depth<'de, D: Deserializer<'de>>(from: D) -> Result<QueueLength, D::Error> {
     #[derive(serde::Deserialize)]
     #[serde(untagged)]
     enum Written {
@@ -111,9 +111,9 @@ pub(crate) fn depth<'de, D: Deserializer<'de>>(from: D) -> Result<Depth, D::Erro
         Bytes(String),
     }
     match Written::deserialize(from) {
-        Ok(Written::Packets(packets)) => Ok(Depth::Entries(packets)),
+        Ok(Written::Packets(packets)) => Ok(QueueLength::Entries(packets)),
         Ok(Written::Bytes(bytes)) => {
-            Ok(Depth::Bytes(bytes.parse::<Bytes>().map_err(D::Error::custom)?.get()))
+            Ok(QueueLength::Bytes(bytes.parse::<Bytes>().map_err(D::Error::custom)?.get()))
         }
         Err(_) => Err(D::Error::custom("neither a number of packets nor a size such as \"360KB\"")),
     }
@@ -124,10 +124,10 @@ pub(super) fn problem(config: &Config) -> Option<String> {
     let scheduler = config.scheduler;
     let name = scheduler.name();
     match config.room {
-        Depth::Entries(packets) if !(1..=1_000_000).contains(&packets) => {
+        QueueLength::Entries(packets) if !(1..=1_000_000).contains(&packets) => {
             return Some(format!("room {packets} is outside 1..=1000000 packets"));
         }
-        Depth::Bytes(bytes) if !(u64::from(SEGMENT_BYTES)..=1_000_000_000).contains(&bytes) => {
+        QueueLength::Bytes(bytes) if !(u64::from(SEGMENT_BYTES)..=1_000_000_000).contains(&bytes) => {
             return Some(format!("room {bytes}B is outside {SEGMENT_BYTES}B..=1000MB"));
         }
         _ => {}

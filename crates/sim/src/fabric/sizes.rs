@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use queueing::theory::feedback::Demand;
+use queueing::theory::feedback::SizeDistribution;
 
 use super::packet::MSS;
 
@@ -66,13 +66,13 @@ impl Sizes {
 
     /// The distribution, in segments, without the rounding up.
     #[must_use]
-    pub fn demand(&self) -> Demand {
+    pub fn demand(&self) -> SizeDistribution {
         let points = match self {
             Self::WebSearch => WEB_SEARCH.to_vec(),
             Self::DataMining => DATA_MINING.to_vec(),
             Self::List(sizes) => even(sizes),
         };
-        Demand::new(points).expect("sizes are above 0 and shares go from 0 to 1")
+        SizeDistribution::new(points).expect("sizes are above 0 and shares go from 0 to 1")
     }
 
     /// Mean number of segments.

@@ -15,7 +15,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use guard::Params;
-use queueing::{Arrivals, Histogram, Law, Span, Time};
+use queueing::{Arrivals, Distribution, Histogram, Span, Time};
 use runtime::mode::{Classifiers, Mode};
 use runtime::shard::{self, Budget, Guard, Refusal, Shed};
 use sched::dispatch::Steering;
@@ -60,7 +60,7 @@ pub struct Config {
     pub surge_until: Span,
     /// What their requests take of a core, beyond the stack's work.
     #[serde(deserialize_with = "text")]
-    pub service: Law,
+    pub service: Distribution,
     /// How long a caller waits from when it comes to its answer.
     #[serde(default = "patience_default", deserialize_with = "text")]
     pub patience: Span,

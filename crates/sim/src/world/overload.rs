@@ -11,7 +11,7 @@ use std::str::FromStr;
 
 use guard::{Class, Door, Limit, Params, Policy, Signals};
 use queueing::theory::livelock::TwoStages;
-use queueing::{Arrivals, Histogram, Law, Rng, Span, Time, UnknownName, named};
+use queueing::{Arrivals, Distribution, Histogram, Rng, Span, Time, UnknownName, named};
 
 pub use crate::BadConfig;
 use crate::Engine;
@@ -28,10 +28,10 @@ pub struct Config {
     pub requests: u64,
     /// The first stage's work on one: 1/µ1 on average.
     #[serde(deserialize_with = "text")]
-    pub receive: Law,
+    pub receive: Distribution,
     /// The second's, while nothing is received: 1/µ2 on average.
     #[serde(deserialize_with = "text")]
-    pub serve: Law,
+    pub serve: Distribution,
     /// Room at the first, the one at work included: l1.
     pub receive_room: u32,
     /// Room at the second, the same: l2.
@@ -215,7 +215,7 @@ struct Request {
 struct Server<'a> {
     config: &'a Config,
     engine: Engine<Event>,
-    times: queueing::Times,
+    times: queueing::ArrivalTimes,
     draws: [Rng; 3],
     admitted: f64,
     born: u64,

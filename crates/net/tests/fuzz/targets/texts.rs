@@ -4,7 +4,7 @@ use net::classify::{PacketView, Policy};
 use net::device::Device;
 use net::device::fault::{Faulty, Rates};
 use net::device::memory;
-use queueing::{Arrivals, Law, Rng, Span, Time};
+use queueing::{Arrivals, Distribution, Rng, Span, Time};
 
 use crate::world::meta;
 
@@ -45,7 +45,7 @@ pub fn faults(data: &[u8]) {
 pub fn laws(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let _ = text.parse::<Span>();
-    if let Ok(law) = text.parse::<Law>() {
+    if let Ok(law) = text.parse::<Distribution>() {
         assert_eq!(law.to_string().parse(), Ok(law), "{text:?}");
         let _ = (law.mean(), law.sample(&mut Rng::seeded(1)));
     }

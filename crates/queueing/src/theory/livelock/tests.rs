@@ -71,7 +71,7 @@ proptest! {
         let shed = Span::from_nanos(shed_ns);
         let admitted = server.admitted_best(rate_per_s, shed);
         for fate in [server.fate(rate_per_s), server.fate_shedding(rate_per_s, admitted, shed)] {
-            let Fate { lost_receiving, lost_serving, served } = fate;
+            let LivelockOutcome { lost_receiving, lost_serving, served } = fate;
             prop_assert!((lost_receiving + lost_serving + served - 1.0).abs() < 1e-9, "{fate:?}");
             prop_assert!([lost_receiving, lost_serving, served].iter().all(|share| (-1e-9..=1.0 + 1e-9).contains(share)));
         }

@@ -2,7 +2,7 @@
 
 use proptest::collection::vec;
 use proptest::prelude::{prop_assert, prop_assert_eq, proptest};
-use queueing::{Entry, Pushed, Thresholds, Time};
+use queueing::{Entry, PushResult, Thresholds, Time};
 
 use super::*;
 use crate::fabric::packet::{Kind, Packet};
@@ -60,8 +60,8 @@ proptest! {
                         let packet = packet(flow, sent[flow as usize], &thresholds);
                         sent[flow as usize] += 1;
                         match queue.push(now, Queued::new(packet.segment, &packet)) {
-                            Pushed::Queued => waiting += 1,
-                            Pushed::Refused(_) | Pushed::PushedOut(_) => {}
+                            PushResult::Queued => waiting += 1,
+                            PushResult::Refused(_) | PushResult::PushedOut(_) => {}
                         }
                     }
                     for _ in 0..pops {

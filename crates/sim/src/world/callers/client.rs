@@ -13,7 +13,7 @@ use load::visits::Crowd;
 use net::classify::{DriverClassifier, PacketView, Verdict};
 use net::stack::CloseReason;
 use net::{ConnId, Event, EventKind};
-use queueing::{Law, Priority, Rng, Span, Time, Times};
+use queueing::{ArrivalTimes, Distribution, Priority, Rng, Span, Time};
 
 use super::{Config, Outcome};
 use crate::SimDevice;
@@ -58,14 +58,14 @@ struct Call {
 
 /// Those who come by one law, and by another from an instant on.
 struct Kind {
-    times: Times,
+    times: ArrivalTimes,
     next: Time,
-    then: Option<(Time, Times)>,
+    then: Option<(Time, ArrivalTimes)>,
     came: u64,
 }
 
 impl Kind {
-    fn new(times: Option<Times>, then: Option<(Time, Times)>) -> Option<Self> {
+    fn new(times: Option<ArrivalTimes>, then: Option<(Time, ArrivalTimes)>) -> Option<Self> {
         let (mut times, then) = match (times, then) {
             (Some(times), then) => (times, then),
             (None, Some((_, times))) => (times, None),
@@ -92,7 +92,7 @@ pub(super) struct Callers {
     crowd: Crowd,
     kinds: [Option<Kind>; 2],
     draws: Rng,
-    service: Law,
+    service: Distribution,
     patience: Span,
     starts: Time,
     ends: Time,

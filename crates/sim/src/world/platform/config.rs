@@ -1,6 +1,6 @@
 //! What a platform is made of, as an experiment's TOML has it.
 
-use queueing::{Arrivals, Bytes, Law, Priority, Span};
+use queueing::{Arrivals, Bytes, Distribution, Priority, Span};
 
 use super::mechanisms::Mechanisms;
 use super::network::Network;
@@ -102,10 +102,10 @@ pub struct Tier {
     pub parts: u32,
     /// What a request takes here before it goes on.
     #[serde(deserialize_with = "text")]
-    pub service: Law,
+    pub service: Distribution,
     /// What it takes when the answers are back.
     #[serde(default, deserialize_with = "text_or_none")]
-    pub merge: Option<Law>,
+    pub merge: Option<Distribution>,
     /// How long the message is that brings it.
     #[serde(default = "kilobyte", deserialize_with = "text")]
     pub request: Bytes,

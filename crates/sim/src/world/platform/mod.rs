@@ -111,7 +111,7 @@ struct World<'a> {
 }
 
 struct Births {
-    times: queueing::Times,
+    times: queueing::ArrivalTimes,
     clients: Rng,
     grant: Grant,
 }

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use queueing::{Arrivals, Depth, Priority, Span, Time};
+use queueing::{Arrivals, Priority, QueueLength, Span, Time};
 
 use crate::BadConfig;
 use crate::fabric::{
@@ -31,10 +31,10 @@ pub struct Network {
     pub thresholds: Vec<u64>,
     /// How much waits at a port.
     #[serde(default = "room", deserialize_with = "depth")]
-    pub room: Depth,
+    pub room: QueueLength,
     /// When more than this waits, packets are marked.
     #[serde(default = "mark", deserialize_with = "depth")]
-    pub mark: Depth,
+    pub mark: QueueLength,
     /// Flows between all hosts that are not the service's.
     pub bulk: Option<Bulk>,
 }
@@ -56,12 +56,12 @@ fn fish() -> Scheduler {
     Scheduler::Fish
 }
 
-fn room() -> Depth {
-    Depth::Entries(240)
+fn room() -> QueueLength {
+    QueueLength::Entries(240)
 }
 
-fn mark() -> Depth {
-    Depth::Entries(65)
+fn mark() -> QueueLength {
+    QueueLength::Entries(65)
 }
 
 impl Network {

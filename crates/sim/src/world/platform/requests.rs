@@ -6,7 +6,7 @@
 //! exactly the same work, whatever is switched on.
 
 use deadline::{Budget, Visit};
-use queueing::{Law, Priority, Rng, Span, Time};
+use queueing::{Distribution, Priority, Rng, Span, Time};
 
 use super::config::{Class, Config};
 
@@ -141,7 +141,7 @@ fn pieces(config: &Config, class: &Class, rng: &mut Rng, level: Priority, budget
             let host = rng.below(unit.hosts.into());
             for part in 0..unit.parts {
                 let server = first_server + (host + u64::from(part)) as usize % unit.hosts as usize;
-                let mut draw = |law: Option<Law>| {
+                let mut draw = |law: Option<Distribution>| {
                     let span = law.map_or(Span::ZERO, |law| law.sample(rng));
                     Span::from_nanos((span.as_nanos() as f64 * class.scale) as u64)
                 };

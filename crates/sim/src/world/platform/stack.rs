@@ -11,7 +11,7 @@
 use std::collections::VecDeque;
 
 use guard::{Class, Door, Limit, Params, Policy, Signals};
-use queueing::{Bytes, Discipline, Entry, Fifo, Label, Priority, Pushed, Span, Strict, Time};
+use queueing::{Bytes, Discipline, Entry, Fifo, Label, Priority, PushResult, Span, Strict, Time};
 
 use super::Mail;
 use crate::CostModel;
@@ -163,8 +163,8 @@ impl Stack {
         Some(match work {
             Work::Shed => Done::Shed(received),
             Work::Drive => match self.buffer.push(now, received) {
-                Pushed::Queued => Done::Driven,
-                Pushed::Refused(lost) | Pushed::PushedOut(lost) => Done::Lost(lost),
+                PushResult::Queued => Done::Driven,
+                PushResult::Refused(lost) | PushResult::PushedOut(lost) => Done::Lost(lost),
             },
             Work::Transport => {
                 if let (Some(keeper), Some(_)) = (&mut self.door, received.knocks) {

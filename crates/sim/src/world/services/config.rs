@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use deadline::{Order, Shedding};
-use queueing::{Arrivals, Law, Span};
+use queueing::{Arrivals, Distribution, Span};
 
 use super::Record;
 use crate::BadConfig;
@@ -105,7 +105,7 @@ pub struct Stage {
     pub servers: usize,
     /// How long a thread takes, unless there is a record.
     #[serde(default = "nothing", deserialize_with = "text")]
-    pub service: Law,
+    pub service: Distribution,
     /// The name of a record of service times, which [`Config::load`] reads.
     #[serde(default)]
     pub record: Option<String>,
@@ -117,7 +117,7 @@ pub struct Stage {
     pub recorded: Option<Arc<Record>>,
     /// Network delay into it, and back from a unit's worker.
     #[serde(default = "nothing", deserialize_with = "text")]
-    pub hop: Law,
+    pub hop: Distribution,
     /// Workers among whom each request is split; 1 is a service.
     #[serde(default = "one")]
     pub parts: usize,
@@ -266,6 +266,6 @@ fn as_recorded() -> u64 {
     1
 }
 
-fn nothing() -> Law {
-    Law::Constant(Span::ZERO)
+fn nothing() -> Distribution {
+    Distribution::Constant(Span::ZERO)
 }

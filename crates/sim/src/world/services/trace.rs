@@ -4,14 +4,14 @@
 //! does, and drawn when a request is born: modes of one seed are given exactly
 //! the same work, here and where real services are called.
 
-use queueing::{Law, Rng, Span, Time};
+use queueing::{Distribution, Rng, Span, Time};
 
 use super::{Config, Stage};
 
 /// The requests of a run, in order of birth.
 #[derive(Clone, Debug)]
 pub struct Trace {
-    times: queueing::Times,
+    times: queueing::ArrivalTimes,
     class: Rng,
     stages: Vec<Rng>,
     config: Config,
@@ -79,7 +79,7 @@ fn draw(stage: &Stage, rng: &mut Rng, born: &mut Born) {
     let query = record.map(|record| record.draw(rng));
     born.query = query.or(born.query);
     for part in 0..stage.parts {
-        let mut draw = |law: Law| law.sample(rng);
+        let mut draw = |law: Distribution| law.sample(rng);
         let hop = draw(stage.hop);
         let service = match (record, query) {
             (Some(record), Some(query)) => record.times(query)[part],

@@ -12,7 +12,7 @@ use std::rc::Rc;
 
 use net::ConnId;
 use net::classify::Private;
-use queueing::batch::{self, Arranged, Rank, arrange};
+use queueing::event_order::{self, Rank, ReorderResult, arrange};
 use queueing::{Priority, PrioritySet, Span, Time};
 use runtime::streams::{Happened, NotOpened, Pipe, Programs, Read, Wrote};
 
@@ -159,16 +159,16 @@ impl State {
     /// What `epoll_wait` returns now is the next batch. Who is passed over stays
     /// ready, behind those who are not looked at yet.
     fn wait(&mut self) {
-        let mut batch: Vec<usize> = self.ready.drain(..self.ready.len().min(batch::BATCH)).collect();
+        let mut batch: Vec<usize> = self.ready.drain(..self.ready.len().min(event_order::BATCH)).collect();
         if self.levels.first() != self.levels.last() {
             let rank = |&at: &usize| Some(Rank { level: self.pages[at].level.level(), can_wait: true });
-            let returned = batch.clone();
-            let Arranged { kept, left } = arrange(&mut batch, rank, self.left);
+            let returned = event_order.clone();
+            let ReorderResult { kept, left } = arrange(&mut event_order, rank, self.left);
             self.left = left;
-            batch.truncate(kept);
-            self.ready.extend(returned.into_iter().filter(|at| !batch.contains(at)));
+            event_order.truncate(kept);
+            self.ready.extend(returned.into_iter().filter(|at| !event_order.contains(at)));
         }
-        self.batch.extend(batch);
+        self.batch.extend(event_order);
     }
 
     /// Puts `at` among the ready, if it can do something.

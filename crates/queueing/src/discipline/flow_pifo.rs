@@ -12,9 +12,9 @@
 //! dropped); Nuyens and Wierman, Performance Evaluation 65 (2008) (least
 //! attained service).
 
-use super::lanes::Lanes;
-use super::urgency::{ByUrgency, Ticket};
-use super::{Discipline, Entry, Fifo, Pushed, Starvation};
+use super::flow_table::FlowTable;
+use super::rank_index::{EntryHandle, RankIndex};
+use super::{Discipline, Entry, Fifo, PushResult, StarvationBound};
 use crate::{Label, Priority, PrioritySet, Time};
 
 /// Serves the flow whose next entry has the least rank, each flow's entries in
@@ -22,22 +22,22 @@ use crate::{Label, Priority, PrioritySet, Time};
 ///
 /// Starvation: unbounded.
 #[derive(Clone, Debug)]
-pub struct RankedFlows<T, F> {
-    lanes: Lanes<Lane<T>>,
+pub struct FlowPifo<T, F> {
+    lanes: FlowTable<FlowQueue<T>>,
     /// The lanes in which something waits, by the rank of what is next there.
-    order: ByUrgency<Place>,
+    order: RankIndex<Place>,
     rank: F,
     len: usize,
     capacity: usize,
 }
 
 #[derive(Clone, Debug)]
-struct Lane<T> {
+struct FlowQueue<T> {
     queue: Fifo<T>,
     /// The rank of the next entry.
     rank: u64,
     /// Its place in the order, while something waits.
-    ticket: Option<Ticket>,
+    ticket: Option<EntryHandle>,
 }
 
 /// A lane that waits for its turn.
@@ -50,7 +50,7 @@ impl Entry for Place {
     }
 }
 
-impl<T: Clone, F> RankedFlows<T, F> {
+impl<T: Clone, F> FlowPifo<T, F> {
     /// At most `capacity` entries over all flows, which go in the order of
     /// `rank(&entry)`. Memory grows with use and is kept.
     ///
@@ -60,12 +60,18 @@ impl<T: Clone, F> RankedFlows<T, F> {
     pub fn new(capacity: usize, rank: F) -> Self {
         let queue = Fifo::new(capacity);
         // While one takes another's place there is one more.
-        let order = ByUrgency::new(capacity + 1);
-        Self { lanes: Lanes::new(Lane { queue, rank: 0, ticket: None }), order, rank, len: 0, capacity }
+        let order = RankIndex::new(capacity + 1);
+        Self {
+            lanes: FlowTable::new(FlowQueue { queue, rank: 0, ticket: None }),
+            order,
+            rank,
+            len: 0,
+            capacity,
+        }
     }
 }
 
-impl<T: Entry + Clone, F: Fn(&T) -> u64> RankedFlows<T, F> {
+impl<T: Entry + Clone, F: Fn(&T) -> u64> FlowPifo<T, F> {
     /// Puts the lane at `place` where its next entry belongs, or away.
     fn settle(&mut self, place: u32) {
         let lane = &mut self.lanes[place];
@@ -75,8 +81,10 @@ impl<T: Entry + Clone, F: Fn(&T) -> u64> RankedFlows<T, F> {
         };
         lane.rank = (self.rank)(next);
         match self.order.push(Time::ZERO, lane.rank, Place(place)) {
-            Pushed::Queued => lane.ticket = self.order.newest(),
-            Pushed::Refused(_) | Pushed::PushedOut(_) => unreachable!("there are no more flows than entries"),
+            PushResult::Queued => lane.ticket = self.order.newest(),
+            PushResult::Refused(_) | PushResult::PushedOut(_) => {
+                unreachable!("there are no more flows than entries")
+            }
         }
     }
 
@@ -85,8 +93,8 @@ impl<T: Entry + Clone, F: Fn(&T) -> u64> RankedFlows<T, F> {
         let place = self.lanes.get(flow).unwrap_or_else(|| self.lanes.open(flow));
         let lane = &mut self.lanes[place];
         match lane.queue.push(now, entry) {
-            Pushed::Queued => self.len += 1,
-            Pushed::Refused(_) | Pushed::PushedOut(_) => unreachable!("a flow may have all the room"),
+            PushResult::Queued => self.len += 1,
+            PushResult::Refused(_) | PushResult::PushedOut(_) => unreachable!("a flow may have all the room"),
         }
         if lane.ticket.is_none() {
             self.settle(place);
@@ -100,13 +108,13 @@ impl<T: Entry + Clone, F: Fn(&T) -> u64> RankedFlows<T, F> {
     }
 }
 
-impl<T: Entry + Clone, F: Fn(&T) -> u64> Discipline<T> for RankedFlows<T, F> {
-    fn push(&mut self, now: Time, entry: T) -> Pushed<T> {
+impl<T: Entry + Clone, F: Fn(&T) -> u64> Discipline<T> for FlowPifo<T, F> {
+    fn push(&mut self, now: Time, entry: T) -> PushResult<T> {
         if self.len == self.capacity {
             return self.replace(now, entry);
         }
         self.append(now, entry);
-        Pushed::Queued
+        PushResult::Queued
     }
 
     fn pop(&mut self, now: Time) -> Option<T> {
@@ -126,8 +134,8 @@ impl<T: Entry + Clone, F: Fn(&T) -> u64> Discipline<T> for RankedFlows<T, F> {
         self.lanes.iter().filter_map(|(_, lane)| lane.queue.oldest()).min()
     }
 
-    fn starvation(&self) -> Starvation {
-        Starvation::Unbounded { from: Priority::HIGHEST }
+    fn starvation(&self) -> StarvationBound {
+        StarvationBound::Unbounded { from: Priority::HIGHEST }
     }
 
     /// The newest of the flow of the greatest rank.
@@ -145,16 +153,16 @@ impl<T: Entry + Clone, F: Fn(&T) -> u64> Discipline<T> for RankedFlows<T, F> {
         Some(entry)
     }
 
-    fn replace(&mut self, now: Time, entry: T) -> Pushed<T> {
+    fn replace(&mut self, now: Time, entry: T) -> PushResult<T> {
         let own = self.lanes.get(entry.flow()).map(|place| self.lanes[place].rank);
         let own = own.unwrap_or_else(|| (self.rank)(&entry));
         match self.last() {
             Some((_, most)) if own < most => {
                 let gone = self.evict(now);
                 self.append(now, entry);
-                gone.map_or(Pushed::Queued, Pushed::PushedOut)
+                gone.map_or(PushResult::Queued, PushResult::PushedOut)
             }
-            _ => Pushed::Refused(entry),
+            _ => PushResult::Refused(entry),
         }
     }
 }

@@ -19,7 +19,7 @@ const LAWS: [&str; 9] = [
 #[test]
 fn samples_have_the_moments_that_the_law_states() {
     for text in LAWS {
-        let law: Law = text.parse().expect(text);
+        let law: Distribution = text.parse().expect(text);
         let mut rng = Rng::seeded(5);
         let n = 400_000;
         let (mut first, mut second) = (0.0, 0.0);
@@ -37,7 +37,7 @@ fn samples_have_the_moments_that_the_law_states() {
 #[test]
 fn laws_are_written_as_they_are_read() {
     for text in LAWS {
-        assert_eq!(text.parse::<Law>().map(|law| law.to_string()).as_deref(), Ok(text));
+        assert_eq!(text.parse::<Distribution>().map(|law| law.to_string()).as_deref(), Ok(text));
     }
 }
 
@@ -58,14 +58,14 @@ fn impossible_laws_are_refused_with_what_would_be_valid() {
         "pareto 1ms 1ms 1",
         "pareto 1us 1ms 0",
     ] {
-        let refused = text.parse::<Law>().expect_err(text).to_string();
+        let refused = text.parse::<Distribution>().expect_err(text).to_string();
         assert!(refused.contains("bimodal SHORT LONG SHARE"), "{refused}");
     }
 }
 
 #[test]
 fn a_uniform_law_of_one_value_is_constant() {
-    let law: Law = "uniform 7us 7us".parse().expect("a law");
+    let law: Distribution = "uniform 7us 7us".parse().expect("a law");
     assert_eq!((law.sample(&mut Rng::seeded(1)), law.mean()), (Span::from_micros(7), Span::from_micros(7)));
     assert!((law.second_moment() / 49e-12 - 1.0).abs() < 1e-9);
 }
@@ -74,19 +74,20 @@ fn spans() -> impl Strategy<Value = Span> {
     (1..1u64 << 50).prop_map(Span::from_nanos)
 }
 
-fn laws() -> impl Strategy<Value = Law> {
+fn laws() -> impl Strategy<Value = Distribution> {
     prop_oneof![
-        spans().prop_map(Law::Constant),
-        spans().prop_map(|mean| Law::Exponential { mean }),
-        (spans(), spans()).prop_map(|(a, b)| Law::Uniform { min: a.min(b), max: a.max(b) }),
-        (spans(), 0.0..3.0).prop_map(|(mean, sigma)| Law::LogNormal { mean, sigma }),
-        (spans(), spans(), 0.0..=1.0).prop_map(|(short, long, share_long)| Law::Bimodal {
+        spans().prop_map(Distribution::Constant),
+        spans().prop_map(|mean| Distribution::Exponential { mean }),
+        (spans(), spans()).prop_map(|(a, b)| Distribution::Uniform { min: a.min(b), max: a.max(b) }),
+        (spans(), 0.0..3.0).prop_map(|(mean, sigma)| Distribution::LogNormal { mean, sigma }),
+        (spans(), spans(), 0.0..=1.0).prop_map(|(short, long, share_long)| Distribution::Bimodal {
             short,
             long,
             share_long
         }),
-        (spans(), 0..=3_u64).prop_map(|(sd, more)| Law::Normal { mean: sd * 3 + Span::from_nanos(more), sd }),
-        (spans(), spans(), 0.1..4.0).prop_map(|(a, b, shape)| Law::Pareto {
+        (spans(), 0..=3_u64)
+            .prop_map(|(sd, more)| Distribution::Normal { mean: sd * 3 + Span::from_nanos(more), sd }),
+        (spans(), spans(), 0.1..4.0).prop_map(|(a, b, shape)| Distribution::Pareto {
             min: a.min(b),
             max: a.max(b) + Span::from_nanos(1),
             shape
@@ -97,22 +98,22 @@ fn laws() -> impl Strategy<Value = Law> {
 proptest! {
     #[test]
     fn any_law_survives_a_round_trip_through_text(law in laws()) {
-        prop_assert_eq!(law.to_string().parse::<Law>(), Ok(law));
+        prop_assert_eq!(law.to_string().parse::<Distribution>(), Ok(law));
     }
 
     #[test]
     fn samples_stay_within_the_bounds_of_the_law(law in laws(), seed: u64) {
         let span = law.sample(&mut Rng::seeded(seed));
         match law {
-            Law::Constant(only) => prop_assert_eq!(span, only),
-            Law::Bimodal { short, long, .. } => prop_assert!(span == short || span == long),
-            Law::Uniform { min, max } => prop_assert!(min <= span && span <= max),
-            Law::Pareto { min, max, .. } => {
+            Distribution::Constant(only) => prop_assert_eq!(span, only),
+            Distribution::Bimodal { short, long, .. } => prop_assert!(span == short || span == long),
+            Distribution::Uniform { min, max } => prop_assert!(min <= span && span <= max),
+            Distribution::Pareto { min, max, .. } => {
                 // Powers of large numbers round; the bounds hold to a millionth.
                 let slack = Span::from_nanos(max.as_nanos() / 1_000_000 + 1);
                 prop_assert!(min <= span + slack && span <= max + slack);
             }
-            Law::Exponential { .. } | Law::Normal { .. } | Law::LogNormal { .. } => {}
+            Distribution::Exponential { .. } | Distribution::Normal { .. } | Distribution::LogNormal { .. } => {}
         }
     }
 }

@@ -3,25 +3,25 @@
 //!
 //! Wraps any queue, so that a whole port is looked after, one of its levels, or
 //! each flow. To be told is to be marked; an entry that cannot carry a mark
-//! ([`Markable::mark`]) is dropped: refused at the push, or, where the wait
+//! ([`EcnMarkable::mark`]) is dropped: refused at the push, or, where the wait
 //! decides ([`CoDel`]), handed out by the pop as [doomed](Entry::doomed), so
 //! that every entry comes out of a queue somewhere and none inside it.
 //! Source: RFC 3168 §5 (mark instead of drop); DCTCP, SIGCOMM '10 §3.1 (a
 //! threshold on what waits now).
 
-use super::{CoDel, Discipline, Entry, Markable, Pushed, Red, Starvation};
+use super::{CoDel, Discipline, EcnMarkable, Entry, PushResult, Red, StarvationBound};
 use crate::{Bytes, Time};
 
 /// How much waits, in entries or in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Depth {
+pub enum QueueLength {
     /// So many entries.
     Entries(u64),
     /// So many bytes.
     Bytes(u64),
 }
 
-impl Depth {
+impl QueueLength {
     /// The number.
     #[must_use]
     pub const fn amount(self) -> u64 {
@@ -48,9 +48,9 @@ impl Depth {
 
 /// When a queue is too long.
 #[derive(Clone, Debug)]
-pub enum Manager {
+pub enum Aqm {
     /// When, with the arrival, more than this waits. Who cannot be marked stays.
-    Above(Depth),
+    Above(QueueLength),
     /// As the average length says.
     Red(Box<Red>),
     /// As the wait says of those who leave; of a queue in order of arrival.
@@ -61,55 +61,55 @@ pub enum Manager {
 ///
 /// Starvation: that of the queue.
 #[derive(Clone, Debug)]
-pub struct Managed<D> {
+pub struct AqmQueue<D> {
     queue: D,
-    manager: Manager,
+    manager: Aqm,
     /// What waits.
     bytes: u64,
 }
 
-impl<D> Managed<D> {
+impl<D> AqmQueue<D> {
     /// Looks after `queue`, which is empty.
     #[must_use]
-    pub const fn new(queue: D, manager: Manager) -> Self {
+    pub const fn new(queue: D, manager: Aqm) -> Self {
         Self { queue, manager, bytes: 0 }
     }
 }
 
-impl<D> Managed<D> {
+impl<D> AqmQueue<D> {
     /// Tells `entry`, which comes at `now`, if the queue is too long; whether
     /// it may come in.
-    fn admits<T: Markable>(&mut self, now: Time, entry: &mut T) -> bool
+    fn admits<T: EcnMarkable>(&mut self, now: Time, entry: &mut T) -> bool
     where
         D: Discipline<T>,
     {
         let (entries, bytes) = (self.queue.len() as u64, self.bytes);
         match &mut self.manager {
-            Manager::Above(most) => {
+            Aqm::Above(most) => {
                 if most.measure(entries + 1, bytes + entry.bytes().get()) > most.amount() {
                     entry.mark();
                 }
                 true
             }
-            Manager::Red(red) => !red.hits(now, entries, bytes) || entry.mark(),
-            Manager::CoDel(_) => true,
+            Aqm::Red(red) => !red.hits(now, entries, bytes) || entry.mark(),
+            Aqm::CoDel(_) => true,
         }
     }
 
-    fn count<T: Entry>(&mut self, bytes: Bytes, outcome: Pushed<T>) -> Pushed<T> {
+    fn count<T: Entry>(&mut self, bytes: Bytes, outcome: PushResult<T>) -> PushResult<T> {
         match &outcome {
-            Pushed::Queued => self.bytes += bytes.get(),
-            Pushed::PushedOut(gone) => self.bytes = self.bytes + bytes.get() - gone.bytes().get(),
-            Pushed::Refused(_) => {}
+            PushResult::Queued => self.bytes += bytes.get(),
+            PushResult::PushedOut(gone) => self.bytes = self.bytes + bytes.get() - gone.bytes().get(),
+            PushResult::Refused(_) => {}
         }
         outcome
     }
 }
 
-impl<T: Markable, D: Discipline<T>> Discipline<T> for Managed<D> {
-    fn push(&mut self, now: Time, mut entry: T) -> Pushed<T> {
+impl<T: EcnMarkable, D: Discipline<T>> Discipline<T> for AqmQueue<D> {
+    fn push(&mut self, now: Time, mut entry: T) -> PushResult<T> {
         if !self.admits(now, &mut entry) {
-            return Pushed::Refused(entry);
+            return PushResult::Refused(entry);
         }
         let bytes = entry.bytes();
         let outcome = self.queue.push(now, entry);
@@ -117,18 +117,18 @@ impl<T: Markable, D: Discipline<T>> Discipline<T> for Managed<D> {
     }
 
     fn pop(&mut self, now: Time) -> Option<T> {
-        let pushed = if matches!(self.manager, Manager::CoDel(_)) { self.queue.oldest() } else { None };
+        let pushed = if matches!(self.manager, Aqm::CoDel(_)) { self.queue.oldest() } else { None };
         let mut entry = self.queue.pop(now)?;
         self.bytes -= entry.bytes().get();
         match &mut self.manager {
-            Manager::CoDel(codel) => {
+            Aqm::CoDel(codel) => {
                 let waited = now.since(pushed.unwrap_or(now));
                 if codel.hits(now, waited, Bytes::new(self.bytes)) && !entry.mark() {
                     entry.doom();
                 }
             }
-            Manager::Red(red) if self.queue.is_empty() => red.on_idle(now),
-            Manager::Red(_) | Manager::Above(_) => {}
+            Aqm::Red(red) if self.queue.is_empty() => red.on_idle(now),
+            Aqm::Red(_) | Aqm::Above(_) => {}
         }
         Some(entry)
     }
@@ -141,17 +141,17 @@ impl<T: Markable, D: Discipline<T>> Discipline<T> for Managed<D> {
         self.queue.oldest()
     }
 
-    fn starvation(&self) -> Starvation {
+    fn starvation(&self) -> StarvationBound {
         self.queue.starvation()
     }
 
     #[inline]
     fn passes(&self, entry: &T) -> bool {
         match self.manager {
-            Manager::Above(most) => {
+            Aqm::Above(most) => {
                 most.measure(1, entry.bytes().get()) <= most.amount() && self.queue.passes(entry)
             }
-            Manager::Red(_) | Manager::CoDel(_) => false,
+            Aqm::Red(_) | Aqm::CoDel(_) => false,
         }
     }
 
@@ -161,9 +161,9 @@ impl<T: Markable, D: Discipline<T>> Discipline<T> for Managed<D> {
         Some(gone)
     }
 
-    fn replace(&mut self, now: Time, mut entry: T) -> Pushed<T> {
+    fn replace(&mut self, now: Time, mut entry: T) -> PushResult<T> {
         if !self.admits(now, &mut entry) {
-            return Pushed::Refused(entry);
+            return PushResult::Refused(entry);
         }
         let bytes = entry.bytes();
         let outcome = self.queue.replace(now, entry);

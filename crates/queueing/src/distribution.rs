@@ -19,7 +19,7 @@ use crate::{Rng, Span};
 /// # Ok::<(), queueing::BadLaw>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Law {
+pub enum Distribution {
     /// Always the same: `3us`.
     Constant(Span),
     /// Memoryless: `exp 10us`.
@@ -70,7 +70,7 @@ pub enum Law {
     },
 }
 
-impl Law {
+impl Distribution {
     /// Draws a span, rounded to the nanosecond.
     pub fn sample(&self, rng: &mut Rng) -> Span {
         match *self {
@@ -153,9 +153,9 @@ fn nanos(ns: f64) -> Span {
 
 /// Why a text is not a law.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BadLaw(String);
+pub struct ParseDistributionError(String);
 
-impl fmt::Display for BadLaw {
+impl fmt::Display for ParseDistributionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
@@ -167,47 +167,48 @@ impl fmt::Display for BadLaw {
     }
 }
 
-impl std::error::Error for BadLaw {}
+impl std::error::Error for ParseDistributionError {}
 
 /// `3us`, `exp 10us`, `uniform 1us 5us`, `normal 20ms 5ms`, `lognormal 10us 1.0`,
 /// `bimodal 1us 1ms 0.005`, `pareto 1us 10ms 1.2`.
-impl FromStr for Law {
-    type Err = BadLaw;
-    fn from_str(text: &str) -> Result<Self, BadLaw> {
-        read(&text.split_whitespace().collect::<Vec<_>>()).ok_or_else(|| BadLaw(text.to_owned()))
+impl FromStr for Distribution {
+    type Err = ParseDistributionError;
+    fn from_str(text: &str) -> Result<Self, ParseDistributionError> {
+        read(&text.split_whitespace().collect::<Vec<_>>())
+            .ok_or_else(|| ParseDistributionError(text.to_owned()))
     }
 }
 
-fn read(words: &[&str]) -> Option<Law> {
+fn read(words: &[&str]) -> Option<Distribution> {
     let span = |word: &str| word.parse().ok();
     let number = |word: &str| word.parse().ok().filter(|x: &f64| x.is_finite());
     let law = match *words {
-        [value] => Law::Constant(span(value)?),
-        ["exp", mean] => Law::Exponential { mean: span(mean)? },
-        ["uniform", min, max] => Law::Uniform { min: span(min)?, max: span(max)? },
-        ["normal", mean, sd] => Law::Normal { mean: span(mean)?, sd: span(sd)? },
-        ["lognormal", mean, sigma] => Law::LogNormal { mean: span(mean)?, sigma: number(sigma)? },
+        [value] => Distribution::Constant(span(value)?),
+        ["exp", mean] => Distribution::Exponential { mean: span(mean)? },
+        ["uniform", min, max] => Distribution::Uniform { min: span(min)?, max: span(max)? },
+        ["normal", mean, sd] => Distribution::Normal { mean: span(mean)?, sd: span(sd)? },
+        ["lognormal", mean, sigma] => Distribution::LogNormal { mean: span(mean)?, sigma: number(sigma)? },
         ["bimodal", short, long, share] => {
-            Law::Bimodal { short: span(short)?, long: span(long)?, share_long: number(share)? }
+            Distribution::Bimodal { short: span(short)?, long: span(long)?, share_long: number(share)? }
         }
         ["pareto", min, max, shape] => {
-            Law::Pareto { min: span(min)?, max: span(max)?, shape: number(shape)? }
+            Distribution::Pareto { min: span(min)?, max: span(max)?, shape: number(shape)? }
         }
         _ => return None,
     };
     let sound = match law {
-        Law::Constant(_) | Law::Exponential { .. } => true,
-        Law::Uniform { min, max } => min <= max,
-        Law::Normal { mean, sd } => sd * 3 <= mean,
-        Law::LogNormal { sigma, .. } => sigma >= 0.0,
-        Law::Bimodal { share_long, .. } => (0.0..=1.0).contains(&share_long),
-        Law::Pareto { min, max, shape } => Span::ZERO < min && min < max && shape > 0.0,
+        Distribution::Constant(_) | Distribution::Exponential { .. } => true,
+        Distribution::Uniform { min, max } => min <= max,
+        Distribution::Normal { mean, sd } => sd * 3 <= mean,
+        Distribution::LogNormal { sigma, .. } => sigma >= 0.0,
+        Distribution::Bimodal { share_long, .. } => (0.0..=1.0).contains(&share_long),
+        Distribution::Pareto { min, max, shape } => Span::ZERO < min && min < max && shape > 0.0,
     };
     sound.then_some(law)
 }
 
 /// As [`FromStr`] reads it, without loss.
-impl fmt::Display for Law {
+impl fmt::Display for Distribution {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self::Constant(span) => write!(f, "{}", exact(span)),

@@ -8,22 +8,22 @@
 //! Source: PIFO (Sivaraman et al., SIGCOMM '16) §2, a queue one pushes into by rank.
 
 use super::aging::Aging;
-use super::urgency::ByUrgency;
-use super::{Discipline, Entry, Pushed, Starvation, Ticket};
+use super::rank_index::RankIndex;
+use super::{Discipline, Entry, EntryHandle, PushResult, StarvationBound};
 use crate::{PrioritySet, Span, Time};
 
 /// Serves the least rank first; the old in between.
 ///
 /// Starvation: after `age_max` at most `(`[`PASSED_IN_A_ROW`](super::PASSED_IN_A_ROW)` + 1) × capacity - 1` entries go first.
 #[derive(Clone, Debug)]
-pub struct Ranked<T, F> {
-    queue: ByUrgency<T>,
+pub struct Pifo<T, F> {
+    queue: RankIndex<T>,
     rank: F,
     aging: Aging,
     capacity: usize,
 }
 
-impl<T, F> Ranked<T, F> {
+impl<T, F> Pifo<T, F> {
     /// At most `capacity` entries in the order of `rank(now, &entry)` at the
     /// push. Entries older than `age_max` are old.
     ///
@@ -31,7 +31,7 @@ impl<T, F> Ranked<T, F> {
     /// When `capacity` is zero or 2³² − 1 and more.
     #[must_use]
     pub fn new(capacity: usize, age_max: Span, rank: F) -> Self {
-        Self { queue: ByUrgency::new(capacity), rank, aging: Aging::new(age_max), capacity }
+        Self { queue: RankIndex::new(capacity), rank, aging: Aging::new(age_max), capacity }
     }
 
     /// The entry that is next by its rank; where the oldest is old, that one may come before.
@@ -53,19 +53,19 @@ impl<T, F> Ranked<T, F> {
 
     /// Names the entry that was pushed last, if it still waits.
     #[must_use]
-    pub fn newest(&self) -> Option<Ticket> {
+    pub fn newest(&self) -> Option<EntryHandle> {
         self.queue.newest()
     }
 
     /// Takes the entry that `ticket` names, whosever turn it is; `None` when
     /// it has left. O(log n) over time.
-    pub fn remove(&mut self, ticket: Ticket) -> Option<T> {
+    pub fn remove(&mut self, ticket: EntryHandle) -> Option<T> {
         self.queue.remove(ticket)
     }
 }
 
-impl<T: Entry, F: FnMut(Time, &T) -> u64> Discipline<T> for Ranked<T, F> {
-    fn push(&mut self, now: Time, entry: T) -> Pushed<T> {
+impl<T: Entry, F: FnMut(Time, &T) -> u64> Discipline<T> for Pifo<T, F> {
+    fn push(&mut self, now: Time, entry: T) -> PushResult<T> {
         let rank = (self.rank)(now, &entry);
         self.queue.push(now, rank, entry)
     }
@@ -84,7 +84,7 @@ impl<T: Entry, F: FnMut(Time, &T) -> u64> Discipline<T> for Ranked<T, F> {
         self.queue.oldest()
     }
 
-    fn starvation(&self) -> Starvation {
+    fn starvation(&self) -> StarvationBound {
         self.aging.starvation(self.capacity)
     }
 }

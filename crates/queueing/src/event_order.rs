@@ -33,7 +33,7 @@ pub struct Rank {
 
 /// What became of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Arranged {
+pub struct ReorderResult {
     /// The program gets the first so many.
     pub kept: usize,
     /// Calls in a row, this one included, that passed over those below the most
@@ -50,9 +50,9 @@ const LEVELS: usize = 8;
 /// Puts those of the first [`BATCH`] of `events` into order that the program
 /// gets. `rank`: none where it is neither a connection nor a socket of ours;
 /// `left`: as the last call for these connections said, 0 before the first.
-pub fn arrange<E: Copy>(events: &mut [E], rank: impl Fn(&E) -> Option<Rank>, left: u8) -> Arranged {
+pub fn arrange<E: Copy>(events: &mut [E], rank: impl Fn(&E) -> Option<Rank>, left: u8) -> ReorderResult {
     let (Some(&first), len) = (events.first(), events.len()) else {
-        return Arranged { kept: 0, left: 0 };
+        return ReorderResult { kept: 0, left: 0 };
     };
     let batch = &mut events[..len.min(BATCH)];
     let (mut as_they_were, mut ranks) = ([first; BATCH], [None; BATCH]);
@@ -89,7 +89,7 @@ pub fn arrange<E: Copy>(events: &mut [E], rank: impl Fn(&E) -> Option<Rank>, lef
         batch[*place] = *event;
         *place += 1;
     }
-    Arranged { kept, left: if all_had_turns { 0 } else { left + 1 } }
+    ReorderResult { kept, left: if all_had_turns { 0 } else { left + 1 } }
 }
 
 #[cfg(test)]
@@ -108,7 +108,7 @@ mod tests {
             _ => None,
         };
         let before = if their_turn { PASSED_IN_A_ROW } else { 0 };
-        let Arranged { kept, left } = arrange(&mut events, rank, before);
+        let ReorderResult { kept, left } = arrange(&mut events, rank, before);
         events.truncate(kept);
         events.extend((left > 0).then_some("…"));
         assert_eq!(events.join(" "), expected);
@@ -167,7 +167,7 @@ mod tests {
     fn nothing_is_lost_of_a_batch_that_is_too_long() {
         let mut events: Vec<u32> = (0..100).rev().collect();
         let rank = |event: &u32| Some(Rank { level: (event % 8) as u8, can_wait: true });
-        assert_eq!(arrange(&mut events, rank, 0), Arranged { kept: 100, left: 0 });
+        assert_eq!(arrange(&mut events, rank, 0), ReorderResult { kept: 100, left: 0 });
         let mut sorted = events.clone();
         sorted.sort_unstable();
         assert_eq!(sorted, (0..100).collect::<Vec<_>>());

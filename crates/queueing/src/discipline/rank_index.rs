@@ -1,5 +1,5 @@
 //! Entries ordered by a rank, and also by age: what [`Edf`], [`Laxity`] and
-//! [`Ranked`] share.
+//! [`Pifo`] share.
 //!
 //! Per level a binary heap by rank (ties in order of arrival) over slots that
 //! are linked in order of arrival, so that the oldest is known too, and can be
@@ -8,16 +8,16 @@
 //!
 //! [`Edf`]: super::Edf
 //! [`Laxity`]: super::Laxity
-//! [`Ranked`]: super::Ranked
+//! [`Pifo`]: super::Ranked
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use super::{Entry, Pushed};
+use super::{Entry, PushResult};
 use crate::{Priority, PrioritySet, Time};
 
 #[derive(Clone, Debug)]
-pub(super) struct ByUrgency<T> {
+pub(super) struct RankIndex<T> {
     heaps: [BinaryHeap<Reverse<Place>>; Priority::LEVELS],
     used: PrioritySet,
     len: usize,
@@ -32,7 +32,7 @@ pub(super) struct ByUrgency<T> {
 /// Names one waiting entry, so that it can be taken out of turn; names nothing
 /// once that entry has left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ticket {
+pub struct EntryHandle {
     turn: u64,
     slot: u32,
 }
@@ -50,7 +50,7 @@ struct Slot<T> {
     entry: Option<T>,
 }
 
-impl<T> ByUrgency<T> {
+impl<T> RankIndex<T> {
     pub(super) fn new(capacity: usize) -> Self {
         assert!(capacity > 0, "a queue holds at least one entry");
         assert!(capacity < NONE as usize, "a queue holds fewer than 2^32 - 1 entries");
@@ -67,12 +67,12 @@ impl<T> ByUrgency<T> {
         }
     }
 
-    pub(super) fn push(&mut self, now: Time, rank: u64, entry: T) -> Pushed<T>
+    pub(super) fn push(&mut self, now: Time, rank: u64, entry: T) -> PushResult<T>
     where
         T: Entry,
     {
         if self.len == self.capacity {
-            return Pushed::Refused(entry);
+            return PushResult::Refused(entry);
         }
         let level = entry.label().priority;
         let slot =
@@ -96,7 +96,7 @@ impl<T> ByUrgency<T> {
         self.used = self.used.with(level);
         self.len += 1;
         self.turn += 1;
-        Pushed::Queued
+        PushResult::Queued
     }
 
     /// Takes the entry of `wanted` whose rank is least.
@@ -118,12 +118,12 @@ impl<T> ByUrgency<T> {
     }
 
     /// The entry that was pushed last, if it still waits.
-    pub(super) fn newest(&self) -> Option<Ticket> {
-        self.slots.get(self.newest as usize).map(|slot| Ticket { turn: slot.turn, slot: self.newest })
+    pub(super) fn newest(&self) -> Option<EntryHandle> {
+        self.slots.get(self.newest as usize).map(|slot| EntryHandle { turn: slot.turn, slot: self.newest })
     }
 
     /// Takes the entry of `ticket`, if it still waits.
-    pub(super) fn remove(&mut self, ticket: Ticket) -> Option<T> {
+    pub(super) fn remove(&mut self, ticket: EntryHandle) -> Option<T> {
         let slot = self.slots.get(ticket.slot as usize)?;
         if slot.turn != ticket.turn || slot.entry.is_none() {
             return None;

@@ -12,7 +12,7 @@ use crate::Span;
 
 /// What became of it so far.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Yielding {
+pub struct YieldPolicy {
     /// How long the core is usually away, in nanoseconds.
     usual_ns: u64,
     /// Pieces of work before it is given away again.
@@ -31,7 +31,7 @@ const SHARE: u64 = 16;
 const KEEPS: u32 = 64;
 const KEEPS_MAX: u32 = 4096;
 
-impl Yielding {
+impl YieldPolicy {
     /// Nobody was late yet.
     #[must_use]
     pub const fn new() -> Self {
@@ -70,7 +70,7 @@ mod tests {
 
     /// How often of `pieces` the core was given away, where it comes back after what `away` says
     /// for each time.
-    fn given(yielding: &mut Yielding, pieces: u32, away: impl Fn(u32) -> Span) -> u32 {
+    fn given(yielding: &mut YieldPolicy, pieces: u32, away: impl Fn(u32) -> Span) -> u32 {
         (0..pieces).fold(0, |given, _| {
             let is_due = yielding.is_due();
             if is_due {
@@ -82,27 +82,27 @@ mod tests {
 
     #[test]
     fn who_is_back_soon_gives_way_each_time() {
-        assert_eq!(given(&mut Yielding::new(), 1000, |_| SOON), 1000);
+        assert_eq!(given(&mut YieldPolicy::new(), 1000, |_| SOON), 1000);
     }
 
     #[test]
     fn one_that_is_late_changes_nothing_however_late() {
         let away = |nth| if nth % 100 == 50 { Span::from_secs(1) } else { SOON };
-        assert_eq!(given(&mut Yielding::new(), 1000, away), 1000);
+        assert_eq!(given(&mut YieldPolicy::new(), 1000, away), 1000);
     }
 
     #[test]
     fn beside_somebody_who_computes_the_core_is_kept() {
-        assert!(given(&mut Yielding::new(), 100_000, |_| SLICE) < 50);
+        assert!(given(&mut YieldPolicy::new(), 100_000, |_| SLICE) < 50);
         // A slice for one time in three.
         let third = |nth| if nth % 3 == 0 { SLICE } else { SOON };
-        let given = given(&mut Yielding::new(), 100_000, third);
+        let given = given(&mut YieldPolicy::new(), 100_000, third);
         assert!(given < 2000, "{given}");
     }
 
     #[test]
     fn when_nobody_computes_any_more_way_is_given_again() {
-        let mut yielding = Yielding::new();
+        let mut yielding = YieldPolicy::new();
         given(&mut yielding, 100_000, |_| SLICE);
         given(&mut yielding, 20_000, |_| SOON);
         assert_eq!(given(&mut yielding, 1000, |_| SOON), 1000);

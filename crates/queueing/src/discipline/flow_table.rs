@@ -1,13 +1,13 @@
-//! A place of its own for every flow of which something waits: what [`Flows`]
-//! and [`RankedFlows`] share.
+//! A place of its own for every flow of which something waits: what [`FairQueue`]
+//! and [`FlowPifo`] share.
 //!
 //! A lane is opened for a flow that appears and closed when the discipline
 //! says so; the next flow gets it as it was left, memory and all. Most queues
 //! hold few flows and there are thousands of queues: a lane is a cache line, and
 //! which is whose is read from one or two more.
 //!
-//! [`Flows`]: super::Flows
-//! [`RankedFlows`]: super::RankedFlows
+//! [`FairQueue`]: super::Flows
+//! [`FlowPifo`]: super::RankedFlows
 
 use std::collections::HashMap;
 use std::ops::{Index, IndexMut};
@@ -17,7 +17,7 @@ use foldhash::fast::FixedState;
 use super::FlowId;
 
 #[derive(Clone, Debug)]
-pub(super) struct Lanes<L> {
+pub(super) struct FlowTable<L> {
     lanes: Vec<Slot<L>>,
     closed: Vec<u32>,
     places: Places,
@@ -46,7 +46,7 @@ enum Places {
 /// More are many, until half as many are left.
 const FEW: usize = 8;
 
-impl<L: Clone> Lanes<L> {
+impl<L: Clone> FlowTable<L> {
     pub fn new(new: L) -> Self {
         Self { lanes: Vec::new(), closed: Vec::new(), places: Places::Few(Vec::new()), new: Box::new(new) }
     }
@@ -128,7 +128,7 @@ impl Places {
     }
 }
 
-impl<L> Index<u32> for Lanes<L> {
+impl<L> Index<u32> for FlowTable<L> {
     type Output = L;
 
     fn index(&self, place: u32) -> &L {
@@ -136,7 +136,7 @@ impl<L> Index<u32> for Lanes<L> {
     }
 }
 
-impl<L> IndexMut<u32> for Lanes<L> {
+impl<L> IndexMut<u32> for FlowTable<L> {
     fn index_mut(&mut self, place: u32) -> &mut L {
         &mut self.lanes[place as usize].lane
     }
@@ -155,7 +155,7 @@ mod tests {
         /// Each step opens the lane of a flow that has none, or closes the one it has.
         #[test]
         fn every_flow_has_a_lane_of_its_own_be_they_few_or_many(steps in vec(0..3 * FEW as u64, 0..400)) {
-            let (mut lanes, mut model) = (Lanes::new(()), BTreeMap::new());
+            let (mut lanes, mut model) = (FlowTable::new(()), BTreeMap::new());
             for flow in steps.into_iter().map(FlowId) {
                 match model.remove(&flow) {
                     Some(place) => lanes.close(place),

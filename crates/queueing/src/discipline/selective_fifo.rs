@@ -7,14 +7,14 @@
 
 use std::collections::VecDeque;
 
-use super::{Discipline, Entry, Pushed, Selective, Starvation};
+use super::{Discipline, Entry, PushResult, SelectiveDequeue, StarvationBound};
 use crate::{Priority, PrioritySet, Time};
 
 /// Serves entries in the order they came, among the levels asked for.
 ///
 /// Starvation: at most `capacity - 1` entries go first.
 #[derive(Clone, Debug)]
-pub struct Levels<T> {
+pub struct SelectiveFifo<T> {
     fifos: [VecDeque<Waiting<T>>; Priority::LEVELS],
     /// Per level the turn of its head, [`NONE`] where nothing waits: who is
     /// the oldest is read from one cache line.
@@ -33,7 +33,7 @@ struct Waiting<T> {
     entry: T,
 }
 
-impl<T> Levels<T> {
+impl<T> SelectiveFifo<T> {
     /// At most `capacity` entries over all levels. Memory grows with use and
     /// is kept.
     ///
@@ -94,11 +94,11 @@ impl<T> Levels<T> {
     }
 }
 
-impl<T: Entry> Discipline<T> for Levels<T> {
+impl<T: Entry> Discipline<T> for SelectiveFifo<T> {
     #[inline]
-    fn push(&mut self, now: Time, entry: T) -> Pushed<T> {
+    fn push(&mut self, now: Time, entry: T) -> PushResult<T> {
         if self.len == self.capacity {
-            return Pushed::Refused(entry);
+            return PushResult::Refused(entry);
         }
         let level = entry.label().priority;
         let head = &mut self.heads[level.index()];
@@ -107,7 +107,7 @@ impl<T: Entry> Discipline<T> for Levels<T> {
         self.used = self.used.with(level);
         self.len += 1;
         self.turn += 1;
-        Pushed::Queued
+        PushResult::Queued
     }
 
     #[inline]
@@ -124,12 +124,12 @@ impl<T: Entry> Discipline<T> for Levels<T> {
         self.eldest(PrioritySet::ALL).map(|(pushed, _)| pushed)
     }
 
-    fn starvation(&self) -> Starvation {
-        Starvation::Bounded { entries: self.capacity as u64 - 1 }
+    fn starvation(&self) -> StarvationBound {
+        StarvationBound::Bounded { entries: self.capacity as u64 - 1 }
     }
 }
 
-impl<T: Entry> Selective<T> for Levels<T> {
+impl<T: Entry> SelectiveDequeue<T> for SelectiveFifo<T> {
     #[inline]
     fn pop_among(&mut self, _now: Time, wanted: PrioritySet) -> Option<T> {
         self.take(self.first(wanted)?)

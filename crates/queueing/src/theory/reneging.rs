@@ -9,7 +9,7 @@ use crate::Span;
 
 /// How requests end, as shares of all that arrive.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Ends {
+pub struct RenegingOutcome {
     /// Served.
     pub served: f64,
     /// Found no room.
@@ -21,7 +21,7 @@ pub struct Ends {
 /// How the requests end of whom at most `k` (1 or more) are present, the one
 /// in service included.
 #[must_use]
-pub fn ends(k: u32, rate_per_s: f64, service_mean: Span, patience_mean: Span) -> Ends {
+pub fn ends(k: u32, rate_per_s: f64, service_mean: Span, patience_mean: Span) -> RenegingOutcome {
     let (serve_per_s, renege_per_s) = (1.0 / service_mean.as_secs_f64(), 1.0 / patience_mean.as_secs_f64());
     // How likely n are present, over how likely nobody is.
     let mut present = vec![1.0];
@@ -36,7 +36,7 @@ pub fn ends(k: u32, rate_per_s: f64, service_mean: Span, patience_mean: Span) ->
     }
     let total: f64 = present.iter().sum();
     let waiting: f64 = present.iter().enumerate().map(|(n, share)| n.saturating_sub(1) as f64 * share).sum();
-    Ends {
+    RenegingOutcome {
         served: serve_per_s * (1.0 - present[0] / total) / rate_per_s,
         lost: present[k as usize] / total,
         reneged: renege_per_s * waiting / total / rate_per_s,
