@@ -16,7 +16,7 @@ use std::time::Duration;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, ftruncate, memfd_create};
 use rustix::thread::futex;
 use rustix::time::Timespec;
-use sched::cores::pulse::{Board, Page};
+use sched::cores::worker_signals::{SignalMemory, SignalPage};
 
 use crate::mapping::Mapping;
 
@@ -48,7 +48,7 @@ impl SharedPage {
     /// The same under a name of the caller's, which nobody looks for.
     pub(crate) fn named(name: &str, lanes: usize) -> io::Result<Self> {
         let file = memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
-        ftruncate(&file, size_of::<Page>() as u64)?;
+        ftruncate(&file, size_of::<SignalPage>() as u64)?;
         fcntl_add_seals(&file, SEALS)?;
         let page = Self::of(file.into())?;
         page.page().begin(lanes, std::process::id());
@@ -91,8 +91,8 @@ impl SharedPage {
             return Err(invalid("could be cut off under its reader"));
         }
         let len = file.metadata()?.len();
-        if len != size_of::<Page>() as u64 {
-            return Err(invalid(&format!("has {len} bytes and not {}", size_of::<Page>())));
+        if len != size_of::<SignalPage>() as u64 {
+            return Err(invalid(&format!("has {len} bytes and not {}", size_of::<SignalPage>())));
         }
         let page = Self::of(file)?;
         if !page.page().is_named() {
@@ -102,18 +102,18 @@ impl SharedPage {
     }
 
     fn of(file: File) -> io::Result<Self> {
-        let memory = Mapping::of(&file, 0, size_of::<Page>())?.without_dumps();
+        let memory = Mapping::of(&file, 0, size_of::<SignalPage>())?.without_dumps();
         Ok(Self { memory, file })
     }
 }
 
-impl Board for SharedPage {
-    fn page(&self) -> &Page {
+impl SignalMemory for SharedPage {
+    fn page(&self) -> &SignalPage {
         // SAFETY: the mapping is as large as a page, is aligned to one of the
         // machine's, and lives as long as `self`; its file cannot shrink, by its
         // seal. A page is atomics only, of which any bits are a valid value, and
         // others change them by atomic operations.
-        unsafe { self.memory.at::<Page>(0).as_ref() }
+        unsafe { self.memory.at::<SignalPage>(0).as_ref() }
     }
 
     fn wait(&self, word: &AtomicU32, value: u32, span: Duration) {
@@ -133,7 +133,7 @@ mod tests {
     use std::sync::Arc;
 
     use queueing::{Clock, Time};
-    use sched::cores::pulse::Pulse;
+    use sched::cores::worker_signals::WorkerSignals;
 
     use super::*;
     use crate::Monotonic;
@@ -146,8 +146,9 @@ mod tests {
         let _turn = PAGE.lock();
         let ours = SharedPage::create(2).unwrap();
         let theirs = SharedPage::of_process(std::process::id()).unwrap();
-        let pulse = Pulse { tasks: Some(Time::from_nanos(5)), runnable: 3, ..Pulse::default() };
-        ours.page().lanes()[1].tell(&pulse);
+        let pulse =
+            WorkerSignals { tasks: Some(Time::from_nanos(5)), runnable: 3, ..WorkerSignals::default() };
+        ours.page().lanes()[1].publish(&pulse);
         assert_eq!(theirs.page().lanes().len(), 2);
         assert_eq!(theirs.page().lanes()[1].read(), Some(pulse));
         assert!(ours.is_same(&theirs));
@@ -164,7 +165,7 @@ mod tests {
             fcntl_add_seals(&file, seals).unwrap();
             SharedPage::open(file.into()).unwrap_err().to_string()
         };
-        let size = size_of::<Page>();
+        let size = size_of::<SignalPage>();
         assert_eq!(sealed(size, SealFlags::GROW), "its pulse could be cut off under its reader");
         assert_eq!(sealed(64, SEALS), format!("its pulse has 64 bytes and not {size}"));
         assert_eq!(sealed(size, SEALS), "its pulse is of another version");

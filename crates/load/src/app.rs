@@ -7,7 +7,7 @@
 
 use queueing::Span;
 use runtime::App;
-use runtime::app::{Context, Framing, Kind, Outcome};
+use runtime::app::{Context, Framing, Outcome, RequestType};
 
 use crate::protocol::Decoded;
 use crate::protocol::synthetic::{KIND_AT, MAGIC, Request, Response, TYPE_AT, TYPE_REQUEST};
@@ -35,10 +35,10 @@ impl App for Synthetic {
         }
     }
 
-    fn kind(&self, segment: &[u8]) -> Option<Kind> {
+    fn kind(&self, segment: &[u8]) -> Option<RequestType> {
         let head = segment.first_chunk::<4>()?;
         let begins = head[..2] == MAGIC && head[TYPE_AT] == TYPE_REQUEST;
-        begins.then_some(Kind(head[KIND_AT].into()))
+        begins.then_some(RequestType(head[KIND_AT].into()))
     }
 
     fn serve(&self, request: &[u8], cx: &mut Context<'_>, response: &mut Vec<u8>) -> Outcome {
@@ -109,7 +109,7 @@ mod tests {
     fn only_the_first_segment_of_a_request_tells_its_kind() {
         let bytes = request(Span::ZERO);
         let app = Synthetic::default();
-        assert_eq!(app.kind(&bytes[..40]), Some(Kind(4)));
+        assert_eq!(app.kind(&bytes[..40]), Some(RequestType(4)));
         assert_eq!(app.kind(&bytes[40..]), None);
         assert_eq!(app.kind(&bytes[..3]), None);
     }

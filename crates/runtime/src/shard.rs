@@ -44,7 +44,7 @@ pub use net::driver::RxOrder;
 use net::stack::ConnId;
 use net::{Device, Stack};
 use queueing::{Priority, Time};
-use sched::dispatch::{Dispatch, Idle, WorkerId, WorkerSet};
+use sched::dispatch::{Dispatch, IdleWorkers, WorkerId, WorkerSet};
 
 use crate::app::App;
 use crate::front::{Behind, Counted, Front, Setup, Work};
@@ -335,7 +335,7 @@ impl<D: Device, A: App> Shard<D, A> {
             && !self.dispatch.is_empty()
         {
             let accepting = std::array::from_fn(|p| self.workers.accepts[p].and(&self.workers.idle));
-            let (worker, task) = self.dispatch.assign(now, &Idle { accepting })?;
+            let (worker, task) = self.dispatch.assign(now, &IdleWorkers { accepting })?;
             assert!(self.workers.idle.contains(worker), "the policy chose a worker that is not idle");
             self.room = true;
             if let Some(slot) = Datagrams::slot(task.token) {

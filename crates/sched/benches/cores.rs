@@ -6,13 +6,13 @@
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use queueing::{Span, Time};
 use sched::cores::POLICIES;
-use sched::cores::rehearsal::Rehearsal;
+use sched::cores::fake::FakeCores;
 
 fn round(c: &mut Criterion) {
     let mut group = c.benchmark_group("cores/round");
     for cores in [24_usize, 96, 512] {
         for entry in POLICIES {
-            let (mut machine, mut allocator) = Rehearsal::new(cores, entry);
+            let (mut machine, mut allocator) = FakeCores::new(cores, entry);
             let mut now = Time::ZERO;
             group.bench_function(BenchmarkId::new(entry.name, cores), |b| {
                 b.iter(|| {

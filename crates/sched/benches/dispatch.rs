@@ -5,7 +5,7 @@
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use queueing::{Label, Priority, Time};
-use sched::dispatch::{Idle, POLICIES, Params, Task, WorkerSet};
+use sched::dispatch::{IdleWorkers, POLICIES, Params, Task, WorkerSet};
 
 fn push_and_assign(c: &mut Criterion) {
     let mut group = c.benchmark_group("dispatch/push+assign");
@@ -14,7 +14,7 @@ fn push_and_assign(c: &mut Criterion) {
         label: Label::new(Priority::new((token % 8) as u8).unwrap_or_default()),
         kind: None,
     };
-    let idle = Idle { accepting: [WorkerSet::first(4); Priority::LEVELS] };
+    let idle = IdleWorkers { accepting: [WorkerSet::first(4); Priority::LEVELS] };
     for entry in POLICIES {
         let mut policy = (entry.new)(&Params::new(4, 1024));
         (0..64).for_each(|token| policy.push(Time::ZERO, task(token)).expect("there is room"));

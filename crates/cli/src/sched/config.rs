@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use host::cores::{Mechanism, Who, group_path, list};
 use host::guard::JOINED_MAX;
 use queueing::{CoreId, Span};
-use sched::cores::{Board, Class, Policy, Settings, TaskSpec, Topology, by_name};
+use sched::cores::{Class, CoreAssignment, Policy, Settings, TaskSpec, Topology, by_name};
 use serde::Deserialize;
 
 use crate::settings::{text, text_or_none, within};
@@ -286,10 +286,10 @@ impl Config {
         topology: Topology,
         mechanism: Mechanism,
         period: Span,
-    ) -> Result<(Board, Box<dyn Policy>), Error> {
+    ) -> Result<(CoreAssignment, Box<dyn Policy>), Error> {
         let cores = topology.cores();
         let specs = self.tasks.iter().map(|task| task.spec(mechanism)).collect();
-        let board = Board::new(topology, specs).map_err(|e| {
+        let board = CoreAssignment::new(topology, specs).map_err(|e| {
             Error::new(e.to_string())
                 .advice(format!("guaranteed cores that add up to {cores} at most, or more cores"))
         })?;

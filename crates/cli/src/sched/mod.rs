@@ -13,7 +13,7 @@ use host::cores::class::Class;
 use host::cores::{Journal, Mechanism, Setup, TaskSetup, Who, journal, list};
 use queueing::{Clock, CoreId, Span};
 use sched::cores::Allocator;
-use sched::cores::condition::Watch;
+use sched::cores::contention_alarm::ContentionAlarm;
 use serde_json::json;
 
 use crate::configuration::Arguments;
@@ -172,7 +172,7 @@ fn share(config: &Config, args: &Args, reload: Reload<'_>, reads: Vec<PathBuf>) 
     let mut guardian = restore::guardian(&path)?;
     let mut programs = Programs::default();
     let clock = Monotonic::new();
-    let watch = Watch::new(config.condition_after, &settings, &board);
+    let watch = ContentionAlarm::new(config.condition_after, &settings, &board);
     let tasks = start(config, choice.mechanism, &mut programs, &mut journal);
     // After programs, which are to be where they like; before LC, which may go before us.
     let is_first = stand_back(&ours, &cores);

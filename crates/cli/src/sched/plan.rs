@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use host::cores::{Layout, Sensor};
 use host::{affinity, files};
 use queueing::{CoreId, Span};
-use sched::cores::{Board, Policy, Settings};
+use sched::cores::{CoreAssignment, Policy, Settings};
 
 use super::config::Config;
 use super::mechanism::{self, Choice};
@@ -19,7 +19,7 @@ pub struct Plan {
     pub layout: Layout,
     pub choice: Choice,
     pub settings: Settings,
-    pub board: Board,
+    pub board: CoreAssignment,
     pub policy: Box<dyn Policy>,
     pub period: Span,
     pub calm: Span,

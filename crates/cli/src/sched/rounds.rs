@@ -7,7 +7,7 @@ use std::time::Duration;
 use host::Monotonic;
 use host::cores::{Manager, Mechanism};
 use queueing::{Clock as _, Span};
-use sched::cores::condition::{Change, Trouble, Watch};
+use sched::cores::contention_alarm::{Change, Contention, ContentionAlarm};
 use sched::cores::{Allocator, TaskId};
 
 use super::Args;
@@ -29,7 +29,7 @@ pub(super) struct Rounds<'a> {
     pub reload: Reload<'a>,
     pub clock: Monotonic,
     pub allocator: Allocator,
-    pub watch: Watch,
+    pub watch: ContentionAlarm,
     pub mechanism: Mechanism,
     pub period: Span,
     /// Where it shows itself, if anywhere.
@@ -70,7 +70,7 @@ impl Rounds<'_> {
             if let Some(shown) = &mut self.shown {
                 shown.round(start, &self.allocator, cost);
                 if shown.is_due(start) {
-                    let conditions: Vec<Trouble> = self.watch.raised().collect();
+                    let conditions: Vec<Contention> = self.watch.raised().collect();
                     let figures = status.figures(start, &self.config, manager, &self.allocator, &conditions);
                     shown.tell(start, &self.config, self.allocator.board(), figures);
                 }
@@ -81,7 +81,7 @@ impl Rounds<'_> {
             let ends = is_over || is_late || status.lost.is_some() || interrupted.load(Ordering::Relaxed);
             if ends || start.since(told) >= self.args.every {
                 told = start;
-                let conditions: Vec<Trouble> = self.watch.raised().collect();
+                let conditions: Vec<Contention> = self.watch.raised().collect();
                 status.tell(start, &self.config, manager, &self.allocator, &conditions, self.args.json);
             }
             if ends {

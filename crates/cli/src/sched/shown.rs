@@ -3,8 +3,8 @@
 
 use host::cores::list;
 use queueing::{CoreId, Histogram, Span, Time};
-use sched::cores::moves::{self, Moves, Why};
-use sched::cores::{Allocator, Board, Hold, TaskId};
+use sched::cores::reallocations::{self, ReallocationLog, ReallocationReason};
+use sched::cores::{Allocator, CoreAssignment, CoreState, TaskId};
 
 use super::config::Config;
 use crate::ui::{Figure, Head, Labels, Move, Owner, Spans, Told, Ui};
@@ -12,9 +12,9 @@ use crate::ui::{Figure, Head, Labels, Move, Owner, Spans, Told, Ui};
 /// A view, and what it is told next.
 pub(super) struct Shown {
     ui: Ui,
-    moves: Moves,
+    moves: ReallocationLog,
     /// Since it was told last; at most [`MOVES_MAX`].
-    moved: Vec<moves::Move>,
+    moved: Vec<reallocations::Move>,
     /// What rounds took since then.
     cost: Histogram,
 }
@@ -30,9 +30,9 @@ pub(super) fn head(config: &Config, cores: &[CoreId]) -> Head {
 }
 
 impl Shown {
-    pub(super) fn new(ui: Ui, board: &Board, config: &Config) -> Self {
-        let moves = Moves::new(board, config.bandwidth_max_gb * 1e9);
-        Self { ui, moves, moved: Vec::new(), cost: Histogram::coarse() }
+    pub(super) fn new(ui: Ui, board: &CoreAssignment, config: &Config) -> Self {
+        let moves = ReallocationLog::new(board, config.bandwidth_max_gb * 1e9);
+        Self { ui, reallocations, moved: Vec::new(), cost: Histogram::coarse() }
     }
 
     /// Looks at a round that began at `now` and took `cost`.
@@ -47,7 +47,7 @@ impl Shown {
     }
 
     /// Shows `figures`, and what the rounds since the last time brought.
-    pub(super) fn tell(&mut self, now: Time, config: &Config, board: &Board, figures: Vec<Figure>) {
+    pub(super) fn tell(&mut self, now: Time, config: &Config, board: &CoreAssignment, figures: Vec<Figure>) {
         let owners = board.topology().all().map(|core| {
             let hold = board.hold(core);
             let task = hold.task().map(|task| name(config, task).to_owned());
@@ -67,8 +67,8 @@ impl Shown {
         });
         let recorded = &self.cost;
         let rounds = Spans { name: "greenwave_sched_round_seconds", labels: Labels::none(), recorded };
-        let (owners, moves) = (owners.collect(), moves.collect());
-        self.ui.tell(now, Told { figures, spans: vec![rounds], owners, moves, ..Told::default() });
+        let (owners, moves) = (owners.collect(), reallocations.collect());
+        self.ui.tell(now, Told { figures, spans: vec![rounds], owners, reallocations, ..Told::default() });
         self.cost.clear();
     }
 }
@@ -77,30 +77,30 @@ fn name(config: &Config, task: TaskId) -> &str {
     &config.tasks[task.index()].name
 }
 
-fn how(hold: Hold) -> &'static str {
+fn how(hold: CoreState) -> &'static str {
     match hold {
-        Hold::Free => "free",
-        Hold::Run(_) => "runs",
-        Hold::Keep(_) => "keeps",
-        Hold::Quiet(_) => "quiet",
-        Hold::Shared => "shared",
+        CoreState::Free => "free",
+        CoreState::Granted(_) => "runs",
+        CoreState::Reserved(_) => "keeps",
+        CoreState::SiblingIdle(_) => "quiet",
+        CoreState::Shared => "shared",
     }
 }
 
-fn holder(config: &Config, hold: Hold) -> String {
+fn holder(config: &Config, hold: CoreState) -> String {
     hold.task().map_or(how(hold), |task| name(config, task)).to_owned()
 }
 
-fn why(config: &Config, why: Why) -> String {
+fn why(config: &Config, why: ReallocationReason) -> String {
     match why {
-        Why::GivenBack(task) => format!("{} gave it back", name(config, task)),
-        Why::Waited { delay, .. } => format!("had waited {delay}, too long"),
-        Why::Behind(_) => "a request there was behind".to_owned(),
-        Why::Promised(_) => "had work, and it was promised".to_owned(),
-        Why::Work(_) => "had work for one more".to_owned(),
-        Why::Quiet(task) => format!("{} is not to be disturbed", name(config, task)),
-        Why::Bandwidth(socket) => format!("DRAM of socket {socket} was overused"),
-        Why::Left => "no LC wanted it".to_owned(),
-        Why::Arranged => "as it is arranged".to_owned(),
+        ReallocationReason::Yielded(task) => format!("{} gave it back", name(config, task)),
+        ReallocationReason::Waited { delay, .. } => format!("had waited {delay}, too long"),
+        ReallocationReason::DeadlinePressure(_) => "a request there was behind".to_owned(),
+        ReallocationReason::BelowGuarantee(_) => "had work, and it was promised".to_owned(),
+        ReallocationReason::Work(_) => "had work for one more".to_owned(),
+        ReallocationReason::Quiet(task) => format!("{} is not to be disturbed", name(config, task)),
+        ReallocationReason::Bandwidth(socket) => format!("DRAM of socket {socket} was overused"),
+        ReallocationReason::Unclaimed => "no LC wanted it".to_owned(),
+        ReallocationReason::Initial => "as it is arranged".to_owned(),
     }
 }

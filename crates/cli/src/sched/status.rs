@@ -2,7 +2,7 @@
 
 use host::cores::{Figures, Manager};
 use queueing::{Histogram, Span, Time};
-use sched::cores::condition::Trouble;
+use sched::cores::contention_alarm::Contention;
 use sched::cores::{Allocator, TaskId};
 use serde_json::{Value, json};
 
@@ -117,7 +117,7 @@ impl Status {
         config: &Config,
         manager: &mut dyn Manager,
         allocator: &Allocator,
-        conditions: &[Trouble],
+        conditions: &[Contention],
     ) -> Vec<Figure> {
         let lines = self.lines(now, manager, allocator, true);
         figures(config, &lines, self, manager.sensor().slowdown(), conditions)
@@ -130,7 +130,7 @@ impl Status {
         config: &Config,
         manager: &mut dyn Manager,
         allocator: &Allocator,
-        conditions: &[Trouble],
+        conditions: &[Contention],
         as_json: bool,
     ) {
         let lines = self.lines(now, manager, allocator, false);
@@ -248,7 +248,7 @@ fn figures(
     lines: &[Line],
     status: &Status,
     slowdown: Option<f64>,
-    conditions: &[Trouble],
+    conditions: &[Contention],
 ) -> Vec<Figure> {
     let mut figures = Vec::new();
     let mut by_task = |name: &str, value: &dyn Fn(&Line) -> Option<f64>| {
@@ -284,15 +284,15 @@ fn class(task: &Task) -> &'static str {
 }
 
 /// `queue memcached`, `bandwidth socket 0`.
-pub fn named(trouble: Trouble, config: &Config) -> String {
+pub fn named(trouble: Contention, config: &Config) -> String {
     let (what, place) = parts(trouble, config);
     format!("{what} {place}")
 }
 
 /// What the trouble is, and where.
-pub fn parts(trouble: Trouble, config: &Config) -> (&'static str, String) {
+pub fn parts(trouble: Contention, config: &Config) -> (&'static str, String) {
     match trouble {
-        Trouble::Queue(task) => ("queue", config.tasks[task.index()].name.clone()),
-        Trouble::Bandwidth(socket) => ("bandwidth", format!("socket {socket}")),
+        Contention::Queue(task) => ("queue", config.tasks[task.index()].name.clone()),
+        Contention::Bandwidth(socket) => ("bandwidth", format!("socket {socket}")),
     }
 }

@@ -7,7 +7,7 @@ use host::pulse::SharedPage;
 use host::{Monotonic, proc};
 use queueing::{Clock, Time};
 use rustix::process::{Pid, Signal, kill_process};
-use sched::cores::pulse::{Board, Lane};
+use sched::cores::worker_signals::{SignalMemory, WorkerSlot};
 use serde_json::Value;
 
 use super::{GREENWAVE, Program, Scratch, greenwave, journals, skipped, until};
@@ -52,7 +52,7 @@ impl Shared {
         Self { daemon, be, lc, page: page.expect("it was found"), test, log, _config: config }
     }
 
-    fn lanes(&self) -> &[Lane] {
+    fn lanes(&self) -> &[WorkerSlot] {
         self.page.page().lanes()
     }
 
@@ -63,7 +63,7 @@ impl Shared {
 
     /// Until one of the two is parked.
     fn parks(&self) {
-        let is_parked = |lane: &Lane| {
+        let is_parked = |lane: &WorkerSlot| {
             let told = lane.read().is_some_and(|pulse| pulse.request.is_none() && pulse.runnable > 0);
             is_asked(lane) && lane.asked.is_done() && told
         };
@@ -91,12 +91,12 @@ impl Shared {
     }
 }
 
-fn is_asked(lane: &Lane) -> bool {
+fn is_asked(lane: &WorkerSlot) -> bool {
     lane.asked.word().load(std::sync::atomic::Ordering::Acquire) & 1 == 1
 }
 
 /// Whether it takes a turn that began after `at`.
-fn goes_on_after(lane: &Lane, at: Time) -> bool {
+fn goes_on_after(lane: &WorkerSlot, at: Time) -> bool {
     lane.read().is_some_and(|pulse| pulse.request.is_some_and(|since| since > at))
 }
 

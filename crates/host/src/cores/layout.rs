@@ -4,7 +4,7 @@ use std::fs;
 
 use queueing::CoreId;
 use rustix::thread::CpuSet;
-use sched::cores::{BadSetup, Topology};
+use sched::cores::{CoresConfigError, Topology};
 
 use super::list;
 
@@ -21,7 +21,7 @@ impl Layout {
     ///
     /// # Errors
     /// There is none.
-    pub fn new(cores: &[CoreId]) -> Result<Self, BadSetup> {
+    pub fn new(cores: &[CoreId]) -> Result<Self, CoresConfigError> {
         let of = |core: &CoreId, file: &str| {
             let path = format!("/sys/devices/system/cpu/cpu{}/topology/{file}", core.0);
             fs::read_to_string(path).unwrap_or_default().trim().to_owned()
@@ -31,7 +31,10 @@ impl Layout {
 
     /// Of `cores`, whose siblings and socket `describe` tells as `/sys` does; what it
     /// does not tell is a core of its own on the first socket.
-    fn described(cores: &[CoreId], describe: impl Fn(&CoreId) -> (String, String)) -> Result<Self, BadSetup> {
+    fn described(
+        cores: &[CoreId],
+        describe: impl Fn(&CoreId) -> (String, String),
+    ) -> Result<Self, CoresConfigError> {
         let (mut leaders, mut packages) = (Vec::new(), Vec::new());
         let place = |known: &mut Vec<String>, name: String| {
             known.iter().position(|one| *one == name).unwrap_or_else(|| {

@@ -130,7 +130,7 @@ fn lc_is_real_time_while_it_sleeps_now_and_then_and_has_its_class_again() {
         }
         assert_eq!(lc.class(), Class::URGENT);
         let mut signals = Signals::of(
-            &sched::cores::Board::new(
+            &sched::cores::CoreAssignment::new(
                 manager.taken.layout.topology().clone(),
                 vec![TaskSpec::critical(1), TaskSpec::best_effort()],
             )
@@ -156,7 +156,7 @@ fn a_task_s_time_is_counted_its_end_is_noticed_and_its_forks_belong_to_it() {
     let mut be = Program(Command::new("sh").args(["-c", shell]).spawn().unwrap());
     let clock = Monotonic::new();
     let (_folder, mut manager, _) = manager("time", &lc, &be, false);
-    let board = sched::cores::Board::new(
+    let board = sched::cores::CoreAssignment::new(
         manager.taken.layout.topology().clone(),
         vec![TaskSpec::critical(1), TaskSpec::best_effort()],
     );

@@ -5,7 +5,7 @@ use std::process::{Child, Command, Stdio};
 use queueing::CoreId;
 use rustix::process::Pid;
 use rustix::thread::sched_setaffinity;
-use sched::cores::pulse::Board;
+use sched::cores::worker_signals::SignalMemory;
 
 use super::Finding;
 use crate::affinity;

@@ -12,7 +12,7 @@ use std::io::Write;
 
 use deadline::codec::field;
 use queueing::Span;
-use sched::dispatch::Kind;
+use sched::dispatch::RequestType;
 
 use super::told::path;
 use super::{App, Body, Context, Framing, Outcome, Told};
@@ -43,10 +43,10 @@ impl App for Http {
     }
 
     /// By method: HEAD 0, GET 1, POST 2.
-    fn kind(&self, segment: &[u8]) -> Option<Kind> {
+    fn kind(&self, segment: &[u8]) -> Option<RequestType> {
         let methods: [&[u8]; 3] = [b"HEAD ", b"GET ", b"POST "];
         let found = methods.iter().position(|method| segment.starts_with(method))?;
-        Some(Kind(found as u16))
+        Some(RequestType(found as u16))
     }
 
     /// What its budget field has left (`deadline`).

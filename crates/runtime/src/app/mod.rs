@@ -1,7 +1,7 @@
 //! The small typed API that a server implements.
 
 use queueing::{Clock, Label, Span};
-pub use sched::dispatch::Kind;
+pub use sched::dispatch::RequestType;
 
 mod body;
 mod echo;
@@ -78,7 +78,7 @@ pub trait App: Send + Sync + 'static {
 
     /// The type of the request that starts at `segment`, if these bytes tell
     /// (DARC's analyser; called only for policies that need it).
-    fn kind(&self, segment: &[u8]) -> Option<Kind> {
+    fn kind(&self, segment: &[u8]) -> Option<RequestType> {
         let _ = segment;
         None
     }

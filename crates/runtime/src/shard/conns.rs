@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 use net::stack::ConnId;
 use queueing::{Label, Priority, Span, Time};
-use sched::dispatch::Kind;
+use sched::dispatch::RequestType;
 
 use super::response::Response;
 use super::slow::Passed;
@@ -41,7 +41,7 @@ pub(super) struct Mark {
     /// Its label.
     pub label: Label,
     /// The type its first bytes tell.
-    pub kind: Option<Kind>,
+    pub kind: Option<RequestType>,
     /// Stamped by the device.
     pub received: Time,
     /// Taken from the receive buffer.

@@ -9,7 +9,7 @@ use net::Device;
 use net::buffers::Buffers;
 use net::stack::{ConnId, Event, EventKind};
 use queueing::{Label, Priority, Time};
-use sched::dispatch::{Kind, Task, WorkerId};
+use sched::dispatch::{RequestType, Task, WorkerId};
 
 use super::conns::{Mark, State, aged, token};
 use super::job::Origin;
@@ -76,7 +76,7 @@ impl<D: Device, A: App> Shard<D, A> {
     }
 
     /// The type that the segment at `start` of the unread bytes tells.
-    fn kind(&mut self, id: ConnId, start: usize, len: usize) -> Option<Kind> {
+    fn kind(&mut self, id: ConnId, start: usize, len: usize) -> Option<RequestType> {
         let received = self.stack.received(id);
         let segment = received.get(start..(start + len).min(received.len()))?;
         let (kind, panicked) = ask_kind(&*self.app, segment);
@@ -85,7 +85,7 @@ impl<D: Device, A: App> Shard<D, A> {
     }
 
     /// The type that the datagram `payload` tells.
-    pub(super) fn kind_of(&mut self, payload: &[u8]) -> Option<Kind> {
+    pub(super) fn kind_of(&mut self, payload: &[u8]) -> Option<RequestType> {
         let (kind, panicked) = ask_kind(&*self.app, payload);
         self.stats.counters.panics += u64::from(panicked);
         kind
@@ -93,7 +93,7 @@ impl<D: Device, A: App> Shard<D, A> {
 
     /// Puts a task of `id` into the event queue; when that is full, the
     /// connection waits to enter, or its less urgent task stays.
-    pub(super) fn enter(&mut self, now: Time, id: ConnId, label: Label, kind: Option<Kind>) {
+    pub(super) fn enter(&mut self, now: Time, id: ConnId, label: Label, kind: Option<RequestType>) {
         let Some(conn) = self.conns.get(id) else { return };
         let seq = conn.seq.wrapping_add(1);
         match self.dispatch.push(now, Task { token: token(id, seq), label, kind }) {
@@ -338,7 +338,7 @@ impl<D: Device, A: App> Shard<D, A> {
 }
 
 /// What `app` makes of these bytes, and whether it panicked.
-fn ask_kind<A: App>(app: &A, bytes: &[u8]) -> (Option<Kind>, bool) {
+fn ask_kind<A: App>(app: &A, bytes: &[u8]) -> (Option<RequestType>, bool) {
     let asked = catch_unwind(AssertUnwindSafe(|| app.kind(bytes)));
     (asked.as_ref().ok().copied().flatten(), asked.is_err())
 }

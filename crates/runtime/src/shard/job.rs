@@ -6,7 +6,7 @@ use net::Stack;
 use net::classify::Private;
 use net::stack::ConnId;
 use queueing::{Clock, Label, Span};
-use sched::dispatch::{Kind, WorkerId};
+use sched::dispatch::{RequestType, WorkerId};
 
 use crate::app::{App, Context, Outcome, Registration, Rest, Stages};
 
@@ -29,7 +29,7 @@ pub struct Job {
     /// Its label.
     pub label: Label,
     /// Its type, if known.
-    pub kind: Option<Kind>,
+    pub kind: Option<RequestType>,
     /// Where it has waited.
     pub stages: Stages,
     /// The request's bytes.

@@ -7,7 +7,7 @@ use net::classify::Verdict;
 use net::device::memory::{MemoryDevice, pair};
 use net::stack::{EventKind, ListenOptions};
 use queueing::{Clock, PrioritySet, Span};
-use sched::dispatch::{Kind, Params, Steering, fcfs, strict};
+use sched::dispatch::{Params, RequestType, Steering, fcfs, strict};
 
 use super::*;
 use crate::app::Framing;
@@ -39,8 +39,8 @@ impl App for Lines {
         end.map_or(Framing::Incomplete, |end| Framing::Complete { len: end + 1 })
     }
 
-    fn kind(&self, segment: &[u8]) -> Option<Kind> {
-        segment.first().filter(|byte| byte.is_ascii_digit()).map(|&digit| Kind(digit.into()))
+    fn kind(&self, segment: &[u8]) -> Option<RequestType> {
+        segment.first().filter(|byte| byte.is_ascii_digit()).map(|&digit| RequestType(digit.into()))
     }
 
     fn budget(&self, request: &[u8]) -> Option<Span> {

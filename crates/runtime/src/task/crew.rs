@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use queueing::{CoreId, Span};
-use sched::cores::pulse::Board;
+use sched::cores::worker_signals::SignalMemory;
 
 /// The threads that run tasks.
 #[derive(Clone)]
@@ -20,7 +20,7 @@ pub struct Crew {
     pub steal_after: Option<Span>,
     /// Where the shards tell the core scheduler how long their tasks wait, and
     /// hear from it: shard `n` in lane `n`.
-    pub board: Option<Arc<dyn Board>>,
+    pub board: Option<Arc<dyn SignalMemory>>,
     /// On which core a thread is, as the core scheduler calls it; asked once a turn where
     /// there is a board. `None` where nobody knows: long requests are not seen then.
     pub here: Option<fn() -> Option<CoreId>>,

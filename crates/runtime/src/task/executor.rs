@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use queueing::{Label, Priority, Time};
-use sched::dispatch::{Dispatch, Idle, Task as Entry, WorkerId, WorkerSet};
+use sched::dispatch::{Dispatch, IdleWorkers, Task as Entry, WorkerId, WorkerSet};
 
 use super::cell::{NO_SLOT, Task, unpack};
 use super::current::{self, Running};
@@ -32,7 +32,7 @@ pub(crate) struct Executor {
     stuck_len: usize,
     arriving: Vec<Arc<Task>>,
     ended: Vec<Ran>,
-    idle: Idle,
+    idle: IdleWorkers,
     /// Entries in the run queue, by level.
     standing: [u32; Priority::LEVELS],
     pub counts: Counts,
@@ -67,7 +67,7 @@ impl Executor {
             arriving: Vec::new(),
             ended: Vec::new(),
             standing: [0; Priority::LEVELS],
-            idle: Idle { accepting: [WorkerSet::first(1); Priority::LEVELS] },
+            idle: IdleWorkers { accepting: [WorkerSet::first(1); Priority::LEVELS] },
             counts: Counts::default(),
         }
     }

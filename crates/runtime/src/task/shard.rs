@@ -18,7 +18,7 @@ use std::task::Waker;
 use net::driver::DriverCounters;
 use net::{Device, Stack};
 use queueing::{Priority, Span, Time};
-use sched::cores::pulse::Pulse;
+use sched::cores::worker_signals::WorkerSignals;
 use storage::Desk;
 
 use super::executor::Executor;
@@ -226,10 +226,10 @@ impl<D: Device> TaskShard<D> {
 
     /// What the core scheduler is told; `request`: when the turn began that is
     /// being taken.
-    pub(super) fn pulse(&self, request: Option<Time>) -> Pulse {
+    pub(super) fn pulse(&self, request: Option<Time>) -> WorkerSignals {
         let Oldest { frames, tasks, timers, storage } = self.oldest();
         let runnable = self.waiting() as u32;
-        Pulse { frames, tasks, timers, storage, request, runnable, ..Pulse::default() }
+        WorkerSignals { frames, tasks, timers, storage, request, runnable, ..WorkerSignals::default() }
     }
 
     /// Whether its thread has to look again soon, since nothing wakes it for what

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use net::Device;
 use queueing::{CoreId, Span, Time};
-use sched::cores::pulse::Pulse;
+use sched::cores::worker_signals::WorkerSignals;
 
 use super::executor::NOBODY;
 use super::handle::{Shared, lock};
@@ -154,7 +154,7 @@ impl<D: Device> Work<D> {
     fn tell(&mut self, now: Time, request: Option<Time>, resting: bool, long: &AtomicU32) {
         if let Some(teller) = &mut self.teller {
             let long = long.load(Ordering::Relaxed);
-            teller.tell(now, Pulse { resting, long, ..self.shard.pulse(request) });
+            teller.tell(now, WorkerSignals { resting, long, ..self.shard.pulse(request) });
         }
     }
 }

@@ -3,43 +3,47 @@
 use std::sync::Arc;
 
 use queueing::{CoreId, Time};
-use sched::cores::pulse::{Board, Lane, Pulse};
+use sched::cores::worker_signals::{SignalMemory, WorkerSignals, WorkerSlot};
 
 /// A shard's lane on a board, and what it told there last.
 pub(crate) struct Teller {
-    board: Arc<dyn Board>,
+    board: Arc<dyn SignalMemory>,
     lane: usize,
     here: Option<fn() -> Option<CoreId>>,
-    last: Pulse,
+    last: WorkerSignals,
 }
 
 impl Teller {
     /// For lane `lane` of `board`, which `here` tells where it runs; `None` when there is no such.
-    pub fn new(board: Arc<dyn Board>, lane: usize, here: Option<fn() -> Option<CoreId>>) -> Option<Self> {
+    pub fn new(
+        board: Arc<dyn SignalMemory>,
+        lane: usize,
+        here: Option<fn() -> Option<CoreId>>,
+    ) -> Option<Self> {
         let there = lane < board.page().lanes().len();
-        there.then(|| Self { board, lane, here, last: Pulse::default() })
+        there.then(|| Self { board, lane, here, last: WorkerSignals::default() })
     }
 
     /// The lane, if it is still there: others write to that memory, too.
-    pub fn lane(&self) -> Option<&Lane> {
+    pub fn lane(&self) -> Option<&WorkerSlot> {
         self.board.page().lanes().get(self.lane)
     }
 
     /// The board, and which lane of it.
-    pub fn place(&self) -> (Arc<dyn Board>, usize) {
+    pub fn place(&self) -> (Arc<dyn SignalMemory>, usize) {
         (self.board.clone(), self.lane)
     }
 
     /// Tells `pulse` at `now`, if it is news.
-    pub fn tell(&mut self, now: Time, pulse: Pulse) {
+    pub fn tell(&mut self, now: Time, pulse: WorkerSignals) {
         let core = pulse.request.and(self.here).and_then(|here| here());
-        let pulse = Pulse { at: self.last.at, core, ..pulse };
+        let pulse = WorkerSignals { at: self.last.at, core, ..pulse };
         if pulse == self.last {
             return;
         }
-        self.last = Pulse { at: now, ..pulse };
+        self.last = WorkerSignals { at: now, ..pulse };
         if let Some(lane) = self.lane() {
-            lane.tell(&self.last);
+            lane.publish(&self.last);
         }
     }
 }

@@ -10,7 +10,7 @@ use net::device::memory::{MemoryDevice, MemoryFrame, pair};
 use net::device::{Full, Received, Waker};
 use queueing::{Clock, CoreId, Span, Time};
 use runtime::task::{Config, Counters, Crew, Quantum, TaskShard, run, yield_now};
-use sched::cores::pulse::{Board, Page, Pulse};
+use sched::cores::worker_signals::{SignalMemory, SignalPage, WorkerSignals};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::world::{World, tcp};
@@ -195,12 +195,12 @@ fn a_thread_without_work_takes_turns_of_anothers_tasks() {
 
 /// A board in this process.
 struct Local {
-    page: Page,
+    page: SignalPage,
     asleep: (Mutex<()>, Condvar),
 }
 
-impl Board for Local {
-    fn page(&self) -> &Page {
+impl SignalMemory for Local {
+    fn page(&self) -> &SignalPage {
         &self.page
     }
     fn wait(&self, word: &AtomicU32, value: u32, span: std::time::Duration) {
@@ -218,13 +218,13 @@ impl Board for Local {
 
 #[test]
 fn a_worker_that_is_asked_to_leaves_its_core_and_tells_what_waits() {
-    let board = Arc::new(Local { page: Page::new(1), asleep: Default::default() });
+    let board = Arc::new(Local { page: SignalPage::new(1), asleep: Default::default() });
     let crew = Crew { board: Some(board.clone()), ..Crew::new(Span::ZERO) };
     let mut ran = None;
     board.page.lead(Some(Time::MAX));
     assert!(board.ask(0, true));
     let lane = &board.page.lanes()[0];
-    let until = |what: &dyn Fn(&Pulse) -> bool| {
+    let until = |what: &dyn Fn(&WorkerSignals) -> bool| {
         let end = Instant::now() + std::time::Duration::from_secs(20);
         while Instant::now() < end {
             if lane.asked.is_done() && lane.read().is_some_and(|pulse| what(&pulse)) {
@@ -251,12 +251,12 @@ fn a_worker_that_is_asked_to_leaves_its_core_and_tells_what_waits() {
 
 #[test]
 fn a_worker_whose_scheduler_has_died_goes_on_by_itself() {
-    let board = Arc::new(Local { page: Page::new(1), asleep: Default::default() });
+    let board = Arc::new(Local { page: SignalPage::new(1), asleep: Default::default() });
     let crew = Crew { board: Some(board.clone()), here: Some(|| Some(CoreId(3))), ..Crew::new(Span::ZERO) };
     board.page.lead(Some(Time::MAX));
     assert!(board.ask(0, true));
     let lane = &board.page.lanes()[0];
-    let tells = |what: &dyn Fn(&Pulse) -> bool| {
+    let tells = |what: &dyn Fn(&WorkerSignals) -> bool| {
         let end = Instant::now() + std::time::Duration::from_secs(20);
         let mut told = false;
         while !told && Instant::now() < end {

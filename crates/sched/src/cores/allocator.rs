@@ -2,12 +2,12 @@
 
 use queueing::{Span, Time};
 
-use super::{Action, Board, Cores, Policy, Signals, TaskId, TaskSpec};
+use super::{Action, CoreAssignment, Cores, Policy, Signals, TaskId, TaskSpec};
 
 /// A policy at work on a board.
 pub struct Allocator {
     policy: Box<dyn Policy>,
-    board: Board,
+    board: CoreAssignment,
     signals: Signals,
     actions: Vec<Action>,
 }
@@ -15,7 +15,7 @@ pub struct Allocator {
 impl Allocator {
     /// `policy` at work on `board`.
     #[must_use]
-    pub fn new(policy: Box<dyn Policy>, board: Board) -> Self {
+    pub fn new(policy: Box<dyn Policy>, board: CoreAssignment) -> Self {
         let signals = Signals::of(&board);
         Self { policy, board, signals, actions: Vec::new() }
     }
@@ -28,7 +28,7 @@ impl Allocator {
 
     /// Who has which core.
     #[must_use]
-    pub const fn board(&self) -> &Board {
+    pub const fn board(&self) -> &CoreAssignment {
         &self.board
     }
 

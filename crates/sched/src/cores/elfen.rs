@@ -10,7 +10,7 @@
 use queueing::{CoreId, Span, Time};
 
 use super::caladan::top::Top;
-use super::{BadSetup, Board, Hold, Policy, Promise, Settings, Signals, TaskId};
+use super::{CoreAssignment, CoreState, CoresConfigError, Guarantees, Policy, Settings, Signals, TaskId};
 
 /// The policy.
 #[derive(Clone, Debug)]
@@ -24,11 +24,11 @@ impl Elfen {
     ///
     /// # Errors
     /// When more cores are guaranteed than there are first lanes.
-    pub fn new(settings: &Settings, board: &Board) -> Result<Self, BadSetup> {
+    pub fn new(settings: &Settings, board: &CoreAssignment) -> Result<Self, CoresConfigError> {
         let guaranteed: usize = board.tasks().iter().map(|task| usize::from(task.guaranteed)).sum();
         let lanes = board.topology().physical_cores();
         if guaranteed > lanes {
-            return Err(BadSetup(format!(
+            return Err(CoresConfigError(format!(
                 "{guaranteed} cores are guaranteed, and elfen gives LC the first lanes of {lanes} physical cores"
             )));
         }
@@ -37,13 +37,13 @@ impl Elfen {
 }
 
 /// Whether LC runs on another lane of the same physical core.
-fn beside_critical(board: &Board, core: CoreId) -> bool {
+fn beside_critical(board: &CoreAssignment, core: CoreId) -> bool {
     let critical = |task: TaskId| board.spec(task).is_critical();
     board.topology().siblings(core).any(|sibling| board.hold(sibling).running().is_some_and(critical))
 }
 
 /// Whether the rule lets `task` run on `core`.
-fn allows(board: &Board, core: CoreId, task: TaskId) -> bool {
+fn allows(board: &CoreAssignment, core: CoreId, task: TaskId) -> bool {
     let alone = board.topology().lanes(board.topology().physical(core)).len() == 1;
     match (alone, board.spec(task).is_critical()) {
         (true, _) => true,
@@ -57,18 +57,18 @@ impl Policy for Elfen {
         self.period
     }
 
-    fn round(&mut self, now: Time, signals: &Signals, board: &mut Board) {
+    fn round(&mut self, now: Time, signals: &Signals, board: &mut CoreAssignment) {
         self.top.round(now, signals, board, &allows);
         for core in board.topology().all() {
             let Some(task) = board.hold(core).running() else { continue };
             if !board.spec(task).is_critical() && beside_critical(board, core) {
-                board.set(now, core, Hold::Free);
+                board.set(now, core, CoreState::Free);
             }
         }
     }
 
     /// BE waits for as long as LC runs on every first lane.
-    fn promise(&self) -> Promise {
-        Promise { guarantees: true, starvation: None }
+    fn promise(&self) -> Guarantees {
+        Guarantees { guarantees: true, starvation: None }
     }
 }

@@ -6,7 +6,7 @@
 
 use queueing::{Span, Time};
 
-use super::{Board, Hold, Policy, Promise, Signals};
+use super::{CoreAssignment, CoreState, Guarantees, Policy, Signals};
 
 /// The policy.
 #[derive(Clone, Copy, Debug, Default)]
@@ -17,13 +17,13 @@ impl Policy for Linux {
         Span::from_millis(500)
     }
 
-    fn round(&mut self, now: Time, _signals: &Signals, board: &mut Board) {
+    fn round(&mut self, now: Time, _signals: &Signals, board: &mut CoreAssignment) {
         for core in board.topology().all() {
-            board.set(now, core, Hold::Shared);
+            board.set(now, core, CoreState::Shared);
         }
     }
 
-    fn promise(&self) -> Promise {
-        Promise { guarantees: false, starvation: None }
+    fn promise(&self) -> Guarantees {
+        Guarantees { guarantees: false, starvation: None }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Latency-critical tasks (LC) have guaranteed cores, theirs whenever they have
 //! work; best-effort tasks (BE) live on what is left. A [`Policy`] looks at
-//! [`Signals`] and rearranges a [`Board`]; it never touches a core. A [`Cores`]
+//! [`Signals`] and rearranges a [`CoreAssignment`]; it never touches a core. A [`Cores`]
 //! does that: simulated ones, or Linux. An [`Allocator`] goes between them, round
 //! for round. [`POLICIES`] names every policy.
 //! Source: Caladan (OSDI '20).
@@ -29,25 +29,25 @@
 use queueing::{CoreId, Span, Time};
 
 mod allocator;
-mod board;
+mod assignment;
 mod caladan;
-pub mod condition;
+pub mod contention_alarm;
 mod elfen;
+pub mod fake;
 mod linux;
-pub mod moves;
 mod parties;
 mod partition;
 mod policies;
-pub mod pulse;
-pub mod rehearsal;
+pub mod reallocations;
 mod settings;
 mod shenango;
 mod signals;
 mod task;
 mod topology;
+pub mod worker_signals;
 
 pub use allocator::Allocator;
-pub use board::{Board, Hold};
+pub use assignment::{CoreAssignment, CoreState};
 pub use caladan::Caladan;
 pub use elfen::Elfen;
 pub use linux::Linux;
@@ -67,15 +67,15 @@ pub trait Policy: Send {
 
     /// Rearranges `board`. Whatever gave a core back since the last round has
     /// lost it there already.
-    fn round(&mut self, now: Time, signals: &Signals, board: &mut Board);
+    fn round(&mut self, now: Time, signals: &Signals, board: &mut CoreAssignment);
 
     /// What it promises.
-    fn promise(&self) -> Promise;
+    fn promise(&self) -> Guarantees;
 }
 
 /// What a policy promises to tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Promise {
+pub struct Guarantees {
     /// Whether a task with work below its guarantee gains a core within two
     /// rounds, and nobody is pushed below its own.
     pub guarantees: bool,
@@ -124,15 +124,15 @@ pub trait Cores {
 
 /// Something that cannot be arranged; the text names the value and what would be valid.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BadSetup(pub(crate) String);
+pub struct CoresConfigError(pub(crate) String);
 
-impl std::fmt::Display for BadSetup {
+impl std::fmt::Display for CoresConfigError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl std::error::Error for BadSetup {}
+impl std::error::Error for CoresConfigError {}
 
 #[cfg(test)]
 mod tests;

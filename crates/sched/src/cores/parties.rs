@@ -11,7 +11,7 @@
 use queueing::{Span, Time};
 
 use super::partition::divide;
-use super::{Board, Policy, Promise, Settings, Signals, TaskId};
+use super::{CoreAssignment, Guarantees, Policy, Settings, Signals, TaskId};
 
 /// The policy.
 #[derive(Clone, Debug)]
@@ -31,7 +31,7 @@ impl Parties {
     /// For the tasks of `board`; each LC task begins with its guarantee or an equal
     /// part of the cores in whole physical ones, whichever is more and fits.
     #[must_use]
-    pub fn new(settings: &Settings, board: &Board) -> Self {
+    pub fn new(settings: &Settings, board: &CoreAssignment) -> Self {
         let (tasks, lanes) = (board.tasks(), board.topology().lanes(0).len() as u16);
         let equal = board.topology().cores() / tasks.len();
         let mut left =
@@ -55,13 +55,13 @@ impl Parties {
     }
 
     /// How far `task`'s tail is below its target, as a part of it; negative above.
-    fn room(signals: &Signals, board: &Board, task: TaskId) -> f64 {
+    fn room(signals: &Signals, board: &CoreAssignment, task: TaskId) -> f64 {
         let tail = signals.task(task).tail.unwrap_or(Span::ZERO);
         1.0 - tail.as_secs_f64() / board.spec(task).tail_target.as_secs_f64().max(1e-9)
     }
 
     /// One step, if one is due.
-    fn step(&mut self, signals: &Signals, board: &Board) {
+    fn step(&mut self, signals: &Signals, board: &CoreAssignment) {
         let lanes = board.topology().lanes(0).len() as u16;
         let room = |task: &TaskId| Self::room(signals, board, *task);
         let by_room = |a: &TaskId, b: &TaskId| room(a).total_cmp(&room(b));
@@ -102,7 +102,7 @@ impl Policy for Parties {
         self.period
     }
 
-    fn round(&mut self, now: Time, signals: &Signals, board: &mut Board) {
+    fn round(&mut self, now: Time, signals: &Signals, board: &mut CoreAssignment) {
         if self.rounds > 0 {
             self.step(signals, board);
         }
@@ -112,7 +112,7 @@ impl Policy for Parties {
     }
 
     /// BE may have nothing for as long as LC's tails ask for it.
-    fn promise(&self) -> Promise {
-        Promise { guarantees: true, starvation: None }
+    fn promise(&self) -> Guarantees {
+        Guarantees { guarantees: true, starvation: None }
     }
 }

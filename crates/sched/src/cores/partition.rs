@@ -8,11 +8,11 @@
 
 use queueing::{Span, Time};
 
-use super::{Board, Hold, Policy, Promise, Settings, Signals};
+use super::{CoreAssignment, CoreState, Guarantees, Policy, Settings, Signals};
 
 /// Gives every task as many cores as `shares` says, in order of their numbers;
 /// BE has what is left, and `turn` says who begins where it cannot be divided evenly.
-pub(super) fn divide(now: Time, board: &mut Board, shares: &[u16], turn: usize) {
+pub(super) fn divide(now: Time, board: &mut CoreAssignment, shares: &[u16], turn: usize) {
     let best_effort: usize = board.tasks().iter().filter(|task| !task.is_critical()).count();
     let given: usize = shares.iter().map(|&share| usize::from(share)).sum();
     let rest = board.topology().cores().saturating_sub(given);
@@ -30,10 +30,10 @@ pub(super) fn divide(now: Time, board: &mut Board, shares: &[u16], turn: usize) 
             share.min(board.spec(task).cores_max().into())
         };
         for core in cores.by_ref().take(share) {
-            board.set(now, core, Hold::Keep(task));
+            board.set(now, core, CoreState::Reserved(task));
         }
     }
-    cores.for_each(|core| board.set(now, core, Hold::Free));
+    cores.for_each(|core| board.set(now, core, CoreState::Free));
 }
 
 /// How much the one at `place` has of `whole`, which `among` share.
@@ -52,7 +52,7 @@ pub struct Static {
 impl Static {
     /// For the tasks of `board`.
     #[must_use]
-    pub fn new(settings: &Settings, board: &Board) -> Self {
+    pub fn new(settings: &Settings, board: &CoreAssignment) -> Self {
         let shares = board.tasks().iter().map(|task| task.guaranteed).collect();
         Self { slice: settings.slice, shares, turn: 0 }
     }
@@ -63,13 +63,13 @@ impl Policy for Static {
         self.slice
     }
 
-    fn round(&mut self, now: Time, _signals: &Signals, board: &mut Board) {
+    fn round(&mut self, now: Time, _signals: &Signals, board: &mut CoreAssignment) {
         divide(now, board, &self.shares, self.turn);
         self.turn += 1;
     }
 
     /// LC without a guarantee has no core here.
-    fn promise(&self) -> Promise {
-        Promise { guarantees: true, starvation: None }
+    fn promise(&self) -> Guarantees {
+        Guarantees { guarantees: true, starvation: None }
     }
 }

@@ -1,9 +1,11 @@
 //! The table of policies: name, one line, constructor.
 
-use super::{BadSetup, Board, Caladan, Elfen, Linux, Parties, Policy, Settings, Shenango, Static};
+use super::{
+    Caladan, CoreAssignment, CoresConfigError, Elfen, Linux, Parties, Policy, Settings, Shenango, Static,
+};
 
 /// Makes a policy for a board's machine and tasks.
-pub type Make = fn(&Settings, &Board) -> Result<Box<dyn Policy>, BadSetup>;
+pub type Make = fn(&Settings, &CoreAssignment) -> Result<Box<dyn Policy>, CoresConfigError>;
 
 /// One line of [`POLICIES`].
 #[derive(Clone, Copy)]
@@ -71,10 +73,14 @@ pub const POLICIES: &[PolicyEntry] = &[
 ///
 /// # Errors
 /// When there is none of that name, or it cannot do with this board.
-pub fn by_name(name: &str, settings: &Settings, board: &Board) -> Result<Box<dyn Policy>, BadSetup> {
+pub fn by_name(
+    name: &str,
+    settings: &Settings,
+    board: &CoreAssignment,
+) -> Result<Box<dyn Policy>, CoresConfigError> {
     let entry = POLICIES.iter().find(|entry| entry.name == name).ok_or_else(|| {
         let names: Vec<_> = POLICIES.iter().map(|entry| entry.name).collect();
-        BadSetup(format!("policy {name:?} is none of {}", names.join(", ")))
+        CoresConfigError(format!("policy {name:?} is none of {}", names.join(", ")))
     })?;
     (entry.new)(settings, board)
 }

@@ -8,7 +8,7 @@
 use queueing::{Span, Time};
 
 use super::caladan::top::Top;
-use super::{Board, Policy, Promise, Settings, Signals};
+use super::{CoreAssignment, Guarantees, Policy, Settings, Signals};
 
 /// The policy.
 #[derive(Clone, Debug)]
@@ -20,7 +20,7 @@ pub struct Shenango {
 impl Shenango {
     /// For the tasks of `board`.
     #[must_use]
-    pub fn new(settings: &Settings, board: &Board) -> Self {
+    pub fn new(settings: &Settings, board: &CoreAssignment) -> Self {
         let period = settings.period_shenango;
         Self { period, top: Top::new(settings, board).blind(period) }
     }
@@ -31,11 +31,11 @@ impl Policy for Shenango {
         self.period
     }
 
-    fn round(&mut self, now: Time, signals: &Signals, board: &mut Board) {
+    fn round(&mut self, now: Time, signals: &Signals, board: &mut CoreAssignment) {
         self.top.round(now, signals, board, &|_, _, _| true);
     }
 
-    fn promise(&self) -> Promise {
-        Promise { guarantees: true, starvation: Some(self.top.starvation()) }
+    fn promise(&self) -> Guarantees {
+        Guarantees { guarantees: true, starvation: Some(self.top.starvation()) }
     }
 }

@@ -4,7 +4,7 @@
 
 use queueing::{Span, Time};
 
-use super::{Board, TaskId, TaskSpec};
+use super::{CoreAssignment, TaskId, TaskSpec};
 
 /// All that a policy sees, once per round.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -63,7 +63,7 @@ pub struct Sample {
 impl Signals {
     /// Of a machine in which nothing happens.
     #[must_use]
-    pub fn of(board: &Board) -> Self {
+    pub fn of(board: &CoreAssignment) -> Self {
         Self {
             tasks: vec![TaskSignals::default(); board.tasks().len()],
             cores: vec![CoreSignals::default(); board.topology().cores()],

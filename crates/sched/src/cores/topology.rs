@@ -5,7 +5,7 @@
 
 use queueing::CoreId;
 
-use super::BadSetup;
+use super::CoresConfigError;
 
 /// A machine's logical cores, numbered from 0.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,7 +29,7 @@ impl Topology {
     ///
     /// # Errors
     /// When there is nothing, or more than [`CORES_MAX`](Self::CORES_MAX).
-    pub fn regular(sockets: usize, physical: usize, lanes: usize) -> Result<Self, BadSetup> {
+    pub fn regular(sockets: usize, physical: usize, lanes: usize) -> Result<Self, CoresConfigError> {
         let all = (0..sockets * physical).flat_map(|p| std::iter::repeat_n((p, p / physical.max(1)), lanes));
         Self::of(all)
     }
@@ -40,16 +40,16 @@ impl Topology {
     /// # Errors
     /// When there is none, more than [`CORES_MAX`](Self::CORES_MAX), more than 256 sockets,
     /// or a number before its turn.
-    pub fn of(cores: impl IntoIterator<Item = (usize, usize)>) -> Result<Self, BadSetup> {
+    pub fn of(cores: impl IntoIterator<Item = (usize, usize)>) -> Result<Self, CoresConfigError> {
         let mut topology =
             Self { physical: Vec::new(), socket: Vec::new(), lanes: Vec::new(), sockets: Vec::new() };
         for (core, (physical, socket)) in cores.into_iter().enumerate() {
             if core >= Self::CORES_MAX {
-                return Err(BadSetup(format!("core {core} is outside 0..{}", Self::CORES_MAX)));
+                return Err(CoresConfigError(format!("core {core} is outside 0..{}", Self::CORES_MAX)));
             }
             if physical > topology.lanes.len() || socket > topology.sockets.len().min(255) {
                 let (next, next_socket) = (topology.lanes.len(), topology.sockets.len().min(255));
-                return Err(BadSetup(format!(
+                return Err(CoresConfigError(format!(
                     "core {core} on physical core {physical}, socket {socket}: at most {next} and {next_socket} come here"
                 )));
             }
@@ -65,7 +65,9 @@ impl Topology {
             topology.socket.push(socket as u8);
         }
         if topology.physical.is_empty() {
-            return Err(BadSetup("a machine of 0 cores runs nothing, one of 1 and more does".to_owned()));
+            return Err(CoresConfigError(
+                "a machine of 0 cores runs nothing, one of 1 and more does".to_owned(),
+            ));
         }
         Ok(topology)
     }

@@ -21,7 +21,7 @@ use queueing::{
 };
 
 use super::profile::KINDS_MAX;
-use super::{Dispatch, Idle, Kind, Profile, Share, Task, WorkerId, WorkerSet};
+use super::{Dispatch, IdleWorkers, Profile, RequestType, Share, Task, WorkerId, WorkerSet};
 
 /// What DARC can be told.
 #[derive(Clone, Debug, PartialEq)]
@@ -38,7 +38,7 @@ pub struct DarcSettings {
     pub demand_change_min: f64,
     /// Order of kinds within a group; a kind not listed has the most urgent
     /// label it was seen with.
-    pub urgency: Vec<(Kind, Priority)>,
+    pub urgency: Vec<(RequestType, Priority)>,
 }
 
 /// 50,000 samples, 20 % similarity, slowdown 10, 10 % of the machine
@@ -68,7 +68,7 @@ pub struct Reservation {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Group {
     /// Its kinds, most urgent first, then shortest first.
-    pub kinds: Vec<Kind>,
+    pub kinds: Vec<RequestType>,
     /// Service time of the group of all service time, 0.0..=1.0.
     pub demand: f64,
     /// Workers reserved for it.
@@ -86,7 +86,7 @@ impl Reservation {
         shares: &[Share],
         workers: usize,
         similarity: f64,
-        urgency: impl Fn(Kind) -> Priority,
+        urgency: impl Fn(RequestType) -> Priority,
     ) -> Self {
         assert!((1..=256).contains(&workers), "workers {workers} is outside 1..=256");
         let spillway = WorkerId((workers - 1) as u8);
@@ -119,14 +119,14 @@ impl Reservation {
 
     /// The group that `kind` belongs to; none when it is unknown.
     #[must_use]
-    pub fn group(&self, kind: Kind) -> Option<&Group> {
+    pub fn group(&self, kind: RequestType) -> Option<&Group> {
         self.groups.iter().find(|group| group.kinds.contains(&kind))
     }
 }
 
 /// The kind of tasks whose bytes did not tell one, such as a request's later
 /// packets: profiled and given workers like any other, and least urgent.
-pub const UNTOLD: Kind = Kind(u16::MAX);
+pub const UNTOLD: RequestType = RequestType(u16::MAX);
 
 /// Dynamic application-aware reserved cores.
 #[derive(Debug)]
@@ -136,7 +136,7 @@ pub struct Darc {
     capacity: usize,
     /// One queue per kind; the first is for kinds beyond the number that is told apart.
     queues: Vec<Queue>,
-    index: BTreeMap<Kind, usize>,
+    index: BTreeMap<RequestType, usize>,
     arrivals: u64,
     len: usize,
     profile: Profile,
@@ -149,7 +149,7 @@ pub struct Darc {
 
 #[derive(Debug)]
 struct Queue {
-    kind: Option<Kind>,
+    kind: Option<RequestType>,
     tasks: SelectiveFifo<Numbered>,
     urgency: Priority,
 }
@@ -199,7 +199,7 @@ impl Darc {
     }
 
     /// The queue of `kind`, made when first seen.
-    fn queue(&mut self, kind: Kind) -> usize {
+    fn queue(&mut self, kind: RequestType) -> usize {
         if let Some(&queue) = self.index.get(&kind) {
             return queue;
         }
@@ -262,7 +262,7 @@ impl Darc {
         &mut self,
         now: Time,
         queue: usize,
-        idle: &Idle,
+        idle: &IdleWorkers,
         sets: &[&WorkerSet],
     ) -> Option<(WorkerId, Task)> {
         let tasks = &mut self.queues[queue].tasks;
@@ -281,7 +281,7 @@ impl Darc {
 
     /// The oldest task of a kind without a group: of any kind, as long as
     /// nothing is reserved.
-    fn take_unknown(&mut self, now: Time, idle: &Idle, set: &WorkerSet) -> Option<(WorkerId, Task)> {
+    fn take_unknown(&mut self, now: Time, idle: &IdleWorkers, set: &WorkerSet) -> Option<(WorkerId, Task)> {
         let wanted = idle.within(set).wanted();
         let number = |q: usize| self.queues[q].tasks.peek_among(wanted).map(|head| head.number);
         let queue = self.unknown.iter().filter_map(|&q| Some((number(q)?, q))).min()?.1;
@@ -292,7 +292,7 @@ impl Darc {
         &mut self,
         now: Time,
         reservation: &Reservation,
-        idle: &Idle,
+        idle: &IdleWorkers,
     ) -> Option<(WorkerId, Task)> {
         for (g, group) in reservation.groups.iter().enumerate() {
             for at in 0..self.order[g].len() {
@@ -331,7 +331,7 @@ impl Dispatch for Darc {
         Ok(())
     }
 
-    fn assign(&mut self, now: Time, idle: &Idle) -> Option<(WorkerId, Task)> {
+    fn assign(&mut self, now: Time, idle: &IdleWorkers) -> Option<(WorkerId, Task)> {
         if self.len == 0 {
             return None;
         }
@@ -346,7 +346,7 @@ impl Dispatch for Darc {
         }
     }
 
-    fn on_done(&mut self, _now: Time, _worker: WorkerId, kind: Option<Kind>, service: Span) {
+    fn on_done(&mut self, _now: Time, _worker: WorkerId, kind: Option<RequestType>, service: Span) {
         self.profile.record(kind.unwrap_or(UNTOLD), service);
     }
 

@@ -2,7 +2,7 @@
 //!
 //! [`POLICIES`] names every policy: the orders that [`queueing`] has, and those
 //! that need more than an order, one file each. A policy runs nothing: it takes tasks in, learns who is idle, and answers who serves whom. Every
-//! policy obeys [`Idle::accepting`], so steering and waiting for given
+//! policy obeys [`IdleWorkers::accepting`], so steering and waiting for given
 //! priorities (M7) work under all of them; each states its starvation bound.
 //!
 //! ```
@@ -21,13 +21,13 @@
 use queueing::{Entry, Label, PrioritySet, Span, StarvationBound, Time};
 
 mod darc;
-mod ordered;
+mod from_discipline;
 mod policies;
 mod profile;
 mod steering;
 
 pub use darc::{Darc, DarcSettings, Reservation};
-pub use ordered::{Ordered, edf, fcfs, strict, weighted};
+pub use from_discipline::{Ordered, edf, fcfs, strict, weighted};
 pub use policies::{POLICIES, Params, PolicyEntry, UnknownPolicy, by_name};
 pub use profile::{Profile, Share};
 pub use steering::{Steering, SteeringError};
@@ -38,7 +38,7 @@ pub struct WorkerId(pub u8);
 
 /// A request's type, as the application tells types apart (DARC).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Kind(pub u16);
+pub struct RequestType(pub u16);
 
 /// A request, or a piece of one, that waits for a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +48,7 @@ pub struct Task {
     /// Urgency and remaining budget.
     pub label: Label,
     /// Its type, where the policy asked for it and the bytes told it.
-    pub kind: Option<Kind>,
+    pub kind: Option<RequestType>,
 }
 
 impl Entry for Task {
@@ -138,12 +138,12 @@ impl FromIterator<WorkerId> for WorkerSet {
 /// Which idle workers would take a task of each priority: steering (M7) and
 /// the priorities a worker waits for, already applied.
 #[derive(Clone, Copy, Debug)]
-pub struct Idle {
+pub struct IdleWorkers {
     /// Per priority level, the idle workers that accept it.
     pub accepting: [WorkerSet; queueing::Priority::LEVELS],
 }
 
-impl Idle {
+impl IdleWorkers {
     /// Priorities that at least one idle worker accepts.
     #[must_use]
     pub fn wanted(&self) -> PrioritySet {
@@ -159,7 +159,7 @@ impl Idle {
 
 /// A policy that gives tasks to idle workers.
 pub trait Dispatch: Send {
-    /// Whether tasks need their [`Kind`] found after the transport layer.
+    /// Whether tasks need their [`RequestType`] found after the transport layer.
     fn needs_kind(&self) -> bool {
         false
     }
@@ -171,10 +171,10 @@ pub trait Dispatch: Send {
     fn push(&mut self, now: Time, task: Task) -> Result<(), Task>;
 
     /// The next task and the idle worker that should serve it.
-    fn assign(&mut self, now: Time, idle: &Idle) -> Option<(WorkerId, Task)>;
+    fn assign(&mut self, now: Time, idle: &IdleWorkers) -> Option<(WorkerId, Task)>;
 
     /// `worker` served a task of `kind` for `service`.
-    fn on_done(&mut self, now: Time, worker: WorkerId, kind: Option<Kind>, service: Span) {
+    fn on_done(&mut self, now: Time, worker: WorkerId, kind: Option<RequestType>, service: Span) {
         let _ = (now, worker, kind, service);
     }
 

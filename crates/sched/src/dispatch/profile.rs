@@ -8,13 +8,13 @@ use std::collections::BTreeMap;
 
 use queueing::Span;
 
-use super::Kind;
+use super::RequestType;
 
 /// What a profile says of one kind.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Share {
     /// The kind.
-    pub kind: Kind,
+    pub kind: RequestType,
     /// Mean service time in nanoseconds.
     pub mean_ns: f64,
     /// Requests of this kind of all requests, 0.0..=1.0.
@@ -26,7 +26,7 @@ pub struct Share {
 /// Service times seen in the current window.
 #[derive(Clone, Debug, Default)]
 pub struct Profile {
-    kinds: BTreeMap<Kind, Seen>,
+    kinds: BTreeMap<RequestType, Seen>,
     samples: u64,
 }
 
@@ -43,7 +43,7 @@ pub(super) const KINDS_MAX: usize = 256;
 
 impl Profile {
     /// Notes that a request of `kind` took `service`.
-    pub fn record(&mut self, kind: Kind, service: Span) {
+    pub fn record(&mut self, kind: RequestType, service: Span) {
         if self.kinds.len() >= KINDS_MAX && !self.kinds.contains_key(&kind) {
             return;
         }
@@ -61,7 +61,7 @@ impl Profile {
 
     /// The mean service time of `kind`, once it was seen.
     #[must_use]
-    pub fn mean_ns(&self, kind: Kind) -> Option<f64> {
+    pub fn mean_ns(&self, kind: RequestType) -> Option<f64> {
         self.kinds.get(&kind).map(|seen| seen.mean_ns)
     }
 
@@ -69,7 +69,7 @@ impl Profile {
     #[must_use]
     pub fn shares(&self) -> Vec<Share> {
         let total = self.service_ns();
-        let share = |(&kind, seen): (&Kind, &Seen)| Share {
+        let share = |(&kind, seen): (&RequestType, &Seen)| Share {
             kind,
             mean_ns: seen.mean_ns,
             ratio: seen.count as f64 / self.samples.max(1) as f64,

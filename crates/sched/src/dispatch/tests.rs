@@ -19,8 +19,8 @@ fn due(token: u64, deadline_us: u64) -> Task {
     Task { token, label, kind: None }
 }
 
-fn all_idle(workers: usize) -> Idle {
-    Idle { accepting: [WorkerSet::first(workers); 8] }
+fn all_idle(workers: usize) -> IdleWorkers {
+    IdleWorkers { accepting: [WorkerSet::first(workers); 8] }
 }
 
 fn at(us: u64) -> Time {
@@ -193,7 +193,7 @@ proptest! {
                             priority: Priority::new(level).unwrap(),
                             deadline: deadline_us.map(Span::from_micros),
                         };
-                        let task = Task { token: n as u64, label, kind: kind.map(Kind) };
+                        let task = Task { token: n as u64, label, kind: kind.map(RequestType) };
                         let pushed = policy.push(now, task);
                         prop_assert_eq!(pushed.is_ok(), waiting.len() < 40);
                         if pushed.is_ok() {
@@ -207,7 +207,7 @@ proptest! {
                             .collect();
                         let accepting =
                             std::array::from_fn(|p| if levels >> p & 1 == 1 { idle } else { WorkerSet::NONE });
-                        let idle = Idle { accepting };
+                        let idle = IdleWorkers { accepting };
                         let wanted = idle.wanted();
                         let Some((worker, task)) = policy.assign(now, &idle) else {
                             let conserving = entry.name != "darc";
@@ -230,7 +230,7 @@ proptest! {
                         waiting.remove(place.unwrap());
                     }
                     Act::Done { kind, service_us } => {
-                        policy.on_done(now, WorkerId(0), kind.map(Kind), Span::from_micros(service_us));
+                        policy.on_done(now, WorkerId(0), kind.map(RequestType), Span::from_micros(service_us));
                     }
                 }
                 prop_assert_eq!(policy.len(), waiting.len());
@@ -250,7 +250,7 @@ proptest! {
         for entry in POLICIES {
             let mut policy = (entry.new)(&Params::new(4, 4));
             policy.push(Time::ZERO, task(1, level)).unwrap();
-            let idle = Idle { accepting: [WorkerSet::NONE; 8] };
+            let idle = IdleWorkers { accepting: [WorkerSet::NONE; 8] };
             prop_assert_eq!(idle.wanted(), PrioritySet::NONE);
             prop_assert_eq!(policy.assign(Time::ZERO, &idle), None);
         }

@@ -1,7 +1,7 @@
 //! The machine, the tasks on it, and who divides it.
 
 use queueing::{Arrivals, Bytes, Distribution, Span};
-use sched::cores::{BadSetup, Board, Class, Policy, Settings, TaskSpec, Topology, by_name};
+use sched::cores::{Class, CoreAssignment, CoresConfigError, Policy, Settings, TaskSpec, Topology, by_name};
 use serde::Deserialize;
 
 use crate::BadConfig;
@@ -261,12 +261,15 @@ impl Config {
         self.policy(&board).map(drop).map_err(|error| BadConfig(error.to_string()))
     }
 
-    pub(super) fn board(&self) -> Result<Board, BadSetup> {
+    pub(super) fn board(&self) -> Result<CoreAssignment, CoresConfigError> {
         let Machine { sockets, physical, lanes, .. } = self.machine;
-        Board::new(Topology::regular(sockets, physical, lanes)?, self.tasks.iter().map(Task::spec).collect())
+        CoreAssignment::new(
+            Topology::regular(sockets, physical, lanes)?,
+            self.tasks.iter().map(Task::spec).collect(),
+        )
     }
 
-    pub(super) fn policy(&self, board: &Board) -> Result<Box<dyn Policy>, BadSetup> {
+    pub(super) fn policy(&self, board: &CoreAssignment) -> Result<Box<dyn Policy>, CoresConfigError> {
         let default = Settings::default();
         let bandwidth_max = self.bandwidth_max_gb.map_or(default.bandwidth_max, |gb| gb * 1e9);
         by_name(&self.policy, &Settings { bandwidth_max, ..default }, board)

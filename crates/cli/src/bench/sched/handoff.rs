@@ -13,8 +13,8 @@ use host::{Monotonic, affinity, interrupt};
 use queueing::{Clock, CoreId, Span, Time};
 use rustix::process::Pid;
 use rustix::thread::sched_setaffinity;
-use sched::cores::pulse::{Board as _, Lane};
-use sched::cores::{Action, Allocator, Board, Settings, TaskId, TaskSpec, by_name};
+use sched::cores::worker_signals::{SignalMemory as _, WorkerSlot};
+use sched::cores::{Action, Allocator, CoreAssignment, Settings, TaskId, TaskSpec, by_name};
 
 use super::{Bounds, Operation, Part, Samples};
 use crate::Error;
@@ -126,8 +126,8 @@ impl Rig {
         let journal = Journal::begin(&self.folder, cores).map_err(|e| Error::file(&self.folder, &e))?;
         let layout = Layout::new(cores).map_err(|e| Error::new(e.to_string()))?;
         let specs = [TaskSpec::critical(1), TaskSpec::best_effort()];
-        let board =
-            Board::new(layout.topology().clone(), specs.to_vec()).map_err(|e| Error::new(e.to_string()))?;
+        let board = CoreAssignment::new(layout.topology().clone(), specs.to_vec())
+            .map_err(|e| Error::new(e.to_string()))?;
         let policy =
             by_name("caladan", &Settings::default(), &board).map_err(|e| Error::new(e.to_string()))?;
         let setup = |spec: &TaskSpec, part: &Part| TaskSetup {
@@ -316,7 +316,7 @@ fn in_runtime(rig: &Rig, bounds: Bounds, core: CoreId, found: &mut Vec<Operation
 }
 
 /// Whether a turn of `lane` began after `at`.
-fn told_after(lane: &Lane, at: Time) -> bool {
+fn told_after(lane: &WorkerSlot, at: Time) -> bool {
     lane.read().is_some_and(|pulse| pulse.request.is_some_and(|since| since > at))
 }
 

@@ -13,7 +13,7 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use host::{Monotonic, interrupt};
 use queueing::{Clock, Histogram, Span, Time};
 use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
-use sched::cores::rehearsal::Rehearsal;
+use sched::cores::fake::FakeCores;
 use sched::cores::{POLICIES, PolicyEntry};
 use serde_json::json;
 
@@ -177,7 +177,7 @@ fn control_loop(cores: usize) -> Span {
     const BATCH: u64 = 64;
     const BATCHES: usize = 201;
     let caladan: &PolicyEntry = POLICIES.iter().find(|entry| entry.name == "caladan").expect("it is there");
-    let (mut machine, mut allocator) = Rehearsal::new(cores, caladan);
+    let (mut machine, mut allocator) = FakeCores::new(cores, caladan);
     let (clock, mut now) = (Monotonic::new(), Time::ZERO);
     let mut batch = || {
         let start = clock.now();

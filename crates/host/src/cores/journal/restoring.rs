@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use queueing::CoreId;
 use rustix::thread::sched_setaffinity;
-use sched::cores::pulse::Board;
+use sched::cores::worker_signals::SignalMemory;
 
 use super::super::class::Class;
 use super::super::groups::Group;

@@ -19,7 +19,7 @@ use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
 use queueing::{Span, Time};
-use sched::cores::pulse::{Board, Page, Workers};
+use sched::cores::worker_signals::{SignalMemory, SignalPage, Workers};
 use sched::cores::{Action, CoreSignals, Cores, Signals, TaskId};
 
 use super::journal::Restored;
@@ -260,8 +260,8 @@ impl Manager for Runtime {
     }
 }
 
-impl Board for Program {
-    fn page(&self) -> &Page {
+impl SignalMemory for Program {
+    fn page(&self) -> &SignalPage {
         self.page.page()
     }
 

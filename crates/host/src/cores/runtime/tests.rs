@@ -2,7 +2,7 @@
 //! for the tasks, and their workers are words.
 
 use queueing::{Clock, CoreId};
-use sched::cores::pulse::Pulse;
+use sched::cores::worker_signals::WorkerSignals;
 use sched::cores::{Allocator, Settings, TaskSpec, by_name};
 
 use super::super::tests::Program as Spinner;
@@ -39,7 +39,7 @@ impl Rig {
             pulse: true,
         };
         let tasks = vec![("lc".to_owned(), task(0)), ("be".to_owned(), task(1))];
-        let board = sched::cores::Board::new(layout.topology().clone(), specs.to_vec()).unwrap();
+        let board = sched::cores::CoreAssignment::new(layout.topology().clone(), specs.to_vec()).unwrap();
         let settings = Settings { period: PERIOD, ..Settings::default() };
         let policy = by_name(policy, &settings, &board).unwrap();
         let begin = Monotonic::new().now();
@@ -66,14 +66,18 @@ impl Rig {
         self.begin + Span::from_micros(us)
     }
 
-    fn page(&self, task: TaskId) -> &Page {
+    fn page(&self, task: TaskId) -> &SignalPage {
         self.runtime.crowds[task.index()].as_ref().unwrap().workers.boards()[0].page()
     }
 
     /// Worker `n` of `task` has had a task waiting since `us`, or has nothing to do.
     fn tells(&self, task: TaskId, n: usize, us: Option<u64>) {
         let tasks = us.map(|us| self.at(us));
-        self.page(task).lanes()[n].tell(&Pulse { tasks, resting: tasks.is_none(), ..Pulse::default() });
+        self.page(task).lanes()[n].publish(&WorkerSignals {
+            tasks,
+            resting: tasks.is_none(),
+            ..WorkerSignals::default()
+        });
     }
 
     /// A round at `us`.
@@ -161,7 +165,11 @@ fn be_without_a_core_is_asked_first_and_frozen_if_it_still_computes() {
     place(5000, &mut rig);
     assert!(!frozen(&rig), "it has left its core");
     // A turn that took long goes on without its worker.
-    rig.page(BE).lanes()[0].tell(&Pulse { tasks: Some(begin), long: 1, ..Pulse::default() });
+    rig.page(BE).lanes()[0].publish(&WorkerSignals {
+        tasks: Some(begin),
+        long: 1,
+        ..WorkerSignals::default()
+    });
     place(5050, &mut rig);
     assert_eq!(frozen(&rig), can_freeze);
     let now = rig.at(5100);
@@ -175,7 +183,7 @@ fn the_core_of_a_long_request_is_known_by_linuxs_number() {
     rig.round(50);
     let number = rig.runtime.taken().layout.cores()[0];
     let (request, core) = (Some(rig.at(60)), Some(number));
-    rig.page(LC).lanes()[2].tell(&Pulse { request, core, ..Pulse::default() });
+    rig.page(LC).lanes()[2].publish(&WorkerSignals { request, core, ..WorkerSignals::default() });
     rig.round(100);
     let cores = &rig.allocator.signals().cores;
     assert_eq!(cores[0].request_since, request);

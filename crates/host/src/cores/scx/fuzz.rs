@@ -8,7 +8,7 @@ use std::io;
 use std::sync::atomic::Ordering::Relaxed;
 
 use queueing::{CoreId, Span, Time};
-use sched::cores::{Action, Board, Signals, TaskId, TaskSpec, Topology};
+use sched::cores::{Action, CoreAssignment, Signals, TaskId, TaskSpec, Topology};
 
 use super::grants::Grants;
 use super::threads::{Threads, take_place};
@@ -65,7 +65,7 @@ impl Kernel for Made {
 pub(crate) fn words(data: &[u8]) {
     let specs = vec![TaskSpec::critical(1), TaskSpec::best_effort()];
     let topology = Topology::regular(1, MANAGED.len(), 1).expect("a machine of three cores");
-    let board = Board::new(topology, specs).expect("two tasks");
+    let board = CoreAssignment::new(topology, specs).expect("two tasks");
     let mut world = World {
         kernel: Made {
             cores: (0..CORES).map(|_| Core::default()).collect(),

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use queueing::{Clock, CoreId};
-use sched::cores::{Board, TaskSpec, Topology};
+use sched::cores::{CoreAssignment, TaskSpec, Topology};
 
 use super::super::tests::Program;
 use super::super::{Journal, Layout, TaskSetup, Unseen, Who};
@@ -119,7 +119,7 @@ impl World {
             journal,
         };
         let scx = Scx::with(Box::new(kernel.clone()), setup, begin);
-        let board = Board::new(Topology::regular(1, 2, 1).unwrap(), specs.to_vec()).unwrap();
+        let board = CoreAssignment::new(Topology::regular(1, 2, 1).unwrap(), specs.to_vec()).unwrap();
         Self { kernel, scx: scx.unwrap(), signals: Signals::of(&board), programs, begin }
     }
 

@@ -32,7 +32,8 @@ impl Program {
 /// Listens to the two tasks until `done`; whether it came to that.
 fn sensed_until(manager: &mut Affinity, done: impl Fn(&Affinity) -> bool) -> bool {
     let topology = manager.taken.layout.topology().clone();
-    let board = sched::cores::Board::new(topology, vec![TaskSpec::critical(1), TaskSpec::best_effort()]);
+    let board =
+        sched::cores::CoreAssignment::new(topology, vec![TaskSpec::critical(1), TaskSpec::best_effort()]);
     let (clock, mut signals) = (Monotonic::new(), Signals::of(&board.unwrap()));
     let end = clock.now() + LIMIT;
     while !done(manager) {

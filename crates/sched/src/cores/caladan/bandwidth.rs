@@ -10,7 +10,7 @@
 
 use queueing::{CoreId, Time};
 
-use crate::cores::{Board, Hold, Sample, Settings, Signals, TaskId};
+use crate::cores::{CoreAssignment, CoreState, Sample, Settings, Signals, TaskId};
 
 /// A cap that limits nothing.
 const NONE: u16 = u16::MAX;
@@ -34,7 +34,7 @@ pub struct Bandwidth {
 
 impl Bandwidth {
     /// For the tasks of `board`, without limits.
-    pub fn new(settings: &Settings, board: &Board) -> Self {
+    pub fn new(settings: &Settings, board: &CoreAssignment) -> Self {
         let (tasks, cores) = (board.tasks().len(), board.topology().cores());
         Self {
             bandwidth_max: settings.bandwidth_max,
@@ -48,14 +48,14 @@ impl Bandwidth {
     }
 
     /// Whether `task` may have one more core on the socket of `core`.
-    pub fn allows(&self, board: &Board, core: CoreId, task: TaskId) -> bool {
+    pub fn allows(&self, board: &CoreAssignment, core: CoreId, task: TaskId) -> bool {
         let socket = board.topology().socket(core);
         let guaranteed = board.running(task) < board.spec(task).guaranteed;
         guaranteed || board.running_on(socket, task) < self.caps[socket * self.tasks + task.index()]
     }
 
     /// One round.
-    pub fn round(&mut self, now: Time, signals: &Signals, board: &mut Board) {
+    pub fn round(&mut self, now: Time, signals: &Signals, board: &mut CoreAssignment) {
         for socket in 0..board.topology().sockets() {
             let over = signals.bandwidth[socket].is_some_and(|used| used > self.bandwidth_max);
             let was_over = std::mem::replace(&mut self.over[socket], over);
@@ -79,7 +79,7 @@ impl Bandwidth {
     }
 
     /// Takes one core from the task that misses most, if any can lose one.
-    fn punish(&mut self, now: Time, socket: usize, signals: &Signals, board: &mut Board) {
+    fn punish(&mut self, now: Time, socket: usize, signals: &Signals, board: &mut CoreAssignment) {
         self.totals.fill(0.0);
         let mut seen = false;
         for &core in board.topology().on_socket(socket) {
@@ -107,16 +107,16 @@ impl Bandwidth {
         let most = |a: &TaskId, b: &TaskId| self.totals[a.index()].total_cmp(&self.totals[b.index()]);
         let Some(victim) = board.ids().filter(can_lose).max_by(most) else { return };
         let worst = |a: &CoreId, b: &CoreId| self.rates[a.0 as usize].total_cmp(&self.rates[b.0 as usize]);
-        let its = |&core: &CoreId| board.hold(core) == Hold::Run(victim) && !board.leased(now, core);
+        let its = |&core: &CoreId| board.hold(core) == CoreState::Granted(victim) && !board.leased(now, core);
         let Some(core) = board.topology().on_socket(socket).iter().copied().filter(its).max_by(worst) else {
             return;
         };
         self.caps[socket * self.tasks + victim.index()] = board.running_on(socket, victim) - 1;
-        board.set(now, core, Hold::Free);
+        board.set(now, core, CoreState::Free);
     }
 
     /// Lets one task have one core more: the one that may have most already, of those that could use it.
-    fn relax(&mut self, socket: usize, signals: &Signals, board: &Board) {
+    fn relax(&mut self, socket: usize, signals: &Signals, board: &CoreAssignment) {
         let caps = &mut self.caps[socket * self.tasks..][..self.tasks];
         let limited = board.ids().filter(|task| {
             let cap = caps[task.index()];

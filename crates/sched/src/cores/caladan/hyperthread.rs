@@ -9,7 +9,7 @@
 
 use queueing::{CoreId, Span, Time};
 
-use crate::cores::{Board, Hold, Signals, TaskId};
+use crate::cores::{CoreAssignment, CoreState, Signals, TaskId};
 
 /// The hyperthread controller.
 #[derive(Clone, Debug)]
@@ -20,18 +20,18 @@ pub struct Hyperthread {
 
 impl Hyperthread {
     /// For the cores of `board`.
-    pub fn new(board: &Board) -> Self {
+    pub fn new(board: &CoreAssignment) -> Self {
         Self { long: Vec::with_capacity(board.topology().cores()) }
     }
 
     /// One round.
-    pub fn round(&mut self, now: Time, signals: &Signals, board: &mut Board) {
+    pub fn round(&mut self, now: Time, signals: &Signals, board: &mut CoreAssignment) {
         for core in board.topology().all() {
-            let Hold::Quiet(owner) = board.hold(core) else { continue };
+            let CoreState::SiblingIdle(owner) = board.hold(core) else { continue };
             let needed =
                 |sibling| overdue(now, signals, board, sibling).is_some_and(|(_, task)| task == owner);
             if !board.topology().siblings(core).any(needed) {
-                board.set(now, core, Hold::Free);
+                board.set(now, core, CoreState::Free);
             }
         }
         self.long.clear();
@@ -50,7 +50,7 @@ impl Hyperthread {
             for lane in 0..lanes {
                 let sibling = board.topology().lanes(board.topology().physical(core))[lane];
                 if sibling != core && may_quiet(now, signals, board, sibling, owner, ran) {
-                    board.set(now, sibling, Hold::Quiet(owner));
+                    board.set(now, sibling, CoreState::SiblingIdle(owner));
                 }
             }
         }
@@ -58,7 +58,7 @@ impl Hyperthread {
 }
 
 /// How long the request on `core` has run and whose it is, if that is too long.
-fn overdue(now: Time, signals: &Signals, board: &Board, core: CoreId) -> Option<(Span, TaskId)> {
+fn overdue(now: Time, signals: &Signals, board: &CoreAssignment, core: CoreId) -> Option<(Span, TaskId)> {
     let task = board.hold(core).running()?;
     let ran = now.since(signals.cores[core.0 as usize].request_since?);
     let request_max = board.spec(task).request_max.filter(|_| board.spec(task).is_critical())?;
@@ -66,14 +66,21 @@ fn overdue(now: Time, signals: &Signals, board: &Board, core: CoreId) -> Option<
 }
 
 /// Whether `lane` may be idle for `owner`, whose request ran for `ran` beside it.
-fn may_quiet(now: Time, signals: &Signals, board: &Board, lane: CoreId, owner: TaskId, ran: Span) -> bool {
+fn may_quiet(
+    now: Time,
+    signals: &Signals,
+    board: &CoreAssignment,
+    lane: CoreId,
+    owner: TaskId,
+    ran: Span,
+) -> bool {
     let room = board.held(owner) < board.spec(owner).cores_max();
     match board.hold(lane) {
-        Hold::Free => room,
-        Hold::Run(other) if other == owner => {
+        CoreState::Free => room,
+        CoreState::Granted(other) if other == owner => {
             overdue(now, signals, board, lane).is_none_or(|(theirs, _)| theirs <= ran)
         }
-        Hold::Run(_) => room && board.spared(lane) && !board.leased(now, lane),
-        Hold::Keep(_) | Hold::Quiet(_) | Hold::Shared => false,
+        CoreState::Granted(_) => room && board.spared(lane) && !board.leased(now, lane),
+        CoreState::Reserved(_) | CoreState::SiblingIdle(_) | CoreState::Shared => false,
     }
 }

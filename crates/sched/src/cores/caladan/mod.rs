@@ -11,7 +11,7 @@
 
 use queueing::{Span, Time};
 
-use super::{Board, Policy, Promise, Settings, Signals};
+use super::{CoreAssignment, Guarantees, Policy, Settings, Signals};
 
 pub(super) mod bandwidth;
 pub(super) mod hyperthread;
@@ -34,7 +34,7 @@ pub struct Caladan {
 impl Caladan {
     /// All of C3 to C5.
     #[must_use]
-    pub fn new(settings: &Settings, board: &Board) -> Self {
+    pub fn new(settings: &Settings, board: &CoreAssignment) -> Self {
         Self {
             period: settings.period,
             top: Top::new(settings, board),
@@ -62,7 +62,7 @@ impl Policy for Caladan {
         self.period
     }
 
-    fn round(&mut self, now: Time, signals: &Signals, board: &mut Board) {
+    fn round(&mut self, now: Time, signals: &Signals, board: &mut CoreAssignment) {
         if let Some(bandwidth) = &mut self.bandwidth {
             bandwidth.round(now, signals, board);
         }
@@ -75,7 +75,7 @@ impl Policy for Caladan {
         });
     }
 
-    fn promise(&self) -> Promise {
-        Promise { guarantees: true, starvation: Some(self.top.starvation()) }
+    fn promise(&self) -> Guarantees {
+        Guarantees { guarantees: true, starvation: Some(self.top.starvation()) }
     }
 }

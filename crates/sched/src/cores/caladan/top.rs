@@ -18,10 +18,10 @@ use std::cmp::Reverse;
 
 use queueing::{CoreId, Span, Time};
 
-use crate::cores::{Board, Hold, Settings, Signals, TaskId, TaskSignals};
+use crate::cores::{CoreAssignment, CoreState, Settings, Signals, TaskId, TaskSignals};
 
 /// Whether a task may have a core as far as others than [`Top`] have a say.
-pub type Rule<'a> = &'a dyn Fn(&Board, CoreId, TaskId) -> bool;
+pub type Rule<'a> = &'a dyn Fn(&CoreAssignment, CoreId, TaskId) -> bool;
 
 /// The top-level core allocator.
 #[derive(Clone, Debug)]
@@ -56,7 +56,7 @@ enum Need {
 
 impl Top {
     /// For the tasks of `board`.
-    pub fn new(settings: &Settings, board: &Board) -> Self {
+    pub fn new(settings: &Settings, board: &CoreAssignment) -> Self {
         let tasks = board.tasks().len();
         Self {
             period: settings.period,
@@ -83,7 +83,7 @@ impl Top {
     }
 
     /// One round.
-    pub fn round(&mut self, now: Time, signals: &Signals, board: &mut Board, rule: Rule<'_>) {
+    pub fn round(&mut self, now: Time, signals: &Signals, board: &mut CoreAssignment, rule: Rule<'_>) {
         self.note(now, signals, board);
         if let Some(task) = self.starving(now, board) {
             self.give(now, board, rule, task, Need::Starving);
@@ -99,7 +99,7 @@ impl Top {
     }
 
     /// Who has had work and no core since when.
-    fn note(&mut self, now: Time, signals: &Signals, board: &Board) {
+    fn note(&mut self, now: Time, signals: &Signals, board: &CoreAssignment) {
         for task in board.ids() {
             let hungry = board.running(task) == 0 && signals.task(task).runnable > 0;
             let since = &mut self.hungry[task.index()];
@@ -108,7 +108,7 @@ impl Top {
     }
 
     /// The task that has waited longest, if it is too long.
-    fn starving(&self, now: Time, board: &Board) -> Option<TaskId> {
+    fn starving(&self, now: Time, board: &CoreAssignment) -> Option<TaskId> {
         let since = |task: &TaskId| self.hungry[task.index()];
         let longest = board.ids().filter(|task| since(task).is_some()).min_by_key(since)?;
         let waited = now.since(since(&longest).expect("it is hungry"));
@@ -117,7 +117,7 @@ impl Top {
 
     /// Puts LC that asks into order: below the guarantee, then few cores beyond it, then who is behind, then
     /// who waits longest.
-    fn critical(&mut self, now: Time, signals: &Signals, board: &Board) {
+    fn critical(&mut self, now: Time, signals: &Signals, board: &CoreAssignment) {
         self.order.clear();
         let asks = |task: &TaskId| {
             let (spec, seen) = (board.spec(*task), signals.task(*task));
@@ -137,8 +137,8 @@ impl Top {
     }
 
     /// Gives free cores to who can use them, fewest cores first; then BE without any takes turns.
-    fn share_rest(&mut self, now: Time, signals: &Signals, board: &mut Board, rule: Rule<'_>) {
-        let wants = |board: &Board, task: TaskId| {
+    fn share_rest(&mut self, now: Time, signals: &Signals, board: &mut CoreAssignment, rule: Rule<'_>) {
+        let wants = |board: &CoreAssignment, task: TaskId| {
             let (has, spec) = (board.running(task), board.spec(task));
             !spec.is_critical() && has < spec.cores_max() && signals.task(task).runnable > u32::from(has)
         };
@@ -163,7 +163,14 @@ impl Top {
     }
 
     /// Gives `task` the best core that it may have for that `need`; whether there was one.
-    fn give(&mut self, now: Time, board: &mut Board, rule: Rule<'_>, task: TaskId, need: Need) -> bool {
+    fn give(
+        &mut self,
+        now: Time,
+        board: &mut CoreAssignment,
+        rule: Rule<'_>,
+        task: TaskId,
+        need: Need,
+    ) -> bool {
         let may = |&core: &CoreId| {
             self.may_take(now, board, core, task, need) && (need == Need::Starving || rule(board, core, task))
         };
@@ -173,20 +180,24 @@ impl Top {
         let Some(core) = best else { return false };
         match need {
             Need::Starving | Need::Turn => board.lend(now, core, task, now + self.slice),
-            Need::Spare | Need::Queue | Need::Guarantee => board.set(now, core, Hold::Run(task)),
+            Need::Spare | Need::Queue | Need::Guarantee => board.set(now, core, CoreState::Granted(task)),
         }
         self.given[task.index()] = Some(now);
         true
     }
 
     /// Whether `task` may have `core` from whoever has it.
-    fn may_take(&self, now: Time, board: &Board, core: CoreId, task: TaskId, need: Need) -> bool {
+    fn may_take(&self, now: Time, board: &CoreAssignment, core: CoreId, task: TaskId, need: Need) -> bool {
         let full = board.held(task) >= board.spec(task).cores_max();
         let holder = match board.hold(core) {
-            Hold::Free => return !full,
-            Hold::Shared => return false,
-            Hold::Quiet(owner) if owner == task => return need != Need::Spare && need != Need::Turn,
-            Hold::Run(holder) | Hold::Keep(holder) | Hold::Quiet(holder) => holder,
+            CoreState::Free => return !full,
+            CoreState::Shared => return false,
+            CoreState::SiblingIdle(owner) if owner == task => {
+                return need != Need::Spare && need != Need::Turn;
+            }
+            CoreState::Granted(holder) | CoreState::Reserved(holder) | CoreState::SiblingIdle(holder) => {
+                holder
+            }
         };
         if holder == task || !board.spared(core) || full {
             return false;
@@ -208,9 +219,9 @@ impl Top {
     }
 
     /// How good `core` would be for `task`; more is better.
-    fn score(&self, now: Time, board: &Board, core: CoreId, task: TaskId) -> (u8, bool, u64) {
-        let free = board.hold(core) == Hold::Free;
-        let quiet = matches!(board.hold(core), Hold::Quiet(_));
+    fn score(&self, now: Time, board: &CoreAssignment, core: CoreId, task: TaskId) -> (u8, bool, u64) {
+        let free = board.hold(core) == CoreState::Free;
+        let quiet = matches!(board.hold(core), CoreState::SiblingIdle(_));
         let mut siblings =
             board.topology().siblings(core).filter_map(|sibling| board.hold(sibling).running());
         let class = match (quiet, self.siblings, siblings.next()) {

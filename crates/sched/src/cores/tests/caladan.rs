@@ -36,8 +36,8 @@ fn a_queue_older_than_the_threshold_takes_one_core_a_round() {
 #[test]
 fn idle_siblings_are_preferred_then_another_tasks_then_the_core_used_last() {
     let (mut board, mut caladan) = setup("caladan", (3, 2), &[LC, LC]);
-    board.set(at(0), CoreId(0), Hold::Run(TaskId(0)));
-    board.set(at(0), CoreId(2), Hold::Run(TaskId(1)));
+    board.set(at(0), CoreId(0), CoreState::Granted(TaskId(0)));
+    board.set(at(0), CoreId(2), CoreState::Granted(TaskId(1)));
     let seen = signals(&board, &[(9, 99), (1, 0)]);
     caladan.round(at(100), &seen, &mut board);
     assert_eq!(shown(&board), "a.b.a.", "both lanes of the third were idle");
@@ -50,8 +50,8 @@ fn idle_siblings_are_preferred_then_another_tasks_then_the_core_used_last() {
 #[test]
 fn be_never_takes_from_lc_but_takes_turns_with_be() {
     let (mut board, mut caladan) = setup("caladan", (1, 2), &[TaskSpec::critical(1), BE, BE]);
-    board.set(at(0), CoreId(0), Hold::Run(TaskId(0)));
-    board.set(at(0), CoreId(1), Hold::Run(TaskId(1)));
+    board.set(at(0), CoreId(0), CoreState::Granted(TaskId(0)));
+    board.set(at(0), CoreId(1), CoreState::Granted(TaskId(1)));
     let seen = signals(&board, &[(1, 0), (9, 0), (9, 0)]);
     for (us, expected) in [(10, "ab"), (1_900, "ab"), (2_010, "ac"), (2_020, "ac"), (4_020, "ab")] {
         caladan.round(at(us), &seen, &mut board);
@@ -62,8 +62,8 @@ fn be_never_takes_from_lc_but_takes_turns_with_be() {
 #[test]
 fn a_guarantee_takes_what_another_lc_has_beyond_its_own() {
     let (mut board, mut caladan) = setup("caladan", (2, 1), &[TaskSpec::critical(1), TaskSpec::critical(1)]);
-    board.set(at(0), CoreId(0), Hold::Run(TaskId(0)));
-    board.set(at(0), CoreId(1), Hold::Run(TaskId(0)));
+    board.set(at(0), CoreId(0), CoreState::Granted(TaskId(0)));
+    board.set(at(0), CoreId(1), CoreState::Granted(TaskId(0)));
     let seen = signals(&board, &[(9, 50), (1, 0)]);
     caladan.round(at(10), &seen, &mut board);
     assert_eq!(shown(&board).matches('b').count(), 1, "{}", shown(&board));
@@ -90,7 +90,7 @@ fn who_is_behind_takes_a_core_whatever_waits_and_before_who_has_waited_longest()
 
 /// Runs `rounds` of 10 µs at `gb` GB/s; each core's counter rises by `misses` in each.
 fn saturate(
-    board: &mut Board,
+    board: &mut CoreAssignment,
     policy: &mut dyn Policy,
     wants: &[(u32, u64)],
     gb: f64,
@@ -110,7 +110,7 @@ fn saturate(
 #[test]
 fn over_the_bandwidth_the_task_with_most_misses_loses_its_worst_core_every_round() {
     let (mut board, mut caladan) = setup("caladan", (4, 1), &[TaskSpec::critical(1), BE]);
-    (0..4).for_each(|core| board.set(at(0), CoreId(core), Hold::Run(TaskId(u16::from(core > 0)))));
+    (0..4).for_each(|core| board.set(at(0), CoreId(core), CoreState::Granted(TaskId(u16::from(core > 0)))));
     let (wants, misses) = ([(1, 0), (9, 0)], [70, 10, 90, 50]);
     saturate(&mut board, &mut *caladan, &wants, 26.0, &misses, 1..3);
     assert_eq!(shown(&board), "abbb", "noticed, and read once");
@@ -127,7 +127,7 @@ fn over_the_bandwidth_the_task_with_most_misses_loses_its_worst_core_every_round
 #[test]
 fn an_lc_task_that_floods_the_memory_loses_its_burst_too() {
     let (mut board, mut caladan) = setup("caladan", (4, 1), &[TaskSpec::critical(1), TaskSpec::critical(1)]);
-    (0..4).for_each(|core| board.set(at(0), CoreId(core), Hold::Run(TaskId(u16::from(core > 0)))));
+    (0..4).for_each(|core| board.set(at(0), CoreId(core), CoreState::Granted(TaskId(u16::from(core > 0)))));
     saturate(&mut board, &mut *caladan, &[(1, 0), (3, 0)], 30.0, &[1, 50, 60, 70], 1..9);
     assert_eq!(shown(&board), "ab..");
 }
@@ -137,19 +137,19 @@ fn disturbed_readings_count_for_nothing() {
     let (mut board, mut caladan) = setup("caladan", (2, 1), &[TaskSpec::critical(1), BE]);
     for round in 1..20 {
         // The core changes hands in every round: no two readings are of one grant.
-        board.set(at(10 * round - 5), CoreId(1), Hold::Free);
-        board.set(at(10 * round - 5), CoreId(1), Hold::Run(TaskId(1)));
+        board.set(at(10 * round - 5), CoreId(1), CoreState::Free);
+        board.set(at(10 * round - 5), CoreId(1), CoreState::Granted(TaskId(1)));
         saturate(&mut board, &mut *caladan, &[(0, 0), (9, 0)], 30.0, &[0, 99], round..round + 1);
-        assert_eq!(board.hold(CoreId(1)), Hold::Run(TaskId(1)), "round {round}");
+        assert_eq!(board.hold(CoreId(1)), CoreState::Granted(TaskId(1)), "round {round}");
     }
 }
 
 #[test]
 fn sockets_are_limited_one_by_one() {
     let tasks = vec![BE, BE];
-    let mut board = Board::new(Topology::regular(2, 2, 1).unwrap(), tasks).unwrap();
+    let mut board = CoreAssignment::new(Topology::regular(2, 2, 1).unwrap(), tasks).unwrap();
     let mut caladan = Caladan::new(&Settings::default(), &board);
-    (0..4).for_each(|core| board.set(at(0), CoreId(core), Hold::Run(TaskId(core % 2))));
+    (0..4).for_each(|core| board.set(at(0), CoreId(core), CoreState::Granted(TaskId(core % 2))));
     for round in 1..4 {
         let mut seen = signals(&board, &[(9, 0), (9, 0)]);
         seen.bandwidth = vec![Some(1e9), Some(30e9)];
@@ -167,7 +167,7 @@ fn sockets_are_limited_one_by_one() {
 fn a_long_request_has_its_physical_core_alone_until_it_ends() {
     let lc = TaskSpec { request_max: Some(Span::from_micros(40)), ..LC };
     let (mut board, mut caladan) = setup("caladan", (2, 2), &[lc, BE]);
-    board.set(at(0), CoreId(0), Hold::Run(TaskId(0)));
+    board.set(at(0), CoreId(0), CoreState::Granted(TaskId(0)));
     let mut seen = signals(&board, &[(1, 0), (9, 0)]);
     seen.cores[0].request_since = Some(at(5));
     for (us, expected) in [(20, "abbb"), (44, "abbb"), (45, "a-bb"), (90, "a-bb")] {
@@ -183,7 +183,7 @@ fn a_long_request_has_its_physical_core_alone_until_it_ends() {
 fn of_two_long_requests_on_one_core_the_longer_stays() {
     let lc = TaskSpec { request_max: Some(Span::from_micros(40)), ..LC };
     let (mut board, mut caladan) = setup("caladan", (1, 2), &[lc]);
-    (0..2).for_each(|core| board.set(at(0), CoreId(core), Hold::Run(TaskId(0))));
+    (0..2).for_each(|core| board.set(at(0), CoreId(core), CoreState::Granted(TaskId(0))));
     let mut seen = signals(&board, &[(2, 0)]);
     seen.cores[0].request_since = Some(at(20));
     seen.cores[1].request_since = Some(at(10));
@@ -195,7 +195,7 @@ fn of_two_long_requests_on_one_core_the_longer_stays() {
 fn a_growing_queue_lifts_the_ban() {
     let lc = TaskSpec { request_max: Some(Span::from_micros(40)), ..LC };
     let (mut board, mut caladan) = setup("caladan", (1, 2), &[lc]);
-    board.set(at(0), CoreId(0), Hold::Run(TaskId(0)));
+    board.set(at(0), CoreId(0), CoreState::Granted(TaskId(0)));
     let mut seen = signals(&board, &[(1, 0)]);
     seen.cores[0].request_since = Some(at(0));
     caladan.round(at(50), &seen, &mut board);

@@ -1,16 +1,16 @@
 //! Trouble that lasts is raised once, and cleared once it is gone.
 
-use crate::cores::condition::{Change, Trouble, Watch};
+use crate::cores::contention_alarm::{Change, Contention, ContentionAlarm};
 
 use super::*;
 
 /// Rounds of 1 ms in which LC has waited so long, in µs, or DRAM moved so many GB/s; raised after 4 ms.
-fn changes(holds: &[Hold], rounds: impl IntoIterator<Item = (u64, f64)>) -> Vec<(u64, Change)> {
+fn changes(holds: &[CoreState], rounds: impl IntoIterator<Item = (u64, f64)>) -> Vec<(u64, Change)> {
     let (mut board, _) = setup("caladan", (2, 2), &[TaskSpec::critical(1), TaskSpec::best_effort()]);
     for (core, &hold) in board.topology().all().zip(holds) {
         board.set(at(0), core, hold);
     }
-    let mut watch = Watch::new(Span::from_millis(4), &Settings::default(), &board);
+    let mut watch = ContentionAlarm::new(Span::from_millis(4), &Settings::default(), &board);
     let (mut all, mut now) = (Vec::new(), Vec::new());
     for (ms, (delay_us, gb)) in rounds.into_iter().enumerate() {
         let mut signals = signals(&board, &[(1, delay_us), (9, 0)]);
@@ -23,25 +23,25 @@ fn changes(holds: &[Hold], rounds: impl IntoIterator<Item = (u64, f64)>) -> Vec<
     all
 }
 
-const LC: Hold = Hold::Run(TaskId(0));
-const BE: Hold = Hold::Run(TaskId(1));
+const LC: CoreState = CoreState::Granted(TaskId(0));
+const BE: CoreState = CoreState::Granted(TaskId(1));
 
 #[test]
 fn lc_that_waits_with_no_core_left_is_raised_once_and_cleared_when_it_is_over() {
     let rounds = [(20, 0.0); 7].into_iter().chain([(5, 0.0); 9]);
-    let queue = Trouble::Queue(TaskId(0));
+    let queue = Contention::Queue(TaskId(0));
     let expected = [(4, Change::Raised(queue)), (10, Change::Cleared(queue))];
     assert_eq!(changes(&[LC; 4], rounds), expected);
 }
 
 #[test]
 fn what_a_policy_can_still_do_is_no_trouble() {
-    for hold in [BE, Hold::Free] {
+    for hold in [BE, CoreState::Free] {
         assert_eq!(changes(&[LC, LC, LC, hold], [(20, 0.0); 9]), []);
     }
     assert_eq!(changes(&[LC, LC, BE, BE], [(0, 30.0); 9]), []);
     // What it never takes is, and so is a burst that is used up.
-    assert_eq!(changes(&[Hold::Shared; 4], [(20, 0.0); 9]).len(), 1);
+    assert_eq!(changes(&[CoreState::Shared; 4], [(20, 0.0); 9]).len(), 1);
 }
 
 #[test]
@@ -53,6 +53,6 @@ fn short_breaks_do_not_count_and_long_ones_begin_anew() {
 
 #[test]
 fn dram_over_its_limit_without_be_is_raised() {
-    let expected = [(4, Change::Raised(Trouble::Bandwidth(0)))];
-    assert_eq!(changes(&[LC, LC, Hold::Free, Hold::Free], [(0, 30.0); 6]), expected);
+    let expected = [(4, Change::Raised(Contention::Bandwidth(0)))];
+    assert_eq!(changes(&[LC, LC, CoreState::Free, CoreState::Free], [(0, 30.0); 6]), expected);
 }

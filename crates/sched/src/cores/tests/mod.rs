@@ -10,8 +10,12 @@ mod others;
 mod thresholds;
 
 /// A machine of `(physical cores, lanes)` on one socket, its tasks, and the policy called `name`.
-fn setup(name: &str, (physical, lanes): (usize, usize), tasks: &[TaskSpec]) -> (Board, Box<dyn Policy>) {
-    let board = Board::new(Topology::regular(1, physical, lanes).unwrap(), tasks.to_vec()).unwrap();
+fn setup(
+    name: &str,
+    (physical, lanes): (usize, usize),
+    tasks: &[TaskSpec],
+) -> (CoreAssignment, Box<dyn Policy>) {
+    let board = CoreAssignment::new(Topology::regular(1, physical, lanes).unwrap(), tasks.to_vec()).unwrap();
     let policy = by_name(name, &Settings::default(), &board).unwrap();
     (board, policy)
 }
@@ -21,7 +25,7 @@ fn at(us: u64) -> Time {
 }
 
 /// Signals in which every task of `wants` could use so many cores and has waited so long, in µs.
-fn signals(board: &Board, wants: &[(u32, u64)]) -> Signals {
+fn signals(board: &CoreAssignment, wants: &[(u32, u64)]) -> Signals {
     let mut signals = Signals::of(board);
     for (task, &(runnable, delay_us)) in signals.tasks.iter_mut().zip(wants) {
         *task = TaskSignals { runnable, delay: Span::from_micros(delay_us), ..TaskSignals::default() };
@@ -30,12 +34,12 @@ fn signals(board: &Board, wants: &[(u32, u64)]) -> Signals {
 }
 
 /// Who runs where, one letter a core: `a` is task 0, `.` nobody, `-` quiet.
-fn shown(board: &Board) -> String {
+fn shown(board: &CoreAssignment) -> String {
     let letter = |core| match board.hold(core) {
-        Hold::Run(task) | Hold::Keep(task) => char::from(b'a' + task.0 as u8),
-        Hold::Quiet(_) => '-',
-        Hold::Free => '.',
-        Hold::Shared => '*',
+        CoreState::Granted(task) | CoreState::Reserved(task) => char::from(b'a' + task.0 as u8),
+        CoreState::SiblingIdle(_) => '-',
+        CoreState::Free => '.',
+        CoreState::Shared => '*',
     };
     board.topology().all().map(letter).collect()
 }
@@ -155,7 +159,7 @@ proptest! {
     fn no_core_is_given_twice_and_no_guarantee_is_broken(life in life()) {
         for entry in POLICIES {
             let topology = Topology::of(life.machine.clone()).unwrap();
-            let board = Board::new(topology, life.tasks.clone()).unwrap();
+            let board = CoreAssignment::new(topology, life.tasks.clone()).unwrap();
             let policy = (entry.new)(&Settings::default(), &board).unwrap();
             let promise = policy.promise();
             let mut allocator = Allocator::new(policy, board);
@@ -216,7 +220,7 @@ proptest! {
         let guaranteed: u16 = life.tasks.iter().map(|task| task.guaranteed).sum();
         prop_assume!(usize::from(guaranteed) < life.machine.len());
         for entry in POLICIES {
-            let board = Board::new(Topology::of(life.machine.clone()).unwrap(), life.tasks.clone()).unwrap();
+            let board = CoreAssignment::new(Topology::of(life.machine.clone()).unwrap(), life.tasks.clone()).unwrap();
             let settings = Settings { starve_max: Span::from_millis(1), slice: Span::from_micros(200), ..Settings::default() };
             let policy = (entry.new)(&settings, &board).unwrap();
             let Some(bound) = policy.promise().starvation else { continue };
@@ -248,7 +252,7 @@ proptest! {
 
 #[test]
 fn more_guarantees_than_cores_are_refused_with_both_numbers() {
-    let board = |tasks: &[TaskSpec]| Board::new(Topology::regular(1, 2, 2).unwrap(), tasks.to_vec());
+    let board = |tasks: &[TaskSpec]| CoreAssignment::new(Topology::regular(1, 2, 2).unwrap(), tasks.to_vec());
     let error = board(&[TaskSpec::critical(3), TaskSpec::critical(2)]).unwrap_err().to_string();
     assert_eq!(error, "5 cores are guaranteed and 4 are there");
     let generous = TaskSpec { guaranteed: 1, ..TaskSpec::best_effort() };
@@ -259,7 +263,8 @@ fn more_guarantees_than_cores_are_refused_with_both_numbers() {
 
 #[test]
 fn an_unknown_policy_lists_those_there_are() {
-    let board = Board::new(Topology::regular(1, 2, 2).unwrap(), vec![TaskSpec::best_effort()]).unwrap();
+    let board =
+        CoreAssignment::new(Topology::regular(1, 2, 2).unwrap(), vec![TaskSpec::best_effort()]).unwrap();
     let error = by_name("caldan", &Settings::default(), &board).err().unwrap().to_string();
     assert!(error.starts_with("policy \"caldan\" is none of caladan, "), "{error}");
 }
@@ -277,16 +282,16 @@ fn a_machine_may_have_odd_cores_no_lanes_to_share_and_several_sockets() {
 #[test]
 fn what_ends_as_it_began_is_not_told() {
     let (mut board, mut actions) = (setup("linux", (1, 2), &[TaskSpec::critical(1)]).0, Vec::new());
-    board.set(at(0), CoreId(0), Hold::Run(TaskId(0)));
-    board.set(at(0), CoreId(0), Hold::Free);
+    board.set(at(0), CoreId(0), CoreState::Granted(TaskId(0)));
+    board.set(at(0), CoreId(0), CoreState::Free);
     board.actions(&mut actions);
     assert_eq!(actions, []);
-    board.set(at(1), CoreId(0), Hold::Run(TaskId(0)));
+    board.set(at(1), CoreId(0), CoreState::Granted(TaskId(0)));
     board.actions(&mut actions);
     assert_eq!(actions, [Action::Run { core: CoreId(0), task: TaskId(0), keep: false }]);
     // Given back and given again: the core has to be told, for it is idle now.
     board.yielded(at(2), CoreId(0), TaskId(0));
-    board.set(at(2), CoreId(0), Hold::Run(TaskId(0)));
+    board.set(at(2), CoreId(0), CoreState::Granted(TaskId(0)));
     board.actions(&mut actions);
     assert_eq!(actions.len(), 1);
 }

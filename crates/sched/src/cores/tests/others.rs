@@ -4,7 +4,7 @@ use super::*;
 
 const BE: TaskSpec = TaskSpec::best_effort();
 
-fn rounds(board: &mut Board, policy: &mut dyn Policy, seen: &Signals, n: u64) {
+fn rounds(board: &mut CoreAssignment, policy: &mut dyn Policy, seen: &Signals, n: u64) {
     (0..n).for_each(|round| policy.round(Time::ZERO + policy.period() * round, seen, board));
 }
 
@@ -31,7 +31,8 @@ fn elfen_keeps_be_from_the_siblings_of_lc() {
 
 #[test]
 fn elfen_refuses_more_guarantees_than_first_lanes() {
-    let board = Board::new(Topology::regular(1, 2, 2).unwrap(), vec![TaskSpec::critical(3)]).unwrap();
+    let board =
+        CoreAssignment::new(Topology::regular(1, 2, 2).unwrap(), vec![TaskSpec::critical(3)]).unwrap();
     let error = by_name("elfen", &Settings::default(), &board).err().unwrap().to_string();
     assert!(error.contains("3 cores are guaranteed") && error.contains("2 physical"), "{error}");
 }

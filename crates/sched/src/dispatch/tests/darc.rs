@@ -2,23 +2,23 @@
 
 use super::*;
 
-const SHORT: Kind = Kind(1);
-const LONG: Kind = Kind(2);
+const SHORT: RequestType = RequestType(1);
+const LONG: RequestType = RequestType(2);
 
-fn of(token: u64, kind: Option<Kind>) -> Task {
+fn of(token: u64, kind: Option<RequestType>) -> Task {
     Task { token, label: Label::default(), kind }
 }
 
 fn share(kind: u16, mean_ns: f64, demand: f64) -> Share {
-    Share { kind: Kind(kind), mean_ns, ratio: 0.0, demand }
+    Share { kind: RequestType(kind), mean_ns, ratio: 0.0, demand }
 }
 
 fn workers(numbers: impl IntoIterator<Item = u8>) -> WorkerSet {
     numbers.into_iter().map(WorkerId).collect()
 }
 
-fn idle(numbers: impl IntoIterator<Item = u8>) -> Idle {
-    Idle { accepting: [workers(numbers); 8] }
+fn idle(numbers: impl IntoIterator<Item = u8>) -> IdleWorkers {
+    IdleWorkers { accepting: [workers(numbers); 8] }
 }
 
 /// DARC on four workers after 99 short and 11 long requests of the given length.
@@ -59,7 +59,10 @@ fn kinds_of_similar_length_share_a_group_of_which_the_first_is_the_measure() {
     let shares = [share(1, 100.0, 0.1), share(2, 119.0, 0.1), share(3, 121.0, 0.1), share(4, 145.0, 0.7)];
     let kinds = |r: Reservation| r.groups.into_iter().map(|g| g.kinds).collect::<Vec<_>>();
     let reservation = Reservation::new(&shares, 4, 1.2, |_| Priority::LOWEST);
-    assert_eq!(kinds(reservation), [vec![Kind(1), Kind(2)], vec![Kind(3), Kind(4)]]);
+    assert_eq!(
+        kinds(reservation),
+        [vec![RequestType(1), RequestType(2)], vec![RequestType(3), RequestType(4)]]
+    );
 }
 
 #[test]
@@ -104,7 +107,7 @@ fn short_requests_steal_from_long_ones_and_never_the_reverse() {
 fn requests_of_unknown_kind_run_on_the_spillway_after_all_others() {
     let mut darc = profiled(DarcSettings::default(), 1, 100);
     darc.push(Time::ZERO, of(900, None)).unwrap();
-    darc.push(Time::ZERO, of(901, Some(Kind(77)))).unwrap();
+    darc.push(Time::ZERO, of(901, Some(RequestType(77)))).unwrap();
     darc.push(Time::ZERO, of(902, Some(LONG))).unwrap();
     assert_eq!(darc.assign(Time::ZERO, &idle([3])).unwrap().1.token, 902);
     assert_eq!(darc.assign(Time::ZERO, &idle([0, 1, 2])), None);
@@ -144,8 +147,8 @@ fn workers_are_reserved_anew_only_when_requests_wait_and_demand_has_moved() {
 fn the_number_of_kinds_a_client_can_invent_is_bounded() {
     let mut darc = Darc::new(2, 1_000, DarcSettings { samples: 256, ..DarcSettings::default() });
     for kind in 0..1_000 {
-        darc.push(Time::ZERO, of(u64::from(kind), Some(Kind(kind)))).unwrap();
-        darc.on_done(Time::ZERO, WorkerId(0), Some(Kind(kind)), Span::from_nanos(1));
+        darc.push(Time::ZERO, of(u64::from(kind), Some(RequestType(kind)))).unwrap();
+        darc.on_done(Time::ZERO, WorkerId(0), Some(RequestType(kind)), Span::from_nanos(1));
     }
     let served = std::iter::from_fn(|| darc.assign(Time::ZERO, &all_idle(2))).count();
     assert_eq!(served, 1_000);
@@ -160,7 +163,7 @@ proptest! {
     #[test]
     fn the_profile_is_what_arithmetic_says(samples in prop::collection::vec((0u16..6, 0u64..1_000_000), 1..200)) {
         let mut profile = Profile::default();
-        samples.iter().for_each(|&(kind, ns)| profile.record(Kind(kind), Span::from_nanos(ns)));
+        samples.iter().for_each(|&(kind, ns)| profile.record(RequestType(kind), Span::from_nanos(ns)));
         let total: u64 = samples.iter().map(|s| s.1).sum();
         for share in profile.shares() {
             let own: Vec<u64> = samples.iter().filter(|s| s.0 == share.kind.0).map(|s| s.1).collect();

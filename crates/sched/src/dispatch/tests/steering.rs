@@ -53,10 +53,10 @@ fn under_every_policy_steered_tasks_stay_on_their_workers() {
         let without_3 = steering.sets().map(|set| set.and(&WorkerSet::first(3)));
         policy.push(Time::ZERO, task(1, 7)).unwrap();
         policy.push(Time::ZERO, task(2, 0)).unwrap();
-        let idle = Idle { accepting: without_3 };
+        let idle = IdleWorkers { accepting: without_3 };
         assert_eq!(policy.assign(Time::ZERO, &idle).unwrap().1.token, 2, "{}", entry.name);
         assert_eq!(policy.assign(Time::ZERO, &idle), None, "{}", entry.name);
-        let idle = Idle { accepting: steering.sets() };
+        let idle = IdleWorkers { accepting: steering.sets() };
         assert_eq!(policy.assign(Time::ZERO, &idle), Some((WorkerId(3), task(1, 7))), "{}", entry.name);
     }
 }

@@ -9,7 +9,7 @@
 
 use deadline::{DeadlineQueue, Offered, Order, Settings, Shedding, Standing, Turn};
 use queueing::{Label, Priority, Span, Time};
-use sched::dispatch::{Dispatch, Idle, Params, Task, WorkerSet, by_name};
+use sched::dispatch::{Dispatch, IdleWorkers, Params, Task, WorkerSet, by_name};
 
 use crate::cores::{Offer, Waiting};
 
@@ -58,7 +58,7 @@ impl Waiting for Events {
     }
 
     fn next(&mut self, now: Time, _shed: &mut Vec<u64>) -> Option<Offer> {
-        let idle = Idle { accepting: [WorkerSet::first(1); Priority::LEVELS] };
+        let idle = IdleWorkers { accepting: [WorkerSet::first(1); Priority::LEVELS] };
         let (_, task) = self.policy.assign(now, &idle)?;
         let place = task.token as usize;
         self.free.push(place);

@@ -9,7 +9,7 @@ use load::plan::{Class, Plan};
 use queueing::{Priority, Rate, Span};
 use runtime::mode::{Classifiers, Mode};
 use runtime::shard;
-use sched::dispatch::{Kind, Params, Steering, WorkerId, WorkerSet};
+use sched::dispatch::{Params, RequestType, Steering, WorkerId, WorkerSet};
 
 use super::Machine;
 use super::scenario::Scenario;
@@ -254,8 +254,8 @@ pub(in crate::world) const CLIENT_RTO_MIN: Span = Span::from_secs(1);
 
 /// The application declares how urgent each kind is: DARC orders kinds of
 /// equal service time by it (ADPS §4.1).
-fn urgency(class: &Class) -> Option<(Kind, Priority)> {
-    Some((Kind(class.kind.into()), Priority::new(class.priority)?))
+fn urgency(class: &Class) -> Option<(RequestType, Priority)> {
+    Some((RequestType(class.kind.into()), Priority::new(class.priority)?))
 }
 
 fn in_hand(level: usize) -> WorkerSet {

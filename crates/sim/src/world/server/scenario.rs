@@ -15,7 +15,7 @@ use queueing::{Bytes, Span};
 use runtime::App;
 use runtime::app::{Context, Framing, Outcome};
 use runtime::mode::Classifiers;
-use sched::dispatch::Kind;
+use sched::dispatch::RequestType;
 
 use crate::text::text_or_none;
 
@@ -147,7 +147,7 @@ impl App for Application {
         self.synthetic.frame(received)
     }
 
-    fn kind(&self, segment: &[u8]) -> Option<Kind> {
+    fn kind(&self, segment: &[u8]) -> Option<RequestType> {
         self.synthetic.kind(segment)
     }
 

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use host::pulse::SharedPage;
 use host::{Monotonic, interrupt};
 use queueing::{Clock, Span};
-use sched::cores::pulse::Board;
+use sched::cores::worker_signals::SignalMemory;
 
 use super::super::daemon::Daemon;
 use super::rig::{Rig, SHARED_CORE};

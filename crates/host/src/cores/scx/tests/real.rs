@@ -88,7 +88,7 @@ impl Rig {
         };
         let tasks = vec![("lc".to_owned(), setup(0)), ("be".to_owned(), setup(1))];
         let layout = Layout::new(&cores).unwrap();
-        let board = Board::new(layout.topology().clone(), specs.to_vec()).unwrap();
+        let board = CoreAssignment::new(layout.topology().clone(), specs.to_vec()).unwrap();
         let now = Monotonic::new().now();
         let setup = Setup {
             real_time: false,

@@ -6,7 +6,7 @@
 //! as instants of the machine's monotonic clock, not as ages: whoever reads them
 //! subtracts from its own reading, so a worker that has lost its core, or that
 //! computes for long, still grows older. Here are the words and their order;
-//! whose memory it is, and how one sleeps on it, is a [`Board`]'s to know.
+//! whose memory it is, and how one sleeps on it, is a [`CoreAssignment`]'s to know.
 //!
 //! ```text
 //! byte  what
@@ -30,8 +30,8 @@
 //! which gets it no core that a policy's guarantees deny it.
 //! Source: Caladan (OSDI '20) §4.1.
 
-mod lane;
-mod shifts;
+mod park;
+mod slot;
 mod workers;
 
 use std::time::Duration;
@@ -39,8 +39,8 @@ use std::time::Duration;
 use queueing::{CoreId, Span, Time};
 
 use super::TaskSignals;
-pub use lane::{Asked, Told};
-pub use shifts::Shifts;
+pub use park::ParkPolicy;
+pub use slot::{ParkRequest, SeqCell};
 use sync::{AtomicU32, AtomicU64, Ordering};
 pub use workers::Workers;
 
@@ -51,7 +51,7 @@ mod sync {
 
 /// What one worker tells.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Pulse {
+pub struct WorkerSignals {
     /// When it was told.
     pub at: Time,
     /// Since when the oldest received frame waits.
@@ -80,7 +80,7 @@ const RESTING: u64 = 1;
 const CORE_AT: u32 = 16;
 const LONG_AT: u32 = 32;
 
-impl Pulse {
+impl WorkerSignals {
     /// How long the oldest elements of its queues have waited by `now`, added up.
     #[must_use]
     pub fn delay(&self, now: Time) -> Span {
@@ -139,32 +139,32 @@ impl Pulse {
 /// One worker's place.
 #[derive(Debug, Default)]
 #[repr(C)]
-pub struct Lane {
-    told: Told<WORDS>,
+pub struct WorkerSlot {
+    told: SeqCell<WORDS>,
     /// What the scheduler asks of it.
-    pub asked: Asked,
+    pub asked: ParkRequest,
 }
 
-impl Lane {
+impl WorkerSlot {
     /// Tells `pulse`. One thread at a time, and after the one before.
-    pub fn tell(&self, pulse: &Pulse) {
+    pub fn publish(&self, pulse: &WorkerSignals) {
         self.told.tell(&pulse.words());
     }
 
     /// What was last told; `None` when it changed too often meanwhile.
     #[must_use]
-    pub fn read(&self) -> Option<Pulse> {
-        self.told.read().map(|words| Pulse::from_words(&words))
+    pub fn read(&self) -> Option<WorkerSignals> {
+        self.told.read().map(|words| WorkerSignals::from_words(&words))
     }
 }
 
 /// All of a program's words. Of fixed size, whatever the number of workers.
 #[derive(Debug)]
 #[repr(C)]
-pub struct Page {
+pub struct SignalPage {
     head: Head,
     lead: Lead,
-    lanes: [Lane; LANES_MAX],
+    lanes: [WorkerSlot; WORKERS_MAX],
 }
 
 #[derive(Debug, Default)]
@@ -184,20 +184,20 @@ struct Lead {
 }
 
 /// Workers that a page has room for.
-pub const LANES_MAX: usize = 64;
+pub const WORKERS_MAX: usize = 64;
 const NAME: u64 = u64::from_ne_bytes(*b"gwpulse2");
 
-const _: () = assert!(size_of::<Lane>() == 256, "a lane has the documented size");
-const _: () = assert!(size_of::<Page>() == 128 + 256 * LANES_MAX, "a page has the documented size");
+const _: () = assert!(size_of::<WorkerSlot>() == 256, "a lane has the documented size");
+const _: () = assert!(size_of::<SignalPage>() == 128 + 256 * WORKERS_MAX, "a page has the documented size");
 
-impl Page {
+impl SignalPage {
     /// A page of `lanes` workers of this process, in its own memory.
     ///
     /// # Panics
-    /// As [`Page::begin`].
+    /// As [`SignalPage::begin`].
     #[must_use]
     pub fn new(lanes: usize) -> Self {
-        let workers = std::array::from_fn(|_| Lane::default());
+        let workers = std::array::from_fn(|_| WorkerSlot::default());
         let page = Self { head: Head::default(), lead: Lead::default(), lanes: workers };
         page.begin(lanes, std::process::id());
         page
@@ -206,9 +206,9 @@ impl Page {
     /// Names a page of zeros as that of `lanes` workers of `process`.
     ///
     /// # Panics
-    /// When `lanes` is outside 1..=[`LANES_MAX`].
+    /// When `lanes` is outside 1..=[`WORKERS_MAX`].
     pub fn begin(&self, lanes: usize, process: u32) {
-        assert!((1..=LANES_MAX).contains(&lanes), "{lanes} lanes are outside 1..={LANES_MAX}");
+        assert!((1..=WORKERS_MAX).contains(&lanes), "{lanes} lanes are outside 1..={WORKERS_MAX}");
         self.head.lanes.store(lanes as u32, Ordering::Relaxed);
         self.head.process.store(process, Ordering::Relaxed);
         self.head.name.store(NAME, Ordering::Release);
@@ -228,10 +228,10 @@ impl Page {
 
     /// A lane for each worker; none while the page is not named.
     #[must_use]
-    pub fn lanes(&self) -> &[Lane] {
+    pub fn lanes(&self) -> &[WorkerSlot] {
         let named = usize::from(self.is_named());
         let lanes = self.head.lanes.load(Ordering::Relaxed) as usize;
-        &self.lanes[..lanes.min(LANES_MAX) * named]
+        &self.lanes[..lanes.min(WORKERS_MAX) * named]
     }
 
     /// What is asked counts until `until`; `None`: no longer.
@@ -251,7 +251,7 @@ impl Page {
     #[must_use]
     pub fn signals(&self, now: Time) -> TaskSignals {
         let mut signals = TaskSignals::default();
-        for pulse in self.lanes().iter().filter_map(Lane::read) {
+        for pulse in self.lanes().iter().filter_map(WorkerSlot::read) {
             pulse.add_to(now, &mut signals);
         }
         signals
@@ -259,9 +259,9 @@ impl Page {
 }
 
 /// Memory in which a page is, and how one sleeps on its words.
-pub trait Board: Send + Sync {
+pub trait SignalMemory: Send + Sync {
     /// The page.
-    fn page(&self) -> &Page;
+    fn page(&self) -> &SignalPage;
     /// Sleeps while `word` is `value`, `span` at the most, until it is woken;
     /// may return early. A wake-up between the look and the sleep is not lost.
     fn wait(&self, word: &AtomicU32, value: u32, span: Duration);

@@ -8,7 +8,7 @@ use queueing::{
     Time,
 };
 
-use super::{Dispatch, Idle, Task, WorkerId};
+use super::{Dispatch, IdleWorkers, Task, WorkerId};
 
 /// A discipline as a policy; it must not push out, since a refused task
 /// belongs to whoever pushed it.
@@ -61,7 +61,7 @@ impl<D: SelectiveDequeue<Task> + Send> Dispatch for Ordered<D> {
     }
 
     #[inline]
-    fn assign(&mut self, now: Time, idle: &Idle) -> Option<(WorkerId, Task)> {
+    fn assign(&mut self, now: Time, idle: &IdleWorkers) -> Option<(WorkerId, Task)> {
         let task = self.0.pop_among(now, idle.wanted())?;
         let worker = idle.accepting[task.label.priority.index()].lowest()?;
         Some((worker, task))

@@ -18,7 +18,7 @@ use super::sync::{AtomicU32, AtomicU64, Ordering, fence};
 /// What a worker tells: `N` words that belong together.
 #[derive(Debug)]
 #[repr(C, align(64))]
-pub struct Told<const N: usize> {
+pub struct SeqCell<const N: usize> {
     places: [[AtomicU64; N]; 2],
     /// How often something was told; its lowest bit says where that stands.
     count: AtomicU64,
@@ -27,7 +27,7 @@ pub struct Told<const N: usize> {
 /// How often a reader looks again; between two looks the worker has told something.
 const LOOKS: usize = 8;
 
-impl<const N: usize> Told<N> {
+impl<const N: usize> SeqCell<N> {
     /// All words are zero.
     #[must_use]
     pub fn new() -> Self {
@@ -63,7 +63,7 @@ impl<const N: usize> Told<N> {
     }
 }
 
-impl<const N: usize> Default for Told<N> {
+impl<const N: usize> Default for SeqCell<N> {
     fn default() -> Self {
         Self::new()
     }
@@ -72,12 +72,12 @@ impl<const N: usize> Default for Told<N> {
 /// What the scheduler asks of a worker, and what it has done.
 #[derive(Debug)]
 #[repr(C, align(64))]
-pub struct Asked {
+pub struct ParkRequest {
     wish: AtomicU32,
     done: AtomicU32,
 }
 
-impl Asked {
+impl ParkRequest {
     /// To go on.
     #[must_use]
     pub fn new() -> Self {
@@ -85,7 +85,7 @@ impl Asked {
     }
 
     /// Asks the worker to leave its core, or to go on; whether that is news, so
-    /// that a worker that may sleep on [`Asked::word`] is to be woken. One
+    /// that a worker that may sleep on [`ParkRequest::word`] is to be woken. One
     /// process asks.
     pub fn ask(&self, park: bool) -> bool {
         let wish = self.wish.load(Ordering::Relaxed);
@@ -103,7 +103,7 @@ impl Asked {
     }
 
     /// The worker looks: `Some` when it is to leave its core, namely to sleep on
-    /// [`Asked::word`] while that has this value. It has done what is asked then.
+    /// [`ParkRequest::word`] while that has this value. It has done what is asked then.
     #[must_use]
     pub fn parked(&self) -> Option<u32> {
         let wish = self.wish.load(Ordering::Acquire);
@@ -120,7 +120,7 @@ impl Asked {
     }
 }
 
-impl Default for Asked {
+impl Default for ParkRequest {
     fn default() -> Self {
         Self::new()
     }

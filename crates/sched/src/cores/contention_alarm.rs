@@ -8,11 +8,11 @@
 
 use queueing::{Span, Time};
 
-use super::{Board, Hold, Settings, Signals, TaskId};
+use super::{CoreAssignment, CoreState, Settings, Signals, TaskId};
 
 /// What cannot be managed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Trouble {
+pub enum Contention {
     /// The task's threads or requests wait longer than its THRESH_QD.
     Queue(TaskId),
     /// This socket's DRAM is over THRESH_BW.
@@ -23,17 +23,17 @@ pub enum Trouble {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     /// It has lasted.
-    Raised(Trouble),
+    Raised(Contention),
     /// It is over.
-    Cleared(Trouble),
+    Cleared(Contention),
 }
 
 /// Watches for what cannot be managed.
 #[derive(Clone, Debug)]
-pub struct Watch {
+pub struct ContentionAlarm {
     after: Span,
     bandwidth_max: f64,
-    watched: Vec<(Trouble, State)>,
+    watched: Vec<(Contention, State)>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -45,12 +45,12 @@ struct State {
     raised: bool,
 }
 
-impl Watch {
+impl ContentionAlarm {
     /// For the tasks and sockets of `board`; a trouble is raised once it has lasted for `after`.
     #[must_use]
-    pub fn new(after: Span, settings: &Settings, board: &Board) -> Self {
-        let tasks = board.ids().filter(|&task| board.spec(task).is_critical()).map(Trouble::Queue);
-        let sockets = (0..board.topology().sockets()).map(Trouble::Bandwidth);
+    pub fn new(after: Span, settings: &Settings, board: &CoreAssignment) -> Self {
+        let tasks = board.ids().filter(|&task| board.spec(task).is_critical()).map(Contention::Queue);
+        let sockets = (0..board.topology().sockets()).map(Contention::Bandwidth);
         let watched = tasks.chain(sockets).map(|trouble| (trouble, State::default())).collect();
         Self { after, bandwidth_max: settings.bandwidth_max, watched }
     }
@@ -61,12 +61,14 @@ impl Watch {
     }
 
     /// Looks once a round, after the policy; what changed is added to `changes`.
-    pub fn round(&mut self, now: Time, signals: &Signals, board: &Board, changes: &mut Vec<Change>) {
+    pub fn round(&mut self, now: Time, signals: &Signals, board: &CoreAssignment, changes: &mut Vec<Change>) {
         let (after, bandwidth_max) = (self.after, self.bandwidth_max);
         for (trouble, state) in &mut self.watched {
             let is_there = match *trouble {
-                Trouble::Queue(task) => signals.task(task).asks(board.spec(task)) && !can_grow(board, task),
-                Trouble::Bandwidth(socket) => {
+                Contention::Queue(task) => {
+                    signals.task(task).asks(board.spec(task)) && !can_grow(board, task)
+                }
+                Contention::Bandwidth(socket) => {
                     signals.bandwidth[socket].is_some_and(|used| used > bandwidth_max)
                         && !can_shrink(board, socket)
                 }
@@ -91,23 +93,24 @@ impl Watch {
     }
 
     /// What has been raised and is not over.
-    pub fn raised(&self) -> impl Iterator<Item = Trouble> + '_ {
+    pub fn raised(&self) -> impl Iterator<Item = Contention> + '_ {
         self.watched.iter().filter(|(_, state)| state.raised).map(|&(trouble, _)| trouble)
     }
 }
 
 /// Whether a policy could still give `task` a core: one that is free or BE's.
-fn can_grow(board: &Board, task: TaskId) -> bool {
+fn can_grow(board: &CoreAssignment, task: TaskId) -> bool {
     let is_left = |core| match board.hold(core) {
-        Hold::Free => true,
-        Hold::Run(holder) | Hold::Quiet(holder) => !board.spec(holder).is_critical(),
-        Hold::Keep(_) | Hold::Shared => false,
+        CoreState::Free => true,
+        CoreState::Granted(holder) | CoreState::SiblingIdle(holder) => !board.spec(holder).is_critical(),
+        CoreState::Reserved(_) | CoreState::Shared => false,
     };
     board.held(task) < board.spec(task).cores_max() && board.topology().all().any(is_left)
 }
 
 /// Whether BE still runs on `socket` where a policy could take it away.
-fn can_shrink(board: &Board, socket: usize) -> bool {
-    let takes = |&core| matches!(board.hold(core), Hold::Run(holder) if !board.spec(holder).is_critical());
+fn can_shrink(board: &CoreAssignment, socket: usize) -> bool {
+    let takes =
+        |&core| matches!(board.hold(core), CoreState::Granted(holder) if !board.spec(holder).is_critical());
     board.topology().on_socket(socket).iter().any(takes)
 }

@@ -5,29 +5,29 @@
 
 use queueing::{CoreId, Span, Time};
 
-use super::{Action, BadSetup, TaskId, TaskSpec, Topology};
+use super::{Action, CoresConfigError, TaskId, TaskSpec, Topology};
 
 /// Who has a core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Hold {
+pub enum CoreState {
     /// Nobody.
     Free,
     /// A task, until it gives it back or loses it.
-    Run(TaskId),
+    Granted(TaskId),
     /// A task, also while it has no work there: a partition.
-    Keep(TaskId),
+    Reserved(TaskId),
     /// Idle for a task's sake, which has a request on the same physical core (C5). It counts as its.
-    Quiet(TaskId),
+    SiblingIdle(TaskId),
     /// The kernel, on behalf of all tasks.
     Shared,
 }
 
-impl Hold {
+impl CoreState {
     /// The task whose core it is.
     #[must_use]
     pub const fn task(self) -> Option<TaskId> {
         match self {
-            Self::Run(task) | Self::Keep(task) | Self::Quiet(task) => Some(task),
+            Self::Granted(task) | Self::Reserved(task) | Self::SiblingIdle(task) => Some(task),
             Self::Free | Self::Shared => None,
         }
     }
@@ -36,20 +36,20 @@ impl Hold {
     #[must_use]
     pub const fn running(self) -> Option<TaskId> {
         match self {
-            Self::Run(task) | Self::Keep(task) => Some(task),
-            Self::Free | Self::Quiet(_) | Self::Shared => None,
+            Self::Granted(task) | Self::Reserved(task) => Some(task),
+            Self::Free | Self::SiblingIdle(_) | Self::Shared => None,
         }
     }
 }
 
 /// Cores, tasks, and who has what.
 #[derive(Clone, Debug)]
-pub struct Board {
+pub struct CoreAssignment {
     topology: Topology,
     tasks: Vec<TaskSpec>,
-    holds: Vec<Hold>,
+    holds: Vec<CoreState>,
     /// As the cores were last told.
-    told: Vec<Hold>,
+    told: Vec<CoreState>,
     /// Per core, since when it is held so.
     since: Vec<Time>,
     /// Per core, until when its holder cannot lose it but to a guarantee.
@@ -65,28 +65,28 @@ pub struct Board {
     samples: Vec<CoreId>,
 }
 
-impl Board {
+impl CoreAssignment {
     /// Every core free.
     ///
     /// # Errors
     /// When guarantees exceed the cores, BE has one, or there is no task.
-    pub fn new(topology: Topology, tasks: Vec<TaskSpec>) -> Result<Self, BadSetup> {
+    pub fn new(topology: Topology, tasks: Vec<TaskSpec>) -> Result<Self, CoresConfigError> {
         let (cores, sockets) = (topology.cores(), topology.sockets());
         if tasks.is_empty() || tasks.len() > 1024 {
-            return Err(BadSetup(format!("{} tasks are outside 1..=1024", tasks.len())));
+            return Err(CoresConfigError(format!("{} tasks are outside 1..=1024", tasks.len())));
         }
         if let Some((n, task)) = tasks.iter().enumerate().find(|(_, t)| !t.is_critical() && t.guaranteed > 0)
         {
             let given = task.guaranteed;
-            return Err(BadSetup(format!("task {n} is BE with {given} guaranteed cores: BE has 0")));
+            return Err(CoresConfigError(format!("task {n} is BE with {given} guaranteed cores: BE has 0")));
         }
         let guaranteed: usize = tasks.iter().map(|task| usize::from(task.guaranteed)).sum();
         if guaranteed > cores {
-            return Err(BadSetup(format!("{guaranteed} cores are guaranteed and {cores} are there")));
+            return Err(CoresConfigError(format!("{guaranteed} cores are guaranteed and {cores} are there")));
         }
         Ok(Self {
-            holds: vec![Hold::Free; cores],
-            told: vec![Hold::Free; cores],
+            holds: vec![CoreState::Free; cores],
+            told: vec![CoreState::Free; cores],
             since: vec![Time::ZERO; cores],
             lease: vec![Time::ZERO; cores],
             held: vec![0; tasks.len()],
@@ -131,7 +131,7 @@ impl Board {
 
     /// Who has `core`.
     #[must_use]
-    pub fn hold(&self, core: CoreId) -> Hold {
+    pub fn hold(&self, core: CoreId) -> CoreState {
         self.holds[core.0 as usize]
     }
 
@@ -163,9 +163,11 @@ impl Board {
     #[must_use]
     pub fn spared(&self, core: CoreId) -> bool {
         match self.hold(core) {
-            Hold::Free | Hold::Shared => true,
-            Hold::Quiet(owner) => self.burst(owner) > 0,
-            Hold::Run(task) | Hold::Keep(task) => self.running(task) > self.spec(task).guaranteed,
+            CoreState::Free | CoreState::Shared => true,
+            CoreState::SiblingIdle(owner) => self.burst(owner) > 0,
+            CoreState::Granted(task) | CoreState::Reserved(task) => {
+                self.running(task) > self.spec(task).guaranteed
+            }
         }
     }
 
@@ -200,7 +202,7 @@ impl Board {
     }
 
     /// Gives `core` to `hold`, from whoever has it.
-    pub fn set(&mut self, now: Time, core: CoreId, hold: Hold) {
+    pub fn set(&mut self, now: Time, core: CoreId, hold: CoreState) {
         let place = core.0 as usize;
         let before = self.holds[place];
         if before == hold {
@@ -218,15 +220,15 @@ impl Board {
 
     /// Gives `core` to `task`, and until `until` to nobody else but a guarantee.
     pub fn lend(&mut self, now: Time, core: CoreId, task: TaskId, until: Time) {
-        self.set(now, core, Hold::Run(task));
+        self.set(now, core, CoreState::Granted(task));
         self.lease[core.0 as usize] = until;
     }
 
     /// Notes that `task` gave `core` back, if it is the one that has it.
     pub fn yielded(&mut self, now: Time, core: CoreId, task: TaskId) {
-        if self.hold(core) == Hold::Run(task) {
-            self.set(now, core, Hold::Free);
-            self.told[core.0 as usize] = Hold::Free;
+        if self.hold(core) == CoreState::Granted(task) {
+            self.set(now, core, CoreState::Free);
+            self.told[core.0 as usize] = CoreState::Free;
         }
     }
 
@@ -244,18 +246,18 @@ impl Board {
                 continue;
             }
             match hold {
-                Hold::Free | Hold::Quiet(_) => actions.push(Action::Idle { core }),
-                Hold::Run(task) => actions.push(Action::Run { core, task, keep: false }),
-                Hold::Keep(task) => actions.push(Action::Run { core, task, keep: true }),
-                Hold::Shared => actions.push(Action::Share { core }),
+                CoreState::Free | CoreState::SiblingIdle(_) => actions.push(Action::Idle { core }),
+                CoreState::Granted(task) => actions.push(Action::Run { core, task, keep: false }),
+                CoreState::Reserved(task) => actions.push(Action::Run { core, task, keep: true }),
+                CoreState::Shared => actions.push(Action::Share { core }),
             }
         }
         actions.extend(self.samples.drain(..).map(|core| Action::Sample { core }));
     }
 
-    fn count(&mut self, now: Time, core: CoreId, hold: Hold, begins: bool) {
+    fn count(&mut self, now: Time, core: CoreId, hold: CoreState, begins: bool) {
         let by = |count: &mut u16| *count = if begins { *count + 1 } else { *count - 1 };
-        if hold == Hold::Free {
+        if hold == CoreState::Free {
             self.free = if begins { self.free + 1 } else { self.free - 1 };
         }
         let Some(task) = hold.task() else { return };

@@ -6,7 +6,7 @@
 
 use queueing::{CoreId, Span, Time};
 
-use super::{Allocator, Board, Hold, Signals, TaskId};
+use super::{Allocator, CoreAssignment, CoreState, Signals, TaskId};
 
 /// A core that changed hands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,18 +16,18 @@ pub struct Move {
     /// Which.
     pub core: CoreId,
     /// Who had it.
-    pub from: Hold,
+    pub from: CoreState,
     /// Who has it.
-    pub to: Hold,
+    pub to: CoreState,
     /// What was seen.
-    pub why: Why,
+    pub why: ReallocationReason,
 }
 
 /// What was seen when a core changed hands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Why {
+pub enum ReallocationReason {
     /// Whoever had it gave it back.
-    GivenBack(TaskId),
+    Yielded(TaskId),
     /// The task has waited so long, which is more than it may.
     Waited {
         /// Who.
@@ -36,9 +36,9 @@ pub enum Why {
         delay: Span,
     },
     /// Somebody there is behind his budget.
-    Behind(TaskId),
+    DeadlinePressure(TaskId),
     /// LC had work, and not all that it was promised.
-    Promised(TaskId),
+    BelowGuarantee(TaskId),
     /// LC had work for another core.
     Work(TaskId),
     /// A long request of the task runs beside it, and is not to be disturbed.
@@ -46,23 +46,23 @@ pub enum Why {
     /// DRAM of that socket was used beyond the limit.
     Bandwidth(usize),
     /// No LC wanted it.
-    Left,
+    Unclaimed,
     /// As it is arranged at first, or by policies that leave it to the kernel.
-    Arranged,
+    Initial,
 }
 
 /// Watches a board.
 #[derive(Clone, Debug)]
-pub struct Moves {
-    holds: Vec<Hold>,
+pub struct ReallocationLog {
+    holds: Vec<CoreState>,
     bandwidth_max: f64,
 }
 
-impl Moves {
+impl ReallocationLog {
     /// From what `board` is now; `bandwidth_max`: bytes per second of a
     /// socket's DRAM beyond which BE loses cores.
     #[must_use]
-    pub fn new(board: &Board, bandwidth_max: f64) -> Self {
+    pub fn new(board: &CoreAssignment, bandwidth_max: f64) -> Self {
         Self { holds: board.topology().all().map(|core| board.hold(core)).collect(), bandwidth_max }
     }
 
@@ -80,28 +80,35 @@ impl Moves {
     }
 }
 
-fn why(board: &Board, signals: &Signals, bandwidth_max: f64, core: CoreId, (from, to): (Hold, Hold)) -> Why {
+fn why(
+    board: &CoreAssignment,
+    signals: &Signals,
+    bandwidth_max: f64,
+    core: CoreId,
+    (from, to): (CoreState, CoreState),
+) -> ReallocationReason {
     let socket = board.topology().socket(core);
     let is_over = || signals.bandwidth[socket].is_some_and(|used| used > bandwidth_max);
-    let gave_back = signals.cores[usize::from(core.0)].yielded.filter(|&task| from == Hold::Run(task));
+    let gave_back =
+        signals.cores[usize::from(core.0)].yielded.filter(|&task| from == CoreState::Granted(task));
     match (to, gave_back) {
-        (Hold::Quiet(task), _) => Why::Quiet(task),
-        (Hold::Run(task) | Hold::Keep(task), _) if board.spec(task).is_critical() => {
+        (CoreState::SiblingIdle(task), _) => ReallocationReason::Quiet(task),
+        (CoreState::Granted(task) | CoreState::Reserved(task), _) if board.spec(task).is_critical() => {
             let seen = signals.task(task);
             if seen.behind {
-                Why::Behind(task)
+                ReallocationReason::DeadlinePressure(task)
             } else if seen.delay > board.spec(task).delay_max {
-                Why::Waited { task, delay: seen.delay }
+                ReallocationReason::Waited { task, delay: seen.delay }
             } else if board.running(task) <= board.spec(task).guaranteed {
-                Why::Promised(task)
+                ReallocationReason::BelowGuarantee(task)
             } else {
-                Why::Work(task)
+                ReallocationReason::Work(task)
             }
         }
-        (_, Some(task)) => Why::GivenBack(task),
-        (Hold::Run(_) | Hold::Keep(_), None) => Why::Left,
-        (Hold::Free, None) if is_over() => Why::Bandwidth(socket),
-        (Hold::Free | Hold::Shared, None) => Why::Arranged,
+        (_, Some(task)) => ReallocationReason::Yielded(task),
+        (CoreState::Granted(_) | CoreState::Reserved(_), None) => ReallocationReason::Unclaimed,
+        (CoreState::Free, None) if is_over() => ReallocationReason::Bandwidth(socket),
+        (CoreState::Free | CoreState::Shared, None) => ReallocationReason::Initial,
     }
 }
 
@@ -125,16 +132,20 @@ mod tests {
     fn a_core_that_is_taken_says_who_had_it_and_how_long_the_taker_had_waited() {
         let topology = Topology::regular(1, 2, 1).expect("two cores");
         let tasks = vec![TaskSpec::critical(1), TaskSpec::best_effort()];
-        let board = Board::new(topology, tasks).expect("a board");
+        let board = CoreAssignment::new(topology, tasks).expect("a board");
         let policy = by_name("caladan", &Settings::default(), &board).expect("a policy");
-        let mut moves = Moves::new(&board, f64::MAX);
+        let mut moves = ReallocationLog::new(&board, f64::MAX);
         let (mut allocator, mut seen) = (Allocator::new(policy, board.clone()), Vec::new());
         let mut told = Told(Signals::of(&board));
         told.0.tasks[1].runnable = 4;
         allocator.round(Time::ZERO, &mut told);
         moves.round(Time::ZERO, &allocator, &mut seen);
-        let be = Hold::Run(TaskId(1));
-        assert!(seen.iter().all(|m| (m.from, m.to, m.why) == (Hold::Free, be, Why::Left)), "{seen:?}");
+        let be = CoreState::Granted(TaskId(1));
+        assert!(
+            seen.iter()
+                .all(|m| (m.from, m.to, m.why) == (CoreState::Free, be, ReallocationReason::Unclaimed)),
+            "{seen:?}"
+        );
         assert_eq!(seen.len(), 2);
         seen.clear();
         let (at, delay) = (Time::from_nanos(10_000), Span::from_micros(11));
@@ -142,8 +153,8 @@ mod tests {
         allocator.round(at, &mut told);
         moves.round(at, &allocator, &mut seen);
         let [taken] = seen[..] else { panic!("one core moves: {seen:?}") };
-        assert_eq!((taken.from, taken.to), (be, Hold::Run(TaskId(0))));
-        assert_eq!(taken.why, Why::Waited { task: TaskId(0), delay });
+        assert_eq!((taken.from, taken.to), (be, CoreState::Granted(TaskId(0))));
+        assert_eq!(taken.why, ReallocationReason::Waited { task: TaskId(0), delay });
         seen.clear();
         moves.round(at, &allocator, &mut seen);
         assert!(seen.is_empty(), "nothing has changed since");
@@ -152,6 +163,6 @@ mod tests {
         allocator.round(later, &mut told);
         moves.round(later, &allocator, &mut seen);
         let [taken] = seen[..] else { panic!("one core moves: {seen:?}") };
-        assert_eq!((taken.from, taken.why), (be, Why::Behind(TaskId(0))));
+        assert_eq!((taken.from, taken.why), (be, ReallocationReason::DeadlinePressure(TaskId(0))));
     }
 }

@@ -14,7 +14,7 @@ pub const TURN: Span = Span::from_millis(2);
 
 /// Who goes on and who is parked, of some workers.
 #[derive(Clone, Debug)]
-pub struct Shifts {
+pub struct ParkPolicy {
     places: Vec<Place>,
 }
 
@@ -32,7 +32,7 @@ enum State {
     Parked,
 }
 
-impl Shifts {
+impl ParkPolicy {
     /// Nobody of `workers` has anything to do.
     #[must_use]
     pub fn new(workers: usize) -> Self {
@@ -110,7 +110,7 @@ mod tests {
     }
 
     /// Who goes on (`!`), is parked (`p`), has nothing to do (`.`).
-    fn text(shifts: &Shifts) -> String {
+    fn text(shifts: &ParkPolicy) -> String {
         let letter = |place: &Place| match place.state {
             State::Idle => '.',
             State::Busy => '!',
@@ -121,7 +121,7 @@ mod tests {
 
     #[test]
     fn who_comes_later_waits_and_who_has_nothing_to_do_is_let_be() {
-        let mut shifts = Shifts::new(3);
+        let mut shifts = ParkPolicy::new(3);
         let mut check = |us: u64, cores: usize, work: [bool; 3], expected: &str| {
             shifts.round(at(us), cores, |n| work[n]);
             assert_eq!(text(&shifts), expected, "at {us} µs");
@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn after_a_turn_the_one_parked_longest_goes_on() {
-        let mut shifts = Shifts::new(3);
+        let mut shifts = ParkPolicy::new(3);
         let mut check = |us: u64, expected: &str| {
             shifts.round(at(us), 1, |_| true);
             assert_eq!(text(&shifts), expected, "at {us} µs");
@@ -157,7 +157,7 @@ mod tests {
         fn no_more_go_on_than_there_are_cores_none_is_left_unused_and_nobody_starves(
             rounds in proptest::collection::vec((proptest::array::uniform4(any::<bool>()), 0usize..5), 1..200),
         ) {
-            let (mut shifts, step) = (Shifts::new(4), Span::from_micros(50));
+            let (mut shifts, step) = (ParkPolicy::new(4), Span::from_micros(50));
             for (nth, (work, cores)) in rounds.into_iter().enumerate() {
                 shifts.round(Time::ZERO + step * nth as u64, cores, |n| work[n]);
                 let wanted = work.iter().filter(|has| **has).count();

@@ -7,7 +7,8 @@
 use queueing::{CoreId, Span, Time};
 
 use super::{
-    Action, Allocator, Board, Cores, PolicyEntry, Settings, Signals, TaskId, TaskSignals, TaskSpec, Topology,
+    Action, Allocator, CoreAssignment, Cores, PolicyEntry, Settings, Signals, TaskId, TaskSignals, TaskSpec,
+    Topology,
 };
 
 /// Tasks of a rehearsal.
@@ -15,12 +16,12 @@ pub const TASKS: usize = 8;
 
 /// The cores, and which round it is.
 #[derive(Clone, Debug)]
-pub struct Rehearsal {
+pub struct FakeCores {
     held: Vec<Option<TaskId>>,
     round: usize,
 }
 
-impl Rehearsal {
+impl FakeCores {
     /// Of `cores` (2 and more, an even number), two lanes each, 64 a socket; and `entry`'s policy at work on them.
     ///
     /// # Panics
@@ -34,14 +35,14 @@ impl Rehearsal {
         let tasks = [vec![critical; TASKS / 2], vec![TaskSpec::best_effort(); TASKS / 2]].concat();
         let sockets = cores.div_ceil(64);
         let topology = Topology::regular(sockets, cores / 2 / sockets, 2).expect("two cores and more");
-        let board = Board::new(topology, tasks).expect("a quarter of the cores is guaranteed");
+        let board = CoreAssignment::new(topology, tasks).expect("a quarter of the cores is guaranteed");
         let rehearsal = Self { held: vec![None; board.topology().cores()], round: 0 };
         let policy = (entry.new)(&Settings::default(), &board).expect("a policy for any board");
         (rehearsal, Allocator::new(policy, board))
     }
 }
 
-impl Cores for Rehearsal {
+impl Cores for FakeCores {
     fn sense(&mut self, now: Time, signals: &mut Signals) {
         self.round += 1;
         for (n, task) in signals.tasks.iter_mut().enumerate() {

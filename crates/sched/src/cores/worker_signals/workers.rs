@@ -5,7 +5,7 @@
 
 use queueing::{CoreId, Span, Time};
 
-use super::{Board, Lane, Pulse, Shifts};
+use super::{ParkPolicy, SignalMemory, WorkerSignals, WorkerSlot};
 use crate::cores::TaskSignals;
 
 /// What is asked counts for so long after a round, or for so many periods, whichever is
@@ -17,19 +17,19 @@ const LEASE_PERIODS: u64 = 8;
 pub struct Workers<B> {
     boards: Vec<B>,
     /// What was told last, worker by worker.
-    told: Vec<Pulse>,
-    shifts: Shifts,
+    told: Vec<WorkerSignals>,
+    shifts: ParkPolicy,
     /// When the last round was, and how long what is asked counts after one.
     now: Time,
     lease: Span,
 }
 
-impl<B: Board> Workers<B> {
+impl<B: SignalMemory> Workers<B> {
     /// Nobody yet; there will be a round every `period`.
     #[must_use]
     pub fn new(period: Span) -> Self {
         let lease = LEASE_MIN.max(period * LEASE_PERIODS);
-        Self { boards: Vec::new(), told: Vec::new(), shifts: Shifts::new(0), now: Time::ZERO, lease }
+        Self { boards: Vec::new(), told: Vec::new(), shifts: ParkPolicy::new(0), now: Time::ZERO, lease }
     }
 
     /// Whose they are.
@@ -76,7 +76,7 @@ impl<B: Board> Workers<B> {
     #[must_use]
     pub fn goes_on(&self) -> bool {
         let lanes = self.boards.iter().flat_map(|board| board.page().lanes());
-        let stays = |(n, lane): (usize, &Lane)| self.shifts.is_parked(n) && !lane.asked.is_done();
+        let stays = |(n, lane): (usize, &WorkerSlot)| self.shifts.is_parked(n) && !lane.asked.is_done();
         self.shifts.busy() > 0
             || self.told.iter().any(|pulse| pulse.long > 0)
             || lanes.take(self.len()).enumerate().any(stays)
@@ -119,8 +119,8 @@ impl<B: Board> Workers<B> {
     /// Whoever was here before may have asked anything of anybody.
     fn begin(&mut self) {
         let lanes = self.boards.iter().map(|board| board.page().lanes().len()).sum();
-        self.told = vec![Pulse::default(); lanes];
-        self.shifts = Shifts::new(lanes);
+        self.told = vec![WorkerSignals::default(); lanes];
+        self.shifts = ParkPolicy::new(lanes);
         let all =
             self.boards.iter().flat_map(|board| (0..board.page().lanes().len()).map(move |n| (board, n)));
         all.for_each(|(board, lane)| {
@@ -134,14 +134,14 @@ mod tests {
     use std::sync::atomic::AtomicU32;
     use std::time::Duration;
 
-    use super::super::Page;
+    use super::super::SignalPage;
     use super::*;
 
     /// Memory in which nobody sleeps.
-    struct Local(Page);
+    struct Local(SignalPage);
 
-    impl Board for Local {
-        fn page(&self) -> &Page {
+    impl SignalMemory for Local {
+        fn page(&self) -> &SignalPage {
             &self.0
         }
         fn wait(&self, _: &AtomicU32, _: u32, _: Duration) {}
@@ -161,20 +161,20 @@ mod tests {
     /// Two programs, of two workers and of one.
     fn three() -> Workers<Local> {
         let mut workers = Workers::new(Span::from_micros(50));
-        [2, 1].into_iter().for_each(|lanes| workers.add(Local(Page::new(lanes))));
+        [2, 1].into_iter().for_each(|lanes| workers.add(Local(SignalPage::new(lanes))));
         workers
     }
 
-    fn tells(workers: &Workers<Local>, board: usize, lane: usize, pulse: Pulse) {
-        workers.boards()[board].page().lanes()[lane].tell(&pulse);
+    fn tells(workers: &Workers<Local>, board: usize, lane: usize, pulse: WorkerSignals) {
+        workers.boards()[board].page().lanes()[lane].publish(&pulse);
     }
 
     #[test]
     fn workers_of_several_programs_are_one_crowd() {
         let mut workers = three();
-        let busy = |since| Pulse { tasks: Some(since), ..Pulse::default() };
+        let busy = |since| WorkerSignals { tasks: Some(since), ..WorkerSignals::default() };
         tells(&workers, 0, 1, busy(at(90)));
-        tells(&workers, 1, 0, Pulse { core: Some(CoreId(3)), request: Some(at(70)), ..busy(at(60)) });
+        tells(&workers, 1, 0, WorkerSignals { core: Some(CoreId(3)), request: Some(at(70)), ..busy(at(60)) });
         let TaskSignals { delay, runnable, .. } = workers.sense(at(100));
         assert_eq!((delay, runnable, workers.len()), (Span::from_micros(40), 2, 3));
         assert_eq!(
@@ -194,7 +194,7 @@ mod tests {
     #[test]
     fn long_turns_go_on_when_all_workers_are_parked() {
         let mut workers = three();
-        tells(&workers, 0, 0, Pulse { tasks: Some(at(1)), long: 2, ..Pulse::default() });
+        tells(&workers, 0, 0, WorkerSignals { tasks: Some(at(1)), long: 2, ..WorkerSignals::default() });
         assert_eq!(workers.sense(at(2)).runnable, 3);
         workers.act(0);
         assert_eq!(asked(&workers), [true, false, false]);
@@ -208,7 +208,7 @@ mod tests {
         let led = |workers: &Workers<Local>, at| workers.boards().iter().all(|board| board.page().is_led(at));
         assert!(led(&workers, at(100_000)) && !led(&workers, at(100_001)));
         let mut slow = Workers::new(Span::from_millis(500));
-        slow.add(Local(Page::new(1)));
+        slow.add(Local(SignalPage::new(1)));
         slow.sense(at(0));
         assert!(led(&slow, at(4_000_000)), "rounds are that far apart");
     }
@@ -216,7 +216,7 @@ mod tests {
     #[test]
     fn released_they_are_asked_nothing_and_led_by_nobody() {
         let mut workers = three();
-        tells(&workers, 1, 0, Pulse { tasks: Some(at(1)), ..Pulse::default() });
+        tells(&workers, 1, 0, WorkerSignals { tasks: Some(at(1)), ..WorkerSignals::default() });
         workers.sense(at(2));
         workers.act(0);
         let board = workers.boards.remove(1);

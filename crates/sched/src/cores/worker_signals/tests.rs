@@ -14,12 +14,12 @@ fn us(n: u64) -> Span {
 
 #[test]
 fn ages_grow_by_the_readers_clock_and_are_added_up() {
-    let pulse = Pulse {
+    let pulse = WorkerSignals {
         at: at(10),
         frames: Some(at(4)),
         tasks: Some(at(9)),
         timers: Some(at(30)),
-        ..Pulse::default()
+        ..WorkerSignals::default()
     };
     assert_eq!(pulse.delay(at(10)), us(6 + 1), "a timer that is not due waits for nothing");
     assert_eq!(pulse.delay(at(40)), us(36 + 31 + 10), "and the worker told nothing since");
@@ -28,9 +28,13 @@ fn ages_grow_by_the_readers_clock_and_are_added_up() {
 
 #[test]
 fn a_programs_delay_is_that_of_its_worst_worker() {
-    let page = Page::new(3);
-    page.lanes()[1].tell(&Pulse { tasks: Some(at(2)), runnable: 4, ..Pulse::default() });
-    page.lanes()[2].tell(&Pulse { frames: Some(at(7)), timers: Some(at(50)), ..Pulse::default() });
+    let page = SignalPage::new(3);
+    page.lanes()[1].publish(&WorkerSignals { tasks: Some(at(2)), runnable: 4, ..WorkerSignals::default() });
+    page.lanes()[2].publish(&WorkerSignals {
+        frames: Some(at(7)),
+        timers: Some(at(50)),
+        ..WorkerSignals::default()
+    });
     let TaskSignals { delay, runnable, .. } = page.signals(at(12));
     assert_eq!((delay, runnable), (us(10), 2), "a worker that told nothing wants nothing");
     assert_eq!(page.process(), std::process::id());
@@ -38,16 +42,16 @@ fn a_programs_delay_is_that_of_its_worst_worker() {
 
 #[test]
 fn a_page_that_is_not_named_has_no_lanes_and_a_count_out_of_range_is_cut() {
-    let page = Page::new(1);
+    let page = SignalPage::new(1);
     page.head.lanes.store(u32::MAX, Ordering::Relaxed);
-    assert_eq!(page.lanes().len(), LANES_MAX);
+    assert_eq!(page.lanes().len(), WORKERS_MAX);
     page.head.name.store(1, Ordering::Relaxed);
     assert_eq!((page.is_named(), page.lanes().len()), (false, 0));
 }
 
 #[test]
 fn asking_twice_is_asking_once_and_done_is_told() {
-    let asked = Asked::new();
+    let asked = ParkRequest::new();
     assert!(asked.is_done());
     assert!(asked.ask(true) && !asked.ask(true));
     assert!(!asked.is_done());
@@ -61,7 +65,7 @@ fn asking_twice_is_asking_once_and_done_is_told() {
 
 #[test]
 fn what_is_asked_counts_for_a_while_and_not_before_anybody_leads() {
-    let page = Page::new(1);
+    let page = SignalPage::new(1);
     assert!(!page.is_led(Time::ZERO));
     page.lead(Some(at(5)));
     assert!(page.is_led(Time::ZERO) && page.is_led(at(5)) && !page.is_led(at(6)));
@@ -85,16 +89,16 @@ proptest! {
             since.map(|ns| ns.map(|ns| Time::from_nanos(ns.into())));
         let at = Time::from_nanos(at.into());
         let core = core.map(CoreId);
-        let pulse = Pulse { at, frames, tasks, timers, storage, request, runnable, resting, core, long };
-        let lane = Lane::default();
-        lane.tell(&Pulse::default());
-        lane.tell(&pulse);
+        let pulse = WorkerSignals { at, frames, tasks, timers, storage, request, runnable, resting, core, long };
+        let lane = WorkerSlot::default();
+        lane.publish(&WorkerSignals::default());
+        lane.publish(&pulse);
         prop_assert_eq!(lane.read(), Some(pulse));
     }
 
     #[test]
     fn any_words_mean_something(words in proptest::array::uniform8(any::<u64>()), now in any::<u64>()) {
-        let pulse = Pulse::from_words(&words);
+        let pulse = WorkerSignals::from_words(&words);
         let now = Time::from_nanos(now);
         let _ = (pulse.delay(now), pulse.wants(now));
     }
