@@ -2,7 +2,7 @@
 //! Targets are in docs/benchmarks.md.
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use deadline::{DeadlineQueue, ORDERS, Offered, SHEDDINGS, Settings, Turn};
+use deadline::{DeadlineQueue, DequeueResult, EnqueueResult, ORDERS, SHEDDINGS, Settings};
 use queueing::{Entry, Label, Rng, Span, Time};
 
 struct Request {
@@ -35,14 +35,14 @@ fn push_and_pop(c: &mut Criterion) {
         let mut request = || Request { left: Span::from_millis(1_000 + rng.below(1_000)) };
         let mut now = Time::ZERO;
         for _ in 0..WAITING {
-            assert!(matches!(queue.offer(now, request()), Offered::Queued));
+            assert!(matches!(queue.enqueue(now, request()), EnqueueResult::Queued));
         }
         group.bench_function(name, |b| {
             b.iter(|| {
                 now += Span::from_nanos(100);
-                assert!(matches!(queue.offer(now, request()), Offered::Queued));
+                assert!(matches!(queue.enqueue(now, request()), EnqueueResult::Queued));
                 loop {
-                    if let Some(Turn::Serve(served)) = queue.next(now) {
+                    if let Some(DequeueResult::Serve(served)) = queue.dequeue(now) {
                         break served;
                     }
                 }

@@ -2,11 +2,11 @@
 //!
 //! Counted in spans since the request was born, never in instants: what one
 //! machine's clock says means nothing to another's. A budget is a value; it
-//! changes when a stage is added to it, not by itself ([`Visit`] does the
+//! changes when a stage is added to it, not by itself ([`StageTimer`] does the
 //! counting while a request is at a stage).
 //! Source: D2P §3, the deadline field `(deadline, PU_flag)`.
 //!
-//! [`Visit`]: crate::Visit
+//! [`StageTimer`]: crate::Visit
 
 use queueing::Span;
 
@@ -35,7 +35,7 @@ impl Stage {
 /// What a sub-request is expected to take once its turn has come, and the
 /// slowest of those that are waited for together with it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Part {
+pub struct SubrequestEstimate {
     /// This one.
     pub service: Span,
     /// The slowest of all, this one included.
@@ -101,7 +101,7 @@ pub struct Budget {
     elapsed: Span,
     reserve: Span,
     split: bool,
-    part: Option<Part>,
+    part: Option<SubrequestEstimate>,
     stages: [Stage; STAGES_MAX],
     visited: u8,
 }
@@ -211,14 +211,14 @@ impl Budget {
     /// expects of it: the worker orders and drops by that instead of by what
     /// it learned of all requests together. Holds for the next queue only.
     #[must_use]
-    pub fn expecting(mut self, part: Part) -> Self {
+    pub fn expecting(mut self, part: SubrequestEstimate) -> Self {
         self.part = Some(part);
         self
     }
 
     /// What the aggregator expects of this sub-request, if it said so.
     #[must_use]
-    pub fn part(&self) -> Option<Part> {
+    pub fn part(&self) -> Option<SubrequestEstimate> {
         self.part
     }
 

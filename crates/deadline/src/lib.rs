@@ -1,9 +1,9 @@
 //! Deadlines that travel with a request.
 //!
 //! A [`Budget`] is the time a request has left, and where the rest went; a
-//! [`Visit`] counts it down at one stage, its queue included; [`codec`]
+//! [`StageTimer`] counts it down at one stage, its queue included; [`codec`]
 //! writes it on the wire as remaining time, so that machines' clocks need not
-//! agree; [`Intake`] decides what to believe of a peer's; [`DeadlineQueue`]
+//! agree; [`BudgetValidator`] decides what to believe of a peer's; [`DeadlineQueue`]
 //! serves by it and drops what cannot make it any more. [`model`] is the
 //! paper's algebra. Nothing here reads a clock or does I/O; the layers of the
 //! feature `tower`, for hyper, axum and tonic, do.
@@ -25,24 +25,25 @@
 
 mod budget;
 pub mod codec;
-mod history;
-mod intake;
+mod ewma;
 pub mod model;
 mod network;
+mod quantile_estimator;
 mod queue;
-mod sizes;
-mod standing;
+mod slack;
+mod stage_timer;
 #[cfg(feature = "tower")]
 pub mod tower;
-mod visit;
+mod validator;
 
-pub use budget::{Budget, Part, Remaining, STAGES_MAX, Stage};
-pub use history::{Estimate, History};
-pub use intake::{Fault, Intake, Limits, Received};
+pub use budget::{Budget, Remaining, STAGES_MAX, Stage, SubrequestEstimate};
+pub use ewma::ServiceTimeEwma;
 pub use network::NetworkDelay;
+pub use quantile_estimator::{Estimate, History};
 pub use queue::{
-    Budgets, DeadlineQueue, ORDERS, Offered, Order, Reason, SHEDDINGS, Settings, Shedding, Turn,
+    BudgetMedian, DeadlineQueue, DequeueResult, EnqueueResult, ORDERS, Order, Reason, SHEDDINGS, Settings,
+    Shedding,
 };
-pub use sizes::Sizes;
-pub use standing::Standing;
-pub use visit::Visit;
+pub use slack::Slack;
+pub use stage_timer::StageTimer;
+pub use validator::{BudgetValidator, InvalidBudget, Limits, Received};

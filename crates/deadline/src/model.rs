@@ -2,7 +2,7 @@
 //!
 //! The stage-service model: services in series, whose delays add. The
 //! parallel-unit model: an aggregator waits for the slowest of its workers.
-//! [`Budget`](crate::Budget) and [`Visit`](crate::Visit) count by these rules
+//! [`Budget`](crate::Budget) and [`StageTimer`](crate::Visit) count by these rules
 //! on live requests; here they stand alone, for reports and as the oracle of
 //! tests.
 //! Source: D2P §2, (1)–(5).

@@ -2,7 +2,7 @@
 //! send nothing, too little, too much, or nonsense.
 
 use deadline::codec::{envoy, field, grpc};
-use deadline::{Budget, Fault, Intake, Limits, Received, Remaining};
+use deadline::{Budget, BudgetValidator, InvalidBudget, Limits, Received, Remaining};
 use proptest::prelude::{any, prop, prop_assert, prop_assert_eq, proptest};
 use queueing::Span;
 
@@ -11,10 +11,11 @@ const LIMITS: Limits =
 const TRUSTED: Limits = Limits { trusted: true, ..LIMITS };
 
 /// The budget that comes of `received`, and the one fault counted for it.
-fn accept(limits: Limits, received: Received<'_>) -> (Budget, Option<Fault>) {
-    let mut intake = Intake::new(limits);
-    let budget = intake.accept(received);
-    let counted: Vec<Fault> = Fault::ALL.into_iter().filter(|&fault| intake.faults(fault) > 0).collect();
+fn accept(limits: Limits, received: Received<'_>) -> (Budget, Option<InvalidBudget>) {
+    let mut intake = BudgetValidator::new(limits);
+    let budget = intake.validate(received);
+    let counted: Vec<InvalidBudget> =
+        InvalidBudget::ALL.into_iter().filter(|&fault| intake.faults(fault) > 0).collect();
     assert!(counted.len() <= 1, "{counted:?}");
     (budget, counted.first().copied())
 }
@@ -32,15 +33,15 @@ fn who_sends_nothing_usable_gets_the_default_and_is_counted() {
     let default = Budget::new(LIMITS.default);
     let garbage = "x".repeat(1 << 20);
     for (received, fault) in [
-        (Received::default(), Fault::Missing),
-        (field("tomorrow"), Fault::Garbled),
-        (field(&garbage), Fault::Garbled),
-        (grpc_timeout("5 fortnights"), Fault::Garbled),
-        (grpc_timeout("-5m"), Fault::Negative),
-        (field("expected=5, remaining=-5"), Fault::Negative),
-        (grpc_timeout("8760H"), Fault::Absurd),
-        (field("expected=31536000000000, remaining=31536000000000"), Fault::Absurd),
-        (field("expected=31536000000000, remaining=1"), Fault::Absurd),
+        (Received::default(), InvalidBudget::Missing),
+        (field("tomorrow"), InvalidBudget::Garbled),
+        (field(&garbage), InvalidBudget::Garbled),
+        (grpc_timeout("5 fortnights"), InvalidBudget::Garbled),
+        (grpc_timeout("-5m"), InvalidBudget::Negative),
+        (field("expected=5, remaining=-5"), InvalidBudget::Negative),
+        (grpc_timeout("8760H"), InvalidBudget::Absurd),
+        (field("expected=31536000000000, remaining=31536000000000"), InvalidBudget::Absurd),
+        (field("expected=31536000000000, remaining=1"), InvalidBudget::Absurd),
     ] {
         for limits in [LIMITS, TRUSTED] {
             assert_eq!(accept(limits, received), (default, Some(fault)), "{received:?}");
@@ -87,11 +88,11 @@ proptest! {
             grpc_timeout: timeout.as_deref(),
             envoy_expected: envoy.as_deref(),
         };
-        let mut intake = Intake::new(Limits { trusted, ..LIMITS });
-        let left = intake.accept(received).remaining().left();
+        let mut intake = BudgetValidator::new(Limits { trusted, ..LIMITS });
+        let left = intake.validate(received).remaining().left();
         let asked = [Some(sent.remaining().left()), timeout_ms.map(Span::from_millis), envoy_ms.map(Span::from_millis)];
         let shortest = asked.into_iter().flatten().min().expect("one was asked");
-        if Fault::ALL.iter().any(|&fault| intake.faults(fault) > 0) {
+        if InvalidBudget::ALL.iter().any(|&fault| intake.faults(fault) > 0) {
             prop_assert_eq!(left, LIMITS.default);
         } else if trusted {
             prop_assert!(left <= shortest.max(Span::from_millis(1)));

@@ -3,7 +3,7 @@
 
 use deadline::codec::field;
 use deadline::model::{pum, ssm, variability_range};
-use deadline::{Budget, NetworkDelay, Remaining, Visit};
+use deadline::{Budget, NetworkDelay, Remaining, StageTimer};
 use proptest::prelude::{any, prop, prop_assert, prop_assert_eq, proptest};
 use queueing::{Label, Priority, Span, Time};
 
@@ -19,10 +19,10 @@ fn travel(mut budget: Budget, hops: &[Hop], epochs: &[u64]) -> Budget {
     for (&(network, queue, service), &epoch_ns) in hops.iter().zip(epochs.iter().cycle()) {
         let now = Time::from_nanos(epoch_ns);
         let received = field::parse(&field::write(&budget)).expect("what was written can be read");
-        let mut visit = Visit::arrive(now, received, us(network));
+        let mut visit = StageTimer::arrive(now, received, us(network));
         visit.start(now + us(queue));
         visit.start(now + us(queue + 999_999));
-        budget = visit.leave(now + us(queue + service));
+        budget = visit.outgoing_budget(now + us(queue + service));
     }
     budget
 }
@@ -64,9 +64,9 @@ proptest! {
         let now = Time::from_nanos(epoch_ns.into());
         let parts = workers.iter().map(|&(hop, back)| {
             let part = travel(whole.split(us(reserve)), &[hop], &[1]);
-            Visit::arrive(now, part, us(back))
+            StageTimer::arrive(now, part, us(back))
         });
-        let joined = Visit::join(now, parts).expect("there are workers");
+        let joined = StageTimer::join(now, parts).expect("there are workers");
         let by_worker = workers.iter().map(|&(hop, back)| (elapsed(&[before, hop]), us(back)));
         let expected = pum::elapsed_time(by_worker, us(aggregate));
         prop_assert_eq!(joined.elapsed(now + us(aggregate)), expected);
@@ -98,7 +98,7 @@ proptest! {
 
 #[test]
 fn a_label_carries_what_is_left_now() {
-    let visit = Visit::arrive(Time::from_nanos(50), Budget::new(us(100)), us(20));
+    let visit = StageTimer::arrive(Time::from_nanos(50), Budget::new(us(100)), us(20));
     let at = |us_later| Time::from_nanos(50) + us(us_later);
     assert_eq!(
         visit.label(at(30), Priority::HIGHEST),
@@ -125,7 +125,7 @@ fn the_longest_overdue_is_the_most_urgent() {
 
 #[test]
 fn an_aggregator_without_workers_has_nothing_to_count_from() {
-    assert_eq!(Visit::join(Time::ZERO, []), None);
+    assert_eq!(StageTimer::join(Time::ZERO, []), None);
 }
 
 #[test]

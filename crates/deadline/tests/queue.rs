@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use deadline::{
-    DeadlineQueue, History, ORDERS, Offered, Order, Reason, SHEDDINGS, Settings, Shedding, Sizes, Turn,
+    DeadlineQueue, DequeueResult, EnqueueResult, History, ORDERS, Order, Reason, SHEDDINGS, ServiceTimeEwma,
+    Settings, Shedding,
 };
 use proptest::prelude::{Strategy, prop, prop_assert, prop_assert_eq, prop_oneof, proptest};
 use queueing::{Entry, Label, Priority, Rng, Span, Time};
@@ -91,10 +92,10 @@ fn check(order: Order, shedding: Shedding, steps: &[Step]) {
     let mut tickets = BTreeMap::new();
     let mut now = at(1_000);
     let next = |queue: &mut DeadlineQueue<Request>, waiting: &mut BTreeMap<usize, (Time, Request)>, now| {
-        let Some(turn) = queue.next(now) else { return assert!(waiting.is_empty(), "something was lost") };
+        let Some(turn) = queue.dequeue(now) else { return assert!(waiting.is_empty(), "something was lost") };
         let (request, reason) = match turn {
-            Turn::Serve(request) => (request, None),
-            Turn::Shed(request, reason) => (request, Some(reason)),
+            DequeueResult::Serve(request) => (request, None),
+            DequeueResult::Shed(request, reason) => (request, Some(reason)),
         };
         let (offered, known) = waiting.remove(&request.number).expect("it waited, and came out once");
         assert_eq!((known, reason), (request, hopeless(shedding, now, offered, request)));
@@ -111,8 +112,8 @@ fn check(order: Order, shedding: Shedding, steps: &[Step]) {
             Step::Offer { left_ns, service_ns } => {
                 let request = Request { number, left: left_ns.map(ns), service: ns(service_ns) };
                 let reason = hopeless(shedding, now, now, request);
-                match queue.offer(now, request) {
-                    Offered::Refused(refused, Reason::Full) => {
+                match queue.enqueue(now, request) {
+                    EnqueueResult::Refused(refused, Reason::Full) => {
                         assert_eq!((refused, reason, waiting.len()), (request, None, 12));
                         let (offered, oldest) =
                             waiting.values().min_by_key(|(at, r)| (*at, r.number)).expect("full");
@@ -122,13 +123,15 @@ fn check(order: Order, shedding: Shedding, steps: &[Step]) {
                             "{oldest:?} keeps no place"
                         );
                     }
-                    Offered::Refused(refused, why) => assert_eq!((refused, Some(why)), (request, reason)),
-                    Offered::Queued => {
+                    EnqueueResult::Refused(refused, why) => {
+                        assert_eq!((refused, Some(why)), (request, reason))
+                    }
+                    EnqueueResult::Queued => {
                         assert_eq!(reason, None);
                         waiting.insert(number, (now, request));
                         tickets.insert(number, queue.newest().expect("it waits"));
                     }
-                    Offered::Replaced(gone, why) => {
+                    EnqueueResult::Replaced(gone, why) => {
                         let (offered, known) = waiting.remove(&gone.number).expect("it waited");
                         assert_eq!((known, Some(why)), (gone, hopeless(shedding, now, offered, gone)));
                         waiting.insert(number, (now, request));
@@ -153,10 +156,10 @@ fn on_time(order: Order, shedding: Shedding, requests: &[Request]) -> usize {
     let mut now = Time::ZERO;
     let mut on_time = 0;
     for &request in requests {
-        let _ = queue.offer(now, request);
+        let _ = queue.enqueue(now, request);
     }
-    while let Some(turn) = queue.next(now) {
-        let Turn::Serve(request) = turn else { continue };
+    while let Some(turn) = queue.dequeue(now) {
+        let DequeueResult::Serve(request) = turn else { continue };
         now += request.service;
         on_time += usize::from(request.left.is_none_or(|left| now <= Time::ZERO + left));
     }
@@ -221,12 +224,12 @@ proptest! {
         let mut offered = BTreeMap::new();
         for (request, gap) in requests.iter().zip(gaps) {
             now += ns(gap);
-            assert_eq!(queue.offer(now, *request), Offered::Queued);
+            assert_eq!(queue.enqueue(now, *request), EnqueueResult::Queued);
             let left = request.left.unwrap_or_default();
             offered.insert(request.number, now + left / 4 + request.service * 4);
         }
-        let served: Vec<Time> = std::iter::from_fn(|| match queue.next(now)? {
-            Turn::Serve(request) | Turn::Shed(request, _) => Some(offered[&request.number]),
+        let served: Vec<Time> = std::iter::from_fn(|| match queue.dequeue(now)? {
+            DequeueResult::Serve(request) | DequeueResult::Shed(request, _) => Some(offered[&request.number]),
         }).collect();
         prop_assert!(served.is_sorted() || now >= at(600), "{served:?}");
     }
@@ -239,10 +242,10 @@ proptest! {
             let mut now = Time::ZERO;
             for (number, &gap) in gaps.iter().enumerate() {
                 now += ns(gap);
-                assert_eq!(queue.offer(now, Request { number, left: Some(ns(500)), service: ns(9) }), Offered::Queued);
+                assert_eq!(queue.enqueue(now, Request { number, left: Some(ns(500)), service: ns(9) }), EnqueueResult::Queued);
             }
-            std::iter::from_fn(|| queue.next(now)).map(|turn| match turn {
-                Turn::Serve(request) | Turn::Shed(request, _) => request.number,
+            std::iter::from_fn(|| queue.dequeue(now)).map(|turn| match turn {
+                DequeueResult::Serve(request) | DequeueResult::Shed(request, _) => request.number,
             }).collect::<Vec<_>>()
         };
         prop_assert_eq!(order(Order::Edf), order(Order::Fifo));
@@ -254,12 +257,12 @@ fn order_of(mut queue: DeadlineQueue<Request>) -> Vec<usize> {
     let requests = [(400, 0), (100, 0), (380, 300), (105, 0)];
     for (number, (left, service)) in requests.into_iter().enumerate() {
         let request = Request { number, left: Some(ns(left)), service: ns(service) };
-        assert_eq!(queue.offer(at(10 * number as u64), request), Offered::Queued);
+        assert_eq!(queue.enqueue(at(10 * number as u64), request), EnqueueResult::Queued);
     }
-    let turns = std::iter::from_fn(|| queue.next(at(40)));
+    let turns = std::iter::from_fn(|| queue.dequeue(at(40)));
     turns
         .map(|turn| match turn {
-            Turn::Serve(request) | Turn::Shed(request, _) => request.number,
+            DequeueResult::Serve(request) | DequeueResult::Shed(request, _) => request.number,
         })
         .collect()
 }
@@ -286,17 +289,17 @@ fn parts_of_a_short_request_pass_those_of_long_ones_wherever_they_are() {
     let mut queue = DeadlineQueue::new(settings(Order::Pace, Shedding::None));
     for (name, slowest, left) in [("long", 90, 400), ("short", 10, 400), ("long, in a hurry", 90, 40)] {
         let part = PartOf { name, left: ns(left), slowest: ns(slowest) };
-        assert!(matches!(queue.offer(at(0), part), Offered::Queued));
+        assert!(matches!(queue.enqueue(at(0), part), EnqueueResult::Queued));
     }
-    let order = std::iter::from_fn(|| queue.next(at(0))).map(|turn| match turn {
-        Turn::Serve(part) | Turn::Shed(part, _) => part.name,
+    let order = std::iter::from_fn(|| queue.dequeue(at(0))).map(|turn| match turn {
+        DequeueResult::Serve(part) | DequeueResult::Shed(part, _) => part.name,
     });
     assert_eq!(order.collect::<Vec<_>>(), ["short", "long, in a hurry", "long"]);
 }
 
 #[test]
 fn sizes_are_known_by_kind_and_new_kinds_are_average() {
-    let mut sizes = Sizes::new(2);
+    let mut sizes = ServiceTimeEwma::new(2);
     assert_eq!(sizes.expected(&"any"), Span::ZERO);
     for _ in 0..2_000 {
         sizes.record("short", Span::from_micros(10));
@@ -317,10 +320,13 @@ fn who_has_waited_for_the_patience_has_every_ninth_turn() {
     let latest_first = |_: Time, request: &Request| 100 - request.number as u64;
     let mut queue = DeadlineQueue::with_order(settings(Order::Edf, Shedding::None), latest_first);
     for number in 0..12 {
-        assert_eq!(queue.offer(Time::ZERO, Request { number, left: None, service: ns(1) }), Offered::Queued);
+        assert_eq!(
+            queue.enqueue(Time::ZERO, Request { number, left: None, service: ns(1) }),
+            EnqueueResult::Queued
+        );
     }
-    let turns = std::iter::from_fn(|| match queue.next(at(600)) {
-        Some(Turn::Serve(request)) => Some(request.number),
+    let turns = std::iter::from_fn(|| match queue.dequeue(at(600)) {
+        Some(DequeueResult::Serve(request)) => Some(request.number),
         _ => None,
     });
     assert_eq!(turns.collect::<Vec<_>>(), [0, 11, 10, 9, 8, 7, 6, 5, 4, 1, 3, 2]);
@@ -331,17 +337,17 @@ fn who_has_no_deadline_is_served_though_urgent_requests_keep_coming() {
     for (name, order) in ORDERS {
         let mut queue = DeadlineQueue::new(settings(order, Shedding::Infeasible));
         assert_eq!(
-            queue.offer(Time::ZERO, Request { number: 0, left: None, service: ns(1) }),
-            Offered::Queued
+            queue.enqueue(Time::ZERO, Request { number: 0, left: None, service: ns(1) }),
+            EnqueueResult::Queued
         );
         let mut served = false;
         for number in 1..400 {
             let now = at(10 * number as u64);
             assert_eq!(
-                queue.offer(now, Request { number, left: Some(ns(50)), service: ns(1) }),
-                Offered::Queued
+                queue.enqueue(now, Request { number, left: Some(ns(50)), service: ns(1) }),
+                EnqueueResult::Queued
             );
-            served |= matches!(queue.next(now), Some(Turn::Serve(Request { number: 0, .. })));
+            served |= matches!(queue.dequeue(now), Some(DequeueResult::Serve(Request { number: 0, .. })));
             assert!(served || now < at(600 + 30), "{name}: passed over for longer than its patience");
         }
         assert!(served, "{name}");

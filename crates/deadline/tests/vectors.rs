@@ -2,7 +2,7 @@
 //! the Java side is held to as well.
 
 use deadline::codec::{Bad, envoy, field, grpc};
-use deadline::{Budget, Part, Stage};
+use deadline::{Budget, Stage, SubrequestEstimate};
 use proptest::prelude::{any, prop, proptest};
 use queueing::Span;
 use serde_json::Value;
@@ -21,7 +21,7 @@ fn budget(value: &Value) -> Budget {
     let budget = if value["split"].is_null() { budget } else { budget.split(us(&value["split"])) };
     match &value["part"] {
         Value::Null => budget,
-        part => budget.expecting(Part { service: us(&part[0]), slowest: us(&part[1]) }),
+        part => budget.expecting(SubrequestEstimate { service: us(&part[0]), slowest: us(&part[1]) }),
     }
 }
 
@@ -100,7 +100,7 @@ proptest! {
             sent = sent.split(odd(reserve_us));
         }
         if let Some([service, slowest]) = part_us.map(|part| part.map(odd)) {
-            sent = sent.expecting(Part { service, slowest });
+            sent = sent.expecting(SubrequestEstimate { service, slowest });
         }
         let got = field::parse(&field::write(&sent)).expect("what was written can be read");
         let (sent_left, got_left) = (sent.remaining().left(), got.remaining().left());

@@ -45,7 +45,7 @@ pub fn serve(
         |e: &dyn std::fmt::Display| Error::new(format!("port on 127.0.0.1: {e}"), "ulimit -n, ss -ltn");
     let incoming = TcpIncoming::bind(any).map_err(|e| failed(&e))?.with_nodelay(Some(true));
     let address = incoming.local_addr().map_err(|e| failed(&e))?;
-    let queue = queue.clone().answered_by(HeadersOnly);
+    let queue = queue.clone().with_reject_response(HeadersOnly);
     let watch = MapRequestLayer::new(move |request: http::Request<Body>| watch.know(request));
     let server = builder(waiting).layer(watch).layer(queue).add_service(Method(handler));
     tokio::spawn(server.serve_with_incoming(incoming));
@@ -97,7 +97,7 @@ impl Client {
         layer: &PropagateLayer,
     ) -> Result<Self, Error> {
         let channel = channel.map_err(|e| Error::new(format!("{address}: {e}"), "ss -ltn"))?;
-        let layer = layer.clone().failing(|late| Status::deadline_exceeded(late.to_string()).into());
+        let layer = layer.clone().map_error(|late| Status::deadline_exceeded(late.to_string()).into());
         Ok(Self(tonic::client::Grpc::new(layer.layer(channel))))
     }
 

@@ -17,9 +17,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use deadline::tower::{
-    DeadlineLayer, Grpc as HeadersOnly, PropagateLayer, Settings, give_way, scope, standing,
+    DeadlineLayer, Grpc as HeadersOnly, PropagateLayer, Settings, give_way, standing, task_local,
 };
-use deadline::{Limits, Shedding, Standing};
+use deadline::{Limits, Shedding, Slack};
 use guard::tower::{GuardLayer, Queue};
 use guard::{Class, Params};
 use queueing::{Histogram, Span};
@@ -176,7 +176,7 @@ async fn start(tier: &Tier, seen: &Arc<Mutex<Seen>>) -> Result<Serving, Error> {
     let server = rpc::builder(waiting)
         .layer(MapRequestLayer::new(move |request: http::Request<Body>| mark.write(request)))
         .layer(guard.clone().answered_by(HeadersOnly))
-        .layer(layer.clone().answered_by(HeadersOnly))
+        .layer(layer.clone().with_reject_response(HeadersOnly))
         .add_service(Method(handler(tier, parts, queue.shedding, seen)));
     tokio::spawn(server.serve_with_incoming(incoming.map(|stream| stream.and_then(Labelled::new))));
     Ok(Serving { address, queue: layer, guard })
@@ -207,11 +207,14 @@ fn handler(tier: &Tier, parts: Vec<Vec<Client>>, shedding: Shedding, seen: &Arc<
             let here = budget.stages().last().copied().unwrap_or_default();
             seen.lock().unwrap_or_else(PoisonError::into_inner).served(&here, told[0]);
             give_way();
-            let stands = if shedding == Shedding::None { Standing::OnTime } else { standing(loss) };
+            let stands = if shedding == Shedding::None { Slack::OnTime } else { standing(loss) };
             let mut calls = JoinSet::new();
             for (part, &service) in parts.iter().zip(&told[1..]) {
                 let mut client = part[way(level, stands, part.len())].clone();
-                calls.spawn(scope(budget, async move { client.call_as(level, telling(&[service])).await }));
+                calls.spawn(task_local(
+                    budget,
+                    async move { client.call_as(level, telling(&[service])).await },
+                ));
             }
             while let Some(done) = calls.join_next().await {
                 done.map_err(|e| Status::internal(e.to_string()))??;
@@ -222,11 +225,11 @@ fn handler(tier: &Tier, parts: Vec<Vec<Client>>, shedding: Shedding, seen: &Arc<
 }
 
 /// Of `levels`, the one on whose connection a request of `level` goes on that stands so.
-fn way(level: usize, stands: Standing, levels: usize) -> usize {
+fn way(level: usize, stands: Slack, levels: usize) -> usize {
     match stands {
-        Standing::Behind => level.saturating_sub(1),
-        Standing::OnTime => level,
-        Standing::Ahead => (level + 1).min(levels - 1),
+        Slack::Behind => level.saturating_sub(1),
+        Slack::OnTime => level,
+        Slack::Ahead => (level + 1).min(levels - 1),
     }
 }
 
@@ -317,9 +320,9 @@ mod tests {
     #[test]
     fn a_way_is_the_levels_own_or_the_next_as_a_request_stands() {
         let ways = |stands| [0, 1, 2].map(|level| way(level, stands, 3));
-        assert_eq!(ways(Standing::Behind), [0, 0, 1]);
-        assert_eq!(ways(Standing::OnTime), [0, 1, 2]);
-        assert_eq!(ways(Standing::Ahead), [1, 2, 2]);
+        assert_eq!(ways(Slack::Behind), [0, 0, 1]);
+        assert_eq!(ways(Slack::OnTime), [0, 1, 2]);
+        assert_eq!(ways(Slack::Ahead), [1, 2, 2]);
     }
 
     #[test]

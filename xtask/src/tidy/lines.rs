@@ -175,7 +175,7 @@ mod tests {
             found("crates/queueing/src/x.rs", &text, &[2]);
             found("crates/runtime/src/shard/step.rs", &text, &[2]);
             found("crates/runtime/src/threads.rs", &text, &[]);
-            found("crates/deadline/src/tower/gate.rs", &text, &[2]);
+            found("crates/deadline/src/tower/concurrency_limit.rs", &text, &[2]);
             found("crates/deadline/src/tower/clock.rs", &text, &[]);
         }
     }

@@ -17,7 +17,7 @@ use sfv::Parser;
 
 use super::Bad;
 use super::raw::{Fields, Value};
-use crate::{Budget, Part, STAGES_MAX, Stage};
+use crate::{Budget, STAGES_MAX, Stage, SubrequestEstimate};
 
 /// The name, as an HTTP header, gRPC metadata, Dubbo attachment or Storm field.
 pub const HEADER: &str = "greenwave-budget";
@@ -67,7 +67,7 @@ pub fn parse(text: &str) -> Result<Budget, Bad> {
         return Ok(budget);
     }
     let [service, slowest] = [fields.takes.micros()?, fields.slowest.micros()?].map(Span::from_micros);
-    Ok(budget.expecting(Part { service, slowest }))
+    Ok(budget.expecting(SubrequestEstimate { service, slowest }))
 }
 
 /// `budget` as text; spans in whole microseconds, what is left rounded down.
@@ -83,7 +83,7 @@ pub fn write(budget: &Budget) -> String {
         0 => text.push_str(", split"),
         reserve_us => write!(text, ", split={reserve_us}").expect("a string takes everything"),
     }
-    if let Some(Part { service, slowest }) = budget.part() {
+    if let Some(SubrequestEstimate { service, slowest }) = budget.part() {
         let [takes, slowest] = [service, slowest].map(whole_micros);
         write!(text, ", takes={takes}, slowest={slowest}").expect("a string takes everything");
     }

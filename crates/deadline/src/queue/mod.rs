@@ -9,11 +9,11 @@
 //! to be late, and is there for experiments.
 //! Source: D2P §3.2 (a, scheduling); Liu and Layland 1973 (EDF); Mok 1983 (laxity).
 
-mod budgets;
+mod median;
 mod order;
 mod shedding;
 
-pub use budgets::Budgets;
+pub use median::BudgetMedian;
 pub use order::{ORDERS, Order};
 pub use shedding::{Reason, SHEDDINGS, Shedding};
 
@@ -23,7 +23,7 @@ use queueing::{
 
 use order::Rank;
 
-use crate::standing::waits_behind;
+use crate::slack::waits_behind;
 
 /// What a queue is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,7 +55,7 @@ impl Default for Settings {
 /// What became of a request that was offered.
 #[must_use]
 #[derive(Debug, PartialEq, Eq)]
-pub enum Offered<T> {
+pub enum EnqueueResult<T> {
     /// It waits.
     Queued,
     /// It comes back: answer it with the reason.
@@ -68,7 +68,7 @@ pub enum Offered<T> {
 /// Who comes out of the queue, and what to do with it.
 #[must_use]
 #[derive(Debug, PartialEq, Eq)]
-pub enum Turn<T> {
+pub enum DequeueResult<T> {
     /// Serve it.
     Serve(T),
     /// Answer it with the reason, and ask again: no work was given out.
@@ -115,33 +115,33 @@ impl<T: Entry> DeadlineQueue<T> {
 
     /// Takes `entry` in at `now`, unless it is hopeless already or there is no
     /// room.
-    pub fn offer(&mut self, now: Time, entry: T) -> Offered<T> {
+    pub fn enqueue(&mut self, now: Time, entry: T) -> EnqueueResult<T> {
         let waiting = Waiting::new(now, entry);
         if let Some(reason) = self.shedding.sheds(now, waiting.due, waiting.service) {
-            return Offered::Refused(waiting.entry, reason);
+            return EnqueueResult::Refused(waiting.entry, reason);
         }
         let full = match self.waiting.push(now, waiting) {
-            PushResult::Queued => return Offered::Queued,
+            PushResult::Queued => return EnqueueResult::Queued,
             PushResult::Refused(full) | PushResult::PushedOut(full) => full,
         };
         let oldest = self.waiting.peek_oldest();
         let reason = oldest.and_then(|oldest| self.shedding.sheds(now, oldest.due, oldest.service));
         let Some((reason, oldest)) = reason.and_then(|reason| Some((reason, self.waiting.pop_oldest()?)))
         else {
-            return Offered::Refused(full.entry, Reason::Full);
+            return EnqueueResult::Refused(full.entry, Reason::Full);
         };
         match self.waiting.push(now, full) {
-            PushResult::Queued => Offered::Replaced(oldest.entry, reason),
+            PushResult::Queued => EnqueueResult::Replaced(oldest.entry, reason),
             PushResult::Refused(_) | PushResult::PushedOut(_) => unreachable!("one left, so one has room"),
         }
     }
 
     /// The entry whose turn it is at `now`.
-    pub fn next(&mut self, now: Time) -> Option<Turn<T>> {
+    pub fn dequeue(&mut self, now: Time) -> Option<DequeueResult<T>> {
         let waiting = self.waiting.pop(now)?;
         Some(match self.shedding.sheds(now, waiting.due, waiting.service) {
-            None => Turn::Serve(waiting.entry),
-            Some(reason) => Turn::Shed(waiting.entry, reason),
+            None => DequeueResult::Serve(waiting.entry),
+            Some(reason) => DequeueResult::Shed(waiting.entry, reason),
         })
     }
 
@@ -178,7 +178,7 @@ impl<T: Entry> DeadlineQueue<T> {
     /// Whether the entry whose turn is next is behind at `now`: less is left of its budget
     /// than twice its service, or nothing. Not where it has no budget, or nobody knows its service.
     #[must_use]
-    pub fn is_behind(&self, now: Time) -> bool {
+    pub fn head_is_late(&self, now: Time) -> bool {
         self.waiting.peek().is_some_and(|next| next.is_behind(now))
     }
 

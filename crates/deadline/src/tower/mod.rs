@@ -24,21 +24,21 @@
 //! ```
 
 mod answer;
+mod client;
 mod clock;
-mod gate;
-mod peers;
-mod propagate;
+mod concurrency_limit;
+mod network_delay;
 mod scope;
-mod serve;
+mod server;
 
 pub use answer::{Answer, Grpc, Refusal, Text};
+pub use client::{OutOfTime, Propagate, PropagateLayer, WithoutBudget};
 pub use clock::Clock;
-pub use gate::{Counts, Settings};
-pub use propagate::{OutOfTime, Propagate, PropagateLayer, WithoutBudget};
+pub use concurrency_limit::{Counts, Settings};
 pub use scope::{
-    budget, give_way, parts, priority, remaining, scope, scope_at, spawn, spawn_parallel, standing,
+    budget, give_way, parts, priority, remaining, scope_at, spawn, spawn_parallel, standing, task_local,
 };
-pub use serve::{Deadline, DeadlineLayer};
+pub use server::{Deadline, DeadlineLayer};
 
 use std::future::Future;
 use std::pin::Pin;

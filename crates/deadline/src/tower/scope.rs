@@ -12,44 +12,44 @@ use queueing::{Priority, Span, Time};
 use tokio::task::JoinHandle;
 
 use super::Clock;
-use super::gate::Place;
-use crate::{Budget, Remaining, Standing, Visit};
+use super::concurrency_limit::PermitSlot;
+use crate::{Budget, Remaining, Slack, StageTimer};
 
 tokio::task_local! {
-    static HERE: Here;
+    static HERE: RequestContext;
 }
 
 /// A request in a handler.
 #[derive(Clone, Debug)]
-pub(super) struct Here {
-    pub(super) visit: Visit,
+pub(super) struct RequestContext {
+    pub(super) visit: StageTimer,
     pub(super) clock: Clock,
     /// Of a request that a [`DeadlineLayer`](super::DeadlineLayer) serves.
-    pub(super) place: Option<Arc<Place>>,
+    pub(super) place: Option<Arc<PermitSlot>>,
     /// When its answer is expected, where that is known.
     pub(super) answered: Option<Time>,
 }
 
-impl Here {
+impl RequestContext {
     /// The budget as of now.
     fn budget(&self) -> Budget {
-        self.visit.leave(self.clock.now())
+        self.visit.outgoing_budget(self.clock.now())
     }
 }
 
 /// Runs `future` as a request with `budget` that is born now, or goes on now.
 ///
 /// By the clock of the scope around it, else the monotonic one.
-pub async fn scope<F: Future>(budget: Budget, future: F) -> F::Output {
-    scope_at(here().map(|here| here.clock).unwrap_or_default(), budget, future).await
+pub async fn task_local<F: Future>(budget: Budget, future: F) -> F::Output {
+    scope_at(current().map(|here| here.clock).unwrap_or_default(), budget, future).await
 }
 
 /// [`scope`] by `clock`.
 pub async fn scope_at<F: Future>(clock: Clock, budget: Budget, future: F) -> F::Output {
     let now = clock.now();
-    let mut visit = Visit::arrive(now, budget, Span::ZERO);
+    let mut visit = StageTimer::arrive(now, budget, Span::ZERO);
     visit.start(now);
-    within(Here { visit, clock, place: None, answered: None }, future).await
+    run_with_context(RequestContext { visit, clock, place: None, answered: None }, future).await
 }
 
 /// Lets the next request in: this one's own work is done, and from here on it
@@ -66,17 +66,20 @@ pub async fn scope_at<F: Future>(clock: Clock, budget: Budget, future: F) -> F::
 /// the answer, or when [`Settings::away_max`](super::Settings::away_max) others
 /// have given way and are still on their way. Asking twice changes nothing.
 pub fn give_way() -> bool {
-    HERE.try_with(|here| here.place.as_ref().is_some_and(|place| place.give_way())).unwrap_or(false)
+    HERE.try_with(|here| here.place.as_ref().is_some_and(|place| place.release_early())).unwrap_or(false)
 }
 
 /// Runs `future` at `here`.
-pub(super) fn within<F: Future>(here: Here, future: F) -> impl Future<Output = F::Output> {
+pub(super) fn run_with_context<F: Future>(
+    here: RequestContext,
+    future: F,
+) -> impl Future<Output = F::Output> {
     HERE.scope(here, future)
 }
 
 /// Where the task is.
-pub(super) fn here() -> Option<Here> {
-    HERE.try_with(Here::clone).ok()
+pub(super) fn current() -> Option<RequestContext> {
+    HERE.try_with(RequestContext::clone).ok()
 }
 
 /// `tokio::spawn` for a task that keeps this one's budget, if it has one.
@@ -84,8 +87,8 @@ pub fn spawn<F>(future: F) -> JoinHandle<F::Output>
 where
     F: Future<Output: Send> + Send + 'static,
 {
-    match here() {
-        Some(here) => tokio::spawn(within(here, future)),
+    match current() {
+        Some(here) => tokio::spawn(run_with_context(here, future)),
         None => tokio::spawn(future),
     }
 }
@@ -94,7 +97,7 @@ where
 /// [`PropagateLayer`](super::PropagateLayer), or to be split for a fan-out.
 #[must_use]
 pub fn budget() -> Option<Budget> {
-    HERE.try_with(Here::budget).ok()
+    HERE.try_with(RequestContext::budget).ok()
 }
 
 /// What is left: a handler that has little may give a cheaper answer (D2P
@@ -123,13 +126,13 @@ pub fn priority() -> Priority {
 /// of another DSCP. On time before a [`DeadlineLayer`](super::DeadlineLayer) has learned
 /// how long the method takes, and outside of one.
 #[must_use]
-pub fn standing(loss: Option<Span>) -> Standing {
-    let stands = |here: &Here| {
+pub fn standing(loss: Option<Span>) -> Slack {
+    let stands = |here: &RequestContext| {
         let now = here.clock.now();
         let rest = here.answered.map(|answered| answered.since(now));
-        Standing::of(here.visit.remaining(now).left(), rest, loss)
+        Slack::of(here.visit.remaining(now).left(), rest, loss)
     };
-    HERE.try_with(stands).unwrap_or(Standing::OnTime)
+    HERE.try_with(stands).unwrap_or(Slack::OnTime)
 }
 
 /// Into how many parts to split work that can be split into `most`: 1 while all

@@ -28,7 +28,7 @@ pub type Answering = Pin<Box<dyn Future<Output = Result<String, Status>> + Send>
 pub fn listen(layer: &DeadlineLayer, handler: Handler) -> SocketAddr {
     let incoming = TcpIncoming::bind("127.0.0.1:0".parse().unwrap()).expect("a port");
     let address = incoming.local_addr().expect("an address");
-    let layer = layer.clone().answered_by(Headers);
+    let layer = layer.clone().with_reject_response(Headers);
     let server = Server::builder().layer(layer).add_service(Text(handler));
     tokio::spawn(server.serve_with_incoming(incoming));
     address
@@ -40,7 +40,7 @@ pub struct Client(tonic::client::Grpc<Propagate<Channel>>);
 impl Client {
     pub fn new(address: SocketAddr, layer: &PropagateLayer) -> Self {
         let channel = Channel::from_shared(format!("http://{address}")).unwrap().connect_lazy();
-        let layer = layer.clone().failing(|late| Status::deadline_exceeded(late.to_string()).into());
+        let layer = layer.clone().map_error(|late| Status::deadline_exceeded(late.to_string()).into());
         Self(tonic::client::Grpc::new(layer.layer(channel)))
     }
 

@@ -4,7 +4,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::StatusCode;
 use axum::routing::get as route;
-use deadline::Fault;
+use deadline::InvalidBudget;
 use deadline::codec::{envoy, field, grpc};
 use deadline::tower::{DeadlineLayer, PropagateLayer, Settings, remaining};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -47,8 +47,8 @@ async fn whatever_a_peer_claims_the_server_decides() {
     let (status, why) = granted(&layer, &[(envoy::HEADER, b"0")]).await;
     assert_eq!((status, &*why), (StatusCode::GATEWAY_TIMEOUT, "its deadline has passed\n"));
     let counts = layer.counts();
-    let of = |fault: Fault| counts.faults[fault as usize];
-    assert_eq!(Fault::ALL.map(of), [1, 2, 1, 1]);
+    let of = |fault: InvalidBudget| counts.faults[fault as usize];
+    assert_eq!(InvalidBudget::ALL.map(of), [1, 2, 1, 1]);
     assert_eq!((counts.shortened, counts.expired, counts.served), (1, 1, 8));
 }
 

@@ -7,9 +7,9 @@ use axum::Router;
 use axum::extract::Path;
 use axum::http::{Response, StatusCode};
 use axum::routing::get as route;
-use deadline::Standing::{Ahead, Behind, OnTime};
+use deadline::Slack::{Ahead, Behind, OnTime};
 use deadline::tower::{Counts, DeadlineLayer, Refusal, Settings, give_way, remaining, standing};
-use deadline::{Fault, Order, Shedding};
+use deadline::{InvalidBudget, Order, Shedding};
 use queueing::Span;
 use tower::ServiceExt;
 
@@ -238,7 +238,7 @@ async fn a_full_queue_refuses_and_the_user_says_how() {
     let layer = DeadlineLayer::new(full);
     let handler = || pass(ms(10));
     let app = Router::new().route("/", route(handler)).layer(layer.clone());
-    let mine = Router::new().route("/", route(handler)).layer(layer.clone().answered_by(own));
+    let mine = Router::new().route("/", route(handler)).layer(layer.clone().with_reject_response(own));
     let served = tokio::spawn(app.clone().oneshot(get("/")));
     let waits = tokio::spawn(app.clone().oneshot(get("/")));
     crate::support::until("one waits", || layer.counts().waiting == 1).await;
@@ -252,7 +252,7 @@ async fn a_full_queue_refuses_and_the_user_says_how() {
     served.await.unwrap().unwrap();
     waits.await.unwrap().unwrap();
     let counts = layer.counts();
-    assert_eq!((counts.full, counts.served, counts.faults[Fault::Missing as usize]), (3, 2, 5));
+    assert_eq!((counts.full, counts.served, counts.faults[InvalidBudget::Missing as usize]), (3, 2, 5));
 }
 
 #[tokio::test(start_paused = true)]

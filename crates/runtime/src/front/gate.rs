@@ -16,7 +16,7 @@
 //! second, past the guard, and is served to those who have left.
 //! Source: the overload paper §3.3; ADR 0021.
 
-use deadline::Budgets;
+use deadline::BudgetMedian;
 use guard::{Class, Door, Limit, Params, Policy, Share, Signals, UnknownName};
 use net::Stack;
 use net::classify::{PacketMeta, PacketView};
@@ -134,7 +134,7 @@ pub(crate) struct Gate {
     /// When to look next.
     due: Time,
     passing: Passing,
-    budgets: Budgets,
+    budgets: BudgetMedian,
 }
 
 impl Gate {
@@ -146,7 +146,7 @@ impl Gate {
         };
         let door = Door::new(Priority::LEVELS as u8);
         let (due, passing) = (Time::ZERO, Passing::default());
-        Self { guard, frames_max, door, limit: Limit::Open, due, passing, budgets: Budgets::default() }
+        Self { guard, frames_max, door, limit: Limit::Open, due, passing, budgets: BudgetMedian::default() }
     }
 
     /// Whether a look is due.

@@ -12,8 +12,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use deadline::tower::{DeadlineLayer, PropagateLayer, Settings, scope};
-use deadline::{Budget, Limits, Part, Shedding, Sizes};
+use deadline::tower::{DeadlineLayer, PropagateLayer, Settings, task_local};
+use deadline::{Budget, Limits, ServiceTimeEwma, Shedding, SubrequestEstimate};
 use queueing::Span;
 use tokio::runtime::Builder;
 use tokio::task::JoinSet;
@@ -82,7 +82,7 @@ struct Aggregator {
     run: Arc<Run>,
     layers: Vec<DeadlineLayer>,
     workers: Vec<Client>,
-    sizes: Mutex<Sizes<(usize, usize)>>,
+    sizes: Mutex<ServiceTimeEwma<(usize, usize)>>,
     redis: tokio::sync::Mutex<Redis>,
 }
 
@@ -107,7 +107,7 @@ impl Aggregator {
         }
         let redis = tokio::sync::Mutex::new(Redis::start().await?);
         let (setup, run) = (setup.clone(), Arc::clone(run));
-        Ok(Self { setup, run, layers, workers, sizes: Mutex::new(Sizes::new(SIZES_MAX)), redis })
+        Ok(Self { setup, run, layers, workers, sizes: Mutex::new(ServiceTimeEwma::new(SIZES_MAX)), redis })
     }
 
     /// Answers one request and tells of its end.
@@ -134,7 +134,7 @@ impl Aggregator {
             let mut worker = self.workers[part].clone();
             let call = async move { worker.call(call_of(request)).await };
             let budget = budget.expecting(expected);
-            out.spawn(async move { (part, scope(budget, call).await) });
+            out.spawn(async move { (part, task_local(budget, call).await) });
         }
         // Workers give up at the same moment, so this is only the last resort.
         let left = Duration::from(budget.remaining().left());
@@ -156,11 +156,11 @@ impl Aggregator {
     }
 
     /// What each part of `query` is expected to take.
-    fn expected(&self, query: usize) -> Vec<Part> {
+    fn expected(&self, query: usize) -> Vec<SubrequestEstimate> {
         let sizes = self.sizes.lock().unwrap_or_else(PoisonError::into_inner);
         let all: Vec<Span> = (0..self.workers.len()).map(|part| sizes.expected(&(query, part))).collect();
         let slowest = all.iter().copied().max().unwrap_or_default();
-        all.into_iter().map(|service| Part { service, slowest }).collect()
+        all.into_iter().map(|service| SubrequestEstimate { service, slowest }).collect()
     }
 
     fn learn(&self, kind: (usize, usize), took: &[u8]) {

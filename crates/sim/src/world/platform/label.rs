@@ -10,28 +10,28 @@
 //! Source: D2P §3 for the budget, ADPS §2.3 for the priority that travels.
 
 use deadline::codec::field;
-use deadline::{Budget, Intake, Limits, Received};
+use deadline::{Budget, BudgetValidator, Limits, Received};
 use queueing::{Priority, Span};
 
 /// What a peer may ask for.
 #[derive(Clone, Debug)]
 pub(super) struct Grant {
     level: Priority,
-    intake: Intake,
+    intake: BudgetValidator,
 }
 
 impl Grant {
     /// Nothing more urgent than `level`, and no more time than `longest`.
     pub fn new(level: Priority, longest: Span) -> Self {
         let limits = Limits { default: longest, trusted: false, ..Limits::default() };
-        Self { level, intake: Intake::new(limits) }
+        Self { level, intake: BudgetValidator::new(limits) }
     }
 
     /// What a request gets that asks for `level` and `expected`.
     pub fn admit(&mut self, level: Priority, expected: Span) -> (Priority, Budget) {
         // As it comes: a field of text, which may say anything.
         let text = field::write(&Budget::new(expected));
-        let budget = self.intake.accept(Received { budget: Some(&text), ..Received::default() });
+        let budget = self.intake.validate(Received { budget: Some(&text), ..Received::default() });
         (level.max(self.level), budget)
     }
 }

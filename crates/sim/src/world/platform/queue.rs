@@ -7,7 +7,7 @@
 //! | off | on | the earliest deadline; who cannot make it is dropped (D2P) |
 //! | on | on | the most urgent level, and in it the earliest deadline |
 
-use deadline::{DeadlineQueue, Offered, Order, Settings, Shedding, Standing, Turn};
+use deadline::{DeadlineQueue, DequeueResult, EnqueueResult, Order, Settings, Shedding, Slack};
 use queueing::{Label, Priority, Span, Time};
 use sched::dispatch::{Dispatch, IdleWorkers, Params, Task, WorkerSet, by_name};
 
@@ -93,10 +93,7 @@ impl Deadlines {
 }
 
 fn is_pressed(offer: &Offer) -> bool {
-    offer
-        .label
-        .deadline
-        .is_some_and(|left| Standing::of_expected(left, offer.expected, None) == Standing::Behind)
+    offer.label.deadline.is_some_and(|left| Slack::of_expected(left, offer.expected, None) == Slack::Behind)
 }
 
 impl Waiting for Deadlines {
@@ -106,9 +103,9 @@ impl Waiting for Deadlines {
         }
         let place = offer.label.priority.index().min(self.levels.len() - 1);
         self.pressed += usize::from(is_pressed(&offer));
-        match self.levels[place].offer(now, offer) {
-            Offered::Queued => None,
-            Offered::Refused(gone, _) | Offered::Replaced(gone, _) => {
+        match self.levels[place].enqueue(now, offer) {
+            EnqueueResult::Queued => None,
+            EnqueueResult::Refused(gone, _) | EnqueueResult::Replaced(gone, _) => {
                 self.leaves(&gone);
                 Some(gone.token)
             }
@@ -117,13 +114,13 @@ impl Waiting for Deadlines {
 
     fn next(&mut self, now: Time, shed: &mut Vec<u64>) -> Option<Offer> {
         for level in 0..self.levels.len() {
-            while let Some(turn) = self.levels[level].next(now) {
-                let (Turn::Serve(offer) | Turn::Shed(offer, _)) = &turn;
+            while let Some(turn) = self.levels[level].dequeue(now) {
+                let (DequeueResult::Serve(offer) | DequeueResult::Shed(offer, _)) = &turn;
                 let offer = *offer;
                 self.leaves(&offer);
                 match turn {
-                    Turn::Serve(_) => return Some(offer),
-                    Turn::Shed(..) => shed.push(offer.token),
+                    DequeueResult::Serve(_) => return Some(offer),
+                    DequeueResult::Shed(..) => shed.push(offer.token),
                 }
             }
         }

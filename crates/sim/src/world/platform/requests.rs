@@ -5,7 +5,7 @@
 //! from the request's own random numbers, so that two runs of one seed are given
 //! exactly the same work, whatever is switched on.
 
-use deadline::{Budget, Visit};
+use deadline::{Budget, StageTimer};
 use queueing::{Distribution, Priority, Rng, Span, Time};
 
 use super::config::{Class, Config};
@@ -53,13 +53,13 @@ pub(super) struct Piece {
     /// As it left whoever had it last.
     pub budget: Budget,
     pub level: Priority,
-    pub visit: Option<Visit>,
+    pub visit: Option<StageTimer>,
     /// Received and not yet delivered, on its slowest way so far.
     pub received: Span,
     /// Children that are out, and what came back.
     pub out: u16,
     pub failed: bool,
-    pub back: Vec<(Visit, Span)>,
+    pub back: Vec<(StageTimer, Span)>,
 }
 
 /// All that are under way.

@@ -1,7 +1,7 @@
 //! What servers do with pieces of requests: take them up, split them, wait for the
 //! answers, merge them, answer.
 
-use deadline::{Standing, Visit};
+use deadline::{Slack, StageTimer};
 use queueing::{Label, Span, Time};
 
 use super::outcome::End;
@@ -29,7 +29,7 @@ impl World<'_> {
     fn deliver(&mut self, now: Time, mail: Mail, received: Span) {
         let Mail { at, answer, failed, sent } = mail;
         let piece = self.requests.piece(at);
-        let visit = Visit::arrive(now, piece.budget, now.since(sent));
+        let visit = StageTimer::arrive(now, piece.budget, now.since(sent));
         piece.received += received;
         if answer {
             let back = (visit, piece.received);
@@ -56,7 +56,7 @@ impl World<'_> {
         let (server, work) = (piece.server, piece.work[usize::from(merge)]);
         let expected = self.history.estimate(&(piece.tier, merge, class)).expected();
         let left = piece.visit.map(|visit| visit.remaining(now).left()).filter(|_| on);
-        piece.level = left.map_or(base, |left| Standing::of_expected(left, expected, self.loss).level(base));
+        piece.level = left.map_or(base, |left| Slack::of_expected(left, expected, self.loss).level(base));
         let label = Label { priority: piece.level, deadline: left };
         let offer = Offer { token: at.token(merge), work, label, expected };
         let gone = self.hosts.servers[server].cores.offer(now, offer);
@@ -73,7 +73,7 @@ impl World<'_> {
         let piece = self.requests.piece(at);
         let mut visit = piece.visit.expect("who is served has arrived");
         visit.start(served.started);
-        piece.budget = visit.leave(now);
+        piece.budget = visit.outgoing_budget(now);
         self.history.record((piece.tier, merge, class), now.since(served.started));
         if merge || piece.children.is_empty() {
             return self.send(now, at, true, false);
@@ -99,7 +99,7 @@ impl World<'_> {
     }
 
     /// An answer is back, or word that there is none.
-    fn back(&mut self, now: Time, child: At, back: Option<(Visit, Span)>) {
+    fn back(&mut self, now: Time, child: At, back: Option<(StageTimer, Span)>) {
         let Some(parent) = self.requests.piece(child).parent else { return };
         let at = At { piece: parent, ..child };
         let piece = self.requests.piece(at);
@@ -117,12 +117,12 @@ impl World<'_> {
         let slowest = piece.back.iter().max_by_key(|(visit, _)| visit.elapsed(now));
         piece.received = slowest.map_or(piece.received, |&(_, received)| received);
         let visits = piece.back.drain(..).map(|(visit, _)| visit);
-        piece.visit = Visit::join(now, visits);
+        piece.visit = StageTimer::join(now, visits);
         if piece.work[1] > Span::ZERO {
             return self.offer(now, at, true);
         }
         if let Some(visit) = piece.visit {
-            piece.budget = visit.leave(now);
+            piece.budget = visit.outgoing_budget(now);
         }
         self.send(now, at, true, false);
     }

@@ -21,7 +21,9 @@ pub use outcome::{Class, Outcome, StageReport};
 pub use record::Record;
 pub use trace::{Born, Drawn, Trace};
 
-use deadline::{Budget, DeadlineQueue, History, Offered, Settings, Sizes, Turn, Visit};
+use deadline::{
+    Budget, DeadlineQueue, DequeueResult, EnqueueResult, History, ServiceTimeEwma, Settings, StageTimer,
+};
 use queueing::{Entry, Label, Priority, Span, Time};
 
 use crate::Engine;
@@ -57,9 +59,9 @@ enum Event {
     /// A part of a request reaches its queue.
     Arrive(Part),
     /// A server is done with a part.
-    Done(Part, Visit),
+    Done(Part, StageTimer),
     /// What came back of a part reaches the aggregator.
-    Back(Part, Visit),
+    Back(Part, StageTimer),
     /// A unit's time is up: it goes on with what it has.
     Due { request: usize, stage: usize },
 }
@@ -77,7 +79,7 @@ struct Servers {
     parts: Vec<Server>,
     history: History<()>,
     /// What the aggregator knows of each query at each worker.
-    sizes: Sizes<(usize, usize)>,
+    sizes: ServiceTimeEwma<(usize, usize)>,
 }
 
 struct Server {
@@ -88,7 +90,7 @@ struct Server {
 /// A part that waits.
 struct Job {
     part: Part,
-    visit: Visit,
+    visit: StageTimer,
     left: Span,
     expected: Span,
     slowest: Span,
@@ -118,7 +120,7 @@ struct Request {
     /// Where it is now; parts of stages before come too late to matter.
     stage: usize,
     /// What came back of the parts at this stage.
-    back: Vec<Visit>,
+    back: Vec<StageTimer>,
     /// Parts still out.
     out: usize,
     dropped: usize,
@@ -143,7 +145,7 @@ impl<'a> World<'a> {
                 .map(|_| Server { queue: DeadlineQueue::new(settings), idle: stage.servers })
                 .collect(),
             history: History::new(1),
-            sizes: Sizes::new(SIZES_MAX),
+            sizes: ServiceTimeEwma::new(SIZES_MAX),
         };
         let mut world = Self {
             config,
@@ -236,7 +238,7 @@ impl<'a> World<'a> {
         let Drawn { hop, .. } = self.drawn(part);
         let unit = &self.config.stages[part.stage];
         let this = &mut self.requests[part.request];
-        let visit = Visit::arrive(now, this.budget_at(part.stage), hop);
+        let visit = StageTimer::arrive(now, this.budget_at(part.stage), hop);
         let servers = &mut self.stages[part.stage];
         let left = visit.remaining(now).left();
         let (expected, slowest) = match this.query.filter(|_| unit.learns == Learns::Query) {
@@ -245,9 +247,9 @@ impl<'a> World<'a> {
         };
         let job = Job { part, visit, left, expected, slowest };
         let queue = &mut servers.parts[part.part].queue;
-        let shed = match queue.offer(now, job) {
-            Offered::Queued => None,
-            Offered::Refused(job, _) | Offered::Replaced(job, _) => Some(job.part),
+        let shed = match queue.enqueue(now, job) {
+            EnqueueResult::Queued => None,
+            EnqueueResult::Refused(job, _) | EnqueueResult::Replaced(job, _) => Some(job.part),
         };
         if let Some(shed) = shed {
             self.drop_part(now, shed);
@@ -262,10 +264,10 @@ impl<'a> World<'a> {
             if server.idle == 0 {
                 return;
             }
-            match server.queue.next(now) {
+            match server.queue.dequeue(now) {
                 None => return,
-                Some(Turn::Shed(job, _)) => self.drop_part(now, job.part),
-                Some(Turn::Serve(job)) => {
+                Some(DequeueResult::Shed(job, _)) => self.drop_part(now, job.part),
+                Some(DequeueResult::Serve(job)) => {
                     server.idle -= 1;
                     let mut visit = job.visit;
                     visit.start(now);
@@ -276,7 +278,7 @@ impl<'a> World<'a> {
         }
     }
 
-    fn done(&mut self, now: Time, part: Part, visit: Visit) {
+    fn done(&mut self, now: Time, part: Part, visit: StageTimer) {
         let drawn = self.drawn(part);
         let servers = &mut self.stages[part.stage];
         servers.parts[part.part].idle += 1;
@@ -289,11 +291,11 @@ impl<'a> World<'a> {
         if self.config.stages[part.stage].parts == 1 {
             let this = &mut self.requests[part.request];
             this.started.push((part.stage, visit.elapsed(now) - visit.stage(now).service));
-            this.budget = visit.leave(now);
+            this.budget = visit.outgoing_budget(now);
             self.onward(now, part.request);
         } else {
             let arrived = now + drawn.back;
-            let visit = Visit::arrive(arrived, visit.leave(now), drawn.back);
+            let visit = StageTimer::arrive(arrived, visit.outgoing_budget(now), drawn.back);
             self.engine.schedule(arrived, Event::Back(part, visit));
         }
         self.dispatch(now, part.stage, part.part);
@@ -308,7 +310,7 @@ impl<'a> World<'a> {
     }
 
     /// A part is back, with an answer or without.
-    fn back(&mut self, now: Time, part: Part, visit: Option<Visit>) {
+    fn back(&mut self, now: Time, part: Part, visit: Option<StageTimer>) {
         if let (Some(query), true) = (self.requests[part.request].query, visit.is_some()) {
             let service = self.drawn(part).service;
             self.stages[part.stage].sizes.record((query, part.part), service);
@@ -335,10 +337,10 @@ impl<'a> World<'a> {
         this.out = 0;
         this.used = (this.back.len(), unit.parts);
         let back = std::mem::take(&mut this.back);
-        let joined = Visit::join(now, back).filter(|_| whole || unit.partial);
+        let joined = StageTimer::join(now, back).filter(|_| whole || unit.partial);
         match joined {
             Some(visit) => {
-                this.budget = visit.leave(now);
+                this.budget = visit.outgoing_budget(now);
                 self.onward(now, request);
             }
             None => self.fail(request),

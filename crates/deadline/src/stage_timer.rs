@@ -11,14 +11,14 @@ use crate::{Budget, Remaining, Stage};
 
 /// A request between its arrival at a stage and its leaving.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Visit {
+pub struct StageTimer {
     budget: Budget,
     network: Span,
     arrived: Time,
     started: Option<Time>,
 }
 
-impl Visit {
+impl StageTimer {
     /// The request with `budget` arrived at `now` over a hop that took
     /// `network` (C, see [`NetworkDelay`](crate::NetworkDelay)); zero where the
     /// sender has taken it off already.
@@ -86,7 +86,7 @@ impl Visit {
 
     /// The budget to send on, to the next service or back.
     #[must_use]
-    pub fn leave(&self, now: Time) -> Budget {
+    pub fn outgoing_budget(&self, now: Time) -> Budget {
         self.budget.after(self.stage(now))
     }
 }

@@ -30,7 +30,7 @@ impl Default for Limits {
 
 /// Why a request got the default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Fault {
+pub enum InvalidBudget {
     /// It brought no budget.
     Missing,
     /// What it brought cannot be read.
@@ -41,7 +41,7 @@ pub enum Fault {
     Absurd,
 }
 
-impl Fault {
+impl InvalidBudget {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::Missing, Self::Garbled, Self::Negative, Self::Absurd];
 }
@@ -59,13 +59,13 @@ pub struct Received<'a> {
 
 /// Turns what peers send into budgets, and counts what was wrong with it.
 #[derive(Clone, Debug, Default)]
-pub struct Intake {
+pub struct BudgetValidator {
     limits: Limits,
-    faults: [u64; Fault::ALL.len()],
+    faults: [u64; InvalidBudget::ALL.len()],
     shortened: u64,
 }
 
-impl Intake {
+impl BudgetValidator {
     /// Grants within `limits`.
     #[must_use]
     pub fn new(limits: Limits) -> Self {
@@ -74,7 +74,7 @@ impl Intake {
 
     /// How many requests got the default for `fault`.
     #[must_use]
-    pub fn faults(&self, fault: Fault) -> u64 {
+    pub fn faults(&self, fault: InvalidBudget) -> u64 {
         self.faults[fault as usize]
     }
 
@@ -89,7 +89,7 @@ impl Intake {
     /// Where several fields are there the shortest rules: each of them is a
     /// time after which somebody stops waiting. One that cannot be read is a
     /// fault even beside one that can.
-    pub fn accept(&mut self, received: Received<'_>) -> Budget {
+    pub fn validate(&mut self, received: Received<'_>) -> Budget {
         match self.read(received) {
             Ok(budget) => budget,
             Err(fault) => {
@@ -99,7 +99,7 @@ impl Intake {
         }
     }
 
-    fn read(&mut self, received: Received<'_>) -> Result<Budget, Fault> {
+    fn read(&mut self, received: Received<'_>) -> Result<Budget, InvalidBudget> {
         let budget = received.budget.map(field::parse).transpose().map_err(fault)?;
         let timeouts = [received.grpc_timeout.map(grpc::parse), received.envoy_expected.map(envoy::parse)];
         let mut timeout = None;
@@ -111,11 +111,11 @@ impl Intake {
             (Some(budget), Some(timeout)) => budget.capped(timeout),
             (Some(budget), None) => budget,
             (None, Some(timeout)) => Budget::new(timeout),
-            (None, None) => return Err(Fault::Missing),
+            (None, None) => return Err(InvalidBudget::Missing),
         };
         let left = asked.remaining().left();
         if left > self.limits.longest || asked.elapsed() > self.limits.longest {
-            return Err(Fault::Absurd);
+            return Err(InvalidBudget::Absurd);
         }
         // Whoever claims to be short would go first.
         let asked = if self.limits.trusted { asked } else { asked.arrived() };
@@ -127,9 +127,9 @@ impl Intake {
     }
 }
 
-fn fault(bad: Bad) -> Fault {
+fn fault(bad: Bad) -> InvalidBudget {
     match bad {
-        Bad::Garbled => Fault::Garbled,
-        Bad::Negative => Fault::Negative,
+        Bad::Garbled => InvalidBudget::Garbled,
+        Bad::Negative => InvalidBudget::Negative,
     }
 }

@@ -14,8 +14,8 @@ use queueing::Span;
 use tower_layer::Layer;
 use tower_service::Service;
 
-use super::peers::Peers;
-use super::scope::here;
+use super::network_delay::Peers;
+use super::scope::current;
 use super::{BUDGET, Boxed, ENVOY, GRPC, is_grpc};
 use crate::codec::{Bad, envoy, field, grpc};
 
@@ -81,7 +81,7 @@ impl PropagateLayer {
     /// The same, failing with what `error` makes of it. tonic wants
     /// `|late| tonic::Status::deadline_exceeded(late.to_string()).into()`.
     #[must_use]
-    pub fn failing(self, error: fn(OutOfTime) -> BoxError) -> Self {
+    pub fn map_error(self, error: fn(OutOfTime) -> BoxError) -> Self {
         Self { error, ..self }
     }
 
@@ -133,7 +133,7 @@ where
     }
 
     fn call(&mut self, mut request: Request<Q>) -> Self::Future {
-        let here = if request.extensions().get::<WithoutBudget>().is_some() { None } else { here() };
+        let here = if request.extensions().get::<WithoutBudget>().is_some() { None } else { current() };
         let Some(here) = here else {
             let answer = self.inner.call(request);
             return Box::pin(async move { answer.await.map_err(Into::into) });
@@ -141,7 +141,7 @@ where
         let PropagateLayer { peers, error, advisory, envoy } = self.layer.clone();
         let authority = request.uri().authority().map_or("", |authority| authority.as_str()).to_owned();
         let now = here.clock.now();
-        let budget = here.visit.leave(now);
+        let budget = here.visit.outgoing_budget(now);
         let left = budget.remaining().left();
         let budget = peers.delayed(budget, &authority);
         if budget.remaining().is_missed() && !advisory {

@@ -17,12 +17,12 @@ use queueing::{Span, Time};
 use tower_layer::Layer;
 use tower_service::Service;
 
-use super::gate::{Counts, Entered, Gate, Settings};
-use super::scope::{Here, within};
+use super::concurrency_limit::{Admission, ConcurrencyLimit, Counts, Settings};
+use super::scope::{RequestContext, run_with_context};
 use super::{Answer, BUDGET, Boxed, Clock, ENVOY, GRPC, Refusal, Text, answer};
 
 use crate::codec::field;
-use crate::{Received, Visit};
+use crate::{Received, StageTimer};
 
 /// Puts a queue that serves by deadline in front of a server's services.
 ///
@@ -31,7 +31,7 @@ use crate::{Received, Visit};
 /// `max_concurrent_streams` to what may wait here and be served.
 #[derive(Clone)]
 pub struct DeadlineLayer<A = Text> {
-    gate: Arc<Gate>,
+    gate: Arc<ConcurrencyLimit>,
     answer: A,
 }
 
@@ -51,14 +51,14 @@ impl DeadlineLayer {
     /// When the limit is zero or the queue's capacity outside 1..2³² − 1.
     #[must_use]
     pub fn with_clock(settings: Settings, clock: Clock) -> Self {
-        Self { gate: Gate::new(settings, clock), answer: Text }
+        Self { gate: ConcurrencyLimit::new(settings, clock), answer: Text }
     }
 }
 
 impl<A> DeadlineLayer<A> {
     /// The same, with `answer` to those that are not served.
     #[must_use]
-    pub fn answered_by<Other>(self, answer: Other) -> DeadlineLayer<Other> {
+    pub fn with_reject_response<Other>(self, answer: Other) -> DeadlineLayer<Other> {
         DeadlineLayer { gate: self.gate, answer }
     }
 
@@ -115,7 +115,7 @@ impl<S, A: Clone> Layer<S> for DeadlineLayer<A> {
 #[derive(Clone)]
 pub struct Deadline<S, A = Text> {
     inner: S,
-    gate: Arc<Gate>,
+    gate: Arc<ConcurrencyLimit>,
     answer: A,
 }
 
@@ -144,14 +144,14 @@ where
         let (gate, answer) = (Arc::clone(&self.gate), self.answer.clone());
         let mut inner = self.inner.clone();
         let method = request.uri().path().to_owned();
-        let entered = gate.enter(gate.clock().now(), received(request.headers()), &method);
-        let Entered { mut visit, seat, patience, tried, expected } = entered;
+        let entered = gate.admit(gate.clock().now(), received(request.headers()), &method);
+        let Admission { mut visit, seat, patience, tried, expected } = entered;
         Box::pin(async move {
-            let permit = match seat.turn(patience).await {
+            let permit = match seat.acquire(patience).await {
                 Ok(permit) => permit,
                 Err(reason) => {
                     let refusal = Refusal::new(reason, request.headers());
-                    let mut response = answer.answer(refusal);
+                    let mut response = answer.reject_response(refusal);
                     tell(response.headers_mut(), &visit, gate.clock().now());
                     return Ok(response);
                 }
@@ -164,8 +164,8 @@ where
             };
             let answered = Some(started + expected).filter(|_| expected > Span::ZERO);
             let (clock, place) = (gate.clock().clone(), Some(permit.place()));
-            let here = Here { visit, clock, place, answered };
-            let served = within(here, served).await;
+            let here = RequestContext { visit, clock, place, answered };
+            let served = run_with_context(here, served).await;
             let now = gate.clock().now();
             let served = served.map(|mut response| {
                 if is_lesson(&response) {
@@ -188,8 +188,8 @@ fn received(headers: &HeaderMap) -> Received<'_> {
 }
 
 /// Writes where the request's time went, so that the peer learns C.
-fn tell(headers: &mut HeaderMap, visit: &Visit, now: Time) {
-    let spent = field::write(&visit.leave(now));
+fn tell(headers: &mut HeaderMap, visit: &StageTimer, now: Time) {
+    let spent = field::write(&visit.outgoing_budget(now));
     headers.insert(&BUDGET, HeaderValue::try_from(spent).expect("a budget is plain text"));
 }
 

@@ -1,26 +1,26 @@
 //! What half of those who came lately could spare.
 //!
 //! The wait that a policy looks at is counted from when a request came, so its
-//! budget is too. The last [`Budgets::KEPT`] of them are remembered: a glance
+//! budget is too. The last [`BudgetMedian::KEPT`] of them are remembered: a glance
 //! at who comes, not at every entry of a queue.
 
 use queueing::Span;
 
 /// Budgets of the requests that came last.
 #[derive(Clone, Debug)]
-pub struct Budgets {
+pub struct BudgetMedian {
     /// The longest span stands for none.
     last: [Span; Self::KEPT],
     came: usize,
 }
 
-impl Default for Budgets {
+impl Default for BudgetMedian {
     fn default() -> Self {
         Self { last: [Span::MAX; Self::KEPT], came: 0 }
     }
 }
 
-impl Budgets {
+impl BudgetMedian {
     /// Requests that are remembered.
     pub const KEPT: usize = 63;
 
@@ -46,14 +46,14 @@ mod tests {
 
     #[test]
     fn the_median_is_of_the_last_and_who_says_nothing_can_wait() {
-        let mut budgets = Budgets::default();
+        let mut budgets = BudgetMedian::default();
         assert_eq!(budgets.median(), None);
         let ms = Span::from_millis;
         [Some(ms(3)), None, Some(ms(9))].into_iter().for_each(|budget| budgets.came(budget));
         assert_eq!(budgets.median(), Some(ms(9)));
         budgets.came(None);
         assert_eq!(budgets.median(), None, "half of them said nothing");
-        (0..Budgets::KEPT as u64).for_each(|n| budgets.came(Some(ms(n))));
+        (0..BudgetMedian::KEPT as u64).for_each(|n| budgets.came(Some(ms(n))));
         assert_eq!(budgets.median(), Some(ms(31)));
     }
 }

@@ -17,10 +17,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use queueing::{Entry, EntryHandle, Label, Priority, Span, Time};
 use tokio::sync::oneshot;
 
-use crate::standing::waits_behind;
+use crate::slack::waits_behind;
 use crate::{
-    Budget, Budgets, DeadlineQueue, Fault, History, Intake, Limits, Offered, Order, Reason, Received,
-    Shedding, Turn, Visit,
+    Budget, BudgetMedian, BudgetValidator, DeadlineQueue, DequeueResult, EnqueueResult, History,
+    InvalidBudget, Limits, Order, Reason, Received, Shedding, StageTimer,
 };
 
 /// What a server grants, how many it serves at once, and how the others wait.
@@ -68,14 +68,14 @@ pub struct Counts {
     pub full: u64,
     /// Given up by the client, waiting or served.
     pub cancelled: u64,
-    /// Granted the default, by [`Fault`] in the order of [`Fault::ALL`].
-    pub faults: [u64; Fault::ALL.len()],
+    /// Granted the default, by [`InvalidBudget`] in the order of [`InvalidBudget::ALL`].
+    pub faults: [u64; InvalidBudget::ALL.len()],
     /// Granted less than they asked for, being of untrusted peers.
     pub shortened: u64,
 }
 
 /// The limit and the queue.
-pub(super) struct Gate {
+pub(super) struct ConcurrencyLimit {
     limit: usize,
     away_max: usize,
     shedding: Shedding,
@@ -87,9 +87,9 @@ pub(super) struct Gate {
 struct State {
     free: usize,
     queue: DeadlineQueue<Waiter>,
-    intake: Intake,
+    intake: BudgetValidator,
     /// What those could spare that came lately.
-    budgets: Budgets,
+    budgets: BudgetMedian,
     learned: History<String>,
     /// By method, those infeasible since the last that was answered or tried;
     /// the methods that are not told apart share `None`.
@@ -123,14 +123,14 @@ impl Entry for Waiter {
     }
 }
 
-impl Gate {
+impl ConcurrencyLimit {
     pub(super) fn new(settings: Settings, clock: super::Clock) -> Arc<Self> {
         assert!(settings.limit > 0, "a server serves at least one request at once");
         let state = State {
             free: settings.limit,
             queue: DeadlineQueue::new(settings.queue),
-            intake: Intake::new(settings.intake),
-            budgets: Budgets::default(),
+            intake: BudgetValidator::new(settings.intake),
+            budgets: BudgetMedian::default(),
             learned: History::new(settings.methods_max),
             infeasible: BTreeMap::new(),
             counts: Counts::default(),
@@ -150,7 +150,7 @@ impl Gate {
         Counts {
             waiting: state.queue.len(),
             serving: self.limit - state.free,
-            faults: Fault::ALL.map(|fault| state.intake.faults(fault)),
+            faults: InvalidBudget::ALL.map(|fault| state.intake.faults(fault)),
             shortened: state.intake.shortened(),
             ..state.counts
         }
@@ -168,7 +168,7 @@ impl Gate {
     pub(super) fn is_behind(&self) -> bool {
         let now = self.clock.now();
         let state = self.state();
-        state.behind > 0 || state.queue.is_behind(now)
+        state.behind > 0 || state.queue.head_is_late(now)
     }
 
     pub(super) fn budget_median(&self) -> Option<Span> {
@@ -176,12 +176,12 @@ impl Gate {
     }
 
     /// A request for `method` came at `now` with `received`.
-    pub(super) fn enter(self: &Arc<Self>, now: Time, received: Received<'_>, method: &String) -> Entered {
+    pub(super) fn admit(self: &Arc<Self>, now: Time, received: Received<'_>, method: &String) -> Admission {
         let (turn, told) = oneshot::channel();
         let mut state = self.state();
-        let budget: Budget = state.intake.accept(received);
+        let budget: Budget = state.intake.validate(received);
         let part = budget.part();
-        let visit = Visit::arrive(now, budget.arrived(), Span::ZERO);
+        let visit = StageTimer::arrive(now, budget.arrived(), Span::ZERO);
         let left = visit.remaining(now).left();
         let expected = part.map_or_else(|| state.expected(method), |part| part.service);
         let mut service = expected;
@@ -192,10 +192,10 @@ impl Gate {
         state.budgets.came(Some(left.saturating_sub(service)));
         let slowest = part.map_or(service, |part| part.slowest);
         let waiter = Waiter { left, due: now + left, service, slowest, turn };
-        let (gone, waits) = match state.queue.offer(now, waiter) {
-            Offered::Queued => (None, true),
-            Offered::Refused(gone, reason) => (Some((gone, reason)), false),
-            Offered::Replaced(gone, reason) => (Some((gone, reason)), true),
+        let (gone, waits) = match state.queue.enqueue(now, waiter) {
+            EnqueueResult::Queued => (None, true),
+            EnqueueResult::Refused(gone, reason) => (Some((gone, reason)), false),
+            EnqueueResult::Replaced(gone, reason) => (Some((gone, reason)), true),
         };
         let ticket = if waits { state.queue.newest() } else { None };
         if let Some((gone, reason)) = gone {
@@ -209,8 +209,8 @@ impl Gate {
             Shedding::Expired => Some(left),
             Shedding::Infeasible => Some(left - service),
         };
-        let seat = Seat { gate: Arc::clone(self), ticket, told, done: false };
-        Entered { visit, seat, patience, tried, expected }
+        let seat = QueueSlot { gate: Arc::clone(self), ticket, told, done: false };
+        Admission { visit, seat, patience, tried, expected }
     }
 
     /// A request for `method` was answered `service` after its turn had come;
@@ -237,20 +237,20 @@ impl Gate {
             if state.free == 0 {
                 return;
             }
-            let Some(turn) = state.queue.next(now) else { return };
+            let Some(turn) = state.queue.dequeue(now) else { return };
             // Told outside of the lock: what nobody takes is dropped there.
             match turn {
-                Turn::Serve(waiter) => {
+                DequeueResult::Serve(waiter) => {
                     state.free -= 1;
                     let behind = waits_behind(now, waiter.due, waiter.service);
                     state.behind += usize::from(behind);
                     drop(state);
                     let held = AtomicU8::new(HELD);
-                    let place = Arc::new(Place { gate: Arc::clone(self), held, behind });
+                    let place = Arc::new(PermitSlot { gate: Arc::clone(self), held, behind });
                     let permit = Permit { place, answered: false };
                     let _ = waiter.turn.send(Ok(permit));
                 }
-                Turn::Shed(waiter, reason) => {
+                DequeueResult::Shed(waiter, reason) => {
                     state.counts.refused(reason);
                     drop(state);
                     let _ = waiter.turn.send(Err(reason));
@@ -301,9 +301,9 @@ impl Counts {
 }
 
 /// A request that came.
-pub(super) struct Entered {
-    pub(super) visit: Visit,
-    pub(super) seat: Seat,
+pub(super) struct Admission {
+    pub(super) visit: StageTimer,
+    pub(super) seat: QueueSlot,
     /// How long it can wait before waiting is pointless, if it ever is.
     pub(super) patience: Option<Span>,
     /// Too little was left, and it was let in all the same.
@@ -313,16 +313,16 @@ pub(super) struct Entered {
 }
 
 /// A place in the queue; given up by being dropped.
-pub(super) struct Seat {
-    gate: Arc<Gate>,
+pub(super) struct QueueSlot {
+    gate: Arc<ConcurrencyLimit>,
     ticket: Option<EntryHandle>,
     told: oneshot::Receiver<Result<Permit, Reason>>,
     done: bool,
 }
 
-impl Seat {
+impl QueueSlot {
     /// Waits for the turn, for `patience` at most.
-    pub(super) async fn turn(mut self, patience: Option<Span>) -> Result<Permit, Reason> {
+    pub(super) async fn acquire(mut self, patience: Option<Span>) -> Result<Permit, Reason> {
         let told = match patience {
             // Already decided, which is the rule on a server that has room.
             Some(patience) if self.told.is_empty() => {
@@ -352,7 +352,7 @@ impl Seat {
     }
 }
 
-impl Drop for Seat {
+impl Drop for QueueSlot {
     fn drop(&mut self) {
         if let (false, Some(ticket)) = (self.done, self.ticket) {
             let mut state = self.gate.state();
@@ -365,13 +365,13 @@ impl Drop for Seat {
 
 /// One of those that may be served at once.
 pub(super) struct Permit {
-    place: Arc<Place>,
+    place: Arc<PermitSlot>,
     answered: bool,
 }
 
 impl Permit {
     /// What of it the handler has.
-    pub(super) fn place(&self) -> Arc<Place> {
+    pub(super) fn place(&self) -> Arc<PermitSlot> {
         Arc::clone(&self.place)
     }
 
@@ -397,18 +397,18 @@ impl Drop for Permit {
 }
 
 /// The place of a request among those served, which it may give to the next.
-pub(super) struct Place {
-    gate: Arc<Gate>,
+pub(super) struct PermitSlot {
+    gate: Arc<ConcurrencyLimit>,
     /// [`HELD`], [`AWAY`] or [`OVER`]; changed under the gate's lock.
     held: AtomicU8,
     /// Whether its request was behind when its turn came.
     behind: bool,
 }
 
-impl Place {
+impl PermitSlot {
     /// Lets the next request in while this one goes on; whether it did, now or
     /// before.
-    pub(super) fn give_way(&self) -> bool {
+    pub(super) fn release_early(&self) -> bool {
         let mut state = self.gate.state();
         match self.held.load(Ordering::Relaxed) {
             HELD if state.counts.away < self.gate.away_max => self.held.store(AWAY, Ordering::Relaxed),
@@ -422,7 +422,7 @@ impl Place {
     }
 }
 
-impl std::fmt::Debug for Place {
+impl std::fmt::Debug for PermitSlot {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_tuple("Place").field(&self.held).finish()
     }

@@ -10,7 +10,7 @@ use queueing::{Priority, Span, Time};
 
 /// How a request stands against its budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum Slack {
     /// Less is left than twice what remains to be done is expected to take, or nothing.
     Behind,
     /// Neither.
@@ -19,7 +19,7 @@ pub enum Standing {
     Ahead,
 }
 
-impl Standing {
+impl Slack {
     /// Who has `left`, when what remains to be done is expected to take `rest`, and a packet
     /// that is lost on the way comes `loss` later: a timeout of the transport. Who does not
     /// know one of the two gives nothing, and nobody stands as that would say.
@@ -57,7 +57,7 @@ impl Standing {
 /// Whether who has not begun and is due at `due` is behind; what serving him takes is not
 /// known where it is zero.
 pub(crate) fn waits_behind(now: Time, due: Time, service: Span) -> bool {
-    Standing::of_expected(due.since(now), service, None) == Standing::Behind
+    Slack::of_expected(due.since(now), service, None) == Slack::Behind
 }
 
 #[cfg(test)]
@@ -71,21 +71,21 @@ mod tests {
     #[test]
     fn who_can_bear_two_losses_is_ahead_and_who_has_less_than_twice_the_rest_behind() {
         let us = Span::from_micros;
-        let stands = |left, rest, loss| Standing::of(us(left), rest, loss);
+        let stands = |left, rest, loss| Slack::of(us(left), rest, loss);
         let (rest, loss) = (Some(us(10)), Some(us(100)));
         for (left, standing) in [
-            (0, Standing::Behind),
-            (19, Standing::Behind),
-            (20, Standing::OnTime),
-            (209, Standing::OnTime),
-            (210, Standing::Ahead),
+            (0, Slack::Behind),
+            (19, Slack::Behind),
+            (20, Slack::OnTime),
+            (209, Slack::OnTime),
+            (210, Slack::Ahead),
         ] {
             assert_eq!(stands(left, rest, loss), standing, "{left}");
         }
-        assert_eq!(stands(1_000_000, rest, None), Standing::OnTime, "nobody knows what a loss costs");
-        assert_eq!(stands(1_000_000, None, loss), Standing::OnTime, "nor what the rest takes");
-        assert_eq!(stands(1, None, loss), Standing::OnTime);
-        assert_eq!(stands(15, rest, Some(Span::ZERO)), Standing::Behind, "before anything else");
+        assert_eq!(stands(1_000_000, rest, None), Slack::OnTime, "nobody knows what a loss costs");
+        assert_eq!(stands(1_000_000, None, loss), Slack::OnTime, "nor what the rest takes");
+        assert_eq!(stands(1, None, loss), Slack::OnTime);
+        assert_eq!(stands(15, rest, Some(Span::ZERO)), Slack::Behind, "before anything else");
     }
 
     #[test]
@@ -93,9 +93,9 @@ mod tests {
         for (level, [behind, on_time, ahead]) in
             [(0, [0, 0, 1]), (1, [1, 1, 2]), (2, [1, 2, 3]), (6, [5, 6, 7]), (7, [6, 7, 7])]
         {
-            assert_eq!(Standing::Behind.level(at(level)), at(behind));
-            assert_eq!(Standing::OnTime.level(at(level)), at(on_time));
-            assert_eq!(Standing::Ahead.level(at(level)), at(ahead));
+            assert_eq!(Slack::Behind.level(at(level)), at(behind));
+            assert_eq!(Slack::OnTime.level(at(level)), at(on_time));
+            assert_eq!(Slack::Ahead.level(at(level)), at(ahead));
         }
     }
 }

@@ -12,13 +12,13 @@ use queueing::Span;
 
 /// Smoothed service times of kinds `K`.
 #[derive(Clone, Debug)]
-pub struct Sizes<K> {
+pub struct ServiceTimeEwma<K> {
     kinds: BTreeMap<K, Span>,
     all: Option<Span>,
     kinds_max: usize,
 }
 
-impl<K: Ord> Sizes<K> {
+impl<K: Ord> ServiceTimeEwma<K> {
     /// Tells at most `kinds_max` kinds apart.
     #[must_use]
     pub fn new(kinds_max: usize) -> Self {
