@@ -50,7 +50,7 @@ pub enum Until {
     Answer,
 }
 
-impl From<Until> for guard::Until {
+impl From<Until> for guard::WaitEnd {
     fn from(name: Until) -> Self {
         match name {
             Until::Accept => Self::Accept,

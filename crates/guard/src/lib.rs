@@ -1,7 +1,7 @@
 //! Servers that keep their goodput under overload: who is let in.
 //!
 //! Some times a second a [`Policy`] is told what the server looks like
-//! ([`Signals`]) and says what may come in ([`Limit`]); a [`Door`] holds
+//! ([`Signals`]) and says what may come in ([`Limit`]); a [`AdmissionController`] holds
 //! arrivals to that, those of the least important [`Class`] first. Who is in
 //! is never thrown out. Where connections wait in one queue and requests in
 //! another, [`joined`] makes one look of both. Deciding only: drivers, programs in
@@ -22,18 +22,18 @@
 //! ```
 #![forbid(unsafe_code)]
 
-mod door;
-pub mod joined;
+mod admission;
+pub mod app_queue;
 mod limit;
 pub mod policy;
-mod share;
 mod signals;
 #[cfg(feature = "tower")]
 pub mod tower;
+mod trunk_reservation;
 
-pub use door::{Class, Counts, Door};
+pub use admission::{AdmissionController, Class, Counts};
 pub use limit::Limit;
 pub use policy::{POLICIES, Params, Policy, by_name};
 pub use queueing::UnknownName;
-pub use share::Share;
-pub use signals::{Signals, Until};
+pub use signals::{Signals, WaitEnd};
+pub use trunk_reservation::Share;

@@ -4,7 +4,7 @@ use queueing::Span;
 
 /// Until when a connection waits for a server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Until {
+pub enum WaitEnd {
     /// Until the server takes it up: accepts it, or reads its first bytes.
     #[default]
     Accept,

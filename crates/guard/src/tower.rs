@@ -21,7 +21,7 @@
 //! anything, by `greenwave guard attach --joined FILE`, where the layer tells of
 //! its requests in that file ([`GuardLayer::telling`]).
 
-mod tell;
+mod queue_report;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -39,8 +39,8 @@ use queueing::{Span, Time, UnknownName};
 use tower_layer::Layer;
 use tower_service::Service;
 
-use self::tell::Teller;
-use crate::{Class, Counts, Door, Params, Policy, Signals, by_name};
+use self::queue_report::ReportWriter;
+use crate::{AdmissionController, Class, Counts, Params, Policy, Signals, by_name};
 
 /// What waits inside.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -89,11 +89,11 @@ struct Shared {
 
 struct State {
     policy: Box<dyn Policy>,
-    door: Door,
+    door: AdmissionController,
     /// Counted since the last look.
     signals: Signals,
     answered_in: Span,
-    teller: Option<Teller>,
+    teller: Option<ReportWriter>,
     looked: Option<Time>,
     /// When each of those inside came, by number.
     inside: BTreeMap<u64, Time>,
@@ -110,7 +110,7 @@ impl GuardLayer {
     pub fn new(policy: &str, params: Params) -> Result<Self, UnknownName> {
         let state = State {
             policy: by_name(policy, &params)?,
-            door: Door::new(1),
+            door: AdmissionController::new(1),
             signals: Signals::default(),
             answered_in: Span::ZERO,
             teller: None,
@@ -133,7 +133,7 @@ impl GuardLayer {
     /// # Panics
     /// When it has made a service already.
     #[must_use]
-    pub fn by(self, clock: Clock) -> Self {
+    pub fn with_clock(self, clock: Clock) -> Self {
         self.changed(|shared| shared.clock = clock)
     }
 
@@ -142,7 +142,7 @@ impl GuardLayer {
     /// # Panics
     /// When it has made a service already.
     #[must_use]
-    pub fn seeing(self, see: impl Fn() -> Queue + Send + Sync + 'static) -> Self {
+    pub fn with_queue_probe(self, see: impl Fn() -> Queue + Send + Sync + 'static) -> Self {
         self.changed(|shared| shared.see = Some(Box::new(see)))
     }
 
@@ -156,7 +156,7 @@ impl GuardLayer {
         self.changed(|shared| {
             shared.class = Box::new(class);
             let state = shared.state.get_mut().unwrap_or_else(PoisonError::into_inner);
-            state.door = Door::new(classes);
+            state.door = AdmissionController::new(classes);
         })
     }
 
@@ -168,7 +168,7 @@ impl GuardLayer {
     pub fn watching(self) -> Self {
         self.changed(|shared| {
             let state = shared.state.get_mut().unwrap_or_else(PoisonError::into_inner);
-            state.door = state.door.clone().watching();
+            state.door = state.door.clone().dry_run();
         })
     }
 
@@ -184,8 +184,8 @@ impl GuardLayer {
     ///
     /// # Panics
     /// When it has made a service already.
-    pub fn telling(self, path: impl AsRef<Path>) -> io::Result<Self> {
-        let teller = Teller::create(path.as_ref())?;
+    pub fn with_queue_report(self, path: impl AsRef<Path>) -> io::Result<Self> {
+        let teller = ReportWriter::create(path.as_ref())?;
         Ok(self.changed(|shared| {
             let state = shared.state.get_mut().unwrap_or_else(PoisonError::into_inner);
             state.teller = Some(teller);
@@ -239,7 +239,7 @@ impl Shared {
         // Asked without the lock, as in `enter`.
         let behind = see().behind;
         if let Some(teller) = &mut self.state().teller {
-            teller.tell_behind(behind);
+            teller.publish_late(behind);
         }
     }
 
@@ -256,7 +256,7 @@ impl Shared {
         }
         state.signals.offered += 1;
         let present = state.inside.len() as u64;
-        if !state.door.admits(now, class, present) {
+        if !state.door.try_admit(now, class, present) {
             return None;
         }
         state.signals.admitted += 1;
@@ -279,7 +279,7 @@ impl State {
         let Queue { waiting, delay, reordered, budget, .. } = queue;
         let counted = std::mem::take(&mut self.signals);
         if let Some(teller) = &mut self.teller {
-            teller.tell(queue, counted.offered, counted.served);
+            teller.publish(queue, counted.offered, counted.served);
         }
         let answered_in = std::mem::take(&mut self.answered_in);
         let latency = (counted.served > 0).then(|| answered_in / counted.served.max(1));

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use guard::{Class, Door, Limit, POLICIES, Params, Policy, Signals, by_name};
+use guard::{AdmissionController, Class, Limit, POLICIES, Params, Policy, Signals, by_name};
 use proptest::prelude::{prop_assert, proptest};
 use queueing::{Rng, Span, Time};
 
@@ -29,7 +29,7 @@ struct Server {
     by_class: bool,
     free_at: Time,
     policy: Box<dyn Policy>,
-    door: Door,
+    door: AdmissionController,
     next: Time,
 }
 
@@ -57,7 +57,7 @@ impl Server {
             by_class: false,
             free_at: Time::ZERO,
             policy: by_name(policy, &Params::default()).expect("a policy"),
-            door: Door::new(2),
+            door: AdmissionController::new(2),
             next: Time::ZERO,
         }
     }
@@ -81,7 +81,7 @@ impl Server {
                 if self.next <= free {
                     let class = u8::from(self.rng.unit() >= of_first);
                     signals.offered += 1;
-                    if self.door.admits(self.next, Class::new(class), self.waiting.len() as u64) {
+                    if self.door.try_admit(self.next, Class::new(class), self.waiting.len() as u64) {
                         signals.admitted += 1;
                         self.waiting.push_back((self.next, class));
                     } else {
@@ -266,31 +266,31 @@ fn one_who_can_spare_less_than_the_target_is_the_target() {
 
 #[test]
 fn a_door_that_watches_lets_everybody_in_and_counts() {
-    let mut door = Door::new(1).watching();
+    let mut door = AdmissionController::new(1).dry_run();
     door.set(Time::ZERO, Limit::Closed);
-    assert!((0..7).all(|_| door.admits(Time::ZERO, Class::FIRST, 0)));
+    assert!((0..7).all(|_| door.try_admit(Time::ZERO, Class::FIRST, 0)));
     assert_eq!((door.counts()[0].seen, door.counts()[0].shed), (7, 7));
 }
 
 #[test]
 fn a_request_that_comes_late_to_the_door_does_not_fill_it_twice() {
     let at = |ms: u64| Time::ZERO + Span::from_millis(ms);
-    let mut door = Door::new(1);
+    let mut door = AdmissionController::new(1);
     door.set(Time::ZERO, Limit::Rate { per_s: 1_000.0 });
     // Threads look at the clock before they come to the door.
     let admitted =
-        (0..1_000).filter(|n| door.admits(at(if n % 2 == 0 { 10 } else { 0 }), Class::FIRST, 0)).count();
+        (0..1_000).filter(|n| door.try_admit(at(if n % 2 == 0 { 10 } else { 0 }), Class::FIRST, 0)).count();
     assert!(admitted <= 12, "{admitted} of 10 ms at 1,000 a second");
 }
 
 #[test]
 fn a_rate_is_a_rate_and_nobody_saves_up_for_longer_than_a_hundredth_of_a_second() {
-    let mut door = Door::new(1);
+    let mut door = AdmissionController::new(1);
     door.set(Time::ZERO, Limit::Rate { per_s: 1_000.0 });
     let at = |ms| Time::ZERO + Span::from_millis(ms);
-    let admitted = (0..5_000).filter(|&n| door.admits(at(n / 5), Class::FIRST, 0)).count();
+    let admitted = (0..5_000).filter(|&n| door.try_admit(at(n / 5), Class::FIRST, 0)).count();
     assert!((990..=1_010).contains(&admitted), "{admitted} in a second");
-    let after_a_pause = (0..100).filter(|_| door.admits(at(9_000), Class::FIRST, 0)).count();
+    let after_a_pause = (0..100).filter(|_| door.try_admit(at(9_000), Class::FIRST, 0)).count();
     assert_eq!(after_a_pause, 10);
 }
 
@@ -299,14 +299,14 @@ fn who_fits_the_rate_is_served_however_many_there_are_of_the_rest() {
     for per_s in [50.0, 215.0, 3_000.0] {
         // The first class would fill four fifths; as many come of the second.
         let mut rng = Rng::seeded(3);
-        let mut door = Door::new(2);
+        let mut door = AdmissionController::new(2);
         door.set(Time::ZERO, Limit::Rate { per_s });
         let (mut now, mut admitted) = (Time::ZERO, [0.0; 2]);
         let requests = 40_000;
         for _ in 0..requests {
             now += Span::from_secs_f64(rng.exponential() / (1.6 * per_s));
             let place = u8::from(rng.chance(0.5));
-            admitted[place as usize] += f64::from(u8::from(door.admits(now, Class::new(place), 0)));
+            admitted[place as usize] += f64::from(u8::from(door.try_admit(now, Class::new(place), 0)));
         }
         let shed = door.counts().iter().map(|counts| counts.shed as f64 / counts.seen as f64);
         let shed: Vec<f64> = shed.collect();

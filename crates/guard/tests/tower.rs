@@ -8,9 +8,9 @@ use axum::body::Body;
 use axum::http::{Request, Response, StatusCode};
 use deadline::Limits;
 use deadline::tower::{DeadlineLayer, Settings};
-use guard::joined::{Joined, Told};
+use guard::app_queue::{CombinedSignals, QueueReport};
 use guard::tower::{GuardLayer, Queue};
-use guard::{Class, Door, Params, Signals, by_name};
+use guard::{AdmissionController, Class, Params, Signals, by_name};
 use queueing::{Span, Time};
 use tower::{Layer, ServiceExt, service_fn};
 
@@ -31,7 +31,7 @@ fn server_of(
     let intake = Limits { default: each, ..Limits::default() };
     let deadline = DeadlineLayer::new(Settings { limit: 1, intake, ..Settings::default() });
     let inside = deadline.clone();
-    let guard = guard.seeing(move || {
+    let guard = guard.with_queue_probe(move || {
         let queue = Queue::from(&inside);
         Queue { budget: queue.budget.filter(|_| joined), ..queue }
     });
@@ -114,15 +114,15 @@ async fn who_would_be_too_late_inside_is_shed_at_the_door() {
 async fn a_door_that_is_told_sheds_before_the_service() {
     let path = std::env::temp_dir().join(format!("greenwave-tower-{}", std::process::id()));
     let layer = GuardLayer::new("none", Params::default()).expect("a policy");
-    let (call, layer) = server(layer.telling(&path).expect("a file"));
+    let (call, layer) = server(layer.with_queue_report(&path).expect("a file"));
     let mut policy = by_name("queue-delay", &Params::default()).expect("a policy");
-    let (mut joined, mut door) = (Joined::new(1), Door::new(1));
+    let (mut joined, mut door) = (CombinedSignals::new(1), AdmissionController::new(1));
     let mut signals = Signals::default();
     let mut answers = Vec::new();
     for ms in 1..=6_000 {
         let now = Time::ZERO + Span::from_millis(ms);
         signals.offered += 1;
-        if door.admits(now, Class::FIRST, 0) {
+        if door.try_admit(now, Class::FIRST, 0) {
             signals.admitted += 1;
             let (answer, sent) = (call("any"), tokio::time::Instant::now());
             let answered = async move { (ms, answer.await, sent.elapsed()) };
@@ -131,7 +131,7 @@ async fn a_door_that_is_told_sheds_before_the_service() {
         tokio::time::sleep(Duration::from_millis(1)).await;
         if ms % 10 == 0 {
             let line = std::fs::read_to_string(&path).expect("it tells");
-            joined.hear(now, 0, Told::read(&line).expect("whole lines"));
+            joined.hear(now, 0, QueueReport::read(&line).expect("whole lines"));
             let seen = Signals { served: signals.admitted, ..std::mem::take(&mut signals) };
             let limit = policy.tick(now, &joined.join(now, seen));
             door.set(now, limit);
@@ -197,9 +197,10 @@ async fn who_gives_up_is_not_inside_any_more() {
 #[tokio::test(start_paused = true)]
 async fn that_somebody_is_behind_is_told_at_once_and_as_soon_as_nobody_is() {
     let path = std::env::temp_dir().join(format!("greenwave-behind-{}", std::process::id()));
-    let behind = || Told::read(&std::fs::read_to_string(&path).expect("a file")).expect("a line").behind;
+    let behind =
+        || QueueReport::read(&std::fs::read_to_string(&path).expect("a file")).expect("a line").behind;
     let layer = GuardLayer::new("none", Params::default()).expect("a policy");
-    let (call, ..) = server_of(layer.telling(&path).expect("a file"), Span::from_millis(5), true);
+    let (call, ..) = server_of(layer.with_queue_report(&path).expect("a file"), Span::from_millis(5), true);
     for _ in 0..20 {
         assert_eq!(call("any").await, StatusCode::OK);
         assert!(!behind(), "alone nobody is");
@@ -219,11 +220,16 @@ async fn that_somebody_is_behind_is_told_at_once_and_as_soon_as_nobody_is() {
 #[tokio::test(start_paused = true)]
 async fn what_came_and_was_served_is_told_at_each_look() {
     let path = std::env::temp_dir().join(format!("greenwave-told-{}", std::process::id()));
-    let told = || Told::read(&std::fs::read_to_string(&path).expect("a file"));
-    assert!(GuardLayer::new("none", Params::default()).expect("a policy").telling("/no/such/file").is_err());
+    let told = || QueueReport::read(&std::fs::read_to_string(&path).expect("a file"));
+    assert!(
+        GuardLayer::new("none", Params::default())
+            .expect("a policy")
+            .with_queue_report("/no/such/file")
+            .is_err()
+    );
     let layer = GuardLayer::new("none", Params::default()).expect("a policy");
-    let (call, _) = server(layer.telling(&path).expect("a file"));
-    assert_eq!(told(), Some(Told::default()), "nobody has come");
+    let (call, _) = server(layer.with_queue_report(&path).expect("a file"));
+    assert_eq!(told(), Some(QueueReport::default()), "nobody has come");
     for _ in 0..5 {
         assert_eq!(call("any").await, StatusCode::OK);
         tokio::time::sleep(Duration::from_millis(10)).await;

@@ -9,7 +9,7 @@ use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use guard::joined::Told;
+use guard::app_queue::QueueReport;
 
 /// Opens a file that another program writes; what is none, such as a FIFO that nobody writes to, holds up nobody.
 pub fn open(path: &Path) -> io::Result<File> {
@@ -18,10 +18,10 @@ pub fn open(path: &Path) -> io::Result<File> {
 
 /// What is told in a file; what is none, such as a pipe that nobody writes to,
 /// holds up nobody.
-pub fn read(path: &Path) -> io::Result<Told> {
+pub fn read(path: &Path) -> io::Result<QueueReport> {
     let mut file = open(path)?;
-    let mut bytes = [0; Told::LEN];
+    let mut bytes = [0; QueueReport::LEN];
     let len = file.read(&mut bytes)?;
-    let told = std::str::from_utf8(&bytes[..len]).ok().and_then(Told::read);
+    let told = std::str::from_utf8(&bytes[..len]).ok().and_then(QueueReport::read);
     told.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "it holds no such line"))
 }

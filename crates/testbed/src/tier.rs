@@ -156,10 +156,10 @@ async fn start(tier: &Tier, seen: &Arc<Mutex<Seen>>) -> Result<Serving, Error> {
     let params = Params { delay_target: Span::from_nanos(tier.guard_target_ns), ..Params::default() };
     let guard = GuardLayer::new(&tier.guard, params)
         .map_err(|e| Error::new(format!("tier: guard {e}"), SPEC))?
-        .seeing(move || Queue::from(&inside))
+        .with_queue_probe(move || Queue::from(&inside))
         .classes(tier.dscp.len() as u8, |headers| Class::new(level(headers) as u8));
     let guard = match &tier.tells {
-        Some(path) => guard.telling(path).map_err(|e| {
+        Some(path) => guard.with_queue_report(path).map_err(|e| {
             Error::new(format!("tier: tells {}: {e}", path.display()), "a file that it may write")
         })?,
         None => guard,

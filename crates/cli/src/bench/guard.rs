@@ -13,7 +13,7 @@ use std::time::Duration;
 use guard::{Params, by_name};
 use host::Monotonic;
 use host::clock::ThreadTime;
-use host::guard::{Classes, Cost, GuardError, Options, Refusal, Until};
+use host::guard::{Classes, Cost, GuardError, Options, Refusal, WaitEnd};
 use host::lab::{Lab, Veth};
 use host::xdp::Mode;
 use queueing::{Clock, Span};
@@ -41,8 +41,8 @@ pub struct Args {
 /// No root, or a greenwave without the programs.
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let costs = costs()?;
-    let accept = controller(args.duration, Until::Accept)??;
-    let answer = match controller(args.duration, Until::Answer)? {
+    let accept = controller(args.duration, WaitEnd::Accept)??;
+    let answer = match controller(args.duration, WaitEnd::Answer)? {
         Ok(share) => Some(share),
         Err(GuardError::NoAnswers) => None,
         Err(e) => return Err(e.into()),
@@ -101,7 +101,7 @@ fn goals(costs: &[Cost], shares: Shares) -> [Goal; 3] {
 
 /// The share of a core that a controller takes which looks at a server a
 /// hundred times a second; or why it was not attached.
-fn controller(duration: Span, until: Until) -> Result<Result<f64, GuardError>, Error> {
+fn controller(duration: Span, until: WaitEnd) -> Result<Result<f64, GuardError>, Error> {
     let lab = Lab::new("bench-guard")?;
     let [server, client] = ["server", "client"].map(|name| lab.namespace(name));
     let (server, client) = (server?, client?);
@@ -127,8 +127,8 @@ fn controller(duration: Span, until: Until) -> Result<Result<f64, GuardError>, E
             Err(e) => return Ok(Err(e)),
         };
         let waiting = match until {
-            Until::Accept => Vec::new(),
-            Until::Answer => {
+            WaitEnd::Accept => Vec::new(),
+            WaitEnd::Answer => {
                 (0..WAITING).map(|_| asks(&listener)).collect::<Result<_, _>>().map_err(failed)?
             }
         };

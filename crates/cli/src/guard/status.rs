@@ -3,8 +3,8 @@
 
 use std::process::ExitCode;
 
-use guard::joined::Requests;
-use host::guard::{Held, Queue, Reason, Refusal, Status, Until};
+use guard::app_queue::Requests;
+use host::guard::{Held, Queue, Reason, Refusal, Status, WaitEnd};
 use host::xdp::Mode;
 use queueing::Span;
 use serde_json::json;
@@ -121,8 +121,8 @@ fn as_text(device: &str, status: &Status) -> String {
 /// Who waits for an answer, if that is looked at.
 fn unanswered(status: &Status) -> String {
     match status.notes.until {
-        Until::Accept => String::new(),
-        Until::Answer => format!(
+        WaitEnd::Accept => String::new(),
+        WaitEnd::Answer => format!(
             "without an answer: {} wait, the first for {}\n",
             status.seen.unanswered, status.seen.unanswered_delay
         ),
@@ -170,8 +170,8 @@ fn as_json(device: &str, status: &Status) -> serde_json::Value {
         "classes": notes.classes.iter().enumerate().map(class).collect::<Vec<_>>(),
         "queues": queues.collect::<Vec<_>>(), "waiting": status.seen.waiting, "room": status.seen.room, "delay_ns": status.seen.delay.as_nanos(),
         "until": match notes.until {
-            Until::Accept => "accept",
-            Until::Answer => "answer",
+            WaitEnd::Accept => "accept",
+            WaitEnd::Answer => "answer",
         },
         "unanswered": status.seen.unanswered, "unanswered_delay_ns": status.seen.unanswered_delay.as_nanos(),
         "requests": {

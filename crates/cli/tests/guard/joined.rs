@@ -8,7 +8,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use guard::joined::Told;
+use guard::app_queue::QueueReport;
 use queueing::Span;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::Signal;
@@ -24,7 +24,7 @@ struct Service {
     listener: TcpListener,
     path: PathBuf,
     waiting: Mutex<VecDeque<(Instant, TcpStream)>>,
-    told: Mutex<Told>,
+    told: Mutex<QueueReport>,
     /// Whether it goes on telling, and on at all.
     tells: AtomicBool,
     runs: AtomicBool,

@@ -2,7 +2,7 @@
 
 use std::io::ErrorKind;
 
-use guard::joined::Told;
+use guard::app_queue::QueueReport;
 use queueing::Span;
 
 use super::servers::lighttpd;
@@ -63,9 +63,9 @@ fn new_clients_are_shed_while_a_program_tells_of_a_long_queue() {
     world.until("it takes connections", || connect().is_ok());
     let mut open = world.connect(&server);
     // Of two that come one is served, and those in its queue have waited far too long.
-    let mut told = Told { waiting: 900, delay: Span::from_millis(300), ..Told::default() };
+    let mut told = QueueReport { waiting: 900, delay: Span::from_millis(300), ..QueueReport::default() };
     world.until("somebody is shed", || {
-        told = Told { turn: told.turn + 1, came: told.came + 2, served: told.served + 1, ..told };
+        told = QueueReport { turn: told.turn + 1, came: told.came + 2, served: told.served + 1, ..told };
         std::fs::write(&queue, told.line()).unwrap();
         connect().is_err_and(|e| e.kind() == ErrorKind::ConnectionRefused)
     });

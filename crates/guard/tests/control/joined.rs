@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use guard::joined::{Joined, SILENT, Told};
+use guard::app_queue::{CombinedSignals, QueueReport, SILENT};
 use proptest::prelude::{prop_assert, proptest};
 
 use super::*;
@@ -27,10 +27,10 @@ struct Service {
     thinking: BTreeMap<(Time, u64), u32>,
     free_at: Time,
     next: Time,
-    told: Told,
-    joined: Joined,
+    told: QueueReport,
+    joined: CombinedSignals,
     policy: Box<dyn Policy>,
-    door: Door,
+    door: AdmissionController,
     /// Connections and whether they came in, and requests answered, since the last look.
     signals: Signals,
 }
@@ -61,10 +61,10 @@ impl Service {
             thinking: BTreeMap::new(),
             free_at: Time::ZERO,
             next: Time::ZERO,
-            told: Told::default(),
-            joined: Joined::new(1),
+            told: QueueReport::default(),
+            joined: CombinedSignals::new(1),
             policy: policy(),
-            door: Door::new(1),
+            door: AdmissionController::new(1),
             signals: Signals::default(),
         }
     }
@@ -98,7 +98,7 @@ impl Service {
             if first == self.next {
                 self.signals.offered += 1;
                 found.offered += 1;
-                if self.door.admits(first, Class::FIRST, 0) {
+                if self.door.try_admit(first, Class::FIRST, 0) {
                     self.signals.admitted += 1;
                     self.comes(first, self.each - 1);
                 } else {
@@ -140,7 +140,7 @@ impl Service {
         let seen = Signals { served: self.signals.admitted, ..self.signals };
         self.joined.hear(self.now, 0, self.told);
         let signals = self.joined.join(self.now, seen);
-        if self.joined.is_silenced() {
+        if self.joined.is_stale() {
             self.policy = policy();
         }
         self.door.set(self.now, self.policy.tick(self.now, &signals));

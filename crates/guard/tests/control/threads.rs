@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use guard::{Class, Door, Params, Policy, Signals, Until, by_name};
+use guard::{AdmissionController, Class, Params, Policy, Signals, WaitEnd, by_name};
 use proptest::prelude::{prop_assert, proptest};
 use queueing::{Rng, Span, Time};
 
@@ -20,9 +20,9 @@ struct Threads {
     /// When each came that has one, and how much of the core it still takes, in seconds.
     active: Vec<(Time, f64)>,
     next: Time,
-    until: Until,
+    until: WaitEnd,
     policy: Box<dyn Policy>,
-    door: Door,
+    door: AdmissionController,
 }
 
 /// What was seen over some looks.
@@ -42,7 +42,7 @@ impl Seen {
 }
 
 impl Threads {
-    fn new(per_s: f64, threads: usize, until: Until, seed: u64) -> Self {
+    fn new(per_s: f64, threads: usize, until: WaitEnd, seed: u64) -> Self {
         Self {
             rng: Rng::seeded(seed),
             now: Time::ZERO,
@@ -53,7 +53,7 @@ impl Threads {
             next: Time::ZERO,
             until,
             policy: by_name("queue-delay", &Params::default()).expect("a policy"),
-            door: Door::new(1),
+            door: AdmissionController::new(1),
         }
     }
 
@@ -91,7 +91,7 @@ impl Threads {
                 } else {
                     signals.offered += 1;
                     let present = (self.queue.len() + self.active.len()) as u64;
-                    if self.door.admits(at, Class::FIRST, present) {
+                    if self.door.try_admit(at, Class::FIRST, present) {
                         signals.admitted += 1;
                         self.queue.push_back(at);
                     }
@@ -120,10 +120,10 @@ impl Threads {
             |of: &mut dyn Iterator<Item = Time>| of.min().map_or(Span::ZERO, |came| self.now.since(came));
         let queued = oldest(&mut self.queue.iter().copied());
         let signals = match self.until {
-            Until::Accept => {
+            WaitEnd::Accept => {
                 Signals { served: accepted, waiting: self.queue.len() as u64, delay: queued, ..seen }
             }
-            Until::Answer => {
+            WaitEnd::Answer => {
                 let active = oldest(&mut self.active.iter().map(|&(came, _)| came));
                 let waiting = (self.queue.len() + self.active.len()) as u64;
                 Signals { waiting, delay: queued.max(active), reordered: true, ..seen }
@@ -142,7 +142,7 @@ proptest! {
     fn threads_serve_what_they_can_and_soon(
         per_s in 300.0..3_000.0_f64, threads in 8..1_000_usize, times in 1.3..10.0_f64, seed in 0..1_000_u64,
     ) {
-        let mut server = Threads::new(per_s, threads, Until::Answer, seed);
+        let mut server = Threads::new(per_s, threads, WaitEnd::Answer, seed);
         server.goes_on(seconds(2), times);
         let seen = server.goes_on(seconds(4), times);
         let share = seen.answered as f64 / (4.0 * per_s);
@@ -156,7 +156,7 @@ proptest! {
     fn threads_that_keep_up_shed_nobody(
         per_s in 2_000.0..10_000.0_f64, threads in 8..1_000_usize, times in 0.1..0.7_f64, seed in 0..1_000_u64,
     ) {
-        let mut server = Threads::new(per_s, threads, Until::Answer, seed);
+        let mut server = Threads::new(per_s, threads, WaitEnd::Answer, seed);
         let seen = server.goes_on(seconds(3), times);
         prop_assert!(seen.shed == 0, "{} of {}", seen.shed, seen.offered);
     }
@@ -170,7 +170,7 @@ fn an_accept_queue_hides_who_waits_for_a_thread_s_turn() {
         server.goes_on(seconds(2), 4.0);
         server.goes_on(seconds(4), 4.0).latency_max
     };
-    let (accept, answer) = (latency_max(Until::Accept), latency_max(Until::Answer));
+    let (accept, answer) = (latency_max(WaitEnd::Accept), latency_max(WaitEnd::Answer));
     assert!(accept > Span::from_secs(1), "{accept}: all threads are taken before anybody is seen to wait");
     assert!(answer < Span::from_millis(200), "{answer}");
 }

@@ -9,7 +9,7 @@
 
 use std::path::{Path, PathBuf};
 
-use guard::joined::Service;
+use guard::app_queue::ReportSource;
 use queueing::{Span, Time};
 use sched::cores::TaskId;
 
@@ -22,14 +22,15 @@ const EVERY: Span = Span::from_millis(1);
 #[derive(Debug)]
 pub struct Asking {
     /// By task, each with its file.
-    tasks: Vec<Vec<(PathBuf, Service)>>,
+    tasks: Vec<Vec<(PathBuf, ReportSource)>>,
     read: Option<Time>,
 }
 
 impl Asking {
     /// Listens to services that tell in these files, by task.
     pub fn new(files: Vec<Vec<PathBuf>>) -> Self {
-        let listen = |files: Vec<PathBuf>| files.into_iter().map(|file| (file, Service::default())).collect();
+        let listen =
+            |files: Vec<PathBuf>| files.into_iter().map(|file| (file, ReportSource::default())).collect();
         Self { tasks: files.into_iter().map(listen).collect(), read: None }
     }
 
@@ -41,27 +42,27 @@ impl Asking {
         self.read = Some(now);
         for (file, service) in self.tasks.iter_mut().flatten() {
             if let Ok(told) = told::read(file) {
-                service.hear(now, told);
+                service.record(now, told);
             }
         }
     }
 
     /// Whether somebody of `task` is behind, as of the last look.
     pub fn is_behind(&self, task: TaskId) -> bool {
-        let told = |service: &Service| service.lately(self.read?);
+        let told = |service: &ReportSource| service.fresh(self.read?);
         self.tasks[task.index()].iter().any(|(_, service)| told(service).is_some_and(|told| told.behind))
     }
 
     /// Files of `task` in which nobody has ever told anything.
     pub fn silent(&self, task: TaskId) -> impl Iterator<Item = &Path> {
-        let silent = self.tasks[task.index()].iter().filter(|(_, service)| !service.was_heard());
+        let silent = self.tasks[task.index()].iter().filter(|(_, service)| !service.has_reported());
         silent.map(|(file, _)| file.as_path())
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use guard::joined::Told;
+    use guard::app_queue::QueueReport;
 
     use super::*;
 
@@ -72,7 +73,7 @@ mod tests {
         let mut asking = Asking::new(vec![vec![path.clone()], Vec::new()]);
         let mut look = |ms: u64, told: Option<(u64, bool)>| {
             if let Some((turn, behind)) = told {
-                std::fs::write(&path, Told { turn, behind, ..Told::default() }.line()).unwrap();
+                std::fs::write(&path, QueueReport { turn, behind, ..QueueReport::default() }.line()).unwrap();
             }
             asking.read(Time::ZERO + Span::from_millis(ms));
             assert!(!asking.is_behind(batch));

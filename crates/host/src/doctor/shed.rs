@@ -6,7 +6,7 @@ use std::net::TcpListener;
 use queueing::Span;
 
 use super::{Finding, tried};
-use crate::guard::{self, Classes, Options, Refusal, Until};
+use crate::guard::{self, Classes, Options, Refusal, WaitEnd};
 use crate::xdp::Mode;
 
 const AREA: &str = "guard";
@@ -20,14 +20,14 @@ pub(super) fn examine(unavailable: Option<&str>) -> Vec<Finding> {
         let generic = "after the driver, on any interface";
         let answers = "who waits for an answer is seen: for servers of threads";
         vec![
-            here.enter(|| attach(IN_DRIVERS, Mode::Native, Until::Accept, native)),
-            here.enter(|| attach(AFTER_THEM, Mode::Generic, Until::Accept, generic)),
-            here.enter(|| attach(ANSWERS, Mode::Generic, Until::Answer, answers)),
+            here.enter(|| attach(IN_DRIVERS, Mode::Native, WaitEnd::Accept, native)),
+            here.enter(|| attach(AFTER_THEM, Mode::Generic, WaitEnd::Accept, generic)),
+            here.enter(|| attach(ANSWERS, Mode::Generic, WaitEnd::Answer, answers)),
         ]
     })
 }
 
-fn attach(way: &str, mode: Mode, until: Until, works: &str) -> Finding {
+fn attach(way: &str, mode: Mode, until: WaitEnd, works: &str) -> Finding {
     let listener = TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr().map(|at| (l, at)));
     let (_listens, at) = match listener {
         Ok(both) => both,

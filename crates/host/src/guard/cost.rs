@@ -13,7 +13,7 @@ use super::maps::refused;
 use super::program::load;
 use super::rule::{Classes, Rule};
 use super::settings::Settings;
-use super::{Cost, Until, netns};
+use super::{Cost, WaitEnd, netns};
 use crate::{Monotonic, bpf};
 
 /// Rounds, of which the fastest counts: what else the machine does makes others slower.
@@ -27,7 +27,7 @@ const RUNS: u32 = 100_000;
 /// # Errors
 /// [`GuardError`].
 pub fn costs() -> Result<Vec<Cost>, GuardError> {
-    let loaded = load(Until::Accept)?;
+    let loaded = load(WaitEnd::Accept)?;
     let refused = refused("a measurement");
     let listener =
         TcpListener::bind("[::]:0").or_else(|_| TcpListener::bind("0.0.0.0:0")).map_err(&refused)?;

@@ -78,7 +78,7 @@ impl<Make: Fn() -> Box<dyn Policy> + Send> Policy for Joining<Make> {
 
 #[cfg(test)]
 mod tests {
-    use guard::joined::{SILENT, Told};
+    use guard::app_queue::{QueueReport, SILENT};
     use guard::{Params, by_name};
 
     use super::*;
@@ -96,7 +96,8 @@ mod tests {
         let mut look = 1;
         for turn in 1..=50 {
             let (delay, served) = (Span::from_millis(300), 3 * turn);
-            let told = Told { turn, waiting: 900, delay, came: 10 * turn, served, ..Told::default() };
+            let told =
+                QueueReport { turn, waiting: 900, delay, came: 10 * turn, served, ..QueueReport::default() };
             std::fs::write(&path, told.line()).unwrap();
             policy.tick(at(look), &seen);
             look += 1;

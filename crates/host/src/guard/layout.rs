@@ -3,7 +3,7 @@
 //! Values go through bytes and not through pointers, so nothing here is
 //! unsafe; [`load`](super::program) checks lengths against the program's own.
 
-use guard::joined::Requests;
+use guard::app_queue::Requests;
 use guard::{Limit, Share};
 use queueing::{Span, Time};
 
@@ -90,8 +90,8 @@ impl Held {
                 let ns = |requests: f64| (cost * requests).round() as u64;
                 Self::Rate {
                     cost_ns: ns(1.0),
-                    burst_ns: ns(share.saved(per_s)),
-                    need_ns: std::array::from_fn(|place| ns(share.need(per_s, place))),
+                    burst_ns: ns(share.burst(per_s)),
+                    need_ns: std::array::from_fn(|place| ns(share.required_tokens(per_s, place))),
                 }
             }
         }

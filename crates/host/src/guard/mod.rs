@@ -17,7 +17,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
-pub use guard::Until;
+pub use guard::WaitEnd;
 use guard::{Limit, Signals};
 use queueing::{Clock, Span, Time};
 
@@ -132,7 +132,7 @@ pub struct Options {
     /// Who is shed last.
     pub classes: Classes,
     /// Until when they wait.
-    pub until: Until,
+    pub until: WaitEnd,
     /// Sheds nobody, and counts whom it would have shed.
     pub watching: bool,
     /// What who is shed hears.
@@ -221,7 +221,7 @@ pub fn attach(device: &str, options: &Options) -> Result<Guard, GuardError> {
         watching: options.watching,
         prefixes: options.classes.of_prefixes().next().is_some(),
         resets: (options.refusal == Refusal::Reset).then(|| way(interface.index, options.mode)),
-        answers: options.until == Until::Answer,
+        answers: options.until == WaitEnd::Answer,
         before: served_before,
         ports: options.ports.clone(),
         notes: Notes::new(options).bytes(),
@@ -279,7 +279,7 @@ impl Guard {
     ///
     /// The wait is that of the accept queue whose first has waited longest. One
     /// who was there before the guard has waited since then. Latency is by
-    /// Little's law, of whole connections. Under [`Until::Answer`] the wait is until
+    /// Little's law, of whole connections. Under [`WaitEnd::Answer`] the wait is until
     /// the first byte of an answer, of whoever has sent something, those in the accept queue
     /// among them; others may be answered before the first. What services tell of their
     /// requests is joined to it.

@@ -156,7 +156,7 @@ impl Model {
 
 #[cfg(test)]
 mod tests {
-    use guard::{Class, Door, Limit};
+    use guard::{AdmissionController, Class, Limit};
     use proptest::prelude::*;
     use queueing::Span;
 
@@ -196,7 +196,7 @@ mod tests {
             let classes = Classes(vec![vec!["10.0.0.0/8".parse().unwrap()], vec!["11.0.0.0/8".parse().unwrap()]]);
             let mut now = Time::ZERO + Span::from_secs(100);
             let mut model = Model::new(now, &[80], &classes, false);
-            let mut door = Door::new(3);
+            let mut door = AdmissionController::new(3);
             door.set(now, Limit::Rate { per_s });
             model.hold(now, Held::new(Limit::Rate { per_s }, 3));
             let mut ahead = 0_i64;
@@ -206,7 +206,7 @@ mod tests {
                 let mut frame = syn(80);
                 frame[26] = 10 + class;
                 let passes = model.judge(now, &frame, 0, |_| Some(LISTENING)) == Verdict::Passes;
-                ahead += i64::from(passes) - i64::from(door.admits(now, Class::new(class), 0));
+                ahead += i64::from(passes) - i64::from(door.try_admit(now, Class::new(class), 0));
                 prop_assert!(ahead.abs() <= 1, "{ahead} more than the door at {now:?}");
             }
         }

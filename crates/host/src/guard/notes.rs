@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::error::GuardError;
 use super::layout::NOTES_LEN;
 use super::maps::{Maps, refused};
-use super::{Options, Refusal, Until};
+use super::{Options, Refusal, WaitEnd};
 use crate::xdp::Mode;
 
 /// What is attached.
@@ -24,7 +24,7 @@ pub struct Notes {
     /// Who is in each class, in words; the last has everybody else.
     pub classes: Vec<String>,
     /// How long connections are followed.
-    pub until: Until,
+    pub until: WaitEnd,
     /// Whether nobody is shed.
     pub watching: bool,
     /// What who is shed hears.
@@ -72,7 +72,7 @@ impl Notes {
             json!({
                 "policy": self.policy, "target_ns": self.target.as_nanos(), "native": self.mode == Mode::Native,
                 "ports": self.ports, "classes": classes, "watching": self.watching, "process": self.process,
-                "resets": self.refusal == Refusal::Reset, "answers": self.until == Until::Answer,
+                "resets": self.refusal == Refusal::Reset, "answers": self.until == WaitEnd::Answer,
             })
             .to_string()
         };
@@ -98,7 +98,7 @@ impl Notes {
                     .filter_map(|port| port.try_into().ok())
                     .collect(),
                 classes: list("classes")?.filter_map(Value::as_str).map(str::to_owned).collect(),
-                until: if value.get("answers")?.as_bool()? { Until::Answer } else { Until::Accept },
+                until: if value.get("answers")?.as_bool()? { WaitEnd::Answer } else { WaitEnd::Accept },
                 watching: value.get("watching")?.as_bool()?,
                 refusal: if value.get("resets")?.as_bool()? { Refusal::Reset } else { Refusal::Silence },
                 process: number("process")?.try_into().ok()?,

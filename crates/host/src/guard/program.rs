@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use libbpf_rs::Link;
 
-use super::Until;
+use super::WaitEnd;
 use super::error::GuardError;
 use super::maps::Maps;
 use crate::bpf::object::{self, Aligned, Refusal};
@@ -44,10 +44,10 @@ const WAITS: &str = "gw_waits";
 ///
 /// # Errors
 /// [`GuardError`]; nothing is left behind then.
-pub fn load(until: Until) -> Result<Loaded, GuardError> {
+pub fn load(until: WaitEnd) -> Result<Loaded, GuardError> {
     let object = match until {
-        Until::Accept => object::load(OBJECT, &[ANSWER, WAITS])?,
-        Until::Answer => object::load(OBJECT, &[]).map_err(|refusal| match refusal {
+        WaitEnd::Accept => object::load(OBJECT, &[ANSWER, WAITS])?,
+        WaitEnd::Answer => object::load(OBJECT, &[]).map_err(|refusal| match refusal {
             Refusal::Program(said, _) if said.contains(SENT) => GuardError::NoAnswers,
             refusal => refusal.into(),
         })?,
@@ -65,7 +65,7 @@ pub fn load(until: Until) -> Result<Loaded, GuardError> {
         match program.name().to_str() {
             Some(super::PROGRAM) => guard = Some(fd()?),
             Some("gw_look") => look = Some(fd()?),
-            Some(ANSWER | WAITS) if until == Until::Accept => {}
+            Some(ANSWER | WAITS) if until == WaitEnd::Accept => {}
             Some(WAITS) => waits = Some(fd()?),
             _ => traces.push(program.attach_trace().map_err(refused)?),
         }

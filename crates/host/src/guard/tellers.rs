@@ -7,7 +7,7 @@
 use std::path::PathBuf;
 
 use guard::Signals;
-use guard::joined::{Joined, Requests};
+use guard::app_queue::{CombinedSignals, Requests};
 use queueing::Time;
 
 use super::error::GuardError;
@@ -20,7 +20,7 @@ pub const JOINED_MAX: usize = 16;
 #[derive(Debug)]
 pub(super) struct Tellers {
     paths: Vec<PathBuf>,
-    joined: Joined,
+    joined: CombinedSignals,
 }
 
 impl Tellers {
@@ -43,7 +43,7 @@ impl Tellers {
         if paths.len() > JOINED_MAX {
             return Err(GuardError::TooMany { what: "services", given: paths.len(), max: JOINED_MAX });
         }
-        Ok(Self { paths: paths.to_vec(), joined: Joined::new(paths.len()) })
+        Ok(Self { paths: paths.to_vec(), joined: CombinedSignals::new(paths.len()) })
     }
 
     /// What is `seen` of connections, with what services tell of requests.
@@ -63,13 +63,13 @@ impl Tellers {
 
     /// Whether the last one that told had fallen silent at that look.
     pub fn is_silenced(&self) -> bool {
-        self.joined.is_silenced()
+        self.joined.is_stale()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use guard::joined::Told;
+    use guard::app_queue::QueueReport;
     use queueing::Span;
 
     use super::*;
@@ -78,7 +78,8 @@ mod tests {
     fn a_service_is_heard_whose_file_is_written_over_or_replaced() {
         let path = std::env::temp_dir().join(format!("greenwave-tellers-{}", std::process::id()));
         let tell = |turn: u64| {
-            let told = Told { turn, waiting: turn, delay: Span::from_millis(turn), ..Told::default() };
+            let told =
+                QueueReport { turn, waiting: turn, delay: Span::from_millis(turn), ..QueueReport::default() };
             std::fs::write(&path, told.line()).unwrap();
         };
         tell(1);

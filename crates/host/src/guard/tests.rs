@@ -52,8 +52,8 @@ impl Rig {
         }
         let namespace = Lab::new(test).unwrap().namespace("a").unwrap();
         namespace.forwards_nothing().unwrap();
-        let loaded = match load(Until::Answer) {
-            Err(GuardError::NoAnswers) => load(Until::Accept),
+        let loaded = match load(WaitEnd::Answer) {
+            Err(GuardError::NoAnswers) => load(WaitEnd::Accept),
             loaded => loaded,
         };
         let loaded = match loaded {

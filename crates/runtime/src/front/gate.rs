@@ -17,7 +17,7 @@
 //! Source: the overload paper §3.3; ADR 0021.
 
 use deadline::BudgetMedian;
-use guard::{Class, Door, Limit, Params, Policy, Share, Signals, UnknownName};
+use guard::{AdmissionController, Class, Limit, Params, Policy, Share, Signals, UnknownName};
 use net::Stack;
 use net::classify::{PacketMeta, PacketView};
 use net::wire::tcp::Flags;
@@ -129,7 +129,7 @@ pub(crate) struct Gate {
     guard: Guard,
     /// Frames that one of the first class may find in the receive buffer.
     frames_max: u64,
-    door: Door,
+    door: AdmissionController,
     limit: Limit,
     /// When to look next.
     due: Time,
@@ -144,7 +144,7 @@ impl Gate {
             true => u64::MAX,
             false => (rx_frames_max - rx_frames_max / KEPT) as u64,
         };
-        let door = Door::new(Priority::LEVELS as u8);
+        let door = AdmissionController::new(Priority::LEVELS as u8);
         let (due, passing) = (Time::ZERO, Passing::default());
         Self { guard, frames_max, door, limit: Limit::Open, due, passing, budgets: BudgetMedian::default() }
     }
@@ -181,7 +181,7 @@ impl Gate {
     pub(crate) fn sheds(&mut self, now: Time, class: Priority, found: &Found, counts: &mut Shed) -> bool {
         let frames_max = Share::new(Priority::LEVELS).present(self.frames_max, class.index());
         let room = (found.frames as u64) < frames_max;
-        let admitted = room && self.door.admits(now, Class::new(class.level()), found.present);
+        let admitted = room && self.door.try_admit(now, Class::new(class.level()), found.present);
         counts.seen += 1;
         if !admitted {
             match self.limit {

@@ -30,7 +30,7 @@ mod run;
 
 use std::collections::VecDeque;
 
-use guard::Until;
+use guard::WaitEnd;
 use net::classify::private::application_mut;
 use net::classify::rules::Spoken;
 use net::stack::{ConnId, KeepAlive, ListenOptions};
@@ -142,9 +142,9 @@ impl<D: Device, P: Programs> Streams<D, P> {
     /// Lets in whose SYN `guard` admits. Nobody knows here where a request
     /// begins, so the policy sees neither budgets nor latencies: a connection
     /// waits from when its program was handed its first bytes until that has read
-    /// them ([`Until::Accept`]), or has written something for it: then others may
+    /// them ([`WaitEnd::Accept`]), or has written something for it: then others may
     /// be answered before the one that has waited longest.
-    pub fn set_guard(&mut self, guard: Option<Guard>, until: Until) {
+    pub fn set_guard(&mut self, guard: Option<Guard>, until: WaitEnd) {
         self.newcomers = Newcomers::new(until);
         self.front.set_guard(guard);
     }

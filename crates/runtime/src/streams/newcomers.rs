@@ -2,7 +2,7 @@
 //! handed and has not taken up, in the order in which it was handed them.
 //!
 //! A program takes a connection up when it reads these bytes, or when it writes
-//! its first, as [`Until`] says. Later requests of a connection are not looked
+//! its first, as [`WaitEnd`] says. Later requests of a connection are not looked
 //! at: the guard sheds newcomers, and these are newcomers' waits.
 //!
 //! Bound: twice the most connections that there were at once; of those that wait for an answer,
@@ -10,7 +10,7 @@
 
 use std::collections::VecDeque;
 
-use guard::Until;
+use guard::WaitEnd;
 use net::Device;
 use net::stack::ConnId;
 use queueing::Time;
@@ -21,10 +21,10 @@ use crate::front::Gate;
 /// Connections that wait, and when each was handed over.
 #[derive(Default)]
 pub(super) struct Newcomers {
-    until: Until,
+    until: WaitEnd,
     /// In order; those who were taken up may still be among them.
     queue: VecDeque<(ConnId, Time)>,
-    /// Of these, not answered yet ([`Until::Answer`]).
+    /// Of these, not answered yet ([`WaitEnd::Answer`]).
     unanswered: usize,
 }
 
@@ -46,20 +46,20 @@ const UNREAD_MAX: usize = 64;
 const FEW: usize = 64;
 
 impl Newcomers {
-    pub fn new(until: Until) -> Self {
+    pub fn new(until: WaitEnd) -> Self {
         Self { until, ..Self::default() }
     }
 
     /// Whether others may go before who has waited longest.
     pub fn are_reordered(&self) -> bool {
-        self.until == Until::Answer
+        self.until == WaitEnd::Answer
     }
 
     /// How many wait, or nearly.
     pub fn len(&self) -> usize {
         match self.until {
-            Until::Accept => self.queue.len(),
-            Until::Answer => self.unanswered,
+            WaitEnd::Accept => self.queue.len(),
+            WaitEnd::Answer => self.unanswered,
         }
     }
 
@@ -67,14 +67,14 @@ impl Newcomers {
     pub fn on_handed(&mut self, now: Time, conn: ConnId, stage: &mut Stage) {
         if *stage == Stage::Silent {
             *stage = Stage::Waits;
-            self.unanswered += usize::from(self.until == Until::Answer);
+            self.unanswered += usize::from(self.until == WaitEnd::Answer);
             self.queue.push_back((conn, now));
         }
     }
 
     /// Its program wrote something, or is done with it: if it waited for that, it is served.
     pub fn on_answer(&mut self, stage: &mut Stage, gate: &mut Option<Gate>) {
-        if self.until == Until::Accept {
+        if self.until == WaitEnd::Accept {
             return;
         }
         if std::mem::replace(stage, Stage::Taken) == Stage::Waits {
@@ -85,7 +85,7 @@ impl Newcomers {
 
     /// It is gone.
     pub fn on_gone(&mut self, stage: Stage) {
-        if self.until == Until::Answer {
+        if self.until == WaitEnd::Answer {
             self.unanswered -= usize::from(stage == Stage::Waits);
         }
     }
@@ -101,13 +101,13 @@ impl<D: Device, P: Programs> Streams<D, P> {
             (flow.is_of(*conn) && flow.stage == Stage::Waits).then_some(&flow.pipe)
         };
         let most = match until {
-            Until::Accept => 2 * flows.len(),
-            Until::Answer => 2 * *unanswered + FEW,
+            WaitEnd::Accept => 2 * flows.len(),
+            WaitEnd::Answer => 2 * *unanswered + FEW,
         };
         if queue.len() > most {
             queue.retain(|(conn, _)| waits(conn).is_some());
         }
-        if *until == Until::Answer {
+        if *until == WaitEnd::Answer {
             while queue.front().is_some_and(|(conn, _)| waits(conn).is_none()) {
                 queue.pop_front();
             }

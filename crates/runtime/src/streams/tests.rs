@@ -471,7 +471,7 @@ fn a_guard_keeps_connections_from_programs() {
         refusal: crate::shard::Refusal::Reset,
         watches: false,
     });
-    world.streams.set_guard(guard, Until::Accept);
+    world.streams.set_guard(guard, WaitEnd::Accept);
     world.settle();
     world.connect();
     let refused = world.conns[1];
@@ -498,7 +498,7 @@ struct Heard {
 }
 
 impl Heard {
-    fn new(until: Until) -> Self {
+    fn new(until: WaitEnd) -> Self {
         let (mut world, signals) = (World::new(1000), std::sync::Arc::default());
         let policy = Box::new(Hears(std::sync::Arc::clone(&signals)));
         let (period, refusal) = (Span::from_micros(1), crate::shard::Refusal::Reset);
@@ -509,7 +509,7 @@ impl Heard {
     }
 
     /// With two connections that have asked, the second a look later.
-    fn asked(until: Until) -> Self {
+    fn asked(until: WaitEnd) -> Self {
         let mut heard = Self::new(until);
         assert_eq!(heard.look(), (0, Span::ZERO, 0), "who sends nothing waits for nothing");
         heard.world.send(0, b"first");
@@ -543,7 +543,7 @@ impl Heard {
 
 #[test]
 fn a_guard_hears_how_long_programs_leave_their_first_bytes_unread() {
-    let mut heard = Heard::asked(Until::Accept);
+    let mut heard = Heard::asked(WaitEnd::Accept);
     let (waiting, delay, served) = heard.look();
     assert_eq!((waiting, served), (2, 0));
     assert!(delay >= Span::from_millis(1), "{delay}");
@@ -561,7 +561,7 @@ fn a_guard_hears_how_long_programs_leave_their_first_bytes_unread() {
 
 #[test]
 fn or_how_long_until_they_write_their_first() {
-    let mut heard = Heard::asked(Until::Answer);
+    let mut heard = Heard::asked(WaitEnd::Answer);
     for at in [0, 1] {
         heard.world.end(at).borrow_mut().inbound.clear();
     }

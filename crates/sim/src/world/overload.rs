@@ -9,7 +9,7 @@
 use std::collections::VecDeque;
 use std::str::FromStr;
 
-use guard::{Class, Door, Limit, Params, Policy, Signals};
+use guard::{AdmissionController, Class, Limit, Params, Policy, Signals};
 use queueing::theory::livelock::TwoStages;
 use queueing::{Arrivals, Distribution, Histogram, Rng, Span, Time, UnknownName, named};
 
@@ -230,7 +230,7 @@ struct Server<'a> {
     turn: u64,
     params: Params,
     policy: Option<Box<dyn Policy>>,
-    door: Door,
+    door: AdmissionController,
     signals: Signals,
     /// Since the last look: the first stage's work, and what answers took.
     received_for: Span,
@@ -256,7 +256,7 @@ impl<'a> Server<'a> {
             turn: 0,
             params: config.params(),
             policy: config.policy(),
-            door: Door::new(1),
+            door: AdmissionController::new(1),
             signals: Signals::default(),
             received_for: Span::ZERO,
             answered_in: Span::ZERO,
@@ -301,7 +301,7 @@ impl<'a> Server<'a> {
             return;
         }
         let present = (self.receiving.len() + self.serving.len()) as u64;
-        let shed = shed || !self.door.admits(now, Class::FIRST, present);
+        let shed = shed || !self.door.try_admit(now, Class::FIRST, present);
         self.signals.offered += 1;
         self.signals.admitted += u64::from(!shed);
         self.receiving.push_back(Request { at: now, counts, shed });

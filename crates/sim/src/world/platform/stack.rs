@@ -10,7 +10,7 @@
 
 use std::collections::VecDeque;
 
-use guard::{Class, Door, Limit, Params, Policy, Signals};
+use guard::{AdmissionController, Class, Limit, Params, Policy, Signals};
 use queueing::{Bytes, Discipline, Entry, Fifo, Label, Priority, PushResult, Span, Strict, Time};
 
 use super::Mail;
@@ -93,7 +93,7 @@ enum Work {
 struct Keeper {
     policy: Box<dyn Policy>,
     period: Span,
-    door: Door,
+    door: AdmissionController,
     /// Of those who knocked since the last look.
     offered: u64,
     admitted: u64,
@@ -106,7 +106,7 @@ impl Stack {
         let door = guard.map(|(policy, params, classes)| Keeper {
             policy,
             period: params.period,
-            door: Door::new(classes),
+            door: AdmissionController::new(classes),
             offered: 0,
             admitted: 0,
             served: 0,
@@ -179,7 +179,7 @@ impl Stack {
         let (Some(keeper), Some(class)) = (&mut self.door, received.knocks) else { return true };
         keeper.offered += 1;
         let present = self.buffer.len() as u64;
-        let admitted = keeper.door.admits(now, class, present);
+        let admitted = keeper.door.try_admit(now, class, present);
         keeper.admitted += u64::from(admitted);
         admitted
     }

@@ -39,7 +39,7 @@ pub struct Counts {
 
 /// Where arrivals are let in or shed.
 #[derive(Clone, Debug)]
-pub struct Door {
+pub struct AdmissionController {
     limit: Limit,
     counts: Vec<Counts>,
     watches: bool,
@@ -48,7 +48,7 @@ pub struct Door {
     filled: Time,
 }
 
-impl Door {
+impl AdmissionController {
     /// An open door for `classes` classes; requests of later ones count as of
     /// the last.
     ///
@@ -63,7 +63,7 @@ impl Door {
 
     /// The same, letting everybody in and counting whom it would have shed.
     #[must_use]
-    pub fn watching(self) -> Self {
+    pub fn dry_run(self) -> Self {
         Self { watches: true, ..self }
     }
 
@@ -80,7 +80,7 @@ impl Door {
 
     /// Whether a request of `class` may come in at `now`, of whom `present`
     /// are in the server.
-    pub fn admits(&mut self, now: Time, class: Class, present: u64) -> bool {
+    pub fn try_admit(&mut self, now: Time, class: Class, present: u64) -> bool {
         self.fill(now);
         let place = class.index().min(self.counts.len() - 1);
         let share = self.share();
@@ -89,7 +89,7 @@ impl Door {
             Limit::Closed => false,
             Limit::Present { max } => present < share.present(max, place),
             Limit::Rate { per_s } => {
-                let enough = self.tokens >= share.need(per_s, place);
+                let enough = self.tokens >= share.required_tokens(per_s, place);
                 self.tokens -= f64::from(u8::from(enough));
                 enough
             }
@@ -112,7 +112,7 @@ impl Door {
 
     fn most(&self) -> f64 {
         match self.limit {
-            Limit::Rate { per_s } => self.share().saved(per_s),
+            Limit::Rate { per_s } => self.share().burst(per_s),
             _ => f64::INFINITY,
         }
     }

@@ -6,31 +6,31 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
 use super::Queue;
-use crate::joined::Told;
+use crate::app_queue::QueueReport;
 
 /// A file of one line, which is written over.
-pub(super) struct Teller {
+pub(super) struct ReportWriter {
     file: File,
-    told: Told,
+    told: QueueReport,
 }
 
-impl Teller {
+impl ReportWriter {
     /// That nobody has come yet is told at once.
     pub fn create(path: &Path) -> io::Result<Self> {
         let file = match OpenOptions::new().write(true).create_new(true).open(path) {
             Err(e) if e.kind() == ErrorKind::AlreadyExists => own(path)?,
             made => made?,
         };
-        let told = Told::default();
+        let told = QueueReport::default();
         file.write_all_at(told.line().as_bytes(), 0)?;
         Ok(Self { file, told })
     }
 
     /// Tells what waits, and that so many came and were served since the last time.
-    pub fn tell(&mut self, queue: Queue, came: u64, served: u64) {
+    pub fn publish(&mut self, queue: Queue, came: u64, served: u64) {
         let Queue { waiting, delay, reordered, behind, budget } = queue;
         let (came, served) = (self.told.came + came, self.told.served + served);
-        self.write(Told {
+        self.write(QueueReport {
             turn: self.told.turn + 1,
             waiting,
             delay,
@@ -43,13 +43,13 @@ impl Teller {
     }
 
     /// Tells whether somebody is behind, unless that is what was told last.
-    pub fn tell_behind(&mut self, behind: bool) {
+    pub fn publish_late(&mut self, behind: bool) {
         if self.told.behind != behind {
-            self.write(Told { turn: self.told.turn + 1, behind, ..self.told });
+            self.write(QueueReport { turn: self.told.turn + 1, behind, ..self.told });
         }
     }
 
-    fn write(&mut self, told: Told) {
+    fn write(&mut self, told: QueueReport) {
         self.told = told;
         // Of who cannot be heard, readers believe nothing after a while.
         let _ = self.file.write_all_at(told.line().as_bytes(), 0);
@@ -86,14 +86,14 @@ mod tests {
         let [file, precious, link, second] =
             ["file", "precious", "link", "second"].map(|name| folder.join(name));
         for _ in 0..2 {
-            drop(Teller::create(&file).unwrap());
+            drop(ReportWriter::create(&file).unwrap());
             assert!(std::fs::read_to_string(&file).unwrap().starts_with("greenwave-queue "));
         }
         std::fs::write(&precious, "precious").unwrap();
         std::os::unix::fs::symlink(&precious, &link).unwrap();
         std::fs::hard_link(&precious, &second).unwrap();
         for path in [&link, &second, &folder] {
-            let error = Teller::create(path).map(drop).unwrap_err().to_string();
+            let error = ReportWriter::create(path).map(drop).unwrap_err().to_string();
             assert!(error.contains("remove it, or tell in "), "{error}");
         }
         assert_eq!(std::fs::read_to_string(&precious).unwrap(), "precious");

@@ -2,8 +2,8 @@
 //!
 //! A server that accepts at once and queues by itself shows no wait at its
 //! accept queue. Such a service tells of its requests some times a second
-//! ([`Told`], a line of text), and whoever stands before it joins that to what
-//! it sees ([`Joined`]): one policy for both queues, which sheds connections
+//! ([`QueueReport`], a line of text), and whoever stands before it joins that to what
+//! it sees ([`CombinedSignals`]): one policy for both queues, which sheds connections
 //! once requests wait for longer than they can spare. A service is believed for
 //! [`SILENT`]; one that stops, hangs or ends holds up nobody.
 //!
@@ -37,7 +37,7 @@ use crate::Signals;
 
 /// What a service tells of its requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Told {
+pub struct QueueReport {
     /// Another number each time: the same one again is no news.
     pub turn: u64,
     /// Requests that wait now.
@@ -60,7 +60,7 @@ pub struct Told {
 /// What a line begins with: of whom it is, and which version.
 const NAME: &str = "greenwave-queue 1 ";
 
-impl Told {
+impl QueueReport {
     /// Bytes of a line.
     pub const LEN: usize = 256;
 
@@ -128,8 +128,8 @@ const EVEN: Span = Span::from_millis(50);
 
 /// Joins what services tell to what is seen at their door.
 #[derive(Clone, Debug)]
-pub struct Joined {
-    services: Vec<Service>,
+pub struct CombinedSignals {
+    services: Vec<ReportSource>,
     looked: Option<Time>,
     /// Connections that the server took, and requests that came, lately.
     accepted: f64,
@@ -143,19 +143,19 @@ pub struct Joined {
 
 /// A service that is listened to.
 #[derive(Clone, Debug, Default)]
-pub struct Service {
-    told: Option<Told>,
+pub struct ReportSource {
+    told: Option<QueueReport>,
     /// When it last had news.
     heard: Option<Time>,
-    /// Requests that [`Joined::join`] was not told of yet.
+    /// Requests that [`CombinedSignals::join`] was not told of yet.
     came: u64,
     served: u64,
 }
 
-impl Service {
+impl ReportSource {
     /// It had told this when it was looked at at `now`. What it told when it was first
     /// looked at may be of a service that is long gone: news begin with the next.
-    pub fn hear(&mut self, now: Time, told: Told) {
+    pub fn record(&mut self, now: Time, told: QueueReport) {
         if let Some(last) = self.told.replace(told)
             && last.turn != told.turn
         {
@@ -168,23 +168,23 @@ impl Service {
 
     /// Whether it has ever had news.
     #[must_use]
-    pub const fn was_heard(&self) -> bool {
+    pub const fn has_reported(&self) -> bool {
         self.heard.is_some()
     }
 
     /// What it told, if it had news within [`SILENT`] before `now`.
     #[must_use]
-    pub fn lately(&self, now: Time) -> Option<Told> {
+    pub fn fresh(&self, now: Time) -> Option<QueueReport> {
         self.told.filter(|_| self.heard.is_some_and(|heard| now.since(heard) <= SILENT))
     }
 }
 
-impl Joined {
+impl CombinedSignals {
     /// Listens to so many services; where there are none, nothing is joined.
     #[must_use]
     pub fn new(services: usize) -> Self {
         Self {
-            services: vec![Service::default(); services],
+            services: vec![ReportSource::default(); services],
             looked: None,
             accepted: 0.0,
             came: 0.0,
@@ -195,12 +195,12 @@ impl Joined {
         }
     }
 
-    /// [`Service::hear`] of service `at`, from 0.
+    /// [`ReportSource::hear`] of service `at`, from 0.
     ///
     /// # Panics
     /// When there are not so many services.
-    pub fn hear(&mut self, now: Time, at: usize, told: Told) {
-        self.services[at].hear(now, told);
+    pub fn hear(&mut self, now: Time, at: usize, told: QueueReport) {
+        self.services[at].record(now, told);
     }
 
     /// What is `seen` at the door of connections, with the requests behind it:
@@ -214,7 +214,7 @@ impl Joined {
         for service in &mut self.services {
             came += std::mem::take(&mut service.came);
             served += std::mem::take(&mut service.served);
-            if let Some(told) = service.lately(now) {
+            if let Some(told) = service.fresh(now) {
                 requests.telling += 1;
                 requests.waiting = requests.waiting.saturating_add(told.waiting);
                 requests.delay = requests.delay.max(told.delay);
@@ -256,7 +256,7 @@ impl Joined {
     /// Whether the last one that told had fallen silent at that look. What a policy
     /// has learned it learned of that one: it is made anew, and everybody comes in.
     #[must_use]
-    pub const fn is_silenced(&self) -> bool {
+    pub const fn is_stale(&self) -> bool {
         self.silenced
     }
 }
@@ -271,25 +271,25 @@ mod tests {
         #[test]
         fn what_is_told_is_read(turn: u64, waiting: u64, delay: u64, reordered: bool, behind: bool, budget: Option<u64>, came: u64, served: u64) {
             let (delay, budget) = (Span::from_nanos(delay), budget.map(Span::from_nanos));
-            let told = Told { turn, waiting, delay, reordered, behind, budget, came, served };
-            prop_assert_eq!(told.line().len(), Told::LEN);
-            prop_assert_eq!(Told::read(&told.line()), Some(told));
+            let told = QueueReport { turn, waiting, delay, reordered, behind, budget, came, served };
+            prop_assert_eq!(told.line().len(), QueueReport::LEN);
+            prop_assert_eq!(QueueReport::read(&told.line()), Some(told));
         }
 
         /// Half of one and half of another is none, wherever it is cut.
         #[test]
-        fn what_is_half_written_is_not_read(turn in 0..u64::MAX, cut in 0..Told::LEN) {
-            let old = Told { turn, waiting: 5, ..Told::default() }.line();
-            let new = Told { turn: turn + 1, waiting: 6, delay: Span::from_nanos(9), ..Told::default() };
+        fn what_is_half_written_is_not_read(turn in 0..u64::MAX, cut in 0..QueueReport::LEN) {
+            let old = QueueReport { turn, waiting: 5, ..QueueReport::default() }.line();
+            let new = QueueReport { turn: turn + 1, waiting: 6, delay: Span::from_nanos(9), ..QueueReport::default() };
             let mixed = new.line()[..cut].to_owned() + &old[cut..];
-            let whole = [Told::read(&old), Some(new), None];
-            prop_assert!(whole.contains(&Told::read(&mixed)), "{mixed}");
+            let whole = [QueueReport::read(&old), Some(new), None];
+            prop_assert!(whole.contains(&QueueReport::read(&mixed)), "{mixed}");
         }
 
         #[test]
         fn nonsense_is_not_read(text in ".{0,300}") {
-            prop_assert_eq!(Told::read(&text), None);
-            prop_assert_eq!(Told::read(&format!("{NAME}turn=1 {text} end=1")), None);
+            prop_assert_eq!(QueueReport::read(&text), None);
+            prop_assert_eq!(QueueReport::read(&format!("{NAME}turn=1 {text} end=1")), None);
         }
     }
 
@@ -297,20 +297,28 @@ mod tests {
         Time::ZERO + Span::from_millis(ms)
     }
 
-    fn told(turn: u64, requests: u64) -> Told {
+    fn told(turn: u64, requests: u64) -> QueueReport {
         let (delay, budget) = (Span::from_millis(30), Some(Span::from_millis(turn)));
-        Told { turn, waiting: 3, delay, budget, came: 2 * requests, served: requests, ..Told::default() }
+        QueueReport {
+            turn,
+            waiting: 3,
+            delay,
+            budget,
+            came: 2 * requests,
+            served: requests,
+            ..QueueReport::default()
+        }
     }
 
     #[test]
     fn the_longest_wait_and_the_least_budget_are_believed_while_there_is_news() {
-        let mut joined = Joined::new(2);
+        let mut joined = CombinedSignals::new(2);
         let seen = Signals { waiting: 1, delay: Span::from_millis(2), served: 9, ..Signals::default() };
         joined.hear(at(0), 0, told(7, 0));
         assert_eq!(joined.join(at(0), seen), seen, "it may be of yesterday");
         joined.hear(at(10), 0, told(8, 0));
-        joined.hear(at(10), 1, Told { delay: Span::from_millis(50), ..told(20, 0) });
-        joined.hear(at(20), 1, Told { delay: Span::from_millis(50), reordered: true, ..told(21, 0) });
+        joined.hear(at(10), 1, QueueReport { delay: Span::from_millis(50), ..told(20, 0) });
+        joined.hear(at(20), 1, QueueReport { delay: Span::from_millis(50), reordered: true, ..told(21, 0) });
         let both = joined.join(at(20), seen);
         assert!(both.reordered, "one of the queues has an order of its own");
         assert_eq!((both.waiting, both.delay), (7, Span::from_millis(52)));
@@ -324,7 +332,7 @@ mod tests {
 
     #[test]
     fn what_is_served_are_connections_by_the_requests_that_each_makes() {
-        let mut joined = Joined::new(1);
+        let mut joined = CombinedSignals::new(1);
         // Three requests for each connection, half of them served; it begins anew in between.
         let mut served = 0;
         for look in 0..300 {

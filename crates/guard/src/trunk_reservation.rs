@@ -6,7 +6,7 @@
 //! for all; of a rate, what is kept beyond outlasts the chance by which those
 //! before the last come together, or they were shed though all of them would have
 //! been served. Who counts those in the server and saves up the rate is not here:
-//! doors do, [`Door`](crate::Door) and the one in the kernel, each in its own way.
+//! doors do, [`AdmissionController`](crate::Door) and the one in the kernel, each in its own way.
 //! Source: trunk reservation, as telephone networks have it (Key, 1990).
 
 /// What so many classes find of a limit; those after the last find what it does.
@@ -38,14 +38,14 @@ impl Share {
     /// comes in a hundredth of a second for all, and in a twentieth for those
     /// before the last, a step for each.
     #[must_use]
-    pub fn saved(self, per_s: f64) -> f64 {
+    pub fn burst(self, per_s: f64) -> f64 {
         (per_s / 100.0).max(ALL_MIN) + self.kept(per_s) * (self.classes - 1) as f64
     }
 
     /// Requests that must have been saved up of `per_s` a second for one of the
     /// class at `place`, from 0.
     #[must_use]
-    pub fn need(self, per_s: f64, place: usize) -> f64 {
+    pub fn required_tokens(self, per_s: f64, place: usize) -> f64 {
         1.0 + self.kept(per_s) * self.step(place) as f64
     }
 
@@ -71,7 +71,7 @@ mod tests {
     use queueing::{Span, Time};
 
     use super::*;
-    use crate::{Class, Door, Limit};
+    use crate::{AdmissionController, Class, Limit};
 
     #[test]
     fn of_nine_three_classes_find_nine_eight_and_six() {
@@ -96,31 +96,31 @@ mod tests {
             per_s in 0.1..1e7_f64, more in 1.0..10.0_f64, classes in 1..9_usize, place in 0..12_usize,
         ) {
             let share = Share::new(classes);
-            prop_assert_eq!(share.need(per_s, 0), 1.0);
-            let need = share.need(per_s, place);
-            prop_assert!(need >= 1.0 && need <= share.saved(per_s), "{} of {}", need, share.saved(per_s));
-            prop_assert!(share.need(per_s, place + 1) >= need, "the next needs no less");
-            prop_assert!(share.need(per_s * more, place) >= need);
-            prop_assert!(share.saved(per_s * more) >= share.saved(per_s));
+            prop_assert_eq!(share.required_tokens(per_s, 0), 1.0);
+            let need = share.required_tokens(per_s, place);
+            prop_assert!(need >= 1.0 && need <= share.burst(per_s), "{} of {}", need, share.burst(per_s));
+            prop_assert!(share.required_tokens(per_s, place + 1) >= need, "the next needs no less");
+            prop_assert!(share.required_tokens(per_s * more, place) >= need);
+            prop_assert!(share.burst(per_s * more) >= share.burst(per_s));
         }
 
         #[test]
         fn a_class_that_stays_below_its_share_is_served_whole(
             max in 1..10_000_u64, classes in 1..9_u8, place in 0..12_u8, per_s in 1.0..1e6_f64,
         ) {
-            let mut door = Door::new(classes);
+            let mut door = AdmissionController::new(classes);
             door.set(Time::ZERO, Limit::Present { max });
             let below = Share::new(classes.into()).present(max, place.into());
             for present in [0, below / 2, below - 1] {
-                prop_assert!(door.admits(Time::ZERO, Class::new(place), present));
+                prop_assert!(door.try_admit(Time::ZERO, Class::new(place), present));
             }
-            prop_assert!(!door.admits(Time::ZERO, Class::new(place), below), "and no one more");
+            prop_assert!(!door.try_admit(Time::ZERO, Class::new(place), below), "and no one more");
 
             // Evenly and a tenth more slowly than the rate, once enough was saved up.
             door.set(Time::ZERO, Limit::Rate { per_s });
             let mut now = Time::ZERO + Span::from_secs(60);
             for _ in 0..200 {
-                prop_assert!(door.admits(now, Class::new(place), 0));
+                prop_assert!(door.try_admit(now, Class::new(place), 0));
                 now += Span::from_nanos((1.1e9 / per_s) as u64);
             }
         }
