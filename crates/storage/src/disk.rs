@@ -87,7 +87,7 @@ impl Request {
 }
 
 /// A request that is over.
-pub struct Done {
+pub struct IoCompletion {
     /// The number that it was begun with.
     pub number: u32,
     /// Bytes read or written; fewer than asked for at the file's end, or where
@@ -127,7 +127,7 @@ pub trait Disk: Send {
     fn flush(&mut self) -> bool;
 
     /// One that is over, if there is one.
-    fn done(&mut self) -> Option<Done>;
+    fn done(&mut self) -> Option<IoCompletion>;
 
     /// Waits until everything that has begun is over.
     fn finish(&mut self);

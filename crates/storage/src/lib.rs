@@ -1,6 +1,6 @@
 //! Files without I/O: requests that wait, like everything here, by urgency.
 //!
-//! A [`Desk`] takes requests in and gives them to a [`Disk`], the most urgent
+//! A [`IoScheduler`] takes requests in and gives them to a [`Disk`], the most urgent
 //! first and never more than that has places for. What is done waits until
 //! whoever asked is told, in the order of labels too, and how long it has
 //! waited is known. Buffers belong to the disk and are lent: one that the
@@ -27,10 +27,10 @@
 //! ```
 #![forbid(unsafe_code)]
 
-mod desk;
 mod disk;
-mod line;
+mod io_scheduler;
 pub mod memory;
+mod request_queue;
 
-pub use desk::{Answer, Asked, Desk, REQUESTS_MAX, Ticket};
-pub use disk::{Buffer, Disk, Done, FileId, Memory, Opened, Options, Request};
+pub use disk::{Buffer, Disk, FileId, IoCompletion, Memory, Opened, Options, Request};
+pub use io_scheduler::{Answer, IoRequest, IoScheduler, REQUESTS_MAX, Ticket};

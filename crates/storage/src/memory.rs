@@ -9,7 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::disk::{Buffer, Disk, Done, FileId, Memory, Opened, Options, Request};
+use crate::disk::{Buffer, Disk, FileId, IoCompletion, Memory, Opened, Options, Request};
 
 /// See the module. A clone is the same disk.
 #[derive(Clone)]
@@ -23,7 +23,7 @@ struct Inside {
     /// By [`FileId`].
     open: Vec<Option<PathBuf>>,
     begun: VecDeque<(u32, Request)>,
-    over: VecDeque<Done>,
+    over: VecDeque<IoCompletion>,
     /// Requests are over at once.
     quick: bool,
     fails: Option<io::ErrorKind>,
@@ -132,7 +132,7 @@ impl Inside {
             }
             Request::Sync { .. } => (Ok(0), None),
         };
-        self.over.push_back(Done { number, result, buffer });
+        self.over.push_back(IoCompletion { number, result, buffer });
         true
     }
 
@@ -183,7 +183,7 @@ impl Disk for MemoryDisk {
         true
     }
 
-    fn done(&mut self) -> Option<Done> {
+    fn done(&mut self) -> Option<IoCompletion> {
         self.inside().over.pop_front()
     }
 

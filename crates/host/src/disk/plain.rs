@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use storage::{Buffer, Disk, Done, FileId, Opened, Options, Request};
+use storage::{Buffer, Disk, FileId, IoCompletion, Opened, Options, Request};
 
 use super::files::Files;
 use super::pieces::Pieces;
@@ -19,7 +19,7 @@ pub struct Plain {
     buffers: Vec<Buffer>,
     depth: usize,
     begun: VecDeque<(u32, Request, Arc<File>)>,
-    over: VecDeque<Done>,
+    over: VecDeque<IoCompletion>,
 }
 
 impl Plain {
@@ -74,12 +74,12 @@ impl Disk for Plain {
                 }
                 Request::Sync { .. } => file.sync_all().map(|()| 0),
             };
-            self.over.push_back(Done { number, result, buffer: request.into_buffer() });
+            self.over.push_back(IoCompletion { number, result, buffer: request.into_buffer() });
         }
         true
     }
 
-    fn done(&mut self) -> Option<Done> {
+    fn done(&mut self) -> Option<IoCompletion> {
         self.over.pop_front()
     }
 

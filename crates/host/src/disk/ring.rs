@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use io_uring::types::Fd;
 use io_uring::{IoUring, opcode, squeue};
-use storage::{Buffer, Disk, Done, FileId, Opened, Options, Request};
+use storage::{Buffer, Disk, FileId, IoCompletion, Opened, Options, Request};
 
 use super::files::Files;
 use super::pieces::Pieces;
@@ -82,7 +82,7 @@ pub struct Ring {
     /// What the kernel has, by the number that it tells us with its end.
     flights: Vec<Option<Flight>>,
     free: Vec<u32>,
-    over: VecDeque<Done>,
+    over: VecDeque<IoCompletion>,
     /// The kernel did not take everything yet.
     held: bool,
     wakes: bool,
@@ -196,7 +196,7 @@ impl Ring {
                     };
                     self.free.push(at);
                     let Flight { number, request, .. } = flight;
-                    self.over.push_back(Done { number, result, buffer: request.into_buffer() });
+                    self.over.push_back(IoCompletion { number, result, buffer: request.into_buffer() });
                 }
             }
         }
@@ -239,7 +239,7 @@ impl Disk for Ring {
         !self.held
     }
 
-    fn done(&mut self) -> Option<Done> {
+    fn done(&mut self) -> Option<IoCompletion> {
         if self.over.is_empty() {
             self.reap();
             if self.held {

@@ -26,7 +26,7 @@ fn ring(test: &str, depth: usize, buffers: usize) -> Option<Ring> {
 }
 
 /// The next request that is over.
-fn over(disk: &mut dyn Disk) -> storage::Done {
+fn over(disk: &mut dyn Disk) -> storage::IoCompletion {
     let end = Instant::now() + Duration::from_secs(20);
     loop {
         match disk.done() {

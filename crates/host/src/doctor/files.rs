@@ -10,7 +10,7 @@ use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 
 use rustix::fs::{MemfdFlags, memfd_create};
-use storage::{Disk, Done, Options, Request};
+use storage::{Disk, IoCompletion, Options, Request};
 
 use super::Finding;
 use crate::disk::{PAGE, Plain, Ring, RingError};
@@ -66,8 +66,8 @@ fn carry_out(disk: &mut dyn Disk, request: Request) -> io::Result<storage::Buffe
     disk.flush();
     disk.finish();
     match disk.done() {
-        Some(Done { result: Ok(PAGE), buffer: Some(buffer), .. }) => Ok(buffer),
-        Some(Done { result: Err(e), .. }) => Err(e),
+        Some(IoCompletion { result: Ok(PAGE), buffer: Some(buffer), .. }) => Ok(buffer),
+        Some(IoCompletion { result: Err(e), .. }) => Err(e),
         _ => Err(io::Error::other("a request was carried out in part")),
     }
 }

@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll};
 
 use queueing::Priority;
-use storage::{Answer, Asked, Desk, FileId, Opened, Options, REQUESTS_MAX, Ticket};
+use storage::{Answer, FileId, IoRequest, IoScheduler, Opened, Options, REQUESTS_MAX, Ticket};
 
 use super::cell::level;
 use super::handle::{Shared, lock};
@@ -68,7 +68,7 @@ impl File {
     /// [`io::ErrorKind::QuotaExceeded`] when [`REQUESTS_MAX`] are not over.
     pub async fn read_at(&self, at: u64, len: usize) -> io::Result<Buffer> {
         self.check(at, len)?;
-        let asked = Asked::Read { file: self.file, at, len: len as u32 };
+        let asked = IoRequest::Read { file: self.file, at, len: len as u32 };
         let (read, memory) = Asking::new(&self.home, asked).await?;
         let mut buffer = Buffer { home: self.home.clone(), memory, len: 0 };
         buffer.len = read?;
@@ -87,7 +87,7 @@ impl File {
             return Err(invalid("the buffer is of another shard's disk; take one where the file is".into()));
         }
         let memory = buffer.memory.take().expect("a buffer has memory until it goes away");
-        let asked = Asked::Write { file: self.file, at, len: len as u32, buffer: memory };
+        let asked = IoRequest::Write { file: self.file, at, len: len as u32, buffer: memory };
         let (written, memory) = Asking::new(&self.home, asked).await?;
         buffer.memory = memory;
         match written? {
@@ -104,7 +104,7 @@ impl File {
     /// # Errors
     /// The disk's; [`io::ErrorKind::QuotaExceeded`] as for [`File::read_at`].
     pub async fn sync(&self) -> io::Result<()> {
-        let (synced, _) = Asking::new(&self.home, Asked::Sync { file: self.file }).await?;
+        let (synced, _) = Asking::new(&self.home, IoRequest::Sync { file: self.file }).await?;
         synced.map(|_| ())
     }
 
@@ -188,13 +188,13 @@ impl Handle {
     /// as for [`File::read_at`]; `Unsupported` where the shard has no disk.
     pub async fn buffer(&self, len: usize) -> io::Result<Buffer> {
         fits(len, desk(&self.0)?.buffer_len())?;
-        let (_, memory) = Asking::new(&self.0, Asked::Buffer).await?;
+        let (_, memory) = Asking::new(&self.0, IoRequest::Buffer).await?;
         Ok(Buffer { home: self.0.clone(), memory, len })
     }
 }
 
 /// The desk of a shard that has a disk.
-fn desk(home: &Shared) -> io::Result<MutexGuard<'_, Desk<Waiter>>> {
+fn desk(home: &Shared) -> io::Result<MutexGuard<'_, IoScheduler<Waiter>>> {
     home.files.as_ref().map(lock).ok_or_else(|| {
         io::Error::new(io::ErrorKind::Unsupported, "the shard has no disk; its Config can have one")
     })
@@ -218,17 +218,17 @@ struct Asking<'a> {
 }
 
 enum Stage {
-    Fresh(Asked),
+    Fresh(IoRequest),
     Begun(Ticket),
     Over,
 }
 
 impl<'a> Asking<'a> {
-    fn new(home: &'a Arc<Shared>, asked: Asked) -> Self {
+    fn new(home: &'a Arc<Shared>, asked: IoRequest) -> Self {
         Self { home, stage: Stage::Fresh(asked) }
     }
 
-    fn files(&self) -> &'a Mutex<Desk<Waiter>> {
+    fn files(&self) -> &'a Mutex<IoScheduler<Waiter>> {
         self.home.files.as_ref().expect("a shard with files has a disk")
     }
 }
@@ -281,7 +281,7 @@ impl Drop for Asking<'_> {
     fn drop(&mut self) {
         let files = self.files();
         let waiter = match std::mem::replace(&mut self.stage, Stage::Over) {
-            Stage::Fresh(Asked::Write { buffer, .. }) => {
+            Stage::Fresh(IoRequest::Write { buffer, .. }) => {
                 lock(files).give_back(buffer);
                 None
             }

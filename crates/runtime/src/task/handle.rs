@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use net::device::Waker as DeviceWaker;
 use queueing::{Label, Time};
-use storage::Desk;
+use storage::IoScheduler;
 
 use super::cell::{Task, UNLABELED, pack};
 use super::current;
@@ -44,7 +44,7 @@ pub(crate) struct Shared {
     pub timers: Mutex<Timers>,
     pub sockets: Mutex<Sockets>,
     /// Where requests on files wait; nowhere without a disk.
-    pub files: Option<Mutex<Desk<Waiter>>>,
+    pub files: Option<Mutex<IoScheduler<Waiter>>>,
     /// Something was left since the last step looked.
     stirred: AtomicBool,
     bell: Doorbell,
@@ -61,7 +61,7 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub fn new(sockets: Sockets, files: Option<Desk<Waiter>>, tasks_max: usize) -> Arc<Self> {
+    pub fn new(sockets: Sockets, files: Option<IoScheduler<Waiter>>, tasks_max: usize) -> Arc<Self> {
         Arc::new(Self {
             now: AtomicU64::new(0),
             inbox: Mutex::default(),

@@ -19,7 +19,7 @@ use net::driver::DriverCounters;
 use net::{Device, Stack};
 use queueing::{Priority, Span, Time};
 use sched::cores::worker_signals::WorkerSignals;
-use storage::Desk;
+use storage::IoScheduler;
 
 use super::executor::Executor;
 use super::handle::{Shared, lock};
@@ -72,7 +72,7 @@ impl<D: Device> TaskShard<D> {
     /// When a budget is 0.
     #[must_use]
     pub fn new(config: Config) -> Self {
-        let files = config.disk.map(Desk::new);
+        let files = config.disk.map(IoScheduler::new);
         let home = Shared::new(Sockets::new(Stack::new(config.stack)), files, config.tasks_max);
         Self {
             executor: Executor::new(home.clone(), config.dispatch),

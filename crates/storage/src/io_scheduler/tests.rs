@@ -17,27 +17,27 @@ fn at(us: u64) -> Time {
 }
 
 /// A desk whose waiters are numbers, its disk, and a file of 64 bytes that say where they are.
-fn desk(depth: usize, buffers: usize) -> (Desk<u32>, MemoryDisk, FileId) {
+fn desk(depth: usize, buffers: usize) -> (IoScheduler<u32>, MemoryDisk, FileId) {
     let disk = MemoryDisk::new(depth, buffers, 64);
     disk.put(NAME, &std::array::from_fn::<u8, 64, _>(|n| n as u8));
-    let mut desk = Desk::new(Box::new(disk.clone()));
+    let mut desk = IoScheduler::new(Box::new(disk.clone()));
     let file = desk.open(NAME.as_ref(), &Options::default()).expect("it is there").file;
     (desk, disk, file)
 }
 
-fn read(file: FileId, at: u64) -> Asked {
-    Asked::Read { file, at, len: 1 }
+fn read(file: FileId, at: u64) -> IoRequest {
+    IoRequest::Read { file, at, len: 1 }
 }
 
 /// Begins reads as urgent as `levels`, told as their place in it.
-fn begin(desk: &mut Desk<u32>, file: FileId, levels: &[u8]) -> Vec<Ticket> {
+fn begin(desk: &mut IoScheduler<u32>, file: FileId, levels: &[u8]) -> Vec<Ticket> {
     let levels = (0u32..).zip(levels);
     levels
         .map(|(n, &l)| desk.begin(at(0), level(l), read(file, n.into()), n).expect("there is room"))
         .collect()
 }
 
-fn told(desk: &mut Desk<u32>) -> Vec<u32> {
+fn told(desk: &mut IoScheduler<u32>) -> Vec<u32> {
     std::iter::from_fn(|| desk.tell(at(1))).map(|(who, _)| who).collect()
 }
 
@@ -198,7 +198,7 @@ proptest! {
         let (mut desk, disk, file) = desk(2, BUFFERS);
         // By the number they are told as: the ticket, and what is read or written where.
         let mut open: Vec<Option<Ticket>> = Vec::new();
-        let fetch = |desk: &mut Desk<u32>, open: &mut Vec<Option<Ticket>>| {
+        let fetch = |desk: &mut IoScheduler<u32>, open: &mut Vec<Option<Ticket>>| {
             while let Some((who, _)) = desk.tell(at(1)) {
                 let ticket = open[who as usize].take().expect("it is told once, and was not given up");
                 let (result, buffer) = desk.poll(ticket, who).map_err(|_| "pending").expect("it is over");
@@ -209,7 +209,7 @@ proptest! {
         for act in acts {
             match act {
                 Act::Begin { level: l, at: place, write } => {
-                    let asked = if write { Asked::Sync { file } } else { read(file, place.into()) };
+                    let asked = if write { IoRequest::Sync { file } } else { read(file, place.into()) };
                     let who = open.len() as u32;
                     open.push(Some(desk.begin(at(0), level(l), asked, who).expect("room")));
                 }

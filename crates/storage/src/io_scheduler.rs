@@ -12,14 +12,14 @@ use std::path::Path;
 
 use queueing::{Priority, Time};
 
-use crate::disk::{Buffer, Disk, Done, FileId, Opened, Options, Request};
-use crate::line::{Line, Waiting};
+use crate::disk::{Buffer, Disk, FileId, IoCompletion, Opened, Options, Request};
+use crate::request_queue::{RequestQueue, Waiting};
 
 /// Requests at a time, those that nobody waits for any more included.
 pub const REQUESTS_MAX: usize = 1 << 16;
 
 /// See the module. `W` is whom to tell.
-pub struct Desk<W> {
+pub struct IoScheduler<W> {
     disk: Box<dyn Disk>,
     depth: usize,
     /// Those that nobody has.
@@ -29,16 +29,16 @@ pub struct Desk<W> {
     free: Vec<u32>,
     /// That of the latest request.
     turns: u64,
-    for_buffer: Line,
-    for_disk: Line,
-    to_tell: Line,
+    for_buffer: RequestQueue,
+    for_disk: RequestQueue,
+    to_tell: RequestQueue,
     in_flight: usize,
     /// The disk is to be flushed again.
     held: bool,
 }
 
 /// What is asked for.
-pub enum Asked {
+pub enum IoRequest {
     /// A buffer.
     Buffer,
     /// `len` bytes of a file from `at` on, in a buffer.
@@ -47,7 +47,7 @@ pub enum Asked {
         file: FileId,
         /// From which byte on.
         at: u64,
-        /// At most [`Desk::buffer_len`].
+        /// At most [`IoScheduler::buffer_len`].
         len: u32,
     },
     /// To write the first `len` bytes of a buffer.
@@ -100,7 +100,7 @@ enum Stage {
     Over(Answer),
 }
 
-impl<W> Desk<W> {
+impl<W> IoScheduler<W> {
     /// A desk before `disk`.
     ///
     /// # Panics
@@ -110,7 +110,7 @@ impl<W> Desk<W> {
         let (buffers, depth) = (disk.buffers(), disk.depth());
         assert!(depth > 0, "a disk has a place");
         let buffer_len = buffers.first().expect("a disk has a buffer").bytes().len();
-        let line = || Line::new(REQUESTS_MAX);
+        let line = || RequestQueue::new(REQUESTS_MAX);
         Self {
             disk,
             depth,
@@ -167,14 +167,14 @@ impl<W> Desk<W> {
     ///
     /// # Panics
     /// When a length is beyond the buffer's.
-    pub fn begin(&mut self, now: Time, level: Priority, asked: Asked, waiter: W) -> Result<Ticket, W> {
+    pub fn begin(&mut self, now: Time, level: Priority, asked: IoRequest, waiter: W) -> Result<Ticket, W> {
         let stage = match asked {
-            Asked::Buffer => Stage::WaitsForBuffer(None),
-            Asked::Read { file, at, len } => Stage::WaitsForBuffer(Some((file, at, len))),
-            Asked::Write { file, at, len, buffer } => {
+            IoRequest::Buffer => Stage::WaitsForBuffer(None),
+            IoRequest::Read { file, at, len } => Stage::WaitsForBuffer(Some((file, at, len))),
+            IoRequest::Write { file, at, len, buffer } => {
                 Stage::WaitsForDisk(Request::Write { file, at, len, buffer })
             }
-            Asked::Sync { file } => Stage::WaitsForDisk(Request::Sync { file }),
+            IoRequest::Sync { file } => Stage::WaitsForDisk(Request::Sync { file }),
         };
         let len = match stage {
             Stage::WaitsForBuffer(Some((_, _, len))) | Stage::WaitsForDisk(Request::Write { len, .. }) => len,
@@ -250,7 +250,7 @@ impl<W> Desk<W> {
     /// Takes in what is over.
     pub fn collect(&mut self, now: Time) {
         while self.in_flight > 0 {
-            let Some(Done { number, result, buffer }) = self.disk.done() else { return };
+            let Some(IoCompletion { number, result, buffer }) = self.disk.done() else { return };
             self.in_flight -= 1;
             let slot = &mut self.slots[number as usize];
             if matches!(slot.stage, Stage::Left) {
@@ -327,7 +327,7 @@ impl<W> Desk<W> {
 }
 
 /// What the disk has begun ends before its buffers do.
-impl<W> Drop for Desk<W> {
+impl<W> Drop for IoScheduler<W> {
     fn drop(&mut self) {
         self.disk.finish();
     }

@@ -9,7 +9,7 @@ use queueing::{Discipline, Entry, Fifo, Label, Priority, PushResult, Span, Stric
 /// Who waits longer is old.
 const AGE_MAX: Span = Span::from_millis(10);
 
-pub(crate) struct Line(Strict<Fifo<Waiting>>);
+pub(crate) struct RequestQueue(Strict<Fifo<Waiting>>);
 
 /// A request in a line.
 #[derive(Clone, Copy, Debug)]
@@ -28,7 +28,7 @@ impl Entry for Waiting {
     }
 }
 
-impl Line {
+impl RequestQueue {
     /// A line for `capacity` requests.
     pub fn new(capacity: usize) -> Self {
         Self(Strict::new(capacity, |_| Fifo::new(capacity)).with_age_max(AGE_MAX))
