@@ -21,13 +21,13 @@ use queueing::{Span, Time};
 
 pub use error::ClientError;
 
-use crate::flights::Flights;
-use crate::opening::{RETRY_AFTER, ended, not_begun};
-use crate::outbox::Outbox;
+use crate::connect_error::{RETRY_AFTER, ended, not_begun};
+use crate::in_flight::InFlightTable;
 use crate::plan::Plan;
 use crate::protocol::synthetic::{self, Response};
 use crate::record::Stages;
 use crate::report::Report;
+use crate::request_encoder::RequestEncoder;
 
 /// Connections of one local address to one target.
 pub const PORTS_PER_TARGET: u32 = 64_512;
@@ -75,11 +75,11 @@ enum Phase {
 pub struct Client {
     stack: Stack,
     targets: Vec<SocketAddr>,
-    outbox: Outbox,
+    outbox: RequestEncoder,
     open_within: Span,
     phase: Phase,
     started: Option<Time>,
-    flights: Flights,
+    flights: InFlightTable,
     conns: Vec<Conn>,
     /// The connection that owns each of the stack's slots.
     owners: Vec<u32>,
@@ -126,11 +126,11 @@ impl Client {
         Ok(Self {
             stack: Stack::new(stack),
             targets,
-            outbox: Outbox::new(plan),
+            outbox: RequestEncoder::new(plan),
             open_within: Span::from_secs(30),
             phase: Phase::Opening(None),
             started: None,
-            flights: Flights::new(plan),
+            flights: InFlightTable::new(plan),
             conns: vec![Conn::Closed; connections as usize],
             owners: Vec::new(),
             to_open: (0..connections).map(|conn| (Time::ZERO, conn)).collect(),

@@ -7,7 +7,7 @@
 //! next request at once, so HTTP requests are pipelined.
 
 mod error;
-mod inbox;
+mod response_parser;
 
 use std::collections::VecDeque;
 use std::io::{self, Read as _, Write};
@@ -20,14 +20,14 @@ use mio::{Events, Interest, Poll, Token};
 use queueing::{Clock, Span, Time};
 
 pub use error::KernelError;
-use inbox::{Inbox, Read};
+use response_parser::{Read, ResponseParser};
 
 use crate::client::Progress;
-use crate::flights::Flights;
-use crate::outbox::Outbox;
+use crate::in_flight::InFlightTable;
 use crate::plan::Plan;
 use crate::protocol::{http, memcached};
 use crate::report::Report;
+use crate::request_encoder::RequestEncoder;
 
 /// What is spoken on the connections.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -134,7 +134,7 @@ fn raise_file_limit(connections: u32) -> Result<(), KernelError> {
 enum Socket {
     Closed,
     Opening(TcpStream),
-    Open(TcpStream, Inbox),
+    Open(TcpStream, ResponseParser),
 }
 
 struct Run<'a> {
@@ -145,7 +145,7 @@ struct Run<'a> {
     events: Events,
     start: Time,
     running: bool,
-    flights: Flights,
+    flights: InFlightTable,
     sockets: Vec<Socket>,
     to_open: VecDeque<(Time, u32)>,
     opening: usize,
@@ -153,7 +153,7 @@ struct Run<'a> {
     reconnects: u64,
     garbled: u64,
     why: String,
-    outbox: Outbox,
+    outbox: RequestEncoder,
     /// Every HTTP request, or the last one to memcached.
     text: Vec<u8>,
     buffer: Vec<u8>,
@@ -170,7 +170,7 @@ impl<'a> Run<'a> {
         if let Protocol::Http { path } = protocol {
             http::write_get(path, &target.to_string(), &mut text);
         }
-        let mut outbox = Outbox::new(plan);
+        let mut outbox = RequestEncoder::new(plan);
         if let Protocol::Texts { text } = protocol {
             outbox.fill(text);
         }
@@ -182,7 +182,7 @@ impl<'a> Run<'a> {
             events: Events::with_capacity(1024),
             start: Time::ZERO,
             running: false,
-            flights: Flights::new(plan),
+            flights: InFlightTable::new(plan),
             sockets: (0..plan.connections).map(|_| Socket::Closed).collect(),
             to_open: (0..plan.connections).map(|conn| (Time::ZERO, conn)).collect(),
             opening: 0,
@@ -306,7 +306,7 @@ impl<'a> Run<'a> {
         if let Some(error) = failure {
             return self.closed(conn, error.to_string());
         }
-        *slot = Socket::Open(stream, Inbox::new(self.protocol));
+        *slot = Socket::Open(stream, ResponseParser::new(self.protocol));
         self.open += 1;
         self.send(conn);
     }

@@ -25,16 +25,16 @@
 
 pub mod app;
 pub mod client;
-pub mod exchange;
-mod flights;
+pub mod closed_loop;
+mod connect_error;
+mod in_flight;
 pub mod kernel;
-mod opening;
-mod outbox;
 pub mod plan;
 pub mod protocol;
 mod record;
 pub mod report;
-pub mod visits;
+mod request_encoder;
+pub mod short_connections;
 
 pub use app::Synthetic;
 pub use client::{Client, Progress};

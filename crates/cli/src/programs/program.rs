@@ -4,7 +4,7 @@
 use std::net::Ipv4Addr;
 
 use host::lab::{Folder, LabError};
-use load::exchange::Answer;
+use load::closed_loop::Answer;
 use queueing::CoreId;
 
 /// Where they listen.

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use host::afxdp::AfXdp;
 use host::lab::{Child, Folder, Lab, LabError, Namespace, Veth};
 use host::{Monotonic, affinity, proc, usage};
-use load::exchange::{Exchange, Exchanger, Kind, Pace, Tally};
+use load::closed_loop::{ClosedLoopClient, Exchange, Kind, Pace, Tally};
 use net::Device;
 use queueing::{Clock, CoreId, Span};
 
@@ -238,7 +238,7 @@ impl<'a, D: Device + Send> Rig<'a, D> {
             let secret = secret_of(self.setting.seed << 32 | self.exchanges, self.child.id().into());
             let config = client::stack(client.mac, client.addr, secret);
             let exchange = Exchange { kinds, warmup, duration };
-            let exchanger = Exchanger::new(exchange, config, SocketAddr::from((SERVER, PORT))).held();
+            let exchanger = ClosedLoopClient::new(exchange, config, SocketAddr::from((SERVER, PORT))).held();
             driven.push((exchanger, &mut client.device));
         }
         let (processes, core) = (&self.processes, self.setting.client);
@@ -253,7 +253,7 @@ impl<'a, D: Device + Send> Rig<'a, D> {
 }
 
 fn carry_out<D: Device>(
-    mut clients: Vec<(Exchanger, &mut D)>,
+    mut clients: Vec<(ClosedLoopClient, &mut D)>,
     processes: &[u32],
     limit: Span,
 ) -> Result<Measured, String> {

@@ -22,7 +22,7 @@ pub fn path_is_valid(path: &str) -> bool {
 
 /// Why bytes are not a response that can be followed by another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Garbled {
+pub enum ResponseParseError {
     /// The head is malformed.
     Head,
     /// The head is longer than 16 KiB.
@@ -77,8 +77,12 @@ impl Framer {
     /// Follows `bytes`; `done` is called for each response that ends in them.
     ///
     /// # Errors
-    /// [`Garbled`]; the connection is of no further use.
-    pub fn push(&mut self, mut bytes: &[u8], mut done: impl FnMut(Response)) -> Result<(), Garbled> {
+    /// [`ResponseParseError`]; the connection is of no further use.
+    pub fn push(
+        &mut self,
+        mut bytes: &[u8],
+        mut done: impl FnMut(Response),
+    ) -> Result<(), ResponseParseError> {
         while !bytes.is_empty() {
             match self.state {
                 State::Body(left) | State::ChunkData(left) => {
@@ -96,7 +100,7 @@ impl Framer {
                     let n = end.map_or(bytes.len(), |at| at + 1);
                     self.head_bytes += n;
                     if self.head_bytes > HEAD_BYTES_MAX {
-                        return Err(Garbled::HeadTooLong);
+                        return Err(ResponseParseError::HeadTooLong);
                     }
                     self.line.extend_from_slice(&bytes[..n]);
                     bytes = &bytes[n..];
@@ -122,30 +126,30 @@ impl Framer {
     }
 
     /// Takes a line without its end; true when the response ends with it.
-    fn on_line(&mut self, line: &[u8]) -> Result<bool, Garbled> {
+    fn on_line(&mut self, line: &[u8]) -> Result<bool, ResponseParseError> {
         match self.state {
             State::StatusLine => {
-                self.head = status_line(line).ok_or(Garbled::Head)?;
+                self.head = status_line(line).ok_or(ResponseParseError::Head)?;
                 self.state = State::Header;
             }
             State::Header if line.is_empty() => return self.on_head_end(),
-            State::Header => header(line, &mut self.head).ok_or(Garbled::Head)?,
+            State::Header => header(line, &mut self.head).ok_or(ResponseParseError::Head)?,
             State::ChunkSize => {
                 self.head_bytes = 0;
-                self.state = match chunk_size(line).ok_or(Garbled::Chunk)? {
+                self.state = match chunk_size(line).ok_or(ResponseParseError::Chunk)? {
                     0 => State::Trailer,
                     size => State::ChunkData(size),
                 };
             }
             State::ChunkEnd if line.is_empty() => self.state = State::ChunkSize,
-            State::ChunkEnd => return Err(Garbled::Chunk),
+            State::ChunkEnd => return Err(ResponseParseError::Chunk),
             State::Trailer => return Ok(line.is_empty()),
             State::Body(_) | State::ChunkData(_) => unreachable!("bodies are not read by line"),
         }
         Ok(false)
     }
 
-    fn on_head_end(&mut self) -> Result<bool, Garbled> {
+    fn on_head_end(&mut self) -> Result<bool, ResponseParseError> {
         self.head_bytes = 0;
         match self.head {
             Head { status: 100..=199, .. } => self.state = State::StatusLine,
@@ -153,7 +157,7 @@ impl Framer {
             Head { chunked: true, .. } => self.state = State::ChunkSize,
             Head { length: Some(0), .. } => return Ok(true),
             Head { length: Some(length), .. } => self.state = State::Body(length),
-            _ => return Err(Garbled::NoLength),
+            _ => return Err(ResponseParseError::NoLength),
         }
         Ok(false)
     }
@@ -218,7 +222,7 @@ mod tests {
 
     use super::*;
 
-    fn follow(pieces: &[&[u8]]) -> Result<Vec<(u16, bool)>, Garbled> {
+    fn follow(pieces: &[&[u8]]) -> Result<Vec<(u16, bool)>, ResponseParseError> {
         let (mut framer, mut seen) = (Framer::default(), Vec::new());
         for piece in pieces {
             framer.push(piece, |r| seen.push((r.status, r.last)))?;
@@ -247,15 +251,18 @@ mod tests {
     #[test]
     fn what_cannot_be_framed_is_refused() {
         let refused = |text: &str| follow(&[text.as_bytes()]).unwrap_err();
-        assert_eq!(refused("SSH-2.0-OpenSSH\r\n"), Garbled::Head);
-        assert_eq!(refused("HTTP/1.1 200 OK\r\n\r\n"), Garbled::NoLength);
-        assert_eq!(refused("HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n"), Garbled::Head);
+        assert_eq!(refused("SSH-2.0-OpenSSH\r\n"), ResponseParseError::Head);
+        assert_eq!(refused("HTTP/1.1 200 OK\r\n\r\n"), ResponseParseError::NoLength);
+        assert_eq!(refused("HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n"), ResponseParseError::Head);
         assert_eq!(
             refused("HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n"),
-            Garbled::Head
+            ResponseParseError::Head
         );
-        assert_eq!(refused("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"), Garbled::Chunk);
-        assert_eq!(refused(&"x".repeat(HEAD_BYTES_MAX + 1)), Garbled::HeadTooLong);
+        assert_eq!(
+            refused("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"),
+            ResponseParseError::Chunk
+        );
+        assert_eq!(refused(&"x".repeat(HEAD_BYTES_MAX + 1)), ResponseParseError::HeadTooLong);
     }
 
     proptest! {

@@ -65,7 +65,7 @@ impl Framer {
     /// Follows `bytes`; `done` is called for each answer that ends in them.
     ///
     /// # Errors
-    /// [`Garbled`]: an error of the server's, or what no server says.
+    /// [`ResponseParseError`]: an error of the server's, or what no server says.
     pub fn push(&mut self, mut bytes: &[u8], mut done: impl FnMut()) -> Result<(), Garbled> {
         while !bytes.is_empty() {
             if self.value > 0 {

@@ -12,7 +12,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 
-use load::exchange::{Answer, Exchange, Exchanger, Kind, Pace, Tally};
+use load::closed_loop::{Answer, ClosedLoopClient, Exchange, Kind, Pace, Tally};
 use net::classify::scenarios::network;
 use net::device::fault::Rates;
 use net::device::{Full, Received};
@@ -145,7 +145,7 @@ enum Event {
 struct World {
     engine: Engine<Event>,
     cost: CostModel,
-    users: [(Exchanger, PathDevice, Alarm); 2],
+    users: [(ClosedLoopClient, PathDevice, Alarm); 2],
     streams: Streams<Hub, Site>,
     hub: Hub,
     stack_alarm: Alarm,
@@ -195,7 +195,11 @@ impl World {
             let exchange = Exchange { kinds: vec![kind], warmup: config.warmup, duration: config.duration };
             let mut tcp = stack(USERS[n], config.seed);
             tcp.recv_buffer = USER_BUFFER;
-            (Exchanger::new(exchange, tcp, SocketAddr::from((SERVER, PORT))).held(), device, Alarm::new())
+            (
+                ClosedLoopClient::new(exchange, tcp, SocketAddr::from((SERVER, PORT))).held(),
+                device,
+                Alarm::new(),
+            )
         };
         let transport = Some(network(config.rtt_max, config.loss_max));
         let classifiers = Classifiers { transport, ..Classifiers::default() };

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use host::afxdp::AfXdp;
 use host::lab::Namespace;
 use host::{Monotonic, affinity};
-use load::exchange::{Exchange, Exchanger};
+use load::closed_loop::{ClosedLoopClient, Exchange};
 use net::steer::{FlowHash, Place, Steering};
 use queueing::{Clock, CoreId, Histogram, Span, Time};
 use runtime::steer::{LINK_FRAMES, Steered, over_queues};
@@ -60,7 +60,7 @@ struct Course {
 
 /// One client's part.
 struct Part {
-    exchanger: Exchanger,
+    exchanger: ClosedLoopClient,
     is_open: bool,
     /// What the server had used when this began to measure, and when it ended.
     used: [Option<(Time, Span)>; 2],
@@ -103,7 +103,8 @@ impl Clients {
             for (shard, (device, &core)) in (0..).zip(self.devices.iter_mut().zip(&self.cores)) {
                 let mut config = client::stack(mac, CLIENT, secret);
                 config.place = Some(Place { steering, shard });
-                let exchanger = Exchanger::new(exchange.clone(), config, SocketAddr::from((SERVER, PORT)));
+                let exchanger =
+                    ClosedLoopClient::new(exchange.clone(), config, SocketAddr::from((SERVER, PORT)));
                 let exchanger = exchanger.held();
                 let part = Part { exchanger, is_open: false, used: [None; 2], busy: Span::ZERO };
                 // One of them keeps the account.

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use host::lab::{Child, Folder, Lab, LabError, Namespace, Veth, is_there};
 use host::{proc, usage};
-use load::exchange::{Exchange, Kind, Pace};
+use load::closed_loop::{Exchange, Kind, Pace};
 use queueing::Span;
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -165,7 +165,7 @@ impl<'a> Place<'a> {
 }
 
 /// Each connection asks again when it is answered.
-fn kind((request, answer): (Vec<u8>, load::exchange::Answer), connections: u32) -> Kind {
+fn kind((request, answer): (Vec<u8>, load::closed_loop::Answer), connections: u32) -> Kind {
     Kind { connections, request, answer, pace: Pace::Closed { outstanding: 1 } }
 }
 

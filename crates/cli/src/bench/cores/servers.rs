@@ -1,7 +1,7 @@
 //! The servers, on either stack, and what is asked of them.
 
 use clap::ValueEnum;
-use load::exchange::Answer;
+use load::closed_loop::Answer;
 
 use crate::programs::{Program, SMALL};
 

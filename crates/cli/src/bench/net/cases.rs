@@ -1,6 +1,6 @@
 //! What is asked of every server.
 
-use load::exchange::{Answer, Exchange, Kind, Pace};
+use load::closed_loop::{Answer, Exchange, Kind, Pace};
 use queueing::Span;
 
 use crate::bench::peer::{CHUNK, REQUEST, Serves};

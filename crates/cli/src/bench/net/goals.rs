@@ -1,6 +1,6 @@
 //! What was aimed at: ratios of our figures to others'.
 
-use load::exchange::Pace;
+use load::closed_loop::Pace;
 
 use super::cases::Case;
 use super::figures::{Figures, Row};

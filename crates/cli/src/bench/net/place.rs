@@ -16,7 +16,7 @@ use host::lab::{Child, Lab, LabError, Namespace, Veth};
 use host::packet::{self, Packet};
 use host::usage::Meter;
 use host::{Monotonic, Tap, affinity};
-use load::exchange::{Exchanger, Outcome, Tally};
+use load::closed_loop::{ClosedLoopClient, Outcome, Tally};
 use queueing::{Clock, CoreId, Histogram, Span};
 
 use super::cases::Case;
@@ -193,8 +193,11 @@ impl Place<'_> {
     ) -> Result<Measured, String> {
         let secret = secret_of(self.setting.seed, u64::from(child.id()));
         let exchange = self.case.exchange(self.setting.time, self.setting.seed);
-        let client =
-            Exchanger::new(exchange, client::stack(mac, CLIENT, secret), SocketAddr::from((SERVER, PORT)));
+        let client = ClosedLoopClient::new(
+            exchange,
+            client::stack(mac, CLIENT, secret),
+            SocketAddr::from((SERVER, PORT)),
+        );
         let meter = Meter::new(child.id(), self.setting.cores.server);
         let core = self.setting.cores.client;
         let limit = self.setting.time * 4 + OPEN_WITHIN;
@@ -211,7 +214,7 @@ impl Place<'_> {
 /// Carries the exchange out; the server's time is read where the measured time
 /// begins and ends.
 fn run<D: net::Device>(
-    mut client: Exchanger,
+    mut client: ClosedLoopClient,
     mut device: D,
     meter: &Meter,
     limit: Span,

@@ -10,7 +10,7 @@
 use std::process::ExitCode;
 
 use host::lab::{Lab, is_there};
-use load::exchange::{Kind, Pace};
+use load::closed_loop::{Kind, Pace};
 use queueing::Span;
 
 use super::beside::{self, Common, Cores, Ours, Scale};

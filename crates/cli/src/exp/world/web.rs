@@ -1,7 +1,7 @@
 //! A web server and two crowds of clients, near and far, in virtual time: the
 //! first paper's Table 1, whose real machine is world `pages`.
 
-use load::exchange::Tally;
+use load::closed_loop::Tally;
 use queueing::Span;
 use sim::world::web::{self, Config};
 use toml::{Table, Value};

@@ -9,7 +9,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use load::protocol::synthetic::{REQUEST_LEN_MIN, RESPONSE_LEN, Request};
-use load::visits::Crowd;
+use load::short_connections::SourcePool;
 use net::classify::{DriverClassifier, PacketView, Verdict};
 use net::stack::CloseReason;
 use net::{ConnId, Event, EventKind};
@@ -89,7 +89,7 @@ impl Kind {
 
 /// See the module.
 pub(super) struct Callers {
-    crowd: Crowd,
+    crowd: SourcePool,
     kinds: [Option<Kind>; 2],
     draws: Rng,
     service: Distribution,
@@ -144,7 +144,7 @@ impl Callers {
         );
         let others = Kind::new(times(config.load_others, Time::ZERO, 1), None);
         Self {
-            crowd: Crowd::new((0..addresses).map(|n| tcp(config, n)).collect()),
+            crowd: SourcePool::new((0..addresses).map(|n| tcp(config, n)).collect()),
             kinds: [first, others],
             draws: rng.fork(2),
             service: config.service,

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use host::lab::Group;
 use host::{Monotonic, affinity, interrupt, packet};
-use load::visits::{Outcome, Visitors, Visits};
+use load::short_connections::{ClientPopulation, Outcome, ShortConnections};
 use net::stack::Config;
 use queueing::{Clock, Span};
 
@@ -43,13 +43,13 @@ const LINGER: Span = Span::from_millis(500);
 
 impl Rig {
     /// Lets `visits` be made.
-    pub fn drive(&self, visits: Visits) -> Result<Driven, Error> {
+    pub fn drive(&self, visits: ShortConnections) -> Result<Driven, Error> {
         let options = packet::Options { frames: FRAMES, ..packet::Options::default() };
         let (interface, mut devices) = self.client.enter(|| packet::open(THERE, &options))?;
         let mut device = devices.pop().ok_or_else(|| Error::new("there is no packet socket"))?;
         let stacks = (0..ADDRESSES).map(|n| stack(interface.mac, n, &visits)).collect();
         let (warmup, duration) = (Duration::from(visits.warmup), Duration::from(visits.duration));
-        let mut visitors = Visitors::new(visits, stacks, SocketAddr::from((SERVER, PORT)));
+        let mut visitors = ClientPopulation::new(visits, stacks, SocketAddr::from((SERVER, PORT)));
         let stop = interrupt::flag();
         let group = Group::preferred("visitors")?;
         let joined = &group;
@@ -110,7 +110,7 @@ struct Read {
 }
 
 /// The stack of visitor `n`.
-fn stack(mac: [u8; 6], n: u32, visits: &Visits) -> Config {
+fn stack(mac: [u8; 6], n: u32, visits: &ShortConnections) -> Config {
     let addr = Ipv4Addr::from(u32::from(VISITORS) + n);
     let mut config = Config::new(mac, addr, PREFIX, secret_of(visits.seed, n.into()));
     (config.send_buffer, config.send_buffer_max) = (SEND_BUFFER, SEND_BUFFER);

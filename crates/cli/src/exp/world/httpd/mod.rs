@@ -16,7 +16,7 @@ mod server;
 
 use std::collections::BTreeMap;
 
-use load::visits::{Fate, Fates, Pace, Swell, Visits};
+use load::short_connections::{LoadBurst, OutcomeCounts, Pace, RequestOutcome, ShortConnections};
 use queueing::Span;
 use serde::Deserialize;
 use toml::Table;
@@ -204,12 +204,12 @@ impl Config {
         Self { sysctl, threaded, backlog, guard, ..self.clone() }
     }
 
-    fn swell(&self) -> Option<Swell> {
-        self.swell.map(|SwellConfig { times, length, period }| Swell { times, length, period })
+    fn swell(&self) -> Option<LoadBurst> {
+        self.swell.map(|SwellConfig { times, length, period }| LoadBurst { times, length, period })
     }
 
     /// Visits at `load` times `capacity` per second.
-    fn visits(&self, capacity: f64) -> Visits {
+    fn visits(&self, capacity: f64) -> ShortConnections {
         let rate_per_s = self.load * capacity;
         let pace = match self.visitors {
             None => Pace::Open { rate_per_s, swell: self.swell() },
@@ -220,7 +220,7 @@ impl Config {
         };
         let (warmup, duration, slice) = (self.warmup, self.duration, self.slice);
         let Self { patience, seed, .. } = *self;
-        Visits { request: server::request(), pace, patience, warmup, duration, slice, seed }
+        ShortConnections { request: server::request(), pace, patience, warmup, duration, slice, seed }
     }
 }
 
@@ -264,7 +264,7 @@ fn least_disturbed(config: &Config, drive: impl Fn() -> Result<Driven, Error>) -
 fn measured(config: &Config) -> Result<f64, Error> {
     let pace = Pace::Closed { visitors: ENOUGH, think: Span::ZERO };
     let (warmup, duration) = (config.capacity / 4, config.capacity);
-    let visits = Visits { pace, warmup, duration, ..config.visits(1.0) };
+    let visits = ShortConnections { pace, warmup, duration, ..config.visits(1.0) };
     let stock = config.stock();
     let driven = least_disturbed(&stock, || Rig::new(&stock)?.drive(visits.clone()))?;
     let answers: u64 = driven.outcome.slices.iter().map(|slice| slice.answers).sum();
@@ -279,13 +279,13 @@ fn measured(config: &Config) -> Result<f64, Error> {
     Ok(answers as f64 / duration.as_secs_f64())
 }
 
-fn row(config: &Config, driven: &Driven, class: &str, fates: &Fates, capacity: f64) -> Row {
+fn row(config: &Config, driven: &Driven, class: &str, fates: &OutcomeCounts, capacity: f64) -> Row {
     let outcome = &driven.outcome;
     let seconds = config.duration.as_secs_f64();
     let total = fates.total() as f64;
     let percent = |part: u64| part as f64 / total * 100.0;
     let of = |fate| percent(fates.count(fate));
-    let good = fates.count(Fate::Good) as f64;
+    let good = fates.count(RequestOutcome::Good) as f64;
     let us = micros_if(good > 0.0);
     let is_all = class == "all";
     // What is known of all visits together only.
@@ -298,10 +298,10 @@ fn row(config: &Config, driven: &Driven, class: &str, fates: &Fates, capacity: f
         per_second(total),
         per_second(good),
         us(fates.latency.quantile(0.99)),
-        of(Fate::Late),
-        of(Fate::Phantom),
-        of(Fate::Refused),
-        of(Fate::Silent),
+        of(RequestOutcome::Late),
+        of(RequestOutcome::NoResponse),
+        of(RequestOutcome::Refused),
+        of(RequestOutcome::ConnectTimeout),
         whole(good / seconds / driven.server_cpu),
         whole(driven.overflows),
         whole(spread(&answers)),
@@ -310,8 +310,8 @@ fn row(config: &Config, driven: &Driven, class: &str, fates: &Fates, capacity: f
         whole(percent(outcome.limited)),
         us(fates.latency.quantile(0.5)),
         us(fates.latency.mean()),
-        100.0 - of(Fate::Good),
-        of(Fate::Wrong),
+        100.0 - of(RequestOutcome::Good),
+        of(RequestOutcome::BadResponse),
         whole(driven.server_cpu * 100.0),
         whole(driven.guard_cpu * 100.0),
         whole(capacity),

@@ -14,7 +14,7 @@ pub mod qoe;
 
 use host::affinity;
 use host::lab::{Lab, is_there};
-use load::exchange::{Kind as Requests, Pace, Tally};
+use load::closed_loop::{Kind as Requests, Pace, Tally};
 use net::device::fault::{Faulty, Rates};
 use queueing::{CoreId, Rng, Span};
 use serde::Deserialize;

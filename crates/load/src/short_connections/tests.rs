@@ -50,19 +50,27 @@ fn config(host: u8) -> Config {
     Config::new([2, 0, 0, 0, 0, u8::from(host > 1)], Ipv4Addr::new(10, 0, 0, host), 24, [host; 16])
 }
 
-fn visits(pace: Pace) -> Visits {
+fn visits(pace: Pace) -> ShortConnections {
     let ms = Span::from_millis;
     let request = b"GET / HTTP/1.1\r\n\r\n".to_vec();
-    Visits { request, pace, patience: ms(20), warmup: ms(20), duration: ms(200), slice: ms(50), seed: 3 }
+    ShortConnections {
+        request,
+        pace,
+        patience: ms(20),
+        warmup: ms(20),
+        duration: ms(200),
+        slice: ms(50),
+        seed: 3,
+    }
 }
 
-fn open(rate_per_s: f64) -> Visits {
+fn open(rate_per_s: f64) -> ShortConnections {
     visits(Pace::Open { rate_per_s, swell: None })
 }
 
 /// What becomes of visits to a server that needs `ticks` for an answer and
 /// listens, or not.
-fn run(visits: Visits, ticks: u32, answer: &'static str, listens: bool) -> Outcome {
+fn run(visits: ShortConnections, ticks: u32, answer: &'static str, listens: bool) -> Outcome {
     let (near, mut far) = memory::pair(4096, 1514);
     let stack = Stack::new(config(1));
     let mut server = Server { stack, end: near, waiting: VecDeque::new(), answer, ticks, tick: 0 };
@@ -70,7 +78,7 @@ fn run(visits: Visits, ticks: u32, answer: &'static str, listens: bool) -> Outco
         server.stack.listen(80, ListenOptions::default()).expect("the port is free");
     }
     let stacks = (2..6).map(config).collect();
-    let mut visitors = Visitors::new(visits, stacks, "10.0.0.1:80".parse().expect("an address"));
+    let mut visitors = ClientPopulation::new(visits, stacks, "10.0.0.1:80".parse().expect("an address"));
     let mut now = Time::ZERO;
     while !visitors.is_done() {
         visitors.step(now, &mut far);
@@ -85,7 +93,7 @@ fn run(visits: Visits, ticks: u32, answer: &'static str, listens: bool) -> Outco
 fn below_capacity_every_visit_is_good() {
     let outcome = run(open(5_000.0), 1, OK, true);
     let all = &outcome.all;
-    assert_eq!(all.count(Fate::Good), all.total());
+    assert_eq!(all.count(RequestOutcome::Good), all.total());
     assert!((800..1200).contains(&all.total()), "{} visits of about 1000", all.total());
     assert_eq!(outcome.slices.len(), 4);
     assert_eq!(outcome.slices.iter().map(|slice| slice.due).sum::<u64>(), all.total());
@@ -97,20 +105,26 @@ fn who_waits_too_long_behind_others_leaves_a_phantom() {
     // A queue without end: 5,000 a second come and 500 are served.
     let outcome = run(open(5_000.0), 100, OK, true);
     let all = &outcome.all;
-    assert!(all.count(Fate::Phantom) > all.total() * 8 / 10, "{all:?}");
-    assert_eq!(all.count(Fate::Silent) + all.count(Fate::Refused) + all.count(Fate::Unsent), 0, "{all:?}");
+    assert!(all.count(RequestOutcome::NoResponse) > all.total() * 8 / 10, "{all:?}");
+    assert_eq!(
+        all.count(RequestOutcome::ConnectTimeout)
+            + all.count(RequestOutcome::Refused)
+            + all.count(RequestOutcome::ClientLimit),
+        0,
+        "{all:?}"
+    );
 }
 
 #[test]
 fn nobody_who_listens_refuses_all() {
     let all = run(open(5_000.0), 1, OK, false).all;
-    assert_eq!(all.count(Fate::Refused), all.total());
+    assert_eq!(all.count(RequestOutcome::Refused), all.total());
 }
 
 #[test]
 fn another_status_is_no_good_answer() {
     let all = run(open(1_000.0), 1, "HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n", true).all;
-    assert_eq!(all.count(Fate::Wrong), all.total());
+    assert_eq!(all.count(RequestOutcome::BadResponse), all.total());
 }
 
 #[test]
@@ -119,5 +133,5 @@ fn a_closed_loop_comes_as_fast_as_it_is_served() {
     let outcome = run(visits(Pace::Closed { visitors: 8, think: Span::ZERO }), 10, OK, true);
     let answers: u64 = outcome.slices.iter().map(|slice| slice.answers).sum();
     assert!((950..=1000).contains(&answers), "{answers} answers");
-    assert_eq!(outcome.all.count(Fate::Good), outcome.all.total());
+    assert_eq!(outcome.all.count(RequestOutcome::Good), outcome.all.total());
 }

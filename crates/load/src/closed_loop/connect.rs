@@ -5,14 +5,14 @@
 use net::stack::CloseReason;
 use queueing::Time;
 
-use super::line::State;
-use super::{Exchanger, Phase};
-use crate::opening::{RETRY_AFTER, ended, not_begun};
+use super::connection::State;
+use super::{ClosedLoopClient, Phase};
+use crate::connect_error::{RETRY_AFTER, ended, not_begun};
 
 /// Handshakes under way at once.
 const OPENING_MAX: u32 = 128;
 
-impl Exchanger {
+impl ClosedLoopClient {
     /// How many connections are open, and why others are not, in words.
     #[must_use]
     pub fn standing(&self) -> String {

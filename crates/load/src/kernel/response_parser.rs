@@ -6,7 +6,7 @@ use crate::protocol::{http, memcached};
 use crate::record::Stages;
 
 /// A connection's answers.
-pub(super) enum Inbox {
+pub(super) enum ResponseParser {
     Synthetic(Vec<u8>),
     Http(http::Framer),
     Memcached(memcached::Framer),
@@ -23,7 +23,7 @@ pub(super) enum Read {
     Garbled,
 }
 
-impl Inbox {
+impl ResponseParser {
     pub fn new(protocol: &Protocol) -> Self {
         match protocol {
             Protocol::Synthetic | Protocol::Texts { .. } => Self::Synthetic(Vec::new()),

@@ -4,7 +4,7 @@
 //! the server does; it shakes hands, asks, has its answer and closes, or goes
 //! away when its patience ends, as a browser does: with a FIN where there is a
 //! connection, without a word where there is none yet. Every visit ends in one
-//! [`Fate`]. SYNs are sent again after a second (RFC 6298), so with a patience
+//! [`RequestOutcome`]. SYNs are sent again after a second (RFC 6298), so with a patience
 //! below that they are not.
 //!
 //! Visitors come from many addresses, each a `Stack` of its own on one
@@ -12,9 +12,9 @@
 //! server remembers of an earlier visit. Pure: the caller brings the time and
 //! the device.
 
-mod crowd;
-mod fate;
-mod pace;
+mod arrivals;
+mod outcome;
+mod source_pool;
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -23,16 +23,16 @@ use net::stack::Config;
 use net::{ConnId, Device, EventKind};
 use queueing::{Span, Time};
 
-pub use self::crowd::Crowd;
-pub use self::fate::{Fate, Fates, Slice};
-pub use self::pace::{Pace, Swell};
+pub use self::arrivals::{LoadBurst, Pace};
+pub use self::outcome::{OutcomeCounts, RequestOutcome, Slice};
+pub use self::source_pool::SourcePool;
 
-use self::pace::Dues;
+use self::arrivals::ScheduledArrivals;
 use crate::protocol::http::Framer;
 
 /// Who comes, and what they want.
 #[derive(Clone, Debug)]
-pub struct Visits {
+pub struct ShortConnections {
     /// The bytes of a request; an HTTP response answers it.
     pub request: Vec<u8>,
     /// When visits are due.
@@ -53,10 +53,10 @@ pub struct Visits {
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// All of them.
-    pub all: Fates,
+    pub all: OutcomeCounts,
     /// Those that were due in a swell ([`Pace::Open`]).
-    pub swell: Fates,
-    /// The counted time, in pieces of [`Visits::slice`].
+    pub swell: OutcomeCounts,
+    /// The counted time, in pieces of [`ShortConnections::slice`].
     pub slices: Vec<Slice>,
     /// A visit was begun so long after it was due, at worst.
     pub late_max: Span,
@@ -83,11 +83,11 @@ struct Visit {
 }
 
 /// Makes visits.
-pub struct Visitors {
-    visits: Visits,
+pub struct ClientPopulation {
+    visits: ShortConnections,
     target: SocketAddr,
-    crowd: Crowd,
-    dues: Dues,
+    crowd: SourcePool,
+    dues: ScheduledArrivals,
     /// By stack, then by the stack's slot.
     under_way: Vec<Vec<Visit>>,
     /// Visits by the end of their patience; some are over.
@@ -99,26 +99,26 @@ pub struct Visitors {
     outcome: Outcome,
 }
 
-impl Visitors {
+impl ClientPopulation {
     /// Visitors of `target`, from the addresses of `stacks`, which share a device.
     ///
     /// # Panics
     /// When there are no stacks, two have one address, or there is no request.
     #[must_use]
-    pub fn new(visits: Visits, stacks: Vec<Config>, target: SocketAddr) -> Self {
+    pub fn new(visits: ShortConnections, stacks: Vec<Config>, target: SocketAddr) -> Self {
         assert!(!visits.request.is_empty(), "a request has bytes");
         let slices = visits.duration.as_nanos().div_ceil(visits.slice.as_nanos().max(1));
         let outcome = Outcome {
-            all: Fates::default(),
-            swell: Fates::default(),
+            all: OutcomeCounts::default(),
+            swell: OutcomeCounts::default(),
             slices: vec![Slice::default(); slices as usize],
             late_max: Span::ZERO,
             limited: 0,
         };
         Self {
             under_way: stacks.iter().map(|_| Vec::new()).collect(),
-            crowd: Crowd::new(stacks),
-            dues: Dues::new(visits.pace.clone(), visits.seed),
+            crowd: SourcePool::new(stacks),
+            dues: ScheduledArrivals::new(visits.pace.clone(), visits.seed),
             visits,
             target,
             impatient: VecDeque::new(),
@@ -193,7 +193,7 @@ impl Visitors {
                 self.outcome.limited += u64::from(late > LATE || begun.is_none());
             }
             let Some((stack, id)) = begun else {
-                self.met(due, Fate::Unsent);
+                self.met(due, RequestOutcome::ClientLimit);
                 continue;
             };
             let slots = &mut self.under_way[stack];
@@ -225,7 +225,7 @@ impl Visitors {
                 let _ = self.crowd.stack(stack).send(self.now, id, &self.visits.request);
             }
             EventKind::Readable { .. } => self.read(stack, id),
-            EventKind::PeerClosed | EventKind::Closed(_) => self.end(stack, id, Fate::Refused),
+            EventKind::PeerClosed | EventKind::Closed(_) => self.end(stack, id, RequestOutcome::Refused),
             EventKind::Writable | EventKind::Accepted(_) => {}
         }
     }
@@ -241,9 +241,9 @@ impl Visitors {
         self.crowd.stack(stack).consume(self.now, id, len);
         match (framed, status) {
             (Ok(()), None) => {}
-            (Ok(()), Some(200)) if in_time => self.end(stack, id, Fate::Good),
-            (Ok(()), Some(200)) => self.end(stack, id, Fate::Late),
-            _ => self.end(stack, id, Fate::Wrong),
+            (Ok(()), Some(200)) if in_time => self.end(stack, id, RequestOutcome::Good),
+            (Ok(()), Some(200)) => self.end(stack, id, RequestOutcome::Late),
+            _ => self.end(stack, id, RequestOutcome::BadResponse),
         }
     }
 
@@ -255,9 +255,9 @@ impl Visitors {
             let visit = &self.under_way[stack][id.index as usize];
             if visit.id == id && visit.live {
                 let fate = match visit {
-                    Visit { answered: true, .. } => Fate::Late,
-                    Visit { open: true, .. } => Fate::Phantom,
-                    _ => Fate::Silent,
+                    Visit { answered: true, .. } => RequestOutcome::Late,
+                    Visit { open: true, .. } => RequestOutcome::NoResponse,
+                    _ => RequestOutcome::ConnectTimeout,
                 };
                 self.end(stack, id, fate);
                 any = true;
@@ -267,7 +267,7 @@ impl Visitors {
     }
 
     /// A visit is over: its connection closes.
-    fn end(&mut self, stack: usize, id: ConnId, fate: Fate) {
+    fn end(&mut self, stack: usize, id: ConnId, fate: RequestOutcome) {
         let visit = &mut self.under_way[stack][id.index as usize];
         visit.live = false;
         let due = visit.due;
@@ -276,11 +276,11 @@ impl Visitors {
     }
 
     /// A visit that was due at `due` met its fate now.
-    fn met(&mut self, due: Time, fate: Fate) {
+    fn met(&mut self, due: Time, fate: RequestOutcome) {
         self.dues.over(self.now);
         let (slice, duration) = (self.visits.slice, self.visits.duration);
         let place = |since: Span| (since.as_nanos() / slice.as_nanos().max(1)) as usize;
-        if fate == Fate::Good
+        if fate == RequestOutcome::Good
             && let Some(since) = self.since_warmup(self.now).filter(|since| *since < duration)
         {
             self.outcome.slices[place(since)].answers += 1;
@@ -294,7 +294,7 @@ impl Visitors {
         }
         let slice = &mut self.outcome.slices[place(since)];
         slice.due += 1;
-        slice.good += u64::from(fate == Fate::Good);
+        slice.good += u64::from(fate == RequestOutcome::Good);
     }
 }
 

@@ -4,49 +4,49 @@ use queueing::{Histogram, Span};
 
 /// What became of a visit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
+pub enum RequestOutcome {
     /// Answered with status 200 within its patience.
     Good,
     /// An answer had begun when patience ended.
     Late,
     /// Connected, and not a byte of an answer until patience ended.
-    Phantom,
+    NoResponse,
     /// Reset, or closed before the answer was whole.
     Refused,
     /// Answered with another status, or with what is no response.
-    Wrong,
+    BadResponse,
     /// Not even connected when patience ended.
-    Silent,
+    ConnectTimeout,
     /// The client had no connection left to make it with.
-    Unsent,
+    ClientLimit,
 }
 
 /// How many visits met which fate.
 #[derive(Clone, Debug)]
-pub struct Fates {
+pub struct OutcomeCounts {
     counts: [u64; 7],
     /// From due to answered, of the good ones.
     pub latency: Histogram,
 }
 
-impl Default for Fates {
+impl Default for OutcomeCounts {
     fn default() -> Self {
         Self { counts: [0; 7], latency: Histogram::new() }
     }
 }
 
-impl Fates {
+impl OutcomeCounts {
     /// A visit met `fate`, `took` after it was due.
-    pub(super) fn add(&mut self, fate: Fate, took: Span) {
+    pub(super) fn add(&mut self, fate: RequestOutcome, took: Span) {
         self.counts[fate as usize] += 1;
-        if fate == Fate::Good {
+        if fate == RequestOutcome::Good {
             self.latency.record(took);
         }
     }
 
     /// How many met `fate`.
     #[must_use]
-    pub const fn count(&self, fate: Fate) -> u64 {
+    pub const fn count(&self, fate: RequestOutcome) -> u64 {
         self.counts[fate as usize]
     }
 

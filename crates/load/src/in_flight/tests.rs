@@ -20,7 +20,7 @@ fn ms(n: u64) -> Time {
 /// Runs `plan`, one step each millisecond; requests are sent in the steps for
 /// which `sends`, and answered in those for which `answers`.
 fn run(plan: &Plan, sends: impl Fn(u64) -> bool, answers: impl Fn(u64) -> bool) -> ClassReport {
-    let mut flights = Flights::new(plan);
+    let mut flights = InFlightTable::new(plan);
     let mut n = 0;
     while !flights.is_done() {
         let now = ms(n);
@@ -89,18 +89,22 @@ fn the_warm_up_is_sent_but_not_measured() {
 #[test]
 fn a_broken_connection_loses_what_was_sent_and_keeps_what_waits() {
     let plan = plan("uniform 1000", 1, 4);
-    let mut flights = Flights::new(&plan);
+    let mut flights = InFlightTable::new(&plan);
     while flights.pull(ms(3)).is_some() {}
     flights.sent(0, ms(3), 64, 64);
     flights.sent(0, ms(3), 30, 64);
     assert_eq!(flights.unsent(0).map(|(r, offset)| (r.id, offset)), Some((1, 30)));
     flights.broken(0);
     assert_eq!(flights.unsent(0).map(|(r, offset)| (r.id, offset)), Some((1, 0)), "half a request is none");
-    assert_eq!(flights.answered(0, Some(0), ms(4), Stages::default()), Err(Unasked));
+    assert_eq!(flights.answered(0, Some(0), ms(4), Stages::default()), Err(UnmatchedResponse));
     while flights.unsent(0).is_some() {
         flights.sent(0, ms(5), 64, 64);
     }
-    assert_eq!(flights.answered(0, Some(2), ms(6), Stages::default()), Err(Unasked), "1 comes first");
+    assert_eq!(
+        flights.answered(0, Some(2), ms(6), Stages::default()),
+        Err(UnmatchedResponse),
+        "1 comes first"
+    );
     for id in 1..4 {
         assert_eq!(flights.answered(0, Some(id), ms(6), Stages::default()), Ok(()));
     }
@@ -118,7 +122,7 @@ proptest! {
     ) {
         let mut plan = plan("poisson 2000", 4, 200);
         (plan.seed, plan.timeout) = (seed, Span::from_millis(20));
-        let mut flights = Flights::new(&plan);
+        let mut flights = InFlightTable::new(&plan);
         for (n, (conn, what, bytes)) in steps.into_iter().enumerate() {
             let now = ms(n as u64);
             match what {

@@ -49,10 +49,10 @@ struct Line {
 
 /// An answer that belongs to no request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Unasked;
+pub(crate) struct UnmatchedResponse;
 
 /// All requests under way. Times are counted from the run's start.
-pub(crate) struct Flights {
+pub(crate) struct InFlightTable {
     sequence: Sequence,
     next: Option<Request>,
     timeout: Span,
@@ -69,7 +69,7 @@ pub(crate) struct Flights {
     recent: Histogram,
 }
 
-impl Flights {
+impl InFlightTable {
     pub fn new(plan: &Plan) -> Self {
         let line = Line { head: NONE, tail: NONE, last_sent: NONE, unsent: NONE, offset: 0 };
         let mut sequence = plan.sequence();
@@ -151,16 +151,22 @@ impl Flights {
     }
 
     /// The next answer on `conn` came; `id` names it where the protocol does.
-    pub fn answered(&mut self, conn: u32, id: Option<u64>, now: Time, stages: Stages) -> Result<(), Unasked> {
+    pub fn answered(
+        &mut self,
+        conn: u32,
+        id: Option<u64>,
+        now: Time,
+        stages: Stages,
+    ) -> Result<(), UnmatchedResponse> {
         let line = &mut self.lines[conn as usize];
         if line.last_sent == NONE {
-            return Err(Unasked);
+            return Err(UnmatchedResponse);
         }
         let at = line.head;
         let flight = &self.slab[at as usize];
         let request = flight.request;
         if id.is_some_and(|id| id != request.id) {
-            return Err(Unasked);
+            return Err(UnmatchedResponse);
         }
         if line.last_sent == at {
             line.last_sent = NONE;
@@ -242,7 +248,7 @@ impl Flights {
     }
 
     /// When the next request times out; early when it is settled since the
-    /// last [`Flights::expire`].
+    /// last [`InFlightTable::expire`].
     pub fn next_expiry(&self) -> Option<Time> {
         let &(intended, ..) = self.expiry.front()?;
         Some(intended + self.timeout)

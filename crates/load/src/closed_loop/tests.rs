@@ -48,7 +48,7 @@ fn run_all(kinds: Vec<Kind>, reply: fn(&[u8]) -> (usize, Vec<u8>)) -> Outcome {
     let mut server = Server { stack: Stack::new(config(1)), end: near, reply };
     server.stack.listen(80, ListenOptions::default()).expect("the port is free");
     let (mut device, mut now) = (far, Time::ZERO);
-    let mut client = Exchanger::new(exchange, config(2), "10.0.0.1:80".parse().expect("an address"));
+    let mut client = ClosedLoopClient::new(exchange, config(2), "10.0.0.1:80".parse().expect("an address"));
     while !client.is_done() {
         client.step(now, &mut device);
         server.step(now);
@@ -142,7 +142,7 @@ fn a_server_that_listens_late_is_asked_again() {
     let exchange = Exchange { kinds, warmup: Span::from_millis(1), duration: Span::from_millis(10) };
     let (near, mut far) = memory::pair(4096, 1514);
     let mut server = Server { stack: Stack::new(config(1)), end: near, reply: echo };
-    let mut client = Exchanger::new(exchange, config(2), "10.0.0.1:80".parse().expect("an address"));
+    let mut client = ClosedLoopClient::new(exchange, config(2), "10.0.0.1:80".parse().expect("an address"));
     let (mut now, mut before) = (Time::ZERO, String::new());
     while !client.is_done() && now < Time::from_nanos(1_000_000_000) {
         if now == Time::ZERO + Span::from_millis(50) {
@@ -166,7 +166,7 @@ fn who_is_held_asks_nothing_until_it_begins() {
     let mut server = Server { stack: Stack::new(config(1)), end: near, reply: echo };
     server.stack.listen(80, ListenOptions::default()).expect("the port is free");
     let target = "10.0.0.1:80".parse().expect("an address");
-    let mut client = Exchanger::new(exchange, config(2), target).held();
+    let mut client = ClosedLoopClient::new(exchange, config(2), target).held();
     let (mut now, begins) = (Time::ZERO, Time::ZERO + Span::from_millis(50));
     while !client.is_done() && now < Time::from_nanos(1_000_000_000) {
         if now == begins {

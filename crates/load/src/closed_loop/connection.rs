@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use net::ConnId;
 use queueing::Time;
 
-use super::kinds::{Answer, Kind};
+use super::spec::{Answer, Kind};
 use crate::protocol::http::Framer;
 
 /// How a connection stands.
@@ -22,7 +22,7 @@ pub(super) enum State {
 const NOBODY: ConnId = ConnId { index: u32::MAX, generation: u32::MAX };
 
 /// What one connection is doing.
-pub(super) struct Line {
+pub(super) struct ClientConnection {
     pub id: ConnId,
     pub kind: usize,
     pub state: State,
@@ -37,7 +37,7 @@ pub(super) struct Line {
     framer: Framer,
 }
 
-impl Line {
+impl ClientConnection {
     /// One for requests of `kind`, to be opened.
     pub fn new(kind: usize) -> Self {
         let (due, framer) = (VecDeque::new(), Framer::default());

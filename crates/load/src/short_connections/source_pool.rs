@@ -10,7 +10,7 @@ use queueing::{Span, Time};
 
 /// Stacks whose addresses follow each other. Whoever has it takes frames in,
 /// runs timers, takes events out, and sends, in this order and again.
-pub struct Crowd {
+pub struct SourcePool {
     stacks: Vec<Stack>,
     first: u32,
     /// The stack that connects next.
@@ -32,7 +32,7 @@ const ARP: [u8; 2] = [8, 6];
 const IPV4_TARGET: usize = 30;
 const ARP_TARGET: usize = 38;
 
-impl Crowd {
+impl SourcePool {
     /// A stack for each of `configs`.
     ///
     /// # Panics

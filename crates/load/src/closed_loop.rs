@@ -15,12 +15,12 @@ use net::stack::CloseReason;
 use net::{Device, Event, EventKind, Stack};
 use queueing::{ArrivalTimes, Rng, Time};
 
-mod kinds;
-mod line;
-mod opening;
+mod connect;
+mod connection;
+mod spec;
 
-pub use kinds::{Answer, Exchange, Kind, Outcome, Pace, Tally};
-use line::{Line, State};
+use connection::{ClientConnection, State};
+pub use spec::{Answer, Exchange, Kind, Outcome, Pace, Tally};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
@@ -31,11 +31,11 @@ enum Phase {
 }
 
 /// Carries an [`Exchange`] out.
-pub struct Exchanger {
+pub struct ClosedLoopClient {
     exchange: Exchange,
     stack: Stack,
     target: SocketAddr,
-    lines: Vec<Line>,
+    lines: Vec<ClientConnection>,
     /// The line of each of the stack's slots.
     owners: Vec<u32>,
     /// Lines to open, and not before when.
@@ -45,7 +45,7 @@ pub struct Exchanger {
     /// Why a line could not be opened, of the last one.
     why: Option<String>,
     phase: Phase,
-    /// Nothing is asked until [`Exchanger::begin`].
+    /// Nothing is asked until [`ClosedLoopClient::begin`].
     is_held: bool,
     /// Of each kind.
     turns: Vec<Turns>,
@@ -64,7 +64,7 @@ struct Turns {
 /// Frames received and requests started in one step.
 const BATCH: usize = 64;
 
-impl Exchanger {
+impl ClosedLoopClient {
     /// A client that will talk to `target`.
     ///
     /// # Panics
@@ -82,9 +82,9 @@ impl Exchanger {
         assert!(first > 0, "there is a kind");
         let lines = (0..turns.len()).flat_map(|kind| {
             let connections = exchange.kinds[kind].connections as usize;
-            std::iter::repeat_with(move || Line::new(kind)).take(connections)
+            std::iter::repeat_with(move || ClientConnection::new(kind)).take(connections)
         });
-        let lines: Vec<Line> = lines.collect();
+        let lines: Vec<ClientConnection> = lines.collect();
         let kinds = vec![Tally::default(); turns.len()];
         let outcome = Outcome { span: exchange.duration, kinds };
         Self {
@@ -305,7 +305,7 @@ impl Exchanger {
         let Some(answers) = line.answers(&self.exchange.kinds[line.kind], bytes) else {
             return self.give_up(at, now, CloseReason::Aborted);
         };
-        let Line { id, kind, .. } = self.lines[at];
+        let ClientConnection { id, kind, .. } = self.lines[at];
         self.stack.consume(now, id, len);
         if self.is_measuring(now) {
             self.outcome.kinds[kind].bytes += len as u64;

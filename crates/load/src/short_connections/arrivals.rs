@@ -5,7 +5,7 @@ use std::collections::BinaryHeap;
 
 use queueing::{Rng, Span, Time};
 
-use super::fate::Slice;
+use super::outcome::Slice;
 
 /// When visits are due.
 #[derive(Clone, Debug, PartialEq)]
@@ -15,7 +15,7 @@ pub enum Pace {
         /// Visits per second, while there is no swell.
         rate_per_s: f64,
         /// Times of more.
-        swell: Option<Swell>,
+        swell: Option<LoadBurst>,
     },
     /// By so many visitors, each of whom comes again after a while.
     Closed {
@@ -29,7 +29,7 @@ pub enum Pace {
 
 /// More visits than usual, for a while, again and again.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Swell {
+pub struct LoadBurst {
     /// The rate is so many times the usual.
     pub times: f64,
     /// How long.
@@ -38,7 +38,7 @@ pub struct Swell {
     pub period: Span,
 }
 
-impl Swell {
+impl LoadBurst {
     /// How long it takes after a swell's end, on average, until from then on
     /// nine of ten visits are good again, up to the next. `slices` of length
     /// `slice` begin `warmup` after the start. None where no swell ends in them.
@@ -78,7 +78,7 @@ impl Swell {
 }
 
 /// Instants, one after the other.
-pub(super) struct Dues {
+pub(super) struct ScheduledArrivals {
     pace: Pace,
     rng: Rng,
     start: Time,
@@ -89,7 +89,7 @@ pub(super) struct Dues {
     waiting: BinaryHeap<Reverse<Time>>,
 }
 
-impl Dues {
+impl ScheduledArrivals {
     pub(super) fn new(pace: Pace, seed: u64) -> Self {
         let (rng, waiting) = (Rng::seeded(seed), BinaryHeap::new());
         Self { pace, rng, start: Time::ZERO, offset_ns: 0.0, next: None, waiting }
@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     fn dues(pace: Pace, until: Span) -> Vec<Time> {
-        let mut dues = Dues::new(pace, 7);
+        let mut dues = ScheduledArrivals::new(pace, 7);
         dues.start(Time::ZERO);
         std::iter::from_fn(|| dues.next(Time::ZERO + until))
             .take_while(|due| due.since(Time::ZERO) < until)
@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn a_swell_has_as_many_times_the_visits() {
-        let swell = Swell { times: 9.0, length: Span::from_millis(500), period: Span::from_secs(2) };
+        let swell = LoadBurst { times: 9.0, length: Span::from_millis(500), period: Span::from_secs(2) };
         let all = dues(Pace::Open { rate_per_s: 1000.0, swell: Some(swell) }, Span::from_secs(20));
         let within = all.iter().filter(|due| swell.at(due.since(Time::ZERO)).0).count() as f64;
         let beside = all.len() as f64 - within;
@@ -185,7 +185,7 @@ mod tests {
     #[test]
     fn a_swell_begins_a_quarter_of_its_period_after_the_start() {
         let ms = Span::from_millis;
-        let swell = Swell { times: 2.0, length: ms(100), period: ms(400) };
+        let swell = LoadBurst { times: 2.0, length: ms(100), period: ms(400) };
         let at = |since| swell.at(ms(since));
         assert_eq!((at(0), at(99)), ((false, ms(100)), (false, ms(100))));
         assert_eq!((at(100), at(199)), ((true, ms(200)), (true, ms(200))));
@@ -196,7 +196,7 @@ mod tests {
     #[test]
     fn recovery_is_from_the_end_of_a_swell_to_the_end_of_the_last_bad_slice() {
         let ms = Span::from_millis;
-        let swell = Swell { times: 9.0, length: ms(100), period: ms(400) };
+        let swell = LoadBurst { times: 9.0, length: ms(100), period: ms(400) };
         let (good, bad) = (Slice { due: 10, good: 9, answers: 0 }, Slice { due: 10, good: 8, answers: 0 });
         // Swells are 100..200 and 500..600; slices begin at 100.
         let slices = [bad, bad, bad, good, bad, good, good, good, bad, bad, good, good];
@@ -206,7 +206,7 @@ mod tests {
 
     #[test]
     fn a_visitor_comes_again_only_when_the_visit_is_over() {
-        let mut dues = Dues::new(Pace::Closed { visitors: 3, think: Span::ZERO }, 1);
+        let mut dues = ScheduledArrivals::new(Pace::Closed { visitors: 3, think: Span::ZERO }, 1);
         dues.start(Time::ZERO);
         let now = Time::ZERO + Span::from_secs(1);
         assert_eq!(std::iter::from_fn(|| dues.next(now)).count(), 3);

@@ -6,14 +6,14 @@ use crate::plan::{Plan, Request};
 use crate::protocol::synthetic;
 
 /// Writes a plan's synthetic requests.
-pub(crate) struct Outbox {
+pub(crate) struct RequestEncoder {
     /// Kind, priority and length of each class.
     tags: Vec<(u8, Priority, u32)>,
     /// As long as the longest request; past the header zero, or a text.
     bytes: Vec<u8>,
 }
 
-impl Outbox {
+impl RequestEncoder {
     pub fn new(plan: &Plan) -> Self {
         let tags = plan.classes.iter().map(|c| {
             let priority = Priority::new(c.priority).expect("a valid plan has valid priorities");
