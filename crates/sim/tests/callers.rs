@@ -4,7 +4,7 @@
 use proptest::prelude::{prop_assert, proptest};
 use proptest::test_runner::Config as Cases;
 use queueing::Span;
-use sim::world::callers::{self, Config, Outcome};
+use sim::world::overloaded_stack::{self, Config, Outcome};
 
 /// A server of requests of 50 µs to 200 µs; `more` are further settings.
 fn server(service_us: u64, seed: u64, more: &str) -> Config {
@@ -13,7 +13,7 @@ fn server(service_us: u64, seed: u64, more: &str) -> Config {
 }
 
 fn run(config: &Config) -> Outcome {
-    callers::run(config).unwrap_or_else(|e| panic!("{e}"))
+    overloaded_stack::run(config).unwrap_or_else(|e| panic!("{e}"))
 }
 
 /// Callers answered in time per second, over those that a core can serve.
@@ -157,7 +157,7 @@ fn without_a_guard_everybody_is_served_too_late() {
 fn callers_take_as_many_addresses_as_they_need_and_more_are_an_error() {
     let flood = |each: usize| {
         let more = "load = 20\ntransport = 100000\nwarmup = \"50ms\"\nduration = \"50ms\"";
-        callers::run(&server(50, 1, &format!("{more}\nconnections_max = {each}")))
+        overloaded_stack::run(&server(50, 1, &format!("{more}\nconnections_max = {each}")))
     };
     let (one, several) = (flood(1 << 20).unwrap(), flood(15_000).unwrap());
     assert_eq!(one.offered, several.offered, "the same callers come");

@@ -3,7 +3,7 @@
 use proptest::prelude::{Strategy, any, prop_assert, prop_assert_eq, proptest};
 use proptest::sample::select;
 use queueing::{Span, Time};
-use sim::fabric::{ACK_BYTES, Config, Flow, INSTANTS, Outcome, Planned, SCHEDULERS, SEGMENT_BYTES, run};
+use sim::fabric::{ACK_BYTES, Config, Flow, INSTANTS, Outcome, SCHEDULERS, SEGMENT_BYTES, TraceFlow, run};
 
 const STAR: &str = r#"{ kind = "star", hosts = 3, host = { gbps = 10, delay = "20200ns" } }"#;
 const LEAF_SPINE: &str = r#"{ kind = "leaf-spine", leaves = 2, spines = 3, hosts_per_leaf = 2,
@@ -194,8 +194,8 @@ fn planned_flows_begin_when_and_where_they_are_planned() {
     );
     let at = |us| Time::ZERO + Span::from_micros(us);
     let planned = [
-        Planned { start: at(5), from: 2, to: 0, bytes: 1 },
-        Planned { start: at(400), from: 1, to: 2, bytes: 2_921 },
+        TraceFlow { start: at(5), from: 2, to: 0, bytes: 1 },
+        TraceFlow { start: at(400), from: 1, to: 2, bytes: 2_921 },
     ];
     config.planned = Some(planned.into());
     let flows = run(&config).flows;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use proptest::prelude::{Strategy, prop_assert, prop_assert_eq, proptest};
 use proptest::sample::select;
 use queueing::{Arrivals, Rng, Span, Time};
-use sim::fabric::{Config, Flow, Outcome, Planned, SCHEDULERS, run};
+use sim::fabric::{Config, Flow, Outcome, SCHEDULERS, TraceFlow, run};
 
 const SEGMENT: u64 = 1460;
 
@@ -14,7 +14,7 @@ fn star(hosts: u32) -> String {
     format!("{{ kind = \"star\", hosts = {hosts}, host = {{ gbps = 10, delay = \"20us\" }} }}")
 }
 
-fn outcome(topology: &str, scheduler: &str, more: &str, flows: &[Planned]) -> Outcome {
+fn outcome(topology: &str, scheduler: &str, more: &str, flows: &[TraceFlow]) -> Outcome {
     let text = format!(
         "topology = {topology}\nscheduler = \"{scheduler}\"\nflows = {}\nsizes = \"websearch\"\n\
          arrivals = \"uniform 1\"\nsenders = \"first\"\n{more}",
@@ -29,18 +29,18 @@ fn took(flow: &Flow) -> Span {
     flow.took.unwrap_or_else(|| panic!("it arrives: {flow:?}"))
 }
 
-fn at_once(from: u32, to: u32, segments: u64) -> Planned {
-    Planned { start: Time::ZERO, from, to, bytes: segments * SEGMENT }
+fn at_once(from: u32, to: u32, segments: u64) -> TraceFlow {
+    TraceFlow { start: Time::ZERO, from, to, bytes: segments * SEGMENT }
 }
 
 /// `count` flows between any two of `hosts`, of 1 to 200 segments.
-fn crowd(seed: u64, hosts: u32, count: usize) -> Vec<Planned> {
+fn crowd(seed: u64, hosts: u32, count: usize) -> Vec<TraceFlow> {
     let mut rng = Rng::seeded(seed);
     let times = Arrivals::Poisson { rate_per_s: 100_000.0 }.times(Time::ZERO, Rng::seeded(seed).fork(1));
     let flow = |start| {
         let from = rng.below(hosts.into()) as u32;
         let to = (from + 1 + rng.below(u64::from(hosts) - 1) as u32) % hosts;
-        Planned { start, from, to, bytes: (1 + rng.below(200)) * SEGMENT }
+        TraceFlow { start, from, to, bytes: (1 + rng.below(200)) * SEGMENT }
     };
     times.take(count).map(flow).collect()
 }

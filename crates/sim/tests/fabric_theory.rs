@@ -13,7 +13,7 @@ use queueing::{
     Bytes, Discipline, Distribution, Entry, FairQueue, Fifo, FlowId, Label, Priority, PushResult, Rng, Span,
     Strict, Thresholds, Time,
 };
-use sim::fabric::{Config, Planned, Sizes, run};
+use sim::fabric::{Config, Sizes, TraceFlow, run};
 
 const BATCHES: usize = 20;
 /// Student's t at 0.995 for one degree of freedom less than there are batches.
@@ -223,7 +223,7 @@ fn strict_levels_are_a_queue_with_priorities_that_do_not_interrupt() {
 
 /// What flows from the first host to the second wait beyond what they take
 /// alone, in s; nothing is lost and no window ever closes.
-fn waits(scheduler: &str, flows: Vec<Planned>) -> Vec<f64> {
+fn waits(scheduler: &str, flows: Vec<TraceFlow>) -> Vec<f64> {
     let text = format!(
         "topology = {{ kind = \"star\", hosts = 2, host = {{ gbps = 10, delay = \"20us\" }} }}\n\
          scheduler = \"{scheduler}\"\nroom = 1000000\nflows = {}\nsizes = \"websearch\"\n\
@@ -239,11 +239,11 @@ fn waits(scheduler: &str, flows: Vec<Planned>) -> Vec<f64> {
     outcome.flows.iter().map(wait).collect()
 }
 
-fn planned(count: usize, rate_per_s: f64, segments: impl Fn(&mut Rng) -> u64) -> Vec<Planned> {
+fn planned(count: usize, rate_per_s: f64, segments: impl Fn(&mut Rng) -> u64) -> Vec<TraceFlow> {
     let arrivals = queueing::Arrivals::Poisson { rate_per_s };
     let mut rng = Rng::seeded(5);
     let times = arrivals.times(Time::ZERO, Rng::seeded(4)).take(count);
-    times.map(|start| Planned { start, from: 0, to: 1, bytes: segments(&mut rng) * 1460 }).collect()
+    times.map(|start| TraceFlow { start, from: 0, to: 1, bytes: segments(&mut rng) * 1460 }).collect()
 }
 
 #[test]

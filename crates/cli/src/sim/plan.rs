@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use sim::fabric::{Config, MSS, Planned};
+use sim::fabric::{Config, MSS, TraceFlow};
 use toml::{Table, Value};
 
 use super::args::Args;
@@ -201,14 +201,14 @@ fn arrive(args: &Args, config: &mut Config) -> Result<f64, Error> {
 }
 
 /// The flows listed in the file at `path`.
-fn read_flows(path: &Path, hosts: u32) -> Result<Arc<[Planned]>, Error> {
+fn read_flows(path: &Path, hosts: u32) -> Result<Arc<[TraceFlow]>, Error> {
     let bad = |why: String| {
         Error::new(format!("{}: {why}", path.display()))
             .advice("one flow a line: start_s src_host dst_host bytes, such as 0.001 0 5 20000")
     };
     let text =
         std::fs::read_to_string(path).map_err(|e| bad(crate::error::plain(&e.to_string()).to_owned()))?;
-    let flows = Planned::list(&text, hosts).map_err(|e| bad(e.to_string()))?;
+    let flows = TraceFlow::list(&text, hosts).map_err(|e| bad(e.to_string()))?;
     if !(1..=FLOWS_MAX as usize).contains(&flows.len()) {
         return Err(bad(format!("{} flows are not 1..={FLOWS_MAX}", flows.len())));
     }

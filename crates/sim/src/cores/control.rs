@@ -6,7 +6,7 @@
 use queueing::{Span, Time};
 use sched::cores::{Action, Cores, Sample, Signals};
 
-use super::lane::Doing;
+use super::logical_core::LogicalCoreState;
 use super::machine::World;
 
 /// Tails are told to who looks so seldom; to others they would mean nothing.
@@ -48,7 +48,7 @@ impl Cores for World {
             match action {
                 Action::Run { core, task, keep } => {
                     let core = core.0 as usize;
-                    let idle = self.lanes[core].doing == Doing::Nothing;
+                    let idle = self.lanes[core].doing == LogicalCoreState::Nothing;
                     let cost = if idle { self.costs.wake } else { self.costs.preempt };
                     self.hand(now, core, task, keep, self.costs.decide + cost);
                 }

@@ -4,8 +4,8 @@ use queueing::{CoreId, Rng, Span, Time};
 use sched::cores::{TaskId, Topology};
 
 use super::config::{Config, Costs, Machine};
-use super::fed::Served;
-use super::lane::{Doing, Lane};
+use super::external_arrivals::Served;
+use super::logical_core::{LogicalCore, LogicalCoreState};
 use super::memory::{self, Demand};
 use super::task::{QUEUE_MAX, Request, Running};
 use crate::Engine;
@@ -51,7 +51,7 @@ pub(super) struct Socket {
 pub(super) struct World {
     pub engine: Engine<Event>,
     pub topology: Topology,
-    pub lanes: Vec<Lane>,
+    pub lanes: Vec<LogicalCore>,
     pub tasks: Vec<Running>,
     pub sockets: Vec<Socket>,
     pub costs: Costs,
@@ -82,7 +82,7 @@ impl World {
         };
         let mut world = Self {
             engine: Engine::new(),
-            lanes: vec![Lane::new(); topology.cores()],
+            lanes: vec![LogicalCore::new(); topology.cores()],
             sockets: vec![socket; topology.sockets()],
             demands: Vec::with_capacity(tasks.len()),
             weights: vec![0.0; tasks.len()],
@@ -158,16 +158,16 @@ impl World {
         let was = self.lanes[core].doing;
         if let Some(request) = self.tasks[holder.index()].take(now, &mut self.shed) {
             self.serve(now, core, request);
-            if was != Doing::Serving {
+            if was != LogicalCoreState::Serving {
                 self.changed(now, core);
             }
             return;
         }
         if self.lanes[core].shared {
-            self.plan(core, Doing::Nothing);
+            self.plan(core, LogicalCoreState::Nothing);
             return self.release(now, core);
         }
-        self.plan(core, Doing::Spinning);
+        self.plan(core, LogicalCoreState::Spinning);
         self.tasks[holder.index()].spinning.push(core);
         if !self.lanes[core].keep {
             let turn = self.lanes[core].turn;
@@ -196,7 +196,7 @@ impl World {
             self.look_for_work(now, core);
         } else {
             task.working += 1;
-            self.plan(core, Doing::Working);
+            self.plan(core, LogicalCoreState::Working);
             self.changed(now, core);
             self.slice(now, core);
         }
@@ -205,7 +205,7 @@ impl World {
     /// Hands `core` to `task`, which begins there after `cost`.
     pub fn hand(&mut self, now: Time, core: usize, task: TaskId, keep: bool, cost: Span) {
         self.vacate(now, core);
-        self.plan(core, Doing::Switching);
+        self.plan(core, LogicalCoreState::Switching);
         let lane = &mut self.lanes[core];
         (lane.holder, lane.keep) = (Some(task), keep);
         let turn = lane.turn;
@@ -218,20 +218,20 @@ impl World {
         let lane = &mut self.lanes[core];
         let (was, holder, request) = (lane.doing, lane.holder.take(), lane.request.take());
         let shared = lane.shared;
-        self.plan(core, Doing::Nothing);
+        self.plan(core, LogicalCoreState::Nothing);
         let Some(holder) = holder else { return };
         let task = &mut self.tasks[holder.index()];
         match was {
-            Doing::Nothing => {}
-            Doing::Switching => task.waking -= usize::from(shared && task.critical),
-            Doing::Spinning => task.spinning.retain(|&other| other != core),
-            Doing::Working => task.working -= 1,
-            Doing::Serving => {
+            LogicalCoreState::Nothing => {}
+            LogicalCoreState::Switching => task.waking -= usize::from(shared && task.critical),
+            LogicalCoreState::Spinning => task.spinning.retain(|&other| other != core),
+            LogicalCoreState::Working => task.working -= 1,
+            LogicalCoreState::Serving => {
                 task.serving -= 1;
                 task.queue.push_front(request.expect("it was served"));
             }
         }
-        if was == Doing::Serving
+        if was == LogicalCoreState::Serving
             && let Some(other) = self.tasks[holder.index()].spinning.pop()
         {
             let request = self.tasks[holder.index()].queue.pop_front().expect("it was put there");
@@ -242,7 +242,7 @@ impl World {
     }
 
     /// Lets `core` do something else; what was planned for it no longer counts.
-    fn plan(&mut self, core: usize, doing: Doing) {
+    fn plan(&mut self, core: usize, doing: LogicalCoreState) {
         let lane = &mut self.lanes[core];
         lane.doing = doing;
         lane.turn = lane.turn.wrapping_add(1);
@@ -250,7 +250,7 @@ impl World {
 
     fn serve(&mut self, now: Time, core: usize, request: Request) {
         self.touch(now, core);
-        self.plan(core, Doing::Serving);
+        self.plan(core, LogicalCoreState::Serving);
         let lane = &mut self.lanes[core];
         (lane.request, lane.began) = (Some(request), now);
         self.tasks[lane.holder.expect("who serves has the core").index()].serving += 1;

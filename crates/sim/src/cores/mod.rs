@@ -34,16 +34,16 @@
 
 mod config;
 mod control;
-mod fed;
-mod kernel;
-mod lane;
+mod external_arrivals;
+mod linux;
+mod logical_core;
 mod machine;
 pub mod memory;
 mod outcome;
 mod task;
 
 pub use config::{Change, ClassName, Config, Costs, Machine, Needs, Phase, Task};
-pub(crate) use fed::{Fed, Offer, Served, Waiting};
+pub(crate) use external_arrivals::{ExternalMachine, Offer, Served, Waiting};
 pub use outcome::{Outcome, TaskOutcome};
 
 use queueing::{Span, Time};

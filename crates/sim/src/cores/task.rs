@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use queueing::{ArrivalTimes, Distribution, Histogram, Rng, Span, Time};
 
 use super::config::{Change, ClassName, Needs, Task};
-use super::fed::{Served, Waiting};
+use super::external_arrivals::{Served, Waiting};
 
 /// A request.
 #[derive(Clone, Copy, Debug)]

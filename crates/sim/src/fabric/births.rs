@@ -6,13 +6,13 @@ use std::collections::{BinaryHeap, VecDeque};
 
 use queueing::{Rng, Span, Time};
 
-use super::mrg::Mrg32k3a;
+use super::mrg32k3a::Mrg32k3a;
 use super::packet::MSS;
-use super::{Config, Draws, Senders};
+use super::{Config, RngStreams, Senders};
 
 /// A flow that begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Birth {
+pub(super) struct FlowArrival {
     pub at: Time,
     pub from: u32,
     pub to: u32,
@@ -20,22 +20,22 @@ pub(super) struct Birth {
 }
 
 /// All flows of a run, in the order of their beginnings.
-pub(super) type Births = std::iter::Peekable<Box<dyn Iterator<Item = Birth> + Send>>;
+pub(super) type FlowArrivals = std::iter::Peekable<Box<dyn Iterator<Item = FlowArrival> + Send>>;
 
 /// The flows that `config` asks for.
-pub(super) fn births(config: &Config) -> Births {
-    let births: Box<dyn Iterator<Item = Birth> + Send> = match (&config.planned, config.senders) {
+pub(super) fn flow_arrivals(config: &Config) -> FlowArrivals {
+    let births: Box<dyn Iterator<Item = FlowArrival> + Send> = match (&config.planned, config.senders) {
         (Some(planned), _) => {
             let planned = std::sync::Arc::clone(planned);
             Box::new((0..planned.len()).map(move |n| {
                 let flow = planned[n];
-                Birth { at: flow.start, from: flow.from, to: flow.to, segments: segments(flow.bytes) }
+                FlowArrival { at: flow.start, from: flow.from, to: flow.to, segments: segments(flow.bytes) }
             }))
         }
         (None, Senders::First | Senders::All) => Box::new(Drawn::new(config)),
         (None, Senders::Incast(_) | Senders::AllToAll) => Box::new(Rounds::new(config)),
     };
-    let births: Box<dyn Iterator<Item = Birth> + Send> = Box::new(births.take(config.flows as usize));
+    let births: Box<dyn Iterator<Item = FlowArrival> + Send> = Box::new(births.take(config.flows as usize));
     births.peekable()
 }
 
@@ -65,8 +65,10 @@ impl Drawn {
         };
         let times = |sender: u32| -> Box<dyn Iterator<Item = Time> + Send> {
             match config.draws {
-                Draws::Own => Box::new(config.arrivals.times(Time::ZERO, rng.fork(2).fork(sender.into()))),
-                Draws::Ns2 => Box::new(ns2_times(config)),
+                RngStreams::Own => {
+                    Box::new(config.arrivals.times(Time::ZERO, rng.fork(2).fork(sender.into())))
+                }
+                RngStreams::Ns2 => Box::new(ns2_times(config)),
             }
         };
         let mut times: Vec<_> = (0..senders).map(times).collect();
@@ -75,11 +77,11 @@ impl Drawn {
         };
         let heads = times.iter_mut().zip(0..).filter_map(head).collect();
         let sizes: Box<dyn FnMut() -> f64 + Send> = match config.draws {
-            Draws::Own => {
+            RngStreams::Own => {
                 let mut rng = rng.fork(0);
                 Box::new(move || rng.unit())
             }
-            Draws::Ns2 => {
+            RngStreams::Ns2 => {
                 let mut generator = Mrg32k3a::seeded(4_369 + 200_003 * config.seed as u32);
                 Box::new(move || generator.unit())
             }
@@ -89,9 +91,9 @@ impl Drawn {
 }
 
 impl Iterator for Drawn {
-    type Item = Birth;
+    type Item = FlowArrival;
 
-    fn next(&mut self) -> Option<Birth> {
+    fn next(&mut self) -> Option<FlowArrival> {
         let Reverse((at, from)) = self.heads.pop()?;
         self.heads.extend(self.times[from as usize].next().map(|next| Reverse((next, from))));
         let to = match self.config.senders {
@@ -100,7 +102,7 @@ impl Iterator for Drawn {
         };
         let segments = self.config.sizes.size(self.drawn, (self.sizes)());
         self.drawn += 1;
-        Some(Birth { at, from, to, segments })
+        Some(FlowArrival { at, from, to, segments })
     }
 }
 
@@ -151,9 +153,9 @@ impl Rounds {
 }
 
 impl Iterator for Rounds {
-    type Item = Birth;
+    type Item = FlowArrival;
 
-    fn next(&mut self) -> Option<Birth> {
+    fn next(&mut self) -> Option<FlowArrival> {
         if self.pairs.is_empty() {
             self.at = self.times.next()?;
             self.begin();
@@ -161,7 +163,7 @@ impl Iterator for Rounds {
         let (from, to) = self.pairs.pop_front()?;
         let segments = self.config.sizes.size(self.drawn, self.sizes.unit());
         self.drawn += 1;
-        Some(Birth { at: self.at, from, to, segments })
+        Some(FlowArrival { at: self.at, from, to, segments })
     }
 }
 
@@ -180,13 +182,13 @@ fn ns2_times(config: &Config) -> impl Iterator<Item = Time> + use<> {
 mod tests {
     use super::*;
 
-    fn drawn(senders: &str, more: &str) -> Vec<Birth> {
+    fn drawn(senders: &str, more: &str) -> Vec<FlowArrival> {
         let text = format!(
             "topology = {{ kind = \"star\", hosts = 5, host = {{ gbps = 10, delay = \"1us\" }} }}\n\
              scheduler = \"fifo\"\nroom = 10\nflows = 400\nsizes = \"list 1460 2920\"\n\
              arrivals = \"poisson 1000\"\nsenders = {senders}\n{more}"
         );
-        births(&Config::from_toml(&text).unwrap()).collect()
+        flow_arrivals(&Config::from_toml(&text).unwrap()).collect()
     }
 
     #[test]

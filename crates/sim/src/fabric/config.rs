@@ -4,15 +4,15 @@ use std::sync::Arc;
 
 use queueing::{Arrivals, Bytes, Priority, QueueLength, Span, Thresholds};
 
+use super::buffer_config::{Buffer, Codel, LevelAssignment, Marking, RedParams, depth};
+use super::flow_trace::TraceFlow;
 use super::packet::{MSS, SEGMENT_BYTES};
-use super::planned::Planned;
 use super::queues::Scheduler;
-use super::room::{Buffer, Codel, Marking, Ramp, Tagging, depth};
 use super::sizes::Sizes;
 use super::topology::Topology;
-use super::{modern, ns2, room};
+use super::{buffer_config, net_tcp, ns2};
 use crate::BadConfig;
-use crate::text::text;
+use crate::text::serde_text;
 
 /// A network, and the flows that cross it.
 ///
@@ -56,7 +56,7 @@ pub struct Config {
     pub marking: Marking,
     /// Random early detection instead.
     #[serde(default)]
-    pub red: Option<Ramp>,
+    pub red: Option<RedParams>,
     /// When a flow's wait is too long, under `fq-codel`.
     #[serde(default)]
     pub codel: Codel,
@@ -69,13 +69,13 @@ pub struct Config {
     pub shares: Option<[u32; Priority::LEVELS]>,
     /// Who tells levels.
     #[serde(default)]
-    pub tagging: Tagging,
+    pub tagging: LevelAssignment,
     /// A flow that was not seen for so long starts anew, where switches tell.
     #[serde(default = "idle_default", deserialize_with = "text")]
     pub idle: Span,
     /// Which of several ways a packet takes.
     #[serde(default)]
-    pub ways: Ways,
+    pub ways: Multipath,
     /// How hosts send.
     #[serde(default)]
     pub transport: Transport,
@@ -91,7 +91,7 @@ pub struct Config {
     pub senders: Senders,
     /// Where beginnings and sizes are drawn from.
     #[serde(default)]
-    pub draws: Draws,
+    pub draws: RngStreams,
     /// The run ends here even if flows have not.
     #[serde(default = "limit_default", deserialize_with = "text")]
     pub limit: Span,
@@ -104,7 +104,7 @@ pub struct Config {
     /// These flows, in the order of their beginnings, and no others: then
     /// `sizes`, `arrivals` and `senders` say nothing, and `flows` their number.
     #[serde(skip)]
-    pub planned: Option<Arc<[Planned]>>,
+    pub planned: Option<Arc<[TraceFlow]>>,
 }
 
 /// How hosts send: `{ kind = "modern" }`, and settings beside the kind, which
@@ -114,7 +114,7 @@ pub enum Transport {
     /// As in the papers' simulations.
     Ns2(ns2::Settings),
     /// With `net`'s own TCP.
-    Modern(modern::Settings),
+    Modern(net_tcp::Settings),
 }
 
 impl<'de> serde::Deserialize<'de> for Transport {
@@ -178,7 +178,7 @@ impl Senders {
 /// Where flows' beginnings and sizes are drawn from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Draws {
+pub enum RngStreams {
     /// The generator of all simulations here.
     #[default]
     Own,
@@ -191,7 +191,7 @@ pub enum Draws {
 /// Which of several shortest ways a packet takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Ways {
+pub enum Multipath {
     /// The next one each time: packets of a flow overtake one another.
     #[default]
     Spray,
@@ -235,7 +235,7 @@ impl Config {
             return bad(problem);
         }
         self.thresholds()?;
-        if let Some(problem) = room::problem(self) {
+        if let Some(problem) = buffer_config::problem(self) {
             return bad(problem);
         }
         if !(1..=10_000_000).contains(&self.flows) {
@@ -246,7 +246,7 @@ impl Config {
         }
         self.check_flows()?;
         let poisson = matches!(self.arrivals, Arrivals::Poisson { .. });
-        if self.draws == Draws::Ns2
+        if self.draws == RngStreams::Ns2
             && !(poisson && self.senders == Senders::First && (1..=20_000).contains(&self.seed))
         {
             return bad("draws ns2 is for poisson arrivals, senders first and seeds 1..=20000".to_owned());
@@ -281,9 +281,9 @@ impl Config {
                 planned.len()
             ));
         }
-        let wrong = |flow: &&Planned| {
-            let Planned { from, to, bytes, .. } = **flow;
-            from == to || from.max(to) >= hosts || !(1..=Planned::BYTES_MAX).contains(&bytes)
+        let wrong = |flow: &&TraceFlow| {
+            let TraceFlow { from, to, bytes, .. } = **flow;
+            from == to || from.max(to) >= hosts || !(1..=TraceFlow::BYTES_MAX).contains(&bytes)
         };
         if let Some(flow) = planned.iter().find(wrong) {
             return bad(format!("planned: {flow:?} is not between two of {hosts} hosts"));

@@ -8,48 +8,48 @@
 //!
 //! Source: PIAS (NSDI '15) §6 and FISH §4 for the set-up.
 
+mod barrier;
 mod births;
-mod carry;
+mod buffer_config;
 mod config;
-mod crew;
-mod ends;
-mod gate;
+mod flow_trace;
+mod hosts;
 mod ideal;
-mod modern;
-mod mrg;
+mod message_port;
+mod mrg32k3a;
+mod net_tcp;
 mod ns2;
 mod occupancy;
 mod outcome;
 mod packet;
-mod part;
-mod planned;
+mod parallel;
+mod partition;
+mod partitioner;
 mod port;
 mod protocol;
 mod queues;
-mod room;
 mod sizes;
-mod split;
 mod topology;
 
-pub use config::{Config, Draws, Senders, Transport, Ways};
-pub use modern::Settings as Modern;
+pub(crate) use buffer_config::depth;
+pub use buffer_config::{Buffer, Codel, LevelAssignment, Marking, RedParams};
+pub use config::{Config, Multipath, RngStreams, Senders, Transport};
+pub use flow_trace::{BadLine, TraceFlow};
+pub use net_tcp::Settings as Modern;
 pub use ns2::Settings as Ns2;
 pub use occupancy::{INSTANTS, Occupancy, PLACES, Waited};
 pub use outcome::{Counters, Flow, Outcome};
 pub use packet::{ACK_BYTES, Kind, MSS, Packet, SEGMENT_BYTES};
-pub use planned::{BadLine, Planned};
 pub use queues::{SCHEDULERS, Scheduler};
-pub(crate) use room::depth;
-pub use room::{Buffer, Codel, Marking, Ramp, Tagging};
 pub use sizes::{BadSizes, Sizes};
 pub use topology::{Cable, Line, Node, Topology, Wiring};
 
 pub use crate::BadConfig;
-pub(crate) use carry::{Carried, Carry, Wired, segments};
-use part::Part;
+pub(crate) use message_port::{Carried, MessagePort, Wired, segments};
+use partition::Partition;
+use partitioner::Partitioning;
 use protocol::Protocol;
 use queueing::Time;
-use split::Split;
 
 /// Runs the fabric until every flow is done and the last packet has left it, or
 /// its time is up.
@@ -76,7 +76,7 @@ pub fn run_on(config: &Config, threads: usize, on_done: &mut dyn FnMut(u32)) -> 
             simulate(config, threads, on_done, || ns2::Ns2::new(*settings, thresholds()))
         }
         Transport::Modern(settings) => {
-            simulate(config, threads, on_done, || modern::Modern::new(settings, thresholds()))
+            simulate(config, threads, on_done, || net_tcp::NetTcp::new(settings, thresholds()))
         }
     }
 }
@@ -88,17 +88,17 @@ fn simulate<P: Protocol>(
     protocol: impl Fn() -> P,
 ) -> Outcome {
     let wiring = config.topology.wire();
-    let split = Split::new(&wiring, threads);
-    let part = |number| Part::new(config, &wiring, &split, number, protocol());
+    let split = Partitioning::new(&wiring, threads);
+    let part = |number| Partition::new(config, &wiring, &split, number, protocol());
     let parts = (0..split.parts).map(part).collect();
-    finish(crew::run(parts, on_done))
+    finish(parallel::run(parts, on_done))
 }
 
 /// What the parts found together.
-fn finish<P: Protocol>(mut parts: Vec<Part<'_, P>>) -> Outcome {
+fn finish<P: Protocol>(mut parts: Vec<Partition<'_, P>>) -> Outcome {
     let end = parts.iter().map(|part| part.last).max().unwrap_or(Time::ZERO);
     parts.iter_mut().for_each(|part| part.end(end));
-    let mut flows: Vec<(u32, Flow)> = parts.iter_mut().flat_map(Part::records).collect();
+    let mut flows: Vec<(u32, Flow)> = parts.iter_mut().flat_map(Partition::records).collect();
     flows.sort_unstable_by_key(|&(number, _)| number);
     for &(number, expired) in parts.iter().flat_map(|part| &part.expired) {
         if let Ok(place) = flows.binary_search_by_key(&number, |&(number, _)| number) {
@@ -109,7 +109,7 @@ fn finish<P: Protocol>(mut parts: Vec<Part<'_, P>>) -> Outcome {
     Outcome {
         active_max: active_max(&flows),
         flows,
-        counters: parts.iter().map(Part::counted).sum(),
+        counters: parts.iter().map(Partition::counted).sum(),
         elapsed: end.since(Time::ZERO),
         events: parts.iter().map(|part| part.happened).sum(),
         occupancy: occupancy::Watch::finish(parts.into_iter().map(|part| part.watch).collect()),

@@ -57,7 +57,7 @@ pub(super) struct Ns2 {
 
 /// What a packet says.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Said {
+pub(super) struct PacketPayload {
     /// The segment it carries, or the one it answers.
     segment: u32,
     /// Of an answer: every segment before this one has arrived.
@@ -74,7 +74,7 @@ impl Ns2 {
 }
 
 impl Protocol for Ns2 {
-    type Said = Said;
+    type Said = PacketPayload;
     type Sender = Sender;
     type Receiver = Receiver;
     /// With what makes no difference any more.
@@ -84,7 +84,7 @@ impl Protocol for Ns2 {
         Sender { floor: begin.floor, ..Sender::new(begin.flow, begin.segments, &self.settings) }
     }
 
-    fn meet(&mut self, _: Time, packet: &Packet, said: &Said) -> Receiver {
+    fn meet(&mut self, _: Time, packet: &Packet, said: &PacketPayload) -> Receiver {
         let mut receiver = Receiver { flow: packet.flow, got: Segments::default(), owed: None };
         receiver.on_data(said.segment, packet.marked);
         receiver
@@ -108,11 +108,11 @@ impl Protocol for Ns2 {
 }
 
 impl End<Ns2> for Sender {
-    fn hear(&mut self, hosts: &mut Ns2, now: Time, _: &Packet, said: &Said) {
+    fn hear(&mut self, hosts: &mut Ns2, now: Time, _: &Packet, said: &PacketPayload) {
         self.on_ack(now, said, &hosts.settings);
     }
 
-    fn poll(&mut self, hosts: &mut Ns2, now: Time) -> Option<(Packet, Said)> {
+    fn poll(&mut self, hosts: &mut Ns2, now: Time) -> Option<(Packet, PacketPayload)> {
         let segment = self.next_segment(now, &hosts.settings)?;
         let packet = Packet {
             flow: self.flow,
@@ -124,7 +124,7 @@ impl End<Ns2> for Sender {
             capable: true,
             marked: false,
         };
-        Some((packet, Said { segment, before: 0, echo: false }))
+        Some((packet, PacketPayload { segment, before: 0, echo: false }))
     }
 
     fn due(&self, _: &Ns2) -> Time {
@@ -138,11 +138,11 @@ impl End<Ns2> for Sender {
 }
 
 impl End<Ns2> for Receiver {
-    fn hear(&mut self, _: &mut Ns2, _: Time, packet: &Packet, said: &Said) {
+    fn hear(&mut self, _: &mut Ns2, _: Time, packet: &Packet, said: &PacketPayload) {
         self.on_data(said.segment, packet.marked);
     }
 
-    fn poll(&mut self, _: &mut Ns2, _: Time) -> Option<(Packet, Said)> {
+    fn poll(&mut self, _: &mut Ns2, _: Time) -> Option<(Packet, PacketPayload)> {
         let said = self.owed.take()?;
         let packet = Packet {
             flow: self.flow,
@@ -300,7 +300,7 @@ impl Sender {
     }
 
     /// An answer came.
-    fn on_ack(&mut self, now: Time, ack: &Said, settings: &Settings) {
+    fn on_ack(&mut self, now: Time, ack: &PacketPayload, settings: &Settings) {
         let before = self.known.before;
         self.known.add(ack.segment);
         self.known.add_before(ack.before);
@@ -362,13 +362,13 @@ pub(super) struct Receiver {
     flow: u32,
     got: Segments,
     /// The answer to the segment that has just come.
-    owed: Option<Said>,
+    owed: Option<PacketPayload>,
 }
 
 impl Receiver {
     /// Takes a segment, `marked` or not, and owes an answer.
     fn on_data(&mut self, segment: u32, marked: bool) {
         self.got.add(segment);
-        self.owed = Some(Said { segment, before: self.got.before, echo: marked });
+        self.owed = Some(PacketPayload { segment, before: self.got.before, echo: marked });
     }
 }

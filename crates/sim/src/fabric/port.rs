@@ -10,10 +10,10 @@
 
 use queueing::{Bytes, Entry, Mlfq, PrioritySet, PushResult, QueueLength, Rate, Rng, Span, Time};
 
+use super::buffer_config::{Buffer, LevelAssignment};
 use super::config::Config;
 use super::packet::{ACK_BYTES, Packet, Queued, SEGMENT_BYTES};
 use super::queues::{Queue, queue};
-use super::room::{Buffer, Tagging};
 use super::topology::{Line, Node};
 
 /// Flows whose bytes a port remembers; the one that paused longest is forgotten.
@@ -84,7 +84,7 @@ impl Port {
                 QueueLength::Entries(entries) => QueueLength::Entries(entries * levels),
                 QueueLength::Bytes(bytes) => QueueLength::Bytes(bytes * levels),
             },
-            tagger: (config.tagging == Tagging::Switch).then(tagger),
+            tagger: (config.tagging == LevelAssignment::Switch).then(tagger),
         }
     }
 

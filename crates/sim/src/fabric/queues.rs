@@ -12,8 +12,8 @@ use queueing::{
 };
 
 use super::Config;
+use super::buffer_config::{Buffer, Marking, RedParams};
 use super::packet::{ACK_BYTES, Queued, SEGMENT_BYTES};
-use super::room::{Buffer, Marking, Ramp};
 
 /// A queue's order, by name.
 pub const SCHEDULERS: [(&str, Scheduler); 11] = [
@@ -95,10 +95,10 @@ pub(super) type Queue = Box<dyn Discipline<Queued> + Send>;
 
 /// The queue that `config` describes; `rng` is the port's own.
 pub(super) fn queue(config: &Config, rng: &Rng) -> Queue {
-    let red = |ramp: Ramp| Aqm::Red(Box::new(Red::new(ramp.settings(), rng.clone())));
+    let red = |ramp: RedParams| Aqm::Red(Box::new(Red::new(ramp.settings(), rng.clone())));
     let manager = match (config.red, config.scheduler) {
         (Some(ramp), _) => Some(red(ramp)),
-        (None, Scheduler::Red) => Some(red(Ramp::default())),
+        (None, Scheduler::Red) => Some(red(RedParams::default())),
         (None, _) => (config.mark.amount() > 0).then_some(Aqm::Above(config.mark)),
     };
     Parts { config, manager, room: entries(config) }.queue()

@@ -11,11 +11,11 @@ use std::collections::VecDeque;
 use queueing::{Priority, Span, Time};
 
 /// Says what the work named by the token costs when it first runs at `Time`.
-pub type Price<'a> = &'a mut dyn FnMut(u8, Time) -> Span;
+pub type WorkCost<'a> = &'a mut dyn FnMut(u8, Time) -> Span;
 
 /// A core ends its present work at `at`, if `core` and `generation` still say the same then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ending {
+pub struct WorkCompletion {
     /// Which core.
     pub core: u8,
     /// How often it had been given work.
@@ -55,7 +55,13 @@ impl Preemptive {
 
     /// Takes in the work `token`; the ending to expect, if it got a core at once.
     #[must_use]
-    pub fn arrive(&mut self, now: Time, token: u8, priority: Priority, price: Price<'_>) -> Option<Ending> {
+    pub fn arrive(
+        &mut self,
+        now: Time,
+        token: u8,
+        priority: Priority,
+        price: WorkCost<'_>,
+    ) -> Option<WorkCompletion> {
         let work = Work { token, priority, remaining: None };
         let Some(core) = self.victim(priority) else {
             self.ready[priority.index()].push_back(work);
@@ -73,7 +79,11 @@ impl Preemptive {
     /// Ends what `ending` announced: the work that is done and what its core
     /// runs next. `None` when the work was preempted meanwhile.
     #[must_use]
-    pub fn end(&mut self, ending: Ending, price: Price<'_>) -> Option<(u8, Option<Ending>)> {
+    pub fn end(
+        &mut self,
+        ending: WorkCompletion,
+        price: WorkCost<'_>,
+    ) -> Option<(u8, Option<WorkCompletion>)> {
         let core = &mut self.cores[ending.core as usize];
         if core.generation != ending.generation {
             return None;
@@ -99,12 +109,12 @@ impl Preemptive {
         (0..self.cores.len()).max_by_key(|&core| running(core)).filter(|&core| running(core) > priority)
     }
 
-    fn run(&mut self, now: Time, core: usize, mut work: Work, price: Price<'_>) -> Ending {
+    fn run(&mut self, now: Time, core: usize, mut work: Work, price: WorkCost<'_>) -> WorkCompletion {
         let left = *work.remaining.get_or_insert_with(|| price(work.token, now));
         let generation = self.cores[core].generation.wrapping_add(1);
         self.cores[core].generation = generation;
         self.cores[core].running = Some((work, now));
-        Ending { core: core as u8, generation, at: now + left }
+        WorkCompletion { core: core as u8, generation, at: now + left }
     }
 }
 

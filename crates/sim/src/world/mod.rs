@@ -1,8 +1,8 @@
 //! Whole machines in virtual time, running the real code.
 
-pub mod callers;
 pub mod cores;
 pub mod overload;
+pub mod overloaded_stack;
 pub mod platform;
 pub mod server;
 pub mod services;

@@ -26,10 +26,10 @@ pub use config::{Config, Cores, Link};
 pub use outcome::{Core, Outcome};
 use scenario::Application;
 pub use scenario::{BadClassifier, Driver, Scenario, Transport};
-use workers::{Expected, Workers};
+use workers::{ScheduledEvent, Workers};
 
 use super::Alarm;
-use super::cores::Ending;
+use super::cores::WorkCompletion;
 use crate::{CostModel, Engine, SimDevice, link};
 
 /// Events between two reports of progress.
@@ -112,7 +112,7 @@ pub(crate) enum Event {
     /// A worker's core ends a job.
     Done(u8),
     /// A preemptive core ends a job, if nothing interrupted it.
-    Ending(Ending),
+    Ending(WorkCompletion),
 }
 
 pub(super) struct World<C> {
@@ -287,7 +287,7 @@ impl<C: Clients> World<C> {
         self.expect(expected);
     }
 
-    fn expect(&mut self, expected: Expected) {
+    fn expect(&mut self, expected: ScheduledEvent) {
         if let Some((at, event)) = expected {
             self.engine.schedule(at, event);
         }

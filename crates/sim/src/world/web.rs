@@ -24,12 +24,12 @@ use sched::dispatch::{Params, Steering};
 
 pub use crate::BadConfig;
 use crate::path::{self, PathDevice};
-use crate::text::{text, text_or_none};
+use crate::text::{serde_text, text_or_none};
 use crate::world::server::config::stack;
 use crate::{CostModel, Engine};
 
 use super::Alarm;
-use site::{Program, Site};
+use site::{Program, WebServer};
 
 mod site;
 
@@ -146,7 +146,7 @@ struct World {
     engine: Engine<Event>,
     cost: CostModel,
     users: [(ClosedLoopClient, PathDevice, Alarm); 2],
-    streams: Streams<Hub, Site>,
+    streams: Streams<Hub, WebServer>,
     hub: Hub,
     stack_alarm: Alarm,
     stack_free_at: Time,
@@ -205,7 +205,7 @@ impl World {
         let classifiers = Classifiers { transport, ..Classifiers::default() };
         let policy = config.mode.policy(classifiers, &Params::new(1, 1), Steering::all(1));
         let program = Program::new(config.bytes, config.backend);
-        let site = program.site(PORT);
+        let site = program.web_server(PORT);
         Self {
             engine: Engine::new(),
             cost: CostModel::default(),

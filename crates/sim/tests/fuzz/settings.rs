@@ -7,9 +7,9 @@
 use std::fmt::Debug;
 
 use sim::CostModel;
-use sim::fabric::{Planned, Sizes};
+use sim::fabric::{Sizes, TraceFlow};
 use sim::world::services::Record;
-use sim::world::{callers, overload, platform, server, services, web};
+use sim::world::{overload, overloaded_stack, platform, server, services, web};
 use sim::{cores, fabric};
 
 /// The first byte chooses whose settings the text is.
@@ -19,7 +19,7 @@ pub fn settings(data: &[u8]) {
     match which % 11 {
         0 => check(text, cores::Config::from_toml),
         1 => check(text, fabric::Config::from_toml),
-        2 => check(text, callers::Config::from_toml),
+        2 => check(text, overloaded_stack::Config::from_toml),
         3 => check(text, server::Config::from_toml),
         4 => check(text, platform::Config::from_toml),
         5 => check(text, services::Config::from_toml),
@@ -33,7 +33,7 @@ pub fn settings(data: &[u8]) {
             }
         }
         _ => {
-            let _ = (Record::parse(text, 1), text.parse::<Sizes>(), Planned::list(text, 4));
+            let _ = (Record::parse(text, 1), text.parse::<Sizes>(), TraceFlow::list(text, 4));
         }
     }
 }

@@ -5,7 +5,7 @@
 //! first, by the costs of the stack's steps.
 
 use queueing::Span;
-use sim::world::callers::{self, Config, Outcome};
+use sim::world::overloaded_stack::{self, Config, Outcome};
 use toml::Table;
 
 use super::{Found, Kind, Row, Run, World, checked, kept, points, shown};
@@ -37,7 +37,7 @@ pub const WORLD: World = World {
 fn prepare(_mode: &str, settings: Table) -> Result<Run, String> {
     let config = checked(settings, Config::check)?;
     Ok(Box::new(move || {
-        let outcome = callers::run(&config).map_err(|e| {
+        let outcome = overloaded_stack::run(&config).map_err(|e| {
             Error::new(e.to_string()).advice("a lower load, or a shorter warmup and duration")
         })?;
         let mut rows = vec![row(&config, &outcome)];

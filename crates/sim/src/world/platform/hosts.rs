@@ -8,7 +8,7 @@ use super::queue::queue;
 use super::stack::{Settings, Stack};
 use super::{Event, World};
 use crate::Engine;
-use crate::cores::{Fed, Served};
+use crate::cores::{ExternalMachine, Served};
 use crate::world::Alarm;
 
 /// All hosts that have something to do.
@@ -26,7 +26,7 @@ pub(super) struct Server {
     /// Where it is in the fabric.
     pub host: u32,
     pub stack: Stack,
-    pub cores: Fed,
+    pub cores: ExternalMachine,
     alarm: Alarm,
 }
 
@@ -51,7 +51,7 @@ impl Hosts {
             Server {
                 host: place(config.clients + number),
                 stack: Stack::new(settings),
-                cores: Fed::new(&config.host(number.into()), waiting),
+                cores: ExternalMachine::new(&config.host(number.into()), waiting),
                 alarm: Alarm::new(),
             }
         };

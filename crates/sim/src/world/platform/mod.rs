@@ -27,25 +27,25 @@ pub use crate::BadConfig;
 pub use config::{Class, Config, Tier};
 pub use mechanisms::Mechanisms;
 pub use network::{Bulk, Network};
-pub use outcome::{ClassOutcome, Outcome, Spent};
+pub use outcome::{ClassOutcome, Outcome, TimeBreakdown};
 
 use std::collections::BTreeMap;
 
 use queueing::{Priority, Rng, Span, Time};
 
 use crate::Engine;
-use crate::fabric::{Carry, Wired, segments};
+use crate::fabric::{MessagePort, Wired, segments};
 use deadline::History;
 use hosts::{Hosts, Server};
 use label::Grant;
 use outcome::End;
-use requests::{At, Born, Requests};
+use requests::{NewRequest, Requests, SubrequestId};
 
 /// A message between hosts.
 #[derive(Clone, Copy, Debug)]
 struct Mail {
     /// The piece that it is about.
-    at: At,
+    at: SubrequestId,
     /// It goes back to whoever sent the piece, …
     answer: bool,
     /// … saying that there is no answer.
@@ -77,7 +77,7 @@ pub fn run(config: &Config) -> Outcome {
     config.check().expect("a checked configuration");
     let network = config.network.as_ref();
     let wired: Option<Wired> = network.map(|network| network.wired(config.mechanisms.fabric, config.seed));
-    let carrier: Box<dyn Carry + '_> = match &wired {
+    let carrier: Box<dyn MessagePort + '_> = match &wired {
         Some(wired) => wired.carrier(),
         None => Box::new(network::Wire::default()),
     };
@@ -94,7 +94,7 @@ pub fn run(config: &Config) -> Outcome {
 struct World<'a> {
     config: &'a Config,
     engine: Engine<Event>,
-    carrier: Box<dyn Carry + 'a>,
+    carrier: Box<dyn MessagePort + 'a>,
     /// Messages that arrived just now.
     arrived: Vec<u32>,
     mail: BTreeMap<u32, Mail>,
@@ -117,7 +117,7 @@ struct Births {
 }
 
 impl<'a> World<'a> {
-    fn new(config: &'a Config, carrier: Box<dyn Carry + 'a>) -> Self {
+    fn new(config: &'a Config, carrier: Box<dyn MessagePort + 'a>) -> Self {
         let seed = Rng::seeded(config.seed);
         let births = |(place, class): (usize, &Class)| {
             let stream = |n: u64| seed.fork(1_000 + place as u64 * 2 + n);
@@ -197,13 +197,13 @@ impl<'a> World<'a> {
         let (level, budget) = grant.admit(asked, slo);
         let counted = now >= Time::ZERO + self.config.warmup;
         self.outcome.classes[class].requests += u64::from(counted);
-        let born = Born { now, class, counted, client, level, budget };
+        let born = NewRequest { now, class, counted, client, level, budget };
         let at = self.requests.bear(self.config, born);
         self.send(now, at, false, false);
     }
 
     /// Sends a piece to the server it is for, or its answer back.
-    fn send(&mut self, now: Time, at: At, answer: bool, failed: bool) {
+    fn send(&mut self, now: Time, at: SubrequestId, answer: bool, failed: bool) {
         let request = self.requests.get(at);
         let piece = &request.pieces[at.piece as usize];
         let there = self.hosts.servers[piece.server].host;
@@ -260,7 +260,7 @@ impl<'a> World<'a> {
         let piece = self.requests.piece(mail.at);
         let way = now.since(mail.sent);
         let sum = |of: fn(&deadline::Stage) -> Span| piece.budget.stages().iter().map(of).sum::<Span>();
-        let spent = Spent {
+        let spent = TimeBreakdown {
             fabric: sum(|stage| stage.network) + way - piece.received,
             receive: piece.received,
             queue: sum(|stage| stage.queue),
@@ -270,7 +270,7 @@ impl<'a> World<'a> {
     }
 
     /// A request is over.
-    fn end(&mut self, now: Time, at: At, end: End) {
+    fn end(&mut self, now: Time, at: SubrequestId, end: End) {
         let request = self.requests.remove(at);
         if request.counted {
             let Config { patience, .. } = *self.config;

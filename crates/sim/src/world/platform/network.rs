@@ -6,10 +6,10 @@ use queueing::{Arrivals, Priority, QueueLength, Span, Time};
 
 use crate::BadConfig;
 use crate::fabric::{
-    Buffer, Carried, Carry, Codel, Config, Draws, Marking, Scheduler, Senders, Sizes, Tagging, Topology,
-    Transport, Ways, Wired, depth,
+    Buffer, Carried, Codel, Config, LevelAssignment, Marking, MessagePort, Multipath, RngStreams, Scheduler,
+    Senders, Sizes, Topology, Transport, Wired, depth,
 };
-use crate::text::text;
+use crate::text::serde_text;
 
 /// A fabric between hosts.
 #[derive(Clone, Debug, serde::Deserialize)]
@@ -22,7 +22,7 @@ pub struct Network {
     pub transport: Transport,
     /// Which of several ways a packet takes.
     #[serde(default)]
-    pub ways: Ways,
+    pub ways: Multipath,
     /// How ports serve when `fabric` is on.
     #[serde(default = "fish", deserialize_with = "text")]
     pub scheduler: Scheduler,
@@ -117,7 +117,7 @@ impl Network {
             codel: Codel::default(),
             quantum: None,
             shares: None,
-            tagging: Tagging::default(),
+            tagging: LevelAssignment::default(),
             idle: Span::from_micros(500),
             ways: self.ways,
             transport: self.transport.clone(),
@@ -126,7 +126,7 @@ impl Network {
             sizes: self.bulk.as_ref().map_or(Sizes::List(vec![1]), |bulk| bulk.sizes.clone()),
             arrivals: Arrivals::Poisson { rate_per_s: 1.0 },
             senders: Senders::All,
-            draws: Draws::Own,
+            draws: RngStreams::Own,
             limit: Span::MAX,
             occupancy: false,
             seed,
@@ -144,7 +144,7 @@ pub(super) struct Wire {
     sent: u32,
 }
 
-impl Carry for Wire {
+impl MessagePort for Wire {
     fn send(&mut self, now: Time, _ends: [u32; 2], _segments: u32, _level: Priority) -> u32 {
         self.sent += 1;
         self.under_way.push_back((now, self.sent));

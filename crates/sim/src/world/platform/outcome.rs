@@ -49,13 +49,13 @@ pub struct ClassOutcome {
     /// Of those answered alone.
     pub answered: Histogram,
     /// Where those near p99.9 of the answered spent their time.
-    pub spent: Spent,
-    samples: Vec<(Span, Spent)>,
+    pub spent: TimeBreakdown,
+    samples: Vec<(Span, TimeBreakdown)>,
 }
 
 /// Where a request spent its time, on the way that took longest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Spent {
+pub struct TimeBreakdown {
     /// In the fabric.
     pub fabric: Span,
     /// Received, and not yet delivered.
@@ -69,14 +69,14 @@ pub struct Spent {
 /// How a request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
-    Answered(Spent),
+    Answered(TimeBreakdown),
     Refused,
     Shed,
     Lost,
     Never,
 }
 
-impl Spent {
+impl TimeBreakdown {
     fn parts(self) -> [Span; 4] {
         [self.fabric, self.receive, self.queue, self.service]
     }
@@ -95,7 +95,7 @@ impl ClassOutcome {
             unanswered: 0,
             latency: Histogram::new(),
             answered: Histogram::new(),
-            spent: Spent::default(),
+            spent: TimeBreakdown::default(),
             samples: Vec::new(),
         }
     }
@@ -141,7 +141,7 @@ impl ClassOutcome {
             sums.iter_mut().zip(spent.parts()).for_each(|(sum, part)| *sum += part);
         }
         let [fabric, receive, queue, service] = sums.map(|sum| sum / near.len().max(1) as u64);
-        self.spent = Spent { fabric, receive, queue, service };
+        self.spent = TimeBreakdown { fabric, receive, queue, service };
         self.samples = Vec::new();
     }
 }

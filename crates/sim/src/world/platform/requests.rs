@@ -12,12 +12,12 @@ use super::config::{Class, Config};
 
 /// A piece of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct At {
+pub(super) struct SubrequestId {
     pub request: u32,
     pub piece: u16,
 }
 
-impl At {
+impl SubrequestId {
     /// As a token: of its first service here, or of merging.
     pub fn token(self, merge: bool) -> u64 {
         u64::from(self.request) << 17 | u64::from(self.piece) << 1 | u64::from(merge)
@@ -73,8 +73,8 @@ pub(super) struct Requests {
 
 impl Requests {
     /// A request of `class` is born, with `budget` and `level`; where it is.
-    pub fn bear(&mut self, config: &Config, born: Born) -> At {
-        let Born { now, class, counted, client, level, budget } = born;
+    pub fn bear(&mut self, config: &Config, born: NewRequest) -> SubrequestId {
+        let NewRequest { now, class, counted, client, level, budget } = born;
         let mut rng = Rng::seeded(config.seed).fork(class as u64).fork(self.born);
         self.born += 1;
         let pieces = pieces(config, &config.classes[class], &mut rng, level, budget);
@@ -84,21 +84,21 @@ impl Requests {
             self.slots.len() as u32 - 1
         });
         self.slots[slot as usize] = Some(request);
-        At { request: slot, piece: 0 }
+        SubrequestId { request: slot, piece: 0 }
     }
 
     /// A request that is under way.
-    pub fn get(&mut self, at: At) -> &mut Request {
+    pub fn get(&mut self, at: SubrequestId) -> &mut Request {
         self.slots[at.request as usize].as_mut().expect("it is under way")
     }
 
     /// A piece of one.
-    pub fn piece(&mut self, at: At) -> &mut Piece {
+    pub fn piece(&mut self, at: SubrequestId) -> &mut Piece {
         &mut self.get(at).pieces[at.piece as usize]
     }
 
     /// It is over.
-    pub fn remove(&mut self, at: At) -> Request {
+    pub fn remove(&mut self, at: SubrequestId) -> Request {
         self.free.push(at.request);
         self.slots[at.request as usize].take().expect("it is under way")
     }
@@ -115,7 +115,7 @@ impl Requests {
 }
 
 /// What is known of a request that is born.
-pub(super) struct Born {
+pub(super) struct NewRequest {
     pub now: Time,
     pub class: usize,
     pub counted: bool,

@@ -5,7 +5,7 @@ use deadline::{Slack, StageTimer};
 use queueing::{Label, Span, Time};
 
 use super::outcome::End;
-use super::requests::At;
+use super::requests::SubrequestId;
 use super::stack::Done;
 use super::{Mail, World};
 use crate::cores::{Offer, Served};
@@ -48,7 +48,7 @@ impl World<'_> {
     }
 
     /// A piece waits for a core, to be served or to be merged.
-    fn offer(&mut self, now: Time, at: At, merge: bool) {
+    fn offer(&mut self, now: Time, at: SubrequestId, merge: bool) {
         let on = self.config.mechanisms.deadline;
         let request = self.requests.get(at);
         let (base, class) = (request.level, request.class);
@@ -68,7 +68,7 @@ impl World<'_> {
 
     /// A piece was served, or merged.
     pub(super) fn ended(&mut self, now: Time, served: Served) {
-        let (at, merge) = At::of(served.token);
+        let (at, merge) = SubrequestId::of(served.token);
         let class = self.requests.get(at).class;
         let piece = self.requests.piece(at);
         let mut visit = piece.visit.expect("who is served has arrived");
@@ -85,7 +85,7 @@ impl World<'_> {
             budget = budget.split(self.config.tiers[piece.tier].reserve);
         }
         for child in children {
-            let child = At { piece: child, ..at };
+            let child = SubrequestId { piece: child, ..at };
             let piece = self.requests.piece(child);
             (piece.budget, piece.level, piece.received) = (budget, level, received);
             self.send(now, child, false, false);
@@ -94,14 +94,14 @@ impl World<'_> {
 
     /// A piece will not be served: whoever sent it is told.
     pub(super) fn shed(&mut self, now: Time, token: u64) {
-        let (at, _) = At::of(token);
+        let (at, _) = SubrequestId::of(token);
         self.send(now, at, true, true);
     }
 
     /// An answer is back, or word that there is none.
-    fn back(&mut self, now: Time, child: At, back: Option<(StageTimer, Span)>) {
+    fn back(&mut self, now: Time, child: SubrequestId, back: Option<(StageTimer, Span)>) {
         let Some(parent) = self.requests.piece(child).parent else { return };
-        let at = At { piece: parent, ..child };
+        let at = SubrequestId { piece: parent, ..child };
         let piece = self.requests.piece(at);
         piece.out -= 1;
         match back {

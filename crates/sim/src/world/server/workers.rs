@@ -8,7 +8,7 @@ use sched::dispatch::WorkerId;
 
 use super::{Application, Cores, Event};
 use crate::CostModel;
-use crate::world::cores::{Ending, Preemptive};
+use crate::world::cores::{Preemptive, WorkCompletion};
 
 /// Workers, whatever cores they run on.
 pub struct Workers {
@@ -32,7 +32,7 @@ struct Own {
 }
 
 /// What will happen because of a change, and when.
-pub type Expected = Option<(Time, Event)>;
+pub type ScheduledEvent = Option<(Time, Event)>;
 
 impl Workers {
     /// `workers` idle cores of kind `cores`; the shard gives out jobs to `slots` of its workers.
@@ -48,7 +48,7 @@ impl Workers {
     /// Starts `job`, which the shard gave out at `now` and whose event the
     /// stack's core has handed over at `handed_over`. Returns when that core
     /// goes on, and what will happen.
-    pub fn start(&mut self, now: Time, handed_over: Time, mut job: Job) -> (Time, Expected) {
+    pub fn start(&mut self, now: Time, handed_over: Time, mut job: Job) -> (Time, ScheduledEvent) {
         let (id, priority) = (job.worker.0, job.label.priority);
         let slot = usize::from(id);
         let dispatch = self.cost.dispatch();
@@ -102,7 +102,7 @@ impl Workers {
 
     /// Ends what `ending` announced: the served job and what its core does
     /// next. `None` when the job was interrupted meanwhile.
-    pub fn end(&mut self, ending: Ending) -> Option<(Job, Expected)> {
+    pub fn end(&mut self, ending: WorkCompletion) -> Option<(Job, ScheduledEvent)> {
         let Kind::Preemptive(cores) = &mut self.cores else { return None };
         let (worker, next) = cores.end(ending, &mut price(&self.app, &mut self.jobs))?;
         Some((self.done(worker), expect(next)))
@@ -118,7 +118,7 @@ impl Workers {
     }
 }
 
-fn expect(ending: Option<Ending>) -> Expected {
+fn expect(ending: Option<WorkCompletion>) -> ScheduledEvent {
     ending.map(|ending| (ending.at, Event::Ending(ending)))
 }
 

@@ -7,7 +7,7 @@ use queueing::{Arrivals, Distribution, Span};
 
 use super::Record;
 use crate::BadConfig;
-use crate::text::text;
+use crate::text::serde_text;
 
 /// Services in series, and who calls them.
 ///
@@ -134,7 +134,7 @@ pub struct Stage {
 
 impl Config {
     /// Where the parts of the `stage`-th are among those that a request brings
-    /// ([`Born::parts`](super::Born::parts)).
+    /// ([`NewRequest::parts`](super::Born::parts)).
     #[must_use]
     pub fn parts(&self, stage: usize) -> std::ops::Range<usize> {
         let before = self.stages[..stage].iter().map(|stage| stage.parts).sum();

@@ -19,7 +19,7 @@ pub use crate::BadConfig;
 pub use config::{Config, Expects, Learns, Slo, Stage};
 pub use outcome::{Class, Outcome, StageReport};
 pub use record::Record;
-pub use trace::{Born, Drawn, Trace};
+pub use trace::{Born, SampledWork, Trace};
 
 use deadline::{
     Budget, DeadlineQueue, DequeueResult, EnqueueResult, History, ServiceTimeEwma, Settings, StageTimer,
@@ -126,7 +126,7 @@ struct Request {
     dropped: usize,
     /// Parts whose answers the last unit used, and all parts it has.
     used: (usize, usize),
-    draws: Vec<Drawn>,
+    draws: Vec<SampledWork>,
     query: Option<usize>,
     /// What the slowest of its parts at this stage is expected to take.
     slowest: Span,
@@ -205,7 +205,7 @@ impl<'a> World<'a> {
         number
     }
 
-    fn drawn(&self, part: Part) -> Drawn {
+    fn drawn(&self, part: Part) -> SampledWork {
         self.requests[part.request].draws[self.config.parts(part.stage).start + part.part]
     }
 
@@ -235,7 +235,7 @@ impl<'a> World<'a> {
     }
 
     fn arrive(&mut self, now: Time, part: Part) {
-        let Drawn { hop, .. } = self.drawn(part);
+        let SampledWork { hop, .. } = self.drawn(part);
         let unit = &self.config.stages[part.stage];
         let this = &mut self.requests[part.request];
         let visit = StageTimer::arrive(now, this.budget_at(part.stage), hop);

@@ -26,14 +26,14 @@ pub struct Born {
     /// Its class of users, a place among [`Config::slos`].
     pub class: usize,
     /// One for each part of each stage, in their order.
-    pub parts: Vec<Drawn>,
+    pub parts: Vec<SampledWork>,
     /// The query that it is, where a stage's service times were recorded.
     pub query: Option<usize>,
 }
 
 /// What a part of a request brings to a stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Drawn {
+pub struct SampledWork {
     /// On the way to it.
     pub hop: Span,
     /// Being served.
@@ -85,6 +85,6 @@ fn draw(stage: &Stage, rng: &mut Rng, born: &mut Born) {
             (Some(record), Some(query)) => record.times(query)[part],
             _ => draw(stage.service),
         };
-        born.parts.push(Drawn { hop, service, back: draw(stage.hop) });
+        born.parts.push(SampledWork { hop, service, back: draw(stage.hop) });
     }
 }

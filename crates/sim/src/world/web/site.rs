@@ -65,10 +65,10 @@ struct State {
 pub(super) struct Program(Rc<RefCell<State>>);
 
 /// Its side as the stack sees it.
-pub(super) struct Site(Rc<RefCell<State>>);
+pub(super) struct WebServer(Rc<RefCell<State>>);
 
 /// A connection's pipe.
-pub(super) struct Way(Rc<RefCell<State>>, usize);
+pub(super) struct ServerConnection(Rc<RefCell<State>>, usize);
 
 impl Program {
     /// Works for `backend` on each request and answers it with `bytes`.
@@ -90,9 +90,9 @@ impl Program {
     }
 
     /// It listens on `port`.
-    pub(super) fn site(&self, port: u16) -> Site {
+    pub(super) fn web_server(&self, port: u16) -> WebServer {
         self.0.borrow_mut().happened.push(Happened::Listen { port, fast_open: 0 });
-        Site(Rc::clone(&self.0))
+        WebServer(Rc::clone(&self.0))
     }
 
     /// Whether the stack has something to hear.
@@ -182,37 +182,37 @@ impl State {
     }
 }
 
-impl Programs for Site {
-    type Pipe = Way;
+impl Programs for WebServer {
+    type Pipe = ServerConnection;
 
     fn poll(&mut self, into: &mut Vec<Happened>) -> bool {
         into.append(&mut self.0.borrow_mut().happened);
         !into.is_empty()
     }
 
-    fn offer(&mut self, conn: ConnId, _: SocketAddr, _: SocketAddr) -> Option<Way> {
+    fn offer(&mut self, conn: ConnId, _: SocketAddr, _: SocketAddr) -> Option<ServerConnection> {
         let mut state = self.0.borrow_mut();
         let at = slot(conn);
         if state.pages.len() <= at {
             state.pages.resize(at + 1, Page::default());
         }
         state.pages[at] = Page { conn: Some(conn), ..Page::default() };
-        Some(Way(Rc::clone(&self.0), at))
+        Some(ServerConnection(Rc::clone(&self.0), at))
     }
 
     // A site opens no connections.
-    fn opening(&mut self, _: u64, _: ConnId, _: SocketAddr, _: SocketAddr) -> Option<Way> {
+    fn opening(&mut self, _: u64, _: ConnId, _: SocketAddr, _: SocketAddr) -> Option<ServerConnection> {
         None
     }
 
     fn refuse(&mut self, _: u64, _: NotOpened) {}
 
-    fn opened(&mut self, _: ConnId, _: &mut Way) {}
+    fn opened(&mut self, _: ConnId, _: &mut ServerConnection) {}
 
     fn failed(&mut self, _: ConnId, _: NotOpened) {}
 }
 
-impl Pipe for Way {
+impl Pipe for ServerConnection {
     fn tell(&mut self, level: Priority, _: &Private) {
         let mut state = self.0.borrow_mut();
         state.levels = state.levels.with(level);

@@ -7,7 +7,7 @@ use serde::de::{Deserialize, Deserializer, Error};
 use super::config::Config;
 use super::packet::SEGMENT_BYTES;
 use super::queues::Scheduler;
-use crate::text::text;
+use crate::text::serde_text;
 
 /// Who shares the room.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
@@ -38,7 +38,7 @@ pub enum Marking {
 /// Who tells packets' levels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Tagging {
+pub enum LevelAssignment {
     /// The sender, by what it has sent of the flow.
     #[default]
     Host,
@@ -50,7 +50,7 @@ pub enum Tagging {
 /// Random early detection in place of the threshold `mark`.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Ramp {
+pub struct RedParams {
     /// Up to this average length nobody is marked.
     #[serde(deserialize_with = "depth")]
     pub min: QueueLength,
@@ -66,7 +66,7 @@ pub struct Ramp {
     pub service: Span,
 }
 
-impl Default for Ramp {
+impl Default for RedParams {
     /// 30 to 90 packets, up to 0.1, 0.002 and 1.2 µs. Source: Floyd and
     /// Jacobson, ToN 1993, §11 (all but the lengths: max three times min).
     fn default() -> Self {
@@ -75,7 +75,7 @@ impl Default for Ramp {
     }
 }
 
-impl Ramp {
+impl RedParams {
     pub(super) const fn settings(self) -> RedSettings {
         let Self { min, max, chance, weight, service } = self;
         RedSettings { min, max, chance_max: chance, weight, service }
@@ -154,7 +154,7 @@ pub(super) fn problem(config: &Config) -> Option<String> {
     if config.idle == Span::ZERO {
         return Some("idle 0s starts every packet's flow anew, more than 0 is valid".to_owned());
     }
-    let Ramp { min, max, chance, weight, .. } = config.red?;
+    let RedParams { min, max, chance, weight, .. } = config.red?;
     if !min.same_unit(max) || min.amount() >= max.amount() {
         return Some("red: max is not above min, both in packets or both in bytes".to_owned());
     }

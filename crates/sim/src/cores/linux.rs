@@ -9,7 +9,7 @@
 use queueing::{CoreId, Time};
 use sched::cores::TaskId;
 
-use super::lane::Doing;
+use super::logical_core::LogicalCoreState;
 use super::machine::{Event, World};
 
 impl World {
@@ -23,11 +23,15 @@ impl World {
             let mut siblings = self.topology.siblings(CoreId(core as u16));
             match lane.doing {
                 _ if !lane.shared => None,
-                Doing::Nothing if siblings.all(|s| self.lanes[s.0 as usize].active().is_none()) => Some(0),
-                Doing::Nothing => Some(1),
-                Doing::Working if self.costs.slice.is_none() => Some(2),
-                Doing::Working => None,
-                Doing::Switching | Doing::Spinning | Doing::Serving => None,
+                LogicalCoreState::Nothing
+                    if siblings.all(|s| self.lanes[s.0 as usize].active().is_none()) =>
+                {
+                    Some(0)
+                }
+                LogicalCoreState::Nothing => Some(1),
+                LogicalCoreState::Working if self.costs.slice.is_none() => Some(2),
+                LogicalCoreState::Working => None,
+                LogicalCoreState::Switching | LogicalCoreState::Spinning | LogicalCoreState::Serving => None,
             }
         };
         let best = (0..self.lanes.len()).filter_map(|core| Some((rank(&core)?, core))).min();
@@ -48,8 +52,8 @@ impl World {
         }
         // Threads that are on their way to a lane work already, as far as the kernel is concerned.
         let on_way = |task: usize| {
-            let to = |lane: &&super::lane::Lane| {
-                lane.doing == Doing::Switching && lane.holder == Some(TaskId(task as u16))
+            let to = |lane: &&super::logical_core::LogicalCore| {
+                lane.doing == LogicalCoreState::Switching && lane.holder == Some(TaskId(task as u16))
             };
             self.lanes.iter().filter(to).count() as u32
         };

@@ -2,7 +2,7 @@
 //! threads.
 //!
 //! A conservative simulation in windows. No packet is faster from one part to
-//! another than [`Split::ahead`], so that when the first event of all is at
+//! another than [`Partitioning::ahead`], so that when the first event of all is at
 //! `t`, nothing that is still to be sent arrives elsewhere before `t + ahead`,
 //! and each part simulates up to there by itself. Then all meet, hand over what
 //! crossed, and find the next `t`. What a part computes depends on what arrives
@@ -16,16 +16,16 @@ use std::sync::{Mutex, PoisonError};
 
 use queueing::{Span, Time};
 
-use super::gate::{Gate, Member};
-use super::part::{Leaving, Part};
+use super::barrier::{Member, SpinBarrier};
+use super::partition::{OutboundMessage, Partition};
 use super::protocol::Protocol;
 
 /// Runs `parts` until all their flows are done and the last packet is gone, or
 /// their time is up; `on_done` hears how many flows are done.
 pub(super) fn run<'a, P: Protocol>(
-    mut parts: Vec<Part<'a, P>>,
+    mut parts: Vec<Partition<'a, P>>,
     on_done: &mut dyn FnMut(u32),
-) -> Vec<Part<'a, P>> {
+) -> Vec<Partition<'a, P>> {
     if let [part] = &mut parts[..] {
         alone(part, on_done);
         return parts;
@@ -43,7 +43,7 @@ pub(super) fn run<'a, P: Protocol>(
 }
 
 /// One part, which is the whole fabric.
-fn alone<P: Protocol>(part: &mut Part<'_, P>, on_done: &mut dyn FnMut(u32)) {
+fn alone<P: Protocol>(part: &mut Partition<'_, P>, on_done: &mut dyn FnMut(u32)) {
     let (flows, limit) = (part.config.flows, Time::ZERO + part.config.limit);
     let mut done = 0;
     while !part.is_over(flows)
@@ -59,12 +59,12 @@ fn alone<P: Protocol>(part: &mut Part<'_, P>, on_done: &mut dyn FnMut(u32)) {
 
 /// What the threads share.
 struct Crew<S> {
-    gate: Gate,
+    gate: SpinBarrier,
     /// What parts say of themselves when they meet; twice, since who is fast
     /// writes for the next meeting while others still read.
     notices: [Vec<Notice>; 2],
     /// From each part to each, what crosses.
-    mail: [Vec<Mutex<Vec<Leaving<S>>>>; 2],
+    mail: [Vec<Mutex<Vec<OutboundMessage<S>>>>; 2],
 }
 
 /// What a part says of itself, on a cache line of its own.
@@ -89,11 +89,11 @@ impl<S: Send> Crew<S> {
     fn new(parts: usize) -> Self {
         let notices = || (0..parts).map(|_| Notice::default()).collect();
         let mail = || (0..parts * parts).map(|_| Mutex::default()).collect();
-        Self { gate: Gate::new(parts), notices: [notices(), notices()], mail: [mail(), mail()] }
+        Self { gate: SpinBarrier::new(parts), notices: [notices(), notices()], mail: [mail(), mail()] }
     }
 
     /// One thread's whole work.
-    fn work<P: Protocol<Said = S>>(&self, part: &mut Part<'_, P>, on_done: &mut dyn FnMut(u32)) {
+    fn work<P: Protocol<Said = S>>(&self, part: &mut Partition<'_, P>, on_done: &mut dyn FnMut(u32)) {
         let member = self.gate.join();
         let (flows, limit) = (u64::from(part.config.flows), Time::ZERO + part.config.limit);
         let mut side = 0;
@@ -121,7 +121,7 @@ impl<S: Send> Crew<S> {
     /// Hands over what leaves, takes in what comes, and hears of all.
     fn meet<P: Protocol<Said = S>>(
         &self,
-        part: &mut Part<'_, P>,
+        part: &mut Partition<'_, P>,
         member: &Member<'_>,
         side: usize,
     ) -> Standing {
@@ -131,8 +131,9 @@ impl<S: Send> Crew<S> {
         let mut live = part.live();
         for (other, leaving) in part.leaving.iter_mut().enumerate().filter(|(_, leaving)| !leaving.is_empty())
         {
-            next = leaving.iter().map(Leaving::at).fold(next, Time::min);
-            live += leaving.iter().filter(|leaving| matches!(leaving, Leaving::Packet { .. })).count() as u64;
+            next = leaving.iter().map(OutboundMessage::at).fold(next, Time::min);
+            live += leaving.iter().filter(|leaving| matches!(leaving, OutboundMessage::Packet { .. })).count()
+                as u64;
             // Its box was emptied at the last meeting but one.
             std::mem::swap(leaving, &mut *open(&mail[own * parts + other]));
         }

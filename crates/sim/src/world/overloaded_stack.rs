@@ -9,7 +9,7 @@
 //! not; to them nothing costs time.
 //! Source: the overload paper §4 (S-Client's open loop).
 
-mod client;
+mod clients;
 
 use std::str::FromStr;
 use std::sync::Arc;
@@ -21,13 +21,13 @@ use runtime::shard::{self, Budget, Guard, Refusal, Shed};
 use sched::dispatch::Steering;
 
 pub use crate::BadConfig;
-use crate::text::text;
+use crate::text::serde_text;
 use crate::{CostModel, link};
 
 use super::server::config::{SERVER, stack};
 use super::server::scenario::Scenario;
 use super::server::{Cores, Machine, World};
-use client::Callers;
+use clients::Callers;
 
 /// The server and who calls it.
 ///
@@ -78,7 +78,7 @@ pub struct Config {
     pub delay_target: Span,
     /// What a caller hears that is shed: `silence` or `reset`.
     #[serde(default, deserialize_with = "text")]
-    pub refusal: Refused,
+    pub refusal: Rejection,
     /// Frames that go through TCP in a round, before the next request; 1 and
     /// more. Far more than come in the time of a request is the order of a
     /// system that receives whatever there is first.
@@ -102,9 +102,9 @@ pub struct Config {
 
 /// [`Refusal`], as it is written.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Refused(pub Refusal);
+pub struct Rejection(pub Refusal);
 
-impl FromStr for Refused {
+impl FromStr for Rejection {
     type Err = BadConfig;
 
     fn from_str(text: &str) -> Result<Self, BadConfig> {
@@ -233,7 +233,7 @@ impl Config {
     fn machine(&self) -> Machine {
         let params = sched::dispatch::Params::new(1, TASKS);
         let (app, _) = Scenario::default().build();
-        let classifiers = Classifiers { driver: Some(client::classifier()), ..Classifiers::default() };
+        let classifiers = Classifiers { driver: Some(clients::classifier()), ..Classifiers::default() };
         // First come, first served, but for whom the guard prefers.
         let mut policy = Mode::None.policy(Classifiers::default(), &params, Steering::all(1));
         policy.driver = classifiers.driver.filter(|_| self.load_others > 0.0);
@@ -249,7 +249,7 @@ impl Config {
             link: link::Config::default(),
             shard,
             app: Arc::new(app),
-            ports: client::ports().collect(),
+            ports: clients::ports().collect(),
             cores: Cores::Shared,
             workers: 1,
             slots: 1,

@@ -13,7 +13,7 @@ use super::packet::ACK_BYTES;
 use super::topology::{Node, Wiring};
 
 /// A fabric cut into parts.
-pub(super) struct Split {
+pub(super) struct Partitioning {
     /// How many parts there are.
     pub parts: u32,
     /// Per node, its part.
@@ -22,7 +22,7 @@ pub(super) struct Split {
     pub ahead: Span,
 }
 
-impl Split {
+impl Partitioning {
     /// `wiring` in at most `parts` parts; no more than there are hosts.
     pub fn new(wiring: &Wiring, parts: usize) -> Self {
         let parts = parts.clamp(1, wiring.hosts as usize) as u32;
@@ -79,7 +79,7 @@ mod tests {
     #[test]
     fn hosts_stay_with_their_switch_and_all_parts_get_their_share() {
         let fabric = Topology::LeafSpine { leaves: 4, spines: 3, hosts_per_leaf: 2, host: HOST, core: CORE };
-        let split = Split::new(&fabric.wire(), 3);
+        let split = Partitioning::new(&fabric.wire(), 3);
         assert_eq!(split.home, [0, 0, 0, 0, 1, 1, 2, 2, 0, 0, 1, 2, 0, 1, 2]);
         assert_eq!(split.ahead, Span::from_nanos(208), "40 bytes and the delay between a leaf and a spine");
     }
@@ -88,7 +88,7 @@ mod tests {
     fn two_parts_are_cut_where_cables_are_longer() {
         let fabric = |host, core| {
             let fabric = Topology::LeafSpine { leaves: 2, spines: 1, hosts_per_leaf: 2, host, core }.wire();
-            Split::new(&fabric, 2)
+            Partitioning::new(&fabric, 2)
         };
         let split = fabric(HOST, CORE);
         assert_eq!((split.home, split.ahead), (vec![1, 1, 1, 1, 0, 0, 0], Span::from_nanos(2_032)));
@@ -98,14 +98,14 @@ mod tests {
     #[test]
     fn one_switch_is_cut_from_its_hosts() {
         let star = Topology::Star { hosts: 4, host: HOST }.wire();
-        assert_eq!(Split::new(&star, 3).home, [0, 0, 1, 2, 0]);
+        assert_eq!(Partitioning::new(&star, 3).home, [0, 0, 1, 2, 0]);
     }
 
     #[test]
     fn there_are_no_more_parts_than_hosts_and_one_has_nobody_to_wait_for() {
         let wiring = Topology::Star { hosts: 2, host: HOST }.wire();
-        assert_eq!(Split::new(&wiring, 9).parts, 2);
-        let whole = Split::new(&wiring, 0);
+        assert_eq!(Partitioning::new(&wiring, 9).parts, 2);
+        let whole = Partitioning::new(&wiring, 0);
         assert_eq!((whole.parts, whole.ahead), (1, Span::MAX));
     }
 }

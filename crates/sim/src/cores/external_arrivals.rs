@@ -61,7 +61,7 @@ pub(crate) trait Waiting {
 }
 
 /// A machine that is fed.
-pub(crate) struct Fed {
+pub(crate) struct ExternalMachine {
     world: World,
     allocator: Allocator,
 }
@@ -69,7 +69,7 @@ pub(crate) struct Fed {
 /// The task that is fed.
 const TASK: usize = 0;
 
-impl Fed {
+impl ExternalMachine {
     /// The machine of `config`, whose first task is LC and has no arrivals of its own;
     /// its requests are to wait in `queue`.
     ///

@@ -2,12 +2,12 @@
 
 use queueing::{Priority, Span, Time};
 
-use super::births::Birth;
-use super::config::Ways;
+use super::births::FlowArrival;
+use super::config::Multipath;
 use super::ideal::ideal;
 use super::outcome::Flow;
 use super::packet::Packet;
-use super::part::{Event, Leaving, Part, Rank};
+use super::partition::{Event, OutboundMessage, Partition, Rank};
 use super::protocol::{Begin, End, Protocol};
 use super::topology::Node;
 
@@ -26,12 +26,12 @@ pub(super) enum Receiving<P: Protocol> {
     /// Nothing has come yet.
     Unmet,
     /// Under way.
-    Met(Box<Met<P>>),
+    Met(Box<EndCounters<P>>),
     /// What comes now is not answered.
     Over,
 }
 
-pub(super) struct Met<P: Protocol> {
+pub(super) struct EndCounters<P: Protocol> {
     end: P::Receiver,
     /// Who receives, and who sends.
     hosts: [Node; 2],
@@ -48,7 +48,7 @@ impl<P: Protocol> Receiving<P> {
     }
 }
 
-impl<P: Protocol> Part<'_, P> {
+impl<P: Protocol> Partition<'_, P> {
     /// Waits for the next flow that begins here.
     pub fn schedule_birth(&mut self) {
         while let Some(next) = self.births.peek() {
@@ -61,7 +61,7 @@ impl<P: Protocol> Part<'_, P> {
     }
 
     pub fn begin(&mut self, now: Time) {
-        let Some(Birth { from, to, segments, .. }) = self.births.next() else { return };
+        let Some(FlowArrival { from, to, segments, .. }) = self.births.next() else { return };
         let flow = self.born;
         self.born += 1;
         self.schedule_birth();
@@ -79,7 +79,7 @@ impl<P: Protocol> Part<'_, P> {
     }
 
     fn open(&mut self, now: Time, flow: u32, [from, to]: [Node; 2], segments: u32, floor: Priority) {
-        let spray = self.config.ways == Ways::Spray;
+        let spray = self.config.ways == Multipath::Spray;
         let (ideal, word) = ideal(self.wiring, spray, from, to, segments);
         let record =
             Flow { from, to, segments, began: now, took: None, ideal, retransmitted: 0, timeouts: 0 };
@@ -177,7 +177,8 @@ impl<P: Protocol> Part<'_, P> {
             Receiving::Over => return,
             unmet @ Receiving::Unmet => {
                 let end = self.protocol.meet(now, packet, said);
-                *unmet = Receiving::Met(Box::new(Met { end, hosts: [to, from], looked_at: Time::MAX }));
+                *unmet =
+                    Receiving::Met(Box::new(EndCounters { end, hosts: [to, from], looked_at: Time::MAX }));
             }
         }
         if let (Some(&segments), Receiving::Met(met)) =
@@ -209,7 +210,7 @@ impl<P: Protocol> Part<'_, P> {
             home if home == self.number => {
                 self.engine.schedule_ranked(at, Rank::Word.of(flow), Event::Word(flow));
             }
-            home => self.leaving[home as usize].push(Leaving::Word { at, flow }),
+            home => self.leaving[home as usize].push(OutboundMessage::Word { at, flow }),
         }
     }
 

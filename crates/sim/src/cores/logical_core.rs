@@ -7,7 +7,7 @@ use super::task::Request;
 
 /// What a lane is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Doing {
+pub(super) enum LogicalCoreState {
     /// Nothing, in an idle state that leaves the physical core to its siblings.
     Nothing,
     /// It is being handed over.
@@ -22,13 +22,13 @@ pub(super) enum Doing {
 
 /// A lane.
 #[derive(Clone, Debug)]
-pub(super) struct Lane {
+pub(super) struct LogicalCore {
     pub holder: Option<TaskId>,
     /// Whether the holder keeps it without work.
     pub keep: bool,
     /// Whether the kernel divides it.
     pub shared: bool,
-    pub doing: Doing,
+    pub doing: LogicalCoreState,
     /// Counts what was planned for it, so that plans that no longer count are known.
     pub turn: u32,
     pub request: Option<Request>,
@@ -49,13 +49,13 @@ pub(super) struct Lane {
 /// Bytes of a cache line: what one miss moves.
 pub(super) const LINE: f64 = 64.0;
 
-impl Lane {
+impl LogicalCore {
     pub const fn new() -> Self {
         Self {
             holder: None,
             keep: false,
             shared: false,
-            doing: Doing::Nothing,
+            doing: LogicalCoreState::Nothing,
             turn: 0,
             request: None,
             began: Time::ZERO,
@@ -70,7 +70,7 @@ impl Lane {
 
     /// The task that uses the physical core's means from here.
     pub fn active(&self) -> Option<TaskId> {
-        self.holder.filter(|_| matches!(self.doing, Doing::Serving | Doing::Working))
+        self.holder.filter(|_| matches!(self.doing, LogicalCoreState::Serving | LogicalCoreState::Working))
     }
 
     /// Brings its books up to `now`; the work that was done.

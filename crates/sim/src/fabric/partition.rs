@@ -11,23 +11,23 @@ use std::collections::BTreeMap;
 
 use queueing::{Priority, Time};
 
-use super::births::{Births, births};
-use super::config::{Config, Ways};
-use super::ends::{Receiving, Sending};
+use super::births::{FlowArrivals, flow_arrivals};
+use super::config::{Config, Multipath};
+use super::hosts::{Receiving, Sending};
 use super::occupancy::Watch;
 use super::outcome::{Counters, Flow};
 use super::packet::{Kind, Packet};
+use super::partitioner::Partitioning;
 use super::port::{Port, Sent};
 use super::protocol::Protocol;
-use super::split::Split;
 use super::topology::{Line, Node, Wiring};
 use crate::Engine;
 
 /// Some of a fabric's nodes.
-pub(super) struct Part<'a, P: Protocol> {
+pub(super) struct Partition<'a, P: Protocol> {
     pub config: &'a Config,
     pub wiring: &'a Wiring,
-    pub split: &'a Split,
+    pub split: &'a Partitioning,
     pub number: u32,
     pub engine: Engine<Event>,
     /// Those of all nodes, in use as far as they are here.
@@ -43,7 +43,7 @@ pub(super) struct Part<'a, P: Protocol> {
     pub said: Vec<P::Said>,
     pub free: Vec<u32>,
     pub protocol: P,
-    pub births: Births,
+    pub births: FlowArrivals,
     /// How many of those were looked at; also the number of the next flow.
     pub born: u32,
     /// No flow that begins by itself is more urgent.
@@ -62,7 +62,7 @@ pub(super) struct Part<'a, P: Protocol> {
     pub counters: Counters,
     pub watch: Watch,
     /// By part, what goes there.
-    pub leaving: Vec<Vec<Leaving<P::Said>>>,
+    pub leaving: Vec<Vec<OutboundMessage<P::Said>>>,
     /// When something happened last, and how often something did.
     pub last: Time,
     pub happened: u64,
@@ -124,14 +124,14 @@ pub(super) struct Travelling {
 }
 
 /// What goes to another part, and when it is there.
-pub(super) enum Leaving<S> {
+pub(super) enum OutboundMessage<S> {
     /// A packet, on this line.
     Packet { at: Time, line: u32, travelling: Travelling, said: S },
     /// Word that a flow is done.
     Word { at: Time, flow: u32 },
 }
 
-impl<S> Leaving<S> {
+impl<S> OutboundMessage<S> {
     /// When it is there.
     pub const fn at(&self) -> Time {
         match *self {
@@ -140,8 +140,14 @@ impl<S> Leaving<S> {
     }
 }
 
-impl<'a, P: Protocol> Part<'a, P> {
-    pub fn new(config: &'a Config, wiring: &'a Wiring, split: &'a Split, number: u32, protocol: P) -> Self {
+impl<'a, P: Protocol> Partition<'a, P> {
+    pub fn new(
+        config: &'a Config,
+        wiring: &'a Wiring,
+        split: &'a Partitioning,
+        number: u32,
+        protocol: P,
+    ) -> Self {
         let port = |(number, &line): (usize, &Line)| {
             Port::new(config, number as u32, line, split.home[line.to as usize])
         };
@@ -159,7 +165,7 @@ impl<'a, P: Protocol> Part<'a, P> {
             said: Vec::new(),
             free: Vec::new(),
             protocol,
-            births: births(config),
+            births: flow_arrivals(config),
             born: 0,
             floor: Priority::HIGHEST,
             sending: Vec::new(),
@@ -284,14 +290,14 @@ impl<'a, P: Protocol> Part<'a, P> {
     }
 
     /// Takes in what comes from another part.
-    pub fn take(&mut self, leaving: Leaving<P::Said>) {
+    pub fn take(&mut self, leaving: OutboundMessage<P::Said>) {
         match leaving {
-            Leaving::Packet { at, line, travelling, said } => {
+            OutboundMessage::Packet { at, line, travelling, said } => {
                 let rank = Rank::of_packet(travelling.packet.flow, line);
                 let slot = self.stow(travelling, said);
                 self.engine.schedule_ranked(at, rank, Event::Arrive(slot));
             }
-            Leaving::Word { at, flow } => {
+            OutboundMessage::Word { at, flow } => {
                 self.engine.schedule_ranked(at, Rank::Word.of(flow), Event::Word(flow));
             }
         }
@@ -302,12 +308,12 @@ impl<'a, P: Protocol> Part<'a, P> {
         let Travelling { packet, to, .. } = &mut self.packets[slot as usize];
         let number = match (self.wiring.ways(node, *to), self.config.ways) {
             ([way], _) => *way,
-            (ways, Ways::Spray) => {
+            (ways, Multipath::Spray) => {
                 let turn = &mut self.turns[node as usize];
                 *turn = turn.wrapping_add(1);
                 ways[*turn as usize % ways.len()]
             }
-            (ways, Ways::Flow) => ways[by_flow(packet.flow, node, ways.len())],
+            (ways, Multipath::Flow) => ways[by_flow(packet.flow, node, ways.len())],
         };
         let port = &mut self.ports[number as usize];
         let held = &mut self.held[port.pool as usize];
@@ -337,7 +343,12 @@ impl<'a, P: Protocol> Part<'a, P> {
                 self.engine.schedule_ranked(at, rank, Event::Arrive(slot));
             } else {
                 let (travelling, said) = (*travelling, self.said[slot as usize]);
-                self.leaving[port.home as usize].push(Leaving::Packet { at, line: number, travelling, said });
+                self.leaving[port.home as usize].push(OutboundMessage::Packet {
+                    at,
+                    line: number,
+                    travelling,
+                    said,
+                });
                 self.free.push(slot);
             }
         }

@@ -11,17 +11,17 @@ use std::sync::Arc;
 use queueing::{Priority, Time};
 
 use super::config::{Config, Transport};
-use super::modern::Modern;
+use super::net_tcp::NetTcp;
 use super::ns2::Ns2;
 use super::outcome::Counters;
 use super::packet::MSS;
-use super::part::Part;
+use super::partition::Partition;
+use super::partitioner::Partitioning;
 use super::protocol::Protocol;
-use super::split::Split;
 use super::topology::{Node, Wiring};
 
 /// Carries messages between hosts.
-pub(crate) trait Carry {
+pub(crate) trait MessagePort {
     /// A message of so many full segments goes out, none of them more urgent than
     /// `level`; its number.
     fn send(&mut self, now: Time, ends: [Node; 2], segments: u32, level: Priority) -> u32;
@@ -55,7 +55,7 @@ pub(crate) fn segments(bytes: u64) -> u32 {
 pub(crate) struct Wired {
     config: Config,
     wiring: Wiring,
-    split: Split,
+    split: Partitioning,
     /// Of flows that the configuration begins.
     level: Priority,
 }
@@ -72,34 +72,34 @@ impl Wired {
             config.planned = Some(Arc::new([]));
         }
         let wiring = config.topology.wire();
-        let split = Split::new(&wiring, 1);
+        let split = Partitioning::new(&wiring, 1);
         Self { config, wiring, split, level }
     }
 
     /// The network at work.
-    pub fn carrier(&self) -> Box<dyn Carry + '_> {
+    pub fn carrier(&self) -> Box<dyn MessagePort + '_> {
         let thresholds = self.config.thresholds().expect("a checked configuration");
         match &self.config.transport {
             Transport::Ns2(settings) => self.over(Ns2::new(*settings, thresholds)),
-            Transport::Modern(settings) => self.over(Modern::new(settings, thresholds)),
+            Transport::Modern(settings) => self.over(NetTcp::new(settings, thresholds)),
         }
     }
 
-    fn over<'a, P: Protocol + 'a>(&'a self, protocol: P) -> Box<dyn Carry + 'a> {
-        let mut part = Part::new(&self.config, &self.wiring, &self.split, 0, protocol);
+    fn over<'a, P: Protocol + 'a>(&'a self, protocol: P) -> Box<dyn MessagePort + 'a> {
+        let mut part = Partition::new(&self.config, &self.wiring, &self.split, 0, protocol);
         part.floor = self.level;
         Box::new(Carrier { part, own: BTreeSet::new(), bulk_bytes: 0 })
     }
 }
 
 struct Carrier<'a, P: Protocol> {
-    part: Part<'a, P>,
+    part: Partition<'a, P>,
     /// Messages of which senders do not know yet that they have arrived.
     own: BTreeSet<u32>,
     bulk_bytes: u64,
 }
 
-impl<P: Protocol> Carry for Carrier<'_, P> {
+impl<P: Protocol> MessagePort for Carrier<'_, P> {
     fn send(&mut self, now: Time, ends: [Node; 2], segments: u32, level: Priority) -> u32 {
         let flow = self.part.begin_now(now, ends, segments, level);
         self.part.awaited.insert(flow, segments);

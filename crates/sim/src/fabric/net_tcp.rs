@@ -82,7 +82,7 @@ const QUEUED_MAX: u64 = 16 << 20;
 const CE: u8 = 0b11;
 
 /// Hosts that run `net`'s TCP.
-pub(super) struct Modern {
+pub(super) struct NetTcp {
     around: Surroundings,
     thresholds: Thresholds,
     /// Where connections are open: the smoothed round trip of the last flow
@@ -107,7 +107,7 @@ pub(super) struct Receiver {
     end: Endpoint,
 }
 
-impl Modern {
+impl NetTcp {
     /// Hosts of these settings, which have been checked.
     pub fn new(settings: &Settings, thresholds: Thresholds) -> Self {
         let known = settings.established.then(HashMap::new);
@@ -152,7 +152,7 @@ fn packet(flow: u32, kind: Kind, level: Priority, left: u32, sent: &Sent) -> Pac
     }
 }
 
-impl Protocol for Modern {
+impl Protocol for NetTcp {
     type Said = Sent;
     type Sender = Sender;
     type Receiver = Receiver;
@@ -212,13 +212,13 @@ impl Protocol for Modern {
     }
 }
 
-impl End<Modern> for Sender {
-    fn hear(&mut self, hosts: &mut Modern, now: Time, packet: &Packet, said: &Sent) {
+impl End<NetTcp> for Sender {
+    fn hear(&mut self, hosts: &mut NetTcp, now: Time, packet: &Packet, said: &Sent) {
         self.end.on_segment(&mut hosts.around, now, &said.segment, ecn(packet, said));
         self.feed(now, &mut hosts.around);
     }
 
-    fn poll(&mut self, hosts: &mut Modern, now: Time) -> Option<(Packet, Sent)> {
+    fn poll(&mut self, hosts: &mut NetTcp, now: Time) -> Option<(Packet, Sent)> {
         let sent = self.end.poll_transmit(&mut hosts.around, now)?;
         let level = match sent.segment.payload.len() {
             0 => Priority::HIGHEST,
@@ -229,30 +229,30 @@ impl End<Modern> for Sender {
         Some((packet(self.flow, Kind::Data, level, left, &sent), sent))
     }
 
-    fn due(&self, hosts: &Modern) -> Time {
+    fn due(&self, hosts: &NetTcp) -> Time {
         self.end.deadline(&hosts.around)
     }
 
-    fn on_due(&mut self, hosts: &mut Modern, now: Time) -> u32 {
+    fn on_due(&mut self, hosts: &mut NetTcp, now: Time) -> u32 {
         hosts.on_timeout(&mut self.end, now)
     }
 }
 
-impl End<Modern> for Receiver {
-    fn hear(&mut self, hosts: &mut Modern, now: Time, packet: &Packet, said: &Sent) {
+impl End<NetTcp> for Receiver {
+    fn hear(&mut self, hosts: &mut NetTcp, now: Time, packet: &Packet, said: &Sent) {
         self.end.on_segment(&mut hosts.around, now, &said.segment, ecn(packet, said));
     }
 
-    fn poll(&mut self, hosts: &mut Modern, now: Time) -> Option<(Packet, Sent)> {
+    fn poll(&mut self, hosts: &mut NetTcp, now: Time) -> Option<(Packet, Sent)> {
         let sent = self.end.poll_transmit(&mut hosts.around, now)?;
         Some((packet(self.flow, Kind::Ack, Priority::HIGHEST, 0, &sent), sent))
     }
 
-    fn due(&self, hosts: &Modern) -> Time {
+    fn due(&self, hosts: &NetTcp) -> Time {
         self.end.deadline(&hosts.around)
     }
 
-    fn on_due(&mut self, hosts: &mut Modern, now: Time) -> u32 {
+    fn on_due(&mut self, hosts: &mut NetTcp, now: Time) -> u32 {
         hosts.on_timeout(&mut self.end, now)
     }
 }

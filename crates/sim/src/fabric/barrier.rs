@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 const SPINS: u32 = 100;
 
 /// Nobody passes before all have come; then again.
-pub(super) struct Gate {
+pub(super) struct SpinBarrier {
     threads: usize,
     arrived: AtomicUsize,
     /// How often all have come.
@@ -18,9 +18,9 @@ pub(super) struct Gate {
 }
 
 /// Tells the others when its thread panics, so that they do not wait for it.
-pub(super) struct Member<'a>(&'a Gate);
+pub(super) struct Member<'a>(&'a SpinBarrier);
 
-impl Gate {
+impl SpinBarrier {
     /// For so many threads.
     pub fn new(threads: usize) -> Self {
         Self { threads, arrived: AtomicUsize::new(0), turn: AtomicUsize::new(0), broken: false.into() }
@@ -38,7 +38,7 @@ impl Member<'_> {
     /// # Panics
     /// When another of them did.
     pub fn wait(&self) {
-        let Gate { threads, arrived, turn, broken } = self.0;
+        let SpinBarrier { threads, arrived, turn, broken } = self.0;
         let this = turn.load(Ordering::Relaxed);
         if arrived.fetch_add(1, Ordering::AcqRel) + 1 == *threads {
             arrived.store(0, Ordering::Relaxed);
@@ -69,7 +69,7 @@ mod tests {
     #[test]
     fn nobody_passes_before_all_have_come() {
         const THREADS: usize = 3;
-        let (gate, came) = (Gate::new(THREADS), AtomicUsize::new(0));
+        let (gate, came) = (SpinBarrier::new(THREADS), AtomicUsize::new(0));
         std::thread::scope(|scope| {
             for _ in 0..THREADS {
                 scope.spawn(|| {
@@ -87,7 +87,7 @@ mod tests {
 
     #[test]
     fn who_panics_does_not_leave_the_others_waiting() {
-        let gate = Gate::new(2);
+        let gate = SpinBarrier::new(2);
         let results = std::thread::scope(|scope| {
             let waits = scope.spawn(|| gate.join().wait());
             let panics = scope.spawn(|| {

@@ -8,7 +8,7 @@ use super::packet::MSS;
 
 /// A flow that is to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Planned {
+pub struct TraceFlow {
     /// When it begins.
     pub start: Time,
     /// The host that sends, from 0.
@@ -36,7 +36,7 @@ impl fmt::Display for BadLine {
     }
 }
 
-impl Planned {
+impl TraceFlow {
     /// The most bytes of one flow.
     pub const BYTES_MAX: u64 = u32::MAX as u64 * MSS;
     /// The latest beginning: about eleven days.
@@ -97,13 +97,16 @@ mod tests {
 
     #[test]
     fn a_list_is_read_in_any_order() {
-        let flows = Planned::list("# replay\n0.5 1 0 20\n\n0 0 1 1e3\n", 2).unwrap_err();
-        assert_eq!(flows.to_string(), format!("line 4: bytes \"1e3\" is not in 1..={}", Planned::BYTES_MAX));
-        let flows = Planned::list("# replay\n0.5 1 0 20\n\n0 0 1 1000 # first\n", 2).unwrap();
+        let flows = TraceFlow::list("# replay\n0.5 1 0 20\n\n0 0 1 1e3\n", 2).unwrap_err();
+        assert_eq!(
+            flows.to_string(),
+            format!("line 4: bytes \"1e3\" is not in 1..={}", TraceFlow::BYTES_MAX)
+        );
+        let flows = TraceFlow::list("# replay\n0.5 1 0 20\n\n0 0 1 1000 # first\n", 2).unwrap();
         let at = |ns| Time::from_nanos(ns);
         let expected = [
-            Planned { start: at(0), from: 0, to: 1, bytes: 1000 },
-            Planned { start: at(500_000_000), from: 1, to: 0, bytes: 20 },
+            TraceFlow { start: at(0), from: 0, to: 1, bytes: 1000 },
+            TraceFlow { start: at(500_000_000), from: 1, to: 0, bytes: 20 },
         ];
         assert_eq!(flows, expected);
     }
@@ -123,7 +126,7 @@ mod tests {
             ("0 0 1 99999999999999999999", "bytes"),
         ];
         for (text, expected) in refused {
-            let error = Planned::list(&format!("0 0 1 9\n{text}"), 4).unwrap_err();
+            let error = TraceFlow::list(&format!("0 0 1 9\n{text}"), 4).unwrap_err();
             assert!(error.line == 2 && error.reason.contains(expected), "{text}: {error}");
         }
     }
