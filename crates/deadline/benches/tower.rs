@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use deadline::codec::field;
-use deadline::tower::{DeadlineLayer, PropagateLayer, Settings, Text, task_local};
+use deadline::tower::{DeadlineLayer, PropagateLayer, Settings, Text, scope};
 use deadline::{Budget, Limits};
 use http::{Request, Response};
 use queueing::Span;
@@ -62,7 +62,7 @@ fn layers(c: &mut Criterion) {
     let mut client = PropagateLayer::new().layer(Nothing);
     let bare = Request::get("http://peer/path").body(()).expect("a request");
     group.bench_function("client", |b| {
-        now(task_local(Budget::new(Span::from_secs(3_000)), async {
+        now(scope(Budget::new(Span::from_secs(3_000)), async {
             b.iter(|| now(client.call(bare.clone())));
         }));
     });

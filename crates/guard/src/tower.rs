@@ -349,9 +349,7 @@ where
     fn call(&mut self, request: Request<Q>) -> Self::Future {
         let GuardLayer { shared, answer } = &self.layer;
         let Some(inside) = shared.enter((shared.class)(request.headers())) else {
-            return Box::pin(ready(
-                Ok(answer.reject_response(Refusal::new(Reason::Full, request.headers()))),
-            ));
+            return Box::pin(ready(Ok(answer.answer(Refusal::new(Reason::Full, request.headers())))));
         };
         let mut inner = self.inner.clone();
         Box::pin(async move {

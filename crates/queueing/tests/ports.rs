@@ -257,7 +257,7 @@ fn flows_of_one_packet_in_lasting_overload_leave_no_queue_behind() {
             came += 1;
         }
         assert_eq!(queue.pop(Time::ZERO).map(|packet| packet.number), Some(went));
-        assert!(queue.fair_queue() <= CAPACITY + 1, "{} flows have a queue", queue.fair_queue());
+        assert!(queue.flow_count() <= CAPACITY + 1, "{} flows have a queue", queue.flow_count());
     }
 }
 
@@ -274,7 +274,7 @@ proptest! {
             for _ in 0..pops {
                 let _ = queue.pop(Time::ZERO);
             }
-            let flows = queue.fair_queue();
+            let flows = queue.flow_count();
             prop_assert!(flows <= 2 * CAPACITY + 2, "{} flows have a queue", flows);
         }
     }

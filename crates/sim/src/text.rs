@@ -18,7 +18,7 @@ pub(crate) fn settings<T: DeserializeOwned>(
 }
 
 /// Reads what is written as text (`"2us"`, `"adps"`).
-pub(crate) fn serde_text<'de, T, D>(from: D) -> Result<T, D::Error>
+pub(crate) fn text<'de, T, D>(from: D) -> Result<T, D::Error>
 where
     T: FromStr<Err: Display>,
     D: Deserializer<'de>,
@@ -32,5 +32,5 @@ where
     T: FromStr<Err: Display>,
     D: Deserializer<'de>,
 {
-    serde_text(from).map(Some)
+    text(from).map(Some)
 }

@@ -14,7 +14,7 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use bytes::Bytes;
-use deadline::tower::{PropagateLayer, remaining, task_local};
+use deadline::tower::{PropagateLayer, remaining, scope};
 use deadline::{Budget, Remaining};
 use queueing::Span;
 use tokio::runtime::{Builder, Handle};
@@ -136,7 +136,7 @@ fn send(runtime: &Handle, setup: &Setup, run: &Arc<Run>, users: &[User]) -> Resu
         let (level, call) = (planned.class, telling(&planned.service));
         runtime.spawn(async move {
             let budget = Budget::restored(slo, run.elapsed(request), &[]);
-            let answered = task_local(budget, user.call(level, call)).await;
+            let answered = scope(budget, user.call(level, call)).await;
             let elapsed = run.elapsed(request);
             run.say(Line::End { request, answered, elapsed, used: usize::from(answered), parts: 1 });
             let _ = ended.send(());

@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
 use bytes::Bytes;
-use deadline::tower::{DeadlineLayer, PropagateLayer, Settings, give_way, task_local};
+use deadline::tower::{DeadlineLayer, PropagateLayer, Settings, give_way, scope};
 use deadline::{Budget, Limits, STAGES_MAX, Shedding};
 use queueing::Span;
 use tokio::runtime::{Builder, Handle};
@@ -107,7 +107,7 @@ fn send(runtime: &Handle, setup: &Setup, run: &Arc<Run>, first: &Client) -> Resu
         let slo = Span::from_nanos(setup.slos[planned.class].slo_ns);
         runtime.spawn(async move {
             let budget = Budget::restored(slo, run.elapsed(request), &[]);
-            let answered = task_local(budget, first.call(call_of(request))).await.is_ok();
+            let answered = scope(budget, first.call(call_of(request))).await.is_ok();
             let elapsed = run.elapsed(request);
             run.say(Line::End { request, answered, elapsed, used: usize::from(answered), parts: 1 });
             let _ = ended.send(());

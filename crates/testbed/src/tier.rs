@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use deadline::tower::{
-    DeadlineLayer, Grpc as HeadersOnly, PropagateLayer, Settings, give_way, standing, task_local,
+    DeadlineLayer, Grpc as HeadersOnly, PropagateLayer, Settings, give_way, scope, standing,
 };
 use deadline::{Limits, Shedding, Slack};
 use guard::tower::{GuardLayer, Queue};
@@ -211,10 +211,7 @@ fn handler(tier: &Tier, parts: Vec<Vec<Client>>, shedding: Shedding, seen: &Arc<
             let mut calls = JoinSet::new();
             for (part, &service) in parts.iter().zip(&told[1..]) {
                 let mut client = part[way(level, stands, part.len())].clone();
-                calls.spawn(task_local(
-                    budget,
-                    async move { client.call_as(level, telling(&[service])).await },
-                ));
+                calls.spawn(scope(budget, async move { client.call_as(level, telling(&[service])).await }));
             }
             while let Some(done) = calls.join_next().await {
                 done.map_err(|e| Status::internal(e.to_string()))??;

@@ -32,7 +32,7 @@ pub(super) fn head(config: &Config, cores: &[CoreId]) -> Head {
 impl Shown {
     pub(super) fn new(ui: Ui, board: &CoreAssignment, config: &Config) -> Self {
         let moves = ReallocationLog::new(board, config.bandwidth_max_gb * 1e9);
-        Self { ui, reallocations, moved: Vec::new(), cost: Histogram::coarse() }
+        Self { ui, moves, moved: Vec::new(), cost: Histogram::coarse() }
     }
 
     /// Looks at a round that began at `now` and took `cost`.
@@ -67,8 +67,8 @@ impl Shown {
         });
         let recorded = &self.cost;
         let rounds = Spans { name: "greenwave_sched_round_seconds", labels: Labels::none(), recorded };
-        let (owners, moves) = (owners.collect(), reallocations.collect());
-        self.ui.tell(now, Told { figures, spans: vec![rounds], owners, reallocations, ..Told::default() });
+        let (owners, moves) = (owners.collect(), moves.collect());
+        self.ui.tell(now, Told { figures, spans: vec![rounds], owners, moves, ..Told::default() });
         self.cost.clear();
     }
 }

@@ -49,11 +49,11 @@ impl Refusal {
 /// `Fn(Refusal) -> Response<B>` does.
 pub trait Answer<B> {
     /// The response to a request refused as `refusal` says.
-    fn reject_response(&self, refusal: Refusal) -> Response<B>;
+    fn answer(&self, refusal: Refusal) -> Response<B>;
 }
 
 impl<B, F: Fn(Refusal) -> Response<B>> Answer<B> for F {
-    fn reject_response(&self, refusal: Refusal) -> Response<B> {
+    fn answer(&self, refusal: Refusal) -> Response<B> {
         self(refusal)
     }
 }
@@ -63,9 +63,9 @@ impl<B, F: Fn(Refusal) -> Response<B>> Answer<B> for F {
 pub struct Text;
 
 impl<B: Default + From<String>> Answer<B> for Text {
-    fn reject_response(&self, refusal: Refusal) -> Response<B> {
+    fn answer(&self, refusal: Refusal) -> Response<B> {
         if refusal.grpc {
-            return Grpc.reject_response(refusal);
+            return Grpc.answer(refusal);
         }
         let mut response = Response::new(B::from(format!("{}\n", refusal.reason)));
         *response.status_mut() = refusal.status();
@@ -81,7 +81,7 @@ impl<B: Default + From<String>> Answer<B> for Text {
 pub struct Grpc;
 
 impl<B: Default> Answer<B> for Grpc {
-    fn reject_response(&self, refusal: Refusal) -> Response<B> {
+    fn answer(&self, refusal: Refusal) -> Response<B> {
         let mut response = Response::new(B::default());
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));

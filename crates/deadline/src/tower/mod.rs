@@ -36,7 +36,7 @@ pub use client::{OutOfTime, Propagate, PropagateLayer, WithoutBudget};
 pub use clock::Clock;
 pub use concurrency_limit::{Counts, Settings};
 pub use scope::{
-    budget, give_way, parts, priority, remaining, scope_at, spawn, spawn_parallel, standing, task_local,
+    budget, give_way, parts, priority, remaining, scope, scope_at, spawn, spawn_parallel, standing,
 };
 pub use server::{Deadline, DeadlineLayer};
 

@@ -40,7 +40,7 @@ impl RequestContext {
 /// Runs `future` as a request with `budget` that is born now, or goes on now.
 ///
 /// By the clock of the scope around it, else the monotonic one.
-pub async fn task_local<F: Future>(budget: Budget, future: F) -> F::Output {
+pub async fn scope<F: Future>(budget: Budget, future: F) -> F::Output {
     scope_at(current().map(|here| here.clock).unwrap_or_default(), budget, future).await
 }
 

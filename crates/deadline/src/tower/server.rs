@@ -151,7 +151,7 @@ where
                 Ok(permit) => permit,
                 Err(reason) => {
                     let refusal = Refusal::new(reason, request.headers());
-                    let mut response = answer.reject_response(refusal);
+                    let mut response = answer.answer(refusal);
                     tell(response.headers_mut(), &visit, gate.clock().now());
                     return Ok(response);
                 }

@@ -148,7 +148,7 @@ async fn a_call_can_opt_out_and_peers_without_headers_get_the_default() {
         if opt_out {
             request.extensions_mut().insert(deadline::tower::WithoutBudget);
         }
-        deadline::tower::task_local(budget, client.ask(request)).await.unwrap().into_inner()
+        deadline::tower::scope(budget, client.ask(request)).await.unwrap().into_inner()
     };
     assert_eq!((ask(false).await, layer.counts().faults[0]), ("true".to_owned(), 0));
     assert_eq!((ask(true).await, layer.counts().faults[0]), ("false".to_owned(), 1));

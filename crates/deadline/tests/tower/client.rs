@@ -8,7 +8,7 @@ use axum::http::{HeaderMap, Request, Response};
 use axum::routing::get as route;
 use deadline::Budget;
 use deadline::codec::{envoy, field, grpc};
-use deadline::tower::{DeadlineLayer, OutOfTime, PropagateLayer, WithoutBudget, task_local};
+use deadline::tower::{DeadlineLayer, OutOfTime, PropagateLayer, WithoutBudget, scope};
 use queueing::Span;
 use tower::{Layer, ServiceExt, service_fn};
 
@@ -28,7 +28,7 @@ async fn sent_by(layer: &PropagateLayer, left: Option<Span>, request: Request<Bo
     });
     let call = layer.layer(peer).oneshot(request);
     match left {
-        Some(left) => task_local(Budget::new(left), call).await.unwrap(),
+        Some(left) => scope(Budget::new(left), call).await.unwrap(),
         None => call.await.unwrap(),
     };
     arrived.lock().unwrap().clone()
@@ -84,7 +84,7 @@ async fn advice_is_sent_and_holds_no_call_back() {
         pass(ms(500)).await;
         Ok::<_, std::io::Error>(Response::new(()))
     });
-    assert!(task_local(Budget::new(ms(70)), layer.layer(slow).oneshot(get("http://peer/"))).await.is_ok());
+    assert!(scope(Budget::new(ms(70)), layer.layer(slow).oneshot(get("http://peer/"))).await.is_ok());
 }
 
 #[tokio::test(start_paused = true)]
@@ -99,9 +99,9 @@ async fn nothing_is_added_without_a_budget_or_when_the_call_opts_out() {
 async fn who_has_nothing_left_does_not_send_and_who_runs_out_does_not_wait() {
     let deaf = service_fn(|_: Request<Body>| std::future::pending::<Result<Response<()>, std::io::Error>>());
     let client = PropagateLayer::new().layer(deaf);
-    let late = task_local(Budget::new(ms(0)), client.clone().oneshot(get("http://peer/"))).await.unwrap_err();
+    let late = scope(Budget::new(ms(0)), client.clone().oneshot(get("http://peer/"))).await.unwrap_err();
     assert_eq!(late.downcast_ref(), Some(&OutOfTime { sent: false, left: ms(0) }));
-    let late = task_local(Budget::new(ms(70)), client.oneshot(get("http://peer/"))).await.unwrap_err();
+    let late = scope(Budget::new(ms(70)), client.oneshot(get("http://peer/"))).await.unwrap_err();
     assert_eq!(late.downcast_ref(), Some(&OutOfTime { sent: true, left: ms(70) }));
     assert_eq!(late.to_string(), "no answer in the 70.0 ms that were left");
 }
@@ -127,7 +127,7 @@ async fn the_way_to_a_peer_is_learned_from_its_answers_and_taken_off() {
     let layer = PropagateLayer::new();
     let client = layer.layer(far);
     assert_eq!(layer.one_way("peer:80"), ms(0));
-    let ask = |left| task_local(Budget::new(left), client.clone().oneshot(get("http://peer:80/")));
+    let ask = |left| scope(Budget::new(left), client.clone().oneshot(get("http://peer:80/")));
     for _ in 0..3 {
         assert!(ask(ms(100)).await.unwrap().status().is_success());
     }

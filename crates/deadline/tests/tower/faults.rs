@@ -9,7 +9,7 @@ use axum::body::Body;
 use axum::http::{Request, Response, StatusCode};
 use axum::routing::get as route;
 use deadline::tower::{
-    Clock, DeadlineLayer, OutOfTime, PropagateLayer, budget, remaining, scope_at, spawn, task_local,
+    Clock, DeadlineLayer, OutOfTime, PropagateLayer, budget, remaining, scope, scope_at, spawn,
 };
 use deadline::{Budget, Stage};
 use queueing::Span;
@@ -30,7 +30,7 @@ where
     let part = budget().expect("a budget").split(reserve);
     let ask = |(worker, uri): (S, String)| {
         let call = PropagateLayer::new().layer(worker).oneshot(get(&uri));
-        spawn(async move { task_local(part, call).await })
+        spawn(async move { scope(part, call).await })
     };
     let asked: Vec<_> = workers.into_iter().map(ask).collect();
     let mut answers = Vec::new();
@@ -74,7 +74,7 @@ async fn a_worker_that_dies_or_falls_silent_costs_its_part_and_not_the_answer() 
         }
     });
     let workers = ["/", "/dies", "/silent", "/"].map(|path| (worker, format!("http://worker{path}")));
-    let (answers, left) = task_local(Budget::new(ms(200)), async {
+    let (answers, left) = scope(Budget::new(ms(200)), async {
         let answers = fan_out(workers.to_vec(), ms(50)).await;
         (answers, remaining().expect("a budget").left())
     })
@@ -100,7 +100,7 @@ async fn a_process_that_dies_in_mid_call_fails_its_part_at_once() {
         assert!(read > 0);
     });
     // No timer fires within 1,000 s: what comes before has not waited for one.
-    let asks = task_local(Budget::new(secs(1_000)), async move {
+    let asks = scope(Budget::new(secs(1_000)), async move {
         fan_out(vec![(hyper(), lives.clone()), (hyper(), dies), (hyper(), lives)], secs(1)).await
     });
     let answers = soon("all parts are back", asks).await;

@@ -1,6 +1,6 @@
 //! What a task knows of its budget, and what it does with it.
 
-use deadline::tower::{budget, parts, priority, remaining, spawn, spawn_parallel, task_local};
+use deadline::tower::{budget, parts, priority, remaining, scope, spawn, spawn_parallel};
 use deadline::{Budget, Remaining};
 use queueing::Priority;
 
@@ -8,13 +8,13 @@ use crate::support::{ms, pass};
 
 #[tokio::test(start_paused = true)]
 async fn a_task_counts_down_and_hands_its_budget_to_the_tasks_it_spawns() {
-    task_local(Budget::new(ms(100)), async {
+    scope(Budget::new(ms(100)), async {
         pass(ms(40)).await;
         assert_eq!(remaining(), Some(Remaining::Left(ms(60))));
         assert_eq!(spawn(async { remaining() }).await.unwrap(), Some(Remaining::Left(ms(60))));
         assert_eq!(tokio::spawn(async { remaining() }).await.unwrap(), None, "which is why there is spawn");
         let part = budget().unwrap().split(ms(20));
-        assert_eq!(task_local(part, async { remaining() }).await, Some(Remaining::Left(ms(40))));
+        assert_eq!(scope(part, async { remaining() }).await, Some(Remaining::Left(ms(40))));
         pass(ms(61)).await;
         assert_eq!(remaining(), Some(Remaining::Missed(ms(1))));
     })
@@ -26,7 +26,7 @@ async fn a_task_counts_down_and_hands_its_budget_to_the_tasks_it_spawns() {
 async fn the_less_is_left_the_more_parts_and_the_more_urgent() {
     let level = |n| Priority::new(n).unwrap();
     assert_eq!((parts(5), priority()), (1, Priority::LOWEST), "without a budget nothing is urgent");
-    task_local(Budget::new(ms(80)), async {
+    scope(Budget::new(ms(80)), async {
         for (after, n, urgency) in [(0, 1, 7), (40, 3, 4), (20, 4, 2), (19, 4, 0), (1, 5, 0), (9, 5, 0)] {
             pass(ms(after)).await;
             assert_eq!((parts(5), priority(), parts(1)), (n, level(urgency), 1), "{:?}", remaining());
@@ -37,8 +37,5 @@ async fn the_less_is_left_the_more_parts_and_the_more_urgent() {
         }
     })
     .await;
-    assert_eq!(
-        task_local(Budget::new(ms(0)), async { (parts(3), priority()) }).await,
-        (3, Priority::HIGHEST)
-    );
+    assert_eq!(scope(Budget::new(ms(0)), async { (parts(3), priority()) }).await, (3, Priority::HIGHEST));
 }

@@ -130,7 +130,7 @@ impl<T, Q: Clone> FairQueue<T, Q> {
 
     /// Flows that have a queue: something waits, or they owe something yet.
     #[must_use]
-    pub fn fair_queue(&self) -> usize {
+    pub fn flow_count(&self) -> usize {
         self.turns.len()
     }
 }

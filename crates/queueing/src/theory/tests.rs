@@ -233,9 +233,9 @@ fn who_has_much_room_and_little_patience_is_served_in_vain() {
     let mut shares = Vec::new();
     for k in [8, 20, 200] {
         let seen = fcfs(1, k as usize, rate_per_s, &service);
-        let within = seen.sojourns_s.iter().filter(|&&s| s <= reneging.as_secs_f64()).count();
+        let within = seen.sojourns_s.iter().filter(|&&s| s <= patience.as_secs_f64()).count();
         let seen = within as f64 / REQUESTS as f64;
-        let formula = mm1k::within(k, rate_per_s, service.mean(), reneging);
+        let formula = mm1k::within(k, rate_per_s, service.mean(), patience);
         assert!((formula - seen).abs() < 0.005, "room for {k}: {formula} {seen}");
         shares.push(formula);
     }

@@ -5,7 +5,7 @@ use sched::cores::{Class, CoreAssignment, CoresConfigError, Policy, Settings, Ta
 use serde::Deserialize;
 
 use crate::BadConfig;
-use crate::text::{serde_text, text_or_none};
+use crate::text::{text, text_or_none};
 
 /// A machine and its tasks.
 #[derive(Clone, Debug, Deserialize)]

@@ -23,7 +23,7 @@ pub(super) struct FlowArrival {
 pub(super) type FlowArrivals = std::iter::Peekable<Box<dyn Iterator<Item = FlowArrival> + Send>>;
 
 /// The flows that `config` asks for.
-pub(super) fn flow_arrivals(config: &Config) -> FlowArrivals {
+pub(super) fn births(config: &Config) -> FlowArrivals {
     let births: Box<dyn Iterator<Item = FlowArrival> + Send> = match (&config.planned, config.senders) {
         (Some(planned), _) => {
             let planned = std::sync::Arc::clone(planned);
@@ -188,7 +188,7 @@ mod tests {
              scheduler = \"fifo\"\nroom = 10\nflows = 400\nsizes = \"list 1460 2920\"\n\
              arrivals = \"poisson 1000\"\nsenders = {senders}\n{more}"
         );
-        flow_arrivals(&Config::from_toml(&text).unwrap()).collect()
+        births(&Config::from_toml(&text).unwrap()).collect()
     }
 
     #[test]

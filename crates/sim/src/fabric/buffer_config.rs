@@ -7,7 +7,7 @@ use serde::de::{Deserialize, Deserializer, Error};
 use super::config::Config;
 use super::packet::SEGMENT_BYTES;
 use super::queues::Scheduler;
-use crate::text::serde_text;
+use crate::text::text;
 
 /// Who shares the room.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]

@@ -12,7 +12,7 @@ use super::sizes::Sizes;
 use super::topology::Topology;
 use super::{buffer_config, net_tcp, ns2};
 use crate::BadConfig;
-use crate::text::serde_text;
+use crate::text::text;
 
 /// A network, and the flows that cross it.
 ///

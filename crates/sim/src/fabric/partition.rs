@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use queueing::{Priority, Time};
 
-use super::births::{FlowArrivals, flow_arrivals};
+use super::births::{FlowArrivals, births};
 use super::config::{Config, Multipath};
 use super::hosts::{Receiving, Sending};
 use super::occupancy::Watch;
@@ -165,7 +165,7 @@ impl<'a, P: Protocol> Partition<'a, P> {
             said: Vec::new(),
             free: Vec::new(),
             protocol,
-            births: flow_arrivals(config),
+            births: births(config),
             born: 0,
             floor: Priority::HIGHEST,
             sending: Vec::new(),

@@ -15,7 +15,7 @@ use queueing::{Arrivals, Distribution, Histogram, Rng, Span, Time, UnknownName, 
 
 pub use crate::BadConfig;
 use crate::Engine;
-use crate::text::serde_text;
+use crate::text::text;
 
 /// The server and who calls it.
 #[derive(Clone, Debug, serde::Deserialize)]

@@ -21,7 +21,7 @@ use runtime::shard::{self, Budget, Guard, Refusal, Shed};
 use sched::dispatch::Steering;
 
 pub use crate::BadConfig;
-use crate::text::serde_text;
+use crate::text::text;
 use crate::{CostModel, link};
 
 use super::server::config::{SERVER, stack};

@@ -24,7 +24,7 @@ use sched::dispatch::{Params, Steering};
 
 pub use crate::BadConfig;
 use crate::path::{self, PathDevice};
-use crate::text::{serde_text, text_or_none};
+use crate::text::{text, text_or_none};
 use crate::world::server::config::stack;
 use crate::{CostModel, Engine};
 
@@ -205,7 +205,7 @@ impl World {
         let classifiers = Classifiers { transport, ..Classifiers::default() };
         let policy = config.mode.policy(classifiers, &Params::new(1, 1), Steering::all(1));
         let program = Program::new(config.bytes, config.backend);
-        let site = program.web_server(PORT);
+        let site = program.site(PORT);
         Self {
             engine: Engine::new(),
             cost: CostModel::default(),

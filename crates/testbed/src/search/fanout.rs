@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use deadline::tower::{DeadlineLayer, PropagateLayer, Settings, task_local};
+use deadline::tower::{DeadlineLayer, PropagateLayer, Settings, scope};
 use deadline::{Budget, Limits, ServiceTimeEwma, Shedding, SubrequestEstimate};
 use queueing::Span;
 use tokio::runtime::Builder;
@@ -134,7 +134,7 @@ impl Aggregator {
             let mut worker = self.workers[part].clone();
             let call = async move { worker.call(call_of(request)).await };
             let budget = budget.expecting(expected);
-            out.spawn(async move { (part, task_local(budget, call).await) });
+            out.spawn(async move { (part, scope(budget, call).await) });
         }
         // Workers give up at the same moment, so this is only the last resort.
         let left = Duration::from(budget.remaining().left());

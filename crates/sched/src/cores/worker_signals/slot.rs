@@ -10,7 +10,7 @@
 //! What the scheduler asks is one number, too: odd asks the worker to leave its
 //! core, even to go on. The worker writes the number next to it when it has done
 //! so, and sleeps on the first by futex, which looks again before it sleeps. So
-//! asking twice is asking once, and no wish is lost. `tests/pulse.rs` checks both
+//! asking twice is asking once, and no wish is lost. `tests/worker_signals.rs` checks both
 //! with this file's own code.
 
 use super::sync::{AtomicU32, AtomicU64, Ordering, fence};

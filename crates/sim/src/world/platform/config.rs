@@ -5,7 +5,7 @@ use queueing::{Arrivals, Bytes, Distribution, Priority, Span};
 use super::mechanisms::Mechanisms;
 use super::network::Network;
 use crate::cores::{self, ClassName, Costs, Machine, Needs, Phase, Task};
-use crate::text::{serde_text, text_or_none};
+use crate::text::{text, text_or_none};
 use crate::{BadConfig, CostModel};
 
 /// A platform, and who uses it.

@@ -9,7 +9,7 @@ use crate::fabric::{
     Buffer, Carried, Codel, Config, LevelAssignment, Marking, MessagePort, Multipath, RngStreams, Scheduler,
     Senders, Sizes, Topology, Transport, Wired, depth,
 };
-use crate::text::serde_text;
+use crate::text::text;
 
 /// A fabric between hosts.
 #[derive(Clone, Debug, serde::Deserialize)]

@@ -14,7 +14,7 @@ use sched::dispatch::{Params, RequestType, Steering, WorkerId, WorkerSet};
 use super::Machine;
 use super::scenario::Scenario;
 use crate::BadConfig;
-use crate::text::serde_text;
+use crate::text::text;
 use crate::{CostModel, link};
 
 pub(in crate::world) const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);

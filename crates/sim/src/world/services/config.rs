@@ -7,7 +7,7 @@ use queueing::{Arrivals, Distribution, Span};
 
 use super::Record;
 use crate::BadConfig;
-use crate::text::serde_text;
+use crate::text::text;
 
 /// Services in series, and who calls them.
 ///

@@ -90,7 +90,7 @@ impl Program {
     }
 
     /// It listens on `port`.
-    pub(super) fn web_server(&self, port: u16) -> WebServer {
+    pub(super) fn site(&self, port: u16) -> WebServer {
         self.0.borrow_mut().happened.push(Happened::Listen { port, fast_open: 0 });
         WebServer(Rc::clone(&self.0))
     }
@@ -162,13 +162,13 @@ impl State {
         let mut batch: Vec<usize> = self.ready.drain(..self.ready.len().min(event_order::BATCH)).collect();
         if self.levels.first() != self.levels.last() {
             let rank = |&at: &usize| Some(Rank { level: self.pages[at].level.level(), can_wait: true });
-            let returned = event_order.clone();
-            let ReorderResult { kept, left } = arrange(&mut event_order, rank, self.left);
+            let returned = batch.clone();
+            let ReorderResult { kept, left } = arrange(&mut batch, rank, self.left);
             self.left = left;
-            event_order.truncate(kept);
-            self.ready.extend(returned.into_iter().filter(|at| !event_order.contains(at)));
+            batch.truncate(kept);
+            self.ready.extend(returned.into_iter().filter(|at| !batch.contains(at)));
         }
-        self.batch.extend(event_order);
+        self.batch.extend(batch);
     }
 
     /// Puts `at` among the ready, if it can do something.

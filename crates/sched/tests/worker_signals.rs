@@ -10,10 +10,10 @@ mod sync {
     pub use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 }
 #[allow(dead_code, reason = "each half has its own test")]
-#[path = "../src/cores/pulse/lane.rs"]
-mod lane;
+#[path = "../src/cores/worker_signals/slot.rs"]
+mod slot;
 
-use lane::{Asked, Told};
+use slot::{ParkRequest, SeqCell};
 use sync::Ordering;
 
 fn check(scenario: impl Fn() + Sync + Send + 'static) {
@@ -25,7 +25,7 @@ fn check(scenario: impl Fn() + Sync + Send + 'static) {
 #[test]
 fn what_is_read_was_told_together_and_never_grows_older() {
     check(|| {
-        let told = Arc::new(Told::<2>::new());
+        let told = Arc::new(SeqCell::<2>::new());
         let worker = loom::thread::spawn({
             let told = told.clone();
             move || (1..=3).for_each(|n| told.tell(&[n, n]))
@@ -48,7 +48,7 @@ fn what_is_read_was_told_together_and_never_grows_older() {
 struct Futex(Mutex<()>, Condvar);
 
 impl Futex {
-    fn wait(&self, asked: &Asked, value: u32) {
+    fn wait(&self, asked: &ParkRequest, value: u32) {
         let guard = self.0.lock().unwrap();
         if asked.word().load(Ordering::Relaxed) == value {
             drop(self.1.wait(guard).unwrap());
@@ -64,7 +64,7 @@ impl Futex {
 #[test]
 fn a_worker_that_is_asked_to_park_and_to_go_on_goes_on() {
     check(|| {
-        let shared = Arc::new((Asked::new(), Futex::default()));
+        let shared = Arc::new((ParkRequest::new(), Futex::default()));
         let worker = loom::thread::spawn({
             let shared = shared.clone();
             move || {
