@@ -15,7 +15,7 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 use super::network_delay::Peers;
-use super::scope::current;
+use super::task_local::current;
 use super::{BUDGET, Boxed, ENVOY, GRPC, is_grpc};
 use crate::codec::{Bad, envoy, field, grpc};
 

@@ -23,22 +23,22 @@
 //! # });
 //! ```
 
-mod answer;
 mod client;
 mod clock;
 mod concurrency_limit;
 mod network_delay;
-mod scope;
+mod reject_response;
 mod server;
+mod task_local;
 
-pub use answer::{Answer, Grpc, Refusal, Text};
 pub use client::{OutOfTime, Propagate, PropagateLayer, WithoutBudget};
 pub use clock::Clock;
 pub use concurrency_limit::{Counts, Settings};
-pub use scope::{
+pub use reject_response::{Answer, Grpc, Refusal, Text};
+pub use server::{Deadline, DeadlineLayer};
+pub use task_local::{
     budget, give_way, parts, priority, remaining, scope, scope_at, spawn, spawn_parallel, standing,
 };
-pub use server::{Deadline, DeadlineLayer};
 
 use std::future::Future;
 use std::pin::Pin;

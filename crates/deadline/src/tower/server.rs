@@ -18,8 +18,8 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 use super::concurrency_limit::{Admission, ConcurrencyLimit, Counts, Settings};
-use super::scope::{RequestContext, run_with_context};
-use super::{Answer, BUDGET, Boxed, Clock, ENVOY, GRPC, Refusal, Text, answer};
+use super::task_local::{RequestContext, run_with_context};
+use super::{Answer, BUDGET, Boxed, Clock, ENVOY, GRPC, Refusal, Text, reject_response};
 
 use crate::codec::field;
 use crate::{Received, StageTimer};
@@ -196,5 +196,5 @@ fn tell(headers: &mut HeaderMap, visit: &StageTimer, now: Time) {
 /// Whether a response says how long its method takes: what the client did
 /// wrong is found out sooner, and a path that is not there needs no place.
 fn is_lesson<B>(response: &Response<B>) -> bool {
-    !response.status().is_client_error() && !response.headers().contains_key(answer::STATUS)
+    !response.status().is_client_error() && !response.headers().contains_key(reject_response::STATUS)
 }

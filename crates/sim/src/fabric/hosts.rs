@@ -2,8 +2,8 @@
 
 use queueing::{Priority, Span, Time};
 
-use super::births::FlowArrival;
 use super::config::Multipath;
+use super::flow_arrivals::FlowArrival;
 use super::ideal::ideal;
 use super::outcome::Flow;
 use super::packet::Packet;

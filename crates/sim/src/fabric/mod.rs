@@ -9,9 +9,9 @@
 //! Source: PIAS (NSDI '15) §6 and FISH §4 for the set-up.
 
 mod barrier;
-mod births;
 mod buffer_config;
 mod config;
+mod flow_arrivals;
 mod flow_trace;
 mod hosts;
 mod ideal;

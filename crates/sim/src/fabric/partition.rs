@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 
 use queueing::{Priority, Time};
 
-use super::births::{FlowArrivals, births};
 use super::config::{Config, Multipath};
+use super::flow_arrivals::{FlowArrivals, births};
 use super::hosts::{Receiving, Sending};
 use super::occupancy::Watch;
 use super::outcome::{Counters, Flow};

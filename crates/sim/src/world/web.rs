@@ -29,9 +29,9 @@ use crate::world::server::config::stack;
 use crate::{CostModel, Engine};
 
 use super::Alarm;
-use site::{Program, WebServer};
+use web_server::{Program, WebServer};
 
-mod site;
+mod web_server;
 
 /// A server and its users.
 #[derive(Clone, Debug, serde::Deserialize)]
