@@ -1,82 +1,83 @@
-//! The port between requests and whatever carries them out.
+//! Port between I/O requests and the device that executes them.
 //!
-//! Buffers move: into a request, with it into the disk, and out again with what
-//! is done. So while a disk, or a kernel behind it, may write to one, nobody
-//! else can look at it, free it or give it away.
+//! Buffers move: into a request, with it into the disk, and back with its
+//! completion. While the disk, or a kernel below it, may write to a buffer, no
+//! other code can read, free or reuse it.
 
 use std::any::Any;
 use std::io;
 use std::path::Path;
 
-/// Memory that a disk can read into and write from: of a fixed length, aligned
-/// as its files want it, registered with the kernel where there is one.
+/// Memory that a disk reads into and writes from. Its length is fixed, its
+/// alignment fits the disk's files, and it is registered with the kernel where
+/// there is one.
 pub trait Memory: Any + Send + Sync {
-    /// All of it; whatever was last in it.
+    /// All bytes, with whatever the last use left in them.
     fn bytes(&self) -> &[u8];
-    /// The same, to fill.
+    /// All bytes, to fill.
     fn bytes_mut(&mut self) -> &mut [u8];
 }
 
-/// One buffer of a disk's.
+/// One buffer of a disk.
 pub type Buffer = Box<dyn Memory>;
 
-/// A file that is open at a disk.
+/// Identifier of a file open at a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FileId(pub u32);
 
-/// How a file is opened. It is only read unless more is asked for.
+/// Options for opening a file; read-only by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
-    /// It is written, too.
+    /// Open for writing too.
     pub write: bool,
-    /// It is made where it is not there, and then empty.
+    /// Create an empty file if there is none.
     pub create: bool,
-    /// Past the page cache (`O_DIRECT`): refused where the file system cannot.
+    /// Bypass the page cache (`O_DIRECT`). An error if the file system cannot.
     pub direct: bool,
 }
 
-/// An open file.
+/// Result of opening a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Opened {
-    /// Its name at its disk.
+    /// Identifier at this disk.
     pub file: FileId,
-    /// Offsets and lengths are multiples of it: 1 through the page cache.
+    /// Offsets and lengths must be multiples of this, in bytes; 1 with the page cache.
     pub align: u32,
 }
 
-/// What a disk is asked to do. Offsets are in bytes from the file's beginning.
+/// I/O request. Offsets are in bytes from the start of the file.
 pub enum Request {
-    /// Read `len` bytes into the beginning of `buffer`.
+    /// Read `len` bytes into the start of `buffer`.
     Read {
-        /// From where.
+        /// File to read.
         file: FileId,
-        /// From which byte on.
+        /// Offset of the first byte.
         at: u64,
         /// At most the buffer's length.
         len: u32,
-        /// Where they go.
+        /// Destination.
         buffer: Buffer,
     },
     /// Write the first `len` bytes of `buffer`.
     Write {
-        /// Where to.
+        /// File to write.
         file: FileId,
-        /// From which byte on.
+        /// Offset of the first byte.
         at: u64,
         /// At most the buffer's length.
         len: u32,
-        /// Where they are.
+        /// Source.
         buffer: Buffer,
     },
-    /// Let what was written survive a loss of power.
+    /// Make completed writes durable (`fsync`).
     Sync {
-        /// Of which file.
+        /// File to sync.
         file: FileId,
     },
 }
 
 impl Request {
-    /// What it was to be read into or written from.
+    /// Buffer of the request; `None` for a sync.
     #[must_use]
     pub fn into_buffer(self) -> Option<Buffer> {
         match self {
@@ -86,53 +87,53 @@ impl Request {
     }
 }
 
-/// A request that is over.
+/// Completed request.
 pub struct IoCompletion {
-    /// The number that it was begun with.
+    /// Number that [`Disk::begin`] was given.
     pub number: u32,
-    /// Bytes read or written; fewer than asked for at the file's end, or where
+    /// Bytes read or written; fewer than requested at the end of the file or when
     /// the disk is full.
     pub result: io::Result<usize>,
-    /// The request's buffer.
+    /// Buffer of the request; `None` for a sync.
     pub buffer: Option<Buffer>,
 }
 
-/// Carries out requests on files. Nothing here waits but [`Disk::open`], for
-/// the file's name to be looked up, and [`Disk::finish`].
+/// Asynchronous disk. Only [`Disk::open`], which resolves a path, and
+/// [`Disk::finish`] block.
 pub trait Disk: Send {
-    /// Its buffers, all of one length; asked for once.
+    /// All buffers of the disk, of equal length. Called once.
     fn buffers(&mut self) -> Vec<Buffer>;
 
-    /// Requests that it carries out at a time, at least 1.
+    /// Queue depth: requests in flight at most; at least 1.
     fn depth(&self) -> usize;
 
     /// Opens a file.
     ///
     /// # Errors
-    /// The system's; [`io::ErrorKind::Unsupported`] where the file cannot be
-    /// read past the page cache and is to be.
+    /// The system's; [`io::ErrorKind::Unsupported`] if `options.direct` is set and
+    /// the file cannot bypass the page cache.
     fn open(&mut self, path: &Path, options: &Options) -> io::Result<Opened>;
 
-    /// Takes no more requests for `file`; those that have begun are carried out.
+    /// Closes `file` to new requests; requests in flight complete.
     fn close(&mut self, file: FileId);
 
-    /// Begins a request; `number` is told with what becomes of it.
+    /// Starts a request; its completion carries `number`.
     ///
     /// # Panics
-    /// When [`Disk::depth`] have begun and are not over, or the file is not open.
+    /// If [`Disk::depth`] requests are in flight, or the file is not open.
     fn begin(&mut self, number: u32, request: Request);
 
-    /// Hands on what has begun, many at once; `false` when some of it has to be
-    /// handed on later, by another call.
+    /// Submits the started requests as one batch; `false` if another call must
+    /// submit the rest.
     fn flush(&mut self) -> bool;
 
-    /// One that is over, if there is one.
+    /// Next completion, if there is one.
     fn done(&mut self) -> Option<IoCompletion>;
 
-    /// Waits until everything that has begun is over.
+    /// Blocks until no request is in flight.
     fn finish(&mut self);
 
-    /// Whether a thread that sleeps on its device is woken by what is over. If
-    /// not, it has to look.
+    /// True if a completion wakes a thread that sleeps on its network device. If
+    /// false, the disk must be polled.
     fn wakes(&self) -> bool;
 }

@@ -1,11 +1,10 @@
-//! Who waits for a buffer, for a place at the disk, for its end, and to be told.
+//! I/O scheduler: priority queues for buffers, for the disk and for completions.
 //!
-//! A request has one slot from its beginning until its end is fetched. It stands
-//! in one line at a time: for a buffer if it needs one and has none, for a
-//! place at the disk, and when it is over, to be told. Each is in the order of
-//! labels, so a disk that is busy is another queue that asks who goes next.
-//! Who gives up a request that the disk has begun leaves it its slot: the buffer
-//! is free again when the disk is done with it, and not before.
+//! A request occupies one slot from [`IoScheduler::begin`] until its result is
+//! fetched or it is cancelled. It is in one queue at a time: for a buffer, if it
+//! needs one and has none; for the disk; and, once complete, for notification.
+//! Each queue is ordered by label. A request cancelled in flight keeps its slot
+//! and its buffer until the disk completes it.
 
 use std::io;
 use std::path::Path;
@@ -15,68 +14,68 @@ use queueing::{Priority, Time};
 use crate::disk::{Buffer, Disk, FileId, IoCompletion, Opened, Options, Request};
 use crate::request_queue::{RequestQueue, Waiting};
 
-/// Requests at a time, those that nobody waits for any more included.
+/// Requests at a time, including cancelled ones that are still in flight.
 pub const REQUESTS_MAX: usize = 1 << 16;
 
-/// See the module. `W` is whom to tell.
+/// See the module. `W` identifies the waiter to notify.
 pub struct IoScheduler<W> {
     disk: Box<dyn Disk>,
     depth: usize,
-    /// Those that nobody has.
+    /// Free buffers.
     buffers: Vec<Buffer>,
     buffer_len: usize,
     slots: Vec<Slot<W>>,
     free: Vec<u32>,
-    /// That of the latest request.
+    /// Sequence number of the latest request.
     turns: u64,
     for_buffer: RequestQueue,
     for_disk: RequestQueue,
     to_tell: RequestQueue,
     in_flight: usize,
-    /// The disk is to be flushed again.
+    /// True if the disk must be flushed again.
     held: bool,
 }
 
-/// What is asked for.
+/// Operation to schedule.
 pub enum IoRequest {
-    /// A buffer.
+    /// Allocate a buffer.
     Buffer,
-    /// `len` bytes of a file from `at` on, in a buffer.
+    /// Read `len` bytes of a file into a buffer.
     Read {
-        /// Which file.
+        /// File to read.
         file: FileId,
-        /// From which byte on.
+        /// Offset of the first byte.
         at: u64,
         /// At most [`IoScheduler::buffer_len`].
         len: u32,
     },
-    /// To write the first `len` bytes of a buffer.
+    /// Write the first `len` bytes of a buffer.
     Write {
-        /// Which file.
+        /// File to write.
         file: FileId,
-        /// From which byte on.
+        /// Offset of the first byte.
         at: u64,
-        /// At most the buffer's.
+        /// At most the buffer's length.
         len: u32,
-        /// Of this desk.
+        /// Buffer of this scheduler.
         buffer: Buffer,
     },
-    /// That what was written survives a loss of power.
+    /// Make completed writes durable (`fsync`).
     Sync {
-        /// Which file.
+        /// File to sync.
         file: FileId,
     },
 }
 
-/// Bytes read or written, and the buffer.
+/// Result of a request: bytes read or written, and its buffer.
 pub type Answer = (io::Result<usize>, Option<Buffer>);
 
-/// The turn of a slot whose request nobody waits for.
+/// Sequence number of a slot without a waiting owner.
 const NOBODYS: u64 = 0;
 
-/// A request, for whoever waits for it.
+/// Handle of a request, with which its owner polls or cancels it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use = "a request that nobody waits for is to be given up"]
+#[must_use = "a request that is not polled to its end must be cancelled"]
 pub struct Ticket {
     slot: u32,
     turn: u64,
@@ -91,25 +90,25 @@ struct Slot<W> {
 
 enum Stage {
     Free,
-    /// For a buffer, to be had or to be read into.
+    /// Waits for a buffer: for its own sake, or to read `(file, at, len)` into.
     WaitsForBuffer(Option<(FileId, u64, u32)>),
     WaitsForDisk(Request),
     InFlight,
-    /// In flight, and nobody waits for it.
+    /// In flight and cancelled.
     Left,
     Over(Answer),
 }
 
 impl<W> IoScheduler<W> {
-    /// A desk before `disk`.
+    /// Scheduler in front of `disk`.
     ///
     /// # Panics
-    /// When the disk has no buffers or no places.
+    /// If the disk has no buffers or a depth of 0.
     #[must_use]
     pub fn new(mut disk: Box<dyn Disk>) -> Self {
         let (buffers, depth) = (disk.buffers(), disk.depth());
-        assert!(depth > 0, "a disk has a place");
-        let buffer_len = buffers.first().expect("a disk has a buffer").bytes().len();
+        assert!(depth > 0, "Disk::depth is 0; at least 1 is needed");
+        let buffer_len = buffers.first().expect("Disk::buffers is empty; at least 1 is needed").bytes().len();
         let line = || RequestQueue::new(REQUESTS_MAX);
         Self {
             disk,
@@ -127,19 +126,19 @@ impl<W> IoScheduler<W> {
         }
     }
 
-    /// Bytes of a buffer.
+    /// Length of a buffer in bytes.
     #[must_use]
     pub fn buffer_len(&self) -> usize {
         self.buffer_len
     }
 
-    /// Since when the oldest request waits that is over and whose owner was not told.
+    /// Completion time of the oldest request whose waiter was not yet notified.
     #[must_use]
     pub fn oldest(&self) -> Option<Time> {
         self.to_tell.oldest()
     }
 
-    /// Whether the disk has to be looked at, since nothing wakes who sleeps.
+    /// True if the disk must be polled, since its completions wake no thread.
     #[must_use]
     pub fn must_look(&self) -> bool {
         self.held || (self.in_flight > 0 && !self.disk.wakes())
@@ -153,20 +152,20 @@ impl<W> IoScheduler<W> {
         self.disk.open(path, options)
     }
 
-    /// Closes a file for which nobody asks any more.
+    /// Closes a file. No request for it may follow.
     pub fn close(&mut self, file: FileId) {
-        // Requests that wait are of futures, and those have the file.
+        // Futures of queued requests hold the file open.
         self.disk.close(file);
     }
 
-    /// Begins a request that is as urgent as `level`; `waiter` is told when it
-    /// is over, or comes back when [`REQUESTS_MAX`] are not over.
+    /// Queues a request at priority `level`. `waiter` is returned by
+    /// [`IoScheduler::tell`] when the request is complete.
     ///
     /// # Errors
-    /// `waiter`; a buffer in `asked` is free then.
+    /// `waiter`, if [`REQUESTS_MAX`] requests exist; a buffer in `asked` is freed.
     ///
     /// # Panics
-    /// When a length is beyond the buffer's.
+    /// If a length exceeds [`IoScheduler::buffer_len`].
     pub fn begin(&mut self, now: Time, level: Priority, asked: IoRequest, waiter: W) -> Result<Ticket, W> {
         let stage = match asked {
             IoRequest::Buffer => Stage::WaitsForBuffer(None),
@@ -180,7 +179,11 @@ impl<W> IoScheduler<W> {
             Stage::WaitsForBuffer(Some((_, _, len))) | Stage::WaitsForDisk(Request::Write { len, .. }) => len,
             _ => 0,
         };
-        assert!(len as usize <= self.buffer_len, "{len} bytes are beyond a buffer's {}", self.buffer_len);
+        assert!(
+            len as usize <= self.buffer_len,
+            "length {len} exceeds the buffer's {} bytes",
+            self.buffer_len
+        );
         if self.slots.len() - self.free.len() == REQUESTS_MAX {
             self.buffers.extend(stage.into_buffer());
             return Err(waiter);
@@ -201,7 +204,7 @@ impl<W> IoScheduler<W> {
         Ok(Ticket { slot, turn: self.turns })
     }
 
-    /// Puts a request into the line of its stage.
+    /// Enqueues a request in the queue of its stage.
     fn stand(&mut self, now: Time, slot: u32) {
         let Slot { turn, level, stage, .. } = &self.slots[slot as usize];
         let waiting = Waiting { slot, turn: *turn, level: *level, since: now };
@@ -215,8 +218,8 @@ impl<W> IoScheduler<W> {
         line.push(waiting, |other| stands(slots, other));
     }
 
-    /// Gives buffers and places to those whose turn it is; how many requests
-    /// the disk has begun.
+    /// Assigns free buffers, then starts requests up to the disk's depth, each by
+    /// priority. Returns the number of requests started.
     pub fn submit(&mut self, now: Time) -> usize {
         let mut begun = 0;
         while !self.buffers.is_empty() {
@@ -224,7 +227,7 @@ impl<W> IoScheduler<W> {
             let Some(next) = self.for_buffer.pop(now, |other| stands(slots, other)) else { break };
             let slot = &mut self.slots[next.slot as usize];
             let Stage::WaitsForBuffer(read) = slot.stage else { continue };
-            let buffer = self.buffers.pop().expect("one is free");
+            let buffer = self.buffers.pop().expect("a buffer is free");
             slot.stage = match read {
                 Some((file, at, len)) => Stage::WaitsForDisk(Request::Read { file, at, len, buffer }),
                 None => Stage::Over((Ok(0), Some(buffer))),
@@ -247,7 +250,7 @@ impl<W> IoScheduler<W> {
         begun
     }
 
-    /// Takes in what is over.
+    /// Takes completions from the disk and queues them for notification.
     pub fn collect(&mut self, now: Time) {
         while self.in_flight > 0 {
             let Some(IoCompletion { number, result, buffer }) = self.disk.done() else { return };
@@ -264,7 +267,7 @@ impl<W> IoScheduler<W> {
         }
     }
 
-    /// Whom to tell next that his request is over, and how urgent that is.
+    /// Next waiter to notify and the priority of its request.
     pub fn tell(&mut self, now: Time) -> Option<(W, Priority)> {
         loop {
             let slots = &self.slots;
@@ -275,14 +278,14 @@ impl<W> IoScheduler<W> {
         }
     }
 
-    /// What became of a request, once; or else `waiter` is told, and the one
-    /// before comes back.
+    /// Result of a request, once; while it is incomplete, `waiter` replaces the
+    /// previous waiter.
     ///
     /// # Errors
-    /// The waiter before, while it is not over.
+    /// The previous waiter, if the request is incomplete.
     pub fn poll(&mut self, Ticket { slot: index, turn }: Ticket, waiter: W) -> Result<Answer, Option<W>> {
         let slot = &mut self.slots[index as usize];
-        assert_eq!(slot.turn, turn, "it has ended before");
+        assert_eq!(slot.turn, turn, "the request was already fetched or cancelled");
         match std::mem::replace(&mut slot.stage, Stage::Free) {
             Stage::Over(answer) => {
                 slot.turn = NOBODYS;
@@ -296,8 +299,8 @@ impl<W> IoScheduler<W> {
         }
     }
 
-    /// Nobody waits for the request any more, nor wants its buffer; whoever was
-    /// to be told comes back.
+    /// Cancels a request and frees its buffer, at once or when the disk completes
+    /// it. Returns the waiter, unless it was notified.
     pub fn give_up(&mut self, Ticket { slot: index, turn }: Ticket) -> Option<W> {
         let slot = &mut self.slots[index as usize];
         if slot.turn != turn {
@@ -314,27 +317,27 @@ impl<W> IoScheduler<W> {
         slot.waiter.take()
     }
 
-    /// A buffer is free again.
+    /// Returns a buffer to the pool.
     pub fn give_back(&mut self, buffer: Buffer) {
         self.buffers.push(buffer);
     }
 
-    /// Waits until the disk has nothing left to do.
+    /// Blocks until the disk has no request in flight, then collects.
     pub fn finish(&mut self, now: Time) {
         self.disk.finish();
         self.collect(now);
     }
 }
 
-/// What the disk has begun ends before its buffers do.
+/// Waits for requests in flight, since the disk writes to their buffers.
 impl<W> Drop for IoScheduler<W> {
     fn drop(&mut self) {
         self.disk.finish();
     }
 }
 
-/// Whether a line's entry is of a request that still waits there: a request
-/// that has gone on stands elsewhere, and leaves no entry behind.
+/// True if a queue entry belongs to a live request. A cancelled request leaves
+/// its entry in the queue; one that advances does not.
 fn stands<W>(slots: &[Slot<W>], waiting: &Waiting) -> bool {
     slots[waiting.slot as usize].turn == waiting.turn
 }

@@ -1,27 +1,27 @@
-//! Files without I/O: requests that wait, like everything here, by urgency.
+//! File I/O scheduling without I/O.
 //!
-//! A [`IoScheduler`] takes requests in and gives them to a [`Disk`], the most urgent
-//! first and never more than that has places for. What is done waits until
-//! whoever asked is told, in the order of labels too, and how long it has
-//! waited is known. Buffers belong to the disk and are lent: one that the
-//! disk works on is nobody else's, whatever becomes of who asked. Who asks
-//! and how he waits is `runtime`'s affair (`runtime::task::File`); what
-//! carries requests out is `host`'s (`host::disk`), or memory ([`memory`]).
+//! [`IoScheduler`] queues requests by priority and keeps at most the device's
+//! queue depth in flight at a [`Disk`]. Completions are queued by priority too,
+//! and report the delay until notification. Buffers belong to the disk; while
+//! the disk uses one, no other code holds it, even if its request is cancelled.
+//! Futures are `runtime`'s (`runtime::task::File`); system calls are `host`'s
+//! (`host::disk`), or there are none ([`memory`]).
 //!
 //! ```
 //! use queueing::{Priority, Time};
-//! use storage::{Asked, Desk, Disk, Options, memory::MemoryDisk};
+//! use storage::{Disk, IoRequest, IoScheduler, Options, memory::MemoryDisk};
 //!
 //! let disk = MemoryDisk::new(4, 8, 4096);
 //! disk.put("numbers", b"one two three");
-//! let mut desk = Desk::new(Box::new(disk.clone()));
-//! let file = desk.open("numbers".as_ref(), &Options::default())?.file;
-//! let ticket = desk.begin(Time::ZERO, Priority::HIGHEST, Asked::Read { file, at: 4, len: 3 }, "me");
-//! desk.submit(Time::ZERO);
+//! let mut scheduler = IoScheduler::new(Box::new(disk.clone()));
+//! let file = scheduler.open("numbers".as_ref(), &Options::default())?.file;
+//! let read = IoRequest::Read { file, at: 4, len: 3 };
+//! let ticket = scheduler.begin(Time::ZERO, Priority::HIGHEST, read, "me");
+//! scheduler.submit(Time::ZERO);
 //! disk.finish_one();
-//! desk.collect(Time::ZERO);
-//! assert_eq!(desk.tell(Time::ZERO), Some(("me", Priority::HIGHEST)));
-//! let (read, buffer) = desk.poll(ticket.unwrap(), "me").unwrap();
+//! scheduler.collect(Time::ZERO);
+//! assert_eq!(scheduler.tell(Time::ZERO), Some(("me", Priority::HIGHEST)));
+//! let (read, buffer) = scheduler.poll(ticket.unwrap(), "me").unwrap();
 //! assert_eq!((read?, &buffer.unwrap().bytes()[..3]), (3, &b"two"[..]));
 //! # Ok::<(), std::io::Error>(())
 //! ```

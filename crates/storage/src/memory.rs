@@ -1,8 +1,8 @@
-//! A disk in memory, on which a request is over when its holder says so.
+//! Disk in memory whose requests complete on command.
 //!
-//! For tests and for worlds without a kernel: one end carries requests out, the
-//! other, a clone, decides when and how. What a request does is done at its
-//! end, so a write that has begun is not to be read yet.
+//! For tests and simulations without a kernel. One clone is the disk; another
+//! decides when, in which order and how requests complete. A request takes
+//! effect at its completion, so a read never sees a write in flight.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -11,20 +11,20 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::disk::{Buffer, Disk, FileId, IoCompletion, Memory, Opened, Options, Request};
 
-/// See the module. A clone is the same disk.
+/// See the module. Clones share one disk.
 #[derive(Clone)]
 pub struct MemoryDisk(Arc<Mutex<Inside>>);
 
 struct Inside {
     depth: usize,
-    /// Buffers that nobody has asked for yet, and how long each is.
+    /// Count and length of the buffers that [`Disk::buffers`] has yet to hand out.
     buffers: (usize, usize),
     files: BTreeMap<PathBuf, Vec<u8>>,
     /// By [`FileId`].
     open: Vec<Option<PathBuf>>,
     begun: VecDeque<(u32, Request)>,
     over: VecDeque<IoCompletion>,
-    /// Requests are over at once.
+    /// True if requests complete as soon as they start.
     quick: bool,
     fails: Option<io::ErrorKind>,
     direct: Option<u32>,
@@ -42,8 +42,8 @@ impl Memory for Bytes {
 }
 
 impl MemoryDisk {
-    /// An empty disk of `depth` places, with as many `buffers` of `len` bytes. Its
-    /// files cannot be opened past a page cache.
+    /// Empty disk of the given queue `depth` and `buffers` buffers of `len` bytes.
+    /// Its files cannot bypass the page cache.
     #[must_use]
     pub fn new(depth: usize, buffers: usize, len: usize) -> Self {
         Self(Arc::new(Mutex::new(Inside {
@@ -63,46 +63,46 @@ impl MemoryDisk {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts a file there.
+    /// Stores a file.
     pub fn put(&self, path: impl AsRef<Path>, bytes: &[u8]) {
         self.inside().files.insert(path.as_ref().to_owned(), bytes.to_owned());
     }
 
-    /// What is in a file; nothing where there is none.
+    /// Contents of a file; empty if there is none.
     #[must_use]
     pub fn get(&self, path: impl AsRef<Path>) -> Vec<u8> {
         self.inside().files.get(path.as_ref()).cloned().unwrap_or_default()
     }
 
-    /// From now on files can be opened past the page cache, in multiples of `align`.
+    /// Lets files bypass the page cache from now on, in multiples of `align` bytes.
     pub fn allow_direct(&self, align: u32) {
         self.inside().direct = Some(align);
     }
 
-    /// From now on every request is over as soon as it has begun.
+    /// Completes all requests in flight, and later ones as soon as they start.
     pub fn be_quick(&self) {
         self.inside().quick = true;
         while self.finish_one() {}
     }
 
-    /// The next request to end fails.
+    /// Makes the next completion fail with `kind`.
     pub fn fail_next(&self, kind: io::ErrorKind) {
         self.inside().fails = Some(kind);
     }
 
-    /// Requests that have begun and are not over.
+    /// Requests in flight.
     #[must_use]
     pub fn in_flight(&self) -> usize {
         self.inside().begun.len()
     }
 
-    /// Ends the request that began first, if there is one.
+    /// Completes the request started first; `false` if none is in flight.
     pub fn finish_one(&self) -> bool {
         self.finish_nth(0)
     }
 
-    /// Ends the `n`th of those that have begun, the first is 0; `false` when there
-    /// are not as many.
+    /// Completes the `n`th request in flight, counted from 0 in order of start;
+    /// `false` if there are fewer.
     pub fn finish_nth(&self, n: usize) -> bool {
         self.inside().finish(n)
     }
@@ -137,7 +137,7 @@ impl Inside {
     }
 
     fn file(&mut self, file: FileId) -> &mut Vec<u8> {
-        let path = self.open[file.0 as usize].as_ref().expect("it is open");
+        let path = self.open[file.0 as usize].as_ref().expect("the file is open");
         self.files.entry(path.clone()).or_default()
     }
 }
@@ -167,12 +167,12 @@ impl Disk for MemoryDisk {
         Ok(Opened { file: FileId(inside.open.len() as u32 - 1), align })
     }
 
-    /// Its requests still need its name.
+    /// Keeps the path, which requests in flight still need.
     fn close(&mut self, _file: FileId) {}
 
     fn begin(&mut self, number: u32, request: Request) {
         let mut inside = self.inside();
-        assert!(inside.begun.len() + inside.over.len() < inside.depth, "no more begin than places are");
+        assert!(inside.begun.len() + inside.over.len() < inside.depth, "requests in flight exceed the depth");
         inside.begun.push_back((number, request));
         if inside.quick {
             inside.finish(0);

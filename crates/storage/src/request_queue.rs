@@ -1,24 +1,24 @@
-//! A line of requests, the most urgent first, that may leave before their turn.
+//! Priority queue of I/O requests with lazy cancellation.
 //!
-//! Who left stays as an entry that is skipped, until its turn comes or the
-//! line is full; then all of those go. So a line is as long as those that
-//! wait, or as its bound. Who has waited for [`AGE_MAX`] goes every ninth time.
+//! A cancelled request stays queued as a stale entry. Stale entries are skipped
+//! at dequeue and purged when the queue is full. An entry older than [`AGE_MAX`]
+//! is served every ninth time, whatever its level.
 
 use queueing::{Discipline, Entry, Fifo, Label, Priority, PushResult, Span, Strict, Time};
 
-/// Who waits longer is old.
+/// Age beyond which an entry is served out of order.
 const AGE_MAX: Span = Span::from_millis(10);
 
 pub(crate) struct RequestQueue(Strict<Fifo<Waiting>>);
 
-/// A request in a line.
+/// Queued request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Waiting {
     pub slot: u32,
-    /// Tells a request from an older one in its slot.
+    /// Sequence number, which distinguishes requests that reuse a slot.
     pub turn: u64,
     pub level: Priority,
-    /// Since when it stands here.
+    /// Time of enqueue.
     pub since: Time,
 }
 
@@ -29,17 +29,17 @@ impl Entry for Waiting {
 }
 
 impl RequestQueue {
-    /// A line for `capacity` requests.
+    /// Queue for `capacity` live requests.
     pub fn new(capacity: usize) -> Self {
         Self(Strict::new(capacity, |_| Fifo::new(capacity)).with_age_max(AGE_MAX))
     }
 
-    /// Since when the first of them waits that came first.
+    /// Enqueue time of the oldest entry.
     pub fn oldest(&self) -> Option<Time> {
         self.0.oldest()
     }
 
-    /// Lets one wait. There is room for all that `waits` says wait.
+    /// Enqueues `waiting`. At most `capacity` entries satisfy `waits`, including it.
     pub fn push(&mut self, waiting: Waiting, waits: impl Fn(&Waiting) -> bool) {
         let PushResult::Refused(waiting) = self.0.push(waiting.since, waiting) else { return };
         let mut kept = Vec::new();
@@ -51,11 +51,11 @@ impl RequestQueue {
         kept.sort_by_key(|other| other.since);
         for other in kept.into_iter().chain([waiting]) {
             let pushed = self.0.push(other.since, other);
-            assert!(matches!(pushed, PushResult::Queued), "no more wait than may");
+            assert!(matches!(pushed, PushResult::Queued), "live requests exceed the capacity");
         }
     }
 
-    /// Whose turn it is of those of whom `waits` says that they wait.
+    /// Dequeues the first entry that satisfies `waits`.
     pub fn pop(&mut self, now: Time, waits: impl Fn(&Waiting) -> bool) -> Option<Waiting> {
         std::iter::from_fn(|| self.0.pop(now)).find(waits)
     }

@@ -1,4 +1,4 @@
-//! Who goes next at a desk, and whose a buffer is, over a disk of memory.
+//! Priority order and buffer ownership over a memory disk.
 
 use proptest::prelude::*;
 use queueing::Span;
@@ -16,12 +16,12 @@ fn at(us: u64) -> Time {
     Time::from_nanos(us * 1000)
 }
 
-/// A desk whose waiters are numbers, its disk, and a file of 64 bytes that say where they are.
+/// Scheduler whose waiters are numbers, its disk, and a file of 64 bytes, each its own offset.
 fn desk(depth: usize, buffers: usize) -> (IoScheduler<u32>, MemoryDisk, FileId) {
     let disk = MemoryDisk::new(depth, buffers, 64);
     disk.put(NAME, &std::array::from_fn::<u8, 64, _>(|n| n as u8));
     let mut desk = IoScheduler::new(Box::new(disk.clone()));
-    let file = desk.open(NAME.as_ref(), &Options::default()).expect("it is there").file;
+    let file = desk.open(NAME.as_ref(), &Options::default()).expect("the file exists").file;
     (desk, disk, file)
 }
 
@@ -29,11 +29,11 @@ fn read(file: FileId, at: u64) -> IoRequest {
     IoRequest::Read { file, at, len: 1 }
 }
 
-/// Begins reads as urgent as `levels`, told as their place in it.
+/// Begins one read per level; the waiter is the index in `levels`.
 fn begin(desk: &mut IoScheduler<u32>, file: FileId, levels: &[u8]) -> Vec<Ticket> {
     let levels = (0u32..).zip(levels);
     levels
-        .map(|(n, &l)| desk.begin(at(0), level(l), read(file, n.into()), n).expect("there is room"))
+        .map(|(n, &l)| desk.begin(at(0), level(l), read(file, n.into()), n).expect("there is capacity"))
         .collect()
 }
 
@@ -76,11 +76,11 @@ fn without_a_buffer_the_most_urgent_gets_the_next_one() {
     let tickets = begin(&mut desk, file, &[7, 4, 1]);
     let mut order = Vec::new();
     for _ in 0..3 {
-        assert_eq!(desk.submit(at(1)), 1, "one has the buffer");
+        assert_eq!(desk.submit(at(1)), 1, "one request has the buffer");
         disk.finish_one();
         desk.collect(at(1));
         let next = told(&mut desk)[0];
-        let (result, buffer) = desk.poll(tickets[next as usize], 9).expect("it is over");
+        let (result, buffer) = desk.poll(tickets[next as usize], 9).expect("the request is complete");
         let buffer = buffer.expect("what was read");
         assert_eq!((result.expect("no error"), buffer.bytes()[0]), (1, next as u8));
         desk.give_back(buffer);
@@ -95,16 +95,16 @@ fn a_request_that_is_given_up_keeps_its_buffer_until_the_disk_is_done() {
     let [first, second] = begin(&mut desk, file, &[3, 3])[..] else { panic!("two") };
     desk.submit(at(1));
     assert_eq!(desk.give_up(first), Some(0));
-    assert_eq!((desk.submit(at(2)), disk.in_flight()), (0, 1), "the only buffer is the disk's");
+    assert_eq!((desk.submit(at(2)), disk.in_flight()), (0, 1), "the disk holds the only buffer");
     disk.finish_one();
     desk.collect(at(3));
-    assert_eq!(told(&mut desk), [0; 0], "nobody waits for it");
-    assert_eq!(desk.submit(at(4)), 1, "and then it is the second one's");
+    assert_eq!(told(&mut desk), [0; 0], "a cancelled request has no waiter");
+    assert_eq!(desk.submit(at(4)), 1, "the second request gets the buffer");
     disk.finish_one();
     desk.collect(at(5));
-    let (result, buffer) = desk.poll(second, 9).expect("it is over");
+    let (result, buffer) = desk.poll(second, 9).expect("the request is complete");
     assert_eq!((result.expect("no error"), buffer.expect("read").bytes()[0]), (1, 1));
-    assert_eq!(desk.give_up(first), None, "giving up twice is giving up once");
+    assert_eq!(desk.give_up(first), None, "a second cancellation has no effect");
 }
 
 #[test]
@@ -120,27 +120,27 @@ fn who_is_given_up_in_line_is_passed_over_and_leaves_no_room_taken() {
         order.extend(told(&mut desk));
     }
     assert_eq!(order, [0, 2]);
-    // Many come and go while nothing moves.
+    // Cancelled requests do not accumulate while the disk is stalled.
     let (mut desk, _disk, file) = self::desk(1, 1);
     for _ in 0..2 * REQUESTS_MAX {
-        let ticket = desk.begin(at(0), level(7), read(file, 0), 1).expect("there is room");
+        let ticket = desk.begin(at(0), level(7), read(file, 0), 1).expect("there is capacity");
         assert_eq!(desk.give_up(ticket), Some(1));
     }
     assert_eq!(desk.slots.len(), 1);
     let full: Vec<_> = (0..REQUESTS_MAX).map(|_| desk.begin(at(0), level(7), read(file, 0), 1)).collect();
     assert!(full.iter().all(Result::is_ok));
-    assert_eq!(desk.begin(at(0), level(0), read(file, 0), 2), Err(2), "as many wait as may");
+    assert_eq!(desk.begin(at(0), level(0), read(file, 0), 2), Err(2), "REQUESTS_MAX requests exist");
 }
 
 #[test]
 fn the_least_urgent_begins_within_its_bound_while_urgent_ones_keep_coming() {
     let (mut desk, disk, file) = desk(1, 2);
     let mut now = at(0);
-    let mut tickets = vec![desk.begin(now, level(7), read(file, 0), 0).expect("room")];
+    let mut tickets = vec![desk.begin(now, level(7), read(file, 0), 0).expect("there is capacity")];
     for before in 0..200 {
         for _ in 0..2 {
             let urgent = desk.begin(now, level(0), read(file, 1), tickets.len() as u32);
-            tickets.push(urgent.expect("room"));
+            tickets.push(urgent.expect("there is capacity"));
         }
         desk.submit(now);
         disk.finish_one();
@@ -148,13 +148,13 @@ fn the_least_urgent_begins_within_its_bound_while_urgent_ones_keep_coming() {
         desk.collect(now);
         for who in told(&mut desk) {
             if who == 0 {
-                return assert!(before > 10, "the urgent go first for a while");
+                return assert!(before > 10, "urgent requests go first until the old one ages");
             }
-            let (_, buffer) = desk.poll(tickets[who as usize], who).expect("it is over");
+            let (_, buffer) = desk.poll(tickets[who as usize], who).expect("the request is complete");
             desk.give_back(buffer.expect("what was read"));
         }
     }
-    panic!("it starves");
+    panic!("the least urgent request starves");
 }
 
 #[test]
@@ -165,8 +165,8 @@ fn an_error_is_the_askers_and_the_buffer_comes_back() {
     disk.fail_next(io::ErrorKind::StorageFull);
     disk.finish_one();
     desk.collect(at(1));
-    let (result, buffer) = desk.poll(ticket, 0).expect("it is over");
-    assert_eq!(result.expect_err("it failed").kind(), io::ErrorKind::StorageFull);
+    let (result, buffer) = desk.poll(ticket, 0).expect("the request is complete");
+    assert_eq!(result.expect_err("the request failed").kind(), io::ErrorKind::StorageFull);
     assert!(buffer.is_some());
 }
 
@@ -190,18 +190,18 @@ fn act() -> impl Strategy<Value = Act> {
 }
 
 proptest! {
-    /// However requests begin, end and are given up: none is lost, each ends
-    /// once, and at the end every buffer is free.
+    /// No request is lost, each completes once, and in the end every buffer is
+    /// free, for any order of starts, completions and cancellations.
     #[test]
     fn no_request_and_no_buffer_is_lost(acts in prop::collection::vec(act(), 1..80)) {
         const BUFFERS: usize = 3;
         let (mut desk, disk, file) = desk(2, BUFFERS);
-        // By the number they are told as: the ticket, and what is read or written where.
+        // Tickets, indexed by waiter.
         let mut open: Vec<Option<Ticket>> = Vec::new();
         let fetch = |desk: &mut IoScheduler<u32>, open: &mut Vec<Option<Ticket>>| {
             while let Some((who, _)) = desk.tell(at(1)) {
-                let ticket = open[who as usize].take().expect("it is told once, and was not given up");
-                let (result, buffer) = desk.poll(ticket, who).map_err(|_| "pending").expect("it is over");
+                let ticket = open[who as usize].take().expect("notified once, and not cancelled");
+                let (result, buffer) = desk.poll(ticket, who).map_err(|_| "pending").expect("the request is complete");
                 result.expect("no error");
                 buffer.into_iter().for_each(|buffer| desk.give_back(buffer));
             }
@@ -211,7 +211,7 @@ proptest! {
                 Act::Begin { level: l, at: place, write } => {
                     let asked = if write { IoRequest::Sync { file } } else { read(file, place.into()) };
                     let who = open.len() as u32;
-                    open.push(Some(desk.begin(at(0), level(l), asked, who).expect("room")));
+                    open.push(Some(desk.begin(at(0), level(l), asked, who).expect("there is capacity")));
                 }
                 Act::GiveUp(n) if !open.is_empty() => {
                     let n = usize::from(n) % open.len();
@@ -235,7 +235,7 @@ proptest! {
             fetch(&mut desk, &mut open);
             desk.submit(at(2));
         }
-        prop_assert!(open.iter().all(Option::is_none), "somebody still waits");
+        prop_assert!(open.iter().all(Option::is_none), "a request is still open");
         prop_assert_eq!((desk.buffers.len(), desk.in_flight), (BUFFERS, 0));
     }
 }
