@@ -27,13 +27,13 @@ pub struct IoScheduler<W> {
     slots: Vec<Slot<W>>,
     free: Vec<u32>,
     /// Sequence number of the latest request.
-    turns: u64,
-    for_buffer: RequestQueue,
-    for_disk: RequestQueue,
-    to_tell: RequestQueue,
+    sequence: u64,
+    buffer_queue: RequestQueue,
+    disk_queue: RequestQueue,
+    completion_queue: RequestQueue,
     in_flight: usize,
     /// True if the disk must be flushed again.
-    held: bool,
+    unflushed: bool,
 }
 
 /// Operation to schedule.
@@ -71,18 +71,18 @@ pub enum IoRequest {
 pub type Answer = (io::Result<usize>, Option<Buffer>);
 
 /// Sequence number of a slot without a waiting owner.
-const NOBODYS: u64 = 0;
+const UNOWNED: u64 = 0;
 
 /// Handle of a request, with which its owner polls or cancels it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "a request that is not polled to its end must be cancelled"]
 pub struct Ticket {
     slot: u32,
-    turn: u64,
+    sequence: u64,
 }
 
 struct Slot<W> {
-    turn: u64,
+    sequence: u64,
     level: Priority,
     stage: Stage,
     waiter: Option<W>,
@@ -95,8 +95,8 @@ enum Stage {
     WaitsForDisk(Request),
     InFlight,
     /// In flight and cancelled.
-    Left,
-    Over(Answer),
+    Cancelled,
+    Complete(Answer),
 }
 
 impl<W> IoScheduler<W> {
@@ -109,7 +109,7 @@ impl<W> IoScheduler<W> {
         let (buffers, depth) = (disk.buffers(), disk.depth());
         assert!(depth > 0, "Disk::depth is 0; at least 1 is needed");
         let buffer_len = buffers.first().expect("Disk::buffers is empty; at least 1 is needed").bytes().len();
-        let line = || RequestQueue::new(REQUESTS_MAX);
+        let queue = || RequestQueue::new(REQUESTS_MAX);
         Self {
             disk,
             depth,
@@ -117,12 +117,12 @@ impl<W> IoScheduler<W> {
             buffer_len,
             slots: Vec::new(),
             free: Vec::new(),
-            turns: NOBODYS,
-            for_buffer: line(),
-            for_disk: line(),
-            to_tell: line(),
+            sequence: UNOWNED,
+            buffer_queue: queue(),
+            disk_queue: queue(),
+            completion_queue: queue(),
             in_flight: 0,
-            held: false,
+            unflushed: false,
         }
     }
 
@@ -135,13 +135,13 @@ impl<W> IoScheduler<W> {
     /// Completion time of the oldest request whose waiter was not yet notified.
     #[must_use]
     pub fn oldest(&self) -> Option<Time> {
-        self.to_tell.oldest()
+        self.completion_queue.oldest()
     }
 
     /// True if the disk must be polled, since its completions wake no thread.
     #[must_use]
-    pub fn must_look(&self) -> bool {
-        self.held || (self.in_flight > 0 && !self.disk.wakes())
+    pub fn needs_poll(&self) -> bool {
+        self.unflushed || (self.in_flight > 0 && !self.disk.wakes())
     }
 
     /// Opens a file; see [`Disk::open`].
@@ -159,15 +159,15 @@ impl<W> IoScheduler<W> {
     }
 
     /// Queues a request at priority `level`. `waiter` is returned by
-    /// [`IoScheduler::tell`] when the request is complete.
+    /// [`IoScheduler::pop_waiter`] when the request is complete.
     ///
     /// # Errors
-    /// `waiter`, if [`REQUESTS_MAX`] requests exist; a buffer in `asked` is freed.
+    /// `waiter`, if [`REQUESTS_MAX`] requests exist; a buffer in `request` is freed.
     ///
     /// # Panics
     /// If a length exceeds [`IoScheduler::buffer_len`].
-    pub fn begin(&mut self, now: Time, level: Priority, asked: IoRequest, waiter: W) -> Result<Ticket, W> {
-        let stage = match asked {
+    pub fn begin(&mut self, now: Time, level: Priority, request: IoRequest, waiter: W) -> Result<Ticket, W> {
+        let stage = match request {
             IoRequest::Buffer => Stage::WaitsForBuffer(None),
             IoRequest::Read { file, at, len } => Stage::WaitsForBuffer(Some((file, at, len))),
             IoRequest::Write { file, at, len, buffer } => {
@@ -188,34 +188,34 @@ impl<W> IoScheduler<W> {
             self.buffers.extend(stage.into_buffer());
             return Err(waiter);
         }
-        self.turns += 1;
-        let fresh = Slot { turn: self.turns, level, stage, waiter: Some(waiter) };
+        self.sequence += 1;
+        let new_slot = Slot { sequence: self.sequence, level, stage, waiter: Some(waiter) };
         let slot = match self.free.pop() {
             Some(slot) => {
-                self.slots[slot as usize] = fresh;
+                self.slots[slot as usize] = new_slot;
                 slot
             }
             None => {
-                self.slots.push(fresh);
+                self.slots.push(new_slot);
                 self.slots.len() as u32 - 1
             }
         };
-        self.stand(now, slot);
-        Ok(Ticket { slot, turn: self.turns })
+        self.enqueue(now, slot);
+        Ok(Ticket { slot, sequence: self.sequence })
     }
 
     /// Enqueues a request in the queue of its stage.
-    fn stand(&mut self, now: Time, slot: u32) {
-        let Slot { turn, level, stage, .. } = &self.slots[slot as usize];
-        let waiting = Waiting { slot, turn: *turn, level: *level, since: now };
-        let line = match stage {
-            Stage::WaitsForBuffer(_) => &mut self.for_buffer,
-            Stage::WaitsForDisk(_) => &mut self.for_disk,
-            Stage::Over(_) => &mut self.to_tell,
-            Stage::Free | Stage::InFlight | Stage::Left => return,
+    fn enqueue(&mut self, now: Time, slot: u32) {
+        let Slot { sequence, level, stage, .. } = &self.slots[slot as usize];
+        let waiting = Waiting { slot, sequence: *sequence, level: *level, since: now };
+        let queue = match stage {
+            Stage::WaitsForBuffer(_) => &mut self.buffer_queue,
+            Stage::WaitsForDisk(_) => &mut self.disk_queue,
+            Stage::Complete(_) => &mut self.completion_queue,
+            Stage::Free | Stage::InFlight | Stage::Cancelled => return,
         };
         let slots = &self.slots;
-        line.push(waiting, |other| stands(slots, other));
+        queue.push(waiting, |other| is_live(slots, other));
     }
 
     /// Assigns free buffers, then starts requests up to the disk's depth, each by
@@ -224,19 +224,19 @@ impl<W> IoScheduler<W> {
         let mut begun = 0;
         while !self.buffers.is_empty() {
             let slots = &self.slots;
-            let Some(next) = self.for_buffer.pop(now, |other| stands(slots, other)) else { break };
+            let Some(next) = self.buffer_queue.pop(now, |other| is_live(slots, other)) else { break };
             let slot = &mut self.slots[next.slot as usize];
             let Stage::WaitsForBuffer(read) = slot.stage else { continue };
             let buffer = self.buffers.pop().expect("a buffer is free");
             slot.stage = match read {
                 Some((file, at, len)) => Stage::WaitsForDisk(Request::Read { file, at, len, buffer }),
-                None => Stage::Over((Ok(0), Some(buffer))),
+                None => Stage::Complete((Ok(0), Some(buffer))),
             };
-            self.stand(now, next.slot);
+            self.enqueue(now, next.slot);
         }
         while self.in_flight < self.depth {
             let slots = &self.slots;
-            let Some(next) = self.for_disk.pop(now, |other| stands(slots, other)) else { break };
+            let Some(next) = self.disk_queue.pop(now, |other| is_live(slots, other)) else { break };
             let slot = &mut self.slots[next.slot as usize];
             if let Stage::WaitsForDisk(request) = std::mem::replace(&mut slot.stage, Stage::InFlight) {
                 self.disk.begin(next.slot, request);
@@ -244,8 +244,8 @@ impl<W> IoScheduler<W> {
                 begun += 1;
             }
         }
-        if begun > 0 || self.held {
-            self.held = !self.disk.flush();
+        if begun > 0 || self.unflushed {
+            self.unflushed = !self.disk.flush();
         }
         begun
     }
@@ -256,22 +256,22 @@ impl<W> IoScheduler<W> {
             let Some(IoCompletion { number, result, buffer }) = self.disk.done() else { return };
             self.in_flight -= 1;
             let slot = &mut self.slots[number as usize];
-            if matches!(slot.stage, Stage::Left) {
+            if matches!(slot.stage, Stage::Cancelled) {
                 slot.stage = Stage::Free;
                 self.free.push(number);
                 self.buffers.extend(buffer);
             } else {
-                slot.stage = Stage::Over((result, buffer));
-                self.stand(now, number);
+                slot.stage = Stage::Complete((result, buffer));
+                self.enqueue(now, number);
             }
         }
     }
 
     /// Next waiter to notify and the priority of its request.
-    pub fn tell(&mut self, now: Time) -> Option<(W, Priority)> {
+    pub fn pop_waiter(&mut self, now: Time) -> Option<(W, Priority)> {
         loop {
             let slots = &self.slots;
-            let next = self.to_tell.pop(now, |other| stands(slots, other))?;
+            let next = self.completion_queue.pop(now, |other| is_live(slots, other))?;
             if let Some(waiter) = self.slots[next.slot as usize].waiter.take() {
                 return Some((waiter, next.level));
             }
@@ -283,12 +283,12 @@ impl<W> IoScheduler<W> {
     ///
     /// # Errors
     /// The previous waiter, if the request is incomplete.
-    pub fn poll(&mut self, Ticket { slot: index, turn }: Ticket, waiter: W) -> Result<Answer, Option<W>> {
+    pub fn poll(&mut self, Ticket { slot: index, sequence }: Ticket, waiter: W) -> Result<Answer, Option<W>> {
         let slot = &mut self.slots[index as usize];
-        assert_eq!(slot.turn, turn, "the request was already fetched or cancelled");
+        assert_eq!(slot.sequence, sequence, "the request was already fetched or cancelled");
         match std::mem::replace(&mut slot.stage, Stage::Free) {
-            Stage::Over(answer) => {
-                slot.turn = NOBODYS;
+            Stage::Complete(answer) => {
+                slot.sequence = UNOWNED;
                 self.free.push(index);
                 Ok(answer)
             }
@@ -301,14 +301,14 @@ impl<W> IoScheduler<W> {
 
     /// Cancels a request and frees its buffer, at once or when the disk completes
     /// it. Returns the waiter, unless it was notified.
-    pub fn give_up(&mut self, Ticket { slot: index, turn }: Ticket) -> Option<W> {
+    pub fn cancel(&mut self, Ticket { slot: index, sequence }: Ticket) -> Option<W> {
         let slot = &mut self.slots[index as usize];
-        if slot.turn != turn {
+        if slot.sequence != sequence {
             return None;
         }
-        slot.turn = NOBODYS;
+        slot.sequence = UNOWNED;
         match std::mem::replace(&mut slot.stage, Stage::Free) {
-            Stage::InFlight => slot.stage = Stage::Left,
+            Stage::InFlight => slot.stage = Stage::Cancelled,
             stage => {
                 self.buffers.extend(stage.into_buffer());
                 self.free.push(index);
@@ -318,7 +318,7 @@ impl<W> IoScheduler<W> {
     }
 
     /// Returns a buffer to the pool.
-    pub fn give_back(&mut self, buffer: Buffer) {
+    pub fn release(&mut self, buffer: Buffer) {
         self.buffers.push(buffer);
     }
 
@@ -338,16 +338,16 @@ impl<W> Drop for IoScheduler<W> {
 
 /// True if a queue entry belongs to a live request. A cancelled request leaves
 /// its entry in the queue; one that advances does not.
-fn stands<W>(slots: &[Slot<W>], waiting: &Waiting) -> bool {
-    slots[waiting.slot as usize].turn == waiting.turn
+fn is_live<W>(slots: &[Slot<W>], waiting: &Waiting) -> bool {
+    slots[waiting.slot as usize].sequence == waiting.sequence
 }
 
 impl Stage {
     fn into_buffer(self) -> Option<Buffer> {
         match self {
             Self::WaitsForDisk(request) => request.into_buffer(),
-            Self::Over((_, buffer)) => buffer,
-            Self::Free | Self::WaitsForBuffer(_) | Self::InFlight | Self::Left => None,
+            Self::Complete((_, buffer)) => buffer,
+            Self::Free | Self::WaitsForBuffer(_) | Self::InFlight | Self::Cancelled => None,
         }
     }
 }

@@ -20,7 +20,7 @@
 //! scheduler.submit(Time::ZERO);
 //! disk.finish_one();
 //! scheduler.collect(Time::ZERO);
-//! assert_eq!(scheduler.tell(Time::ZERO), Some(("me", Priority::HIGHEST)));
+//! assert_eq!(scheduler.pop_waiter(Time::ZERO), Some(("me", Priority::HIGHEST)));
 //! let (read, buffer) = scheduler.poll(ticket.unwrap(), "me").unwrap();
 //! assert_eq!((read?, &buffer.unwrap().bytes()[..3]), (3, &b"two"[..]));
 //! # Ok::<(), std::io::Error>(())

@@ -13,20 +13,20 @@ use crate::disk::{Buffer, Disk, FileId, IoCompletion, Memory, Opened, Options, R
 
 /// See the module. Clones share one disk.
 #[derive(Clone)]
-pub struct MemoryDisk(Arc<Mutex<Inside>>);
+pub struct MemoryDisk(Arc<Mutex<State>>);
 
-struct Inside {
+struct State {
     depth: usize,
     /// Count and length of the buffers that [`Disk::buffers`] has yet to hand out.
     buffers: (usize, usize),
     files: BTreeMap<PathBuf, Vec<u8>>,
     /// By [`FileId`].
     open: Vec<Option<PathBuf>>,
-    begun: VecDeque<(u32, Request)>,
-    over: VecDeque<IoCompletion>,
+    in_flight: VecDeque<(u32, Request)>,
+    completed: VecDeque<IoCompletion>,
     /// True if requests complete as soon as they start.
-    quick: bool,
-    fails: Option<io::ErrorKind>,
+    immediate: bool,
+    next_error: Option<io::ErrorKind>,
     direct: Option<u32>,
 }
 
@@ -46,54 +46,54 @@ impl MemoryDisk {
     /// Its files cannot bypass the page cache.
     #[must_use]
     pub fn new(depth: usize, buffers: usize, len: usize) -> Self {
-        Self(Arc::new(Mutex::new(Inside {
+        Self(Arc::new(Mutex::new(State {
             depth,
             buffers: (buffers, len),
             files: BTreeMap::new(),
             open: Vec::new(),
-            begun: VecDeque::new(),
-            over: VecDeque::new(),
-            quick: false,
-            fails: None,
+            in_flight: VecDeque::new(),
+            completed: VecDeque::new(),
+            immediate: false,
+            next_error: None,
             direct: None,
         })))
     }
 
-    fn inside(&self) -> MutexGuard<'_, Inside> {
+    fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Stores a file.
     pub fn put(&self, path: impl AsRef<Path>, bytes: &[u8]) {
-        self.inside().files.insert(path.as_ref().to_owned(), bytes.to_owned());
+        self.state().files.insert(path.as_ref().to_owned(), bytes.to_owned());
     }
 
     /// Contents of a file; empty if there is none.
     #[must_use]
     pub fn get(&self, path: impl AsRef<Path>) -> Vec<u8> {
-        self.inside().files.get(path.as_ref()).cloned().unwrap_or_default()
+        self.state().files.get(path.as_ref()).cloned().unwrap_or_default()
     }
 
     /// Lets files bypass the page cache from now on, in multiples of `align` bytes.
     pub fn allow_direct(&self, align: u32) {
-        self.inside().direct = Some(align);
+        self.state().direct = Some(align);
     }
 
     /// Completes all requests in flight, and later ones as soon as they start.
-    pub fn be_quick(&self) {
-        self.inside().quick = true;
+    pub fn complete_immediately(&self) {
+        self.state().immediate = true;
         while self.finish_one() {}
     }
 
     /// Makes the next completion fail with `kind`.
     pub fn fail_next(&self, kind: io::ErrorKind) {
-        self.inside().fails = Some(kind);
+        self.state().next_error = Some(kind);
     }
 
     /// Requests in flight.
     #[must_use]
     pub fn in_flight(&self) -> usize {
-        self.inside().begun.len()
+        self.state().in_flight.len()
     }
 
     /// Completes the request started first; `false` if none is in flight.
@@ -104,14 +104,14 @@ impl MemoryDisk {
     /// Completes the `n`th request in flight, counted from 0 in order of start;
     /// `false` if there are fewer.
     pub fn finish_nth(&self, n: usize) -> bool {
-        self.inside().finish(n)
+        self.state().finish(n)
     }
 }
 
-impl Inside {
+impl State {
     fn finish(&mut self, n: usize) -> bool {
-        let Some((number, request)) = self.begun.remove(n) else { return false };
-        let failed = self.fails.take();
+        let Some((number, request)) = self.in_flight.remove(n) else { return false };
+        let failed = self.next_error.take();
         let (result, buffer) = match request {
             request if failed.is_some() => {
                 let kind = failed.unwrap_or(io::ErrorKind::Other);
@@ -132,7 +132,7 @@ impl Inside {
             }
             Request::Sync { .. } => (Ok(0), None),
         };
-        self.over.push_back(IoCompletion { number, result, buffer });
+        self.completed.push_back(IoCompletion { number, result, buffer });
         true
     }
 
@@ -144,38 +144,41 @@ impl Inside {
 
 impl Disk for MemoryDisk {
     fn buffers(&mut self) -> Vec<Buffer> {
-        let (count, len) = std::mem::take(&mut self.inside().buffers);
+        let (count, len) = std::mem::take(&mut self.state().buffers);
         (0..count).map(|_| Box::new(Bytes(vec![0; len].into())) as Buffer).collect()
     }
 
     fn depth(&self) -> usize {
-        self.inside().depth
+        self.state().depth
     }
 
     fn open(&mut self, path: &Path, options: &Options) -> io::Result<Opened> {
-        let mut inside = self.inside();
-        if !inside.files.contains_key(path) && !options.create {
+        let mut state = self.state();
+        if !state.files.contains_key(path) && !options.create {
             return Err(io::ErrorKind::NotFound.into());
         }
-        let align = match (options.direct, inside.direct) {
+        let align = match (options.direct, state.direct) {
             (false, _) => 1,
             (true, Some(align)) => align,
             (true, None) => return Err(io::ErrorKind::Unsupported.into()),
         };
-        inside.files.entry(path.to_owned()).or_default();
-        inside.open.push(Some(path.to_owned()));
-        Ok(Opened { file: FileId(inside.open.len() as u32 - 1), align })
+        state.files.entry(path.to_owned()).or_default();
+        state.open.push(Some(path.to_owned()));
+        Ok(Opened { file: FileId(state.open.len() as u32 - 1), align })
     }
 
     /// Keeps the path, which requests in flight still need.
     fn close(&mut self, _file: FileId) {}
 
     fn begin(&mut self, number: u32, request: Request) {
-        let mut inside = self.inside();
-        assert!(inside.begun.len() + inside.over.len() < inside.depth, "requests in flight exceed the depth");
-        inside.begun.push_back((number, request));
-        if inside.quick {
-            inside.finish(0);
+        let mut state = self.state();
+        assert!(
+            state.in_flight.len() + state.completed.len() < state.depth,
+            "requests in flight exceed the depth"
+        );
+        state.in_flight.push_back((number, request));
+        if state.immediate {
+            state.finish(0);
         }
     }
 
@@ -184,7 +187,7 @@ impl Disk for MemoryDisk {
     }
 
     fn done(&mut self) -> Option<IoCompletion> {
-        self.inside().over.pop_front()
+        self.state().completed.pop_front()
     }
 
     fn finish(&mut self) {

@@ -16,7 +16,7 @@ pub(crate) struct RequestQueue(Strict<Fifo<Waiting>>);
 pub(crate) struct Waiting {
     pub slot: u32,
     /// Sequence number, which distinguishes requests that reuse a slot.
-    pub turn: u64,
+    pub sequence: u64,
     pub level: Priority,
     /// Time of enqueue.
     pub since: Time,
@@ -39,12 +39,12 @@ impl RequestQueue {
         self.0.oldest()
     }
 
-    /// Enqueues `waiting`. At most `capacity` entries satisfy `waits`, including it.
-    pub fn push(&mut self, waiting: Waiting, waits: impl Fn(&Waiting) -> bool) {
+    /// Enqueues `waiting`. At most `capacity` entries satisfy `is_live`, including it.
+    pub fn push(&mut self, waiting: Waiting, is_live: impl Fn(&Waiting) -> bool) {
         let PushResult::Refused(waiting) = self.0.push(waiting.since, waiting) else { return };
         let mut kept = Vec::new();
         while let Some(other) = self.0.pop(waiting.since) {
-            if waits(&other) {
+            if is_live(&other) {
                 kept.push(other);
             }
         }
@@ -55,8 +55,8 @@ impl RequestQueue {
         }
     }
 
-    /// Dequeues the first entry that satisfies `waits`.
-    pub fn pop(&mut self, now: Time, waits: impl Fn(&Waiting) -> bool) -> Option<Waiting> {
-        std::iter::from_fn(|| self.0.pop(now)).find(waits)
+    /// Dequeues the first entry that satisfies `is_live`.
+    pub fn pop(&mut self, now: Time, is_live: impl Fn(&Waiting) -> bool) -> Option<Waiting> {
+        std::iter::from_fn(|| self.0.pop(now)).find(is_live)
     }
 }

@@ -159,7 +159,7 @@ impl DerefMut for Buffer {
 impl Drop for Buffer {
     fn drop(&mut self) {
         if let (Some(memory), Some(files)) = (self.memory.take(), &self.home.files) {
-            lock(files).give_back(memory);
+            lock(files).release(memory);
             self.home.stir();
         }
     }
@@ -282,11 +282,11 @@ impl Drop for Asking<'_> {
         let files = self.files();
         let waiter = match std::mem::replace(&mut self.stage, Stage::Over) {
             Stage::Fresh(IoRequest::Write { buffer, .. }) => {
-                lock(files).give_back(buffer);
+                lock(files).release(buffer);
                 None
             }
             Stage::Fresh(_) | Stage::Over => return,
-            Stage::Begun(ticket) => lock(files).give_up(ticket),
+            Stage::Begun(ticket) => lock(files).cancel(ticket),
         };
         drop(waiter);
         // A buffer may be free.

@@ -235,7 +235,7 @@ impl<D: Device> TaskShard<D> {
     /// Whether its thread has to look again soon, since nothing wakes it for what
     /// its disk has done.
     pub(super) fn must_look(&self) -> bool {
-        self.home.files.as_ref().is_some_and(|files| lock(files).must_look())
+        self.home.files.as_ref().is_some_and(|files| lock(files).needs_poll())
     }
 
     /// A turn was a long one.
@@ -365,7 +365,7 @@ impl<D: Device> TaskShard<D> {
 
     /// Lets the task run whose request on a file is over and that goes next.
     fn complete(&self, now: Time) -> bool {
-        let told = self.home.files.as_ref().and_then(|files| lock(files).tell(now));
+        let told = self.home.files.as_ref().and_then(|files| lock(files).pop_waiter(now));
         let Some((waiter, level)) = told else { return false };
         waiter.wake(level);
         true

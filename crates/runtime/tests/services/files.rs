@@ -46,7 +46,7 @@ fn a_task_reads_what_is_in_a_file() {
 #[test]
 fn what_a_task_wrote_is_there() {
     let (mut world, disk) = world(4, 1);
-    disk.be_quick();
+    disk.complete_immediately();
     let task = world.server.spawn(async {
         let file = File::open("new", &WRITE)?;
         for (at, word) in [(0, "one "), (4, "two")] {
@@ -106,7 +106,7 @@ fn a_full_disk_makes_tasks_wait_and_the_most_urgent_goes_next() {
 #[test]
 fn without_a_free_buffer_a_task_waits_for_one() {
     let (mut world, disk) = world(8, 1);
-    disk.be_quick();
+    disk.complete_immediately();
     disk.put("file", b"x");
     let (keep, kept) = tokio::sync::oneshot::channel::<()>();
     let holds = world.server.spawn(async {
@@ -234,7 +234,7 @@ fn a_disks_error_is_the_tasks() {
     world.settle();
     disk.fail_next(ErrorKind::TimedOut);
     disk.finish_one();
-    disk.be_quick();
+    disk.complete_immediately();
     assert_eq!(world.finish(&task), (Some(ErrorKind::TimedOut), Some(b'x')), "and the buffer was free again");
 }
 
