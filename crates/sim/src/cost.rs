@@ -1,40 +1,39 @@
-//! What the stack's work costs a simulated core.
+//! CPU cost of the stack's work on a simulated core.
 //!
-//! One number per kind of [`Step`], measured by `greenwave calibrate` on the
-//! machine at hand and checked in as `cost-model.toml`. Deliberately flat: no
-//! caches, no batching gains, no bytes; an experiment that depends on those
-//! has to say so.
+//! One number per kind of [`Step`], measured by `greenwave calibrate` and checked in as
+//! `cost-model.toml`. Deliberately flat: no cache effects, no batching gains, no per-byte cost.
+//! An experiment that depends on those must state it.
 
 use queueing::Span;
 use runtime::shard::Step;
 use serde::{Deserialize, Serialize};
 
-/// The checked-in model.
+/// Checked-in model.
 const MEASURED: &str = include_str!("../cost-model.toml");
 
-/// Nanoseconds of one core per piece of work.
+/// CPU time per step, in nanoseconds of one core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CostModel {
-    /// Taking one frame from the NIC into the receive buffer.
+    /// Moving one frame from the NIC into the receive buffer.
     pub driver_ns: u64,
-    /// Calling the driver's classifier on it.
+    /// Driver classifier call for that frame.
     pub classify_ns: u64,
-    /// Taking one frame whose SYN the guard sheds, from the NIC and back to it.
+    /// Receiving and recycling one frame whose SYN the guard sheds.
     pub shed_ns: u64,
-    /// Running a frame with payload through TCP/IP, the transport's classifier included.
+    /// TCP/IP processing of a frame with payload, the transport classifier included.
     pub tcp_rx_ns: u64,
-    /// Running a frame without payload (an ACK, mostly) through TCP/IP.
+    /// TCP/IP processing of a frame without payload, usually an ACK.
     pub tcp_ack_ns: u64,
     /// Building and sending one frame.
     pub tcp_tx_ns: u64,
     /// Moving one event through the event queue.
     pub event_ns: u64,
-    /// What a worker spends to take a job and to hand it back.
+    /// Worker time to accept a job and hand it back.
     pub dispatch_ns: u64,
 }
 
-/// The checked-in `cost-model.toml`.
+/// Checked-in `cost-model.toml`.
 impl Default for CostModel {
     fn default() -> Self {
         Self::from_toml(MEASURED).expect("the checked-in cost model is valid")
@@ -42,7 +41,7 @@ impl Default for CostModel {
 }
 
 impl CostModel {
-    /// A stack that takes no time, for comparison with queueing theory.
+    /// Stack without any cost, for comparison with queueing theory.
     pub const ZERO: Self = Self {
         driver_ns: 0,
         classify_ns: 0,
@@ -54,7 +53,7 @@ impl CostModel {
         dispatch_ns: 0,
     };
 
-    /// Reads a model; every field has to be there.
+    /// Parses a model; every field is required.
     ///
     /// # Errors
     /// The parser's message, with line and key.
@@ -62,7 +61,7 @@ impl CostModel {
         toml::from_str(text)
     }
 
-    /// The text of a `cost-model.toml` that says where it was measured.
+    /// Text of a `cost-model.toml` with the machine, date and command of its measurement.
     #[must_use]
     pub fn to_toml(&self, machine: &str, date: &str, command: &str) -> String {
         let body = toml::to_string(self).expect("eight numbers are valid TOML");
@@ -72,11 +71,11 @@ impl CostModel {
         )
     }
 
-    /// How long `step` keeps the stack's core busy.
+    /// Time for which `step` occupies the stack's core.
     ///
-    /// A [`Step::Assign`] costs it the hand-over of one event; the worker
-    /// pays [`dispatch`](Self::dispatch) on top. A [`Step::Partial`] costs
-    /// the worker that looked, not this core.
+    /// A [`Step::Assign`] costs the hand-over of one event; the worker pays
+    /// [`dispatch`](Self::dispatch) on top. A [`Step::Partial`] is paid by the worker that
+    /// polled, not by this core.
     #[must_use]
     pub fn step(&self, step: &Step) -> Span {
         Span::from_nanos(match step {
@@ -92,19 +91,19 @@ impl CostModel {
         })
     }
 
-    /// What a worker spends on taking a job and handing it back.
+    /// Worker time to accept a job and hand it back.
     #[must_use]
     pub const fn dispatch(&self) -> Span {
         Span::from_nanos(self.dispatch_ns)
     }
 
-    /// What a worker spends on an event whose request is not complete yet.
+    /// Worker time for an event whose request is still incomplete.
     #[must_use]
     pub const fn event(&self) -> Span {
         Span::from_nanos(self.event_ns)
     }
 
-    /// What building and sending one frame costs.
+    /// Core time to build and send one frame.
     #[must_use]
     pub const fn transmit(&self) -> Span {
         Span::from_nanos(self.tcp_tx_ns)

@@ -1,13 +1,11 @@
-//! What happens next: the pending-event set and the virtual clock.
+//! Pending-event set and virtual clock.
 //!
-//! Events leave in order of time, and of insertion where times are equal, so
-//! that a run replays exactly. What happens soon lies in buckets of 32 ns, found
-//! by a bitmap and put in order when its turn comes; what happens later than all
-//! buckets reach lies in a heap. Deliberately without cancellation: whoever
-//! re-arms a timer remembers which of its events still counts, which costs
-//! less than searching the set. Once the set has grown to its working size
-//! nothing is allocated.
-//! Source: the idea is the calendar queue, Brown, CACM '88.
+//! Events leave in order of time, then of insertion, so that a run replays exactly. Near events
+//! are in buckets of 32 ns: a bitmap finds the next bucket, which is sorted when it is reached.
+//! Events beyond the last bucket are in a heap. Deliberately without cancellation: the owner of
+//! a timer remembers which of its events is valid, which is cheaper than a search. Nothing is
+//! allocated once the set has reached its working size. Source: calendar queue, Brown, CACM
+//! '88.
 
 use queueing::Time;
 
@@ -15,15 +13,14 @@ mod heap;
 
 use heap::Heap;
 
-/// A bucket is 2⁵ ns wide: a few events of a large network, most often none of
-/// a small one.
+/// Bucket width, 2⁵ ns: a few events of a large network, usually none of a small one.
 const WIDTH_BITS: u32 = 5;
-/// So many buckets: 131 µs, beyond which little but timers lies.
+/// Number of buckets: 131 µs, beyond which there are few events other than timers.
 const BUCKETS: u64 = 4096;
-/// No node.
+/// Null node index.
 const NONE: u32 = u32::MAX;
 
-/// A pending-event set that is also the clock of its world.
+/// Pending-event set that is also the simulation clock.
 ///
 /// ```
 /// use queueing::Time;
@@ -37,19 +34,19 @@ const NONE: u32 = u32::MAX;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Engine<E> {
-    /// What happens until the end of bucket `reached`, the next one last.
+    /// Events up to the end of bucket `reached`, in reverse order.
     soon: Vec<Pending<E>>,
-    /// Whether that is several events, found since somebody asked.
+    /// True if that is several events and [`Engine::found`] has not returned them yet.
     fresh: bool,
     reached: u64,
-    /// The first node of each bucket after that, in any order.
+    /// First node of each later bucket, unsorted.
     buckets: Vec<u32>,
-    /// Which of them are not empty.
+    /// Bitmap of non-empty buckets.
     used: Vec<u64>,
     nodes: Vec<Node<E>>,
-    /// The first node without an event.
+    /// Head of the free list.
     free: u32,
-    /// What lies beyond the buckets, or did when it was scheduled.
+    /// Events that were beyond the last bucket when they were scheduled.
     late: Heap<E>,
     scheduled: u64,
     len: usize,
@@ -63,7 +60,7 @@ struct Pending<E> {
     event: E,
 }
 
-/// An event in a bucket, and the next one there.
+/// Event in a bucket, linked to the next one of that bucket.
 #[derive(Clone, Debug)]
 struct Node<E> {
     pending: Option<Pending<E>>,
@@ -87,7 +84,7 @@ const fn bucket_of(at: Time) -> u64 {
 }
 
 impl<E> Engine<E> {
-    /// An engine at time zero in which nothing will happen.
+    /// Empty engine at time zero.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -105,14 +102,14 @@ impl<E> Engine<E> {
         }
     }
 
-    /// The time of the event handed out last.
+    /// Time of the last event returned.
     #[must_use]
     pub const fn now(&self) -> Time {
         self.now
     }
 
-    /// Lets `event` happen at `at`, after everything already scheduled for
-    /// that instant. What should have happened before now happens now.
+    /// Schedules `event` at `at`, after all events already scheduled for that instant. A time
+    /// in the past means now.
     pub fn schedule(&mut self, at: Time, event: E) {
         let pending = Pending { at: at.max(self.now), seq: self.scheduled, event };
         self.scheduled += 1;
@@ -132,22 +129,21 @@ impl<E> Engine<E> {
         }
     }
 
-    /// As [`Engine::schedule`], but of what happens at the same instant the
-    /// least `rank` goes first, whenever it was scheduled; for worlds whose order
-    /// must not depend on who scheduled first. Such a world ranks all its
-    /// events, and those of equal rank and time have to be alike.
+    /// Same as [`Engine::schedule`], but events of the same instant leave in ascending `rank`,
+    /// independent of insertion order. A simulation that uses ranks ranks all its events;
+    /// events of equal time and rank must be interchangeable.
     pub fn schedule_ranked(&mut self, at: Time, rank: u64, event: E) {
         self.scheduled += 1;
         self.add(Pending { at: at.max(self.now), seq: rank, event });
     }
 
-    /// Takes the next event out and advances the clock to it.
+    /// Removes the next event and advances the clock to it.
     #[allow(clippy::should_implement_trait)] // An iterator would promise an end; events schedule events.
     pub fn next(&mut self) -> Option<(Time, E)> {
         self.next_by(Time::MAX)
     }
 
-    /// As [`Engine::next`], if the next event happens by `limit`.
+    /// Same as [`Engine::next`], limited to events at or before `limit`.
     pub fn next_by(&mut self, limit: Time) -> Option<(Time, E)> {
         if self.soon.is_empty() {
             self.advance();
@@ -160,7 +156,7 @@ impl<E> Engine<E> {
         Some((at, event))
     }
 
-    /// When the next event happens.
+    /// Time of the next event.
     #[must_use]
     pub fn peek(&self) -> Option<Time> {
         if let Some(next) = self.soon.last() {
@@ -177,33 +173,32 @@ impl<E> Engine<E> {
         Some(least)
     }
 
-    /// The events of the next few ns, in the order in which they happen, if they
-    /// are several and were found since this was asked last; for who fetches what
-    /// they need for all of them at a time.
+    /// Events of the current bucket in order, if it holds several and they have not been
+    /// returned before. Lets the caller prefetch the data of all of them at once.
     pub fn found(&mut self) -> Option<impl Iterator<Item = &E>> {
         let found = || self.soon.iter().rev().map(|pending| &pending.event);
         std::mem::take(&mut self.fresh).then(found)
     }
 
-    /// Events that have been scheduled so far.
+    /// Events scheduled so far.
     #[must_use]
     pub const fn scheduled(&self) -> u64 {
         self.scheduled
     }
 
-    /// Events that have not happened yet.
+    /// Pending events.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether nothing will happen.
+    /// True if no event is pending.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Puts an event into a bucket.
+    /// Adds an event to a bucket.
     fn put(&mut self, bucket: u64, pending: Pending<E>) {
         let place = (bucket % BUCKETS) as usize;
         let node = Node { pending: Some(pending), next: self.buckets[place] };
@@ -220,10 +215,10 @@ impl<E> Engine<E> {
         };
     }
 
-    /// The first bucket after `reached` that is not empty.
+    /// First non-empty bucket after `reached`.
     fn next_bucket(&self) -> Option<u64> {
         let (first, words) = (self.reached + 1, self.used.len() as u64);
-        // The word that the search starts in comes up twice: its rest, and its beginning.
+        // The first word is visited twice: first its upper bits, last its lower bits.
         for step in 0..=words {
             let word = first / 64 + step;
             let rest = if step == 0 { u64::MAX << (first % 64) } else { u64::MAX };
@@ -235,7 +230,7 @@ impl<E> Engine<E> {
         None
     }
 
-    /// Takes over the next bucket that is not empty, and what lies as late.
+    /// Moves the next non-empty bucket, and heap events as early, into `soon`.
     fn advance(&mut self) {
         let late = self.late.peek().map(|late| bucket_of(late.at));
         let Some(bucket) = self.next_bucket().into_iter().chain(late).min() else { return };

@@ -1,12 +1,11 @@
-//! Virtual time: whole machines in one number.
+//! Discrete-event simulation: whole machines in virtual time.
 //!
-//! An [`Engine`] says what happens next. A [`SimDevice`] is a NIC on a modelled
-//! cable. A [`CostModel`] says what the stack's work costs a core. A [`world`]
-//! puts them around the *real* code of `net`, `sched`, `runtime` and `load`,
-//! so that a policy measured here runs on Linux unchanged. A [`fabric`] is a
-//! network of switches around `queueing`'s own disciplines, [`cores`] a machine
-//! around the policies of `sched::cores`. Nothing reads a clock and every draw
-//! has a seed: a run replays exactly.
+//! An [`Engine`] orders events. A [`SimDevice`] is a NIC on a modelled cable. A [`CostModel`]
+//! gives the CPU time of the stack's work. A [`world`] connects them to the *real* code of
+//! `net`, `sched`, `runtime` and `load`, so that a policy measured here runs on Linux
+//! unchanged. A [`fabric`] is a network of switches built from `queueing`'s disciplines.
+//! [`cores`] models a machine under the policies of `sched::cores`. Nothing reads a clock and
+//! every random draw is seeded: a run replays exactly.
 //!
 //! ```
 //! use sim::world::server::{self, Config};
@@ -45,7 +44,7 @@ pub use cost::CostModel;
 pub use engine::Engine;
 pub use link::SimDevice;
 
-/// Something that cannot be built; the text names the value and what would be valid.
+/// Invalid configuration; the text gives the value and what would be valid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadConfig(String);
 

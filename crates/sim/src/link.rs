@@ -1,12 +1,10 @@
-//! A full-duplex cable between two NICs.
+//! Full-duplex cable between two NICs.
 //!
-//! Each direction is a line that serialises one frame after another,
-//! a propagation delay, and the receiving NIC's ring, which drops what
-//! arrives while it is full. Frames are real Ethernet frames; nobody copies
-//! them between the writer's buffer and the reader. The link needs no events
-//! of its own: a frame enters the ring when the reader looks, at the time it
-//! arrived, and the ring changes at no other time. Whoever sleeps asks
-//! [`SimDevice::next_arrival`] when to wake.
+//! Each direction is a line that serialises frames, a propagation delay, and the receiving
+//! NIC's ring, which drops arrivals while it is full. Frames are real Ethernet frames and are
+//! not copied between writer and reader. The link schedules no events: frames enter the ring
+//! when the reader polls, with the time at which they arrived. [`SimDevice::next_arrival`]
+//! gives a sleeping reader its wake-up time.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -16,22 +14,21 @@ use net::Device;
 use net::device::{Full, Received};
 use queueing::{Bytes, Rate, Span, Time};
 
-/// Preamble, start delimiter, frame check sequence and inter-frame gap: what
-/// a frame occupies on the line besides its own bytes.
+/// Line overhead per frame: preamble, start delimiter, frame check sequence, inter-frame gap.
 pub const LINE_OVERHEAD: Bytes = Bytes::new(24);
-/// Shorter frames are padded to this on the line (60 bytes without FCS).
+/// Minimum frame length without FCS; shorter frames are padded on the line.
 pub const FRAME_LEN_MIN: usize = 60;
 
-/// How a link is built.
+/// Link parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
     /// Line rate of each direction.
     pub rate: Rate,
-    /// Time on the cable, without serialisation.
+    /// Propagation delay, without serialisation.
     pub delay: Span,
-    /// Frames a NIC holds until its driver takes them; more are dropped.
+    /// Receive ring size in frames; frames that arrive while it is full are dropped.
     pub rx_ring: usize,
-    /// Frames a NIC holds until they are on the line; more are [`Full`].
+    /// Transmit ring size in frames; sending while it is full returns [`Full`].
     pub tx_ring: usize,
 }
 
@@ -42,18 +39,18 @@ impl Default for Config {
     }
 }
 
-/// What passed a direction of the link.
+/// Counters of one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Counters {
-    /// Frames put on the line.
+    /// Frames sent.
     pub sent: u64,
-    /// Frames the reader took.
+    /// Frames received by the reader.
     pub received: u64,
-    /// Frames that found the ring full.
+    /// Frames dropped at a full ring.
     pub dropped: u64,
 }
 
-/// The two ends of a new link.
+/// Creates a link and returns its two ends.
 #[must_use]
 pub fn connect(config: Config) -> (SimDevice, SimDevice) {
     let line = || Rc::new(RefCell::new(Line::default()));
@@ -81,10 +78,10 @@ pub struct SimDevice {
     departed: Time,
 }
 
-/// One direction, and the ring at its end.
+/// One direction and the ring at its end.
 #[derive(Debug, Default)]
 struct Line {
-    /// When the line is free again.
+    /// Time at which the line becomes free.
     free_at: Time,
     flight: VecDeque<Frame>,
     ring: VecDeque<Frame>,
@@ -98,7 +95,7 @@ struct Frame {
 }
 
 impl Line {
-    /// Lets the frames that have arrived by `now` into the ring.
+    /// Moves frames that arrived by `now` into the ring.
     fn advance(&mut self, now: Time, rx_ring: usize, pool: &mut Vec<Vec<u8>>) {
         while self.flight.front().is_some_and(|frame| frame.arrives <= now) {
             let frame = self.flight.pop_front().expect("just seen");
@@ -113,21 +110,21 @@ impl Line {
 }
 
 impl SimDevice {
-    /// Lets each frame leave only after the sending core has worked on it for `cost`.
+    /// Delays each frame by `cost`, the sending core's work on it.
     #[must_use]
     pub fn with_transmit_cost(mut self, cost: Span) -> Self {
         self.transmit_cost = cost;
         self
     }
 
-    /// When the reader has or gets its next frame, if one is under way.
+    /// Arrival time of the next frame, if one is in the ring or in flight.
     #[must_use]
     pub fn next_arrival(&self) -> Option<Time> {
         let rx = self.rx.borrow();
         rx.ring.front().or(rx.flight.front()).map(|frame| frame.arrives)
     }
 
-    /// When there is room to send again; now or earlier when there is room.
+    /// Time at which the transmit ring has space; not later than now if it has space now.
     #[must_use]
     pub fn room_at(&self) -> Time {
         let tx = self.tx.borrow();
@@ -137,13 +134,13 @@ impl SimDevice {
         }
     }
 
-    /// What was sent by this end.
+    /// Counters of the transmit direction.
     #[must_use]
     pub fn sent(&self) -> Counters {
         self.tx.borrow().counters
     }
 
-    /// What came to this end, and what was dropped here.
+    /// Counters of the receive direction.
     #[must_use]
     pub fn received(&self) -> Counters {
         self.rx.borrow().counters

@@ -1,12 +1,9 @@
-//! A path through somebody else's network: a bottleneck with its buffer, a
-//! long way, and faults.
+//! Network path: a bottleneck with a buffer, a propagation delay, and faults.
 //!
-//! Unlike a [`link`](crate::link), whose sender feels that the line is full, a
-//! path takes every frame at once and drops what its bottleneck cannot hold.
-//! The bottleneck marks instead of dropping where it can (ECN): every frame
-//! that finds more than a threshold waiting before it, as DCTCP's switches do
-//! (RFC 8257 §3.1). What happens beyond it is decided by the same
-//! [`Faults`] that can stand before a real device.
+//! Unlike a [`link`](crate::link), whose sender notices a full line, a path accepts every frame
+//! and drops what its bottleneck cannot hold. The bottleneck can mark with ECN: every frame
+//! that finds more than a threshold queued, as a DCTCP switch does (RFC 8257 §3.1). Faults
+//! beyond the bottleneck use the same [`Faults`] that can wrap a real device.
 //!
 //! ```
 //! use net::Device;
@@ -38,37 +35,37 @@ use queueing::{Bytes, Rate, Rng, Span, Time};
 
 use crate::link::{FRAME_LEN_MIN, LINE_OVERHEAD};
 
-/// How one direction of a path is built.
+/// Parameters of one direction.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Config {
     /// Rate of the bottleneck.
     pub rate: Rate,
-    /// Time on the way, without waiting and serialisation.
+    /// Propagation delay, without queueing and serialisation.
     pub delay: Span,
-    /// What the bottleneck holds, the frame on the line among it; it drops the rest.
+    /// Buffer of the bottleneck, the frame on the line included; excess frames are dropped.
     pub buffer: Bytes,
-    /// Frames that find more than this waiting are marked, if they may be.
+    /// ECN threshold: ECN-capable frames that find more than this queued are marked.
     pub mark: Option<Bytes>,
-    /// What happens on the way.
+    /// Fault rates.
     pub faults: fault::Rates,
 }
 
-/// What passed one direction.
+/// Counters of one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Frames that came to the bottleneck.
+    /// Frames that reached the bottleneck.
     pub sent: u64,
-    /// Frames that found its buffer full.
+    /// Frames dropped at a full buffer.
     pub dropped: u64,
-    /// Frames that it marked.
+    /// Frames marked at the bottleneck.
     pub marked: u64,
-    /// Frames that arrived, repeated ones twice.
+    /// Frames that arrived, duplicates included.
     pub received: u64,
-    /// What happened on the way.
+    /// Injected faults.
     pub faults: fault::Counters,
 }
 
-/// The two ends of a new path.
+/// Creates a path and returns its two ends.
 #[must_use]
 pub fn connect(there: Config, back: Config, rng: &Rng) -> (PathDevice, PathDevice) {
     let way = |config: Config, stream| Rc::new(RefCell::new(Way::new(config, &rng.fork(stream))));
@@ -89,9 +86,9 @@ pub struct PathDevice {
 struct Way {
     config: Config,
     faults: Faults,
-    /// When the bottleneck has sent everything that waits.
+    /// Time at which the bottleneck has sent all queued frames.
     free_at: Time,
-    /// What waits there: when each frame is on the line, and its bytes.
+    /// Frames at the bottleneck: end of transmission and bytes.
     queue: VecDeque<(Time, u64)>,
     queued: u64,
     flight: BinaryHeap<Reverse<Frame>>,
@@ -120,7 +117,7 @@ impl Way {
         }
     }
 
-    /// Bytes that wait at the bottleneck at `now`.
+    /// Bytes queued at the bottleneck at `now`.
     fn waiting(&mut self, now: Time) -> u64 {
         while let Some(&(sent, bytes)) = self.queue.front()
             && sent <= now
@@ -174,19 +171,19 @@ impl Way {
 }
 
 impl PathDevice {
-    /// When the next frame arrives, if one is under way.
+    /// Arrival time of the next frame in flight.
     #[must_use]
     pub fn next_arrival(&self) -> Option<Time> {
         self.rx.borrow().flight.peek().map(|Reverse(frame)| frame.arrives)
     }
 
-    /// Bytes that wait at this end's bottleneck at `now`.
+    /// Bytes queued at this end's bottleneck at `now`.
     #[must_use]
     pub fn waiting(&self, now: Time) -> Bytes {
         Bytes::new(self.tx.borrow_mut().waiting(now))
     }
 
-    /// What happened to frames that this end sent.
+    /// Counters of frames sent by this end.
     #[must_use]
     pub fn sent(&self) -> Counters {
         let tx = self.tx.borrow();
@@ -220,8 +217,7 @@ impl Device for PathDevice {
     }
 }
 
-/// Sets "congestion experienced" where the sender allows it (RFC 3168 §5);
-/// whether it did.
+/// Sets "congestion experienced" on an ECN-capable frame (RFC 3168 §5); returns `true` if set.
 fn mark(frame: &mut [u8]) -> bool {
     const IPV4: [u8; 2] = [0x08, 0x00];
     const IPV6: [u8; 2] = [0x86, 0xdd];
@@ -313,7 +309,7 @@ mod tests {
         assert!(!heard.is_sorted_by_key(|(n, _)| *n) && heard.is_sorted_by_key(|(_, at)| *at));
     }
 
-    /// A frame with an IPv4 header that carries these congestion bits.
+    /// Frame with an IPv4 header with these ECN bits.
     fn frame(ecn: u8) -> Vec<u8> {
         let mut frame = vec![0; 14 + 20 + 100];
         frame[12..14].copy_from_slice(&[0x08, 0x00]);
@@ -336,7 +332,7 @@ mod tests {
             (packet.ecn, packet.dscp)
         };
         let heard: Vec<_> = std::iter::from_fn(|| there.receive(Time::MAX)).map(|r| bits(&r.frame)).collect();
-        // 158 bytes on the line each: the first two wait before the third.
+        // 158 bytes on the line each: two frames are queued before the third.
         assert_eq!(heard, [(2, 10), (1, 10), (3, 10), (3, 10), (3, 10), (0, 10), (3, 10)]);
     }
 

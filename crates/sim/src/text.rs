@@ -1,4 +1,4 @@
-//! Settings that are written as text and read by their own parser.
+//! Deserialization helpers for settings written as text.
 
 use std::fmt::Display;
 use std::str::FromStr;
@@ -7,7 +7,7 @@ use serde::de::{Deserialize, DeserializeOwned, Deserializer, Error};
 
 use crate::BadConfig;
 
-/// Reads settings in TOML; none that `check` refuses.
+/// Parses TOML settings and validates them with `check`.
 pub(crate) fn settings<T: DeserializeOwned>(
     text: &str,
     check: impl FnOnce(&T) -> Result<(), BadConfig>,
@@ -17,7 +17,7 @@ pub(crate) fn settings<T: DeserializeOwned>(
     Ok(settings)
 }
 
-/// Reads what is written as text (`"2us"`, `"adps"`).
+/// Deserializes a value from its text form (`"2us"`, `"adps"`).
 pub(crate) fn text<'de, T, D>(from: D) -> Result<T, D::Error>
 where
     T: FromStr<Err: Display>,
@@ -26,7 +26,7 @@ where
     String::deserialize(from)?.parse().map_err(D::Error::custom)
 }
 
-/// As [`text`], for what may be left out.
+/// Same as [`text`], for optional fields.
 pub(crate) fn text_or_none<'de, T, D>(from: D) -> Result<Option<T>, D::Error>
 where
     T: FromStr<Err: Display>,

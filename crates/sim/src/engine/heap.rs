@@ -1,9 +1,8 @@
-//! Events by time and insertion: a heap, for those that are far away.
+//! Heap of distant events, ordered by time and insertion.
 
 use super::Pending;
 
-/// Children of a node. Four keep a node's children within two cache lines
-/// and the tree half as deep as a binary heap.
+/// Children per node. Four children fit two cache lines and halve the depth of a binary heap.
 const ARITY: usize = 4;
 
 #[derive(Clone, Debug)]
@@ -30,7 +29,7 @@ impl<E> Heap<E> {
         self.sift_up(self.heap.len() - 1);
     }
 
-    /// Takes the first out if it is one of those.
+    /// Removes the first event if `wanted` holds for it.
     pub fn pop_if(&mut self, wanted: impl FnOnce(&Pending<E>) -> bool) -> Option<Pending<E>> {
         if !wanted(self.heap.first()?) {
             return None;
@@ -51,9 +50,8 @@ impl<E> Heap<E> {
         }
     }
 
-    /// Restores order below the root, which came from the bottom and most
-    /// likely goes back there: so the hole sinks to a leaf without comparing
-    /// against it, and the node climbs from there the little it has to.
+    /// Restores heap order below the root, which came from the bottom and most likely returns
+    /// there: the hole sinks to a leaf without comparisons, then the node rises from there.
     fn sift_down(&mut self) {
         let mut node = 0;
         loop {

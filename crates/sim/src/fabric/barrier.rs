@@ -1,42 +1,42 @@
-//! A barrier for threads that meet every few microseconds.
+//! Spin barrier for threads that synchronise every few microseconds.
 //!
-//! The standard library's puts threads to sleep, which takes longer than what
-//! they do in between. Here they spin for a little, and then let others run.
+//! The standard library's barrier sleeps, which takes longer than the work between two
+//! meetings. This one spins briefly, then yields the CPU.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// Looks at the gate before others may run.
+/// Spins before the thread yields.
 const SPINS: u32 = 100;
 
-/// Nobody passes before all have come; then again.
+/// Reusable barrier: no thread passes before all have arrived.
 pub(super) struct SpinBarrier {
     threads: usize,
     arrived: AtomicUsize,
-    /// How often all have come.
+    /// Number of completed rounds.
     turn: AtomicUsize,
     broken: AtomicBool,
 }
 
-/// Tells the others when its thread panics, so that they do not wait for it.
+/// One thread's membership; a panic of its thread releases the others.
 pub(super) struct Member<'a>(&'a SpinBarrier);
 
 impl SpinBarrier {
-    /// For so many threads.
+    /// Barrier for `threads` threads.
     pub fn new(threads: usize) -> Self {
         Self { threads, arrived: AtomicUsize::new(0), turn: AtomicUsize::new(0), broken: false.into() }
     }
 
-    /// The calling thread is one of them.
+    /// Membership of the calling thread.
     pub fn join(&self) -> Member<'_> {
         Member(self)
     }
 }
 
 impl Member<'_> {
-    /// Waits until all have come. What they did before is seen afterwards.
+    /// Waits until all threads have arrived. Memory written before is visible after.
     ///
     /// # Panics
-    /// When another of them did.
+    /// If another thread panicked.
     pub fn wait(&self) {
         let SpinBarrier { threads, arrived, turn, broken } = self.0;
         let this = turn.load(Ordering::Relaxed);

@@ -1,5 +1,4 @@
-//! What a configuration says of ports beyond their order: whose room it is, who
-//! looks after the length of what, and who tells levels.
+//! Buffer sharing, ECN marking and level assignment at ports.
 
 use queueing::{Bytes, QueueLength, RedSettings, Span};
 use serde::de::{Deserialize, Deserializer, Error};
@@ -9,7 +8,7 @@ use super::packet::SEGMENT_BYTES;
 use super::queues::Scheduler;
 use crate::text::text;
 
-/// Who shares the room.
+/// Scope within which the buffer is shared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Buffer {
@@ -18,57 +17,57 @@ pub enum Buffer {
     Port,
     /// All ports of a switch; a host has one port.
     Switch,
-    /// Nobody: each of a port's eight levels has so much.
+    /// No sharing: each of a port's eight levels has this size.
     Queue,
 }
 
-/// What is looked after: whose length counts for marks.
+/// Queue length that is compared with the marking threshold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Marking {
-    /// All that waits at a port.
+    /// Packets queued at the port.
     #[default]
     Port,
-    /// What waits at a level.
+    /// Packets queued at the level.
     Queue,
-    /// What waits of a flow, at its level.
+    /// Packets of the flow queued at its level.
     Flow,
 }
 
-/// Who tells packets' levels.
+/// Node that assigns levels to packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LevelAssignment {
-    /// The sender, by what it has sent of the flow.
+    /// The sender, by the bytes of the flow sent so far.
     #[default]
     Host,
-    /// Every port, by what it has seen of the flow, and writes it into the
-    /// packet (DSCP), which sinks on its way and never rises.
+    /// Every port, by the bytes of the flow seen so far. The level is written to the packet
+    /// (DSCP) and only ever falls on the way.
     Switch,
 }
 
-/// Random early detection in place of the threshold `mark`.
+/// Random early detection, in place of the threshold `mark`.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RedParams {
-    /// Up to this average length nobody is marked.
+    /// Average length up to which no packet is marked.
     #[serde(deserialize_with = "depth")]
     pub min: QueueLength,
-    /// From this one on everybody is; packets or bytes as `min`.
+    /// Average length from which every packet is marked; same unit as `min`.
     #[serde(deserialize_with = "depth")]
     pub max: QueueLength,
-    /// The chance just below that, 0..=1.
+    /// Marking probability just below `max`, 0..=1.
     pub chance: f64,
-    /// How much of each look at the length the average takes over, 0..=1.
+    /// Weight of a new sample in the average, 0..=1.
     pub weight: f64,
-    /// How long a packet takes to leave; for the average while nothing waits.
+    /// Transmission time of a packet; decays the average while the queue is empty.
     #[serde(deserialize_with = "text")]
     pub service: Span,
 }
 
 impl Default for RedParams {
-    /// 30 to 90 packets, up to 0.1, 0.002 and 1.2 µs. Source: Floyd and
-    /// Jacobson, ToN 1993, §11 (all but the lengths: max three times min).
+    /// 30 to 90 packets, up to 0.1, 0.002 and 1.2 µs. Source: Floyd and Jacobson, ToN 1993,
+    /// §11, except for the lengths (max is three times min).
     fn default() -> Self {
         let (min, max) = (QueueLength::Entries(30), QueueLength::Entries(90));
         Self { min, max, chance: 0.1, weight: 0.002, service: Span::from_nanos(1_200) }
@@ -82,27 +81,27 @@ impl RedParams {
     }
 }
 
-/// CoDel's settings, for `fq-codel`.
+/// CoDel parameters, for `fq-codel`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Codel {
-    /// Wait that may last.
+    /// Acceptable standing queueing delay.
     #[serde(deserialize_with = "text")]
     pub target: Span,
-    /// How long it has to last to be too long: about the longest round trip.
+    /// Time for which the delay must exceed the target: about the longest round trip.
     #[serde(deserialize_with = "text")]
     pub interval: Span,
 }
 
 impl Default for Codel {
-    /// 50 µs, 1 ms: 5 % of the interval, as RFC 8289 §4.3 has it, which is some
-    /// round trips of a data centre under load.
+    /// 50 µs and 1 ms: target 5 % of the interval (RFC 8289 §4.3); the interval is a few round
+    /// trips of a loaded data centre.
     fn default() -> Self {
         Self { target: Span::from_micros(50), interval: Span::from_millis(1) }
     }
 }
 
-/// Reads a number of packets, or bytes as text: `240`, `"360KB"`.
+/// Deserializes a number of packets, or bytes as text: `240`, `"360KB"`.
 pub(crate) fn depth<'de, D: Deserializer<'de>>(from: D) -> Result<QueueLength, D::Error> {
     #[derive(serde::Deserialize)]
     #[serde(untagged)]
@@ -119,7 +118,7 @@ pub(crate) fn depth<'de, D: Deserializer<'de>>(from: D) -> Result<QueueLength, D
     }
 }
 
-/// Why such ports cannot be, if so.
+/// Reason why the port settings are invalid, if they are.
 pub(super) fn problem(config: &Config) -> Option<String> {
     let scheduler = config.scheduler;
     let name = scheduler.name();

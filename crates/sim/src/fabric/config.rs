@@ -1,4 +1,4 @@
-//! What a fabric is made of, as an experiment's TOML has it.
+//! Fabric configuration, read from an experiment's TOML.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use super::{buffer_config, net_tcp, ns2};
 use crate::BadConfig;
 use crate::text::text;
 
-/// A network, and the flows that cross it.
+/// A network and the flows that cross it.
 ///
 /// ```
 /// let config = sim::fabric::Config::from_toml(r#"
@@ -33,87 +33,87 @@ use crate::text::text;
 #[derive(Clone, Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// Who is wired to whom.
+    /// Hosts, switches and cables.
     pub topology: Topology,
-    /// Which packet goes next at every port, hosts' own included.
+    /// Queueing discipline of every port, hosts' NICs included.
     #[serde(deserialize_with = "text")]
     pub scheduler: Scheduler,
-    /// Segments after which a flow sinks a level, at most seven, increasing.
+    /// Segments after which a flow is demoted one level; at most seven, increasing.
     #[serde(default)]
     pub thresholds: Vec<u64>,
-    /// How much waits, in packets (`240`) or bytes (`"360KB"`).
+    /// Buffer size, in packets (`240`) or bytes (`"360KB"`).
     #[serde(deserialize_with = "depth")]
     pub room: QueueLength,
-    /// Who shares that.
+    /// Scope within which the buffer is shared.
     #[serde(default)]
     pub buffer: Buffer,
-    /// When with a packet more than this waits, in packets or bytes, it is
-    /// marked; 0: never.
+    /// A packet is marked when more than this is queued, in packets or bytes, itself included;
+    /// 0 disables marking.
     #[serde(default = "mark_default", deserialize_with = "depth")]
     pub mark: QueueLength,
-    /// What has to be so long.
+    /// Queue length that is compared with `mark`.
     #[serde(default)]
     pub marking: Marking,
-    /// Random early detection instead.
+    /// Random early detection, in place of `mark`.
     #[serde(default)]
     pub red: Option<RedParams>,
-    /// When a flow's wait is too long, under `fq-codel`.
+    /// CoDel parameters, for `fq-codel`.
     #[serde(default)]
     pub codel: Codel,
-    /// Bytes of a turn between flows, in place of a packet.
+    /// Quantum of flows in bytes, in place of one packet.
     #[serde(default)]
     pub quantum: Option<u64>,
-    /// What each level may send of all, in place of strict order: weights. Packets
-    /// of a flow that has just sunk may then overtake its last ones above.
+    /// Weights of levels, in place of strict priority. Packets of a flow that was just demoted
+    /// may then overtake its last ones of the higher level.
     #[serde(default)]
     pub shares: Option<[u32; Priority::LEVELS]>,
-    /// Who tells levels.
+    /// Node that assigns levels.
     #[serde(default)]
     pub tagging: LevelAssignment,
-    /// A flow that was not seen for so long starts anew, where switches tell.
+    /// Pause after which a flow starts again at the highest level, where switches assign
+    /// levels.
     #[serde(default = "idle_default", deserialize_with = "text")]
     pub idle: Span,
-    /// Which of several ways a packet takes.
+    /// Choice among several shortest paths.
     #[serde(default)]
     pub ways: Multipath,
-    /// How hosts send.
+    /// Transport of all hosts.
     #[serde(default)]
     pub transport: Transport,
-    /// Flows in all.
+    /// Total number of flows.
     pub flows: u32,
-    /// How long they are.
+    /// Distribution of flow sizes.
     #[serde(deserialize_with = "text")]
     pub sizes: Sizes,
-    /// When each sender's flows begin.
+    /// Arrival process of each sender.
     #[serde(deserialize_with = "text")]
     pub arrivals: Arrivals,
-    /// Who sends to whom.
+    /// Choice of sender and receiver.
     pub senders: Senders,
-    /// Where beginnings and sizes are drawn from.
+    /// Random number streams of arrivals and sizes.
     #[serde(default)]
     pub draws: RngStreams,
-    /// The run ends here even if flows have not.
+    /// Time limit of the run, even if flows are unfinished.
     #[serde(default = "limit_default", deserialize_with = "text")]
     pub limit: Span,
-    /// Whether to look at how many packets wait where.
+    /// Enables sampling of queue lengths.
     #[serde(default)]
     pub occupancy: bool,
-    /// Replays the run.
+    /// Seed; the same seed replays the run.
     #[serde(default = "seed_default")]
     pub seed: u64,
-    /// These flows, in the order of their beginnings, and no others: then
-    /// `sizes`, `arrivals` and `senders` say nothing, and `flows` their number.
+    /// Given flows, in order of start. `sizes`, `arrivals` and `senders` are then ignored and
+    /// `flows` must be their number.
     #[serde(skip)]
     pub planned: Option<Arc<[TraceFlow]>>,
 }
 
-/// How hosts send: `{ kind = "modern" }`, and settings beside the kind, which
-/// is `ns2` unless it is given.
+/// Transport: `{ kind = "modern" }` and its settings; the default kind is `ns2`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Transport {
-    /// As in the papers' simulations.
+    /// DCTCP of the papers' simulations.
     Ns2(ns2::Settings),
-    /// With `net`'s own TCP.
+    /// `net`'s TCP.
     Modern(net_tcp::Settings),
 }
 
@@ -131,7 +131,7 @@ impl<'de> serde::Deserialize<'de> for Transport {
 }
 
 impl Transport {
-    /// The least time in which it finds that the last packet of a message is lost.
+    /// Minimum time in which the loss of a message's last packet is detected.
     #[must_use]
     pub fn timeout(&self) -> Span {
         match self {
@@ -147,24 +147,22 @@ impl Default for Transport {
     }
 }
 
-/// Who sends to whom.
+/// Choice of sender and receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Senders {
-    /// The first host to the second.
+    /// The first host sends to the second.
     First,
-    /// Every host, each flow to any other; each has an arrival process of its
-    /// own.
+    /// Every host has its own arrival process; each flow goes to a random other host.
     All,
-    /// At each arrival so many hosts at once, each a flow to the same one; all
-    /// drawn anew.
+    /// At each arrival this many hosts start a flow to the same host; all drawn anew.
     Incast(u32),
-    /// At each arrival every host at once, a flow to each of the others.
+    /// At each arrival every host starts a flow to each other host.
     AllToAll,
 }
 
 impl Senders {
-    /// Flows that a host begins per arrival, in the mean over hosts.
+    /// Flows that a host starts per arrival, averaged over hosts.
     #[must_use]
     pub fn flows_per_arrival(self, hosts: u32) -> f64 {
         match self {
@@ -175,27 +173,26 @@ impl Senders {
     }
 }
 
-/// Where flows' beginnings and sizes are drawn from.
+/// Random number streams of arrivals and sizes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RngStreams {
-    /// The generator of all simulations here.
+    /// `queueing::Rng`, as in all other simulations.
     #[default]
     Own,
-    /// The one that ns-2 has, seeded as the scripts of PIAS seed it: the flows
-    /// are those of their runs of the same number. For one sender and Poisson
-    /// arrivals.
+    /// ns-2's generator, seeded as by the scripts of PIAS: the flows equal those of their run
+    /// of the same number. Requires one sender and Poisson arrivals.
     Ns2,
 }
 
-/// Which of several shortest ways a packet takes.
+/// Choice among several shortest paths.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Multipath {
-    /// The next one each time: packets of a flow overtake one another.
+    /// Round robin per packet: packets of a flow may be reordered.
     #[default]
     Spray,
-    /// All packets of a flow the same one, by a hash (ECMP).
+    /// All packets of a flow take the same path, chosen by a hash (ECMP).
     Flow,
 }
 
@@ -203,7 +200,7 @@ fn mark_default() -> QueueLength {
     QueueLength::Entries(0)
 }
 
-/// As in PIAS's module for Linux.
+/// Same as PIAS's Linux module.
 fn idle_default() -> Span {
     Span::from_micros(500)
 }
@@ -217,7 +214,7 @@ fn seed_default() -> u64 {
 }
 
 impl Config {
-    /// Reads a configuration and checks it.
+    /// Parses a configuration and checks it.
     ///
     /// # Errors
     /// One line: the value and what would be valid.
@@ -225,7 +222,7 @@ impl Config {
         crate::text::settings(text, Self::check)
     }
 
-    /// Whether the fabric can be built.
+    /// Checks that the fabric can be built.
     ///
     /// # Errors
     /// One line: the value and what would be valid.
@@ -258,13 +255,13 @@ impl Config {
         problem.map_or(Ok(()), bad)
     }
 
-    /// The bytes of a turn; `None`: a turn is a packet.
+    /// Quantum in bytes; `None`: one packet.
     pub(super) fn quantum(&self) -> Option<Bytes> {
         let bytes = matches!(self.scheduler, Scheduler::Drr | Scheduler::Ps | Scheduler::FqCodel);
         self.quantum.or_else(|| bytes.then_some(SEGMENT_BYTES.into())).map(Bytes::new)
     }
 
-    /// Whether who sends and what can be.
+    /// Checks senders and given flows.
     fn check_flows(&self) -> Result<(), BadConfig> {
         let bad = |text: String| Err(BadConfig(text));
         let hosts = self.topology.hosts();
@@ -294,18 +291,18 @@ impl Config {
         Ok(())
     }
 
-    /// The share of a host's line that flows' segments take, on the wire and
-    /// each once, in the mean over the hosts that send: 1 and more fill it for
-    /// ever. Acknowledgements, and what is sent again, come on top.
+    /// Offered load: share of a host's line used by flows' segments, each counted once,
+    /// averaged over sending hosts. At 1 and above the line saturates. Acknowledgements and
+    /// retransmissions are extra.
     #[must_use]
     pub fn load(&self) -> f64 {
         self.arrivals.rate_per_s() / self.arrivals_at(1.0)
     }
 
-    /// Arrivals per second (of each sender, or of rounds) that make `load`.
+    /// Arrivals per second that produce `load`: per sender, or of rounds.
     ///
     /// # Panics
-    /// When the topology does not pass [`check`](Self::check).
+    /// If the topology does not pass [`check`](Self::check).
     #[must_use]
     pub fn arrivals_at(&self, load: f64) -> f64 {
         let wiring = self.topology.wire();
@@ -315,12 +312,12 @@ impl Config {
         load * line.rate.bits_per_sec() as f64 / (flow_bits * flows)
     }
 
-    /// The thresholds, in bytes.
+    /// Demotion thresholds in bytes.
     ///
     /// # Errors
-    /// One line: which of them cannot be.
+    /// One line: the invalid threshold.
     pub fn thresholds(&self) -> Result<Thresholds, BadConfig> {
-        // As they were given, which is not in bytes.
+        // Checked in segments, the unit in which they were given.
         if let Some(pair) = self.thresholds.windows(2).find(|pair| pair[1] <= pair[0]) {
             return Err(BadConfig(format!(
                 "threshold {} is not above the one before it, {}",

@@ -1,5 +1,5 @@
-//! When flows begin, between whom, and how long they are: the same for every
-//! scheduler, since nothing here depends on what the network does.
+//! Flow arrivals: start, endpoints and size of every flow. They do not depend on the network,
+//! hence are the same for every scheduler.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -10,7 +10,7 @@ use super::mrg32k3a::Mrg32k3a;
 use super::packet::MSS;
 use super::{Config, RngStreams, Senders};
 
-/// A flow that begins.
+/// Arrival of one flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FlowArrival {
     pub at: Time,
@@ -19,10 +19,10 @@ pub(super) struct FlowArrival {
     pub segments: u32,
 }
 
-/// All flows of a run, in the order of their beginnings.
+/// All flows of a run, in order of start.
 pub(super) type FlowArrivals = std::iter::Peekable<Box<dyn Iterator<Item = FlowArrival> + Send>>;
 
-/// The flows that `config` asks for.
+/// Flow arrivals described by `config`.
 pub(super) fn births(config: &Config) -> FlowArrivals {
     let births: Box<dyn Iterator<Item = FlowArrival> + Send> = match (&config.planned, config.senders) {
         (Some(planned), _) => {
@@ -39,18 +39,18 @@ pub(super) fn births(config: &Config) -> FlowArrivals {
     births.peekable()
 }
 
-/// Full segments that carry `bytes`.
+/// Number of full segments that carry `bytes`.
 fn segments(bytes: u64) -> u32 {
     bytes.div_ceil(MSS) as u32
 }
 
-/// Every sender has an arrival process of its own.
+/// Independent arrival process per sender.
 struct Drawn {
     config: Config,
-    /// Per sender, when its flows begin: the next one, and those after it.
+    /// Next start per sender, as a heap.
     heads: BinaryHeap<Reverse<(Time, u32)>>,
     times: Vec<Box<dyn Iterator<Item = Time> + Send>>,
-    /// Numbers in 0..1.
+    /// Uniform numbers in 0..1.
     sizes: Box<dyn FnMut() -> f64 + Send>,
     peers: Rng,
     drawn: u64,
@@ -106,17 +106,17 @@ impl Iterator for Drawn {
     }
 }
 
-/// Any of `hosts` but `from`, all equally likely.
+/// Uniform choice among `hosts`, `from` excluded.
 fn other(rng: &mut Rng, hosts: u32, from: u32) -> u32 {
     let other = rng.below(u64::from(hosts) - 1) as u32;
     other + u32::from(other >= from)
 }
 
-/// One arrival process of rounds, in each of which many flows begin at once.
+/// Arrival process of rounds; many flows start at once in each round.
 struct Rounds {
     config: Config,
     times: queueing::ArrivalTimes,
-    /// Of the running round: who sends to whom, still to begin.
+    /// Remaining (sender, receiver) pairs of the current round.
     pairs: VecDeque<(u32, u32)>,
     at: Time,
     rng: Rng,
@@ -167,7 +167,7 @@ impl Iterator for Rounds {
     }
 }
 
-/// Beginnings as the scripts draw them from host 0 to host 1.
+/// Arrival times drawn as by the PIAS scripts, from host 0 to host 1.
 fn ns2_times(config: &Config) -> impl Iterator<Item = Time> + use<> {
     let mut generator = Mrg32k3a::seeded(1_244 + 100_003 * config.seed as u32);
     let mean_s = 1.0 / config.arrivals.rate_per_s();

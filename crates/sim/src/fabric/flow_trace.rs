@@ -1,4 +1,4 @@
-//! Flows that somebody wrote down: `start_s src_host dst_host bytes`, one a line.
+//! Flow trace: one flow per line, `start_s src_host dst_host bytes`.
 
 use std::fmt;
 
@@ -6,25 +6,25 @@ use queueing::{Span, Time};
 
 use super::packet::MSS;
 
-/// A flow that is to be.
+/// One flow of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TraceFlow {
-    /// When it begins.
+    /// Start time.
     pub start: Time,
-    /// The host that sends, from 0.
+    /// Sending host, from 0.
     pub from: u32,
-    /// The host that receives.
+    /// Receiving host.
     pub to: u32,
-    /// What it sends, 1 and more; full segments are sent.
+    /// Size in bytes, at least 1; rounded up to full segments.
     pub bytes: u64,
 }
 
-/// A line that is no flow.
+/// Invalid line of a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadLine {
-    /// Its number, from 1.
+    /// Line number, from 1.
     pub line: usize,
-    /// What was given, and what would be valid.
+    /// The value and what would be valid.
     pub reason: String,
 }
 
@@ -37,17 +37,16 @@ impl fmt::Display for BadLine {
 }
 
 impl TraceFlow {
-    /// The most bytes of one flow.
+    /// Largest size of a flow, in bytes.
     pub const BYTES_MAX: u64 = u32::MAX as u64 * MSS;
-    /// The latest beginning: about eleven days.
+    /// Latest start, in seconds: about eleven days.
     const START_MAX_S: f64 = 1e6;
 
-    /// Reads a list of flows between hosts 0 to `hosts`, in any order; they
-    /// come back in that of their beginnings. Empty lines, and what follows a
-    /// `#`, say nothing.
+    /// Parses flows between hosts 0..`hosts`, in any order; returns them sorted by start. Empty
+    /// lines and text after `#` are ignored.
     ///
     /// # Errors
-    /// The first line that is no flow, and why.
+    /// The first invalid line.
     pub fn list(text: &str, hosts: u32) -> Result<Vec<Self>, BadLine> {
         let mut flows = Vec::new();
         for (index, line) in text.lines().enumerate() {

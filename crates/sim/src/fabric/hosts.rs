@@ -1,4 +1,4 @@
-//! The hosts of a part: flows begin, their ends speak, hear, and look at their timers.
+//! Hosts of a partition: flow start, packet delivery to both ends of a flow, timers.
 
 use queueing::{Priority, Span, Time};
 
@@ -11,35 +11,35 @@ use super::partition::{Event, OutboundMessage, Partition, Rank};
 use super::protocol::{Begin, End, Protocol};
 use super::topology::Node;
 
-/// The sending end of a flow under way.
+/// Sender of an active flow.
 pub(super) struct Sending<P: Protocol> {
     pub end: P::Sender,
     pub record: Flow,
-    /// How long word takes to the other end.
+    /// Latency of a minimal packet to the receiver.
     pub word: Span,
-    /// The event that looks at the timers; never later than they are due.
+    /// Time of the scheduled timer event; never later than the timers' deadline.
     pub looked_at: Time,
 }
 
-/// The receiving end of a flow.
+/// Receiver of a flow.
 pub(super) enum Receiving<P: Protocol> {
-    /// Nothing has come yet.
+    /// No packet has arrived yet.
     Unmet,
-    /// Under way.
+    /// Active.
     Met(Box<EndCounters<P>>),
-    /// What comes now is not answered.
+    /// Closed; later packets are ignored.
     Over,
 }
 
 pub(super) struct EndCounters<P: Protocol> {
     end: P::Receiver,
-    /// Who receives, and who sends.
+    /// Local host and peer.
     hosts: [Node; 2],
     looked_at: Time,
 }
 
 impl<P: Protocol> Receiving<P> {
-    /// What is looked at when a packet comes, to have it at hand soon.
+    /// Reads the data that the next packet needs, to prefetch it.
     pub fn touch(&self) -> u64 {
         match self {
             Self::Met(met) => met.looked_at.as_nanos(),
@@ -49,7 +49,7 @@ impl<P: Protocol> Receiving<P> {
 }
 
 impl<P: Protocol> Partition<'_, P> {
-    /// Waits for the next flow that begins here.
+    /// Schedules the next flow that starts in this partition.
     pub fn schedule_birth(&mut self) {
         while let Some(next) = self.births.peek() {
             if self.split.home[next.from as usize] == self.number {
@@ -68,8 +68,8 @@ impl<P: Protocol> Partition<'_, P> {
         self.open(now, flow, [from, to], segments, self.floor);
     }
 
-    /// A flow begins that was not planned, of no more urgency than `floor`; its number.
-    /// For a fabric that is one part.
+    /// Starts a flow outside the arrival process, at level `floor` or lower; returns its
+    /// number. For a fabric of one partition.
     pub fn begin_now(&mut self, now: Time, ends: [Node; 2], segments: u32, floor: Priority) -> u32 {
         let flow = self.born;
         self.born += 1;
@@ -90,7 +90,7 @@ impl<P: Protocol> Partition<'_, P> {
         self.pump_sender(now, flow);
     }
 
-    /// Sends what the sender of `flow` may send.
+    /// Sends all packets that the sender of `flow` may send.
     pub fn pump_sender(&mut self, now: Time, flow: u32) {
         let place = flow as usize;
         loop {
@@ -103,7 +103,7 @@ impl<P: Protocol> Partition<'_, P> {
         }
     }
 
-    /// Sees to it that the sender's timers are looked at when they are due.
+    /// Schedules the sender's timer event.
     fn remind_sender(&mut self, flow: u32) {
         let Some(sending) = self.sending[flow as usize].as_deref_mut() else { return };
         let due = sending.end.due(&self.protocol);
@@ -113,7 +113,7 @@ impl<P: Protocol> Partition<'_, P> {
         }
     }
 
-    /// The same, of the receiver.
+    /// Sends all packets that the receiver of `flow` may send.
     fn pump_receiver(&mut self, now: Time, flow: u32) {
         let place = flow as usize;
         loop {
@@ -166,7 +166,7 @@ impl<P: Protocol> Partition<'_, P> {
         self.pump_receiver(now, flow);
     }
 
-    /// Data reached the host it was for.
+    /// Handles a data packet at its destination host.
     pub fn on_data(&mut self, now: Time, [from, to]: [Node; 2], packet: &Packet, said: &P::Said) {
         let place = packet.flow as usize;
         if self.receiving.len() <= place {
@@ -191,7 +191,7 @@ impl<P: Protocol> Partition<'_, P> {
         self.pump_receiver(now, packet.flow);
     }
 
-    /// An answer reached the host it was for.
+    /// Handles an acknowledgement at its destination host.
     pub fn on_answer(&mut self, now: Time, packet: &Packet, said: &P::Said) {
         let flow = packet.flow;
         let Some(sending) = self.sending[flow as usize].as_deref_mut() else { return };
@@ -214,7 +214,7 @@ impl<P: Protocol> Partition<'_, P> {
         }
     }
 
-    /// The flow is done, and its receiver knows.
+    /// Drops the receiver of a completed flow.
     pub fn forget(&mut self, flow: u32) {
         let after = if P::ANSWERS_LATE { Receiving::Unmet } else { Receiving::Over };
         let Some(receiving) = self.receiving.get_mut(flow as usize) else { return };
@@ -223,7 +223,7 @@ impl<P: Protocol> Partition<'_, P> {
         }
     }
 
-    /// Every flow that began here, and what was done when the run ended.
+    /// Every flow that started here, completed or not.
     pub fn records(&mut self) -> Vec<(u32, Flow)> {
         for (flow, sending) in self.sending.iter_mut().enumerate() {
             if let Some(sending) = sending.take() {

@@ -1,24 +1,22 @@
-//! How long a flow takes that has the network to itself.
+//! Ideal flow completion time: the flow has the network to itself.
 //!
-//! Nothing is transport here: all segments are sent at once and the last one's
-//! acknowledgement comes back. Full segments cross every line of the way, and
-//! behind the first the others follow at the pace of the slowest line, so that
-//! n of them take
+//! No transport is modelled: all segments are sent at once and the last one's acknowledgement
+//! returns. Full segments cross every line of the path; after the first they follow at the pace
+//! of the slowest line. For n segments, the time to the last byte and back is
 //!
 //! ```text
 //! Σ (segment + delay) + (n − 1) · slowest segment  +  Σ (acknowledgement + delay)
 //! ```
 //!
-//! to the last byte and back, which is exact where one way leads there. Where
-//! packets are sprayed over k equal lines a stage sends k at a time, and the
-//! formula is a lower bound: no flow is faster.
+//! This is exact on a single path. Where packets are sprayed over k equal lines, a stage sends
+//! k at a time and the formula is a lower bound.
 
 use queueing::{Bytes, Span};
 
 use super::packet::{ACK_BYTES, SEGMENT_BYTES};
 use super::topology::{Node, Wiring};
 
-/// The lines between two nodes that are equally far along the way.
+/// Parallel lines at equal distance along the path.
 struct Stage {
     lines: u64,
     segment: Span,
@@ -26,8 +24,8 @@ struct Stage {
     delay: Span,
 }
 
-/// From the first byte of `segments` sent to the acknowledgement of the last;
-/// and how long the shortest packet takes there.
+/// Time from the first byte of `segments` sent to the acknowledgement of the last, and one-way
+/// latency of a minimal packet.
 pub(super) fn ideal(wiring: &Wiring, spray: bool, from: Node, to: Node, segments: u32) -> (Span, Span) {
     let there = stages(wiring, from, to);
     let back = stages(wiring, to, from);
@@ -41,8 +39,7 @@ pub(super) fn ideal(wiring: &Wiring, spray: bool, from: Node, to: Node, segments
     (first + others + word(&back), word(&there))
 }
 
-/// The ways from one host to another, stage by stage, each as fast as the
-/// fastest of its lines.
+/// Paths from one host to another, stage by stage; each stage is as fast as its fastest line.
 fn stages(wiring: &Wiring, from: Node, to: Node) -> Vec<Stage> {
     let mut stages = Vec::new();
     let mut nodes = vec![from];

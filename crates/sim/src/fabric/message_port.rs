@@ -1,9 +1,8 @@
-//! A fabric as a part of a larger world: messages in, word of their arrival out.
+//! Message service of a fabric for a larger simulation: sends messages, reports their arrival.
 //!
-//! A message is a flow of its own between two hosts, over the same ports and
-//! transports as any other, beside the flows that the configuration begins by
-//! itself. It has arrived when its receiver has all of it, in order. One thread:
-//! whoever sends decides by what arrived before.
+//! A message is a flow of its own between two hosts. It uses the same ports and transports as
+//! other flows and competes with those of the configuration. It has arrived when its receiver
+//! has all of it in order. Single-threaded, since senders react to earlier arrivals.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,52 +19,50 @@ use super::partitioner::Partitioning;
 use super::protocol::Protocol;
 use super::topology::{Node, Wiring};
 
-/// Carries messages between hosts.
+/// Message service between hosts.
 pub(crate) trait MessagePort {
-    /// A message of so many full segments goes out, none of them more urgent than
-    /// `level`; its number.
+    /// Sends a message of `segments` full segments at `level` or lower; returns its number.
     fn send(&mut self, now: Time, ends: [Node; 2], segments: u32, level: Priority) -> u32;
 
-    /// When something happens next.
+    /// Time of the next event.
     fn next(&self) -> Option<Time>;
 
-    /// What happens by `limit` happens; messages that are there join `arrived`.
+    /// Processes events up to `limit`; appends arrived messages to `arrived`.
     fn run(&mut self, limit: Time, arrived: &mut Vec<u32>);
 
-    /// What was carried so far.
+    /// Counters so far.
     fn carried(&self) -> Carried;
 }
 
-/// What a fabric did.
+/// Work done by a fabric.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Carried {
     pub counters: Counters,
-    /// Bytes of flows that the configuration began and that were done.
+    /// Bytes of completed background flows.
     pub bulk_bytes: u64,
-    /// What happened.
+    /// Events processed.
     pub events: u64,
 }
 
-/// Full segments that carry `bytes`, one at least.
+/// Number of full segments that carry `bytes`, at least one.
 pub(crate) fn segments(bytes: u64) -> u32 {
     bytes.div_ceil(MSS).max(1) as u32
 }
 
-/// A network that is wired.
+/// Network with its topology resolved.
 pub(crate) struct Wired {
     config: Config,
     wiring: Wiring,
     split: Partitioning,
-    /// Of flows that the configuration begins.
+    /// Highest level of background flows.
     level: Priority,
 }
 
 impl Wired {
-    /// The network of `config`; flows that it begins by itself, if it is to begin
-    /// any, are of `level` at best.
+    /// Network of `config`. Background flows run at `level` or lower; `bulk` enables them.
     ///
     /// # Panics
-    /// When the configuration does not pass [`Config::check`].
+    /// If the configuration does not pass [`Config::check`].
     pub fn new(mut config: Config, bulk: bool, level: Priority) -> Self {
         config.check().expect("a checked configuration");
         if !bulk {
@@ -76,7 +73,7 @@ impl Wired {
         Self { config, wiring, split, level }
     }
 
-    /// The network at work.
+    /// Starts the network.
     pub fn carrier(&self) -> Box<dyn MessagePort + '_> {
         let thresholds = self.config.thresholds().expect("a checked configuration");
         match &self.config.transport {
@@ -94,7 +91,7 @@ impl Wired {
 
 struct Carrier<'a, P: Protocol> {
     part: Partition<'a, P>,
-    /// Messages of which senders do not know yet that they have arrived.
+    /// Messages that their senders do not know to have arrived.
     own: BTreeSet<u32>,
     bulk_bytes: u64,
 }

@@ -1,12 +1,11 @@
-//! Networks of switches, packet by packet.
+//! Packet-level simulation of switched networks.
 //!
-//! Hosts send flows through switches; every port is one of `queueing`'s own
-//! disciplines, so the queue that is simulated is the queue that runs. Packets
-//! are headers and lengths: nothing is copied. Virtual time, every draw from the
-//! seed: a run replays exactly, on however many threads. How hosts speak is a
-//! transport's to say: the one of the papers' simulations, or `net`'s own TCP.
+//! Hosts send flows through switches. Every port is one of `queueing`'s disciplines: the
+//! simulated queue is the one that runs in production. Packets are headers and lengths; no
+//! bytes are copied. A run replays exactly from its seed, on any number of threads. Transports:
+//! the papers' ns-2 DCTCP or `net`'s TCP.
 //!
-//! Source: PIAS (NSDI '15) §6 and FISH §4 for the set-up.
+//! Source: set-up of PIAS (NSDI '15) §6 and FISH §4.
 
 mod barrier;
 mod buffer_config;
@@ -51,19 +50,19 @@ use partitioner::Partitioning;
 use protocol::Protocol;
 use queueing::Time;
 
-/// Runs the fabric until every flow is done and the last packet has left it, or
-/// its time is up.
+/// Runs the fabric until every flow is done and the last packet has left it, or until the time
+/// limit.
 ///
 /// # Panics
-/// When the configuration does not pass [`Config::check`].
+/// If the configuration does not pass [`Config::check`].
 #[must_use]
 pub fn run(config: &Config) -> Outcome {
     run_on(config, 1, &mut |_| {})
 }
 
-/// As [`run`], on up to `threads` threads, of which the calling one is the
-/// first; the outcome is the same for any number. `on_done` hears now and
-/// then how many flows are done.
+/// Same as [`run`], on up to `threads` threads, the calling one included. The outcome does not
+/// depend on the number of threads. `on_done` receives the number of completed flows from time
+/// to time.
 ///
 /// # Panics
 /// As [`run`].
@@ -94,7 +93,7 @@ fn simulate<P: Protocol>(
     finish(parallel::run(parts, on_done))
 }
 
-/// What the parts found together.
+/// Merges the results of all partitions.
 fn finish<P: Protocol>(mut parts: Vec<Partition<'_, P>>) -> Outcome {
     let end = parts.iter().map(|part| part.last).max().unwrap_or(Time::ZERO);
     parts.iter_mut().for_each(|part| part.end(end));
@@ -116,7 +115,7 @@ fn finish<P: Protocol>(mut parts: Vec<Partition<'_, P>>) -> Outcome {
     }
 }
 
-/// Most flows under way at once: begun, and not done by then.
+/// Largest number of concurrently active flows.
 fn active_max(flows: &[Flow]) -> u32 {
     let end = |flow: &Flow| Some(flow.began + flow.took?);
     let mut ends: Vec<Time> = flows.iter().filter_map(end).collect();

@@ -1,5 +1,4 @@
-//! The generator that ns-2 draws from, so that the same flows can be given to
-//! both: MRG32k3a.
+//! MRG32k3a, ns-2's random number generator, to reproduce its flows.
 //!
 //! Source: L'Ecuyer, Operations Research 47 (1999), combined multiple
 //! recursive generators.
@@ -7,7 +6,7 @@
 const M1: u64 = 4_294_967_087;
 const M2: u64 = 4_294_944_443;
 
-/// A generator of numbers in 0..1.
+/// Generator of numbers in 0..1.
 #[derive(Clone, Debug)]
 pub(super) struct Mrg32k3a {
     first: [u64; 3],
@@ -15,12 +14,12 @@ pub(super) struct Mrg32k3a {
 }
 
 impl Mrg32k3a {
-    /// All six words of its state are `seed`, which is not 0.
+    /// Sets all six words of the state to `seed`, which is not 0.
     pub fn seeded(seed: u32) -> Self {
         Self { first: [u64::from(seed) % M1; 3], second: [u64::from(seed) % M2; 3] }
     }
 
-    /// A number in 0..1, neither of them.
+    /// Next number, strictly between 0 and 1.
     pub fn unit(&mut self) -> f64 {
         let [a0, a1, a2] = self.first;
         let [b0, b1, b2] = self.second;
@@ -35,8 +34,7 @@ impl Mrg32k3a {
 mod tests {
     use super::*;
 
-    /// The sum that the author gives for checking an implementation: ten
-    /// million numbers from the state of all 12345.
+    /// Check sum published by the author: ten million numbers from the state of all 12345.
     #[test]
     fn the_published_check_sum_comes_out() {
         let mut generator = Mrg32k3a::seeded(12_345);

@@ -1,16 +1,14 @@
-//! The transport of today's hosts: `net`'s own TCP connections.
+//! Transport of current hosts: `net`'s TCP connections.
 //!
-//! Not a model of TCP: the state machine that a host runs, with its handshake,
-//! ten segments at first, SACK, RACK-TLP, ECN and, unless told otherwise, DCTCP.
-//! Packets are headers and lengths; payload is counted (`net::endpoint`).
+//! Not a model of TCP but the state machine that hosts run: handshake, initial window of ten
+//! segments, SACK, RACK-TLP, ECN and, by default, DCTCP. Packets are headers and lengths;
+//! payload is only counted (`net::endpoint`).
 //!
-//! Each flow has a connection of its own: it begins with the SYN, or with data
-//! where connections are there already, and is done when its last byte is
-//! acknowledged. Then its sender is forgotten, without FIN, and its receiver as
-//! soon as word could have reached it; what still comes for them is not
-//! answered. Data is labelled by how much of the flow went
-//! before it; what carries none is most urgent.
-//! Source: RFC 9293, 6928, 2018, 8985, 3168, 8257.
+//! Each flow has its own connection. It starts with the SYN, or with data on established
+//! connections, and is done when its last byte is acknowledged. The sender is then dropped
+//! without FIN, the receiver one network latency later; later packets are not answered. The
+//! level of data depends on the bytes of the flow before it; packets without data have the
+//! highest level. Source: RFC 9293, 6928, 2018, 8985, 3168, 8257.
 
 use std::collections::HashMap;
 
@@ -23,32 +21,29 @@ use super::packet::{Kind, MSS, Packet};
 use super::protocol::{Begin, End, Protocol};
 use super::topology::Node;
 
-/// How connections are set up; what is not here is as in [`stack::Config::new`].
+/// Connection settings; all others are those of [`stack::Config::new`].
 #[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
-    /// Congestion control, one of [`net::congestion::ALGORITHMS`]. With `dctcp`
-    /// marks are used, with others they are not asked for.
+    /// Congestion control, one of [`net::congestion::ALGORITHMS`]. Only `dctcp` negotiates ECN.
     pub congestion: String,
-    /// How much longer than the smoothed round trip a retransmission timeout
-    /// is at least.
+    /// Minimum margin of the retransmission timeout over the smoothed round-trip time.
     #[serde(deserialize_with = "crate::text::text")]
     pub rto_min: Span,
-    /// Flows begin on connections that are open: they were used before, and know
-    /// the round trip of the last flow between the two hosts; before there was
-    /// one, that of an empty network.
+    /// Flows start on established connections, which know the round-trip time of the last flow
+    /// between the two hosts, or of an empty network if there was none.
     pub established: bool,
 }
 
 impl Default for Settings {
-    /// DCTCP, 5 ms as `net` has it, and a handshake.
+    /// DCTCP, `net`'s 5 ms, and a handshake.
     fn default() -> Self {
         Self { congestion: "dctcp".to_owned(), rto_min: Span::from_millis(5), established: false }
     }
 }
 
 impl Settings {
-    /// Why connections cannot be set up so, if they cannot.
+    /// Reason why the settings are invalid, if they are.
     pub(super) fn problem(&self) -> Option<String> {
         let rto_min = self.rto_min;
         if !(Span::from_micros(1)..=Span::from_secs(60)).contains(&rto_min) {
@@ -64,9 +59,9 @@ impl Settings {
             congestion: Some(known.new),
             ecn: if dctcp { Ecn::Dctcp } else { Ecn::Off },
             rto_min: self.rto_min,
-            // Everybody here acknowledges at once.
+            // Every receiver acknowledges at once.
             ack_delay_max: Span::ZERO,
-            // The bound is a host's, and all hosts are one stack here.
+            // The limit is per host, and all hosts share one stack here.
             challenges_per_second_max: u32::MAX,
             send_buffer: QUEUED_MAX as usize,
             send_buffer_max: QUEUED_MAX as usize,
@@ -75,46 +70,45 @@ impl Settings {
     }
 }
 
-/// Most bytes of a flow that its connection is given ahead of what is
-/// acknowledged: more than any window.
+/// Bytes of a flow queued at its connection beyond the acknowledged ones; more than any window.
 const QUEUED_MAX: u64 = 16 << 20;
-/// Bits of a packet that met a long queue (RFC 3168 §5).
+/// ECN codepoint "congestion experienced" (RFC 3168 §5).
 const CE: u8 = 0b11;
 
 /// Hosts that run `net`'s TCP.
 pub(super) struct NetTcp {
     around: Surroundings,
     thresholds: Thresholds,
-    /// Where connections are open: the smoothed round trip of the last flow
-    /// between two hosts. Bound: one for each pair.
+    /// With established connections: smoothed round-trip time of the last flow per pair of
+    /// hosts. Bound: one entry per pair.
     known: Option<HashMap<[Node; 2], Span>>,
 }
 
-/// The end that sends.
+/// Sending end.
 pub(super) struct Sender {
     flow: u32,
     ends: [Node; 2],
-    /// Nothing of it is more urgent.
+    /// Highest level of the flow's packets.
     floor: Priority,
     bytes: u64,
     written: u64,
     end: Endpoint,
 }
 
-/// The end that receives.
+/// Receiving end.
 pub(super) struct Receiver {
     flow: u32,
     end: Endpoint,
 }
 
 impl NetTcp {
-    /// Hosts of these settings, which have been checked.
+    /// Hosts with checked settings.
     pub fn new(settings: &Settings, thresholds: Thresholds) -> Self {
         let known = settings.established.then(HashMap::new);
         Self { around: Surroundings::new(settings.stack()), thresholds, known }
     }
 
-    /// Does what is due at `end`; returns how many timers expired.
+    /// Runs the expired timers of `end`; returns their number.
     fn on_timeout(&mut self, end: &mut Endpoint, now: Time) -> u32 {
         let before = self.around.counters().timeouts;
         end.on_timeout(&mut self.around, now);
@@ -123,7 +117,7 @@ impl NetTcp {
 }
 
 impl Sender {
-    /// Gives the connection the next part of the flow when half of the last is through.
+    /// Queues more of the flow once half of the previous data is acknowledged.
     fn feed(&mut self, now: Time, around: &mut Surroundings) {
         let queued = self.written - self.end.acknowledged();
         if self.written < self.bytes && queued <= QUEUED_MAX / 2 {
@@ -133,12 +127,12 @@ impl Sender {
     }
 }
 
-/// The congestion bits with which `packet` came.
+/// ECN bits of a received `packet`.
 fn ecn(packet: &Packet, said: &Sent) -> u8 {
     if packet.marked { CE } else { said.ecn }
 }
 
-/// `sent` as a packet of `flow`.
+/// Packet of `flow` for a transmitted segment.
 fn packet(flow: u32, kind: Kind, level: Priority, left: u32, sent: &Sent) -> Packet {
     Packet {
         flow,
@@ -180,8 +174,8 @@ impl Protocol for NetTcp {
         if self.known.is_none() {
             return Receiver { flow, end: Endpoint::answer(around, now, !flow, &said.segment) };
         }
-        // Open since before anything was sent: what was on its way for a while bears an older
-        // timestamp than one of now, and would be taken for a duplicate (PAWS).
+        // Opened at time zero: a packet sent before an opening at `now` would carry an older
+        // timestamp and be dropped as a duplicate (PAWS).
         let (far, mut end) = Endpoint::pair(around, Time::ZERO, flow, Span::ZERO);
         far.release(around);
         end.on_segment(around, now, &said.segment, ecn(packet, said));

@@ -1,11 +1,9 @@
-//! The transport of the papers' simulations: DCTCP as ns-2 had it there.
+//! Transport of the papers' simulations: ns-2's DCTCP.
 //!
-//! Not TCP as hosts speak it: a large first window, no handshake, losses found
-//! by a timer alone that is fixed and does not back off, since the network
-//! sprays packets over all ways and reordering must not count as loss. The
-//! receiver answers every segment, says which one, and echoes its mark.
-//! Source: DCTCP, SIGCOMM '10 §3; parameters of the simulations that FISH
-//! repeats: PIAS, NSDI '15 §6.
+//! Not a host's TCP: large initial window, no handshake, loss detection by a fixed timer
+//! without backoff, since packets are sprayed over all paths and reordering must not count as
+//! loss. The receiver acknowledges every segment, names it, and echoes its mark. Source: DCTCP,
+//! SIGCOMM '10 §3; parameters of PIAS, NSDI '15 §6, which FISH uses.
 
 use std::collections::VecDeque;
 
@@ -14,30 +12,31 @@ use queueing::{Bytes, Priority, Span, Thresholds, Time};
 use super::packet::{ACK_BYTES, Kind, MSS, Packet, SEGMENT_BYTES};
 use super::protocol::{Begin, End, Protocol};
 
-/// How this transport is set up.
+/// Transport settings.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
-    /// Segments that may be sent at once.
+    /// Initial window, in segments.
     pub window: f64,
-    /// Segments that may be on their way at most.
+    /// Maximum window, in segments.
     pub window_max: f64,
-    /// How long after the last progress everything unanswered counts as lost.
+    /// Retransmission timeout after the last progress; all unacknowledged segments then count
+    /// as lost.
     #[serde(deserialize_with = "crate::text::text")]
     pub rto: Span,
-    /// How much of the last window's marks the estimate takes over: g.
+    /// Gain of the estimate of α: g.
     pub gain: f64,
 }
 
 impl Default for Settings {
-    /// As in the papers: 70 segments, 239, 2 ms, 1/16.
+    /// Values of the papers: 70 segments, 239, 2 ms, 1/16.
     fn default() -> Self {
         Self { window: 70.0, window_max: 239.0, rto: Span::from_millis(2), gain: 1.0 / 16.0 }
     }
 }
 
 impl Settings {
-    /// Why this cannot be, if so.
+    /// Reason why the settings are invalid, if they are.
     pub(super) fn problem(&self) -> Option<String> {
         let Self { window, window_max, rto, gain } = *self;
         if !(window >= 1.0 && window_max >= 1.0) {
@@ -49,25 +48,25 @@ impl Settings {
     }
 }
 
-/// Hosts that speak so.
+/// Hosts that run this transport.
 pub(super) struct Ns2 {
     settings: Settings,
     thresholds: Thresholds,
 }
 
-/// What a packet says.
+/// Transport header.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PacketPayload {
-    /// The segment it carries, or the one it answers.
+    /// Segment carried or acknowledged.
     segment: u32,
-    /// Of an answer: every segment before this one has arrived.
+    /// In an acknowledgement: every segment before this one has arrived.
     before: u32,
-    /// Of an answer: what it answers had met a long queue.
+    /// In an acknowledgement: echo of the segment's mark.
     echo: bool,
 }
 
 impl Ns2 {
-    /// Hosts of these settings, which have been checked.
+    /// Hosts with checked settings.
     pub fn new(settings: Settings, thresholds: Thresholds) -> Self {
         Self { settings, thresholds }
     }
@@ -77,7 +76,7 @@ impl Protocol for Ns2 {
     type Said = PacketPayload;
     type Sender = Sender;
     type Receiver = Receiver;
-    /// With what makes no difference any more.
+    /// Late acknowledgements are sent but have no effect.
     const ANSWERS_LATE: bool = true;
 
     fn open(&mut self, _: Time, begin: &Begin) -> Sender {
@@ -166,19 +165,19 @@ impl End<Ns2> for Receiver {
     }
 }
 
-/// Which segments are there.
+/// Set of received segments.
 #[derive(Clone, Debug, Default)]
 struct Segments {
-    /// Bits of those from `before` on, 64 at a time, as far as any is there.
+    /// Bitmap from `before` on, 64 segments per word, up to the highest one received.
     bits: VecDeque<u64>,
-    /// All before this one are.
+    /// All segments before this one are received.
     before: u32,
-    /// How many are.
+    /// Number of segments received.
     len: u32,
 }
 
 impl Segments {
-    /// Where the bit of `segment`, which is not before all that is missing, is.
+    /// Index of the word of `segment`, which is at or after `before`.
     fn place(&self, segment: u32) -> usize {
         (segment / 64 - self.before / 64) as usize
     }
@@ -201,7 +200,7 @@ impl Segments {
         self.add_before(0);
     }
 
-    /// All before `before` are there.
+    /// Adds all segments before `before`.
     fn add_before(&mut self, before: u32) {
         let mut end = self.before;
         while end < before {
@@ -217,35 +216,35 @@ impl Segments {
     }
 }
 
-/// The sending end of one flow.
+/// Sending end of one flow.
 #[derive(Clone, Debug)]
 pub(super) struct Sender {
     flow: u32,
     count: u32,
-    /// Nothing of it is more urgent.
+    /// Highest level of the flow's packets.
     floor: Priority,
-    /// What the receiver is known to have.
+    /// Segments known to have arrived.
     known: Segments,
-    /// The next to send; after a timeout, to send again.
+    /// Next segment to send; after a timeout, to retransmit.
     next: u32,
-    /// One after the last that was ever sent.
+    /// One past the highest segment sent.
     sent: u32,
     window: f64,
     threshold: f64,
-    /// The share of marked segments, smoothed: α.
+    /// Smoothed fraction of marked segments: α.
     alpha: f64,
-    /// Segments answered, and those of them that were marked, in the window
-    /// that ends once more than `window_ends` are answered.
+    /// Acknowledged segments, and marked ones among them, in the current observation window. It
+    /// ends when more than `window_ends` segments are acknowledged.
     answered: u32,
     marked: u32,
     window_ends: u32,
-    /// No further cut before more than this is answered.
+    /// No further reduction until more than this is acknowledged.
     cut_until: u32,
-    /// What made the window smaller last.
+    /// Cause of the last reduction.
     cut_by: Option<Cut>,
-    /// Whether the last answer was marked.
+    /// True if the last acknowledgement echoed a mark.
     burst: bool,
-    /// When everything unanswered counts as lost.
+    /// Retransmission timer.
     expires: Time,
     retransmitted: u32,
 }
@@ -273,12 +272,12 @@ impl Sender {
         }
     }
 
-    /// Whether the receiver is known to have everything.
+    /// True if the receiver is known to have everything.
     fn done(&self) -> bool {
         self.known.before == self.count
     }
 
-    /// The next segment that may be sent now.
+    /// Next segment that the window allows at `now`.
     fn next_segment(&mut self, now: Time, settings: &Settings) -> Option<u32> {
         while self.next < self.count && self.known.has(self.next) {
             self.next += 1;
@@ -299,7 +298,7 @@ impl Sender {
         Some(segment)
     }
 
-    /// An answer came.
+    /// Handles an acknowledgement.
     fn on_ack(&mut self, now: Time, ack: &PacketPayload, settings: &Settings) {
         let before = self.known.before;
         self.known.add(ack.segment);
@@ -314,8 +313,7 @@ impl Sender {
             self.threshold = self.window.floor().max(2.0);
             (self.cut_until, self.cut_by) = (self.sent, Some(Cut::Mark));
         }
-        // Of the answers in a row that are marked only the first keeps the
-        // window from growing.
+        // Only the first of consecutive marked acknowledgements suppresses window growth.
         if !ack.echo || self.burst {
             self.window += if self.window < self.threshold { 1.0 } else { 1.0 / self.window };
             self.window = self.window.min(settings.window_max);
@@ -325,7 +323,7 @@ impl Sender {
         self.next = self.next.max(self.known.before);
     }
 
-    /// Counts towards α, which is estimated anew about once a round trip.
+    /// Updates α, about once per round trip.
     fn estimate(&mut self, acked: u32, marked: bool, settings: &Settings) {
         self.answered += acked;
         self.marked += if marked { acked } else { 0 };
@@ -336,7 +334,7 @@ impl Sender {
         }
     }
 
-    /// Nothing came for long: all that is not known to be there is sent again.
+    /// Retransmission timeout: resends all unacknowledged segments.
     fn on_timeout(&mut self, now: Time, settings: &Settings) {
         if self.cut_by != Some(Cut::Mark) {
             self.threshold = (self.window / 2.0).floor().max(2.0);
@@ -349,24 +347,24 @@ impl Sender {
     }
 }
 
-/// Why a window became smaller.
+/// Cause of a window reduction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cut {
     Mark,
     Timeout,
 }
 
-/// The receiving end of one flow.
+/// Receiving end of one flow.
 #[derive(Clone, Debug)]
 pub(super) struct Receiver {
     flow: u32,
     got: Segments,
-    /// The answer to the segment that has just come.
+    /// Pending acknowledgement of the last segment received.
     owed: Option<PacketPayload>,
 }
 
 impl Receiver {
-    /// Takes a segment, `marked` or not, and owes an answer.
+    /// Receives a segment and prepares its acknowledgement.
     fn on_data(&mut self, segment: u32, marked: bool) {
         self.got.add(segment);
         self.owed = Some(PacketPayload { segment, before: self.got.before, echo: marked });

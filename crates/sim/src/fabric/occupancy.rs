@@ -1,48 +1,45 @@
-//! How many packets wait where, over time.
+//! Queue lengths of ports over time, by location.
 //!
-//! Ports are looked at every so often, by place. A run of any length leaves
-//! at most [`INSTANTS`] instants: when there are as many, every other one is
-//! forgotten and looks become half as frequent. A look costs one step per
-//! port; whoever does not ask pays one comparison per event.
+//! Ports are sampled at a fixed interval. A run keeps at most [`INSTANTS`] samples: when the
+//! limit is reached, every other sample is discarded and the interval doubles. A sample costs
+//! one step per port; with sampling disabled the cost is one comparison per event.
 
 use queueing::{Span, Time};
 
 use super::port::Port;
 use super::topology::{Line, Node, Wiring};
 
-/// Instants that are kept at most.
+/// Maximum number of samples kept.
 pub const INSTANTS: usize = 1024;
-/// From one look to the next, at first.
+/// Initial sampling interval.
 const INTERVAL: Span = Span::from_micros(1);
 
-/// Where ports are, in the order of [`Occupancy::places`].
+/// Locations of ports, in the order of [`Occupancy::places`].
 pub const PLACES: [&str; 3] = ["from hosts", "to hosts", "between switches"];
 
-/// What waited, by place; empty when nobody asked.
+/// Queue lengths by location; empty if sampling was disabled.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Occupancy {
-    /// One per name in [`PLACES`].
+    /// One entry per name in [`PLACES`].
     pub places: Vec<Waited>,
-    /// From one instant to the next.
+    /// Interval between samples.
     pub interval: Span,
 }
 
-/// What waited at the ports of one place.
+/// Queue lengths at the ports of one location.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Waited {
-    /// How many there are.
+    /// Number of ports.
     pub ports: usize,
-    /// At each instant from the start on, packets that waited: at a port in
-    /// the mean, and at the fullest.
+    /// Per sample from the start of the run: mean and maximum of packets queued at a port.
     pub series: Vec<(f64, usize)>,
-    /// Per number of waiting packets, for how long (in first intervals, over
-    /// all ports) so many waited.
+    /// Histogram over queue length: samples of all ports with this many packets, in units of
+    /// the initial interval.
     counts: Vec<u64>,
 }
 
 impl Waited {
-    /// Packets at a port that waited no more than a share `q` (0 to 1) of the
-    /// time; 0 where there is no port.
+    /// Quantile `q` (0 to 1) over time of packets queued at a port; 0 without ports.
     #[must_use]
     pub fn quantile(&self, q: f64) -> usize {
         let wanted = (self.counts.iter().sum::<u64>() as f64 * q).ceil() as u64;
@@ -54,8 +51,7 @@ impl Waited {
         self.counts.iter().position(reached).unwrap_or_default()
     }
 
-    /// Packets that waited at a port, in the mean over ports and time; NaN
-    /// where there is no port.
+    /// Mean over ports and time of packets queued at a port; NaN without ports.
     #[must_use]
     pub fn mean(&self) -> f64 {
         let weighted: f64 = self.counts.iter().enumerate().map(|(n, &count)| n as f64 * count as f64).sum();
@@ -63,29 +59,29 @@ impl Waited {
     }
 }
 
-/// Looks at some of a fabric's ports.
+/// Sampler of the ports of one partition.
 pub(super) struct Watch {
-    /// Per place, what waited at the ports that are looked at.
+    /// Samples per location.
     seen: [Seen; PLACES.len()],
     interval: Span,
-    /// Per port, its place in [`PLACES`] if it is looked at.
+    /// Location of each port, as an index of [`PLACES`]; `None` for ports of other partitions.
     place_of: Vec<Option<usize>>,
-    /// Per place, all ports there are.
+    /// Number of ports per location, in the whole fabric.
     ports: [usize; PLACES.len()],
-    /// When to look next; never, when nobody asked.
+    /// Time of the next sample; [`Time::MAX`] if sampling is disabled.
     pub due: Time,
 }
 
 #[derive(Clone, Debug, Default)]
 struct Seen {
-    /// At each instant, all that waited, and at the fullest port.
+    /// Per sample: packets at all ports, and at the fullest port.
     series: Vec<(usize, usize)>,
-    /// As [`Waited`] has them.
+    /// Same as in [`Waited`].
     counts: Vec<u64>,
 }
 
 impl Watch {
-    /// Looks, if `asked`, at the ports of the nodes that are `here`.
+    /// Sampler for the ports of the nodes selected by `here`; `asked` enables sampling.
     pub fn new(wiring: &Wiring, asked: bool, here: impl Fn(Node) -> bool) -> Self {
         let place = |line: &Line| match (line.from < wiring.hosts, line.to < wiring.hosts) {
             (true, _) => 0,
@@ -104,8 +100,8 @@ impl Watch {
         }
     }
 
-    /// Looks at all ports as they have been since the last event; `now` is
-    /// that of the next.
+    /// Takes the samples due up to `now`, the time of the next event; queues have not changed
+    /// since the last one.
     pub fn look(&mut self, now: Time, ports: &[Port]) {
         while self.due <= now {
             let interval = self.interval;
@@ -143,8 +139,7 @@ impl Watch {
         }
     }
 
-    /// What `watches`, each of its own ports and up to the same instant, saw
-    /// together.
+    /// Merges the samples of `watches`, which cover disjoint ports up to the same instant.
     pub fn finish(watches: Vec<Self>) -> Occupancy {
         let Some(all) = watches.into_iter().reduce(Self::and) else { return Occupancy::default() };
         if all.due == Time::MAX {

@@ -1,79 +1,77 @@
-//! What a run of the fabric found.
+//! Result of a fabric run.
 
 use queueing::{Span, Time};
 
 use super::occupancy::Occupancy;
 use super::packet::MSS;
 
-/// A run's result.
+/// Result of a run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outcome {
-    /// Every flow, in the order of their beginnings.
+    /// All flows, in order of start.
     pub flows: Vec<Flow>,
-    /// What the network did.
+    /// Packet counters.
     pub counters: Counters,
-    /// Most flows under way at once.
+    /// Largest number of concurrently active flows.
     pub active_max: u32,
-    /// How many packets waited where, if that was asked for.
+    /// Queue lengths over time, if sampling was enabled.
     pub occupancy: Occupancy,
-    /// Virtual time of the whole run: until the last packet had left the network.
+    /// Virtual duration: until the last packet left the network.
     pub elapsed: Span,
-    /// What happened: flows that began, packets that arrived, lines that were
-    /// free for the next, timers that expired.
+    /// Events: flow starts, packet arrivals, transmissions completed, timer expirations.
     pub events: u64,
 }
 
-/// One flow.
+/// Result of one flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flow {
-    /// The host that sends.
+    /// Sending host.
     pub from: u32,
-    /// The host that receives.
+    /// Receiving host.
     pub to: u32,
-    /// Full segments it sends.
+    /// Size in full segments.
     pub segments: u32,
-    /// When it began.
+    /// Start time.
     pub began: Time,
-    /// From then until its last byte was acknowledged; `None`: it was not.
+    /// Completion time, from start to acknowledgement of the last byte; `None` if unfinished.
     pub took: Option<Span>,
-    /// How long it takes with the network to itself, all segments sent at
-    /// once: what no transport beats.
+    /// Completion time with the network to itself, all segments sent at once: a lower bound for
+    /// every transport.
     pub ideal: Span,
-    /// Segments that were sent again.
+    /// Retransmitted segments.
     pub retransmitted: u32,
-    /// Timers that expired.
+    /// Timer expirations.
     pub timeouts: u32,
 }
 
 impl Flow {
-    /// How much it sends.
+    /// Size in bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         u64::from(self.segments) * MSS
     }
 
-    /// How many times its ideal it took, 1 and more; `None` of one that was
-    /// not done.
+    /// Completion time divided by the ideal, at least 1; `None` if unfinished.
     #[must_use]
     pub fn slowdown(&self) -> Option<f64> {
         self.took.map(|took| took.as_nanos() as f64 / self.ideal.as_nanos() as f64)
     }
 }
 
-/// What the network did with packets.
+/// Packet counters of the network.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Put into a host's own queue, or refused there.
+    /// Packets offered to a host's own queue, dropped ones included.
     pub sent: u64,
-    /// Taken by the host they were for.
+    /// Packets delivered to their destination host.
     pub delivered: u64,
-    /// Refused by a full queue, or pushed out of one.
+    /// Packets refused by a full queue or evicted from one.
     pub dropped: u64,
-    /// Segments that were marked, each once.
+    /// Marked segments, each counted once.
     pub marked: u64,
-    /// Packets put on a line.
+    /// Packets transmitted on a line.
     pub hops: u64,
-    /// Packets still waiting or on a line at the end.
+    /// Packets queued or in flight at the end.
     pub left: u64,
 }
 

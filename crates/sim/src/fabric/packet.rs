@@ -1,77 +1,77 @@
-//! What travels: headers and lengths, no bytes.
+//! Simulated packet: header and length, no bytes.
 
 use queueing::{Bytes, EcnMarkable, Entry, FlowId, Label, Priority};
 
-/// Payload of a full segment.
+/// Payload bytes of a full segment.
 pub const MSS: u64 = 1460;
-/// A full segment on the wire, as the papers count it.
+/// Bytes of a full segment on the wire, as counted in the papers.
 pub const SEGMENT_BYTES: u32 = 1500;
-/// An acknowledgement on the wire, as the papers count it.
+/// Bytes of an acknowledgement on the wire, as counted in the papers.
 pub const ACK_BYTES: u32 = 40;
 
-/// A packet on its way.
+/// Packet in the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet {
-    /// The flow it belongs to, by number.
+    /// Number of the flow.
     pub flow: u32,
-    /// Full segments of the flow before what it carries or answers.
+    /// Full segments of the flow before the carried or acknowledged one.
     pub segment: u32,
     /// Length on the wire, in bytes.
     pub bytes: u32,
-    /// What it is.
+    /// Kind.
     pub kind: Kind,
-    /// Its level in queues.
+    /// Priority level in queues.
     pub level: Priority,
-    /// Segments of the flow that the receiver was not known to have when this
-    /// was sent; for who schedules by what is left.
+    /// Segments of the flow not known to be received when this was sent; for size-based
+    /// schedulers.
     pub left: u32,
-    /// Its sender asks for marks instead of losses.
+    /// ECN-capable.
     pub capable: bool,
-    /// It is capable and met a long queue on its way.
+    /// Congestion experienced.
     pub marked: bool,
 }
 
-/// What a packet is.
+/// Kind of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// From the flow's source: segments, and what opens its connection.
+    /// From source to destination: segments and the packets that open a connection.
     Data,
-    /// From its destination, about them.
+    /// From destination to source.
     Ack,
 }
 
 impl Packet {
-    /// The flow as queues see it: its two directions are two.
+    /// Flow id for queues; the two directions of a flow have different ids.
     pub(super) fn flow_id(&self) -> FlowId {
         FlowId(u64::from(self.flow) << 1 | u64::from(self.kind == Kind::Ack))
     }
 
-    /// What it carries of the flow.
+    /// Payload bytes.
     pub(super) fn payload(&self) -> Bytes {
         Bytes::new(self.bytes.saturating_sub(ACK_BYTES).into())
     }
 }
 
-/// A packet's place in a queue; the packet itself stays where it is.
+/// Queue entry of a packet; the packet itself is not moved.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Queued {
     pub packet: u32,
     pub bytes: u32,
-    /// The flow's number as queues see it.
+    /// Flow id for queues.
     flow: u32,
     level: Priority,
-    /// Segments of the flow sent before this one, and left from this one on; an
-    /// acknowledgement's direction has nothing to send.
+    /// Segments of the flow sent before this one, and remaining from this one on; 0 for
+    /// acknowledgements.
     pub sent: u32,
     pub left: u32,
-    /// Its sender asks for marks.
+    /// ECN-capable.
     markable: bool,
     pub marked: bool,
     doomed: bool,
 }
 
 impl Queued {
-    /// The place of `packet`, which is in slot `slot`.
+    /// Entry of `packet`, which is stored at index `slot`.
     pub fn new(slot: u32, packet: &Packet) -> Self {
         let markable = packet.capable;
         let (sent, left) = if packet.kind == Kind::Data { (packet.segment, packet.left) } else { (0, 0) };

@@ -1,15 +1,13 @@
-//! Parts of one fabric side by side: the only file of this crate that starts
+//! Parallel execution of a fabric's partitions: the only file of this crate that starts
 //! threads.
 //!
-//! A conservative simulation in windows. No packet is faster from one part to
-//! another than [`Partitioning::ahead`], so that when the first event of all is at
-//! `t`, nothing that is still to be sent arrives elsewhere before `t + ahead`,
-//! and each part simulates up to there by itself. Then all meet, hand over what
-//! crossed, and find the next `t`. What a part computes depends on what arrives
-//! and not on when it was handed over, so threads change nothing but the time
-//! that it takes.
-//! Source: conservative simulation is Chandy and Misra's, CACM '81; windows as
-//! long as the shortest way are Lubachevsky's bounded lag, CACM '89.
+//! Conservative simulation in windows. No packet crosses from one partition to another in less
+//! than [`Partitioning::ahead`]. If the earliest pending event is at `t`, no packet still to be
+//! sent arrives in another partition before `t + ahead`, hence each partition simulates up to
+//! there independently. Then all threads synchronise, exchange what crossed, and find the next
+//! `t`. The result of a partition depends on arrival times, not on the time of the exchange:
+//! threads change only the run time. Source: conservative simulation: Chandy and Misra, CACM
+//! '81; windows as long as the shortest path: Lubachevsky's bounded lag, CACM '89.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -20,8 +18,8 @@ use super::barrier::{Member, SpinBarrier};
 use super::partition::{OutboundMessage, Partition};
 use super::protocol::Protocol;
 
-/// Runs `parts` until all their flows are done and the last packet is gone, or
-/// their time is up; `on_done` hears how many flows are done.
+/// Runs `parts` until all flows are done and the last packet is delivered, or until the time
+/// limit. `on_done` receives the number of completed flows.
 pub(super) fn run<'a, P: Protocol>(
     mut parts: Vec<Partition<'a, P>>,
     on_done: &mut dyn FnMut(u32),
@@ -42,7 +40,7 @@ pub(super) fn run<'a, P: Protocol>(
     parts
 }
 
-/// One part, which is the whole fabric.
+/// Runs a fabric of one partition.
 fn alone<P: Protocol>(part: &mut Partition<'_, P>, on_done: &mut dyn FnMut(u32)) {
     let (flows, limit) = (part.config.flows, Time::ZERO + part.config.limit);
     let mut done = 0;
@@ -57,28 +55,28 @@ fn alone<P: Protocol>(part: &mut Partition<'_, P>, on_done: &mut dyn FnMut(u32))
     }
 }
 
-/// What the threads share.
+/// State shared by the threads.
 struct Crew<S> {
     gate: SpinBarrier,
-    /// What parts say of themselves when they meet; twice, since who is fast
-    /// writes for the next meeting while others still read.
+    /// Status of each partition at the last exchange; two sets, since a fast thread writes the
+    /// next one while others still read.
     notices: [Vec<Notice>; 2],
-    /// From each part to each, what crosses.
+    /// Messages from each partition to each, two sets likewise.
     mail: [Vec<Mutex<Vec<OutboundMessage<S>>>>; 2],
 }
 
-/// What a part says of itself, on a cache line of its own.
+/// Status of one partition, on its own cache line.
 #[derive(Default)]
 #[repr(align(128))]
 struct Notice {
-    /// When something happens next, here or by what leaves from here, in ns.
+    /// Time of the next event, here or caused by outbound messages, in ns.
     next_ns: AtomicU64,
     done: AtomicU64,
-    /// Packets that are here, or leave.
+    /// Packets in the partition or outbound.
     live: AtomicU64,
 }
 
-/// All notices together.
+/// Status of all partitions together.
 struct Standing {
     next: Time,
     done: u64,
@@ -92,7 +90,7 @@ impl<S: Send> Crew<S> {
         Self { gate: SpinBarrier::new(parts), notices: [notices(), notices()], mail: [mail(), mail()] }
     }
 
-    /// One thread's whole work.
+    /// Body of each thread.
     fn work<P: Protocol<Said = S>>(&self, part: &mut Partition<'_, P>, on_done: &mut dyn FnMut(u32)) {
         let member = self.gate.join();
         let (flows, limit) = (u64::from(part.config.flows), Time::ZERO + part.config.limit);
@@ -118,7 +116,7 @@ impl<S: Send> Crew<S> {
         }
     }
 
-    /// Hands over what leaves, takes in what comes, and hears of all.
+    /// Sends outbound messages, receives inbound ones, and merges the status of all.
     fn meet<P: Protocol<Said = S>>(
         &self,
         part: &mut Partition<'_, P>,
@@ -134,7 +132,7 @@ impl<S: Send> Crew<S> {
             next = leaving.iter().map(OutboundMessage::at).fold(next, Time::min);
             live += leaving.iter().filter(|leaving| matches!(leaving, OutboundMessage::Packet { .. })).count()
                 as u64;
-            // Its box was emptied at the last meeting but one.
+            // This mailbox was drained two exchanges ago.
             std::mem::swap(leaving, &mut *open(&mail[own * parts + other]));
         }
         notices[own].next_ns.store(next.as_nanos(), Ordering::Relaxed);

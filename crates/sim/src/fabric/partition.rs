@@ -1,11 +1,10 @@
-//! A part of a fabric: its nodes, and the events at them.
+//! Partition of a fabric: its nodes and their events.
 //!
-//! What happens at the same instant happens in an order that its content says:
-//! what begins, word of a flow's end, timers, arrivals, lines that are free;
-//! among equals by number of flow or line. So it makes no difference whether a
-//! neighbour's events are in the same set or in another part's: between parts
-//! there are only packets (and word that a flow is done), which take their time,
-//! and what arrives is ordered as if it had always been here.
+//! Events of the same instant are ordered by content: flow starts, completion notices, timers,
+//! arrivals, transmissions completed; ties by number of flow or line. The result is thus the
+//! same whether a neighbour's events are in this set or in another partition's. Partitions
+//! exchange only packets and completion notices. Both take time, and arrivals are ordered as if
+//! they were local.
 
 use std::collections::BTreeMap;
 
@@ -30,61 +29,61 @@ pub(super) struct Partition<'a, P: Protocol> {
     pub split: &'a Partitioning,
     pub number: u32,
     pub engine: Engine<Event>,
-    /// Those of all nodes, in use as far as they are here.
+    /// Ports of all nodes; only those of this partition are used.
     ports: Vec<Port>,
-    /// Per port, or per node where its ports share it, how much room is in use.
+    /// Buffer space in use, per port or, where ports share it, per node.
     held: Vec<u64>,
-    /// Packets that were just dropped.
+    /// Packets dropped by the last operation.
     dropped: Vec<u32>,
-    /// Per node, the way it took last.
+    /// Round-robin index of the next path, per node.
     turns: Vec<u32>,
     pub packets: Vec<Travelling>,
-    /// Per packet, what it says to the end it is for.
+    /// Transport header of each packet.
     pub said: Vec<P::Said>,
     pub free: Vec<u32>,
     pub protocol: P,
     pub births: FlowArrivals,
-    /// How many of those were looked at; also the number of the next flow.
+    /// Arrivals examined so far; also the number of the next flow.
     pub born: u32,
-    /// No flow that begins by itself is more urgent.
+    /// Highest level of flows of the arrival process.
     pub floor: Priority,
-    /// By flow, the ends that are here.
+    /// Local ends of flows, by flow number.
     pub sending: Vec<Option<Box<Sending<P>>>>,
     pub receiving: Vec<Receiving<P>>,
-    /// Flows of which word is awaited when so many segments have arrived, and
-    /// those of which they have.
+    /// Messages whose arrival is reported once this many segments are received, and messages
+    /// that have arrived.
     pub awaited: BTreeMap<u32, u32>,
     pub arrived: Vec<u32>,
-    /// Flows that were done, by number.
+    /// Completed flows, by number.
     pub done: Vec<(u32, Flow)>,
-    /// Timers of receivers that expired, by flow.
+    /// Receiver timer expirations, by flow.
     pub expired: Vec<(u32, u32)>,
     pub counters: Counters,
     pub watch: Watch,
-    /// By part, what goes there.
+    /// Outbound messages, by partition.
     pub leaving: Vec<Vec<OutboundMessage<P::Said>>>,
-    /// When something happened last, and how often something did.
+    /// Time of the last event, and number of events.
     pub last: Time,
     pub happened: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Event {
-    /// The next flow begins.
+    /// Next flow starts.
     Begin,
-    /// This flow's receiver learns that the flow is done.
+    /// Receiver of this flow learns that the flow is complete.
     Word(u32),
     /// A timer of this flow's sender may have expired.
     Sender(u32),
-    /// A timer of its receiver.
+    /// A timer of this flow's receiver may have expired.
     Receiver(u32),
-    /// The packet in this slot reaches the node it was heading for.
+    /// The packet at this index arrives at its next node.
     Arrive(u32),
-    /// This port's line is free.
+    /// The line of this port is free.
     Free(u32),
 }
 
-/// Ranks of what happens at the same instant.
+/// Order of events of the same instant.
 #[derive(Clone, Copy)]
 pub(super) enum Rank {
     Begin,
@@ -96,43 +95,43 @@ pub(super) enum Rank {
 }
 
 impl Rank {
-    /// Of the flow or line of this number.
+    /// Rank of an event of flow or line `number`.
     pub const fn of(self, number: u32) -> u64 {
         (self as u64) << 61 | (number as u64) << LINE_BITS
     }
 
-    /// Of a packet of `flow` that `line` brings: by flow first, which says
-    /// nothing of what hosts and switches are called.
+    /// Rank of a packet of `flow` that arrives on `line`. The flow comes first, so that the
+    /// order does not depend on the numbering of hosts and switches.
     const fn of_packet(flow: u32, line: u32) -> u64 {
         assert!(line < 1 << LINE_BITS, "there are fewer lines");
         Self::Arrive.of(flow) | line as u64
     }
 }
 
-/// Three bits of a rank are its kind, 32 the flow.
+/// A rank has three bits of kind and 32 of flow number above these bits.
 const LINE_BITS: u32 = 29;
 
-/// A packet on its way.
+/// Packet in the network.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Travelling {
     pub packet: Packet,
-    /// The node it is on its way to.
+    /// Next node.
     pub next: Node,
-    /// The hosts it is from and for.
+    /// Source and destination host.
     pub from: Node,
     pub to: Node,
 }
 
-/// What goes to another part, and when it is there.
+/// Message to another partition, with its arrival time.
 pub(super) enum OutboundMessage<S> {
-    /// A packet, on this line.
+    /// Packet on this line.
     Packet { at: Time, line: u32, travelling: Travelling, said: S },
-    /// Word that a flow is done.
+    /// Completion notice of a flow.
     Word { at: Time, flow: u32 },
 }
 
 impl<S> OutboundMessage<S> {
-    /// When it is there.
+    /// Arrival time.
     pub const fn at(&self) -> Time {
         match *self {
             Self::Packet { at, .. } | Self::Word { at, .. } => at,
@@ -184,32 +183,31 @@ impl<'a, P: Protocol> Partition<'a, P> {
         part
     }
 
-    /// Whether everything of the first `flows` flows is over, as far as this
-    /// part knows of it.
+    /// True if the first `flows` flows are complete and no packet is left, as far as this
+    /// partition knows.
     pub fn is_over(&self, flows: u32) -> bool {
         self.done.len() as u64 == u64::from(flows) && self.packets.len() == self.free.len()
     }
 
-    /// What was counted here, with what is left.
+    /// Counters, including the packets left.
     pub fn counted(&self) -> Counters {
         Counters { left: self.live(), ..self.counters }
     }
 
-    /// Packets that are here.
+    /// Packets in this partition.
     pub fn live(&self) -> u64 {
         (self.packets.len() - self.free.len()) as u64
     }
 
-    /// What happens next, by `limit`.
+    /// Next event at or before `limit`.
     pub fn next_by(&mut self, limit: Time) -> Option<(Time, Event)> {
         let next = self.engine.next_by(limit)?;
         self.fetch();
         Some(next)
     }
 
-    /// Looks at what the next events will look at first. In a large network that
-    /// is in no cache; a processor that is asked for all of it fetches it at a
-    /// time, and one that meets it event by event waits each time.
+    /// Prefetches the data of the next events. In a large network it is in no cache; reading it
+    /// for all events at once overlaps the misses.
     fn fetch(&mut self) {
         let Some(found) = self.engine.found() else { return };
         let mut seen = 0;
@@ -252,7 +250,7 @@ impl<'a, P: Protocol> Partition<'a, P> {
         }
     }
 
-    /// Something changes now.
+    /// Accounts for an event that changes state at `now`.
     pub fn happens(&mut self, now: Time) {
         self.last = now;
         self.happened += 1;
@@ -261,19 +259,19 @@ impl<'a, P: Protocol> Partition<'a, P> {
         }
     }
 
-    /// Looks at the ports up to `end`, after which nothing happened anywhere.
+    /// Samples the ports up to `end`, the end of the run.
     pub fn end(&mut self, end: Time) {
         self.watch.look(end, &self.ports);
     }
 
-    /// A host puts a packet into its own queue.
+    /// Enqueues a packet at its source host.
     pub fn put(&mut self, now: Time, [from, to]: [Node; 2], packet: Packet, said: P::Said) {
         self.counters.sent += 1;
         let slot = self.stow(Travelling { packet, next: from, from, to }, said);
         self.forward(now, from, slot);
     }
 
-    /// Gives a packet a place here.
+    /// Stores a packet; returns its index.
     fn stow(&mut self, travelling: Travelling, said: P::Said) -> u32 {
         match self.free.pop() {
             Some(slot) => {
@@ -289,7 +287,7 @@ impl<'a, P: Protocol> Partition<'a, P> {
         }
     }
 
-    /// Takes in what comes from another part.
+    /// Receives a message from another partition.
     pub fn take(&mut self, leaving: OutboundMessage<P::Said>) {
         match leaving {
             OutboundMessage::Packet { at, line, travelling, said } => {
@@ -303,7 +301,7 @@ impl<'a, P: Protocol> Partition<'a, P> {
         }
     }
 
-    /// A node passes a packet on, on one of the ways to where it goes.
+    /// Forwards a packet on one of the shortest paths to its destination.
     fn forward(&mut self, now: Time, node: Node, slot: u32) {
         let Travelling { packet, to, .. } = &mut self.packets[slot as usize];
         let number = match (self.wiring.ways(node, *to), self.config.ways) {
@@ -321,14 +319,15 @@ impl<'a, P: Protocol> Partition<'a, P> {
         self.sent(number, sent);
     }
 
-    /// Puts the port's next packet on its line, if that is free.
+    /// Transmits the port's next packet if its line is free.
     fn send(&mut self, now: Time, number: u32) {
         let port = &mut self.ports[number as usize];
         let sent = port.send(now, &mut self.held[port.pool as usize], &mut self.dropped);
         self.sent(number, sent);
     }
 
-    /// Sees to what the port has just sent and dropped, and to who sends next.
+    /// Processes the transmitted and dropped packets of a port, and schedules its next
+    /// transmission.
     fn sent(&mut self, number: u32, sent: Option<Sent>) {
         let port = &mut self.ports[number as usize];
         if let Some(Sent { slot, marked, at }) = sent {
@@ -376,19 +375,18 @@ impl<'a, P: Protocol> Partition<'a, P> {
     }
 }
 
-/// Which of so many ways all packets of a flow take at a node.
+/// Path of all packets of a flow at a node: an index below `ways`.
 fn by_flow(flow: u32, node: Node, ways: usize) -> usize {
     let key = u64::from(flow) << 32 | u64::from(node);
     match ways {
         1 => 0,
-        // The same remainder, without a division for each packet at each switch.
+        // Same remainder, without a division per packet and switch.
         ways if ways.is_power_of_two() => mixed(key) as usize & (ways - 1),
         ways => (mixed(key) % ways as u64) as usize,
     }
 }
 
-/// A number that looks like nothing that `number` does (SplitMix64's finaliser:
-/// Steele, Lea and Flood, OOPSLA '14).
+/// Hash of `number` (SplitMix64's finaliser: Steele, Lea and Flood, OOPSLA '14).
 fn mixed(number: u64) -> u64 {
     let number = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let number = (number ^ number >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);

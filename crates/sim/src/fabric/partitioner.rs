@@ -1,29 +1,27 @@
-//! Who simulates which nodes when a fabric is cut into parts, and how far one
-//! part may run ahead of another.
+//! Assignment of nodes to partitions, and the lookahead between partitions.
 //!
-//! Hosts stay with their switch where there are as many such switches as
-//! parts; other switches are spread over all. Two parts are rather the hosts,
-//! which have TCP to do, and the switches, if their cables are longer than those
-//! between switches. How a fabric is cut decides how long a run takes and
-//! nothing else.
+//! Hosts stay with their switch if there are at least as many such switches as partitions;
+//! other switches are spread over all. Two partitions are the hosts, which run TCP, and the
+//! switches, if host cables are at least as long as those between switches. The assignment
+//! affects only the run time.
 
 use queueing::{Bytes, Span};
 
 use super::packet::ACK_BYTES;
 use super::topology::{Node, Wiring};
 
-/// A fabric cut into parts.
+/// Assignment of a fabric's nodes to partitions.
 pub(super) struct Partitioning {
-    /// How many parts there are.
+    /// Number of partitions.
     pub parts: u32,
-    /// Per node, its part.
+    /// Partition of each node.
     pub home: Vec<u32>,
-    /// No packet is faster from one part to another.
+    /// Lookahead: minimum latency of a packet from one partition to another.
     pub ahead: Span,
 }
 
 impl Partitioning {
-    /// `wiring` in at most `parts` parts; no more than there are hosts.
+    /// Assigns `wiring` to at most `parts` partitions, not more than there are hosts.
     pub fn new(wiring: &Wiring, parts: usize) -> Self {
         let parts = parts.clamp(1, wiring.hosts as usize) as u32;
         let by_switch = Self::cut(wiring, parts, by_switch(wiring, parts));
@@ -42,9 +40,9 @@ impl Partitioning {
     }
 }
 
-/// Per node, its part: hosts with their switch as far as there are enough.
+/// Partition of each node; hosts stay with their switch if there are enough switches.
 fn by_switch(wiring: &Wiring, parts: u32) -> Vec<u32> {
-    // Per host, its switch.
+    // Switch of each host.
     let mut above = vec![wiring.hosts; wiring.hosts as usize];
     for line in wiring.lines.iter().filter(|line| line.from < wiring.hosts) {
         above[line.from as usize] = line.to;

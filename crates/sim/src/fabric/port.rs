@@ -1,12 +1,11 @@
-//! Where packets wait for a line: a switch port, or a host's card.
+//! Output port: queue and line of a switch port or a host's NIC.
 //!
-//! The queue is one of the disciplines that real queues use. Room is counted
-//! here, in packets or bytes, since several ports may share it; so are levels,
-//! where the switch tells flows' levels by itself.
+//! The queue is one of the disciplines used in production. Buffer space is accounted for here,
+//! in packets or bytes, since several ports may share it. So are levels, where the switch
+//! assigns them.
 //!
-//! A large network has thousands of ports and most packets find theirs free, so
-//! what such a packet needs lies together, and the queue, which is large, is
-//! left alone.
+//! A large network has thousands of ports and most packets find theirs idle. The fields that
+//! such a packet needs are adjacent, and the queue, which is large, is not touched.
 
 use queueing::{Bytes, Entry, Mlfq, PrioritySet, PushResult, QueueLength, Rate, Rng, Span, Time};
 
@@ -16,50 +15,50 @@ use super::packet::{ACK_BYTES, Packet, Queued, SEGMENT_BYTES};
 use super::queues::{Queue, queue};
 use super::topology::{Line, Node};
 
-/// Flows whose bytes a port remembers; the one that paused longest is forgotten.
+/// Flows whose byte counts a port keeps; the longest-idle one is evicted.
 const FLOWS_MAX: usize = 65_536;
 
-/// A line and who waits for it.
+/// A line and its queue.
 pub(super) struct Port {
-    /// When the line is free again.
+    /// Time at which the line becomes free.
     free_at: Time,
-    /// The node at the other end, and who simulates it.
+    /// Node at the other end, and its partition.
     pub to: Node,
     pub home: u32,
-    /// Whose room it uses: its own number, or its node's.
+    /// Index of the buffer pool: the port's number, or its node's.
     pub pool: u32,
-    /// Packets that wait.
+    /// Packets queued.
     waiting: u32,
-    /// Since the queue changed last: levels of which a full segment may pass it,
-    /// and so may any that is shorter.
+    /// Levels at which a full segment, hence also a shorter packet, may bypass the queue; valid
+    /// until the queue changes.
     passing: PrioritySet,
-    /// Whether somebody comes when the line is free to send the next.
+    /// True if an event is scheduled for the time at which the line becomes free.
     awaited: bool,
-    /// Length of the packet before that was no full segment, and serialisation
-    /// of both, which nearly all packets are.
+    /// Length of the last packet that was no full segment, and the serialisation times of a
+    /// full segment and of this length: nearly all packets have one of the two.
     other: u32,
     spans: [Span; 2],
     delay: Span,
-    /// How much room there is.
+    /// Buffer size.
     room: QueueLength,
     rate: Rate,
     queue: Queue,
-    /// Who tells flows' levels, if not their senders alone.
+    /// Assigns levels, in place of senders alone.
     tagger: Option<Box<Mlfq>>,
 }
 
-/// A packet that leaves a port.
+/// Packet transmitted by a port.
 pub(super) struct Sent {
-    /// Where it is.
+    /// Index of the packet.
     pub slot: u32,
-    /// A queue here was too long.
+    /// Marked at this port.
     pub marked: bool,
-    /// When it arrives at the other end.
+    /// Arrival time at the other end.
     pub at: Time,
 }
 
 impl Port {
-    /// The `number`-th port.
+    /// Port number `number`.
     pub fn new(config: &Config, number: u32, line: Line, home: u32) -> Self {
         let span = |bytes: u32| line.rate.time_for(Bytes::new(bytes.into()));
         let tagger = || {
@@ -88,14 +87,14 @@ impl Port {
         }
     }
 
-    /// What is looked at when a packet comes, to have it at hand soon.
+    /// Reads the data that the next packet needs, to prefetch it.
     pub fn touch(&self) -> u64 {
         self.free_at.as_nanos() ^ self.room.amount()
     }
 
-    /// Takes in the packet in slot `slot`, where `held` of the room is in use;
-    /// returns it at once if nothing is in its way. Whoever has to leave for it,
-    /// or it itself, joins `dropped`.
+    /// Enqueues the packet at index `slot`, with `held` of the buffer in use; transmits it at
+    /// once if nothing is queued. Dropped packets, this one or others, are appended to
+    /// `dropped`.
     pub fn offer(
         &mut self,
         now: Time,
@@ -105,7 +104,7 @@ impl Port {
         dropped: &mut Vec<u32>,
     ) -> Option<Sent> {
         if let Some(tagger) = &mut self.tagger {
-            // The next hop sees it: a flow sinks and never rises on its way.
+            // Visible at the next hop: levels only fall on the way.
             packet.level = packet.level.max(tagger.level(now, packet.flow_id(), packet.payload()));
         }
         let size = self.size(packet.bytes);
@@ -126,7 +125,7 @@ impl Port {
                 dropped.push(gone.packet);
             }
         }
-        // One that was pushed out may have been the smaller one.
+        // The evicted packet may have been the smaller one.
         while *held > self.room.amount()
             && let Some(gone) = self.queue.evict(now)
         {
@@ -136,8 +135,7 @@ impl Port {
         self.send(now, held, dropped)
     }
 
-    /// Whether `packet` may leave without having been in the queue, where
-    /// nothing waits.
+    /// True if `packet` may bypass the queue, which is empty.
     fn passes(&mut self, slot: u32, packet: &Packet) -> bool {
         let short = packet.bytes <= SEGMENT_BYTES;
         if short && self.passing.contains(packet.level) {
@@ -151,7 +149,7 @@ impl Port {
         true
     }
 
-    /// Puts the next packet on the line, if that is free.
+    /// Transmits the next packet if the line is free.
     pub fn send(&mut self, now: Time, held: &mut u64, dropped: &mut Vec<u32>) -> Option<Sent> {
         let sent = if now < self.free_at { None } else { self.next(now, held, dropped) };
         self.waiting = self.queue.len() as u32;
@@ -159,7 +157,7 @@ impl Port {
         sent
     }
 
-    /// The queue's next packet, put on the line, which is free.
+    /// Dequeues and transmits the next packet; the line is free.
     fn next(&mut self, now: Time, held: &mut u64, dropped: &mut Vec<u32>) -> Option<Sent> {
         loop {
             let queued = self.queue.pop(now)?;
@@ -172,7 +170,7 @@ impl Port {
         }
     }
 
-    /// Puts a packet of `bytes` on the line, which is free.
+    /// Transmits a packet of `bytes`; the line is free.
     fn put(&mut self, now: Time, slot: u32, bytes: u32, marked: bool) -> Sent {
         let full = bytes == SEGMENT_BYTES;
         if !full && bytes != self.other {
@@ -182,24 +180,24 @@ impl Port {
         Sent { slot, marked, at: self.free_at + self.delay }
     }
 
-    /// What a packet of `bytes` takes of the room.
+    /// Buffer space of a packet of `bytes`.
     fn size(&self, bytes: u32) -> u64 {
         self.room.measure(1, bytes.into())
     }
 
-    /// Packets that wait.
+    /// Packets queued.
     pub fn waiting(&self) -> usize {
         self.waiting as usize
     }
 
-    /// When somebody has to come back to send, unless somebody does already.
+    /// Time at which to call [`Port::send`] next, unless already scheduled.
     pub fn wake(&mut self) -> Option<Time> {
         let wake = !self.awaited && self.waiting > 0;
         self.awaited |= wake;
         wake.then_some(self.free_at)
     }
 
-    /// Somebody came.
+    /// Marks the scheduled event as done.
     pub fn woken(&mut self) {
         self.awaited = false;
     }

@@ -1,73 +1,72 @@
-//! How the two ends of a flow speak: what the fabric asks of a transport.
+//! Transport interface: the two ends of a flow, as the fabric calls them.
 //!
-//! The ends never meet: each knows what its packets told it and nothing else,
-//! so that they can be simulated side by side.
+//! The ends share no state. Each knows only what its packets carried, so that they can be
+//! simulated in parallel.
 
 use queueing::{Priority, Span, Time};
 
 use super::packet::Packet;
 use super::topology::Node;
 
-/// A flow that begins.
+/// Parameters of a new flow.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Begin {
-    /// Its number.
+    /// Number of the flow.
     pub flow: u32,
-    /// The host that sends, and the one it is for.
+    /// Sending and receiving host.
     pub ends: [Node; 2],
-    /// How many full segments it has.
+    /// Size in full segments.
     pub segments: u32,
-    /// None of them is to be more urgent.
+    /// Highest level of its packets.
     pub floor: Priority,
-    /// How long short packets take there and back where nothing waits.
+    /// Round-trip time of minimal packets on an idle network.
     pub round_trip: Span,
 }
 
-/// A transport: hosts that speak it. It says what goes out and hears what
-/// comes, and the fabric carries it.
+/// Transport of all hosts. Produces and consumes packets; the fabric delivers them.
 pub(super) trait Protocol: Sized + Send {
-    /// What a packet says to the other end.
+    /// Transport header of a packet.
     type Said: Copy + Send;
-    /// The end that has something to send.
+    /// Sending end.
     type Sender: End<Self>;
-    /// The end that it is for.
+    /// Receiving end.
     type Receiver: End<Self>;
-    /// Whether a receiver still answers what comes after the sender was done.
+    /// True if a receiver still acknowledges packets after its sender is done.
     const ANSWERS_LATE: bool;
 
-    /// A flow begins.
+    /// Opens the sending end of a flow.
     fn open(&mut self, now: Time, begin: &Begin) -> Self::Sender;
 
-    /// The other end of `packet`'s flow, which is the first that has reached it.
+    /// Opens the receiving end on `packet`, the first one to arrive.
     fn meet(&mut self, now: Time, packet: &Packet, said: &Self::Said) -> Self::Receiver;
 
-    /// Whether the sender knows that everything has arrived.
+    /// True if the sender knows that everything has arrived.
     fn is_done(&self, sender: &Self::Sender) -> bool;
 
-    /// Full segments of the flow that the receiver has in order.
+    /// Full segments that the receiver has in order.
     fn arrived(&self, receiver: &Self::Receiver) -> u32;
 
-    /// Segments that the sender sent again so far.
+    /// Segments retransmitted so far.
     fn again(&self, sender: &Self::Sender) -> u32;
 
-    /// The flow is done; nothing more is heard by this end.
+    /// Closes the sending end of a completed flow.
     fn close(&mut self, sender: Self::Sender);
 
-    /// The same, of the other end.
+    /// Closes the receiving end of a completed flow.
     fn forget(&mut self, receiver: Self::Receiver);
 }
 
-/// One end of a flow, at hosts that speak `P`.
+/// One end of a flow.
 pub(super) trait End<P: Protocol>: Send {
-    /// `packet` reached this end.
+    /// Handles a received `packet`.
     fn hear(&mut self, hosts: &mut P, now: Time, packet: &Packet, said: &P::Said);
 
-    /// The next packet that goes out at `now`, until there is none.
+    /// Next packet to send at `now`; call until `None`.
     fn poll(&mut self, hosts: &mut P, now: Time) -> Option<(Packet, P::Said)>;
 
-    /// When a timer is due; [`Time::MAX`] for never.
+    /// Deadline of the next timer; [`Time::MAX`] if none.
     fn due(&self, hosts: &P) -> Time;
 
-    /// Does what is due at `now`; returns how many timers expired.
+    /// Runs the timers due at `now`; returns the number that expired.
     fn on_due(&mut self, hosts: &mut P, now: Time) -> u32;
 }

@@ -1,8 +1,7 @@
-//! What waits for a line: queues put together from `queueing`'s disciplines.
+//! Port queues, composed of `queueing`'s disciplines.
 //!
-//! A scheduler is a name for a composition. Settings change its parts: turns of
-//! bytes, shares between levels, and who looks after the length of what (the
-//! port, each level, or each flow).
+//! A scheduler names a composition. Settings change its parts: byte quantum, weights of levels,
+//! and the scope of ECN marking (port, level or flow).
 
 use std::str::FromStr;
 
@@ -15,7 +14,7 @@ use super::Config;
 use super::buffer_config::{Buffer, Marking, RedParams};
 use super::packet::{ACK_BYTES, Queued, SEGMENT_BYTES};
 
-/// A queue's order, by name.
+/// Schedulers by name.
 pub const SCHEDULERS: [(&str, Scheduler); 11] = [
     ("fifo", Scheduler::Fifo),
     ("red", Scheduler::Red),
@@ -30,37 +29,36 @@ pub const SCHEDULERS: [(&str, Scheduler); 11] = [
     ("srpt", Scheduler::Srpt),
 ];
 
-/// Which packet goes next, and which has to go when there is no room.
+/// Order of service, and choice of victim when the buffer is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scheduler {
-    /// In order of arrival.
+    /// FIFO.
     Fifo,
-    /// In order of arrival, and random early detection.
+    /// FIFO with random early detection.
     Red,
-    /// Turns between flows, whatever they have sent.
+    /// Fair queueing: round robin between flows, one packet each.
     Flows,
-    /// As `FairQueue`, turns of bytes.
+    /// Deficit round robin: as `Flows`, with a byte quantum.
     Drr,
-    /// As `Drr`; new flows first, CoDel for each (RFC 8290). When full, the flow
-    /// that has asked for most gives up its newest packet; the RFC has the
-    /// longest queue give up its oldest.
+    /// As `Drr`, with new flows first and CoDel per flow (RFC 8290). When full, the flow with
+    /// the most enqueued bytes drops its newest packet; in the RFC the longest queue drops its
+    /// oldest.
     FqCodel,
-    /// Strict levels, each in order of arrival (PIAS).
+    /// Strict priority, FIFO in each level (PIAS).
     Pias,
-    /// Strict levels, each in turns between its flows (FISH).
+    /// Strict priority, round robin between flows in each level (FISH).
     Fish,
-    /// As FISH; when full, the lowest level gives up a packet for a higher one,
-    /// and in it the flow that has asked for most for one that has asked for
-    /// less.
+    /// As FISH. When full, the lowest level drops a packet for a higher one; within it, the
+    /// flow that has asked for the most service drops one for a flow that has asked for less.
     FishPlus,
-    /// Every flow the same share at any time: turns of bytes; when full, the
-    /// flow that has asked for most gives up a packet. A bound.
+    /// Processor sharing, approximated by deficit round robin. When full, the flow that has
+    /// asked for the most service drops a packet. A bound.
     Ps,
-    /// The flow that has sent least first; who has sent most gives up a packet.
-    /// What many levels come to: a bound for those who do not know sizes.
+    /// Least attained service. When full, the flow that has sent most drops a packet. The limit
+    /// of many levels: a bound for size-agnostic schedulers.
     Las,
-    /// The flow with least left to send first; who has most gives up a packet
-    /// (pFabric). A bound: it knows sizes.
+    /// Shortest remaining processing time; when full, the flow with the most remaining drops a
+    /// packet (pFabric). A bound: it knows sizes.
     Srpt,
 }
 
@@ -73,27 +71,27 @@ impl FromStr for Scheduler {
 }
 
 impl Scheduler {
-    /// Its name.
+    /// Name of the scheduler.
     #[must_use]
     pub fn name(self) -> &'static str {
         SCHEDULERS.iter().find(|&&(_, scheduler)| scheduler == self).expect("every one has a name").0
     }
 
-    /// Whether it has levels, so that they can share.
+    /// True for schedulers with priority levels.
     pub(super) const fn has_levels(self) -> bool {
         matches!(self, Self::Pias | Self::Fish | Self::FishPlus)
     }
 
-    /// Whether it takes turns between flows.
+    /// True for schedulers with round robin between flows.
     pub(super) const fn has_turns(self) -> bool {
         matches!(self, Self::Flows | Self::Drr | Self::FqCodel | Self::Fish | Self::FishPlus | Self::Ps)
     }
 }
 
-/// A port's queue.
+/// Queue of a port.
 pub(super) type Queue = Box<dyn Discipline<Queued> + Send>;
 
-/// The queue that `config` describes; `rng` is the port's own.
+/// Queue described by `config`; `rng` belongs to the port.
 pub(super) fn queue(config: &Config, rng: &Rng) -> Queue {
     let red = |ramp: RedParams| Aqm::Red(Box::new(Red::new(ramp.settings(), rng.clone())));
     let manager = match (config.red, config.scheduler) {
@@ -104,7 +102,7 @@ pub(super) fn queue(config: &Config, rng: &Rng) -> Queue {
     Parts { config, manager, room: entries(config) }.queue()
 }
 
-/// How many packets can wait in one queue.
+/// Capacity of one queue, in packets.
 fn entries(config: &Config) -> usize {
     match config.room {
         QueueLength::Entries(entries) => entries as usize,
@@ -115,7 +113,7 @@ fn entries(config: &Config) -> usize {
 struct Parts<'a> {
     config: &'a Config,
     manager: Option<Aqm>,
-    /// Packets that can wait in one queue.
+    /// Capacity of one queue, in packets.
     room: usize,
 }
 
@@ -154,12 +152,12 @@ impl Parts<'_> {
         }
     }
 
-    /// Who looks after the length of each such part.
+    /// Active queue management, if its scope is `place`.
     fn at(&self, place: Marking) -> Option<Aqm> {
         self.manager.clone().filter(|_| self.config.marking == place)
     }
 
-    /// Turns of the size that was asked for.
+    /// Sets the configured quantum.
     fn turns<Q: Clone>(&self, flows: FairQueue<Queued, Q>) -> FairQueue<Queued, Q> {
         match self.config.quantum() {
             Some(quantum) => flows.by_bytes(quantum),
@@ -167,7 +165,7 @@ impl Parts<'_> {
         }
     }
 
-    /// A queue that is a port's only one.
+    /// Single queue of a port.
     fn whole<D: Discipline<Queued> + Send + 'static>(&self, queue: D) -> Queue {
         match self.at(Marking::Port).or_else(|| self.at(Marking::Queue)) {
             Some(manager) => Box::new(AqmQueue::new(queue, manager)),
@@ -175,7 +173,7 @@ impl Parts<'_> {
         }
     }
 
-    /// A queue at each level.
+    /// One queue per level.
     fn levels<D>(&self, push_out: bool, level: impl Fn() -> D) -> Queue
     where
         D: Discipline<Queued> + Send + 'static,
@@ -186,7 +184,7 @@ impl Parts<'_> {
         }
     }
 
-    /// Strict order between levels, or shares.
+    /// Strict priority between levels, or weights.
     fn over<D>(&self, push_out: bool, level: impl Fn() -> D) -> Queue
     where
         D: Discipline<Queued> + Send + 'static,
@@ -216,7 +214,7 @@ impl Parts<'_> {
     }
 }
 
-/// Turns between flows each of which is looked after.
+/// Fair queueing with active queue management per flow.
 fn flows(room: usize, manager: Aqm) -> FairQueue<Queued, AqmQueue<Fifo<Queued>>> {
     FairQueue::over(room, AqmQueue::new(Fifo::new(room), manager))
 }

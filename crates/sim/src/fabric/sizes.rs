@@ -1,4 +1,4 @@
-//! How much flows send.
+//! Flow size distributions.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,23 +7,22 @@ use queueing::theory::feedback::SizeDistribution;
 
 use super::packet::MSS;
 
-/// A distribution of flow sizes, in whole segments.
+/// Distribution of flow sizes, in full segments.
 ///
-/// Written `websearch`, `datamining`, or as a list that is gone through again
-/// and again: `list 50000*8 1000000*3` (bytes, times).
+/// Written as `websearch`, `datamining`, or a list that repeats: `list 50000*8 1000000*3`
+/// (bytes*times).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Sizes {
-    /// Queries and background of a search cluster (DCTCP, SIGCOMM '10, as
-    /// PIAS, NSDI '15, uses it): mean 1,141 segments.
+    /// Queries and background traffic of a search cluster (DCTCP, SIGCOMM '10, as used by PIAS,
+    /// NSDI '15): mean 1,141 segments.
     WebSearch,
-    /// A cluster that mines data (VL2, SIGCOMM '09): mean 5,117 segments.
+    /// Data mining cluster (VL2, SIGCOMM '09): mean 5,117 segments.
     DataMining,
-    /// These, in turn, in segments.
+    /// Fixed sequence, in segments, repeated.
     List(Vec<u32>),
 }
 
-/// Segments, and the share of flows that are no longer; between two points
-/// the share grows evenly.
+/// CDF points: segments, and fraction of flows of at most this size; linear in between.
 type Points = [(f64, f64)];
 
 const WEB_SEARCH: [(f64, f64); 12] = [
@@ -54,7 +53,7 @@ const DATA_MINING: [(f64, f64); 9] = [
 ];
 
 impl Sizes {
-    /// Segments of the `n`-th flow, of which a share of `unit` is not longer.
+    /// Segments of flow `n`; `unit` in 0..1 selects the quantile.
     #[must_use]
     pub fn size(&self, n: u64, unit: f64) -> u32 {
         match self {
@@ -64,7 +63,7 @@ impl Sizes {
         }
     }
 
-    /// The distribution, in segments, without the rounding up.
+    /// Distribution in segments, before rounding up.
     #[must_use]
     pub fn demand(&self) -> SizeDistribution {
         let points = match self {
@@ -80,7 +79,7 @@ impl Sizes {
     pub fn mean(&self) -> f64 {
         let mean = |points: &Points| {
             let of = |((from, low), (to, high)): ((f64, f64), (f64, f64))| {
-                // Evenly one of from + 1 to `to`, or just that.
+                // Uniform over from + 1 ..= to, or exactly `to`.
                 (high - low) * if from < to { (from + to + 1.0) / 2.0 } else { to }
             };
             points.windows(2).map(|pair| of((pair[0], pair[1]))).sum()
@@ -93,7 +92,7 @@ impl Sizes {
     }
 }
 
-/// Sizes that are all equally likely, as points of a distribution.
+/// CDF of equally likely sizes.
 fn even(sizes: &[u32]) -> Vec<(f64, f64)> {
     let mut sorted = sizes.to_vec();
     sorted.sort_unstable();
@@ -102,7 +101,7 @@ fn even(sizes: &[u32]) -> Vec<(f64, f64)> {
     sorted.iter().enumerate().flat_map(step).collect()
 }
 
-/// The size that a share of `unit` does not exceed.
+/// Quantile `unit` of a CDF, rounded up.
 fn quantile(points: &Points, unit: f64) -> u32 {
     let after = points.partition_point(|&(_, share)| share <= unit).clamp(1, points.len() - 1);
     let ((from, low), (to, high)) = (points[after - 1], points[after]);

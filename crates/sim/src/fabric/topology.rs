@@ -1,48 +1,47 @@
-//! Who is wired to whom, and which way leads where.
+//! Topologies and their shortest paths.
 
 use std::collections::HashMap;
 
 use queueing::{Rate, Span};
 
-/// A network of hosts and switches.
+/// Network of hosts and switches.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Topology {
     /// Hosts at one switch.
     Star {
-        /// How many hosts, 2 and more.
+        /// Number of hosts, at least 2.
         hosts: u32,
-        /// Their cables.
+        /// Cables of hosts.
         host: Cable,
     },
-    /// Two switches and one cable between them; the hosts with even numbers are
-    /// at the one, so that each has one to send to across it.
+    /// Two switches joined by one cable; hosts with even numbers are at the first.
     Dumbbell {
-        /// Hosts at each switch.
+        /// Hosts per switch.
         hosts_per_side: u32,
-        /// Their cables.
+        /// Cables of hosts.
         host: Cable,
-        /// The cable between the switches.
+        /// Cable between the switches.
         core: Cable,
     },
-    /// Switches with hosts, each wired to every spine.
+    /// Leaf switches with hosts, each cabled to every spine.
     LeafSpine {
-        /// Switches with hosts.
+        /// Leaf switches.
         leaves: u32,
-        /// Switches between them.
+        /// Spine switches.
         spines: u32,
-        /// Hosts at each leaf.
+        /// Hosts per leaf.
         hosts_per_leaf: u32,
         /// Cables between hosts and leaves.
         host: Cable,
         /// Cables between leaves and spines.
         core: Cable,
     },
-    /// Switches of `k` ports in three layers: `k` pods of `k/2` switches with
-    /// `k/2` hosts each and `k/2` above them, and `(k/2)²` over all.
-    /// Source: Al-Fares et al., SIGCOMM '08 §2.2.
+    /// Three layers of switches with `k` ports: `k` pods of `k/2` edge switches with `k/2`
+    /// hosts each and `k/2` aggregation switches, and `(k/2)²` core switches. Source: Al-Fares
+    /// et al., SIGCOMM '08 §2.2.
     FatTree {
-        /// Ports of a switch, even.
+        /// Ports per switch, even.
         k: u32,
         /// Cables of hosts.
         host: Cable,
@@ -51,65 +50,65 @@ pub enum Topology {
     },
 }
 
-/// Hosts that a network can have.
+/// Maximum number of hosts.
 const HOSTS_MAX: u32 = 4096;
 
-/// A full-duplex cable.
+/// Full-duplex cable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Cable {
     /// Line rate of each direction, in Gbit/s.
     pub gbps: u64,
-    /// Time on it without serialisation, what its ends take included.
+    /// Delay without serialisation, processing at both ends included.
     #[serde(deserialize_with = "crate::text::text")]
     pub delay: Span,
 }
 
-/// A host or a switch; hosts come first, in order.
+/// Host or switch; hosts are numbered first.
 pub type Node = u32;
 
 /// One direction of a cable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Line {
-    /// Who sends.
+    /// Sending node.
     pub from: Node,
-    /// Who receives.
+    /// Receiving node.
     pub to: Node,
-    /// How fast.
+    /// Line rate.
     pub rate: Rate,
-    /// Until the last bit that was sent has arrived.
+    /// Propagation delay.
     pub delay: Span,
 }
 
-/// A topology, wired.
+/// Topology with its cables and shortest paths.
 #[derive(Clone, Debug)]
 pub struct Wiring {
-    /// Hosts are nodes 0 to this.
+    /// Number of hosts; they are nodes 0..hosts.
     pub hosts: u32,
-    /// Hosts and switches.
+    /// Number of hosts and switches.
     pub nodes: u32,
     /// Every direction of every cable.
     pub lines: Vec<Line>,
     ways: Ways,
 }
 
-/// The lines that are on shortest ways. Asked once per packet and node, so it
-/// is kept small: hosts have one cable and no table.
+/// Next hops on shortest paths. Looked up once per packet and node, hence compact: a host has
+/// one cable and no table.
 #[derive(Clone, Debug)]
 struct Ways {
-    /// Per host, the line that leaves it.
+    /// Outgoing line of each host.
     out: Vec<u32>,
-    /// Lines that are for some host the next of a switch, set by set; few sets,
-    /// since hosts lie together.
+    /// Next-hop sets of switches, concatenated. Few distinct sets exist, since adjacent hosts
+    /// share them.
     lines: Vec<u32>,
-    /// Where in those a set begins and ends.
+    /// Start and end of each set in `lines`.
     sets: Vec<[u32; 2]>,
-    /// Per switch and host, which of them.
+    /// Set index per switch and host.
     of: Vec<u32>,
 }
 
 impl Wiring {
-    /// The lines from `node` that lead to `host`, another node, on a shortest way.
+    /// Lines from `node` on shortest paths to `host`, another node.
     #[must_use]
     pub fn ways(&self, node: Node, host: Node) -> &[u32] {
         let Ways { out, lines, sets, of } = &self.ways;
@@ -134,7 +133,7 @@ impl Topology {
         }
     }
 
-    /// Why this cannot be built, if so.
+    /// Reason why the topology cannot be built, if so.
     pub(super) fn problem(&self) -> Option<String> {
         let counts: &[(&str, u32)] = match self {
             Self::Star { hosts, .. } => &[("hosts", *hosts)],
@@ -167,7 +166,7 @@ impl Topology {
         Some(format!("topology: gbps {rate} is outside 1..=10000"))
     }
 
-    /// Lays the cables and finds the ways.
+    /// Builds the cables and finds shortest paths.
     #[must_use]
     pub fn wire(&self) -> Wiring {
         let hosts = self.hosts();
@@ -190,7 +189,8 @@ impl Topology {
                     for (edge, middle) in pairs(half) {
                         cables.push((edges + pod * half + edge, middles + pod * half + middle, core));
                     }
-                    // The same switch of every pod leads to the same tops.
+                    // The same aggregation switch of every pod connects to the same core
+                    // switches.
                     for (middle, top) in pairs(half) {
                         cables.push((middles + pod * half + middle, tops + middle * half + top, core));
                     }
@@ -223,8 +223,7 @@ fn pairs(n: u32) -> impl Iterator<Item = (u32, u32)> {
     (0..n).flat_map(move |a| (0..n).map(move |b| (a, b)))
 }
 
-/// Per switch and host, the lines to neighbours that are one nearer: from each
-/// host back through the network, breadth first.
+/// Next hops per switch and host: breadth-first search from each host.
 fn ways(hosts: u32, nodes: u32, lines: &[Line]) -> Ways {
     let mut into: Vec<Vec<u32>> = vec![Vec::new(); nodes as usize];
     for (number, line) in lines.iter().enumerate() {
@@ -241,7 +240,7 @@ fn ways(hosts: u32, nodes: u32, lines: &[Line]) -> Ways {
     let out = out.into_iter().map(|(_, number)| number).collect();
     let mut ways = Ways { out, lines: Vec::new(), sets: Vec::new(), of: vec![0; switches * hosts as usize] };
     let mut numbers: HashMap<Vec<u32>, u32> = HashMap::new();
-    // Those of one host, per switch.
+    // Next hops to one host, per switch.
     let mut found = vec![Vec::new(); switches];
     for host in 0..hosts {
         let mut far = vec![u32::MAX; nodes as usize];
@@ -250,7 +249,7 @@ fn ways(hosts: u32, nodes: u32, lines: &[Line]) -> Ways {
         while let Some(node) = ring.pop_front() {
             for &number in &into[node as usize] {
                 let from = lines[number as usize].from;
-                // Nobody is reached through another host.
+                // Hosts do not forward.
                 if from < hosts {
                     continue;
                 }
@@ -286,7 +285,7 @@ mod tests {
         Cable { gbps, delay: Span::from_micros(1) }
     }
 
-    /// Hops of the ways from `from` to `to`, all of the same length, and how many there are.
+    /// Length of the paths from `from` to `to`, which must all be equal, and their number.
     fn walk(wiring: &Wiring, from: Node, to: Node) -> (usize, usize) {
         if from == to {
             return (0, 1);
@@ -313,7 +312,7 @@ mod tests {
         let tree = Topology::FatTree { k: 6, host: cable(10), core: cable(10) }.wire();
         assert_eq!((tree.hosts, tree.nodes), (54, 54 + 18 + 18 + 9));
         assert_eq!(tree.lines.len(), 2 * 3 * 54, "as many cables in each layer");
-        // Hops and ways, by whether two hosts share a switch, a pod, or neither.
+        // Hops and paths, by common switch, common pod, or neither.
         type Expected = fn(Node, Node) -> (usize, usize);
         let expected: [(&Wiring, Expected); 3] = [
             (&star, |_, _| (2, 1)),
@@ -335,8 +334,7 @@ mod tests {
         }
     }
 
-    /// Every pod offers as many ways up as it has hosts: nothing is
-    /// oversubscribed unless the cables are.
+    /// Every pod has as many uplinks as hosts: no oversubscription unless cables are slower.
     #[test]
     fn a_fat_tree_can_carry_what_its_hosts_send() {
         for k in [2, 4, 8] {

@@ -1,4 +1,4 @@
-//! Every scheduler, and every part that settings change.
+//! Tests of every scheduler and of every setting.
 
 use proptest::collection::vec;
 use proptest::prelude::{prop_assert, prop_assert_eq, proptest};
@@ -7,7 +7,7 @@ use queueing::{Entry, PushResult, Thresholds, Time};
 use super::*;
 use crate::fabric::packet::{Kind, Packet};
 
-/// Settings that fit a scheduler.
+/// Settings valid for a scheduler.
 fn settings(scheduler: Scheduler) -> Vec<&'static str> {
     let mut settings = vec!["", "mark = 5", "mark = 5\nmarking = \"queue\"", "red = { min = 2, max = 6 }"];
     if scheduler.has_turns() && scheduler != Scheduler::FqCodel {
@@ -45,7 +45,7 @@ fn packet(flow: u32, segment: u32, thresholds: &Thresholds) -> Packet {
 proptest! {
     #![proptest_config(proptest::test_runner::Config::with_cases(32))]
 
-    /// Levels sink and never rise, so a flow keeps its order across them too.
+    /// Levels only fall, so a flow stays in order across levels too.
     #[test]
     fn a_flow_keeps_its_order_and_whoever_waits_is_served(steps in vec((0..5_u32, 1..9_u32, 0..8_u32), 1..80)) {
         for (name, scheduler) in SCHEDULERS {
@@ -83,7 +83,7 @@ proptest! {
 proptest! {
     #![proptest_config(proptest::test_runner::Config::with_cases(32))]
 
-    /// Packets of several sizes, at a line that is free now and then.
+    /// Packets of several sizes at a line that is free from time to time.
     #[test]
     fn who_may_pass_would_come_out_as_it_went_in_and_leave_nothing_behind(
         steps in vec((0..4_u32, 1..4_usize, 40..1_501_u32, 0..4_usize), 1..80),
