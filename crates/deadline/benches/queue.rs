@@ -29,7 +29,7 @@ fn push_and_pop(c: &mut Criterion) {
             capacity: WAITING + 1,
             order,
             shedding,
-            patience: Span::from_secs(3_600),
+            age_max: Span::from_secs(3_600),
         });
         let mut rng = Rng::seeded(7);
         let mut request = || Request { left: Span::from_millis(1_000 + rng.below(1_000)) };

@@ -54,8 +54,8 @@ fn layers(c: &mut Criterion) {
     let made = request();
     group.bench_function("none", |b| b.iter(|| now(Nothing.call(made.clone()))));
 
-    let intake = Limits { trusted: true, ..Limits::default() };
-    let server: DeadlineLayer<Text> = DeadlineLayer::new(Settings { intake, ..Settings::default() });
+    let validation = Limits { trusted: true, ..Limits::default() };
+    let server: DeadlineLayer<Text> = DeadlineLayer::new(Settings { validation, ..Settings::default() });
     let mut served = server.layer(Nothing);
     group.bench_function("server", |b| b.iter(|| now(served.call(made.clone()))));
 

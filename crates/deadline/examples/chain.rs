@@ -49,12 +49,12 @@ fn asks(next: String) -> Router {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Failure> {
-    let intake = Limits { trusted: true, ..Limits::default() };
-    let queue = deadline::Settings { patience: Span::from_secs(10), ..deadline::Settings::default() };
-    let one = DeadlineLayer::new(Settings { limit: 1, queue, intake, ..Settings::default() });
+    let validation = Limits { trusted: true, ..Limits::default() };
+    let queue = deadline::Settings { age_max: Span::from_secs(10), ..deadline::Settings::default() };
+    let one = DeadlineLayer::new(Settings { limit: 1, queue, validation, ..Settings::default() });
     let back = listen(Router::new().route("/", get(search)).layer(one)).await?;
 
-    let many = || DeadlineLayer::new(Settings { intake, ..Settings::default() });
+    let many = || DeadlineLayer::new(Settings { validation, ..Settings::default() });
     let middle = listen(asks(back).layer(many())).await?;
     let front = listen(asks(middle).layer(many())).await?;
 

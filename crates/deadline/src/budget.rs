@@ -101,9 +101,9 @@ pub struct Budget {
     elapsed: Span,
     reserve: Span,
     split: bool,
-    part: Option<SubrequestEstimate>,
+    estimate: Option<SubrequestEstimate>,
     stages: [Stage; STAGES_MAX],
-    visited: u8,
+    stages_len: u8,
 }
 
 impl Budget {
@@ -116,9 +116,9 @@ impl Budget {
             elapsed: Span::ZERO,
             reserve: Span::ZERO,
             split: false,
-            part: None,
+            estimate: None,
             stages: Default::default(),
-            visited: 0,
+            stages_len: 0,
         }
     }
 
@@ -129,7 +129,7 @@ impl Budget {
         let mut budget = Self { elapsed, ..Self::new(expected) };
         let known = stages.len().min(STAGES_MAX);
         budget.stages[..known].copy_from_slice(&stages[..known]);
-        budget.visited = known as u8;
+        budget.stages_len = known as u8;
         budget
     }
 
@@ -173,19 +173,19 @@ impl Budget {
     /// The stages it passed, in order; at most [`STAGES_MAX`].
     #[must_use]
     pub fn stages(&self) -> &[Stage] {
-        &self.stages[..self.visited as usize]
+        &self.stages[..self.stages_len as usize]
     }
 
     /// This budget after `stage`.
     #[must_use]
     pub fn after(mut self, stage: Stage) -> Self {
         self.elapsed += stage.total();
-        let at = (self.visited as usize).min(STAGES_MAX - 1);
+        let at = (self.stages_len as usize).min(STAGES_MAX - 1);
         let row = &mut self.stages[at];
         row.network += stage.network;
         row.queue += stage.queue;
         row.service += stage.service;
-        self.visited = at as u8 + 1;
+        self.stages_len = at as u8 + 1;
         self
     }
 
@@ -211,29 +211,29 @@ impl Budget {
     /// expects of it: the worker orders and drops by that instead of by what
     /// it learned of all requests together. Holds for the next queue only.
     #[must_use]
-    pub fn expecting(mut self, part: SubrequestEstimate) -> Self {
-        self.part = Some(part);
+    pub fn with_estimate(mut self, estimate: SubrequestEstimate) -> Self {
+        self.estimate = Some(estimate);
         self
     }
 
     /// What the aggregator expects of this sub-request, if it said so.
     #[must_use]
-    pub fn part(&self) -> Option<SubrequestEstimate> {
-        self.part
+    pub fn estimate(&self) -> Option<SubrequestEstimate> {
+        self.estimate
     }
 
     /// This budget without what was expected of it.
     #[must_use]
-    pub fn arrived(mut self) -> Self {
-        self.part = None;
+    pub fn without_estimate(mut self) -> Self {
+        self.estimate = None;
         self
     }
 
     /// This budget for the aggregate phase, for which the reserve was kept.
     #[must_use]
-    pub fn joined(mut self) -> Self {
+    pub fn for_aggregation(mut self) -> Self {
         self.reserve = Span::ZERO;
-        self.part = None;
+        self.estimate = None;
         self
     }
 

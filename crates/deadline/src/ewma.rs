@@ -14,7 +14,7 @@ use queueing::Span;
 #[derive(Clone, Debug)]
 pub struct ServiceTimeEwma<K> {
     kinds: BTreeMap<K, Span>,
-    all: Option<Span>,
+    overall: Option<Span>,
     kinds_max: usize,
 }
 
@@ -22,19 +22,19 @@ impl<K: Ord> ServiceTimeEwma<K> {
     /// Tells at most `kinds_max` kinds apart.
     #[must_use]
     pub fn new(kinds_max: usize) -> Self {
-        Self { kinds: BTreeMap::new(), all: None, kinds_max }
+        Self { kinds: BTreeMap::new(), overall: None, kinds_max }
     }
 
     /// A piece of work of `kind` took `service`.
     pub fn record(&mut self, kind: K, service: Span) {
-        self.all = Some(self.all.map_or(service, |all| smooth(all, service, GAIN_ALL)));
-        let room = self.kinds.len() < self.kinds_max;
+        self.overall = Some(self.overall.map_or(service, |overall| smooth(overall, service, GAIN_OVERALL)));
+        let has_capacity = self.kinds.len() < self.kinds_max;
         match self.kinds.entry(kind) {
             std::collections::btree_map::Entry::Occupied(mut known) => {
                 let size = smooth(*known.get(), service, GAIN);
                 known.insert(size);
             }
-            std::collections::btree_map::Entry::Vacant(new) if room => {
+            std::collections::btree_map::Entry::Vacant(new) if has_capacity => {
                 new.insert(service);
             }
             std::collections::btree_map::Entry::Vacant(_) => {}
@@ -44,7 +44,7 @@ impl<K: Ord> ServiceTimeEwma<K> {
     /// What work of `kind` is expected to take; zero while nothing is known.
     #[must_use]
     pub fn expected(&self, kind: &K) -> Span {
-        self.kinds.get(kind).copied().or(self.all).unwrap_or(Span::ZERO)
+        self.kinds.get(kind).copied().or(self.overall).unwrap_or(Span::ZERO)
     }
 }
 
@@ -56,4 +56,4 @@ fn smooth(before: Span, sample: Span, gain: u64) -> Span {
 /// One over the weight of a new sample of a kind…
 const GAIN: u64 = 8;
 /// … and among all kinds, which differ.
-const GAIN_ALL: u64 = 256;
+const GAIN_OVERALL: u64 = 256;

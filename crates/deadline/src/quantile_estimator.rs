@@ -1,4 +1,4 @@
-//! How long a kind of work takes, learned from what it took.
+//! How long a kind of work takes, estimator from what it took.
 //!
 //! Two windows of samples per kind: quantiles come from the last full one
 //! until the next is full, so they cost a lookup and follow a change within
@@ -12,8 +12,8 @@ use queueing::{Histogram, Span};
 /// Service times of kinds `K`.
 #[derive(Clone, Debug)]
 pub struct History<K> {
-    kinds: BTreeMap<K, Learned>,
-    others: Learned,
+    kinds: BTreeMap<K, Estimator>,
+    shared: Estimator,
     kinds_max: usize,
 }
 
@@ -38,7 +38,7 @@ impl Estimate {
 }
 
 #[derive(Clone, Debug)]
-struct Learned {
+struct Estimator {
     window: Histogram,
     estimate: Estimate,
 }
@@ -47,40 +47,40 @@ impl<K: Ord> History<K> {
     /// Tells at most `kinds_max` kinds apart; each takes about 30 kB.
     #[must_use]
     pub fn new(kinds_max: usize) -> Self {
-        Self { kinds: BTreeMap::new(), others: Learned::new(), kinds_max }
+        Self { kinds: BTreeMap::new(), shared: Estimator::new(), kinds_max }
     }
 
     /// A piece of work of `kind` took `service`.
     pub fn record(&mut self, kind: K, service: Span) {
-        let room = self.kinds.len() < self.kinds_max;
-        let learned = match self.kinds.entry(kind) {
+        let has_capacity = self.kinds.len() < self.kinds_max;
+        let estimator = match self.kinds.entry(kind) {
             std::collections::btree_map::Entry::Occupied(known) => known.into_mut(),
-            std::collections::btree_map::Entry::Vacant(new) if room => new.insert(Learned::new()),
-            std::collections::btree_map::Entry::Vacant(_) => &mut self.others,
+            std::collections::btree_map::Entry::Vacant(new) if has_capacity => new.insert(Estimator::new()),
+            std::collections::btree_map::Entry::Vacant(_) => &mut self.shared,
         };
-        learned.record(service);
+        estimator.record(service);
     }
 
     /// Whether `kind` is told apart from others, having been recorded while
-    /// there was room.
+    /// there was has_capacity.
     #[must_use]
-    pub fn knows(&self, kind: &K) -> bool {
+    pub fn tracks(&self, kind: &K) -> bool {
         self.kinds.contains_key(kind)
     }
 
     /// Forgets what is known of `kind`, since it holds no longer.
     pub fn forget(&mut self, kind: &K) {
-        *self.kinds.get_mut(kind).unwrap_or(&mut self.others) = Learned::new();
+        *self.kinds.get_mut(kind).unwrap_or(&mut self.shared) = Estimator::new();
     }
 
     /// What is known of `kind`.
     #[must_use]
     pub fn estimate(&self, kind: &K) -> Estimate {
-        self.kinds.get(kind).unwrap_or(&self.others).estimate
+        self.kinds.get(kind).unwrap_or(&self.shared).estimate
     }
 }
 
-impl Learned {
+impl Estimator {
     fn new() -> Self {
         Self { window: Histogram::coarse(), estimate: Estimate::default() }
     }

@@ -56,7 +56,7 @@ impl Slack {
 
 /// Whether who has not begun and is due at `due` is behind; what serving him takes is not
 /// known where it is zero.
-pub(crate) fn waits_behind(now: Time, due: Time, service: Span) -> bool {
+pub(crate) fn is_late(now: Time, due: Time, service: Span) -> bool {
     Slack::of_expected(due.since(now), service, None) == Slack::Behind
 }
 
@@ -71,21 +71,21 @@ mod tests {
     #[test]
     fn who_can_bear_two_losses_is_ahead_and_who_has_less_than_twice_the_rest_behind() {
         let us = Span::from_micros;
-        let stands = |left, rest, loss| Slack::of(us(left), rest, loss);
+        let slack = |left, rest, loss| Slack::of(us(left), rest, loss);
         let (rest, loss) = (Some(us(10)), Some(us(100)));
-        for (left, standing) in [
+        for (left, expected) in [
             (0, Slack::Behind),
             (19, Slack::Behind),
             (20, Slack::OnTime),
             (209, Slack::OnTime),
             (210, Slack::Ahead),
         ] {
-            assert_eq!(stands(left, rest, loss), standing, "{left}");
+            assert_eq!(slack(left, rest, loss), expected, "{left}");
         }
-        assert_eq!(stands(1_000_000, rest, None), Slack::OnTime, "nobody knows what a loss costs");
-        assert_eq!(stands(1_000_000, None, loss), Slack::OnTime, "nor what the rest takes");
-        assert_eq!(stands(1, None, loss), Slack::OnTime);
-        assert_eq!(stands(15, rest, Some(Span::ZERO)), Slack::Behind, "before anything else");
+        assert_eq!(slack(1_000_000, rest, None), Slack::OnTime, "nobody knows what a loss costs");
+        assert_eq!(slack(1_000_000, None, loss), Slack::OnTime, "nor what the rest takes");
+        assert_eq!(slack(1, None, loss), Slack::OnTime);
+        assert_eq!(slack(15, rest, Some(Span::ZERO)), Slack::Behind, "before anything else");
     }
 
     #[test]

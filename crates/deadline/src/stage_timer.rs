@@ -33,7 +33,7 @@ impl StageTimer {
     #[must_use]
     pub fn join(now: Time, parts: impl IntoIterator<Item = Self>) -> Option<Self> {
         let slowest = parts.into_iter().max_by_key(|part| part.elapsed(now))?;
-        Some(Self { budget: slowest.budget.joined(), ..slowest })
+        Some(Self { budget: slowest.budget.for_aggregation(), ..slowest })
     }
 
     /// Its turn has come: what was waiting until now is service from now on.

@@ -7,7 +7,7 @@
 use queueing::Span;
 
 use crate::Budget;
-use crate::codec::{Bad, envoy, field, grpc};
+use crate::codec::{ParseError, envoy, field, grpc};
 
 /// What a server grants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +37,7 @@ pub enum InvalidBudget {
     Garbled,
     /// It brought a negative span.
     Negative,
-    /// It asked for more than [`Limits::longest`].
+    /// It requested for more than [`Limits::longest`].
     Absurd,
 }
 
@@ -78,7 +78,7 @@ impl BudgetValidator {
         self.faults[fault as usize]
     }
 
-    /// How many requests got less than they asked for, being of untrusted peers.
+    /// How many requests got less than they requested for, being of untrusted peers.
     #[must_use]
     pub fn shortened(&self) -> u64 {
         self.shortened
@@ -100,36 +100,36 @@ impl BudgetValidator {
     }
 
     fn read(&mut self, received: Received<'_>) -> Result<Budget, InvalidBudget> {
-        let budget = received.budget.map(field::parse).transpose().map_err(fault)?;
+        let budget = received.budget.map(field::parse).transpose().map_err(invalid_budget)?;
         let timeouts = [received.grpc_timeout.map(grpc::parse), received.envoy_expected.map(envoy::parse)];
         let mut timeout = None;
         for span in timeouts.into_iter().flatten() {
-            let span = span.map_err(fault)?;
+            let span = span.map_err(invalid_budget)?;
             timeout = Some(timeout.map_or(span, |other: Span| other.min(span)));
         }
-        let asked = match (budget, timeout) {
+        let requested = match (budget, timeout) {
             (Some(budget), Some(timeout)) => budget.capped(timeout),
             (Some(budget), None) => budget,
             (None, Some(timeout)) => Budget::new(timeout),
             (None, None) => return Err(InvalidBudget::Missing),
         };
-        let left = asked.remaining().left();
-        if left > self.limits.longest || asked.elapsed() > self.limits.longest {
+        let left = requested.remaining().left();
+        if left > self.limits.longest || requested.elapsed() > self.limits.longest {
             return Err(InvalidBudget::Absurd);
         }
         // Whoever claims to be short would go first.
-        let asked = if self.limits.trusted { asked } else { asked.arrived() };
+        let requested = if self.limits.trusted { requested } else { requested.without_estimate() };
         if !self.limits.trusted && left > self.limits.default {
             self.shortened += 1;
-            return Ok(asked.capped(self.limits.default));
+            return Ok(requested.capped(self.limits.default));
         }
-        Ok(asked)
+        Ok(requested)
     }
 }
 
-fn fault(bad: Bad) -> InvalidBudget {
-    match bad {
-        Bad::Garbled => InvalidBudget::Garbled,
-        Bad::Negative => InvalidBudget::Negative,
+fn invalid_budget(error: ParseError) -> InvalidBudget {
+    match error {
+        ParseError::Garbled => InvalidBudget::Garbled,
+        ParseError::Negative => InvalidBudget::Negative,
     }
 }

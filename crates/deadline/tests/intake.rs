@@ -12,10 +12,10 @@ const TRUSTED: Limits = Limits { trusted: true, ..LIMITS };
 
 /// The budget that comes of `received`, and the one fault counted for it.
 fn accept(limits: Limits, received: Received<'_>) -> (Budget, Option<InvalidBudget>) {
-    let mut intake = BudgetValidator::new(limits);
-    let budget = intake.validate(received);
+    let mut validator = BudgetValidator::new(limits);
+    let budget = validator.validate(received);
     let counted: Vec<InvalidBudget> =
-        InvalidBudget::ALL.into_iter().filter(|&fault| intake.faults(fault) > 0).collect();
+        InvalidBudget::ALL.into_iter().filter(|&fault| validator.faults(fault) > 0).collect();
     assert!(counted.len() <= 1, "{counted:?}");
     (budget, counted.first().copied())
 }
@@ -88,11 +88,11 @@ proptest! {
             grpc_timeout: timeout.as_deref(),
             envoy_expected: envoy.as_deref(),
         };
-        let mut intake = BudgetValidator::new(Limits { trusted, ..LIMITS });
-        let left = intake.validate(received).remaining().left();
+        let mut validator = BudgetValidator::new(Limits { trusted, ..LIMITS });
+        let left = validator.validate(received).remaining().left();
         let asked = [Some(sent.remaining().left()), timeout_ms.map(Span::from_millis), envoy_ms.map(Span::from_millis)];
         let shortest = asked.into_iter().flatten().min().expect("one was asked");
-        if InvalidBudget::ALL.iter().any(|&fault| intake.faults(fault) > 0) {
+        if InvalidBudget::ALL.iter().any(|&fault| validator.faults(fault) > 0) {
             prop_assert_eq!(left, LIMITS.default);
         } else if trusted {
             prop_assert!(left <= shortest.max(Span::from_millis(1)));
@@ -105,6 +105,6 @@ proptest! {
 #[test]
 fn only_a_trusted_peer_is_believed_what_it_says_of_its_parts() {
     let sent = field("expected=200000, remaining=195000, split=5000, takes=1, slowest=1");
-    assert!(accept(TRUSTED, sent).0.part().is_some());
-    assert_eq!(accept(LIMITS, sent).0.part(), None);
+    assert!(accept(TRUSTED, sent).0.estimate().is_some());
+    assert_eq!(accept(LIMITS, sent).0.estimate(), None);
 }

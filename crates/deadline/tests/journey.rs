@@ -19,10 +19,10 @@ fn travel(mut budget: Budget, hops: &[Hop], epochs: &[u64]) -> Budget {
     for (&(network, queue, service), &epoch_ns) in hops.iter().zip(epochs.iter().cycle()) {
         let now = Time::from_nanos(epoch_ns);
         let received = field::parse(&field::write(&budget)).expect("what was written can be read");
-        let mut visit = StageTimer::arrive(now, received, us(network));
-        visit.start(now + us(queue));
-        visit.start(now + us(queue + 999_999));
-        budget = visit.outgoing_budget(now + us(queue + service));
+        let mut timer = StageTimer::arrive(now, received, us(network));
+        timer.start(now + us(queue));
+        timer.start(now + us(queue + 999_999));
+        budget = timer.outgoing_budget(now + us(queue + service));
     }
     budget
 }
@@ -45,8 +45,8 @@ proptest! {
         prop_assert_eq!(arrived, travel(born, &hops, &jumped));
         prop_assert_eq!(arrived.elapsed(), elapsed(&hops));
         prop_assert_eq!(arrived.remaining(), ssm::deadline(born.expected(), elapsed(&hops)));
-        let told_apart: Span = arrived.stages().iter().map(|stage| stage.total()).sum();
-        prop_assert_eq!(told_apart, arrived.elapsed());
+        let by_stage: Span = arrived.stages().iter().map(|stage| stage.total()).sum();
+        prop_assert_eq!(by_stage, arrived.elapsed());
         for (stage, &(network, queue, service)) in arrived.stages().iter().zip(&hops).take(7) {
             prop_assert_eq!((stage.network, stage.queue, stage.service), (us(network), us(queue), us(service)));
         }
@@ -79,7 +79,7 @@ proptest! {
         let whole = Budget::restored(us(expected), us(gone), &[]);
         let part = whole.split(us(reserve));
         prop_assert!(part.remaining() <= whole.remaining());
-        prop_assert_eq!(part.joined().remaining(), whole.remaining());
+        prop_assert_eq!(part.for_aggregation().remaining(), whole.remaining());
         prop_assert!(part.capped(us(cap)).remaining().left() <= us(cap).min(part.remaining().left()));
     }
 
@@ -98,16 +98,16 @@ proptest! {
 
 #[test]
 fn a_label_carries_what_is_left_now() {
-    let visit = StageTimer::arrive(Time::from_nanos(50), Budget::new(us(100)), us(20));
+    let timer = StageTimer::arrive(Time::from_nanos(50), Budget::new(us(100)), us(20));
     let at = |us_later| Time::from_nanos(50) + us(us_later);
     assert_eq!(
-        visit.label(at(30), Priority::HIGHEST),
+        timer.label(at(30), Priority::HIGHEST),
         Label { priority: Priority::HIGHEST, deadline: Some(us(50)) }
     );
-    assert_eq!(visit.due(), at(80));
-    assert_eq!(visit.remaining(at(79)), Remaining::Left(us(1)));
-    assert_eq!(visit.remaining(at(80)), Remaining::Missed(Span::ZERO));
-    assert_eq!(visit.label(at(90), Priority::HIGHEST).deadline, Some(Span::ZERO));
+    assert_eq!(timer.due(), at(80));
+    assert_eq!(timer.remaining(at(79)), Remaining::Left(us(1)));
+    assert_eq!(timer.remaining(at(80)), Remaining::Missed(Span::ZERO));
+    assert_eq!(timer.label(at(90), Priority::HIGHEST).deadline, Some(Span::ZERO));
 }
 
 #[test]

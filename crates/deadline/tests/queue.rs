@@ -52,7 +52,7 @@ fn at(ns: u64) -> Time {
 }
 
 fn settings(order: Order, shedding: Shedding) -> Settings {
-    Settings { capacity: 12, order, shedding, patience: ns(600) }
+    Settings { capacity: 12, order, shedding, age_max: ns(600) }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -75,7 +75,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 /// Why a request may be dropped at `now`, by the rule written out once more.
-fn hopeless(shedding: Shedding, now: Time, offered: Time, request: Request) -> Option<Reason> {
+fn drop_reason(shedding: Shedding, now: Time, offered: Time, request: Request) -> Option<Reason> {
     let left = request.left?.as_nanos() as i128 - now.since(offered).as_nanos() as i128;
     match shedding {
         Shedding::None => None,
@@ -89,36 +89,38 @@ fn hopeless(shedding: Shedding, now: Time, offered: Time, request: Request) -> O
 fn check(order: Order, shedding: Shedding, steps: &[Step]) {
     let mut queue = DeadlineQueue::new(settings(order, shedding));
     let mut waiting: BTreeMap<usize, (Time, Request)> = BTreeMap::new();
-    let mut tickets = BTreeMap::new();
+    let mut handles = BTreeMap::new();
     let mut now = at(1_000);
     let next = |queue: &mut DeadlineQueue<Request>, waiting: &mut BTreeMap<usize, (Time, Request)>, now| {
-        let Some(turn) = queue.dequeue(now) else { return assert!(waiting.is_empty(), "something was lost") };
-        let (request, reason) = match turn {
+        let Some(dequeued) = queue.dequeue(now) else {
+            return assert!(waiting.is_empty(), "something was lost");
+        };
+        let (request, reason) = match dequeued {
             DequeueResult::Serve(request) => (request, None),
             DequeueResult::Shed(request, reason) => (request, Some(reason)),
         };
         let (offered, known) = waiting.remove(&request.number).expect("it waited, and came out once");
-        assert_eq!((known, reason), (request, hopeless(shedding, now, offered, request)));
+        assert_eq!((known, reason), (request, drop_reason(shedding, now, offered, request)));
     };
     for (number, &step) in steps.iter().enumerate() {
         match step {
             Step::Wait { ns } => now += Span::from_nanos(ns),
             Step::Next => next(&mut queue, &mut waiting, now),
             Step::GiveUp { which } => {
-                let Some(&ticket) = tickets.get(&which) else { continue };
-                let gone = queue.remove(ticket).map(|request| request.number);
+                let Some(&handle) = handles.get(&which) else { continue };
+                let gone = queue.remove(handle).map(|request| request.number);
                 assert_eq!(gone, waiting.remove(&which).map(|_| which), "only who waits leaves");
             }
             Step::Offer { left_ns, service_ns } => {
                 let request = Request { number, left: left_ns.map(ns), service: ns(service_ns) };
-                let reason = hopeless(shedding, now, now, request);
+                let reason = drop_reason(shedding, now, now, request);
                 match queue.enqueue(now, request) {
                     EnqueueResult::Refused(refused, Reason::Full) => {
                         assert_eq!((refused, reason, waiting.len()), (request, None, 12));
                         let (offered, oldest) =
                             waiting.values().min_by_key(|(at, r)| (*at, r.number)).expect("full");
                         assert_eq!(
-                            hopeless(shedding, now, *offered, *oldest),
+                            drop_reason(shedding, now, *offered, *oldest),
                             None,
                             "{oldest:?} keeps no place"
                         );
@@ -129,13 +131,13 @@ fn check(order: Order, shedding: Shedding, steps: &[Step]) {
                     EnqueueResult::Queued => {
                         assert_eq!(reason, None);
                         waiting.insert(number, (now, request));
-                        tickets.insert(number, queue.newest().expect("it waits"));
+                        handles.insert(number, queue.newest().expect("it waits"));
                     }
                     EnqueueResult::Replaced(gone, why) => {
                         let (offered, known) = waiting.remove(&gone.number).expect("it waited");
-                        assert_eq!((known, Some(why)), (gone, hopeless(shedding, now, offered, gone)));
+                        assert_eq!((known, Some(why)), (gone, drop_reason(shedding, now, offered, gone)));
                         waiting.insert(number, (now, request));
-                        tickets.insert(number, queue.newest().expect("it waits"));
+                        handles.insert(number, queue.newest().expect("it waits"));
                     }
                 }
             }
@@ -151,15 +153,14 @@ fn check(order: Order, shedding: Shedding, steps: &[Step]) {
 
 /// Serves `requests`, all there at once, one after the other: how many are on time.
 fn on_time(order: Order, shedding: Shedding, requests: &[Request]) -> usize {
-    let mut queue =
-        DeadlineQueue::new(Settings { patience: Span::from_secs(9), ..settings(order, shedding) });
+    let mut queue = DeadlineQueue::new(Settings { age_max: Span::from_secs(9), ..settings(order, shedding) });
     let mut now = Time::ZERO;
     let mut on_time = 0;
     for &request in requests {
         let _ = queue.enqueue(now, request);
     }
-    while let Some(turn) = queue.dequeue(now) {
-        let DequeueResult::Serve(request) = turn else { continue };
+    while let Some(dequeued) = queue.dequeue(now) {
+        let DequeueResult::Serve(request) = dequeued else { continue };
         now += request.service;
         on_time += usize::from(request.left.is_none_or(|left| now <= Time::ZERO + left));
     }
@@ -244,7 +245,7 @@ proptest! {
                 now += ns(gap);
                 assert_eq!(queue.enqueue(now, Request { number, left: Some(ns(500)), service: ns(9) }), EnqueueResult::Queued);
             }
-            std::iter::from_fn(|| queue.dequeue(now)).map(|turn| match turn {
+            std::iter::from_fn(|| queue.dequeue(now)).map(|dequeued| match dequeued {
                 DequeueResult::Serve(request) | DequeueResult::Shed(request, _) => request.number,
             }).collect::<Vec<_>>()
         };
@@ -259,9 +260,9 @@ fn order_of(mut queue: DeadlineQueue<Request>) -> Vec<usize> {
         let request = Request { number, left: Some(ns(left)), service: ns(service) };
         assert_eq!(queue.enqueue(at(10 * number as u64), request), EnqueueResult::Queued);
     }
-    let turns = std::iter::from_fn(|| queue.dequeue(at(40)));
-    turns
-        .map(|turn| match turn {
+    let dequeued = std::iter::from_fn(|| queue.dequeue(at(40)));
+    dequeued
+        .map(|dequeued| match dequeued {
             DequeueResult::Serve(request) | DequeueResult::Shed(request, _) => request.number,
         })
         .collect()
@@ -291,7 +292,7 @@ fn parts_of_a_short_request_pass_those_of_long_ones_wherever_they_are() {
         let part = PartOf { name, left: ns(left), slowest: ns(slowest) };
         assert!(matches!(queue.enqueue(at(0), part), EnqueueResult::Queued));
     }
-    let order = std::iter::from_fn(|| queue.dequeue(at(0))).map(|turn| match turn {
+    let order = std::iter::from_fn(|| queue.dequeue(at(0))).map(|dequeued| match dequeued {
         DequeueResult::Serve(part) | DequeueResult::Shed(part, _) => part.name,
     });
     assert_eq!(order.collect::<Vec<_>>(), ["short", "long, in a hurry", "long"]);
@@ -325,11 +326,11 @@ fn who_has_waited_for_the_patience_has_every_ninth_turn() {
             EnqueueResult::Queued
         );
     }
-    let turns = std::iter::from_fn(|| match queue.dequeue(at(600)) {
+    let dequeued = std::iter::from_fn(|| match queue.dequeue(at(600)) {
         Some(DequeueResult::Serve(request)) => Some(request.number),
         _ => None,
     });
-    assert_eq!(turns.collect::<Vec<_>>(), [0, 11, 10, 9, 8, 7, 6, 5, 4, 1, 3, 2]);
+    assert_eq!(dequeued.collect::<Vec<_>>(), [0, 11, 10, 9, 8, 7, 6, 5, 4, 1, 3, 2]);
 }
 
 #[test]

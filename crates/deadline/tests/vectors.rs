@@ -1,7 +1,7 @@
 //! What travels reads and writes the same in every language: the vectors that
 //! the Java side is held to as well.
 
-use deadline::codec::{Bad, envoy, field, grpc};
+use deadline::codec::{ParseError, envoy, field, grpc};
 use deadline::{Budget, Stage, SubrequestEstimate};
 use proptest::prelude::{any, prop, proptest};
 use queueing::Span;
@@ -21,7 +21,7 @@ fn budget(value: &Value) -> Budget {
     let budget = if value["split"].is_null() { budget } else { budget.split(us(&value["split"])) };
     match &value["part"] {
         Value::Null => budget,
-        part => budget.expecting(SubrequestEstimate { service: us(&part[0]), slowest: us(&part[1]) }),
+        part => budget.with_estimate(SubrequestEstimate { service: us(&part[0]), slowest: us(&part[1]) }),
     }
 }
 
@@ -29,7 +29,7 @@ fn budget(value: &Value) -> Budget {
 fn check<T: PartialEq + std::fmt::Debug>(
     format: &str,
     value: impl Fn(&Value) -> T,
-    read: impl Fn(&str) -> Result<T, Bad>,
+    read: impl Fn(&str) -> Result<T, ParseError>,
     write: impl Fn(&T) -> String,
 ) {
     let text = include_str!("../../../spec/deadline/vectors.json");
@@ -39,8 +39,8 @@ fn check<T: PartialEq + std::fmt::Debug>(
         let text = vector["text"].as_str().expect("a text");
         let expected = match vector["fault"].as_str() {
             None => Ok(value(&vector)),
-            Some("garbled") => Err(Bad::Garbled),
-            Some("negative") => Err(Bad::Negative),
+            Some("garbled") => Err(ParseError::Garbled),
+            Some("negative") => Err(ParseError::Negative),
             Some(other) => panic!("{other} is no fault"),
         };
         assert_eq!(read(text), expected, "{format}: {text:?}");
@@ -70,9 +70,9 @@ fn envoys_header_follows_the_vectors() {
 fn a_megabyte_of_garbage_is_not_looked_at() {
     for unit in ["(", "a=1,", "9", "\"", "expected=1, remaining=1, "] {
         let garbage = unit.repeat(1_000_000 / unit.len());
-        assert_eq!(field::parse(&garbage), Err(Bad::Garbled));
-        assert_eq!(grpc::parse(&garbage), Err(Bad::Garbled));
-        assert_eq!(envoy::parse(&garbage), Err(Bad::Garbled));
+        assert_eq!(field::parse(&garbage), Err(ParseError::Garbled));
+        assert_eq!(grpc::parse(&garbage), Err(ParseError::Garbled));
+        assert_eq!(envoy::parse(&garbage), Err(ParseError::Garbled));
     }
 }
 
@@ -100,14 +100,14 @@ proptest! {
             sent = sent.split(odd(reserve_us));
         }
         if let Some([service, slowest]) = part_us.map(|part| part.map(odd)) {
-            sent = sent.expecting(SubrequestEstimate { service, slowest });
+            sent = sent.with_estimate(SubrequestEstimate { service, slowest });
         }
         let got = field::parse(&field::write(&sent)).expect("what was written can be read");
         let (sent_left, got_left) = (sent.remaining().left(), got.remaining().left());
         assert!(got_left <= sent_left && sent_left - got_left <= Span::from_micros(2), "{sent:?} {got:?}");
         assert!(got.expected() <= sent.expected());
         assert_eq!(got.is_split(), sent.is_split());
-        assert_eq!(got.part().is_some(), sent.part().is_some());
+        assert_eq!(got.estimate().is_some(), sent.estimate().is_some());
         assert_eq!(got.stages().len(), sent.stages().len());
         assert_eq!(field::write(&got), field::write(&sent), "once written, for ever the same");
         for (write, read) in [(grpc::write as fn(Span) -> String, grpc::parse as fn(&str) -> _), (envoy::write, envoy::parse)] {

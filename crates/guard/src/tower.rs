@@ -33,7 +33,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
 use deadline::Reason;
-use deadline::tower::{Answer, Clock, DeadlineLayer, Refusal, Text};
+use deadline::tower::{Clock, DeadlineLayer, RejectResponse, Rejection, Text};
 use http::{HeaderMap, Request, Response, StatusCode};
 use queueing::{Span, Time, UnknownName};
 use tower_layer::Layer;
@@ -64,7 +64,7 @@ impl<A> From<&DeadlineLayer<A>> for Queue {
             waiting: layer.counts().waiting as u64,
             delay: layer.oldest_wait(),
             reordered: layer.reorders(),
-            behind: layer.is_behind(),
+            behind: layer.has_late_request(),
             budget: layer.budget_median(),
         }
     }
@@ -333,7 +333,7 @@ impl<S, A, Q, B> Service<Request<Q>> for Guard<S, A>
 where
     S: Service<Request<Q>, Response = Response<B>, Future: Send> + Clone + Send + 'static,
     S::Error: Send,
-    A: Answer<B> + Clone,
+    A: RejectResponse<B> + Clone,
     Q: Send + 'static,
     B: Send + 'static,
 {
@@ -349,7 +349,7 @@ where
     fn call(&mut self, request: Request<Q>) -> Self::Future {
         let GuardLayer { shared, answer } = &self.layer;
         let Some(inside) = shared.enter((shared.class)(request.headers())) else {
-            return Box::pin(ready(Ok(answer.answer(Refusal::new(Reason::Full, request.headers())))));
+            return Box::pin(ready(Ok(answer.respond(Rejection::new(Reason::Full, request.headers())))));
         };
         let mut inner = self.inner.clone();
         Box::pin(async move {

@@ -28,8 +28,8 @@ fn server_of(
     each: Span,
     joined: bool,
 ) -> (impl Fn(&str) -> Call, GuardLayer, DeadlineLayer) {
-    let intake = Limits { default: each, ..Limits::default() };
-    let deadline = DeadlineLayer::new(Settings { limit: 1, intake, ..Settings::default() });
+    let validation = Limits { default: each, ..Limits::default() };
+    let deadline = DeadlineLayer::new(Settings { limit: 1, validation, ..Settings::default() });
     let inside = deadline.clone();
     let guard = guard.with_queue_probe(move || {
         let queue = Queue::from(&inside);

@@ -103,8 +103,8 @@ impl Setup {
 
     fn settings(&self) -> Result<deadline::Settings, UnknownName> {
         let (order, shedding) = (self.order.parse()?, self.shedding.parse()?);
-        let patience = Span::from_nanos(self.patience_ns);
-        Ok(deadline::Settings { capacity: self.capacity, order, shedding, patience })
+        let age_max = Span::from_nanos(self.patience_ns);
+        Ok(deadline::Settings { capacity: self.capacity, order, shedding, age_max })
     }
 
     /// Times that each request of the plan brings: one per part.

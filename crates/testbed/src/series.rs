@@ -67,9 +67,14 @@ async fn start(setup: &Setup, run: &Arc<Run>) -> Result<(Vec<DeadlineLayer>, Cli
     let mut layers = Vec::new();
     let mut next: Option<Client> = None;
     for (number, stage) in setup.stages.iter().enumerate().rev() {
-        let intake = Limits { trusted: true, longest: Span::MAX, ..Limits::default() };
-        let settings =
-            Settings { limit: stage.threads, away_max: setup.capacity, queue, intake, methods_max: 1 };
+        let validation = Limits { trusted: true, longest: Span::MAX, ..Limits::default() };
+        let settings = Settings {
+            limit: stage.threads,
+            released_max: setup.capacity,
+            queue,
+            validation,
+            methods_max: 1,
+        };
         let layer = DeadlineLayer::new(settings);
         let watch = Watch { run: Arc::clone(run), stage: number, part: 0 };
         let address = rpc::serve(&layer, watch, waiting, service(run, number, next.take()))?;
@@ -122,7 +127,7 @@ fn send(runtime: &Handle, setup: &Setup, run: &Arc<Run>, first: &Client) -> Resu
 pub(crate) fn all_gone(layers: &[DeadlineLayer]) {
     let busy = |layer: &DeadlineLayer| {
         let counts = layer.counts();
-        counts.waiting + counts.serving + counts.away > 0
+        counts.waiting + counts.serving + counts.released > 0
     };
     for _ in 0..GONE_TRIES {
         if !layers.iter().any(busy) {

@@ -16,9 +16,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
-use deadline::tower::{
-    DeadlineLayer, Grpc as HeadersOnly, PropagateLayer, Settings, give_way, scope, standing,
-};
+use deadline::tower::{DeadlineLayer, Grpc as HeadersOnly, PropagateLayer, Settings, give_way, scope, slack};
 use deadline::{Limits, Shedding, Slack};
 use guard::tower::{GuardLayer, Queue};
 use guard::{Class, Params};
@@ -123,8 +121,8 @@ impl Tier {
     fn queue(&self) -> Result<deadline::Settings, Error> {
         let bad = |e: queueing::UnknownName| Error::new(format!("tier: {e}"), SPEC);
         let (order, shedding) = (self.order.parse().map_err(bad)?, self.shedding.parse().map_err(bad)?);
-        let patience = Span::from_nanos(self.patience_ns);
-        Ok(deadline::Settings { capacity: self.capacity, order, shedding, patience })
+        let age_max = Span::from_nanos(self.patience_ns);
+        Ok(deadline::Settings { capacity: self.capacity, order, shedding, age_max })
     }
 }
 
@@ -148,9 +146,14 @@ async fn start(tier: &Tier, seen: &Arc<Mutex<Seen>>) -> Result<Serving, Error> {
         }
         parts.push(levels);
     }
-    let intake = Limits { trusted: true, longest: Span::MAX, ..Limits::default() };
-    let settings =
-        Settings { limit: tier.threads, away_max: tier.capacity, queue, intake, methods_max: PATHS.len() };
+    let validation = Limits { trusted: true, longest: Span::MAX, ..Limits::default() };
+    let settings = Settings {
+        limit: tier.threads,
+        released_max: tier.capacity,
+        queue,
+        validation,
+        methods_max: PATHS.len(),
+    };
     let layer = DeadlineLayer::new(settings);
     let inside = layer.clone();
     let params = Params { delay_target: Span::from_nanos(tier.guard_target_ns), ..Params::default() };
@@ -207,10 +210,10 @@ fn handler(tier: &Tier, parts: Vec<Vec<Client>>, shedding: Shedding, seen: &Arc<
             let here = budget.stages().last().copied().unwrap_or_default();
             seen.lock().unwrap_or_else(PoisonError::into_inner).served(&here, told[0]);
             give_way();
-            let stands = if shedding == Shedding::None { Slack::OnTime } else { standing(loss) };
+            let slack = if shedding == Shedding::None { Slack::OnTime } else { slack(loss) };
             let mut calls = JoinSet::new();
             for (part, &service) in parts.iter().zip(&told[1..]) {
-                let mut client = part[way(level, stands, part.len())].clone();
+                let mut client = part[way(level, slack, part.len())].clone();
                 calls.spawn(scope(budget, async move { client.call_as(level, telling(&[service])).await }));
             }
             while let Some(done) = calls.join_next().await {

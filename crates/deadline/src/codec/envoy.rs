@@ -6,7 +6,7 @@
 
 use queueing::Span;
 
-use super::{Bad, number};
+use super::{ParseError, number};
 
 /// The header's name.
 pub const HEADER: &str = "x-envoy-expected-rq-timeout-ms";
@@ -15,7 +15,7 @@ pub const HEADER: &str = "x-envoy-expected-rq-timeout-ms";
 ///
 /// # Errors
 /// When it is not one to twelve digits, or negative.
-pub fn parse(text: &str) -> Result<Span, Bad> {
+pub fn parse(text: &str) -> Result<Span, ParseError> {
     number(text, DIGITS_MAX).map(Span::from_millis)
 }
 

@@ -15,7 +15,7 @@ use std::fmt::Write as _;
 use queueing::Span;
 use sfv::Parser;
 
-use super::Bad;
+use super::ParseError;
 use super::raw::{Fields, Value};
 use crate::{Budget, STAGES_MAX, Stage, SubrequestEstimate};
 
@@ -30,12 +30,12 @@ pub const LEN_MAX: usize = 1024;
 /// # Errors
 /// When it is no such dictionary, is longer than [`LEN_MAX`], lacks a key,
 /// leaves more than it expects, or holds a negative span.
-pub fn parse(text: &str) -> Result<Budget, Bad> {
+pub fn parse(text: &str) -> Result<Budget, ParseError> {
     if text.len() > LEN_MAX {
-        return Err(Bad::Garbled);
+        return Err(ParseError::Garbled);
     }
     let fields = Parser::new(text).parse_dictionary_with_visitor(Fields::default());
-    let fields = fields.map_err(|_| Bad::Garbled)?;
+    let fields = fields.map_err(|_| ParseError::Garbled)?;
     let (expected, remaining) =
         (Span::from_micros(fields.expected.micros()?), Span::from_micros(fields.remaining.micros()?));
     let reserve = match fields.split {
@@ -45,16 +45,16 @@ pub fn parse(text: &str) -> Result<Budget, Bad> {
     };
     let granted = expected - reserve.unwrap_or(Span::ZERO);
     if remaining > granted {
-        return Err(Bad::Garbled);
+        return Err(ParseError::Garbled);
     }
     let spans = match fields.spent {
         Value::Absent => &[],
         Value::List => fields.spans()?,
-        _ => return Err(Bad::Garbled),
+        _ => return Err(ParseError::Garbled),
     };
     let (rows, rest) = spans.as_chunks::<3>();
     if !rest.is_empty() {
-        return Err(Bad::Garbled);
+        return Err(ParseError::Garbled);
     }
     let mut stages = [Stage::default(); STAGES_MAX];
     for (stage, row) in stages.iter_mut().zip(rows) {
@@ -67,7 +67,7 @@ pub fn parse(text: &str) -> Result<Budget, Bad> {
         return Ok(budget);
     }
     let [service, slowest] = [fields.takes.micros()?, fields.slowest.micros()?].map(Span::from_micros);
-    Ok(budget.expecting(SubrequestEstimate { service, slowest }))
+    Ok(budget.with_estimate(SubrequestEstimate { service, slowest }))
 }
 
 /// `budget` as text; spans in whole microseconds, what is left rounded down.
@@ -83,7 +83,7 @@ pub fn write(budget: &Budget) -> String {
         0 => text.push_str(", split"),
         reserve_us => write!(text, ", split={reserve_us}").expect("a string takes everything"),
     }
-    if let Some(SubrequestEstimate { service, slowest }) = budget.part() {
+    if let Some(SubrequestEstimate { service, slowest }) = budget.estimate() {
         let [takes, slowest] = [service, slowest].map(whole_micros);
         write!(text, ", takes={takes}, slowest={slowest}").expect("a string takes everything");
     }

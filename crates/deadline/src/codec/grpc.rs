@@ -5,7 +5,7 @@
 
 use queueing::Span;
 
-use super::{Bad, number};
+use super::{ParseError, number};
 
 /// The header's name.
 pub const HEADER: &str = "grpc-timeout";
@@ -14,11 +14,11 @@ pub const HEADER: &str = "grpc-timeout";
 ///
 /// # Errors
 /// When it is not one to eight digits and one of `H M S m u n`, or negative.
-pub fn parse(text: &str) -> Result<Span, Bad> {
+pub fn parse(text: &str) -> Result<Span, ParseError> {
     let (digits, scale_ns) = UNITS
         .iter()
         .find_map(|&(unit, scale_ns)| Some((text.strip_suffix(unit)?, scale_ns)))
-        .ok_or(Bad::Garbled)?;
+        .ok_or(ParseError::Garbled)?;
     Ok(Span::from_nanos(scale_ns) * number(digits, DIGITS_MAX)?)
 }
 

@@ -15,7 +15,7 @@ mod raw;
 
 /// Why a text is no budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Bad {
+pub enum ParseError {
     /// It does not follow the format.
     Garbled,
     /// A span below zero.
@@ -23,12 +23,12 @@ pub enum Bad {
 }
 
 /// A plain number of at most `digits` digits.
-fn number(text: &str, digits: usize) -> Result<u64, Bad> {
+fn number(text: &str, digits: usize) -> Result<u64, ParseError> {
     let unsigned = text.strip_prefix('-');
     let bare = unsigned.unwrap_or(text);
     if bare.is_empty() || bare.len() > digits || !bare.bytes().all(|b| b.is_ascii_digit()) {
-        return Err(Bad::Garbled);
+        return Err(ParseError::Garbled);
     }
-    let value = bare.parse().map_err(|_| Bad::Garbled)?;
-    if unsigned.is_some() && value > 0 { Err(Bad::Negative) } else { Ok(value) }
+    let value = bare.parse().map_err(|_| ParseError::Garbled)?;
+    if unsigned.is_some() && value > 0 { Err(ParseError::Negative) } else { Ok(value) }
 }

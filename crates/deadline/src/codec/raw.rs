@@ -12,7 +12,7 @@ use sfv::visitor::{
 };
 use sfv::{BareItemFromInput, KeyRef};
 
-use super::Bad;
+use super::ParseError;
 use crate::STAGES_MAX;
 
 /// The keys that are known.
@@ -44,25 +44,25 @@ pub(super) enum Value {
 struct Spans {
     micros: [u64; STAGES_MAX * 3],
     len: usize,
-    bad: Option<Bad>,
+    error: Option<ParseError>,
 }
 
 impl Value {
     /// A span in microseconds.
-    pub(super) fn micros(self) -> Result<u64, Bad> {
+    pub(super) fn micros(self) -> Result<u64, ParseError> {
         match self {
-            Self::Integer(n) => u64::try_from(n).map_err(|_| Bad::Negative),
-            _ => Err(Bad::Garbled),
+            Self::Integer(n) => u64::try_from(n).map_err(|_| ParseError::Negative),
+            _ => Err(ParseError::Garbled),
         }
     }
 }
 
 impl Fields {
     /// The spans of the list, in microseconds.
-    pub(super) fn spans(&self) -> Result<&[u64], Bad> {
-        match self.spans.bad {
-            Some(bad) => Err(bad),
-            None => self.spans.micros.get(..self.spans.len).ok_or(Bad::Garbled),
+    pub(super) fn spans(&self) -> Result<&[u64], ParseError> {
+        match self.spans.error {
+            Some(error) => Err(error),
+            None => self.spans.micros.get(..self.spans.len).ok_or(ParseError::Garbled),
         }
     }
 }
@@ -81,7 +81,7 @@ impl<'de> DictionaryVisitor<'de> for Fields {
             "spent" => &mut self.spent,
             _ => return Ok(None),
         };
-        Ok(Some(Place { value, spans: &mut self.spans }))
+        Ok(Some(Slot { value, spans: &mut self.spans }))
     }
 
     fn finish(self) -> Result<Self, Infallible> {
@@ -90,12 +90,12 @@ impl<'de> DictionaryVisitor<'de> for Fields {
 }
 
 /// Where the value of a known key goes.
-struct Place<'a> {
+struct Slot<'a> {
     value: &'a mut Value,
     spans: &'a mut Spans,
 }
 
-impl<'de> EntryVisitor<'de> for Place<'_> {
+impl<'de> EntryVisitor<'de> for Slot<'_> {
     type Error = Infallible;
 
     fn item(self) -> Result<impl ItemVisitor<'de>, Infallible> {
@@ -119,13 +119,13 @@ impl<'de> InnerListVisitor<'de> for &mut Spans {
         Ok(|item: BareItemFromInput<'de>| {
             match value(&item).micros() {
                 Ok(n) => {
-                    if let Some(place) = self.micros.get_mut(self.len) {
-                        *place = n;
+                    if let Some(slot) = self.micros.get_mut(self.len) {
+                        *slot = n;
                     }
                     self.len += 1;
                 }
-                Err(bad) => {
-                    self.bad.get_or_insert(bad);
+                Err(error) => {
+                    self.error.get_or_insert(error);
                 }
             }
             Ok::<_, Infallible>(Ignored)

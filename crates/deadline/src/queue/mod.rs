@@ -23,7 +23,7 @@ use queueing::{
 
 use order::Rank;
 
-use crate::slack::waits_behind;
+use crate::slack::is_late;
 
 /// What a queue is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,10 +36,10 @@ pub struct Settings {
     pub shedding: Shedding,
     /// A request without a deadline is ordered as if it had this one. One that
     /// waited for this long is served every ninth time, whatever the order.
-    pub patience: Span,
+    pub age_max: Span,
 }
 
-/// 10,000 waiting, earliest deadline first, infeasible ones dropped, patience
+/// 10,000 waiting, earliest deadline first, infeasible ones dropped, age_max
 /// of a second.
 impl Default for Settings {
     fn default() -> Self {
@@ -47,7 +47,7 @@ impl Default for Settings {
             capacity: 10_000,
             order: Order::default(),
             shedding: Shedding::default(),
-            patience: Span::from_secs(1),
+            age_max: Span::from_secs(1),
         }
     }
 }
@@ -82,7 +82,7 @@ pub enum DequeueResult<T> {
 /// come. Calls to other services count: dropping by the service here alone
 /// lets through what later services then drop, after the work is done.
 pub struct DeadlineQueue<T> {
-    waiting: Pifo<Waiting<T>, Rank<T>>,
+    waiting: Pifo<QueuedEntry<T>, Rank<T>>,
     shedding: Shedding,
 }
 
@@ -93,7 +93,7 @@ impl<T: Entry> DeadlineQueue<T> {
     /// When the capacity is outside 1..2³² − 1.
     #[must_use]
     pub fn new(settings: Settings) -> Self {
-        Self::ranked(settings, settings.order.rank(settings.patience))
+        Self::ranked(settings, settings.order.rank(settings.age_max))
     }
 
     /// An empty queue in an order of the application's own: the least number
@@ -109,28 +109,28 @@ impl<T: Entry> DeadlineQueue<T> {
     }
 
     fn ranked(settings: Settings, rank: Rank<T>) -> Self {
-        let waiting = Pifo::new(settings.capacity, settings.patience, rank);
+        let waiting = Pifo::new(settings.capacity, settings.age_max, rank);
         Self { waiting, shedding: settings.shedding }
     }
 
     /// Takes `entry` in at `now`, unless it is hopeless already or there is no
     /// room.
     pub fn enqueue(&mut self, now: Time, entry: T) -> EnqueueResult<T> {
-        let waiting = Waiting::new(now, entry);
-        if let Some(reason) = self.shedding.sheds(now, waiting.due, waiting.service) {
+        let waiting = QueuedEntry::new(now, entry);
+        if let Some(reason) = self.shedding.drop_reason(now, waiting.due, waiting.service) {
             return EnqueueResult::Refused(waiting.entry, reason);
         }
-        let full = match self.waiting.push(now, waiting) {
+        let rejected = match self.waiting.push(now, waiting) {
             PushResult::Queued => return EnqueueResult::Queued,
-            PushResult::Refused(full) | PushResult::PushedOut(full) => full,
+            PushResult::Refused(rejected) | PushResult::PushedOut(rejected) => rejected,
         };
         let oldest = self.waiting.peek_oldest();
-        let reason = oldest.and_then(|oldest| self.shedding.sheds(now, oldest.due, oldest.service));
+        let reason = oldest.and_then(|oldest| self.shedding.drop_reason(now, oldest.due, oldest.service));
         let Some((reason, oldest)) = reason.and_then(|reason| Some((reason, self.waiting.pop_oldest()?)))
         else {
-            return EnqueueResult::Refused(full.entry, Reason::Full);
+            return EnqueueResult::Refused(rejected.entry, Reason::Full);
         };
-        match self.waiting.push(now, full) {
+        match self.waiting.push(now, rejected) {
             PushResult::Queued => EnqueueResult::Replaced(oldest.entry, reason),
             PushResult::Refused(_) | PushResult::PushedOut(_) => unreachable!("one left, so one has room"),
         }
@@ -139,7 +139,7 @@ impl<T: Entry> DeadlineQueue<T> {
     /// The entry whose turn it is at `now`.
     pub fn dequeue(&mut self, now: Time) -> Option<DequeueResult<T>> {
         let waiting = self.waiting.pop(now)?;
-        Some(match self.shedding.sheds(now, waiting.due, waiting.service) {
+        Some(match self.shedding.drop_reason(now, waiting.due, waiting.service) {
             None => DequeueResult::Serve(waiting.entry),
             Some(reason) => DequeueResult::Shed(waiting.entry, reason),
         })
@@ -151,10 +151,10 @@ impl<T: Entry> DeadlineQueue<T> {
         self.waiting.newest()
     }
 
-    /// Takes the entry that `ticket` names out, when nobody waits for its
+    /// Takes the entry that `handle` names out, when nobody waits for its
     /// answer any more; `None` when it has left.
-    pub fn remove(&mut self, ticket: EntryHandle) -> Option<T> {
-        self.waiting.remove(ticket).map(|waiting| waiting.entry)
+    pub fn remove(&mut self, handle: EntryHandle) -> Option<T> {
+        self.waiting.remove(handle).map(|waiting| waiting.entry)
     }
 
     /// How many wait.
@@ -179,7 +179,7 @@ impl<T: Entry> DeadlineQueue<T> {
     /// than twice its service, or nothing. Not where it has no budget, or nobody knows its service.
     #[must_use]
     pub fn head_is_late(&self, now: Time) -> bool {
-        self.waiting.peek().is_some_and(|next| next.is_behind(now))
+        self.waiting.peek().is_some_and(|next| next.is_late(now))
     }
 
     /// How long an entry can be passed over.
@@ -191,23 +191,23 @@ impl<T: Entry> DeadlineQueue<T> {
 
 /// An entry and, on this machine's clock, when nothing is left of its budget.
 #[derive(Debug)]
-struct Waiting<T> {
+struct QueuedEntry<T> {
     due: Option<Time>,
     service: Span,
     entry: T,
 }
 
-impl<T: Entry> Waiting<T> {
+impl<T: Entry> QueuedEntry<T> {
     fn new(now: Time, entry: T) -> Self {
         Self { due: entry.label().deadline.map(|left| now + left), service: entry.service(), entry }
     }
 
-    fn is_behind(&self, now: Time) -> bool {
-        self.due.is_some_and(|due| waits_behind(now, due, self.service))
+    fn is_late(&self, now: Time) -> bool {
+        self.due.is_some_and(|due| is_late(now, due, self.service))
     }
 }
 
-impl<T: Entry> Entry for Waiting<T> {
+impl<T: Entry> Entry for QueuedEntry<T> {
     fn label(&self) -> Label {
         self.entry.label()
     }

@@ -16,7 +16,7 @@ use std::str::FromStr;
 
 use queueing::{Entry, Span, Time, UnknownName, named};
 
-use super::Waiting;
+use super::QueuedEntry;
 
 /// An order over waiting requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -65,14 +65,14 @@ impl fmt::Display for Order {
 }
 
 /// The rank of an entry at the instant of its push.
-pub(super) type Rank<T> = Box<dyn FnMut(Time, &Waiting<T>) -> u64 + Send>;
+pub(super) type Rank<T> = Box<dyn FnMut(Time, &QueuedEntry<T>) -> u64 + Send>;
 
 impl Order {
     /// What gives entries their rank. Nobody is more patient than the queue:
-    /// no deadline, or one further away, counts as `patience`.
-    pub(super) fn rank<T: Entry>(self, patience: Span) -> Rank<T> {
-        let left = move |now: Time, waiting: &Waiting<T>| {
-            waiting.due.map_or(patience, |due| due.since(now)).min(patience)
+    /// no deadline, or one further away, counts as `age_max`.
+    pub(super) fn rank<T: Entry>(self, age_max: Span) -> Rank<T> {
+        let left = move |now: Time, waiting: &QueuedEntry<T>| {
+            waiting.due.map_or(age_max, |due| due.since(now)).min(age_max)
         };
         let mut pushes = 0;
         match self {

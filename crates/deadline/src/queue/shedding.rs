@@ -64,7 +64,7 @@ impl fmt::Display for Reason {
 
 impl Shedding {
     /// Why a request due at `due` that takes `service` is dropped at `now`.
-    pub(super) fn sheds(self, now: Time, due: Option<Time>, service: Span) -> Option<Reason> {
+    pub(super) fn drop_reason(self, now: Time, due: Option<Time>, service: Span) -> Option<Reason> {
         let due = due?;
         match self {
             Self::None => None,

@@ -14,10 +14,10 @@ use queueing::Span;
 use tower_layer::Layer;
 use tower_service::Service;
 
-use super::network_delay::Peers;
+use super::network_delay::PeerDelays;
 use super::task_local::current;
-use super::{BUDGET, Boxed, ENVOY, GRPC, is_grpc};
-use crate::codec::{Bad, envoy, field, grpc};
+use super::{BUDGET, BoxFuture, ENVOY, GRPC, is_grpc};
+use crate::codec::{ParseError, envoy, field, grpc};
 
 /// An error of any kind.
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -49,7 +49,7 @@ impl std::error::Error for OutOfTime {}
 /// Writes the budget of the task that calls into what it sends.
 #[derive(Clone)]
 pub struct PropagateLayer {
-    peers: Arc<Peers>,
+    delays: Arc<PeerDelays>,
     error: fn(OutOfTime) -> BoxError,
     advisory: bool,
     envoy: bool,
@@ -59,7 +59,7 @@ impl PropagateLayer {
     /// A layer that fails with [`OutOfTime`].
     #[must_use]
     pub fn new() -> Self {
-        Self { peers: Arc::default(), error: |late| late.into(), advisory: false, envoy: false }
+        Self { delays: Arc::default(), error: |error| error.into(), advisory: false, envoy: false }
     }
 
     /// The same, telling what is left and no more: a call is made when nothing
@@ -89,7 +89,7 @@ impl PropagateLayer {
     /// that see requests without one, as below tonic's clients.
     #[must_use]
     pub fn one_way(&self, authority: &str) -> Span {
-        self.peers.one_way(authority)
+        self.delays.one_way(authority)
     }
 }
 
@@ -101,7 +101,7 @@ impl Default for PropagateLayer {
 
 impl fmt::Debug for PropagateLayer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PropagateLayer").field("peers", &self.peers).finish_non_exhaustive()
+        f.debug_struct("PropagateLayer").field("peers", &self.delays).finish_non_exhaustive()
     }
 }
 
@@ -126,49 +126,49 @@ where
 {
     type Response = Response<B>;
     type Error = BoxError;
-    type Future = Boxed<Result<Response<B>, BoxError>>;
+    type Future = BoxFuture<Result<Response<B>, BoxError>>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
         self.inner.poll_ready(cx).map_err(Into::into)
     }
 
     fn call(&mut self, mut request: Request<Q>) -> Self::Future {
-        let here = if request.extensions().get::<WithoutBudget>().is_some() { None } else { current() };
-        let Some(here) = here else {
-            let answer = self.inner.call(request);
-            return Box::pin(async move { answer.await.map_err(Into::into) });
+        let context = if request.extensions().get::<WithoutBudget>().is_some() { None } else { current() };
+        let Some(context) = context else {
+            let response = self.inner.call(request);
+            return Box::pin(async move { response.await.map_err(Into::into) });
         };
-        let PropagateLayer { peers, error, advisory, envoy } = self.layer.clone();
+        let PropagateLayer { delays, error, advisory, envoy } = self.layer.clone();
         let authority = request.uri().authority().map_or("", |authority| authority.as_str()).to_owned();
-        let now = here.clock.now();
-        let budget = here.visit.outgoing_budget(now);
+        let now = context.clock.now();
+        let budget = context.timer.outgoing_budget(now);
         let left = budget.remaining().left();
-        let budget = peers.delayed(budget, &authority);
+        let budget = delays.delayed(budget, &authority);
         if budget.remaining().is_missed() && !advisory {
             return Box::pin(async move { Err(error(OutOfTime { sent: false, left })) });
         }
         let headers = request.headers_mut();
-        headers.insert(&BUDGET, text(field::write(&budget)));
-        let left_there = budget.remaining().left();
+        headers.insert(&BUDGET, header_value(field::write(&budget)));
+        let left_on_arrival = budget.remaining().left();
         if is_grpc(headers) && !advisory {
-            shorten(headers, &GRPC, left_there, grpc::parse, grpc::write);
+            write_timeout(headers, &GRPC, left_on_arrival, grpc::parse, grpc::write);
         }
         if envoy {
-            shorten(headers, &ENVOY, left_there, envoy::parse, envoy::write);
+            write_timeout(headers, &ENVOY, left_on_arrival, envoy::parse, envoy::write);
         }
-        let answer = self.inner.call(request);
+        let response = self.inner.call(request);
         Box::pin(async move {
-            let answer = async move { answer.await.map_err(Into::into) };
+            let response = async move { response.await.map_err(Into::into) };
             let response = match advisory {
-                true => answer.await?,
-                false => match tokio::time::timeout(left.into(), answer).await {
+                true => response.await?,
+                false => match tokio::time::timeout(left.into(), response).await {
                     Ok(response) => response?,
                     Err(_) => return Err(error(OutOfTime { sent: true, left })),
                 },
             };
-            let answered = response.headers().get(&BUDGET).and_then(|value| value.to_str().ok());
-            if let Some(answered) = answered.and_then(|text| field::parse(text).ok()) {
-                peers.record(&authority, here.clock.now().since(now), &budget, &answered);
+            let returned = response.headers().get(&BUDGET).and_then(|value| value.to_str().ok());
+            if let Some(returned) = returned.and_then(|text| field::parse(text).ok()) {
+                delays.record(&authority, context.clock.now().since(now), &budget, &returned);
             }
             Ok(response)
         })
@@ -177,19 +177,19 @@ where
 
 /// Writes that `left` is left as `name`, unless what is there is shorter: that
 /// is the caller's own, and stays.
-fn shorten(
+fn write_timeout(
     headers: &mut HeaderMap,
     name: &'static HeaderName,
     left: Span,
-    parse: fn(&str) -> Result<Span, Bad>,
+    parse: fn(&str) -> Result<Span, ParseError>,
     write: fn(Span) -> String,
 ) {
     let own = headers.get(name).and_then(|value| parse(value.to_str().ok()?).ok());
     if own.is_none_or(|own| left < own) {
-        headers.insert(name, text(write(left)));
+        headers.insert(name, header_value(write(left)));
     }
 }
 
-fn text(text: String) -> HeaderValue {
+fn header_value(text: String) -> HeaderValue {
     HeaderValue::try_from(text).expect("a budget is plain text")
 }

@@ -3,7 +3,7 @@
 //! A limit of so many at once and the queue in front of it, under one lock that
 //! is held for a push and a pop. A [`Permit`] is one of the limit and goes back
 //! by being dropped, or before when its request [gives way](Place::give_way); a
-//! place in the queue is given up the same way, so a future that is dropped,
+//! slot in the queue is given up the same way, so a future that is dropped,
 //! wherever it is, leaves nothing behind.
 //!
 //! Estimates must not lock out for good what was slow once: when a method was
@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use queueing::{Entry, EntryHandle, Label, Priority, Span, Time};
 use tokio::sync::oneshot;
 
-use crate::slack::waits_behind;
+use crate::slack::is_late;
 use crate::{
     Budget, BudgetMedian, BudgetValidator, DeadlineQueue, DequeueResult, EnqueueResult, History,
     InvalidBudget, Limits, Order, Reason, Received, Shedding, StageTimer,
@@ -30,11 +30,11 @@ pub struct Settings {
     /// that [gave way](super::give_way) do not count.
     pub limit: usize,
     /// At most so many have given way and are not answered yet.
-    pub away_max: usize,
+    pub released_max: usize,
     /// The queue in front of it.
     pub queue: crate::Settings,
     /// What a peer is believed.
-    pub intake: Limits,
+    pub validation: Limits,
     /// Methods (paths) whose expected time is learned one by one, about 30 kB
     /// each; those beyond share one.
     pub methods_max: usize,
@@ -44,8 +44,8 @@ pub struct Settings {
 /// core has it.
 impl Default for Settings {
     fn default() -> Self {
-        let (queue, intake) = (crate::Settings::default(), Limits::default());
-        Self { limit: 64, away_max: 10_000, queue, intake, methods_max: 64 }
+        let (queue, validation) = (crate::Settings::default(), Limits::default());
+        Self { limit: 64, released_max: 10_000, queue, validation, methods_max: 64 }
     }
 }
 
@@ -57,7 +57,7 @@ pub struct Counts {
     /// In the handler now, those that gave way not counted.
     pub serving: usize,
     /// In the handler now, having given way.
-    pub away: usize,
+    pub released: usize,
     /// Answered by the handler.
     pub served: u64,
     /// Refused because nothing was left.
@@ -77,7 +77,7 @@ pub struct Counts {
 /// The limit and the queue.
 pub(super) struct ConcurrencyLimit {
     limit: usize,
-    away_max: usize,
+    released_max: usize,
     shedding: Shedding,
     order: Order,
     state: Mutex<State>,
@@ -87,16 +87,16 @@ pub(super) struct ConcurrencyLimit {
 struct State {
     free: usize,
     queue: DeadlineQueue<Waiter>,
-    intake: BudgetValidator,
+    validator: BudgetValidator,
     /// What those could spare that came lately.
-    budgets: BudgetMedian,
-    learned: History<String>,
+    budget_median: BudgetMedian,
+    service_times: History<String>,
     /// By method, those infeasible since the last that was answered or tried;
     /// the methods that are not told apart share `None`.
     infeasible: BTreeMap<Option<String>, u32>,
     counts: Counts,
     /// Those in the handler that were behind when their turn came and have not given way.
-    behind: usize,
+    late_serving: usize,
 }
 
 /// A request in the queue.
@@ -106,7 +106,7 @@ struct Waiter {
     due: Time,
     service: Span,
     slowest: Span,
-    turn: oneshot::Sender<Result<Permit, Reason>>,
+    result_tx: oneshot::Sender<Result<Permit, Reason>>,
 }
 
 impl Entry for Waiter {
@@ -129,16 +129,16 @@ impl ConcurrencyLimit {
         let state = State {
             free: settings.limit,
             queue: DeadlineQueue::new(settings.queue),
-            intake: BudgetValidator::new(settings.intake),
-            budgets: BudgetMedian::default(),
-            learned: History::new(settings.methods_max),
+            validator: BudgetValidator::new(settings.validation),
+            budget_median: BudgetMedian::default(),
+            service_times: History::new(settings.methods_max),
             infeasible: BTreeMap::new(),
             counts: Counts::default(),
-            behind: 0,
+            late_serving: 0,
         };
-        let Settings { limit, away_max, .. } = settings;
+        let Settings { limit, released_max, .. } = settings;
         let crate::Settings { shedding, order, .. } = settings.queue;
-        Arc::new(Self { limit, away_max, shedding, order, state: Mutex::new(state), clock })
+        Arc::new(Self { limit, released_max, shedding, order, state: Mutex::new(state), clock })
     }
 
     pub(super) fn clock(&self) -> &super::Clock {
@@ -150,8 +150,8 @@ impl ConcurrencyLimit {
         Counts {
             waiting: state.queue.len(),
             serving: self.limit - state.free,
-            faults: InvalidBudget::ALL.map(|fault| state.intake.faults(fault)),
-            shortened: state.intake.shortened(),
+            faults: InvalidBudget::ALL.map(|fault| state.validator.faults(fault)),
+            shortened: state.validator.shortened(),
             ..state.counts
         }
     }
@@ -165,52 +165,52 @@ impl ConcurrencyLimit {
         self.order != Order::Fifo
     }
 
-    pub(super) fn is_behind(&self) -> bool {
+    pub(super) fn has_late_request(&self) -> bool {
         let now = self.clock.now();
         let state = self.state();
-        state.behind > 0 || state.queue.head_is_late(now)
+        state.late_serving > 0 || state.queue.head_is_late(now)
     }
 
     pub(super) fn budget_median(&self) -> Option<Span> {
-        self.state().budgets.median()
+        self.state().budget_median.median()
     }
 
     /// A request for `method` came at `now` with `received`.
     pub(super) fn admit(self: &Arc<Self>, now: Time, received: Received<'_>, method: &String) -> Admission {
-        let (turn, told) = oneshot::channel();
+        let (result_tx, result_rx) = oneshot::channel();
         let mut state = self.state();
-        let budget: Budget = state.intake.validate(received);
-        let part = budget.part();
-        let visit = StageTimer::arrive(now, budget.arrived(), Span::ZERO);
-        let left = visit.remaining(now).left();
-        let expected = part.map_or_else(|| state.expected(method), |part| part.service);
+        let budget: Budget = state.validator.validate(received);
+        let estimate = budget.estimate();
+        let timer = StageTimer::arrive(now, budget.without_estimate(), Span::ZERO);
+        let left = timer.remaining(now).left();
+        let expected = estimate.map_or_else(|| state.expected(method), |estimate| estimate.service);
         let mut service = expected;
-        let tried = self.shedding == Shedding::Infeasible && left < service && state.tries(method);
-        if tried {
+        let is_probe = self.shedding == Shedding::Infeasible && left < service && state.is_probe(method);
+        if is_probe {
             service = Span::ZERO;
         }
-        state.budgets.came(Some(left.saturating_sub(service)));
-        let slowest = part.map_or(service, |part| part.slowest);
-        let waiter = Waiter { left, due: now + left, service, slowest, turn };
-        let (gone, waits) = match state.queue.enqueue(now, waiter) {
+        state.budget_median.record(Some(left.saturating_sub(service)));
+        let slowest = estimate.map_or(service, |estimate| estimate.slowest);
+        let waiter = Waiter { left, due: now + left, service, slowest, result_tx };
+        let (removed, waits) = match state.queue.enqueue(now, waiter) {
             EnqueueResult::Queued => (None, true),
-            EnqueueResult::Refused(gone, reason) => (Some((gone, reason)), false),
-            EnqueueResult::Replaced(gone, reason) => (Some((gone, reason)), true),
+            EnqueueResult::Refused(removed, reason) => (Some((removed, reason)), false),
+            EnqueueResult::Replaced(removed, reason) => (Some((removed, reason)), true),
         };
-        let ticket = if waits { state.queue.newest() } else { None };
-        if let Some((gone, reason)) = gone {
-            state.counts.refused(reason);
-            let _ = gone.turn.send(Err(reason));
+        let handle = if waits { state.queue.newest() } else { None };
+        if let Some((removed, reason)) = removed {
+            state.counts.count_rejection(reason);
+            let _ = removed.result_tx.send(Err(reason));
         }
         drop(state);
         self.serve_next(now);
-        let patience = match self.shedding {
+        let timeout = match self.shedding {
             Shedding::None => None,
             Shedding::Expired => Some(left),
             Shedding::Infeasible => Some(left - service),
         };
-        let seat = QueueSlot { gate: Arc::clone(self), ticket, told, done: false };
-        Admission { visit, seat, patience, tried, expected }
+        let queue_slot = QueueSlot { limiter: Arc::clone(self), handle, result_rx, settled: false };
+        Admission { timer, queue_slot, timeout, is_probe, expected }
     }
 
     /// A request for `method` was answered `service` after its turn had come;
@@ -218,15 +218,15 @@ impl ConcurrencyLimit {
     pub(super) fn learn(&self, method: String, service: Span, disproved: bool) {
         let mut state = self.state();
         if disproved {
-            state.learned.forget(&method);
+            state.service_times.forget(&method);
         }
-        state.learned.record(method.clone(), service);
-        let kind = state.kind(&method);
-        state.infeasible.remove(&kind);
+        state.service_times.record(method.clone(), service);
+        let tracked = state.tracked_method(&method);
+        state.infeasible.remove(&tracked);
     }
 
     /// Why a request that has waited too long is refused.
-    fn late(&self) -> Reason {
+    fn timeout_reason(&self) -> Reason {
         if self.shedding == Shedding::Infeasible { Reason::Infeasible } else { Reason::Expired }
     }
 
@@ -237,23 +237,23 @@ impl ConcurrencyLimit {
             if state.free == 0 {
                 return;
             }
-            let Some(turn) = state.queue.dequeue(now) else { return };
+            let Some(dequeued) = state.queue.dequeue(now) else { return };
             // Told outside of the lock: what nobody takes is dropped there.
-            match turn {
+            match dequeued {
                 DequeueResult::Serve(waiter) => {
                     state.free -= 1;
-                    let behind = waits_behind(now, waiter.due, waiter.service);
-                    state.behind += usize::from(behind);
+                    let was_late = is_late(now, waiter.due, waiter.service);
+                    state.late_serving += usize::from(was_late);
                     drop(state);
                     let held = AtomicU8::new(HELD);
-                    let place = Arc::new(PermitSlot { gate: Arc::clone(self), held, behind });
-                    let permit = Permit { place, answered: false };
-                    let _ = waiter.turn.send(Ok(permit));
+                    let slot = Arc::new(PermitSlot { limiter: Arc::clone(self), held, was_late });
+                    let permit = Permit { slot, completed: false };
+                    let _ = waiter.result_tx.send(Ok(permit));
                 }
                 DequeueResult::Shed(waiter, reason) => {
-                    state.counts.refused(reason);
+                    state.counts.count_rejection(reason);
                     drop(state);
-                    let _ = waiter.turn.send(Err(reason));
+                    let _ = waiter.result_tx.send(Err(reason));
                 }
             }
         }
@@ -265,33 +265,33 @@ impl ConcurrencyLimit {
 }
 
 impl State {
-    /// Whether an infeasible request is the one that is tried all the same.
-    fn tries(&mut self, method: &String) -> bool {
-        let kind = self.kind(method);
-        let infeasible = self.infeasible.entry(kind).or_default();
-        *infeasible = (*infeasible + 1) % TRY_EVERY;
+    /// Whether an infeasible request is the one that is is_probe all the same.
+    fn is_probe(&mut self, method: &String) -> bool {
+        let tracked = self.tracked_method(method);
+        let infeasible = self.infeasible.entry(tracked).or_default();
+        *infeasible = (*infeasible + 1) % PROBE_EVERY;
         *infeasible == 0
     }
 
-    /// One of those in the handler leaves its place to the next.
-    fn frees(&mut self, behind: bool) {
+    /// One of those in the handler leaves its slot to the next.
+    fn release(&mut self, was_late: bool) {
         self.free += 1;
-        self.behind -= usize::from(behind);
+        self.late_serving -= usize::from(was_late);
     }
 
     /// What `method` is learned as; `None` with all others that came too late.
-    fn kind(&self, method: &String) -> Option<String> {
-        self.learned.knows(method).then(|| method.clone())
+    fn tracked_method(&self, method: &String) -> Option<String> {
+        self.service_times.tracks(method).then(|| method.clone())
     }
 
     /// How long `method` is expected to take; nothing while too little is known.
     fn expected(&self, method: &String) -> Span {
-        self.learned.estimate(method).expected()
+        self.service_times.estimate(method).expected()
     }
 }
 
 impl Counts {
-    fn refused(&mut self, reason: Reason) {
+    fn count_rejection(&mut self, reason: Reason) {
         match reason {
             Reason::Expired => self.expired += 1,
             Reason::Infeasible => self.infeasible += 1,
@@ -302,61 +302,61 @@ impl Counts {
 
 /// A request that came.
 pub(super) struct Admission {
-    pub(super) visit: StageTimer,
-    pub(super) seat: QueueSlot,
+    pub(super) timer: StageTimer,
+    pub(super) queue_slot: QueueSlot,
     /// How long it can wait before waiting is pointless, if it ever is.
-    pub(super) patience: Option<Span>,
+    pub(super) timeout: Option<Span>,
     /// Too little was left, and it was let in all the same.
-    pub(super) tried: bool,
+    pub(super) is_probe: bool,
     /// How long it is expected to take from its turn on; zero where nobody knows.
     pub(super) expected: Span,
 }
 
-/// A place in the queue; given up by being dropped.
+/// A slot in the queue; given up by being dropped.
 pub(super) struct QueueSlot {
-    gate: Arc<ConcurrencyLimit>,
-    ticket: Option<EntryHandle>,
-    told: oneshot::Receiver<Result<Permit, Reason>>,
-    done: bool,
+    limiter: Arc<ConcurrencyLimit>,
+    handle: Option<EntryHandle>,
+    result_rx: oneshot::Receiver<Result<Permit, Reason>>,
+    settled: bool,
 }
 
 impl QueueSlot {
-    /// Waits for the turn, for `patience` at most.
-    pub(super) async fn acquire(mut self, patience: Option<Span>) -> Result<Permit, Reason> {
-        let told = match patience {
+    /// Waits for the turn, for `timeout` at most.
+    pub(super) async fn acquire(mut self, timeout: Option<Span>) -> Result<Permit, Reason> {
+        let result = match timeout {
             // Already decided, which is the rule on a server that has room.
-            Some(patience) if self.told.is_empty() => {
-                let told = tokio::time::timeout(patience.into(), &mut self.told).await;
-                match told {
-                    Ok(told) => told,
-                    Err(_) if self.loses_patience() => return Err(self.gate.late()),
+            Some(timeout) if self.result_rx.is_empty() => {
+                let result = tokio::time::timeout(timeout.into(), &mut self.result_rx).await;
+                match result {
+                    Ok(result) => result,
+                    Err(_) if self.time_out() => return Err(self.limiter.timeout_reason()),
                     // Its turn has come in this very moment.
-                    Err(_) => (&mut self.told).await,
+                    Err(_) => (&mut self.result_rx).await,
                 }
             }
-            _ => (&mut self.told).await,
+            _ => (&mut self.result_rx).await,
         };
-        self.done = true;
-        told.expect("who leaves the queue is told why, unless it gave up its place")
+        self.settled = true;
+        result.expect("who leaves the queue is told why, unless it gave up its place")
     }
 
     /// Leaves the queue because it cannot be answered in time any more, if it
     /// still waits there.
-    fn loses_patience(&mut self) -> bool {
-        let mut state = self.gate.state();
-        self.done = self.ticket.and_then(|ticket| state.queue.remove(ticket)).is_some();
-        if self.done {
-            state.counts.refused(self.gate.late());
+    fn time_out(&mut self) -> bool {
+        let mut state = self.limiter.state();
+        self.settled = self.handle.and_then(|handle| state.queue.remove(handle)).is_some();
+        if self.settled {
+            state.counts.count_rejection(self.limiter.timeout_reason());
         }
-        self.done
+        self.settled
     }
 }
 
 impl Drop for QueueSlot {
     fn drop(&mut self) {
-        if let (false, Some(ticket)) = (self.done, self.ticket) {
-            let mut state = self.gate.state();
-            if state.queue.remove(ticket).is_some() {
+        if let (false, Some(handle)) = (self.settled, self.handle) {
+            let mut state = self.limiter.state();
+            if state.queue.remove(handle).is_some() {
                 state.counts.cancelled += 1;
             }
         }
@@ -365,74 +365,76 @@ impl Drop for QueueSlot {
 
 /// One of those that may be served at once.
 pub(super) struct Permit {
-    place: Arc<PermitSlot>,
-    answered: bool,
+    slot: Arc<PermitSlot>,
+    completed: bool,
 }
 
 impl Permit {
     /// What of it the handler has.
-    pub(super) fn place(&self) -> Arc<PermitSlot> {
-        Arc::clone(&self.place)
+    pub(super) fn slot(&self) -> Arc<PermitSlot> {
+        Arc::clone(&self.slot)
     }
 
     /// Its request was answered.
-    pub(super) fn answered(mut self) {
-        self.answered = true;
+    pub(super) fn complete(mut self) {
+        self.completed = true;
     }
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        let gate = &self.place.gate;
-        let mut state = gate.state();
-        match self.place.held.swap(OVER, Ordering::Relaxed) {
-            HELD => state.frees(self.place.behind),
-            _ => state.counts.away -= 1,
+        let limiter = &self.slot.limiter;
+        let mut state = limiter.state();
+        match self.slot.held.swap(CLOSED, Ordering::Relaxed) {
+            HELD => state.release(self.slot.was_late),
+            _ => state.counts.released -= 1,
         }
         let counts = &mut state.counts;
-        *if self.answered { &mut counts.served } else { &mut counts.cancelled } += 1;
+        *if self.completed { &mut counts.served } else { &mut counts.cancelled } += 1;
         drop(state);
-        gate.serve_next(gate.clock.now());
+        limiter.serve_next(limiter.clock.now());
     }
 }
 
-/// The place of a request among those served, which it may give to the next.
+/// The slot of a request among those served, which it may give to the next.
 pub(super) struct PermitSlot {
-    gate: Arc<ConcurrencyLimit>,
-    /// [`HELD`], [`AWAY`] or [`OVER`]; changed under the gate's lock.
+    limiter: Arc<ConcurrencyLimit>,
+    /// [`HELD`], [`RELEASED`] or [`CLOSED`]; changed under the limiter's lock.
     held: AtomicU8,
     /// Whether its request was behind when its turn came.
-    behind: bool,
+    was_late: bool,
 }
 
 impl PermitSlot {
     /// Lets the next request in while this one goes on; whether it did, now or
     /// before.
     pub(super) fn release_early(&self) -> bool {
-        let mut state = self.gate.state();
+        let mut state = self.limiter.state();
         match self.held.load(Ordering::Relaxed) {
-            HELD if state.counts.away < self.gate.away_max => self.held.store(AWAY, Ordering::Relaxed),
-            held => return held == AWAY,
+            HELD if state.counts.released < self.limiter.released_max => {
+                self.held.store(RELEASED, Ordering::Relaxed)
+            }
+            held => return held == RELEASED,
         }
-        state.counts.away += 1;
-        state.frees(self.behind);
+        state.counts.released += 1;
+        state.release(self.was_late);
         drop(state);
-        self.gate.serve_next(self.gate.clock.now());
+        self.limiter.serve_next(self.limiter.clock.now());
         true
     }
 }
 
 impl std::fmt::Debug for PermitSlot {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Place").field(&self.held).finish()
+        f.debug_tuple("PermitSlot").field(&self.held).finish()
     }
 }
 
 /// Its request counts among those served.
 const HELD: u8 = 0;
 /// It gave way.
-const AWAY: u8 = 1;
+const RELEASED: u8 = 1;
 /// It left the handler.
-const OVER: u8 = 2;
+const CLOSED: u8 = 2;
 /// Of infeasible requests without an answer in between one in so many is tried.
-const TRY_EVERY: u32 = 64;
+const PROBE_EVERY: u32 = 64;

@@ -34,10 +34,10 @@ mod task_local;
 pub use client::{OutOfTime, Propagate, PropagateLayer, WithoutBudget};
 pub use clock::Clock;
 pub use concurrency_limit::{Counts, Settings};
-pub use reject_response::{Answer, Grpc, Refusal, Text};
+pub use reject_response::{Grpc, RejectResponse, Rejection, Text};
 pub use server::{Deadline, DeadlineLayer};
 pub use task_local::{
-    budget, give_way, parts, priority, remaining, scope, scope_at, spawn, spawn_parallel, standing,
+    budget, give_way, parts, priority, remaining, scope, scope_at, slack, spawn, spawn_parallel,
 };
 
 use std::future::Future;
@@ -48,7 +48,7 @@ use http::HeaderName;
 use crate::codec::{envoy, field, grpc};
 
 /// A future of a layer: what it wraps differs from service to service.
-type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 // Made once, not for each request.
 static BUDGET: HeaderName = HeaderName::from_static(field::HEADER);

@@ -12,14 +12,14 @@ use crate::Reason;
 
 /// A request that is not served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Refusal {
+pub struct Rejection {
     /// Why.
     pub reason: Reason,
     /// Whether it is a gRPC call, by its content type.
     pub grpc: bool,
 }
 
-impl Refusal {
+impl Rejection {
     /// A request with `headers` is not served, for `reason`.
     #[must_use]
     pub fn new(reason: Reason, headers: &HeaderMap) -> Self {
@@ -46,15 +46,15 @@ impl Refusal {
 }
 
 /// Makes the response for requests that are not served; any
-/// `Fn(Refusal) -> Response<B>` does.
-pub trait Answer<B> {
+/// `Fn(Rejection) -> Response<B>` does.
+pub trait RejectResponse<B> {
     /// The response to a request refused as `refusal` says.
-    fn answer(&self, refusal: Refusal) -> Response<B>;
+    fn respond(&self, rejection: Rejection) -> Response<B>;
 }
 
-impl<B, F: Fn(Refusal) -> Response<B>> Answer<B> for F {
-    fn answer(&self, refusal: Refusal) -> Response<B> {
-        self(refusal)
+impl<B, F: Fn(Rejection) -> Response<B>> RejectResponse<B> for F {
+    fn respond(&self, rejection: Rejection) -> Response<B> {
+        self(rejection)
     }
 }
 
@@ -62,13 +62,13 @@ impl<B, F: Fn(Refusal) -> Response<B>> Answer<B> for F {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Text;
 
-impl<B: Default + From<String>> Answer<B> for Text {
-    fn answer(&self, refusal: Refusal) -> Response<B> {
-        if refusal.grpc {
-            return Grpc.answer(refusal);
+impl<B: Default + From<String>> RejectResponse<B> for Text {
+    fn respond(&self, rejection: Rejection) -> Response<B> {
+        if rejection.grpc {
+            return Grpc.respond(rejection);
         }
-        let mut response = Response::new(B::from(format!("{}\n", refusal.reason)));
-        *response.status_mut() = refusal.status();
+        let mut response = Response::new(B::from(format!("{}\n", rejection.reason)));
+        *response.status_mut() = rejection.status();
         let text = HeaderValue::from_static("text/plain; charset=utf-8");
         response.headers_mut().insert(CONTENT_TYPE, text);
         response
@@ -80,13 +80,13 @@ impl<B: Default + From<String>> Answer<B> for Text {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Grpc;
 
-impl<B: Default> Answer<B> for Grpc {
-    fn answer(&self, refusal: Refusal) -> Response<B> {
+impl<B: Default> RejectResponse<B> for Grpc {
+    fn respond(&self, rejection: Rejection) -> Response<B> {
         let mut response = Response::new(B::default());
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
-        headers.insert(STATUS, HeaderValue::from(refusal.grpc_code()));
-        let message = HeaderValue::try_from(refusal.reason.to_string());
+        headers.insert(STATUS, HeaderValue::from(rejection.grpc_code()));
+        let message = HeaderValue::try_from(rejection.reason.to_string());
         headers.insert(MESSAGE, message.expect("reasons are plain words, which need no escape"));
         response
     }

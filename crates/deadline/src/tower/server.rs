@@ -19,7 +19,7 @@ use tower_service::Service;
 
 use super::concurrency_limit::{Admission, ConcurrencyLimit, Counts, Settings};
 use super::task_local::{RequestContext, run_with_context};
-use super::{Answer, BUDGET, Boxed, Clock, ENVOY, GRPC, Refusal, Text, reject_response};
+use super::{BUDGET, BoxFuture, Clock, ENVOY, GRPC, RejectResponse, Rejection, Text};
 
 use crate::codec::field;
 use crate::{Received, StageTimer};
@@ -31,8 +31,8 @@ use crate::{Received, StageTimer};
 /// `max_concurrent_streams` to what may wait here and be served.
 #[derive(Clone)]
 pub struct DeadlineLayer<A = Text> {
-    gate: Arc<ConcurrencyLimit>,
-    answer: A,
+    limiter: Arc<ConcurrencyLimit>,
+    reject_response: A,
 }
 
 impl DeadlineLayer {
@@ -51,49 +51,49 @@ impl DeadlineLayer {
     /// When the limit is zero or the queue's capacity outside 1..2³² − 1.
     #[must_use]
     pub fn with_clock(settings: Settings, clock: Clock) -> Self {
-        Self { gate: ConcurrencyLimit::new(settings, clock), answer: Text }
+        Self { limiter: ConcurrencyLimit::new(settings, clock), reject_response: Text }
     }
 }
 
 impl<A> DeadlineLayer<A> {
     /// The same, with `answer` to those that are not served.
     #[must_use]
-    pub fn with_reject_response<Other>(self, answer: Other) -> DeadlineLayer<Other> {
-        DeadlineLayer { gate: self.gate, answer }
+    pub fn with_reject_response<Other>(self, reject_response: Other) -> DeadlineLayer<Other> {
+        DeadlineLayer { limiter: self.limiter, reject_response }
     }
 
     /// What was done so far, by all services of this layer.
     #[must_use]
     pub fn counts(&self) -> Counts {
-        self.gate.counts()
+        self.limiter.counts()
     }
 
     /// How long the one that has waited longest in the queue has waited; zero
     /// when nobody waits.
     #[must_use]
     pub fn oldest_wait(&self) -> Span {
-        self.gate.oldest_wait()
+        self.limiter.oldest_wait()
     }
 
     /// Whether the queue has another order than that of arrival.
     #[must_use]
     pub fn reorders(&self) -> bool {
-        self.gate.reorders()
+        self.limiter.reorders()
     }
 
     /// Whether somebody is behind who waits for a core here: the next in the queue, or one
     /// in the handler who was when its turn came and has not [given way](super::give_way).
     /// Behind is who has less left than twice what serving him is expected to take, or nothing.
     #[must_use]
-    pub fn is_behind(&self) -> bool {
-        self.gate.is_behind()
+    pub fn has_late_request(&self) -> bool {
+        self.limiter.has_late_request()
     }
 
     /// What half of the requests that came lately had left when they came, less
     /// what serving them is expected to take; nothing before one came.
     #[must_use]
     pub fn budget_median(&self) -> Option<Span> {
-        self.gate.budget_median()
+        self.limiter.budget_median()
     }
 }
 
@@ -107,7 +107,7 @@ impl<S, A: Clone> Layer<S> for DeadlineLayer<A> {
     type Service = Deadline<S, A>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        Deadline { inner, gate: Arc::clone(&self.gate), answer: self.answer.clone() }
+        Deadline { inner, limiter: Arc::clone(&self.limiter), reject_response: self.reject_response.clone() }
     }
 }
 
@@ -115,25 +115,25 @@ impl<S, A: Clone> Layer<S> for DeadlineLayer<A> {
 #[derive(Clone)]
 pub struct Deadline<S, A = Text> {
     inner: S,
-    gate: Arc<ConcurrencyLimit>,
-    answer: A,
+    limiter: Arc<ConcurrencyLimit>,
+    reject_response: A,
 }
 
 impl<S, A> fmt::Debug for Deadline<S, A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Deadline").field("counts", &self.gate.counts()).finish_non_exhaustive()
+        f.debug_struct("Deadline").field("counts", &self.limiter.counts()).finish_non_exhaustive()
     }
 }
 
 impl<S, A, Q, B> Service<Request<Q>> for Deadline<S, A>
 where
     S: Service<Request<Q>, Response = Response<B>, Future: Send> + Clone + Send + 'static,
-    A: Answer<B> + Clone + Send + 'static,
+    A: RejectResponse<B> + Clone + Send + 'static,
     Q: Send + 'static,
 {
     type Response = Response<B>;
     type Error = S::Error;
-    type Future = Boxed<Result<Response<B>, S::Error>>;
+    type Future = BoxFuture<Result<Response<B>, S::Error>>;
 
     /// Always: waiting is the queue's, where it is seen.
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
@@ -141,41 +141,41 @@ where
     }
 
     fn call(&mut self, request: Request<Q>) -> Self::Future {
-        let (gate, answer) = (Arc::clone(&self.gate), self.answer.clone());
+        let (limiter, reject_response) = (Arc::clone(&self.limiter), self.reject_response.clone());
         let mut inner = self.inner.clone();
         let method = request.uri().path().to_owned();
-        let entered = gate.admit(gate.clock().now(), received(request.headers()), &method);
-        let Admission { mut visit, seat, patience, tried, expected } = entered;
+        let admission = limiter.admit(limiter.clock().now(), received(request.headers()), &method);
+        let Admission { mut timer, queue_slot, timeout, is_probe, expected } = admission;
         Box::pin(async move {
-            let permit = match seat.acquire(patience).await {
+            let permit = match queue_slot.acquire(timeout).await {
                 Ok(permit) => permit,
                 Err(reason) => {
-                    let refusal = Refusal::new(reason, request.headers());
-                    let mut response = answer.answer(refusal);
-                    tell(response.headers_mut(), &visit, gate.clock().now());
+                    let rejection = Rejection::new(reason, request.headers());
+                    let mut response = reject_response.respond(rejection);
+                    write_budget(response.headers_mut(), &timer, limiter.clock().now());
                     return Ok(response);
                 }
             };
-            let started = gate.clock().now();
-            visit.start(started);
+            let started = limiter.clock().now();
+            timer.start(started);
             let served = async {
                 poll_fn(|cx| inner.poll_ready(cx)).await?;
                 inner.call(request).await
             };
-            let answered = Some(started + expected).filter(|_| expected > Span::ZERO);
-            let (clock, place) = (gate.clock().clone(), Some(permit.place()));
-            let here = RequestContext { visit, clock, place, answered };
-            let served = run_with_context(here, served).await;
-            let now = gate.clock().now();
+            let expected_end = Some(started + expected).filter(|_| expected > Span::ZERO);
+            let (clock, permit_slot) = (limiter.clock().clone(), Some(permit.slot()));
+            let context = RequestContext { timer, clock, permit_slot, expected_end };
+            let served = run_with_context(context, served).await;
+            let now = limiter.clock().now();
             let served = served.map(|mut response| {
-                if is_lesson(&response) {
-                    let disproved = tried && !visit.remaining(now).is_missed();
-                    gate.learn(method, now.since(started), disproved);
+                if is_sample(&response) {
+                    let disproved = is_probe && !timer.remaining(now).is_missed();
+                    limiter.learn(method, now.since(started), disproved);
                 }
-                tell(response.headers_mut(), &visit, now);
+                write_budget(response.headers_mut(), &timer, now);
                 response
             });
-            permit.answered();
+            permit.complete();
             served
         })
     }
@@ -188,13 +188,13 @@ fn received(headers: &HeaderMap) -> Received<'_> {
 }
 
 /// Writes where the request's time went, so that the peer learns C.
-fn tell(headers: &mut HeaderMap, visit: &StageTimer, now: Time) {
-    let spent = field::write(&visit.outgoing_budget(now));
-    headers.insert(&BUDGET, HeaderValue::try_from(spent).expect("a budget is plain text"));
+fn write_budget(headers: &mut HeaderMap, timer: &StageTimer, now: Time) {
+    let text = field::write(&timer.outgoing_budget(now));
+    headers.insert(&BUDGET, HeaderValue::try_from(text).expect("a budget is plain text"));
 }
 
 /// Whether a response says how long its method takes: what the client did
 /// wrong is found out sooner, and a path that is not there needs no place.
-fn is_lesson<B>(response: &Response<B>) -> bool {
-    !response.status().is_client_error() && !response.headers().contains_key(reject_response::STATUS)
+fn is_sample<B>(response: &Response<B>) -> bool {
+    !response.status().is_client_error() && !response.headers().contains_key(super::reject_response::STATUS)
 }

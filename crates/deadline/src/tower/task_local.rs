@@ -16,24 +16,24 @@ use super::concurrency_limit::PermitSlot;
 use crate::{Budget, Remaining, Slack, StageTimer};
 
 tokio::task_local! {
-    static HERE: RequestContext;
+    static CONTEXT: RequestContext;
 }
 
 /// A request in a handler.
 #[derive(Clone, Debug)]
 pub(super) struct RequestContext {
-    pub(super) visit: StageTimer,
+    pub(super) timer: StageTimer,
     pub(super) clock: Clock,
     /// Of a request that a [`DeadlineLayer`](super::DeadlineLayer) serves.
-    pub(super) place: Option<Arc<PermitSlot>>,
+    pub(super) permit_slot: Option<Arc<PermitSlot>>,
     /// When its answer is expected, where that is known.
-    pub(super) answered: Option<Time>,
+    pub(super) expected_end: Option<Time>,
 }
 
 impl RequestContext {
     /// The budget as of now.
     fn budget(&self) -> Budget {
-        self.visit.outgoing_budget(self.clock.now())
+        self.timer.outgoing_budget(self.clock.now())
     }
 }
 
@@ -41,15 +41,15 @@ impl RequestContext {
 ///
 /// By the clock of the scope around it, else the monotonic one.
 pub async fn scope<F: Future>(budget: Budget, future: F) -> F::Output {
-    scope_at(current().map(|here| here.clock).unwrap_or_default(), budget, future).await
+    scope_at(current().map(|context| context.clock).unwrap_or_default(), budget, future).await
 }
 
 /// [`scope`] by `clock`.
 pub async fn scope_at<F: Future>(clock: Clock, budget: Budget, future: F) -> F::Output {
     let now = clock.now();
-    let mut visit = StageTimer::arrive(now, budget, Span::ZERO);
-    visit.start(now);
-    run_with_context(RequestContext { visit, clock, place: None, answered: None }, future).await
+    let mut timer = StageTimer::arrive(now, budget, Span::ZERO);
+    timer.start(now);
+    run_with_context(RequestContext { timer, clock, permit_slot: None, expected_end: None }, future).await
 }
 
 /// Lets the next request in: this one's own work is done, and from here on it
@@ -66,20 +66,22 @@ pub async fn scope_at<F: Future>(clock: Clock, budget: Budget, future: F) -> F::
 /// the answer, or when [`Settings::away_max`](super::Settings::away_max) others
 /// have given way and are still on their way. Asking twice changes nothing.
 pub fn give_way() -> bool {
-    HERE.try_with(|here| here.place.as_ref().is_some_and(|place| place.release_early())).unwrap_or(false)
+    CONTEXT
+        .try_with(|context| context.permit_slot.as_ref().is_some_and(|slot| slot.release_early()))
+        .unwrap_or(false)
 }
 
 /// Runs `future` at `here`.
 pub(super) fn run_with_context<F: Future>(
-    here: RequestContext,
+    context: RequestContext,
     future: F,
 ) -> impl Future<Output = F::Output> {
-    HERE.scope(here, future)
+    CONTEXT.scope(context, future)
 }
 
 /// Where the task is.
 pub(super) fn current() -> Option<RequestContext> {
-    HERE.try_with(RequestContext::clone).ok()
+    CONTEXT.try_with(RequestContext::clone).ok()
 }
 
 /// `tokio::spawn` for a task that keeps this one's budget, if it has one.
@@ -88,7 +90,7 @@ where
     F: Future<Output: Send> + Send + 'static,
 {
     match current() {
-        Some(here) => tokio::spawn(run_with_context(here, future)),
+        Some(context) => tokio::spawn(run_with_context(context, future)),
         None => tokio::spawn(future),
     }
 }
@@ -97,14 +99,14 @@ where
 /// [`PropagateLayer`](super::PropagateLayer), or to be split for a fan-out.
 #[must_use]
 pub fn budget() -> Option<Budget> {
-    HERE.try_with(RequestContext::budget).ok()
+    CONTEXT.try_with(RequestContext::budget).ok()
 }
 
 /// What is left: a handler that has little may give a cheaper answer (D2P
 /// §3.2 d, precision).
 #[must_use]
 pub fn remaining() -> Option<Remaining> {
-    HERE.try_with(|here| here.visit.remaining(here.clock.now())).ok()
+    CONTEXT.try_with(|context| context.timer.remaining(context.clock.now())).ok()
 }
 
 /// How urgent what this task does is, for queues of this machine: of eight
@@ -126,13 +128,13 @@ pub fn priority() -> Priority {
 /// of another DSCP. On time before a [`DeadlineLayer`](super::DeadlineLayer) has learned
 /// how long the method takes, and outside of one.
 #[must_use]
-pub fn standing(loss: Option<Span>) -> Slack {
-    let stands = |here: &RequestContext| {
-        let now = here.clock.now();
-        let rest = here.answered.map(|answered| answered.since(now));
-        Slack::of(here.visit.remaining(now).left(), rest, loss)
+pub fn slack(loss: Option<Span>) -> Slack {
+    let slack = |context: &RequestContext| {
+        let now = context.clock.now();
+        let rest = context.expected_end.map(|end| end.since(now));
+        Slack::of(context.timer.remaining(now).left(), rest, loss)
     };
-    HERE.try_with(stands).unwrap_or(Slack::OnTime)
+    CONTEXT.try_with(slack).unwrap_or(Slack::OnTime)
 }
 
 /// Into how many parts to split work that can be split into `most`: 1 while all
@@ -163,12 +165,13 @@ where
 
 /// What was spent, and of how much.
 fn spent() -> Option<(Span, Span)> {
-    HERE.try_with(|here| {
-        let granted = here.visit.budget().granted();
-        let now: Time = here.clock.now();
-        (here.visit.elapsed(now).min(granted), granted)
-    })
-    .ok()
+    CONTEXT
+        .try_with(|context| {
+            let granted = context.timer.budget().granted();
+            let now: Time = context.clock.now();
+            (context.timer.elapsed(now).min(granted), granted)
+        })
+        .ok()
 }
 
 /// `part` of `whole` on a scale of 0..=`most`, rounded down; all of it when

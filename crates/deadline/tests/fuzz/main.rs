@@ -7,7 +7,7 @@
 mod corpus;
 mod texts;
 
-use deadline::codec::{Bad, envoy, field, grpc};
+use deadline::codec::{ParseError, envoy, field, grpc};
 use serde_json::{Value, json};
 
 #[test]
@@ -17,10 +17,10 @@ fn seeds_and_what_is_bred_from_them_break_nothing() {
 
 /// The entry of `text`: by format, what is read of it, or why nothing is.
 fn entry(text: &str) -> Value {
-    let told = |read: Result<Value, Bad>| match read {
+    let told = |read: Result<Value, ParseError>| match read {
         Ok(value) => value,
-        Err(Bad::Garbled) => "garbled".into(),
-        Err(Bad::Negative) => "negative".into(),
+        Err(ParseError::Garbled) => "garbled".into(),
+        Err(ParseError::Negative) => "negative".into(),
     };
     let written = |budget| json!({ "written": field::write(&budget) });
     json!({

@@ -15,18 +15,18 @@ use tonic::Code;
 use tower::{Layer, Service, ServiceExt};
 
 use crate::grpc::{self, Client};
-use crate::support::{Hand, brought, get, listen, secs, settings, soon, until, within};
+use crate::support::{ManualClock, get, listen, returned_budget, secs, settings, soon, until, within};
 
 /// hyper's client.
 pub fn hyper() -> Hyper<HttpConnector, Body> {
     Hyper::builder(TokioExecutor::new()).build_http()
 }
 
-/// One hand moves the clock of all three, by 100 s in the first, 200 in the
+/// One manual moves the clock of all three, by 100 s in the first, 200 in the
 /// second, 300 in the third; budgets are thousands of seconds, so that no
 /// timer ever fires. The second serves one at a time and holds `/hold`.
 struct Chain {
-    hand: Hand,
+    manual: ManualClock,
     layers: [DeadlineLayer; 3],
     held: Arc<Notify>,
     entrance: String,
@@ -34,25 +34,25 @@ struct Chain {
 }
 
 async fn chain() -> Chain {
-    let hand = Hand::default();
-    let layer = |limit| DeadlineLayer::with_clock(settings(limit), hand.clock());
+    let manual = ManualClock::default();
+    let layer = |limit| DeadlineLayer::with_clock(settings(limit), manual.clock());
     let layers = [layer(8), layer(1), layer(8)];
     let held = Arc::new(Notify::new());
 
-    let clock = hand.clone();
+    let clock = manual.clone();
     let third = grpc::listen(
         &layers[2],
         grpc::says(move || {
             let left = remaining().expect("a budget").left();
-            clock.forward(secs(300));
+            clock.advance(secs(300));
             format!("{left} left at the third")
         }),
     );
 
-    let (clock, holds) = (hand.clone(), Arc::clone(&held));
+    let (clock, holds) = (manual.clone(), Arc::clone(&held));
     let client = Arc::new(Mutex::new(Client::new(third, &PropagateLayer::new())));
     let ask = move || async move {
-        clock.forward(secs(200));
+        clock.advance(secs(200));
         match client.lock().await.ask(tonic::Request::new("?".to_owned())).await {
             Ok(answer) => (StatusCode::OK, answer.into_inner()),
             Err(status) => (StatusCode::BAD_GATEWAY, format!("{:?}", status.code())),
@@ -62,9 +62,9 @@ async fn chain() -> Chain {
     let app = Router::new().route("/", route(ask)).route("/hold", route(hold)).layer(layers[1].clone());
     let second = format!("http://{}", listen(app).await);
 
-    let (clock, uri) = (hand.clone(), second.clone());
+    let (clock, uri) = (manual.clone(), second.clone());
     let ask = move || async move {
-        clock.forward(secs(100));
+        clock.advance(secs(100));
         PropagateLayer::new()
             .layer(hyper())
             .oneshot(get(&uri))
@@ -74,24 +74,24 @@ async fn chain() -> Chain {
     };
     let app = Router::new().route("/", route(ask)).layer(layers[0].clone());
     let entrance = format!("http://{}", listen(app).await);
-    Chain { hand, layers, held, entrance, second }
+    Chain { manual, layers, held, entrance, second }
 }
 
 #[tokio::test]
 async fn a_budget_is_counted_across_three_services_and_the_queue_between() {
-    let Chain { hand, layers, held, entrance, second } = chain().await;
+    let Chain { manual, layers, held, entrance, second } = chain().await;
     let holds = tokio::spawn(hyper().request(within(secs(3_000), &format!("{second}/hold"))));
     until("the second is busy", || layers[1].counts().serving == 1).await;
     let asks = tokio::spawn(hyper().request(within(secs(2_000), &entrance)));
     until("the request waits at the second", || layers[1].counts().waiting == 1).await;
-    hand.forward(secs(400));
+    manual.advance(secs(400));
     held.notify_one();
     soon("the held one", holds).await.unwrap().unwrap();
 
     let answer = soon("the answer", asks).await.unwrap().unwrap().map(Body::new);
     assert_eq!(answer.status(), StatusCode::OK);
     // At the third 100 + 400 of waiting + 200 are gone.
-    let budget = brought(&answer);
+    let budget = returned_budget(&answer);
     assert_eq!(crate::support::text(answer).await, format!("{} left at the third", secs(1_300)));
     assert_eq!(budget.remaining().left(), secs(1_000), "300 later it is back");
     assert_eq!(layers[1].counts().served, 2);
@@ -112,13 +112,13 @@ async fn what_is_used_up_on_the_way_is_not_sent_on() {
 
 #[tokio::test]
 async fn a_tonic_server_refuses_what_cannot_make_it_before_its_handler_runs() {
-    let hand = Hand::default();
-    let layer = DeadlineLayer::with_clock(settings(8), hand.clock());
-    let clock = hand.clone();
+    let manual = ManualClock::default();
+    let layer = DeadlineLayer::with_clock(settings(8), manual.clock());
+    let clock = manual.clone();
     let address = grpc::listen(
         &layer,
         grpc::says(move || {
-            clock.forward(secs(50));
+            clock.advance(secs(50));
             "done".to_owned()
         }),
     );

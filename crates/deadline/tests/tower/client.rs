@@ -57,18 +57,22 @@ async fn what_is_sent_carries_what_is_left() {
 #[tokio::test(start_paused = true)]
 async fn envoy_is_told_when_asked_for_and_never_more_than_it_said() {
     let layer = PropagateLayer::new().for_envoy();
-    let told = async |left, own: Option<&str>| {
+    let written = async |left, own: Option<&str>| {
         let mut request = get("http://peer/");
         if let Some(own) = own {
             request.headers_mut().insert(envoy::HEADER, own.parse().unwrap());
         }
         sent_by(&layer, Some(left), request).await[envoy::HEADER].to_str().unwrap().to_owned()
     };
-    assert_eq!(told(ms(80), None).await, "80");
-    assert_eq!(told(ms(80), Some("900")).await, "80", "what it said at the entrance has been counted down");
-    assert_eq!(told(ms(80), Some("20")).await, "20");
-    assert_eq!(told(ms(80), Some("soon")).await, "80");
-    assert_eq!(told(Span::from_micros(300), None).await, "1", "0 would be no timeout");
+    assert_eq!(written(ms(80), None).await, "80");
+    assert_eq!(
+        written(ms(80), Some("900")).await,
+        "80",
+        "what it said at the entrance has been counted down"
+    );
+    assert_eq!(written(ms(80), Some("20")).await, "20");
+    assert_eq!(written(ms(80), Some("soon")).await, "80");
+    assert_eq!(written(Span::from_micros(300), None).await, "1", "0 would be no timeout");
     assert!(!sent(Some(ms(80)), get("http://peer/")).await.contains_key(envoy::HEADER), "only when asked");
 }
 

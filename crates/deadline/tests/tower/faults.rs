@@ -18,7 +18,7 @@ use tokio::net::TcpListener;
 use tower::{Layer, Service, ServiceExt, service_fn};
 
 use crate::chain::hyper;
-use crate::support::{Hand, brought, get, listen, ms, pass, secs, settings, soon, within};
+use crate::support::{ManualClock, get, listen, ms, pass, returned_budget, secs, settings, soon, within};
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
@@ -108,27 +108,27 @@ async fn a_process_that_dies_in_mid_call_fails_its_part_at_once() {
     assert!(answers[1].as_ref().unwrap_err().downcast_ref::<OutOfTime>().is_none());
 }
 
-/// The clock that `hand` moves, as a node sees it whose own is `ahead` of it.
-fn clock_of(hand: &Hand, ahead: &Arc<AtomicU64>) -> Clock {
-    let (hand, ahead) = (hand.clock(), Arc::clone(ahead));
-    Clock::new(move || hand.now() + Span::from_nanos(ahead.load(Ordering::SeqCst)))
+/// The clock that `manual` moves, as a node sees it whose own is `ahead` of it.
+fn clock_of(manual: &ManualClock, ahead: &Arc<AtomicU64>) -> Clock {
+    let (manual, ahead) = (manual.clock(), Arc::clone(ahead));
+    Clock::new(move || manual.now() + Span::from_nanos(ahead.load(Ordering::SeqCst)))
 }
 
 /// The front asks the back, whose clock is set between requests: what each
 /// request brings back, and what the front has learned of the way.
 async fn journeys(back_is_ahead: [Span; 4]) -> (Vec<(Vec<Stage>, Span, StatusCode)>, Span) {
-    let (hand, ahead) = (Hand::default(), Arc::new(AtomicU64::new(0)));
-    let layer = DeadlineLayer::with_clock(settings(1), clock_of(&hand, &ahead));
-    let clock = hand.clone();
-    let handler = move || async move { clock.forward(ms(30)) };
+    let (manual, ahead) = (ManualClock::default(), Arc::new(AtomicU64::new(0)));
+    let layer = DeadlineLayer::with_clock(settings(1), clock_of(&manual, &ahead));
+    let clock = manual.clone();
+    let handler = move || async move { clock.advance(ms(30)) };
     let back = Router::new().route("/", route(handler)).layer(layer);
-    let (propagate, clock) = (PropagateLayer::new(), hand.clone());
+    let (propagate, clock) = (PropagateLayer::new(), manual.clone());
     let wire = service_fn(move |request: Request<Body>| {
         let (back, clock) = (back.clone(), clock.clone());
         async move {
-            clock.forward(ms(4));
+            clock.advance(ms(4));
             let answer = back.oneshot(request).await;
-            clock.forward(ms(4));
+            clock.advance(ms(4));
             answer
         }
     });
@@ -136,8 +136,8 @@ async fn journeys(back_is_ahead: [Span; 4]) -> (Vec<(Vec<Stage>, Span, StatusCod
     for (request, span) in back_is_ahead.into_iter().enumerate() {
         ahead.store(span.as_nanos(), Ordering::SeqCst);
         let call = propagate.layer(wire.clone()).oneshot(within(secs(900), "http://back/"));
-        let answer = scope_at(hand.clock(), Budget::new(secs(600 + request as u64)), call).await.unwrap();
-        let budget = brought(&answer);
+        let answer = scope_at(manual.clock(), Budget::new(secs(600 + request as u64)), call).await.unwrap();
+        let budget = returned_budget(&answer);
         found.push((budget.stages().to_vec(), budget.remaining().left(), answer.status()));
     }
     (found, propagate.one_way("back"))

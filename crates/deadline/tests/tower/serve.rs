@@ -8,12 +8,12 @@ use axum::extract::Path;
 use axum::http::{Response, StatusCode};
 use axum::routing::get as route;
 use deadline::Slack::{Ahead, Behind, OnTime};
-use deadline::tower::{Counts, DeadlineLayer, Refusal, Settings, give_way, remaining, standing};
+use deadline::tower::{Counts, DeadlineLayer, Rejection, Settings, give_way, remaining, slack};
 use deadline::{InvalidBudget, Order, Shedding};
 use queueing::Span;
 use tower::ServiceExt;
 
-use crate::support::{brought, get, ms, pass, secs, settings, text, within};
+use crate::support::{get, ms, pass, returned_budget, secs, settings, text, within};
 
 /// Answers after `takes`, and counts how often its handler ran.
 fn slow(layer: &DeadlineLayer, takes: Span) -> (Router, Arc<AtomicUsize>) {
@@ -38,7 +38,7 @@ async fn what_cannot_make_it_is_refused_before_the_handler_runs() {
     }
     let refused = app.clone().oneshot(within(ms(90), "/")).await.unwrap();
     assert_eq!(refused.status(), StatusCode::GATEWAY_TIMEOUT);
-    assert_eq!(brought(&refused).remaining().left(), ms(90), "at once");
+    assert_eq!(returned_budget(&refused).remaining().left(), ms(90), "at once");
     assert_eq!(text(refused).await, "what is left of its deadline is less than it takes\n");
 
     let mut call = within(ms(90), "/");
@@ -56,36 +56,36 @@ async fn what_cannot_make_it_is_refused_before_the_handler_runs() {
 async fn how_a_request_stands_is_by_what_is_left_and_what_the_rest_takes() {
     let layer = DeadlineLayer::new(settings(4));
     let seen = Arc::new(Mutex::new(Vec::new()));
-    let sees = Arc::clone(&seen);
+    let record = Arc::clone(&seen);
     let handler = move || async move {
         let mut at = [OnTime; 3];
         for (at, before) in at.iter_mut().zip([0, 40, 50]) {
             pass(ms(before)).await;
-            *at = standing(Some(ms(200)));
-            assert_eq!(standing(None) == Behind, *at == Behind, "whatever a loss costs");
-            assert_ne!(standing(None), Ahead, "of what?");
+            *at = slack(Some(ms(200)));
+            assert_eq!(slack(None) == Behind, *at == Behind, "whatever a loss costs");
+            assert_ne!(slack(None), Ahead, "of what?");
         }
         pass(ms(10)).await;
-        sees.lock().unwrap().push(at);
+        record.lock().unwrap().push(at);
         "done"
     };
     let app = Router::new().route("/", route(handler)).layer(layer);
-    let stands = async |left: Span| {
+    let slacks = async |left: Span| {
         let answer = app.clone().oneshot(within(left, "/")).await.unwrap();
         assert_eq!(answer.status(), StatusCode::OK);
         seen.lock().unwrap().pop().expect("it was served")
     };
     for _ in 0..16 {
-        assert_eq!(stands(ms(101)).await, [OnTime; 3], "nobody knows how long it takes");
+        assert_eq!(slacks(ms(101)).await, [OnTime; 3], "nobody knows how long it takes");
     }
     // It takes 100 ms: as it begins, 40 ms on, and 10 ms before its end.
-    assert_eq!(stands(secs(1)).await, [Ahead; 3]);
-    assert_eq!(stands(ms(500)).await, [Ahead; 3]);
-    assert_eq!(stands(ms(499)).await, [OnTime; 3]);
-    assert_eq!(stands(ms(190)).await, [Behind, OnTime, OnTime]);
-    assert_eq!(stands(ms(150)).await, [Behind, Behind, OnTime]);
-    assert_eq!(stands(ms(109)).await, [Behind; 3]);
-    assert_eq!(standing(Some(ms(200))), OnTime, "outside of a request");
+    assert_eq!(slacks(secs(1)).await, [Ahead; 3]);
+    assert_eq!(slacks(ms(500)).await, [Ahead; 3]);
+    assert_eq!(slacks(ms(499)).await, [OnTime; 3]);
+    assert_eq!(slacks(ms(190)).await, [Behind, OnTime, OnTime]);
+    assert_eq!(slacks(ms(150)).await, [Behind, Behind, OnTime]);
+    assert_eq!(slacks(ms(109)).await, [Behind; 3]);
+    assert_eq!(slack(Some(ms(200))), OnTime, "outside of a request");
 }
 
 #[tokio::test(start_paused = true)]
@@ -105,16 +105,16 @@ async fn a_layer_knows_whether_somebody_is_behind_who_waits_or_works() {
     // It takes 120 ms, of which it gives way for the last 20.
     let unhurried = send(secs(1));
     pass(ms(10)).await;
-    assert!(!layer.is_behind());
+    assert!(!layer.has_late_request());
     let waits = send(ms(250));
     pass(ms(5)).await;
-    assert!(!layer.is_behind());
+    assert!(!layer.has_late_request());
     pass(ms(10)).await;
-    assert!(layer.is_behind(), "235 ms are left, and it has not begun");
+    assert!(layer.has_late_request(), "235 ms are left, and it has not begun");
     unhurried.await.unwrap().unwrap();
-    assert!(layer.is_behind(), "it works");
+    assert!(layer.has_late_request(), "it works");
     pass(ms(85)).await;
-    assert!(!layer.is_behind(), "it has given way");
+    assert!(!layer.has_late_request(), "it has given way");
     assert_eq!(waits.await.unwrap().unwrap().status(), StatusCode::OK);
 }
 
@@ -208,7 +208,7 @@ async fn the_wait_counts_and_the_answer_says_so() {
     tokio::task::yield_now().await;
     let second = app.oneshot(within(ms(200), "/")).await.unwrap();
     first.await.unwrap().unwrap();
-    let budget = brought(&second);
+    let budget = returned_budget(&second);
     assert_eq!((budget.stages()[0].queue, budget.stages()[0].service), (ms(30), ms(30)));
     assert_eq!(budget.remaining().left(), ms(140));
     assert_eq!(text(second).await, ms(170).to_string());
@@ -222,7 +222,7 @@ async fn who_waits_in_vain_is_told_when_that_is_certain() {
     tokio::task::yield_now().await;
     let refused = app.oneshot(within(ms(250), "/")).await.unwrap();
     assert_eq!(refused.status(), StatusCode::GATEWAY_TIMEOUT);
-    let waited = brought(&refused).stages()[0].queue;
+    let waited = returned_budget(&refused).stages()[0].queue;
     assert!((ms(250)..ms(253)).contains(&waited), "a timer's tick after {waited}");
     assert_eq!(layer.counts().waiting, 0);
     busy.await.unwrap().unwrap();
@@ -233,8 +233,9 @@ async fn who_waits_in_vain_is_told_when_that_is_certain() {
 async fn a_full_queue_refuses_and_the_user_says_how() {
     let full = settings(1);
     let full = Settings { queue: deadline::Settings { capacity: 1, ..full.queue }, ..full };
-    let own =
-        |refusal: Refusal| Response::new(axum::body::Body::from(format!("sorry: {:?}", refusal.reason)));
+    let own = |rejection: Rejection| {
+        Response::new(axum::body::Body::from(format!("sorry: {:?}", rejection.reason)))
+    };
     let layer = DeadlineLayer::new(full);
     let handler = || pass(ms(10));
     let app = Router::new().route("/", route(handler)).layer(layer.clone());

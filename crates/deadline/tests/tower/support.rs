@@ -29,22 +29,22 @@ pub async fn pass(span: Span) {
 
 /// `limit` at once, peers trusted.
 pub fn settings(limit: usize) -> Settings {
-    let intake = Limits { trusted: true, ..Limits::default() };
-    Settings { limit, intake, ..Settings::default() }
+    let validation = Limits { trusted: true, ..Limits::default() };
+    Settings { limit, validation, ..Settings::default() }
 }
 
 /// A clock that stands still until it is moved.
 #[derive(Clone, Default)]
-pub struct Hand(Arc<AtomicU64>);
+pub struct ManualClock(Arc<AtomicU64>);
 
-impl Hand {
-    pub fn forward(&self, span: Span) {
+impl ManualClock {
+    pub fn advance(&self, span: Span) {
         self.0.fetch_add(span.as_nanos(), Ordering::SeqCst);
     }
 
     pub fn clock(&self) -> Clock {
-        let hand = Arc::clone(&self.0);
-        Clock::new(move || Time::from_nanos(hand.load(Ordering::SeqCst)))
+        let now_ns = Arc::clone(&self.0);
+        Clock::new(move || Time::from_nanos(now_ns.load(Ordering::SeqCst)))
     }
 }
 
@@ -66,7 +66,7 @@ pub async fn text(response: Response<Body>) -> String {
 }
 
 /// The budget that an answer brings back.
-pub fn brought<B>(response: &Response<B>) -> Budget {
+pub fn returned_budget<B>(response: &Response<B>) -> Budget {
     let text = response.headers()[field::HEADER].to_str().expect("text");
     field::parse(text).expect("a budget")
 }

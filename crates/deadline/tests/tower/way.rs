@@ -30,8 +30,8 @@ async fn who_waits_for_others_does_not_hold_up_who_has_work() {
     let layer = DeadlineLayer::new(settings(1));
     let (app, others) = gives_way(&layer);
     let asks: Vec<_> = (0..3).map(|_| tokio::spawn(app.clone().oneshot(within(secs(9), "/")))).collect();
-    until("all three have given way", || layer.counts().away == 3).await;
-    assert_eq!(layer.counts(), Counts { away: 3, ..Counts::default() });
+    until("all three have given way", || layer.counts().released == 3).await;
+    assert_eq!(layer.counts(), Counts { released: 3, ..Counts::default() });
     others.add_permits(3);
     for ask in asks {
         assert_eq!(ask.await.unwrap().unwrap().status(), StatusCode::OK);
@@ -61,12 +61,12 @@ async fn one_at_a_time_works_however_many_have_given_way() {
 
 #[tokio::test(start_paused = true)]
 async fn no_more_give_way_than_the_settings_say() {
-    let layer = DeadlineLayer::new(Settings { away_max: 1, ..settings(1) });
+    let layer = DeadlineLayer::new(Settings { released_max: 1, ..settings(1) });
     let (app, others) = gives_way(&layer);
     let ask = || tokio::spawn(app.clone().oneshot(within(secs(9), "/")));
     let (first, second, third) = (ask(), ask(), ask());
     until("one is away, one holds its place", || layer.counts().waiting == 1).await;
-    assert_eq!(layer.counts(), Counts { away: 1, serving: 1, waiting: 1, ..Counts::default() });
+    assert_eq!(layer.counts(), Counts { released: 1, serving: 1, waiting: 1, ..Counts::default() });
     others.add_permits(3);
     let mut gave = Vec::new();
     for ask in [first, second, third] {
@@ -81,9 +81,9 @@ async fn one_that_gave_way_and_is_given_up_takes_nothing_along() {
     let layer = DeadlineLayer::new(settings(1));
     let (app, others) = gives_way(&layer);
     let ask = tokio::spawn(app.clone().oneshot(within(secs(9), "/")));
-    until("it has given way", || layer.counts().away == 1).await;
+    until("it has given way", || layer.counts().released == 1).await;
     ask.abort();
-    until("it is gone", || layer.counts().away == 0).await;
+    until("it is gone", || layer.counts().released == 0).await;
     assert_eq!(layer.counts(), Counts { cancelled: 1, ..Counts::default() });
     others.add_permits(1);
     assert!(app.oneshot(within(secs(9), "/")).await.unwrap().status().is_success());
@@ -93,18 +93,18 @@ async fn one_that_gave_way_and_is_given_up_takes_nothing_along() {
 #[tokio::test(start_paused = true)]
 async fn a_task_that_outlives_the_answer_has_no_place_to_give() {
     let layer = DeadlineLayer::new(settings(1));
-    let (told, tells) = tokio::sync::oneshot::channel();
-    let told = Arc::new(Mutex::new(Some(told)));
+    let (sender, receiver) = tokio::sync::oneshot::channel();
+    let sender = Arc::new(Mutex::new(Some(sender)));
     let handler = move || async move {
         spawn(async move {
             pass(secs(1)).await;
-            let told = told.lock().unwrap().take().expect("called once");
-            told.send(give_way()).expect("somebody asks");
+            let sender = sender.lock().unwrap().take().expect("called once");
+            sender.send(give_way()).expect("somebody asks");
         });
     };
     let app = Router::new().route("/", route(handler)).layer(layer.clone());
     assert!(app.oneshot(within(secs(9), "/")).await.unwrap().status().is_success());
-    assert!(!tells.await.unwrap());
+    assert!(!receiver.await.unwrap());
     assert_eq!(layer.counts(), Counts { served: 1, ..Counts::default() });
     assert!(!give_way(), "nor is there one outside of a layer");
 }

@@ -209,7 +209,7 @@ impl Gate {
 
     /// A request came that can spare so much.
     pub(crate) fn on_budget(&mut self, budget: Option<Span>) {
-        self.budgets.came(budget);
+        self.budgets.record(budget);
     }
 
     /// A request was answered `latency` after it came.

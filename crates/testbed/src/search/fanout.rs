@@ -96,9 +96,14 @@ impl Aggregator {
         let waiting = setup.capacity.saturating_mul(2);
         let (mut layers, mut workers) = (Vec::new(), Vec::new());
         for part in 0..unit.parts {
-            let intake = Limits { trusted: true, longest: Span::MAX, ..Limits::default() };
-            let settings =
-                Settings { limit: unit.threads, away_max: setup.capacity, queue, intake, methods_max: 1 };
+            let validation = Limits { trusted: true, longest: Span::MAX, ..Limits::default() };
+            let settings = Settings {
+                limit: unit.threads,
+                released_max: setup.capacity,
+                queue,
+                validation,
+                methods_max: 1,
+            };
             let layer = DeadlineLayer::new(settings);
             let watch = Watch { run: Arc::clone(run), stage: 0, part };
             let address = rpc::serve(&layer, watch, waiting, worker(run, shelf, part))?;
@@ -133,7 +138,7 @@ impl Aggregator {
         for (part, expected) in self.expected(query).into_iter().enumerate() {
             let mut worker = self.workers[part].clone();
             let call = async move { worker.call(call_of(request)).await };
-            let budget = budget.expecting(expected);
+            let budget = budget.with_estimate(expected);
             out.spawn(async move { (part, scope(budget, call).await) });
         }
         // Workers give up at the same moment, so this is only the last resort.

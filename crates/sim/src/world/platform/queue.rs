@@ -20,12 +20,8 @@ pub(super) fn queue(events: bool, deadline: bool, capacity: usize) -> Box<dyn Wa
         let policy = by_name(name, &Params::new(1, capacity)).expect("sched has these orders");
         return Box::new(Events { policy, offers: Vec::new(), free: Vec::new() });
     }
-    let settings = Settings {
-        capacity,
-        order: Order::Edf,
-        shedding: Shedding::Infeasible,
-        patience: Span::from_secs(1),
-    };
+    let settings =
+        Settings { capacity, order: Order::Edf, shedding: Shedding::Infeasible, age_max: Span::from_secs(1) };
     let levels = if events { Priority::LEVELS } else { 1 };
     let levels = (0..levels).map(|_| DeadlineQueue::new(settings)).collect();
     Box::new(Deadlines { levels, capacity, pressed: 0 })

@@ -138,7 +138,7 @@ impl<'a> World<'a> {
             capacity: config.capacity,
             order: config.order,
             shedding: config.shedding,
-            patience: config.patience,
+            age_max: config.patience,
         };
         let servers = |stage: &Stage| Servers {
             parts: (0..stage.parts)
