@@ -1,4 +1,4 @@
-//! The machine, the tasks on it, and who divides it.
+//! Configuration of a machine, its tasks and its core allocation policy.
 
 use queueing::{Arrivals, Bytes, Distribution, Span};
 use sched::cores::{Class, CoreAssignment, CoresConfigError, Policy, Settings, TaskSpec, Topology, by_name};
@@ -7,26 +7,26 @@ use serde::Deserialize;
 use crate::BadConfig;
 use crate::text::{text, text_or_none};
 
-/// A machine and its tasks.
+/// Machine and tasks.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// One of `sched::cores::POLICIES`.
+    /// Core allocation policy, one of `sched::cores::POLICIES`.
     pub policy: String,
-    /// What it runs on.
+    /// Hardware.
     #[serde(default)]
     pub machine: Machine,
-    /// What decisions take.
+    /// Costs of core allocation decisions.
     #[serde(default)]
     pub costs: Costs,
-    /// Who runs, at least one.
+    /// Tasks, at least one.
     pub tasks: Vec<Task>,
-    /// THRESH_BW in GB/s and socket; the paper's 25 when absent.
+    /// THRESH_BW in GB/s and socket; default: the paper's 25.
     pub bandwidth_max_gb: Option<f64>,
-    /// Counted for so long, more than 0 …
+    /// Measured duration, more than 0.
     #[serde(deserialize_with = "text")]
     pub lasts: Span,
-    /// … after so long that is not.
+    /// Warm-up, not measured.
     #[serde(default = "warmup", deserialize_with = "text")]
     pub warmup: Span,
     /// Replays the run.
@@ -34,26 +34,27 @@ pub struct Config {
     pub seed: u64,
 }
 
-/// Lanes, DRAM and cache.
+/// Logical cores, DRAM and cache.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Machine {
-    /// Sockets.
+    /// Number of sockets.
     pub sockets: usize,
-    /// Physical cores of each that are to be divided: without the scheduler's own.
+    /// Physical cores per socket available to tasks, the scheduler's own excluded.
     pub physical: usize,
-    /// Lanes of each: 2 with SMT, 1 without.
+    /// Logical cores per physical core: 2 with SMT, 1 without.
     pub lanes: usize,
-    /// What DRAM moves at most, GB/s and socket.
+    /// DRAM bandwidth, GB/s and socket.
     pub bandwidth_gb: f64,
-    /// r of DRAM's latency 1 + r·u/(1 − u).
+    /// r in DRAM's latency 1 + r·u/(1 − u).
     pub latency_rise: f64,
-    /// Last-level cache of each socket.
+    /// Last-level cache per socket.
     #[serde(deserialize_with = "text")]
     pub cache: Bytes,
 }
 
-/// The paper's, as far as it says: 24 lanes of a Broadwell socket, two of them for the scheduler.
+/// The paper's machine as far as published: 24 logical cores of a Broadwell socket, two of them
+/// for the scheduler.
 impl Default for Machine {
     fn default() -> Self {
         Self {
@@ -67,33 +68,33 @@ impl Default for Machine {
     }
 }
 
-/// What it takes to carry out a decision. Nobody runs on the core meanwhile.
+/// Costs of core allocation decisions. The core is idle meanwhile.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Costs {
-    /// From a round's begin until its commands leave.
+    /// From the start of a round until its commands are sent.
     #[serde(deserialize_with = "text")]
     pub decide: Span,
-    /// A task begins on an idle core.
+    /// Start of a task on an idle core.
     #[serde(deserialize_with = "text")]
     pub wake: Span,
-    /// A task begins on a core that another one has.
+    /// Start of a task on a core that another task occupies.
     #[serde(deserialize_with = "text")]
     pub preempt: Span,
-    /// The kernel gives a core back to BE.
+    /// Return of a core to BE by the kernel.
     #[serde(deserialize_with = "text")]
     pub resume: Span,
-    /// A task of the runtime looks for work so long before it gives a core back.
+    /// Time for which a task of the runtime polls for work before it yields a core.
     #[serde(deserialize_with = "text")]
     pub spin: Span,
-    /// Where the kernel divides cores: how long BE keeps one that LC wants, being in
-    /// the same class; absent where it is in the idle class, and keeps none.
+    /// For the kernel's scheduler: time slice that BE keeps on a core that LC wants, in the
+    /// same scheduling class. Absent: BE is in the idle class and is preempted at once.
     #[serde(deserialize_with = "text_or_none")]
     pub slice: Option<Distribution>,
 }
 
-/// Medians of this project's machine (`greenwave bench sched` is to replace them): a futex
-/// wake of a parked thread, the same over BE in its idle class, and its way back. Spinning as in
+/// Medians of this project's machine, until `greenwave bench sched` replaces them: futex wake
+/// of a parked thread, the same over idle-class BE, and the return to BE. Spinning as in
 /// Caladan's runtime.
 impl Default for Costs {
     fn default() -> Self {
@@ -108,49 +109,49 @@ impl Default for Costs {
     }
 }
 
-/// What shares the machine.
+/// Task on the machine.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Task {
-    /// Its name in reports.
+    /// Name in reports.
     pub name: String,
     /// `LC` or `BE`.
     pub class: ClassName,
     /// Guaranteed cores.
     #[serde(default)]
     pub guaranteed: u16,
-    /// Cores beyond that; as many as there are when absent.
+    /// Cores beyond the guaranteed ones; default: all.
     pub burstable: Option<u16>,
-    /// LC: when requests come.
+    /// LC: arrival process.
     #[serde(default, deserialize_with = "text_or_none")]
     pub arrivals: Option<Arrivals>,
-    /// LC: when they come from some time on, ascending.
+    /// LC: later arrival processes, in ascending order of time.
     #[serde(default)]
     pub changes: Vec<Change>,
-    /// LC: what a request takes on a machine of its own.
+    /// LC: service time on an otherwise idle machine.
     #[serde(default, deserialize_with = "text_or_none")]
     pub service: Option<Distribution>,
-    /// BE: cores that it could use.
+    /// BE: number of threads.
     #[serde(default)]
     pub threads: u32,
-    /// THRESH_QD; 10 µs when absent.
+    /// THRESH_QD; default 10 µs.
     #[serde(default, deserialize_with = "text_or_none")]
     pub delay_max: Option<Span>,
-    /// THRESH_HT; never when absent.
+    /// THRESH_HT; default: never.
     #[serde(default, deserialize_with = "text_or_none")]
     pub request_max: Option<Span>,
-    /// What `parties` aims at; 100 µs when absent.
+    /// Tail latency target of `parties`; default 100 µs.
     #[serde(default, deserialize_with = "text_or_none")]
     pub tail_target: Option<Span>,
-    /// What it asks of the machine, where it has no phases.
+    /// Resource use, for a task without phases.
     #[serde(default)]
     pub needs: Needs,
-    /// BE: what it asks of it in turn, over and over.
+    /// BE: phases of resource use, repeated.
     #[serde(default)]
     pub phases: Vec<Phase>,
 }
 
-/// The classes' names.
+/// Task classes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub enum ClassName {
     /// Latency-critical.
@@ -161,26 +162,26 @@ pub enum ClassName {
     BestEffort,
 }
 
-/// What a task's lane asks of the machine while it runs.
+/// Resource use of one logical core of a task while it runs.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Needs {
-    /// Part of its time that waits for an idle DRAM, 0 to 1.
+    /// Fraction of time spent waiting for DRAM at idle latency, 0 to 1.
     pub memory: f64,
-    /// GB/s that one lane then moves.
+    /// DRAM traffic of one logical core, GB/s.
     pub bandwidth_gb: f64,
-    /// What it would have in the cache; shared by its lanes.
+    /// Cache footprint, shared by the task's logical cores.
     #[serde(deserialize_with = "text")]
     pub footprint: Bytes,
-    /// Part of its accesses that miss the cache with all of that in it, more than 0 up to 1.
+    /// Miss ratio with the whole footprint cached, more than 0 up to 1.
     pub misses: f64,
-    /// How much it disturbs a sibling, 0 and more …
+    /// Pressure on a sibling, 0 and more.
     pub pressure: f64,
-    /// … and how much one disturbs it: beside pressure p its work takes 1 + sensitivity · p times as long.
+    /// Slowdown by a sibling: beside pressure p, work takes 1 + sensitivity · p times as long.
     pub sensitivity: f64,
 }
 
-/// Work within the core: two lanes of it do 1.3 times what one does (Caladan §3.1).
+/// Core-bound work: two sibling logical cores do 1.3 times the work of one (Caladan §3.1).
 impl Default for Needs {
     fn default() -> Self {
         Self {
@@ -194,26 +195,26 @@ impl Default for Needs {
     }
 }
 
-/// A load that changes.
+/// Change of a load.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Change {
-    /// From so long after the beginning on, warm-up included, …
+    /// Time of the change after the start, warm-up included.
     #[serde(deserialize_with = "text")]
     pub at: Span,
-    /// … requests come like this.
+    /// Arrival process from then on.
     #[serde(deserialize_with = "text")]
     pub arrivals: Arrivals,
 }
 
-/// A phase of a BE task.
+/// Phase of a BE task.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Phase {
-    /// How long it takes when all threads run undisturbed: less cores, longer phase.
+    /// Duration when all threads run undisturbed; longer with fewer cores.
     #[serde(deserialize_with = "text")]
     pub lasts: Distribution,
-    /// What it asks for.
+    /// Resource use.
     #[serde(default)]
     pub needs: Needs,
 }
@@ -227,7 +228,7 @@ fn one() -> u64 {
 }
 
 impl Config {
-    /// Reads a configuration and checks it.
+    /// Parses a configuration and checks it.
     ///
     /// # Errors
     /// One line: the value and what would be valid.
@@ -235,7 +236,7 @@ impl Config {
         crate::text::settings(text, Self::check)
     }
 
-    /// Refuses what cannot be simulated.
+    /// Checks that the configuration can be simulated.
     ///
     /// # Errors
     /// One line: the value and what would be valid.
@@ -313,7 +314,7 @@ impl Task {
         }
     }
 
-    /// As policies know it.
+    /// Task specification for policies.
     fn spec(&self) -> TaskSpec {
         let default = TaskSpec::critical(self.guaranteed);
         TaskSpec {

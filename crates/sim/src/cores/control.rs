@@ -1,7 +1,7 @@
-//! The port [`Cores`] on the simulated machine.
+//! Implementation of [`Cores`] by the simulated machine.
 //!
-//! Signals are exact and free: the scheduler has a core of its own, and reads
-//! shared memory. Commands take [`Costs`](super::Costs).
+//! Signals are exact and free: the scheduler has its own core and reads shared memory. Commands
+//! cost [`Costs`](super::Costs).
 
 use queueing::{Span, Time};
 use sched::cores::{Action, Cores, Sample, Signals};
@@ -9,7 +9,7 @@ use sched::cores::{Action, Cores, Sample, Signals};
 use super::logical_core::LogicalCoreState;
 use super::machine::World;
 
-/// Tails are told to who looks so seldom; to others they would mean nothing.
+/// Minimum interval between reports of tail latency; over a shorter one it is meaningless.
 const TAIL_EVERY: Span = Span::from_millis(1);
 
 impl Cores for World {
@@ -20,7 +20,7 @@ impl Cores for World {
             seen.behind = task.fed.as_ref().is_some_and(|fed| fed.presses());
             seen.runnable = if task.critical { task.waiting() as u32 + task.serving } else { task.threads };
             if task.critical && since >= TAIL_EVERY {
-                // Who waits for long is part of the tail before he is answered.
+                // A long-waiting request belongs to the tail before it is answered.
                 seen.tail = Some(task.seen.quantile(0.999).max(seen.delay));
                 task.seen.clear();
             }

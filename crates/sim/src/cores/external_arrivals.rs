@@ -1,8 +1,8 @@
-//! A machine as a part of a larger world: its first task's requests come from
-//! outside and wait in a queue of the caller's making; who was served is told.
+//! Machine as a component of a larger simulation.
 //!
-//! All else is as on any machine here: who divides the cores, what that takes, and
-//! how tasks disturb each other.
+//! Requests of its first task come from outside and wait in a queue supplied by the caller;
+//! served requests are reported. Policies, costs and interference are those of any machine
+//! here.
 
 use queueing::{Entry, Label, Span, Time};
 use sched::cores::Allocator;
@@ -11,16 +11,16 @@ use super::config::Config;
 use super::machine::{Event, World};
 use crate::Engine;
 
-/// A request that is offered to a machine.
+/// Request offered to a machine.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Offer {
-    /// The caller's name for it.
+    /// Identifier chosen by the caller.
     pub token: u64,
-    /// What it takes on a machine of its own.
+    /// Service time on an otherwise idle machine.
     pub work: Span,
-    /// How urgent it is, and what is left of its budget.
+    /// Priority and remaining budget.
     pub label: Label,
-    /// How long it is expected to take once its turn has come.
+    /// Expected service time.
     pub expected: Span,
 }
 
@@ -34,47 +34,47 @@ impl Entry for Offer {
     }
 }
 
-/// Whose service is over, and when it began.
+/// Completed request and its start of service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Served {
     pub token: u64,
     pub started: Time,
 }
 
-/// Where requests wait for a core.
+/// Queue of requests that wait for a core.
 pub(crate) trait Waiting {
-    /// Takes `offer` in; the token of whoever had to leave for it, or could not come in.
+    /// Enqueues `offer`; returns the token of a request refused or evicted for it.
     fn push(&mut self, now: Time, offer: Offer) -> Option<u64>;
 
-    /// The next to be served; who is dropped instead joins `shed`.
+    /// Dequeues the next request; dropped ones are appended to `shed`.
     fn next(&mut self, now: Time, shed: &mut Vec<u64>) -> Option<Offer>;
 
-    /// When the one that has waited longest came.
+    /// Arrival of the oldest request.
     fn oldest(&self) -> Option<Time>;
 
-    /// How many wait.
+    /// Queue length.
     fn len(&self) -> usize;
 
-    /// Whether somebody waits who cannot wait for a queue to grow old: it asks for
-    /// a core at once.
+    /// True if a request is too urgent to wait for the queueing delay to rise: it asks for a
+    /// core at once.
     fn presses(&self) -> bool;
 }
 
-/// A machine that is fed.
+/// Machine with external arrivals.
 pub(crate) struct ExternalMachine {
     world: World,
     allocator: Allocator,
 }
 
-/// The task that is fed.
+/// Task with external arrivals.
 const TASK: usize = 0;
 
 impl ExternalMachine {
-    /// The machine of `config`, whose first task is LC and has no arrivals of its own;
-    /// its requests are to wait in `queue`.
+    /// Machine of `config`. Its first task is LC without an arrival process; its requests wait
+    /// in `queue`.
     ///
     /// # Panics
-    /// When policy or tasks cannot be.
+    /// If the policy or the tasks are invalid.
     pub fn new(config: &Config, queue: Box<dyn Waiting>) -> Self {
         let board = config.board().expect("a checked machine");
         let policy = config.policy(&board).expect("a checked policy");
@@ -84,12 +84,13 @@ impl ExternalMachine {
         Self { world, allocator }
     }
 
-    /// A request comes; the token of whoever will not be served for it.
+    /// Offers a request; returns the token of a request refused or evicted for it.
     pub fn offer(&mut self, now: Time, offer: Offer) -> Option<u64> {
         let task = &mut self.world.tasks[TASK];
         let gone = task.fed.as_mut().and_then(|queue| queue.push(now, offer));
         if let Some(core) = task.spinning.last().copied() {
-            // Who looks for work finds it; if it is not to be served after all, he looks on.
+            // A spinning core dequeues it; if nothing is to be served, the core continues to
+            // spin.
             if let Some(request) = task.take(now, &mut self.world.shed) {
                 task.spinning.pop();
                 self.world.begin(now, core, request);
@@ -100,31 +101,32 @@ impl ExternalMachine {
         gone
     }
 
-    /// When something happens next.
+    /// Time of the next event.
     pub fn next(&self) -> Option<Time> {
         self.world.engine.peek()
     }
 
-    /// What happens by `limit` happens.
+    /// Processes events up to `limit`.
     pub fn run(&mut self, limit: Time) {
         while let Some((now, event)) = self.world.engine.next_by(limit) {
             super::happens(&mut self.world, &mut self.allocator, now, event);
         }
     }
 
-    /// Whose service has ended since this was asked last, and who was shed.
+    /// Requests completed and shed since the last call.
     pub fn drain(&mut self, ended: &mut Vec<Served>, shed: &mut Vec<u64>) {
         ended.append(&mut self.world.ended);
         shed.append(&mut self.world.shed);
     }
 
-    /// Requests that wait, and when the one that has waited longest came.
+    /// Queue length, and arrival of the oldest request.
     pub fn waiting(&self) -> (usize, Option<Time>) {
         let task = &self.world.tasks[TASK];
         (task.waiting(), task.oldest())
     }
 
-    /// What `task` has done of its work by `now`, since it counts, in time of one lane.
+    /// Work of `task` by `now`, measured from the end of warm-up, in time of one undisturbed
+    /// logical core.
     pub fn work(&mut self, now: Time, task: usize) -> Span {
         (0..self.world.lanes.len()).for_each(|core| self.world.touch(now, core));
         Span::from_nanos(self.world.tasks.get(task).map_or(0, |task| task.work_ns as u64))

@@ -1,10 +1,10 @@
-//! Lanes that no policy divides: the kernel's, with BE in its idle class, or in the
-//! normal one, where it runs in slices ([`Costs::slice`](super::Costs)).
+//! Linux scheduler, for logical cores that no policy controls. BE is in the idle class, or in
+//! the normal class with time slices ([`Costs::slice`](super::Costs)).
 //!
-//! LC that wakes up takes an idle lane, best one whose siblings are idle too, else
-//! one of BE's: at once in the idle class, in the normal one at the end of a slice.
-//! LC that sleeps gives it to LC that waits, else back to BE. Nobody looks at
-//! memory, siblings or queues.
+//! A waking LC thread gets an idle logical core, preferably one with idle siblings, else one of
+//! BE's: at once in the idle class, at the end of a slice in the normal class. An LC thread
+//! that sleeps yields its core to waiting LC, else to BE. Memory, siblings and queueing delay
+//! are ignored.
 
 use queueing::{CoreId, Time};
 use sched::cores::TaskId;
@@ -13,7 +13,7 @@ use super::logical_core::LogicalCoreState;
 use super::machine::{Event, World};
 
 impl World {
-    /// Wakes a thread of the LC `task` for a request that waits, where the kernel divides lanes.
+    /// Wakes a thread of LC `task` for a waiting request, on a core that the kernel schedules.
     pub(super) fn wake(&mut self, now: Time, task: usize) {
         if self.tasks[task].waking >= self.tasks[task].waiting() {
             return;
@@ -41,7 +41,7 @@ impl World {
         self.hand(now, core, TaskId(task as u16), false, cost);
     }
 
-    /// Gives `core`, which is the kernel's and has nothing to do, to who can use it.
+    /// Gives `core`, which is idle and scheduled by the kernel, to a runnable task.
     pub(super) fn release(&mut self, now: Time, core: usize) {
         self.vacate(now, core);
         let oldest = |task: &usize| self.tasks[*task].oldest();
@@ -50,7 +50,7 @@ impl World {
             self.tasks[task].waking += 1;
             return self.hand(now, core, TaskId(task as u16), false, self.costs.resume);
         }
-        // Threads that are on their way to a lane work already, as far as the kernel is concerned.
+        // For the kernel, threads that are being switched in already run.
         let on_way = |task: usize| {
             let to = |lane: &&super::logical_core::LogicalCore| {
                 lane.doing == LogicalCoreState::Switching && lane.holder == Some(TaskId(task as u16))
@@ -64,7 +64,7 @@ impl World {
         }
     }
 
-    /// Plans the end of the slice that BE begins on `core`, where it has slices.
+    /// Schedules the end of BE's slice on `core`, if slices are enabled.
     pub(super) fn slice(&mut self, now: Time, core: usize) {
         let lane = &self.lanes[core];
         if let (true, Some(law), Some(holder)) = (lane.shared, self.costs.slice, lane.holder) {
@@ -74,7 +74,7 @@ impl World {
         }
     }
 
-    /// A slice is over: whoever waits has the lane, else BE has another one.
+    /// End of a slice: a waiting LC thread gets the core, else BE gets another slice.
     pub(super) fn slice_ends(&mut self, now: Time, core: usize, turn: u32) {
         if self.lanes[core].turn != turn {
             return;

@@ -1,52 +1,52 @@
-//! A logical core: who has it, what it does, how fast.
+//! Logical core: its task, state and speed.
 
 use queueing::Time;
 use sched::cores::{Sample, TaskId};
 
 use super::task::Request;
 
-/// What a lane is doing.
+/// State of a logical core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LogicalCoreState {
-    /// Nothing, in an idle state that leaves the physical core to its siblings.
+    /// Idle; the siblings have the physical core to themselves.
     Nothing,
-    /// It is being handed over.
+    /// Context switch.
     Switching,
-    /// Its LC task looks for work.
+    /// The LC task polls for work.
     Spinning,
-    /// A request.
+    /// Serves a request.
     Serving,
-    /// A thread of BE.
+    /// Runs a BE thread.
     Working,
 }
 
-/// A lane.
+/// Logical core (hyperthread).
 #[derive(Clone, Debug)]
 pub(super) struct LogicalCore {
     pub holder: Option<TaskId>,
-    /// Whether the holder keeps it without work.
+    /// True if the task keeps the core without work.
     pub keep: bool,
-    /// Whether the kernel divides it.
+    /// True if the kernel schedules the core.
     pub shared: bool,
     pub doing: LogicalCoreState,
-    /// Counts what was planned for it, so that plans that no longer count are known.
+    /// Generation of the scheduled event; events of older generations are stale.
     pub turn: u32,
     pub request: Option<Request>,
-    /// When the request was taken up here.
+    /// Start of service on this core.
     pub began: Time,
-    /// Until when the following is up to date.
+    /// Time up to which work and traffic are accounted.
     pub touched: Time,
-    /// Work per time, 1 on a machine of its own.
+    /// Speed, 1 on an otherwise idle machine.
     pub speed: f64,
-    /// Bytes per ns to and from DRAM.
+    /// DRAM traffic, bytes per ns.
     pub rate: f64,
-    /// Bytes so far.
+    /// DRAM traffic so far, bytes.
     pub moved: f64,
     pub yielded: Option<TaskId>,
     pub sample: Option<Sample>,
 }
 
-/// Bytes of a cache line: what one miss moves.
+/// Bytes of a cache line: traffic per miss.
 pub(super) const LINE: f64 = 64.0;
 
 impl LogicalCore {
@@ -68,12 +68,12 @@ impl LogicalCore {
         }
     }
 
-    /// The task that uses the physical core's means from here.
+    /// Task that uses the physical core.
     pub fn active(&self) -> Option<TaskId> {
         self.holder.filter(|_| matches!(self.doing, LogicalCoreState::Serving | LogicalCoreState::Working))
     }
 
-    /// Brings its books up to `now`; the work that was done.
+    /// Accounts work and traffic up to `now`; returns the work done, in ns.
     pub fn touch(&mut self, now: Time) -> f64 {
         let span_ns = now.since(self.touched).as_nanos() as f64;
         self.touched = now;
@@ -88,7 +88,7 @@ impl LogicalCore {
         work_ns
     }
 
-    /// Its miss counter.
+    /// Cache miss counter.
     pub fn misses(&self) -> u64 {
         (self.moved / LINE) as u64
     }

@@ -1,4 +1,4 @@
-//! The machine at work: lanes, what runs on them, and what that does to the others.
+//! Simulated machine: logical cores, running tasks, and their interference.
 
 use queueing::{CoreId, Rng, Span, Time};
 use sched::cores::{TaskId, Topology};
@@ -10,44 +10,44 @@ use super::memory::{self, Demand};
 use super::task::{QUEUE_MAX, Request, Running};
 use crate::Engine;
 
-/// What happens.
+/// Event.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Event {
-    /// A request of that task comes.
+    /// Arrival of a request for that task.
     Arrive(usize),
-    /// A lane's request is done, unless something else was planned since.
+    /// End of service, unless stale.
     Done { core: usize, turn: u32 },
-    /// A lane has been handed over.
+    /// End of a context switch, unless stale.
     Switched { core: usize, turn: u32 },
-    /// A lane has looked for work for long enough.
+    /// End of spinning, unless stale.
     Park { core: usize, turn: u32 },
-    /// The kernel ends a slice of BE's.
+    /// End of a BE time slice, unless stale.
     Slice { core: usize, turn: u32 },
-    /// A look at phases and windows.
+    /// Check of phases and windows.
     Phases,
-    /// The policy's round.
+    /// Round of the policy.
     Round,
 }
 
-/// A change smaller than this part is none: of DRAM's use and of a task's pace.
+/// Relative changes of DRAM use or task speed below this are ignored.
 const TOLERANCE: f64 = 0.01;
-/// Of the worst p99.9.
+/// Window of the worst p99.9.
 const WINDOW: Span = Span::from_millis(100);
 
-/// A socket's memory, as it was settled last.
+/// Memory of a socket at the last equilibrium.
 #[derive(Clone, Debug)]
 pub(super) struct Socket {
-    /// Per task: lanes that run it, each as it is slowed by siblings.
+    /// Per task: running logical cores, weighted by sibling slowdown.
     weights: Vec<f64>,
-    /// Per task: how many times longer its work takes, and times the misses it has.
+    /// Per task: slowdown, and factor of its misses.
     dilation: Vec<f64>,
     misses: Vec<f64>,
-    /// Bytes moved when it was looked at last, and when that was.
+    /// Bytes moved at the last sample, and its time.
     pub moved: f64,
     pub looked: Time,
 }
 
-/// The machine.
+/// Machine state.
 pub(super) struct World {
     pub engine: Engine<Event>,
     pub topology: Topology,
@@ -63,7 +63,7 @@ pub(super) struct World {
     pub actions: u64,
     demands: Vec<Demand>,
     weights: Vec<f64>,
-    /// Of requests that were fed: who was served, and who will not be.
+    /// External requests: completed, and shed.
     pub ended: Vec<Served>,
     pub shed: Vec<u64>,
 }
@@ -127,7 +127,7 @@ impl World {
         }
     }
 
-    /// A core that looked for work found it.
+    /// Starts a request on a spinning core.
     pub fn begin(&mut self, now: Time, core: usize, request: Request) {
         self.serve(now, core, request);
         self.changed(now, core);
@@ -152,7 +152,7 @@ impl World {
         self.look_for_work(now, core);
     }
 
-    /// The LC task that has `core` takes up its next request, or looks out for one.
+    /// Serves the next request of the LC task on `core`, or spins.
     pub fn look_for_work(&mut self, now: Time, core: usize) {
         let holder = self.lanes[core].holder.expect("who looks for work has the core");
         let was = self.lanes[core].doing;
@@ -202,7 +202,7 @@ impl World {
         }
     }
 
-    /// Hands `core` to `task`, which begins there after `cost`.
+    /// Switches `core` to `task`, which runs there after `cost`.
     pub fn hand(&mut self, now: Time, core: usize, task: TaskId, keep: bool, cost: Span) {
         self.vacate(now, core);
         self.plan(core, LogicalCoreState::Switching);
@@ -212,7 +212,7 @@ impl World {
         self.engine.schedule(now + cost, Event::Switched { core, turn });
     }
 
-    /// Takes `core` from whoever has it; what was served there goes back to the head of its queue.
+    /// Preempts `core`; a request in service returns to the head of its queue.
     pub fn vacate(&mut self, now: Time, core: usize) {
         self.touch(now, core);
         let lane = &mut self.lanes[core];
@@ -241,7 +241,7 @@ impl World {
         self.changed(now, core);
     }
 
-    /// Lets `core` do something else; what was planned for it no longer counts.
+    /// Changes the state of `core`; scheduled events become stale.
     fn plan(&mut self, core: usize, doing: LogicalCoreState) {
         let lane = &mut self.lanes[core];
         lane.doing = doing;
@@ -257,7 +257,7 @@ impl World {
         self.pace(now, core);
     }
 
-    /// Brings the books of `core` up to `now`.
+    /// Accounts the work of `core` up to `now`.
     pub fn touch(&mut self, now: Time, core: usize) {
         let lane = &mut self.lanes[core];
         let since = lane.touched.max(self.from);
@@ -273,7 +273,7 @@ impl World {
         }
     }
 
-    /// How many times longer work on `core` takes for what its siblings do.
+    /// Slowdown of work on `core` by its siblings.
     fn beside(&self, core: usize, task: TaskId) -> f64 {
         let siblings = self.topology.siblings(CoreId(core as u16));
         let active = siblings.filter_map(|sibling| self.lanes[sibling.0 as usize].active());
@@ -281,7 +281,7 @@ impl World {
         1.0 + self.tasks[task.index()].needs().sensitivity * pressure
     }
 
-    /// Sets how fast `core` is, and when its request will be done.
+    /// Sets the speed of `core` and reschedules the end of its request.
     fn pace(&mut self, now: Time, core: usize) {
         self.touch(now, core);
         let Some(task) = self.lanes[core].active() else { return };
@@ -299,7 +299,7 @@ impl World {
         }
     }
 
-    /// What `core` does has changed: so has how fast its siblings are, and perhaps the memory.
+    /// Updates the siblings of `core` and its socket's memory after a change of state.
     pub fn changed(&mut self, now: Time, core: usize) {
         let id = CoreId(core as u16);
         for lane in 0..self.topology.lanes(self.topology.physical(id)).len() {
@@ -309,7 +309,8 @@ impl World {
         self.settle(now, self.topology.socket(id), false);
     }
 
-    /// Lets demand and latency of a socket's memory meet anew, if enough has changed.
+    /// Recomputes the equilibrium of a socket's memory if demand has changed enough, or if
+    /// `anyway`.
     fn settle(&mut self, now: Time, number: usize, anyway: bool) {
         self.weights.fill(0.0);
         for &core in self.topology.on_socket(number) {
@@ -354,7 +355,7 @@ impl World {
         }
     }
 
-    /// Turns phases and windows that are over.
+    /// Advances phases and windows that have ended.
     pub fn phases(&mut self, now: Time) {
         (0..self.lanes.len()).for_each(|core| self.touch(now, core));
         let mut turned = false;

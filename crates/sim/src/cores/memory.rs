@@ -1,38 +1,38 @@
-//! DRAM that grows slow as it fills, and a cache that is shared by footprint.
+//! DRAM latency under load, and a shared last-level cache.
 //!
-//! Latency over utilisation u is a hyperbola, 1 + r·u/(1 − u): flat up to three
-//! quarters, steep beyond. Who waits for DRAM asks it less often, so what is used
-//! is where demand and latency meet ([`settle`]). A last-level cache that is too small
-//! for all holds of each footprint the same part, and what it does not hold
-//! is missed. Both at once: nothing has to warm up.
-//! Source: the shapes are those of Caladan (OSDI '20) §3; the numbers are stated by who uses them.
+//! Latency over utilisation u is a hyperbola, 1 + r·u/(1 − u): flat up to three quarters, steep
+//! beyond. A task that waits for DRAM issues fewer accesses; utilisation is the equilibrium of
+//! demand and latency ([`settle`]). A last-level cache that is too small holds the same
+//! fraction of every footprint; accesses to the rest miss. Both apply at once, without warm-up.
+//! Source: shapes from Caladan (OSDI '20) §3; the caller supplies the numbers.
 
 /// One task's demand on a socket's memory.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Demand {
-    /// Bytes per second that it would move if DRAM were idle and the cache its own.
+    /// Bytes per second with idle DRAM and exclusive cache.
     pub bytes_per_s: f64,
-    /// Part of its time that it then waits for DRAM, 0 to 1.
+    /// Fraction of time spent waiting for DRAM in that state, 0 to 1.
     pub memory: f64,
-    /// How many times the misses it has by then.
+    /// Factor by which misses exceed those with exclusive cache.
     pub misses: f64,
 }
 
 impl Demand {
-    /// How many times longer its work takes while DRAM takes `latency` times its idle latency.
+    /// Slowdown when DRAM's latency is `latency` times its idle latency.
     #[must_use]
     pub fn dilation(&self, latency: f64) -> f64 {
         (1.0 - self.memory) + self.memory * self.misses * latency
     }
 }
 
-/// DRAM's latency at utilisation `used` (0..1), in times of its idle latency.
+/// DRAM latency at utilisation `used` (0..1), relative to idle latency.
 #[must_use]
 pub fn latency(used: f64, rise: f64) -> f64 {
     1.0 + rise * used / (1.0 - used)
 }
 
-/// The utilisation (0..1) at which what the tasks move is what they can at its latency.
+/// Utilisation (0..1) at which the demand of the tasks, slowed by DRAM's latency, equals
+/// supply.
 ///
 /// `capacity` in bytes per second, more than 0; `rise` as in [`latency`].
 #[must_use]
@@ -42,7 +42,7 @@ pub fn settle(demands: &[Demand], capacity: f64, rise: f64) -> f64 {
         demands.iter().map(|d| d.bytes_per_s * d.misses / d.dilation(latency)).sum()
     };
     let (mut low, mut high) = (0.0, USED_MAX);
-    // Demand falls and supply grows with utilisation: they meet once.
+    // Demand falls and supply grows with utilisation: there is one intersection.
     for _ in 0..24 {
         let middle = (low + high) / 2.0;
         if moved(middle) > middle * capacity {
@@ -54,17 +54,18 @@ pub fn settle(demands: &[Demand], capacity: f64, rise: f64) -> f64 {
     (low + high) / 2.0
 }
 
-/// DRAM is never fuller than this.
+/// Maximum utilisation of DRAM.
 const USED_MAX: f64 = 0.999;
 
-/// How many times the misses a task has whose footprint is held for a part `held` (0 to 1), when it
-/// misses a part `alone` (more than 0) of its accesses with all of it held.
+/// Factor of misses when a fraction `held` (0 to 1) of the footprint is cached; `alone` (more
+/// than 0) is the miss ratio with all of it cached.
 #[must_use]
 pub fn misses(alone: f64, held: f64) -> f64 {
     (alone + (1.0 - alone) * (1.0 - held)) / alone
 }
 
-/// The part of each footprint that a cache of `room` bytes holds, when `footprints` bytes use it.
+/// Fraction of each footprint that a cache of `room` bytes holds, when `footprints` bytes use
+/// it.
 #[must_use]
 pub fn held(room: f64, footprints: f64) -> f64 {
     if footprints <= room { 1.0 } else { room / footprints }

@@ -1,12 +1,11 @@
-//! A machine's cores, and the tasks that disturb each other on them.
+//! Cores of one machine, and tasks that interfere with each other on them.
 //!
-//! A [`Config`] lists a machine (lanes, sockets, DRAM, cache) and tasks: LC serves
-//! requests that come whether it keeps up or not, BE works without end, in phases.
-//! How fast a lane is depends on what its siblings do and on how far DRAM and
-//! cache are used ([`memory`]). The policies are `sched::cores`' own, through
-//! the port [`sched::cores::Cores`]; what their decisions take is stated in
-//! [`Costs`]. Deliberately without: caches that warm up, NUMA placement, frequency.
-//! Source: Caladan (OSDI '20) §2 and §7.
+//! A [`Config`] lists a machine (logical cores, sockets, DRAM, cache) and tasks. LC tasks serve
+//! open-loop requests; BE tasks work without end, in phases. The speed of a logical core
+//! depends on its siblings and on the utilisation of DRAM and cache ([`memory`]). The policies
+//! are `sched::cores`' own, called through [`sched::cores::Cores`]; [`Costs`] holds the cost of
+//! their decisions. Not modelled: cache warm-up, NUMA placement, frequency. Source: Caladan
+//! (OSDI '20) §2 and §7.
 //!
 //! ```
 //! use sim::cores::{self, Config};
@@ -51,13 +50,13 @@ use sched::cores::Allocator;
 
 use machine::{Event, World};
 
-/// How often it is looked whether a phase is over.
+/// Interval between checks of phases.
 const PHASES_EVERY: Span = Span::from_micros(50);
 
-/// Runs until the time is over.
+/// Runs the simulation for its configured duration.
 ///
 /// # Panics
-/// When the configuration does not pass [`Config::check`].
+/// If the configuration does not pass [`Config::check`].
 #[must_use]
 pub fn run(config: &Config) -> Outcome {
     let board = config.board().expect("a checked configuration");

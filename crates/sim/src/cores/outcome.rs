@@ -1,43 +1,43 @@
-//! What became of the tasks.
+//! Results of a run, per task.
 
 use queueing::{Histogram, Span, Time};
 
 use super::machine::World;
 
-/// A run's result.
+/// Result of a run.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// By task.
+    /// Results by task.
     pub tasks: Vec<TaskOutcome>,
-    /// The time that it is about.
+    /// Measured duration.
     pub counted: Span,
-    /// The policy's rounds in it.
+    /// Rounds of the policy in that time.
     pub rounds: u64,
-    /// What the policy ordered in it.
+    /// Actions of the policy in that time.
     pub actions: u64,
     /// Events simulated.
     pub events: u64,
 }
 
-/// A task's result.
+/// Result of a task.
 #[derive(Clone, Debug)]
 pub struct TaskOutcome {
     /// Requests answered.
     pub answered: u64,
-    /// Requests that were not by the end.
+    /// Requests unanswered at the end.
     pub unanswered: u64,
-    /// Requests that found no room.
+    /// Requests dropped at a full queue.
     pub lost: u64,
-    /// From arrival to answer; of who still waits, to the end.
+    /// Latency from arrival to answer, or to the end for unanswered requests.
     pub latency: Histogram,
-    /// The worst p99.9 of any 100 ms.
+    /// Worst p99.9 of any 100 ms window.
     pub peak: Span,
-    /// Work done, in time of one lane on a machine of its own.
+    /// Work done, in time of one undisturbed logical core.
     pub work: Span,
 }
 
 impl TaskOutcome {
-    /// Work per time: lanes of a machine of its own.
+    /// Average number of undisturbed logical cores that would do the same work.
     #[must_use]
     pub fn cores(&self, counted: Span) -> f64 {
         self.work.as_secs_f64() / counted.as_secs_f64()
@@ -45,7 +45,7 @@ impl TaskOutcome {
 }
 
 impl World {
-    /// What became of it all. Who still waits counts with the time that he has waited.
+    /// Collects the results. Unanswered requests count with their age.
     pub fn finish(mut self, end: Time) -> Outcome {
         (0..self.lanes.len()).for_each(|core| self.touch(end, core));
         let serving: Vec<_> =

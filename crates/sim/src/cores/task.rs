@@ -1,4 +1,4 @@
-//! A task at run time: its queue, its phases, what is known of it so far.
+//! Task at run time: queue, phases, statistics.
 
 use std::collections::VecDeque;
 
@@ -7,53 +7,53 @@ use queueing::{ArrivalTimes, Distribution, Histogram, Rng, Span, Time};
 use super::config::{Change, ClassName, Needs, Task};
 use super::external_arrivals::{Served, Waiting};
 
-/// A request.
+/// Request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Request {
-    /// When it came; of one that was fed, when its service began.
+    /// Arrival; for an external request, start of service.
     pub at: Time,
-    /// Work left, ns on a machine of its own.
+    /// Remaining work, in ns on an otherwise idle machine.
     pub left_ns: f64,
-    /// Of one that was fed: who it is.
+    /// Identity of an external request.
     pub fed: Option<Served>,
 }
 
-/// Requests that may wait; more are lost.
+/// Queue capacity; further requests are dropped.
 pub(super) const QUEUE_MAX: usize = 1 << 20;
 
-/// A task.
+/// Running task.
 pub(super) struct Running {
     pub critical: bool,
     pub threads: u32,
     pub service: Option<Distribution>,
     times: Option<ArrivalTimes>,
-    /// Changes of its load that are to come, and of what their instants are drawn.
+    /// Pending changes of the load, and the random stream of their arrivals.
     changes: VecDeque<Change>,
     loads: Rng,
     pub draws: Rng,
     pub queue: VecDeque<Request>,
-    /// Where requests wait that come from outside; those in `queue` go first.
+    /// Queue of external requests; those in `queue`, preempted ones, go first.
     pub fed: Option<Box<dyn Waiting>>,
-    /// Its lanes that look for work.
+    /// Logical cores that poll for work.
     pub spinning: Vec<usize>,
-    /// Its lanes that are being handed to it by the kernel.
+    /// Logical cores that the kernel is switching to this task.
     pub waking: usize,
-    /// Its requests that are served.
+    /// Requests in service.
     pub serving: u32,
-    /// Its threads that work.
+    /// Running threads.
     pub working: u32,
     needs: Needs,
     phases: Vec<(Distribution, Needs)>,
     phase: usize,
-    /// Work left in this phase, ns of one lane.
+    /// Remaining work of the phase, in ns of one logical core.
     phase_left_ns: f64,
-    /// Counted work, ns of one lane.
+    /// Measured work, in ns of one logical core.
     pub work_ns: f64,
     pub latency: Histogram,
-    /// Of the present window, and the worst p99.9 of any before.
+    /// Latency in the current window, and worst p99.9 of past windows.
     pub window: Histogram,
     pub peak: Span,
-    /// Since the policy looked last, where it looks at tails.
+    /// Latency since the last report to the policy.
     pub seen: Histogram,
     pub lost: u64,
     pub unanswered: u64,
@@ -92,7 +92,7 @@ impl Running {
         running
     }
 
-    /// When its next request comes.
+    /// Time of the next arrival.
     pub fn next_arrival(&mut self) -> Option<Time> {
         let mut next = self.times.as_mut().and_then(Iterator::next);
         while let Some(&Change { at, arrivals }) = self.changes.front()
@@ -106,18 +106,18 @@ impl Running {
         next
     }
 
-    /// Requests that wait.
+    /// Queue length.
     pub fn waiting(&self) -> usize {
         self.queue.len() + self.fed.as_ref().map_or(0, |fed| fed.len())
     }
 
-    /// When the one that has waited longest came.
+    /// Arrival of the oldest queued request.
     pub fn oldest(&self) -> Option<Time> {
         let own = self.queue.front().map(|request| request.at);
         own.into_iter().chain(self.fed.as_ref().and_then(|fed| fed.oldest())).min()
     }
 
-    /// The next request to serve; who has to be told that it is not served joins `shed`.
+    /// Dequeues the next request; dropped external requests are appended to `shed`.
     pub fn take(&mut self, now: Time, shed: &mut Vec<u64>) -> Option<Request> {
         self.queue.pop_front().or_else(|| {
             let offer = self.fed.as_mut()?.next(now, shed)?;
@@ -126,17 +126,17 @@ impl Running {
         })
     }
 
-    /// What it asks of the machine now.
+    /// Current resource use.
     pub fn needs(&self) -> &Needs {
         self.phases.get(self.phase).map_or(&self.needs, |(_, needs)| needs)
     }
 
-    /// Counts `work_ns` towards the end of its phase.
+    /// Subtracts `work_ns` from the remaining work of the phase.
     pub fn progress(&mut self, work_ns: f64) {
         self.phase_left_ns -= work_ns;
     }
 
-    /// Enters the next phase if this one is over; whether it did.
+    /// Enters the next phase if this one is over; returns `true` if it did.
     pub fn turn_phase(&mut self) -> bool {
         let over = self.phases.len() > 1 && self.phase_left_ns <= 0.0;
         if over {
@@ -153,7 +153,7 @@ impl Running {
         }
     }
 
-    /// Ends a window of latencies.
+    /// Ends a latency window.
     pub fn turn_window(&mut self) {
         self.peak = self.peak.max(self.window.quantile(0.999));
         self.window.clear();

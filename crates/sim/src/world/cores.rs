@@ -1,26 +1,25 @@
-//! Cores that run jobs under preemptive priority.
+//! Cores with preemptive priority scheduling.
 //!
-//! The bound that experiments compare with: a more urgent job takes the core
-//! of the least urgent running one at once and for nothing; what is left of
-//! that one resumes later, before the others of its level. No real dispatcher
-//! can do this to requests of a microsecond. Works are opaque tokens; what
-//! they cost is asked when they first run.
+//! The ideal that experiments compare with. A more urgent job preempts the least urgent running
+//! one immediately and without cost; the preempted job resumes later, ahead of the others of
+//! its level. No real dispatcher can do this for requests of a microsecond. Jobs are opaque
+//! tokens; their cost is determined when they first run.
 
 use std::collections::VecDeque;
 
 use queueing::{Priority, Span, Time};
 
-/// Says what the work named by the token costs when it first runs at `Time`.
+/// Cost of the job `token` that first runs at the given time.
 pub type WorkCost<'a> = &'a mut dyn FnMut(u8, Time) -> Span;
 
-/// A core ends its present work at `at`, if `core` and `generation` still say the same then.
+/// Scheduled completion on a core; stale if the core's generation has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WorkCompletion {
-    /// Which core.
+    /// Index of the core.
     pub core: u8,
-    /// How often it had been given work.
+    /// Generation: number of jobs started on the core.
     pub generation: u32,
-    /// When.
+    /// Time of completion.
     pub at: Time,
 }
 
@@ -35,7 +34,7 @@ pub struct Preemptive {
 struct Work {
     token: u8,
     priority: Priority,
-    /// `None` until it first runs.
+    /// `None` until the first run.
     remaining: Option<Span>,
 }
 
@@ -47,13 +46,13 @@ struct Core {
 }
 
 impl Preemptive {
-    /// `n` idle cores, n ≤ 256.
+    /// Creates `n` idle cores, n ≤ 256.
     #[must_use]
     pub fn new(n: usize) -> Self {
         Self { cores: (0..n).map(|_| Core::default()).collect(), ready: Default::default() }
     }
 
-    /// Takes in the work `token`; the ending to expect, if it got a core at once.
+    /// Adds the job `token`; returns its scheduled completion if it started at once.
     #[must_use]
     pub fn arrive(
         &mut self,
@@ -76,8 +75,8 @@ impl Preemptive {
         Some(self.run(now, core, work, price))
     }
 
-    /// Ends what `ending` announced: the work that is done and what its core
-    /// runs next. `None` when the work was preempted meanwhile.
+    /// Completes `ending`: the finished job and the completion of the next one on its core.
+    /// `None` if the job was preempted.
     #[must_use]
     pub fn end(
         &mut self,
@@ -95,12 +94,13 @@ impl Preemptive {
         Some((done.token, next))
     }
 
-    /// How long each core has run.
+    /// Busy time per core.
     pub fn busy(&self) -> impl Iterator<Item = Span> + '_ {
         self.cores.iter().map(|core| core.busy)
     }
 
-    /// An idle core, or the one whose work is the least urgent and less so than `priority`.
+    /// Core to run `priority` on: an idle one, or the one with the least urgent job if less
+    /// urgent than `priority`.
     fn victim(&self, priority: Priority) -> Option<usize> {
         if let Some(idle) = self.cores.iter().position(|core| core.running.is_none()) {
             return Some(idle);
@@ -129,7 +129,8 @@ mod tests {
         Time::from_nanos(ns)
     }
 
-    /// Runs `arrivals` (at, token, priority) whose work takes `cost` each and returns (end, token).
+    /// Runs `arrivals` (at, token, priority) whose work takes `cost` each and returns (end,
+    /// token).
     fn check(cores: usize, cost: &[u64], arrivals: &[(u64, u8, Priority)]) -> Vec<(u64, u8)> {
         let mut price = |token: u8, _| Span::from_nanos(cost[token as usize]);
         let mut cores = Preemptive::new(cores);

@@ -1,4 +1,4 @@
-//! Whole machines in virtual time, running the real code.
+//! Models of whole systems in virtual time, built from the production code.
 
 pub mod cores;
 pub mod overload;
@@ -12,9 +12,9 @@ use queueing::Time;
 
 use crate::Engine;
 
-/// A sleeper that can be woken earlier than it had planned.
+/// Timer that can be rearmed to an earlier time.
 ///
-/// Events cannot be taken back; this one remembers which still counts.
+/// Events cannot be cancelled; the alarm remembers the valid one.
 #[derive(Clone, Copy, Debug)]
 struct Alarm {
     armed: Time,
@@ -25,7 +25,7 @@ impl Alarm {
         Self { armed: Time::MAX }
     }
 
-    /// Lets `event` happen at `at`, unless the alarm rings before that anyway.
+    /// Schedules `event` at `at`, unless the alarm expires earlier.
     fn arm<E>(&mut self, engine: &mut Engine<E>, at: Time, event: E) {
         if at < self.armed {
             self.armed = at;
@@ -33,7 +33,7 @@ impl Alarm {
         }
     }
 
-    /// Whether the event that happens `now` is the one that counts.
+    /// True if the event at `now` is the valid one.
     fn rings(&mut self, now: Time) -> bool {
         let rings = self.armed == now;
         if rings {

@@ -1,10 +1,9 @@
-//! A server of two stages on one core: receiving interrupts serving.
+//! Two-stage server on one core: receiving preempts serving.
 //!
-//! The measured twin of `queueing::theory::livelock`: any arrivals, any laws of
-//! service, clients whose patience ends while the server works on, and the
-//! crate `guard`'s own policies at the first stage. What is shed costs core
-//! time too. Nothing of a real kernel is in it but that order.
-//! Source: the overload paper, §2 (the model) and §4 (its experiments).
+//! Simulated counterpart of `queueing::theory::livelock`: any arrivals, any service time
+//! distributions, clients that time out while the server works on, and `guard`'s own policies
+//! at the first stage. Shedding costs core time too. Nothing else of a kernel is modelled.
+//! Source: overload paper, §2 (model) and §4 (experiments).
 
 use std::collections::VecDeque;
 use std::str::FromStr;
@@ -17,39 +16,39 @@ pub use crate::BadConfig;
 use crate::Engine;
 use crate::text::text;
 
-/// The server and who calls it.
+/// Server and its load.
 #[derive(Clone, Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// When requests come.
+    /// Arrival process.
     #[serde(deserialize_with = "text")]
     pub arrivals: Arrivals,
-    /// Requests that are counted, 1 and more; a tenth as many come before.
+    /// Measured requests, at least 1; a tenth as many precede them as warm-up.
     pub requests: u64,
-    /// The first stage's work on one: 1/µ1 on average.
+    /// Service time of the first stage: mean 1/µ1.
     #[serde(deserialize_with = "text")]
     pub receive: Distribution,
-    /// The second's, while nothing is received: 1/µ2 on average.
+    /// Service time of the second stage while nothing is received: mean 1/µ2.
     #[serde(deserialize_with = "text")]
     pub serve: Distribution,
-    /// Room at the first, the one at work included: l1.
+    /// Capacity of the first stage, the request in service included: l1.
     pub receive_room: u32,
-    /// Room at the second, the same: l2.
+    /// Capacity of the second stage, the request in service included: l2.
     pub serve_room: u32,
-    /// How long a client waits for its answer. Who has given up is served all
-    /// the same: nobody tells the server.
+    /// Client timeout. A request whose client has timed out is served all the same, since the
+    /// server does not know.
     #[serde(deserialize_with = "text")]
     pub patience: Span,
-    /// Who is shed at the first stage.
+    /// Admission control at the first stage.
     #[serde(default, deserialize_with = "text")]
     pub guard: Guard,
-    /// What it takes to shed one.
+    /// Cost of shedding one request.
     #[serde(default = "nothing", deserialize_with = "text")]
     pub shed: Span,
-    /// How long a request may wait, for policies that ask.
+    /// Target queueing delay, for policies that use one.
     #[serde(default = "target_default", deserialize_with = "text")]
     pub delay_target: Span,
-    /// Replays the run.
+    /// Seed; the same seed replays the run.
     #[serde(default = "one")]
     pub seed: u64,
 }
@@ -66,15 +65,16 @@ fn one() -> u64 {
     1
 }
 
-/// Who is shed.
+/// Admission control.
 #[derive(Clone, Copy, Debug, Default)]
 pub enum Guard {
-    /// Nobody.
+    /// No shedding.
     #[default]
     Nobody,
-    /// By chance, what the model says is too much: knows rates and laws.
+    /// Random shedding of the excess computed by the model, which knows rates and service
+    /// times.
     Model,
-    /// What a policy says, which knows what can be measured.
+    /// Policy that sees only measurable signals.
     Policy(guard::policy::Make),
 }
 
@@ -91,7 +91,7 @@ impl FromStr for Guard {
 }
 
 impl Config {
-    /// Reads a configuration and checks it.
+    /// Parses a configuration and checks it.
     ///
     /// # Errors
     /// One line: the value and what would be valid.
@@ -99,7 +99,7 @@ impl Config {
         crate::text::settings(text, Self::check)
     }
 
-    /// Refuses what cannot be simulated.
+    /// Checks that the configuration can be simulated.
     ///
     /// # Errors
     /// One line: the value and what would be valid.
@@ -118,7 +118,7 @@ impl Config {
         }
     }
 
-    /// The model of this server.
+    /// Analytic model of this server.
     #[must_use]
     pub fn model(&self) -> TwoStages {
         TwoStages {
@@ -129,7 +129,7 @@ impl Config {
         }
     }
 
-    /// The share of requests that the model lets in.
+    /// Fraction of requests that the model admits.
     fn admitted(&self) -> f64 {
         let rate_per_s = self.arrivals.rate_per_s();
         match self.guard {
@@ -150,31 +150,31 @@ impl Config {
     }
 }
 
-/// What became of the requests that were counted; they add up.
+/// Outcomes of the measured requests; they add up.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
     /// Shed at the first stage.
     pub shed: u64,
-    /// Found no room at the first.
+    /// Dropped at the full first stage.
     pub lost_receiving: u64,
-    /// Received, and found no room at the second.
+    /// Received, then dropped at the full second stage.
     pub lost_serving: u64,
-    /// Served while the client waited.
+    /// Served before the client's timeout.
     pub in_time: u64,
-    /// Served after it had given up.
+    /// Served after the client's timeout.
     pub in_vain: u64,
-    /// From arrival to answer, of those served.
+    /// Time from arrival to answer, of served requests.
     pub sojourn: Histogram,
-    /// From the first arrival that counts to the last.
+    /// Time from the first measured arrival to the last.
     pub arriving: Span,
     /// Events simulated.
     pub events: u64,
 }
 
-/// Runs until everybody has been served or lost.
+/// Runs until every request is served, shed or dropped.
 ///
 /// # Panics
-/// When the configuration does not pass [`Config::check`].
+/// If the configuration does not pass [`Config::check`].
 #[must_use]
 pub fn run(config: &Config) -> Outcome {
     config.check().expect("a checked configuration");
@@ -194,17 +194,17 @@ pub fn run(config: &Config) -> Outcome {
 #[derive(Clone, Copy, Debug)]
 enum Event {
     Arrive,
-    /// The first stage is done with the request at its head.
+    /// The first stage has completed its head.
     Received,
-    /// The second is, unless it was interrupted since.
+    /// The second stage has completed its head, unless stale.
     Served {
         turn: u64,
     },
-    /// The policy looks at the server.
+    /// Round of the policy.
     Look,
 }
 
-/// A request: when it came, and whether it counts.
+/// Arrival time of a request, and whether it is measured and shed.
 #[derive(Clone, Copy, Debug)]
 struct Request {
     at: Time,
@@ -222,17 +222,17 @@ struct Server<'a> {
     first: Option<Time>,
     receiving: VecDeque<Request>,
     serving: VecDeque<Request>,
-    /// Work left on the head of `serving`.
+    /// Remaining work of the head of `serving`.
     left: Span,
-    /// When the second stage took the core; `None` while it has not got it.
+    /// Time since when the second stage has the core.
     since: Option<Time>,
-    /// Counts interruptions, so that events of before are known.
+    /// Number of preemptions; identifies stale events.
     turn: u64,
     params: Params,
     policy: Option<Box<dyn Policy>>,
     door: AdmissionController,
     signals: Signals,
-    /// Since the last look: the first stage's work, and what answers took.
+    /// Since the last policy round: work of the first stage, and total latency of answers.
     received_for: Span,
     answered_in: Span,
     outcome: Outcome,
@@ -273,7 +273,7 @@ impl<'a> Server<'a> {
         self.config.requests / 10
     }
 
-    /// Whether there are requests to come.
+    /// True if more requests will arrive.
     fn goes_on(&self) -> bool {
         self.born < self.warmup() + self.config.requests
     }
@@ -294,7 +294,7 @@ impl<'a> Server<'a> {
             self.outcome.arriving = now.since(first);
         }
         self.schedule_arrival();
-        // Drawn for everyone, so that room and shedding change no later draw.
+        // Drawn for every request, so that capacity and shedding do not change later draws.
         let shed = self.draws[0].unit() >= self.admitted;
         if self.receiving.len() as u32 == self.config.receive_room {
             self.outcome.lost_receiving += u64::from(counts);
@@ -311,7 +311,7 @@ impl<'a> Server<'a> {
         }
     }
 
-    /// The first stage takes up its head.
+    /// Starts service of the first stage's head.
     fn receive(&mut self, now: Time) {
         let Some(head) = self.receiving.front() else { return };
         let work = if head.shed { self.config.shed } else { self.config.receive.sample(&mut self.draws[1]) };
@@ -335,7 +335,7 @@ impl<'a> Server<'a> {
         if self.receiving.is_empty() { self.resume(now) } else { self.receive(now) }
     }
 
-    /// Takes the core from the second stage.
+    /// Preempts the second stage.
     fn interrupt(&mut self, now: Time) {
         if let Some(since) = self.since.take() {
             self.left = self.left.saturating_sub(now.since(since));
@@ -343,7 +343,7 @@ impl<'a> Server<'a> {
         }
     }
 
-    /// Gives the core to the second stage, if it has work.
+    /// Resumes the second stage if it has work.
     fn resume(&mut self, now: Time) {
         if !self.serving.is_empty() {
             self.since = Some(now);
@@ -374,7 +374,7 @@ impl<'a> Server<'a> {
         }
     }
 
-    /// Tells the policy what the server looks like, and the door what it says.
+    /// Runs a policy round: reads the signals and sets the admission limit.
     fn look(&mut self, now: Time) {
         let Some(policy) = &mut self.policy else { return };
         let Signals { offered, admitted, served, .. } = std::mem::take(&mut self.signals);

@@ -1,13 +1,11 @@
-//! Our stack under overload: callers who want one answer each, and leave.
+//! greenwave's stack under overload: clients with one request per connection.
 //!
-//! The server is the real [`runtime::Shard`] on one core that also serves, in
-//! the rounds of `greenwave serve --workers 0`, with a guard at its driver
-//! stage; its costs are the [`CostModel`]'s. A caller connects, asks, and
-//! closes when it has its answer, or when its patience ends: then it closes all
-//! the same, and the server, which cannot tell that from a half-closed
-//! connection, serves it in vain. Callers come whether anybody is served or
-//! not; to them nothing costs time.
-//! Source: the overload paper §4 (S-Client's open loop).
+//! The server is the real [`runtime::Shard`] on one core that also runs the application, in the
+//! loop of `greenwave serve --workers 0`, with a guard at its driver stage; costs are the
+//! [`CostModel`]'s. A client connects, sends a request, and closes on the answer or on its
+//! timeout. The server cannot distinguish a timeout from a half-closed connection and serves
+//! the request in vain. Arrivals are open-loop; clients cost no time. Source: overload paper §4
+//! (S-Client's open loop).
 
 mod clients;
 
@@ -29,10 +27,10 @@ use super::server::scenario::Scenario;
 use super::server::{Cores, Machine, World};
 use clients::Callers;
 
-/// The server and who calls it.
+/// Server and its load.
 ///
 /// ```
-/// let config = sim::world::callers::Config::from_toml(r#"
+/// let config = sim::world::overloaded_stack::Config::from_toml(r#"
 ///     load = 0.5
 ///     service = "exp 20us"
 ///     warmup = "10ms"
@@ -40,67 +38,64 @@ use clients::Callers;
 ///     guard = "queue-delay"
 /// "#)?;
 /// let expected = 0.5 * config.capacity_per_s() * 0.020;
-/// assert!(sim::world::callers::run(&config)?.in_time as f64 > 0.8 * expected);
-/// # Ok::<(), sim::world::callers::BadConfig>(())
+/// assert!(sim::world::overloaded_stack::run(&config)?.in_time as f64 > 0.8 * expected);
+/// # Ok::<(), sim::world::overloaded_stack::BadConfig>(())
 /// ```
 #[derive(Clone, Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// Callers that come, by chance (Poisson), over those that one core can
-    /// serve ([`Config::capacity_per_s`]): more than 0.
+    /// Offered load, Poisson, relative to the capacity of one core
+    /// ([`Config::capacity_per_s`]): more than 0.
     pub load: f64,
-    /// The same of those who are shed first; 0 is nobody.
+    /// Offered load of low-priority clients, which are shed first; 0: none.
     #[serde(default)]
     pub load_others: f64,
-    /// The same as `load` until [`surge_until`](Self::surge_until).
+    /// Offered load in place of `load` until [`surge_until`](Self::surge_until).
     #[serde(default)]
     pub surge: f64,
-    /// How long that lasts from the beginning.
+    /// Duration of the surge, from the start.
     #[serde(default, deserialize_with = "text")]
     pub surge_until: Span,
-    /// What their requests take of a core, beyond the stack's work.
+    /// Service time of a request, beyond the stack's work.
     #[serde(deserialize_with = "text")]
     pub service: Distribution,
-    /// How long a caller waits from when it comes to its answer.
+    /// Client timeout, from arrival to answer.
     #[serde(default = "patience_default", deserialize_with = "text")]
     pub patience: Span,
-    /// Callers count from here on.
+    /// Warm-up; clients that arrive later are measured.
     #[serde(default = "second", deserialize_with = "text")]
     pub warmup: Span,
-    /// And so long, more than zero.
+    /// Measured duration, more than zero.
     #[serde(default = "second", deserialize_with = "text")]
     pub duration: Span,
-    /// A policy of crate `guard`.
+    /// Policy of crate `guard`.
     #[serde(default = "none")]
     pub guard: String,
-    /// How long a request may wait, for policies that ask.
+    /// Target queueing delay, for policies that use one.
     #[serde(default = "target_default", deserialize_with = "text")]
     pub delay_target: Span,
-    /// What a caller hears that is shed: `silence` or `reset`.
+    /// Response to a shed SYN: `silence` or `reset`.
     #[serde(default, deserialize_with = "text")]
     pub refusal: Rejection,
-    /// Frames that go through TCP in a round, before the next request; 1 and
-    /// more. Far more than come in the time of a request is the order of a
-    /// system that receives whatever there is first.
+    /// Frames processed by TCP in a round before the next request; at least 1. A value far
+    /// above the arrivals during one request models a system that always receives first.
     #[serde(default = "transport_default")]
     pub transport: usize,
-    /// The share of the core that receiving may take while requests wait,
-    /// percent, 1..=100.
+    /// Maximum share of the core for receiving while requests wait, percent, 1..=100.
     #[serde(default = "percent_default")]
     pub receive_percent: u8,
-    /// Connections that an address of the callers' may have, 1..=1,048,576,
-    /// ended ones whose end the server has not confirmed among them. There are
-    /// as many addresses as that takes, 8 at the most.
+    /// Connections per client address, 1..=1,048,576, including closed ones whose end the
+    /// server has not acknowledged. As many addresses as needed are used, at most 8.
     #[serde(default = "connections_default")]
     pub connections_max: usize,
-    /// What the stack's work costs; the checked-in model where not given.
+    /// Costs of the stack's work; default: the checked-in model.
     pub costs: Option<CostModel>,
-    /// Replays the run.
+    /// Seed; the same seed replays the run.
     #[serde(default = "one")]
     pub seed: u64,
 }
 
-/// [`Refusal`], as it is written.
+/// Text form of [`Refusal`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Rejection(pub Refusal);
 
@@ -149,7 +144,7 @@ fn one() -> u64 {
 }
 
 impl Config {
-    /// Reads a configuration and checks it.
+    /// Parses a configuration and checks it.
     ///
     /// # Errors
     /// One line: the value and what would be valid.
@@ -157,7 +152,7 @@ impl Config {
         crate::text::settings(text, Self::check)
     }
 
-    /// Refuses what cannot be simulated.
+    /// Checks that the configuration can be simulated.
     ///
     /// # Errors
     /// One line: the value and what would be valid.
@@ -195,30 +190,30 @@ impl Config {
         self.costs.unwrap_or_default()
     }
 
-    /// What a caller costs whom nobody serves, 1/µ1: SYN, request and FIN in,
-    /// SYN and two acknowledgements out.
+    /// Cost of a client that is not served, 1/µ1: SYN, request and FIN received; SYN and two
+    /// acknowledgements sent.
     #[must_use]
     pub fn receive(&self) -> Span {
         let CostModel { driver_ns, tcp_rx_ns, tcp_ack_ns, tcp_tx_ns, .. } = self.cost();
         Span::from_nanos(3 * driver_ns + 2 * tcp_ack_ns + tcp_rx_ns + 3 * tcp_tx_ns)
     }
 
-    /// What serving one costs beyond that, 1/µ2: its request's work and way to
-    /// it, the response, and what that is answered with.
+    /// Additional cost of a served client, 1/µ2: request dispatch and service, the response,
+    /// and its acknowledgement.
     #[must_use]
     pub fn serve(&self) -> Span {
         let CostModel { driver_ns, tcp_ack_ns, tcp_tx_ns, event_ns, dispatch_ns, .. } = self.cost();
         self.service.mean() + Span::from_nanos(event_ns + dispatch_ns + tcp_tx_ns + driver_ns + tcp_ack_ns)
     }
 
-    /// Callers per second that keep one core busy.
+    /// Clients per second that saturate one core.
     #[must_use]
     pub fn capacity_per_s(&self) -> f64 {
         1.0 / (self.receive() + self.serve()).as_secs_f64()
     }
 
-    /// Those that are served of `offered_per_s` where receiving goes first:
-    /// the overload paper's (7).
+    /// Clients served per second at `offered_per_s` if receiving has priority: the overload
+    /// paper's (7).
     #[must_use]
     pub fn line_per_s(&self, offered_per_s: f64) -> f64 {
         let left = (1.0 - offered_per_s * self.receive().as_secs_f64()).max(0.0);
@@ -234,7 +229,7 @@ impl Config {
         let params = sched::dispatch::Params::new(1, TASKS);
         let (app, _) = Scenario::default().build();
         let classifiers = Classifiers { driver: Some(clients::classifier()), ..Classifiers::default() };
-        // First come, first served, but for whom the guard prefers.
+        // FIFO, except for the guard's priority classes.
         let mut policy = Mode::None.policy(Classifiers::default(), &params, Steering::all(1));
         policy.driver = classifiers.driver.filter(|_| self.load_others > 0.0);
         let mut shard = shard::Config::new(stack(SERVER, self.seed), policy, 1);
@@ -257,50 +252,50 @@ impl Config {
     }
 }
 
-/// More load makes more events than anybody waits for.
+/// Bound on the number of events.
 const LOAD_MAX: f64 = 100.0;
-/// As many connections as a stack has by default.
+/// Default of the stack's connection limit.
 const CONNECTIONS_MAX: usize = 1 << 20;
 const CONNECTIONS_MORE: usize = CONNECTIONS_MAX + 1;
-/// Tasks that the event queue holds: as many as those of `greenwave serve`.
+/// Capacity of the event queue: same as `greenwave serve`.
 const TASKS: usize = 65_536;
 
-/// What became of the callers that counted, and what the server did meanwhile.
+/// Outcomes of the measured clients, and server statistics.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
-    /// Callers that counted.
+    /// Measured clients.
     pub offered: u64,
-    /// Of these, answered in time; the others left.
+    /// Measured clients answered in time; the others timed out.
     pub in_time: u64,
-    /// Refused by a reset; they left at once.
+    /// Measured clients rejected by a reset; they left at once.
     pub refused: u64,
-    /// Of those who are shed first, who counted and who was answered in time.
+    /// Low-priority clients: measured, and answered in time.
     pub others: (u64, u64),
-    /// From coming to the answer, of those in time.
+    /// Time from arrival to answer, of clients answered in time.
     pub latency: Histogram,
-    /// For so long callers counted.
+    /// Measured duration.
     pub counting: Span,
-    /// Requests that the server served per second, in vain or not.
+    /// Requests served per second, in time or not.
     pub served_per_s: f64,
-    /// SYNs that came to the guard and were shed, of all classes.
+    /// SYNs seen and shed by the guard, all classes.
     pub guard: Shed,
-    /// The longest wait whenever the guard looked, from the beginning.
+    /// Longest queueing delay at each guard round, from the start.
     pub delay: Histogram,
-    /// The share of time that the core received.
+    /// Fraction of time spent receiving.
     pub receiving: f64,
-    /// Frames that found the NIC's ring or the receive buffer full.
+    /// Frames dropped at a full NIC ring or receive buffer.
     pub frames_lost: u64,
     /// Events simulated.
     pub events: u64,
 }
 
-/// Runs until everybody who counts has an answer or has left.
+/// Runs until every measured client has an answer or has left.
 ///
 /// # Errors
-/// When more come than the callers' addresses have places for, in one line.
+/// One line, if the clients exceed the connections of their addresses.
 ///
 /// # Panics
-/// When the configuration does not pass [`Config::check`].
+/// If the configuration does not pass [`Config::check`].
 pub fn run(config: &Config) -> Result<Outcome, BadConfig> {
     config.check().expect("a checked configuration");
     let mut world = World::new(config.machine(), Callers::new(config));

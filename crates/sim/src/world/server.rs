@@ -1,12 +1,10 @@
-//! One client, one cable, one server: the world of ADPS's experiments.
+//! One client, one cable, one server: the simulation of ADPS's experiments.
 //!
-//! The client is [`load::Client`] and costs nothing. The server is a
-//! [`Shard`] with the synthetic application, the very code that runs on
-//! threads. Its stack core does one step after another; each keeps it busy
-//! for as long as the [`CostModel`] says, and it sees what happened meanwhile
-//! when the next one starts. Workers are cores of their own, or the stack's
-//! core between its steps ([`Cores::Shared`], mTCP-like), or an ideal that no
-//! machine reaches ([`Cores::Preemptive`]).
+//! The client is [`load::Client`] and costs no time. The server is a [`Shard`] with the
+//! synthetic application, the code that runs on threads. Its stack core executes one step after
+//! another; each takes the time given by the [`CostModel`], and arrivals during a step are seen
+//! by the next one. Workers have their own cores, share the stack's core between its steps
+//! ([`Cores::Shared`], mTCP-like), or are ideal ([`Cores::Preemptive`]).
 
 pub(super) mod config;
 mod outcome;
@@ -32,14 +30,14 @@ use super::Alarm;
 use super::cores::WorkCompletion;
 use crate::{CostModel, Engine, SimDevice, link};
 
-/// Events between two reports of progress.
+/// Events between two progress reports.
 const PROGRESS_EVERY: u64 = 1 << 15;
 
-/// Runs the world that `config` describes to its end. `progress` hears now
-/// and then which share of the virtual time has passed, 0.0..=1.0.
+/// Runs the simulation described by `config`. `progress` receives the elapsed share of virtual
+/// time, 0.0..=1.0, from time to time.
 ///
 /// # Panics
-/// When `config` was changed after [`Config::check`] had accepted it.
+/// If `config` was changed after [`Config::check`] had accepted it.
 #[must_use]
 pub fn run(config: &Config, progress: &mut dyn FnMut(f64)) -> Outcome {
     config.check().expect("the configuration was checked before");
@@ -49,7 +47,7 @@ pub fn run(config: &Config, progress: &mut dyn FnMut(f64)) -> Outcome {
     world.outcome()
 }
 
-/// Which share of the plan lies behind, 0.0..=1.0.
+/// Completed fraction of the plan, 0.0..=1.0.
 fn done(client: &Client, plan: &Plan, now: Time) -> f64 {
     let Some(start) = client.started() else { return 0.0 };
     let of = |done: f64, all: f64| (done / all).clamp(0.0, 1.0);
@@ -58,15 +56,15 @@ fn done(client: &Client, plan: &Plan, now: Time) -> f64 {
     time.unwrap_or(0.0).max(requests.unwrap_or(0.0))
 }
 
-/// Whoever is at the other end of the cable, for nothing.
+/// Clients at the other end of the cable; they cost no time.
 pub(super) trait Clients {
-    /// Does the next that can be done now; `false` when there is nothing.
+    /// Does one piece of work at `now`; `false` if there is none.
     fn step(&mut self, now: Time, device: &mut SimDevice) -> bool;
-    /// When to ask again, if no frame comes.
+    /// Time of the next call of `step`, if no frame arrives earlier.
     fn poll_timeout(&self) -> Option<Time>;
-    /// Since when what happens counts.
+    /// Start of measurement.
     fn started(&self) -> Option<Time>;
-    /// Whether all that counts has happened.
+    /// True if everything measured has happened.
     fn is_done(&self) -> bool;
 }
 
@@ -88,30 +86,30 @@ impl Clients for Client {
     }
 }
 
-/// A server and the cable before it.
+/// Server and its cable.
 pub(super) struct Machine {
     pub(super) cost: CostModel,
     pub(super) link: link::Config,
     pub(super) shard: shard::Config,
     pub(super) app: Arc<Application>,
-    /// Where it listens.
+    /// Listening ports.
     pub(super) ports: Vec<u16>,
     pub(super) cores: Cores,
     pub(super) workers: usize,
-    /// Workers as the shard knows them.
+    /// Workers as seen by the shard.
     pub(super) slots: usize,
 }
 
-/// What can happen.
+/// Event.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Event {
-    /// The client has a frame, a timeout or a request that is due.
+    /// The client has a frame, a timeout or a due request.
     Client,
-    /// The stack core is free, or has something to do again.
+    /// The stack core is free or has work.
     Stack,
-    /// A worker's core ends a job.
+    /// A worker's core completes a job.
     Done(u8),
-    /// A preemptive core ends a job, if nothing interrupted it.
+    /// A preemptive core completes a job, unless stale.
     Ending(WorkCompletion),
 }
 
@@ -127,15 +125,15 @@ pub(super) struct World<C> {
     stack_free_at: Time,
     stack_busy: Span,
     receiving: Span,
-    /// Jobs that the stack core has not taken back yet.
+    /// Completed jobs that the stack core has not processed yet.
     served: Vec<Job>,
-    /// How busy stack and workers were when the first request could be due.
+    /// State at the start of measurement.
     before: Option<Before>,
     workers: Workers,
     events: u64,
 }
 
-/// What had been done when the first request could be due.
+/// State at the start of measurement.
 struct Before {
     at: Time,
     busy: Vec<Span>,
@@ -143,13 +141,13 @@ struct Before {
     counted: Counters,
 }
 
-/// What a server did since the first request could be due.
+/// Work of a server since the start of measurement.
 pub(super) struct Done {
     pub(super) elapsed: Span,
     pub(super) busy: Vec<Span>,
-    /// Of the stack's core: taking frames in and running them through TCP.
+    /// Time of the stack core spent in driver and TCP.
     pub(super) receiving: Span,
-    /// As it was then, and as it is now.
+    /// At the start of measurement, and now.
     pub(super) counted: [Counters; 2],
     pub(super) nic: link::Counters,
     pub(super) events: u64,
@@ -197,7 +195,7 @@ impl<C: Clients> World<C> {
         }
     }
 
-    /// What was done since the first request could be due.
+    /// Work done since the start of measurement.
     pub(super) fn done(&self) -> Done {
         let now = self.engine.now();
         let busy = self.busy();
@@ -216,7 +214,7 @@ impl<C: Clients> World<C> {
         }
     }
 
-    /// How long the stack's core and each worker have been busy.
+    /// Busy time of the stack core and of each worker.
     fn busy(&self) -> Vec<Span> {
         std::iter::once(self.stack_busy).chain(self.workers.busy()).collect()
     }
@@ -239,7 +237,7 @@ impl<C: Clients> World<C> {
         }
     }
 
-    /// Lets the client do all that it can do now, for nothing.
+    /// Runs the client until it has nothing to do; costs no time.
     fn client(&mut self, now: Time) {
         while self.client.step(now, &mut self.client_device) {}
         if self.before.is_none() && self.client.started().is_some() {
@@ -249,14 +247,14 @@ impl<C: Clients> World<C> {
         }
         let due = [self.client.poll_timeout(), self.client_device.next_arrival()];
         if let Some(due) = due.into_iter().flatten().min() {
-            // Asked again in the same instant, it would not do more.
+            // A second call in the same instant would do nothing.
             let due = due.max(now + Span::from_nanos(1));
             self.client_alarm.arm(&mut self.engine, due, Event::Client);
         }
         self.wake_stack(now);
     }
 
-    /// Lets the stack core do its next step.
+    /// Executes steps of the stack core up to the first one that takes time.
     fn stack(&mut self, now: Time) {
         for job in self.served.drain(..) {
             self.shard.complete(now, job);
@@ -293,14 +291,14 @@ impl<C: Clients> World<C> {
         }
     }
 
-    /// A worker hands a job back; the stack core sees it at its next step.
+    /// Returns a job to the stack core, which sees it at its next step.
     fn serve_end(&mut self, now: Time, job: Job) {
         self.served.push(job);
         let free_at = self.stack_free_at.max(now);
         self.stack_alarm.arm(&mut self.engine, free_at, Event::Stack);
     }
 
-    /// The stack core found nothing to do.
+    /// Puts the idle stack core to sleep until its next timeout or frame.
     fn sleep(&mut self, now: Time) {
         let due = [self.shard.poll_timeout(), self.server_device.next_arrival()];
         if let Some(due) = due.into_iter().flatten().min() {
@@ -309,7 +307,7 @@ impl<C: Clients> World<C> {
         }
     }
 
-    /// A frame may be on its way to the server.
+    /// Schedules the stack for the next frame to the server.
     fn wake_stack(&mut self, now: Time) {
         if let Some(arrival) = self.server_device.next_arrival() {
             let at = arrival.max(self.stack_free_at).max(now);
@@ -317,7 +315,7 @@ impl<C: Clients> World<C> {
         }
     }
 
-    /// A frame may be on its way to the client.
+    /// Schedules the client for the next frame to it.
     fn wake_client(&mut self) {
         if let Some(arrival) = self.client_device.next_arrival() {
             self.client_alarm.arm(&mut self.engine, arrival, Event::Client);

@@ -1,14 +1,11 @@
-//! A web server that knows nothing of us, and users near and far: the first
-//! paper's Table 1 in virtual time.
+//! Unmodified web server with near and far users: Table 1 of the ADPS paper in virtual time.
 //!
-//! The stack is `runtime::streams`, the code of `greenwave run`; the users are
-//! `load`'s, each crowd on a stack of its own behind a path of its own. What is
-//! modelled is the program (`site`): one thread that works for a while on
-//! each request, writes as far as its pipe has room, and serves whoever is most
-//! urgent of those that are ready. Stack and program have a core each; a round
-//! of the stack takes as long as the cost model says of its frames, and what it
-//! sends leaves when the round begins.
-//! Source: ADPS §4.5.
+//! The stack is `runtime::streams`, the code of `greenwave run`. The users are `load`'s; each
+//! group has its own stack and its own path. The program is modelled (`web_server`): a single
+//! thread that works on each request for some time, writes as far as its pipe has space, and
+//! serves the most urgent of the ready connections. Stack and program have a core each. A round
+//! of the stack takes the time that the cost model gives for its frames; what it sends leaves
+//! at the start of the round. Source: ADPS §4.5.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -33,58 +30,58 @@ use web_server::{Program, WebServer};
 
 mod web_server;
 
-/// A server and its users.
+/// Server and users.
 #[derive(Clone, Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// `none`, or `adps`: connections with a long way or with losses are less
-    /// urgent (scenario 3).
+    /// `none`, or `adps`: connections with a long round trip or with losses have lower priority
+    /// (scenario 3).
     #[serde(deserialize_with = "text")]
     pub mode: Mode,
-    /// Connections of both crowds together, half of them near, 2..=16000.
+    /// Connections of both groups, half of them near, 2..=16000.
     pub connections: u32,
-    /// Length of a page in bytes, 1 or more.
+    /// Page length in bytes, at least 1.
     pub bytes: usize,
-    /// What happens to frames of near users to the server,
+    /// Faults of frames from near users to the server.
     #[serde(deserialize_with = "text")]
     pub near: Rates,
-    /// to those of the others,
+    /// Faults of frames from far users to the server.
     #[serde(deserialize_with = "text")]
     pub far: Rates,
-    /// and to those that it sends, too.
+    /// Applies the faults to frames from the server, too.
     #[serde(default)]
     pub both_ways: bool,
-    /// Every connection asks once in it, all at once; otherwise for the next
-    /// page when the last has come.
+    /// Interval at which all connections send a request at once; default: each sends the next
+    /// request on the previous answer.
     #[serde(default, deserialize_with = "text_or_none")]
     pub period: Option<Span>,
-    /// Rate of each crowd's path in Gbit/s, 0.001..=1000.
+    /// Rate of each group's path in Gbit/s, 0.001..=1000.
     pub gbps: f64,
-    /// A longer way is far,
+    /// Round-trip time above which a connection is far.
     #[serde(deserialize_with = "text")]
     pub rtt_max: Span,
-    /// and so is one that loses more than this share.
+    /// Loss ratio above which a connection is far.
     pub loss_max: f32,
-    /// How long the program works on a request before it answers.
+    /// Work of the program per request.
     #[serde(deserialize_with = "text")]
     pub backend: Span,
-    /// Before pages count.
+    /// Warm-up, not measured.
     #[serde(deserialize_with = "text")]
     pub warmup: Span,
-    /// While they do.
+    /// Measured duration.
     #[serde(deserialize_with = "text")]
     pub duration: Span,
-    /// Replays the run.
+    /// Seed; the same seed replays the run.
     #[serde(default)]
     pub seed: u64,
 }
 
-/// What was found.
+/// Result of a run.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// Of the near users, and of the far.
+    /// Near users, far users.
     pub crowds: [Tally; 2],
-    /// Share of the program's core, and of the stack's, that was used.
+    /// Utilisation of the program's core and of the stack's core.
     pub busy: [f64; 2],
     /// Events simulated.
     pub events: u64,
@@ -93,16 +90,16 @@ pub struct Outcome {
 const SERVER: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
 const USERS: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 77, 0, 2), Ipv4Addr::new(10, 77, 0, 3)];
 const PORT: u16 = 80;
-/// What a path's bottleneck holds: more than users ask for at once.
+/// Bottleneck buffer: more than users request at once.
 const BUFFER: Bytes = Bytes::new(256 << 20);
-/// Frames that wait for TCP.
+/// Frames that can wait for TCP.
 const FRAMES_MAX: usize = 16_384;
 const REQUEST: &[u8] = b"GET /p HTTP/1.1\r\nHost: server\r\n\r\n";
-/// What users keep of what they have not read yet.
+/// Receive buffer of users.
 const USER_BUFFER: usize = 4 << 20;
 
 impl Config {
-    /// Reads a configuration and checks it.
+    /// Parses a configuration and checks it.
     ///
     /// # Errors
     /// One line: the value and what would be valid.
@@ -110,7 +107,7 @@ impl Config {
         crate::text::settings(text, Self::check)
     }
 
-    /// Refuses what cannot be simulated.
+    /// Checks that the configuration can be simulated.
     ///
     /// # Errors
     /// One line: the value and what would be valid.
@@ -131,14 +128,14 @@ impl Config {
     }
 }
 
-/// What can happen.
+/// Event.
 #[derive(Clone, Copy, Debug)]
 enum Event {
-    /// A crowd has a frame, or something is due.
+    /// A group of users has a frame or a timeout.
     Users(usize),
-    /// The stack's core is free, or has something to do.
+    /// The stack's core is free or has work.
     Stack,
-    /// The program's core has done what it did.
+    /// The program's core has completed its work.
     Program,
 }
 
@@ -154,10 +151,10 @@ struct World {
     program: Program,
 }
 
-/// Runs the world that `config` describes to its end.
+/// Runs the simulation described by `config`.
 ///
 /// # Panics
-/// When `config` was changed after [`Config::check`] had accepted it.
+/// If `config` was changed after [`Config::check`] had accepted it.
 #[must_use]
 pub fn run(config: &Config) -> Outcome {
     config.check().expect("the configuration was checked before");
@@ -232,13 +229,13 @@ impl World {
         }
     }
 
-    /// Lets a crowd do all that it can do now, for nothing.
+    /// Runs a group of users until it has nothing to do; costs no time.
     fn users(&mut self, now: Time, crowd: usize) {
         let (users, device, alarm) = &mut self.users[crowd];
         while users.step(now, device) {}
         let due = [users.poll_timeout(), device.next_arrival()].into_iter().flatten().min();
         if let Some(due) = due.filter(|_| !users.is_done()) {
-            // Asked again in the same instant, it would not do more.
+            // A second call in the same instant would do nothing.
             alarm.arm(&mut self.engine, due.max(now + Span::from_nanos(1)), Event::Users(crowd));
         }
         if self.hub.next_arrival().is_some() {
@@ -252,7 +249,7 @@ impl World {
         }
     }
 
-    /// One round of the stack.
+    /// Executes one round of the stack.
     fn stack(&mut self, now: Time) {
         let busy = self.streams.turn(now, &mut self.hub);
         let [payload, bare, sent] = std::mem::take(&mut self.hub.took);
@@ -282,7 +279,7 @@ impl World {
         self.stack_alarm.arm(&mut self.engine, due.max(self.stack_free_at).max(now), Event::Stack);
     }
 
-    /// The program does the next that it can do, if it is idle.
+    /// Starts the program's next piece of work if it is idle.
     fn go_on(&mut self, now: Time) {
         if let Some(end) = self.program.begin(now) {
             self.engine.schedule(end, Event::Program);
@@ -290,14 +287,14 @@ impl World {
     }
 }
 
-/// The server's device: a way to each crowd.
+/// Device of the server: a path to each group of users.
 struct Hub {
     ways: [PathDevice; 2],
-    /// Frames with payload and without that came, and frames that were sent.
+    /// Frames received with payload, received without, and sent.
     took: [u64; 3],
 }
 
-/// A frame and the way it came.
+/// Frame and the path on which it arrived.
 struct Frame(usize, Vec<u8>);
 
 impl AsRef<[u8]> for Frame {
@@ -306,7 +303,7 @@ impl AsRef<[u8]> for Frame {
     }
 }
 
-/// Longer frames carry payload: Ethernet, IPv4 and TCP with all its options.
+/// Longest frame without payload: Ethernet, IPv4 and TCP with all options.
 const HEADERS_MAX: usize = 14 + 20 + 60;
 
 impl Hub {
@@ -337,7 +334,7 @@ impl Device for Hub {
         let mut frame = vec![0; len];
         fill(&mut frame);
         for (way, user) in self.ways.iter_mut().zip(USERS) {
-            // A group address is everybody's.
+            // Group addresses go to every path.
             let is_its = frame[0] & 1 == 1 || frame[5] == user.octets()[3];
             if is_its {
                 way.transmit(now, len, &mut |bytes| bytes.copy_from_slice(&frame))?;
@@ -347,7 +344,7 @@ impl Device for Hub {
     }
 }
 
-/// A connection's number at the program.
+/// Index of a connection in the program.
 fn slot(conn: ConnId) -> usize {
     conn.index as usize
 }
@@ -369,8 +366,8 @@ mod tests {
     fn near_users_wait_less_when_they_are_urgent_and_the_program_serves_as_many() {
         let [none, adps] = ["none", "adps"].map(|mode| run(&config(mode, "")));
         let pages = |outcome: &Outcome| outcome.crowds.iter().map(|crowd| crowd.answers).sum::<u64>();
-        // A thousand pages a second are all that the program can do. Each crowd counts a
-        // second of its own, which begins when the last of its connections is open.
+        // The program can serve a thousand pages per second. Each group measures one second,
+        // which begins when its last connection is open.
         for outcome in [&none, &adps] {
             assert!(pages(outcome) >= 900, "{}", pages(outcome));
             assert!(outcome.crowds.iter().all(|crowd| crowd.answers <= 1010));
@@ -385,7 +382,7 @@ mod tests {
     fn of_a_burst_near_users_are_served_first() {
         let [none, adps] = ["none", "adps"].map(|mode| {
             let mut config = config(mode, "period = \"250ms\"");
-            // More than a pipe holds: what is written of a page waits for others' pages.
+            // More than a pipe holds, hence a partly written page waits for other pages.
             (config.bytes, config.both_ways) = (400_000, false);
             run(&config)
         });
