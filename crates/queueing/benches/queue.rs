@@ -1,7 +1,7 @@
-//! Costs of the queue's moves: an event queue, timers, a histogram.
+//! Costs of queueing operations: event queue, timers, histogram.
 //!
-//! `cargo bench -p queueing --bench queue`; the claim is that a push and a
-//! pop of the event queue together take at most 30 ns.
+//! `cargo bench -p queueing --bench queue`. Claim: a push and a pop of the event
+//! queue together take at most 30 ns.
 
 use std::hint::black_box;
 
@@ -11,7 +11,7 @@ use queueing::{
     Time, TimerWheel,
 };
 
-/// 32 bytes, as an event has.
+/// Entry of 32 bytes, the size of an event.
 #[derive(Clone, Copy)]
 struct Event {
     token: u64,
@@ -30,10 +30,10 @@ fn event(token: u64) -> Event {
     Event { token, label: Label::new(Priority::new((token % 8) as u8).expect("a level")) }
 }
 
-/// Pushes an event and pops one, with `waiting` others present.
+/// Pushes an event and pops one, with `waiting` others queued.
 fn push_pop(c: &mut Criterion, name: &str, waiting: u64, mut queue: impl Discipline<Event>) {
     for token in 0..waiting {
-        assert!(matches!(queue.push(Time::ZERO, event(token)), PushResult::Queued), "there is room");
+        assert!(matches!(queue.push(Time::ZERO, event(token)), PushResult::Queued), "the queue is full");
     }
     let events: Vec<Event> = (0..64).map(|n| event(n * 5)).collect();
     let mut at = 0;

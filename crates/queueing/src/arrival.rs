@@ -1,7 +1,7 @@
-//! When requests are meant to be sent: open-loop arrival processes.
+//! Open-loop arrival processes: the times at which requests are meant to be sent.
 //!
-//! The instants depend on the process alone, never on answers, and they do not
-//! drift: latency counts from them, whether or not the sender kept up.
+//! The times depend on the process alone, never on responses, and do not drift.
+//! Latency counts from them, even if the sender is late.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,50 +9,49 @@ use std::str::FromStr;
 use crate::distribution::exact;
 use crate::{Rng, Span, Time};
 
-/// An arrival process.
+/// Arrival process.
 ///
 /// ```
 /// use queueing::{Arrivals, Rng, Span, Time};
 /// let bursts: Arrivals = "burst 2 1ms 100ns".parse()?;
 /// let at_ns: Vec<_> = bursts.times(Time::ZERO, Rng::seeded(1)).take(4).map(Time::as_nanos).collect();
 /// assert_eq!(at_ns, [0, 100, 1_000_000, 1_000_100]);
-/// # Ok::<(), queueing::BadArrivals>(())
+/// # Ok::<(), queueing::ParseArrivalsError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Arrivals {
-    /// Memoryless: `poisson 10000` (per second).
+    /// Poisson arrivals: `poisson 10000` (per second).
     Poisson {
         /// Arrivals per second.
         rate_per_s: f64,
     },
-    /// Evenly spaced: `uniform 10000` (per second).
+    /// Evenly spaced arrivals: `uniform 10000` (per second).
     Uniform {
         /// Arrivals per second.
         rate_per_s: f64,
     },
-    /// A whole period's requests back to back, as MCC sends them:
+    /// All requests of a period back to back, as MCC sends them:
     /// `burst 10000 1s 0ns`.
     Burst {
         /// Requests per burst.
         size: u64,
-        /// From the first of a burst to the first of the next. A burst longer
-        /// than this delays the next.
+        /// Distance between the starts of two bursts. A burst longer than this delays
+        /// the next.
         period: Span,
-        /// From one request to the next within a burst; zero leaves it to the
-        /// line.
+        /// Distance between two requests of a burst; with zero the link paces them.
         spacing: Span,
     },
 }
 
 impl Arrivals {
-    /// The intended instants from `start` on, in order, without end (unless
-    /// the rate or the burst size is zero: then there are none).
+    /// Intended send times from `start` on, in order. Infinite, or empty if the
+    /// rate or the burst size is zero.
     #[must_use]
     pub const fn times(self, start: Time, rng: Rng) -> ArrivalTimes {
         ArrivalTimes { arrivals: self, start, rng, sent: 0, offset_ns: 0.0, burst: start, last: start }
     }
 
-    /// Arrivals per second in the long run.
+    /// Long-run arrivals per second.
     #[must_use]
     pub fn rate_per_s(&self) -> f64 {
         match *self {
@@ -62,16 +61,16 @@ impl Arrivals {
     }
 }
 
-/// The intended instants of an arrival process.
+/// Intended send times of an arrival process.
 #[derive(Clone, Debug)]
 pub struct ArrivalTimes {
     arrivals: Arrivals,
     start: Time,
     rng: Rng,
     sent: u64,
-    /// Poisson: how far after the start the last arrival was.
+    /// Poisson: time of the last arrival after the start, in ns.
     offset_ns: f64,
-    /// Burst: when the running burst began, and its last request.
+    /// Burst: start of the current burst, and its last request.
     burst: Time,
     last: Time,
 }
@@ -108,7 +107,7 @@ impl Iterator for ArrivalTimes {
     }
 }
 
-/// Why a text is not an arrival process.
+/// Error for a text that is not an arrival process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseArrivalsError(String);
 
@@ -148,7 +147,7 @@ fn read(words: &[&str]) -> Option<Arrivals> {
     }
 }
 
-/// As [`FromStr`] reads it, without loss.
+/// The form that [`FromStr`] parses, without loss.
 impl fmt::Display for Arrivals {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
@@ -208,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn what_never_arrives_is_refused() {
+    fn processes_without_arrivals_are_refused() {
         for text in
             ["", "poisson", "poisson 0", "poisson -1", "uniform inf", "burst 0 1s 0ns", "burst 1 0s 0ns"]
         {

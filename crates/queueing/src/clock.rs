@@ -1,16 +1,15 @@
-//! The port through which a shell tells the time.
+//! Port for reading time and spending it.
 //!
-//! Deciding code never holds a clock: it takes `now`. Only an application,
-//! which really occupies a core, needs to read time and to use it up; on
-//! Linux that is a spinning core, in the simulator a number.
+//! For applications only, which occupy a core: a spinning core on Linux, a
+//! number in the simulator. Code that decides holds no clock; it takes `now`.
 
 use std::cell::Cell;
 
 use crate::{Span, Time};
 
-/// A source of time that an application may also spend.
+/// Source of time, in which work also takes time.
 pub trait Clock {
-    /// The time now.
+    /// Current time.
     fn now(&self) -> Time;
 
     /// Occupies the core for `span`: spins on Linux, advances virtual time in
@@ -18,13 +17,13 @@ pub trait Clock {
     fn compute(&self, span: Span);
 }
 
-/// A core's time that only computing moves: for simulators, tests, and where
-/// reading a real clock would cost more than what is measured.
+/// Clock that only [`Clock::compute`] advances: for simulators, tests, and
+/// measurements that reading a real clock would distort.
 #[derive(Debug)]
 pub struct VirtualClock(Cell<Time>);
 
 impl VirtualClock {
-    /// A clock at `now`.
+    /// Clock that reads `now`.
     #[must_use]
     pub const fn new(now: Time) -> Self {
         Self(Cell::new(now))

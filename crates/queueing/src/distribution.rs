@@ -1,71 +1,69 @@
-//! How long things take, and how that varies: laws of service times.
+//! Distributions of spans, such as service times.
 //!
-//! A law is written as text (`exp 10us`, `bimodal 1us 1ms 0.005`), drawn from
-//! with a seeded [`Rng`], and knows its first two moments, which is all that
-//! M/G/1 asks for.
+//! Written as text (`exp 10us`, `bimodal 1us 1ms 0.005`), sampled with a seeded
+//! [`Rng`], with the first two moments, which M/G/1 needs.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::{Rng, Span};
 
-/// A distribution of spans.
+/// Distribution of spans.
 ///
 /// ```
-/// use queueing::{Law, Rng, Span};
-/// let law: Law = "bimodal 1us 1ms 0.005".parse()?;
-/// assert_eq!(law.mean(), Span::from_nanos(5_995));
-/// assert!(law.sample(&mut Rng::seeded(1)) >= Span::from_micros(1));
-/// # Ok::<(), queueing::BadLaw>(())
+/// use queueing::{Distribution, Rng, Span};
+/// let service: Distribution = "bimodal 1us 1ms 0.005".parse()?;
+/// assert_eq!(service.mean(), Span::from_nanos(5_995));
+/// assert!(service.sample(&mut Rng::seeded(1)) >= Span::from_micros(1));
+/// # Ok::<(), queueing::ParseDistributionError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Distribution {
-    /// Always the same: `3us`.
+    /// Constant: `3us`.
     Constant(Span),
-    /// Memoryless: `exp 10us`.
+    /// Exponential: `exp 10us`.
     Exponential {
         /// The mean.
         mean: Span,
     },
-    /// All spans of a range equally likely: `uniform 1us 5us`.
+    /// Uniform between two bounds: `uniform 1us 5us`.
     Uniform {
         /// The shortest.
         min: Span,
         /// The longest, not shorter than `min`.
         max: Span,
     },
-    /// Normally distributed about the mean: `normal 20ms 5ms`. What would be
-    /// less than nothing is nothing, which the bound on `sd` makes so rare
-    /// that the moments below leave it out.
+    /// Normal, with negative samples cut to zero: `normal 20ms 5ms`. The bound on
+    /// `sd` makes these so rare that the moments below ignore them.
     Normal {
         /// The mean.
         mean: Span,
         /// Standard deviation, at most a third of the mean.
         sd: Span,
     },
-    /// The logarithm is normally distributed: `lognormal 10us 1.0`.
+    /// Lognormal: `lognormal 10us 1.0`.
     LogNormal {
         /// The mean (not the median).
         mean: Span,
         /// Standard deviation of the logarithm, 0 or more.
         sigma: f64,
     },
-    /// Short, but for a share of long ones: `bimodal 1us 1ms 0.005`.
+    /// Short, with a share of long spans: `bimodal 1us 1ms 0.005`.
     Bimodal {
         /// The short span.
         short: Span,
         /// The long span.
         long: Span,
-        /// Which share is long, 0 to 1.
+        /// Share of long spans, 0 to 1.
         share_long: f64,
     },
-    /// Heavy-tailed between two bounds: `pareto 1us 10ms 1.2`.
+    /// Bounded Pareto: `pareto 1us 10ms 1.2`.
     Pareto {
         /// The shortest, more than zero.
         min: Span,
         /// The longest, more than `min`.
         max: Span,
-        /// How fast the tail falls, more than 0.
+        /// Tail index, above 0.
         shape: f64,
     },
 }
@@ -105,13 +103,13 @@ impl Distribution {
         }
     }
 
-    /// The mean of the square, in s².
+    /// The second moment, in s².
     #[must_use]
     pub fn second_moment(&self) -> f64 {
         self.moment(2)
     }
 
-    /// The mean of the `k`-th power, k = 1 or 2, in sᵏ.
+    /// The `k`-th moment, k = 1 or 2, in sᵏ.
     fn moment(&self, k: i32) -> f64 {
         let power = |span: Span| span.as_secs_f64().powi(k);
         match *self {
@@ -151,7 +149,7 @@ fn nanos(ns: f64) -> Span {
     Span::from_nanos(ns.round() as u64)
 }
 
-/// Why a text is not a law.
+/// Error for a text that is not a distribution.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseDistributionError(String);
 
@@ -159,7 +157,7 @@ impl fmt::Display for ParseDistributionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "law {:?} is none of: SPAN | exp MEAN | uniform MIN MAX (MIN <= MAX) | \
+            "distribution {:?} is none of: SPAN | exp MEAN | uniform MIN MAX (MIN <= MAX) | \
              normal MEAN SD (SD <= MEAN / 3) | lognormal MEAN SIGMA (SIGMA >= 0) | bimodal SHORT LONG SHARE (of long, 0 to 1) | \
              pareto MIN MAX SHAPE (0 < MIN < MAX, SHAPE > 0); spans like 3us",
             self.0
@@ -207,7 +205,7 @@ fn read(words: &[&str]) -> Option<Distribution> {
     sound.then_some(law)
 }
 
-/// As [`FromStr`] reads it, without loss.
+/// The form that [`FromStr`] parses, without loss.
 impl fmt::Display for Distribution {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
@@ -226,7 +224,7 @@ impl fmt::Display for Distribution {
     }
 }
 
-/// A span in the largest unit that needs no fraction.
+/// Text of a span in the largest unit without a fraction.
 pub(crate) fn exact(span: Span) -> String {
     let ns = span.as_nanos();
     match [("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000)]

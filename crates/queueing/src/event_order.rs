@@ -1,55 +1,55 @@
-//! Which of the events that the kernel returned a program gets, and in which order.
+//! Order of ready events: which events of an `epoll_wait` a program gets, and in which order.
 //!
-//! One answer for both worlds: the library that programs have preloaded and the
-//! simulator's programs ask here. Whoever asks does the waiting.
+//! Shared by the preloaded library and the simulator. Does not wait; the caller
+//! does. Keeps no state.
 //!
-//! The most urgent connection, or socket for datagrams, first; equals in the kernel's
-//! order. What is neither of ours (the kernel's descriptors, listeners) goes with the
-//! most urgent level: those are timers, wake-ups of other threads and new
-//! connections, of which nobody knows yet how urgent they are.
+//! The most urgent connection or datagram socket comes first, equals in the
+//! kernel's order. Kernel descriptors and listeners go with the most urgent
+//! level: they are timers, wake-ups of other threads and new connections, whose
+//! priority is not known yet.
 //!
-//! A program serves a whole batch before it asks again, so a batch of less
-//! urgent connections is one that an urgent one has to wait for. A batch is
-//! therefore short: everything of level 0, [`AT_ONCE`] at most of a level
-//! that is less urgent, and of those below the most urgent one nothing. The rest is
-//! left with the kernel, which returns it again to the next call; it does so
-//! for level-triggered ones only, so all others are never left. Nothing is kept here.
-//! Starvation: after [`PASSED_IN_A_ROW`] calls without a turn for those below, the next
-//! returns [`AT_ONCE`] of them, of all their levels the first in the kernel's order. There is no bound among
-//! equals: Linux puts all that it returned back in one piece, so of three that are
-//! always ready at once the third has a turn when one of the others has not (ADR 0030).
+//! A program serves a whole batch before its next call, so a batch of less
+//! urgent connections delays an urgent one. Batches are therefore short: all of
+//! level 0; at most [`AT_ONCE`] of the most urgent level, if that is another;
+//! none below. The rest stays with the kernel, which returns it again at the next
+//! call, but only if level-triggered; other events are never left.
+//! Starvation: after [`PASSED_IN_A_ROW`] calls that left lower levels, the next
+//! returns [`AT_ONCE`] events of them, in the kernel's order over all their
+//! levels. Among equals there is no bound: Linux requeues the returned events
+//! together, so of three that are always ready the third is served only when
+//! one of the others is not ready (ADR 0030).
 //! Source: ADPS M6, M7; epoll(7).
 
 use crate::PASSED_IN_A_ROW;
 
-/// Of a connection, or a socket for datagrams, of ours.
+/// Rank of a connection or datagram socket of the stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rank {
-    /// 0 (most urgent) to 7.
+    /// Priority level, 0 (most urgent) to 7.
     pub level: u8,
-    /// The kernel returns it again if it is left.
+    /// True if the kernel returns the event again when it is left.
     pub can_wait: bool,
 }
 
-/// What became of a batch.
+/// Result of reordering a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReorderResult {
-    /// The program gets the first so many.
+    /// Number of events at the front that the program gets.
     pub kept: usize,
-    /// Calls in a row, this one included, that passed over those below the most
-    /// urgent level: what the next call is given.
+    /// Consecutive calls, this one included, that left events below the most urgent
+    /// level; input of the next call.
     pub left: u8,
 }
 
-/// Events that are looked at together.
+/// Events reordered together, at most.
 pub const BATCH: usize = 64;
-/// Connections of a level other than 0 in a batch.
+/// Events of one level other than 0 in a batch, at most.
 pub const AT_ONCE: usize = 2;
 const LEVELS: usize = 8;
 
-/// Puts those of the first [`BATCH`] of `events` into order that the program
-/// gets. `rank`: none where it is neither a connection nor a socket of ours;
-/// `left`: as the last call for these connections said, 0 before the first.
+/// Reorders the first [`BATCH`] of `events`. `rank` is `None` for kernel
+/// descriptors and listeners. `left` is [`ReorderResult::left`] of the last call
+/// for these connections, 0 before the first.
 pub fn arrange<E: Copy>(events: &mut [E], rank: impl Fn(&E) -> Option<Rank>, left: u8) -> ReorderResult {
     let (Some(&first), len) = (events.first(), events.len()) else {
         return ReorderResult { kept: 0, left: 0 };
@@ -61,7 +61,7 @@ pub fn arrange<E: Copy>(events: &mut [E], rank: impl Fn(&E) -> Option<Rank>, lef
         (as_they_were[at], ranks[at]) = (*event, rank(event));
         top = ranks[at].map_or(top, |rank: Rank| top.min(rank.level));
     }
-    // Where there are more than were looked at, all are the program's.
+    // Beyond the batch, the program gets all events.
     let may_leave = |rank: &Rank| len <= BATCH && rank.can_wait && rank.level > 0;
     let their_turn = left >= PASSED_IN_A_ROW;
     let (mut equals, mut below, mut all_had_turns) = (0, 0, true);
@@ -96,8 +96,8 @@ pub fn arrange<E: Copy>(events: &mut [E], rank: impl Fn(&E) -> Option<Rank>, lef
 mod tests {
     use super::*;
 
-    /// An event's text is its level, and `w` where it can wait; `k` is the
-    /// kernel's. Expected is what the program gets, and `…` where somebody was passed over.
+    /// An event's text is its level, then `w` if it can wait; `k` is a kernel
+    /// descriptor. Expected are the program's events, then `…` if some were left.
     #[track_caller]
     fn check(events: &str, their_turn: bool, expected: &str) {
         let mut events: Vec<&str> = events.split_whitespace().collect();
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn the_most_urgent_come_first_and_equals_as_the_kernel_says() {
+    fn the_most_urgent_come_first_and_equals_in_the_kernels_order() {
         check("7a 5a 0a 5b 7b 0b", false, "0a 0b 5a 5b 7a 7b");
         check("7wa 5wa 0wa", true, "0wa 5wa 7wa");
         check("", false, "");
@@ -123,20 +123,20 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_ours_goes_with_the_most_urgent() {
+    fn kernel_descriptors_go_with_the_most_urgent() {
         check("7a k1 0a k2 1a", false, "k1 0a k2 1a 7a");
         check("7wa k1 7wb", false, "k1 7wa 7wb");
     }
 
     #[test]
-    fn few_of_the_less_urgent_come_at_once() {
+    fn a_batch_has_few_events_of_a_less_urgent_level() {
         check("7wa 7wb 7wc 7wd", false, "7wa 7wb");
         check("2wa 2wb 2wc", false, "2wa 2wb");
         check("0wa 0wb 0wc 0wd", false, "0wa 0wb 0wc 0wd");
     }
 
     #[test]
-    fn who_is_less_urgent_than_another_has_no_turn_until_it_is_theirs() {
+    fn lower_levels_are_left_until_their_turn() {
         check("7wa 7wb 0wa 3wa 7wc", false, "0wa …");
         check("7wa 7wb 2wa 3wa 2wb", false, "2wa 2wb …");
         check("7wa 7wb 0wa 3wa 7wc", true, "0wa 7wa 7wb");
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn after_eight_calls_without_a_turn_those_below_have_one() {
+    fn after_eight_calls_lower_levels_are_served() {
         let rank = |event: &u8| Some(Rank { level: *event, can_wait: true });
         let mut left = 0;
         let kept: Vec<usize> = (0..18)
@@ -158,13 +158,13 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_would_not_return_again_is_not_left() {
+    fn edge_triggered_events_are_never_left() {
         check("7a 7b 7c 7d 7e 7f 7wa 7wb 7wc", false, "7a 7b 7c 7d 7e 7f 7wa 7wb");
         check("7wa 7wb 7wc 7a 0a k", false, "0a k 7a …");
     }
 
     #[test]
-    fn nothing_is_lost_of_a_batch_that_is_too_long() {
+    fn no_event_of_an_oversized_batch_is_lost() {
         let mut events: Vec<u32> = (0..100).rev().collect();
         let rank = |event: &u32| Some(Rank { level: (event % 8) as u8, can_wait: true });
         assert_eq!(arrange(&mut events, rank, 0), ReorderResult { kept: 100, left: 0 });

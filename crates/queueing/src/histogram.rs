@@ -1,13 +1,13 @@
-//! Where the time went: histograms of spans, and one per class and stage.
+//! Histograms of spans, single and per class and stage.
 //!
-//! Values are kept to three significant digits (or two) from 1 ns to 60 s in memory of
-//! a fixed size; longer ones count as 60 s and are counted apart, so that a
-//! report can say so. Maximum and mean are exact.
+//! Three (or two) significant digits from 1 ns to 60 s, in memory of fixed size.
+//! Longer spans count as 60 s and are counted separately, for reports. Maximum
+//! and mean are exact.
 //! Source: HdrHistogram (Gil Tene); crate `hdrhistogram`.
 
 use crate::Span;
 
-/// A histogram of spans.
+/// Histogram of spans.
 ///
 /// ```
 /// use queueing::{Histogram, Span};
@@ -33,17 +33,16 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    /// The longest span that is told from longer ones.
+    /// Longest span with its own bucket.
     pub const LONGEST: Span = Span::from_secs(60);
 
-    /// An empty histogram; about 220 kB.
+    /// Empty histogram of three digits; about 220 kB.
     #[must_use]
     pub fn new() -> Self {
         Self::with_digits(3)
     }
 
-    /// An empty histogram of two digits instead of three; about 30 kB, for
-    /// where there are many.
+    /// Empty histogram of two digits, for large numbers of them; about 30 kB.
     #[must_use]
     pub fn coarse() -> Self {
         Self::with_digits(2)
@@ -55,7 +54,7 @@ impl Histogram {
         Self { counts, max: Span::ZERO, sum_ns: 0, saturated: 0 }
     }
 
-    /// Counts `span`.
+    /// Records `span`.
     #[inline]
     pub fn record(&mut self, span: Span) {
         self.saturated += u64::from(span > Self::LONGEST);
@@ -64,8 +63,8 @@ impl Histogram {
         self.counts.saturating_record(span.min(Self::LONGEST).as_nanos());
     }
 
-    /// Counts `span` so many times, as where records are added up that were
-    /// kept as values and how often each occurred ([`counts`](Self::counts)).
+    /// Records `span` `times` times, such as from another histogram's
+    /// [`counts`](Self::counts).
     pub fn record_n(&mut self, span: Span, times: u64) {
         if times == 0 {
             return;
@@ -76,39 +75,38 @@ impl Histogram {
         self.counts.saturating_record_n(span.min(Self::LONGEST).as_nanos(), times);
     }
 
-    /// How many spans were recorded.
+    /// Number of recorded spans.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.counts.len()
     }
 
-    /// How many of them were longer than [`LONGEST`](Self::LONGEST).
+    /// Number of recorded spans above [`LONGEST`](Self::LONGEST).
     #[must_use]
     pub const fn saturated(&self) -> u64 {
         self.saturated
     }
 
-    /// The span that a share `q` (0 to 1) of those recorded did not exceed,
-    /// to three digits; zero when nothing was recorded.
+    /// Quantile `q` (0 to 1), to the histogram's digits; zero if empty.
     #[must_use]
     pub fn quantile(&self, q: f64) -> Span {
         Span::from_nanos(self.counts.value_at_quantile(q)).min(self.max)
     }
 
-    /// The longest span, exactly.
+    /// Longest recorded span, exact.
     #[must_use]
     pub const fn max(&self) -> Span {
         self.max
     }
 
-    /// The mean; zero when nothing was recorded.
+    /// Mean, exact; zero if empty.
     #[must_use]
     pub fn mean(&self) -> Span {
         let mean_ns = self.sum_ns.checked_div(self.count().into()).unwrap_or(0);
         Span::from_nanos(mean_ns as u64)
     }
 
-    /// Adds everything that `other` recorded.
+    /// Adds the records of `other`.
     pub fn merge(&mut self, other: &Self) {
         if other.count() == 0 {
             return;
@@ -119,7 +117,7 @@ impl Histogram {
         self.saturated += other.saturated;
     }
 
-    /// Forgets everything.
+    /// Removes all records.
     pub fn clear(&mut self) {
         if self.count() == 0 {
             return;
@@ -128,8 +126,8 @@ impl Histogram {
         (self.max, self.sum_ns, self.saturated) = (Span::ZERO, 0, 0);
     }
 
-    /// Each value that occurs, to this histogram's digits, ascending, and how
-    /// often it does.
+    /// Each recorded value, to the histogram's digits, ascending, and its number of
+    /// records.
     pub fn counts(&self) -> impl Iterator<Item = (Span, u64)> + '_ {
         self.counts.iter_recorded().map(|step| {
             let value = Span::from_nanos(step.value_iterated_to()).min(self.max);
@@ -137,8 +135,8 @@ impl Histogram {
         })
     }
 
-    /// The cumulative distribution: each value that occurs and the share of
-    /// records not above it, ascending, the last share 1.
+    /// Cumulative distribution: each recorded value, ascending, and the share of
+    /// records not above it; the last share is 1.
     pub fn cdf(&self) -> impl Iterator<Item = (Span, f64)> + '_ {
         let mut seen = 0;
         self.counts().map(move |(value, times)| {
@@ -148,24 +146,24 @@ impl Histogram {
     }
 }
 
-/// One histogram for each class of requests and each stage at which they wait.
+/// Histogram per request class and stage of waiting.
 #[derive(Clone, Debug)]
 pub struct StageHistograms {
     classes: Vec<String>,
     stages: Vec<String>,
-    /// Class after class, each with all stages.
+    /// Histograms in row-major order: class, then stage.
     table: Vec<Histogram>,
 }
 
 impl StageHistograms {
-    /// An empty histogram for each pair; classes and stages are then named by
-    /// their place in these lists.
+    /// Empty histograms of three digits. Classes and stages are then addressed by
+    /// their index in these lists.
     #[must_use]
     pub fn new(classes: &[&str], stages: &[&str]) -> Self {
         Self::of(&Histogram::new(), classes, stages)
     }
 
-    /// The same of two digits, see [`Histogram::coarse`].
+    /// The same with two digits, see [`Histogram::coarse`].
     #[must_use]
     pub fn coarse(classes: &[&str], stages: &[&str]) -> Self {
         Self::of(&Histogram::coarse(), classes, stages)
@@ -189,41 +187,45 @@ impl StageHistograms {
         &self.stages
     }
 
-    /// A request of class `class` waited `span` at stage `stage`.
+    /// Records that a request of `class` waited `span` at `stage`.
     ///
     /// # Panics
-    /// When either is outside its list.
+    /// If either index is out of range.
     #[inline]
     pub fn record(&mut self, class: usize, stage: usize, span: Span) {
         let place = self.place(class, stage);
         self.table[place].record(span);
     }
 
-    /// The histogram of one class at one stage.
+    /// Histogram of one class at one stage.
     ///
     /// # Panics
-    /// When either is outside its list.
+    /// If either index is out of range.
     #[must_use]
     pub fn get(&self, class: usize, stage: usize) -> &Histogram {
         &self.table[self.place(class, stage)]
     }
 
-    /// All pairs with their names: `(class, stage, histogram)`.
+    /// All histograms with their names: `(class, stage, histogram)`.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str, &Histogram)> {
         let pairs = self.classes.iter().flat_map(|class| self.stages.iter().map(move |stage| (class, stage)));
         pairs.zip(&self.table).map(|((class, stage), histogram)| (class.as_str(), stage.as_str(), histogram))
     }
 
-    /// Adds everything that `other` recorded.
+    /// Adds the records of `other`.
     ///
     /// # Panics
-    /// When its classes or stages are not the same.
+    /// If its classes or stages differ.
     pub fn merge(&mut self, other: &Self) {
-        assert_eq!((&self.classes, &self.stages), (&other.classes, &other.stages), "tables of one shape");
+        assert_eq!(
+            (&self.classes, &self.stages),
+            (&other.classes, &other.stages),
+            "classes or stages differ"
+        );
         self.table.iter_mut().zip(&other.table).for_each(|(mine, theirs)| mine.merge(theirs));
     }
 
-    /// Forgets everything.
+    /// Removes all records.
     pub fn clear(&mut self) {
         self.table.iter_mut().for_each(Histogram::clear);
     }
@@ -281,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_kept_as_values_adds_up_to_the_same_histogram() {
+    fn recorded_counts_rebuild_the_histogram() {
         let all = of((1..5_000).map(|n| n * n));
         let mut again = Histogram::new();
         all.counts().for_each(|(span, times)| again.record_n(span, times));
@@ -291,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fine_histogram_goes_into_a_coarse_one() {
+    fn a_fine_histogram_merges_into_a_coarse_one() {
         let (mut coarse, fine) = (Histogram::coarse(), of((1..=10_000).map(|n| n * 100)));
         coarse.merge(&fine);
         assert_eq!((coarse.count(), coarse.max()), (10_000, Span::from_millis(1)));

@@ -1,17 +1,18 @@
-//! What a request carries through every wait: how urgent it is and how much
-//! time it has left.
+//! Label of a request: its priority and its remaining time budget.
+//!
+//! Classifiers set it, every queue obeys it.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::Span;
 
-/// Urgency: 0 is the most urgent, 7 the least.
+/// Priority level: 0 is the most urgent, 7 the least.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Priority(u8);
 
 impl Priority {
-    /// How many levels there are.
+    /// Number of levels.
     pub const LEVELS: usize = 8;
     /// The most urgent level, 0.
     pub const HIGHEST: Self = Self(0);
@@ -42,7 +43,7 @@ impl Priority {
     }
 }
 
-/// The least urgent: what is not known to be urgent must not overtake.
+/// The least urgent level, so that an unclassified request overtakes nothing.
 impl Default for Priority {
     fn default() -> Self {
         Self::LOWEST
@@ -55,27 +56,27 @@ impl std::fmt::Display for Priority {
     }
 }
 
-/// A request's label: set by classifiers, obeyed by every queue.
+/// Label of a request: set by classifiers, obeyed by every queue.
 ///
 /// Source: ADPS §2.3 (the priority travels), D2P §2 (the remaining time).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Label {
-    /// Urgency.
+    /// Priority level.
     pub priority: Priority,
-    /// Remaining time budget, if the request has one. Relative, so that
-    /// machines' clocks need not agree.
+    /// Remaining time budget, if there is one. Relative, so that the clocks of
+    /// two machines need not agree.
     pub deadline: Option<Span>,
 }
 
 impl Label {
-    /// A label with `priority` and no deadline.
+    /// Label with `priority` and no deadline.
     #[must_use]
     pub const fn new(priority: Priority) -> Self {
         Self { priority, deadline: None }
     }
 }
 
-/// A set of priorities: what a worker asks for when it waits (ADPS §2.3).
+/// Set of priorities, such as those a worker is willing to serve (ADPS §2.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PrioritySet(u8);
 
@@ -85,19 +86,19 @@ impl PrioritySet {
     /// Every level.
     pub const ALL: Self = Self(0xff);
 
-    /// This set and `priority`.
+    /// The set with `priority` added.
     #[must_use]
     pub const fn with(self, priority: Priority) -> Self {
         Self(self.0 | 1 << priority.0)
     }
 
-    /// This set less `priority`.
+    /// The set with `priority` removed.
     #[must_use]
     pub const fn without(self, priority: Priority) -> Self {
         Self(self.0 & !(1 << priority.0))
     }
 
-    /// Whether `priority` is in the set.
+    /// True if `priority` is in the set.
     #[must_use]
     pub const fn contains(self, priority: Priority) -> bool {
         self.0 & 1 << priority.0 != 0
@@ -127,13 +128,13 @@ impl PrioritySet {
             .map_while(Self::first)
     }
 
-    /// The members of both sets.
+    /// Intersection of both sets.
     #[must_use]
     pub const fn and(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
 
-    /// Whether the set has no member.
+    /// True if the set is empty.
     #[must_use]
     pub const fn is_empty(self) -> bool {
         self.0 == 0
@@ -160,7 +161,7 @@ impl FromStr for PrioritySet {
     }
 }
 
-/// The text names no levels.
+/// Error for a text that is not a set of levels.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseLevelsError(String);
 
@@ -204,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn levels_read_as_they_are_written() {
+    fn level_sets_parse() {
         let check = |text: &str, expected: &[u8]| {
             let set: PrioritySet = text.parse().unwrap();
             assert_eq!(set.iter().map(Priority::level).collect::<Vec<_>>(), expected, "{text}");

@@ -1,16 +1,16 @@
-//! Who goes next: the vocabulary and the theory of waiting.
+//! Queueing: disciplines, units, arrival processes and formulas.
 //!
-//! Every place where a request waits is a queue, and every queue asks the
-//! same question. This crate holds the words ([`Time`], [`Label`],
-//! [`Priority`]), the answers ([`Discipline`]: [`Fifo`], [`SelectiveFifo`],
-//! [`Strict`], [`Drr`], [`FairQueue`], [`FlowPifo`], [`Edf`], [`Laxity`],
-//! [`Pifo`]), who counts as short ([`Mlfq`]), when a queue is too long
-//! ([`AqmQueue`]), how much of what is ready is taken at once ([`batch`]), what measures the wait ([`Histogram`], [`TimerWheel`]), what causes it ([`Distribution`], [`Arrivals`]) and the formulas
-//! that say how long it should be ([`theory`]). It does no I/O, reads no clock
-//! and starts no thread.
+//! Every wait of a request is a queue. This crate holds the types ([`Time`],
+//! [`Label`], [`Priority`]); the disciplines ([`Discipline`]: [`Fifo`],
+//! [`SelectiveFifo`], [`Strict`], [`Drr`], [`FairQueue`], [`FlowPifo`], [`Edf`],
+//! [`Laxity`], [`Pifo`]); multi-level feedback ([`Mlfq`]); active queue
+//! management ([`AqmQueue`]); the order of ready events ([`event_order`]);
+//! timers and measurement ([`TimerWheel`], [`Histogram`]); workloads
+//! ([`Distribution`], [`Arrivals`]); and closed forms for the expected wait
+//! ([`theory`]). No I/O, no clock, no threads, so every result replays.
 //!
 //! ```
-//! use queueing::{Discipline, Entry, Fifo, Label, Priority, Pushed, Strict, Time};
+//! use queueing::{Discipline, Entry, Fifo, Label, Priority, PushResult, Strict, Time};
 //!
 //! #[derive(Debug, PartialEq)]
 //! struct Request(&'static str, Priority);
@@ -22,8 +22,8 @@
 //!
 //! let now = Time::ZERO;
 //! let mut queue = Strict::new(100, |_| Fifo::new(100));
-//! assert_eq!(queue.push(now, Request("report", Priority::LOWEST)), Pushed::Queued);
-//! assert_eq!(queue.push(now, Request("payment", Priority::HIGHEST)), Pushed::Queued);
+//! assert_eq!(queue.push(now, Request("report", Priority::LOWEST)), PushResult::Queued);
+//! assert_eq!(queue.push(now, Request("payment", Priority::HIGHEST)), PushResult::Queued);
 //! assert_eq!(queue.pop(now).map(|request| request.0), Some("payment"));
 //! ```
 #![forbid(unsafe_code)]

@@ -1,18 +1,18 @@
-//! Values that settings write by name.
+//! Lookup of settings by name.
 
 use std::fmt;
 
-/// The value called `name` in `table`, where `what` says what they are.
+/// Value called `name` in `table`; `what` is the kind of value, for the error.
 ///
 /// # Errors
-/// When it is none of them.
+/// If `table` has no such name; the text lists the valid ones.
 pub fn named<T: Copy>(table: &[(&'static str, T)], what: &'static str, name: &str) -> Result<T, UnknownName> {
     let found = table.iter().find(|(known, _)| *known == name).map(|&(_, value)| value);
     let known = || table.iter().map(|&(known, _)| known).collect();
     found.ok_or_else(|| UnknownName { what, name: name.to_owned(), known: known() })
 }
 
-/// What was called by a name that nothing has.
+/// Error for a name that is not in its table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownName {
     what: &'static str,

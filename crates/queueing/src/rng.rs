@@ -1,9 +1,9 @@
-//! Random numbers that a seed replays.
+//! Seeded random numbers.
 
 use rand::{Rng as _, RngExt as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 
-/// A seeded source of random numbers (ChaCha8): the same seed gives the same
+/// Seeded generator of random numbers (ChaCha8): one seed gives the same
 /// numbers on every machine and in every release.
 ///
 /// ```
@@ -15,40 +15,39 @@ use rand_chacha::ChaCha8Rng;
 pub struct Rng(ChaCha8Rng);
 
 impl Rng {
-    /// The numbers of `seed`.
+    /// Generator for `seed`.
     #[must_use]
     pub fn seeded(seed: u64) -> Self {
         Self(ChaCha8Rng::seed_from_u64(seed))
     }
 
-    /// An independent source, for a part that must not disturb the others'
-    /// numbers. The same `stream` gives the same source however many numbers
-    /// were drawn here before.
+    /// Independent generator for another component, so that its draws do not
+    /// disturb these. Depends on the seed and `stream`, not on the draws so far.
     #[must_use]
     pub fn fork(&self, stream: u64) -> Self {
         let mut origin = self.0.clone();
-        // Stream 0 is what this source itself draws from.
+        // The generator itself draws from stream 0.
         origin.set_stream(stream.wrapping_add(1));
         origin.set_word_pos(0);
         Self(ChaCha8Rng::from_rng(&mut origin))
     }
 
-    /// Any number, all equally likely.
+    /// Uniform number over the whole range.
     #[inline]
     pub fn next_u64(&mut self) -> u64 {
         self.0.next_u64()
     }
 
-    /// A number in 0..1, all equally likely.
+    /// Uniform number in 0..1.
     #[inline]
     pub fn unit(&mut self) -> f64 {
         self.0.random()
     }
 
-    /// A number in 0..`n`, all equally likely.
+    /// Uniform number in 0..`n`.
     ///
     /// # Panics
-    /// When `n` is zero.
+    /// If `n` is zero.
     #[inline]
     pub fn below(&mut self, n: u64) -> u64 {
         self.0.random_range(0..n)
@@ -60,13 +59,13 @@ impl Rng {
         self.unit() < p
     }
 
-    /// Exponentially distributed with mean 1.
+    /// Exponentially distributed number with mean 1.
     #[inline]
     pub fn exponential(&mut self) -> f64 {
         -(1.0 - self.unit()).ln()
     }
 
-    /// Normally distributed with mean 0 and standard deviation 1.
+    /// Normally distributed number with mean 0 and standard deviation 1.
     /// Source: Box and Muller, 1958.
     #[inline]
     pub fn normal(&mut self) -> f64 {

@@ -1,11 +1,11 @@
-//! A hierarchical timer wheel: insert, cancel and advance in O(1).
+//! Hierarchical timer wheel: insert, cancel and advance in O(1).
 //!
-//! Time is cut into ticks of 2ⁿ ns (1.024 µs unless asked otherwise), so
-//! instants become slots by shifts. Level 0 has a slot for each of the next
-//! 64 ticks, level 1 for each of the next 64 × 64, and so on over the whole
-//! range of [`Time`]; as time reaches a slot of a higher level, its timers
-//! move down. A timer never fires early, and late by less than a tick. Within
-//! a tick timers fire in no promised, yet always the same order.
+//! Time is divided into ticks of 2ⁿ ns (1.024 µs by default), so a shift maps an
+//! instant to a slot. Level 0 has a slot for each of the next 64 ticks, level 1
+//! for each of the next 64 × 64, and so on over the whole range of [`Time`]. When
+//! time reaches a slot of a higher level, its timers move down. A timer never
+//! fires early, and less than a tick late. Within a tick the order is
+//! unspecified but deterministic.
 //! Source: Varghese and Lauck, SOSP '87, scheme 7.
 
 use std::num::NonZeroU32;
@@ -15,7 +15,7 @@ use crate::{Span, Time};
 /// Timers that each carry a small `T`, such as a connection's number.
 ///
 /// A timer takes `size_of::<T>()` plus 20 bytes (24 for `T = u32`, with
-/// alignment); the wheel itself under 3 kB. Room is kept and used again, so a
+/// alignment), the wheel itself less than 3 kB. Memory is kept and reused, so a
 /// warm wheel allocates nothing.
 ///
 /// ```
@@ -29,24 +29,24 @@ use crate::{Span, Time};
 /// ```
 #[derive(Clone, Debug)]
 pub struct TimerWheel<T> {
-    /// First timer of each slot's list, level after level.
+    /// First timer of each slot's list, by level and slot.
     heads: [u32; LEVELS * SLOTS],
-    /// Per level, the slots that hold timers.
+    /// Bitmap of slots with timers, for each level.
     slots_used: [u64; LEVELS],
-    /// The levels that hold timers.
+    /// Bitmap of levels with timers.
     levels_used: u16,
     tick_bits: u32,
-    /// The tick up to which time has come. Every timer waits at the level of
-    /// the highest digit (of base 64) in which its tick differs from this.
+    /// Current tick. A timer is at the level of the highest digit (of base 64) in
+    /// which its tick differs from this.
     elapsed: u64,
-    /// No slot begins before this tick.
+    /// Lower bound of the start of all slots in use.
     not_before: u64,
     nodes: Vec<Node<T>>,
     free: u32,
     len: u32,
 }
 
-/// Names one inserted timer; useless once that has fired or was cancelled.
+/// Handle of a timer; invalid once the timer has fired or was cancelled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TimerKey {
     index: u32,
@@ -56,10 +56,10 @@ pub struct TimerKey {
 #[derive(Clone, Debug)]
 struct Node<T> {
     at: Time,
-    /// The node before it in its list, or `HEAD |` the slot that it heads.
+    /// Previous node in the list, or `HEAD |` the number of the slot.
     before: u32,
     after: u32,
-    /// Counts this room's tenants; a free node carries the next tenant's.
+    /// Number of uses of this node so far; a free node holds the next one's.
     generation: NonZeroU32,
     item: T,
 }
@@ -71,19 +71,19 @@ impl<T: Copy> Default for TimerWheel<T> {
 }
 
 impl<T: Copy> TimerWheel<T> {
-    /// A wheel with ticks of 2¹⁰ ns.
+    /// Wheel with ticks of 2¹⁰ ns.
     #[must_use]
     pub fn new() -> Self {
         Self::with_tick_bits(10)
     }
 
-    /// A wheel with ticks of 2^`tick_bits` ns, `tick_bits` in 0..=32.
+    /// Wheel with ticks of 2^`tick_bits` ns, `tick_bits` in 0..=32.
     ///
     /// # Panics
-    /// When `tick_bits` is larger.
+    /// If `tick_bits` is larger.
     #[must_use]
     pub fn with_tick_bits(tick_bits: u32) -> Self {
-        assert!(tick_bits <= 32, "a tick is at most 2^32 ns");
+        assert!(tick_bits <= 32, "tick_bits {tick_bits} is outside 0..=32");
         Self {
             heads: [NONE; LEVELS * SLOTS],
             slots_used: [0; LEVELS],
@@ -97,37 +97,37 @@ impl<T: Copy> TimerWheel<T> {
         }
     }
 
-    /// Makes room for `more` timers beyond those that wait.
+    /// Reserves memory for `more` further timers.
     pub fn reserve(&mut self, more: usize) {
         let wanted = self.len() + more;
         self.nodes.reserve(wanted.saturating_sub(self.nodes.len()));
     }
 
-    /// How late a timer may fire: less than this.
+    /// Length of a tick: an upper limit on how late a timer fires.
     #[must_use]
     pub const fn tick(&self) -> Span {
         Span::from_nanos(1 << self.tick_bits)
     }
 
-    /// How many timers wait.
+    /// Number of timers.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.len as usize
     }
 
-    /// Whether no timer waits.
+    /// True if there are no timers.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Sets a timer for `at`; one in the past fires at the next
-    /// [`expire`](Self::expire), one in the last tick of time never.
+    /// Sets a timer for `at`. One in the past fires at the next
+    /// [`expire`](Self::expire), one in the last tick of [`Time`] never.
     pub fn insert(&mut self, at: Time, item: T) -> TimerKey {
         let index = match self.free {
             NONE => {
                 let index = self.nodes.len() as u32;
-                assert!(index < HEAD, "a wheel holds fewer than 2^31 timers");
+                assert!(index < HEAD, "the wheel is full: 2^31 timers");
                 self.nodes.push(Node { at, before: 0, after: 0, generation: NonZeroU32::MIN, item });
                 index
             }
@@ -143,7 +143,7 @@ impl<T: Copy> TimerWheel<T> {
         TimerKey { index, generation: self.nodes[index as usize].generation }
     }
 
-    /// Takes a timer back; `None` when it has fired or was cancelled.
+    /// Cancels a timer; `None` if it has fired or was cancelled.
     pub fn cancel(&mut self, key: TimerKey) -> Option<T> {
         if self.nodes.get(key.index as usize)?.generation != key.generation {
             return None;
@@ -152,9 +152,8 @@ impl<T: Copy> TimerWheel<T> {
         Some(self.release(key.index).1)
     }
 
-    /// An instant not later than the next expiry, `None` without timers.
-    /// Whoever calls [`expire`](Self::expire) then gets a timer or a later
-    /// instant.
+    /// Lower bound of the next expiry; `None` without timers. [`expire`](Self::expire)
+    /// at this instant returns a timer or raises the bound.
     #[must_use]
     pub fn next(&self) -> Option<Time> {
         let (level, slot) = self.next_slot()?;
@@ -166,13 +165,13 @@ impl<T: Copy> TimerWheel<T> {
         }))
     }
 
-    /// Advances to `now` and hands out one timer that is due, with the
-    /// instant it was set for; to be called until it returns `None`.
+    /// Advances to `now` and removes one due timer; returns the instant it was set
+    /// for, and its item. Call until `None`.
     #[inline]
     pub fn expire(&mut self, now: Time) -> Option<(Time, T)> {
         let target = now.as_nanos() >> self.tick_bits;
         if target < self.not_before {
-            // Most often.
+            // The common case.
             self.elapsed = self.elapsed.max(target);
             return None;
         }
@@ -200,7 +199,7 @@ impl<T: Copy> TimerWheel<T> {
         None
     }
 
-    /// The first slot in use from now on.
+    /// First slot in use at or after the current tick.
     fn next_slot(&self) -> Option<(usize, usize)> {
         if self.levels_used == 0 {
             return None;
@@ -209,15 +208,15 @@ impl<T: Copy> TimerWheel<T> {
         Some((level, self.slots_used[level].trailing_zeros() as usize))
     }
 
-    /// The first tick of a slot: the digits above its level are those of
-    /// `elapsed`, the digits below are zero.
+    /// First tick of a slot: the digits above its level are those of `elapsed`, the
+    /// digits below are zero.
     fn slot_start(&self, level: usize, slot: usize) -> u64 {
         let shift = level as u32 * SLOT_BITS;
         let above = self.elapsed.checked_shr(shift + SLOT_BITS).unwrap_or(0);
         above.checked_shl(shift + SLOT_BITS).unwrap_or(0) | (slot as u64) << shift
     }
 
-    /// Moves a slot's timers to lower levels, once time has reached it.
+    /// Moves a slot's timers to lower levels when time reaches it.
     fn cascade(&mut self, level: usize, slot: usize) {
         let mut index = std::mem::replace(&mut self.heads[level * SLOTS + slot], NONE);
         self.mark_empty(level * SLOTS + slot);
@@ -271,7 +270,7 @@ impl<T: Copy> TimerWheel<T> {
         }
     }
 
-    /// Gives the node's room to the next tenant.
+    /// Frees a node for reuse.
     fn release(&mut self, index: u32) -> (Time, T) {
         let node = &mut self.nodes[index as usize];
         node.generation = node.generation.checked_add(1).unwrap_or(NonZeroU32::MIN);
@@ -284,11 +283,11 @@ impl<T: Copy> TimerWheel<T> {
 
 const SLOT_BITS: u32 = 6;
 const SLOTS: usize = 1 << SLOT_BITS;
-/// Enough digits of six bits for 64-bit ticks.
+/// Levels that cover 64-bit ticks, at six bits each.
 const LEVELS: usize = 64usize.div_ceil(SLOT_BITS as usize);
-/// No node.
+/// Index that stands for no node.
 const NONE: u32 = u32::MAX;
-/// Marks `before` as the number of a slot.
+/// Flag of `before` for the number of a slot.
 const HEAD: u32 = 1 << 31;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Units that cannot be confused: instants, spans, bytes, rates, cores.
+//! Types for units: instants, spans, bytes, rates, cores.
 
 use std::fmt;
 use std::iter::Sum;
@@ -10,17 +10,17 @@ mod rate;
 
 pub use rate::ParseRateError;
 
-/// An instant: nanoseconds since an epoch that the clock's owner chooses.
+/// Instant in nanoseconds since an epoch that the clock's owner chooses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time(u64);
 
 impl Time {
     /// The epoch.
     pub const ZERO: Self = Self(0);
-    /// Later than anything that happens.
+    /// Latest instant; stands for never.
     pub const MAX: Self = Self(u64::MAX);
 
-    /// The instant `ns` nanoseconds after the epoch.
+    /// Instant `ns` nanoseconds after the epoch.
     #[must_use]
     pub const fn from_nanos(ns: u64) -> Self {
         Self(ns)
@@ -32,7 +32,7 @@ impl Time {
         self.0
     }
 
-    /// How long ago `earlier` was; zero when it is not earlier.
+    /// Span since `earlier`; zero if `earlier` is later.
     #[must_use]
     pub const fn since(self, earlier: Self) -> Span {
         Span(self.0.saturating_sub(earlier.0))
@@ -59,12 +59,12 @@ impl Sub<Span> for Time {
     }
 }
 
-/// A length of time in nanoseconds.
+/// Duration in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Span(u64);
 
 impl Span {
-    /// No time at all.
+    /// Zero.
     pub const ZERO: Self = Self(0);
     /// The longest span.
     pub const MAX: Self = Self(u64::MAX);
@@ -117,7 +117,7 @@ impl Span {
         self.0 as f64 / 1e9
     }
 
-    /// The difference, or zero when `other` is longer.
+    /// Difference, or zero if `other` is longer.
     #[must_use]
     pub const fn saturating_sub(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
@@ -170,7 +170,7 @@ impl Sum for Span {
     }
 }
 
-/// As the standard library counts it.
+/// The same duration in the standard library's type.
 impl From<Span> for Duration {
     fn from(span: Span) -> Self {
         Self::from_nanos(span.as_nanos())
@@ -181,7 +181,7 @@ impl From<Span> for Duration {
 /// nanoseconds below 1 µs, and whole seconds from 100 s on.
 impl fmt::Display for Span {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // What rounding would give a digit more counts as rounded already.
+        // The limits are those at which rounding would add a digit.
         let (value, unit) = match self.0 {
             0..1_000 => return f.pad(&format!("{} ns", self.0)),
             1_000..999_500 => (self.0 as f64 / 1e3, "µs"),
@@ -197,7 +197,7 @@ impl fmt::Display for Span {
     }
 }
 
-/// Why a text is not a span.
+/// Error for a text that is not a span.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseSpanError(String);
 
@@ -228,12 +228,12 @@ impl FromStr for Span {
     }
 }
 
-/// A number of bytes.
+/// Number of bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Bytes(u64);
 
 impl Bytes {
-    /// No bytes.
+    /// Zero.
     pub const ZERO: Self = Self(0);
 
     /// `n` bytes.
@@ -262,7 +262,7 @@ impl AddAssign for Bytes {
     }
 }
 
-/// Why a text is no number of bytes.
+/// Error for a text that is not a number of bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseBytesError(String);
 
@@ -294,7 +294,7 @@ impl FromStr for Bytes {
     }
 }
 
-/// A data rate in bits per second.
+/// Data rate in bits per second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rate(u64);
 
@@ -302,10 +302,10 @@ impl Rate {
     /// `n` bits per second.
     ///
     /// # Panics
-    /// When `n` is zero: nothing would ever arrive.
+    /// If `n` is zero.
     #[must_use]
     pub const fn from_bits_per_sec(n: u64) -> Self {
-        assert!(n > 0, "a rate of zero sends nothing");
+        assert!(n > 0, "rate 0 is not above 0");
         Self(n)
     }
 
@@ -321,7 +321,7 @@ impl Rate {
         self.0
     }
 
-    /// How long `bytes` take on this line, rounded up to the nanosecond.
+    /// Transmission time of `bytes` at this rate, rounded up to the nanosecond.
     #[must_use]
     pub const fn time_for(self, bytes: Bytes) -> Span {
         let ns = (bytes.0 as u128 * 8 * 1_000_000_000).div_ceil(self.0 as u128);
@@ -329,7 +329,7 @@ impl Rate {
     }
 }
 
-/// A core's number, counted from 0.
+/// Number of a core, counted from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CoreId(pub u16);
 
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_read_as_they_are_written() {
+    fn sizes_parse() {
         for (text, bytes) in [("1500B", 1_500), ("360KB", 360_000), ("1.5MB", 1_500_000), ("64KiB", 65_536)] {
             assert_eq!(text.parse(), Ok(Bytes::new(bytes)));
         }
@@ -371,13 +371,13 @@ mod tests {
     }
 
     #[test]
-    fn what_a_span_shows_is_read_as_the_same_within_half_a_digit() {
+    fn a_printed_span_parses_within_half_a_digit() {
         for shift in 0..63 {
             for ns in [1_u64 << shift, (1_u64 << shift) - 1, 999_500_u64 << (shift / 2)] {
                 let span = Span::from_nanos(ns);
                 let read: Span = span.to_string().parse().expect("a span");
                 let off_ns = read.as_nanos().abs_diff(ns);
-                assert!(off_ns as f64 <= 0.0051 * ns as f64, "{ns} ns show as {span}");
+                assert!(off_ns as f64 <= 0.0051 * ns as f64, "{ns} ns print as {span}");
             }
         }
     }

@@ -1,6 +1,6 @@
-//! What every discipline promises, from one table: nothing is lost or
-//! doubled, lengths and ages are right, and nobody is passed over for longer
-//! than the discipline says, whatever arrives.
+//! Promises of every discipline, from one table: entries are neither lost nor
+//! duplicated, lengths and ages are right, and the starvation bound holds for any
+//! arrivals.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use queueing::{
     Rng, SelectiveDequeue, SelectiveFifo, Span, StarvationBound, Strict, Time,
 };
 
-/// An entry that knows its number, so that losses and doubles show.
+/// Entry with a number, so that losses and duplicates show.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Request {
     number: usize,
@@ -25,13 +25,13 @@ struct Request {
 }
 
 impl Request {
-    /// As it was pushed.
+    /// The entry as it was pushed.
     fn untold(self) -> Self {
         Self { marked: false, doomed: false, ..self }
     }
 }
 
-/// Odd numbers can be marked.
+/// Odd numbers are ECN-capable.
 impl EcnMarkable for Request {
     fn mark(&mut self) -> bool {
         self.marked = self.number % 2 == 1;
@@ -81,12 +81,12 @@ fn red() -> Aqm {
     Aqm::Red(Box::new(Red::new(settings, Rng::seeded(1))))
 }
 
-/// Disciplines that starve whom they please.
+/// True if the discipline starves even the most urgent level.
 fn starves(name: &str) -> bool {
     name.contains("newcomers") || name.contains("ranked flows")
 }
 
-/// Every discipline, small enough to be full often.
+/// Every discipline, with a small capacity, so that it is often full.
 const DISCIPLINES: [Named; 27] = [
     ("fifo", || Box::new(Fifo::new(CAPACITY))),
     ("levels", || Box::new(SelectiveFifo::new(CAPACITY))),
@@ -169,8 +169,8 @@ enum Step {
     Wait { ns: u64 },
 }
 
-/// Random steps; an adversary prefers to push the urgent, the small and the
-/// long served, right after each pop.
+/// Random steps, biased to an adversary that pushes urgent, small and long-served
+/// entries right after each pop.
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let deadline_ns = || prop_oneof![(0..1_000_u64).prop_map(Some), (0..1_u64).prop_map(|_| None)];
     let push = (0..8_u8, deadline_ns(), 0..6_u64, 0..40_u64, 0..2_000_u64).prop_map(
@@ -198,8 +198,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     vec(step, 1..600)
 }
 
-/// One that waits: when it was pushed, how many were popped since (and since
-/// it was old), and the latest push among them.
+/// Queued entry, with the number of pops since its push and since it became old,
+/// and the latest push among those popped.
 struct Waiting {
     request: Request,
     pushed: Time,
@@ -208,7 +208,7 @@ struct Waiting {
     overtaken_by: Time,
 }
 
-/// A discipline beside a list of what it must hold.
+/// Discipline beside a model of its contents.
 struct Checked {
     name: &'static str,
     queue: Box<dyn Discipline<Request>>,
@@ -226,7 +226,7 @@ impl Checked {
         self.waiting.insert(request.number, entry);
         if let Some(victim) = gone {
             let later = victim.label.priority > request.label.priority;
-            // Who has asked for more is told in tests/flows.rs.
+            // The choice between flows is tested in tests/flows.rs.
             let other = self.name.contains("flows") && victim.flow != request.flow;
             assert!(later || other, "{}: {victim:?} for {request:?}", self.name);
             self.leaves(victim);
@@ -235,26 +235,30 @@ impl Checked {
 
     fn pop(&mut self, now: Time) {
         let Some(popped) = self.queue.pop(now) else {
-            return assert!(self.waiting.is_empty(), "{}: a pop in vain, yet something waits", self.name);
+            return assert!(self.waiting.is_empty(), "{}: an empty pop with entries queued", self.name);
         };
         let left = self.leaves(popped);
         match self.queue.starvation() {
             StarvationBound::Bounded { entries } => {
                 assert!(
                     left.overtaken <= entries,
-                    "{}: {} went first, of {entries}",
+                    "{}: {} were served first, above {entries}",
                     self.name,
                     left.overtaken
                 );
             }
             StarvationBound::Window { span } => {
-                assert!(left.overtaken_by <= left.pushed + span, "{}: passed over too long", self.name);
+                assert!(
+                    left.overtaken_by <= left.pushed + span,
+                    "{}: overtaken by too late an entry",
+                    self.name
+                );
             }
             StarvationBound::Aged { span, entries } => {
                 assert_eq!(span, AGE_MAX);
                 assert!(
                     left.overtaken_old <= entries,
-                    "{}: {} went before an old one, of {entries}",
+                    "{}: {} were served before an old entry, above {entries}",
                     self.name,
                     left.overtaken_old
                 );
@@ -273,7 +277,7 @@ impl Checked {
     fn leaves(&mut self, request: Request) -> Waiting {
         let known = self.waiting.remove(&request.number);
         let known =
-            known.unwrap_or_else(|| panic!("{}: {request:?} came twice or was never pushed", self.name));
+            known.unwrap_or_else(|| panic!("{}: {request:?} was popped twice or never pushed", self.name));
         assert_eq!(known.request, request.untold(), "{}", self.name);
         known
     }
@@ -308,7 +312,7 @@ fn check((name, discipline): Named, steps: &[Step]) {
         checked.pop(now);
         checked.compare();
     }
-    assert!(checked.waiting.is_empty(), "{name}: something was lost");
+    assert!(checked.waiting.is_empty(), "{name}: entries were lost");
 }
 
 proptest! {
@@ -338,7 +342,7 @@ fn due(number: usize, deadline_ns: Option<u64>, service_ns: u64) -> Request {
     }
 }
 
-/// Pushes all of `requests` at once and drains: the numbers in order of service.
+/// Pushes all `requests` at once, drains and returns the numbers in order of service.
 fn order(mut queue: impl Discipline<Request>, requests: &[Request]) -> Vec<usize> {
     for &request in requests {
         assert_eq!(queue.push(Time::ZERO, request), PushResult::Queued);
@@ -352,7 +356,7 @@ fn strict_serves_the_most_urgent_and_keeps_order_within_a_level() {
     assert_eq!(order(Strict::new(9, |_| Fifo::new(9)), &requests), [2, 4, 1, 3, 0]);
 }
 
-/// Were every other pop an old one's, what needs four of five would pile up.
+/// If every other pop went to an old entry, level 0, which needs four of five, would fall behind.
 #[test]
 fn in_lasting_overload_aging_leaves_the_urgent_eight_ninths() {
     let mut queue = Strict::new(1_000, |_| Fifo::new(1_000)).with_age_max(Span::from_nanos(10));
@@ -365,17 +369,17 @@ fn in_lasting_overload_aging_leaves_the_urgent_eight_ninths() {
         if number % 5 > 0 {
             assert_eq!(queue.push(now, request(number, 0)), PushResult::Queued);
         }
-        let popped = queue.pop(now).expect("somebody always waits");
+        let popped = queue.pop(now).expect("the queue is backlogged");
         match popped.label.priority {
             Priority::HIGHEST => {
-                assert!(number - popped.number <= 2, "waited for {} turns", number - popped.number);
+                assert!(number - popped.number <= 2, "waited for {} pops", number - popped.number);
                 urgent += 1;
             }
             _ => others += 1,
         }
     }
     assert_eq!(urgent, 7_200);
-    assert_eq!(others, 1_800, "what the urgent do not need");
+    assert_eq!(others, 1_800, "the service that level 0 does not need");
 }
 
 #[test]
@@ -405,7 +409,7 @@ fn push_out_gives_up_the_newest_of_the_least_urgent_and_never_an_equal() {
     assert_eq!(queue.len(), 3);
 }
 
-/// Asked for levels 4 and up, then for nothing, then for everything.
+/// Pops levels 4 and up, then no level, then all.
 fn check_among(mut queue: impl SelectiveDequeue<Request>, expected: [usize; 3]) {
     for (number, priority) in [(0, 0), (1, 6), (2, 4)] {
         assert_eq!(
@@ -432,7 +436,7 @@ fn only_the_levels_asked_for_are_handed_out() {
 }
 
 #[test]
-fn an_urgent_entry_waits_for_a_turn_only_when_its_level_has_had_its_share() {
+fn an_urgent_entry_waits_only_after_its_level_used_its_quantum() {
     let mut queue = Drr::new(99, DrrConfig::by_count([2, 1, 1, 1, 1, 1, 1, 4], Span::MAX), |_| Fifo::new(99));
     for number in 0..9 {
         assert_eq!(queue.push(Time::ZERO, request(number, 7)), PushResult::Queued);
@@ -479,7 +483,7 @@ fn a_rank_keeps_eight_ninths_of_the_service_when_everything_is_old() {
 }
 
 #[test]
-fn what_is_taken_for_its_age_leaves_nothing_behind() {
+fn entries_served_for_age_leave_nothing_behind() {
     let mut queue = Pifo::new(50, Span::ZERO, |_: Time, request: &Request| u64::MAX - request.number as u64);
     for number in 0..10_000 {
         assert_eq!(queue.push(Time::ZERO, request(number, 0)), PushResult::Queued);
@@ -488,8 +492,8 @@ fn what_is_taken_for_its_age_leaves_nothing_behind() {
     assert!(queue.pop(Time::ZERO).is_none() && queue.is_empty());
 }
 
-/// How many of `pops` go to each level while all levels stay full; each pop
-/// takes 1 ns.
+/// Pops per level out of `pops` while all levels stay backlogged; a pop takes
+/// 1 ns.
 fn served(
     queue: &mut Drr<Fifo<Request>>,
     per_level: usize,
@@ -502,7 +506,7 @@ fn served(
         assert_eq!(queue.push(Time::ZERO, entry(level)), PushResult::Queued);
     }
     for now in (1..=pops as u64).map(Time::from_nanos) {
-        let level = queue.pop(now).expect("it is full").label.priority;
+        let level = queue.pop(now).expect("the queue is full").label.priority;
         served[level.index()] += 1;
         assert_eq!(queue.push(now, entry(level.level())), PushResult::Queued);
     }
@@ -530,7 +534,7 @@ fn drr_keeps_eight_ninths_of_the_service_for_the_shares_when_everything_is_old()
     let mut queue =
         Drr::new(80, DrrConfig::by_count([93, 1, 1, 1, 1, 1, 1, 1], Span::ZERO), |_| Fifo::new(80));
     let served = served(&mut queue, 10, |_| 1, 4_000);
-    // 93 of 100 of what follows the shares; of the 444 turns of the old each level has some.
+    // 93 of 100 pops in order; each level has some of the 444 pops for age.
     assert!(served[0] >= 3_300, "{served:?}");
     assert!(served[1..].iter().all(|&n| n > 40), "age serves every level: {served:?}");
 }

@@ -1,5 +1,4 @@
-//! A switch port: turns between flows, levels that flows sink through, and
-//! who gives up room.
+//! Switch port: round robin between flows, demotion between levels, push-out.
 
 mod packet;
 
@@ -15,12 +14,12 @@ fn thresholds(bytes: &[u64]) -> Result<Thresholds, BadThresholds> {
     Thresholds::new(bytes.iter().copied().map(Bytes::new).collect())
 }
 
-/// FISH's queue: strict over levels of turns between flows.
+/// FISH's queue: strict priority over round robin between flows.
 fn fish(capacity: usize) -> Strict<FairQueue<Packet>> {
     Strict::new(capacity, |_| FairQueue::new(capacity))
 }
 
-/// Fig. 3: the large flow sinks after five packets, the small one has two.
+/// FISH, Fig. 3: the large flow is demoted after five packets, the small one has two.
 #[test]
 fn packets_depart_in_the_order_of_the_papers_figure() {
     let mut mlfq = Mlfq::new(thresholds(&[4 * 1500]).unwrap(), Span::from_secs(1), 100);
@@ -55,7 +54,7 @@ fn turns_by_bytes_give_every_flow_the_same_bytes_whatever_its_packets() {
         let packet = queue.pop(Time::ZERO).unwrap();
         sent[packet.flow as usize] += packet.bytes;
         let (least, most) = (sent.iter().min().unwrap(), sent.iter().max().unwrap());
-        assert!(most - least < quantum + 1500, "no flow is ahead by more than a turn: {sent:?}");
+        assert!(most - least < quantum + 1500, "a flow is ahead by more than a turn: {sent:?}");
     }
 }
 
@@ -72,19 +71,19 @@ fn a_flow_that_appears_waits_one_turn_of_each_and_not_for_their_queues() {
 }
 
 #[test]
-fn a_full_queue_gives_up_the_newest_of_the_flow_that_asked_for_most() {
+fn a_full_queue_evicts_the_newest_of_the_flow_with_most_service() {
     let mut queue = FairQueue::new(4).with_push_out();
     fill(&mut queue, [packet(0, 1), packet(1, 1), packet(2, 1), packet(3, 2)]);
     assert_eq!(queue.push(Time::ZERO, packet(4, 3)), PushResult::PushedOut(packet(2, 1)));
     assert_eq!(
         queue.push(Time::ZERO, packet(5, 1)),
         PushResult::Refused(packet(5, 1)),
-        "it has asked for most itself"
+        "its own flow has most"
     );
     assert_eq!(
         queue.push(Time::ZERO, packet(6, 2)),
         PushResult::Refused(packet(6, 2)),
-        "it would have asked for as much"
+        "its flow would have as much"
     );
     assert_eq!(drain(&mut queue), [0, 3, 4, 1]);
 }
@@ -101,7 +100,7 @@ fn the_least_urgent_level_gives_up_room_first_and_in_it_the_greediest_flow() {
 }
 
 proptest! {
-    /// One flow a level: turns within levels are order of arrival, which is PIAS.
+    /// With one flow per level, round robin is order of arrival: FISH equals PIAS.
     #[test]
     fn with_one_flow_a_level_fish_is_pias(steps in vec((0..8_u8, 0..3_u8), 1..300)) {
         let mut pias = Strict::new(20, |_| Fifo::new(20));
@@ -116,7 +115,7 @@ proptest! {
         prop_assert_eq!(drain(&mut pias), drain(&mut fish));
     }
 
-    /// While flows wait they are served equally often, and each in order.
+    /// Flows that are backlogged together are served equally often, each in order.
     #[test]
     fn who_waits_is_served_as_often_as_everybody_else(lens in vec(1..40_usize, 2..9)) {
         let mut queue = FairQueue::new(1_000);
@@ -135,8 +134,8 @@ proptest! {
         prop_assert_eq!(served, lens);
     }
 
-    /// With push-out a flow loses an entry only to one that has asked for
-    /// less since it waits, and nobody is refused who could have one.
+    /// With push-out, a flow loses an entry only to a flow with less attained and
+    /// queued service, and no entry is refused that could have one.
     #[test]
     fn who_has_asked_for_more_gives_way_to_who_has_asked_for_less(
         steps in vec((0..6_u64, 0..3_u8), 1..300),
@@ -170,7 +169,7 @@ proptest! {
         }
     }
 
-    /// A level is how many thresholds a flow's bytes so far have passed.
+    /// The level is the number of thresholds below the flow's bytes so far.
     #[test]
     fn a_flow_sinks_as_its_bytes_pass_the_thresholds(
         sizes in vec(1..3_000_u64, 1..100),
@@ -199,7 +198,7 @@ fn a_pause_starts_a_flow_anew_and_the_longest_paused_is_forgotten() {
     assert_eq!(level(499, 1), 1, "not long enough");
     assert_eq!(level(999, 1), 0, "long enough");
     assert_eq!([level(999, 2), level(999, 3)], [0, 0]);
-    assert_eq!(level(999, 1), 0, "two others have taken its place");
+    assert_eq!(level(999, 1), 0, "evicted by two others");
     assert_eq!(mlfq.flows(), 2);
 }
 

@@ -1,5 +1,4 @@
-//! What a port's compositions promise: shares, bounds, and who is told that a
-//! queue is too long.
+//! Properties of a port's compositions: shares, bounds, and marks.
 
 mod packet;
 
@@ -18,8 +17,8 @@ fn turns_of_bytes(capacity: usize) -> FairQueue<Packet> {
     FairQueue::new(capacity).by_bytes(Bytes::new(QUANTUM))
 }
 
-/// Bytes that flows with `demands` get of `supply`: nobody more than it wants,
-/// and who wants more than it gets, as much as anybody.
+/// Max-min fair shares of `supply` in bytes: no flow gets more than its demand,
+/// and flows that get less all get the same.
 fn max_min(demands: &[u64], supply: u64) -> Vec<u64> {
     let (mut level, mut left) = (0, supply);
     let mut wants = demands.to_vec();
@@ -33,14 +32,14 @@ fn max_min(demands: &[u64], supply: u64) -> Vec<u64> {
 }
 
 #[test]
-fn a_pencil_agrees_with_max_min() {
+fn max_min_agrees_with_examples() {
     assert_eq!(max_min(&[2, 8, 10], 12), [2, 5, 5]);
     assert_eq!(max_min(&[4, 4], 12), [4, 4]);
     assert_eq!(max_min(&[9, 1, 3, 9], 12), [4, 1, 3, 4]);
 }
 
 proptest! {
-    /// While two flows wait they have been served the same bytes, within a
+    /// Flows that are backlogged together have been served equal bytes, within a
     /// quantum and a packet.
     #[test]
     fn turns_of_bytes_are_fair_within_a_quantum_and_a_packet(
@@ -54,7 +53,7 @@ proptest! {
         let (mut sent, mut left) = (vec![0; sizes.len()], vec![200; sizes.len()]);
         while left.iter().all(|&left| left > 0) {
             let packet = queue.pop(Time::ZERO).expect("all wait");
-            // A packet larger than a turn counts as the turn.
+            // A packet larger than the quantum counts as the quantum.
             sent[packet.flow as usize] += packet.bytes.min(quantum);
             left[packet.flow as usize] -= 1;
             let (least, most) = (sent.iter().min().expect("flows"), sent.iter().max().expect("flows"));
@@ -62,8 +61,7 @@ proptest! {
         }
     }
 
-    /// Flows that each send at a steady rate through a slower line get what
-    /// water filling gives them.
+    /// Flows with steady rates through a slower link get max-min fair shares.
     #[test]
     fn turns_of_bytes_are_max_min_fair(rates in vec(0..4_000_u64, 2..7), sizes in vec(200..=MTU, 6)) {
         const SLOTS: u64 = 400;
@@ -88,15 +86,15 @@ proptest! {
             }
         }
         let fair = max_min(&offered, SLOTS * 3_000);
-        // Each round leaves nobody further behind than a quantum and a packet.
+        // A flow may lag by a quantum and a packet for each flow in the round.
         let slack = (rates.len() as u64 + 1) * (QUANTUM + MTU);
         for (flow, (&sent, &fair)) in sent.iter().zip(&fair).enumerate() {
             prop_assert!(sent.abs_diff(fair) <= slack, "flow {flow}: {sent} of {fair}");
         }
     }
 
-    /// A line serves a packet a tick, senders put in all they have: no order of
-    /// flows gives a lower mean than shortest remaining first.
+    /// On a link of one packet per tick, with all packets of a flow queued at once,
+    /// no order of flows has a lower mean than shortest remaining first.
     #[test]
     fn shortest_remaining_first_has_the_least_mean(flows in flows()) {
         let srpt = mean_time(&flows, &mut FlowPifo::new(10_000, |packet: &Packet| packet.bytes));
@@ -114,7 +112,7 @@ proptest! {
         }
     }
 
-    /// By DCTCP's rule, in either unit.
+    /// DCTCP's rule, in both units.
     #[test]
     fn an_arrival_is_marked_exactly_when_more_than_the_threshold_waits_with_it(
         steps in vec((40..=MTU, any::<bool>(), 0..3_u8), 1..200),
@@ -139,14 +137,14 @@ proptest! {
     }
 }
 
-/// Flows: when each comes, and how many packets it has.
+/// Flows: arrival tick and number of packets.
 fn flows() -> impl Strategy<Value = Vec<(usize, usize)>> {
     vec((0..60_usize, 1..30_usize), 1..20)
 }
 
-/// Mean ticks from a flow's coming until its last packet is served, times
-/// their number. A packet's number is what its flow sent before it, its bytes
-/// what the flow has left with it; levels sink at 5 and 15.
+/// Sum over the flows of the ticks from arrival until the last packet is served.
+/// A packet's number is what its flow sent before it, its bytes what the flow has
+/// left including it; flows are demoted at 5 and 15.
 fn mean_time(flows: &[(usize, usize)], queue: &mut (impl Discipline<Packet> + ?Sized)) -> usize {
     let mut total = 0;
     let mut left: Vec<usize> = flows.iter().map(|&(_, packets)| packets).collect();
@@ -170,7 +168,7 @@ fn mean_time(flows: &[(usize, usize)], queue: &mut (impl Discipline<Packet> + ?S
             return total;
         }
     }
-    unreachable!("every tick serves somebody")
+    unreachable!("every tick serves a packet")
 }
 
 #[test]
@@ -189,15 +187,15 @@ fn the_flow_of_greatest_rank_gives_up_its_newest() {
     let left = |number, flow, bytes| Packet { bytes, ..packet(number, flow) };
     let mut queue = FlowPifo::new(4, |packet: &Packet| packet.bytes);
     fill(&mut queue, [left(0, 1, 9), left(1, 1, 8), left(2, 2, 5), left(3, 2, 4)]);
-    assert_eq!(queue.push(Time::ZERO, left(4, 1, 7)), PushResult::Refused(left(4, 1, 7)), "its own");
-    assert_eq!(queue.push(Time::ZERO, left(5, 3, 9)), PushResult::Refused(left(5, 3, 9)), "an equal");
+    assert_eq!(queue.push(Time::ZERO, left(4, 1, 7)), PushResult::Refused(left(4, 1, 7)), "its own flow");
+    assert_eq!(queue.push(Time::ZERO, left(5, 3, 9)), PushResult::Refused(left(5, 3, 9)), "equal rank");
     assert_eq!(queue.push(Time::ZERO, left(6, 3, 6)), PushResult::PushedOut(left(1, 1, 8)));
     assert_eq!(queue.push(Time::ZERO, left(7, 4, 1)), PushResult::PushedOut(left(0, 1, 9)));
     assert_eq!(queue.push(Time::ZERO, left(8, 4, 0)), PushResult::PushedOut(left(6, 3, 6)));
     assert_eq!(drain(&mut queue), [7, 8, 2, 3]);
 }
 
-/// Shares between levels, turns between the flows of each.
+/// DRR between levels, round robin between the flows of each.
 #[test]
 fn levels_share_the_bytes_and_flows_share_their_level() {
     let shares = DrrConfig::by_bytes([4, 2, 1, 1, 1, 1, 1, 1], Bytes::new(MTU), Span::MAX);
@@ -209,7 +207,7 @@ fn levels_share_the_bytes_and_flows_share_their_level() {
     }
     let mut sent = [0_u64; 6];
     while sent.iter().sum::<u64>() < 700_000 {
-        let packet = queue.pop(Time::ZERO).expect("all wait");
+        let packet = queue.pop(Time::ZERO).expect("all flows are backlogged");
         sent[packet.flow as usize] += packet.bytes;
     }
     for (flow, expected) in [200_000_u64, 200_000, 100_000, 100_000, 50_000, 50_000].into_iter().enumerate() {
@@ -239,13 +237,13 @@ fn a_new_flow_goes_first_and_one_that_pauses_does_not() {
     let next = |queue: &mut FairQueue<Packet>| queue.pop(Time::ZERO).map(|packet| packet.number);
     assert_eq!([next(&mut queue), next(&mut queue), next(&mut queue)], [Some(0), Some(10), Some(1)]);
     fill(&mut queue, [packet(20, 3)]);
-    assert_eq!(next(&mut queue), Some(20), "it has had no turn yet");
+    assert_eq!(next(&mut queue), Some(20), "a new flow goes first");
     fill(&mut queue, [packet(21, 3)]);
     assert_eq!(next(&mut queue), Some(11), "the third flow had emptied, and is not new again");
     assert_eq!(drain(&mut queue), [21, 2, 12, 3, 13]);
 }
 
-/// Every turn finds another newcomer, so the old turns of those before never come.
+/// New flows precede the others at every turn, so the others' turns never come.
 #[test]
 fn flows_of_one_packet_in_lasting_overload_leave_no_queue_behind() {
     const CAPACITY: usize = 8;
@@ -257,14 +255,14 @@ fn flows_of_one_packet_in_lasting_overload_leave_no_queue_behind() {
             came += 1;
         }
         assert_eq!(queue.pop(Time::ZERO).map(|packet| packet.number), Some(went));
-        assert!(queue.flow_count() <= CAPACITY + 1, "{} flows have a queue", queue.flow_count());
+        assert!(queue.flow_count() <= CAPACITY + 1, "{} flows are active", queue.flow_count());
     }
 }
 
 proptest! {
-    /// However they come, go, and push each other out.
+    /// For any arrivals, departures and push-outs.
     #[test]
-    fn of_flows_that_have_gone_hardly_more_keep_a_place_than_entries_may_wait(
+    fn active_flows_are_bounded_by_twice_the_capacity(
         steps in vec((0..60_u64, 1..=MTU, 0..3_u8), 1..400),
     ) {
         const CAPACITY: usize = 6;
@@ -275,13 +273,13 @@ proptest! {
                 let _ = queue.pop(Time::ZERO);
             }
             let flows = queue.flow_count();
-            prop_assert!(flows <= 2 * CAPACITY + 2, "{} flows have a queue", flows);
+            prop_assert!(flows <= 2 * CAPACITY + 2, "{} flows are active", flows);
         }
     }
 }
 
-/// Each flow's wait counts for itself, what cannot be marked comes out to be
-/// dropped, and does not use up its flow's turn.
+/// Each flow's wait counts for that flow alone. Entries that are not ECN-capable
+/// are returned to be dropped, and do not use their flow's turn.
 #[test]
 fn codel_tells_the_flow_that_waits_and_leaves_the_others_alone() {
     let codel = CoDel::new(Span::from_micros(5), Span::from_micros(100), Bytes::new(MTU));

@@ -129,7 +129,7 @@ fn a_bad_file_is_refused_with_the_reason() {
     let said = |error: String, what: &str| assert!(error.contains(what), "{error}");
     said(refused("connections", "conections"), "unknown field `conections`");
     said(refused("\"2s\"", "\"2 weeks\""), "is not a number with a unit");
-    said(refused("\"1us\"", "\"gauss 1us\""), "law \"gauss 1us\" is none of");
+    said(refused("\"1us\"", "\"gauss 1us\""), "distribution \"gauss 1us\" is none of");
     said(refused("\"burst", "\"burts"), "are none of");
     said(refused("100\n", "0\n"), "connections 0 is outside 1..=1000000");
 }

@@ -1,28 +1,26 @@
-//! A queue whose length is looked after: who adds to it while it is too long
-//! is told.
+//! AQM: a queue that marks or drops entries while it is too long.
 //!
-//! Wraps any queue, so that a whole port is looked after, one of its levels, or
-//! each flow. To be told is to be marked; an entry that cannot carry a mark
-//! ([`EcnMarkable::mark`]) is dropped: refused at the push, or, where the wait
-//! decides ([`CoDel`]), handed out by the pop as [doomed](Entry::doomed), so
-//! that every entry comes out of a queue somewhere and none inside it.
-//! Source: RFC 3168 §5 (mark instead of drop); DCTCP, SIGCOMM '10 §3.1 (a
-//! threshold on what waits now).
+//! Wraps any queue: a whole port's, one level's or each flow's. An entry that is
+//! not ECN-capable ([`EcnMarkable::mark`]) is dropped instead: refused at the
+//! push or, if the wait decides ([`CoDel`]), returned by the pop as
+//! [doomed](Entry::doomed). So every entry leaves the queue through its caller.
+//! Source: RFC 3168 §5 (marks instead of drops); DCTCP, SIGCOMM '10 §3.1 (a
+//! threshold on the instantaneous length).
 
 use super::{CoDel, Discipline, EcnMarkable, Entry, PushResult, Red, StarvationBound};
 use crate::{Bytes, Time};
 
-/// How much waits, in entries or in bytes.
+/// Length of a queue, in entries or in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueueLength {
-    /// So many entries.
+    /// Number of entries.
     Entries(u64),
-    /// So many bytes.
+    /// Number of bytes.
     Bytes(u64),
 }
 
 impl QueueLength {
-    /// The number.
+    /// Number, without its unit.
     #[must_use]
     pub const fn amount(self) -> u64 {
         match self {
@@ -30,13 +28,13 @@ impl QueueLength {
         }
     }
 
-    /// Whether both are entries, or both bytes.
+    /// True if both have the same unit.
     #[must_use]
     pub const fn same_unit(self, other: Self) -> bool {
         matches!((self, other), (Self::Entries(_), Self::Entries(_)) | (Self::Bytes(_), Self::Bytes(_)))
     }
 
-    /// `entries` entries of `bytes` bytes together, in the unit of this.
+    /// Length of `entries` entries of `bytes` bytes in total, in the unit of `self`.
     #[must_use]
     pub const fn measure(self, entries: u64, bytes: u64) -> u64 {
         match self {
@@ -46,30 +44,30 @@ impl QueueLength {
     }
 }
 
-/// When a queue is too long.
+/// Algorithm that decides when a queue is too long.
 #[derive(Clone, Debug)]
 pub enum Aqm {
-    /// When, with the arrival, more than this waits. Who cannot be marked stays.
+    /// Marks if the length, with the arrival, is above this (DCTCP). Never drops.
     Above(QueueLength),
-    /// As the average length says.
+    /// Marks or drops by the average length.
     Red(Box<Red>),
-    /// As the wait says of those who leave; of a queue in order of arrival.
+    /// Marks or drops by the wait of departing entries; for queues in order of arrival.
     CoDel(CoDel),
 }
 
-/// A queue, and who says when it is too long.
+/// Queue with active queue management.
 ///
 /// Starvation: that of the queue.
 #[derive(Clone, Debug)]
 pub struct AqmQueue<D> {
     queue: D,
     manager: Aqm,
-    /// What waits.
+    /// Bytes queued.
     bytes: u64,
 }
 
 impl<D> AqmQueue<D> {
-    /// Looks after `queue`, which is empty.
+    /// Wraps `queue`, which is empty.
     #[must_use]
     pub const fn new(queue: D, manager: Aqm) -> Self {
         Self { queue, manager, bytes: 0 }
@@ -77,8 +75,8 @@ impl<D> AqmQueue<D> {
 }
 
 impl<D> AqmQueue<D> {
-    /// Tells `entry`, which comes at `now`, if the queue is too long; whether
-    /// it may come in.
+    /// Applies the algorithm to `entry`, which arrives at `now`; `false` if it is
+    /// to be dropped.
     fn admits<T: EcnMarkable>(&mut self, now: Time, entry: &mut T) -> bool
     where
         D: Discipline<T>,

@@ -1,8 +1,8 @@
-//! A queue per level, and what every order between levels shares.
+//! Bands: one queue per priority level, with shared capacity.
 //!
-//! Which levels are in use (a bitmap, so that push and pop are O(1)), room in
-//! common and who gives it up, and whose age calls for rescue. Which level
-//! goes next is said by [`Strict`] and [`Drr`].
+//! Holds what all orders between levels share: a bitmap of levels in use, so
+//! that push and pop are O(1); common capacity and push-out; aging. Does not
+//! choose the next level; [`Strict`] and [`Drr`] do.
 //!
 //! [`Strict`]: super::Strict
 //! [`Drr`]: super::Drr
@@ -19,13 +19,13 @@ pub(super) struct Bands<D> {
     pub capacity: usize,
     pub push_out: bool,
     pub aging: Aging,
-    /// An instant before which none of the waiting was pushed.
+    /// Lower bound of the push times of queued entries.
     not_older: Time,
 }
 
 impl<D> Bands<D> {
     pub fn new(capacity: usize, mut level: impl FnMut(Priority) -> D) -> Self {
-        assert!(capacity > 0, "a queue holds at least one entry");
+        assert!(capacity > 0, "capacity 0 is not above 0");
         let levels =
             std::array::from_fn(|i| level(Priority::new(i as u8).expect("an array index is a level")));
         Self {
@@ -39,7 +39,7 @@ impl<D> Bands<D> {
         }
     }
 
-    /// The levels at which something waits.
+    /// Levels with queued entries.
     #[inline]
     pub const fn used(&self) -> PrioritySet {
         self.used
@@ -84,9 +84,9 @@ impl<D> Bands<D> {
         outcome
     }
 
-    /// Takes `entry` into a full queue: where push-out is on, in the place of
-    /// one of the least urgent level, if that is less urgent than its own; if
-    /// it is its own, that level's queue says.
+    /// Pushes `entry` into a full queue. With push-out on, evicts from the least
+    /// urgent level, if that is less urgent than `entry`'s; if it is the same,
+    /// that level's queue decides.
     #[cold]
     pub fn replace<T: Entry>(&mut self, now: Time, entry: T) -> PushResult<T>
     where
@@ -105,7 +105,7 @@ impl<D> Bands<D> {
         }
     }
 
-    /// Gives up one of the least urgent level.
+    /// Evicts an entry of the least urgent level.
     pub fn evict<T: Entry>(&mut self, now: Time) -> Option<T>
     where
         D: Discipline<T>,
@@ -114,7 +114,7 @@ impl<D> Bands<D> {
         self.take(least, |level| level.evict(now))
     }
 
-    /// Takes an entry of the level `priority`.
+    /// Removes an entry of level `priority` with `take`.
     #[inline]
     pub fn take<T: Entry>(&mut self, priority: Priority, take: impl FnOnce(&mut D) -> Option<T>) -> Option<T>
     where
@@ -136,7 +136,7 @@ impl<D> Bands<D> {
         self.used.iter().filter_map(|priority| self.levels[priority.index()].oldest()).min()
     }
 
-    /// The level of the oldest entry of `ready`, if that goes first for its age.
+    /// Level of the oldest entry of `ready`, if its age entitles it to be served now.
     #[inline]
     pub fn rescue<T: Entry>(&mut self, now: Time, ready: PrioritySet) -> Option<Priority>
     where
@@ -161,7 +161,7 @@ impl<D> Bands<D> {
         self.aging.is_due(now, pushed).then_some(level)
     }
 
-    /// The bound of each level's own queue.
+    /// Starvation bound of each level's queue.
     pub fn level_starvation<T: Entry>(&self) -> StarvationBound
     where
         D: Discipline<T>,

@@ -1,43 +1,42 @@
-//! Controlled delay: a queue may be long for a moment and not for long.
+//! CoDel: controlled delay, which allows bursts but not a standing queue.
 //!
-//! Looks at how long each leaving entry has waited. Once everything that left
-//! during a whole `interval` had waited at least `target`, one entry is told
-//! (marked, or dropped), and from then on, while that lasts, one at ever
-//! shorter distances, `interval / √count`. A queue of no more than one entry is
-//! never too long. Only decides; [`AqmQueue`] tells.
+//! Measures the wait of each departing entry. Once every wait in a whole
+//! `interval` was at least `target`, one entry is marked or dropped, and, while
+//! that lasts, further ones at shrinking distances, `interval / √count`. A queue
+//! of at most one entry is never too long. Only decides; [`AqmQueue`] marks.
 //!
-//! The RFC drops in a loop until the entry that is served is found. Here each
-//! entry comes out one by one, and what the loop knew between two of them is
-//! `undecided`; the decisions are the same.
-//! Source: RFC 8289 §3 to §5 (the law, and how it starts again after a pause).
+//! The RFC drops in a loop until it finds the entry to serve. Here each entry
+//! leaves through its own call, and `undecided` holds the state between two
+//! iterations; the decisions are the same.
+//! Source: RFC 8289 §3 to §5 (control law, and restart after a pause).
 //!
-//! [`AqmQueue`]: super::Managed
+//! [`AqmQueue`]: super::AqmQueue
 
 use crate::{Bytes, Span, Time};
 
-/// The control law of one queue.
+/// Control law of one queue.
 #[derive(Clone, Debug)]
 pub struct CoDel {
     target: Span,
     interval: Span,
     entry_max: Bytes,
-    /// When the wait, if it stays above the target, has been so for an interval.
+    /// Time at which the wait, if it stays above the target, has been so for an interval.
     persists_at: Option<Time>,
-    /// Whether entries are being told.
+    /// True in the dropping state.
     dropping: bool,
-    /// When the next one is.
+    /// Time of the next mark or drop.
     next: Time,
-    /// Entries told since that began.
+    /// Marks and drops in this dropping state, plus the initial count.
     count: u32,
-    /// What `count` began with.
+    /// Initial value of `count` in this dropping state.
     count_first: u32,
-    /// One was told; whether that was enough is seen by the entry after it.
+    /// True after a mark or drop, until the next entry shows if it was enough.
     undecided: bool,
 }
 
 impl CoDel {
-    /// At most `target` of lasting wait, looked at over `interval`, about the
-    /// longest round trip; in a queue whose largest entry is `entry_max`.
+    /// Control law that allows `target` of standing wait, measured over `interval`,
+    /// about the longest round trip, in a queue whose largest entry is `entry_max`.
     /// Source: RFC 8289 §4.2 to §4.4 (target 5 to 10 % of the interval; 5 ms and
     /// 100 ms in the Internet).
     #[must_use]
@@ -55,8 +54,8 @@ impl CoDel {
         }
     }
 
-    /// Whether the entry that leaves at `now` after `waited` is told, where
-    /// `left` bytes stay behind it.
+    /// True if the entry that leaves at `now` after `waited` is to be marked or
+    /// dropped; `left` bytes remain queued.
     pub fn hits(&mut self, now: Time, waited: Span, left: Bytes) -> bool {
         let persists = self.persists(now, waited, left);
         if !self.dropping {
@@ -77,7 +76,7 @@ impl CoDel {
         hit
     }
 
-    /// Whether the wait has been above the target for an interval.
+    /// True if the wait has been above the target for an interval.
     fn persists(&mut self, now: Time, waited: Span, left: Bytes) -> bool {
         if waited < self.target || left <= self.entry_max {
             self.persists_at = None;
@@ -86,7 +85,7 @@ impl CoDel {
         now >= *self.persists_at.get_or_insert(now + self.interval)
     }
 
-    /// Begins to tell entries: where it last stopped, if that is not long ago.
+    /// Enters the dropping state, with the last count if the last state is recent.
     fn begin(&mut self, now: Time) {
         let told = self.count - self.count_first;
         let recent = now.since(self.next) < self.interval * 16;
@@ -96,7 +95,7 @@ impl CoDel {
         self.next = self.after(now);
     }
 
-    /// When the next is told, one having been at `at`.
+    /// Time of the next mark, after one at `at`.
     fn after(&self, at: Time) -> Time {
         let ns = self.interval.as_nanos() as f64 / f64::from(self.count).sqrt();
         at + Span::from_nanos(ns as u64)
@@ -107,8 +106,8 @@ impl CoDel {
 mod tests {
     use super::*;
 
-    /// Marked instants, in µs, of a queue that is looked at every 10 µs and
-    /// whose entries have waited as `waited_us` says; target 50 µs, interval 1 ms.
+    /// Times of marks in µs, with one departure every 10 µs and a constant wait of
+    /// `waited_us`; target 50 µs, interval 1 ms.
     fn told(codel: &mut CoDel, from_us: u64, to_us: u64, waited_us: u64) -> Vec<u64> {
         let us = |n: u64| Time::ZERO + Span::from_micros(n);
         let waited = Span::from_micros(waited_us);
@@ -120,16 +119,16 @@ mod tests {
         CoDel::new(Span::from_micros(50), Span::from_millis(1), Bytes::new(1_500))
     }
 
-    /// 1 ms after the wait was first seen above the target; then after
-    /// 1000/√1, 1000/√2 = 707, 577, 500 µs: 1000, 2000, 2707, 3284, 3784, each
-    /// at the next look.
+    /// The wait is above the target from 0. Marks are due 1 ms later and then after
+    /// 1000/√1, 1000/√2 = 707, 577, 500 µs: at 1000, 2000, 2707, 3284 and 3784, each
+    /// at the next departure.
     #[test]
-    fn lasting_wait_is_told_at_distances_that_shrink_with_the_root_of_the_count() {
+    fn marks_follow_the_inverse_square_root_law() {
         assert_eq!(told(&mut codel(), 0, 4_000, 60), [1_000, 2_000, 2_710, 3_290, 3_790]);
     }
 
     #[test]
-    fn a_burst_that_drains_within_an_interval_is_let_pass() {
+    fn a_burst_that_drains_within_an_interval_is_not_marked() {
         let mut codel = codel();
         for round in 0..20 {
             let from = round * 1_000;
@@ -145,10 +144,10 @@ mod tests {
         assert!(!(0..100).map(|n| n * 1_000_000).any(hit));
     }
 
-    /// Five were told, so it starts at a count of four: 1000/√4 apart. After
-    /// 16 intervals of peace it starts at one.
+    /// Five marks give a restart at a count of four: 1000/√4 apart. After 16
+    /// intervals without a mark it restarts at one.
     #[test]
-    fn soon_after_it_goes_on_where_it_stopped_and_later_from_the_beginning() {
+    fn a_soon_restart_resumes_the_count_and_a_late_one_resets_it() {
         let mut first = codel();
         assert_eq!(told(&mut first, 0, 4_000, 60).len(), 5);
         assert!(told(&mut first, 4_000, 4_010, 10).is_empty());
@@ -157,10 +156,10 @@ mod tests {
         assert_eq!(told(&mut first, 30_000, 32_010, 60), [31_000, 32_000]);
     }
 
-    /// What is dropped leaves at the same instant as the next, which is told
-    /// too if its time has come: a high rate drops several in a row.
+    /// A dropped entry leaves at the same instant as the next one, which is dropped
+    /// too if due: a high rate drops several in a row.
     #[test]
-    fn several_leave_in_a_row_when_the_law_is_behind() {
+    fn overdue_drops_follow_each_other() {
         let mut codel = codel();
         assert_eq!(told(&mut codel, 0, 1_010, 60), [1_000]);
         let late = Time::ZERO + Span::from_micros(3_300);

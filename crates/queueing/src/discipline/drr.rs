@@ -1,42 +1,41 @@
-//! Deficit round robin over priority levels, with aging.
+//! DRR: deficit round robin over priority levels, with aging.
 //!
-//! Each level gets its share of the bytes (or of the entries, where every
-//! entry counts as one byte) instead of strict precedence; any discipline
-//! serves as a level. Within a round the
-//! more urgent levels use their shares first, so that an urgent entry waits
-//! for a turn only when its level has had its share; a round ends when nobody
-//! who waits has any left. Whoever has some left may send, and what the entry
-//! takes beyond it is owed in the next round. Aging is a second promise: once the oldest entry
-//! has waited `age_max`, it has a turn after [`PASSED_IN_A_ROW`] pops that follow the shares.
-//! Source: Shreedhar and Varghese, SIGCOMM '95; the order within a round and
-//! aging are ours.
+//! Each level has a quantum of bytes per round (of entries, if each counts as
+//! one byte). Any discipline serves as a level. Within a round, more urgent
+//! levels use their quanta first, so an urgent entry waits only if its level has
+//! used its own. A round ends when no backlogged level has any quantum left. A
+//! level with any quantum left may send; the excess is deducted from its next
+//! quantum. In addition, once the oldest entry has waited `age_max`, it is
+//! served after [`PASSED_IN_A_ROW`] pops in order.
+//! Source: Shreedhar and Varghese, SIGCOMM '95. The order within a round and
+//! aging are additions.
 
 use super::aging::Aging;
 use super::bands::Bands;
 use super::{Discipline, Entry, PASSED_IN_A_ROW, PushResult, SelectiveDequeue, StarvationBound};
 use crate::{Bytes, Priority, PrioritySet, Span, Time};
 
-/// How levels share, and when age overrides the shares.
+/// Quanta per level, and the age that overrides them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DrrConfig {
-    /// Per level, the bytes it may send per round.
+    /// Bytes per round, for each level.
     pub quanta: [Bytes; Priority::LEVELS],
-    /// The largest entry; larger ones count as this large. No quantum may be
-    /// smaller, so that each round serves something of every level.
+    /// Size of the largest entry; larger ones count as this. No quantum may be
+    /// smaller, so that each round serves an entry of every level.
     pub entry_max: Bytes,
-    /// An entry that has waited this long is old.
+    /// Age at which an entry is served out of order.
     pub age_max: Span,
 }
 
 impl DrrConfig {
-    /// Levels share the number of entries in proportion to `weights`.
+    /// Shares the number of entries in proportion to `weights`.
     #[must_use]
     pub fn by_count(weights: [u32; Priority::LEVELS], age_max: Span) -> Self {
         Self { quanta: weights.map(|weight| Bytes::new(weight.into())), entry_max: Bytes::new(1), age_max }
     }
 
-    /// Levels share the bytes in proportion to `weights`, for entries of
-    /// `entry_max` bytes at the most.
+    /// Shares the bytes in proportion to `weights`, for entries of at most
+    /// `entry_max` bytes.
     #[must_use]
     pub fn by_bytes(weights: [u32; Priority::LEVELS], entry_max: Bytes, age_max: Span) -> Self {
         let quanta = weights.map(|weight| Bytes::new(entry_max.get().saturating_mul(weight.into())));
@@ -44,39 +43,40 @@ impl DrrConfig {
     }
 }
 
-/// Serves each level in proportion to its share; `D` orders each level.
+/// Serves each level in proportion to its quantum; `D` orders each level.
 ///
-/// Starvation: at most [`Discipline::starvation`] entries go first, however
-/// long nothing ages, where each level's queue has such a bound.
+/// Starvation: at most [`Discipline::starvation`] entries are served first,
+/// with or without aging, if each level's queue has such a bound.
 #[derive(Clone, Debug)]
 pub struct Drr<D> {
     shares: DrrConfig,
     bands: Bands<D>,
-    /// Bytes each level has sent of its quantum in this round.
+    /// Bytes of this round's quantum that each level has used.
     sent: [u64; Priority::LEVELS],
 }
 
 impl<D> Drr<D> {
-    /// At most `capacity` entries over all levels; `level` makes each level's
-    /// queue, whose own capacity holds too.
+    /// Queue of at most `capacity` entries over all levels. `level` makes each
+    /// level's queue, whose own capacity applies too.
     ///
     /// # Panics
-    /// When `capacity` or the largest entry is zero, or a quantum is smaller
-    /// than the largest entry.
+    /// If `capacity` or the largest entry is zero, or a quantum is smaller than
+    /// the largest entry.
     #[must_use]
     pub fn new(capacity: usize, shares: DrrConfig, level: impl FnMut(Priority) -> D) -> Self {
-        assert!(shares.entry_max > Bytes::ZERO, "an entry has at least one byte");
+        assert!(shares.entry_max > Bytes::ZERO, "entry_max 0 is not above 0");
         assert!(
             shares.quanta.iter().all(|&quantum| quantum >= shares.entry_max),
-            "a quantum holds the largest entry"
+            "a quantum is below entry_max; the least is {}",
+            shares.entry_max.get()
         );
         let mut bands = Bands::new(capacity, level);
         bands.aging = Aging::new(shares.age_max);
         Self { shares, bands, sent: [0; Priority::LEVELS] }
     }
 
-    /// When full, lets a more urgent entry take the place of one from the
-    /// least urgent level, as [`Strict::with_push_out`] does.
+    /// Lets a more urgent entry evict one of the least urgent level when the
+    /// queue is full, as [`Strict::with_push_out`] does.
     ///
     /// [`Strict::with_push_out`]: super::Strict::with_push_out
     #[must_use]
@@ -85,8 +85,8 @@ impl<D> Drr<D> {
         self
     }
 
-    /// The most urgent of `ready`, which is not empty, that has something left
-    /// of its share.
+    /// Most urgent level of `ready` with some quantum left; starts a new round if
+    /// there is none. `None` if `ready` is empty.
     #[inline]
     fn turn(&mut self, ready: PrioritySet) -> Option<Priority> {
         let left = |level: Priority| self.sent[level.index()] < self.shares.quanta[level.index()].get();
@@ -97,7 +97,7 @@ impl<D> Drr<D> {
         ready.first()
     }
 
-    /// Gives every level its quantum, less what it owes; nobody saves up.
+    /// Replenishes every quantum, less the excess; unused quantum is lost.
     fn begin_round(&mut self) {
         for (sent, quantum) in self.sent.iter_mut().zip(self.shares.quanta) {
             *sent = sent.saturating_sub(quantum.get());
@@ -125,10 +125,10 @@ impl<T: Entry, D: Discipline<T>> Discipline<T> for Drr<D> {
         self.bands.oldest::<T>()
     }
 
-    /// Those of its level that go before an entry, and itself, go one in every
-    /// round at the least, the round that is under way apart; in each round
-    /// every other level sends at most its quantum, in entries of one byte at
-    /// the least. Where entries age, the ninth pop may go to another.
+    /// Each round but the current one serves at least one of the entries of the
+    /// same level that go first, or the entry itself. In each round every other
+    /// level sends at most its quantum, in entries of at least one byte. Aging
+    /// may take every ninth pop.
     fn starvation(&self) -> StarvationBound {
         let StarvationBound::Bounded { entries: before } = self.bands.level_starvation::<T>() else {
             return StarvationBound::Unbounded { from: Priority::HIGHEST };
@@ -146,7 +146,7 @@ impl<T: Entry, D: Discipline<T>> Discipline<T> for Drr<D> {
         }
     }
 
-    /// One of the least urgent level.
+    /// Evicts an entry of the least urgent level.
     fn evict(&mut self, now: Time) -> Option<T> {
         self.bands.evict(now)
     }

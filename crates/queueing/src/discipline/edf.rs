@@ -1,19 +1,18 @@
-//! Earliest deadline first.
+//! EDF: earliest deadline first.
 //!
-//! An entry falls due at its push plus its label's remaining budget. Nobody
-//! may be more patient than the queue: an entry without a deadline, or with a
-//! longer one, falls due `patience` after its push, which is what keeps it
-//! from starving. Does not shed what can no longer be on time; that is
-//! admission's business.
+//! The deadline is the push time plus the label's remaining budget. An entry
+//! without a deadline, or with a later one, is due `patience` after its push;
+//! this bounds starvation. Does not shed entries that cannot meet their
+//! deadline; admission control does.
 //! Source: Liu and Layland, JACM 1973, §7.
 
 use super::rank_index::RankIndex;
 use super::{Discipline, Entry, PushResult, SelectiveDequeue, StarvationBound};
 use crate::{PrioritySet, Span, Time};
 
-/// Serves the entry that falls due first; ties in order of arrival.
+/// Serves the entry with the earliest deadline; ties in order of arrival.
 ///
-/// Starvation: nothing pushed more than `patience` after an entry goes before it.
+/// Starvation: no entry pushed more than `patience` later is served first.
 #[derive(Clone, Debug)]
 pub struct Edf<T> {
     queue: RankIndex<T>,
@@ -21,16 +20,16 @@ pub struct Edf<T> {
 }
 
 impl<T> Edf<T> {
-    /// At most `capacity` entries, each due at most `patience` after its push.
+    /// Queue of at most `capacity` entries, each due at most `patience` after its push.
     ///
     /// # Panics
-    /// When `capacity` is zero or 2³² − 1 and more.
+    /// If `capacity` is zero or 2^32 - 1 and more.
     #[must_use]
     pub fn new(capacity: usize, patience: Span) -> Self {
         Self { queue: RankIndex::new(capacity), patience }
     }
 
-    /// The earliest deadline among the waiting.
+    /// Earliest deadline of the queued entries.
     #[must_use]
     pub fn due(&self) -> Option<Time> {
         self.queue.rank().map(Time::from_nanos)

@@ -1,21 +1,19 @@
-//! Round robin over flows: nobody waits behind another's burst.
+//! Fair queueing: round robin between flows, so that no flow waits for another's burst.
 //!
-//! Each flow has a queue of its own for as long as something of it waits. The
-//! queues take turns, each of one entry or, where entries differ in size, of a
-//! quantum of bytes; a flow that appears takes its first turn after those who
-//! are there, or before them ([`FairQueue::with_newcomers_first`]). Under strict
-//! levels this is FISH's queue; with newcomers first and CoDel in every queue
-//! it is FQ-CoDel.
+//! Each backlogged flow has its own queue. A turn of round robin is one entry
+//! or, if entries differ in size, a quantum of bytes. A new flow joins at the end
+//! of the round, or at its start ([`FairQueue::with_newcomers_first`]). Below
+//! strict priority this is FISH's queue; with new flows first and CoDel in every
+//! queue it is FQ-CoDel.
 //!
-//! Room is shared by all flows. With push-out, the flow that has asked for most
-//! since it has a queue gives up its newest entry for one that has asked for
-//! less, so that a long flow loses its own packets and not those of a short
-//! one that came after it.
-//! Source: FISH §3 (round robin, queues made and removed as flows come and
-//! go); Shreedhar and Varghese, SIGCOMM '95 (turns of bytes), with debts
-//! instead of deficits as RFC 8290 has them; RFC 8290 §4.2 (newcomers).
-//! Push-out is ours: of the longest queue, as McKenney has it (INFOCOM '90),
-//! but what was served counts too, as least attained service has it.
+//! All flows share the capacity. With push-out, the flow with the most attained
+//! and queued service loses its newest entry to a flow with less, so a long flow
+//! does not cost a later short flow its packets.
+//! Source: FISH §3 (round robin, queues per active flow); Shreedhar and
+//! Varghese, SIGCOMM '95 (byte quanta), with debts instead of deficits as in RFC
+//! 8290; RFC 8290 §4.2 (new flows). Push-out from the longest queue is McKenney's
+//! (INFOCOM '90); to count attained service too is an addition, after least
+//! attained service.
 
 use std::collections::VecDeque;
 use std::marker::PhantomData;
@@ -24,43 +22,43 @@ use super::flow_table::FlowTable;
 use super::{Discipline, Entry, Fifo, PushResult, StarvationBound};
 use crate::{Bytes, Priority, Time};
 
-/// Serves flows in turns; `Q` is each flow's queue, in order of arrival.
+/// Serves flows by round robin; `Q` is each flow's queue, in order of arrival.
 ///
-/// Starvation: an entry waits for at most `capacity` turns of its flow, and
-/// each other flow has one turn between two of them. With newcomers first
-/// there is no bound: ever new flows go before one that has had its turn.
+/// Starvation: an entry waits for at most `capacity` turns of its flow, with
+/// one turn of each other flow between two of them. With new flows first it is
+/// unbounded: an endless series of new flows precedes the others.
 #[derive(Clone, Debug)]
 pub struct FairQueue<T, Q = Fifo<T>> {
     lanes: FlowTable<FlowQueue<Q>>,
-    /// Lanes in the order of turns; the first has the turn.
+    /// Backlogged flows in round-robin order; the first is served next.
     turns: VecDeque<u32>,
-    /// So many of them have their first turn, where that comes first.
+    /// Number of flows at the front that have not had a turn; 0 unless new flows go first.
     newcomers: usize,
     newcomers_first: bool,
     len: usize,
     capacity: usize,
-    /// What a flow may send in a turn; `None` is one entry.
+    /// Bytes that a flow may send in a turn; `None` is one entry.
     quantum: Option<Bytes>,
     push_out: bool,
     entries: PhantomData<T>,
 }
 
-/// What waits of one flow.
+/// State of one flow.
 #[derive(Clone, Debug)]
 struct FlowQueue<Q> {
     queue: Q,
-    /// What waits and what was served since the lane was opened cost so much.
+    /// Cost of the entries queued and served since the flow became active.
     asked: u64,
-    /// What was sent of this turn's quantum.
+    /// Bytes of this turn's quantum that were sent.
     sent: u64,
 }
 
 impl<T> FairQueue<T> {
-    /// At most `capacity` entries over all flows; a turn is one entry. Memory
-    /// grows with use and is kept.
+    /// Queue of at most `capacity` entries over all flows; a turn is one entry.
+    /// Memory grows with use and is kept.
     ///
     /// # Panics
-    /// When `capacity` is zero.
+    /// If `capacity` is zero.
     #[must_use]
     pub fn new(capacity: usize) -> Self
     where
@@ -71,15 +69,15 @@ impl<T> FairQueue<T> {
 }
 
 impl<T, Q: Clone> FairQueue<T, Q> {
-    /// As [`FairQueue::new`], where each flow's queue is a copy of `queue`, which
-    /// is empty and serves in order of arrival. The queue of a flow that has
-    /// gone is given to the next one, with what it knows, as hashed queues do.
+    /// As [`FairQueue::new`], with a copy of `queue` for each flow. `queue` must be
+    /// empty and serve in order of arrival. The queue of an inactive flow is reused
+    /// for the next one with its state, as in hashed queues.
     ///
     /// # Panics
-    /// When `capacity` is zero.
+    /// If `capacity` is zero.
     #[must_use]
     pub fn over(capacity: usize, queue: Q) -> Self {
-        assert!(capacity > 0, "a queue holds at least one entry");
+        assert!(capacity > 0, "capacity 0 is not above 0");
         Self {
             lanes: FlowTable::new(FlowQueue { queue, asked: 0, sent: 0 }),
             turns: VecDeque::new(),
@@ -93,77 +91,74 @@ impl<T, Q: Clone> FairQueue<T, Q> {
         }
     }
 
-    /// Makes a turn `quantum` bytes instead of one entry: who has any left
-    /// sends, and owes in its next turn what the entry took beyond it. A larger
-    /// entry counts as this large.
+    /// Makes a turn `quantum` bytes instead of one entry. A flow with any quantum
+    /// left sends; the excess is deducted from its next turn. A larger entry counts
+    /// as `quantum`.
     ///
     /// # Panics
-    /// When `quantum` is zero.
+    /// If `quantum` is zero.
     #[must_use]
     pub fn by_bytes(mut self, quantum: Bytes) -> Self {
-        assert!(quantum > Bytes::ZERO, "a turn serves something");
+        assert!(quantum > Bytes::ZERO, "quantum 0 is not above 0");
         self.quantum = Some(quantum);
         self
     }
 
-    /// When full, lets an entry take the place of the newest one of the flow
-    /// that has asked for most, unless its own would then have asked for as
-    /// much. Costs a look at every flow that waits.
+    /// Lets an entry evict the newest one of the flow with the most attained and
+    /// queued service when the queue is full, unless the entry's own flow would
+    /// then have as much. O(active flows).
     #[must_use]
     pub const fn with_push_out(mut self) -> Self {
         self.push_out = true;
         self
     }
 
-    /// Lets a flow that appears take its first turn before those who are there.
-    /// So that nobody becomes a newcomer by pausing, a flow of which nothing
-    /// waits any more keeps its place until its turn has come once more. While
-    /// more flows than `capacity` have a place, it leaves with the turn that it
-    /// has: were there always newcomers, no other would ever come. So at most
-    /// twice `capacity` flows and two have a place.
-    /// Source: RFC 8290 §4.2; the bound is ours.
+    /// Gives a new flow its first turn before all others. So that a pause does not
+    /// make a flow new again, an empty flow stays in the round until its next turn.
+    /// Above `capacity` flows it leaves at that turn even if new flows keep coming,
+    /// so at most `2 * capacity + 2` flows are in the round.
+    /// Source: RFC 8290 §4.2; the bound is an addition.
     #[must_use]
     pub const fn with_newcomers_first(mut self) -> Self {
         self.newcomers_first = true;
         self
     }
 
-    /// Flows that have a queue: something waits, or they owe something yet.
+    /// Active flows: those with queued entries or a debt.
     #[must_use]
     pub fn flow_count(&self) -> usize {
         self.turns.len()
     }
 }
 
-/// What `entry` takes of a turn.
+/// Cost of `entry` against a quantum.
 fn cost<T: Entry>(quantum: Option<Bytes>, entry: &T) -> u64 {
     quantum.map_or(1, |quantum| entry.bytes().get().clamp(1, quantum.get()))
 }
 
 impl<T: Entry, Q: Discipline<T> + Clone> FairQueue<T, Q> {
-    /// The flow that has asked for most, and how much; the last of equals in
-    /// the order of turns.
+    /// Flow with the most attained and queued service, and that service; the last
+    /// of equals in round-robin order.
     fn greediest(&self) -> Option<(u32, u64)> {
         let waiting = self.turns.iter().filter(|&&place| !self.lanes[place].queue.is_empty());
         waiting.map(|&place| (place, self.lanes[place].asked)).max_by_key(|&(_, asked)| asked)
     }
 
-    /// The lane at `place`, which has the turn, is the last to have one again, and
-    /// no newcomer any more.
+    /// Moves the flow at the front to the end of the round; it is no longer new.
     fn pass_turn(&mut self, place: u32) {
         self.newcomers = self.newcomers.saturating_sub(1);
         self.turns.pop_front();
         self.turns.push_back(place);
     }
 
-    /// The lane at `place`, which has the turn, is closed.
+    /// Removes the flow at the front, `place`.
     fn close_first(&mut self, place: u32) {
         self.newcomers = self.newcomers.saturating_sub(1);
         self.turns.pop_front();
         self.lanes.close(place);
     }
 
-    /// Whether so many flows have a place that none keeps it of which nothing waits.
+    /// True if there are too many flows in the round to keep empty ones.
     fn is_crowded(&self) -> bool {
         self.newcomers_first && self.turns.len() > self.capacity
     }
@@ -227,7 +222,7 @@ impl<T: Entry, Q: Discipline<T> + Clone> Discipline<T> for FairQueue<T, Q> {
             if !entry.doomed() {
                 lane.sent += cost(self.quantum, &entry);
             }
-            // Who owes something stays for it: nobody gets rid of a debt by pausing.
+            // A flow in debt stays, so that a pause does not cancel the debt.
             if !self.newcomers_first && lane.queue.is_empty() && lane.sent <= quantum {
                 self.close_first(place);
             }
@@ -240,14 +235,14 @@ impl<T: Entry, Q: Discipline<T> + Clone> Discipline<T> for FairQueue<T, Q> {
         self.len
     }
 
-    /// Looks at every flow that waits.
+    /// O(active flows).
     fn oldest(&self) -> Option<Time> {
         self.turns.iter().filter_map(|&place| self.lanes[place].queue.oldest()).min()
     }
 
-    /// Before its own flow's older entries, at most `capacity - 1`, and itself,
-    /// each of the other flows, as many at the most, has one turn: of one
-    /// entry, or of a quantum in entries of one byte.
+    /// Before each of the older entries of its flow, at most `capacity - 1`, and
+    /// before itself, each of at most as many other flows has one turn: one entry,
+    /// or a quantum in entries of one byte.
     fn starvation(&self) -> StarvationBound {
         if self.newcomers_first {
             return StarvationBound::Unbounded { from: Priority::HIGHEST };
@@ -259,13 +254,13 @@ impl<T: Entry, Q: Discipline<T> + Clone> Discipline<T> for FairQueue<T, Q> {
         }
     }
 
-    /// Unless somebody owes something, or would be a newcomer.
+    /// `false` if a flow is in debt, or the entry's flow would be new.
     #[inline]
     fn passes(&self, entry: &T) -> bool {
         !self.newcomers_first && self.turns.is_empty() && self.lanes.first().queue.passes(entry)
     }
 
-    /// One of the flow that has asked for most; its queue says which.
+    /// Evicts from the flow with the most attained and queued service; its queue chooses.
     fn evict(&mut self, now: Time) -> Option<T> {
         let (place, _) = self.greediest()?;
         let keeps = self.newcomers_first && !self.is_crowded();

@@ -1,13 +1,13 @@
-//! First come, first served.
+//! FIFO: first come, first served.
 
 use std::collections::VecDeque;
 
 use super::{Discipline, Entry, PushResult, StarvationBound};
 use crate::Time;
 
-/// Serves entries in the order they came.
+/// Serves entries in order of arrival.
 ///
-/// Starvation: at most `capacity - 1` entries go first.
+/// Starvation: at most `capacity - 1` entries are served first.
 #[derive(Clone, Debug)]
 pub struct Fifo<T> {
     waiting: VecDeque<(Time, T)>,
@@ -15,17 +15,17 @@ pub struct Fifo<T> {
 }
 
 impl<T> Fifo<T> {
-    /// A queue of at most `capacity` entries. Memory grows with use and is kept.
+    /// Queue of at most `capacity` entries. Memory grows with use and is kept.
     ///
     /// # Panics
-    /// When `capacity` is zero.
+    /// If `capacity` is zero.
     #[must_use]
     pub fn new(capacity: usize) -> Self {
-        assert!(capacity > 0, "a queue holds at least one entry");
+        assert!(capacity > 0, "capacity 0 is not above 0");
         Self { waiting: VecDeque::new(), capacity }
     }
 
-    /// The entry whose turn it is, without taking it.
+    /// Next entry, without removing it.
     #[must_use]
     pub fn peek(&self) -> Option<&T> {
         self.waiting.front().map(|(_, entry)| entry)
@@ -46,7 +46,7 @@ impl<T: Entry> Discipline<T> for Fifo<T> {
     fn pop(&mut self, _now: Time) -> Option<T> {
         let (_, entry) = self.waiting.pop_front()?;
         if self.waiting.is_empty() {
-            // Who comes next gets the place that was used just now.
+            // Resets the ring, so that the next push reuses the slot in cache.
             self.waiting.clear();
         }
         Some(entry)
@@ -70,7 +70,7 @@ impl<T: Entry> Discipline<T> for Fifo<T> {
         true
     }
 
-    /// The newest.
+    /// Removes the newest entry.
     fn evict(&mut self, _now: Time) -> Option<T> {
         self.waiting.pop_back().map(|(_, entry)| entry)
     }

@@ -1,30 +1,26 @@
-//! Flows in any order that a function of an entry gives.
+//! PIFO of flows: serves flows in order of a rank of their next entry.
 //!
-//! Each flow has a queue of its own, and the flow whose next entry has the
-//! least rank goes next, so that a rank decides between flows and never
-//! reorders one. With what a flow has left as the rank this is shortest
-//! remaining time first, with what it has had, least attained service; flows of
-//! equal rank take turns. When full, the flow of the greatest rank gives up its
-//! newest entry.
-//! Deliberately without aging: these are the bounds that others are compared
-//! with.
-//! Source: pFabric (Alizadeh et al., SIGCOMM '13) §4 (the order, and who is
-//! dropped); Nuyens and Wierman, Performance Evaluation 65 (2008) (least
-//! attained service).
+//! The rank decides between flows and never reorders one. With the remaining
+//! size as rank it is shortest remaining processing time first (SRPT); with the
+//! attained service, least attained service (LAS). Flows of equal rank take
+//! turns. A full queue evicts the newest entry of the flow with the greatest
+//! rank. No aging, on purpose: these orders are the bounds in comparisons.
+//! Source: pFabric (Alizadeh et al., SIGCOMM '13) §4 (order and drops); Nuyens
+//! and Wierman, Performance Evaluation 65 (2008) (least attained service).
 
 use super::flow_table::FlowTable;
 use super::rank_index::{EntryHandle, RankIndex};
 use super::{Discipline, Entry, Fifo, PushResult, StarvationBound};
 use crate::{Label, Priority, PrioritySet, Time};
 
-/// Serves the flow whose next entry has the least rank, each flow's entries in
-/// the order they came.
+/// Serves the flow whose next entry has the least rank; within a flow, in order
+/// of arrival.
 ///
 /// Starvation: unbounded.
 #[derive(Clone, Debug)]
 pub struct FlowPifo<T, F> {
     lanes: FlowTable<FlowQueue<T>>,
-    /// The lanes in which something waits, by the rank of what is next there.
+    /// Backlogged flows, by the rank of the next entry.
     order: RankIndex<Place>,
     rank: F,
     len: usize,
@@ -34,13 +30,13 @@ pub struct FlowPifo<T, F> {
 #[derive(Clone, Debug)]
 struct FlowQueue<T> {
     queue: Fifo<T>,
-    /// The rank of the next entry.
+    /// Rank of the next entry.
     rank: u64,
-    /// Its place in the order, while something waits.
+    /// Handle in the order, while backlogged.
     ticket: Option<EntryHandle>,
 }
 
-/// A lane that waits for its turn.
+/// Index of a backlogged flow.
 #[derive(Clone, Copy, Debug)]
 struct Place(u32);
 
@@ -51,15 +47,15 @@ impl Entry for Place {
 }
 
 impl<T: Clone, F> FlowPifo<T, F> {
-    /// At most `capacity` entries over all flows, which go in the order of
+    /// Queue of at most `capacity` entries over all flows, in the order of
     /// `rank(&entry)`. Memory grows with use and is kept.
     ///
     /// # Panics
-    /// When `capacity` is zero or 2³² − 1 and more.
+    /// If `capacity` is zero or 2^32 - 1 and more.
     #[must_use]
     pub fn new(capacity: usize, rank: F) -> Self {
         let queue = Fifo::new(capacity);
-        // While one takes another's place there is one more.
+        // One more during a replacement.
         let order = RankIndex::new(capacity + 1);
         Self {
             lanes: FlowTable::new(FlowQueue { queue, rank: 0, ticket: None }),
@@ -72,7 +68,7 @@ impl<T: Clone, F> FlowPifo<T, F> {
 }
 
 impl<T: Entry + Clone, F: Fn(&T) -> u64> FlowPifo<T, F> {
-    /// Puts the lane at `place` where its next entry belongs, or away.
+    /// Inserts the flow at `place` by its next entry's rank, or closes it if empty.
     fn settle(&mut self, place: u32) {
         let lane = &mut self.lanes[place];
         let Some(next) = lane.queue.peek() else {
@@ -83,7 +79,7 @@ impl<T: Entry + Clone, F: Fn(&T) -> u64> FlowPifo<T, F> {
         match self.order.push(Time::ZERO, lane.rank, Place(place)) {
             PushResult::Queued => lane.ticket = self.order.newest(),
             PushResult::Refused(_) | PushResult::PushedOut(_) => {
-                unreachable!("there are no more flows than entries")
+                unreachable!("more backlogged flows than entries")
             }
         }
     }
@@ -94,14 +90,16 @@ impl<T: Entry + Clone, F: Fn(&T) -> u64> FlowPifo<T, F> {
         let lane = &mut self.lanes[place];
         match lane.queue.push(now, entry) {
             PushResult::Queued => self.len += 1,
-            PushResult::Refused(_) | PushResult::PushedOut(_) => unreachable!("a flow may have all the room"),
+            PushResult::Refused(_) | PushResult::PushedOut(_) => {
+                unreachable!("a flow's queue is below capacity")
+            }
         }
         if lane.ticket.is_none() {
             self.settle(place);
         }
     }
 
-    /// The lane of the greatest rank; the last of equals.
+    /// Flow of the greatest rank, and that rank; the last of equals.
     fn last(&self) -> Option<(u32, u64)> {
         let waiting = self.lanes.iter().filter(|(_, lane)| lane.ticket.is_some());
         waiting.map(|(place, lane)| (place, lane.rank)).max_by_key(|&(_, rank)| rank)
@@ -129,7 +127,7 @@ impl<T: Entry + Clone, F: Fn(&T) -> u64> Discipline<T> for FlowPifo<T, F> {
         self.len
     }
 
-    /// Looks at every flow that waits.
+    /// O(flows).
     fn oldest(&self) -> Option<Time> {
         self.lanes.iter().filter_map(|(_, lane)| lane.queue.oldest()).min()
     }
@@ -138,7 +136,7 @@ impl<T: Entry + Clone, F: Fn(&T) -> u64> Discipline<T> for FlowPifo<T, F> {
         StarvationBound::Unbounded { from: Priority::HIGHEST }
     }
 
-    /// The newest of the flow of the greatest rank.
+    /// Evicts the newest entry of the flow with the greatest rank.
     fn evict(&mut self, now: Time) -> Option<T> {
         let (place, _) = self.last()?;
         let lane = &mut self.lanes[place];

@@ -1,13 +1,12 @@
-//! A place of its own for every flow of which something waits: what [`FairQueue`]
-//! and [`FlowPifo`] share.
+//! Table of per-flow state, shared by [`FairQueue`] and [`FlowPifo`].
 //!
-//! A lane is opened for a flow that appears and closed when the discipline
-//! says so; the next flow gets it as it was left, memory and all. Most queues
-//! hold few flows and there are thousands of queues: a lane is a cache line, and
-//! which is whose is read from one or two more.
+//! The discipline opens an entry for a new flow and closes it; the next flow
+//! reuses it as it was left, with its memory. Most queues hold few flows, and
+//! there are thousands of queues: an entry is a cache line, and a lookup reads
+//! one or two more.
 //!
-//! [`FairQueue`]: super::Flows
-//! [`FlowPifo`]: super::RankedFlows
+//! [`FairQueue`]: super::FairQueue
+//! [`FlowPifo`]: super::FlowPifo
 
 use std::collections::HashMap;
 use std::ops::{Index, IndexMut};
@@ -21,11 +20,11 @@ pub(super) struct FlowTable<L> {
     lanes: Vec<Slot<L>>,
     closed: Vec<u32>,
     places: Places,
-    /// What a lane is at first.
+    /// Initial state of an entry.
     new: Box<L>,
 }
 
-/// A lane and whose it is, or was last.
+/// State of a flow, and its current or last flow.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 struct Slot<L> {
@@ -33,17 +32,17 @@ struct Slot<L> {
     lane: L,
 }
 
-/// Where the lane of each flow is that has one.
+/// Index from flow to slot.
 #[derive(Clone, Debug)]
 enum Places {
-    /// Each is looked at.
+    /// Searched linearly.
     Few(Vec<(FlowId, u32)>),
-    /// The hash is fixed so that runs replay; whoever makes flows collide makes
-    /// a look-up as long as the lanes that are open, which the discipline bounds.
+    /// Hash table with a fixed hash, so that runs replay. Colliding flows make a
+    /// lookup linear in the open entries, which the discipline bounds.
     Many(HashMap<FlowId, u32, FixedState>),
 }
 
-/// More are many, until half as many are left.
+/// Size above which the hash table is used; below half of it, the list again.
 const FEW: usize = 8;
 
 impl<L: Clone> FlowTable<L> {
@@ -51,13 +50,13 @@ impl<L: Clone> FlowTable<L> {
         Self { lanes: Vec::new(), closed: Vec::new(), places: Places::Few(Vec::new()), new: Box::new(new) }
     }
 
-    /// The lane of `flow`, if it has one.
+    /// Slot of `flow`, if it is open.
     #[inline]
     pub fn get(&self, flow: FlowId) -> Option<u32> {
         self.places.get(flow)
     }
 
-    /// Opens a lane for `flow`, which has none.
+    /// Opens a slot for `flow`, which has none.
     pub fn open(&mut self, flow: FlowId) -> u32 {
         let place = match self.closed.pop() {
             Some(place) => {
@@ -78,12 +77,12 @@ impl<L: Clone> FlowTable<L> {
         self.closed.push(place);
     }
 
-    /// What a lane is at first.
+    /// Initial state of an entry.
     pub fn first(&self) -> &L {
         &self.new
     }
 
-    /// Every lane, those that are closed too.
+    /// All slots, including closed ones.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &L)> {
         self.lanes.iter().enumerate().map(|(place, slot)| (place as u32, &slot.lane))
     }
@@ -120,7 +119,7 @@ impl Places {
             Self::Many(places) => {
                 places.remove(&flow);
                 if places.len() <= FEW / 2 {
-                    // In whatever order: each is found by number.
+                    // In hash order: lookups search for the flow.
                     *self = Self::Few(places.drain().collect());
                 }
             }
@@ -152,7 +151,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Each step opens the lane of a flow that has none, or closes the one it has.
+        /// Each step opens the slot of a flow that has none, or closes it.
         #[test]
         fn every_flow_has_a_lane_of_its_own_be_they_few_or_many(steps in vec(0..3 * FEW as u64, 0..400)) {
             let (mut lanes, mut model) = (FlowTable::new(()), BTreeMap::new());
@@ -170,7 +169,7 @@ mod tests {
                 }
             }
             let most = lanes.iter().count();
-            prop_assert!(most <= 3 * FEW, "who closed a lane left it to the next: {most}");
+            prop_assert!(most <= 3 * FEW, "closed slots are reused: {most}");
         }
     }
 }

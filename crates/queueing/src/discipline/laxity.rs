@@ -1,11 +1,11 @@
-//! Least laxity first: who must start soonest.
+//! LLF: least laxity first.
 //!
-//! Laxity is what is left of the budget once the service itself is taken off,
-//! so of two requests due together the longer one starts first. It is fixed
-//! at the push: among waiting entries laxity shrinks equally, so their order
-//! never changes. As in [`Edf`], nobody is more patient than the queue, and
-//! an entry that can no longer be on time counts as due now, not as overdue:
-//! a long service must not buy a place ahead of those who waited.
+//! Laxity is the remaining budget minus the service time, so of two requests
+//! with one deadline the longer starts first. It is computed at the push, since
+//! the laxity of all queued entries shrinks equally. The budget is at most the
+//! queue's `patience`, as in [`Edf`]. An entry that can no longer meet its
+//! deadline is due now, not overdue: a long service time must not overtake
+//! entries that already wait.
 //! Source: Mok, MIT PhD thesis 1983 (least laxity).
 //!
 //! [`Edf`]: super::Edf
@@ -14,9 +14,9 @@ use super::rank_index::RankIndex;
 use super::{Discipline, Entry, PushResult, SelectiveDequeue, StarvationBound};
 use crate::{PrioritySet, Span, Time};
 
-/// Serves the entry whose latest start comes first; ties in order of arrival.
+/// Serves the entry with the earliest latest start; ties in order of arrival.
 ///
-/// Starvation: nothing pushed more than `patience` after an entry goes before it.
+/// Starvation: no entry pushed more than `patience` later is served first.
 #[derive(Clone, Debug)]
 pub struct Laxity<T> {
     queue: RankIndex<T>,
@@ -24,16 +24,16 @@ pub struct Laxity<T> {
 }
 
 impl<T> Laxity<T> {
-    /// At most `capacity` entries, each with a budget of at most `patience`.
+    /// Queue of at most `capacity` entries, each with a budget of at most `patience`.
     ///
     /// # Panics
-    /// When `capacity` is zero or 2³² − 1 and more.
+    /// If `capacity` is zero or 2^32 - 1 and more.
     #[must_use]
     pub fn new(capacity: usize, patience: Span) -> Self {
         Self { queue: RankIndex::new(capacity), patience }
     }
 
-    /// The earliest latest start among the waiting.
+    /// Earliest latest start of the queued entries.
     #[must_use]
     pub fn due(&self) -> Option<Time> {
         self.queue.rank().map(Time::from_nanos)

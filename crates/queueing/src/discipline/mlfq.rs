@@ -1,11 +1,11 @@
-//! Which level a flow has sunk to: shortest first without knowing who is short.
+//! MLFQ: multi-level feedback, shortest flow first without known sizes.
 //!
-//! Every flow starts at the most urgent level and sinks to the next when what
-//! it has sent passes a threshold, so that a short flow is done before it
-//! sinks. This only counts and says the level; a queue over levels, such as
-//! [`Strict`], serves by it. A flow that pauses for long starts anew, and who
-//! paused longest is forgotten when there are too many.
-//! Source: PIAS (Bai et al., NSDI '15) §4; FISH §3 (counted at the switch).
+//! Every flow starts at the most urgent level and is demoted each time the bytes
+//! that it has sent exceed a threshold, so short flows finish before they are
+//! demoted. Counts and assigns levels only; a queue over levels, such as
+//! [`Strict`], serves by them. A flow restarts after a long pause. When there are
+//! too many flows, the least recently active one is forgotten.
+//! Source: PIAS (Bai et al., NSDI '15) §4; FISH §3 (counters at the switch).
 //!
 //! [`Strict`]: super::Strict
 
@@ -18,7 +18,7 @@ use lru::LruCache;
 use super::FlowId;
 use crate::{Bytes, Priority, Span, Time};
 
-/// Counts flows' bytes and says their levels.
+/// Byte counters of flows, and their levels.
 #[derive(Clone, Debug)]
 pub struct Mlfq {
     thresholds: Thresholds,
@@ -26,26 +26,26 @@ pub struct Mlfq {
     sent: LruCache<FlowId, Sent, FixedState>,
 }
 
-/// How much a flow may have sent at each level but the last.
+/// Bytes that a flow may send at each level but the last.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Thresholds(Vec<Bytes>);
 
-/// What a flow has sent, and when last.
+/// Bytes that a flow has sent, and the time of its last packet.
 #[derive(Clone, Copy, Debug)]
 struct Sent {
     bytes: u64,
     last: Time,
 }
 
-/// Thresholds that cannot be.
+/// Error for invalid thresholds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BadThresholds {
-    /// More than there are levels to sink to.
+    /// More thresholds than demotions.
     TooMany {
-        /// How many were given.
+        /// Number given.
         given: usize,
     },
-    /// One is not above the one before it.
+    /// A threshold is not above the previous one.
     NotIncreasing {
         /// The first such threshold.
         threshold: Bytes,
@@ -60,24 +60,24 @@ impl fmt::Display for BadThresholds {
             Self::TooMany { given } => {
                 write!(
                     f,
-                    "{given} thresholds: at most {} part {} levels",
+                    "{given} thresholds are above {}, the most for {} levels",
                     Priority::LEVELS - 1,
                     Priority::LEVELS
                 )
             }
             Self::NotIncreasing { threshold } => {
-                write!(f, "threshold {} is not above the one before it", threshold.get())
+                write!(f, "threshold {} is not above the previous one", threshold.get())
             }
         }
     }
 }
 
 impl Thresholds {
-    /// Whoever has sent more than the `i`-th of `bytes` is at level `i + 1` or
-    /// below; without any, all are at the most urgent level.
+    /// A flow that has sent more than the `i`-th of `bytes` is at level `i + 1` or
+    /// below; without thresholds, all flows are at the most urgent level.
     ///
     /// # Errors
-    /// When they do not increase or are more than seven.
+    /// If they do not increase or are more than seven.
     pub fn new(bytes: Vec<Bytes>) -> Result<Self, BadThresholds> {
         if bytes.len() >= Priority::LEVELS {
             return Err(BadThresholds::TooMany { given: bytes.len() });
@@ -88,7 +88,7 @@ impl Thresholds {
         }
     }
 
-    /// The level of who has sent `sent` so far.
+    /// Level of a flow that has sent `sent` so far.
     #[must_use]
     pub fn level(&self, sent: Bytes) -> Priority {
         let passed = self.0.partition_point(|&threshold| threshold < sent);
@@ -97,19 +97,19 @@ impl Thresholds {
 }
 
 impl Mlfq {
-    /// Flows sink by `thresholds`. Who has sent nothing for `idle` starts
-    /// anew; at most `flows` are remembered.
+    /// Demotes flows by `thresholds`. A flow that was idle for `idle` restarts; at
+    /// most `flows` are tracked.
     ///
     /// # Panics
-    /// When `flows` is zero.
+    /// If `flows` is zero.
     #[must_use]
     pub fn new(thresholds: Thresholds, idle: Span, flows: usize) -> Self {
-        let flows = NonZeroUsize::new(flows).expect("at least one flow is remembered");
+        let flows = NonZeroUsize::new(flows).expect("flows 0 is not above 0");
         Self { thresholds, idle, sent: LruCache::with_hasher(flows, FixedState::default()) }
     }
 
-    /// The level of a packet of `bytes` that `flow` sends now, by what it had
-    /// sent before.
+    /// Level of a packet of `bytes` that `flow` sends now, by the bytes sent before
+    /// it.
     pub fn level(&mut self, now: Time, flow: FlowId, bytes: Bytes) -> Priority {
         let sent = self.sent.get_or_insert_mut(flow, || Sent { bytes: 0, last: now });
         if now.since(sent.last) >= self.idle {
@@ -120,7 +120,7 @@ impl Mlfq {
         self.thresholds.level(Bytes::new(before))
     }
 
-    /// Flows that are remembered.
+    /// Number of tracked flows.
     #[must_use]
     pub fn flows(&self) -> usize {
         self.sent.len()

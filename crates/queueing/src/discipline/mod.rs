@@ -1,9 +1,9 @@
-//! Who goes next: the one question every queue answers.
+//! Queue disciplines: the order in which queued entries are served.
 //!
-//! A discipline orders entries and nothing else: no clock, no I/O, no
-//! blocking. Small ones compose into the papers' queues (FISH is strict over
-//! levels of round robin over flows of FIFO). Every discipline is bounded and
-//! says how long an entry can be passed over.
+//! A discipline holds no clock, does no I/O and never blocks. Disciplines
+//! compose into the papers' queues (FISH is strict priority over round robin
+//! between flows over FIFO). Every discipline is bounded and states its
+//! starvation bound.
 //!
 //! Source: PIFO trees (Sivaraman et al., SIGCOMM '16) for the composition.
 
@@ -42,151 +42,150 @@ pub use strict::Strict;
 
 use crate::{Bytes, Label, Priority, PrioritySet, Span, Time};
 
-/// Which flow an entry belongs to; disciplines that are fair between flows
-/// hash nothing themselves.
+/// Flow of an entry. The caller computes it; disciplines do not hash.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FlowId(pub u64);
 
-/// What a discipline may know of an entry.
+/// Properties of an entry that a discipline may use.
 pub trait Entry {
-    /// Urgency and remaining budget, as they were when the entry was pushed.
+    /// Priority and remaining budget at the time of the push.
     fn label(&self) -> Label;
 
-    /// The flow it belongs to.
+    /// Flow of the entry.
     fn flow(&self) -> FlowId {
         FlowId::default()
     }
 
-    /// Its size, for disciplines that share by bytes.
+    /// Size, for disciplines that share by bytes.
     fn bytes(&self) -> Bytes {
         Bytes::new(1)
     }
 
-    /// How long its service is expected to take, for laxity.
+    /// Expected service time, for laxity.
     fn service(&self) -> Span {
         Span::ZERO
     }
 
-    /// How long the slowest is expected to take of those that are waited for
-    /// together, here or elsewhere; its own service where it stands alone.
+    /// Expected service time of the slowest entry in the group that is awaited
+    /// together, here or elsewhere; its own without a group.
     fn slowest(&self) -> Span {
         self.service()
     }
 
-    /// Whether a queue told it to leave: whoever pops it drops it instead of
-    /// serving it, and pops again. Queues do not count its service.
+    /// True if a queue's AQM dropped the entry: the caller of `pop` discards it
+    /// and pops again. Queues do not count its service.
     fn doomed(&self) -> bool {
         false
     }
 }
 
-/// An entry that can be told that its queue is too long, as [`AqmQueue`] does.
+/// Entry that carries congestion marks, as [`AqmQueue`] sets them.
 pub trait EcnMarkable: Entry {
-    /// Has it carry the news to whom it concerns; `false` when it cannot.
+    /// Marks the entry (ECN CE); `false` if it is not ECN-capable.
     fn mark(&mut self) -> bool;
 
-    /// Tells it to leave: from now on it is [doomed](Entry::doomed).
+    /// Drops the entry: from now on it is [doomed](Entry::doomed).
     fn doom(&mut self);
 }
 
-/// An order over waiting entries.
+/// Bounded queue with an order of service.
 pub trait Discipline<T: Entry> {
-    /// Takes `entry` in at `now`, or hands back what does not fit.
+    /// Enqueues `entry` at `now`, or returns it if it does not fit.
     fn push(&mut self, now: Time, entry: T) -> PushResult<T>;
 
-    /// Hands out the entry whose turn it is, to be served, or to be dropped if
-    /// it is [doomed](Entry::doomed).
+    /// Dequeues the next entry, to be served, or to be discarded if it is
+    /// [doomed](Entry::doomed).
     fn pop(&mut self, now: Time) -> Option<T>;
 
-    /// How many entries wait.
+    /// Number of queued entries.
     fn len(&self) -> usize;
 
-    /// Whether nothing waits.
+    /// True if the queue is empty.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// When the entry that has waited longest was pushed.
+    /// Push time of the entry that has waited longest.
     fn oldest(&self) -> Option<Time>;
 
-    /// How long an entry can be passed over.
+    /// Bound on the entries served before a queued one.
     fn starvation(&self) -> StarvationBound;
 
-    /// Whether `entry`, if it came now and were popped at the same instant, would
-    /// come out as it went in and leave nothing behind: then whoever is free to
-    /// serve need not queue it. Asked while nothing waits; `false` is always
-    /// safe. Where one passes, every other of its level does that is no longer,
-    /// until something is pushed.
+    /// True if pushing `entry` into the empty queue and popping it at once would
+    /// return it unchanged and leave the state unchanged, so that an idle server
+    /// can bypass the queue. Call it on an empty queue only; `false` is always safe.
+    /// If one entry passes, so does any other of its level that is no longer, until
+    /// the next push.
     fn passes(&self, _entry: &T) -> bool {
         false
     }
 
-    /// Gives up one entry, so that a more urgent one of an enclosing
-    /// discipline finds room. A discipline that knows which entry would be
-    /// served last gives up that one; by default it is the one whose turn it is.
+    /// Removes one entry to make space for a more urgent one of an enclosing
+    /// discipline: the one that would be served last, if the discipline knows it;
+    /// by default the next one.
     fn evict(&mut self, now: Time) -> Option<T> {
         self.pop(now)
     }
 
-    /// Takes `entry` into a full queue in the place of one that has less right
-    /// to wait, or hands it back; by default nobody has less.
+    /// Pushes `entry` into a full queue in exchange for an entry with less claim
+    /// to the space, or returns it. The default always returns it.
     fn replace(&mut self, _now: Time, entry: T) -> PushResult<T> {
         PushResult::Refused(entry)
     }
 }
 
-/// A discipline that also serves those who take some levels only, as an event
-/// loop that waits for some priorities does (ADPS §2.3).
+/// Discipline that can serve a subset of levels, for event loops that wait for
+/// some priorities only (ADPS §2.3).
 ///
-/// The bound of [`Discipline::starvation`] holds while every level is asked for.
+/// The bound of [`Discipline::starvation`] holds while every level is requested.
 pub trait SelectiveDequeue<T: Entry>: Discipline<T> {
-    /// Hands out the entry whose turn it is among the levels in `wanted`.
+    /// Dequeues the next entry among the levels in `wanted`.
     fn pop_among(&mut self, now: Time, wanted: PrioritySet) -> Option<T>;
 }
 
-/// What became of a push.
+/// Result of a push.
 #[must_use]
 #[derive(Debug, PartialEq, Eq)]
 pub enum PushResult<T> {
-    /// It waits.
+    /// The entry is queued.
     Queued,
-    /// The queue is full and nothing in it has less right to wait, or it is too
-    /// long for one that cannot be marked: the entry comes back.
+    /// The entry is returned: the queue is full and holds nothing with less claim
+    /// to the space, or it is too long for an entry that cannot be marked.
     Refused(T),
-    /// The entry waits; one with less right to wait had to leave for it.
+    /// The entry is queued; the entry that it pushed out is returned.
     PushedOut(T),
 }
 
-/// Turns in a row that may pass over who must not wait for ever: those that are
-/// old, or less urgent. The next is theirs. A ninth of the service is enough that
-/// nobody starves; were it a half, in lasting overload, when everybody is old,
-/// the urgent would starve as soon as they need more than the other half.
+/// Consecutive services that may bypass an entry that must not starve, because
+/// it is old or less urgent. The next service is its own. A ninth of the service
+/// prevents starvation. With a half, in lasting overload, where every entry is
+/// old, urgent entries would starve once they need more than the other half.
 pub const PASSED_IN_A_ROW: u8 = 8;
 
-/// What can be served between an entry's push and its pop.
+/// Bound on the services between an entry's push and its pop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StarvationBound {
-    /// At most this many entries go first, whatever arrives later.
+    /// At most this many entries are served first, whatever arrives later.
     Bounded {
-        /// Entries served before it, at the most.
+        /// Entries served first, at most.
         entries: u64,
     },
-    /// Only entries pushed before it, or at most this long after it, go first,
-    /// however many they are.
+    /// Only entries pushed before it, or at most `span` after it, are served
+    /// first, in any number.
     Window {
-        /// How much later an entry may come and still go first.
+        /// Latest arrival after the entry that can still be served first.
         span: Span,
     },
-    /// Anything goes first for this long; from then on at most this many
-    /// entries do, whatever arrives.
+    /// Any number of entries is served first for `span`; after that at most
+    /// `entries`, whatever arrives.
     Aged {
-        /// How long an entry is passed over without limit.
+        /// Time without a bound.
         span: Span,
-        /// Entries served before it after that, at the most.
+        /// Entries served first after that, at most.
         entries: u64,
     },
-    /// Entries of this level or less urgent can wait for ever while more
-    /// urgent ones keep coming.
+    /// Entries of this level or less urgent can starve while more urgent ones
+    /// keep arriving.
     Unbounded {
         /// The most urgent level that can starve.
         from: Priority,

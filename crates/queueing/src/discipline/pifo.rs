@@ -1,20 +1,19 @@
-//! Any order that a function of the entry gives.
+//! PIFO: serves entries in order of a rank computed at the push.
 //!
-//! The rank is fixed at the push, least first, ties in order of arrival; so
-//! first come, last come, deadline order and an application's own mixture are
-//! each one line. A rank says nothing of age, so age is looked after here: as
-//! long as the oldest entry has waited longer than `age_max`, it has a turn
-//! after [`PASSED_IN_A_ROW`](super::PASSED_IN_A_ROW) others, which bounds every wait.
-//! Source: PIFO (Sivaraman et al., SIGCOMM '16) §2, a queue one pushes into by rank.
+//! Least rank first, ties in order of arrival. FIFO, LIFO, deadlines or an
+//! application's own order are one line each. A rank says nothing of age, so
+//! aging bounds the wait: while the oldest entry is older than `age_max`, it is
+//! served after [`PASSED_IN_A_ROW`](super::PASSED_IN_A_ROW) others.
+//! Source: PIFO (Sivaraman et al., SIGCOMM '16) §2, the push-in first-out queue.
 
 use super::aging::Aging;
 use super::rank_index::RankIndex;
 use super::{Discipline, Entry, EntryHandle, PushResult, StarvationBound};
 use crate::{PrioritySet, Span, Time};
 
-/// Serves the least rank first; the old in between.
+/// Serves the least rank first, with aging.
 ///
-/// Starvation: after `age_max` at most `(`[`PASSED_IN_A_ROW`](super::PASSED_IN_A_ROW)` + 1) × capacity - 1` entries go first.
+/// Starvation: after `age_max` at most `(`[`PASSED_IN_A_ROW`](super::PASSED_IN_A_ROW)` + 1) × capacity - 1` entries are served first.
 #[derive(Clone, Debug)]
 pub struct Pifo<T, F> {
     queue: RankIndex<T>,
@@ -24,41 +23,41 @@ pub struct Pifo<T, F> {
 }
 
 impl<T, F> Pifo<T, F> {
-    /// At most `capacity` entries in the order of `rank(now, &entry)` at the
-    /// push. Entries older than `age_max` are old.
+    /// Queue of at most `capacity` entries, in the order of `rank(now, &entry)` at
+    /// the push. Entries older than `age_max` are old.
     ///
     /// # Panics
-    /// When `capacity` is zero or 2³² − 1 and more.
+    /// If `capacity` is zero or 2^32 - 1 and more.
     #[must_use]
     pub fn new(capacity: usize, age_max: Span, rank: F) -> Self {
         Self { queue: RankIndex::new(capacity), rank, aging: Aging::new(age_max), capacity }
     }
 
-    /// The entry that is next by its rank; where the oldest is old, that one may come before.
+    /// Entry of the least rank. Aging may serve the oldest before it.
     #[must_use]
     pub fn peek(&self) -> Option<&T> {
         self.queue.peek()
     }
 
-    /// The entry that was pushed first.
+    /// Oldest entry.
     #[must_use]
     pub fn peek_oldest(&self) -> Option<&T> {
         self.queue.peek_oldest()
     }
 
-    /// Takes the entry that was pushed first, whosever turn it is.
+    /// Removes the oldest entry, whatever its rank.
     pub fn pop_oldest(&mut self) -> Option<T> {
         self.queue.pop_oldest()
     }
 
-    /// Names the entry that was pushed last, if it still waits.
+    /// Handle of the newest entry, unless it has left.
     #[must_use]
     pub fn newest(&self) -> Option<EntryHandle> {
         self.queue.newest()
     }
 
-    /// Takes the entry that `ticket` names, whosever turn it is; `None` when
-    /// it has left. O(log n) over time.
+    /// Removes the entry of `ticket`, whatever its rank; `None` if it has left.
+    /// O(log n), amortised.
     pub fn remove(&mut self, ticket: EntryHandle) -> Option<T> {
         self.queue.remove(ticket)
     }

@@ -1,14 +1,13 @@
-//! Entries ordered by a rank, and also by age: what [`Edf`], [`Laxity`] and
-//! [`Pifo`] share.
+//! Index of entries by rank and by age, shared by [`Edf`], [`Laxity`] and [`Pifo`].
 //!
-//! Per level a binary heap by rank (ties in order of arrival) over slots that
-//! are linked in order of arrival, so that the oldest is known too, and can be
-//! taken out of turn: what it leaves in its heap is recognised by its turn and
-//! skipped. Push and pop are O(log n).
+//! Per level a binary heap by rank (ties in order of arrival), over slots linked
+//! in order of arrival. So the oldest entry is known and can be removed; its heap
+//! entry becomes stale, is recognised by its sequence number and skipped. Push
+//! and pop are O(log n).
 //!
 //! [`Edf`]: super::Edf
 //! [`Laxity`]: super::Laxity
-//! [`Pifo`]: super::Ranked
+//! [`Pifo`]: super::Pifo
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -29,15 +28,15 @@ pub(super) struct RankIndex<T> {
     capacity: usize,
 }
 
-/// Names one waiting entry, so that it can be taken out of turn; names nothing
-/// once that entry has left.
+/// Handle of a queued entry, to remove it out of order. Invalid once the entry
+/// has left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EntryHandle {
     turn: u64,
     slot: u32,
 }
 
-/// Rank, turn and slot of an entry; the least is next.
+/// Rank, sequence number and slot of an entry; the least is next.
 type Place = (u64, u64, u32);
 
 #[derive(Clone, Debug)]
@@ -52,8 +51,8 @@ struct Slot<T> {
 
 impl<T> RankIndex<T> {
     pub(super) fn new(capacity: usize) -> Self {
-        assert!(capacity > 0, "a queue holds at least one entry");
-        assert!(capacity < NONE as usize, "a queue holds fewer than 2^32 - 1 entries");
+        assert!(capacity > 0, "capacity 0 is not above 0");
+        assert!(capacity < NONE as usize, "capacity {capacity} is not below 2^32 - 1");
         Self {
             heaps: Default::default(),
             used: PrioritySet::NONE,
@@ -99,7 +98,7 @@ impl<T> RankIndex<T> {
         PushResult::Queued
     }
 
-    /// Takes the entry of `wanted` whose rank is least.
+    /// Removes the entry of least rank among `wanted`.
     pub(super) fn pop(&mut self, wanted: PrioritySet) -> Option<T> {
         let (level, (.., index)) = self.next(wanted)?;
         self.heaps[level.index()].pop();
@@ -108,7 +107,7 @@ impl<T> RankIndex<T> {
         entry
     }
 
-    /// Takes the entry that was pushed first.
+    /// Removes the oldest entry.
     pub(super) fn pop_oldest(&mut self) -> Option<T> {
         let index = self.oldest;
         let level = self.slots.get(index as usize)?.level;
@@ -117,12 +116,12 @@ impl<T> RankIndex<T> {
         entry
     }
 
-    /// The entry that was pushed last, if it still waits.
+    /// Handle of the newest entry, unless it has left.
     pub(super) fn newest(&self) -> Option<EntryHandle> {
         self.slots.get(self.newest as usize).map(|slot| EntryHandle { turn: slot.turn, slot: self.newest })
     }
 
-    /// Takes the entry of `ticket`, if it still waits.
+    /// Removes the entry of `ticket`, unless it has left.
     pub(super) fn remove(&mut self, ticket: EntryHandle) -> Option<T> {
         let slot = self.slots.get(ticket.slot as usize)?;
         if slot.turn != ticket.turn || slot.entry.is_none() {
@@ -146,18 +145,18 @@ impl<T> RankIndex<T> {
         self.slots.get(self.oldest as usize).and_then(|slot| slot.entry.as_ref())
     }
 
-    /// The entry whose rank is least.
+    /// Entry of least rank.
     pub(super) fn peek(&self) -> Option<&T> {
         let (_, (.., index)) = self.next(PrioritySet::ALL)?;
         self.slots[index as usize].entry.as_ref()
     }
 
-    /// The rank of the entry whose turn it is.
+    /// Least rank.
     pub(super) fn rank(&self) -> Option<u64> {
         self.next(PrioritySet::ALL).map(|(_, (rank, ..))| rank)
     }
 
-    /// The entry of `wanted` that is next: its level and place.
+    /// Level and heap entry of the least rank among `wanted`.
     fn next(&self, wanted: PrioritySet) -> Option<(Priority, Place)> {
         let heads = self
             .used
@@ -167,7 +166,7 @@ impl<T> RankIndex<T> {
         heads.min_by_key(|&(_, place)| place)
     }
 
-    /// Takes the entry out of slot `index` and out of the order of arrival.
+    /// Removes the entry from slot `index` and from the order of arrival.
     fn unlink(&mut self, index: u32) -> Option<T> {
         let slot = &mut self.slots[index as usize];
         let (older, newer, entry) = (slot.older, slot.newer, slot.entry.take());
@@ -184,8 +183,8 @@ impl<T> RankIndex<T> {
         entry
     }
 
-    /// Makes the head of `level` an entry that still waits, and keeps what was
-    /// taken out of turn from filling the heap.
+    /// Removes stale entries from the head of `level`'s heap, and all of them if
+    /// they fill it.
     fn settle(&mut self, level: Priority) {
         let slots = &self.slots;
         let waits = |&Reverse((_, turn, index)): &Reverse<Place>| {

@@ -1,67 +1,65 @@
-//! Random early detection: the longer a queue is on average, the more of its
-//! arrivals are told.
+//! RED: random early detection, which marks more arrivals as the average length grows.
 //!
-//! The average follows the length with each arrival, and decays while nothing
-//! waits as if small entries had come. Between `min` and `max` the chance of an
-//! arrival grows up to `chance_max`, spread out so that those told do not come
-//! in clusters; from `max` on everybody is told. Only decides; [`AqmQueue`]
-//! tells.
+//! The average is updated at each arrival, and decays during idle time as if
+//! small entries had arrived. Between `min` and `max` the probability of a mark
+//! grows up to `chance_max`, spread so that marks do not cluster; from `max` on
+//! every arrival is marked. Only decides; [`AqmQueue`] marks or drops.
 //! Source: Floyd and Jacobson, IEEE/ACM ToN 1(4), 1993, Figs. 2 and 3 and §11
-//! (parameters); to mark instead of to drop: RFC 3168 §5.
+//! (parameters); marks instead of drops: RFC 3168 §5.
 //!
-//! [`AqmQueue`]: super::Managed
+//! [`AqmQueue`]: super::AqmQueue
 
 use super::QueueLength;
 use crate::{Rng, Span, Time};
 
-/// When arrivals are told.
+/// Parameters of RED.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RedSettings {
-    /// Up to this average nobody is.
+    /// Average below which nothing is marked.
     pub min: QueueLength,
-    /// From this average on everybody is; counted as `min` is.
+    /// Average from which everything is marked; in the unit of `min`.
     pub max: QueueLength,
-    /// The chance just below that, 0..=1.
+    /// Probability of a mark just below `max`, 0..=1.
     pub chance_max: f64,
-    /// How much of each look at the length the average takes over, 0..=1.
+    /// Weight of each new sample in the average, 0..=1.
     pub weight: f64,
-    /// How long a small entry takes to leave: so often the average takes over
-    /// a zero while nothing waits.
+    /// Transmission time of a small entry: the average takes one zero sample per
+    /// this much idle time.
     pub service: Span,
 }
 
-/// The average and the chances of one queue.
+/// State of one queue.
 #[derive(Clone, Debug)]
 pub struct Red {
     settings: RedSettings,
     average: f64,
-    /// Arrivals since the last one that was told, or since some may be.
+    /// Arrivals since the last mark, or since the average rose above `min`.
     passed: u32,
     idle_since: Option<Time>,
     rng: Rng,
 }
 
 impl Red {
-    /// An idle queue; `rng` decides who is told.
+    /// RED for an empty queue; `rng` draws the marks.
     ///
     /// # Panics
-    /// When `min` and `max` are not counted alike, or `max` is not above `min`.
+    /// If `min` and `max` have different units, or `max` is not above `min`.
     #[must_use]
     pub fn new(settings: RedSettings, rng: Rng) -> Self {
         let RedSettings { min, max, .. } = settings;
-        assert!(min.same_unit(max), "one queue has one length");
-        assert!(min.amount() < max.amount(), "the chance grows over some length");
+        assert!(min.same_unit(max), "min {min:?} and max {max:?} have different units");
+        assert!(min.amount() < max.amount(), "max {max:?} is not above min {min:?}");
         Self { settings, average: 0.0, passed: 0, idle_since: None, rng }
     }
 
-    /// The average length.
+    /// Average length.
     #[must_use]
     pub const fn average(&self) -> f64 {
         self.average
     }
 
-    /// Whether an arrival at `now` is told, where `entries` of `bytes` together
-    /// wait before it.
+    /// True if an arrival at `now` is to be marked or dropped; `entries` of `bytes`
+    /// in total are queued.
     pub fn hits(&mut self, now: Time, entries: u64, bytes: u64) -> bool {
         let RedSettings { min, max, chance_max, weight, service } = self.settings;
         if let Some(since) = self.idle_since.take() {
@@ -76,14 +74,14 @@ impl Red {
             return false;
         }
         let chance = chance_max * (self.average - min) / (max - min);
-        // Every place between two that are told is as likely as another.
+        // Makes the distance between two marks uniform.
         let spread = chance / (1.0 - f64::from(self.passed) * chance).max(f64::MIN_POSITIVE);
         let hit = self.average >= max || self.rng.chance(spread.min(1.0));
         self.passed = if hit { 0 } else { self.passed + 1 };
         hit
     }
 
-    /// Nothing waits from `now` on.
+    /// The queue is empty from `now` on.
     pub const fn on_idle(&mut self, now: Time) {
         self.idle_since = Some(now);
     }
@@ -109,21 +107,21 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_told_below_min_and_everybody_from_max_on() {
+    fn marks_nothing_below_min_and_everything_from_max() {
         let mut red = red(1.0);
         assert_eq!(told(&mut red, 19, 1_000), 0);
         assert_eq!(told(&mut red, 60, 1_000), 1_000);
     }
 
-    /// Halfway the chance is 5 %, and places between 1 and 20 are equally
+    /// Halfway the probability is 5 %, and distances from 1 to 20 are equally
     /// likely: 10.5 on average.
     #[test]
-    fn between_them_one_in_half_the_inverse_of_the_chance_is() {
+    fn distances_between_marks_average_half_the_inverse_probability() {
         let share = f64::from(told(&mut red(1.0), 40, 100_000)) / 100_000.0;
         assert!((share - 1.0 / 10.5).abs() < 0.002, "{share}");
     }
 
-    /// 1 − (1 − 1/4)² of 64 after two looks.
+    /// 1 - (1 - 1/4)² of 64 after two samples.
     #[test]
     fn the_average_follows_by_its_weight_and_decays_while_idle() {
         let mut red = red(0.25);
@@ -131,6 +129,6 @@ mod tests {
         assert!((red.average() - 28.0).abs() < 1e-9, "{}", red.average());
         red.on_idle(Time::ZERO);
         let _ = red.hits(Time::ZERO + Span::from_micros(1), 0, 0);
-        assert!((red.average() - 28.0 * 0.75 * 0.75).abs() < 1e-9, "one missed, and this one");
+        assert!((red.average() - 28.0 * 0.75 * 0.75).abs() < 1e-9, "one idle sample, and this one");
     }
 }

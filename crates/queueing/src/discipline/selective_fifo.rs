@@ -1,23 +1,22 @@
-//! First come, first served, for takers who may refuse some levels.
+//! FIFO with selective dequeue: serves the oldest entry of the requested levels.
 //!
-//! A FIFO per level and the order of arrival over all of them, so that who
-//! asks for some levels only gets the oldest of those without looking through
-//! the others. Asked for everything it is a [`Fifo`](super::Fifo), a little
-//! dearer.
+//! One FIFO per level, and the arrival order over all of them, so a selective
+//! dequeue does not search the other levels. With all levels requested it is a
+//! [`Fifo`](super::Fifo) at a slightly higher cost.
 
 use std::collections::VecDeque;
 
 use super::{Discipline, Entry, PushResult, SelectiveDequeue, StarvationBound};
 use crate::{Priority, PrioritySet, Time};
 
-/// Serves entries in the order they came, among the levels asked for.
+/// Serves entries in order of arrival, among the requested levels.
 ///
-/// Starvation: at most `capacity - 1` entries go first.
+/// Starvation: at most `capacity - 1` entries are served first.
 #[derive(Clone, Debug)]
 pub struct SelectiveFifo<T> {
     fifos: [VecDeque<Waiting<T>>; Priority::LEVELS],
-    /// Per level the turn of its head, [`NONE`] where nothing waits: who is
-    /// the oldest is read from one cache line.
+    /// Sequence number of each level's head, [`NONE`] if empty: one cache line
+    /// gives the oldest.
     heads: [u64; Priority::LEVELS],
     used: PrioritySet,
     len: usize,
@@ -25,7 +24,7 @@ pub struct SelectiveFifo<T> {
     capacity: usize,
 }
 
-/// An entry, when it came, and its place in the order of arrival.
+/// Queued entry with its push time and sequence number.
 #[derive(Clone, Debug)]
 struct Waiting<T> {
     pushed: Time,
@@ -34,43 +33,43 @@ struct Waiting<T> {
 }
 
 impl<T> SelectiveFifo<T> {
-    /// At most `capacity` entries over all levels. Memory grows with use and
-    /// is kept.
+    /// Queue of at most `capacity` entries over all levels. Memory grows with use
+    /// and is kept.
     ///
     /// # Panics
-    /// When `capacity` is zero.
+    /// If `capacity` is zero.
     #[must_use]
     pub fn new(capacity: usize) -> Self {
-        assert!(capacity > 0, "a queue holds at least one entry");
+        assert!(capacity > 0, "capacity 0 is not above 0");
         let fifos = std::array::from_fn(|_| VecDeque::new());
         Self { fifos, heads: [NONE; Priority::LEVELS], used: PrioritySet::NONE, len: 0, turn: 0, capacity }
     }
 
-    /// The levels at which something waits.
+    /// Levels with queued entries.
     #[must_use]
     pub const fn levels_used(&self) -> PrioritySet {
         self.used
     }
 
-    /// The entry that came first among `wanted`, without taking it.
+    /// Oldest entry among `wanted`, without removing it.
     #[must_use]
     pub fn peek_among(&self, wanted: PrioritySet) -> Option<&T> {
         self.peek(self.first(wanted)?)
     }
 
-    /// The head of `level`.
+    /// Head of `level`.
     #[inline]
     fn peek(&self, level: Priority) -> Option<&T> {
         self.fifos[level.index()].front().map(|head| &head.entry)
     }
 
-    /// When the oldest entry among `wanted` was pushed, and its level.
+    /// Push time and level of the oldest entry among `wanted`.
     fn eldest(&self, wanted: PrioritySet) -> Option<(Time, Priority)> {
         let level = self.first(wanted)?;
         self.fifos[level.index()].front().map(|head| (head.pushed, level))
     }
 
-    /// The level of the entry that came first among `wanted`.
+    /// Level of the oldest entry among `wanted`.
     #[inline]
     fn first(&self, wanted: PrioritySet) -> Option<Priority> {
         let turn = |level: Priority| if wanted.contains(level) { self.heads[level.index()] } else { NONE };
@@ -80,7 +79,7 @@ impl<T> SelectiveFifo<T> {
         (turn != NONE).then_some(level)
     }
 
-    /// Takes the head of `level`.
+    /// Removes the head of `level`.
     #[inline]
     fn take(&mut self, level: Priority) -> Option<T> {
         let fifo = &mut self.fifos[level.index()];

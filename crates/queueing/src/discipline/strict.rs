@@ -1,9 +1,9 @@
-//! Strict priority: nothing waits behind something less urgent.
+//! Strict priority: no entry waits for a less urgent one.
 //!
-//! Any discipline serves as a level, so FISH's queue is strict over round
-//! robin over FIFO. Starves the less urgent by design; who cannot accept that
-//! lets entries age ([`Strict::with_age_max`]) or shares by [`Drr`].
-//! Source: ADPS §2.3 (receive buffer and event queue); aging is ours.
+//! Any discipline serves as a level: FISH's queue is strict priority over round
+//! robin over FIFO. Starves less urgent levels by design; [`Strict::with_age_max`]
+//! adds aging, [`Drr`] shares instead.
+//! Source: ADPS §2.3 (receive buffer and event queue). Aging is an addition.
 //!
 //! [`Drr`]: super::Drr
 
@@ -15,14 +15,14 @@ use crate::{Priority, PrioritySet, Span, Time};
 /// Serves the most urgent non-empty level first; `D` orders each level.
 ///
 /// Starvation: unbounded for every level but the most urgent, whose bound is
-/// that of its `D`; bounded for all where entries age. With push-out an entry of those levels may also have to
-/// leave without service, and comes back to the caller.
+/// that of its `D`; bounded for all with aging. With push-out, an entry may also
+/// leave those levels unserved; `push` returns it.
 #[derive(Clone, Debug)]
 pub struct Strict<D>(Bands<D>);
 
 impl<T> Strict<Fifo<T>> {
-    /// Once the oldest entry has waited `age_max`, it goes first after
-    /// [`PASSED_IN_A_ROW`](super::PASSED_IN_A_ROW) pops in a row did not go to the oldest for its age.
+    /// Serves the oldest entry, once it has waited for `age_max`, after
+    /// [`PASSED_IN_A_ROW`](super::PASSED_IN_A_ROW) consecutive pops in order.
     #[must_use]
     pub const fn with_age_max(mut self, age_max: Span) -> Self {
         self.0.aging = Aging::new(age_max);
@@ -31,26 +31,26 @@ impl<T> Strict<Fifo<T>> {
 }
 
 impl<D> Strict<D> {
-    /// At most `capacity` entries over all levels; `level` makes each level's
-    /// queue, whose own capacity holds too.
+    /// Queue of at most `capacity` entries over all levels. `level` makes each
+    /// level's queue, whose own capacity applies too.
     ///
     /// # Panics
-    /// When `capacity` is zero.
+    /// If `capacity` is zero.
     #[must_use]
     pub fn new(capacity: usize, level: impl FnMut(Priority) -> D) -> Self {
         Self(Bands::new(capacity, level))
     }
 
-    /// When full, lets a more urgent entry take the place of one from the
-    /// least urgent level instead of refusing it; one of that level itself,
-    /// if the level's own queue says so ([`Discipline::replace`]).
+    /// Lets a more urgent entry evict one of the least urgent level when the
+    /// queue is full, instead of being refused. Within that level its own queue
+    /// decides ([`Discipline::replace`]).
     #[must_use]
     pub const fn with_push_out(mut self) -> Self {
         self.0.push_out = true;
         self
     }
 
-    /// The levels at which something waits.
+    /// Levels with queued entries.
     #[must_use]
     pub const fn levels_used(&self) -> PrioritySet {
         self.0.used()
@@ -89,13 +89,13 @@ impl<T: Entry, D: Discipline<T>> Discipline<T> for Strict<D> {
         }
     }
 
-    /// Where entries age, a pop remembers whether it went to the oldest.
+    /// With aging, `false`: a pop changes the count of pops in order.
     #[inline]
     fn passes(&self, entry: &T) -> bool {
         !self.0.aging.ages() && self.0.level(entry).passes(entry)
     }
 
-    /// One of the least urgent level.
+    /// Evicts an entry of the least urgent level.
     fn evict(&mut self, now: Time) -> Option<T> {
         self.0.evict(now)
     }

@@ -1,4 +1,4 @@
-//! Laws: their moments, and the texts that name them.
+//! Moments and text forms of distributions.
 
 use proptest::prelude::{Strategy, prop_assert, prop_assert_eq, prop_oneof, proptest};
 
@@ -35,7 +35,7 @@ fn samples_have_the_moments_that_the_law_states() {
 }
 
 #[test]
-fn laws_are_written_as_they_are_read() {
+fn distributions_print_as_they_parse() {
     for text in LAWS {
         assert_eq!(text.parse::<Distribution>().map(|law| law.to_string()).as_deref(), Ok(text));
     }
@@ -64,8 +64,8 @@ fn impossible_laws_are_refused_with_what_would_be_valid() {
 }
 
 #[test]
-fn a_uniform_law_of_one_value_is_constant() {
-    let law: Distribution = "uniform 7us 7us".parse().expect("a law");
+fn a_uniform_distribution_of_one_value_is_constant() {
+    let law: Distribution = "uniform 7us 7us".parse().expect("a distribution");
     assert_eq!((law.sample(&mut Rng::seeded(1)), law.mean()), (Span::from_micros(7), Span::from_micros(7)));
     assert!((law.second_moment() / 49e-12 - 1.0).abs() < 1e-9);
 }
@@ -97,7 +97,7 @@ fn laws() -> impl Strategy<Value = Distribution> {
 
 proptest! {
     #[test]
-    fn any_law_survives_a_round_trip_through_text(law in laws()) {
+    fn any_distribution_survives_a_round_trip_through_text(law in laws()) {
         prop_assert_eq!(law.to_string().parse::<Distribution>(), Ok(law));
     }
 
@@ -109,7 +109,7 @@ proptest! {
             Distribution::Bimodal { short, long, .. } => prop_assert!(span == short || span == long),
             Distribution::Uniform { min, max } => prop_assert!(min <= span && span <= max),
             Distribution::Pareto { min, max, .. } => {
-                // Powers of large numbers round; the bounds hold to a millionth.
+                // Powers of large numbers round; the bounds hold to one millionth.
                 let slack = Span::from_nanos(max.as_nanos() / 1_000_000 + 1);
                 prop_assert!(min <= span + slack && span <= max + slack);
             }

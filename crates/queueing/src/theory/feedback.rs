@@ -1,55 +1,52 @@
-//! Levels that requests sink through: how long that takes, and the thresholds
-//! that make the mean least.
+//! Multi-level feedback: mean sojourn, and the thresholds that minimise it.
 //!
-//! A request starts at the most urgent level and sinks to the next when it has
-//! been served for a threshold. Each level is first come first served, and a
-//! more urgent one interrupts. Under M/G/1, with thresholds a₁ < … < a₍ₖ₋₁₎,
-//! a₀ = 0 and aₖ = ∞, who needs x, with a₍ᵢ₋₁₎ < x ≤ aᵢ, takes on average
+//! A request starts at the most urgent level and is demoted to the next when it
+//! has been served for a threshold. Each level is first come first served; more
+//! urgent levels preempt. Under M/G/1, with thresholds a₁ < … < a₍ₖ₋₁₎, a₀ = 0
+//! and aₖ = ∞, a request of size x, a₍ᵢ₋₁₎ < x ≤ aᵢ, has the mean sojourn
 //!
 //! ```text
 //! T(x) = (W(aᵢ) + x) / (1 − ρ(a₍ᵢ₋₁₎))
 //! W(a) = λ E[min(X, a)²] / 2 (1 − ρ(a)),   ρ(a) = λ E[min(X, a)]
 //! ```
 //!
-//! since it waits for what is there of levels 1 to i, and for what comes
-//! meanwhile and stays above. The mean over the distribution F,
+//! since it waits for the work present at levels 1 to i, and for the arrivals at
+//! levels above its own. The mean over the distribution F,
 //!
 //! ```text
 //! T = Σᵢ [ (F(aᵢ) − F(a₍ᵢ₋₁₎)) W(aᵢ) + ∫ x dF ] / (1 − ρ(a₍ᵢ₋₁₎)),   ∫ from a₍ᵢ₋₁₎ to aᵢ
 //! ```
 //!
-//! is the sum of ratios that PIAS (NSDI '15 §4.2) minimises, but for the delay
-//! of a level: PIAS has that of M/M/1 and adds up those of all levels that a
-//! flow has seen, which is a bound; this is exact. A term knows two
-//! neighbouring thresholds only, so that dynamic programming finds the least
-//! sum and no search can miss it.
+//! is the sum of ratios that PIAS (NSDI '15 §4.2) minimises, except for the delay
+//! of a level: PIAS uses M/M/1's and adds up those of all levels that a flow
+//! passes, which is a bound; this is exact. A term depends on two neighbouring
+//! thresholds only, so dynamic programming finds the global minimum.
 //! Source: Kleinrock II (1976) §4.7, multilevel processor sharing.
 
-/// How much requests need: a distribution whose share grows evenly between
-/// given points, in any unit.
+/// Distribution of request sizes, in any unit: piecewise linear between points.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SizeDistribution {
     points: Vec<(f64, f64)>,
-    /// What is known up to each point.
+    /// Share and partial moments up to each point.
     sums: Vec<Below>,
 }
 
-/// What is known of the requests that need no more than some amount.
+/// Share and partial moments of the requests up to some size.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Below {
-    /// Their share.
+    /// Share of requests.
     share: f64,
-    /// The integrals of x dF and x² dF up to there.
+    /// Integrals of x dF and x² dF.
     first: f64,
     second: f64,
 }
 
 impl SizeDistribution {
-    /// Amounts above 0, and the share of requests that need no more; neither
-    /// may fall from one point to the next. Two points of one amount are that
-    /// share of requests that all need it.
+    /// Distribution through points of a size above 0 and the share of requests up
+    /// to it. Neither may decrease. Two points of equal size are a share of requests
+    /// of exactly that size.
     ///
-    /// `None` unless shares go from 0 to 1.
+    /// `None` unless the shares go from 0 to 1.
     #[must_use]
     pub fn new(points: Vec<(f64, f64)>) -> Option<Self> {
         let rises = points.windows(2).all(|pair| pair[0].0 <= pair[1].0 && pair[0].1 <= pair[1].1);
@@ -64,19 +61,19 @@ impl SizeDistribution {
         (rises && whole).then_some(Self { points, sums })
     }
 
-    /// The mean amount.
+    /// Mean size.
     #[must_use]
     pub fn mean(&self) -> f64 {
         self.below(self.max()).first
     }
 
-    /// The mean of its square.
+    /// Second moment.
     #[must_use]
     pub fn second_moment(&self) -> f64 {
         self.below(self.max()).second
     }
 
-    /// The largest amount.
+    /// Largest size.
     #[must_use]
     pub fn max(&self) -> f64 {
         self.points.last().map_or(0.0, |last| last.0)
@@ -96,7 +93,7 @@ impl SizeDistribution {
 }
 
 impl Below {
-    /// With the lower `part` (0 to 1) of those between two points.
+    /// Adds the lower `part` (0 to 1) of the segment between two points.
     fn and(self, (from, low): (f64, f64), (to, high): (f64, f64), part: f64) -> Self {
         let (share, to) = ((high - low) * part, from + (to - from) * part);
         Self {
@@ -107,7 +104,7 @@ impl Below {
     }
 }
 
-/// One edge between levels, and what the sum needs to know there.
+/// Threshold between two levels, with what the sum needs there.
 #[derive(Clone, Copy, Debug)]
 struct Edge {
     share: f64,
@@ -126,17 +123,17 @@ impl Edge {
         Self { share, first, wait: rate * (second + over * amount * amount) / (2.0 * spare), spare }
     }
 
-    /// The term of the level from this edge to `next`.
+    /// Term of the level between this threshold and `next`.
     fn term(&self, next: &Self) -> f64 {
         ((next.share - self.share) * next.wait + next.first - self.first) / self.spare
     }
 }
 
-/// Mean sojourn at `load` (0 to 1, neither included) of a server that serves
-/// one unit of `demand` in a unit of time; in that.
+/// Mean sojourn at `load` (above 0 and below 1) of a server that serves one unit
+/// of `demand` per unit of time; in that unit.
 ///
-/// `None` when the load is 1 or more, or `thresholds` do not increase from
-/// above 0.
+/// `None` if the load is out of range, or `thresholds` do not increase from above
+/// 0.
 #[must_use]
 pub fn sojourn_mean(demand: &SizeDistribution, load: f64, thresholds: &[f64]) -> Option<f64> {
     let rises = thresholds.windows(2).all(|pair| pair[0] < pair[1]) && thresholds.iter().all(|&t| t > 0.0);
@@ -150,11 +147,11 @@ pub fn sojourn_mean(demand: &SizeDistribution, load: f64, thresholds: &[f64]) ->
     Some(sum)
 }
 
-/// The thresholds, whole units, that make [`sojourn_mean`] least with at most
-/// so many `levels`. Fewer are best where those who have got much are soon
-/// done: there a further level lets others pass who take longer.
+/// Integer thresholds that minimise [`sojourn_mean`] with at most `levels`
+/// levels. Fewer are best if requests that were served for long are about to
+/// finish: there a further level lets longer requests overtake.
 ///
-/// `None` when the load is not above 0 and below 1, or there is no level.
+/// `None` if the load is not above 0 and below 1, or `levels` is 0.
 #[must_use]
 pub fn thresholds_best(demand: &SizeDistribution, load: f64, levels: usize) -> Option<Vec<u64>> {
     if !(load > 0.0 && load < 1.0) || levels == 0 {
@@ -174,8 +171,8 @@ pub fn thresholds_best(demand: &SizeDistribution, load: f64, levels: usize) -> O
     Some(best)
 }
 
-/// Amounts from 1 to below `last`, each a few per cent above the one before,
-/// and the distribution's own points.
+/// Sizes from 1 to below `last` in steps of a few per cent, and the points of
+/// the distribution.
 fn coarse(demand: &SizeDistribution, last: u64) -> Vec<u64> {
     let mut amounts: Vec<u64> = demand.points.iter().map(|point| point.0 as u64).collect();
     let mut next = 1;
@@ -189,15 +186,15 @@ fn coarse(demand: &SizeDistribution, last: u64) -> Vec<u64> {
     amounts
 }
 
-/// A first look has about this many candidates per factor e.
+/// Candidates per factor e in the first search.
 const COARSE: u64 = 24;
-/// Closer looks at most; a handful reaches steps of one unit.
+/// Refinements at most; a handful reaches steps of one unit.
 const ROUNDS: usize = 32;
-/// A closer one has so many between two neighbours of each threshold.
+/// Candidates between two neighbours of each threshold in a refinement.
 const FINE: u64 = 8;
 
-/// Around each of `best` the stretch to its neighbours in `candidates`, in
-/// finer steps.
+/// Finer candidates: for each of `best`, the range between its neighbours in
+/// `candidates`.
 fn refine(candidates: &[u64], best: &[u64]) -> Vec<u64> {
     let mut finer = Vec::new();
     for amount in best {
@@ -212,14 +209,14 @@ fn refine(candidates: &[u64], best: &[u64]) -> Vec<u64> {
     finer
 }
 
-/// Of `candidates` those that part at most `levels` levels at the least sum.
+/// Thresholds among `candidates` with the least sum for at most `levels` levels.
 fn cheapest(demand: &SizeDistribution, rate: f64, candidates: &[u64], levels: usize) -> Vec<u64> {
     let inner = candidates.iter().map(|&amount| amount as f64);
     let edges = std::iter::once(Edge::NONE)
         .chain(inner.chain([demand.max()]).map(|amount| Edge::at(demand, rate, amount)));
     let edges: Vec<Edge> = edges.collect();
     let end = edges.len() - 1;
-    // Per edge, the least sum up to it with so many levels above, and the edge before.
+    // Per threshold, the least sum up to it at a given level, and the previous threshold.
     let mut sums: Vec<f64> = edges.iter().map(|edge| Edge::NONE.term(edge)).collect();
     let mut before: Vec<Vec<usize>> = Vec::new();
     let (mut least, mut parts) = (sums[end], 0);

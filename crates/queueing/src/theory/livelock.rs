@@ -1,44 +1,43 @@
-//! Two stages on one core, of which the first interrupts the second: a server
-//! whose kernel receives before its application serves.
+//! Receive livelock: two stages on one core, the first of which preempts the second.
 //!
-//! Arrivals are Poisson, both services exponential. While load grows past
-//! what the second stage can serve, each arrival takes time from it, used or
-//! not, and throughput falls on a line of slope −µ2/µ1 to nothing: receive
-//! livelock. Shedding early moves that line's slope, at the price of what a
-//! shed arrival costs.
-//! Source: the overload paper's model, formulas (1) to (7); shedding at a cost
-//! is ours.
+//! Models a server whose kernel receives before its application serves. Arrivals
+//! are Poisson, both services exponential. Beyond the capacity of the second
+//! stage, each arrival costs it time, used or not, and throughput falls with
+//! slope −µ2/µ1 to zero. Early shedding flattens that slope, at the cost of each
+//! shed arrival.
+//! Source: the overload paper's model, formulas (1) to (7). Shedding at a cost is
+//! an addition.
 
 use super::mm1k;
 use crate::Span;
 
-/// A server of two stages. Rates are per second, more than zero; rooms count
-/// the one in service.
+/// Server of two stages. Rates are per second, above zero; capacities include the
+/// request in service.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TwoStages {
-    /// µ1: what the first stage, receiving, could do.
+    /// µ1: capacity of the first stage, receiving.
     pub receive_per_s: f64,
-    /// µ2: what the second, protocol and application, could do alone on the core.
+    /// µ2: capacity of the second, protocol and application, with the core to itself.
     pub serve_per_s: f64,
-    /// l1: how many are at the first at most.
+    /// l1: requests at the first stage, at most.
     pub receive_room: u32,
-    /// l2: how many are at the second at most.
+    /// l2: requests at the second stage, at most.
     pub serve_room: u32,
 }
 
-/// What becomes of arrivals, as shares of all that arrive.
+/// Outcomes of arrivals, as shares of all arrivals.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LivelockOutcome {
-    /// Lost before the first stage: (2).
+    /// Share lost before the first stage: (2).
     pub lost_receiving: f64,
-    /// Received and then lost before the second: (3), (6).
+    /// Share received and then lost before the second: (3), (6).
     pub lost_serving: f64,
-    /// Served.
+    /// Share served.
     pub served: f64,
 }
 
 impl TwoStages {
-    /// What becomes of `rate_per_s` arrivals: (2), (4) and (5).
+    /// Outcomes at `rate_per_s` arrivals: (2), (4) and (5).
     #[must_use]
     pub fn fate(&self, rate_per_s: f64) -> LivelockOutcome {
         let lost_receiving =
@@ -46,8 +45,8 @@ impl TwoStages {
         self.after_receiving(rate_per_s, 1.0 - lost_receiving, 0.0)
     }
 
-    /// The same when of these arrivals only `admitted_per_s` are received and
-    /// the others are shed first, at the cost of `shed` each.
+    /// Outcomes if only `admitted_per_s` are received, and the others are shed
+    /// before, at a cost of `shed` each.
     #[must_use]
     pub fn fate_shedding(&self, rate_per_s: f64, admitted_per_s: f64, shed: Span) -> LivelockOutcome {
         let admitted_per_s = admitted_per_s.min(rate_per_s);
@@ -58,9 +57,9 @@ impl TwoStages {
         self.after_receiving(rate_per_s, admitted_per_s / rate_per_s * (1.0 - lost), taken)
     }
 
-    /// The most that may be admitted of `rate_per_s` without taking time from
-    /// what was admitted before: admitting that much keeps the second stage
-    /// busy and no busier. All, where shedding costs more than serving.
+    /// Largest admitted rate that takes no time from admitted requests: it just
+    /// keeps the second stage busy. All of `rate_per_s` if shedding costs more than
+    /// serving.
     #[must_use]
     pub fn admitted_best(&self, rate_per_s: f64, shed: Span) -> f64 {
         let (received, served) = (1.0 / self.receive_per_s, 1.0 / self.serve_per_s);
@@ -73,14 +72,14 @@ impl TwoStages {
         }
     }
 
-    /// What is served per second in lasting overload: (7).
+    /// Served requests per second in lasting overload: (7).
     #[must_use]
     pub fn throughput_overloaded(&self, rate_per_s: f64) -> f64 {
         (self.serve_per_s * (1.0 - rate_per_s / self.receive_per_s)).max(0.0)
     }
 
-    /// Of the arrivals a share was received and `taken` of the core's time
-    /// spent before that.
+    /// Outcomes if a share was `received`, after `taken` of the core's time was spent
+    /// on shedding.
     fn after_receiving(&self, rate_per_s: f64, received: f64, taken: f64) -> LivelockOutcome {
         let received_per_s = rate_per_s * received;
         let left_share = 1.0 - taken - received_per_s / self.receive_per_s;

@@ -1,4 +1,4 @@
-//! M/G/1: one server, any law of service; with and without priorities.
+//! M/G/1: one server, any distribution of service; with and without priorities.
 //! Source: Pollaczek 1930, Khinchine 1932 (Kleinrock I §5.6); Cobham 1954
 //! and White and Christie 1958 (Kleinrock II §3.4 to 3.6).
 
@@ -11,17 +11,15 @@ pub fn wait_mean(rate_per_s: f64, service: &Distribution) -> Option<Span> {
     wait_mean_of(rate_per_s, service.mean().as_secs_f64(), service.second_moment())
 }
 
-/// [`wait_mean`] of a law that is known by its first two moments: the mean in
-/// s, that of the square in s².
+/// [`wait_mean`] for a distribution given by its first two moments, in s and s².
 #[must_use]
 pub fn wait_mean_of(rate_per_s: f64, mean_s: f64, square_s2: f64) -> Option<Span> {
     let rho = rate_per_s * mean_s;
     (rho < 1.0).then(|| Span::from_secs_f64(rate_per_s * square_s2 / (2.0 * (1.0 - rho))))
 }
 
-/// How many times its service a request takes on average where all that are
-/// present share the server evenly: 1 / (1 − ρ), whatever the law and however
-/// long the request. Source: Kleinrock II §4.4.
+/// Mean slowdown (sojourn over service) under processor sharing: 1 / (1 − ρ),
+/// for any distribution and any service time. Source: Kleinrock II §4.4.
 #[must_use]
 pub fn slowdown_shared(load: f64) -> Option<f64> {
     (load < 1.0).then(|| 1.0 / (1.0 - load))
@@ -33,12 +31,12 @@ pub fn sojourn_mean(rate_per_s: f64, service: &Distribution) -> Option<Span> {
     Some(wait_mean(rate_per_s, service)? + service.mean())
 }
 
-/// A class of requests: what arrives per second, and its service.
+/// Class of requests.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Class {
     /// Arrivals per second.
     pub rate_per_s: f64,
-    /// Its service time.
+    /// Service time.
     pub service: Distribution,
 }
 
@@ -47,21 +45,21 @@ impl Class {
         load(self.rate_per_s, self.service.mean())
     }
 
-    /// Mean service still to come, of the request in service, when someone
-    /// arrives (counted as zero when another class or nobody is served), in s.
+    /// Mean residual service of this class at an arrival, in s; zero while another
+    /// class or no request is served.
     fn residue_s(&self) -> f64 {
         self.rate_per_s * self.service.second_moment() / 2.0
     }
 }
 
-/// Mean wait of class `place` among `classes`, most urgent first, when a
-/// service once begun runs to its end.
+/// Mean wait of class `place` among `classes`, most urgent first, without
+/// preemption.
 ///
-/// `None` when this class or a more urgent one cannot be served in time, or
-/// the less urgent ones keep the server busy for ever.
+/// `None` if this class or a more urgent one has no steady state, or the total
+/// load is 1 or more.
 ///
 /// # Panics
-/// When `place` is outside `classes`.
+/// If `place` is outside `classes`.
 #[must_use]
 pub fn wait_mean_nonpreemptive(classes: &[Class], place: usize) -> Option<Span> {
     let spare = Spare::of(classes, place)?;
@@ -73,12 +71,11 @@ pub fn wait_mean_nonpreemptive(classes: &[Class], place: usize) -> Option<Span> 
     Some(Span::from_secs_f64(residue_s / (spare.above * spare.with)))
 }
 
-/// Mean sojourn of class `place` among `classes`, most urgent first, when the
-/// more urgent interrupts and the interrupted resumes where it was. Less
-/// urgent classes do not matter.
+/// Mean sojourn of class `place` among `classes`, most urgent first, with
+/// preemptive resume. Less urgent classes do not matter.
 ///
 /// # Panics
-/// When `place` is outside `classes`.
+/// If `place` is outside `classes`.
 #[must_use]
 pub fn sojourn_mean_preemptive(classes: &[Class], place: usize) -> Option<Span> {
     let spare = Spare::of(classes, place)?;
@@ -87,17 +84,17 @@ pub fn sojourn_mean_preemptive(classes: &[Class], place: usize) -> Option<Span> 
     Some(Span::from_secs_f64(service_s / spare.above + residue_s / (spare.above * spare.with)))
 }
 
-/// Mean of the time that class `place` is present but not served, before its
-/// first service and while interrupted: its sojourn less its service.
+/// Mean time that class `place` is present but not served, before its first
+/// service and while preempted: sojourn minus service.
 ///
 /// # Panics
-/// When `place` is outside `classes`.
+/// If `place` is outside `classes`.
 #[must_use]
 pub fn wait_mean_preemptive(classes: &[Class], place: usize) -> Option<Span> {
     Some(sojourn_mean_preemptive(classes, place)? - classes[place].service.mean())
 }
 
-/// What is left of the server after the classes above one, and after it too.
+/// Share of the server left by the classes above one, without and with that class.
 struct Spare {
     above: f64,
     with: f64,

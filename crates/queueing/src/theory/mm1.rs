@@ -24,16 +24,14 @@ pub fn sojourn_mean(rate_per_s: f64, service_mean: Span) -> Option<Span> {
     (rho < 1.0).then(|| Span::from_secs_f64(service_mean.as_secs_f64() / (1.0 - rho)))
 }
 
-/// The sojourn that a share `q` (0 to 1) of requests do not exceed. The
-/// sojourn is exponential.
+/// Quantile `q` (0 to 1) of the sojourn, which is exponential.
 #[must_use]
 pub fn sojourn_quantile(rate_per_s: f64, service_mean: Span, q: f64) -> Option<Span> {
     let mean = sojourn_mean(rate_per_s, service_mean)?;
     Some(Span::from_secs_f64(-(1.0 - q).ln() * mean.as_secs_f64()))
 }
 
-/// The wait that a share `q` (0 to 1) of requests do not exceed; a share
-/// 1 − ρ does not wait at all.
+/// Quantile `q` (0 to 1) of the wait; a share 1 - ρ of requests does not wait.
 #[must_use]
 pub fn wait_quantile(rate_per_s: f64, service_mean: Span, q: f64) -> Option<Span> {
     super::mmc::wait_quantile(1, rate_per_s, service_mean, q)

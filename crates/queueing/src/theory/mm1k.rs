@@ -1,25 +1,24 @@
-//! M/M/1/K: as M/M/1, but who finds K requests present is lost.
+//! M/M/1/K: one server, exponential service, at most K requests present.
 //! Source: Kleinrock I §3.6.
 
 use super::load;
 use crate::Span;
 
-/// The share of requests that are lost; `k` (1 or more) counts the one in
-/// service. Always in steady state.
+/// Loss probability; `k` (1 or more) includes the request in service. Always in
+/// steady state.
 #[must_use]
 pub fn loss(k: u32, rate_per_s: f64, service_mean: Span) -> f64 {
     present(k, k, load(rate_per_s, service_mean))
 }
 
-/// The share of time during which `n` of at most `k` are present:
-/// proportional to ρⁿ.
+/// Share of time with `n` of at most `k` requests present; proportional to ρⁿ.
 fn present(n: u32, k: u32, rho: f64) -> f64 {
     // Divided by the largest term, so that no load overflows.
     let total: f64 = (0..=k).map(|i| rho.powf(f64::from(i) - f64::from(n))).sum();
     1.0 / total
 }
 
-/// Mean number of requests present, in service included.
+/// Mean number of requests present, including the one in service.
 #[must_use]
 pub fn present_mean(k: u32, rate_per_s: f64, service_mean: Span) -> f64 {
     let rho = load(rate_per_s, service_mean);
@@ -33,17 +32,17 @@ pub fn sojourn_mean(k: u32, rate_per_s: f64, service_mean: Span) -> Span {
     Span::from_secs_f64(present_mean(k, rate_per_s, service_mean) / admitted_per_s)
 }
 
-/// The share of all requests that are served within `patience`, by a server
-/// that serves everyone it let in, first come first served, whether or not
-/// somebody still waits for the answer: goodput over offered load.
+/// Goodput over offered load: share of all requests that are served within
+/// `patience`. The server is first come first served and also serves requests
+/// whose client has given up.
 ///
-/// Who finds n present needs n + 1 services, which is Erlang's law.
+/// A request that finds n present needs n + 1 services: Erlang's distribution.
 #[must_use]
 pub fn within(k: u32, rate_per_s: f64, service_mean: Span, patience: Span) -> f64 {
     let rho = load(rate_per_s, service_mean);
     let services = patience.as_secs_f64() / service_mean.as_secs_f64();
-    // In a time of `services` mean ones, Poisson many are done: the chance of
-    // exactly j, and of at most n.
+    // In `services` mean service times a Poisson number of services ends: the
+    // probabilities of exactly j, and of at most n.
     let (mut exactly, mut at_most) = ((-services).exp(), 0.0);
     let mut within = 0.0;
     for n in 0..k {

@@ -4,8 +4,7 @@
 use super::load;
 use crate::Span;
 
-/// Erlang's C formula: the share of requests that wait, with `servers` (1 or
-/// more) in steady state.
+/// Erlang's C formula: probability of waiting, with `servers` (1 or more).
 #[must_use]
 pub fn wait_share(servers: u32, rate_per_s: f64, service_mean: Span) -> Option<f64> {
     let offered = load(rate_per_s, service_mean);
@@ -13,7 +12,7 @@ pub fn wait_share(servers: u32, rate_per_s: f64, service_mean: Span) -> Option<f
     if servers == 0 || rho >= 1.0 {
         return None;
     }
-    // Erlang's B by recursion over the servers, which no number overflows.
+    // Erlang's B by recursion over the servers, which cannot overflow.
     let loss = (1..=servers).fold(1.0, |loss, n| offered * loss / (f64::from(n) + offered * loss));
     Some(loss / (1.0 - rho * (1.0 - loss)))
 }
@@ -25,8 +24,8 @@ pub fn wait_mean(servers: u32, rate_per_s: f64, service_mean: Span) -> Option<Sp
     Some(Span::from_secs_f64(share / spare_per_s(servers, rate_per_s, service_mean)))
 }
 
-/// The wait that a share `q` (0 to 1) of requests do not exceed. Who waits
-/// waits exponentially.
+/// Quantile `q` (0 to 1) of the wait. The wait of a request that waits is
+/// exponential.
 #[must_use]
 pub fn wait_quantile(servers: u32, rate_per_s: f64, service_mean: Span, q: f64) -> Option<Span> {
     let share = wait_share(servers, rate_per_s, service_mean)?;
@@ -40,7 +39,7 @@ pub fn sojourn_mean(servers: u32, rate_per_s: f64, service_mean: Span) -> Option
     Some(wait_mean(servers, rate_per_s, service_mean)? + service_mean)
 }
 
-/// How many more requests per second the servers could serve.
+/// Unused capacity in requests per second.
 fn spare_per_s(servers: u32, rate_per_s: f64, service_mean: Span) -> f64 {
     f64::from(servers) / service_mean.as_secs_f64() - rate_per_s
 }

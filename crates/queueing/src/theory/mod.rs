@@ -1,8 +1,8 @@
-//! How long waits should be: closed forms that tests use as oracles.
+//! Queueing theory: closed forms for expected waits, as oracles for tests.
 //!
-//! One file per queue, in Kendall's names. Arrivals are Poisson at a rate per
-//! second; a *wait* ends when service begins, a *sojourn* when it ends. A
-//! queue that gets more than it can serve has no steady state: `None`.
+//! One file per queue, in Kendall's notation. Arrivals are Poisson at a rate per
+//! second. A *wait* ends when service starts, a *sojourn* when service ends. A
+//! queue with a load of 1 or more has no steady state: `None`.
 //! Source: Kleinrock, Queueing Systems I (1975) and II (1976).
 
 pub mod feedback;
@@ -15,7 +15,7 @@ pub mod reneging;
 
 use crate::Span;
 
-/// Offered load: the service time that arrives per second, in seconds.
+/// Offered load in Erlang: service time that arrives per second, in seconds.
 #[must_use]
 pub fn load(rate_per_s: f64, service_mean: Span) -> f64 {
     rate_per_s * service_mean.as_secs_f64()

@@ -1,34 +1,33 @@
-//! M/M/1/K whose requests do not wait for ever: each leaves when its patience
-//! ends before its turn has come.
+//! M/M/1/K with reneging: requests leave the queue after an exponential patience.
 //!
-//! Patience is exponential. Who leaves is gone at once; a server that goes on
-//! to serve who has left is [`mm1k::within`](super::mm1k::within)'s.
+//! A request that leaves is gone at once. For a server that still serves it, see
+//! [`mm1k::within`](super::mm1k::within).
 //! Source: Ancker and Gafarian, Operations Research 11 (1963), reneging.
 
 use crate::Span;
 
-/// How requests end, as shares of all that arrive.
+/// Outcomes of requests, as shares of all arrivals.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RenegingOutcome {
-    /// Served.
+    /// Share served.
     pub served: f64,
-    /// Found no room.
+    /// Share lost: the queue was full.
     pub lost: f64,
-    /// Lost patience.
+    /// Share that left the queue.
     pub reneged: f64,
 }
 
-/// How the requests end of whom at most `k` (1 or more) are present, the one
-/// in service included.
+/// Outcomes with at most `k` (1 or more) requests present, including the one in
+/// service.
 #[must_use]
 pub fn ends(k: u32, rate_per_s: f64, service_mean: Span, patience_mean: Span) -> RenegingOutcome {
     let (serve_per_s, renege_per_s) = (1.0 / service_mean.as_secs_f64(), 1.0 / patience_mean.as_secs_f64());
-    // How likely n are present, over how likely nobody is.
+    // Probability of n present over that of none.
     let mut present = vec![1.0];
     for n in 1..=k {
         let leave_per_s = serve_per_s + f64::from(n - 1) * renege_per_s;
         present.push(present.last().expect("one is there") * rate_per_s / leave_per_s);
-        // Kept from overflowing: only proportions matter.
+        // Against overflow; only ratios matter.
         let most = present.iter().copied().fold(0.0, f64::max);
         if most > 1e200 {
             present.iter_mut().for_each(|share| *share /= most);

@@ -1,5 +1,5 @@
-//! The formulas against seeded simulations that know none of them: a Lindley
-//! recursion for first come first served, single events for priorities.
+//! Formulas against independent seeded simulations: a Lindley recursion for first
+//! come first served, single events for priorities.
 
 use std::collections::VecDeque;
 
@@ -9,14 +9,14 @@ use crate::{Distribution, Rng};
 
 const REQUESTS: usize = 2_000_000;
 
-/// What `REQUESTS` requests saw.
+/// Measurements of `REQUESTS` requests.
 struct Seen {
     waits_s: Vec<f64>,
     sojourns_s: Vec<f64>,
     lost: usize,
 }
 
-/// First come, first served by `servers`, with room for `room` requests in all.
+/// First come first served by `servers`, with capacity for `room` requests in all.
 fn fcfs(servers: usize, room: usize, rate_per_s: f64, service: &Distribution) -> Seen {
     let mut rng = Rng::seeded(42);
     let mut seen = Seen { waits_s: Vec::new(), sojourns_s: Vec::new(), lost: 0 };
@@ -44,11 +44,11 @@ fn fcfs(servers: usize, room: usize, rate_per_s: f64, service: &Distribution) ->
     seen
 }
 
-/// Mean sojourn less service of each class at one server, most urgent first.
+/// Mean sojourn minus service of each class at one server, most urgent first.
 fn priorities(classes: &[Class], preemptive: bool) -> Vec<f64> {
     let mut rng = Rng::seeded(43);
     let mut arrivals: Vec<f64> = classes.iter().map(|class| rng.exponential() / class.rate_per_s).collect();
-    // Per class, those present: when they arrived, their service, what is left of it.
+    // Requests present per class: arrival, service, remaining service.
     let mut present: Vec<VecDeque<(f64, f64, f64)>> = vec![VecDeque::new(); classes.len()];
     let (mut waited_s, mut served) = (vec![0.0; classes.len()], vec![0_u32; classes.len()]);
     let (mut now, mut serving) = (0.0, None);
@@ -175,22 +175,25 @@ fn a_full_server_has_no_steady_state() {
     assert_eq!(mg1::wait_mean(100_000.0, &MEMORYLESS), None);
     let classes = [50_000.0, 60_000.0].map(|rate_per_s| Class { rate_per_s, service: MEMORYLESS });
     assert_eq!(mg1::wait_mean_preemptive(&classes, 1), None);
-    assert!(mg1::wait_mean_preemptive(&classes, 0).is_some(), "the urgent class does not feel the other");
+    assert!(
+        mg1::wait_mean_preemptive(&classes, 0).is_some(),
+        "the other class does not delay the urgent one"
+    );
 }
 
 #[test]
-fn losses_stay_finite_at_any_load_and_room() {
+fn losses_stay_finite_at_any_load_and_capacity() {
     for (k, rate_per_s) in [(1, 0.0), (10_000, 1.0), (10_000, 1e9), (3, 100_000.0)] {
         let loss = mm1k::loss(k, rate_per_s, SERVICE);
         assert!((0.0..=1.0).contains(&loss), "K = {k} at {rate_per_s}: {loss}");
     }
     assert!(
         (mm1k::loss(3, 100_000.0, SERVICE) - 0.25).abs() < 1e-12,
-        "at full load all numbers are as likely"
+        "at load 1 all numbers present are equally likely"
     );
 }
 
-/// How requests end that leave when their patience does: served, lost, reneged.
+/// Simulated outcomes with reneging: served, lost, reneged.
 fn impatient(k: u32, rate_per_s: f64, service_mean: Span, patience_mean: Span) -> [f64; 3] {
     let mut rng = Rng::seeded(45);
     let (serve_per_s, renege_per_s) = (1.0 / service_mean.as_secs_f64(), 1.0 / patience_mean.as_secs_f64());
@@ -236,13 +239,13 @@ fn who_has_much_room_and_little_patience_is_served_in_vain() {
         let within = seen.sojourns_s.iter().filter(|&&s| s <= patience.as_secs_f64()).count();
         let seen = within as f64 / REQUESTS as f64;
         let formula = mm1k::within(k, rate_per_s, service.mean(), patience);
-        assert!((formula - seen).abs() < 0.005, "room for {k}: {formula} {seen}");
+        assert!((formula - seen).abs() < 0.005, "K = {k}: {formula} {seen}");
         shares.push(formula);
     }
-    assert!(shares[1] > 0.7 && shares[2] < 0.01, "room for 20 serves, room for 200 does not: {shares:?}");
+    assert!(shares[1] > 0.7 && shares[2] < 0.01, "K = 20 serves in time, K = 200 does not: {shares:?}");
 }
 
-/// Mean sojourn of `requests` that sink through levels, event by event.
+/// Mean sojourn of `requests` with multi-level feedback, event by event.
 fn sinking(points: &[(f64, f64)], load: f64, thresholds: &[f64], requests: usize) -> f64 {
     let demand = feedback::SizeDistribution::new(points.to_vec()).expect("a distribution");
     let mut rng = Rng::seeded(44);
@@ -252,7 +255,7 @@ fn sinking(points: &[(f64, f64)], load: f64, thresholds: &[f64], requests: usize
         let ((from, low), (to, high)) = (pair[0], pair[1]);
         from + (to - from) * (unit - low) / (high - low)
     };
-    // Per level, those who wait: when they came, what they got, what they need.
+    // Requests present per level: arrival, attained service, size.
     let mut levels: Vec<VecDeque<(f64, f64, f64)>> = vec![VecDeque::new(); thresholds.len() + 1];
     let mean_gap = demand.mean() / load;
     let (mut now, mut arrival, mut sum, mut done) = (0.0, 0.0, 0.0, 0);
@@ -271,7 +274,7 @@ fn sinking(points: &[(f64, f64)], load: f64, thresholds: &[f64], requests: usize
             arrival += rng.exponential() * mean_gap;
             continue;
         }
-        let (level, (came, _, need)) = head.expect("somebody was served");
+        let (level, (came, _, need)) = head.expect("a request was served");
         now = ends;
         levels[level].pop_front();
         match thresholds.get(level) {
@@ -288,7 +291,7 @@ fn sinking(points: &[(f64, f64)], load: f64, thresholds: &[f64], requests: usize
 const DEMAND: [(f64, f64); 5] = [(1.0, 0.0), (1.0, 0.3), (3.0, 0.7), (10.0, 0.95), (40.0, 1.0)];
 
 #[test]
-fn levels_that_requests_sink_through_agree_with_simulation() {
+fn multi_level_feedback_agrees_with_simulation() {
     let demand = feedback::SizeDistribution::new(DEMAND.to_vec()).expect("a distribution");
     for (load, thresholds) in [(0.5, &[][..]), (0.7, &[2.0]), (0.7, &[1.0, 5.0, 20.0]), (0.8, &[4.0, 12.0])] {
         let formula = feedback::sojourn_mean(&demand, load, thresholds).expect("a steady state");
@@ -328,12 +331,15 @@ fn the_best_thresholds_are_those_that_trying_all_finds() {
         let more =
             (1..=8).map(|levels| feedback::thresholds_best(&demand, load, levels).expect("a load below 1"));
         let means: Vec<f64> = more.map(|best| mean(&best)).collect();
-        assert!(means.windows(2).all(|pair| pair[1] <= pair[0]), "more levels never cost: {means:?}");
+        assert!(
+            means.windows(2).all(|pair| pair[1] <= pair[0]),
+            "more levels never increase the mean: {means:?}"
+        );
     }
 }
 
 #[test]
-fn what_has_no_steady_state_or_no_order_has_no_mean() {
+fn invalid_loads_thresholds_and_points_give_none() {
     let demand = || feedback::SizeDistribution::new(DEMAND.to_vec()).expect("a distribution");
     assert_eq!(feedback::sojourn_mean(&demand(), 1.0, &[]), None);
     assert_eq!(feedback::sojourn_mean(&demand(), 0.5, &[4.0, 4.0]), None);

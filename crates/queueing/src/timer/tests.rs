@@ -1,4 +1,4 @@
-//! Timers come due in order and never early.
+//! Timers fire in order and never early.
 
 use std::collections::BTreeMap;
 
@@ -8,20 +8,20 @@ use super::*;
 
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    /// Sets a timer this far ahead, or in the past.
+    /// Sets a timer this many ns ahead, or in the past.
     Insert(i64),
-    /// Sets a timer for any instant at all.
+    /// Sets a timer for any instant.
     InsertAt(u64),
-    /// Cancels one of the keys ever given.
+    /// Cancels one of all keys so far.
     Cancel(usize),
-    /// Lets time pass and expires what is due.
+    /// Advances time and expires due timers.
     Advance(u64),
-    /// Advances to what the wheel names as the next instant.
+    /// Advances to the instant that [`TimerWheel::next`] gives.
     Follow,
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
-    // Spans of every magnitude, so that every level of the wheel is used.
+    // Spans of every magnitude, to use every level of the wheel.
     let span = (0..45_u32, any::<u64>()).prop_map(|(bits, n)| n & ((1 << bits) - 1));
     let step = prop_oneof![
         4 => span.clone().prop_map(|ns| Step::Insert(ns as i64)),
@@ -34,8 +34,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..200)
 }
 
-/// Runs `steps` on a wheel and on a sorted map, which must agree but for
-/// lateness of less than a tick.
+/// Runs `steps` on a wheel and on a sorted map. Both must agree, except that the
+/// wheel may be less than a tick late.
 fn check(mut wheel: TimerWheel<usize>, start: u64, steps: &[Step]) {
     let mut model: BTreeMap<usize, Time> = BTreeMap::new();
     let mut keys = Vec::new();
@@ -67,10 +67,7 @@ fn check(mut wheel: TimerWheel<usize>, start: u64, steps: &[Step]) {
                     assert_eq!(model.remove(&item), Some(at), "timer {item} fires once, for its instant");
                 }
                 let next = wheel.next().unwrap_or(Time::MAX);
-                assert!(
-                    next > now || next == Time::MAX,
-                    "next is {next:?}, after all was expired at {now:?}"
-                );
+                assert!(next > now || next == Time::MAX, "next is {next:?} after an expiry at {now:?}");
                 let late = model.values().find(|&&at| at + wheel.tick() <= now && now < Time::MAX);
                 assert_eq!(late, None, "a timer is a tick late at {now:?}");
             }
@@ -116,11 +113,11 @@ fn following_next_reaches_a_far_timer_in_a_few_steps() {
     let mut wakes = 0;
     let mut now = Time::ZERO;
     while wheel.expire(now).is_none() {
-        now = wheel.next().expect("it waits");
+        now = wheel.next().expect("a timer is set");
         wakes += 1;
     }
     assert!(now >= at && now < at + wheel.tick());
-    assert!(wakes <= LEVELS, "{wakes} wakes, one per level at the most");
+    assert!(wakes <= LEVELS, "{wakes} wakes, at most one per level");
 }
 
 #[test]
@@ -129,7 +126,7 @@ fn a_key_dies_with_its_timer() {
     let first = wheel.insert(Time::from_nanos(10), 'a');
     assert_eq!(wheel.expire(Time::from_nanos(2_000)), Some((Time::from_nanos(10), 'a')));
     let second = wheel.insert(Time::from_nanos(5_000), 'b');
-    assert_eq!(wheel.cancel(first), None, "its room has another tenant");
+    assert_eq!(wheel.cancel(first), None, "the node was reused");
     assert_eq!(wheel.cancel(second), Some('b'));
     assert_eq!(wheel.cancel(second), None);
 }

@@ -1,11 +1,11 @@
-//! Rates as text, as Linux's `tc` writes them.
+//! Rates as text, in the notation of Linux's `tc`.
 
 use std::fmt;
 use std::str::FromStr;
 
 use super::Rate;
 
-/// Units of rates as Linux's `tc` writes them, and bits per second.
+/// Units and their bits per second.
 const RATE_UNITS: [(&str, u64); 5] =
     [("tbit", 1_000_000_000_000), ("gbit", 1_000_000_000), ("mbit", 1_000_000), ("kbit", 1_000), ("bit", 1)];
 
@@ -18,7 +18,7 @@ impl fmt::Display for Rate {
     }
 }
 
-/// Why a text is not a rate.
+/// Error for a text that is not a rate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseRateError(String);
 
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rates_read_as_they_are_written_and_show_alike() {
+    fn rates_parse_and_print_alike() {
         for (text, bits) in
             [("9.5gbit", 9_500_000_000), ("400mbit", 400_000_000), ("64kbit", 64_000), ("7bit", 7)]
         {

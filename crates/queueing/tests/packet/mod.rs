@@ -1,8 +1,8 @@
-//! What a port queues, for tests.
+//! Packets and helpers for tests of ports.
 
 use queueing::{Bytes, Discipline, EcnMarkable, Entry, FlowId, Label, Priority, PushResult, Time};
 
-/// A packet that knows its number; it can be marked where `markable`.
+/// Packet with a number, ECN-capable if `markable`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Packet {
     pub number: usize,
@@ -39,7 +39,7 @@ impl EcnMarkable for Packet {
     }
 }
 
-/// A full one of the most urgent level.
+/// Full-size packet of the most urgent level.
 pub fn packet(number: usize, flow: u64) -> Packet {
     Packet { number, flow, level: 0, bytes: 1500, markable: true, marked: false, doomed: false }
 }
@@ -50,7 +50,7 @@ pub fn fill(queue: &mut impl Discipline<Packet>, packets: impl IntoIterator<Item
     }
 }
 
-/// Empties the queue: the numbers in order of service.
+/// Empties the queue and returns the numbers in order of service.
 pub fn drain(queue: &mut impl Discipline<Packet>) -> Vec<usize> {
     std::iter::from_fn(|| queue.pop(Time::ZERO)).map(|packet| packet.number).collect()
 }

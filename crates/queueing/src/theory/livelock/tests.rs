@@ -1,4 +1,4 @@
-//! The model against a seeded simulation of the same server, event by event.
+//! Model against a seeded event simulation of the same server.
 
 use proptest::prelude::{prop_assert, proptest};
 
@@ -14,7 +14,7 @@ fn simulated(server: &TwoStages, rate_per_s: f64) -> [f64; 3] {
     let (mut arrived, mut ends) = (0_u32, [0_u32; 3]);
     for _ in 0..EVENTS {
         let receive = if receiving > 0 { server.receive_per_s } else { 0.0 };
-        // What is received interrupts what is served.
+        // Receiving preempts serving.
         let serve = if receiving == 0 && serving > 0 { server.serve_per_s } else { 0.0 };
         let next = rng.unit() * (rate_per_s + receive + serve);
         if next < rate_per_s {
@@ -31,7 +31,7 @@ fn simulated(server: &TwoStages, rate_per_s: f64) -> [f64; 3] {
     ends.map(|count| f64::from(count) / f64::from(arrived))
 }
 
-/// The paper's machine: receiving is eleven times as fast as serving.
+/// The paper's machine: receives eleven times as fast as it serves.
 const PAPER: TwoStages =
     TwoStages { receive_per_s: 33_000.0, serve_per_s: 3_000.0, receive_room: 64, serve_room: 128 };
 
@@ -77,7 +77,7 @@ proptest! {
         }
     }
 
-    /// What costs less to shed than to receive is worth shedding, far in overload.
+    /// In heavy overload, shedding pays if it costs less than receiving.
     #[test]
     fn shedding_pays_when_it_is_cheaper_than_receiving(times in 3.0..10.0_f64, cost in 0.0..0.8_f64) {
         let rate_per_s = times * PAPER.serve_per_s;
