@@ -1,5 +1,5 @@
-//! The pending-event set under the hold model: each event schedules one
-//! successor at a random distance. Elements per second are events per second.
+//! Pending-event set under the hold model: each event schedules one successor at a random
+//! distance. Elements per second are events per second.
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use queueing::Time;
@@ -7,7 +7,7 @@ use sim::Engine;
 
 const EVENTS: u64 = 100_000;
 
-/// Marsaglia's xorshift: cheap enough not to show in the figure.
+/// Marsaglia's xorshift: its cost is negligible.
 fn step(state: &mut u64) -> u64 {
     *state ^= *state << 13;
     *state ^= *state >> 7;

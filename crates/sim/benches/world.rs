@@ -1,4 +1,4 @@
-//! The whole world: elements per second are simulated events per second.
+//! Whole simulation; elements per second are simulated events per second.
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use sim::world::server::{self, Config};

@@ -1,12 +1,12 @@
-//! Our stack under overload: the door at its driver stage in a loop with the
-//! real shard, and the share of time that receiving gets.
+//! Stack under overload: the guard at the driver stage of a real shard, and the share of time
+//! for receiving.
 
 use proptest::prelude::{prop_assert, proptest};
 use proptest::test_runner::Config as Cases;
 use queueing::Span;
 use sim::world::overloaded_stack::{self, Config, Outcome};
 
-/// A server of requests of 50 µs to 200 µs; `more` are further settings.
+/// Server of requests of 50 µs to 200 µs; `more` holds further settings.
 fn server(service_us: u64, seed: u64, more: &str) -> Config {
     let toml = format!("service = \"exp {service_us}us\"\nseed = {seed}\n{more}");
     Config::from_toml(&toml).unwrap_or_else(|e| panic!("{e}: {toml}"))
@@ -16,7 +16,7 @@ fn run(config: &Config) -> Outcome {
     overloaded_stack::run(config).unwrap_or_else(|e| panic!("{e}"))
 }
 
-/// Callers answered in time per second, over those that a core can serve.
+/// Goodput relative to the capacity of one core.
 fn goodput(config: &Config, outcome: &Outcome) -> f64 {
     outcome.in_time as f64 / outcome.counting.as_secs_f64() / config.capacity_per_s()
 }
@@ -26,7 +26,7 @@ const TARGET: Span = Span::from_millis(20);
 proptest! {
     #![proptest_config(Cases::with_cases(4))]
 
-    /// A shard that keeps up sheds nobody.
+    /// A shard that keeps up sheds no client.
     #[test]
     fn below_the_target_nobody_is_shed(service_us in 50_u64..200, load in 0.1..0.8_f64, seed in 0..1_000_u64) {
         let config = server(service_us, seed, &format!(
@@ -38,8 +38,8 @@ proptest! {
         prop_assert!(outcome.in_time == outcome.offered, "{} of {}", outcome.in_time, outcome.offered);
     }
 
-    /// Whatever comes, nine tenths of what can be served is served in time, and
-    /// no wait is longer than three targets once a second has passed.
+    /// Under any overload at least nine tenths of capacity is goodput, and no latency exceeds
+    /// three targets after the first second.
     #[test]
     fn overload_costs_neither_goodput_nor_time(service_us in 50_u64..200, load in 1.3..8.0_f64, seed in 0..1_000_u64) {
         let config = server(service_us, seed, &format!(
@@ -51,7 +51,7 @@ proptest! {
         prop_assert!(outcome.latency.quantile(0.999) < TARGET * 3, "{}", outcome.latency.quantile(0.999));
     }
 
-    /// A second after a surge has ended nobody is shed any more.
+    /// A second after the end of a surge no client is shed.
     #[test]
     fn it_recovers_within_a_second(service_us in 50_u64..200, surge in 2.0..8.0_f64, seed in 0..1_000_u64) {
         let config = server(service_us, seed, &format!(
@@ -63,8 +63,7 @@ proptest! {
         prop_assert!(outcome.in_time == outcome.offered, "{} of {}", outcome.in_time, outcome.offered);
     }
 
-    /// Receiving that goes first takes its share and no more while requests
-    /// wait, however many callers come.
+    /// Receiving with priority stays within its share while requests wait, under any load.
     #[test]
     fn receiving_is_bounded_under_a_flood(percent in 2_u8..30, load in 20.0..40.0_f64, seed in 0..1_000_u64) {
         let config = server(50, seed, &format!(
@@ -91,8 +90,8 @@ fn without_a_bound_a_flood_takes_the_core_from_the_requests() {
     assert!(bounded > 0.8 * capacity, "{bounded} of {capacity}");
 }
 
-/// A frame that is dropped comes again after a second, past the guard, and then
-/// is work for a caller who has left.
+/// A dropped frame is resent a second later, passes the guard, and causes work for a client
+/// that has left.
 #[test]
 fn a_flood_out_of_nowhere_takes_no_frame_from_those_who_came_in() {
     let lost = |guard: &str| {
@@ -105,10 +104,10 @@ fn a_flood_out_of_nowhere_takes_no_frame_from_those_who_came_in() {
     assert!(lost("none") > 1_000, "without a guard many are");
 }
 
-/// The paper's (7), by the costs of the stack's steps: a line of slope −µ2/µ1.
+/// The paper's (7), with the costs of the stack's steps: a line of slope −µ2/µ1.
 #[test]
 fn where_receiving_goes_first_less_is_served_the_more_come_as_the_line_says() {
-    // The last for so long that most callers have left before those who count come.
+    // The last one: long enough that most warm-up clients have left before measurement.
     for (load, warmup) in [(2, "250ms"), (10, "250ms"), (4, "700ms")] {
         let more = format!("load = {load}\ntransport = 100000\nwarmup = \"{warmup}\"\nduration = \"50ms\"");
         let config = server(20, 1, &more);
@@ -151,8 +150,7 @@ fn without_a_guard_everybody_is_served_too_late() {
     assert!(goodput(&config, &outcome) < 0.05);
 }
 
-/// Those who have left keep their places until the server confirms it, and a
-/// flood makes that late.
+/// Closed connections keep their slots until the server acknowledges, which a flood delays.
 #[test]
 fn callers_take_as_many_addresses_as_they_need_and_more_are_an_error() {
     let flood = |each: usize| {

@@ -1,8 +1,7 @@
-//! Everybody who calls, behind as few addresses as hold them.
+//! Client population behind as few source addresses as hold its connections.
 //!
-//! A connection whose last word the server has not confirmed keeps its place, and
-//! a server that drops what it cannot receive confirms late: under a flood there
-//! are many times more connections than callers who wait.
+//! A connection keeps its slot until the server acknowledges its end, and an overloaded server
+//! acknowledges late: under a flood there are many more connections than waiting clients.
 
 use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -20,24 +19,23 @@ use crate::SimDevice;
 use crate::world::server::Clients;
 use crate::world::server::config::{CLIENT_RTO_MIN, PORT_MIN, SERVER, stack};
 
-/// Where the server listens: enough pairs of ports for all who are under way.
+/// Listening ports: enough port pairs for all connections.
 pub(super) fn ports() -> impl Iterator<Item = u16> {
     PORT_MIN..PORT_MIN + 2 * PORTS
 }
 
-/// Ports for each kind of callers, each with 28,232 of an address of theirs. All
-/// three are taken in turn, so this shares no divisor with the others: then no
-/// pair comes again before all have come, 3.5 million for each address. Who meets
-/// what the server remembers of a caller before it costs frames that nobody
-/// reckons with.
+/// Ports per client class; each has 28,232 source ports per address. Ports and source ports are
+/// both used in rotation and 127 shares no divisor with their number, so that a pair recurs
+/// only after 3.5 million connections per address. A pair that recurs earlier meets TIME-WAIT
+/// state at the server, which costs unmodelled frames.
 const PORTS: u16 = 127;
 
-/// The first address of the callers'; the others follow.
+/// First client address; the others follow.
 const CALLERS: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 3);
-/// Addresses of theirs at the most: eight million connections, some gigabytes.
+/// Maximum number of addresses: eight million connections, some gigabytes.
 const ADDRESSES_MAX: usize = 8;
 
-/// Tells both kinds of callers apart by the port that they call.
+/// Distinguishes the two client classes by destination port.
 pub(super) fn classifier() -> DriverClassifier {
     Arc::new(|packet: &PacketView<'_>| match packet.tcp_ports() {
         Some((_, target)) if target >= PORT_MIN + PORTS => Verdict::Level(Priority::LOWEST.level()),
@@ -45,18 +43,18 @@ pub(super) fn classifier() -> DriverClassifier {
     })
 }
 
-/// A caller who has no answer.
+/// Client without an answer.
 #[derive(Clone, Copy, Debug)]
 struct Call {
-    /// Behind which address.
+    /// Index of the address.
     at: usize,
     id: ConnId,
     came: Time,
-    /// Of the second kind.
+    /// True for the low-priority class.
     other: bool,
 }
 
-/// Those who come by one law, and by another from an instant on.
+/// Arrivals of one class; the process may change once.
 struct Kind {
     times: ArrivalTimes,
     next: Time,
@@ -74,7 +72,7 @@ impl Kind {
         Some(Self { next: times.next()?, times, then, came: 0 })
     }
 
-    /// When this one came; the next one's time follows.
+    /// Arrival time of the next client; advances the process.
     fn take(&mut self) -> Time {
         let came = self.next;
         self.came += 1;
@@ -87,7 +85,7 @@ impl Kind {
     }
 }
 
-/// See the module.
+/// Implementation of [`Clients`].
 pub(super) struct Callers {
     crowd: SourcePool,
     kinds: [Option<Kind>; 2],
@@ -97,20 +95,20 @@ pub(super) struct Callers {
     starts: Time,
     ends: Time,
     now: Time,
-    /// Those who wait, by their address, and by their connection's slot there.
+    /// Waiting clients, by address and connection slot.
     calls: Vec<Vec<Option<Call>>>,
-    /// Everybody in the order in which patience ends.
+    /// All clients, in order of timeout.
     leaving: VecDeque<Call>,
-    /// Callers who count and still wait.
+    /// Measured clients that still wait.
     counted: u64,
     buffer: Vec<u8>,
-    /// Since when one came who found no place.
+    /// Time at which a client first found no free connection.
     full: Option<Time>,
     outcome: Outcome,
 }
 
-/// Addresses that have a place for everybody who comes, if no connection ended
-/// before all have; fewer where that are too many, which mostly do as well.
+/// Number of addresses that hold all clients if no connection ended meanwhile, at most
+/// [`ADDRESSES_MAX`].
 fn addresses(config: &Config) -> usize {
     let load = config.load.max(config.surge) + config.load_others;
     let time = config.warmup + config.duration + config.patience;
@@ -118,14 +116,14 @@ fn addresses(config: &Config) -> usize {
     ((all / config.connections_max as f64).ceil() as usize).clamp(1, ADDRESSES_MAX)
 }
 
-/// The stack behind the `n`-th address.
+/// TCP stack of address number `n`.
 fn tcp(config: &Config, n: usize) -> net::stack::Config {
     let addr = Ipv4Addr::from_bits(CALLERS.to_bits() + n as u32);
     let mut tcp = stack(addr, config.seed);
     tcp.rto_min = CLIENT_RTO_MIN;
-    // An acknowledgement that is late makes nobody send more.
+    // A late acknowledgement shall cause no retransmission.
     tcp.rack = false;
-    // Many hosts' callers stand behind an address: none waits for its port.
+    // An address stands for many hosts: its ports are reused quickly.
     tcp.time_wait = Span::from_millis(1);
     tcp.fin_wait = Span::from_millis(200);
     tcp.connections_max = config.connections_max;
@@ -161,7 +159,7 @@ impl Callers {
         }
     }
 
-    /// What became of them; or how many addresses were full, and since when.
+    /// Result; or the number of addresses that were full, and since when.
     pub(super) fn into_outcome(self) -> Result<Outcome, (usize, Time)> {
         match self.full {
             Some(since) => Err((self.calls.len(), since)),
@@ -173,7 +171,7 @@ impl Callers {
         (self.starts..self.ends).contains(&call.came)
     }
 
-    /// Lets those come whose time it is.
+    /// Starts the clients due by `now`.
     fn come(&mut self, now: Time) -> bool {
         let mut any = false;
         for other in [false, true] {
@@ -205,7 +203,7 @@ impl Callers {
         }
     }
 
-    /// The caller of `id` behind address `at`, who waits no longer.
+    /// Removes the client of connection `id` at address `at` from the waiting ones.
     fn settle(&mut self, at: usize, id: ConnId) -> Option<Call> {
         let place = self.calls[at].get_mut(id.index as usize)?;
         let call = place.take_if(|call| call.id == id)?;
@@ -255,7 +253,7 @@ impl Callers {
         }
     }
 
-    /// Lets those leave whose patience ends.
+    /// Closes the connections of clients that have timed out.
     fn leave(&mut self, now: Time) -> bool {
         let mut any = false;
         while let Some(&Call { at, id, came, .. }) = self.leaving.front()
@@ -263,7 +261,7 @@ impl Callers {
         {
             self.leaving.pop_front();
             if self.settle(at, id).is_some() {
-                // Let go: who holds on would ask time and again whether the server lives.
+                // Released: a connection kept open would send keep-alive probes.
                 self.crowd.stack(at).release(now, id);
                 any = true;
             }

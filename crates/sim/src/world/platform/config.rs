@@ -1,4 +1,4 @@
-//! What a platform is made of, as an experiment's TOML has it.
+//! Platform configuration, read from an experiment's TOML.
 
 use queueing::{Arrivals, Bytes, Distribution, Priority, Span};
 
@@ -8,7 +8,7 @@ use crate::cores::{self, ClassName, Costs, Machine, Needs, Phase, Task};
 use crate::text::{text, text_or_none};
 use crate::{BadConfig, CostModel};
 
-/// A platform, and who uses it.
+/// Platform and its load.
 ///
 /// ```
 /// let config = sim::world::platform::Config::from_toml(r#"
@@ -30,122 +30,122 @@ use crate::{BadConfig, CostModel};
 #[derive(Clone, Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// What is switched on.
+    /// Enabled mechanisms.
     #[serde(deserialize_with = "text")]
     pub mechanisms: Mechanisms,
-    /// What is between hosts; absent: messages arrive as they are sent.
+    /// Network between hosts; absent: messages arrive when they are sent.
     pub network: Option<Network>,
-    /// Hosts that only ask.
+    /// Number of client hosts.
     pub clients: u32,
-    /// The service, from where requests come in to where they end.
+    /// Tiers of the service, in the order of calls.
     pub tiers: Vec<Tier>,
-    /// Who asks.
+    /// Request classes.
     pub classes: Vec<Class>,
-    /// So many times the requests that classes name, or so many times longer bursts of
-    /// them: for larger platforms. More than 0.
+    /// Factor on the arrival rate of each class, or on its burst size; for larger platforms.
+    /// More than 0.
     #[serde(default = "once")]
     pub users: f64,
-    /// The cores of each host, DRAM and cache.
+    /// Cores, DRAM and cache of each server.
     #[serde(default)]
     pub machine: Machine,
-    /// What handing a core over takes, and BE's slices where `cores` is off; slices of
-    /// `0ns` are those of the idle class.
+    /// Costs of core allocation, and BE's time slice where `cores` is off; a slice of `0ns`
+    /// selects the idle class.
     #[serde(default)]
     pub handing: Costs,
-    /// What the service asks of a machine while it runs.
+    /// Resource use of the service.
     #[serde(default)]
     pub needs: Needs,
-    /// The phases of the BE task that shares each host, on all its cores; none: there is no such task.
+    /// Phases of the BE task on each server, which uses all its cores; empty: no BE task.
     #[serde(default)]
     pub beside: Vec<Phase>,
-    /// THRESH_BW in GB/s and socket; the paper's 25 when absent.
+    /// THRESH_BW in GB/s and socket; default: the paper's 25.
     pub bandwidth_max_gb: Option<f64>,
-    /// What the stack's work costs; the checked-in model where not given.
+    /// Costs of the stack's work; default: the checked-in model.
     pub costs: Option<CostModel>,
-    /// How often the guard looks.
+    /// Period of the guard.
     #[serde(default = "period", deserialize_with = "text")]
     pub guard_period: Span,
-    /// How long who knocks may wait.
+    /// Target queueing delay of connection requests.
     #[serde(default = "target", deserialize_with = "text")]
     pub guard_target: Span,
-    /// Requests that wait for a core of a host.
+    /// Capacity of a server's request queue.
     #[serde(default = "capacity")]
     pub capacity: usize,
-    /// A client that is refused, shed, or not answered counts as having waited at
-    /// least so long.
+    /// Minimum latency recorded for a request that is rejected, dropped or unanswered.
     #[serde(default = "patience", deserialize_with = "text")]
     pub patience: Span,
-    /// Requests and work count from here on …
+    /// Warm-up; requests and work after it are measured.
     #[serde(default, deserialize_with = "text")]
     pub warmup: Span,
-    /// … and so long; then nobody asks any more, …
+    /// Measured duration, after which no requests arrive.
     #[serde(deserialize_with = "text")]
     pub lasts: Span,
-    /// … and those who asked may be answered for so long.
+    /// Time for outstanding requests to complete.
     #[serde(default = "drain", deserialize_with = "text")]
     pub drain: Span,
-    /// Replays the run.
+    /// Seed; the same seed replays the run.
     #[serde(default = "one")]
     pub seed: u64,
 }
 
-/// A tier: hosts that do the same.
+/// Tier of identical servers.
 #[derive(Clone, Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Tier {
-    /// Its name in reports.
+    /// Name in reports.
     pub name: String,
-    /// How many hosts.
+    /// Number of servers.
     pub hosts: u32,
-    /// Among so many of them each request that comes here is split; 1 takes all of it.
+    /// Fan-out: servers among which each request is split; 1: not split.
     #[serde(default = "one_part")]
     pub parts: u32,
-    /// What a request takes here before it goes on.
+    /// Service time of a request before it goes to the next tier.
     #[serde(deserialize_with = "text")]
     pub service: Distribution,
-    /// What it takes when the answers are back.
+    /// Service time of merging the answers of the next tier.
     #[serde(default, deserialize_with = "text_or_none")]
     pub merge: Option<Distribution>,
-    /// How long the message is that brings it.
+    /// Length of the request message.
     #[serde(default = "kilobyte", deserialize_with = "text")]
     pub request: Bytes,
-    /// How long its answer is.
+    /// Length of the answer message.
     #[serde(default = "kilobyte", deserialize_with = "text")]
     pub answer: Bytes,
-    /// Kept of the budget for the answers' way and merging, where the next tier splits it.
+    /// Part of the budget reserved for the answers and for merging, where the next tier splits
+    /// the request.
     #[serde(default, deserialize_with = "text")]
     pub reserve: Span,
 }
 
-/// A class of requests.
+/// Class of requests.
 #[derive(Clone, Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Class {
-    /// Its name in reports.
+    /// Name in reports.
     pub name: String,
-    /// When they come.
+    /// Arrival process.
     #[serde(deserialize_with = "text")]
     pub arrivals: Arrivals,
-    /// From so long after the beginning on; 0 is the beginning.
+    /// Start of arrivals.
     #[serde(default, deserialize_with = "text")]
     pub from: Span,
-    /// Until then; to the end when absent.
+    /// End of arrivals; default: end of the run.
     #[serde(default, deserialize_with = "text_or_none")]
     pub until: Option<Span>,
-    /// The level that they ask for, 0 (most urgent) to 7.
+    /// Requested priority level, 0 (most urgent) to 7.
     pub level: u8,
-    /// The most urgent level that they were granted; what they ask for when absent.
+    /// Highest granted level; default: the requested one.
     pub granted: Option<u8>,
-    /// How long users wait for an answer.
+    /// Latency objective.
     #[serde(deserialize_with = "text")]
     pub slo: Span,
-    /// How many times what a tier's law says they take there.
+    /// Factor on the service times of tiers.
     #[serde(default = "once")]
     pub scale: f64,
-    /// They have no connections yet: they have to knock, …
+    /// True if each request opens a connection, which the guard may reject.
     #[serde(default)]
     pub newcomers: bool,
-    /// … and to be set up, which takes so long of the core that receives.
+    /// Time of the receiving core to set up a connection.
     #[serde(default, deserialize_with = "text")]
     pub opening: Span,
 }
@@ -186,11 +186,11 @@ fn kilobyte() -> Bytes {
     Bytes::new(1_000)
 }
 
-/// Pieces of work that one request may be.
+/// Maximum number of sub-requests of a request.
 pub(super) const PIECES_MAX: u64 = 4096;
 
 impl Config {
-    /// Reads a configuration and checks it.
+    /// Parses a configuration and checks it.
     ///
     /// # Errors
     /// One line: the value and what would be valid.
@@ -198,7 +198,7 @@ impl Config {
         crate::text::settings(text, Self::check)
     }
 
-    /// Whether the platform can be built.
+    /// Checks that the platform can be built.
     ///
     /// # Errors
     /// One line: the value and what would be valid.
@@ -249,25 +249,25 @@ impl Config {
         if let Some(network) = &self.network {
             network.check(self.hosts(), self.seed)?;
         }
-        // As if its requests were its own.
+        // Check with arrivals and service, which the host's own configuration lacks.
         let mut host = self.host(0);
         (host.tasks[0].arrivals, host.tasks[0].service) =
             (Some(self.classes[0].arrivals), Some(self.tiers[0].service));
         host.check()
     }
 
-    /// Hosts that there are work for.
+    /// Number of hosts in use.
     #[must_use]
     pub fn hosts(&self) -> u32 {
         self.clients + self.tiers.iter().map(|tier| tier.hosts).sum::<u32>()
     }
 
-    /// The levels of classes that knock.
+    /// Levels of classes that open connections.
     pub(super) fn newcomers(&self) -> impl Iterator<Item = Priority> {
         self.classes.iter().filter(|class| class.newcomers).map(|class| class.levels()[1])
     }
 
-    /// The machine of the `number`-th server.
+    /// Machine of server number `number`.
     pub(super) fn host(&self, number: u64) -> cores::Config {
         let lanes = self.machine.sockets * self.machine.physical * self.machine.lanes;
         let on = self.mechanisms.cores;
@@ -309,7 +309,7 @@ impl Config {
 }
 
 impl Class {
-    /// When they come, `users` times as many.
+    /// Arrival process, scaled by `users`.
     pub(super) fn arrivals(&self, users: f64) -> Arrivals {
         match self.arrivals {
             Arrivals::Poisson { rate_per_s } => Arrivals::Poisson { rate_per_s: rate_per_s * users },
@@ -321,7 +321,7 @@ impl Class {
         }
     }
 
-    /// The level that they ask for, and the one that they were granted.
+    /// Requested level and granted level.
     pub(super) fn levels(&self) -> [Priority; 2] {
         [self.level, self.granted.unwrap_or(self.level)]
             .map(|level| Priority::new(level).unwrap_or(Priority::LOWEST))

@@ -1,4 +1,4 @@
-//! Hosts of a platform: those that ask, and those that serve.
+//! Hosts of a platform: clients and servers.
 
 use guard::Params;
 use queueing::{Span, Time};
@@ -11,26 +11,26 @@ use crate::Engine;
 use crate::cores::{ExternalMachine, Served};
 use crate::world::Alarm;
 
-/// All hosts that have something to do.
+/// All hosts in use.
 pub(super) struct Hosts {
-    /// Where clients are in the fabric.
+    /// Clients' positions in the fabric.
     pub clients: Vec<u32>,
-    /// Tier by tier.
+    /// Servers, tier by tier.
     pub servers: Vec<Server>,
     ended: Vec<Served>,
     shed: Vec<u64>,
 }
 
-/// A host that serves.
+/// Server host.
 pub(super) struct Server {
-    /// Where it is in the fabric.
+    /// Position in the fabric.
     pub host: u32,
     pub stack: Stack,
     pub cores: ExternalMachine,
     alarm: Alarm,
 }
 
-/// The task beside the service.
+/// Index of the BE task.
 const BESIDE: usize = 1;
 
 impl Hosts {
@@ -64,14 +64,14 @@ impl Hosts {
         }
     }
 
-    /// Lets the receiving core of `server` go on, if it can.
+    /// Starts the next piece of work of the receiving core of `server`, if it is idle.
     pub fn receive(&mut self, engine: &mut Engine<Event>, now: Time, server: usize) {
         if let Some(takes) = self.servers[server].stack.begin(now) {
             engine.schedule(now + takes, Event::Received(server));
         }
     }
 
-    /// Sees to it that what happens next on the cores of `server` does.
+    /// Schedules the next event of the cores of `server`.
     pub fn remind(&mut self, engine: &mut Engine<Event>, now: Time, server: usize) {
         let Server { cores, alarm, .. } = &mut self.servers[server];
         if let Some(next) = cores.next() {
@@ -79,7 +79,7 @@ impl Hosts {
         }
     }
 
-    /// What BE has done on all hosts since work counts, in time of a lane.
+    /// BE's measured work on all hosts, in time of one logical core.
     pub fn work(&mut self, now: Time) -> Span {
         self.servers.iter_mut().map(|server| server.cores.work(now, BESIDE)).sum()
     }
@@ -91,7 +91,7 @@ impl Hosts {
 }
 
 impl World<'_> {
-    /// Something happens on the cores of `server`.
+    /// Runs the due events of the cores of `server`.
     pub(super) fn cores(&mut self, now: Time, server: usize) {
         let Server { cores, alarm, .. } = &mut self.hosts.servers[server];
         if alarm.rings(now) {
@@ -100,7 +100,7 @@ impl World<'_> {
         }
     }
 
-    /// Sees to whoever was served on `server`, or was not, and to what happens there next.
+    /// Handles the requests completed and shed on `server`, and schedules its next event.
     pub(super) fn served(&mut self, now: Time, server: usize) {
         let mut ended = std::mem::take(&mut self.hosts.ended);
         let mut shed = std::mem::take(&mut self.hosts.shed);

@@ -1,19 +1,17 @@
-//! One label for a request, at every wait.
+//! One label per request, for all queues on its path.
 //!
-//! A label begins as what its peer asks for, held to what that peer was granted:
-//! a client can lower its own class and shorten its own time, never the other way
-//! ([`Grant`]). On its way a label becomes more urgent, by a level, where less is
-//! left of the budget than the rest is likely to take, and less urgent where so much is
-//! left that it can lose a packet ([`deadline::Standing`]); it is read by switches as DSCP, by the
-//! receive buffer, by event queues, by whoever divides cores, and goes back with the
-//! response.
-//! Source: D2P §3 for the budget, ADPS §2.3 for the priority that travels.
+//! The peer's requested label is limited to its grant: a client can lower its own priority and
+//! shorten its own budget, never raise or extend them ([`Grant`]). On the way a label rises one
+//! level if the remaining budget is likely too short for the remaining work, and falls if
+//! enough is left to lose a packet ([`deadline::Slack`]). It is read by switches (as DSCP),
+//! receive buffer, event queues and the core allocator, and returns with the response. Source:
+//! D2P §3 (budget), ADPS §2.3 (priority that travels).
 
 use deadline::codec::field;
 use deadline::{Budget, BudgetValidator, Limits, Received};
 use queueing::{Priority, Span};
 
-/// What a peer may ask for.
+/// Limits of a peer's labels.
 #[derive(Clone, Debug)]
 pub(super) struct Grant {
     level: Priority,
@@ -21,15 +19,15 @@ pub(super) struct Grant {
 }
 
 impl Grant {
-    /// Nothing more urgent than `level`, and no more time than `longest`.
+    /// Limits level to `level` or lower, and budget to `longest`.
     pub fn new(level: Priority, longest: Span) -> Self {
         let limits = Limits { default: longest, trusted: false, ..Limits::default() };
         Self { level, intake: BudgetValidator::new(limits) }
     }
 
-    /// What a request gets that asks for `level` and `expected`.
+    /// Level and budget of a request that asks for `level` and `expected`.
     pub fn admit(&mut self, level: Priority, expected: Span) -> (Priority, Budget) {
-        // As it comes: a field of text, which may say anything.
+        // Passed as on the wire: a text field with untrusted contents.
         let text = field::write(&Budget::new(expected));
         let budget = self.intake.validate(Received { budget: Some(&text), ..Received::default() });
         (level.max(self.level), budget)

@@ -1,39 +1,38 @@
-//! What is switched on: nothing, one thing, all but one, or all.
+//! Selection of mechanisms: none, one, all but one, or all.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::BadConfig;
 
-/// The mechanisms of a platform.
+/// Enabled mechanisms of a platform.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Mechanisms {
-    /// Switches serve levels, and flows in turn (FISH); else in order of arrival.
+    /// Switches schedule by level and fairly between flows (FISH); else FIFO.
     pub fabric: bool,
-    /// Receive buffers and event queues serve by level (ADPS); else in order of arrival.
+    /// Receive buffers and event queues are served by level (ADPS); else FIFO.
     pub events: bool,
-    /// Budgets travel: queues serve by what is left and drop what cannot make it, and
-    /// who is behind becomes more urgent (D2P).
+    /// Budgets propagate: queues are ordered by remaining budget and drop infeasible requests;
+    /// late requests rise in priority (D2P).
     pub deadline: bool,
-    /// Newcomers are let in by how long they would wait (the overload paper).
+    /// Connection requests are admitted by expected queueing delay (overload paper).
     pub guard: bool,
-    /// Cores are given to who waits and taken from who disturbs (Caladan); else they
-    /// are the kernel's.
+    /// Cores are allocated by queueing delay and interference (Caladan); else by the kernel.
     pub cores: bool,
 }
 
-/// Their names.
+/// Names of the mechanisms.
 const NAMES: [&str; 5] = ["fabric", "events", "deadline", "guard", "cores"];
 
 impl Mechanisms {
-    /// Those of a kind, in the order of [`NAMES`].
+    /// Mechanisms selected by `on`, in the order of [`NAMES`].
     fn of(on: impl Fn(&str) -> bool) -> Self {
         let [fabric, events, deadline, guard, cores] = NAMES.map(on);
         Self { fabric, events, deadline, guard, cores }
     }
 }
 
-/// `none`, `all`, `only fabric`, `all but fabric`.
+/// Text form: `none`, `all`, `only fabric`, `all but fabric`.
 impl FromStr for Mechanisms {
     type Err = BadConfig;
 

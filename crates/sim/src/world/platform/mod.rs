@@ -1,16 +1,14 @@
-//! A platform: a service of several tiers on a fabric of hosts, with all mechanisms
-//! as switches.
+//! Platform: a multi-tier service on a fabric of hosts, with all mechanisms switchable.
 //!
-//! Requests of several classes come from clients, pass a fabric whose ports are
-//! `queueing`'s disciplines, are received, wait in the queues of `sched` and
-//! `deadline` for cores that `sched::cores` divides between the service and a BE task,
-//! are split among the hosts of the next tier, and go back. One label goes with
-//! each, through every wait. What brings requests is drawn when they are born, so
-//! that all [`Mechanisms`] of one seed are given the same work.
+//! Requests of several classes start at clients, cross a fabric whose ports are `queueing`'s
+//! disciplines, are received, and wait in the queues of `sched` and `deadline` for cores that
+//! `sched::cores` divides between the service and a BE task. They are split among the servers
+//! of the next tier, and answered. One label accompanies each through every queue. All random
+//! values of a request are drawn at its arrival, so that all [`Mechanisms`] of one seed get the
+//! same work.
 //!
-//! Three levels of detail meet on one clock: packets in the fabric, whole messages in
-//! hosts' receiving sides, pieces of requests on cores. What that leaves out stands
-//! in ADR 0039.
+//! Three levels of detail share one clock: packets in the fabric, messages in receiving hosts,
+//! sub-requests on cores. ADR 0039 lists the simplifications.
 
 mod config;
 mod hosts;
@@ -41,37 +39,37 @@ use label::Grant;
 use outcome::End;
 use requests::{NewRequest, Requests, SubrequestId};
 
-/// A message between hosts.
+/// Message between hosts.
 #[derive(Clone, Copy, Debug)]
 struct Mail {
-    /// The piece that it is about.
+    /// Sub-request that it belongs to.
     at: SubrequestId,
-    /// It goes back to whoever sent the piece, …
+    /// True for an answer to the sub-request's sender.
     answer: bool,
-    /// … saying that there is no answer.
+    /// True for a failure notice.
     failed: bool,
     sent: Time,
 }
 
-/// What can happen, but for what the fabric does.
+/// Event outside the fabric.
 #[derive(Clone, Copy, Debug)]
 enum Event {
-    /// A request of this class is born.
+    /// A request of this class arrives.
     Born(usize),
-    /// A server's receiving core has done its piece of work.
+    /// A server's receiving core completes its piece of work.
     Received(usize),
-    /// Something happens on a server's cores.
+    /// Event on a server's cores.
     Cores(usize),
-    /// A server's guard looks.
+    /// Period of a server's guard.
     Guard(usize),
-    /// Counting ends.
+    /// Start or end of measurement.
     Close,
 }
 
-/// Runs until all who asked have an answer, or their time is up.
+/// Runs until all requests are over, or until the time limit.
 ///
 /// # Panics
-/// When the configuration does not pass [`Config::check`].
+/// If the configuration does not pass [`Config::check`].
 #[must_use]
 pub fn run(config: &Config) -> Outcome {
     config.check().expect("a checked configuration");
@@ -95,16 +93,16 @@ struct World<'a> {
     config: &'a Config,
     engine: Engine<Event>,
     carrier: Box<dyn MessagePort + 'a>,
-    /// Messages that arrived just now.
+    /// Messages that arrived in the current step.
     arrived: Vec<u32>,
     mail: BTreeMap<u32, Mail>,
     hosts: Hosts,
     requests: Requests,
-    /// Per class: when its requests are born, who asks, and what it was granted.
+    /// Per class: arrival process, choice of client, and grant.
     births: Vec<Births>,
-    /// Per tier, whether it merges, and class: how long that takes.
+    /// Service times per tier, phase (merging or not) and class.
     history: History<(usize, bool, usize)>,
-    /// What a packet that is lost costs who waits for it, where any can be.
+    /// Cost of a packet loss for the receiver, if packets can be lost.
     loss: Option<Span>,
     outcome: Outcome,
     closed: bool,
@@ -151,7 +149,7 @@ impl<'a> World<'a> {
         world
     }
 
-    /// What happens next happens, by `end`; when.
+    /// Processes the next event up to `end`; returns its time.
     fn step(&mut self, end: Time) -> Option<Time> {
         let (own, carried) = (self.engine.peek(), self.carrier.next());
         let first = own.into_iter().chain(carried).min().filter(|&first| first <= end)?;
@@ -179,7 +177,7 @@ impl<'a> World<'a> {
         Some(now)
     }
 
-    /// Waits for the next request of `class`, until nobody asks any more.
+    /// Schedules the next request of `class`, until arrivals end.
     fn schedule_birth(&mut self, class: usize) {
         let Class { until, .. } = self.config.classes[class];
         let over = Time::ZERO + (self.config.warmup + self.config.lasts).min(until.unwrap_or(Span::MAX));
@@ -202,7 +200,7 @@ impl<'a> World<'a> {
         self.send(now, at, false, false);
     }
 
-    /// Sends a piece to the server it is for, or its answer back.
+    /// Sends a sub-request to its server, or its answer back.
     fn send(&mut self, now: Time, at: SubrequestId, answer: bool, failed: bool) {
         let request = self.requests.get(at);
         let piece = &request.pieces[at.piece as usize];
@@ -221,9 +219,9 @@ impl<'a> World<'a> {
         self.mail.insert(message, Mail { at, answer, failed, sent: now });
     }
 
-    /// A message has crossed the fabric.
+    /// Handles a message delivered by the fabric.
     fn arrive(&mut self, now: Time, message: u32) {
-        // Bulk flows are nobody's mail.
+        // Background flows carry no message.
         let Some(mail) = self.mail.remove(&message) else { return };
         let request = self.requests.get(mail.at);
         let piece = &request.pieces[mail.at.piece as usize];
@@ -252,7 +250,7 @@ impl<'a> World<'a> {
         self.hosts.receive(&mut self.engine, now, server);
     }
 
-    /// The client hears what became of its request.
+    /// Handles the final answer at the client.
     fn answered(&mut self, now: Time, mail: Mail) {
         if mail.failed {
             return self.end(now, mail.at, End::Shed);
@@ -269,7 +267,7 @@ impl<'a> World<'a> {
         self.end(now, mail.at, End::Answered(spent));
     }
 
-    /// A request is over.
+    /// Records the end of a request.
     fn end(&mut self, now: Time, at: SubrequestId, end: End) {
         let request = self.requests.remove(at);
         if request.counted {
@@ -279,7 +277,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Counting begins, or ends: what BE has done so far.
+    /// Starts or ends the measurement of BE's work.
     fn close(&mut self, now: Time) {
         let work = self.hosts.work(now);
         let lasted = self.config.lasts.as_secs_f64();

@@ -1,4 +1,4 @@
-//! What is between hosts: a fabric with bulk flows in it, or nothing at all.
+//! Network between hosts: a fabric with background flows, or none.
 
 use std::collections::VecDeque;
 
@@ -11,44 +11,44 @@ use crate::fabric::{
 };
 use crate::text::text;
 
-/// A fabric between hosts.
+/// Fabric between hosts.
 #[derive(Clone, Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Network {
-    /// Who is wired to whom; as many hosts as there is work for, and more.
+    /// Topology; at least as many hosts as are in use.
     pub topology: Topology,
-    /// How hosts send; a message is a flow.
+    /// Transport of all hosts; a message is a flow.
     #[serde(default)]
     pub transport: Transport,
-    /// Which of several ways a packet takes.
+    /// Choice among several shortest paths.
     #[serde(default)]
     pub ways: Multipath,
-    /// How ports serve when `fabric` is on.
+    /// Scheduler of ports while `fabric` is on.
     #[serde(default = "fish", deserialize_with = "text")]
     pub scheduler: Scheduler,
-    /// Segments after which a flow sinks a level.
+    /// Segments after which a flow is demoted one level.
     #[serde(default)]
     pub thresholds: Vec<u64>,
-    /// How much waits at a port.
+    /// Buffer size of a port.
     #[serde(default = "room", deserialize_with = "depth")]
     pub room: QueueLength,
-    /// When more than this waits, packets are marked.
+    /// Packets are marked when more than this is queued.
     #[serde(default = "mark", deserialize_with = "depth")]
     pub mark: QueueLength,
-    /// Flows between all hosts that are not the service's.
+    /// Background flows between all hosts.
     pub bulk: Option<Bulk>,
 }
 
-/// Flows that have nothing to do with the service.
+/// Background flows, independent of the service.
 #[derive(Clone, Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Bulk {
-    /// How long they are.
+    /// Distribution of flow sizes.
     #[serde(deserialize_with = "text")]
     pub sizes: Sizes,
-    /// The share of each host's line that they take, more than 0.
+    /// Share of each host's line, more than 0.
     pub load: f64,
-    /// The most urgent level that they get, 0 to 7: nobody says that they are urgent.
+    /// Highest level of these flows, 0 to 7.
     pub level: u8,
 }
 
@@ -65,7 +65,7 @@ fn mark() -> QueueLength {
 }
 
 impl Network {
-    /// Whether it can be built, and has so many hosts.
+    /// Checks that the network can be built and has at least `hosts` hosts.
     pub(super) fn check(&self, hosts: u32, seed: u64) -> Result<(), BadConfig> {
         let there = self.topology.hosts();
         if there < hosts {
@@ -82,7 +82,7 @@ impl Network {
         self.base(true, seed).check().map_err(|error| BadConfig(format!("network: {error}")))
     }
 
-    /// The network, wired; its ports serve levels and flows where `on`.
+    /// Network with its topology resolved; its ports use `scheduler` if `on`, else FIFO.
     pub(super) fn wired(&self, on: bool, seed: u64) -> Wired {
         let mut config = self.base(on, seed);
         let level = self.bulk.as_ref().and_then(|bulk| Priority::new(bulk.level)).unwrap_or_default();
@@ -92,8 +92,8 @@ impl Network {
         Wired::new(config, self.bulk.is_some(), level)
     }
 
-    /// The host of the `number`-th role: neighbours in this order are of different
-    /// leaves, so that tiers are spread over the fabric.
+    /// Fabric host of role number `number`. Consecutive roles are under different leaves, which
+    /// spreads tiers over the fabric.
     pub(super) fn place(&self, number: u32) -> u32 {
         match self.topology {
             Topology::LeafSpine { leaves, hosts_per_leaf, .. } => {
@@ -103,7 +103,7 @@ impl Network {
         }
     }
 
-    /// All but how often bulk flows begin.
+    /// Fabric configuration, except for the arrival rate of background flows.
     fn base(&self, on: bool, seed: u64) -> Config {
         Config {
             topology: self.topology.clone(),
@@ -121,7 +121,7 @@ impl Network {
             idle: Span::from_micros(500),
             ways: self.ways,
             transport: self.transport.clone(),
-            // As many as it takes: they are drawn when their time comes.
+            // Upper bound; flows are drawn as they start.
             flows: FLOWS,
             sizes: self.bulk.as_ref().map_or(Sizes::List(vec![1]), |bulk| bulk.sizes.clone()),
             arrivals: Arrivals::Poisson { rate_per_s: 1.0 },
@@ -137,7 +137,7 @@ impl Network {
 
 const FLOWS: u32 = 10_000_000;
 
-/// No network: what is sent is there.
+/// Absent network: messages arrive at once.
 #[derive(Debug, Default)]
 pub(super) struct Wire {
     under_way: VecDeque<(Time, u32)>,

@@ -1,72 +1,72 @@
-//! What a run of the platform found.
+//! Result of a platform run.
 
 use queueing::{Histogram, Span};
 
 use super::config::Config;
 use crate::fabric::Counters;
 
-/// A run's result.
+/// Result of a run.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// Per class, in the configuration's order.
+    /// Results per class, in the configuration's order.
     pub classes: Vec<ClassOutcome>,
-    /// For so long requests counted.
+    /// Measured duration.
     pub counted: Span,
-    /// Work that BE did meanwhile, in lanes of a machine of its own, all hosts together.
+    /// Average of undisturbed logical cores that BE's work equals, all hosts together.
     pub beside: f64,
-    /// Bytes of bulk flows that were done by the end, and the time until then.
+    /// Bytes of background flows completed by the end.
     pub bulk_bytes: u64,
-    /// Virtual time of the whole run.
+    /// Virtual duration of the run.
     pub elapsed: Span,
-    /// What the network did with packets.
+    /// Packet counters of the network.
     pub packets: Counters,
     /// Events simulated.
     pub events: u64,
 }
 
-/// What became of a class.
+/// Result of a class.
 #[derive(Clone, Debug)]
 pub struct ClassOutcome {
-    /// Its name.
+    /// Class name.
     pub name: String,
-    /// Requests that count.
+    /// Measured requests.
     pub requests: u64,
-    /// Answered within what users wait for.
+    /// Answered within the objective.
     pub on_time: u64,
-    /// Answered, but later.
+    /// Answered late.
     pub late: u64,
-    /// Refused by the guard.
+    /// Rejected by the guard.
     pub refused: u64,
-    /// Dropped because they could not make it, somewhere.
+    /// Dropped as infeasible.
     pub shed: u64,
-    /// Dropped because there was no room.
+    /// Dropped at a full queue.
     pub lost: u64,
-    /// Not over when the run was.
+    /// Unfinished at the end.
     pub unanswered: u64,
-    /// From birth to answer, of all that count: who was refused, dropped or not
-    /// answered waited for the patience of clients, or longer.
+    /// Latency of all measured requests; rejected, dropped and unanswered ones count with at
+    /// least `patience`.
     pub latency: Histogram,
-    /// Of those answered alone.
+    /// Latency of answered requests.
     pub answered: Histogram,
-    /// Where those near p99.9 of the answered spent their time.
+    /// Mean breakdown of answered requests near p99.9.
     pub spent: TimeBreakdown,
     samples: Vec<(Span, TimeBreakdown)>,
 }
 
-/// Where a request spent its time, on the way that took longest.
+/// Time of a request by cause, along its slowest path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TimeBreakdown {
-    /// In the fabric.
+    /// Crossing the fabric.
     pub fabric: Span,
-    /// Received, and not yet delivered.
+    /// Between reception by the NIC and delivery.
     pub receive: Span,
     /// Waiting for a core.
     pub queue: Span,
-    /// Being served, preemptions included.
+    /// In service, preemptions included.
     pub service: Span,
 }
 
-/// How a request ended.
+/// End of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
     Answered(TimeBreakdown),
@@ -100,19 +100,19 @@ impl ClassOutcome {
         }
     }
 
-    /// Requests of which is known what became of them: all of them.
+    /// Requests with a known end: all measured ones.
     #[must_use]
     pub fn accounted(&self) -> u64 {
         self.on_time + self.late + self.refused + self.shed + self.lost + self.unanswered
     }
 
-    /// Those that were not answered in time, of all; NaN of nobody.
+    /// Fraction of requests not answered in time; NaN without requests.
     #[must_use]
     pub fn miss_share(&self) -> f64 {
         (self.requests - self.on_time) as f64 / self.requests as f64
     }
 
-    /// A request that counts is over, so long after its birth.
+    /// Records the end of a measured request, `took` after its arrival.
     pub(super) fn ended(&mut self, took: Span, slo: Span, patience: Span, end: End) {
         let count = match end {
             End::Answered(spent) => {
@@ -129,7 +129,7 @@ impl ClassOutcome {
         self.latency.record(if matches!(end, End::Answered(_)) { took } else { took.max(patience) });
     }
 
-    /// Finds where those near the 99.9th percentile spent their time.
+    /// Computes the breakdown near the 99.9th percentile.
     fn finish(&mut self) {
         self.samples.sort_unstable_by_key(|(took, _)| *took);
         let count = self.samples.len();

@@ -1,11 +1,11 @@
-//! Where requests wait for a core: the real queues of `sched` and `deadline`.
+//! Request queues of servers, composed of the queues of `sched` and `deadline`.
 //!
-//! | events | deadline | who goes next |
+//! | events | deadline | order |
 //! |---|---|---|
-//! | off | off | whoever came first (`sched`'s `fcfs`) |
-//! | on | off | the most urgent level, in order of arrival (`strict`, ADPS) |
-//! | off | on | the earliest deadline; who cannot make it is dropped (D2P) |
-//! | on | on | the most urgent level, and in it the earliest deadline |
+//! | off | off | arrival (`sched`'s `fcfs`) |
+//! | on | off | level, then arrival (`strict`, ADPS) |
+//! | off | on | earliest deadline; infeasible requests are dropped (D2P) |
+//! | on | on | level, then earliest deadline |
 
 use deadline::{DeadlineQueue, DequeueResult, EnqueueResult, Order, Settings, Shedding, Slack};
 use queueing::{Label, Priority, Span, Time};
@@ -13,7 +13,7 @@ use sched::dispatch::{Dispatch, IdleWorkers, Params, Task, WorkerSet, by_name};
 
 use crate::cores::{Offer, Waiting};
 
-/// The queue of a server that has these mechanisms; `capacity` requests wait at most.
+/// Queue for these mechanisms, of `capacity` requests.
 pub(super) fn queue(events: bool, deadline: bool, capacity: usize) -> Box<dyn Waiting> {
     if !deadline {
         let name = if events { "strict" } else { "fcfs" };
@@ -27,10 +27,10 @@ pub(super) fn queue(events: bool, deadline: bool, capacity: usize) -> Box<dyn Wa
     Box::new(Deadlines { levels, capacity, pressed: 0 })
 }
 
-/// An event queue.
+/// Event queue.
 struct Events {
     policy: Box<dyn Dispatch>,
-    /// Those who wait, by the task's token.
+    /// Waiting requests, by task token.
     offers: Vec<Option<Offer>>,
     free: Vec<usize>,
 }
@@ -74,11 +74,11 @@ impl Waiting for Events {
     }
 }
 
-/// Deadline queues, one for each level or one for all.
+/// Deadline queues, one per level or one for all.
 struct Deadlines {
     levels: Vec<DeadlineQueue<Offer>>,
     capacity: usize,
-    /// Those among them that were behind when they came.
+    /// Number of queued requests that were late on arrival.
     pressed: usize,
 }
 
@@ -146,7 +146,7 @@ mod tests {
         Offer { token, work: us(10), label, expected: us(10) }
     }
 
-    /// Who is served, and who is shed, of the same four 60 µs after they came.
+    /// Requests served and shed, of the same four, 60 µs after their arrival.
     fn order(events: bool, deadline: bool) -> (Vec<u64>, Vec<u64>) {
         let mut queue = queue(events, deadline, 8);
         for (token, level, left_us) in [(1, 5, 300), (2, 2, 800), (3, 2, 200), (4, 2, 65)] {

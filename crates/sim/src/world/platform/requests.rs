@@ -1,16 +1,15 @@
-//! Requests under way: a tree of pieces each, drawn when the request is born.
+//! Active requests: a tree of sub-requests each, drawn at the request's arrival.
 //!
-//! The first piece is the whole request at the first tier; each piece has one child
-//! for each part of the next. What a piece takes, and which host it goes to, comes
-//! from the request's own random numbers, so that two runs of one seed are given
-//! exactly the same work, whatever is switched on.
+//! The root is the whole request at the first tier; each sub-request has one child per part of
+//! the next tier. Service times and servers come from the request's own random stream, so that
+//! all runs of one seed get the same work, whichever mechanisms are enabled.
 
 use deadline::{Budget, StageTimer};
 use queueing::{Distribution, Priority, Rng, Span, Time};
 
 use super::config::{Class, Config};
 
-/// A piece of a request.
+/// Identifier of a sub-request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SubrequestId {
     pub request: u32,
@@ -18,61 +17,61 @@ pub(super) struct SubrequestId {
 }
 
 impl SubrequestId {
-    /// As a token: of its first service here, or of merging.
+    /// Token for the cores: of the first service, or of merging.
     pub fn token(self, merge: bool) -> u64 {
         u64::from(self.request) << 17 | u64::from(self.piece) << 1 | u64::from(merge)
     }
 
-    /// The piece of a token, and whether it is merging.
+    /// Inverse of [`token`](Self::token).
     pub fn of(token: u64) -> (Self, bool) {
         (Self { request: (token >> 17) as u32, piece: (token >> 1) as u16 }, token & 1 == 1)
     }
 }
 
-/// A request.
+/// Request.
 pub(super) struct Request {
     pub class: usize,
     pub born: Time,
     pub counted: bool,
-    /// The host that asks.
+    /// Client host.
     pub client: u32,
-    /// The urgency that it was admitted with.
+    /// Admitted level.
     pub level: Priority,
     pub pieces: Vec<Piece>,
 }
 
-/// A piece of one.
+/// Sub-request.
 pub(super) struct Piece {
     pub tier: usize,
     pub parent: Option<u16>,
-    /// The server that it goes to.
+    /// Index of its server.
     pub server: usize,
-    /// What it takes there: at first, and when its children are back.
+    /// Service times: first service, and merging.
     pub work: [Span; 2],
     pub children: std::ops::Range<u16>,
-    /// As it left whoever had it last.
+    /// Budget as sent by the previous stage.
     pub budget: Budget,
     pub level: Priority,
     pub visit: Option<StageTimer>,
-    /// Received and not yet delivered, on its slowest way so far.
+    /// Time between reception and delivery, along the slowest path so far.
     pub received: Span,
-    /// Children that are out, and what came back.
+    /// Outstanding children, failure flag, and answers.
     pub out: u16,
     pub failed: bool,
     pub back: Vec<(StageTimer, Span)>,
 }
 
-/// All that are under way.
+/// All active requests.
 #[derive(Default)]
 pub(super) struct Requests {
     slots: Vec<Option<Request>>,
     free: Vec<u32>,
-    /// How many were born.
+    /// Requests so far.
     born: u64,
 }
 
 impl Requests {
-    /// A request of `class` is born, with `budget` and `level`; where it is.
+    /// Creates a request; returns its root.
     pub fn bear(&mut self, config: &Config, born: NewRequest) -> SubrequestId {
         let NewRequest { now, class, counted, client, level, budget } = born;
         let mut rng = Rng::seeded(config.seed).fork(class as u64).fork(self.born);
@@ -87,34 +86,34 @@ impl Requests {
         SubrequestId { request: slot, piece: 0 }
     }
 
-    /// A request that is under way.
+    /// Active request of `at`.
     pub fn get(&mut self, at: SubrequestId) -> &mut Request {
         self.slots[at.request as usize].as_mut().expect("it is under way")
     }
 
-    /// A piece of one.
+    /// Sub-request `at`.
     pub fn piece(&mut self, at: SubrequestId) -> &mut Piece {
         &mut self.get(at).pieces[at.piece as usize]
     }
 
-    /// It is over.
+    /// Removes a completed request.
     pub fn remove(&mut self, at: SubrequestId) -> Request {
         self.free.push(at.request);
         self.slots[at.request as usize].take().expect("it is under way")
     }
 
-    /// Those that are still under way.
+    /// Requests that are still active.
     pub fn rest(&self) -> impl Iterator<Item = &Request> {
         self.slots.iter().flatten()
     }
 
-    /// How many are under way.
+    /// Number of active requests.
     pub fn len(&self) -> usize {
         self.slots.len() - self.free.len()
     }
 }
 
-/// What is known of a request that is born.
+/// Parameters of a new request.
 pub(super) struct NewRequest {
     pub now: Time,
     pub class: usize,
@@ -124,7 +123,7 @@ pub(super) struct NewRequest {
     pub budget: Budget,
 }
 
-/// The pieces of a request of `class`, tier by tier.
+/// Sub-requests of a request of `class`, tier by tier.
 fn pieces(config: &Config, class: &Class, rng: &mut Rng, level: Priority, budget: Budget) -> Vec<Piece> {
     let mut pieces: Vec<Piece> = Vec::new();
     let mut parents = 0..0;
@@ -137,7 +136,7 @@ fn pieces(config: &Config, class: &Class, rng: &mut Rng, level: Priority, budget
         let begin = pieces.len() as u16;
         for parent in callers {
             let child = pieces.len() as u16;
-            // Neighbours, so that no two parts of a request meet at one host.
+            // Adjacent servers, so that no two parts of a request share one.
             let host = rng.below(unit.hosts.into());
             for part in 0..unit.parts {
                 let server = first_server + (host + u64::from(part)) as usize % unit.hosts as usize;

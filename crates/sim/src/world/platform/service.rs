@@ -1,5 +1,4 @@
-//! What servers do with pieces of requests: take them up, split them, wait for the
-//! answers, merge them, answer.
+//! Server logic: receive sub-requests, fan out, join and merge answers, respond.
 
 use deadline::{Slack, StageTimer};
 use queueing::{Label, Span, Time};
@@ -11,11 +10,11 @@ use super::{Mail, World};
 use crate::cores::{Offer, Served};
 
 impl World<'_> {
-    /// The receiving core of `server` has done its piece of work.
+    /// Completes the piece of work of the receiving core of `server`.
     pub(super) fn received(&mut self, now: Time, server: usize) {
         match self.hosts.servers[server].stack.end(now) {
             None | Some(Done::Driven) => {}
-            // Nobody hears more of it.
+            // The client gets no response.
             Some(Done::Shed(gone)) => self.end(now, gone.mail.at, End::Refused),
             Some(Done::Lost(gone)) => self.lose(now, gone.mail),
             Some(Done::Delivered(received)) => {
@@ -25,7 +24,7 @@ impl World<'_> {
         self.hosts.receive(&mut self.engine, now, server);
     }
 
-    /// A message reached whoever waits for it, who found it received so long ago.
+    /// Delivers a message, `received` after its reception.
     fn deliver(&mut self, now: Time, mail: Mail, received: Span) {
         let Mail { at, answer, failed, sent } = mail;
         let piece = self.requests.piece(at);
@@ -39,7 +38,7 @@ impl World<'_> {
         self.offer(now, at, false);
     }
 
-    /// There was no room for a message: its sender learns that at once.
+    /// Handles a message dropped at a full queue; its sender is notified at once.
     pub(super) fn lose(&mut self, now: Time, mail: Mail) {
         match self.requests.piece(mail.at).parent {
             Some(_) => self.back(now, mail.at, None),
@@ -47,7 +46,7 @@ impl World<'_> {
         }
     }
 
-    /// A piece waits for a core, to be served or to be merged.
+    /// Enqueues a sub-request for service or for merging.
     fn offer(&mut self, now: Time, at: SubrequestId, merge: bool) {
         let on = self.config.mechanisms.deadline;
         let request = self.requests.get(at);
@@ -66,7 +65,7 @@ impl World<'_> {
         self.served(now, server);
     }
 
-    /// A piece was served, or merged.
+    /// Handles the end of service of a sub-request.
     pub(super) fn ended(&mut self, now: Time, served: Served) {
         let (at, merge) = SubrequestId::of(served.token);
         let class = self.requests.get(at).class;
@@ -92,13 +91,13 @@ impl World<'_> {
         }
     }
 
-    /// A piece will not be served: whoever sent it is told.
+    /// Notifies the sender of a sub-request that will not be served.
     pub(super) fn shed(&mut self, now: Time, token: u64) {
         let (at, _) = SubrequestId::of(token);
         self.send(now, at, true, true);
     }
 
-    /// An answer is back, or word that there is none.
+    /// Handles an answer, or the notice that there is none.
     fn back(&mut self, now: Time, child: SubrequestId, back: Option<(StageTimer, Span)>) {
         let Some(parent) = self.requests.piece(child).parent else { return };
         let at = SubrequestId { piece: parent, ..child };

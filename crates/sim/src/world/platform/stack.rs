@@ -1,12 +1,10 @@
-//! A host's receiving side: the ring, the guard, the receive buffer, and the core
-//! that takes messages through them.
+//! Receive path of a host: NIC ring, guard, receive buffer, and the core that processes them.
 //!
-//! One core does one piece of work at a time and each takes as long as the
-//! [`CostModel`] says per frame: in rounds, as `runtime`'s shard has them, it takes
-//! what is in the ring, which is in order of arrival whatever it holds, and then one
-//! message out of the receive buffer through TCP to whoever waits for it. The guard stands between both, where
-//! `runtime`'s does: whom it sheds costs little and gets no further. With events on
-//! the buffer is ADPS's, strict over levels; else it is in order of arrival.
+//! The core does one piece of work at a time; each takes the time that the [`CostModel`] gives
+//! per frame. As in `runtime`'s shard, a round drains the ring, which is FIFO, and then passes
+//! one message from the receive buffer through TCP to its receiver. The guard is between both,
+//! as in `runtime`: a shed message costs little and goes no further. With `events` on, the
+//! buffer is served by level (ADPS); else it is FIFO.
 
 use std::collections::VecDeque;
 
@@ -16,34 +14,33 @@ use queueing::{Bytes, Discipline, Entry, Fifo, Label, Priority, PushResult, Span
 use super::Mail;
 use crate::CostModel;
 
-/// Messages that a ring holds, and a receive buffer.
+/// Capacity of ring and receive buffer, in messages.
 const ROOM: usize = 16_384;
 
-/// Messages that are taken out of the ring in a round, at most.
+/// Maximum number of messages taken from the ring per round.
 const ROUND: u32 = 64;
 
-/// What a receiving side is made of.
+/// Settings of the receive path.
 pub(super) struct Settings {
     pub cost: CostModel,
-    /// The buffer is in order of levels.
+    /// Serve the buffer by level.
     pub by_level: bool,
-    /// Who stands at the door, if anybody does, and how many classes he tells apart.
+    /// Guard: policy, parameters, and number of classes.
     pub guard: Option<(Box<dyn Policy>, Params, u8)>,
 }
 
-/// A message that was received.
+/// Received message.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Received {
     pub mail: Mail,
     pub level: Priority,
-    /// Frames that it came in.
+    /// Number of frames.
     pub frames: u32,
-    /// What it takes beyond them: a newcomer is to be set up.
+    /// Additional cost of connection setup.
     pub opening: Span,
-    /// Of one that asks to come in, so that the guard has a say: how important it is
-    /// among such.
+    /// For a connection request, which is subject to the guard: its class.
     pub knocks: Option<Class>,
-    /// When the ring had it.
+    /// Arrival in the ring.
     pub came: Time,
 }
 
@@ -57,27 +54,26 @@ impl Entry for Received {
     }
 }
 
-/// What a piece of work came to.
+/// Result of a piece of work.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Done {
-    /// The message is in the receive buffer.
+    /// Moved to the receive buffer.
     Driven,
-    /// The guard shed it.
+    /// Shed by the guard.
     Shed(Received),
-    /// There was no room for it.
+    /// Dropped at the full buffer.
     Lost(Received),
-    /// It is with whoever waits for it.
+    /// Delivered.
     Delivered(Received),
 }
 
-/// The receiving side.
+/// Receive path of a host.
 pub(super) struct Stack {
     cost: CostModel,
     ring: VecDeque<Received>,
     buffer: Box<dyn Discipline<Received>>,
     door: Option<Keeper>,
-    /// What the core does, and how many messages it has taken out of the ring in this
-    /// round.
+    /// Current piece of work, and messages taken from the ring in this round.
     doing: Option<(Received, Work)>,
     driven: u32,
 }
@@ -89,12 +85,12 @@ enum Work {
     Transport,
 }
 
-/// A guard at work.
+/// Guard and its counters.
 struct Keeper {
     policy: Box<dyn Policy>,
     period: Span,
     door: AdmissionController,
-    /// Of those who knocked since the last look.
+    /// Connection requests since the last period.
     offered: u64,
     admitted: u64,
     served: u64,
@@ -118,7 +114,7 @@ impl Stack {
         Self { cost, ring: VecDeque::new(), buffer, door, doing: None, driven: 0 }
     }
 
-    /// A message comes in; it comes back when the ring is full.
+    /// Adds a message to the ring; returns it if the ring is full.
     pub fn receive(&mut self, received: Received) -> Option<Received> {
         if self.ring.len() == ROOM {
             return Some(received);
@@ -127,8 +123,7 @@ impl Stack {
         None
     }
 
-    /// Takes up the next piece of work, unless there is none or one is under way;
-    /// how long it takes.
+    /// Starts the next piece of work if the core is idle; returns its duration.
     pub fn begin(&mut self, now: Time) -> Option<Span> {
         if self.doing.is_some() {
             return None;
@@ -157,7 +152,7 @@ impl Stack {
         })
     }
 
-    /// The piece of work under way is done.
+    /// Completes the current piece of work.
     pub fn end(&mut self, now: Time) -> Option<Done> {
         let (received, work) = self.doing.take()?;
         Some(match work {
@@ -184,8 +179,8 @@ impl Stack {
         admitted
     }
 
-    /// The guard's look, where there is one: `waiting` wait behind this stack, the
-    /// longest since `oldest`. When it looks again.
+    /// Runs one guard period, with `waiting` requests queued for cores, the oldest since
+    /// `oldest`; returns the time of the next one.
     pub fn look(&mut self, now: Time, waiting: usize, oldest: Option<Time>) -> Option<Time> {
         let keeper = self.door.as_mut()?;
         let oldest = [self.ring.front().map(|first| first.came), self.buffer.oldest(), oldest];

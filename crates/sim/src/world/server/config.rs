@@ -1,4 +1,4 @@
-//! What a world is made of, as it is written in an experiment's TOML.
+//! Configuration of the simulation, read from an experiment's TOML.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -21,13 +21,12 @@ pub(in crate::world) const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
 pub(in crate::world) const SERVER: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
 pub(in crate::world) const PORT_MIN: u16 = 7000;
 
-/// Jobs that a preemptive server has in hand per priority. What waits beyond
-/// that waits in the dispatcher in the same order, so any number not below
-/// the number of cores gives the same schedule.
+/// Jobs per priority assigned to a preemptive server. The dispatcher holds the rest in the same
+/// order, hence any number not below the number of cores gives the same schedule.
 const IN_HAND: usize = WORKERS_MAX / Priority::LEVELS;
 const WORKERS_MAX: usize = 256;
 
-/// A world of one client and one server.
+/// Simulation of one client and one server.
 ///
 /// ```
 /// let config = sim::world::server::Config::from_toml(r#"
@@ -47,57 +46,56 @@ const WORKERS_MAX: usize = 256;
 #[derive(Clone, Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// Which of the compared systems the server is.
+    /// Compared system that the server implements.
     #[serde(deserialize_with = "text")]
     pub mode: Mode,
-    /// Which classifiers the application registers.
+    /// Classifiers registered by the application.
     #[serde(default)]
     pub scenario: Scenario,
-    /// Cores that serve requests, 1..=256; 1 where they are shared, 1..=32 where preemptive.
+    /// Cores that serve requests, 1..=256; 1 if shared, 1..=32 if preemptive.
     pub workers: usize,
-    /// Whose cores the workers run on.
+    /// Assignment of workers to cores.
     #[serde(default)]
     pub cores: Cores,
-    /// Workers per priority (`low = [1]`, `"0-1" = [0]`), for modes that
-    /// steer; levels not named go to any worker.
+    /// Workers per priority (`low = [1]`, `"0-1" = [0]`), for modes with steering; unnamed
+    /// levels go to any worker.
     #[serde(default)]
     pub steering: BTreeMap<String, Vec<usize>>,
-    /// Frames that the receive buffer holds.
+    /// Capacity of the receive buffer, in frames.
     #[serde(default = "rx_frames_default")]
     pub rx_frames_max: usize,
-    /// Frames that a NIC's ring holds.
+    /// Capacity of the NIC ring, in frames.
     #[serde(default = "nic_ring_default")]
     pub nic_ring: usize,
-    /// The cable.
+    /// Cable between client and server.
     #[serde(default)]
     pub link: Link,
-    /// What the stack's work costs; the checked-in model where not given.
+    /// Costs of the stack's work; default: the checked-in model.
     pub costs: Option<CostModel>,
-    /// What the client sends.
+    /// Load of the client.
     pub load: Plan,
-    /// Requests that `darc` profiles before it first reserves workers; the
-    /// paper's 50,000 where not given.
+    /// Requests that `darc` profiles before its first reservation; default: the paper's 50,000.
     pub darc_samples: Option<u64>,
-    /// Replays the run; used instead of the load's own.
+    /// Seed, used in place of the load's own; the same seed replays the run.
     #[serde(default = "seed_default")]
     pub seed: u64,
 }
 
-/// Whose cores the workers run on.
+/// Assignment of workers to cores.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Cores {
-    /// Each worker has a core of its own, and so has the stack.
+    /// One core per worker, and one for the stack.
     #[default]
     Own,
-    /// Stack and worker take turns on one core, as in mTCP.
+    /// Stack and worker alternate on one core, as in mTCP.
     Shared,
-    /// Own cores under ideal preemption: a more urgent request takes the core
-    /// of the least urgent one at once and for nothing.
+    /// One core per worker with ideal preemption: a more urgent request preempts the least
+    /// urgent one immediately and without cost.
     Preemptive,
 }
 
-/// The cable between client and server.
+/// Cable between client and server.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Link {
@@ -115,7 +113,7 @@ impl Default for Link {
 }
 
 impl Config {
-    /// A server in `mode` with one worker, the default link and costs.
+    /// Server in `mode` with one worker, default link and default costs.
     #[must_use]
     pub fn new(mode: Mode, load: Plan) -> Self {
         Self {
@@ -134,10 +132,10 @@ impl Config {
         }
     }
 
-    /// Reads and checks a world.
+    /// Parses a configuration and checks it.
     ///
     /// # Errors
-    /// What is wrong, with line and key or with value and range.
+    /// The invalid value: with line and key, or with its range.
     pub fn from_toml(text: &str) -> Result<Self, BadConfig> {
         crate::text::settings(text, Self::check)
     }
@@ -145,7 +143,7 @@ impl Config {
     /// Checks every value.
     ///
     /// # Errors
-    /// The first value that is outside its range.
+    /// The first value outside its range.
     pub fn check(&self) -> Result<(), BadConfig> {
         let workers_max = match self.cores {
             Cores::Own => WORKERS_MAX,
@@ -177,14 +175,14 @@ impl Config {
         }
     }
 
-    /// Workers as the shard knows them: a preemptive server's are not cores
-    /// but jobs in hand.
+    /// Number of the shard's workers; for a preemptive server they are assigned jobs, not
+    /// cores.
     fn slots(&self) -> usize {
         if self.cores == Cores::Preemptive { WORKERS_MAX } else { self.workers }
     }
 
     fn shard(&self, classifiers: Classifiers) -> shard::Config {
-        // Every connection waits at most once, besides its stale entries.
+        // Every connection has at most one valid entry, besides stale ones.
         let mut params = Params::new(self.slots(), 4 * self.load.connections as usize + 1024);
         params.darc.samples = self.darc_samples.unwrap_or(params.darc.samples);
         params.darc.urgency = self.load.classes.iter().filter_map(urgency).collect();
@@ -193,7 +191,7 @@ impl Config {
         shard.rx_frames_max = self.rx_frames_max;
         match self.cores {
             Cores::Own => {}
-            // A request is served as soon as TCP has it; its answer goes out before the next.
+            // TCP delivers a request, which is served and answered before the next.
             Cores::Shared => shard.budget.transport = 1,
             Cores::Preemptive => shard.steering = std::array::from_fn(in_hand),
         }
@@ -221,7 +219,7 @@ impl Config {
         Client::with_targets(&plan, stack, self.targets()).expect("the plan was checked")
     }
 
-    /// One port for as many connections as one address can have to it.
+    /// Enough ports for all connections of one client address.
     fn targets(&self) -> Vec<SocketAddr> {
         let ports = self.load.connections.div_ceil(PORTS_PER_TARGET) as u16;
         (0..ports).map(|i| SocketAddr::new(SERVER.into(), PORT_MIN + i)).collect()
@@ -240,7 +238,7 @@ impl Config {
     }
 }
 
-/// The stack of the host at `addr`.
+/// Stack configuration of the host at `addr`.
 pub(in crate::world) fn stack(addr: Ipv4Addr, seed: u64) -> net::stack::Config {
     let host = addr.octets()[3];
     let mut secret = [host; 16];
@@ -248,12 +246,12 @@ pub(in crate::world) fn stack(addr: Ipv4Addr, seed: u64) -> net::stack::Config {
     net::stack::Config::new([2, 0, 0, 0, 0, host], addr, 24, secret)
 }
 
-/// Clients send again as late as RFC 6298 §2.4 asks: what a server drops on
-/// purpose must not come back together with a later burst.
+/// Retransmission timeout of clients, as in RFC 6298 §2.4: a frame dropped on purpose must not
+/// be resent during a later burst.
 pub(in crate::world) const CLIENT_RTO_MIN: Span = Span::from_secs(1);
 
-/// The application declares how urgent each kind is: DARC orders kinds of
-/// equal service time by it (ADPS §4.1).
+/// Declared urgency of a request kind: DARC orders kinds of equal service time by it (ADPS
+/// §4.1).
 fn urgency(class: &Class) -> Option<(RequestType, Priority)> {
     Some((RequestType(class.kind.into()), Priority::new(class.priority)?))
 }

@@ -1,42 +1,41 @@
-//! What a run of the world found.
+//! Result of a client and server run.
 
 use load::Report;
 use queueing::Span;
 
 use crate::link;
 
-/// A run's result.
+/// Result of a run.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// What the client found.
+    /// Client's report.
     pub report: Report,
-    /// What the server's shard counted.
+    /// Counters of the server's shard.
     pub shard: runtime::shard::Counters,
-    /// What came to the server's NIC; `dropped` found its ring full.
+    /// Counters of the server's NIC; `dropped` counts frames at a full ring.
     pub nic: link::Counters,
-    /// How busy the server's cores were since the first request could be due.
-    /// Where the cores are shared, `stack` and `worker 0` are parts of one.
+    /// Load of the server's cores since the start of measurement. If cores are shared, `stack`
+    /// and `worker 0` are parts of one core.
     pub cores: Vec<Core>,
-    /// Virtual time since then.
+    /// Virtual time since the start of measurement.
     pub elapsed: Span,
-    /// Events simulated, connecting included.
+    /// Events simulated, connection setup included.
     pub events: u64,
 }
 
-/// How busy a core was.
+/// Load of a core.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Core {
-    /// `stack`, or `worker 0` and so on.
+    /// `stack`, `worker 0`, and so on.
     pub name: String,
-    /// How long it had work.
+    /// Busy time.
     pub busy: Span,
-    /// The same as a share of the run, 0.0..=1.0.
+    /// Busy share of the run, 0.0..=1.0.
     pub utilisation: f64,
 }
 
 impl Outcome {
-    /// A number that differs, almost surely, between any two different
-    /// outcomes: equal seeds must give equal digests.
+    /// Hash of the outcome: equal seeds must give equal digests.
     #[must_use]
     pub fn digest(&self) -> u64 {
         let mut fnv = Fnv(0xcbf2_9ce4_8422_2325);

@@ -1,7 +1,7 @@
-//! Which classifiers the server's application registers, by name.
+//! Scenarios: the classifiers that the server's application registers, by name.
 //!
-//! Written as a name and its thresholds, `"length 200"`; where the fields of
-//! a request stand is known, for the world speaks one protocol.
+//! Written as a name and its thresholds: `"length 200"`. The offsets of request fields are
+//! fixed, since the simulation uses one protocol.
 
 use std::fmt;
 use std::str::FromStr;
@@ -24,43 +24,45 @@ const TAG_AT: TagAt = TagAt { magic: MAGIC_AT, level_at: LEVEL_AT };
 const SPAN_AT: SpanAt = SpanAt { magic: MAGIC_AT, level_at: LEVEL_AT, length_at: LENGTH_AT };
 const KIND: KindAt = KindAt { magic: MAGIC_AT, kind_at: KIND_AT };
 
-/// A scenario's classifiers; a mode uses those that it knows.
+/// Classifiers of a scenario; a mode uses those that it supports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, serde::Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Scenario {
-    /// Asked for each frame.
+    /// Classifier called for each frame.
     #[serde(deserialize_with = "text_or_none")]
     pub driver: Option<Driver>,
-    /// Asked for each segment with payload.
+    /// Classifier called for each segment with payload.
     #[serde(deserialize_with = "text_or_none")]
     pub transport: Option<Transport>,
 }
 
-/// The driver's classifiers.
+/// Driver classifiers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Driver {
-    /// `tag`: the tag in a request's header (scenario 2).
+    /// `tag`: tag in the request header (scenario 2).
     Tag,
-    /// `lns`: the same, and every packet without a tag is low.
+    /// `lns`: as `tag`; packets without a tag have low priority.
     Lns,
-    /// `length 200`: frames of more bytes are low (scenario 1).
+    /// `length 200`: longer frames have low priority (scenario 1).
     Length(usize),
 }
 
-/// The transport's classifiers.
+/// Transport classifiers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Transport {
-    /// `network 100ms 0.01`: a longer round trip or more loss is low (scenario 3).
+    /// `network 100ms 0.01`: connections with a longer round trip or more loss have low
+    /// priority (scenario 3).
     Network(Span, f32),
-    /// `volume 1000000`: more bytes received on the connection are low (scenario 4).
+    /// `volume 1000000`: connections that received more bytes have low priority (scenario 4).
     Volume(Bytes),
-    /// `span`: a request's later packets are as urgent as its first (scenario 5).
+    /// `span`: a request's later packets have the priority of its first (scenario 5).
     Span,
-    /// `service-time 100us`: kinds that were measured to run longer are low (scenario 6).
+    /// `service-time 100us`: request kinds measured to run longer have low priority (scenario
+    /// 6).
     ServiceTime(Span),
 }
 
-/// There is no such classifier.
+/// Unknown classifier.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadClassifier {
     text: String,
@@ -110,7 +112,7 @@ impl FromStr for Transport {
 }
 
 impl Scenario {
-    /// The application and the classifiers it registers.
+    /// Application, and the classifiers it registers.
     pub(in crate::world) fn build(&self) -> (Application, Classifiers) {
         let times = Arc::new(ServiceTimes::new());
         let driver = self.driver.map(|driver| -> DriverClassifier {
@@ -135,8 +137,8 @@ impl Scenario {
     }
 }
 
-/// The synthetic server, which also measures its kinds of requests for the
-/// classifier of scenario 6.
+/// Synthetic server that also measures service times per kind, for the classifier of scenario
+/// 6.
 pub struct Application {
     synthetic: Synthetic,
     times: Arc<ServiceTimes>,

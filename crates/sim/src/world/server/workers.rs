@@ -1,4 +1,4 @@
-//! The cores that serve jobs.
+//! Workers and their cores.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use super::{Application, Cores, Event};
 use crate::CostModel;
 use crate::world::cores::{Preemptive, WorkCompletion};
 
-/// Workers, whatever cores they run on.
+/// Workers on any kind of cores.
 pub struct Workers {
     cores: Kind,
-    /// What each of the shard's workers serves, and when it was given out.
+    /// Current job of each of the shard's workers, and the time of its assignment.
     jobs: Vec<Option<(Job, Time)>>,
     cost: CostModel,
     app: Arc<Application>,
@@ -31,11 +31,11 @@ struct Own {
     busy: Span,
 }
 
-/// What will happen because of a change, and when.
+/// Event to schedule, and its time.
 pub type ScheduledEvent = Option<(Time, Event)>;
 
 impl Workers {
-    /// `workers` idle cores of kind `cores`; the shard gives out jobs to `slots` of its workers.
+    /// `workers` idle cores of kind `cores`; the shard assigns jobs to `slots` workers.
     pub fn new(cores: Cores, workers: usize, slots: usize, cost: CostModel, app: Arc<Application>) -> Self {
         let cores = match cores {
             Cores::Own => Kind::Own(vec![Own::default(); workers]),
@@ -45,9 +45,9 @@ impl Workers {
         Self { cores, jobs: std::iter::repeat_with(|| None).take(slots).collect(), cost, app }
     }
 
-    /// Starts `job`, which the shard gave out at `now` and whose event the
-    /// stack's core has handed over at `handed_over`. Returns when that core
-    /// goes on, and what will happen.
+    /// Starts `job`, which the shard assigned at `now` and whose event the stack's core has
+    /// handed over at `handed_over`. Returns the time at which that core continues, and the
+    /// event to schedule.
     pub fn start(&mut self, now: Time, handed_over: Time, mut job: Job) -> (Time, ScheduledEvent) {
         let (id, priority) = (job.worker.0, job.label.priority);
         let slot = usize::from(id);
@@ -76,8 +76,8 @@ impl Workers {
         }
     }
 
-    /// `worker` looked at an event in vain, handed over at `at`; returns when
-    /// the stack's core goes on.
+    /// Charges a fruitless poll of `worker`, handed over at `at`; returns the time at which the
+    /// stack's core continues.
     pub fn look(&mut self, worker: WorkerId, at: Time) -> Time {
         let event = self.cost.event();
         match &mut self.cores {
@@ -95,20 +95,20 @@ impl Workers {
         }
     }
 
-    /// The job that `worker` has served.
+    /// Takes the completed job of `worker`.
     pub fn done(&mut self, worker: u8) -> Job {
         self.jobs[usize::from(worker)].take().expect("a worker ends what it began").0
     }
 
-    /// Ends what `ending` announced: the served job and what its core does
-    /// next. `None` when the job was interrupted meanwhile.
+    /// Completes `ending`: the served job and the next event of its core. `None` if the job was
+    /// preempted.
     pub fn end(&mut self, ending: WorkCompletion) -> Option<(Job, ScheduledEvent)> {
         let Kind::Preemptive(cores) = &mut self.cores else { return None };
         let (worker, next) = cores.end(ending, &mut price(&self.app, &mut self.jobs))?;
         Some((self.done(worker), expect(next)))
     }
 
-    /// How long each core has been busy.
+    /// Busy time per core.
     pub fn busy(&self) -> Vec<Span> {
         match &self.cores {
             Kind::Own(cores) => cores.iter().map(|core| core.busy).collect(),
@@ -122,7 +122,7 @@ fn expect(ending: Option<WorkCompletion>) -> ScheduledEvent {
     ending.map(|ending| (ending.at, Event::Ending(ending)))
 }
 
-/// What a preemptive core pays for a job: it is served when it first runs.
+/// Cost of a job on a preemptive core: the job is served when it first runs.
 fn price<'a>(
     app: &'a Application,
     jobs: &'a mut [Option<(Job, Time)>],
@@ -133,8 +133,8 @@ fn price<'a>(
     }
 }
 
-/// Serves `job`, given out at `given`, from `begin` on; returns when it ends.
-/// What passes between the two is still waiting for a worker.
+/// Serves `job`, assigned at `given`, from `begin` on; returns the end of service. The time
+/// from `given` to `begin` counts as waiting for a worker.
 fn serve(app: &Application, job: &mut Job, given: Time, begin: Time) -> Time {
     job.stages.event += begin.since(given);
     let clock = VirtualClock::new(begin);

@@ -1,4 +1,4 @@
-//! What a world of services is made of, as an experiment's TOML has it.
+//! Configuration of the services simulation, read from an experiment's TOML.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::Record;
 use crate::BadConfig;
 use crate::text::text;
 
-/// Services in series, and who calls them.
+/// Services in series, and their load.
 ///
 /// ```
 /// let config = sim::world::services::Config::from_toml(r#"
@@ -26,122 +26,121 @@ use crate::text::text;
 #[derive(Clone, Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// When requests are born.
+    /// Arrival process.
     #[serde(deserialize_with = "text")]
     pub arrivals: Arrivals,
-    /// Requests that are counted, 1 and more.
+    /// Measured requests, at least 1.
     pub requests: u64,
-    /// Requests before those, which only fill the queues.
+    /// Warm-up requests before them, which fill the queues.
     #[serde(default)]
     pub warmup: u64,
-    /// What users expect.
+    /// User classes and their objectives.
     pub slos: Vec<Slo>,
-    /// The services, in the order of calls.
+    /// Services, in the order of calls.
     pub stages: Vec<Stage>,
-    /// Who goes next.
+    /// Order of queues.
     #[serde(deserialize_with = "text")]
     pub order: Order,
-    /// Who is dropped.
+    /// Load shedding of queues.
     #[serde(deserialize_with = "text")]
     pub shedding: Shedding,
-    /// What a service expects of a request.
+    /// Scope of expected service times.
     #[serde(default)]
     pub expects: Expects,
-    /// How long a request may be passed over.
+    /// Maximum time for which a request may be passed over.
     #[serde(default = "patience_default", deserialize_with = "text")]
     pub patience: Span,
-    /// Requests that wait at one server.
+    /// Capacity of a server's queue.
     #[serde(default = "capacity_default")]
     pub capacity: usize,
-    /// Replays the run.
+    /// Seed; the same seed replays the run.
     #[serde(default = "seed_default")]
     pub seed: u64,
 }
 
-/// What a service takes a request to take once its turn comes: 95 % of those
-/// answered before took no longer. At a unit's worker it is always its own.
+/// Scope of the expected service time of a request, estimated by the 95th percentile of earlier
+/// answered requests. Workers of a unit always use their own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Expects {
-    /// The service here.
+    /// Service at this stage.
     Own,
-    /// Until the user has the answer, later services and their queues included.
+    /// Time until the user has the answer, later services and their queues included.
     #[default]
     Rest,
 }
 
-/// Of what a unit learns how long its parts take.
+/// Granularity at which a unit learns service times of parts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Learns {
-    /// Of all requests together: 95 % of those before took no longer.
+    /// All requests together: 95th percentile of earlier ones.
     #[default]
     All,
-    /// Of each query at each worker, smoothed; the slowest part's is known too.
+    /// Each query at each worker, smoothed; gives the slowest part as well.
     Query,
 }
 
-/// A class of users and the response time they expect.
+/// User class and its latency objective.
 #[derive(Clone, Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Slo {
-    /// Its name in reports.
+    /// Name in reports.
     pub name: String,
-    /// Its share of all requests; all shares are 1 together.
+    /// Share of all requests; the shares sum to 1.
     pub share: f64,
     /// `expected_deadline`.
     #[serde(deserialize_with = "text")]
     pub slo: Span,
 }
 
-/// A service, or a parallel unit of some.
+/// Service, or parallel unit of services.
 #[derive(Clone, Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Stage {
-    /// Its name in reports.
+    /// Name in reports.
     pub name: String,
     /// Threads of the service, or of each worker of the unit.
     #[serde(default = "one")]
     pub servers: usize,
-    /// How long a thread takes, unless there is a record.
+    /// Service time, unless a record is given.
     #[serde(default = "nothing", deserialize_with = "text")]
     pub service: Distribution,
-    /// The name of a record of service times, which [`Config::load`] reads.
+    /// Name of a record of service times, which [`Config::load`] reads.
     #[serde(default)]
     pub record: Option<String>,
-    /// How many times slower workers are than where it was recorded.
+    /// Factor on recorded service times.
     #[serde(default = "as_recorded")]
     pub slower: u64,
-    /// The record, once it was read.
+    /// Parsed record.
     #[serde(skip)]
     pub recorded: Option<Arc<Record>>,
-    /// Network delay into it, and back from a unit's worker.
+    /// Network delay to the stage, and back from a unit's worker.
     #[serde(default = "nothing", deserialize_with = "text")]
     pub hop: Distribution,
-    /// Workers among whom each request is split; 1 is a service.
+    /// Fan-out: workers among which each request is split; 1: a single service.
     #[serde(default = "one")]
     pub parts: usize,
-    /// Kept for the aggregate phase and what comes after it.
+    /// Budget reserved for the aggregate phase and later stages.
     #[serde(default, deserialize_with = "text")]
     pub reserve: Span,
-    /// Whether the unit answers with the parts it has once their time is up.
+    /// Answer with the available parts when their time is up.
     #[serde(default)]
     pub partial: bool,
-    /// Of what it learns how long its parts take.
+    /// Granularity at which the unit learns service times.
     #[serde(default)]
     pub learns: Learns,
 }
 
 impl Config {
-    /// Where the parts of the `stage`-th are among those that a request brings
-    /// ([`NewRequest::parts`](super::Born::parts)).
+    /// Range of the parts of `stage` in [`Born::parts`](super::Born::parts).
     #[must_use]
     pub fn parts(&self, stage: usize) -> std::ops::Range<usize> {
         let before = self.stages[..stage].iter().map(|stage| stage.parts).sum();
         before..before + self.stages[stage].parts
     }
 
-    /// Reads a configuration and checks it.
+    /// Parses a configuration and checks it.
     ///
     /// # Errors
     /// One line: the value and what would be valid.
@@ -149,10 +148,10 @@ impl Config {
         Self::from_toml_with(text, |name| Err(format!("record {name:?}: there is nobody to read it")))
     }
 
-    /// As [`from_toml`](Self::from_toml), and the records it names by `read`.
+    /// Same as [`from_toml`](Self::from_toml), with records read by `read`.
     ///
     /// # Errors
-    /// One line: the value and what would be valid, or what `read` says.
+    /// One line: the value and what would be valid, or `read`'s error.
     pub fn from_toml_with(
         text: &str,
         read: impl Fn(&str) -> Result<String, String>,
@@ -166,7 +165,7 @@ impl Config {
     /// Reads the records that stages name, each by `read`.
     ///
     /// # Errors
-    /// What `read` says, or one line: what is wrong with the text.
+    /// `read`'s error, or one line: the parse error.
     pub fn load(&mut self, read: impl Fn(&str) -> Result<String, String>) -> Result<(), BadConfig> {
         for stage in &mut self.stages {
             if let Some(name) = &stage.record {
@@ -177,7 +176,7 @@ impl Config {
         Ok(())
     }
 
-    /// Whether the world can be built.
+    /// Checks that the simulation can be built.
     ///
     /// # Errors
     /// One line: the value and what would be valid.
@@ -219,7 +218,7 @@ impl Config {
         Ok(())
     }
 
-    /// The class that a number in 0..1 stands for.
+    /// Class selected by a uniform number in 0..1.
     pub(super) fn class(&self, unit: f64) -> usize {
         let mut below = 0.0;
         let within = |slo: &Slo| {
@@ -229,7 +228,7 @@ impl Config {
         self.slos.iter().position(within).unwrap_or(self.slos.len() - 1)
     }
 
-    /// Work that arrives at a stage's busiest servers per unit of time they have.
+    /// Utilisation of the most loaded stage.
     #[must_use]
     pub fn utilisation(&self) -> f64 {
         let of =
@@ -239,7 +238,7 @@ impl Config {
 }
 
 impl Stage {
-    /// How long its service takes on average.
+    /// Mean service time.
     #[must_use]
     pub fn mean(&self) -> Span {
         self.recorded.as_ref().map_or_else(|| self.service.mean(), |record| record.mean())

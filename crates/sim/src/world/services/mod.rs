@@ -1,14 +1,11 @@
-//! Services that call services, in virtual time.
+//! Services that call services.
 //!
-//! Requests pass through stages in series; a stage is one service with some
-//! threads, or a parallel unit that splits each request over its workers and
-//! goes on when all parts are back (or, if it may answer in part, when their
-//! time is up). Each queue is the real [`DeadlineQueue`], each budget the real
-//! [`Budget`]. What a request brings, its instants, delays and service times,
-//! is drawn when it is born, so that two policies with one seed are given
-//! exactly the same work. The network inside the machine is not modelled:
-//! that is [`server`](super::server)'s subject.
-//! Source: D2P §2 (stage-service and parallel-unit model) and §5.
+//! Requests pass through stages in series. A stage is one service with some threads, or a
+//! parallel unit that splits each request over its workers and continues when all parts are
+//! back or, with partial answers, when their time is up. Queues are the real [`DeadlineQueue`],
+//! budgets the real [`Budget`]. All random values of a request are drawn at its arrival, so
+//! that all policies of one seed get the same work. The network stack is not modelled: see
+//! [`server`](super::server). Source: D2P §2 (stage-service and parallel-unit model) and §5.
 
 mod config;
 mod outcome;
@@ -28,10 +25,10 @@ use queueing::{Entry, Label, Priority, Span, Time};
 
 use crate::Engine;
 
-/// Runs the world that `config` describes until its last request is answered.
+/// Runs the simulation described by `config` until its last request is over.
 ///
 /// # Panics
-/// When [`Config::check`] would have refused it.
+/// If the configuration does not pass [`Config::check`].
 #[must_use]
 pub fn run(config: &Config) -> Outcome {
     config.check().expect("a checked configuration");
@@ -54,19 +51,19 @@ struct World<'a> {
 }
 
 enum Event {
-    /// A request is born.
+    /// A request arrives.
     Born(Born),
     /// A part of a request reaches its queue.
     Arrive(Part),
-    /// A server is done with a part.
+    /// A server completes a part.
     Done(Part, StageTimer),
-    /// What came back of a part reaches the aggregator.
+    /// The answer of a part reaches the aggregator.
     Back(Part, StageTimer),
-    /// A unit's time is up: it goes on with what it has.
+    /// The time of a unit's parts is up: it continues with the available answers.
     Due { request: usize, stage: usize },
 }
 
-/// One of a request's sub-requests at a stage; the only one, of a service.
+/// One of a request's sub-requests at a stage; for a service, the only one.
 #[derive(Clone, Copy)]
 struct Part {
     request: usize,
@@ -74,11 +71,11 @@ struct Part {
     part: usize,
 }
 
-/// The servers of a stage: of each part of a unit, or of the service.
+/// Servers of a stage, one per part.
 struct Servers {
     parts: Vec<Server>,
     history: History<()>,
-    /// What the aggregator knows of each query at each worker.
+    /// Expected service time per query and worker.
     sizes: ServiceTimeEwma<(usize, usize)>,
 }
 
@@ -87,7 +84,7 @@ struct Server {
     idle: usize,
 }
 
-/// A part that waits.
+/// Waiting part.
 struct Job {
     part: Part,
     visit: StageTimer,
@@ -113,22 +110,22 @@ impl Entry for Job {
 struct Request {
     class: usize,
     counted: bool,
-    /// As it left the last stage.
+    /// Budget after the last stage.
     budget: Budget,
-    /// Per service passed, `elapsed_time` when its turn came there.
+    /// Per service passed: `elapsed_time` at the start of its service.
     started: Vec<(usize, Span)>,
-    /// Where it is now; parts of stages before come too late to matter.
+    /// Current stage; parts of earlier stages are ignored.
     stage: usize,
-    /// What came back of the parts at this stage.
+    /// Answers of the parts at this stage.
     back: Vec<StageTimer>,
-    /// Parts still out.
+    /// Outstanding parts.
     out: usize,
     dropped: usize,
-    /// Parts whose answers the last unit used, and all parts it has.
+    /// Parts used by the last unit, and all its parts.
     used: (usize, usize),
     draws: Vec<SampledWork>,
     query: Option<usize>,
-    /// What the slowest of its parts at this stage is expected to take.
+    /// Expected service time of the slowest part at this stage.
     slowest: Span,
 }
 
@@ -209,7 +206,7 @@ impl<'a> World<'a> {
         self.requests[part.request].draws[self.config.parts(part.stage).start + part.part]
     }
 
-    /// Sends the request to `stage`: whole, or split over the unit's workers.
+    /// Sends the request to `stage`, whole or split over the unit's workers.
     fn enter(&mut self, now: Time, request: usize, stage: usize) {
         let unit = &self.config.stages[stage];
         let this = &mut self.requests[request];
@@ -257,7 +254,7 @@ impl<'a> World<'a> {
         self.dispatch(now, part.stage, part.part);
     }
 
-    /// Gives idle servers what waits for them.
+    /// Serves waiting parts on idle servers.
     fn dispatch(&mut self, now: Time, stage: usize, part: usize) {
         loop {
             let server = &mut self.stages[stage].parts[part];
@@ -301,7 +298,7 @@ impl<'a> World<'a> {
         self.dispatch(now, part.stage, part.part);
     }
 
-    /// A part will not be served.
+    /// Handles a part that will not be served.
     fn drop_part(&mut self, now: Time, part: Part) {
         if self.requests[part.request].counted {
             self.outcome.dropped(part.stage);
@@ -309,7 +306,7 @@ impl<'a> World<'a> {
         self.back(now, part, None);
     }
 
-    /// A part is back, with an answer or without.
+    /// Handles the return of a part, with an answer or without.
     fn back(&mut self, now: Time, part: Part, visit: Option<StageTimer>) {
         if let (Some(query), true) = (self.requests[part.request].query, visit.is_some()) {
             let service = self.drawn(part).service;
@@ -329,7 +326,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// The parts are back, or their time is up: the request goes on if it may.
+    /// Joins the available answers: the request continues if it may.
     fn aggregate(&mut self, now: Time, request: usize) {
         let this = &mut self.requests[request];
         let unit = &self.config.stages[this.stage];
@@ -347,7 +344,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// To the next stage, or to the client.
+    /// Sends the request to the next stage, or completes it.
     fn onward(&mut self, now: Time, request: usize) {
         let next = self.requests[request].stage + 1;
         if next < self.config.stages.len() {
@@ -375,13 +372,13 @@ impl<'a> World<'a> {
 }
 
 impl Request {
-    /// The budget that a part brings to `stage`; a part that its unit no
-    /// longer waits for brings what the request had left.
+    /// Budget that a part brings to `stage`. A part that its unit no longer waits for brings
+    /// what the request has left.
     fn budget_at(&self, stage: usize) -> Budget {
         debug_assert!(stage <= self.stage, "no stage is entered early");
         self.budget
     }
 }
 
-/// Queries times workers that an aggregator tells apart.
+/// Entries (query, worker) in an aggregator's estimates.
 const SIZES_MAX: usize = 1_000_000;

@@ -1,66 +1,66 @@
-//! What a run of the services found: per class of users, and per stage.
+//! Result of a services run: per user class, and per stage.
 
 use deadline::{Budget, Stage};
 use queueing::{Histogram, Span, Time};
 
 use super::Config;
 
-/// A run's result.
+/// Result of a run.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// Per class, in the configuration's order.
+    /// Results per class, in the configuration's order.
     pub classes: Vec<Class>,
-    /// Per stage, in the order of calls.
+    /// Results per stage, in the order of calls.
     pub stages: Vec<StageReport>,
-    /// From the birth of the first request that counts to the last one's.
+    /// Time from the first measured arrival to the last.
     pub arriving: Span,
-    /// Virtual time of the whole run.
+    /// Virtual duration of the run.
     pub elapsed: Span,
     /// Events simulated.
     pub events: u64,
     first: Option<Time>,
 }
 
-/// What the users of one class got.
+/// Result of a user class.
 #[derive(Clone, Debug)]
 pub struct Class {
-    /// Its name.
+    /// Class name.
     pub name: String,
-    /// Requests that count.
+    /// Measured requests.
     pub requests: u64,
-    /// Answered within what was expected.
+    /// Answered within the objective.
     pub on_time: u64,
-    /// Answered, but later.
+    /// Answered late.
     pub late: u64,
-    /// Dropped somewhere.
+    /// Dropped at some stage.
     pub dropped: u64,
-    /// Of the parts of answers at the last unit, how many there were.
+    /// Parts used in the answers of the last unit.
     pub parts_used: u64,
-    /// … and would have been.
+    /// Parts of complete answers of the last unit.
     pub parts: u64,
-    /// `elapsed_time` of those answered.
+    /// `elapsed_time` of answered requests.
     pub latency: Histogram,
-    /// The shortest of them.
+    /// Shortest of them.
     pub shortest: Span,
 }
 
-/// What went on at one stage, over all its servers and classes.
+/// Result of a stage, over all its servers and classes.
 #[derive(Clone, Debug)]
 pub struct StageReport {
-    /// Its name.
+    /// Stage name.
     pub name: String,
-    /// `elapsed_time` when served here: since the request was born.
+    /// `elapsed_time` at the end of service, since the request's arrival.
     pub elapsed: Histogram,
-    /// Waiting for a server here.
+    /// Queueing delay.
     pub queue: Histogram,
-    /// Parts or requests dropped here.
+    /// Parts or requests dropped.
     pub dropped: u64,
-    /// Service given here.
+    /// Total service time.
     pub busy: Span,
 }
 
 impl Outcome {
-    /// Nothing has happened yet in a world of `config`.
+    /// Empty result for `config`.
     #[must_use]
     pub fn new(config: &Config) -> Self {
         let class = |slo: &super::Slo| Class {
@@ -91,8 +91,8 @@ impl Outcome {
         }
     }
 
-    /// A request of `class` was born at `now`, later than those before;
-    /// `counted`: not just to fill the queues.
+    /// Counts a request of `class` that arrived at `now`; arrivals are in order. `counted` is
+    /// false during warm-up.
     pub fn born(&mut self, now: Time, class: usize, counted: bool) {
         if counted {
             let first = *self.first.get_or_insert(now);
@@ -101,8 +101,8 @@ impl Outcome {
         }
     }
 
-    /// A request that counts, or a part of one, was served at `stage`, where it
-    /// `spent` its time so, `elapsed` after it was born.
+    /// Records a measured request, or a part of one, served at `stage`, `elapsed` after its
+    /// arrival.
     pub fn served(&mut self, stage: usize, spent: &Stage, elapsed: Span) {
         let report = &mut self.stages[stage];
         report.elapsed.record(elapsed);
@@ -110,13 +110,13 @@ impl Outcome {
         report.busy += spent.service;
     }
 
-    /// A request that counts, or a part of one, was dropped at `stage`.
+    /// Counts a measured request, or a part of one, dropped at `stage`.
     pub fn dropped(&mut self, stage: usize) {
         self.stages[stage].dropped += 1;
     }
 
-    /// A request that counts was answered; `budget` as its user sees it, and how
-    /// many parts of a unit's answer there were, of how many.
+    /// Records an answered measured request: `budget` as its user sees it, and the used and all
+    /// parts of the last unit's answer.
     pub fn answered(&mut self, class: usize, budget: &Budget, (used, parts): (usize, usize)) {
         let class = &mut self.classes[class];
         let in_time = budget.elapsed() <= budget.expected();
@@ -127,12 +127,12 @@ impl Outcome {
         class.parts += parts as u64;
     }
 
-    /// A request that counts will not be answered.
+    /// Counts a measured request that will not be answered.
     pub fn failed(&mut self, class: usize) {
         self.classes[class].dropped += 1;
     }
 
-    /// Requests answered in time, of all that count, 0.0..=1.0.
+    /// Fraction of measured requests answered in time, 0.0..=1.0.
     #[must_use]
     pub fn on_time_share(&self) -> f64 {
         let sum = |of: fn(&Class) -> u64| self.classes.iter().map(of).sum::<u64>() as f64;
@@ -141,7 +141,7 @@ impl Outcome {
 }
 
 impl Class {
-    /// `(T_max − T_min) / T_avg × 100 %` of those answered, D2P (1).
+    /// `(T_max − T_min) / T_avg × 100 %` of answered requests, D2P (1).
     #[must_use]
     pub fn variability_range(&self) -> f64 {
         let shortest = self.shortest.min(self.latency.max());

@@ -1,27 +1,25 @@
-//! Service times that were measured: what each query takes at each worker.
+//! Measured service times, per query and worker.
 //!
-//! A request draws one query, and its parts take what that query took, so
-//! that a long query is long everywhere and longest somewhere: that is what
-//! makes stragglers. As text, a line of names and one line for each query:
-//! its word and a time in ns for each worker. Who has the text is the
-//! caller's business.
+//! A request draws one query and its parts take that query's times: a long query is long at all
+//! workers and longest at one, which produces stragglers. Text format: a header line, then one
+//! line per query with its word and a time in ns per worker. The caller supplies the text.
 
 use queueing::{Rng, Span};
 
 use crate::BadConfig;
 
-/// Times of queries at the workers of a unit.
+/// Service times of queries at the workers of a unit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// A row for each query, a time for each worker.
+    /// One row per query, one time per worker.
     rows: Vec<Vec<Span>>,
 }
 
 impl Record {
-    /// Reads a record whose times are taken `slower` times.
+    /// Parses a record; times are multiplied by `slower`.
     ///
     /// # Errors
-    /// One line: which line makes no sense.
+    /// One line: the invalid line.
     pub fn parse(text: &str, slower: u64) -> Result<Self, BadConfig> {
         let parts = text.lines().next().unwrap_or_default().split(',').count() - 1;
         let row = |(number, line): (usize, &str)| {
@@ -40,24 +38,24 @@ impl Record {
         Ok(Self { rows })
     }
 
-    /// Workers that were measured.
+    /// Number of workers measured.
     #[must_use]
     pub fn parts(&self) -> usize {
         self.rows[0].len()
     }
 
-    /// What `query` takes at each worker.
+    /// Service time of `query` at each worker.
     #[must_use]
     pub fn times(&self, query: usize) -> &[Span] {
         &self.rows[query]
     }
 
-    /// Draws a query, each as often as any other.
+    /// Draws a query uniformly.
     pub(super) fn draw(&self, rng: &mut Rng) -> usize {
         rng.below(self.rows.len() as u64) as usize
     }
 
-    /// Of all queries and workers.
+    /// Mean over all queries and workers.
     #[must_use]
     pub fn mean(&self) -> Span {
         let all = self.rows.iter().flatten().map(|time| time.as_nanos()).sum::<u64>();

@@ -1,14 +1,13 @@
-//! What requests bring: instants of birth, classes, delays, service times.
+//! Request trace: arrival times, classes, network delays, service times.
 //!
-//! A stream of random numbers for each, so that none depends on what a policy
-//! does, and drawn when a request is born: modes of one seed are given exactly
-//! the same work, here and where real services are called.
+//! Each has its own random stream and is drawn at the request's arrival, independent of policy:
+//! all modes of one seed get the same work, in simulation and with real services.
 
 use queueing::{Distribution, Rng, Span, Time};
 
 use super::{Config, Stage};
 
-/// The requests of a run, in order of birth.
+/// Requests of a run, in order of arrival.
 #[derive(Clone, Debug)]
 pub struct Trace {
     times: queueing::ArrivalTimes,
@@ -18,32 +17,32 @@ pub struct Trace {
     left: u64,
 }
 
-/// A request, with everything it will bring to every stage.
+/// Request with all its random values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Born {
-    /// When.
+    /// Arrival time.
     pub at: Time,
-    /// Its class of users, a place among [`Config::slos`].
+    /// User class, an index of [`Config::slos`].
     pub class: usize,
-    /// One for each part of each stage, in their order.
+    /// Values for each part of each stage, in order.
     pub parts: Vec<SampledWork>,
-    /// The query that it is, where a stage's service times were recorded.
+    /// Query, where a stage's service times were recorded.
     pub query: Option<usize>,
 }
 
-/// What a part of a request brings to a stage.
+/// Random values of one part at one stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SampledWork {
-    /// On the way to it.
+    /// Network delay to the stage.
     pub hop: Span,
-    /// Being served.
+    /// Service time.
     pub service: Span,
-    /// On the way back from a unit's worker.
+    /// Network delay back from a unit's worker.
     pub back: Span,
 }
 
 impl Trace {
-    /// The requests of `config`, those that only fill the queues first.
+    /// Requests of `config`, warm-up included.
     #[must_use]
     pub fn new(config: &Config) -> Self {
         let rng = Rng::seeded(config.seed);
@@ -73,7 +72,7 @@ impl Iterator for Trace {
     }
 }
 
-/// What a request brings to the parts of `stage`.
+/// Draws the values of all parts of `stage`.
 fn draw(stage: &Stage, rng: &mut Rng, born: &mut Born) {
     let record = stage.recorded.as_deref();
     let query = record.map(|record| record.draw(rng));

@@ -1,9 +1,9 @@
-//! The program: one thread, and pipes of a bounded size to the stack.
+//! Model of the web server: one thread, and bounded pipes to the stack.
 //!
-//! It does one thing at a time: works on a request, or writes what there is
-//! room for. It waits by a level-triggered `epoll`, of which `libgreenwave.so`
-//! gives it what [`batch`] says once its connections differ in urgency (ADR 0030),
-//! and it serves such a batch before it asks for the next.
+//! The thread works on a request, or writes as much as the pipe holds. It waits with a
+//! level-triggered `epoll`; `libgreenwave.so` reorders the result as [`batch`] does once its
+//! connections differ in priority (ADR 0030). The thread serves a whole batch before its next
+//! wait.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -18,60 +18,60 @@ use runtime::streams::{Happened, NotOpened, Pipe, Programs, Read, Wrote};
 
 use super::{REQUEST, slot};
 
-/// What a pipe holds in each direction: a socket pair's default.
+/// Capacity of a pipe per direction: a socket pair's default.
 const ROOM: usize = 208 * 1024;
-/// What a write costs, besides what it costs per byte.
+/// Fixed cost of a write.
 const WRITE: Span = Span::from_micros(1);
-/// Bytes that are copied in a nanosecond.
+/// Bytes copied per nanosecond.
 const COPIED: u64 = 10;
 
-/// One of its connections.
+/// State of one connection.
 #[derive(Clone, Debug, Default)]
 struct Page {
     conn: Option<ConnId>,
     level: Priority,
-    /// Bytes of requests that it has not looked at.
+    /// Bytes of unread requests.
     asked: usize,
-    /// Bytes of the page under way that are not written, and that wait in the pipe.
+    /// Bytes of the current page: not yet written, and waiting in the pipe.
     unwritten: usize,
     piped: usize,
-    /// How far the stack has read the page.
+    /// Bytes of the page that the stack has read.
     read: usize,
-    /// Stands among the ready.
+    /// True while in the ready list.
     is_ready: bool,
 }
 
 struct State {
     pages: Vec<Page>,
-    /// Those that can do something, as the kernel has them: who became ready
-    /// last, or was returned last, comes last.
+    /// Ready list in the kernel's order: the connection that became ready or was returned last
+    /// is last.
     ready: VecDeque<usize>,
-    /// Those that it serves before it asks again.
+    /// Current batch.
     batch: VecDeque<usize>,
-    /// Batches in a row in which who is less urgent had no turn.
+    /// Consecutive batches without a low-priority connection.
     left: u8,
-    /// The levels that connections have had.
+    /// Levels of all connections so far.
     levels: PrioritySet,
     happened: Vec<Happened>,
-    /// Head and body, as they are sent.
+    /// Response head and body.
     page: Vec<u8>,
     backend: Span,
-    /// What it does now: for whom, and how much is written when that is done.
+    /// Current connection, and bytes written on completion.
     doing: Option<(usize, usize)>,
     busy: Span,
 }
 
-/// The program.
+/// Web server process.
 pub(super) struct Program(Rc<RefCell<State>>);
 
-/// Its side as the stack sees it.
+/// The process as seen by the stack.
 pub(super) struct WebServer(Rc<RefCell<State>>);
 
-/// A connection's pipe.
+/// Pipe of a connection.
 pub(super) struct ServerConnection(Rc<RefCell<State>>, usize);
 
 impl Program {
-    /// Works for `backend` on each request and answers it with `bytes`.
+    /// Works for `backend` on each request and answers with `bytes`.
     pub(super) fn new(bytes: usize, backend: Span) -> Self {
         let mut page = format!("HTTP/1.1 200 OK\r\nContent-Length: {bytes}\r\n\r\n").into_bytes();
         page.resize(page.len() + bytes, b'x');
@@ -89,23 +89,23 @@ impl Program {
         })))
     }
 
-    /// It listens on `port`.
+    /// Listens on `port`.
     pub(super) fn site(&self, port: u16) -> WebServer {
         self.0.borrow_mut().happened.push(Happened::Listen { port, fast_open: 0 });
         WebServer(Rc::clone(&self.0))
     }
 
-    /// Whether the stack has something to hear.
+    /// True if the stack has events to process.
     pub(super) fn has_news(&self) -> bool {
         !self.0.borrow().happened.is_empty()
     }
 
-    /// How long it has worked.
+    /// Busy time.
     pub(super) fn busy(&self) -> Span {
         self.0.borrow().busy
     }
 
-    /// Begins the next that it can do, if it does nothing; when that will be done.
+    /// Starts the next piece of work if idle; returns its end.
     pub(super) fn begin(&mut self, now: Time) -> Option<Time> {
         let mut state = self.0.borrow_mut();
         let state = &mut *state;
@@ -133,7 +133,7 @@ impl Program {
         }
     }
 
-    /// What it did is done.
+    /// Completes the current piece of work.
     pub(super) fn end(&mut self) {
         let mut state = self.0.borrow_mut();
         let Some((at, written)) = state.doing.take() else { return };
@@ -148,7 +148,7 @@ impl Program {
 }
 
 impl State {
-    /// Whom it serves next.
+    /// Next connection to serve.
     fn next(&mut self) -> Option<usize> {
         if self.batch.is_empty() {
             self.wait();
@@ -156,8 +156,8 @@ impl State {
         self.batch.pop_front()
     }
 
-    /// What `epoll_wait` returns now is the next batch. Who is passed over stays
-    /// ready, behind those who are not looked at yet.
+    /// Takes the result of `epoll_wait` as the next batch. Connections passed over remain
+    /// ready, after those not yet returned.
     fn wait(&mut self) {
         let mut batch: Vec<usize> = self.ready.drain(..self.ready.len().min(event_order::BATCH)).collect();
         if self.levels.first() != self.levels.last() {
@@ -171,7 +171,7 @@ impl State {
         self.batch.extend(batch);
     }
 
-    /// Puts `at` among the ready, if it can do something.
+    /// Adds `at` to the ready list if it can make progress.
     fn make_ready(&mut self, at: usize) {
         let page = &mut self.pages[at];
         let can_write = page.unwritten > 0 && page.piped < ROOM;
@@ -200,7 +200,7 @@ impl Programs for WebServer {
         Some(ServerConnection(Rc::clone(&self.0), at))
     }
 
-    // A site opens no connections.
+    // The server opens no connections.
     fn opening(&mut self, _: u64, _: ConnId, _: SocketAddr, _: SocketAddr) -> Option<ServerConnection> {
         None
     }
