@@ -1,4 +1,4 @@
-//! The simulated machine against theory, and against the paper's own oracles.
+//! Simulated machine against queueing theory and the paper's oracles.
 
 use queueing::Span;
 use queueing::theory::mmc;
@@ -36,7 +36,8 @@ fn lanes_of_their_own_are_the_servers_of_mmc() {
     assert_eq!(lc.lost, 0);
 }
 
-/// A lane that keeps up exactly, beside one of BE that halves its rate from 5 ms on.
+/// One logical core at exactly full load, beside a BE sibling that halves its rate from 5 ms
+/// on.
 const HALVED: &str = r#"
     policy = "static"
     warmup = "0ns"
@@ -148,7 +149,7 @@ fn what_lc_leaves_be_has() {
     let found = beside("caladan", 8, "{ memory = 0.0, bandwidth_gb = 0.0, pressure = 0.0 }");
     let (lc, be) = (found.tasks[0].cores(found.counted), found.tasks[1].cores(found.counted));
     assert!((lc - 0.4).abs() < 0.02, "{lc}");
-    // What it loses is handovers and LC's looking for work: a few µs for each wake-up.
+    // BE loses context switches and LC's spinning: a few µs per wake-up.
     assert!(be > 0.7 * (8.0 - lc), "{be}");
 }
 

@@ -1,4 +1,4 @@
-//! A fabric against what must be true of any, and what a pencil can work out.
+//! Fabric against invariants and hand-calculated cases.
 
 use proptest::prelude::{Strategy, any, prop_assert, prop_assert_eq, proptest};
 use proptest::sample::select;
@@ -73,13 +73,13 @@ fn two_flows_of_one_host_share_its_line_in_turns_or_wait_for_each_other() {
     let one = self::took(&alone(STAR, 50, ""));
     let segment = line(SEGMENT_BYTES, 10);
     assert_eq!(took("fifo"), [one, one + segment * 50], "one after the other");
-    // Two of the first flow's go before there is another.
+    // Two segments of the first flow leave before the second flow has any.
     assert_eq!(took("flows"), [one + segment * 48, one + segment * 50], "in turns");
 }
 
-/// The second flow comes 20 µs after the first, whose seventeenth segment
-/// still has 0.4 µs on the line; that one it meets nowhere else, being right
-/// behind it.
+/// The second flow starts 20 µs after the first, whose seventeenth segment occupies the line
+/// for another 0.4 µs. It meets that segment at no later hop, since it follows directly behind
+/// it.
 #[test]
 fn an_urgent_packet_waits_for_the_one_on_the_line_and_for_nothing_else() {
     let flows = "thresholds = [1]\nroom = 1000\nflows = 2\nsizes = \"list 146000*1 1460*1\"\n\
@@ -89,12 +89,12 @@ fn an_urgent_packet_waits_for_the_one_on_the_line_and_for_nothing_else() {
     for scheduler in ["pias", "fish", "fish-plus", "las", "srpt"] {
         assert_eq!(took(scheduler), one + Span::from_nanos(400), "{scheduler}");
     }
-    // 70 segments fill the first window; 53 of them are still to go.
+    // 70 segments fill the first window; 53 of them remain.
     assert_eq!(took("fifo"), one + Span::from_nanos(400) + line(SEGMENT_BYTES, 10) * 53);
 }
 
-/// Senders put in all they have at once, so that whoever is idle shows: the
-/// last byte leaves when all bytes have had the line, in whatever order.
+/// Senders enqueue everything at once, so that idle time would show: the last byte leaves when
+/// all bytes have had the line, in any order.
 #[test]
 fn a_line_is_never_idle_while_something_waits() {
     let flows = "thresholds = [5, 20]\nroom = 10000\nflows = 12\nsizes = \"list 14600*3 146000*2 1460\"\n\
@@ -109,7 +109,7 @@ fn a_line_is_never_idle_while_something_waits() {
     }
 }
 
-/// Nothing is lost and nobody pauses: then what ports count is what senders do.
+/// Without losses and pauses, ports count the same bytes as senders.
 #[test]
 fn switches_tell_the_levels_that_senders_would() {
     for scheduler in ["pias", "fish", "fish-plus"] {
@@ -128,7 +128,7 @@ fn switches_tell_the_levels_that_senders_would() {
     }
 }
 
-/// All that waits in the direction of the data are full segments.
+/// In the direction of the data only full segments are queued.
 #[test]
 fn room_in_bytes_is_room_in_packets_where_all_are_alike() {
     for (scheduler, _) in SCHEDULERS {
@@ -165,7 +165,7 @@ fn ports_of_a_switch_share_its_room() {
         run(&config(STAR, "fish", &more))
     };
     assert!(outcome("all", "switch").counters.dropped > outcome("all", "port").counters.dropped);
-    // Nothing queues at the switch behind one sender.
+    // With one sender nothing queues at the switch.
     assert_eq!(outcome("first", "switch"), outcome("first", "port"));
 }
 
@@ -245,7 +245,7 @@ fn what_waits_where_is_seen_when_asked_and_changes_nothing() {
     assert_eq!(occupancy.places[0].quantile(1.0), 40, "hosts' own queues fill");
 }
 
-/// Many flows on a small queue.
+/// Many flows at small buffers.
 fn crowd(topology: &str, scheduler: &str, room: &str, mark: usize, seed: u64, more: &str) -> Config {
     config(
         topology,
@@ -307,7 +307,7 @@ proptest! {
         prop_assert_eq!(&run(&config), &outcome, "a seed replays");
     }
 
-    /// Without thresholds there is one level, and levels change nothing.
+    /// Without thresholds there is one level, hence levels have no effect.
     #[test]
     fn without_thresholds_fish_takes_turns_and_pias_is_order_of_arrival(
         room in 10..200_usize,

@@ -1,5 +1,4 @@
-//! Fabrics whose hosts run `net`'s TCP, against a pencil and what is known of
-//! DCTCP and Reno.
+//! Fabrics with `net`'s TCP against hand-calculated cases and models of DCTCP and Reno.
 
 use proptest::prelude::{any, prop_assert, prop_assert_eq, proptest};
 use proptest::sample::select;
@@ -34,20 +33,19 @@ fn took(flow: &Flow) -> Span {
     flow.took.unwrap_or_else(|| panic!("it arrives: {flow:?}"))
 }
 
-/// How long so many bytes take on a line of 10 Gbit/s.
+/// Serialisation time of `bytes` at 10 Gbit/s.
 fn line(bytes: u64) -> Span {
     Span::from_nanos((bytes * 8).div_ceil(10))
 }
 
-/// A SYN and its answer with MSS, window scale, SACK and timestamps; a segment
-/// of 1,448 bytes and one of `rest`; an acknowledgement. With headers.
+/// Lengths with headers: a SYN or SYN-ACK with MSS, window scale, SACK and timestamps; a
+/// segment of 1,448 bytes; an acknowledgement.
 const SYN: u64 = 64;
 const FULL: u64 = 1500;
 const ACK: u64 = 52;
 
-/// When all of `full` segments and one of `rest` bytes, sent at once, are
-/// acknowledged: after the handshake, the last waits at the switch for those
-/// before it.
+/// Time until all of `full` segments and one of `rest` bytes, sent at once after the handshake,
+/// are acknowledged: the last one queues at the switch behind the others.
 fn after_handshake(full: u64, rest: u64) -> Span {
     let lines = line(SYN) * 4 + line(FULL) * (full + 1) + line(ACK + rest) + line(ACK) * 2;
     lines + DELAY * 8
@@ -56,9 +54,9 @@ fn after_handshake(full: u64, rest: u64) -> Span {
 #[test]
 fn a_segment_and_a_train_take_a_handshake_and_their_lines_and_so_does_the_last_answer() {
     let alone = |segments| together(1, segments, "", "room = 1000");
-    // A flow's segment of 1,460 bytes is one of 1,448 and one of 12.
+    // A flow's segment of 1,460 bytes becomes one of 1,448 and one of 12.
     assert_eq!(took(&alone(1).flows[0]), after_handshake(1, 12));
-    // Nine of them are nine and one of 108: the ten that go at first.
+    // Nine become nine and one of 108: the initial window of ten.
     assert_eq!(took(&alone(9).flows[0]), after_handshake(9, 108));
     assert_eq!(alone(9).counters.sent, 2 + 10 + 10);
 }
@@ -73,7 +71,7 @@ fn on_a_connection_that_is_open_a_train_takes_its_lines_alone() {
 
 #[test]
 fn on_a_connection_that_is_open_what_was_on_its_way_when_a_millisecond_ended_is_no_duplicate() {
-    // Timestamps count milliseconds: some of these are sent in one and arrive in the next.
+    // Timestamps have a resolution of a millisecond: some segments cross a tick in flight.
     let text =
         "flows = 60\narrivals = \"uniform 52000\"\nsenders = \"first\"\nsizes = \"list 1448\"\nroom = 1000";
     let outcome = run(&config(STAR, "fifo", ", established = true", text));
@@ -83,7 +81,7 @@ fn on_a_connection_that_is_open_what_was_on_its_way_when_a_millisecond_ended_is_
 
 #[test]
 fn on_a_connection_that_is_open_a_lost_tail_is_found_in_a_few_round_trips() {
-    // Of ten segments that go at once the last four find no room.
+    // The last four of ten segments sent at once are dropped.
     let outcome = together(1, 9, ", established = true", "room = 5");
     assert!(outcome.counters.dropped >= 4, "{:?}", outcome.counters);
     let trip = line(FULL) * 2 + line(ACK) * 2 + DELAY * 4;
@@ -92,7 +90,7 @@ fn on_a_connection_that_is_open_a_lost_tail_is_found_in_a_few_round_trips() {
 
 #[test]
 fn a_window_that_was_acknowledged_doubles() {
-    // Ten segments, twenty, and what is left: two more round trips.
+    // Ten segments, twenty, and the rest: two more round trips.
     let one = took(&together(1, 9, "", "room = 1000").flows[0]);
     let three = took(&together(1, 40, "", "room = 1000").flows[0]);
     let trip = line(FULL) * 2 + line(ACK) * 2 + DELAY * 4;
@@ -143,8 +141,8 @@ fn flows_that_keep_to_one_way_send_nothing_again_where_nothing_is_dropped() {
     assert_eq!(outcome.flows.iter().map(|flow| flow.retransmitted + flow.timeouts).sum::<u32>(), 0);
 }
 
-/// What happens in steady state: two runs of the same beginning, the longer
-/// less the shorter. Data packets, marks, drops, segments sent again, and time.
+/// Steady state: difference between two runs of equal start. Data packets, marks, drops,
+/// retransmitted segments, and time.
 struct Steady {
     packets: f64,
     marked: f64,
@@ -166,16 +164,16 @@ fn steady(flows: u32, segments: [u32; 2], transport: &str, more: &str) -> Steady
     }
 }
 
-/// SIGCOMM '10 §3.3: N flows that rise and fall together have α ≈ √(2/W*) with
-/// W* = (C·RTT + K)/N, and the share of marks is what α estimates; the queue
-/// never exceeds K + N, and is never empty if K > C·RTT/7.
+/// SIGCOMM '10 §3.3: N synchronised flows have α ≈ √(2/W*) with W* = (C·RTT + K)/N, and α
+/// estimates the share of marks. The queue never exceeds K + N, and is never empty if K >
+/// C·RTT/7.
 #[test]
 fn dctcp_marks_what_its_model_says_and_keeps_the_queue_within_it() {
     const MARK: u32 = 65;
-    // Four delays each way and a segment on each line: C·RTT.
+    // C·RTT: four delays, and a segment and an acknowledgement on each line.
     let pipe = (DELAY * 4 + line(FULL) * 2 + line(ACK) * 2).as_nanos() as f64 / 1200.0;
     for flows in [1_u32, 2, 4, 8] {
-        // A segment of each flow beyond K + N: the flows are not quite in step.
+        // One segment per flow beyond K + N, since flows are not perfectly synchronised.
         let room = MARK + 2 * flows + 2;
         let more = format!("room = {room}\nmark = {MARK}");
         let found = steady(flows, [5_000, 25_000], "", &more);
@@ -188,8 +186,8 @@ fn dctcp_marks_what_its_model_says_and_keeps_the_queue_within_it() {
     }
 }
 
-/// Mathis et al., CCR '97: a window that halves on each loss sends
-/// √(3/2)/√p segments a round trip.
+/// Mathis et al., CCR '97: a window that halves on each loss sends √(3/2)/√p segments per round
+/// trip.
 #[test]
 fn newreno_sends_what_its_losses_allow() {
     let found = steady(1, [10_000, 70_000], ", congestion = \"newreno\"", "room = 4");

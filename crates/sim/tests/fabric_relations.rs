@@ -1,5 +1,4 @@
-//! What must hold between two runs of a fabric, or between its flows, whatever
-//! the figures are.
+//! Relations between two runs of a fabric, or between flows of one run.
 
 use std::sync::Arc;
 
@@ -33,7 +32,7 @@ fn at_once(from: u32, to: u32, segments: u64) -> TraceFlow {
     TraceFlow { start: Time::ZERO, from, to, bytes: segments * SEGMENT }
 }
 
-/// `count` flows between any two of `hosts`, of 1 to 200 segments.
+/// `count` flows of 1 to 200 segments between random pairs of `hosts`.
 fn crowd(seed: u64, hosts: u32, count: usize) -> Vec<TraceFlow> {
     let mut rng = Rng::seeded(seed);
     let times = Arrivals::Poisson { rate_per_s: 100_000.0 }.times(Time::ZERO, Rng::seeded(seed).fork(1));
@@ -45,14 +44,14 @@ fn crowd(seed: u64, hosts: u32, count: usize) -> Vec<TraceFlow> {
     times.take(count).map(flow).collect()
 }
 
-/// Five flows into one host's line of 10 Gbit/s, four of them over a core of
-/// 16 Gbit/s and one from beside it; a sixth over the core to another host. The
-/// host's line gives each of the five 2 Gbit/s, which leaves the sixth 8 of the core.
+/// Five flows share one host's line of 10 Gbit/s: four cross a core of 16 Gbit/s, one starts
+/// beside the receiver. A sixth crosses the core to another host. The host's line gives each of
+/// the five 2 Gbit/s, which leaves the sixth 8 of the core.
 #[test]
 fn turns_of_bytes_on_a_dumbbell_give_flows_of_unequal_ways_their_max_min_shares() {
     const DUMBBELL: &str = r#"{ kind = "dumbbell", hosts_per_side = 5,
         host = { gbps = 10, delay = "20us" }, core = { gbps = 16, delay = "5us" } }"#;
-    // Even hosts are on the one side, odd ones on the other.
+    // Even hosts are on one side, odd ones on the other.
     let share = |from| at_once(from, 1, 4_000);
     let flows = [share(0), share(2), share(4), share(6), share(5), at_once(8, 3, 16_000)];
     for more in ["", "transport = { kind = \"modern\" }\n"] {
@@ -73,12 +72,12 @@ fn what_was_lost_is_sent_again_a_timeout_after_the_last_answer_to_the_ns() {
         let more = format!("room = {room}\ntransport = {{ rto = \"2ms\" }}");
         took(&outcome(&star(2), "fifo", &more, &[at_once(0, 1, segments)]).flows[0])
     };
-    // One on the line, one waits, and the third finds no room.
+    // One segment on the line, one queued; the third is dropped.
     assert_eq!(took_of(3, 1), took_of(2, 1) + Span::from_millis(2) + took_of(1, 1));
 }
 
 fn schedulers() -> impl Strategy<Value = &'static str> {
-    // RED draws, and CoDel knows times of its own.
+    // RED draws random numbers, and CoDel has time constants.
     let drawn = |name: &&str| !matches!(*name, "red" | "fq-codel");
     select(SCHEDULERS.iter().map(|&(name, _)| name).filter(drawn).collect::<Vec<_>>())
 }
@@ -86,7 +85,7 @@ fn schedulers() -> impl Strategy<Value = &'static str> {
 proptest! {
     #![proptest_config(proptest::test_runner::Config::with_cases(24))]
 
-    /// Nothing but lines, delays and the timer knows how long a second is.
+    /// Only lines, delays and the timer have a time scale.
     #[test]
     fn a_fabric_at_half_the_speed_takes_twice_as_long(scheduler in schedulers(), seed in 0..1_000_u64) {
         let slower = |times: u64| {
@@ -124,8 +123,8 @@ proptest! {
         prop_assert_eq!(renamed(0), renamed(turn));
     }
 
-    /// Open loop: what is lost is not sent again before the end. One queue: of
-    /// two in a row, room in the first can cost more in the second.
+    /// Open loop: lost segments are not resent before the end. One queue: with two in series, a
+    /// larger first buffer can cost more drops in the second.
     #[test]
     fn order_of_arrival_with_twice_the_room_loses_no_more(room in 1..40_u32, seed in 0..1_000_u64) {
         let dropped = |room: u32| {

@@ -1,10 +1,9 @@
-//! The fabric's queues against queueing theory.
+//! Fabric's queues against queueing theory.
 //!
-//! Sources are open loop: nothing that waits slows them. Where a port's order
-//! is enough a line serves one of its disciplines on the engine; where the
-//! ports themselves are meant, flows of one segment, or with a window that
-//! never closes, make the first of them the queue. A mean must lie within the
-//! 99 % interval of batches, and that must be narrow.
+//! Sources are open loop: they do not react to queueing. Tests of a discipline run it on the
+//! engine as a single server. Tests of ports use flows of one segment, or with an unlimited
+//! window, so that the first port is the queue. The theoretical mean must lie within the 99 %
+//! interval of batch means, which must be narrow.
 
 use std::sync::Arc;
 
@@ -19,8 +18,8 @@ const BATCHES: usize = 20;
 /// Student's t at 0.995 for one degree of freedom less than there are batches.
 const T_995: f64 = 2.861;
 
-/// `values`, in the order of arrivals, have `theory` as their mean; a batch
-/// more than are looked at, since the first one warms up.
+/// Checks that the mean of `values`, in order of arrival, is `theory`; the first batch is
+/// warm-up.
 #[track_caller]
 fn agree(what: &str, values: &[f64], theory: f64) {
     let batch = values.len() / (BATCHES + 1);
@@ -33,16 +32,15 @@ fn agree(what: &str, values: &[f64], theory: f64) {
     assert!((mean - theory).abs() <= half, "{what}: {mean:.4e} ± {half:.1e}, theory {theory:.4e}");
 }
 
-/// Work for a line: packets that all take as long, one after the other in
-/// their levels.
+/// Job: packets of equal service time, at the given levels.
 struct Job {
     at: Time,
-    /// Level of each packet, never falling.
+    /// Level of each packet, never rising in urgency.
     levels: Vec<Priority>,
     each: Span,
 }
 
-/// A packet of job `flow`.
+/// Packet of job `flow`.
 #[derive(Clone)]
 struct Piece {
     flow: u32,
@@ -64,7 +62,7 @@ enum Event {
     Served(u32),
 }
 
-/// How long each job is there until its last packet was served, in s.
+/// Time in the system of each job, up to the end of its last packet, in s.
 fn sojourns(mut queue: impl Discipline<Piece>, jobs: &[Job]) -> Vec<f64> {
     let mut engine = sim::Engine::new();
     let mut left: Vec<usize> = jobs.iter().map(|job| job.levels.len()).collect();
@@ -98,7 +96,7 @@ fn sojourns(mut queue: impl Discipline<Piece>, jobs: &[Job]) -> Vec<f64> {
     sojourns
 }
 
-/// Jobs that begin at random, so many per second; `job` draws the rest.
+/// Poisson arrivals of jobs; `job` draws their packets.
 fn poisson(count: usize, rate_per_s: f64, job: impl Fn(&mut Rng) -> (Vec<Priority>, Span)) -> Vec<Job> {
     let arrivals = queueing::Arrivals::Poisson { rate_per_s };
     let mut rng = Rng::seeded(2);
@@ -144,12 +142,12 @@ fn whole_web_search_flows_in_order_of_arrival_are_an_mg1_queue() {
     }
 }
 
-/// Web-search flows a 32nd as long, so that a test can serve each packet.
+/// Web-search flow sizes divided by 32, to limit the number of packets.
 fn short(rng: &mut Rng) -> usize {
     Sizes::WebSearch.size(0, rng.unit()).div_ceil(32) as usize
 }
 
-/// Mean packets of [`short`].
+/// Mean number of packets of [`short`].
 fn short_mean() -> f64 {
     let mut rng = Rng::seeded(3);
     (0..4_000_000).map(|_| short(&mut rng) as f64).sum::<f64>() / 4e6
@@ -162,7 +160,7 @@ fn turns_of_one_packet_share_a_line_as_processor_sharing_does() {
         let jobs = poisson(200_000, rate, |rng| (vec![Priority::HIGHEST; short(rng)], SEGMENT));
         let found = sojourns(FairQueue::new(ROOM), &jobs);
         let theory = mg1::slowdown_shared(load).unwrap();
-        // A packet is no grain of sand to who has only a few.
+        // Processor sharing is approximate for jobs of few packets.
         for (least, most) in [(16, 100), (100, usize::MAX)] {
             let slowdown = |(sojourn, job): (&f64, &Job)| {
                 let packets = job.levels.len();
@@ -190,7 +188,7 @@ fn levels_that_flows_sink_through_are_the_queue_that_thresholds_are_chosen_by() 
     let load = 0.7;
     let rate = load / (demand.mean() * SEGMENT.as_secs_f64());
     let jobs = poisson(150_000, rate, |rng| {
-        // The first packet has nothing before it.
+        // The first packet has no bytes of the flow before it.
         let levels = (0..draw(rng)).map(|before| sinks.level(Bytes::new(before + 1)));
         (levels.collect(), SEGMENT)
     });
@@ -221,8 +219,8 @@ fn strict_levels_are_a_queue_with_priorities_that_do_not_interrupt() {
     }
 }
 
-/// What flows from the first host to the second wait beyond what they take
-/// alone, in s; nothing is lost and no window ever closes.
+/// Flow completion time beyond the ideal, in s, of flows from the first host to the second,
+/// without losses and with an unlimited window.
 fn waits(scheduler: &str, flows: Vec<TraceFlow>) -> Vec<f64> {
     let text = format!(
         "topology = {{ kind = \"star\", hosts = 2, host = {{ gbps = 10, delay = \"20us\" }} }}\n\
@@ -257,7 +255,7 @@ fn a_port_that_segments_come_to_at_random_is_an_md1_queue() {
 
 #[test]
 fn a_port_that_flows_come_to_at_random_is_an_mg1_queue() {
-    // Geometric: of k segments with probability p (1 - p)^(k - 1).
+    // Geometric: k segments with probability p (1 - p)^(k - 1).
     let p: f64 = 0.125;
     let (mean, square) = (1.0 / p, (2.0 - p) / (p * p));
     let (load, second) = (0.7, SEGMENT.as_secs_f64());

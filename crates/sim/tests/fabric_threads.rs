@@ -1,4 +1,4 @@
-//! One fabric on several threads is the same fabric.
+//! A fabric has the same outcome on any number of threads.
 
 use proptest::prelude::{any, prop_assert_eq, proptest};
 use proptest::sample::select;
@@ -8,10 +8,10 @@ const STAR: &str = r#"{ kind = "star", hosts = 4, host = { gbps = 10, delay = "2
 const DUMBBELL: &str = r#"{ kind = "dumbbell", hosts_per_side = 3, host = { gbps = 10, delay = "1200ns" }, core = { gbps = 20, delay = "200ns" } }"#;
 const LEAF_SPINE: &str = r#"{ kind = "leaf-spine", leaves = 4, spines = 3, hosts_per_leaf = 2, host = { gbps = 10, delay = "2us" }, core = { gbps = 20, delay = "200ns" } }"#;
 const FAT_TREE: &str = r#"{ kind = "fat-tree", k = 4, host = { gbps = 10, delay = "1us" }, core = { gbps = 10, delay = "200ns" } }"#;
-/// Cables that take no time but for what is on them.
+/// Cables without propagation delay.
 const SHORT: &str = r#"{ kind = "leaf-spine", leaves = 3, spines = 2, hosts_per_leaf = 2, host = { gbps = 10, delay = "0ns" }, core = { gbps = 40, delay = "0ns" } }"#;
 
-/// How hosts send.
+/// Transports.
 const TRANSPORTS: [&str; 3] = [r#""ns2""#, r#""modern""#, r#""modern", established = true"#];
 
 fn config(topology: &str, scheduler: &str, transport: &str, more: &str) -> Config {
@@ -22,7 +22,7 @@ fn config(topology: &str, scheduler: &str, transport: &str, more: &str) -> Confi
     Config::from_toml(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
 }
 
-/// The outcome on one thread, which that on two and on three is, too.
+/// Outcome on one thread, after a check that two and three threads give the same.
 fn on_any_number(config: &Config) -> Outcome {
     let one = run(config);
     for threads in [2, 3] {
@@ -31,7 +31,7 @@ fn on_any_number(config: &Config) -> Outcome {
         assert_eq!(outcome.counters, one.counters, "{threads} threads");
         assert_eq!((outcome.events, outcome.elapsed), (one.events, one.elapsed), "{threads} threads");
         assert_eq!(outcome.flows, one.flows, "{threads} threads");
-        // Too long to be printed: what waited where.
+        // Compares the queue lengths as well, which are too long to print.
         assert!(outcome == one, "{threads} threads");
         assert_eq!(done as usize, one.flows.iter().filter(|flow| flow.took.is_some()).count());
     }
@@ -64,8 +64,7 @@ proptest! {
     }
 }
 
-/// Everybody begins at once and all lines are alike: nearly everything that
-/// happens at a switch happens there at the same instant.
+/// All flows start at once and all lines are equal: most events at a switch coincide.
 #[test]
 fn what_happens_at_the_same_instant_happens_in_the_same_order_on_any_number_of_threads() {
     for transport in TRANSPORTS {

@@ -1,4 +1,4 @@
-//! The two-stage server against its model, and against what must be true of any.
+//! Two-stage server against its model and against invariants.
 
 use proptest::prelude::{prop_assert_eq, proptest};
 use proptest::sample::select;
@@ -41,7 +41,7 @@ fn shedding_keeps_throughput_near_its_peak_where_it_fell_to_a_quarter() {
     assert!(served_per_s(&guarded) > 0.9 * peak, "{} of {peak}", served_per_s(&guarded));
 }
 
-/// 10 times what it can serve, of clients who wait for 100 ms, with room for 511.
+/// Ten times capacity, client timeout of 100 ms, capacity for 511 requests.
 #[test]
 fn a_policy_that_looks_at_delay_keeps_goodput_where_much_room_serves_in_vain() {
     let goodput = |more: &str| {

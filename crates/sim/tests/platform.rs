@@ -1,10 +1,10 @@
-//! The platform against theory and against itself: what comes in is accounted for,
-//! a seed replays, and a switch changes what it should.
+//! Platform against theory and against itself: requests are accounted for, a seed replays, and
+//! a mechanism changes only its part.
 
 use queueing::{Distribution, Span, theory};
 use sim::world::platform::{Config, Outcome, run};
 
-/// A small platform, all of its parts in it.
+/// Small platform with all features.
 fn text(mechanisms: &str, more: &str) -> String {
     format!(
         r#"
@@ -163,7 +163,7 @@ fn net_s_own_tcp_carries_the_same_requests_after_a_handshake() {
     assert!(fresh.latency.quantile(0.5) > warm.latency.quantile(0.5) + Span::from_micros(10));
 }
 
-/// One tier, one core, no network, nothing beside it, and nothing costs anything.
+/// One tier, one core, no network, no BE task, no costs.
 fn alone(service: &str, rate_per_s: u64) -> Outcome {
     let config = Config::from_toml(&format!(
         r#"
@@ -216,7 +216,8 @@ fn what_cannot_be_built_is_refused_with_its_value() {
 
 #[test]
 fn who_can_bear_a_loss_loses_nobody_of_his_level_who_cannot() {
-    // Patient users at once, of the level of those with little time, and ports that hold few of their answers.
+    // Users with a long objective at once, at the level of those with a short one, and ports
+    // with small buffers.
     let missed = |patience: &str| {
         let patient = format!("arrivals = \"burst 30 2ms 0ns\"\n level = 2\n slo = \"{patience}\"");
         let text = text("all", "room = 30\n scheduler = \"fish-plus\"")
@@ -229,7 +230,7 @@ fn who_can_bear_a_loss_loses_nobody_of_his_level_who_cannot() {
         assert!(patient.requests > 100, "{}", patient.requests);
         (ls.requests, ls.requests - ls.on_time)
     };
-    // A loss costs 2 ms: who has four may not lose two packets.
+    // A loss costs 2 ms: a budget of 4 ms does not allow two.
     let ((requests, protected), (same, beside)) = (missed("20ms"), missed("4ms"));
     assert_eq!(requests, same, "the same work");
     assert!(

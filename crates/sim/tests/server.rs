@@ -1,10 +1,10 @@
-//! Truths about the server's world, in every mode.
+//! Properties of the server simulation in every mode.
 
 use queueing::Span;
 use sim::CostModel;
 use sim::world::server::{self, Config, Outcome};
 
-/// The paper's bursty mix, small: 5 % urgent, a burst each millisecond, 90 % load.
+/// The paper's bursty mix, scaled down: 5 % urgent, a burst each millisecond, 90 % load.
 const BURSTS: &str = r#"
     mode = "MODE"
     workers = 2
@@ -87,7 +87,7 @@ fn the_stages_add_up_to_the_latency() {
             let total = class.at_p99.total().as_micros_f64();
             let p99 = class.p99().as_micros_f64();
             assert!((total / p99 - 1.0).abs() < 0.05, "{mode} {}: stages {total} p99 {p99}", class.name);
-            // Two ways over the cable, two frames and the hand-overs of the server.
+            // Cable delay in both directions, two frames, and hand-overs in the server.
             let rest = class.at_p99.client_and_wire.as_micros_f64();
             assert!(rest >= 4.0, "{mode} {}: client and wire {rest}", class.name);
         }
@@ -131,7 +131,7 @@ fn preemption_spares_the_urgent_the_long_ones() {
 fn a_small_ring_drops_and_tcp_repairs() {
     let slow = CostModel { driver_ns: 2000, ..CostModel::default() };
     let mut config = Config { nic_ring: 64, costs: Some(slow), ..bursts("none") };
-    // What is lost twice comes again after a second.
+    // A frame lost twice is resent after a second.
     config.load.timeout = Span::from_secs(10);
     let outcome = run(&config);
     assert!(outcome.nic.dropped > 0);
@@ -151,7 +151,8 @@ fn a_bad_world_is_refused_with_what_would_be_valid() {
     assert!(refused("delay = \"2us\"", "delay = \"2 weeks\"").contains("ns, us, ms, s"));
 }
 
-/// Short and long requests whose tags nobody reads; the long ones are rare and take half a core.
+/// Short and long requests without a classifier for their tags; long ones are rare and use half
+/// a core.
 const UNMARKED: &str = r#"
     mode = "MODE"
     workers = 2
@@ -176,7 +177,7 @@ fn kinds_that_were_measured_to_run_long_stay_on_their_own_worker() {
         ["none", "adps"].map(|mode| run(&Config::from_toml(&UNMARKED.replace("MODE", mode)).unwrap()));
     let p99 = [&none, &adps].map(|outcome| p99_us(outcome, "short"));
     assert!(p99[1] < 30.0 && p99[0] > 10.0 * p99[1], "p99 of the short: none and adps {p99:?} µs");
-    // No classifier reads the tags: what was measured keeps the long ones off worker 0.
+    // No classifier reads the tags: measured service times keep long requests off worker 0.
     let busy = |outcome: &Outcome, core: usize| outcome.cores[core].utilisation;
     assert!(busy(&adps, 1) < 0.25 && busy(&adps, 2) > 0.35, "{:?}", adps.cores);
     assert!(busy(&none, 1) > 0.25, "{:?}", none.cores);

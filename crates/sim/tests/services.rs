@@ -1,5 +1,5 @@
-//! The world of services against queueing theory, and against itself: what
-//! must be equal is equal, request by request.
+//! Services simulation against queueing theory, and equivalences between policies, request by
+//! request.
 
 use deadline::{ORDERS, SHEDDINGS};
 use queueing::{Span, theory};
@@ -36,7 +36,7 @@ fn one_service_is_an_m_m_1_queue_and_two_are_two() {
     let mean = |stages: &str| run(&config(stages, 100.0, ONE_SLO)).classes[0].latency.mean();
     let alone = theory::mm1::sojourn_mean(100.0, Span::from_millis(7)).expect("below saturation");
     close(mean(&stage("S1")), alone, 0.05);
-    // Burke 1956: what leaves an M/M/1 queue is a Poisson stream again.
+    // Burke 1956: the output of an M/M/1 queue is Poisson.
     close(mean(&[stage("S1"), stage("S2")].join(",")), alone * 2, 0.05);
 }
 
@@ -136,7 +136,7 @@ fn a_world_that_cannot_be_built_says_why() {
     }
 }
 
-/// Three queries at three workers; the second is long, and longest at the first.
+/// Three queries at three workers; the second is long, and longest at the first worker.
 fn recorded(order: &str) -> Config {
     let unit = r#"{ name = "W", parts = 3, record = "times.csv", slower = 1000, learns = "query" }"#;
     let record = "word,w1_ns,w2_ns,w3_ns\na,4000,3000,5000\nb,40000,30000,20000\nc,1000,1000,1000\n";

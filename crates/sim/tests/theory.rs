@@ -1,9 +1,8 @@
-//! The simulated server against queueing theory.
+//! Simulated server against queueing theory.
 //!
-//! The whole world runs: client, cable, TCP, dispatcher. Only the stack's
-//! work costs nothing, so what is left of a latency besides the wire is the
-//! time in an M/G/c queue. Many connections, so that two requests seldom meet
-//! on one.
+//! The whole system runs: client, cable, TCP, dispatcher. The stack's work costs nothing, so
+//! that latency minus the wire is the time in an M/G/c queue. Many connections, so that two
+//! requests rarely share one.
 
 use load::{Class, Plan, Spread};
 use queueing::{Arrivals, Distribution, Span, theory};
@@ -13,7 +12,7 @@ use sim::world::server::{self, Config, Cores, Driver};
 
 const REQUESTS: u64 = 60_000;
 
-/// Mean time in the system, less the wire, of requests arriving at `load` of `workers`.
+/// Mean time in the system, without the wire, of requests at `load` of `workers`.
 fn sojourn_mean(workers: usize, cores: Cores, load: f64, service: &str, seeds: std::ops::Range<u64>) -> f64 {
     let service: Distribution = service.parse().unwrap();
     let runs = seeds.end - seeds.start;
@@ -39,8 +38,8 @@ fn class() -> Class {
     Class { name: "all".into(), share: 1.0, service, length: 32, kind: 0, priority: 0 }
 }
 
-/// Mean time in the system, less the wire, of the urgent and the other half
-/// of requests that load one core to `load` under preemptive priority.
+/// Mean time in the system, without the wire, of the urgent and the other half of requests at
+/// `load` of one core under preemptive priority.
 fn sojourn_means_preemptive(load: f64, service: &Distribution, seeds: std::ops::Range<u64>) -> [f64; 2] {
     let half = |name: &str, priority| Class {
         name: name.into(),
@@ -69,12 +68,12 @@ fn sojourn_means_preemptive(load: f64, service: &Distribution, seeds: std::ops::
     sums.map(|sum| sum / runs - wire_ns())
 }
 
-/// Requests per second that load `workers` to `load`.
+/// Arrival rate that loads `workers` to `load`.
 fn rate(workers: usize, load: f64, service: &Distribution) -> f64 {
     load * workers as f64 / service.mean().as_secs_f64()
 }
 
-/// The latency of a request that is alone and asks for nothing.
+/// Latency of a single request without service time.
 fn wire_ns() -> f64 {
     let mut plan = Plan::new(1, Arrivals::Uniform { rate_per_s: 1000.0 }, vec![class()]);
     plan.requests = Some(10);

@@ -1,4 +1,4 @@
-//! The fuzz target of settings without a fuzzer. `make fuzz` goes further.
+//! Fuzz target of settings, run on its corpus without a fuzzer. `make fuzz` goes further.
 #![forbid(unsafe_code)]
 
 #[path = "../../../net/tests/fuzz/corpus.rs"]

@@ -1,8 +1,7 @@
-//! Settings of simulated worlds and plans of load, as people write them.
+//! Fuzz target: settings of simulations and load plans as text.
 //!
-//! Promises: no panic, and no text that takes long; the same text means the
-//! same, with a comment behind it or not; what is refused is refused with a
-//! reason.
+//! Properties: no panic, and no text takes long; a trailing comment does not change the
+//! meaning; an error has a reason.
 
 use std::fmt::Debug;
 
@@ -12,7 +11,7 @@ use sim::world::services::Record;
 use sim::world::{overload, overloaded_stack, platform, server, services, web};
 use sim::{cores, fabric};
 
-/// The first byte chooses whose settings the text is.
+/// Entry point; the first byte selects the parser of the remaining text.
 pub fn settings(data: &[u8]) {
     let Some((which, text)) = data.split_first() else { return };
     let Ok(text) = std::str::from_utf8(text) else { return };
@@ -43,7 +42,7 @@ fn check<T: Debug, E: ToString>(text: &str, read: impl Fn(&str) -> Result<T, E>)
     match (read(text), read(&commented)) {
         (Ok(one), Ok(other)) => assert_eq!(format!("{one:?}"), format!("{other:?}")),
         (Err(why), Err(_)) => assert!(!why.to_string().trim().is_empty(), "a reason is given"),
-        // An open string or comment takes in what is appended.
+        // An open string or comment may swallow the appended comment.
         (Ok(_), Err(why)) => panic!("a comment spoils it: {}", why.to_string()),
         (Err(_), Ok(_)) => {}
     }

@@ -1,9 +1,9 @@
-//! The grid: throughput and answer times over loss, round trip, reordering and
-//! buffer, for each congestion control.
+//! Grid: throughput and response times over loss, round trip, reordering and buffer size, for
+//! each congestion control.
 //!
-//! The tables are checked in as `snapshots/*.snap`; a change of TCP changes
-//! them. Read the difference, then take it over with
-//! `INSTA_UPDATE=always cargo test -p sim --test netsim`. What must hold
+//! The tables are checked in as `snapshots/*.snap`; a change of TCP changes them. Review the
+//! difference, then accept it with `INSTA_UPDATE=always cargo test -p sim --test netsim`. Every
+//! cell is also checked against bounds: see [`Row::check`].
 //! whatever the figures are is asserted for every cell: see [`Row::check`].
 
 use std::fmt::Write;
@@ -18,22 +18,22 @@ use super::world::{Wish, World};
 
 const LOSSES: [f64; 4] = [0.0, 0.001, 0.01, 0.05];
 const REORDERS: [f64; 2] = [0.0, 0.03];
-/// Bulk transfers per cell, each with a seed of its own, and bytes of each.
+/// Bulk transfers per cell, each with its own seed, and bytes of each.
 const BULKS: (u64, u64) = (3, 3 << 20);
-/// Answers of a train, and bytes of each: seven segments.
+/// Responses of a train, and bytes of each: seven segments.
 const TRAIN: (u64, u64) = (50, 10_000);
-/// Bytes of data in a full segment with timestamps, and what it takes on the line.
+/// Data bytes of a full segment with timestamps, and its bytes on the line.
 const MSS: f64 = 1448.0;
 const ON_LINE: f64 = 1538.0;
 
-/// A round trip and a rate that goes with it.
+/// Round-trip time with a matching rate.
 #[derive(Clone, Copy, Debug)]
 struct Distance {
     rtt: Span,
     rate_mbps: u64,
 }
 
-/// 62 to 500 kB under way.
+/// Bandwidth-delay products of 62 to 500 kB.
 const DISTANCES: [Distance; 4] = [
     Distance { rtt: Span::from_micros(50), rate_mbps: 10_000 },
     Distance { rtt: Span::from_millis(1), rate_mbps: 1000 },
@@ -41,7 +41,7 @@ const DISTANCES: [Distance; 4] = [
     Distance { rtt: Span::from_millis(200), rate_mbps: 20 },
 ];
 
-/// How both sides are set up.
+/// Congestion control of both sides.
 #[derive(Clone, Copy, Debug)]
 struct Variant {
     algorithm: &'static str,
@@ -51,30 +51,30 @@ struct Variant {
 
 const CUBIC: Variant = Variant { algorithm: "cubic", pacing: false, ecn: Ecn::Off };
 
-/// How a path is.
+/// Path parameters.
 #[derive(Clone, Copy, Debug)]
 struct Cell {
     distance: Distance,
-    /// Whether the bottleneck holds a bandwidth-delay product, or little.
+    /// True for a buffer of one bandwidth-delay product, false for a small one.
     deep: bool,
     reorder: f64,
     loss: f64,
 }
 
-/// What TCP makes of it.
+/// Results of one cell.
 #[derive(Clone, Copy, Debug)]
 struct Row {
     cell: Cell,
     cubic: Bulks,
     paced: Bulks,
     newreno: Bulks,
-    /// Only where a data centre would be: short and marked.
+    /// Only for data centre paths: short round trip, marking bottleneck.
     dctcp: Option<Bulks>,
-    /// Median and longest answer time of a train.
+    /// Median and maximum response time of a train.
     train: (Span, Span),
 }
 
-/// Figures over all bulk transfers of a cell.
+/// Results over all bulk transfers of a cell.
 #[derive(Clone, Copy, Debug)]
 struct Bulks {
     mbps: f64,
@@ -87,7 +87,7 @@ impl Distance {
         Rate::from_bits_per_sec(self.rate_mbps * 1_000_000)
     }
 
-    /// The bandwidth-delay product in bytes.
+    /// Bandwidth-delay product in bytes.
     fn bdp(self) -> f64 {
         self.rate_mbps as f64 * 1e6 / 8.0 * self.rtt.as_secs_f64()
     }
@@ -111,7 +111,7 @@ impl Cell {
         let settings = |config: &mut Config| {
             (config.congestion, config.pacing, config.ecn) = (Some(new), pacing, ecn);
             (config.recv_buffer, config.send_buffer) = (2 << 20, 2 << 20);
-            // Longer than a last FIN can take under loss.
+            // Longer than the last FIN can take under loss.
             config.time_wait = Span::from_secs(3600);
         };
         World::new(settings, self.ways(), seed, &[wish])
@@ -119,7 +119,7 @@ impl Cell {
 
     fn bulks(self, variant: Variant) -> Bulks {
         let (count, bytes) = BULKS;
-        // Without chance, all are alike.
+        // Without random faults all runs are equal.
         let count = if self.loss + self.reorder > 0.0 { count } else { 1 };
         let (mut took, mut segments_again, mut timeouts) = (Span::ZERO, 0, 0);
         for seed in 0..count {
@@ -143,9 +143,9 @@ impl Cell {
         (answers[answers.len() / 2], answers[answers.len() - 1])
     }
 
-    /// What theory says a bulk transfer reaches, in Mbit/s: the line's rate
-    /// after a slow start from ten segments, or what Reno's window is on average
-    /// with this loss (Mathis et al., CCR 1997), whichever is less.
+    /// Expected throughput of a bulk transfer, in Mbit/s: the smaller of the line rate after a
+    /// slow start from ten segments, and the throughput of Reno at this loss rate (Mathis et
+    /// al., CCR 1997).
     fn theory_mbps(self) -> f64 {
         let rtt_s = self.distance.rtt.as_secs_f64();
         let rounds = 2.0 + (self.distance.bdp() / MSS / 10.0).log2().max(0.0);
@@ -158,7 +158,7 @@ impl Cell {
         line.min(window * 8.0 / rtt_s / 1e6)
     }
 
-    /// No transfer may take longer.
+    /// Time limit of a transfer.
     fn limit(self) -> Span {
         Span::from_secs_f64(10.0 * BULKS.1 as f64 * 8.0 / (self.theory_mbps() * 1e6)) + Span::from_secs(5)
     }
@@ -189,16 +189,15 @@ fn rows(distance: Distance) -> Vec<Row> {
 }
 
 impl Row {
-    /// What must hold whatever the figures are.
+    /// Checks the bounds of a cell.
     ///
-    /// A deep buffer, or a loss rate that keeps the window small anyway, gives
-    /// at least 60 % of what theory says; a small buffer that is hit by the
-    /// bursts of an unpaced slow start, 40 %. Half a window of four segments
-    /// has no three to tell a loss by: with 5 % of loss NewReno, and DCTCP whose
-    /// losses are NewReno's, give 45 % of a theory that knows no timeouts. With
-    /// 1 % of loss or more CUBIC is at least as fast as NewReno (RFC 9438 §4.3),
-    /// but for chance. The median answer takes a
-    /// round trip, or one more where most answers lose a segment.
+    /// A deep buffer, or a loss rate that keeps the window small, gives at least 60 % of the
+    /// expected throughput; a small buffer hit by the bursts of an unpaced slow start, 40 %.
+    /// Half a window of four segments has no three to detect a loss by: at 5 % loss NewReno,
+    /// and DCTCP, which reacts to loss as NewReno does, give 45 % of an expectation that
+    /// ignores timeouts. At 1 % loss or more CUBIC is at least as fast as NewReno (RFC 9438
+    /// §4.3), apart from random variation. The median response takes one round trip, or two
+    /// where most responses lose a segment.
     fn check(&self) {
         let Self { cell, cubic, paced, newreno, dctcp, train } = self;
         let theory = cell.theory_mbps();
@@ -220,14 +219,14 @@ impl Row {
         assert!(train.0 <= most, "{cell:?}: the median answer took {}, not {most}", train.0);
     }
 
-    /// More loss or reordering does not help, but for chance: without any, one
-    /// run is all, in which a tail that overflowed the buffer weighs much.
+    /// More loss or reordering does not help, apart from random variation: without faults there
+    /// is a single run, in which one overflow of the buffer weighs much.
     fn check_beside_better(&self, better: &Self) {
         let (now, before) = (self.cubic.mbps, better.cubic.mbps);
         assert!(now < 1.2 * before, "{now} Mbit/s at {:?}, {before} at {:?}", self.cell, better.cell);
     }
 
-    /// Reordering by an eighth of a round trip is no loss.
+    /// Reordering by an eighth of a round trip does not count as loss.
     fn check_beside_ordered(&self, ordered: &Self) {
         let (now, before) = (self.cubic.mbps, ordered.cubic.mbps);
         assert!(now > 0.8 * before, "{now} Mbit/s at {:?}, {before} in order", self.cell);

@@ -1,6 +1,6 @@
-//! Two stacks at the ends of a path, in virtual time: what TCP makes of loss,
-//! round trips, reordering and buffers. `world` is the path and its users,
-//! `grid` the table of what they get, `queue` what they do to the bottleneck.
+//! Two TCP stacks at the ends of a simulated path: behaviour under loss, round-trip time,
+//! reordering and buffer size. `world` is the path and its applications, `grid` the table of
+//! results, `queue` the effect on the bottleneck.
 
 mod grid;
 mod queue;

@@ -1,4 +1,4 @@
-//! What flows do to a bottleneck, and to each other there.
+//! Effect of flows on a bottleneck, and on each other.
 
 use net::congestion;
 use net::stack::{Config, Ecn};
@@ -8,7 +8,7 @@ use sim::path;
 use super::world::{Wish, World};
 
 const SERVER: usize = 1;
-/// More than is ever sent: the flow goes on.
+/// Larger than any transfer: the flow does not end.
 const ENDLESS: u64 = 1 << 40;
 
 fn buffers(config: &mut Config) {
@@ -25,8 +25,7 @@ fn way(rate_mbps: u64, rtt: Span, buffer: u64) -> path::Config {
     }
 }
 
-/// Bytes that each of two endless flows receives between `from` and `to` when
-/// the second begins `later`.
+/// Bytes that two endless flows receive between `from` and `to` when the second starts `later`.
 fn shares(way: path::Config, later: Span, from: Span, to: Span) -> [u64; 2] {
     let wish = |starts| Wish { starts, bytes: ENDLESS, count: 1 };
     let mut world = World::new(buffers, [way; 2], 1, &[wish(Span::ZERO), wish(later)]);
@@ -53,8 +52,8 @@ fn two_cubic_flows_share_a_bottleneck() {
 
 #[test]
 fn slow_start_ends_before_a_deep_buffer_overflows() {
-    // 20 Mbit/s, 50 ms, sixteen bandwidth-delay products: doubling would fill
-    // them and overshoot by as much again.
+    // 20 Mbit/s, 50 ms, sixteen bandwidth-delay products: doubling would fill them and
+    // overshoot by as much again.
     let way = way(20, Span::from_millis(50), 2_000_000);
     let mut world =
         World::new(buffers, [way; 2], 1, &[Wish { starts: Span::ZERO, bytes: 8_000_000, count: 1 }]);
@@ -68,10 +67,10 @@ fn slow_start_ends_before_a_deep_buffer_overflows() {
     assert!(took < Span::from_millis(4000), "{took} for 3.2 s of line");
 }
 
-/// What two endless flows do to a bottleneck that marks from `K` on, after a
-/// while to settle: share of the line used, mean and largest queue in bytes.
+/// Steady state of two endless flows at a bottleneck that marks from `mark` on: utilisation of
+/// the line, mean and maximum queue in bytes.
 fn standing_queue(settings: impl Fn(&mut Config), mark: u64) -> (f64, f64, u64) {
-    // 1 Gbit/s, 200 µs: a bandwidth-delay product of 25 kB; 20 of buffer.
+    // 1 Gbit/s, 200 µs: a bandwidth-delay product of 25 kB; the buffer has 20 of them.
     let way = path::Config { mark: Some(Bytes::new(mark)), ..way(1000, Span::from_micros(200), 500_000) };
     let wish = Wish { starts: Span::ZERO, bytes: ENDLESS, count: 1 };
     let mut world = World::new(settings, [way; 2], 1, &[wish; 2]);

@@ -1,4 +1,4 @@
-//! Reordering without loss: late segments are no reason to send less.
+//! Reordering without loss does not reduce the sending rate.
 
 use net::congestion::{self, ALGORITHMS};
 use net::device::fault::Rates;
@@ -9,11 +9,11 @@ use super::world::{Wish, World};
 
 const RTT: Span = Span::from_millis(10);
 const BYTES: u64 = 8 << 20;
-/// The share of the throughput without reordering that is kept at least.
+/// Minimum share of the throughput without reordering.
 const SHARE_MIN: f64 = 0.6;
 
-/// Bytes per second of a bulk transfer by `algorithm` over 400 Mb/s, of which a
-/// share of the segments is `late`; what comes within `batch` is taken in before
+/// Throughput of a bulk transfer by `algorithm` at 400 Mb/s, in bytes per second. A share
+/// `reorder` of the segments is delayed by `late`; arrivals within `batch` are processed before
 /// anything is sent.
 fn throughput(algorithm: &str, reorder: f64, late: Span, batch: Span) -> f64 {
     let new = congestion::by_name(algorithm).expect("a known name").new;

@@ -1,8 +1,8 @@
-//! One path, the two stacks at its ends, and the applications that use it.
+//! Path, the two stacks at its ends, and their applications.
 //!
-//! A client asks over each of its connections for a number of bytes, the
-//! server sends them, and every byte is checked where it arrives. Runs until
-//! all have what they asked for and are closed, or fails: nothing may hang.
+//! A client requests a number of bytes on each of its connections, the server sends them, and
+//! every byte is checked on arrival. A run ends when all transfers are complete and all
+//! connections closed; otherwise it fails: nothing may hang.
 
 use std::collections::BTreeMap;
 
@@ -11,12 +11,12 @@ use net::stack::{CloseReason, Config, ConnId, Counters, Event, EventKind, Listen
 use queueing::{Rng, Span, Time};
 use sim::path::{self, PathDevice};
 
-/// Client and server.
+/// Indices of client and server.
 const CLIENT: usize = 0;
 const SERVER: usize = 1;
 const REQUEST: usize = 64;
 
-/// What a connection wants: `count` answers of `bytes` each, one after the other.
+/// Transfers of one connection: `count` responses of `bytes` each, in sequence.
 #[derive(Clone, Copy, Debug)]
 pub struct Wish {
     pub starts: Span,
@@ -33,11 +33,11 @@ pub struct World {
     begun: usize,
     clients: BTreeMap<ConnId, Client>,
     servers: BTreeMap<ConnId, Server>,
-    /// How long each answer to a wish took, once all have come.
+    /// Duration of each response per wish, once all have arrived.
     pub got: BTreeMap<usize, Vec<Span>>,
     closed: [usize; 2],
     events: Vec<Event>,
-    /// Time for which arrivals are gathered before the stacks send anything.
+    /// Interval over which arrivals are collected before the stacks send.
     pub batch: Span,
     sends_at: Time,
 }
@@ -51,15 +51,15 @@ struct Client {
 
 #[derive(Default)]
 struct Server {
-    /// Bytes of requests that were heard, bytes that are owed, bytes that were sent.
+    /// Requests received, bytes requested, bytes sent.
     heard: u64,
     owed: u64,
     sent: u64,
     peer_closed: bool,
 }
 
-/// The stream of every connection, from byte 0 on: no period of a power of
-/// two, so that misplaced segments show.
+/// Stream of every connection, from byte 0 on. Its period is not a power of two, so that
+/// misplaced segments are detected.
 pub struct Pattern(Vec<u8>);
 
 const PERIOD: u64 = 65_521;
@@ -71,7 +71,7 @@ impl Pattern {
         Self(period.repeat(2))
     }
 
-    /// At most `len` bytes of the stream from `at` on.
+    /// At most `len` bytes of the stream at offset `at`.
     fn at(&self, at: u64, len: u64) -> &[u8] {
         let start = (at % PERIOD) as usize;
         &self.0[start..start + len.min(PERIOD) as usize]
@@ -88,8 +88,8 @@ impl Pattern {
 }
 
 impl World {
-    /// A client and a server with these settings at the ends of this path
-    /// (server to client, client to server).
+    /// Client and server with these settings at the ends of this path (server to client, client
+    /// to server).
     pub fn new(
         settings: impl Fn(&mut Config),
         [down, up]: [path::Config; 2],
@@ -122,18 +122,17 @@ impl World {
         }
     }
 
-    /// Runs until every wish is fulfilled and every connection closed.
+    /// Runs until every wish is complete and every connection closed.
     ///
     /// # Panics
-    /// When that takes longer than `limit`, when nothing more will happen
-    /// before, or when a byte differs.
+    /// If that takes longer than `limit`, if nothing more will happen before, or if a byte differs.
     pub fn run(&mut self, limit: Span) {
         let done = |world: &Self| world.closed == [world.wishes.len(); 2];
         self.run_until(Time::ZERO + limit + self.now.since(Time::ZERO), done, &mut |_| {});
         assert!(done(self), "not done after {limit}: {} of {} wishes", self.got.len(), self.wishes.len());
     }
 
-    /// Runs until `end` or until `done`; shows every instant to `look`.
+    /// Runs until `end` or until `done`; calls `look` at every instant.
     pub fn run_until(&mut self, end: Time, done: impl Fn(&Self) -> bool, look: &mut dyn FnMut(&Self)) {
         let pattern = Pattern::new();
         while !done(self) && self.now <= end {
@@ -235,7 +234,7 @@ impl World {
         let server = self.servers.entry(conn).or_default();
         match kind {
             EventKind::Readable { .. } => {
-                // Requests come one at a time, whole or in pieces.
+                // Requests arrive one at a time, whole or fragmented.
                 let bytes = stack.received(conn);
                 let whole = bytes.len() / REQUEST * REQUEST;
                 for request in bytes[..whole].chunks(REQUEST) {
@@ -259,12 +258,12 @@ impl World {
         }
     }
 
-    /// What the two stacks counted, the client's first.
+    /// Counters of the two stacks, the client's first.
     pub fn counters(&self) -> [&Counters; 2] {
         self.stacks.each_ref().map(Stack::counters)
     }
 
-    /// Bytes that the wish's connection has received so far.
+    /// Bytes received so far by the connection of `wish`.
     pub fn received(&self, wish: usize) -> u64 {
         self.clients.values().find(|client| client.wish == wish).map_or(0, |client| client.received)
     }
