@@ -96,11 +96,11 @@ impl Iterator for ArrivalTimes {
                 Some(self.start + Span::from_secs_f64(sent as f64 / rate_per_s))
             }
             Arrivals::Burst { size, period, spacing } => {
-                let place = sent.checked_rem(size)?;
-                if place == 0 && sent > 0 {
+                let index = sent.checked_rem(size)?;
+                if index == 0 && sent > 0 {
                     self.burst = (self.burst + period).max(self.last + spacing);
                 }
-                self.last = self.burst + spacing * place;
+                self.last = self.burst + spacing * index;
                 Some(self.last)
             }
         }
@@ -128,11 +128,11 @@ impl std::error::Error for ParseArrivalsError {}
 impl FromStr for Arrivals {
     type Err = ParseArrivalsError;
     fn from_str(text: &str) -> Result<Self, ParseArrivalsError> {
-        read(&text.split_whitespace().collect::<Vec<_>>()).ok_or_else(|| ParseArrivalsError(text.to_owned()))
+        parse(&text.split_whitespace().collect::<Vec<_>>()).ok_or_else(|| ParseArrivalsError(text.to_owned()))
     }
 }
 
-fn read(words: &[&str]) -> Option<Arrivals> {
+fn parse(words: &[&str]) -> Option<Arrivals> {
     let rate = |word: &str| word.parse().ok().filter(|&rate: &f64| rate.is_finite() && rate > 0.0);
     let span = |word: &str| word.parse::<Span>().ok();
     match *words {

@@ -172,15 +172,15 @@ impl std::error::Error for ParseDistributionError {}
 impl FromStr for Distribution {
     type Err = ParseDistributionError;
     fn from_str(text: &str) -> Result<Self, ParseDistributionError> {
-        read(&text.split_whitespace().collect::<Vec<_>>())
+        parse(&text.split_whitespace().collect::<Vec<_>>())
             .ok_or_else(|| ParseDistributionError(text.to_owned()))
     }
 }
 
-fn read(words: &[&str]) -> Option<Distribution> {
+fn parse(words: &[&str]) -> Option<Distribution> {
     let span = |word: &str| word.parse().ok();
     let number = |word: &str| word.parse().ok().filter(|x: &f64| x.is_finite());
-    let law = match *words {
+    let distribution = match *words {
         [value] => Distribution::Constant(span(value)?),
         ["exp", mean] => Distribution::Exponential { mean: span(mean)? },
         ["uniform", min, max] => Distribution::Uniform { min: span(min)?, max: span(max)? },
@@ -194,7 +194,7 @@ fn read(words: &[&str]) -> Option<Distribution> {
         }
         _ => return None,
     };
-    let sound = match law {
+    let is_valid = match distribution {
         Distribution::Constant(_) | Distribution::Exponential { .. } => true,
         Distribution::Uniform { min, max } => min <= max,
         Distribution::Normal { mean, sd } => sd * 3 <= mean,
@@ -202,7 +202,7 @@ fn read(words: &[&str]) -> Option<Distribution> {
         Distribution::Bimodal { share_long, .. } => (0.0..=1.0).contains(&share_long),
         Distribution::Pareto { min, max, shape } => Span::ZERO < min && min < max && shape > 0.0,
     };
-    sound.then_some(law)
+    is_valid.then_some(distribution)
 }
 
 /// The form that [`FromStr`] parses, without loss.

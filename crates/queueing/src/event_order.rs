@@ -55,41 +55,41 @@ pub fn arrange<E: Copy>(events: &mut [E], rank: impl Fn(&E) -> Option<Rank>, lef
         return ReorderResult { kept: 0, left: 0 };
     };
     let batch = &mut events[..len.min(BATCH)];
-    let (mut as_they_were, mut ranks) = ([first; BATCH], [None; BATCH]);
+    let (mut original, mut ranks) = ([first; BATCH], [None; BATCH]);
     let mut top = LEVELS as u8;
     for (at, event) in batch.iter().enumerate() {
-        (as_they_were[at], ranks[at]) = (*event, rank(event));
+        (original[at], ranks[at]) = (*event, rank(event));
         top = ranks[at].map_or(top, |rank: Rank| top.min(rank.level));
     }
     // Beyond the batch, the program gets all events.
-    let may_leave = |rank: &Rank| len <= BATCH && rank.can_wait && rank.level > 0;
-    let their_turn = left >= PASSED_IN_A_ROW;
-    let (mut equals, mut below, mut all_had_turns) = (0, 0, true);
-    let mut stays = |rank: Option<Rank>| {
-        let Some(Rank { level, .. }) = rank.filter(may_leave) else { return true };
+    let can_leave = |rank: &Rank| len <= BATCH && rank.can_wait && rank.level > 0;
+    let lower_due = left >= PASSED_IN_A_ROW;
+    let (mut equals, mut below, mut lower_served) = (0, 0, true);
+    let mut is_kept = |rank: Option<Rank>| {
+        let Some(Rank { level, .. }) = rank.filter(can_leave) else { return true };
         if level == top {
             equals += 1;
             return equals <= AT_ONCE;
         }
         below += 1;
-        all_had_turns &= their_turn;
-        their_turn && below <= AT_ONCE
+        lower_served &= lower_due;
+        lower_due && below <= AT_ONCE
     };
     let level = |rank: Option<Rank>| rank.map_or(0, |rank| usize::from(rank.level));
-    let mut stay = [false; BATCH];
-    let mut places = [0; LEVELS + 1];
+    let mut keep = [false; BATCH];
+    let mut offsets = [0; LEVELS + 1];
     for (at, &rank) in ranks.iter().enumerate().take(batch.len()) {
-        stay[at] = stays(rank);
-        places[level(rank) + 1] += usize::from(stay[at]);
+        keep[at] = is_kept(rank);
+        offsets[level(rank) + 1] += usize::from(keep[at]);
     }
-    (0..LEVELS).for_each(|level| places[level + 1] += places[level]);
-    let kept = places[LEVELS] + len - batch.len();
-    for (at, event) in as_they_were.iter().enumerate().take(batch.len()).filter(|(at, _)| stay[*at]) {
-        let place = &mut places[level(ranks[at])];
-        batch[*place] = *event;
-        *place += 1;
+    (0..LEVELS).for_each(|level| offsets[level + 1] += offsets[level]);
+    let kept = offsets[LEVELS] + len - batch.len();
+    for (at, event) in original.iter().enumerate().take(batch.len()).filter(|(at, _)| keep[*at]) {
+        let offset = &mut offsets[level(ranks[at])];
+        batch[*offset] = *event;
+        *offset += 1;
     }
-    ReorderResult { kept, left: if all_had_turns { 0 } else { left + 1 } }
+    ReorderResult { kept, left: if lower_served { 0 } else { left + 1 } }
 }
 
 #[cfg(test)]
@@ -99,7 +99,7 @@ mod tests {
     /// An event's text is its level, then `w` if it can wait; `k` is a kernel
     /// descriptor. Expected are the program's events, then `…` if some were left.
     #[track_caller]
-    fn check(events: &str, their_turn: bool, expected: &str) {
+    fn check(events: &str, lower_due: bool, expected: &str) {
         let mut events: Vec<&str> = events.split_whitespace().collect();
         let rank = |event: &&str| match event.as_bytes() {
             [level @ b'0'..=b'7', rest @ ..] => {
@@ -107,7 +107,7 @@ mod tests {
             }
             _ => None,
         };
-        let before = if their_turn { PASSED_IN_A_ROW } else { 0 };
+        let before = if lower_due { PASSED_IN_A_ROW } else { 0 };
         let ReorderResult { kept, left } = arrange(&mut events, rank, before);
         events.truncate(kept);
         events.extend((left > 0).then_some("…"));
@@ -149,9 +149,9 @@ mod tests {
         let mut left = 0;
         let kept: Vec<usize> = (0..18)
             .map(|_| {
-                let arranged = arrange(&mut [7, 0, 7, 7], rank, left);
-                left = arranged.left;
-                arranged.kept
+                let reordered = arrange(&mut [7, 0, 7, 7], rank, left);
+                left = reordered.left;
+                reordered.kept
             })
             .collect();
         assert_eq!(kept, [[1; 8].as_slice(), &[3], &[1; 8], &[3]].concat());

@@ -193,8 +193,8 @@ impl StageHistograms {
     /// If either index is out of range.
     #[inline]
     pub fn record(&mut self, class: usize, stage: usize, span: Span) {
-        let place = self.place(class, stage);
-        self.table[place].record(span);
+        let index = self.index(class, stage);
+        self.table[index].record(span);
     }
 
     /// Histogram of one class at one stage.
@@ -203,7 +203,7 @@ impl StageHistograms {
     /// If either index is out of range.
     #[must_use]
     pub fn get(&self, class: usize, stage: usize) -> &Histogram {
-        &self.table[self.place(class, stage)]
+        &self.table[self.index(class, stage)]
     }
 
     /// All histograms with their names: `(class, stage, histogram)`.
@@ -230,7 +230,7 @@ impl StageHistograms {
         self.table.iter_mut().for_each(Histogram::clear);
     }
 
-    fn place(&self, class: usize, stage: usize) -> usize {
+    fn index(&self, class: usize, stage: usize) -> usize {
         assert!(stage < self.stages.len(), "stage {stage} is outside 0..{}", self.stages.len());
         class * self.stages.len() + stage
     }

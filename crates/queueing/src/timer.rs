@@ -57,8 +57,8 @@ pub struct TimerKey {
 struct Node<T> {
     at: Time,
     /// Previous node in the list, or `HEAD |` the number of the slot.
-    before: u32,
-    after: u32,
+    prev: u32,
+    next: u32,
     /// Number of uses of this node so far; a free node holds the next one's.
     generation: NonZeroU32,
     item: T,
@@ -128,12 +128,12 @@ impl<T: Copy> TimerWheel<T> {
             NONE => {
                 let index = self.nodes.len() as u32;
                 assert!(index < HEAD, "the wheel is full: 2^31 timers");
-                self.nodes.push(Node { at, before: 0, after: 0, generation: NonZeroU32::MIN, item });
+                self.nodes.push(Node { at, prev: 0, next: 0, generation: NonZeroU32::MIN, item });
                 index
             }
             index => {
                 let node = &mut self.nodes[index as usize];
-                self.free = node.after;
+                self.free = node.next;
                 (node.at, node.item) = (at, item);
                 index
             }
@@ -221,9 +221,9 @@ impl<T: Copy> TimerWheel<T> {
         let mut index = std::mem::replace(&mut self.heads[level * SLOTS + slot], NONE);
         self.mark_empty(level * SLOTS + slot);
         while index != NONE {
-            let after = self.nodes[index as usize].after;
+            let next = self.nodes[index as usize].next;
             self.link(index);
-            index = after;
+            index = next;
         }
     }
 
@@ -234,36 +234,36 @@ impl<T: Copy> TimerWheel<T> {
         let digits = tick >> (level * SLOT_BITS);
         let slot = digits as usize % SLOTS;
         self.not_before = self.not_before.min(digits << (level * SLOT_BITS));
-        let place = level as usize * SLOTS + slot;
+        let slot_number = level as usize * SLOTS + slot;
 
-        let head = std::mem::replace(&mut self.heads[place], index);
+        let head = std::mem::replace(&mut self.heads[slot_number], index);
         let node = &mut self.nodes[index as usize];
-        (node.before, node.after) = (HEAD | place as u32, head);
+        (node.prev, node.next) = (HEAD | slot_number as u32, head);
         if head != NONE {
-            self.nodes[head as usize].before = index;
+            self.nodes[head as usize].prev = index;
         }
         self.slots_used[level as usize] |= 1 << slot;
         self.levels_used |= 1 << level;
     }
 
     fn unlink(&mut self, index: u32) {
-        let Node { before, after, .. } = self.nodes[index as usize];
-        if after != NONE {
-            self.nodes[after as usize].before = before;
+        let Node { prev, next, .. } = self.nodes[index as usize];
+        if next != NONE {
+            self.nodes[next as usize].prev = prev;
         }
-        if before & HEAD == 0 {
-            self.nodes[before as usize].after = after;
+        if prev & HEAD == 0 {
+            self.nodes[prev as usize].next = next;
             return;
         }
-        let place = (before & !HEAD) as usize;
-        self.heads[place] = after;
-        if after == NONE {
-            self.mark_empty(place);
+        let slot_number = (prev & !HEAD) as usize;
+        self.heads[slot_number] = next;
+        if next == NONE {
+            self.mark_empty(slot_number);
         }
     }
 
-    fn mark_empty(&mut self, place: usize) {
-        let (level, slot) = (place / SLOTS, place % SLOTS);
+    fn mark_empty(&mut self, slot_number: usize) {
+        let (level, slot) = (slot_number / SLOTS, slot_number % SLOTS);
         self.slots_used[level] &= !(1 << slot);
         if self.slots_used[level] == 0 {
             self.levels_used &= !(1 << level);
@@ -274,7 +274,7 @@ impl<T: Copy> TimerWheel<T> {
     fn release(&mut self, index: u32) -> (Time, T) {
         let node = &mut self.nodes[index as usize];
         node.generation = node.generation.checked_add(1).unwrap_or(NonZeroU32::MIN);
-        node.after = self.free;
+        node.next = self.free;
         self.free = index;
         self.len -= 1;
         (node.at, node.item)
@@ -287,7 +287,7 @@ const SLOTS: usize = 1 << SLOT_BITS;
 const LEVELS: usize = 64usize.div_ceil(SLOT_BITS as usize);
 /// Index that stands for no node.
 const NONE: u32 = u32::MAX;
-/// Flag of `before` for the number of a slot.
+/// Flag of `prev` for the number of a slot.
 const HEAD: u32 = 1 << 31;
 
 #[cfg(test)]

@@ -13,11 +13,11 @@ use crate::Span;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct YieldPolicy {
     /// Moving average of the time away from the core, in nanoseconds.
-    usual_ns: u64,
+    away_mean_ns: u64,
     /// Units of work before the next yield.
-    keeps: u32,
+    pause_left: u32,
     /// Length of the last pause between yields, in units of work.
-    kept: u32,
+    pause: u32,
 }
 
 /// Longer than the peer's unit of work; much shorter than a slice.
@@ -25,24 +25,24 @@ const LATE: Span = Span::from_micros(500);
 /// Upper limit of one sample, such as when the machine itself was suspended.
 const LATE_MAX: Span = Span::from_millis(4);
 /// One sample has weight 1/16 in the average, so that one late return changes nothing.
-const SHARE: u64 = 16;
+const SAMPLES: u64 = 16;
 /// Units of work between yields after late returns: at first.
-const KEEPS: u32 = 64;
+const PAUSE_MIN: u32 = 64;
 /// The same: at most.
-const KEEPS_MAX: u32 = 4096;
+const PAUSE_MAX: u32 = 4096;
 
 impl YieldPolicy {
     /// Policy that yields after every unit of work.
     #[must_use]
     pub const fn new() -> Self {
-        Self { usual_ns: 0, keeps: 0, kept: 0 }
+        Self { away_mean_ns: 0, pause_left: 0, pause: 0 }
     }
 
     /// True if the core should be yielded after this unit of work.
     #[must_use]
     pub const fn is_due(&mut self) -> bool {
-        if self.keeps > 0 {
-            self.keeps -= 1;
+        if self.pause_left > 0 {
+            self.pause_left -= 1;
             return false;
         }
         true
@@ -50,14 +50,14 @@ impl YieldPolicy {
 
     /// Records a yield that lasted `away`.
     pub fn on_back(&mut self, away: Span) {
-        self.usual_ns = (self.usual_ns * (SHARE - 1) + away.min(LATE_MAX).as_nanos()) / SHARE;
-        self.kept = match away >= LATE {
-            _ if self.usual_ns < LATE.as_nanos() => 0,
-            true => (self.kept * 2).clamp(KEEPS, KEEPS_MAX),
+        self.away_mean_ns = (self.away_mean_ns * (SAMPLES - 1) + away.min(LATE_MAX).as_nanos()) / SAMPLES;
+        self.pause = match away >= LATE {
+            _ if self.away_mean_ns < LATE.as_nanos() => 0,
+            true => (self.pause * 2).clamp(PAUSE_MIN, PAUSE_MAX),
             // Not every yield reaches the CPU-bound thread: an early return shortens the pause by less than half.
-            false => self.kept * 3 / 4,
+            false => self.pause * 3 / 4,
         };
-        self.keeps = self.kept;
+        self.pause_left = self.pause;
     }
 }
 
@@ -68,42 +68,42 @@ mod tests {
     const SOON: Span = Span::from_micros(200);
     const SLICE: Span = Span::from_millis(4);
 
-    /// Number of yields in `pieces` units of work, where the nth lasts `away(n)`.
-    fn given(yielding: &mut YieldPolicy, pieces: u32, away: impl Fn(u32) -> Span) -> u32 {
-        (0..pieces).fold(0, |given, _| {
-            let is_due = yielding.is_due();
+    /// Number of yields in `units` units of work, where the nth lasts `away(n)`.
+    fn yields(policy: &mut YieldPolicy, units: u32, away: impl Fn(u32) -> Span) -> u32 {
+        (0..units).fold(0, |yields, _| {
+            let is_due = policy.is_due();
             if is_due {
-                yielding.on_back(away(given));
+                policy.on_back(away(yields));
             }
-            given + u32::from(is_due)
+            yields + u32::from(is_due)
         })
     }
 
     #[test]
     fn short_yields_are_taken_every_time() {
-        assert_eq!(given(&mut YieldPolicy::new(), 1000, |_| SOON), 1000);
+        assert_eq!(yields(&mut YieldPolicy::new(), 1000, |_| SOON), 1000);
     }
 
     #[test]
     fn a_single_late_return_changes_nothing() {
         let away = |nth| if nth % 100 == 50 { Span::from_secs(1) } else { SOON };
-        assert_eq!(given(&mut YieldPolicy::new(), 1000, away), 1000);
+        assert_eq!(yields(&mut YieldPolicy::new(), 1000, away), 1000);
     }
 
     #[test]
     fn a_cpu_bound_neighbour_stops_the_yields() {
-        assert!(given(&mut YieldPolicy::new(), 100_000, |_| SLICE) < 50);
+        assert!(yields(&mut YieldPolicy::new(), 100_000, |_| SLICE) < 50);
         // One yield in three costs a slice.
         let third = |nth| if nth % 3 == 0 { SLICE } else { SOON };
-        let given = given(&mut YieldPolicy::new(), 100_000, third);
-        assert!(given < 2000, "{given}");
+        let yields = yields(&mut YieldPolicy::new(), 100_000, third);
+        assert!(yields < 2000, "{yields}");
     }
 
     #[test]
     fn yields_resume_when_the_neighbour_stops() {
-        let mut yielding = YieldPolicy::new();
-        given(&mut yielding, 100_000, |_| SLICE);
-        given(&mut yielding, 20_000, |_| SOON);
-        assert_eq!(given(&mut yielding, 1000, |_| SOON), 1000);
+        let mut policy = YieldPolicy::new();
+        yields(&mut policy, 100_000, |_| SLICE);
+        yields(&mut policy, 20_000, |_| SOON);
+        assert_eq!(yields(&mut policy, 1000, |_| SOON), 1000);
     }
 }

@@ -26,7 +26,7 @@ struct Request {
 
 impl Request {
     /// The entry as it was pushed.
-    fn untold(self) -> Self {
+    fn as_pushed(self) -> Self {
         Self { marked: false, doomed: false, ..self }
     }
 }
@@ -63,7 +63,7 @@ impl Entry for Request {
 type Named = (&'static str, fn() -> Box<dyn Discipline<Request>>);
 
 const CAPACITY: usize = 12;
-const PATIENCE: Span = Span::from_nanos(400);
+const BUDGET_MAX: Span = Span::from_nanos(400);
 const AGE_MAX: Span = Span::from_nanos(300);
 
 fn fifo(_: Priority) -> Fifo<Request> {
@@ -83,21 +83,21 @@ fn red() -> Aqm {
 
 /// True if the discipline starves even the most urgent level.
 fn starves(name: &str) -> bool {
-    name.contains("newcomers") || name.contains("ranked flows")
+    name.contains("new flows first") || name.contains("flow pifo")
 }
 
 /// Every discipline, with a small capacity, so that it is often full.
 const DISCIPLINES: [Named; 27] = [
     ("fifo", || Box::new(Fifo::new(CAPACITY))),
-    ("levels", || Box::new(SelectiveFifo::new(CAPACITY))),
+    ("selective fifo", || Box::new(SelectiveFifo::new(CAPACITY))),
     ("strict over fifo", || Box::new(Strict::new(CAPACITY, |_| Fifo::new(CAPACITY)))),
     ("strict over short fifo", || Box::new(Strict::new(CAPACITY, |_| Fifo::new(3)))),
     ("strict with push-out", || Box::new(Strict::new(CAPACITY, |_| Fifo::new(5)).with_push_out())),
-    ("strict that ages", || {
+    ("strict with aging", || {
         Box::new(Strict::new(CAPACITY, |_| Fifo::new(CAPACITY)).with_push_out().with_age_max(AGE_MAX))
     }),
     ("strict over edf, push-out", || {
-        Box::new(Strict::new(CAPACITY, |_| Edf::new(CAPACITY, PATIENCE)).with_push_out())
+        Box::new(Strict::new(CAPACITY, |_| Edf::new(CAPACITY, BUDGET_MAX)).with_push_out())
     }),
     ("drr by count", || {
         Box::new(Drr::new(CAPACITY, DrrConfig::by_count([8, 7, 6, 5, 4, 3, 2, 1], AGE_MAX), fifo))
@@ -109,7 +109,7 @@ const DISCIPLINES: [Named; 27] = [
             fifo,
         ))
     }),
-    ("drr that never ages", || {
+    ("drr without aging", || {
         Box::new(Drr::new(
             CAPACITY,
             DrrConfig::by_bytes([3, 1, 1, 1, 1, 1, 1, 1], Bytes::new(20), Span::MAX),
@@ -122,10 +122,10 @@ const DISCIPLINES: [Named; 27] = [
     ("strict over flows, push-out", || {
         Box::new(Strict::new(CAPACITY, |_| FairQueue::new(CAPACITY).with_push_out()).with_push_out())
     }),
-    ("flows, newcomers first", || {
+    ("flows, new flows first", || {
         Box::new(FairQueue::new(CAPACITY).by_bytes(Bytes::new(30)).with_newcomers_first().with_push_out())
     }),
-    ("fq-codel: newcomers first, each flow looked after", || {
+    ("fq-codel: new flows first, codel per flow", || {
         let flows = FairQueue::over(CAPACITY, AqmQueue::new(Fifo::new(CAPACITY), codel()));
         Box::new(flows.by_bytes(Bytes::new(30)).with_newcomers_first())
     }),
@@ -138,11 +138,11 @@ const DISCIPLINES: [Named; 27] = [
         let shares = DrrConfig::by_count([4, 1, 1, 1, 1, 1, 1, 2], AGE_MAX);
         Box::new(Drr::new(CAPACITY, shares, |_| FairQueue::new(CAPACITY)))
     }),
-    ("ranked flows, most urgent first", || {
+    ("flow pifo, most urgent first", || {
         Box::new(FlowPifo::new(CAPACITY, |request: &Request| request.label.priority.index() as u64))
     }),
-    ("ranked flows by size", || Box::new(FlowPifo::new(CAPACITY, |request: &Request| request.bytes))),
-    ("strict with push-out, all of it under red", || {
+    ("flow pifo by size", || Box::new(FlowPifo::new(CAPACITY, |request: &Request| request.bytes))),
+    ("red over strict with push-out", || {
         Box::new(AqmQueue::new(Strict::new(CAPACITY, fifo).with_push_out(), red()))
     }),
     ("strict over fifo under codel", || {
@@ -152,12 +152,12 @@ const DISCIPLINES: [Named; 27] = [
         let fifo = AqmQueue::new(Fifo::new(CAPACITY), Aqm::Above(QueueLength::Entries(2)));
         Box::new(Strict::new(CAPACITY, move |_| FairQueue::over(CAPACITY, fifo.clone())))
     }),
-    ("edf", || Box::new(Edf::new(CAPACITY, PATIENCE))),
-    ("laxity", || Box::new(Laxity::new(CAPACITY, PATIENCE))),
-    ("last come first, aged", || {
+    ("edf", || Box::new(Edf::new(CAPACITY, BUDGET_MAX))),
+    ("laxity", || Box::new(Laxity::new(CAPACITY, BUDGET_MAX))),
+    ("lifo, aged", || {
         Box::new(Pifo::new(CAPACITY, AGE_MAX, |now: Time, _: &Request| u64::MAX - now.as_nanos()))
     }),
-    ("ranked by size, aged", || {
+    ("pifo by size, aged", || {
         Box::new(Pifo::new(CAPACITY, AGE_MAX, |_: Time, request: &Request| request.bytes))
     }),
 ];
@@ -217,19 +217,19 @@ struct Checked {
 
 impl Checked {
     fn push(&mut self, now: Time, request: Request) {
-        let gone = match self.queue.push(now, request) {
-            PushResult::Refused(refused) => return assert_eq!(refused.untold(), request, "{}", self.name),
+        let evicted = match self.queue.push(now, request) {
+            PushResult::Refused(refused) => return assert_eq!(refused.as_pushed(), request, "{}", self.name),
             PushResult::Queued => None,
             PushResult::PushedOut(victim) => Some(victim),
         };
         let entry = Waiting { request, pushed: now, overtaken: 0, overtaken_old: 0, overtaken_by: now };
         self.waiting.insert(request.number, entry);
-        if let Some(victim) = gone {
+        if let Some(victim) = evicted {
             let later = victim.label.priority > request.label.priority;
             // The choice between flows is tested in tests/flows.rs.
-            let other = self.name.contains("flows") && victim.flow != request.flow;
+            let other = self.name.contains("flow") && victim.flow != request.flow;
             assert!(later || other, "{}: {victim:?} for {request:?}", self.name);
-            self.leaves(victim);
+            self.remove(victim);
         }
     }
 
@@ -237,7 +237,7 @@ impl Checked {
         let Some(popped) = self.queue.pop(now) else {
             return assert!(self.waiting.is_empty(), "{}: an empty pop with entries queued", self.name);
         };
-        let left = self.leaves(popped);
+        let left = self.remove(popped);
         match self.queue.starvation() {
             StarvationBound::Bounded { entries } => {
                 assert!(
@@ -274,11 +274,11 @@ impl Checked {
         }
     }
 
-    fn leaves(&mut self, request: Request) -> Waiting {
+    fn remove(&mut self, request: Request) -> Waiting {
         let known = self.waiting.remove(&request.number);
         let known =
             known.unwrap_or_else(|| panic!("{}: {request:?} was popped twice or never pushed", self.name));
-        assert_eq!(known.request, request.untold(), "{}", self.name);
+        assert_eq!(known.request, request.as_pushed(), "{}", self.name);
         known
     }
 
@@ -431,8 +431,8 @@ fn only_the_levels_asked_for_are_handed_out() {
     check_among(SelectiveFifo::new(9), [1, 2, 0]);
     check_among(Drr::new(9, DrrConfig::by_count([1; 8], Span::MAX), fifo), [2, 1, 0]);
     check_among(Drr::new(9, DrrConfig::by_count([1; 8], Span::ZERO), fifo), [1, 2, 0]);
-    check_among(Edf::new(9, PATIENCE), [1, 2, 0]);
-    check_among(Laxity::new(9, PATIENCE), [1, 2, 0]);
+    check_among(Edf::new(9, BUDGET_MAX), [1, 2, 0]);
+    check_among(Laxity::new(9, BUDGET_MAX), [1, 2, 0]);
 }
 
 #[test]
@@ -454,19 +454,19 @@ fn an_urgent_entry_waits_only_after_its_level_used_its_quantum() {
 #[test]
 fn edf_serves_by_deadline_and_the_undated_last() {
     let requests = [due(0, None, 0), due(1, Some(300), 0), due(2, Some(100), 0), due(3, Some(9_999), 0)];
-    assert_eq!(order(Edf::new(9, PATIENCE), &requests), [2, 1, 0, 3]);
+    assert_eq!(order(Edf::new(9, BUDGET_MAX), &requests), [2, 1, 0, 3]);
 }
 
 #[test]
 fn laxity_starts_the_longer_of_two_that_are_due_together() {
     let requests = [due(0, Some(300), 10), due(1, Some(300), 200), due(2, Some(150), 0)];
-    assert_eq!(order(Laxity::new(9, PATIENCE), &requests), [1, 2, 0]);
+    assert_eq!(order(Laxity::new(9, BUDGET_MAX), &requests), [1, 2, 0]);
 }
 
 #[test]
 fn laxity_gives_the_hopeless_no_place_ahead_of_those_who_waited() {
     let requests = [due(0, Some(0), 0), due(1, Some(0), 1_000_000)];
-    assert_eq!(order(Laxity::new(9, PATIENCE), &requests), [0, 1]);
+    assert_eq!(order(Laxity::new(9, BUDGET_MAX), &requests), [0, 1]);
 }
 
 #[test]

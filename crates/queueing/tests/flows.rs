@@ -141,30 +141,30 @@ proptest! {
         steps in vec((0..6_u64, 0..3_u8), 1..300),
     ) {
         let mut queue = FairQueue::new(10).with_push_out();
-        let (mut asked, mut waiting) = ([0_usize; 6], [0_usize; 6]);
+        let (mut service, mut waiting) = ([0_usize; 6], [0_usize; 6]);
         for (number, (flow, pops)) in steps.into_iter().enumerate() {
             let own = flow as usize;
-            let most = *asked.iter().max().expect("there are flows");
+            let service_max = *service.iter().max().expect("there are flows");
             let full = queue.len() == 10;
             match queue.push(Time::ZERO, packet(number, flow)) {
                 PushResult::Queued => prop_assert!(!full),
-                PushResult::PushedOut(gone) => {
-                    let gone = gone.flow as usize;
-                    prop_assert!(full && asked[gone] == most && most > asked[own] + 1);
-                    (asked[gone], waiting[gone]) = (asked[gone] - 1, waiting[gone] - 1);
+                PushResult::PushedOut(evicted) => {
+                    let evicted = evicted.flow as usize;
+                    prop_assert!(full && service[evicted] == service_max && service_max > service[own] + 1);
+                    (service[evicted], waiting[evicted]) = (service[evicted] - 1, waiting[evicted] - 1);
                 }
                 PushResult::Refused(_) => {
-                    prop_assert!(full && most <= asked[own] + 1);
+                    prop_assert!(full && service_max <= service[own] + 1);
                     continue;
                 }
             }
-            (asked[own], waiting[own]) = (asked[own] + 1, waiting[own] + 1);
+            (service[own], waiting[own]) = (service[own] + 1, waiting[own] + 1);
             for _ in 0..pops {
                 let Some(served) = queue.pop(Time::ZERO) else { break };
                 waiting[served.flow as usize] -= 1;
             }
             for flow in (0..6).filter(|&flow| waiting[flow] == 0) {
-                asked[flow] = 0;
+                service[flow] = 0;
             }
         }
     }

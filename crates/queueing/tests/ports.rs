@@ -13,7 +13,7 @@ use queueing::{
 const QUANTUM: u64 = 1500;
 const MTU: u64 = 1500;
 
-fn turns_of_bytes(capacity: usize) -> FairQueue<Packet> {
+fn fair_by_bytes(capacity: usize) -> FairQueue<Packet> {
     FairQueue::new(capacity).by_bytes(Bytes::new(QUANTUM))
 }
 
@@ -65,9 +65,9 @@ proptest! {
     #[test]
     fn turns_of_bytes_are_max_min_fair(rates in vec(0..4_000_u64, 2..7), sizes in vec(200..=MTU, 6)) {
         const SLOTS: u64 = 400;
-        let mut queue = turns_of_bytes(100_000);
+        let mut queue = fair_by_bytes(100_000);
         let (mut sent, mut offered) = (vec![0; rates.len()], vec![0; rates.len()]);
-        let mut line = 0;
+        let mut link = 0;
         for slot in 1..=SLOTS {
             for (flow, &rate) in rates.iter().enumerate() {
                 while offered[flow] + sizes[flow % sizes.len()] <= rate * slot {
@@ -76,12 +76,12 @@ proptest! {
                     fill(&mut queue, [Packet { bytes, ..packet(0, flow as u64) }]);
                 }
             }
-            while line < slot * 3_000 {
+            while link < slot * 3_000 {
                 let Some(packet) = queue.pop(Time::ZERO) else {
-                    line = slot * 3_000;
+                    link = slot * 3_000;
                     break;
                 };
-                line += packet.bytes;
+                link += packet.bytes;
                 sent[packet.flow as usize] += packet.bytes;
             }
         }
@@ -149,7 +149,7 @@ fn mean_time(flows: &[(usize, usize)], queue: &mut (impl Discipline<Packet> + ?S
     let mut total = 0;
     let mut left: Vec<usize> = flows.iter().map(|&(_, packets)| packets).collect();
     for tick in 0.. {
-        for (flow, &(_, packets)) in flows.iter().enumerate().filter(|(_, (comes, _))| *comes == tick) {
+        for (flow, &(_, packets)) in flows.iter().enumerate().filter(|(_, (arrival, _))| *arrival == tick) {
             for number in 0..packets {
                 let level = u8::from(number >= 5) + u8::from(number >= 15);
                 let packet =
@@ -199,7 +199,7 @@ fn the_flow_of_greatest_rank_gives_up_its_newest() {
 #[test]
 fn levels_share_the_bytes_and_flows_share_their_level() {
     let shares = DrrConfig::by_bytes([4, 2, 1, 1, 1, 1, 1, 1], Bytes::new(MTU), Span::MAX);
-    let mut queue = Drr::new(10_000, shares, |_| turns_of_bytes(10_000));
+    let mut queue = Drr::new(10_000, shares, |_| fair_by_bytes(10_000));
     // Two flows at each of three levels, of large and of small packets.
     for flow in 0..6 {
         let (level, bytes) = ((flow / 2) as u8, if flow % 2 == 0 { 1500 } else { 300 });
@@ -231,7 +231,7 @@ fn a_level_that_others_would_starve_has_its_share_and_they_have_the_rest() {
 /// RFC 8290 §4.2.
 #[test]
 fn a_new_flow_goes_first_and_one_that_pauses_does_not() {
-    let mut queue = turns_of_bytes(100).with_newcomers_first();
+    let mut queue = fair_by_bytes(100).with_newcomers_first();
     fill(&mut queue, (0..4).map(|number| packet(number, 1)));
     fill(&mut queue, (10..14).map(|number| packet(number, 2)));
     let next = |queue: &mut FairQueue<Packet>| queue.pop(Time::ZERO).map(|packet| packet.number);
@@ -248,13 +248,13 @@ fn a_new_flow_goes_first_and_one_that_pauses_does_not() {
 fn flows_of_one_packet_in_lasting_overload_leave_no_queue_behind() {
     const CAPACITY: usize = 8;
     let mut queue: FairQueue<Packet> = FairQueue::new(CAPACITY).with_newcomers_first();
-    let mut came = 0;
-    for went in 0..1_000 {
+    let mut pushed = 0;
+    for popped in 0..1_000 {
         while queue.len() < CAPACITY {
-            fill(&mut queue, [packet(came, came as u64)]);
-            came += 1;
+            fill(&mut queue, [packet(pushed, pushed as u64)]);
+            pushed += 1;
         }
-        assert_eq!(queue.pop(Time::ZERO).map(|packet| packet.number), Some(went));
+        assert_eq!(queue.pop(Time::ZERO).map(|packet| packet.number), Some(popped));
         assert!(queue.flow_count() <= CAPACITY + 1, "{} flows are active", queue.flow_count());
     }
 }
@@ -266,7 +266,7 @@ proptest! {
         steps in vec((0..60_u64, 1..=MTU, 0..3_u8), 1..400),
     ) {
         const CAPACITY: usize = 6;
-        let mut queue = turns_of_bytes(CAPACITY).with_newcomers_first().with_push_out();
+        let mut queue = fair_by_bytes(CAPACITY).with_newcomers_first().with_push_out();
         for (number, (flow, bytes, pops)) in steps.into_iter().enumerate() {
             let _ = queue.push(Time::ZERO, Packet { bytes, ..packet(number, flow) });
             for _ in 0..pops {

@@ -61,7 +61,7 @@ pub enum Aqm {
 #[derive(Clone, Debug)]
 pub struct AqmQueue<D> {
     queue: D,
-    manager: Aqm,
+    aqm: Aqm,
     /// Bytes queued.
     bytes: u64,
 }
@@ -69,8 +69,8 @@ pub struct AqmQueue<D> {
 impl<D> AqmQueue<D> {
     /// Wraps `queue`, which is empty.
     #[must_use]
-    pub const fn new(queue: D, manager: Aqm) -> Self {
-        Self { queue, manager, bytes: 0 }
+    pub const fn new(queue: D, aqm: Aqm) -> Self {
+        Self { queue, aqm, bytes: 0 }
     }
 }
 
@@ -82,14 +82,14 @@ impl<D> AqmQueue<D> {
         D: Discipline<T>,
     {
         let (entries, bytes) = (self.queue.len() as u64, self.bytes);
-        match &mut self.manager {
-            Aqm::Above(most) => {
-                if most.measure(entries + 1, bytes + entry.bytes().get()) > most.amount() {
+        match &mut self.aqm {
+            Aqm::Above(limit) => {
+                if limit.measure(entries + 1, bytes + entry.bytes().get()) > limit.amount() {
                     entry.mark();
                 }
                 true
             }
-            Aqm::Red(red) => !red.hits(now, entries, bytes) || entry.mark(),
+            Aqm::Red(red) => !red.should_mark(now, entries, bytes) || entry.mark(),
             Aqm::CoDel(_) => true,
         }
     }
@@ -97,7 +97,7 @@ impl<D> AqmQueue<D> {
     fn count<T: Entry>(&mut self, bytes: Bytes, outcome: PushResult<T>) -> PushResult<T> {
         match &outcome {
             PushResult::Queued => self.bytes += bytes.get(),
-            PushResult::PushedOut(gone) => self.bytes = self.bytes + bytes.get() - gone.bytes().get(),
+            PushResult::PushedOut(evicted) => self.bytes = self.bytes + bytes.get() - evicted.bytes().get(),
             PushResult::Refused(_) => {}
         }
         outcome
@@ -115,13 +115,13 @@ impl<T: EcnMarkable, D: Discipline<T>> Discipline<T> for AqmQueue<D> {
     }
 
     fn pop(&mut self, now: Time) -> Option<T> {
-        let pushed = if matches!(self.manager, Aqm::CoDel(_)) { self.queue.oldest() } else { None };
+        let pushed = if matches!(self.aqm, Aqm::CoDel(_)) { self.queue.oldest() } else { None };
         let mut entry = self.queue.pop(now)?;
         self.bytes -= entry.bytes().get();
-        match &mut self.manager {
+        match &mut self.aqm {
             Aqm::CoDel(codel) => {
                 let waited = now.since(pushed.unwrap_or(now));
-                if codel.hits(now, waited, Bytes::new(self.bytes)) && !entry.mark() {
+                if codel.should_mark(now, waited, Bytes::new(self.bytes)) && !entry.mark() {
                     entry.doom();
                 }
             }
@@ -145,18 +145,18 @@ impl<T: EcnMarkable, D: Discipline<T>> Discipline<T> for AqmQueue<D> {
 
     #[inline]
     fn passes(&self, entry: &T) -> bool {
-        match self.manager {
-            Aqm::Above(most) => {
-                most.measure(1, entry.bytes().get()) <= most.amount() && self.queue.passes(entry)
+        match self.aqm {
+            Aqm::Above(limit) => {
+                limit.measure(1, entry.bytes().get()) <= limit.amount() && self.queue.passes(entry)
             }
             Aqm::Red(_) | Aqm::CoDel(_) => false,
         }
     }
 
     fn evict(&mut self, now: Time) -> Option<T> {
-        let gone = self.queue.evict(now)?;
-        self.bytes -= gone.bytes().get();
-        Some(gone)
+        let evicted = self.queue.evict(now)?;
+        self.bytes -= evicted.bytes().get();
+        Some(evicted)
     }
 
     fn replace(&mut self, now: Time, mut entry: T) -> PushResult<T> {

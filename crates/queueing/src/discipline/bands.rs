@@ -20,7 +20,7 @@ pub(super) struct Bands<D> {
     pub push_out: bool,
     pub aging: Aging,
     /// Lower bound of the push times of queued entries.
-    not_older: Time,
+    pushed_min: Time,
 }
 
 impl<D> Bands<D> {
@@ -35,7 +35,7 @@ impl<D> Bands<D> {
             capacity,
             push_out: false,
             aging: Aging::NEVER,
-            not_older: Time::ZERO,
+            pushed_min: Time::ZERO,
         }
     }
 
@@ -73,7 +73,7 @@ impl<D> Bands<D> {
         D: Discipline<T>,
     {
         if self.len == 0 {
-            self.not_older = now;
+            self.pushed_min = now;
         }
         let priority = entry.label().priority;
         let outcome = self.levels[priority.index()].push(now, entry);
@@ -138,25 +138,25 @@ impl<D> Bands<D> {
 
     /// Level of the oldest entry of `ready`, if its age entitles it to be served now.
     #[inline]
-    pub fn rescue<T: Entry>(&mut self, now: Time, ready: PrioritySet) -> Option<Priority>
+    pub fn due_for_age<T: Entry>(&mut self, now: Time, ready: PrioritySet) -> Option<Priority>
     where
         D: Discipline<T>,
     {
-        let may_be_due = self.aging.is_due(now, self.not_older);
-        let rescue = if may_be_due { self.aged::<T>(now, ready) } else { None };
-        self.aging.on_pop(rescue.is_some());
-        rescue
+        let may_be_due = self.aging.is_due(now, self.pushed_min);
+        let due_for_age = if may_be_due { self.oldest_if_due::<T>(now, ready) } else { None };
+        self.aging.on_pop(due_for_age.is_some());
+        due_for_age
     }
 
     #[cold]
-    fn aged<T: Entry>(&mut self, now: Time, ready: PrioritySet) -> Option<Priority>
+    fn oldest_if_due<T: Entry>(&mut self, now: Time, ready: PrioritySet) -> Option<Priority>
     where
         D: Discipline<T>,
     {
         let oldest = |level: Priority| Some((self.levels[level.index()].oldest()?, level));
         let (pushed, level) = ready.iter().filter_map(oldest).min()?;
         if ready == self.used {
-            self.not_older = pushed;
+            self.pushed_min = pushed;
         }
         self.aging.is_due(now, pushed).then_some(level)
     }

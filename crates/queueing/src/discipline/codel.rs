@@ -25,7 +25,7 @@ pub struct CoDel {
     /// True in the dropping state.
     dropping: bool,
     /// Time of the next mark or drop.
-    next: Time,
+    next_at: Time,
     /// Marks and drops in this dropping state, plus the initial count.
     count: u32,
     /// Initial value of `count` in this dropping state.
@@ -47,7 +47,7 @@ impl CoDel {
             entry_max,
             persists_at: None,
             dropping: false,
-            next: Time::ZERO,
+            next_at: Time::ZERO,
             count: 0,
             count_first: 0,
             undecided: false,
@@ -56,24 +56,24 @@ impl CoDel {
 
     /// True if the entry that leaves at `now` after `waited` is to be marked or
     /// dropped; `left` bytes remain queued.
-    pub fn hits(&mut self, now: Time, waited: Span, left: Bytes) -> bool {
+    pub fn should_mark(&mut self, now: Time, waited: Span, left: Bytes) -> bool {
         let persists = self.persists(now, waited, left);
         if !self.dropping {
             if persists {
-                self.begin(now);
+                self.enter_dropping(now);
             }
             return persists;
         }
         if std::mem::take(&mut self.undecided) && persists {
-            self.next = self.after(self.next);
+            self.next_at = self.next_after(self.next_at);
         }
         self.dropping = persists;
-        let hit = persists && now >= self.next;
-        if hit {
+        let mark = persists && now >= self.next_at;
+        if mark {
             self.count += 1;
             self.undecided = true;
         }
-        hit
+        mark
     }
 
     /// True if the wait has been above the target for an interval.
@@ -86,17 +86,17 @@ impl CoDel {
     }
 
     /// Enters the dropping state, with the last count if the last state is recent.
-    fn begin(&mut self, now: Time) {
-        let told = self.count - self.count_first;
-        let recent = now.since(self.next) < self.interval * 16;
-        self.count = if told > 1 && recent { told } else { 1 };
+    fn enter_dropping(&mut self, now: Time) {
+        let marks = self.count - self.count_first;
+        let recent = now.since(self.next_at) < self.interval * 16;
+        self.count = if marks > 1 && recent { marks } else { 1 };
         self.count_first = self.count;
         self.dropping = true;
-        self.next = self.after(now);
+        self.next_at = self.next_after(now);
     }
 
     /// Time of the next mark, after one at `at`.
-    fn after(&self, at: Time) -> Time {
+    fn next_after(&self, at: Time) -> Time {
         let ns = self.interval.as_nanos() as f64 / f64::from(self.count).sqrt();
         at + Span::from_nanos(ns as u64)
     }
@@ -108,11 +108,11 @@ mod tests {
 
     /// Times of marks in µs, with one departure every 10 µs and a constant wait of
     /// `waited_us`; target 50 µs, interval 1 ms.
-    fn told(codel: &mut CoDel, from_us: u64, to_us: u64, waited_us: u64) -> Vec<u64> {
+    fn mark_times(codel: &mut CoDel, from_us: u64, to_us: u64, waited_us: u64) -> Vec<u64> {
         let us = |n: u64| Time::ZERO + Span::from_micros(n);
         let waited = Span::from_micros(waited_us);
-        let looks = (from_us..to_us).step_by(10);
-        looks.filter(|&now| codel.hits(us(now), waited, Bytes::new(9_000))).collect()
+        let departures = (from_us..to_us).step_by(10);
+        departures.filter(|&now| codel.should_mark(us(now), waited, Bytes::new(9_000))).collect()
     }
 
     fn codel() -> CoDel {
@@ -124,7 +124,7 @@ mod tests {
     /// at the next departure.
     #[test]
     fn marks_follow_the_inverse_square_root_law() {
-        assert_eq!(told(&mut codel(), 0, 4_000, 60), [1_000, 2_000, 2_710, 3_290, 3_790]);
+        assert_eq!(mark_times(&mut codel(), 0, 4_000, 60), [1_000, 2_000, 2_710, 3_290, 3_790]);
     }
 
     #[test]
@@ -132,16 +132,16 @@ mod tests {
         let mut codel = codel();
         for round in 0..20 {
             let from = round * 1_000;
-            assert!(told(&mut codel, from, from + 990, 800).is_empty());
-            assert!(told(&mut codel, from + 990, from + 1_000, 49).is_empty(), "below the target once");
+            assert!(mark_times(&mut codel, from, from + 990, 800).is_empty());
+            assert!(mark_times(&mut codel, from + 990, from + 1_000, 49).is_empty(), "below the target once");
         }
     }
 
     #[test]
     fn a_queue_of_one_entry_is_never_too_long() {
         let mut codel = codel();
-        let hit = |now| codel.hits(Time::from_nanos(now), Span::from_secs(1), Bytes::new(1_500));
-        assert!(!(0..100).map(|n| n * 1_000_000).any(hit));
+        let mark = |now| codel.should_mark(Time::from_nanos(now), Span::from_secs(1), Bytes::new(1_500));
+        assert!(!(0..100).map(|n| n * 1_000_000).any(mark));
     }
 
     /// Five marks give a restart at a count of four: 1000/√4 apart. After 16
@@ -149,11 +149,11 @@ mod tests {
     #[test]
     fn a_soon_restart_resumes_the_count_and_a_late_one_resets_it() {
         let mut first = codel();
-        assert_eq!(told(&mut first, 0, 4_000, 60).len(), 5);
-        assert!(told(&mut first, 4_000, 4_010, 10).is_empty());
+        assert_eq!(mark_times(&mut first, 0, 4_000, 60).len(), 5);
+        assert!(mark_times(&mut first, 4_000, 4_010, 10).is_empty());
         let mut soon = first.clone();
-        assert_eq!(told(&mut soon, 5_000, 6_600, 60), [6_000, 6_500]);
-        assert_eq!(told(&mut first, 30_000, 32_010, 60), [31_000, 32_000]);
+        assert_eq!(mark_times(&mut soon, 5_000, 6_600, 60), [6_000, 6_500]);
+        assert_eq!(mark_times(&mut first, 30_000, 32_010, 60), [31_000, 32_000]);
     }
 
     /// A dropped entry leaves at the same instant as the next one, which is dropped
@@ -161,10 +161,10 @@ mod tests {
     #[test]
     fn overdue_drops_follow_each_other() {
         let mut codel = codel();
-        assert_eq!(told(&mut codel, 0, 1_010, 60), [1_000]);
+        assert_eq!(mark_times(&mut codel, 0, 1_010, 60), [1_000]);
         let late = Time::ZERO + Span::from_micros(3_300);
-        let hit = |_| codel.hits(late, Span::from_micros(90), Bytes::new(9_000));
+        let mark = |_| codel.should_mark(late, Span::from_micros(90), Bytes::new(9_000));
         // Due at 2000, 2707 and 3284; the next at 3784.
-        assert_eq!((0..4).map(hit).collect::<Vec<_>>(), [true, true, true, false]);
+        assert_eq!((0..4).map(mark).collect::<Vec<_>>(), [true, true, true, false]);
     }
 }

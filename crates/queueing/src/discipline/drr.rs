@@ -49,7 +49,7 @@ impl DrrConfig {
 /// with or without aging, if each level's queue has such a bound.
 #[derive(Clone, Debug)]
 pub struct Drr<D> {
-    shares: DrrConfig,
+    config: DrrConfig,
     bands: Bands<D>,
     /// Bytes of this round's quantum that each level has used.
     sent: [u64; Priority::LEVELS],
@@ -63,16 +63,16 @@ impl<D> Drr<D> {
     /// If `capacity` or the largest entry is zero, or a quantum is smaller than
     /// the largest entry.
     #[must_use]
-    pub fn new(capacity: usize, shares: DrrConfig, level: impl FnMut(Priority) -> D) -> Self {
-        assert!(shares.entry_max > Bytes::ZERO, "entry_max 0 is not above 0");
+    pub fn new(capacity: usize, config: DrrConfig, level: impl FnMut(Priority) -> D) -> Self {
+        assert!(config.entry_max > Bytes::ZERO, "entry_max 0 is not above 0");
         assert!(
-            shares.quanta.iter().all(|&quantum| quantum >= shares.entry_max),
+            config.quanta.iter().all(|&quantum| quantum >= config.entry_max),
             "a quantum is below entry_max; the least is {}",
-            shares.entry_max.get()
+            config.entry_max.get()
         );
         let mut bands = Bands::new(capacity, level);
-        bands.aging = Aging::new(shares.age_max);
-        Self { shares, bands, sent: [0; Priority::LEVELS] }
+        bands.aging = Aging::new(config.age_max);
+        Self { config, bands, sent: [0; Priority::LEVELS] }
     }
 
     /// Lets a more urgent entry evict one of the least urgent level when the
@@ -88,8 +88,8 @@ impl<D> Drr<D> {
     /// Most urgent level of `ready` with some quantum left; starts a new round if
     /// there is none. `None` if `ready` is empty.
     #[inline]
-    fn turn(&mut self, ready: PrioritySet) -> Option<Priority> {
-        let left = |level: Priority| self.sent[level.index()] < self.shares.quanta[level.index()].get();
+    fn next_level(&mut self, ready: PrioritySet) -> Option<Priority> {
+        let left = |level: Priority| self.sent[level.index()] < self.config.quanta[level.index()].get();
         if let Some(level) = ready.iter().find(|&level| left(level)) {
             return Some(level);
         }
@@ -99,7 +99,7 @@ impl<D> Drr<D> {
 
     /// Replenishes every quantum, less the excess; unused quantum is lost.
     fn begin_round(&mut self) {
-        for (sent, quantum) in self.sent.iter_mut().zip(self.shares.quanta) {
+        for (sent, quantum) in self.sent.iter_mut().zip(self.config.quanta) {
             *sent = sent.saturating_sub(quantum.get());
         }
     }
@@ -133,7 +133,7 @@ impl<T: Entry, D: Discipline<T>> Discipline<T> for Drr<D> {
         let StarvationBound::Bounded { entries: before } = self.bands.level_starvation::<T>() else {
             return StarvationBound::Unbounded { from: Priority::HIGHEST };
         };
-        let quanta = self.shares.quanta.map(Bytes::get);
+        let quanta = self.config.quanta.map(Bytes::get);
         let sum = quanta.iter().fold(0, |sum: u64, &quantum| sum.saturating_add(quantum));
         let others = sum - quanta.iter().min().copied().unwrap_or(0);
         let entries = before.saturating_add(before.saturating_add(2).saturating_mul(others));
@@ -163,13 +163,13 @@ impl<T: Entry, D: Discipline<T>> SelectiveDequeue<T> for Drr<D> {
         if ready.is_empty() {
             return None;
         }
-        if let Some(level) = self.bands.rescue::<T>(now, ready) {
+        if let Some(level) = self.bands.due_for_age::<T>(now, ready) {
             return self.bands.take(level, |queue| queue.pop(now));
         }
-        let level = self.turn(ready)?;
+        let level = self.next_level(ready)?;
         let entry: T = self.bands.take(level, |queue| queue.pop(now))?;
         if !entry.doomed() {
-            let cost = entry.bytes().get().clamp(1, self.shares.entry_max.get());
+            let cost = entry.bytes().get().clamp(1, self.config.entry_max.get());
             self.sent[level.index()] += cost;
         }
         Some(entry)

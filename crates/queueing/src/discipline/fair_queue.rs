@@ -29,12 +29,12 @@ use crate::{Bytes, Priority, Time};
 /// unbounded: an endless series of new flows precedes the others.
 #[derive(Clone, Debug)]
 pub struct FairQueue<T, Q = Fifo<T>> {
-    lanes: FlowTable<FlowQueue<Q>>,
+    flows: FlowTable<FlowQueue<Q>>,
     /// Backlogged flows in round-robin order; the first is served next.
-    turns: VecDeque<u32>,
+    round: VecDeque<u32>,
     /// Number of flows at the front that have not had a turn; 0 unless new flows go first.
-    newcomers: usize,
-    newcomers_first: bool,
+    new_flows: usize,
+    new_flows_first: bool,
     len: usize,
     capacity: usize,
     /// Bytes that a flow may send in a turn; `None` is one entry.
@@ -48,7 +48,7 @@ pub struct FairQueue<T, Q = Fifo<T>> {
 struct FlowQueue<Q> {
     queue: Q,
     /// Cost of the entries queued and served since the flow became active.
-    asked: u64,
+    service: u64,
     /// Bytes of this turn's quantum that were sent.
     sent: u64,
 }
@@ -79,10 +79,10 @@ impl<T, Q: Clone> FairQueue<T, Q> {
     pub fn over(capacity: usize, queue: Q) -> Self {
         assert!(capacity > 0, "capacity 0 is not above 0");
         Self {
-            lanes: FlowTable::new(FlowQueue { queue, asked: 0, sent: 0 }),
-            turns: VecDeque::new(),
-            newcomers: 0,
-            newcomers_first: false,
+            flows: FlowTable::new(FlowQueue { queue, service: 0, sent: 0 }),
+            round: VecDeque::new(),
+            new_flows: 0,
+            new_flows_first: false,
             len: 0,
             capacity,
             quantum: None,
@@ -120,14 +120,14 @@ impl<T, Q: Clone> FairQueue<T, Q> {
     /// Source: RFC 8290 §4.2; the bound is an addition.
     #[must_use]
     pub const fn with_newcomers_first(mut self) -> Self {
-        self.newcomers_first = true;
+        self.new_flows_first = true;
         self
     }
 
     /// Active flows: those with queued entries or a debt.
     #[must_use]
     pub fn flow_count(&self) -> usize {
-        self.turns.len()
+        self.round.len()
     }
 }
 
@@ -139,54 +139,54 @@ fn cost<T: Entry>(quantum: Option<Bytes>, entry: &T) -> u64 {
 impl<T: Entry, Q: Discipline<T> + Clone> FairQueue<T, Q> {
     /// Flow with the most attained and queued service, and that service; the last
     /// of equals in round-robin order.
-    fn greediest(&self) -> Option<(u32, u64)> {
-        let waiting = self.turns.iter().filter(|&&place| !self.lanes[place].queue.is_empty());
-        waiting.map(|&place| (place, self.lanes[place].asked)).max_by_key(|&(_, asked)| asked)
+    fn largest(&self) -> Option<(u32, u64)> {
+        let waiting = self.round.iter().filter(|&&slot| !self.flows[slot].queue.is_empty());
+        waiting.map(|&slot| (slot, self.flows[slot].service)).max_by_key(|&(_, service)| service)
     }
 
     /// Moves the flow at the front to the end of the round; it is no longer new.
-    fn pass_turn(&mut self, place: u32) {
-        self.newcomers = self.newcomers.saturating_sub(1);
-        self.turns.pop_front();
-        self.turns.push_back(place);
+    fn rotate(&mut self, slot: u32) {
+        self.new_flows = self.new_flows.saturating_sub(1);
+        self.round.pop_front();
+        self.round.push_back(slot);
     }
 
-    /// Removes the flow at the front, `place`.
-    fn close_first(&mut self, place: u32) {
-        self.newcomers = self.newcomers.saturating_sub(1);
-        self.turns.pop_front();
-        self.lanes.close(place);
+    /// Removes the flow at the front, `slot`.
+    fn remove_first(&mut self, slot: u32) {
+        self.new_flows = self.new_flows.saturating_sub(1);
+        self.round.pop_front();
+        self.flows.close(slot);
     }
 
     /// True if there are too many flows in the round to keep empty ones.
     fn is_crowded(&self) -> bool {
-        self.newcomers_first && self.turns.len() > self.capacity
+        self.new_flows_first && self.round.len() > self.capacity
     }
 
     fn append(&mut self, now: Time, entry: T) -> PushResult<T> {
-        let (flow, asked) = (entry.flow(), cost(self.quantum, &entry));
-        let place = match self.lanes.get(flow) {
-            Some(place) => place,
+        let (flow, service) = (entry.flow(), cost(self.quantum, &entry));
+        let slot = match self.flows.get(flow) {
+            Some(slot) => slot,
             None => {
-                let place = self.lanes.open(flow);
-                (self.lanes[place].asked, self.lanes[place].sent) = (0, 0);
-                if self.newcomers_first {
-                    self.turns.insert(self.newcomers, place);
-                    self.newcomers += 1;
+                let slot = self.flows.open(flow);
+                (self.flows[slot].service, self.flows[slot].sent) = (0, 0);
+                if self.new_flows_first {
+                    self.round.insert(self.new_flows, slot);
+                    self.new_flows += 1;
                 } else {
-                    self.turns.push_back(place);
+                    self.round.push_back(slot);
                 }
-                place
+                slot
             }
         };
-        let lane = &mut self.lanes[place];
-        let outcome = lane.queue.push(now, entry);
+        let state = &mut self.flows[slot];
+        let outcome = state.queue.push(now, entry);
         match &outcome {
             PushResult::Queued => self.len += 1,
-            PushResult::PushedOut(gone) => lane.asked -= cost(self.quantum, gone),
+            PushResult::PushedOut(evicted) => state.service -= cost(self.quantum, evicted),
             PushResult::Refused(_) => return outcome,
         }
-        lane.asked += asked;
+        state.service += service;
         outcome
     }
 }
@@ -202,29 +202,29 @@ impl<T: Entry, Q: Discipline<T> + Clone> Discipline<T> for FairQueue<T, Q> {
     fn pop(&mut self, now: Time) -> Option<T> {
         let quantum = self.quantum.map_or(1, Bytes::get);
         loop {
-            let place = *self.turns.front()?;
+            let slot = *self.round.front()?;
             let crowded = self.is_crowded();
-            let lane = &mut self.lanes[place];
-            let leaves = crowded && lane.queue.is_empty();
-            if lane.sent >= quantum && !leaves {
-                lane.sent -= quantum;
-                self.pass_turn(place);
+            let state = &mut self.flows[slot];
+            let leaves = crowded && state.queue.is_empty();
+            if state.sent >= quantum && !leaves {
+                state.sent -= quantum;
+                self.rotate(slot);
                 continue;
             }
-            let Some(entry) = lane.queue.pop(now) else {
-                if self.newcomers > 0 && !leaves {
-                    self.pass_turn(place);
+            let Some(entry) = state.queue.pop(now) else {
+                if self.new_flows > 0 && !leaves {
+                    self.rotate(slot);
                 } else {
-                    self.close_first(place);
+                    self.remove_first(slot);
                 }
                 continue;
             };
             if !entry.doomed() {
-                lane.sent += cost(self.quantum, &entry);
+                state.sent += cost(self.quantum, &entry);
             }
             // A flow in debt stays, so that a pause does not cancel the debt.
-            if !self.newcomers_first && lane.queue.is_empty() && lane.sent <= quantum {
-                self.close_first(place);
+            if !self.new_flows_first && state.queue.is_empty() && state.sent <= quantum {
+                self.remove_first(slot);
             }
             self.len -= 1;
             return Some(entry);
@@ -237,14 +237,14 @@ impl<T: Entry, Q: Discipline<T> + Clone> Discipline<T> for FairQueue<T, Q> {
 
     /// O(active flows).
     fn oldest(&self) -> Option<Time> {
-        self.turns.iter().filter_map(|&place| self.lanes[place].queue.oldest()).min()
+        self.round.iter().filter_map(|&slot| self.flows[slot].queue.oldest()).min()
     }
 
     /// Before each of the older entries of its flow, at most `capacity - 1`, and
     /// before itself, each of at most as many other flows has one turn: one entry,
     /// or a quantum in entries of one byte.
     fn starvation(&self) -> StarvationBound {
-        if self.newcomers_first {
+        if self.new_flows_first {
             return StarvationBound::Unbounded { from: Priority::HIGHEST };
         }
         let turn = self.quantum.map_or(1, Bytes::get);
@@ -257,29 +257,29 @@ impl<T: Entry, Q: Discipline<T> + Clone> Discipline<T> for FairQueue<T, Q> {
     /// `false` if a flow is in debt, or the entry's flow would be new.
     #[inline]
     fn passes(&self, entry: &T) -> bool {
-        !self.newcomers_first && self.turns.is_empty() && self.lanes.first().queue.passes(entry)
+        !self.new_flows_first && self.round.is_empty() && self.flows.initial().queue.passes(entry)
     }
 
     /// Evicts from the flow with the most attained and queued service; its queue chooses.
     fn evict(&mut self, now: Time) -> Option<T> {
-        let (place, _) = self.greediest()?;
-        let keeps = self.newcomers_first && !self.is_crowded();
-        let lane = &mut self.lanes[place];
-        let entry = lane.queue.evict(now)?;
-        lane.asked -= cost(self.quantum, &entry);
+        let (slot, _) = self.largest()?;
+        let keeps = self.new_flows_first && !self.is_crowded();
+        let state = &mut self.flows[slot];
+        let entry = state.queue.evict(now)?;
+        state.service -= cost(self.quantum, &entry);
         self.len -= 1;
-        if !keeps && lane.queue.is_empty() {
-            let is_new = self.turns.iter().take(self.newcomers).any(|&other| other == place);
-            self.newcomers -= usize::from(is_new);
-            self.turns.retain(|&other| other != place);
-            self.lanes.close(place);
+        if !keeps && state.queue.is_empty() {
+            let is_new = self.round.iter().take(self.new_flows).any(|&other| other == slot);
+            self.new_flows -= usize::from(is_new);
+            self.round.retain(|&other| other != slot);
+            self.flows.close(slot);
         }
         Some(entry)
     }
 
     fn replace(&mut self, now: Time, entry: T) -> PushResult<T> {
-        let own = self.lanes.get(entry.flow()).map_or(0, |place| self.lanes[place].asked);
-        match self.greediest() {
+        let own = self.flows.get(entry.flow()).map_or(0, |slot| self.flows[slot].service);
+        match self.largest() {
             Some((_, most)) if self.push_out && own + cost(self.quantum, &entry) < most => {
                 match self.append(now, entry) {
                     PushResult::Queued => self.evict(now).map_or(PushResult::Queued, PushResult::PushedOut),

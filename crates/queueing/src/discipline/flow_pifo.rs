@@ -19,9 +19,9 @@ use crate::{Label, Priority, PrioritySet, Time};
 /// Starvation: unbounded.
 #[derive(Clone, Debug)]
 pub struct FlowPifo<T, F> {
-    lanes: FlowTable<FlowQueue<T>>,
+    flows: FlowTable<FlowQueue<T>>,
     /// Backlogged flows, by the rank of the next entry.
-    order: RankIndex<Place>,
+    order: RankIndex<FlowSlot>,
     rank: F,
     len: usize,
     capacity: usize,
@@ -33,14 +33,14 @@ struct FlowQueue<T> {
     /// Rank of the next entry.
     rank: u64,
     /// Handle in the order, while backlogged.
-    ticket: Option<EntryHandle>,
+    handle: Option<EntryHandle>,
 }
 
 /// Index of a backlogged flow.
 #[derive(Clone, Copy, Debug)]
-struct Place(u32);
+struct FlowSlot(u32);
 
-impl Entry for Place {
+impl Entry for FlowSlot {
     fn label(&self) -> Label {
         Label::default()
     }
@@ -58,7 +58,7 @@ impl<T: Clone, F> FlowPifo<T, F> {
         // One more during a replacement.
         let order = RankIndex::new(capacity + 1);
         Self {
-            lanes: FlowTable::new(FlowQueue { queue, rank: 0, ticket: None }),
+            flows: FlowTable::new(FlowQueue { queue, rank: 0, handle: None }),
             order,
             rank,
             len: 0,
@@ -68,16 +68,16 @@ impl<T: Clone, F> FlowPifo<T, F> {
 }
 
 impl<T: Entry + Clone, F: Fn(&T) -> u64> FlowPifo<T, F> {
-    /// Inserts the flow at `place` by its next entry's rank, or closes it if empty.
-    fn settle(&mut self, place: u32) {
-        let lane = &mut self.lanes[place];
-        let Some(next) = lane.queue.peek() else {
-            lane.ticket = None;
-            return self.lanes.close(place);
+    /// Inserts the flow at `slot` by its next entry's rank, or closes it if empty.
+    fn reinsert(&mut self, slot: u32) {
+        let state = &mut self.flows[slot];
+        let Some(next) = state.queue.peek() else {
+            state.handle = None;
+            return self.flows.close(slot);
         };
-        lane.rank = (self.rank)(next);
-        match self.order.push(Time::ZERO, lane.rank, Place(place)) {
-            PushResult::Queued => lane.ticket = self.order.newest(),
+        state.rank = (self.rank)(next);
+        match self.order.push(Time::ZERO, state.rank, FlowSlot(slot)) {
+            PushResult::Queued => state.handle = self.order.newest(),
             PushResult::Refused(_) | PushResult::PushedOut(_) => {
                 unreachable!("more backlogged flows than entries")
             }
@@ -86,23 +86,23 @@ impl<T: Entry + Clone, F: Fn(&T) -> u64> FlowPifo<T, F> {
 
     fn append(&mut self, now: Time, entry: T) {
         let flow = entry.flow();
-        let place = self.lanes.get(flow).unwrap_or_else(|| self.lanes.open(flow));
-        let lane = &mut self.lanes[place];
-        match lane.queue.push(now, entry) {
+        let slot = self.flows.get(flow).unwrap_or_else(|| self.flows.open(flow));
+        let state = &mut self.flows[slot];
+        match state.queue.push(now, entry) {
             PushResult::Queued => self.len += 1,
             PushResult::Refused(_) | PushResult::PushedOut(_) => {
                 unreachable!("a flow's queue is below capacity")
             }
         }
-        if lane.ticket.is_none() {
-            self.settle(place);
+        if state.handle.is_none() {
+            self.reinsert(slot);
         }
     }
 
     /// Flow of the greatest rank, and that rank; the last of equals.
     fn last(&self) -> Option<(u32, u64)> {
-        let waiting = self.lanes.iter().filter(|(_, lane)| lane.ticket.is_some());
-        waiting.map(|(place, lane)| (place, lane.rank)).max_by_key(|&(_, rank)| rank)
+        let waiting = self.flows.iter().filter(|(_, state)| state.handle.is_some());
+        waiting.map(|(slot, state)| (slot, state.rank)).max_by_key(|&(_, rank)| rank)
     }
 }
 
@@ -116,10 +116,10 @@ impl<T: Entry + Clone, F: Fn(&T) -> u64> Discipline<T> for FlowPifo<T, F> {
     }
 
     fn pop(&mut self, now: Time) -> Option<T> {
-        let Place(place) = self.order.pop(PrioritySet::ALL)?;
-        let entry = self.lanes[place].queue.pop(now)?;
+        let FlowSlot(slot) = self.order.pop(PrioritySet::ALL)?;
+        let entry = self.flows[slot].queue.pop(now)?;
         self.len -= 1;
-        self.settle(place);
+        self.reinsert(slot);
         Some(entry)
     }
 
@@ -129,7 +129,7 @@ impl<T: Entry + Clone, F: Fn(&T) -> u64> Discipline<T> for FlowPifo<T, F> {
 
     /// O(flows).
     fn oldest(&self) -> Option<Time> {
-        self.lanes.iter().filter_map(|(_, lane)| lane.queue.oldest()).min()
+        self.flows.iter().filter_map(|(_, state)| state.queue.oldest()).min()
     }
 
     fn starvation(&self) -> StarvationBound {
@@ -138,27 +138,27 @@ impl<T: Entry + Clone, F: Fn(&T) -> u64> Discipline<T> for FlowPifo<T, F> {
 
     /// Evicts the newest entry of the flow with the greatest rank.
     fn evict(&mut self, now: Time) -> Option<T> {
-        let (place, _) = self.last()?;
-        let lane = &mut self.lanes[place];
-        let entry = lane.queue.evict(now)?;
+        let (slot, _) = self.last()?;
+        let state = &mut self.flows[slot];
+        let entry = state.queue.evict(now)?;
         self.len -= 1;
-        if lane.queue.is_empty() {
-            if let Some(ticket) = lane.ticket.take() {
-                self.order.remove(ticket);
+        if state.queue.is_empty() {
+            if let Some(handle) = state.handle.take() {
+                self.order.remove(handle);
             }
-            self.lanes.close(place);
+            self.flows.close(slot);
         }
         Some(entry)
     }
 
     fn replace(&mut self, now: Time, entry: T) -> PushResult<T> {
-        let own = self.lanes.get(entry.flow()).map(|place| self.lanes[place].rank);
+        let own = self.flows.get(entry.flow()).map(|slot| self.flows[slot].rank);
         let own = own.unwrap_or_else(|| (self.rank)(&entry));
         match self.last() {
             Some((_, most)) if own < most => {
-                let gone = self.evict(now);
+                let evicted = self.evict(now);
                 self.append(now, entry);
-                gone.map_or(PushResult::Queued, PushResult::PushedOut)
+                evicted.map_or(PushResult::Queued, PushResult::PushedOut)
             }
             _ => PushResult::Refused(entry),
         }

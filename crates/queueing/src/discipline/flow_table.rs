@@ -17,11 +17,11 @@ use super::FlowId;
 
 #[derive(Clone, Debug)]
 pub(super) struct FlowTable<L> {
-    lanes: Vec<Slot<L>>,
-    closed: Vec<u32>,
-    places: Places,
+    slots: Vec<Slot<L>>,
+    free: Vec<u32>,
+    lookup: Lookup,
     /// Initial state of an entry.
-    new: Box<L>,
+    initial: Box<L>,
 }
 
 /// State of a flow, and its current or last flow.
@@ -29,12 +29,12 @@ pub(super) struct FlowTable<L> {
 #[repr(align(64))]
 struct Slot<L> {
     flow: FlowId,
-    lane: L,
+    state: L,
 }
 
 /// Index from flow to slot.
 #[derive(Clone, Debug)]
-enum Places {
+enum Lookup {
     /// Searched linearly.
     Few(Vec<(FlowId, u32)>),
     /// Hash table with a fixed hash, so that runs replay. Colliding flows make a
@@ -46,81 +46,86 @@ enum Places {
 const FEW: usize = 8;
 
 impl<L: Clone> FlowTable<L> {
-    pub fn new(new: L) -> Self {
-        Self { lanes: Vec::new(), closed: Vec::new(), places: Places::Few(Vec::new()), new: Box::new(new) }
+    pub fn new(initial: L) -> Self {
+        Self {
+            slots: Vec::new(),
+            free: Vec::new(),
+            lookup: Lookup::Few(Vec::new()),
+            initial: Box::new(initial),
+        }
     }
 
     /// Slot of `flow`, if it is open.
     #[inline]
     pub fn get(&self, flow: FlowId) -> Option<u32> {
-        self.places.get(flow)
+        self.lookup.get(flow)
     }
 
     /// Opens a slot for `flow`, which has none.
     pub fn open(&mut self, flow: FlowId) -> u32 {
-        let place = match self.closed.pop() {
-            Some(place) => {
-                self.lanes[place as usize].flow = flow;
-                place
+        let index = match self.free.pop() {
+            Some(index) => {
+                self.slots[index as usize].flow = flow;
+                index
             }
             None => {
-                self.lanes.push(Slot { flow, lane: (*self.new).clone() });
-                self.lanes.len() as u32 - 1
+                self.slots.push(Slot { flow, state: (*self.initial).clone() });
+                self.slots.len() as u32 - 1
             }
         };
-        self.places.insert(flow, place);
-        place
+        self.lookup.insert(flow, index);
+        index
     }
 
-    pub fn close(&mut self, place: u32) {
-        self.places.remove(self.lanes[place as usize].flow);
-        self.closed.push(place);
+    pub fn close(&mut self, index: u32) {
+        self.lookup.remove(self.slots[index as usize].flow);
+        self.free.push(index);
     }
 
     /// Initial state of an entry.
-    pub fn first(&self) -> &L {
-        &self.new
+    pub fn initial(&self) -> &L {
+        &self.initial
     }
 
     /// All slots, including closed ones.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &L)> {
-        self.lanes.iter().enumerate().map(|(place, slot)| (place as u32, &slot.lane))
+        self.slots.iter().enumerate().map(|(index, slot)| (index as u32, &slot.state))
     }
 }
 
-impl Places {
+impl Lookup {
     #[inline]
     fn get(&self, flow: FlowId) -> Option<u32> {
         match self {
-            Self::Few(places) => places.iter().find(|&&(other, _)| other == flow).map(|&(_, place)| place),
-            Self::Many(places) => places.get(&flow).copied(),
+            Self::Few(entries) => entries.iter().find(|&&(other, _)| other == flow).map(|&(_, index)| index),
+            Self::Many(entries) => entries.get(&flow).copied(),
         }
     }
 
-    fn insert(&mut self, flow: FlowId, place: u32) {
+    fn insert(&mut self, flow: FlowId, index: u32) {
         match self {
-            Self::Few(places) if places.len() < FEW => places.push((flow, place)),
-            Self::Few(places) => {
-                let all = places.drain(..).chain([(flow, place)]);
+            Self::Few(entries) if entries.len() < FEW => entries.push((flow, index)),
+            Self::Few(entries) => {
+                let all = entries.drain(..).chain([(flow, index)]);
                 *self = Self::Many(all.collect());
             }
-            Self::Many(places) => {
-                places.insert(flow, place);
+            Self::Many(entries) => {
+                entries.insert(flow, index);
             }
         }
     }
 
     fn remove(&mut self, flow: FlowId) {
         match self {
-            Self::Few(places) => {
-                let at = places.iter().position(|&(other, _)| other == flow);
-                at.map(|at| places.swap_remove(at));
+            Self::Few(entries) => {
+                let at = entries.iter().position(|&(other, _)| other == flow);
+                at.map(|at| entries.swap_remove(at));
             }
-            Self::Many(places) => {
-                places.remove(&flow);
-                if places.len() <= FEW / 2 {
+            Self::Many(entries) => {
+                entries.remove(&flow);
+                if entries.len() <= FEW / 2 {
                     // In hash order: lookups search for the flow.
-                    *self = Self::Few(places.drain().collect());
+                    *self = Self::Few(entries.drain().collect());
                 }
             }
         }
@@ -130,14 +135,14 @@ impl Places {
 impl<L> Index<u32> for FlowTable<L> {
     type Output = L;
 
-    fn index(&self, place: u32) -> &L {
-        &self.lanes[place as usize].lane
+    fn index(&self, index: u32) -> &L {
+        &self.slots[index as usize].state
     }
 }
 
 impl<L> IndexMut<u32> for FlowTable<L> {
-    fn index_mut(&mut self, place: u32) -> &mut L {
-        &mut self.lanes[place as usize].lane
+    fn index_mut(&mut self, index: u32) -> &mut L {
+        &mut self.slots[index as usize].state
     }
 }
 
@@ -154,22 +159,22 @@ mod tests {
         /// Each step opens the slot of a flow that has none, or closes it.
         #[test]
         fn every_flow_has_a_lane_of_its_own_be_they_few_or_many(steps in vec(0..3 * FEW as u64, 0..400)) {
-            let (mut lanes, mut model) = (FlowTable::new(()), BTreeMap::new());
+            let (mut slots, mut model) = (FlowTable::new(()), BTreeMap::new());
             for flow in steps.into_iter().map(FlowId) {
                 match model.remove(&flow) {
-                    Some(place) => lanes.close(place),
+                    Some(index) => slots.close(index),
                     None => {
-                        let place = lanes.open(flow);
-                        prop_assert!(model.values().all(|&other| other != place));
-                        model.insert(flow, place);
+                        let index = slots.open(flow);
+                        prop_assert!(model.values().all(|&other| other != index));
+                        model.insert(flow, index);
                     }
                 }
                 for flow in (0..3 * FEW as u64).map(FlowId) {
-                    prop_assert_eq!(lanes.get(flow), model.get(&flow).copied());
+                    prop_assert_eq!(slots.get(flow), model.get(&flow).copied());
                 }
             }
-            let most = lanes.iter().count();
-            prop_assert!(most <= 3 * FEW, "closed slots are reused: {most}");
+            let count = slots.iter().count();
+            prop_assert!(count <= 3 * FEW, "closed slots are reused: {count}");
         }
     }
 }

@@ -56,10 +56,10 @@ impl<T, F> Pifo<T, F> {
         self.queue.newest()
     }
 
-    /// Removes the entry of `ticket`, whatever its rank; `None` if it has left.
+    /// Removes the entry of `handle`, whatever its rank; `None` if it has left.
     /// O(log n), amortised.
-    pub fn remove(&mut self, ticket: EntryHandle) -> Option<T> {
-        self.queue.remove(ticket)
+    pub fn remove(&mut self, handle: EntryHandle) -> Option<T> {
+        self.queue.remove(handle)
     }
 }
 

@@ -17,14 +17,14 @@ use crate::{Priority, PrioritySet, Time};
 
 #[derive(Clone, Debug)]
 pub(super) struct RankIndex<T> {
-    heaps: [BinaryHeap<Reverse<Place>>; Priority::LEVELS],
+    heaps: [BinaryHeap<Reverse<HeapEntry>>; Priority::LEVELS],
     used: PrioritySet,
     len: usize,
     slots: Vec<Slot<T>>,
     free: Vec<u32>,
     oldest: u32,
     newest: u32,
-    turn: u64,
+    sequence: u64,
     capacity: usize,
 }
 
@@ -32,17 +32,17 @@ pub(super) struct RankIndex<T> {
 /// has left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EntryHandle {
-    turn: u64,
+    sequence: u64,
     slot: u32,
 }
 
 /// Rank, sequence number and slot of an entry; the least is next.
-type Place = (u64, u64, u32);
+type HeapEntry = (u64, u64, u32);
 
 #[derive(Clone, Debug)]
 struct Slot<T> {
     pushed: Time,
-    turn: u64,
+    sequence: u64,
     level: Priority,
     older: u32,
     newer: u32,
@@ -61,7 +61,7 @@ impl<T> RankIndex<T> {
             free: Vec::new(),
             oldest: NONE,
             newest: NONE,
-            turn: 0,
+            sequence: 0,
             capacity,
         }
     }
@@ -74,8 +74,14 @@ impl<T> RankIndex<T> {
             return PushResult::Refused(entry);
         }
         let level = entry.label().priority;
-        let slot =
-            Slot { pushed: now, turn: self.turn, level, older: self.newest, newer: NONE, entry: Some(entry) };
+        let slot = Slot {
+            pushed: now,
+            sequence: self.sequence,
+            level,
+            older: self.newest,
+            newer: NONE,
+            entry: Some(entry),
+        };
         let index = match self.free.pop() {
             Some(index) => {
                 self.slots[index as usize] = slot;
@@ -91,10 +97,10 @@ impl<T> RankIndex<T> {
             newest => self.slots[newest as usize].newer = index,
         }
         self.newest = index;
-        self.heaps[level.index()].push(Reverse((rank, self.turn, index)));
+        self.heaps[level.index()].push(Reverse((rank, self.sequence, index)));
         self.used = self.used.with(level);
         self.len += 1;
-        self.turn += 1;
+        self.sequence += 1;
         PushResult::Queued
     }
 
@@ -103,7 +109,7 @@ impl<T> RankIndex<T> {
         let (level, (.., index)) = self.next(wanted)?;
         self.heaps[level.index()].pop();
         let entry = self.unlink(index);
-        self.settle(level);
+        self.purge_stale(level);
         entry
     }
 
@@ -112,24 +118,26 @@ impl<T> RankIndex<T> {
         let index = self.oldest;
         let level = self.slots.get(index as usize)?.level;
         let entry = self.unlink(index);
-        self.settle(level);
+        self.purge_stale(level);
         entry
     }
 
     /// Handle of the newest entry, unless it has left.
     pub(super) fn newest(&self) -> Option<EntryHandle> {
-        self.slots.get(self.newest as usize).map(|slot| EntryHandle { turn: slot.turn, slot: self.newest })
+        self.slots
+            .get(self.newest as usize)
+            .map(|slot| EntryHandle { sequence: slot.sequence, slot: self.newest })
     }
 
-    /// Removes the entry of `ticket`, unless it has left.
-    pub(super) fn remove(&mut self, ticket: EntryHandle) -> Option<T> {
-        let slot = self.slots.get(ticket.slot as usize)?;
-        if slot.turn != ticket.turn || slot.entry.is_none() {
+    /// Removes the entry of `handle`, unless it has left.
+    pub(super) fn remove(&mut self, handle: EntryHandle) -> Option<T> {
+        let slot = self.slots.get(handle.slot as usize)?;
+        if slot.sequence != handle.sequence || slot.entry.is_none() {
             return None;
         }
         let level = slot.level;
-        let entry = self.unlink(ticket.slot);
-        self.settle(level);
+        let entry = self.unlink(handle.slot);
+        self.purge_stale(level);
         entry
     }
 
@@ -157,13 +165,11 @@ impl<T> RankIndex<T> {
     }
 
     /// Level and heap entry of the least rank among `wanted`.
-    fn next(&self, wanted: PrioritySet) -> Option<(Priority, Place)> {
-        let heads = self
-            .used
-            .and(wanted)
-            .iter()
-            .filter_map(|level| self.heaps[level.index()].peek().map(|&Reverse(place)| (level, place)));
-        heads.min_by_key(|&(_, place)| place)
+    fn next(&self, wanted: PrioritySet) -> Option<(Priority, HeapEntry)> {
+        let heads = self.used.and(wanted).iter().filter_map(|level| {
+            self.heaps[level.index()].peek().map(|&Reverse(heap_entry)| (level, heap_entry))
+        });
+        heads.min_by_key(|&(_, heap_entry)| heap_entry)
     }
 
     /// Removes the entry from slot `index` and from the order of arrival.
@@ -185,18 +191,18 @@ impl<T> RankIndex<T> {
 
     /// Removes stale entries from the head of `level`'s heap, and all of them if
     /// they fill it.
-    fn settle(&mut self, level: Priority) {
+    fn purge_stale(&mut self, level: Priority) {
         let slots = &self.slots;
-        let waits = |&Reverse((_, turn, index)): &Reverse<Place>| {
+        let is_live = |&Reverse((_, sequence, index)): &Reverse<HeapEntry>| {
             let slot = &slots[index as usize];
-            slot.turn == turn && slot.entry.is_some()
+            slot.sequence == sequence && slot.entry.is_some()
         };
         let heap = &mut self.heaps[level.index()];
-        while heap.peek().is_some_and(|head| !waits(head)) {
+        while heap.peek().is_some_and(|head| !is_live(head)) {
             heap.pop();
         }
         if heap.len() > 2 * self.len + 16 {
-            heap.retain(waits);
+            heap.retain(is_live);
         }
         if heap.is_empty() {
             self.used = self.used.without(level);

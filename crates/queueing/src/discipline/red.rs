@@ -34,7 +34,7 @@ pub struct Red {
     settings: RedSettings,
     average: f64,
     /// Arrivals since the last mark, or since the average rose above `min`.
-    passed: u32,
+    unmarked: u32,
     idle_since: Option<Time>,
     rng: Rng,
 }
@@ -49,7 +49,7 @@ impl Red {
         let RedSettings { min, max, .. } = settings;
         assert!(min.same_unit(max), "min {min:?} and max {max:?} have different units");
         assert!(min.amount() < max.amount(), "max {max:?} is not above min {min:?}");
-        Self { settings, average: 0.0, passed: 0, idle_since: None, rng }
+        Self { settings, average: 0.0, unmarked: 0, idle_since: None, rng }
     }
 
     /// Average length.
@@ -60,7 +60,7 @@ impl Red {
 
     /// True if an arrival at `now` is to be marked or dropped; `entries` of `bytes`
     /// in total are queued.
-    pub fn hits(&mut self, now: Time, entries: u64, bytes: u64) -> bool {
+    pub fn should_mark(&mut self, now: Time, entries: u64, bytes: u64) -> bool {
         let RedSettings { min, max, chance_max, weight, service } = self.settings;
         if let Some(since) = self.idle_since.take() {
             let missed = now.since(since).as_nanos() / service.as_nanos().max(1);
@@ -70,15 +70,15 @@ impl Red {
         self.average += weight * (waiting as f64 - self.average);
         let (min, max) = (min.amount() as f64, max.amount() as f64);
         if self.average < min {
-            self.passed = 0;
+            self.unmarked = 0;
             return false;
         }
         let chance = chance_max * (self.average - min) / (max - min);
         // Makes the distance between two marks uniform.
-        let spread = chance / (1.0 - f64::from(self.passed) * chance).max(f64::MIN_POSITIVE);
-        let hit = self.average >= max || self.rng.chance(spread.min(1.0));
-        self.passed = if hit { 0 } else { self.passed + 1 };
-        hit
+        let spread = chance / (1.0 - f64::from(self.unmarked) * chance).max(f64::MIN_POSITIVE);
+        let mark = self.average >= max || self.rng.chance(spread.min(1.0));
+        self.unmarked = if mark { 0 } else { self.unmarked + 1 };
+        mark
     }
 
     /// The queue is empty from `now` on.
@@ -102,22 +102,22 @@ mod tests {
         Red::new(settings, Rng::seeded(7))
     }
 
-    fn told(red: &mut Red, waiting: u64, arrivals: u32) -> u32 {
-        (0..arrivals).map(|_| u32::from(red.hits(Time::ZERO, waiting, 0))).sum()
+    fn marks(red: &mut Red, waiting: u64, arrivals: u32) -> u32 {
+        (0..arrivals).map(|_| u32::from(red.should_mark(Time::ZERO, waiting, 0))).sum()
     }
 
     #[test]
     fn marks_nothing_below_min_and_everything_from_max() {
         let mut red = red(1.0);
-        assert_eq!(told(&mut red, 19, 1_000), 0);
-        assert_eq!(told(&mut red, 60, 1_000), 1_000);
+        assert_eq!(marks(&mut red, 19, 1_000), 0);
+        assert_eq!(marks(&mut red, 60, 1_000), 1_000);
     }
 
     /// Halfway the probability is 5 %, and distances from 1 to 20 are equally
     /// likely: 10.5 on average.
     #[test]
     fn distances_between_marks_average_half_the_inverse_probability() {
-        let share = f64::from(told(&mut red(1.0), 40, 100_000)) / 100_000.0;
+        let share = f64::from(marks(&mut red(1.0), 40, 100_000)) / 100_000.0;
         assert!((share - 1.0 / 10.5).abs() < 0.002, "{share}");
     }
 
@@ -125,10 +125,10 @@ mod tests {
     #[test]
     fn the_average_follows_by_its_weight_and_decays_while_idle() {
         let mut red = red(0.25);
-        let _ = told(&mut red, 64, 2);
+        let _ = marks(&mut red, 64, 2);
         assert!((red.average() - 28.0).abs() < 1e-9, "{}", red.average());
         red.on_idle(Time::ZERO);
-        let _ = red.hits(Time::ZERO + Span::from_micros(1), 0, 0);
+        let _ = red.should_mark(Time::ZERO + Span::from_micros(1), 0, 0);
         assert!((red.average() - 28.0 * 0.75 * 0.75).abs() < 1e-9, "one idle sample, and this one");
     }
 }

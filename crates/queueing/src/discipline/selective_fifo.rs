@@ -20,7 +20,7 @@ pub struct SelectiveFifo<T> {
     heads: [u64; Priority::LEVELS],
     used: PrioritySet,
     len: usize,
-    turn: u64,
+    sequence: u64,
     capacity: usize,
 }
 
@@ -28,7 +28,7 @@ pub struct SelectiveFifo<T> {
 #[derive(Clone, Debug)]
 struct Waiting<T> {
     pushed: Time,
-    turn: u64,
+    sequence: u64,
     entry: T,
 }
 
@@ -42,7 +42,14 @@ impl<T> SelectiveFifo<T> {
     pub fn new(capacity: usize) -> Self {
         assert!(capacity > 0, "capacity 0 is not above 0");
         let fifos = std::array::from_fn(|_| VecDeque::new());
-        Self { fifos, heads: [NONE; Priority::LEVELS], used: PrioritySet::NONE, len: 0, turn: 0, capacity }
+        Self {
+            fifos,
+            heads: [NONE; Priority::LEVELS],
+            used: PrioritySet::NONE,
+            len: 0,
+            sequence: 0,
+            capacity,
+        }
     }
 
     /// Levels with queued entries.
@@ -64,7 +71,7 @@ impl<T> SelectiveFifo<T> {
     }
 
     /// Push time and level of the oldest entry among `wanted`.
-    fn eldest(&self, wanted: PrioritySet) -> Option<(Time, Priority)> {
+    fn oldest_among(&self, wanted: PrioritySet) -> Option<(Time, Priority)> {
         let level = self.first(wanted)?;
         self.fifos[level.index()].front().map(|head| (head.pushed, level))
     }
@@ -72,24 +79,25 @@ impl<T> SelectiveFifo<T> {
     /// Level of the oldest entry among `wanted`.
     #[inline]
     fn first(&self, wanted: PrioritySet) -> Option<Priority> {
-        let turn = |level: Priority| if wanted.contains(level) { self.heads[level.index()] } else { NONE };
-        let (turn, level) = Priority::all()
-            .map(|level| (turn(level), level))
+        let sequence =
+            |level: Priority| if wanted.contains(level) { self.heads[level.index()] } else { NONE };
+        let (sequence, level) = Priority::all()
+            .map(|level| (sequence(level), level))
             .fold((NONE, Priority::LOWEST), |first, next| if next.0 < first.0 { next } else { first });
-        (turn != NONE).then_some(level)
+        (sequence != NONE).then_some(level)
     }
 
     /// Removes the head of `level`.
     #[inline]
     fn take(&mut self, level: Priority) -> Option<T> {
         let fifo = &mut self.fifos[level.index()];
-        let taken = fifo.pop_front()?;
-        self.heads[level.index()] = fifo.front().map_or(NONE, |head| head.turn);
+        let head = fifo.pop_front()?;
+        self.heads[level.index()] = fifo.front().map_or(NONE, |head| head.sequence);
         if fifo.is_empty() {
             self.used = self.used.without(level);
         }
         self.len -= 1;
-        Some(taken.entry)
+        Some(head.entry)
     }
 }
 
@@ -101,11 +109,11 @@ impl<T: Entry> Discipline<T> for SelectiveFifo<T> {
         }
         let level = entry.label().priority;
         let head = &mut self.heads[level.index()];
-        *head = self.turn.min(*head);
-        self.fifos[level.index()].push_back(Waiting { pushed: now, turn: self.turn, entry });
+        *head = self.sequence.min(*head);
+        self.fifos[level.index()].push_back(Waiting { pushed: now, sequence: self.sequence, entry });
         self.used = self.used.with(level);
         self.len += 1;
-        self.turn += 1;
+        self.sequence += 1;
         PushResult::Queued
     }
 
@@ -120,7 +128,7 @@ impl<T: Entry> Discipline<T> for SelectiveFifo<T> {
     }
 
     fn oldest(&self) -> Option<Time> {
-        self.eldest(PrioritySet::ALL).map(|(pushed, _)| pushed)
+        self.oldest_among(PrioritySet::ALL).map(|(pushed, _)| pushed)
     }
 
     fn starvation(&self) -> StarvationBound {

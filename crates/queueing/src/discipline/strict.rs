@@ -110,7 +110,7 @@ impl<T: Entry, D: Discipline<T>> SelectiveDequeue<T> for Strict<D> {
     fn pop_among(&mut self, now: Time, wanted: PrioritySet) -> Option<T> {
         let ready = self.0.used().and(wanted);
         let first = ready.first()?;
-        let level = self.0.rescue::<T>(now, ready).unwrap_or(first);
+        let level = self.0.due_for_age::<T>(now, ready).unwrap_or(first);
         self.0.take(level, |queue| queue.pop(now))
     }
 }

@@ -4,7 +4,7 @@ use proptest::prelude::{Strategy, prop_assert, prop_assert_eq, prop_oneof, propt
 
 use super::*;
 
-const LAWS: [&str; 9] = [
+const TEXTS: [&str; 9] = [
     "3us",
     "exp 10us",
     "uniform 1us 5us",
@@ -18,26 +18,37 @@ const LAWS: [&str; 9] = [
 
 #[test]
 fn samples_have_the_moments_that_the_law_states() {
-    for text in LAWS {
-        let law: Distribution = text.parse().expect(text);
+    for text in TEXTS {
+        let distribution: Distribution = text.parse().expect(text);
         let mut rng = Rng::seeded(5);
         let n = 400_000;
-        let (mut first, mut second) = (0.0, 0.0);
+        let (mut mean, mut second) = (0.0, 0.0);
         for _ in 0..n {
-            let s = law.sample(&mut rng).as_secs_f64();
-            first += s / f64::from(n);
+            let s = distribution.sample(&mut rng).as_secs_f64();
+            mean += s / f64::from(n);
             second += s * s / f64::from(n);
         }
         let off = |measured: f64, stated: f64| (measured / stated - 1.0).abs();
-        assert!(off(first, law.mean().as_secs_f64()) < 0.03, "{text}: mean {first}, stated {}", law.mean());
-        assert!(off(second, law.second_moment()) < 0.05, "{text}: {second}, stated {}", law.second_moment());
+        assert!(
+            off(mean, distribution.mean().as_secs_f64()) < 0.03,
+            "{text}: mean {mean}, stated {}",
+            distribution.mean()
+        );
+        assert!(
+            off(second, distribution.second_moment()) < 0.05,
+            "{text}: {second}, stated {}",
+            distribution.second_moment()
+        );
     }
 }
 
 #[test]
 fn distributions_print_as_they_parse() {
-    for text in LAWS {
-        assert_eq!(text.parse::<Distribution>().map(|law| law.to_string()).as_deref(), Ok(text));
+    for text in TEXTS {
+        assert_eq!(
+            text.parse::<Distribution>().map(|distribution| distribution.to_string()).as_deref(),
+            Ok(text)
+        );
     }
 }
 
@@ -65,16 +76,19 @@ fn impossible_laws_are_refused_with_what_would_be_valid() {
 
 #[test]
 fn a_uniform_distribution_of_one_value_is_constant() {
-    let law: Distribution = "uniform 7us 7us".parse().expect("a distribution");
-    assert_eq!((law.sample(&mut Rng::seeded(1)), law.mean()), (Span::from_micros(7), Span::from_micros(7)));
-    assert!((law.second_moment() / 49e-12 - 1.0).abs() < 1e-9);
+    let distribution: Distribution = "uniform 7us 7us".parse().expect("a distribution");
+    assert_eq!(
+        (distribution.sample(&mut Rng::seeded(1)), distribution.mean()),
+        (Span::from_micros(7), Span::from_micros(7))
+    );
+    assert!((distribution.second_moment() / 49e-12 - 1.0).abs() < 1e-9);
 }
 
 fn spans() -> impl Strategy<Value = Span> {
     (1..1u64 << 50).prop_map(Span::from_nanos)
 }
 
-fn laws() -> impl Strategy<Value = Distribution> {
+fn distributions() -> impl Strategy<Value = Distribution> {
     prop_oneof![
         spans().prop_map(Distribution::Constant),
         spans().prop_map(|mean| Distribution::Exponential { mean }),
@@ -97,14 +111,14 @@ fn laws() -> impl Strategy<Value = Distribution> {
 
 proptest! {
     #[test]
-    fn any_distribution_survives_a_round_trip_through_text(law in laws()) {
-        prop_assert_eq!(law.to_string().parse::<Distribution>(), Ok(law));
+    fn any_distribution_survives_a_round_trip_through_text(distribution in distributions()) {
+        prop_assert_eq!(distribution.to_string().parse::<Distribution>(), Ok(distribution));
     }
 
     #[test]
-    fn samples_stay_within_the_bounds_of_the_law(law in laws(), seed: u64) {
-        let span = law.sample(&mut Rng::seeded(seed));
-        match law {
+    fn samples_stay_within_the_bounds_of_the_law(distribution in distributions(), seed: u64) {
+        let span = distribution.sample(&mut Rng::seeded(seed));
+        match distribution {
             Distribution::Constant(only) => prop_assert_eq!(span, only),
             Distribution::Bimodal { short, long, .. } => prop_assert!(span == short || span == long),
             Distribution::Uniform { min, max } => prop_assert!(min <= span && span <= max),

@@ -28,12 +28,12 @@
 pub struct SizeDistribution {
     points: Vec<(f64, f64)>,
     /// Share and partial moments up to each point.
-    sums: Vec<Below>,
+    sums: Vec<Partial>,
 }
 
 /// Share and partial moments of the requests up to some size.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Below {
+struct Partial {
     /// Share of requests.
     share: f64,
     /// Integrals of x dF and x² dF.
@@ -52,25 +52,25 @@ impl SizeDistribution {
         let rises = points.windows(2).all(|pair| pair[0].0 <= pair[1].0 && pair[0].1 <= pair[1].1);
         let (first, last) = (points.first()?, points.last()?);
         let whole = first.1 == 0.0 && last.1 == 1.0 && first.0 > 0.0 && last.0.is_finite();
-        let mut sum = Below::default();
+        let mut sum = Partial::default();
         let add = |pair: &[(f64, f64)]| {
             sum = sum.and(pair[0], pair[1], 1.0);
             sum
         };
-        let sums = std::iter::once(Below::default()).chain(points.windows(2).map(add)).collect();
+        let sums = std::iter::once(Partial::default()).chain(points.windows(2).map(add)).collect();
         (rises && whole).then_some(Self { points, sums })
     }
 
     /// Mean size.
     #[must_use]
     pub fn mean(&self) -> f64 {
-        self.below(self.max()).first
+        self.partial(self.max()).first
     }
 
     /// Second moment.
     #[must_use]
     pub fn second_moment(&self) -> f64 {
-        self.below(self.max()).second
+        self.partial(self.max()).second
     }
 
     /// Largest size.
@@ -79,10 +79,10 @@ impl SizeDistribution {
         self.points.last().map_or(0.0, |last| last.0)
     }
 
-    fn below(&self, amount: f64) -> Below {
+    fn partial(&self, amount: f64) -> Partial {
         let passed = self.points.partition_point(|point| point.0 <= amount);
         match (passed.checked_sub(1), self.points.get(passed)) {
-            (None, _) => Below::default(),
+            (None, _) => Partial::default(),
             (Some(last), None) => self.sums[last],
             (Some(last), Some(&next)) => {
                 let from = self.points[last];
@@ -92,7 +92,7 @@ impl SizeDistribution {
     }
 }
 
-impl Below {
+impl Partial {
     /// Adds the lower `part` (0 to 1) of the segment between two points.
     fn and(self, (from, low): (f64, f64), (to, high): (f64, f64), part: f64) -> Self {
         let (share, to) = ((high - low) * part, from + (to - from) * part);
@@ -110,39 +110,39 @@ struct Edge {
     share: f64,
     first: f64,
     wait: f64,
-    spare: f64,
+    idle: f64,
 }
 
 impl Edge {
-    const NONE: Self = Self { share: 0.0, first: 0.0, wait: 0.0, spare: 1.0 };
+    const NONE: Self = Self { share: 0.0, first: 0.0, wait: 0.0, idle: 1.0 };
 
-    fn at(demand: &SizeDistribution, rate: f64, amount: f64) -> Self {
-        let Below { share, first, second } = demand.below(amount);
+    fn at(sizes: &SizeDistribution, rate: f64, amount: f64) -> Self {
+        let Partial { share, first, second } = sizes.partial(amount);
         let over = (1.0 - share).max(0.0);
-        let spare = 1.0 - rate * (first + over * amount);
-        Self { share, first, wait: rate * (second + over * amount * amount) / (2.0 * spare), spare }
+        let idle = 1.0 - rate * (first + over * amount);
+        Self { share, first, wait: rate * (second + over * amount * amount) / (2.0 * idle), idle }
     }
 
     /// Term of the level between this threshold and `next`.
     fn term(&self, next: &Self) -> f64 {
-        ((next.share - self.share) * next.wait + next.first - self.first) / self.spare
+        ((next.share - self.share) * next.wait + next.first - self.first) / self.idle
     }
 }
 
 /// Mean sojourn at `load` (above 0 and below 1) of a server that serves one unit
-/// of `demand` per unit of time; in that unit.
+/// of `sizes` per unit of time; in that unit.
 ///
 /// `None` if the load is out of range, or `thresholds` do not increase from above
 /// 0.
 #[must_use]
-pub fn sojourn_mean(demand: &SizeDistribution, load: f64, thresholds: &[f64]) -> Option<f64> {
+pub fn sojourn_mean(sizes: &SizeDistribution, load: f64, thresholds: &[f64]) -> Option<f64> {
     let rises = thresholds.windows(2).all(|pair| pair[0] < pair[1]) && thresholds.iter().all(|&t| t > 0.0);
     if !(load > 0.0 && load < 1.0 && rises) {
         return None;
     }
-    let rate = load / demand.mean();
-    let inner = thresholds.iter().map(|&amount| amount.min(demand.max()));
-    let edges = inner.chain([demand.max()]).map(|amount| Edge::at(demand, rate, amount));
+    let rate = load / sizes.mean();
+    let inner = thresholds.iter().map(|&amount| amount.min(sizes.max()));
+    let edges = inner.chain([sizes.max()]).map(|amount| Edge::at(sizes, rate, amount));
     let (sum, _) = edges.fold((0.0, Edge::NONE), |(sum, from), to| (sum + from.term(&to), to));
     Some(sum)
 }
@@ -153,28 +153,28 @@ pub fn sojourn_mean(demand: &SizeDistribution, load: f64, thresholds: &[f64]) ->
 ///
 /// `None` if the load is not above 0 and below 1, or `levels` is 0.
 #[must_use]
-pub fn thresholds_best(demand: &SizeDistribution, load: f64, levels: usize) -> Option<Vec<u64>> {
+pub fn thresholds_best(sizes: &SizeDistribution, load: f64, levels: usize) -> Option<Vec<u64>> {
     if !(load > 0.0 && load < 1.0) || levels == 0 {
         return None;
     }
-    let (rate, last) = (load / demand.mean(), demand.max().ceil() as u64);
-    let mut candidates = coarse(demand, last);
-    let mut best = cheapest(demand, rate, &candidates, levels);
+    let (rate, last) = (load / sizes.mean(), sizes.max().ceil() as u64);
+    let mut candidates = coarse(sizes, last);
+    let mut best = minimise(sizes, rate, &candidates, levels);
     for _ in 0..ROUNDS {
         let finer = refine(&candidates, &best);
         if finer.iter().all(|amount| candidates.binary_search(amount).is_ok()) {
             break;
         }
         candidates = finer;
-        best = cheapest(demand, rate, &candidates, levels);
+        best = minimise(sizes, rate, &candidates, levels);
     }
     Some(best)
 }
 
 /// Sizes from 1 to below `last` in steps of a few per cent, and the points of
 /// the distribution.
-fn coarse(demand: &SizeDistribution, last: u64) -> Vec<u64> {
-    let mut amounts: Vec<u64> = demand.points.iter().map(|point| point.0 as u64).collect();
+fn coarse(sizes: &SizeDistribution, last: u64) -> Vec<u64> {
+    let mut amounts: Vec<u64> = sizes.points.iter().map(|point| point.0 as u64).collect();
     let mut next = 1;
     while next < last {
         amounts.push(next);
@@ -210,10 +210,10 @@ fn refine(candidates: &[u64], best: &[u64]) -> Vec<u64> {
 }
 
 /// Thresholds among `candidates` with the least sum for at most `levels` levels.
-fn cheapest(demand: &SizeDistribution, rate: f64, candidates: &[u64], levels: usize) -> Vec<u64> {
+fn minimise(sizes: &SizeDistribution, rate: f64, candidates: &[u64], levels: usize) -> Vec<u64> {
     let inner = candidates.iter().map(|&amount| amount as f64);
     let edges = std::iter::once(Edge::NONE)
-        .chain(inner.chain([demand.max()]).map(|amount| Edge::at(demand, rate, amount)));
+        .chain(inner.chain([sizes.max()]).map(|amount| Edge::at(sizes, rate, amount)));
     let edges: Vec<Edge> = edges.collect();
     let end = edges.len() - 1;
     // Per threshold, the least sum up to it at a given level, and the previous threshold.

@@ -20,7 +20,7 @@ pub struct RenegingOutcome {
 /// Outcomes with at most `k` (1 or more) requests present, including the one in
 /// service.
 #[must_use]
-pub fn ends(k: u32, rate_per_s: f64, service_mean: Span, patience_mean: Span) -> RenegingOutcome {
+pub fn outcome(k: u32, rate_per_s: f64, service_mean: Span, patience_mean: Span) -> RenegingOutcome {
     let (serve_per_s, renege_per_s) = (1.0 / service_mean.as_secs_f64(), 1.0 / patience_mean.as_secs_f64());
     // Probability of n present over that of none.
     let mut present = vec![1.0];

@@ -10,16 +10,16 @@ use crate::{Distribution, Rng};
 const REQUESTS: usize = 2_000_000;
 
 /// Measurements of `REQUESTS` requests.
-struct Seen {
+struct Measured {
     waits_s: Vec<f64>,
     sojourns_s: Vec<f64>,
     lost: usize,
 }
 
-/// First come first served by `servers`, with capacity for `room` requests in all.
-fn fcfs(servers: usize, room: usize, rate_per_s: f64, service: &Distribution) -> Seen {
+/// First come first served by `servers`, with capacity for `capacity` requests in all.
+fn fcfs(servers: usize, capacity: usize, rate_per_s: f64, service: &Distribution) -> Measured {
     let mut rng = Rng::seeded(42);
-    let mut seen = Seen { waits_s: Vec::new(), sojourns_s: Vec::new(), lost: 0 };
+    let mut measured = Measured { waits_s: Vec::new(), sojourns_s: Vec::new(), lost: 0 };
     let mut free_at = vec![0.0_f64; servers];
     let mut departures = VecDeque::new();
     let mut now = 0.0;
@@ -28,20 +28,20 @@ fn fcfs(servers: usize, room: usize, rate_per_s: f64, service: &Distribution) ->
         while departures.front().is_some_and(|&departure| departure <= now) {
             departures.pop_front();
         }
-        if room < usize::MAX && departures.len() == room {
-            seen.lost += 1;
+        if capacity < usize::MAX && departures.len() == capacity {
+            measured.lost += 1;
             continue;
         }
         let server = (0..servers).min_by(|&a, &b| free_at[a].total_cmp(&free_at[b])).expect("a server");
         let begin = free_at[server].max(now);
         free_at[server] = begin + service.sample(&mut rng).as_secs_f64();
-        if room < usize::MAX {
+        if capacity < usize::MAX {
             departures.push_back(free_at[server]);
         }
-        seen.waits_s.push(begin - now);
-        seen.sojourns_s.push(free_at[server] - now);
+        measured.waits_s.push(begin - now);
+        measured.sojourns_s.push(free_at[server] - now);
     }
-    seen
+    measured
 }
 
 /// Mean sojourn minus service of each class at one server, most urgent first.
@@ -102,37 +102,46 @@ const MEMORYLESS: Distribution = Distribution::Exponential { mean: SERVICE };
 #[test]
 fn mm1_agrees_with_simulation() {
     for rate_per_s in [30_000.0, 70_000.0] {
-        let seen = fcfs(1, usize::MAX, rate_per_s, &MEMORYLESS);
-        agree("mean wait", mm1::wait_mean(rate_per_s, SERVICE), mean(&seen.waits_s));
-        agree("mean sojourn", mm1::sojourn_mean(rate_per_s, SERVICE), mean(&seen.sojourns_s));
+        let measured = fcfs(1, usize::MAX, rate_per_s, &MEMORYLESS);
+        agree("mean wait", mm1::wait_mean(rate_per_s, SERVICE), mean(&measured.waits_s));
+        agree("mean sojourn", mm1::sojourn_mean(rate_per_s, SERVICE), mean(&measured.sojourns_s));
         for q in [0.5, 0.9, 0.99] {
-            agree("sojourn", mm1::sojourn_quantile(rate_per_s, SERVICE, q), quantile(&seen.sojourns_s, q));
+            agree(
+                "sojourn",
+                mm1::sojourn_quantile(rate_per_s, SERVICE, q),
+                quantile(&measured.sojourns_s, q),
+            );
         }
-        agree("wait", mm1::wait_quantile(rate_per_s, SERVICE, 0.9), quantile(&seen.waits_s, 0.9));
+        agree("wait", mm1::wait_quantile(rate_per_s, SERVICE, 0.9), quantile(&measured.waits_s, 0.9));
     }
 }
 
 #[test]
 fn mm1k_agrees_with_simulation() {
     for (k, rate_per_s) in [(1, 50_000.0), (5, 80_000.0), (5, 100_000.0), (20, 150_000.0)] {
-        let seen = fcfs(1, k as usize, rate_per_s, &MEMORYLESS);
-        let (formula, simulated) = (mm1k::loss(k, rate_per_s, SERVICE), seen.lost as f64 / REQUESTS as f64);
+        let measured = fcfs(1, k as usize, rate_per_s, &MEMORYLESS);
+        let (formula, simulated) =
+            (mm1k::loss(k, rate_per_s, SERVICE), measured.lost as f64 / REQUESTS as f64);
         assert!((simulated / formula - 1.0).abs() < 0.02, "K = {k}: {formula} and {simulated}");
-        agree("mean sojourn", Some(mm1k::sojourn_mean(k, rate_per_s, SERVICE)), mean(&seen.sojourns_s));
+        agree("mean sojourn", Some(mm1k::sojourn_mean(k, rate_per_s, SERVICE)), mean(&measured.sojourns_s));
     }
 }
 
 #[test]
 fn mmc_agrees_with_simulation() {
     for (servers, rate_per_s) in [(2, 140_000.0), (8, 640_000.0)] {
-        let seen = fcfs(servers as usize, usize::MAX, rate_per_s, &MEMORYLESS);
+        let measured = fcfs(servers as usize, usize::MAX, rate_per_s, &MEMORYLESS);
         let share = mmc::wait_share(servers, rate_per_s, SERVICE).expect("a steady state");
-        let waited = seen.waits_s.iter().filter(|&&wait| wait > 0.0).count() as f64 / REQUESTS as f64;
+        let waited = measured.waits_s.iter().filter(|&&wait| wait > 0.0).count() as f64 / REQUESTS as f64;
         assert!((waited / share - 1.0).abs() < 0.02, "{servers} servers: {share} and {waited}");
-        agree("mean wait", mmc::wait_mean(servers, rate_per_s, SERVICE), mean(&seen.waits_s));
-        agree("mean sojourn", mmc::sojourn_mean(servers, rate_per_s, SERVICE), mean(&seen.sojourns_s));
+        agree("mean wait", mmc::wait_mean(servers, rate_per_s, SERVICE), mean(&measured.waits_s));
+        agree("mean sojourn", mmc::sojourn_mean(servers, rate_per_s, SERVICE), mean(&measured.sojourns_s));
         for q in [0.9, 0.99] {
-            agree("wait", mmc::wait_quantile(servers, rate_per_s, SERVICE, q), quantile(&seen.waits_s, q));
+            agree(
+                "wait",
+                mmc::wait_quantile(servers, rate_per_s, SERVICE, q),
+                quantile(&measured.waits_s, q),
+            );
         }
     }
 }
@@ -141,14 +150,14 @@ fn mmc_agrees_with_simulation() {
 fn mg1_agrees_with_simulation() {
     for text in ["10us", "uniform 0s 20us", "lognormal 10us 0.8", "bimodal 5us 105us 0.05"] {
         let service: Distribution = text.parse().expect(text);
-        let seen = fcfs(1, usize::MAX, 60_000.0, &service);
-        agree(text, mg1::wait_mean(60_000.0, &service), mean(&seen.waits_s));
-        agree(text, mg1::sojourn_mean(60_000.0, &service), mean(&seen.sojourns_s));
+        let measured = fcfs(1, usize::MAX, 60_000.0, &service);
+        agree(text, mg1::wait_mean(60_000.0, &service), mean(&measured.waits_s));
+        agree(text, mg1::sojourn_mean(60_000.0, &service), mean(&measured.sojourns_s));
     }
 }
 
 fn three_classes() -> [Class; 3] {
-    let class = |rate_per_s, law: &str| Class { rate_per_s, service: law.parse().expect(law) };
+    let class = |rate_per_s, service: &str| Class { rate_per_s, service: service.parse().expect(service) };
     [class(100_000.0, "2us"), class(20_000.0, "exp 10us"), class(4_000.0, "uniform 20us 120us")]
 }
 
@@ -194,23 +203,23 @@ fn losses_stay_finite_at_any_load_and_capacity() {
 }
 
 /// Simulated outcomes with reneging: served, lost, reneged.
-fn impatient(k: u32, rate_per_s: f64, service_mean: Span, patience_mean: Span) -> [f64; 3] {
+fn reneging_simulated(k: u32, rate_per_s: f64, service_mean: Span, patience_mean: Span) -> [f64; 3] {
     let mut rng = Rng::seeded(45);
     let (serve_per_s, renege_per_s) = (1.0 / service_mean.as_secs_f64(), 1.0 / patience_mean.as_secs_f64());
-    let (mut present, mut arrived, mut ends) = (0_u32, 0_u32, [0_u32; 3]);
+    let (mut present, mut arrived, mut outcomes) = (0_u32, 0_u32, [0_u32; 3]);
     for _ in 0..REQUESTS {
         let serve = if present > 0 { serve_per_s } else { 0.0 };
         let renege = f64::from(present.saturating_sub(1)) * renege_per_s;
         let next = rng.unit() * (rate_per_s + serve + renege);
         if next < rate_per_s {
             arrived += 1;
-            if present == k { ends[1] += 1 } else { present += 1 }
+            if present == k { outcomes[1] += 1 } else { present += 1 }
         } else {
             present -= 1;
-            ends[if next < rate_per_s + serve { 0 } else { 2 }] += 1;
+            outcomes[if next < rate_per_s + serve { 0 } else { 2 }] += 1;
         }
     }
-    ends.map(|count| f64::from(count) / f64::from(arrived))
+    outcomes.map(|count| f64::from(count) / f64::from(arrived))
 }
 
 #[test]
@@ -220,10 +229,10 @@ fn requests_that_lose_patience_end_as_ancker_and_gafarian_say() {
         [(5, 800.0, 4), (50, 1_500.0, 20), (200, 4_000.0, 50), (500, 700.0, 1)]
     {
         let reneging::RenegingOutcome { served, lost, reneged } =
-            reneging::ends(k, rate_per_s, service, Span::from_millis(patience_ms));
-        let seen = impatient(k, rate_per_s, service, Span::from_millis(patience_ms));
-        for (formula, seen) in [served, lost, reneged].into_iter().zip(seen) {
-            assert!((formula - seen).abs() < 0.005, "{k} {rate_per_s}: {formula} {seen}");
+            reneging::outcome(k, rate_per_s, service, Span::from_millis(patience_ms));
+        let measured = reneging_simulated(k, rate_per_s, service, Span::from_millis(patience_ms));
+        for (formula, measured) in [served, lost, reneged].into_iter().zip(measured) {
+            assert!((formula - measured).abs() < 0.005, "{k} {rate_per_s}: {formula} {measured}");
         }
         assert!((served + lost + reneged - 1.0).abs() < 1e-9);
     }
@@ -235,19 +244,19 @@ fn who_has_much_room_and_little_patience_is_served_in_vain() {
         (1_300.0, Distribution::Exponential { mean: Span::from_millis(1) }, Span::from_millis(30));
     let mut shares = Vec::new();
     for k in [8, 20, 200] {
-        let seen = fcfs(1, k as usize, rate_per_s, &service);
-        let within = seen.sojourns_s.iter().filter(|&&s| s <= patience.as_secs_f64()).count();
-        let seen = within as f64 / REQUESTS as f64;
+        let measured = fcfs(1, k as usize, rate_per_s, &service);
+        let within = measured.sojourns_s.iter().filter(|&&s| s <= patience.as_secs_f64()).count();
+        let measured = within as f64 / REQUESTS as f64;
         let formula = mm1k::within(k, rate_per_s, service.mean(), patience);
-        assert!((formula - seen).abs() < 0.005, "K = {k}: {formula} {seen}");
+        assert!((formula - measured).abs() < 0.005, "K = {k}: {formula} {measured}");
         shares.push(formula);
     }
     assert!(shares[1] > 0.7 && shares[2] < 0.01, "K = 20 serves in time, K = 200 does not: {shares:?}");
 }
 
 /// Mean sojourn of `requests` with multi-level feedback, event by event.
-fn sinking(points: &[(f64, f64)], load: f64, thresholds: &[f64], requests: usize) -> f64 {
-    let demand = feedback::SizeDistribution::new(points.to_vec()).expect("a distribution");
+fn feedback_simulated(points: &[(f64, f64)], load: f64, thresholds: &[f64], requests: usize) -> f64 {
+    let sizes = feedback::SizeDistribution::new(points.to_vec()).expect("a distribution");
     let mut rng = Rng::seeded(44);
     let draw = |rng: &mut Rng| {
         let unit = rng.unit();
@@ -257,13 +266,13 @@ fn sinking(points: &[(f64, f64)], load: f64, thresholds: &[f64], requests: usize
     };
     // Requests present per level: arrival, attained service, size.
     let mut levels: Vec<VecDeque<(f64, f64, f64)>> = vec![VecDeque::new(); thresholds.len() + 1];
-    let mean_gap = demand.mean() / load;
+    let mean_gap = sizes.mean() / load;
     let (mut now, mut arrival, mut sum, mut done) = (0.0, 0.0, 0.0, 0);
     while done < requests {
         let busy = levels.iter().position(|level| !level.is_empty());
         let head = busy.map(|level| (level, levels[level][0]));
-        let ends = head.map_or(f64::INFINITY, |(level, (_, got, need))| {
-            now + thresholds.get(level).map_or(need, |&threshold| need.min(threshold)) - got
+        let ends = head.map_or(f64::INFINITY, |(level, (_, attained, size))| {
+            now + thresholds.get(level).map_or(size, |&threshold| size.min(threshold)) - attained
         });
         if ends > arrival {
             if let Some((level, _)) = head {
@@ -274,13 +283,13 @@ fn sinking(points: &[(f64, f64)], load: f64, thresholds: &[f64], requests: usize
             arrival += rng.exponential() * mean_gap;
             continue;
         }
-        let (level, (came, _, need)) = head.expect("a request was served");
+        let (level, (arrived, _, size)) = head.expect("a request was served");
         now = ends;
         levels[level].pop_front();
         match thresholds.get(level) {
-            Some(&threshold) if threshold < need => levels[level + 1].push_back((came, threshold, need)),
+            Some(&threshold) if threshold < size => levels[level + 1].push_back((arrived, threshold, size)),
             _ => {
-                sum += now - came;
+                sum += now - arrived;
                 done += 1;
             }
         }
@@ -288,14 +297,14 @@ fn sinking(points: &[(f64, f64)], load: f64, thresholds: &[f64], requests: usize
     sum / requests as f64
 }
 
-const DEMAND: [(f64, f64); 5] = [(1.0, 0.0), (1.0, 0.3), (3.0, 0.7), (10.0, 0.95), (40.0, 1.0)];
+const SIZES: [(f64, f64); 5] = [(1.0, 0.0), (1.0, 0.3), (3.0, 0.7), (10.0, 0.95), (40.0, 1.0)];
 
 #[test]
 fn multi_level_feedback_agrees_with_simulation() {
-    let demand = feedback::SizeDistribution::new(DEMAND.to_vec()).expect("a distribution");
+    let sizes = feedback::SizeDistribution::new(SIZES.to_vec()).expect("a distribution");
     for (load, thresholds) in [(0.5, &[][..]), (0.7, &[2.0]), (0.7, &[1.0, 5.0, 20.0]), (0.8, &[4.0, 12.0])] {
-        let formula = feedback::sojourn_mean(&demand, load, thresholds).expect("a steady state");
-        let simulated = sinking(&DEMAND, load, thresholds, 1_000_000);
+        let formula = feedback::sojourn_mean(&sizes, load, thresholds).expect("a steady state");
+        let simulated = feedback_simulated(&SIZES, load, thresholds, 1_000_000);
         assert!(
             (simulated / formula - 1.0).abs() < 0.02,
             "load {load}, thresholds {thresholds:?}: formula {formula:.3}, simulated {simulated:.3}"
@@ -305,31 +314,31 @@ fn multi_level_feedback_agrees_with_simulation() {
 
 #[test]
 fn one_level_is_first_come_first_served() {
-    let demand = feedback::SizeDistribution::new(DEMAND.to_vec()).expect("a distribution");
-    let (mean, load) = (demand.mean(), 0.6);
-    let one = feedback::sojourn_mean(&demand, load, &[]).expect("a steady state");
-    let wait = mg1::wait_mean_of(load / mean, mean, demand.second_moment()).expect("a steady state");
+    let sizes = feedback::SizeDistribution::new(SIZES.to_vec()).expect("a distribution");
+    let (mean, load) = (sizes.mean(), 0.6);
+    let one = feedback::sojourn_mean(&sizes, load, &[]).expect("a steady state");
+    let wait = mg1::wait_mean_of(load / mean, mean, sizes.second_moment()).expect("a steady state");
     assert!((one - mean - wait.as_secs_f64()).abs() < 1e-6, "{one}");
 }
 
 #[test]
 fn the_best_thresholds_are_those_that_trying_all_finds() {
-    let demand = feedback::SizeDistribution::new(DEMAND.to_vec()).expect("a distribution");
+    let sizes = feedback::SizeDistribution::new(SIZES.to_vec()).expect("a distribution");
     for load in [0.2, 0.6, 0.9] {
         let mean = |thresholds: &[u64]| {
             let thresholds: Vec<f64> = thresholds.iter().map(|&amount| amount as f64).collect();
-            feedback::sojourn_mean(&demand, load, &thresholds).expect("a steady state")
+            feedback::sojourn_mean(&sizes, load, &thresholds).expect("a steady state")
         };
         let two = (1..40).map(|a| mean(&[a])).fold(f64::INFINITY, f64::min);
         let pairs = (1..39).flat_map(|a| (a + 1..40).map(move |b| [a, b]));
         let three = pairs.map(|pair| mean(&pair)).fold(f64::INFINITY, f64::min);
         for (levels, least) in [(2, two), (3, three)] {
-            let best = feedback::thresholds_best(&demand, load, levels).expect("a load below 1");
+            let best = feedback::thresholds_best(&sizes, load, levels).expect("a load below 1");
             assert!(best.len() < levels);
             assert!((mean(&best) / least - 1.0).abs() < 1e-9, "{load}: {best:?} is not {least}");
         }
         let more =
-            (1..=8).map(|levels| feedback::thresholds_best(&demand, load, levels).expect("a load below 1"));
+            (1..=8).map(|levels| feedback::thresholds_best(&sizes, load, levels).expect("a load below 1"));
         let means: Vec<f64> = more.map(|best| mean(&best)).collect();
         assert!(
             means.windows(2).all(|pair| pair[1] <= pair[0]),
@@ -340,10 +349,10 @@ fn the_best_thresholds_are_those_that_trying_all_finds() {
 
 #[test]
 fn invalid_loads_thresholds_and_points_give_none() {
-    let demand = || feedback::SizeDistribution::new(DEMAND.to_vec()).expect("a distribution");
-    assert_eq!(feedback::sojourn_mean(&demand(), 1.0, &[]), None);
-    assert_eq!(feedback::sojourn_mean(&demand(), 0.5, &[4.0, 4.0]), None);
-    assert_eq!(feedback::thresholds_best(&demand(), 1.0, 8), None);
+    let sizes = || feedback::SizeDistribution::new(SIZES.to_vec()).expect("a distribution");
+    assert_eq!(feedback::sojourn_mean(&sizes(), 1.0, &[]), None);
+    assert_eq!(feedback::sojourn_mean(&sizes(), 0.5, &[4.0, 4.0]), None);
+    assert_eq!(feedback::thresholds_best(&sizes(), 1.0, 8), None);
     for points in [vec![], vec![(1.0, 0.0)], vec![(2.0, 0.0), (1.0, 1.0)], vec![(1.0, 0.2), (2.0, 1.0)]] {
         assert_eq!(feedback::SizeDistribution::new(points.clone()), None, "{points:?}");
     }

@@ -135,14 +135,14 @@ fn a_key_dies_with_its_timer() {
 fn a_warm_wheel_uses_the_same_room_again() {
     let mut wheel = TimerWheel::new();
     wheel.reserve(100);
-    let room = wheel.nodes.capacity();
+    let capacity = wheel.nodes.capacity();
     for round in 0..1_000 {
         for item in 0..100_u64 {
             wheel.insert(Time::from_nanos(round * 100_000 + item * 777), item);
         }
         while wheel.expire(Time::from_nanos((round + 1) * 100_000)).is_some() {}
     }
-    assert_eq!((wheel.nodes.capacity(), wheel.len()), (room, 0));
+    assert_eq!((wheel.nodes.capacity(), wheel.len()), (capacity, 0));
 }
 
 #[test]

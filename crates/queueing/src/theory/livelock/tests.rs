@@ -11,7 +11,7 @@ const EVENTS: usize = 1_000_000;
 fn simulated(server: &TwoStages, rate_per_s: f64) -> [f64; 3] {
     let mut rng = Rng::seeded(44);
     let (mut receiving, mut serving) = (0, 0);
-    let (mut arrived, mut ends) = (0_u32, [0_u32; 3]);
+    let (mut arrived, mut outcomes) = (0_u32, [0_u32; 3]);
     for _ in 0..EVENTS {
         let receive = if receiving > 0 { server.receive_per_s } else { 0.0 };
         // Receiving preempts serving.
@@ -19,16 +19,16 @@ fn simulated(server: &TwoStages, rate_per_s: f64) -> [f64; 3] {
         let next = rng.unit() * (rate_per_s + receive + serve);
         if next < rate_per_s {
             arrived += 1;
-            if receiving == server.receive_room { ends[0] += 1 } else { receiving += 1 }
+            if receiving == server.receive_room { outcomes[0] += 1 } else { receiving += 1 }
         } else if next < rate_per_s + receive {
             receiving -= 1;
-            if serving == server.serve_room { ends[1] += 1 } else { serving += 1 }
+            if serving == server.serve_room { outcomes[1] += 1 } else { serving += 1 }
         } else {
             serving -= 1;
-            ends[2] += 1;
+            outcomes[2] += 1;
         }
     }
-    ends.map(|count| f64::from(count) / f64::from(arrived))
+    outcomes.map(|count| f64::from(count) / f64::from(arrived))
 }
 
 /// The paper's machine: receives eleven times as fast as it serves.
@@ -41,10 +41,10 @@ fn throughput_agrees_with_a_simulated_server_within_five_percent_of_its_peak() {
         [600.0, 1_500.0, 2_400.0, 2_700.0, 3_000.0, 4_000.0, 6_000.0, 12_000.0, 24_000.0, 30_000.0]
     {
         let [_, _, served] = simulated(&PAPER, rate_per_s);
-        let (model, seen) = (PAPER.fate(rate_per_s).served * rate_per_s, served * rate_per_s);
+        let (model, simulated) = (PAPER.fate(rate_per_s).served * rate_per_s, served * rate_per_s);
         assert!(
-            (model - seen).abs() < 0.05 * seen.max(0.05 * PAPER.serve_per_s),
-            "{rate_per_s}: {model} {seen}"
+            (model - simulated).abs() < 0.05 * simulated.max(0.05 * PAPER.serve_per_s),
+            "{rate_per_s}: {model} {simulated}"
         );
     }
 }
@@ -70,9 +70,9 @@ proptest! {
         let server = TwoStages { receive_per_s, serve_per_s, receive_room: rooms[0], serve_room: rooms[1] };
         let shed = Span::from_nanos(shed_ns);
         let admitted = server.admitted_best(rate_per_s, shed);
-        for fate in [server.fate(rate_per_s), server.fate_shedding(rate_per_s, admitted, shed)] {
-            let LivelockOutcome { lost_receiving, lost_serving, served } = fate;
-            prop_assert!((lost_receiving + lost_serving + served - 1.0).abs() < 1e-9, "{fate:?}");
+        for outcome in [server.fate(rate_per_s), server.fate_shedding(rate_per_s, admitted, shed)] {
+            let LivelockOutcome { lost_receiving, lost_serving, served } = outcome;
+            prop_assert!((lost_receiving + lost_serving + served - 1.0).abs() < 1e-9, "{outcome:?}");
             prop_assert!([lost_receiving, lost_serving, served].iter().all(|share| (-1e-9..=1.0 + 1e-9).contains(share)));
         }
     }
