@@ -21,7 +21,7 @@ impl Class {
         Self(n)
     }
 
-    /// Its place, from 0.
+    /// Its class_index, from 0.
     #[must_use]
     pub const fn index(self) -> usize {
         self.0 as usize
@@ -32,7 +32,7 @@ impl Class {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Requests that came.
-    pub seen: u64,
+    pub offered: u64,
     /// Requests that were shed, or would have been, if it only watches.
     pub shed: u64,
 }
@@ -42,10 +42,10 @@ pub struct Counts {
 pub struct AdmissionController {
     limit: Limit,
     counts: Vec<Counts>,
-    watches: bool,
+    dry_run: bool,
     /// Requests that may come in at once, of a rate.
     tokens: f64,
-    filled: Time,
+    refilled: Time,
 }
 
 impl AdmissionController {
@@ -58,46 +58,46 @@ impl AdmissionController {
     pub fn new(classes: u8) -> Self {
         assert!(classes > 0, "everybody is of some class");
         let counts = vec![Counts::default(); classes.into()];
-        Self { limit: Limit::Open, counts, watches: false, tokens: 0.0, filled: Time::ZERO }
+        Self { limit: Limit::Open, counts, dry_run: false, tokens: 0.0, refilled: Time::ZERO }
     }
 
     /// The same, letting everybody in and counting whom it would have shed.
     #[must_use]
     pub fn dry_run(self) -> Self {
-        Self { watches: true, ..self }
+        Self { dry_run: true, ..self }
     }
 
     /// From `now` on holds to `limit`.
     pub fn set(&mut self, now: Time, limit: Limit) {
-        self.fill(now);
+        self.refill(now);
         if !matches!(self.limit, Limit::Rate { .. }) {
             // Nobody has saved up.
             self.tokens = 1.0;
         }
         self.limit = limit;
-        self.tokens = self.tokens.min(self.most());
+        self.tokens = self.tokens.min(self.tokens_max());
     }
 
     /// Whether a request of `class` may come in at `now`, of whom `present`
     /// are in the server.
     pub fn try_admit(&mut self, now: Time, class: Class, present: u64) -> bool {
-        self.fill(now);
-        let place = class.index().min(self.counts.len() - 1);
+        self.refill(now);
+        let class_index = class.index().min(self.counts.len() - 1);
         let share = self.share();
         let admitted = match self.limit {
             Limit::Open => true,
             Limit::Closed => false,
-            Limit::Present { max } => present < share.present(max, place),
+            Limit::Concurrency { max } => present < share.present(max, class_index),
             Limit::Rate { per_s } => {
-                let enough = self.tokens >= share.required_tokens(per_s, place);
+                let enough = self.tokens >= share.required_tokens(per_s, class_index);
                 self.tokens -= f64::from(u8::from(enough));
                 enough
             }
         };
-        let counts = &mut self.counts[place];
-        counts.seen += 1;
+        let counts = &mut self.counts[class_index];
+        counts.offered += 1;
         counts.shed += u64::from(!admitted);
-        admitted || self.watches
+        admitted || self.dry_run
     }
 
     /// What came so far, by class.
@@ -110,19 +110,19 @@ impl AdmissionController {
         Share::new(self.counts.len())
     }
 
-    fn most(&self) -> f64 {
+    fn tokens_max(&self) -> f64 {
         match self.limit {
             Limit::Rate { per_s } => self.share().burst(per_s),
             _ => f64::INFINITY,
         }
     }
 
-    fn fill(&mut self, now: Time) {
+    fn refill(&mut self, now: Time) {
         if let Limit::Rate { per_s } = self.limit {
-            let more = now.since(self.filled).as_secs_f64() * per_s;
-            self.tokens = (self.tokens + more).min(self.most());
+            let earned = now.since(self.refilled).as_secs_f64() * per_s;
+            self.tokens = (self.tokens + earned).min(self.tokens_max());
         }
         // Threads may come in another order than they looked at the clock.
-        self.filled = self.filled.max(now);
+        self.refilled = self.refilled.max(now);
     }
 }

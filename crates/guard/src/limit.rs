@@ -12,7 +12,7 @@ pub enum Limit {
         per_s: f64,
     },
     /// Whoever finds fewer than so many in the server.
-    Present {
+    Concurrency {
         /// Requests in the server, one and more.
         max: u64,
     },

@@ -52,7 +52,7 @@ pub struct Queue {
     /// Whether others may go before that one.
     pub reordered: bool,
     /// Whether somebody inside has too little left, and waits for a core.
-    pub behind: bool,
+    pub late: bool,
     /// What half of those that wait can spare at most, where that is known.
     pub budget: Option<Span>,
 }
@@ -64,7 +64,7 @@ impl<A> From<&DeadlineLayer<A>> for Queue {
             waiting: layer.counts().waiting as u64,
             delay: layer.oldest_wait(),
             reordered: layer.reorders(),
-            behind: layer.has_late_request(),
+            late: layer.has_late_request(),
             budget: layer.budget_median(),
         }
     }
@@ -73,31 +73,31 @@ impl<A> From<&DeadlineLayer<A>> for Queue {
 /// Lets in what a policy says; one limit for all services that it makes.
 pub struct GuardLayer<A = Text> {
     shared: Arc<Shared>,
-    answer: A,
+    reject_response: A,
 }
 
-type See = Box<dyn Fn() -> Queue + Send + Sync>;
+type QueueProbe = Box<dyn Fn() -> Queue + Send + Sync>;
 type ToClass = Box<dyn Fn(&HeaderMap) -> Class + Send + Sync>;
 
 struct Shared {
     period: Span,
     clock: Clock,
-    see: Option<See>,
+    probe: Option<QueueProbe>,
     class: ToClass,
     state: Mutex<State>,
 }
 
 struct State {
     policy: Box<dyn Policy>,
-    door: AdmissionController,
+    admission: AdmissionController,
     /// Counted since the last look.
     signals: Signals,
-    answered_in: Span,
-    teller: Option<ReportWriter>,
-    looked: Option<Time>,
+    latency_sum: Span,
+    report_writer: Option<ReportWriter>,
+    last_tick: Option<Time>,
     /// When each of those inside came, by number.
-    inside: BTreeMap<u64, Time>,
-    came: u64,
+    in_flight: BTreeMap<u64, Time>,
+    arrivals: u64,
 }
 
 impl GuardLayer {
@@ -110,22 +110,22 @@ impl GuardLayer {
     pub fn new(policy: &str, params: Params) -> Result<Self, UnknownName> {
         let state = State {
             policy: by_name(policy, &params)?,
-            door: AdmissionController::new(1),
+            admission: AdmissionController::new(1),
             signals: Signals::default(),
-            answered_in: Span::ZERO,
-            teller: None,
-            looked: None,
-            inside: BTreeMap::new(),
-            came: 0,
+            latency_sum: Span::ZERO,
+            report_writer: None,
+            last_tick: None,
+            in_flight: BTreeMap::new(),
+            arrivals: 0,
         };
         let shared = Shared {
             period: params.period,
             clock: Clock::default(),
-            see: None,
+            probe: None,
             class: Box::new(|_| Class::FIRST),
             state: Mutex::new(state),
         };
-        Ok(Self { shared: Arc::new(shared), answer: Text })
+        Ok(Self { shared: Arc::new(shared), reject_response: Text })
     }
 
     /// The same by `clock`.
@@ -134,7 +134,7 @@ impl GuardLayer {
     /// When it has made a service already.
     #[must_use]
     pub fn with_clock(self, clock: Clock) -> Self {
-        self.changed(|shared| shared.clock = clock)
+        self.configure(|shared| shared.clock = clock)
     }
 
     /// The same, asking `see` what waits inside.
@@ -142,8 +142,8 @@ impl GuardLayer {
     /// # Panics
     /// When it has made a service already.
     #[must_use]
-    pub fn with_queue_probe(self, see: impl Fn() -> Queue + Send + Sync + 'static) -> Self {
-        self.changed(|shared| shared.see = Some(Box::new(see)))
+    pub fn with_queue_probe(self, probe: impl Fn() -> Queue + Send + Sync + 'static) -> Self {
+        self.configure(|shared| shared.probe = Some(Box::new(probe)))
     }
 
     /// The same with `classes` classes, told apart by a request's headers; the
@@ -153,10 +153,10 @@ impl GuardLayer {
     /// When it has made a service already, or `classes` is zero.
     #[must_use]
     pub fn classes(self, classes: u8, class: impl Fn(&HeaderMap) -> Class + Send + Sync + 'static) -> Self {
-        self.changed(|shared| {
+        self.configure(|shared| {
             shared.class = Box::new(class);
             let state = shared.state.get_mut().unwrap_or_else(PoisonError::into_inner);
-            state.door = AdmissionController::new(classes);
+            state.admission = AdmissionController::new(classes);
         })
     }
 
@@ -165,10 +165,10 @@ impl GuardLayer {
     /// # Panics
     /// When it has made a service already.
     #[must_use]
-    pub fn watching(self) -> Self {
-        self.changed(|shared| {
+    pub fn dry_run(self) -> Self {
+        self.configure(|shared| {
             let state = shared.state.get_mut().unwrap_or_else(PoisonError::into_inner);
-            state.door = state.door.clone().dry_run();
+            state.admission = state.admission.clone().dry_run();
         })
     }
 
@@ -185,14 +185,14 @@ impl GuardLayer {
     /// # Panics
     /// When it has made a service already.
     pub fn with_queue_report(self, path: impl AsRef<Path>) -> io::Result<Self> {
-        let teller = ReportWriter::create(path.as_ref())?;
-        Ok(self.changed(|shared| {
+        let report_writer = ReportWriter::create(path.as_ref())?;
+        Ok(self.configure(|shared| {
             let state = shared.state.get_mut().unwrap_or_else(PoisonError::into_inner);
-            state.teller = Some(teller);
+            state.report_writer = Some(report_writer);
         }))
     }
 
-    fn changed(mut self, change: impl FnOnce(&mut Shared)) -> Self {
+    fn configure(mut self, change: impl FnOnce(&mut Shared)) -> Self {
         change(Arc::get_mut(&mut self.shared).expect("settings come before services"));
         self
     }
@@ -202,20 +202,20 @@ impl<A> GuardLayer<A> {
     /// The same, with `answer` to those that are shed: `RESOURCE_EXHAUSTED`
     /// for gRPC, else 503, by default.
     #[must_use]
-    pub fn answered_by<Other>(self, answer: Other) -> GuardLayer<Other> {
-        GuardLayer { shared: self.shared, answer }
+    pub fn with_reject_response<Other>(self, reject_response: Other) -> GuardLayer<Other> {
+        GuardLayer { shared: self.shared, reject_response }
     }
 
     /// What came so far, by class.
     #[must_use]
     pub fn counts(&self) -> Vec<Counts> {
-        self.shared.state().door.counts().to_vec()
+        self.shared.state().admission.counts().to_vec()
     }
 }
 
 impl<A: Clone> Clone for GuardLayer<A> {
     fn clone(&self) -> Self {
-        Self { shared: Arc::clone(&self.shared), answer: self.answer.clone() }
+        Self { shared: Arc::clone(&self.shared), reject_response: self.reject_response.clone() }
     }
 }
 
@@ -231,86 +231,87 @@ impl Shared {
     }
 
     /// Tells whether somebody is behind, where that has changed.
-    fn tell_behind(&self) {
-        let Some(see) = &self.see else { return };
-        if self.state().teller.is_none() {
+    fn publish_late(&self) {
+        let Some(probe) = &self.probe else { return };
+        if self.state().report_writer.is_none() {
             return;
         }
         // Asked without the lock, as in `enter`.
-        let behind = see().behind;
-        if let Some(teller) = &mut self.state().teller {
-            teller.publish_late(behind);
+        let late = probe().late;
+        if let Some(report_writer) = &mut self.state().report_writer {
+            report_writer.publish_late(late);
         }
     }
 
     /// Whether a request of `class` comes in; its number then.
-    fn enter(self: &Arc<Self>, class: Class) -> Option<Inside> {
+    fn admit(self: &Arc<Self>, class: Class) -> Option<Admitted> {
         let now = self.clock.now();
         let due = self.state().is_due(now, self.period);
         // Asked without the lock: it may take others.
-        let queue = if due { self.see.as_ref().map(|see| see()) } else { None };
+        let queue = if due { self.probe.as_ref().map(|probe| probe()) } else { None };
         let mut state = self.state();
-        // Another thread may have looked meanwhile, and what came since is too little to go by.
+        // Another thread may have last_tick meanwhile, and what came since is too little to go by.
         if due && state.is_due(now, self.period) {
-            state.look(now, queue);
+            state.tick(now, queue);
         }
         state.signals.offered += 1;
-        let present = state.inside.len() as u64;
-        if !state.door.try_admit(now, class, present) {
+        let present = state.in_flight.len() as u64;
+        if !state.admission.try_admit(now, class, present) {
             return None;
         }
         state.signals.admitted += 1;
-        let number = state.came;
-        state.came += 1;
-        state.inside.insert(number, now);
-        Some(Inside { shared: Arc::clone(self), number })
+        let number = state.arrivals;
+        state.arrivals += 1;
+        state.in_flight.insert(number, now);
+        Some(Admitted { shared: Arc::clone(self), number })
     }
 }
 
 impl State {
     fn is_due(&self, now: Time, period: Span) -> bool {
-        self.looked.is_none_or(|looked| now.since(looked) >= period)
+        self.last_tick.is_none_or(|last_tick| now.since(last_tick) >= period)
     }
 
-    fn look(&mut self, now: Time, queue: Option<Queue>) {
-        let present = self.inside.len() as u64;
-        let oldest = self.inside.first_key_value().map_or(Span::ZERO, |(_, &came)| now.since(came));
-        let queue = queue.unwrap_or(Queue { waiting: present, delay: oldest, ..Queue::default() });
+    fn tick(&mut self, now: Time, queue: Option<Queue>) {
+        let present = self.in_flight.len() as u64;
+        let head_age =
+            self.in_flight.first_key_value().map_or(Span::ZERO, |(_, &arrived)| now.since(arrived));
+        let queue = queue.unwrap_or(Queue { waiting: present, delay: head_age, ..Queue::default() });
         let Queue { waiting, delay, reordered, budget, .. } = queue;
         let counted = std::mem::take(&mut self.signals);
-        if let Some(teller) = &mut self.teller {
-            teller.publish(queue, counted.offered, counted.served);
+        if let Some(report_writer) = &mut self.report_writer {
+            report_writer.publish(queue, counted.offered, counted.served);
         }
-        let answered_in = std::mem::take(&mut self.answered_in);
-        let latency = (counted.served > 0).then(|| answered_in / counted.served.max(1));
+        let latency_sum = std::mem::take(&mut self.latency_sum);
+        let latency = (counted.served > 0).then(|| latency_sum / counted.served.max(1));
         let signals = Signals { waiting, delay, reordered, budget, latency, present, ..counted };
         let limit = self.policy.tick(now, &signals);
-        self.door.set(now, limit);
-        self.looked = Some(now);
+        self.admission.set(now, limit);
+        self.last_tick = Some(now);
     }
 }
 
 /// A request that was let in, until this is dropped.
-struct Inside {
+struct Admitted {
     shared: Arc<Shared>,
     number: u64,
 }
 
-impl Inside {
+impl Admitted {
     /// It has its answer.
-    fn answered(&self) {
+    fn complete(&self) {
         let now = self.shared.clock.now();
         let mut state = self.shared.state();
-        if let Some(&came) = state.inside.get(&self.number) {
+        if let Some(&arrived) = state.in_flight.get(&self.number) {
             state.signals.served += 1;
-            state.answered_in += now.since(came);
+            state.latency_sum += now.since(arrived);
         }
     }
 }
 
-impl Drop for Inside {
+impl Drop for Admitted {
     fn drop(&mut self) {
-        self.shared.state().inside.remove(&self.number);
+        self.shared.state().in_flight.remove(&self.number);
     }
 }
 
@@ -347,19 +348,21 @@ where
     }
 
     fn call(&mut self, request: Request<Q>) -> Self::Future {
-        let GuardLayer { shared, answer } = &self.layer;
-        let Some(inside) = shared.enter((shared.class)(request.headers())) else {
-            return Box::pin(ready(Ok(answer.respond(Rejection::new(Reason::Full, request.headers())))));
+        let GuardLayer { shared, reject_response } = &self.layer;
+        let Some(admitted) = shared.admit((shared.class)(request.headers())) else {
+            return Box::pin(ready(Ok(
+                reject_response.respond(Rejection::new(Reason::Full, request.headers()))
+            )));
         };
         let mut inner = self.inner.clone();
         Box::pin(async move {
             poll_fn(|cx| inner.poll_ready(cx)).await?;
             let response = inner.call(request);
-            inside.shared.tell_behind();
+            admitted.shared.publish_late();
             let response = response.await;
-            inside.shared.tell_behind();
-            if response.as_ref().is_ok_and(|response| !is_refusal(response)) {
-                inside.answered();
+            admitted.shared.publish_late();
+            if response.as_ref().is_ok_and(|response| !is_rejection(response)) {
+                admitted.complete();
             }
             response
         })
@@ -368,7 +371,7 @@ where
 
 /// Whether somebody inside refused a request or let its time run out: that is
 /// no service, and what is served says how much may come in.
-fn is_refusal<B>(response: &Response<B>) -> bool {
+fn is_rejection<B>(response: &Response<B>) -> bool {
     const STATUS: [StatusCode; 2] = [StatusCode::SERVICE_UNAVAILABLE, StatusCode::GATEWAY_TIMEOUT];
     /// `DEADLINE_EXCEEDED` and `RESOURCE_EXHAUSTED`.
     const GRPC: [&str; 2] = ["4", "8"];

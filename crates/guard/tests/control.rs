@@ -23,13 +23,13 @@ struct Server {
     rng: Rng,
     now: Time,
     per_s: f64,
-    /// When each of those in it came, and of which class they are.
+    /// When each of those in it arrived, and of which class they are.
     waiting: VecDeque<(Time, u8)>,
-    /// The first class is served first; otherwise whoever came first.
+    /// The first class is served first; otherwise whoever arrived first.
     by_class: bool,
     free_at: Time,
     policy: Box<dyn Policy>,
-    door: AdmissionController,
+    admission: AdmissionController,
     next: Time,
 }
 
@@ -38,7 +38,7 @@ const IN_MEMORY: f64 = 1_000.0;
 
 /// What was seen over some looks.
 #[derive(Default)]
-struct Seen {
+struct Observed {
     offered: u64,
     shed: [u64; 2],
     served: u64,
@@ -57,14 +57,14 @@ impl Server {
             by_class: false,
             free_at: Time::ZERO,
             policy: by_name(policy, &Params::default()).expect("a policy"),
-            door: AdmissionController::new(2),
+            admission: AdmissionController::new(2),
             next: Time::ZERO,
         }
     }
 
     /// For `span`, `rates_per_s` come of each class.
-    fn goes_on(&mut self, span: Span, rates_per_s: [f64; 2]) -> Seen {
-        let mut seen = Seen::default();
+    fn run(&mut self, span: Span, rates_per_s: [f64; 2]) -> Observed {
+        let mut observed = Observed::default();
         let ends = self.now + span;
         let rate_per_s: f64 = rates_per_s.iter().sum();
         let of_first = rates_per_s[0] / rate_per_s;
@@ -74,42 +74,42 @@ impl Server {
             let mut signals = Signals::default();
             let mut answered_in = Span::ZERO;
             loop {
-                let free = self.waiting.front().map_or(Time::MAX, |&(came, _)| self.free_at.max(came));
+                let free = self.waiting.front().map_or(Time::MAX, |&(arrived, _)| self.free_at.max(arrived));
                 if self.next.min(free) >= look {
                     break;
                 }
                 if self.next <= free {
                     let class = u8::from(self.rng.unit() >= of_first);
                     signals.offered += 1;
-                    if self.door.try_admit(self.next, Class::new(class), self.waiting.len() as u64) {
+                    if self.admission.try_admit(self.next, Class::new(class), self.waiting.len() as u64) {
                         signals.admitted += 1;
                         self.waiting.push_back((self.next, class));
                     } else {
-                        seen.shed[class as usize] += 1;
+                        observed.shed[class as usize] += 1;
                     }
                     self.next += Span::from_secs_f64(self.rng.exponential() / rate_per_s);
                 } else {
                     let next = self.waiting.iter().position(|&(_, class)| self.by_class && class == 0);
-                    let (came, _) = self.waiting.remove(next.unwrap_or(0)).expect("somebody is served");
+                    let (arrived, _) = self.waiting.remove(next.unwrap_or(0)).expect("somebody is served");
                     signals.served += 1;
                     self.free_at = free + Span::from_secs_f64(2.0 * self.rng.unit() / self.per_s);
-                    answered_in += self.free_at.since(came);
+                    answered_in += self.free_at.since(arrived);
                 }
             }
             self.now = look;
             signals.waiting = self.waiting.len() as u64;
-            signals.delay = self.waiting.front().map_or(Span::ZERO, |&(came, _)| look.since(came));
+            signals.delay = self.waiting.front().map_or(Span::ZERO, |&(arrived, _)| look.since(arrived));
             signals.reordered = self.by_class;
             signals.present = signals.waiting;
             signals.latency = (signals.served > 0).then(|| answered_in / signals.served.max(1));
             signals.memory_share = signals.waiting as f64 / IN_MEMORY;
-            self.door.set(look, self.policy.tick(look, &signals));
-            seen.offered += signals.offered;
-            seen.served += signals.served;
-            seen.delays.push(signals.delay);
-            seen.waiting.push(signals.waiting);
+            self.admission.set(look, self.policy.tick(look, &signals));
+            observed.offered += signals.offered;
+            observed.served += signals.served;
+            observed.delays.push(signals.delay);
+            observed.waiting.push(signals.waiting);
         }
-        seen
+        observed
     }
 }
 
@@ -124,9 +124,9 @@ proptest! {
     #[test]
     fn below_the_target_nobody_is_shed(per_s in 2_000.0..50_000.0_f64, load in 0.1..0.8_f64, seed in 0..1_000_u64) {
         let mut server = Server::new("queue-delay", per_s, seed);
-        let seen = server.goes_on(seconds(3), [load * per_s, 1.0]);
-        prop_assert!(seen.delays.iter().all(|&delay| delay <= Params::default().delay_target));
-        prop_assert!(seen.shed == [0, 0], "{:?} of {}", seen.shed, seen.offered);
+        let observed = server.run(seconds(3), [load * per_s, 1.0]);
+        prop_assert!(observed.delays.iter().all(|&delay| delay <= Params::default().delay_target));
+        prop_assert!(observed.shed == [0, 0], "{:?} of {}", observed.shed, observed.offered);
     }
 
     /// In overload it goes on at its full rate, and nobody waits for long: no
@@ -134,11 +134,11 @@ proptest! {
     #[test]
     fn overload_costs_neither_throughput_nor_time(per_s in 300.0..30_000.0_f64, times in 1.3..20.0_f64, seed in 0..1_000_u64) {
         let mut server = Server::new("queue-delay", per_s, seed);
-        server.goes_on(seconds(2), [times * per_s, 1.0]);
-        let seen = server.goes_on(seconds(4), [times * per_s, 1.0]);
-        let share = seen.served as f64 / (4.0 * per_s);
+        server.run(seconds(2), [times * per_s, 1.0]);
+        let observed = server.run(seconds(4), [times * per_s, 1.0]);
+        let share = observed.served as f64 / (4.0 * per_s);
         prop_assert!(share > 0.95, "served {share} of what it could");
-        let worst = seen.delays.iter().max().expect("looks");
+        let worst = observed.delays.iter().max().expect("looks");
         prop_assert!(*worst < Params::default().delay_target * 3, "{worst}");
     }
 
@@ -146,34 +146,34 @@ proptest! {
     #[test]
     fn it_recovers_within_a_second(per_s in 2_000.0..30_000.0_f64, times in 2.0..20.0_f64, seed in 0..1_000_u64) {
         let mut server = Server::new("queue-delay", per_s, seed);
-        server.goes_on(seconds(3), [times * per_s, 1.0]);
-        server.goes_on(seconds(1), [0.6 * per_s, 1.0]);
-        let seen = server.goes_on(seconds(2), [0.6 * per_s, 1.0]);
-        prop_assert!(seen.shed == [0, 0], "{:?} of {}", seen.shed, seen.offered);
+        server.run(seconds(3), [times * per_s, 1.0]);
+        server.run(seconds(1), [0.6 * per_s, 1.0]);
+        let observed = server.run(seconds(2), [0.6 * per_s, 1.0]);
+        prop_assert!(observed.shed == [0, 0], "{:?} of {}", observed.shed, observed.offered);
     }
 
     /// A server that became faster or slower is used as it is, after three seconds.
     #[test]
     fn it_learns_what_a_server_can_do_now(per_s in 1_000.0..20_000.0_f64, change in 0.3..3.0_f64, seed in 0..1_000_u64) {
         let mut server = Server::new("queue-delay", per_s, seed);
-        server.goes_on(seconds(2), [8.0 * per_s, 1.0]);
+        server.run(seconds(2), [8.0 * per_s, 1.0]);
         server.per_s = change * per_s;
-        server.goes_on(seconds(3), [8.0 * per_s, 1.0]);
-        let seen = server.goes_on(seconds(3), [8.0 * per_s, 1.0]);
-        let share = seen.served as f64 / (3.0 * server.per_s);
+        server.run(seconds(3), [8.0 * per_s, 1.0]);
+        let observed = server.run(seconds(3), [8.0 * per_s, 1.0]);
+        let share = observed.served as f64 / (3.0 * server.per_s);
         prop_assert!(share > 0.95, "served {share} of what it could, {change} of before");
-        prop_assert!(seen.delays.iter().all(|&delay| delay < Params::default().delay_target * 3));
+        prop_assert!(observed.delays.iter().all(|&delay| delay < Params::default().delay_target * 3));
     }
 
     /// What is important and fits by itself is let in, however much comes beside it.
     #[test]
     fn the_last_class_is_shed_first(per_s in 1_000.0..30_000.0_f64, first in 0.1..0.7_f64, times in 2.0..20.0_f64, seed in 0..1_000_u64) {
         let mut server = Server::new("queue-delay", per_s, seed);
-        server.goes_on(seconds(2), [first * per_s, times * per_s]);
-        let seen = server.goes_on(seconds(4), [first * per_s, times * per_s]);
-        let share = seen.shed[0] as f64 / (4.0 * first * per_s);
+        server.run(seconds(2), [first * per_s, times * per_s]);
+        let observed = server.run(seconds(4), [first * per_s, times * per_s]);
+        let share = observed.shed[0] as f64 / (4.0 * first * per_s);
         prop_assert!(share < 0.02, "{share} of the first class");
-        prop_assert!(seen.shed[1] > 0);
+        prop_assert!(observed.shed[1] > 0);
     }
 }
 
@@ -188,8 +188,8 @@ proptest! {
         let mut first_shed = 0;
         let mut served = 0;
         for _ in 0..2 {
-            let seen = server.goes_on(seconds(4), [first * per_s, second * per_s]);
-            (first_shed, served) = (first_shed + seen.shed[0], seen.served);
+            let observed = server.run(seconds(4), [first * per_s, second * per_s]);
+            (first_shed, served) = (first_shed + observed.shed[0], observed.served);
         }
         let share = first_shed as f64 / (8.0 * first * per_s);
         prop_assert!(share < 0.01, "{share} of the first class");
@@ -204,7 +204,7 @@ fn look(policy: &mut dyn Policy, ms: u64, signals: Signals) -> Limit {
 #[test]
 fn the_papers_rule_wants_both_and_lets_go_below_nine_tenths() {
     let mut policy = by_name("syn-paper", &Params::default()).unwrap();
-    let mut says = |kernel_share, sockets| {
+    let mut limit = |kernel_share, sockets| {
         look(&mut *policy, 1, Signals { kernel_share, sockets, ..Signals::default() })
     };
     for (kernel_share, sockets, expected) in [
@@ -216,7 +216,7 @@ fn the_papers_rule_wants_both_and_lets_go_below_nine_tenths() {
         (0.76, 120, Limit::Closed),
         (0.76, 115, Limit::Open),
     ] {
-        assert_eq!(says(kernel_share, sockets), expected, "{kernel_share} {sockets}");
+        assert_eq!(limit(kernel_share, sockets), expected, "{kernel_share} {sockets}");
     }
 }
 
@@ -224,10 +224,10 @@ fn the_papers_rule_wants_both_and_lets_go_below_nine_tenths() {
 fn memory_closes_above_its_share_and_opens_below_nine_tenths_of_it() {
     let mut policy = by_name("memory", &Params::default()).unwrap();
     let shares = [0.89, 0.91, 0.85, 0.82, 0.80, 0.89];
-    let said =
+    let limits =
         shares.map(|memory_share| look(&mut *policy, 1, Signals { memory_share, ..Signals::default() }));
     use Limit::{Closed, Open};
-    assert_eq!(said, [Open, Closed, Closed, Closed, Open, Open]);
+    assert_eq!(limits, [Open, Closed, Closed, Closed, Open, Open]);
 }
 
 #[test]
@@ -238,7 +238,7 @@ fn a_gradient_lets_in_fewer_while_answers_are_slow_and_more_while_they_are_not()
         for n in 0..300_u64 {
             let latency = Some(Span::from_millis(ms));
             let signals = Signals { latency, present, ..Signals::default() };
-            let Limit::Present { max } = look(&mut *policy, from + n * 10, signals) else {
+            let Limit::Concurrency { max } = look(&mut *policy, from + n * 10, signals) else {
                 panic!("a limit")
             };
             present = max;
@@ -266,31 +266,32 @@ fn one_who_can_spare_less_than_the_target_is_the_target() {
 
 #[test]
 fn a_door_that_watches_lets_everybody_in_and_counts() {
-    let mut door = AdmissionController::new(1).dry_run();
-    door.set(Time::ZERO, Limit::Closed);
-    assert!((0..7).all(|_| door.try_admit(Time::ZERO, Class::FIRST, 0)));
-    assert_eq!((door.counts()[0].seen, door.counts()[0].shed), (7, 7));
+    let mut admission = AdmissionController::new(1).dry_run();
+    admission.set(Time::ZERO, Limit::Closed);
+    assert!((0..7).all(|_| admission.try_admit(Time::ZERO, Class::FIRST, 0)));
+    assert_eq!((admission.counts()[0].offered, admission.counts()[0].shed), (7, 7));
 }
 
 #[test]
 fn a_request_that_comes_late_to_the_door_does_not_fill_it_twice() {
     let at = |ms: u64| Time::ZERO + Span::from_millis(ms);
-    let mut door = AdmissionController::new(1);
-    door.set(Time::ZERO, Limit::Rate { per_s: 1_000.0 });
-    // Threads look at the clock before they come to the door.
-    let admitted =
-        (0..1_000).filter(|n| door.try_admit(at(if n % 2 == 0 { 10 } else { 0 }), Class::FIRST, 0)).count();
+    let mut admission = AdmissionController::new(1);
+    admission.set(Time::ZERO, Limit::Rate { per_s: 1_000.0 });
+    // Threads look at the clock before they come to the admission.
+    let admitted = (0..1_000)
+        .filter(|n| admission.try_admit(at(if n % 2 == 0 { 10 } else { 0 }), Class::FIRST, 0))
+        .count();
     assert!(admitted <= 12, "{admitted} of 10 ms at 1,000 a second");
 }
 
 #[test]
 fn a_rate_is_a_rate_and_nobody_saves_up_for_longer_than_a_hundredth_of_a_second() {
-    let mut door = AdmissionController::new(1);
-    door.set(Time::ZERO, Limit::Rate { per_s: 1_000.0 });
+    let mut admission = AdmissionController::new(1);
+    admission.set(Time::ZERO, Limit::Rate { per_s: 1_000.0 });
     let at = |ms| Time::ZERO + Span::from_millis(ms);
-    let admitted = (0..5_000).filter(|&n| door.try_admit(at(n / 5), Class::FIRST, 0)).count();
+    let admitted = (0..5_000).filter(|&n| admission.try_admit(at(n / 5), Class::FIRST, 0)).count();
     assert!((990..=1_010).contains(&admitted), "{admitted} in a second");
-    let after_a_pause = (0..100).filter(|_| door.try_admit(at(9_000), Class::FIRST, 0)).count();
+    let after_a_pause = (0..100).filter(|_| admission.try_admit(at(9_000), Class::FIRST, 0)).count();
     assert_eq!(after_a_pause, 10);
 }
 
@@ -299,16 +300,16 @@ fn who_fits_the_rate_is_served_however_many_there_are_of_the_rest() {
     for per_s in [50.0, 215.0, 3_000.0] {
         // The first class would fill four fifths; as many come of the second.
         let mut rng = Rng::seeded(3);
-        let mut door = AdmissionController::new(2);
-        door.set(Time::ZERO, Limit::Rate { per_s });
+        let mut admission = AdmissionController::new(2);
+        admission.set(Time::ZERO, Limit::Rate { per_s });
         let (mut now, mut admitted) = (Time::ZERO, [0.0; 2]);
         let requests = 40_000;
         for _ in 0..requests {
             now += Span::from_secs_f64(rng.exponential() / (1.6 * per_s));
             let place = u8::from(rng.chance(0.5));
-            admitted[place as usize] += f64::from(u8::from(door.try_admit(now, Class::new(place), 0)));
+            admitted[place as usize] += f64::from(u8::from(admission.try_admit(now, Class::new(place), 0)));
         }
-        let shed = door.counts().iter().map(|counts| counts.shed as f64 / counts.seen as f64);
+        let shed = admission.counts().iter().map(|counts| counts.shed as f64 / counts.offered as f64);
         let shed: Vec<f64> = shed.collect();
         assert!(shed[0] < 0.01 && shed[1] > 0.6, "at {per_s}: {shed:?}");
         let rate = admitted.iter().sum::<f64>() / now.since(Time::ZERO).as_secs_f64() / per_s;
@@ -322,7 +323,7 @@ fn every_policy_has_its_name_and_nothing_to_see_is_no_overload() {
         let mut policy = by_name(name, &Params::default()).expect("it is there");
         for ms in 1..50 {
             let limit = look(&mut *policy, 10 * ms, Signals::default());
-            assert!(matches!(limit, Limit::Open | Limit::Present { max: 8.. }), "{name}: {limit:?}");
+            assert!(matches!(limit, Limit::Open | Limit::Concurrency { max: 8.. }), "{name}: {limit:?}");
         }
     }
     let error = by_name("best", &Params::default()).map(drop).unwrap_err().to_string();

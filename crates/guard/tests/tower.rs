@@ -87,11 +87,11 @@ async fn in_overload_as_much_is_served_as_can_be_and_soon() {
     assert!(served > 1_900, "{served} of 2,000 that it could");
     assert!(worst < Duration::from_millis(70), "{worst:?}");
     let counts = guard.counts()[0];
-    assert!(counts.seen > 5_000 && counts.shed > counts.seen / 3, "{counts:?}");
+    assert!(counts.offered > 5_000 && counts.shed > counts.offered / 3, "{counts:?}");
 }
 
 /// Who has 12 ms and takes 2 of them is late after 10, below the target of 20:
-/// a guard that knows sheds at the door whom the queue inside would shed later.
+/// a guard that knows sheds at the admission whom the queue inside would shed later.
 #[tokio::test(start_paused = true)]
 async fn who_would_be_too_late_inside_is_shed_at_the_door() {
     let mut refused = Vec::new();
@@ -108,7 +108,7 @@ async fn who_would_be_too_late_inside_is_shed_at_the_door() {
     assert!(refused[1] * 4 < refused[0], "inside, alone and joined: {refused:?}");
 }
 
-/// The layer sheds nobody and tells; another door, which stands before it all as
+/// The layer sheds nobody and tells; another admission, which stands before it all as
 /// a kernel's does and knows nothing else, lets in what is served.
 #[tokio::test(start_paused = true)]
 async fn a_door_that_is_told_sheds_before_the_service() {
@@ -116,13 +116,13 @@ async fn a_door_that_is_told_sheds_before_the_service() {
     let layer = GuardLayer::new("none", Params::default()).expect("a policy");
     let (call, layer) = server(layer.with_queue_report(&path).expect("a file"));
     let mut policy = by_name("queue-delay", &Params::default()).expect("a policy");
-    let (mut joined, mut door) = (CombinedSignals::new(1), AdmissionController::new(1));
+    let (mut combined, mut admission) = (CombinedSignals::new(1), AdmissionController::new(1));
     let mut signals = Signals::default();
     let mut answers = Vec::new();
     for ms in 1..=6_000 {
         let now = Time::ZERO + Span::from_millis(ms);
         signals.offered += 1;
-        if door.try_admit(now, Class::FIRST, 0) {
+        if admission.try_admit(now, Class::FIRST, 0) {
             signals.admitted += 1;
             let (answer, sent) = (call("any"), tokio::time::Instant::now());
             let answered = async move { (ms, answer.await, sent.elapsed()) };
@@ -131,10 +131,10 @@ async fn a_door_that_is_told_sheds_before_the_service() {
         tokio::time::sleep(Duration::from_millis(1)).await;
         if ms % 10 == 0 {
             let line = std::fs::read_to_string(&path).expect("it tells");
-            joined.hear(now, 0, QueueReport::read(&line).expect("whole lines"));
+            combined.record(now, 0, QueueReport::read(&line).expect("whole lines"));
             let seen = Signals { served: signals.admitted, ..std::mem::take(&mut signals) };
-            let limit = policy.tick(now, &joined.join(now, seen));
-            door.set(now, limit);
+            let limit = policy.tick(now, &combined.combine(now, seen));
+            admission.set(now, limit);
         }
     }
     let _ = std::fs::remove_file(&path);
@@ -166,12 +166,12 @@ async fn who_is_shed_is_told_and_the_last_class_is_shed_first() {
     let urgent = load(&call, "urgent", Duration::from_millis(8), Duration::from_secs(4));
     tokio::join!(beside, urgent);
     let [urgent, bulk] = guard.counts()[..] else { panic!("two classes") };
-    assert!(urgent.shed * 50 < urgent.seen && bulk.shed * 2 > bulk.seen, "{urgent:?} {bulk:?}");
+    assert!(urgent.shed * 50 < urgent.offered && bulk.shed * 2 > bulk.offered, "{urgent:?} {bulk:?}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn one_that_watches_sheds_nobody() {
-    let (call, guard) = server(guard().watching());
+    let (call, guard) = server(guard().dry_run());
     let (served, _) = load(&call, "any", Duration::from_millis(1), Duration::from_millis(300)).await;
     let counts = guard.counts()[0];
     assert!(counts.shed > 0 && served >= 290, "{served} {counts:?}");
@@ -197,18 +197,17 @@ async fn who_gives_up_is_not_inside_any_more() {
 #[tokio::test(start_paused = true)]
 async fn that_somebody_is_behind_is_told_at_once_and_as_soon_as_nobody_is() {
     let path = std::env::temp_dir().join(format!("greenwave-behind-{}", std::process::id()));
-    let behind =
-        || QueueReport::read(&std::fs::read_to_string(&path).expect("a file")).expect("a line").behind;
+    let late = || QueueReport::read(&std::fs::read_to_string(&path).expect("a file")).expect("a line").late;
     let layer = GuardLayer::new("none", Params::default()).expect("a policy");
     let (call, ..) = server_of(layer.with_queue_report(&path).expect("a file"), Span::from_millis(5), true);
     for _ in 0..20 {
         assert_eq!(call("any").await, StatusCode::OK);
-        assert!(!behind(), "alone nobody is");
+        assert!(!late(), "alone nobody is");
     }
     let both = [tokio::spawn(call("any")), tokio::spawn(call("any"))];
     for expected in [false, true, false] {
         tokio::time::sleep(Duration::from_millis(1)).await;
-        assert_eq!(behind(), expected);
+        assert_eq!(late(), expected);
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     for call in both {
@@ -220,7 +219,7 @@ async fn that_somebody_is_behind_is_told_at_once_and_as_soon_as_nobody_is() {
 #[tokio::test(start_paused = true)]
 async fn what_came_and_was_served_is_told_at_each_look() {
     let path = std::env::temp_dir().join(format!("greenwave-told-{}", std::process::id()));
-    let told = || QueueReport::read(&std::fs::read_to_string(&path).expect("a file"));
+    let report = || QueueReport::read(&std::fs::read_to_string(&path).expect("a file"));
     assert!(
         GuardLayer::new("none", Params::default())
             .expect("a policy")
@@ -229,16 +228,16 @@ async fn what_came_and_was_served_is_told_at_each_look() {
     );
     let layer = GuardLayer::new("none", Params::default()).expect("a policy");
     let (call, _) = server(layer.with_queue_report(&path).expect("a file"));
-    assert_eq!(told(), Some(QueueReport::default()), "nobody has come");
+    assert_eq!(report(), Some(QueueReport::default()), "nobody has come");
     for _ in 0..5 {
         assert_eq!(call("any").await, StatusCode::OK);
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     assert_eq!(call("any").await, StatusCode::OK);
-    let told = told().expect("a whole line");
+    let report = report().expect("a whole line");
     // The sixth came, and counts at the next look.
-    assert_eq!((told.turn, told.came, told.served, told.waiting), (6, 5, 5, 0));
-    assert!(told.budget.is_none(), "the layer was told of none");
+    assert_eq!((report.sequence, report.arrived, report.served, report.waiting), (6, 5, 5, 0));
+    assert!(report.budget.is_none(), "the layer was told of none");
     let _ = std::fs::remove_file(&path);
 }
 

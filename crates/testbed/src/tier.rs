@@ -178,7 +178,7 @@ async fn start(tier: &Tier, seen: &Arc<Mutex<Seen>>) -> Result<Serving, Error> {
     let mark = Mark::new(&tier.dscp);
     let server = rpc::builder(waiting)
         .layer(MapRequestLayer::new(move |request: http::Request<Body>| mark.write(request)))
-        .layer(guard.clone().answered_by(HeadersOnly))
+        .layer(guard.clone().with_reject_response(HeadersOnly))
         .layer(layer.clone().with_reject_response(HeadersOnly))
         .add_service(Method(handler(tier, parts, queue.shedding, seen)));
     tokio::spawn(server.serve_with_incoming(incoming.map(|stream| stream.and_then(Labelled::new))));
@@ -270,8 +270,8 @@ fn said(seen: &Mutex<Seen>, queue: &DeadlineLayer, guard: &GuardLayer) -> String
     let guarded = guard.counts();
     json!({
         "worked": worked,
-        "first": guarded.first().map_or(0, |class| class.seen),
-        "last": guarded.last().map_or(0, |class| class.seen),
+        "first": guarded.first().map_or(0, |class| class.offered),
+        "last": guarded.last().map_or(0, |class| class.offered),
         "unbudgeted": counts.faults.iter().sum::<u64>(),
         "refused": counts.expired + counts.infeasible + counts.full,
         "shed": guarded.iter().map(|class| class.shed).sum::<u64>(),

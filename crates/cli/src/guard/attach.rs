@@ -151,7 +151,7 @@ impl Args {
             until: self.until.into(),
             watching: self.dry_run,
             refusal: self.refusal.into(),
-            machine: controller.policy.looks_at_machine(),
+            machine: controller.policy.needs_system_signals(),
             policy: self.policy.clone(),
             target: self.target_delay,
             joined: self.joined.clone(),

@@ -131,13 +131,13 @@ fn unanswered(status: &Status) -> String {
 
 /// What services tell of their requests, if any are to.
 fn requests(requests: &Requests) -> String {
-    let Requests { services, telling, waiting, delay, budget } = *requests;
+    let Requests { services, reporting, waiting, delay, budget } = *requests;
     let budget = budget.map_or(String::new(), |budget| format!("; half can spare {budget} at most"));
-    match (services, telling) {
+    match (services, reporting) {
         (0, _) => String::new(),
         (_, 0) => format!("requests: of {services} services none tells\n"),
         _ => format!(
-            "requests: {waiting} wait, the first for {delay}{budget}; {telling} of {services} services tell\n"
+            "requests: {waiting} wait, the first for {delay}{budget}; {reporting} of {services} services tell\n"
         ),
     }
 }
@@ -175,7 +175,7 @@ fn as_json(device: &str, status: &Status) -> serde_json::Value {
         },
         "unanswered": status.seen.unanswered, "unanswered_delay_ns": status.seen.unanswered_delay.as_nanos(),
         "requests": {
-            "services": status.seen.requests.services, "telling": status.seen.requests.telling,
+            "services": status.seen.requests.services, "telling": status.seen.requests.reporting,
             "waiting": status.seen.requests.waiting, "delay_ns": status.seen.requests.delay.as_nanos(),
             "budget_ns": status.seen.requests.budget.map(Span::as_nanos),
         },
@@ -206,7 +206,7 @@ pub(super) fn figures(device: &str, status: &Status) -> Vec<Figure> {
         ("greenwave_guard_unanswered", seen.unanswered as f64),
         ("greenwave_guard_unanswered_delay_seconds", seen.unanswered_delay.as_secs_f64()),
         ("greenwave_guard_services", requests.services as f64),
-        ("greenwave_guard_services_telling", requests.telling as f64),
+        ("greenwave_guard_services_telling", requests.reporting as f64),
         ("greenwave_guard_requests_waiting", requests.waiting as f64),
         ("greenwave_guard_requests_delay_seconds", requests.delay.as_secs_f64()),
         ("greenwave_guard_served_total", seen.served as f64),

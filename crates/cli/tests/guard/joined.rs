@@ -49,7 +49,7 @@ impl Service {
     fn run(&self) {
         while self.runs.load(Ordering::Relaxed) {
             while let Ok((stream, _)) = self.listener.accept() {
-                self.told.lock().unwrap().came += 1;
+                self.told.lock().unwrap().arrived += 1;
                 self.waiting.lock().unwrap().push_back((Instant::now(), stream));
             }
             if self.tells.load(Ordering::Relaxed) {
@@ -65,7 +65,7 @@ impl Service {
         let waiting = self.waiting.lock().unwrap();
         let delay = waiting.front().map_or(Duration::ZERO, |(came, _)| came.elapsed());
         let mut told = self.told.lock().unwrap();
-        told.turn += 1;
+        told.sequence += 1;
         told.waiting = waiting.len() as u64;
         told.delay = Span::from_nanos(delay.as_nanos() as u64);
         std::fs::write(&self.path, told.line()).unwrap();

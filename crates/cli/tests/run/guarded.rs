@@ -65,7 +65,12 @@ fn new_clients_are_shed_while_a_program_tells_of_a_long_queue() {
     // Of two that come one is served, and those in its queue have waited far too long.
     let mut told = QueueReport { waiting: 900, delay: Span::from_millis(300), ..QueueReport::default() };
     world.until("somebody is shed", || {
-        told = QueueReport { turn: told.turn + 1, came: told.came + 2, served: told.served + 1, ..told };
+        told = QueueReport {
+            sequence: told.sequence + 1,
+            arrived: told.arrived + 2,
+            served: told.served + 1,
+            ..told
+        };
         std::fs::write(&queue, told.line()).unwrap();
         connect().is_err_and(|e| e.kind() == ErrorKind::ConnectionRefused)
     });

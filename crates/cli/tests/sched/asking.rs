@@ -33,8 +33,11 @@ fn who_is_behind_has_a_core_until_he_is_not_or_is_heard_no_more() {
     let mut seen = |telling: Option<bool>| {
         if let Some(behind) = telling {
             turn += 1;
-            std::fs::write(told.path(), QueueReport { turn, behind, ..QueueReport::default() }.line())
-                .unwrap();
+            std::fs::write(
+                told.path(),
+                QueueReport { sequence: turn, late: behind, ..QueueReport::default() }.line(),
+            )
+            .unwrap();
         }
         let line: Value = serde_json::from_str(&lines.next().expect("it goes on").unwrap()).expect("JSON");
         let task = |n: usize| &line["tasks"][n];

@@ -23,10 +23,10 @@ impl Memory {
 
 impl Policy for Memory {
     fn tick(&mut self, _now: Time, signals: &Signals) -> Limit {
-        if self.full.look(signals.memory_share, self.share_max) { Limit::Closed } else { Limit::Open }
+        if self.full.update(signals.memory_share, self.share_max) { Limit::Closed } else { Limit::Open }
     }
 
-    fn looks_at_machine(&self) -> bool {
+    fn needs_system_signals(&self) -> bool {
         true
     }
 }

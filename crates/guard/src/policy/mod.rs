@@ -24,7 +24,7 @@ pub trait Policy: Send {
 
     /// Whether it looks at the machine: the kernel's share, sockets, memory.
     /// Who has to ask for these need not, where it does not.
-    fn looks_at_machine(&self) -> bool {
+    fn needs_system_signals(&self) -> bool {
         false
     }
 
@@ -77,7 +77,7 @@ pub const POLICIES: [(&str, Make); 5] = [
     ("syn-paper", |params| Box::new(SynPaper::new(params))),
     ("gradient", |params| Box::new(Gradient::new(params))),
     ("memory", |params| Box::new(Memory::new(params))),
-    ("none", |_| Box::new(Nothing)),
+    ("none", |_| Box::new(NoShedding)),
 ];
 
 /// The policy called `name`.
@@ -89,9 +89,9 @@ pub fn by_name(name: &str, params: &Params) -> Result<Box<dyn Policy>, UnknownNa
 }
 
 /// Lets everybody in.
-struct Nothing;
+struct NoShedding;
 
-impl Policy for Nothing {
+impl Policy for NoShedding {
     fn tick(&mut self, _now: Time, _signals: &Signals) -> Limit {
         Limit::Open
     }
@@ -108,7 +108,7 @@ struct Latch(bool);
 impl Latch {
     /// Whether it is on now that `value` is what it is: on above `max`, off
     /// below nine tenths of it.
-    fn look(&mut self, value: f64, max: f64) -> bool {
+    fn update(&mut self, value: f64, max: f64) -> bool {
         self.0 = value > max || self.0 && value > 0.9 * max;
         self.0
     }

@@ -3,7 +3,7 @@
 //! A limit in requests fits one server; a delay fits any. Once the longest
 //! wait is above the target, the rate at which requests come in is that at
 //! which they are served, corrected so that the wait approaches the target
-//! within [`HORIZON`] targets; a queue is an integrator, and a proportional
+//! clamp [`HORIZON`] targets; a queue is an integrator, and a proportional
 //! correction of an integrator does not oscillate while looks are more frequent
 //! than that. Where nobody waits and yet somebody is shed, the server has
 //! become faster than is known, and the rate grows until somebody waits. When
@@ -20,18 +20,18 @@ use crate::{Limit, Signals};
 #[derive(Clone, Debug)]
 pub struct QueueDelay {
     target: Span,
-    looked: Option<Time>,
+    last_tick: Option<Time>,
     /// Served per second while somebody waits, smoothed; none was seen yet.
     served_per_s: Option<f64>,
     /// Since when nobody had to be shed; `None` while everybody comes in.
-    calm: Option<Time>,
+    last_shed: Option<Time>,
 }
 
 impl QueueDelay {
     /// Lets requests wait for the target of `params`.
     #[must_use]
     pub fn new(params: &Params) -> Self {
-        Self { target: params.delay_target, looked: None, served_per_s: None, calm: None }
+        Self { target: params.delay_target, last_tick: None, served_per_s: None, last_shed: None }
     }
 
     /// How long the queue is: the longest wait. Where others go before who came
@@ -41,23 +41,23 @@ impl QueueDelay {
     fn delay(&self, signals: &Signals) -> Span {
         match self.served_per_s {
             Some(per_s) if signals.reordered => {
-                let all_s = signals.waiting as f64 / per_s.max(RATE_MIN_PER_S);
-                Span::from_secs_f64(all_s).min(signals.delay)
+                let drain_s = signals.waiting as f64 / per_s.max(RATE_MIN_PER_S);
+                Span::from_secs_f64(drain_s).min(signals.delay)
             }
             _ => signals.delay,
         }
     }
 
-    /// Learns what the server can do from what it did in the last `span`.
-    fn learn(&mut self, span: Span, signals: &Signals) {
-        let seconds = span.as_secs_f64();
+    /// Learns what the server can do from what it did in the last `interval`.
+    fn learn(&mut self, interval: Span, signals: &Signals) {
+        let seconds = interval.as_secs_f64();
         if seconds <= 0.0 {
             return;
         }
         let now_per_s = signals.served as f64 / seconds;
         let weight = 1.0 - (-seconds / MEMORY.as_secs_f64()).exp();
         self.served_per_s = match self.served_per_s {
-            _ if signals.waiting == 0 && self.calm.is_none() => self.served_per_s,
+            _ if signals.waiting == 0 && self.last_shed.is_none() => self.served_per_s,
             None => Some(now_per_s),
             // Nobody waits though some are shed.
             Some(known) if signals.waiting == 0 && signals.admitted < signals.offered => {
@@ -71,29 +71,29 @@ impl QueueDelay {
 
 impl Policy for QueueDelay {
     fn tick(&mut self, now: Time, signals: &Signals) -> Limit {
-        let span = self.looked.map_or(Span::ZERO, |looked| now.since(looked));
-        self.looked = Some(now);
-        self.learn(span, signals);
+        let interval = self.last_tick.map_or(Span::ZERO, |last| now.since(last));
+        self.last_tick = Some(now);
+        self.learn(interval, signals);
         // One who has less time than the target is late at the target, and a
         // queue that sheds whoever would be late never shows that it is. Who has
         // next to none is hopeless wherever it waits, or lies.
-        let least = self.target / TARGET_PARTS;
-        let within = |budget: Span| (budget * 3 / 4).clamp(least, self.target);
-        let target = signals.budget.map_or(self.target, within);
+        let target_min = self.target / TARGET_PARTS;
+        let clamp = |budget: Span| (budget * 3 / 4).clamp(target_min, self.target);
+        let target = signals.budget.map_or(self.target, clamp);
         let delay = self.delay(signals);
         let late = delay > target;
-        if late || self.calm.is_some() && signals.admitted < signals.offered {
-            self.calm = Some(now);
+        if late || self.last_shed.is_some() && signals.admitted < signals.offered {
+            self.last_shed = Some(now);
         }
-        let Some(calm) = self.calm else { return Limit::Open };
-        if now.since(calm) >= CALM {
-            self.calm = None;
+        let Some(last_shed) = self.last_shed else { return Limit::Open };
+        if now.since(last_shed) >= QUIET {
+            self.last_shed = None;
             return Limit::Open;
         }
         let served_per_s = self.served_per_s.unwrap_or(0.0).max(RATE_MIN_PER_S);
         let target_s = target.as_secs_f64().max(1e-6);
-        let off = (target_s - delay.as_secs_f64()) / (HORIZON * target_s);
-        Limit::Rate { per_s: served_per_s * (1.0 + off).max(FLOOR) }
+        let correction = (target_s - delay.as_secs_f64()) / (HORIZON * target_s);
+        Limit::Rate { per_s: served_per_s * (1.0 + correction).max(RATE_SHARE_MIN) }
     }
 
     fn on_target(&mut self, target: Span) {
@@ -103,14 +103,14 @@ impl Policy for QueueDelay {
 
 /// The least budget that counts, as a part of the target.
 const TARGET_PARTS: u64 = 10;
-/// Targets within which a wait approaches the target.
+/// Targets clamp which a wait approaches the target.
 const HORIZON: f64 = 5.0;
 /// The least part of what is served that comes in, however long waits are: a
 /// server that is not asked cannot show that it works again.
-const FLOOR: f64 = 0.1;
+const RATE_SHARE_MIN: f64 = 0.1;
 /// How far back it is remembered what a server can do.
 const MEMORY: Span = Span::from_millis(500);
 /// Without anybody shed for so long, the limit ends.
-const CALM: Span = Span::from_millis(500);
+const QUIET: Span = Span::from_millis(500);
 /// Less is not let in.
 const RATE_MIN_PER_S: f64 = 10.0;

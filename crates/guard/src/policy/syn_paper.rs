@@ -35,12 +35,12 @@ impl SynPaper {
 
 impl Policy for SynPaper {
     fn tick(&mut self, _now: Time, signals: &Signals) -> Limit {
-        let kernel = self.kernel.look(signals.kernel_share, self.kernel_share_max);
-        let sockets = self.sockets.look(signals.sockets as f64, self.sockets_max);
+        let kernel = self.kernel.update(signals.kernel_share, self.kernel_share_max);
+        let sockets = self.sockets.update(signals.sockets as f64, self.sockets_max);
         if kernel && sockets { Limit::Closed } else { Limit::Open }
     }
 
-    fn looks_at_machine(&self) -> bool {
+    fn needs_system_signals(&self) -> bool {
         true
     }
 }

@@ -11,64 +11,65 @@ use crate::app_queue::QueueReport;
 /// A file of one line, which is written over.
 pub(super) struct ReportWriter {
     file: File,
-    told: QueueReport,
+    last_report: QueueReport,
 }
 
 impl ReportWriter {
     /// That nobody has come yet is told at once.
     pub fn create(path: &Path) -> io::Result<Self> {
         let file = match OpenOptions::new().write(true).create_new(true).open(path) {
-            Err(e) if e.kind() == ErrorKind::AlreadyExists => own(path)?,
+            Err(e) if e.kind() == ErrorKind::AlreadyExists => open_owned(path)?,
             made => made?,
         };
-        let told = QueueReport::default();
-        file.write_all_at(told.line().as_bytes(), 0)?;
-        Ok(Self { file, told })
+        let report = QueueReport::default();
+        file.write_all_at(report.line().as_bytes(), 0)?;
+        Ok(Self { file, last_report: report })
     }
 
-    /// Tells what waits, and that so many came and were served since the last time.
-    pub fn publish(&mut self, queue: Queue, came: u64, served: u64) {
-        let Queue { waiting, delay, reordered, behind, budget } = queue;
-        let (came, served) = (self.told.came + came, self.told.served + served);
+    /// Tells what waits, and that so many arrived and were served since the last time.
+    pub fn publish(&mut self, queue: Queue, arrived: u64, served: u64) {
+        let Queue { waiting, delay, reordered, late, budget } = queue;
+        let (arrived, served) = (self.last_report.arrived + arrived, self.last_report.served + served);
         self.write(QueueReport {
-            turn: self.told.turn + 1,
+            sequence: self.last_report.sequence + 1,
             waiting,
             delay,
             reordered,
-            behind,
+            late,
             budget,
-            came,
+            arrived,
             served,
         });
     }
 
-    /// Tells whether somebody is behind, unless that is what was told last.
-    pub fn publish_late(&mut self, behind: bool) {
-        if self.told.behind != behind {
-            self.write(QueueReport { turn: self.told.turn + 1, behind, ..self.told });
+    /// Tells whether somebody is late, unless that is what was told last.
+    pub fn publish_late(&mut self, late: bool) {
+        if self.last_report.late != late {
+            self.write(QueueReport { sequence: self.last_report.sequence + 1, late, ..self.last_report });
         }
     }
 
-    fn write(&mut self, told: QueueReport) {
-        self.told = told;
+    fn write(&mut self, report: QueueReport) {
+        self.last_report = report;
         // Of who cannot be heard, readers believe nothing after a while.
-        let _ = self.file.write_all_at(told.line().as_bytes(), 0);
+        let _ = self.file.write_all_at(report.line().as_bytes(), 0);
     }
 }
 
 /// The file at `path`, empty, if it is a plain one that another user can neither have put there nor have linked to
 /// another: a service writes it where others may, such as `/tmp`.
-fn own(path: &Path) -> io::Result<File> {
+fn open_owned(path: &Path) -> io::Result<File> {
     let refused = |what: &str| Err(io::Error::new(ErrorKind::PermissionDenied, what.to_owned()));
     // What is no plain file, such as a FIFO, could keep the service.
-    let named = path.symlink_metadata()?;
-    if !named.is_file() {
+    let link = path.symlink_metadata()?;
+    if !link.is_file() {
         return refused("it is no plain file; remove it, or tell in a folder of the service's own");
     }
     let file = OpenOptions::new().write(true).open(path)?;
-    let is = file.metadata()?;
+    let opened = file.metadata()?;
     let user = std::fs::metadata("/proc/self")?.uid();
-    if (is.dev(), is.ino()) != (named.dev(), named.ino()) || is.uid() != user || is.nlink() > 1 {
+    if (opened.dev(), opened.ino()) != (link.dev(), link.ino()) || opened.uid() != user || opened.nlink() > 1
+    {
         return refused("it is another user's, or has several names; remove it, or tell in another folder");
     }
     file.set_len(0)?;

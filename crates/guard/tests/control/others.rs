@@ -64,7 +64,7 @@ proptest! {
         let mut last: Option<u64> = None;
         for (at, (latency_us, present)) in (1..).zip(course) {
             let signals = Signals { latency: Some(Span::from_micros(latency_us)), present, ..Signals::default() };
-            let Limit::Present { max } = look(&mut *policy, at * 10, signals) else { panic!("a limit") };
+            let Limit::Concurrency { max } = look(&mut *policy, at * 10, signals) else { panic!("a limit") };
             prop_assert!((params.present.0..=params.present.1).contains(&max));
             if let Some(last) = last {
                 // A limit is a whole number, of one that is not.
@@ -86,7 +86,7 @@ proptest! {
         let mut last = 0;
         for (at, (times, present)) in (1..).zip(course) {
             let latency = Some(Span::from_secs_f64(fastest_us as f64 * 1e-6 * times));
-            let Limit::Present { max } = look(&mut *policy, at * 10, Signals { latency, present, ..Signals::default() })
+            let Limit::Concurrency { max } = look(&mut *policy, at * 10, Signals { latency, present, ..Signals::default() })
             else { panic!("a limit") };
             prop_assert!(max >= last, "{last} to {max}");
             last = max;
@@ -97,8 +97,8 @@ proptest! {
     #[test]
     fn who_keeps_up_sheds_nobody(per_s in 2_000.0..20_000.0_f64, load in 0.1..0.8_f64, seed in 0..1_000_u64) {
         for policy in ["gradient", "memory", "syn-paper", "none"] {
-            let seen = Server::new(policy, per_s, seed).goes_on(seconds(2), [load * per_s, 1.0]);
-            prop_assert_eq!(seen.shed, [0, 0], "{} of {}", policy, seen.offered);
+            let observed = Server::new(policy, per_s, seed).run(seconds(2), [load * per_s, 1.0]);
+            prop_assert_eq!(observed.shed, [0, 0], "{} of {}", policy, observed.offered);
         }
     }
 
@@ -107,16 +107,16 @@ proptest! {
     #[test]
     fn memory_holds_the_server_at_its_bound_and_lets_go(per_s in 500.0..8_000.0_f64, times in 1.3..12.0_f64, seed in 0..1_000_u64) {
         let mut server = Server::new("memory", per_s, seed);
-        server.goes_on(seconds(3), [times * per_s, 1.0]);
-        let seen = server.goes_on(seconds(3), [times * per_s, 1.0]);
-        prop_assert!(seen.served as f64 > 0.95 * 3.0 * per_s, "served {}", seen.served);
-        let most = *seen.waiting.iter().max().expect("looks") as f64;
+        server.run(seconds(3), [times * per_s, 1.0]);
+        let observed = server.run(seconds(3), [times * per_s, 1.0]);
+        prop_assert!(observed.served as f64 > 0.95 * 3.0 * per_s, "served {}", observed.served);
+        let most = *observed.waiting.iter().max().expect("looks") as f64;
         // Who comes between two looks, by chance some more than on average.
         let one_look = times * per_s * LOOK.as_secs_f64();
         let bound = Params::default().memory_share_max * IN_MEMORY + one_look + 6.0 * one_look.sqrt();
         prop_assert!(most <= bound, "{most} of {bound}");
-        server.goes_on(seconds(1), [0.6 * per_s, 1.0]);
-        let calm = server.goes_on(seconds(2), [0.6 * per_s, 1.0]);
+        server.run(seconds(1), [0.6 * per_s, 1.0]);
+        let calm = server.run(seconds(2), [0.6 * per_s, 1.0]);
         prop_assert_eq!(calm.shed, [0, 0]);
     }
 
@@ -126,14 +126,14 @@ proptest! {
     #[test]
     fn a_gradient_bears_a_surge_and_lets_go(per_s in 1_000.0..10_000.0_f64, times in 1.5..12.0_f64, seed in 0..1_000_u64) {
         let mut server = Server::new("gradient", per_s, seed);
-        server.goes_on(seconds(3), [0.5 * per_s, 1.0]);
-        server.goes_on(seconds(1), [times * per_s, 1.0]);
-        let seen = server.goes_on(seconds(1), [times * per_s, 1.0]);
-        prop_assert!(seen.served as f64 > 0.95 * per_s, "served {}", seen.served);
-        let (least, most) = (seen.waiting.iter().min(), seen.waiting.iter().max());
+        server.run(seconds(3), [0.5 * per_s, 1.0]);
+        server.run(seconds(1), [times * per_s, 1.0]);
+        let observed = server.run(seconds(1), [times * per_s, 1.0]);
+        prop_assert!(observed.served as f64 > 0.95 * per_s, "served {}", observed.served);
+        let (least, most) = (observed.waiting.iter().min(), observed.waiting.iter().max());
         prop_assert!(most.is_some_and(|&most| most < 64), "between {least:?} and {most:?}");
-        server.goes_on(seconds(1), [0.5 * per_s, 1.0]);
-        let calm = server.goes_on(seconds(2), [0.5 * per_s, 1.0]);
+        server.run(seconds(1), [0.5 * per_s, 1.0]);
+        let calm = server.run(seconds(2), [0.5 * per_s, 1.0]);
         prop_assert!(calm.shed.iter().sum::<u64>() <= 1 + calm.offered / 500, "{:?} of {}", calm.shed, calm.offered);
     }
 

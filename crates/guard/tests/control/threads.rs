@@ -15,19 +15,19 @@ struct Threads {
     now: Time,
     per_s: f64,
     threads: usize,
-    /// When each came that has no thread yet.
+    /// When each arrived that has no thread yet.
     queue: VecDeque<Time>,
-    /// When each came that has one, and how much of the core it still takes, in seconds.
+    /// When each arrived that has one, and how much of the core it still takes, in seconds.
     active: Vec<(Time, f64)>,
     next: Time,
     until: WaitEnd,
     policy: Box<dyn Policy>,
-    door: AdmissionController,
+    admission: AdmissionController,
 }
 
 /// What was seen over some looks.
 #[derive(Default)]
-struct Seen {
+struct Observed {
     offered: u64,
     shed: u64,
     answered: u64,
@@ -35,7 +35,7 @@ struct Seen {
     latency_max: Span,
 }
 
-impl Seen {
+impl Observed {
     fn latency_mean(&self) -> Span {
         self.latency / self.answered.max(1)
     }
@@ -53,13 +53,13 @@ impl Threads {
             next: Time::ZERO,
             until,
             policy: by_name("queue-delay", &Params::default()).expect("a policy"),
-            door: AdmissionController::new(1),
+            admission: AdmissionController::new(1),
         }
     }
 
     /// For `span`, so many times the connections come that it can serve.
-    fn goes_on(&mut self, span: Span, times: f64) -> Seen {
-        let mut seen = Seen::default();
+    fn run(&mut self, span: Span, times: f64) -> Observed {
+        let mut observed = Observed::default();
         let ends = self.now + span;
         self.next = self.now;
         while self.now < ends {
@@ -83,53 +83,54 @@ impl Threads {
                     break;
                 } else if at == done {
                     let is_least = |(_, left_s): &&(Time, f64)| *left_s <= least - each_s;
-                    let who = self.active.iter().position(|entry| is_least(&entry)).expect("just seen");
-                    let (came, _) = self.active.swap_remove(who);
-                    seen.latency += at.since(came);
-                    seen.latency_max = seen.latency_max.max(at.since(came));
+                    let index = self.active.iter().position(|entry| is_least(&entry)).expect("just seen");
+                    let (arrived, _) = self.active.swap_remove(index);
+                    observed.latency += at.since(arrived);
+                    observed.latency_max = observed.latency_max.max(at.since(arrived));
                     signals.served += 1;
                 } else {
                     signals.offered += 1;
                     let present = (self.queue.len() + self.active.len()) as u64;
-                    if self.door.try_admit(at, Class::FIRST, present) {
+                    if self.admission.try_admit(at, Class::FIRST, present) {
                         signals.admitted += 1;
                         self.queue.push_back(at);
                     }
                     self.next = at + Span::from_secs_f64(self.rng.exponential() / (times * self.per_s));
                 }
             }
-            seen.offered += signals.offered;
-            seen.shed += signals.offered - signals.admitted;
-            seen.answered += signals.served;
-            self.look(signals, accepted);
+            observed.offered += signals.offered;
+            observed.shed += signals.offered - signals.admitted;
+            observed.answered += signals.served;
+            self.tick(signals, accepted);
         }
-        seen
+        observed
     }
 
     /// Those that find a thread are taken off the queue.
     fn accept(&mut self) -> u64 {
         let free = self.threads - self.active.len();
         let taken: Vec<Time> = self.queue.drain(..free.min(self.queue.len())).collect();
-        let work = |came| (came, 2.0 * self.rng.unit() / self.per_s);
+        let work = |arrived| (arrived, 2.0 * self.rng.unit() / self.per_s);
         self.active.extend(taken.iter().copied().map(work).collect::<Vec<_>>());
         taken.len() as u64
     }
 
-    fn look(&mut self, seen: Signals, accepted: u64) {
-        let oldest =
-            |of: &mut dyn Iterator<Item = Time>| of.min().map_or(Span::ZERO, |came| self.now.since(came));
+    fn tick(&mut self, seen: Signals, accepted: u64) {
+        let oldest = |of: &mut dyn Iterator<Item = Time>| {
+            of.min().map_or(Span::ZERO, |arrived| self.now.since(arrived))
+        };
         let queued = oldest(&mut self.queue.iter().copied());
         let signals = match self.until {
             WaitEnd::Accept => {
                 Signals { served: accepted, waiting: self.queue.len() as u64, delay: queued, ..seen }
             }
             WaitEnd::Answer => {
-                let active = oldest(&mut self.active.iter().map(|&(came, _)| came));
+                let active = oldest(&mut self.active.iter().map(|&(arrived, _)| arrived));
                 let waiting = (self.queue.len() + self.active.len()) as u64;
                 Signals { waiting, delay: queued.max(active), reordered: true, ..seen }
             }
         };
-        self.door.set(self.now, self.policy.tick(self.now, &signals));
+        self.admission.set(self.now, self.policy.tick(self.now, &signals));
     }
 }
 
@@ -143,13 +144,13 @@ proptest! {
         per_s in 300.0..3_000.0_f64, threads in 8..1_000_usize, times in 1.3..10.0_f64, seed in 0..1_000_u64,
     ) {
         let mut server = Threads::new(per_s, threads, WaitEnd::Answer, seed);
-        server.goes_on(seconds(2), times);
-        let seen = server.goes_on(seconds(4), times);
-        let share = seen.answered as f64 / (4.0 * per_s);
+        server.run(seconds(2), times);
+        let observed = server.run(seconds(4), times);
+        let share = observed.answered as f64 / (4.0 * per_s);
         prop_assert!(share > 0.93, "answered {share} of what it could");
-        let (mean, target) = (seen.latency_mean(), Params::default().delay_target);
+        let (mean, target) = (observed.latency_mean(), Params::default().delay_target);
         prop_assert!(mean < target * 3, "{mean}");
-        prop_assert!(seen.latency_max < target * 20, "{}", seen.latency_max);
+        prop_assert!(observed.latency_max < target * 20, "{}", observed.latency_max);
     }
 
     #[test]
@@ -157,8 +158,8 @@ proptest! {
         per_s in 2_000.0..10_000.0_f64, threads in 8..1_000_usize, times in 0.1..0.7_f64, seed in 0..1_000_u64,
     ) {
         let mut server = Threads::new(per_s, threads, WaitEnd::Answer, seed);
-        let seen = server.goes_on(seconds(3), times);
-        prop_assert!(seen.shed == 0, "{} of {}", seen.shed, seen.offered);
+        let observed = server.run(seconds(3), times);
+        prop_assert!(observed.shed == 0, "{} of {}", observed.shed, observed.offered);
     }
 }
 
@@ -167,8 +168,8 @@ proptest! {
 fn an_accept_queue_hides_who_waits_for_a_thread_s_turn() {
     let latency_max = |until| {
         let mut server = Threads::new(250.0, 400, until, 1);
-        server.goes_on(seconds(2), 4.0);
-        server.goes_on(seconds(4), 4.0).latency_max
+        server.run(seconds(2), 4.0);
+        server.run(seconds(4), 4.0).latency_max
     };
     let (accept, answer) = (latency_max(WaitEnd::Accept), latency_max(WaitEnd::Answer));
     assert!(accept > Span::from_secs(1), "{accept}: all threads are taken before anybody is seen to wait");

@@ -50,7 +50,7 @@ impl Asking {
     /// Whether somebody of `task` is behind, as of the last look.
     pub fn is_behind(&self, task: TaskId) -> bool {
         let told = |service: &ReportSource| service.fresh(self.read?);
-        self.tasks[task.index()].iter().any(|(_, service)| told(service).is_some_and(|told| told.behind))
+        self.tasks[task.index()].iter().any(|(_, service)| told(service).is_some_and(|told| told.late))
     }
 
     /// Files of `task` in which nobody has ever told anything.
@@ -73,7 +73,11 @@ mod tests {
         let mut asking = Asking::new(vec![vec![path.clone()], Vec::new()]);
         let mut look = |ms: u64, told: Option<(u64, bool)>| {
             if let Some((turn, behind)) = told {
-                std::fs::write(&path, QueueReport { turn, behind, ..QueueReport::default() }.line()).unwrap();
+                std::fs::write(
+                    &path,
+                    QueueReport { sequence: turn, late: behind, ..QueueReport::default() }.line(),
+                )
+                .unwrap();
             }
             asking.read(Time::ZERO + Span::from_millis(ms));
             assert!(!asking.is_behind(batch));

@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 
 use super::error::GuardError;
 use super::maps::Maps;
-use super::{Cost, Until};
+use super::{Cost, WaitEnd};
 
 /// Programs and maps; without the feature there are none.
 pub struct Loaded {
@@ -23,7 +23,7 @@ pub struct Loaded {
 ///
 /// # Errors
 /// Always [`GuardError::NotBuilt`].
-pub fn load(_until: Until) -> Result<Loaded, GuardError> {
+pub fn load(_until: WaitEnd) -> Result<Loaded, GuardError> {
     Err(GuardError::NotBuilt)
 }
 

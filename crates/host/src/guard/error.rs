@@ -95,7 +95,7 @@ impl GuardError {
             Self::TooMany { max, .. } => format!("{max} at the most"),
             Self::Unguarded { port, .. } => format!("--port {port} as well"),
             Self::Untold { .. } => {
-                "start the service first, with guard::tower's GuardLayer::telling or what else writes such a line"
+                "start the service first, with guard::tower's GuardLayer::with_queue_report or what else writes such a line"
                     .to_owned()
             }
             Self::Unreadable(_) => "end the guard by the greenwave that attached it".to_owned(),

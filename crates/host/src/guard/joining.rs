@@ -53,7 +53,7 @@ impl<Make: Fn() -> Box<dyn Policy>> Joining<Make> {
 impl<Make: Fn() -> Box<dyn Policy> + Send> Policy for Joining<Make> {
     fn tick(&mut self, now: Time, signals: &Signals) -> Limit {
         let signals = self.tellers.join(now, *signals);
-        self.heard.0.fetch_add(u64::from(self.tellers.requests().telling > 0), Ordering::Relaxed);
+        self.heard.0.fetch_add(u64::from(self.tellers.requests().reporting > 0), Ordering::Relaxed);
         if self.tellers.is_silenced() {
             self.policy = (self.anew)();
             self.target.into_iter().for_each(|target| self.policy.on_target(target));
@@ -67,8 +67,8 @@ impl<Make: Fn() -> Box<dyn Policy> + Send> Policy for Joining<Make> {
         self.policy.on_target(target);
     }
 
-    fn looks_at_machine(&self) -> bool {
-        self.policy.looks_at_machine()
+    fn needs_system_signals(&self) -> bool {
+        self.policy.needs_system_signals()
     }
 
     fn never_sheds(&self) -> bool {
@@ -78,7 +78,7 @@ impl<Make: Fn() -> Box<dyn Policy> + Send> Policy for Joining<Make> {
 
 #[cfg(test)]
 mod tests {
-    use guard::app_queue::{QueueReport, SILENT};
+    use guard::app_queue::{QueueReport, STALE_AFTER};
     use guard::{Params, by_name};
 
     use super::*;
@@ -96,15 +96,21 @@ mod tests {
         let mut look = 1;
         for turn in 1..=50 {
             let (delay, served) = (Span::from_millis(300), 3 * turn);
-            let told =
-                QueueReport { turn, waiting: 900, delay, came: 10 * turn, served, ..QueueReport::default() };
+            let told = QueueReport {
+                sequence: turn,
+                waiting: 900,
+                delay,
+                arrived: 10 * turn,
+                served,
+                ..QueueReport::default()
+            };
             std::fs::write(&path, told.line()).unwrap();
             policy.tick(at(look), &seen);
             look += 1;
         }
         assert_eq!(heard.looks(), 49, "the first may be of yesterday");
         assert_ne!(policy.tick(at(look), &seen), Limit::Open);
-        let later = at(look) + SILENT + SILENT;
+        let later = at(look) + STALE_AFTER + STALE_AFTER;
         assert_eq!(policy.tick(later, &seen), Limit::Open);
         assert_eq!(policy.tick(later + Span::from_millis(10), &seen), Limit::Open);
         std::fs::remove_file(&path).unwrap();

@@ -84,7 +84,9 @@ impl Held {
         match limit {
             Limit::Open => Self::Open,
             Limit::Closed => Self::Closed,
-            Limit::Present { max } => Self::Present(std::array::from_fn(|place| share.present(max, place))),
+            Limit::Concurrency { max } => {
+                Self::Present(std::array::from_fn(|place| share.present(max, place)))
+            }
             Limit::Rate { per_s } => {
                 let cost = NS_PER_S / per_s.max(PER_S_MIN);
                 let ns = |requests: f64| (cost * requests).round() as u64;
@@ -191,11 +193,11 @@ impl Look {
         let Seen { queues, waiting, room, delay, served, overflows, drops, requests, .. } = self.seen;
         let seen = [waiting, room, delay.as_nanos(), served, overflows, drops];
         words[Self::SEEN..Self::REQUESTS].copy_from_slice(&seen);
-        let Requests { services, telling, waiting, delay, budget } = requests;
+        let Requests { services, reporting, waiting, delay, budget } = requests;
         let budget = budget.map_or(u64::MAX, Span::as_nanos);
         words[Self::REQUESTS..Self::UNANSWERED].copy_from_slice(&[
             services,
-            telling,
+            reporting,
             waiting,
             delay.as_nanos(),
             budget,
@@ -219,10 +221,10 @@ impl Look {
         let [waiting, room, delay_ns, served, overflows, drops] = each_of(&words[Self::SEEN..]);
         let queues = std::array::from_fn(|at| Queue::read(each_of(&words[Self::QUEUES + 4 * at..])));
         let delay = Span::from_nanos(delay_ns);
-        let [services, telling, requests, requests_ns, budget_ns] = each_of(&words[Self::REQUESTS..]);
+        let [services, reporting, requests, requests_ns, budget_ns] = each_of(&words[Self::REQUESTS..]);
         let requests = Requests {
             services,
-            telling,
+            reporting,
             waiting: requests,
             delay: Span::from_nanos(requests_ns),
             budget: (budget_ns != u64::MAX).then(|| Span::from_nanos(budget_ns)),
@@ -314,7 +316,7 @@ mod tests {
     #[test]
     fn what_is_written_is_read() {
         let delay = Span::from_millis(4);
-        let requests = Requests { services: 2, telling: 1, waiting: 8, delay, budget: None };
+        let requests = Requests { services: 2, reporting: 1, waiting: 8, delay, budget: None };
         let mut seen = Seen {
             waiting: 3,
             room: 9,
@@ -329,7 +331,8 @@ mod tests {
         };
         seen.queues[0] = Queue { port: 80, waiting: 3, room: 9, delay };
         seen.queues[SHOWN - 1] = Queue { port: 81, ..Queue::default() };
-        for limit in [Limit::Open, Limit::Closed, Limit::Rate { per_s: 3e4 }, Limit::Present { max: 100 }] {
+        for limit in [Limit::Open, Limit::Closed, Limit::Rate { per_s: 3e4 }, Limit::Concurrency { max: 100 }]
+        {
             let look = Look { alive: Time::from_nanos(77), held: Held::new(limit, 3), seen };
             assert_eq!(Look::read(&look.bytes()), Some(look));
             seen.requests.budget = Some(delay);
@@ -351,7 +354,7 @@ mod tests {
         };
         assert_eq!((cost_ns, burst_ns), (1_000_000, 60_000_000));
         assert_eq!(need_ns[..3], [1_000_000, 51_000_000, 51_000_000]);
-        let Held::Present(present) = Held::new(Limit::Present { max: 100 }, 2) else {
+        let Held::Present(present) = Held::new(Limit::Concurrency { max: 100 }, 2) else {
             panic!("so many are so many")
         };
         assert_eq!(present[..2], [100, 75]);

@@ -137,7 +137,7 @@ pub struct Options {
     pub watching: bool,
     /// What who is shed hears.
     pub refusal: Refusal,
-    /// Whether the policy looks at the machine ([`guard::Policy::looks_at_machine`]).
+    /// Whether the policy looks at the machine ([`guard::Policy::needs_system_signals`]).
     pub machine: bool,
     /// The policy's name, for [`status`].
     pub policy: String,

@@ -50,10 +50,10 @@ impl Tellers {
     pub fn join(&mut self, now: Time, seen: Signals) -> Signals {
         for (at, path) in self.paths.iter().enumerate() {
             if let Ok(told) = told::read(path) {
-                self.joined.hear(now, at, told);
+                self.joined.record(now, at, told);
             }
         }
-        self.joined.join(now, seen)
+        self.joined.combine(now, seen)
     }
 
     /// What they told, as of the last look.
@@ -78,8 +78,12 @@ mod tests {
     fn a_service_is_heard_whose_file_is_written_over_or_replaced() {
         let path = std::env::temp_dir().join(format!("greenwave-tellers-{}", std::process::id()));
         let tell = |turn: u64| {
-            let told =
-                QueueReport { turn, waiting: turn, delay: Span::from_millis(turn), ..QueueReport::default() };
+            let told = QueueReport {
+                sequence: turn,
+                waiting: turn,
+                delay: Span::from_millis(turn),
+                ..QueueReport::default()
+            };
             std::fs::write(&path, told.line()).unwrap();
         };
         tell(1);

@@ -186,7 +186,7 @@ impl Gate {
         if !admitted {
             match self.limit {
                 _ if !room => counts.by_presence += 1,
-                Limit::Present { .. } => counts.by_presence += 1,
+                Limit::Concurrency { .. } => counts.by_presence += 1,
                 Limit::Closed => counts.by_closing += 1,
                 Limit::Rate { .. } | Limit::Open => counts.by_rate += 1,
             }

@@ -466,7 +466,7 @@ proptest! {
 fn a_guard_keeps_connections_from_programs() {
     let mut world = World::new(1000);
     let guard = Some(crate::shard::Guard {
-        policy: Box::new(crate::front::tests::Says(guard::Limit::Present { max: 1 })),
+        policy: Box::new(crate::front::tests::Says(guard::Limit::Concurrency { max: 1 })),
         period: Span::from_micros(1),
         refusal: crate::shard::Refusal::Reset,
         watches: false,

@@ -22,7 +22,7 @@ impl Policy for Says {
 #[test]
 fn a_guard_keeps_connections_from_tasks_and_who_is_in_goes_on() {
     let mut config = strict(1);
-    let policy = Box::new(Says(Limit::Present { max: 1 }));
+    let policy = Box::new(Says(Limit::Concurrency { max: 1 }));
     config.guard =
         Some(Guard { policy, period: Span::from_micros(1), refusal: Refusal::Reset, watches: false });
     let mut world = World::with(config, strict(2));

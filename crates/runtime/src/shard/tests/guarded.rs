@@ -101,7 +101,7 @@ fn a_class_is_the_level_of_the_drivers_classifier_and_the_last_is_shed_first() {
             _ => Verdict::Keep,
         }));
     });
-    puppet.says(Limit::Present { max: 8 });
+    puppet.says(Limit::Concurrency { max: 8 });
     let connect = |world: &mut World, from: u16| {
         let remote = SocketAddr::new(SERVER.into(), 80);
         world.client.connect(world.clock.now(), remote, Some(from)).unwrap();
