@@ -75,22 +75,22 @@ enum Phase {
 pub struct Client {
     stack: Stack,
     targets: Vec<SocketAddr>,
-    outbox: RequestEncoder,
+    encoder: RequestEncoder,
     open_within: Span,
     phase: Phase,
     started: Option<Time>,
-    flights: InFlightTable,
+    in_flight: InFlightTable,
     conns: Vec<Conn>,
     /// The connection that owns each of the stack's slots.
     owners: Vec<u32>,
     /// Connections to open, and not before when.
-    to_open: VecDeque<(Time, u32)>,
+    reconnect_queue: VecDeque<(Time, u32)>,
     opening: usize,
     open: u32,
     reconnects: u64,
     garbled: u64,
     seed: u64,
-    why: String,
+    last_error: String,
     error: Option<ClientError>,
     stepped: Time,
 }
@@ -126,20 +126,20 @@ impl Client {
         Ok(Self {
             stack: Stack::new(stack),
             targets,
-            outbox: RequestEncoder::new(plan),
+            encoder: RequestEncoder::new(plan),
             open_within: Span::from_secs(30),
             phase: Phase::Opening(None),
             started: None,
-            flights: InFlightTable::new(plan),
+            in_flight: InFlightTable::new(plan),
             conns: vec![Conn::Closed; connections as usize],
             owners: Vec::new(),
-            to_open: (0..connections).map(|conn| (Time::ZERO, conn)).collect(),
+            reconnect_queue: (0..connections).map(|conn| (Time::ZERO, conn)).collect(),
             opening: 0,
             open: 0,
             reconnects: 0,
             garbled: 0,
             seed: plan.seed,
-            why: "no answer".to_owned(),
+            last_error: "no answer".to_owned(),
             error: None,
             stepped: Time::ZERO,
         })
@@ -174,18 +174,18 @@ impl Client {
             }
             Phase::Opening(Some(end)) if now >= end => {
                 let (open, connections) = (self.open, self.conns.len() as u32);
-                self.error = Some(ClientError::Opening { open, connections, why: self.why.clone() });
+                self.error = Some(ClientError::Opening { open, connections, why: self.last_error.clone() });
                 self.phase = Phase::Done;
             }
             Phase::Running(start) => {
                 let since = Time::ZERO + now.since(start);
-                busy |= self.flights.expire(since);
+                busy |= self.in_flight.expire(since);
                 for _ in 0..BATCH {
-                    let Some(conn) = self.flights.pull(since) else { break };
+                    let Some(conn) = self.in_flight.enqueue_due(since) else { break };
                     self.send(now, conn);
                     busy = true;
                 }
-                if self.flights.is_done() {
+                if self.in_flight.is_done() {
                     self.phase = Phase::Done;
                 }
             }
@@ -204,13 +204,13 @@ impl Client {
             Phase::Opening(None) => Some(Time::ZERO),
             Phase::Opening(end) => end,
             Phase::Running(start) => {
-                let next = self.flights.next_due().into_iter().chain(self.flights.next_expiry()).min();
+                let next = self.in_flight.next_due().into_iter().chain(self.in_flight.next_expiry()).min();
                 next.map(|t| start + t.since(Time::ZERO))
             }
             Phase::Done => None,
         };
         let reopen = (self.phase != Phase::Done && self.opening < OPENING_MAX)
-            .then(|| self.to_open.front().map(|&(due, _)| due))
+            .then(|| self.reconnect_queue.front().map(|&(due, _)| due))
             .flatten();
         // The device was full: ask again soon.
         let blocked = self.stack.wants_egress().then(|| self.stepped + Span::from_micros(1));
@@ -238,25 +238,25 @@ impl Client {
     /// How far the run is.
     #[must_use]
     pub fn progress(&self) -> Progress {
-        let (due, settled) = self.flights.progress();
+        let (due, settled) = self.in_flight.progress();
         Progress { open: self.open, connections: self.conns.len() as u32, due, settled, tail: Span::ZERO }
     }
 
     /// Gives up what is under way: the run ends now.
     pub fn stop(&mut self) {
-        self.flights.abandon();
+        self.in_flight.abandon();
         self.phase = Phase::Done;
     }
 
     /// Resets all connections; `step` sends the resets.
-    pub fn hang_up(&mut self, now: Time) {
+    pub fn reset_all(&mut self, now: Time) {
         for conn in &mut self.conns {
             if let Conn::Open(id) | Conn::Opening(id) = std::mem::replace(conn, Conn::Closed) {
                 self.stack.abort(now, id);
             }
         }
         (self.open, self.opening) = (0, 0);
-        self.to_open.clear();
+        self.reconnect_queue.clear();
     }
 
     /// What was found so far; `world` says where.
@@ -268,7 +268,7 @@ impl Client {
             machine: None,
             reconnects: self.reconnects,
             garbled: self.garbled,
-            classes: self.flights.report(),
+            classes: self.in_flight.report(),
         }
     }
 
@@ -328,7 +328,7 @@ impl Client {
         let at = Time::ZERO + received.since(start);
         let (taken, understood) = synthetic::responses(self.stack.received(id), |response| {
             let Response { id, nic, tcp, event, service, .. } = response;
-            self.flights.answered(conn, Some(id), at, Stages { nic, tcp, event, service }).is_ok()
+            self.in_flight.answered(conn, Some(id), at, Stages { nic, tcp, event, service }).is_ok()
         });
         if !understood {
             self.garbled += 1;
@@ -343,11 +343,11 @@ impl Client {
     /// Sends what waits on `conn`, as far as the stack takes it.
     fn send(&mut self, now: Time, conn: u32) {
         let (Conn::Open(id), Phase::Running(start)) = (self.conns[conn as usize], self.phase) else { return };
-        while let Some((request, offset)) = self.flights.unsent(conn) {
-            let bytes = self.outbox.write(request);
+        while let Some((request, offset)) = self.in_flight.unsent(conn) {
+            let bytes = self.encoder.write(request);
             let len = bytes.len();
             let Ok(taken) = self.stack.send(now, id, &bytes[offset..]) else { return };
-            self.flights.sent(conn, Time::ZERO + now.since(start), taken, len);
+            self.in_flight.sent(conn, Time::ZERO + now.since(start), taken, len);
             if offset + taken < len {
                 return;
             }
@@ -358,10 +358,10 @@ impl Client {
     fn open_more(&mut self, now: Time) -> bool {
         let mut any = false;
         while self.opening < OPENING_MAX
-            && let Some(&(due, conn)) = self.to_open.front()
+            && let Some(&(due, conn)) = self.reconnect_queue.front()
             && due <= now
         {
-            self.to_open.pop_front();
+            self.reconnect_queue.pop_front();
             any = true;
             let target = self.targets[conn as usize % self.targets.len()];
             match self.stack.connect(now, target, self.local_port(conn)) {
@@ -375,8 +375,8 @@ impl Client {
                     self.opening += 1;
                 }
                 Err(error) => {
-                    self.why = not_begun(target, error);
-                    self.to_open.push_back((now + RETRY_AFTER, conn));
+                    self.last_error = not_begun(target, error);
+                    self.reconnect_queue.push_back((now + RETRY_AFTER, conn));
                 }
             }
         }
@@ -393,13 +393,13 @@ impl Client {
     /// `conn` is gone: what was under way on it is lost; it will be opened again.
     fn closed(&mut self, now: Time, conn: u32, reason: CloseReason) {
         let target = self.targets[conn as usize % self.targets.len()];
-        self.why = ended(target, reason);
+        self.last_error = ended(target, reason);
         self.conns[conn as usize] = Conn::Closed;
-        self.flights.broken(conn);
+        self.in_flight.on_disconnect(conn);
         if matches!(self.phase, Phase::Running(_)) {
             self.reconnects += 1;
         }
-        self.to_open.push_back((now + RETRY_AFTER, conn));
+        self.reconnect_queue.push_back((now + RETRY_AFTER, conn));
     }
 }
 

@@ -35,30 +35,30 @@ pub struct ClosedLoopClient {
     exchange: Exchange,
     stack: Stack,
     target: SocketAddr,
-    lines: Vec<ClientConnection>,
-    /// The line of each of the stack's slots.
+    connections: Vec<ClientConnection>,
+    /// The connection of each of the stack's slots.
     owners: Vec<u32>,
     /// Lines to open, and not before when.
-    to_open: VecDeque<(Time, u32)>,
+    connect_queue: VecDeque<(Time, u32)>,
     opening: u32,
     opened: u32,
-    /// Why a line could not be opened, of the last one.
-    why: Option<String>,
+    /// Why a connection could not be opened, of the last one.
+    last_error: Option<String>,
     phase: Phase,
     /// Nothing is asked until [`ClosedLoopClient::begin`].
-    is_held: bool,
+    is_paused: bool,
     /// Of each kind.
-    turns: Vec<Turns>,
+    schedules: Vec<Schedule>,
     outcome: Outcome,
 }
 
-/// When requests of a kind are due in an open loop, and on which line.
-struct Turns {
+/// When requests of a kind are due in an open loop, and on which connection.
+struct Schedule {
     arrivals: Option<ArrivalTimes>,
     next_due: Time,
-    /// The first of its lines, and which of them is next.
+    /// The first of its connections, and which of them is next.
     first: u32,
-    turn: u32,
+    next_index: u32,
 }
 
 /// Frames received and requests started in one step.
@@ -71,35 +71,35 @@ impl ClosedLoopClient {
     /// When a value of `exchange` is outside its range.
     #[must_use]
     pub fn new(exchange: Exchange, stack: net::stack::Config, target: SocketAddr) -> Self {
-        let mut turns = Vec::new();
+        let mut schedules = Vec::new();
         let mut first = 0;
         for kind in &exchange.kinds {
             assert!(kind.connections > 0, "there are connections");
             assert!(!kind.request.is_empty(), "a request has bytes");
-            turns.push(Turns { arrivals: None, next_due: Time::MAX, first, turn: 0 });
+            schedules.push(Schedule { arrivals: None, next_due: Time::MAX, first, next_index: 0 });
             first += kind.connections;
         }
         assert!(first > 0, "there is a kind");
-        let lines = (0..turns.len()).flat_map(|kind| {
+        let connections = (0..schedules.len()).flat_map(|kind| {
             let connections = exchange.kinds[kind].connections as usize;
             std::iter::repeat_with(move || ClientConnection::new(kind)).take(connections)
         });
-        let lines: Vec<ClientConnection> = lines.collect();
-        let kinds = vec![Tally::default(); turns.len()];
+        let connections: Vec<ClientConnection> = connections.collect();
+        let kinds = vec![Tally::default(); schedules.len()];
         let outcome = Outcome { span: exchange.duration, kinds };
         Self {
             exchange,
             stack: Stack::new(stack),
             target,
-            to_open: (0..first).map(|nth| (Time::ZERO, nth)).collect(),
-            lines,
+            connect_queue: (0..first).map(|nth| (Time::ZERO, nth)).collect(),
+            connections,
             owners: Vec::new(),
             opening: 0,
             opened: 0,
-            why: None,
+            last_error: None,
             phase: Phase::Opening,
-            is_held: false,
-            turns,
+            is_paused: false,
+            schedules,
             outcome,
         }
     }
@@ -107,19 +107,19 @@ impl ClosedLoopClient {
     /// The same, whose first request waits for [`begin`](Self::begin): several
     /// clients can so begin together.
     #[must_use]
-    pub fn held(self) -> Self {
-        Self { is_held: true, ..self }
+    pub fn paused(self) -> Self {
+        Self { is_paused: true, ..self }
     }
 
     /// Whether it could begin: connections are open, and nothing was asked.
     #[must_use]
     pub fn is_open(&self) -> bool {
-        self.phase == Phase::Opening && self.opened as usize == self.lines.len()
+        self.phase == Phase::Opening && self.opened as usize == self.connections.len()
     }
 
     /// Lets the warm-up begin as soon as all connections are open.
     pub fn begin(&mut self) {
-        self.is_held = false;
+        self.is_paused = false;
     }
 
     /// Does what is due; false when there was nothing to do.
@@ -133,8 +133,8 @@ impl ClosedLoopClient {
         match self.phase {
             Phase::Opening => busy |= self.open_more(now),
             Phase::Running(_, end) if now >= end => {
-                for line in &self.lines {
-                    self.outcome.kinds[line.kind].unanswered += line.due.len() as u64;
+                for connection in &self.connections {
+                    self.outcome.kinds[connection.kind].unanswered += connection.due.len() as u64;
                 }
                 self.phase = Phase::Done;
             }
@@ -152,10 +152,10 @@ impl ClosedLoopClient {
     pub fn poll_timeout(&self) -> Option<Time> {
         let end = match self.phase {
             Phase::Running(_, end) => Some(end),
-            Phase::Opening => self.next_to_open(),
+            Phase::Opening => self.next_connect(),
             Phase::Done => None,
         };
-        let due = self.turns.iter().map(|turns| turns.next_due).filter(|due| *due < Time::MAX);
+        let due = self.schedules.iter().map(|schedule| schedule.next_due).filter(|due| *due < Time::MAX);
         self.stack.poll_timeout().into_iter().chain(end).chain(due).min()
     }
 
@@ -184,8 +184,8 @@ impl ClosedLoopClient {
     }
 
     /// Resets all connections, so that the server forgets them.
-    pub fn hang_up<D: Device>(&mut self, now: Time, device: &mut D) {
-        self.lines.iter().for_each(|line| self.stack.abort(now, line.id));
+    pub fn reset_all<D: Device>(&mut self, now: Time, device: &mut D) {
+        self.connections.iter().for_each(|connection| self.stack.abort(now, connection.id));
         while self.stack.egress(now, device) > 0 {}
     }
 
@@ -202,21 +202,21 @@ impl ClosedLoopClient {
     fn start(&mut self, now: Time) {
         let start = now + self.exchange.warmup;
         self.phase = Phase::Running(start, start + self.exchange.duration);
-        for kind in 0..self.turns.len() {
+        for kind in 0..self.schedules.len() {
             match self.exchange.kinds[kind].pace {
                 Pace::Closed { outstanding } => self.fill(kind, outstanding, now),
                 Pace::Open { arrivals, seed } => {
                     let mut arrivals = arrivals.times(now, Rng::seeded(seed));
-                    self.turns[kind].next_due = arrivals.next().unwrap_or(Time::MAX);
-                    self.turns[kind].arrivals = Some(arrivals);
+                    self.schedules[kind].next_due = arrivals.next().unwrap_or(Time::MAX);
+                    self.schedules[kind].arrivals = Some(arrivals);
                 }
             }
         }
     }
 
     fn fill(&mut self, kind: usize, outstanding: u32, now: Time) {
-        for at in 0..self.lines.len() {
-            if self.lines[at].kind == kind {
+        for at in 0..self.connections.len() {
+            if self.connections[at].kind == kind {
                 (0..outstanding).for_each(|_| self.add(at, now));
                 self.send(at, now);
             }
@@ -226,16 +226,16 @@ impl ClosedLoopClient {
     /// Starts requests that are due in an open loop.
     fn start_due(&mut self, now: Time) -> bool {
         let mut any = false;
-        for kind in 0..self.turns.len() {
+        for kind in 0..self.schedules.len() {
             for _ in 0..BATCH {
-                let turns = &mut self.turns[kind];
-                if turns.next_due > now {
+                let schedule = &mut self.schedules[kind];
+                if schedule.next_due > now {
                     break;
                 }
-                let due = turns.next_due;
-                turns.next_due = turns.arrivals.as_mut().and_then(Iterator::next).unwrap_or(Time::MAX);
-                let at = (turns.first + turns.turn) as usize;
-                turns.turn = (turns.turn + 1) % self.exchange.kinds[kind].connections;
+                let due = schedule.next_due;
+                schedule.next_due = schedule.arrivals.as_mut().and_then(Iterator::next).unwrap_or(Time::MAX);
+                let at = (schedule.first + schedule.next_index) as usize;
+                schedule.next_index = (schedule.next_index + 1) % self.exchange.kinds[kind].connections;
                 self.add(at, due);
                 self.send(at, now);
                 any = true;
@@ -245,31 +245,31 @@ impl ClosedLoopClient {
     }
 
     fn add(&mut self, at: usize, due: Time) {
-        let line = &mut self.lines[at];
-        line.due.push_back(due);
-        line.unsent += 1;
+        let connection = &mut self.connections[at];
+        connection.due.push_back(due);
+        connection.unsent += 1;
     }
 
-    /// Sends what waits on a line, as far as the stack takes it.
+    /// Sends what waits on a connection, as far as the stack takes it.
     fn send(&mut self, at: usize, now: Time) {
         let measuring = self.is_measuring(now);
-        let line = &mut self.lines[at];
-        let (kind, tally) = (&self.exchange.kinds[line.kind], &mut self.outcome.kinds[line.kind]);
-        while line.unsent > 0 && line.state == State::Open {
-            let rest = &kind.request[line.offset..];
-            let Ok(taken) = self.stack.send(now, line.id, rest) else { return };
-            line.offset += taken;
+        let connection = &mut self.connections[at];
+        let (kind, tally) = (&self.exchange.kinds[connection.kind], &mut self.outcome.kinds[connection.kind]);
+        while connection.unsent > 0 && connection.state == State::Open {
+            let rest = &kind.request[connection.offset..];
+            let Ok(taken) = self.stack.send(now, connection.id, rest) else { return };
+            connection.offset += taken;
             if measuring {
                 tally.bytes += taken as u64;
             }
             if taken < rest.len() {
                 return;
             }
-            line.offset = 0;
+            connection.offset = 0;
             if kind.answer == Answer::Nothing {
                 tally.answers += u64::from(measuring);
             } else {
-                line.unsent -= 1;
+                connection.unsent -= 1;
             }
         }
     }
@@ -283,29 +283,32 @@ impl ClosedLoopClient {
     fn on_event(&mut self, now: Time, event: Event) {
         let Some(&at) = self.owners.get(event.conn.index as usize) else { return };
         let at = at as usize;
-        let Some(line) = self.lines.get_mut(at).filter(|line| line.id == event.conn) else { return };
+        let Some(connection) = self.connections.get_mut(at).filter(|connection| connection.id == event.conn)
+        else {
+            return;
+        };
         match event.kind {
             EventKind::Connected => {
-                line.state = State::Open;
+                connection.state = State::Open;
                 self.opening -= 1;
                 self.opened += 1;
             }
             EventKind::Readable { .. } => self.read(at, now),
             EventKind::Writable => self.send(at, now),
-            EventKind::PeerClosed => self.give_up(at, now, CloseReason::Finished),
+            EventKind::PeerClosed => self.disconnect(at, now, CloseReason::Finished),
             EventKind::Closed(why) => self.on_closed(at, now, why),
             EventKind::Accepted(_) => {}
         }
     }
 
     fn read(&mut self, at: usize, now: Time) {
-        let line = &mut self.lines[at];
-        let bytes = self.stack.received(line.id);
+        let connection = &mut self.connections[at];
+        let bytes = self.stack.received(connection.id);
         let len = bytes.len();
-        let Some(answers) = line.answers(&self.exchange.kinds[line.kind], bytes) else {
-            return self.give_up(at, now, CloseReason::Aborted);
+        let Some(answers) = connection.answers(&self.exchange.kinds[connection.kind], bytes) else {
+            return self.disconnect(at, now, CloseReason::Aborted);
         };
-        let ClientConnection { id, kind, .. } = self.lines[at];
+        let ClientConnection { id, kind, .. } = self.connections[at];
         self.stack.consume(now, id, len);
         if self.is_measuring(now) {
             self.outcome.kinds[kind].bytes += len as u64;
@@ -316,12 +319,12 @@ impl ClosedLoopClient {
     fn on_answers(&mut self, at: usize, now: Time, answers: u64) {
         let measuring = self.is_measuring(now);
         for _ in 0..answers {
-            let line = &mut self.lines[at];
-            if line.due.len() as u32 <= line.unsent {
-                return self.give_up(at, now, CloseReason::Aborted);
+            let connection = &mut self.connections[at];
+            if connection.due.len() as u32 <= connection.unsent {
+                return self.disconnect(at, now, CloseReason::Aborted);
             }
-            let Some(due) = line.due.pop_front() else { return };
-            let kind = line.kind;
+            let Some(due) = connection.due.pop_front() else { return };
+            let kind = connection.kind;
             if measuring {
                 let tally = &mut self.outcome.kinds[kind];
                 tally.answers += 1;
@@ -335,9 +338,9 @@ impl ClosedLoopClient {
     }
 
     /// The server ended a connection, or answered what was not asked.
-    fn give_up(&mut self, at: usize, now: Time, why: CloseReason) {
-        if self.lines[at].state == State::Open {
-            self.stack.abort(now, self.lines[at].id);
+    fn disconnect(&mut self, at: usize, now: Time, why: CloseReason) {
+        if self.connections[at].state == State::Open {
+            self.stack.abort(now, self.connections[at].id);
             self.on_closed(at, now, why);
         }
     }

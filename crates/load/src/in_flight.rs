@@ -1,8 +1,8 @@
 //! Requests under way: due, sent, answered, given up.
 //!
-//! Each connection is a line of requests in the order of their due times,
+//! Each connection is a queue of requests in the order of their due times,
 //! first those that are sent, then those that wait to be; answers come in that
-//! order too. All lines share one slab, so an idle connection costs 20 bytes.
+//! order too. All queues share one slab, so an idle connection costs 20 bytes.
 //! Knows nothing of sockets: both clients, on our own stack and on the
 //! kernel's, keep their books here.
 
@@ -24,12 +24,12 @@ enum State {
     Sent,
     /// Counted as lost already, but its bytes, or its answer's, are still in
     /// the connection.
-    GivenUp,
+    Abandoned,
     /// The slot is free.
     Free,
 }
 
-struct Flight {
+struct Slot {
     request: Request,
     next: u32,
     generation: u32,
@@ -38,7 +38,7 @@ struct Flight {
 
 /// A connection's requests: `head` ..= `last_sent` are sent, `unsent` ..= `tail` wait.
 #[derive(Clone, Copy)]
-struct Line {
+struct ConnectionQueue {
     head: u32,
     tail: u32,
     last_sent: u32,
@@ -56,9 +56,9 @@ pub(crate) struct InFlightTable {
     sequence: Sequence,
     next: Option<Request>,
     timeout: Span,
-    slab: Vec<Flight>,
+    slab: Vec<Slot>,
     free: Vec<u32>,
-    lines: Vec<Line>,
+    queues: Vec<ConnectionQueue>,
     /// Due time, slot and generation of each request, in order.
     expiry: VecDeque<(Time, u32, u32)>,
     /// Requests pulled so far, and how many of them are not settled.
@@ -71,7 +71,7 @@ pub(crate) struct InFlightTable {
 
 impl InFlightTable {
     pub fn new(plan: &Plan) -> Self {
-        let line = Line { head: NONE, tail: NONE, last_sent: NONE, unsent: NONE, offset: 0 };
+        let queue = ConnectionQueue { head: NONE, tail: NONE, last_sent: NONE, unsent: NONE, offset: 0 };
         let mut sequence = plan.sequence();
         Self {
             next: sequence.next(),
@@ -79,7 +79,7 @@ impl InFlightTable {
             timeout: plan.timeout,
             slab: Vec::new(),
             free: Vec::new(),
-            lines: vec![line; plan.connections as usize],
+            queues: vec![queue; plan.connections as usize],
             expiry: VecDeque::new(),
             due: 0,
             open: 0,
@@ -94,7 +94,7 @@ impl InFlightTable {
     }
 
     /// Puts the next request that is due at `now` in line; says in which.
-    pub fn pull(&mut self, now: Time) -> Option<u32> {
+    pub fn enqueue_due(&mut self, now: Time) -> Option<u32> {
         let request = self.next.filter(|r| r.intended <= now)?;
         self.next = self.sequence.next();
         self.due += 1;
@@ -103,22 +103,22 @@ impl InFlightTable {
             Some(at) => at,
             None => {
                 let at = self.slab.len() as u32;
-                self.slab.push(Flight { request, next: NONE, generation: 0, state: State::Free });
+                self.slab.push(Slot { request, next: NONE, generation: 0, state: State::Free });
                 at
             }
         };
-        let flight = &mut self.slab[at as usize];
-        (flight.request, flight.next, flight.state) = (request, NONE, State::Waiting);
-        self.expiry.push_back((request.intended, at, flight.generation));
+        let slot = &mut self.slab[at as usize];
+        (slot.request, slot.next, slot.state) = (request, NONE, State::Waiting);
+        self.expiry.push_back((request.intended, at, slot.generation));
         self.open += 1;
-        let line = &mut self.lines[request.conn as usize];
-        match line.tail {
-            NONE => line.head = at,
+        let queue = &mut self.queues[request.conn as usize];
+        match queue.tail {
+            NONE => queue.head = at,
             tail => self.slab[tail as usize].next = at,
         }
-        line.tail = at;
-        if line.unsent == NONE {
-            line.unsent = at;
+        queue.tail = at;
+        if queue.unsent == NONE {
+            queue.unsent = at;
         }
         Some(request.conn)
     }
@@ -126,27 +126,27 @@ impl InFlightTable {
     /// The first request of `conn` that is not entirely sent, and how many of
     /// its bytes are.
     pub fn unsent(&self, conn: u32) -> Option<(&Request, usize)> {
-        let line = &self.lines[conn as usize];
-        let flight = self.slab.get(line.unsent as usize)?;
-        Some((&flight.request, line.offset as usize))
+        let queue = &self.queues[conn as usize];
+        let slot = self.slab.get(queue.unsent as usize)?;
+        Some((&slot.request, queue.offset as usize))
     }
 
     /// `bytes` more of the first unsent request of `conn`, which has `len` in
     /// all, are sent.
     pub fn sent(&mut self, conn: u32, now: Time, bytes: usize, len: usize) {
-        let line = &mut self.lines[conn as usize];
-        line.offset += bytes as u32;
-        assert!(line.offset as usize <= len, "no more is sent than there is");
-        if (line.offset as usize) < len {
+        let queue = &mut self.queues[conn as usize];
+        queue.offset += bytes as u32;
+        assert!(queue.offset as usize <= len, "no more is sent than there is");
+        if (queue.offset as usize) < len {
             return;
         }
-        let flight = &mut self.slab[line.unsent as usize];
-        line.last_sent = line.unsent;
-        line.unsent = flight.next;
-        line.offset = 0;
-        if flight.state == State::Waiting {
-            flight.state = State::Sent;
-            self.recorder.sent(flight.request.class, flight.request.intended, now);
+        let slot = &mut self.slab[queue.unsent as usize];
+        queue.last_sent = queue.unsent;
+        queue.unsent = slot.next;
+        queue.offset = 0;
+        if slot.state == State::Waiting {
+            slot.state = State::Sent;
+            self.recorder.sent(slot.request.class, slot.request.intended, now);
         }
     }
 
@@ -158,24 +158,24 @@ impl InFlightTable {
         now: Time,
         stages: Stages,
     ) -> Result<(), UnmatchedResponse> {
-        let line = &mut self.lines[conn as usize];
-        if line.last_sent == NONE {
+        let queue = &mut self.queues[conn as usize];
+        if queue.last_sent == NONE {
             return Err(UnmatchedResponse);
         }
-        let at = line.head;
-        let flight = &self.slab[at as usize];
-        let request = flight.request;
+        let at = queue.head;
+        let slot = &self.slab[at as usize];
+        let request = slot.request;
         if id.is_some_and(|id| id != request.id) {
             return Err(UnmatchedResponse);
         }
-        if line.last_sent == at {
-            line.last_sent = NONE;
+        if queue.last_sent == at {
+            queue.last_sent = NONE;
         }
-        line.head = flight.next;
-        if line.head == NONE {
-            line.tail = NONE;
+        queue.head = slot.next;
+        if queue.head == NONE {
+            queue.tail = NONE;
         }
-        if flight.state == State::Sent {
+        if slot.state == State::Sent {
             self.open -= 1;
             self.recorder.answered(request.class, request.intended, now, stages);
             self.recent.record(now.since(request.intended));
@@ -185,7 +185,7 @@ impl InFlightTable {
     }
 
     /// p99.9 of what was answered since it was last taken; zero where nothing was.
-    pub fn take_tail(&mut self) -> Span {
+    pub fn take_p999(&mut self) -> Span {
         let tail = self.recent.quantile(0.999);
         self.recent.clear();
         tail
@@ -193,56 +193,56 @@ impl InFlightTable {
 
     /// The connection is gone: what was sent on it is lost, what waits goes
     /// out on its successor.
-    pub fn broken(&mut self, conn: u32) {
-        let line = self.lines[conn as usize];
-        let mut at = line.head;
-        while at != line.unsent {
-            let flight = &self.slab[at as usize];
-            let next = flight.next;
-            if flight.state == State::Sent {
+    pub fn on_disconnect(&mut self, conn: u32) {
+        let queue = self.queues[conn as usize];
+        let mut at = queue.head;
+        while at != queue.unsent {
+            let slot = &self.slab[at as usize];
+            let next = slot.next;
+            if slot.state == State::Sent {
                 self.open -= 1;
-                self.recorder.unanswered(flight.request.class, flight.request.intended);
+                self.recorder.unanswered(slot.request.class, slot.request.intended);
             }
             self.release(at);
             at = next;
         }
-        let line = &mut self.lines[conn as usize];
-        (line.head, line.last_sent, line.offset) = (line.unsent, NONE, 0);
-        if line.head == NONE {
-            line.tail = NONE;
-        } else if self.slab[line.unsent as usize].state == State::GivenUp {
-            let half = line.unsent;
-            self.unlink(conn, NONE, half);
+        let queue = &mut self.queues[conn as usize];
+        (queue.head, queue.last_sent, queue.offset) = (queue.unsent, NONE, 0);
+        if queue.head == NONE {
+            queue.tail = NONE;
+        } else if self.slab[queue.unsent as usize].state == State::Abandoned {
+            let partial = queue.unsent;
+            self.unlink(conn, NONE, partial);
         }
     }
 
     /// Gives up requests whose timeout has come; says whether there were any.
     pub fn expire(&mut self, now: Time) -> bool {
         let mut any = false;
-        self.tidy();
+        self.pop_settled();
         while let Some(due) = self.next_expiry()
             && due <= now
         {
             any = true;
             let Some((_, at, _)) = self.expiry.pop_front() else { break };
             self.open -= 1;
-            let flight = &mut self.slab[at as usize];
-            let request = flight.request;
-            let sent = flight.state == State::Sent;
-            flight.state = State::GivenUp;
+            let slot = &mut self.slab[at as usize];
+            let request = slot.request;
+            let sent = slot.state == State::Sent;
+            slot.state = State::Abandoned;
             if sent {
                 self.recorder.unanswered(request.class, request.intended);
             } else {
                 self.recorder.never_sent(request.class, request.intended);
-                let line = &self.lines[request.conn as usize];
-                match (line.unsent == at, line.offset) {
-                    (true, 0) => self.unlink(request.conn, line.last_sent, at),
+                let queue = &self.queues[request.conn as usize];
+                match (queue.unsent == at, queue.offset) {
+                    (true, 0) => self.unlink(request.conn, queue.last_sent, at),
                     // Half of it is in the stream: the other half must follow.
                     (true, _) => {}
-                    (false, _) => self.unlink(request.conn, line.unsent, at),
+                    (false, _) => self.unlink(request.conn, queue.unsent, at),
                 }
             }
-            self.tidy();
+            self.pop_settled();
         }
         any
     }
@@ -255,10 +255,10 @@ impl InFlightTable {
     }
 
     /// Forgets timeouts of requests that are settled.
-    fn tidy(&mut self) {
+    fn pop_settled(&mut self) {
         while let Some(&(_, at, generation)) = self.expiry.front() {
-            let flight = &self.slab[at as usize];
-            if flight.generation == generation && matches!(flight.state, State::Waiting | State::Sent) {
+            let slot = &self.slab[at as usize];
+            if slot.generation == generation && matches!(slot.state, State::Waiting | State::Sent) {
                 return;
             }
             self.expiry.pop_front();
@@ -287,32 +287,32 @@ impl InFlightTable {
     }
 
     /// Takes the unsent request `at`, which follows `previous`, out of its
-    /// line. Requests of a line expire in order, so it is the first that has
+    /// queue. Requests of a queue expire in order, so it is the first that has
     /// no byte in the stream.
     fn unlink(&mut self, conn: u32, previous: u32, at: u32) {
         let next = self.slab[at as usize].next;
-        let line = &mut self.lines[conn as usize];
+        let queue = &mut self.queues[conn as usize];
         match previous {
-            NONE => line.head = next,
+            NONE => queue.head = next,
             previous => {
                 let link = &mut self.slab[previous as usize].next;
-                assert!(*link == at, "requests of a line expire in order");
+                assert!(*link == at, "requests of a queue expire in order");
                 *link = next;
             }
         }
-        if line.tail == at {
-            line.tail = previous;
+        if queue.tail == at {
+            queue.tail = previous;
         }
-        if line.unsent == at {
-            line.unsent = next;
+        if queue.unsent == at {
+            queue.unsent = next;
         }
         self.release(at);
     }
 
     fn release(&mut self, at: u32) {
-        let flight = &mut self.slab[at as usize];
-        flight.state = State::Free;
-        flight.generation = flight.generation.wrapping_add(1);
+        let slot = &mut self.slab[at as usize];
+        slot.state = State::Free;
+        slot.generation = slot.generation.wrapping_add(1);
         self.free.push(at);
     }
 }

@@ -67,7 +67,7 @@ const FILES_OTHER: u64 = 64;
 
 /// Carries `plan` out against `target`.
 ///
-/// `progress` is told about ten times a second. When `stop` becomes true the
+/// `progress` is last_progress about ten times a second. When `stop` becomes true the
 /// run ends and what is under way counts as never sent or unanswered.
 ///
 /// # Errors
@@ -88,18 +88,18 @@ pub fn run(
     }
     raise_file_limit(plan.connections)?;
     let mut run = Run::new(plan, target, protocol, clock)?;
-    let mut told = clock.now();
+    let mut last_progress = clock.now();
     run.open(stop)?;
     run.start = clock.now();
-    while !run.flights.is_done() {
+    while !run.in_flight.is_done() {
         if stop.load(Ordering::Relaxed) {
-            run.flights.abandon();
+            run.in_flight.abandon();
             break;
         }
-        run.turn()?;
+        run.poll_once()?;
         let now = clock.now();
-        if now.since(told) >= SLEEP_MAX {
-            told = now;
+        if now.since(last_progress) >= SLEEP_MAX {
+            last_progress = now;
             progress(run.progress());
         }
     }
@@ -110,7 +110,7 @@ pub fn run(
         machine: None,
         reconnects: run.reconnects,
         garbled: run.garbled,
-        classes: run.flights.report(),
+        classes: run.in_flight.report(),
     })
 }
 
@@ -145,15 +145,15 @@ struct Run<'a> {
     events: Events,
     start: Time,
     running: bool,
-    flights: InFlightTable,
+    in_flight: InFlightTable,
     sockets: Vec<Socket>,
-    to_open: VecDeque<(Time, u32)>,
+    reconnect_queue: VecDeque<(Time, u32)>,
     opening: usize,
     open: u32,
     reconnects: u64,
     garbled: u64,
-    why: String,
-    outbox: RequestEncoder,
+    last_error: String,
+    encoder: RequestEncoder,
     /// Every HTTP request, or the last one to memcached.
     text: Vec<u8>,
     buffer: Vec<u8>,
@@ -170,9 +170,9 @@ impl<'a> Run<'a> {
         if let Protocol::Http { path } = protocol {
             http::write_get(path, &target.to_string(), &mut text);
         }
-        let mut outbox = RequestEncoder::new(plan);
+        let mut encoder = RequestEncoder::new(plan);
         if let Protocol::Texts { text } = protocol {
-            outbox.fill(text);
+            encoder.fill(text);
         }
         Ok(Self {
             target,
@@ -182,23 +182,23 @@ impl<'a> Run<'a> {
             events: Events::with_capacity(1024),
             start: Time::ZERO,
             running: false,
-            flights: InFlightTable::new(plan),
+            in_flight: InFlightTable::new(plan),
             sockets: (0..plan.connections).map(|_| Socket::Closed).collect(),
-            to_open: (0..plan.connections).map(|conn| (Time::ZERO, conn)).collect(),
+            reconnect_queue: (0..plan.connections).map(|conn| (Time::ZERO, conn)).collect(),
             opening: 0,
             open: 0,
             reconnects: 0,
             garbled: 0,
-            why: "no answer".to_owned(),
-            outbox,
+            last_error: "no answer".to_owned(),
+            encoder,
             text,
             buffer: vec![0; 64 * 1024],
         })
     }
 
     fn progress(&mut self) -> Progress {
-        let (due, settled) = self.flights.progress();
-        let tail = self.flights.take_tail();
+        let (due, settled) = self.in_flight.progress();
+        let tail = self.in_flight.take_p999();
         Progress { open: self.open, connections: self.sockets.len() as u32, due, settled, tail }
     }
 
@@ -209,7 +209,7 @@ impl<'a> Run<'a> {
             let now = self.clock.now();
             if now >= end || stop.load(Ordering::Relaxed) {
                 let (open, connections) = (self.open, self.sockets.len() as u32);
-                let why = std::mem::take(&mut self.why);
+                let why = std::mem::take(&mut self.last_error);
                 return Err(KernelError::Opening { target: self.target, open, connections, why });
             }
             self.open_more(now);
@@ -220,17 +220,17 @@ impl<'a> Run<'a> {
     }
 
     /// One round: what is due is sent, what has come is read.
-    fn turn(&mut self) -> io::Result<()> {
+    fn poll_once(&mut self) -> io::Result<()> {
         let now = self.clock.now();
         self.open_more(now);
         let since = self.since_start();
-        self.flights.expire(since);
-        while let Some(conn) = self.flights.pull(since) {
+        self.in_flight.expire(since);
+        while let Some(conn) = self.in_flight.enqueue_due(since) {
             self.send(conn);
         }
-        let next = self.flights.next_due().into_iter().chain(self.flights.next_expiry()).min();
+        let next = self.in_flight.next_due().into_iter().chain(self.in_flight.next_expiry()).min();
         let until = next.map_or(SLEEP_MAX, |t| t.since(self.since_start()));
-        let retry = self.to_open.front().map_or(SLEEP_MAX, |(due, _)| due.since(now));
+        let retry = self.reconnect_queue.front().map_or(SLEEP_MAX, |(due, _)| due.since(now));
         self.wait(until.min(retry).min(SLEEP_MAX))
     }
 
@@ -265,10 +265,10 @@ impl<'a> Run<'a> {
 
     fn open_more(&mut self, now: Time) {
         while self.opening < OPENING_MAX
-            && let Some(&(due, conn)) = self.to_open.front()
+            && let Some(&(due, conn)) = self.reconnect_queue.front()
             && due <= now
         {
-            self.to_open.pop_front();
+            self.reconnect_queue.pop_front();
             let opened = TcpStream::connect(self.target).and_then(|mut stream| {
                 let both = Interest::READABLE | Interest::WRITABLE;
                 self.poll.registry().register(&mut stream, Token(conn as usize), both)?;
@@ -280,8 +280,8 @@ impl<'a> Run<'a> {
                     self.opening += 1;
                 }
                 Err(error) => {
-                    self.why = error.to_string();
-                    self.to_open.push_back((now + RETRY_AFTER, conn));
+                    self.last_error = error.to_string();
+                    self.reconnect_queue.push_back((now + RETRY_AFTER, conn));
                 }
             }
         }
@@ -316,14 +316,14 @@ impl<'a> Run<'a> {
         if !self.running {
             return;
         }
-        while let Some((request, offset)) = self.flights.unsent(conn) {
+        while let Some((request, offset)) = self.in_flight.unsent(conn) {
             let Socket::Open(stream, _) = &mut self.sockets[conn as usize] else { return };
             let bytes = match self.protocol {
-                Protocol::Synthetic | Protocol::Texts { .. } => self.outbox.write(request),
+                Protocol::Synthetic | Protocol::Texts { .. } => self.encoder.write(request),
                 Protocol::Http { .. } => &self.text,
                 Protocol::Memcached { keys } => {
                     self.text.clear();
-                    memcached::write(self.outbox.kind(request), request.id, *keys, &mut self.text);
+                    memcached::write(self.encoder.kind(request), request.id, *keys, &mut self.text);
                     &self.text
                 }
             };
@@ -331,7 +331,7 @@ impl<'a> Run<'a> {
             match stream.write(&bytes[offset..]) {
                 Ok(taken) => {
                     let at = self.since_start();
-                    self.flights.sent(conn, at, taken, len);
+                    self.in_flight.sent(conn, at, taken, len);
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
@@ -342,7 +342,7 @@ impl<'a> Run<'a> {
 
     fn read(&mut self, conn: u32) {
         loop {
-            let Socket::Open(stream, inbox) = &mut self.sockets[conn as usize] else { return };
+            let Socket::Open(stream, parser) = &mut self.sockets[conn as usize] else { return };
             let n = match stream.read(&mut self.buffer) {
                 Ok(0) => return self.lost(conn, "the server closed the connection".to_owned()),
                 Ok(n) => n,
@@ -351,8 +351,8 @@ impl<'a> Run<'a> {
                 Err(error) => return self.lost(conn, error.to_string()),
             };
             let at = Time::ZERO + self.clock.now().since(self.start);
-            let read = inbox
-                .push(&self.buffer[..n], |id, stages| self.flights.answered(conn, id, at, stages).is_ok());
+            let read = parser
+                .push(&self.buffer[..n], |id, stages| self.in_flight.answered(conn, id, at, stages).is_ok());
             match read {
                 Read::Answers => {}
                 Read::Last => return self.lost(conn, "the server closed the connection".to_owned()),
@@ -372,10 +372,10 @@ impl<'a> Run<'a> {
     }
 
     fn closed(&mut self, conn: u32, why: String) {
-        self.why = why;
+        self.last_error = why;
         self.sockets[conn as usize] = Socket::Closed;
-        self.flights.broken(conn);
-        self.to_open.push_back((self.clock.now() + RETRY_AFTER, conn));
+        self.in_flight.on_disconnect(conn);
+        self.reconnect_queue.push_back((self.clock.now() + RETRY_AFTER, conn));
     }
 }
 

@@ -1,15 +1,15 @@
 //! Visits: one connection for each request, by clients who do not wait for ever.
 //!
-//! What a server under overload sees. A visit is due by the clock, whatever
+//! What a server under overload sees. An attempt is due by the clock, whatever
 //! the server does; it shakes hands, asks, has its answer and closes, or goes
 //! away when its patience ends, as a browser does: with a FIN where there is a
-//! connection, without a word where there is none yet. Every visit ends in one
+//! connection, without a word where there is none yet. Every attempt ends in one
 //! [`RequestOutcome`]. SYNs are sent again after a second (RFC 6298), so with a patience
 //! below that they are not.
 //!
 //! Visitors come from many addresses, each a `Stack` of its own on one
 //! device, so that addresses and ports repeat late and nobody meets what the
-//! server remembers of an earlier visit. Pure: the caller brings the time and
+//! server remembers of an earlier attempt. Pure: the caller brings the time and
 //! the device.
 
 mod arrivals;
@@ -37,8 +37,8 @@ pub struct ShortConnections {
     pub request: Vec<u8>,
     /// When visits are due.
     pub pace: Pace,
-    /// From when a visit is due until it is given up.
-    pub patience: Span,
+    /// From when an attempt is due until it is given up.
+    pub timeout: Span,
     /// From the first step until visits count.
     pub warmup: Span,
     /// How long visits that become due count.
@@ -54,30 +54,30 @@ pub struct ShortConnections {
 pub struct Outcome {
     /// All of them.
     pub all: OutcomeCounts,
-    /// Those that were due in a swell ([`Pace::Open`]).
-    pub swell: OutcomeCounts,
+    /// Those that were due in a burst ([`Pace::Open`]).
+    pub burst: OutcomeCounts,
     /// The counted time, in pieces of [`ShortConnections::slice`].
     pub slices: Vec<Slice>,
-    /// A visit was begun so long after it was due, at worst.
+    /// An attempt was begun so long after it was due, at worst.
     pub late_max: Span,
     /// Visits begun more than [`LATE`] after they were due, or not at all:
     /// more than a few, and the client was the limit.
     pub limited: u64,
 }
 
-/// A client that begins a visit later than this is itself the limit.
+/// A client that begins an attempt later than this is itself the limit.
 pub const LATE: Span = Span::from_millis(5);
 
 /// Frames received and visits begun in one step.
 const BATCH: usize = 64;
 
-/// A visit under way.
-struct Visit {
+/// An attempt under way.
+struct Attempt {
     id: ConnId,
     due: Time,
     open: bool,
     answered: bool,
-    /// Whether the slot's connection is a visit under way.
+    /// Whether the slot's connection is an attempt under way.
     live: bool,
     framer: Framer,
 }
@@ -86,12 +86,12 @@ struct Visit {
 pub struct ClientPopulation {
     visits: ShortConnections,
     target: SocketAddr,
-    crowd: SourcePool,
-    dues: ScheduledArrivals,
+    sources: SourcePool,
+    arrivals: ScheduledArrivals,
     /// By stack, then by the stack's slot.
-    under_way: Vec<Vec<Visit>>,
+    attempts: Vec<Vec<Attempt>>,
     /// Visits by the end of their patience; some are over.
-    impatient: VecDeque<(Time, usize, ConnId)>,
+    timeouts: VecDeque<(Time, usize, ConnId)>,
     started: Option<Time>,
     now: Time,
     /// Visits that count and are not over.
@@ -110,18 +110,18 @@ impl ClientPopulation {
         let slices = visits.duration.as_nanos().div_ceil(visits.slice.as_nanos().max(1));
         let outcome = Outcome {
             all: OutcomeCounts::default(),
-            swell: OutcomeCounts::default(),
+            burst: OutcomeCounts::default(),
             slices: vec![Slice::default(); slices as usize],
             late_max: Span::ZERO,
             limited: 0,
         };
         Self {
-            under_way: stacks.iter().map(|_| Vec::new()).collect(),
-            crowd: SourcePool::new(stacks),
-            dues: ScheduledArrivals::new(visits.pace.clone(), visits.seed),
+            attempts: stacks.iter().map(|_| Vec::new()).collect(),
+            sources: SourcePool::new(stacks),
+            arrivals: ScheduledArrivals::new(visits.pace.clone(), visits.seed),
             visits,
             target,
-            impatient: VecDeque::new(),
+            timeouts: VecDeque::new(),
             started: None,
             now: Time::ZERO,
             pending: 0,
@@ -134,16 +134,16 @@ impl ClientPopulation {
         self.now = now;
         if self.started.is_none() {
             self.started = Some(now);
-            self.dues.start(now);
+            self.arrivals.start(now);
         }
-        let mut busy = self.crowd.receive(now, device, BATCH);
-        busy |= self.crowd.run_timers(now);
-        while let Some((stack, event)) = self.crowd.event() {
+        let mut busy = self.sources.receive(now, device, BATCH);
+        busy |= self.sources.run_timers(now);
+        while let Some((stack, event)) = self.sources.event() {
             self.on_event(stack, event.conn, event.kind);
         }
-        busy |= self.give_up();
+        busy |= self.expire();
         busy |= self.begin();
-        busy | self.crowd.send(now, device)
+        busy | self.sources.send(now, device)
     }
 
     /// Whether what becomes due now counts.
@@ -182,47 +182,47 @@ impl ClientPopulation {
             if !self.is_open() {
                 break;
             }
-            let Some(due) = self.dues.next(self.now) else { break };
+            let Some(due) = self.arrivals.next(self.now) else { break };
             any = true;
             let late = self.now.since(due);
             let counts = self.is_measuring(due);
-            let begun = self.crowd.connect(self.now, self.target);
+            let begun = self.sources.connect(self.now, self.target);
             if counts {
                 self.pending += 1;
                 self.outcome.late_max = self.outcome.late_max.max(late);
                 self.outcome.limited += u64::from(late > LATE || begun.is_none());
             }
             let Some((stack, id)) = begun else {
-                self.met(due, RequestOutcome::ClientLimit);
+                self.settle(due, RequestOutcome::ClientLimit);
                 continue;
             };
-            let slots = &mut self.under_way[stack];
+            let slots = &mut self.attempts[stack];
             let slot = id.index as usize;
             while slots.len() <= slot {
                 let (due, framer) = (Time::ZERO, Framer::default());
-                slots.push(Visit { id, due, open: false, answered: false, live: false, framer });
+                slots.push(Attempt { id, due, open: false, answered: false, live: false, framer });
             }
-            let visit = &mut slots[slot];
-            if !visit.framer.is_idle() {
-                visit.framer = Framer::default();
+            let attempt = &mut slots[slot];
+            if !attempt.framer.is_idle() {
+                attempt.framer = Framer::default();
             }
-            (visit.id, visit.due, visit.live) = (id, due, true);
-            (visit.open, visit.answered) = (false, false);
-            self.impatient.push_back((due + self.visits.patience, stack, id));
+            (attempt.id, attempt.due, attempt.live) = (id, due, true);
+            (attempt.open, attempt.answered) = (false, false);
+            self.timeouts.push_back((due + self.visits.timeout, stack, id));
         }
         any
     }
 
     fn on_event(&mut self, stack: usize, id: ConnId, kind: EventKind) {
-        let Some(visit) = self.under_way[stack].get_mut(id.index as usize) else { return };
-        if visit.id != id || !visit.live {
+        let Some(attempt) = self.attempts[stack].get_mut(id.index as usize) else { return };
+        if attempt.id != id || !attempt.live {
             return;
         }
         match kind {
             EventKind::Connected => {
-                visit.open = true;
+                attempt.open = true;
                 // A request is shorter than a send buffer.
-                let _ = self.crowd.stack(stack).send(self.now, id, &self.visits.request);
+                let _ = self.sources.stack(stack).send(self.now, id, &self.visits.request);
             }
             EventKind::Readable { .. } => self.read(stack, id),
             EventKind::PeerClosed | EventKind::Closed(_) => self.end(stack, id, RequestOutcome::Refused),
@@ -231,70 +231,70 @@ impl ClientPopulation {
     }
 
     fn read(&mut self, stack: usize, id: ConnId) {
-        let visit = &mut self.under_way[stack][id.index as usize];
-        visit.answered = true;
-        let bytes = self.crowd.stack(stack).received(id);
+        let attempt = &mut self.attempts[stack][id.index as usize];
+        attempt.answered = true;
+        let bytes = self.sources.stack(stack).received(id);
         let len = bytes.len();
         let mut status = None;
-        let framed = visit.framer.push(bytes, |response| status = Some(response.status));
-        let in_time = self.now.since(visit.due) <= self.visits.patience;
-        self.crowd.stack(stack).consume(self.now, id, len);
+        let framed = attempt.framer.push(bytes, |response| status = Some(response.status));
+        let in_time = self.now.since(attempt.due) <= self.visits.timeout;
+        self.sources.stack(stack).consume(self.now, id, len);
         match (framed, status) {
             (Ok(()), None) => {}
-            (Ok(()), Some(200)) if in_time => self.end(stack, id, RequestOutcome::Good),
+            (Ok(()), Some(200)) if in_time => self.end(stack, id, RequestOutcome::Ok),
             (Ok(()), Some(200)) => self.end(stack, id, RequestOutcome::Late),
             _ => self.end(stack, id, RequestOutcome::BadResponse),
         }
     }
 
     /// Those whose patience is over go away.
-    fn give_up(&mut self) -> bool {
+    fn expire(&mut self) -> bool {
         let mut any = false;
-        while let Some(&(_, stack, id)) = self.impatient.front().filter(|(end, ..)| *end <= self.now) {
-            self.impatient.pop_front();
-            let visit = &self.under_way[stack][id.index as usize];
-            if visit.id == id && visit.live {
-                let fate = match visit {
-                    Visit { answered: true, .. } => RequestOutcome::Late,
-                    Visit { open: true, .. } => RequestOutcome::NoResponse,
+        while let Some(&(_, stack, id)) = self.timeouts.front().filter(|(end, ..)| *end <= self.now) {
+            self.timeouts.pop_front();
+            let attempt = &self.attempts[stack][id.index as usize];
+            if attempt.id == id && attempt.live {
+                let outcome = match attempt {
+                    Attempt { answered: true, .. } => RequestOutcome::Late,
+                    Attempt { open: true, .. } => RequestOutcome::NoResponse,
                     _ => RequestOutcome::ConnectTimeout,
                 };
-                self.end(stack, id, fate);
+                self.end(stack, id, outcome);
                 any = true;
             }
         }
         any
     }
 
-    /// A visit is over: its connection closes.
-    fn end(&mut self, stack: usize, id: ConnId, fate: RequestOutcome) {
-        let visit = &mut self.under_way[stack][id.index as usize];
-        visit.live = false;
-        let due = visit.due;
-        self.crowd.stack(stack).release(self.now, id);
-        self.met(due, fate);
+    /// An attempt is over: its connection closes.
+    fn end(&mut self, stack: usize, id: ConnId, outcome: RequestOutcome) {
+        let attempt = &mut self.attempts[stack][id.index as usize];
+        attempt.live = false;
+        let due = attempt.due;
+        self.sources.stack(stack).release(self.now, id);
+        self.settle(due, outcome);
     }
 
-    /// A visit that was due at `due` met its fate now.
-    fn met(&mut self, due: Time, fate: RequestOutcome) {
-        self.dues.over(self.now);
+    /// An attempt that was due at `due` met its outcome now.
+    fn settle(&mut self, due: Time, outcome: RequestOutcome) {
+        self.arrivals.on_settled(self.now);
         let (slice, duration) = (self.visits.slice, self.visits.duration);
-        let place = |since: Span| (since.as_nanos() / slice.as_nanos().max(1)) as usize;
-        if fate == RequestOutcome::Good
+        let slice_index = |since: Span| (since.as_nanos() / slice.as_nanos().max(1)) as usize;
+        if outcome == RequestOutcome::Ok
             && let Some(since) = self.since_warmup(self.now).filter(|since| *since < duration)
         {
-            self.outcome.slices[place(since)].answers += 1;
+            self.outcome.slices[slice_index(since)].answers += 1;
         }
         let Some(since) = self.since_warmup(due).filter(|since| *since < duration) else { return };
         self.pending -= 1;
         let took = self.now.since(due);
-        self.outcome.all.add(fate, took);
-        if self.dues.is_swell(due) {
-            self.outcome.swell.add(fate, took);
+        self.outcome.all.add(outcome, took);
+        if self.arrivals.is_burst(due) {
+            self.outcome.burst.add(outcome, took);
         }
-        let slice = &mut self.outcome.slices[place(since)];
+        let slice = &mut self.outcome.slices[slice_index(since)];
         slice.due += 1;
-        slice.good += u64::from(fate == RequestOutcome::Good);
+        slice.good += u64::from(outcome == RequestOutcome::Ok);
     }
 }
 

@@ -238,7 +238,8 @@ impl<'a, D: Device + Send> Rig<'a, D> {
             let secret = secret_of(self.setting.seed << 32 | self.exchanges, self.child.id().into());
             let config = client::stack(client.mac, client.addr, secret);
             let exchange = Exchange { kinds, warmup, duration };
-            let exchanger = ClosedLoopClient::new(exchange, config, SocketAddr::from((SERVER, PORT))).held();
+            let exchanger =
+                ClosedLoopClient::new(exchange, config, SocketAddr::from((SERVER, PORT))).paused();
             driven.push((exchanger, &mut client.device));
         }
         let (processes, core) = (&self.processes, self.setting.client);
@@ -291,10 +292,10 @@ fn carry_out<D: Device>(
         }
     }
     for (client, device) in &mut clients {
-        client.hang_up(clock.now(), &mut **device);
+        client.reset_all(clock.now(), &mut **device);
     }
     if let Some((client, _)) = clients.iter().find(|(client, _)| !client.is_done()) {
-        return Err(client.standing());
+        return Err(client.connect_status());
     }
     let span = clients[0].0.outcome().span;
     let kinds = clients.iter().flat_map(|(client, _)| client.outcome().kinds.clone()).collect();

@@ -19,7 +19,7 @@ pub(super) enum State {
 }
 
 /// No connection: a stack has none of this generation.
-const NOBODY: ConnId = ConnId { index: u32::MAX, generation: u32::MAX };
+const NO_CONNECTION: ConnId = ConnId { index: u32::MAX, generation: u32::MAX };
 
 /// What one connection is doing.
 pub(super) struct ClientConnection {
@@ -33,7 +33,7 @@ pub(super) struct ClientConnection {
     /// Bytes of the first unsent request that are sent.
     pub offset: usize,
     /// Bytes of the answer that comes now.
-    heard: u64,
+    received: u64,
     framer: Framer,
 }
 
@@ -41,7 +41,7 @@ impl ClientConnection {
     /// One for requests of `kind`, to be opened.
     pub fn new(kind: usize) -> Self {
         let (due, framer) = (VecDeque::new(), Framer::default());
-        Self { id: NOBODY, kind, state: State::Closed, due, unsent: 0, offset: 0, heard: 0, framer }
+        Self { id: NO_CONNECTION, kind, state: State::Closed, due, unsent: 0, offset: 0, received: 0, framer }
     }
 
     /// Answers that end in `bytes`, the next that came; none where they are not
@@ -52,18 +52,18 @@ impl ClientConnection {
                 let whole = kind.request.len();
                 let mut left = bytes;
                 while !left.is_empty() {
-                    let from = (self.heard % whole as u64) as usize;
+                    let from = (self.received % whole as u64) as usize;
                     let n = left.len().min(whole - from);
                     if left[..n] != kind.request[from..from + n] {
                         return None;
                     }
-                    self.heard += n as u64;
+                    self.received += n as u64;
                     left = &left[n..];
                 }
                 Some(self.whole(whole as u64))
             }
             Answer::Bytes(whole) => {
-                self.heard += bytes.len() as u64;
+                self.received += bytes.len() as u64;
                 Some(self.whole(whole))
             }
             Answer::Http => {
@@ -78,10 +78,10 @@ impl ClientConnection {
         }
     }
 
-    /// Takes whole answers of so many bytes from what was heard.
+    /// Takes whole answers of so many bytes from what was received.
     fn whole(&mut self, bytes: u64) -> u64 {
-        let answers = self.heard / bytes;
-        self.heard %= bytes;
+        let answers = self.received / bytes;
+        self.received %= bytes;
         answers
     }
 }

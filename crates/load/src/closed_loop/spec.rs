@@ -66,7 +66,7 @@ impl Pace {
     /// Each of so many connections asks once in every `period`, all of them at once;
     /// without one, for the next when the last is answered.
     #[must_use]
-    pub fn asking(connections: u32, period: Option<Span>) -> Self {
+    pub fn periodic(connections: u32, period: Option<Span>) -> Self {
         let Some(period) = period else { return Self::Closed { outstanding: 1 } };
         let arrivals = Arrivals::Burst { size: connections.into(), period, spacing: Span::ZERO };
         Self::Open { arrivals, seed: 0 }

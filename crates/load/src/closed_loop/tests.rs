@@ -53,7 +53,7 @@ fn run_all(kinds: Vec<Kind>, reply: fn(&[u8]) -> (usize, Vec<u8>)) -> Outcome {
         client.step(now, &mut device);
         server.step(now);
         now += TICK;
-        assert!(now < Time::from_nanos(10_000_000_000), "{}", client.standing());
+        assert!(now < Time::from_nanos(10_000_000_000), "{}", client.connect_status());
     }
     client.outcome().clone()
 }
@@ -101,7 +101,7 @@ fn an_open_loop_keeps_its_rate() {
 #[test]
 fn in_a_burst_every_connection_asks_once() {
     let period = TICK * 100;
-    let outcome = run(exchange(5, Answer::Echo, Pace::asking(5, Some(period))), echo);
+    let outcome = run(exchange(5, Answer::Echo, Pace::periodic(5, Some(period))), echo);
     // A thousand ticks are measured.
     assert_eq!((outcome.answers, outcome.unanswered), (5 * 10, 0));
     assert_eq!(outcome.latency.quantile(0.01), outcome.latency.quantile(1.0), "all of them at once");
@@ -146,7 +146,7 @@ fn a_server_that_listens_late_is_asked_again() {
     let (mut now, mut before) = (Time::ZERO, String::new());
     while !client.is_done() && now < Time::from_nanos(1_000_000_000) {
         if now == Time::ZERO + Span::from_millis(50) {
-            before = client.standing();
+            before = client.connect_status();
             server.stack.listen(80, ListenOptions::default()).expect("the port is free");
         }
         client.step(now, &mut far);
@@ -159,18 +159,20 @@ fn a_server_that_listens_late_is_asked_again() {
 }
 
 #[test]
-fn who_is_held_asks_nothing_until_it_begins() {
+fn who_is_paused_asks_nothing_until_it_begins() {
     let kinds = vec![exchange(3, Answer::Echo, Pace::Closed { outstanding: 1 })];
     let exchange = Exchange { kinds, warmup: Span::from_millis(1), duration: Span::from_millis(10) };
     let (near, mut far) = memory::pair(4096, 1514);
     let mut server = Server { stack: Stack::new(config(1)), end: near, reply: echo };
     server.stack.listen(80, ListenOptions::default()).expect("the port is free");
     let target = "10.0.0.1:80".parse().expect("an address");
-    let mut client = ClosedLoopClient::new(exchange, config(2), target).held();
+    let mut client = ClosedLoopClient::new(exchange, config(2), target).paused();
     let (mut now, begins) = (Time::ZERO, Time::ZERO + Span::from_millis(50));
     while !client.is_done() && now < Time::from_nanos(1_000_000_000) {
         if now == begins {
-            assert!(client.is_open() && client.lines.iter().all(|line| line.due.is_empty()));
+            assert!(
+                client.is_open() && client.connections.iter().all(|connection| connection.due.is_empty())
+            );
             client.begin();
         }
         client.step(now, &mut far);

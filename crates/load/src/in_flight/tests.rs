@@ -20,21 +20,21 @@ fn ms(n: u64) -> Time {
 /// Runs `plan`, one step each millisecond; requests are sent in the steps for
 /// which `sends`, and answered in those for which `answers`.
 fn run(plan: &Plan, sends: impl Fn(u64) -> bool, answers: impl Fn(u64) -> bool) -> ClassReport {
-    let mut flights = InFlightTable::new(plan);
+    let mut in_flight = InFlightTable::new(plan);
     let mut n = 0;
-    while !flights.is_done() {
+    while !in_flight.is_done() {
         let now = ms(n);
-        flights.expire(now);
-        while flights.pull(now).is_some() {}
+        in_flight.expire(now);
+        while in_flight.enqueue_due(now).is_some() {}
         for conn in 0..plan.connections {
-            while sends(n) && flights.unsent(conn).is_some() {
-                flights.sent(conn, now, 64, 64);
+            while sends(n) && in_flight.unsent(conn).is_some() {
+                in_flight.sent(conn, now, 64, 64);
             }
-            while answers(n) && flights.answered(conn, None, now, Stages::default()).is_ok() {}
+            while answers(n) && in_flight.answered(conn, None, now, Stages::default()).is_ok() {}
         }
         n += 1;
     }
-    flights.report().remove(0)
+    in_flight.report().remove(0)
 }
 
 #[test]
@@ -89,27 +89,27 @@ fn the_warm_up_is_sent_but_not_measured() {
 #[test]
 fn a_broken_connection_loses_what_was_sent_and_keeps_what_waits() {
     let plan = plan("uniform 1000", 1, 4);
-    let mut flights = InFlightTable::new(&plan);
-    while flights.pull(ms(3)).is_some() {}
-    flights.sent(0, ms(3), 64, 64);
-    flights.sent(0, ms(3), 30, 64);
-    assert_eq!(flights.unsent(0).map(|(r, offset)| (r.id, offset)), Some((1, 30)));
-    flights.broken(0);
-    assert_eq!(flights.unsent(0).map(|(r, offset)| (r.id, offset)), Some((1, 0)), "half a request is none");
-    assert_eq!(flights.answered(0, Some(0), ms(4), Stages::default()), Err(UnmatchedResponse));
-    while flights.unsent(0).is_some() {
-        flights.sent(0, ms(5), 64, 64);
+    let mut in_flight = InFlightTable::new(&plan);
+    while in_flight.enqueue_due(ms(3)).is_some() {}
+    in_flight.sent(0, ms(3), 64, 64);
+    in_flight.sent(0, ms(3), 30, 64);
+    assert_eq!(in_flight.unsent(0).map(|(r, offset)| (r.id, offset)), Some((1, 30)));
+    in_flight.on_disconnect(0);
+    assert_eq!(in_flight.unsent(0).map(|(r, offset)| (r.id, offset)), Some((1, 0)), "half a request is none");
+    assert_eq!(in_flight.answered(0, Some(0), ms(4), Stages::default()), Err(UnmatchedResponse));
+    while in_flight.unsent(0).is_some() {
+        in_flight.sent(0, ms(5), 64, 64);
     }
     assert_eq!(
-        flights.answered(0, Some(2), ms(6), Stages::default()),
+        in_flight.answered(0, Some(2), ms(6), Stages::default()),
         Err(UnmatchedResponse),
         "1 comes first"
     );
     for id in 1..4 {
-        assert_eq!(flights.answered(0, Some(id), ms(6), Stages::default()), Ok(()));
+        assert_eq!(in_flight.answered(0, Some(id), ms(6), Stages::default()), Ok(()));
     }
-    assert!(flights.is_done());
-    assert_eq!(flights.report()[0].unanswered, 1);
+    assert!(in_flight.is_done());
+    assert_eq!(in_flight.report()[0].unanswered, 1);
 }
 
 proptest! {
@@ -122,25 +122,25 @@ proptest! {
     ) {
         let mut plan = plan("poisson 2000", 4, 200);
         (plan.seed, plan.timeout) = (seed, Span::from_millis(20));
-        let mut flights = InFlightTable::new(&plan);
+        let mut in_flight = InFlightTable::new(&plan);
         for (n, (conn, what, bytes)) in steps.into_iter().enumerate() {
             let now = ms(n as u64);
             match what {
-                0 | 1 => while flights.pull(now).is_some() {},
-                2 | 3 => if let Some((_, offset)) = flights.unsent(conn) {
-                    flights.sent(conn, now, bytes.min(64 - offset), 64);
+                0 | 1 => while in_flight.enqueue_due(now).is_some() {},
+                2 | 3 => if let Some((_, offset)) = in_flight.unsent(conn) {
+                    in_flight.sent(conn, now, bytes.min(64 - offset), 64);
                 },
-                4 => { let _ = flights.answered(conn, None, now, Stages::default()); }
-                _ if bytes < 8 => flights.broken(conn),
-                _ => { flights.expire(now); }
+                4 => { let _ = in_flight.answered(conn, None, now, Stages::default()); }
+                _ if bytes < 8 => in_flight.on_disconnect(conn),
+                _ => { in_flight.expire(now); }
             }
         }
-        while flights.pull(Time::MAX).is_some() {}
-        flights.abandon();
-        prop_assert!(flights.is_done());
-        (0..4).for_each(|conn| flights.broken(conn));
-        prop_assert_eq!(flights.free.len(), flights.slab.len(), "every slot is free again");
-        let report = &flights.report()[0];
+        while in_flight.enqueue_due(Time::MAX).is_some() {}
+        in_flight.abandon();
+        prop_assert!(in_flight.is_done());
+        (0..4).for_each(|conn| in_flight.on_disconnect(conn));
+        prop_assert_eq!(in_flight.free.len(), in_flight.slab.len(), "every slot is free again");
+        let report = &in_flight.report()[0];
         prop_assert_eq!(report.requests, 200);
         prop_assert_eq!(report.latency.count(), report.answered());
     }

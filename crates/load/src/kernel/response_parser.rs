@@ -19,7 +19,7 @@ pub(super) enum Read {
     Answers,
     /// The server's last ones.
     Last,
-    /// Something else, or more than was asked for.
+    /// Something else, or more than was matched for.
     Garbled,
 }
 
@@ -33,9 +33,9 @@ impl ResponseParser {
     }
 
     /// Takes `bytes`; `answered` is told of each answer that ends in them, with
-    /// its request's id where it has one, and says whether it was asked for.
+    /// its request's id where it has one, and says whether it was matched for.
     pub fn push(&mut self, bytes: &[u8], mut answered: impl FnMut(Option<u64>, Stages) -> bool) -> Read {
-        let (mut asked, mut last) = (true, false);
+        let (mut matched, mut last) = (true, false);
         let understood = match self {
             Self::Synthetic(partial) => {
                 partial.extend_from_slice(bytes);
@@ -49,16 +49,16 @@ impl ResponseParser {
             }
             Self::Http(framer) => {
                 let framed = framer.push(bytes, |response| {
-                    asked &= answered(None, Stages::default());
+                    matched &= answered(None, Stages::default());
                     last |= response.last;
                 });
                 framed.is_ok()
             }
             Self::Memcached(framer) => {
-                framer.push(bytes, || asked &= answered(None, Stages::default())).is_ok()
+                framer.push(bytes, || matched &= answered(None, Stages::default())).is_ok()
             }
         };
-        match (understood && asked, last) {
+        match (understood && matched, last) {
             (false, _) => Read::Garbled,
             (true, true) => Read::Last,
             (true, false) => Read::Answers,

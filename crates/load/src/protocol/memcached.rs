@@ -51,7 +51,7 @@ fn write_for(key: u64, kind: u8, into: &mut Vec<u8>) {
 
 /// Bytes that are no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Garbled;
+pub struct ParseError;
 
 /// Follows a stream of answers, however it is cut into pieces.
 #[derive(Debug, Default)]
@@ -66,7 +66,7 @@ impl Framer {
     ///
     /// # Errors
     /// [`ResponseParseError`]: an error of the server's, or what no server says.
-    pub fn push(&mut self, mut bytes: &[u8], mut done: impl FnMut()) -> Result<(), Garbled> {
+    pub fn push(&mut self, mut bytes: &[u8], mut done: impl FnMut()) -> Result<(), ParseError> {
         while !bytes.is_empty() {
             if self.value > 0 {
                 let n = self.value.min(bytes.len());
@@ -79,10 +79,10 @@ impl Framer {
             self.line.extend_from_slice(&bytes[..n]);
             bytes = &bytes[n..];
             if self.line.len() > LINE_MAX {
-                return Err(Garbled);
+                return Err(ParseError);
             }
             if end.is_some() {
-                match said(self.line.trim_ascii_end())? {
+                match value_len(self.line.trim_ascii_end())? {
                     Some(len) => self.value = len + 2,
                     None => done(),
                 }
@@ -94,14 +94,14 @@ impl Framer {
 }
 
 /// The length of the value that follows a line; nothing where an answer ends.
-fn said(line: &[u8]) -> Result<Option<usize>, Garbled> {
+fn value_len(line: &[u8]) -> Result<Option<usize>, ParseError> {
     if matches!(line, b"END" | b"STORED") {
         return Ok(None);
     }
-    let text = std::str::from_utf8(line).map_err(|_| Garbled)?;
+    let text = std::str::from_utf8(line).map_err(|_| ParseError)?;
     let mut words = text.split(' ');
     let length = (words.next() == Some("VALUE")).then(|| words.nth(2)?.parse().ok()).flatten();
-    length.filter(|&length| length <= VALUE_MAX).map(Some).ok_or(Garbled)
+    length.filter(|&length| length <= VALUE_MAX).map(Some).ok_or(ParseError)
 }
 
 #[cfg(test)]
@@ -151,9 +151,9 @@ mod tests {
         for text in
             ["ERROR\r\n", "SERVER_ERROR out of memory\r\n", "VALUE k 0\r\n", "VALUE k 0 2000000\r\n", "\r\n"]
         {
-            assert_eq!(Framer::default().push(text.as_bytes(), || ()), Err(Garbled), "{text:?}");
+            assert_eq!(Framer::default().push(text.as_bytes(), || ()), Err(ParseError), "{text:?}");
         }
-        assert_eq!(Framer::default().push(&[b'x'; 600], || ()), Err(Garbled), "a line without an end");
+        assert_eq!(Framer::default().push(&[b'x'; 600], || ()), Err(ParseError), "a line without an end");
     }
 
     proptest! {

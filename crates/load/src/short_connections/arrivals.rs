@@ -12,16 +12,16 @@ use super::outcome::Slice;
 pub enum Pace {
     /// At random instants (Poisson), whatever the server does.
     Open {
-        /// Visits per second, while there is no swell.
+        /// Visits per second, while there is no burst.
         rate_per_s: f64,
         /// Times of more.
-        swell: Option<LoadBurst>,
+        burst: Option<LoadBurst>,
     },
-    /// By so many visitors, each of whom comes again after a while.
+    /// By so many clients, each of whom comes again after a while.
     Closed {
         /// How many.
-        visitors: u32,
-        /// From the end of a visit to the next of the same visitor, on
+        clients: u32,
+        /// From the end of an attempt to the next of the same visitor, on
         /// average (exponential).
         think: Span,
     },
@@ -41,20 +41,20 @@ pub struct LoadBurst {
 impl LoadBurst {
     /// How long it takes after a swell's end, on average, until from then on
     /// nine of ten visits are good again, up to the next. `slices` of length
-    /// `slice` begin `warmup` after the start. None where no swell ends in them.
+    /// `slice` begin `warmup` after the start. None where no burst ends in them.
     #[must_use]
     pub fn recovery(&self, warmup: Span, slice: Span, slices: &[Slice]) -> Option<Span> {
         let mut times: Vec<Span> = Vec::new();
         let mut was = None;
         for (n, piece) in (0..).zip(slices) {
             let from = warmup + slice * n;
-            let (swells, until) = self.at(from);
-            if !swells && was == Some(true) {
+            let (in_burst, until) = self.at(from);
+            if !in_burst && was == Some(true) {
                 times.push(Span::ZERO);
             }
-            was = Some(swells);
-            if let Some(time) = times.last_mut().filter(|_| !swells && piece.good * 10 < piece.due * 9) {
-                // From the end of the swell before to the end of this slice.
+            was = Some(in_burst);
+            if let Some(time) = times.last_mut().filter(|_| !in_burst && piece.good * 10 < piece.due * 9) {
+                // From the end of the burst before to the end of this slice.
                 let next = until.saturating_sub(from);
                 *time = (self.period.saturating_sub(self.length) + slice).saturating_sub(next);
             }
@@ -68,12 +68,12 @@ impl LoadBurst {
         let (period, lead) = (self.period.as_nanos(), self.period.as_nanos() / 4);
         let (round, within) = (since.as_nanos() / period, since.as_nanos() % period);
         let end = lead + self.length.as_nanos();
-        let (swells, until) = match within {
+        let (in_burst, until) = match within {
             _ if within < lead => (false, lead),
             _ if within < end => (true, end),
             _ => (false, period + lead),
         };
-        (swells, Span::from_nanos(round * period + until))
+        (in_burst, Span::from_nanos(round * period + until))
     }
 }
 
@@ -85,7 +85,7 @@ pub(super) struct ScheduledArrivals {
     /// Open: since the start, in ns.
     offset_ns: f64,
     next: Option<Time>,
-    /// Closed: when visitors come.
+    /// Closed: when clients come.
     waiting: BinaryHeap<Reverse<Time>>,
 }
 
@@ -95,16 +95,16 @@ impl ScheduledArrivals {
         Self { pace, rng, start: Time::ZERO, offset_ns: 0.0, next: None, waiting }
     }
 
-    /// The first visitors come from `now` on.
+    /// The first clients come from `now` on.
     pub(super) fn start(&mut self, now: Time) {
         self.start = now;
         match self.pace {
             Pace::Open { .. } => self.advance(),
-            Pace::Closed { visitors, .. } => (0..visitors).for_each(|_| self.over(now)),
+            Pace::Closed { clients, .. } => (0..clients).for_each(|_| self.on_settled(now)),
         }
     }
 
-    /// The next visit that is due at `now`, if any: when it was.
+    /// The next attempt that is due at `now`, if any: when it was.
     pub(super) fn next(&mut self, now: Time) -> Option<Time> {
         match self.pace {
             Pace::Open { .. } => {
@@ -119,18 +119,18 @@ impl ScheduledArrivals {
         }
     }
 
-    /// A visit is over.
-    pub(super) fn over(&mut self, now: Time) {
+    /// An attempt is over.
+    pub(super) fn on_settled(&mut self, now: Time) {
         if let Pace::Closed { think, .. } = self.pace {
-            let thinks = self.rng.exponential() * think.as_nanos() as f64;
-            self.waiting.push(Reverse(now + Span::from_nanos(thinks as u64)));
+            let think_ns = self.rng.exponential() * think.as_nanos() as f64;
+            self.waiting.push(Reverse(now + Span::from_nanos(think_ns as u64)));
         }
     }
 
-    /// Whether `due` is in a swell.
-    pub(super) fn is_swell(&self, due: Time) -> bool {
+    /// Whether `due` is in a burst.
+    pub(super) fn is_burst(&self, due: Time) -> bool {
         match self.pace {
-            Pace::Open { swell: Some(swell), .. } => swell.at(due.since(self.start)).0,
+            Pace::Open { burst: Some(burst), .. } => burst.at(due.since(self.start)).0,
             _ => false,
         }
     }
@@ -138,15 +138,15 @@ impl ScheduledArrivals {
     /// Draws the next instant. Where the rate changes before it, it is drawn
     /// again from there: what is memoryless does not mind.
     fn advance(&mut self) {
-        let Pace::Open { rate_per_s, swell } = self.pace else { return };
+        let Pace::Open { rate_per_s, burst } = self.pace else { return };
         if rate_per_s <= 0.0 {
             self.next = None;
             return;
         }
         loop {
             let since = Span::from_nanos(self.offset_ns as u64);
-            let (swells, until) = swell.map_or((false, Span::MAX), |swell| swell.at(since));
-            let rate = rate_per_s * swell.filter(|_| swells).map_or(1.0, |swell| swell.times);
+            let (in_burst, until) = burst.map_or((false, Span::MAX), |burst| burst.at(since));
+            let rate = rate_per_s * burst.filter(|_| in_burst).map_or(1.0, |burst| burst.times);
             let at = self.offset_ns + self.rng.exponential() / rate * 1e9;
             if at < until.as_nanos() as f64 {
                 self.offset_ns = at;
@@ -162,21 +162,21 @@ impl ScheduledArrivals {
 mod tests {
     use super::*;
 
-    fn dues(pace: Pace, until: Span) -> Vec<Time> {
-        let mut dues = ScheduledArrivals::new(pace, 7);
-        dues.start(Time::ZERO);
-        std::iter::from_fn(|| dues.next(Time::ZERO + until))
+    fn arrivals(pace: Pace, until: Span) -> Vec<Time> {
+        let mut arrivals = ScheduledArrivals::new(pace, 7);
+        arrivals.start(Time::ZERO);
+        std::iter::from_fn(|| arrivals.next(Time::ZERO + until))
             .take_while(|due| due.since(Time::ZERO) < until)
             .collect()
     }
 
     #[test]
     fn a_swell_has_as_many_times_the_visits() {
-        let swell = LoadBurst { times: 9.0, length: Span::from_millis(500), period: Span::from_secs(2) };
-        let all = dues(Pace::Open { rate_per_s: 1000.0, swell: Some(swell) }, Span::from_secs(20));
-        let within = all.iter().filter(|due| swell.at(due.since(Time::ZERO)).0).count() as f64;
+        let burst = LoadBurst { times: 9.0, length: Span::from_millis(500), period: Span::from_secs(2) };
+        let all = arrivals(Pace::Open { rate_per_s: 1000.0, burst: Some(burst) }, Span::from_secs(20));
+        let within = all.iter().filter(|due| burst.at(due.since(Time::ZERO)).0).count() as f64;
         let beside = all.len() as f64 - within;
-        // 10 swells of half a second; sixteen deviations would be 3 % off.
+        // 10 in_burst of half a second; sixteen deviations would be 3 % off.
         assert!((within / 45_000.0 - 1.0).abs() < 0.03, "{within}");
         assert!((beside / 15_000.0 - 1.0).abs() < 0.05, "{beside}");
         assert!(all.is_sorted());
@@ -185,8 +185,8 @@ mod tests {
     #[test]
     fn a_swell_begins_a_quarter_of_its_period_after_the_start() {
         let ms = Span::from_millis;
-        let swell = LoadBurst { times: 2.0, length: ms(100), period: ms(400) };
-        let at = |since| swell.at(ms(since));
+        let burst = LoadBurst { times: 2.0, length: ms(100), period: ms(400) };
+        let at = |since| burst.at(ms(since));
         assert_eq!((at(0), at(99)), ((false, ms(100)), (false, ms(100))));
         assert_eq!((at(100), at(199)), ((true, ms(200)), (true, ms(200))));
         assert_eq!((at(200), at(450)), ((false, ms(500)), (false, ms(500))));
@@ -196,21 +196,21 @@ mod tests {
     #[test]
     fn recovery_is_from_the_end_of_a_swell_to_the_end_of_the_last_bad_slice() {
         let ms = Span::from_millis;
-        let swell = LoadBurst { times: 9.0, length: ms(100), period: ms(400) };
+        let burst = LoadBurst { times: 9.0, length: ms(100), period: ms(400) };
         let (good, bad) = (Slice { due: 10, good: 9, answers: 0 }, Slice { due: 10, good: 8, answers: 0 });
         // Swells are 100..200 and 500..600; slices begin at 100.
         let slices = [bad, bad, bad, good, bad, good, good, good, bad, bad, good, good];
-        assert_eq!(swell.recovery(ms(100), ms(50), &slices), Some(ms(75)), "150 and 0");
-        assert_eq!(swell.recovery(ms(100), ms(50), &slices[..2]), None);
+        assert_eq!(burst.recovery(ms(100), ms(50), &slices), Some(ms(75)), "150 and 0");
+        assert_eq!(burst.recovery(ms(100), ms(50), &slices[..2]), None);
     }
 
     #[test]
     fn a_visitor_comes_again_only_when_the_visit_is_over() {
-        let mut dues = ScheduledArrivals::new(Pace::Closed { visitors: 3, think: Span::ZERO }, 1);
-        dues.start(Time::ZERO);
+        let mut arrivals = ScheduledArrivals::new(Pace::Closed { clients: 3, think: Span::ZERO }, 1);
+        arrivals.start(Time::ZERO);
         let now = Time::ZERO + Span::from_secs(1);
-        assert_eq!(std::iter::from_fn(|| dues.next(now)).count(), 3);
-        dues.over(now);
-        assert_eq!((dues.next(now), dues.next(now)), (Some(now), None));
+        assert_eq!(std::iter::from_fn(|| arrivals.next(now)).count(), 3);
+        arrivals.on_settled(now);
+        assert_eq!((arrivals.next(now), arrivals.next(now)), (Some(now), None));
     }
 }

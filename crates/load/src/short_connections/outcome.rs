@@ -2,11 +2,11 @@
 
 use queueing::{Histogram, Span};
 
-/// What became of a visit.
+/// What became of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestOutcome {
     /// Answered with status 200 within its patience.
-    Good,
+    Ok,
     /// An answer had begun when patience ended.
     Late,
     /// Connected, and not a byte of an answer until patience ended.
@@ -36,18 +36,18 @@ impl Default for OutcomeCounts {
 }
 
 impl OutcomeCounts {
-    /// A visit met `fate`, `took` after it was due.
-    pub(super) fn add(&mut self, fate: RequestOutcome, took: Span) {
-        self.counts[fate as usize] += 1;
-        if fate == RequestOutcome::Good {
+    /// An attempt met `fate`, `took` after it was due.
+    pub(super) fn add(&mut self, outcome: RequestOutcome, took: Span) {
+        self.counts[outcome as usize] += 1;
+        if outcome == RequestOutcome::Ok {
             self.latency.record(took);
         }
     }
 
     /// How many met `fate`.
     #[must_use]
-    pub const fn count(&self, fate: RequestOutcome) -> u64 {
-        self.counts[fate as usize]
+    pub const fn count(&self, outcome: RequestOutcome) -> u64 {
+        self.counts[outcome as usize]
     }
 
     /// All visits.

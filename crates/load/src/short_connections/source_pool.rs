@@ -14,16 +14,16 @@ pub struct SourcePool {
     stacks: Vec<Stack>,
     first: u32,
     /// The stack that connects next.
-    turn: usize,
+    next_stack: usize,
     /// Stacks that may have something to say or to send, each once.
-    touched: Vec<usize>,
-    is_touched: Vec<bool>,
+    active: Vec<usize>,
+    is_active: Vec<bool>,
     /// When timers are looked at again.
-    look: Time,
+    next_timer_poll: Time,
 }
 
 /// Timers are looked at so often: each look is one at every stack.
-const LOOK: Span = Span::from_micros(250);
+const TIMER_INTERVAL: Span = Span::from_micros(250);
 /// Where an Ethernet frame has its type, and what follows.
 const TYPE: usize = 12;
 const IPV4: [u8; 2] = [8, 0];
@@ -41,15 +41,15 @@ impl SourcePool {
     pub fn new(configs: Vec<Config>) -> Self {
         let first = configs.first().map_or(0, |config| u32::from(config.addr));
         let follow = |(n, config): (usize, &Config)| u32::from(config.addr) == first + n as u32;
-        assert!(!configs.is_empty(), "visitors have an address");
-        assert!(configs.iter().enumerate().all(follow), "addresses of visitors follow each other");
+        assert!(!configs.is_empty(), "clients have an address");
+        assert!(configs.iter().enumerate().all(follow), "addresses of clients follow each other");
         Self {
-            is_touched: vec![false; configs.len()],
+            is_active: vec![false; configs.len()],
             stacks: configs.into_iter().map(Stack::new).collect(),
             first,
-            turn: 0,
-            touched: Vec::new(),
-            look: Time::ZERO,
+            next_stack: 0,
+            active: Vec::new(),
+            next_timer_poll: Time::ZERO,
         }
     }
 
@@ -58,15 +58,15 @@ impl SourcePool {
     /// # Panics
     /// When there are not so many.
     pub fn stack(&mut self, at: usize) -> &mut Stack {
-        self.touch(at);
+        self.activate(at);
         &mut self.stacks[at]
     }
 
     /// Starts a handshake from the next address; at which stack. None where that
     /// address has no place for one more.
     pub fn connect(&mut self, now: Time, target: SocketAddr) -> Option<(usize, ConnId)> {
-        let at = self.turn;
-        self.turn = (at + 1) % self.stacks.len();
+        let at = self.next_stack;
+        self.next_stack = (at + 1) % self.stacks.len();
         let id = self.stack(at).connect(now, target, None).ok()?;
         Some((at, id))
     }
@@ -93,16 +93,16 @@ impl SourcePool {
             _ => return None,
         };
         let target: [u8; 4] = frame.get(at..at + 4)?.try_into().ok()?;
-        let place = u32::from(Ipv4Addr::from(target)).checked_sub(self.first)? as usize;
-        (place < self.stacks.len()).then_some(place)
+        let index = u32::from(Ipv4Addr::from(target)).checked_sub(self.first)? as usize;
+        (index < self.stacks.len()).then_some(index)
     }
 
     /// Runs the timers that are due; whether there was one.
     pub fn run_timers(&mut self, now: Time) -> bool {
-        if now < self.look {
+        if now < self.next_timer_poll {
             return false;
         }
-        self.look = now + LOOK;
+        self.next_timer_poll = now + TIMER_INTERVAL;
         let mut any = false;
         for at in 0..self.stacks.len() {
             if self.stacks[at].poll_timeout().is_some_and(|due| due <= now) {
@@ -116,19 +116,19 @@ impl SourcePool {
     /// The next event, and at which stack.
     pub fn event(&mut self) -> Option<(usize, Event)> {
         let stacks = &mut self.stacks;
-        self.touched.iter().find_map(|&at| Some((at, stacks[at].poll_event()?)))
+        self.active.iter().find_map(|&at| Some((at, stacks[at].poll_event()?)))
     }
 
     /// Sends what is to be sent, all at once; whether there was anything.
     pub fn send<D: Device>(&mut self, now: Time, device: &mut D) -> bool {
         let mut sent = 0;
-        let mut gathered = Gathered(device);
-        let (stacks, is_touched) = (&mut self.stacks, &mut self.is_touched);
-        self.touched.retain(|&at| {
-            sent += stacks[at].egress(now, &mut gathered);
+        let mut batched = Batched(device);
+        let (stacks, is_active) = (&mut self.stacks, &mut self.is_active);
+        self.active.retain(|&at| {
+            sent += stacks[at].egress(now, &mut batched);
             // What the device had no room for goes next time.
-            is_touched[at] = stacks[at].wants_egress();
-            is_touched[at]
+            is_active[at] = stacks[at].wants_egress();
+            is_active[at]
         });
         device.flush(now);
         sent > 0
@@ -138,26 +138,26 @@ impl SourcePool {
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Time> {
         let due = self.stacks.iter().filter_map(Stack::poll_timeout).min()?;
-        Some(due.max(self.look))
+        Some(due.max(self.next_timer_poll))
     }
 
     /// Whether something waits to be sent.
     #[must_use]
     pub fn wants_egress(&self) -> bool {
-        self.touched.iter().any(|&at| self.stacks[at].wants_egress())
+        self.active.iter().any(|&at| self.stacks[at].wants_egress())
     }
 
-    fn touch(&mut self, at: usize) {
-        if !std::mem::replace(&mut self.is_touched[at], true) {
-            self.touched.push(at);
+    fn activate(&mut self, at: usize) {
+        if !std::mem::replace(&mut self.is_active[at], true) {
+            self.active.push(at);
         }
     }
 }
 
 /// A device whose frames all leave together, however many stacks have filled it.
-struct Gathered<'a, D>(&'a mut D);
+struct Batched<'a, D>(&'a mut D);
 
-impl<D: Device> Device for Gathered<'_, D> {
+impl<D: Device> Device for Batched<'_, D> {
     type Frame = D::Frame;
 
     fn receive(&mut self, now: Time) -> Option<Received<D::Frame>> {

@@ -56,7 +56,7 @@ fn visits(pace: Pace) -> ShortConnections {
     ShortConnections {
         request,
         pace,
-        patience: ms(20),
+        timeout: ms(20),
         warmup: ms(20),
         duration: ms(200),
         slice: ms(50),
@@ -65,7 +65,7 @@ fn visits(pace: Pace) -> ShortConnections {
 }
 
 fn open(rate_per_s: f64) -> ShortConnections {
-    visits(Pace::Open { rate_per_s, swell: None })
+    visits(Pace::Open { rate_per_s, burst: None })
 }
 
 /// What becomes of visits to a server that needs `ticks` for an answer and
@@ -78,22 +78,22 @@ fn run(visits: ShortConnections, ticks: u32, answer: &'static str, listens: bool
         server.stack.listen(80, ListenOptions::default()).expect("the port is free");
     }
     let stacks = (2..6).map(config).collect();
-    let mut visitors = ClientPopulation::new(visits, stacks, "10.0.0.1:80".parse().expect("an address"));
+    let mut clients = ClientPopulation::new(visits, stacks, "10.0.0.1:80".parse().expect("an address"));
     let mut now = Time::ZERO;
-    while !visitors.is_done() {
-        visitors.step(now, &mut far);
+    while !clients.is_done() {
+        clients.step(now, &mut far);
         server.step(now);
         now += TICK;
         assert!(now < Time::from_nanos(10_000_000_000), "it comes to an end");
     }
-    visitors.outcome().clone()
+    clients.outcome().clone()
 }
 
 #[test]
 fn below_capacity_every_visit_is_good() {
     let outcome = run(open(5_000.0), 1, OK, true);
     let all = &outcome.all;
-    assert_eq!(all.count(RequestOutcome::Good), all.total());
+    assert_eq!(all.count(RequestOutcome::Ok), all.total());
     assert!((800..1200).contains(&all.total()), "{} visits of about 1000", all.total());
     assert_eq!(outcome.slices.len(), 4);
     assert_eq!(outcome.slices.iter().map(|slice| slice.due).sum::<u64>(), all.total());
@@ -130,8 +130,8 @@ fn another_status_is_no_good_answer() {
 #[test]
 fn a_closed_loop_comes_as_fast_as_it_is_served() {
     // Ten ticks, 200 µs, for an answer: 5,000 a second, so 1,000 in all.
-    let outcome = run(visits(Pace::Closed { visitors: 8, think: Span::ZERO }), 10, OK, true);
+    let outcome = run(visits(Pace::Closed { clients: 8, think: Span::ZERO }), 10, OK, true);
     let answers: u64 = outcome.slices.iter().map(|slice| slice.answers).sum();
     assert!((950..=1000).contains(&answers), "{answers} answers");
-    assert_eq!(outcome.all.count(RequestOutcome::Good), outcome.all.total());
+    assert_eq!(outcome.all.count(RequestOutcome::Ok), outcome.all.total());
 }

@@ -187,13 +187,13 @@ impl World {
         let half = config.connections / 2;
         let crowd = |n: usize, connections, device| {
             let (request, answer) = (REQUEST.to_vec(), Answer::Http);
-            let pace = Pace::asking(connections, config.period);
+            let pace = Pace::periodic(connections, config.period);
             let kind = Kind { connections, request, answer, pace };
             let exchange = Exchange { kinds: vec![kind], warmup: config.warmup, duration: config.duration };
             let mut tcp = stack(USERS[n], config.seed);
             tcp.recv_buffer = USER_BUFFER;
             (
-                ClosedLoopClient::new(exchange, tcp, SocketAddr::from((SERVER, PORT))).held(),
+                ClosedLoopClient::new(exchange, tcp, SocketAddr::from((SERVER, PORT))).paused(),
                 device,
                 Alarm::new(),
             )

@@ -105,7 +105,7 @@ impl Clients {
                 config.place = Some(Place { steering, shard });
                 let exchanger =
                     ClosedLoopClient::new(exchange.clone(), config, SocketAddr::from((SERVER, PORT)));
-                let exchanger = exchanger.held();
+                let exchanger = exchanger.paused();
                 let part = Part { exchanger, is_open: false, used: [None; 2], busy: Span::ZERO };
                 // One of them keeps the account.
                 let used = (shard == 0).then_some(used);
@@ -118,7 +118,7 @@ impl Clients {
         let late = parts.iter().filter(|part| !part.exchanger.is_done());
         // Whoever never began kept the others from it.
         match late.min_by_key(|part| part.is_open) {
-            Some(part) => Err(part.exchanger.standing()),
+            Some(part) => Err(part.exchanger.connect_status()),
             None => Ok(measured(&parts, exchange.duration)),
         }
     }
@@ -175,7 +175,7 @@ impl Part {
                 self.busy += now.since(last);
             }
         }
-        self.exchanger.hang_up(clock.now(), device);
+        self.exchanger.reset_all(clock.now(), device);
         Ok(self)
     }
 }

@@ -231,7 +231,7 @@ fn run<D: net::Device>(
             std::hint::spin_loop();
         }
         if now > end {
-            return Err(client.standing());
+            return Err(client.connect_status());
         }
     }
     let before = before.ok_or("the client did not get its core while it was to measure")?;

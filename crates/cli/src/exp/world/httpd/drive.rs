@@ -117,7 +117,7 @@ fn stack(mac: [u8; 6], n: u32, visits: &ShortConnections) -> Config {
     (config.recv_buffer, config.recv_buffer_max) = (RECEIVE_BUFFER, RECEIVE_BUFFER);
     config.rto_min = RTO_MIN;
     // As long as a visitor waits, at least: with less, a SYN that is lost would not be sent again.
-    let unheard = LINGER.max(visits.patience);
+    let unheard = LINGER.max(visits.timeout);
     (config.time_wait, config.fin_wait, config.user_timeout) = (LINGER, LINGER, Some(unheard));
     config
 }

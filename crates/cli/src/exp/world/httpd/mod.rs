@@ -212,15 +212,23 @@ impl Config {
     fn visits(&self, capacity: f64) -> ShortConnections {
         let rate_per_s = self.load * capacity;
         let pace = match self.visitors {
-            None => Pace::Open { rate_per_s, swell: self.swell() },
+            None => Pace::Open { rate_per_s, burst: self.swell() },
             Some(visitors) => {
                 let think = Span::from_secs_f64(f64::from(visitors) / rate_per_s);
-                Pace::Closed { visitors, think }
+                Pace::Closed { clients: visitors, think }
             }
         };
         let (warmup, duration, slice) = (self.warmup, self.duration, self.slice);
         let Self { patience, seed, .. } = *self;
-        ShortConnections { request: server::request(), pace, patience, warmup, duration, slice, seed }
+        ShortConnections {
+            request: server::request(),
+            pace,
+            timeout: patience,
+            warmup,
+            duration,
+            slice,
+            seed,
+        }
     }
 }
 
@@ -240,7 +248,7 @@ fn run(config: &Config) -> Result<Found, Error> {
     let all = &driven.outcome.all;
     let mut rows = vec![row(config, &driven, "all", all, capacity)];
     if config.swell.is_some() {
-        rows.push(row(config, &driven, "swell", &driven.outcome.swell, capacity));
+        rows.push(row(config, &driven, "swell", &driven.outcome.burst, capacity));
     }
     Ok(Found { events: all.total(), rows, noise: None })
 }
@@ -262,7 +270,7 @@ fn least_disturbed(config: &Config, drive: impl Fn() -> Result<Driven, Error>) -
 
 /// What the server can serve, per second.
 fn measured(config: &Config) -> Result<f64, Error> {
-    let pace = Pace::Closed { visitors: ENOUGH, think: Span::ZERO };
+    let pace = Pace::Closed { clients: ENOUGH, think: Span::ZERO };
     let (warmup, duration) = (config.capacity / 4, config.capacity);
     let visits = ShortConnections { pace, warmup, duration, ..config.visits(1.0) };
     let stock = config.stock();
@@ -285,7 +293,7 @@ fn row(config: &Config, driven: &Driven, class: &str, fates: &OutcomeCounts, cap
     let total = fates.total() as f64;
     let percent = |part: u64| part as f64 / total * 100.0;
     let of = |fate| percent(fates.count(fate));
-    let good = fates.count(RequestOutcome::Good) as f64;
+    let good = fates.count(RequestOutcome::Ok) as f64;
     let us = micros_if(good > 0.0);
     let is_all = class == "all";
     // What is known of all visits together only.
@@ -310,7 +318,7 @@ fn row(config: &Config, driven: &Driven, class: &str, fates: &OutcomeCounts, cap
         whole(percent(outcome.limited)),
         us(fates.latency.quantile(0.5)),
         us(fates.latency.mean()),
-        100.0 - of(RequestOutcome::Good),
+        100.0 - of(RequestOutcome::Ok),
         of(RequestOutcome::BadResponse),
         whole(driven.server_cpu * 100.0),
         whole(driven.guard_cpu * 100.0),

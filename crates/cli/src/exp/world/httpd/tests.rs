@@ -39,7 +39,7 @@ fn settings_that_make_no_sense_are_refused() {
 #[test]
 fn a_closed_loop_thinks_so_long_that_its_load_is_the_one_asked_for() {
     let visits = config("visitors = 400").unwrap().visits(1000.0);
-    assert_eq!(visits.pace, Pace::Closed { visitors: 400, think: Span::from_millis(200) });
+    assert_eq!(visits.pace, Pace::Closed { clients: 400, think: Span::from_millis(200) });
 }
 
 #[test]

@@ -151,7 +151,7 @@ fn run(config: &Config, stack: Stack) -> Result<Found, Error> {
     let (request, answer) = server.ask(page);
     let half = config.connections / 2;
     let crowd = |connections| {
-        let pace = Pace::asking(connections, config.period);
+        let pace = Pace::periodic(connections, config.period);
         vec![Requests { connections, request: request.clone(), answer, pace }]
     };
     let crowds = vec![crowd(half), crowd(config.connections - half)];
