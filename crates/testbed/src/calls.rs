@@ -1,12 +1,11 @@
-//! `testbed calls FRONT CLASS…`: calls to a service in a process, or a place, of
-//! its own ([`tier`](crate::tier)), by classes of users that have a DSCP each.
+//! `testbed calls FRONT CLASS…`: client of a service in another process
+//! ([`tier`](crate::tier)), with one DSCP per user class.
 //!
-//! A class `10` has one connection for all its calls; `new:10` are newcomers, who
-//! open one for each call and close it after the answer, or give up.
+//! A class `10` uses one connection for all its calls. A class `new:10` opens a connection for
+//! each call and closes it after the answer or on its deadline.
 //!
-//! Told and heard as a runner, except that it starts nothing: what the plan
-//! says of the first stage is for the service that is called, the rest for those
-//! that work on its parts.
+//! Speaks the runner protocol but starts no services: the plan's first stage is for the called
+//! service, the others for the services that work on its parts.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -28,11 +27,10 @@ use crate::series::all_end;
 use crate::tier::{propagating, telling};
 use crate::{Error, Planned, Report, Setup, pace};
 
-/// Calls as `plan` says, and returns when all calls have ended.
+/// Sends the calls of `plan`; returns when all have ended.
 ///
 /// # Errors
-/// The arguments are not an address and a DSCP for each class, or nobody
-/// listens there.
+/// If the arguments are not an address and one DSCP per class, or nothing listens there.
 pub fn run(setup: &Setup, plan: Vec<Planned>, report: Report) -> Result<(), Error> {
     let (front, classes) = arguments(std::env::args().skip(2), setup.slos.len())?;
     let runtime = Builder::new_multi_thread().enable_all().build();
@@ -50,14 +48,14 @@ pub fn run(setup: &Setup, plan: Vec<Planned>, report: Report) -> Result<(), Erro
     Ok(())
 }
 
-/// A class of users: with which DSCP, and whether each call opens a connection.
+/// User class: DSCP, and whether each call opens a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Class {
     dscp: u8,
     new: bool,
 }
 
-/// The address, and so many classes.
+/// Parses the address and `classes` classes.
 fn arguments(
     mut given: impl Iterator<Item = String>,
     classes: usize,
@@ -77,21 +75,21 @@ fn arguments(
     }
 }
 
-/// How calls get to the service.
+/// Parameters of connections to the service.
 #[derive(Clone)]
 struct Way {
     front: SocketAddr,
     propagate: PropagateLayer,
-    /// Calls that wait at most.
+    /// Maximum number of waiting calls.
     waiting: usize,
 }
 
-/// Who calls.
+/// Client of one user class.
 #[derive(Clone)]
 enum User {
-    /// On a connection that is open.
+    /// Shared open connection.
     There(Client),
-    /// On one that is opened for the call.
+    /// New connection per call.
     New(Way, u8),
 }
 
@@ -100,7 +98,8 @@ impl Way {
         Client::connect_as(dscp, self.front, &self.propagate, self.waiting).await
     }
 
-    /// The users of `classes`. Whoever is new looks whether somebody listens, once.
+    /// Connects the clients of `classes`. Classes with new connections also connect once, to
+    /// check that the service listens.
     async fn users(&self, classes: &[Class]) -> Result<Vec<User>, Error> {
         let mut users = Vec::new();
         for &Class { dscp, new } in classes {
@@ -112,12 +111,12 @@ impl Way {
 }
 
 impl User {
-    /// Whether a call of class `level` is answered within the task's budget.
+    /// `true` if a call of class `level` is answered within the task's budget.
     async fn call(self, level: usize, call: Request<Bytes>) -> bool {
         match self {
             Self::There(mut client) => client.call_as(level, call).await.is_ok(),
             Self::New(way, dscp) => {
-                // Nobody's SYN is worth more time than its call.
+                // Connection setup may not take longer than the call's budget.
                 let left = remaining().map_or(Span::ZERO, Remaining::left);
                 let Ok(Ok(mut client)) = timeout(left.into(), way.open(dscp)).await else { return false };
                 client.call_as(level, call).await.is_ok()
@@ -126,7 +125,7 @@ impl User {
     }
 }
 
-/// Sends the plan and waits until all of it has ended: how late one was sent.
+/// Sends the plan and waits until all calls have ended; returns the largest send delay.
 fn send(runtime: &Handle, setup: &Setup, run: &Arc<Run>, users: &[User]) -> Result<Span, Error> {
     let (ended, ends) = channel();
     let zero = run.begin();
@@ -146,7 +145,7 @@ fn send(runtime: &Handle, setup: &Setup, run: &Arc<Run>, users: &[User]) -> Resu
     all_end(&ends).map(|()| late)
 }
 
-/// What is still to be said to peers takes no longer.
+/// Shutdown timeout for the runtime, which may still notify peers.
 const GONE: Duration = Duration::from_millis(20);
 
 #[cfg(test)]

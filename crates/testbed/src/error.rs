@@ -1,8 +1,8 @@
-//! Why a runner could not run: one line, and one that says what to try.
+//! Error of a runner: one line with the cause, and one with advice.
 
 use std::fmt;
 
-/// What went wrong, for whoever reads stderr.
+/// Error, as printed on stderr.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
     what: String,
@@ -10,8 +10,7 @@ pub struct Error {
 }
 
 impl Error {
-    /// `what`: the value that was given and what would be valid; `advice`:
-    /// what to do about it.
+    /// `what`: the given value and what would be valid; `advice`: what to do.
     pub fn new(what: impl Into<String>, advice: impl Into<String>) -> Self {
         Self { what: what.into(), advice: advice.into() }
     }

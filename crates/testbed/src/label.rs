@@ -1,13 +1,11 @@
-//! The level of a connection: its DSCP, out, in and back.
+//! Priority level of a connection, carried as DSCP in its packets.
 //!
-//! Who calls opens a connection for each level, whose packets say it. The
-//! server's end answers with what the first packet said where its kernel is
-//! told to (`net.ipv4.tcp_reflect_tos`), and that is where it reads the level:
-//! [`Mark`] writes it among the headers of each request, over whatever the
-//! peer wrote there, so that nobody is of another level than his packets. Asked
-//! through the C library, as most programs ask, so that a stack that is preloaded
-//! can answer.
-//! Source: RFC 2474; Linux, ip(7) (`IP_TOS`), ip-sysctl.rst.
+//! A client opens one connection per level, whose packets carry the level's DSCP. The server's
+//! kernel answers with the DSCP of the first packet (`net.ipv4.tcp_reflect_tos`), and the
+//! server reads the level from there. [`Mark`] writes it into the headers of each request and
+//! overwrites the peer's header, so that a request always has the level of its packets. Socket
+//! options are read through the C library, so that a preloaded stack can answer. Source: RFC
+//! 2474; Linux, ip(7) (`IP_TOS`), ip-sysctl.rst.
 
 use std::io;
 use std::net::SocketAddr;
@@ -21,10 +19,10 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpSocket, TcpStream};
 use tonic::transport::server::Connected;
 
-/// A connection to `address` whose packets carry `dscp`, 0..64.
+/// Connects to `address` with packets that carry `dscp`, 0..64.
 ///
 /// # Errors
-/// What the kernel says.
+/// The kernel's error.
 pub async fn dial(address: SocketAddr, dscp: u8) -> io::Result<TcpStream> {
     let socket = TcpSocket::new_v4()?;
     SockRef::from(&socket).set_tos_v4(u32::from(dscp) << 2)?;
@@ -32,19 +30,19 @@ pub async fn dial(address: SocketAddr, dscp: u8) -> io::Result<TcpStream> {
     socket.connect(address).await
 }
 
-/// The DSCP of a connection.
+/// DSCP of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dscp(pub u8);
 
-/// A connection that came, and its DSCP.
+/// Accepted connection with its DSCP.
 #[derive(Debug)]
 pub struct Labelled(TcpStream, Dscp);
 
 impl Labelled {
-    /// `stream`, whose level is read now.
+    /// Reads the DSCP of `stream`.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn new(stream: TcpStream) -> io::Result<Self> {
         let tos = SockRef::from(&stream).tos_v4()?;
         Ok(Self(stream, Dscp((tos >> 2) as u8)))
@@ -95,25 +93,25 @@ impl AsyncWrite for Labelled {
     }
 }
 
-/// Writes into each request of which level its connection is: the place of its
-/// DSCP among those that are known, the most urgent first; of another, the last.
+/// Writes the level of its connection into each request: the index of the DSCP among the known
+/// ones, most urgent first; for an unknown DSCP the last.
 #[derive(Clone, Debug)]
 pub struct Mark {
     known: Arc<[u8]>,
 }
 
 impl Mark {
-    /// For levels whose packets carry `known`.
+    /// For levels with the DSCPs `known`.
     ///
     /// # Panics
-    /// When there are none, or more than 64.
+    /// If there are none, or more than 64.
     #[must_use]
     pub fn new(known: &[u8]) -> Self {
         assert!((1..=64).contains(&known.len()), "each level has a DSCP of its own");
         Self { known: known.into() }
     }
 
-    /// `request`, with its level.
+    /// Adds the level to `request`.
     #[must_use]
     pub fn write<B>(&self, mut request: Request<B>) -> Request<B> {
         let level = self.level(request.extensions().get());
@@ -127,13 +125,13 @@ impl Mark {
     }
 }
 
-/// The level that [`Mark`] wrote; the first without one.
+/// Level that [`Mark`] wrote; 0 if absent.
 #[must_use]
 pub fn level(headers: &HeaderMap) -> usize {
     headers.get(&LEVEL).and_then(|value| value.to_str().ok()?.parse().ok()).unwrap_or(0)
 }
 
-/// Carries a request's level within a service, from [`Mark`] on.
+/// Header with a request's level within a service.
 static LEVEL: HeaderName = HeaderName::from_static("testbed-level");
 
 #[cfg(test)]

@@ -1,14 +1,13 @@
 //! Real services on loopback, for experiments that also run in the simulator.
 //!
-//! A runner is a process that is given a [`Setup`] and a plan of requests on
-//! stdin, starts the services, calls them at the planned instants whatever
-//! happens, and says on stdout what became of each request at each stage
-//! ([`protocol`], `spec/testbed.md`). So one trace can be given to services of
-//! any framework, in any language, and to the simulator. Nothing is decided
-//! or summed up here: `greenwave exp` does that with the lines.
+//! A runner is a process that reads a [`Setup`] and a plan of requests from stdin, starts the
+//! services, calls them at the planned times (open loop), and writes the outcome of each
+//! request at each stage to stdout ([`protocol`], `spec/testbed.md`). The same trace can thus
+//! be given to services of any framework and language, and to the simulator. A runner neither
+//! evaluates nor summarises: `greenwave exp` does.
 //!
-//! Where services are to be in places of their own, each is a process
-//! ([`tier`]), and the runner calls them ([`calls`]).
+//! For services in separate network namespaces, each service is a process ([`tier`]), and the
+//! runner calls them ([`calls`]).
 #![forbid(unsafe_code)]
 
 pub mod calls;

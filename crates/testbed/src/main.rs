@@ -1,17 +1,16 @@
-//! `testbed RUNNER`: told by stdin, says on stdout; see `spec/testbed.md`.
+//! `testbed RUNNER`: reads a plan from stdin, writes outcomes to stdout; see `spec/testbed.md`.
 //!
-//! Started by `greenwave exp run` for worlds of real services.
+//! Started by `greenwave exp run` for experiments with real services.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;
 
 use testbed::{Error, Planned, Report, Setup, calls, protocol, series, tier};
 
-/// A runner: starts the services, carries the plan out, returns when all has
-/// ended.
+/// Runner: starts the services, executes the plan, and returns when all requests have ended.
 type Runner = fn(&Setup, Vec<Planned>, Report) -> Result<(), Error>;
 
-/// Every runner, by name.
+/// Runners by name.
 const RUNNERS: &[(&str, Runner)] = &[
     ("series", series::run),
     ("calls", calls::run),
@@ -49,7 +48,7 @@ fn run() -> Result<(), Error> {
     let (setup, plan) = protocol::read(std::io::stdin().lock())?;
     let (report, written) = Report::to_stdout();
     runner(&setup, plan, report)?;
-    // Every clone of the report is gone, so the thread has written all of it.
+    // All clones of the report are dropped, so that the thread writes the rest and ends.
     let _ = written.join();
     Ok(())
 }

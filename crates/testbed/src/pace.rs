@@ -1,4 +1,4 @@
-//! The open loop: requests are sent at their instants whatever happens.
+//! Open-loop pacing: requests are sent at their planned times, independent of answers.
 
 use std::time::{Duration, Instant};
 
@@ -7,9 +7,8 @@ use queueing::Span;
 use crate::Planned;
 use crate::work::wake_exactly;
 
-/// Calls `send` for each request of `plan` at its birth, counted from `zero`,
-/// on the calling thread; `send` must not wait for anything. The latest that
-/// one was called.
+/// Calls `send` for each request of `plan` at its planned time after `zero`, on the calling
+/// thread; `send` must not block. Returns the largest delay.
 pub fn send_all(zero: Instant, plan: &[Planned], mut send: impl FnMut(usize, &Planned)) -> Span {
     wake_exactly();
     let mut latest = Span::ZERO;
@@ -22,7 +21,7 @@ pub fn send_all(zero: Instant, plan: &[Planned], mut send: impl FnMut(usize, &Pl
     latest
 }
 
-/// Since `instant`; nothing when that is yet to come.
+/// Time since `instant`; zero if it is in the future.
 #[must_use]
 pub fn since(instant: Instant) -> Span {
     Span::from_nanos(u64::try_from(instant.elapsed().as_nanos()).unwrap_or(u64::MAX))

@@ -1,8 +1,7 @@
-//! What a runner is told and what it says: `spec/testbed.md`, this side of it.
+//! Runner protocol, the runner's side: `spec/testbed.md`.
 //!
-//! Lines of text, so that a run can be read, replayed by hand and compared
-//! over languages. This file parses what comes in and writes what goes out;
-//! the other direction of both is `greenwave exp`'s.
+//! Lines of text, so that a run can be read, replayed by hand and compared between languages.
+//! This file parses input and formats output; `greenwave exp` does the opposite.
 
 use std::fmt;
 use std::io::BufRead;
@@ -12,68 +11,68 @@ use serde::Deserialize;
 
 use crate::Error;
 
-/// The first line: what to start.
+/// First line: services to start.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Setup {
-    /// Who goes next, by name.
+    /// Order of queues, by name.
     pub order: String,
-    /// Who is dropped, by name.
+    /// Load shedding of queues, by name.
     pub shedding: String,
-    /// How long a request may be passed over, ns.
+    /// Maximum time for which a request may be passed over, ns.
     pub patience_ns: u64,
-    /// Requests that wait at one server.
+    /// Capacity of a server's queue.
     pub capacity: usize,
-    /// The services, in the order of calls.
+    /// Services, in the order of calls.
     pub stages: Vec<Stage>,
-    /// What users expect.
+    /// User classes and their objectives.
     pub slos: Vec<Slo>,
 }
 
-/// A service, or a parallel unit of some.
+/// Service, or parallel unit of services.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Stage {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// Requests it works on at once (each worker of a unit).
+    /// Concurrency: requests in service at once, per worker for a unit.
     pub threads: usize,
-    /// Workers among whom each request is split; 1 is a service.
+    /// Fan-out: workers among which each request is split; 1: a single service.
     pub parts: usize,
-    /// Kept for the aggregate phase and what comes after it, ns.
+    /// Budget reserved for the aggregate phase and later stages, ns.
     pub reserve_ns: u64,
-    /// Whether the unit answers with the parts it has once their time is up.
+    /// Answer with the available parts when their time is up.
     pub partial: bool,
 }
 
-/// A class of users.
+/// User class.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Slo {
-    /// Its name.
+    /// Name.
     pub name: String,
     /// `expected_deadline`, ns.
     pub slo_ns: u64,
 }
 
-/// A request of the plan.
+/// Planned request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Planned {
-    /// When it is born, since `ready`.
+    /// Send time, since `ready`.
     pub birth: Span,
-    /// Its class of users.
+    /// User class, an index of [`Setup::slos`].
     pub class: usize,
-    /// What it takes at each part of each stage, in their order.
+    /// Service time of each part of each stage, in order.
     pub service: Vec<Span>,
-    /// Which query it is, where the services search.
+    /// Query number, for services that search.
     pub query: Option<usize>,
 }
 
 impl Setup {
-    /// Reads the first line.
+    /// Parses the first line.
     ///
     /// # Errors
-    /// One line: what was given, and what would be valid.
+    /// One line: the value and what would be valid.
     pub fn parse(line: &str) -> Result<Self, Error> {
         let bad = |what: String| Error::new(what, SPEC);
         let setup: Self = serde_json::from_str(line).map_err(|e| bad(format!("line 1: {e}")))?;
@@ -92,10 +91,10 @@ impl Setup {
         Ok(setup)
     }
 
-    /// The queue that stands before each server.
+    /// Settings of each server's queue.
     ///
     /// # Panics
-    /// When a name is none; [`parse`](Self::parse) says so first.
+    /// If a name is unknown, which [`parse`](Self::parse) rules out.
     #[must_use]
     pub fn queue(&self) -> deadline::Settings {
         self.settings().expect("a parsed set-up")
@@ -107,7 +106,7 @@ impl Setup {
         Ok(deadline::Settings { capacity: self.capacity, order, shedding, age_max })
     }
 
-    /// Times that each request of the plan brings: one per part.
+    /// Number of service times per request: one per part.
     #[must_use]
     pub fn parts(&self) -> usize {
         self.stages.iter().map(|stage| stage.parts).sum()
@@ -115,10 +114,10 @@ impl Setup {
 }
 
 impl Planned {
-    /// Reads one request's line for `setup`.
+    /// Parses one request's line for `setup`.
     ///
     /// # Errors
-    /// What is wrong with it; the line's number is the caller's to add.
+    /// The cause; the caller adds the line number.
     pub fn parse(line: &str, setup: &Setup) -> Result<Self, String> {
         let numbers = line.split(',').map(|text| {
             let bad = |e| format!("{text:?}: {e}, not a whole number of nanoseconds");
@@ -142,10 +141,10 @@ impl Planned {
     }
 }
 
-/// Reads all that a runner is told.
+/// Reads a runner's complete input.
 ///
 /// # Errors
-/// Where the text stops making sense, and what would be valid.
+/// The first invalid line, and what would be valid.
 pub fn read(input: impl BufRead) -> Result<(Setup, Vec<Planned>), Error> {
     let mut lines = input.lines();
     let mut line = || lines.next().transpose().map_err(|e| Error::new(format!("stdin: {e}"), SPEC));
@@ -165,42 +164,42 @@ pub fn read(input: impl BufRead) -> Result<(Setup, Vec<Planned>), Error> {
     Ok((setup, plan))
 }
 
-/// What a runner says.
+/// Output line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Line {
-    /// All services serve; births count from here.
+    /// All services are ready; planned times count from here.
     Ready,
-    /// A part of a request left a stage: served or dropped there.
+    /// A part of a request left a stage: served or dropped.
     Stage {
-        /// The request's place in the plan.
+        /// Index of the request in the plan.
         request: usize,
-        /// The stage's place in the set-up.
+        /// Index of the stage in the set-up.
         stage: usize,
-        /// Which part; 0 of a service.
+        /// Part of a unit; 0 for a service.
         part: usize,
-        /// Served, not dropped.
+        /// True if served, false if dropped.
         served: bool,
-        /// Since its planned birth.
+        /// Time since the planned send time.
         elapsed: Span,
-        /// In the queue there.
+        /// Queueing delay at the stage.
         queue: Span,
-        /// Being served there.
+        /// Service time at the stage.
         service: Span,
     },
-    /// A request is over: said once of each.
+    /// A request ended; exactly one line per request.
     End {
-        /// The request's place in the plan.
+        /// Index of the request in the plan.
         request: usize,
-        /// Answered, in time or not.
+        /// Answered, in time or late.
         answered: bool,
-        /// Since its planned birth, as its user sees it.
+        /// Time since the planned send time, as seen by the user.
         elapsed: Span,
-        /// Parts whose answers were used at the last unit.
+        /// Parts used by the last unit.
         used: usize,
-        /// Parts that unit has.
+        /// Parts of the last unit.
         parts: usize,
     },
-    /// Last of all: the latest that a request was sent after its birth.
+    /// Last line: largest delay of a request after its planned send time.
     Late(Span),
 }
 
@@ -222,11 +221,11 @@ impl fmt::Display for Line {
     }
 }
 
-/// What explains every mistake in what a runner is told.
+/// Advice for invalid input.
 const SPEC: &str = "spec/testbed.md says what a runner is told";
-/// A plan is held in memory.
+/// Bound of a plan, which is held in memory.
 const REQUESTS_MAX: usize = 10_000_000;
-/// As many as the simulator lets wait.
+/// Same bound as in the simulator.
 const CAPACITY_MAX: usize = 100_000_000;
 
 #[cfg(test)]

@@ -1,8 +1,7 @@
-//! What a runner says, written by a thread of its own.
+//! Output of a runner, written by its own thread.
 //!
-//! Whoever serves hands a line over and goes on; the thread flushes after
-//! each batch. Once nobody reads any more there is nobody to run for: the
-//! process ends, so that a runner never outlives what started it.
+//! Callers hand a line over without blocking; the thread flushes after each batch. If stdout is
+//! closed the process exits, so that a runner never outlives its parent.
 
 use std::io::Write;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -10,28 +9,27 @@ use std::thread::JoinHandle;
 
 use crate::protocol::Line;
 
-/// Where lines go; clones share one stdout.
+/// Handle to the output; clones share one stdout.
 #[derive(Clone, Debug)]
 pub struct Report(Sender<Line>);
 
 impl Report {
-    /// A report to stdout, and the thread to wait for once all clones of it
-    /// are gone. What waits to be written is bounded by what the plan can
-    /// bring about.
+    /// Report to stdout, and the thread to join after all clones are dropped. The queue is
+    /// bounded by the number of lines that the plan can cause.
     #[must_use]
     pub fn to_stdout() -> (Self, JoinHandle<()>) {
         let (lines, said) = channel();
         (Self(lines), std::thread::spawn(move || write(&said)))
     }
 
-    /// Says `line`.
+    /// Writes `line`.
     pub fn say(&self, line: Line) {
-        // The thread is gone only when the process is about to be.
+        // The receiver is gone only when the process is about to exit.
         let _ = self.0.send(line);
     }
 }
 
-/// Writes what is said, [`Line::Late`] last of all: what is dropped with the run, after it, is not told of.
+/// Writes lines up to [`Line::Late`]; lines of parts dropped after the run are discarded.
 fn write(said: &Receiver<Line>) {
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     while let Ok(line) = said.recv() {

@@ -1,5 +1,5 @@
-//! gRPC services of one method on loopback, by tonic and the layers of
-//! `deadline::tower`; bytes in, bytes out, no generated code.
+//! gRPC services with one method on loopback, by tonic and the layers of `deadline::tower`; raw
+//! bytes, no generated code.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -24,16 +24,16 @@ use crate::Error;
 use crate::label::dial;
 use crate::run::Watch;
 
-/// What a service does with a request.
+/// Handler of a service's requests.
 pub type Handler = Arc<dyn Fn(Request<Bytes>) -> Answering + Send + Sync>;
-/// Its answer.
+/// Future of the answer.
 pub type Answering = Pin<Box<dyn Future<Output = Result<Bytes, Status>> + Send>>;
 
-/// Serves `handler` on a free port behind `queue` behind `watch`; at most
-/// `waiting` are there at once. Needs a runtime.
+/// Serves `handler` on a free port behind `watch` and `queue`, with at most `waiting`
+/// concurrent requests. Requires a runtime.
 ///
 /// # Errors
-/// When no port is free.
+/// If no port is free.
 pub fn serve(
     queue: &DeadlineLayer,
     watch: Watch,
@@ -52,15 +52,15 @@ pub fn serve(
     Ok(address)
 }
 
-/// A server where at most `waiting` are at once. All waiting is the queue's: no
-/// stream is held back, and clients that give up are no attack.
+/// Server with at most `waiting` concurrent requests. Requests wait only in the deadline queue:
+/// HTTP/2 holds no stream back, and cancelled streams do not count as an attack.
 pub(crate) fn builder(waiting: usize) -> Server {
     Server::builder()
         .max_concurrent_streams(u32::try_from(waiting).unwrap_or(u32::MAX))
         .http2_max_pending_accept_reset_streams(Some(waiting))
 }
 
-/// A client of one service; clones share its connection.
+/// Client of one service; clones share its connection.
 #[derive(Clone)]
 pub struct Client(tonic::client::Grpc<Propagate<Channel>>);
 
@@ -68,16 +68,16 @@ impl Client {
     /// Connects to `address`; calls go through `layer`, at most `waiting` at once.
     ///
     /// # Errors
-    /// When nobody listens there.
+    /// If nothing listens there.
     pub async fn connect(address: SocketAddr, layer: &PropagateLayer, waiting: usize) -> Result<Self, Error> {
         Self::over(endpoint(address, waiting).connect().await, address, layer)
     }
 
-    /// The same, on a connection whose packets carry `dscp`, and that answers do
-    /// not have to wait for.
+    /// Same as [`connect`](Self::connect), on a connection whose packets carry `dscp` and whose
+    /// windows never delay answers.
     ///
     /// # Errors
-    /// When nobody listens there.
+    /// If nothing listens there.
     pub async fn connect_as(
         dscp: u8,
         address: SocketAddr,
@@ -101,22 +101,22 @@ impl Client {
         Ok(Self(tonic::client::Grpc::new(layer.layer(channel))))
     }
 
-    /// Sends `message`, within the budget of the task that calls.
+    /// Sends `message` within the budget of the calling task.
     ///
     /// # Errors
-    /// The service's or the layers' refusal.
+    /// The rejection of the service or of a layer.
     pub async fn call(&mut self, message: Request<Bytes>) -> Result<Bytes, Status> {
         self.call_as(0, message).await
     }
 
-    /// The same, by the method that is for `level`, 0..8: what a method takes is
-    /// learned for each.
+    /// Same as [`call`](Self::call), by the method for `level`, 0..8: service times are learned
+    /// per method.
     ///
     /// # Errors
-    /// The service's or the layers' refusal.
+    /// The rejection of the service or of a layer.
     ///
     /// # Panics
-    /// When there is no such level.
+    /// If there is no such level.
     pub async fn call_as(&mut self, level: usize, message: Request<Bytes>) -> Result<Bytes, Status> {
         let path = http::uri::PathAndQuery::from_static(PATHS[level]);
         self.0.ready().await.map_err(|e| Status::unavailable(e.to_string()))?;
@@ -129,7 +129,7 @@ fn endpoint(address: SocketAddr, waiting: usize) -> Endpoint {
     endpoint.buffer_size(QUEUED).http2_max_concurrent_reset_streams(waiting)
 }
 
-/// The one method, and what it does.
+/// The service's method with its handler.
 #[derive(Clone)]
 pub(crate) struct Method(pub(crate) Handler);
 
@@ -162,7 +162,7 @@ impl UnaryService<Bytes> for Method {
     }
 }
 
-/// Bytes as they are.
+/// Codec that passes bytes unchanged.
 #[derive(Clone, Copy)]
 struct Plain;
 
@@ -200,7 +200,7 @@ impl Decoder for Plain {
     }
 }
 
-/// The method's names: one for each level.
+/// Method names, one per level.
 pub(crate) const PATHS: [&str; 8] = [
     "/greenwave.Stage/Call",
     "/greenwave.Stage/Call1",
@@ -211,7 +211,7 @@ pub(crate) const PATHS: [&str; 8] = [
     "/greenwave.Stage/Call6",
     "/greenwave.Stage/Call7",
 ];
-/// Calls that wait for the connection's task; it takes them at once.
+/// Calls queued for the connection's task, which takes them immediately.
 const QUEUED: usize = 65_536;
-/// Bytes of answers under way on a connection: far more than a level has.
+/// Flow control window: far more than the answers in flight of a level.
 const WINDOW: u32 = 8 << 20;

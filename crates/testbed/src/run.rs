@@ -1,9 +1,9 @@
-//! A run: its plan, its clock, and what is said of each request on its way.
+//! Run: its plan, its clock, and the report of each request.
 //!
-//! [`Watch`] stands outside of everything else at a service. It knows a request
-//! by a header, hands the handler an [`At`], and when that is gone without
-//! having been served (refused, shed, given up) says that it was dropped; so
-//! whatever reaches a stage is told of once.
+//! [`Watch`] is the outermost layer of a service. It identifies a request by a header and gives
+//! the handler an [`At`], which reports the request as dropped unless it was served (rejected,
+//! shed or cancelled otherwise). Every request that reaches a stage is thus reported exactly
+//! once.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -16,46 +16,46 @@ use crate::pace::since;
 use crate::protocol::Line;
 use crate::{Planned, Report};
 
-/// What all services of a run share.
+/// State shared by all services of a run.
 #[derive(Debug)]
 pub struct Run {
-    /// The requests.
+    /// Planned requests.
     pub plan: Vec<Planned>,
     report: Report,
     zero: OnceLock<Instant>,
 }
 
 impl Run {
-    /// Nothing is born yet.
+    /// Run that has not begun.
     #[must_use]
     pub fn new(plan: Vec<Planned>, report: Report) -> Arc<Self> {
         Arc::new(Self { plan, report, zero: OnceLock::new() })
     }
 
-    /// Says `ready`; births count from the instant that this gives.
+    /// Reports `ready`; planned times count from the returned instant.
     pub fn begin(&self) -> Instant {
         self.report.say(Line::Ready);
         *self.zero.get_or_init(Instant::now)
     }
 
-    /// Since the planned birth of `request`.
+    /// Time since the planned send time of `request`.
     #[must_use]
     pub fn elapsed(&self, request: usize) -> Span {
         let birth = Duration::from(self.plan[request].birth);
         self.zero.get().map_or(Span::ZERO, |&zero| since(zero + birth))
     }
 
-    /// Says `line`.
+    /// Reports `line`.
     pub fn say(&self, line: Line) {
         self.report.say(line);
     }
 }
 
-/// A part of a request at a stage.
+/// Part of a request at a stage.
 #[derive(Debug)]
 pub struct At {
     run: Arc<Run>,
-    /// The request's place in the plan.
+    /// Index of the request in the plan.
     pub request: usize,
     stage: usize,
     part: usize,
@@ -63,8 +63,8 @@ pub struct At {
 }
 
 impl At {
-    /// Its work here is done; in the scope of a budget, which knows where the
-    /// time went.
+    /// Reports the part as served. Call within the scope of its budget, which holds queueing
+    /// delay and service time.
     pub fn served(&self) {
         self.served.store(true, Ordering::Relaxed);
         let here = deadline::tower::budget().and_then(|budget| budget.stages().last().copied());
@@ -87,19 +87,19 @@ impl Drop for At {
     }
 }
 
-/// Knows requests that reach a part of a stage.
+/// Identifies requests that reach a part of a stage.
 #[derive(Clone, Debug)]
 pub struct Watch {
-    /// What they are requests of.
+    /// Run that the requests belong to.
     pub run: Arc<Run>,
-    /// The stage's place in the set-up.
+    /// Index of the stage in the set-up.
     pub stage: usize,
-    /// The part; 0 of a service.
+    /// Part of a unit; 0 for a service.
     pub part: usize,
 }
 
 impl Watch {
-    /// `request`, with an [`At`] for its handler if it is one of the plan's.
+    /// Adds an [`At`] to `request` if it belongs to the plan.
     #[must_use]
     pub fn know<B>(&self, mut request: Request<B>) -> Request<B> {
         let number = request.headers().get(&NUMBER).and_then(|value| value.to_str().ok()?.parse().ok());
@@ -112,7 +112,7 @@ impl Watch {
     }
 }
 
-/// A call on behalf of `request`.
+/// Empty call with the number of `request`.
 #[must_use]
 pub fn call_of(request: usize) -> tonic::Request<bytes::Bytes> {
     let mut call = tonic::Request::new(bytes::Bytes::new());
@@ -121,6 +121,6 @@ pub fn call_of(request: usize) -> tonic::Request<bytes::Bytes> {
     call
 }
 
-/// Carries a request's number.
+/// Header with a request's number.
 static NUMBER: HeaderName = HeaderName::from_static(HEADER);
 const HEADER: &str = "testbed-request";

@@ -1,9 +1,8 @@
-//! `testbed series`: services that each work, give way, and call the next.
+//! `testbed series`: services in series; each works, yields, and calls the next.
 //!
-//! Each has its own port, connection and queue; the layers are those that any
-//! user of tonic has. With shedding `none` budgets are told and not enforced,
-//! as in a system that knows no deadlines; otherwise callers give up when
-//! theirs is over.
+//! Each has its own port, connection and queue; the layers are those of any tonic application.
+//! With shedding `none` budgets propagate but are not enforced, as in a system without
+//! deadlines; otherwise callers give up at their deadline.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -22,11 +21,11 @@ use crate::run::{At, Run, Watch, call_of};
 use crate::work::work;
 use crate::{Error, Planned, Report, Setup, pace};
 
-/// Starts the services of `setup`, sends `plan`, and returns when all of it
-/// has ended and been told of.
+/// Starts the services of `setup`, sends `plan`, and returns when all requests have ended and
+/// been reported.
 ///
 /// # Errors
-/// When the set-up is not a series, or the services cannot be started.
+/// If the set-up is not a series, or the services cannot be started.
 pub fn run(setup: &Setup, plan: Vec<Planned>, report: Report) -> Result<(), Error> {
     check(setup)?;
     let threads: usize = setup.stages.iter().map(|stage| stage.threads).sum();
@@ -55,8 +54,8 @@ fn check(setup: &Setup) -> Result<(), Error> {
     }
 }
 
-/// Starts the services, the last first, and connects each to the next: their
-/// layers, and a client of the first.
+/// Starts the services, last first, and connects each to the next; returns their layers and a
+/// client of the first.
 async fn start(setup: &Setup, run: &Arc<Run>) -> Result<(Vec<DeadlineLayer>, Client), Error> {
     let queue = setup.queue();
     let propagate = match queue.shedding {
@@ -84,7 +83,7 @@ async fn start(setup: &Setup, run: &Arc<Run>) -> Result<(Vec<DeadlineLayer>, Cli
     Ok((layers, next.expect("a set-up has stages")))
 }
 
-/// Service `number`: works, gives way, calls the next.
+/// Service `number`: works, yields, calls the next.
 fn service(run: &Arc<Run>, number: usize, next: Option<Client>) -> Handler {
     let run = Arc::clone(run);
     Arc::new(move |request: Request<Bytes>| {
@@ -103,7 +102,7 @@ fn service(run: &Arc<Run>, number: usize, next: Option<Client>) -> Handler {
     })
 }
 
-/// Sends the plan and waits until all of it has ended: how late one was sent.
+/// Sends the plan and waits until all requests have ended; returns the largest send delay.
 fn send(runtime: &Handle, setup: &Setup, run: &Arc<Run>, first: &Client) -> Result<Span, Error> {
     let (ended, ends) = channel();
     let zero = run.begin();
@@ -122,8 +121,7 @@ fn send(runtime: &Handle, setup: &Setup, run: &Arc<Run>, first: &Client) -> Resu
     all_end(&ends).map(|()| late)
 }
 
-/// Waits until the handlers of those that were given up are gone, who are told
-/// of then.
+/// Waits until the handlers of cancelled requests are dropped, which reports them.
 pub(crate) fn all_gone(layers: &[DeadlineLayer]) {
     let busy = |layer: &DeadlineLayer| {
         let counts = layer.counts();
@@ -137,10 +135,10 @@ pub(crate) fn all_gone(layers: &[DeadlineLayer]) {
     }
 }
 
-/// Waits until all that can end has.
+/// Waits until all requests have ended.
 ///
 /// # Errors
-/// When nothing ends for a minute.
+/// If no request ends for a minute.
 pub(crate) fn all_end(ends: &Receiver<()>) -> Result<(), Error> {
     loop {
         match ends.recv_timeout(STUCK) {
@@ -154,10 +152,10 @@ pub(crate) fn all_end(ends: &Receiver<()>) -> Result<(), Error> {
     }
 }
 
-/// Threads that block beyond those that work.
+/// Blocking threads in addition to the services'.
 const SPARE: usize = 8;
-/// A run in which nothing ends for so long is over.
+/// Timeout without progress, after which a run is aborted.
 pub(crate) const STUCK: Duration = Duration::from_secs(60);
-/// Handlers of those given up are waited for in such steps, so many times.
+/// Interval and number of checks for cancelled handlers.
 const GONE_STEP: Duration = Duration::from_millis(20);
 const GONE_TRIES: usize = 100;

@@ -1,14 +1,11 @@
-//! `testbed tier SETTINGS`: one service in a process of its own, on an address
-//! that it is told.
+//! `testbed tier SETTINGS`: one service as a process, on a given address.
 //!
-//! So that services can be in places of their own, such as network namespaces,
-//! where a runner's are all in one process. What a request takes here and at
-//! each of the services that work on its parts comes with it; the level is that
-//! of its connection ([`label`](crate::label)), and parts go on connections of
-//! the same, or of the next more urgent level for who is behind, the next less
-//! urgent for who can bear a loss. From the
-//! outside in: the level, a guard, the queue, the work. It says where it
-//! listens, and at the end of its stdin what it did, a line each.
+//! Used for services in separate network namespaces; other runners hold all services in one
+//! process. A call carries its service time here and at each of the services that work on its
+//! parts. The level is that of its connection ([`label`](crate::label)). Parts use connections
+//! of the same level, of the next more urgent one if the request is late, or of the next less
+//! urgent one if it can bear a loss. Layers, from the outside: level, guard, queue, work.
+//! Prints its address, and one line of statistics at the end of stdin.
 
 use std::io::Read;
 use std::net::SocketAddr;
@@ -38,49 +35,48 @@ use crate::label::{Labelled, Mark, level};
 use crate::rpc::{self, Client, Handler, Method, PATHS};
 use crate::work::work;
 
-/// What a service is told of itself.
+/// Settings of a service.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Tier {
-    /// Where it listens.
+    /// Listening address.
     listen: SocketAddr,
     /// Services that each work on a part of every request, before it is answered.
     parts: Vec<SocketAddr>,
-    /// Requests it works on at once, 1..=1000.
+    /// Concurrency: requests in service at once, 1..=1000.
     threads: usize,
-    /// Who goes next, by name.
+    /// Order of the queue, by name.
     order: String,
-    /// Who is dropped, by name.
+    /// Load shedding of the queue, by name.
     shedding: String,
-    /// How long a request may be passed over, ns.
+    /// Maximum time for which a request may be passed over, ns.
     patience_ns: u64,
-    /// Requests that wait.
+    /// Capacity of the queue.
     capacity: usize,
     /// Bytes of an answer, at most a MiB.
     answer: usize,
-    /// The congestion control of what it answers on, such as `cubic`, if not the
-    /// kernel's default.
+    /// Congestion control of accepted connections, such as `cubic`; default: the kernel's.
     #[serde(default)]
     congestion: Option<String>,
-    /// DSCP of each level, the most urgent first; the last is shed first.
+    /// DSCP per level, most urgent first; the last is shed first.
     dscp: Vec<u8>,
-    /// What a packet that is lost on the way to parts costs, ns; unless it is known
-    /// nobody is ahead of his budget.
+    /// Cost of a packet lost on the way to parts, ns; if absent, no request counts as ahead of
+    /// its budget.
     #[serde(default)]
     loss_ns: Option<u64>,
-    /// A guard's policy, by name.
+    /// Policy of the guard, by name.
     guard: String,
-    /// How long a request may wait, as a guard sees it, ns.
+    /// Target queueing delay of the guard, ns.
     guard_target_ns: u64,
-    /// Where it tells of its queue, for who guards the way to it, if anywhere.
+    /// File for reports of the queue, for a guard in front of the service.
     #[serde(default)]
     tells: Option<PathBuf>,
 }
 
-/// Runs the service that the only one of `arguments` describes until stdin ends.
+/// Runs the service described by the only argument until stdin ends.
 ///
 /// # Errors
-/// One line: what is wrong with it; or a service that works on parts is not there.
+/// One line: the invalid setting, or a service for parts that does not answer.
 pub fn command(mut arguments: impl Iterator<Item = String>) -> Result<(), Error> {
     let tier = Tier::parse(&arguments.next().unwrap_or_default())?;
     let runtime = Builder::new_multi_thread().enable_all().max_blocking_threads(tier.threads + SPARE).build();
@@ -88,7 +84,7 @@ pub fn command(mut arguments: impl Iterator<Item = String>) -> Result<(), Error>
     let seen = Arc::new(Mutex::new(Seen::default()));
     let Serving { address, queue, guard } = runtime.block_on(start(&tier, &seen))?;
     println!("listens {address}");
-    // Whoever started it closes stdin, at the latest by ending.
+    // The parent closes stdin, at the latest when it exits.
     let _ = std::io::stdin().lock().read_to_end(&mut Vec::new());
     println!("{}", said(&seen, &queue, &guard));
     runtime.shutdown_background();
@@ -126,14 +122,14 @@ impl Tier {
     }
 }
 
-/// A service at work.
+/// Running service.
 struct Serving {
     address: SocketAddr,
     queue: DeadlineLayer,
     guard: GuardLayer,
 }
 
-/// Connects to the services of parts, and serves.
+/// Connects to the services for parts, and serves.
 async fn start(tier: &Tier, seen: &Arc<Mutex<Seen>>) -> Result<Serving, Error> {
     let queue = tier.queue()?;
     let propagate = propagating(queue.shedding);
@@ -171,7 +167,7 @@ async fn start(tier: &Tier, seen: &Arc<Mutex<Seen>>) -> Result<Serving, Error> {
     let listener = TcpListener::bind(tier.listen).await.map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
     if let Some(congestion) = &tier.congestion {
-        // Those that are accepted have it from here.
+        // Accepted connections inherit it.
         set_tcp_congestion(&listener, congestion).map_err(|e| failed(e.into()))?;
     }
     let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
@@ -185,8 +181,7 @@ async fn start(tier: &Tier, seen: &Arc<Mutex<Seen>>) -> Result<Serving, Error> {
     Ok(Serving { address, queue: layer, guard })
 }
 
-/// Calls that carry budgets: with shedding `none` they are told, and nobody
-/// gives up.
+/// Layer that propagates budgets; advisory with shedding `none`.
 pub(crate) fn propagating(shedding: Shedding) -> PropagateLayer {
     match shedding {
         Shedding::None => PropagateLayer::new().advisory(),
@@ -194,8 +189,9 @@ pub(crate) fn propagating(shedding: Shedding) -> PropagateLayer {
     }
 }
 
-/// Works, gives way, has `parts` (by service and level) work, and answers. Where budgets count, who is
-/// behind goes on a level more urgent, and who can bear that a packet is lost on one less so.
+/// Works, yields, calls `parts` (by service and level), and answers. With shedding, a late
+/// request uses a level more urgent for its parts, and one that can bear a loss a level less
+/// urgent.
 fn handler(tier: &Tier, parts: Vec<Vec<Client>>, shedding: Shedding, seen: &Arc<Mutex<Seen>>) -> Handler {
     let (parts, seen, answer) = (Arc::new(parts), Arc::clone(seen), tier.answer);
     let loss = tier.loss_ns.map(Span::from_nanos);
@@ -224,7 +220,7 @@ fn handler(tier: &Tier, parts: Vec<Vec<Client>>, shedding: Shedding, seen: &Arc<
     })
 }
 
-/// Of `levels`, the one on whose connection a request of `level` goes on that stands so.
+/// Level of the connection for the parts of a request of `level`.
 fn way(level: usize, stands: Slack, levels: usize) -> usize {
     match stands {
         Slack::Behind => level.saturating_sub(1),
@@ -233,8 +229,7 @@ fn way(level: usize, stands: Slack, levels: usize) -> usize {
     }
 }
 
-/// A call that takes `service` at the service that is called, and at those of
-/// its parts.
+/// Call with the service times of the called service and of those that work on its parts.
 pub(crate) fn telling(service: &[Span]) -> Request<Bytes> {
     let mut call = Request::new(Bytes::new());
     let text: Vec<String> = service.iter().map(|span| span.as_nanos().to_string()).collect();
@@ -242,17 +237,17 @@ pub(crate) fn telling(service: &[Span]) -> Request<Bytes> {
     call
 }
 
-/// What [`telling`] told.
+/// Service times of a call made by [`telling`].
 fn told(request: &Request<Bytes>) -> Option<Vec<Span>> {
     let text = request.metadata().get(SERVICE)?.to_str().ok()?;
     text.split(',').map(|number| number.parse().ok().map(Span::from_nanos)).collect()
 }
 
-/// What was served here.
+/// Statistics of served requests.
 #[derive(Debug, Default)]
 struct Seen {
     queue: Histogram,
-    /// What work took beyond what it was to.
+    /// Total service time beyond the planned one.
     beyond: Span,
 }
 
@@ -263,7 +258,7 @@ impl Seen {
     }
 }
 
-/// What was done, as one line of JSON.
+/// Statistics as one line of JSON.
 fn said(seen: &Mutex<Seen>, queue: &DeadlineLayer, guard: &GuardLayer) -> String {
     let seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
     let (counts, worked) = (queue.counts(), seen.queue.count());
@@ -282,14 +277,14 @@ fn said(seen: &Mutex<Seen>, queue: &DeadlineLayer, guard: &GuardLayer) -> String
     .to_string()
 }
 
-/// Carries what a request takes at each service, ns.
+/// Header with the service times of a request, ns.
 const SERVICE: &str = "testbed-service";
-/// What explains every mistake in what a service is told.
+/// Advice for invalid settings.
 const SPEC: &str = "spec/testbed.md says what a tier is told";
-/// As many as a runner lets wait.
+/// Same bound as for a runner.
 const CAPACITY_MAX: usize = 100_000_000;
 const ANSWER_MAX: usize = 1 << 20;
-/// Threads that block beyond those that work.
+/// Blocking threads in addition to the service's.
 const SPARE: usize = 8;
 
 #[cfg(test)]

@@ -1,9 +1,8 @@
-//! Work: a wait of exactly so long, with a thread held.
+//! Simulated work: holds a thread for an exact time without using a core.
 //!
-//! It takes no core, so that services on one machine do not steal each
-//! other's; queues, threads, wire and scheduler around it are real. A timer of
-//! the runtime would do by the millisecond only. Who stops waiting for the
-//! work stops it, as dropping a handler does with work that is asynchronous.
+//! Services on one machine thus do not steal each other's cores; queues, threads, network and
+//! scheduler around the work are real. The runtime's timer has a resolution of a millisecond
+//! only. Dropping the future stops the work, as with asynchronous work.
 
 use std::num::NonZeroU64;
 use std::sync::mpsc::channel;
@@ -11,22 +10,21 @@ use std::time::{Duration, Instant};
 
 use queueing::Span;
 
-/// Works for `span`; it stops when the future is dropped.
+/// Works for `span`; dropping the future stops it.
 pub async fn work(span: Span) {
     let (held, dropped) = channel::<()>();
     let ends = Instant::now() + Duration::from(span);
     let worked = tokio::task::spawn_blocking(move || {
         wake_exactly();
-        // Nothing is ever sent: this returns at the end, or when `held` is gone.
+        // Nothing is ever sent: this returns on timeout, or when `held` is dropped.
         let _ = dropped.recv_timeout(ends.saturating_duration_since(Instant::now()));
     });
     let _ = worked.await;
     drop(held);
 }
 
-/// Asks the kernel not to let this thread sleep longer than it said, for which
-/// it otherwise takes 50 µs.
+/// Sets the timer slack of this thread to 1 ns; the default of 50 µs would prolong sleeps.
 pub fn wake_exactly() {
-    // Where the kernel has no such setting sleeps are as long as they are.
+    // Kernels without this setting sleep longer.
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
 }

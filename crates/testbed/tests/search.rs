@@ -1,5 +1,4 @@
-//! The runner `testbed search` over a small corpus made from a seed, and the
-//! same partitions over HTTP.
+//! Runner `testbed search` over a small generated corpus, and the same partitions over HTTP.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -16,8 +15,8 @@ fn redis_is_there(test: &str) -> bool {
     there
 }
 
-/// What the runner says of requests 1 ms apart that take each part 2 ms and
-/// the last 8 ms; `None` where there is no Redis.
+/// Output for requests 1 ms apart that take 2 ms at each part and 8 ms at the last; `None`
+/// without Redis.
 fn says(order: &str, shedding: &str, partial: bool, slo_ms: u64) -> Option<String> {
     if !redis_is_there("testbed search") {
         return None;
@@ -41,7 +40,7 @@ fn says(order: &str, shedding: &str, partial: bool, slo_ms: u64) -> Option<Strin
     Some(String::from_utf8(output.stdout).expect("text"))
 }
 
-/// Lines of `text` that begin with `word`, split.
+/// Lines of `text` that begin with `word`, split at commas.
 fn lines<'a>(text: &'a str, word: &str) -> Vec<Vec<&'a str>> {
     text.lines().map(|line| line.split(',').collect::<Vec<_>>()).filter(|words| words[0] == word).collect()
 }
@@ -62,7 +61,7 @@ fn without_shedding_every_part_is_served_and_every_answer_whole() {
 
 #[test]
 fn in_part_there_is_an_answer_in_time_where_a_whole_one_is_late() {
-    // The third worker has 240 ms of work for requests that have 50.
+    // The third worker has 240 ms of work for requests with a budget of 50 ms.
     let Some(text) = says("edf", "infeasible", true, 50) else { return };
     let ends = lines(&text, "end");
     assert_eq!(ends.len(), REQUESTS);

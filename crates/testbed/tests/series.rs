@@ -1,4 +1,4 @@
-//! The runner `testbed series`, told and heard as `spec/testbed.md` says.
+//! Runner `testbed series`, driven by the protocol of `spec/testbed.md`.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -10,10 +10,10 @@ fn start() -> Child {
     piped.spawn().expect("the runner starts")
 }
 
-/// What it says to `told`.
+/// Runs the runner with the input `told`.
 fn says(told: &str) -> Output {
     let mut runner = start();
-    // One that refuses the first line does not read the rest.
+    // A runner that rejects the first line does not read the rest.
     let _ = runner.stdin.take().expect("piped").write_all(told.as_bytes());
     runner.wait_with_output().expect("it ends")
 }
@@ -27,12 +27,12 @@ fn setup(order: &str, shedding: &str) -> String {
     )
 }
 
-/// 60 requests within 30 ms for 60 ms of work.
+/// 60 requests within 30 ms, with 60 ms of work at the first service.
 fn plan() -> String {
     (0..60).map(|n| format!("{},0,1000000,500000,200000\n", n * 500_000)).collect()
 }
 
-/// Per request its lines, by kind.
+/// Output lines by request.
 fn heard(output: &Output) -> BTreeMap<usize, Vec<Vec<String>>> {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let text = String::from_utf8_lossy(&output.stdout);
@@ -88,7 +88,7 @@ fn work_takes_what_the_plan_says_and_is_done_one_at_a_time() {
             lines.iter().find(|words| words[2] == "0").expect("it was served")[5].parse().unwrap();
         ends.push(*request as u64 * 500_000 + first);
     }
-    // Whoever came to the first service first: so much work has been done by then.
+    // Departures from the first service: work so far bounds their times.
     ends.sort_unstable();
     for (done, end) in (1..).zip(&ends) {
         assert!(*end >= done * 1_000_000, "{done} had been worked on: {ends:?}");
@@ -117,7 +117,7 @@ fn what_it_cannot_run_is_an_error_and_what_to_try() {
 #[test]
 fn it_ends_when_nobody_listens_any_more() {
     let mut runner = start();
-    // An hour of requests.
+    // Requests over an hour.
     let told: String = (0..3_600_u64).map(|n| format!("{},0,1,1,1\n", n * 1_000_000_000)).collect();
     let mut stdin = runner.stdin.take().expect("piped");
     stdin.write_all(format!("{}\n{told}", setup("edf", "none")).as_bytes()).expect("it listens");

@@ -1,9 +1,9 @@
-//! Services in processes of their own: `testbed tier`, called by `testbed calls`.
+//! Services as processes: `testbed tier`, called by `testbed calls`.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-/// A service; gone with this.
+/// Service process, killed on drop.
 struct Tier {
     process: Child,
     said: BufReader<ChildStdout>,
@@ -35,7 +35,7 @@ impl Tier {
         line.trim_end().to_owned()
     }
 
-    /// What it says at its end.
+    /// Statistics that the service prints at its end.
     fn end(mut self) -> serde_json::Value {
         drop(self.process.stdin.take());
         let line = self.line();
@@ -46,14 +46,14 @@ impl Tier {
 
 impl Drop for Tier {
     fn drop(&mut self) {
-        // Both fail when it has ended.
+        // Both fail if the process has already ended.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
 }
 
-/// What `testbed calls` says of 40 requests, of which `front` and each of two
-/// workers have 200 µs of work.
+/// Output of `testbed calls` for 40 requests, with 200 µs of work at `front` and at each of two
+/// workers.
 fn calls(front: &str, shedding: &str) -> String {
     let stage = |name: &str, parts: u32| {
         format!(r#"{{"name":"{name}","threads":1,"parts":{parts},"reserve_ns":0,"partial":false}}"#)
@@ -97,7 +97,7 @@ fn each_request_is_worked_on_once_at_every_service_and_brings_its_budget() {
 fn who_is_told_no_time_for_a_part_is_refused() {
     let worker = Tier::start(&[], "none");
     let front = Tier::start(&[&worker], "none");
-    // Two workers' times, and there is one.
+    // The plan has times for two workers, but there is one.
     let said = calls(&front.address, "none");
     assert_eq!(said.lines().filter(|line| line.contains(",failed,")).count(), 40, "{said}");
     assert_eq!([front.end()["worked"].clone(), worker.end()["worked"].clone()], [0, 0]);

@@ -1,9 +1,8 @@
-//! What is searched: two Chinese corpora, as `experiments/d2p/corpus` unpacks them.
+//! Corpus: two Chinese text collections, as unpacked by `experiments/d2p/corpus`.
 //!
-//! Poems come as JSON arrays of objects with `paragraphs`, a newspaper as
-//! lines of `word/tag`. A document is a poem or an article's paragraph. The
-//! files are never part of this repository; [`generated`] makes a small
-//! corpus from a seed for tests.
+//! Poems are JSON arrays of objects with `paragraphs`, a newspaper is lines of `word/tag`. A
+//! document is a poem or a paragraph of an article. The files are not part of this repository;
+//! [`generated`] makes a small corpus from a seed for tests.
 
 use std::path::{Path, PathBuf};
 
@@ -16,10 +15,10 @@ struct Poem {
     paragraphs: Vec<String>,
 }
 
-/// Every document below `folder`, in the order of file names.
+/// Reads every document below `folder`, in the order of file names.
 ///
 /// # Errors
-/// One line: the file and why it cannot be read, or that there is none.
+/// One line: the file that cannot be read, or that there is no document.
 pub fn read(folder: &Path) -> Result<Vec<String>, String> {
     let mut files = Vec::new();
     list(folder, &mut files)?;
@@ -28,7 +27,7 @@ pub fn read(folder: &Path) -> Result<Vec<String>, String> {
     for file in files {
         let text = std::fs::read_to_string(&file).map_err(|e| format!("{}: {e}", file.display()))?;
         if file.extension().is_some_and(|extension| extension == "json") {
-            // Lists of authors and the like have another shape, and are none.
+            // Other JSON, such as lists of authors, has no poems.
             let poems: Vec<Poem> = serde_json::from_str(&text).unwrap_or_default();
             documents.extend(poems.into_iter().map(|poem| poem.paragraphs.concat()));
         } else {
@@ -55,16 +54,16 @@ fn list(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), String> {
     Ok(())
 }
 
-/// `迈向/v 充满/v` as `迈向充满`.
+/// Removes tags: `迈向/v 充满/v` becomes `迈向充满`.
 fn without_tags(line: &str) -> String {
     line.split_whitespace().map(|word| word.split('/').next().unwrap_or(word)).collect()
 }
 
-/// `count` documents of frequent and rare characters, replayed by `rng`.
+/// Generates `count` documents of frequent and rare characters from `rng`.
 #[must_use]
 pub fn generated(count: usize, rng: &mut Rng) -> Vec<String> {
     let character = |rng: &mut Rng| {
-        // A few characters make most of a text, as in any language.
+        // A few characters make up most of a text, as in any language.
         let rank = (rng.unit().powi(4) * 2_000.0) as u32;
         char::from_u32(HAN_FIRST + rank).expect("within the CJK block")
     };
@@ -75,11 +74,11 @@ pub fn generated(count: usize, rng: &mut Rng) -> Vec<String> {
     (0..count).map(|_| document()).collect()
 }
 
-/// `count` different words of 1 to 4 characters that stand somewhere in
-/// `documents`: a frequent character is drawn often, and is much to search for.
+/// Draws `count` distinct words of 1 to 4 characters from `documents`. Frequent characters are
+/// drawn often and are expensive to search.
 ///
 /// # Panics
-/// When the documents have no Chinese characters.
+/// If the documents have no Chinese characters.
 #[must_use]
 pub fn words(documents: &[String], count: usize, rng: &mut Rng) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
@@ -103,12 +102,12 @@ pub fn words(documents: &[String], count: usize, rng: &mut Rng) -> Vec<String> {
     words
 }
 
-/// Whether `c` is of the block of common Chinese characters.
+/// True if `c` is in the block of common Chinese characters.
 fn is_han(c: char) -> bool {
     (HAN_FIRST..=0x9FFF).contains(&u32::from(c))
 }
 
-/// The first of the block.
+/// First character of the block.
 const HAN_FIRST: u32 = 0x4E00;
 
 #[cfg(test)]

@@ -1,11 +1,11 @@
-//! `testbed search`: requests split over real workers, joined, written down.
+//! `testbed search`: requests fanned out over real workers and joined; results are written to
+//! Redis.
 //!
-//! The first stage is the unit: one tonic server per part, behind a layer and
-//! a queue of its own, which searches its partition within the wait that the
-//! plan gives it. The client is the aggregator: it keeps a reserve, says what
-//! it expects of each part, waits for all of them or, if the unit may answer
-//! in part, until their time is up, and calls off those it no longer waits
-//! for. The stages after it are its own work; the last writes to Redis.
+//! The first stage is the unit: one tonic server per part, with its own layer and queue, which
+//! searches its partition within the planned service time. The client is the aggregator: it
+//! keeps a reserve, sends its estimate of each part, waits for all parts or, with partial
+//! answers, until their time is up, and cancels the rest. The later stages are its own work;
+//! the last writes to Redis.
 
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -28,17 +28,16 @@ use crate::series::{STUCK, all_end, all_gone};
 use crate::work::work;
 use crate::{Error, Planned, Report, Setup};
 
-/// Starts the workers of `setup`, sends `plan`, and returns when all of it has
-/// ended and been told of. What is searched is the process's arguments' choice
-/// ([`Shelf::open`]).
+/// Starts the workers of `setup`, sends `plan`, and returns when all requests have ended and
+/// been reported. The process arguments select the index ([`Shelf::open`]).
 ///
 /// # Errors
-/// When the set-up is not a unit and services, or something cannot be started.
+/// If the set-up is not a unit followed by services, or something cannot be started.
 pub fn run(setup: &Setup, plan: Vec<Planned>, report: Report) -> Result<(), Error> {
     check(setup)?;
     let unit = &setup.stages[0];
     let shelf = Shelf::open(std::env::args().skip(2), unit.parts)?;
-    // A worker searches in one thread and waits in another.
+    // A worker uses one thread to search and one to wait.
     let threads = 2 * unit.parts * unit.threads + SPARE;
     let runtime = Builder::new_multi_thread().enable_all().max_blocking_threads(threads).build();
     let runtime = runtime.map_err(|e| Error::new(format!("runtime: {e}"), "ulimit -u, ulimit -n"))?;
@@ -115,7 +114,7 @@ impl Aggregator {
         Ok(Self { setup, run, layers, workers, sizes: Mutex::new(ServiceTimeEwma::new(SIZES_MAX)), redis })
     }
 
-    /// Answers one request and tells of its end.
+    /// Answers one request and reports its end.
     async fn answer(&self, request: usize) {
         let parts = self.workers.len();
         let used = self.fan_out(request).await;
@@ -126,7 +125,7 @@ impl Aggregator {
         self.run.say(Line::End { request, answered, elapsed, used, parts });
     }
 
-    /// Asks all workers: how many answered before nobody waits any more.
+    /// Calls all workers; returns the number of answers in time.
     async fn fan_out(&self, request: usize) -> usize {
         let unit = &self.setup.stages[0];
         let planned = &self.run.plan[request];
@@ -141,7 +140,7 @@ impl Aggregator {
             let budget = budget.with_estimate(expected);
             out.spawn(async move { (part, scope(budget, call).await) });
         }
-        // Workers give up at the same moment, so this is only the last resort.
+        // Only a fallback: workers give up at the same time.
         let left = Duration::from(budget.remaining().left());
         let until = tokio::time::Instant::now() + if unit.partial { left } else { STUCK };
         let mut used = 0;
@@ -151,16 +150,16 @@ impl Aggregator {
                     self.learn((query, part), &took);
                     used += 1;
                 }
-                // Without it the others are worth nothing.
+                // An answer requires all parts.
                 _ if !unit.partial => return 0,
                 _ => {}
             }
         }
-        // What is still out is called off by being dropped.
+        // Dropping the set cancels the outstanding calls.
         used
     }
 
-    /// What each part of `query` is expected to take.
+    /// Expected service time of each part of `query`.
     fn expected(&self, query: usize) -> Vec<SubrequestEstimate> {
         let sizes = self.sizes.lock().unwrap_or_else(PoisonError::into_inner);
         let all: Vec<Span> = (0..self.workers.len()).map(|part| sizes.expected(&(query, part))).collect();
@@ -176,7 +175,7 @@ impl Aggregator {
         }
     }
 
-    /// The stages after the unit, and the write.
+    /// Runs the stages after the unit, and writes the result.
     async fn finish(&self, request: usize, used: usize) -> Result<(), String> {
         let services = &self.run.plan[request].service[self.workers.len()..];
         for (number, &service) in services.iter().enumerate() {
@@ -200,7 +199,7 @@ impl Aggregator {
     }
 }
 
-/// Worker `part`: searches, and works as long as the plan says altogether.
+/// Worker `part`: searches, then waits for the rest of the planned service time.
 fn worker(run: &Arc<Run>, shelf: &Shelf, part: usize) -> Handler {
     let (run, shelf) = (Arc::clone(run), shelf.clone());
     Arc::new(move |request: Request<Bytes>| {
@@ -220,7 +219,7 @@ fn worker(run: &Arc<Run>, shelf: &Shelf, part: usize) -> Handler {
     })
 }
 
-/// Threads that block beyond those of workers.
+/// Blocking threads in addition to the workers'.
 const SPARE: usize = 72;
-/// Queries times workers that are told apart.
+/// Entries (query, worker) in the estimates.
 const SIZES_MAX: usize = 1_000_000;

@@ -1,8 +1,8 @@
-//! An index in memory, split over partitions.
+//! In-memory index, split over partitions.
 //!
-//! Every document belongs to one partition, by a hash of its text. Text is
-//! indexed by its characters and their pairs, so that Chinese needs no
-//! dictionary; a word of several characters asks for all of its pairs.
+//! A hash of its text assigns each document to a partition. Text is indexed by characters and
+//! character pairs, hence Chinese needs no dictionary; a longer word is searched by all of its
+//! pairs.
 
 use queueing::Span;
 use std::time::Instant;
@@ -13,25 +13,25 @@ use tantivy::schema::{Field, IndexRecordOption, Schema, TextFieldIndexing, TextO
 use tantivy::tokenizer::{NgramTokenizer, TextAnalyzer};
 use tantivy::{Index, IndexWriter, ReloadPolicy, Searcher, TantivyDocument, Term};
 
-/// A partition that can be searched by many threads.
+/// Partition that many threads can search.
 pub struct Partition {
     searcher: Searcher,
     text: Field,
 }
 
-/// What a search found.
+/// Search result.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Hits {
-    /// Documents that have the word, of this partition.
+    /// Matching documents in this partition.
     pub count: usize,
-    /// The best of them: score and number within the partition.
+    /// Best matches: score, and number within the partition.
     pub best: Vec<(f32, u32)>,
 }
 
 /// Indexes `documents` in `count` partitions.
 ///
 /// # Errors
-/// What the index says.
+/// The index's error.
 pub fn partitions(documents: &[String], count: usize) -> tantivy::Result<Vec<Partition>> {
     let of = |part: usize| documents.iter().filter(move |text| hash(text) % count as u64 == part as u64);
     (0..count).map(|part| Partition::new(of(part))).collect()
@@ -63,27 +63,27 @@ impl Partition {
         Ok(Self { searcher: reader.searcher(), text })
     }
 
-    /// The ten best documents with `word`, and how many there are.
+    /// Ten best documents with `word`, and the number of matches.
     ///
     /// # Errors
-    /// What the index says.
+    /// The index's error.
     pub fn search(&self, word: &str) -> tantivy::Result<Hits> {
         let (best, count) =
             self.searcher.search(&*self.query(word), &(TopDocs::with_limit(10).order_by_score(), Count))?;
         Ok(Hits { count, best: best.into_iter().map(|(score, at)| (score, at.doc_id)).collect() })
     }
 
-    /// How long a search for `word` takes now.
+    /// Measures one search for `word`.
     ///
     /// # Errors
-    /// What the index says.
+    /// The index's error.
     pub fn time(&self, word: &str) -> tantivy::Result<Span> {
         let began = Instant::now();
         std::hint::black_box(self.search(word)?);
         Ok(Span::from_nanos(began.elapsed().as_nanos() as u64))
     }
 
-    /// One character is a term; more are all of their pairs.
+    /// Up to two characters are one term; more are the intersection of their pairs.
     fn query(&self, word: &str) -> Box<dyn Query> {
         let characters: Vec<char> = word.chars().collect();
         let term = |gram: &[char]| -> Box<dyn Query> {
@@ -104,7 +104,7 @@ fn hash(text: &str) -> u64 {
 }
 
 const TOKENIZER: &str = "grams";
-/// Memory that a partition's writer fills before it writes a segment.
+/// Memory of a partition's writer before it writes a segment.
 const ROOM_BYTES: usize = 100_000_000;
 
 #[cfg(test)]

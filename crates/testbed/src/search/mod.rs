@@ -1,8 +1,8 @@
-//! Search over a real index, split over workers: the paper's second experiment.
+//! Search over a real index, fanned out over workers: the paper's second experiment.
 //!
-//! [`run`](fanout::run) is the runner `search`; [`record`] measures searches
-//! once, for experiments that run without the index; [`serve`] gives the same
-//! partitions to frameworks in other languages. Feature `search`.
+//! [`run`](fanout::run) is the runner `search`. [`record`] measures searches once, for
+//! experiments without the index. [`serve`] offers the same partitions to frameworks in other
+//! languages. Feature `search`.
 
 pub mod corpus;
 pub mod fanout;

@@ -1,8 +1,7 @@
-//! How long searches take, for experiments that run without the index.
+//! Record of search times, for experiments without the index.
 //!
-//! Each line of the record is a word and, for each partition, the shortest of
-//! some searches for it: what the search itself takes on one core that nobody
-//! disturbs.
+//! Each line has a word and, per partition, the shortest of several searches: the time of the
+//! search itself on an undisturbed core.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -12,16 +11,16 @@ use queueing::{Rng, Span};
 use super::{corpus, index};
 use crate::Error;
 
-/// What is recorded.
+/// Settings of a record.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Partitions of the index, 1 and more.
+    /// Partitions of the index, at least 1.
     pub partitions: usize,
-    /// Words that are drawn from the corpus, beside the paper's two.
+    /// Words drawn from the corpus, in addition to the paper's two.
     pub words: usize,
-    /// Searches per word and partition, 1 and more; the shortest counts.
+    /// Searches per word and partition, at least 1; the shortest counts.
     pub rounds: usize,
-    /// Replays the drawing.
+    /// Seed of the words.
     pub seed: u64,
 }
 
@@ -32,11 +31,11 @@ impl Default for Settings {
     }
 }
 
-/// `testbed record CORPUS FILE`: writes the record of the corpus below folder
-/// CORPUS to FILE, with the settings that the experiments use.
+/// `testbed record CORPUS FILE`: records the corpus below folder CORPUS to FILE, with the
+/// experiments' settings.
 ///
 /// # Errors
-/// What is missing, or cannot be read or written.
+/// A missing argument, or a file that cannot be read or written.
 pub fn command(mut arguments: impl Iterator<Item = String>) -> Result<(), Error> {
     let (Some(corpus), Some(file)) = (arguments.next(), arguments.next()) else {
         let what = "record is given less than a folder of text and a file to write";
@@ -47,10 +46,10 @@ pub fn command(mut arguments: impl Iterator<Item = String>) -> Result<(), Error>
     std::fs::write(&file, text).map_err(|e| Error::new(format!("{file}: {e}"), "a file that may be written"))
 }
 
-/// The record of a corpus: a line for each word, times in ns.
+/// Record of a corpus: one line per word, times in ns.
 ///
 /// # Errors
-/// One line: what cannot be read, or what the index says.
+/// One line: the file that cannot be read, or the index's error.
 pub fn record(corpus: &Path, settings: &Settings) -> Result<String, String> {
     let documents = corpus::read(corpus)?;
     let words = words(&documents, settings);
@@ -80,7 +79,7 @@ pub fn record(corpus: &Path, settings: &Settings) -> Result<String, String> {
     Ok(text)
 }
 
-/// The words of a record: the paper's two and those drawn.
+/// Words of a record: the paper's two and the drawn ones.
 pub fn words(documents: &[String], settings: &Settings) -> Vec<String> {
     let mut words: Vec<String> = PAPER_WORDS.map(str::to_owned).to_vec();
     let mut drawn = corpus::words(documents, settings.words, &mut Rng::seeded(settings.seed));
@@ -89,5 +88,5 @@ pub fn words(documents: &[String], settings: &Settings) -> Vec<String> {
     words
 }
 
-/// What the paper's authors searched for.
+/// Words that the paper's authors searched for.
 pub const PAPER_WORDS: [&str; 2] = ["国际广播电台", "善哉"];

@@ -1,8 +1,8 @@
-//! A `redis-server` of our own, and one connection to it.
+//! Private `redis-server` and one connection to it.
 //!
-//! Debian's server on a free port of loopback, without files; it ends with
-//! this value. Two commands need no library: RESP is lines of text.
-//! Source: Redis serialization protocol, version 2.
+//! Debian's server on a free loopback port, without files; it is killed when the value is
+//! dropped. Two commands need no library: RESP is lines of text. Source: Redis serialization
+//! protocol, version 2.
 
 use std::net::{SocketAddr, TcpListener};
 use std::process::{Child, Command, Stdio};
@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 
 use crate::Error;
 
-/// The server and a connection; calls go one after the other.
+/// Server and connection; calls are sequential.
 pub struct Redis {
     address: SocketAddr,
     stream: TcpStream,
@@ -24,7 +24,7 @@ impl Redis {
     /// Starts a server and connects.
     ///
     /// # Errors
-    /// When there is no `redis-server`, or it does not answer.
+    /// If `redis-server` is missing or does not answer.
     pub async fn start() -> Result<Self, Error> {
         let failed = |what: String| Error::new(what, "apt-get install redis-server");
         let free = TcpListener::bind(("127.0.0.1", 0)).and_then(|free| free.local_addr());
@@ -47,7 +47,7 @@ impl Redis {
         Err(failed(format!("redis-server on port {port} does not answer")))
     }
 
-    /// Where others may connect.
+    /// Address for further connections.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
@@ -56,12 +56,12 @@ impl Redis {
     /// Writes `value` under `key`.
     ///
     /// # Errors
-    /// What the server says.
+    /// The server's error.
     pub async fn set(&mut self, key: &str, value: &str) -> Result<(), String> {
         self.call(&["SET", key, value]).await
     }
 
-    /// One command whose reply is a line that begins with `+`.
+    /// Sends one command; its reply must be a line that begins with `+`.
     async fn call(&mut self, words: &[&str]) -> Result<(), String> {
         let mut text = format!("*{}\r\n", words.len());
         words.iter().for_each(|word| text.push_str(&format!("${}\r\n{word}\r\n", word.len())));
@@ -87,8 +87,8 @@ impl Drop for Redis {
     }
 }
 
-/// A server is waited for in such steps, so many times.
+/// Interval and number of connection attempts.
 const START_STEP: Duration = Duration::from_millis(20);
 const START_TRIES: usize = 500;
-/// Replies are a status or an error.
+/// Maximum reply length; replies are a status or an error.
 const REPLY_MAX: usize = 4_096;

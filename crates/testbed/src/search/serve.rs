@@ -1,9 +1,9 @@
-//! `testbed partitions COUNT`: the partitions over HTTP and a Redis to write
-//! to, for runners in other languages.
+//! `testbed partitions COUNT`: partitions over HTTP and a Redis server, for runners in other
+//! languages.
 //!
-//! `GET /search?partition=P&query=N` answers with the number of documents
-//! found. Says where both are, `search=URL` and `redis=ADDRESS`, which are
-//! the arguments of such a runner, once they serve; ends when stdin does.
+//! `GET /search?partition=P&query=N` returns the number of documents found. Prints the
+//! addresses of both, `search=URL` and `redis=ADDRESS`, once they serve; a runner takes them as
+//! arguments. Ends at the end of stdin.
 
 use std::io::Read;
 
@@ -15,11 +15,10 @@ use axum::routing::get;
 use super::{Redis, Shelf};
 use crate::Error;
 
-/// `COUNT [CORPUS RECORD]`.
+/// Arguments: `COUNT [CORPUS RECORD]`.
 ///
 /// # Errors
-/// When COUNT is none, the index cannot be made, no port is free, or there is
-/// no `redis-server`.
+/// If COUNT is invalid, the index cannot be built, no port is free, or `redis-server` is missing.
 pub fn command(mut arguments: impl Iterator<Item = String>) -> Result<(), Error> {
     let count = arguments.next().unwrap_or_default();
     let count = count.parse().ok().filter(|count| (1..=1_000).contains(count));
@@ -32,14 +31,14 @@ pub fn command(mut arguments: impl Iterator<Item = String>) -> Result<(), Error>
     let redis = runtime.block_on(Redis::start())?;
     println!("search=http://{}/search\nredis={}", listener.local_addr().map_err(failed)?, redis.address());
     runtime.spawn(axum::serve(listener, router(shelf)).into_future());
-    // Whoever started it closes stdin, at the latest by ending.
+    // The parent closes stdin, at the latest when it exits.
     let _ = std::io::stdin().lock().read_to_end(&mut Vec::new());
     drop(redis);
     runtime.shutdown_background();
     Ok(())
 }
 
-/// The service.
+/// HTTP service.
 pub fn router(shelf: Shelf) -> Router {
     let search = async move |RawQuery(query): RawQuery| {
         let bad = |what: String| (StatusCode::BAD_REQUEST, what + "\n");
@@ -51,7 +50,7 @@ pub fn router(shelf: Shelf) -> Router {
     Router::new().route("/search", get(search))
 }
 
-/// `partition=P&query=N`, in any order.
+/// Parses `partition=P&query=N`, in any order.
 fn numbers(text: &str) -> Result<(usize, usize), String> {
     let value = |name: &str| {
         let found = text.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='));

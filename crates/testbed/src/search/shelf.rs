@@ -1,4 +1,4 @@
-//! What is searched in a run: partitions and words.
+//! Index partitions and query words of a run.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use super::index::{self, Hits, Partition};
 use super::{corpus, record};
 use crate::Error;
 
-/// Partitions of an index, and the words that queries ask for; clones share it.
+/// Partitions of an index and words of queries; clones share them.
 #[derive(Clone)]
 pub struct Shelf {
     partitions: Arc<Vec<Partition>>,
@@ -17,11 +17,11 @@ pub struct Shelf {
 }
 
 impl Shelf {
-    /// As `arguments` have it: the folder of a corpus and a record whose words
-    /// are asked for, or nothing for a small corpus made from a seed.
+    /// Opens the corpus folder and the record given by `arguments`, or generates a small corpus
+    /// if there are none.
     ///
     /// # Errors
-    /// What cannot be read, or what the index says.
+    /// The file that cannot be read, or the index's error.
     pub fn open(mut arguments: impl Iterator<Item = String>, partitions: usize) -> Result<Self, Error> {
         let bad = |what: String| Error::new(what, "experiments/d2p/corpus, which fetches the text");
         let (documents, words) = match (arguments.next(), arguments.next()) {
@@ -43,11 +43,10 @@ impl Shelf {
         Ok(Self { partitions: Arc::new(partitions), words: Arc::new(words) })
     }
 
-    /// Searches `partition` for the word of query `number`; numbers beyond the
-    /// words begin anew.
+    /// Searches `partition` for the word of query `number`, modulo the number of words.
     ///
     /// # Errors
-    /// One line: which partition there is not, or what the index says.
+    /// One line: the missing partition, or the index's error.
     pub fn search(&self, partition: usize, number: usize) -> Result<Hits, String> {
         let of = self.partitions.len();
         let found = self.partitions.get(partition).ok_or(format!("partition {partition} is none of {of}"))?;
@@ -55,5 +54,5 @@ impl Shelf {
     }
 }
 
-/// Documents of the corpus that is made.
+/// Documents of the generated corpus.
 const GENERATED: usize = 2_000;
