@@ -17,7 +17,7 @@
 //! [`Envelope`] with the peer's address. What a program writes to a connection may take a
 //! shorter way than the pair ([`outbox`]).
 //! Decisions: `docs/adr/0025-programs-keep-kernel-descriptors.md`,
-//! `docs/adr/0049-datagrams-in-envelopes.md`, `docs/adr/0064-outboxes.md`.
+//! `docs/adr/0049-datagram-header-on-socket-pairs.md`, `docs/adr/0064-writes-through-shared-memory.md`.
 
 mod asking;
 mod bound;
