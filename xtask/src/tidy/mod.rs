@@ -7,7 +7,7 @@ use std::fmt;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
-mod doors;
+mod dependencies;
 mod lines;
 mod spec;
 
@@ -52,7 +52,8 @@ fn look(root: &Path) -> Result<(usize, Vec<Finding>), String> {
     let mut findings = Vec::new();
     let architecture = std::fs::read_to_string(root.join("ARCHITECTURE.md"));
     let metadata = output(root, "cargo", &["metadata", "--format-version=1", "--no-deps", "--offline"])?;
-    findings.extend(doors::check(architecture.as_deref().unwrap_or(""), &doors::edges(&metadata)?));
+    findings
+        .extend(dependencies::check(architecture.as_deref().unwrap_or(""), &dependencies::edges(&metadata)?));
     // What git tracks or would track; ignored build outputs are not ours.
     let files = output(root, "git", &["ls-files", "--cached", "--others", "--exclude-standard"])?;
     // Not text, or deleted and not committed yet: nothing to read.
