@@ -1,7 +1,7 @@
-//! One control loop of each policy: sense, decide, act, with eight tasks.
+//! Time of one allocator round of each policy: sense, decide, act, with eight tasks.
 //!
-//! `cargo bench -p sched --bench cores`; the claim is that caladan takes at most
-//! 2 µs on 24 cores.
+//! `cargo bench -p sched --bench cores`. Claim: caladan takes at most 2 µs on 24
+//! cores.
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use queueing::{Span, Time};

@@ -1,7 +1,7 @@
-//! One task through each policy: push and assign, with 64 others waiting.
+//! Time of one push and assign in each policy, with 64 tasks queued.
 //!
-//! `cargo bench -p sched --bench dispatch`; the claim is that `fcfs` and
-//! `strict` take at most 30 ns.
+//! `cargo bench -p sched --bench dispatch`. Claim: `fcfs` and `strict` take at most
+//! 30 ns.
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use queueing::{Label, Priority, Time};
@@ -17,12 +17,12 @@ fn push_and_assign(c: &mut Criterion) {
     let idle = IdleWorkers { accepting: [WorkerSet::first(4); Priority::LEVELS] };
     for entry in POLICIES {
         let mut policy = (entry.new)(&Params::new(4, 1024));
-        (0..64).for_each(|token| policy.push(Time::ZERO, task(token)).expect("there is room"));
+        (0..64).for_each(|token| policy.push(Time::ZERO, task(token)).expect("the queue is not full"));
         let mut token = 0;
         group.bench_function(entry.name, |b| {
             b.iter(|| {
                 token += 1;
-                policy.push(Time::ZERO, task(token)).expect("there is room");
+                policy.push(Time::ZERO, task(token)).expect("the queue is not full");
                 policy.assign(Time::ZERO, &idle)
             });
         });

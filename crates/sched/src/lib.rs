@@ -1,8 +1,8 @@
-//! Who gets a core or a worker.
+//! Scheduling policies: requests to workers, tasks to cores.
 //!
-//! `dispatch` gives waiting requests to idle workers; `cores` gives a machine's
-//! cores to the programs on it. Neither ever runs anything: they take `now` and
-//! answer who has what, so the same policy runs on threads and in the simulator.
+//! [`dispatch`] assigns queued requests to idle workers; [`cores`] assigns a
+//! machine's cores to its tasks. Neither runs anything: both take `now` and return
+//! an assignment, so the same policy runs on threads and in the simulator.
 #![forbid(unsafe_code)]
 
 pub mod cores;

@@ -1,15 +1,15 @@
-//! No interleaving of a worker that tells and a scheduler that reads tears what
-//! is told, and none of one that asks and a worker that parks loses a wish.
+//! Model check of the worker slot: no torn reads, no lost park requests, in any
+//! interleaving of worker and scheduler.
 //!
-//! The code under test is the crate's own source, compiled here against loom's
-//! atomics; a lost wish is a deadlock, which loom finds.
+//! Compiles the crate's own source against loom's atomics. A lost request is a
+//! deadlock, which loom finds.
 
 use loom::sync::{Arc, Condvar, Mutex};
 
 mod sync {
     pub use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 }
-#[allow(dead_code, reason = "each half has its own test")]
+#[allow(dead_code, reason = "each test uses one half")]
 #[path = "../src/cores/worker_signals/slot.rs"]
 mod slot;
 
@@ -34,7 +34,7 @@ fn what_is_read_was_told_together_and_never_grows_older() {
         for _ in 0..2 {
             if let Some([one, other]) = told.read() {
                 assert_eq!(one, other, "torn");
-                assert!(one >= before, "older than what was read before");
+                assert!(one >= before, "older than the previous read");
                 before = one;
             }
         }
@@ -43,7 +43,7 @@ fn what_is_read_was_told_together_and_never_grows_older() {
     });
 }
 
-/// The kernel's futex, for one word: looks and begins to sleep at once.
+/// The kernel's futex for one word: compares and sleeps atomically.
 #[derive(Default)]
 struct Futex(Mutex<()>, Condvar);
 
@@ -69,7 +69,7 @@ fn a_worker_that_is_asked_to_park_and_to_go_on_goes_on() {
             let shared = shared.clone();
             move || {
                 let (asked, futex) = &*shared;
-                // A worker between two pieces of its work.
+                // A worker between two units of work.
                 for _ in 0..2 {
                     while let Some(wish) = asked.parked() {
                         futex.wait(asked, wish);

@@ -1,16 +1,16 @@
-//! Workers reserved for short requests, by profile: DARC.
+//! DARC: workers reserved for short request types, by profile.
 //!
-//! Starts first come, first served and measures. Once a window of samples is
-//! full, kinds of similar mean form groups, shortest first, and each group
-//! reserves workers in proportion to its demand, at least one. A group may
-//! also use idle workers reserved for longer groups; never for shorter ones.
-//! When workers run out, the last one, the *spillway*, is shared, and
-//! requests of unknown kind, which count as the longest, run only there. So
-//! a long request can never occupy every worker, at the price of idle ones.
+//! Starts first come, first served and profiles. After a window of samples, types
+//! of similar mean service time form groups, shortest first, and each group
+//! reserves workers in proportion to its demand, at least one. A group may also use
+//! idle workers of longer groups, never of shorter ones. When workers run out, the
+//! last one, the *spillway*, is shared; requests of unknown type, which rank as the
+//! longest, run only there. So long requests never occupy every worker, at the
+//! price of idle ones.
 //!
-//! Within a group the kind declared more urgent goes first, which extends
-//! DARC to kinds of equal length (ADPS §4.1). Not preemptive, and not fair:
-//! under overload the shorter kinds can starve the longer ones.
+//! Within a group the type declared more urgent goes first, which extends DARC to
+//! types of equal length (ADPS §4.1). Not preemptive, and not fair: in overload
+//! shorter types can starve longer ones.
 //! Source: Perséphone (SOSP '21) §3.
 
 use std::collections::BTreeMap;
@@ -23,21 +23,21 @@ use queueing::{
 use super::profile::KINDS_MAX;
 use super::{Dispatch, IdleWorkers, Profile, RequestType, Share, Task, WorkerId, WorkerSet};
 
-/// What DARC can be told.
+/// Parameters of DARC.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DarcSettings {
-    /// Served requests that make a window, at least 1.
+    /// Served requests per window, at least 1.
     pub samples: u64,
-    /// Kinds join a group while their mean is at most this times the mean of
-    /// its first, at least 1.0.
+    /// Maximum ratio of a type's mean to the smallest mean in its group, at least
+    /// 1.0.
     pub similarity: f64,
-    /// Workers are reserved anew only when a head has waited longer than this
-    /// times its kind's mean.
+    /// Slowdown of a waiting request, relative to its type's mean, above which
+    /// workers are reserved again …
     pub slowdown_max: f64,
-    /// … and some kind's demand moved by more than this part of the machine.
+    /// … if also some type's demand changed by more than this share of the machine.
     pub demand_change_min: f64,
-    /// Order of kinds within a group; a kind not listed has the most urgent
-    /// label it was seen with.
+    /// Order of types within a group. A type not listed has the most urgent label
+    /// it was seen with.
     pub urgency: Vec<(RequestType, Priority)>,
 }
 
@@ -55,21 +55,21 @@ impl Default for DarcSettings {
     }
 }
 
-/// Who may run where.
+/// Assignment of workers to groups of types.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reservation {
     /// Groups, shortest first.
     pub groups: Vec<Group>,
-    /// The worker that is shared when workers run out, and that serves unknown kinds.
+    /// Worker that is shared when workers run out, and that serves unknown types.
     pub spillway: WorkerId,
 }
 
-/// Kinds of similar length and their workers.
+/// Types of similar length and their workers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Group {
-    /// Its kinds, most urgent first, then shortest first.
+    /// Types, most urgent first, then shortest first.
     pub kinds: Vec<RequestType>,
-    /// Service time of the group of all service time, 0.0..=1.0.
+    /// Share of all service time, 0.0..=1.0.
     pub demand: f64,
     /// Workers reserved for it.
     pub reserved: WorkerSet,
@@ -78,7 +78,7 @@ pub struct Group {
 }
 
 impl Reservation {
-    /// Divides `workers` (1..=256) between the kinds of `shares`.
+    /// Divides `workers` (1..=256) between the types of `shares`.
     ///
     /// Source: Perséphone §3, Algorithm 2.
     #[must_use]
@@ -117,33 +117,33 @@ impl Reservation {
         Self { groups, spillway }
     }
 
-    /// The group that `kind` belongs to; none when it is unknown.
+    /// Group of `kind`; `None` if it is unknown.
     #[must_use]
     pub fn group(&self, kind: RequestType) -> Option<&Group> {
         self.groups.iter().find(|group| group.kinds.contains(&kind))
     }
 }
 
-/// The kind of tasks whose bytes did not tell one, such as a request's later
-/// packets: profiled and given workers like any other, and least urgent.
+/// Type of tasks whose bytes contain none, such as a request's later packets.
+/// Profiled and given workers like any other.
 pub const UNTOLD: RequestType = RequestType(u16::MAX);
 
-/// Dynamic application-aware reserved cores.
+/// Policy: dynamic application-aware reserved cores.
 #[derive(Debug)]
 pub struct Darc {
     settings: DarcSettings,
     workers: usize,
     capacity: usize,
-    /// One queue per kind; the first is for kinds beyond the number that is told apart.
+    /// One queue per type; the first is for types beyond [`KINDS_MAX`].
     queues: Vec<Queue>,
     index: BTreeMap<RequestType, usize>,
     arrivals: u64,
     len: usize,
     profile: Profile,
     reservation: Option<Reservation>,
-    /// Per group, its kinds' queues.
+    /// Queues of each group.
     order: Vec<Vec<usize>>,
-    /// Queues of kinds without a group.
+    /// Queues of types without a group.
     unknown: Vec<usize>,
 }
 
@@ -154,7 +154,7 @@ struct Queue {
     urgency: Priority,
 }
 
-/// A task and its place in the order of arrival over all kinds.
+/// Task with its sequence number over all types.
 #[derive(Clone, Copy, Debug)]
 struct Numbered {
     number: u64,
@@ -168,8 +168,8 @@ impl Entry for Numbered {
 }
 
 impl Darc {
-    /// An empty policy for `workers` workers (1..=256) and at most `capacity`
-    /// waiting tasks; it starts first come, first served.
+    /// Policy for `workers` workers (1..=256) and at most `capacity` queued tasks;
+    /// starts first come, first served.
     #[must_use]
     pub fn new(workers: usize, capacity: usize, settings: DarcSettings) -> Self {
         assert!((1..=256).contains(&workers), "workers {workers} is outside 1..=256");
@@ -192,13 +192,13 @@ impl Darc {
         }
     }
 
-    /// Who may run where; `None` while still first come, first served.
+    /// Current reservation; `None` while first come, first served.
     #[must_use]
     pub fn reservation(&self) -> Option<&Reservation> {
         self.reservation.as_ref()
     }
 
-    /// The queue of `kind`, made when first seen.
+    /// Queue of `kind`, created on first use.
     fn queue(&mut self, kind: RequestType) -> usize {
         if let Some(&queue) = self.index.get(&kind) {
             return queue;
@@ -215,8 +215,8 @@ impl Darc {
         queue
     }
 
-    /// Reserves when the first window is full; later also only when requests
-    /// wait too long and demand has moved.
+    /// Reserves workers after the first window; later only if requests wait too
+    /// long and demand has changed.
     fn update(&mut self, now: Time) {
         let window = self.settings.samples.max(1);
         if self.profile.samples() < window {
@@ -231,7 +231,7 @@ impl Darc {
         }
     }
 
-    /// Whether the head of some kind has waited too long.
+    /// True if the oldest request of some type exceeds the slowdown limit.
     fn late(&self, now: Time) -> bool {
         self.queues.iter().any(|queue| {
             let Some(mean_ns) = queue.kind.and_then(|kind| self.profile.mean_ns(kind)) else { return false };
@@ -256,8 +256,8 @@ impl Darc {
         self.reservation = Some(reservation);
     }
 
-    /// Takes the oldest task of `queue` for the first worker of `sets` that
-    /// accepts it, trying the sets in turn.
+    /// Dequeues the oldest task of `queue` that a worker of `sets` accepts; earlier
+    /// sets take precedence.
     fn take(
         &mut self,
         now: Time,
@@ -279,8 +279,8 @@ impl Darc {
         None
     }
 
-    /// The oldest task of a kind without a group: of any kind, as long as
-    /// nothing is reserved.
+    /// Dequeues the oldest task of a type without a group; without a reservation
+    /// that is any type.
     fn take_unknown(&mut self, now: Time, idle: &IdleWorkers, set: &WorkerSet) -> Option<(WorkerId, Task)> {
         let wanted = idle.within(set).wanted();
         let number = |q: usize| self.queues[q].tasks.peek_among(wanted).map(|head| head.number);
@@ -350,8 +350,8 @@ impl Dispatch for Darc {
         self.profile.record(kind.unwrap_or(UNTOLD), service);
     }
 
-    /// A shorter kind may use a longer one's workers, so under overload
-    /// every kind but the shortest can wait for ever, whatever its label.
+    /// Shorter types may use the workers of longer ones, so in overload every type
+    /// but the shortest can starve, whatever its label.
     fn starvation(&self) -> StarvationBound {
         StarvationBound::Unbounded { from: Priority::HIGHEST }
     }

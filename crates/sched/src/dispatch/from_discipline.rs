@@ -1,7 +1,7 @@
-//! A queue's order as a policy: whoever goes next among the priorities that
-//! idle workers accept goes to the first of those workers.
+//! Dispatch policies from queue disciplines.
 //!
-//! The orders are [`queueing`]'s; nothing is decided here but the worker.
+//! The discipline chooses the next task among the priorities that idle workers
+//! accept; the first of those workers serves it. The orders are [`queueing`]'s.
 
 use queueing::{
     Drr, DrrConfig, Edf, Fifo, PushResult, SelectiveDequeue, SelectiveFifo, Span, StarvationBound, Strict,
@@ -10,42 +10,46 @@ use queueing::{
 
 use super::{Dispatch, IdleWorkers, Task, WorkerId};
 
-/// A discipline as a policy; it must not push out, since a refused task
-/// belongs to whoever pushed it.
+/// Policy from a discipline. The discipline must not push out: only the pushed
+/// task can be returned to the caller.
 #[derive(Clone, Debug)]
 pub struct Ordered<D>(D);
 
-/// First come, first served over all priorities: the order of a server that
-/// knows no urgency.
+/// First come, first served over all priorities: a server without priorities.
 ///
 /// # Panics
-/// As all of these, when `capacity` is 0.
+/// If `capacity` is 0.
 #[must_use]
 pub fn fcfs(capacity: usize) -> Ordered<SelectiveFifo<Task>> {
     Ordered(SelectiveFifo::new(capacity))
 }
 
-/// The most urgent first, first come, first served within a level: ADPS's
-/// event queue (M6). A flood of urgent work starves the rest for as long as it
-/// lasts: give that a worker of its own by steering, or use [`weighted`].
+/// Strict priority, first come, first served within a level: ADPS's event queue
+/// (M6). Urgent overload starves less urgent levels: steer them to a worker of
+/// their own, or use [`weighted`].
+///
+/// # Panics
+/// If `capacity` is 0.
 #[must_use]
 pub fn strict(capacity: usize) -> Ordered<Strict<Fifo<Task>>> {
     Ordered(Strict::new(capacity, |_| Fifo::new(capacity)))
 }
 
-/// The earliest deadline first. Tasks without a deadline and those with a
-/// longer one are due `deadline_default` after their push, so that nothing
-/// pushed later than that goes before them.
+/// Earliest deadline first. A task without a deadline, or with a later one, is due
+/// `deadline_default` after its push, which bounds starvation.
+///
+/// # Panics
+/// If `capacity` is 0.
 #[must_use]
 pub fn edf(capacity: usize, deadline_default: Span) -> Ordered<Edf<Task>> {
     Ordered(Edf::new(capacity, deadline_default))
 }
 
-/// Shares instead of strict order: urgent levels get more, none gets nothing.
-/// Share tasks by count; their size is not known before they run.
+/// Deficit round robin between levels: urgent levels get more service, no level
+/// gets none. By count, since the service time is not known in advance.
 ///
 /// # Panics
-/// When a share is 0.
+/// If `capacity` or a weight is 0.
 #[must_use]
 pub fn weighted(capacity: usize, shares: DrrConfig) -> Ordered<Drr<Fifo<Task>>> {
     Ordered(Drr::new(capacity, shares, |_| Fifo::new(capacity)))

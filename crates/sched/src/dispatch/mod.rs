@@ -1,20 +1,21 @@
-//! Which waiting request goes to which idle worker.
+//! Dispatch: assignment of queued requests to idle workers.
 //!
-//! [`POLICIES`] names every policy: the orders that [`queueing`] has, and those
-//! that need more than an order, one file each. A policy runs nothing: it takes tasks in, learns who is idle, and answers who serves whom. Every
-//! policy obeys [`IdleWorkers::accepting`], so steering and waiting for given
-//! priorities (M7) work under all of them; each states its starvation bound.
+//! [`POLICIES`] lists every policy: the orders of [`queueing`], and those that need
+//! more than an order, one file each. A policy runs nothing: it queues tasks and,
+//! given the idle workers, returns the next task and its worker. Every policy obeys
+//! [`IdleWorkers::accepting`], so steering and selective waiting (M7) work with all
+//! of them. Each states its starvation bound.
 //!
 //! ```
 //! use queueing::{Label, Priority, Time};
-//! use sched::dispatch::{Idle, Params, Task, WorkerSet, by_name};
+//! use sched::dispatch::{IdleWorkers, Params, Task, WorkerSet, by_name};
 //!
 //! let mut strict = by_name("strict", &Params::new(2, 64)).unwrap();
 //! for (token, level) in [(1, 7), (2, 0)] {
 //!     let label = Label::new(Priority::new(level).unwrap());
 //!     strict.push(Time::ZERO, Task { token, label, kind: None }).unwrap();
 //! }
-//! let idle = Idle { accepting: [WorkerSet::first(2); 8] };
+//! let idle = IdleWorkers { accepting: [WorkerSet::first(2); 8] };
 //! assert_eq!(strict.assign(Time::ZERO, &idle).unwrap().1.token, 2);
 //! ```
 
@@ -32,22 +33,22 @@ pub use policies::{POLICIES, Params, PolicyEntry, UnknownPolicy, by_name};
 pub use profile::{Profile, Share};
 pub use steering::{Steering, SteeringError};
 
-/// A worker's number within its shard, 0..256.
+/// Number of a worker within its shard, 0..256.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WorkerId(pub u8);
 
-/// A request's type, as the application tells types apart (DARC).
+/// Type of a request, as the application classifies it (DARC).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestType(pub u16);
 
-/// A request, or a piece of one, that waits for a worker.
+/// Queued request, or a part of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Task {
-    /// The shard's name for it.
+    /// The shard's identifier.
     pub token: u64,
-    /// Urgency and remaining budget.
+    /// Priority and remaining budget.
     pub label: Label,
-    /// Its type, where the policy asked for it and the bytes told it.
+    /// Type, if the policy needs it and the bytes contain it.
     pub kind: Option<RequestType>,
 }
 
@@ -57,7 +58,7 @@ impl Entry for Task {
     }
 }
 
-/// A set of workers (256 at most).
+/// Set of workers (256 at most).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WorkerSet([u64; 4]);
 
@@ -71,7 +72,7 @@ impl WorkerSet {
         (0..n).map(|w| WorkerId(w as u8)).collect()
     }
 
-    /// Whether `worker` is a member.
+    /// True if `worker` is a member.
     #[must_use]
     pub const fn contains(&self, worker: WorkerId) -> bool {
         self.0[worker.0 as usize / 64] & 1 << (worker.0 % 64) != 0
@@ -87,31 +88,31 @@ impl WorkerSet {
         self.0[worker.0 as usize / 64] &= !(1 << (worker.0 % 64));
     }
 
-    /// Members of either.
+    /// Union.
     #[must_use]
     pub fn or(&self, other: &Self) -> Self {
         Self(std::array::from_fn(|i| self.0[i] | other.0[i]))
     }
 
-    /// How many members there are.
+    /// Number of members.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.iter().map(|word| word.count_ones() as usize).sum()
     }
 
-    /// Members of both.
+    /// Intersection.
     #[must_use]
     pub fn and(&self, other: &Self) -> Self {
         Self(std::array::from_fn(|i| self.0[i] & other.0[i]))
     }
 
-    /// Whether there is no member.
+    /// True if the set is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0 == [0; 4]
     }
 
-    /// The member with the smallest number.
+    /// Member with the smallest number.
     #[must_use]
     pub fn lowest(&self) -> Option<WorkerId> {
         let word = self.0.iter().position(|&word| word != 0)?;
@@ -135,11 +136,11 @@ impl FromIterator<WorkerId> for WorkerSet {
     }
 }
 
-/// Which idle workers would take a task of each priority: steering (M7) and
-/// the priorities a worker waits for, already applied.
+/// Idle workers per priority that they accept, after steering (M7) and the
+/// priorities each worker waits for.
 #[derive(Clone, Copy, Debug)]
 pub struct IdleWorkers {
-    /// Per priority level, the idle workers that accept it.
+    /// Idle workers that accept each priority level.
     pub accepting: [WorkerSet; queueing::Priority::LEVELS],
 }
 
@@ -150,44 +151,44 @@ impl IdleWorkers {
         queueing::Priority::all().filter(|p| !self.accepting[p.index()].is_empty()).collect()
     }
 
-    /// The same, of the workers in `set` only.
+    /// The same, restricted to the workers in `set`.
     #[must_use]
     pub fn within(&self, set: &WorkerSet) -> Self {
         Self { accepting: self.accepting.map(|workers| workers.and(set)) }
     }
 }
 
-/// A policy that gives tasks to idle workers.
+/// Policy that assigns tasks to idle workers.
 pub trait Dispatch: Send {
-    /// Whether tasks need their [`RequestType`] found after the transport layer.
+    /// True if tasks need their [`RequestType`], found after the transport layer.
     fn needs_kind(&self) -> bool {
         false
     }
 
-    /// Takes a task in; hands it back when the queue is full.
+    /// Enqueues a task.
     ///
     /// # Errors
-    /// The task itself, when the queue is full.
+    /// The task, if the queue is full.
     fn push(&mut self, now: Time, task: Task) -> Result<(), Task>;
 
-    /// The next task and the idle worker that should serve it.
+    /// Dequeues the next task, with the idle worker to serve it.
     fn assign(&mut self, now: Time, idle: &IdleWorkers) -> Option<(WorkerId, Task)>;
 
-    /// `worker` served a task of `kind` for `service`.
+    /// Records that `worker` served a task of `kind` for `service`.
     fn on_done(&mut self, now: Time, worker: WorkerId, kind: Option<RequestType>, service: Span) {
         let _ = (now, worker, kind, service);
     }
 
-    /// How long a task can be passed over while every worker takes every priority.
+    /// Starvation bound of a task while every worker accepts every priority.
     fn starvation(&self) -> StarvationBound;
 
-    /// When the task that has waited longest was pushed.
+    /// Push time of the task that has waited longest.
     fn oldest(&self) -> Option<Time>;
 
-    /// Tasks that wait.
+    /// Number of queued tasks.
     fn len(&self) -> usize;
 
-    /// Whether none waits.
+    /// True if no task is queued.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -1,4 +1,4 @@
-//! The table of policies: name, one line, constructor.
+//! Table of dispatch policies: name, description, constructor.
 
 use std::fmt;
 
@@ -6,24 +6,24 @@ use queueing::{DrrConfig, Span};
 
 use super::{Darc, DarcSettings, Dispatch, edf, fcfs, strict, weighted};
 
-/// What any policy may be told; each takes what concerns it.
+/// Parameters of all policies; each uses its own.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Params {
     /// Workers, 1..=256.
     pub workers: usize,
-    /// Tasks that may wait, at least 1.
+    /// Tasks that may be queued, at least 1.
     pub capacity: usize,
-    /// `edf`: the deadline of tasks that have none, and the longest that counts.
+    /// `edf`: deadline of tasks without one, and the longest that counts.
     pub deadline_default: Span,
-    /// `weighted`: shares and aging.
+    /// `weighted`: weights and aging.
     pub weighted: DrrConfig,
     /// `darc`: profiling and reservation.
     pub darc: DarcSettings,
 }
 
 impl Params {
-    /// Defaults for `workers` workers and `capacity` waiting tasks: each level
-    /// has twice the share of the next, and tasks are old after 10 ms.
+    /// Defaults for `workers` workers and `capacity` queued tasks: each level has
+    /// twice the weight of the next, and tasks age after 10 ms.
     #[must_use]
     pub fn new(workers: usize, capacity: usize) -> Self {
         Self {
@@ -36,14 +36,14 @@ impl Params {
     }
 }
 
-/// One line of [`POLICIES`].
+/// Entry of [`POLICIES`].
 #[derive(Clone, Copy)]
 pub struct PolicyEntry {
-    /// What the user calls it.
+    /// Name in the configuration.
     pub name: &'static str,
-    /// What it does, in one line.
+    /// Description in one line.
     pub about: &'static str,
-    /// Makes one.
+    /// Constructor.
     pub new: fn(&Params) -> Box<dyn Dispatch>,
 }
 
@@ -76,7 +76,7 @@ pub const POLICIES: &[PolicyEntry] = &[
     },
 ];
 
-/// There is no policy of that name.
+/// Error for a name that no policy has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownPolicy(String);
 
@@ -89,10 +89,10 @@ impl fmt::Display for UnknownPolicy {
 
 impl std::error::Error for UnknownPolicy {}
 
-/// The policy called `name`.
+/// Policy called `name`.
 ///
 /// # Errors
-/// [`UnknownPolicy`], whose text lists those that exist.
+/// [`UnknownPolicy`], whose text lists the valid names.
 pub fn by_name(name: &str, params: &Params) -> Result<Box<dyn Dispatch>, UnknownPolicy> {
     let entry = POLICIES.iter().find(|p| p.name == name).ok_or_else(|| UnknownPolicy(name.to_owned()))?;
     Ok((entry.new)(params))

@@ -1,8 +1,8 @@
-//! How long each kind of request takes and how often it comes.
+//! Profile of request types: service times and arrival shares, for DARC.
 //!
-//! The profile behind DARC: per kind a running mean of the service time and a
-//! count; from them, each kind's share of the machine. Kinds come from
-//! clients, so their number is bounded; what does not fit is not profiled.
+//! Holds a running mean of the service time and a count per type, from which each
+//! type's share of the machine follows. Clients invent types, so their number is
+//! bounded; types beyond the bound are not profiled.
 
 use std::collections::BTreeMap;
 
@@ -10,20 +10,20 @@ use queueing::Span;
 
 use super::RequestType;
 
-/// What a profile says of one kind.
+/// Profile of one request type.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Share {
-    /// The kind.
+    /// The type.
     pub kind: RequestType,
     /// Mean service time in nanoseconds.
     pub mean_ns: f64,
-    /// Requests of this kind of all requests, 0.0..=1.0.
+    /// Share of all requests, 0.0..=1.0.
     pub ratio: f64,
-    /// Service time of this kind of all service time, 0.0..=1.0.
+    /// Share of all service time, 0.0..=1.0.
     pub demand: f64,
 }
 
-/// Service times seen in the current window.
+/// Service times in the current window.
 #[derive(Clone, Debug, Default)]
 pub struct Profile {
     kinds: BTreeMap<RequestType, Seen>,
@@ -34,15 +34,15 @@ pub struct Profile {
 struct Seen {
     mean_ns: f64,
     count: u64,
-    /// Demand when the window before this one was closed.
+    /// Demand at the end of the previous window.
     demand_before: f64,
 }
 
-/// Kinds a profile tells apart.
+/// Types in a profile, at most.
 pub(super) const KINDS_MAX: usize = 256;
 
 impl Profile {
-    /// Notes that a request of `kind` took `service`.
+    /// Records that a request of `kind` took `service`.
     pub fn record(&mut self, kind: RequestType, service: Span) {
         if self.kinds.len() >= KINDS_MAX && !self.kinds.contains_key(&kind) {
             return;
@@ -59,13 +59,13 @@ impl Profile {
         self.samples
     }
 
-    /// The mean service time of `kind`, once it was seen.
+    /// Mean service time of `kind`; `None` if none was recorded.
     #[must_use]
     pub fn mean_ns(&self, kind: RequestType) -> Option<f64> {
         self.kinds.get(&kind).map(|seen| seen.mean_ns)
     }
 
-    /// Every kind of this window, by number.
+    /// All types of this window, in order of number.
     #[must_use]
     pub fn shares(&self) -> Vec<Share> {
         let total = self.service_ns();
@@ -78,8 +78,8 @@ impl Profile {
         self.kinds.iter().filter(|(_, seen)| seen.count > 0).map(share).collect()
     }
 
-    /// The largest change of any kind's demand since the window before, as a
-    /// part of the machine; 1.0 when a kind appeared or vanished.
+    /// Largest change of a type's demand since the previous window, as a share of
+    /// the machine; 1.0 if a type appeared or vanished.
     #[must_use]
     pub fn moved(&self) -> f64 {
         let total = self.service_ns();
@@ -91,7 +91,7 @@ impl Profile {
         self.kinds.values().map(change).fold(0.0, f64::max)
     }
 
-    /// Closes the window: means stay until they are measured anew.
+    /// Starts a new window. Means remain until the first record of the type.
     pub fn restart(&mut self) {
         let total = self.service_ns();
         for seen in self.kinds.values_mut() {
@@ -101,7 +101,7 @@ impl Profile {
         self.samples = 0;
     }
 
-    /// Lets the older half of a long window weigh less.
+    /// Halves all counts, so that older records of a long window weigh less.
     pub fn fade(&mut self) {
         self.kinds.values_mut().for_each(|seen| seen.count = seen.count.div_ceil(2));
         self.samples = self.kinds.values().map(|seen| seen.count).sum();
@@ -113,7 +113,7 @@ impl Profile {
 }
 
 impl Seen {
-    /// A kind that was seen demands something, even if it took no time at all.
+    /// Share of the service time; above zero for any recorded type, even of zero service.
     fn demand(&self, total_ns: f64) -> f64 {
         match self.count {
             0 => 0.0,

@@ -1,9 +1,9 @@
-//! Which workers serve which priorities (M7): *long requests go to a core of
-//! their own*.
+//! Steering: the workers that may serve each priority (M7), such as a core of
+//! their own for long requests.
 //!
-//! A configuration names levels and lists their workers, for example
-//! `low = [3]`. Levels that it does not name may run on every worker. A level
-//! nobody serves would wait for ever, so it is refused.
+//! A configuration lists workers for levels, such as `low = [3]`. Every worker may
+//! serve levels that are not listed. A level without a worker would starve, so
+//! it is an error.
 
 use std::fmt;
 
@@ -11,22 +11,22 @@ use queueing::{Priority, PrioritySet};
 
 use super::{WorkerId, WorkerSet};
 
-/// Per priority, the workers that may serve it; none is empty.
+/// Set of workers per priority; none is empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Steering([WorkerSet; Priority::LEVELS]);
 
 impl Steering {
-    /// Every worker serves everything.
+    /// Every worker serves every priority.
     #[must_use]
     pub fn all(workers: usize) -> Self {
         Self([WorkerSet::first(workers); Priority::LEVELS])
     }
 
-    /// From pairs of levels and workers. Levels are `0`..=`7`, a range `2-5`,
-    /// `high` (0-3) or `low` (4-7); workers are numbered from 0.
+    /// Steering from pairs of levels and workers. Levels are `0`..=`7`, a range
+    /// `2-5`, `high` (0-3) or `low` (4-7); workers are numbered from 0.
     ///
     /// # Errors
-    /// [`SteeringError`] names the value at fault and what would be valid.
+    /// [`SteeringError`] with the invalid value and the valid ones.
     pub fn from_lists<'a>(
         workers: usize,
         lists: impl IntoIterator<Item = (&'a str, &'a [usize])>,
@@ -53,45 +53,45 @@ impl Steering {
         Ok(Self(sets.map(|set| set.unwrap_or_else(|| WorkerSet::first(workers)))))
     }
 
-    /// The sets, by priority.
+    /// Sets of workers by priority.
     #[must_use]
     pub const fn sets(&self) -> [WorkerSet; Priority::LEVELS] {
         self.0
     }
 
-    /// The workers that may serve `priority`.
+    /// Workers that may serve `priority`.
     #[must_use]
     pub const fn workers(&self, priority: Priority) -> &WorkerSet {
         &self.0[priority.index()]
     }
 }
 
-/// Why a steering configuration is refused.
+/// Error for an invalid steering configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SteeringError {
-    /// The number of workers is out of range.
+    /// Number of workers out of range.
     Workers(usize),
-    /// The key names no levels.
+    /// Key that is not a set of levels.
     Levels(String),
-    /// A listed worker does not exist.
+    /// Listed worker that does not exist.
     Worker {
-        /// The key.
+        /// Key of the list.
         key: String,
-        /// The worker.
+        /// Number of the worker.
         worker: usize,
-        /// How many there are.
+        /// Number of workers.
         workers: usize,
     },
-    /// The list is empty.
+    /// Empty list.
     Empty {
-        /// The key.
+        /// Key of the list.
         key: String,
-        /// How many workers there are.
+        /// Number of workers.
         workers: usize,
     },
-    /// A level was already named by another key.
+    /// Level that an earlier key includes.
     Twice {
-        /// The key.
+        /// Key of the list.
         key: String,
         /// The level.
         level: usize,
@@ -112,7 +112,7 @@ impl fmt::Display for SteeringError {
                 write!(f, "steering {key}: worker {worker} is outside 0..={}", workers - 1)
             }
             Self::Empty { key, workers } => {
-                write!(f, "steering {key}: [] leaves nobody to serve it; list workers of 0..={}", workers - 1)
+                write!(f, "steering {key}: [] lists no worker; list workers of 0..={}", workers - 1)
             }
             Self::Twice { key, level } => {
                 write!(f, "steering {key}: level {level} is named by another line; name each level once")

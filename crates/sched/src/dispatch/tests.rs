@@ -1,4 +1,4 @@
-//! What every policy promises, from one table, and the order of each.
+//! Promises of every policy, from one table, and the order of each.
 
 use std::collections::BTreeSet;
 
@@ -27,7 +27,7 @@ fn at(us: u64) -> Time {
     Time::ZERO + Span::from_micros(us)
 }
 
-/// Pushes `tasks` 1 µs apart, then lets one worker take everything.
+/// Pushes `tasks` 1 µs apart, then assigns all of them to one worker.
 fn check(policy: &mut dyn Dispatch, tasks: &[Task], expected: &[u64]) {
     for (i, &task) in tasks.iter().enumerate() {
         policy.push(at(i as u64), task).unwrap();
@@ -58,7 +58,7 @@ fn edf_serves_the_earliest_deadline_and_gives_the_default_to_those_without() {
 }
 
 #[test]
-fn weighted_shares_turns_by_weight() {
+fn weighted_shares_service_by_weight() {
     let shares = DrrConfig::by_count([2, 1, 1, 1, 1, 1, 1, 1], Span::MAX);
     let tasks: Vec<Task> = (0..6).map(|n| task(n, 0)).chain((6..9).map(|n| task(n, 7))).collect();
     check(&mut weighted(99, shares), &tasks, &[0, 1, 6, 2, 3, 7, 4, 5, 8]);
@@ -84,13 +84,13 @@ fn a_bounded_policy_serves_a_task_within_its_bound() {
         policy.push(Time::ZERO, task(99, 7)).unwrap();
         let mut served = 0;
         loop {
-            // Urgent work never ceases.
+            // Urgent work keeps arriving.
             policy.push(Time::ZERO, task(served + 100, 0)).unwrap();
             if policy.assign(Time::ZERO, &all_idle(1)).unwrap().1.token == 99 {
                 break;
             }
             served += 1;
-            assert!(served <= entries, "{}: passed over {served} times", entry.name);
+            assert!(served <= entries, "{}: {served} tasks were served first", entry.name);
         }
     }
 }
@@ -103,7 +103,7 @@ fn under_edf_nothing_pushed_after_a_task_is_due_goes_before_it() {
     let far = Label { deadline: Some(Span::from_secs(9)), ..Label::default() };
     policy.push(Time::ZERO, Task { token: 0, label: far, kind: None }).unwrap();
     let last = (1..).find(|&us| {
-        // Work that is due at once never ceases.
+        // Work due at once keeps arriving.
         policy.push(at(us), due(us, 0)).unwrap();
         policy.assign(at(us), &all_idle(1)).unwrap().1.token == 0
     });
@@ -111,7 +111,7 @@ fn under_edf_nothing_pushed_after_a_task_is_due_goes_before_it() {
 }
 
 #[test]
-fn a_full_queue_hands_the_task_back() {
+fn a_full_queue_returns_the_task() {
     for entry in POLICIES {
         let mut policy = (entry.new)(&Params::new(1, 2));
         policy.push(Time::ZERO, task(1, 0)).unwrap();
@@ -122,7 +122,7 @@ fn a_full_queue_hands_the_task_back() {
 }
 
 #[test]
-fn an_unknown_policy_is_refused_with_those_that_exist() {
+fn an_unknown_policy_is_refused_with_the_valid_names() {
     let error = by_name("sjf", &Params::new(1, 1)).err().unwrap();
     assert_eq!(error.to_string(), "policy \"sjf\" is not one of fcfs, strict, edf, weighted, darc");
 }
@@ -140,7 +140,7 @@ fn worker_sets_hold_256_workers() {
     assert!(last.is_empty() && last.lowest().is_none());
 }
 
-/// What happens to a policy in the property tests.
+/// Events of the property tests.
 #[derive(Clone, Debug)]
 enum Act {
     Push {
@@ -148,7 +148,7 @@ enum Act {
         kind: Option<u16>,
         deadline_us: Option<u64>,
     },
-    /// Idle workers ask, each for some levels.
+    /// Idle workers request tasks, each of some levels.
     Assign {
         busy: u8,
         levels: u8,
@@ -172,8 +172,8 @@ fn act() -> impl Strategy<Value = Act> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Under every policy: no task is lost or handed out twice, a worker is
-    /// chosen only if it accepts the task, and what waits is counted.
+    /// No task is lost or assigned twice, a worker is chosen only if it accepts the
+    /// task, and the number of queued tasks is right.
     #[test]
     fn every_policy_keeps_its_promises(
         acts in prop::collection::vec(act(), 1..150),
@@ -212,13 +212,13 @@ proptest! {
                         let Some((worker, task)) = policy.assign(now, &idle) else {
                             let conserving = entry.name != "darc";
                             let refused = waiting.iter().all(|t| !wanted.contains(t.label.priority));
-                            prop_assert!(!conserving || refused, "{} left work and a worker idle", entry.name);
+                            prop_assert!(!conserving || refused, "{} left a task queued and a worker idle", entry.name);
                             continue;
                         };
                         prop_assert!(idle.accepting[task.label.priority.index()].contains(worker));
-                        prop_assert!(given.insert(task.token), "{} gave a task twice", entry.name);
+                        prop_assert!(given.insert(task.token), "{} assigned a task twice", entry.name);
                         let place = waiting.iter().position(|t| *t == task);
-                        prop_assert!(place.is_some(), "{} made a task up", entry.name);
+                        prop_assert!(place.is_some(), "{} assigned a task that was not queued", entry.name);
                         let candidates = || waiting.iter().filter(|t| wanted.contains(t.label.priority));
                         match entry.name {
                             "fcfs" => prop_assert_eq!(Some(&task), candidates().next()),
@@ -235,7 +235,7 @@ proptest! {
                 }
                 prop_assert_eq!(policy.len(), waiting.len());
             }
-            // Whatever still waits comes out once every worker takes everything.
+            // Queued tasks are served once every worker accepts everything.
             let late = at(1_000);
             while let Some((_, task)) = policy.assign(late, &all_idle(workers)) {
                 prop_assert!(given.insert(task.token));
@@ -246,7 +246,7 @@ proptest! {
     }
 
     #[test]
-    fn an_empty_wish_gets_nothing(level in 0u8..8) {
+    fn without_accepted_levels_nothing_is_assigned(level in 0u8..8) {
         for entry in POLICIES {
             let mut policy = (entry.new)(&Params::new(4, 4));
             policy.push(Time::ZERO, task(1, level)).unwrap();

@@ -1,4 +1,4 @@
-//! Reservations, profiles and who may run where.
+//! Reservations, profiles and assignments.
 
 use super::*;
 
@@ -66,7 +66,7 @@ fn kinds_of_similar_length_share_a_group_of_which_the_first_is_the_measure() {
 }
 
 #[test]
-fn equally_long_kinds_go_by_declared_urgency() {
+fn types_of_equal_length_go_by_declared_urgency() {
     let urgency = vec![(LONG, Priority::HIGHEST)];
     let mut darc = profiled(DarcSettings { urgency, ..DarcSettings::default() }, 10, 10);
     check(&mut darc, &[of(500, Some(SHORT)), of(501, Some(LONG)), of(502, Some(SHORT))], &[501, 500, 502]);
@@ -95,7 +95,7 @@ fn when_workers_run_out_the_last_is_shared() {
 fn short_requests_steal_from_long_ones_and_never_the_reverse() {
     let mut darc = profiled(DarcSettings::default(), 1, 100);
     darc.push(Time::ZERO, of(900, Some(LONG))).unwrap();
-    assert_eq!(darc.assign(Time::ZERO, &idle([0])), None, "worker 0 is for short ones");
+    assert_eq!(darc.assign(Time::ZERO, &idle([0])), None, "worker 0 is reserved for short requests");
     let reserved: Vec<_> = darc.reservation().unwrap().groups.iter().map(|g| g.reserved).collect();
     assert_eq!(reserved, [workers([0]), workers([1, 2, 3])]);
     darc.push(Time::ZERO, of(901, Some(SHORT))).unwrap();
@@ -133,10 +133,10 @@ fn workers_are_reserved_anew_only_when_requests_wait_and_demand_has_moved() {
     };
     window(&mut darc, 100);
     wait(&mut darc, 1_000);
-    assert_eq!(darc.reservation(), first.as_ref(), "demand is the same");
+    assert_eq!(darc.reservation(), first.as_ref(), "demand has not changed");
     window(&mut darc, 2);
     wait(&mut darc, 5);
-    assert_eq!(darc.reservation(), first.as_ref(), "nobody waits too long");
+    assert_eq!(darc.reservation(), first.as_ref(), "no request waits too long");
     window(&mut darc, 2);
     window(&mut darc, 2);
     wait(&mut darc, 1_000);
@@ -159,7 +159,7 @@ fn the_number_of_kinds_a_client_can_invent_is_bounded() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Means, shares and demands are those of the definition.
+    /// Means, ratios and demands are those of the definition.
     #[test]
     fn the_profile_is_what_arithmetic_says(samples in prop::collection::vec((0u16..6, 0u64..1_000_000), 1..200)) {
         let mut profile = Profile::default();
@@ -175,8 +175,8 @@ proptest! {
         }
     }
 
-    /// Every group has a worker; reservations do not overlap but on the
-    /// spillway; a group steals only from longer ones.
+    /// Every group has a worker; reservations overlap only at the spillway; a group
+    /// steals only from longer ones.
     #[test]
     fn no_long_request_gets_a_worker_reserved_for_shorter_ones(
         means in prop::collection::vec((1u32..1_000_000, 1u32..1_000), 1..12),

@@ -1,4 +1,4 @@
-//! Lists of workers: what they mean and which are refused.
+//! Steering lists: their meaning and their errors.
 
 use super::*;
 
@@ -25,7 +25,7 @@ fn a_list_steers_its_levels_and_leaves_the_others_to_everyone() {
 
 #[test]
 fn what_nobody_could_serve_is_refused_with_what_would_be_valid() {
-    check(&[("low", &[])], Err("steering low: [] leaves nobody to serve it; list workers of 0..=3"));
+    check(&[("low", &[])], Err("steering low: [] lists no worker; list workers of 0..=3"));
     check(&[("low", &[4])], Err("steering low: worker 4 is outside 0..=3"));
     check(
         &[("slow", &[1])],
