@@ -66,7 +66,7 @@ impl CostModel {
     pub fn to_toml(&self, machine: &str, date: &str, command: &str) -> String {
         let body = toml::to_string(self).expect("eight numbers are valid TOML");
         format!(
-            "# What each step of the stack costs one core, in nanoseconds.\n#\n\
+            "# Cost of each step of the stack, in nanoseconds of one core.\n#\n\
              # machine: {machine}\n# date:    {date}\n# command: {command}\n\n{body}"
         )
     }

@@ -72,7 +72,7 @@ impl Default for Machine {
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Costs {
-    /// From the start of a round until its commands are sent.
+    /// Time from the start of a round until its commands are sent.
     #[serde(deserialize_with = "text")]
     pub decide: Span,
     /// Start of a task on an idle core.

@@ -232,7 +232,7 @@ struct Server<'a> {
     policy: Option<Box<dyn Policy>>,
     door: AdmissionController,
     signals: Signals,
-    /// Since the last policy round: work of the first stage, and total latency of answers.
+    /// Work of the first stage and total latency of answers, both since the last policy round.
     received_for: Span,
     answered_in: Span,
     outcome: Outcome,
