@@ -1,10 +1,10 @@
-//! A round: sense, decide, act. Allocates nothing once it is warm.
+//! Allocator: one round of sense, decide, act. A warm allocator does not allocate memory.
 
 use queueing::{Span, Time};
 
 use super::{Action, CoreAssignment, Cores, Policy, Signals, TaskId, TaskSpec};
 
-/// A policy at work on a board.
+/// Policy with its core assignment.
 pub struct Allocator {
     policy: Box<dyn Policy>,
     board: CoreAssignment,
@@ -13,37 +13,37 @@ pub struct Allocator {
 }
 
 impl Allocator {
-    /// `policy` at work on `board`.
+    /// Allocator of `policy` for `board`.
     #[must_use]
     pub fn new(policy: Box<dyn Policy>, board: CoreAssignment) -> Self {
         let signals = Signals::of(&board);
         Self { policy, board, signals, actions: Vec::new() }
     }
 
-    /// How long from one round to the next.
+    /// Time between two rounds.
     #[must_use]
     pub fn period(&self) -> Span {
         self.policy.period()
     }
 
-    /// Who has which core.
+    /// Current assignment.
     #[must_use]
     pub const fn board(&self) -> &CoreAssignment {
         &self.board
     }
 
-    /// From the next round on, `task` has the thresholds of `spec`.
+    /// Sets `task`'s thresholds to those of `spec`, from the next round on.
     pub fn set_thresholds(&mut self, task: TaskId, spec: &TaskSpec) {
         self.board.set_thresholds(task, spec);
     }
 
-    /// What it saw in the last round.
+    /// Signals of the last round.
     #[must_use]
     pub const fn signals(&self) -> &Signals {
         &self.signals
     }
 
-    /// One round; how many actions it took.
+    /// Runs one round; returns the number of actions.
     pub fn round(&mut self, now: Time, cores: &mut dyn Cores) -> usize {
         cores.sense(now, &mut self.signals);
         for core in self.board.topology().all() {

@@ -1,29 +1,29 @@
-//! Who has which core: one holder each, so that none is ever given twice.
+//! Core assignment: the state of each core, so that no core has two tasks.
 //!
-//! Policies rearrange it freely within a round; what is different at the end of
-//! the round is what is told to the cores.
+//! Policies change it freely within a round; only the differences at the end of the
+//! round become actions.
 
 use queueing::{CoreId, Span, Time};
 
 use super::{Action, CoresConfigError, TaskId, TaskSpec, Topology};
 
-/// Who has a core.
+/// State of a core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CoreState {
-    /// Nobody.
+    /// No task.
     Free,
-    /// A task, until it gives it back or loses it.
+    /// Granted to a task, until it yields or is preempted.
     Granted(TaskId),
-    /// A task, also while it has no work there: a partition.
+    /// Reserved for a task, even without work: a partition.
     Reserved(TaskId),
-    /// Idle for a task's sake, which has a request on the same physical core (C5). It counts as its.
+    /// Idle because of the task's request on the same physical core (C5). Counts as the task's.
     SiblingIdle(TaskId),
-    /// The kernel, on behalf of all tasks.
+    /// Shared by all tasks under the kernel's scheduler.
     Shared,
 }
 
 impl CoreState {
-    /// The task whose core it is.
+    /// Task that the core is assigned to.
     #[must_use]
     pub const fn task(self) -> Option<TaskId> {
         match self {
@@ -32,7 +32,7 @@ impl CoreState {
         }
     }
 
-    /// The task that runs there.
+    /// Task that runs on the core.
     #[must_use]
     pub const fn running(self) -> Option<TaskId> {
         match self {
@@ -42,34 +42,34 @@ impl CoreState {
     }
 }
 
-/// Cores, tasks, and who has what.
+/// Cores, tasks, and the state of each core.
 #[derive(Clone, Debug)]
 pub struct CoreAssignment {
     topology: Topology,
     tasks: Vec<TaskSpec>,
     holds: Vec<CoreState>,
-    /// As the cores were last told.
+    /// State of each core as of the last actions.
     told: Vec<CoreState>,
-    /// Per core, since when it is held so.
+    /// Time of each core's last change of state.
     since: Vec<Time>,
-    /// Per core, until when its holder cannot lose it but to a guarantee.
+    /// End of each core's lease, before which only a guarantee may take it.
     lease: Vec<Time>,
     held: Vec<u16>,
     running: Vec<u16>,
-    /// Per socket and task.
+    /// Number of cores by socket and task.
     running_on: Vec<u16>,
     free: usize,
-    /// Per task and physical core, when it last ran there.
+    /// Last use by task and physical core.
     last: Vec<Option<Time>>,
     changed: Vec<CoreId>,
     samples: Vec<CoreId>,
 }
 
 impl CoreAssignment {
-    /// Every core free.
+    /// Assignment with every core free.
     ///
     /// # Errors
-    /// When guarantees exceed the cores, BE has one, or there is no task.
+    /// If guarantees exceed the cores, BE has one, or there is no task.
     pub fn new(topology: Topology, tasks: Vec<TaskSpec>) -> Result<Self, CoresConfigError> {
         let (cores, sockets) = (topology.cores(), topology.sockets());
         if tasks.is_empty() || tasks.len() > 1024 {
@@ -101,65 +101,65 @@ impl CoreAssignment {
         })
     }
 
-    /// The machine.
+    /// Topology of the machine.
     #[must_use]
     pub const fn topology(&self) -> &Topology {
         &self.topology
     }
 
-    /// The tasks, by number.
+    /// Tasks, by number.
     #[must_use]
     pub fn tasks(&self) -> &[TaskSpec] {
         &self.tasks
     }
 
-    /// What `task` was promised.
+    /// Specification of `task`.
     #[must_use]
     pub fn spec(&self, task: TaskId) -> &TaskSpec {
         &self.tasks[task.index()]
     }
 
-    /// From the next round on, `task` has the thresholds of `spec`.
+    /// Sets `task`'s thresholds to those of `spec`, from the next round on.
     pub fn set_thresholds(&mut self, task: TaskId, spec: &TaskSpec) {
         self.tasks[task.index()].set_thresholds(spec);
     }
 
-    /// The numbers of all tasks.
+    /// Numbers of all tasks.
     pub fn ids(&self) -> impl Iterator<Item = TaskId> + use<> {
         (0..self.tasks.len() as u16).map(TaskId)
     }
 
-    /// Who has `core`.
+    /// State of `core`.
     #[must_use]
     pub fn hold(&self, core: CoreId) -> CoreState {
         self.holds[core.0 as usize]
     }
 
-    /// How many cores are `task`'s, quiet ones included.
+    /// Cores assigned to `task`, including siblings idled for it.
     #[must_use]
     pub fn held(&self, task: TaskId) -> u16 {
         self.held[task.index()]
     }
 
-    /// On how many it runs.
+    /// Cores on which `task` runs.
     #[must_use]
     pub fn running(&self, task: TaskId) -> u16 {
         self.running[task.index()]
     }
 
-    /// On how many of a socket's.
+    /// Cores of `socket` on which `task` runs.
     #[must_use]
     pub fn running_on(&self, socket: usize, task: TaskId) -> u16 {
         self.running_on[socket * self.tasks.len() + task.index()]
     }
 
-    /// How many it has beyond its guarantee.
+    /// Cores assigned to `task` beyond its guarantee.
     #[must_use]
     pub fn burst(&self, task: TaskId) -> u16 {
         self.held(task).saturating_sub(self.spec(task).guaranteed)
     }
 
-    /// Whether whoever has `core` has what he was promised without it, too.
+    /// True if the task of `core` keeps its guarantee without it, or there is none.
     #[must_use]
     pub fn spared(&self, core: CoreId) -> bool {
         match self.hold(core) {
@@ -171,37 +171,37 @@ impl CoreAssignment {
         }
     }
 
-    /// How many cores nobody has.
+    /// Number of free cores.
     #[must_use]
     pub const fn free_cores(&self) -> usize {
         self.free
     }
 
-    /// How long `core` has been held as it is.
+    /// Time since the last change of `core`.
     #[must_use]
     pub fn held_for(&self, now: Time, core: CoreId) -> Span {
         now.since(self.since[core.0 as usize])
     }
 
-    /// Since when it has been held as it is.
+    /// Time of the last change of `core`.
     #[must_use]
     pub fn held_since(&self, core: CoreId) -> Time {
         self.since[core.0 as usize]
     }
 
-    /// Whether only a guarantee may take `core` from its holder.
+    /// True if only a guarantee may take `core` from its task.
     #[must_use]
     pub fn leased(&self, now: Time, core: CoreId) -> bool {
         now < self.lease[core.0 as usize]
     }
 
-    /// How long ago `task` last ran on the physical core of `core`; `None` for never.
+    /// Time since `task` last ran on the physical core of `core`; `None` for never.
     #[must_use]
     pub fn used_ago(&self, now: Time, task: TaskId, core: CoreId) -> Option<Span> {
         self.last[self.last_place(task, core)].map(|last| now.since(last))
     }
 
-    /// Gives `core` to `hold`, from whoever has it.
+    /// Sets the state of `core`, whatever it was.
     pub fn set(&mut self, now: Time, core: CoreId, hold: CoreState) {
         let place = core.0 as usize;
         let before = self.holds[place];
@@ -218,13 +218,13 @@ impl CoreAssignment {
         }
     }
 
-    /// Gives `core` to `task`, and until `until` to nobody else but a guarantee.
+    /// Grants `core` to `task`, with a lease until `until`.
     pub fn lend(&mut self, now: Time, core: CoreId, task: TaskId, until: Time) {
         self.set(now, core, CoreState::Granted(task));
         self.lease[core.0 as usize] = until;
     }
 
-    /// Notes that `task` gave `core` back, if it is the one that has it.
+    /// Records that `task` yielded `core`; ignored if the core is no longer its own.
     pub fn yielded(&mut self, now: Time, core: CoreId, task: TaskId) {
         if self.hold(core) == CoreState::Granted(task) {
             self.set(now, core, CoreState::Free);
@@ -232,12 +232,12 @@ impl CoreAssignment {
         }
     }
 
-    /// Wants the cache-miss counter of `core` read.
+    /// Requests a reading of `core`'s cache-miss counter.
     pub fn sample(&mut self, core: CoreId) {
         self.samples.push(core);
     }
 
-    /// What has to be told to the cores since it was asked last.
+    /// Replaces `actions` with the changes since the last call.
     pub fn actions(&mut self, actions: &mut Vec<Action>) {
         actions.clear();
         for core in self.changed.drain(..) {

@@ -1,34 +1,34 @@
-//! Interference that cannot be managed here (C8).
+//! Contention alarm: interference that core allocation cannot resolve (C8).
 //!
-//! LC waits too long and no core is left to take, or DRAM is over its limit and
-//! BE runs nowhere any more. When that has lasted, somebody above has to know: the one
-//! who decides what runs on which machine. Breaks shorter than a quarter of the
-//! time are no breaks, and it is over once it has been gone for all of it.
+//! Raised if an LC task waits too long and no core is left to take, or DRAM exceeds
+//! its limit and BE runs nowhere, for a whole delay. For the cluster scheduler,
+//! which can move tasks. Gaps of up to a quarter of the delay do not count. Cleared
+//! after a whole delay without contention.
 //! Source: Caladan (OSDI '20) §4.
 
 use queueing::{Span, Time};
 
 use super::{CoreAssignment, CoreState, Settings, Signals, TaskId};
 
-/// What cannot be managed.
+/// Contention that cannot be resolved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Contention {
-    /// The task's threads or requests wait longer than its THRESH_QD.
+    /// The task's queueing delay exceeds its THRESH_QD.
     Queue(TaskId),
-    /// This socket's DRAM is over THRESH_BW.
+    /// The socket's DRAM traffic exceeds THRESH_BW.
     Bandwidth(usize),
 }
 
-/// What became of a trouble.
+/// Change of an alarm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// It has lasted.
+    /// Contention lasted for the delay.
     Raised(Contention),
-    /// It is over.
+    /// Contention is over.
     Cleared(Contention),
 }
 
-/// Watches for what cannot be managed.
+/// Alarms for all LC tasks and sockets.
 #[derive(Clone, Debug)]
 pub struct ContentionAlarm {
     after: Span,
@@ -38,15 +38,15 @@ pub struct ContentionAlarm {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct State {
-    /// When it began.
+    /// Start of the contention.
     since: Option<Time>,
-    /// When it was there last.
+    /// Last round with contention.
     last: Time,
     raised: bool,
 }
 
 impl ContentionAlarm {
-    /// For the tasks and sockets of `board`; a trouble is raised once it has lasted for `after`.
+    /// Alarms for the tasks and sockets of `board`, raised when contention lasts for `after`.
     #[must_use]
     pub fn new(after: Span, settings: &Settings, board: &CoreAssignment) -> Self {
         let tasks = board.ids().filter(|&task| board.spec(task).is_critical()).map(Contention::Queue);
@@ -55,12 +55,12 @@ impl ContentionAlarm {
         Self { after, bandwidth_max: settings.bandwidth_max, watched }
     }
 
-    /// From now on a trouble is raised once it has lasted for `after`.
+    /// Sets the delay after which an alarm is raised.
     pub fn set_after(&mut self, after: Span) {
         self.after = after;
     }
 
-    /// Looks once a round, after the policy; what changed is added to `changes`.
+    /// Appends the changes of this round to `changes`. Call once per round, after the policy.
     pub fn round(&mut self, now: Time, signals: &Signals, board: &CoreAssignment, changes: &mut Vec<Change>) {
         let (after, bandwidth_max) = (self.after, self.bandwidth_max);
         for (trouble, state) in &mut self.watched {
@@ -92,13 +92,13 @@ impl ContentionAlarm {
         }
     }
 
-    /// What has been raised and is not over.
+    /// Raised alarms.
     pub fn raised(&self) -> impl Iterator<Item = Contention> + '_ {
         self.watched.iter().filter(|(_, state)| state.raised).map(|&(trouble, _)| trouble)
     }
 }
 
-/// Whether a policy could still give `task` a core: one that is free or BE's.
+/// True if a policy could still give `task` a core: a free one or BE's.
 fn can_grow(board: &CoreAssignment, task: TaskId) -> bool {
     let is_left = |core| match board.hold(core) {
         CoreState::Free => true,
@@ -108,7 +108,7 @@ fn can_grow(board: &CoreAssignment, task: TaskId) -> bool {
     board.held(task) < board.spec(task).cores_max() && board.topology().all().any(is_left)
 }
 
-/// Whether BE still runs on `socket` where a policy could take it away.
+/// True if BE still runs on `socket` on a core that a policy could take.
 fn can_shrink(board: &CoreAssignment, socket: usize) -> bool {
     let takes =
         |&core| matches!(board.hold(core), CoreState::Granted(holder) if !board.spec(holder).is_critical());

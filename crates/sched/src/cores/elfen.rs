@@ -1,18 +1,18 @@
-//! BE runs beside idle LC lanes only: the sibling rule.
+//! Elfen: BE runs only beside idle LC lanes.
 //!
-//! LC has the first lane of every physical core, BE the others, and BE's lanes
-//! are idle while LC runs on the first. So LC never shares a physical core, not
-//! even with itself, and half of the lanes are lost to it. On cores of a single
-//! lane both live, by priority.
-//! Source: Elfen (ATC '16), as Caladan (OSDI '20) §7.3 compares with its rule:
-//! here the scheduler holds to it, and no BE has to be trusted.
+//! LC has the first lane of every physical core, BE the others, which idle while LC
+//! runs on the first. So LC never shares a physical core, not even with itself, and
+//! loses half of the lanes. Physical cores with a single lane serve both, by
+//! priority.
+//! Source: Elfen (ATC '16), as Caladan (OSDI '20) §7.3 compares with its rule. Here
+//! the scheduler enforces the rule, so BE need not be trusted.
 
 use queueing::{CoreId, Span, Time};
 
 use super::caladan::top::Top;
 use super::{CoreAssignment, CoreState, CoresConfigError, Guarantees, Policy, Settings, Signals, TaskId};
 
-/// The policy.
+/// Policy of the sibling rule.
 #[derive(Clone, Debug)]
 pub struct Elfen {
     period: Span,
@@ -20,29 +20,29 @@ pub struct Elfen {
 }
 
 impl Elfen {
-    /// For the tasks of `board`.
+    /// Policy for the tasks of `board`.
     ///
     /// # Errors
-    /// When more cores are guaranteed than there are first lanes.
+    /// If more cores are guaranteed than there are first lanes.
     pub fn new(settings: &Settings, board: &CoreAssignment) -> Result<Self, CoresConfigError> {
         let guaranteed: usize = board.tasks().iter().map(|task| usize::from(task.guaranteed)).sum();
         let lanes = board.topology().physical_cores();
         if guaranteed > lanes {
             return Err(CoresConfigError(format!(
-                "{guaranteed} cores are guaranteed, and elfen gives LC the first lanes of {lanes} physical cores"
+                "{guaranteed} cores are guaranteed; elfen allows one for each of {lanes} physical cores"
             )));
         }
         Ok(Self { period: settings.period, top: Top::new(settings, board) })
     }
 }
 
-/// Whether LC runs on another lane of the same physical core.
+/// True if LC runs on another lane of the same physical core.
 fn beside_critical(board: &CoreAssignment, core: CoreId) -> bool {
     let critical = |task: TaskId| board.spec(task).is_critical();
     board.topology().siblings(core).any(|sibling| board.hold(sibling).running().is_some_and(critical))
 }
 
-/// Whether the rule lets `task` run on `core`.
+/// True if the rule lets `task` run on `core`.
 fn allows(board: &CoreAssignment, core: CoreId, task: TaskId) -> bool {
     let alone = board.topology().lanes(board.topology().physical(core)).len() == 1;
     match (alone, board.spec(task).is_critical()) {
@@ -67,7 +67,7 @@ impl Policy for Elfen {
         }
     }
 
-    /// BE waits for as long as LC runs on every first lane.
+    /// BE waits while LC runs on every first lane.
     fn promise(&self) -> Guarantees {
         Guarantees { guarantees: true, starvation: None }
     }

@@ -1,8 +1,8 @@
-//! Cores that do at once what they are told, with something to decide in every round.
+//! Fake cores: act at once, with a decision to make in every round.
 //!
-//! For measuring what a round takes: eight tasks, four LC on half of the cores and
-//! four BE on the rest; in every round one core is given back and one queue has
-//! grown. Not a machine: `sim::cores` is.
+//! For benchmarks of a round: eight tasks, four LC on half of the cores and four BE
+//! on the rest; in every round one core is yielded and one queue has grown. Not a
+//! model of a machine: `sim::cores` is.
 
 use queueing::{CoreId, Span, Time};
 
@@ -11,10 +11,10 @@ use super::{
     Topology,
 };
 
-/// Tasks of a rehearsal.
+/// Number of tasks.
 pub const TASKS: usize = 8;
 
-/// The cores, and which round it is.
+/// Cores with the task on each, and the round.
 #[derive(Clone, Debug)]
 pub struct FakeCores {
     held: Vec<Option<TaskId>>,
@@ -22,10 +22,11 @@ pub struct FakeCores {
 }
 
 impl FakeCores {
-    /// Of `cores` (2 and more, an even number), two lanes each, 64 a socket; and `entry`'s policy at work on them.
+    /// Machine of `cores` (even, at least 2) with two lanes per physical core and 64
+    /// cores per socket, and an allocator with `entry`'s policy.
     ///
     /// # Panics
-    /// When there are fewer cores.
+    /// If `cores` is less than 2.
     #[must_use]
     pub fn new(cores: usize, entry: &PolicyEntry) -> (Self, Allocator) {
         let critical = TaskSpec {
@@ -34,10 +35,10 @@ impl FakeCores {
         };
         let tasks = [vec![critical; TASKS / 2], vec![TaskSpec::best_effort(); TASKS / 2]].concat();
         let sockets = cores.div_ceil(64);
-        let topology = Topology::regular(sockets, cores / 2 / sockets, 2).expect("two cores and more");
+        let topology = Topology::regular(sockets, cores / 2 / sockets, 2).expect("at least two cores");
         let board = CoreAssignment::new(topology, tasks).expect("a quarter of the cores is guaranteed");
         let rehearsal = Self { held: vec![None; board.topology().cores()], round: 0 };
-        let policy = (entry.new)(&Settings::default(), &board).expect("a policy for any board");
+        let policy = (entry.new)(&Settings::default(), &board).expect("the policy supports any board");
         (rehearsal, Allocator::new(policy, board))
     }
 }

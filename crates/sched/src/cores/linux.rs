@@ -1,14 +1,13 @@
-//! No manager: the kernel shares all cores, BE in its idle class.
+//! No allocator: the kernel shares all cores, with BE in its idle class.
 //!
-//! LC takes a core from BE whenever it wakes up; nobody watches siblings,
-//! bandwidth or queues. What the kernel then does is the machine's matter.
+//! LC preempts BE at wake-up. Siblings, bandwidth and queues are not managed.
 //! Source: Caladan (OSDI '20) §7, `SCHED_IDLE`.
 
 use queueing::{Span, Time};
 
 use super::{CoreAssignment, CoreState, Guarantees, Policy, Signals};
 
-/// The policy.
+/// Policy that leaves all cores to the kernel.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Linux;
 

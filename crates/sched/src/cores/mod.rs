@@ -1,28 +1,28 @@
-//! Which task has which core, decided anew every few microseconds.
+//! Core allocation: which task has which core, decided every few microseconds.
 //!
-//! Latency-critical tasks (LC) have guaranteed cores, theirs whenever they have
-//! work; best-effort tasks (BE) live on what is left. A [`Policy`] looks at
-//! [`Signals`] and rearranges a [`CoreAssignment`]; it never touches a core. A [`Cores`]
-//! does that: simulated ones, or Linux. An [`Allocator`] goes between them, round
-//! for round. [`POLICIES`] names every policy.
+//! Latency-critical tasks (LC) have guaranteed cores, available whenever they have
+//! work; best-effort tasks (BE) use the rest. A [`Policy`] reads [`Signals`] and
+//! changes a [`CoreAssignment`]; it does not touch the cores. [`Cores`] does: simulated
+//! ones, or Linux. An [`Allocator`] connects the two, round by round. [`POLICIES`]
+//! lists every policy.
 //! Source: Caladan (OSDI '20).
 //!
 //! ```
 //! use queueing::{Span, Time};
-//! use sched::cores::{Board, Settings, Signals, TaskId, TaskSpec, Topology, by_name};
+//! use sched::cores::{CoreAssignment, Settings, Signals, TaskId, TaskSpec, Topology, by_name};
 //!
 //! let topology = Topology::regular(1, 2, 2)?;
 //! let tasks = vec![TaskSpec::critical(2), TaskSpec::best_effort()];
-//! let mut board = Board::new(topology, tasks)?;
-//! let mut caladan = by_name("caladan", &Settings::default(), &board)?;
-//! let mut signals = Signals::of(&board);
+//! let mut cores = CoreAssignment::new(topology, tasks)?;
+//! let mut caladan = by_name("caladan", &Settings::default(), &cores)?;
+//! let mut signals = Signals::of(&cores);
 //! signals.tasks[1].runnable = 4;
-//! caladan.round(Time::ZERO, &signals, &mut board);
-//! assert_eq!(board.running(TaskId(1)), 4, "nobody else wants the machine");
+//! caladan.round(Time::ZERO, &signals, &mut cores);
+//! assert_eq!(cores.running(TaskId(1)), 4, "LC has no work");
 //! signals.tasks[0].runnable = 1;
 //! signals.tasks[0].delay = Span::from_micros(11);
-//! caladan.round(Time::from_nanos(10_000), &signals, &mut board);
-//! assert_eq!((board.running(TaskId(0)), board.running(TaskId(1))), (1, 3));
+//! caladan.round(Time::from_nanos(10_000), &signals, &mut cores);
+//! assert_eq!((cores.running(TaskId(0)), cores.running(TaskId(1))), (1, 3));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
@@ -60,69 +60,68 @@ pub use signals::{CoreSignals, Sample, Signals, TaskSignals};
 pub use task::{Class, TaskId, TaskSpec};
 pub use topology::Topology;
 
-/// What a policy does about cores, once per round.
+/// Policy of core allocation, run once per round.
 pub trait Policy: Send {
-    /// How long from one round to the next, more than zero.
+    /// Time between two rounds, above zero.
     fn period(&self) -> Span;
 
-    /// Rearranges `board`. Whatever gave a core back since the last round has
-    /// lost it there already.
+    /// Changes `board`. Cores yielded since the last round are already free in it.
     fn round(&mut self, now: Time, signals: &Signals, board: &mut CoreAssignment);
 
-    /// What it promises.
+    /// Guarantees of the policy.
     fn promise(&self) -> Guarantees;
 }
 
-/// What a policy promises to tasks.
+/// Guarantees of a policy to tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Guarantees {
-    /// Whether a task with work below its guarantee gains a core within two
-    /// rounds, and nobody is pushed below its own.
+    /// True if a task with work below its guarantee gains a core within two rounds,
+    /// and no task is preempted below its guarantee.
     pub guarantees: bool,
-    /// How long a task with work can be without a core, as long as a core is
-    /// beyond everybody's guarantee; `None` where nothing is promised.
+    /// Longest time that a task with work can be without a core while some core
+    /// exceeds its holder's guarantee; `None` if unbounded.
     pub starvation: Option<Span>,
 }
 
-/// What is to be done to a core: the mechanism's commands (C6).
+/// Command to the mechanism (C6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Let `task` run on it, instead of whoever does.
+    /// Run `task` on the core, preempting the current task.
     Run {
         /// The core.
         core: CoreId,
         /// The task.
         task: TaskId,
-        /// Whether it is the task's also while it has no work there: it does not give it back.
+        /// True if the core stays reserved while the task has no work: it does not yield.
         keep: bool,
     },
-    /// Let nobody run on it.
+    /// Idle the core.
     Idle {
         /// The core.
         core: CoreId,
     },
-    /// Leave it to the kernel: LC in its normal class, BE in its idle class.
+    /// Leave the core to the kernel: LC in its normal class, BE in its idle class.
     Share {
         /// The core.
         core: CoreId,
     },
-    /// Read its cache-miss counter; [`CoreSignals::sample`] brings it.
+    /// Read the core's cache-miss counter; [`CoreSignals::sample`] returns it.
     Sample {
         /// The core.
         core: CoreId,
     },
 }
 
-/// Cores that can be sensed and given away: simulated ones, or Linux's.
+/// Mechanism: cores that can be sensed and assigned, simulated or Linux's.
 pub trait Cores {
-    /// Overwrites `signals` with what there is now.
+    /// Overwrites `signals` with the current ones.
     fn sense(&mut self, now: Time, signals: &mut Signals);
 
-    /// Begins what is to be done; it need not be done when this returns.
+    /// Starts the actions; asynchronous.
     fn act(&mut self, now: Time, actions: &[Action]);
 }
 
-/// Something that cannot be arranged; the text names the value and what would be valid.
+/// Error of a configuration; the text gives the value and the valid ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CoresConfigError(pub(crate) String);
 

@@ -1,35 +1,35 @@
-//! Partitions moved by tail latency, one physical core every 500 ms.
+//! Parties: partitions adjusted by tail latency, one physical core per 500 ms.
 //!
-//! When a task's tail is above its target it gets one physical core, from BE
-//! first, then from the LC task whose tail is furthest below its own. When every tail is
-//! well below, the one furthest below gives one to BE; if that breaks its
-//! target, it gets the core back and keeps it for a while. Only one step a
-//! period, since nothing tells which step helped. Caches are not partitioned here.
+//! A task whose tail exceeds its target gets one physical core: from BE, else from
+//! the LC task with the largest margin. If every tail is well below its target, the
+//! task with the largest margin releases one to BE; if that breaks its target, it
+//! gets the core back and keeps it for a while. One step per period, so that its
+//! effect can be measured. Caches are not partitioned.
 //! Source: Parties (ASPLOS '19) as Caladan (OSDI '20) §7 rebuilds it: hyperthreads
-//! on, a task paired with itself. How far is well below is ours to choose.
+//! on, a task paired with itself. The margin for a release is an addition.
 
 use queueing::{Span, Time};
 
 use super::partition::divide;
 use super::{CoreAssignment, Guarantees, Policy, Settings, Signals, TaskId};
 
-/// The policy.
+/// Policy by tail latency.
 #[derive(Clone, Debug)]
 pub struct Parties {
     period: Span,
     slack: f64,
     backoff: u32,
     shares: Vec<u16>,
-    /// Per task, periods for which it gives up nothing.
+    /// Periods for which each task releases nothing.
     holding: Vec<u32>,
-    /// Who gave up a core in the last period.
+    /// Task that released a core in the last period.
     gave: Option<TaskId>,
     rounds: usize,
 }
 
 impl Parties {
-    /// For the tasks of `board`; each LC task begins with its guarantee or an equal
-    /// part of the cores in whole physical ones, whichever is more and fits.
+    /// Policy for the tasks of `board`. Each LC task starts with the larger of its
+    /// guarantee and an equal share in whole physical cores, if that fits.
     #[must_use]
     pub fn new(settings: &Settings, board: &CoreAssignment) -> Self {
         let (tasks, lanes) = (board.tasks(), board.topology().lanes(0).len() as u16);
@@ -54,13 +54,13 @@ impl Parties {
         }
     }
 
-    /// How far `task`'s tail is below its target, as a part of it; negative above.
+    /// Margin of `task`'s tail below its target, as a share of it; negative above.
     fn room(signals: &Signals, board: &CoreAssignment, task: TaskId) -> f64 {
         let tail = signals.task(task).tail.unwrap_or(Span::ZERO);
         1.0 - tail.as_secs_f64() / board.spec(task).tail_target.as_secs_f64().max(1e-9)
     }
 
-    /// One step, if one is due.
+    /// One step, if one is needed.
     fn step(&mut self, signals: &Signals, board: &CoreAssignment) {
         let lanes = board.topology().lanes(0).len() as u16;
         let room = |task: &TaskId| Self::room(signals, board, *task);
@@ -111,7 +111,7 @@ impl Policy for Parties {
         self.rounds += 1;
     }
 
-    /// BE may have nothing for as long as LC's tails ask for it.
+    /// BE may have no core while LC's tails need them all.
     fn promise(&self) -> Guarantees {
         Guarantees { guarantees: true, starvation: None }
     }

@@ -1,17 +1,16 @@
-//! Cores divided once: whole physical cores as far as they go.
+//! Static partition: cores divided once, in whole physical cores as far as possible.
 //!
-//! Every LC task keeps its guaranteed cores, busy or idle; BE has the others in
-//! equal parts, and takes turns of a slice where there are fewer cores than BE
-//! tasks. Lanes of a physical core go to one task, which is the mildest
-//! pairing that a partition can have.
+//! Every LC task keeps its guaranteed cores, busy or idle. BE tasks share the rest
+//! equally, or in turn for a slice each if there are fewer cores than BE tasks.
+//! Lanes of a physical core go to one task, the mildest pairing of a partition.
 //! Source: the static allocation of Caladan (OSDI '20) §2.
 
 use queueing::{Span, Time};
 
 use super::{CoreAssignment, CoreState, Guarantees, Policy, Settings, Signals};
 
-/// Gives every task as many cores as `shares` says, in order of their numbers;
-/// BE has what is left, and `turn` says who begins where it cannot be divided evenly.
+/// Reserves `shares` cores for each LC task, in order of their numbers, and divides
+/// the rest among BE. `turn` rotates the BE tasks if there are too few cores.
 pub(super) fn divide(now: Time, board: &mut CoreAssignment, shares: &[u16], turn: usize) {
     let best_effort: usize = board.tasks().iter().filter(|task| !task.is_critical()).count();
     let given: usize = shares.iter().map(|&share| usize::from(share)).sum();
@@ -36,12 +35,12 @@ pub(super) fn divide(now: Time, board: &mut CoreAssignment, shares: &[u16], turn
     cores.for_each(|core| board.set(now, core, CoreState::Free));
 }
 
-/// How much the one at `place` has of `whole`, which `among` share.
+/// Part of `whole` for the one at `place` of `among`.
 fn part(whole: usize, among: usize, place: usize) -> usize {
     whole / among + usize::from(place < whole % among)
 }
 
-/// The policy.
+/// Policy of fixed partitions.
 #[derive(Clone, Debug)]
 pub struct Static {
     slice: Span,
@@ -50,7 +49,7 @@ pub struct Static {
 }
 
 impl Static {
-    /// For the tasks of `board`.
+    /// Policy for the tasks of `board`.
     #[must_use]
     pub fn new(settings: &Settings, board: &CoreAssignment) -> Self {
         let shares = board.tasks().iter().map(|task| task.guaranteed).collect();
@@ -68,7 +67,7 @@ impl Policy for Static {
         self.turn += 1;
     }
 
-    /// LC without a guarantee has no core here.
+    /// LC without a guarantee has no core.
     fn promise(&self) -> Guarantees {
         Guarantees { guarantees: true, starvation: None }
     }

@@ -1,20 +1,20 @@
-//! The table of policies: name, one line, constructor.
+//! Table of core policies: name, description, constructor.
 
 use super::{
     Caladan, CoreAssignment, CoresConfigError, Elfen, Linux, Parties, Policy, Settings, Shenango, Static,
 };
 
-/// Makes a policy for a board's machine and tasks.
+/// Constructor of a policy for a board's machine and tasks.
 pub type Make = fn(&Settings, &CoreAssignment) -> Result<Box<dyn Policy>, CoresConfigError>;
 
-/// One line of [`POLICIES`].
+/// Entry of [`POLICIES`].
 #[derive(Clone, Copy)]
 pub struct PolicyEntry {
-    /// What the user calls it.
+    /// Name in the configuration.
     pub name: &'static str,
-    /// What it does, in one line.
+    /// Description in one line.
     pub about: &'static str,
-    /// Makes one for a board's machine and tasks.
+    /// Constructor.
     pub new: Make,
 }
 
@@ -59,20 +59,20 @@ pub const POLICIES: &[PolicyEntry] = &[
     },
     PolicyEntry {
         name: "static",
-        about: "guaranteed cores kept for ever, the rest for BE",
+        about: "guaranteed cores reserved permanently, the rest for BE",
         new: |settings, board| Ok(Box::new(Static::new(settings, board))),
     },
     PolicyEntry {
         name: "linux",
-        about: "no manager: the kernel's own, BE in its idle class",
+        about: "no allocator: the kernel's scheduler, BE in its idle class",
         new: |_, _| Ok(Box::new(Linux)),
     },
 ];
 
-/// The policy called `name`, for `board`.
+/// Policy called `name`, for `board`.
 ///
 /// # Errors
-/// When there is none of that name, or it cannot do with this board.
+/// If no policy has that name, or it does not support this board.
 pub fn by_name(
     name: &str,
     settings: &Settings,

@@ -1,57 +1,56 @@
-//! Which core went from whom to whom in a round, and what was seen then.
+//! Reallocation log: which cores changed state in a round, and for which signal.
 //!
-//! For people who watch: a policy rearranges a board and gives no reasons, so
-//! the reason here is the signal of that round that speaks for the move. It
-//! decides nothing. Looks at each core once a round.
+//! For observers. Policies give no reasons, so the reason is the signal of that
+//! round that explains the change. Decides nothing. O(cores) per round.
 
 use queueing::{CoreId, Span, Time};
 
 use super::{Allocator, CoreAssignment, CoreState, Signals, TaskId};
 
-/// A core that changed hands.
+/// Change of a core's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Move {
-    /// In which round.
+    /// Time of the round.
     pub at: Time,
-    /// Which.
+    /// The core.
     pub core: CoreId,
-    /// Who had it.
+    /// State before.
     pub from: CoreState,
-    /// Who has it.
+    /// State after.
     pub to: CoreState,
-    /// What was seen.
+    /// Reason.
     pub why: ReallocationReason,
 }
 
-/// What was seen when a core changed hands.
+/// Signal that explains a reallocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReallocationReason {
-    /// Whoever had it gave it back.
+    /// The task yielded the core.
     Yielded(TaskId),
-    /// The task has waited so long, which is more than it may.
+    /// The task's queueing delay exceeded its limit.
     Waited {
-        /// Who.
+        /// The task.
         task: TaskId,
-        /// How long.
+        /// Its queueing delay.
         delay: Span,
     },
-    /// Somebody there is behind his budget.
+    /// A request of the task was late.
     DeadlinePressure(TaskId),
-    /// LC had work, and not all that it was promised.
+    /// The LC task had work and less than its guarantee.
     BelowGuarantee(TaskId),
-    /// LC had work for another core.
+    /// The LC task had work for another core.
     Work(TaskId),
-    /// A long request of the task runs beside it, and is not to be disturbed.
+    /// A long request of the task runs on a sibling.
     Quiet(TaskId),
-    /// DRAM of that socket was used beyond the limit.
+    /// The socket's DRAM traffic exceeded the limit.
     Bandwidth(usize),
-    /// No LC wanted it.
+    /// No LC task needed the core.
     Unclaimed,
-    /// As it is arranged at first, or by policies that leave it to the kernel.
+    /// Initial assignment, or a core left to the kernel.
     Initial,
 }
 
-/// Watches a board.
+/// Detects changes of an assignment.
 #[derive(Clone, Debug)]
 pub struct ReallocationLog {
     holds: Vec<CoreState>,
@@ -59,14 +58,14 @@ pub struct ReallocationLog {
 }
 
 impl ReallocationLog {
-    /// From what `board` is now; `bandwidth_max`: bytes per second of a
-    /// socket's DRAM beyond which BE loses cores.
+    /// Log that starts at the current state of `board`. `bandwidth_max` is the DRAM
+    /// traffic of a socket above which BE loses cores, in bytes per second.
     #[must_use]
     pub fn new(board: &CoreAssignment, bandwidth_max: f64) -> Self {
         Self { holds: board.topology().all().map(|core| board.hold(core)).collect(), bandwidth_max }
     }
 
-    /// Looks once a round, after the policy; what changed is added to `moves`.
+    /// Appends the changes of this round to `moves`. Call once per round, after the policy.
     pub fn round(&mut self, at: Time, allocator: &Allocator, moves: &mut Vec<Move>) {
         let (board, signals) = (allocator.board(), allocator.signals());
         for (core, before) in board.topology().all().zip(&mut self.holds) {
@@ -117,7 +116,7 @@ mod tests {
     use super::super::{Action, Cores, Settings, TaskSpec, Topology, by_name};
     use super::*;
 
-    /// Cores that sense what they are told.
+    /// Cores that report given signals.
     struct Told(Signals);
 
     impl Cores for Told {
@@ -129,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_core_that_is_taken_says_who_had_it_and_how_long_the_taker_had_waited() {
+    fn a_preemption_logs_the_previous_task_and_the_delay_of_the_next() {
         let topology = Topology::regular(1, 2, 1).expect("two cores");
         let tasks = vec![TaskSpec::critical(1), TaskSpec::best_effort()];
         let board = CoreAssignment::new(topology, tasks).expect("a board");

@@ -1,33 +1,35 @@
-//! Every threshold that policies have, with the paper's default.
+//! Parameters of all policies, with the papers' defaults.
 //!
-//! Those that each task has of its own are in [`TaskSpec`](super::TaskSpec).
+//! Thresholds per task are in [`TaskSpec`](super::TaskSpec).
 
 use queueing::Span;
 
-/// What policies may be told; each takes what concerns it.
+/// Parameters of policies; each uses its own.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// `caladan`, `elfen`: from round to round. 10 µs (Caladan §5.2).
+    /// `caladan`, `elfen`: time between rounds. 10 µs (Caladan §5.2).
     pub period: Span,
-    /// `shenango`: the same. 5 µs (Shenango, NSDI '19, §4).
+    /// `shenango`: time between rounds. 5 µs (Shenango, NSDI '19, §4).
     pub period_shenango: Span,
-    /// `parties`: the same. 500 ms (Caladan §7, of Parties).
+    /// `parties`: time between rounds. 500 ms (Caladan §7, of Parties).
     pub period_parties: Span,
     /// `caladan`: THRESH_BW, bytes per second and socket. 25 GB/s (Caladan §7).
     pub bandwidth_max: f64,
-    /// Who has used a physical core so recently prefers it. 100 µs (Caladan's code).
+    /// Age up to which a task's use of a physical core counts in its favour. 100 µs
+    /// (Caladan's code).
     pub recency: Span,
-    /// A task of the same class that has no core may take one that was held so
-    /// long. 2 ms (Caladan's code).
+    /// Time after which a BE task may lose its core to one without. 2 ms (Caladan's
+    /// code).
     pub slice: Span,
-    /// A task that has work and no core for so long gets one for a `slice`, if a
-    /// core is beyond its holder's guarantee. 100 ms (ours: the paper lets it wait).
+    /// Time without a core after which a task with work gets one for a `slice`, if
+    /// some core exceeds its holder's guarantee. 100 ms (an addition: the paper lets
+    /// it wait).
     pub starve_max: Span,
-    /// `parties`: gives up cores while the tail is below the target by more than
-    /// this part of it, 0 to 1. 0.2 (ours).
+    /// `parties`: releases cores while the tail is below the target by more than this
+    /// share of it, 0 to 1. 0.2 (an addition).
     pub slack: f64,
-    /// `parties`: periods to wait before it gives up cores again after that
-    /// has broken a target. 8 (ours).
+    /// `parties`: periods without a release after one that broke a target. 8 (an
+    /// addition).
     pub backoff: u32,
 }
 

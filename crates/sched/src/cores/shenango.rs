@@ -1,16 +1,15 @@
-//! Cores by queueing delay alone.
+//! Shenango: core allocation by queueing delay alone.
 //!
-//! Caladan's top level without its controllers, oftener, and blind to which
-//! lanes share a core: what congestion of queues can tell, and no more. It
-//! cannot know that a core is slow, only that work has begun to wait.
-//! Source: Shenango (NSDI '19) §4; as Caladan (OSDI '20) §7 compares with it.
+//! Caladan's top level without its controllers, with a shorter period, and blind to
+//! hyperthread siblings. Does not detect a slow core, only its queue.
+//! Source: Shenango (NSDI '19) §4, as Caladan (OSDI '20) §7 compares with it.
 
 use queueing::{Span, Time};
 
 use super::caladan::top::Top;
 use super::{CoreAssignment, Guarantees, Policy, Settings, Signals};
 
-/// The policy.
+/// Policy by queueing delay alone.
 #[derive(Clone, Debug)]
 pub struct Shenango {
     period: Span,
@@ -18,7 +17,7 @@ pub struct Shenango {
 }
 
 impl Shenango {
-    /// For the tasks of `board`.
+    /// Policy for the tasks of `board`.
     #[must_use]
     pub fn new(settings: &Settings, board: &CoreAssignment) -> Self {
         let period = settings.period_shenango;

@@ -1,67 +1,67 @@
-//! What can be measured in microseconds (C2).
+//! Signals measurable in microseconds (C2).
 //!
-//! A sensor that a machine lacks leaves `None`; policies do without.
+//! A missing sensor is `None`; policies work without it.
 
 use queueing::{Span, Time};
 
 use super::{CoreAssignment, TaskId, TaskSpec};
 
-/// All that a policy sees, once per round.
+/// Input of a policy, once per round.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Signals {
-    /// By task.
+    /// Signals by task.
     pub tasks: Vec<TaskSignals>,
-    /// By core.
+    /// Signals by core.
     pub cores: Vec<CoreSignals>,
-    /// By socket: bytes per second between DRAM and caches since the last round.
+    /// DRAM traffic by socket since the last round, in bytes per second.
     pub bandwidth: Vec<Option<f64>>,
 }
 
-/// Of one task.
+/// Signals of one task.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TaskSignals {
-    /// Queueing delay: the longest, over its cores, of what the oldest
-    /// element of each of a core's queues has waited, added up.
+    /// Queueing delay: for each core the sum of the ages of the oldest element in
+    /// each queue; the maximum over the task's cores.
     pub delay: Span,
-    /// Somebody there has less left of his budget than what he came for may still take.
+    /// True if some request has less budget left than its remaining service may take.
     pub behind: bool,
-    /// Cores that it could keep busy now.
+    /// Cores that the task could keep busy now.
     pub runnable: u32,
-    /// Its p99.9 latency since the last round, where clients measure it.
+    /// p99.9 latency since the last round, if clients measure it.
     pub tail: Option<Span>,
 }
 
 impl TaskSignals {
-    /// Whether LC of `spec` asks for a core: its queue has grown old, or somebody is behind.
+    /// True if an LC task of `spec` needs another core: its queueing delay exceeds
+    /// THRESH_QD, or a request is late.
     #[must_use]
     pub fn asks(&self, spec: &TaskSpec) -> bool {
         self.behind || self.delay > spec.delay_max
     }
 }
 
-/// Of one core.
+/// Signals of one core.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CoreSignals {
-    /// The task that gave it back since the last round. Of the present grant
-    /// only: who was preempted has given nothing back.
+    /// Task that yielded the core since the last round; `None` after a preemption.
     pub yielded: Option<TaskId>,
-    /// When the request that runs there began.
+    /// Start of the current request.
     pub request_since: Option<Time>,
-    /// The answer to [`Action::Sample`](super::Action::Sample) of the last round.
+    /// Result of [`Action::Sample`](super::Action::Sample) of the last round.
     pub sample: Option<Sample>,
 }
 
-/// A core's cache-miss counter, read on that core.
+/// Reading of a core's cache-miss counter, taken on that core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample {
-    /// Misses of the last-level cache since some beginning.
+    /// Last-level cache misses since an arbitrary start.
     pub misses: u64,
-    /// When that core read it.
+    /// Time of the reading, by that core's clock.
     pub at: Time,
 }
 
 impl Signals {
-    /// Of a machine in which nothing happens.
+    /// Signals of an idle machine.
     #[must_use]
     pub fn of(board: &CoreAssignment) -> Self {
         Self {
@@ -71,7 +71,7 @@ impl Signals {
         }
     }
 
-    /// The signals of `task`.
+    /// Signals of `task`.
     #[must_use]
     pub fn task(&self, task: TaskId) -> &TaskSignals {
         &self.tasks[task.index()]

@@ -1,48 +1,49 @@
-//! What shares a machine, and what each was promised (C1).
+//! Tasks that share a machine, and their guarantees (C1).
 
 use queueing::Span;
 
-/// A task's number, its place in the list of tasks.
+/// Number of a task: its index in the list of tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TaskId(pub u16);
 
 impl TaskId {
-    /// Its place in lists of tasks.
+    /// Index in lists of tasks.
     #[must_use]
     pub const fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// How urgent a task is.
+/// Class of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
-    /// LC: somebody waits for each of its requests.
+    /// LC: latency-critical; clients wait for its requests.
     Critical,
-    /// BE: lives on what is left.
+    /// BE: best-effort; uses spare cores.
     BestEffort,
 }
 
-/// What a task is, and what it may have.
+/// Class, limits and thresholds of a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskSpec {
     /// LC or BE.
     pub class: Class,
-    /// Cores that are its whenever it has work; BE has 0.
+    /// Guaranteed cores, available whenever the task has work; 0 for BE.
     pub guaranteed: u16,
-    /// Cores that it may have beyond that.
+    /// Additional cores, at most.
     pub burstable: u16,
-    /// THRESH_QD: a longer queueing delay asks for a core.
+    /// THRESH_QD: queueing delay above which the task needs another core.
     pub delay_max: Span,
-    /// THRESH_HT: a request that runs longer has its physical core alone; `None` for never.
+    /// THRESH_HT: running time above which a request has its physical core alone; `None` for never.
     pub request_max: Option<Span>,
-    /// The tail latency that `parties` is to keep.
+    /// Tail latency that `parties` aims for.
     pub tail_target: Span,
 }
 
 impl TaskSpec {
-    /// An LC task with `guaranteed` cores and as many more as there are: 10 µs of queueing delay
-    /// (Caladan §7), no limit on requests (its setting for memcached), a tail of 100 µs.
+    /// LC task with `guaranteed` cores and any number of additional ones. Defaults: 10 µs
+    /// of queueing delay (Caladan §7), no limit on requests (its setting for memcached),
+    /// a tail of 100 µs.
     #[must_use]
     pub const fn critical(guaranteed: u16) -> Self {
         Self {
@@ -55,27 +56,26 @@ impl TaskSpec {
         }
     }
 
-    /// A BE task with as many cores as there are.
+    /// BE task with any number of cores.
     #[must_use]
     pub const fn best_effort() -> Self {
         Self { class: Class::BestEffort, ..Self::critical(0) }
     }
 
-    /// Takes over when `other` asks for a core, has one alone, or has its target;
-    /// what it is and how many cores it may have stay.
+    /// Takes the thresholds of `other`; class and numbers of cores stay.
     pub fn set_thresholds(&mut self, other: &Self) {
         self.delay_max = other.delay_max;
         self.request_max = other.request_max;
         self.tail_target = other.tail_target;
     }
 
-    /// Whether it is LC.
+    /// True for LC.
     #[must_use]
     pub const fn is_critical(&self) -> bool {
         matches!(self.class, Class::Critical)
     }
 
-    /// Cores that it may have in all.
+    /// Guaranteed and additional cores.
     #[must_use]
     pub const fn cores_max(&self) -> u16 {
         self.guaranteed.saturating_add(self.burstable)

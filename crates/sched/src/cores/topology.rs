@@ -1,45 +1,45 @@
-//! Which cores share a physical core, and which a socket.
+//! Topology: physical cores and sockets of logical cores.
 //!
-//! Any number of cores, lanes and sockets; a *lane* is one hyperthread of a
-//! physical core. Nothing here says which operating system counted them.
+//! Any number of logical cores, *lanes* (hyperthreads of a physical core) and
+//! sockets. Independent of the operating system's numbering.
 
 use queueing::CoreId;
 
 use super::CoresConfigError;
 
-/// A machine's logical cores, numbered from 0.
+/// Logical cores of a machine, numbered from 0.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Topology {
-    /// Per core, its physical core.
+    /// Physical core of each logical core.
     physical: Vec<u16>,
-    /// Per core, its socket.
+    /// Socket of each logical core.
     socket: Vec<u8>,
-    /// Per physical core, its logical ones.
+    /// Lanes of each physical core.
     lanes: Vec<Vec<CoreId>>,
-    /// Per socket, its logical cores.
+    /// Logical cores of each socket.
     sockets: Vec<Vec<CoreId>>,
 }
 
 impl Topology {
-    /// Cores at most.
+    /// Logical cores, at most.
     pub const CORES_MAX: usize = 4096;
 
-    /// `sockets` (1..=256) of `physical` cores with `lanes` each; lanes of one
-    /// physical core have neighbouring numbers.
+    /// Machine of `sockets` (1..=256) with `physical` cores each and `lanes` per
+    /// physical core, numbered consecutively.
     ///
     /// # Errors
-    /// When there is nothing, or more than [`CORES_MAX`](Self::CORES_MAX).
+    /// If there is no core, or more than [`CORES_MAX`](Self::CORES_MAX).
     pub fn regular(sockets: usize, physical: usize, lanes: usize) -> Result<Self, CoresConfigError> {
         let all = (0..sockets * physical).flat_map(|p| std::iter::repeat_n((p, p / physical.max(1)), lanes));
         Self::of(all)
     }
 
-    /// The cores of which `cores` gives the physical core and the socket, each numbered
-    /// from 0 in order of appearance.
+    /// Machine from the physical core and the socket of each logical core, both
+    /// numbered from 0 in order of appearance.
     ///
     /// # Errors
-    /// When there is none, more than [`CORES_MAX`](Self::CORES_MAX), more than 256 sockets,
-    /// or a number before its turn.
+    /// If there is no core, more than [`CORES_MAX`](Self::CORES_MAX), more than 256
+    /// sockets, or a number out of order.
     pub fn of(cores: impl IntoIterator<Item = (usize, usize)>) -> Result<Self, CoresConfigError> {
         let mut topology =
             Self { physical: Vec::new(), socket: Vec::new(), lanes: Vec::new(), sockets: Vec::new() };
@@ -50,7 +50,7 @@ impl Topology {
             if physical > topology.lanes.len() || socket > topology.sockets.len().min(255) {
                 let (next, next_socket) = (topology.lanes.len(), topology.sockets.len().min(255));
                 return Err(CoresConfigError(format!(
-                    "core {core} on physical core {physical}, socket {socket}: at most {next} and {next_socket} come here"
+                    "core {core}: physical core {physical} is above {next}, or socket {socket} above {next_socket}"
                 )));
             }
             if physical == topology.lanes.len() {
@@ -65,66 +65,64 @@ impl Topology {
             topology.socket.push(socket as u8);
         }
         if topology.physical.is_empty() {
-            return Err(CoresConfigError(
-                "a machine of 0 cores runs nothing, one of 1 and more does".to_owned(),
-            ));
+            return Err(CoresConfigError("a machine of 0 cores; at least 1 is needed".to_owned()));
         }
         Ok(topology)
     }
 
-    /// How many logical cores.
+    /// Number of logical cores.
     #[must_use]
     pub fn cores(&self) -> usize {
         self.physical.len()
     }
 
-    /// Every core, in order.
+    /// All logical cores, in order.
     pub fn all(&self) -> impl Iterator<Item = CoreId> + use<> {
         (0..self.physical.len() as u16).map(CoreId)
     }
 
-    /// How many physical cores.
+    /// Number of physical cores.
     #[must_use]
     pub fn physical_cores(&self) -> usize {
         self.lanes.len()
     }
 
-    /// How many sockets.
+    /// Number of sockets.
     #[must_use]
     pub const fn sockets(&self) -> usize {
         self.sockets.len()
     }
 
-    /// The logical cores of one socket.
+    /// Logical cores of one socket.
     #[must_use]
     pub fn on_socket(&self, socket: usize) -> &[CoreId] {
         &self.sockets[socket]
     }
 
-    /// The physical core of `core`.
+    /// Physical core of `core`.
     #[must_use]
     pub fn physical(&self, core: CoreId) -> usize {
         self.physical[core.0 as usize].into()
     }
 
-    /// The socket of `core`.
+    /// Socket of `core`.
     #[must_use]
     pub fn socket(&self, core: CoreId) -> usize {
         self.socket[core.0 as usize].into()
     }
 
-    /// The logical cores of one physical core.
+    /// Lanes of one physical core.
     #[must_use]
     pub fn lanes(&self, physical: usize) -> &[CoreId] {
         &self.lanes[physical]
     }
 
-    /// The others on the same physical core.
+    /// Other lanes of the same physical core.
     pub fn siblings(&self, core: CoreId) -> impl Iterator<Item = CoreId> + '_ {
         self.lanes[self.physical(core)].iter().copied().filter(move |&other| other != core)
     }
 
-    /// Whether it is the first lane of its physical core.
+    /// True for the first lane of a physical core.
     #[must_use]
     pub fn leads(&self, core: CoreId) -> bool {
         self.lanes[self.physical(core)][0] == core

@@ -1,39 +1,38 @@
-//! DRAM below saturation, by taking cores from who misses the cache most (C4).
+//! Memory-bandwidth controller: keeps DRAM below saturation (C4).
 //!
-//! Per socket: while its bandwidth exceeds THRESH_BW, the miss counters of its
-//! cores are read in every round; from two readings of a core that nothing
-//! disturbed between them comes a rate, from these rates the task with the most
-//! misses, and this task has one core less, its worst. One is given back per
-//! round while bandwidth is below. A task keeps its guarantee, and nobody's
-//! class protects him.
+//! Per socket, while DRAM traffic exceeds THRESH_BW, the miss counters of the cores
+//! are read in every round. Two undisturbed readings of a core give its miss rate.
+//! The task with the highest total rate loses one core per round, its worst. One is
+//! given back per round below the limit. A task keeps its guarantee; its class gives
+//! no protection.
 //! Source: Caladan (OSDI '20) §5.2.2.
 
 use queueing::{CoreId, Time};
 
 use crate::cores::{CoreAssignment, CoreState, Sample, Settings, Signals, TaskId};
 
-/// A cap that limits nothing.
+/// Cap that limits nothing.
 const NONE: u16 = u16::MAX;
 
-/// The memory-bandwidth controller, of all sockets.
+/// Memory-bandwidth controller of all sockets.
 #[derive(Clone, Debug)]
 pub struct Bandwidth {
     bandwidth_max: f64,
-    /// Per socket and task, cores that it may have there.
+    /// Cap on cores, by socket and task.
     caps: Vec<u16>,
     tasks: usize,
-    /// Per socket, whether it was over the limit in the last round.
+    /// True for each socket above the limit in the last round.
     over: Vec<bool>,
-    /// Per core, the last reading and since when its holder had had the core.
+    /// Last reading of each core, with the start of its grant.
     last: Vec<Option<(Sample, Time)>>,
-    /// Per core, misses per second; zero where they are not known.
+    /// Misses per second of each core; zero if unknown.
     rates: Vec<f64>,
-    /// Per task: its misses per second.
+    /// Misses per second of each task.
     totals: Vec<f64>,
 }
 
 impl Bandwidth {
-    /// For the tasks of `board`, without limits.
+    /// Controller for the tasks of `board`, without caps.
     pub fn new(settings: &Settings, board: &CoreAssignment) -> Self {
         let (tasks, cores) = (board.tasks().len(), board.topology().cores());
         Self {
@@ -47,14 +46,14 @@ impl Bandwidth {
         }
     }
 
-    /// Whether `task` may have one more core on the socket of `core`.
+    /// True if `task` may have one more core on the socket of `core`.
     pub fn allows(&self, board: &CoreAssignment, core: CoreId, task: TaskId) -> bool {
         let socket = board.topology().socket(core);
         let guaranteed = board.running(task) < board.spec(task).guaranteed;
         guaranteed || board.running_on(socket, task) < self.caps[socket * self.tasks + task.index()]
     }
 
-    /// One round.
+    /// Runs one round.
     pub fn round(&mut self, now: Time, signals: &Signals, board: &mut CoreAssignment) {
         for socket in 0..board.topology().sockets() {
             let over = signals.bandwidth[socket].is_some_and(|used| used > self.bandwidth_max);
@@ -78,7 +77,7 @@ impl Bandwidth {
         }
     }
 
-    /// Takes one core from the task that misses most, if any can lose one.
+    /// Takes one core from the task with most misses, if any task can lose one.
     fn punish(&mut self, now: Time, socket: usize, signals: &Signals, board: &mut CoreAssignment) {
         self.totals.fill(0.0);
         let mut seen = false;
@@ -89,7 +88,7 @@ impl Bandwidth {
             let Some(sample) = signals.cores[place].sample else { continue };
             let reading = (sample, board.held_since(core));
             let Some((before, since)) = self.last[place].replace(reading) else { continue };
-            // Undisturbed: the same grant, which had begun before the first reading.
+            // Undisturbed: both readings belong to one grant, which began before the first.
             if since != reading.1 || before.at < since || before.at >= sample.at {
                 continue;
             }
@@ -115,7 +114,7 @@ impl Bandwidth {
         board.set(now, core, CoreState::Free);
     }
 
-    /// Lets one task have one core more: the one that may have most already, of those that could use it.
+    /// Raises the cap of one task: the highest of those that could use it.
     fn relax(&mut self, socket: usize, signals: &Signals, board: &CoreAssignment) {
         let caps = &mut self.caps[socket * self.tasks..][..self.tasks];
         let limited = board.ids().filter(|task| {

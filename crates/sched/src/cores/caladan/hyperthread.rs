@@ -1,30 +1,29 @@
-//! A physical core of its own for a request that runs long (C5).
+//! Hyperthread controller: a physical core of its own for a long request (C5).
 //!
-//! While a request of an LC task runs for longer than its THRESH_HT, the other
-//! lanes of its physical core are idle; longest-running first. They count as
-//! the task's own. Who has a lane within his guarantee keeps it, and a task
-//! whose queue grows needs its lanes more than quiet. The top-level allocator
-//! may take a quiet lane away.
+//! While a request of an LC task runs longer than its THRESH_HT, the other lanes of
+//! its physical core are idled; longest-running first. They count as the task's
+//! cores. Tasks within their guarantee keep their lanes, and a task whose queue grows
+//! keeps its own. The top-level allocator may take an idled lane.
 //! Source: Caladan (OSDI '20) §5.2.3.
 
 use queueing::{CoreId, Span, Time};
 
 use crate::cores::{CoreAssignment, CoreState, Signals, TaskId};
 
-/// The hyperthread controller.
+/// Hyperthread controller.
 #[derive(Clone, Debug)]
 pub struct Hyperthread {
-    /// Requests that run too long, and where.
+    /// Requests above THRESH_HT, with their running time and core.
     long: Vec<(Span, CoreId)>,
 }
 
 impl Hyperthread {
-    /// For the cores of `board`.
+    /// Controller for the cores of `board`.
     pub fn new(board: &CoreAssignment) -> Self {
         Self { long: Vec::with_capacity(board.topology().cores()) }
     }
 
-    /// One round.
+    /// Runs one round.
     pub fn round(&mut self, now: Time, signals: &Signals, board: &mut CoreAssignment) {
         for core in board.topology().all() {
             let CoreState::SiblingIdle(owner) = board.hold(core) else { continue };
@@ -41,7 +40,7 @@ impl Hyperthread {
         self.long.sort_unstable_by_key(|&(ran, core)| (std::cmp::Reverse(ran), core));
         for place in 0..self.long.len() {
             let (ran, core) = self.long[place];
-            // A lane that was made quiet for a longer one in this round runs nothing any more.
+            // A lane idled in this round for a longer request has no task.
             let Some(owner) = board.hold(core).running() else { continue };
             if signals.task(owner).asks(board.spec(owner)) {
                 continue;
@@ -57,7 +56,7 @@ impl Hyperthread {
     }
 }
 
-/// How long the request on `core` has run and whose it is, if that is too long.
+/// Running time and task of the request on `core`, if above THRESH_HT.
 fn overdue(now: Time, signals: &Signals, board: &CoreAssignment, core: CoreId) -> Option<(Span, TaskId)> {
     let task = board.hold(core).running()?;
     let ran = now.since(signals.cores[core.0 as usize].request_since?);
@@ -65,7 +64,7 @@ fn overdue(now: Time, signals: &Signals, board: &CoreAssignment, core: CoreId) -
     (ran >= request_max).then_some((ran, task))
 }
 
-/// Whether `lane` may be idle for `owner`, whose request ran for `ran` beside it.
+/// True if `lane` may be idled for `owner`, whose request beside it has run for `ran`.
 fn may_quiet(
     now: Time,
     signals: &Signals,

@@ -1,12 +1,12 @@
-//! Cores by queueing delay, bandwidth and hyperthreads: Caladan.
+//! Caladan: core allocation by queueing delay, bandwidth and hyperthreads.
 //!
-//! Three parts, each alone for an ablation. [`top`] gives cores to tasks whose
-//! queues grow. [`bandwidth`] takes cores from the task that misses the cache
-//! most while DRAM is near saturation. [`hyperthread`] idles the sibling of a
-//! core whose request runs long. The last two act before a queue has grown.
-//! Unlike the original: LC is sampled as well as BE, every socket has its own
-//! bandwidth controller, cores beyond a guarantee are protected too, and nobody
-//! starves beyond a bound.
+//! Three parts, separable for ablations. [`top`] gives cores to tasks whose queues
+//! grow. [`bandwidth`] takes cores from the task with the most cache misses while
+//! DRAM is near saturation. [`hyperthread`] idles the siblings of a core whose
+//! request runs long. The last two act before a queue has grown.
+//! Unlike the original, LC is sampled as well as BE, every socket has its own
+//! bandwidth controller, cores beyond a guarantee are protected too, and starvation
+//! is bounded.
 //! Source: Caladan (OSDI '20) §5.2.
 
 use queueing::{Span, Time};
@@ -21,7 +21,7 @@ use bandwidth::Bandwidth;
 use hyperthread::Hyperthread;
 use top::Top;
 
-/// The composed policy.
+/// Composed policy.
 #[derive(Clone, Debug)]
 pub struct Caladan {
     period: Span,
@@ -32,7 +32,7 @@ pub struct Caladan {
 }
 
 impl Caladan {
-    /// All of C3 to C5.
+    /// Policy with all of C3 to C5.
     #[must_use]
     pub fn new(settings: &Settings, board: &CoreAssignment) -> Self {
         Self {
@@ -44,13 +44,13 @@ impl Caladan {
         }
     }
 
-    /// Without the bandwidth controller (C4).
+    /// Removes the bandwidth controller (C4).
     #[must_use]
     pub fn without_bandwidth(self) -> Self {
         Self { bandwidth: None, ..self }
     }
 
-    /// Without the hyperthread controller (C5).
+    /// Removes the hyperthread controller (C5).
     #[must_use]
     pub fn without_hyperthread(self) -> Self {
         Self { hyperthread: false, ..self }

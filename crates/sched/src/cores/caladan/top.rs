@@ -1,17 +1,16 @@
-//! A core for every task whose queue has grown old (C3).
+//! Top-level core allocator: a core for every task whose queueing delay grows (C3).
 //!
-//! LC asks when its queueing delay exceeds THRESH_QD, when somebody there is behind
-//! his budget (ours), or when it has work and no core; one core a round. BE takes
-//! what is free. A guarantee may take any core beyond
-//! another's guarantee; otherwise LC may take BE's, and a task one of its own
-//! class that has two more beyond its guarantee. The best core is one whose
-//! siblings are idle, then one whose siblings run another task, then the one
-//! used last.
+//! An LC task needs a core, one per round, if its queueing delay exceeds THRESH_QD,
+//! a request is late (an addition), or it has work and no core. BE takes free cores.
+//! A task below its guarantee may take any core beyond another's guarantee.
+//! Otherwise LC may take BE's cores, and a task those of its own class that has at
+//! least two more beyond its guarantee. Preferred are cores with idle siblings, then
+//! with siblings of another task, then those used last.
 //!
-//! **Nobody starves**: without a core for `slice`, BE may take one that BE has
-//! held as long; without one for `starve_max`, a task may take any beyond a
-//! guarantee, and keeps it for a `slice`. Tasks are helped in the order in which
-//! they lost their last core, one a round.
+//! **No starvation**: after a `slice` without a core, BE may take one that BE has
+//! held as long. After `starve_max`, a task may take any core beyond a guarantee, and
+//! keeps it for a `slice`. One task per round, in the order in which they lost their
+//! last core.
 //! Source: Caladan (OSDI '20) §5.2.1.
 
 use std::cmp::Reverse;
@@ -20,7 +19,7 @@ use queueing::{CoreId, Span, Time};
 
 use crate::cores::{CoreAssignment, CoreState, Settings, Signals, TaskId, TaskSignals};
 
-/// Whether a task may have a core as far as others than [`Top`] have a say.
+/// Additional condition for a task to have a core, from other controllers.
 pub type Rule<'a> = &'a dyn Fn(&CoreAssignment, CoreId, TaskId) -> bool;
 
 /// The top-level core allocator.
@@ -30,32 +29,32 @@ pub struct Top {
     recency: Span,
     slice: Span,
     starve_max: Span,
-    /// Whether siblings matter for the choice of a core.
+    /// True if siblings affect the choice of a core.
     siblings: bool,
-    /// Per task, when it was last given a core.
+    /// Time of the last grant to each task.
     given: Vec<Option<Time>>,
-    /// Per task, since when it has had work and no core.
+    /// Start of the time with work and no core, for each task.
     hungry: Vec<Option<Time>>,
     order: Vec<TaskId>,
 }
 
-/// Why a task wants a core, least first.
+/// Reason for a core, weakest first. Determines which cores may be taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Need {
-    /// What is free will do.
+    /// A free core only.
     Spare,
-    /// One of its own class that is held for long, if nothing is free.
+    /// A core that BE has held for a slice.
     Turn,
-    /// Its queue has grown.
+    /// The queueing delay exceeds THRESH_QD, or a request is late.
     Queue,
-    /// The same, and it is below its guarantee.
+    /// The same, and the task is below its guarantee.
     Guarantee,
-    /// It has waited for `starve_max`.
+    /// The task has had work and no core for `starve_max`.
     Starving,
 }
 
 impl Top {
-    /// For the tasks of `board`.
+    /// Allocator for the tasks of `board`.
     pub fn new(settings: &Settings, board: &CoreAssignment) -> Self {
         let tasks = board.tasks().len();
         Self {
@@ -70,19 +69,20 @@ impl Top {
         }
     }
 
-    /// The same, every `period` and blind to siblings.
+    /// The same with another `period` and blind to siblings.
     pub fn blind(self, period: Span) -> Self {
         Self { period, siblings: false, ..self }
     }
 
-    /// How long a task with work can be without a core, while one is beyond all guarantees.
+    /// Longest time that a task with work can be without a core, while some core is
+    /// beyond all guarantees.
     pub fn starvation(&self) -> Span {
-        // Each of those before it may hold the last such core for a slice.
+        // Each task before it may hold the last such core for a slice.
         let turns = self.given.len() as u64;
         self.starve_max + (self.slice + self.period) * (turns + 1)
     }
 
-    /// One round.
+    /// Runs one round.
     pub fn round(&mut self, now: Time, signals: &Signals, board: &mut CoreAssignment, rule: Rule<'_>) {
         self.note(now, signals, board);
         if let Some(task) = self.starving(now, board) {
@@ -98,7 +98,7 @@ impl Top {
         self.share_rest(now, signals, board, rule);
     }
 
-    /// Who has had work and no core since when.
+    /// Updates the times with work and no core.
     fn note(&mut self, now: Time, signals: &Signals, board: &CoreAssignment) {
         for task in board.ids() {
             let hungry = board.running(task) == 0 && signals.task(task).runnable > 0;
@@ -107,7 +107,7 @@ impl Top {
         }
     }
 
-    /// The task that has waited longest, if it is too long.
+    /// Task that has starved longest, if for at least `starve_max`.
     fn starving(&self, now: Time, board: &CoreAssignment) -> Option<TaskId> {
         let since = |task: &TaskId| self.hungry[task.index()];
         let longest = board.ids().filter(|task| since(task).is_some()).min_by_key(since)?;
@@ -115,13 +115,13 @@ impl Top {
         (waited >= self.starve_max).then_some(longest)
     }
 
-    /// Puts LC that asks into order: below the guarantee, then few cores beyond it, then who is behind, then
-    /// who waits longest.
+    /// Orders the LC tasks that need a core: below the guarantee first, then fewest cores
+    /// beyond it, then late requests, then the longest delay.
     fn critical(&mut self, now: Time, signals: &Signals, board: &CoreAssignment) {
         self.order.clear();
         let asks = |task: &TaskId| {
             let (spec, seen) = (board.spec(*task), signals.task(*task));
-            // A core that was just given has not done anything yet.
+            // A core granted in the last period has had no effect yet.
             let waking = self.given[task.index()].is_some_and(|given| now.since(given) <= self.period);
             let stuck = seen.runnable > 0 && board.running(*task) == 0;
             spec.is_critical()
@@ -136,7 +136,8 @@ impl Top {
         });
     }
 
-    /// Gives free cores to who can use them, fewest cores first; then BE without any takes turns.
+    /// Gives free cores to BE with work, fewest cores first; then one time-sliced core to
+    /// BE without any.
     fn share_rest(&mut self, now: Time, signals: &Signals, board: &mut CoreAssignment, rule: Rule<'_>) {
         let wants = |board: &CoreAssignment, task: TaskId| {
             let (has, spec) = (board.running(task), board.spec(task));
@@ -162,7 +163,7 @@ impl Top {
         }
     }
 
-    /// Gives `task` the best core that it may have for that `need`; whether there was one.
+    /// Gives `task` the best core that `need` allows; `false` if there is none.
     fn give(
         &mut self,
         now: Time,
@@ -186,7 +187,7 @@ impl Top {
         true
     }
 
-    /// Whether `task` may have `core` from whoever has it.
+    /// True if `task` may take `core` from its current task.
     fn may_take(&self, now: Time, board: &CoreAssignment, core: CoreId, task: TaskId, need: Need) -> bool {
         let full = board.held(task) >= board.spec(task).cores_max();
         let holder = match board.hold(core) {
@@ -218,7 +219,7 @@ impl Top {
         }
     }
 
-    /// How good `core` would be for `task`; more is better.
+    /// Score of `core` for `task`; higher is better.
     fn score(&self, now: Time, board: &CoreAssignment, core: CoreId, task: TaskId) -> (u8, bool, u64) {
         let free = board.hold(core) == CoreState::Free;
         let quiet = matches!(board.hold(core), CoreState::SiblingIdle(_));
@@ -235,7 +236,7 @@ impl Top {
     }
 }
 
-/// The first of the largest, where [`Iterator::max_by_key`] gives the last.
+/// First of the largest, where [`Iterator::max_by_key`] gives the last.
 trait RevMax: Iterator + Sized {
     fn rev_max_by_key<K: Ord>(self, key: impl Fn(&Self::Item) -> K) -> Option<Self::Item> {
         let keyed = self.map(|item| (key(&item), item));

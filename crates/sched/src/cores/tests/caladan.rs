@@ -1,4 +1,4 @@
-//! The order in which caladan gives cores, and what its controllers take.
+//! Order in which caladan grants cores, and what its controllers take.
 
 use super::*;
 
@@ -19,7 +19,7 @@ fn a_queue_older_than_the_threshold_takes_one_core_a_round() {
     let rounds = [
         (10, (0, 0), "bbbbbb"),
         (20, (1, 5), "abbbbb"),  // work and no core
-        (30, (4, 11), "abbbbb"), // the core has not done anything yet
+        (30, (4, 11), "abbbbb"), // the granted core has had no effect yet
         (40, (4, 10), "abbbbb"),
         (50, (4, 11), "ababbb"),
         (60, (4, 21), "ababbb"),
@@ -40,7 +40,7 @@ fn idle_siblings_are_preferred_then_another_tasks_then_the_core_used_last() {
     board.set(at(0), CoreId(2), CoreState::Granted(TaskId(1)));
     let seen = signals(&board, &[(9, 99), (1, 0)]);
     caladan.round(at(100), &seen, &mut board);
-    assert_eq!(shown(&board), "a.b.a.", "both lanes of the third were idle");
+    assert_eq!(shown(&board), "a.b.a.", "both lanes of the third physical core were idle");
     caladan.round(at(200), &seen, &mut board);
     assert_eq!(shown(&board), "a.baa.", "beside another task");
     caladan.round(at(300), &seen, &mut board);
@@ -80,7 +80,7 @@ fn who_is_behind_takes_a_core_whatever_waits_and_before_who_has_waited_longest()
         let (mut board, mut caladan) = setup("caladan", (1, 1), &[lc.clone(), lc, BE]);
         let mut seen = signals(&board, &[(0, 0), (0, 0), (9, 0)]);
         caladan.round(at(10), &seen, &mut board);
-        assert_eq!(shown(&board), "c", "nobody asks");
+        assert_eq!(shown(&board), "c", "no LC needs a core");
         seen.tasks[0].delay = Span::from_micros(delay_us);
         (seen.tasks[0].behind, seen.tasks[1].behind) = (behind[0], behind[1]);
         caladan.round(at(30), &seen, &mut board);
@@ -88,7 +88,7 @@ fn who_is_behind_takes_a_core_whatever_waits_and_before_who_has_waited_longest()
     }
 }
 
-/// Runs `rounds` of 10 µs at `gb` GB/s; each core's counter rises by `misses` in each.
+/// Runs `rounds` of 10 µs at `gb` GB/s; in each, a core's counter rises by its `misses`.
 fn saturate(
     board: &mut CoreAssignment,
     policy: &mut dyn Policy,
@@ -113,15 +113,15 @@ fn over_the_bandwidth_the_task_with_most_misses_loses_its_worst_core_every_round
     (0..4).for_each(|core| board.set(at(0), CoreId(core), CoreState::Granted(TaskId(u16::from(core > 0)))));
     let (wants, misses) = ([(1, 0), (9, 0)], [70, 10, 90, 50]);
     saturate(&mut board, &mut *caladan, &wants, 26.0, &misses, 1..3);
-    assert_eq!(shown(&board), "abbb", "noticed, and read once");
+    assert_eq!(shown(&board), "abbb", "detected, and sampled once");
     saturate(&mut board, &mut *caladan, &wants, 26.0, &misses, 3..4);
-    assert_eq!(shown(&board), "ab.b", "20 µs after it was noticed");
+    assert_eq!(shown(&board), "ab.b", "20 µs after detection");
     saturate(&mut board, &mut *caladan, &wants, 26.0, &misses, 4..5);
     assert_eq!(shown(&board), "ab..");
     saturate(&mut board, &mut *caladan, &wants, 26.0, &misses, 5..9);
-    assert_eq!(shown(&board), "a...", "LC keeps what it was guaranteed");
+    assert_eq!(shown(&board), "a...", "LC keeps its guarantee");
     saturate(&mut board, &mut *caladan, &wants, 24.0, &misses, 9..11);
-    assert_eq!(shown(&board).matches('b').count(), 2, "one comes back a round");
+    assert_eq!(shown(&board).matches('b').count(), 2, "one core is given back per round");
 }
 
 #[test]
@@ -136,7 +136,7 @@ fn an_lc_task_that_floods_the_memory_loses_its_burst_too() {
 fn disturbed_readings_count_for_nothing() {
     let (mut board, mut caladan) = setup("caladan", (2, 1), &[TaskSpec::critical(1), BE]);
     for round in 1..20 {
-        // The core changes hands in every round: no two readings are of one grant.
+        // The core is granted anew in every round: no two readings belong to one grant.
         board.set(at(10 * round - 5), CoreId(1), CoreState::Free);
         board.set(at(10 * round - 5), CoreId(1), CoreState::Granted(TaskId(1)));
         saturate(&mut board, &mut *caladan, &[(0, 0), (9, 0)], 30.0, &[0, 99], round..round + 1);

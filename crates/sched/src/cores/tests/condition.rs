@@ -1,10 +1,10 @@
-//! Trouble that lasts is raised once, and cleared once it is gone.
+//! Lasting contention raises one alarm, which clears when it is over.
 
 use crate::cores::contention_alarm::{Change, Contention, ContentionAlarm};
 
 use super::*;
 
-/// Rounds of 1 ms in which LC has waited so long, in µs, or DRAM moved so many GB/s; raised after 4 ms.
+/// Changes over rounds of 1 ms, each with LC's delay in µs and DRAM traffic in GB/s; the alarm delay is 4 ms.
 fn changes(holds: &[CoreState], rounds: impl IntoIterator<Item = (u64, f64)>) -> Vec<(u64, Change)> {
     let (mut board, _) = setup("caladan", (2, 2), &[TaskSpec::critical(1), TaskSpec::best_effort()]);
     for (core, &hold) in board.topology().all().zip(holds) {
@@ -35,17 +35,17 @@ fn lc_that_waits_with_no_core_left_is_raised_once_and_cleared_when_it_is_over() 
 }
 
 #[test]
-fn what_a_policy_can_still_do_is_no_trouble() {
+fn contention_that_a_policy_can_resolve_is_not_raised() {
     for hold in [BE, CoreState::Free] {
         assert_eq!(changes(&[LC, LC, LC, hold], [(20, 0.0); 9]), []);
     }
     assert_eq!(changes(&[LC, LC, BE, BE], [(0, 30.0); 9]), []);
-    // What it never takes is, and so is a burst that is used up.
+    // Cores that no policy takes cannot resolve it.
     assert_eq!(changes(&[CoreState::Shared; 4], [(20, 0.0); 9]).len(), 1);
 }
 
 #[test]
-fn short_breaks_do_not_count_and_long_ones_begin_anew() {
+fn short_gaps_do_not_count_and_long_ones_restart_the_delay() {
     let broken = |len| [vec![(20, 0.0); 3], vec![(0, 0.0); len], vec![(20, 0.0); 3]].concat();
     assert_eq!(changes(&[LC; 4], broken(1)).len(), 1);
     assert_eq!(changes(&[LC; 4], broken(2)).len(), 0);

@@ -1,4 +1,4 @@
-//! What every policy promises, over random machines, tasks and signals.
+//! Promises of every policy, over random machines, tasks and signals.
 
 use proptest::prelude::*;
 
@@ -9,7 +9,7 @@ mod condition;
 mod others;
 mod thresholds;
 
-/// A machine of `(physical cores, lanes)` on one socket, its tasks, and the policy called `name`.
+/// Machine of `(physical cores, lanes)` on one socket, its tasks, and the policy called `name`.
 fn setup(
     name: &str,
     (physical, lanes): (usize, usize),
@@ -24,7 +24,7 @@ fn at(us: u64) -> Time {
     Time::ZERO + Span::from_micros(us)
 }
 
-/// Signals in which every task of `wants` could use so many cores and has waited so long, in µs.
+/// Signals with the runnable cores and the delay in µs of each task.
 fn signals(board: &CoreAssignment, wants: &[(u32, u64)]) -> Signals {
     let mut signals = Signals::of(board);
     for (task, &(runnable, delay_us)) in signals.tasks.iter_mut().zip(wants) {
@@ -33,7 +33,7 @@ fn signals(board: &CoreAssignment, wants: &[(u32, u64)]) -> Signals {
     signals
 }
 
-/// Who runs where, one letter a core: `a` is task 0, `.` nobody, `-` quiet.
+/// State of each core as a letter: `a` is task 0, `.` free, `-` idled sibling, `*` shared.
 fn shown(board: &CoreAssignment) -> String {
     let letter = |core| match board.hold(core) {
         CoreState::Granted(task) | CoreState::Reserved(task) => char::from(b'a' + task.0 as u8),
@@ -44,7 +44,7 @@ fn shown(board: &CoreAssignment) -> String {
     board.topology().all().map(letter).collect()
 }
 
-/// One step of a random life, as far as one task and one core are concerned.
+/// One random round: signals of each task and core.
 #[derive(Clone, Debug)]
 struct Step {
     tasks: Vec<(u32, u64, Option<u64>, bool)>,
@@ -61,7 +61,7 @@ struct Life {
 }
 
 fn life() -> impl Strategy<Value = Life> {
-    // Sockets, and the lanes of each physical core: also one, and mixed.
+    // Sockets, and the lanes of each physical core: also single and mixed.
     let machine = (1_usize..3, proptest::collection::vec(1_usize..4, 1..7));
     let task = (any::<bool>(), 0_u16..5, 0_u16..6, proptest::option::of(10_u64..60));
     (machine, proptest::collection::vec(task, 1..6)).prop_flat_map(|((sockets, lanes), tasks)| {
@@ -70,7 +70,7 @@ fn life() -> impl Strategy<Value = Life> {
             let socket = (physical * sockets / lanes.len()).min(physical);
             machine.extend(std::iter::repeat_n((physical, socket), lanes[physical]));
         }
-        // No more is guaranteed than there are first lanes, which is all that elfen has.
+        // At most as many guarantees as first lanes, for elfen.
         let mut left = lanes.len() as u16;
         let specs: Vec<TaskSpec> = tasks
             .into_iter()
@@ -99,7 +99,7 @@ fn life() -> impl Strategy<Value = Life> {
     })
 }
 
-/// Cores that do as they are told at once; `held` is their own record of it.
+/// Cores that act at once; `held` is their own record.
 struct Script<'a> {
     step: &'a Step,
     held: Vec<Option<(TaskId, bool)>>,
@@ -167,7 +167,7 @@ proptest! {
             let mut held = vec![None; life.machine.len()];
             let mut sampled = Vec::new();
             let mut misses = 0;
-            // Per task: the rounds for which it has asked in vain below its guarantee.
+            // Rounds in a row in which a task needed a core below its guarantee and got none.
             let mut asked = vec![0; life.tasks.len()];
             for (round, step) in life.steps.iter().enumerate() {
                 let now = Time::ZERO + period * round as u64;
@@ -196,10 +196,10 @@ proptest! {
                     if !promise.guarantees {
                         continue;
                     }
-                    // Nobody is pushed below what he was promised.
+                    // No task is preempted below its guarantee.
                     let kept = (usize::from(ran[index]) - yielded[index]).min(spec.guaranteed.into());
                     prop_assert!(usize::from(board.held(task)) >= kept, "{} took {:?} from {:?}", entry.name, kept, task);
-                    // Who asks below it gets one, at the second time at the latest.
+                    // A task that needs a core below it gets one in the second round at the latest.
                     let (runnable, delay_us, ..) = step.tasks[index];
                     let gained = usize::from(board.running(task)) + yielded[index] > ran[index].into();
                     let asks = spec.is_critical() && runnable > 0 && Span::from_micros(delay_us) > spec.delay_max
@@ -216,7 +216,7 @@ proptest! {
         life in life(),
         busy in proptest::collection::vec((1_u32..40, 0_u64..40), 6),
     ) {
-        // All have work all the time; at least one core is guaranteed to nobody.
+        // All tasks always have work; at least one core is not guaranteed.
         let guaranteed: u16 = life.tasks.iter().map(|task| task.guaranteed).sum();
         prop_assume!(usize::from(guaranteed) < life.machine.len());
         for entry in POLICIES {
@@ -280,7 +280,7 @@ fn a_machine_may_have_odd_cores_no_lanes_to_share_and_several_sockets() {
 }
 
 #[test]
-fn what_ends_as_it_began_is_not_told() {
+fn changes_undone_within_a_round_cause_no_action() {
     let (mut board, mut actions) = (setup("linux", (1, 2), &[TaskSpec::critical(1)]).0, Vec::new());
     board.set(at(0), CoreId(0), CoreState::Granted(TaskId(0)));
     board.set(at(0), CoreId(0), CoreState::Free);
@@ -289,7 +289,7 @@ fn what_ends_as_it_began_is_not_told() {
     board.set(at(1), CoreId(0), CoreState::Granted(TaskId(0)));
     board.actions(&mut actions);
     assert_eq!(actions, [Action::Run { core: CoreId(0), task: TaskId(0), keep: false }]);
-    // Given back and given again: the core has to be told, for it is idle now.
+    // Yielded and granted again: the core is idle now and needs an action.
     board.yielded(at(2), CoreId(0), TaskId(0));
     board.set(at(2), CoreId(0), CoreState::Granted(TaskId(0)));
     board.actions(&mut actions);

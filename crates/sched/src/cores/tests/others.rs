@@ -1,4 +1,4 @@
-//! What tells the other policies from caladan.
+//! Differences of the other policies from caladan.
 
 use super::*;
 
@@ -9,7 +9,7 @@ fn rounds(board: &mut CoreAssignment, policy: &mut dyn Policy, seen: &Signals, n
 }
 
 #[test]
-fn shenango_sees_queues_and_nothing_else() {
+fn shenango_reacts_to_queues_only() {
     let lc = TaskSpec { request_max: Some(Span::from_micros(10)), ..TaskSpec::critical(2) };
     let (mut board, mut shenango) = setup("shenango", (2, 2), &[lc, BE]);
     let mut seen = signals(&board, &[(1, 5), (9, 0)]);
@@ -24,9 +24,9 @@ fn elfen_keeps_be_from_the_siblings_of_lc() {
     let (mut board, mut elfen) = setup("elfen", (3, 2), &[TaskSpec::critical(2), BE]);
     let (idle, busy) = (signals(&board, &[(0, 0), (9, 0)]), signals(&board, &[(2, 50), (9, 0)]));
     rounds(&mut board, &mut *elfen, &idle, 2);
-    assert_eq!(shown(&board), ".b.b.b", "first lanes wait for LC");
+    assert_eq!(shown(&board), ".b.b.b", "first lanes are kept for LC");
     rounds(&mut board, &mut *elfen, &busy, 8);
-    assert_eq!(shown(&board), "a.a.a.", "and nobody runs beside it");
+    assert_eq!(shown(&board), "a.a.a.", "the siblings are idle");
 }
 
 #[test]
@@ -66,18 +66,18 @@ fn parties_moves_one_physical_core_a_period_by_the_tail() {
         round += 1;
         assert_eq!(shown(&board), expected, "round {round}");
     };
-    check(500, "aaaabbbb"); // the first round knows no tail yet
+    check(500, "aaaabbbb"); // the first round has no tail yet
     check(500, "aaaaaabb");
     check(90, "aaaaaabb");
     check(50, "aaaabbbb");
     check(50, "aabbbbbb");
-    check(150, "aaaabbbb"); // it gave too much
-    check(50, "aaaabbbb"); // and keeps what it got back for a while
+    check(150, "aaaabbbb"); // the release broke the target
+    check(50, "aaaabbbb"); // no release during the backoff
 }
 
 #[test]
 fn parties_begins_with_whole_physical_cores_and_gives_them_all_up_to_its_guarantee() {
-    // An equal part of ten would be five.
+    // An equal share of ten is five.
     let (mut board, mut parties) = setup("parties", (5, 2), &[TaskSpec::critical(2), BE]);
     let mut seen = signals(&board, &[(1, 0), (9, 0)]);
     seen.tasks[0].tail = Some(Span::from_micros(50));

@@ -1,33 +1,31 @@
-//! A program's pulse: what its workers tell the core scheduler, and what that
-//! asks of them, in memory that both see.
+//! Worker signals: shared memory between a program's workers and the core scheduler.
 //!
-//! The signals that only the program has (C2): since when the oldest element of
-//! each of its queues waits, and when the current request began. They are told
-//! as instants of the machine's monotonic clock, not as ages: whoever reads them
-//! subtracts from its own reading, so a worker that has lost its core, or that
-//! computes for long, still grows older. Here are the words and their order;
-//! whose memory it is, and how one sleeps on it, is a [`CoreAssignment`]'s to know.
+//! Workers publish the signals that only the program has (C2): the enqueue time of
+//! the oldest element in each queue, and the start of the current request. These are
+//! instants of the machine's monotonic clock, not ages: the reader subtracts them from
+//! its own clock, so the delay keeps growing if the worker loses its core or computes
+//! for long. The scheduler publishes park requests. This module defines the layout;
+//! [`SignalMemory`] provides the memory and the sleep.
 //!
 //! ```text
-//! byte  what
-//! 0     "gwpulse2", then the number of lanes and the process, 4 bytes each
-//! 64    until when what is asked counts, an instant
-//! 128   a lane for each worker, 256 bytes
-//!       0    two places of eight words of 8 bytes; which counts, a number says (lane)
-//!            0 told at   1 frames   2 tasks   3 timers   4 storage
-//!            5 request   6 runnable 7 it rests, 1 byte; its core plus one, 2 bytes from
-//!            the second; long turns elsewhere, 4 bytes
-//!       128  that number, 8 bytes
-//!       192  what is asked (odd: to leave its core) and what is done, 4 bytes each
+//! byte  content
+//! 0     "gwpulse2", then the number of slots and the process ID, 4 bytes each
+//! 64    end of the lease on park requests, an instant
+//! 128   a slot per worker, 256 bytes
+//!       0    two buffers of eight words of 8 bytes; the count selects one
+//!            0 published at   1 frames   2 tasks   3 timers   4 storage
+//!            5 request   6 runnable   7 sleeping, 1 byte; core plus one, 2 bytes from
+//!            the second; long polls elsewhere, 4 bytes
+//!       128  the count, 8 bytes
+//!       192  park request (odd: leave the core) and acknowledgement, 4 bytes each
 //! ```
-//! What is asked counts for a while only, which the scheduler prolongs in every
-//! round: a worker that was asked to leave its core goes on by itself once whoever
-//! asked has died, or hangs.
+//! Park requests are valid for a lease, which the scheduler extends in every round: a
+//! parked worker resumes by itself if the scheduler dies or hangs.
 //!
-//! An instant is in nanoseconds, plus one; zero is none. Both ends belong to one
-//! machine, so words are in its order of bytes. A reader trusts nothing: any
-//! words mean something, at worst a program that lies about its own waiting,
-//! which gets it no core that a policy's guarantees deny it.
+//! An instant is in nanoseconds, plus one; zero is none. Both sides run on one machine,
+//! so words are in native byte order. Readers do not trust the words: any value is
+//! valid. A program that lies about its delay gets no core that a policy's guarantees
+//! deny it.
 //! Source: Caladan (OSDI '20) §4.1.
 
 mod park;
@@ -44,44 +42,44 @@ pub use slot::{ParkRequest, SeqCell};
 use sync::{AtomicU32, AtomicU64, Ordering};
 pub use workers::Workers;
 
-/// What [`lane`] is made of; its test puts loom's in their place.
+/// Atomics of [`slot`]; its model check replaces them with loom's.
 mod sync {
     pub use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 }
 
-/// What one worker tells.
+/// Signals of one worker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WorkerSignals {
-    /// When it was told.
+    /// Time of publication.
     pub at: Time,
-    /// Since when the oldest received frame waits.
+    /// Arrival of the oldest received frame.
     pub frames: Option<Time>,
-    /// Since when the oldest runnable task waits.
+    /// Time at which the oldest runnable task became so.
     pub tasks: Option<Time>,
-    /// When the next timer is due, or was.
+    /// Expiry of the next timer, past or future.
     pub timers: Option<Time>,
-    /// Since when the oldest storage completion waits.
+    /// Time of the oldest storage completion.
     pub storage: Option<Time>,
-    /// When the request that runs began.
+    /// Start of the current request.
     pub request: Option<Time>,
-    /// Tasks that wait for their turn.
+    /// Runnable tasks.
     pub runnable: u32,
-    /// It has nothing to do and sleeps.
+    /// True if the worker has no work and sleeps.
     pub resting: bool,
-    /// Linux's number of the core on which the request runs, where that is known.
+    /// Linux's number of the core that runs the request, if known.
     pub core: Option<CoreId>,
-    /// Turns that took long and go on in threads of their own.
+    /// Long polls that continue in threads of their own.
     pub long: u32,
 }
 
-/// Words of a pulse.
+/// Words of a slot.
 const WORDS: usize = 8;
 const RESTING: u64 = 1;
 const CORE_AT: u32 = 16;
 const LONG_AT: u32 = 32;
 
 impl WorkerSignals {
-    /// How long the oldest elements of its queues have waited by `now`, added up.
+    /// Sum of the ages of the oldest elements in all queues at `now`.
     #[must_use]
     pub fn delay(&self, now: Time) -> Span {
         let queues = [self.frames, self.tasks, self.timers, self.storage];
@@ -89,14 +87,14 @@ impl WorkerSignals {
         waited.fold(Span::ZERO, |sum, span| Span::from_nanos(sum.as_nanos().saturating_add(span.as_nanos())))
     }
 
-    /// Whether a core could be kept busy by `now`.
+    /// True if the worker could keep a core busy at `now`.
     #[must_use]
     pub fn wants(&self, now: Time) -> bool {
         let waits = [self.frames, self.tasks, self.storage, self.request].iter().any(Option::is_some);
         waits || self.timers.is_some_and(|due| due <= now)
     }
 
-    /// Adds what it tells to `signals` at `now`: the longest delay counts, and every core that could be kept busy.
+    /// Adds this worker to `signals` at `now`: the maximum delay, and the sum of busy cores.
     fn add_to(&self, now: Time, signals: &mut TaskSignals) {
         signals.delay = signals.delay.max(self.delay(now));
         let busy = u32::from(self.wants(now)).saturating_add(self.long);
@@ -136,29 +134,29 @@ impl WorkerSignals {
     }
 }
 
-/// One worker's place.
+/// Slot of one worker.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub struct WorkerSlot {
     told: SeqCell<WORDS>,
-    /// What the scheduler asks of it.
+    /// Park request to the worker.
     pub asked: ParkRequest,
 }
 
 impl WorkerSlot {
-    /// Tells `pulse`. One thread at a time, and after the one before.
+    /// Publishes `pulse`. One thread at a time, each after the last.
     pub fn publish(&self, pulse: &WorkerSignals) {
         self.told.tell(&pulse.words());
     }
 
-    /// What was last told; `None` when it changed too often meanwhile.
+    /// Last published signals; `None` if they changed too often during the read.
     #[must_use]
     pub fn read(&self) -> Option<WorkerSignals> {
         self.told.read().map(|words| WorkerSignals::from_words(&words))
     }
 }
 
-/// All of a program's words. Of fixed size, whatever the number of workers.
+/// Shared memory of one program. Of fixed size for any number of workers.
 #[derive(Debug)]
 #[repr(C)]
 pub struct SignalPage {
@@ -176,22 +174,22 @@ struct Head {
     process: AtomicU32,
 }
 
-/// Written in every round, and so not beside what workers read in every turn.
+/// Written in every round, so on another cache line than what workers read.
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
 struct Lead {
     until: AtomicU64,
 }
 
-/// Workers that a page has room for.
+/// Slots of a page.
 pub const WORKERS_MAX: usize = 64;
 const NAME: u64 = u64::from_ne_bytes(*b"gwpulse2");
 
-const _: () = assert!(size_of::<WorkerSlot>() == 256, "a lane has the documented size");
+const _: () = assert!(size_of::<WorkerSlot>() == 256, "a slot has the documented size");
 const _: () = assert!(size_of::<SignalPage>() == 128 + 256 * WORKERS_MAX, "a page has the documented size");
 
 impl SignalPage {
-    /// A page of `lanes` workers of this process, in its own memory.
+    /// Page of `lanes` workers of this process, in its own memory.
     ///
     /// # Panics
     /// As [`SignalPage::begin`].
@@ -203,30 +201,30 @@ impl SignalPage {
         page
     }
 
-    /// Names a page of zeros as that of `lanes` workers of `process`.
+    /// Initialises a zeroed page for `lanes` workers of `process`.
     ///
     /// # Panics
-    /// When `lanes` is outside 1..=[`WORKERS_MAX`].
+    /// If `lanes` is outside 1..=[`WORKERS_MAX`].
     pub fn begin(&self, lanes: usize, process: u32) {
-        assert!((1..=WORKERS_MAX).contains(&lanes), "{lanes} lanes are outside 1..={WORKERS_MAX}");
+        assert!((1..=WORKERS_MAX).contains(&lanes), "{lanes} workers are outside 1..={WORKERS_MAX}");
         self.head.lanes.store(lanes as u32, Ordering::Relaxed);
         self.head.process.store(process, Ordering::Relaxed);
         self.head.name.store(NAME, Ordering::Release);
     }
 
-    /// Whether it is named and so has lanes.
+    /// True if the page is initialised.
     #[must_use]
     pub fn is_named(&self) -> bool {
         self.head.name.load(Ordering::Acquire) == NAME
     }
 
-    /// The process whose workers these are, as it says itself.
+    /// ID of the workers' process, as that process claims.
     #[must_use]
     pub fn process(&self) -> u32 {
         self.head.process.load(Ordering::Relaxed)
     }
 
-    /// A lane for each worker; none while the page is not named.
+    /// Slots of the workers; none before initialisation.
     #[must_use]
     pub fn lanes(&self) -> &[WorkerSlot] {
         let named = usize::from(self.is_named());
@@ -234,20 +232,20 @@ impl SignalPage {
         &self.lanes[..lanes.min(WORKERS_MAX) * named]
     }
 
-    /// What is asked counts until `until`; `None`: no longer.
+    /// Extends the lease on park requests until `until`; `None` ends it.
     pub fn lead(&self, until: Option<Time>) {
         let until = until.map_or(0, |until| until.as_nanos().saturating_add(1));
         self.lead.until.store(until, Ordering::Release);
     }
 
-    /// Whether what is asked counts at `now`.
+    /// True if park requests are valid at `now`.
     #[must_use]
     pub fn is_led(&self, now: Time) -> bool {
         now.as_nanos() < self.lead.until.load(Ordering::Acquire)
     }
 
-    /// The program's signals at `now`, as a policy wants them; a lane that
-    /// could not be read tells nothing this time.
+    /// Signals of the program at `now`, for a policy. Slots that cannot be read do not
+    /// count.
     #[must_use]
     pub fn signals(&self, now: Time) -> TaskSignals {
         let mut signals = TaskSignals::default();
@@ -258,17 +256,17 @@ impl SignalPage {
     }
 }
 
-/// Memory in which a page is, and how one sleeps on its words.
+/// Memory of a page, with sleep and wake-up on its words (futex).
 pub trait SignalMemory: Send + Sync {
     /// The page.
     fn page(&self) -> &SignalPage;
-    /// Sleeps while `word` is `value`, `span` at the most, until it is woken;
-    /// may return early. A wake-up between the look and the sleep is not lost.
+    /// Sleeps while `word` is `value`, for at most `span`, until woken; may return
+    /// early. Compares and sleeps atomically, so no wake-up is lost.
     fn wait(&self, word: &AtomicU32, value: u32, span: Duration);
-    /// Wakes whoever sleeps on `word`.
+    /// Wakes sleepers on `word`.
     fn wake(&self, word: &AtomicU32);
 
-    /// Asks worker `lane` to leave its core, or to go on; `false` when there is
+    /// Asks worker `lane` to leave its core (`park`) or to resume; `false` if there is
     /// no such worker.
     fn ask(&self, lane: usize, park: bool) -> bool {
         let Some(lane) = self.page().lanes().get(lane) else { return false };
@@ -278,7 +276,7 @@ pub trait SignalMemory: Send + Sync {
         true
     }
 
-    /// Asks nothing any more: every worker goes on.
+    /// Ends the lease and resumes every worker.
     fn release(&self) {
         self.page().lead(None);
         (0..self.page().lanes().len()).for_each(|lane| {

@@ -1,24 +1,23 @@
-//! Which of a program's workers are asked to leave their cores.
+//! Park policy: which of a program's workers leave their cores.
 //!
-//! Who has nothing to do is asked nothing: he sleeps, costs no core, and hears of
-//! what comes sooner than one who is parked. Of those who have work as many
-//! go on as there are cores; who comes later is parked. **Nobody starves**:
-//! while one is parked, who has gone on for [`TURN`] changes places with
-//! him, one pair a round, whoever is parked longest first.
+//! An idle worker is not parked: it sleeps, costs no core, and wakes up sooner than a
+//! parked one. As many workers with work run as there are cores; the latest are
+//! parked. **No starvation**: while a worker is parked, one that has run for [`TURN`]
+//! swaps with it, one pair per round, longest parked first.
 
 use queueing::{Span, Time};
 
-/// So long goes a worker on before another one that is parked gets his core.
-/// 2 ms: the slice of [`Settings`](crate::cores::Settings).
+/// Time slice of a worker while others are parked. 2 ms: the slice of
+/// [`Settings`](crate::cores::Settings).
 pub const TURN: Span = Span::from_millis(2);
 
-/// Who goes on and who is parked, of some workers.
+/// State of each worker: idle, busy or parked.
 #[derive(Clone, Debug)]
 pub struct ParkPolicy {
     places: Vec<Place>,
 }
 
-/// A worker's.
+/// State of one worker.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     state: State,
@@ -33,32 +32,32 @@ enum State {
 }
 
 impl ParkPolicy {
-    /// Nobody of `workers` has anything to do.
+    /// Policy for `workers` idle workers.
     #[must_use]
     pub fn new(workers: usize) -> Self {
         Self { places: vec![Place { state: State::Idle, since: Time::ZERO }; workers] }
     }
 
-    /// Whether worker `n` is parked.
+    /// True if worker `n` is parked.
     #[must_use]
     pub fn is_parked(&self, n: usize) -> bool {
         self.places[n].state == State::Parked
     }
 
-    /// Workers that go on with work, as of the last round.
+    /// Workers that run with work, as of the last round.
     #[must_use]
     pub fn busy(&self) -> usize {
         self.count(State::Busy)
     }
 
-    /// Workers that are parked.
+    /// Parked workers.
     #[must_use]
     pub fn parked(&self) -> usize {
         self.count(State::Parked)
     }
 
-    /// A round: `has_work` tells of each worker whether there is any for him, and
-    /// `cores` are there for those.
+    /// Runs one round; `has_work(n)` is true if worker `n` has work, and `cores` is the
+    /// number of cores for these workers.
     pub fn round(&mut self, now: Time, cores: usize, has_work: impl Fn(usize) -> bool) {
         for (n, place) in self.places.iter_mut().enumerate() {
             match (place.state, has_work(n)) {
@@ -86,7 +85,7 @@ impl ParkPolicy {
         self.places.iter().filter(|place| place.state == state).count()
     }
 
-    /// Who has been so longest; the first of equals.
+    /// Worker that has been in `state` longest; the first of equals.
     fn longest(&self, state: State) -> Option<usize> {
         let those = (0..self.places.len()).filter(|&n| self.places[n].state == state);
         those.min_by_key(|&n| self.places[n].since)
@@ -109,7 +108,7 @@ mod tests {
         Time::from_nanos(us * 1000)
     }
 
-    /// Who goes on (`!`), is parked (`p`), has nothing to do (`.`).
+    /// States as text: busy `!`, parked `p`, idle `.`.
     fn text(shifts: &ParkPolicy) -> String {
         let letter = |place: &Place| match place.state {
             State::Idle => '.',
@@ -120,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_later_waits_and_who_has_nothing_to_do_is_let_be() {
+    fn the_latest_is_parked_and_idle_workers_are_not() {
         let mut shifts = ParkPolicy::new(3);
         let mut check = |us: u64, cores: usize, work: [bool; 3], expected: &str| {
             shifts.round(at(us), cores, |n| work[n]);
@@ -137,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_turn_the_one_parked_longest_goes_on() {
+    fn after_a_slice_the_longest_parked_runs() {
         let mut shifts = ParkPolicy::new(3);
         let mut check = |us: u64, expected: &str| {
             shifts.round(at(us), 1, |_| true);
@@ -163,9 +162,9 @@ mod tests {
                 let wanted = work.iter().filter(|has| **has).count();
                 prop_assert_eq!(shifts.busy(), wanted.min(cores));
                 prop_assert_eq!(shifts.busy() + shifts.parked(), wanted);
-                prop_assert!((0..4).all(|n| work[n] || !shifts.is_parked(n)), "who has no work is not parked");
+                prop_assert!((0..4).all(|n| work[n] || !shifts.is_parked(n)), "a worker without work is parked");
             }
-            // All have work from now on, and one core is theirs.
+            // From now on all have work, and one core.
             let end = Time::ZERO + Span::from_secs(1);
             let mut went_on = [false; 4];
             for nth in 0..=(TURN * 4).as_nanos() / step.as_nanos() {

@@ -1,44 +1,42 @@
-//! One worker's words, written by one and read by another process.
+//! Slot of one worker: a sequence-counted cell and a park request, both wait-free.
 //!
-//! What a worker tells stands in one of two places, and a number says in which:
-//! the worker writes the other one and then counts on, so what was last told
-//! stays readable even if the worker loses its core, or dies, in the middle of a
-//! word. Who reads looks at the number before and after; the worker had
-//! counted on before it began to write there, so an unchanged number means that
-//! nothing was torn. Whoever tells never waits.
+//! The cell has two buffers and a count whose lowest bit selects the current one. The
+//! writer fills the other buffer and then increments the count, so the last value stays
+//! readable if the writer loses its core or dies in the middle. A reader compares the
+//! count before and after: the writer increments it before it reuses a buffer, so an
+//! unchanged count means that the read was not torn.
 //!
-//! What the scheduler asks is one number, too: odd asks the worker to leave its
-//! core, even to go on. The worker writes the number next to it when it has done
-//! so, and sleeps on the first by futex, which looks again before it sleeps. So
-//! asking twice is asking once, and no wish is lost. `tests/worker_signals.rs` checks both
-//! with this file's own code.
+//! The park request is one word: odd asks the worker to leave its core, even to resume.
+//! The worker copies the word to `done` as acknowledgement and sleeps on the request by
+//! futex, which compares before it sleeps. So requests are idempotent and not lost.
+//! `tests/worker_signals.rs` checks both with this file's code.
 
 use super::sync::{AtomicU32, AtomicU64, Ordering, fence};
 
-/// What a worker tells: `N` words that belong together.
+/// Cell of `N` words that are read and written together.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct SeqCell<const N: usize> {
     places: [[AtomicU64; N]; 2],
-    /// How often something was told; its lowest bit says where that stands.
+    /// Number of writes; the lowest bit selects the current buffer.
     count: AtomicU64,
 }
 
-/// How often a reader looks again; between two looks the worker has told something.
+/// Attempts of a reader; each failed one means that the worker wrote meanwhile.
 const LOOKS: usize = 8;
 
 impl<const N: usize> SeqCell<N> {
-    /// All words are zero.
+    /// Cell of zeros.
     #[must_use]
     pub fn new() -> Self {
         let zeros = || std::array::from_fn(|_| AtomicU64::new(0));
         Self { places: [zeros(), zeros()], count: AtomicU64::new(0) }
     }
 
-    /// Tells `words`. One thread at a time, and after the one before.
+    /// Writes `words`. One thread at a time, each after the last.
     pub fn tell(&self, words: &[u64; N]) {
         let next = self.count.load(Ordering::Relaxed).wrapping_add(1);
-        // Who sees a word of these sees that the place had been left before.
+        // A reader that sees one of these words sees the increment that released this buffer.
         fence(Ordering::Release);
         for (place, word) in self.places[(next & 1) as usize].iter().zip(words) {
             place.store(*word, Ordering::Relaxed);
@@ -46,8 +44,7 @@ impl<const N: usize> SeqCell<N> {
         self.count.store(next, Ordering::Release);
     }
 
-    /// What was last told, whole; `None` when it changed too often while this
-    /// looked.
+    /// Last value; `None` if it changed in every attempt.
     #[must_use]
     pub fn read(&self) -> Option<[u64; N]> {
         for _ in 0..LOOKS {
@@ -69,7 +66,7 @@ impl<const N: usize> Default for SeqCell<N> {
     }
 }
 
-/// What the scheduler asks of a worker, and what it has done.
+/// Park request of the scheduler, and the worker's acknowledgement.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct ParkRequest {
@@ -78,15 +75,15 @@ pub struct ParkRequest {
 }
 
 impl ParkRequest {
-    /// To go on.
+    /// Request to run.
     #[must_use]
     pub fn new() -> Self {
         Self { wish: AtomicU32::new(0), done: AtomicU32::new(0) }
     }
 
-    /// Asks the worker to leave its core, or to go on; whether that is news, so
-    /// that a worker that may sleep on [`ParkRequest::word`] is to be woken. One
-    /// process asks.
+    /// Requests that the worker leaves its core (`park`) or resumes; `true` if that is a
+    /// change, after which a worker that sleeps on [`ParkRequest::word`] must be woken. One
+    /// process requests.
     pub fn ask(&self, park: bool) -> bool {
         let wish = self.wish.load(Ordering::Relaxed);
         let news = (wish & 1 == 1) != park;
@@ -96,14 +93,14 @@ impl ParkRequest {
         news
     }
 
-    /// Whether the worker has done what was asked last.
+    /// True if the worker has acknowledged the last request.
     #[must_use]
     pub fn is_done(&self) -> bool {
         self.done.load(Ordering::Acquire) == self.wish.load(Ordering::Relaxed)
     }
 
-    /// The worker looks: `Some` when it is to leave its core, namely to sleep on
-    /// [`ParkRequest::word`] while that has this value. It has done what is asked then.
+    /// Acknowledges the request, on the worker's side. `Some` if the worker must sleep on
+    /// [`ParkRequest::word`] while that has this value.
     #[must_use]
     pub fn parked(&self) -> Option<u32> {
         let wish = self.wish.load(Ordering::Acquire);
@@ -113,7 +110,7 @@ impl ParkRequest {
         (wish & 1 == 1).then_some(wish)
     }
 
-    /// What a parked worker sleeps on.
+    /// Word that a parked worker sleeps on.
     #[must_use]
     pub fn word(&self) -> &AtomicU32 {
         &self.wish

@@ -1,4 +1,4 @@
-//! A pulse through its words, and what a scheduler makes of several.
+//! Encoding of worker signals, and their sum over workers.
 
 use proptest::prelude::*;
 
@@ -21,13 +21,13 @@ fn ages_grow_by_the_readers_clock_and_are_added_up() {
         timers: Some(at(30)),
         ..WorkerSignals::default()
     };
-    assert_eq!(pulse.delay(at(10)), us(6 + 1), "a timer that is not due waits for nothing");
-    assert_eq!(pulse.delay(at(40)), us(36 + 31 + 10), "and the worker told nothing since");
+    assert_eq!(pulse.delay(at(10)), us(6 + 1), "a future timer adds nothing");
+    assert_eq!(pulse.delay(at(40)), us(36 + 31 + 10), "ages grow without a publication");
     assert_eq!(pulse.delay(at(1)), Span::ZERO, "clocks of two cores may differ a little");
 }
 
 #[test]
-fn a_programs_delay_is_that_of_its_worst_worker() {
+fn a_programs_delay_is_the_maximum_over_its_workers() {
     let page = SignalPage::new(3);
     page.lanes()[1].publish(&WorkerSignals { tasks: Some(at(2)), runnable: 4, ..WorkerSignals::default() });
     page.lanes()[2].publish(&WorkerSignals {
@@ -36,12 +36,12 @@ fn a_programs_delay_is_that_of_its_worst_worker() {
         ..WorkerSignals::default()
     });
     let TaskSignals { delay, runnable, .. } = page.signals(at(12));
-    assert_eq!((delay, runnable), (us(10), 2), "a worker that told nothing wants nothing");
+    assert_eq!((delay, runnable), (us(10), 2), "a worker without signals needs no core");
     assert_eq!(page.process(), std::process::id());
 }
 
 #[test]
-fn a_page_that_is_not_named_has_no_lanes_and_a_count_out_of_range_is_cut() {
+fn an_uninitialised_page_has_no_slots_and_an_invalid_count_is_cut() {
     let page = SignalPage::new(1);
     page.head.lanes.store(u32::MAX, Ordering::Relaxed);
     assert_eq!(page.lanes().len(), WORKERS_MAX);
@@ -50,12 +50,12 @@ fn a_page_that_is_not_named_has_no_lanes_and_a_count_out_of_range_is_cut() {
 }
 
 #[test]
-fn asking_twice_is_asking_once_and_done_is_told() {
+fn park_requests_are_idempotent_and_acknowledged() {
     let asked = ParkRequest::new();
     assert!(asked.is_done());
     assert!(asked.ask(true) && !asked.ask(true));
     assert!(!asked.is_done());
-    let wish = asked.parked().expect("it is to leave its core");
+    let wish = asked.parked().expect("the worker must leave its core");
     assert!(asked.is_done());
     assert_eq!(asked.word().load(Ordering::Relaxed), wish);
     assert!(asked.ask(false) && !asked.is_done());
@@ -64,7 +64,7 @@ fn asking_twice_is_asking_once_and_done_is_told() {
 }
 
 #[test]
-fn what_is_asked_counts_for_a_while_and_not_before_anybody_leads() {
+fn park_requests_are_valid_only_during_a_lease() {
     let page = SignalPage::new(1);
     assert!(!page.is_led(Time::ZERO));
     page.lead(Some(at(5)));
@@ -77,7 +77,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn what_is_told_is_read(
+    fn published_signals_are_read_back(
         at in any::<u32>(),
         since in proptest::array::uniform5(proptest::option::of(any::<u32>())),
         runnable in any::<u32>(),
@@ -97,7 +97,7 @@ proptest! {
     }
 
     #[test]
-    fn any_words_mean_something(words in proptest::array::uniform8(any::<u64>()), now in any::<u64>()) {
+    fn any_words_are_valid(words in proptest::array::uniform8(any::<u64>()), now in any::<u64>()) {
         let pulse = WorkerSignals::from_words(&words);
         let now = Time::from_nanos(now);
         let _ = (pulse.delay(now), pulse.wants(now));

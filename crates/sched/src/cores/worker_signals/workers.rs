@@ -1,50 +1,50 @@
-//! A task's workers, from the scheduler's side: what they tell, and what they are asked.
+//! Scheduler's side of a task's workers: reads their signals, requests parking.
 //!
-//! A task may be several programs on our runtime, each with a board; their
-//! workers count as one crowd. Pure: boards know how to wake, and `now` is an argument.
+//! A task may consist of several programs on this runtime, each with its own page; their
+//! workers count as one set. Pure: [`SignalMemory`] wakes, and `now` is an argument.
 
 use queueing::{CoreId, Span, Time};
 
 use super::{ParkPolicy, SignalMemory, WorkerSignals, WorkerSlot};
 use crate::cores::TaskSignals;
 
-/// What is asked counts for so long after a round, or for so many periods, whichever is
-/// more: a scheduler that is late by less has not died.
+/// Lease on park requests after a round: the larger of this and [`LEASE_PERIODS`]
+/// periods, so that a late scheduler does not count as dead.
 const LEASE_MIN: Span = Span::from_millis(100);
 const LEASE_PERIODS: u64 = 8;
 
-/// The workers of one task.
+/// Workers of one task.
 pub struct Workers<B> {
     boards: Vec<B>,
-    /// What was told last, worker by worker.
+    /// Last signals of each worker.
     told: Vec<WorkerSignals>,
     shifts: ParkPolicy,
-    /// When the last round was, and how long what is asked counts after one.
+    /// Time of the last round, and length of the lease after it.
     now: Time,
     lease: Span,
 }
 
 impl<B: SignalMemory> Workers<B> {
-    /// Nobody yet; there will be a round every `period`.
+    /// Empty set, with a round every `period`.
     #[must_use]
     pub fn new(period: Span) -> Self {
         let lease = LEASE_MIN.max(period * LEASE_PERIODS);
         Self { boards: Vec::new(), told: Vec::new(), shifts: ParkPolicy::new(0), now: Time::ZERO, lease }
     }
 
-    /// Whose they are.
+    /// Memory of each program.
     #[must_use]
     pub fn boards(&self) -> &[B] {
         &self.boards
     }
 
-    /// Takes in the workers of `board`.
+    /// Adds the workers of `board`.
     pub fn add(&mut self, board: B) {
         self.boards.push(board);
         self.begin();
     }
 
-    /// Keeps those boards only that `is_there` says of.
+    /// Keeps the programs for which `is_there` is true.
     pub fn retain(&mut self, is_there: impl FnMut(&B) -> bool) {
         let before = self.boards.len();
         self.boards.retain(is_there);
@@ -53,26 +53,26 @@ impl<B: SignalMemory> Workers<B> {
         }
     }
 
-    /// How many there are.
+    /// Number of workers.
     #[must_use]
     pub fn len(&self) -> usize {
         self.told.len()
     }
 
-    /// Whether there are none.
+    /// True if there are no workers.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.told.is_empty()
     }
 
-    /// How many are parked.
+    /// Number of parked workers.
     #[must_use]
     pub fn parked(&self) -> usize {
         self.shifts.parked()
     }
 
-    /// Whether anybody goes on with work: he is not asked to leave his core, or has not left it yet,
-    /// or a turn that took long goes on elsewhere.
+    /// True if any worker runs: it is busy, has not yet acknowledged a park request, or has
+    /// a long poll in another thread.
     #[must_use]
     pub fn goes_on(&self) -> bool {
         let lanes = self.boards.iter().flat_map(|board| board.page().lanes());
@@ -82,8 +82,8 @@ impl<B: SignalMemory> Workers<B> {
             || lanes.take(self.len()).enumerate().any(stays)
     }
 
-    /// Reads what is told at `now`; what is asked counts on. Who could not be
-    /// read counts as he was.
+    /// Reads the signals at `now` and extends the lease. A slot that cannot be read keeps its
+    /// last signals.
     pub fn sense(&mut self, now: Time) -> TaskSignals {
         self.now = now;
         let (mut signals, until) = (TaskSignals::default(), now + self.lease);
@@ -96,13 +96,13 @@ impl<B: SignalMemory> Workers<B> {
         signals
     }
 
-    /// When the request began that runs longest on `core`, Linux's number, as last told.
+    /// Start of the longest request on `core` (Linux's number), as last published.
     #[must_use]
     pub fn request_since(&self, core: CoreId) -> Option<Time> {
         self.told.iter().filter(|pulse| pulse.core == Some(core)).filter_map(|pulse| pulse.request).min()
     }
 
-    /// Asks as many to go on as there are `cores`, and others with work to leave theirs.
+    /// Lets as many workers run as there are `cores`, and parks the others with work.
     pub fn act(&mut self, cores: usize) {
         let (told, now) = (&self.told, self.now);
         self.shifts.round(now, cores, |n| told[n].wants(now));
@@ -116,7 +116,7 @@ impl<B: SignalMemory> Workers<B> {
         }
     }
 
-    /// Whoever was here before may have asked anything of anybody.
+    /// Resets all state, and earlier schedulers' park requests.
     fn begin(&mut self) {
         let lanes = self.boards.iter().map(|board| board.page().lanes().len()).sum();
         self.told = vec![WorkerSignals::default(); lanes];
@@ -137,7 +137,7 @@ mod tests {
     use super::super::SignalPage;
     use super::*;
 
-    /// Memory in which nobody sleeps.
+    /// Memory without sleepers.
     struct Local(SignalPage);
 
     impl SignalMemory for Local {
@@ -152,13 +152,13 @@ mod tests {
         Time::from_nanos(us * 1000)
     }
 
-    /// Of each worker whether it is asked to leave its core.
+    /// True for each worker that is asked to park.
     fn asked(workers: &Workers<Local>) -> Vec<bool> {
         let lanes = workers.boards().iter().flat_map(|board| board.page().lanes());
         lanes.map(|lane| lane.asked.parked().is_some()).collect()
     }
 
-    /// Two programs, of two workers and of one.
+    /// Two programs, with two workers and with one.
     fn three() -> Workers<Local> {
         let mut workers = Workers::new(Span::from_micros(50));
         [2, 1].into_iter().for_each(|lanes| workers.add(Local(SignalPage::new(lanes))));
@@ -185,10 +185,10 @@ mod tests {
         assert_eq!((asked(&workers), workers.parked()), (vec![false, false, true], 1));
         assert!(workers.goes_on());
         workers.act(0);
-        assert!(workers.goes_on(), "who was asked has not left his core yet");
+        assert!(workers.goes_on(), "the worker has not left its core yet");
         assert_eq!((asked(&workers), workers.goes_on()), (vec![false, true, true], false));
         workers.retain(|board| board.page().lanes().len() == 2);
-        assert_eq!((asked(&workers), workers.len()), (vec![false, false], 2), "they begin anew");
+        assert_eq!((asked(&workers), workers.len()), (vec![false, false], 2), "all state is reset");
     }
 
     #[test]
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_counts_for_a_lease_after_the_last_round() {
+    fn park_requests_expire_with_the_lease() {
         let mut workers = three();
         workers.sense(at(0));
         let led = |workers: &Workers<Local>, at| workers.boards().iter().all(|board| board.page().is_led(at));
@@ -210,11 +210,11 @@ mod tests {
         let mut slow = Workers::new(Span::from_millis(500));
         slow.add(Local(SignalPage::new(1)));
         slow.sense(at(0));
-        assert!(led(&slow, at(4_000_000)), "rounds are that far apart");
+        assert!(led(&slow, at(4_000_000)), "a lease of 8 periods");
     }
 
     #[test]
-    fn released_they_are_asked_nothing_and_led_by_nobody() {
+    fn release_ends_the_lease_and_all_park_requests() {
         let mut workers = three();
         tells(&workers, 1, 0, WorkerSignals { tasks: Some(at(1)), ..WorkerSignals::default() });
         workers.sense(at(2));
