@@ -6,10 +6,11 @@
 
 use std::ffi::{c_int, c_void};
 use std::mem::ManuallyDrop;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use host::seam::name::Kind;
-use host::seam::{Name, Request, Seam};
+use host::seam::{HopLimits, Name, Request, Seam};
 use libc::{IPPROTO_TCP, SOL_SOCKET, socklen_t};
 use rustix::fs::{OFlags, fcntl_getfl};
 use rustix::io::{DupFlags, Errno, FdFlags, dup3, fcntl_getfd, ioctl_fionbio};
@@ -35,7 +36,7 @@ const SO_BUF_LOCK: c_int = 72;
 
 /// Options that the stack answers for, and what Linux does unless it is told otherwise
 /// (tcp(7), ip(7), ipv6(7)).
-const TOLD: [(c_int, c_int, c_int); 7] = [
+const TOLD: [(c_int, c_int, c_int); 11] = [
     (IPPROTO_TCP, libc::TCP_KEEPIDLE, 7200),
     (IPPROTO_TCP, libc::TCP_KEEPINTVL, 75),
     (IPPROTO_TCP, libc::TCP_KEEPCNT, 9),
@@ -43,10 +44,14 @@ const TOLD: [(c_int, c_int, c_int); 7] = [
     (IPPROTO_TCP, libc::TCP_FASTOPEN, 0),
     (libc::IPPROTO_IP, libc::IP_TOS, 0),
     (libc::IPPROTO_IPV6, libc::IPV6_TCLASS, 0),
+    (libc::IPPROTO_IP, libc::IP_TTL, 64),
+    (libc::IPPROTO_IP, libc::IP_MINTTL, 0),
+    (libc::IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS, 64),
+    (libc::IPPROTO_IPV6, libc::IPV6_MINHOPCOUNT, 0),
 ];
 
 /// Options with an effect that the stack does not have: level, name, whether zero is their default.
-const EFFECTS: [(c_int, c_int, bool); 28] = [
+const EFFECTS: [(c_int, c_int, bool); 24] = [
     (SOL_SOCKET, libc::SO_DONTROUTE, true),
     (SOL_SOCKET, libc::SO_TIMESTAMP, true),
     (SOL_SOCKET, libc::SO_TIMESTAMPNS, true),
@@ -68,13 +73,9 @@ const EFFECTS: [(c_int, c_int, bool); 28] = [
     (IPPROTO_TCP, libc::TCP_REPAIR, true),
     (IPPROTO_TCP, TCP_INQ, true),
     (IPPROTO_TCP, TCP_TX_DELAY, true),
-    (libc::IPPROTO_IP, libc::IP_TTL, false),
     (libc::IPPROTO_IP, libc::IP_OPTIONS, true),
     (libc::IPPROTO_IP, libc::IP_RECVERR, true),
-    (libc::IPPROTO_IP, libc::IP_MINTTL, true),
     (libc::IPPROTO_IP, libc::IP_TRANSPARENT, true),
-    (libc::IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS, false),
-    (libc::IPPROTO_IPV6, libc::IPV6_MINHOPCOUNT, true),
 ];
 /// As include/uapi/linux/tcp.h has them.
 const TCP_INQ: c_int = 36;
@@ -174,6 +175,20 @@ pub(crate) fn send_buffer(fd: c_int) -> u32 {
     let chosen = int(fd, SOL_SOCKET, SO_BUF_LOCK).is_some_and(|locked| locked & 1 == 1);
     let size = if chosen { int(fd, SOL_SOCKET, libc::SO_SNDBUF) } else { None };
     size.and_then(|size| u32::try_from(size / 2).ok()).unwrap_or(0)
+}
+
+/// Hop limits of the kernel's socket `fd` towards `to`.
+pub(crate) fn hop_limits(fd: c_int, to: SocketAddr) -> HopLimits {
+    let (level, sent, received_min) = match to {
+        SocketAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_TTL, libc::IP_MINTTL),
+        SocketAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS, libc::IPV6_MINHOPCOUNT),
+    };
+    let read = |name| int(fd, level, name).and_then(|value| u8::try_from(value).ok());
+    let usual = HopLimits::default();
+    HopLimits {
+        sent: read(sent).unwrap_or(usual.sent),
+        received_min: read(received_min).unwrap_or(usual.received_min),
+    }
 }
 
 /// Tells the desk how much may wait for socket `id`, which is to be `fd`, if

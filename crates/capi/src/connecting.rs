@@ -132,8 +132,8 @@ fn open(seam: &Seam, fd: c_int, to: SocketAddr, six: bool, from: u64) -> Result<
     let socket = borrow(fd).ok_or(Errno::BADF)?;
     let waits = !fcntl_getfl(socket)?.contains(OFlags::NONBLOCK);
     let patience = if waits { socket_timeout(socket, Timeout::Send)? } else { None };
-    let send_buffer = adopted::send_buffer(fd);
-    let asked = seam.ask(&Request::Connect { to, six, waits, from, send_buffer })?;
+    let (send_buffer, hops) = (adopted::send_buffer(fd), adopted::hop_limits(fd, to));
+    let asked = seam.ask(&Request::Connect { to, six, waits, from, send_buffer, hops })?;
     match asked.answer {
         Answer::Done => {}
         Answer::NotOurs => return Ok(false),

@@ -294,7 +294,7 @@ fn syn(frame: &mut [u8], port: u16) {
     ethernet::emit_header(frame, [2, 0, 0, 0, 0, 2], [2, 0, 0, 0, 0, 1], EtherType::Ipv4);
     let payload_len = tcp::HEADER_LEN;
     let (source, target) = (CLIENT.into(), SERVER.into());
-    ip::Header { source, target, protocol: ip::Protocol::Tcp, dscp: 0, ecn: 0, payload_len }
+    ip::Header { source, target, protocol: ip::Protocol::Tcp, dscp: 0, ecn: 0, hops: ip::HOPS, payload_len }
         .emit(&mut frame[ethernet::HEADER_LEN..]);
     let segment = Segment {
         source_port: 1024 + port,

@@ -37,6 +37,7 @@ fn frame(payload: &[u8]) -> Vec<u8> {
         protocol: Protocol::Tcp,
         dscp: 0,
         ecn: 0,
+        ttl: ipv4::TTL,
         payload_len: segment_len,
     };
     header.emit(&mut frame[ethernet::HEADER_LEN..]);

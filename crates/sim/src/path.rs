@@ -315,7 +315,7 @@ mod tests {
         frame[12..14].copy_from_slice(&[0x08, 0x00]);
         let (source, target) = ([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
         let protocol = net::wire::ipv4::Protocol::Tcp;
-        Header { source, target, protocol, dscp: 10, ecn, payload_len: 100 }.emit(&mut frame[14..]);
+        Header { source, target, protocol, dscp: 10, ecn, ttl: 64, payload_len: 100 }.emit(&mut frame[14..]);
         frame
     }
 

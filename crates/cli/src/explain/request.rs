@@ -179,7 +179,7 @@ fn frame(peer: SocketAddr, port: u16, dscp: u8, payload: &[u8]) -> Vec<u8> {
     };
     let payload_len = segment.header_len() + payload.len();
     let (source, protocol) = (peer.ip(), Protocol::Tcp);
-    let header = Header { source, target, protocol, dscp, ecn: 0, payload_len };
+    let header = Header { source, target, protocol, dscp, ecn: 0, hops: protocol.hops(), payload_len };
     let start = ethernet::HEADER_LEN + header.len();
     let mut frame = vec![0; start + payload_len];
     ethernet::emit_header(&mut frame, [2, 0, 0, 0, 0, 2], [2, 0, 0, 0, 0, 1], kind);

@@ -97,9 +97,9 @@ impl Seats {
             }
             seam::Happened::Written(id) => Happened::Written(conn(id)),
             seam::Happened::Shut(id) => Happened::Shut(conn(id)),
-            seam::Happened::Listen { port, fast_open } => Happened::Listen { port, fast_open },
+            seam::Happened::Listen { port, fast_open, hops } => Happened::Listen { port, fast_open, hops },
             seam::Happened::Unlisten(port) => Happened::Unlisten(port),
-            seam::Happened::Connect { call, to, port } => Happened::Connect { call, to, port },
+            seam::Happened::Connect { call, to, port, hops } => Happened::Connect { call, to, port, hops },
             seam::Happened::Set { id, setting } => Happened::Set(conn(id), translated(setting)),
             seam::Happened::Asked { call, id } => Happened::Asked { call, conn: conn(id) },
             seam::Happened::Bound(port) => Happened::Bound(port),
@@ -191,8 +191,8 @@ impl Programs for Seats {
 
     fn letter(&mut self, socket: u64, level: Priority, bytes: &mut [u8]) -> Letter {
         match self.window.letter(socket, level.level(), bytes) {
-            seam::Letter::Out { from, to, len, segment, class, whole } => {
-                Letter::Out { from, to, len, segment, marks: Marks::of(class), whole }
+            seam::Letter::Out { from, to, len, segment, class, whole, hops } => {
+                Letter::Out { from, to, len, segment, marks: Marks::of(class), whole, hops }
             }
             seam::Letter::Settled(what) => Letter::Settled(delivered(what)),
             seam::Letter::Elsewhere => Letter::Elsewhere,
@@ -249,6 +249,10 @@ fn translated(setting: seam::Setting) -> Setting {
         seam::Setting::UserTimeout(timeout) => Setting::UserTimeout(timeout),
         seam::Setting::ResetOnClose(reset) => Setting::ResetOnClose(reset),
         seam::Setting::Dscp(dscp) => Setting::Dscp(dscp),
+        seam::Setting::Ttl(hops) => Setting::Hops { six: false, hops },
+        seam::Setting::HopLimit(hops) => Setting::Hops { six: true, hops },
+        seam::Setting::TtlMin(hops) => Setting::HopsMin { six: false, hops },
+        seam::Setting::HopLimitMin(hops) => Setting::HopsMin { six: true, hops },
         seam::Setting::Priority(level) => Setting::Level(level),
         seam::Setting::Private(bytes) => Setting::Private(bytes),
     }

@@ -126,6 +126,42 @@ fn the_guide_has_every_difference() {
     );
 }
 
+/// Hop limits of what leaves, as the peer's device sees them; IPv4 and IPv6.
+#[test]
+fn packets_have_the_hop_limit_that_their_socket_was_told() {
+    let test = "packets_have_the_hop_limit_that_their_socket_was_told";
+    let Some(world) = World::new(test, "python3") else { return };
+    world.ours.address("gw0", "fd07::1".parse().unwrap(), 64).unwrap();
+    world.clients.address("eth0", "fd07::9".parse().unwrap(), 64).unwrap();
+    let (program, peer) = (include_str!("differential/hops.py"), include_str!("differential/hops_peer.py"));
+    let (program, peer) = (world.python("hops.py", program), world.write("hops_peer.py", peer));
+    for (kernel, addr, there) in [("10.7.0.1", OURS, PEER), ("fd07::1", "fd07::2", "fd07::9")] {
+        let seen = |from: &str, run: &dyn Fn() -> String| {
+            let mut command = world.clients.command("timeout");
+            command.args(["60", "python3", &peer, there, from]).stdout(Stdio::piped());
+            let mut child = world.clients.spawn(&mut command).unwrap();
+            let mut seen = BufReader::new(child.stdout.take().expect("a pipe"));
+            let mut ready = String::new();
+            seen.read_line(&mut ready).unwrap();
+            let told = run();
+            let mut all = String::new();
+            seen.read_to_string(&mut all).unwrap();
+            (told, all)
+        };
+        let (told, expected) = seen(kernel, &|| {
+            let mut command = world.ours.command("timeout");
+            let out = command.args(["60", "python3", &program, kernel, there]).output().unwrap();
+            assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+            String::from_utf8_lossy(&out.stdout).into_owned()
+        });
+        assert_eq!(expected.lines().count(), 13, "a line for each port, and one for pieces\n{expected}");
+        let prefix = if there == PEER { 24 } else { 64 };
+        let at = format!("{addr}/{prefix}");
+        let run = || world.client_at(&at, "packet:gw0", &["python3", &program, addr, there]).0;
+        assert_eq!(seen(addr, &run), (told, expected));
+    }
+}
+
 #[test]
 fn options_that_were_set_before_and_have_no_effect_are_counted() {
     let test = "options_that_were_set_before_and_have_no_effect_are_counted";
@@ -134,7 +170,7 @@ fn options_that_were_set_before_and_have_no_effect_are_counted() {
     let script = world.python("before.py", include_str!("differential/before.py"));
     let (printed, said) = world.client("packet:gw0", &["python3", &script, OURS, PEER]);
     assert_eq!(printed, "on lo: 99\non gw0: b'x'\n", "{said}");
-    for (level, option) in [(1, 36), (6, 2), (6, 9), (6, 13), (0, 2)] {
+    for (level, option) in [(1, 36), (6, 2), (6, 9), (6, 13), (0, 11)] {
         let line = format!("refused: setsockopt level {level} option {option}, 2×");
         assert!(said.contains(&line), "{line} is not in\n{said}");
     }

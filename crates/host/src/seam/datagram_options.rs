@@ -7,10 +7,13 @@
 //! Source: ip(7), ipv6(7), udp(7), RFC 3542 §6.
 
 use libc::{IPPROTO_IP, IPPROTO_IPV6, SOL_UDP};
+use net::wire::ip::HOPS;
 use rustix::io::Errno;
 
-/// What they are; all of a new socket's are 0.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+use super::options::Setting;
+
+/// What they are; all of a new socket's are 0, but hops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DatagramOptions {
     /// It is told to which address of ours each datagram came (IP_PKTINFO, IPV6_RECVPKTINFO).
     pub info: bool,
@@ -29,11 +32,31 @@ pub struct DatagramOptions {
     pub gro: bool,
     /// It sends in segments of so many bytes; 0: as it writes (UDP_SEGMENT).
     pub segment: u16,
+    /// Hops that what it sends by IPv4, and by IPv6, may take (IP_TTL, IPV6_UNICAST_HOPS).
+    pub hops: [u8; 2],
+    /// IP_MINTTL and IPV6_MINHOPCOUNT, which UDP does not look at.
+    pub hops_min: [u8; 2],
+}
+
+impl Default for DatagramOptions {
+    fn default() -> Self {
+        Self {
+            info: false,
+            told_class: [false; 2],
+            class: [0; 2],
+            discover: [0; 2],
+            dontfrag: false,
+            gro: false,
+            segment: 0,
+            hops: [HOPS; 2],
+            hops_min: [0; 2],
+        }
+    }
 }
 
 impl DatagramOptions {
     /// Levels and names of all of them.
-    pub const NAMES: [(i32, i32); 11] = [
+    pub const NAMES: [(i32, i32); 15] = [
         (IPPROTO_IP, libc::IP_PKTINFO),
         (IPPROTO_IP, libc::IP_RECVTOS),
         (IPPROTO_IP, libc::IP_TOS),
@@ -45,7 +68,13 @@ impl DatagramOptions {
         (IPPROTO_IPV6, libc::IPV6_DONTFRAG),
         (SOL_UDP, libc::UDP_SEGMENT),
         (SOL_UDP, libc::UDP_GRO),
+        (IPPROTO_IP, libc::IP_TTL),
+        (IPPROTO_IP, libc::IP_MINTTL),
+        (IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS),
+        (IPPROTO_IPV6, libc::IPV6_MINHOPCOUNT),
     ];
+    /// Those of them that are hop limits.
+    const HOPS: [(i32, i32); 4] = [Self::NAMES[11], Self::NAMES[12], Self::NAMES[13], Self::NAMES[14]];
     /// Bytes of [`encode`](Self::encode).
     pub const LEN: usize = 2 * Self::NAMES.len();
 
@@ -63,6 +92,10 @@ impl DatagramOptions {
             (IPPROTO_IPV6, libc::IPV6_DONTFRAG) => self.dontfrag.into(),
             (SOL_UDP, libc::UDP_SEGMENT) => self.segment.into(),
             (SOL_UDP, libc::UDP_GRO) => self.gro.into(),
+            (IPPROTO_IP, libc::IP_TTL) => self.hops[0].into(),
+            (IPPROTO_IP, libc::IP_MINTTL) => self.hops_min[0].into(),
+            (IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS) => self.hops[1].into(),
+            (IPPROTO_IPV6, libc::IPV6_MINHOPCOUNT) => self.hops_min[1].into(),
             _ => return None,
         })
     }
@@ -85,6 +118,21 @@ impl DatagramOptions {
             (IPPROTO_IPV6, libc::IPV6_DONTFRAG) => self.dontfrag = value != 0,
             (SOL_UDP, libc::UDP_SEGMENT) => self.segment = u16::try_from(value).map_err(|_| Errno::INVAL)?,
             (SOL_UDP, libc::UDP_GRO) => self.gro = value != 0,
+            _ => return self.set_hops(level, name, value),
+        }
+        Ok(())
+    }
+
+    /// Hop limits are as those of connections.
+    fn set_hops(&mut self, level: i32, name: i32, value: i32) -> Result<(), Errno> {
+        if !Self::HOPS.contains(&(level, name)) {
+            return Err(Errno::NOPROTOOPT);
+        }
+        match Setting::of(level, name, [value, 0]).ok_or(Errno::INVAL)? {
+            Setting::Ttl(hops) => self.hops[0] = hops,
+            Setting::HopLimit(hops) => self.hops[1] = hops,
+            Setting::TtlMin(hops) => self.hops_min[0] = hops,
+            Setting::HopLimitMin(hops) => self.hops_min[1] = hops,
             _ => return Err(Errno::NOPROTOOPT),
         }
         Ok(())
@@ -104,7 +152,7 @@ impl DatagramOptions {
     pub fn encode(&self) -> [u8; Self::LEN] {
         let mut bytes = [0; Self::LEN];
         for (place, (level, name)) in bytes.as_chunks_mut().0.iter_mut().zip(Self::NAMES) {
-            // None is larger: a class, a flag, or a length.
+            // None is larger: a class, a flag, hops, or a length.
             *place = (self.get(level, name).unwrap_or(0) as u16).to_be_bytes();
         }
         bytes
@@ -146,7 +194,8 @@ mod tests {
         let class = (IPPROTO_IPV6, libc::IPV6_TCLASS, [-2, 256]);
         let segment = (SOL_UDP, libc::UDP_SEGMENT, [-1, 65_536]);
         let discover = (IPPROTO_IP, libc::IP_MTU_DISCOVER, [-1, 6]);
-        for (level, name, wrong) in [tos, class, segment, discover] {
+        let ttl = (IPPROTO_IP, libc::IP_TTL, [0, 256]);
+        for (level, name, wrong) in [tos, class, segment, discover, ttl] {
             assert_eq!(options.set(level, name, 5), Ok(()));
             for wrong in wrong {
                 assert_eq!(options.set(level, name, wrong), Err(Errno::INVAL));
@@ -155,17 +204,20 @@ mod tests {
         }
         let (level, name, _) = class;
         assert_eq!((options.set(level, name, -1), options.get(level, name)), (Ok(()), Some(0)));
-        assert_eq!(options.set(IPPROTO_IP, libc::IP_TTL, 1), Err(Errno::NOPROTOOPT));
-        assert_eq!(options.get(IPPROTO_IP, libc::IP_TTL), None);
+        assert_eq!(options.set(IPPROTO_IP, libc::IP_RECVTTL, 1), Err(Errno::NOPROTOOPT));
+        assert_eq!(options.get(IPPROTO_IP, libc::IP_RECVTTL), None);
     }
 
     proptest! {
         /// Against a map: each name has a value of its own, but that our end is told by either of two.
         #[test]
-        fn options_are_what_they_were_set_to_last(sets in prop::collection::vec((0..11usize, 0..2), 0..30)) {
-            let (mut options, mut model) = (DatagramOptions::default(), [0; 11]);
+        fn options_are_what_they_were_set_to_last(sets in prop::collection::vec((0..15usize, 0..2), 0..30)) {
+            let (mut options, mut model) = (DatagramOptions::default(), [0; 15]);
+            (model[11], model[13]) = (64, 64);
             for (at, value) in sets {
                 let (level, name) = DatagramOptions::NAMES[at];
+                // No packet of IPv4 may take none.
+                let value = if at == 11 { value + 1 } else { value };
                 prop_assert_eq!(options.set(level, name, value), Ok(()));
                 model[at] = value;
                 if [0, 4].contains(&at) {

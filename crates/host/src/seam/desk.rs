@@ -258,8 +258,8 @@ impl Desk {
             }
             Request::Aim { id, to } => self.aim(id, to),
             Request::Ends { id } => return self.tell_ends(id, &reply),
-            Request::Connect { to, six, waits, from, send_buffer } => {
-                let asker = Asker { reply, six, waits, send_buffer, settings: Vec::new() };
+            Request::Connect { to, six, waits, from, send_buffer, hops } => {
+                let asker = Asker { reply, six, waits, send_buffer, hops, settings: Vec::new() };
                 return self.connect(to, from, asker, into);
             }
             Request::Opening { id } => self.stands(id),
@@ -272,10 +272,9 @@ impl Desk {
             }
             Request::Option { id, level, name, value } => match Setting::of(level, name, value) {
                 Some(setting) => {
-                    match self.listeners.get_mut(id) {
-                        Some(listener) => listener.set(setting),
-                        None if id & LISTENER == 0 => into.push(Happened::Set { id, setting }),
-                        None => {}
+                    match id & LISTENER {
+                        0 => into.push(Happened::Set { id, setting }),
+                        _ => self.set_listener(id, setting, into),
                     }
                     Answer::Done
                 }

@@ -4,10 +4,10 @@
 //! Source: tcp(7), ip(7), `struct tcp_info` of Linux (include/uapi/linux/tcp.h).
 
 use libc::{IP_TOS, IPPROTO_IP, IPPROTO_IPV6, IPPROTO_TCP, IPV6_TCLASS};
-use net::stack::{Info, KeepAlive, Repair, State};
+use net::stack::{HopLimits, Info, KeepAlive, Repair, State};
 use queueing::{Bytes, Span};
 
-use super::options::Setting;
+use super::options::{self, Setting};
 
 /// What there is to tell of one socket.
 #[derive(Clone, Copy)]
@@ -16,6 +16,8 @@ pub struct Figures {
     keep_alive: KeepAlive,
     user_timeout: Option<Span>,
     dscp: u8,
+    /// Of IPv4, and of IPv6.
+    hops: [HopLimits; 2],
     congestion: Option<&'static str>,
 }
 
@@ -39,8 +41,8 @@ impl Figures {
     /// whether it lives, if it is.
     #[must_use]
     pub fn of(info: &Info, keep_alive: KeepAlive) -> Self {
-        let Info { user_timeout, dscp, congestion, .. } = *info;
-        Self { what: What::Connection(*info), keep_alive, user_timeout, dscp, congestion }
+        let Info { user_timeout, dscp, congestion, hops, .. } = *info;
+        Self { what: What::Connection(*info), keep_alive, user_timeout, dscp, hops: [hops; 2], congestion }
     }
 
     /// A connection that has ended.
@@ -61,7 +63,7 @@ impl Figures {
             0 => What::Other(CLOSE),
             room => What::Listener(u32::try_from(room).unwrap_or(u32::MAX)),
         };
-        let mut figures = Self::nothing(what);
+        let mut figures = Self { hops: options::hop_limits(settings), ..Self::nothing(what) };
         for setting in settings {
             match *setting {
                 Setting::KeepIdle(idle) => figures.keep_alive.idle = idle,
@@ -76,7 +78,8 @@ impl Figures {
     }
 
     fn nothing(what: What) -> Self {
-        Self { what, keep_alive: KeepAlive::LINUX, user_timeout: None, dscp: 0, congestion: None }
+        let hops = [HopLimits::default(); 2];
+        Self { what, keep_alive: KeepAlive::LINUX, user_timeout: None, dscp: 0, hops, congestion: None }
     }
 
     fn mss(&self) -> u16 {
@@ -106,6 +109,10 @@ impl Figures {
                 self.user_timeout.map_or(0, |timeout| timeout.as_nanos() / 1_000_000)
             }
             (IPPROTO_TCP, libc::TCP_MAXSEG) => u64::from(self.mss()),
+            (IPPROTO_IP, libc::IP_TTL) => self.hops[0].sent.into(),
+            (IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS) => self.hops[1].sent.into(),
+            (IPPROTO_IP, libc::IP_MINTTL) => self.hops[0].received_min.into(),
+            (IPPROTO_IPV6, libc::IPV6_MINHOPCOUNT) => self.hops[1].received_min.into(),
             (IPPROTO_IP, IP_TOS) | (IPPROTO_IPV6, IPV6_TCLASS) => u64::from(self.dscp) << 2,
             _ => return None,
         };
@@ -265,6 +272,7 @@ mod tests {
             segments: [100, 3],
             user_timeout: Some(ms(1500)),
             dscp: 46,
+            hops: HopLimits { sent: 255, received_min: 254 },
         }
     }
 
@@ -314,6 +322,8 @@ mod tests {
         assert_eq!(int(&figures, IPPROTO_TCP, libc::TCP_MAXSEG), Some(1448));
         assert_eq!(int(&figures, IPPROTO_TCP, libc::TCP_USER_TIMEOUT), Some(1500));
         assert_eq!(int(&figures, IPPROTO_IP, IP_TOS), Some(46 << 2));
+        assert_eq!(int(&figures, IPPROTO_IP, libc::IP_TTL), Some(255));
+        assert_eq!(int(&figures, IPPROTO_IPV6, libc::IPV6_MINHOPCOUNT), Some(254));
         assert_eq!(figures.value(IPPROTO_TCP, libc::TCP_CONGESTION).unwrap()[..6], *b"cubic\0");
         assert_eq!(figures.value(IPPROTO_TCP, libc::TCP_MD5SIG), None);
         assert_eq!(Figures::gone().value(IPPROTO_TCP, libc::TCP_CONGESTION), None);

@@ -11,6 +11,9 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 
+use rustix::io::Errno;
+use rustix::net::sockopt::{set_ip_ttl, set_ipv6_unicast_hops};
+
 use super::bound::Bound;
 use super::datagram_options::DatagramOptions;
 use super::ports::{self, EPHEMERAL};
@@ -47,6 +50,19 @@ pub(super) struct Mailbox {
 }
 
 impl Mailbox {
+    /// Sets an option that is kept here. What its half sends has its hop limits, too.
+    pub fn set(&mut self, level: i32, name: i32, value: i32) -> Result<(), Errno> {
+        self.options.set(level, name, value)?;
+        let [four, six] = self.options.hops;
+        match ((level, name), &self.half) {
+            ((libc::IPPROTO_IP, libc::IP_TTL), Some(half)) => set_ip_ttl(half, four.into()),
+            ((libc::IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS), Some(half)) => {
+                set_ipv6_unicast_hops(half, Some(six))
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn quarrels_with(&self, bound: &Bound, reuse: Reuse) -> bool {
         let share = self.reuse.addr && reuse.addr || self.reuse.port && reuse.port;
         !self.gone && !share && self.bound.overlaps(bound)

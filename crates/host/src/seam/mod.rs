@@ -55,6 +55,7 @@ pub use interface::Interface;
 pub use labels::Labels;
 pub use mailboxes::Reuse;
 pub use name::Name;
+pub use net::stack::HopLimits;
 pub use options::Setting;
 pub use outbox::Outboxes;
 pub use pipe::{Pipe, Read, Wrote};

@@ -1,5 +1,7 @@
 //! Socket options that mean something to our TCP.
 
+use net::stack::HopLimits;
+use net::wire::ip::HOPS;
 use queueing::{Priority, Span};
 
 use super::datagram_options::{DatagramOptions, class_of_v6};
@@ -22,6 +24,14 @@ pub enum Setting {
     ResetOnClose(bool),
     /// IP_TOS, IPV6_TCLASS: the DSCP; the other two bits are TCP's own. 0: that of the level.
     Dscp(u8),
+    /// IP_TTL: hops that packets of IPv4 may take.
+    Ttl(u8),
+    /// IPV6_UNICAST_HOPS: the same of IPv6.
+    HopLimit(u8),
+    /// IP_MINTTL: hops that packets of IPv4 must have left.
+    TtlMin(u8),
+    /// IPV6_MINHOPCOUNT: the same of IPv6.
+    HopLimitMin(u8),
     /// [`PRIORITY`]: how urgent is what the program sends, until something comes.
     Priority(Priority),
     /// [`PRIVATE_BYTES`].
@@ -76,15 +86,57 @@ impl Setting {
             }
             (libc::IPPROTO_IP, libc::IP_TOS) => Self::Dscp(u8::try_from(value[0]).ok()? >> 2),
             (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => Self::Dscp(class_of_v6(value[0])?.unwrap_or(0) >> 2),
+            (libc::IPPROTO_IP, libc::IP_TTL) => Self::Ttl(hops(value[0]).filter(|hops| *hops > 0)?),
+            (libc::IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS) => Self::HopLimit(hops(value[0])?),
+            (libc::IPPROTO_IP, libc::IP_MINTTL) => Self::TtlMin(u8::try_from(value[0]).ok()?),
+            (libc::IPPROTO_IPV6, libc::IPV6_MINHOPCOUNT) => Self::HopLimitMin(u8::try_from(value[0]).ok()?),
             (SOL_GREENWAVE, PRIORITY) => Self::Priority(Priority::new(u8::try_from(value[0]).ok()?)?),
             _ => return None,
         })
     }
 }
 
+/// Hops that packets of ours may take, of a program's `value`: −1 is the default.
+pub(super) fn hops(value: i32) -> Option<u8> {
+    if value == -1 { Some(HOPS) } else { u8::try_from(value).ok() }
+}
+
+/// Hop limits of connections of IPv4 and of IPv6 on which `settings` were set.
+pub(super) fn hop_limits(settings: &[Setting]) -> [HopLimits; 2] {
+    let mut limits = [HopLimits::default(); 2];
+    for setting in settings {
+        match *setting {
+            Setting::Ttl(hops) => limits[0].sent = hops,
+            Setting::HopLimit(hops) => limits[1].sent = hops,
+            Setting::TtlMin(hops) => limits[0].received_min = hops,
+            Setting::HopLimitMin(hops) => limits[1].received_min = hops,
+            _ => {}
+        }
+    }
+    limits
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn hop_limits_have_the_ranges_of_the_kernels() {
+        let of = |level, name, value| Setting::of(level, name, [value, 0]);
+        let (ip, ttl) = (libc::IPPROTO_IP, libc::IP_TTL);
+        let ttls = [-2, -1, 0, 1, 255, 256].map(|value| of(ip, ttl, value));
+        let some = |hops| Some(Setting::Ttl(hops));
+        assert_eq!(ttls, [None, some(64), None, some(1), some(255), None]);
+        let (ip6, some) = (libc::IPPROTO_IPV6, |hops| Some(Setting::HopLimit(hops)));
+        let limits = [-2, -1, 0, 255, 256].map(|value| of(ip6, libc::IPV6_UNICAST_HOPS, value));
+        assert_eq!(limits, [None, some(64), some(0), some(255), None]);
+        for (level, name, most) in [
+            (ip, libc::IP_MINTTL, Setting::TtlMin(255)),
+            (ip6, libc::IPV6_MINHOPCOUNT, Setting::HopLimitMin(255)),
+        ] {
+            assert_eq!([-1, 255, 256].map(|value| of(level, name, value)), [None, Some(most), None]);
+        }
+    }
 
     #[test]
     fn options_mean_what_the_manual_says() {

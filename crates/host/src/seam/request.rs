@@ -9,6 +9,8 @@
 
 use std::net::SocketAddr;
 
+use net::stack::HopLimits;
+
 use super::datagram_options::DatagramOptions;
 use super::labels::PRIVATE;
 use super::mailboxes::Reuse;
@@ -45,6 +47,8 @@ pub enum Request {
         from: u64,
         /// What the program wants for `SO_SNDBUF`; 0: nothing.
         send_buffer: u32,
+        /// Hop limits of the program's socket, in the family of `to`.
+        hops: HopLimits,
     },
     /// A socket for datagrams wants an address.
     Datagrams {

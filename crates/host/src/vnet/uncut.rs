@@ -101,7 +101,7 @@ mod tests {
         };
         let datagram = udp::Datagram { source_port: 5, target_port: 53, payload };
         let (protocol, payload_len) = (Protocol::Udp, datagram.len());
-        let header = ip::Header { source, target, protocol, dscp: 46, ecn: 2, payload_len };
+        let header = ip::Header { source, target, protocol, dscp: 46, ecn: 2, hops: 64, payload_len };
         let mut frame = vec![0; ETHERNET + header.len() + payload_len];
         let kind = if six { EtherType::Ipv6 } else { EtherType::Ipv4 };
         ethernet::emit_header(&mut frame, [1; 6], [2; 6], kind);

@@ -121,7 +121,7 @@ impl Ends {
     fn send(&mut self, segment: &Segment<'_>, size: u16) {
         let payload_len = segment.header_len() + segment.payload.len();
         let (source, target, protocol) = (OURS, CLIENT, Protocol::Tcp);
-        let header = ipv4::Header { source, target, protocol, dscp: 0, ecn: 0, payload_len };
+        let header = ipv4::Header { source, target, protocol, dscp: 0, ecn: 0, ttl: ipv4::TTL, payload_len };
         let [near, far] = self.macs;
         let sent = self.near.transmit_cut(Time::ZERO, 34 + payload_len, size, &mut |frame| {
             ethernet::emit_header(frame, far, near, EtherType::Ipv4);

@@ -90,6 +90,7 @@ impl Packet {
             protocol: Protocol::Tcp,
             dscp: self.dscp,
             ecn: 0,
+            ttl: ipv4::TTL,
             payload_len: self.ip_options + segment_len,
         };
         header.emit(&mut bytes[start..]);

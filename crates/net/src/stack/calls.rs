@@ -2,7 +2,7 @@
 
 use queueing::{Label, Priority, Span, Time};
 
-use super::{CloseReason, ConnId, Info, KeepAlive, NotOpen, Stack};
+use super::{CloseReason, ConnId, HopLimits, Info, KeepAlive, NotOpen, Stack};
 use crate::buffers::Uses;
 use crate::classify::{AppMemory, FlowState, Private, TransportClassifier};
 use crate::tcp::{Connection, Context, Use};
@@ -63,11 +63,12 @@ impl Stack {
         let Some(connection) = self.flows.get(conn) else { return };
         if connection.state.is_reset_by_abort() {
             let (tuple, seq, ack) = (connection.tuple, connection.snd_nxt, connection.rcv_nxt);
+            let hops = connection.hops.sent;
             // RFC 7323 §3.2.
             let timestamps = connection.flags.timestamps.then(|| connection.stamps(now));
             let options = Options { timestamps, ..Options::NONE };
             self.counters.resets += 1;
-            self.reset(now, tuple, seq, ack, options);
+            self.reset(now, tuple, seq, ack, options, hops);
         }
         self.call(now, conn, |connection, cx| connection.end(cx, CloseReason::Aborted));
     }
@@ -85,6 +86,11 @@ impl Stack {
     /// level; 0: that of their level again.
     pub fn set_dscp(&mut self, now: Time, conn: ConnId, dscp: u8) {
         self.call(now, conn, |connection, _| connection.transmit.dscp = dscp & 63);
+    }
+
+    /// Changes the hop limits of `conn`, for packets from now on.
+    pub fn set_hops(&mut self, now: Time, conn: ConnId, change: impl FnOnce(&mut HopLimits)) {
+        self.call(now, conn, |connection, _| change(&mut connection.hops));
     }
 
     /// Lets go of the connection: our half closes after what is queued, `conn`

@@ -219,6 +219,26 @@ pub struct ListenOptions {
     pub fast_open: usize,
     /// Classifier that accepted connections inherit (M3).
     pub classifier: Option<TransportClassifier>,
+    /// Hop limits that accepted connections inherit, of IPv4 and of IPv6; its answers to SYNs
+    /// have them, too.
+    pub hops: [HopLimits; 2],
+}
+
+/// Hop limits of a connection: the TTL of IPv4, the hop limit of IPv6.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HopLimits {
+    /// Hops that packets of ours may take (IP_TTL, IPV6_UNICAST_HOPS).
+    pub sent: u8,
+    /// Segments whose packet has fewer hops left are dropped (IP_MINTTL, IPV6_MINHOPCOUNT;
+    /// RFC 5082): with 255, those that passed a router.
+    pub received_min: u8,
+}
+
+impl Default for HopLimits {
+    /// 64, and segments from anywhere.
+    fn default() -> Self {
+        Self { sent: ip::HOPS, received_min: 0 }
+    }
 }
 
 impl Config {

@@ -69,6 +69,8 @@ pub struct Counters {
     pub resets: u64,
     /// Connections reset, or refused, by their peers.
     pub resets_received: u64,
+    /// Segments of connections, and SYNs for listeners, whose packet had fewer hops left than it must have.
+    pub hops_min_drops: u64,
     /// Segments of no connection, or of a handshake that they do not fit, that
     /// were answered by a reset.
     pub refusals: u64,

@@ -10,7 +10,7 @@ use super::ip::outgoing::Outgoing;
 use super::ip::question;
 use super::neighbors::Reach;
 use super::ready::Turn;
-use super::{Counters, Stack};
+use super::{Counters, HopLimits, Stack};
 use crate::Device;
 use crate::device::Full;
 use crate::tcp::Connection;
@@ -30,11 +30,20 @@ pub(super) enum Reply {
     Packet(Outgoing),
     /// A segment without data: a reset, or the answer to a SYN that nothing is
     /// remembered of.
-    Segment { mac: Mac, tuple: FourTuple, seq: Seq, ack: Seq, flags: Flags, window: u16, options: Options },
+    Segment {
+        mac: Mac,
+        tuple: FourTuple,
+        seq: Seq,
+        ack: Seq,
+        flags: Flags,
+        window: u16,
+        options: Options,
+        hops: u8,
+    },
 }
 
 impl Reply {
-    /// A reset.
+    /// A reset, of no connection.
     pub(super) fn reset(
         mac: Mac,
         tuple: FourTuple,
@@ -43,7 +52,8 @@ impl Reply {
         flags: Flags,
         options: Options,
     ) -> Self {
-        Self::Segment { mac, tuple, seq, ack, flags, window: 0, options }
+        let hops = HopLimits::default().sent;
+        Self::Segment { mac, tuple, seq, ack, flags, window: 0, options, hops }
     }
 
     /// A packet to a known hardware address.
@@ -55,8 +65,9 @@ impl Reply {
         payload: Vec<u8>,
     ) -> Self {
         let marks = Marks::default();
-        let (whole, ident, sent) = (false, 0, 0);
-        Self::Packet(Outgoing { mac, source, target, protocol, marks, whole, payload, ident, sent })
+        let (whole, ident, sent, hops) = (false, 0, 0, protocol.hops());
+        let packet = Outgoing { mac, source, target, protocol, marks, hops, whole, payload, ident, sent };
+        Self::Packet(packet)
     }
 }
 
@@ -179,7 +190,9 @@ impl Stack {
                 let segment = connection.segment(&going, edge, now, config);
                 let dscp = connection.transmit.dscp(config);
                 let ecn = connection.mark(&going);
-                let envelope = Envelope { dscp, ecn, ..Envelope::of(config.mac, mac, &connection.tuple) };
+                let hops = connection.hops.sent;
+                let envelope =
+                    Envelope { dscp, ecn, hops, ..Envelope::of(config.mac, mac, &connection.tuple) };
                 sent = envelope.transmit_segment(now, device, &segment, size);
                 if sent.is_err() {
                     break;
@@ -256,7 +269,7 @@ fn transmit_reply<D: Device>(
                 packet.emit(&mut buf[ethernet::HEADER_LEN..]);
             })
         }
-        Reply::Segment { mac, tuple, seq, ack, flags, window, options } => {
+        Reply::Segment { mac, tuple, seq, ack, flags, window, options, hops } => {
             let segment = Segment {
                 source_port: tuple.local_port,
                 target_port: tuple.remote_port,
@@ -267,7 +280,8 @@ fn transmit_reply<D: Device>(
                 options: *options,
                 payload: &[],
             };
-            Envelope::of(source_mac, *mac, tuple).transmit_segment(now, device, &segment, None)
+            let envelope = Envelope { hops: *hops, ..Envelope::of(source_mac, *mac, tuple) };
+            envelope.transmit_segment(now, device, &segment, None)
         }
     }?;
     Ok(1)
@@ -282,14 +296,16 @@ struct Envelope<'a> {
     protocol: Protocol,
     dscp: u8,
     ecn: u8,
+    hops: u8,
 }
 
 impl<'a> Envelope<'a> {
-    /// That of a segment of `tuple`, without marks.
+    /// That of a segment of `tuple`, without marks and with the usual hop limit.
     #[inline]
     fn of(source_mac: Mac, target_mac: Mac, tuple: &'a FourTuple) -> Self {
         let FourTuple { local: source, remote: target, .. } = tuple;
-        Self { source_mac, target_mac, source, target, protocol: Protocol::Tcp, dscp: 0, ecn: 0 }
+        let (protocol, dscp, ecn, hops) = (Protocol::Tcp, 0, 0, ip::HOPS);
+        Self { source_mac, target_mac, source, target, protocol, dscp, ecn, hops }
     }
 
     /// Sends a packet of `payload_len` bytes, which `fill` writes, cut by `size`
@@ -302,9 +318,9 @@ impl<'a> Envelope<'a> {
         size: Option<u16>,
         fill: impl Fn(&mut [u8]),
     ) -> Result<(), Full> {
-        let Self { protocol, dscp, ecn, .. } = *self;
-        let header =
-            ip::Header { source: *self.source, target: *self.target, protocol, dscp, ecn, payload_len };
+        let Self { protocol, dscp, ecn, hops, .. } = *self;
+        let (source, target) = (*self.source, *self.target);
+        let header = ip::Header { source, target, protocol, dscp, ecn, hops, payload_len };
         let kind = if header.target.is_ipv4() { EtherType::Ipv4 } else { EtherType::Ipv6 };
         let start = ethernet::HEADER_LEN + header.len();
         transmit(now, device, start + payload_len, size, &mut |buf| {
@@ -334,8 +350,8 @@ impl<'a> Envelope<'a> {
             });
         };
         const START: usize = ethernet::HEADER_LEN + ipv4::HEADER_LEN;
-        let Self { protocol, dscp, ecn, .. } = *self;
-        let header = &ipv4::Header { source, target, protocol, dscp, ecn, payload_len };
+        let Self { protocol, dscp, ecn, hops: ttl, .. } = *self;
+        let header = &ipv4::Header { source, target, protocol, dscp, ecn, ttl, payload_len };
         // What the closure takes along is few references: it is called through a pointer.
         transmit(now, device, START + payload_len, size, &mut |buf| {
             ethernet::emit_header(buf, self.target_mac, self.source_mac, EtherType::Ipv4);

@@ -29,11 +29,11 @@ impl Stack {
         let Some(mac) = self.neighbors.recent(now, hop.into()) else { return false };
         let edge = connection.edge();
         let dscp = connection.transmit.dscp(config);
-        let payload_len = TCP_LEN + len as usize;
+        let (ttl, payload_len) = (connection.hops.sent, TCP_LEN + len as usize);
         let frame = Everyday {
             target_mac: mac,
             source_mac: config.mac,
-            ip: ipv4::Header { source, target, protocol: Protocol::Tcp, dscp, ecn: 0, payload_len },
+            ip: ipv4::Header { source, target, protocol: Protocol::Tcp, dscp, ecn: 0, ttl, payload_len },
             source_port: local_port,
             target_port: remote_port,
             seq: connection.snd_nxt,

@@ -19,6 +19,15 @@ use crate::wire::ip::{Marks, Packet, Protocol};
 use crate::wire::tcp::Segment;
 use crate::wire::{FourTuple, Malformed, ipv4, ipv6};
 
+/// What the IP header of a segment says beside its addresses.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct IpFields {
+    /// Congestion bits.
+    pub(super) ecn: u8,
+    /// Hops left.
+    pub(super) hops: u8,
+}
+
 impl Stack {
     /// Takes in the next frame that `device` has received, with no receive
     /// buffer and no driver's classifier between; `false` when there is none.
@@ -50,7 +59,8 @@ impl Stack {
                 remote: everyday.ip.source.into(),
                 remote_port: everyday.source_port,
             };
-            self.on_segment(now, tuple, &everyday.segment(), everyday.ip.ecn, everyday.source_mac, meta);
+            let ip = IpFields { ecn: everyday.ip.ecn, hops: everyday.ip.ttl };
+            self.on_segment(now, tuple, &everyday.segment(), ip, everyday.source_mac, meta);
             return Ok(());
         }
         self.on_any_frame(now, frame, meta)
@@ -106,7 +116,8 @@ impl Stack {
                 remote: source.into(),
                 remote_port: segment.source_port,
             };
-            self.on_segment(now, tuple, &segment, packet.ecn, from, meta);
+            let ip = IpFields { ecn: packet.ecn, hops: packet.ttl };
+            self.on_segment(now, tuple, &segment, ip, from, meta);
             return Ok(());
         }
         let group = group || target != self.config.addr;
@@ -162,19 +173,24 @@ impl Stack {
         now: Time,
         tuple: FourTuple,
         s: &Segment<'_>,
-        ecn: u8,
+        ip: IpFields,
         from: Mac,
         meta: &PacketMeta,
     ) {
-        let Some(index) = self.find(&tuple) else { return self.on_stray(now, tuple, s, ecn, from, meta) };
+        let Some(index) = self.find(&tuple) else { return self.on_stray(now, tuple, s, ip, from, meta) };
         self.recent = index;
         let Some((_, connection)) = self.flows.at(index) else { return };
+        if ip.hops < connection.hops.received_min {
+            self.counters.hops_min_drops += 1;
+            return;
+        }
+        let ecn = ip.ecn;
         let arrival = if connection.state == State::Established {
             self.hear(now, index, s, ecn, meta)
         } else if connection.gives_way_to(s) && self.ports.contains_key(&tuple.local_port) {
             let ended = connection.snd_nxt;
             self.give_way(now, index);
-            self.on_stray(now, tuple, s, ecn, from, meta);
+            self.on_stray(now, tuple, s, ip, from, meta);
             if let Some(next) = self.flows.find(self.hash(&tuple), &tuple)
                 && let Some((_, connection)) = self.flows.at(next)
             {

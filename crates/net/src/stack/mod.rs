@@ -85,7 +85,7 @@ pub(crate) mod twins;
 mod udp;
 
 pub use crate::tcp::{Ecn, Info, KeepAlive, Repair, State};
-pub use config::{Config, InterfaceId, Ipv6, ListenOptions};
+pub use config::{Config, HopLimits, InterfaceId, Ipv6, ListenOptions};
 pub use cookies::SynCookies;
 pub(crate) use counters::Challenges;
 pub use counters::Counters;
@@ -242,6 +242,14 @@ impl Stack {
         }
     }
 
+    /// Connections that come by `port` from now on have these hop limits; [`ListenOptions::hops`].
+    /// Nothing happens when nobody listens there.
+    pub fn set_listener_hops(&mut self, port: u16, hops: [HopLimits; 2]) {
+        if let Some(index) = self.ports.get(&port) {
+            self.listeners[usize::from(*index)].hops = hops;
+        }
+    }
+
     /// Listens on `port` no longer: who asks for it from now on is refused.
     /// Connections that were accepted stay, and so do those whose handshake
     /// is under way. Nothing happens when nobody listens there.
@@ -263,6 +271,20 @@ impl Stack {
         remote: SocketAddr,
         local_port: Option<u16>,
     ) -> Result<ConnId, ConnectError> {
+        self.connect_with_hops(now, remote, local_port, HopLimits::default())
+    }
+
+    /// As [`Stack::connect`], with hop limits of its own from its SYN on.
+    ///
+    /// # Errors
+    /// As [`Stack::connect`].
+    pub fn connect_with_hops(
+        &mut self,
+        now: Time,
+        remote: SocketAddr,
+        local_port: Option<u16>,
+        hops: HopLimits,
+    ) -> Result<ConnId, ConnectError> {
         let local = self.ip.source(&self.config, remote.ip()).ok_or(ConnectError::NoRoute)?;
         if self.flows.len() >= self.config.connections_max {
             return Err(ConnectError::TooMany);
@@ -278,6 +300,7 @@ impl Stack {
         }
         let mut connection = self.new_connection(now, tuple);
         connection.flags.announced = true;
+        connection.hops = hops;
         let id = self.add(connection);
         self.settle(now, id.index);
         Ok(id)
@@ -400,12 +423,13 @@ impl Stack {
     }
 
     /// Queues a reset to the peer of `tuple`, if its hardware address is known.
-    fn reset(&mut self, now: Time, tuple: FourTuple, seq: Seq, ack: Seq, options: Options) {
+    fn reset(&mut self, now: Time, tuple: FourTuple, seq: Seq, ack: Seq, options: Options, hops: u8) {
         let hop = self.ip.next_hop(&self.config, tuple.remote);
         if let Some(neighbors::Reach::Known(mac) | neighbors::Reach::Refresh(mac)) =
             hop.map(|hop| self.neighbors.reach(now, hop))
         {
-            self.reply(Reply::reset(mac, tuple, seq, ack, Flags::RST | Flags::ACK, options));
+            let flags = Flags::RST | Flags::ACK;
+            self.reply(Reply::Segment { mac, tuple, seq, ack, flags, window: 0, options, hops });
         }
     }
 

@@ -16,7 +16,8 @@ use queueing::Time;
 use super::cookies::{COOKIE_LIFE, Cookies, Remembered, SynCookies};
 use super::egress::Reply;
 use super::fast_open::Offer;
-use super::{ConnId, ListenOptions, Stack};
+use super::ingress::IpFields;
+use super::{ConnId, HopLimits, ListenOptions, Stack};
 use crate::classify::{PacketMeta, TransportClassifier};
 use crate::tcp::{Connection, State, Verdicts};
 use crate::wire::ethernet::{EtherType, Frame, Mac};
@@ -36,6 +37,8 @@ pub(super) struct Listener {
     /// Connections whose SYN brought data and whose handshake is under way.
     pub(super) fast_open: usize,
     pub(super) fast_open_max: usize,
+    /// What its connections begin with.
+    pub(super) hops: [HopLimits; 2],
     /// It has no port any more.
     closed: bool,
 }
@@ -57,6 +60,7 @@ impl Listener {
             accepted_max,
             fast_open: 0,
             fast_open_max: options.fast_open,
+            hops: options.hops,
             closed: false,
         }
     }
@@ -83,6 +87,11 @@ impl Listener {
         self.accepted < self.accepted_max
     }
 
+    /// Hop limits of a connection with these addresses.
+    fn hops_of(&self, tuple: &FourTuple) -> HopLimits {
+        self.hops[usize::from(tuple.remote.is_ipv6())]
+    }
+
     /// A handshake is complete.
     pub(super) fn on_accepted(&mut self) {
         self.half_open -= 1;
@@ -97,7 +106,7 @@ impl Stack {
         now: Time,
         tuple: FourTuple,
         s: &Segment<'_>,
-        ecn: u8,
+        ip: IpFields,
         from: Mac,
         meta: &PacketMeta,
     ) {
@@ -110,7 +119,7 @@ impl Stack {
         let has = |flag| s.flags.contains(flag);
         if has(Flags::ACK) && !has(Flags::SYN) && !has(Flags::RST) && now < self.cookies_until {
             match self.take_cookie(now, tuple, s) {
-                Cookie::Good => return self.on_segment(now, tuple, s, ecn, from, meta),
+                Cookie::Good => return self.on_segment(now, tuple, s, ip, from, meta),
                 Cookie::NoRoom => return,
                 Cookie::None => {}
             }
@@ -130,6 +139,11 @@ impl Stack {
             };
         }
         let listener = &mut self.listeners[usize::from(index)];
+        let hops = listener.hops_of(&tuple);
+        if ip.hops < hops.received_min {
+            self.counters.hops_min_drops += 1;
+            return;
+        }
         if !listener.has_room() {
             self.counters.accept_drops += 1;
             return;
@@ -140,7 +154,7 @@ impl Stack {
         }
         match (self.config.syn_cookies, listener.half_open < listener.half_open_max) {
             (SynCookies::Always, _) | (SynCookies::WhenFull, false) => {
-                return self.send_cookie(now, tuple, s, from);
+                return self.send_cookie(now, tuple, s, hops.sent, from);
             }
             (SynCookies::Off, false) => {
                 self.counters.backlog_drops += 1;
@@ -151,6 +165,7 @@ impl Stack {
         listener.half_open += 1;
         let offer = Offer::of(s, &tuple, now, &self.config.secret, listener);
         let mut connection = self.new_connection(now, tuple);
+        connection.hops = hops;
         connection.accept(index, s, &self.config);
         connection.set_level(meta.priority.unwrap_or_default());
         connection.flags.gives_cookie = offer.gives;
@@ -172,8 +187,8 @@ impl Stack {
         connection.deliver_early(&mut cx, s, &Verdicts { listener: own, default, meta, room: true });
     }
 
-    /// Answers the SYN `s` with a cookie.
-    fn send_cookie(&mut self, now: Time, tuple: FourTuple, s: &Segment<'_>, mac: Mac) {
+    /// Answers the SYN `s` with a cookie, in a packet that may take so many hops.
+    fn send_cookie(&mut self, now: Time, tuple: FourTuple, s: &Segment<'_>, hops: u8, mac: Mac) {
         if self.replies.len() >= COOKIES_WAITING_MAX {
             self.counters.replies_dropped += 1;
             return;
@@ -197,7 +212,7 @@ impl Stack {
         let plain = Flags::SYN | Flags::ACK;
         let flags = if options.timestamps.is_some() { offer.flags } else { plain };
         let (seq, ack, window) = (cookies.number(&tuple, s.seq, mss), s.seq + 1, offer.window);
-        self.reply(Reply::Segment { mac, tuple, seq, ack, flags, window, options });
+        self.reply(Reply::Segment { mac, tuple, seq, ack, flags, window, options, hops });
         self.cookies_until = now + COOKIE_LIFE;
         self.counters.cookies_sent += 1;
     }
@@ -218,6 +233,7 @@ impl Stack {
             return Cookie::NoRoom;
         }
         listener.half_open += 1;
+        let hops = listener.hops_of(&tuple);
         let (options, ecn) = match s.options.timestamps.map(|stamps| (stamps, stamps.echo)) {
             Some((stamps, echo)) => {
                 let remembered = Remembered::of_stamp(echo);
@@ -227,6 +243,7 @@ impl Stack {
         };
         let flags = if ecn { Flags::SYN | Flags::ECE | Flags::CWR } else { Flags::SYN };
         let mut connection = self.answering(now, tuple, &Segment { seq: irs, flags, options, ..*s });
+        connection.hops = hops;
         connection.resume(index, number);
         // A classifier may want nothing of this segment, and the next may never come.
         connection.arm(now, &self.config);

@@ -104,7 +104,8 @@ fn narrow(frame: &[u8], mtu: u16) -> Vec<u8> {
     let addr = |at: usize| <[u8; 4]>::try_from(&frame[at..at + 4]).unwrap().into();
     let (source, target, protocol) = (addr(IP + 16), addr(IP + 12), Protocol::new(1));
     let mut error = [&frame[6..12], &frame[..6], &[8, 0], &[0; 20][..]].concat();
-    ipv4::Header { source, target, protocol, dscp: 0, ecn: 0, payload_len }.emit(&mut error[IP..]);
+    ipv4::Header { source, target, protocol, dscp: 0, ecn: 0, ttl: ipv4::TTL, payload_len }
+        .emit(&mut error[IP..]);
     let [high, low] = mtu.to_be_bytes();
     error.extend([&[3, 4, 0, 0, 0, 0, high, low][..], quote].concat());
     let sum = checksum::of(&error[IP + 20..]);
@@ -166,6 +167,11 @@ pub(crate) enum Step {
         host: usize,
         dscp: u8,
     },
+    /// The application says how many hops packets of a host's connection may take.
+    Hops {
+        host: usize,
+        hops: u8,
+    },
     Close {
         host: usize,
     },
@@ -187,6 +193,7 @@ pub(crate) fn step() -> impl Strategy<Value = Step> {
         5 => prop_oneof![6 => 1..300u64, 2 => 1..20_000u64, 1 => 1..3_000_000u64].prop_map(|us| Step::Wait { us }),
         1 => (host(), 0..8u8).prop_map(|(host, level)| Step::Level { host, level }),
         1 => (host(), 0..64u8).prop_map(|(host, dscp)| Step::Dscp { host, dscp }),
+        1 => (host(), any::<u8>()).prop_map(|(host, hops)| Step::Hops { host, hops }),
         1 => proptest::option::weighted(0.1, host()).prop_map(|host| match host {
             Some(host) => Step::Close { host },
             None => Step::Wait { us: 7 },
@@ -338,6 +345,11 @@ impl World {
             Step::Dscp { host, dscp } => {
                 if let Some(conn) = self.conns[host] {
                     self.hosts[host].set_dscp(now, conn, dscp);
+                }
+            }
+            Step::Hops { host, hops } => {
+                if let Some(conn) = self.conns[host] {
+                    self.hosts[host].set_hops(now, conn, |limits| limits.sent = hops);
                 }
             }
             Step::Close { host } => {

@@ -26,7 +26,7 @@ use super::state::State;
 use super::store::Store;
 use super::transmit::Transmit;
 use crate::classify::{AppMemory, FlowState, Memory, Private, TransportClassifier};
-use crate::stack::{Challenges, CloseReason, Config, ConnId, Counters, Event, EventKind, Places};
+use crate::stack::{Challenges, CloseReason, Config, ConnId, Counters, Event, EventKind, HopLimits, Places};
 use crate::wire::FourTuple;
 use crate::wire::tcp::{Options, Seq};
 
@@ -105,6 +105,7 @@ pub(crate) struct Connection<B: Store> {
     pub(crate) places: Places,
     /// How urgent what it sends is.
     pub(crate) transmit: Transmit,
+    pub(crate) hops: HopLimits,
     pub(crate) mss: u16,
     pub(crate) send_scale: u8,
     pub(crate) recv_scale: u8,
@@ -185,6 +186,7 @@ impl<B: Store> Connection<B> {
             flags: Flags { timestamps: true, sack: true, scaling: true, linked: true, ..Flags::default() },
             places: Places::default(),
             transmit: Transmit::default(),
+            hops: HopLimits::default(),
             mss,
             send_scale: 0,
             recv_scale: config.window_scale(),

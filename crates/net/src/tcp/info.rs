@@ -9,7 +9,7 @@ use super::congestion::CongestionControl;
 use super::connection::{Connection, Recovery};
 use super::state::State;
 use super::store::Store;
-use crate::stack::Config;
+use crate::stack::{Config, HopLimits};
 use crate::wire::{ip, tcp};
 
 /// A connection as it is now.
@@ -71,6 +71,8 @@ pub struct Info {
     pub user_timeout: Option<Span>,
     /// DSCP of what it sends, 0..64.
     pub dscp: u8,
+    /// Its hop limits.
+    pub hops: HopLimits,
 }
 
 /// Whether a connection repairs something.
@@ -126,6 +128,7 @@ impl<B: Store> Connection<B> {
             segments: [self.segments.sent, self.segments.again],
             user_timeout: own_timeout.unwrap_or(config.user_timeout),
             dscp: self.transmit.dscp(config),
+            hops: self.hops,
         }
     }
 }

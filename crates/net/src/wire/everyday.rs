@@ -79,11 +79,11 @@ impl<'a> Everyday<'a> {
         if source_port == 0 || target_port == 0 {
             return None;
         }
-        let (dscp, ecn) = (head[IP + 1] >> 2, head[IP + 1] & 3);
+        let (dscp, ecn, ttl) = (head[IP + 1] >> 2, head[IP + 1] & 3, head[IP + 8]);
         Some(Self {
             target_mac,
             source_mac: *head[6..].first_chunk()?,
-            ip: ipv4::Header { source, target, protocol: Protocol::Tcp, dscp, ecn, payload_len },
+            ip: ipv4::Header { source, target, protocol: Protocol::Tcp, dscp, ecn, ttl, payload_len },
             source_port,
             target_port,
             seq: Seq(be32(head, TCP + 4)),
@@ -159,8 +159,8 @@ mod tests {
         let segment = frame.segment();
         let mut buf = vec![0; TCP + segment.header_len() + segment.payload.len()];
         ethernet::emit_header(&mut buf, frame.target_mac, frame.source_mac, EtherType::Ipv4);
-        let ipv4::Header { source, target, protocol, dscp, ecn, payload_len } = frame.ip;
-        ip::Header { source: source.into(), target: target.into(), protocol, dscp, ecn, payload_len }
+        let ipv4::Header { source, target, protocol, dscp, ecn, ttl: hops, payload_len } = frame.ip;
+        ip::Header { source: source.into(), target: target.into(), protocol, dscp, ecn, hops, payload_len }
             .emit(&mut buf[IP..]);
         match offloaded {
             false => segment.emit(source, target, &mut buf[TCP..]),
@@ -169,10 +169,10 @@ mod tests {
         buf
     }
 
-    type Fields = ((Mac, Mac, u32, u32, u8, u8), (u16, u16, u32, u32, u8, u16), (u32, u32));
+    type Fields = ((Mac, Mac, u32, u32, u8, u8, u8), (u16, u16, u32, u32, u8, u16), (u32, u32));
 
     fn everyday(fields: Fields, payload: &[u8]) -> Everyday<'_> {
-        let ((target_mac, source_mac, source, target, dscp, ecn), segment, (value, echo)) = fields;
+        let ((target_mac, source_mac, source, target, dscp, ecn, ttl), segment, (value, echo)) = fields;
         let (source_port, target_port, seq, ack, flags, window) = segment;
         let ip = ipv4::Header {
             source: source.into(),
@@ -180,6 +180,7 @@ mod tests {
             protocol: Protocol::Tcp,
             dscp: dscp & 63,
             ecn: ecn & 3,
+            ttl,
             payload_len: TCP_LEN + payload.len(),
         };
         Everyday {
@@ -236,8 +237,8 @@ mod tests {
             if let Some(frame) = Everyday::parse(&bytes, host, verify) {
                 let (link, packet, segment) = read(&bytes, verify).unwrap();
                 prop_assert_eq!((link.target, link.source, segment), (frame.target_mac, frame.source_mac, frame.segment()));
-                let ipv4::Packet { source, target, protocol, dscp, ecn, payload, fragment, .. } = packet;
-                let ip = ipv4::Header { source, target, protocol, dscp, ecn, payload_len: payload.len() };
+                let ipv4::Packet { source, target, protocol, dscp, ecn, ttl, payload, fragment } = packet;
+                let ip = ipv4::Header { source, target, protocol, dscp, ecn, ttl, payload_len: payload.len() };
                 prop_assert_eq!((ip, fragment), (frame.ip, None));
             }
         }

@@ -48,7 +48,26 @@ impl Protocol {
             Self::Other(other) => other,
         }
     }
+
+    /// Hops that a packet of ours with this protocol may take, unless its socket says otherwise.
+    ///
+    /// Neighbour discovery must show that no router touched it (RFC 4861 §3.1). All of
+    /// ours with options for each hop is multicast listener discovery, which stays on the
+    /// link (RFC 3810 §5).
+    #[must_use]
+    #[inline]
+    pub const fn hops(self) -> u8 {
+        match self {
+            Self::Icmpv6 => 255,
+            Self::HOP_BY_HOP => 1,
+            _ => HOPS,
+        }
+    }
 }
+
+/// Hops that a packet of ours may take, of either version, unless its socket says otherwise.
+pub const HOPS: u8 = ipv4::TTL;
+const _: () = assert!(HOPS == ipv6::HOPS);
 
 /// How a packet is to be treated on its way, and what it met there: the traffic class of
 /// IPv6, and what was the type of service of IPv4.
@@ -145,6 +164,8 @@ pub struct Header {
     pub dscp: u8,
     /// Congestion bits: 0 not capable, 1 and 2 capable, 3 congestion experienced.
     pub ecn: u8,
+    /// Hops it may take: [`Protocol::hops`], or what the socket says.
+    pub hops: u8,
     /// Bytes that follow the header, at most 65,515.
     pub payload_len: usize,
 }
@@ -170,20 +191,12 @@ impl Header {
     /// addresses are of two families.
     #[inline]
     pub fn emit(&self, buf: &mut [u8]) {
-        let Self { protocol, dscp, ecn, payload_len, .. } = *self;
+        let Self { protocol, dscp, ecn, hops, payload_len, .. } = *self;
         match (self.source, self.target) {
             (IpAddr::V4(source), IpAddr::V4(target)) => {
-                ipv4::Header { source, target, protocol, dscp, ecn, payload_len }.emit(buf);
+                ipv4::Header { source, target, protocol, dscp, ecn, ttl: hops, payload_len }.emit(buf);
             }
             (IpAddr::V6(source), IpAddr::V6(target)) => {
-                // Neighbour discovery must show that no router touched it (RFC
-                // 4861 §3.1); all of ours with options for each hop is multicast
-                // listener discovery, which stays on the link (RFC 3810 §5).
-                let hops = match protocol {
-                    Protocol::Icmpv6 => 255,
-                    Protocol::HOP_BY_HOP => 1,
-                    _ => ipv6::HOPS,
-                };
                 ipv6::Header { source, target, protocol, dscp, ecn, hops, payload_len }.emit(buf);
             }
             (source, target) => panic!("no packet goes from {source} to {target}"),

@@ -10,7 +10,7 @@ use super::{Malformed, addr, be16, checksum};
 /// Bytes of a header without options, which is all this stack sends.
 pub const HEADER_LEN: usize = 20;
 
-/// Hops a packet of ours may take.
+/// Hops a packet of ours may take, unless told otherwise (RFC 1122 §3.2.1.7).
 pub const TTL: u8 = 64;
 
 /// A received packet.
@@ -89,13 +89,15 @@ pub struct Header {
     pub dscp: u8,
     /// Congestion bits: 0 not capable, 1 and 2 capable, 3 congestion experienced.
     pub ecn: u8,
+    /// Hops it may take: [`TTL`], or what the socket says.
+    pub ttl: u8,
     /// Bytes that follow the header, at most 65,515.
     pub payload_len: usize,
 }
 
 impl Header {
     /// Writes the header into the first [`HEADER_LEN`] bytes of `buf`, with
-    /// TTL 64 and DF.
+    /// DF.
     ///
     /// # Panics
     /// When `buf` is shorter than that or `payload_len` does not fit a packet.
@@ -106,7 +108,7 @@ impl Header {
         let first = 0x4500_0000 | u32::from((self.dscp << 2) | self.ecn) << 16 | total_len as u32;
         // With DF set the identification means nothing (RFC 6864 §4.1).
         let fragment = 0x0000_4000;
-        let third = u32::from(TTL) << 24 | u32::from(self.protocol.number()) << 16;
+        let third = u32::from(self.ttl) << 24 | u32::from(self.protocol.number()) << 16;
         let mut words = [first, fragment, third, self.source.to_bits(), self.target.to_bits()];
         words[2] |= u32::from(checksum::of_words(&words));
         let (header, _) = buf[..HEADER_LEN].as_chunks_mut::<4>();

@@ -107,13 +107,13 @@ proptest! {
     }
 
     #[test]
-    fn ipv4_round_trips(source in addr4(), target in addr4(), protocol in any::<u8>(), dscp in 0u8..64, ecn in 0u8..4, payload in vec(any::<u8>(), 0..64), padding in 0usize..8) {
+    fn ipv4_round_trips(source in addr4(), target in addr4(), protocol in any::<u8>(), dscp in 0u8..64, ecn in 0u8..4, ttl in any::<u8>(), payload in vec(any::<u8>(), 0..64), padding in 0usize..8) {
         let protocol = Protocol::new(protocol);
         let mut bytes = vec![0xaa; ipv4::HEADER_LEN];
-        ipv4::Header { source, target, protocol, dscp, ecn, payload_len: payload.len() }.emit(&mut bytes);
+        ipv4::Header { source, target, protocol, dscp, ecn, ttl, payload_len: payload.len() }.emit(&mut bytes);
         bytes.extend(&payload);
         bytes.resize(bytes.len() + padding, 0);
-        let expected = ipv4::Packet { source, target, protocol, dscp, ecn, ttl: 64, fragment: None, payload: &payload };
+        let expected = ipv4::Packet { source, target, protocol, dscp, ecn, ttl, fragment: None, payload: &payload };
         prop_assert_eq!(ipv4::Packet::parse(&bytes), Ok(expected));
     }
 
@@ -195,7 +195,7 @@ proptest! {
         let tcp = emitted(&segment, source, target);
         let mut bytes = vec![0; ethernet::HEADER_LEN + ipv4::HEADER_LEN];
         ethernet::emit_header(&mut bytes, [1; 6], [2; 6], EtherType::Ipv4);
-        ipv4::Header { source, target, protocol: Protocol::Tcp, dscp: 0, ecn: 0, payload_len: tcp.len() }.emit(&mut bytes[14..]);
+        ipv4::Header { source, target, protocol: Protocol::Tcp, dscp: 0, ecn: 0, ttl: 64, payload_len: tcp.len() }.emit(&mut bytes[14..]);
         bytes.extend(tcp);
         bytes.truncate(len.index(bytes.len() + 1).max(1));
         let bit = flip.index(bytes.len() * 8);
@@ -223,7 +223,7 @@ proptest! {
 fn check_ipv4(change: impl FnOnce(&mut Vec<u8>), expected: Result<&[u8], Malformed>) {
     let (source, target) = (Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 0, 2));
     let mut bytes = vec![0; ipv4::HEADER_LEN];
-    ipv4::Header { source, target, protocol: Protocol::Tcp, dscp: 46, ecn: 0, payload_len: 4 }
+    ipv4::Header { source, target, protocol: Protocol::Tcp, dscp: 46, ecn: 0, ttl: 64, payload_len: 4 }
         .emit(&mut bytes);
     bytes.extend(b"data");
     change(&mut bytes);
@@ -262,8 +262,16 @@ fn fragments_are_reported() {
     for (high, low, fragment) in [(0x40, 0, None), (0x20, 0, piece(0, true)), (0, 5, piece(40, false))] {
         let mut bytes = vec![0; ipv4::HEADER_LEN];
         let any = Ipv4Addr::UNSPECIFIED;
-        ipv4::Header { source: any, target: any, protocol: Protocol::Tcp, dscp: 0, ecn: 0, payload_len: 0 }
-            .emit(&mut bytes);
+        ipv4::Header {
+            source: any,
+            target: any,
+            protocol: Protocol::Tcp,
+            dscp: 0,
+            ecn: 0,
+            ttl: 64,
+            payload_len: 0,
+        }
+        .emit(&mut bytes);
         bytes[4..8].copy_from_slice(&[0x12, 0x34, high, low]);
         bytes[10..12].fill(0);
         let sum = super::checksum::of(&bytes);

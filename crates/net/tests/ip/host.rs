@@ -153,7 +153,15 @@ impl Host {
 
 /// A frame to the stack.
 pub fn frame(source: IpAddr, target: IpAddr, protocol: Protocol, payload: &[u8]) -> Vec<u8> {
-    let header = ip::Header { source, target, protocol, dscp: 0, ecn: 0, payload_len: payload.len() };
+    let header = ip::Header {
+        source,
+        target,
+        protocol,
+        dscp: 0,
+        ecn: 0,
+        hops: protocol.hops(),
+        payload_len: payload.len(),
+    };
     let start = ethernet::HEADER_LEN + header.len();
     let mut frame = vec![0; start + payload.len()];
     let kind = if source.is_ipv4() { EtherType::Ipv4 } else { EtherType::Ipv6 };
@@ -183,7 +191,7 @@ pub fn piece(
         (IpAddr::V4(source), IpAddr::V4(target)) => {
             ethernet::emit_header(&mut frame, STACK_MAC, MAC, EtherType::Ipv4);
             frame.resize(ethernet::HEADER_LEN + ipv4::HEADER_LEN, 0);
-            ipv4::Header { source, target, protocol, dscp, ecn, payload_len }
+            ipv4::Header { source, target, protocol, dscp, ecn, ttl: 64, payload_len }
                 .emit_fragment(fragment, &mut frame[ethernet::HEADER_LEN..]);
         }
         (IpAddr::V6(source), IpAddr::V6(target)) => {

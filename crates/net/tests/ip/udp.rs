@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use net::classify::{PacketMeta, Verdict};
-use net::stack::{Config, Ipv6, ListenError, SendError, UdpId, UdpOptions};
+use net::stack::{Config, Ipv6, ListenError, SendError, SendOptions, UdpId, UdpOptions, UdpPath};
 use net::wire::ip::Protocol;
 use net::wire::{icmp, udp};
 use queueing::{Label, Priority, Span};
@@ -152,5 +152,22 @@ fn a_datagram_to_everybody_is_heard() {
         host.stack.close_udp(id);
         host.raw(&frame);
         assert!(host.frames().is_empty(), "nobody complains of a broadcast");
+    }
+}
+
+#[test]
+fn a_datagram_and_each_of_its_pieces_have_the_hop_limit_that_is_asked_for() {
+    for (_, peer) in PAIRS {
+        let mut host = Host::introduced(config(1));
+        let id = host.stack.bind_udp(53, UdpOptions::default()).unwrap();
+        for (hops, expected) in [(None, 64), (Some(1), 1), (Some(255), 255)] {
+            for len in [1, 4000] {
+                let path = UdpPath { id, local: peer, remote: (peer, 7).into() };
+                let options = SendOptions { hops, ..SendOptions::default() };
+                host.stack.answer(&path, &options, &vec![0; len]).unwrap();
+                let sent: Vec<_> = host.hear().iter().map(|sent| sent.hops).collect();
+                assert_eq!(sent, vec![expected; len.div_ceil(1480)], "{len} bytes");
+            }
+        }
     }
 }

@@ -223,6 +223,7 @@ fn echo() -> Vec<u8> {
         protocol: ipv4::Protocol::Icmp,
         dscp: 0,
         ecn: 0,
+        ttl: ipv4::TTL,
         payload_len: ECHO.len(),
     };
     header.emit(&mut ping[ethernet::HEADER_LEN..]);

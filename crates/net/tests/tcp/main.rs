@@ -8,6 +8,7 @@ mod flags;
 mod garbage;
 mod growth;
 mod handshake;
+mod hops;
 mod loss;
 mod manners;
 mod neighbors;

@@ -227,6 +227,7 @@ pub fn frame_from(mac: Mac, source: Ipv4Addr, s: &Seg) -> Vec<u8> {
         protocol: ipv4::Protocol::Tcp,
         dscp: 0,
         ecn: s.ecn,
+        ttl: ipv4::TTL,
         payload_len,
     };
     header.emit(&mut frame[ethernet::HEADER_LEN..]);

@@ -255,12 +255,12 @@ impl<D: Device, P: Programs> Streams<D, P> {
                 break;
             }
             match self.programs.letter(socket, level, &mut self.scratch) {
-                Letter::Out { from, to, len, segment, marks, whole } => {
+                Letter::Out { from, to, len, segment, marks, whole, hops } => {
                     collected += len;
                     self.counters.bytes_out += len as u64;
                     let path = UdpPath { id: UdpId(from.port()), local: from.ip(), remote: to };
                     let scratch = std::mem::take(&mut self.scratch);
-                    let options = SendOptions { label, marks, whole };
+                    let options = SendOptions { label, marks, whole, hops: Some(hops) };
                     let sent = self.send_segments(&path, &options, &scratch[..len], segment);
                     self.scratch = scratch;
                     if let Some(sent) = sent {

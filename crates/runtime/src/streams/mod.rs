@@ -33,7 +33,7 @@ use std::collections::VecDeque;
 use guard::WaitEnd;
 use net::classify::private::application_mut;
 use net::classify::rules::Spoken;
-use net::stack::{ConnId, KeepAlive, ListenOptions};
+use net::stack::{ConnId, HopLimits, KeepAlive, ListenOptions};
 use net::{Device, Stack};
 use queueing::{Label, Priority, PrioritySet, Time};
 
@@ -359,16 +359,17 @@ impl<D: Device, P: Programs> Streams<D, P> {
                     flow.shut = true;
                 }
             }
-            Happened::Listen { port, fast_open } => {
+            Happened::Listen { port, fast_open, hops } => {
                 let classifier = self.programs.classifier(port);
-                let options = ListenOptions { classifier, fast_open, ..ListenOptions::default() };
+                let options = ListenOptions { classifier, fast_open, hops, ..ListenOptions::default() };
                 // Somebody may listen there already.
                 if self.stack.listen(port, options).is_err() {
                     self.stack.set_fast_open(port, fast_open);
+                    self.stack.set_listener_hops(port, hops);
                 }
             }
             Happened::Unlisten(port) => self.stack.unlisten(port),
-            Happened::Connect { call, to, port } => self.connect(now, call, to, port),
+            Happened::Connect { call, to, port, hops } => self.connect(now, call, to, (port, hops)),
             Happened::Set(conn, setting) => self.set(now, conn, setting),
             Happened::Asked { call, conn } => {
                 let keep_alive = self.flow(conn).and_then(|flow| flow.keep_alive);
@@ -392,6 +393,10 @@ impl<D: Device, P: Programs> Streams<D, P> {
             Setting::KeepCount(count) => keep.1.count = count,
             Setting::UserTimeout(timeout) => return self.stack.set_user_timeout(now, conn, timeout),
             Setting::Dscp(dscp) => return self.stack.set_dscp(now, conn, dscp),
+            Setting::Hops { six, hops } => return self.set_hops(now, conn, six, |limits| limits.sent = hops),
+            Setting::HopsMin { six, hops } => {
+                return self.set_hops(now, conn, six, |limits| limits.received_min = hops);
+            }
             Setting::ResetOnClose(reset) => return flow.reset_on_close = reset,
             Setting::Level(level) => {
                 flow.level = level;
@@ -406,6 +411,13 @@ impl<D: Device, P: Programs> Streams<D, P> {
         }
         let (on, keep_alive) = *keep;
         self.stack.set_keep_alive(now, conn, on.then_some(keep_alive));
+    }
+
+    /// Changes hop limits of `conn`, if it is of this version of IP.
+    fn set_hops(&mut self, now: Time, conn: ConnId, six: bool, change: impl FnOnce(&mut HopLimits)) {
+        if self.stack.tuple(conn).is_some_and(|tuple| tuple.remote.is_ipv6() == six) {
+            self.stack.set_hops(now, conn, change);
+        }
     }
 }
 

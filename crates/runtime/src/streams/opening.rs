@@ -8,7 +8,7 @@
 use std::net::SocketAddr;
 
 use net::Device;
-use net::stack::{CloseReason, ConnId, ConnectError};
+use net::stack::{CloseReason, ConnId, ConnectError, HopLimits};
 use queueing::Time;
 
 use super::flow::Flow;
@@ -25,9 +25,15 @@ pub enum NotOpened {
 
 impl<D: Device, P: Programs> Streams<D, P> {
     /// Question `call`: a program wants a connection to `to`, from `port` if
-    /// that is said.
-    pub(super) fn connect(&mut self, now: Time, call: u64, to: SocketAddr, port: Option<u16>) {
-        let begun = self.stack.connect(now, to, port);
+    /// that is said, with these hop limits.
+    pub(super) fn connect(
+        &mut self,
+        now: Time,
+        call: u64,
+        to: SocketAddr,
+        (port, hops): (Option<u16>, HopLimits),
+    ) {
+        let begun = self.stack.connect_with_hops(now, to, port, hops);
         let tuple = begun.map(|conn| (conn, self.stack.tuple(conn)));
         let (conn, tuple) = match tuple {
             Ok((conn, Some(tuple))) => (conn, tuple),

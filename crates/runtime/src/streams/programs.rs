@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use net::classify::private::APPLICATION;
 use net::classify::{FlowState, Private, TransportClassifier};
-use net::stack::{CloseReason, ConnId, Datagram, Info, KeepAlive};
+use net::stack::{CloseReason, ConnId, Datagram, HopLimits, Info, KeepAlive};
 use net::wire::ip::Marks;
 use queueing::{Priority, Span};
 
@@ -159,6 +159,8 @@ pub enum Letter {
         marks: Marks,
         /// None of them is to be cut on its way.
         whole: bool,
+        /// Hops that each may take.
+        hops: u8,
     },
     /// It was for another program, or made no sense.
     Settled(Delivered),
@@ -200,6 +202,8 @@ pub enum Happened {
         port: u16,
         /// As [`ListenOptions::fast_open`](net::stack::ListenOptions::fast_open).
         fast_open: usize,
+        /// As [`ListenOptions::hops`](net::stack::ListenOptions::hops).
+        hops: [HopLimits; 2],
     },
     /// Nobody does any more.
     Unlisten(u16),
@@ -212,6 +216,8 @@ pub enum Happened {
         to: SocketAddr,
         /// From this port of ours, if it says so.
         port: Option<u16>,
+        /// With these hop limits.
+        hops: HopLimits,
     },
     /// A program wants something of TCP for one of its connections.
     Set(ConnId, Setting),
@@ -258,6 +264,20 @@ pub enum Setting {
     Level(Priority),
     /// The code point of its packets, whatever their level; 0: that of their level.
     Dscp(u8),
+    /// Hops that its packets may take, if it is of IPv6, or of IPv4.
+    Hops {
+        /// Of which version.
+        six: bool,
+        /// So many.
+        hops: u8,
+    },
+    /// Hops that packets for it must have left, likewise.
+    HopsMin {
+        /// Of which version.
+        six: bool,
+        /// So many.
+        hops: u8,
+    },
     /// The application's private bytes (ADPS M5).
     Private([u8; 64 - APPLICATION]),
 }

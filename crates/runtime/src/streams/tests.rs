@@ -1,6 +1,6 @@
 //! What programs and peers notice of each other.
 
-use net::stack::{CloseReason, EventKind, State};
+use net::stack::{CloseReason, EventKind, HopLimits, State};
 use proptest::prelude::*;
 use queueing::PASSED_IN_A_ROW;
 use queueing::Span;
@@ -160,7 +160,7 @@ fn what_another_stack_has_left_is_known_before_a_frame_that_follows() {
     let mut world = World::without(100);
     world.streams.programs.happened.push(Happened::Unlisten(80));
     world.settle();
-    world.streams.programs.left.push(Happened::Listen { port: 80, fast_open: 0 });
+    world.streams.programs.left.push(Happened::Listen { port: 80, fast_open: 0, hops: Default::default() });
     world.connect();
     assert_eq!((&world.closed[..], world.streams.connections()), (&[][..], 1));
 }
@@ -174,7 +174,11 @@ fn what_came_with_a_syn_is_handed_over_where_the_program_has_asked_for_it() {
         world.settle();
     };
     // The port is had already; that data may come with a SYN is said later.
-    world.streams.programs.happened.push(Happened::Listen { port: 80, fast_open: 4 });
+    world.streams.programs.happened.push(Happened::Listen {
+        port: 80,
+        fast_open: 4,
+        hops: Default::default(),
+    });
     world.settle();
     opens(&mut world);
     assert_eq!(world.streams.stack.counters().fast_opens, 0, "a cookie comes first");

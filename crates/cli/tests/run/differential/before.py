@@ -2,7 +2,7 @@
 import socket, sys
 OURS, PEER = sys.argv[1:3]
 def each(use):
-    for level, option, value in [(1, 36, 7), (6, 2, 1000), (6, 9, 1), (6, 13, b"reno"), (0, 2, 33)]:
+    for level, option, value in [(1, 36, 7), (6, 2, 1000), (6, 9, 1), (6, 13, b"reno"), (0, 11, 1)]:
         s = socket.socket(); s.setsockopt(level, option, value); use(s); s.close()
 each(lambda s: s.bind((OURS, 0)))
 each(lambda s: s.connect((PEER, 8080)))

@@ -145,7 +145,12 @@ impl Desk {
 
     /// Sets an option of socket `id`: how much may wait for its program, or one that is kept here.
     pub(super) fn set_mailbox(&mut self, id: u64, (level, name): (i32, i32), value: i32) -> Answer {
-        if (level, name) == (libc::SOL_SOCKET, libc::SO_BROADCAST) {
+        let is_half = [
+            (libc::SOL_SOCKET, libc::SO_BROADCAST),
+            (libc::IPPROTO_IP, libc::IP_TTL),
+            (libc::IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS),
+        ];
+        if is_half.contains(&(level, name)) {
             self.expect_mail_half(id);
         }
         let (mailbox, bytes) = (self.mailboxes.get_mut(id), usize::try_from(value));
@@ -157,7 +162,7 @@ impl Desk {
                 // What waits there the kernel counts as sent by this end.
                 set_socket_send_buffer_size(&mailbox.end, bytes)
             }
-            (level, name, Some(mailbox), _) => mailbox.options.set(level, name, value),
+            (level, name, Some(mailbox), _) => mailbox.set(level, name, value),
             _ => Err(Errno::NOPROTOOPT),
         };
         if set == Err(Errno::NOPROTOOPT) {

@@ -64,6 +64,8 @@ pub enum Letter {
         class: u8,
         /// None of them is to be cut on its way.
         whole: bool,
+        /// Hops that each may take.
+        hops: u8,
     },
     /// It was for a program of ours, or made no sense.
     Settled(Delivered),
@@ -207,7 +209,8 @@ impl Desk {
             }
             false => {
                 let whole = mailbox.options.whole(to.is_ipv6());
-                Letter::Out { from, to, len, segment, class, whole }
+                let hops = mailbox.options.hops[usize::from(to.is_ipv6())];
+                Letter::Out { from, to, len, segment, class, whole, hops }
             }
         }
     }

@@ -13,6 +13,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, 
 
 use super::super::listeners::{BACKLOG_MAX, Listener, Stack};
 use super::super::name::{Kind, LEN, Name};
+use super::super::options::{self, Setting};
 use super::super::pipe::{Pipe, READABLE};
 use super::super::request::Answer;
 use super::saying::{no, refused, say};
@@ -75,12 +76,27 @@ impl Desk {
         Answer::Done
     }
 
+    /// Connections of listener `id` are to have `setting` from now on.
+    pub(super) fn set_listener(&mut self, id: u64, setting: Setting, into: &mut Vec<Happened>) {
+        let Some(listener) = self.listeners.get_mut(id) else { return };
+        let before = options::hop_limits(listener.settings());
+        listener.set(setting);
+        // They are the stack's to know before there is a connection.
+        if listener.backlog > 0 && options::hop_limits(listener.settings()) != before {
+            let port = listener.addr.port();
+            into.push(self.listens(port));
+        }
+    }
+
     /// Somebody listens on `port`.
     fn listens(&self, port: u16) -> Happened {
-        let listening = self.listeners.at(port).filter(|listener| listener.backlog > 0);
+        let listening: Vec<_> = self.listeners.at(port).filter(|listener| listener.backlog > 0).collect();
         // Who has not asked for requests that may come twice gets none.
-        let fast_open = listening.map(|listener| listener.fast_open).min().unwrap_or(0);
-        Happened::Listen { port, fast_open }
+        let fast_open = listening.iter().map(|listener| listener.fast_open).min().unwrap_or(0);
+        let mut limits = listening.iter().map(|listener| options::hop_limits(listener.settings()));
+        let first = limits.next().unwrap_or_default();
+        let hops = if limits.all(|other| other == first) { first } else { Default::default() };
+        Happened::Listen { port, fast_open, hops }
     }
 
     /// Its program is gone, or has sent something, or there is room in the pair of listener `id`.

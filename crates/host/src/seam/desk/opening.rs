@@ -15,13 +15,14 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
+use net::stack::HopLimits;
 use rustix::event::epoll;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, socketpair};
 
 use super::super::listeners::Stack;
 use super::super::name::{Kind, Name};
-use super::super::options::Setting;
+use super::super::options::{self, Setting};
 use super::super::pass;
 use super::super::pipe::{Pipe, READABLE};
 use super::super::ports::EPHEMERAL;
@@ -40,6 +41,8 @@ pub(super) struct Asker {
     pub(super) waits: bool,
     /// What it wants for `SO_SNDBUF`; 0: nothing.
     pub(super) send_buffer: u32,
+    /// Hop limits that were set on the kernel's socket.
+    pub(super) hops: HopLimits,
     /// What was set on its socket while that was bound.
     pub(super) settings: Vec<Setting>,
 }
@@ -133,8 +136,12 @@ impl Desk {
             true => {
                 self.openings.asked += 1;
                 let call = self.openings.asked;
+                let hops = match port {
+                    Some(_) => options::hop_limits(&asker.settings)[usize::from(to.is_ipv6())],
+                    None => asker.hops,
+                };
                 self.openings.askers.insert(call, asker);
-                into.push(Happened::Connect { call, to, port });
+                into.push(Happened::Connect { call, to, port, hops });
             }
         }
     }

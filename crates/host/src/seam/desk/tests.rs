@@ -8,6 +8,7 @@ use std::io::{Read as _, Write as _};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 
+use net::stack::HopLimits;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{RecvFlags, Shutdown, recv, send, shutdown, socketpair};
 
@@ -84,7 +85,7 @@ impl World {
         let (answer, _, happened) = self.ask(Request::Listen { id, backlog: 4 });
         assert_eq!(
             (answer, &happened[..]),
-            (Answer::Done, &[Happened::Listen { port: 80, fast_open: 0 }][..])
+            (Answer::Done, &[Happened::Listen { port: 80, fast_open: 0, hops: Default::default() }][..])
         );
         end
     }
@@ -353,7 +354,8 @@ fn data_may_come_with_a_syn_where_all_who_listen_have_asked_for_it() {
     };
     let ask = |id, most| Request::Option { id, level, name, value: [most, 0] };
     let listen = |id| Request::Listen { id, backlog: 8 };
-    let told = |fast_open| (Answer::Done, vec![Happened::Listen { port: 80, fast_open }]);
+    let told =
+        |fast_open| (Answer::Done, vec![Happened::Listen { port: 80, fast_open, hops: Default::default() }]);
     assert_eq!(says(&mut world, ask(first, 5)), (Answer::Done, vec![]), "it does not listen yet");
     assert_eq!(says(&mut world, listen(first)), told(5));
     assert_eq!(says(&mut world, ask(first, 7)), told(7));
@@ -364,6 +366,37 @@ fn data_may_come_with_a_syn_where_all_who_listen_have_asked_for_it() {
     let no = (Answer::No(Errno::INVAL.raw_os_error()), vec![]);
     assert_eq!(says(&mut world, ask(3, 5)), no, "a connection is open");
     assert_eq!(says(&mut world, ask(first, -1)), no);
+}
+
+/// The stack answers SYNs with them, before there is a connection that could inherit anything.
+#[test]
+fn the_stack_is_told_hop_limits_of_listeners_while_all_that_share_a_port_agree() {
+    let mut world = World::new(28);
+    let share = |world: &mut World| {
+        let (addr, six, v6_only, reuse_port) = (end(HERE), false, false, true);
+        let (_, listener, _) = world.ask(Request::Bind { addr, six, v6_only, reuse_port });
+        (Name::of(listener.as_fd()).unwrap().id, listener)
+    };
+    let ((first, _one), (second, _other)) = (share(&mut world), share(&mut world));
+    let mut says = |request| {
+        let (answer, _, happened) = world.ask(request);
+        assert_eq!(answer, Answer::Done);
+        happened.iter().map(told).collect::<Vec<_>>()
+    };
+    fn told(what: &Happened) -> [HopLimits; 2] {
+        let Happened::Listen { hops, .. } = *what else { panic!("{what:?}") };
+        hops
+    }
+    let usual = HopLimits::default();
+    let ttl =
+        |id, value| Request::Option { id, level: libc::IPPROTO_IP, name: libc::IP_TTL, value: [value, 0] };
+    let five = [HopLimits { sent: 5, ..usual }, usual];
+    assert_eq!(says(ttl(first, 5)), [[usual; 2]; 0], "it does not listen yet");
+    assert_eq!(says(Request::Listen { id: first, backlog: 8 }), [five]);
+    assert_eq!(says(ttl(first, 5)), [[usual; 2]; 0], "that is known");
+    assert_eq!(says(Request::Listen { id: second, backlog: 8 }), [[usual; 2]], "they differ");
+    assert_eq!(says(ttl(second, 5)), [five]);
+    assert_eq!(says(ttl(second, -1)), [[usual; 2]]);
 }
 
 #[test]

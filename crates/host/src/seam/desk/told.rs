@@ -2,6 +2,8 @@
 
 use std::net::SocketAddr;
 
+use net::stack::HopLimits;
+
 use crate::seam::options::Setting;
 
 /// What happened at the programs' side.
@@ -31,6 +33,9 @@ pub enum Happened {
         /// Connections that may have brought data with their SYN: as few as any that listens
         /// there has asked for.
         fast_open: usize,
+        /// Hop limits of connections of IPv4 and of IPv6: the defaults where those that listen
+        /// there differ, since each connection is told its listener's.
+        hops: [HopLimits; 2],
     },
     /// Nobody listens on this port any more.
     Unlisten(u16),
@@ -43,6 +48,8 @@ pub enum Happened {
         to: SocketAddr,
         /// The port of ours that the program wants.
         port: Option<u16>,
+        /// Its hop limits.
+        hops: HopLimits,
     },
     /// A program sets an option of connection `id`.
     Set {

@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 
+use net::stack::HopLimits;
 use rustix::io::{Errno, pwrite};
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, Shutdown, SocketAddrUnix, SocketFlags, SocketType, recv, send,
@@ -256,7 +257,8 @@ impl World {
                 let (to, bits) = (Self::addr(input)?, input.byte()?);
                 let from = if flag(bits, 1) { self.id(input)? } else { 0 };
                 let send_buffer = if flag(bits, 2) { 4096 } else { 0 };
-                Request::Connect { to, six: to.is_ipv6(), waits: flag(bits, 0), from, send_buffer }
+                let hops = HopLimits { sent: bits, received_min: bits >> 4 };
+                Request::Connect { to, six: to.is_ipv6(), waits: flag(bits, 0), from, send_buffer, hops }
             }
             3 => {
                 let (addr, bits) = (Self::addr(input)?, input.byte()?);

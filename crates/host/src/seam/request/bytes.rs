@@ -5,6 +5,8 @@
 
 use std::net::{Ipv6Addr, SocketAddr};
 
+use net::stack::HopLimits;
+
 use super::super::datagram_options::DatagramOptions;
 use super::super::envelope::mapped;
 use super::super::mailboxes::Reuse;
@@ -22,12 +24,13 @@ impl Request {
                 put(&mut bytes, addr);
                 bytes.extend([six, v6_only, reuse_port].map(u8::from));
             }
-            Self::Connect { to, six, waits, from, send_buffer } => {
+            Self::Connect { to, six, waits, from, send_buffer, hops } => {
                 bytes.push(b'N');
                 put(&mut bytes, to);
                 bytes.extend([six, waits].map(u8::from));
                 bytes.extend_from_slice(&from.to_be_bytes());
                 bytes.extend_from_slice(&send_buffer.to_be_bytes());
+                bytes.extend([hops.sent, hops.received_min]);
             }
             Self::Datagrams { addr, six, v6_only, reuse, options, to, connects } => {
                 bytes.push(b'D');
@@ -102,7 +105,9 @@ impl Request {
                 let to = rest.addr()?;
                 let [six, waits] = rest.take::<2>()?.map(|byte| byte == 1);
                 let (from, send_buffer) = (rest.long()?, u32::from_be_bytes(rest.take()?));
-                Self::Connect { to, six, waits, from, send_buffer }
+                let [sent, received_min] = rest.take()?;
+                let hops = HopLimits { sent, received_min };
+                Self::Connect { to, six, waits, from, send_buffer, hops }
             }
             b'D' => {
                 let addr = rest.addr()?;
@@ -224,7 +229,8 @@ mod tests {
             let addr = addr.parse().unwrap();
             check(Request::Bind { addr, six: addr.is_ipv6(), v6_only: false, reuse_port: true });
             let (six, waits, from, send_buffer) = (true, addr.is_ipv4(), 1 << 63 | 5, 4096);
-            check(Request::Connect { to: addr, six, waits, from, send_buffer });
+            let hops = HopLimits { sent: 255, received_min: 254 };
+            check(Request::Connect { to: addr, six, waits, from, send_buffer, hops });
             let (reuse, v6_only, connects) = (Reuse { addr: six, port: !six }, true, waits);
             let class = [0x2e << 2, 3];
             let options = DatagramOptions {
@@ -232,6 +238,8 @@ mod tests {
                 told_class: [waits, six],
                 class,
                 discover: [2, 5],
+                hops: [1, 0],
+                hops_min: [255, 7],
                 dontfrag: six,
                 gro: !six,
                 segment: 1200,

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 
+use net::stack::HopLimits;
 use net::steer::FlowHash;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::net::{SendFlags, send};
@@ -93,8 +94,8 @@ impl World {
             (
                 Answer::Done,
                 [
-                    vec![Happened::Listen { port: 80, fast_open: 0 }],
-                    vec![Happened::Listen { port: 80, fast_open: 0 }]
+                    vec![Happened::Listen { port: 80, fast_open: 0, hops: Default::default() }],
+                    vec![Happened::Listen { port: 80, fast_open: 0, hops: Default::default() }]
                 ]
             )
         );
@@ -157,8 +158,8 @@ fn who_listens_is_known_before_a_frame_that_follows_is_looked_at() {
     assert_eq!(
         (told, first),
         (
-            vec![Happened::Listen { port: 80, fast_open: 0 }],
-            vec![Happened::Listen { port: 80, fast_open: 0 }]
+            vec![Happened::Listen { port: 80, fast_open: 0, hops: Default::default() }],
+            vec![Happened::Listen { port: 80, fast_open: 0, hops: Default::default() }]
         )
     );
     assert!(!world.windows[1].poll_left(&mut Vec::new()));
@@ -187,7 +188,14 @@ fn what_a_program_asks_of_a_connection_its_stack_hears() {
 
 /// Who was asked to open a connection to `to`, and answered that it cannot.
 fn opener(world: &mut World, from: u64, to: &str) -> usize {
-    let request = Request::Connect { to: end(to), six: false, waits: false, from, send_buffer: 0 };
+    let request = Request::Connect {
+        to: end(to),
+        six: false,
+        waits: false,
+        from,
+        send_buffer: 0,
+        hops: HopLimits::default(),
+    };
     let (seam, mut opener) = (world.seam, None);
     std::thread::scope(|scope| {
         let asking = scope.spawn(move || seam.ask(&request).expect("the desk is there"));
@@ -248,7 +256,8 @@ fn datagrams_leave_by_the_stack_that_delivered_last() {
         // The first hears it, and leaves it where it belongs.
         told.iter_mut().zip(world.told()).for_each(|(told, later)| told.extend(later));
         assert_eq!((std::mem::take(&mut told[stack]), told), (vec![Happened::Mail(id)], [vec![], vec![]]));
-        let out = Letter::Out { from: mail, to: end(PEER), len: 6, segment: 6, class: 0, whole: false };
+        let out =
+            Letter::Out { from: mail, to: end(PEER), len: 6, segment: 6, class: 0, whole: false, hops: 64 };
         assert_eq!(world.windows[stack].letter(id, 2, &mut bytes), out);
     }
     drop(socket);

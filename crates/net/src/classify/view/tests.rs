@@ -79,7 +79,7 @@ proptest! {
         let header_len = if is_udp { udp::HEADER_LEN } else { tcp::HEADER_LEN };
         let protocol = if is_udp { Protocol::Udp } else { Protocol::Tcp };
         let payload_len = header_len + payload.len();
-        let header = ip::Header { source, target, protocol, dscp: 46, ecn: 0, payload_len };
+        let header = ip::Header { source, target, protocol, dscp: 46, ecn: 0, hops: 64, payload_len };
         let start = ethernet::HEADER_LEN + header.len();
         let mut frame = vec![0; start + payload_len];
         let kind = if v6 { EtherType::Ipv6 } else { EtherType::Ipv4 };

@@ -310,9 +310,9 @@ impl Stack {
                     let ident = self.ip.idents.next(&self.config.secret, source, target);
                     let mac = [0; 6];
                     let marks = Marks::default();
-                    let (whole, sent) = (false, 0);
+                    let (whole, sent, hops) = (false, 0, protocol.hops());
                     let packet =
-                        Outgoing { mac, source, target, protocol, marks, whole, payload, ident, sent };
+                        Outgoing { mac, source, target, protocol, marks, hops, whole, payload, ident, sent };
                     self.udp.outbox.queue(packet, &mut self.counters);
                 }
             }

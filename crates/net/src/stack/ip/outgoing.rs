@@ -23,6 +23,7 @@ pub(crate) struct Outgoing {
     pub(crate) target: IpAddr,
     pub(crate) protocol: Protocol,
     pub(crate) marks: Marks,
+    pub(crate) hops: u8,
     /// It is not to be cut.
     pub(crate) whole: bool,
     pub(crate) payload: Vec<u8>,
@@ -77,7 +78,7 @@ impl Outgoing {
         len: usize,
         fragment: Option<Fragment>,
     ) -> Result<(), Full> {
-        let Self { mac, protocol, marks: Marks { dscp, ecn }, .. } = *self;
+        let Self { mac, protocol, marks: Marks { dscp, ecn }, hops, .. } = *self;
         let payload = &self.payload[self.sent..self.sent + len];
         let kind = if self.target.is_ipv4() { EtherType::Ipv4 } else { EtherType::Ipv6 };
         let extra = if fragment.is_some() && self.target.is_ipv6() { ipv6::FRAGMENT_LEN } else { 0 };
@@ -88,16 +89,15 @@ impl Outgoing {
             body.copy_from_slice(payload);
             match (self.source, self.target, fragment) {
                 (IpAddr::V4(source), IpAddr::V4(target), Some(fragment)) => {
-                    ipv4::Header { source, target, protocol, dscp, ecn, payload_len: len }
+                    ipv4::Header { source, target, protocol, dscp, ecn, ttl: hops, payload_len: len }
                         .emit_fragment(fragment, header);
                 }
                 (IpAddr::V6(source), IpAddr::V6(target), Some(fragment)) => {
-                    let hops = ipv6::HOPS;
                     ipv6::Header { source, target, protocol, dscp, ecn, hops, payload_len: len }
                         .emit_fragment(fragment, header);
                 }
                 (source, target, _) => {
-                    ip::Header { source, target, protocol, dscp, ecn, payload_len: len }.emit(header);
+                    ip::Header { source, target, protocol, dscp, ecn, hops, payload_len: len }.emit(header);
                 }
             }
         })?;

@@ -8,6 +8,7 @@ use queueing::Time;
 use super::fragments::{Outcome, Piece};
 use crate::classify::PacketMeta;
 use crate::stack::Stack;
+use crate::stack::ingress::IpFields;
 use crate::wire::ethernet::Mac;
 use crate::wire::icmp::Cause;
 use crate::wire::ip::{Fragment, Packet, Protocol};
@@ -47,7 +48,8 @@ impl Stack {
                     remote: source,
                     remote_port: segment.source_port,
                 };
-                self.on_segment(now, tuple, &segment, packet.marks.ecn, from, meta);
+                let ip = IpFields { ecn: packet.marks.ecn, hops: packet.hops };
+                self.on_segment(now, tuple, &segment, ip, from, meta);
             }
             (Protocol::Udp, ..) => {
                 let datagram = udp::Datagram::parse(payload, source, target, !meta.checked)?;

@@ -35,6 +35,8 @@ pub struct SendOptions {
     /// It is not to be cut on its way, as a probe for the path's MTU is not (RFC 8899). What
     /// the link does not take is dropped and counted; what is known of the path does not count.
     pub whole: bool,
+    /// Hops it may take; `None`: as many as any packet of ours.
+    pub hops: Option<u8>,
 }
 
 impl From<Label> for SendOptions {
@@ -143,7 +145,7 @@ impl Stack {
         id: UdpId,
         source: Option<IpAddr>,
         remote: SocketAddr,
-        &SendOptions { label, mut marks, whole }: &SendOptions,
+        &SendOptions { label, mut marks, whole, hops }: &SendOptions,
         payload: &[u8],
     ) -> Result<(), SendError> {
         let target = remote.ip();
@@ -164,9 +166,9 @@ impl Stack {
         payload.resize(datagram.len(), 0);
         datagram.emit(source, target, &mut payload);
         let ident = self.ip.idents.next(&self.config.secret, source, target);
-        let (mac, protocol) = ([0; 6], Protocol::Udp);
-        let sent = 0;
-        let packet = Outgoing { mac, source, target, protocol, marks, whole, payload, ident, sent };
+        let (mac, protocol, sent) = ([0; 6], Protocol::Udp, 0);
+        let hops = hops.unwrap_or(protocol.hops());
+        let packet = Outgoing { mac, source, target, protocol, marks, hops, whole, payload, ident, sent };
         self.udp.outbox.waiting.push_back(packet);
         Ok(())
     }

@@ -170,7 +170,7 @@ proptest! {
 
     #[test]
     fn headers_of_either_version_round_trip((source, target) in addr(), dscp in 0u8..64, ecn in 0u8..4) {
-        let header = ip::Header { source, target, protocol: Protocol::Tcp, dscp, ecn, payload_len: 0 };
+        let header = ip::Header { source, target, protocol: Protocol::Tcp, dscp, ecn, hops: 64, payload_len: 0 };
         let mut bytes = vec![0xaa; header.len()];
         header.emit(&mut bytes);
         let quote = Quote { source, target, protocol: Protocol::Tcp, payload: &[][..] };
@@ -189,7 +189,7 @@ proptest! {
 
         let mut bytes = vec![0xaa; ipv4::HEADER_LEN];
         let any = std::net::Ipv4Addr::LOCALHOST;
-        ipv4::Header { source: any, target: any, protocol: Protocol::Udp, dscp: 0, ecn: 0, payload_len: payload.len() }
+        ipv4::Header { source: any, target: any, protocol: Protocol::Udp, dscp: 0, ecn: 0, ttl: 64, payload_len: payload.len() }
             .emit_fragment(fragment, &mut bytes);
         bytes.extend(&payload);
         let packet = ipv4::Packet::parse(&bytes).expect("a fragment");

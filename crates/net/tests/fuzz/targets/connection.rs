@@ -532,7 +532,7 @@ fn frame(
     segment.extend(payload);
     net::wire::tcp::finish_checksum(&mut segment, source, target);
     let (protocol, ecn, payload_len) = (Protocol::Tcp, flags & 3, segment.len());
-    let header = ip::Header { source, target, protocol, dscp: 0, ecn, payload_len };
+    let header = ip::Header { source, target, protocol, dscp: 0, ecn, hops: protocol.hops(), payload_len };
     let start = ethernet::HEADER_LEN + header.len();
     let mut frame = vec![0; start];
     let kind = if source.is_ipv4() { ethernet::EtherType::Ipv4 } else { ethernet::EtherType::Ipv6 };

@@ -176,7 +176,15 @@ fn syn(host: &mut Host, (stack, peer): (IpAddr, IpAddr), ecn: u8) {
     let mut bytes = vec![0; syn.header_len()];
     syn.emit(peer, stack, &mut bytes);
     let (protocol, payload_len) = (Protocol::Tcp, bytes.len());
-    let header = ip::Header { source: peer, target: stack, protocol, dscp: 0, ecn, payload_len };
+    let header = ip::Header {
+        source: peer,
+        target: stack,
+        protocol,
+        dscp: 0,
+        ecn,
+        hops: protocol.hops(),
+        payload_len,
+    };
     let mut packet = vec![0; header.len()];
     header.emit(&mut packet);
     let mut frame = frame(peer, stack, protocol, &bytes);

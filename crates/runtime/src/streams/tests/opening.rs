@@ -74,7 +74,12 @@ fn a_host_that_is_not_there_is_unreachable_and_one_that_is_silent_times_out() {
 fn where_no_way_leads_nothing_is_begun() {
     let mut world = World::without(100);
     let to = "192.0.2.1:80".parse().unwrap();
-    world.streams.programs.happened.push(Happened::Connect { call: 1, to, port: None });
+    world.streams.programs.happened.push(Happened::Connect {
+        call: 1,
+        to,
+        port: None,
+        hops: HopLimits::default(),
+    });
     world.settle();
     let why = NotOpened::Here(net::stack::ConnectError::NoRoute);
     assert_eq!((&world.streams.programs.unopened[..], world.streams.connections()), (&[why][..], 0));

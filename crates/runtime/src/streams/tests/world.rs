@@ -228,6 +228,7 @@ impl Programs for Program {
             segment: mail.segment.unwrap_or(payload.len()),
             marks: mail.marks,
             whole: mail.whole,
+            hops: 64,
         }
     }
 
@@ -277,7 +278,7 @@ impl World {
         let policy = Mode::Adps.policy(classifiers, &Params::new(1, 64), Steering::all(1));
         let program = Program {
             room,
-            happened: vec![Happened::Listen { port: 80, fast_open: 0 }],
+            happened: vec![Happened::Listen { port: 80, fast_open: 0, hops: Default::default() }],
             ..Program::default()
         };
         let (near, far) = pair(256, 1514);
@@ -326,7 +327,12 @@ impl World {
     /// A program wants a connection to [`THERE`].
     pub(super) fn open(&mut self) {
         let (to, port) = (THERE.parse().unwrap(), None);
-        self.streams.programs.happened.push(Happened::Connect { call: 1, to, port });
+        self.streams.programs.happened.push(Happened::Connect {
+            call: 1,
+            to,
+            port,
+            hops: HopLimits::default(),
+        });
     }
 
     /// Turns both until nothing moves.

@@ -91,7 +91,7 @@ impl Program {
 
     /// Listens on `port`.
     pub(super) fn site(&self, port: u16) -> WebServer {
-        self.0.borrow_mut().happened.push(Happened::Listen { port, fast_open: 0 });
+        self.0.borrow_mut().happened.push(Happened::Listen { port, fast_open: 0, hops: Default::default() });
         WebServer(Rc::clone(&self.0))
     }
 

@@ -50,7 +50,7 @@ fn arrived(local: &str, remote: &str) -> Arrived {
 
 /// What is sent to `to` by a program that says nothing of it.
 fn out(from: &str, to: &str, len: usize) -> Letter {
-    Letter::Out { from: end(from), to: end(to), len, segment: len.max(1), class: 0, whole: false }
+    Letter::Out { from: end(from), to: end(to), len, segment: len.max(1), class: 0, whole: false, hops: 64 }
 }
 
 impl World {
@@ -306,7 +306,8 @@ fn what_is_sent_at_once_is_cut_as_the_message_says_or_the_socket_does() {
     {
         assert_eq!(option(&mut world, set), Answer::Done);
         send_to(PEER, said, len);
-        let out = Letter::Out { from: end(MAIL), to: end(PEER), len, segment, class: 0, whole: false };
+        let out =
+            Letter::Out { from: end(MAIL), to: end(PEER), len, segment, class: 0, whole: false, hops: 64 };
         assert_eq!(world.letter(&socket).0, out);
     }
     let told = world

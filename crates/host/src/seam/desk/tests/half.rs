@@ -200,6 +200,12 @@ fn datagrams_come_by_the_kernels_addresses_and_go_where_the_device_does_not_lead
     assert!(matches!(world.desk.letter(id, 7, &mut bytes), Letter::Out { len: 3, .. }));
     let broadcast = Request::Option { id, level: libc::SOL_SOCKET, name: libc::SO_BROADCAST, value: [1, 0] };
     assert_eq!(world.ask(broadcast).0, Answer::Done, "the kernel does it");
+    let ttl = Request::Option { id, level: libc::IPPROTO_IP, name: libc::IP_TTL, value: [7, 0] };
+    assert_eq!(world.ask(ttl).0, Answer::Done);
+    let half = world.desk.mailboxes.get(id).and_then(|mailbox| mailbox.half.as_ref()).expect("it has one");
+    assert_eq!(rustix::net::sockopt::ip_ttl(half), Ok(7));
+    says(&end, Envelope::Peer("10.0.0.9:53".parse().unwrap()), b"out");
+    assert!(matches!(world.desk.letter(id, 7, &mut bytes), Letter::Out { hops: 7, .. }));
     drop(end);
     soon(|| {
         world.poll();

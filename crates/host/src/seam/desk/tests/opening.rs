@@ -1,5 +1,6 @@
 //! Connections that programs open.
 
+use net::stack::HopLimits;
 use rustix::event::{PollFd, PollFlags, poll};
 
 use super::super::opening::KEPT;
@@ -9,7 +10,14 @@ const PEER: &str = "10.0.0.9:80";
 const FROM: &str = "10.0.0.1:40000";
 
 fn connect(to: &str) -> Request {
-    Request::Connect { to: end(to), six: false, waits: false, from: 0, send_buffer: 0 }
+    Request::Connect {
+        to: end(to),
+        six: false,
+        waits: false,
+        from: 0,
+        send_buffer: 0,
+        hops: HopLimits::default(),
+    }
 }
 
 /// What poll(2) says of `socket` now.
@@ -23,9 +31,16 @@ impl World {
     /// A handshake under way as connection 7; our end, and the program's.
     fn opening(&mut self, waits: bool) -> (Pipe, OwnedFd, Asked) {
         let mut pipe = None;
-        let request = Request::Connect { to: end(PEER), six: false, waits, from: 0, send_buffer: 0 };
+        let request = Request::Connect {
+            to: end(PEER),
+            six: false,
+            waits,
+            from: 0,
+            send_buffer: 0,
+            hops: HopLimits::default(),
+        };
         let (mut asked, _) = self.ask_stack(request, |desk, what| {
-            if let Happened::Connect { call, to, port: None } = *what {
+            if let Happened::Connect { call, to, port: None, .. } = *what {
                 assert_eq!(to, end(PEER));
                 pipe = desk.opening(call, 7, end(FROM), to);
             }
@@ -112,16 +127,47 @@ fn what_the_stack_cannot_begin_is_refused_with_its_reason() {
 }
 
 #[test]
+fn a_syn_has_the_hop_limits_of_its_socket() {
+    let mut world = World::new(27);
+    let (_, bound) = world.bind("10.0.0.1:4444");
+    let bound = Name::of(bound.as_fd()).unwrap().id;
+    for (name, value) in [(libc::IP_TTL, 5), (libc::IP_MINTTL, 3)] {
+        let level = libc::IPPROTO_IP;
+        world.ask(Request::Option { id: bound, level, name, value: [value, 0] });
+    }
+    let kernels = HopLimits { sent: 255, received_min: 254 };
+    for (from, expected) in [(0, kernels), (bound, HopLimits { sent: 5, received_min: 3 })] {
+        let to = end(PEER);
+        let request = Request::Connect { to, six: false, waits: false, from, send_buffer: 0, hops: kernels };
+        let mut told = None;
+        world.ask_stack(request, |desk, what| {
+            if let Happened::Connect { call, hops, .. } = *what {
+                told = Some(hops);
+                desk.refuse_opening(call, Errno::NETUNREACH);
+            }
+        });
+        assert_eq!(told, Some(expected), "from {from}");
+    }
+}
+
+#[test]
 fn a_bound_socket_connects_from_its_port_with_what_was_set() {
     let mut world = World::new(25);
     let (_, bound) = world.bind("10.0.0.1:4444");
     let from = Name::of(bound.as_fd()).unwrap().id;
     let (level, name) = (libc::SOL_SOCKET, libc::SO_KEEPALIVE);
     world.ask(Request::Option { id: from, level, name, value: [1, 0] });
-    let request = |to| Request::Connect { to: end(to), six: false, waits: false, from, send_buffer: 0 };
+    let request = |to| Request::Connect {
+        to: end(to),
+        six: false,
+        waits: false,
+        from,
+        send_buffer: 0,
+        hops: HopLimits::default(),
+    };
     let mut pipe = None;
     let (_, happened) = world.ask_stack(request(PEER), |desk, what| {
-        if let Happened::Connect { call, to, port } = *what {
+        if let Happened::Connect { call, to, port, .. } = *what {
             assert_eq!(port, Some(4444));
             pipe = desk.opening(call, 7, end("10.0.0.1:4444"), to);
         }
@@ -132,7 +178,14 @@ fn a_bound_socket_connects_from_its_port_with_what_was_set() {
     assert_eq!(world.ask(request("192.0.2.1:80")).0, no(Errno::NETUNREACH));
     let listener = world.listener(HERE);
     let from = Name::of(listener.as_fd()).unwrap().id;
-    let listening = Request::Connect { to: end(PEER), six: false, waits: false, from, send_buffer: 0 };
+    let listening = Request::Connect {
+        to: end(PEER),
+        six: false,
+        waits: false,
+        from,
+        send_buffer: 0,
+        hops: HopLimits::default(),
+    };
     assert_eq!(world.ask(listening).0, no(Errno::ISCONN));
 }
 
