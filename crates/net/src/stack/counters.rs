@@ -117,7 +117,7 @@ pub struct Counters {
     pub paws: u64,
     /// Segments with payload that came before their turn.
     pub out_of_order: u64,
-    /// Segments whose payload was all here already.
+    /// Segments whose payload was all here already, in order or early.
     pub duplicates: u64,
     /// Segments sent again.
     pub retransmissions: u64,

@@ -256,6 +256,7 @@ impl<B: Store> Connection<B> {
             }
             let reassembly = self.reassembly.get_or_insert_with(|| Box::new(Reassembly::new()));
             if reassembly.insert(start, payload, v.meta, cx.pool) == 0 && reassembly.holds(start) {
+                cx.counters.duplicates += 1;
                 self.note_twice(start, start + payload.len() as u32);
             }
             return;

@@ -151,6 +151,8 @@ impl<B: Store> Connection<B> {
             return Arrival::Done;
         }
         cx.counters.out_of_window += 1;
+        let end = s.seq + s.payload.len() as u32;
+        cx.counters.duplicates += u64::from(!s.payload.is_empty() && self.rcv_nxt.at_or_after(end));
         let opens = s.flags.contains(Flags::SYN) && !s.flags.contains(Flags::ACK);
         if matches!(self.state, State::SynReceived { .. }) && opens {
             let again = self.repeats_syn(s);
