@@ -73,9 +73,17 @@ pub struct Config {
     /// How far the send buffer may grow with the congestion window, in bytes;
     /// less than `send_buffer`: not at all.
     pub send_buffer_max: usize,
-    /// Most bytes that send and receive buffers and early segments of all
-    /// connections, and what their owner [holds](super::Stack::hold) for them,
-    /// may take up together (up to 16 MiB more are kept for reuse).
+    /// Most bytes that send and receive buffers, early segments and records of
+    /// segments in flight (24 bytes each, at most 384 KiB a connection) of all
+    /// connections, and what their owner [holds](super::Stack::hold) for them, may
+    /// take up together.
+    ///
+    /// Outside are: [connections themselves](super::Stack::connection_bytes), 640
+    /// bytes each; of one with several segments in flight the first 64 records,
+    /// 1.5 KiB, and up to 8 KiB of what its peer reports to have; records that a
+    /// retransmission cuts in two; datagrams and replies, which are bounded in
+    /// number; and what is kept for reuse, 16 MiB of buffers and 12 MiB of records.
+    ///
     /// From half of it on, windows promise only 16 KiB and early segments are
     /// dropped; the last quarter is for connections that hold no more than that.
     /// Windows grow again, and peers hear of it, once less than half is in use.

@@ -184,7 +184,7 @@ impl Stack {
             while let Some(going) = plan
                 && turn.left > 0
             {
-                let going = if together { connection.together(going, turn.left) } else { going };
+                let going = if together { connection.together(going, turn.left, &self.pool) } else { going };
                 let size = (going.segments > 1).then_some(connection.mss);
                 let edge = connection.edge();
                 let segment = connection.segment(&going, edge, now, config);

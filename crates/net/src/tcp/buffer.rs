@@ -136,6 +136,26 @@ impl Pool {
         self.free.take(len)
     }
 
+    /// The same for an owner whose bytes count: no larger than there is memory for, if it
+    /// could be smaller. One that is kept for reuse may have grown before.
+    #[inline]
+    pub(crate) fn take_held(&mut self, len: usize) -> Vec<u8> {
+        let buffer = self.free.take(len);
+        if self.has_room(buffer.capacity()) { buffer } else { self.exchange(buffer, len) }
+    }
+
+    #[cold]
+    fn exchange(&mut self, larger: Vec<u8>, len: usize) -> Vec<u8> {
+        self.free.give(larger);
+        Vec::with_capacity(if len <= Buffers::SMALL { Buffers::SMALL } else { len.max(Buffers::LARGE) })
+    }
+
+    /// Whether `more` bytes may be held at all.
+    #[inline]
+    pub(crate) fn has_room(&self, more: usize) -> bool {
+        self.held.saturating_add(more) <= self.held_max
+    }
+
     #[inline]
     pub(crate) fn give(&mut self, buffer: Vec<u8>) {
         self.free.give(buffer);
@@ -197,7 +217,7 @@ impl ByteQueue {
             return;
         }
         if self.bytes.capacity() == 0 {
-            self.bytes = pool.take(bytes.len());
+            self.bytes = pool.take_held(bytes.len());
             pool.account(0, self.bytes.capacity());
         }
         if self.bytes.capacity() - self.bytes.len() < bytes.len() {
@@ -217,6 +237,11 @@ impl ByteQueue {
         }
         if self.bytes.capacity() - self.bytes.len() < n {
             pool.free.grow(&mut self.bytes, n);
+            let needed = (self.bytes.len() + n).max(Buffers::LARGE);
+            if !pool.has_room(self.bytes.capacity().saturating_sub(before)) {
+                // One that is kept for reuse may be larger than what there is memory for.
+                self.bytes.shrink_to(needed);
+            }
         }
         pool.account(before, self.bytes.capacity());
     }

@@ -5,14 +5,15 @@
 //! no memory; with a second one, or once something has to be repaired, a
 //! [`Ledger`] is taken from the pool and given back when nothing is in flight
 //! any more. Records are contiguous and sorted by sequence number; their
-//! number is bounded ([`Flight::RECORDS_MAX`]): with so many in flight nothing
-//! new is sent. Source: RFC 8985 §5.
+//! number is bounded ([`Flight::RECORDS_MAX`]), and beyond the first few their
+//! memory counts towards the pool's: with so many in flight, or without memory
+//! for one more, nothing new is sent until some are acknowledged. Source: RFC 8985 §5.
 
 use std::collections::VecDeque;
 
 use queueing::Time;
 
-use super::buffer::Pool;
+use super::buffer::{Pool, Use};
 use super::prr::Prr;
 use super::rack::Rack;
 use super::scoreboard::Scoreboard;
@@ -78,6 +79,36 @@ pub(crate) struct Ledger {
 impl Ledger {
     /// Records a ledger keeps room for while it waits for its next owner.
     const KEPT_RECORDS_MAX: usize = 512;
+    /// Records that each has room for at least.
+    const RECORDS_MIN: usize = 4;
+    /// Records that do not count: more than are sent together.
+    const RECORDS_FREE: usize = 64;
+
+    /// Bytes of memory that its records take up, as far as they count.
+    pub(crate) fn footprint(&self) -> usize {
+        Self::counted(self.rest.capacity())
+    }
+
+    /// Bytes of room for `records` that count.
+    const fn counted(records: usize) -> usize {
+        records.saturating_sub(Self::RECORDS_FREE) * size_of::<Record>()
+    }
+
+    /// Whether there is memory for `more` records than it has room for.
+    #[cold]
+    fn may_grow(&self, more: usize, pool: &Pool) -> bool {
+        let records = (self.rest.len() + more).next_power_of_two();
+        records <= Self::RECORDS_FREE
+            || pool.allows(Use::Much, Self::counted(records).saturating_sub(self.footprint()))
+    }
+
+    /// Doubles its room.
+    #[cold]
+    fn grow(&mut self, pool: &mut Pool) {
+        let before = self.footprint();
+        self.rest.reserve(self.rest.len().max(Self::RECORDS_MIN));
+        pool.account(before, self.footprint());
+    }
 
     /// Makes it as good as new, room aside.
     pub(crate) fn reset(&mut self) {
@@ -138,17 +169,23 @@ impl Flight {
         }
     }
 
-    /// How many further segments may be sent.
+    /// How many of `segments` further ones may be sent together, where one may be.
     #[inline]
-    pub(crate) fn room(&self) -> u32 {
-        let taken = self.ledger.as_ref().map_or(0, |ledger| ledger.rest.len() + 1);
-        Self::RECORDS_MAX.saturating_sub(taken) as u32
+    pub(crate) fn room(&self, segments: u32, pool: &Pool) -> u32 {
+        let Some(ledger) = &self.ledger else { return segments };
+        let left = ledger.rest.capacity() - ledger.rest.len();
+        let few = left < segments as usize && !ledger.may_grow(segments as usize, pool);
+        let most = if few { left } else { Self::RECORDS_MAX.saturating_sub(ledger.rest.len() + 1) };
+        segments.min(most as u32)
     }
 
     /// Whether no further segment may be sent.
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
-        self.room() == 0
+        self.ledger.as_ref().is_some_and(|ledger| {
+            let len = ledger.rest.len();
+            len + 1 >= Self::RECORDS_MAX || len == ledger.rest.capacity()
+        })
     }
 
     #[inline]
@@ -190,6 +227,10 @@ impl Flight {
         let head = self.head;
         self.ledger.get_or_insert_with(|| {
             let mut ledger = pool.take_ledger();
+            if ledger.rest.capacity() == 0 || !pool.has_room(ledger.footprint()) {
+                ledger.rest = VecDeque::with_capacity(Ledger::RECORDS_MIN);
+            }
+            pool.account(0, ledger.footprint());
             ledger.lost_from = head.start;
             ledger.rack.start(head.start);
             ledger
@@ -230,7 +271,15 @@ impl Flight {
         if self.is_empty() {
             self.head = record;
         } else {
-            self.open(pool).rest.push_back(record);
+            let ledger = self.open(pool);
+            if ledger.rest.len() == ledger.rest.capacity() {
+                // Within segments that are sent together.
+                ledger.grow(pool);
+            }
+            ledger.rest.push_back(record);
+            if ledger.rest.len() == ledger.rest.capacity() && ledger.may_grow(1, pool) {
+                ledger.grow(pool);
+            }
         }
     }
 
@@ -275,6 +324,9 @@ impl Flight {
         let ledger = self.open(pool);
         ledger.lost += if tail.lost && i == 0 { tail.len() } else { 0 };
         ledger.sacked_records += u32::from(tail.sacked);
+        if ledger.rest.len() == ledger.rest.capacity() {
+            ledger.grow(pool);
+        }
         ledger.rest.insert(i, tail);
     }
 
@@ -321,6 +373,7 @@ impl Flight {
     #[inline]
     pub(crate) fn close(&mut self, pool: &mut Pool) {
         if let Some(ledger) = self.ledger.take() {
+            pool.account(ledger.footprint(), 0);
             pool.give_ledger(ledger);
         }
     }
@@ -366,5 +419,52 @@ impl Flight {
             deliver(&mut ledger.rack, record);
             (record.sacked, record.lost) = (true, false);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Sends segments of one byte until no further may be sent; how many.
+    fn fill(flight: &mut Flight, from: u32, pool: &mut Pool) -> u32 {
+        let full = (from..).take(20_000).find(|&at| {
+            let full = flight.is_full();
+            if !full {
+                flight.push(Seq(at), Seq(at + 1), Time::ZERO, pool);
+            }
+            full
+        });
+        full.expect("it is full some time") - from
+    }
+
+    #[test]
+    fn records_stay_within_the_memory_there_is_and_go_on_once_some_are_acknowledged() {
+        for (memory, expected) in [(0, 65), (16 << 10, 513), (usize::MAX, Flight::RECORDS_MAX as u32)] {
+            let (mut pool, mut flight) = (Pool::bounded(memory), Flight::new(Seq(0), Time::ZERO));
+            let sent = fill(&mut flight, 0, &mut pool);
+            assert_eq!(sent, expected, "{memory} bytes");
+            assert!(pool.held() <= memory);
+            assert_eq!(flight.room(9, &pool), 0);
+            flight.acknowledge(Seq(10), |_, _| ());
+            assert_eq!(fill(&mut flight, sent, &mut pool), 10);
+            assert!(pool.held() <= memory);
+            flight.clear(Seq(sent + 10), &mut pool);
+            assert_eq!(pool.held(), 0);
+        }
+    }
+
+    #[test]
+    fn a_ledger_with_much_room_is_not_reused_where_there_is_no_memory_for_it() {
+        let mut pool = Pool::bounded(20 << 10);
+        let mut flight = Flight::new(Seq(0), Time::ZERO);
+        let sent = fill(&mut flight, 0, &mut pool);
+        flight.clear(Seq(sent), &mut pool);
+        pool.account(0, 20 << 10);
+        flight.push(Seq(0), Seq(1), Time::ZERO, &mut pool);
+        flight.push(Seq(1), Seq(2), Time::ZERO, &mut pool);
+        assert_eq!(pool.held(), 20 << 10);
+        flight.clear(Seq(2), &mut pool);
+        assert_eq!(pool.held(), 20 << 10);
     }
 }

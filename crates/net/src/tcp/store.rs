@@ -84,7 +84,7 @@ impl Store for ByteQueue {
 impl Run for Vec<u8> {
     fn of(bytes: &[u8], pool: &mut Pool) -> Self {
         // It grows segment by segment, without the pool.
-        let mut own = pool.take(Buffers::LARGE);
+        let mut own = pool.take_held(Buffers::LARGE);
         own.extend_from_slice(bytes);
         own
     }

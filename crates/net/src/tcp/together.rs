@@ -20,14 +20,14 @@ const BYTES_MAX: u32 = 65_535 - 120;
 impl<B: Store> Connection<B> {
     /// `plan`, and with it what may follow at once: `segments` in all at most.
     #[inline]
-    pub(crate) fn together(&self, plan: Plan, segments: u8) -> Plan {
+    pub(crate) fn together(&self, plan: Plan, segments: u8, pool: &Pool) -> Plan {
         if plan.len != u32::from(self.mss) || segments < 2 {
             return plan;
         }
-        self.widened(plan, segments).unwrap_or(plan)
+        self.widened(plan, segments, pool).unwrap_or(plan)
     }
 
-    fn widened(&self, plan: Plan, segments: u8) -> Option<Plan> {
+    fn widened(&self, plan: Plan, segments: u8, pool: &Pool) -> Option<Plan> {
         let smooth = self.recovery == Recovery::None
             && self.manners.is_none()
             && !(self.flags.tail_due || self.flags.probe_due || self.flags.retransmit_now);
@@ -40,7 +40,7 @@ impl<B: Store> Connection<B> {
         let room = self.congestion_window().saturating_sub(self.in_flight());
         let level = self.transmit.until().map_or(u32::MAX, |at| at.distance(plan.seq).max(0) as u32);
         let most = unsent.min(window).min(room).min(level).min(BYTES_MAX);
-        let segments = u32::from(segments).min(self.flight.room());
+        let segments = self.flight.room(segments.into(), pool);
         // The end of all there is may be short, unless it waits for an answer
         // to what is before it (Nagle).
         let whole = unsent <= most && unsent <= segments * mss && !self.flags.nagle;

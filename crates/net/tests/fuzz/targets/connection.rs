@@ -13,7 +13,6 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use net::buffers::Buffers;
 use net::stack::{Config, Ecn, Ipv6, KeepAlive, ListenOptions, State, SynCookies};
 use net::wire::ip::{self, Protocol};
 use net::wire::tcp::{FastOpen, Flags, Segment, Seq};
@@ -400,9 +399,7 @@ impl World {
         let config = self.stack.config();
         assert!(self.stack.connections() <= config.connections_max, "connections are bounded");
         let held = self.stack.buffer_bytes();
-        // What is reused may be larger than what was asked for.
-        let most = config.memory_max + Buffers::KEPT_LEN_MAX;
-        assert!(held <= most, "{held} bytes are held of {most}");
+        assert!(held <= config.memory_max, "{held} bytes are held of {}", config.memory_max);
         for id in &self.open {
             let (unread, known) = (self.stack.received(*id).len(), &self.known[id]);
             assert!(unread <= RECV_BUFFER_MAX, "the receive buffer is bounded");
