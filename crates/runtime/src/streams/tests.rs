@@ -8,6 +8,7 @@ use queueing::Span;
 use super::*;
 
 mod calls;
+mod counters;
 mod datagrams;
 mod opening;
 mod requests;

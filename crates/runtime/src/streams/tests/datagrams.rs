@@ -8,11 +8,11 @@ use super::world::MAIL;
 use super::*;
 
 /// Where the client's socket is.
-const CLIENT: &str = "10.0.0.2:7";
+pub(super) const CLIENT: &str = "10.0.0.2:7";
 
 impl World {
     /// A program with room for so many, and a client.
-    fn with_mail(room: usize) -> (Self, UdpId) {
+    pub(super) fn with_mail(room: usize) -> (Self, UdpId) {
         let mut world = Self::without(1000);
         world.streams.programs.mail.room = room;
         world.streams.programs.happened.push(Happened::Bound(53));
@@ -22,13 +22,13 @@ impl World {
         (world, id)
     }
 
-    fn post(&mut self, id: UdpId, payload: &[u8]) {
+    pub(super) fn post(&mut self, id: UdpId, payload: &[u8]) {
         self.client.send_to(self.now, id, MAIL.parse().unwrap(), payload).unwrap();
         self.client.egress(self.now, &mut self.far);
     }
 
     /// The program has sent this from `socket`.
-    fn send_mail(&mut self, socket: u64, to: &str, payload: &[u8]) {
+    pub(super) fn send_mail(&mut self, socket: u64, to: &str, payload: &[u8]) {
         let programs = &mut self.streams.programs;
         programs.mail.sent.push_back((socket, to.parse().unwrap(), payload.to_vec()));
         programs.happened.push(Happened::Mail(socket));

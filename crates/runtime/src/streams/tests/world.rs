@@ -129,6 +129,8 @@ pub(super) struct Mail {
     pub(super) marked: Marks,
     pub(super) room: usize,
     pub(super) shared: bool,
+    /// Nobody wants what comes.
+    pub(super) unwanted: bool,
     /// What it has sent, to whom and from which socket; and from which it was
     /// taken, in this order.
     pub(super) sent: VecDeque<(u64, SocketAddr, Vec<u8>)>,
@@ -199,6 +201,9 @@ impl Programs for Program {
         assert_eq!(SocketAddr::new(datagram.local, port), MAIL.parse().unwrap());
         assert!(segment == 0 || self.mail.merges, "it does not want that");
         let mail = &mut self.mail;
+        if mail.unwanted {
+            return Delivered::Nobody;
+        }
         if mail.came.len() >= mail.room {
             return if mail.shared { Delivered::Lost } else { Delivered::Full };
         }
