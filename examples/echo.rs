@@ -13,7 +13,7 @@ use tokio::io::{AsyncWriteExt, copy, split};
 
 fn main() -> Result<(), Box<dyn Error>> {
     // Everybody is equal.
-    examples::run(Arc::new(|_| Verdict::Keep), |shard| {
+    examples::run(Arc::new(|_| Verdict::NoVerdict), |shard| {
         let mut listener = shard.handle().listen(7, ListenOptions::default()).expect("nobody else listens");
         shard.spawn(async move {
             loop {

@@ -10,8 +10,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use net::classify::Verdict;
+use net::classify::l7::Nonsense;
 use net::classify::rules::{Observed, Policy, PolicyError};
-use net::classify::talk::Nonsense;
 use runtime::mode::Classifiers;
 use serde_json::json;
 
@@ -121,7 +121,7 @@ pub fn verdict(verdict: Verdict) -> String {
     match verdict {
         Verdict::Level(level) | Verdict::Default(level) => format!("priority {level}"),
         Verdict::Drop => "drop".to_owned(),
-        Verdict::Keep => "keep".to_owned(),
+        Verdict::NoVerdict => "keep".to_owned(),
     }
 }
 
@@ -141,7 +141,7 @@ fn as_json(policy: &Policy, when: &[When]) -> serde_json::Value {
             when.iter().map(|(key, value)| (key.clone(), json!(value))).collect();
         let priority = match rule.verdict() {
             Verdict::Level(level) | Verdict::Default(level) => Some(level),
-            Verdict::Drop | Verdict::Keep => None,
+            Verdict::Drop | Verdict::NoVerdict => None,
         };
         json!({ "rule": rule.name(), "layer": rule.layer().to_string(), "priority": priority, "when": when })
     });

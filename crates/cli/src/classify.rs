@@ -19,6 +19,6 @@ fn tag(packet: &PacketView<'_>) -> Verdict {
         Some(p) if p.len() > LEVEL_AT && p[..2] == MAGIC && p[TYPE_AT] == TYPE_REQUEST => {
             Verdict::Level(p[LEVEL_AT])
         }
-        _ => Verdict::Keep,
+        _ => Verdict::NoVerdict,
     }
 }

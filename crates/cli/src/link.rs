@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use net::Device;
 use net::classify::rules::Observed;
-use net::device::fault::Rates;
-use net::device::merged::Merged;
+use net::device::fault_injector::Rates;
+use net::device::multi_queue::MultiQueue;
 use queueing::Bytes;
 use runtime::mode::Classifiers;
 
@@ -113,8 +113,8 @@ impl Link {
     ///
     /// # Errors
     /// The capture cannot be written.
-    pub fn wrap<D: Device>(&self, devices: Vec<D>) -> Result<Wrapped<Merged<D>>, Error> {
+    pub fn wrap<D: Device>(&self, devices: Vec<D>) -> Result<Wrapped<MultiQueue<D>>, Error> {
         let pcap = self.pcap.as_deref().map(|path| (path, self.pcap_max));
-        device::wrap(Merged::new(devices), self.fault, pcap)
+        device::wrap(MultiQueue::new(devices), self.fault, pcap)
     }
 }

@@ -271,7 +271,7 @@ impl ClientPopulation {
         let attempt = &mut self.attempts[stack][id.index as usize];
         attempt.live = false;
         let due = attempt.due;
-        self.sources.stack(stack).release(self.now, id);
+        self.sources.stack(stack).detach(self.now, id);
         self.settle(due, outcome);
     }
 

@@ -61,7 +61,7 @@ fn classifiers(c: &mut Criterion) {
     bench("driver/tag closure", tag(TagAt { magic: (0, b"GW"), level_at: 4 }));
     let by_hand = |v: &PacketView<'_>| match (v.tcp_ports(), v.payload_u16(0), v.payload_byte(4)) {
         (Some((_, 80)), Some(0x4757), Some(level)) => Verdict::Level(level),
-        _ => Verdict::Keep,
+        _ => Verdict::NoVerdict,
     };
     bench("driver/header and tag closure", Arc::new(by_hand));
     bench("driver/rule port", policy("[[rule]]\nlayer = \"driver\"\nport = 80\npriority = 0"));

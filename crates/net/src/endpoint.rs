@@ -34,12 +34,12 @@ use queueing::{Label, Span, Time};
 
 use crate::classify::{FlowState, PacketMeta};
 use crate::stack::{Challenges, Config, ConnId, Counters, Event, EventKind};
-use crate::tcp::{Context, Count, Counted, Pool, Verdicts};
+use crate::tcp::{Context, CountingStore, PayloadlessConnection, Pool, Verdicts};
 use crate::wire::FourTuple;
 use crate::wire::tcp::{Segment, Seq};
 
 /// What endpoints share: settings, memory for their records, counters.
-pub struct Surroundings {
+pub struct EndpointContext {
     config: Config,
     pool: Pool,
     counters: Counters,
@@ -49,7 +49,7 @@ pub struct Surroundings {
 
 /// A segment that goes out.
 #[derive(Clone, Copy, Debug)]
-pub struct Sent {
+pub struct Transmit {
     /// The segment; its payload has the length and reads as zeroes.
     pub segment: Segment<'static>,
     /// Congestion bits of its packet: 0 not capable, 2 capable, 3 congestion
@@ -61,10 +61,10 @@ pub struct Sent {
 
 /// One end of a connection.
 pub struct Endpoint {
-    connection: Counted,
+    connection: PayloadlessConnection,
 }
 
-impl Surroundings {
+impl EndpointContext {
     /// Surroundings where connections are set up as `config` says, as far as
     /// it speaks of TCP.
     ///
@@ -72,7 +72,7 @@ impl Surroundings {
     /// When a receive window may grow beyond 8 MiB.
     #[must_use]
     pub fn new(config: Config) -> Self {
-        assert!(config.recv_buffer_max() <= Count::SLICE_MAX, "counted windows are at most 8 MiB");
+        assert!(config.recv_buffer_max() <= CountingStore::SLICE_MAX, "counted windows are at most 8 MiB");
         Self {
             config,
             pool: Pool::default(),
@@ -119,16 +119,16 @@ const TUPLE: FourTuple = FourTuple {
 impl Endpoint {
     /// The end that opens; its SYN has the sequence number `iss`.
     #[must_use]
-    pub fn open(around: &mut Surroundings, now: Time, iss: u32) -> Self {
-        let mut connection = Counted::open(TUPLE, Seq(iss), 0, now, &around.config);
+    pub fn open(around: &mut EndpointContext, now: Time, iss: u32) -> Self {
+        let mut connection = PayloadlessConnection::open(TUPLE, Seq(iss), 0, now, &around.config);
         connection.flags.announced = true;
         Self { connection }
     }
 
     /// The end that has received `syn` and answers with the sequence number `iss`.
     #[must_use]
-    pub fn answer(around: &mut Surroundings, now: Time, iss: u32, syn: &Segment<'_>) -> Self {
-        let mut connection = Counted::open(TUPLE, Seq(iss), 0, now, &around.config);
+    pub fn answer(around: &mut EndpointContext, now: Time, iss: u32, syn: &Segment<'_>) -> Self {
+        let mut connection = PayloadlessConnection::open(TUPLE, Seq(iss), 0, now, &around.config);
         connection.accept(0, syn, &around.config);
         Self { connection }
     }
@@ -137,7 +137,7 @@ impl Endpoint {
     /// sequence number `iss`, and who answered, with `!iss`. Its handshake took
     /// `round_trip`, or as long as there was time for.
     #[must_use]
-    pub fn pair(around: &mut Surroundings, now: Time, iss: u32, round_trip: Span) -> (Self, Self) {
+    pub fn pair(around: &mut EndpointContext, now: Time, iss: u32, round_trip: Span) -> (Self, Self) {
         let began = Time::ZERO + now.since(Time::ZERO).saturating_sub(round_trip);
         let mut client = Self::open(around, began, iss);
         let syn = client.poll_transmit(around, began).expect("who opens sends a SYN");
@@ -152,10 +152,10 @@ impl Endpoint {
 
     /// Queues `n` more bytes to send; returns how many there was room for
     /// ([`Config::send_buffer`]).
-    pub fn write(&mut self, around: &mut Surroundings, now: Time, n: u64) -> u64 {
+    pub fn write(&mut self, around: &mut EndpointContext, now: Time, n: u64) -> u64 {
         let mut written = 0;
         while written < n {
-            let piece = Count::zeroes(usize::try_from(n - written).unwrap_or(usize::MAX));
+            let piece = CountingStore::zeroes(usize::try_from(n - written).unwrap_or(usize::MAX));
             let taken = self.connection.write(&mut around.context(now, 0), piece).unwrap_or(0);
             written += taken as u64;
             if taken < piece.len() {
@@ -167,7 +167,7 @@ impl Endpoint {
 
     /// A segment came whose packet had the congestion bits `ecn`. What it
     /// brings in order is read at once.
-    pub fn on_segment(&mut self, around: &mut Surroundings, now: Time, segment: &Segment<'_>, ecn: u8) {
+    pub fn on_segment(&mut self, around: &mut EndpointContext, now: Time, segment: &Segment<'_>, ecn: u8) {
         let meta = PacketMeta::new(now, segment.payload.len());
         let verdicts = Verdicts { listener: None, default: None, meta: &meta, room: true };
         // Where a reset would be the answer, there is none.
@@ -185,7 +185,7 @@ impl Endpoint {
 
     /// The next segment to send at `now`, until there is none.
     #[must_use]
-    pub fn poll_transmit(&mut self, around: &mut Surroundings, now: Time) -> Option<Sent> {
+    pub fn poll_transmit(&mut self, around: &mut EndpointContext, now: Time) -> Option<Transmit> {
         let (connection, config) = (&mut self.connection, &around.config);
         let Some(plan) = connection.wants_output().then(|| connection.plan(now, config)).flatten() else {
             connection.wait_for_window(now, config);
@@ -193,7 +193,7 @@ impl Endpoint {
         };
         let edge = connection.edge();
         let ahead = plan.seq.distance(connection.data_start()).max(0);
-        let sent = Sent {
+        let sent = Transmit {
             segment: counted(&connection.segment(&plan, edge, now, config)),
             ecn: connection.mark(&plan),
             offset: connection.acknowledged + u64::from(ahead.unsigned_abs()),
@@ -206,12 +206,12 @@ impl Endpoint {
     /// When [`Endpoint::on_timeout`] is due; [`Time::MAX`] for never.
     #[must_use]
     #[inline]
-    pub fn deadline(&self, around: &Surroundings) -> Time {
+    pub fn deadline(&self, around: &EndpointContext) -> Time {
         self.connection.deadline(&around.config)
     }
 
     /// Does what is due at `now`; [`Endpoint::poll_transmit`] has what follows.
-    pub fn on_timeout(&mut self, around: &mut Surroundings, now: Time) {
+    pub fn on_timeout(&mut self, around: &mut EndpointContext, now: Time) {
         self.connection.on_timeout(&mut around.context(now, 0));
         around.events.clear();
     }
@@ -241,7 +241,7 @@ impl Endpoint {
     }
 
     /// The connection will not be heard of again: what it holds goes back.
-    pub fn release(mut self, around: &mut Surroundings) {
+    pub fn release(mut self, around: &mut EndpointContext) {
         self.connection.release(&mut around.pool);
     }
 }
@@ -250,6 +250,6 @@ impl Endpoint {
 #[inline]
 fn counted(segment: &Segment<'_>) -> Segment<'static> {
     let Segment { source_port, target_port, seq, ack, flags, window, options, payload } = *segment;
-    let payload = Count::zeroes(payload.len());
+    let payload = CountingStore::zeroes(payload.len());
     Segment { source_port, target_port, seq, ack, flags, window, options, payload }
 }

@@ -8,7 +8,7 @@
 //! thread, so a whole conversation replays from its inputs.
 #![forbid(unsafe_code)]
 
-pub mod buffers;
+pub mod buffer_pool;
 pub mod classify;
 pub mod device;
 pub mod driver;

@@ -50,14 +50,14 @@ pub enum Owner {
 
 /// A stack's place among the shards of its host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct ShardIndex {
     /// Who owns which flow.
     pub steering: Steering,
     /// Which shard this is, from 0.
     pub shard: u16,
 }
 
-impl Place {
+impl ShardIndex {
     /// Whether this shard owns the flow `tuple`.
     #[must_use]
     pub fn owns(&self, tuple: &FourTuple) -> bool {

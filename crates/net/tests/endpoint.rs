@@ -1,7 +1,7 @@
 //! Connections without a stack: what a simulator sees of them.
 
 use net::congestion::by_name;
-use net::endpoint::{Endpoint, Sent, Surroundings};
+use net::endpoint::{Endpoint, EndpointContext, Transmit};
 use net::stack::{Config, Ecn};
 use queueing::{Span, Time};
 
@@ -10,7 +10,7 @@ const CE: u8 = 3;
 
 /// A client and a server that are a round trip apart.
 struct Pair {
-    around: Surroundings,
+    around: EndpointContext,
     now: Time,
     client: Endpoint,
     server: Endpoint,
@@ -21,7 +21,7 @@ impl Pair {
     fn open() -> Self {
         let mut config = Config::new([2, 0, 0, 0, 0, 1], [10, 0, 0, 1].into(), 24, [1; 16]);
         (config.congestion, config.ecn) = (Some(by_name("dctcp").unwrap().new), Ecn::Dctcp);
-        let (mut around, now) = (Surroundings::new(config), Time::ZERO);
+        let (mut around, now) = (EndpointContext::new(config), Time::ZERO);
         let mut client = Endpoint::open(&mut around, now, 1);
         let syn = client.poll_transmit(&mut around, now).expect("a SYN");
         let server = Endpoint::answer(&mut around, now, 2, &syn.segment);
@@ -37,8 +37,8 @@ impl Pair {
         let mut windows = Vec::new();
         let mut sent = self.client_sends();
         loop {
-            let mut answers: Vec<Sent> = Vec::new();
-            for Sent { segment, ecn, .. } in sent.drain(..) {
+            let mut answers: Vec<Transmit> = Vec::new();
+            for Transmit { segment, ecn, .. } in sent.drain(..) {
                 let mark = marked > 0 && ecn != 0;
                 marked -= u64::from(mark);
                 self.server.on_segment(&mut self.around, self.now, &segment, if mark { CE } else { ecn });
@@ -49,7 +49,7 @@ impl Pair {
                 return windows;
             }
             self.now += Span::from_micros(100);
-            for Sent { segment, ecn, .. } in answers {
+            for Transmit { segment, ecn, .. } in answers {
                 self.client.on_segment(&mut self.around, self.now, &segment, ecn);
                 windows.push(self.window());
                 sent.extend(self.client_sends());
@@ -57,7 +57,7 @@ impl Pair {
         }
     }
 
-    fn client_sends(&mut self) -> Vec<Sent> {
+    fn client_sends(&mut self) -> Vec<Transmit> {
         std::iter::from_fn(|| self.client.poll_transmit(&mut self.around, self.now)).collect()
     }
 
@@ -116,7 +116,7 @@ fn data_that_is_sent_tells_its_place_in_the_stream() {
     pair.client.write(&mut pair.around, pair.now, 5 * MSS + 1);
     let mut sent = std::iter::from_fn(|| pair.client.poll_transmit(&mut pair.around, pair.now));
     for n in 0..=5 {
-        let Sent { segment, offset, .. } = sent.next().expect("six segments");
+        let Transmit { segment, offset, .. } = sent.next().expect("six segments");
         assert_eq!((offset, segment.payload.len() as u64), (n * MSS, if n < 5 { MSS } else { 1 }));
     }
     assert!(sent.next().is_none());

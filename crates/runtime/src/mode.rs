@@ -9,7 +9,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use net::classify::rules::Spoken;
+use net::classify::rules::PortProtocols;
 use net::classify::{DriverClassifier, TransportClassifier, Verdict};
 use net::driver::RxOrder;
 use sched::dispatch::{Darc, Dispatch, Params, Steering, fcfs, strict};
@@ -50,7 +50,7 @@ pub struct Classifiers {
     /// `pri_extraction`.
     pub transport: Option<TransportClassifier>,
     /// What requests look like that nobody can tell by themselves, for who follows them.
-    pub spoken: Spoken,
+    pub spoken: PortProtocols,
 }
 
 /// What a mode means for a shard.

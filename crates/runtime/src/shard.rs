@@ -38,7 +38,7 @@ mod stats;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use net::buffers::Buffers;
+use net::buffer_pool::BufferPool;
 use net::classify::Private;
 pub use net::driver::RxOrder;
 use net::stack::ConnId;
@@ -108,7 +108,7 @@ pub struct Shard<D: Device, A: App> {
     recv_buffer: usize,
     slow_readers: SlowReaders,
     /// For requests and responses under way.
-    buffers: Buffers,
+    buffers: BufferPool,
     stats: Stats,
     /// Somebody has asked for [`Seen`].
     watched: bool,
@@ -177,7 +177,7 @@ impl<D: Device, A: App> Shard<D, A> {
             round: Round::Drive { left: config.budget.drive },
             assigned: 0,
             slow_readers: SlowReaders::default(),
-            buffers: Buffers::new(),
+            buffers: BufferPool::new(),
             stats: Stats { slow: Slowest::new(config.slow), ..Stats::default() },
             watched: false,
         }

@@ -194,7 +194,7 @@ impl<D: Device> Steered<D> {
     fn hand(&mut self, shard: usize, at: Time, checked: bool, frame: &[u8]) {
         let Some(link) = &mut self.links[shard] else { return };
         count(&self.counters.handed);
-        match link.pass(at, checked, frame) {
+        match link.forward(at, checked, frame) {
             Ok(()) => {
                 self.unrung |= 1 << shard;
                 self.handed += 1;

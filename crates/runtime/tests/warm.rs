@@ -123,7 +123,7 @@ fn a_warm_shard_allocates_nothing_for_a_request_in_any_mode() {
     for (mode, name, _) in MODES {
         let classifiers = Classifiers {
             driver: Some(Arc::new(|packet| {
-                packet.payload_byte(0).map_or(Verdict::Keep, |n| Verdict::Level(n % 4))
+                packet.payload_byte(0).map_or(Verdict::NoVerdict, |n| Verdict::Level(n % 4))
             })),
             transport: Some(Arc::new(|flow| Verdict::Level(flow.payload[0] % 8))),
             ..Classifiers::default()

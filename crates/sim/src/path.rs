@@ -3,7 +3,7 @@
 //! Unlike a [`link`](crate::link), whose sender notices a full line, a path accepts every frame
 //! and drops what its bottleneck cannot hold. The bottleneck can mark with ECN: every frame
 //! that finds more than a threshold queued, as a DCTCP switch does (RFC 8257 §3.1). Faults
-//! beyond the bottleneck use the same [`Faults`] that can wrap a real device.
+//! beyond the bottleneck use the same [`FaultModel`] that can wrap a real device.
 //!
 //! ```
 //! use net::Device;
@@ -29,7 +29,7 @@ use std::collections::{BinaryHeap, VecDeque};
 use std::rc::Rc;
 
 use net::Device;
-use net::device::fault::{self, Fate, Faults};
+use net::device::fault_injector::{self, FaultAction, FaultModel};
 use net::device::{Full, Received};
 use queueing::{Bytes, Rate, Rng, Span, Time};
 
@@ -47,7 +47,7 @@ pub struct Config {
     /// ECN threshold: ECN-capable frames that find more than this queued are marked.
     pub mark: Option<Bytes>,
     /// Fault rates.
-    pub faults: fault::Rates,
+    pub faults: fault_injector::Rates,
 }
 
 /// Counters of one direction.
@@ -62,7 +62,7 @@ pub struct Counters {
     /// Frames that arrived, duplicates included.
     pub received: u64,
     /// Injected faults.
-    pub faults: fault::Counters,
+    pub faults: fault_injector::Counters,
 }
 
 /// Creates a path and returns its two ends.
@@ -85,7 +85,7 @@ pub struct PathDevice {
 #[derive(Debug)]
 struct Way {
     config: Config,
-    faults: Faults,
+    faults: FaultModel,
     /// Time at which the bottleneck has sent all queued frames.
     free_at: Time,
     /// Frames at the bottleneck: end of transmission and bytes.
@@ -107,7 +107,7 @@ impl Way {
     fn new(config: Config, rng: &Rng) -> Self {
         Self {
             config,
-            faults: Faults::new(config.faults, rng),
+            faults: FaultModel::new(config.faults, rng),
             free_at: Time::ZERO,
             queue: VecDeque::new(),
             queued: 0,
@@ -148,8 +148,8 @@ impl Way {
         self.queue.push_back((self.free_at, on_line));
         self.queued += on_line;
         match self.faults.decide(self.free_at + self.config.delay, bytes.len()) {
-            Fate::Lost => self.spare.push(bytes),
-            Fate::Arrives { at, flipped, again } => {
+            FaultAction::Lost => self.spare.push(bytes),
+            FaultAction::Arrives { at, flipped, again } => {
                 if let Some(bit) = flipped {
                     bytes[bit / 8] ^= 1 << (bit % 8);
                 }
@@ -259,7 +259,7 @@ mod tests {
             delay: Span::from_millis(1),
             buffer: Bytes::new(10_000),
             mark: None,
-            faults: fault::Rates::NONE,
+            faults: fault_injector::Rates::NONE,
         }
     }
 

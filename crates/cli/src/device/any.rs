@@ -4,8 +4,8 @@ use std::os::fd::OwnedFd;
 
 use host::{Tap, dpdk, packet};
 use net::Device;
-use net::device::fault::{self, Faulty};
-use net::device::pcap::{Replay, Tee};
+use net::device::fault_injector::{self, FaultInjector};
+use net::device::pcap::{PcapTap, Replay};
 use net::device::{Full, Offloads, Received, Waker};
 use queueing::{Span, Time};
 
@@ -141,21 +141,21 @@ pub enum Wrapped<D: Device> {
     /// As it is.
     Plain(D),
     /// Behind a bad path.
-    Faulty(Box<Faulty<D>>),
+    Faulty(Box<FaultInjector<D>>),
     /// Written down.
-    Tee(Box<Tee<D, Recording>>),
+    Tee(Box<PcapTap<D, Recording>>),
     /// Written down as it looks from behind the path.
-    Both(Box<Tee<Faulty<D>, Recording>>),
+    Both(Box<PcapTap<FaultInjector<D>, Recording>>),
 }
 
 impl<D: Device> Device for Wrapped<D> {
-    type Frame = fault::Frame<D::Frame>;
+    type Frame = fault_injector::Frame<D::Frame>;
 
     #[inline]
     fn receive(&mut self, now: Time) -> Option<Received<Self::Frame>> {
         match self {
-            Self::Plain(device) => device.receive(now).map(|got| got.map(fault::Frame::Device)),
-            Self::Tee(device) => device.receive(now).map(|got| got.map(fault::Frame::Device)),
+            Self::Plain(device) => device.receive(now).map(|got| got.map(fault_injector::Frame::Device)),
+            Self::Tee(device) => device.receive(now).map(|got| got.map(fault_injector::Frame::Device)),
             Self::Faulty(device) => device.receive(now),
             Self::Both(device) => device.receive(now),
         }
@@ -164,8 +164,8 @@ impl<D: Device> Device for Wrapped<D> {
     #[inline]
     fn recycle(&mut self, frame: Self::Frame) {
         match (self, frame) {
-            (Self::Plain(device), fault::Frame::Device(frame)) => device.recycle(frame),
-            (Self::Tee(device), fault::Frame::Device(frame)) => device.recycle(frame),
+            (Self::Plain(device), fault_injector::Frame::Device(frame)) => device.recycle(frame),
+            (Self::Tee(device), fault_injector::Frame::Device(frame)) => device.recycle(frame),
             (Self::Faulty(device), frame) => device.recycle(frame),
             (Self::Both(device), frame) => device.recycle(frame),
             _ => unreachable!("only a bad path makes copies"),

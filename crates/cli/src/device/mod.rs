@@ -14,8 +14,8 @@ use host::afxdp::{self, Claimant};
 use host::interface::Interface;
 use host::{Tap, address, dpdk, packet};
 use net::Device;
-use net::device::fault::{Faulty, Rates};
-use net::device::pcap::Tee;
+use net::device::fault_injector::{FaultInjector, Rates};
+use net::device::pcap::PcapTap;
 use queueing::{Bytes, Rng};
 
 use crate::Error;
@@ -200,13 +200,13 @@ pub fn wrap<D: Device>(
 ) -> Result<Wrapped<D>, Error> {
     let log = |path: (&Path, Bytes)| Recording::create(path.0, path.1);
     let bad = |e: std::io::Error| Error::new(format!("pcap: {}", plain(&e.to_string())));
-    let faulty = |device, rates| Faulty::new(device, rates, &Rng::seeded(FAULT_SEED));
+    let faulty = |device, rates| FaultInjector::new(device, rates, &Rng::seeded(FAULT_SEED));
     Ok(match (fault, pcap) {
         (None, None) => Wrapped::Plain(device),
         (Some(rates), None) => Wrapped::Faulty(Box::new(faulty(device, rates))),
-        (None, Some(path)) => Wrapped::Tee(Box::new(Tee::new(device, log(path)?).map_err(bad)?)),
+        (None, Some(path)) => Wrapped::Tee(Box::new(PcapTap::new(device, log(path)?).map_err(bad)?)),
         (Some(rates), Some(path)) => {
-            Wrapped::Both(Box::new(Tee::new(faulty(device, rates), log(path)?).map_err(bad)?))
+            Wrapped::Both(Box::new(PcapTap::new(faulty(device, rates), log(path)?).map_err(bad)?))
         }
     })
 }

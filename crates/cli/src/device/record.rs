@@ -122,7 +122,7 @@ impl Drop for Recording {
 mod tests {
     use std::net::Ipv4Addr;
 
-    use net::device::pcap::{Pace, Replay, Tee};
+    use net::device::pcap::{Pace, PcapTap, Replay};
     use net::device::{Device, memory};
     use queueing::Time;
 
@@ -132,7 +132,7 @@ mod tests {
     fn recorded(file: File, frames: usize, size_max: u64) -> io::Result<bool> {
         let (device, _other) = memory::pair(frames.max(1), 2048);
         let recording = Recording::to(file, Path::new("a.pcap"), Bytes::new(size_max));
-        let mut tee = Tee::new(device, recording)?;
+        let mut tee = PcapTap::new(device, recording)?;
         for _ in 0..frames {
             tee.transmit(Time::ZERO, 100, &mut |frame| frame.fill(7)).expect("there is room");
         }

@@ -1,7 +1,7 @@
 //! What becomes of a request, for a person and for a program.
 
 use net::classify::Verdict;
-use net::classify::rules::{Decided, Explained, Missed, Policy, Rule, Tried};
+use net::classify::rules::{Decided, Explanation, Policy, Rule, RuleTrace, UnmetCondition};
 use serde_json::json;
 
 use super::request::Packet;
@@ -17,18 +17,18 @@ pub(super) struct Answer<'a> {
 }
 
 impl Answer<'_> {
-    fn rule(&self, tried: &Tried) -> &Rule {
+    fn rule(&self, tried: &RuleTrace) -> &Rule {
         &self.policy.rules()[tried.rule]
     }
 
     /// What `rule` wants where it misses something, as the file says it.
-    fn wanted(&self, rule: usize, missed: &Missed) -> &str {
+    fn wanted(&self, rule: usize, missed: &UnmetCondition) -> &str {
         let keys = self.when.get(rule).into_iter().flatten();
         keys.filter(|(key, _)| key == missed.condition).map(|(_, value)| value.as_str()).next().unwrap_or("?")
     }
 
     /// One request, rule by rule.
-    pub(super) fn text(&self, explained: &Explained) -> String {
+    pub(super) fn text(&self, explained: &Explanation) -> String {
         let what = match &explained.request {
             Some(Ok((request, protocol))) => format!("{request} ({protocol})"),
             Some(Err(why)) => why.clone(),
@@ -48,7 +48,7 @@ impl Answer<'_> {
             table.row(vec![rule.name().to_owned(), rule.layer().to_string(), matches.to_owned(), because]);
         }
         let outcome = match explained.verdict {
-            Verdict::Keep => "priority 7".to_owned(),
+            Verdict::NoVerdict => "priority 7".to_owned(),
             of_rule => verdict(of_rule),
         };
         let by = match explained.decided {
@@ -64,7 +64,7 @@ impl Answer<'_> {
     }
 
     /// The same for a program.
-    pub(super) fn json(&self, explained: &Explained) -> serde_json::Value {
+    pub(super) fn json(&self, explained: &Explanation) -> serde_json::Value {
         let tried = explained.tried.iter().map(|tried| {
             let rule = self.rule(tried);
             let missed = tried.missed.as_ref().map(|missed| {
@@ -84,7 +84,7 @@ impl Answer<'_> {
         };
         let priority = match explained.verdict {
             Verdict::Level(level) | Verdict::Default(level) => Some(level),
-            Verdict::Keep => Some(7),
+            Verdict::NoVerdict => Some(7),
             Verdict::Drop => None,
         };
         json!({

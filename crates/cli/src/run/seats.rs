@@ -7,7 +7,7 @@ use host::seam::{self, End, Figures, NoOffer, Place, Refusal, Window};
 use net::classify::{FlowState, Private, TransportClassifier, private};
 use net::stack::{CloseReason, ConnId, ConnectError, Datagram, Info, KeepAlive};
 use net::steer::Steering;
-use net::wire::ip::Marks;
+use net::wire::ip::TrafficClass;
 use queueing::{Priority, Span};
 use runtime::streams::{Delivered, Happened, Letter, NotOpened, Pipe, Programs, Read, Setting, Wrote};
 use rustix::io::Errno;
@@ -192,7 +192,7 @@ impl Programs for Seats {
     fn letter(&mut self, socket: u64, level: Priority, bytes: &mut [u8]) -> Letter {
         match self.window.letter(socket, level.level(), bytes) {
             seam::Letter::Out { from, to, len, segment, class, whole, hops } => {
-                Letter::Out { from, to, len, segment, marks: Marks::of(class), whole, hops }
+                Letter::Out { from, to, len, segment, marks: TrafficClass::of(class), whole, hops }
             }
             seam::Letter::Settled(what) => Letter::Settled(delivered(what)),
             seam::Letter::Elsewhere => Letter::Elsewhere,

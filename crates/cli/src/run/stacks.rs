@@ -16,7 +16,7 @@ use host::seam::program::Programs;
 use net::Device;
 use net::classify::rules::Observed;
 use net::stack::Config as StackConfig;
-use net::steer::{Place, Steering};
+use net::steer::{ShardIndex, Steering};
 use net::wire::Malformed;
 use queueing::{Clock, CoreId, Span};
 use runtime::mode::{Classifiers, Mode};
@@ -163,7 +163,7 @@ impl Stacks<'_> {
         let seats = std::mem::take(&mut self.seats).into_iter();
         let each = seats.zip(std::mem::take(&mut self.guards)).zip(devices);
         let server = |(shard, ((seats, guard), device))| {
-            let place = (self.args.shards > 1).then_some(Place { steering: self.steering, shard });
+            let place = (self.args.shards > 1).then_some(ShardIndex { steering: self.steering, shard });
             let stack = StackConfig { place, ..self.stack.clone() };
             let all = dispatch::Steering::all(1);
             let policy = Mode::Learned.policy(self.classifiers.clone(), &Params::new(1, 1), all);

@@ -116,7 +116,7 @@ impl Place<'_> {
         let meters: Vec<_> = devices.iter().map(Steered::meter).collect();
         let mut served = Vec::new();
         for (shard, device) in (0..shards).zip(devices) {
-            let place = steer::Place { steering, shard };
+            let place = steer::ShardIndex { steering, shard };
             let policy = self.policies.remove(0);
             served.push((self.shard(policy, Some(place), &app)?, device));
         }
@@ -140,7 +140,7 @@ impl Place<'_> {
     fn shard<D: Device, A: App>(
         &self,
         policy: Policy,
-        place: Option<steer::Place>,
+        place: Option<steer::ShardIndex>,
         app: &Arc<A>,
     ) -> Result<Shard<D, A>, Error> {
         let workers = usize::from(self.args.workers.max(1));

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use host::Monotonic;
-use net::device::fault::{Faulty, Rates};
+use net::device::fault_injector::{FaultInjector, Rates};
 use net::stack::{CloseReason, Config, ListenOptions};
 use net::{ConnId, Device, Event, EventKind, Stack};
 use queueing::{Clock, Rng, Span, Time};
@@ -40,13 +40,13 @@ pub struct Stream {
 pub struct Host {
     pub stack: Stack,
     pub clock: Monotonic,
-    device: Faulty<Port>,
+    device: FaultInjector<Port>,
 }
 
 impl Host {
     /// `faults` is what the path does to frames, both ways.
     pub fn new(config: Config, device: Port, faults: Rates) -> Self {
-        let device = Faulty::new(device, faults, &Rng::seeded(1));
+        let device = FaultInjector::new(device, faults, &Rng::seeded(1));
         Self { stack: Stack::new(config), clock: Monotonic::new(), device }
     }
 

@@ -9,7 +9,7 @@ use std::sync::mpsc::{self, Receiver, TryRecvError};
 use std::time::{Duration, Instant};
 
 use host::lab::{Child, Namespace, is_there};
-use net::device::fault::Rates;
+use net::device::fault_injector::Rates;
 use net::{ConnId, Event, EventKind, Stack};
 use queueing::Time;
 

@@ -1,6 +1,6 @@
 //! Long streams arrive whole, in both directions, however bad the cable is.
 
-use net::device::fault::Rates;
+use net::device::fault_injector::Rates;
 
 use crate::ours::Stream;
 use crate::port::Kind;

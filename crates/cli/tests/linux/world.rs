@@ -9,7 +9,7 @@ use host::afxdp::{self, Claims, Mode, Options};
 use host::interface::InterfaceError;
 use host::lab::{Lab, Namespace, Veth};
 use host::{Tap, packet};
-use net::device::fault::Rates;
+use net::device::fault_injector::Rates;
 use net::stack::Config;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 

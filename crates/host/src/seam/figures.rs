@@ -4,7 +4,7 @@
 //! Source: tcp(7), ip(7), `struct tcp_info` of Linux (include/uapi/linux/tcp.h).
 
 use libc::{IP_TOS, IPPROTO_IP, IPPROTO_IPV6, IPPROTO_TCP, IPV6_TCLASS};
-use net::stack::{HopLimits, Info, KeepAlive, Repair, State};
+use net::stack::{HopLimits, Info, KeepAlive, RecoveryKind, State};
 use queueing::{Bytes, Span};
 
 use super::options::{self, Setting};
@@ -180,10 +180,10 @@ fn of_connection(info: &Info) -> Vec<u8> {
     let segments = |bytes: Bytes| narrow(bytes.get().div_ceil(mss));
     let micros = |span: Span| narrow(span.as_nanos() / 1_000);
     let repair = match info.repair {
-        Repair::None => 0,
-        Repair::Reduction => 2,
-        Repair::Fast => 3,
-        Repair::Timeout => 4,
+        RecoveryKind::None => 0,
+        RecoveryKind::Reduction => 2,
+        RecoveryKind::Fast => 3,
+        RecoveryKind::Timeout => 4,
     };
     let options = [info.timestamps, info.sack, info.scales.is_some(), info.ecn];
     let options = (0..).zip(options).map(|(bit, on)| u8::from(on) << bit).sum();
@@ -246,7 +246,7 @@ mod tests {
         let ms = Span::from_millis;
         Info {
             state: State::Established,
-            repair: Repair::Fast,
+            repair: RecoveryKind::Fast,
             timestamps: true,
             sack: true,
             ecn: false,

@@ -5,7 +5,7 @@ use host::dpdk::{self, DpdkError, Memory, Opened, Options};
 use host::lab::client::what_is_sent_comes_back;
 use host::lab::{Lab, Namespace, Veth};
 use net::Device;
-use net::device::merged::Merged;
+use net::device::multi_queue::MultiQueue;
 use net::stack::Config;
 use net::{EventKind, Stack};
 use queueing::{Clock, Span, Time};
@@ -46,7 +46,7 @@ fn the_kernels_tcp_is_served_by_dpdk_and_the_host_stays_reachable() {
         let opened = cable.ours.enter(|| open("net_af_packet0,iface=gw0", &plain()));
         assert_eq!(opened.summary(), "net_af_packet, 1 queue, checksums in software");
         assert_eq!(opened.mac, cable.ours.mac("gw0").unwrap());
-        let server = Server::on(Merged::new(opened.devices), opened.mac);
+        let server = Server::on(MultiQueue::new(opened.devices), opened.mac);
         cable.echoes(1_000_000);
         cable.host_answers();
         server.stop();
@@ -62,7 +62,7 @@ fn two_queues_of_a_port_are_served() {
     let options = Options { queues: 2, ..plain() };
     let opened = cable.ours.enter(|| open("net_af_packet1,iface=gw0,qpairs=2", &options));
     assert_eq!(opened.summary(), "net_af_packet, 2 queues, no RSS, checksums in software");
-    let server = Server::on(Merged::new(opened.devices), opened.mac);
+    let server = Server::on(MultiQueue::new(opened.devices), opened.mac);
     cable.echoes(1_000_000);
     server.stop();
 }
@@ -74,7 +74,7 @@ fn echo_over_tap(inside: &Namespace, device: &str, options: &Options) -> Opened 
     let mut opened = inside.enter(|| open(&device, options));
     inside.address("gw0", HOST.into(), 24).unwrap();
     let devices = std::mem::take(&mut opened.devices);
-    let server = Server::on(Merged::new(devices), opened.mac);
+    let server = Server::on(MultiQueue::new(devices), opened.mac);
     inside.enter(|| what_is_sent_comes_back((OURS, PORT).into(), 1_000_000));
     let (devices, stack) = server.stop();
     assert_eq!(stack.counters().malformed.iter().sum::<u64>(), 0);
@@ -124,8 +124,8 @@ fn two_of_our_stacks_meet_over_shared_memory() {
         return;
     }
     let [server, client] = memif(0);
-    let echo = Server::on(Merged::new(server.devices), server.mac);
-    let (mut device, clock) = (Merged::new(client.devices), host::Monotonic::new());
+    let echo = Server::on(MultiQueue::new(server.devices), server.mac);
+    let (mut device, clock) = (MultiQueue::new(client.devices), host::Monotonic::new());
     let mut stack = Stack::new(Config::new(client.mac, HOST, 24, [9; 16]));
     let sent: Vec<u8> = (0..200_000_u32).map(|i| (i.wrapping_mul(0x9e37_79b9) >> 24) as u8).collect();
     let conn = stack.connect(clock.now(), (OURS, PORT).into(), None).unwrap();

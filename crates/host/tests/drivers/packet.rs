@@ -7,7 +7,7 @@ use host::interface::InterfaceError;
 use host::lab::{Lab, Namespace, Veth};
 use host::packet::{self, Fanout, Options, Packet};
 use net::Device;
-use net::device::merged::Merged;
+use net::device::multi_queue::MultiQueue;
 use net::wire::ethernet::{self, EtherType};
 use net::wire::ip::Protocol;
 use net::wire::tcp::{self, Flags, Segment, Seq, Timestamps};
@@ -25,7 +25,7 @@ fn echo_over(test: &str, name: &str, veth: &Veth, options: &Options) {
     let (interface, devices) =
         cable.ours.enter(|| packet::open("gw0", options)).expect("packet sockets work");
     assert_eq!(devices.len(), usize::from(options.sockets));
-    let server = Server::on(Merged::new(devices), interface.mac);
+    let server = Server::on(MultiQueue::new(devices), interface.mac);
     cable.echoes(1_000_000);
     cable.host_answers();
     server.stop();

@@ -4,7 +4,7 @@ use host::Tap;
 use host::lab::Lab;
 use host::lab::client::what_is_sent_comes_back;
 use host::tap::TapError;
-use net::device::merged::Merged;
+use net::device::multi_queue::MultiQueue;
 
 use crate::echo::{HOST, HOST6, OURS, OURS6, PORT, Server};
 use crate::skipped;
@@ -24,7 +24,7 @@ fn echo_over(test: &str, queues: u16) {
         assert!(matches!(Tap::create("gw0"), Err(TapError::NameInUse(_))));
         taps[0].up(HOST, 24).unwrap();
         taps[0].up(HOST6, 64).unwrap();
-        let server = Server::on(Merged::new(taps), MAC);
+        let server = Server::on(MultiQueue::new(taps), MAC);
         what_is_sent_comes_back((OURS, PORT).into(), 3_000_000);
         what_is_sent_comes_back((OURS6, PORT).into(), 3_000_000);
         let (_, stack) = server.stop();

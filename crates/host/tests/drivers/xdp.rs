@@ -8,7 +8,7 @@ use host::afxdp::{self, AfXdp, Claims, Mode, Opened, Options};
 use host::interface::InterfaceError;
 use host::lab::{Lab, Veth};
 use net::Device;
-use net::device::merged::Merged;
+use net::device::multi_queue::MultiQueue;
 use queueing::{Span, Time};
 
 use crate::echo::{Cable, OURS, OURS6, Server};
@@ -47,7 +47,7 @@ fn echo_over(test: &str, name: &str, veth: &Veth, options: &Options) {
     let cable = Cable::new(name, veth);
     let opened = cable.open(options).expect("veth takes AF_XDP");
     assert_eq!(opened.devices.len(), usize::from(veth.queues));
-    let server = Server::on(Merged::new(opened.devices), opened.interface.mac);
+    let server = Server::on(MultiQueue::new(opened.devices), opened.interface.mac);
     assert!(cable.has_program());
     cable.echoes(1_000_000);
     cable.host_answers();
@@ -99,7 +99,7 @@ fn what_is_longer_than_a_frame_leaves_uncut_where_the_cable_takes_it() {
     cable.clients.run("ethtool", &["--offload", "eth0", "tx", "off"]).unwrap();
     let opened = cable.open(&options(Mode::Native)).expect("veth takes AF_XDP");
     assert!(opened.devices[0].offloads().tx_segmentation);
-    let server = Server::on(Merged::new(opened.devices), opened.interface.mac);
+    let server = Server::on(MultiQueue::new(opened.devices), opened.interface.mac);
     cable.echoes(LEN);
     cable.host_answers();
     let frames = server.stop().1.counters().frames_sent;
@@ -116,7 +116,7 @@ fn what_is_claimed_can_change_while_frames_come() {
     let nothing = Claims::default();
     let opened = cable.ours.enter(|| afxdp::open("gw0", &options(Mode::Native), &nothing));
     let opened = opened.expect("veth takes AF_XDP");
-    let server = Server::on(Merged::new(opened.devices), opened.interface.mac);
+    let server = Server::on(MultiQueue::new(opened.devices), opened.interface.mac);
     cable.host_answers();
     opened.claimant.claim(&ours()).expect("a link takes another program");
     cable.echoes(100_000);

@@ -28,7 +28,7 @@ impl Server {
             while let Some(event) = self.stack.poll_event() {
                 match event.kind {
                     EventKind::Readable { .. } => self.waiting.push_back(event.conn),
-                    EventKind::PeerClosed => self.stack.release(now, event.conn),
+                    EventKind::PeerClosed => self.stack.detach(now, event.conn),
                     _ => {}
                 }
             }

@@ -26,7 +26,7 @@ impl Combine for TransportClassifier {
 /// The verdict of the first classifier that has one; later ones are not asked.
 /// A default counts where no other has a verdict.
 pub fn first_of<C: Combine>(classifiers: impl IntoIterator<Item = C>) -> C {
-    let enough = |verdict| !matches!(verdict, Verdict::Keep | Verdict::Default(_));
+    let enough = |verdict| !matches!(verdict, Verdict::NoVerdict | Verdict::Default(_));
     C::combine(classifiers.into_iter().collect(), enough)
 }
 
@@ -37,7 +37,7 @@ pub fn most_urgent_of<C: Combine>(classifiers: impl IntoIterator<Item = C>) -> C
 }
 
 fn join(verdicts: impl Iterator<Item = Verdict>, enough: fn(Verdict) -> bool) -> Verdict {
-    let mut joined = Verdict::Keep;
+    let mut joined = Verdict::NoVerdict;
     for verdict in verdicts {
         joined = more_urgent(joined, verdict);
         if enough(verdict) {
@@ -50,7 +50,7 @@ fn join(verdicts: impl Iterator<Item = Verdict>, enough: fn(Verdict) -> bool) ->
 pub(super) fn more_urgent(one: Verdict, other: Verdict) -> Verdict {
     match (one, other) {
         (Verdict::Drop, _) | (_, Verdict::Drop) => Verdict::Drop,
-        (Verdict::Keep, verdict) | (verdict, Verdict::Keep) => verdict,
+        (Verdict::NoVerdict, verdict) | (verdict, Verdict::NoVerdict) => verdict,
         (Verdict::Level(one), Verdict::Level(other)) => Verdict::Level(one.min(other)),
         (Verdict::Default(one), Verdict::Default(other)) => Verdict::Default(one.min(other)),
         (Verdict::Default(_), verdict) | (verdict, Verdict::Default(_)) => verdict,
@@ -63,7 +63,7 @@ mod tests {
 
     use super::*;
     use crate::classify::testing::{Flow, Packet, view};
-    use Verdict::{Drop, Keep, Level};
+    use Verdict::{Drop, Level, NoVerdict};
 
     fn says(verdict: Verdict) -> DriverClassifier {
         Arc::new(move |_: &PacketView<'_>| verdict)
@@ -81,11 +81,15 @@ mod tests {
                 "most urgent of {verdicts:?}"
             );
         };
-        check(&[], Keep, Keep);
-        check(&[Verdict::Default(2), Keep, Level(5)], Level(5), Level(5));
-        check(&[Verdict::Default(4), Verdict::Default(2), Keep], Verdict::Default(2), Verdict::Default(2));
-        check(&[Keep, Keep], Keep, Keep);
-        check(&[Keep, Level(5), Level(2)], Level(5), Level(2));
+        check(&[], NoVerdict, NoVerdict);
+        check(&[Verdict::Default(2), NoVerdict, Level(5)], Level(5), Level(5));
+        check(
+            &[Verdict::Default(4), Verdict::Default(2), NoVerdict],
+            Verdict::Default(2),
+            Verdict::Default(2),
+        );
+        check(&[NoVerdict, NoVerdict], NoVerdict, NoVerdict);
+        check(&[NoVerdict, Level(5), Level(2)], Level(5), Level(2));
         check(&[Level(5), Drop, Level(0)], Level(5), Drop);
         check(&[Level(9), Level(3)], Level(9), Level(3));
     }
@@ -100,7 +104,7 @@ mod tests {
                 verdict
             })
         };
-        let joined = most_urgent_of([counted(Level(0)), counted(Keep), counted(Level(4))]);
+        let joined = most_urgent_of([counted(Level(0)), counted(NoVerdict), counted(Level(4))]);
         assert_eq!(Flow::new().segment(&joined, b"x"), Level(0));
         assert_eq!(calls.load(Ordering::Relaxed), 3);
         let first = first_of([counted(Level(6)), counted(Level(0))]);

@@ -20,21 +20,21 @@ use std::sync::Arc;
 
 use queueing::{Bytes, Priority, Span, Time};
 
-pub(crate) mod asked;
+pub(crate) mod catch_panic;
 mod combine;
+pub mod l7;
+mod packet_view;
 pub mod private;
 pub mod rules;
 pub mod scenarios;
-pub mod talk;
-mod view;
 
 #[cfg(test)]
 mod testing;
 
 pub use combine::{Combine, first_of, most_urgent_of};
+pub use packet_view::{IpView, Ipv4View, PacketView};
 pub use rules::{Policy, PolicyError};
 pub use scenarios::SCENARIOS;
-pub use view::{IpView, Ipv4View, PacketView};
 
 /// Which of the two places asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +58,7 @@ impl std::fmt::Display for Layer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// No opinion: what was decided before stands, or else the default.
-    Keep,
+    NoVerdict,
     /// This level; outside 0..=7 it is counted as bad and means [`Verdict::Keep`].
     Level(u8),
     /// The same, for want of something better: where the packet belongs to a

@@ -2,7 +2,7 @@
 //!
 //! | bytes | owner |
 //! |---|---|
-//! | 0..16 | the shipped classifiers: the request under way ([`Current`]) |
+//! | 0..16 | the shipped classifiers: the request under way ([`CurrentRequest`]) |
 //! | 16..64 | the application and its own classifiers, in any layout they agree on |
 //!
 //! All zeros, as a new connection has them, means *at the start of a request*.
@@ -60,20 +60,20 @@ fn place(kind: u8) -> Option<Range<usize>> {
 
 /// The request that a connection's bytes are in the middle of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Current {
+pub struct CurrentRequest {
     /// Bytes of it that have come; 0 between requests. (bytes 0..4)
     pub position: u32,
     /// Its length, as far as its length field has come. (bytes 4..8)
     pub length: u32,
     /// Number of the next stream byte, modulo 2³². (bytes 8..12)
     pub next: u32,
-    /// The level its header named; [`Current::NO_LEVEL`] before that byte. (byte 12, stored plus one)
+    /// The level its header named; [`CurrentRequest::NO_LEVEL`] before that byte. (byte 12, stored plus one)
     pub level: u8,
     /// Whether the bytes made no sense as requests. (byte 13)
     pub lost: bool,
 }
 
-impl Current {
+impl CurrentRequest {
     /// The header's level byte has not come yet.
     pub const NO_LEVEL: u8 = u8::MAX;
 
@@ -107,8 +107,8 @@ mod tests {
 
     #[test]
     fn zeros_are_the_start_of_a_request() {
-        let start = Current { level: Current::NO_LEVEL, ..Current::default() };
-        assert_eq!(Current::load(&[0; 64]), start);
+        let start = CurrentRequest { level: CurrentRequest::NO_LEVEL, ..CurrentRequest::default() };
+        assert_eq!(CurrentRequest::load(&[0; 64]), start);
     }
 
     #[test]
@@ -127,11 +127,12 @@ mod tests {
     #[test]
     fn the_current_request_leaves_the_applications_bytes_alone() {
         let mut private = [0xee; 64];
-        let current = Current { position: 1, length: 0x0203_0405, next: u32::MAX, level: 7, lost: true };
+        let current =
+            CurrentRequest { position: 1, length: 0x0203_0405, next: u32::MAX, level: 7, lost: true };
         current.store(&mut private);
-        assert_eq!(Current::load(&private), current);
+        assert_eq!(CurrentRequest::load(&private), current);
         assert_eq!(application(&private), [0xee; 48]);
         application_mut(&mut private).fill(0);
-        assert_eq!(Current::load(&private), current);
+        assert_eq!(CurrentRequest::load(&private), current);
     }
 }

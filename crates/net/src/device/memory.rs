@@ -90,7 +90,7 @@ impl MemoryDevice {
     ///
     /// # Errors
     /// [`Full`] when there is no room; nothing was sent.
-    pub fn pass(&mut self, at: Time, checked: bool, frame: &[u8]) -> Result<(), Full> {
+    pub fn forward(&mut self, at: Time, checked: bool, frame: &[u8]) -> Result<(), Full> {
         self.send(at, checked, frame.len(), &mut |buf| buf.copy_from_slice(frame))
     }
 

@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use queueing::{Span, Time};
 
-pub mod fault;
+pub mod fault_injector;
 pub mod memory;
-pub mod merged;
+pub mod multi_queue;
 pub mod pcap;
 
 /// A received frame and when the device says it came.

@@ -1,10 +1,10 @@
-//! Captures: [`Tee`] writes down every frame that passes a device, for
+//! Captures: [`PcapTap`] writes down every frame that passes a device, for
 //! Wireshark and tcpdump; [`Replay`] is a device that plays one back.
 //!
 //! The file keeps the order in which this host saw the frames, stamped in
 //! nanoseconds since the clock's epoch. Writing down must not stop the
 //! traffic: after the first error nothing more is written and
-//! [`Tee::error`] says why.
+//! [`PcapTap::error`] says why.
 //! Source: the pcap format as libpcap writes it, magic 0xa1b23c4d.
 
 use std::io::{self, Write};
@@ -15,15 +15,15 @@ use super::{Device, Full, Offloads, Received, Waker};
 
 mod replay;
 
-pub use replay::{BadCapture, Counters, Pace, Replay};
+pub use replay::{CaptureError, Counters, Pace, Replay};
 
 /// A device that writes down what passes through it.
-pub struct Tee<D, W> {
+pub struct PcapTap<D, W> {
     device: D,
     log: Log<W>,
 }
 
-impl<D: Device, W: Write> Tee<D, W> {
+impl<D: Device, W: Write> PcapTap<D, W> {
     /// Passes everything on to `device` and writes it to `writer`, which
     /// should be buffered.
     ///
@@ -52,7 +52,7 @@ impl<D: Device, W: Write> Tee<D, W> {
     }
 }
 
-impl<D: Device, W: Write> Device for Tee<D, W> {
+impl<D: Device, W: Write> Device for PcapTap<D, W> {
     type Frame = D::Frame;
 
     fn receive(&mut self, now: Time) -> Option<Received<D::Frame>> {
@@ -143,7 +143,7 @@ mod tests {
     #[test]
     fn both_directions_are_written_with_nanoseconds() {
         let (a, mut b) = memory::pair(2, 64);
-        let mut tee = Tee::new(a, Vec::new()).unwrap();
+        let mut tee = PcapTap::new(a, Vec::new()).unwrap();
         tee.transmit(Time::from_nanos(1_000_000_007), 3, &mut |buf| buf.copy_from_slice(b"out")).unwrap();
         b.transmit(Time::from_nanos(2_000_000_009), 2, &mut |buf| buf.copy_from_slice(b"in")).unwrap();
         assert_eq!(tee.receive(Time::ZERO).unwrap().frame.as_ref(), b"in");
@@ -157,7 +157,7 @@ mod tests {
     fn a_full_disk_stops_the_file_and_not_the_traffic() {
         let (a, mut b) = memory::pair(4, 64);
         let mut disk = [0; 24 + 16 + 1];
-        let mut tee = Tee::new(a, &mut disk[..]).unwrap();
+        let mut tee = PcapTap::new(a, &mut disk[..]).unwrap();
         for _ in 0..3 {
             tee.transmit(Time::ZERO, 1, &mut |buf| buf.fill(7)).unwrap();
         }

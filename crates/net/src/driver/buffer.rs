@@ -1,6 +1,6 @@
 //! Frames that wait for the stack, and who goes first among them.
 //!
-//! A frame may go by what is known of its connection ([`Turn`]). That changes
+//! A frame may go by what is known of its connection ([`FramePriority`]). That changes
 //! while some of the connection's frames wait, and they do not pass each other
 //! for it: none goes before those of its connection that came earlier and went
 //! by the same knowledge. What carries a verdict of its own goes by that alone.
@@ -31,14 +31,14 @@ pub enum RxOrder {
 
 /// How urgent a frame is while it waits in a strict buffer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Turn {
+pub struct FramePriority {
     /// Its level.
     pub level: Priority,
     /// The connection that it is known from, where the frame itself does not say.
     pub of: Option<ConnId>,
 }
 
-impl From<Priority> for Turn {
+impl From<Priority> for FramePriority {
     /// The frame's own level.
     fn from(level: Priority) -> Self {
         Self { level, of: None }
@@ -61,7 +61,7 @@ enum Waiting<F> {
 struct Queued<F> {
     frame: F,
     meta: PacketMeta,
-    turn: Turn,
+    turn: FramePriority,
 }
 
 impl<F> Entry for Queued<F> {
@@ -76,7 +76,7 @@ impl<F> Entry for Queued<F> {
 
 impl<F> RxBuffer<F> {
     /// A buffer of at most `capacity` frames. Which frames go by their connection
-    /// their [`Turn`] says.
+    /// their [`FramePriority`] says.
     ///
     /// # Panics
     /// When `capacity` is 0.
@@ -96,7 +96,7 @@ impl<F> RxBuffer<F> {
     /// When the buffer is full the frame that has to leave comes back, this
     /// one or a less urgent one: recycle it.
     #[must_use = "the frame that has to leave belongs to the device"]
-    pub fn push(&mut self, now: Time, frame: F, meta: PacketMeta, turn: Turn) -> Option<F> {
+    pub fn push(&mut self, now: Time, frame: F, meta: PacketMeta, turn: FramePriority) -> Option<F> {
         let entry = Queued { frame, meta, turn };
         let pushed = match &mut self.waiting {
             Waiting::Fifo(queue) => queue.push(now, entry),
@@ -167,7 +167,7 @@ struct Together {
 
 impl<F> Levels<F> {
     fn push(&mut self, now: Time, mut entry: Queued<F>) -> PushResult<Queued<F>> {
-        if let Turn { level, of: Some(connection) } = entry.turn {
+        if let FramePriority { level, of: Some(connection) } = entry.turn {
             let alone = Together { frames: 0, level };
             let together = self.together.entry(connection).or_insert(alone);
             together.frames += 1;
@@ -188,7 +188,7 @@ impl<F> Levels<F> {
         Some(entry)
     }
 
-    fn leaves(&mut self, turn: Turn) {
+    fn leaves(&mut self, turn: FramePriority) {
         let Some(connection) = turn.of else { return };
         if let Found::Occupied(mut together) = self.together.entry(connection) {
             together.get_mut().frames -= 1;
@@ -212,13 +212,13 @@ mod tests {
     }
 
     /// A frame's own level.
-    fn own(priority: Option<u8>) -> Turn {
-        Turn::from(priority.and_then(Priority::new).unwrap_or_default())
+    fn own(priority: Option<u8>) -> FramePriority {
+        FramePriority::from(priority.and_then(Priority::new).unwrap_or_default())
     }
 
     /// A level that is known from `connection`.
-    fn known(level: u8, connection: u32) -> Turn {
-        Turn { of: Some(ConnId { index: connection, generation: 0 }), ..own(Some(level)) }
+    fn known(level: u8, connection: u32) -> FramePriority {
+        FramePriority { of: Some(ConnId { index: connection, generation: 0 }), ..own(Some(level)) }
     }
 
     fn order(order: RxOrder, capacity: usize, pushes: &[Option<u8>]) -> (Vec<usize>, Vec<usize>) {

@@ -9,12 +9,12 @@
 
 use queueing::{Priority, Time};
 
-use crate::classify::asked::caught;
+use crate::classify::catch_panic::caught;
 use crate::classify::{DriverClassifier, PacketMeta, PacketView, Verdict};
 
 mod buffer;
 
-pub use buffer::{RxBuffer, RxOrder, Turn};
+pub use buffer::{FramePriority, RxBuffer, RxOrder};
 
 /// What the driver stage has done so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -72,7 +72,7 @@ pub fn classify(
     let Some(classifier) = classifier else { return Admission::Queue(meta) };
     counters.classified += 1;
     match caught(&mut counters.panics, || classifier(&PacketView::new(frame, &meta))) {
-        None | Some(Verdict::Keep) => {}
+        None | Some(Verdict::NoVerdict) => {}
         Some(verdict @ (Verdict::Level(level) | Verdict::Default(level))) => {
             meta.priority = Priority::new(level);
             meta.by_default = matches!(verdict, Verdict::Default(_));
@@ -114,7 +114,7 @@ mod tests {
     fn a_verdict_becomes_metadata_and_what_is_no_verdict_is_counted() {
         let one = DriverCounters { frames: 1, classified: 1, ..DriverCounters::default() };
         assert_eq!(check(None, Some(None)), DriverCounters { classified: 0, ..one });
-        assert_eq!(check(says(Verdict::Keep), Some(None)), one);
+        assert_eq!(check(says(Verdict::NoVerdict), Some(None)), one);
         assert_eq!(check(says(Verdict::Level(3)), Some(Some(3))), one);
         assert_eq!(check(says(Verdict::Default(4)), Some(Some(4))), one);
         assert_eq!(check(says(Verdict::Level(8)), Some(None)), DriverCounters { out_of_range: 1, ..one });

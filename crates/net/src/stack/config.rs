@@ -5,9 +5,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use queueing::{Priority, Span};
 
 use super::cookies::SynCookies;
-use super::ready::TransmitOrder;
+use super::tx_scheduler::TransmitOrder;
 use crate::classify::TransportClassifier;
-use crate::steer::Place;
+use crate::steer::ShardIndex;
 use crate::tcp::Ecn;
 use crate::tcp::congestion::NewCongestion;
 use crate::wire::{ip, tcp};
@@ -116,7 +116,7 @@ pub struct Config {
     /// [`Stack::connect_with`](super::Stack::connect_with); 0 turns it off.
     pub fast_open_cookies: usize,
     /// This stack's place among the shards of its host; `None` when it is alone.
-    pub place: Option<Place>,
+    pub place: Option<ShardIndex>,
     /// Most connections at once.
     pub connections_max: usize,
     /// Most acknowledgements each second that challenge a suspicious RST, SYN
@@ -253,7 +253,7 @@ impl Config {
     /// Whether this stack speaks for its host: where there are several shards,
     /// all hear who has which hardware address, and the first answers.
     #[inline]
-    pub(crate) fn speaks(&self) -> bool {
+    pub(crate) fn answers_for_host(&self) -> bool {
         self.place.is_none_or(|place| place.shard == 0)
     }
 

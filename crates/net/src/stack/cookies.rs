@@ -15,7 +15,7 @@ use std::hash::Hasher;
 use queueing::{Span, Time};
 use siphasher::sip::SipHasher13;
 
-use super::flows;
+use super::connection_table;
 use crate::wire::FourTuple;
 use crate::wire::tcp::{Options, Seq, Timestamps};
 
@@ -53,10 +53,10 @@ pub(super) struct Cookies<'a> {
 
 impl Cookies<'_> {
     /// The sequence number that answers a SYN numbered `irs` with this MSS.
-    pub(super) fn number(&self, tuple: &FourTuple, irs: Seq, mss: u16) -> Seq {
+    pub(super) fn cookie_isn(&self, tuple: &FourTuple, irs: Seq, mss: u16) -> Seq {
         let class = MSS.iter().rposition(|known| *known <= mss).unwrap_or(0) as u32;
         let epoch = self.epoch();
-        let hash = flows::hash(self.secret, HASH_TUPLE, tuple);
+        let hash = connection_table::hash(self.secret, HASH_TUPLE, tuple);
         let low = self.mix(HASH_PAD, hash, irs, epoch).wrapping_add(class) & LOW;
         Seq(self.mix(HASH_BASE, hash, irs, 0).wrapping_add(epoch << LOW_BITS).wrapping_add(low))
     }
@@ -64,7 +64,7 @@ impl Cookies<'_> {
     /// The MSS that `number`, which answered a SYN numbered `irs`, stands for;
     /// none when it is no cookie of ours or too old.
     pub(super) fn mss(&self, tuple: &FourTuple, irs: Seq, number: Seq) -> Option<u16> {
-        let hash = flows::hash(self.secret, HASH_TUPLE, tuple);
+        let hash = connection_table::hash(self.secret, HASH_TUPLE, tuple);
         let rest = number.0.wrapping_sub(self.mix(HASH_BASE, hash, irs, 0));
         let age = self.epoch().wrapping_sub(rest >> LOW_BITS) & 0xff;
         if age > 1 {
@@ -91,13 +91,13 @@ impl Cookies<'_> {
 
 /// What the lowest bits of a timestamp say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Remembered {
+pub(super) struct CookieOptions {
     pub(super) window_scale: Option<u8>,
     pub(super) sack: bool,
     pub(super) ecn: bool,
 }
 
-impl Remembered {
+impl CookieOptions {
     /// What of a SYN's options must outlast it.
     pub(super) fn from(options: &Options, ecn: bool) -> Self {
         Self { window_scale: options.window_scale, sack: options.sack_permitted, ecn }
@@ -105,7 +105,7 @@ impl Remembered {
 
     /// Our clock at `timestamp` with this in its lowest bits; never later
     /// than `timestamp`, so that our clock does not run back afterwards.
-    pub(super) fn into_stamp(self, timestamp: u32) -> u32 {
+    pub(super) fn encode_timestamp(self, timestamp: u32) -> u32 {
         let scale = self.window_scale.map_or(NO_SCALE, |shift| u32::from(shift.min(14)));
         let bits = scale | u32::from(self.sack) << 4 | u32::from(self.ecn) << 5;
         let stamp = timestamp & !BITS | bits;
@@ -113,7 +113,7 @@ impl Remembered {
     }
 
     /// What the peer's echo of such a timestamp says.
-    pub(super) fn of_stamp(stamp: u32) -> Self {
+    pub(super) fn decode_timestamp(stamp: u32) -> Self {
         let scale = stamp & NO_SCALE;
         Self {
             window_scale: (scale != NO_SCALE).then_some(scale as u8),
@@ -159,7 +159,7 @@ mod tests {
         fn cookie_gives_the_mss_back_for_64_s_at_least_and_128_at_most(
             irs: u32, port: u16, mss in 88u16.., made in 0u64..100_000, later in 0u64..300,
         ) {
-            let number = at(made).number(&tuple(port), Seq(irs), mss);
+            let number = at(made).cookie_isn(&tuple(port), Seq(irs), mss);
             let known = at(made + later).mss(&tuple(port), Seq(irs), number);
             if later <= 64 || known.is_some() && later < 128 {
                 prop_assert!(known.is_some_and(|known| known <= mss && MSS.contains(&known)));
@@ -172,9 +172,9 @@ mod tests {
         fn timestamp_remembers_the_options_and_never_runs_ahead(
             shift in proptest::option::of(0u8..15), sack: bool, ecn: bool, timestamp: u32,
         ) {
-            let remembered = Remembered { window_scale: shift, sack, ecn };
-            let stamp = remembered.into_stamp(timestamp);
-            prop_assert_eq!(Remembered::of_stamp(stamp), remembered);
+            let remembered = CookieOptions { window_scale: shift, sack, ecn };
+            let stamp = remembered.encode_timestamp(timestamp);
+            prop_assert_eq!(CookieOptions::decode_timestamp(stamp), remembered);
             prop_assert!(timestamp.wrapping_sub(stamp) < 64);
         }
     }
@@ -191,7 +191,7 @@ mod tests {
 
     #[test]
     fn cookie_is_of_one_tuple_one_number_and_one_secret() {
-        let number = at(0).number(&tuple(1), Seq(5), 1460);
+        let number = at(0).cookie_isn(&tuple(1), Seq(5), 1460);
         assert_eq!(at(0).mss(&tuple(1), Seq(5), number), Some(1460));
         assert_eq!(at(0).mss(&tuple(2), Seq(5), number), None);
         assert_eq!(at(0).mss(&tuple(1), Seq(6), number), None);

@@ -6,16 +6,16 @@ use std::net::IpAddr;
 
 use queueing::Time;
 
-use super::ip::outgoing::Outgoing;
+use super::ip::output::Outgoing;
 use super::ip::question;
-use super::neighbors::Reach;
-use super::ready::Turn;
+use super::neighbors::Resolution;
+use super::tx_scheduler::TxTurn;
 use super::{Counters, HopLimits, Stack};
 use crate::Device;
 use crate::device::Full;
 use crate::tcp::Connection;
 use crate::wire::ethernet::{self, BROADCAST, EtherType, Mac};
-use crate::wire::ip::{self, Marks, Protocol};
+use crate::wire::ip::{self, Protocol, TrafficClass};
 use crate::wire::tcp::{Flags, Options, Segment, Seq};
 use crate::wire::{FourTuple, arp, ipv4};
 
@@ -64,7 +64,7 @@ impl Reply {
         protocol: Protocol,
         payload: Vec<u8>,
     ) -> Self {
-        let marks = Marks::default();
+        let marks = TrafficClass::default();
         let (whole, ident, sent, hops) = (false, 0, 0, protocol.hops());
         let packet = Outgoing { mac, source, target, protocol, marks, hops, whole, payload, ident, sent };
         Self::Packet(packet)
@@ -125,7 +125,7 @@ impl Stack {
                 self.ready.caught_up();
                 break;
             };
-            if !turn.bare && self.take_everyday_turn(now, device, turn.index) {
+            if !turn.bare && self.transmit_fast_path(now, device, turn.index) {
                 continue;
             }
             if self.take_turn(now, device, &mut turn).is_err() {
@@ -143,7 +143,7 @@ impl Stack {
 
     /// Sends what a connection may send in its turn; who has more waits again.
     #[inline(never)]
-    fn take_turn<D: Device>(&mut self, now: Time, device: &mut D, turn: &mut Turn) -> Result<(), Full> {
+    fn take_turn<D: Device>(&mut self, now: Time, device: &mut D, turn: &mut TxTurn) -> Result<(), Full> {
         let index = turn.index;
         let Some((id, connection)) = self.flows.at(index) else { return Ok(()) };
         // What has data takes its acknowledgement along, unless that has to wait.
@@ -166,17 +166,17 @@ impl Stack {
                 return Ok(());
             }
             let reach = self.neighbors.reach(now, hop);
-            if matches!(reach, Reach::Ask | Reach::Refresh(_)) {
+            if matches!(reach, Resolution::Ask | Resolution::Refresh(_)) {
                 self.ip.due = self.ip.due.min(self.neighbors.deadline());
                 if let Some(question) = question(config, &self.ip, hop) {
                     queue_reply(&mut self.replies, &mut self.counters, question);
                 }
             }
-            let (Reach::Known(mac) | Reach::Refresh(mac)) = reach else {
+            let (Resolution::Known(mac) | Resolution::Refresh(mac)) = reach else {
                 self.park(now, Some(hop), index);
                 return Ok(());
             };
-            if matches!(reach, Reach::Refresh(_)) && connection.retries > 0 && !connection.flags.parked {
+            if matches!(reach, Resolution::Refresh(_)) && connection.retries > 0 && !connection.flags.parked {
                 // What goes out may go astray: heard of another address, it goes again.
                 connection.flags.parked = self.neighbors.park(hop, id);
             }

@@ -16,8 +16,8 @@ use std::net::{IpAddr, SocketAddr};
 
 use queueing::{Span, Time};
 
-use super::flows;
-use super::opening::Listener;
+use super::connection_table;
+use super::listener::Listener;
 use super::{ConnId, ConnectError, Stack};
 use crate::wire::FourTuple;
 use crate::wire::tcp::{FastOpen, Segment};
@@ -32,7 +32,8 @@ fn cookie(secret: &[u8; 16], tuple: &FourTuple, now: Time, age: u64) -> FastOpen
     let epoch = (now.as_nanos() / EPOCH.as_nanos()).saturating_sub(age);
     // The epoch stands where ports would: 16 bits of hours each.
     let (local_port, remote_port) = (epoch as u16, (epoch >> 16) as u16);
-    let hash = flows::hash(secret, HASH_FAST_OPEN, &FourTuple { local_port, remote_port, ..*tuple });
+    let hash =
+        connection_table::hash(secret, HASH_FAST_OPEN, &FourTuple { local_port, remote_port, ..*tuple });
     FastOpen::new(&hash.to_be_bytes()).unwrap_or(FastOpen::REQUEST)
 }
 
@@ -43,14 +44,14 @@ pub(crate) fn current(secret: &[u8; 16], tuple: &FourTuple, now: Time) -> FastOp
 
 /// What a SYN's option comes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Offer {
+pub(super) struct FastOpenOffer {
     /// Its data may be delivered.
     pub(super) good: bool,
     /// The answer brings a cookie.
     pub(super) gives: bool,
 }
 
-impl Offer {
+impl FastOpenOffer {
     /// What the SYN `s` comes to where `listener` listens.
     pub(super) fn of(s: &Segment<'_>, tuple: &FourTuple, now: Time, secret: &[u8; 16], l: &Listener) -> Self {
         let Some(shown) = s.options.fast_open.filter(|_| l.fast_open_max > 0) else {
@@ -63,11 +64,11 @@ impl Offer {
 
 /// The cookies of servers, the latest last.
 #[derive(Debug, Default)]
-pub(super) struct Jar {
+pub(super) struct CookieCache {
     cookies: VecDeque<(IpAddr, FastOpen, u16)>,
 }
 
-impl Jar {
+impl CookieCache {
     /// The cookie of `server` and its MSS; it has to be put back to be used again.
     fn take(&mut self, server: IpAddr) -> Option<(FastOpen, u16)> {
         let at = self.cookies.iter().position(|known| known.0 == server)?;
@@ -134,7 +135,7 @@ mod tests {
 
     #[test]
     fn jar_is_bounded_and_forgets_the_oldest() {
-        let mut jar = Jar::default();
+        let mut jar = CookieCache::default();
         let server = |n: u32| IpAddr::V4(Ipv4Addr::from_bits(n));
         let cookie = |n: u8| FastOpen::new(&[n; 8]).unwrap();
         (0..10).for_each(|n| jar.put(server(n), cookie(n as u8), 1460, 4));

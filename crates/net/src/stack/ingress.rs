@@ -4,18 +4,18 @@ use std::net::Ipv4Addr;
 
 use queueing::{Priority, Time};
 
+use super::ip::demux::Arrived;
 use super::ip::interface::Interface;
 use super::ip::is_group;
-use super::ip::upper::Arrived;
-use super::opening::{Listener, fast_open_ends};
-use super::{CloseReason, Config, HASH_FLOW, Stack, flows, look_after};
+use super::listener::{Listener, fast_open_ends};
+use super::{CloseReason, Config, HASH_FLOW, Stack, connection_table, look_after};
 use crate::classify::{IpView, PacketMeta};
 use crate::device::{Device, Received};
-use crate::driver::Turn;
-use crate::tcp::{Arrival, Connection, State, Verdicts};
+use crate::driver::FramePriority;
+use crate::tcp::{Connection, SegmentOutcome, State, Verdicts};
 use crate::wire::ethernet::{BROADCAST, EtherType, Frame, Mac};
-use crate::wire::everyday::Everyday;
-use crate::wire::ip::{Marks, Packet, Protocol};
+use crate::wire::fast_path::FastPathFrame;
+use crate::wire::ip::{Packet, Protocol, TrafficClass};
 use crate::wire::tcp::Segment;
 use crate::wire::{FourTuple, Malformed, ipv4, ipv6};
 
@@ -49,7 +49,8 @@ impl Stack {
     }
 
     fn on_frame(&mut self, now: Time, frame: &[u8], meta: &PacketMeta) -> Result<(), Malformed> {
-        if let Some(everyday) = Everyday::parse(frame, (self.config.mac, self.config.addr), !meta.checked)
+        if let Some(everyday) =
+            FastPathFrame::parse(frame, (self.config.mac, self.config.addr), !meta.checked)
             && is_sender(&self.config, everyday.ip.source)
             && everyday.ip.source != self.config.addr
         {
@@ -123,7 +124,7 @@ impl Stack {
         let group = group || target != self.config.addr;
         let arrived = Arrived { from, meta, group, packet: bytes };
         let ipv4::Packet { protocol, dscp, ecn, ttl: hops, payload, .. } = packet;
-        let marks = Marks { dscp, ecn };
+        let marks = TrafficClass { dscp, ecn };
         let upper = Packet { source: source.into(), target: target.into(), protocol, marks, hops, payload };
         if source.is_unspecified() && protocol != Protocol::Udp {
             return Err(Malformed::BadAddress);
@@ -160,7 +161,7 @@ impl Stack {
         }
         let arrived = Arrived { from, meta, group, packet: bytes };
         let ipv6::Packet { protocol, dscp, ecn, hops, payload, .. } = packet;
-        let marks = Marks { dscp, ecn };
+        let marks = TrafficClass { dscp, ecn };
         let upper = Packet { source: source.into(), target: target.into(), protocol, marks, hops, payload };
         match packet.fragment {
             Some(fragment) => self.on_piece(now, &upper, fragment, &arrived),
@@ -202,9 +203,9 @@ impl Stack {
         };
         self.follow_up(now, index);
         match arrival {
-            Arrival::Done => {}
-            Arrival::Refuse => self.refuse(&tuple, s, from),
-            Arrival::Reset => {
+            SegmentOutcome::Done => {}
+            SegmentOutcome::Refuse => self.refuse(&tuple, s, from),
+            SegmentOutcome::Reset => {
                 self.counters.resets += 1;
                 self.answer_by_reset(&tuple, s, from);
             }
@@ -218,7 +219,7 @@ impl Stack {
             Some((_, connection)) if connection.flags.linked && connection.tuple == *tuple => {
                 Some(self.recent)
             }
-            _ => self.flows.find(flows::hash(&self.config.secret, HASH_FLOW, tuple), tuple),
+            _ => self.flows.find(connection_table::hash(&self.config.secret, HASH_FLOW, tuple), tuple),
         }
     }
 
@@ -226,26 +227,26 @@ impl Stack {
     /// latest request there, or as the application has said since. `None`
     /// without a connection.
     #[must_use]
-    pub fn turn_of(&mut self, ip: &IpView<'_>) -> Option<Turn> {
+    pub fn priority_of(&mut self, ip: &IpView<'_>) -> Option<FramePriority> {
         let (remote_port, local_port) = ip.tcp_ports()?;
         let tuple = FourTuple { local: ip.target(), local_port, remote: ip.source(), remote_port };
         let index = self.find(&tuple)?;
         let (id, connection) = self.flows.at(index)?;
-        Some(Turn { level: connection.transmit.latest(), of: Some(id) })
+        Some(FramePriority { level: connection.transmit.latest(), of: Some(id) })
     }
 
     /// Whether any connection has been more urgent than the least urgent: as long
     /// as none was, [`Stack::turn_of`] need not be asked.
     #[must_use]
     #[inline]
-    pub fn tells_apart(&self) -> bool {
+    pub fn has_priorities(&self) -> bool {
         self.tells_apart
     }
 
     /// Hands `s` to the connection in slot `index`.
     #[inline]
-    fn hear(&mut self, now: Time, index: u32, s: &Segment<'_>, ecn: u8, meta: &PacketMeta) -> Arrival {
-        let Some((id, connection)) = self.flows.at(index) else { return Arrival::Done };
+    fn hear(&mut self, now: Time, index: u32, s: &Segment<'_>, ecn: u8, meta: &PacketMeta) -> SegmentOutcome {
+        let Some((id, connection)) = self.flows.at(index) else { return SegmentOutcome::Done };
         let verdicts = verdicts(connection, &self.listeners, &self.config, meta);
         connection.on_segment(&mut context!(self, now, id, meta, ecn), s, &verdicts)
     }
@@ -260,8 +261,8 @@ impl Stack {
         s: &Segment<'_>,
         ecn: u8,
         meta: &PacketMeta,
-    ) -> Arrival {
-        let Some((id, connection)) = self.flows.at(index) else { return Arrival::Done };
+    ) -> SegmentOutcome {
+        let Some((id, connection)) = self.flows.at(index) else { return SegmentOutcome::Done };
         let opening = !connection.flags.announced;
         let connecting = (connection.state == State::SynSent).then_some(connection.snd_una);
         let verdicts = verdicts(connection, &self.listeners, &self.config, meta);

@@ -64,27 +64,27 @@ macro_rules! context {
     };
 }
 
-mod calls;
 mod config;
+mod connection_table;
 mod cookies;
 mod counters;
 mod egress;
 mod event;
-mod everyday;
 pub(crate) mod fast_open;
-mod flows;
 mod ingress;
 mod ip;
+mod listener;
 mod neighbors;
-mod opening;
-mod ready;
-mod settling;
+mod socket_api;
 mod timers;
 #[cfg(test)]
 pub(crate) mod twins;
+mod tx_fast_path;
+mod tx_scheduler;
 mod udp;
+mod upkeep;
 
-pub use crate::tcp::{Ecn, Info, KeepAlive, Repair, State};
+pub use crate::tcp::{Ecn, Info, KeepAlive, RecoveryKind, State};
 pub use config::{Config, HopLimits, InterfaceId, Ipv6, ListenOptions};
 pub use cookies::SynCookies;
 pub(crate) use counters::Challenges;
@@ -94,24 +94,24 @@ pub use event::{
 };
 
 pub use ip::Lease;
-pub(crate) use ready::Places;
-pub use ready::TransmitOrder;
+pub use tx_scheduler::TransmitOrder;
+pub(crate) use tx_scheduler::TxLinks;
 pub use udp::{Datagram, SendOptions, UdpOptions, UdpPath};
 
+use connection_table::ConnectionTable;
 use egress::Reply;
-use fast_open::Jar;
-use flows::Flows;
+use fast_open::CookieCache;
 use ip::Ip;
+use listener::Listener;
 use neighbors::Neighbors;
-use opening::Listener;
-use ready::Ready;
 use timers::{look_after, set_timer};
+use tx_scheduler::TxScheduler;
 use udp::Udp;
 
 /// One host's TCP/IP.
 pub struct Stack {
     config: Config,
-    flows: Flows,
+    flows: ConnectionTable,
     ports: BTreeMap<u16, u16>,
     listeners: Vec<Listener>,
     neighbors: Neighbors,
@@ -119,7 +119,7 @@ pub struct Stack {
     udp: Udp,
     timers: TimerWheel<u32>,
     events: VecDeque<Event>,
-    ready: Ready,
+    ready: TxScheduler,
     replies: VecDeque<Reply>,
     /// Connections (by slot) whose acknowledgement waits for a response, the
     /// first `waiting_acks_old` of them since before the owner last sent.
@@ -131,7 +131,7 @@ pub struct Stack {
     /// Until when a cookie may come back.
     cookies_until: Time,
     /// Fast Open cookies of servers.
-    jar: Jar,
+    jar: CookieCache,
     /// Connections in TIME-WAIT by age; some may be gone already.
     time_wait: VecDeque<ConnId>,
     ports_tried: u16,
@@ -163,8 +163,8 @@ impl Stack {
         Self {
             ip: Ip::new(&config),
             udp: Udp::default(),
-            ready: Ready::new(config.transmit, config.connections_max, frame_len_max),
-            flows: Flows::new(),
+            ready: TxScheduler::new(config.transmit, config.connections_max, frame_len_max),
+            flows: ConnectionTable::new(),
             ports: BTreeMap::new(),
             listeners: Vec::new(),
             neighbors: Neighbors::default(),
@@ -177,7 +177,7 @@ impl Stack {
             counters: Counters::default(),
             challenges: Challenges::default(),
             cookies_until: Time::ZERO,
-            jar: Jar::default(),
+            jar: CookieCache::default(),
             config,
             time_wait: VecDeque::new(),
             ports_tried: 0,
@@ -309,7 +309,8 @@ impl Stack {
     /// A port that is free towards `remote`, from a secret start (RFC 6056 §3.3.3).
     fn ephemeral_port(&mut self, local: IpAddr, remote: SocketAddr) -> Option<u16> {
         let (first, count) = EPHEMERAL;
-        let start = flows::hash(&self.config.secret, HASH_PORT, &tuple(local, 0, remote)) as u16 % count;
+        let start =
+            connection_table::hash(&self.config.secret, HASH_PORT, &tuple(local, 0, remote)) as u16 % count;
         (0..count).find_map(|_| {
             self.ports_tried = (self.ports_tried + 1) % count;
             let port = first + ((u32::from(start) + u32::from(self.ports_tried)) % u32::from(count)) as u16;
@@ -321,7 +322,7 @@ impl Stack {
 
     /// A connection with the sequence number that RFC 6528 asks for.
     fn new_connection(&self, now: Time, tuple: FourTuple) -> Connection {
-        let secret = flows::hash(&self.config.secret, HASH_ISN, &tuple);
+        let secret = connection_table::hash(&self.config.secret, HASH_ISN, &tuple);
         let clock = (now.as_nanos() / 4_000) as u32;
         let iss = Seq((secret as u32).wrapping_add(clock));
         let mut connection = Connection::open(tuple, iss, (secret >> 32) as u32, now, &self.config);
@@ -334,7 +335,7 @@ impl Stack {
 
     #[inline(never)]
     fn hash(&self, tuple: &FourTuple) -> u64 {
-        flows::hash(&self.config.secret, HASH_FLOW, tuple)
+        connection_table::hash(&self.config.secret, HASH_FLOW, tuple)
     }
 
     fn add(&mut self, connection: Connection) -> ConnId {
@@ -425,7 +426,7 @@ impl Stack {
     /// Queues a reset to the peer of `tuple`, if its hardware address is known.
     fn reset(&mut self, now: Time, tuple: FourTuple, seq: Seq, ack: Seq, options: Options, hops: u8) {
         let hop = self.ip.next_hop(&self.config, tuple.remote);
-        if let Some(neighbors::Reach::Known(mac) | neighbors::Reach::Refresh(mac)) =
+        if let Some(neighbors::Resolution::Known(mac) | neighbors::Resolution::Refresh(mac)) =
             hop.map(|hop| self.neighbors.reach(now, hop))
         {
             let flags = Flags::RST | Flags::ACK;

@@ -30,7 +30,7 @@ struct Neighbor {
 
 /// What to do to reach a neighbour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reach {
+pub(crate) enum Resolution {
     /// Send to this address.
     Known(Mac),
     /// Send to this address, and ask whether it is still right.
@@ -52,7 +52,7 @@ pub(crate) enum Due {
 
 /// Whether someone may become known without having been asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stranger {
+pub(crate) enum UnsolicitedPolicy {
     /// Yes: it wants to talk to us.
     Welcome,
     /// No.
@@ -90,9 +90,9 @@ impl Neighbors {
     const FRESH: Span = Span::from_secs(60);
 
     #[inline]
-    pub(crate) fn reach(&mut self, now: Time, addr: IpAddr) -> Reach {
+    pub(crate) fn reach(&mut self, now: Time, addr: IpAddr) -> Resolution {
         match self.recent(now, addr) {
-            Some(mac) => Reach::Known(mac),
+            Some(mac) => Resolution::Known(mac),
             None => self.look_up(now, addr),
         }
     }
@@ -105,7 +105,7 @@ impl Neighbors {
         (last == addr && now < until).then_some(mac)
     }
 
-    fn look_up(&mut self, now: Time, addr: IpAddr) -> Reach {
+    fn look_up(&mut self, now: Time, addr: IpAddr) -> Resolution {
         if !self.known.contains_key(&addr) {
             self.make_room();
         }
@@ -120,15 +120,15 @@ impl Neighbors {
         match neighbor.mac {
             Some(mac) if !stale => {
                 self.last = Some((addr, mac, neighbor.confirmed + Self::FRESH));
-                Reach::Known(mac)
+                Resolution::Known(mac)
             }
-            Some(mac) if neighbor.asked > 0 => Reach::Known(mac),
-            None if neighbor.asked > 0 => Reach::Wait,
+            Some(mac) if neighbor.asked > 0 => Resolution::Known(mac),
+            None if neighbor.asked > 0 => Resolution::Wait,
             mac => {
                 neighbor.asked = 1;
                 neighbor.ask_at = now + Self::ASK_FIRST;
                 self.due = self.due.min(neighbor.ask_at);
-                mac.map_or(Reach::Ask, Reach::Refresh)
+                mac.map_or(Resolution::Ask, Resolution::Refresh)
             }
         }
     }
@@ -175,9 +175,9 @@ impl Neighbors {
 
     /// Takes note that `addr` has `mac`. Who contradicts what is known
     /// without having been asked is not believed, but makes us ask.
-    pub(crate) fn learn(&mut self, now: Time, addr: IpAddr, mac: Mac, stranger: Stranger) {
+    pub(crate) fn learn(&mut self, now: Time, addr: IpAddr, mac: Mac, stranger: UnsolicitedPolicy) {
         let unicast = mac[0] & 1 == 0 && mac != [0; 6];
-        if !unicast || !(stranger == Stranger::Welcome || self.known.contains_key(&addr)) {
+        if !unicast || !(stranger == UnsolicitedPolicy::Welcome || self.known.contains_key(&addr)) {
             return;
         }
         match self.known.get(&addr) {
@@ -248,13 +248,13 @@ mod tests {
     #[test]
     fn cache_is_bounded_and_keeps_the_answered() {
         let mut neighbors = Neighbors::default();
-        neighbors.learn(Time::ZERO, THERE, [2; 6], Stranger::Welcome);
+        neighbors.learn(Time::ZERO, THERE, [2; 6], UnsolicitedPolicy::Welcome);
         for i in 0..5000u32 {
             let other = IpAddr::from((0x0b00_0000 + i).to_be_bytes());
             let _ = neighbors.reach(Time::from_nanos(i.into()), other);
         }
         assert_eq!(neighbors.len(), Neighbors::KNOWN_MAX);
-        assert_eq!(neighbors.reach(Time::from_nanos(5000), THERE), Reach::Known([2; 6]));
+        assert_eq!(neighbors.reach(Time::from_nanos(5000), THERE), Resolution::Known([2; 6]));
     }
 
     #[test]
@@ -271,39 +271,39 @@ mod tests {
     #[test]
     fn question_is_repeated_by_the_clock_and_given_up_after_three() {
         let mut neighbors = Neighbors::default();
-        assert_eq!(neighbors.reach(at(0), THERE), Reach::Ask);
+        assert_eq!(neighbors.reach(at(0), THERE), Resolution::Ask);
         assert_eq!(neighbors.deadline(), at(250));
         let mut poll = |ms| (neighbors.reach(at(ms), THERE), neighbors.poll(at(ms)), neighbors.poll(at(ms)));
-        assert_eq!(poll(249), (Reach::Wait, None, None));
-        assert_eq!(poll(250), (Reach::Wait, Some(Due::Ask(THERE)), None));
-        assert_eq!(poll(1249), (Reach::Wait, None, None));
-        assert_eq!(poll(1250), (Reach::Wait, Some(Due::Ask(THERE)), None));
-        assert_eq!(poll(2250), (Reach::Wait, Some(Due::Silent(THERE)), None));
+        assert_eq!(poll(249), (Resolution::Wait, None, None));
+        assert_eq!(poll(250), (Resolution::Wait, Some(Due::Ask(THERE)), None));
+        assert_eq!(poll(1249), (Resolution::Wait, None, None));
+        assert_eq!(poll(1250), (Resolution::Wait, Some(Due::Ask(THERE)), None));
+        assert_eq!(poll(2250), (Resolution::Wait, Some(Due::Silent(THERE)), None));
         assert_eq!((neighbors.deadline(), neighbors.len()), (Time::MAX, 0));
     }
 
     #[test]
     fn old_answer_is_used_while_it_is_checked_and_forgotten_when_nobody_answers() {
         let mut neighbors = Neighbors::default();
-        neighbors.learn(Time::ZERO, THERE, [2; 6], Stranger::Welcome);
-        assert_eq!(neighbors.reach(at(59_000), THERE), Reach::Known([2; 6]));
-        assert_eq!(neighbors.reach(at(61_000), THERE), Reach::Refresh([2; 6]));
-        assert_eq!(neighbors.reach(at(61_000), THERE), Reach::Known([2; 6]));
+        neighbors.learn(Time::ZERO, THERE, [2; 6], UnsolicitedPolicy::Welcome);
+        assert_eq!(neighbors.reach(at(59_000), THERE), Resolution::Known([2; 6]));
+        assert_eq!(neighbors.reach(at(61_000), THERE), Resolution::Refresh([2; 6]));
+        assert_eq!(neighbors.reach(at(61_000), THERE), Resolution::Known([2; 6]));
         for ms in [61_250, 62_250, 63_250] {
             assert!(neighbors.poll(at(ms)).is_some());
         }
-        assert_eq!(neighbors.reach(at(63_250), THERE), Reach::Ask);
+        assert_eq!(neighbors.reach(at(63_250), THERE), Resolution::Ask);
     }
 
     #[test]
     fn unasked_contradiction_is_not_believed_but_makes_us_ask() {
         let mut neighbors = Neighbors::default();
-        neighbors.learn(Time::ZERO, THERE, [2; 6], Stranger::Welcome);
-        neighbors.learn(Time::ZERO, THERE, [4; 6], Stranger::Welcome);
-        assert_eq!(neighbors.reach(Time::ZERO, THERE), Reach::Refresh([2; 6]));
-        neighbors.learn(Time::ZERO, THERE, [4; 6], Stranger::Ignored);
-        assert_eq!(neighbors.reach(Time::ZERO, THERE), Reach::Known([4; 6]));
-        neighbors.learn(Time::ZERO, THERE, [5; 6], Stranger::Ignored);
+        neighbors.learn(Time::ZERO, THERE, [2; 6], UnsolicitedPolicy::Welcome);
+        neighbors.learn(Time::ZERO, THERE, [4; 6], UnsolicitedPolicy::Welcome);
+        assert_eq!(neighbors.reach(Time::ZERO, THERE), Resolution::Refresh([2; 6]));
+        neighbors.learn(Time::ZERO, THERE, [4; 6], UnsolicitedPolicy::Ignored);
+        assert_eq!(neighbors.reach(Time::ZERO, THERE), Resolution::Known([4; 6]));
+        neighbors.learn(Time::ZERO, THERE, [5; 6], UnsolicitedPolicy::Ignored);
         assert!(neighbors.agrees(THERE, [4; 6]) && !neighbors.agrees(THERE, [5; 6]));
     }
 }

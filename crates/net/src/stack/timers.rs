@@ -4,7 +4,7 @@
 use queueing::{Time, TimerKey, TimerWheel};
 
 use super::Config;
-use super::ready::Ready;
+use super::tx_scheduler::TxScheduler;
 use crate::tcp::Connection;
 
 /// Queues a connection for egress if it may have something to send, and sets
@@ -12,7 +12,7 @@ use crate::tcp::Connection;
 #[inline]
 pub(super) fn look_after(
     now: Time,
-    ready: &mut Ready,
+    ready: &mut TxScheduler,
     timers: &mut TimerWheel<u32>,
     config: &Config,
     connection: &mut Connection,

@@ -218,7 +218,7 @@ fn configure(config: &mut Config, kind: u8) {
             config.classifier = Some(std::sync::Arc::new(|cx| match cx.payload.first() {
                 Some(0..8) => Verdict::Drop,
                 Some(byte) => Verdict::Level(byte % 9),
-                None => Verdict::Keep,
+                None => Verdict::NoVerdict,
             }));
         }
         _ => {}

@@ -14,17 +14,17 @@ use queueing::{Bytes, Discipline, Entry, Fifo, Label, Priority, PushResult, Stri
 
 use super::event::{ListenError, UdpId};
 use super::{Config, Counters, Stack};
-use crate::classify::asked::{caught, labelled};
+use crate::classify::catch_panic::{caught, labelled};
 use crate::classify::{FlowContext, FlowState, PacketMeta, Private, TransportClassifier};
 use crate::wire::FourTuple;
 use crate::wire::icmp::Cause;
-use crate::wire::ip::{Marks, Packet};
+use crate::wire::ip::{Packet, TrafficClass};
 use crate::wire::udp;
 
-mod sending;
+mod output;
 
-use sending::Outbox;
-pub use sending::{SendOptions, UdpPath};
+use output::Outbox;
+pub use output::{SendOptions, UdpPath};
 
 /// Datagrams that a socket holds unless told otherwise.
 const CAPACITY: usize = 256;
@@ -50,7 +50,7 @@ pub struct Datagram {
     /// Which of our addresses it was for.
     pub local: IpAddr,
     /// As it came.
-    pub marks: Marks,
+    pub marks: TrafficClass,
     /// Data.
     pub payload: Vec<u8>,
     /// How urgent it is.

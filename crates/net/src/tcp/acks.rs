@@ -6,16 +6,16 @@ use queueing::{Bytes, Span, Time};
 
 use super::congestion::{Ack, Congestion, CongestionControl};
 use super::connection::{Connection, Context, Recovery};
-use super::flight::Record;
-use super::rack::Arrived;
+use super::rack::RackSample;
+use super::retransmit_queue::Record;
 use super::state::{State, Step};
-use super::store::Store;
+use super::store::ByteStore;
 use crate::stack::{CloseReason, EventKind};
 use crate::wire::tcp::{Flags, Segment, Seq};
 
 /// What one acknowledgement brought.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct News {
+pub(super) struct AckResult {
     /// Bytes delivered that were not known to be.
     pub(super) bytes: u32,
     /// Bytes by which it moves `snd_una`.
@@ -43,7 +43,7 @@ pub(super) struct News {
     pub(super) again: bool,
 }
 
-impl News {
+impl AckResult {
     #[inline]
     fn add(&mut self, record: &Record) {
         self.bytes += record.len();
@@ -54,11 +54,11 @@ impl News {
     }
 }
 
-impl<B: Store> Connection<B> {
+impl<B: ByteStore> Connection<B> {
     #[inline]
-    fn news(&self, s: &Segment<'_>) -> News {
+    fn news(&self, s: &Segment<'_>) -> AckResult {
         let stamps = s.options.timestamps.filter(|_| self.flags.timestamps);
-        News {
+        AckResult {
             bytes: 0,
             advanced: 0,
             flight: self.snd_nxt - self.snd_una,
@@ -178,7 +178,7 @@ impl<B: Store> Connection<B> {
 
     /// Frees what lies before `ack`.
     #[inline]
-    fn take_acknowledged(&mut self, cx: &mut Context<'_>, ack: Seq, news: &mut News) {
+    fn take_acknowledged(&mut self, cx: &mut Context<'_>, ack: Seq, news: &mut AckResult) {
         let acked = ack - self.snd_una;
         let fin = self.flags.fin_sent && ack == self.snd_nxt && acked as usize > self.send.len();
         let data = acked - u32::from(fin);
@@ -190,7 +190,7 @@ impl<B: Store> Connection<B> {
     }
 
     #[inline]
-    fn take_records(&mut self, cx: &mut Context<'_>, ack: Seq, news: &mut News) {
+    fn take_records(&mut self, cx: &mut Context<'_>, ack: Seq, news: &mut AckResult) {
         if self.flight.ledger().is_none() {
             return self.flight.acknowledge(ack, |_, record| {
                 news.add(record);
@@ -216,7 +216,7 @@ impl<B: Store> Connection<B> {
     /// Takes in what the peer reports beyond its acknowledgement, and what it
     /// got twice: a first block that lies before the acknowledgement, or
     /// within the second block (RFC 2883 §4).
-    fn take_reports(&mut self, cx: &mut Context<'_>, s: &Segment<'_>, news: &mut News) {
+    fn take_reports(&mut self, cx: &mut Context<'_>, s: &Segment<'_>, news: &mut AckResult) {
         let blocks = s.options.sack.as_slice();
         let within = |a: (Seq, Seq), b: (Seq, Seq)| a.0.at_or_after(b.0) && a.1.at_or_before(b.1);
         let first = blocks[0];
@@ -249,8 +249,8 @@ impl<B: Store> Connection<B> {
     }
 
     #[inline]
-    fn arrived(&self, now: Time, news: &News) -> Arrived {
-        Arrived { now, echo_ms: news.echo_ms, min_rtt: self.reordering.min_rtt() }
+    fn arrived(&self, now: Time, news: &AckResult) -> RackSample {
+        RackSample { now, echo_ms: news.echo_ms, min_rtt: self.reordering.min_rtt() }
     }
 
     /// Where the flight of the latest timeout ended, while that is repaired.
@@ -266,7 +266,7 @@ impl<B: Store> Connection<B> {
     /// which of its copies was. Timestamps would tell that, but not how long it
     /// took: behind a hole they echo what came before it (RFC 7323 §4.3).
     #[inline]
-    fn sample_rtt(&mut self, now: Time, news: &mut News) {
+    fn sample_rtt(&mut self, now: Time, news: &mut AckResult) {
         if news.oldest != Time::MAX && !news.again {
             let rtt = now.since(news.oldest);
             self.rtt.on_sample(rtt);
@@ -276,7 +276,7 @@ impl<B: Store> Connection<B> {
     }
 
     #[inline]
-    fn on_news(&mut self, cx: &mut Context<'_>, s: &Segment<'_>, news: &mut News) {
+    fn on_news(&mut self, cx: &mut Context<'_>, s: &Segment<'_>, news: &mut AckResult) {
         if news.advanced > 0 {
             self.retries = 0;
             self.patience_regained();
@@ -304,7 +304,7 @@ impl<B: Store> Connection<B> {
 
     /// Tells congestion control that `acked` bytes were delivered.
     #[inline]
-    pub(super) fn grow(&mut self, now: Time, acked: u32, news: &News) {
+    pub(super) fn grow(&mut self, now: Time, acked: u32, news: &AckResult) {
         if news.marked && !self.grows_by_echoes() {
             return;
         }

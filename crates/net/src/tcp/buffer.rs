@@ -8,14 +8,14 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use super::flight::Ledger;
-use crate::buffers::{Buffers, Uses};
+use super::retransmit_queue::RetransmitRecords;
+use crate::buffer_pool::{BufferPool, PoolStats};
 use crate::stack::ConnId;
 
 /// Buffers and ledgers without an owner, and the count of bytes in those that have one.
 #[derive(Debug)]
 pub(crate) struct Pool {
-    free: Buffers,
+    free: BufferPool,
     /// Bytes in buffers that connections own.
     held: usize,
     held_max: usize,
@@ -27,12 +27,12 @@ pub(crate) struct Pool {
     shortened: BTreeSet<u32>,
     // They change owner as boxes: nothing is copied.
     #[allow(clippy::vec_box)]
-    ledgers: Vec<Box<Ledger>>,
+    ledgers: Vec<Box<RetransmitRecords>>,
 }
 
 /// What memory is wanted for: the less it matters, the sooner it is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Use {
+pub(crate) enum MemoryClass {
     /// Bytes that came before their turn: up to half of all memory.
     Early,
     /// More for a connection that holds much: up to three quarters.
@@ -56,7 +56,7 @@ impl Pool {
     /// A pool whose owners may hold `held_max` bytes.
     pub(crate) const fn bounded(held_max: usize) -> Self {
         Self {
-            free: Buffers::new(),
+            free: BufferPool::new(),
             held: 0,
             held_max,
             starved: VecDeque::new(),
@@ -78,11 +78,11 @@ impl Pool {
     }
 
     /// Whether `more` bytes may be held for `purpose`.
-    pub(crate) fn allows(&self, purpose: Use, more: usize) -> bool {
+    pub(crate) fn allows(&self, purpose: MemoryClass, more: usize) -> bool {
         let max = match purpose {
-            Use::Early => self.held_max / 2,
-            Use::Much => self.held_max / 4 * 3,
-            Use::Little => self.held_max,
+            MemoryClass::Early => self.held_max / 2,
+            MemoryClass::Much => self.held_max / 4 * 3,
+            MemoryClass::Little => self.held_max,
         };
         self.held.saturating_add(more) <= max
     }
@@ -147,7 +147,11 @@ impl Pool {
     #[cold]
     fn exchange(&mut self, larger: Vec<u8>, len: usize) -> Vec<u8> {
         self.free.give(larger);
-        Vec::with_capacity(if len <= Buffers::SMALL { Buffers::SMALL } else { len.max(Buffers::LARGE) })
+        Vec::with_capacity(if len <= BufferPool::SMALL {
+            BufferPool::SMALL
+        } else {
+            len.max(BufferPool::LARGE)
+        })
     }
 
     /// Whether `more` bytes may be held at all.
@@ -162,17 +166,17 @@ impl Pool {
     }
 
     /// How often buffers were asked for.
-    pub(crate) const fn uses(&self) -> Uses {
+    pub(crate) const fn uses(&self) -> PoolStats {
         self.free.uses()
     }
 }
 
 impl Pool {
-    pub(crate) fn take_ledger(&mut self) -> Box<Ledger> {
+    pub(crate) fn take_ledger(&mut self) -> Box<RetransmitRecords> {
         self.ledgers.pop().unwrap_or_default()
     }
 
-    pub(crate) fn give_ledger(&mut self, mut ledger: Box<Ledger>) {
+    pub(crate) fn give_ledger(&mut self, mut ledger: Box<RetransmitRecords>) {
         if self.ledgers.len() < Self::KEPT_LEDGERS_MAX {
             ledger.reset();
             self.ledgers.push(ledger);
@@ -237,7 +241,7 @@ impl ByteQueue {
         }
         if self.bytes.capacity() - self.bytes.len() < n {
             pool.free.grow(&mut self.bytes, n);
-            let needed = (self.bytes.len() + n).max(Buffers::LARGE);
+            let needed = (self.bytes.len() + n).max(BufferPool::LARGE);
             if !pool.has_room(self.bytes.capacity().saturating_sub(before)) {
                 // One that is kept for reuse may be larger than what there is memory for.
                 self.bytes.shrink_to(needed);
@@ -258,8 +262,8 @@ impl ByteQueue {
     /// The same when more memory has to be taken.
     #[inline]
     fn affordable_anew(&self, n: usize, pool: &Pool) -> usize {
-        if self.bytes.capacity() == 0 && n <= Buffers::LARGE {
-            return if pool.allows(Use::Little, Buffers::LARGE) { n } else { 0 };
+        if self.bytes.capacity() == 0 && n <= BufferPool::LARGE {
+            return if pool.allows(MemoryClass::Little, BufferPool::LARGE) { n } else { 0 };
         }
         self.affordable_by_growing(n, pool)
     }
@@ -272,8 +276,8 @@ impl ByteQueue {
         if used + n <= capacity {
             return n;
         }
-        let growth = (2 * capacity).max(used + n).max(Buffers::LARGE) - capacity;
-        let purpose = if needed <= Pool::LITTLE { Use::Little } else { Use::Much };
+        let growth = (2 * capacity).max(used + n).max(BufferPool::LARGE) - capacity;
+        let purpose = if needed <= Pool::LITTLE { MemoryClass::Little } else { MemoryClass::Much };
         if pool.allows(purpose, growth) { n } else { capacity - used }
     }
 
@@ -309,7 +313,7 @@ mod tests {
         let mut queue = ByteQueue::default();
         queue.push(b"abc", &mut pool);
         queue.pop(3, &mut pool);
-        assert_eq!((queue.bytes.capacity(), pool.free.bytes()), (0, Buffers::SMALL));
+        assert_eq!((queue.bytes.capacity(), pool.free.bytes()), (0, BufferPool::SMALL));
     }
 
     #[test]
@@ -317,9 +321,9 @@ mod tests {
         let mut pool = Pool::default();
         let mut queues: Vec<ByteQueue> = (0..1000).map(|_| ByteQueue::default()).collect();
         queues.iter_mut().for_each(|queue| queue.push(&[0; 200], &mut pool));
-        assert_eq!(pool.held, 1000 * Buffers::LARGE / 8);
+        assert_eq!(pool.held, 1000 * BufferPool::LARGE / 8);
         queues.iter_mut().for_each(|queue| queue.push(&[0; 200], &mut pool));
-        assert_eq!(pool.held, 1000 * Buffers::LARGE, "they have outgrown them");
+        assert_eq!(pool.held, 1000 * BufferPool::LARGE, "they have outgrown them");
     }
 
     #[test]
@@ -336,7 +340,7 @@ mod tests {
         assert!((250_000..=300_000).contains(&much) && pool.held <= 300_000, "{much}");
         let little: usize = few.iter_mut().map(|queue| fill(queue, 1500, &mut pool)).sum();
         assert!(little >= 45 * 1500 && pool.held <= 400_000, "{little}");
-        assert!(!pool.allows(Use::Early, 1) && pool.is_short());
+        assert!(!pool.allows(MemoryClass::Early, 1) && pool.is_short());
         queues.iter_mut().for_each(|queue| queue.release(&mut pool));
         assert_eq!(pool.held, 0);
     }

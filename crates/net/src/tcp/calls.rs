@@ -6,10 +6,10 @@ use super::buffer::Pool;
 use super::congestion::CongestionControl;
 use super::connection::{Connection, Context};
 use super::state::{State, Step};
-use super::store::Store;
+use super::store::ByteStore;
 use crate::stack::{CloseReason, Config};
 
-impl<B: Store> Connection<B> {
+impl<B: ByteStore> Connection<B> {
     /// Queues bytes for sending; returns how many fit.
     #[inline]
     pub(crate) fn write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Option<usize> {

@@ -8,25 +8,25 @@ use std::collections::VecDeque;
 
 use queueing::{Bytes, Label, Time, TimerKey};
 
-use super::answers::Answers;
+use super::ack_rate_limit::AckRateLimit;
 use super::autotune::ReceiveWindow;
 use super::buffer::Pool;
 use super::congestion::{Congestion, CongestionControl};
+use super::ecn_pacing::EcnPacing;
 use super::flags::Flags;
-use super::flight::Flight;
-use super::manners::Manners;
-use super::patience::Patience;
+use super::keepalive::TimeoutOptions;
+use super::loss_rate::LossRate;
 use super::rack::Reordering;
 use super::reassembly::Reassembly;
 use super::recovery::TailProbe;
+use super::retransmit_queue::RetransmitQueue;
 use super::rtt::RttEstimator;
-use super::segments::Segments;
 use super::spurious::Undo;
 use super::state::State;
-use super::store::Store;
-use super::transmit::Transmit;
+use super::store::ByteStore;
+use super::tx_priority::Transmit;
 use crate::classify::{AppMemory, FlowState, Memory, Private, TransportClassifier};
-use crate::stack::{Challenges, CloseReason, Config, ConnId, Counters, Event, EventKind, HopLimits, Places};
+use crate::stack::{Challenges, CloseReason, Config, ConnId, Counters, Event, EventKind, HopLimits, TxLinks};
 use crate::wire::FourTuple;
 use crate::wire::tcp::{Options, Seq};
 
@@ -89,7 +89,7 @@ impl Recovery {
 
 /// What few connections have.
 #[derive(Default)]
-pub(crate) struct Kept {
+pub(crate) struct RareState {
     /// The application's memory for the classifier.
     pub app: Option<AppMemory>,
     /// What a classifier keeps of the connection.
@@ -97,12 +97,12 @@ pub(crate) struct Kept {
 }
 
 /// One connection, which keeps its bytes in `B`.
-pub(crate) struct Connection<B: Store> {
+pub(crate) struct Connection<B: ByteStore> {
     pub(crate) tuple: FourTuple,
     pub(crate) state: State,
     pub(crate) flags: Flags,
     /// Where it waits for its turn to send.
-    pub(crate) places: Places,
+    pub(crate) places: TxLinks,
     /// How urgent what it sends is.
     pub(crate) transmit: Transmit,
     pub(crate) hops: HopLimits,
@@ -127,7 +127,7 @@ pub(crate) struct Connection<B: Store> {
     pub(crate) snd_wl2: Seq,
     pub(crate) recovery: Recovery,
     pub(crate) undo: Undo,
-    pub(crate) flight: Flight,
+    pub(crate) flight: RetransmitQueue,
     pub(crate) send: B,
 
     // The peer's: received up to `nxt`, invited up to `adv`.
@@ -140,7 +140,7 @@ pub(crate) struct Connection<B: Store> {
     /// When the acknowledgement that waits is due, in microseconds.
     pub(crate) ack_due_us: u32,
     pub(crate) window: ReceiveWindow,
-    pub(crate) answers: Answers,
+    pub(crate) answers: AckRateLimit,
     /// Where the peer's FIN stands, if it came early.
     pub(crate) early_fin: Option<Seq>,
 
@@ -159,19 +159,19 @@ pub(crate) struct Connection<B: Store> {
 
     pub(crate) received: u64,
     pub(crate) acknowledged: u64,
-    pub(crate) segments: Segments,
+    pub(crate) segments: LossRate,
 
     pub(crate) reassembly: Option<Box<Reassembly<B::Run>>>,
     pub(crate) classifier: Option<TransportClassifier>,
-    pub(crate) kept: Option<Box<Kept>>,
-    pub(crate) patience: Option<Box<Patience>>,
-    pub(crate) manners: Option<Box<Manners>>,
+    pub(crate) kept: Option<Box<RareState>>,
+    pub(crate) patience: Option<Box<TimeoutOptions>>,
+    pub(crate) manners: Option<Box<EcnPacing>>,
     pub(crate) listener: Option<u16>,
     pub(crate) reason: Option<CloseReason>,
     pub(crate) private: Private,
 }
 
-impl<B: Store> Connection<B> {
+impl<B: ByteStore> Connection<B> {
     /// A peer that announces less gets this, unless our MTU is smaller still.
     pub(super) const MSS_MIN: u16 = 88;
     /// Bytes that timestamps take up in every segment.
@@ -184,7 +184,7 @@ impl<B: Store> Connection<B> {
             tuple,
             state: State::SynSent,
             flags: Flags { timestamps: true, sack: true, scaling: true, linked: true, ..Flags::default() },
-            places: Places::default(),
+            places: TxLinks::default(),
             transmit: Transmit::default(),
             hops: HopLimits::default(),
             mss,
@@ -202,7 +202,7 @@ impl<B: Store> Connection<B> {
             snd_wl2: Seq(0),
             recovery: Recovery::None,
             undo: Undo::default(),
-            flight: Flight::new(iss, now),
+            flight: RetransmitQueue::new(iss, now),
             send: B::default(),
             rcv_nxt: Seq(0),
             rcv_adv: Seq(0),
@@ -212,7 +212,7 @@ impl<B: Store> Connection<B> {
             last_ack_sent: Seq(0),
             ack_due_us: 0,
             window: ReceiveWindow::new(now, config),
-            answers: Answers::default(),
+            answers: AckRateLimit::default(),
             early_fin: None,
             congestion: Congestion::new(config.congestion, mss),
             rtt: RttEstimator::new(),
@@ -224,7 +224,7 @@ impl<B: Store> Connection<B> {
             timer: None,
             received: 0,
             acknowledged: 0,
-            segments: Segments::default(),
+            segments: LossRate::default(),
             reassembly: None,
             classifier: None,
             kept: None,

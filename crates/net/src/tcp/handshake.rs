@@ -5,17 +5,17 @@ use queueing::{Span, Time};
 
 use super::congestion::CongestionControl;
 use super::connection::{Connection, Context, Recovery};
-use super::flight::Judgement;
-use super::input::{Arrival, Verdicts};
+use super::input::{SegmentOutcome, Verdicts};
+use super::retransmit_queue::LossDecision;
 use super::state::{State, Step};
-use super::store::Store;
+use super::store::ByteStore;
 use crate::stack::{CloseReason, Config, EventKind, ListenerId};
 use crate::wire::tcp::{Flags, Segment, Seq};
 
 /// Time from a reset of the peer's old connection to the next SYN.
 const SYN_AGAIN: Span = Span::from_millis(2);
 
-impl<B: Store> Connection<B> {
+impl<B: ByteStore> Connection<B> {
     /// Makes a fresh connection the answer to a listener's SYN `s`.
     pub(crate) fn accept(&mut self, listener: u16, s: &Segment<'_>, config: &Config) {
         self.answer(s, config);
@@ -69,7 +69,7 @@ impl<B: Store> Connection<B> {
         cx: &mut Context<'_>,
         s: &Segment<'_>,
         v: &Verdicts<'_>,
-    ) -> Arrival {
+    ) -> SegmentOutcome {
         let acks_syn = s.ack.after(self.snd_una) && s.ack.at_or_before(self.snd_nxt + self.fast_end());
         let has = |flag| s.flags.contains(flag);
         if has(Flags::ACK) && !acks_syn {
@@ -79,17 +79,17 @@ impl<B: Store> Connection<B> {
                 // it, so the SYN goes again soon, once (Linux, TCP_TIMEOUT_MIN).
                 self.rto_at = self.rto_at.min(cx.now + SYN_AGAIN);
             }
-            return if has(Flags::RST) { Arrival::Done } else { Arrival::Refuse };
+            return if has(Flags::RST) { SegmentOutcome::Done } else { SegmentOutcome::Refuse };
         }
         if has(Flags::RST) {
             if has(Flags::ACK) {
                 cx.counters.resets_received += 1;
                 self.end(cx, CloseReason::Reset);
             }
-            return Arrival::Done;
+            return SegmentOutcome::Done;
         }
         if !has(Flags::SYN) || self.snd_una == self.snd_nxt {
-            return Arrival::Done;
+            return SegmentOutcome::Done;
         }
         self.negotiate(s.seq, &s.options, cx.config);
         self.negotiate_ecn(s);
@@ -114,13 +114,13 @@ impl<B: Store> Connection<B> {
             self.state = self.state.after(Step::Syn);
             self.resend_first();
         }
-        Arrival::Done
+        SegmentOutcome::Done
     }
 
     /// Sends the first segment in flight again, whatever the window says.
     pub(crate) fn resend_first(&mut self) {
         let una = self.snd_una;
-        let first = |start| if start == una { Judgement::Lost } else { Judgement::Stop };
+        let first = |start| if start == una { LossDecision::Lost } else { LossDecision::Stop };
         self.flight.mark_lost(|record| first(record.start));
         self.flags.retransmit_now = true;
     }

@@ -8,7 +8,7 @@ use queueing::{Bytes, Span, Time};
 use super::congestion::CongestionControl;
 use super::connection::{Connection, Recovery};
 use super::state::State;
-use super::store::Store;
+use super::store::ByteStore;
 use crate::stack::{Config, HopLimits};
 use crate::wire::{ip, tcp};
 
@@ -18,7 +18,7 @@ pub struct Info {
     /// Where it is in its life.
     pub state: State,
     /// Why it sends less than its window lets it, or again.
-    pub repair: Repair,
+    pub repair: RecoveryKind,
     /// Both sides send timestamps (RFC 7323).
     pub timestamps: bool,
     /// Both sides understand SACK (RFC 2018).
@@ -77,7 +77,7 @@ pub struct Info {
 
 /// Whether a connection repairs something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Repair {
+pub enum RecoveryKind {
     /// Nothing.
     None,
     /// The peer echoed congestion, and the flight shrinks.
@@ -88,7 +88,7 @@ pub enum Repair {
     Timeout,
 }
 
-impl<B: Store> Connection<B> {
+impl<B: ByteStore> Connection<B> {
     /// What it is like at `now`.
     pub(crate) fn info(&self, now: Time, config: &Config) -> Info {
         let bytes = |count: u32| Bytes::new(u64::from(count));
@@ -98,10 +98,10 @@ impl<B: Store> Connection<B> {
         Info {
             state: self.state,
             repair: match self.recovery {
-                Recovery::None => Repair::None,
-                Recovery::Reduction { .. } => Repair::Reduction,
-                Recovery::Fast { .. } => Repair::Fast,
-                Recovery::Timeout { .. } => Repair::Timeout,
+                Recovery::None => RecoveryKind::None,
+                Recovery::Reduction { .. } => RecoveryKind::Reduction,
+                Recovery::Fast { .. } => RecoveryKind::Fast,
+                Recovery::Timeout { .. } => RecoveryKind::Timeout,
             },
             timestamps: self.flags.timestamps,
             sack: self.flags.sack,

@@ -5,12 +5,12 @@
 
 use queueing::{Label, Time};
 
-use super::buffer::Use;
+use super::buffer::MemoryClass;
 use super::connection::{Connection, Context};
 use super::reassembly::{PIECE_BYTES, Reassembly};
 use super::state::{State, Step};
-use super::store::Store;
-use crate::classify::asked::{caught, labelled};
+use super::store::ByteStore;
+use crate::classify::catch_panic::{caught, labelled};
 use crate::classify::{FlowContext, PacketMeta, TransportClassifier};
 use crate::stack::{CloseReason, EventKind};
 use crate::wire::tcp::{Flags, Segment, Seq};
@@ -18,7 +18,7 @@ use crate::wire::tcp::{Flags, Segment, Seq};
 /// What the stack still has to do for a segment.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Arrival {
+pub(crate) enum SegmentOutcome {
     /// Nothing.
     Done,
     /// Answer it with a reset; the connection stays.
@@ -37,10 +37,15 @@ pub(crate) struct Verdicts<'a> {
     pub(crate) room: bool,
 }
 
-impl<B: Store> Connection<B> {
+impl<B: ByteStore> Connection<B> {
     /// Handles one segment.
     #[inline]
-    pub(crate) fn on_segment(&mut self, cx: &mut Context<'_>, s: &Segment<'_>, v: &Verdicts<'_>) -> Arrival {
+    pub(crate) fn on_segment(
+        &mut self,
+        cx: &mut Context<'_>,
+        s: &Segment<'_>,
+        v: &Verdicts<'_>,
+    ) -> SegmentOutcome {
         if let Some(arrival) = self.on_everyday_segment(cx, s, v) {
             return arrival;
         }
@@ -53,9 +58,9 @@ impl<B: Store> Connection<B> {
         cx: &mut Context<'_>,
         s: &Segment<'_>,
         v: &Verdicts<'_>,
-    ) -> Arrival {
+    ) -> SegmentOutcome {
         match self.state {
-            State::Closed => Arrival::Done,
+            State::Closed => SegmentOutcome::Done,
             State::SynSent => self.on_segment_in_syn_sent(cx, s, v),
             _ => self.on_segment_synchronized(cx, s, v),
         }
@@ -66,7 +71,7 @@ impl<B: Store> Connection<B> {
         cx: &mut Context<'_>,
         s: &Segment<'_>,
         v: &Verdicts<'_>,
-    ) -> Arrival {
+    ) -> SegmentOutcome {
         if !self.expects(s)
             && let Some(arrival) = self.screen(cx, s, v)
         {
@@ -82,7 +87,7 @@ impl<B: Store> Connection<B> {
             if self.has_classifier(v) {
                 let Some(label) = self.classify(cx, payload, v.meta, v) else {
                     cx.counters.classifier_drops += 1;
-                    return Arrival::Done;
+                    return SegmentOutcome::Done;
                 };
                 cx.label = label;
             }
@@ -107,17 +112,17 @@ impl<B: Store> Connection<B> {
             self.on_ack(cx, s);
         }
         if self.state == State::Closed {
-            return Arrival::Done;
+            return SegmentOutcome::Done;
         }
         if lacking {
             // As if it had been lost, but what it acknowledges frees memory.
             cx.counters.memory_drops += 1;
-            return Arrival::Done;
+            return SegmentOutcome::Done;
         }
         if len > 0 && self.flags.detached && self.state.can_receive() {
             // Nobody will ever read it (RFC 9293 §3.6.1).
             self.end(cx, CloseReason::Aborted);
-            return Arrival::Reset;
+            return SegmentOutcome::Reset;
         }
         let fin = s.flags.contains(Flags::FIN);
         if fin {
@@ -131,7 +136,7 @@ impl<B: Store> Connection<B> {
             self.owe_ack();
         }
         self.take_fin(cx);
-        Arrival::Done
+        SegmentOutcome::Done
     }
 
     /// Remembers the timestamp of `s`, which brings `len` bytes that fit.
@@ -250,7 +255,7 @@ impl<B: Store> Connection<B> {
             cx.counters.out_of_order += 1;
             // Each one tells the peer once more what is missing.
             self.acks_due = self.acks_due.saturating_add(1);
-            if !cx.pool.allows(Use::Early, payload.len() + PIECE_BYTES) {
+            if !cx.pool.allows(MemoryClass::Early, payload.len() + PIECE_BYTES) {
                 cx.counters.memory_drops += 1;
                 return;
             }

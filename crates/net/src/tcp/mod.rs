@@ -11,52 +11,52 @@
 //! in flight, the rules of loss (`rack`, `scoreboard`), of repair (`prr`) and of
 //! mistakes (`spurious`).
 
+mod acceptability;
+mod ack_rate_limit;
 mod acks;
-mod answers;
 mod autotune;
 mod buffer;
 mod calls;
-mod clock;
 pub mod congestion;
 mod connection;
-mod delayed;
-pub(crate) mod everyday;
-mod fast;
+mod delayed_ack;
+mod ecn_pacing;
+mod fast_open;
+pub(crate) mod fast_path;
 mod flags;
-mod flight;
 mod handshake;
 mod info;
 mod input;
-mod manners;
+mod keepalive;
+mod loss_rate;
 mod output;
-mod path;
-mod patience;
+mod pmtu;
 mod prr;
 mod rack;
 mod reassembly;
 mod recovery;
+mod retransmit_queue;
 mod rtt;
 mod scoreboard;
-mod screen;
-mod segment;
-mod segments;
+mod segment_builder;
 mod spurious;
 mod state;
 mod store;
-mod together;
-mod transmit;
+mod timers;
+mod tso;
+mod tx_priority;
 
-pub(crate) use buffer::{Pool, Use};
+pub(crate) use buffer::{MemoryClass, Pool};
 pub(crate) use connection::Context;
-pub use info::{Info, Repair};
-pub(crate) use input::{Arrival, Verdicts};
-pub use manners::Ecn;
-pub(crate) use path::Outcome;
-pub use patience::KeepAlive;
+pub use ecn_pacing::Ecn;
+pub use info::{Info, RecoveryKind};
+pub(crate) use input::{SegmentOutcome, Verdicts};
+pub use keepalive::KeepAlive;
+pub(crate) use pmtu::Outcome;
 pub use state::State;
-pub(crate) use store::Count;
+pub(crate) use store::CountingStore;
 
 /// A host's connection.
 pub(crate) type Connection = connection::Connection<buffer::ByteQueue>;
 /// A connection whose bytes are counted and not kept.
-pub(crate) type Counted = connection::Connection<Count>;
+pub(crate) type PayloadlessConnection = connection::Connection<CountingStore>;

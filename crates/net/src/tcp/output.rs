@@ -9,17 +9,17 @@ use queueing::Time;
 use super::buffer::Pool;
 use super::congestion::CongestionControl;
 use super::connection::{Connection, Recovery};
-use super::flight::Record;
-use super::path::Turn;
+use super::pmtu::ProbeDecision;
 use super::recovery::TailProbe;
+use super::retransmit_queue::Record;
 use super::state::State;
-use super::store::Store;
+use super::store::ByteStore;
 use crate::stack::Config;
 use crate::wire::tcp::{Flags, Seq};
 
 /// One segment that should go out, or several in one for a device that cuts them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Plan {
+pub(crate) struct SegmentPlan {
     pub(crate) seq: Seq,
     /// Bytes of data.
     pub(crate) len: u32,
@@ -35,7 +35,7 @@ pub(crate) struct Plan {
     pub(crate) segments: u8,
 }
 
-impl Plan {
+impl SegmentPlan {
     /// One segment, for the first time.
     #[inline]
     fn first(seq: Seq, len: u32, flags: Flags) -> Self {
@@ -52,7 +52,7 @@ impl Plan {
     }
 }
 
-impl<B: Store> Connection<B> {
+impl<B: ByteStore> Connection<B> {
     /// Whether it is worth asking [`Connection::plan`].
     #[inline]
     pub(crate) fn wants_output(&self) -> bool {
@@ -74,7 +74,7 @@ impl<B: Store> Connection<B> {
 
     /// The next segment, if one may go out now.
     #[inline]
-    pub(crate) fn plan(&self, now: Time, config: &Config) -> Option<Plan> {
+    pub(crate) fn plan(&self, now: Time, config: &Config) -> Option<SegmentPlan> {
         match self.state {
             State::Closed => return None,
             State::TimeWait { .. } => return self.plan_ack(),
@@ -88,9 +88,9 @@ impl<B: Store> Connection<B> {
         }
         if self.manners.is_some() {
             match self.plan_path_probe() {
-                Turn::Now(probe) => return Some(probe),
-                Turn::Soon => return self.plan_ack(),
-                Turn::None => {}
+                ProbeDecision::Now(probe) => return Some(probe),
+                ProbeDecision::Soon => return self.plan_ack(),
+                ProbeDecision::None => {}
             }
         }
         if let new @ Some(_) = self.plan_new() {
@@ -100,7 +100,7 @@ impl<B: Store> Connection<B> {
     }
 
     #[inline(never)]
-    fn plan_rest(&self, config: &Config) -> Option<Plan> {
+    fn plan_rest(&self, config: &Config) -> Option<SegmentPlan> {
         self.plan_doubtful(config)
             .or_else(|| self.plan_tail())
             .or_else(|| self.plan_probe())
@@ -115,7 +115,7 @@ impl<B: Store> Connection<B> {
     }
 
     #[inline]
-    fn plan_again(&self) -> Option<Plan> {
+    fn plan_again(&self) -> Option<SegmentPlan> {
         if !self.flight.has_lost() {
             return None;
         }
@@ -132,7 +132,7 @@ impl<B: Store> Connection<B> {
     /// goes again, and once in each recovery the last segment that was not
     /// reported: the end of a flight has nothing beyond it that could tell its
     /// loss (RFC 6675 §4, NextSeg rules 3 and 4).
-    fn plan_doubtful(&self, config: &Config) -> Option<Plan> {
+    fn plan_doubtful(&self, config: &Config) -> Option<SegmentPlan> {
         if config.rack
             || !self.may_doubt()
             || self.flight.lost() > 0
@@ -152,19 +152,19 @@ impl<B: Store> Connection<B> {
     }
 
     /// The last segment again, for an answer that tells what is missing.
-    fn plan_tail(&self) -> Option<Plan> {
+    fn plan_tail(&self) -> Option<SegmentPlan> {
         let due = self.flags.tail_due && self.state.is_synchronized();
         Some(self.cut_again(self.flight.last().filter(|_| due)?))
     }
 
-    fn cut_again(&self, record: &Record) -> Plan {
+    fn cut_again(&self, record: &Record) -> SegmentPlan {
         let mut plan = self.cut(record.start, record.len().min(u32::from(self.mss)));
         plan.again = true;
         plan
     }
 
     #[inline]
-    fn plan_new(&self) -> Option<Plan> {
+    fn plan_new(&self) -> Option<SegmentPlan> {
         if self.snd_nxt == self.snd_una && !self.state.is_synchronized() {
             return Some(self.cut(self.snd_nxt, 1));
         }
@@ -178,7 +178,7 @@ impl<B: Store> Connection<B> {
     /// The next segment that was never sent, if the peer's window and Nagle's
     /// algorithm let it out.
     #[inline]
-    pub(super) fn fresh(&self) -> Option<Plan> {
+    pub(super) fn fresh(&self) -> Option<SegmentPlan> {
         if !self.may_send_data() || !self.has_unsent() || self.flight.is_full() {
             return None;
         }
@@ -198,7 +198,7 @@ impl<B: Store> Connection<B> {
         if self.flags.nagle && len < mss && fin == 0 && self.snd_nxt != self.snd_una {
             return None;
         }
-        let plan = Plan::first(self.snd_nxt, len, flags);
+        let plan = SegmentPlan::first(self.snd_nxt, len, flags);
         (len + fin > 0).then_some(plan)
     }
 
@@ -212,27 +212,27 @@ impl<B: Store> Connection<B> {
         Flags::ACK.with(set(Flags::PSH, last && len > 0)).with(set(Flags::FIN, fin))
     }
 
-    fn plan_probe(&self) -> Option<Plan> {
+    fn plan_probe(&self) -> Option<SegmentPlan> {
         // A number that the peer has acknowledged already makes it answer.
-        let probe = Plan { probe: true, ..Plan::first(self.snd_una - 1, 0, Flags::ACK) };
+        let probe = SegmentPlan { probe: true, ..SegmentPlan::first(self.snd_una - 1, 0, Flags::ACK) };
         (self.flags.probe_due && self.state.is_synchronized()).then_some(probe)
     }
 
     /// A segment that only acknowledges, if one is due.
     #[inline]
-    pub(crate) fn plan_ack(&self) -> Option<Plan> {
+    pub(crate) fn plan_ack(&self) -> Option<SegmentPlan> {
         let old = self.manners.is_some() && self.acked_before_change().is_some();
-        let ack = Plan { old, ..Plan::first(self.snd_nxt, 0, Flags::ACK) };
+        let ack = SegmentPlan { old, ..SegmentPlan::first(self.snd_nxt, 0, Flags::ACK) };
         (self.acks_due > 0 && self.state != State::SynSent).then_some(ack)
     }
 
     /// The segment of `space` sequence numbers at `seq`.
     #[inline]
-    pub(super) fn cut(&self, seq: Seq, space: u32) -> Plan {
+    pub(super) fn cut(&self, seq: Seq, space: u32) -> SegmentPlan {
         if !self.state.is_synchronized() && seq == self.snd_una {
             let flags = if self.state == State::SynSent { Flags::SYN } else { Flags::SYN.with(Flags::ACK) };
             let len = if self.state == State::SynSent { self.fast_len() } else { 0 };
-            return Plan::first(seq, len, flags);
+            return SegmentPlan::first(seq, len, flags);
         }
         let data_end = self.data_start() + self.send.len() as u32;
         let len = (data_end.distance(seq).max(0) as u32).min(space);
@@ -243,7 +243,7 @@ impl<B: Store> Connection<B> {
         if self.flags.fin_queued && len < space {
             flags |= Flags::FIN;
         }
-        Plan::first(seq, len, flags)
+        SegmentPlan::first(seq, len, flags)
     }
 
     /// Bytes of data that were never sent.
@@ -326,7 +326,7 @@ impl<B: Store> Connection<B> {
     #[inline]
     pub(crate) fn transmitted(
         &mut self,
-        plan: &Plan,
+        plan: &SegmentPlan,
         edge: Seq,
         now: Time,
         config: &Config,

@@ -6,7 +6,7 @@
 
 use queueing::{Span, Time};
 
-use super::flight::Record;
+use super::retransmit_queue::Record;
 use crate::wire::tcp::Seq;
 
 /// The most recently sent segment that has arrived, and the order of arrivals.
@@ -30,7 +30,7 @@ pub(crate) struct Rack {
 
 /// What an acknowledgement says about time.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Arrived {
+pub(crate) struct RackSample {
     pub(crate) now: Time,
     /// The echoed timestamp, in our milliseconds, if there is one.
     pub(crate) echo_ms: Option<u32>,
@@ -46,7 +46,7 @@ impl Rack {
     /// Segment `r` has arrived (RFC 8985 §6.2 steps 1 to 3). Returns whether
     /// it came after one that was sent later, though it was sent once only.
     #[inline]
-    pub(crate) fn on_delivered(&mut self, r: &Record, a: &Arrived) -> bool {
+    pub(crate) fn on_delivered(&mut self, r: &Record, a: &RackSample) -> bool {
         let rtt = a.now.since(r.sent);
         // Both count: within a millisecond timestamps do not tell copies apart.
         let older = |echo_ms| (millis(r.sent).wrapping_sub(echo_ms) as i32) > 0;
@@ -203,8 +203,8 @@ mod tests {
         Record::new(Seq(i * 1000), Seq(i * 1000 + 1000), at(sent_us))
     }
 
-    fn arrived(now_us: u64) -> Arrived {
-        Arrived { now: at(now_us), echo_ms: None, min_rtt: RTT }
+    fn arrived(now_us: u64) -> RackSample {
+        RackSample { now: at(now_us), echo_ms: None, min_rtt: RTT }
     }
 
     #[test]
@@ -241,11 +241,11 @@ mod tests {
         let again = Record { again: true, ..record(0, 50) };
         rack.on_delivered(&again, &arrived(60));
         assert!(!rack.is_known(), "faster than the path");
-        let echo = |echo_ms| Arrived { now: at(9000), echo_ms: Some(echo_ms), min_rtt: RTT };
+        let echo = |echo_ms| RackSample { now: at(9000), echo_ms: Some(echo_ms), min_rtt: RTT };
         let later = Record { again: true, ..record(0, 5000) };
         rack.on_delivered(&later, &echo(4));
         assert!(!rack.is_known(), "echoes what was sent before");
-        rack.on_delivered(&later, &Arrived { now: at(5060), ..echo(5) });
+        rack.on_delivered(&later, &RackSample { now: at(5060), ..echo(5) });
         assert!(!rack.is_known(), "of the same millisecond, but faster than the path");
         rack.on_delivered(&later, &echo(5));
         assert!(rack.is_known());

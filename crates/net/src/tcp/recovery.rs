@@ -4,29 +4,29 @@
 //! How loss is told is `detect`'s, what is sent to find out is `tail`'s.
 //! Source: RFC 6582, 6675, 8985, 9937, 6298 §5, 3522, 5682.
 
-mod detect;
-mod tail;
+mod loss_detection;
+mod tlp;
 
-pub(crate) use tail::TailProbe;
+pub(crate) use tlp::TailProbe;
 
 use queueing::{Bytes, Span, Time};
 
-use super::acks::News;
+use super::acks::AckResult;
 use super::congestion::CongestionControl;
 use super::connection::{Connection, Context, Recovery};
 use super::prr::Prr;
 use super::rack::millis;
 use super::spurious::{Evidence, Spurious, Undo};
 use super::state::State;
-use super::store::Store;
+use super::store::ByteStore;
 use crate::stack::CloseReason;
 use crate::wire::tcp::Segment;
-use detect::Method;
+use loss_detection::Method;
 
-impl<B: Store> Connection<B> {
+impl<B: ByteStore> Connection<B> {
     /// Handles an acknowledgement where not everything comes in order.
     #[inline(never)]
-    pub(super) fn repair(&mut self, cx: &mut Context<'_>, s: &Segment<'_>, news: &mut News) {
+    pub(super) fn repair(&mut self, cx: &mut Context<'_>, s: &Segment<'_>, news: &mut AckResult) {
         let method = self.method(cx.config);
         if news.advanced > 0 {
             self.duplicate_acks = 0;
@@ -85,7 +85,7 @@ impl<B: Store> Connection<B> {
     }
 
     /// Without SACK, duplicates tell how much has left the network.
-    fn count_duplicates(&mut self, news: &mut News) {
+    fn count_duplicates(&mut self, news: &mut AckResult) {
         let mss = u32::from(self.mss);
         match self.recovery {
             Recovery::Timeout { .. } => {}
@@ -110,7 +110,7 @@ impl<B: Store> Connection<B> {
     }
 
     /// A segment that came twice was sent again for nothing.
-    fn note_duplicates(&mut self, cx: &mut Context<'_>, news: &News) {
+    fn note_duplicates(&mut self, cx: &mut Context<'_>, news: &AckResult) {
         if news.twice.is_some() {
             cx.counters.duplicates_reported += 1;
         }
@@ -131,14 +131,14 @@ impl<B: Store> Connection<B> {
 
     /// Whether the peer has reported by now that every retransmission of the
     /// latest repair came twice: nothing had been lost (RFC 3708).
-    fn came_all_twice(&mut self, news: &News) -> bool {
+    fn came_all_twice(&mut self, news: &AckResult) -> bool {
         let (una, mss) = (self.snd_una, self.mss);
         let window = self.congestion.window().get().min(1 << 30) as u32;
         news.twice.is_some_and(|twice| self.undo.on_twice(twice, una, window, mss))
     }
 
     /// Whether what is being repaired turns out not to have been lost.
-    fn is_undone(&mut self, news: &News) -> bool {
+    fn is_undone(&mut self, news: &AckResult) -> bool {
         let until = match self.recovery {
             Recovery::None | Recovery::Reduction { .. } => return false,
             Recovery::Fast { until } | Recovery::Timeout { until } => until,
@@ -164,7 +164,7 @@ impl<B: Store> Connection<B> {
     }
 
     /// Goes on as if nothing had been thought lost (RFC 4015).
-    fn undo(&mut self, cx: &mut Context<'_>, news: &News) {
+    fn undo(&mut self, cx: &mut Context<'_>, news: &AckResult) {
         if let Recovery::Fast { .. } = self.recovery {
             self.reordering.on_reordering();
         }

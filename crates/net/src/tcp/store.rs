@@ -1,7 +1,7 @@
 //! What a connection keeps bytes in: memory, or only their number.
 //!
 //! A host keeps them ([`ByteQueue`]); a simulator that moves headers and
-//! lengths counts them ([`Count`]). The connection is the same code, compiled
+//! lengths counts them ([`CountingStore`]). The connection is the same code, compiled
 //! once for each, so that neither asks which it is.
 
 use std::fmt::Debug;
@@ -9,10 +9,10 @@ use std::ops::Range;
 use std::sync::LazyLock;
 
 use super::buffer::{ByteQueue, Pool};
-use crate::buffers::Buffers;
+use crate::buffer_pool::BufferPool;
 
 /// Bytes that wait in order.
-pub(crate) trait Store: Default {
+pub(crate) trait ByteStore: Default {
     /// Bytes that came before their turn.
     type Run: Run;
 
@@ -47,7 +47,7 @@ pub(crate) trait Run: Debug {
     fn give(self, pool: &mut Pool);
 }
 
-impl Store for ByteQueue {
+impl ByteStore for ByteQueue {
     type Run = Vec<u8>;
 
     #[inline]
@@ -84,7 +84,7 @@ impl Store for ByteQueue {
 impl Run for Vec<u8> {
     fn of(bytes: &[u8], pool: &mut Pool) -> Self {
         // It grows segment by segment, without the pool.
-        let mut own = pool.take_held(Buffers::LARGE);
+        let mut own = pool.take_held(BufferPool::LARGE);
         own.extend_from_slice(bytes);
         own
     }
@@ -116,24 +116,24 @@ impl Run for Vec<u8> {
 
 /// So many bytes, whatever they are: they read as zeroes, and nothing is copied.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Count(usize);
+pub(crate) struct CountingStore(usize);
 
 /// What all counted bytes look like. It is never written, so it takes up
 /// addresses and next to no memory.
-static ZEROES: LazyLock<Vec<u8>> = LazyLock::new(|| vec![0; Count::SLICE_MAX]);
+static ZEROES: LazyLock<Vec<u8>> = LazyLock::new(|| vec![0; CountingStore::SLICE_MAX]);
 
-impl Count {
+impl CountingStore {
     /// Most bytes in one slice: a segment, or all that came early.
     pub(crate) const SLICE_MAX: usize = 8 << 20;
 
-    /// `len` counted bytes, [`Count::SLICE_MAX`] at most.
+    /// `len` counted bytes, [`CountingStore::SLICE_MAX`] at most.
     #[inline]
     pub(crate) fn zeroes(len: usize) -> &'static [u8] {
         &ZEROES[..len.min(Self::SLICE_MAX)]
     }
 }
 
-impl Store for Count {
+impl ByteStore for CountingStore {
     type Run = Self;
 
     #[inline]
@@ -167,7 +167,7 @@ impl Store for Count {
     }
 }
 
-impl Run for Count {
+impl Run for CountingStore {
     fn of(bytes: &[u8], _: &mut Pool) -> Self {
         Self(bytes.len())
     }

@@ -72,14 +72,14 @@ const _: () = assert!(HOPS == ipv6::HOPS);
 /// How a packet is to be treated on its way, and what it met there: the traffic class of
 /// IPv6, and what was the type of service of IPv4.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Marks {
+pub struct TrafficClass {
     /// Differentiated services code point, 0..64.
     pub dscp: u8,
     /// Congestion bits: 0 not capable, 1 and 2 capable, 3 congestion experienced.
     pub ecn: u8,
 }
 
-impl Marks {
+impl TrafficClass {
     /// Those of the header's byte.
     #[must_use]
     pub const fn of(byte: u8) -> Self {
@@ -114,7 +114,7 @@ pub struct Packet<'a> {
     /// What it carries; of a fragment, what the whole carries.
     pub protocol: Protocol,
     /// Its marks.
-    pub marks: Marks,
+    pub marks: TrafficClass,
     /// Hops left.
     pub hops: u8,
     /// What it carries, without the link's padding.

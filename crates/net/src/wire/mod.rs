@@ -13,7 +13,7 @@ pub mod arp;
 pub mod checksum;
 pub mod dhcp;
 pub mod ethernet;
-pub(crate) mod everyday;
+pub(crate) mod fast_path;
 pub mod icmp;
 pub mod icmpv6;
 pub mod ip;

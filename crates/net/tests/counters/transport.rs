@@ -194,7 +194,7 @@ fn time_wait() -> Counters {
 
 fn fin_wait_timeouts() -> Counters {
     let (mut peer, conn) = Peer::established();
-    peer.stack.release(peer.now, conn);
+    peer.stack.detach(peer.now, conn);
     peer.hear();
     peer.ack += 1;
     peer.say(peer.seg(Flags::ACK));

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use net::stack::{Config, ConnectError};
-use net::steer::{FlowHash, Place, Steering};
+use net::steer::{FlowHash, ShardIndex, Steering};
 use net::wire::dhcp::{Kind, Message};
 use net::wire::ip::Protocol;
 use net::wire::{arp, udp};
@@ -81,7 +81,7 @@ fn what_is_for_a_host_with_our_hardware_address_is_left_to_it_until_we_have_an_a
 fn shards_share_the_address_that_one_of_them_asks_for() {
     let steering = Steering::new(2, FlowHash::Toeplitz);
     let shard = |shard| {
-        let place = Some(Place { steering, shard });
+        let place = Some(ShardIndex { steering, shard });
         let config =
             Config { dhcp: true, addr: Ipv4Addr::UNSPECIFIED, prefix: 0, ipv6: None, place, ..config(1) };
         let mut host = Host::new(config);

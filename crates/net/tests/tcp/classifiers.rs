@@ -85,7 +85,7 @@ fn drivers_verdict_stands_unless_overruled() {
     };
     let s = peer.data(0, b"a");
     with_verdict(&mut peer, s);
-    peer.stack.set_classifier(conn, Some(Arc::new(|_: &mut FlowContext<'_>| Verdict::Keep)));
+    peer.stack.set_classifier(conn, Some(Arc::new(|_: &mut FlowContext<'_>| Verdict::NoVerdict)));
     let s = peer.data(1, b"b");
     with_verdict(&mut peer, s);
     peer.stack.set_classifier(conn, always(4));
@@ -144,7 +144,7 @@ fn a_classifier_that_panics_when_it_is_told_is_counted() {
         if let Some(memory) = cx.memory.as_deref_mut() {
             *memory = Some(Box::new(Puppet));
         }
-        Verdict::Keep
+        Verdict::NoVerdict
     });
     peer.stack.set_classifier(conn, Some(keeps));
     send(&mut peer, b"question");
@@ -218,7 +218,7 @@ fn watch(peer: &mut Peer, conn: net::ConnId) -> Arc<Mutex<Vec<FlowState>>> {
     let log = Arc::clone(&seen);
     let classifier: TransportClassifier = Arc::new(move |cx: &mut FlowContext<'_>| {
         log.lock().unwrap().push(cx.flow);
-        Verdict::Keep
+        Verdict::NoVerdict
     });
     peer.stack.set_classifier(conn, Some(classifier));
     seen
@@ -348,7 +348,7 @@ proptest! {
             }).min();
             // A segment that was dropped once has been walked over already.
             if drops == 0 {
-                prop_assert_eq!(*verdict, expected.map_or(Verdict::Keep, Verdict::Level));
+                prop_assert_eq!(*verdict, expected.map_or(Verdict::NoVerdict, Verdict::Level));
             }
         }
         prop_assert_eq!(next, stream.len());

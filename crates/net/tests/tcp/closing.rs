@@ -99,7 +99,7 @@ fn every_reset_is_counted_by_whose_it_is() {
     }
     // What comes for an application that has let go.
     let (mut peer, conn) = Peer::established();
-    peer.stack.release(peer.now, conn);
+    peer.stack.detach(peer.now, conn);
     peer.hear();
     let late = peer.say(peer.data(0, b"late"));
     assert_eq!((resets(&late), counted(&peer)), (1, (1, 0, 0)));

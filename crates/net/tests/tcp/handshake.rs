@@ -312,7 +312,7 @@ fn ports_can_be_listened_on_and_left_as_often_as_one_likes() {
     let mut stack = Stack::new(config(1));
     for round in 0..70_000_u32 {
         let classifier: net::classify::TransportClassifier =
-            std::sync::Arc::new(|_: &mut net::classify::FlowContext<'_>| net::classify::Verdict::Keep);
+            std::sync::Arc::new(|_: &mut net::classify::FlowContext<'_>| net::classify::Verdict::NoVerdict);
         let options = ListenOptions { classifier: Some(classifier), ..ListenOptions::default() };
         let id = stack.listen(80, options).unwrap();
         assert!(id.0 < 1000, "after {round} others its number is {}", id.0);

@@ -2,7 +2,7 @@
 
 use net::Stack;
 use net::stack::{Config, ConnectError};
-use net::steer::{FlowHash, Place, Steering};
+use net::steer::{FlowHash, ShardIndex, Steering};
 use net::wire::{arp, ethernet};
 use queueing::Time;
 
@@ -12,7 +12,7 @@ const SHARDS: u16 = 4;
 
 fn shard(shard: u16) -> Stack {
     let steering = Steering::new(SHARDS, FlowHash::Keyed([9; 16]));
-    Stack::new(Config { place: Some(Place { steering, shard }), ..config(1) })
+    Stack::new(Config { place: Some(ShardIndex { steering, shard }), ..config(1) })
 }
 
 #[test]

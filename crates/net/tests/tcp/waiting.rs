@@ -197,7 +197,7 @@ fn user_timeout_ends_a_connection_whose_window_stays_closed_and_progress_renews_
 fn connection_that_was_let_go_ends_in_fin_wait_2_though_its_peer_lives() {
     let (mut peer, conn) = Peer::established();
     peer.stack.send(peer.now, conn, b"bye").unwrap();
-    peer.stack.release(peer.now, conn);
+    peer.stack.detach(peer.now, conn);
     assert!(peer.stack.send(peer.now, conn, b"x").is_err(), "the id is invalid");
     let last = peer.hear();
     assert!(last[0].payload == b"bye" && last[0].flags.contains(Flags::FIN));
@@ -220,7 +220,7 @@ fn connection_that_was_let_go_ends_in_fin_wait_2_though_its_peer_lives() {
 fn connection_that_was_let_go_ends_politely_when_its_peer_does() {
     let mut world = World::perfect();
     let (server, client) = world.connect();
-    world.stacks[0].release(world.now, server);
+    world.stacks[0].detach(world.now, server);
     world.run_for(Span::from_millis(1));
     world.stacks[1].close(world.now, client);
     let events = world.run_for(Span::from_secs(2));
@@ -233,7 +233,7 @@ fn connection_that_was_let_go_ends_politely_when_its_peer_does() {
 fn what_nobody_will_read_resets_the_connection() {
     // Data that comes after the application has let go.
     let (mut peer, conn) = Peer::established();
-    peer.stack.release(peer.now, conn);
+    peer.stack.detach(peer.now, conn);
     peer.hear();
     peer.ack += 1;
     let late = peer.data(0, b"late");
@@ -243,7 +243,7 @@ fn what_nobody_will_read_resets_the_connection() {
     let (mut peer, conn) = Peer::established();
     let unread = peer.data(0, b"unread");
     peer.say(unread);
-    peer.stack.release(peer.now, conn);
+    peer.stack.detach(peer.now, conn);
     assert!(peer.hear()[0].flags.contains(Flags::RST));
     assert_eq!((peer.stack.connections(), peer.closed()), (0, vec![]));
 }
@@ -252,7 +252,7 @@ fn what_nobody_will_read_resets_the_connection() {
 fn letting_go_works_in_every_state() {
     for n in 1..8 {
         let (mut peer, conn) = crate::closing::in_state(n);
-        peer.stack.release(peer.now, conn.unwrap());
+        peer.stack.detach(peer.now, conn.unwrap());
         peer.hear();
         for _ in 0..100 {
             peer.wait();

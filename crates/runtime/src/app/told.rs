@@ -1,7 +1,7 @@
 //! What a request says of itself, for who asks afterwards why it was slow.
 
 use httparse::Header;
-use net::classify::talk::Request;
+use net::classify::l7::Request;
 
 /// What a request says of itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -30,7 +30,7 @@ mod meter;
 
 use net::classify::{DriverClassifier, IpView, PacketMeta, PacketView};
 use net::device::Received;
-use net::driver::{Admission, DriverCounters, RxBuffer, RxOrder, Turn, classify};
+use net::driver::{Admission, DriverCounters, FramePriority, RxBuffer, RxOrder, classify};
 use net::wire::tcp::Flags;
 use net::{Device, Stack};
 use queueing::{Priority, Span, Time};
@@ -261,26 +261,26 @@ impl<F: AsRef<[u8]>> Front<F> {
 
     /// How urgent this frame is while it waits.
     #[inline]
-    fn turn(&self, frame: &[u8], meta: &PacketMeta, below: &mut impl Below) -> Turn {
-        let given = Turn::from(meta.priority.unwrap_or_default());
+    fn turn(&self, frame: &[u8], meta: &PacketMeta, below: &mut impl Below) -> FramePriority {
+        let given = FramePriority::from(meta.priority.unwrap_or_default());
         let silent = meta.priority.is_none();
         if self.order == RxOrder::Fifo || !silent && !meta.by_default {
             return given;
         }
         below.with(|stack| {
-            let learns = self.order == RxOrder::Learned && stack.tells_apart();
+            let learns = self.order == RxOrder::Learned && stack.has_priorities();
             if !(learns || silent && self.classifier.is_some()) {
                 return given;
             }
             let Some(ip) = PacketView::new(frame, meta).ip() else { return given };
             let acknowledges = is_bare_ack(&ip);
             if silent && acknowledges {
-                return Turn::from(Priority::HIGHEST);
+                return FramePriority::from(Priority::HIGHEST);
             }
             if !learns || !acknowledges && ip.tcp_payload().is_none_or(<[u8]>::is_empty) {
                 return given;
             }
-            stack.turn_of(&ip).unwrap_or(given)
+            stack.priority_of(&ip).unwrap_or(given)
         })
     }
 

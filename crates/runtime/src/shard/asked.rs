@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use net::buffers::Uses;
+use net::buffer_pool::PoolStats;
 use net::classify::DriverClassifier;
 use net::{Device, Stack};
 use queueing::{Priority, PrioritySet};
@@ -46,7 +46,7 @@ impl<D: Device, A: App> Shard<D, A> {
     /// How often payload that waits needed a buffer, in TCP and on the way to a
     /// worker and back, and how often a pool had one.
     #[must_use]
-    pub fn buffers(&self) -> Uses {
+    pub fn buffers(&self) -> PoolStats {
         self.stack.buffers().and(self.buffers.uses())
     }
 

@@ -6,7 +6,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use net::Device;
-use net::buffers::Buffers;
+use net::buffer_pool::BufferPool;
 use net::stack::{ConnId, Event, EventKind};
 use queueing::{Label, Priority, Time};
 use sched::dispatch::{RequestType, Task, WorkerId};
@@ -235,7 +235,7 @@ impl<D: Device, A: App> Shard<D, A> {
 
     /// A buffer for what `worker` will answer, which is mostly not short.
     pub(super) fn response(&mut self, worker: WorkerId) -> Vec<u8> {
-        let response = self.buffers.take(Buffers::LARGE);
+        let response = self.buffers.take(BufferPool::LARGE);
         self.workers.room[usize::from(worker.0)] = response.capacity();
         response
     }

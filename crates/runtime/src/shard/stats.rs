@@ -1,6 +1,6 @@
 //! What a shard counts, and where its requests waited.
 
-use net::buffers::Uses;
+use net::buffer_pool::PoolStats;
 use net::driver::DriverCounters;
 use net::wire::Malformed;
 use queueing::{Histogram, Priority, Span, StageHistograms};
@@ -75,7 +75,7 @@ pub struct Stats {
     pub slow: Slowest,
     /// How often payload that waits needed a buffer; filled in at the end
     /// ([`Shard::into_stats`](super::Shard::into_stats)).
-    pub buffers: Uses,
+    pub buffers: PoolStats,
     /// Frames that were refused, by [`Malformed::index`]; filled in at the end as well.
     pub malformed: [u64; Malformed::ALL.len()],
 }
@@ -96,7 +96,7 @@ impl Default for Stats {
             left: StageHistograms::coarse(&levels, &HOPS),
             malformed: [0; Malformed::ALL.len()],
             slow: Slowest::default(),
-            buffers: Uses::default(),
+            buffers: PoolStats::default(),
         }
     }
 }
@@ -104,7 +104,7 @@ impl Default for Stats {
 impl Stats {
     /// Forgets everything, at the end of a warm-up for instance.
     pub fn clear(&mut self) {
-        (self.counters, self.buffers) = (Counters::default(), Uses::default());
+        (self.counters, self.buffers) = (Counters::default(), PoolStats::default());
         self.stages.clear();
         self.delay.clear();
         self.left.clear();

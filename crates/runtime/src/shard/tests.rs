@@ -57,7 +57,7 @@ impl App for Lines {
                 cx.registration.attach(Some(Arc::new(Priority::HIGHEST)));
                 cx.registration.set_classifier(Some(Arc::new(|flow| {
                     let level = flow.app.and_then(|memory| memory.downcast_ref::<Priority>());
-                    level.map_or(Verdict::Keep, |level| Verdict::Level(level.level()))
+                    level.map_or(Verdict::NoVerdict, |level| Verdict::Level(level.level()))
                 })));
             }
             b'E' => {
@@ -107,7 +107,7 @@ struct World {
 fn by_digit() -> Classifiers {
     let transport: net::classify::TransportClassifier = Arc::new(|flow| match flow.payload.first() {
         Some(digit @ b'0'..=b'7') => Verdict::Level(digit - b'0'),
-        _ => Verdict::Keep,
+        _ => Verdict::NoVerdict,
     });
     Classifiers { transport: Some(transport), ..Classifiers::default() }
 }

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use net::Stack;
 use net::stack::{ConnId, EventKind, ListenOptions};
-use net::steer::{FlowHash, Place};
+use net::steer::{FlowHash, ShardIndex};
 use queueing::Clock;
 use sched::dispatch::{Params, Steering as Workers};
 
@@ -40,7 +40,7 @@ fn shards(devices: Vec<Steer>) -> Vec<(Shard<Steer, Echo>, Steer)> {
     let shard = |(shard, device): (usize, Steer)| {
         let policy = Mode::None.policy(Classifiers::default(), &Params::new(1, 256), Workers::all(1));
         let mut stack = stack_config(1);
-        stack.place = Some(Place { steering: steering(), shard: shard as u16 });
+        stack.place = Some(ShardIndex { steering: steering(), shard: shard as u16 });
         let mut shard = Shard::new(Config::new(stack, policy, 1), Arc::new(Echo));
         shard.stack().listen(80, ListenOptions::default()).unwrap();
         (shard, device)

@@ -287,7 +287,7 @@ impl<D: Device, P: Programs> Streams<D, P> {
                 self.counters.reset += 1;
                 self.stack.abort(now, conn);
             }
-            false => self.stack.release(now, conn),
+            false => self.stack.detach(now, conn),
         }
         self.forget(now, conn);
     }

@@ -13,8 +13,8 @@ mod waiting;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use net::classify::rules::Spoken;
-use net::classify::talk::{Notes, Protocol, Reader};
+use net::classify::l7::{Notes, Protocol, StreamParser};
+use net::classify::rules::PortProtocols;
 use queueing::{Priority, Time};
 
 use crate::shard::{Limits, Slowest};
@@ -29,7 +29,7 @@ pub(super) struct Ledger {
     /// Requests that are not kept, as they waited together.
     pub(super) together: u64,
     /// What rules say of what is spoken.
-    pub(super) spoken: Spoken,
+    pub(super) spoken: PortProtocols,
 }
 
 impl Ledger {
@@ -50,7 +50,7 @@ impl Ledger {
     fn reads(&self, port: u16) -> Reads {
         match self.spoken.on(port) {
             Some(message @ Protocol::Message(_)) => {
-                Reads::Of(Reader::new(message.clone(), Arc::clone(&self.notes), 0))
+                Reads::Of(StreamParser::new(message.clone(), Arc::clone(&self.notes), 0))
             }
             _ => Reads::NotYet,
         }
@@ -114,17 +114,17 @@ enum Reads {
     /// Nothing was read.
     #[default]
     NotYet,
-    Of(Reader),
+    Of(StreamParser),
     /// It is none that we read.
     Nothing,
 }
 
 impl Reads {
     /// Who reads `part`, which begins at `place` of the stream.
-    fn reader(&mut self, place: u64, part: &[u8], ledger: &Ledger) -> Option<&mut Reader> {
+    fn reader(&mut self, place: u64, part: &[u8], ledger: &Ledger) -> Option<&mut StreamParser> {
         if let Self::NotYet = self {
             *self = Protocol::of_first(part).map_or(Self::Nothing, |protocol| {
-                Self::Of(Reader::new(protocol, Arc::clone(&ledger.notes), place))
+                Self::Of(StreamParser::new(protocol, Arc::clone(&ledger.notes), place))
             });
         }
         match self {

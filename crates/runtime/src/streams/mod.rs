@@ -32,7 +32,7 @@ use std::collections::VecDeque;
 
 use guard::WaitEnd;
 use net::classify::private::application_mut;
-use net::classify::rules::Spoken;
+use net::classify::rules::PortProtocols;
 use net::stack::{ConnId, HopLimits, KeepAlive, ListenOptions};
 use net::{Device, Stack};
 use queueing::{Label, Priority, PrioritySet, Time};
@@ -160,7 +160,7 @@ impl<D: Device, P: Programs> Streams<D, P> {
 
     /// What connections speak that come or are opened from now on: slow requests are told from each
     /// other by it, where first bytes do not say.
-    pub fn set_spoken(&mut self, spoken: Spoken) {
+    pub fn set_spoken(&mut self, spoken: PortProtocols) {
         self.ledger.spoken = spoken;
     }
 

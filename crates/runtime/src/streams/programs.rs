@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use net::classify::private::APPLICATION;
 use net::classify::{FlowState, Private, TransportClassifier};
 use net::stack::{CloseReason, ConnId, Datagram, HopLimits, Info, KeepAlive};
-use net::wire::ip::Marks;
+use net::wire::ip::TrafficClass;
 use queueing::{Priority, Span};
 
 use super::NotOpened;
@@ -156,7 +156,7 @@ pub enum Letter {
         /// Of each datagram that they are; the last may have less.
         segment: usize,
         /// What each carries; a DSCP of 0 leaves it to its label.
-        marks: Marks,
+        marks: TrafficClass,
         /// None of them is to be cut on its way.
         whole: bool,
         /// Hops that each may take.

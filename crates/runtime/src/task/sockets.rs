@@ -273,7 +273,7 @@ impl Sockets {
         if socket.closed.is_none() {
             let id = socket.id;
             self.places[id.index as usize] = NO_PLACE;
-            self.stack.release(now, id);
+            self.stack.detach(now, id);
         }
         self.give_back(slot);
         waiters

@@ -228,7 +228,7 @@ fn classifiers_are_given_to_shards_that_run() {
             let asked = asked.clone();
             let driver: net::classify::DriverClassifier = Arc::new(move |_| {
                 asked.store(true, Ordering::Relaxed);
-                net::classify::Verdict::Keep
+                net::classify::Verdict::NoVerdict
             });
             hatch.ask(Box::new(Classifiers { driver: Some(driver), ..Classifiers::default() }));
         }

@@ -17,7 +17,7 @@ fn counting() -> TransportClassifier {
     Arc::new(|flow| {
         let first = flow.app.and_then(|memory| memory.downcast_ref::<Priority>());
         flow.private[20] += 1;
-        first.map_or(Verdict::Keep, |first| Verdict::Level(first.level() + flow.private[20]))
+        first.map_or(Verdict::NoVerdict, |first| Verdict::Level(first.level() + flow.private[20]))
     })
 }
 

@@ -27,7 +27,7 @@ pub fn tcp(host: u8) -> Tcp {
     let mut tcp = Tcp::new([2, 0, 0, 0, 0, host], [10, 0, 0, host].into(), 24, [host; 16]);
     tcp.classifier = Some(Arc::new(|flow| match flow.payload.first() {
         Some(digit @ b'0'..=b'7') => Verdict::Level(digit - b'0'),
-        _ => Verdict::Keep,
+        _ => Verdict::NoVerdict,
     }));
     tcp
 }

@@ -12,7 +12,7 @@
 
 use std::collections::HashMap;
 
-use net::endpoint::{Endpoint, Sent, Surroundings};
+use net::endpoint::{Endpoint, EndpointContext, Transmit};
 use net::stack::{self, Ecn};
 use net::wire::ipv4;
 use queueing::{Bytes, Priority, Span, Thresholds, Time};
@@ -77,7 +77,7 @@ const CE: u8 = 0b11;
 
 /// Hosts that run `net`'s TCP.
 pub(super) struct NetTcp {
-    around: Surroundings,
+    around: EndpointContext,
     thresholds: Thresholds,
     /// With established connections: smoothed round-trip time of the last flow per pair of
     /// hosts. Bound: one entry per pair.
@@ -105,7 +105,7 @@ impl NetTcp {
     /// Hosts with checked settings.
     pub fn new(settings: &Settings, thresholds: Thresholds) -> Self {
         let known = settings.established.then(HashMap::new);
-        Self { around: Surroundings::new(settings.stack()), thresholds, known }
+        Self { around: EndpointContext::new(settings.stack()), thresholds, known }
     }
 
     /// Runs the expired timers of `end`; returns their number.
@@ -118,7 +118,7 @@ impl NetTcp {
 
 impl Sender {
     /// Queues more of the flow once half of the previous data is acknowledged.
-    fn feed(&mut self, now: Time, around: &mut Surroundings) {
+    fn feed(&mut self, now: Time, around: &mut EndpointContext) {
         let queued = self.written - self.end.acknowledged();
         if self.written < self.bytes && queued <= QUEUED_MAX / 2 {
             let more = (self.bytes - self.written).min(QUEUED_MAX - queued);
@@ -128,12 +128,12 @@ impl Sender {
 }
 
 /// ECN bits of a received `packet`.
-fn ecn(packet: &Packet, said: &Sent) -> u8 {
+fn ecn(packet: &Packet, said: &Transmit) -> u8 {
     if packet.marked { CE } else { said.ecn }
 }
 
 /// Packet of `flow` for a transmitted segment.
-fn packet(flow: u32, kind: Kind, level: Priority, left: u32, sent: &Sent) -> Packet {
+fn packet(flow: u32, kind: Kind, level: Priority, left: u32, sent: &Transmit) -> Packet {
     Packet {
         flow,
         segment: (sent.offset / MSS) as u32,
@@ -147,7 +147,7 @@ fn packet(flow: u32, kind: Kind, level: Priority, left: u32, sent: &Sent) -> Pac
 }
 
 impl Protocol for NetTcp {
-    type Said = Sent;
+    type Said = Transmit;
     type Sender = Sender;
     type Receiver = Receiver;
     const ANSWERS_LATE: bool = false;
@@ -169,7 +169,7 @@ impl Protocol for NetTcp {
         sender
     }
 
-    fn meet(&mut self, now: Time, packet: &Packet, said: &Sent) -> Receiver {
+    fn meet(&mut self, now: Time, packet: &Packet, said: &Transmit) -> Receiver {
         let (flow, around) = (packet.flow, &mut self.around);
         if self.known.is_none() {
             return Receiver { flow, end: Endpoint::answer(around, now, !flow, &said.segment) };
@@ -207,12 +207,12 @@ impl Protocol for NetTcp {
 }
 
 impl End<NetTcp> for Sender {
-    fn hear(&mut self, hosts: &mut NetTcp, now: Time, packet: &Packet, said: &Sent) {
+    fn hear(&mut self, hosts: &mut NetTcp, now: Time, packet: &Packet, said: &Transmit) {
         self.end.on_segment(&mut hosts.around, now, &said.segment, ecn(packet, said));
         self.feed(now, &mut hosts.around);
     }
 
-    fn poll(&mut self, hosts: &mut NetTcp, now: Time) -> Option<(Packet, Sent)> {
+    fn poll(&mut self, hosts: &mut NetTcp, now: Time) -> Option<(Packet, Transmit)> {
         let sent = self.end.poll_transmit(&mut hosts.around, now)?;
         let level = match sent.segment.payload.len() {
             0 => Priority::HIGHEST,
@@ -233,11 +233,11 @@ impl End<NetTcp> for Sender {
 }
 
 impl End<NetTcp> for Receiver {
-    fn hear(&mut self, hosts: &mut NetTcp, now: Time, packet: &Packet, said: &Sent) {
+    fn hear(&mut self, hosts: &mut NetTcp, now: Time, packet: &Packet, said: &Transmit) {
         self.end.on_segment(&mut hosts.around, now, &said.segment, ecn(packet, said));
     }
 
-    fn poll(&mut self, hosts: &mut NetTcp, now: Time) -> Option<(Packet, Sent)> {
+    fn poll(&mut self, hosts: &mut NetTcp, now: Time) -> Option<(Packet, Transmit)> {
         let sent = self.end.poll_transmit(&mut hosts.around, now)?;
         Some((packet(self.flow, Kind::Ack, Priority::HIGHEST, 0, &sent), sent))
     }

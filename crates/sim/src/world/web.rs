@@ -11,7 +11,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use load::closed_loop::{Answer, ClosedLoopClient, Exchange, Kind, Pace, Tally};
 use net::classify::scenarios::network;
-use net::device::fault::Rates;
+use net::device::fault_injector::Rates;
 use net::device::{Full, Received};
 use net::{ConnId, Device};
 use queueing::{Bytes, Rate, Rng, Span, Time};

@@ -9,7 +9,7 @@
 use std::fmt::Write;
 
 use net::congestion;
-use net::device::fault;
+use net::device::fault_injector;
 use net::stack::{Config, Ecn};
 use queueing::{Bytes, Rate, Span};
 use sim::path;
@@ -98,8 +98,8 @@ impl Cell {
         let Distance { rtt, .. } = self.distance;
         let small = (self.distance.bdp() / 8.0).max(16.0 * 1024.0);
         let buffer = if self.deep { self.distance.bdp() } else { small };
-        let rates = fault::Rates::NONE;
-        let faults = fault::Rates { loss: self.loss, reorder: self.reorder, late: rtt / 8, ..rates };
+        let rates = fault_injector::Rates::NONE;
+        let faults = fault_injector::Rates { loss: self.loss, reorder: self.reorder, late: rtt / 8, ..rates };
         let (rate, buffer) = (self.distance.rate(), Bytes::new(buffer as u64));
         let mark = Some(Bytes::new((self.distance.bdp() / 4.0) as u64));
         [path::Config { rate, delay: rtt / 2, buffer, mark, faults }; 2]

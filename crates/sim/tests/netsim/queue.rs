@@ -21,7 +21,7 @@ fn way(rate_mbps: u64, rtt: Span, buffer: u64) -> path::Config {
         delay: rtt / 2,
         buffer: Bytes::new(buffer),
         mark: None,
-        faults: net::device::fault::Rates::NONE,
+        faults: net::device::fault_injector::Rates::NONE,
     }
 }
 

@@ -1,7 +1,7 @@
 //! Reordering without loss does not reduce the sending rate.
 
 use net::congestion::{self, ALGORITHMS};
-use net::device::fault::Rates;
+use net::device::fault_injector::Rates;
 use queueing::{Bytes, Rate, Span};
 use sim::path;
 

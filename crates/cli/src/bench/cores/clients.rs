@@ -12,7 +12,7 @@ use host::afxdp::AfXdp;
 use host::lab::Namespace;
 use host::{Monotonic, affinity};
 use load::closed_loop::{ClosedLoopClient, Exchange};
-use net::steer::{FlowHash, Place, Steering};
+use net::steer::{FlowHash, ShardIndex, Steering};
 use queueing::{Clock, CoreId, Histogram, Span, Time};
 use runtime::steer::{LINK_FRAMES, Steered, over_queues};
 
@@ -102,7 +102,7 @@ impl Clients {
             let mut running = Vec::new();
             for (shard, (device, &core)) in (0..).zip(self.devices.iter_mut().zip(&self.cores)) {
                 let mut config = client::stack(mac, CLIENT, secret);
-                config.place = Some(Place { steering, shard });
+                config.place = Some(ShardIndex { steering, shard });
                 let exchanger =
                     ClosedLoopClient::new(exchange.clone(), config, SocketAddr::from((SERVER, PORT)));
                 let exchanger = exchanger.paused();

@@ -3,8 +3,8 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-use super::asks::Asks;
 use super::pattern::{Http, Pattern};
+use super::request_match::RequestMatch;
 
 /// The conditions of one rule; all that are there must hold.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -22,7 +22,7 @@ pub struct Conditions {
     /// Start of an HTTP request, in the packet.
     pub http: Option<Http>,
     /// What the request says, wherever in the stream it is.
-    pub asks: Option<Asks>,
+    pub asks: Option<RequestMatch>,
     /// What such requests are expected to take, in nanoseconds.
     pub service: Option<Range>,
     /// Bytes received on the connection.

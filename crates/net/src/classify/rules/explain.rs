@@ -9,20 +9,20 @@ use std::sync::Arc;
 use queueing::{Bytes, Span};
 
 use super::condition::{Conditions, Range};
-use super::matcher::{Facts, IP, Matcher, RTT, TRANSPORT};
+use super::matcher::{IP, Matcher, PacketAttrs, RTT, TRANSPORT};
 use super::{Policy, Rule};
-use crate::classify::talk::{Kind, Nonsense, Notes, Protocol, Reader, Request, Visit};
+use crate::classify::l7::{Kind, Nonsense, Notes, Protocol, Request, RequestVisitor, StreamParser};
 use crate::classify::{FlowState, Layer, PacketMeta, PacketView, Verdict};
 
 /// What became of one request, or of a packet that holds none.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Explained {
+pub struct Explanation {
     /// What it says, and in which protocol; why it is none, where rules ask
     /// for one; `None` where no rule does.
     pub request: Option<Result<(String, &'static str), String>>,
     /// Rules that were asked, in this order, at the driver and then at the
     /// transport; the last of each layer may have matched.
-    pub tried: Vec<Tried>,
+    pub tried: Vec<RuleTrace>,
     /// Who decided.
     pub decided: Decided,
     /// What was decided.
@@ -31,16 +31,16 @@ pub struct Explained {
 
 /// A rule that was asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Tried {
+pub struct RuleTrace {
     /// Its place in [`Policy::rules`].
     pub rule: usize,
     /// What it misses; `None` when it matches.
-    pub missed: Option<Missed>,
+    pub missed: Option<UnmetCondition>,
 }
 
 /// A condition that does not hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Missed {
+pub struct UnmetCondition {
     /// Its key in the policy.
     pub condition: &'static str,
     /// What the packet has instead.
@@ -63,7 +63,7 @@ impl Policy {
     /// of, on a connection that has been like `flow` and whose requests are
     /// expected to take `expected`.
     #[must_use]
-    pub fn explain(&self, frame: &[u8], flow: FlowState, expected: Option<Span>) -> Vec<Explained> {
+    pub fn explain(&self, frame: &[u8], flow: FlowState, expected: Option<Span>) -> Vec<Explanation> {
         let meta = PacketMeta::new(queueing::Time::ZERO, frame.len());
         let view = PacketView::new(frame, &meta);
         let driver = self.matcher(Layer::Driver);
@@ -86,7 +86,7 @@ impl Policy {
         let requests = self.requests(&transport, facts.port, payload, expected);
         let explain = |said: Said| {
             let mut tried = tried.clone();
-            let facts = Facts { said: said.mark, ..facts };
+            let facts = PacketAttrs { said: said.mark, ..facts };
             let hit = self.ask(Layer::Transport, &transport, &facts, &said, &mut tried);
             let asked = self.rules.iter().any(|rule| rule.layer == Layer::Transport);
             let decided = match hit {
@@ -104,16 +104,16 @@ impl Policy {
         &self,
         layer: Layer,
         matcher: &Matcher,
-        facts: &Facts<'_>,
+        facts: &PacketAttrs<'_>,
         said: &Said,
-        tried: &mut Vec<Tried>,
+        tried: &mut Vec<RuleTrace>,
     ) -> Option<usize> {
         let rules = self.rules.iter().enumerate().filter(|(_, rule)| rule.layer == layer);
         for (index, (rule, Rule { conditions, .. })) in rules.enumerate() {
             let matches = matcher.matches(index, facts);
             let missed = conditions.missed(facts, said, index);
             debug_assert_eq!(matches, missed.is_none(), "rule {rule}: {missed:?}");
-            tried.push(Tried { rule, missed });
+            tried.push(RuleTrace { rule, missed });
             if matches {
                 return Some(rule);
             }
@@ -127,7 +127,7 @@ impl Policy {
         let rules: Vec<&Rule> = self.rules.iter().filter(|rule| rule.layer == Layer::Transport).collect();
         let notes = Arc::new(Notes::default());
         let mut heard = Heard { matcher, rules, expected, said: Vec::new() };
-        Reader::new(protocol.clone(), Arc::clone(&notes), 0).read(0, payload, &mut heard);
+        StreamParser::new(protocol.clone(), Arc::clone(&notes), 0).read(0, payload, &mut heard);
         if heard.said.is_empty() {
             let why = Nonsense::ALL.into_iter().find(|why| notes.given_up(*why) > 0);
             let why = why.map_or("its head is not complete".to_owned(), |why| why.to_string());
@@ -140,18 +140,18 @@ impl Policy {
     fn says(&self, decided: Decided) -> Verdict {
         match decided {
             Decided::Rule(rule) => self.rules[rule].verdict,
-            Decided::Default => self.default.map_or(Verdict::Keep, Verdict::Level),
-            Decided::Nobody => Verdict::Keep,
+            Decided::Default => self.default.map_or(Verdict::NoVerdict, Verdict::Level),
+            Decided::Nobody => Verdict::NoVerdict,
         }
     }
 
     fn explained(
         &self,
         request: Option<Result<(String, &'static str), String>>,
-        tried: Vec<Tried>,
+        tried: Vec<RuleTrace>,
         decided: Decided,
-    ) -> Explained {
-        Explained { request, tried, decided, verdict: self.says(decided) }
+    ) -> Explanation {
+        Explanation { request, tried, decided, verdict: self.says(decided) }
     }
 }
 
@@ -178,7 +178,7 @@ struct Heard<'a> {
     said: Vec<Said>,
 }
 
-impl Visit for Heard<'_> {
+impl RequestVisitor for Heard<'_> {
     fn begun(&mut self, protocol: &Protocol, request: &Request<'_>) -> u64 {
         let expected = self.expected.filter(|_| Kind::of(protocol, request).is_some());
         let asks = |rule: &&Rule| {
@@ -212,8 +212,8 @@ fn shown(request: &Request<'_>) -> String {
 
 impl Conditions {
     /// The first condition that does not hold.
-    fn missed(&self, facts: &Facts<'_>, said: &Said, index: usize) -> Option<Missed> {
-        let missed = |condition, given: String| Some(Missed { condition, given });
+    fn missed(&self, facts: &PacketAttrs<'_>, said: &Said, index: usize) -> Option<UnmetCondition> {
+        let missed = |condition, given: String| Some(UnmetCondition { condition, given });
         let outside = |range: Option<Range>, value: u64| range.is_some_and(|range| !range.contains(value));
         let none = |text: &str| text.to_owned();
         if (self.port.is_some() || !self.patterns().is_empty()) && facts.has & TRANSPORT == 0 {

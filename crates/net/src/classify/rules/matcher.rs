@@ -3,11 +3,11 @@
 
 use queueing::Span;
 
-use super::asks::Asks;
 use super::condition::{Cidr, Conditions, Range, bits, loss_order};
 use super::pattern::Pattern;
-use super::spoken::Spoken;
-use crate::classify::talk::{Protocol, Request};
+use super::port_protocols::PortProtocols;
+use super::request_match::RequestMatch;
+use crate::classify::l7::{Protocol, Request};
 use crate::classify::{FlowContext, FlowState, PacketView, Verdict};
 
 /// Rules in the order in which they are asked.
@@ -18,7 +18,7 @@ pub struct Matcher {
     /// What rows ask of requests, each a bit of a request's mark.
     questions: Box<[Question]>,
     /// What is spoken on which of our ports.
-    spoken: Spoken,
+    spoken: PortProtocols,
     /// What holds when no rule matches.
     pub default: Verdict,
 }
@@ -27,7 +27,7 @@ pub struct Matcher {
 pub const ASKS_MAX: usize = u64::BITS as usize;
 
 struct Question {
-    asks: Asks,
+    asks: RequestMatch,
     service: Option<Range>,
 }
 
@@ -71,7 +71,7 @@ impl Small {
 
 /// What is known of one packet.
 #[derive(Clone, Copy, Default)]
-pub struct Facts<'a> {
+pub struct PacketAttrs<'a> {
     pub has: u8,
     /// The mark of the request that it belongs to.
     pub said: u64,
@@ -92,7 +92,7 @@ pub const TRANSPORT: u8 = 2;
 /// The flow has a round-trip time.
 pub const RTT: u8 = 4;
 
-impl Facts<'_> {
+impl PacketAttrs<'_> {
     /// What the transport knows besides, on a connection like `flow`.
     pub fn on_flow(self, flow: &FlowState) -> Self {
         Self {
@@ -105,8 +105,8 @@ impl Facts<'_> {
     }
 
     /// What the transport knows of a segment.
-    pub fn of_flow<'a>(cx: &'a FlowContext<'_>) -> Facts<'a> {
-        Facts {
+    pub fn of_flow<'a>(cx: &'a FlowContext<'_>) -> PacketAttrs<'a> {
+        PacketAttrs {
             has: IP | TRANSPORT | if cx.flow.srtt.is_some() { RTT } else { 0 },
             said: 0,
             dscp: 0,
@@ -136,11 +136,11 @@ impl Matcher {
             .collect();
         assert!(questions.len() <= ASKS_MAX, "the parser refuses more");
         let needs = rows.iter().fold(0, |needs, row| needs | row.needs);
-        Self { rows, needs, questions: questions.into(), spoken: Spoken::new(spoken), default }
+        Self { rows, needs, questions: questions.into(), spoken: PortProtocols::new(spoken), default }
     }
 
     /// What connections speak, where a rule asks for it.
-    pub const fn spoken(&self) -> &Spoken {
+    pub const fn spoken(&self) -> &PortProtocols {
         &self.spoken
     }
 
@@ -177,20 +177,20 @@ impl Matcher {
     }
 
     /// All that the driver can know of a packet.
-    pub fn facts_of_any<'a>(packet: &PacketView<'a>) -> Facts<'a> {
+    pub fn facts_of_any<'a>(packet: &PacketView<'a>) -> PacketAttrs<'a> {
         Self::facts(packet, IP | TRANSPORT)
     }
 
     /// What the driver can know of a packet, as far as any rule asks.
     #[inline]
-    pub fn facts_of_packet<'a>(&self, packet: &PacketView<'a>) -> Facts<'a> {
+    pub fn facts_of_packet<'a>(&self, packet: &PacketView<'a>) -> PacketAttrs<'a> {
         Self::facts(packet, self.needs)
     }
 
     #[inline]
-    fn facts<'a>(packet: &PacketView<'a>, needs: u8) -> Facts<'a> {
+    fn facts<'a>(packet: &PacketView<'a>, needs: u8) -> PacketAttrs<'a> {
         let length = u16::try_from(packet.len()).unwrap_or(u16::MAX);
-        let mut facts = Facts { length, ..Facts::default() };
+        let mut facts = PacketAttrs { length, ..PacketAttrs::default() };
         if needs == 0 {
             return facts;
         }
@@ -209,13 +209,13 @@ impl Matcher {
     }
 
     /// Whether rule `index` of this layer matches.
-    pub fn matches(&self, index: usize, facts: &Facts<'_>) -> bool {
+    pub fn matches(&self, index: usize, facts: &PacketAttrs<'_>) -> bool {
         self.rows[index].matches(facts)
     }
 
     /// What the first rule that matches says.
     #[inline]
-    pub fn verdict(&self, facts: &Facts<'_>) -> Option<Verdict> {
+    pub fn verdict(&self, facts: &PacketAttrs<'_>) -> Option<Verdict> {
         self.rows.iter().find(|row| row.matches(facts)).map(|row| row.verdict)
     }
 }
@@ -248,7 +248,7 @@ impl Row {
     }
 
     #[inline]
-    fn matches(&self, facts: &Facts<'_>) -> bool {
+    fn matches(&self, facts: &PacketAttrs<'_>) -> bool {
         self.needs & !facts.has == 0
             && self.said & !facts.said == 0
             && self.length.contains(facts.length)
@@ -261,7 +261,7 @@ impl Row {
 }
 
 impl FlowRow {
-    fn matches(&self, facts: &Facts<'_>) -> bool {
+    fn matches(&self, facts: &PacketAttrs<'_>) -> bool {
         self.received.contains(facts.received)
             && self.rtt.contains(facts.rtt)
             && self.loss.contains(facts.loss)

@@ -37,14 +37,14 @@
 //!
 //! A policy that cannot mean what it says is refused with the line.
 
-mod asks;
 mod condition;
 mod explain;
-mod listening;
 mod matcher;
 mod parse;
 mod pattern;
-mod spoken;
+mod port_protocols;
+mod request_match;
+mod request_rules;
 
 #[cfg(test)]
 mod tests;
@@ -53,13 +53,13 @@ use std::fmt;
 use std::sync::Arc;
 
 use condition::Conditions;
-use listening::Ears;
-use matcher::{Facts, Matcher};
+use matcher::{Matcher, PacketAttrs};
+use request_rules::RequestRules;
 
-pub use explain::{Decided, Explained, Missed, Tried};
-pub use spoken::Spoken;
+pub use explain::{Decided, Explanation, RuleTrace, UnmetCondition};
+pub use port_protocols::PortProtocols;
 
-use super::talk::{Learned, Notes};
+use super::l7::{Notes, ServiceTimeEstimator};
 use super::{DriverClassifier, FlowContext, Layer, PacketView, TransportClassifier, Verdict};
 
 /// An operator's rules, checked.
@@ -76,7 +76,7 @@ pub struct Observed {
     /// Requests, and streams that made no sense.
     pub notes: Arc<Notes>,
     /// What requests take, by kind.
-    pub learned: Learned,
+    pub learned: ServiceTimeEstimator,
 }
 
 /// One rule of a policy.
@@ -173,16 +173,16 @@ impl Policy {
     #[must_use]
     pub fn transport(&self) -> Option<TransportClassifier> {
         let matcher = Some(self.matcher(Layer::Transport)).filter(|m| !m.is_empty())?;
-        let ears = Arc::new(Ears::new(matcher, self.observed()));
+        let ears = Arc::new(RequestRules::new(matcher, self.observed()));
         if ears.matcher.asks() {
             return Some(Arc::new(move |cx: &mut FlowContext<'_>| ears.verdict(cx)));
         }
-        Some(Arc::new(move |cx: &mut FlowContext<'_>| ears.verdict_of(cx, &Facts::of_flow(cx))))
+        Some(Arc::new(move |cx: &mut FlowContext<'_>| ears.verdict_of(cx, &PacketAttrs::of_flow(cx))))
     }
 
     /// What connections to our ports speak, where a rule asks for it.
     #[must_use]
-    pub fn spoken(&self) -> Spoken {
+    pub fn spoken(&self) -> PortProtocols {
         self.matcher(Layer::Transport).spoken().clone()
     }
 
@@ -192,7 +192,7 @@ impl Policy {
             Layer::Driver => Verdict::Default,
             Layer::Transport => Verdict::Level,
         };
-        let default = self.default.map_or(Verdict::Keep, default);
+        let default = self.default.map_or(Verdict::NoVerdict, default);
         Matcher::new(rules.map(|rule| (&rule.conditions, rule.verdict)), default)
     }
 }

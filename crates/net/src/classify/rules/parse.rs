@@ -5,17 +5,17 @@ use std::sync::Arc;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::asks::Wants;
 use super::condition::{Conditions, Range};
 use super::matcher::ASKS_MAX;
 use super::pattern::Pattern;
+use super::request_match::RequestCondition;
 use super::{Policy, PolicyError, Rule};
-use crate::classify::talk::{Layout, Protocol};
+use crate::classify::l7::{Layout, Protocol};
 use crate::classify::{Layer, Verdict};
 
-mod asks;
 mod item;
 mod quantity;
+mod request;
 
 use item::{Item, items, line};
 use quantity::{DSCP, LENGTH, LOSS, PORT, RECEIVED, RTT, SERVICE};
@@ -101,7 +101,7 @@ fn foreign(before: &[Rule], later: &Rule) -> Option<String> {
 /// A message is known as soon as what the rules look at is there.
 fn look_no_further(rules: &mut [Rule], layout: &Layout) {
     let looks = |rule: &Rule| match rule.conditions.asks.as_ref().map(|asks| &asks.wants) {
-        Some(Wants::Bytes(Pattern::At(at, bytes))) => at + bytes.len(),
+        Some(RequestCondition::Bytes(Pattern::At(at, bytes))) => at + bytes.len(),
         _ => 1,
     };
     let learns = rules.iter().any(|rule| rule.conditions.service.is_some());

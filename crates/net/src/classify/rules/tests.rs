@@ -8,7 +8,7 @@ use super::condition::{Cidr, Conditions, Range, bits, loss_order};
 use super::pattern::Http;
 use super::*;
 use crate::classify::testing::{Flow, Packet, view};
-use Verdict::{Drop, Keep, Level};
+use Verdict::{Drop, Level, NoVerdict};
 
 mod requests;
 
@@ -236,9 +236,9 @@ fn transport_rules_see_the_flow_and_leave_the_drivers_verdict() {
     let mut flow = Flow::new();
     assert_eq!(flow.segment(&transport, b"x"), Level(5));
     flow.driver = Some(2);
-    assert_eq!(flow.segment(&transport, b"x"), Keep);
+    assert_eq!(flow.segment(&transport, b"x"), NoVerdict);
     flow.state.loss = 0.5;
-    assert_eq!(flow.segment(&transport, b"x"), Keep);
+    assert_eq!(flow.segment(&transport, b"x"), NoVerdict);
     flow.state.received = Bytes::new(1000);
     assert_eq!(flow.segment(&transport, b"x"), Drop);
     flow.state.srtt = Some(Span::from_millis(50));
@@ -333,7 +333,7 @@ proptest! {
             let at = at.index(frame.len());
             frame[at] = to;
         }
-        let matcher = Matcher::new(rules.iter().map(|(c, v)| (c, *v)), Keep);
+        let matcher = Matcher::new(rules.iter().map(|(c, v)| (c, *v)), NoVerdict);
         view(&frame, |v| {
             let ip = v.ip();
             let data = v.tcp_payload().or(v.udp_payload());
@@ -358,7 +358,7 @@ proptest! {
         received in 0u64..4000,
     ) {
         let rules: Vec<_> = rules.into_iter().map(|(c, v)| (Conditions { dscp: None, ..c }, v)).collect();
-        let matcher = Matcher::new(rules.iter().map(|(c, v)| (c, *v)), Keep);
+        let matcher = Matcher::new(rules.iter().map(|(c, v)| (c, *v)), NoVerdict);
         let mut flow = Flow::new();
         flow.state = crate::classify::FlowState { srtt: srtt.map(Span::from_nanos), loss, received: Bytes::new(received), ..flow.state };
         flow.tuple.local_port = packet.target_port;
@@ -374,9 +374,9 @@ proptest! {
                 && rule.source.is_none_or(|c| bits(packet.source.into()) & c.mask == c.net)
                 && holds_of_payload(rule, Some(&packet.payload))
         });
-        let naive = naive.map_or(Keep, |(_, verdict)| *verdict);
+        let naive = naive.map_or(NoVerdict, |(_, verdict)| *verdict);
         let classifier: TransportClassifier =
-            Arc::new(move |cx: &mut FlowContext<'_>| matcher.verdict(&Facts::of_flow(cx)).unwrap_or(Keep));
+            Arc::new(move |cx: &mut FlowContext<'_>| matcher.verdict(&PacketAttrs::of_flow(cx)).unwrap_or(NoVerdict));
         prop_assert_eq!(flow.segment(&classifier, &packet.payload), naive);
     }
 
@@ -384,8 +384,8 @@ proptest! {
     fn a_covered_rule_never_matches_alone(first in rule(), second in rule(), packet in Packet::any()) {
         let (first, second) = (first.0, second.0);
         if first.cover(&second) {
-            let one = Matcher::new([(&first, Level(0))].into_iter(), Keep);
-            let other = Matcher::new([(&second, Level(0))].into_iter(), Keep);
+            let one = Matcher::new([(&first, Level(0))].into_iter(), NoVerdict);
+            let other = Matcher::new([(&second, Level(0))].into_iter(), NoVerdict);
             view(&packet.frame(), |v| {
                 let matches = |m: &Matcher| m.verdict(&m.facts_of_packet(v)).is_some();
                 assert!(matches(&one) || !matches(&other));

@@ -21,10 +21,10 @@ pub fn keyword<W: Into<Vec<u8>>>(
     let words: Vec<(Vec<u8>, Priority)> = words.into_iter().map(|(word, p)| (word.into(), p)).collect();
     Arc::new(move |packet: &PacketView<'_>| {
         let Some(text) = packet.tcp_payload().and_then(|payload| payload.get(at..)) else {
-            return Verdict::Keep;
+            return Verdict::NoVerdict;
         };
         let found = words.iter().find(|(word, _)| text.starts_with(word));
-        found.map_or(Verdict::Keep, |&(_, priority)| priority.into())
+        found.map_or(Verdict::NoVerdict, |&(_, priority)| priority.into())
     })
 }
 
@@ -44,8 +44,8 @@ mod tests {
         check(b"/get x", Verdict::Level(0));
         check(b"/go", Verdict::Level(4));
         check(b"/set", Verdict::Level(6));
-        check(b"get", Verdict::Keep);
-        check(b"/se", Verdict::Keep);
-        check(b"", Verdict::Keep);
+        check(b"get", Verdict::NoVerdict);
+        check(b"/se", Verdict::NoVerdict);
+        check(b"", Verdict::NoVerdict);
     }
 }

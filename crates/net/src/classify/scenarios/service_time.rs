@@ -99,7 +99,7 @@ impl KindAt {
 }
 
 fn compare(expected: Option<Span>, threshold: Span) -> Verdict {
-    expected.map_or(Verdict::Keep, |expected| two_levels(expected > threshold))
+    expected.map_or(Verdict::NoVerdict, |expected| two_levels(expected > threshold))
 }
 
 const WEIGHT: u64 = 8;
@@ -117,13 +117,13 @@ mod tests {
         let classifier = service_time(Arc::clone(&times), AT, Span::from_micros(10));
         let mut flow = Flow::new();
         let mut check = |payload: &[u8], expected| assert_eq!(flow.segment(&classifier, payload), expected);
-        check(b"GW\x01\x05", Verdict::Keep);
+        check(b"GW\x01\x05", Verdict::NoVerdict);
         times.observe(5, Span::from_millis(1));
         times.observe(6, Span::from_micros(1));
         check(b"GW\x01\x05", Verdict::Level(7));
         check(b"GW\x01\x06....", Verdict::Level(0));
-        check(b"XX\x01\x06", Verdict::Keep);
-        check(b"GW\x01", Verdict::Keep);
+        check(b"XX\x01\x06", Verdict::NoVerdict);
+        check(b"GW\x01", Verdict::NoVerdict);
     }
 
     #[test]
@@ -134,8 +134,8 @@ mod tests {
         private::publish(&mut told.private, 6, Span::from_micros(1)).unwrap();
         assert_eq!(told.segment(&classifier, b"GW\x01\x05"), Verdict::Level(7));
         assert_eq!(told.segment(&classifier, b"GW\x01\x06"), Verdict::Level(0));
-        assert_eq!(told.segment(&classifier, b"XX\x01\x06"), Verdict::Keep);
-        assert_eq!(untold.segment(&classifier, b"GW\x01\x05"), Verdict::Keep);
+        assert_eq!(told.segment(&classifier, b"XX\x01\x06"), Verdict::NoVerdict);
+        assert_eq!(untold.segment(&classifier, b"GW\x01\x05"), Verdict::NoVerdict);
     }
 
     #[test]

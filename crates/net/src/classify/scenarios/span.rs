@@ -1,7 +1,7 @@
 //! Scenario 5: a request longer than one packet keeps its priority to the end.
 //!
 //! The private area remembers how far into the current request the connection
-//! is ([`Current`]), so a header may be split at any byte and one segment may
+//! is ([`CurrentRequest`]), so a header may be split at any byte and one segment may
 //! hold the end of one request and several more. It follows the stream's
 //! positions: bytes seen before are not counted twice, bytes that came early
 //! are made up for when the gap before them closes inside a request's body.
@@ -12,7 +12,7 @@
 use std::sync::Arc;
 
 use super::{Magic, has_magic};
-use crate::classify::private::Current;
+use crate::classify::private::CurrentRequest;
 use crate::classify::{FlowContext, TransportClassifier, Verdict};
 
 /// Where a request's header carries its priority and its length.
@@ -37,12 +37,12 @@ pub fn span(at: SpanAt) -> TransportClassifier {
     let header_len = at.header_len();
     assert!(header_len <= 0x1_0000, "a header of {header_len} bytes is longer than 65536");
     Arc::new(move |cx: &mut FlowContext<'_>| {
-        let mut current = Current::load(cx.private);
+        let mut current = CurrentRequest::load(cx.private);
         let end = cx.flow.received.get() as u32;
         let fresh = current.align(&at, end.wrapping_sub(cx.payload.len() as u32), cx.payload);
         let level = current.advance(&at, fresh);
         current.store(cx.private);
-        level.map_or(Verdict::Keep, Verdict::Level)
+        level.map_or(Verdict::NoVerdict, Verdict::Level)
     })
 }
 
@@ -58,7 +58,7 @@ impl SpanAt {
     }
 }
 
-impl Current {
+impl CurrentRequest {
     /// What of `payload`, which starts at stream position `start`, is new.
     fn align<'a>(&mut self, at: &SpanAt, start: u32, payload: &'a [u8]) -> &'a [u8] {
         let missed = start.wrapping_sub(self.next) as i32;
@@ -133,7 +133,7 @@ mod tests {
 
     use super::*;
     use crate::classify::testing::Flow;
-    use Verdict::{Keep, Level};
+    use Verdict::{Level, NoVerdict};
 
     const AT: SpanAt = SpanAt { magic: (0, b"GW"), level_at: 4, length_at: 8 };
 
@@ -169,7 +169,7 @@ mod tests {
         let bytes = request(3, 64);
         check(
             &[&bytes[..1], &bytes[1..4], &bytes[4..5], &bytes[5..10], &bytes[10..]],
-            &[Keep, Keep, Level(3), Level(3), Level(3)],
+            &[NoVerdict, NoVerdict, Level(3), Level(3), Level(3)],
         );
     }
 
@@ -178,7 +178,7 @@ mod tests {
         let short = request(1, 64).iter().take(11).copied().chain([5]).collect::<Vec<_>>();
         check(
             &[b"nonsense", b"more", &request(1, 64), &short, b"GX", &request(2, 64)],
-            &[Keep, Keep, Level(1), Keep, Keep, Level(2)],
+            &[NoVerdict, NoVerdict, Level(1), NoVerdict, NoVerdict, Level(2)],
         );
     }
 
@@ -206,7 +206,7 @@ mod tests {
         assert_eq!(flow.segment(&classifier, &request(6, 50)), Level(6));
         // A gap in which a request may have begun: start again at the next header.
         flow.state.received += Bytes::new(100);
-        assert_eq!(flow.segment(&classifier, b"tail of something"), Keep);
+        assert_eq!(flow.segment(&classifier, b"tail of something"), NoVerdict);
         assert_eq!(flow.segment(&classifier, &request(2, 50)), Level(2));
     }
 
@@ -229,7 +229,7 @@ mod tests {
                     let touched = range.start < end && range.end > start && end > range.start + AT.level_at;
                     touched.then_some(level)
                 }).min();
-                prop_assert_eq!(flow.segment(&classifier, &stream[start..end]), expected.map_or(Keep, Level));
+                prop_assert_eq!(flow.segment(&classifier, &stream[start..end]), expected.map_or(NoVerdict, Level));
                 start = end;
             }
         }

@@ -19,7 +19,7 @@ pub struct TagAt {
 /// header names. Others, bare ACKs among them, keep the default.
 #[must_use]
 pub fn tag(at: TagAt) -> DriverClassifier {
-    Arc::new(move |packet: &PacketView<'_>| named(packet, at).map_or(Verdict::Keep, Verdict::Level))
+    Arc::new(move |packet: &PacketView<'_>| named(packet, at).map_or(Verdict::NoVerdict, Verdict::Level))
 }
 
 /// As [`tag`], but every packet without a label is low, the later packets of a
@@ -51,8 +51,8 @@ mod tests {
         };
         check(b"GW\x01\x00\x03\x00", Verdict::Level(3), Verdict::Level(3));
         check(b"GW\x01\x00\x09\x00", Verdict::Level(9), Verdict::Level(9));
-        check(b"WG\x01\x00\x03\x00", Verdict::Keep, Verdict::Level(7));
-        check(b"GW\x01\x00", Verdict::Keep, Verdict::Level(7));
-        check(b"", Verdict::Keep, Verdict::Level(7));
+        check(b"WG\x01\x00\x03\x00", Verdict::NoVerdict, Verdict::Level(7));
+        check(b"GW\x01\x00", Verdict::NoVerdict, Verdict::Level(7));
+        check(b"", Verdict::NoVerdict, Verdict::Level(7));
     }
 }

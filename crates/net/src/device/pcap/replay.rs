@@ -33,7 +33,7 @@ pub struct Replay<R> {
     /// When the first frame was played, and its stamp.
     start: Option<(Time, Time)>,
     next: Option<Recorded>,
-    error: Option<BadCapture>,
+    error: Option<CaptureError>,
     /// Buffers that came back; as many as were out at once, [`SPARE_MAX`] at most.
     spare: Vec<Vec<u8>>,
     counters: Counters,
@@ -52,7 +52,7 @@ pub struct Counters {
 
 /// Why a capture cannot be played, or not to its end.
 #[derive(Debug)]
-pub enum BadCapture {
+pub enum CaptureError {
     /// It cannot be read.
     Read(io::Error),
     /// It does not begin as a capture does.
@@ -63,7 +63,7 @@ pub enum BadCapture {
     Damaged,
 }
 
-impl fmt::Display for BadCapture {
+impl fmt::Display for CaptureError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Read(e) => write!(f, "{e}"),
@@ -79,7 +79,7 @@ impl fmt::Display for BadCapture {
     }
 }
 
-impl std::error::Error for BadCapture {}
+impl std::error::Error for CaptureError {}
 
 /// How numbers stand in the file.
 #[derive(Clone, Copy, Debug)]
@@ -111,23 +111,23 @@ impl<R: Read> Replay<R> {
     ///
     /// # Errors
     /// When it holds no capture of Ethernet frames.
-    pub fn new(mut reader: R, pace: Pace) -> Result<Self, BadCapture> {
+    pub fn new(mut reader: R, pace: Pace) -> Result<Self, CaptureError> {
         let mut header = [0; 24];
         reader.read_exact(&mut header).map_err(|e| match e.kind() {
-            io::ErrorKind::UnexpectedEof => BadCapture::Damaged,
-            _ => BadCapture::Read(e),
+            io::ErrorKind::UnexpectedEof => CaptureError::Damaged,
+            _ => CaptureError::Read(e),
         })?;
         let format = match header {
             [0xd4, 0xc3, 0xb2, 0xa1, ..] => Format { swapped: false, unit: 1000 },
             [0x4d, 0x3c, 0xb2, 0xa1, ..] => Format { swapped: false, unit: 1 },
             [0xa1, 0xb2, 0xc3, 0xd4, ..] => Format { swapped: true, unit: 1000 },
             [0xa1, 0xb2, 0x3c, 0x4d, ..] => Format { swapped: true, unit: 1 },
-            [a, b, c, d, ..] => return Err(BadCapture::Magic([a, b, c, d])),
+            [a, b, c, d, ..] => return Err(CaptureError::Magic([a, b, c, d])),
         };
         // The upper bits of this word speak of the FCS.
         match format.u32(&header, 20) & 0xffff {
             LINK_ETHERNET => {}
-            link => return Err(BadCapture::Link(link)),
+            link => return Err(CaptureError::Link(link)),
         }
         let spare = Vec::new();
         let counters = Counters::default();
@@ -144,7 +144,7 @@ impl<R: Read> Replay<R> {
 
     /// Why the replay is over before the capture's end, if so.
     #[must_use]
-    pub fn error(&self) -> Option<&BadCapture> {
+    pub fn error(&self) -> Option<&CaptureError> {
         self.error.as_ref()
     }
 
@@ -179,10 +179,10 @@ impl<R: Read> Replay<R> {
     }
 
     /// The next record and whether it is whole; none at the end.
-    fn read_record(&mut self) -> Result<Option<(Recorded, bool)>, BadCapture> {
+    fn read_record(&mut self) -> Result<Option<(Recorded, bool)>, CaptureError> {
         let damaged = |e: io::Error| match e.kind() {
-            io::ErrorKind::UnexpectedEof => BadCapture::Damaged,
-            _ => BadCapture::Read(e),
+            io::ErrorKind::UnexpectedEof => CaptureError::Damaged,
+            _ => CaptureError::Read(e),
         };
         let mut header = [0; 16];
         let first = loop {
@@ -190,13 +190,13 @@ impl<R: Read> Replay<R> {
                 Ok(0) => return Ok(None),
                 Ok(n) => break n,
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) => return Err(BadCapture::Read(e)),
+                Err(e) => return Err(CaptureError::Read(e)),
             }
         };
         self.reader.read_exact(&mut header[first..]).map_err(damaged)?;
         let [seconds, fraction, kept, whole] = [0, 4, 8, 12].map(|at| self.format.u32(&header, at));
         if kept as usize > FRAME_LEN_MAX {
-            return Err(BadCapture::Damaged);
+            return Err(CaptureError::Damaged);
         }
         let at =
             Time::from_nanos(u64::from(seconds) * 1_000_000_000 + u64::from(fraction) * self.format.unit);
@@ -255,7 +255,7 @@ impl<R: Read> Device for Replay<R> {
 mod tests {
     use super::*;
     use crate::device::memory;
-    use crate::device::pcap::Tee;
+    use crate::device::pcap::PcapTap;
 
     /// A capture with frames of one byte: stamps in seconds and the smaller unit.
     fn capture(magic: [u8; 4], big: bool, frames: &[(u32, u32, u8)]) -> Vec<u8> {
@@ -304,7 +304,7 @@ mod tests {
     #[test]
     fn what_a_tee_wrote_is_played_back() {
         let (a, mut b) = memory::pair(4, 64);
-        let mut tee = Tee::new(a, Vec::new()).unwrap();
+        let mut tee = PcapTap::new(a, Vec::new()).unwrap();
         for (at, bytes) in [(5, &b"one"[..]), (9, b"three")] {
             b.transmit(Time::from_nanos(at), bytes.len(), &mut |buf| buf.copy_from_slice(bytes)).unwrap();
             tee.receive(Time::ZERO).unwrap();
@@ -333,7 +333,7 @@ mod tests {
         }
         let mut long = good;
         long[32..36].copy_from_slice(&u32::MAX.to_le_bytes());
-        assert!(matches!(Replay::new(&long[..], Pace::Fast).unwrap().error(), Some(BadCapture::Damaged)));
+        assert!(matches!(Replay::new(&long[..], Pace::Fast).unwrap().error(), Some(CaptureError::Damaged)));
     }
 
     #[test]

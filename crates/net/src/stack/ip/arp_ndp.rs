@@ -8,7 +8,7 @@ use queueing::Time;
 use super::discovery;
 use crate::stack::Stack;
 use crate::stack::egress::Reply;
-use crate::stack::neighbors::Stranger;
+use crate::stack::neighbors::UnsolicitedPolicy;
 use crate::wire::ethernet::Mac;
 use crate::wire::mld::Query;
 use crate::wire::ndp::{Message, NeighborAdvertisement};
@@ -28,12 +28,12 @@ impl Stack {
         // Who has no address yet asks whether ours is free, and who has several may ask
         // by one of another subnet: both are answered, and neither is reached by what it says.
         if self.config.is_local(packet.sender) {
-            let stranger = if asks_us { Stranger::Welcome } else { Stranger::Ignored };
+            let stranger = if asks_us { UnsolicitedPolicy::Welcome } else { UnsolicitedPolicy::Ignored };
             self.learn(now, packet.sender.into(), packet.sender_mac, stranger);
         } else if !asks_us {
             return Err(Malformed::BadAddress);
         }
-        if asks_us && self.config.speaks() {
+        if asks_us && self.config.answers_for_host() {
             self.reply(Reply::Arp(arp::Packet {
                 operation: arp::Operation::Reply,
                 sender_mac: self.config.mac,
@@ -46,7 +46,7 @@ impl Stack {
     }
 
     /// `addr` says that it has `mac`: who waited for that goes on.
-    fn learn(&mut self, now: Time, addr: IpAddr, mac: Mac, stranger: Stranger) {
+    fn learn(&mut self, now: Time, addr: IpAddr, mac: Mac, stranger: UnsolicitedPolicy) {
         let before = self.neighbors.known(addr);
         self.neighbors.learn(now, addr, mac, stranger);
         let moved = before.is_some_and(|before| before != mac) && self.neighbors.known(addr) == Some(mac);
@@ -72,7 +72,7 @@ impl Stack {
                     return Err(Malformed::BadAddress);
                 }
                 if let Some(mac) = said.mac {
-                    self.learn(now, source.into(), mac, Stranger::Welcome);
+                    self.learn(now, source.into(), mac, UnsolicitedPolicy::Welcome);
                 }
                 if let Some(v6) = &mut self.ip.v6 {
                     v6.on_advertisement(now, source, said);
@@ -117,9 +117,9 @@ impl Stack {
         if !v6.owns(wanted) {
             return Ok(());
         }
-        if !self.config.speaks() {
+        if !self.config.answers_for_host() {
             if let (Some(mac), false) = (mac, checks) {
-                self.learn(now, source.into(), mac, Stranger::Welcome);
+                self.learn(now, source.into(), mac, UnsolicitedPolicy::Welcome);
             }
             return Ok(());
         }
@@ -137,7 +137,7 @@ impl Stack {
         }
         // Without its hardware address it gets an answer only if we know it.
         if let Some(mac) = mac {
-            self.learn(now, source.into(), mac, Stranger::Welcome);
+            self.learn(now, source.into(), mac, UnsolicitedPolicy::Welcome);
             self.reply(discovery(&answer, mac, wanted, source));
         } else if let Some(mac) = self.neighbors.known(source.into()) {
             self.reply(discovery(&answer, mac, wanted, source));
@@ -162,7 +162,7 @@ impl Stack {
         }
         self.counters.redirects += 1;
         if let Some(mac) = mac {
-            self.learn(now, target.into(), mac, Stranger::Welcome);
+            self.learn(now, target.into(), mac, UnsolicitedPolicy::Welcome);
         }
     }
 
@@ -178,7 +178,7 @@ impl Stack {
             return Err(Malformed::BadAddress);
         }
         // Who shares the hardware address speaks for all.
-        if let Some(v6) = self.ip.v6.as_mut().filter(|_| self.config.speaks()) {
+        if let Some(v6) = self.ip.v6.as_mut().filter(|_| self.config.answers_for_host()) {
             v6.on_query(now, query);
             self.watch_ip_clock();
         }
@@ -195,7 +195,7 @@ impl Stack {
         let addr = said.target.into();
         // Who may not replace what is known can still make us ask (RFC 4861 §7.2.5).
         if said.replaces || self.neighbors.agrees(addr, mac) {
-            self.learn(now, addr, mac, Stranger::Ignored);
+            self.learn(now, addr, mac, UnsolicitedPolicy::Ignored);
         } else {
             self.neighbors.doubt(addr);
         }

@@ -9,12 +9,12 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use queueing::{Span, Time};
 
-use super::outgoing::Outgoing;
+use super::output::Outgoing;
 use crate::stack::Stack;
 use crate::stack::egress::Reply;
 use crate::wire::dhcp::{CLIENT_PORT, Kind, Message, SERVER_PORT};
 use crate::wire::ethernet::{BROADCAST, Mac};
-use crate::wire::ip::{Marks, Protocol};
+use crate::wire::ip::{Protocol, TrafficClass};
 use crate::wire::{Malformed, udp};
 
 /// Between a question and its repetition, doubling up to the second (RFC 2131 §4.1).
@@ -57,7 +57,7 @@ enum State {
 
 /// What to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Act {
+pub(crate) enum DhcpAction {
     /// Send this to the server, or to everybody.
     Send(Message, Option<Ipv4Addr>),
     /// Use this address.
@@ -107,7 +107,7 @@ impl Client {
     }
 
     /// The next thing that is due at `now`.
-    pub(crate) fn poll(&mut self, now: Time) -> Option<Act> {
+    pub(crate) fn poll(&mut self, now: Time) -> Option<DhcpAction> {
         if now < self.due {
             return None;
         }
@@ -115,7 +115,7 @@ impl Client {
             State::Requesting { .. } if self.tries >= REQUESTS_MAX => self.restart(now),
             State::Bound(lease) if now >= lease.until => {
                 self.restart(now);
-                return Some(Act::Lose);
+                return Some(DhcpAction::Lose);
             }
             _ => {}
         }
@@ -129,18 +129,18 @@ impl Client {
         let act = match self.state {
             State::Selecting => {
                 self.due = now + self.backoff();
-                Act::Send(Message { kind: Kind::Discover, ..message }, None)
+                DhcpAction::Send(Message { kind: Kind::Discover, ..message }, None)
             }
             State::Requesting { addr, server } => {
                 self.due = now + self.backoff();
-                Act::Send(Message { requested: Some(addr), server: Some(server), ..message }, None)
+                DhcpAction::Send(Message { requested: Some(addr), server: Some(server), ..message }, None)
             }
             State::Bound(lease) => {
                 let renewing = now < lease.rebind_at;
                 let end = if renewing { lease.rebind_at } else { lease.until };
                 self.due = (now + (end.since(now) / 2).max(RENEW_MIN)).min(end);
                 let server = Some(lease.server).filter(|_| renewing);
-                Act::Send(Message { client: lease.addr, broadcast: false, ..message }, server)
+                DhcpAction::Send(Message { client: lease.addr, broadcast: false, ..message }, server)
             }
         };
         Some(act)
@@ -154,7 +154,7 @@ impl Client {
     }
 
     /// A message came.
-    pub(crate) fn on_message(&mut self, now: Time, said: &Message) -> Option<Act> {
+    pub(crate) fn on_message(&mut self, now: Time, said: &Message) -> Option<DhcpAction> {
         if said.mac != self.mac {
             return None;
         }
@@ -187,7 +187,7 @@ impl Client {
                 // However short it is, the server is not asked all the time.
                 let due = lease.renew_at.max(now + RENEW_MIN).min(lease.until);
                 (self.state, self.tries, self.due) = (State::Bound(lease), 0, due);
-                Some(Act::Use(lease))
+                Some(DhcpAction::Use(lease))
             }
             (State::Requesting { server, .. }, Kind::Nak) if said.server == Some(server) => {
                 self.restart(now);
@@ -195,7 +195,7 @@ impl Client {
             }
             (State::Bound(_), Kind::Nak) if self.tries > 0 => {
                 self.restart(now);
-                Some(Act::Lose)
+                Some(DhcpAction::Lose)
             }
             _ => None,
         }
@@ -203,18 +203,18 @@ impl Client {
 
     /// A message to the shard that asks: what it will make of it. That one may
     /// be some transactions ahead.
-    fn overhear(&mut self, now: Time, said: &Message) -> Option<Act> {
+    fn overhear(&mut self, now: Time, said: &Message) -> Option<DhcpAction> {
         let mut ahead = std::iter::successors(Some(self.transaction), |t| Some(following(*t)));
         self.transaction = ahead.by_ref().take(AHEAD_MAX).find(|t| *t == said.transaction)?;
         match said.kind {
             Kind::Ack if is_host(said.yours) => {
                 let lease = Lease::new(now, said, said.server?)?;
                 (self.state, self.due) = (State::Bound(lease), lease.until);
-                Some(Act::Use(lease))
+                Some(DhcpAction::Use(lease))
             }
             Kind::Nak if self.lease().is_some() => {
                 self.restart(now);
-                Some(Act::Lose)
+                Some(DhcpAction::Lose)
             }
             _ => None,
         }
@@ -282,19 +282,19 @@ impl Stack {
         Ok(())
     }
 
-    fn act(&mut self, act: Act) {
+    fn act(&mut self, act: DhcpAction) {
         match act {
-            Act::Use(lease) => {
+            DhcpAction::Use(lease) => {
                 self.counters.leases += 1;
                 (self.config.addr, self.config.prefix) = (lease.addr, lease.prefix);
                 self.config.gateway = lease.router;
             }
-            Act::Lose => {
+            DhcpAction::Lose => {
                 self.counters.addresses_lost += 1;
                 self.config.addr = Ipv4Addr::UNSPECIFIED;
                 self.config.gateway = None;
             }
-            Act::Send(message, server) => {
+            DhcpAction::Send(message, server) => {
                 let mut body = Vec::new();
                 message.emit(&mut body);
                 let datagram =
@@ -309,7 +309,7 @@ impl Stack {
                 } else {
                     let ident = self.ip.idents.next(&self.config.secret, source, target);
                     let mac = [0; 6];
-                    let marks = Marks::default();
+                    let marks = TrafficClass::default();
                     let (whole, sent, hops) = (false, 0, protocol.hops());
                     let packet =
                         Outgoing { mac, source, target, protocol, marks, hops, whole, payload, ident, sent };

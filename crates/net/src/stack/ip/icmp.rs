@@ -10,8 +10,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use queueing::Time;
 
-use super::paths::mtu_min;
 use super::plpmtu::Event;
+use super::pmtu_cache::mtu_min;
 use crate::stack::egress::Reply;
 use crate::stack::{CloseReason, Stack};
 use crate::tcp::State;
@@ -23,12 +23,12 @@ use crate::wire::{FourTuple, Malformed, be16, be32, icmpv6};
 
 /// How many of something were allowed this second.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Allowance {
+pub(super) struct RateLimit {
     second: u64,
     used: u32,
 }
 
-impl Allowance {
+impl RateLimit {
     /// Whether one more of `per_second_max` is allowed at `now`; counts it.
     fn take(&mut self, now: Time, per_second_max: u32) -> bool {
         let second = now.as_nanos() / 1_000_000_000;

@@ -7,7 +7,7 @@
 //! the oldest makes room.
 //! Source: RFC 4861 §6.3 and §8, RFC 4862 §5, RFC 7217, RFC 6724 (its rules 1–3 and 8).
 
-mod advertised;
+mod router_advertisement;
 
 use std::hash::Hasher;
 use std::net::Ipv6Addr;

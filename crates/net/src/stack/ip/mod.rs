@@ -19,25 +19,25 @@ use crate::wire::{arp, icmpv6, ipv6, mld as mld_wire, ndp};
 mod arp_ndp;
 mod dhcp;
 
-mod fragments;
+pub(super) mod demux;
 mod icmp;
 pub(super) mod interface;
 mod mld;
-pub(super) mod outgoing;
-pub(super) mod paths;
+pub(super) mod output;
 mod plpmtu;
+pub(super) mod pmtu_cache;
 mod pmtud;
+mod reassembly;
 mod redirects;
-pub(super) mod upper;
 
 pub use dhcp::Lease;
 
 use dhcp::Client;
-use fragments::Fragments;
-use icmp::Allowance;
+use icmp::RateLimit;
 use interface::{Due, Interface};
-use outgoing::Idents;
-use paths::Paths;
+use output::Idents;
+use pmtu_cache::PmtuCache;
+use reassembly::Fragments;
 
 /// What the network layer knows.
 pub(super) struct Ip {
@@ -46,9 +46,9 @@ pub(super) struct Ip {
     pub(super) due: Time,
     pub(super) idents: Idents,
     dhcp: Option<Box<Client>>,
-    pub(super) paths: Paths,
+    pub(super) paths: PmtuCache,
     fragments: Fragments,
-    errors: Allowance,
+    errors: RateLimit,
 }
 
 impl Ip {
@@ -56,7 +56,8 @@ impl Ip {
         let interface = |ipv6: &super::Ipv6| Interface::new(config.mac, config.secret, ipv6.clone());
         let v6 = config.ipv6.as_ref().map(|ipv6| Box::new(interface(ipv6)));
         let transaction = Idents::default().next(&config.secret, config.addr.into(), config.addr.into());
-        let dhcp = config.dhcp.then(|| Box::new(Client::new(config.mac, transaction, config.speaks())));
+        let dhcp =
+            config.dhcp.then(|| Box::new(Client::new(config.mac, transaction, config.answers_for_host())));
         let due = v6.as_ref().map_or(Time::MAX, |v6| v6.deadline());
         let due = if config.dhcp { Time::ZERO } else { due };
         Self {
@@ -64,9 +65,9 @@ impl Ip {
             v6,
             due,
             idents: Idents::default(),
-            paths: Paths::default(),
+            paths: PmtuCache::default(),
             fragments: Fragments::default(),
-            errors: Allowance::default(),
+            errors: RateLimit::default(),
         }
     }
 
@@ -173,7 +174,7 @@ impl Stack {
         let mac = self.config.mac;
         match due {
             // The shard that speaks for the host asks; all hear the answer.
-            Due::Probe(_) | Due::Solicit if !self.config.speaks() => {}
+            Due::Probe(_) | Due::Solicit if !self.config.answers_for_host() => {}
             Due::Probe(addr) => {
                 let group = ipv6::solicited_node(addr);
                 let message = ndp::Message::NeighborSolicitation { target: addr, source: None };
@@ -187,7 +188,7 @@ impl Stack {
                 self.reply(discovery(&message, ipv6::multicast_mac(group), source, group));
             }
             Due::Ours(addr) => self.wake(now, addr.into(), false),
-            Due::Report(..) if !self.config.speaks() => {}
+            Due::Report(..) if !self.config.answers_for_host() => {}
             Due::Report(record, group) => {
                 let ours = self.ip.v6.as_ref().and_then(|v6| v6.addrs().find(|a| a.is_unicast_link_local()));
                 // A source that is being checked may not be shown (RFC 3590).

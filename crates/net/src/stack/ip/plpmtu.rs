@@ -64,7 +64,7 @@ pub(crate) enum Event {
 
 /// What a connection may do for the search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ask {
+pub(crate) enum SizeProbe {
     /// Send a packet of `size` bytes, not later than `until`.
     Probe { size: u16, until: Time },
     /// Ask again then.
@@ -73,7 +73,7 @@ pub(crate) enum Ask {
 
 /// The search on one path.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Search {
+pub(crate) struct Plpmtud {
     state: State,
     /// PLPMTU.
     size: u16,
@@ -88,7 +88,7 @@ pub(crate) struct Search {
     next_at: Time,
 }
 
-impl Search {
+impl Plpmtud {
     pub(crate) const fn new(mtu: u16) -> Self {
         let next_at = Time::ZERO;
         Self { state: State::Disabled, size: mtu, most: u16::MAX, hinted: false, lost: (0, 0), next_at }
@@ -154,10 +154,10 @@ impl Search {
     }
 
     /// What a connection whose packets may have up to `max` bytes, which is
-    /// more than [`Search::size`], can do at `now`.
-    pub(crate) fn ask(&mut self, now: Time, max: u16) -> Ask {
+    /// more than [`Plpmtud::size`], can do at `now`.
+    pub(crate) fn ask(&mut self, now: Time, max: u16) -> SizeProbe {
         if now < self.next_at {
-            return Ask::Wait(self.next_at);
+            return SizeProbe::Wait(self.next_at);
         }
         if self.state == State::SearchComplete {
             self.on(now, Event::Raise);
@@ -170,10 +170,10 @@ impl Search {
         };
         if let Some(size) = size {
             self.next_at = now + LEASE;
-            return Ask::Probe { size, until: self.next_at };
+            return SizeProbe::Probe { size, until: self.next_at };
         }
         (self.state, self.next_at) = (State::SearchComplete, now + RAISE_AFTER);
-        Ask::Wait(self.next_at)
+        SizeProbe::Wait(self.next_at)
     }
 
     /// Nothing can be said of the probe that was asked for.
@@ -213,16 +213,16 @@ mod tests {
 
     /// Lets a path that carries `mtu` bytes answer the search until it is
     /// complete; returns the sizes tried and when it ended.
-    fn run(search: &mut Search, from: Time, max: u16, mtu: u16) -> (Vec<u16>, Time) {
+    fn run(search: &mut Plpmtud, from: Time, max: u16, mtu: u16) -> (Vec<u16>, Time) {
         let (mut now, mut tried) = (from, Vec::new());
         for _ in 0..200 {
             match search.ask(now, max) {
-                Ask::Probe { size, .. } => {
+                SizeProbe::Probe { size, .. } => {
                     tried.push(size);
                     search.on(now, if size <= mtu { Event::Acked(size) } else { Event::Lost(size) });
                 }
-                Ask::Wait(_) if search.state() == State::SearchComplete => return (tried, now),
-                Ask::Wait(until) => now = until,
+                SizeProbe::Wait(_) if search.state() == State::SearchComplete => return (tried, now),
+                SizeProbe::Wait(until) => now = until,
             }
             if search.size() == max {
                 return (tried, now);
@@ -231,8 +231,8 @@ mod tests {
         panic!("{max} {mtu}: no end in sight: {tried:?}");
     }
 
-    fn after_black_hole(mtu: u16) -> Search {
-        let mut search = Search::new(mtu);
+    fn after_black_hole(mtu: u16) -> Plpmtud {
+        let mut search = Plpmtud::new(mtu);
         search.on(at(0), Event::BlackHole(BASE));
         search
     }
@@ -288,7 +288,7 @@ mod tests {
         ];
         for ((way, state), row) in ways.into_iter().zip(expected) {
             for (event, next) in events.into_iter().zip(row) {
-                let mut search = Search::new(MAX);
+                let mut search = Plpmtud::new(MAX);
                 way.iter().for_each(|event| search.on(at(0), *event));
                 assert_eq!(search.state(), state);
                 search.on(at(1), event);
@@ -301,18 +301,18 @@ mod tests {
     fn a_routers_word_about_a_probe_is_what_is_tried_next() {
         let mut search = after_black_hole(MAX);
         search.on(at(0), Event::Acked(BASE));
-        assert!(matches!(search.ask(at(0), MAX), Ask::Probe { size: 1400, .. }));
+        assert!(matches!(search.ask(at(0), MAX), SizeProbe::Probe { size: 1400, .. }));
         search.on(at(1), Event::TooBig(1333));
-        assert!(matches!(search.ask(at(1), MAX), Ask::Probe { size: 1333, .. }));
+        assert!(matches!(search.ask(at(1), MAX), SizeProbe::Probe { size: 1333, .. }));
         search.on(at(2), Event::Acked(1333));
-        assert_eq!(search.ask(at(2), MAX), Ask::Wait(at(2) + RAISE_AFTER));
+        assert_eq!(search.ask(at(2), MAX), SizeProbe::Wait(at(2) + RAISE_AFTER));
     }
 
     #[test]
     fn a_finished_search_is_taken_up_again_with_all_there_is() {
-        let mut search = Search::new(MAX);
+        let mut search = Plpmtud::new(MAX);
         search.on(at(0), Event::TooBig(1400));
-        assert_eq!(search.ask(at(1), MAX), Ask::Wait(at(600_000)));
+        assert_eq!(search.ask(at(1), MAX), SizeProbe::Wait(at(600_000)));
         let (tried, _) = run(&mut search, at(600_000), MAX, MAX);
         assert_eq!((tried, search.size()), (vec![MAX], MAX));
     }
@@ -320,10 +320,10 @@ mod tests {
     #[test]
     fn one_probe_is_out_at_a_time_until_its_lease_ends() {
         let mut search = after_black_hole(MAX);
-        assert_eq!(search.ask(at(0), MAX), Ask::Probe { size: BASE, until: at(0) + LEASE });
-        assert_eq!(search.ask(at(1), MAX), Ask::Wait(at(0) + LEASE));
-        assert!(matches!(search.ask(at(0) + LEASE, MAX), Ask::Probe { .. }));
+        assert_eq!(search.ask(at(0), MAX), SizeProbe::Probe { size: BASE, until: at(0) + LEASE });
+        assert_eq!(search.ask(at(1), MAX), SizeProbe::Wait(at(0) + LEASE));
+        assert!(matches!(search.ask(at(0) + LEASE, MAX), SizeProbe::Probe { .. }));
         search.give_back(at(6000));
-        assert_eq!(search.ask(at(6000), MAX), Ask::Wait(at(6000) + PAUSE));
+        assert_eq!(search.ask(at(6000), MAX), SizeProbe::Wait(at(6000) + PAUSE));
     }
 }

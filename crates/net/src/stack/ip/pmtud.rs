@@ -9,8 +9,8 @@ use std::net::IpAddr;
 
 use queueing::Time;
 
-use super::paths::{mtu_base, mtu_min, plateau_below};
-use super::plpmtu::{Ask, Event, RAISE_AFTER};
+use super::plpmtu::{Event, RAISE_AFTER, SizeProbe};
+use super::pmtu_cache::{mtu_base, mtu_min, plateau_below};
 use crate::stack::Stack;
 use crate::tcp::Outcome;
 use crate::wire::tcp::Seq;
@@ -124,8 +124,8 @@ impl Stack {
             return;
         }
         match search.ask(now, most) {
-            Ask::Probe { size, until } => connection.want_probe(size, until),
-            Ask::Wait(until) => connection.rest_probing(until),
+            SizeProbe::Probe { size, until } => connection.want_probe(size, until),
+            SizeProbe::Wait(until) => connection.rest_probing(until),
         }
     }
 }

@@ -19,7 +19,7 @@ use crate::wire::tcp::{Flags, Options, Segment, Seq};
 type Said = (Time, Seq, Seq, Flags, u16, Options, usize);
 
 /// Both ends of a path that drops, delays and marks by `seed`, and what they say.
-struct World<B: Store> {
+struct World<B: ByteStore> {
     config: Config,
     pool: Pool,
     counters: Counters,
@@ -41,7 +41,7 @@ const TUPLE: FourTuple = FourTuple {
 /// Data that the client sends.
 const BYTES: usize = 400_000;
 
-impl<B: Store> World<B> {
+impl<B: ByteStore> World<B> {
     fn new(seed: u64, ecn: Ecn) -> Self {
         let mut config = Config::new([2, 0, 0, 0, 0, 1], [10, 0, 0, 1].into(), 24, [1; 16]);
         config.ecn = ecn;
@@ -113,7 +113,7 @@ impl<B: Store> World<B> {
 
     fn hear(&mut self, now: Time, end: usize, said: Said, ecn: u8) {
         let (_, seq, ack, flags, window, options, len) = said;
-        let payload = Count::zeroes(len);
+        let payload = CountingStore::zeroes(len);
         let segment = Segment { source_port: 1, target_port: 2, seq, ack, flags, window, options, payload };
         if self.ends[end].is_none() {
             let mut connection = Connection::open(TUPLE, Seq(u32::MAX - 7), 0, now, &self.config);
@@ -131,7 +131,7 @@ impl<B: Store> World<B> {
     /// Until all data has arrived and is acknowledged.
     fn run(mut self) -> (Vec<Said>, u64) {
         self.act(Time::ZERO, 0, 0, |connection, cx| {
-            assert_eq!(connection.write(cx, Count::zeroes(BYTES)), Some(BYTES));
+            assert_eq!(connection.write(cx, CountingStore::zeroes(BYTES)), Some(BYTES));
         });
         for _ in 0..100_000 {
             if self.ends[0].as_ref().is_some_and(|client| client.acknowledged == BYTES as u64) {
@@ -162,7 +162,7 @@ proptest! {
         let ecn = if ecn { Ecn::Dctcp } else { Ecn::Off };
         let (kept, received) = World::<ByteQueue>::new(seed, ecn).run();
         prop_assert_eq!(received, BYTES as u64);
-        let (counted, received) = World::<Count>::new(seed, ecn).run();
+        let (counted, received) = World::<CountingStore>::new(seed, ecn).run();
         prop_assert_eq!(received, BYTES as u64);
         prop_assert_eq!(counted, kept);
     }

@@ -302,7 +302,7 @@ impl World {
     }
 
     fn release(&mut self, id: ConnId) {
-        self.stack.release(self.now, id);
+        self.stack.detach(self.now, id);
         self.open.retain(|open| *open != id);
         self.known.entry(id).or_default().closed = true;
         assert!(self.stack.tuple(id).is_none(), "what was released has no name");

@@ -5,7 +5,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use net::device::Device;
-use net::device::pcap::{Pace, Replay, Tee};
+use net::device::pcap::{Pace, PcapTap, Replay};
 use net::steer::{FlowHash, Owner, Steering};
 use net::wire::dhcp::Message;
 use net::wire::tcp::{Options, Segment};
@@ -171,7 +171,7 @@ pub fn steer(data: &[u8]) {
 /// What a capture holds is played, and what was played and written down is played again.
 pub fn pcap(data: &[u8]) {
     let Ok(replay) = Replay::new(data, Pace::Fast) else { return };
-    let mut tee = Tee::new(replay, Vec::new()).expect("memory takes everything");
+    let mut tee = PcapTap::new(replay, Vec::new()).expect("memory takes everything");
     let frames = play(&mut tee);
     let (replay, file) = tee.into_parts();
     let told = replay.counters();

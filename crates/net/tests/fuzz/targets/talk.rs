@@ -3,14 +3,14 @@
 
 use std::sync::Arc;
 
-use net::classify::talk::message::Extent;
-use net::classify::talk::{Layout, Notes, Protocol, Reader, Request, Visit};
+use net::classify::l7::framing::FrameLength;
+use net::classify::l7::{Layout, Notes, Protocol, Request, RequestVisitor, StreamParser};
 
 /// What was read: verbs, paths or names, and how many requests ended.
 #[derive(Debug, Default, PartialEq)]
 struct Told(Vec<Vec<u8>>, usize);
 
-impl Visit for Told {
+impl RequestVisitor for Told {
     fn begun(&mut self, _: &Protocol, request: &Request<'_>) -> u64 {
         self.0.push(match request {
             Request::Http { method, path, .. } => format!("{method} {path}").into_bytes(),
@@ -37,12 +37,13 @@ pub fn talk(data: &[u8]) {
         1 => Protocol::Resp,
         2 => Protocol::Memcached,
         3 => Protocol::Tls,
-        4 => layout(Extent::Length { at: 1, bytes: 2, adds: 3 }),
-        _ => layout(Extent::Mark((*b"\r\n").into())),
+        4 => layout(FrameLength::Length { at: 1, bytes: 2, adds: 3 }),
+        _ => layout(FrameLength::Mark((*b"\r\n").into())),
     };
     let read = |pieces: &mut dyn Iterator<Item = &[u8]>| {
         let notes = Arc::new(Notes::default());
-        let (mut reader, mut told) = (Reader::new(protocol.clone(), Arc::clone(&notes), 0), Told::default());
+        let (mut reader, mut told) =
+            (StreamParser::new(protocol.clone(), Arc::clone(&notes), 0), Told::default());
         let mut start = 0;
         for piece in pieces {
             reader.read(start, piece, &mut told);
@@ -51,7 +52,7 @@ pub fn talk(data: &[u8]) {
             start += piece.len() as u64;
             assert!(told.1 <= told.0.len(), "more requests ended than began");
         }
-        let given_up = reader.is_given_up();
+        let given_up = reader.has_failed();
         drop(reader);
         assert_eq!(notes.held(), 0, "all is given back");
         (told, given_up)

@@ -2,7 +2,7 @@
 
 use net::classify::{PacketView, Policy};
 use net::device::Device;
-use net::device::fault::{Faulty, Rates};
+use net::device::fault_injector::{FaultInjector, Rates};
 use net::device::memory;
 use queueing::{Arrivals, Distribution, Rng, Span, Time};
 
@@ -26,7 +26,7 @@ pub fn faults(data: &[u8]) {
         Err(why) => return assert!(why.to_string().contains("fault"), "{why}"),
     };
     let (here, mut there) = memory::pair(64, 64);
-    let mut here = Faulty::new(here, rates, &Rng::seeded(1));
+    let mut here = FaultInjector::new(here, rates, &Rng::seeded(1));
     let (mut now, mut arrived) = (Time::ZERO, 0);
     for _ in 0..16 {
         let _ = here.transmit(now, 60, &mut |frame| frame.fill(7));

@@ -98,7 +98,7 @@ fn a_class_is_the_level_of_the_drivers_classifier_and_the_last_is_shed_first() {
         config.driver_classifier = Some(Arc::new(|packet| match packet.tcp_ports() {
             Some((1..=999, _)) => Verdict::Level(0),
             Some((1000..=1999, _)) => Verdict::Level(7),
-            _ => Verdict::Keep,
+            _ => Verdict::NoVerdict,
         }));
     });
     puppet.says(Limit::Concurrency { max: 8 });

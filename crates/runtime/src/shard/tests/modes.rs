@@ -10,7 +10,7 @@ fn by_request() -> Classifiers {
     let level =
         |byte: Option<&u8>| byte.filter(|digit| matches!(digit, b'0'..=b'7')).map(|digit| digit - b'0');
     let driver: DriverClassifier = Arc::new(move |packet| {
-        level(packet.tcp_payload().and_then(<[u8]>::first)).map_or(Verdict::Keep, Verdict::Level)
+        level(packet.tcp_payload().and_then(<[u8]>::first)).map_or(Verdict::NoVerdict, Verdict::Level)
     });
     let transport: TransportClassifier = Arc::new(move |flow| {
         if let Some(level) = level(flow.payload.first()) {

@@ -42,7 +42,7 @@ fn a_segment_after_a_look_in_vain_speaks_for_itself() {
 fn driven() -> World {
     let driver: DriverClassifier = Arc::new(|packet| match packet.payload_byte(0) {
         Some(digit @ b'0'..=b'7') => Verdict::Level(digit - b'0'),
-        _ => Verdict::Keep,
+        _ => Verdict::NoVerdict,
     });
     world(1, |config| config.driver_classifier = Some(driver))
 }
@@ -131,7 +131,7 @@ fn what_is_known_of_a_connection_stands_before_a_default_and_behind_a_verdict() 
     let first = ["7 bulk\n", "0 urgent\n"];
     check_known(by(|_| Verdict::Default(3)), first, OVERTAKEN);
     check_known(by(|_| Verdict::Level(3)), first, IN_TURN);
-    let all_but_d = |byte| if byte == Some(b'd') { Verdict::Level(7) } else { Verdict::Keep };
+    let all_but_d = |byte| if byte == Some(b'd') { Verdict::Level(7) } else { Verdict::NoVerdict };
     check_known(by(all_but_d), ["1 bulk\n", "0 urgent\n"], IN_TURN);
 }
 
@@ -163,7 +163,7 @@ fn what_the_driver_classifier_does_wrong_is_counted_and_the_stack_goes_on() {
     let driver: DriverClassifier = Arc::new(|packet| match packet.payload_byte(0) {
         Some(b'x') => panic!("a classifier with a bug"),
         Some(b'y') => Verdict::Level(200),
-        _ => Verdict::Keep,
+        _ => Verdict::NoVerdict,
     });
     let mut world = world(1, |config| config.driver_classifier = Some(driver));
     let id = world.connect();
@@ -226,7 +226,7 @@ fn other_classifiers_hold_for_connections_that_are_open_and_what_waits_keeps_its
     world.send(waiting, "3 waits\n");
     let turned: net::classify::TransportClassifier = Arc::new(|flow| match flow.payload.first() {
         Some(digit @ b'0'..=b'7') => Verdict::Level(b'7' - digit),
-        _ => Verdict::Keep,
+        _ => Verdict::NoVerdict,
     });
     world.shard.set_classifiers(Classifiers { transport: Some(turned), ..Classifiers::default() });
     world.send(id, "7 urgent now\n");

@@ -13,7 +13,7 @@
 
 use std::net::SocketAddr;
 
-use net::classify::talk::{Protocol, Request, Visit};
+use net::classify::l7::{Protocol, Request, RequestVisitor};
 use queueing::{Label, Priority, Span, Time};
 
 use super::waiting::Waiting;
@@ -124,7 +124,7 @@ struct Hearing<'a> {
     waiting: &'a mut Waiting<Call>,
 }
 
-impl Visit for Hearing<'_> {
+impl RequestVisitor for Hearing<'_> {
     fn begun(&mut self, _: &Protocol, request: &Request<'_>) -> u64 {
         self.writing.told = Told::of(request);
         0

@@ -13,7 +13,7 @@
 
 use std::collections::VecDeque;
 
-use net::classify::talk::{Protocol, Request, Visit};
+use net::classify::l7::{Protocol, Request, RequestVisitor};
 use queueing::{Label, Priority, Span, Time};
 
 use super::waiting::Waiting;
@@ -142,7 +142,7 @@ struct Hearing<'a> {
     waiting: &'a mut Waiting<Asked>,
 }
 
-impl Visit for Hearing<'_> {
+impl RequestVisitor for Hearing<'_> {
     fn begun(&mut self, _: &Protocol, request: &Request<'_>) -> u64 {
         self.coming.told = Told::of(request);
         0

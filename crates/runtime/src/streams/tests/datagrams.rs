@@ -2,7 +2,7 @@
 
 use net::stack::{SendOptions, UdpId, UdpOptions, UdpPath};
 use net::wire::icmp::Cause;
-use net::wire::ip::Marks;
+use net::wire::ip::TrafficClass;
 
 use super::world::MAIL;
 use super::*;
@@ -83,7 +83,7 @@ fn what_is_sent_at_once_leaves_in_segments() {
 fn what_ip_says_of_datagrams_passes_both_ways() {
     let (mut world, id) = World::with_mail(10);
     for byte in 0..=255 {
-        let marks = Marks::of(byte);
+        let marks = TrafficClass::of(byte);
         let path = UdpPath { id, local: [0; 4].into(), remote: MAIL.parse().unwrap() };
         let options = SendOptions { marks, ..SendOptions::default() };
         world.client.answer(&path, &options, b"question").unwrap();

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use net::classify::{Private, Verdict};
 use net::device::memory::{MemoryDevice, pair};
 use net::stack::{Config, Datagram, EventKind, Info};
-use net::wire::ip::Marks;
+use net::wire::ip::TrafficClass;
 use queueing::Span;
 use sched::dispatch::{Params, Steering};
 
@@ -126,7 +126,7 @@ pub(super) struct Mail {
     pub(super) taker: u64,
     /// What came, the marks of the last, how much of it may wait, and whether nobody waits for room.
     pub(super) came: Vec<Vec<u8>>,
-    pub(super) marked: Marks,
+    pub(super) marked: TrafficClass,
     pub(super) room: usize,
     pub(super) shared: bool,
     /// Nobody wants what comes.
@@ -136,7 +136,7 @@ pub(super) struct Mail {
     pub(super) sent: VecDeque<(u64, SocketAddr, Vec<u8>)>,
     /// It is sent in datagrams of so many bytes, each of which carries these, or is not to be cut.
     pub(super) segment: Option<usize>,
-    pub(super) marks: Marks,
+    pub(super) marks: TrafficClass,
     pub(super) whole: bool,
     pub(super) taken: Vec<u64>,
     /// It takes several at once, and has been handed something so many times.
@@ -276,7 +276,7 @@ impl World {
         let classifiers = Classifiers {
             transport: Some(Arc::new(|flow| match flow.payload.first() {
                 Some(digit @ b'0'..=b'7') => Verdict::Level(digit - b'0'),
-                _ => Verdict::Keep,
+                _ => Verdict::NoVerdict,
             })),
             ..Classifiers::default()
         };

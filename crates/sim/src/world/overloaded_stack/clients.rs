@@ -226,7 +226,7 @@ impl Callers {
                 let got = stack.received(id).len();
                 if got >= RESPONSE_LEN {
                     stack.consume(now, id, got);
-                    stack.release(now, id);
+                    stack.detach(now, id);
                     self.answered(now, at, id);
                 }
             }
@@ -262,7 +262,7 @@ impl Callers {
             self.leaving.pop_front();
             if self.settle(at, id).is_some() {
                 // Released: a connection kept open would send keep-alive probes.
-                self.crowd.stack(at).release(now, id);
+                self.crowd.stack(at).detach(now, id);
                 any = true;
             }
         }

@@ -15,7 +15,7 @@ pub mod qoe;
 use host::affinity;
 use host::lab::{Lab, is_there};
 use load::closed_loop::{Kind as Requests, Pace, Tally};
-use net::device::fault::{Faulty, Rates};
+use net::device::fault_injector::{FaultInjector, Rates};
 use queueing::{CoreId, Rng, Span};
 use serde::Deserialize;
 use toml::Table;
@@ -146,7 +146,8 @@ fn run(config: &Config, stack: Stack) -> Result<Found, Error> {
     let ways = [config.near, config.far];
     let rng = Rng::seeded(config.seed);
     let back = |way| if config.both_ways { way } else { Rates::NONE };
-    let before = |n: usize, device| Faulty::between(device, [ways[n], back(ways[n])], &rng.fork(n as u64));
+    let before =
+        |n: usize, device| FaultInjector::with_faults(device, [ways[n], back(ways[n])], &rng.fork(n as u64));
     let mut rig = Rig::new(&lab, server, stack, &setting, ways.len(), before).map_err(said)?;
     let (request, answer) = server.ask(page);
     let half = config.connections / 2;

@@ -4,7 +4,7 @@
 use queueing::Time;
 
 use super::*;
-use crate::classify::talk::Nonsense;
+use crate::classify::l7::Nonsense;
 
 fn policy(text: &str) -> (Policy, TransportClassifier) {
     let policy = Policy::parse(text).unwrap_or_else(|error| panic!("{error}\n{text}"));
@@ -81,7 +81,7 @@ fn a_connection_speaks_one_protocol() {
     let (_, transport) = policy(&two("http = \"any\"\nport = 80", "resp = { verb = \"GET\" }\nport = 6379"));
     let mut flow = Flow::new();
     flow.tuple.local_port = 6379;
-    assert_eq!(flow.segment(&transport, b"SET k v\r\n"), Keep);
+    assert_eq!(flow.segment(&transport, b"SET k v\r\n"), NoVerdict);
     assert_eq!(flow.segment(&transport, b"get k\r\n"), Level(0));
     assert_eq!(verdicts(&transport, &[b"GET / HTTP/1.1\r\n\r\n"]), [Level(0)]);
 }
@@ -130,7 +130,7 @@ fn what_the_driver_said_stands_where_no_rule_holds() {
     let mut flow = Flow::new();
     flow.driver = Some(2);
     assert_eq!(flow.segment(&transport, b"SET a b\r\n"), Level(2));
-    assert_eq!(flow.segment(&transport, b"GE"), Keep);
+    assert_eq!(flow.segment(&transport, b"GE"), NoVerdict);
     assert_eq!(flow.segment(&transport, b"T a\r\n"), Level(0));
 }
 
@@ -175,13 +175,13 @@ fn a_request_that_is_dropped_is_dropped_when_it_comes_again() {
     let (_, transport) =
         policy("[[rule]]\nlayer = \"transport\"\ndrop = true\nresp = { verb = \"FLUSHALL\" }\n");
     let mut flow = Flow::new();
-    assert_eq!(flow.segment(&transport, b"GET a\r\nFLUSH"), Keep);
+    assert_eq!(flow.segment(&transport, b"GET a\r\nFLUSH"), NoVerdict);
     for _ in 0..3 {
         let before = flow.state.received;
         assert_eq!(flow.segment(&transport, b"ALL\r\n"), Drop);
         flow.state.received = before;
     }
-    assert_eq!(flow.segment(&transport, b"IT\r\n"), Keep);
+    assert_eq!(flow.segment(&transport, b"IT\r\n"), NoVerdict);
 }
 
 /// Asks and answers `times` requests, each after `service`; the last verdict.
@@ -192,7 +192,7 @@ fn exchange(
     service: Span,
     times: usize,
 ) -> Verdict {
-    let mut verdict = Keep;
+    let mut verdict = NoVerdict;
     for _ in 0..times {
         flow.now += Span::from_millis(1);
         verdict = flow.segment(transport, request);
@@ -286,9 +286,9 @@ fn every_rule_that_was_asked_says_what_it_misses() {
         let flow = crate::classify::FlowState { srtt, ..Default::default() };
         let mut explained = policy.explain(&Packet::new(payload).frame(), flow, expected);
         assert_eq!(explained.len(), 1);
-        let Explained { tried, decided, verdict, .. } = explained.remove(0);
-        let said = tried.into_iter().map(|Tried { rule, missed }| match missed {
-            Some(Missed { condition, given }) => format!("{rule} {condition}: {given}"),
+        let Explanation { tried, decided, verdict, .. } = explained.remove(0);
+        let said = tried.into_iter().map(|RuleTrace { rule, missed }| match missed {
+            Some(UnmetCondition { condition, given }) => format!("{rule} {condition}: {given}"),
             None => format!("{rule} matches"),
         });
         (said.collect::<Vec<_>>().join(", "), decided, verdict)
@@ -317,7 +317,7 @@ fn at_most_as_many_rules_ask_as_a_mark_has_bits() {
         |n: usize| format!("[[rule]]\nlayer = \"transport\"\npriority = 0\nresp = {{ key = \"k{n}:\" }}\n");
     let text = |rules: usize| (0..rules).map(rule).collect::<String>();
     let (_, transport) = policy(&text(64));
-    assert_eq!(verdicts(&transport, &[b"GET k63:1\r\n", b"GET k64:1\r\n"]), [Level(0), Keep]);
+    assert_eq!(verdicts(&transport, &[b"GET k63:1\r\n", b"GET k64:1\r\n"]), [Level(0), NoVerdict]);
     let error = Policy::parse(&text(65)).expect_err("one too many");
     assert_eq!((error.line, error.message.contains("at most 64")), (257, true), "{error}");
 }
@@ -374,7 +374,7 @@ proptest! {
             let mut flow = Flow::new();
             (flow.driver, flow.state.srtt, flow.tuple.local_port) = (Some(level), srtt, packet.target_port);
             match flow.segment(&transport, &packet.payload) {
-                Keep => {}
+                NoVerdict => {}
                 verdict => expected = verdict,
             }
         }

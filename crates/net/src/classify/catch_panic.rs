@@ -1,0 +1,40 @@
+//! Somebody else's code, asked for its opinion: what it says, and that it may
+//! panic, which is its own affair.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use queueing::{Label, Priority};
+
+use super::Verdict;
+use crate::stack::Counters;
+
+/// What `ask` says; none if it panics, which is counted in `panics`.
+#[inline]
+pub(crate) fn caught<T>(panics: &mut u64, ask: impl FnOnce() -> T) -> Option<T> {
+    catch_unwind(AssertUnwindSafe(ask)).map_err(|panic| dropped(panics, panic)).ok()
+}
+
+#[cold]
+fn dropped(panics: &mut u64, panic: Box<dyn std::any::Any + Send>) {
+    *panics += 1;
+    // The payload of a panic may itself panic when it is dropped.
+    if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
+        std::mem::forget(again);
+    }
+}
+
+/// The label of what was `given` one, by `verdict`; `None`: it is to be dropped.
+#[inline]
+pub(crate) fn labelled(counters: &mut Counters, given: Label, verdict: Option<Verdict>) -> Option<Label> {
+    match verdict {
+        None | Some(Verdict::NoVerdict) => Some(given),
+        Some(Verdict::Drop) => None,
+        Some(Verdict::Level(level) | Verdict::Default(level)) => match Priority::new(level) {
+            Some(priority) => Some(Label::new(priority)),
+            None => {
+                counters.classifier_out_of_range += 1;
+                Some(given)
+            }
+        },
+    }
+}

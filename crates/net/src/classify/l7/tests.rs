@@ -1,0 +1,368 @@
+//! What is read is what was sent, however it was cut; what makes no sense is
+//! given up and said why.
+
+use proptest::prelude::*;
+
+use super::framing::FrameLength;
+use super::*;
+
+/// What a visitor was told, a line each.
+#[derive(Debug, Default, PartialEq)]
+struct Told {
+    begun: Vec<String>,
+    ended: usize,
+}
+
+impl RequestVisitor for Told {
+    fn begun(&mut self, _: &Protocol, request: &Request<'_>) -> u64 {
+        self.begun.push(shown(request));
+        self.begun.len() as u64
+    }
+
+    fn touched(&mut self, mark: u64) {
+        assert_eq!(mark, self.begun.len() as u64, "the request under way");
+    }
+
+    fn ended(&mut self) {
+        self.ended += 1;
+        assert_eq!(self.ended, self.begun.len(), "one after the other");
+    }
+}
+
+fn shown(request: &Request<'_>) -> String {
+    match request {
+        Request::Http { method, path, headers } => format!("{method} {path} {}", headers.len()),
+        Request::Command { verb, key } => format!("{} {}", verb.escape_ascii(), key.escape_ascii()),
+        Request::Tls { name } => name.map_or("nobody".to_owned(), |name| name.escape_ascii().to_string()),
+        Request::Message { bytes } => bytes.escape_ascii().to_string(),
+    }
+}
+
+/// Reads `stream` in pieces of these sizes, over and over.
+fn read(protocol: &Protocol, stream: &[u8], sizes: &[usize]) -> (Told, Option<Nonsense>) {
+    let notes = Arc::new(Notes::default());
+    let mut told = Told::default();
+    let mut reader = StreamParser::new(protocol.clone(), Arc::clone(&notes), 0);
+    let (mut at, mut sizes) = (0, sizes.iter().cycle());
+    while at < stream.len() {
+        let size = sizes.next().map_or(stream.len(), |size| *size).clamp(1, stream.len() - at);
+        reader.read(at as u64, &stream[at..at + size], &mut told);
+        at += size;
+        assert!(notes.held() <= HEAD_BYTES_MAX);
+    }
+    assert_eq!(notes.requests(), told.begun.len() as u64);
+    drop(reader);
+    assert_eq!(notes.held(), 0, "all is given back");
+    let why = Nonsense::ALL.into_iter().find(|why| notes.given_up(*why) > 0);
+    (told, why)
+}
+
+/// `stream` holds these requests and `open` of them have no end.
+fn check(protocol: &Protocol, stream: &[u8], expected: &[&str], open: usize) {
+    for sizes in [&[usize::MAX][..], &[1], &[2, 3], &[7, 1]] {
+        let (told, why) = read(protocol, stream, sizes);
+        assert_eq!(
+            (&told.begun[..], why),
+            (&expected.iter().map(|s| s.to_string()).collect::<Vec<_>>()[..], None),
+            "cut {sizes:?}"
+        );
+        assert_eq!(told.ended, expected.len() - open, "cut {sizes:?}");
+    }
+}
+
+/// `stream` is given up for `why` after so many requests.
+fn refused(protocol: &Protocol, stream: &[u8], requests: usize, why: Nonsense) {
+    for sizes in [&[usize::MAX][..], &[1], &[1448]] {
+        let (told, given_up) = read(protocol, stream, sizes);
+        assert_eq!((told.begun.len(), given_up), (requests, Some(why)), "cut {sizes:?}");
+    }
+}
+
+#[test]
+fn http_requests_follow_each_other_whatever_frames_their_bodies() {
+    let stream = b"GET /a?x=1 HTTP/1.1\r\nhost: a\r\nx-tier: gold\r\n\r\n\
+        POST /b HTTP/1.1\r\nContent-Length: 9\r\n\r\nGET / HTT\r\n\
+        PUT /c HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n5;ext=1\r\nhello\r\nA\r\n0123456789\r\n0\r\nx: y\r\n\r\n\
+        GET /d HTTP/1.0\n\n";
+    check(&Protocol::Http, stream, &["GET /a?x=1 2", "POST /b 1", "PUT /c 1", "GET /d 0"], 0);
+    let tunnel = b"CONNECT a:443 HTTP/1.1\r\n\r\n\x16\x03\x01GET / HTTP/1.1\r\n\r\n";
+    check(&Protocol::Http, tunnel, &["CONNECT a:443 0"], 1);
+    let upgrade = b"GET /ws HTTP/1.1\r\nUpgrade: websocket\r\n\r\n\x81\x05hello";
+    check(&Protocol::Http, upgrade, &["GET /ws 1"], 1);
+}
+
+#[test]
+fn http_that_servers_disagree_about_is_given_up() {
+    let bad = |head: &str, why| refused(&Protocol::Http, head.as_bytes(), 0, why);
+    bad("\x16\x03\x01", Nonsense::Foreign);
+    bad("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", Nonsense::Foreign);
+    bad("POST / HTTP/1.1\r\ncontent-length: 5\r\ncontent-length: 6\r\n\r\n", Nonsense::Length);
+    bad("POST / HTTP/1.1\r\ncontent-length: +5\r\n\r\n", Nonsense::Length);
+    bad("POST / HTTP/1.1\r\ncontent-length: 5\r\ntransfer-encoding: chunked\r\n\r\n", Nonsense::Length);
+    bad("POST / HTTP/1.1\r\ntransfer-encoding: gzip\r\n\r\n", Nonsense::Length);
+    bad(&format!("GET /{} HTTP/1.1\r\n\r\n", "x".repeat(HEAD_BYTES_MAX)), Nonsense::TooLong);
+    bad(&format!("GET / HTTP/1.1\r\n{}\r\n", "a: b\r\n".repeat(101)), Nonsense::TooMany);
+    let chunk = b"PUT / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\nxyz\r\n";
+    refused(&Protocol::Http, chunk, 1, Nonsense::Length);
+}
+
+#[test]
+fn resp_commands_are_arrays_or_lines() {
+    let stream = b"*2\r\n$3\r\nGET\r\n$5\r\na\r\nb\0\r\nPING\r\n\r\n*-1\r\n*0\r\n*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$4\r\n\r\n*1\r\n set k  v \n*1\r\n$4\r\nINFO\r\n";
+    check(&Protocol::Resp, stream, &["GET a\\r\\nb\\x00", "PING ", "SET k", "set k", "INFO "], 0);
+    let long = [
+        &b"*2\r\n$300\r\n"[..],
+        &[b'V'; 300],
+        b"\r\n$1\r\nk\r\n*2\r\n$1\r\nv\r\n$300\r\n",
+        &[b'K'; 300],
+        b"\r\n",
+    ];
+    let (verb, key) = ("V".repeat(64) + " ", "v ".to_owned() + &"K".repeat(256));
+    check(&Protocol::Resp, &long.concat(), &[&verb, &key], 0);
+}
+
+#[test]
+fn resp_that_redis_would_refuse_is_given_up() {
+    let bad = |bytes: &[u8], why| refused(&Protocol::Resp, bytes, 0, why);
+    bad(b"*2\r\n:3\r\n", Nonsense::Foreign);
+    bad(b"*two\r\n", Nonsense::Length);
+    bad(b"*1048577\r\n", Nonsense::TooMany);
+    bad(b"*1\r\n$536870913\r\n", Nonsense::Length);
+    bad(b"*1\r\n$-1\r\n", Nonsense::Length);
+    bad(b"*99999999999999999999999999999", Nonsense::Length);
+    bad(b"\x80\x01", Nonsense::Foreign);
+    bad(&[b'x'; HEAD_BYTES_MAX + 1], Nonsense::TooLong);
+    refused(&Protocol::Resp, b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n+OK\r\n", 1, Nonsense::Foreign);
+}
+
+#[test]
+fn memcached_commands_are_lines_or_binary() {
+    let stream = b"get a b\r\nset k 0 0 5\r\nget x\r\ncas k 0 0 2 77 noreply\r\nhi\r\nms m 3 T0\r\nabc\r\n\r\nversion\r\n";
+    check(&Protocol::Memcached, stream, &["get a", "set k", "cas k", "ms m", "version "], 0);
+    let mut binary = vec![0; 24];
+    binary[..12].copy_from_slice(&[0x80, 0x01, 0, 3, 8, 0, 0, 0, 0, 0, 0, 16]);
+    binary.extend(b"........keyvalue");
+    let stream = [&binary[..], b"get k\r\n", &binary].concat();
+    check(&Protocol::Memcached, &stream, &["set key", "get k", "set key"], 0);
+    refused(&Protocol::Memcached, b"set k 0 0 many\r\n", 0, Nonsense::Length);
+    refused(&Protocol::Memcached, b"\x81\x00", 0, Nonsense::Foreign);
+    binary[11] = 5;
+    refused(&Protocol::Memcached, &binary, 0, Nonsense::Length);
+}
+
+/// A ClientHello's records, so many bytes of it in each.
+fn hello(name: Option<&str>, per_record: usize) -> Vec<u8> {
+    let mut body = vec![3, 3];
+    body.extend([7; 32]);
+    body.extend([4, 1, 2, 3, 4, 0, 2, 0x13, 1, 1, 0]);
+    let mut extensions = vec![0, 10, 0, 4, 0, 2, 0, 29];
+    if let Some(name) = name {
+        let len = name.len() as u16;
+        extensions.extend([0, 0]);
+        [len + 5, len + 3].iter().for_each(|n| extensions.extend(n.to_be_bytes()));
+        extensions.push(0);
+        extensions.extend(len.to_be_bytes());
+        extensions.extend(name.as_bytes());
+    }
+    body.extend((extensions.len() as u16).to_be_bytes());
+    body.extend(extensions);
+    let mut handshake = (body.len() as u32).to_be_bytes().to_vec();
+    handshake[0] = 1;
+    handshake.extend(body);
+    let record = |part: &[u8]| [&[22, 3, 1][..], &(part.len() as u16).to_be_bytes(), part].concat();
+    handshake.chunks(per_record).flat_map(record).collect()
+}
+
+#[test]
+fn a_hello_names_its_server_over_records_and_segments() {
+    for per_record in [1, 5, 60, 1000] {
+        let sealed = [hello(Some("shop.example"), per_record), b"\x17\x03\x03\0\x02ab".to_vec()].concat();
+        check(&Protocol::Tls, &sealed, &["shop.example"], 1);
+        check(&Protocol::Tls, &hello(None, per_record), &["nobody"], 1);
+    }
+    refused(&Protocol::Tls, b"GET / HTTP/1.1\r\n", 0, Nonsense::Foreign);
+    refused(&Protocol::Tls, &[22, 3, 1, 0, 4, 2, 0, 0, 0], 0, Nonsense::Foreign);
+    refused(&Protocol::Tls, &[22, 3, 1, 0, 0], 0, Nonsense::Length);
+    refused(&Protocol::Tls, &[22, 3, 1, 0xff, 0], 0, Nonsense::TooLong);
+    refused(&Protocol::Tls, &[22, 3, 1, 0, 4, 1, 0, 0xff, 0], 0, Nonsense::TooLong);
+    let mut bad = hello(Some("shop.example"), 1000);
+    let at = bad.len() - 14;
+    bad[at] = 0xff;
+    refused(&Protocol::Tls, &bad, 0, Nonsense::Length);
+}
+
+fn layout(extent: FrameLength) -> Protocol {
+    Protocol::Message(Arc::new(Layout { extent, kind: (2, 1), look: 6 }))
+}
+
+#[test]
+fn messages_end_where_their_length_or_their_mark_says() {
+    let length = layout(FrameLength::Length { at: 2, bytes: 2, adds: 4 });
+    check(&length, b"GW\0\0GW\0\x05helloGW\0\x01x", &["GW\\x00\\x00", "GW\\x00\\x05he", "GW\\x00\\x01x"], 0);
+    let small = layout(FrameLength::Length { at: 2, bytes: 2, adds: 0 });
+    refused(&small, b"GW\0\x03", 0, Nonsense::Length);
+    let wide = layout(FrameLength::Length { at: 0, bytes: 8, adds: 9 });
+    refused(&wide, &[0xff; 8], 0, Nonsense::Length);
+    let mark = layout(FrameLength::Mark((*b"--\n").into()));
+    let stream = b"a--\n--\nabc--\nabcdef--\nabcdefg-\n-----\nabcde---\n";
+    check(&mark, stream, &["a", "", "abc", "abcdef", "abcdef", "abcde-"], 0);
+}
+
+#[test]
+fn missing_bytes_are_noticed_and_seen_ones_not_counted_twice() {
+    let notes = Arc::new(Notes::default());
+    let mut told = Told::default();
+    let mut reader = StreamParser::new(Protocol::Resp, Arc::clone(&notes), 100);
+    reader.read(100, b"PING\r\nPI", &mut told);
+    reader.read(104, b"\r\nPING\r\n", &mut told);
+    assert_eq!((told.begun.len(), told.ended), (2, 2));
+    reader.read(113, b"PING\r\n", &mut told);
+    assert_eq!((notes.given_up(Nonsense::Gap), reader.has_failed()), (1, true));
+    reader.read(119, b"PING\r\n", &mut told);
+    assert_eq!(told.begun.len(), 2, "for good");
+}
+
+#[test]
+fn all_that_waits_together_is_bounded() {
+    let notes = Arc::new(Notes::default());
+    let part = [b'x'; HEAD_BYTES_MAX - 1];
+    let mut readers: Vec<_> = (0..=HELD_BYTES_MAX / part.len())
+        .map(|_| StreamParser::new(Protocol::Http, Arc::clone(&notes), 0))
+        .collect();
+    for reader in &mut readers {
+        reader.read(0, &part, &mut Told::default());
+    }
+    assert_eq!(notes.given_up(Nonsense::Crowded), 1);
+    assert!(notes.held() <= HELD_BYTES_MAX);
+    readers.truncate(1);
+    assert_eq!(notes.held(), part.len());
+}
+
+#[test]
+fn kinds_leave_out_what_names_single_things() {
+    let of = |path| {
+        let kind = Kind::of(&Protocol::Http, &Request::Http { method: "GET", path, headers: &[] });
+        format!("{:?}", kind.expect("HTTP has kinds"))
+    };
+    assert_eq!(of("/api/user/123?x=/y"), "GET /api/user");
+    assert_eq!(of("/?q=a/b/c"), "GET /");
+    assert_eq!(of("*"), "GET *");
+    assert_eq!(of(&"x".repeat(500)).len(), KIND_BYTES_MAX);
+    let command = Request::Command { verb: b"get", key: b"k" };
+    assert_eq!(Kind::of(&Protocol::Resp, &command).expect("a kind").as_bytes(), b"GET");
+    assert!(Kind::of(&Protocol::Tls, &Request::Tls { name: None }).is_none());
+}
+
+/// A command as an array, or as a line where that can say it.
+fn command(words: &[Vec<u8>], inline: bool) -> Vec<u8> {
+    let plain = words.iter().all(|word| !word.is_empty() && word.iter().all(u8::is_ascii_lowercase));
+    if inline && plain {
+        return [&words.join(&b' ')[..], b"\r\n"].concat();
+    }
+    let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
+    for word in words {
+        bytes.extend(format!("${}\r\n", word.len()).into_bytes());
+        bytes.extend(word);
+        bytes.extend(b"\r\n");
+    }
+    bytes
+}
+
+fn word() -> impl Strategy<Value = Vec<u8>> {
+    prop_oneof![
+        proptest::collection::vec(b'a'..=b'z', 1..9),
+        proptest::collection::vec(prop_oneof![Just(b'\r'), Just(b'\n'), Just(b'*'), any::<u8>()], 0..40),
+    ]
+}
+
+/// Bytes near what the protocols are made of.
+fn noise() -> impl Strategy<Value = Vec<u8>> {
+    let part = prop::sample::select(vec![
+        &b"GET / HTTP/1.1\r\n"[..],
+        b"\r\n",
+        b"content-length: 4\r\n",
+        b"transfer-encoding: chunked\r\n",
+        b"4\r\nabcd\r\n",
+        b"0\r\n",
+        b"*2\r\n",
+        b"$3\r\n",
+        b"abc",
+        b"set k 0 0 3\r\n",
+        b"\x80\0\0\x01\0\0\0\0\0\0\0\x02",
+        b"\x16\x03\x01\0\x06\x01\0\0\x02",
+        b"\0\0",
+        b"\xff",
+        b" ",
+        b"--\n",
+        b"-",
+        b"\n",
+    ]);
+    proptest::collection::vec(part, 0..14).prop_map(|parts| parts.concat())
+}
+
+fn protocols() -> [Protocol; 6] {
+    [
+        Protocol::Http,
+        Protocol::Resp,
+        Protocol::Memcached,
+        Protocol::Tls,
+        layout(FrameLength::Length { at: 1, bytes: 1, adds: 2 }),
+        layout(FrameLength::Mark((*b"--\n").into())),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
+
+    #[test]
+    fn pipelined_commands_are_found_whatever_the_cut(
+        commands in proptest::collection::vec((proptest::collection::vec(word(), 1..5), any::<bool>()), 1..12),
+        sizes in proptest::collection::vec(1usize..60, 1..12),
+    ) {
+        let stream: Vec<u8> = commands.iter().flat_map(|(words, inline)| command(words, *inline)).collect();
+        let expected: Vec<String> = commands.iter().map(|(words, _)| {
+            let key = words.get(1).map_or(&[][..], |key| key);
+            shown(&Request::Command { verb: &words[0], key })
+        }).collect();
+        let (told, why) = read(&Protocol::Resp, &stream, &sizes);
+        prop_assert_eq!((told.begun, told.ended, why), (expected, commands.len(), None));
+    }
+
+    #[test]
+    fn http_bodies_of_any_bytes_hide_no_request(
+        bodies in proptest::collection::vec((noise(), any::<bool>()), 1..8),
+        sizes in proptest::collection::vec(1usize..90, 1..12),
+    ) {
+        let request = |(n, (body, chunked)): (usize, &(Vec<u8>, bool))| {
+            let head = format!("POST /{n} HTTP/1.1\r\n");
+            match chunked {
+                true => {
+                    let chunks = body.chunks(5).flat_map(|c| [format!("{:x}\r\n", c.len()).as_bytes(), c, b"\r\n"].concat());
+                    [head.as_bytes(), b"transfer-encoding: chunked\r\n\r\n", &chunks.collect::<Vec<u8>>(), b"0\r\n\r\n"].concat()
+                }
+                false => [head.as_bytes(), format!("content-length: {}\r\n\r\n", body.len()).as_bytes(), body].concat(),
+            }
+        };
+        let stream: Vec<u8> = bodies.iter().enumerate().flat_map(request).collect();
+        let (told, why) = read(&Protocol::Http, &stream, &sizes);
+        let expected: Vec<String> = (0..bodies.len()).map(|n| format!("POST /{n} 1")).collect();
+        prop_assert_eq!((told.begun, told.ended, why), (expected, bodies.len(), None));
+    }
+
+    /// The oracle is the same stream in one piece.
+    #[test]
+    fn where_a_stream_is_cut_changes_nothing(
+        stream in noise(),
+        change in proptest::option::of(any::<(prop::sample::Index, u8)>()),
+        sizes in proptest::collection::vec(1usize..20, 1..8),
+    ) {
+        let mut stream = stream;
+        if let (Some((at, to)), false) = (change, stream.is_empty()) {
+            let at = at.index(stream.len());
+            stream[at] = to;
+        }
+        for protocol in protocols() {
+            prop_assert_eq!(read(&protocol, &stream, &sizes), read(&protocol, &stream, &[usize::MAX]), "{}", protocol.name());
+        }
+    }
+}

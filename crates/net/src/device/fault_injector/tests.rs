@@ -1,0 +1,231 @@
+//! What arrives at either end of a bad path.
+
+use super::super::memory::{self, MemoryDevice};
+use super::*;
+
+const FRAMES: u64 = 2000;
+
+fn at(us: u64) -> Time {
+    Time::from_nanos(us * 1000)
+}
+
+fn pair(rates: &str, seed: u64) -> (FaultInjector<MemoryDevice>, MemoryDevice) {
+    let (here, there) = memory::pair(FRAMES as usize * 2, 16);
+    (FaultInjector::new(here, rates.parse().unwrap(), &Rng::seeded(seed)), there)
+}
+
+fn send(device: &mut impl Device, now: Time, number: u64) -> Result<(), Full> {
+    device.transmit(now, 8, &mut |buf| buf.copy_from_slice(&number.to_be_bytes()))
+}
+
+fn heard<D: Device>(device: &mut D, now: Time) -> Vec<u64> {
+    let mut numbers = Vec::new();
+    while let Some(received) = device.receive(now) {
+        numbers.push(u64::from_be_bytes(received.frame.as_ref().try_into().unwrap()));
+        device.recycle(received.frame);
+    }
+    numbers
+}
+
+/// A frame each microsecond; what was heard, in order, once all are due.
+fn sent_through(rates: &str, seed: u64) -> (Vec<u64>, Counters) {
+    let (mut here, mut there) = pair(rates, seed);
+    let mut numbers = Vec::new();
+    for n in 0..FRAMES {
+        send(&mut here, at(n), n).unwrap();
+        numbers.extend(heard(&mut there, at(n)));
+    }
+    while let Some(due) = here.next() {
+        here.advance(due);
+        numbers.extend(heard(&mut there, due));
+    }
+    (numbers, here.counters().0)
+}
+
+/// The same in the other direction, read only now and then.
+fn received_through(rates: &str, seed: u64) -> (Vec<u64>, Counters) {
+    let (mut here, mut there) = pair(rates, seed);
+    let mut numbers = Vec::new();
+    for n in 0..FRAMES {
+        send(&mut there, at(n), n).unwrap();
+        if n % 100 == 99 {
+            numbers.extend(heard(&mut here, at(n)));
+        }
+    }
+    while let Some(due) = here.next() {
+        numbers.extend(heard(&mut here, due));
+    }
+    (numbers, here.counters().1)
+}
+
+fn check(rates: &str, truth: impl Fn(Vec<u64>, Counters)) {
+    let (numbers, counters) = sent_through(rates, 1);
+    truth(numbers, counters);
+    let (numbers, counters) = received_through(rates, 1);
+    truth(numbers, counters);
+}
+
+#[test]
+fn a_good_path_passes_everything_in_order() {
+    check("loss=0%", |numbers, counters| {
+        assert_eq!(numbers, (0..FRAMES).collect::<Vec<_>>());
+        assert_eq!(counters, Counters { frames: FRAMES, ..Counters::default() });
+    });
+}
+
+#[test]
+fn lost_frames_are_missing_and_the_others_in_order() {
+    check("loss=10%", |numbers, counters| {
+        assert!(counters.lost > 100 && numbers.is_sorted());
+        assert_eq!(numbers.len() as u64, FRAMES - counters.lost);
+    });
+}
+
+#[test]
+fn duplicates_come_twice() {
+    check("duplicate=10%", |mut numbers, counters| {
+        assert_eq!(numbers.len() as u64, FRAMES + counters.duplicated);
+        numbers.dedup();
+        assert_eq!(numbers, (0..FRAMES).collect::<Vec<_>>());
+    });
+}
+
+#[test]
+fn reordered_frames_come_late_but_come() {
+    check("reorder=10%,late=50us", |mut numbers, counters| {
+        assert!(counters.reordered > 100 && !numbers.is_sorted());
+        for (place, number) in numbers.iter().enumerate() {
+            assert!(place.abs_diff(*number as usize) <= 50, "{number} came at place {place}");
+        }
+        numbers.sort_unstable();
+        assert_eq!(numbers, (0..FRAMES).collect::<Vec<_>>());
+    });
+}
+
+#[test]
+fn a_damaged_frame_differs_in_one_bit() {
+    check("corrupt=10%", |numbers, counters| {
+        let flipped = numbers.iter().zip(0..).map(|(number, sent): (&u64, u64)| (number ^ sent).count_ones());
+        assert_eq!(flipped.clone().max(), Some(1));
+        assert_eq!(u64::from(flipped.sum::<u32>()), counters.corrupted);
+    });
+}
+
+#[test]
+fn delayed_frames_arrive_when_they_are_due() {
+    let (mut here, mut there) = pair("delay=100us", 1);
+    send(&mut here, at(0), 1).unwrap();
+    send(&mut here, at(10), 2).unwrap();
+    assert_eq!(here.next(), Some(at(100)));
+    here.advance(at(99));
+    assert!(heard(&mut there, at(99)).is_empty());
+    here.advance(at(100));
+    assert_eq!(heard(&mut there, at(100)), [1]);
+    assert_eq!(here.next(), Some(at(110)));
+
+    send(&mut there, at(200), 3).unwrap();
+    assert!(here.receive(at(200)).is_none());
+    let received = here.receive(at(305)).unwrap();
+    assert_eq!(received.arrived, Some(at(300)), "the stamp tells when it was due");
+    assert_eq!(here.next(), None, "frame 2 went out when the device was asked for something");
+}
+
+#[test]
+fn what_waits_is_bounded() {
+    let (mut here, _there) = pair("delay=1s", 1);
+    for n in 0..HELD_MAX as u64 + 10 {
+        send(&mut here, at(n), n).unwrap();
+    }
+    assert_eq!((here.sending.held.len(), here.counters().0.overflowed), (HELD_MAX, 10));
+}
+
+#[test]
+fn each_direction_may_have_faults_of_its_own() {
+    let (here, mut there) = memory::pair(4, 16);
+    let ways = ["delay=10us", "loss=100%"].map(|rates| rates.parse().unwrap());
+    let mut here = FaultInjector::with_faults(here, ways, &Rng::seeded(1));
+    send(&mut here, at(0), 1).unwrap();
+    send(&mut there, at(0), 2).unwrap();
+    assert!(heard(&mut here, at(20)).is_empty(), "what comes is lost");
+    here.advance(at(20));
+    assert_eq!(heard(&mut there, at(20)), [1], "what goes is late");
+}
+
+#[test]
+fn a_full_device_loses_nothing_and_takes_due_frames_first() {
+    let (here, mut there) = memory::pair(2, 16);
+    let mut here = FaultInjector::new(here, "delay=10us".parse().unwrap(), &Rng::seeded(1));
+    (0..3).for_each(|n| send(&mut here, at(0), n).unwrap());
+    assert_eq!(send(&mut here, at(20), 3), Err(Full), "two went out, one more is due");
+    assert_eq!(heard(&mut there, at(20)), [0, 1]);
+    assert_eq!(send(&mut here, at(20), 3), Ok(()));
+    here.advance(at(30));
+    assert_eq!(heard(&mut there, at(30)), [2, 3]);
+
+    let (here, mut there) = memory::pair(1, 16);
+    let mut here = FaultInjector::new(here, "loss=0%".parse().unwrap(), &Rng::seeded(1));
+    send(&mut here, at(0), 0).unwrap();
+    assert_eq!(send(&mut here, at(0), 1), Err(Full));
+    assert_eq!(heard(&mut there, at(0)), [0]);
+    assert_eq!(send(&mut here, at(0), 1), Ok(()));
+    assert_eq!(here.counters().0.frames, 2, "a frame without room was decided about once");
+}
+
+#[test]
+fn a_seed_replays() {
+    let rates = "loss=5%,burst=1%/20%,reorder=5%,late=20us,duplicate=1%,delay=1us..9us";
+    assert_eq!(sent_through(rates, 7), sent_through(rates, 7));
+    assert_ne!(sent_through(rates, 7).0, sent_through(rates, 8).0);
+    assert_ne!(sent_through(rates, 7).0, received_through(rates, 7).0, "directions differ");
+}
+
+#[test]
+fn buffers_come_back() {
+    let (mut here, mut there) = pair("delay=5us", 1);
+    for n in 0..FRAMES {
+        send(&mut here, at(n), n).unwrap();
+        heard(&mut there, at(n));
+        send(&mut there, at(n), n).unwrap();
+        heard(&mut here, at(n));
+    }
+    assert!(here.spare.len() + here.sending.held.len() + here.receiving.held.len() < 20);
+}
+
+#[test]
+fn damage_is_never_vouched_for() {
+    /// Vouches for every frame, and completes checksums.
+    struct Vouching(MemoryDevice);
+
+    impl Device for Vouching {
+        type Frame = memory::MemoryFrame;
+
+        fn receive(&mut self, now: Time) -> Option<Received<Self::Frame>> {
+            self.0.receive(now).map(|received| Received { checked: true, ..received })
+        }
+
+        fn recycle(&mut self, frame: Self::Frame) {
+            self.0.recycle(frame);
+        }
+
+        fn transmit(&mut self, now: Time, len: usize, fill: &mut dyn FnMut(&mut [u8])) -> Result<(), Full> {
+            self.0.transmit(now, len, fill)
+        }
+
+        fn offloads(&self) -> Offloads {
+            Offloads { tx_checksum: true, ..Offloads::default() }
+        }
+    }
+
+    let (here, mut there) = memory::pair(FRAMES as usize, 16);
+    let rates = "corrupt=50%,reorder=10%".parse().unwrap();
+    let mut here = FaultInjector::new(Vouching(here), rates, &Rng::seeded(1));
+    (0..100).for_each(|_| send(&mut there, at(0), 0).unwrap());
+    while let Some(received) = here.receive(at(1_000_000)) {
+        assert_eq!(received.checked, received.frame.as_ref() == [0; 8]);
+        here.recycle(received.frame);
+    }
+    (0..100).for_each(|_| send(&mut here, at(1_000_000), 0).unwrap());
+    here.flush(at(2_000_000));
+    let arrived = heard(&mut there, at(2_000_000));
+    assert_eq!(arrived, vec![0; 100 - here.counters().0.corrupted as usize]);
+}

@@ -1,0 +1,127 @@
+//! What is known of paths: the largest packet that gets through to a peer.
+//!
+//! Bounded: one search for each peer that a router complained about or whose
+//! path swallowed packets ([`plpmtu`](super::plpmtu) has the search), shared
+//! by all connections to it and forgotten once nobody has looked after it for
+//! ten minutes. Never below what every path must carry, so that a forged answer
+//! cannot shrink packets without end.
+//! Source: RFC 1191 §6.3, RFC 8201 §4, RFC 8899 §4.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use queueing::Time;
+
+use super::plpmtu::{BASE, Event, Plpmtud};
+use crate::wire::ipv6;
+
+/// Most peers that are remembered; the one looked after longest ago makes room.
+pub(crate) const PATHS_MAX: usize = 1024;
+/// What links usually carry, descending (RFC 1191 §7.1, and what IPv6 asks for).
+const PLATEAUS: [u16; 8] = [8166, 4352, 2002, 1492, 1280, 1006, 552, 296];
+
+/// What is known of paths.
+#[derive(Debug, Default)]
+pub(crate) struct PmtuCache {
+    /// Each search, and when someone last looked after it.
+    known: BTreeMap<IpAddr, (Plpmtud, Time)>,
+}
+
+impl PmtuCache {
+    /// The largest packet to `remote`, at most `mtu`.
+    #[inline]
+    pub(crate) fn mtu(&self, now: Time, remote: IpAddr, mtu: u16) -> u16 {
+        if self.known.is_empty() {
+            return mtu;
+        }
+        match self.known.get(&remote) {
+            Some((search, _)) if !search.is_stale(now) => mtu.min(search.size()),
+            _ => mtu,
+        }
+    }
+
+    /// The path to `remote`, whose link carries `mtu` bytes, was heard to do `event`.
+    pub(crate) fn on(&mut self, now: Time, remote: IpAddr, mtu: u16, event: Event) {
+        let known = self.known.get_mut(&remote).filter(|(search, _)| !search.is_stale(now));
+        if let Some((search, looked)) = known {
+            search.on(now, event);
+            *looked = now;
+            return;
+        }
+        if self.known.len() >= PATHS_MAX && !self.known.contains_key(&remote) {
+            let oldest = self.known.iter().min_by_key(|(_, (_, looked))| *looked).map(|(addr, _)| *addr);
+            oldest.map(|oldest| self.known.remove(&oldest));
+        }
+        let mut search = Plpmtud::new(mtu);
+        search.on(now, event);
+        self.known.insert(remote, (search, now));
+    }
+
+    /// The search on the path to `remote`, if there is one.
+    pub(crate) fn search(&mut self, now: Time, remote: IpAddr) -> Option<&mut Plpmtud> {
+        let (search, looked) = self.known.get_mut(&remote)?;
+        *looked = now;
+        (!search.is_stale(now)).then_some(search)
+    }
+}
+
+/// What every path to `remote` carries: 1280 for IPv6; for IPv4 what its
+/// hosts must be able to put together, less what tunnels add (RFC 791 asks
+/// routers for 68 only, which nobody needs and an attacker would like).
+pub(crate) fn mtu_min(remote: IpAddr) -> u16 {
+    if remote.is_ipv4() { 552 } else { ipv6::MTU_MIN }
+}
+
+/// What to fall back to when packets of `mtu` bytes vanish without a word: a
+/// size that nearly every path carries, then one that every path does.
+pub(crate) fn mtu_base(remote: IpAddr, mtu: u16) -> u16 {
+    if mtu > BASE { BASE } else { mtu_min(remote) }
+}
+
+/// The next smaller size that is worth trying.
+pub(crate) fn plateau_below(remote: IpAddr, mtu: u16) -> u16 {
+    let below = PLATEAUS.into_iter().find(|plateau| *plateau < mtu);
+    below.unwrap_or(0).max(mtu_min(remote))
+}
+
+#[cfg(test)]
+mod tests {
+    use queueing::Span;
+
+    use super::*;
+
+    const PEER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 2));
+
+    #[test]
+    fn an_answer_that_nobody_looks_after_is_forgotten() {
+        let mut paths = PmtuCache::default();
+        paths.on(Time::ZERO, PEER, 1500, Event::TooBig(1400));
+        let at = |s| Time::ZERO + Span::from_secs(s);
+        assert_eq!([1199, 1200].map(|s| paths.mtu(at(s), PEER, 1500)), [1400, 1500]);
+        assert_eq!(paths.mtu(at(0), PEER, 1300), 1300);
+    }
+
+    #[test]
+    fn no_more_than_so_many_paths_are_remembered() {
+        let mut paths = PmtuCache::default();
+        for i in 0..5000u32 {
+            let peer = IpAddr::from(i.to_be_bytes());
+            paths.on(Time::from_nanos(i.into()), peer, 1500, Event::TooBig(1280));
+        }
+        assert_eq!(paths.known.len(), PATHS_MAX);
+        assert_eq!(paths.mtu(Time::ZERO, IpAddr::from(4999u32.to_be_bytes()), 1500), 1280);
+    }
+
+    #[test]
+    fn plateaus_end_at_what_every_path_carries() {
+        let steps = |remote: IpAddr| {
+            let mut mtu = 1500;
+            std::array::from_fn::<u16, 5, _>(|_| {
+                mtu = plateau_below(remote, mtu);
+                mtu
+            })
+        };
+        assert_eq!(steps(PEER), [1492, 1280, 1006, 552, 552]);
+        assert_eq!(steps("::1".parse().unwrap()), [1492, 1280, 1280, 1280, 1280]);
+    }
+}

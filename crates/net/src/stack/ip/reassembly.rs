@@ -1,0 +1,356 @@
+//! Putting the pieces of packets together.
+//!
+//! Bounded in packets, pieces and bytes; the oldest makes room. A packet with
+//! overlapping pieces is dropped whole, pieces still to come included, in both
+//! versions: nobody cuts packets so for good reason. An exact repetition is
+//! only ignored. Source: RFC 791, 815, 5722, 8200 §4.5, 8900.
+
+use std::net::IpAddr;
+
+use queueing::{Span, Time};
+
+use crate::wire::Malformed;
+use crate::wire::ethernet::Mac;
+use crate::wire::ip::{Fragment, Protocol, TrafficClass};
+
+/// Most packets that wait for their pieces.
+pub(crate) const PACKETS_MAX: usize = 64;
+/// Most bytes in pieces that wait.
+pub(crate) const BYTES_MAX: usize = 1 << 20;
+/// Most pieces of one packet: 64 KiB at an MTU of 576 is 119.
+pub(crate) const PIECES_MAX: usize = 128;
+/// How long pieces are waited for.
+pub(crate) const LIFE: Span = Span::from_secs(15);
+/// The largest payload of a packet.
+const LEN_MAX: usize = 65_535;
+/// What is kept of the first piece to say whose time was exceeded.
+const HEAD_LEN: usize = 128;
+
+/// A piece as it came.
+pub(crate) struct Fragment<'a> {
+    pub(crate) source: IpAddr,
+    pub(crate) target: IpAddr,
+    pub(crate) protocol: Protocol,
+    pub(crate) marks: TrafficClass,
+    pub(crate) fragment: Fragment,
+    pub(crate) payload: &'a [u8],
+    /// All of it, headers included.
+    pub(crate) packet: &'a [u8],
+    pub(crate) from: Mac,
+}
+
+/// What a piece led to.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// Others are missing.
+    Held,
+    /// It does not fit with the others; none of them will be delivered.
+    Refused,
+    /// It was the last.
+    Whole(Reassembled),
+}
+
+/// A packet that is whole again.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Reassembled {
+    pub(crate) protocol: Protocol,
+    pub(crate) marks: TrafficClass,
+    pub(crate) payload: Vec<u8>,
+}
+
+/// A packet some of whose pieces never came.
+pub(crate) struct Expired {
+    pub(crate) source: IpAddr,
+    pub(crate) target: IpAddr,
+    pub(crate) from: Mac,
+    /// The start of its first piece; empty when that is missing.
+    pub(crate) head: Vec<u8>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Key {
+    source: IpAddr,
+    target: IpAddr,
+    /// IPv4 numbers packets for each protocol apart, IPv6 does not.
+    protocol: Option<u8>,
+    ident: u32,
+}
+
+struct Partial {
+    key: Key,
+    until: Time,
+    protocol: Protocol,
+    marks: TrafficClass,
+    from: Mac,
+    head: Vec<u8>,
+    bytes: Vec<u8>,
+    /// What is there, in order, not touching.
+    there: Vec<(usize, usize)>,
+    pieces: usize,
+    /// Length of the whole, once its last piece is here.
+    len: Option<usize>,
+    /// Refused: what still comes is dropped.
+    dead: bool,
+}
+
+/// Packets that wait for their pieces, the oldest first.
+#[derive(Default)]
+pub(crate) struct Fragments {
+    waiting: Vec<Partial>,
+    bytes: usize,
+    /// Packets dropped to make room.
+    pub(crate) evicted: u64,
+}
+
+impl Fragments {
+    /// Takes a piece in.
+    ///
+    /// # Errors
+    /// [`Malformed::BadLength`] for a piece that no packet can have.
+    pub(crate) fn insert(&mut self, now: Time, piece: &Fragment<'_>) -> Result<Outcome, Malformed> {
+        let Fragment { ident, offset, more } = piece.fragment;
+        let (start, len) = (offset as usize, piece.payload.len());
+        let end = start + len;
+        if len == 0 || (more && !len.is_multiple_of(8)) || end > LEN_MAX {
+            return Err(Malformed::BadLength);
+        }
+        let protocol = piece.source.is_ipv4().then(|| piece.protocol.number());
+        let key = Key { source: piece.source, target: piece.target, protocol, ident };
+        let at = match self.waiting.iter().position(|partial| partial.key == key) {
+            Some(at) => at,
+            None => self.begin(now, key, piece),
+        };
+        let partial = &mut self.waiting[at];
+        if partial.dead {
+            return Ok(Outcome::Refused);
+        }
+        let before = partial.bytes.len();
+        match partial.add(start, end, more, piece) {
+            Added::Overlap => {
+                self.bytes -= before;
+                (partial.bytes, partial.dead) = (Vec::new(), true);
+                return Ok(Outcome::Refused);
+            }
+            Added::Piece => {}
+            Added::Last => {
+                let partial = self.waiting.remove(at);
+                self.bytes -= before;
+                let Partial { protocol, marks, bytes: payload, .. } = partial;
+                return Ok(Outcome::Whole(Reassembled { protocol, marks, payload }));
+            }
+        }
+        self.bytes += self.waiting[at].bytes.len() - before;
+        while self.bytes > BYTES_MAX {
+            self.evict();
+        }
+        Ok(Outcome::Held)
+    }
+
+    fn begin(&mut self, now: Time, key: Key, piece: &Fragment<'_>) -> usize {
+        while self.waiting.len() >= PACKETS_MAX {
+            self.evict();
+        }
+        self.waiting.push(Partial {
+            key,
+            until: now + LIFE,
+            protocol: piece.protocol,
+            marks: piece.marks,
+            from: piece.from,
+            head: Vec::new(),
+            bytes: Vec::new(),
+            there: Vec::new(),
+            pieces: 0,
+            len: None,
+            dead: false,
+        });
+        self.waiting.len() - 1
+    }
+
+    fn evict(&mut self) {
+        let oldest = self.waiting.remove(0);
+        self.bytes -= oldest.bytes.len();
+        self.evicted += u64::from(!oldest.dead);
+    }
+
+    /// When [`Fragments::expire`] is due.
+    pub(crate) fn deadline(&self) -> Time {
+        self.waiting.first().map_or(Time::MAX, |oldest| oldest.until)
+    }
+
+    /// A packet whose time is over at `now`.
+    pub(crate) fn expire(&mut self, now: Time) -> Option<Expired> {
+        if self.deadline() > now {
+            return None;
+        }
+        let Partial { key, from, head, bytes, dead, .. } = self.waiting.remove(0);
+        self.bytes -= bytes.len();
+        let head = if dead { Vec::new() } else { head };
+        Some(Expired { source: key.source, target: key.target, from, head })
+    }
+}
+
+enum Added {
+    Piece,
+    Last,
+    Overlap,
+}
+
+impl Partial {
+    fn add(&mut self, start: usize, end: usize, more: bool, piece: &Fragment<'_>) -> Added {
+        let at = self.there.partition_point(|&(_, known_end)| known_end <= start);
+        if let Some(&(known_start, known_end)) = self.there.get(at)
+            && known_start < end
+        {
+            let repeats =
+                known_start <= start && end <= known_end && self.bytes[start..end] == *piece.payload;
+            return if repeats { Added::Piece } else { Added::Overlap };
+        }
+        let last = self.there.last().map_or(0, |&(_, end)| end);
+        let contradicts = match self.len {
+            Some(len) => end > len || (!more && end != len),
+            None => !more && last > end,
+        };
+        self.pieces += 1;
+        if contradicts || self.pieces > PIECES_MAX {
+            return Added::Overlap;
+        }
+        if !more {
+            self.len = Some(end);
+        }
+        if start == 0 {
+            self.protocol = piece.protocol;
+            self.marks.dscp = piece.marks.dscp;
+            self.head = piece.packet[..piece.packet.len().min(HEAD_LEN)].to_vec();
+        }
+        // Whoever marked one piece marked the packet (RFC 3168 §5.3).
+        self.marks.ecn = if piece.marks.ecn == 3 { 3 } else { self.marks.ecn };
+        if self.bytes.len() < end {
+            self.bytes.resize(end, 0);
+        }
+        self.bytes[start..end].copy_from_slice(piece.payload);
+        self.there.insert(at, (start, end));
+        self.join(at);
+        let whole = self.there.len() == 1 && self.there[0].0 == 0 && self.len == Some(self.there[0].1);
+        if whole { Added::Last } else { Added::Piece }
+    }
+
+    /// Joins the range at `at` with those it touches.
+    fn join(&mut self, at: usize) {
+        if self.there.get(at + 1).is_some_and(|next| next.0 == self.there[at].1) {
+            self.there[at].1 = self.there.remove(at + 1).1;
+        }
+        if at > 0 && self.there[at - 1].1 == self.there[at].0 {
+            self.there[at - 1].1 = self.there.remove(at).1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn insert(
+        fragments: &mut Fragments,
+        ident: u32,
+        start: usize,
+        payload: &[u8],
+        more: bool,
+    ) -> Option<Outcome> {
+        let fragment = Fragment { ident, offset: start as u32, more };
+        let addr = std::net::Ipv6Addr::LOCALHOST.into();
+        let piece = Fragment {
+            source: addr,
+            target: addr,
+            protocol: Protocol::Udp,
+            marks: TrafficClass::default(),
+            fragment,
+            payload,
+            packet: payload,
+            from: [2; 6],
+        };
+        fragments.insert(Time::ZERO, &piece).ok()
+    }
+
+    fn whole(payload: &[u8]) -> Option<Outcome> {
+        Some(Outcome::Whole(Reassembled {
+            protocol: Protocol::Udp,
+            marks: TrafficClass::default(),
+            payload: payload.to_vec(),
+        }))
+    }
+
+    #[test]
+    fn overlap_kills_the_packet_and_what_still_comes_of_it() {
+        let mut f = Fragments::default();
+        assert_eq!(insert(&mut f, 1, 0, &[1; 16], true), Some(Outcome::Held));
+        assert_eq!(insert(&mut f, 1, 8, &[2; 16], true), Some(Outcome::Refused));
+        assert_eq!(insert(&mut f, 1, 16, &[2; 8], false), Some(Outcome::Refused));
+        assert_eq!(f.bytes, 0);
+    }
+
+    #[test]
+    fn an_exact_repetition_is_only_ignored() {
+        let mut f = Fragments::default();
+        assert_eq!(insert(&mut f, 1, 0, &[1; 16], true), Some(Outcome::Held));
+        assert_eq!(insert(&mut f, 1, 0, &[1; 16], true), Some(Outcome::Held));
+        assert_eq!(insert(&mut f, 1, 16, &[2], false), whole(&[&[1; 16][..], &[2]].concat()));
+        assert!(f.waiting.is_empty() && f.bytes == 0);
+    }
+
+    #[test]
+    fn pieces_behind_the_end_and_two_ends_are_refused() {
+        let mut f = Fragments::default();
+        assert_eq!(insert(&mut f, 1, 16, &[1; 8], false), Some(Outcome::Held));
+        assert_eq!(insert(&mut f, 1, 32, &[1; 8], true), Some(Outcome::Refused));
+        assert_eq!(insert(&mut f, 2, 16, &[1; 8], true), Some(Outcome::Held));
+        assert_eq!(insert(&mut f, 2, 8, &[1; 4], false), Some(Outcome::Refused));
+    }
+
+    #[test]
+    fn pieces_that_no_packet_has_are_malformed() {
+        let mut f = Fragments::default();
+        assert_eq!(insert(&mut f, 1, 0, &[], true), None);
+        assert_eq!(insert(&mut f, 1, 0, &[1; 12], true), None);
+        assert_eq!(insert(&mut f, 1, 65_528, &[1; 16], false), None);
+        assert!(f.waiting.is_empty());
+    }
+
+    #[test]
+    fn memory_is_bounded_whatever_comes() {
+        let mut f = Fragments::default();
+        for ident in 0..5000 {
+            // The last piece of a large packet makes room for all of it.
+            let _ = insert(&mut f, ident, 65_000, &[1; 8], true);
+            assert!(f.bytes <= BYTES_MAX && f.waiting.len() <= PACKETS_MAX);
+        }
+        assert_eq!(f.bytes, f.waiting.iter().map(|p| p.bytes.len()).sum::<usize>());
+        assert!(f.evicted > 4900);
+        let mut f = Fragments::default();
+        let refused = (0..200).filter(|i| insert(&mut f, 1, i * 16, &[1; 8], true) == Some(Outcome::Refused));
+        assert!(refused.count() > 0 && f.bytes == 0);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn pieces_in_any_order_make_the_whole(
+            payload in prop::collection::vec(any::<u8>(), 17..2000),
+            size in 1usize..40,
+            keys in prop::collection::vec(any::<u64>(), 300),
+        ) {
+            let cuts: Vec<_> = payload.chunks(size * 8).enumerate().collect();
+            let mut order: Vec<_> = (0..cuts.len()).collect();
+            order.sort_by_key(|i| keys[*i]);
+            let mut f = Fragments::default();
+            for (n, &i) in order.iter().enumerate() {
+                let more = i + 1 < cuts.len();
+                let outcome = if cuts.len() > PIECES_MAX { return Ok(()) } else {
+                    insert(&mut f, 9, i * size * 8, cuts[i].1, more)
+                };
+                let last = n + 1 == cuts.len();
+                prop_assert_eq!(outcome, if last { whole(&payload) } else { Some(Outcome::Held) });
+            }
+        }
+    }
+}

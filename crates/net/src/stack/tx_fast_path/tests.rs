@@ -1,0 +1,40 @@
+//! The short ways say and leave what the long way does.
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use crate::stack::twins::{Step, World, step};
+use crate::tcp::fast_path::testing::{LONG_WAY_ONLY, TAKEN};
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+    #[test]
+    fn short_ways_say_and_leave_what_the_long_way_does(kind in 0u8..10, steps in vec(step(), 1..160)) {
+        LONG_WAY_ONLY.set(true);
+        let mut long = World::new(kind, false);
+        LONG_WAY_ONLY.set(false);
+        let mut short = World::new(kind, false);
+        for step in steps {
+            LONG_WAY_ONLY.set(true);
+            let told = long.take(step);
+            LONG_WAY_ONLY.set(false);
+            prop_assert_eq!(short.take(step), told, "{:?}", step);
+            prop_assert_eq!(short.state(), long.state(), "{:?}", step);
+        }
+    }
+}
+
+#[test]
+fn a_request_and_its_response_take_the_short_ways() {
+    let mut world = World::new(9, false);
+    for round in 0..10 {
+        for host in [1, 0] {
+            world.take(Step::Send { host, len: 64 });
+            let before = TAKEN.get();
+            world.take(Step::Egress { host, early: true, room: 9 });
+            world.take(Step::Arrive { host: 1 - host });
+            assert_eq!(TAKEN.get() - before, 2, "round {round}: one out, one in");
+            world.take(Step::Read { host: 1 - host, part: 1 });
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! What follows for the stack from what happened to a connection: a turn to
+//! send, a timer, and at its end word to the application, its place in the
+//! flow table, its slot.
+
+use queueing::{Label, Time};
+
+use super::event::{CloseReason, ConnId, Event, EventKind};
+use super::{Stack, listener, look_after, set_timer};
+use crate::tcp::State;
+
+impl Stack {
+    /// The owner has heard that `id` is closed: the id ends here, the
+    /// connection itself when TIME-WAIT does.
+    pub(super) fn detach(&mut self, id: ConnId) {
+        let Some(connection) = self.flows.get_mut(id) else { return };
+        if connection.state == State::Closed {
+            self.free(id.index);
+        } else {
+            connection.flags.detached = true;
+            connection.release(&mut self.pool);
+        }
+    }
+
+    pub(super) fn free(&mut self, index: u32) {
+        if let Some((id, connection)) = self.flows.at(index)
+            && connection.flags.parked
+        {
+            self.neighbors.forget(id);
+        }
+        if let Some(mut connection) = self.flows.remove(index) {
+            connection.release(&mut self.pool);
+            self.pool.forget_shortened(index);
+            if let Some(timer) = connection.timer {
+                self.timers.cancel(timer.1);
+            }
+        }
+    }
+
+    /// Does what follows from a connection's new state: tells the application
+    /// of its end, frees it, queues it for egress, sets its timer.
+    pub(super) fn settle(&mut self, now: Time, index: u32) {
+        let Some((id, connection)) = self.flows.at(index) else { return };
+        if connection.state.is_ending() {
+            self.settle_closed(now, id);
+        } else {
+            look_after(now, &mut self.ready, &mut self.timers, &self.config, connection, index);
+        }
+    }
+
+    pub(super) fn settle_closed(&mut self, now: Time, id: ConnId) {
+        let Some((_, connection)) = self.flows.at(id.index) else { return };
+        let over = connection.state == State::Closed;
+        let tuple = connection.tuple;
+        let (linked, detached, listener) =
+            (connection.flags.linked, connection.flags.detached, connection.listener);
+        let announced = connection.flags.announced;
+        let aging = !over && !connection.flags.aging;
+        listener::fast_open_ends(connection, &mut self.listeners);
+        if over {
+            connection.flags.linked = false;
+        } else {
+            connection.flags.aging = true;
+            look_after(now, &mut self.ready, &mut self.timers, &self.config, connection, id.index);
+        }
+        let reason = connection.reason.unwrap_or(CloseReason::Finished);
+        // What came before an end can still be read, for a while, if that was a polite one or it is so configured.
+        let readable = match reason {
+            CloseReason::Finished => true,
+            CloseReason::Aborted => false,
+            _ => self.config.reads_after_reset,
+        };
+        let unread = readable && !connection.recv.is_empty();
+        if over && unread {
+            connection.linger(now, &self.config);
+            set_timer(&mut self.timers, connection, &self.config, id.index);
+        }
+        if announced && !connection.flags.closed_pushed && !unread {
+            connection.flags.closed_pushed = true;
+            let kind = EventKind::Closed(reason);
+            self.events.push_back(Event { conn: id, kind, label: Label::default(), received: now });
+        }
+        if over && linked {
+            let hash = self.hash(&tuple);
+            self.flows.unlink(hash, id.index);
+        }
+        if over
+            && !announced
+            && let Some(listener) = listener
+        {
+            self.listeners[usize::from(listener)].half_open -= 1;
+        }
+        if over && (detached || !announced) {
+            self.free(id.index);
+        }
+        if aging {
+            self.limit_time_wait(now, id);
+        }
+    }
+
+    /// Takes note that `id` is in TIME-WAIT; the oldest ends if there are too many.
+    fn limit_time_wait(&mut self, now: Time, id: ConnId) {
+        self.time_wait.push_back(id);
+        while self.time_wait.len() > self.config.time_wait_max
+            && let Some(oldest) = self.time_wait.pop_front()
+        {
+            if let Some((found, connection)) = self.flows.at(oldest.index)
+                && found == oldest
+                && let State::TimeWait { ref mut until } = connection.state
+            {
+                *until = now;
+                set_timer(&mut self.timers, connection, &self.config, oldest.index);
+            }
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! What Fast Open means to one connection: data in its SYN, or before its
+//! handshake is complete. Source: RFC 7413 §4.2.
+
+use queueing::Time;
+
+use super::connection::{Connection, Context};
+use super::input::Verdicts;
+use super::state::State;
+use super::store::ByteStore;
+use crate::stack::{Config, EventKind, ListenerId, fast_open};
+use crate::wire::tcp::{FastOpen, Segment};
+
+/// What a client's SYN brings along.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FastOpenState {
+    /// What the first SYN shows; a second one shows nothing.
+    cookie: Option<FastOpen>,
+    shown: FastOpen,
+    /// Bytes of data in it.
+    len: u16,
+}
+
+/// Bytes that options may take up in a SYN.
+const OPTIONS_LEN_MAX: u16 = 40;
+
+impl<B: ByteStore> Connection<B> {
+    /// Lets the first SYN show `cookie`; with it goes what is queued, up to
+    /// the MSS that its server once told. A request brings no data.
+    pub(crate) fn open_fast(&mut self, cookie: FastOpen, mss: u16) {
+        let room = usize::from(mss.min(self.mss).saturating_sub(OPTIONS_LEN_MAX));
+        let len = if cookie.is_request() { 0 } else { self.send.len().min(room) as u16 };
+        self.patience().fast = Some(FastOpenState { cookie: Some(cookie), shown: cookie, len });
+    }
+
+    fn fast(&self) -> Option<FastOpenState> {
+        self.patience.as_ref().and_then(|patience| patience.fast)
+    }
+
+    /// Bytes of data in the SYN.
+    pub(super) fn fast_len(&self) -> u32 {
+        self.fast().filter(|fast| fast.cookie.is_some()).map_or(0, |fast| u32::from(fast.len))
+    }
+
+    /// The option of a SYN that we send.
+    pub(super) fn fast_option(&self, now: Time, config: &Config) -> Option<FastOpen> {
+        if self.state == State::SynSent {
+            return self.fast()?.cookie;
+        }
+        self.flags.gives_cookie.then(|| fast_open::current(&config.secret, &self.tuple, now))
+    }
+
+    /// The SYN was not answered: the next one is plain, since the path may not
+    /// let others through (RFC 7413 §4.2.2).
+    pub(super) fn open_plainly(&mut self) {
+        if let Some(fast) = self.patience.as_mut().and_then(|patience| patience.fast.as_mut()) {
+            fast.cookie = None;
+        }
+    }
+
+    /// Takes note that the answer `s` to our SYN has acknowledged its data,
+    /// too; at most what was sent.
+    pub(super) fn take_fast(&mut self, cx: &mut Context<'_>, s: &Segment<'_>) {
+        let taken = s.ack - (self.snd_una + 1);
+        if taken > 0 && taken <= self.fast().map_or(0, |fast| u32::from(fast.len)) {
+            self.send.pop(taken as usize, cx.pool);
+            self.acknowledged += u64::from(taken);
+            self.snd_nxt = s.ack;
+        }
+    }
+
+    /// The last number that the answer to our SYN may acknowledge.
+    pub(super) fn fast_end(&self) -> u32 {
+        self.fast().map_or(0, |fast| u32::from(fast.len))
+    }
+
+    /// The cookie to remember after the handshake that `s` completed: a new
+    /// one, or the old one if it was taken.
+    pub(crate) fn learned(&self, s: &Segment<'_>, taken: bool) -> Option<FastOpen> {
+        let shown = self.fast().map(|fast| fast.shown).filter(|_| taken);
+        s.options.fast_open.or(shown).filter(|cookie| !cookie.is_request())
+    }
+
+    /// Delivers the data of the SYN `s` before the handshake is complete.
+    pub(crate) fn deliver_early(&mut self, cx: &mut Context<'_>, s: &Segment<'_>, v: &Verdicts<'_>) {
+        let Some(listener) = self.listener else { return };
+        (self.flags.fast_open, self.flags.announced) = (true, true);
+        cx.push(EventKind::Accepted(ListenerId(u32::from(listener))));
+        let len = s.payload.len().min(self.receive_room() as usize);
+        let payload = &s.payload[..len];
+        if len == 0 || self.recv.affordable(len, cx.pool) < len {
+            return;
+        }
+        match self.classify(cx, payload, v.meta, v) {
+            Some(label) => cx.label = label,
+            None => {
+                cx.counters.classifier_drops += 1;
+                return;
+            }
+        }
+        self.append(cx, payload);
+        self.set_level(cx.label.priority);
+        cx.counters.fast_opens += 1;
+        cx.push(EventKind::Readable { fresh: len as u32 });
+    }
+}

@@ -1,0 +1,108 @@
+//! How many segments were sent, how many of them again, and which share lately.
+//!
+//! A classifier wants to know what a path is like. The share over a whole life
+//! would say what it was like: a connection of millions of segments neither
+//! notices a bad minute nor gets over one. So the share is of the latest
+//! [`MEMORY`] segments at the most, the later ones counting for more: when there
+//! are as many, both counts are halved.
+
+/// Segments that the share of losses is reckoned from, at the most; from half as
+/// many on. A share of 1 % is then known to within a sixth.
+const MEMORY: u16 = 8_192;
+
+/// What a connection has sent, in segments that take sequence numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LossRate {
+    /// All, those that were sent again included.
+    pub sent: u32,
+    /// Those that were sent again.
+    pub again: u32,
+    lately: u16,
+    again_lately: u16,
+}
+
+impl LossRate {
+    #[inline]
+    pub fn on_sent(&mut self, count: u16) {
+        self.sent = self.sent.saturating_add(count.into());
+        if self.lately >= MEMORY {
+            (self.lately, self.again_lately) = (self.lately / 2, self.again_lately / 2);
+        }
+        self.lately += count.min(MEMORY);
+    }
+
+    /// One of those that [`on_sent`](Self::on_sent) was told of was sent again.
+    #[inline]
+    pub fn on_again(&mut self) {
+        self.again = self.again.saturating_add(1);
+        self.again_lately += 1;
+    }
+
+    /// The share that was sent again lately, 0.0..=1.0.
+    pub fn loss(&self) -> f32 {
+        f32::from(self.again_lately) / f32::from(self.lately.max(1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use queueing::Rng;
+
+    use super::*;
+
+    impl LossRate {
+        fn send(&mut self, count: u32, mut is_lost: impl FnMut() -> bool) {
+            for _ in 0..count {
+                self.on_sent(1);
+                if is_lost() {
+                    self.on_again();
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_share_is_exact_until_there_is_something_to_forget() {
+        let mut segments = LossRate::default();
+        assert_eq!(segments.loss(), 0.0);
+        let mut number = 0;
+        segments.send(8_000, || {
+            number += 1;
+            number % 100 == 0
+        });
+        assert_eq!((segments.sent, segments.again, segments.loss()), (8_000, 80, 0.01));
+    }
+
+    proptest! {
+        /// However long it was another before.
+        #[test]
+        fn a_share_is_what_the_path_is_like_now(
+            before in 0..300_000u32,
+            old in 0.0..0.5f64,
+            new in 0.005..0.5f64,
+            seed in any::<u64>(),
+        ) {
+            let mut dice = Rng::seeded(seed);
+            let mut segments = LossRate::default();
+            segments.send(before, || dice.chance(old));
+            segments.send(4 * u32::from(MEMORY), || dice.chance(new));
+            // Five standard deviations of half as many segments as are remembered.
+            let off = 5.0 * (new * (1.0 - new) / f64::from(MEMORY / 2)).sqrt() + 0.003;
+            let loss = f64::from(segments.loss());
+            prop_assert!((loss - new).abs() < off, "{loss} is not {new}");
+        }
+
+        #[test]
+        fn a_share_is_never_more_than_all(runs in proptest::collection::vec((1..64u16, any::<bool>()), 0..2_000)) {
+            let mut segments = LossRate::default();
+            for (count, again) in runs {
+                segments.on_sent(count);
+                if again {
+                    segments.on_again();
+                }
+                prop_assert!((0.0..=1.0).contains(&segments.loss()));
+            }
+        }
+    }
+}

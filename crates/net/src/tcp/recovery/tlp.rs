@@ -1,0 +1,104 @@
+//! Probes for a lost tail, and the timer that a sender keeps beside that of
+//! retransmission.
+//!
+//! It is one deadline for two purposes that exclude each other: a tail loss
+//! probe, and a segment that is late by RACK's window. Source: RFC 8985 §7, §6.2.
+
+use queueing::{Span, Time};
+
+use crate::stack::Config;
+use crate::tcp::acks::AckResult;
+use crate::tcp::congestion::CongestionControl;
+use crate::tcp::connection::{Connection, Context, Recovery};
+use crate::tcp::spurious::Undo;
+use crate::tcp::store::ByteStore;
+use crate::wire::tcp::{Segment, Seq};
+
+/// A probe is not sent earlier: a timer fires up to 1 µs late, and so may both hosts.
+const PROBE_MIN: Span = Span::from_micros(10);
+
+/// A probe for a lost tail that was not answered yet (RFC 8985 §7.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TailProbe {
+    /// What had been sent with it (TLP.end_seq).
+    pub(crate) end: Seq,
+    /// It was a segment sent again (TLP.is_retrans).
+    pub(crate) again: bool,
+}
+
+impl<B: ByteStore> Connection<B> {
+    /// What the answer to a tail loss probe says (RFC 8985 §7.4.2).
+    pub(super) fn judge_tail_probe(&mut self, cx: &mut Context<'_>, s: &Segment<'_>, news: &AckResult) {
+        let Some(probe) = self.tail else { return };
+        if s.ack.before(probe.end) {
+            return;
+        }
+        let came_twice = news.twice.is_some_and(|twice| twice.1 == probe.end);
+        let repaired = s.ack.after(probe.end);
+        let unneeded = !probe.again || came_twice || (news.duplicate && s.options.sack.is_empty());
+        if !unneeded && repaired && self.recovery == Recovery::None {
+            // The probe itself repaired a loss, which nobody else has seen.
+            self.congestion.on_loss(cx.now, self.flight_size());
+            self.congestion.on_recovered(cx.now);
+            self.undo = Undo::default();
+            self.note_reduction();
+        }
+        if unneeded || repaired {
+            self.tail = None;
+        }
+    }
+
+    /// Sets the timer of a tail loss probe, if one may be sent (RFC 8985 §7.2):
+    /// two round trips after the latest segment or acknowledgement; where the
+    /// peer may wait for a second segment, as much later as it may wait.
+    #[inline]
+    pub(in crate::tcp) fn arm_early(&mut self, now: Time, config: &Config) {
+        if self.flight.is_empty() {
+            self.early_at = Time::MAX;
+            return;
+        }
+        if self.flight.sacked() != 0 || self.recovery.repairs() {
+            // RACK's timer, set by `detect_by_time`, stays.
+            return;
+        }
+        self.early_at = Time::MAX;
+        let eligible = config.rack
+            && self.flags.sack
+            && self.flight.lost() == 0
+            && self.tail.is_none()
+            && self.state.is_synchronized();
+        if eligible {
+            self.early_at = self.probe_at(now, self.flight.len() == 1, config);
+        }
+    }
+
+    /// When a tail is probed for that was sent at `now`, of a flight of one or more.
+    #[inline]
+    pub(in crate::tcp) fn probe_at(&self, now: Time, alone: bool, config: &Config) -> Time {
+        let delay = if alone { config.ack_delay_max } else { Span::ZERO };
+        let wait = self.rtt.srtt().map_or(Span::from_secs(1), |srtt| (srtt * 2).max(PROBE_MIN) + delay);
+        (now + wait).min(self.rto_at)
+    }
+
+    /// A tail loss probe is due, or a segment has been late for too long.
+    pub(in crate::tcp) fn on_early_timeout(&mut self, cx: &mut Context<'_>) {
+        self.early_at = Time::MAX;
+        if self.flight.sacked() == 0 && !self.recovery.repairs() {
+            if !self.flight.is_empty() {
+                cx.counters.tail_probes += 1;
+                self.flags.tail_due = true;
+                self.rto_at = self.rto_from(cx.now, cx.config);
+            }
+            return;
+        }
+        let base = (self.snd_nxt - self.snd_una).saturating_sub(self.flight.sacked());
+        let lost = self.detect_by_time(cx.now);
+        if lost > 0 && !self.recovery.repairs() {
+            let reduces = self.recovery == Recovery::None;
+            self.recover(cx, base, reduces);
+        }
+        if let Recovery::Fast { .. } = self.recovery {
+            self.apportion(0, false);
+        }
+    }
+}

@@ -1,0 +1,472 @@
+//! What is in flight: one record for each segment that was sent and not yet
+//! acknowledged.
+//!
+//! The first record lies in the connection, so that a request in flight costs
+//! no memory; with a second one, or once something has to be repaired, a
+//! [`RetransmitRecords`] is taken from the pool and given back when nothing is in flight
+//! any more. Records are contiguous and sorted by sequence number; their
+//! number is bounded ([`RetransmitQueue::RECORDS_MAX`]), and beyond the first few their
+//! memory counts towards the pool's: with so many in flight, or without memory
+//! for one more, nothing new is sent until some are acknowledged. Source: RFC 8985 §5.
+
+use std::collections::VecDeque;
+
+use queueing::Time;
+
+use super::buffer::{MemoryClass, Pool};
+use super::prr::Prr;
+use super::rack::Rack;
+use super::scoreboard::Scoreboard;
+use super::spurious::Spurious;
+use crate::wire::tcp::Seq;
+
+mod loss_marking;
+
+pub(crate) use loss_marking::LossDecision;
+
+/// A segment that was sent: the numbers `[start, end)`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Record {
+    pub(crate) start: Seq,
+    pub(crate) end: Seq,
+    /// When it was sent last.
+    pub(crate) sent: Time,
+    /// It was sent more than once.
+    pub(crate) again: bool,
+    /// The peer has it (SACK).
+    pub(crate) sacked: bool,
+    /// It counts as lost and was not sent again since.
+    pub(crate) lost: bool,
+}
+
+impl Record {
+    pub(crate) fn new(start: Seq, end: Seq, sent: Time) -> Self {
+        Self { start, end, sent, again: false, sacked: false, lost: false }
+    }
+
+    #[inline]
+    pub(crate) fn len(&self) -> u32 {
+        self.end - self.start
+    }
+}
+
+/// What a flight of more than one segment, or one that is repaired, needs.
+#[derive(Debug, Default)]
+pub(crate) struct RetransmitRecords {
+    /// All records but the first.
+    rest: VecDeque<Record>,
+    /// What the peer holds beyond its acknowledgement.
+    pub(crate) board: Scoreboard,
+    /// Bytes that count as lost and were not sent again since; all but those of
+    /// the first record.
+    lost: u32,
+    /// Bytes that the peer holds: by report, or by counting duplicate
+    /// acknowledgements where there is no SACK.
+    sacked: u32,
+    /// How many records are `sacked`.
+    pub(crate) sacked_records: u32,
+    pub(crate) rack: Rack,
+    pub(crate) prr: Prr,
+    pub(crate) spurious: Spurious,
+    /// No record before this one is lost.
+    lost_from: Seq,
+    /// What was sent again lies before this.
+    again_end: Option<Seq>,
+    /// This recovery has sent its one segment to the rescue (RFC 6675 §4).
+    pub(crate) rescued: bool,
+}
+
+impl RetransmitRecords {
+    /// Records a ledger keeps room for while it waits for its next owner.
+    const KEPT_RECORDS_MAX: usize = 512;
+    /// Records that each has room for at least.
+    const RECORDS_MIN: usize = 4;
+    /// Records that do not count: more than are sent together.
+    const RECORDS_FREE: usize = 64;
+
+    /// Bytes of memory that its records take up, as far as they count.
+    pub(crate) fn footprint(&self) -> usize {
+        Self::counted(self.rest.capacity())
+    }
+
+    /// Bytes of room for `records` that count.
+    const fn counted(records: usize) -> usize {
+        records.saturating_sub(Self::RECORDS_FREE) * size_of::<Record>()
+    }
+
+    /// Whether there is memory for `more` records than it has room for.
+    #[cold]
+    fn may_grow(&self, more: usize, pool: &Pool) -> bool {
+        let records = (self.rest.len() + more).next_power_of_two();
+        records <= Self::RECORDS_FREE
+            || pool.allows(MemoryClass::Much, Self::counted(records).saturating_sub(self.footprint()))
+    }
+
+    /// Doubles its room.
+    #[cold]
+    fn grow(&mut self, pool: &mut Pool) {
+        let before = self.footprint();
+        self.rest.reserve(self.rest.len().max(Self::RECORDS_MIN));
+        pool.account(before, self.footprint());
+    }
+
+    /// Makes it as good as new, room aside.
+    pub(crate) fn reset(&mut self) {
+        let (mut rest, mut board) = (std::mem::take(&mut self.rest), std::mem::take(&mut self.board));
+        rest.clear();
+        if rest.capacity() > Self::KEPT_RECORDS_MAX {
+            rest = VecDeque::new();
+        }
+        board.clear();
+        *self = Self { rest, board, ..Self::default() };
+    }
+}
+
+/// What is in flight.
+#[derive(Debug)]
+pub(crate) struct RetransmitQueue {
+    /// The first record; it is empty when nothing is in flight.
+    head: Record,
+    ledger: Option<Box<RetransmitRecords>>,
+    /// When a segment with data was sent last.
+    pub(crate) latest: Time,
+}
+
+impl RetransmitQueue {
+    /// Most records: 24 bytes each.
+    pub(crate) const RECORDS_MAX: usize = 1 << 14;
+
+    pub(crate) fn new(at: Seq, now: Time) -> Self {
+        Self { head: Record::new(at, at, now), ledger: None, latest: now }
+    }
+
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.head.start == self.head.end
+    }
+
+    /// When the only segment in flight was sent, if it is the only one and was
+    /// sent once.
+    #[inline]
+    pub(crate) fn single(&self) -> Option<Time> {
+        let single = self.ledger.is_none() && !self.head.again && !self.is_empty();
+        single.then_some(self.head.sent)
+    }
+
+    /// The only segment in flight is acknowledged.
+    #[inline]
+    pub(crate) fn settle(&mut self) {
+        self.head.start = self.head.end;
+    }
+
+    /// How many segments are in flight.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        match &self.ledger {
+            _ if self.is_empty() => 0,
+            Some(ledger) => 1 + ledger.rest.len(),
+            None => 1,
+        }
+    }
+
+    /// How many of `segments` further ones may be sent together, where one may be.
+    #[inline]
+    pub(crate) fn room(&self, segments: u32, pool: &Pool) -> u32 {
+        let Some(ledger) = &self.ledger else { return segments };
+        let left = ledger.rest.capacity() - ledger.rest.len();
+        let few = left < segments as usize && !ledger.may_grow(segments as usize, pool);
+        let most = if few { left } else { Self::RECORDS_MAX.saturating_sub(ledger.rest.len() + 1) };
+        segments.min(most as u32)
+    }
+
+    /// Whether no further segment may be sent.
+    #[inline]
+    pub(crate) fn is_full(&self) -> bool {
+        self.ledger.as_ref().is_some_and(|ledger| {
+            let len = ledger.rest.len();
+            len + 1 >= Self::RECORDS_MAX || len == ledger.rest.capacity()
+        })
+    }
+
+    #[inline]
+    pub(crate) fn lost(&self) -> u32 {
+        let head = if self.head.lost { self.head.len() } else { 0 };
+        head + self.ledger.as_ref().map_or(0, |ledger| ledger.lost)
+    }
+
+    /// Whether anything is lost.
+    #[inline]
+    pub(crate) fn has_lost(&self) -> bool {
+        (self.head.lost && !self.is_empty()) || self.ledger.as_ref().is_some_and(|ledger| ledger.lost > 0)
+    }
+
+    #[inline]
+    pub(crate) fn sacked(&self) -> u32 {
+        self.ledger.as_ref().map_or(0, |ledger| ledger.sacked)
+    }
+
+    /// Whether acknowledgements come in order and nothing was sent again.
+    #[inline]
+    pub(crate) fn is_smooth(&self) -> bool {
+        self.ledger.as_ref().is_none_or(|ledger| ledger.sacked == 0 && ledger.again_end.is_none())
+    }
+
+    #[inline]
+    pub(crate) fn ledger(&self) -> Option<&RetransmitRecords> {
+        self.ledger.as_deref()
+    }
+
+    #[inline]
+    pub(crate) fn ledger_mut(&mut self) -> Option<&mut RetransmitRecords> {
+        self.ledger.as_deref_mut()
+    }
+
+    /// The ledger; takes one if there is none.
+    #[inline]
+    pub(crate) fn open(&mut self, pool: &mut Pool) -> &mut RetransmitRecords {
+        let head = self.head;
+        self.ledger.get_or_insert_with(|| {
+            let mut ledger = pool.take_ledger();
+            if ledger.rest.capacity() == 0 || !pool.has_room(ledger.footprint()) {
+                ledger.rest = VecDeque::with_capacity(RetransmitRecords::RECORDS_MIN);
+            }
+            pool.account(0, ledger.footprint());
+            ledger.lost_from = head.start;
+            ledger.rack.start(head.start);
+            ledger
+        })
+    }
+
+    pub(crate) fn get(&self, i: usize) -> Option<&Record> {
+        match i {
+            0 => (!self.is_empty()).then_some(&self.head),
+            _ => self.ledger.as_ref()?.rest.get(i - 1),
+        }
+    }
+
+    fn get_mut(&mut self, i: usize) -> Option<&mut Record> {
+        match i {
+            0 => (!self.is_empty()).then_some(&mut self.head),
+            _ => self.ledger.as_mut()?.rest.get_mut(i - 1),
+        }
+    }
+
+    pub(crate) fn last(&self) -> Option<&Record> {
+        self.get(self.len().checked_sub(1)?)
+    }
+
+    /// The first record that ends after `seq`.
+    pub(crate) fn index_of(&self, seq: Seq) -> usize {
+        if self.head.end.after(seq) {
+            return 0;
+        }
+        self.ledger.as_ref().map_or(1, |ledger| 1 + ledger.rest.partition_point(|r| r.end.at_or_before(seq)))
+    }
+
+    /// `[start, end)` was sent for the first time.
+    #[inline]
+    pub(crate) fn push(&mut self, start: Seq, end: Seq, now: Time, pool: &mut Pool) {
+        self.latest = now;
+        let record = Record::new(start, end, now);
+        if self.is_empty() {
+            self.head = record;
+        } else {
+            let ledger = self.open(pool);
+            if ledger.rest.len() == ledger.rest.capacity() {
+                // Within segments that are sent together.
+                ledger.grow(pool);
+            }
+            ledger.rest.push_back(record);
+            if ledger.rest.len() == ledger.rest.capacity() && ledger.may_grow(1, pool) {
+                ledger.grow(pool);
+            }
+        }
+    }
+
+    /// Whether nothing is in flight and nothing was to be repaired lately.
+    #[inline]
+    pub(crate) fn is_at_rest(&self) -> bool {
+        self.ledger.is_none() && self.is_empty()
+    }
+
+    /// As [`RetransmitQueue::push`] for a flight at rest.
+    #[inline]
+    pub(crate) fn start(&mut self, start: Seq, end: Seq, now: Time) {
+        self.latest = now;
+        self.head = Record::new(start, end, now);
+    }
+
+    /// The segment of `len` numbers that starts at `start` was sent again.
+    pub(crate) fn sent_again(&mut self, start: Seq, len: u32, now: Time, pool: &mut Pool) {
+        self.latest = now;
+        let i = self.index_of(start);
+        self.split(i, start + len, pool);
+        let Some(record) = self.get_mut(i) else { return };
+        let (was_lost, len, end) = (record.lost, record.len(), record.end);
+        (record.sent, record.again, record.lost) = (now, true, false);
+        let ledger = self.open(pool);
+        ledger.lost -= if was_lost && i > 0 { len } else { 0 };
+        ledger.again_end = Some(ledger.again_end.map_or(end, |old| old.max(end)));
+        if was_lost {
+            // It was the first.
+            ledger.lost_from = end;
+        }
+    }
+
+    /// Cuts record `i` in two at `seq`, unless it ends there or before.
+    fn split(&mut self, i: usize, seq: Seq, pool: &mut Pool) {
+        let Some(record) = self.get_mut(i) else { return };
+        if seq.at_or_after(record.end) || seq.at_or_before(record.start) {
+            return;
+        }
+        let tail = Record { start: seq, ..*record };
+        record.end = seq;
+        let ledger = self.open(pool);
+        ledger.lost += if tail.lost && i == 0 { tail.len() } else { 0 };
+        ledger.sacked_records += u32::from(tail.sacked);
+        if ledger.rest.len() == ledger.rest.capacity() {
+            ledger.grow(pool);
+        }
+        ledger.rest.insert(i, tail);
+    }
+
+    /// Everything before `una` is acknowledged; tells `deliver` of every record
+    /// of which the peer had not reported to hold it.
+    #[inline]
+    pub(crate) fn acknowledge(
+        &mut self,
+        una: Seq,
+        mut deliver: impl FnMut(&mut Option<Box<RetransmitRecords>>, &Record),
+    ) {
+        while !self.is_empty() && self.head.start.before(una) {
+            let mut gone = self.head;
+            gone.end = gone.end.min(una);
+            if gone.sacked {
+                if let Some(ledger) = &mut self.ledger {
+                    ledger.sacked -= gone.len();
+                }
+            } else {
+                deliver(&mut self.ledger, &gone);
+            }
+            if gone.end != self.head.end {
+                self.head.start = una;
+                break;
+            }
+            self.head.start = self.head.end;
+            if let Some(ledger) = &mut self.ledger {
+                ledger.sacked_records -= u32::from(gone.sacked);
+                if let Some(next) = ledger.rest.pop_front() {
+                    ledger.lost -= if next.lost { next.len() } else { 0 };
+                    self.head = next;
+                }
+            }
+        }
+        if let Some(ledger) = &mut self.ledger {
+            ledger.board.advance(una);
+            if ledger.again_end.is_some_and(|end| end.at_or_before(una)) {
+                ledger.again_end = None;
+            }
+        }
+    }
+
+    /// Nothing is in flight any more: gives the ledger back.
+    #[inline]
+    pub(crate) fn close(&mut self, pool: &mut Pool) {
+        if let Some(ledger) = self.ledger.take() {
+            pool.account(ledger.footprint(), 0);
+            pool.give_ledger(ledger);
+        }
+    }
+
+    /// Forgets everything; what comes next starts at `at`.
+    pub(crate) fn clear(&mut self, at: Seq, pool: &mut Pool) {
+        (self.head.start, self.head.end) = (at, at);
+        self.close(pool);
+    }
+
+    /// The peer reports `[start, end)` as received; tells `deliver` of every
+    /// record that is news. Records of which it has only a part stay.
+    pub(crate) fn sack(
+        &mut self,
+        start: Seq,
+        end: Seq,
+        pool: &mut Pool,
+        mut deliver: impl FnMut(&mut Rack, &Record),
+    ) {
+        let Some((fresh, (from, to))) = self.open(pool).board.insert(start, end) else { return };
+        // A record that began before the news may be complete now.
+        let mut i = self.index_of(fresh);
+        let Self { head, ledger, .. } = self;
+        let Some(ledger) = ledger.as_deref_mut() else { return };
+        loop {
+            let record = match i {
+                0 => &mut *head,
+                _ => match ledger.rest.get_mut(i - 1) {
+                    Some(record) => record,
+                    None => break,
+                },
+            };
+            if record.start.at_or_after(end) {
+                break;
+            }
+            i += 1;
+            if record.sacked || record.start.before(from) || record.end.after(to) {
+                continue;
+            }
+            ledger.lost -= if record.lost && i > 1 { record.len() } else { 0 };
+            ledger.sacked += record.len();
+            ledger.sacked_records += 1;
+            deliver(&mut ledger.rack, record);
+            (record.sacked, record.lost) = (true, false);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Sends segments of one byte until no further may be sent; how many.
+    fn fill(flight: &mut RetransmitQueue, from: u32, pool: &mut Pool) -> u32 {
+        let full = (from..).take(20_000).find(|&at| {
+            let full = flight.is_full();
+            if !full {
+                flight.push(Seq(at), Seq(at + 1), Time::ZERO, pool);
+            }
+            full
+        });
+        full.expect("it is full some time") - from
+    }
+
+    #[test]
+    fn records_stay_within_the_memory_there_is_and_go_on_once_some_are_acknowledged() {
+        for (memory, expected) in
+            [(0, 65), (16 << 10, 513), (usize::MAX, RetransmitQueue::RECORDS_MAX as u32)]
+        {
+            let (mut pool, mut flight) = (Pool::bounded(memory), RetransmitQueue::new(Seq(0), Time::ZERO));
+            let sent = fill(&mut flight, 0, &mut pool);
+            assert_eq!(sent, expected, "{memory} bytes");
+            assert!(pool.held() <= memory);
+            assert_eq!(flight.room(9, &pool), 0);
+            flight.acknowledge(Seq(10), |_, _| ());
+            assert_eq!(fill(&mut flight, sent, &mut pool), 10);
+            assert!(pool.held() <= memory);
+            flight.clear(Seq(sent + 10), &mut pool);
+            assert_eq!(pool.held(), 0);
+        }
+    }
+
+    #[test]
+    fn a_ledger_with_much_room_is_not_reused_where_there_is_no_memory_for_it() {
+        let mut pool = Pool::bounded(20 << 10);
+        let mut flight = RetransmitQueue::new(Seq(0), Time::ZERO);
+        let sent = fill(&mut flight, 0, &mut pool);
+        flight.clear(Seq(sent), &mut pool);
+        pool.account(0, 20 << 10);
+        flight.push(Seq(0), Seq(1), Time::ZERO, &mut pool);
+        flight.push(Seq(1), Seq(2), Time::ZERO, &mut pool);
+        assert_eq!(pool.held(), 20 << 10);
+        flight.clear(Seq(2), &mut pool);
+        assert_eq!(pool.held(), 20 << 10);
+    }
+}

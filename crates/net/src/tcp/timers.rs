@@ -1,0 +1,121 @@
+//! When something is due on a connection, and what is done then.
+//!
+//! One instant says when the stack has to come back, the earliest of what
+//! waits: a retransmission or a probe, an early repair, a keep-alive probe, an
+//! acknowledgement, the pacer, the end of TIME-WAIT.
+
+use queueing::Time;
+
+use super::connection::{Connection, Context};
+use super::state::State;
+use super::store::ByteStore;
+use crate::stack::{CloseReason, Config};
+
+impl<B: ByteStore> Connection<B> {
+    /// Most timeouts in a row (RFC 1122 §4.2.3.5: at least 100 s in all).
+    const RETRIES_MAX: u8 = 15;
+    /// Most timeouts of a SYN: 183 s in all, when a round trip was never timed
+    /// (RFC 9293 §3.8.3 asks for at least three minutes).
+    const RETRIES_SYN_MAX: u8 = 7;
+    /// Most timeouts of the answer to a listener's SYN: 63 s in all, so that
+    /// half-open connections make room.
+    const RETRIES_SYN_RECEIVED_MAX: u8 = 5;
+
+    /// Most timeouts in a row.
+    pub(super) fn retries_max(&self) -> u8 {
+        match self.state {
+            State::SynSent | State::SynReceived { passive: false } => Self::RETRIES_SYN_MAX,
+            State::SynReceived { passive: true } => Self::RETRIES_SYN_RECEIVED_MAX,
+            _ => Self::RETRIES_MAX,
+        }
+    }
+
+    /// Starts the retransmission timer unless it runs.
+    #[inline]
+    pub(crate) fn arm(&mut self, now: Time, config: &Config) {
+        if self.rto_at == Time::MAX {
+            self.rto_at = self.rto_from(now, config);
+        }
+    }
+
+    /// Nothing can be sent now: if only the peer's window is the reason, the
+    /// timer will ask for it (RFC 9293 §3.8.6.1).
+    #[inline]
+    pub(crate) fn wait_for_window(&mut self, now: Time, config: &Config) {
+        self.flags.paced = self.manners.is_some() && self.wants_data() && self.is_paced(now);
+        if self.is_stalled() && !self.flags.paced {
+            self.arm(now, config);
+        }
+    }
+
+    /// When [`Connection::on_timeout`] is due; `Time::MAX` for never.
+    #[inline]
+    pub(crate) fn deadline(&self, config: &Config) -> Time {
+        let others = self.flags.ack_delayed
+            | self.manners.is_some()
+            | self.patience.is_some()
+            | config.keep_alive.is_some();
+        if self.state == State::Established && !others {
+            return self.rto_at.min(self.early_at);
+        }
+        self.deadline_of_any(config)
+    }
+
+    #[inline(never)]
+    fn deadline_of_any(&self, config: &Config) -> Time {
+        match self.state {
+            State::Closed => self.rto_at,
+            State::TimeWait { until } => until,
+            _ => self
+                .rto_at
+                .min(self.early_at)
+                .min(self.keep_alive_at(config))
+                .min(self.ack_due_at())
+                .min(self.manners_due()),
+        }
+    }
+
+    /// Does what the clock demands.
+    pub(crate) fn on_timeout(&mut self, cx: &mut Context<'_>) {
+        if let State::TimeWait { until } = self.state {
+            if until <= cx.now {
+                self.end(cx, CloseReason::Finished);
+            }
+            return;
+        }
+        if self.state == State::Closed {
+            self.recv.release(cx.pool);
+            return;
+        }
+        self.on_ack_due(cx);
+        self.flags.paced &= self.paced_until() > cx.now;
+        if self.early_at <= cx.now {
+            self.on_early_timeout(cx);
+        } else if self.rto_at <= cx.now {
+            self.on_retransmission_timeout(cx);
+        }
+        if self.keep_alive_at(cx.config) <= cx.now {
+            let count = self.keep_alive(cx.config).map_or(0, |asked| asked.count.max(1));
+            if self.keep_alives >= count {
+                return self.end(cx, CloseReason::TimedOut);
+            }
+            self.keep_alives += 1;
+            self.flags.probe_due = true;
+        }
+    }
+
+    /// Keeps unread bytes of a connection that is over as long as TIME-WAIT lasts.
+    pub(crate) fn linger(&mut self, now: Time, config: &Config) {
+        if self.rto_at == Time::MAX {
+            self.rto_at = now + config.time_wait;
+        }
+    }
+
+    /// Nobody waits for what the peer still has to say: FIN-WAIT-2 ends by
+    /// itself, even if the peer lives.
+    pub(super) fn limit_fin_wait(&mut self, cx: &Context<'_>) {
+        if self.state == State::FinWait2 && self.flags.detached {
+            self.rto_at = cx.now + cx.config.fin_wait;
+        }
+    }
+}
