@@ -12,7 +12,7 @@ use std::sync::Arc;
 use host::pulse::SharedPage;
 use host::{Monotonic, Tap};
 use net::classify::TransportClassifier;
-use runtime::task::{self, Config, Crew, Quantum, TaskShard};
+use runtime::task::{self, Config, Quantum, TaskShard, WorkerOptions};
 use runtime::threads::Threads;
 
 pub mod classifiers;
@@ -37,7 +37,7 @@ pub fn run(
     let shard = TaskShard::new(Config::shared(tcp));
     start(&shard);
     println!("10.77.0.2 is there");
-    let mut crew = Crew::new(Threads::SPIN);
+    let mut crew = WorkerOptions::new(Threads::SPIN);
     crew.quantum =
         Some(Quantum { thread: host::thread::number, demote: host::thread::demote, ..Quantum::default() });
     // For `greenwave sched`, should it look.

@@ -22,7 +22,7 @@ use host::{Monotonic, Tap, affinity};
 use load::protocol::Decoded;
 use load::protocol::synthetic::{REQUEST_LEN_MIN, RESPONSE_LEN, Request, Response};
 use queueing::{Clock, Span};
-use runtime::task::{self, Config, Crew, Disk, Handle, TaskShard, TcpListener, TcpStream, spawn};
+use runtime::task::{self, Config, Disk, Handle, TaskShard, TcpListener, TcpStream, WorkerOptions, spawn};
 use runtime::threads::Threads;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -149,8 +149,12 @@ fn run<S: Service>(
     let at = SocketAddr::from((ADDRESS, place.port));
     writeln!(io::stdout(), "{}", serde_json::json!({ "workload": workload, "listens": at }))?;
     // One request at a time: a thread beside a long one would only wait for it.
-    let crew =
-        Crew { quantum: None, board: Some(board), here: Some(affinity::here), ..Crew::new(place.spin) };
+    let crew = WorkerOptions {
+        quantum: None,
+        board: Some(board),
+        here: Some(affinity::here),
+        ..WorkerOptions::new(place.spin)
+    };
     task::run(vec![(shard, tap)], Arc::new(Monotonic::new()), stop, &crew);
     let refused = served.tally().refused;
     let Check { holds, says } = served.service.check();

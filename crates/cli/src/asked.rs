@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use queueing::Time;
-use runtime::hatch::Hatch;
+use runtime::snapshot_exchange::SnapshotExchange;
 
 use crate::ui::live::STEP;
 
@@ -20,7 +20,7 @@ pub struct Asked<T> {
 }
 
 struct One<T> {
-    hatch: Arc<Hatch<T>>,
+    hatch: Arc<SnapshotExchange<T>>,
     /// Its answer, or what it is to fill next.
     seen: Option<Box<T>>,
 }
@@ -33,7 +33,7 @@ impl<T: Default> Asked<T> {
     }
 
     /// Where they show themselves.
-    pub fn hatches(&self) -> Vec<Arc<Hatch<T>>> {
+    pub fn hatches(&self) -> Vec<Arc<SnapshotExchange<T>>> {
         self.each.iter().map(|one| one.hatch.clone()).collect()
     }
 
@@ -42,7 +42,7 @@ impl<T: Default> Asked<T> {
         if !self.waits && self.answered.is_none_or(|answered| now.since(answered) >= STEP) {
             self.waits = true;
             for one in &mut self.each {
-                one.seen.take().into_iter().for_each(|empty| one.hatch.ask(empty));
+                one.seen.take().into_iter().for_each(|empty| one.hatch.request(empty));
             }
         }
         let all = self.waits && self.collect();
@@ -84,7 +84,7 @@ mod tests {
         let mut asked = Asked::new(2, || 0);
         let hatches = asked.hatches();
         let at = |ms: u64| Time::ZERO + Span::from_millis(ms);
-        let answer = |which: usize, with: u32| hatches[which].answer(|seen| *seen += with);
+        let answer = |which: usize, with: u32| hatches[which].fill_if_requested(|seen| *seen += with);
         answer(0, 1);
         assert!(!asked.look(at(0)), "nobody was asked before");
         answer(0, 10);

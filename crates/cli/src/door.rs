@@ -84,7 +84,7 @@ impl Args {
             guard.policy = Box::new(joining.map_err(|e| Error::new(format!("--joined: {e}")))?);
         }
         let refusal = match self.guard_refusal {
-            Refused::Silence => Refusal::Silence,
+            Refused::Silence => Refusal::Drop,
             Refused::Reset => Refusal::Reset,
         };
         Ok(Some(Guard { refusal, watches: self.guard_dry_run, ..guard }))

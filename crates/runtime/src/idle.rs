@@ -4,7 +4,7 @@
 //! core may be the one on which the kernel is about to hand us frames: its
 //! softirq thread then gets its turn when our slice ends, milliseconds later.
 //! Sleeping leaves the core and costs a wake-up of some microseconds. So a
-//! thread looks again where work usually comes within [`Patience`]'s span, and
+//! thread looks again where work usually comes within [`AdaptiveSpin`]'s span, and
 //! never for longer; where work usually takes longer it sleeps at once. What
 //! is usual is an average over the last gaps.
 //!
@@ -16,7 +16,7 @@ use queueing::{Span, Time};
 
 /// What to do without work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Rest {
+pub(crate) enum IdleAction {
     /// Look again at once.
     Look,
     /// Sleep until a frame comes, for so long at the most.
@@ -25,7 +25,7 @@ pub(crate) enum Rest {
 
 /// How long it is worth looking for work.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Patience {
+pub(crate) struct AdaptiveSpin {
     spin: Span,
     sleep_max: Span,
     /// How long gaps without work usually last.
@@ -40,7 +40,7 @@ const SHARE: u64 = 8;
 /// forgotten after some dozen short gaps.
 const GAP_MAX: u64 = 4;
 
-impl Patience {
+impl AdaptiveSpin {
     /// Looks for `spin` before it sleeps, zero: sleeps at once; no sleep is
     /// longer than `sleep_max`.
     pub(crate) const fn new(spin: Span, sleep_max: Span) -> Self {
@@ -58,12 +58,12 @@ impl Patience {
     }
 
     /// There is no work at `now`, and none before `timer` but what comes from outside.
-    pub(crate) fn rest(&mut self, now: Time, timer: Option<Time>) -> Rest {
+    pub(crate) fn rest(&mut self, now: Time, timer: Option<Time>) -> IdleAction {
         let since = *self.since.get_or_insert(now);
         if self.usual <= self.spin && now.since(since) < self.spin {
-            return Rest::Look;
+            return IdleAction::Look;
         }
-        Rest::Sleep(timer.map_or(self.sleep_max, |at| at.since(now).min(self.sleep_max)))
+        IdleAction::Sleep(timer.map_or(self.sleep_max, |at| at.since(now).min(self.sleep_max)))
     }
 }
 
@@ -79,7 +79,7 @@ mod tests {
     }
 
     /// Gaps of `gap_us`, work in between, until `patience` has got used to them.
-    fn used_to(mut patience: Patience, gap_us: u64) -> Patience {
+    fn used_to(mut patience: AdaptiveSpin, gap_us: u64) -> AdaptiveSpin {
         for n in 0..64 {
             let start = n * (gap_us + 1);
             patience.rest(at(start), None);
@@ -90,42 +90,42 @@ mod tests {
 
     #[test]
     fn it_looks_for_a_while_and_then_sleeps() {
-        let mut patience = Patience::new(SPIN, SLEEP_MAX);
-        assert_eq!(patience.rest(at(0), None), Rest::Look);
-        assert_eq!(patience.rest(at(19), None), Rest::Look);
-        assert_eq!(patience.rest(at(20), None), Rest::Sleep(SLEEP_MAX));
+        let mut patience = AdaptiveSpin::new(SPIN, SLEEP_MAX);
+        assert_eq!(patience.rest(at(0), None), IdleAction::Look);
+        assert_eq!(patience.rest(at(19), None), IdleAction::Look);
+        assert_eq!(patience.rest(at(20), None), IdleAction::Sleep(SLEEP_MAX));
     }
 
     #[test]
     fn no_sleep_outlasts_a_timer() {
-        let mut patience = Patience::new(Span::ZERO, SLEEP_MAX);
-        assert_eq!(patience.rest(at(0), Some(at(30))), Rest::Sleep(Span::from_micros(30)));
-        assert_eq!(patience.rest(at(40), Some(at(30))), Rest::Sleep(Span::ZERO), "it is due");
+        let mut patience = AdaptiveSpin::new(Span::ZERO, SLEEP_MAX);
+        assert_eq!(patience.rest(at(0), Some(at(30))), IdleAction::Sleep(Span::from_micros(30)));
+        assert_eq!(patience.rest(at(40), Some(at(30))), IdleAction::Sleep(Span::ZERO), "it is due");
     }
 
     #[test]
     fn where_gaps_are_usually_long_it_sleeps_at_once() {
-        let mut patience = used_to(Patience::new(SPIN, SLEEP_MAX), 50);
-        assert_eq!(patience.rest(at(10_000), None), Rest::Sleep(SLEEP_MAX));
+        let mut patience = used_to(AdaptiveSpin::new(SPIN, SLEEP_MAX), 50);
+        assert_eq!(patience.rest(at(10_000), None), IdleAction::Sleep(SLEEP_MAX));
     }
 
     #[test]
     fn where_gaps_are_usually_short_it_looks_even_after_a_long_one() {
-        let mut patience = used_to(Patience::new(SPIN, SLEEP_MAX), 3);
+        let mut patience = used_to(AdaptiveSpin::new(SPIN, SLEEP_MAX), 3);
         patience.rest(at(10_000), None);
         patience.on_work(at(900_000));
-        assert_eq!(patience.rest(at(900_001), None), Rest::Look);
+        assert_eq!(patience.rest(at(900_001), None), IdleAction::Look);
     }
 
     #[test]
     fn a_quiet_night_is_forgotten_after_some_short_gaps() {
-        let night = used_to(Patience::new(SPIN, SLEEP_MAX), 1_000_000);
-        assert_eq!(used_to(night, 3).rest(at(10_000), None), Rest::Look);
+        let night = used_to(AdaptiveSpin::new(SPIN, SLEEP_MAX), 1_000_000);
+        assert_eq!(used_to(night, 3).rest(at(10_000), None), IdleAction::Look);
     }
 
     #[test]
     fn without_a_span_it_never_looks() {
-        let mut patience = used_to(Patience::new(Span::ZERO, SLEEP_MAX), 0);
-        assert_eq!(patience.rest(at(10_000), None), Rest::Sleep(SLEEP_MAX));
+        let mut patience = used_to(AdaptiveSpin::new(Span::ZERO, SLEEP_MAX), 0);
+        assert_eq!(patience.rest(at(10_000), None), IdleAction::Sleep(SLEEP_MAX));
     }
 }

@@ -8,13 +8,13 @@
 
 pub mod app;
 mod doorbell;
-mod front;
-pub mod hatch;
 mod idle;
 pub mod mode;
+mod pipeline;
 pub mod shard;
+pub mod snapshot_exchange;
+pub mod socket_proxy;
 pub mod steer;
-pub mod streams;
 pub mod task;
 pub mod threads;
 mod worker;

@@ -24,15 +24,15 @@
 //! thread, no allocation per request once the pools are warm.
 //! Source: ADPS §2.3, M6 and M7.
 
-mod asked;
+mod commands;
 mod config;
-mod conns;
+mod connections;
 mod datagrams;
-mod flow;
 mod job;
+mod request_lifecycle;
 mod response;
-mod seen;
-mod slow;
+mod slow_requests;
+mod snapshot;
 mod stats;
 
 use std::collections::VecDeque;
@@ -47,16 +47,16 @@ use queueing::{Priority, Time};
 use sched::dispatch::{Dispatch, IdleWorkers, WorkerId, WorkerSet};
 
 use crate::app::App;
-use crate::front::{Behind, Counted, Front, Setup, Work};
-pub use crate::front::{Budget, Guard, Refusal, Shed};
+pub use crate::pipeline::{Budget, Guard, Refusal, Shed};
+use crate::pipeline::{DriverCountersMut, Pipeline, ServerLoad, Setup, Work};
 pub use config::Config;
-use conns::Conns;
+use connections::Connections;
 use datagrams::Datagrams;
 pub use job::{Job, Origin};
 use response::SlowReaders;
-pub use seen::{Depths, Seen};
-use slow::Passed;
-pub use slow::{End, Limits, PASSAGE, Side, Slow, Slowest};
+use slow_requests::ServedRequest;
+pub use slow_requests::{End, Limits, PASSAGE, Side, Slow, Slowest};
+pub use snapshot::{Depths, ShardSnapshot};
 pub use stats::{Counters, HOPS, STAGES, Stats};
 
 /// What the shard did in one step, so that the simulator can charge for it.
@@ -91,10 +91,10 @@ pub enum Step {
 pub struct Shard<D: Device, A: App> {
     app: Arc<A>,
     stack: Stack,
-    front: Front<D::Frame>,
+    front: Pipeline<D::Frame>,
     dispatch: Box<dyn Dispatch>,
     needs_kind: bool,
-    conns: Conns,
+    conns: Connections,
     datagrams: Datagrams,
     /// Connections that wait to enter the event queue, by priority.
     stalled: [VecDeque<ConnId>; Priority::LEVELS],
@@ -110,7 +110,7 @@ pub struct Shard<D: Device, A: App> {
     /// For requests and responses under way.
     buffers: BufferPool,
     stats: Stats,
-    /// Somebody has asked for [`Seen`].
+    /// Somebody has asked for [`ShardSnapshot`].
     watched: bool,
 }
 
@@ -152,7 +152,7 @@ impl<D: Device, A: App> Shard<D, A> {
             app,
             recv_buffer: config.stack.recv_buffer,
             stack: Stack::new(config.stack),
-            front: Front::new(Setup {
+            front: Pipeline::new(Setup {
                 rx_order: config.rx_order,
                 rx_frames_max: config.rx_frames_max,
                 classifier: config.driver_classifier,
@@ -161,7 +161,7 @@ impl<D: Device, A: App> Shard<D, A> {
             }),
             needs_kind: config.dispatch.needs_kind(),
             dispatch: config.dispatch,
-            conns: Conns::default(),
+            conns: Connections::default(),
             datagrams: Datagrams::default(),
             stalled: Default::default(),
             stalled_len: 0,
@@ -188,10 +188,10 @@ impl<D: Device, A: App> Shard<D, A> {
     /// Events of a [`Step::Transport`] are stamped by the `now` of the next
     /// call, so time in TCP includes what the owner charged for the step.
     pub fn step(&mut self, now: Time, device: &mut D) -> Step {
-        self.front.begin(now);
+        self.front.start_round(now);
         self.look_around(now);
         let step = self.work(now, device);
-        self.front.does(match step {
+        self.front.set_work(match step {
             Step::Drive { .. } | Step::Transport { .. } => Work::Receive,
             Step::Idle => Work::None,
             Step::Assign(_) | Step::Partial(_) | Step::Transmit { .. } => Work::Rest,
@@ -208,7 +208,7 @@ impl<D: Device, A: App> Shard<D, A> {
         // Until a round has found nothing there may be more to do.
         let mut more = true;
         let (dispatch, idle) = (&self.dispatch, &self.workers.idle);
-        let over = self.front.over(|| !dispatch.is_empty() && !idle.is_empty());
+        let over = self.front.receive_share_exhausted(|| !dispatch.is_empty() && !idle.is_empty());
         for _ in 0..ROUND_PHASES {
             let (step, next) = match self.round {
                 Round::Drive { left } if over || left == 0 => {
@@ -245,11 +245,11 @@ impl<D: Device, A: App> Shard<D, A> {
         }
         if over {
             // No idle worker takes what waits, so nobody is kept waiting.
-            self.front.forgive();
+            self.front.reset_share();
             return self.work(now, device);
         }
         // Nothing to do but to send what was held.
-        if !self.front.holds() {
+        if !self.front.is_coalescing() {
             return Step::Idle;
         }
         transmitted(self.front.send(now, device, &mut self.stack, false)).unwrap_or(Step::Idle)
@@ -257,7 +257,7 @@ impl<D: Device, A: App> Shard<D, A> {
 
     /// Takes a served job back and sends its response.
     pub fn complete(&mut self, now: Time, mut job: Job) {
-        self.front.begin(now);
+        self.front.start_round(now);
         self.take_events(now);
         self.workers.idle.insert(job.worker);
         self.dispatch.on_done(now, job.worker, job.kind, job.service);
@@ -269,7 +269,7 @@ impl<D: Device, A: App> Shard<D, A> {
             gate.on_answered(job.stages.nic + job.stages.tcp + job.stages.event + job.service);
         }
         let given = self.workers.since[usize::from(job.worker.0)];
-        let passed = self.stats.slow.is_on().then(|| Passed::new(now, given, &job));
+        let passed = self.stats.slow.is_on().then(|| ServedRequest::new(now, given, &job));
         let (from, request) = (job.from, std::mem::take(&mut job.request));
         let end = self.answer(now, job);
         if let Some(passed) = passed {
@@ -300,21 +300,21 @@ impl<D: Device, A: App> Shard<D, A> {
         if !self.front.is_due(now) {
             return;
         }
-        let behind = Behind {
+        let behind = ServerLoad {
             waiting: self.dispatch.len() + self.stalled_len,
             oldest: self.dispatch.oldest(),
             present: self.conns.live() as u64,
             reordered: false,
         };
-        let delay = self.front.look(now, &mut self.stack, &behind);
+        let delay = self.front.update_admission(now, &mut self.stack, &behind);
         self.stats.delay.record(delay);
     }
 
     fn drive(&mut self, now: Time, device: &mut D) -> Option<Step> {
         let counters = &mut self.stats.counters;
-        let counted = Counted { driver: &mut counters.driver, guard: &mut counters.guard };
+        let counted = DriverCountersMut { driver: &mut counters.driver, guard: &mut counters.guard };
         let present = self.conns.live() as u64;
-        let driven = self.front.drive(now, device, &mut self.stack, present, counted)?;
+        let driven = self.front.receive_batch(now, device, &mut self.stack, present, counted)?;
         Some(Step::Drive { classified: driven.classified, shed: driven.shed })
     }
 

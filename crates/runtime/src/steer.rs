@@ -14,7 +14,7 @@
 //! that no interleaving loses a wake-up is what `tests/doorbell.rs` checks.
 
 mod counts;
-mod gate;
+mod waker;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,7 +27,7 @@ use queueing::{Span, Time};
 
 use counts::{Counters, count};
 pub use counts::{Counts, Meter};
-use gate::Gate;
+use waker::ShardWaker;
 
 /// A shard's device, shared with others or not.
 pub struct Steered<D: Device> {
@@ -48,7 +48,7 @@ pub struct Steered<D: Device> {
     /// Shards that were handed something since their bell was rung.
     unrung: u128,
     handed: u32,
-    gates: Arc<[Gate]>,
+    gates: Arc<[ShardWaker]>,
     counters: Arc<Counters>,
 }
 
@@ -103,8 +103,8 @@ fn build<D: Device>(devices: Vec<Option<D>>, steering: Steering, frames: usize) 
     let first = devices[0].as_ref().expect("the first shard has a device");
     let (frame_len_max, offloads) = (first.frame_len_max(), first.offloads());
     let drives = devices.iter().any(Option::is_none);
-    let gates: Arc<[Gate]> =
-        devices.iter().map(|device| Gate::new(device.as_ref().and_then(Device::waker))).collect();
+    let gates: Arc<[ShardWaker]> =
+        devices.iter().map(|device| ShardWaker::new(device.as_ref().and_then(Device::waker))).collect();
     let mut steered: Vec<_> = devices
         .into_iter()
         .enumerate()

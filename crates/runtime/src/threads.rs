@@ -14,10 +14,10 @@ use queueing::{Clock, CoreId, PrioritySet, Span};
 use sched::dispatch::WorkerId;
 
 use crate::app::App;
-use crate::hatch::Hatch;
-use crate::idle::{Patience, Rest};
+use crate::idle::{AdaptiveSpin, IdleAction};
 use crate::mode::Classifiers;
-use crate::shard::{Budget, Seen, Shard, Stats, Step};
+use crate::shard::{Budget, Shard, ShardSnapshot, Stats, Step};
+use crate::snapshot_exchange::SnapshotExchange;
 use crate::worker::{Remote, Worker, pair};
 
 /// A clock that threads share.
@@ -57,10 +57,10 @@ pub struct Threads {
     pub hold: Span,
     /// Where each shard shows what it counts, in order; shards beyond these
     /// are not watched.
-    pub hatches: Vec<Arc<Hatch<Seen>>>,
+    pub hatches: Vec<Arc<SnapshotExchange<ShardSnapshot>>>,
     /// Where each shard is given other classifiers while it serves, in order;
     /// it takes them between two steps.
-    pub classifiers: Vec<Arc<Hatch<Classifiers>>>,
+    pub classifiers: Vec<Arc<SnapshotExchange<Classifiers>>>,
 }
 
 impl Threads {
@@ -137,7 +137,7 @@ where
             }
             let (clock, stop) = (clock.clone(), stop.clone());
             let sleep_max = if remotes.is_empty() { SLEEP_MAX } else { SLEEP_MAX_WORKERS };
-            let patience = Patience::new(spin, sleep_max);
+            let patience = AdaptiveSpin::new(spin, sleep_max);
             let together = Together(stop.clone());
             let ends = Ends { stop, hatch: hatches.next(), classifiers: classifiers.next() };
             running.push(scope.spawn(move || {
@@ -189,8 +189,8 @@ fn work<A: App>(worker: &mut Worker, app: &A) {
 /// What reaches a shard's thread from outside.
 struct Ends {
     stop: Arc<AtomicBool>,
-    hatch: Option<Arc<Hatch<Seen>>>,
-    classifiers: Option<Arc<Hatch<Classifiers>>>,
+    hatch: Option<Arc<SnapshotExchange<ShardSnapshot>>>,
+    classifiers: Option<Arc<SnapshotExchange<Classifiers>>>,
 }
 
 impl Ends {
@@ -198,10 +198,10 @@ impl Ends {
     /// classifiers that lie there; whether it is to go on.
     fn goes_on<D: Device, A: App>(&self, shard: &mut Shard<D, A>) -> bool {
         if let Some(hatch) = &self.hatch {
-            hatch.answer(|seen| shard.show(seen));
+            hatch.fill_if_requested(|seen| shard.show(seen));
         }
         if let Some(hatch) = &self.classifiers {
-            hatch.answer(|next| shard.set_classifiers(std::mem::take(next)));
+            hatch.fill_if_requested(|next| shard.set_classifiers(std::mem::take(next)));
         }
         !self.stop.load(Ordering::Relaxed)
     }
@@ -212,7 +212,7 @@ fn run<D: Device, A: App>(
     mut shard: Shard<D, A>,
     mut device: D,
     mut remotes: Vec<Remote>,
-    mut patience: Patience,
+    mut patience: AdaptiveSpin,
     clock: &SharedClock,
     ends: &Ends,
 ) -> Stats {
@@ -258,7 +258,7 @@ fn run<D: Device, A: App>(
 fn run_inline<D: Device, A: App>(
     mut shard: Shard<D, A>,
     mut device: D,
-    mut patience: Patience,
+    mut patience: AdaptiveSpin,
     hold: Span,
     clock: &SharedClock,
     ends: &Ends,
@@ -292,8 +292,8 @@ fn send_rest<D: Device, A: App>(shard: &mut Shard<D, A>, device: &mut D, clock: 
 }
 
 /// Does nothing, as decided: on `device`, if that may be slept on.
-pub(crate) fn carry_out<D: Device>(rest: Rest, device: Option<&mut D>, wakes: bool) {
-    let Rest::Sleep(span) = rest else { return std::hint::spin_loop() };
+pub(crate) fn carry_out<D: Device>(rest: IdleAction, device: Option<&mut D>, wakes: bool) {
+    let IdleAction::Sleep(span) = rest else { return std::hint::spin_loop() };
     let slept = device.is_some() && wakes;
     if let Some(device) = device {
         device.wait(span);

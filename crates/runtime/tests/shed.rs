@@ -99,7 +99,7 @@ fn tcp(host: u8) -> Tcp {
 
 #[test]
 fn a_flood_of_syns_that_are_shed_allocates_nothing_and_is_copied_nowhere() {
-    for (refusal, answers) in [(Refusal::Silence, false), (Refusal::Reset, true)] {
+    for (refusal, answers) in [(Refusal::Drop, false), (Refusal::Reset, true)] {
         let policy = Mode::Adps.policy(Classifiers::default(), &Params::new(1, 64), Steering::all(1));
         let mut config = Config::new(tcp(1), policy, 1);
         let period = Span::from_millis(10);

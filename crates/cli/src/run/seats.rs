@@ -9,7 +9,9 @@ use net::stack::{CloseReason, ConnId, ConnectError, Datagram, Info, KeepAlive};
 use net::steer::Steering;
 use net::wire::ip::TrafficClass;
 use queueing::{Priority, Span};
-use runtime::streams::{Delivered, Happened, Letter, NotOpened, Pipe, Programs, Read, Setting, Wrote};
+use runtime::socket_proxy::{
+    AppEvent, AppSockets, AppStream, DeliveryResult, NotOpened, OutgoingDatagram, Read, Setting, WriteResult,
+};
 use rustix::io::Errno;
 
 use crate::Error;
@@ -85,7 +87,7 @@ impl Seats {
     /// What `poll` tells, as the stack knows it.
     fn hear(
         &mut self,
-        into: &mut Vec<Happened>,
+        into: &mut Vec<AppEvent>,
         poll: impl FnOnce(&mut Window, &mut Vec<seam::Happened>) -> bool,
     ) -> bool {
         let Self { window, happened, .. } = self;
@@ -93,32 +95,32 @@ impl Seats {
         let conn = |id| window.conn(id);
         into.extend(happened.drain(..).map(|what| match what {
             seam::Happened::Pipe { id, readable, writable, gone } => {
-                Happened::Pipe { conn: conn(id), readable, writable, gone }
+                AppEvent::Pipe { conn: conn(id), readable, writable, gone }
             }
-            seam::Happened::Written(id) => Happened::Written(conn(id)),
-            seam::Happened::Shut(id) => Happened::Shut(conn(id)),
-            seam::Happened::Listen { port, fast_open, hops } => Happened::Listen { port, fast_open, hops },
-            seam::Happened::Unlisten(port) => Happened::Unlisten(port),
-            seam::Happened::Connect { call, to, port, hops } => Happened::Connect { call, to, port, hops },
-            seam::Happened::Set { id, setting } => Happened::Set(conn(id), translated(setting)),
-            seam::Happened::Asked { call, id } => Happened::Asked { call, conn: conn(id) },
-            seam::Happened::Bound(port) => Happened::Bound(port),
-            seam::Happened::Left { socket, port, last } => Happened::Left { socket, port, last },
-            seam::Happened::Mail(socket) => Happened::Mail(socket),
-            seam::Happened::Room(port) => Happened::Room(port),
+            seam::Happened::Written(id) => AppEvent::Written(conn(id)),
+            seam::Happened::Shut(id) => AppEvent::Shut(conn(id)),
+            seam::Happened::Listen { port, fast_open, hops } => AppEvent::Listen { port, fast_open, hops },
+            seam::Happened::Unlisten(port) => AppEvent::Unlisten(port),
+            seam::Happened::Connect { call, to, port, hops } => AppEvent::Connect { call, to, port, hops },
+            seam::Happened::Set { id, setting } => AppEvent::Set(conn(id), translated(setting)),
+            seam::Happened::Asked { call, id } => AppEvent::Asked { call, conn: conn(id) },
+            seam::Happened::Bound(port) => AppEvent::Bound(port),
+            seam::Happened::Left { socket, port, last } => AppEvent::Left { socket, port, last },
+            seam::Happened::Mail(socket) => AppEvent::Mail(socket),
+            seam::Happened::Room(port) => AppEvent::Room(port),
         }));
         some
     }
 }
 
-impl Programs for Seats {
+impl AppSockets for Seats {
     type Pipe = Seat;
 
-    fn poll(&mut self, into: &mut Vec<Happened>) -> bool {
+    fn poll(&mut self, into: &mut Vec<AppEvent>) -> bool {
         self.hear(into, Window::poll)
     }
 
-    fn poll_left(&mut self, into: &mut Vec<Happened>) -> bool {
+    fn poll_left(&mut self, into: &mut Vec<AppEvent>) -> bool {
         self.hear(into, |window, into| window.poll_left(into))
     }
 
@@ -182,22 +184,22 @@ impl Programs for Seats {
         self.window.merges(port)
     }
 
-    fn deliver(&mut self, port: u16, datagram: &Datagram, segment: usize) -> Delivered {
+    fn deliver(&mut self, port: u16, datagram: &Datagram, segment: usize) -> DeliveryResult {
         let Datagram { remote, local, marks, ref payload, label, .. } = *datagram;
         let local = SocketAddr::new(local, port);
         let arrived = seam::Arrived { local, remote, class: marks.byte() };
         delivered(self.window.deliver(arrived, label.priority.level(), payload, segment))
     }
 
-    fn letter(&mut self, socket: u64, level: Priority, bytes: &mut [u8]) -> Letter {
+    fn letter(&mut self, socket: u64, level: Priority, bytes: &mut [u8]) -> OutgoingDatagram {
         match self.window.letter(socket, level.level(), bytes) {
             seam::Letter::Out { from, to, len, segment, class, whole, hops } => {
-                Letter::Out { from, to, len, segment, marks: TrafficClass::of(class), whole, hops }
+                OutgoingDatagram::Out { from, to, len, segment, marks: TrafficClass::of(class), whole, hops }
             }
-            seam::Letter::Settled(what) => Letter::Settled(delivered(what)),
-            seam::Letter::Elsewhere => Letter::Elsewhere,
-            seam::Letter::Nothing => Letter::Nothing,
-            seam::Letter::End { port, last } => Letter::End { port, last },
+            seam::Letter::Settled(what) => OutgoingDatagram::Settled(delivered(what)),
+            seam::Letter::Elsewhere => OutgoingDatagram::Elsewhere,
+            seam::Letter::Nothing => OutgoingDatagram::Nothing,
+            seam::Letter::End { port, last } => OutgoingDatagram::End { port, last },
         }
     }
 
@@ -206,12 +208,12 @@ impl Programs for Seats {
     }
 }
 
-fn delivered(what: seam::Delivered) -> Delivered {
+fn delivered(what: seam::Delivered) -> DeliveryResult {
     match what {
-        seam::Delivered::To(socket) => Delivered::To(socket),
-        seam::Delivered::Full => Delivered::Full,
-        seam::Delivered::Lost => Delivered::Lost,
-        seam::Delivered::Nobody => Delivered::Nobody,
+        seam::Delivered::To(socket) => DeliveryResult::To(socket),
+        seam::Delivered::Full => DeliveryResult::Full,
+        seam::Delivered::Lost => DeliveryResult::Lost,
+        seam::Delivered::Nobody => DeliveryResult::Nobody,
     }
 }
 
@@ -258,7 +260,7 @@ fn translated(setting: seam::Setting) -> Setting {
     }
 }
 
-impl Pipe for Seat {
+impl AppStream for Seat {
     fn tell(&mut self, level: Priority, private: &Private) {
         self.0.tell(level.level(), private::application(private).try_into().expect("48 of its 64 bytes"));
     }
@@ -269,11 +271,11 @@ impl Pipe for Seat {
         self.0.flow(&seam::labels::Flow { rtt_ns, received: received.get(), sent: sent.get(), loss });
     }
 
-    fn write(&mut self, bytes: &[u8]) -> Wrote {
+    fn write(&mut self, bytes: &[u8]) -> WriteResult {
         match self.0.write(bytes) {
-            seam::Wrote::Some(taken) => Wrote::Some(taken),
-            seam::Wrote::Full => Wrote::Full,
-            seam::Wrote::Gone => Wrote::Gone,
+            seam::Wrote::Some(taken) => WriteResult::Some(taken),
+            seam::Wrote::Full => WriteResult::Full,
+            seam::Wrote::Gone => WriteResult::Gone,
         }
     }
 

@@ -21,8 +21,8 @@ use net::wire::Malformed;
 use queueing::{Clock, CoreId, Span};
 use runtime::mode::{Classifiers, Mode};
 use runtime::shard::Guard;
+use runtime::socket_proxy::{self, Counters, SnapshotEndpoints, SocketProxy};
 use runtime::steer::Meter;
-use runtime::streams::{self, Counters, Hatches, Streams};
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, setrlimit};
 use sched::dispatch::{self, Params};
 
@@ -81,7 +81,7 @@ pub(super) struct Stacks<'a> {
 }
 
 /// A stack and its device.
-pub(super) type Server<D> = (Streams<D, Seats>, D);
+pub(super) type Server<D> = (SocketProxy<D, Seats>, D);
 
 /// Received frames that wait for TCP.
 const FRAMES_MAX: usize = 16_384;
@@ -167,12 +167,12 @@ impl Stacks<'_> {
             let stack = StackConfig { place, ..self.stack.clone() };
             let all = dispatch::Steering::all(1);
             let policy = Mode::Learned.policy(self.classifiers.clone(), &Params::new(1, 1), all);
-            let mut streams = Streams::new(stack, policy, frames_max, seats);
-            streams.set_slow(slow);
-            streams.set_spoken(self.classifiers.spoken.clone());
-            streams.set_guard(guard, self.args.until.into());
-            streams.set_receive_percent(self.args.guard.receive_percent());
-            (streams, device)
+            let mut streams = SocketProxy::new(stack, policy, frames_max, seats);
+            socket_proxy.set_slow(slow);
+            socket_proxy.set_spoken(self.classifiers.spoken.clone());
+            socket_proxy.set_guard(guard, self.args.until.into());
+            socket_proxy.set_receive_percent(self.args.guard.receive_percent());
+            (socket_proxy, device)
         };
         (0..).zip(each).map(server).collect()
     }
@@ -223,13 +223,15 @@ where
         let mut threads = Vec::with_capacity(servers.len());
         for (number, (streams, device)) in servers.iter_mut().enumerate() {
             let (seen, classifiers) = (seen.get(number), classifiers.get(number));
-            let hatches =
-                Hatches { seen: seen.map(|hatch| &**hatch), classifiers: classifiers.map(|hatch| &**hatch) };
+            let hatches = SnapshotEndpoints {
+                seen: seen.map(|hatch| &**hatch),
+                classifiers: classifiers.map(|hatch| &**hatch),
+            };
             let (clock, stop, spin) = (&clock, &stop, args.spin);
             let core = args.pin.then_some(CoreId(number as u16));
             threads.push(scope.spawn(move || {
                 core.into_iter().for_each(shards::pin);
-                streams::serve(streams, device, clock, stop, spin, hatches)
+                socket_proxy::serve(socket_proxy, device, clock, stop, spin, hatches)
             }));
         }
         let status = wait(programs, &clock, || {
@@ -251,9 +253,9 @@ where
         ended.into_iter().collect::<Result<(), _>>().map_err(Error::new).map(|()| status)
     })?;
     let end = clock.now() + FLUSH;
-    while !is_gone && clock.now() < end && !servers.iter().all(|(streams, _)| streams.is_quiet()) {
+    while !is_gone && clock.now() < end && !servers.iter().all(|(streams, _)| socket_proxy.is_quiet()) {
         let mut some = false;
-        servers.iter_mut().for_each(|(streams, device)| some |= streams.turn(clock.now(), device));
+        servers.iter_mut().for_each(|(streams, device)| some |= socket_proxy.turn(clock.now(), device));
         if !some {
             servers[0].1.wait(Span::from_millis(1));
         }
@@ -305,10 +307,10 @@ fn summary<D: Device>(servers: &mut [Server<D>], meters: &[Meter], is_guarded: b
     let (mut c, mut untaken, mut udp_full, mut refused) =
         (Counters::default(), [0; 3], 0, [0; Malformed::ALL.len()]);
     for (streams, _) in servers.iter_mut() {
-        c.add(streams.counters());
-        let its = &streams.programs().untaken;
+        c.add(socket_proxy.counters());
+        let its = &socket_proxy.programs().untaken;
         untaken.iter_mut().zip(its).for_each(|(sum, count)| *sum += count);
-        let stack = streams.stack().counters();
+        let stack = socket_proxy.stack().counters();
         udp_full += stack.udp_full;
         refused.iter_mut().zip(&stack.malformed).for_each(|(sum, count)| *sum += count);
     }
@@ -332,7 +334,7 @@ fn summary<D: Device>(servers: &mut [Server<D>], meters: &[Meter], is_guarded: b
         eprintln!("{}", door::shed(&c.guard));
     }
     for (number, ((streams, _), meter)) in servers.iter().zip(meters).enumerate() {
-        let c = streams.counters();
+        let c = socket_proxy.counters();
         eprintln!("stack {number}: {} connections, {}", c.offered + c.opened, meter.read());
     }
     // Programs ask at one desk.

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use net::Device;
 use queueing::{Priority, Span, Time};
-use runtime::hatch::Hatch;
 use runtime::shard::{Limits, Shed};
-use runtime::streams::Seen;
+use runtime::snapshot_exchange::SnapshotExchange;
+use runtime::socket_proxy::Seen;
 
 use super::bypass::Bypass;
 use super::stacks::Server;
@@ -50,7 +50,7 @@ impl Watched {
     }
 
     /// Where the stacks show themselves.
-    pub(super) fn hatches(&self) -> Vec<Arc<Hatch<Seen>>> {
+    pub(super) fn hatches(&self) -> Vec<Arc<SnapshotExchange<Seen>>> {
         self.stacks.hatches()
     }
 

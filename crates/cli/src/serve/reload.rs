@@ -11,8 +11,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use net::classify::rules::Observed;
-use runtime::hatch::Hatch;
 use runtime::mode::Classifiers;
+use runtime::snapshot_exchange::SnapshotExchange;
 
 use crate::configuration::{Arguments, read_again};
 use crate::control::Control;
@@ -43,7 +43,7 @@ pub(crate) struct Said {
 pub(crate) struct Reload<'a> {
     reads: Reads<'a>,
     /// One for each shard.
-    hatches: Vec<Arc<Hatch<Classifiers>>>,
+    hatches: Vec<Arc<SnapshotExchange<Classifiers>>>,
     /// What the policy in force has seen.
     observed: Arc<Observed>,
     next: Option<Next>,
@@ -55,7 +55,7 @@ struct Next {
     name: String,
     observed: Arc<Observed>,
     /// Those that have not taken it.
-    waits: Vec<Arc<Hatch<Classifiers>>>,
+    waits: Vec<Arc<SnapshotExchange<Classifiers>>>,
 }
 
 impl<'a> Reload<'a> {
@@ -66,7 +66,7 @@ impl<'a> Reload<'a> {
     }
 
     /// Where the shards are given their classifiers.
-    pub(crate) fn hatches(&self) -> Vec<Arc<Hatch<Classifiers>>> {
+    pub(crate) fn hatches(&self) -> Vec<Arc<SnapshotExchange<Classifiers>>> {
         self.hatches.clone()
     }
 
@@ -96,7 +96,7 @@ impl<'a> Reload<'a> {
         // All of them can be, or none is handed over.
         let Said { policy, classifiers, observed } = read(arguments, self.hatches.len())?;
         for (hatch, classifiers) in self.hatches.iter().zip(classifiers) {
-            hatch.ask(Box::new(classifiers));
+            hatch.request(Box::new(classifiers));
         }
         let path = policy.map(|path| format!("policy {}", path.display()));
         let name = path.unwrap_or_else(|| "no policy".to_owned());

@@ -11,7 +11,7 @@ use host::Monotonic;
 use net::{Device, Stack};
 use queueing::{Clock, Span, Time};
 use runtime::shard::Step;
-use runtime::streams::{Programs, Streams};
+use runtime::socket_proxy::{AppSockets, SocketProxy};
 use runtime::{App, Shard};
 
 use crate::Error;
@@ -57,7 +57,7 @@ impl<D: Device, A: App> Turned<D> for Shard<D, A> {
     }
 }
 
-impl<D: Device, P: Programs> Turned<D> for Streams<D, P> {
+impl<D: Device, P: AppSockets> Turned<D> for SocketProxy<D, P> {
     fn stack(&mut self) -> &mut Stack {
         self.stack()
     }

@@ -5,8 +5,8 @@
 use std::sync::Arc;
 
 use queueing::{Priority, Time};
-use runtime::hatch::Hatch;
-use runtime::shard::{Counters, Depths, Limits, Seen, Shed, Slow, Stats};
+use runtime::shard::{Counters, Depths, Limits, ShardSnapshot, Shed, Slow, Stats};
+use runtime::snapshot_exchange::SnapshotExchange;
 
 use crate::asked::Asked;
 use crate::traces::Traces;
@@ -23,7 +23,7 @@ pub(super) struct Watched<'a> {
     left_out: u64,
     /// The device, as it is called on the command line.
     device: &'a str,
-    shards: Asked<Seen>,
+    shards: Asked<ShardSnapshot>,
     /// Waits of all answers so far, of each shard.
     totals: Vec<Stats>,
     /// All of them in the last one, added up.
@@ -39,7 +39,7 @@ impl<'a> Watched<'a> {
         shards: usize,
     ) -> Self {
         let empty = || {
-            let mut seen = Seen::default();
+            let mut seen = ShardSnapshot::default();
             seen.stats.slow.set_limits(slow);
             seen
         };
@@ -49,7 +49,7 @@ impl<'a> Watched<'a> {
     }
 
     /// Where the shards show themselves.
-    pub(super) fn hatches(&self) -> Vec<Arc<Hatch<Seen>>> {
+    pub(super) fn hatches(&self) -> Vec<Arc<SnapshotExchange<ShardSnapshot>>> {
         self.shards.hatches()
     }
 

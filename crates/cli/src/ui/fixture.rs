@@ -1,7 +1,7 @@
 //! A server and a scheduler as they might have told of themselves.
 
 use queueing::{Histogram, Label, Priority, Span, Time};
-use runtime::app::Told as Of;
+use runtime::app::RequestAttributes as Of;
 use runtime::shard::{End, Side, Slow};
 
 use super::live::{Head, Live, Spans, Told};

@@ -14,8 +14,8 @@ use deadline::codec::field;
 use queueing::Span;
 use sched::dispatch::RequestType;
 
-use super::told::path;
-use super::{App, Body, Context, Framing, Outcome, Told};
+use super::trace_attributes::path;
+use super::{App, Body, Context, Framing, Outcome, RequestAttributes};
 
 /// See the module.
 #[derive(Clone, Copy, Debug, Default)]
@@ -60,13 +60,17 @@ impl App for Http {
     }
 
     /// Method, path, and the parent of its one field `traceparent`.
-    fn told(&self, request: &[u8]) -> Told {
+    fn told(&self, request: &[u8]) -> RequestAttributes {
         let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
         let mut head = httparse::Request::new(&mut headers);
         if head.parse(request).is_err() {
-            return Told::default();
+            return RequestAttributes::default();
         }
-        Told::of_http(head.method.unwrap_or_default(), head.path.unwrap_or_default(), head.headers)
+        RequestAttributes::of_http(
+            head.method.unwrap_or_default(),
+            head.path.unwrap_or_default(),
+            head.headers,
+        )
     }
 
     fn serve(&self, request: &[u8], cx: &mut Context<'_>, response: &mut Vec<u8>) -> Outcome {

@@ -7,13 +7,13 @@ mod body;
 mod echo;
 mod http;
 mod registration;
-mod told;
+mod trace_attributes;
 
 pub use body::{Body, Rest};
 pub use echo::Echo;
 pub use http::Http;
 pub use registration::Registration;
-pub use told::{PATH_MAX, Parent, Told};
+pub use trace_attributes::{PATH_MAX, Parent, RequestAttributes};
 
 /// What stands at the head of the received bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,9 +92,9 @@ pub trait App: Send + Sync + 'static {
 
     /// What `request` says of itself (asked only where a slow request is kept
     /// whole, see [`Slow`](crate::shard::Slow)).
-    fn told(&self, request: &[u8]) -> Told {
+    fn told(&self, request: &[u8]) -> RequestAttributes {
         let _ = request;
-        Told::default()
+        RequestAttributes::default()
     }
 
     /// Serves `request` and appends the response. What is appended and finds no

@@ -5,9 +5,9 @@ use net::driver::RxOrder;
 use queueing::Priority;
 use sched::dispatch::{Dispatch, WorkerSet};
 
-use super::slow::Limits;
-use crate::front::{Budget, Guard};
+use super::slow_requests::Limits;
 use crate::mode::Policy;
+use crate::pipeline::{Budget, Guard};
 
 /// How a shard is set up.
 pub struct Config {

@@ -15,9 +15,9 @@ use net::stack::{Datagram, UdpId, UdpPath};
 use queueing::{Label, Priority, Span, Time};
 use sched::dispatch::{Task, WorkerId};
 
-use super::conns::{Mark, aged};
+use super::connections::{SegmentMark, aged};
 use super::job::{Job, Origin};
-use super::slow::End;
+use super::slow_requests::End;
 use super::{Shard, Step};
 use crate::app::{App, Outcome, Stages};
 
@@ -35,7 +35,7 @@ const DATAGRAM: u64 = 1 << 31;
 struct Waiting {
     path: UdpPath,
     payload: Vec<u8>,
-    mark: Mark,
+    mark: SegmentMark,
 }
 
 /// Those that are not answered, and sockets that hold more.
@@ -119,7 +119,7 @@ impl<D: Device, A: App> Shard<D, A> {
         let Datagram { remote, local, payload, label, received, .. } = datagram;
         self.stats.counters.datagrams += 1;
         let kind = self.needs_kind.then(|| self.kind_of(&payload)).flatten();
-        let mark = Mark { end: 0, label, kind, received, popped: self.front.popped(), pushed: now };
+        let mark = SegmentMark { end: 0, label, kind, received, popped: self.front.popped(), pushed: now };
         let slot = self.datagrams.put(Waiting { path: UdpPath { id, local, remote }, payload, mark });
         if !self.queue_datagram(now, slot) {
             self.stats.counters.queue_full += 1;

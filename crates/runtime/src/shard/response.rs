@@ -14,9 +14,9 @@ use net::stack::{ConnId, NotOpen};
 use queueing::Time;
 
 use super::Shard;
-use super::conns::{State, aged};
-use super::slow::{End, Passed};
-use crate::app::{App, Rest, Told};
+use super::connections::{State, aged};
+use super::slow_requests::{End, ServedRequest};
+use crate::app::{App, RequestAttributes, Rest};
 
 /// The part of a response that TCP does not have yet.
 #[derive(Debug, Default)]
@@ -89,7 +89,7 @@ impl<D: Device, A: App> Shard<D, A> {
     }
 
     /// Keeps a request that is over, if it is slow.
-    pub(super) fn on_end(&mut self, now: Time, (passed, told): (Passed, Told), end: End) {
+    pub(super) fn on_end(&mut self, now: Time, (passed, told): (ServedRequest, RequestAttributes), end: End) {
         self.stats.slow.offer(passed.level(), passed.total(now), || passed.until(now, end, told));
     }
 

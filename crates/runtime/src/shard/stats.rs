@@ -6,9 +6,9 @@ use net::wire::Malformed;
 use queueing::{Histogram, Priority, Span, StageHistograms};
 
 use super::Job;
-use super::slow::Slowest;
+use super::slow_requests::Slowest;
 use crate::app::Stages;
-use crate::front::Shed;
+use crate::pipeline::Shed;
 
 /// How often each thing happened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -6,8 +6,8 @@ use queueing::{Priority, Span};
 use sched::dispatch::{Dispatch, Params, by_name};
 use storage::Disk;
 
-use crate::front::{Budget, Guard};
 use crate::mode::Policy;
+use crate::pipeline::{Budget, Guard};
 
 /// How a shard of tasks is set up.
 pub struct Config {

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::task::Waker;
 
-use super::cell::Task;
+use super::control_block::Task;
 use super::handle::Shared;
 
 /// A task and its own waker.

@@ -6,7 +6,7 @@
 //! urgent wakes while it waits enters once more at that level; its older entry
 //! is skipped when its turn comes. Bound: a task stands once on each level.
 //!
-//! What is given out is a [`Turn`], which any thread may take; most are taken
+//! What is given out is a [`TaskPoll`], which any thread may take; most are taken
 //! by the shard's own.
 
 use std::collections::VecDeque;
@@ -16,10 +16,10 @@ use std::task::Waker;
 use queueing::{Label, Priority, Time};
 use sched::dispatch::{Dispatch, IdleWorkers, Task as Entry, WorkerId, WorkerSet};
 
-use super::cell::{NO_SLOT, Task, unpack};
+use super::control_block::{NO_SLOT, Task, unpack};
 use super::current::{self, Running};
 use super::handle::{Shared, lock};
-use super::turn::{Ran, Turn, dropped};
+use super::task_poll::{PolledTask, TaskPoll, dropped};
 
 /// See the module.
 pub(crate) struct Executor {
@@ -31,7 +31,7 @@ pub(crate) struct Executor {
     stuck: [VecDeque<u32>; Priority::LEVELS],
     stuck_len: usize,
     arriving: Vec<Arc<Task>>,
-    ended: Vec<Ran>,
+    ended: Vec<PolledTask>,
     idle: IdleWorkers,
     /// Entries in the run queue, by level.
     standing: [u32; Priority::LEVELS],
@@ -134,7 +134,7 @@ impl Executor {
     }
 
     /// Whose turn it is.
-    pub fn next(&mut self, now: Time) -> Option<Turn> {
+    pub fn next(&mut self, now: Time) -> Option<TaskPoll> {
         let mut turn = None;
         while let Some((WorkerId(_), entry)) = self.queue.assign(now, &self.idle) {
             let priority = entry.label.priority;
@@ -144,7 +144,7 @@ impl Executor {
             slot.standing &= !(1 << priority.level());
             if let Some(task) = slot.task.as_ref().filter(|task| task.state.begin()) {
                 self.counts.polls += 1;
-                turn = Some(Turn { task: task.clone(), priority });
+                turn = Some(TaskPoll { task: task.clone(), priority });
                 break;
             }
         }
@@ -169,7 +169,7 @@ impl Executor {
     }
 
     /// A turn is over.
-    pub fn take_back(&mut self, ran: Ran) {
+    pub fn take_back(&mut self, ran: PolledTask) {
         let Some((task, panicked)) = ran.ended() else { return };
         self.counts.panicked += u64::from(panicked);
         if task.slot() != NO_SLOT {

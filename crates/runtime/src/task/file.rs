@@ -19,7 +19,7 @@ use std::task::{Context, Poll};
 use queueing::Priority;
 use storage::{Answer, FileId, IoRequest, IoScheduler, Opened, Options, REQUESTS_MAX, Ticket};
 
-use super::cell::level;
+use super::control_block::level;
 use super::handle::{Shared, lock};
 use super::waiter::Waiter;
 use super::{Handle, current};

@@ -15,13 +15,13 @@ use net::device::Waker as DeviceWaker;
 use queueing::{Label, Time};
 use storage::IoScheduler;
 
-use super::cell::{Task, UNLABELED, pack};
+use super::control_block::{Task, UNLABELED, pack};
 use super::current;
 use super::executor::NOBODY;
 use super::join::{JoinHandle, joined};
 use super::sockets::Sockets;
+use super::task_poll::PolledTask;
 use super::timers::Timers;
-use super::turn::Ran;
 use super::waiter::Waiter;
 use crate::doorbell::Doorbell;
 
@@ -30,7 +30,7 @@ use crate::doorbell::Doorbell;
 struct Inbox {
     tasks: Vec<Arc<Task>>,
     /// Turns that were taken elsewhere and ended their tasks. Bound: each task once.
-    ran: Vec<Ran>,
+    ran: Vec<PolledTask>,
     /// The shard is gone: nothing is taken in any more.
     ended: bool,
 }
@@ -117,14 +117,14 @@ impl Shared {
     }
 
     /// Swaps the inbox against two that are empty.
-    pub fn take_inbox(&self, tasks: &mut Vec<Arc<Task>>, ran: &mut Vec<Ran>) {
+    pub fn take_inbox(&self, tasks: &mut Vec<Arc<Task>>, ran: &mut Vec<PolledTask>) {
         let mut inbox = lock(&self.inbox);
         std::mem::swap(&mut inbox.tasks, tasks);
         std::mem::swap(&mut inbox.ran, ran);
     }
 
     /// Leaves a turn that was taken elsewhere for the shard.
-    pub fn leave(&self, ran: Ran) {
+    pub fn leave(&self, ran: PolledTask) {
         let mut inbox = lock(&self.inbox);
         if inbox.ended {
             drop(inbox);

@@ -3,7 +3,7 @@
 //! A [`TaskShard`] is the pure heart: driver, transport and run queue of one
 //! core, stepped with `now`; [`run`] gives it a thread, which hands it to another
 //! when a task computes for long and takes turns of other shards' tasks when it
-//! has none ([`Crew`]). A task begins with the
+//! has none ([`WorkerOptions`]). A task begins with the
 //! label of whoever spawned it; data that it reads and connections that it
 //! accepts bring theirs, it may set its own ([`set_label`]), and what it sends
 //! is as urgent as it is. What it asks of files ([`File`]) waits for the disk by
@@ -34,9 +34,8 @@
 //! assert_eq!(answer.try_take(), Some(Ok(42)));
 //! ```
 
-mod cell;
 mod config;
-mod crew;
+mod control_block;
 mod current;
 mod executor;
 mod file;
@@ -45,41 +44,42 @@ mod handle;
 #[cfg(feature = "hyper")]
 mod hyper;
 mod join;
-mod report;
+mod long_poll_detector;
 mod shard;
+mod signal_publisher;
 mod sockets;
 pub(crate) mod state;
+mod stats;
+mod task_poll;
 mod tcp;
 mod threads;
 mod time;
 mod timers;
 #[cfg(feature = "tokio")]
 mod tokio;
-mod told;
-mod turn;
 mod udp;
 mod waiter;
-mod watch;
+mod worker_options;
 
 use std::future::Future;
 
 use queueing::Label;
 
 pub use config::{Config, TASKS_MAX};
-pub use crew::{Crew, Quantum};
 pub use file::{Buffer, File};
 pub use flow::Flow;
 pub use handle::Handle;
 #[cfg(feature = "hyper")]
 pub use hyper::{TaskExecutor, TaskTimer, serve, serve_each};
 pub use join::{JoinError, JoinHandle};
-pub use report::{Counters, Next, Oldest, Step};
 pub use shard::TaskShard;
+pub use stats::{Counters, Next, Oldest, Step};
+pub use task_poll::{PolledTask, TaskPoll};
 pub use tcp::{TcpListener, TcpStream};
 pub use threads::run;
 pub use time::{Elapsed, Sleep, sleep, sleep_until, timeout, yield_now};
-pub use turn::{Ran, Turn};
 pub use udp::{Received, UdpSocket};
+pub use worker_options::{Quantum, WorkerOptions};
 
 /// What carries out what tasks ask of files, and how those are opened.
 pub use storage::{Disk, Options as FileOptions};
@@ -103,14 +103,14 @@ where
 /// budget; the least urgent where no task runs.
 #[must_use]
 pub fn label() -> Label {
-    let known = current::with(|running| cell::unpack(running.task.home.now(), running.task.label()));
+    let known = current::with(|running| control_block::unpack(running.task.home.now(), running.task.label()));
     known.unwrap_or_default()
 }
 
 /// From now on the task that asks runs, sends and spawns with `label`, until
 /// it reads what has a label of its own. Nothing where no task runs.
 pub fn set_label(label: Label) {
-    current::with(|running| running.task.set_label(cell::pack(running.task.home.now(), label)));
+    current::with(|running| running.task.set_label(control_block::pack(running.task.home.now(), label)));
 }
 
 #[cfg(test)]

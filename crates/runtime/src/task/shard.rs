@@ -24,18 +24,18 @@ use storage::IoScheduler;
 use super::executor::Executor;
 use super::handle::{Shared, lock};
 use super::join::JoinHandle;
-use super::report::{Counters, Next, Oldest, Step};
 use super::sockets::Sockets;
-use super::turn::{Ran, Turn};
+use super::stats::{Counters, Next, Oldest, Step};
+use super::task_poll::{PolledTask, TaskPoll};
 use super::waiter::Woken;
 use super::{Config, Handle};
-use crate::front::{Behind, Below, Counted, Front, Setup, Shed, Work};
+use crate::pipeline::{DriverCountersMut, Pipeline, ServerLoad, Setup, Shed, StackAccess, Work};
 
 /// See the module.
 pub struct TaskShard<D: Device> {
     home: Arc<Shared>,
     executor: Executor,
-    front: Front<D::Frame>,
+    front: Pipeline<D::Frame>,
     round: Round,
     driver: DriverCounters,
     guard: [Shed; Priority::LEVELS],
@@ -77,7 +77,7 @@ impl<D: Device> TaskShard<D> {
         Self {
             executor: Executor::new(home.clone(), config.dispatch),
             home,
-            front: Front::new(Setup {
+            front: Pipeline::new(Setup {
                 rx_order: config.rx_order,
                 rx_frames_max: config.rx_frames_max,
                 classifier: config.driver_classifier,
@@ -176,12 +176,12 @@ impl<D: Device> TaskShard<D> {
 
     /// The same, but a task's turn is the caller's to take, on any thread.
     pub fn next(&mut self, now: Time, device: &mut D) -> Next {
-        self.front.begin(now);
+        self.front.start_round(now);
         self.home.set_now(now);
         self.wake(now);
         self.look_around(now);
         let next = self.work(now, device);
-        self.front.does(match next {
+        self.front.set_work(match next {
             Next::Done(Step::Drive { .. } | Step::Transport { .. }) => Work::Receive,
             Next::Done(Step::Idle) => Work::None,
             Next::Done(_) | Next::Turn(_) => Work::Rest,
@@ -190,13 +190,13 @@ impl<D: Device> TaskShard<D> {
     }
 
     /// A turn that [`TaskShard::next`] gave is over.
-    pub fn take_back(&mut self, ran: Ran) {
+    pub fn take_back(&mut self, ran: PolledTask) {
         self.executor.take_back(ran);
     }
 
     /// A turn for a thread that has nothing else to do: the one that would be
     /// next here.
-    pub fn spare(&mut self, now: Time) -> Option<Turn> {
+    pub fn spare(&mut self, now: Time) -> Option<TaskPoll> {
         self.home.set_now(now);
         if self.home.take_stirred() {
             self.executor.gather(now);
@@ -208,7 +208,7 @@ impl<D: Device> TaskShard<D> {
 
     /// Takes in what has come, without a turn for anybody, up to a round's frames.
     pub(super) fn glance(&mut self, now: Time, device: &mut D) {
-        self.front.begin(now);
+        self.front.start_round(now);
         self.home.set_now(now);
         self.wake(now);
         for _ in 0..self.front.budget.drive {
@@ -216,7 +216,7 @@ impl<D: Device> TaskShard<D> {
                 break;
             }
         }
-        self.front.does(Work::Receive);
+        self.front.set_work(Work::Receive);
     }
 
     /// How long the task that has waited longest has waited.
@@ -247,7 +247,7 @@ impl<D: Device> TaskShard<D> {
         // Until a round has found nothing there may be more to do.
         let mut more = true;
         let executor = &self.executor;
-        let over = self.front.over(|| executor.waiting() > 0);
+        let over = self.front.receive_share_exhausted(|| executor.waiting() > 0);
         for _ in 0..ROUND_PHASES {
             let budget = &self.front.budget;
             let (step, next) = match self.round {
@@ -294,11 +294,11 @@ impl<D: Device> TaskShard<D> {
         }
         if over {
             // Those that waited had had their turns already.
-            self.front.forgive();
+            self.front.reset_share();
             return self.work(now, device);
         }
         // Nothing to do but to send what was held.
-        if !self.front.holds() {
+        if !self.front.is_coalescing() {
             return Next::Done(Step::Idle);
         }
         Next::Done(transmitted(self.send(now, device)).unwrap_or(Step::Idle))
@@ -345,15 +345,15 @@ impl<D: Device> TaskShard<D> {
         }
         if self.front.is_due(now) {
             let (waiting, oldest) = (self.executor.waiting(), self.executor.oldest());
-            let behind = Behind { waiting, oldest, present: self.present, reordered: false };
-            self.front.look(now, &mut &self.home.sockets, &behind);
+            let behind = ServerLoad { waiting, oldest, present: self.present, reordered: false };
+            self.front.update_admission(now, &mut &self.home.sockets, &behind);
         }
     }
 
     /// The driver stage.
     fn drive(&mut self, now: Time, device: &mut D) -> Option<Step> {
-        let counted = Counted { driver: &mut self.driver, guard: &mut self.guard };
-        let driven = self.front.drive(now, device, &mut &self.home.sockets, self.present, counted)?;
+        let counted = DriverCountersMut { driver: &mut self.driver, guard: &mut self.guard };
+        let driven = self.front.receive_batch(now, device, &mut &self.home.sockets, self.present, counted)?;
         Some(Step::Drive { classified: driven.classified, shed: driven.shed })
     }
 
@@ -386,7 +386,7 @@ fn transmitted(frames: usize) -> Option<Step> {
     (frames > 0).then_some(Step::Transmit { frames })
 }
 
-impl Below for &Mutex<Sockets> {
+impl StackAccess for &Mutex<Sockets> {
     fn with<R>(&mut self, ask: impl FnOnce(&mut Stack) -> R) -> R {
         ask(&mut lock(self).stack)
     }

@@ -14,7 +14,7 @@ use net::Stack;
 use net::stack::{CloseReason, ConnId, Event, EventKind, ListenOptions, ListenerId, UdpId};
 use queueing::{Discipline, Entry, Fifo, Label, Priority, PushResult, Span, Strict, Time};
 
-use super::cell::{UNLABELED, level, pack};
+use super::control_block::{UNLABELED, level, pack};
 use super::waiter::{Waiter, Woken};
 
 /// See the module.

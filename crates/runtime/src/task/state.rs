@@ -15,7 +15,7 @@ pub(crate) struct State(AtomicU8);
 /// What whoever woke a task has to do.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Woken {
+pub(crate) enum WakeAction {
     /// Put it into its executor's inbox.
     Queue,
     /// Nothing: it is queued as well as that already, is polled, or has ended.
@@ -42,16 +42,16 @@ impl State {
     }
 
     /// Somebody wakes it at `level`.
-    pub fn wake(&self, level: u8) -> Woken {
+    pub fn wake(&self, level: u8) -> WakeAction {
         let mut seen = self.0.load(Ordering::Relaxed);
         loop {
             let (state, before) = (seen & STATE, seen >> LEVEL_SHIFT);
             let (next, woken) = match state {
-                IDLE => (word(QUEUED, level), Woken::Queue),
-                QUEUED if level < before => (word(QUEUED, level), Woken::Queue),
-                POLLED if level < before => (word(POLLED, level), Woken::Nothing),
-                QUEUED | POLLED => (seen, Woken::Nothing),
-                _ => return Woken::Nothing,
+                IDLE => (word(QUEUED, level), WakeAction::Queue),
+                QUEUED if level < before => (word(QUEUED, level), WakeAction::Queue),
+                POLLED if level < before => (word(POLLED, level), WakeAction::Nothing),
+                QUEUED | POLLED => (seen, WakeAction::Nothing),
+                _ => return WakeAction::Nothing,
             };
             // Writes even what is there already: whoever polls next sees what
             // came before this wake-up.
@@ -83,13 +83,13 @@ impl State {
 
     /// Polling is over and the task is not; whether it was woken meanwhile and
     /// so is queued again.
-    pub fn pause(&self) -> Woken {
+    pub fn pause(&self) -> WakeAction {
         let mut seen = self.0.load(Ordering::Relaxed);
         loop {
             let level = seen >> LEVEL_SHIFT;
             let (next, woken) = match level {
-                NO_LEVEL => (word(IDLE, NO_LEVEL), Woken::Nothing),
-                _ => (word(QUEUED, level), Woken::Queue),
+                NO_LEVEL => (word(IDLE, NO_LEVEL), WakeAction::Nothing),
+                _ => (word(QUEUED, level), WakeAction::Queue),
             };
             match self.0.compare_exchange_weak(seen, next, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => return woken,

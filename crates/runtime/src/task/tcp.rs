@@ -13,7 +13,7 @@ use std::task::{Context, Poll};
 
 use net::stack::{ConnId, ListenOptions, ListenerId};
 
-use super::cell::{UNLABELED, unpack};
+use super::control_block::{UNLABELED, unpack};
 use super::handle::{Shared, lock};
 use super::sockets::{Sockets, error};
 use super::waiter::Waiter;

@@ -22,11 +22,11 @@ use sched::cores::worker_signals::WorkerSignals;
 
 use super::executor::NOBODY;
 use super::handle::{Shared, lock};
-use super::told::Teller;
-use super::turn::Turn;
-use super::watch::{Look, Watch};
-use super::{Counters, Crew, Next, Quantum, Step, TaskShard};
-use crate::idle::{Patience, Rest};
+use super::long_poll_detector::{LongPollDetector, PollVerdict};
+use super::signal_publisher::SignalPublisher;
+use super::task_poll::TaskPoll;
+use super::{Counters, Next, Quantum, Step, TaskShard, WorkerOptions};
+use crate::idle::{AdaptiveSpin, IdleAction};
 use crate::threads::{SLEEP_MAX, SharedClock, carry_out};
 
 /// The longest sleep on a device that cannot be woken, or not by the disk.
@@ -48,7 +48,7 @@ pub fn run<D>(
     shards: Vec<(TaskShard<D>, D)>,
     clock: SharedClock,
     stop: &AtomicBool,
-    crew: &Crew,
+    crew: &WorkerOptions,
 ) -> Vec<Counters>
 where
     D: Device + Send,
@@ -85,7 +85,7 @@ struct Shop<'a, D: Device> {
     posts: Vec<Post<D>>,
     clock: SharedClock,
     stop: &'a AtomicBool,
-    crew: &'a Crew,
+    crew: &'a WorkerOptions,
 }
 
 /// Where one shard is worked.
@@ -107,27 +107,34 @@ struct Work<D: Device> {
     device: D,
     /// The device can be woken.
     wakes: bool,
-    patience: Patience,
+    patience: AdaptiveSpin,
     /// When the turn began that the owner takes.
     turn: Option<Time>,
     /// The owner, as the kernel calls it.
     thread: u32,
-    teller: Option<Teller>,
+    teller: Option<SignalPublisher>,
 }
 
 /// The thread that a post begins with; spare ones are counted on from it.
 const FIRST: u32 = 0;
 
 impl<D: Device> Post<D> {
-    fn new(at: usize, cores: usize, shard: TaskShard<D>, device: D, spin: Span, crew: &Crew) -> Self {
+    fn new(
+        at: usize,
+        cores: usize,
+        shard: TaskShard<D>,
+        device: D,
+        spin: Span,
+        crew: &WorkerOptions,
+    ) -> Self {
         let home = shard.handle().0;
         let waker = device.waker();
         let wakes = waker.is_some();
         if let Some(waker) = waker {
             home.set_wake(waker);
         }
-        let patience = Patience::new(spin, if wakes { SLEEP_MAX } else { GLANCE });
-        let teller = crew.board.clone().and_then(|board| Teller::new(board, at, crew.here));
+        let patience = AdaptiveSpin::new(spin, if wakes { SLEEP_MAX } else { GLANCE });
+        let teller = crew.board.clone().and_then(|board| SignalPublisher::new(board, at, crew.here));
         Self {
             core: CoreId((at % cores) as u16),
             work: Mutex::new(Work { shard, device, wakes, patience, turn: None, thread: 0, teller }),
@@ -213,7 +220,7 @@ where
         me: u32,
         now: Time,
         mut work: MutexGuard<'p, Work<D>>,
-        turn: Turn,
+        turn: TaskPoll,
     ) -> Option<MutexGuard<'p, Work<D>>> {
         let post = &self.posts[at];
         work.turn = Some(now);
@@ -245,7 +252,7 @@ where
     }
 
     /// A turn of another shard's most urgent task.
-    fn steal(&self, at: usize, now: Time) -> Option<Turn> {
+    fn steal(&self, at: usize, now: Time) -> Option<TaskPoll> {
         self.crew.steal_after?;
         let others = (1..self.posts.len()).map(|n| &self.posts[(at + n) % self.posts.len()]);
         let busiest = others.map(|post| (post.home.waiting(), post)).min_by_key(|(level, _)| *level);
@@ -265,12 +272,12 @@ where
     fn rest(&self, post: &Post<D>, work: &mut Work<D>, now: Time) {
         let timer = work.shard.poll_timeout();
         let mut rest = work.patience.rest(now, timer);
-        if let Rest::Sleep(span) = &mut rest
+        if let IdleAction::Sleep(span) = &mut rest
             && work.shard.must_look()
         {
             *span = GLANCE.min(*span);
         }
-        if rest == Rest::Look {
+        if rest == IdleAction::Look {
             return std::hint::spin_loop();
         }
         work.tell(now, None, true, &post.long);
@@ -305,7 +312,7 @@ where
     /// Gives posts to spare threads where turns take long.
     fn watch<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>, quantum: &Quantum) {
         let spare = |at: usize, id: u32| scope.spawn(move || self.wait_for(at, id)).thread().clone();
-        let mut watches = vec![Watch::new(quantum.span); self.posts.len()];
+        let mut watches = vec![LongPollDetector::new(quantum.span); self.posts.len()];
         let mut spares: Vec<(u32, Thread)> =
             (0..self.posts.len()).map(|at| (FIRST + 1, spare(at, FIRST + 1))).collect();
         while !self.stops() {
@@ -314,7 +321,7 @@ where
                 let mut work = post.look();
                 let turn = work.as_ref().and_then(|work| work.turn);
                 match (watches[at].look(self.clock.now(), turn), &mut work) {
-                    (Look::HandOver, Some(work)) if post.long.load(Ordering::Relaxed) < LONG_MAX => {
+                    (PollVerdict::HandOver, Some(work)) if post.long.load(Ordering::Relaxed) < LONG_MAX => {
                         let (id, thread) = &mut spares[at];
                         post.long.fetch_add(1, Ordering::Relaxed);
                         post.owner.store(*id, Ordering::Release);
@@ -326,8 +333,8 @@ where
                         spares[at] = (next, spare(at, next));
                         again = again.min(quantum.span);
                     }
-                    (Look::HandOver, _) => again = again.min(quantum.span),
-                    (Look::Again(span), _) => again = again.min(span),
+                    (PollVerdict::HandOver, _) => again = again.min(quantum.span),
+                    (PollVerdict::Again(span), _) => again = again.min(span),
                 }
             }
             std::thread::sleep(Duration::from(again));

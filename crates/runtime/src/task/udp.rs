@@ -16,7 +16,7 @@ use std::task::{Context, Poll};
 use net::stack::{Datagram, ListenError, SendError, UdpId, UdpOptions, UdpPath};
 use queueing::Label;
 
-use super::cell::{UNLABELED, pack, unpack};
+use super::control_block::{UNLABELED, pack, unpack};
 use super::handle::{Shared, lock};
 use super::waiter::Waiter;
 use super::{Handle, current};

@@ -5,7 +5,7 @@ use std::task::{Context, Waker};
 
 use queueing::Priority;
 
-use super::cell::Task;
+use super::control_block::Task;
 use super::current;
 
 /// A task, or whatever else knows how to be woken.

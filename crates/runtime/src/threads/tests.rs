@@ -215,7 +215,7 @@ fn a_worker_that_panics_ends_the_server() {
 #[test]
 fn classifiers_are_given_to_shards_that_run() {
     for workers in [Workers::Inline, Workers::Threads] {
-        let hatches: Vec<Arc<Hatch<Classifiers>>> = vec![Arc::default(), Arc::default()];
+        let hatches: Vec<Arc<SnapshotExchange<Classifiers>>> = vec![Arc::default(), Arc::default()];
         let asked = Arc::new(AtomicBool::new(false));
         let clock: SharedClock = Arc::new(Real(Instant::now()));
         let (mut served, mut clients) = (Vec::new(), Vec::new());
@@ -230,7 +230,7 @@ fn classifiers_are_given_to_shards_that_run() {
                 asked.store(true, Ordering::Relaxed);
                 net::classify::Verdict::NoVerdict
             });
-            hatch.ask(Box::new(Classifiers { driver: Some(driver), ..Classifiers::default() }));
+            hatch.request(Box::new(Classifiers { driver: Some(driver), ..Classifiers::default() }));
         }
         let stop = Arc::new(AtomicBool::new(false));
         let threads = Threads { classifiers: hatches.clone(), ..Threads::new(workers) };
@@ -247,8 +247,9 @@ fn classifiers_are_given_to_shards_that_run() {
         stop.store(true, Ordering::Relaxed);
         serving.join().unwrap();
         assert!(answered && asked.load(Ordering::Relaxed));
-        let is_empty =
-            |hatch: &Arc<Hatch<Classifiers>>| hatch.take().is_some_and(|left| left.driver.is_none());
+        let is_empty = |hatch: &Arc<SnapshotExchange<Classifiers>>| {
+            hatch.take().is_some_and(|left| left.driver.is_none())
+        };
         assert!(hatches.iter().all(is_empty), "the shards have them now");
     }
 }

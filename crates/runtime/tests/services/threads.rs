@@ -9,7 +9,7 @@ use net::Device;
 use net::device::memory::{MemoryDevice, MemoryFrame, pair};
 use net::device::{Full, Received, Waker};
 use queueing::{Clock, CoreId, Span, Time};
-use runtime::task::{Config, Counters, Crew, Quantum, TaskShard, run, yield_now};
+use runtime::task::{Config, Counters, Quantum, TaskShard, WorkerOptions, run, yield_now};
 use sched::cores::worker_signals::{SignalMemory, SignalPage, WorkerSignals};
 use tokio::sync::{mpsc, oneshot};
 
@@ -94,7 +94,7 @@ fn a_shard_that_sleeps_is_woken_for_every_task_and_message() {
     let wake = device.waker().expect("it has one");
     let running = std::thread::spawn({
         let stop = stop.clone();
-        move || run(vec![(shard, device)], clock, &stop, &Crew::new(Span::ZERO))
+        move || run(vec![(shard, device)], clock, &stop, &WorkerOptions::new(Span::ZERO))
     });
     for n in 0..2_000 {
         let (ask, asked) = oneshot::channel();
@@ -125,7 +125,7 @@ fn becomes_true(flag: &AtomicBool) -> bool {
 /// Runs `tasks` on the first of `shards` shards of `crew`, until `over` says so.
 fn run_until(
     shards: usize,
-    crew: Crew,
+    crew: WorkerOptions,
     tasks: impl FnOnce(&TaskShard<MemoryDevice>),
     over: impl FnOnce(),
 ) -> Vec<Counters> {
@@ -150,7 +150,7 @@ fn run_until(
 }
 
 /// One task computes until another has run; whether it has, by whoever's help.
-fn computes_until_another_has_run(shards: usize, crew: Crew) -> (bool, Counters) {
+fn computes_until_another_has_run(shards: usize, crew: WorkerOptions) -> (bool, Counters) {
     let (ran, seen, over) = <[Arc<AtomicBool>; 3]>::default().into();
     let done = over.clone();
     let counters = run_until(
@@ -176,7 +176,7 @@ fn a_handler_that_computes_for_long_does_not_block_the_others() {
         demote: |n| DEMOTED.store(n == 77, Ordering::Relaxed),
         ..Quantum::default()
     };
-    let crew = Crew { quantum: Some(quantum), steal_after: None, ..Crew::new(Span::ZERO) };
+    let crew = WorkerOptions { quantum: Some(quantum), steal_after: None, ..WorkerOptions::new(Span::ZERO) };
     let (seen, counters) = computes_until_another_has_run(1, crew);
     assert!(seen, "the other ran meanwhile");
     assert!(counters.handed_over >= 1 && DEMOTED.load(Ordering::Relaxed));
@@ -187,7 +187,7 @@ static DEMOTED: AtomicBool = AtomicBool::new(false);
 
 #[test]
 fn a_thread_without_work_takes_turns_of_anothers_tasks() {
-    let crew = Crew { quantum: None, ..Crew::new(Span::ZERO) };
+    let crew = WorkerOptions { quantum: None, ..WorkerOptions::new(Span::ZERO) };
     let (seen, counters) = computes_until_another_has_run(2, crew);
     assert!(seen, "the other ran meanwhile");
     assert_eq!((counters.stolen >= 1, counters.ended, counters.handed_over), (true, 2, 0));
@@ -219,7 +219,7 @@ impl SignalMemory for Local {
 #[test]
 fn a_worker_that_is_asked_to_leaves_its_core_and_tells_what_waits() {
     let board = Arc::new(Local { page: SignalPage::new(1), asleep: Default::default() });
-    let crew = Crew { board: Some(board.clone()), ..Crew::new(Span::ZERO) };
+    let crew = WorkerOptions { board: Some(board.clone()), ..WorkerOptions::new(Span::ZERO) };
     let mut ran = None;
     board.page.lead(Some(Time::MAX));
     assert!(board.ask(0, true));
@@ -252,7 +252,11 @@ fn a_worker_that_is_asked_to_leaves_its_core_and_tells_what_waits() {
 #[test]
 fn a_worker_whose_scheduler_has_died_goes_on_by_itself() {
     let board = Arc::new(Local { page: SignalPage::new(1), asleep: Default::default() });
-    let crew = Crew { board: Some(board.clone()), here: Some(|| Some(CoreId(3))), ..Crew::new(Span::ZERO) };
+    let crew = WorkerOptions {
+        board: Some(board.clone()),
+        here: Some(|| Some(CoreId(3))),
+        ..WorkerOptions::new(Span::ZERO)
+    };
     board.page.lead(Some(Time::MAX));
     assert!(board.ask(0, true));
     let lane = &board.page.lanes()[0];

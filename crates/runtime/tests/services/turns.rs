@@ -6,7 +6,7 @@ use std::sync::mpsc;
 
 use net::device::memory;
 use queueing::{Label, Time};
-use runtime::task::{JoinError, Next, Step, TaskShard, Turn, yield_now};
+use runtime::task::{JoinError, Next, Step, TaskPoll, TaskShard, yield_now};
 
 use crate::world::{World, level, strict};
 
@@ -19,7 +19,7 @@ fn urgent(n: u8) -> Label {
 }
 
 /// The next turn of the server's tasks, which the caller takes.
-fn turn(world: &mut World) -> Turn {
+fn turn(world: &mut World) -> TaskPoll {
     loop {
         match world.turn() {
             Next::Turn(turn) => return turn,

@@ -104,7 +104,7 @@ impl FromStr for Rejection {
 
     fn from_str(text: &str) -> Result<Self, BadConfig> {
         match text {
-            "silence" => Ok(Self(Refusal::Silence)),
+            "silence" => Ok(Self(Refusal::Drop)),
             "reset" => Ok(Self(Refusal::Reset)),
             _ => Err(BadConfig(format!("refusal {text:?} is not one of silence, reset"))),
         }

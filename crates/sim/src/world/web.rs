@@ -16,7 +16,7 @@ use net::device::{Full, Received};
 use net::{ConnId, Device};
 use queueing::{Bytes, Rate, Rng, Span, Time};
 use runtime::mode::{Classifiers, Mode};
-use runtime::streams::Streams;
+use runtime::socket_proxy::SocketProxy;
 use sched::dispatch::{Params, Steering};
 
 pub use crate::BadConfig;
@@ -143,7 +143,7 @@ struct World {
     engine: Engine<Event>,
     cost: CostModel,
     users: [(ClosedLoopClient, PathDevice, Alarm); 2],
-    streams: Streams<Hub, WebServer>,
+    streams: SocketProxy<Hub, WebServer>,
     hub: Hub,
     stack_alarm: Alarm,
     stack_free_at: Time,
@@ -207,7 +207,7 @@ impl World {
             engine: Engine::new(),
             cost: CostModel::default(),
             users: [crowd(0, half, near), crowd(1, config.connections - half, far)],
-            streams: Streams::new(stack(SERVER, config.seed), policy, FRAMES_MAX, site),
+            streams: SocketProxy::new(stack(SERVER, config.seed), policy, FRAMES_MAX, site),
             hub: Hub { ways: [near_server, far_server], took: [0; 3] },
             stack_alarm: Alarm::new(),
             stack_free_at: Time::ZERO,

@@ -9,7 +9,7 @@ use host::disk::{PAGE, Ring};
 use net::Device;
 use net::device::memory::{MemoryDevice, MemoryFrame};
 use net::device::{Full, Received, Waker};
-use runtime::task::{self, Buffer, Crew, FileOptions};
+use runtime::task::{self, Buffer, FileOptions, WorkerOptions};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
 use super::*;
@@ -96,7 +96,7 @@ fn a_thread_that_sleeps_is_woken_by_its_ring() {
         wake();
         std::io::Result::Ok(sum)
     });
-    task::run(vec![(shard, device)], Arc::new(Monotonic::new()), &stop, &Crew::new(Span::ZERO));
+    task::run(vec![(shard, device)], Arc::new(Monotonic::new()), &stop, &WorkerOptions::new(Span::ZERO));
     assert_eq!(done.try_take().expect("it is over").unwrap().unwrap(), (0..60).sum::<u32>());
     assert!(!forgotten.load(Ordering::Relaxed), "a sleep had no end");
     assert!(sleeps.load(Ordering::Relaxed) > 0, "it has slept");

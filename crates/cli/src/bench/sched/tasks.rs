@@ -7,7 +7,7 @@ use host::pulse::SharedPage;
 use host::{Monotonic, affinity};
 use net::device::memory;
 use queueing::{Clock, Span};
-use runtime::task::{self, Config, Crew, Quantum, TaskShard, yield_now};
+use runtime::task::{self, Config, Quantum, TaskShard, WorkerOptions, yield_now};
 
 use crate::Error;
 
@@ -24,11 +24,11 @@ pub fn run() -> Result<(), Error> {
     let board = SharedPage::create(WORKERS).map_err(|e| Error::new(format!("a page to share: {e}")))?;
     let quantum =
         Quantum { thread: host::thread::number, demote: host::thread::demote, ..Quantum::default() };
-    let crew = Crew {
+    let crew = WorkerOptions {
         board: Some(Arc::new(board)),
         here: Some(affinity::here),
         quantum: Some(quantum),
-        ..Crew::new(Span::ZERO)
+        ..WorkerOptions::new(Span::ZERO)
     };
     let worker = |n: usize| {
         let tcp =

@@ -114,5 +114,5 @@ fn what_a_request_says_of_itself_is_its_method_path_and_one_parent() {
     assert_eq!(told("traceparent: 00-1-2-3\r\n").parent, None);
     let long = format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "x".repeat(1_000));
     assert_eq!(Http.told(long.as_bytes()).path.len(), PATH_MAX);
-    assert_eq!(Http.told(b"\0\0\0"), Told::default());
+    assert_eq!(Http.told(b"\0\0\0"), RequestAttributes::default());
 }

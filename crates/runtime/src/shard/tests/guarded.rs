@@ -6,7 +6,7 @@ use guard::{Limit, Policy, Signals};
 use proptest::prelude::{prop_assert, proptest};
 
 use super::*;
-use crate::front::{Meter, Work};
+use crate::pipeline::{TimeShare, Work};
 
 /// Says what it is told to say, and keeps what it was told.
 #[derive(Clone, Default)]
@@ -50,7 +50,7 @@ fn counts(world: &World) -> (u64, u64) {
 
 #[test]
 fn a_shed_syn_reaches_nobody_and_who_is_in_goes_on() {
-    let (mut world, puppet) = guarded(Refusal::Silence, false, |_| {});
+    let (mut world, puppet) = guarded(Refusal::Drop, false, |_| {});
     let id = world.connect();
     puppet.says(Limit::Closed);
     let refused = world.connect();
@@ -84,7 +84,7 @@ fn who_is_refused_by_a_reset_hears_of_it_at_once_and_an_open_connection_never_do
 
 #[test]
 fn a_dry_run_lets_everybody_in_and_counts() {
-    let (mut world, puppet) = guarded(Refusal::Silence, true, |_| {});
+    let (mut world, puppet) = guarded(Refusal::Drop, true, |_| {});
     puppet.says(Limit::Closed);
     world.settle();
     let id = world.connect();
@@ -94,7 +94,7 @@ fn a_dry_run_lets_everybody_in_and_counts() {
 
 #[test]
 fn a_class_is_the_level_of_the_drivers_classifier_and_the_last_is_shed_first() {
-    let (mut world, puppet) = guarded(Refusal::Silence, false, |config| {
+    let (mut world, puppet) = guarded(Refusal::Drop, false, |config| {
         config.driver_classifier = Some(Arc::new(|packet| match packet.tcp_ports() {
             Some((1..=999, _)) => Verdict::Level(0),
             Some((1000..=1999, _)) => Verdict::Level(7),
@@ -119,7 +119,7 @@ fn a_class_is_the_level_of_the_drivers_classifier_and_the_last_is_shed_first() {
 /// Twenty SYNs at once before a request of an open connection: what was shed for
 /// want of room, and what was dropped for it.
 fn crowded(guard: Option<&str>) -> (u64, u64) {
-    let (mut world, _puppet) = guarded(Refusal::Silence, false, |config| {
+    let (mut world, _puppet) = guarded(Refusal::Drop, false, |config| {
         config.rx_frames_max = 8;
         if let Some(name) = guard {
             config.guard = Some(Guard::by_name(name, &::guard::Params::default()).unwrap());
@@ -145,7 +145,7 @@ fn however_many_come_at_once_what_was_let_in_finds_room_in_the_receive_buffer() 
 
 #[test]
 fn a_syn_to_a_port_without_a_listener_is_not_the_guards_to_judge() {
-    let (mut world, puppet) = guarded(Refusal::Silence, false, |_| {});
+    let (mut world, puppet) = guarded(Refusal::Drop, false, |_| {});
     puppet.says(Limit::Closed);
     world.settle();
     world.client.connect(world.clock.now(), SocketAddr::new(SERVER.into(), 81), None).unwrap();
@@ -172,7 +172,7 @@ impl App for Sparing {
 
 #[test]
 fn a_policy_is_told_what_waits_for_how_long_what_was_served_and_what_it_can_spare() {
-    let (mut world, puppet) = guarded(Refusal::Silence, false, |_| {});
+    let (mut world, puppet) = guarded(Refusal::Drop, false, |_| {});
     let ids = [world.connect(), world.connect()];
     world.send(ids[0], "a\n");
     world.send(ids[1], "b\n");
@@ -202,7 +202,7 @@ fn budgets_of_requests_reach_the_policy_at_the_door() {
     let guard = Guard {
         policy: Box::new(puppet.clone()),
         period: Span::from_nanos(1),
-        refusal: Refusal::Silence,
+        refusal: Refusal::Drop,
         watches: false,
     };
     let policy = Mode::None.policy(Classifiers::default(), &Params::new(1, 64), Steering::all(1));
@@ -236,7 +236,7 @@ proptest! {
         percent in 1_u8..=99,
         pieces in proptest::collection::vec((1_u64..2_000, 1_u64..50_000), 200..400),
     ) {
-        let mut meter = Meter::default();
+        let mut meter = TimeShare::default();
         let (mut now, mut received, mut rest) = (Time::ZERO, Span::ZERO, Span::ZERO);
         for (frame_ns, request_ns) in pieces {
             let (work, span) = match meter.is_over() {

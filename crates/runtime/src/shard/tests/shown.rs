@@ -12,7 +12,7 @@ fn what_is_shown_and_what_is_left_add_up_to_all_that_waited() {
     };
     serve(&mut world, "1\n");
     serve(&mut world, "1\n");
-    let (mut seen, mut shown) = (Seen::default(), Stats::default());
+    let (mut seen, mut shown) = (ShardSnapshot::default(), Stats::default());
     world.shard.show(&mut seen);
     assert_eq!((seen.stats.counters.responses, seen.depths.connections), (2, 1));
     shown.merge_spans(&seen.stats);
@@ -35,7 +35,7 @@ fn what_waits_is_shown_as_it_is() {
     let (one, two) = (world.connect(), world.connect());
     world.send(one, "1\n");
     world.send(two, "1\n");
-    let mut seen = Seen::default();
+    let mut seen = ShardSnapshot::default();
     world.shard.show(&mut seen);
     assert_eq!(seen.depths, Depths { frames: 0, requests: 1, busy: 1, connections: 2 });
 }
@@ -46,7 +46,7 @@ fn budgets_are_looked_at_once_somebody_watches_and_waiting_counts_against_them()
     let (one, two) = (world.connect(), world.connect());
     world.send(one, "D\n");
     world.serve_all();
-    let mut seen = Seen::default();
+    let mut seen = ShardSnapshot::default();
     world.shard.show(&mut seen);
     let left = |stats: &Stats| -> Vec<u64> { stats.left.iter().map(|(.., left)| left.count()).collect() };
     assert_eq!(left(&seen.stats).iter().sum::<u64>(), 0, "nobody had looked");

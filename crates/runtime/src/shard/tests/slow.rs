@@ -1,12 +1,12 @@
 //! Requests that are kept whole.
 
 use super::*;
-use crate::app::Told;
+use crate::app::RequestAttributes;
 
 const ALL: Limits = Limits { over: Span::ZERO, most: 100, levels: PrioritySet::ALL };
 
 fn kept(world: &mut World) -> Vec<Slow> {
-    let mut seen = Seen::default();
+    let mut seen = ShardSnapshot::default();
     seen.stats.slow.set_limits(ALL);
     world.shard.show(&mut seen);
     seen.stats.slow.take()
@@ -37,7 +37,7 @@ fn the_stages_of_a_request_add_up_to_what_lies_between_its_stamp_and_its_end() {
     assert!(waited.stages[2] >= Span::from_micros(100), "it waited for the first: {waited:?}");
     assert!(waited.stages[3] >= Span::from_micros(4), "the way back is in it: {waited:?}");
     assert_eq!(waited.app, Span::from_micros(1));
-    assert_eq!((waited.stages[4], &waited.told), (Span::ZERO, &Told::default()));
+    assert_eq!((waited.stages[4], &waited.told), (Span::ZERO, &RequestAttributes::default()));
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn nobody_is_kept_who_was_not_asked_for_and_a_look_begins_anew() {
         world.send(id, text);
         world.serve_all();
     }
-    let mut seen = Seen::default();
+    let mut seen = ShardSnapshot::default();
     seen.stats.slow.set_limits(ALL);
     world.shard.show(&mut seen);
     assert_eq!((seen.stats.slow.take().len(), seen.stats.slow.left_out()), (2, 1));

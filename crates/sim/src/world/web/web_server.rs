@@ -14,7 +14,7 @@ use net::ConnId;
 use net::classify::Private;
 use queueing::event_order::{self, Rank, ReorderResult, arrange};
 use queueing::{Priority, PrioritySet, Span, Time};
-use runtime::streams::{Happened, NotOpened, Pipe, Programs, Read, Wrote};
+use runtime::socket_proxy::{AppEvent, AppSockets, AppStream, NotOpened, Read, WriteResult};
 
 use super::{REQUEST, slot};
 
@@ -52,7 +52,7 @@ struct State {
     left: u8,
     /// Levels of all connections so far.
     levels: PrioritySet,
-    happened: Vec<Happened>,
+    happened: Vec<AppEvent>,
     /// Response head and body.
     page: Vec<u8>,
     backend: Span,
@@ -91,7 +91,7 @@ impl Program {
 
     /// Listens on `port`.
     pub(super) fn site(&self, port: u16) -> WebServer {
-        self.0.borrow_mut().happened.push(Happened::Listen { port, fast_open: 0, hops: Default::default() });
+        self.0.borrow_mut().happened.push(AppEvent::Listen { port, fast_open: 0, hops: Default::default() });
         WebServer(Rc::clone(&self.0))
     }
 
@@ -141,7 +141,7 @@ impl Program {
         page.unwritten -= written;
         page.piped += written;
         if let Some(conn) = page.conn {
-            state.happened.push(Happened::Pipe { conn, readable: true, writable: false, gone: false });
+            state.happened.push(AppEvent::Pipe { conn, readable: true, writable: false, gone: false });
         }
         state.make_ready(at);
     }
@@ -182,10 +182,10 @@ impl State {
     }
 }
 
-impl Programs for WebServer {
+impl AppSockets for WebServer {
     type Pipe = ServerConnection;
 
-    fn poll(&mut self, into: &mut Vec<Happened>) -> bool {
+    fn poll(&mut self, into: &mut Vec<AppEvent>) -> bool {
         into.append(&mut self.0.borrow_mut().happened);
         !into.is_empty()
     }
@@ -212,18 +212,18 @@ impl Programs for WebServer {
     fn failed(&mut self, _: ConnId, _: NotOpened) {}
 }
 
-impl Pipe for ServerConnection {
+impl AppStream for ServerConnection {
     fn tell(&mut self, level: Priority, _: &Private) {
         let mut state = self.0.borrow_mut();
         state.levels = state.levels.with(level);
         state.pages[self.1].level = level;
     }
 
-    fn write(&mut self, bytes: &[u8]) -> Wrote {
+    fn write(&mut self, bytes: &[u8]) -> WriteResult {
         let mut state = self.0.borrow_mut();
         state.pages[self.1].asked += bytes.len();
         state.make_ready(self.1);
-        Wrote::Some(bytes.len())
+        WriteResult::Some(bytes.len())
     }
 
     fn read(&mut self, bytes: &mut [u8]) -> Read {

@@ -1,0 +1,252 @@
+//! What the shard knows of each connection beyond what TCP knows.
+//!
+//! A table indexed by [`ConnId::index`], so that a task's token (slot and
+//! sequence number) finds its connection without hashing, and a task that was
+//! overtaken by a more urgent copy of itself is recognised as stale.
+
+use std::collections::VecDeque;
+
+use net::stack::ConnId;
+use queueing::{Label, Priority, Span, Time};
+use sched::dispatch::RequestType;
+
+use super::response::Response;
+use super::slow_requests::ServedRequest;
+use crate::app::RequestAttributes;
+
+/// What a connection is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// No connection has the slot.
+    Free,
+    /// Nothing to look at: no bytes, or bytes already looked at in vain.
+    Quiet,
+    /// A task of this priority waits in the event queue.
+    Queued(Priority),
+    /// The event queue was full; the task of this priority waits to enter it.
+    Stalled(Priority),
+    /// A worker has a request of it.
+    Serving,
+    /// Part of a response waits for room in the send buffer.
+    Flushing,
+    /// We have closed our half; whatever still comes is discarded.
+    Closing,
+}
+
+/// One received segment that is not read to its end.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SegmentMark {
+    /// Position in the stream of the byte after it.
+    pub end: u64,
+    /// Its label.
+    pub label: Label,
+    /// The type its first bytes tell.
+    pub kind: Option<RequestType>,
+    /// Stamped by the device.
+    pub received: Time,
+    /// Taken from the receive buffer.
+    pub popped: Time,
+    /// Became an event.
+    pub pushed: Time,
+}
+
+/// A connection's state; see [`State`].
+#[derive(Debug)]
+pub(super) struct Conn {
+    pub generation: u32,
+    pub state: State,
+    /// Number of the task that counts; others of this slot are stale.
+    pub seq: u32,
+    /// After the bytes already received nothing comes.
+    pub peer_closed: bool,
+    /// Close our half once `unsent` is out.
+    pub close: bool,
+    /// Stream position of the first unread byte.
+    pub read: u64,
+    /// Stream position after the last received byte.
+    pub end: u64,
+    pub marks: VecDeque<SegmentMark>,
+    /// Rest of the response under way that is not in the send buffer yet.
+    pub response: Response,
+    /// Whose response that is, where slow requests are kept.
+    pub passed: Option<Box<(ServedRequest, RequestAttributes)>>,
+}
+
+/// Segments told apart per connection; more are merged into the last.
+const MARKS_MAX: usize = 64;
+/// Of these, so many have their memory while no connection has the slot.
+const MARKS_KEPT: usize = 4;
+
+impl Conn {
+    fn new() -> Self {
+        Self {
+            generation: 0,
+            state: State::Free,
+            seq: 0,
+            peer_closed: false,
+            close: false,
+            read: 0,
+            end: 0,
+            marks: VecDeque::new(),
+            response: Response::default(),
+            passed: None,
+        }
+    }
+
+    /// Notes a segment. The caller has advanced `end` to the segment's end.
+    pub fn mark(&mut self, mark: SegmentMark) {
+        let full = self.marks.len() >= MARKS_MAX;
+        match self.marks.back_mut().filter(|_| full) {
+            Some(last) => {
+                let label = more_urgent(last.label, mark.label);
+                *last = SegmentMark { label, kind: last.kind, ..mark };
+            }
+            None => self.marks.push_back(mark),
+        }
+    }
+
+    /// The most urgent segment not read to its end; the first of equals.
+    pub fn most_urgent(&self) -> Option<&SegmentMark> {
+        self.marks.iter().min_by_key(|mark| mark.label.priority)
+    }
+
+    /// Reads `len` bytes; returns the segment that completed them.
+    pub fn consume(&mut self, len: u64) -> Option<SegmentMark> {
+        self.read += len;
+        while let Some(mark) = self.marks.front().copied() {
+            if mark.end <= self.read {
+                self.marks.pop_front();
+            }
+            if mark.end >= self.read {
+                return Some(mark);
+            }
+        }
+        None
+    }
+
+    /// Ends the connection; tasks that still wait become stale. What is left of
+    /// its response.
+    pub fn free(&mut self) -> Response {
+        self.state = State::Free;
+        self.seq = self.seq.wrapping_add(1);
+        self.marks.clear();
+        self.marks.shrink_to(MARKS_KEPT);
+        self.passed = None;
+        std::mem::take(&mut self.response)
+    }
+}
+
+/// The label that goes first; its deadline is the nearer of both.
+fn more_urgent(a: Label, b: Label) -> Label {
+    let deadline = match (a.deadline, b.deadline) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
+    };
+    Label { priority: a.priority.min(b.priority), deadline }
+}
+
+/// The label of a segment that has waited since `mark.pushed`.
+pub(super) fn aged(mark: &SegmentMark, now: Time) -> Label {
+    let waited: Span = now.since(mark.pushed);
+    Label { deadline: mark.label.deadline.map(|d| d.saturating_sub(waited)), ..mark.label }
+}
+
+/// The table of connections; as large as the largest index seen.
+#[derive(Debug, Default)]
+pub(super) struct Connections {
+    all: Vec<Conn>,
+    live: usize,
+}
+
+impl Connections {
+    /// Starts `id` in its slot.
+    pub fn open(&mut self, id: ConnId) {
+        let index = id.index as usize;
+        if self.all.len() <= index {
+            self.all.resize_with(index + 1, Conn::new);
+        }
+        let conn = &mut self.all[index];
+        self.live += usize::from(conn.state == State::Free);
+        let _ = conn.free();
+        conn.generation = id.generation;
+        conn.state = State::Quiet;
+        conn.peer_closed = false;
+        conn.close = false;
+        (conn.read, conn.end) = (0, 0);
+    }
+
+    /// Ends `id`; what is left of its response.
+    pub fn close(&mut self, id: ConnId) -> Option<Response> {
+        let response = self.get(id)?.free();
+        self.live -= 1;
+        Some(response)
+    }
+
+    /// Connections that are open.
+    pub fn live(&self) -> usize {
+        self.live
+    }
+
+    /// Bytes that the table takes up.
+    pub fn bytes(&self) -> usize {
+        let marks: usize = self.all.iter().map(|conn| conn.marks.capacity() * size_of::<SegmentMark>()).sum();
+        self.all.capacity() * size_of::<Conn>() + marks
+    }
+
+    /// The connection `id`, while it lives.
+    pub fn get(&mut self, id: ConnId) -> Option<&mut Conn> {
+        let conn = self.all.get_mut(id.index as usize)?;
+        (conn.generation == id.generation && conn.state != State::Free).then_some(conn)
+    }
+
+    /// The connection whose current task is `token`.
+    pub fn current(&mut self, token: u64) -> Option<ConnId> {
+        let index = token as u32;
+        let conn = self.all.get(index as usize)?;
+        let live = conn.seq == (token >> 32) as u32 && matches!(conn.state, State::Queued(_));
+        live.then_some(ConnId { index, generation: conn.generation })
+    }
+}
+
+/// The name of task `seq` of `id`.
+pub(super) fn token(id: ConnId, seq: u32) -> u64 {
+    u64::from(seq) << 32 | u64::from(id.index)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ID: ConnId = ConnId { index: 2, generation: 7 };
+
+    fn queued() -> Connections {
+        let mut conns = Connections::default();
+        conns.open(ID);
+        let conn = conns.get(ID).expect("it is open");
+        conn.state = State::Queued(Priority::LOWEST);
+        conns
+    }
+
+    #[test]
+    fn only_the_latest_token_of_a_queued_connection_counts() {
+        let mut conns = queued();
+        let seq = conns.get(ID).map_or(0, |conn| conn.seq);
+        assert_eq!(conns.current(token(ID, seq)), Some(ID));
+        assert_eq!(conns.current(token(ID, seq.wrapping_sub(1))), None, "it entered the queue again");
+        conns.open(ConnId { generation: 8, ..ID });
+        conns.get(ConnId { generation: 8, ..ID }).expect("open").state = State::Queued(Priority::LOWEST);
+        assert_eq!(conns.current(token(ID, seq)), None, "another connection has the place");
+    }
+
+    #[test]
+    fn the_most_urgent_of_what_waits_speaks_for_the_connection_and_the_oldest_of_equals() {
+        let mut conns = queued();
+        let conn = conns.get(ID).expect("it is open");
+        for (end, level) in [(10, 5), (20, 1), (30, 3), (40, 1)] {
+            let label = Label::new(Priority::new(level).expect("a level"));
+            let at = Time::ZERO;
+            conn.mark(SegmentMark { end, label, kind: None, received: at, popped: at, pushed: at });
+        }
+        assert_eq!(conn.most_urgent().map(|mark| mark.end), Some(20));
+    }
+}

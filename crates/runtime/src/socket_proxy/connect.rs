@@ -1,0 +1,81 @@
+//! Connections that programs open.
+//!
+//! The program has its pipe from the first segment on, so that it may close,
+//! wait or be killed meanwhile; what it may do with it the pipe knows. Nothing
+//! is collected before the handshake is complete; when it is told before that
+//! nobody has the other end, there is no connection.
+
+use std::net::SocketAddr;
+
+use net::Device;
+use net::stack::{CloseReason, ConnId, ConnectError, HopLimits};
+use queueing::Time;
+
+use super::flow::Flow;
+use super::{AppSockets, SocketProxy};
+
+/// Why a program has no connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotOpened {
+    /// It was not begun.
+    Here(ConnectError),
+    /// The handshake ended so.
+    There(CloseReason),
+}
+
+impl<D: Device, P: AppSockets> SocketProxy<D, P> {
+    /// Question `call`: a program wants a connection to `to`, from `port` if
+    /// that is said, with these hop limits.
+    pub(super) fn connect(
+        &mut self,
+        now: Time,
+        call: u64,
+        to: SocketAddr,
+        (port, hops): (Option<u16>, HopLimits),
+    ) {
+        let begun = self.stack.connect_with_hops(now, to, port, hops);
+        let tuple = begun.map(|conn| (conn, self.stack.tuple(conn)));
+        let (conn, tuple) = match tuple {
+            Ok((conn, Some(tuple))) => (conn, tuple),
+            Ok((_, None)) => return self.programs.refuse(call, NotOpened::There(CloseReason::Aborted)),
+            Err(why) => return self.programs.refuse(call, NotOpened::Here(why)),
+        };
+        let local = SocketAddr::new(tuple.local, tuple.local_port);
+        match self.programs.opening(call, conn, local, to) {
+            Some(pipe) => {
+                let followed = self.ledger.opened(to);
+                self.seat(conn, Flow::opening(conn.generation, pipe, followed));
+            }
+            None => self.stack.abort(now, conn),
+        }
+    }
+
+    /// The handshake of `conn` is complete.
+    pub(super) fn on_connected(&mut self, conn: ConnId) {
+        let Some(Some(flow)) = self.flows.get_mut(conn.index as usize) else { return };
+        if std::mem::take(&mut flow.opening) {
+            self.counters.opened += 1;
+            self.programs.opened(conn, &mut flow.pipe);
+            self.queue_out(conn);
+        }
+    }
+
+    /// Nobody has the pipe of `conn` any more, whose handshake is under way: that ends without a word, as
+    /// in Linux's SYN-SENT.
+    pub(super) fn give_up(&mut self, now: Time, conn: ConnId) {
+        self.on_closed(conn, CloseReason::Aborted);
+        self.stack.abort(now, conn);
+        self.forget(now, conn);
+    }
+
+    /// `conn` has ended for the reason `why`, which its program can read as an error.
+    pub(super) fn on_closed(&mut self, conn: ConnId, why: CloseReason) {
+        let Some(flow) = self.flow(conn) else { return };
+        if flow.opening {
+            self.counters.unopened += 1;
+            return self.programs.failed(conn, NotOpened::There(why));
+        }
+        let whole = flow.peer_closed;
+        self.programs.ended(conn, why, whole);
+    }
+}

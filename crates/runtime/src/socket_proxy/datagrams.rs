@@ -1,0 +1,345 @@
+//! Datagrams of programs: those that come wait in the stack, the most urgent
+//! first, until their program has room; those that programs send go out as
+//! urgent as what their socket was handed last.
+//!
+//! Ports and sockets take their turns among the connections of their level, up
+//! to [`LETTERS_MAX`] datagrams each; what a program sends at once in segments
+//! (UDP_SEGMENT) counts as one of them. What comes from a peer in datagrams of one
+//! length, for a program that wants it so, is handed over at once (UDP_GRO). Bounds: what has come waits in the
+//! stack's queue of its port, strict by label and bounded, beside what of one turn
+//! found no room; what a program has sent waits in its socket, beside what
+//! of one sending the stack had no room for. Where several sockets share a port nobody
+//! waits for one that is full: its datagrams are lost and counted. Nobody is
+//! told of a datagram that was dropped, but a socket that is connected hears
+//! that nobody listens at its peer. Decision: ADR 0049.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use net::Device;
+use net::stack::{Datagram, SendError, SendOptions, UdpId, UdpOptions, UdpPath};
+use net::wire::icmp::Cause;
+use queueing::{Label, Priority, Time};
+
+use super::flow::QueueEntry;
+use super::{AppSockets, COLLECTED_MAX, DeliveryResult, OutgoingDatagram, SocketProxy};
+
+/// Datagrams that a port or a socket has in one turn.
+pub const LETTERS_MAX: usize = 32;
+/// Bytes that are handed over at once: those of the longest datagram over IPv4.
+const RUN_BYTES_MAX: usize = 65_507;
+
+/// What is known of them; no more than programs have sockets.
+#[derive(Default)]
+pub(super) struct Datagrams {
+    ports: BTreeMap<u16, Port>,
+    senders: BTreeMap<u64, Sender>,
+    /// Sockets whose datagram the stack had no room for.
+    stuck: BTreeSet<u64>,
+    /// ICMP errors that have been looked at.
+    errors: u64,
+}
+
+/// A port that programs want datagrams for.
+#[derive(Default)]
+struct Port {
+    /// Waits on this level for its turn.
+    queued: Option<Priority>,
+    /// What found no room: a run, and one datagram that was taken before that was known.
+    held: VecDeque<Run>,
+}
+
+/// A socket that has sent, or was handed something.
+#[derive(Default)]
+struct Sender {
+    /// How urgent is what it was handed last.
+    level: Priority,
+    queued: Option<Priority>,
+    /// What the stack had no room for.
+    unsent: Option<Unsent>,
+}
+
+/// Datagrams that are handed over at once: in one, each of the first's length, but the
+/// last, which may be shorter.
+struct Run {
+    all: Datagram,
+    segment: usize,
+    count: usize,
+}
+
+impl Run {
+    fn of(datagram: Datagram) -> Self {
+        Self { segment: datagram.payload.len(), all: datagram, count: 1 }
+    }
+
+    /// Whether `next` can be its next.
+    fn takes(&self, next: &Datagram) -> bool {
+        let Self { all, segment, count } = self;
+        let same = |of: &Datagram| (of.remote, of.local, of.marks, of.label.priority);
+        let len = next.payload.len();
+        same(all) == same(next)
+            && all.payload.len() == segment * count
+            && (1..=*segment).contains(&len)
+            && all.payload.len() + len <= RUN_BYTES_MAX
+    }
+}
+
+/// What was sent at once, or what is left of it.
+struct Unsent {
+    path: UdpPath,
+    options: SendOptions,
+    payload: Vec<u8>,
+    /// Bytes of each datagram.
+    segment: usize,
+}
+
+impl Datagrams {
+    /// Whether no program has a socket, and nothing waits to be sent.
+    pub(super) fn nobody_sends(&self) -> bool {
+        self.ports.is_empty()
+    }
+}
+
+impl<D: Device, P: AppSockets> SocketProxy<D, P> {
+    /// A program wants the datagrams for `port`.
+    pub(super) fn bind(&mut self, port: u16) {
+        // Another of its sockets may have it already.
+        let _ = self.stack.bind_udp(port, UdpOptions::default());
+        self.datagrams.ports.entry(port).or_default();
+    }
+
+    /// Looks for what has come.
+    pub(super) fn take_datagrams(&mut self) {
+        while let Some(id) = self.stack.poll_udp() {
+            if let Some(level) = self.stack.udp_level(id) {
+                self.queue_port(id.0, level);
+            }
+        }
+        let errors = self.stack.counters().icmp_errors;
+        if std::mem::replace(&mut self.datagrams.errors, errors) == errors {
+            return;
+        }
+        for &port in self.datagrams.ports.keys() {
+            while let Some((remote, cause)) = self.stack.take_udp_error(UdpId(port)) {
+                if cause == Cause::Port {
+                    self.programs.undelivered(port, remote);
+                }
+            }
+        }
+    }
+
+    /// `port` has something for programs, as urgent as `level`.
+    fn queue_port(&mut self, port: u16, level: Priority) {
+        let Some(at) = self.datagrams.ports.get_mut(&port) else { return };
+        if !at.held.is_empty() || at.queued.is_some_and(|queued| queued <= level) {
+            return;
+        }
+        at.queued = Some(level);
+        self.push_in(QueueEntry::Port(port), level);
+    }
+
+    /// Whether `port` waited for its turn on this level.
+    pub(super) fn hand_over_port(&mut self, now: Time, port: u16, level: Priority) -> bool {
+        let id = UdpId(port);
+        let Some(at) = self.datagrams.ports.get_mut(&port).filter(|at| at.queued == Some(level)) else {
+            return false;
+        };
+        at.queued = None;
+        let merges = self.programs.merges(port);
+        let mut run: Option<Run> = None;
+        for _ in 0..LETTERS_MAX {
+            match self.stack.udp_level(id) {
+                Some(next) if next > level => break,
+                _ => {}
+            }
+            // Asked when there is none, the stack tells of the next that comes.
+            let Some(datagram) = self.stack.receive_from(now, id) else {
+                run.into_iter().for_each(|run| self.hand_over_run(port, run));
+                return true;
+            };
+            let Some(before) = &mut run else {
+                run = Some(Run::of(datagram));
+                continue;
+            };
+            if merges && before.takes(&datagram) {
+                before.all.payload.extend_from_slice(&datagram.payload);
+                before.count += 1;
+                self.stack.recycle(datagram.payload);
+                continue;
+            }
+            let next = run.replace(Run::of(datagram));
+            next.into_iter().for_each(|run| self.hand_over_run(port, run));
+            if self.is_held(port) {
+                break;
+            }
+        }
+        run.into_iter().for_each(|run| self.hand_over_run(port, run));
+        let next = self.stack.udp_level(id).unwrap_or(level);
+        self.queue_port(port, next);
+        true
+    }
+
+    /// Whether something for `port` waits for room.
+    fn is_held(&self, port: u16) -> bool {
+        self.datagrams.ports.get(&port).is_some_and(|at| !at.held.is_empty())
+    }
+
+    /// Hands a run over, or holds it where there is no room, or others wait for some.
+    fn hand_over_run(&mut self, port: u16, run: Run) {
+        let Run { all, segment, count } = &run;
+        let segment = if *count > 1 { *segment } else { 0 };
+        let delivered = match self.is_held(port) {
+            true => DeliveryResult::Full,
+            false => self.programs.deliver(port, all, segment),
+        };
+        if delivered == DeliveryResult::Full
+            && let Some(at) = self.datagrams.ports.get_mut(&port)
+        {
+            return at.held.push_back(run);
+        }
+        self.on_delivered(delivered, all.label.priority, (*count, all.payload.len()));
+        self.stack.recycle(run.all.payload);
+    }
+
+    fn on_delivered(&mut self, delivered: DeliveryResult, level: Priority, (count, len): (usize, usize)) {
+        let count = count as u64;
+        match delivered {
+            DeliveryResult::To(socket) => {
+                self.counters.datagrams_in += count;
+                self.counters.bytes_in += len as u64;
+                self.datagrams.senders.entry(socket).or_default().level = level;
+            }
+            DeliveryResult::Full | DeliveryResult::Lost => self.counters.datagrams_lost += count,
+            DeliveryResult::Nobody => self.counters.datagrams_untaken += count,
+        }
+    }
+
+    /// Programs have taken something that came for `port`.
+    pub(super) fn on_room(&mut self, port: u16) {
+        let Some(at) = self.datagrams.ports.get_mut(&port) else { return };
+        let held = std::mem::take(&mut at.held);
+        let Some(level) = held.front().map(|run| run.all.label.priority) else { return };
+        held.into_iter().for_each(|run| self.hand_over_run(port, run));
+        let next = self.stack.udp_level(UdpId(port)).unwrap_or(level);
+        self.queue_port(port, next);
+    }
+
+    /// The program may have sent something from `socket`.
+    pub(super) fn queue_socket(&mut self, socket: u64) {
+        let sender = self.datagrams.senders.entry(socket).or_default();
+        let level = sender.level;
+        if sender.queued.is_none_or(|queued| queued > level) {
+            sender.queued = Some(level);
+            self.outbound[level.index()].push_back(QueueEntry::Socket(socket));
+        }
+    }
+
+    /// Whether `socket` waited for its turn on this level.
+    pub(super) fn collect_letters(&mut self, socket: u64, level: Priority) -> bool {
+        let Some(sender) = self.datagrams.senders.get_mut(&socket).filter(|of| of.queued == Some(level))
+        else {
+            return false;
+        };
+        sender.queued = None;
+        let label = Label::new(sender.level);
+        if let Some(mut unsent) = sender.unsent.take()
+            && let Some(sent) =
+                self.send_segments(&unsent.path, &unsent.options, &unsent.payload, unsent.segment)
+        {
+            unsent.payload.drain(..sent);
+            self.keep(socket, unsent);
+            return true;
+        }
+        let mut collected = 0;
+        for _ in 0..LETTERS_MAX {
+            if collected >= COLLECTED_MAX {
+                break;
+            }
+            match self.programs.letter(socket, level, &mut self.scratch) {
+                OutgoingDatagram::Out { from, to, len, segment, marks, whole, hops } => {
+                    collected += len;
+                    self.counters.bytes_out += len as u64;
+                    let path = UdpPath { id: UdpId(from.port()), local: from.ip(), remote: to };
+                    let scratch = std::mem::take(&mut self.scratch);
+                    let options = SendOptions { label, marks, whole, hops: Some(hops) };
+                    let sent = self.send_segments(&path, &options, &scratch[..len], segment);
+                    self.scratch = scratch;
+                    if let Some(sent) = sent {
+                        let payload = self.scratch[sent..len].to_vec();
+                        self.keep(socket, Unsent { path, options, payload, segment });
+                        return true;
+                    }
+                }
+                OutgoingDatagram::Settled(delivered) => self.on_delivered(delivered, level, (1, 0)),
+                OutgoingDatagram::Elsewhere => {}
+                OutgoingDatagram::Nothing => return true,
+                OutgoingDatagram::End { port, last } => {
+                    self.let_go_of_socket(socket, port, last);
+                    return true;
+                }
+            }
+        }
+        self.queue_socket(socket);
+        true
+    }
+
+    /// Sends `payload` in datagrams of `segment` bytes; where the stack had room for so many bytes
+    /// of it and no more, that.
+    fn send_segments(
+        &mut self,
+        path: &UdpPath,
+        options: &SendOptions,
+        payload: &[u8],
+        segment: usize,
+    ) -> Option<usize> {
+        let mut sent = 0;
+        loop {
+            let end = payload.len().min(sent + segment);
+            match self.stack.answer(path, options, &payload[sent..end]) {
+                Err(SendError::Full) => return Some(sent),
+                outcome => self.on_sent(outcome),
+            }
+            sent = end;
+            // One of nothing is one, too.
+            if sent == payload.len() {
+                return None;
+            }
+        }
+    }
+
+    fn on_sent(&mut self, sent: Result<(), SendError>) {
+        match sent {
+            Ok(()) => self.counters.datagrams_out += 1,
+            Err(_) => self.counters.datagrams_unsent += 1,
+        }
+    }
+
+    /// The stack has no room: nothing more is collected from `socket` for now.
+    fn keep(&mut self, socket: u64, unsent: Unsent) {
+        self.datagrams.senders.entry(socket).or_default().unsent = Some(unsent);
+        self.datagrams.stuck.insert(socket);
+    }
+
+    /// Lets those try again for whom the stack had no room, where it has
+    /// `sent` something or nothing waits there; whether there are any.
+    pub(super) fn send_again(&mut self, sent: bool) -> bool {
+        if self.datagrams.stuck.is_empty() || !sent && self.stack.wants_egress() {
+            return false;
+        }
+        for socket in std::mem::take(&mut self.datagrams.stuck) {
+            self.queue_socket(socket);
+        }
+        true
+    }
+
+    /// Nobody has `socket` any more, which had `port`.
+    pub(super) fn let_go_of_socket(&mut self, socket: u64, port: u16, last: bool) {
+        self.datagrams.senders.remove(&socket);
+        if last {
+            self.stack.close_udp(UdpId(port));
+            self.datagrams.ports.remove(&port);
+        } else {
+            // What it had no room for another may have.
+            self.on_room(port);
+        }
+    }
+}

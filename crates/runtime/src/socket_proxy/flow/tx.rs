@@ -1,0 +1,133 @@
+//! What programs wrote, to TCP: the most urgent first, and no more than TCP has
+//! room for.
+
+use net::Device;
+use net::stack::ConnId;
+use queueing::PASSED_IN_A_ROW;
+use queueing::{Priority, Time};
+
+use super::super::{AppSockets, AppStream, Counters, HANDED_MAX, Read, SocketProxy};
+use super::QueueEntry;
+
+impl<D: Device, P: AppSockets> SocketProxy<D, P> {
+    /// The program of `conn` may have written something.
+    pub(in crate::socket_proxy) fn queue_out(&mut self, conn: ConnId) {
+        let Some(flow) = self.flow(conn) else { return };
+        let level = flow.level;
+        if flow.queued_out.is_none_or(|queued| queued > level) {
+            flow.queued_out = Some(level);
+            self.outbound[level.index()].push_back(QueueEntry::Conn(conn));
+        }
+    }
+
+    /// Collects what programs have written, the most urgent first; whether
+    /// there was any. Who has more waits for the next round. So does, once, what is
+    /// less urgent than what a program was `handed` in this one: its core may be ours;
+    /// and, [`PASSED_IN_A_ROW`] times, what is less urgent than bytes that fill the round:
+    /// a turn may be as long as such a round, and with one in each the two would share alike.
+    pub(in crate::socket_proxy) fn collect(&mut self, now: Time, handed: Option<Priority>) -> bool {
+        let bytes_max = self.collected_max();
+        let passed_over = std::mem::take(&mut self.passed_over);
+        let handed = handed.filter(|_| passed_over == 0);
+        let (mut turns, before) = (0, self.counters.bytes_out);
+        let is_full = |counters: &Counters| (counters.bytes_out - before) as usize >= bytes_max;
+        for level in Priority::all() {
+            let gives_way = is_full(&self.counters) && passed_over < PASSED_IN_A_ROW;
+            if gives_way || handed.is_some_and(|handed| level > handed) {
+                if self.outbound[level.index()..].iter().any(|below| !below.is_empty()) {
+                    self.passed_over = passed_over + 1;
+                }
+                break;
+            }
+            let mut had_turn = false;
+            for _ in 0..self.outbound[level.index()].len() {
+                if had_turn && (turns >= HANDED_MAX || is_full(&self.counters)) {
+                    break;
+                }
+                let Some(who) = self.outbound[level.index()].pop_front() else { break };
+                let had = match who {
+                    QueueEntry::Conn(conn) => self.collect_one(now, conn, level),
+                    QueueEntry::Socket(socket) => self.collect_letters(socket, level),
+                    QueueEntry::Port(_) => false,
+                };
+                turns += usize::from(had);
+                had_turn |= had;
+            }
+        }
+        turns > 0
+    }
+
+    /// Whether `conn` waited for its turn on this level.
+    fn collect_one(&mut self, now: Time, conn: ConnId, level: Priority) -> bool {
+        let Some(flow) = self.flow(conn).filter(|flow| flow.queued_out == Some(level)) else { return false };
+        flow.queued_out = None;
+        self.collect_bytes(now, conn);
+        true
+    }
+
+    fn collect_bytes(&mut self, now: Time, conn: ConnId) {
+        let bytes_max = self.collected_max();
+        let index = conn.index as usize;
+        let Some(Some(flow)) = self.flows.get_mut(index) else { return };
+        if flow.opening {
+            // What there is to read is not the program's yet.
+            return;
+        }
+        let mut collected = 0;
+        while collected < bytes_max {
+            // What TCP has no room for stays in the pipe. Where nothing can be sent
+            // any more, an end may be there to be read.
+            let room = match self.stack.send_room(now, conn, self.scratch.len()) {
+                Ok(0) => return,
+                Ok(room) => room,
+                Err(_) => self.scratch.len(),
+            };
+            let read = flow.pipe.read(&mut self.scratch[..room]);
+            if let Read::Some(len) = read {
+                collected += len;
+                self.counters.bytes_out += len as u64;
+                self.newcomers.on_answer(&mut flow.stage, &mut self.front.gate);
+                if let Some(followed) = &mut flow.followed {
+                    followed.wrote(now, flow.level, &self.scratch[..len], &mut self.ledger);
+                }
+                if self.stack.send(now, conn, &self.scratch[..len]).is_err() {
+                    return self.nobody_reads(now, conn);
+                }
+            }
+            if read != Read::Some(room)
+                && let Some(followed) = &mut flow.followed
+            {
+                followed.sent(now, &mut self.ledger);
+            }
+            match read {
+                // To be told that there is nothing more takes a call, too.
+                Read::Some(len) if len < room && !flow.shut && !flow.gone => return,
+                Read::Some(_) => {}
+                Read::Nothing => return,
+                Read::End if flow.gone => {
+                    let reset = flow.reset_on_close;
+                    // What has come and is not with it resets, too: after what it wrote.
+                    if !reset && !self.stack.received(conn).is_empty() {
+                        return self.resets.push(conn);
+                    }
+                    return self.let_go(now, conn, reset);
+                }
+                Read::End => {
+                    self.newcomers.on_answer(&mut flow.stage, &mut self.front.gate);
+                    return self.stack.close(now, conn);
+                }
+                // What it wrote before goes out first.
+                Read::Reset => return self.resets.push(conn),
+            }
+        }
+        self.queue_out(conn);
+    }
+
+    /// The connection takes no more bytes. The event of its end follows once its program, if any process
+    /// still has it, was handed what came before that.
+    fn nobody_reads(&mut self, now: Time, conn: ConnId) {
+        if self.flow(conn).is_none_or(|flow| flow.gone || flow.deaf) {
+            self.let_go(now, conn, true);
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! Requests on a connection that a program opened: the program asks, and the next
+//! service answers.
+//!
+//! A call begins when TCP is given its first byte and ends when the program is
+//! handed what its answer begins with. Between these it is known when TCP had
+//! all of it, and the segment that its answer begins with: when the device had that,
+//! and when it was readable. So `service` is the peer's and the way there and
+//! back. Of calls that wait together on a connection nobody knows which one is
+//! answered: none of them is kept, and all are counted. What comes while none
+//! waits is the rest of an answer.
+//!
+//! Bounds: one call of a connection, and what a reader may hold.
+
+use std::net::SocketAddr;
+
+use net::classify::l7::{Protocol, Request, RequestVisitor};
+use queueing::{Label, Priority, Span, Time};
+
+use super::outstanding::Waiting;
+use super::{Reads, TrackerState};
+use crate::app::RequestAttributes;
+use crate::shard::{End, Side, Slow};
+
+/// Those of one connection.
+pub(in crate::socket_proxy) struct ClientRequests {
+    peer: SocketAddr,
+    reads: Reads,
+    /// Bytes that the program has written.
+    written: u64,
+    writing: Writing,
+    /// Written to its end and not answered.
+    waiting: Waiting<Call>,
+}
+
+/// The call that is being written.
+#[derive(Default)]
+struct Writing {
+    /// When its first byte was.
+    begun: Option<Time>,
+    bytes: usize,
+    told: RequestAttributes,
+}
+
+struct Call {
+    label: Label,
+    begun: Time,
+    /// TCP had all of it.
+    sent: Option<Time>,
+    answer: Option<Answer>,
+    bytes: usize,
+    told: RequestAttributes,
+}
+
+/// The segment that an answer begins with.
+#[derive(Clone, Copy)]
+struct Answer {
+    received: Time,
+    popped: Time,
+    readable: Time,
+}
+
+impl ClientRequests {
+    pub(super) fn new(peer: SocketAddr, reads: Reads) -> Self {
+        Self { peer, reads, written: 0, writing: Writing::default(), waiting: Waiting::Nobody }
+    }
+
+    /// As [`RequestTracker::wrote`](super::Followed::wrote).
+    pub(super) fn wrote(&mut self, now: Time, level: Priority, piece: &[u8], ledger: &TrackerState) {
+        let place = self.written;
+        self.written += piece.len() as u64;
+        let Some(reader) = self.reads.reader(place, piece, ledger) else { return };
+        self.writing.begun.get_or_insert(now);
+        self.writing.bytes += piece.len();
+        let (writing, waiting) = (&mut self.writing, &mut self.waiting);
+        reader.read(place, piece, &mut Hearing { now, level, writing, waiting });
+    }
+
+    /// As [`RequestTracker::sent`](super::Followed::sent).
+    pub(super) fn sent(&mut self, now: Time) {
+        if let Waiting::One(call) = &mut self.waiting {
+            call.sent.get_or_insert(now);
+        }
+    }
+
+    /// As [`RequestTracker::arrived`](super::Followed::arrived).
+    pub(super) fn arrived(&mut self, now: Time, received: Time, popped: Time) {
+        if let Waiting::One(call) = &mut self.waiting {
+            call.answer.get_or_insert(Answer { received, popped, readable: now });
+        }
+    }
+
+    /// The program was handed `bytes` more.
+    pub(super) fn handed(&mut self, now: Time, bytes: usize, ledger: &mut TrackerState) {
+        match &self.waiting {
+            // It came before there was anything to answer.
+            Waiting::One(call) if call.answer.is_none() => {}
+            _ => self.over(now, End::Answered, bytes, ledger),
+        }
+    }
+
+    /// As [`RequestTracker::gone`](super::Followed::gone).
+    pub(super) fn gone(&mut self, now: Time, ledger: &mut TrackerState) {
+        match &self.waiting {
+            // Of other protocols, some requests have no answer.
+            Waiting::One(call) if call.told.path.is_empty() => {}
+            _ => self.over(now, End::Gone, 0, ledger),
+        }
+    }
+
+    /// Nobody waits any more.
+    fn over(&mut self, now: Time, end: End, response: usize, ledger: &mut TrackerState) {
+        match self.waiting.take() {
+            Waiting::Nobody => {}
+            Waiting::One(call) => call.until(now, end, (self.peer, response), ledger),
+            Waiting::Several(count) => ledger.together += count,
+        }
+    }
+}
+
+struct Hearing<'a> {
+    now: Time,
+    level: Priority,
+    writing: &'a mut Writing,
+    waiting: &'a mut Waiting<Call>,
+}
+
+impl RequestVisitor for Hearing<'_> {
+    fn begun(&mut self, _: &Protocol, request: &Request<'_>) -> u64 {
+        self.writing.told = RequestAttributes::of(request);
+        0
+    }
+
+    fn touched(&mut self, _: u64) {}
+
+    fn ended(&mut self) {
+        let Writing { begun, bytes, told } = std::mem::take(self.writing);
+        let (label, begun) = (Label::new(self.level), begun.unwrap_or(self.now));
+        let call = Call { label, begun, sent: None, answer: None, bytes, told };
+        self.waiting.push(call);
+    }
+}
+
+impl Call {
+    /// Over at `now`, asked of this peer, who began to answer with so many bytes.
+    fn until(self, now: Time, end: End, (peer, response): (SocketAddr, usize), ledger: &mut TrackerState) {
+        let Self { label, begun, sent, answer, bytes, told } = self;
+        let at_end = Answer { received: now, popped: now, readable: now };
+        let Answer { received, popped, readable } = answer.unwrap_or(at_end);
+        let mut last = begun;
+        // Where an answer begins before all is sent, nobody waits twice.
+        let [transmit, service, nic, tcp, event] = [sent.unwrap_or(begun), received, popped, readable, now]
+            .map(|time| {
+                let span = time.since(last);
+                last = last.max(time);
+                span
+            });
+        let stages: [Span; 5] = [nic, tcp, event, service, transmit];
+        ledger.slowest.offer(label.priority, now.since(begun), || Slow {
+            side: Side::Called(peer),
+            label,
+            begun,
+            stages,
+            app: Span::ZERO,
+            request: bytes,
+            response,
+            end,
+            told,
+        });
+    }
+}

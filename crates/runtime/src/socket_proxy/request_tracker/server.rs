@@ -1,0 +1,180 @@
+//! Requests on a connection that came: peers ask, a program answers.
+//!
+//! Known is when the device had a request's last byte, when the program was
+//! handed that, when the connection began to answer, and when TCP had all that
+//! was written by then. These are the ends of the stages of a [`Slow`]; so
+//! `service` is all that is the program's, its own queue too, and `transmit`
+//! ends with what a response begins with, not with the whole of a long one. Of
+//! requests that wait together on a connection nobody knows which one is
+//! answered: none of them is kept, and all are counted.
+//!
+//! Bounds: [`MARKS_MAX`] segments of a connection, one request, and what a
+//! [`Reader`] may hold.
+
+use std::collections::VecDeque;
+
+use net::classify::l7::{Protocol, Request, RequestVisitor};
+use queueing::{Label, Priority, Span, Time};
+
+use super::outstanding::Waiting;
+use super::{Mark, Reads, TrackerState};
+use crate::app::RequestAttributes;
+use crate::shard::{End, PASSAGE, Side, Slow};
+
+/// Those of one connection.
+#[derive(Default)]
+pub(in crate::socket_proxy) struct Requests {
+    reads: Reads,
+    /// Bytes of the stream that have come, and that the program was handed.
+    come: u64,
+    handed: u64,
+    /// Segments that were not handed over to their end.
+    marks: VecDeque<Mark>,
+    /// Handed over and not answered.
+    waiting: Waiting<Asked>,
+    coming: Coming,
+    /// Whose answer has begun, since when, and how many bytes of it there were.
+    leaving: Option<(Asked, Time, usize)>,
+}
+
+/// The request that is being handed over: what it says, and its bytes so far.
+#[derive(Default)]
+struct Coming {
+    told: RequestAttributes,
+    bytes: usize,
+}
+
+/// A request that is the program's.
+struct Asked {
+    label: Label,
+    mark: Mark,
+    handed: Time,
+    bytes: usize,
+    told: RequestAttributes,
+}
+
+/// Segments told apart per connection; more are merged into the last.
+const MARKS_MAX: usize = 64;
+
+impl Requests {
+    pub(super) fn new(reads: Reads) -> Self {
+        Self { reads, ..Self::default() }
+    }
+
+    /// `fresh` bytes became readable at `now`.
+    pub(super) fn arrived(&mut self, now: Time, fresh: u32, received: Time, popped: Time) {
+        self.come += u64::from(fresh);
+        if self.marks.len() >= MARKS_MAX {
+            self.marks.pop_back();
+        }
+        self.marks.push_back(Mark { end: self.come, received, popped, readable: now });
+    }
+
+    /// The program was handed `piece`, which is as urgent as `level`.
+    pub(super) fn handed(&mut self, now: Time, level: Priority, piece: &[u8], ledger: &TrackerState) {
+        let mut rest = piece;
+        while !rest.is_empty() {
+            // A segment at a time, so that it is known which one completed a request.
+            let at = Mark { end: u64::MAX, received: now, popped: now, readable: now };
+            let mark = self.marks.front().copied().unwrap_or(at);
+            let len = rest.len().min(mark.end.saturating_sub(self.handed) as usize);
+            let (part, behind) = rest.split_at(len);
+            if !part.is_empty() {
+                self.heard(Heard { now, level, mark }, part, ledger);
+            }
+            self.handed += len as u64;
+            if mark.end <= self.handed {
+                self.marks.pop_front();
+            }
+            rest = behind;
+        }
+    }
+
+    fn heard(&mut self, heard: Heard, part: &[u8], ledger: &TrackerState) {
+        let Some(reader) = self.reads.reader(self.handed, part, ledger) else { return };
+        self.coming.bytes += part.len();
+        let (coming, waiting) = (&mut self.coming, &mut self.waiting);
+        reader.read(self.handed, part, &mut Hearing { heard, coming, waiting });
+    }
+
+    /// The program wrote `bytes` more.
+    pub(super) fn answered(&mut self, now: Time, bytes: usize, ledger: &mut TrackerState) {
+        match self.waiting.take() {
+            Waiting::Nobody => self.leaving.iter_mut().for_each(|(.., so_far)| *so_far += bytes),
+            Waiting::One(asked) => self.leaving = Some((asked, now, bytes)),
+            Waiting::Several(count) => ledger.together += count,
+        }
+    }
+
+    /// TCP has all that the program wrote.
+    pub(super) fn sent(&mut self, now: Time, ledger: &mut TrackerState) {
+        if let Some((asked, begun, bytes)) = self.leaving.take() {
+            asked.until(now, begun, bytes, End::Answered, ledger);
+        }
+    }
+
+    /// The connection is gone.
+    pub(super) fn gone(&mut self, now: Time, ledger: &mut TrackerState) {
+        if let Some((asked, begun, bytes)) = self.leaving.take() {
+            return asked.until(now, begun, bytes, End::Gone, ledger);
+        }
+        match self.waiting.take() {
+            Waiting::Nobody => {}
+            // Of other protocols, some requests have no answer.
+            Waiting::One(asked) if asked.told.path.is_empty() => {}
+            Waiting::One(asked) => asked.until(now, now, 0, End::Gone, ledger),
+            Waiting::Several(count) => ledger.together += count,
+        }
+    }
+}
+
+/// When a piece was handed over, and what was known of it.
+#[derive(Clone, Copy)]
+struct Heard {
+    now: Time,
+    level: Priority,
+    mark: Mark,
+}
+
+struct Hearing<'a> {
+    heard: Heard,
+    coming: &'a mut Coming,
+    waiting: &'a mut Waiting<Asked>,
+}
+
+impl RequestVisitor for Hearing<'_> {
+    fn begun(&mut self, _: &Protocol, request: &Request<'_>) -> u64 {
+        self.coming.told = RequestAttributes::of(request);
+        0
+    }
+
+    fn touched(&mut self, _: u64) {}
+
+    fn ended(&mut self) {
+        let Heard { now, level, mark } = self.heard;
+        let Coming { told, bytes } = std::mem::take(self.coming);
+        self.waiting.push(Asked { label: Label::new(level), mark, handed: now, bytes, told });
+    }
+}
+
+impl Asked {
+    /// Over at `now`; its answer began with `response` bytes at `begun`.
+    fn until(self, now: Time, begun: Time, response: usize, end: End, ledger: &mut TrackerState) {
+        let Self { label, mark: Mark { received, popped, readable, .. }, handed, bytes, told } = self;
+        let times = [received, popped, readable, handed, begun, now];
+        let stages: [Span; PASSAGE.len()] = std::array::from_fn(|stage| times[stage + 1].since(times[stage]));
+        let total: Span = stages.into_iter().sum();
+        let (app, request) = (Span::ZERO, bytes);
+        ledger.slowest.offer(label.priority, total, || Slow {
+            side: Side::Served,
+            label,
+            begun: received,
+            stages,
+            app,
+            request,
+            response,
+            end,
+            told,
+        });
+    }
+}

@@ -1,0 +1,589 @@
+//! What programs and peers notice of each other.
+
+use net::stack::{CloseReason, EventKind, HopLimits, State};
+use proptest::prelude::*;
+use queueing::PASSED_IN_A_ROW;
+use queueing::Span;
+
+use super::*;
+
+mod calls;
+mod counters;
+mod datagrams;
+mod opening;
+mod requests;
+mod world;
+
+use world::{HERE, World};
+
+#[test]
+fn bytes_pass_both_ways_and_ends_are_told() {
+    let mut world = World::new(1000);
+    world.send(0, b"request");
+    world.settle();
+    let end = world.end(0);
+    assert_eq!(end.borrow().inbound, *b"request");
+    end.borrow_mut().outbound.extend(b"response");
+    world.tell(0);
+    world.settle();
+    assert_eq!(world.received, b"response");
+    world.client.close(world.now, world.conns[0]);
+    world.settle();
+    assert!(end.borrow().finished && !end.borrow().dropped, "the program may still answer");
+    end.borrow_mut().outbound.extend(b" and more");
+    end.borrow_mut().gone = true;
+    world.tell(0);
+    world.settle();
+    assert_eq!(world.received, b"response and more");
+    assert!(world.closed.contains(&EventKind::PeerClosed), "{:?}", world.closed);
+    assert_eq!((world.streams.connections(), end.borrow().dropped), (0, true));
+    assert_eq!((world.streams.counters.reset, world.streams.counters.ended), (0, 1));
+}
+
+#[test]
+fn a_program_that_only_stops_writing_still_reads() {
+    let mut world = World::new(1000);
+    let end = world.end(0);
+    end.borrow_mut().outbound.extend(b"all");
+    end.borrow_mut().shut = true;
+    world.tell(0);
+    world.settle();
+    assert_eq!((&world.received[..], &world.closed[..]), (&b"all"[..], &[EventKind::PeerClosed][..]));
+    world.send(0, b"late");
+    world.settle();
+    assert_eq!(end.borrow().inbound, *b"late");
+}
+
+#[test]
+fn a_killed_program_frees_its_connections() {
+    let mut world = World::new(4);
+    (0..7).for_each(|_| world.connect());
+    // Two with bytes that nobody read, one with more than there was room for.
+    world.send(0, b"four");
+    world.send(1, b"more than four");
+    world.settle();
+    assert_eq!((world.streams.connections(), world.streams.stack.connections()), (8, 8));
+    for n in 0..8 {
+        let end = world.end(n);
+        let unread = !end.borrow().inbound.is_empty();
+        end.borrow_mut().unread = unread;
+        end.borrow_mut().gone = true;
+        world.tell(n);
+    }
+    world.settle();
+    assert_eq!(world.streams.connections(), 0);
+    assert_eq!(world.streams.counters.reset, 2);
+    let resets = world.closed.iter().filter(|kind| **kind == EventKind::Closed(CloseReason::Reset)).count();
+    let polite = world.closed.iter().filter(|kind| **kind == EventKind::PeerClosed).count();
+    assert_eq!((resets, polite), (2, 6));
+    for n in 2..8 {
+        world.client.close(world.now, world.conns[n]);
+    }
+    world.settle();
+    // TIME-WAIT: we closed first.
+    world.now += Span::from_secs(300);
+    world.settle();
+    assert_eq!(world.streams.stack.connections(), 0, "nothing is kept of them");
+}
+
+#[test]
+fn what_a_program_answered_before_it_closed_in_haste_goes_out() {
+    let mut world = World::new(100);
+    world.send(0, b"a long story");
+    world.settle();
+    let end = world.end(0);
+    end.borrow_mut().outbound.extend(b"denied");
+    end.borrow_mut().gone = true;
+    end.borrow_mut().unread = true;
+    world.tell(0);
+    world.settle();
+    assert_eq!((&world.received[..], world.streams.connections()), (&b"denied"[..], 0));
+    assert_eq!(world.closed, [EventKind::Closed(CloseReason::Reset)]);
+}
+
+#[test]
+fn what_a_program_answered_goes_out_before_what_it_was_never_handed_resets() {
+    let mut world = World::new(4);
+    world.send(0, b"more than four");
+    world.settle();
+    let end = world.end(0);
+    end.borrow_mut().inbound.clear();
+    end.borrow_mut().outbound.extend(b"denied");
+    end.borrow_mut().gone = true;
+    world.tell(0);
+    world.settle();
+    assert_eq!((&world.received[..], world.streams.connections()), (&b"denied"[..], 0));
+    assert_eq!(
+        (&world.closed[..], world.streams.counters.reset),
+        (&[EventKind::Closed(CloseReason::Reset)][..], 1)
+    );
+}
+
+#[test]
+fn what_comes_for_a_closed_program_resets() {
+    let mut world = World::new(100);
+    world.end(0).borrow_mut().gone = true;
+    world.tell(0);
+    world.settle();
+    world.send(0, b"anybody there?");
+    world.settle();
+    assert_eq!(world.closed, [EventKind::PeerClosed, EventKind::Closed(CloseReason::Reset)]);
+}
+
+#[test]
+fn what_a_program_does_not_hear_is_counted() {
+    let mut world = World::new(100);
+    let end = world.end(0);
+    end.borrow_mut().deaf = true;
+    world.send(0, b"hello");
+    world.settle();
+    end.borrow_mut().outbound.extend(b"talking");
+    world.tell(0);
+    world.settle();
+    assert_eq!((&world.received[..], world.streams.counters.bytes_unheard), (&b"talking"[..], 5));
+}
+
+#[test]
+fn a_connection_that_nobody_takes_is_reset() {
+    let mut world = World::without(100);
+    world.streams.programs.refuses = true;
+    world.connect();
+    assert_eq!(world.closed, [EventKind::Closed(CloseReason::Reset)]);
+    assert_eq!((world.streams.counters.untaken, world.streams.connections()), (1, 0));
+    world.streams.programs.happened.push(AppEvent::Unlisten(80));
+    world.connect();
+    assert_eq!((world.closed.len(), world.streams.counters.untaken), (2, 1), "refused at once");
+}
+
+/// Of several stacks one hears programs and has answered them when another takes in what follows.
+#[test]
+fn what_another_stack_has_left_is_known_before_a_frame_that_follows() {
+    let mut world = World::without(100);
+    world.streams.programs.happened.push(AppEvent::Unlisten(80));
+    world.settle();
+    world.streams.programs.left.push(AppEvent::Listen { port: 80, fast_open: 0, hops: Default::default() });
+    world.connect();
+    assert_eq!((&world.closed[..], world.streams.connections()), (&[][..], 1));
+}
+
+#[test]
+fn what_came_with_a_syn_is_handed_over_where_the_program_has_asked_for_it() {
+    let mut world = World::without(100);
+    let opens = |world: &mut World| {
+        let opened = world.client.connect_with(world.now, HERE.parse().unwrap(), None, b"question");
+        assert_eq!(opened.unwrap().1, 8);
+        world.settle();
+    };
+    // The port is had already; that data may come with a SYN is said later.
+    world.streams.programs.happened.push(AppEvent::Listen {
+        port: 80,
+        fast_open: 4,
+        hops: Default::default(),
+    });
+    world.settle();
+    opens(&mut world);
+    assert_eq!(world.streams.stack.counters().fast_opens, 0, "a cookie comes first");
+    opens(&mut world);
+    assert_eq!(world.streams.stack.counters().fast_opens, 1);
+    for at in 0..2 {
+        assert_eq!(world.end(at).borrow().inbound, *b"question", "once");
+    }
+}
+
+#[test]
+fn closing_resets_where_that_was_asked_for() {
+    let mut world = World::new(100);
+    let end = world.end(0);
+    let conn = end.borrow().conn.unwrap();
+    world.streams.programs.happened.push(AppEvent::Set(conn, Setting::ResetOnClose(true)));
+    end.borrow_mut().gone = true;
+    world.tell(0);
+    world.settle();
+    assert_eq!(world.closed, [EventKind::Closed(CloseReason::Reset)]);
+}
+
+#[test]
+fn a_peer_that_resets_takes_the_pipe_along() {
+    let mut world = World::new(100);
+    world.client.abort(world.now, world.conns[0]);
+    world.settle();
+    assert!(world.end(0).borrow().dropped);
+    assert_eq!((world.streams.connections(), world.streams.counters.ended), (0, 1));
+}
+
+#[test]
+fn what_came_before_a_reset_is_read_before_the_end() {
+    // More than the program has room for, and the reset in the same round.
+    let mut world = World::new(4);
+    world.send(0, b"last words");
+    world.client.egress(world.now, &mut world.far);
+    world.client.abort(world.now, world.conns[0]);
+    world.settle();
+    let end = world.end(0);
+    assert_eq!((end.borrow().inbound.len(), end.borrow().dropped), (4, false));
+    // What it writes now goes nowhere, and takes nothing from it.
+    end.borrow_mut().outbound.extend(b"answer");
+    world.tell(0);
+    world.settle();
+    let mut read = Vec::new();
+    while !end.borrow().dropped {
+        let came: Vec<u8> = end.borrow_mut().inbound.drain(..).collect();
+        assert!(!came.is_empty(), "{read:?} is all that it was given");
+        read.extend(came);
+        world.tell(0);
+        world.settle();
+    }
+    read.extend(end.borrow_mut().inbound.drain(..));
+    assert_eq!(read, b"last words");
+    assert_eq!((&world.received[..], world.streams.connections()), (&b""[..], 0));
+}
+
+#[test]
+fn what_a_peer_does_not_read_stays_with_the_program_that_wrote_it() {
+    let mut world = World::new(100);
+    world.deaf = true;
+    let (written, end) = (4_000_000, world.end(0));
+    end.borrow_mut().outbound.extend(vec![b'x'; written]);
+    world.tell(0);
+    world.settle();
+    let conn = end.borrow().conn.unwrap();
+    let info = world.streams.stack.info(world.now, conn).unwrap();
+    let in_tcp = info.acknowledged + info.unacknowledged + info.unsent;
+    assert_eq!(written - end.borrow().outbound.len(), in_tcp.get() as usize);
+    assert!(info.unsent.get() <= 256 * 1024, "{:?}", info.unsent);
+    // It goes on when the peer does.
+    world.deaf = false;
+    let unread = world.client.received(world.conns[0]).len();
+    world.client.consume(world.now, world.conns[0], unread);
+    world.settle();
+    assert_eq!(unread + world.received.len(), written);
+}
+
+#[test]
+fn the_most_urgent_is_handed_over_first() {
+    let mut world = World::new(100);
+    (0..3).for_each(|_| world.connect());
+    let levels = [b"5", b"7", b"0", b"5"];
+    for (n, level) in levels.iter().enumerate() {
+        world.send(n, *level);
+        world.client.egress(world.now, &mut world.far);
+    }
+    // All four are through TCP before any is handed over.
+    assert!(world.streams.receive(world.now, &mut world.near));
+    world.streams.take_events(world.now);
+    let queued: Vec<usize> = world.streams.inbound.iter().map(VecDeque::len).collect();
+    assert_eq!(queued, [1, 0, 0, 0, 0, 2, 0, 1]);
+    // A program that is full keeps nobody else waiting.
+    world.end(2).borrow_mut().room = 0;
+    world.streams.hand_over(world.now);
+    let got: Vec<usize> = (0..4).map(|n| world.end(n).borrow().inbound.len()).collect();
+    assert_eq!(got, [1, 1, 0, 1]);
+    assert!(world.end(2).borrow().wanted);
+}
+
+#[test]
+fn other_classifiers_hold_for_connections_that_are_open() {
+    let mut world = World::new(100);
+    let last = |world: &mut World| {
+        world.send(0, b"3");
+        world.settle();
+        let end = world.end(0);
+        let told = end.borrow().told.last().map(|(level, _)| level.level());
+        told.expect("it was told")
+    };
+    assert_eq!(last(&mut world), 3);
+    let driver: net::classify::DriverClassifier = std::sync::Arc::new(|_| net::classify::Verdict::Level(2));
+    world.streams.set_classifiers(Classifiers { driver: Some(driver), ..Classifiers::default() });
+    assert_eq!(last(&mut world), 2, "the driver's word, and no digit is read");
+    world.streams.set_classifiers(Classifiers::default());
+    assert_eq!(last(&mut world), Priority::LOWEST.level(), "nobody says");
+    assert!(world.closed.is_empty() && world.streams.connections() == 1);
+}
+
+#[test]
+fn a_program_knows_how_urgent_something_is_before_it_has_it() {
+    let mut world = World::new(100);
+    world.send(0, b"3");
+    world.settle();
+    world.send(0, b"0");
+    world.settle();
+    world.client.close(world.now, world.conns[0]);
+    world.settle();
+    let level = |n| Priority::new(n).unwrap();
+    // An end is as urgent as what came before it.
+    assert_eq!(world.end(0).borrow().told, [(level(3), 0), (level(0), 1), (level(0), 2)]);
+    let conn = world.end(0).borrow().conn.unwrap();
+    world.streams.programs.happened.push(AppEvent::Set(conn, Setting::Level(level(6))));
+    world.streams.programs.happened.push(AppEvent::Set(conn, Setting::Private([7; 48])));
+    world.settle();
+    assert_eq!(world.end(0).borrow().told.last(), Some(&(level(6), 2)));
+    assert_eq!(world.streams.stack.private(conn).unwrap()[16..], [7; 48]);
+}
+
+#[test]
+fn a_program_is_told_what_its_connection_is_like() {
+    let mut world = World::new(100);
+    world.send(0, b"2345");
+    world.settle();
+    let conn = world.end(0).borrow().conn.unwrap();
+    let nobody = ConnId { generation: conn.generation + 1, ..conn };
+    let idle = Span::from_secs(5);
+    let happened = &mut world.streams.programs.happened;
+    happened.push(AppEvent::Set(conn, Setting::KeepIdle(idle)));
+    happened.push(AppEvent::Set(conn, Setting::Dscp(10)));
+    happened.push(AppEvent::Asked { call: 1, conn });
+    happened.push(AppEvent::Asked { call: 2, conn: nobody });
+    world.settle();
+    let [(1, Some(info), keep_alive), (2, None, KeepAlive::LINUX)] = world.streams.programs.answers[..]
+    else {
+        panic!("{:?}", world.streams.programs.answers)
+    };
+    assert_eq!((info.state, info.received.get(), info.segments[1]), (State::Established, 4, 0));
+    assert_eq!((keep_alive.idle, keep_alive.count), (idle, 9), "as set, though it is not switched on");
+    assert_eq!(info.dscp, 10);
+    assert!(info.cwnd.get() >= 2 * u64::from(info.mss) && info.srtt.is_some(), "{info:?}");
+}
+
+/// A connection for each of `levels`, whose request is that digit, and whose program has
+/// written `answer`; nothing is collected yet.
+fn answered(levels: &[u8], answer: &[u8]) -> World {
+    let mut world = World::new(100);
+    (1..levels.len()).for_each(|_| world.connect());
+    for (n, level) in levels.iter().enumerate() {
+        assert_eq!(world.send(n, &[b'0' + level]), 1);
+    }
+    world.settle();
+    for n in 0..levels.len() {
+        world.end(n).borrow_mut().outbound.extend(answer);
+        world.tell(n);
+    }
+    world.streams.listen_to_programs(world.now);
+    world
+}
+
+/// From how many of the first `count` connections' programs something was collected.
+fn read(world: &World, count: usize) -> usize {
+    (0..count).filter(|&n| world.end(n).borrow().read_as.is_some()).count()
+}
+
+#[test]
+fn what_programs_wrote_is_collected_in_the_order_of_labels() {
+    let mut world = answered(&[5, 7, 0, 5], b"answer");
+    world.streams.collect(world.now, None);
+    let order: Vec<_> = (0..4).map(|n| world.end(n).borrow().read_as).collect();
+    assert_eq!(order, [Some(1), Some(3), Some(0), Some(2)]);
+}
+
+#[test]
+fn what_a_program_was_just_handed_goes_before_what_is_less_urgent_once() {
+    let mut world = answered(&[5, 7, 0, 5], b"answer");
+    let level = Priority::new(5);
+    assert!(world.streams.collect(world.now, level));
+    assert_eq!(read(&world, 4), 3, "not the one at level 7");
+    assert!(world.streams.collect(world.now, level), "it was passed over");
+    assert_eq!(read(&world, 4), 4);
+    assert!(!world.streams.collect(world.now, level));
+}
+
+#[test]
+fn rounds_are_short_and_programs_have_the_core_while_some_are_more_urgent() {
+    let collected = |first| {
+        let mut world = answered(&[first, 7, 7], &[b'x'; 3 * COLLECTED_SHORT / 4]);
+        world.streams.collect(world.now, None);
+        (read(&world, 3), world.streams.gives_way())
+    };
+    assert_eq!(collected(7), (3, false));
+    assert_eq!(collected(6), (2, true), "a turn for each level, and then no more");
+}
+
+#[test]
+fn bytes_that_fill_rounds_go_before_what_is_less_urgent_until_that_has_its_turn() {
+    let rounds = 2 * (usize::from(PASSED_IN_A_ROW) + 1);
+    let mut levels = vec![0; rounds];
+    levels.extend([7, 7]);
+    let mut world = answered(&levels, &[b'x'; COLLECTED_SHORT]);
+    let left =
+        |world: &World| [0, 1].map(|n| world.end(rounds + n).borrow().outbound.len()).iter().sum::<usize>();
+    let had_turn = |_: &usize| {
+        let before = left(&world);
+        world.streams.collect(world.now, None);
+        left(&world) < before
+    };
+    assert_eq!((1..=rounds).filter(had_turn).collect::<Vec<_>>(), [9, 18]);
+}
+
+#[test]
+fn every_level_has_a_turn_in_every_round() {
+    let urgent = HANDED_MAX + 6;
+    let mut levels = vec![0; urgent];
+    levels.push(7);
+    let mut world = answered(&levels, b"answer");
+    world.streams.collect(world.now, None);
+    assert_eq!(read(&world, levels.len()), HANDED_MAX + 1);
+    assert!(world.end(urgent).borrow().read_as.is_some(), "the least urgent waits for no round to be short");
+    world.streams.collect(world.now, None);
+    assert_eq!(read(&world, levels.len()), urgent + 1);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+
+    /// The model: what one side writes is what the other reads, however small
+    /// the pipe and however slow the program.
+    #[test]
+    fn streams_arrive_whole_and_in_order(
+        room in 1usize..5000,
+        inbound in 0usize..60_000,
+        outbound in 0usize..400_000,
+        takes in proptest::collection::vec(1usize..9000, 1..12),
+    ) {
+        let noise = |len: usize, seed: u32| -> Vec<u8> {
+            (0..len as u32).map(|i| (i.wrapping_mul(0x9e37_79b9) ^ seed).to_be_bytes()[0]).collect()
+        };
+        let (to_program, to_client) = (noise(inbound, 1), noise(outbound, 2));
+        let mut world = World::new(room);
+        let end = world.end(0);
+        let (mut sent, mut written, mut read) = (0, 0, Vec::new());
+        let mut takes = takes.iter().cycle();
+        while read.len() < inbound || world.received.len() < outbound {
+            if sent < inbound {
+                sent += world.send(0, &to_program[sent..]);
+            }
+            let take = *takes.next().expect("a cycle has no end");
+            {
+                let mut end = end.borrow_mut();
+                let len = take.min(end.inbound.len());
+                read.extend(end.inbound.drain(..len));
+                let more = &to_client[written..outbound.min(written + take * 7)];
+                end.outbound.extend(more);
+                written += more.len();
+            }
+            world.tell(0);
+            world.settle();
+        }
+        prop_assert!(read == to_program && world.received == to_client);
+        let Counters { bytes_in, bytes_out, .. } = *world.streams.counters();
+        prop_assert_eq!((bytes_in, bytes_out), (inbound as u64, outbound as u64));
+    }
+}
+
+#[test]
+fn a_guard_keeps_connections_from_programs() {
+    let mut world = World::new(1000);
+    let guard = Some(crate::shard::Guard {
+        policy: Box::new(crate::pipeline::tests::Says(guard::Limit::Concurrency { max: 1 })),
+        period: Span::from_micros(1),
+        refusal: crate::shard::Refusal::Reset,
+        watches: false,
+    });
+    world.streams.set_guard(guard, WaitEnd::Accept);
+    world.settle();
+    world.connect();
+    let refused = world.conns[1];
+    assert_eq!(world.closed, [EventKind::Closed(CloseReason::Reset)]);
+    assert_ne!(refused, world.conns[0]);
+    let of = world.streams.counters().guard[0];
+    assert_eq!((of.seen, of.by_presence, world.streams.counters().offered), (1, 1, 1));
+}
+
+/// Lets everybody in and keeps what it was told.
+struct Hears(std::sync::Arc<std::sync::Mutex<Vec<guard::Signals>>>);
+
+impl guard::Policy for Hears {
+    fn tick(&mut self, _: Time, signals: &guard::Signals) -> guard::Limit {
+        self.0.lock().unwrap().push(*signals);
+        guard::Limit::Open
+    }
+}
+
+/// A world whose guard is heard: what waits, for how long, and what is served in a millisecond.
+struct Heard {
+    world: World,
+    signals: std::sync::Arc<std::sync::Mutex<Vec<guard::Signals>>>,
+}
+
+impl Heard {
+    fn new(until: WaitEnd) -> Self {
+        let (mut world, signals) = (World::new(1000), std::sync::Arc::default());
+        let policy = Box::new(Hears(std::sync::Arc::clone(&signals)));
+        let (period, refusal) = (Span::from_micros(1), crate::shard::Refusal::Reset);
+        let guard = crate::shard::Guard { policy, period, refusal, watches: false };
+        world.streams.set_guard(Some(guard), until);
+        world.connect();
+        Self { world, signals }
+    }
+
+    /// With two connections that have asked, the second a look later.
+    fn asked(until: WaitEnd) -> Self {
+        let mut heard = Self::new(until);
+        assert_eq!(heard.look(), (0, Span::ZERO, 0), "who sends nothing waits for nothing");
+        heard.world.send(0, b"first");
+        heard.look();
+        heard.world.send(1, b"second");
+        heard
+    }
+
+    fn look(&mut self) -> (u64, Span, u64) {
+        self.world.now += Span::from_millis(1);
+        self.signals.lock().unwrap().clear();
+        self.world.settle();
+        let heard = self.signals.lock().unwrap();
+        let served: u64 = heard.iter().map(|signals| signals.served).sum();
+        let last = heard.last().expect("it was due");
+        (last.waiting, last.delay, served)
+    }
+
+    /// The program of connection `n` writes something.
+    fn write(&mut self, n: usize, bytes: &[u8]) {
+        self.world.end(n).borrow_mut().outbound.extend(bytes);
+        self.world.tell(n);
+    }
+
+    /// The peer of the second is gone.
+    fn abort(&mut self) {
+        self.world.client.abort(self.world.now, self.world.conns[1]);
+        self.world.settle();
+    }
+}
+
+#[test]
+fn a_guard_hears_how_long_programs_leave_their_first_bytes_unread() {
+    let mut heard = Heard::asked(WaitEnd::Accept);
+    let (waiting, delay, served) = heard.look();
+    assert_eq!((waiting, served), (2, 0));
+    assert!(delay >= Span::from_millis(1), "{delay}");
+    // The program reads the first, and then the second's peer is gone.
+    heard.world.end(0).borrow_mut().inbound.clear();
+    let (waiting, later, served) = heard.look();
+    assert_eq!((waiting, served), (1, 1));
+    assert!(later >= Span::from_millis(1), "{later}");
+    heard.abort();
+    assert_eq!(heard.look(), (0, Span::ZERO, 0));
+    // Only first bytes count: later ones may lie while the program does something else.
+    heard.world.send(0, b"more");
+    assert_eq!(heard.look().0, 0);
+}
+
+#[test]
+fn or_how_long_until_they_write_their_first() {
+    let mut heard = Heard::asked(WaitEnd::Answer);
+    for at in [0, 1] {
+        heard.world.end(at).borrow_mut().inbound.clear();
+    }
+    let (waiting, delay, served) = heard.look();
+    assert_eq!((waiting, served), (2, 0), "the program has read both");
+    assert!(delay >= Span::from_millis(1), "{delay}");
+    // It answers the second, and then the first.
+    heard.write(1, b"answer");
+    let (waiting, later, served) = heard.look();
+    assert_eq!((waiting, served), (1, 1));
+    assert!(later > delay, "{later}: it is the first that waits");
+    heard.write(1, b"and more");
+    assert_eq!(heard.look().2, 0, "it is answered once");
+    heard.abort();
+    assert_eq!(heard.look().0, 1, "who was answered may go");
+    heard.write(0, b"answer");
+    assert_eq!(heard.look(), (0, Span::ZERO, 1));
+    heard.world.send(0, b"more");
+    assert_eq!(heard.look().0, 0, "it came in before");
+}

@@ -1,0 +1,238 @@
+//! Datagrams that programs receive and send.
+
+use net::stack::{SendOptions, UdpId, UdpOptions, UdpPath};
+use net::wire::icmp::Cause;
+use net::wire::ip::TrafficClass;
+
+use super::world::MAIL;
+use super::*;
+
+/// Where the client's socket is.
+pub(super) const CLIENT: &str = "10.0.0.2:7";
+
+impl World {
+    /// A program with room for so many, and a client.
+    pub(super) fn with_mail(room: usize) -> (Self, UdpId) {
+        let mut world = Self::without(1000);
+        world.streams.programs.mail.room = room;
+        world.streams.programs.happened.push(AppEvent::Bound(53));
+        let options = UdpOptions { capacity: 1000, ..UdpOptions::default() };
+        let id = world.client.bind_udp(7, options).unwrap();
+        world.settle();
+        (world, id)
+    }
+
+    pub(super) fn post(&mut self, id: UdpId, payload: &[u8]) {
+        self.client.send_to(self.now, id, MAIL.parse().unwrap(), payload).unwrap();
+        self.client.egress(self.now, &mut self.far);
+    }
+
+    /// The program has sent this from `socket`.
+    pub(super) fn send_mail(&mut self, socket: u64, to: &str, payload: &[u8]) {
+        let programs = &mut self.streams.programs;
+        programs.mail.sent.push_back((socket, to.parse().unwrap(), payload.to_vec()));
+        programs.happened.push(AppEvent::Mail(socket));
+    }
+
+    /// What the client has.
+    fn got(&mut self, id: UdpId) -> Vec<Vec<u8>> {
+        let (now, client) = (self.now, &mut self.client);
+        std::iter::from_fn(|| client.receive_from(now, id)).map(|datagram| datagram.payload).collect()
+    }
+
+    fn came(&mut self) -> Vec<Vec<u8>> {
+        std::mem::take(&mut self.streams.programs.mail.came)
+    }
+}
+
+#[test]
+fn datagrams_pass_both_ways() {
+    let (mut world, id) = World::with_mail(10);
+    for payload in [&b"question"[..], b"", &[b'x'; 5000]] {
+        world.post(id, payload);
+        world.settle();
+        assert_eq!(world.came(), [payload]);
+        world.send_mail(1, CLIENT, payload);
+        world.settle();
+        assert_eq!(world.got(id), [payload]);
+    }
+    let Counters { datagrams_in, datagrams_out, bytes_in, bytes_out, .. } = *world.streams.counters();
+    assert_eq!((datagrams_in, datagrams_out, bytes_in, bytes_out), (3, 3, 5008, 5008));
+}
+
+/// Each chunk of what was sent at once is a datagram, also where the way out is full in between.
+#[test]
+fn what_is_sent_at_once_leaves_in_segments() {
+    let (mut world, id) = World::with_mail(10);
+    for (len, segment) in [(2_500, 1_000), (3_000, 1_000), (0, 9), (60_000, 470)] {
+        let payload: Vec<u8> = (0..len).map(|n: usize| n as u8).collect();
+        world.streams.programs.mail.segment = Some(segment);
+        world.send_mail(1, CLIENT, &payload);
+        world.settle();
+        let expected: Vec<Vec<u8>> = match len {
+            0 => vec![Vec::new()],
+            _ => payload.chunks(segment).map(<[u8]>::to_vec).collect(),
+        };
+        assert_eq!(world.got(id), expected);
+    }
+    assert_eq!(world.streams.counters().bytes_out, 65_500);
+}
+
+/// RFC 3168: whoever sends datagrams says what their congestion bits are, and hears what became of them.
+#[test]
+fn what_ip_says_of_datagrams_passes_both_ways() {
+    let (mut world, id) = World::with_mail(10);
+    for byte in 0..=255 {
+        let marks = TrafficClass::of(byte);
+        let path = UdpPath { id, local: [0; 4].into(), remote: MAIL.parse().unwrap() };
+        let options = SendOptions { marks, ..SendOptions::default() };
+        world.client.answer(&path, &options, b"question").unwrap();
+        world.client.egress(world.now, &mut world.far);
+        world.settle();
+        assert_eq!((world.came().len(), world.streams.programs.mail.marked), (1, marks));
+        world.streams.programs.mail.marks = marks;
+        world.send_mail(1, CLIENT, b"answer");
+        world.settle();
+        let got = world.client.receive_from(world.now, id).expect("an answer");
+        assert_eq!(got.marks, marks);
+    }
+}
+
+/// Whoever takes several at once gets what whoever does not would, in fewer pieces; one ends
+/// where there was no room.
+#[test]
+fn datagrams_of_one_length_are_handed_over_at_once_where_that_is_wanted() {
+    let lens = [100, 100, 100, 40, 40, 7, 0, 0, 100, 200, 200, 1, 1472, 1472];
+    for (merges, room, calls) in [(false, 1000, 14), (true, 1000, 7), (true, 1, 8)] {
+        let (mut world, id) = World::with_mail(room);
+        world.post(id, b"know who it is");
+        world.settle();
+        world.streams.programs.mail.merges = merges;
+        world.came();
+        world.streams.programs.mail.calls = 0;
+        let all: Vec<Vec<u8>> = lens.iter().enumerate().map(|(n, len)| vec![n as u8; *len]).collect();
+        all.iter().for_each(|payload| world.post(id, payload));
+        // All are through UDP before any is handed over.
+        assert!(world.streams.receive(world.now, &mut world.near));
+        world.settle();
+        let mut came = world.came();
+        while came.len() < all.len() {
+            world.streams.programs.happened.push(AppEvent::Room(53));
+            world.settle();
+            came.extend(world.came());
+        }
+        assert_eq!(came, all, "{merges} {room}");
+        assert_eq!(world.streams.programs.mail.calls, calls, "{merges} {room}");
+        let Counters { datagrams_in, datagrams_lost, .. } = *world.streams.counters();
+        assert_eq!((datagrams_in, datagrams_lost), (15, 0));
+    }
+}
+
+/// A probe for the path's MTU is lost where it is too long, and nothing else is (RFC 8899).
+#[test]
+fn what_is_not_to_be_cut_is_sent_whole_or_not_at_all() {
+    let (mut world, id) = World::with_mail(10);
+    for (whole, len, arrives) in [(true, 1472, true), (true, 1473, false), (false, 1473, true)] {
+        world.streams.programs.mail.whole = whole;
+        world.send_mail(1, CLIENT, &vec![b'x'; len]);
+        world.settle();
+        assert_eq!(world.got(id).len(), usize::from(arrives), "{len} bytes");
+        assert_eq!(world.client.counters().fragments > 0, !whole, "in pieces");
+    }
+    assert_eq!(world.streams.stack().counters().udp_unsent, 1);
+}
+
+#[test]
+fn the_most_urgent_datagram_is_handed_over_first_and_waits_for_room_in_the_stack() {
+    let (mut world, id) = World::with_mail(1);
+    world.post(id, b"know who it is");
+    world.settle();
+    world.came();
+    for payload in [b"5", b"7", b"0"] {
+        world.post(id, payload);
+    }
+    // All are through UDP before any is handed over.
+    assert!(world.streams.receive(world.now, &mut world.near));
+    world.settle();
+    assert_eq!(world.came(), [b"0"]);
+    world.post(id, b"1");
+    world.settle();
+    assert_eq!(world.came(), [b""; 0], "nobody has told of room");
+    for expected in [b"5", b"1", b"7"] {
+        world.streams.programs.happened.push(AppEvent::Room(53));
+        world.settle();
+        assert_eq!(world.came(), [expected], "the one that was tried, then the most urgent");
+    }
+    assert_eq!(world.streams.counters().datagrams_lost, 0);
+}
+
+#[test]
+fn where_sockets_share_a_port_nobody_waits_for_one_that_is_full() {
+    let (mut world, id) = World::with_mail(1);
+    world.streams.programs.mail.shared = true;
+    (0..3).for_each(|_| world.post(id, b"more"));
+    world.settle();
+    assert_eq!((world.came().len(), world.streams.counters().datagrams_lost), (1, 2));
+    world.post(id, b"later");
+    world.settle();
+    assert_eq!(world.came(), [b"later"]);
+}
+
+#[test]
+fn what_programs_sent_is_collected_in_the_order_of_labels() {
+    let (mut world, id) = World::with_mail(10);
+    for (socket, level) in [(1, b"5"), (2, b"0"), (3, b"7")] {
+        world.streams.programs.mail.taker = socket;
+        world.post(id, level);
+        world.settle();
+    }
+    // A socket that was handed nothing is not urgent.
+    for socket in [4, 3, 1, 2] {
+        world.send_mail(socket, CLIENT, b"answer");
+    }
+    world.settle();
+    let taken = std::mem::take(&mut world.streams.programs.mail.taken);
+    assert_eq!((&taken[..2], taken.len()), (&[2, 1][..], 4));
+    assert_eq!(world.got(id).len(), 4);
+}
+
+#[test]
+fn what_the_stack_has_no_room_for_waits_and_is_sent() {
+    let (mut world, id) = World::with_mail(1);
+    world.post(id, b"know who it is");
+    world.settle();
+    for n in 0..400_u32 {
+        world.send_mail(u64::from(n % 20), CLIENT, &n.to_be_bytes());
+    }
+    world.settle();
+    let mut got = world.got(id);
+    got.sort();
+    assert!(got == (0..400_u32).map(|n| n.to_be_bytes().to_vec()).collect::<Vec<_>>(), "{}", got.len());
+    let Counters { datagrams_out, datagrams_unsent, .. } = *world.streams.counters();
+    assert_eq!((datagrams_out, datagrams_unsent), (400, 0));
+}
+
+#[test]
+fn a_program_hears_that_nobody_listens() {
+    let (mut world, _) = World::with_mail(1);
+    let nobody = "10.0.0.2:8";
+    world.send_mail(1, nobody, b"anybody there?");
+    world.send_mail(1, "192.0.2.1:8", b"no way leads there");
+    world.settle();
+    assert_eq!(world.streams.programs.mail.undelivered, [(53, nobody.parse().unwrap())]);
+    assert_eq!(world.streams.counters().datagrams_unsent, 1);
+}
+
+#[test]
+fn a_port_that_nobody_has_any_more_refuses() {
+    let (mut world, id) = World::with_mail(1);
+    assert!(!world.streams.is_quiet(), "it may send still");
+    world.streams.programs.mail.gone = true;
+    world.send_mail(1, CLIENT, b"the last");
+    world.settle();
+    assert_eq!(world.got(id), [b"the last"], "what it sent before it ended");
+    assert!(world.streams.is_quiet());
+    world.post(id, b"late");
+    world.settle();
+    assert_eq!(world.client.take_udp_error(id), Some((MAIL.parse().unwrap(), Cause::Port)));
+}

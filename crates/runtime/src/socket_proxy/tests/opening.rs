@@ -1,0 +1,111 @@
+//! Connections that programs open.
+
+use net::classify::PacketMeta;
+use net::stack::ListenOptions;
+
+use super::*;
+
+#[test]
+fn a_program_opens_a_connection_and_bytes_pass_both_ways() {
+    let mut world = World::without(1000);
+    world.client.listen(90, ListenOptions::default()).unwrap();
+    world.open();
+    world.streams.turn(world.now, &mut world.near);
+    let end = world.end(0);
+    assert!(end.borrow().opening && world.streams.is_quiet(), "a program need not wait for it");
+    end.borrow_mut().outbound.extend(b"request");
+    world.tell(0);
+    world.settle();
+    assert!(!end.borrow().opening);
+    assert_eq!(world.received, b"request", "what was told too early is not forgotten");
+    world.send(0, b"response");
+    world.settle();
+    assert_eq!(end.borrow().inbound, *b"response");
+    assert_eq!((world.streams.counters.opened, world.streams.counters.unopened), (1, 0));
+    end.borrow_mut().gone = true;
+    world.tell(0);
+    world.settle();
+    assert_eq!(world.closed, [EventKind::PeerClosed]);
+}
+
+#[test]
+fn a_connection_that_is_refused_says_so() {
+    let mut world = World::without(100);
+    world.open();
+    world.settle();
+    assert_eq!(world.streams.programs.unopened, [NotOpened::There(CloseReason::Reset)]);
+    assert!(world.end(0).borrow().dropped);
+    assert_eq!((world.streams.connections(), world.streams.counters.unopened), (0, 1));
+}
+
+#[test]
+fn a_host_that_is_not_there_is_unreachable_and_one_that_is_silent_times_out() {
+    let mut world = World::without(100);
+    world.open();
+    // Nobody answers who it is.
+    for _ in 0..60 {
+        world.streams.turn(world.now, &mut world.near);
+        world.now += Span::from_millis(500);
+        while let Some(received) = world.far.receive(world.now) {
+            world.far.recycle(received.frame);
+        }
+    }
+    assert_eq!(world.streams.programs.unopened, [NotOpened::There(CloseReason::Unreachable)]);
+    // It is known who it is; then it falls silent.
+    let mut world = World::new(100);
+    world.open();
+    for _ in 0..2000 {
+        world.streams.turn(world.now, &mut world.near);
+        world.now += Span::from_millis(500);
+        while let Some(received) = world.far.receive(world.now) {
+            // It still says who it is.
+            if received.frame.as_ref()[12..14] == [8, 6] {
+                let frame = received.frame.as_ref();
+                world.client.ingress(world.now, frame, &PacketMeta::new(world.now, frame.len()));
+                world.client.egress(world.now, &mut world.far);
+            }
+            world.far.recycle(received.frame);
+        }
+    }
+    assert_eq!(world.streams.programs.unopened, [NotOpened::There(CloseReason::TimedOut)]);
+}
+
+#[test]
+fn where_no_way_leads_nothing_is_begun() {
+    let mut world = World::without(100);
+    let to = "192.0.2.1:80".parse().unwrap();
+    world.streams.programs.happened.push(AppEvent::Connect {
+        call: 1,
+        to,
+        port: None,
+        hops: HopLimits::default(),
+    });
+    world.settle();
+    let why = NotOpened::Here(net::stack::ConnectError::NoRoute);
+    assert_eq!((&world.streams.programs.unopened[..], world.streams.connections()), (&[why][..], 0));
+}
+
+#[test]
+fn a_program_that_cannot_have_its_connection_leaves_nothing() {
+    let mut world = World::without(100);
+    world.client.listen(90, ListenOptions::default()).unwrap();
+    world.streams.programs.refuses = true;
+    world.open();
+    world.settle();
+    assert_eq!((world.streams.connections(), world.streams.stack.connections()), (0, 0));
+}
+
+#[test]
+fn a_program_that_closes_early_gives_its_handshake_up() {
+    let mut world = World::without(100);
+    world.client.listen(90, ListenOptions::default()).unwrap();
+    world.open();
+    world.streams.turn(world.now, &mut world.near);
+    world.end(0).borrow_mut().gone = true;
+    world.tell(0);
+    world.settle();
+    assert!(world.end(0).borrow().dropped);
+    assert_eq!(world.streams.programs.unopened, [NotOpened::There(CloseReason::Aborted)]);
+    assert_eq!((world.streams.connections(), world.streams.counters.unopened), (0, 1));
+    assert_eq!(world.streams.stack.connections(), 0, "nobody asks the peer again");
+}

@@ -1,0 +1,410 @@
+//! Streams, a client's stack on the same wire, and programs of memory.
+
+use std::cell::{Cell, RefCell};
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use net::classify::{Private, Verdict};
+use net::device::memory::{MemoryDevice, pair};
+use net::stack::{Config, Datagram, EventKind, Info};
+use net::wire::ip::TrafficClass;
+use queueing::Span;
+use sched::dispatch::{Params, Steering};
+
+use super::super::*;
+use crate::mode::{Classifiers, Mode};
+use crate::shard::Slow;
+
+/// A program's end of a connection, in its hands and ours.
+#[derive(Default)]
+pub(super) struct End {
+    pub(super) conn: Option<ConnId>,
+    /// Bytes that wait for the program, and how many may.
+    pub(super) inbound: VecDeque<u8>,
+    pub(super) room: usize,
+    /// Bytes that it has written.
+    pub(super) outbound: VecDeque<u8>,
+    /// It writes no more; it reads no more; it is gone, perhaps with bytes unread.
+    pub(super) shut: bool,
+    pub(super) deaf: bool,
+    pub(super) gone: bool,
+    pub(super) unread: bool,
+    /// It knows that nothing more comes.
+    pub(super) finished: bool,
+    /// We have let go.
+    pub(super) dropped: bool,
+    /// Its handshake is under way.
+    pub(super) opening: bool,
+    pub(super) wanted: bool,
+    /// What it was told of its label, and how many bytes it had then.
+    pub(super) told: Vec<(Priority, usize)>,
+    /// Which it was of all that were first read from.
+    pub(super) read_as: Option<u32>,
+    reads: Rc<Cell<u32>>,
+}
+
+pub(super) struct Half(pub(super) Rc<RefCell<End>>);
+
+impl Drop for Half {
+    fn drop(&mut self) {
+        self.0.borrow_mut().dropped = true;
+    }
+}
+
+impl AppStream for Half {
+    fn tell(&mut self, level: Priority, _: &Private) {
+        let mut end = self.0.borrow_mut();
+        let had = end.inbound.len();
+        end.told.push((level, had));
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> WriteResult {
+        let mut end = self.0.borrow_mut();
+        assert!(!bytes.is_empty() && !end.finished, "there is something, and it is not over");
+        if end.deaf || end.gone {
+            return WriteResult::Gone;
+        }
+        let taken = bytes.len().min(end.room - end.inbound.len());
+        end.inbound.extend(&bytes[..taken]);
+        if taken == 0 { WriteResult::Full } else { WriteResult::Some(taken) }
+    }
+
+    fn read(&mut self, bytes: &mut [u8]) -> Read {
+        let mut end = self.0.borrow_mut();
+        assert!(!end.opening, "nothing is collected before the handshake is complete");
+        let taken = end.outbound.len().min(bytes.len());
+        if taken == 0 {
+            return match () {
+                () if end.gone && end.unread => Read::Reset,
+                () if end.gone || end.shut => Read::End,
+                () => Read::Nothing,
+            };
+        }
+        if end.read_as.is_none() {
+            end.read_as = Some(end.reads.replace(end.reads.get() + 1));
+        }
+        end.outbound.drain(..taken).zip(bytes).for_each(|(byte, place)| *place = byte);
+        Read::Some(taken)
+    }
+
+    fn finish(&mut self) {
+        self.0.borrow_mut().finished = true;
+    }
+
+    fn want_room(&mut self, wanted: bool) {
+        self.0.borrow_mut().wanted = wanted;
+    }
+
+    fn is_unread(&self) -> bool {
+        !self.0.borrow().inbound.is_empty()
+    }
+}
+
+/// One program that takes every connection, or none.
+#[derive(Default)]
+pub(super) struct Program {
+    pub(super) happened: Vec<AppEvent>,
+    /// What another stack has left for this one.
+    pub(super) left: Vec<AppEvent>,
+    pub(super) ends: Vec<Rc<RefCell<End>>>,
+    /// Of the connections that it is offered.
+    pub(super) room: usize,
+    pub(super) refuses: bool,
+    /// Why connections that it wanted could not be opened.
+    pub(super) unopened: Vec<NotOpened>,
+    /// What it was told of connections that it asked about.
+    pub(super) answers: Vec<(u64, Option<Info>, KeepAlive)>,
+    reads: Rc<Cell<u32>>,
+    pub(super) mail: Mail,
+}
+
+/// Its sockets for datagrams.
+#[derive(Default)]
+pub(super) struct Mail {
+    /// Who has what comes.
+    pub(super) taker: u64,
+    /// What came, the marks of the last, how much of it may wait, and whether nobody waits for room.
+    pub(super) came: Vec<Vec<u8>>,
+    pub(super) marked: TrafficClass,
+    pub(super) room: usize,
+    pub(super) shared: bool,
+    /// Nobody wants what comes.
+    pub(super) unwanted: bool,
+    /// What it has sent, to whom and from which socket; and from which it was
+    /// taken, in this order.
+    pub(super) sent: VecDeque<(u64, SocketAddr, Vec<u8>)>,
+    /// It is sent in datagrams of so many bytes, each of which carries these, or is not to be cut.
+    pub(super) segment: Option<usize>,
+    pub(super) marks: TrafficClass,
+    pub(super) whole: bool,
+    pub(super) taken: Vec<u64>,
+    /// It takes several at once, and has been handed something so many times.
+    pub(super) merges: bool,
+    pub(super) calls: usize,
+    /// It has let go of them.
+    pub(super) gone: bool,
+    /// What found nobody.
+    pub(super) undelivered: Vec<(u16, SocketAddr)>,
+}
+
+impl AppSockets for Program {
+    type Pipe = Half;
+
+    fn poll(&mut self, into: &mut Vec<AppEvent>) -> bool {
+        into.append(&mut self.happened);
+        !into.is_empty()
+    }
+
+    fn poll_left(&mut self, into: &mut Vec<AppEvent>) -> bool {
+        into.append(&mut self.left);
+        !into.is_empty()
+    }
+
+    fn offer(&mut self, conn: ConnId, local: SocketAddr, _: SocketAddr) -> Option<Half> {
+        assert_eq!(local, HERE.parse().unwrap());
+        let end = End { conn: Some(conn), room: self.room, reads: self.reads.clone(), ..End::default() };
+        let end = Rc::new(RefCell::new(end));
+        self.ends.push(end.clone());
+        (!self.refuses).then_some(Half(end))
+    }
+
+    fn answer(&mut self, call: u64, info: Option<&Info>, keep_alive: KeepAlive) {
+        self.answers.push((call, info.copied(), keep_alive));
+    }
+
+    fn opening(&mut self, _: u64, conn: ConnId, local: SocketAddr, remote: SocketAddr) -> Option<Half> {
+        assert_eq!((local.ip(), remote), ([10, 0, 0, 1].into(), THERE.parse().unwrap()));
+        let end = End { conn: Some(conn), room: self.room, opening: true, ..End::default() };
+        let end = Rc::new(RefCell::new(end));
+        self.ends.push(end.clone());
+        (!self.refuses).then_some(Half(end))
+    }
+
+    fn refuse(&mut self, _: u64, why: NotOpened) {
+        self.unopened.push(why);
+    }
+
+    fn opened(&mut self, _: ConnId, pipe: &mut Half) {
+        assert!(std::mem::take(&mut pipe.0.borrow_mut().opening), "once");
+    }
+
+    fn failed(&mut self, _: ConnId, why: NotOpened) {
+        self.unopened.push(why);
+    }
+
+    fn merges(&mut self, _: u16) -> bool {
+        self.mail.merges
+    }
+
+    fn deliver(&mut self, port: u16, datagram: &Datagram, segment: usize) -> DeliveryResult {
+        assert_eq!(SocketAddr::new(datagram.local, port), MAIL.parse().unwrap());
+        assert!(segment == 0 || self.mail.merges, "it does not want that");
+        let mail = &mut self.mail;
+        if mail.unwanted {
+            return DeliveryResult::Nobody;
+        }
+        if mail.came.len() >= mail.room {
+            return if mail.shared { DeliveryResult::Lost } else { DeliveryResult::Full };
+        }
+        let all = &datagram.payload;
+        let segment = if segment == 0 { all.len().max(1) } else { segment };
+        match all.is_empty() {
+            true => mail.came.push(Vec::new()),
+            false => mail.came.extend(all.chunks(segment).map(<[u8]>::to_vec)),
+        }
+        mail.calls += 1;
+        mail.marked = datagram.marks;
+        DeliveryResult::To(mail.taker)
+    }
+
+    fn letter(&mut self, socket: u64, _: Priority, bytes: &mut [u8]) -> OutgoingDatagram {
+        let mail = &mut self.mail;
+        let Some(at) = mail.sent.iter().position(|(from, ..)| *from == socket) else {
+            return if mail.gone {
+                OutgoingDatagram::End { port: 53, last: true }
+            } else {
+                OutgoingDatagram::Nothing
+            };
+        };
+        let (_, to, payload) = mail.sent.remove(at).unwrap();
+        mail.taken.push(socket);
+        bytes[..payload.len()].copy_from_slice(&payload);
+        OutgoingDatagram::Out {
+            from: MAIL.parse().unwrap(),
+            to,
+            len: payload.len(),
+            segment: mail.segment.unwrap_or(payload.len()),
+            marks: mail.marks,
+            whole: mail.whole,
+            hops: 64,
+        }
+    }
+
+    fn undelivered(&mut self, port: u16, remote: SocketAddr) {
+        self.mail.undelivered.push((port, remote));
+    }
+}
+
+pub(super) const HERE: &str = "10.0.0.1:80";
+/// Where datagrams come to.
+pub(super) const MAIL: &str = "10.0.0.1:53";
+/// Where the client's stack may listen.
+pub(super) const THERE: &str = "10.0.0.2:90";
+
+pub(super) struct World {
+    pub(super) now: Time,
+    pub(super) streams: SocketProxy<MemoryDevice, Program>,
+    pub(super) near: MemoryDevice,
+    pub(super) client: Stack,
+    pub(super) far: MemoryDevice,
+    pub(super) conns: Vec<ConnId>,
+    /// What the client received, and how its connections ended.
+    pub(super) received: Vec<u8>,
+    pub(super) closed: Vec<EventKind>,
+    /// It leaves what comes unread.
+    pub(super) deaf: bool,
+}
+
+impl World {
+    /// With one connection; `room`: bytes that wait for a program.
+    pub(super) fn new(room: usize) -> Self {
+        let mut world = Self::without(room);
+        world.connect();
+        world
+    }
+
+    pub(super) fn without(room: usize) -> Self {
+        let tcp = |host| Config::new([2, 0, 0, 0, 0, host], [10, 0, 0, host].into(), 24, [host; 16]);
+        // A digit is a level.
+        let classifiers = Classifiers {
+            transport: Some(Arc::new(|flow| match flow.payload.first() {
+                Some(digit @ b'0'..=b'7') => Verdict::Level(digit - b'0'),
+                _ => Verdict::NoVerdict,
+            })),
+            ..Classifiers::default()
+        };
+        let policy = Mode::Adps.policy(classifiers, &Params::new(1, 64), Steering::all(1));
+        let program = Program {
+            room,
+            happened: vec![AppEvent::Listen { port: 80, fast_open: 0, hops: Default::default() }],
+            ..Program::default()
+        };
+        let (near, far) = pair(256, 1514);
+        Self {
+            now: Time::from_nanos(1),
+            streams: SocketProxy::new(tcp(1), policy, 256, program),
+            near,
+            client: Stack::new(Config { fast_open_cookies: 8, ..tcp(2) }),
+            far,
+            conns: Vec::new(),
+            received: Vec::new(),
+            closed: Vec::new(),
+            deaf: false,
+        }
+    }
+
+    pub(super) fn connect(&mut self) {
+        self.settle();
+        self.conns.push(self.client.connect(self.now, HERE.parse().unwrap(), None).unwrap());
+        self.settle();
+    }
+
+    pub(super) fn client_turn(&mut self) -> bool {
+        self.client.handle_timeout(self.now);
+        let mut busy = false;
+        while self.client.ingress_from(self.now, &mut self.far) {
+            busy = true;
+        }
+        while let Some(event) = self.client.poll_event() {
+            match event.kind {
+                EventKind::Readable { .. } if self.deaf => {}
+                EventKind::Readable { .. } => {
+                    let bytes = self.client.received(event.conn);
+                    self.received.extend_from_slice(bytes);
+                    let len = bytes.len();
+                    self.client.consume(self.now, event.conn, len);
+                }
+                EventKind::Accepted(_) => self.conns.push(event.conn),
+                EventKind::PeerClosed | EventKind::Closed(_) => self.closed.push(event.kind),
+                _ => {}
+            }
+        }
+        busy | (self.client.egress(self.now, &mut self.far) > 0)
+    }
+
+    /// A program wants a connection to [`THERE`].
+    pub(super) fn open(&mut self) {
+        let (to, port) = (THERE.parse().unwrap(), None);
+        self.streams.programs.happened.push(AppEvent::Connect {
+            call: 1,
+            to,
+            port,
+            hops: HopLimits::default(),
+        });
+    }
+
+    /// Turns both until nothing moves.
+    pub(super) fn settle(&mut self) {
+        loop {
+            self.now += Span::from_micros(5);
+            let mut busy = self.client_turn();
+            busy |= self.streams.turn(self.now, &mut self.near);
+            if !busy {
+                return;
+            }
+        }
+    }
+
+    pub(super) fn end(&self, n: usize) -> Rc<RefCell<End>> {
+        self.streams.programs.ends[n].clone()
+    }
+
+    /// Tells us what the program has done to its `n`th connection.
+    pub(super) fn tell(&mut self, n: usize) {
+        let end = self.end(n);
+        let end = end.borrow();
+        let writable = end.wanted && end.inbound.len() < end.room;
+        let conn = end.conn.expect("it was offered");
+        if end.shut {
+            self.streams.programs.happened.push(AppEvent::Shut(conn));
+        }
+        self.streams.programs.happened.push(AppEvent::Pipe {
+            conn,
+            readable: true,
+            writable,
+            gone: end.gone,
+        });
+    }
+
+    pub(super) fn send(&mut self, n: usize, bytes: &[u8]) -> usize {
+        self.client.send(self.now, self.conns[n], bytes).unwrap()
+    }
+
+    /// Bytes of the client, taken in.
+    pub(super) fn ask(&mut self, n: usize, bytes: &[u8]) {
+        assert_eq!(self.send(n, bytes), bytes.len());
+        self.settle();
+    }
+
+    /// The program has written this on its `n`th connection.
+    pub(super) fn answer(&mut self, n: usize, bytes: &[u8]) {
+        self.end(n).borrow_mut().outbound.extend(bytes);
+        self.tell(n);
+        self.settle();
+    }
+
+    /// The program is gone from its `n`th connection.
+    pub(super) fn leave(&mut self, n: usize) {
+        self.end(n).borrow_mut().gone = true;
+        self.tell(n);
+        self.settle();
+    }
+
+    /// Slow requests since the last look, and how many waited together so far.
+    pub(super) fn slow(&mut self) -> (Vec<Slow>, u64) {
+        let mut seen = Seen::default();
+        self.streams.show(&mut seen);
+        (seen.slow.take(), seen.together)
+    }
+}

@@ -1,0 +1,120 @@
+//! When a turn is a long one, and when to look again.
+//!
+//! Whoever watches looks about once in a quantum while turns have lately been
+//! long, and after a while without a long one less often, up to
+//! [`PERIOD_MAX`] quanta apart: a look costs a wake-up. So a turn is called long
+//! after a quantum at the earliest and after [`PERIOD_MAX`] more at the latest.
+//! No clock, no thread.
+//! Source: as sysmon in Go's scheduler (`runtime/proc.go`), in its idea.
+
+use queueing::{Span, Time};
+
+/// A watch over one shard.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LongPollDetector {
+    quantum: Span,
+    /// Looks since the last long turn.
+    calm: u32,
+}
+
+/// What to do about a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PollVerdict {
+    /// It is a long one: the shard goes on elsewhere.
+    HandOver,
+    /// Nothing, and to look again after so long.
+    Again(Span),
+}
+
+/// Quanta between two looks, at the most.
+pub(crate) const PERIOD_MAX: u64 = 4;
+/// So many looks without a long turn double the period.
+const CALM_LOOKS: u32 = 64;
+
+impl LongPollDetector {
+    pub const fn new(quantum: Span) -> Self {
+        Self { quantum, calm: 0 }
+    }
+
+    /// Looks at `now` at the turn that began at `turn`, if one is being taken.
+    pub fn look(&mut self, now: Time, turn: Option<Time>) -> PollVerdict {
+        let taken = turn.map_or(Span::ZERO, |began| now.since(began));
+        if turn.is_some() && taken >= self.quantum {
+            self.calm = 0;
+            return PollVerdict::HandOver;
+        }
+        self.calm = self.calm.saturating_add(1);
+        let period = self.quantum * (1 << (self.calm / CALM_LOOKS).min(PERIOD_MAX.ilog2()));
+        // One that may become long is looked at when it does, if that is not too soon.
+        PollVerdict::Again(period.saturating_sub(taken).max(Span::from_nanos(1)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const QUANTUM: Span = Span::from_micros(100);
+
+    /// Looks at turns of these lengths, one after the other with a gap between;
+    /// which of them were called long, and after how long.
+    fn watched(turns: &[(Span, Span)]) -> Vec<Option<Span>> {
+        let mut watch = LongPollDetector::new(QUANTUM);
+        let (mut begin, mut look) = (Time::ZERO, Time::ZERO);
+        let mut called = Vec::new();
+        for &(gap, len) in turns {
+            begin += gap;
+            let mut long = None;
+            while look < begin + len {
+                match watch.look(look, (look >= begin).then_some(begin)) {
+                    PollVerdict::HandOver => {
+                        long = Some(look.since(begin));
+                        break;
+                    }
+                    PollVerdict::Again(span) => look += span,
+                }
+            }
+            called.push(long);
+            begin += len;
+            look = look.max(begin);
+        }
+        called
+    }
+
+    #[test]
+    fn after_a_long_calm_it_looks_less_often_and_then_often_again() {
+        let mut watch = LongPollDetector::new(QUANTUM);
+        let mut periods: Vec<u64> = Vec::new();
+        for _ in 0..400 {
+            let PollVerdict::Again(span) = watch.look(Time::ZERO, None) else {
+                panic!("nothing is being taken")
+            };
+            periods.push(span.as_nanos() / QUANTUM.as_nanos());
+        }
+        periods.dedup();
+        assert_eq!(periods, [1, 2, 4]);
+        assert_eq!(watch.look(Time::ZERO + QUANTUM, Some(Time::ZERO)), PollVerdict::HandOver);
+        assert_eq!(watch.look(Time::ZERO, None), PollVerdict::Again(QUANTUM));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn long_turns_are_called_long_in_time_and_short_ones_never(
+            turns in proptest::collection::vec((0u64..2_000, 0u64..2_000), 1..200),
+        ) {
+            let span = |us| Span::from_micros(us);
+            let turns: Vec<_> = turns.into_iter().map(|(gap, len)| (span(gap), span(len))).collect();
+            for ((_, len), called) in turns.iter().zip(watched(&turns)) {
+                let late = QUANTUM * (1 + PERIOD_MAX);
+                match called {
+                    Some(after) => prop_assert!(after >= QUANTUM && after <= late),
+                    None => prop_assert!(*len <= late, "a turn of {len} went unseen"),
+                }
+            }
+        }
+    }
+}
