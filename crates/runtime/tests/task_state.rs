@@ -14,7 +14,7 @@ mod sync {
 #[path = "../src/task/state.rs"]
 mod state;
 
-use state::{State, Woken};
+use state::{State, WakeAction};
 use sync::Ordering;
 
 /// A task that counts what it has seen, and the queue it stands in.
@@ -33,7 +33,7 @@ impl Task {
 
     fn tell(&self, level: u8) {
         self.told.fetch_add(1, Ordering::Relaxed);
-        if self.state.wake(level) == Woken::Queue {
+        if self.state.wake(level) == WakeAction::Queue {
             *self.queue() += 1;
         }
     }
@@ -53,7 +53,7 @@ impl Task {
             assert_eq!(self.polling.fetch_add(1, Ordering::Relaxed), 0, "it is polled twice at a time");
             self.seen.store(self.told.load(Ordering::Relaxed), Ordering::Relaxed);
             self.polling.fetch_sub(1, Ordering::Relaxed);
-            if self.state.pause() == Woken::Queue {
+            if self.state.pause() == WakeAction::Queue {
                 *self.queue() += 1;
             }
         }
@@ -84,6 +84,6 @@ fn whoever_wakes_a_task_has_it_polled_afterwards() {
         assert_eq!(task.seen.load(Ordering::Relaxed), 2, "the last wake-up was lost");
         assert_eq!(task.state.queued_at(), None);
         task.state.end();
-        assert_eq!(task.state.wake(0), Woken::Nothing, "it is over");
+        assert_eq!(task.state.wake(0), WakeAction::Nothing, "it is over");
     });
 }

@@ -167,12 +167,12 @@ impl Stacks<'_> {
             let stack = StackConfig { place, ..self.stack.clone() };
             let all = dispatch::Steering::all(1);
             let policy = Mode::Learned.policy(self.classifiers.clone(), &Params::new(1, 1), all);
-            let mut streams = SocketProxy::new(stack, policy, frames_max, seats);
-            socket_proxy.set_slow(slow);
-            socket_proxy.set_spoken(self.classifiers.spoken.clone());
-            socket_proxy.set_guard(guard, self.args.until.into());
-            socket_proxy.set_receive_percent(self.args.guard.receive_percent());
-            (socket_proxy, device)
+            let mut proxy = SocketProxy::new(stack, policy, frames_max, seats);
+            proxy.set_slow(slow);
+            proxy.set_spoken(self.classifiers.spoken.clone());
+            proxy.set_guard(guard, self.args.until.into());
+            proxy.set_receive_percent(self.args.guard.receive_percent());
+            (proxy, device)
         };
         (0..).zip(each).map(server).collect()
     }
@@ -221,7 +221,7 @@ where
     let (clock, stop, mut is_gone) = (Monotonic::new(), AtomicBool::new(false), false);
     let status = std::thread::scope(|scope| {
         let mut threads = Vec::with_capacity(servers.len());
-        for (number, (streams, device)) in servers.iter_mut().enumerate() {
+        for (number, (proxy, device)) in servers.iter_mut().enumerate() {
             let (seen, classifiers) = (seen.get(number), classifiers.get(number));
             let hatches = SnapshotEndpoints {
                 seen: seen.map(|hatch| &**hatch),
@@ -231,7 +231,7 @@ where
             let core = args.pin.then_some(CoreId(number as u16));
             threads.push(scope.spawn(move || {
                 core.into_iter().for_each(shards::pin);
-                socket_proxy::serve(socket_proxy, device, clock, stop, spin, hatches)
+                socket_proxy::serve(proxy, device, clock, stop, spin, hatches)
             }));
         }
         let status = wait(programs, &clock, || {
@@ -253,9 +253,9 @@ where
         ended.into_iter().collect::<Result<(), _>>().map_err(Error::new).map(|()| status)
     })?;
     let end = clock.now() + FLUSH;
-    while !is_gone && clock.now() < end && !servers.iter().all(|(streams, _)| socket_proxy.is_quiet()) {
+    while !is_gone && clock.now() < end && !servers.iter().all(|(proxy, _)| proxy.is_quiet()) {
         let mut some = false;
-        servers.iter_mut().for_each(|(streams, device)| some |= socket_proxy.turn(clock.now(), device));
+        servers.iter_mut().for_each(|(proxy, device)| some |= proxy.turn(clock.now(), device));
         if !some {
             servers[0].1.wait(Span::from_millis(1));
         }
@@ -306,11 +306,11 @@ fn exit(status: Option<ExitStatus>, interrupted: bool, is_bypassed: bool) -> Exi
 fn summary<D: Device>(servers: &mut [Server<D>], meters: &[Meter], is_guarded: bool) -> u64 {
     let (mut c, mut untaken, mut udp_full, mut refused) =
         (Counters::default(), [0; 3], 0, [0; Malformed::ALL.len()]);
-    for (streams, _) in servers.iter_mut() {
-        c.add(socket_proxy.counters());
-        let its = &socket_proxy.programs().untaken;
+    for (proxy, _) in servers.iter_mut() {
+        c.add(proxy.counters());
+        let its = &proxy.programs().untaken;
         untaken.iter_mut().zip(its).for_each(|(sum, count)| *sum += count);
-        let stack = socket_proxy.stack().counters();
+        let stack = proxy.stack().counters();
         udp_full += stack.udp_full;
         refused.iter_mut().zip(&stack.malformed).for_each(|(sum, count)| *sum += count);
     }
@@ -333,8 +333,8 @@ fn summary<D: Device>(servers: &mut [Server<D>], meters: &[Meter], is_guarded: b
     if is_guarded {
         eprintln!("{}", door::shed(&c.guard));
     }
-    for (number, ((streams, _), meter)) in servers.iter().zip(meters).enumerate() {
-        let c = socket_proxy.counters();
+    for (number, ((proxy, _), meter)) in servers.iter().zip(meters).enumerate() {
+        let c = proxy.counters();
         eprintln!("stack {number}: {} connections, {}", c.offered + c.opened, meter.read());
     }
     // Programs ask at one desk.

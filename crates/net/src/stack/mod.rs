@@ -404,7 +404,7 @@ impl Stack {
         let event = self.events.pop_front()?;
         match event.kind {
             EventKind::Accepted(ListenerId(listener)) => self.listeners[listener as usize].accepted -= 1,
-            EventKind::Closed(_) => self.detach(event.conn),
+            EventKind::Closed(_) => self.release_id(event.conn),
             _ => {}
         }
         Some(event)

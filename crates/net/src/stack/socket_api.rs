@@ -108,7 +108,7 @@ impl Stack {
         if !connection.state.is_ending() {
             self.abort(now, conn);
         }
-        self.detach(conn);
+        self.release_id(conn);
     }
 
     /// Asks `conn`'s peer, when silent, whether it lives, whatever the

@@ -11,7 +11,7 @@ use crate::tcp::State;
 impl Stack {
     /// The owner has heard that `id` is closed: the id ends here, the
     /// connection itself when TIME-WAIT does.
-    pub(super) fn detach(&mut self, id: ConnId) {
+    pub(super) fn release_id(&mut self, id: ConnId) {
         let Some(connection) = self.flows.get_mut(id) else { return };
         if connection.state == State::Closed {
             self.free(id.index);

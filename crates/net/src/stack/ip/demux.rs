@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use queueing::Time;
 
-use super::reassembly::{Fragment, Outcome};
+use super::reassembly::{FragmentPacket, Outcome};
 use crate::classify::PacketMeta;
 use crate::stack::Stack;
 use crate::stack::ingress::IpFields;
@@ -99,7 +99,7 @@ impl Stack {
     ) -> Result<(), Malformed> {
         self.counters.fragments += 1;
         let Packet { source, target, protocol, marks, payload, .. } = *packet;
-        let piece = Fragment {
+        let piece = FragmentPacket {
             source,
             target,
             protocol,

@@ -27,7 +27,7 @@ const LEN_MAX: usize = 65_535;
 const HEAD_LEN: usize = 128;
 
 /// A piece as it came.
-pub(crate) struct Fragment<'a> {
+pub(crate) struct FragmentPacket<'a> {
     pub(crate) source: IpAddr,
     pub(crate) target: IpAddr,
     pub(crate) protocol: Protocol,
@@ -107,7 +107,7 @@ impl Fragments {
     ///
     /// # Errors
     /// [`Malformed::BadLength`] for a piece that no packet can have.
-    pub(crate) fn insert(&mut self, now: Time, piece: &Fragment<'_>) -> Result<Outcome, Malformed> {
+    pub(crate) fn insert(&mut self, now: Time, piece: &FragmentPacket<'_>) -> Result<Outcome, Malformed> {
         let Fragment { ident, offset, more } = piece.fragment;
         let (start, len) = (offset as usize, piece.payload.len());
         let end = start + len;
@@ -146,7 +146,7 @@ impl Fragments {
         Ok(Outcome::Held)
     }
 
-    fn begin(&mut self, now: Time, key: Key, piece: &Fragment<'_>) -> usize {
+    fn begin(&mut self, now: Time, key: Key, piece: &FragmentPacket<'_>) -> usize {
         while self.waiting.len() >= PACKETS_MAX {
             self.evict();
         }
@@ -196,7 +196,7 @@ enum Added {
 }
 
 impl Partial {
-    fn add(&mut self, start: usize, end: usize, more: bool, piece: &Fragment<'_>) -> Added {
+    fn add(&mut self, start: usize, end: usize, more: bool, piece: &FragmentPacket<'_>) -> Added {
         let at = self.there.partition_point(|&(_, known_end)| known_end <= start);
         if let Some(&(known_start, known_end)) = self.there.get(at)
             && known_start < end
@@ -259,7 +259,7 @@ mod tests {
     ) -> Option<Outcome> {
         let fragment = Fragment { ident, offset: start as u32, more };
         let addr = std::net::Ipv6Addr::LOCALHOST.into();
-        let piece = Fragment {
+        let piece = FragmentPacket {
             source: addr,
             target: addr,
             protocol: Protocol::Udp,
