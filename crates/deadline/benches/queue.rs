@@ -1,4 +1,4 @@
-//! What it costs to wait by deadline: push and pop at 10,000 waiting.
+//! Cost of an enqueue and a dequeue with 10,000 entries, per order.
 //! Targets are in docs/benchmarks.md.
 
 use criterion::{Criterion, criterion_group, criterion_main};

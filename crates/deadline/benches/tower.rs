@@ -1,5 +1,5 @@
-//! What the layers add to a call, without a network: budget read, queue, limit,
-//! scope, answer; and the client's side. Targets are in docs/benchmarks.md.
+//! Cost of the layers per call, without a network: server (budget, queue, limit, scope,
+//! response) and client. Targets are in docs/benchmarks.md.
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};
@@ -13,7 +13,7 @@ use http::{Request, Response};
 use queueing::Span;
 use tower::{Layer, Service};
 
-/// What is wrapped: a service that costs next to nothing.
+/// Service without work.
 #[derive(Clone)]
 struct Nothing;
 
@@ -31,14 +31,14 @@ impl Service<Request<()>> for Nothing {
     }
 }
 
-/// A request with a budget that passed two stages.
+/// Request with a budget and two recorded stages.
 fn request() -> Request<()> {
     let stage = deadline::Stage { queue: Span::from_micros(900), ..deadline::Stage::default() };
     let budget = Budget::new(Span::from_millis(200)).after(stage).after(stage);
     Request::get("http://peer/path").header(field::HEADER, field::write(&budget)).body(()).expect("a request")
 }
 
-/// The output of a future that never waits.
+/// Output of a future that never suspends.
 fn now<F: Future>(future: F) -> F::Output {
     let future = std::pin::pin!(future);
     match future.poll(&mut Context::from_waker(Waker::noop())) {

@@ -1,7 +1,7 @@
-//! Three axum services in a row; the last is slow and serves one at a time.
+//! Three axum services in a row; the last is slow and serves one request at a time.
 //!
-//! Five users ask at once, the most patient first. They are served in the order
-//! of what they have left; whose time runs out in the queue is told and not served.
+//! Five clients send at once, the longest timeout first. Requests are served by time left;
+//! those whose time runs out in the queue are rejected.
 
 use std::time::{Duration, Instant};
 
@@ -26,7 +26,7 @@ async fn listen(router: Router) -> Result<String, Failure> {
     Ok(format!("http://{address}/"))
 }
 
-/// Half a second of work, or a cheaper answer for who has less left.
+/// Half a second of work, or a cheaper answer if less time is left.
 async fn search() -> String {
     let left = remaining().map_or(0.0, |left| left.left().as_secs_f64());
     let (answer, takes_ms) = if left > 0.6 { ("exact", 500) } else { ("rough", 100) };
@@ -34,7 +34,7 @@ async fn search() -> String {
     format!("{answer}, begun with {:.0} ms left", left * 1e3)
 }
 
-/// A service that only asks the `next` one; what its caller has left goes along.
+/// Service that calls `next` with the remaining budget.
 fn asks(next: String) -> Router {
     let to_next = PropagateLayer::new().layer(client());
     let ask = move || async move {

@@ -1,56 +1,52 @@
-//! How much time a request has left, and where the rest went.
+//! Time budget of a request: time left, and time spent per stage.
 //!
-//! Counted in spans since the request was born, never in instants: what one
-//! machine's clock says means nothing to another's. A budget is a value; it
-//! changes when a stage is added to it, not by itself ([`StageTimer`] does the
-//! counting while a request is at a stage).
+//! Counted in spans since the request was created, never as an instant, because clocks of
+//! machines differ. A budget is a plain value: it changes only when a stage is added.
+//! [`StageTimer`](crate::StageTimer) measures the stages.
 //! Source: D2P §3, the deadline field `(deadline, PU_flag)`.
-//!
-//! [`StageTimer`]: crate::Visit
 
 use queueing::Span;
 
-/// Stages that are told apart; what later ones take is added to the last.
+/// Maximum number of recorded stages; time of later stages is added to the last one.
 pub const STAGES_MAX: usize = 8;
 
-/// Where a request spent its time at one stage.
+/// Time that a request spent at one stage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stage {
-    /// On the way to it: C of the hop before.
+    /// Network delay into the stage: C of the hop before.
     pub network: Span,
-    /// Waiting for its turn.
+    /// Queueing time.
     pub queue: Span,
-    /// Being served, calls to other services included.
+    /// Service time, calls to other services included.
     pub service: Span,
 }
 
 impl Stage {
-    /// All of it: `C(S_{i-1}) + L(S_i)`.
+    /// Sum of the three: `C(S_{i-1}) + L(S_i)`.
     #[must_use]
     pub fn total(&self) -> Span {
         self.network + self.queue + self.service
     }
 }
 
-/// What a sub-request is expected to take once its turn has come, and the
-/// slowest of those that are waited for together with it.
+/// Expected service time of a sub-request and of its slowest sibling.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SubrequestEstimate {
-    /// This one.
+    /// This sub-request.
     pub service: Span,
-    /// The slowest of all, this one included.
+    /// Slowest of all sub-requests of the request, this one included.
     pub slowest: Span,
 }
 
-/// What is left of an expected deadline, or by how much it was missed.
+/// Time left until a deadline, or time since it was missed.
 ///
-/// Ordered by urgency: the least time left first, the longest overdue before all.
+/// Ordered by urgency: the longest missed first, then the least time left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Remaining {
     /// Time left, more than zero.
     Left(Span),
-    /// Nothing left since this long; zero at the very instant. What to do
-    /// then is the application's to decide (D2P §3).
+    /// Time since the deadline; zero at the deadline itself. The application decides
+    /// how to react (D2P §3).
     Missed(Span),
 }
 
@@ -70,7 +66,7 @@ impl Remaining {
         }
     }
 
-    /// Whether nothing is left.
+    /// True if no time is left.
     #[must_use]
     pub fn is_missed(self) -> bool {
         matches!(self, Self::Missed(_))
@@ -94,7 +90,7 @@ impl PartialOrd for Remaining {
     }
 }
 
-/// A request's deadline field.
+/// Deadline field of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
     expected: Span,
@@ -107,7 +103,7 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// A request born now, whose user waits for `expected`
+    /// Budget of a request created now with response time limit `expected`
     /// (`expected_deadline`).
     #[must_use]
     pub fn new(expected: Span) -> Self {
@@ -122,8 +118,8 @@ impl Budget {
         }
     }
 
-    /// A request that was born `elapsed` ago and passed `stages`, as far as
-    /// that is known; those beyond [`STAGES_MAX`] are left out.
+    /// Budget of a request created `elapsed` ago with known `stages`; stages beyond
+    /// [`STAGES_MAX`] are discarded.
     #[must_use]
     pub fn restored(expected: Span, elapsed: Span, stages: &[Stage]) -> Self {
         let mut budget = Self { elapsed, ..Self::new(expected) };
@@ -133,50 +129,50 @@ impl Budget {
         budget
     }
 
-    /// The response time the user asked for (`expected_deadline`).
+    /// Response time limit set by the user (`expected_deadline`).
     #[must_use]
     pub fn expected(&self) -> Span {
         self.expected
     }
 
-    /// Time since the request was born (`elapsed_time`, D2P (2)).
+    /// Time since the request was created (`elapsed_time`, D2P (2)).
     #[must_use]
     pub fn elapsed(&self) -> Span {
         self.elapsed
     }
 
-    /// Kept for the aggregate phase; zero unless it was split.
+    /// Time reserved for the aggregate phase; zero for requests that were not split.
     #[must_use]
     pub fn reserve(&self) -> Span {
         self.reserve
     }
 
-    /// What this request may take altogether: what was expected less the reserve.
+    /// Total time for this request: expected less reserve.
     #[must_use]
     pub fn granted(&self) -> Span {
         self.expected - self.reserve
     }
 
-    /// What is left of it (`deadline`, D2P (3)).
+    /// Time left of [`granted`](Self::granted) (`deadline`, D2P (3)).
     #[must_use]
     pub fn remaining(&self) -> Remaining {
         Remaining::of(self.granted(), self.elapsed)
     }
 
-    /// Whether it was split into sub-requests, so that the formulas of the
-    /// parallel unit hold (`PU_flag`).
+    /// True if the request was split into sub-requests (`PU_flag`), so the formulas of the
+    /// parallel-unit model apply.
     #[must_use]
     pub fn is_split(&self) -> bool {
         self.split
     }
 
-    /// The stages it passed, in order; at most [`STAGES_MAX`].
+    /// Stages passed, in order; at most [`STAGES_MAX`].
     #[must_use]
     pub fn stages(&self) -> &[Stage] {
         &self.stages[..self.stages_len as usize]
     }
 
-    /// This budget after `stage`.
+    /// Budget after `stage`.
     #[must_use]
     pub fn after(mut self, stage: Stage) -> Self {
         self.elapsed += stage.total();
@@ -189,17 +185,16 @@ impl Budget {
         self
     }
 
-    /// This budget as it will arrive after `network` on the way: taken off,
-    /// and shown under no stage, since nobody has measured it yet.
+    /// Budget after a network delay of `network`. The delay is an estimate, so it is
+    /// recorded under no stage.
     #[must_use]
     pub fn delayed(mut self, network: Span) -> Self {
         self.elapsed += network;
         self
     }
 
-    /// This budget for one of the sub-requests it is split into, which must be
-    /// back `reserve` early: that much is kept for the aggregate phase, at the
-    /// most everything.
+    /// Budget of a sub-request. `reserve`, capped at all of the budget, is kept for the
+    /// aggregate phase.
     #[must_use]
     pub fn split(mut self, reserve: Span) -> Self {
         self.reserve = self.expected.min(self.reserve + reserve);
@@ -207,29 +202,29 @@ impl Budget {
         self
     }
 
-    /// This budget for one of the sub-requests, with what the aggregator
-    /// expects of it: the worker orders and drops by that instead of by what
-    /// it learned of all requests together. Holds for the next queue only.
+    /// Budget of a sub-request with the aggregator's estimate of its service time. The
+    /// worker uses it, instead of its own average, to order and drop. Valid for the next
+    /// queue only.
     #[must_use]
     pub fn with_estimate(mut self, estimate: SubrequestEstimate) -> Self {
         self.estimate = Some(estimate);
         self
     }
 
-    /// What the aggregator expects of this sub-request, if it said so.
+    /// Estimate set by the aggregator, if any.
     #[must_use]
     pub fn estimate(&self) -> Option<SubrequestEstimate> {
         self.estimate
     }
 
-    /// This budget without what was expected of it.
+    /// Budget without the aggregator's estimate.
     #[must_use]
     pub fn without_estimate(mut self) -> Self {
         self.estimate = None;
         self
     }
 
-    /// This budget for the aggregate phase, for which the reserve was kept.
+    /// Budget for the aggregate phase: without reserve and estimate.
     #[must_use]
     pub fn for_aggregation(mut self) -> Self {
         self.reserve = Span::ZERO;
@@ -237,8 +232,8 @@ impl Budget {
         self
     }
 
-    /// This budget with at most `left` remaining: what a shorter timeout of
-    /// the caller, or of a peer that is not trusted, leaves of it.
+    /// Budget with at most `left` remaining: the caller has a shorter timeout, or the peer
+    /// is not trusted.
     #[must_use]
     pub fn capped(mut self, left: Span) -> Self {
         self.expected = self.expected.min(self.elapsed + self.reserve + left);

@@ -1,10 +1,9 @@
-//! How long each of many kinds of work takes, smoothed.
+//! Smoothed service time per kind of work.
 //!
-//! A number per kind, where [`History`](crate::History) keeps quantiles: for
-//! kinds that are many and each of which takes about the same every time, as
-//! a query does at one partition of an index. New kinds are expected to take
-//! what all kinds take on average; kinds beyond the bound stay new.
-//! Source: Jacobson 1988 §A (the smoothed mean of TCP's timer).
+//! One number per kind; [`History`](crate::History) keeps quantiles. Suits many kinds whose
+//! service times vary little, such as one query at one partition of an index. A new kind gets
+//! the average of all kinds, and so do kinds beyond the bound.
+//! Source: Jacobson 1988 §A (smoothed mean of TCP's timer).
 
 use std::collections::BTreeMap;
 
@@ -19,13 +18,13 @@ pub struct ServiceTimeEwma<K> {
 }
 
 impl<K: Ord> ServiceTimeEwma<K> {
-    /// Tells at most `kinds_max` kinds apart.
+    /// Estimator for at most `kinds_max` kinds.
     #[must_use]
     pub fn new(kinds_max: usize) -> Self {
         Self { kinds: BTreeMap::new(), overall: None, kinds_max }
     }
 
-    /// A piece of work of `kind` took `service`.
+    /// Records that work of `kind` took `service`.
     pub fn record(&mut self, kind: K, service: Span) {
         self.overall = Some(self.overall.map_or(service, |overall| smooth(overall, service, GAIN_OVERALL)));
         let has_capacity = self.kinds.len() < self.kinds_max;
@@ -41,19 +40,19 @@ impl<K: Ord> ServiceTimeEwma<K> {
         }
     }
 
-    /// What work of `kind` is expected to take; zero while nothing is known.
+    /// Expected service time of `kind`; zero before the first sample.
     #[must_use]
     pub fn expected(&self, kind: &K) -> Span {
         self.kinds.get(kind).copied().or(self.overall).unwrap_or(Span::ZERO)
     }
 }
 
-/// `before` moved one part in `gain` towards `sample`.
+/// `before` moved by one part in `gain` towards `sample`.
 fn smooth(before: Span, sample: Span, gain: u64) -> Span {
     before - before / gain + sample / gain
 }
 
-/// One over the weight of a new sample of a kind…
+/// Inverse of the weight of a new sample of one kind.
 const GAIN: u64 = 8;
-/// … and among all kinds, which differ.
+/// Inverse of the weight of a new sample in the average of all kinds, which differ.
 const GAIN_OVERALL: u64 = 256;

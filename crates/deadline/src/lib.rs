@@ -1,23 +1,22 @@
 //! Deadlines that travel with a request.
 //!
-//! A [`Budget`] is the time a request has left, and where the rest went; a
-//! [`StageTimer`] counts it down at one stage, its queue included; [`codec`]
-//! writes it on the wire as remaining time, so that machines' clocks need not
-//! agree; [`BudgetValidator`] decides what to believe of a peer's; [`DeadlineQueue`]
-//! serves by it and drops what cannot make it any more. [`model`] is the
-//! paper's algebra. Nothing here reads a clock or does I/O; the layers of the
-//! feature `tower`, for hyper, axum and tonic, do.
+//! A [`Budget`] is the time that a request has left and a record of the time spent so far.
+//! A [`StageTimer`] counts it down at one stage, queueing included. [`codec`] encodes it as
+//! remaining time, so clocks need not be synchronized. [`BudgetValidator`] limits budgets that
+//! peers send. [`DeadlineQueue`] orders requests by deadline and drops infeasible ones.
+//! [`model`] holds the paper's formulas. No clock and no I/O here, except in the layers of the
+//! feature `tower` for hyper, axum and tonic.
 //! Source: D2P (distributed deadline propagation).
 //!
 //! ```
-//! use deadline::{Budget, Visit};
+//! use deadline::{Budget, StageTimer};
 //! use queueing::{Span, Time};
 //!
 //! let (now, ms) = (Time::ZERO, Span::from_millis);
-//! let born = Budget::new(ms(200));
-//! let mut visit = Visit::arrive(now, born, ms(1));
-//! visit.start(now + ms(30));
-//! let sent_on = visit.leave(now + ms(50));
+//! let budget = Budget::new(ms(200));
+//! let mut timer = StageTimer::arrive(now, budget, ms(1));
+//! timer.start(now + ms(30));
+//! let sent_on = timer.outgoing_budget(now + ms(50));
 //! assert_eq!(sent_on.remaining().left(), ms(149));
 //! assert_eq!(sent_on.stages()[0].queue, ms(30));
 //! ```

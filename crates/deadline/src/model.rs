@@ -1,17 +1,16 @@
-//! The paper's algebra, under its names.
+//! Formulas of the D2P paper, under its names.
 //!
-//! The stage-service model: services in series, whose delays add. The
-//! parallel-unit model: an aggregator waits for the slowest of its workers.
-//! [`Budget`](crate::Budget) and [`StageTimer`](crate::Visit) count by these rules
-//! on live requests; here they stand alone, for reports and as the oracle of
-//! tests.
+//! Stage-service model: services in series, delays add. Parallel-unit model: an aggregator
+//! waits for the slowest of its workers. [`Budget`](crate::Budget) and
+//! [`StageTimer`](crate::StageTimer) apply these rules to live requests; this module is for
+//! reports and serves as the oracle of tests.
 //! Source: D2P §2, (1)–(5).
 
 use queueing::Span;
 
 use crate::Remaining;
 
-/// `(T_max − T_min) / T_avg × 100 %`, in percent (1); zero when the mean is.
+/// `(T_max − T_min) / T_avg × 100 %`, in percent (1); zero if the mean is zero.
 #[must_use]
 pub fn variability_range(longest: Span, shortest: Span, mean: Span) -> f64 {
     let spread_ns = (longest - shortest).as_nanos() as f64;
@@ -24,7 +23,7 @@ pub mod ssm {
 
     /// `elapsed_time(S_i) = elapsed_time(S_{i-1}) + C(S_{i-1}) + L(S_i)` (2).
     ///
-    /// `c` is the network delay into the stage, `l` the time at it, its queue
+    /// `c` is the network delay into the stage, `l` the time at the stage, queueing
     /// included.
     #[must_use]
     pub fn elapsed_time(before: Span, c: Span, l: Span) -> Span {
@@ -45,9 +44,8 @@ pub mod pum {
 
     /// `elapsed_time(A, AP) = max_j(elapsed_time(W_j, CP) + C(W_j) + L(A, AP))` (4).
     ///
-    /// `workers` gives for each worker its elapsed time and the network delay
-    /// back from it; `l` is the time of the aggregate phase. Without workers
-    /// there is only `l`.
+    /// `workers` yields for each worker its elapsed time and the network delay back from
+    /// it; `l` is the duration of the aggregate phase. Without workers the result is `l`.
     #[must_use]
     pub fn elapsed_time(workers: impl IntoIterator<Item = (Span, Span)>, l: Span) -> Span {
         let slowest = workers.into_iter().map(|(elapsed, c)| elapsed + c).max();

@@ -1,14 +1,13 @@
-//! C, the network's share of a hop, from spans that need no common clock.
+//! Estimate of the network delay C per hop, without synchronized clocks.
 //!
-//! The caller knows how long it waited for the answer, the callee how long
-//! the request was with it; the difference is both ways' network. Half of it
-//! is C: only clocks that agree could tell the ways apart. Smoothed as TCP
-//! smooths round-trip times.
-//! Source: D2P §2 (C); RFC 6298 §2 (the smoothing).
+//! Round-trip time measured by the caller, less the time that the callee held the request,
+//! is the network delay of both directions. C is half of it: the two directions cannot be
+//! told apart without synchronized clocks. Smoothed like TCP's round-trip time.
+//! Source: D2P §2 (C); RFC 6298 §2 (smoothing).
 
 use queueing::Span;
 
-/// The network delay to one peer.
+/// Network delay to one peer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NetworkDelay {
     smoothed: Option<Span>,
@@ -16,11 +15,10 @@ pub struct NetworkDelay {
 }
 
 impl NetworkDelay {
-    /// An exchange took `waited` from sending to the answer's arrival, of
-    /// which the peer had the request for `held`.
+    /// Records a call that took `waited` from request to response, of which the peer held
+    /// the request for `held`.
     ///
-    /// A peer that claims to have held it for longer than it was away is
-    /// counted and not believed.
+    /// A sample with `held` above `waited` is counted as impossible and discarded.
     pub fn record(&mut self, waited: Span, held: Span) {
         if held > waited {
             self.impossible += 1;
@@ -36,18 +34,18 @@ impl NetworkDelay {
         });
     }
 
-    /// C, one way; zero before the first exchange.
+    /// C, one direction; zero before the first sample.
     #[must_use]
     pub fn one_way(&self) -> Span {
         self.smoothed.unwrap_or(Span::ZERO)
     }
 
-    /// Exchanges whose peer claimed the impossible.
+    /// Samples discarded because the peer reported more time than the call took.
     #[must_use]
     pub fn impossible(&self) -> u64 {
         self.impossible
     }
 }
 
-/// One over the weight of a new sample.
+/// Inverse of the weight of a new sample.
 const GAIN: u64 = 8;

@@ -1,9 +1,8 @@
-//! How long a kind of work takes, estimator from what it took.
+//! Service-time quantiles per kind of work.
 //!
-//! Two windows of samples per kind: quantiles come from the last full one
-//! until the next is full, so they cost a lookup and follow a change within
-//! two windows. Kinds are few (methods, phases) and bounded in number; one
-//! too many shares the estimate of all others that came too late.
+//! Quantiles are those of the last full window of samples, so a query costs a lookup and a
+//! change shows within two windows. The number of kinds (methods, phases) is bounded; kinds
+//! beyond the bound share one estimate.
 
 use std::collections::BTreeMap;
 
@@ -20,17 +19,16 @@ pub struct History<K> {
 /// Quantiles of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Estimate {
-    /// Half take no longer.
+    /// Median.
     pub p50: Span,
-    /// 95 % take no longer.
+    /// 95th percentile.
     pub p95: Span,
-    /// Samples they rest on; zero when nothing is known.
+    /// Number of samples; zero if nothing was recorded.
     pub samples: u64,
 }
 
 impl Estimate {
-    /// How long one more is expected to take: all but one in twenty take no
-    /// longer; zero while too little is known.
+    /// Expected service time: p95; zero while samples are too few.
     #[must_use]
     pub fn expected(&self) -> Span {
         if self.samples < SAMPLES_MIN { Span::ZERO } else { self.p95 }
@@ -44,13 +42,13 @@ struct Estimator {
 }
 
 impl<K: Ord> History<K> {
-    /// Tells at most `kinds_max` kinds apart; each takes about 30 kB.
+    /// Estimator for at most `kinds_max` kinds, about 30 kB each.
     #[must_use]
     pub fn new(kinds_max: usize) -> Self {
         Self { kinds: BTreeMap::new(), shared: Estimator::new(), kinds_max }
     }
 
-    /// A piece of work of `kind` took `service`.
+    /// Records that work of `kind` took `service`.
     pub fn record(&mut self, kind: K, service: Span) {
         let has_capacity = self.kinds.len() < self.kinds_max;
         let estimator = match self.kinds.entry(kind) {
@@ -61,19 +59,18 @@ impl<K: Ord> History<K> {
         estimator.record(service);
     }
 
-    /// Whether `kind` is told apart from others, having been recorded while
-    /// there was has_capacity.
+    /// True if `kind` has an estimate of its own.
     #[must_use]
     pub fn tracks(&self, kind: &K) -> bool {
         self.kinds.contains_key(kind)
     }
 
-    /// Forgets what is known of `kind`, since it holds no longer.
+    /// Discards the samples of `kind`.
     pub fn forget(&mut self, kind: &K) {
         *self.kinds.get_mut(kind).unwrap_or(&mut self.shared) = Estimator::new();
     }
 
-    /// What is known of `kind`.
+    /// Estimate for `kind`.
     #[must_use]
     pub fn estimate(&self, kind: &K) -> Estimate {
         self.kinds.get(kind).unwrap_or(&self.shared).estimate
@@ -85,8 +82,8 @@ impl Estimator {
         Self { window: Histogram::coarse(), estimate: Estimate::default() }
     }
 
-    /// Until the first window is full, each power of two of samples renews the
-    /// estimate; afterwards each full window.
+    /// Adds a sample. The estimate is renewed at each full window, and before the first
+    /// full window at each power of two of samples.
     fn record(&mut self, service: Span) {
         self.window.record(service);
         let samples = self.window.count();
@@ -101,7 +98,7 @@ impl Estimator {
     }
 }
 
-/// Fewer samples say nothing of what a kind takes.
+/// Samples needed before an estimate is used.
 const SAMPLES_MIN: u64 = 16;
-/// Samples after which quantiles are taken and counting begins anew.
+/// Samples per window.
 const WINDOW: u64 = 1024;

@@ -1,28 +1,28 @@
-//! How a request stands against its budget, and at which level it goes for that.
+//! Slack class of a request, and the priority level that follows from it.
 //!
-//! A level says whose request it is; the budget, what it can bear. So of two requests of
-//! one level the one that is [behind](Standing::Behind) goes a level above, and the one
-//! that could [lose a packet](Standing::Ahead) on its way, and again what is sent in its
-//! place, and still be in time goes a level below: where a port is full it is the one to lose.
-//! Source: D2P §3.2 for what a budget is good for at a stage; the rule is ours (ADR 0062).
+//! The level of a request is its importance; slack is how much delay it can bear. A request
+//! with [low slack](Slack::Behind) goes one level above its own. A request that can
+//! [lose a packet twice](Slack::Ahead) and still meet its deadline goes one level below, so
+//! it takes the drops where a port is full.
+//! Source: D2P §3.2 for the use of budgets at a stage; the rule is greenwave's (ADR 0062).
 
 use queueing::{Priority, Span, Time};
 
-/// How a request stands against its budget.
+/// Slack class of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Slack {
-    /// Less is left than twice what remains to be done is expected to take, or nothing.
+    /// Time left is zero, or less than twice the expected remaining work.
     Behind,
-    /// Neither.
+    /// Neither `Behind` nor `Ahead`.
     OnTime,
-    /// So much is left beyond the rest that a packet may be lost twice.
+    /// Time left covers the remaining work plus two packet losses.
     Ahead,
 }
 
 impl Slack {
-    /// Who has `left`, when what remains to be done is expected to take `rest`, and a packet
-    /// that is lost on the way comes `loss` later: a timeout of the transport. Who does not
-    /// know one of the two gives nothing, and nobody stands as that would say.
+    /// Class for `left` until the deadline, expected remaining work `rest`, and `loss`, the
+    /// delay of a retransmission (a timeout of the transport). `OnTime` if the value needed
+    /// is unknown.
     #[must_use]
     pub fn of(left: Span, rest: Option<Span>, loss: Option<Span>) -> Self {
         match (rest, loss) {
@@ -32,15 +32,15 @@ impl Slack {
         }
     }
 
-    /// The same where `expected` says of the rest that nobody knows it by being zero, as
-    /// estimates and queues do.
+    /// [`of`](Self::of) with an `expected` remaining work of zero meaning unknown, as in
+    /// estimates and queues.
     #[must_use]
     pub fn of_expected(left: Span, expected: Span, loss: Option<Span>) -> Self {
         Self::of(left, Some(expected).filter(|rest| *rest > Span::ZERO), loss)
     }
 
-    /// The level at which a request of `level` goes that stands so: one above, its own, or
-    /// one below. The most urgent is kept for what carries no data.
+    /// Priority level for a request of `level`: one above, unchanged, or one below. The
+    /// highest level is reserved for packets without data.
     #[must_use]
     pub fn level(self, level: Priority) -> Priority {
         let to = match self {
@@ -54,8 +54,8 @@ impl Slack {
     }
 }
 
-/// Whether who has not begun and is due at `due` is behind; what serving him takes is not
-/// known where it is zero.
+/// True if a request that waits and is due at `due` has low slack; a `service` of zero
+/// means unknown.
 pub(crate) fn is_late(now: Time, due: Time, service: Span) -> bool {
     Slack::of_expected(due.since(now), service, None) == Slack::Behind
 }
@@ -82,10 +82,10 @@ mod tests {
         ] {
             assert_eq!(slack(left, rest, loss), expected, "{left}");
         }
-        assert_eq!(slack(1_000_000, rest, None), Slack::OnTime, "nobody knows what a loss costs");
-        assert_eq!(slack(1_000_000, None, loss), Slack::OnTime, "nor what the rest takes");
+        assert_eq!(slack(1_000_000, rest, None), Slack::OnTime, "unknown cost of a loss");
+        assert_eq!(slack(1_000_000, None, loss), Slack::OnTime, "unknown remaining work");
         assert_eq!(slack(1, None, loss), Slack::OnTime);
-        assert_eq!(slack(15, rest, Some(Span::ZERO)), Slack::Behind, "before anything else");
+        assert_eq!(slack(15, rest, Some(Span::ZERO)), Slack::Behind, "low slack takes precedence");
     }
 
     #[test]

@@ -1,52 +1,50 @@
-//! What a server makes of the budget a peer sent.
+//! Validation of budgets that peers send.
 //!
-//! Believes of it what cannot do harm: an untrusted peer may shorten the time
-//! its request gets, never lengthen it, and what cannot be read counts as not
-//! sent. Every request gets a budget, and every fault is counted by kind.
+//! An untrusted peer may shorten the budget of its request, never lengthen it. An unreadable
+//! budget counts as missing. Every request gets a budget; rejected ones are counted by reason.
 
 use queueing::Span;
 
 use crate::Budget;
 use crate::codec::{ParseError, envoy, field, grpc};
 
-/// What a server grants.
+/// Limits on received budgets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Granted to a request that brings no usable budget, and the most that
-    /// one of an untrusted peer gets.
+    /// Budget of requests without a valid one, and maximum for untrusted peers.
     pub default: Span,
-    /// What remains to a request of a trusted peer is absurd above this.
+    /// Maximum remaining and elapsed time; larger values are absurd.
     pub longest: Span,
-    /// Whether peers may ask for more than the default.
+    /// True if peers may request more than the default.
     pub trusted: bool,
 }
 
-/// A second by default, absurd above an hour, peers not trusted.
+/// Default 1 s, longest 1 h, untrusted.
 impl Default for Limits {
     fn default() -> Self {
         Self { default: Span::from_secs(1), longest: Span::from_secs(3_600), trusted: false }
     }
 }
 
-/// Why a request got the default.
+/// Reason why a request got the default budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum InvalidBudget {
-    /// It brought no budget.
+    /// No budget received.
     Missing,
-    /// What it brought cannot be read.
+    /// Unreadable.
     Garbled,
-    /// It brought a negative span.
+    /// Negative span.
     Negative,
-    /// It requested for more than [`Limits::longest`].
+    /// Remaining or elapsed time above [`Limits::longest`].
     Absurd,
 }
 
 impl InvalidBudget {
-    /// All of them.
+    /// Every reason.
     pub const ALL: [Self; 4] = [Self::Missing, Self::Garbled, Self::Negative, Self::Absurd];
 }
 
-/// The budget fields of one request, as they came.
+/// Budget fields of one request, as received.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Received<'a> {
     /// [`field::HEADER`].
@@ -57,7 +55,7 @@ pub struct Received<'a> {
     pub envoy_expected: Option<&'a str>,
 }
 
-/// Turns what peers send into budgets, and counts what was wrong with it.
+/// Validator of received budgets, with counters.
 #[derive(Clone, Debug, Default)]
 pub struct BudgetValidator {
     limits: Limits,
@@ -66,29 +64,28 @@ pub struct BudgetValidator {
 }
 
 impl BudgetValidator {
-    /// Grants within `limits`.
+    /// Validator with `limits`.
     #[must_use]
     pub fn new(limits: Limits) -> Self {
         Self { limits, ..Self::default() }
     }
 
-    /// How many requests got the default for `fault`.
+    /// Number of requests that got the default for reason `fault`.
     #[must_use]
     pub fn faults(&self, fault: InvalidBudget) -> u64 {
         self.faults[fault as usize]
     }
 
-    /// How many requests got less than they requested for, being of untrusted peers.
+    /// Number of requests of untrusted peers that got less than requested.
     #[must_use]
     pub fn shortened(&self) -> u64 {
         self.shortened
     }
 
-    /// The budget of a request that brought `received`.
+    /// Budget of a request with the fields `received`.
     ///
-    /// Where several fields are there the shortest rules: each of them is a
-    /// time after which somebody stops waiting. One that cannot be read is a
-    /// fault even beside one that can.
+    /// The shortest of several fields applies: each is a time after which a caller stops
+    /// waiting. One unreadable field makes the request invalid, whatever the others hold.
     pub fn validate(&mut self, received: Received<'_>) -> Budget {
         match self.read(received) {
             Ok(budget) => budget,
@@ -117,7 +114,7 @@ impl BudgetValidator {
         if left > self.limits.longest || requested.elapsed() > self.limits.longest {
             return Err(InvalidBudget::Absurd);
         }
-        // Whoever claims to be short would go first.
+        // An untrusted peer could claim a short service time to be served first.
         let requested = if self.limits.trusted { requested } else { requested.without_estimate() };
         if !self.limits.trusted && left > self.limits.default {
             self.shortened += 1;

@@ -1,5 +1,4 @@
-//! What a server believes of a peer's budget: stated outcomes for peers that
-//! send nothing, too little, too much, or nonsense.
+//! Validation of received budgets: missing, too short, too long and malformed ones.
 
 use deadline::codec::{envoy, field, grpc};
 use deadline::{Budget, BudgetValidator, InvalidBudget, Limits, Received, Remaining};
@@ -10,7 +9,7 @@ const LIMITS: Limits =
     Limits { default: Span::from_millis(500), longest: Span::from_secs(60), trusted: false };
 const TRUSTED: Limits = Limits { trusted: true, ..LIMITS };
 
-/// The budget that comes of `received`, and the one fault counted for it.
+/// Budget granted for `received`, and the reason counted if it was rejected.
 fn accept(limits: Limits, received: Received<'_>) -> (Budget, Option<InvalidBudget>) {
     let mut validator = BudgetValidator::new(limits);
     let budget = validator.validate(received);

@@ -1,5 +1,5 @@
-//! A request's journey over machines whose clocks agree on nothing: what its
-//! budget says equals the paper's algebra on the true delays.
+//! Budgets over several machines with unrelated clocks, compared with the paper's formulas on
+//! the true delays.
 
 use deadline::codec::field;
 use deadline::model::{pum, ssm, variability_range};
@@ -7,7 +7,7 @@ use deadline::{Budget, NetworkDelay, Remaining, StageTimer};
 use proptest::prelude::{any, prop, prop_assert, prop_assert_eq, proptest};
 use queueing::{Label, Priority, Span, Time};
 
-/// Network into the stage, queue, service: the truth, in microseconds.
+/// True network delay into the stage, queueing time and service time, in microseconds.
 type Hop = (u64, u64, u64);
 
 fn us(n: u64) -> Span {

@@ -1,4 +1,4 @@
-//! Who is served, who is dropped, and what theory says of it.
+//! Order of service and load shedding, compared with scheduling theory.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ struct Request {
     service: Span,
 }
 
-/// A part of a request whose slowest takes `slowest`.
+/// Part of a request whose slowest part takes `slowest`.
 struct PartOf {
     name: &'static str,
     left: Span,
@@ -74,7 +74,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..300)
 }
 
-/// Why a request may be dropped at `now`, by the rule written out once more.
+/// Reason to drop at `now`: reference implementation of the rule.
 fn drop_reason(shedding: Shedding, now: Time, offered: Time, request: Request) -> Option<Reason> {
     let left = request.left?.as_nanos() as i128 - now.since(offered).as_nanos() as i128;
     match shedding {
@@ -85,7 +85,7 @@ fn drop_reason(shedding: Shedding, now: Time, offered: Time, request: Request) -
     }
 }
 
-/// Runs `steps` and compares with a list of who waits.
+/// Runs `steps` and compares the queue with a list of waiting requests.
 fn check(order: Order, shedding: Shedding, steps: &[Step]) {
     let mut queue = DeadlineQueue::new(settings(order, shedding));
     let mut waiting: BTreeMap<usize, (Time, Request)> = BTreeMap::new();
@@ -93,13 +93,13 @@ fn check(order: Order, shedding: Shedding, steps: &[Step]) {
     let mut now = at(1_000);
     let next = |queue: &mut DeadlineQueue<Request>, waiting: &mut BTreeMap<usize, (Time, Request)>, now| {
         let Some(dequeued) = queue.dequeue(now) else {
-            return assert!(waiting.is_empty(), "something was lost");
+            return assert!(waiting.is_empty(), "an entry was lost");
         };
         let (request, reason) = match dequeued {
             DequeueResult::Serve(request) => (request, None),
             DequeueResult::Shed(request, reason) => (request, Some(reason)),
         };
-        let (offered, known) = waiting.remove(&request.number).expect("it waited, and came out once");
+        let (offered, known) = waiting.remove(&request.number).expect("waiting, and dequeued once");
         assert_eq!((known, reason), (request, drop_reason(shedding, now, offered, request)));
     };
     for (number, &step) in steps.iter().enumerate() {
@@ -109,7 +109,11 @@ fn check(order: Order, shedding: Shedding, steps: &[Step]) {
             Step::GiveUp { which } => {
                 let Some(&handle) = handles.get(&which) else { continue };
                 let gone = queue.remove(handle).map(|request| request.number);
-                assert_eq!(gone, waiting.remove(&which).map(|_| which), "only who waits leaves");
+                assert_eq!(
+                    gone,
+                    waiting.remove(&which).map(|_| which),
+                    "only waiting entries can be removed"
+                );
             }
             Step::Offer { left_ns, service_ns } => {
                 let request = Request { number, left: left_ns.map(ns), service: ns(service_ns) };
@@ -122,7 +126,7 @@ fn check(order: Order, shedding: Shedding, steps: &[Step]) {
                         assert_eq!(
                             drop_reason(shedding, now, *offered, *oldest),
                             None,
-                            "{oldest:?} keeps no place"
+                            "{oldest:?} should have been replaced"
                         );
                     }
                     EnqueueResult::Refused(refused, why) => {
@@ -148,10 +152,10 @@ fn check(order: Order, shedding: Shedding, steps: &[Step]) {
     while !queue.is_empty() {
         next(&mut queue, &mut waiting, now);
     }
-    assert!(waiting.is_empty(), "something was lost");
+    assert!(waiting.is_empty(), "an entry was lost");
 }
 
-/// Serves `requests`, all there at once, one after the other: how many are on time.
+/// Number of `requests` served on time, one after the other, all enqueued at time zero.
 fn on_time(order: Order, shedding: Shedding, requests: &[Request]) -> usize {
     let mut queue = DeadlineQueue::new(Settings { age_max: Span::from_secs(9), ..settings(order, shedding) });
     let mut now = Time::ZERO;
@@ -167,7 +171,7 @@ fn on_time(order: Order, shedding: Shedding, requests: &[Request]) -> usize {
     on_time
 }
 
-/// The most that any order of service has on time, by trying all.
+/// Maximum number on time over all orders of service, by exhaustive search.
 fn on_time_max(requests: &[Request], now: Time) -> usize {
     let served_first = |first: usize| {
         let mut rest = requests.to_vec();
@@ -197,7 +201,7 @@ proptest! {
         }
     }
 
-    /// Jackson 1955: if any order has everybody on time, earliest deadline first has.
+    /// Jackson 1955: if any order meets all deadlines, earliest deadline first does.
     #[test]
     fn edf_is_on_time_whenever_any_order_is(requests in requests(6)) {
         if on_time_max(&requests, Time::ZERO) == requests.len() {
@@ -216,8 +220,7 @@ proptest! {
         }
     }
 
-    /// Whatever comes, nobody at a pace is passed by what comes later than the
-    /// time that it is longer and less urgent.
+    /// `pace` serves by the instant that is its rank, whatever arrives later.
     #[test]
     fn a_pace_is_an_instant(requests in requests(8), gaps in prop::collection::vec(0..200_u64, 8)) {
         let mut queue = DeadlineQueue::new(settings(Order::Pace, Shedding::None));
@@ -235,7 +238,7 @@ proptest! {
         prop_assert!(served.is_sorted() || now >= at(600), "{served:?}");
     }
 
-    /// With one deadline for all, deadline order is order of arrival.
+    /// With equal relative deadlines, deadline order is order of arrival.
     #[test]
     fn edf_is_fifo_under_one_deadline(gaps in prop::collection::vec(0..50_u64, 1..12)) {
         let order = |order| {
@@ -253,7 +256,7 @@ proptest! {
     }
 }
 
-/// The order in which four requests, offered 10 ns apart, are served.
+/// Order of service of four requests, enqueued 10 ns apart.
 fn order_of(mut queue: DeadlineQueue<Request>) -> Vec<usize> {
     let requests = [(400, 0), (100, 0), (380, 300), (105, 0)];
     for (number, (left, service)) in requests.into_iter().enumerate() {
@@ -349,7 +352,7 @@ fn who_has_no_deadline_is_served_though_urgent_requests_keep_coming() {
                 EnqueueResult::Queued
             );
             served |= matches!(queue.dequeue(now), Some(DequeueResult::Serve(Request { number: 0, .. })));
-            assert!(served || now < at(600 + 30), "{name}: passed over for longer than its patience");
+            assert!(served || now < at(600 + 30), "{name}: passed over for longer than the maximum age");
         }
         assert!(served, "{name}");
     }

@@ -1,5 +1,4 @@
-//! What travels reads and writes the same in every language: the vectors that
-//! the Java side is held to as well.
+//! Text formats against the test vectors shared with the Java implementation.
 
 use deadline::codec::{ParseError, envoy, field, grpc};
 use deadline::{Budget, Stage, SubrequestEstimate};
@@ -25,7 +24,7 @@ fn budget(value: &Value) -> Budget {
     }
 }
 
-/// Every vector of `format`: what is read, and what is written.
+/// Checks every vector of `format`, parsing and formatting.
 fn check<T: PartialEq + std::fmt::Debug>(
     format: &str,
     value: impl Fn(&Value) -> T,

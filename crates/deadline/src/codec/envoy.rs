@@ -1,26 +1,26 @@
-//! `x-envoy-expected-rq-timeout-ms`: what Envoy tells the service behind it.
+//! `x-envoy-expected-rq-timeout-ms`: timeout that Envoy sends to an upstream service.
 //!
-//! Milliseconds that Envoy will wait; it is not counted down on later hops
-//! unless somebody does, which is what writing it anew here is for.
+//! Milliseconds until Envoy gives up. Envoy does not count it down on later hops;
+//! [`write`] sets it anew.
 //! Source: Envoy, HTTP router filter, request headers.
 
 use queueing::Span;
 
 use super::{ParseError, number};
 
-/// The header's name.
+/// Header name.
 pub const HEADER: &str = "x-envoy-expected-rq-timeout-ms";
 
-/// The span that `text`, whole milliseconds, names.
+/// Parses whole milliseconds.
 ///
 /// # Errors
-/// When it is not one to twelve digits, or negative.
+/// If `text` is not one to twelve digits, or is negative.
 pub fn parse(text: &str) -> Result<Span, ParseError> {
     number(text, DIGITS_MAX).map(Span::from_millis)
 }
 
-/// `left` in whole milliseconds, rounded down; at least 1, since Envoy takes
-/// 0 for "no timeout".
+/// `left` in whole milliseconds, rounded down; at least 1, since 0 means "no timeout" to
+/// Envoy.
 #[must_use]
 pub fn write(left: Span) -> String {
     (left.as_nanos() / 1_000_000).max(1).to_string()

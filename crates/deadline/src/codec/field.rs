@@ -1,13 +1,12 @@
-//! `greenwave-budget`: everything a [`Budget`] knows, as one text.
+//! `greenwave-budget`: text form of a whole [`Budget`].
 //!
-//! A dictionary of RFC 9651 (Structured Field Values) with spans in
-//! microseconds: `expected=200000, remaining=148000, split, spent=(900 30000 21100)`.
-//! `expected` and `remaining` must be there. `split` (the paper's `PU_flag`)
-//! may be, alone or with what is kept for the aggregate phase (`split=5000`);
-//! `takes` and `slowest`, both or none, what the aggregator expects of a
-//! sub-request and of its slowest sibling; and `spent` (network, queue, service of each stage). Keys that are
-//! not known are passed over, so that a later version can add some. The time
-//! by which a budget was missed does not travel: what is left is then 0.
+//! A dictionary of RFC 9651 (Structured Field Values), spans in microseconds:
+//! `expected=200000, remaining=148000, split, spent=(900 30000 21100)`.
+//! Required: `expected`, `remaining`. Optional: `split` (the paper's `PU_flag`), with the reserve
+//! of the aggregate phase as its value if there is one (`split=5000`); `takes` and `slowest`,
+//! both or neither, the estimates for a sub-request and its slowest sibling; `spent`, the
+//! network, queue and service time of each stage. Unknown keys are ignored, so later versions
+//! can add some. A missed deadline is sent as `remaining=0`.
 //! Source: D2P §3; RFC 9651 §3.2.
 
 use std::fmt::Write as _;
@@ -19,17 +18,17 @@ use super::ParseError;
 use super::raw::{Fields, Value};
 use crate::{Budget, STAGES_MAX, Stage, SubrequestEstimate};
 
-/// The name, as an HTTP header, gRPC metadata, Dubbo attachment or Storm field.
+/// Name of the HTTP header, gRPC metadata, Dubbo attachment and Storm field.
 pub const HEADER: &str = "greenwave-budget";
 
-/// Longer texts are not looked at.
+/// Maximum length in bytes; longer texts are rejected unread.
 pub const LEN_MAX: usize = 1024;
 
-/// The budget that `text` names.
+/// Parses a budget.
 ///
 /// # Errors
-/// When it is no such dictionary, is longer than [`LEN_MAX`], lacks a key,
-/// leaves more than it expects, or holds a negative span.
+/// If `text` is not such a dictionary, is longer than [`LEN_MAX`], lacks a required key,
+/// has more remaining than expected, or contains a negative span.
 pub fn parse(text: &str) -> Result<Budget, ParseError> {
     if text.len() > LEN_MAX {
         return Err(ParseError::Garbled);
@@ -70,27 +69,28 @@ pub fn parse(text: &str) -> Result<Budget, ParseError> {
     Ok(budget.with_estimate(SubrequestEstimate { service, slowest }))
 }
 
-/// `budget` as text; spans in whole microseconds, what is left rounded down.
+/// Formats `budget`, spans in whole microseconds, remaining time rounded down.
 #[must_use]
 pub fn write(budget: &Budget) -> String {
     let expected_us = whole_micros(budget.expected());
     let reserve_us = whole_micros(budget.reserve());
     let remaining_us = whole_micros(budget.remaining().left()).min(expected_us - reserve_us);
     let mut text = String::with_capacity(64 + 24 * budget.stages().len());
-    write!(text, "expected={expected_us}, remaining={remaining_us}").expect("a string takes everything");
+    write!(text, "expected={expected_us}, remaining={remaining_us}")
+        .expect("writing to a string cannot fail");
     match reserve_us {
         _ if !budget.is_split() => {}
         0 => text.push_str(", split"),
-        reserve_us => write!(text, ", split={reserve_us}").expect("a string takes everything"),
+        reserve_us => write!(text, ", split={reserve_us}").expect("writing to a string cannot fail"),
     }
     if let Some(SubrequestEstimate { service, slowest }) = budget.estimate() {
         let [takes, slowest] = [service, slowest].map(whole_micros);
-        write!(text, ", takes={takes}, slowest={slowest}").expect("a string takes everything");
+        write!(text, ", takes={takes}, slowest={slowest}").expect("writing to a string cannot fail");
     }
     for (at, stage) in budget.stages().iter().enumerate() {
         let [network, queue, service] = [stage.network, stage.queue, stage.service].map(whole_micros);
         let before = if at == 0 { ", spent=(" } else { " " };
-        write!(text, "{before}{network} {queue} {service}").expect("a string takes everything");
+        write!(text, "{before}{network} {queue} {service}").expect("writing to a string cannot fail");
     }
     if !budget.stages().is_empty() {
         text.push(')');
@@ -98,7 +98,7 @@ pub fn write(budget: &Budget) -> String {
     text
 }
 
-/// Whole microseconds of `span`.
+/// Whole microseconds of `span`, rounded down.
 fn whole_micros(span: Span) -> u64 {
     span.as_nanos() / 1_000
 }

@@ -1,19 +1,19 @@
-//! `grpc-timeout`: what every gRPC client sends.
+//! `grpc-timeout`: timeout header of gRPC.
 //!
-//! One to eight digits and a unit. Carries what is left and nothing else.
+//! One to eight digits and a unit: remaining time only.
 //! Source: gRPC over HTTP/2, "Requests", Timeout.
 
 use queueing::Span;
 
 use super::{ParseError, number};
 
-/// The header's name.
+/// Header name.
 pub const HEADER: &str = "grpc-timeout";
 
-/// The span that `text` names, such as `150m` (milliseconds) or `2S`.
+/// Parses a timeout such as `150m` (milliseconds) or `2S`.
 ///
 /// # Errors
-/// When it is not one to eight digits and one of `H M S m u n`, or negative.
+/// If `text` is not one to eight digits and one of `H M S m u n`, or is negative.
 pub fn parse(text: &str) -> Result<Span, ParseError> {
     let (digits, scale_ns) = UNITS
         .iter()
@@ -22,8 +22,8 @@ pub fn parse(text: &str) -> Result<Span, ParseError> {
     Ok(Span::from_nanos(scale_ns) * number(digits, DIGITS_MAX)?)
 }
 
-/// `left` in the finest unit that holds it, rounded down; at least `1n`, since
-/// the format has no zero, and at most `99999999H`.
+/// `left` in the finest unit that fits, rounded down; at least `1n`, since the format
+/// has no zero, at most `99999999H`.
 #[must_use]
 pub fn write(left: Span) -> String {
     let fits = UNITS.iter().find(|(_, scale_ns)| left.as_nanos() / scale_ns < LIMIT);
@@ -31,7 +31,7 @@ pub fn write(left: Span) -> String {
     format!("{}{unit}", (left.as_nanos() / scale_ns).max(1))
 }
 
-/// Units and their nanoseconds, finest first.
+/// Units in nanoseconds, finest first.
 const UNITS: [(char, u64); 6] = [
     ('n', 1),
     ('u', 1_000),

@@ -1,28 +1,27 @@
-//! Budgets as text: what travels between machines.
+//! Text formats of budgets, as sent between machines.
 //!
-//! Always time that is left, never an instant. [`field`] is our own, with
-//! everything a [`Budget`](crate::Budget) knows, one text for an HTTP header,
-//! gRPC metadata, a Dubbo attachment and a Storm tuple's field; [`grpc`] and
-//! [`envoy`] are what others already send and read. Spans are rounded down,
-//! so that a hop never gives time. Every parser is bounded before it looks.
+//! Remaining time, never an instant. [`field`] is greenwave's own format and holds a whole
+//! [`Budget`](crate::Budget), as HTTP header, gRPC metadata, Dubbo attachment or field of a Storm
+//! tuple. [`grpc`] and [`envoy`] are existing headers. Spans are rounded down, so no hop adds
+//! time. Every parser limits the length before it reads.
 //!
-//! The same vectors, `spec/deadline/vectors.json`, hold these and the Java side.
+//! The test vectors in `spec/deadline/vectors.json` are shared with the Java implementation.
 
 pub mod envoy;
 pub mod field;
 pub mod grpc;
 mod raw;
 
-/// Why a text is no budget.
+/// Reason why a text is not a budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParseError {
-    /// It does not follow the format.
+    /// Malformed.
     Garbled,
-    /// A span below zero.
+    /// Negative span.
     Negative,
 }
 
-/// A plain number of at most `digits` digits.
+/// Parses a decimal number of at most `digits` digits.
 fn number(text: &str, digits: usize) -> Result<u64, ParseError> {
     let unsigned = text.strip_prefix('-');
     let bare = unsigned.unwrap_or(text);

@@ -1,8 +1,7 @@
-//! What a `greenwave-budget` dictionary holds, before it is judged.
+//! Visitor for `greenwave-budget` dictionaries: values by key, not yet validated.
 //!
-//! Filled while the text is parsed, so that reading a budget, which each
-//! request pays for, allocates nothing. As in any dictionary the last of
-//! several equal keys counts, and keys that are not known are passed over.
+//! Filled while the text is parsed, without allocation, since every request pays for it. The
+//! last of several equal keys counts, and unknown keys are ignored, as in any dictionary.
 //! Source: RFC 9651 §4.2.2.
 
 use std::convert::Infallible;
@@ -15,7 +14,7 @@ use sfv::{BareItemFromInput, KeyRef};
 use super::ParseError;
 use crate::STAGES_MAX;
 
-/// The keys that are known.
+/// Values of the known keys.
 #[derive(Debug, Default)]
 pub(super) struct Fields {
     pub(super) expected: Value,
@@ -27,19 +26,19 @@ pub(super) struct Fields {
     spans: Spans,
 }
 
-/// What stands under a key.
+/// Value of a key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Value {
     #[default]
     Absent,
     Integer(i64),
     Flag(bool),
-    /// See [`Fields::spans`], when it is `spent`'s.
+    /// The values of `spent` are in [`Fields::spans`].
     List,
     Other,
 }
 
-/// The integers of a list, and the first thing wrong with them.
+/// Integers of a list, and the first error in it.
 #[derive(Debug, Default)]
 struct Spans {
     micros: [u64; STAGES_MAX * 3],
@@ -48,7 +47,7 @@ struct Spans {
 }
 
 impl Value {
-    /// A span in microseconds.
+    /// The value as microseconds.
     pub(super) fn micros(self) -> Result<u64, ParseError> {
         match self {
             Self::Integer(n) => u64::try_from(n).map_err(|_| ParseError::Negative),
@@ -58,7 +57,7 @@ impl Value {
 }
 
 impl Fields {
-    /// The spans of the list, in microseconds.
+    /// Spans of the list, in microseconds.
     pub(super) fn spans(&self) -> Result<&[u64], ParseError> {
         match self.spans.error {
             Some(error) => Err(error),
@@ -89,7 +88,7 @@ impl<'de> DictionaryVisitor<'de> for Fields {
     }
 }
 
-/// Where the value of a known key goes.
+/// Destination of a known key's value.
 struct Slot<'a> {
     value: &'a mut Value,
     spans: &'a mut Spans,

@@ -1,15 +1,14 @@
-//! What half of those who came lately could spare.
+//! Median budget of recent requests.
 //!
-//! The wait that a policy looks at is counted from when a request came, so its
-//! budget is too. The last [`BudgetMedian::WINDOW`] of them are remembered: a glance
-//! at who comes, not at every entry of a queue.
+//! Delay and budget are both counted from arrival, so a policy can compare them. Keeps the
+//! last [`BudgetMedian::WINDOW`] arrivals and does not scan the queue.
 
 use queueing::Span;
 
-/// Budgets of the requests that came last.
+/// Budgets of the most recent requests.
 #[derive(Clone, Debug)]
 pub struct BudgetMedian {
-    /// The longest span stands for none.
+    /// `Span::MAX` means no budget.
     window: [Span; Self::WINDOW],
     recorded: usize,
 }
@@ -21,16 +20,16 @@ impl Default for BudgetMedian {
 }
 
 impl BudgetMedian {
-    /// Requests that are remembered.
+    /// Number of requests kept.
     pub const WINDOW: usize = 63;
 
-    /// One came that has `budget` left, if it says.
+    /// Records an arrival; `None` if the request has no budget.
     pub fn record(&mut self, budget: Option<Span>) {
         self.window[self.recorded % Self::WINDOW] = budget.unwrap_or(Span::MAX);
         self.recorded = self.recorded.wrapping_add(1);
     }
 
-    /// The median; nothing where half of them did not say, or nobody came.
+    /// Median; `None` before the first request, or if half of them have no budget.
     #[must_use]
     pub fn median(&self) -> Option<Span> {
         let mut sorted = self.window;
@@ -52,7 +51,7 @@ mod tests {
         [Some(ms(3)), None, Some(ms(9))].into_iter().for_each(|budget| median.record(budget));
         assert_eq!(median.median(), Some(ms(9)));
         median.record(None);
-        assert_eq!(median.median(), None, "half of them said nothing");
+        assert_eq!(median.median(), None, "half have no budget");
         (0..BudgetMedian::WINDOW as u64).for_each(|n| median.record(Some(ms(n))));
         assert_eq!(median.median(), Some(ms(31)));
     }

@@ -1,12 +1,10 @@
-//! A queue that serves by what is left, and drops what cannot make it.
+//! Deadline queue: orders requests by remaining time and drops infeasible ones.
 //!
-//! Stands in front of whatever serves (a thread pool, a concurrency limit), so
-//! that waiting counts. Who goes next is an [`Order`]; what is not served any
-//! more is a [`Shedding`]. Every entry comes out again, to be served or to be
-//! answered with the reason. The default is earliest deadline first with
-//! infeasible requests dropped; deadline order *without* dropping collapses
-//! once there is too much work, since it prefers exactly those that are about
-//! to be late, and is there for experiments.
+//! Placed in front of a server (thread pool, concurrency limit), so that queueing counts
+//! against the budget. An [`Order`] selects the next request, a [`Shedding`] the requests to
+//! drop. Every entry is returned once, to be served or rejected. Default: earliest deadline
+//! first, infeasible requests dropped. Deadline order without dropping is for experiments: it
+//! collapses under overload, since it prefers requests that are about to be late.
 //! Source: D2P §3.2 (a, scheduling); Liu and Layland 1973 (EDF); Mok 1983 (laxity).
 
 mod median;
@@ -25,22 +23,21 @@ use order::Rank;
 
 use crate::slack::is_late;
 
-/// What a queue is made of.
+/// Settings of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// At most so many wait, 1..2³² − 1.
+    /// Maximum number of entries, 1..2³² − 1.
     pub capacity: usize,
-    /// Who goes next.
+    /// Order of service.
     pub order: Order,
-    /// Who is dropped instead of served.
+    /// Rule for dropping requests.
     pub shedding: Shedding,
-    /// A request without a deadline is ordered as if it had this one. One that
-    /// waited for this long is served every ninth time, whatever the order.
+    /// Deadline assumed for requests without one. Requests that waited longer are served
+    /// every ninth time, whatever the order.
     pub age_max: Span,
 }
 
-/// 10,000 waiting, earliest deadline first, infeasible ones dropped, age_max
-/// of a second.
+/// 10,000 entries, earliest deadline first, infeasible requests dropped, maximum age 1 s.
 impl Default for Settings {
     fn default() -> Self {
         Self {
@@ -52,57 +49,55 @@ impl Default for Settings {
     }
 }
 
-/// What became of a request that was offered.
+/// Result of an enqueue.
 #[must_use]
 #[derive(Debug, PartialEq, Eq)]
 pub enum EnqueueResult<T> {
-    /// It waits.
+    /// Entry queued.
     Queued,
-    /// It comes back: answer it with the reason.
+    /// Entry not queued: reject it with the reason.
     Refused(T, Reason),
-    /// It waits; the oldest, which was to be dropped anyway, left for it:
-    /// answer that one with the reason.
+    /// Entry queued in place of the oldest one, which was due to be dropped: reject that
+    /// one with the reason.
     Replaced(T, Reason),
 }
 
-/// Who comes out of the queue, and what to do with it.
+/// Dequeued entry, and its disposition.
 #[must_use]
 #[derive(Debug, PartialEq, Eq)]
 pub enum DequeueResult<T> {
-    /// Serve it.
+    /// Serve the entry.
     Serve(T),
-    /// Answer it with the reason, and ask again: no work was given out.
+    /// Reject the entry with the reason, and dequeue again.
     Shed(T, Reason),
 }
 
-/// Requests that wait for service.
+/// Queue of requests waiting for service.
 ///
-/// An entry's label says what is left of its budget at the push, if it has
-/// one, and [`Entry::service`] how long its answer will take once its turn has
-/// come. Calls to other services count: dropping by the service here alone
-/// lets through what later services then drop, after the work is done.
+/// An entry's label holds the remaining budget at enqueue, if any. [`Entry::service`] is the
+/// expected time from start of service to response, calls to other services included:
+/// otherwise requests pass here and are dropped by later services, after the work is done.
 pub struct DeadlineQueue<T> {
     waiting: Pifo<QueuedEntry<T>, Rank<T>>,
     shedding: Shedding,
 }
 
 impl<T: Entry> DeadlineQueue<T> {
-    /// An empty queue.
+    /// Empty queue.
     ///
     /// # Panics
-    /// When the capacity is outside 1..2³² − 1.
+    /// If the capacity is outside 1..2³² − 1.
     #[must_use]
     pub fn new(settings: Settings) -> Self {
         Self::ranked(settings, settings.order.rank(settings.age_max))
     }
 
-    /// An empty queue in an order of the application's own: the least number
-    /// first, from the instant of the offer and the request, so that it may
-    /// combine what is left, priority and whatever it knows. The order of
-    /// `settings` is not used.
+    /// Empty queue ordered by `rank`, least number first. `rank` gets the time of the
+    /// enqueue and the entry, and may combine deadline, priority and the application's own
+    /// data. Ignores the order of `settings`.
     ///
     /// # Panics
-    /// When the capacity is outside 1..2³² − 1.
+    /// If the capacity is outside 1..2³² − 1.
     #[must_use]
     pub fn with_order(settings: Settings, mut rank: impl FnMut(Time, &T) -> u64 + Send + 'static) -> Self {
         Self::ranked(settings, Box::new(move |now, waiting| rank(now, &waiting.entry)))
@@ -113,8 +108,7 @@ impl<T: Entry> DeadlineQueue<T> {
         Self { waiting, shedding: settings.shedding }
     }
 
-    /// Takes `entry` in at `now`, unless it is hopeless already or there is no
-    /// room.
+    /// Enqueues `entry` at `now`, unless it is infeasible or the queue is full.
     pub fn enqueue(&mut self, now: Time, entry: T) -> EnqueueResult<T> {
         let waiting = QueuedEntry::new(now, entry);
         if let Some(reason) = self.shedding.drop_reason(now, waiting.due, waiting.service) {
@@ -132,11 +126,13 @@ impl<T: Entry> DeadlineQueue<T> {
         };
         match self.waiting.push(now, rejected) {
             PushResult::Queued => EnqueueResult::Replaced(oldest.entry, reason),
-            PushResult::Refused(_) | PushResult::PushedOut(_) => unreachable!("one left, so one has room"),
+            PushResult::Refused(_) | PushResult::PushedOut(_) => {
+                unreachable!("an entry was removed, so there is room")
+            }
         }
     }
 
-    /// The entry whose turn it is at `now`.
+    /// Dequeues the next entry at `now`.
     pub fn dequeue(&mut self, now: Time) -> Option<DequeueResult<T>> {
         let waiting = self.waiting.pop(now)?;
         Some(match self.shedding.drop_reason(now, waiting.due, waiting.service) {
@@ -145,51 +141,51 @@ impl<T: Entry> DeadlineQueue<T> {
         })
     }
 
-    /// Names the entry that was offered last, if it waits.
+    /// Handle of the entry enqueued last, if it still waits.
     #[must_use]
     pub fn newest(&self) -> Option<EntryHandle> {
         self.waiting.newest()
     }
 
-    /// Takes the entry that `handle` names out, when nobody waits for its
-    /// answer any more; `None` when it has left.
+    /// Removes the entry with `handle`, for example when its client has cancelled; `None` if
+    /// it has left.
     pub fn remove(&mut self, handle: EntryHandle) -> Option<T> {
         self.waiting.remove(handle).map(|waiting| waiting.entry)
     }
 
-    /// How many wait.
+    /// Number of entries.
     #[must_use]
     pub fn len(&self) -> usize {
         self.waiting.len()
     }
 
-    /// Whether nobody waits.
+    /// True if the queue is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 
-    /// When the one that has waited longest was offered.
+    /// Enqueue time of the oldest entry.
     #[must_use]
     pub fn oldest(&self) -> Option<Time> {
         self.waiting.oldest()
     }
 
-    /// Whether the entry whose turn is next is behind at `now`: less is left of its budget
-    /// than twice its service, or nothing. Not where it has no budget, or nobody knows its service.
+    /// True if the next entry has low slack at `now`: its time left is zero, or less than
+    /// twice its service time. False if its budget or service time is unknown.
     #[must_use]
     pub fn head_is_late(&self, now: Time) -> bool {
         self.waiting.peek().is_some_and(|next| next.is_late(now))
     }
 
-    /// How long an entry can be passed over.
+    /// Bound on how long an entry can be passed over.
     #[must_use]
     pub fn starvation(&self) -> StarvationBound {
         self.waiting.starvation()
     }
 }
 
-/// An entry and, on this machine's clock, when nothing is left of its budget.
+/// Entry with its deadline on the local clock.
 #[derive(Debug)]
 struct QueuedEntry<T> {
     due: Option<Time>,

@@ -1,15 +1,13 @@
-//! Who goes next: one line per order, least rank first.
+//! Orders of service, one line each; the least rank is served first.
 //!
-//! `pace` knows that a request which was split is answered when its slowest
-//! part is. A part of a short request passes those of long ones everywhere,
-//! not only where it happens to be short itself; and because the rank is an
-//! instant, what is long is passed by no more than what comes in the time
-//! that it is longer. Sources: Rein (EuroSys '17) §4, shortest bottleneck
-//! first; its numbers are ours (`experiments/d2p`).
+//! `pace` is made for requests that were split: such a request completes with its slowest
+//! part. Parts of a short request overtake parts of long requests at every worker, even where
+//! they are not short themselves. The rank is an instant, so an entry is overtaken only by
+//! arrivals within a bounded time, which grows with its own length. Source: Rein (EuroSys '17) §4,
+//! shortest bottleneck first; the constants are greenwave's (`experiments/d2p`).
 //!
-//! `paper` is the order as D2P's Algorithm 1 has it: by the budget that was
-//! left on arrival, which does not age while the request waits. It is kept to
-//! reproduce the paper; under one deadline for all it is a random order.
+//! `paper` is D2P's Algorithm 1: order by the budget left on arrival, which does not age in
+//! the queue. It exists to reproduce the paper; with equal deadlines it is a random order.
 
 use std::fmt;
 use std::str::FromStr;
@@ -18,7 +16,7 @@ use queueing::{Entry, Span, Time, UnknownName, named};
 
 use super::QueuedEntry;
 
-/// An order over waiting requests.
+/// Order of service.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Order {
     /// First come, first served.
@@ -30,16 +28,15 @@ pub enum Order {
     Edf,
     /// Least laxity first: the deadline less the expected service.
     Laxity,
-    /// At its pace: whoever takes long waits for long, whoever has little
-    /// left for less. Ranked by the instant of the offer, a quarter of what
-    /// is left, and four times what the slowest part of its request takes, so
-    /// that the parts of a request go at one pace at all workers.
+    /// Slow and unhurried requests last, at a bounded rate. Rank: time of enqueue, plus a
+    /// quarter of the time left, plus four times the service time of the slowest part of
+    /// the request, so that all parts get the same rank at all workers.
     Pace,
     /// Least budget on arrival first (D2P, Algorithm 1).
     Paper,
 }
 
-/// Every order and its name.
+/// Orders by name.
 pub const ORDERS: [(&str, Order); 6] = [
     ("fifo", Order::Fifo),
     ("lifo", Order::Lifo),
@@ -64,12 +61,12 @@ impl fmt::Display for Order {
     }
 }
 
-/// The rank of an entry at the instant of its push.
+/// Rank of an entry at the time of its enqueue.
 pub(super) type Rank<T> = Box<dyn FnMut(Time, &QueuedEntry<T>) -> u64 + Send>;
 
 impl Order {
-    /// What gives entries their rank. Nobody is more patient than the queue:
-    /// no deadline, or one further away, counts as `age_max`.
+    /// Rank function of this order. A missing deadline, or one later than `age_max`, counts
+    /// as `age_max`.
     pub(super) fn rank<T: Entry>(self, age_max: Span) -> Rank<T> {
         let left = move |now: Time, waiting: &QueuedEntry<T>| {
             waiting.due.map_or(age_max, |due| due.since(now)).min(age_max)
@@ -94,7 +91,7 @@ impl Order {
     }
 }
 
-/// Of what is left, `pace` counts one part in so many.
+/// Divisor of the time left in `pace`.
 const PACE_OF_LEFT: u64 = 4;
-/// How many times `pace` counts what a request's slowest part takes.
+/// Factor of the slowest part's service time in `pace`.
 const PACE_OF_SLOWEST: u64 = 4;

@@ -1,28 +1,27 @@
-//! Who is dropped instead of served.
+//! Load shedding by deadline.
 //!
-//! Work on a request that nobody waits for any more is taken from those that
-//! somebody waits for. *Infeasible* looks one step further than *expired*: a
-//! request whose expected service no longer fits will be late even if it is
-//! started now.
+//! A request that has missed its deadline takes service time from requests that can still
+//! meet theirs. *Expired* drops it after the deadline. *Infeasible* drops it as soon as the
+//! time left is less than its expected service time.
 
 use std::fmt;
 use std::str::FromStr;
 
 use queueing::{Span, Time, UnknownName, named};
 
-/// When a request is dropped.
+/// Rule for dropping requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Shedding {
-    /// Never.
+    /// Drop nothing.
     None,
-    /// When nothing is left of its budget.
+    /// Drop requests with no time left.
     Expired,
-    /// When less is left than its service is expected to take.
+    /// Drop requests with less time left than their expected service time.
     #[default]
     Infeasible,
 }
 
-/// Every shedding and its name.
+/// Rules by name.
 pub const SHEDDINGS: [(&str, Shedding); 3] =
     [("none", Shedding::None), ("expired", Shedding::Expired), ("infeasible", Shedding::Infeasible)];
 
@@ -41,14 +40,14 @@ impl fmt::Display for Shedding {
     }
 }
 
-/// Why a request is answered without being served.
+/// Reason for rejecting a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// Nothing is left of its budget.
+    /// No time left.
     Expired,
-    /// What is left is less than its service is expected to take.
+    /// Less time left than the expected service time.
     Infeasible,
-    /// The queue is full of requests that can still make it.
+    /// Queue full of feasible requests.
     Full,
 }
 
@@ -63,7 +62,7 @@ impl fmt::Display for Reason {
 }
 
 impl Shedding {
-    /// Why a request due at `due` that takes `service` is dropped at `now`.
+    /// Reason to drop at `now` a request that is due at `due` and takes `service`, if any.
     pub(super) fn drop_reason(self, now: Time, due: Option<Time>, service: Span) -> Option<Reason> {
         let due = due?;
         match self {

@@ -1,9 +1,7 @@
-//! The client's layer: every request that a handler makes carries what is left.
+//! Client layer: requests sent by a handler carry the remaining budget.
 //!
-//! On by default; a request with [`WithoutBudget`] among its extensions goes
-//! as it is, and so does one that is made outside of any scope. What the way
-//! to the peer takes is taken off before sending, as far as the peer's own
-//! answers have shown it.
+//! Skips requests with [`WithoutBudget`] in their extensions, and requests sent outside of a
+//! scope. Subtracts the network delay to the peer, as estimated from the peer's responses.
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,34 +17,34 @@ use super::task_local::current;
 use super::{BUDGET, BoxFuture, ENVOY, GRPC, is_grpc};
 use crate::codec::{ParseError, envoy, field, grpc};
 
-/// An error of any kind.
+/// Any error.
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// In a request's extensions: do not send a budget with it, nor hold it to one.
+/// Request extension: send no budget with this request and apply no timeout to it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WithoutBudget;
 
-/// The budget of the task does not suffice for a request.
+/// Error: the task's budget does not suffice for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutOfTime {
-    /// Whether the request was sent.
+    /// True if the request was sent.
     pub sent: bool,
-    /// What was left when it was to be sent.
+    /// Time left when the request was made.
     pub left: Span,
 }
 
 impl fmt::Display for OutOfTime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.sent {
-            true => write!(f, "no answer in the {} that were left", self.left),
-            false => write!(f, "not sent: {} left are not enough", self.left),
+            true => write!(f, "no response within the remaining {}", self.left),
+            false => write!(f, "not sent: the remaining {} is too short", self.left),
         }
     }
 }
 
 impl std::error::Error for OutOfTime {}
 
-/// Writes the budget of the task that calls into what it sends.
+/// Layer that adds the calling task's budget to outgoing requests.
 #[derive(Clone)]
 pub struct PropagateLayer {
     delays: Arc<PeerDelays>,
@@ -56,37 +54,36 @@ pub struct PropagateLayer {
 }
 
 impl PropagateLayer {
-    /// A layer that fails with [`OutOfTime`].
+    /// Layer that fails with [`OutOfTime`].
     #[must_use]
     pub fn new() -> Self {
         Self { delays: Arc::default(), error: |error| error.into(), advisory: false, envoy: false }
     }
 
-    /// The same, telling what is left and no more: a call is made when nothing
-    /// is, and waits for its answer as long as that takes. What to do about a
-    /// deadline that was missed is then the application's to decide (D2P §3).
-    /// No `grpc-timeout` is written, since peers cut calls short by it.
+    /// Sends the budget without enforcing it: requests are sent with no time left, and have
+    /// no timeout. The application decides how to react to a missed deadline (D2P §3).
+    /// Writes no `grpc-timeout`, since peers abort calls by it.
     #[must_use]
     pub fn advisory(self) -> Self {
         Self { advisory: true, ..self }
     }
 
-    /// The same, for peers that read Envoy's header: what is left is written as
-    /// `x-envoy-expected-rq-timeout-ms` too, where that is not there and shorter.
+    /// Also writes `x-envoy-expected-rq-timeout-ms`, unless the request has a shorter one,
+    /// for peers that read Envoy's header.
     #[must_use]
     pub fn for_envoy(self) -> Self {
         Self { envoy: true, ..self }
     }
 
-    /// The same, failing with what `error` makes of it. tonic wants
+    /// Fails with the result of `error`. For tonic:
     /// `|late| tonic::Status::deadline_exceeded(late.to_string()).into()`.
     #[must_use]
     pub fn map_error(self, error: fn(OutOfTime) -> BoxError) -> Self {
         Self { error, ..self }
     }
 
-    /// C to `authority` (`host:port`), as learned so far; `""` for services
-    /// that see requests without one, as below tonic's clients.
+    /// Estimate of C to `authority` (`host:port`); `""` for services that see requests
+    /// without one, such as those under tonic's clients.
     #[must_use]
     pub fn one_way(&self, authority: &str) -> Span {
         self.delays.one_way(authority)
@@ -113,7 +110,7 @@ impl<S> Layer<S> for PropagateLayer {
     }
 }
 
-/// A service under a [`PropagateLayer`].
+/// Service wrapped by a [`PropagateLayer`].
 #[derive(Clone, Debug)]
 pub struct Propagate<S> {
     inner: S,
@@ -175,8 +172,7 @@ where
     }
 }
 
-/// Writes that `left` is left as `name`, unless what is there is shorter: that
-/// is the caller's own, and stays.
+/// Writes `left` as header `name`, unless the caller has set a shorter value.
 fn write_timeout(
     headers: &mut HeaderMap,
     name: &'static HeaderName,

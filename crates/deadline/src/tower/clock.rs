@@ -1,8 +1,7 @@
-//! The time by which layers count: the only clock that this crate reads.
+//! Clock of the layers, the only clock that this crate reads.
 //!
-//! Monotonic, so that setting a machine's clock changes nothing. Another one
-//! can be given; the timers that cut a wait short are tokio's in either case,
-//! set for spans that the given clock measured.
+//! Monotonic, so setting the system time has no effect. Replaceable. Timeouts always use
+//! tokio's timers, with spans measured by this clock.
 
 use std::fmt;
 use std::sync::{Arc, LazyLock};
@@ -11,19 +10,19 @@ use std::time::Duration;
 use queueing::Time;
 use tokio::time::Instant;
 
-/// A source of time.
+/// Source of time.
 #[derive(Clone, Default)]
 pub struct Clock(Option<Arc<dyn Fn() -> Time + Send + Sync>>);
 
 impl Clock {
-    /// The clock that `now` reads; it must not run backwards.
+    /// Clock that calls `now`, which must not run backwards.
     #[must_use]
     pub fn new(now: impl Fn() -> Time + Send + Sync + 'static) -> Self {
         Self(Some(Arc::new(now)))
     }
 
-    /// The time now. By default tokio's monotonic clock, which is the
-    /// system's unless a test has paused it.
+    /// Current time. Default: tokio's monotonic clock, which is the system's unless a test
+    /// has paused it.
     #[must_use]
     pub fn now(&self) -> Time {
         match &self.0 {
@@ -42,7 +41,7 @@ impl fmt::Debug for Clock {
     }
 }
 
-/// The epoch: well before the first look, since a paused clock may lag.
+/// Epoch, well before the first reading, since a paused clock may lag.
 static START: LazyLock<Instant> = LazyLock::new(|| {
     let now = std::time::Instant::now();
     Instant::from_std(now.checked_sub(Duration::from_secs(3_600)).unwrap_or(now))

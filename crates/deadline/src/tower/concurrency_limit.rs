@@ -1,14 +1,12 @@
-//! Who may be served now, who waits, who is refused.
+//! Concurrency limit with a deadline queue in front.
 //!
-//! A limit of so many at once and the queue in front of it, under one lock that
-//! is held for a push and a pop. A [`Permit`] is one of the limit and goes back
-//! by being dropped, or before when its request [gives way](Place::give_way); a
-//! slot in the queue is given up the same way, so a future that is dropped,
-//! wherever it is, leaves nothing behind.
+//! One lock guards both; it is held for one enqueue and one dequeue. A [`Permit`] is one unit
+//! of the limit. Dropping it returns the unit; [`PermitSlot::release_early`] returns it before
+//! that. A [`QueueSlot`] leaves the queue when dropped, so a cancelled future leaks nothing.
 //!
-//! Estimates must not lock out for good what was slow once: when a method was
-//! infeasible so many times and never answered in between, one request is tried
-//! all the same, and if it makes it, what was learned is forgotten.
+//! A method that was slow must not be rejected forever: after [`PROBE_EVERY`] infeasible
+//! requests without a response in between, one request is served as a probe. If it meets its
+//! deadline, the method's samples are discarded.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -23,25 +21,24 @@ use crate::{
     InvalidBudget, Limits, Order, Reason, Received, Shedding, StageTimer,
 };
 
-/// What a server grants, how many it serves at once, and how the others wait.
+/// Limits of a server, and settings of its queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// At most so many requests are in the handler at once; not zero. Those
-    /// that [gave way](super::give_way) do not count.
+    /// Maximum concurrency in the handler, not zero; requests that
+    /// [released their permit](super::give_way) do not count.
     pub limit: usize,
-    /// At most so many have given way and are not answered yet.
+    /// Maximum number of requests that released their permit and are not answered yet.
     pub released_max: usize,
-    /// The queue in front of it.
+    /// Queue in front of the limit.
     pub queue: crate::Settings,
-    /// What a peer is believed.
+    /// Limits on received budgets.
     pub validation: Limits,
-    /// Methods (paths) whose expected time is learned one by one, about 30 kB
-    /// each; those beyond share one.
+    /// Methods (paths) with a service-time estimate of their own, about 30 kB each; the
+    /// others share one.
     pub methods_max: usize,
 }
 
-/// 64 at once and 10,000 that gave way, 64 methods told apart, the rest as the
-/// core has it.
+/// Concurrency 64, 10,000 released permits, 64 methods, defaults for the rest.
 impl Default for Settings {
     fn default() -> Self {
         let (queue, validation) = (crate::Settings::default(), Limits::default());
@@ -49,32 +46,32 @@ impl Default for Settings {
     }
 }
 
-/// What a server did so far, and does now.
+/// Counters and state of a server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// In the queue now.
+    /// Requests in the queue now.
     pub waiting: usize,
-    /// In the handler now, those that gave way not counted.
+    /// Requests in the handler now that hold a permit.
     pub serving: usize,
-    /// In the handler now, having given way.
+    /// Requests in the handler now that released their permit.
     pub released: usize,
-    /// Answered by the handler.
+    /// Requests answered by the handler.
     pub served: u64,
-    /// Refused because nothing was left.
+    /// Requests rejected with no time left.
     pub expired: u64,
-    /// Refused because too little was left.
+    /// Requests rejected with too little time left.
     pub infeasible: u64,
-    /// Refused because too many waited.
+    /// Requests rejected because the queue was full.
     pub full: u64,
-    /// Given up by the client, waiting or served.
+    /// Requests cancelled by the client, in the queue or in the handler.
     pub cancelled: u64,
-    /// Granted the default, by [`InvalidBudget`] in the order of [`InvalidBudget::ALL`].
+    /// Requests that got the default budget, by reason, in the order of [`InvalidBudget::ALL`].
     pub faults: [u64; InvalidBudget::ALL.len()],
-    /// Granted less than they asked for, being of untrusted peers.
+    /// Requests of untrusted peers that got less than requested.
     pub shortened: u64,
 }
 
-/// The limit and the queue.
+/// Concurrency limit and queue.
 pub(super) struct ConcurrencyLimit {
     limit: usize,
     released_max: usize,
@@ -88,21 +85,21 @@ struct State {
     free: usize,
     queue: DeadlineQueue<Waiter>,
     validator: BudgetValidator,
-    /// What those could spare that came lately.
+    /// Slack of recent arrivals.
     budget_median: BudgetMedian,
     service_times: History<String>,
-    /// By method, those infeasible since the last that was answered or tried;
-    /// the methods that are not told apart share `None`.
+    /// Infeasible requests per method since its last response or probe; methods without an
+    /// estimate of their own share `None`.
     infeasible: BTreeMap<Option<String>, u32>,
     counts: Counts,
-    /// Those in the handler that were behind when their turn came and have not given way.
+    /// Requests in the handler that had low slack at dequeue and hold their permit.
     late_serving: usize,
 }
 
-/// A request in the queue.
+/// Request in the queue.
 struct Waiter {
     left: Span,
-    /// When nothing is left.
+    /// Deadline.
     due: Time,
     service: Span,
     slowest: Span,
@@ -125,7 +122,7 @@ impl Entry for Waiter {
 
 impl ConcurrencyLimit {
     pub(super) fn new(settings: Settings, clock: super::Clock) -> Arc<Self> {
-        assert!(settings.limit > 0, "a server serves at least one request at once");
+        assert!(settings.limit > 0, "limit 0 is outside 1..; set a concurrency limit of at least 1");
         let state = State {
             free: settings.limit,
             queue: DeadlineQueue::new(settings.queue),
@@ -175,7 +172,7 @@ impl ConcurrencyLimit {
         self.state().budget_median.median()
     }
 
-    /// A request for `method` came at `now` with `received`.
+    /// Enqueues a request for `method` that arrived at `now` with the fields `received`.
     pub(super) fn admit(self: &Arc<Self>, now: Time, received: Received<'_>, method: &String) -> Admission {
         let (result_tx, result_rx) = oneshot::channel();
         let mut state = self.state();
@@ -213,8 +210,9 @@ impl ConcurrencyLimit {
         Admission { timer, queue_slot, timeout, is_probe, expected }
     }
 
-    /// A request for `method` was answered `service` after its turn had come;
-    /// `disproved`: in time, though that had seemed infeasible.
+    /// Records that a request for `method` took `service` from dequeue to response.
+    /// `disproved` discards older samples: the request met its deadline although it was
+    /// infeasible by them.
     pub(super) fn learn(&self, method: String, service: Span, disproved: bool) {
         let mut state = self.state();
         if disproved {
@@ -225,12 +223,12 @@ impl ConcurrencyLimit {
         state.infeasible.remove(&tracked);
     }
 
-    /// Why a request that has waited too long is refused.
+    /// Reason for rejecting a request after its queueing timeout.
     fn timeout_reason(&self) -> Reason {
         if self.shedding == Shedding::Infeasible { Reason::Infeasible } else { Reason::Expired }
     }
 
-    /// Gives what is free to those whose turn it is.
+    /// Dequeues requests while permits are free.
     fn serve_next(self: &Arc<Self>, now: Time) {
         loop {
             let mut state = self.state();
@@ -238,7 +236,7 @@ impl ConcurrencyLimit {
                 return;
             }
             let Some(dequeued) = state.queue.dequeue(now) else { return };
-            // Told outside of the lock: what nobody takes is dropped there.
+            // Send outside of the lock: a rejected send drops the permit, which locks again.
             match dequeued {
                 DequeueResult::Serve(waiter) => {
                     state.free -= 1;
@@ -265,7 +263,7 @@ impl ConcurrencyLimit {
 }
 
 impl State {
-    /// Whether an infeasible request is the one that is is_probe all the same.
+    /// True for the one infeasible request in [`PROBE_EVERY`] that is served.
     fn is_probe(&mut self, method: &String) -> bool {
         let tracked = self.tracked_method(method);
         let infeasible = self.infeasible.entry(tracked).or_default();
@@ -273,18 +271,18 @@ impl State {
         *infeasible == 0
     }
 
-    /// One of those in the handler leaves its slot to the next.
+    /// Returns a permit of the handler.
     fn release(&mut self, was_late: bool) {
         self.free += 1;
         self.late_serving -= usize::from(was_late);
     }
 
-    /// What `method` is learned as; `None` with all others that came too late.
+    /// Key of `method`; `None` if it shares the estimate of other methods.
     fn tracked_method(&self, method: &String) -> Option<String> {
         self.service_times.tracks(method).then(|| method.clone())
     }
 
-    /// How long `method` is expected to take; nothing while too little is known.
+    /// Expected service time of `method`; zero while samples are too few.
     fn expected(&self, method: &String) -> Span {
         self.service_times.estimate(method).expected()
     }
@@ -300,19 +298,19 @@ impl Counts {
     }
 }
 
-/// A request that came.
+/// Result of [`ConcurrencyLimit::admit`].
 pub(super) struct Admission {
     pub(super) timer: StageTimer,
     pub(super) queue_slot: QueueSlot,
-    /// How long it can wait before waiting is pointless, if it ever is.
+    /// Maximum time in the queue, if there is one.
     pub(super) timeout: Option<Span>,
-    /// Too little was left, and it was let in all the same.
+    /// True if the request is infeasible and served as a probe.
     pub(super) is_probe: bool,
-    /// How long it is expected to take from its turn on; zero where nobody knows.
+    /// Expected time from dequeue to response; zero if unknown.
     pub(super) expected: Span,
 }
 
-/// A slot in the queue; given up by being dropped.
+/// Entry in the queue; dropping it removes the entry.
 pub(super) struct QueueSlot {
     limiter: Arc<ConcurrencyLimit>,
     handle: Option<EntryHandle>,
@@ -321,27 +319,26 @@ pub(super) struct QueueSlot {
 }
 
 impl QueueSlot {
-    /// Waits for the turn, for `timeout` at most.
+    /// Waits at most `timeout` for a permit.
     pub(super) async fn acquire(mut self, timeout: Option<Span>) -> Result<Permit, Reason> {
         let result = match timeout {
-            // Already decided, which is the rule on a server that has room.
+            // The common case without queueing: the result is already there.
             Some(timeout) if self.result_rx.is_empty() => {
                 let result = tokio::time::timeout(timeout.into(), &mut self.result_rx).await;
                 match result {
                     Ok(result) => result,
                     Err(_) if self.time_out() => return Err(self.limiter.timeout_reason()),
-                    // Its turn has come in this very moment.
+                    // Dequeued at the moment of the timeout.
                     Err(_) => (&mut self.result_rx).await,
                 }
             }
             _ => (&mut self.result_rx).await,
         };
         self.settled = true;
-        result.expect("who leaves the queue is told why, unless it gave up its place")
+        result.expect("a dequeued request gets a result")
     }
 
-    /// Leaves the queue because it cannot be answered in time any more, if it
-    /// still waits there.
+    /// Removes the entry from the queue after the timeout; `true` if it was still there.
     fn time_out(&mut self) -> bool {
         let mut state = self.limiter.state();
         self.settled = self.handle.and_then(|handle| state.queue.remove(handle)).is_some();
@@ -363,19 +360,19 @@ impl Drop for QueueSlot {
     }
 }
 
-/// One of those that may be served at once.
+/// One unit of the concurrency limit.
 pub(super) struct Permit {
     slot: Arc<PermitSlot>,
     completed: bool,
 }
 
 impl Permit {
-    /// What of it the handler has.
+    /// Shared part of the permit, for the handler.
     pub(super) fn slot(&self) -> Arc<PermitSlot> {
         Arc::clone(&self.slot)
     }
 
-    /// Its request was answered.
+    /// Marks the request as answered.
     pub(super) fn complete(mut self) {
         self.completed = true;
     }
@@ -396,17 +393,17 @@ impl Drop for Permit {
     }
 }
 
-/// The slot of a request among those served, which it may give to the next.
+/// State of a permit, shared with the handler, which may release it early.
 pub(super) struct PermitSlot {
     limiter: Arc<ConcurrencyLimit>,
     /// [`HELD`], [`RELEASED`] or [`CLOSED`]; changed under the limiter's lock.
     held: AtomicU8,
-    /// Whether its request was behind when its turn came.
+    /// True if the request had low slack at dequeue.
     was_late: bool,
 }
 
 impl PermitSlot {
-    /// Lets the next request in while this one goes on; whether it did, now or
+    /// Releases the permit while the request goes on; `true` if it is released, now or
     /// before.
     pub(super) fn release_early(&self) -> bool {
         let mut state = self.limiter.state();
@@ -430,11 +427,11 @@ impl std::fmt::Debug for PermitSlot {
     }
 }
 
-/// Its request counts among those served.
+/// The request counts against the limit.
 const HELD: u8 = 0;
-/// It gave way.
+/// The permit was released early.
 const RELEASED: u8 = 1;
-/// It left the handler.
+/// The request has left the handler.
 const CLOSED: u8 = 2;
-/// Of infeasible requests without an answer in between one in so many is tried.
+/// Infeasible requests of a method, without a response in between, per probe.
 const PROBE_EVERY: u32 = 64;

@@ -1,12 +1,11 @@
-//! Layers that carry budgets through services of tower: hyper, axum, tonic.
+//! tower layers that carry budgets through services: hyper, axum, tonic.
 //!
-//! A server's [`DeadlineLayer`] reads what the peer sent, lets the request wait
-//! in a queue that stands in front of the layer's own limit, and runs the
-//! handler inside a [`scope`]; a client's [`PropagateLayer`] writes what is left
-//! there into every request the handler makes. The handler asks [`remaining`],
-//! [`parts`] and [`priority`], and [gives way](give_way) before it waits for
-//! others. Deciding is the core's; this is the part of the
-//! crate that has tasks, timers and a [`Clock`].
+//! The server's [`DeadlineLayer`] reads the received budget, queues the request in front of the
+//! layer's own concurrency limit, and runs the handler in a [`scope`]. The client's
+//! [`PropagateLayer`] writes the remaining budget into each request that the handler sends.
+//! Handlers query [`remaining`], [`parts`] and [`priority`], and [release their permit](give_way)
+//! before they wait for other services. This module has the tasks, timers and [`Clock`];
+//! decisions are made by the rest of the crate.
 //! Source: D2P §3 (extract, copy to local storage, schedule, send on).
 //!
 //! ```
@@ -47,15 +46,15 @@ use http::HeaderName;
 
 use crate::codec::{envoy, field, grpc};
 
-/// A future of a layer: what it wraps differs from service to service.
+/// Boxed future, since the wrapped service's type varies.
 type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-// Made once, not for each request.
+// Static, so that requests do not construct them.
 static BUDGET: HeaderName = HeaderName::from_static(field::HEADER);
 static GRPC: HeaderName = HeaderName::from_static(grpc::HEADER);
 static ENVOY: HeaderName = HeaderName::from_static(envoy::HEADER);
 
-/// Whether `headers` are those of a gRPC call.
+/// True if `headers` are those of a gRPC call.
 fn is_grpc(headers: &http::HeaderMap) -> bool {
     let kind = headers.get(http::header::CONTENT_TYPE);
     kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"))

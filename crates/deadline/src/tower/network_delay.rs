@@ -1,11 +1,10 @@
-//! C to every peer, learned from what they answer.
+//! Network delay C to each peer, estimated from responses.
 //!
-//! An answer that carries a budget says how long the peer had the request:
-//! what its stages grew by. The rest of the wait was network. PeerDelays that
-//! answer without one are not learned, and take nothing off; nor is the first
-//! exchange with a peer, which set up more than a message. An estimate must not
-//! lock a peer out for good: where C alone leaves nothing, one call of so many
-//! goes with nothing taken off.
+//! A response with a budget shows how long the peer held the request: by how much its stages
+//! grew. The rest of the round-trip time is network delay. Peers that send no budget have no
+//! estimate. The first call to a peer is not a sample, since it includes connection setup. An
+//! estimate must not block a peer forever: if C alone uses up the budget, one call in
+//! [`PROBE_EVERY`] is sent without subtracting it.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -21,7 +20,7 @@ pub(super) struct PeerDelays(Mutex<State>);
 #[derive(Debug, Default)]
 struct State {
     delays: BTreeMap<String, NetworkDelay>,
-    /// Calls for which C alone left nothing, since one was made all the same.
+    /// Calls since the last probe for which C alone used up the budget.
     exhausted: u32,
 }
 
@@ -32,12 +31,12 @@ impl State {
 }
 
 impl PeerDelays {
-    /// C to `authority`; zero when nothing is state.
+    /// C to `authority`; zero if unknown.
     pub(super) fn one_way(&self, authority: &str) -> Span {
         self.state().one_way(authority)
     }
 
-    /// `budget` as it will arrive at `authority`.
+    /// Budget on arrival at `authority`.
     pub(super) fn delayed(&self, budget: Budget, authority: &str) -> Budget {
         let mut state = self.state();
         let delayed = budget.delayed(state.one_way(authority));
@@ -48,7 +47,7 @@ impl PeerDelays {
         if state.exhausted == 0 { budget } else { delayed }
     }
 
-    /// `sent` came back from `authority` as `answered`, `waited` later.
+    /// Records that `sent` returned from `authority` as `returned`, `waited` later.
     pub(super) fn record(&self, authority: &str, waited: Span, sent: &Budget, returned: &Budget) {
         let held = stage_time(returned) - stage_time(sent);
         let delays = &mut self.state().delays;
@@ -64,13 +63,13 @@ impl PeerDelays {
     }
 }
 
-/// Time that was not network.
+/// Queueing and service time of all stages.
 fn stage_time(budget: &Budget) -> Span {
     budget.stages().iter().map(|Stage { queue, service, .. }| *queue + *service).sum()
 }
 
-/// Of calls for which C leaves nothing one in so many is made all the same.
+/// Calls for which C uses up the budget, per probe.
 const PROBE_EVERY: u32 = 64;
 
-/// PeerDelays beyond this many are not learned.
+/// Maximum number of peers with an estimate.
 const PEERS_MAX: usize = 1024;

@@ -1,8 +1,7 @@
-//! What a request gets that is not served.
+//! Response to a rejected request.
 //!
-//! Plain HTTP: 504 when its time does not suffice, 503 when too many wait,
-//! with one line of text. gRPC: a response of headers alone with
-//! DEADLINE_EXCEEDED or RESOURCE_EXHAUSTED.
+//! Plain HTTP: 504 for too little time, 503 for a full queue, with one line of text. gRPC: a
+//! headers-only response with DEADLINE_EXCEEDED or RESOURCE_EXHAUSTED.
 //! Source: gRPC over HTTP/2, "Responses" (Trailers-Only); RFC 9110 §15.6.
 
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header::CONTENT_TYPE};
@@ -10,23 +9,23 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode, header::CONTENT_TYPE};
 use super::is_grpc;
 use crate::Reason;
 
-/// A request that is not served.
+/// Rejected request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rejection {
-    /// Why.
+    /// Reason.
     pub reason: Reason,
-    /// Whether it is a gRPC call, by its content type.
+    /// True for a gRPC call, by content type.
     pub grpc: bool,
 }
 
 impl Rejection {
-    /// A request with `headers` is not served, for `reason`.
+    /// Rejection of a request with `headers` for `reason`.
     #[must_use]
     pub fn new(reason: Reason, headers: &HeaderMap) -> Self {
         Self { reason, grpc: is_grpc(headers) }
     }
 
-    /// 503 when too many wait, else 504.
+    /// 503 if the queue was full, else 504.
     #[must_use]
     pub fn status(&self) -> StatusCode {
         match self.reason {
@@ -35,7 +34,7 @@ impl Rejection {
         }
     }
 
-    /// RESOURCE_EXHAUSTED (8) when too many wait, else DEADLINE_EXCEEDED (4).
+    /// RESOURCE_EXHAUSTED (8) if the queue was full, else DEADLINE_EXCEEDED (4).
     #[must_use]
     pub fn grpc_code(&self) -> u16 {
         match self.reason {
@@ -45,10 +44,9 @@ impl Rejection {
     }
 }
 
-/// Makes the response for requests that are not served; any
-/// `Fn(Rejection) -> Response<B>` does.
+/// Factory of responses to rejected requests; implemented by `Fn(Rejection) -> Response<B>`.
 pub trait RejectResponse<B> {
-    /// The response to a request refused as `refusal` says.
+    /// Response to the request that `rejection` describes.
     fn respond(&self, rejection: Rejection) -> Response<B>;
 }
 
@@ -58,7 +56,7 @@ impl<B, F: Fn(Rejection) -> Response<B>> RejectResponse<B> for F {
     }
 }
 
-/// One line of text, and for a gRPC call what [`Grpc`] answers.
+/// One line of text; for a gRPC call the response of [`Grpc`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Text;
 
@@ -75,8 +73,8 @@ impl<B: Default + From<String>> RejectResponse<B> for Text {
     }
 }
 
-/// A gRPC status without a body, for servers that speak nothing else: tonic's
-/// body is not made from text.
+/// gRPC status without a body, for servers that speak only gRPC: tonic's body cannot be made
+/// from text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Grpc;
 
@@ -87,11 +85,11 @@ impl<B: Default> RejectResponse<B> for Grpc {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
         headers.insert(STATUS, HeaderValue::from(rejection.grpc_code()));
         let message = HeaderValue::try_from(rejection.reason.to_string());
-        headers.insert(MESSAGE, message.expect("reasons are plain words, which need no escape"));
+        headers.insert(MESSAGE, message.expect("reasons are ASCII and need no escape"));
         response
     }
 }
 
-/// Where a gRPC response says how it went.
+/// Header with the status code of a gRPC response.
 pub(super) const STATUS: &str = "grpc-status";
 const MESSAGE: &str = "grpc-message";

@@ -1,11 +1,10 @@
-//! The server's layer: extract, wait, serve, answer with what was spent.
+//! Server layer: extracts the budget, queues, serves, and reports the time spent.
 //!
-//! The queue and the limit are this layer's own and shared by all services
-//! that one layer makes, so it works per server, not per connection. Time is
-//! counted from the call on: what waits here is seen by the handler, unlike
-//! behind a `ConcurrencyLimit` outside of a timeout. The limit holds until the
-//! response's head, or until the handler [gives way](super::give_way); a body
-//! that streams goes on without it.
+//! Queue and concurrency limit belong to the layer and are shared by all services that it
+//! makes, so they apply per server, not per connection. Time counts from the call on, so the
+//! handler sees its queueing time; tower's own `ConcurrencyLimit` outside of a timeout hides
+//! it. A request holds its permit until the response's head, or until the handler
+//! [releases it](super::give_way). Streaming of the body needs no permit.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -24,11 +23,11 @@ use super::{BUDGET, BoxFuture, Clock, ENVOY, GRPC, RejectResponse, Rejection, Te
 use crate::codec::field;
 use crate::{Received, StageTimer};
 
-/// Puts a queue that serves by deadline in front of a server's services.
+/// Layer that puts a deadline queue in front of a server's services.
 ///
-/// What waits before this layer it cannot see. HTTP/2 servers and clients hold
-/// back streams beyond a limit (hyper's default is 200 a connection): set
-/// `max_concurrent_streams` to what may wait here and be served.
+/// Requests that wait before this layer are invisible to it. HTTP/2 servers and clients limit
+/// the streams per connection (hyper: 200 by default): set `max_concurrent_streams` to queue
+/// capacity plus concurrency.
 #[derive(Clone)]
 pub struct DeadlineLayer<A = Text> {
     limiter: Arc<ConcurrencyLimit>,
@@ -36,19 +35,19 @@ pub struct DeadlineLayer<A = Text> {
 }
 
 impl DeadlineLayer {
-    /// A layer with `settings`, by the monotonic clock.
+    /// Layer with `settings` and the monotonic clock.
     ///
     /// # Panics
-    /// When the limit is zero or the queue's capacity outside 1..2³² − 1.
+    /// If the limit is zero or the queue's capacity is outside 1..2³² − 1.
     #[must_use]
     pub fn new(settings: Settings) -> Self {
         Self::with_clock(settings, Clock::default())
     }
 
-    /// A layer with `settings`, by `clock`.
+    /// Layer with `settings` and `clock`.
     ///
     /// # Panics
-    /// When the limit is zero or the queue's capacity outside 1..2³² − 1.
+    /// If the limit is zero or the queue's capacity is outside 1..2³² − 1.
     #[must_use]
     pub fn with_clock(settings: Settings, clock: Clock) -> Self {
         Self { limiter: ConcurrencyLimit::new(settings, clock), reject_response: Text }
@@ -56,41 +55,40 @@ impl DeadlineLayer {
 }
 
 impl<A> DeadlineLayer<A> {
-    /// The same, with `answer` to those that are not served.
+    /// Answers rejected requests with `reject_response`.
     #[must_use]
     pub fn with_reject_response<Other>(self, reject_response: Other) -> DeadlineLayer<Other> {
         DeadlineLayer { limiter: self.limiter, reject_response }
     }
 
-    /// What was done so far, by all services of this layer.
+    /// Counters, summed over all services of this layer.
     #[must_use]
     pub fn counts(&self) -> Counts {
         self.limiter.counts()
     }
 
-    /// How long the one that has waited longest in the queue has waited; zero
-    /// when nobody waits.
+    /// Age of the oldest request in the queue; zero if the queue is empty.
     #[must_use]
     pub fn oldest_wait(&self) -> Span {
         self.limiter.oldest_wait()
     }
 
-    /// Whether the queue has another order than that of arrival.
+    /// True if the queue is not in order of arrival.
     #[must_use]
     pub fn reorders(&self) -> bool {
         self.limiter.reorders()
     }
 
-    /// Whether somebody is behind who waits for a core here: the next in the queue, or one
-    /// in the handler who was when its turn came and has not [given way](super::give_way).
-    /// Behind is who has less left than twice what serving him is expected to take, or nothing.
+    /// True if a request that needs a core has low slack: the next one in the queue, or one in
+    /// the handler that had low slack at dequeue and still holds its permit. Low slack: less
+    /// time left than twice the expected service time, or none.
     #[must_use]
     pub fn has_late_request(&self) -> bool {
         self.limiter.has_late_request()
     }
 
-    /// What half of the requests that came lately had left when they came, less
-    /// what serving them is expected to take; nothing before one came.
+    /// Median over recent arrivals of time left less expected service time; `None` before the
+    /// first request.
     #[must_use]
     pub fn budget_median(&self) -> Option<Span> {
         self.limiter.budget_median()
@@ -111,7 +109,7 @@ impl<S, A: Clone> Layer<S> for DeadlineLayer<A> {
     }
 }
 
-/// A service behind a [`DeadlineLayer`].
+/// Service wrapped by a [`DeadlineLayer`].
 #[derive(Clone)]
 pub struct Deadline<S, A = Text> {
     inner: S,
@@ -135,7 +133,7 @@ where
     type Error = S::Error;
     type Future = BoxFuture<Result<Response<B>, S::Error>>;
 
-    /// Always: waiting is the queue's, where it is seen.
+    /// Always ready: requests wait in the layer's queue, where they are counted.
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         Poll::Ready(Ok(()))
     }
@@ -181,20 +179,20 @@ where
     }
 }
 
-/// The budget fields among `headers`; a value that is no text is garbled.
+/// Budget fields in `headers`; a value that is not text counts as garbled.
 fn received(headers: &HeaderMap) -> Received<'_> {
     let text = |name: &HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or_default());
     Received { budget: text(&BUDGET), grpc_timeout: text(&GRPC), envoy_expected: text(&ENVOY) }
 }
 
-/// Writes where the request's time went, so that the peer learns C.
+/// Writes the time spent into `headers`, from which the peer computes C.
 fn write_budget(headers: &mut HeaderMap, timer: &StageTimer, now: Time) {
     let text = field::write(&timer.outgoing_budget(now));
     headers.insert(&BUDGET, HeaderValue::try_from(text).expect("a budget is plain text"));
 }
 
-/// Whether a response says how long its method takes: what the client did
-/// wrong is found out sooner, and a path that is not there needs no place.
+/// True if the response is a service-time sample: not for client errors, which are detected
+/// early, and unknown paths, which need no estimate.
 fn is_sample<B>(response: &Response<B>) -> bool {
     !response.status().is_client_error() && !response.headers().contains_key(super::reject_response::STATUS)
 }

@@ -1,8 +1,8 @@
-//! The budget of the task that runs: what a handler can ask.
+//! Task-local budget, as seen by a handler.
 //!
-//! Task-local, as the paper's is thread-local; a task that is spawned is
-//! another one, so [`spawn`] takes the budget along. Outside of any scope
-//! there is no budget, and every answer says so or is the unhurried one.
+//! The paper uses thread-local storage. A spawned task has its own task-locals, so [`spawn`]
+//! copies the budget. Outside of a scope there is no budget: functions return `None` or the
+//! least urgent value.
 //! Source: D2P §3 (thread-local storage), §3.2 (b, c, d).
 
 use std::future::Future;
@@ -19,32 +19,32 @@ tokio::task_local! {
     static CONTEXT: RequestContext;
 }
 
-/// A request in a handler.
+/// Context of a request in a handler.
 #[derive(Clone, Debug)]
 pub(super) struct RequestContext {
     pub(super) timer: StageTimer,
     pub(super) clock: Clock,
-    /// Of a request that a [`DeadlineLayer`](super::DeadlineLayer) serves.
+    /// Set for requests served by a [`DeadlineLayer`](super::DeadlineLayer).
     pub(super) permit_slot: Option<Arc<PermitSlot>>,
-    /// When its answer is expected, where that is known.
+    /// Expected time of the response, if known.
     pub(super) expected_end: Option<Time>,
 }
 
 impl RequestContext {
-    /// The budget as of now.
+    /// Budget at this moment.
     fn budget(&self) -> Budget {
         self.timer.outgoing_budget(self.clock.now())
     }
 }
 
-/// Runs `future` as a request with `budget` that is born now, or goes on now.
+/// Runs `future` with `budget`, which counts down from now.
 ///
-/// By the clock of the scope around it, else the monotonic one.
+/// Uses the clock of the enclosing scope, else the monotonic clock.
 pub async fn scope<F: Future>(budget: Budget, future: F) -> F::Output {
     scope_at(current().map(|context| context.clock).unwrap_or_default(), budget, future).await
 }
 
-/// [`scope`] by `clock`.
+/// [`scope`] with `clock`.
 pub async fn scope_at<F: Future>(clock: Clock, budget: Budget, future: F) -> F::Output {
     let now = clock.now();
     let mut timer = StageTimer::arrive(now, budget, Span::ZERO);
@@ -52,26 +52,24 @@ pub async fn scope_at<F: Future>(clock: Clock, budget: Budget, future: F) -> F::
     run_with_context(RequestContext { timer, clock, permit_slot: None, expected_end: None }, future).await
 }
 
-/// Lets the next request in: this one's own work is done, and from here on it
-/// only waits for others, such as a service it calls.
+/// Releases the request's permit early; call it when only waiting for other services is left.
 ///
-/// The limit of a [`DeadlineLayer`](super::DeadlineLayer) is meant for what
-/// work takes (threads, cores, connections to a database). A handler that
-/// holds it while another service works lets that service's queue fill this
-/// one's; one that gives way lets its limit be small and its queue be where the
-/// waiting is. What the server learns is not changed by it: a method is
-/// expected to take from its turn to its answer.
+/// The limit of a [`DeadlineLayer`](super::DeadlineLayer) is for local resources (threads, cores,
+/// database connections). A handler that holds its permit during a call to another service
+/// lets that service's queue fill this one's. Handlers that release it allow for a small
+/// limit, with the queue where the bottleneck is. The service-time estimate is unaffected: it
+/// covers dequeue to response.
 ///
-/// Whether the next may be served in its stead: not outside of a layer, after
-/// the answer, or when [`Settings::away_max`](super::Settings::away_max) others
-/// have given way and are still on their way. Asking twice changes nothing.
+/// Returns `true` if the permit is released, now or before; `false` outside of a layer, after
+/// the response, or if [`Settings::released_max`](super::Settings::released_max) requests have
+/// released theirs already.
 pub fn give_way() -> bool {
     CONTEXT
         .try_with(|context| context.permit_slot.as_ref().is_some_and(|slot| slot.release_early()))
         .unwrap_or(false)
 }
 
-/// Runs `future` at `here`.
+/// Runs `future` with context `here`.
 pub(super) fn run_with_context<F: Future>(
     context: RequestContext,
     future: F,
@@ -79,12 +77,12 @@ pub(super) fn run_with_context<F: Future>(
     CONTEXT.scope(context, future)
 }
 
-/// Where the task is.
+/// Context of the current task.
 pub(super) fn current() -> Option<RequestContext> {
     CONTEXT.try_with(RequestContext::clone).ok()
 }
 
-/// `tokio::spawn` for a task that keeps this one's budget, if it has one.
+/// `tokio::spawn` that passes on this task's budget, if any.
 pub fn spawn<F>(future: F) -> JoinHandle<F::Output>
 where
     F: Future<Output: Send> + Send + 'static,
@@ -95,23 +93,21 @@ where
     }
 }
 
-/// The budget as of now, for what is sent on by other ways than
-/// [`PropagateLayer`](super::PropagateLayer), or to be split for a fan-out.
+/// Budget at this moment, to split it for a fan-out or to send it by other means than
+/// [`PropagateLayer`](super::PropagateLayer).
 #[must_use]
 pub fn budget() -> Option<Budget> {
     CONTEXT.try_with(RequestContext::budget).ok()
 }
 
-/// What is left: a handler that has little may give a cheaper answer (D2P
-/// §3.2 d, precision).
+/// Time left: with little left a handler may return a cheaper answer (D2P §3.2 d, precision).
 #[must_use]
 pub fn remaining() -> Option<Remaining> {
     CONTEXT.try_with(|context| context.timer.remaining(context.clock.now())).ok()
 }
 
-/// How urgent what this task does is, for queues of this machine: of eight
-/// levels the one that the share of the budget still left gives. Everything
-/// left is least urgent, and so is no budget (D2P §3.2 b, resources).
+/// Priority of this task for local queues: the share of the budget left, on eight levels. The
+/// lowest level with the whole budget left or without one (D2P §3.2 b, resources).
 #[must_use]
 pub fn priority() -> Priority {
     let Some((elapsed, granted)) = spent() else { return Priority::LOWEST };
@@ -122,11 +118,10 @@ pub fn priority() -> Priority {
     Priority::new(level as u8).unwrap_or(Priority::LOWEST)
 }
 
-/// How what this task does stands against its budget, where a packet that is lost on the
-/// way to others comes `loss` later (nobody knows: nothing is ahead). What it asks them for
-/// can leave accordingly on a way of another [level](Standing::level), such as a connection
-/// of another DSCP. On time before a [`DeadlineLayer`](super::DeadlineLayer) has learned
-/// how long the method takes, and outside of one.
+/// Slack class of this task, for requests to other services on a path where a retransmission
+/// costs `loss` (unknown: never `Ahead`). Send them at another [level](Slack::level), for example
+/// on a connection with another DSCP. `OnTime` before a
+/// [`DeadlineLayer`](super::DeadlineLayer) has an estimate for the method, and outside of one.
 #[must_use]
 pub fn slack(loss: Option<Span>) -> Slack {
     let slack = |context: &RequestContext| {
@@ -137,24 +132,23 @@ pub fn slack(loss: Option<Span>) -> Slack {
     CONTEXT.try_with(slack).unwrap_or(Slack::OnTime)
 }
 
-/// Into how many parts to split work that can be split into `most`: 1 while all
-/// of the budget is left or without one, `most` once nothing is, in between
-/// by the share that was spent (D2P §3.2 c, parallelism).
+/// Number of parts for work that can be split into up to `most`: 1 with the whole budget left
+/// or without one, `most` with nothing left, in proportion to the time spent in between (D2P
+/// §3.2 c, parallelism).
 ///
 /// # Panics
-/// When `most` is zero.
+/// If `most` is zero.
 #[must_use]
 pub fn parts(most: usize) -> usize {
-    assert!(most > 0, "work has at least one part");
+    assert!(most > 0, "most 0 is outside 1..; give the maximum number of parts");
     let more = spent().map_or(0, |(elapsed, granted)| scaled(elapsed, granted, most as u64 - 1));
     1 + more as usize
 }
 
-/// Runs `part(i, n)` for i in 0..n as n tasks that keep the budget, n being
-/// [`parts`]`(most)`.
+/// Spawns `part(i, n)` for i in 0..n with this task's budget; n is [`parts`]`(most)`.
 ///
 /// # Panics
-/// When `most` is zero.
+/// If `most` is zero.
 pub fn spawn_parallel<F>(most: usize, mut part: impl FnMut(usize, usize) -> F) -> Vec<JoinHandle<F::Output>>
 where
     F: Future<Output: Send> + Send + 'static,
@@ -163,7 +157,7 @@ where
     (0..n).map(|i| spawn(part(i, n))).collect()
 }
 
-/// What was spent, and of how much.
+/// Time spent and total time of the budget.
 fn spent() -> Option<(Span, Span)> {
     CONTEXT
         .try_with(|context| {
@@ -174,8 +168,7 @@ fn spent() -> Option<(Span, Span)> {
         .ok()
 }
 
-/// `part` of `whole` on a scale of 0..=`most`, rounded down; all of it when
-/// there is no whole.
+/// `part` of `whole` on a scale of 0..=`most`, rounded down; `most` if `whole` is zero.
 fn scaled(part: Span, whole: Span, most: u64) -> u64 {
     let (part_ns, whole_ns) = (u128::from(part.as_nanos()), u128::from(whole.as_nanos()));
     match whole_ns {

@@ -1,6 +1,5 @@
-//! The fuzz target of budgets without a fuzzer, and the corpus that every
-//! language is held to: `spec/deadline/corpus.json` has each seed, and what
-//! this side reads of it. `make fuzz` goes further.
+//! Fuzz target of the budget formats without a fuzzer, and the corpus shared by all languages:
+//! `spec/deadline/corpus.json` holds each seed and its expected result. `make fuzz` runs longer.
 #![forbid(unsafe_code)]
 
 #[path = "../../../net/tests/fuzz/corpus.rs"]
@@ -15,9 +14,9 @@ fn seeds_and_what_is_bred_from_them_break_nothing() {
     corpus::run("budgets", texts::budgets, 20_000);
 }
 
-/// The entry of `text`: by format, what is read of it, or why nothing is.
+/// Corpus entry of `text`: parse result or error, by format.
 fn entry(text: &str) -> Value {
-    let told = |read: Result<Value, ParseError>| match read {
+    let result = |read: Result<Value, ParseError>| match read {
         Ok(value) => value,
         Err(ParseError::Garbled) => "garbled".into(),
         Err(ParseError::Negative) => "negative".into(),
@@ -25,9 +24,9 @@ fn entry(text: &str) -> Value {
     let written = |budget| json!({ "written": field::write(&budget) });
     json!({
         "text": text,
-        "greenwave-budget": told(field::parse(text).map(written)),
-        "grpc-timeout": told(grpc::parse(text).map(|left| json!({ "ns": left.as_nanos() }))),
-        "x-envoy-expected-rq-timeout-ms": told(envoy::parse(text).map(|left| json!({ "ns": left.as_nanos() }))),
+        "greenwave-budget": result(field::parse(text).map(written)),
+        "grpc-timeout": result(grpc::parse(text).map(|left| json!({ "ns": left.as_nanos() }))),
+        "x-envoy-expected-rq-timeout-ms": result(envoy::parse(text).map(|left| json!({ "ns": left.as_nanos() }))),
     })
 }
 

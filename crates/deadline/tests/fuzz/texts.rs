@@ -1,13 +1,13 @@
 //! Budgets as text, in every format.
 //!
-//! Promises: no panic; what is read is written so that it reads as the same,
-//! and never as more time.
+//! Properties: no panic; a parsed budget is formatted so that it parses to the same value,
+//! never to more time.
 
 use deadline::STAGES_MAX;
 use deadline::codec::{envoy, field, grpc};
 use queueing::Span;
 
-/// Any text is read as each of the formats.
+/// Parses the text in each of the formats.
 pub fn budgets(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     if let Ok(budget) = field::parse(text) {

@@ -1,4 +1,4 @@
-//! A client that gives up: whatever it held is free again.
+//! Cancelled requests release their queue entries and permits.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use tower::ServiceExt;
 
 use crate::support::{secs, settings, until, within};
 
-/// One at once; handlers wait for a permit of the semaphore.
+/// Service with a limit of one; handlers wait for a permit of the semaphore.
 fn held(layer: &DeadlineLayer) -> (Router, Arc<Semaphore>) {
     let gate = Arc::new(Semaphore::new(0));
     let held = Arc::clone(&gate);
@@ -62,7 +62,7 @@ async fn a_turn_that_nobody_takes_goes_to_the_next() {
     let layer = DeadlineLayer::new(settings(1));
     let (app, gate) = held(&layer);
     gate.add_permits(1);
-    // Given their turn, or a place, by the call; never polled.
+    // The call dequeues or enqueues the request; the future is never polled.
     let mut turn = app.clone();
     let never_polled = tower::Service::call(&mut turn, within(secs(9), "/"));
     let third = tokio::spawn(app.oneshot(within(secs(9), "/")));

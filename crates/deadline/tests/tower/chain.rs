@@ -1,4 +1,4 @@
-//! Over loopback: an axum service that asks another that asks a tonic service.
+//! An axum service that calls an axum service that calls a tonic service, over loopback.
 
 use std::sync::Arc;
 
@@ -22,9 +22,9 @@ pub fn hyper() -> Hyper<HttpConnector, Body> {
     Hyper::builder(TokioExecutor::new()).build_http()
 }
 
-/// One manual moves the clock of all three, by 100 s in the first, 200 in the
-/// second, 300 in the third; budgets are thousands of seconds, so that no
-/// timer ever fires. The second serves one at a time and holds `/hold`.
+/// One manual clock for all three services: the first takes 100 s, the second 200 s, the third
+/// 300 s. Budgets are thousands of seconds, so no timer fires. The second serves one request at
+/// a time and blocks `/hold`.
 struct Chain {
     manual: ManualClock,
     layers: [DeadlineLayer; 3],
@@ -90,7 +90,7 @@ async fn a_budget_is_counted_across_three_services_and_the_queue_between() {
 
     let answer = soon("the answer", asks).await.unwrap().unwrap().map(Body::new);
     assert_eq!(answer.status(), StatusCode::OK);
-    // At the third 100 + 400 of waiting + 200 are gone.
+    // Elapsed at the third: 100 + 400 of queueing + 200.
     let budget = returned_budget(&answer);
     assert_eq!(crate::support::text(answer).await, format!("{} left at the third", secs(1_300)));
     assert_eq!(budget.remaining().left(), secs(1_000), "300 later it is back");
@@ -100,12 +100,12 @@ async fn a_budget_is_counted_across_three_services_and_the_queue_between() {
 #[tokio::test]
 async fn what_is_used_up_on_the_way_is_not_sent_on() {
     let Chain { layers, entrance, second, .. } = chain().await;
-    // 100 pass in the first and 200 in the second: nothing is left for the third.
+    // 100 in the first and 200 in the second: nothing is left for the third.
     let answer = soon("the answer", hyper().request(within(secs(300), &entrance))).await.unwrap();
     assert_eq!(crate::support::text(answer.map(Body::new)).await, format!("{:?}", Code::DeadlineExceeded));
     let served = layers.each_ref().map(|layer| layer.counts().served);
     assert_eq!(served, [1, 1, 0]);
-    // A tonic server refuses in its own words, as an axum server does in its.
+    // The rejection of a tonic server is a gRPC status, that of an axum server an HTTP status.
     let refused = hyper().request(within(secs(0), &second)).await.unwrap();
     assert_eq!(refused.status(), StatusCode::GATEWAY_TIMEOUT);
 }

@@ -1,4 +1,4 @@
-//! The client's layer: what it writes, when it gives up, what it learns.
+//! Client layer: headers, timeouts, network-delay estimates.
 
 use std::sync::{Arc, Mutex};
 
@@ -14,7 +14,7 @@ use tower::{Layer, ServiceExt, service_fn};
 
 use crate::support::{get, ms, pass, settings};
 
-/// Sends `request` with `left` to go: the headers that arrived.
+/// Headers received by the peer for `request`, sent with `left` remaining.
 async fn sent(left: Option<Span>, request: Request<Body>) -> HeaderMap {
     sent_by(&PropagateLayer::new(), left, request).await
 }
@@ -47,7 +47,7 @@ fn call(own_timeout: Option<&str>) -> Request<Body> {
 async fn what_is_sent_carries_what_is_left() {
     let headers = sent(Some(ms(80)), get("http://peer/")).await;
     let budget = field::parse(headers[field::HEADER].to_str().unwrap()).unwrap();
-    assert_eq!((budget.remaining().left(), headers.len()), (ms(80), 1), "and nothing for gRPC");
+    assert_eq!((budget.remaining().left(), headers.len()), (ms(80), 1), "and no gRPC header");
 
     assert_eq!(sent(Some(ms(80)), call(None)).await[grpc::HEADER], "80000000n");
     assert_eq!(sent(Some(ms(80)), call(Some("1S"))).await[grpc::HEADER], "80000000n");
@@ -65,11 +65,7 @@ async fn envoy_is_told_when_asked_for_and_never_more_than_it_said() {
         sent_by(&layer, Some(left), request).await[envoy::HEADER].to_str().unwrap().to_owned()
     };
     assert_eq!(written(ms(80), None).await, "80");
-    assert_eq!(
-        written(ms(80), Some("900")).await,
-        "80",
-        "what it said at the entrance has been counted down"
-    );
+    assert_eq!(written(ms(80), Some("900")).await, "80", "the received value is counted down");
     assert_eq!(written(ms(80), Some("20")).await, "20");
     assert_eq!(written(ms(80), Some("soon")).await, "80");
     assert_eq!(written(Span::from_micros(300), None).await, "1", "0 would be no timeout");
@@ -82,7 +78,7 @@ async fn advice_is_sent_and_holds_no_call_back() {
     let headers = sent_by(&layer, Some(ms(0)), call(None)).await;
     let budget = field::parse(headers[field::HEADER].to_str().unwrap()).unwrap();
     assert!(budget.remaining().is_missed());
-    assert!(!headers.contains_key(grpc::HEADER), "which would cut the call short");
+    assert!(!headers.contains_key(grpc::HEADER), "peers would abort the call");
 
     let slow = service_fn(async |_: Request<Body>| {
         pass(ms(500)).await;
@@ -101,18 +97,19 @@ async fn nothing_is_added_without_a_budget_or_when_the_call_opts_out() {
 
 #[tokio::test(start_paused = true)]
 async fn who_has_nothing_left_does_not_send_and_who_runs_out_does_not_wait() {
-    let deaf = service_fn(|_: Request<Body>| std::future::pending::<Result<Response<()>, std::io::Error>>());
-    let client = PropagateLayer::new().layer(deaf);
+    let silent =
+        service_fn(|_: Request<Body>| std::future::pending::<Result<Response<()>, std::io::Error>>());
+    let client = PropagateLayer::new().layer(silent);
     let late = scope(Budget::new(ms(0)), client.clone().oneshot(get("http://peer/"))).await.unwrap_err();
     assert_eq!(late.downcast_ref(), Some(&OutOfTime { sent: false, left: ms(0) }));
     let late = scope(Budget::new(ms(70)), client.oneshot(get("http://peer/"))).await.unwrap_err();
     assert_eq!(late.downcast_ref(), Some(&OutOfTime { sent: true, left: ms(70) }));
-    assert_eq!(late.to_string(), "no answer in the 70.0 ms that were left");
+    assert_eq!(late.to_string(), "no response within the remaining 70.0 ms");
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_way_to_a_peer_is_learned_from_its_answers_and_taken_off() {
-    // 10 ms there, 20 at the peer, 10 back.
+    // 10 ms to the peer, 20 at the peer, 10 back.
     let app =
         Router::new().route("/", route(async || pass(ms(20)).await)).layer(DeadlineLayer::new(settings(1)));
     let arrived = Arc::new(Mutex::new(Vec::new()));
@@ -137,17 +134,21 @@ async fn the_way_to_a_peer_is_learned_from_its_answers_and_taken_off() {
     }
     assert_eq!((layer.one_way("peer:80"), layer.one_way("other:80")), (ms(10), ms(0)));
     let hundred = ms(100);
-    assert_eq!(*arrived.lock().unwrap(), [hundred, hundred, ms(90)], "the first sets up more than a message");
+    assert_eq!(
+        *arrived.lock().unwrap(),
+        [hundred, hundred, ms(90)],
+        "the first call includes connection setup"
+    );
     let late = ask(ms(10)).await.unwrap_err();
     assert_eq!(
         late.downcast_ref(),
         Some(&OutOfTime { sent: false, left: ms(10) }),
-        "it would arrive too late"
+        "it would miss its deadline on the way"
     );
     for _ in 2..64 {
         ask(ms(10)).await.unwrap_err();
     }
-    assert_eq!(arrived.lock().unwrap().len(), 3, "none of them is made");
+    assert_eq!(arrived.lock().unwrap().len(), 3, "none is sent");
     let _ = ask(ms(10)).await;
-    assert_eq!(arrived.lock().unwrap()[3..], [ms(10)], "no estimate locks a peer out for good");
+    assert_eq!(arrived.lock().unwrap()[3..], [ms(10)], "no estimate blocks a peer forever");
 }

@@ -1,4 +1,4 @@
-//! What breaks: workers that die in a fan-out, clocks that agree on nothing.
+//! Faults: workers that die in a fan-out, clocks that are not synchronized.
 
 use std::io;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::support::{ManualClock, get, listen, ms, pass, returned_budget, secs, 
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// Asks all of `workers`, each within what is left less `reserve`.
+/// Calls all `workers` with the remaining budget less `reserve`.
 async fn fan_out<S>(workers: Vec<(S, String)>, reserve: Span) -> Vec<Result<Response<S::Body>, Failure>>
 where
     S: Worker,
@@ -40,7 +40,7 @@ where
     answers
 }
 
-/// A client of a worker.
+/// Client of a worker.
 trait Worker:
     Service<Request<Body>, Response = Response<<Self as Worker>::Body>, Error: Into<Failure>, Future: Send>
     + Send
@@ -59,7 +59,7 @@ where
 
 #[tokio::test(start_paused = true)]
 async fn a_worker_that_dies_or_falls_silent_costs_its_part_and_not_the_answer() {
-    // Answers, resets the connection, never says anything.
+    // Answers, resets the connection, or never answers.
     let worker = service_fn(|request: Request<Body>| async move {
         match request.uri().path() {
             "/dies" => {
@@ -99,7 +99,7 @@ async fn a_process_that_dies_in_mid_call_fails_its_part_at_once() {
         let read = connection.read(&mut [0; 64]).await.expect("a request");
         assert!(read > 0);
     });
-    // No timer fires within 1,000 s: what comes before has not waited for one.
+    // No timer fires within 1,000 s, so an earlier result did not wait for one.
     let asks = scope(Budget::new(secs(1_000)), async move {
         fan_out(vec![(hyper(), lives.clone()), (hyper(), dies), (hyper(), lives)], secs(1)).await
     });
@@ -108,14 +108,14 @@ async fn a_process_that_dies_in_mid_call_fails_its_part_at_once() {
     assert!(answers[1].as_ref().unwrap_err().downcast_ref::<OutOfTime>().is_none());
 }
 
-/// The clock that `manual` moves, as a node sees it whose own is `ahead` of it.
+/// Clock of a node that is `ahead` of `manual`.
 fn clock_of(manual: &ManualClock, ahead: &Arc<AtomicU64>) -> Clock {
     let (manual, ahead) = (manual.clock(), Arc::clone(ahead));
     Clock::new(move || manual.now() + Span::from_nanos(ahead.load(Ordering::SeqCst)))
 }
 
-/// The front asks the back, whose clock is set between requests: what each
-/// request brings back, and what the front has learned of the way.
+/// Sends four requests from front to back; the back's clock is set before each. Returns what
+/// each response carries, and the front's estimate of the network delay.
 async fn journeys(back_is_ahead: [Span; 4]) -> (Vec<(Vec<Stage>, Span, StatusCode)>, Span) {
     let (manual, ahead) = (ManualClock::default(), Arc::new(AtomicU64::new(0)));
     let layer = DeadlineLayer::with_clock(settings(1), clock_of(&manual, &ahead));

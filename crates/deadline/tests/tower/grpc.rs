@@ -1,4 +1,4 @@
-//! A gRPC service of one method without generated code: text in, text out.
+//! gRPC service with one method, text to text, without generated code.
 
 use std::convert::Infallible;
 use std::future::{Future, Ready, ready};
@@ -20,7 +20,7 @@ use tower::Layer;
 
 pub const PATH: &str = "/test.Text/Answer";
 
-/// What answers.
+/// Handler of the method.
 pub type Handler = Arc<dyn Fn(String) -> Answering + Send + Sync>;
 pub type Answering = Pin<Box<dyn Future<Output = Result<String, Status>> + Send>>;
 
@@ -34,7 +34,7 @@ pub fn listen(layer: &DeadlineLayer, handler: Handler) -> SocketAddr {
     address
 }
 
-/// A client of `address` under `layer`.
+/// Client of `address` with `layer`.
 pub struct Client(tonic::client::Grpc<Propagate<Channel>>);
 
 impl Client {
@@ -84,7 +84,7 @@ impl UnaryService<String> for Method {
     }
 }
 
-/// Text as it is.
+/// Codec for plain text.
 #[derive(Clone, Copy)]
 struct Plain;
 
@@ -124,7 +124,7 @@ impl Decoder for Plain {
     }
 }
 
-/// A handler that answers `text` at once.
+/// Handler that returns `text` at once.
 pub fn says(text: impl Fn() -> String + Send + Sync + 'static) -> Handler {
     Arc::new(move |_| {
         let answer: Ready<Result<String, Status>> = ready(Ok(text()));

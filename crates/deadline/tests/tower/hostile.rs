@@ -1,4 +1,4 @@
-//! What peers send that they should not.
+//! Malformed, oversized and excessive budgets from peers.
 
 use axum::Router;
 use axum::body::Body;
@@ -14,13 +14,13 @@ use tower::ServiceExt;
 use crate::grpc::{Client, listen as listen_grpc, says};
 use crate::support::{get, listen, ms, secs, soon, text};
 
-/// A server that answers what a request has left.
+/// Server that returns a request's remaining time.
 fn app(layer: &DeadlineLayer) -> Router {
     let handler = || async { remaining().unwrap().left().to_string() };
     Router::new().route("/", route(handler)).layer(layer.clone())
 }
 
-/// The status and what was granted to a request with these headers.
+/// Status and granted time of a request with these headers.
 async fn granted(layer: &DeadlineLayer, headers: &[(&'static str, &[u8])]) -> (StatusCode, String) {
     let mut request = get("/");
     for (name, value) in headers {
@@ -61,7 +61,7 @@ async fn a_megabyte_of_header_is_refused_by_hyper_before_the_layer_sees_it() {
     let garbage = "x".repeat(1 << 20);
     let request = format!("GET / HTTP/1.1\r\nhost: peer\r\n{}: {garbage}\r\n\r\n", field::HEADER);
     let (_, read) = soon("the exchange", async {
-        // Either may fail once the server has closed.
+        // Either may fail after the server has closed the connection.
         tokio::join!(requests.write_all(request.as_bytes()), answers.read_to_end(&mut answer))
     })
     .await;

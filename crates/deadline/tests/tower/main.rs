@@ -1,7 +1,7 @@
-//! Layers under axum, hyper and tonic: what travels, who waits, who is refused.
+//! Layers under axum, hyper and tonic: propagation, queueing, rejection.
 //!
-//! Where time passes it is tokio's paused clock, or one that the test sets;
-//! nothing here depends on how fast the machine is.
+//! Time is tokio's paused clock or a manual one, so results do not depend on the machine's
+//! speed.
 
 mod cancel;
 mod chain;

@@ -1,4 +1,4 @@
-//! What a task knows of its budget, and what it does with it.
+//! Task-local budget: queries, and inheritance by spawned tasks.
 
 use deadline::tower::{budget, parts, priority, remaining, scope, spawn, spawn_parallel};
 use deadline::{Budget, Remaining};
@@ -12,7 +12,11 @@ async fn a_task_counts_down_and_hands_its_budget_to_the_tasks_it_spawns() {
         pass(ms(40)).await;
         assert_eq!(remaining(), Some(Remaining::Left(ms(60))));
         assert_eq!(spawn(async { remaining() }).await.unwrap(), Some(Remaining::Left(ms(60))));
-        assert_eq!(tokio::spawn(async { remaining() }).await.unwrap(), None, "which is why there is spawn");
+        assert_eq!(
+            tokio::spawn(async { remaining() }).await.unwrap(),
+            None,
+            "not inherited without deadline::tower::spawn"
+        );
         let part = budget().unwrap().split(ms(20));
         assert_eq!(scope(part, async { remaining() }).await, Some(Remaining::Left(ms(40))));
         pass(ms(61)).await;

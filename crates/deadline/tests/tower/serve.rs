@@ -1,4 +1,4 @@
-//! The server's layer: who is served, in which order, who is refused how.
+//! Server layer: admission, order of service, rejection.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -15,7 +15,7 @@ use tower::ServiceExt;
 
 use crate::support::{get, ms, pass, returned_budget, secs, settings, text, within};
 
-/// Answers after `takes`, and counts how often its handler ran.
+/// Service that answers after `takes`, and the number of times its handler ran.
 fn slow(layer: &DeadlineLayer, takes: Span) -> (Router, Arc<AtomicUsize>) {
     let ran = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&ran);
@@ -62,8 +62,8 @@ async fn how_a_request_stands_is_by_what_is_left_and_what_the_rest_takes() {
         for (at, before) in at.iter_mut().zip([0, 40, 50]) {
             pass(ms(before)).await;
             *at = slack(Some(ms(200)));
-            assert_eq!(slack(None) == Behind, *at == Behind, "whatever a loss costs");
-            assert_ne!(slack(None), Ahead, "of what?");
+            assert_eq!(slack(None) == Behind, *at == Behind, "independent of the cost of a loss");
+            assert_ne!(slack(None), Ahead, "unknown cost of a loss");
         }
         pass(ms(10)).await;
         record.lock().unwrap().push(at);
@@ -76,9 +76,9 @@ async fn how_a_request_stands_is_by_what_is_left_and_what_the_rest_takes() {
         seen.lock().unwrap().pop().expect("it was served")
     };
     for _ in 0..16 {
-        assert_eq!(slacks(ms(101)).await, [OnTime; 3], "nobody knows how long it takes");
+        assert_eq!(slacks(ms(101)).await, [OnTime; 3], "unknown service time");
     }
-    // It takes 100 ms: as it begins, 40 ms on, and 10 ms before its end.
+    // Service takes 100 ms; sampled at its start, 40 ms later, and 10 ms before its end.
     assert_eq!(slacks(secs(1)).await, [Ahead; 3]);
     assert_eq!(slacks(ms(500)).await, [Ahead; 3]);
     assert_eq!(slacks(ms(499)).await, [OnTime; 3]);
@@ -102,7 +102,7 @@ async fn a_layer_knows_whether_somebody_is_behind_who_waits_or_works() {
         app.clone().oneshot(within(secs(1), "/")).await.unwrap();
     }
     let send = |left| tokio::spawn(app.clone().oneshot(within(left, "/")));
-    // It takes 120 ms, of which it gives way for the last 20.
+    // Service takes 120 ms; the permit is released for the last 20.
     let unhurried = send(secs(1));
     pass(ms(10)).await;
     assert!(!layer.has_late_request());
@@ -110,11 +110,11 @@ async fn a_layer_knows_whether_somebody_is_behind_who_waits_or_works() {
     pass(ms(5)).await;
     assert!(!layer.has_late_request());
     pass(ms(10)).await;
-    assert!(layer.has_late_request(), "235 ms are left, and it has not begun");
+    assert!(layer.has_late_request(), "235 ms left, not started");
     unhurried.await.unwrap().unwrap();
-    assert!(layer.has_late_request(), "it works");
+    assert!(layer.has_late_request(), "in service with its permit");
     pass(ms(85)).await;
-    assert!(!layer.has_late_request(), "it has given way");
+    assert!(!layer.has_late_request(), "permit released");
     assert_eq!(waits.await.unwrap().unwrap().status(), StatusCode::OK);
 }
 
@@ -137,8 +137,11 @@ async fn what_was_slow_once_is_tried_again() {
         statuses.push(app.clone().oneshot(within(secs(1), "/")).await.unwrap().status());
     }
     let refused = statuses.iter().take_while(|&&status| status == StatusCode::GATEWAY_TIMEOUT).count();
-    assert_eq!(refused, 63, "the 64th is tried");
-    assert!(statuses[63..].iter().all(|&status| status == StatusCode::OK), "and what it showed holds");
+    assert_eq!(refused, 63, "the 64th is a probe");
+    assert!(
+        statuses[63..].iter().all(|&status| status == StatusCode::OK),
+        "and its sample replaces the old ones"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -158,8 +161,8 @@ async fn a_method_that_is_answered_all_along_is_not_tried_against_what_it_showed
     assert_eq!((ran.load(Ordering::Relaxed), layer.counts().infeasible), (26, 320));
 }
 
-/// The order in which requests with these budgets are served, one at a time,
-/// after one that keeps the server busy for 10 ms.
+/// Order of service of requests with these budgets, with a limit of one, after a request that
+/// takes 10 ms.
 async fn served(order: Order, budgets_ms: [u64; 3]) -> Vec<String> {
     let mut settings = settings(1);
     settings.queue.order = order;

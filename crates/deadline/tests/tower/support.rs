@@ -1,4 +1,4 @@
-//! What the tests share: servers, requests, a clock that is set.
+//! Shared by the tests: servers, requests, a manual clock.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -27,13 +27,13 @@ pub async fn pass(span: Span) {
     tokio::time::sleep(Duration::from(span)).await;
 }
 
-/// `limit` at once, peers trusted.
+/// Settings with concurrency `limit` and trusted peers.
 pub fn settings(limit: usize) -> Settings {
     let validation = Limits { trusted: true, ..Limits::default() };
     Settings { limit, validation, ..Settings::default() }
 }
 
-/// A clock that stands still until it is moved.
+/// Clock that only advances on request.
 #[derive(Clone, Default)]
 pub struct ManualClock(Arc<AtomicU64>);
 
@@ -52,7 +52,7 @@ pub fn get(uri: &str) -> Request<Body> {
     Request::get(uri).body(Body::empty()).expect("a request")
 }
 
-/// A request with `left` to go.
+/// Request with `left` remaining.
 pub fn within(left: Span, uri: &str) -> Request<Body> {
     let mut request = get(uri);
     let text = field::write(&Budget::new(left)).parse().expect("a header");
@@ -65,7 +65,7 @@ pub async fn text(response: Response<Body>) -> String {
     String::from_utf8(bytes.to_vec()).expect("text")
 }
 
-/// The budget that an answer brings back.
+/// Budget in a response.
 pub fn returned_budget<B>(response: &Response<B>) -> Budget {
     let text = response.headers()[field::HEADER].to_str().expect("text");
     field::parse(text).expect("a budget")
@@ -79,7 +79,7 @@ pub async fn listen(router: Router) -> SocketAddr {
     address
 }
 
-/// Lets the other tasks run until `holds`; fails rather than hang.
+/// Yields to other tasks until `holds` is true; panics after a minute.
 pub async fn until(what: &str, holds: impl Fn() -> bool) {
     let wait = async {
         while !holds() {
@@ -89,9 +89,9 @@ pub async fn until(what: &str, holds: impl Fn() -> bool) {
     soon(what, wait).await;
 }
 
-/// `future`, which on any machine is done within a minute.
+/// Awaits `future`; panics after a minute.
 pub async fn soon<F: Future>(what: &str, future: F) -> F::Output {
-    // A thread's patience, since the runtime's clock may be paused.
+    // Timed by a thread, since the runtime's clock may be paused.
     let (gave_up, end) = tokio::sync::oneshot::channel::<()>();
     let (done, waiting) = std::sync::mpsc::channel::<()>();
     std::thread::spawn(move || {

@@ -1,4 +1,4 @@
-//! Giving way: the limit is for what work takes, not for waiting for others.
+//! Early release of permits: the limit is for local work, not for waiting on other services.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -12,13 +12,13 @@ use tower::ServiceExt;
 
 use crate::support::{ms, pass, secs, settings, until, within};
 
-/// Gives way and waits for a permit of the semaphore.
+/// Service that releases its permit, then waits for a permit of the semaphore.
 fn gives_way(layer: &DeadlineLayer) -> (Router, Arc<Semaphore>) {
     let others = Arc::new(Semaphore::new(0));
     let waits = Arc::clone(&others);
     let handler = move || async move {
         let gave = give_way();
-        assert_eq!(give_way(), gave, "asking twice changes nothing");
+        assert_eq!(give_way(), gave, "a second call changes nothing");
         waits.acquire().await.expect("open").forget();
         gave.to_string()
     };
@@ -30,7 +30,7 @@ async fn who_waits_for_others_does_not_hold_up_who_has_work() {
     let layer = DeadlineLayer::new(settings(1));
     let (app, others) = gives_way(&layer);
     let asks: Vec<_> = (0..3).map(|_| tokio::spawn(app.clone().oneshot(within(secs(9), "/")))).collect();
-    until("all three have given way", || layer.counts().released == 3).await;
+    until("all three permits are released", || layer.counts().released == 3).await;
     assert_eq!(layer.counts(), Counts { released: 3, ..Counts::default() });
     others.add_permits(3);
     for ask in asks {
@@ -65,14 +65,14 @@ async fn no_more_give_way_than_the_settings_say() {
     let (app, others) = gives_way(&layer);
     let ask = || tokio::spawn(app.clone().oneshot(within(secs(9), "/")));
     let (first, second, third) = (ask(), ask(), ask());
-    until("one is away, one holds its place", || layer.counts().waiting == 1).await;
+    until("one permit released, one held", || layer.counts().waiting == 1).await;
     assert_eq!(layer.counts(), Counts { released: 1, serving: 1, waiting: 1, ..Counts::default() });
     others.add_permits(3);
     let mut gave = Vec::new();
     for ask in [first, second, third] {
         gave.push(crate::support::text(ask.await.unwrap().unwrap()).await);
     }
-    assert_eq!(gave[..2], ["true", "false"], "the second was told");
+    assert_eq!(gave[..2], ["true", "false"], "the second keeps its permit");
     assert_eq!(layer.counts(), Counts { served: 3, ..Counts::default() });
 }
 
@@ -81,7 +81,7 @@ async fn one_that_gave_way_and_is_given_up_takes_nothing_along() {
     let layer = DeadlineLayer::new(settings(1));
     let (app, others) = gives_way(&layer);
     let ask = tokio::spawn(app.clone().oneshot(within(secs(9), "/")));
-    until("it has given way", || layer.counts().released == 1).await;
+    until("the permit is released", || layer.counts().released == 1).await;
     ask.abort();
     until("it is gone", || layer.counts().released == 0).await;
     assert_eq!(layer.counts(), Counts { cancelled: 1, ..Counts::default() });
@@ -99,14 +99,14 @@ async fn a_task_that_outlives_the_answer_has_no_place_to_give() {
         spawn(async move {
             pass(secs(1)).await;
             let sender = sender.lock().unwrap().take().expect("called once");
-            sender.send(give_way()).expect("somebody asks");
+            sender.send(give_way()).expect("the receiver is alive");
         });
     };
     let app = Router::new().route("/", route(handler)).layer(layer.clone());
     assert!(app.oneshot(within(secs(9), "/")).await.unwrap().status().is_success());
     assert!(!receiver.await.unwrap());
     assert_eq!(layer.counts(), Counts { served: 1, ..Counts::default() });
-    assert!(!give_way(), "nor is there one outside of a layer");
+    assert!(!give_way(), "no permit outside of a layer");
 }
 
 #[tokio::test(start_paused = true)]
