@@ -40,7 +40,7 @@ impl SharedPage {
     /// What the kernel says: no memory or no descriptor left.
     ///
     /// # Panics
-    /// When `lanes` is outside 1..=[`LANES_MAX`](sched::cores::pulse::LANES_MAX).
+    /// When `lanes` is outside 1..=[`WORKERS_MAX`](sched::cores::worker_signals::WORKERS_MAX).
     pub fn create(lanes: usize) -> io::Result<Self> {
         Self::named(NAME, lanes)
     }
@@ -51,7 +51,7 @@ impl SharedPage {
         ftruncate(&file, size_of::<SignalPage>() as u64)?;
         fcntl_add_seals(&file, SEALS)?;
         let page = Self::of(file.into())?;
-        page.page().begin(lanes, std::process::id());
+        page.page().init(lanes, std::process::id());
         Ok(page)
     }
 
@@ -95,7 +95,7 @@ impl SharedPage {
             return Err(invalid(&format!("has {len} bytes and not {}", size_of::<SignalPage>())));
         }
         let page = Self::of(file)?;
-        if !page.page().is_named() {
+        if !page.page().is_initialized() {
             return Err(invalid("is of another version"));
         }
         Ok(page)
@@ -148,13 +148,13 @@ mod tests {
         let theirs = SharedPage::of_process(std::process::id()).unwrap();
         let pulse =
             WorkerSignals { tasks: Some(Time::from_nanos(5)), runnable: 3, ..WorkerSignals::default() };
-        ours.page().lanes()[1].publish(&pulse);
-        assert_eq!(theirs.page().lanes().len(), 2);
-        assert_eq!(theirs.page().lanes()[1].read(), Some(pulse));
+        ours.page().slots()[1].publish(&pulse);
+        assert_eq!(theirs.page().slots().len(), 2);
+        assert_eq!(theirs.page().slots()[1].read(), Some(pulse));
         assert!(ours.is_same(&theirs));
         drop(ours);
         // Its last name goes with the program's descriptor, not with its memory.
-        assert_eq!(theirs.page().lanes()[1].read(), Some(pulse));
+        assert_eq!(theirs.page().slots()[1].read(), Some(pulse));
     }
 
     #[test]
@@ -176,23 +176,23 @@ mod tests {
         let _turn = PAGE.lock();
         let ours = Arc::new(SharedPage::create(1).unwrap());
         let theirs = SharedPage::of_process(std::process::id()).unwrap();
-        assert!(theirs.ask(0, true) && !theirs.ask(1, true));
+        assert!(theirs.request_park(0, true) && !theirs.request_park(1, true));
         let worker = std::thread::spawn({
             let ours = ours.clone();
             move || {
-                let asked = &ours.page().lanes()[0].asked;
-                while let Some(wish) = asked.parked() {
+                let asked = &ours.page().slots()[0].park;
+                while let Some(wish) = asked.acknowledge() {
                     ours.wait(asked.word(), wish, Duration::from_secs(20));
                 }
             }
         });
-        let asked = &theirs.page().lanes()[0].asked;
+        let asked = &theirs.page().slots()[0].park;
         let until = Monotonic.now() + queueing::Span::from_secs(20);
         while !asked.is_done() && Monotonic.now() < until {
             std::thread::yield_now();
         }
         assert!(asked.is_done(), "it has left its core");
-        theirs.ask(0, false);
+        theirs.request_park(0, false);
         worker.join().unwrap();
         assert!(asked.is_done());
     }

@@ -25,21 +25,21 @@ fn check(scenario: impl Fn() + Sync + Send + 'static) {
 #[test]
 fn what_is_read_was_told_together_and_never_grows_older() {
     check(|| {
-        let told = Arc::new(SeqCell::<2>::new());
+        let cell = Arc::new(SeqCell::<2>::new());
         let worker = loom::thread::spawn({
-            let told = told.clone();
-            move || (1..=3).for_each(|n| told.tell(&[n, n]))
+            let cell = cell.clone();
+            move || (1..=3).for_each(|n| cell.write(&[n, n]))
         });
         let mut before = 0;
         for _ in 0..2 {
-            if let Some([one, other]) = told.read() {
+            if let Some([one, other]) = cell.read() {
                 assert_eq!(one, other, "torn");
                 assert!(one >= before, "older than the previous read");
                 before = one;
             }
         }
         worker.join().unwrap();
-        assert_eq!(told.read(), Some([3, 3]));
+        assert_eq!(cell.read(), Some([3, 3]));
     });
 }
 
@@ -48,9 +48,9 @@ fn what_is_read_was_told_together_and_never_grows_older() {
 struct Futex(Mutex<()>, Condvar);
 
 impl Futex {
-    fn wait(&self, asked: &ParkRequest, value: u32) {
+    fn wait(&self, request: &ParkRequest, value: u32) {
         let guard = self.0.lock().unwrap();
-        if asked.word().load(Ordering::Relaxed) == value {
+        if request.word().load(Ordering::Relaxed) == value {
             drop(self.1.wait(guard).unwrap());
         }
     }
@@ -68,23 +68,23 @@ fn a_worker_that_is_asked_to_park_and_to_go_on_goes_on() {
         let worker = loom::thread::spawn({
             let shared = shared.clone();
             move || {
-                let (asked, futex) = &*shared;
+                let (request, futex) = &*shared;
                 // A worker between two units of work.
                 for _ in 0..2 {
-                    while let Some(wish) = asked.parked() {
-                        futex.wait(asked, wish);
+                    while let Some(word) = request.acknowledge() {
+                        futex.wait(request, word);
                     }
                 }
             }
         });
-        let (asked, futex) = &*shared;
+        let (request, futex) = &*shared;
         for park in [true, false] {
-            if asked.ask(park) && !park {
+            if request.request(park) && !park {
                 futex.wake();
             }
         }
         worker.join().unwrap();
-        assert_eq!(asked.parked(), None);
-        assert!(asked.is_done());
+        assert_eq!(request.acknowledge(), None);
+        assert!(request.is_done());
     });
 }

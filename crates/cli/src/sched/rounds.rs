@@ -59,7 +59,7 @@ impl Rounds<'_> {
             }
             status.actions += self.allocator.round(start, manager) as u64;
             status.rounds += 1;
-            self.watch.round(start, self.allocator.signals(), self.allocator.board(), &mut changes);
+            self.watch.round(start, self.allocator.signals(), self.allocator.assignment(), &mut changes);
             changes.drain(..).for_each(|change| {
                 status.raised += u64::from(matches!(change, Change::Raised(_)));
                 self.report(change);
@@ -72,7 +72,7 @@ impl Rounds<'_> {
                 if shown.is_due(start) {
                     let conditions: Vec<Contention> = self.watch.raised().collect();
                     let figures = status.figures(start, &self.config, manager, &self.allocator, &conditions);
-                    shown.tell(start, &self.config, self.allocator.board(), figures);
+                    shown.tell(start, &self.config, self.allocator.assignment(), figures);
                 }
             }
             let is_over = (0..self.config.tasks.len()).all(|number| manager.is_over(TaskId(number as u16)));

@@ -49,7 +49,7 @@ impl Shown {
     /// Shows `figures`, and what the rounds since the last time brought.
     pub(super) fn tell(&mut self, now: Time, config: &Config, board: &CoreAssignment, figures: Vec<Figure>) {
         let owners = board.topology().all().map(|core| {
-            let hold = board.hold(core);
+            let hold = board.state(core);
             let task = hold.task().map(|task| name(config, task).to_owned());
             Owner {
                 core: core.0,

@@ -94,13 +94,13 @@ impl Status {
             let turns = figures.turns - before.turns;
             let waited = Span::from_nanos(figures.waited_ns - before.waited_ns);
             let line = Line {
-                cores: allocator.board().held(task),
+                cores: allocator.assignment().held(task),
                 cpu: (figures.ran_ns - before.ran_ns) as f64 / 1e9 / seconds,
                 wait: (turns > 0).then(|| waited / turns),
                 longest: std::mem::take(longest),
                 threads: figures.threads,
                 parked: manager.is_parked(task),
-                behind: allocator.signals().task(task).behind,
+                behind: allocator.signals().task(task).late,
                 refused: figures.refused,
                 workers: manager.workers(task),
             };

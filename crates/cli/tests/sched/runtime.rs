@@ -32,7 +32,7 @@ impl Shared {
         until("the program's pulse", || {
             page = page.take().or_else(|| SharedPage::of_process(lc.0.id()).ok());
             page.as_ref()
-                .is_some_and(|page| page.page().lanes().iter().all(|lane| goes_on_after(lane, Time::ZERO)))
+                .is_some_and(|page| page.page().slots().iter().all(|lane| goes_on_after(lane, Time::ZERO)))
         });
         // Rounds are rare enough for a machine that is busy with other tests.
         let config = format!(
@@ -53,7 +53,7 @@ impl Shared {
     }
 
     fn lanes(&self) -> &[WorkerSlot] {
-        self.page.page().lanes()
+        self.page.page().slots()
     }
 
     /// Workers that are asked to leave their cores.
@@ -65,7 +65,7 @@ impl Shared {
     fn parks(&self) {
         let is_parked = |lane: &WorkerSlot| {
             let told = lane.read().is_some_and(|pulse| pulse.request.is_none() && pulse.runnable > 0);
-            is_asked(lane) && lane.asked.is_done() && told
+            is_asked(lane) && lane.park.is_done() && told
         };
         until("a worker that is parked, with work", || self.lanes().iter().any(is_parked));
     }
@@ -92,7 +92,7 @@ impl Shared {
 }
 
 fn is_asked(lane: &WorkerSlot) -> bool {
-    lane.asked.word().load(std::sync::atomic::Ordering::Acquire) & 1 == 1
+    lane.park.word().load(std::sync::atomic::Ordering::Acquire) & 1 == 1
 }
 
 /// Whether it takes a turn that began after `at`.
@@ -115,7 +115,7 @@ fn workers_are_heard_parked_and_let_go_when_the_scheduler_ends() {
     until("a status that says so", || shared.said().iter().any(heard));
     kill_process(shared.daemon.pid().unwrap(), Signal::INT).unwrap();
     assert_eq!(shared.daemon.0.wait().unwrap().code(), Some(0));
-    assert_eq!((shared.asked(), shared.page.page().is_led(Monotonic::new().now())), (0, false));
+    assert_eq!((shared.asked(), shared.page.page().is_leased(Monotonic::new().now())), (0, false));
     let ended = Monotonic::new().now();
     until("both go on", || shared.lanes().iter().all(|lane| goes_on_after(lane, ended)));
     let text = std::fs::read_to_string(shared.log.path()).unwrap();

@@ -173,7 +173,7 @@ impl Affinity {
         seen.delay = look.delay;
         if spec.is_critical() {
             seen.runnable = look.waiting;
-            if seen.asks(spec) {
+            if seen.needs_core(spec) {
                 self.quiet_since[number] = now;
             }
             if let Some(core) = self.gives_back(now, id) {

@@ -93,7 +93,7 @@ impl Taken {
         self.tails.read(now, &mut signals.tasks);
         self.asking.read(now);
         for (number, seen) in signals.tasks.iter_mut().enumerate() {
-            seen.behind = self.asking.is_behind(TaskId(number as u16));
+            seen.late = self.asking.is_behind(TaskId(number as u16));
         }
     }
 

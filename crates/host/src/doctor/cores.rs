@@ -140,9 +140,9 @@ fn pulses() -> Finding {
     const NAME: &str = "greenwave-doctor";
     let tried = SharedPage::named(NAME, 1).and_then(|page| {
         let found = SharedPage::find(std::process::id(), NAME)?;
-        page.ask(0, true);
+        page.request_park(0, true);
         // As a worker that is asked to leave its core hears it.
-        Ok(found.page().lanes()[0].asked.parked().is_some())
+        Ok(found.page().slots()[0].park.acknowledge().is_some())
     });
     let memfd = "a kernel with CONFIG_MEMFD_CREATE, and /proc mounted".to_owned();
     match tried {

@@ -20,13 +20,13 @@ impl SignalPublisher {
         lane: usize,
         here: Option<fn() -> Option<CoreId>>,
     ) -> Option<Self> {
-        let there = lane < board.page().lanes().len();
+        let there = lane < board.page().slots().len();
         there.then(|| Self { board, lane, here, last: WorkerSignals::default() })
     }
 
     /// The lane, if it is still there: others write to that memory, too.
     pub fn lane(&self) -> Option<&WorkerSlot> {
-        self.board.page().lanes().get(self.lane)
+        self.board.page().slots().get(self.lane)
     }
 
     /// The board, and which lane of it.

@@ -161,7 +161,7 @@ impl<D: Device> Work<D> {
     fn tell(&mut self, now: Time, request: Option<Time>, resting: bool, long: &AtomicU32) {
         if let Some(teller) = &mut self.teller {
             let long = long.load(Ordering::Relaxed);
-            teller.tell(now, WorkerSignals { resting, long, ..self.shard.pulse(request) });
+            teller.tell(now, WorkerSignals { sleeping: resting, long, ..self.shard.pulse(request) });
         }
     }
 }
@@ -291,18 +291,18 @@ where
     fn park<'p>(&self, post: &'p Post<D>, mut work: MutexGuard<'p, Work<D>>) -> MutexGuard<'p, Work<D>> {
         while !self.stops() {
             let Some(teller) = &work.teller else { break };
-            let Some(wish) = teller.lane().and_then(|lane| lane.asked.parked()) else { break };
+            let Some(wish) = teller.lane().and_then(|lane| lane.park.acknowledge()) else { break };
             let (board, lane) = teller.place();
             let at = self.clock.now();
-            if !board.page().is_led(at) {
+            if !board.page().is_leased(at) {
                 break;
             }
             let Work { shard, device, .. } = &mut *work;
             shard.glance(at, device);
             work.tell(at, None, false, &post.long);
             drop(work);
-            if let Some(lane) = board.page().lanes().get(lane) {
-                board.wait(lane.asked.word(), wish, PARKED);
+            if let Some(lane) = board.page().slots().get(lane) {
+                board.wait(lane.park.word(), wish, PARKED);
             }
             work = lock(&post.work);
         }

@@ -221,13 +221,13 @@ fn a_worker_that_is_asked_to_leaves_its_core_and_tells_what_waits() {
     let board = Arc::new(Local { page: SignalPage::new(1), asleep: Default::default() });
     let crew = WorkerOptions { board: Some(board.clone()), ..WorkerOptions::new(Span::ZERO) };
     let mut ran = None;
-    board.page.lead(Some(Time::MAX));
-    assert!(board.ask(0, true));
-    let lane = &board.page.lanes()[0];
+    board.page.set_lease(Some(Time::MAX));
+    assert!(board.request_park(0, true));
+    let lane = &board.page.slots()[0];
     let until = |what: &dyn Fn(&WorkerSignals) -> bool| {
         let end = Instant::now() + std::time::Duration::from_secs(20);
         while Instant::now() < end {
-            if lane.asked.is_done() && lane.read().is_some_and(|pulse| what(&pulse)) {
+            if lane.park.is_done() && lane.read().is_some_and(|pulse| what(&pulse)) {
                 return true;
             }
             std::thread::yield_now();
@@ -241,8 +241,8 @@ fn a_worker_that_is_asked_to_leaves_its_core_and_tells_what_waits() {
         |shard| *handle = Some(shard.spawn(async { 5 })),
         || {
             assert!(until(&|pulse| pulse.runnable == 1 && pulse.tasks.is_some()), "it tells what waits");
-            assert!(board.ask(0, false));
-            assert!(until(&|pulse| pulse.runnable == 0 && pulse.resting), "it goes on, and rests");
+            assert!(board.request_park(0, false));
+            assert!(until(&|pulse| pulse.runnable == 0 && pulse.sleeping), "it goes on, and rests");
         },
     );
     assert_eq!(ran.and_then(|task| task.try_take()), Some(Ok(5)));
@@ -257,15 +257,15 @@ fn a_worker_whose_scheduler_has_died_goes_on_by_itself() {
         here: Some(|| Some(CoreId(3))),
         ..WorkerOptions::new(Span::ZERO)
     };
-    board.page.lead(Some(Time::MAX));
-    assert!(board.ask(0, true));
-    let lane = &board.page.lanes()[0];
+    board.page.set_lease(Some(Time::MAX));
+    assert!(board.request_park(0, true));
+    let lane = &board.page.slots()[0];
     let tells = |what: &dyn Fn(&WorkerSignals) -> bool| {
         let end = Instant::now() + std::time::Duration::from_secs(20);
         let mut told = false;
         while !told && Instant::now() < end {
             std::thread::yield_now();
-            told = lane.asked.is_done() && lane.read().is_some_and(|pulse| what(&pulse));
+            told = lane.park.is_done() && lane.read().is_some_and(|pulse| what(&pulse));
         }
         told
     };
@@ -286,7 +286,7 @@ fn a_worker_whose_scheduler_has_died_goes_on_by_itself() {
             seen[0] = tells(&|pulse| pulse.runnable == 1);
             seen[1] = !began.load(Ordering::Relaxed);
             // Nobody takes the wish back: it counts no longer.
-            board.page.lead(Some(Time::ZERO));
+            board.page.set_lease(Some(Time::ZERO));
             seen[2] = tells(&|pulse| pulse.request.is_some() && pulse.core == Some(CoreId(3)));
         },
     );

@@ -7,17 +7,17 @@ use super::{Action, CoreAssignment, Cores, Policy, Signals, TaskId, TaskSpec};
 /// Policy with its core assignment.
 pub struct Allocator {
     policy: Box<dyn Policy>,
-    board: CoreAssignment,
+    assignment: CoreAssignment,
     signals: Signals,
     actions: Vec<Action>,
 }
 
 impl Allocator {
-    /// Allocator of `policy` for `board`.
+    /// Allocator of `policy` for `assignment`.
     #[must_use]
-    pub fn new(policy: Box<dyn Policy>, board: CoreAssignment) -> Self {
-        let signals = Signals::of(&board);
-        Self { policy, board, signals, actions: Vec::new() }
+    pub fn new(policy: Box<dyn Policy>, assignment: CoreAssignment) -> Self {
+        let signals = Signals::of(&assignment);
+        Self { policy, assignment, signals, actions: Vec::new() }
     }
 
     /// Time between two rounds.
@@ -28,13 +28,13 @@ impl Allocator {
 
     /// Current assignment.
     #[must_use]
-    pub const fn board(&self) -> &CoreAssignment {
-        &self.board
+    pub const fn assignment(&self) -> &CoreAssignment {
+        &self.assignment
     }
 
     /// Sets `task`'s thresholds to those of `spec`, from the next round on.
     pub fn set_thresholds(&mut self, task: TaskId, spec: &TaskSpec) {
-        self.board.set_thresholds(task, spec);
+        self.assignment.set_thresholds(task, spec);
     }
 
     /// Signals of the last round.
@@ -46,13 +46,13 @@ impl Allocator {
     /// Runs one round; returns the number of actions.
     pub fn round(&mut self, now: Time, cores: &mut dyn Cores) -> usize {
         cores.sense(now, &mut self.signals);
-        for core in self.board.topology().all() {
+        for core in self.assignment.topology().all() {
             if let Some(task) = self.signals.cores[core.0 as usize].yielded {
-                self.board.yielded(now, core, task);
+                self.assignment.yielded(now, core, task);
             }
         }
-        self.policy.round(now, &self.signals, &mut self.board);
-        self.board.actions(&mut self.actions);
+        self.policy.round(now, &self.signals, &mut self.assignment);
+        self.assignment.actions(&mut self.actions);
         cores.act(now, &self.actions);
         self.actions.len()
     }

@@ -47,9 +47,9 @@ impl CoreState {
 pub struct CoreAssignment {
     topology: Topology,
     tasks: Vec<TaskSpec>,
-    holds: Vec<CoreState>,
+    states: Vec<CoreState>,
     /// State of each core as of the last actions.
-    told: Vec<CoreState>,
+    acted: Vec<CoreState>,
     /// Time of each core's last change of state.
     since: Vec<Time>,
     /// End of each core's lease, before which only a guarantee may take it.
@@ -85,8 +85,8 @@ impl CoreAssignment {
             return Err(CoresConfigError(format!("{guaranteed} cores are guaranteed and {cores} are there")));
         }
         Ok(Self {
-            holds: vec![CoreState::Free; cores],
-            told: vec![CoreState::Free; cores],
+            states: vec![CoreState::Free; cores],
+            acted: vec![CoreState::Free; cores],
             since: vec![Time::ZERO; cores],
             lease: vec![Time::ZERO; cores],
             held: vec![0; tasks.len()],
@@ -131,8 +131,8 @@ impl CoreAssignment {
 
     /// State of `core`.
     #[must_use]
-    pub fn hold(&self, core: CoreId) -> CoreState {
-        self.holds[core.0 as usize]
+    pub fn state(&self, core: CoreId) -> CoreState {
+        self.states[core.0 as usize]
     }
 
     /// Cores assigned to `task`, including siblings idled for it.
@@ -161,8 +161,8 @@ impl CoreAssignment {
 
     /// True if the task of `core` keeps its guarantee without it, or there is none.
     #[must_use]
-    pub fn spared(&self, core: CoreId) -> bool {
-        match self.hold(core) {
+    pub fn is_beyond_guarantee(&self, core: CoreId) -> bool {
+        match self.state(core) {
             CoreState::Free | CoreState::Shared => true,
             CoreState::SiblingIdle(owner) => self.burst(owner) > 0,
             CoreState::Granted(task) | CoreState::Reserved(task) => {
@@ -198,37 +198,37 @@ impl CoreAssignment {
     /// Time since `task` last ran on the physical core of `core`; `None` for never.
     #[must_use]
     pub fn used_ago(&self, now: Time, task: TaskId, core: CoreId) -> Option<Span> {
-        self.last[self.last_place(task, core)].map(|last| now.since(last))
+        self.last[self.last_index(task, core)].map(|last| now.since(last))
     }
 
     /// Sets the state of `core`, whatever it was.
-    pub fn set(&mut self, now: Time, core: CoreId, hold: CoreState) {
-        let place = core.0 as usize;
-        let before = self.holds[place];
-        if before == hold {
+    pub fn set(&mut self, now: Time, core: CoreId, state: CoreState) {
+        let index = core.0 as usize;
+        let before = self.states[index];
+        if before == state {
             return;
         }
         self.count(now, core, before, false);
-        self.count(now, core, hold, true);
-        self.holds[place] = hold;
-        self.since[place] = now;
-        self.lease[place] = Time::ZERO;
+        self.count(now, core, state, true);
+        self.states[index] = state;
+        self.since[index] = now;
+        self.lease[index] = Time::ZERO;
         if !self.changed.contains(&core) {
             self.changed.push(core);
         }
     }
 
     /// Grants `core` to `task`, with a lease until `until`.
-    pub fn lend(&mut self, now: Time, core: CoreId, task: TaskId, until: Time) {
+    pub fn grant_until(&mut self, now: Time, core: CoreId, task: TaskId, until: Time) {
         self.set(now, core, CoreState::Granted(task));
         self.lease[core.0 as usize] = until;
     }
 
     /// Records that `task` yielded `core`; ignored if the core is no longer its own.
     pub fn yielded(&mut self, now: Time, core: CoreId, task: TaskId) {
-        if self.hold(core) == CoreState::Granted(task) {
+        if self.state(core) == CoreState::Granted(task) {
             self.set(now, core, CoreState::Free);
-            self.told[core.0 as usize] = CoreState::Free;
+            self.acted[core.0 as usize] = CoreState::Free;
         }
     }
 
@@ -241,11 +241,11 @@ impl CoreAssignment {
     pub fn actions(&mut self, actions: &mut Vec<Action>) {
         actions.clear();
         for core in self.changed.drain(..) {
-            let hold = self.holds[core.0 as usize];
-            if std::mem::replace(&mut self.told[core.0 as usize], hold) == hold {
+            let state = self.states[core.0 as usize];
+            if std::mem::replace(&mut self.acted[core.0 as usize], state) == state {
                 continue;
             }
-            match hold {
+            match state {
                 CoreState::Free | CoreState::SiblingIdle(_) => actions.push(Action::Idle { core }),
                 CoreState::Granted(task) => actions.push(Action::Run { core, task, keep: false }),
                 CoreState::Reserved(task) => actions.push(Action::Run { core, task, keep: true }),
@@ -255,23 +255,23 @@ impl CoreAssignment {
         actions.extend(self.samples.drain(..).map(|core| Action::Sample { core }));
     }
 
-    fn count(&mut self, now: Time, core: CoreId, hold: CoreState, begins: bool) {
-        let by = |count: &mut u16| *count = if begins { *count + 1 } else { *count - 1 };
-        if hold == CoreState::Free {
-            self.free = if begins { self.free + 1 } else { self.free - 1 };
+    fn count(&mut self, now: Time, core: CoreId, state: CoreState, starts: bool) {
+        let by = |count: &mut u16| *count = if starts { *count + 1 } else { *count - 1 };
+        if state == CoreState::Free {
+            self.free = if starts { self.free + 1 } else { self.free - 1 };
         }
-        let Some(task) = hold.task() else { return };
+        let Some(task) = state.task() else { return };
         by(&mut self.held[task.index()]);
-        if hold.running().is_some() {
+        if state.running().is_some() {
             by(&mut self.running[task.index()]);
-            let place = self.topology.socket(core) * self.tasks.len() + task.index();
-            by(&mut self.running_on[place]);
-            let place = self.last_place(task, core);
-            self.last[place] = Some(now);
+            let index = self.topology.socket(core) * self.tasks.len() + task.index();
+            by(&mut self.running_on[index]);
+            let index = self.last_index(task, core);
+            self.last[index] = Some(now);
         }
     }
 
-    fn last_place(&self, task: TaskId, core: CoreId) -> usize {
+    fn last_index(&self, task: TaskId, core: CoreId) -> usize {
         task.index() * self.topology.physical_cores() + self.topology.physical(core)
     }
 }

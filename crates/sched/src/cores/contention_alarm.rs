@@ -33,7 +33,7 @@ pub enum Change {
 pub struct ContentionAlarm {
     after: Span,
     bandwidth_max: f64,
-    watched: Vec<(Contention, State)>,
+    alarms: Vec<(Contention, State)>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -46,13 +46,14 @@ struct State {
 }
 
 impl ContentionAlarm {
-    /// Alarms for the tasks and sockets of `board`, raised when contention lasts for `after`.
+    /// Alarms for the tasks and sockets of `assignment`, raised when contention lasts for `after`.
     #[must_use]
-    pub fn new(after: Span, settings: &Settings, board: &CoreAssignment) -> Self {
-        let tasks = board.ids().filter(|&task| board.spec(task).is_critical()).map(Contention::Queue);
-        let sockets = (0..board.topology().sockets()).map(Contention::Bandwidth);
-        let watched = tasks.chain(sockets).map(|trouble| (trouble, State::default())).collect();
-        Self { after, bandwidth_max: settings.bandwidth_max, watched }
+    pub fn new(after: Span, settings: &Settings, assignment: &CoreAssignment) -> Self {
+        let tasks =
+            assignment.ids().filter(|&task| assignment.spec(task).is_critical()).map(Contention::Queue);
+        let sockets = (0..assignment.topology().sockets()).map(Contention::Bandwidth);
+        let alarms = tasks.chain(sockets).map(|contention| (contention, State::default())).collect();
+        Self { after, bandwidth_max: settings.bandwidth_max, alarms }
     }
 
     /// Sets the delay after which an alarm is raised.
@@ -61,32 +62,38 @@ impl ContentionAlarm {
     }
 
     /// Appends the changes of this round to `changes`. Call once per round, after the policy.
-    pub fn round(&mut self, now: Time, signals: &Signals, board: &CoreAssignment, changes: &mut Vec<Change>) {
+    pub fn round(
+        &mut self,
+        now: Time,
+        signals: &Signals,
+        assignment: &CoreAssignment,
+        changes: &mut Vec<Change>,
+    ) {
         let (after, bandwidth_max) = (self.after, self.bandwidth_max);
-        for (trouble, state) in &mut self.watched {
-            let is_there = match *trouble {
+        for (contention, state) in &mut self.alarms {
+            let is_present = match *contention {
                 Contention::Queue(task) => {
-                    signals.task(task).asks(board.spec(task)) && !can_grow(board, task)
+                    signals.task(task).needs_core(assignment.spec(task)) && !can_grow(assignment, task)
                 }
                 Contention::Bandwidth(socket) => {
                     signals.bandwidth[socket].is_some_and(|used| used > bandwidth_max)
-                        && !can_shrink(board, socket)
+                        && !can_shrink(assignment, socket)
                 }
             };
-            if is_there {
+            if is_present {
                 state.last = now;
                 let since = *state.since.get_or_insert(now);
                 if !state.raised && now.since(since) >= after {
                     state.raised = true;
-                    changes.push(Change::Raised(*trouble));
+                    changes.push(Change::Raised(*contention));
                 }
                 continue;
             }
-            let gone = now.since(state.last);
-            if state.raised && gone >= after {
+            let absent = now.since(state.last);
+            if state.raised && absent >= after {
                 *state = State::default();
-                changes.push(Change::Cleared(*trouble));
-            } else if !state.raised && gone > after / 4 {
+                changes.push(Change::Cleared(*contention));
+            } else if !state.raised && absent > after / 4 {
                 state.since = None;
             }
         }
@@ -94,23 +101,22 @@ impl ContentionAlarm {
 
     /// Raised alarms.
     pub fn raised(&self) -> impl Iterator<Item = Contention> + '_ {
-        self.watched.iter().filter(|(_, state)| state.raised).map(|&(trouble, _)| trouble)
+        self.alarms.iter().filter(|(_, state)| state.raised).map(|&(contention, _)| contention)
     }
 }
 
 /// True if a policy could still give `task` a core: a free one or BE's.
-fn can_grow(board: &CoreAssignment, task: TaskId) -> bool {
-    let is_left = |core| match board.hold(core) {
+fn can_grow(assignment: &CoreAssignment, task: TaskId) -> bool {
+    let is_left = |core| match assignment.state(core) {
         CoreState::Free => true,
-        CoreState::Granted(holder) | CoreState::SiblingIdle(holder) => !board.spec(holder).is_critical(),
+        CoreState::Granted(holder) | CoreState::SiblingIdle(holder) => !assignment.spec(holder).is_critical(),
         CoreState::Reserved(_) | CoreState::Shared => false,
     };
-    board.held(task) < board.spec(task).cores_max() && board.topology().all().any(is_left)
+    assignment.held(task) < assignment.spec(task).cores_max() && assignment.topology().all().any(is_left)
 }
 
 /// True if BE still runs on `socket` on a core that a policy could take.
-fn can_shrink(board: &CoreAssignment, socket: usize) -> bool {
-    let takes =
-        |&core| matches!(board.hold(core), CoreState::Granted(holder) if !board.spec(holder).is_critical());
-    board.topology().on_socket(socket).iter().any(takes)
+fn can_shrink(assignment: &CoreAssignment, socket: usize) -> bool {
+    let takes = |&core| matches!(assignment.state(core), CoreState::Granted(holder) if !assignment.spec(holder).is_critical());
+    assignment.topology().on_socket(socket).iter().any(takes)
 }

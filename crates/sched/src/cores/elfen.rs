@@ -20,35 +20,38 @@ pub struct Elfen {
 }
 
 impl Elfen {
-    /// Policy for the tasks of `board`.
+    /// Policy for the tasks of `assignment`.
     ///
     /// # Errors
     /// If more cores are guaranteed than there are first lanes.
-    pub fn new(settings: &Settings, board: &CoreAssignment) -> Result<Self, CoresConfigError> {
-        let guaranteed: usize = board.tasks().iter().map(|task| usize::from(task.guaranteed)).sum();
-        let lanes = board.topology().physical_cores();
+    pub fn new(settings: &Settings, assignment: &CoreAssignment) -> Result<Self, CoresConfigError> {
+        let guaranteed: usize = assignment.tasks().iter().map(|task| usize::from(task.guaranteed)).sum();
+        let lanes = assignment.topology().physical_cores();
         if guaranteed > lanes {
             return Err(CoresConfigError(format!(
                 "{guaranteed} cores are guaranteed; elfen allows one for each of {lanes} physical cores"
             )));
         }
-        Ok(Self { period: settings.period, top: Top::new(settings, board) })
+        Ok(Self { period: settings.period, top: Top::new(settings, assignment) })
     }
 }
 
 /// True if LC runs on another lane of the same physical core.
-fn beside_critical(board: &CoreAssignment, core: CoreId) -> bool {
-    let critical = |task: TaskId| board.spec(task).is_critical();
-    board.topology().siblings(core).any(|sibling| board.hold(sibling).running().is_some_and(critical))
+fn beside_critical(assignment: &CoreAssignment, core: CoreId) -> bool {
+    let critical = |task: TaskId| assignment.spec(task).is_critical();
+    assignment
+        .topology()
+        .siblings(core)
+        .any(|sibling| assignment.state(sibling).running().is_some_and(critical))
 }
 
 /// True if the rule lets `task` run on `core`.
-fn allows(board: &CoreAssignment, core: CoreId, task: TaskId) -> bool {
-    let alone = board.topology().lanes(board.topology().physical(core)).len() == 1;
-    match (alone, board.spec(task).is_critical()) {
+fn allows(assignment: &CoreAssignment, core: CoreId, task: TaskId) -> bool {
+    let alone = assignment.topology().lanes(assignment.topology().physical(core)).len() == 1;
+    match (alone, assignment.spec(task).is_critical()) {
         (true, _) => true,
-        (false, true) => board.topology().leads(core),
-        (false, false) => !board.topology().leads(core) && !beside_critical(board, core),
+        (false, true) => assignment.topology().is_first_lane(core),
+        (false, false) => !assignment.topology().is_first_lane(core) && !beside_critical(assignment, core),
     }
 }
 
@@ -57,12 +60,12 @@ impl Policy for Elfen {
         self.period
     }
 
-    fn round(&mut self, now: Time, signals: &Signals, board: &mut CoreAssignment) {
-        self.top.round(now, signals, board, &allows);
-        for core in board.topology().all() {
-            let Some(task) = board.hold(core).running() else { continue };
-            if !board.spec(task).is_critical() && beside_critical(board, core) {
-                board.set(now, core, CoreState::Free);
+    fn round(&mut self, now: Time, signals: &Signals, assignment: &mut CoreAssignment) {
+        self.top.round(now, signals, assignment, &allows);
+        for core in assignment.topology().all() {
+            let Some(task) = assignment.state(core).running() else { continue };
+            if !assignment.spec(task).is_critical() && beside_critical(assignment, core) {
+                assignment.set(now, core, CoreState::Free);
             }
         }
     }

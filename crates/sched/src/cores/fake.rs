@@ -36,10 +36,11 @@ impl FakeCores {
         let tasks = [vec![critical; TASKS / 2], vec![TaskSpec::best_effort(); TASKS / 2]].concat();
         let sockets = cores.div_ceil(64);
         let topology = Topology::regular(sockets, cores / 2 / sockets, 2).expect("at least two cores");
-        let board = CoreAssignment::new(topology, tasks).expect("a quarter of the cores is guaranteed");
-        let rehearsal = Self { held: vec![None; board.topology().cores()], round: 0 };
-        let policy = (entry.new)(&Settings::default(), &board).expect("the policy supports any board");
-        (rehearsal, Allocator::new(policy, board))
+        let assignment = CoreAssignment::new(topology, tasks).expect("a quarter of the cores is guaranteed");
+        let fake = Self { held: vec![None; assignment.topology().cores()], round: 0 };
+        let policy =
+            (entry.new)(&Settings::default(), &assignment).expect("the policy supports any assignment");
+        (fake, Allocator::new(policy, assignment))
     }
 }
 
@@ -51,9 +52,9 @@ impl Cores for FakeCores {
             *task =
                 TaskSignals { delay, runnable: if n < TASKS / 2 { 2 } else { 64 }, ..TaskSignals::default() };
         }
-        let gives = self.round * 7 % self.held.len();
+        let yields = self.round * 7 % self.held.len();
         for (n, core) in signals.cores.iter_mut().enumerate() {
-            core.yielded = if n == gives { self.held[n].take() } else { None };
+            core.yielded = if n == yields { self.held[n].take() } else { None };
             core.request_since = self.held[n].map(|_| now - Span::from_micros(n as u64 % 50));
         }
         signals.bandwidth.fill(Some(20e9));

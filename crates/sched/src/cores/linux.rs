@@ -16,9 +16,9 @@ impl Policy for Linux {
         Span::from_millis(500)
     }
 
-    fn round(&mut self, now: Time, _signals: &Signals, board: &mut CoreAssignment) {
-        for core in board.topology().all() {
-            board.set(now, core, CoreState::Shared);
+    fn round(&mut self, now: Time, _signals: &Signals, assignment: &mut CoreAssignment) {
+        for core in assignment.topology().all() {
+            assignment.set(now, core, CoreState::Shared);
         }
     }
 

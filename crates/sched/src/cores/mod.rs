@@ -65,8 +65,8 @@ pub trait Policy: Send {
     /// Time between two rounds, above zero.
     fn period(&self) -> Span;
 
-    /// Changes `board`. Cores yielded since the last round are already free in it.
-    fn round(&mut self, now: Time, signals: &Signals, board: &mut CoreAssignment);
+    /// Changes `assignment`. Cores yielded since the last round are already free in it.
+    fn round(&mut self, now: Time, signals: &Signals, assignment: &mut CoreAssignment);
 
     /// Guarantees of the policy.
     fn promise(&self) -> Guarantees;

@@ -21,21 +21,21 @@ pub struct Parties {
     backoff: u32,
     shares: Vec<u16>,
     /// Periods for which each task releases nothing.
-    holding: Vec<u32>,
+    backoff_left: Vec<u32>,
     /// Task that released a core in the last period.
-    gave: Option<TaskId>,
+    released_by: Option<TaskId>,
     rounds: usize,
 }
 
 impl Parties {
-    /// Policy for the tasks of `board`. Each LC task starts with the larger of its
+    /// Policy for the tasks of `assignment`. Each LC task starts with the larger of its
     /// guarantee and an equal share in whole physical cores, if that fits.
     #[must_use]
-    pub fn new(settings: &Settings, board: &CoreAssignment) -> Self {
-        let (tasks, lanes) = (board.tasks(), board.topology().lanes(0).len() as u16);
-        let equal = board.topology().cores() / tasks.len();
-        let mut left =
-            board.topology().cores() - tasks.iter().map(|task| usize::from(task.guaranteed)).sum::<usize>();
+    pub fn new(settings: &Settings, assignment: &CoreAssignment) -> Self {
+        let (tasks, lanes) = (assignment.tasks(), assignment.topology().lanes(0).len() as u16);
+        let equal = assignment.topology().cores() / tasks.len();
+        let mut left = assignment.topology().cores()
+            - tasks.iter().map(|task| usize::from(task.guaranteed)).sum::<usize>();
         let shares = tasks.iter().map(|task| {
             let more = equal.saturating_sub(task.guaranteed.into()).min(left).min(task.burstable.into());
             let whole = (task.guaranteed + more as u16) / lanes * lanes;
@@ -48,51 +48,56 @@ impl Parties {
             slack: settings.slack,
             backoff: settings.backoff,
             shares: shares.collect(),
-            holding: vec![0; tasks.len()],
-            gave: None,
+            backoff_left: vec![0; tasks.len()],
+            released_by: None,
             rounds: 0,
         }
     }
 
     /// Margin of `task`'s tail below its target, as a share of it; negative above.
-    fn room(signals: &Signals, board: &CoreAssignment, task: TaskId) -> f64 {
+    fn margin(signals: &Signals, assignment: &CoreAssignment, task: TaskId) -> f64 {
         let tail = signals.task(task).tail.unwrap_or(Span::ZERO);
-        1.0 - tail.as_secs_f64() / board.spec(task).tail_target.as_secs_f64().max(1e-9)
+        1.0 - tail.as_secs_f64() / assignment.spec(task).tail_target.as_secs_f64().max(1e-9)
     }
 
     /// One step, if one is needed.
-    fn step(&mut self, signals: &Signals, board: &CoreAssignment) {
-        let lanes = board.topology().lanes(0).len() as u16;
-        let room = |task: &TaskId| Self::room(signals, board, *task);
-        let by_room = |a: &TaskId, b: &TaskId| room(a).total_cmp(&room(b));
-        let critical = || board.ids().filter(|&task| board.spec(task).is_critical());
-        let (Some(worst), gave) = (critical().min_by(by_room), self.gave.take()) else { return };
-        if room(&worst) < 0.0 {
-            if gave == Some(worst) {
-                self.holding[worst.index()] = self.backoff;
-            }
-            let wants = lanes.min(board.spec(worst).cores_max().saturating_sub(self.shares[worst.index()]));
-            let rest = board.topology().cores() - self.shares.iter().map(|&s| usize::from(s)).sum::<usize>();
-            let spare = |task: &TaskId| self.shares[task.index()] >= board.spec(*task).guaranteed + lanes;
-            let richest = critical().filter(|task| *task != worst && spare(task)).max_by(by_room);
-            if rest > 0 {
-                self.shares[worst.index()] += wants.min(rest as u16);
-            } else if let Some(richest) = richest.filter(|task| room(task) > self.slack) {
-                self.shares[richest.index()] -= wants;
-                self.shares[worst.index()] += wants;
-            }
+    fn step(&mut self, signals: &Signals, assignment: &CoreAssignment) {
+        let lanes = assignment.topology().lanes(0).len() as u16;
+        let margin = |task: &TaskId| Self::margin(signals, assignment, *task);
+        let by_margin = |a: &TaskId, b: &TaskId| margin(a).total_cmp(&margin(b));
+        let critical = || assignment.ids().filter(|&task| assignment.spec(task).is_critical());
+        let (Some(worst), released_by) = (critical().min_by(by_margin), self.released_by.take()) else {
             return;
-        }
-        if room(&worst) < self.slack {
-            return;
-        }
-        let can_give = |task: &TaskId| {
-            let floor = board.spec(*task).guaranteed.max(1);
-            self.holding[task.index()] == 0 && self.shares[task.index()] >= floor + lanes
         };
-        if let Some(giver) = critical().filter(can_give).max_by(by_room) {
-            self.shares[giver.index()] -= lanes;
-            self.gave = Some(giver);
+        if margin(&worst) < 0.0 {
+            if released_by == Some(worst) {
+                self.backoff_left[worst.index()] = self.backoff;
+            }
+            let step =
+                lanes.min(assignment.spec(worst).cores_max().saturating_sub(self.shares[worst.index()]));
+            let rest =
+                assignment.topology().cores() - self.shares.iter().map(|&s| usize::from(s)).sum::<usize>();
+            let spare =
+                |task: &TaskId| self.shares[task.index()] >= assignment.spec(*task).guaranteed + lanes;
+            let donor = critical().filter(|task| *task != worst && spare(task)).max_by(by_margin);
+            if rest > 0 {
+                self.shares[worst.index()] += step.min(rest as u16);
+            } else if let Some(donor) = donor.filter(|task| margin(task) > self.slack) {
+                self.shares[donor.index()] -= step;
+                self.shares[worst.index()] += step;
+            }
+            return;
+        }
+        if margin(&worst) < self.slack {
+            return;
+        }
+        let can_release = |task: &TaskId| {
+            let floor = assignment.spec(*task).guaranteed.max(1);
+            self.backoff_left[task.index()] == 0 && self.shares[task.index()] >= floor + lanes
+        };
+        if let Some(donor) = critical().filter(can_release).max_by(by_margin) {
+            self.shares[donor.index()] -= lanes;
+            self.released_by = Some(donor);
         }
     }
 }
@@ -102,12 +107,12 @@ impl Policy for Parties {
         self.period
     }
 
-    fn round(&mut self, now: Time, signals: &Signals, board: &mut CoreAssignment) {
+    fn round(&mut self, now: Time, signals: &Signals, assignment: &mut CoreAssignment) {
         if self.rounds > 0 {
-            self.step(signals, board);
+            self.step(signals, assignment);
         }
-        self.holding.iter_mut().for_each(|left| *left = left.saturating_sub(1));
-        divide(now, board, &self.shares, self.rounds);
+        self.backoff_left.iter_mut().for_each(|left| *left = left.saturating_sub(1));
+        divide(now, assignment, &self.shares, self.rounds);
         self.rounds += 1;
     }
 

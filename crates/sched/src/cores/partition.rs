@@ -10,34 +10,34 @@ use queueing::{Span, Time};
 use super::{CoreAssignment, CoreState, Guarantees, Policy, Settings, Signals};
 
 /// Reserves `shares` cores for each LC task, in order of their numbers, and divides
-/// the rest among BE. `turn` rotates the BE tasks if there are too few cores.
-pub(super) fn divide(now: Time, board: &mut CoreAssignment, shares: &[u16], turn: usize) {
-    let best_effort: usize = board.tasks().iter().filter(|task| !task.is_critical()).count();
-    let given: usize = shares.iter().map(|&share| usize::from(share)).sum();
-    let rest = board.topology().cores().saturating_sub(given);
-    let mut place = if rest < best_effort { turn } else { 0 };
-    let topology = board.topology();
+/// the rest among BE. `rotation` rotates the BE tasks if there are too few cores.
+pub(super) fn divide(now: Time, assignment: &mut CoreAssignment, shares: &[u16], rotation: usize) {
+    let best_effort: usize = assignment.tasks().iter().filter(|task| !task.is_critical()).count();
+    let reserved: usize = shares.iter().map(|&share| usize::from(share)).sum();
+    let rest = assignment.topology().cores().saturating_sub(reserved);
+    let mut index = if rest < best_effort { rotation } else { 0 };
+    let topology = assignment.topology();
     let by_lane =
         (0..topology.physical_cores()).flat_map(|physical| topology.lanes(physical).iter().copied());
     let mut cores = by_lane.collect::<Vec<_>>().into_iter();
-    for task in board.ids() {
-        let share = if board.spec(task).is_critical() {
+    for task in assignment.ids() {
+        let share = if assignment.spec(task).is_critical() {
             shares[task.index()].into()
         } else {
-            let share = part(rest, best_effort, place % best_effort);
-            place += 1;
-            share.min(board.spec(task).cores_max().into())
+            let share = part(rest, best_effort, index % best_effort);
+            index += 1;
+            share.min(assignment.spec(task).cores_max().into())
         };
         for core in cores.by_ref().take(share) {
-            board.set(now, core, CoreState::Reserved(task));
+            assignment.set(now, core, CoreState::Reserved(task));
         }
     }
-    cores.for_each(|core| board.set(now, core, CoreState::Free));
+    cores.for_each(|core| assignment.set(now, core, CoreState::Free));
 }
 
-/// Part of `whole` for the one at `place` of `among`.
-fn part(whole: usize, among: usize, place: usize) -> usize {
-    whole / among + usize::from(place < whole % among)
+/// Part of `whole` for the one at `index` of `among`.
+fn part(whole: usize, among: usize, index: usize) -> usize {
+    whole / among + usize::from(index < whole % among)
 }
 
 /// Policy of fixed partitions.
@@ -45,15 +45,15 @@ fn part(whole: usize, among: usize, place: usize) -> usize {
 pub struct Static {
     slice: Span,
     shares: Vec<u16>,
-    turn: usize,
+    rotation: usize,
 }
 
 impl Static {
-    /// Policy for the tasks of `board`.
+    /// Policy for the tasks of `assignment`.
     #[must_use]
-    pub fn new(settings: &Settings, board: &CoreAssignment) -> Self {
-        let shares = board.tasks().iter().map(|task| task.guaranteed).collect();
-        Self { slice: settings.slice, shares, turn: 0 }
+    pub fn new(settings: &Settings, assignment: &CoreAssignment) -> Self {
+        let shares = assignment.tasks().iter().map(|task| task.guaranteed).collect();
+        Self { slice: settings.slice, shares, rotation: 0 }
     }
 }
 
@@ -62,9 +62,9 @@ impl Policy for Static {
         self.slice
     }
 
-    fn round(&mut self, now: Time, _signals: &Signals, board: &mut CoreAssignment) {
-        divide(now, board, &self.shares, self.turn);
-        self.turn += 1;
+    fn round(&mut self, now: Time, _signals: &Signals, assignment: &mut CoreAssignment) {
+        divide(now, assignment, &self.shares, self.rotation);
+        self.rotation += 1;
     }
 
     /// LC without a guarantee has no core.

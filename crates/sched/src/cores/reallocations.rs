@@ -53,52 +53,54 @@ pub enum ReallocationReason {
 /// Detects changes of an assignment.
 #[derive(Clone, Debug)]
 pub struct ReallocationLog {
-    holds: Vec<CoreState>,
+    states: Vec<CoreState>,
     bandwidth_max: f64,
 }
 
 impl ReallocationLog {
-    /// Log that starts at the current state of `board`. `bandwidth_max` is the DRAM
+    /// Log that starts at the current state of `assignment`. `bandwidth_max` is the DRAM
     /// traffic of a socket above which BE loses cores, in bytes per second.
     #[must_use]
-    pub fn new(board: &CoreAssignment, bandwidth_max: f64) -> Self {
-        Self { holds: board.topology().all().map(|core| board.hold(core)).collect(), bandwidth_max }
+    pub fn new(assignment: &CoreAssignment, bandwidth_max: f64) -> Self {
+        Self {
+            states: assignment.topology().all().map(|core| assignment.state(core)).collect(),
+            bandwidth_max,
+        }
     }
 
     /// Appends the changes of this round to `moves`. Call once per round, after the policy.
     pub fn round(&mut self, at: Time, allocator: &Allocator, moves: &mut Vec<Move>) {
-        let (board, signals) = (allocator.board(), allocator.signals());
-        for (core, before) in board.topology().all().zip(&mut self.holds) {
-            let to = board.hold(core);
+        let (assignment, signals) = (allocator.assignment(), allocator.signals());
+        for (core, before) in assignment.topology().all().zip(&mut self.states) {
+            let to = assignment.state(core);
             let from = std::mem::replace(before, to);
             if from != to {
-                let why = why(board, signals, self.bandwidth_max, core, (from, to));
+                let why = reason(assignment, signals, self.bandwidth_max, core, (from, to));
                 moves.push(Move { at, core, from, to, why });
             }
         }
     }
 }
 
-fn why(
-    board: &CoreAssignment,
+fn reason(
+    assignment: &CoreAssignment,
     signals: &Signals,
     bandwidth_max: f64,
     core: CoreId,
     (from, to): (CoreState, CoreState),
 ) -> ReallocationReason {
-    let socket = board.topology().socket(core);
+    let socket = assignment.topology().socket(core);
     let is_over = || signals.bandwidth[socket].is_some_and(|used| used > bandwidth_max);
-    let gave_back =
-        signals.cores[usize::from(core.0)].yielded.filter(|&task| from == CoreState::Granted(task));
-    match (to, gave_back) {
+    let yielded = signals.cores[usize::from(core.0)].yielded.filter(|&task| from == CoreState::Granted(task));
+    match (to, yielded) {
         (CoreState::SiblingIdle(task), _) => ReallocationReason::Quiet(task),
-        (CoreState::Granted(task) | CoreState::Reserved(task), _) if board.spec(task).is_critical() => {
-            let seen = signals.task(task);
-            if seen.behind {
+        (CoreState::Granted(task) | CoreState::Reserved(task), _) if assignment.spec(task).is_critical() => {
+            let task_signals = signals.task(task);
+            if task_signals.late {
                 ReallocationReason::DeadlinePressure(task)
-            } else if seen.delay > board.spec(task).delay_max {
-                ReallocationReason::Waited { task, delay: seen.delay }
-            } else if board.running(task) <= board.spec(task).guaranteed {
+            } else if task_signals.delay > assignment.spec(task).delay_max {
+                ReallocationReason::Waited { task, delay: task_signals.delay }
+            } else if assignment.running(task) <= assignment.spec(task).guaranteed {
                 ReallocationReason::BelowGuarantee(task)
             } else {
                 ReallocationReason::Work(task)
@@ -117,9 +119,9 @@ mod tests {
     use super::*;
 
     /// Cores that report given signals.
-    struct Told(Signals);
+    struct FixedSignals(Signals);
 
-    impl Cores for Told {
+    impl Cores for FixedSignals {
         fn sense(&mut self, _: Time, signals: &mut Signals) {
             signals.clone_from(&self.0);
         }
@@ -131,13 +133,13 @@ mod tests {
     fn a_preemption_logs_the_previous_task_and_the_delay_of_the_next() {
         let topology = Topology::regular(1, 2, 1).expect("two cores");
         let tasks = vec![TaskSpec::critical(1), TaskSpec::best_effort()];
-        let board = CoreAssignment::new(topology, tasks).expect("a board");
-        let policy = by_name("caladan", &Settings::default(), &board).expect("a policy");
-        let mut moves = ReallocationLog::new(&board, f64::MAX);
-        let (mut allocator, mut seen) = (Allocator::new(policy, board.clone()), Vec::new());
-        let mut told = Told(Signals::of(&board));
-        told.0.tasks[1].runnable = 4;
-        allocator.round(Time::ZERO, &mut told);
+        let assignment = CoreAssignment::new(topology, tasks).expect("a valid assignment");
+        let policy = by_name("caladan", &Settings::default(), &assignment).expect("a policy");
+        let mut moves = ReallocationLog::new(&assignment, f64::MAX);
+        let (mut allocator, mut seen) = (Allocator::new(policy, assignment.clone()), Vec::new());
+        let mut cores = FixedSignals(Signals::of(&assignment));
+        cores.0.tasks[1].runnable = 4;
+        allocator.round(Time::ZERO, &mut cores);
         moves.round(Time::ZERO, &allocator, &mut seen);
         let be = CoreState::Granted(TaskId(1));
         assert!(
@@ -148,20 +150,23 @@ mod tests {
         assert_eq!(seen.len(), 2);
         seen.clear();
         let (at, delay) = (Time::from_nanos(10_000), Span::from_micros(11));
-        (told.0.tasks[0].runnable, told.0.tasks[0].delay) = (1, delay);
-        allocator.round(at, &mut told);
+        (cores.0.tasks[0].runnable, cores.0.tasks[0].delay) = (1, delay);
+        allocator.round(at, &mut cores);
         moves.round(at, &allocator, &mut seen);
-        let [taken] = seen[..] else { panic!("one core moves: {seen:?}") };
-        assert_eq!((taken.from, taken.to), (be, CoreState::Granted(TaskId(0))));
-        assert_eq!(taken.why, ReallocationReason::Waited { task: TaskId(0), delay });
+        let [reallocation] = seen[..] else { panic!("one core moves: {seen:?}") };
+        assert_eq!((reallocation.from, reallocation.to), (be, CoreState::Granted(TaskId(0))));
+        assert_eq!(reallocation.why, ReallocationReason::Waited { task: TaskId(0), delay });
         seen.clear();
         moves.round(at, &allocator, &mut seen);
         assert!(seen.is_empty(), "nothing has changed since");
         let later = Time::from_nanos(50_000);
-        told.0.tasks[0].behind = true;
-        allocator.round(later, &mut told);
+        cores.0.tasks[0].late = true;
+        allocator.round(later, &mut cores);
         moves.round(later, &allocator, &mut seen);
-        let [taken] = seen[..] else { panic!("one core moves: {seen:?}") };
-        assert_eq!((taken.from, taken.why), (be, ReallocationReason::DeadlinePressure(TaskId(0))));
+        let [reallocation] = seen[..] else { panic!("one core moves: {seen:?}") };
+        assert_eq!(
+            (reallocation.from, reallocation.why),
+            (be, ReallocationReason::DeadlinePressure(TaskId(0)))
+        );
     }
 }

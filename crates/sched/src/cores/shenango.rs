@@ -17,11 +17,11 @@ pub struct Shenango {
 }
 
 impl Shenango {
-    /// Policy for the tasks of `board`.
+    /// Policy for the tasks of `assignment`.
     #[must_use]
-    pub fn new(settings: &Settings, board: &CoreAssignment) -> Self {
+    pub fn new(settings: &Settings, assignment: &CoreAssignment) -> Self {
         let period = settings.period_shenango;
-        Self { period, top: Top::new(settings, board).blind(period) }
+        Self { period, top: Top::new(settings, assignment).blind(period) }
     }
 }
 
@@ -30,8 +30,8 @@ impl Policy for Shenango {
         self.period
     }
 
-    fn round(&mut self, now: Time, signals: &Signals, board: &mut CoreAssignment) {
-        self.top.round(now, signals, board, &|_, _, _| true);
+    fn round(&mut self, now: Time, signals: &Signals, assignment: &mut CoreAssignment) {
+        self.top.round(now, signals, assignment, &|_, _, _| true);
     }
 
     fn promise(&self) -> Guarantees {

@@ -24,7 +24,7 @@ pub struct TaskSignals {
     /// each queue; the maximum over the task's cores.
     pub delay: Span,
     /// True if some request has less budget left than its remaining service may take.
-    pub behind: bool,
+    pub late: bool,
     /// Cores that the task could keep busy now.
     pub runnable: u32,
     /// p99.9 latency since the last round, if clients measure it.
@@ -35,8 +35,8 @@ impl TaskSignals {
     /// True if an LC task of `spec` needs another core: its queueing delay exceeds
     /// THRESH_QD, or a request is late.
     #[must_use]
-    pub fn asks(&self, spec: &TaskSpec) -> bool {
-        self.behind || self.delay > spec.delay_max
+    pub fn needs_core(&self, spec: &TaskSpec) -> bool {
+        self.late || self.delay > spec.delay_max
     }
 }
 
@@ -63,11 +63,11 @@ pub struct Sample {
 impl Signals {
     /// Signals of an idle machine.
     #[must_use]
-    pub fn of(board: &CoreAssignment) -> Self {
+    pub fn of(assignment: &CoreAssignment) -> Self {
         Self {
-            tasks: vec![TaskSignals::default(); board.tasks().len()],
-            cores: vec![CoreSignals::default(); board.topology().cores()],
-            bandwidth: vec![None; board.topology().sockets()],
+            tasks: vec![TaskSignals::default(); assignment.tasks().len()],
+            cores: vec![CoreSignals::default(); assignment.topology().cores()],
+            bandwidth: vec![None; assignment.topology().sockets()],
         }
     }
 

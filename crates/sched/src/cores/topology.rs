@@ -124,7 +124,7 @@ impl Topology {
 
     /// True for the first lane of a physical core.
     #[must_use]
-    pub fn leads(&self, core: CoreId) -> bool {
+    pub fn is_first_lane(&self, core: CoreId) -> bool {
         self.lanes[self.physical(core)][0] == core
     }
 }

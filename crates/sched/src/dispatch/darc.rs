@@ -126,7 +126,7 @@ impl Reservation {
 
 /// Type of tasks whose bytes contain none, such as a request's later packets.
 /// Profiled and given workers like any other.
-pub const UNTOLD: RequestType = RequestType(u16::MAX);
+pub const UNCLASSIFIED: RequestType = RequestType(u16::MAX);
 
 /// Policy: dynamic application-aware reserved cores.
 #[derive(Debug)]
@@ -150,18 +150,18 @@ pub struct Darc {
 #[derive(Debug)]
 struct Queue {
     kind: Option<RequestType>,
-    tasks: SelectiveFifo<Numbered>,
+    tasks: SelectiveFifo<SequencedTask>,
     urgency: Priority,
 }
 
 /// Task with its sequence number over all types.
 #[derive(Clone, Copy, Debug)]
-struct Numbered {
-    number: u64,
+struct SequencedTask {
+    sequence: u64,
     task: Task,
 }
 
-impl Entry for Numbered {
+impl Entry for SequencedTask {
     fn label(&self) -> Label {
         self.task.label
     }
@@ -223,16 +223,16 @@ impl Darc {
             return;
         }
         let due = self.reservation.is_none()
-            || (self.late(now) && self.profile.moved() > self.settings.demand_change_min);
+            || (self.is_overdue(now) && self.profile.demand_change() > self.settings.demand_change_min);
         if due {
             self.reserve();
         } else if self.profile.samples() >= window.saturating_mul(2) {
-            self.profile.fade();
+            self.profile.halve_counts();
         }
     }
 
     /// True if the oldest request of some type exceeds the slowdown limit.
-    fn late(&self, now: Time) -> bool {
+    fn is_overdue(&self, now: Time) -> bool {
         self.queues.iter().any(|queue| {
             let Some(mean_ns) = queue.kind.and_then(|kind| self.profile.mean_ns(kind)) else { return false };
             let oldest = queue.tasks.oldest();
@@ -271,7 +271,7 @@ impl Darc {
         }
         for set in sets {
             let free = idle.within(set);
-            if let Some(Numbered { task, .. }) = tasks.pop_among(now, free.wanted()) {
+            if let Some(SequencedTask { task, .. }) = tasks.pop_among(now, free.wanted()) {
                 self.len -= 1;
                 return free.accepting[task.label.priority.index()].lowest().map(|worker| (worker, task));
             }
@@ -283,8 +283,8 @@ impl Darc {
     /// that is any type.
     fn take_unknown(&mut self, now: Time, idle: &IdleWorkers, set: &WorkerSet) -> Option<(WorkerId, Task)> {
         let wanted = idle.within(set).wanted();
-        let number = |q: usize| self.queues[q].tasks.peek_among(wanted).map(|head| head.number);
-        let queue = self.unknown.iter().filter_map(|&q| Some((number(q)?, q))).min()?.1;
+        let sequence = |q: usize| self.queues[q].tasks.peek_among(wanted).map(|head| head.sequence);
+        let queue = self.unknown.iter().filter_map(|&q| Some((sequence(q)?, q))).min()?.1;
         self.take(now, queue, idle, &[set])
     }
 
@@ -296,9 +296,9 @@ impl Darc {
     ) -> Option<(WorkerId, Task)> {
         for (g, group) in reservation.groups.iter().enumerate() {
             for at in 0..self.order[g].len() {
-                let taken = self.take(now, self.order[g][at], idle, &[&group.reserved, &group.stealable]);
-                if taken.is_some() {
-                    return taken;
+                let assigned = self.take(now, self.order[g][at], idle, &[&group.reserved, &group.stealable]);
+                if assigned.is_some() {
+                    return assigned;
                 }
             }
         }
@@ -315,15 +315,15 @@ impl Dispatch for Darc {
         if self.len >= self.capacity {
             return Err(task);
         }
-        let kind = task.kind.unwrap_or(UNTOLD);
+        let kind = task.kind.unwrap_or(UNCLASSIFIED);
         let at = self.queue(kind);
         let declared = self.settings.urgency.iter().any(|&(declared, _)| declared == kind);
         let queue = &mut self.queues[at];
         if !declared {
             queue.urgency = queue.urgency.min(task.label.priority);
         }
-        let numbered = Numbered { number: self.arrivals, task };
-        if let PushResult::Refused(_) | PushResult::PushedOut(_) = queue.tasks.push(now, numbered) {
+        let sequenced = SequencedTask { sequence: self.arrivals, task };
+        if let PushResult::Refused(_) | PushResult::PushedOut(_) = queue.tasks.push(now, sequenced) {
             return Err(task);
         }
         self.arrivals += 1;
@@ -339,15 +339,15 @@ impl Dispatch for Darc {
         match self.reservation.take() {
             None => self.take_unknown(now, idle, &WorkerSet::first(256)),
             Some(reservation) => {
-                let taken = self.take_reserved(now, &reservation, idle);
+                let assigned = self.take_reserved(now, &reservation, idle);
                 self.reservation = Some(reservation);
-                taken
+                assigned
             }
         }
     }
 
     fn on_done(&mut self, _now: Time, _worker: WorkerId, kind: Option<RequestType>, service: Span) {
-        self.profile.record(kind.unwrap_or(UNTOLD), service);
+        self.profile.record(kind.unwrap_or(UNCLASSIFIED), service);
     }
 
     /// Shorter types may use the workers of longer ones, so in overload every type

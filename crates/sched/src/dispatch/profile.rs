@@ -26,16 +26,16 @@ pub struct Share {
 /// Service times in the current window.
 #[derive(Clone, Debug, Default)]
 pub struct Profile {
-    kinds: BTreeMap<RequestType, Seen>,
+    kinds: BTreeMap<RequestType, TypeRecord>,
     samples: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Seen {
+struct TypeRecord {
     mean_ns: f64,
     count: u64,
     /// Demand at the end of the previous window.
-    demand_before: f64,
+    demand_last: f64,
 }
 
 /// Types in a profile, at most.
@@ -47,9 +47,9 @@ impl Profile {
         if self.kinds.len() >= KINDS_MAX && !self.kinds.contains_key(&kind) {
             return;
         }
-        let seen = self.kinds.entry(kind).or_default();
-        seen.count += 1;
-        seen.mean_ns += (service.as_nanos() as f64 - seen.mean_ns) / seen.count as f64;
+        let record = self.kinds.entry(kind).or_default();
+        record.count += 1;
+        record.mean_ns += (service.as_nanos() as f64 - record.mean_ns) / record.count as f64;
         self.samples += 1;
     }
 
@@ -62,29 +62,29 @@ impl Profile {
     /// Mean service time of `kind`; `None` if none was recorded.
     #[must_use]
     pub fn mean_ns(&self, kind: RequestType) -> Option<f64> {
-        self.kinds.get(&kind).map(|seen| seen.mean_ns)
+        self.kinds.get(&kind).map(|record| record.mean_ns)
     }
 
     /// All types of this window, in order of number.
     #[must_use]
     pub fn shares(&self) -> Vec<Share> {
         let total = self.service_ns();
-        let share = |(&kind, seen): (&RequestType, &Seen)| Share {
+        let share = |(&kind, record): (&RequestType, &TypeRecord)| Share {
             kind,
-            mean_ns: seen.mean_ns,
-            ratio: seen.count as f64 / self.samples.max(1) as f64,
-            demand: seen.demand(total),
+            mean_ns: record.mean_ns,
+            ratio: record.count as f64 / self.samples.max(1) as f64,
+            demand: record.demand(total),
         };
-        self.kinds.iter().filter(|(_, seen)| seen.count > 0).map(share).collect()
+        self.kinds.iter().filter(|(_, record)| record.count > 0).map(share).collect()
     }
 
     /// Largest change of a type's demand since the previous window, as a share of
     /// the machine; 1.0 if a type appeared or vanished.
     #[must_use]
-    pub fn moved(&self) -> f64 {
+    pub fn demand_change(&self) -> f64 {
         let total = self.service_ns();
-        let change = |seen: &Seen| match (seen.count > 0, seen.demand_before > 0.0) {
-            (true, true) => (seen.demand(total) - seen.demand_before).abs(),
+        let change = |record: &TypeRecord| match (record.count > 0, record.demand_last > 0.0) {
+            (true, true) => (record.demand(total) - record.demand_last).abs(),
             (false, false) => 0.0,
             _ => 1.0,
         };
@@ -94,25 +94,25 @@ impl Profile {
     /// Starts a new window. Means remain until the first record of the type.
     pub fn restart(&mut self) {
         let total = self.service_ns();
-        for seen in self.kinds.values_mut() {
-            seen.demand_before = seen.demand(total);
-            seen.count = 0;
+        for record in self.kinds.values_mut() {
+            record.demand_last = record.demand(total);
+            record.count = 0;
         }
         self.samples = 0;
     }
 
     /// Halves all counts, so that older records of a long window weigh less.
-    pub fn fade(&mut self) {
-        self.kinds.values_mut().for_each(|seen| seen.count = seen.count.div_ceil(2));
-        self.samples = self.kinds.values().map(|seen| seen.count).sum();
+    pub fn halve_counts(&mut self) {
+        self.kinds.values_mut().for_each(|record| record.count = record.count.div_ceil(2));
+        self.samples = self.kinds.values().map(|record| record.count).sum();
     }
 
     fn service_ns(&self) -> f64 {
-        self.kinds.values().map(|seen| seen.mean_ns * seen.count as f64).sum()
+        self.kinds.values().map(|record| record.mean_ns * record.count as f64).sum()
     }
 }
 
-impl Seen {
+impl TypeRecord {
     /// Share of the service time; above zero for any recorded type, even of zero service.
     fn demand(&self, total_ns: f64) -> f64 {
         match self.count {

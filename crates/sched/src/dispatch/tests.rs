@@ -184,7 +184,7 @@ proptest! {
             params.darc.samples = 10;
             let mut policy = (entry.new)(&params);
             let mut waiting: Vec<Task> = Vec::new();
-            let mut given = BTreeSet::new();
+            let mut assigned = BTreeSet::new();
             for (n, act) in acts.iter().enumerate() {
                 let now = at(n as u64);
                 match *act {
@@ -216,9 +216,9 @@ proptest! {
                             continue;
                         };
                         prop_assert!(idle.accepting[task.label.priority.index()].contains(worker));
-                        prop_assert!(given.insert(task.token), "{} assigned a task twice", entry.name);
-                        let place = waiting.iter().position(|t| *t == task);
-                        prop_assert!(place.is_some(), "{} assigned a task that was not queued", entry.name);
+                        prop_assert!(assigned.insert(task.token), "{} assigned a task twice", entry.name);
+                        let index = waiting.iter().position(|t| *t == task);
+                        prop_assert!(index.is_some(), "{} assigned a task that was not queued", entry.name);
                         let candidates = || waiting.iter().filter(|t| wanted.contains(t.label.priority));
                         match entry.name {
                             "fcfs" => prop_assert_eq!(Some(&task), candidates().next()),
@@ -227,7 +227,7 @@ proptest! {
                             }
                             _ => {}
                         }
-                        waiting.remove(place.unwrap());
+                        waiting.remove(index.unwrap());
                     }
                     Act::Done { kind, service_us } => {
                         policy.on_done(now, WorkerId(0), kind.map(RequestType), Span::from_micros(service_us));
@@ -238,7 +238,7 @@ proptest! {
             // Queued tasks are served once every worker accepts everything.
             let late = at(1_000);
             while let Some((_, task)) = policy.assign(late, &all_idle(workers)) {
-                prop_assert!(given.insert(task.token));
+                prop_assert!(assigned.insert(task.token));
                 waiting.retain(|t| *t != task);
             }
             prop_assert!(waiting.is_empty(), "{} kept {:?}", entry.name, waiting);

@@ -17,7 +17,7 @@ impl Cores for World {
         let since = self.sockets.first().map_or(Span::ZERO, |socket| now.since(socket.looked));
         for (task, seen) in self.tasks.iter_mut().zip(&mut signals.tasks) {
             seen.delay = task.oldest().map_or(Span::ZERO, |oldest| now.since(oldest));
-            seen.behind = task.fed.as_ref().is_some_and(|fed| fed.presses());
+            seen.late = task.fed.as_ref().is_some_and(|fed| fed.presses());
             seen.runnable = if task.critical { task.waiting() as u32 + task.serving } else { task.threads };
             if task.critical && since >= TAIL_EVERY {
                 // A long-waiting request belongs to the tail before it is answered.

@@ -79,7 +79,7 @@ impl ExternalMachine {
         let board = config.board().expect("a checked machine");
         let policy = config.policy(&board).expect("a checked policy");
         let allocator = Allocator::new(policy, board);
-        let mut world = World::new(config, allocator.board().topology().clone());
+        let mut world = World::new(config, allocator.assignment().topology().clone());
         world.tasks[TASK].fed = Some(queue);
         Self { world, allocator }
     }

@@ -62,7 +62,7 @@ pub fn run(config: &Config) -> Outcome {
     let board = config.board().expect("a checked configuration");
     let policy = config.policy(&board).expect("a checked configuration");
     let mut allocator = Allocator::new(policy, board);
-    let mut world = World::new(config, allocator.board().topology().clone());
+    let mut world = World::new(config, allocator.assignment().topology().clone());
     let end = Time::ZERO + config.warmup + config.lasts;
     while let Some((now, event)) = world.engine.next_by(end) {
         happens(&mut world, &mut allocator, now, event);

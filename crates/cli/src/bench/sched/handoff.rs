@@ -284,10 +284,10 @@ fn in_runtime(rig: &Rig, bounds: Bounds, core: CoreId, found: &mut Vec<Operation
     let mut page = None;
     within(&mut || {
         page = page.take().or_else(|| SharedPage::of_process(part.id()).ok());
-        page.as_ref().is_some_and(|page| page.page().lanes().iter().any(|lane| told_after(lane, Time::ZERO)))
+        page.as_ref().is_some_and(|page| page.page().slots().iter().any(|lane| told_after(lane, Time::ZERO)))
     })?;
     let Some(page) = page else { return Ok(()) };
-    let lanes = page.page().lanes();
+    let lanes = page.page().slots();
     let (mut manager, allocator) = rig.manager_of(&part, &[core], Mechanism::Runtime)?;
     let (mut signals, mut park, mut wake) =
         (allocator.signals().clone(), Samples::default(), Samples::default());
@@ -302,7 +302,7 @@ fn in_runtime(rig: &Rig, bounds: Bounds, core: CoreId, found: &mut Vec<Operation
         manager.sense(clock.now(), &mut signals);
         let start = clock.now();
         manager.act(start, &[idle]);
-        let parked = within(&mut || lanes.iter().all(|lane| lane.asked.is_done()))?;
+        let parked = within(&mut || lanes.iter().all(|lane| lane.park.is_done()))?;
         park.add(Some(parked.since(start)));
         std::thread::sleep(PAUSE);
     }

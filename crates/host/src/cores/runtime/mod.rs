@@ -125,7 +125,7 @@ impl Runtime {
         crowd.longest = crowd.longest.max(told.delay);
         let seen = &mut signals.tasks[task.index()];
         (seen.delay, seen.runnable) = (told.delay, told.runnable);
-        if seen.behind || told.runnable as usize >= cores {
+        if seen.late || told.runnable as usize >= cores {
             self.base.quiet_since[task.index()] = now;
         } else if let Some(core) = self.base.gives_back(now, task) {
             signals.cores[core].yielded = Some(task);
@@ -148,7 +148,7 @@ impl Runtime {
             let since = *crowd.bare_since.get_or_insert(now);
             if mask.is_some() {
                 crowd.bare_since = None;
-            } else if now.since(since) < GRACE || !crowd.workers.goes_on() {
+            } else if now.since(since) < GRACE || !crowd.workers.is_running() {
                 return;
             }
         }
@@ -159,7 +159,7 @@ impl Runtime {
 impl Crowd {
     /// Looks whether `process` has a pulse, if it is time to.
     fn find(&mut self, now: Time, process: u32, journal: &mut super::Journal) {
-        let is_known = self.workers.boards().iter().any(|program| program.process == process);
+        let is_known = self.workers.programs().iter().any(|program| program.process == process);
         if is_known || self.without.get(&process).is_some_and(|(again, _)| now < *again) {
             return;
         }
@@ -177,7 +177,7 @@ impl Crowd {
     fn program(&self, process: u32) -> Option<Program> {
         let began = proc::began(process, process)?;
         let page = SharedPage::of_process(process).ok()?;
-        let is_new = self.workers.boards().iter().all(|program| !program.page.is_same(&page));
+        let is_new = self.workers.programs().iter().all(|program| !program.page.is_same(&page));
         is_new.then_some(Program { process, began, page })
     }
 }
@@ -201,7 +201,7 @@ impl Cores for Runtime {
                 // What was seen has been acted on.
                 (false, false) => {
                     signals.tasks[number].delay = Span::ZERO;
-                    signals.tasks[number].behind = false;
+                    signals.tasks[number].late = false;
                 }
                 (true, _) => {
                     if is_due {
@@ -255,7 +255,7 @@ impl Manager for Runtime {
     }
 
     fn is_parked(&self, task: TaskId) -> bool {
-        let is_asked = |crowd: &Crowd| crowd.workers.parked() > 0 && !crowd.workers.goes_on();
+        let is_asked = |crowd: &Crowd| crowd.workers.parked() > 0 && !crowd.workers.is_running();
         self.taken().of(task).is_parked() || self.crowds[task.index()].as_ref().is_some_and(is_asked)
     }
 }

@@ -67,15 +67,15 @@ impl Rig {
     }
 
     fn page(&self, task: TaskId) -> &SignalPage {
-        self.runtime.crowds[task.index()].as_ref().unwrap().workers.boards()[0].page()
+        self.runtime.crowds[task.index()].as_ref().unwrap().workers.programs()[0].page()
     }
 
     /// Worker `n` of `task` has had a task waiting since `us`, or has nothing to do.
     fn tells(&self, task: TaskId, n: usize, us: Option<u64>) {
         let tasks = us.map(|us| self.at(us));
-        self.page(task).lanes()[n].publish(&WorkerSignals {
+        self.page(task).slots()[n].publish(&WorkerSignals {
             tasks,
-            resting: tasks.is_none(),
+            sleeping: tasks.is_none(),
             ..WorkerSignals::default()
         });
     }
@@ -87,11 +87,11 @@ impl Rig {
 
     /// Which workers of `task` are parked: they do what they are asked.
     fn parked(&self, task: TaskId) -> Vec<bool> {
-        self.page(task).lanes().iter().map(|lane| lane.asked.parked().is_some()).collect()
+        self.page(task).slots().iter().map(|lane| lane.park.acknowledge().is_some()).collect()
     }
 
     fn held(&self, task: TaskId) -> usize {
-        usize::from(self.allocator.board().held(task))
+        usize::from(self.allocator.assignment().held(task))
     }
 }
 
@@ -106,7 +106,7 @@ impl Drop for Rig {
 #[test]
 fn what_workers_tell_moves_cores_and_as_many_go_on_as_there_are() {
     let mut rig = Rig::new("moves", "caladan-top");
-    let all = rig.allocator.board().topology().cores();
+    let all = rig.allocator.assignment().topology().cores();
     (0..3).for_each(|n| rig.tells(BE, n, Some(0)));
     rig.round(50);
     let its = all.min(3);
@@ -150,7 +150,7 @@ fn be_without_a_core_is_asked_first_and_frozen_if_it_still_computes() {
         let now = rig.at(us);
         let mut signals = rig.allocator.signals().clone();
         rig.runtime.sense(now, &mut signals);
-        let idle = rig.allocator.board().topology().all().map(|core| Action::Idle { core });
+        let idle = rig.allocator.assignment().topology().all().map(|core| Action::Idle { core });
         rig.runtime.act(now, &idle.collect::<Vec<_>>());
     };
     let frozen = |rig: &Rig| rig.runtime.taken().of(BE).is_parked();
@@ -165,7 +165,7 @@ fn be_without_a_core_is_asked_first_and_frozen_if_it_still_computes() {
     place(5000, &mut rig);
     assert!(!frozen(&rig), "it has left its core");
     // A turn that took long goes on without its worker.
-    rig.page(BE).lanes()[0].publish(&WorkerSignals {
+    rig.page(BE).slots()[0].publish(&WorkerSignals {
         tasks: Some(begin),
         long: 1,
         ..WorkerSignals::default()
@@ -183,7 +183,7 @@ fn the_core_of_a_long_request_is_known_by_linuxs_number() {
     rig.round(50);
     let number = rig.runtime.taken().layout.cores()[0];
     let (request, core) = (Some(rig.at(60)), Some(number));
-    rig.page(LC).lanes()[2].publish(&WorkerSignals { request, core, ..WorkerSignals::default() });
+    rig.page(LC).slots()[2].publish(&WorkerSignals { request, core, ..WorkerSignals::default() });
     rig.round(100);
     let cores = &rig.allocator.signals().cores;
     assert_eq!(cores[0].request_since, request);

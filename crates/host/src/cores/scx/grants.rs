@@ -114,7 +114,7 @@ impl Grants {
             let is_lent = self.lent.is_some_and(|lent| lent.core == core);
             if words.runs().is_none()
                 && threads.load(task).waiting == 0
-                && !signals.tasks[task.index()].behind
+                && !signals.tasks[task.index()].late
                 && now.since(idle_since) >= self.calm
                 && !is_lent
             {

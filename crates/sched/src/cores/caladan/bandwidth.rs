@@ -32,14 +32,14 @@ pub struct Bandwidth {
 }
 
 impl Bandwidth {
-    /// Controller for the tasks of `board`, without caps.
-    pub fn new(settings: &Settings, board: &CoreAssignment) -> Self {
-        let (tasks, cores) = (board.tasks().len(), board.topology().cores());
+    /// Controller for the tasks of `assignment`, without caps.
+    pub fn new(settings: &Settings, assignment: &CoreAssignment) -> Self {
+        let (tasks, cores) = (assignment.tasks().len(), assignment.topology().cores());
         Self {
             bandwidth_max: settings.bandwidth_max,
-            caps: vec![NONE; tasks * board.topology().sockets()],
+            caps: vec![NONE; tasks * assignment.topology().sockets()],
             tasks,
-            over: vec![false; board.topology().sockets()],
+            over: vec![false; assignment.topology().sockets()],
             last: vec![None; cores],
             rates: vec![0.0; cores],
             totals: vec![0.0; tasks],
@@ -47,85 +47,89 @@ impl Bandwidth {
     }
 
     /// True if `task` may have one more core on the socket of `core`.
-    pub fn allows(&self, board: &CoreAssignment, core: CoreId, task: TaskId) -> bool {
-        let socket = board.topology().socket(core);
-        let guaranteed = board.running(task) < board.spec(task).guaranteed;
-        guaranteed || board.running_on(socket, task) < self.caps[socket * self.tasks + task.index()]
+    pub fn allows(&self, assignment: &CoreAssignment, core: CoreId, task: TaskId) -> bool {
+        let socket = assignment.topology().socket(core);
+        let guaranteed = assignment.running(task) < assignment.spec(task).guaranteed;
+        guaranteed || assignment.running_on(socket, task) < self.caps[socket * self.tasks + task.index()]
     }
 
     /// Runs one round.
-    pub fn round(&mut self, now: Time, signals: &Signals, board: &mut CoreAssignment) {
-        for socket in 0..board.topology().sockets() {
+    pub fn round(&mut self, now: Time, signals: &Signals, assignment: &mut CoreAssignment) {
+        for socket in 0..assignment.topology().sockets() {
             let over = signals.bandwidth[socket].is_some_and(|used| used > self.bandwidth_max);
             let was_over = std::mem::replace(&mut self.over[socket], over);
             if !over {
-                self.relax(socket, signals, board);
+                self.raise_cap(socket, signals, assignment);
                 continue;
             }
             if was_over {
-                self.punish(now, socket, signals, board);
+                self.take_core(now, socket, signals, assignment);
             }
-            for place in 0..board.topology().on_socket(socket).len() {
-                let core = board.topology().on_socket(socket)[place];
+            for index in 0..assignment.topology().on_socket(socket).len() {
+                let core = assignment.topology().on_socket(socket)[index];
                 if !was_over {
                     self.last[core.0 as usize] = None;
                 }
-                if board.hold(core).running().is_some() {
-                    board.sample(core);
+                if assignment.state(core).running().is_some() {
+                    assignment.sample(core);
                 }
             }
         }
     }
 
     /// Takes one core from the task with most misses, if any task can lose one.
-    fn punish(&mut self, now: Time, socket: usize, signals: &Signals, board: &mut CoreAssignment) {
+    fn take_core(&mut self, now: Time, socket: usize, signals: &Signals, assignment: &mut CoreAssignment) {
         self.totals.fill(0.0);
-        let mut seen = false;
-        for &core in board.topology().on_socket(socket) {
-            let place = core.0 as usize;
-            self.rates[place] = 0.0;
-            let Some(task) = board.hold(core).running() else { continue };
-            let Some(sample) = signals.cores[place].sample else { continue };
-            let reading = (sample, board.held_since(core));
-            let Some((before, since)) = self.last[place].replace(reading) else { continue };
+        let mut any_rate = false;
+        for &core in assignment.topology().on_socket(socket) {
+            let index = core.0 as usize;
+            self.rates[index] = 0.0;
+            let Some(task) = assignment.state(core).running() else { continue };
+            let Some(sample) = signals.cores[index].sample else { continue };
+            let reading = (sample, assignment.held_since(core));
+            let Some((before, since)) = self.last[index].replace(reading) else { continue };
             // Undisturbed: both readings belong to one grant, which began before the first.
             if since != reading.1 || before.at < since || before.at >= sample.at {
                 continue;
             }
             let span = sample.at.since(before.at).as_secs_f64();
-            self.rates[place] = sample.misses.saturating_sub(before.misses) as f64 / span;
-            self.totals[task.index()] += self.rates[place];
-            seen = true;
+            self.rates[index] = sample.misses.saturating_sub(before.misses) as f64 / span;
+            self.totals[task.index()] += self.rates[index];
+            any_rate = true;
         }
-        if !seen {
+        if !any_rate {
             return;
         }
         let can_lose = |&task: &TaskId| {
-            board.running(task) > board.spec(task).guaranteed && self.totals[task.index()] > 0.0
+            assignment.running(task) > assignment.spec(task).guaranteed && self.totals[task.index()] > 0.0
         };
-        let most = |a: &TaskId, b: &TaskId| self.totals[a.index()].total_cmp(&self.totals[b.index()]);
-        let Some(victim) = board.ids().filter(can_lose).max_by(most) else { return };
+        let by_total = |a: &TaskId, b: &TaskId| self.totals[a.index()].total_cmp(&self.totals[b.index()]);
+        let Some(victim) = assignment.ids().filter(can_lose).max_by(by_total) else { return };
         let worst = |a: &CoreId, b: &CoreId| self.rates[a.0 as usize].total_cmp(&self.rates[b.0 as usize]);
-        let its = |&core: &CoreId| board.hold(core) == CoreState::Granted(victim) && !board.leased(now, core);
-        let Some(core) = board.topology().on_socket(socket).iter().copied().filter(its).max_by(worst) else {
+        let can_take = |&core: &CoreId| {
+            assignment.state(core) == CoreState::Granted(victim) && !assignment.leased(now, core)
+        };
+        let Some(core) =
+            assignment.topology().on_socket(socket).iter().copied().filter(can_take).max_by(worst)
+        else {
             return;
         };
-        self.caps[socket * self.tasks + victim.index()] = board.running_on(socket, victim) - 1;
-        board.set(now, core, CoreState::Free);
+        self.caps[socket * self.tasks + victim.index()] = assignment.running_on(socket, victim) - 1;
+        assignment.set(now, core, CoreState::Free);
     }
 
     /// Raises the cap of one task: the highest of those that could use it.
-    fn relax(&mut self, socket: usize, signals: &Signals, board: &CoreAssignment) {
+    fn raise_cap(&mut self, socket: usize, signals: &Signals, assignment: &CoreAssignment) {
         let caps = &mut self.caps[socket * self.tasks..][..self.tasks];
-        let limited = board.ids().filter(|task| {
+        let limited = assignment.ids().filter(|task| {
             let cap = caps[task.index()];
-            let full = board.running_on(socket, *task) >= cap;
-            cap != NONE && (!full || signals.task(*task).runnable > u32::from(board.running(*task)))
+            let full = assignment.running_on(socket, *task) >= cap;
+            cap != NONE && (!full || signals.task(*task).runnable > u32::from(assignment.running(*task)))
         });
         let Some(task) = limited.max_by_key(|task| caps[task.index()]) else { return };
         let cap = &mut caps[task.index()];
         *cap += 1;
-        if usize::from(*cap) >= board.topology().cores() {
+        if usize::from(*cap) >= assignment.topology().cores() {
             *cap = NONE;
         }
     }

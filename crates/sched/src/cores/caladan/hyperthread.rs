@@ -18,38 +18,40 @@ pub struct Hyperthread {
 }
 
 impl Hyperthread {
-    /// Controller for the cores of `board`.
-    pub fn new(board: &CoreAssignment) -> Self {
-        Self { long: Vec::with_capacity(board.topology().cores()) }
+    /// Controller for the cores of `assignment`.
+    pub fn new(assignment: &CoreAssignment) -> Self {
+        Self { long: Vec::with_capacity(assignment.topology().cores()) }
     }
 
     /// Runs one round.
-    pub fn round(&mut self, now: Time, signals: &Signals, board: &mut CoreAssignment) {
-        for core in board.topology().all() {
-            let CoreState::SiblingIdle(owner) = board.hold(core) else { continue };
+    pub fn round(&mut self, now: Time, signals: &Signals, assignment: &mut CoreAssignment) {
+        for core in assignment.topology().all() {
+            let CoreState::SiblingIdle(owner) = assignment.state(core) else { continue };
             let needed =
-                |sibling| overdue(now, signals, board, sibling).is_some_and(|(_, task)| task == owner);
-            if !board.topology().siblings(core).any(needed) {
-                board.set(now, core, CoreState::Free);
+                |sibling| overdue(now, signals, assignment, sibling).is_some_and(|(_, task)| task == owner);
+            if !assignment.topology().siblings(core).any(needed) {
+                assignment.set(now, core, CoreState::Free);
             }
         }
         self.long.clear();
-        let long =
-            board.topology().all().filter_map(|core| Some((overdue(now, signals, board, core)?.0, core)));
+        let long = assignment
+            .topology()
+            .all()
+            .filter_map(|core| Some((overdue(now, signals, assignment, core)?.0, core)));
         self.long.extend(long);
         self.long.sort_unstable_by_key(|&(ran, core)| (std::cmp::Reverse(ran), core));
-        for place in 0..self.long.len() {
-            let (ran, core) = self.long[place];
+        for index in 0..self.long.len() {
+            let (ran, core) = self.long[index];
             // A lane idled in this round for a longer request has no task.
-            let Some(owner) = board.hold(core).running() else { continue };
-            if signals.task(owner).asks(board.spec(owner)) {
+            let Some(owner) = assignment.state(core).running() else { continue };
+            if signals.task(owner).needs_core(assignment.spec(owner)) {
                 continue;
             }
-            let lanes = board.topology().lanes(board.topology().physical(core)).len();
+            let lanes = assignment.topology().lanes(assignment.topology().physical(core)).len();
             for lane in 0..lanes {
-                let sibling = board.topology().lanes(board.topology().physical(core))[lane];
-                if sibling != core && may_quiet(now, signals, board, sibling, owner, ran) {
-                    board.set(now, sibling, CoreState::SiblingIdle(owner));
+                let sibling = assignment.topology().lanes(assignment.topology().physical(core))[lane];
+                if sibling != core && may_idle(now, signals, assignment, sibling, owner, ran) {
+                    assignment.set(now, sibling, CoreState::SiblingIdle(owner));
                 }
             }
         }
@@ -57,29 +59,36 @@ impl Hyperthread {
 }
 
 /// Running time and task of the request on `core`, if above THRESH_HT.
-fn overdue(now: Time, signals: &Signals, board: &CoreAssignment, core: CoreId) -> Option<(Span, TaskId)> {
-    let task = board.hold(core).running()?;
+fn overdue(
+    now: Time,
+    signals: &Signals,
+    assignment: &CoreAssignment,
+    core: CoreId,
+) -> Option<(Span, TaskId)> {
+    let task = assignment.state(core).running()?;
     let ran = now.since(signals.cores[core.0 as usize].request_since?);
-    let request_max = board.spec(task).request_max.filter(|_| board.spec(task).is_critical())?;
+    let request_max = assignment.spec(task).request_max.filter(|_| assignment.spec(task).is_critical())?;
     (ran >= request_max).then_some((ran, task))
 }
 
 /// True if `lane` may be idled for `owner`, whose request beside it has run for `ran`.
-fn may_quiet(
+fn may_idle(
     now: Time,
     signals: &Signals,
-    board: &CoreAssignment,
+    assignment: &CoreAssignment,
     lane: CoreId,
     owner: TaskId,
     ran: Span,
 ) -> bool {
-    let room = board.held(owner) < board.spec(owner).cores_max();
-    match board.hold(lane) {
-        CoreState::Free => room,
+    let has_capacity = assignment.held(owner) < assignment.spec(owner).cores_max();
+    match assignment.state(lane) {
+        CoreState::Free => has_capacity,
         CoreState::Granted(other) if other == owner => {
-            overdue(now, signals, board, lane).is_none_or(|(theirs, _)| theirs <= ran)
+            overdue(now, signals, assignment, lane).is_none_or(|(theirs, _)| theirs <= ran)
         }
-        CoreState::Granted(_) => room && board.spared(lane) && !board.leased(now, lane),
+        CoreState::Granted(_) => {
+            has_capacity && assignment.is_beyond_guarantee(lane) && !assignment.leased(now, lane)
+        }
         CoreState::Reserved(_) | CoreState::SiblingIdle(_) | CoreState::Shared => false,
     }
 }

@@ -34,13 +34,13 @@ pub struct Caladan {
 impl Caladan {
     /// Policy with all of C3 to C5.
     #[must_use]
-    pub fn new(settings: &Settings, board: &CoreAssignment) -> Self {
+    pub fn new(settings: &Settings, assignment: &CoreAssignment) -> Self {
         Self {
             period: settings.period,
-            top: Top::new(settings, board),
-            bandwidth: Some(Bandwidth::new(settings, board)),
+            top: Top::new(settings, assignment),
+            bandwidth: Some(Bandwidth::new(settings, assignment)),
             hyperthread: true,
-            longest: Hyperthread::new(board),
+            longest: Hyperthread::new(assignment),
         }
     }
 
@@ -62,16 +62,16 @@ impl Policy for Caladan {
         self.period
     }
 
-    fn round(&mut self, now: Time, signals: &Signals, board: &mut CoreAssignment) {
+    fn round(&mut self, now: Time, signals: &Signals, assignment: &mut CoreAssignment) {
         if let Some(bandwidth) = &mut self.bandwidth {
-            bandwidth.round(now, signals, board);
+            bandwidth.round(now, signals, assignment);
         }
         if self.hyperthread {
-            self.longest.round(now, signals, board);
+            self.longest.round(now, signals, assignment);
         }
         let bandwidth = &self.bandwidth;
-        self.top.round(now, signals, board, &|board, core, task| {
-            bandwidth.as_ref().is_none_or(|bandwidth| bandwidth.allows(board, core, task))
+        self.top.round(now, signals, assignment, &|assignment, core, task| {
+            bandwidth.as_ref().is_none_or(|bandwidth| bandwidth.allows(assignment, core, task))
         });
     }
 

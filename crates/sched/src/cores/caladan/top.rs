@@ -32,9 +32,9 @@ pub struct Top {
     /// True if siblings affect the choice of a core.
     siblings: bool,
     /// Time of the last grant to each task.
-    given: Vec<Option<Time>>,
+    granted_at: Vec<Option<Time>>,
     /// Start of the time with work and no core, for each task.
-    hungry: Vec<Option<Time>>,
+    starving_since: Vec<Option<Time>>,
     order: Vec<TaskId>,
 }
 
@@ -44,7 +44,7 @@ enum Need {
     /// A free core only.
     Spare,
     /// A core that BE has held for a slice.
-    Turn,
+    TimeSlice,
     /// The queueing delay exceeds THRESH_QD, or a request is late.
     Queue,
     /// The same, and the task is below its guarantee.
@@ -54,17 +54,17 @@ enum Need {
 }
 
 impl Top {
-    /// Allocator for the tasks of `board`.
-    pub fn new(settings: &Settings, board: &CoreAssignment) -> Self {
-        let tasks = board.tasks().len();
+    /// Allocator for the tasks of `assignment`.
+    pub fn new(settings: &Settings, assignment: &CoreAssignment) -> Self {
+        let tasks = assignment.tasks().len();
         Self {
             period: settings.period,
             recency: settings.recency,
             slice: settings.slice,
             starve_max: settings.starve_max,
             siblings: true,
-            given: vec![None; tasks],
-            hungry: vec![None; tasks],
+            granted_at: vec![None; tasks],
+            starving_since: vec![None; tasks],
             order: Vec::with_capacity(tasks),
         }
     }
@@ -78,88 +78,94 @@ impl Top {
     /// beyond all guarantees.
     pub fn starvation(&self) -> Span {
         // Each task before it may hold the last such core for a slice.
-        let turns = self.given.len() as u64;
-        self.starve_max + (self.slice + self.period) * (turns + 1)
+        let tasks = self.granted_at.len() as u64;
+        self.starve_max + (self.slice + self.period) * (tasks + 1)
     }
 
     /// Runs one round.
-    pub fn round(&mut self, now: Time, signals: &Signals, board: &mut CoreAssignment, rule: Rule<'_>) {
-        self.note(now, signals, board);
-        if let Some(task) = self.starving(now, board) {
-            self.give(now, board, rule, task, Need::Starving);
+    pub fn round(&mut self, now: Time, signals: &Signals, assignment: &mut CoreAssignment, rule: Rule<'_>) {
+        self.update_starving(now, signals, assignment);
+        if let Some(task) = self.most_starved(now, assignment) {
+            self.give(now, assignment, rule, task, Need::Starving);
         }
-        self.critical(now, signals, board);
-        for place in 0..self.order.len() {
-            let task = self.order[place];
-            let below = board.running(task) < board.spec(task).guaranteed;
+        self.order_critical(now, signals, assignment);
+        for index in 0..self.order.len() {
+            let task = self.order[index];
+            let below = assignment.running(task) < assignment.spec(task).guaranteed;
             let need = if below { Need::Guarantee } else { Need::Queue };
-            self.give(now, board, rule, task, need);
+            self.give(now, assignment, rule, task, need);
         }
-        self.share_rest(now, signals, board, rule);
+        self.share_rest(now, signals, assignment, rule);
     }
 
     /// Updates the times with work and no core.
-    fn note(&mut self, now: Time, signals: &Signals, board: &CoreAssignment) {
-        for task in board.ids() {
-            let hungry = board.running(task) == 0 && signals.task(task).runnable > 0;
-            let since = &mut self.hungry[task.index()];
-            *since = if hungry { since.or(Some(now)) } else { None };
+    fn update_starving(&mut self, now: Time, signals: &Signals, assignment: &CoreAssignment) {
+        for task in assignment.ids() {
+            let starving = assignment.running(task) == 0 && signals.task(task).runnable > 0;
+            let since = &mut self.starving_since[task.index()];
+            *since = if starving { since.or(Some(now)) } else { None };
         }
     }
 
     /// Task that has starved longest, if for at least `starve_max`.
-    fn starving(&self, now: Time, board: &CoreAssignment) -> Option<TaskId> {
-        let since = |task: &TaskId| self.hungry[task.index()];
-        let longest = board.ids().filter(|task| since(task).is_some()).min_by_key(since)?;
-        let waited = now.since(since(&longest).expect("it is hungry"));
+    fn most_starved(&self, now: Time, assignment: &CoreAssignment) -> Option<TaskId> {
+        let since = |task: &TaskId| self.starving_since[task.index()];
+        let longest = assignment.ids().filter(|task| since(task).is_some()).min_by_key(since)?;
+        let waited = now.since(since(&longest).expect("the task is starving"));
         (waited >= self.starve_max).then_some(longest)
     }
 
     /// Orders the LC tasks that need a core: below the guarantee first, then fewest cores
     /// beyond it, then late requests, then the longest delay.
-    fn critical(&mut self, now: Time, signals: &Signals, board: &CoreAssignment) {
+    fn order_critical(&mut self, now: Time, signals: &Signals, assignment: &CoreAssignment) {
         self.order.clear();
-        let asks = |task: &TaskId| {
-            let (spec, seen) = (board.spec(*task), signals.task(*task));
+        let needs_core = |task: &TaskId| {
+            let (spec, seen) = (assignment.spec(*task), signals.task(*task));
             // A core granted in the last period has had no effect yet.
-            let waking = self.given[task.index()].is_some_and(|given| now.since(given) <= self.period);
-            let stuck = seen.runnable > 0 && board.running(*task) == 0;
+            let waking =
+                self.granted_at[task.index()].is_some_and(|granted| now.since(granted) <= self.period);
+            let stuck = seen.runnable > 0 && assignment.running(*task) == 0;
             spec.is_critical()
-                && board.running(*task) < spec.cores_max()
-                && (stuck || seen.asks(spec) && !waking)
+                && assignment.running(*task) < spec.cores_max()
+                && (stuck || seen.needs_core(spec) && !waking)
         };
-        self.order.extend(board.ids().filter(asks));
+        self.order.extend(assignment.ids().filter(needs_core));
         self.order.sort_unstable_by_key(|&task| {
-            let below = board.running(task) < board.spec(task).guaranteed;
-            let TaskSignals { behind, delay, .. } = *signals.task(task);
-            (!below, board.burst(task), !behind, Reverse(delay), task)
+            let below = assignment.running(task) < assignment.spec(task).guaranteed;
+            let TaskSignals { late, delay, .. } = *signals.task(task);
+            (!below, assignment.burst(task), !late, Reverse(delay), task)
         });
     }
 
     /// Gives free cores to BE with work, fewest cores first; then one time-sliced core to
     /// BE without any.
-    fn share_rest(&mut self, now: Time, signals: &Signals, board: &mut CoreAssignment, rule: Rule<'_>) {
-        let wants = |board: &CoreAssignment, task: TaskId| {
-            let (has, spec) = (board.running(task), board.spec(task));
+    fn share_rest(&mut self, now: Time, signals: &Signals, assignment: &mut CoreAssignment, rule: Rule<'_>) {
+        let wants = |assignment: &CoreAssignment, task: TaskId| {
+            let (has, spec) = (assignment.running(task), assignment.spec(task));
             !spec.is_critical() && has < spec.cores_max() && signals.task(task).runnable > u32::from(has)
         };
         self.order.clear();
-        self.order.extend(board.ids().filter(|&task| wants(board, task)));
-        while board.free_cores() > 0 {
-            let fewest =
-                |&place: &usize| (board.running(self.order[place]), self.hungry[self.order[place].index()]);
-            let Some(place) = (0..self.order.len()).min_by_key(fewest) else { break };
-            let task = self.order[place];
-            let given = self.give(now, board, rule, task, Need::Spare);
-            if !given || !wants(board, task) {
-                self.order.swap_remove(place);
+        self.order.extend(assignment.ids().filter(|&task| wants(assignment, task)));
+        while assignment.free_cores() > 0 {
+            let fewest = |&index: &usize| {
+                (assignment.running(self.order[index]), self.starving_since[self.order[index].index()])
+            };
+            let Some(index) = (0..self.order.len()).min_by_key(fewest) else { break };
+            let task = self.order[index];
+            let granted = self.give(now, assignment, rule, task, Need::Spare);
+            if !granted || !wants(assignment, task) {
+                self.order.swap_remove(index);
             }
         }
-        let waited =
-            |task: &TaskId| self.hungry[task.index()].is_some_and(|since| now.since(since) >= self.slice);
-        let next = board.ids().filter(|&task| board.running(task) == 0 && wants(board, task)).filter(waited);
-        if let Some(task) = next.min_by_key(|task| self.hungry[task.index()]) {
-            self.give(now, board, rule, task, Need::Turn);
+        let waited = |task: &TaskId| {
+            self.starving_since[task.index()].is_some_and(|since| now.since(since) >= self.slice)
+        };
+        let next = assignment
+            .ids()
+            .filter(|&task| assignment.running(task) == 0 && wants(assignment, task))
+            .filter(waited);
+        if let Some(task) = next.min_by_key(|task| self.starving_since[task.index()]) {
+            self.give(now, assignment, rule, task, Need::TimeSlice);
         }
     }
 
@@ -167,71 +173,81 @@ impl Top {
     fn give(
         &mut self,
         now: Time,
-        board: &mut CoreAssignment,
+        assignment: &mut CoreAssignment,
         rule: Rule<'_>,
         task: TaskId,
         need: Need,
     ) -> bool {
-        let may = |&core: &CoreId| {
-            self.may_take(now, board, core, task, need) && (need == Need::Starving || rule(board, core, task))
+        let is_allowed = |&core: &CoreId| {
+            self.may_take(now, assignment, core, task, need)
+                && (need == Need::Starving || rule(assignment, core, task))
         };
-        let score = |core: &CoreId| self.score(now, board, *core, task);
+        let score = |core: &CoreId| self.score(now, assignment, *core, task);
         // The first of equals, so that lower numbers fill first.
-        let best = board.topology().all().filter(may).rev_max_by_key(score);
+        let best = assignment.topology().all().filter(is_allowed).rev_max_by_key(score);
         let Some(core) = best else { return false };
         match need {
-            Need::Starving | Need::Turn => board.lend(now, core, task, now + self.slice),
-            Need::Spare | Need::Queue | Need::Guarantee => board.set(now, core, CoreState::Granted(task)),
+            Need::Starving | Need::TimeSlice => assignment.grant_until(now, core, task, now + self.slice),
+            Need::Spare | Need::Queue | Need::Guarantee => {
+                assignment.set(now, core, CoreState::Granted(task))
+            }
         }
-        self.given[task.index()] = Some(now);
+        self.granted_at[task.index()] = Some(now);
         true
     }
 
     /// True if `task` may take `core` from its current task.
-    fn may_take(&self, now: Time, board: &CoreAssignment, core: CoreId, task: TaskId, need: Need) -> bool {
-        let full = board.held(task) >= board.spec(task).cores_max();
-        let holder = match board.hold(core) {
+    fn may_take(
+        &self,
+        now: Time,
+        assignment: &CoreAssignment,
+        core: CoreId,
+        task: TaskId,
+        need: Need,
+    ) -> bool {
+        let full = assignment.held(task) >= assignment.spec(task).cores_max();
+        let holder = match assignment.state(core) {
             CoreState::Free => return !full,
             CoreState::Shared => return false,
             CoreState::SiblingIdle(owner) if owner == task => {
-                return need != Need::Spare && need != Need::Turn;
+                return need != Need::Spare && need != Need::TimeSlice;
             }
             CoreState::Granted(holder) | CoreState::Reserved(holder) | CoreState::SiblingIdle(holder) => {
                 holder
             }
         };
-        if holder == task || !board.spared(core) || full {
+        if holder == task || !assignment.is_beyond_guarantee(core) || full {
             return false;
         }
         if need == Need::Guarantee {
             return true;
         }
-        if board.leased(now, core) {
+        if assignment.leased(now, core) {
             return false;
         }
-        let (mine, theirs) = (board.spec(task).is_critical(), board.spec(holder).is_critical());
+        let (mine, theirs) = (assignment.spec(task).is_critical(), assignment.spec(holder).is_critical());
         match need {
             Need::Spare | Need::Guarantee => false,
             Need::Starving => true,
-            Need::Turn => !theirs && board.held_for(now, core) >= self.slice,
+            Need::TimeSlice => !theirs && assignment.held_for(now, core) >= self.slice,
             Need::Queue if mine != theirs => mine,
-            Need::Queue => board.burst(holder) > board.burst(task) + 1,
+            Need::Queue => assignment.burst(holder) > assignment.burst(task) + 1,
         }
     }
 
     /// Score of `core` for `task`; higher is better.
-    fn score(&self, now: Time, board: &CoreAssignment, core: CoreId, task: TaskId) -> (u8, bool, u64) {
-        let free = board.hold(core) == CoreState::Free;
-        let quiet = matches!(board.hold(core), CoreState::SiblingIdle(_));
+    fn score(&self, now: Time, assignment: &CoreAssignment, core: CoreId, task: TaskId) -> (u8, bool, u64) {
+        let free = assignment.state(core) == CoreState::Free;
+        let idled = matches!(assignment.state(core), CoreState::SiblingIdle(_));
         let mut siblings =
-            board.topology().siblings(core).filter_map(|sibling| board.hold(sibling).running());
-        let class = match (quiet, self.siblings, siblings.next()) {
+            assignment.topology().siblings(core).filter_map(|sibling| assignment.state(sibling).running());
+        let class = match (idled, self.siblings, siblings.next()) {
             (true, ..) => 0,
             (false, false, _) => 1,
             (false, true, None) => 3,
             (false, true, Some(one)) => 1 + u8::from(one != task && siblings.all(|other| other != task)),
         };
-        let ago = board.used_ago(now, task, core).unwrap_or(Span::MAX).min(self.recency);
+        let ago = assignment.used_ago(now, task, core).unwrap_or(Span::MAX).min(self.recency);
         (class, free, (self.recency - ago).as_nanos())
     }
 }

@@ -7,15 +7,15 @@ const BE: TaskSpec = TaskSpec::best_effort();
 
 #[test]
 fn be_has_what_lc_does_not_use() {
-    let (mut board, mut caladan) = setup("caladan", (2, 2), &[LC, BE]);
-    let idle = signals(&board, &[(0, 0), (9, 0)]);
-    caladan.round(at(0), &idle, &mut board);
-    assert_eq!(shown(&board), "bbbb");
+    let (mut assignment, mut caladan) = setup("caladan", (2, 2), &[LC, BE]);
+    let idle = signals(&assignment, &[(0, 0), (9, 0)]);
+    caladan.round(at(0), &idle, &mut assignment);
+    assert_eq!(shown(&assignment), "bbbb");
 }
 
 #[test]
 fn a_queue_older_than_the_threshold_takes_one_core_a_round() {
-    let (mut board, mut caladan) = setup("caladan", (3, 2), &[LC, BE]);
+    let (mut assignment, mut caladan) = setup("caladan", (3, 2), &[LC, BE]);
     let rounds = [
         (10, (0, 0), "bbbbbb"),
         (20, (1, 5), "abbbbb"),  // work and no core
@@ -27,70 +27,71 @@ fn a_queue_older_than_the_threshold_takes_one_core_a_round() {
         (80, (4, 0), "ababab"),
     ];
     for (us, lc, expected) in rounds {
-        let seen = signals(&board, &[lc, (9, 0)]);
-        caladan.round(at(us), &seen, &mut board);
-        assert_eq!(shown(&board), expected, "at {us} µs");
+        let seen = signals(&assignment, &[lc, (9, 0)]);
+        caladan.round(at(us), &seen, &mut assignment);
+        assert_eq!(shown(&assignment), expected, "at {us} µs");
     }
 }
 
 #[test]
 fn idle_siblings_are_preferred_then_another_tasks_then_the_core_used_last() {
-    let (mut board, mut caladan) = setup("caladan", (3, 2), &[LC, LC]);
-    board.set(at(0), CoreId(0), CoreState::Granted(TaskId(0)));
-    board.set(at(0), CoreId(2), CoreState::Granted(TaskId(1)));
-    let seen = signals(&board, &[(9, 99), (1, 0)]);
-    caladan.round(at(100), &seen, &mut board);
-    assert_eq!(shown(&board), "a.b.a.", "both lanes of the third physical core were idle");
-    caladan.round(at(200), &seen, &mut board);
-    assert_eq!(shown(&board), "a.baa.", "beside another task");
-    caladan.round(at(300), &seen, &mut board);
-    assert_eq!(shown(&board), "aabaa.", "beside itself, the lower number of equals");
+    let (mut assignment, mut caladan) = setup("caladan", (3, 2), &[LC, LC]);
+    assignment.set(at(0), CoreId(0), CoreState::Granted(TaskId(0)));
+    assignment.set(at(0), CoreId(2), CoreState::Granted(TaskId(1)));
+    let seen = signals(&assignment, &[(9, 99), (1, 0)]);
+    caladan.round(at(100), &seen, &mut assignment);
+    assert_eq!(shown(&assignment), "a.b.a.", "both lanes of the third physical core were idle");
+    caladan.round(at(200), &seen, &mut assignment);
+    assert_eq!(shown(&assignment), "a.baa.", "beside another task");
+    caladan.round(at(300), &seen, &mut assignment);
+    assert_eq!(shown(&assignment), "aabaa.", "beside itself, the lower number of equals");
 }
 
 #[test]
 fn be_never_takes_from_lc_but_takes_turns_with_be() {
-    let (mut board, mut caladan) = setup("caladan", (1, 2), &[TaskSpec::critical(1), BE, BE]);
-    board.set(at(0), CoreId(0), CoreState::Granted(TaskId(0)));
-    board.set(at(0), CoreId(1), CoreState::Granted(TaskId(1)));
-    let seen = signals(&board, &[(1, 0), (9, 0), (9, 0)]);
+    let (mut assignment, mut caladan) = setup("caladan", (1, 2), &[TaskSpec::critical(1), BE, BE]);
+    assignment.set(at(0), CoreId(0), CoreState::Granted(TaskId(0)));
+    assignment.set(at(0), CoreId(1), CoreState::Granted(TaskId(1)));
+    let seen = signals(&assignment, &[(1, 0), (9, 0), (9, 0)]);
     for (us, expected) in [(10, "ab"), (1_900, "ab"), (2_010, "ac"), (2_020, "ac"), (4_020, "ab")] {
-        caladan.round(at(us), &seen, &mut board);
-        assert_eq!(shown(&board), expected, "at {us} µs");
+        caladan.round(at(us), &seen, &mut assignment);
+        assert_eq!(shown(&assignment), expected, "at {us} µs");
     }
 }
 
 #[test]
 fn a_guarantee_takes_what_another_lc_has_beyond_its_own() {
-    let (mut board, mut caladan) = setup("caladan", (2, 1), &[TaskSpec::critical(1), TaskSpec::critical(1)]);
-    board.set(at(0), CoreId(0), CoreState::Granted(TaskId(0)));
-    board.set(at(0), CoreId(1), CoreState::Granted(TaskId(0)));
-    let seen = signals(&board, &[(9, 50), (1, 0)]);
-    caladan.round(at(10), &seen, &mut board);
-    assert_eq!(shown(&board).matches('b').count(), 1, "{}", shown(&board));
-    caladan.round(at(50), &seen, &mut board);
-    assert_eq!(shown(&board).matches('a').count(), 1, "and not more than that: {}", shown(&board));
+    let (mut assignment, mut caladan) =
+        setup("caladan", (2, 1), &[TaskSpec::critical(1), TaskSpec::critical(1)]);
+    assignment.set(at(0), CoreId(0), CoreState::Granted(TaskId(0)));
+    assignment.set(at(0), CoreId(1), CoreState::Granted(TaskId(0)));
+    let seen = signals(&assignment, &[(9, 50), (1, 0)]);
+    caladan.round(at(10), &seen, &mut assignment);
+    assert_eq!(shown(&assignment).matches('b').count(), 1, "{}", shown(&assignment));
+    caladan.round(at(50), &seen, &mut assignment);
+    assert_eq!(shown(&assignment).matches('a').count(), 1, "and not more than that: {}", shown(&assignment));
 }
 
 #[test]
 fn who_is_behind_takes_a_core_whatever_waits_and_before_who_has_waited_longest() {
-    for (delay_us, behind, expected) in
+    for (delay_us, late, expected) in
         [(9, [false, false], "c"), (9, [true, false], "a"), (9_000, [false, true], "b")]
     {
         let lc = TaskSpec::critical(0);
-        let (mut board, mut caladan) = setup("caladan", (1, 1), &[lc.clone(), lc, BE]);
-        let mut seen = signals(&board, &[(0, 0), (0, 0), (9, 0)]);
-        caladan.round(at(10), &seen, &mut board);
-        assert_eq!(shown(&board), "c", "no LC needs a core");
+        let (mut assignment, mut caladan) = setup("caladan", (1, 1), &[lc.clone(), lc, BE]);
+        let mut seen = signals(&assignment, &[(0, 0), (0, 0), (9, 0)]);
+        caladan.round(at(10), &seen, &mut assignment);
+        assert_eq!(shown(&assignment), "c", "no LC needs a core");
         seen.tasks[0].delay = Span::from_micros(delay_us);
-        (seen.tasks[0].behind, seen.tasks[1].behind) = (behind[0], behind[1]);
-        caladan.round(at(30), &seen, &mut board);
-        assert_eq!(shown(&board), expected, "{delay_us} µs, {behind:?}");
+        (seen.tasks[0].late, seen.tasks[1].late) = (late[0], late[1]);
+        caladan.round(at(30), &seen, &mut assignment);
+        assert_eq!(shown(&assignment), expected, "{delay_us} µs, {late:?}");
     }
 }
 
 /// Runs `rounds` of 10 µs at `gb` GB/s; in each, a core's counter rises by its `misses`.
 fn saturate(
-    board: &mut CoreAssignment,
+    assignment: &mut CoreAssignment,
     policy: &mut dyn Policy,
     wants: &[(u32, u64)],
     gb: f64,
@@ -98,109 +99,114 @@ fn saturate(
     rounds: std::ops::Range<u64>,
 ) {
     for round in rounds {
-        let mut seen = signals(board, wants);
+        let mut seen = signals(assignment, wants);
         seen.bandwidth.fill(Some(gb * 1e9));
         for (core, &per_round) in seen.cores.iter_mut().zip(misses) {
             core.sample = Some(Sample { misses: per_round * round, at: at(10 * round) });
         }
-        policy.round(at(10 * round), &seen, board);
+        policy.round(at(10 * round), &seen, assignment);
     }
 }
 
 #[test]
 fn over_the_bandwidth_the_task_with_most_misses_loses_its_worst_core_every_round() {
-    let (mut board, mut caladan) = setup("caladan", (4, 1), &[TaskSpec::critical(1), BE]);
-    (0..4).for_each(|core| board.set(at(0), CoreId(core), CoreState::Granted(TaskId(u16::from(core > 0)))));
+    let (mut assignment, mut caladan) = setup("caladan", (4, 1), &[TaskSpec::critical(1), BE]);
+    (0..4).for_each(|core| {
+        assignment.set(at(0), CoreId(core), CoreState::Granted(TaskId(u16::from(core > 0))))
+    });
     let (wants, misses) = ([(1, 0), (9, 0)], [70, 10, 90, 50]);
-    saturate(&mut board, &mut *caladan, &wants, 26.0, &misses, 1..3);
-    assert_eq!(shown(&board), "abbb", "detected, and sampled once");
-    saturate(&mut board, &mut *caladan, &wants, 26.0, &misses, 3..4);
-    assert_eq!(shown(&board), "ab.b", "20 µs after detection");
-    saturate(&mut board, &mut *caladan, &wants, 26.0, &misses, 4..5);
-    assert_eq!(shown(&board), "ab..");
-    saturate(&mut board, &mut *caladan, &wants, 26.0, &misses, 5..9);
-    assert_eq!(shown(&board), "a...", "LC keeps its guarantee");
-    saturate(&mut board, &mut *caladan, &wants, 24.0, &misses, 9..11);
-    assert_eq!(shown(&board).matches('b').count(), 2, "one core is given back per round");
+    saturate(&mut assignment, &mut *caladan, &wants, 26.0, &misses, 1..3);
+    assert_eq!(shown(&assignment), "abbb", "detected, and sampled once");
+    saturate(&mut assignment, &mut *caladan, &wants, 26.0, &misses, 3..4);
+    assert_eq!(shown(&assignment), "ab.b", "20 µs after detection");
+    saturate(&mut assignment, &mut *caladan, &wants, 26.0, &misses, 4..5);
+    assert_eq!(shown(&assignment), "ab..");
+    saturate(&mut assignment, &mut *caladan, &wants, 26.0, &misses, 5..9);
+    assert_eq!(shown(&assignment), "a...", "LC keeps its guarantee");
+    saturate(&mut assignment, &mut *caladan, &wants, 24.0, &misses, 9..11);
+    assert_eq!(shown(&assignment).matches('b').count(), 2, "one core is given back per round");
 }
 
 #[test]
 fn an_lc_task_that_floods_the_memory_loses_its_burst_too() {
-    let (mut board, mut caladan) = setup("caladan", (4, 1), &[TaskSpec::critical(1), TaskSpec::critical(1)]);
-    (0..4).for_each(|core| board.set(at(0), CoreId(core), CoreState::Granted(TaskId(u16::from(core > 0)))));
-    saturate(&mut board, &mut *caladan, &[(1, 0), (3, 0)], 30.0, &[1, 50, 60, 70], 1..9);
-    assert_eq!(shown(&board), "ab..");
+    let (mut assignment, mut caladan) =
+        setup("caladan", (4, 1), &[TaskSpec::critical(1), TaskSpec::critical(1)]);
+    (0..4).for_each(|core| {
+        assignment.set(at(0), CoreId(core), CoreState::Granted(TaskId(u16::from(core > 0))))
+    });
+    saturate(&mut assignment, &mut *caladan, &[(1, 0), (3, 0)], 30.0, &[1, 50, 60, 70], 1..9);
+    assert_eq!(shown(&assignment), "ab..");
 }
 
 #[test]
 fn disturbed_readings_count_for_nothing() {
-    let (mut board, mut caladan) = setup("caladan", (2, 1), &[TaskSpec::critical(1), BE]);
+    let (mut assignment, mut caladan) = setup("caladan", (2, 1), &[TaskSpec::critical(1), BE]);
     for round in 1..20 {
         // The core is granted anew in every round: no two readings belong to one grant.
-        board.set(at(10 * round - 5), CoreId(1), CoreState::Free);
-        board.set(at(10 * round - 5), CoreId(1), CoreState::Granted(TaskId(1)));
-        saturate(&mut board, &mut *caladan, &[(0, 0), (9, 0)], 30.0, &[0, 99], round..round + 1);
-        assert_eq!(board.hold(CoreId(1)), CoreState::Granted(TaskId(1)), "round {round}");
+        assignment.set(at(10 * round - 5), CoreId(1), CoreState::Free);
+        assignment.set(at(10 * round - 5), CoreId(1), CoreState::Granted(TaskId(1)));
+        saturate(&mut assignment, &mut *caladan, &[(0, 0), (9, 0)], 30.0, &[0, 99], round..round + 1);
+        assert_eq!(assignment.state(CoreId(1)), CoreState::Granted(TaskId(1)), "round {round}");
     }
 }
 
 #[test]
 fn sockets_are_limited_one_by_one() {
     let tasks = vec![BE, BE];
-    let mut board = CoreAssignment::new(Topology::regular(2, 2, 1).unwrap(), tasks).unwrap();
-    let mut caladan = Caladan::new(&Settings::default(), &board);
-    (0..4).for_each(|core| board.set(at(0), CoreId(core), CoreState::Granted(TaskId(core % 2))));
+    let mut assignment = CoreAssignment::new(Topology::regular(2, 2, 1).unwrap(), tasks).unwrap();
+    let mut caladan = Caladan::new(&Settings::default(), &assignment);
+    (0..4).for_each(|core| assignment.set(at(0), CoreId(core), CoreState::Granted(TaskId(core % 2))));
     for round in 1..4 {
-        let mut seen = signals(&board, &[(9, 0), (9, 0)]);
+        let mut seen = signals(&assignment, &[(9, 0), (9, 0)]);
         seen.bandwidth = vec![Some(1e9), Some(30e9)];
         for core in &mut seen.cores {
             core.sample = Some(Sample { misses: 100 * round, at: at(10 * round) });
         }
         seen.cores[1].sample = Some(Sample { misses: 900 * round, at: at(10 * round) });
-        caladan.round(at(10 * round), &seen, &mut board);
+        caladan.round(at(10 * round), &seen, &mut assignment);
     }
-    assert_eq!(shown(&board)[..2], *"ab", "the first socket is not saturated");
-    assert!(shown(&board)[2..] != *"ab", "{}", shown(&board));
+    assert_eq!(shown(&assignment)[..2], *"ab", "the first socket is not saturated");
+    assert!(shown(&assignment)[2..] != *"ab", "{}", shown(&assignment));
 }
 
 #[test]
 fn a_long_request_has_its_physical_core_alone_until_it_ends() {
     let lc = TaskSpec { request_max: Some(Span::from_micros(40)), ..LC };
-    let (mut board, mut caladan) = setup("caladan", (2, 2), &[lc, BE]);
-    board.set(at(0), CoreId(0), CoreState::Granted(TaskId(0)));
-    let mut seen = signals(&board, &[(1, 0), (9, 0)]);
+    let (mut assignment, mut caladan) = setup("caladan", (2, 2), &[lc, BE]);
+    assignment.set(at(0), CoreId(0), CoreState::Granted(TaskId(0)));
+    let mut seen = signals(&assignment, &[(1, 0), (9, 0)]);
     seen.cores[0].request_since = Some(at(5));
     for (us, expected) in [(20, "abbb"), (44, "abbb"), (45, "a-bb"), (90, "a-bb")] {
-        caladan.round(at(us), &seen, &mut board);
-        assert_eq!(shown(&board), expected, "at {us} µs");
+        caladan.round(at(us), &seen, &mut assignment);
+        assert_eq!(shown(&assignment), expected, "at {us} µs");
     }
     seen.cores[0].request_since = Some(at(95));
-    caladan.round(at(100), &seen, &mut board);
-    assert_eq!(shown(&board), "abbb", "the next request is young");
+    caladan.round(at(100), &seen, &mut assignment);
+    assert_eq!(shown(&assignment), "abbb", "the next request is young");
 }
 
 #[test]
 fn of_two_long_requests_on_one_core_the_longer_stays() {
     let lc = TaskSpec { request_max: Some(Span::from_micros(40)), ..LC };
-    let (mut board, mut caladan) = setup("caladan", (1, 2), &[lc]);
-    (0..2).for_each(|core| board.set(at(0), CoreId(core), CoreState::Granted(TaskId(0))));
-    let mut seen = signals(&board, &[(2, 0)]);
+    let (mut assignment, mut caladan) = setup("caladan", (1, 2), &[lc]);
+    (0..2).for_each(|core| assignment.set(at(0), CoreId(core), CoreState::Granted(TaskId(0))));
+    let mut seen = signals(&assignment, &[(2, 0)]);
     seen.cores[0].request_since = Some(at(20));
     seen.cores[1].request_since = Some(at(10));
-    caladan.round(at(100), &seen, &mut board);
-    assert_eq!(shown(&board), "-a");
+    caladan.round(at(100), &seen, &mut assignment);
+    assert_eq!(shown(&assignment), "-a");
 }
 
 #[test]
 fn a_growing_queue_lifts_the_ban() {
     let lc = TaskSpec { request_max: Some(Span::from_micros(40)), ..LC };
-    let (mut board, mut caladan) = setup("caladan", (1, 2), &[lc]);
-    board.set(at(0), CoreId(0), CoreState::Granted(TaskId(0)));
-    let mut seen = signals(&board, &[(1, 0)]);
+    let (mut assignment, mut caladan) = setup("caladan", (1, 2), &[lc]);
+    assignment.set(at(0), CoreId(0), CoreState::Granted(TaskId(0)));
+    let mut seen = signals(&assignment, &[(1, 0)]);
     seen.cores[0].request_since = Some(at(0));
-    caladan.round(at(50), &seen, &mut board);
-    assert_eq!(shown(&board), "a-");
+    caladan.round(at(50), &seen, &mut assignment);
+    assert_eq!(shown(&assignment), "a-");
     seen.tasks[0] = TaskSignals { runnable: 5, delay: Span::from_micros(11), ..TaskSignals::default() };
-    caladan.round(at(60), &seen, &mut board);
-    assert_eq!(shown(&board), "aa");
+    caladan.round(at(60), &seen, &mut assignment);
+    assert_eq!(shown(&assignment), "aa");
 }

@@ -5,21 +5,21 @@ use crate::cores::contention_alarm::{Change, Contention, ContentionAlarm};
 use super::*;
 
 /// Changes over rounds of 1 ms, each with LC's delay in µs and DRAM traffic in GB/s; the alarm delay is 4 ms.
-fn changes(holds: &[CoreState], rounds: impl IntoIterator<Item = (u64, f64)>) -> Vec<(u64, Change)> {
-    let (mut board, _) = setup("caladan", (2, 2), &[TaskSpec::critical(1), TaskSpec::best_effort()]);
-    for (core, &hold) in board.topology().all().zip(holds) {
-        board.set(at(0), core, hold);
+fn changes(states: &[CoreState], rounds: impl IntoIterator<Item = (u64, f64)>) -> Vec<(u64, Change)> {
+    let (mut assignment, _) = setup("caladan", (2, 2), &[TaskSpec::critical(1), TaskSpec::best_effort()]);
+    for (core, &state) in assignment.topology().all().zip(states) {
+        assignment.set(at(0), core, state);
     }
-    let mut watch = ContentionAlarm::new(Span::from_millis(4), &Settings::default(), &board);
+    let mut alarm = ContentionAlarm::new(Span::from_millis(4), &Settings::default(), &assignment);
     let (mut all, mut now) = (Vec::new(), Vec::new());
     for (ms, (delay_us, gb)) in rounds.into_iter().enumerate() {
-        let mut signals = signals(&board, &[(1, delay_us), (9, 0)]);
+        let mut signals = signals(&assignment, &[(1, delay_us), (9, 0)]);
         signals.bandwidth[0] = Some(gb * 1e9);
-        watch.round(at(ms as u64 * 1000), &signals, &board, &mut now);
+        alarm.round(at(ms as u64 * 1000), &signals, &assignment, &mut now);
         all.extend(now.drain(..).map(|change| (ms as u64, change)));
     }
     let raised = all.iter().filter(|(_, change)| matches!(change, Change::Raised(_))).count();
-    assert_eq!(watch.raised().count(), 2 * raised - all.len());
+    assert_eq!(alarm.raised().count(), 2 * raised - all.len());
     all
 }
 
@@ -36,8 +36,8 @@ fn lc_that_waits_with_no_core_left_is_raised_once_and_cleared_when_it_is_over() 
 
 #[test]
 fn contention_that_a_policy_can_resolve_is_not_raised() {
-    for hold in [BE, CoreState::Free] {
-        assert_eq!(changes(&[LC, LC, LC, hold], [(20, 0.0); 9]), []);
+    for state in [BE, CoreState::Free] {
+        assert_eq!(changes(&[LC, LC, LC, state], [(20, 0.0); 9]), []);
     }
     assert_eq!(changes(&[LC, LC, BE, BE], [(0, 30.0); 9]), []);
     // Cores that no policy takes cannot resolve it.

@@ -15,9 +15,10 @@ fn setup(
     (physical, lanes): (usize, usize),
     tasks: &[TaskSpec],
 ) -> (CoreAssignment, Box<dyn Policy>) {
-    let board = CoreAssignment::new(Topology::regular(1, physical, lanes).unwrap(), tasks.to_vec()).unwrap();
-    let policy = by_name(name, &Settings::default(), &board).unwrap();
-    (board, policy)
+    let assignment =
+        CoreAssignment::new(Topology::regular(1, physical, lanes).unwrap(), tasks.to_vec()).unwrap();
+    let policy = by_name(name, &Settings::default(), &assignment).unwrap();
+    (assignment, policy)
 }
 
 fn at(us: u64) -> Time {
@@ -25,8 +26,8 @@ fn at(us: u64) -> Time {
 }
 
 /// Signals with the runnable cores and the delay in µs of each task.
-fn signals(board: &CoreAssignment, wants: &[(u32, u64)]) -> Signals {
-    let mut signals = Signals::of(board);
+fn signals(assignment: &CoreAssignment, wants: &[(u32, u64)]) -> Signals {
+    let mut signals = Signals::of(assignment);
     for (task, &(runnable, delay_us)) in signals.tasks.iter_mut().zip(wants) {
         *task = TaskSignals { runnable, delay: Span::from_micros(delay_us), ..TaskSignals::default() };
     }
@@ -34,14 +35,14 @@ fn signals(board: &CoreAssignment, wants: &[(u32, u64)]) -> Signals {
 }
 
 /// State of each core as a letter: `a` is task 0, `.` free, `-` idled sibling, `*` shared.
-fn shown(board: &CoreAssignment) -> String {
-    let letter = |core| match board.hold(core) {
+fn shown(assignment: &CoreAssignment) -> String {
+    let letter = |core| match assignment.state(core) {
         CoreState::Granted(task) | CoreState::Reserved(task) => char::from(b'a' + task.0 as u8),
         CoreState::SiblingIdle(_) => '-',
         CoreState::Free => '.',
         CoreState::Shared => '*',
     };
-    board.topology().all().map(letter).collect()
+    assignment.topology().all().map(letter).collect()
 }
 
 /// One random round: signals of each task and core.
@@ -53,14 +54,14 @@ struct Step {
 }
 
 #[derive(Clone, Debug)]
-struct Life {
+struct Scenario {
     /// Physical core and socket of each core.
     machine: Vec<(usize, usize)>,
     tasks: Vec<TaskSpec>,
     steps: Vec<Step>,
 }
 
-fn life() -> impl Strategy<Value = Life> {
+fn scenario() -> impl Strategy<Value = Scenario> {
     // Sockets, and the lanes of each physical core: also single and mixed.
     let machine = (1_usize..3, proptest::collection::vec(1_usize..4, 1..7));
     let task = (any::<bool>(), 0_u16..5, 0_u16..6, proptest::option::of(10_u64..60));
@@ -95,7 +96,7 @@ fn life() -> impl Strategy<Value = Life> {
             bandwidth_gb,
         });
         (Just(machine), Just(specs), proptest::collection::vec(step, 1..40))
-            .prop_map(|(machine, tasks, steps)| Life { machine, tasks, steps })
+            .prop_map(|(machine, tasks, steps)| Scenario { machine, tasks, steps })
     })
 }
 
@@ -105,23 +106,23 @@ struct Script<'a> {
     held: Vec<Option<(TaskId, bool)>>,
     sampled: Vec<CoreId>,
     misses: u64,
-    told_twice: Option<CoreId>,
+    acted_twice: Option<CoreId>,
 }
 
 impl Cores for Script<'_> {
     fn sense(&mut self, now: Time, signals: &mut Signals) {
-        for (seen, &(runnable, delay_us, tail_us, behind)) in signals.tasks.iter_mut().zip(&self.step.tasks) {
+        for (seen, &(runnable, delay_us, tail_us, late)) in signals.tasks.iter_mut().zip(&self.step.tasks) {
             let delay = if runnable == 0 { Span::ZERO } else { Span::from_micros(delay_us) };
-            *seen = TaskSignals { behind, runnable, delay, tail: tail_us.map(Span::from_micros) };
+            *seen = TaskSignals { late, runnable, delay, tail: tail_us.map(Span::from_micros) };
         }
-        for (place, seen) in signals.cores.iter_mut().enumerate() {
-            let (yields, ran_us, misses) = self.step.cores[place];
-            let holder = self.held[place].filter(|&(_, keep)| yields && !keep).map(|(task, _)| task);
+        for (index, seen) in signals.cores.iter_mut().enumerate() {
+            let (yields, ran_us, misses) = self.step.cores[index];
+            let holder = self.held[index].filter(|&(_, keep)| yields && !keep).map(|(task, _)| task);
             if holder.is_some() {
-                self.held[place] = None;
+                self.held[index] = None;
             }
             self.misses += misses;
-            let sampled = self.sampled.contains(&CoreId(place as u16));
+            let sampled = self.sampled.contains(&CoreId(index as u16));
             *seen = CoreSignals {
                 yielded: holder,
                 request_since: ran_us.map(|us| now - Span::from_micros(us)),
@@ -133,7 +134,7 @@ impl Cores for Script<'_> {
     }
 
     fn act(&mut self, _now: Time, actions: &[Action]) {
-        let mut told = Vec::new();
+        let mut acted = Vec::new();
         for &action in actions {
             let (core, held) = match action {
                 Action::Run { core, task, keep } => (core, Some((task, keep))),
@@ -143,10 +144,10 @@ impl Cores for Script<'_> {
                     continue;
                 }
             };
-            if told.contains(&core) {
-                self.told_twice = Some(core);
+            if acted.contains(&core) {
+                self.acted_twice = Some(core);
             }
-            told.push(core);
+            acted.push(core);
             self.held[core.0 as usize] = held;
         }
     }
@@ -156,56 +157,56 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
     #[test]
-    fn no_core_is_given_twice_and_no_guarantee_is_broken(life in life()) {
+    fn no_core_is_given_twice_and_no_guarantee_is_broken(scenario in scenario()) {
         for entry in POLICIES {
-            let topology = Topology::of(life.machine.clone()).unwrap();
-            let board = CoreAssignment::new(topology, life.tasks.clone()).unwrap();
-            let policy = (entry.new)(&Settings::default(), &board).unwrap();
+            let topology = Topology::of(scenario.machine.clone()).unwrap();
+            let assignment = CoreAssignment::new(topology, scenario.tasks.clone()).unwrap();
+            let policy = (entry.new)(&Settings::default(), &assignment).unwrap();
             let promise = policy.promise();
-            let mut allocator = Allocator::new(policy, board);
+            let mut allocator = Allocator::new(policy, assignment);
             let period = allocator.period();
-            let mut held = vec![None; life.machine.len()];
+            let mut held = vec![None; scenario.machine.len()];
             let mut sampled = Vec::new();
             let mut misses = 0;
             // Rounds in a row in which a task needed a core below its guarantee and got none.
-            let mut asked = vec![0; life.tasks.len()];
-            for (round, step) in life.steps.iter().enumerate() {
+            let mut denied = vec![0; scenario.tasks.len()];
+            for (round, step) in scenario.steps.iter().enumerate() {
                 let now = Time::ZERO + period * round as u64;
-                let ran: Vec<u16> = allocator.board().ids().map(|t| allocator.board().running(t)).collect();
-                let mut cores = Script { step, held: held.clone(), sampled, misses, told_twice: None };
+                let ran: Vec<u16> = allocator.assignment().ids().map(|t| allocator.assignment().running(t)).collect();
+                let mut cores = Script { step, held: held.clone(), sampled, misses, acted_twice: None };
                 allocator.round(now, &mut cores);
-                let yielded: Vec<usize> = allocator.board().ids().map(|task| {
-                    let gave = |place: &usize| {
-                        step.cores[*place].0 && held[*place] == Some((task, false))
+                let yielded: Vec<usize> = allocator.assignment().ids().map(|task| {
+                    let yields = |index: &usize| {
+                        step.cores[*index].0 && held[*index] == Some((task, false))
                     };
-                    (0..life.machine.len()).filter(gave).count()
+                    (0..scenario.machine.len()).filter(yields).count()
                 }).collect();
-                prop_assert_eq!(cores.told_twice, None, "{}", entry.name);
+                prop_assert_eq!(cores.acted_twice, None, "{}", entry.name);
                 (held, sampled, misses) = (cores.held, cores.sampled, cores.misses);
-                let board = allocator.board();
-                for core in board.topology().all() {
-                    let told = held[core.0 as usize].map(|(task, _)| task);
-                    prop_assert_eq!(board.hold(core).running(), told, "{} core {:?}", entry.name, core);
+                let assignment = allocator.assignment();
+                for core in assignment.topology().all() {
+                    let acted = held[core.0 as usize].map(|(task, _)| task);
+                    prop_assert_eq!(assignment.state(core).running(), acted, "{} core {:?}", entry.name, core);
                 }
-                for task in board.ids() {
-                    let (spec, index) = (board.spec(task), task.index());
-                    let all = board.topology().all();
-                    let counted = all.filter(|&core| board.hold(core).task() == Some(task)).count();
-                    prop_assert_eq!(counted, usize::from(board.held(task)), "{}", entry.name);
-                    prop_assert!(board.held(task) <= spec.cores_max(), "{} gave too much", entry.name);
+                for task in assignment.ids() {
+                    let (spec, index) = (assignment.spec(task), task.index());
+                    let all = assignment.topology().all();
+                    let counted = all.filter(|&core| assignment.state(core).task() == Some(task)).count();
+                    prop_assert_eq!(counted, usize::from(assignment.held(task)), "{}", entry.name);
+                    prop_assert!(assignment.held(task) <= spec.cores_max(), "{} exceeded cores_max", entry.name);
                     if !promise.guarantees {
                         continue;
                     }
                     // No task is preempted below its guarantee.
                     let kept = (usize::from(ran[index]) - yielded[index]).min(spec.guaranteed.into());
-                    prop_assert!(usize::from(board.held(task)) >= kept, "{} took {:?} from {:?}", entry.name, kept, task);
+                    prop_assert!(usize::from(assignment.held(task)) >= kept, "{} left fewer than {:?} of the guaranteed cores to {:?}", entry.name, kept, task);
                     // A task that needs a core below it gets one in the second round at the latest.
                     let (runnable, delay_us, ..) = step.tasks[index];
-                    let gained = usize::from(board.running(task)) + yielded[index] > ran[index].into();
-                    let asks = spec.is_critical() && runnable > 0 && Span::from_micros(delay_us) > spec.delay_max
-                        && board.running(task) < spec.guaranteed && !gained;
-                    asked[index] = if asks { asked[index] + 1 } else { 0 };
-                    prop_assert!(asked[index] < 2, "{} left {:?} below its guarantee", entry.name, task);
+                    let gained = usize::from(assignment.running(task)) + yielded[index] > ran[index].into();
+                    let needs_core = spec.is_critical() && runnable > 0 && Span::from_micros(delay_us) > spec.delay_max
+                        && assignment.running(task) < spec.guaranteed && !gained;
+                    denied[index] = if needs_core { denied[index] + 1 } else { 0 };
+                    prop_assert!(denied[index] < 2, "{} left {:?} below its guarantee", entry.name, task);
                 }
             }
         }
@@ -213,32 +214,32 @@ proptest! {
 
     #[test]
     fn nobody_with_work_starves_beyond_the_bound(
-        life in life(),
+        scenario in scenario(),
         busy in proptest::collection::vec((1_u32..40, 0_u64..40), 6),
     ) {
         // All tasks always have work; at least one core is not guaranteed.
-        let guaranteed: u16 = life.tasks.iter().map(|task| task.guaranteed).sum();
-        prop_assume!(usize::from(guaranteed) < life.machine.len());
+        let guaranteed: u16 = scenario.tasks.iter().map(|task| task.guaranteed).sum();
+        prop_assume!(usize::from(guaranteed) < scenario.machine.len());
         for entry in POLICIES {
-            let board = CoreAssignment::new(Topology::of(life.machine.clone()).unwrap(), life.tasks.clone()).unwrap();
+            let assignment = CoreAssignment::new(Topology::of(scenario.machine.clone()).unwrap(), scenario.tasks.clone()).unwrap();
             let settings = Settings { starve_max: Span::from_millis(1), slice: Span::from_micros(200), ..Settings::default() };
-            let policy = (entry.new)(&settings, &board).unwrap();
+            let policy = (entry.new)(&settings, &assignment).unwrap();
             let Some(bound) = policy.promise().starvation else { continue };
-            let mut allocator = Allocator::new(policy, board);
-            let mut served = vec![Time::ZERO; life.tasks.len()];
+            let mut allocator = Allocator::new(policy, assignment);
+            let mut served = vec![Time::ZERO; scenario.tasks.len()];
             let step = Step {
                 tasks: busy.iter().map(|&(runnable, delay_us)| (runnable, delay_us, None, false)).collect(),
-                ..life.steps[0].clone()
+                ..scenario.steps[0].clone()
             };
             let step = Step { cores: step.cores.iter().map(|&(_, ran, misses)| (false, ran, misses)).collect(), ..step };
-            let (mut now, mut held) = (Time::ZERO, vec![None; life.machine.len()]);
+            let (mut now, mut held) = (Time::ZERO, vec![None; scenario.machine.len()]);
             let (mut sampled, mut misses) = (Vec::new(), 0);
             while now < Time::ZERO + bound * 3 {
-                let mut cores = Script { step: &step, held, sampled, misses, told_twice: None };
+                let mut cores = Script { step: &step, held, sampled, misses, acted_twice: None };
                 allocator.round(now, &mut cores);
                 (held, sampled, misses) = (cores.held, cores.sampled, cores.misses);
-                for task in allocator.board().ids() {
-                    if allocator.board().running(task) > 0 {
+                for task in allocator.assignment().ids() {
+                    if allocator.assignment().running(task) > 0 {
                         served[task.index()] = now;
                     }
                     let waited = now.since(served[task.index()]);
@@ -252,20 +253,21 @@ proptest! {
 
 #[test]
 fn more_guarantees_than_cores_are_refused_with_both_numbers() {
-    let board = |tasks: &[TaskSpec]| CoreAssignment::new(Topology::regular(1, 2, 2).unwrap(), tasks.to_vec());
-    let error = board(&[TaskSpec::critical(3), TaskSpec::critical(2)]).unwrap_err().to_string();
+    let assignment =
+        |tasks: &[TaskSpec]| CoreAssignment::new(Topology::regular(1, 2, 2).unwrap(), tasks.to_vec());
+    let error = assignment(&[TaskSpec::critical(3), TaskSpec::critical(2)]).unwrap_err().to_string();
     assert_eq!(error, "5 cores are guaranteed and 4 are there");
     let generous = TaskSpec { guaranteed: 1, ..TaskSpec::best_effort() };
-    let error = board(&[generous]).unwrap_err().to_string();
+    let error = assignment(&[generous]).unwrap_err().to_string();
     assert_eq!(error, "task 0 is BE with 1 guaranteed cores: BE has 0");
-    assert!(board(&[]).is_err());
+    assert!(assignment(&[]).is_err());
 }
 
 #[test]
 fn an_unknown_policy_lists_those_there_are() {
-    let board =
+    let assignment =
         CoreAssignment::new(Topology::regular(1, 2, 2).unwrap(), vec![TaskSpec::best_effort()]).unwrap();
-    let error = by_name("caldan", &Settings::default(), &board).err().unwrap().to_string();
+    let error = by_name("caldan", &Settings::default(), &assignment).err().unwrap().to_string();
     assert!(error.starts_with("policy \"caldan\" is none of caladan, "), "{error}");
 }
 
@@ -281,17 +283,17 @@ fn a_machine_may_have_odd_cores_no_lanes_to_share_and_several_sockets() {
 
 #[test]
 fn changes_undone_within_a_round_cause_no_action() {
-    let (mut board, mut actions) = (setup("linux", (1, 2), &[TaskSpec::critical(1)]).0, Vec::new());
-    board.set(at(0), CoreId(0), CoreState::Granted(TaskId(0)));
-    board.set(at(0), CoreId(0), CoreState::Free);
-    board.actions(&mut actions);
+    let (mut assignment, mut actions) = (setup("linux", (1, 2), &[TaskSpec::critical(1)]).0, Vec::new());
+    assignment.set(at(0), CoreId(0), CoreState::Granted(TaskId(0)));
+    assignment.set(at(0), CoreId(0), CoreState::Free);
+    assignment.actions(&mut actions);
     assert_eq!(actions, []);
-    board.set(at(1), CoreId(0), CoreState::Granted(TaskId(0)));
-    board.actions(&mut actions);
+    assignment.set(at(1), CoreId(0), CoreState::Granted(TaskId(0)));
+    assignment.actions(&mut actions);
     assert_eq!(actions, [Action::Run { core: CoreId(0), task: TaskId(0), keep: false }]);
     // Yielded and granted again: the core is idle now and needs an action.
-    board.yielded(at(2), CoreId(0), TaskId(0));
-    board.set(at(2), CoreId(0), CoreState::Granted(TaskId(0)));
-    board.actions(&mut actions);
+    assignment.yielded(at(2), CoreId(0), TaskId(0));
+    assignment.set(at(2), CoreId(0), CoreState::Granted(TaskId(0)));
+    assignment.actions(&mut actions);
     assert_eq!(actions.len(), 1);
 }

@@ -4,67 +4,67 @@ use super::*;
 
 const BE: TaskSpec = TaskSpec::best_effort();
 
-fn rounds(board: &mut CoreAssignment, policy: &mut dyn Policy, seen: &Signals, n: u64) {
-    (0..n).for_each(|round| policy.round(Time::ZERO + policy.period() * round, seen, board));
+fn rounds(assignment: &mut CoreAssignment, policy: &mut dyn Policy, seen: &Signals, n: u64) {
+    (0..n).for_each(|round| policy.round(Time::ZERO + policy.period() * round, seen, assignment));
 }
 
 #[test]
 fn shenango_reacts_to_queues_only() {
     let lc = TaskSpec { request_max: Some(Span::from_micros(10)), ..TaskSpec::critical(2) };
-    let (mut board, mut shenango) = setup("shenango", (2, 2), &[lc, BE]);
-    let mut seen = signals(&board, &[(1, 5), (9, 0)]);
+    let (mut assignment, mut shenango) = setup("shenango", (2, 2), &[lc, BE]);
+    let mut seen = signals(&assignment, &[(1, 5), (9, 0)]);
     seen.bandwidth.fill(Some(99e9));
     seen.cores[0].request_since = Some(Time::ZERO);
-    rounds(&mut board, &mut *shenango, &seen, 50);
-    assert_eq!(shown(&board), "abbb");
+    rounds(&mut assignment, &mut *shenango, &seen, 50);
+    assert_eq!(shown(&assignment), "abbb");
 }
 
 #[test]
 fn elfen_keeps_be_from_the_siblings_of_lc() {
-    let (mut board, mut elfen) = setup("elfen", (3, 2), &[TaskSpec::critical(2), BE]);
-    let (idle, busy) = (signals(&board, &[(0, 0), (9, 0)]), signals(&board, &[(2, 50), (9, 0)]));
-    rounds(&mut board, &mut *elfen, &idle, 2);
-    assert_eq!(shown(&board), ".b.b.b", "first lanes are kept for LC");
-    rounds(&mut board, &mut *elfen, &busy, 8);
-    assert_eq!(shown(&board), "a.a.a.", "the siblings are idle");
+    let (mut assignment, mut elfen) = setup("elfen", (3, 2), &[TaskSpec::critical(2), BE]);
+    let (idle, busy) = (signals(&assignment, &[(0, 0), (9, 0)]), signals(&assignment, &[(2, 50), (9, 0)]));
+    rounds(&mut assignment, &mut *elfen, &idle, 2);
+    assert_eq!(shown(&assignment), ".b.b.b", "first lanes are kept for LC");
+    rounds(&mut assignment, &mut *elfen, &busy, 8);
+    assert_eq!(shown(&assignment), "a.a.a.", "the siblings are idle");
 }
 
 #[test]
 fn elfen_refuses_more_guarantees_than_first_lanes() {
-    let board =
+    let assignment =
         CoreAssignment::new(Topology::regular(1, 2, 2).unwrap(), vec![TaskSpec::critical(3)]).unwrap();
-    let error = by_name("elfen", &Settings::default(), &board).err().unwrap().to_string();
+    let error = by_name("elfen", &Settings::default(), &assignment).err().unwrap().to_string();
     assert!(error.contains("3 cores are guaranteed") && error.contains("2 physical"), "{error}");
 }
 
 #[test]
 fn static_keeps_idle_cores_and_be_takes_turns_on_too_few() {
-    let (mut board, mut fixed) = setup("static", (2, 2), &[TaskSpec::critical(3), BE, BE]);
-    let idle = signals(&board, &[(0, 0), (9, 0), (9, 0)]);
-    rounds(&mut board, &mut *fixed, &idle, 1);
-    assert_eq!(shown(&board), "aaab");
-    rounds(&mut board, &mut *fixed, &idle, 1);
-    assert_eq!(shown(&board), "aaac");
+    let (mut assignment, mut fixed) = setup("static", (2, 2), &[TaskSpec::critical(3), BE, BE]);
+    let idle = signals(&assignment, &[(0, 0), (9, 0), (9, 0)]);
+    rounds(&mut assignment, &mut *fixed, &idle, 1);
+    assert_eq!(shown(&assignment), "aaab");
+    rounds(&mut assignment, &mut *fixed, &idle, 1);
+    assert_eq!(shown(&assignment), "aaac");
 }
 
 #[test]
 fn linux_leaves_all_to_the_kernel() {
-    let (mut board, mut linux) = setup("linux", (2, 1), &[TaskSpec::critical(1), BE]);
-    let seen = signals(&board, &[(1, 0), (1, 0)]);
-    rounds(&mut board, &mut *linux, &seen, 1);
-    assert_eq!(shown(&board), "**");
+    let (mut assignment, mut linux) = setup("linux", (2, 1), &[TaskSpec::critical(1), BE]);
+    let seen = signals(&assignment, &[(1, 0), (1, 0)]);
+    rounds(&mut assignment, &mut *linux, &seen, 1);
+    assert_eq!(shown(&assignment), "**");
 }
 
 #[test]
 fn parties_moves_one_physical_core_a_period_by_the_tail() {
-    let (mut board, mut parties) = setup("parties", (4, 2), &[TaskSpec::critical(2), BE]);
-    let mut seen = signals(&board, &[(1, 0), (9, 0)]);
+    let (mut assignment, mut parties) = setup("parties", (4, 2), &[TaskSpec::critical(2), BE]);
+    let mut seen = signals(&assignment, &[(1, 0), (9, 0)]);
     let mut round = 0;
     let mut check = |tail_us: u64, expected: &str| {
         seen.tasks[0].tail = Some(Span::from_micros(tail_us));
-        parties.round(Time::ZERO + parties.period() * round, &seen, &mut board);
+        parties.round(Time::ZERO + parties.period() * round, &seen, &mut assignment);
         round += 1;
-        assert_eq!(shown(&board), expected, "round {round}");
+        assert_eq!(shown(&assignment), expected, "round {round}");
     };
     check(500, "aaaabbbb"); // the first round has no tail yet
     check(500, "aaaaaabb");
@@ -78,11 +78,11 @@ fn parties_moves_one_physical_core_a_period_by_the_tail() {
 #[test]
 fn parties_begins_with_whole_physical_cores_and_gives_them_all_up_to_its_guarantee() {
     // An equal share of ten is five.
-    let (mut board, mut parties) = setup("parties", (5, 2), &[TaskSpec::critical(2), BE]);
-    let mut seen = signals(&board, &[(1, 0), (9, 0)]);
+    let (mut assignment, mut parties) = setup("parties", (5, 2), &[TaskSpec::critical(2), BE]);
+    let mut seen = signals(&assignment, &[(1, 0), (9, 0)]);
     seen.tasks[0].tail = Some(Span::from_micros(50));
     for (round, expected) in (0..).zip(["aaaabbbbbb", "aabbbbbbbb", "aabbbbbbbb"]) {
-        parties.round(Time::ZERO + parties.period() * round, &seen, &mut board);
-        assert_eq!(shown(&board), expected, "round {round}");
+        parties.round(Time::ZERO + parties.period() * round, &seen, &mut assignment);
+        assert_eq!(shown(&assignment), expected, "round {round}");
     }
 }

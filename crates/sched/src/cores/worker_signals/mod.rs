@@ -65,7 +65,7 @@ pub struct WorkerSignals {
     /// Runnable tasks.
     pub runnable: u32,
     /// True if the worker has no work and sleeps.
-    pub resting: bool,
+    pub sleeping: bool,
     /// Linux's number of the core that runs the request, if known.
     pub core: Option<CoreId>,
     /// Long polls that continue in threads of their own.
@@ -74,7 +74,7 @@ pub struct WorkerSignals {
 
 /// Words of a slot.
 const WORDS: usize = 8;
-const RESTING: u64 = 1;
+const SLEEPING: u64 = 1;
 const CORE_AT: u32 = 16;
 const LONG_AT: u32 = 32;
 
@@ -89,7 +89,7 @@ impl WorkerSignals {
 
     /// True if the worker could keep a core busy at `now`.
     #[must_use]
-    pub fn wants(&self, now: Time) -> bool {
+    pub fn needs_core(&self, now: Time) -> bool {
         let waits = [self.frames, self.tasks, self.storage, self.request].iter().any(Option::is_some);
         waits || self.timers.is_some_and(|due| due <= now)
     }
@@ -97,14 +97,14 @@ impl WorkerSignals {
     /// Adds this worker to `signals` at `now`: the maximum delay, and the sum of busy cores.
     fn add_to(&self, now: Time, signals: &mut TaskSignals) {
         signals.delay = signals.delay.max(self.delay(now));
-        let busy = u32::from(self.wants(now)).saturating_add(self.long);
+        let busy = u32::from(self.needs_core(now)).saturating_add(self.long);
         signals.runnable = signals.runnable.saturating_add(busy);
     }
 
     fn words(&self) -> [u64; WORDS] {
         let since = |at: Option<Time>| at.map_or(0, |at| at.as_nanos().saturating_add(1));
         let core = self.core.map_or(0, |core| u64::from(core.0.saturating_add(1)));
-        let resting = if self.resting { RESTING } else { 0 };
+        let sleeping = if self.sleeping { SLEEPING } else { 0 };
         [
             self.at.as_nanos(),
             since(self.frames),
@@ -113,7 +113,7 @@ impl WorkerSignals {
             since(self.storage),
             since(self.request),
             u64::from(self.runnable),
-            resting | core << CORE_AT | u64::from(self.long) << LONG_AT,
+            sleeping | core << CORE_AT | u64::from(self.long) << LONG_AT,
         ]
     }
 
@@ -127,7 +127,7 @@ impl WorkerSignals {
             storage: since(4),
             request: since(5),
             runnable: words[6] as u32,
-            resting: words[7] & RESTING != 0,
+            sleeping: words[7] & SLEEPING != 0,
             core: ((words[7] >> CORE_AT) as u16).checked_sub(1).map(CoreId),
             long: (words[7] >> LONG_AT) as u32,
         }
@@ -138,21 +138,21 @@ impl WorkerSignals {
 #[derive(Debug, Default)]
 #[repr(C)]
 pub struct WorkerSlot {
-    told: SeqCell<WORDS>,
+    cell: SeqCell<WORDS>,
     /// Park request to the worker.
-    pub asked: ParkRequest,
+    pub park: ParkRequest,
 }
 
 impl WorkerSlot {
-    /// Publishes `pulse`. One thread at a time, each after the last.
-    pub fn publish(&self, pulse: &WorkerSignals) {
-        self.told.tell(&pulse.words());
+    /// Publishes `signals`. One thread at a time, each after the last.
+    pub fn publish(&self, signals: &WorkerSignals) {
+        self.cell.write(&signals.words());
     }
 
     /// Last published signals; `None` if they changed too often during the read.
     #[must_use]
     pub fn read(&self) -> Option<WorkerSignals> {
-        self.told.read().map(|words| WorkerSignals::from_words(&words))
+        self.cell.read().map(|words| WorkerSignals::from_words(&words))
     }
 }
 
@@ -161,61 +161,61 @@ impl WorkerSlot {
 #[repr(C)]
 pub struct SignalPage {
     head: Head,
-    lead: Lead,
-    lanes: [WorkerSlot; WORKERS_MAX],
+    lease: Lease,
+    slots: [WorkerSlot; WORKERS_MAX],
 }
 
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
 struct Head {
     /// Written last.
-    name: AtomicU64,
-    lanes: AtomicU32,
+    magic: AtomicU64,
+    slots: AtomicU32,
     process: AtomicU32,
 }
 
 /// Written in every round, so on another cache line than what workers read.
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
-struct Lead {
+struct Lease {
     until: AtomicU64,
 }
 
 /// Slots of a page.
 pub const WORKERS_MAX: usize = 64;
-const NAME: u64 = u64::from_ne_bytes(*b"gwpulse2");
+const MAGIC: u64 = u64::from_ne_bytes(*b"gwpulse2");
 
 const _: () = assert!(size_of::<WorkerSlot>() == 256, "a slot has the documented size");
 const _: () = assert!(size_of::<SignalPage>() == 128 + 256 * WORKERS_MAX, "a page has the documented size");
 
 impl SignalPage {
-    /// Page of `lanes` workers of this process, in its own memory.
+    /// Page of `slots` workers of this process, in its own memory.
     ///
     /// # Panics
-    /// As [`SignalPage::begin`].
+    /// As [`SignalPage::init`].
     #[must_use]
-    pub fn new(lanes: usize) -> Self {
+    pub fn new(slots: usize) -> Self {
         let workers = std::array::from_fn(|_| WorkerSlot::default());
-        let page = Self { head: Head::default(), lead: Lead::default(), lanes: workers };
-        page.begin(lanes, std::process::id());
+        let page = Self { head: Head::default(), lease: Lease::default(), slots: workers };
+        page.init(slots, std::process::id());
         page
     }
 
-    /// Initialises a zeroed page for `lanes` workers of `process`.
+    /// Initialises a zeroed page for `slots` workers of `process`.
     ///
     /// # Panics
-    /// If `lanes` is outside 1..=[`WORKERS_MAX`].
-    pub fn begin(&self, lanes: usize, process: u32) {
-        assert!((1..=WORKERS_MAX).contains(&lanes), "{lanes} workers are outside 1..={WORKERS_MAX}");
-        self.head.lanes.store(lanes as u32, Ordering::Relaxed);
+    /// If `slots` is outside 1..=[`WORKERS_MAX`].
+    pub fn init(&self, slots: usize, process: u32) {
+        assert!((1..=WORKERS_MAX).contains(&slots), "{slots} workers are outside 1..={WORKERS_MAX}");
+        self.head.slots.store(slots as u32, Ordering::Relaxed);
         self.head.process.store(process, Ordering::Relaxed);
-        self.head.name.store(NAME, Ordering::Release);
+        self.head.magic.store(MAGIC, Ordering::Release);
     }
 
     /// True if the page is initialised.
     #[must_use]
-    pub fn is_named(&self) -> bool {
-        self.head.name.load(Ordering::Acquire) == NAME
+    pub fn is_initialized(&self) -> bool {
+        self.head.magic.load(Ordering::Acquire) == MAGIC
     }
 
     /// ID of the workers' process, as that process claims.
@@ -226,22 +226,22 @@ impl SignalPage {
 
     /// Slots of the workers; none before initialisation.
     #[must_use]
-    pub fn lanes(&self) -> &[WorkerSlot] {
-        let named = usize::from(self.is_named());
-        let lanes = self.head.lanes.load(Ordering::Relaxed) as usize;
-        &self.lanes[..lanes.min(WORKERS_MAX) * named]
+    pub fn slots(&self) -> &[WorkerSlot] {
+        let initialized = usize::from(self.is_initialized());
+        let slots = self.head.slots.load(Ordering::Relaxed) as usize;
+        &self.slots[..slots.min(WORKERS_MAX) * initialized]
     }
 
     /// Extends the lease on park requests until `until`; `None` ends it.
-    pub fn lead(&self, until: Option<Time>) {
+    pub fn set_lease(&self, until: Option<Time>) {
         let until = until.map_or(0, |until| until.as_nanos().saturating_add(1));
-        self.lead.until.store(until, Ordering::Release);
+        self.lease.until.store(until, Ordering::Release);
     }
 
     /// True if park requests are valid at `now`.
     #[must_use]
-    pub fn is_led(&self, now: Time) -> bool {
-        now.as_nanos() < self.lead.until.load(Ordering::Acquire)
+    pub fn is_leased(&self, now: Time) -> bool {
+        now.as_nanos() < self.lease.until.load(Ordering::Acquire)
     }
 
     /// Signals of the program at `now`, for a policy. Slots that cannot be read do not
@@ -249,8 +249,8 @@ impl SignalPage {
     #[must_use]
     pub fn signals(&self, now: Time) -> TaskSignals {
         let mut signals = TaskSignals::default();
-        for pulse in self.lanes().iter().filter_map(WorkerSlot::read) {
-            pulse.add_to(now, &mut signals);
+        for worker in self.slots().iter().filter_map(WorkerSlot::read) {
+            worker.add_to(now, &mut signals);
         }
         signals
     }
@@ -266,21 +266,21 @@ pub trait SignalMemory: Send + Sync {
     /// Wakes sleepers on `word`.
     fn wake(&self, word: &AtomicU32);
 
-    /// Asks worker `lane` to leave its core (`park`) or to resume; `false` if there is
+    /// Asks worker `slot` to leave its core (`park`) or to resume; `false` if there is
     /// no such worker.
-    fn ask(&self, lane: usize, park: bool) -> bool {
-        let Some(lane) = self.page().lanes().get(lane) else { return false };
-        if lane.asked.ask(park) && !park {
-            self.wake(lane.asked.word());
+    fn request_park(&self, slot: usize, park: bool) -> bool {
+        let Some(slot) = self.page().slots().get(slot) else { return false };
+        if slot.park.request(park) && !park {
+            self.wake(slot.park.word());
         }
         true
     }
 
     /// Ends the lease and resumes every worker.
     fn release(&self) {
-        self.page().lead(None);
-        (0..self.page().lanes().len()).for_each(|lane| {
-            self.ask(lane, false);
+        self.page().set_lease(None);
+        (0..self.page().slots().len()).for_each(|slot| {
+            self.request_park(slot, false);
         });
     }
 }

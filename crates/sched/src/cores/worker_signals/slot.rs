@@ -17,29 +17,29 @@ use super::sync::{AtomicU32, AtomicU64, Ordering, fence};
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct SeqCell<const N: usize> {
-    places: [[AtomicU64; N]; 2],
+    buffers: [[AtomicU64; N]; 2],
     /// Number of writes; the lowest bit selects the current buffer.
     count: AtomicU64,
 }
 
 /// Attempts of a reader; each failed one means that the worker wrote meanwhile.
-const LOOKS: usize = 8;
+const ATTEMPTS: usize = 8;
 
 impl<const N: usize> SeqCell<N> {
     /// Cell of zeros.
     #[must_use]
     pub fn new() -> Self {
         let zeros = || std::array::from_fn(|_| AtomicU64::new(0));
-        Self { places: [zeros(), zeros()], count: AtomicU64::new(0) }
+        Self { buffers: [zeros(), zeros()], count: AtomicU64::new(0) }
     }
 
     /// Writes `words`. One thread at a time, each after the last.
-    pub fn tell(&self, words: &[u64; N]) {
+    pub fn write(&self, words: &[u64; N]) {
         let next = self.count.load(Ordering::Relaxed).wrapping_add(1);
         // A reader that sees one of these words sees the increment that released this buffer.
         fence(Ordering::Release);
-        for (place, word) in self.places[(next & 1) as usize].iter().zip(words) {
-            place.store(*word, Ordering::Relaxed);
+        for (buffer, word) in self.buffers[(next & 1) as usize].iter().zip(words) {
+            buffer.store(*word, Ordering::Relaxed);
         }
         self.count.store(next, Ordering::Release);
     }
@@ -47,10 +47,10 @@ impl<const N: usize> SeqCell<N> {
     /// Last value; `None` if it changed in every attempt.
     #[must_use]
     pub fn read(&self) -> Option<[u64; N]> {
-        for _ in 0..LOOKS {
+        for _ in 0..ATTEMPTS {
             let count = self.count.load(Ordering::Acquire);
-            let place = &self.places[(count & 1) as usize];
-            let words = std::array::from_fn(|n| place[n].load(Ordering::Relaxed));
+            let buffer = &self.buffers[(count & 1) as usize];
+            let words = std::array::from_fn(|n| buffer[n].load(Ordering::Relaxed));
             fence(Ordering::Acquire);
             if self.count.load(Ordering::Relaxed) == count {
                 return Some(words);
@@ -70,7 +70,7 @@ impl<const N: usize> Default for SeqCell<N> {
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct ParkRequest {
-    wish: AtomicU32,
+    request: AtomicU32,
     done: AtomicU32,
 }
 
@@ -78,42 +78,42 @@ impl ParkRequest {
     /// Request to run.
     #[must_use]
     pub fn new() -> Self {
-        Self { wish: AtomicU32::new(0), done: AtomicU32::new(0) }
+        Self { request: AtomicU32::new(0), done: AtomicU32::new(0) }
     }
 
     /// Requests that the worker leaves its core (`park`) or resumes; `true` if that is a
     /// change, after which a worker that sleeps on [`ParkRequest::word`] must be woken. One
     /// process requests.
-    pub fn ask(&self, park: bool) -> bool {
-        let wish = self.wish.load(Ordering::Relaxed);
-        let news = (wish & 1 == 1) != park;
-        if news {
-            self.wish.store(wish.wrapping_add(1), Ordering::Release);
+    pub fn request(&self, park: bool) -> bool {
+        let request = self.request.load(Ordering::Relaxed);
+        let changed = (request & 1 == 1) != park;
+        if changed {
+            self.request.store(request.wrapping_add(1), Ordering::Release);
         }
-        news
+        changed
     }
 
     /// True if the worker has acknowledged the last request.
     #[must_use]
     pub fn is_done(&self) -> bool {
-        self.done.load(Ordering::Acquire) == self.wish.load(Ordering::Relaxed)
+        self.done.load(Ordering::Acquire) == self.request.load(Ordering::Relaxed)
     }
 
     /// Acknowledges the request, on the worker's side. `Some` if the worker must sleep on
     /// [`ParkRequest::word`] while that has this value.
     #[must_use]
-    pub fn parked(&self) -> Option<u32> {
-        let wish = self.wish.load(Ordering::Acquire);
-        if self.done.load(Ordering::Relaxed) != wish {
-            self.done.store(wish, Ordering::Release);
+    pub fn acknowledge(&self) -> Option<u32> {
+        let request = self.request.load(Ordering::Acquire);
+        if self.done.load(Ordering::Relaxed) != request {
+            self.done.store(request, Ordering::Release);
         }
-        (wish & 1 == 1).then_some(wish)
+        (request & 1 == 1).then_some(request)
     }
 
     /// Word that a parked worker sleeps on.
     #[must_use]
     pub fn word(&self) -> &AtomicU32 {
-        &self.wish
+        &self.request
     }
 }
 

@@ -14,23 +14,23 @@ fn us(n: u64) -> Span {
 
 #[test]
 fn ages_grow_by_the_readers_clock_and_are_added_up() {
-    let pulse = WorkerSignals {
+    let signals = WorkerSignals {
         at: at(10),
         frames: Some(at(4)),
         tasks: Some(at(9)),
         timers: Some(at(30)),
         ..WorkerSignals::default()
     };
-    assert_eq!(pulse.delay(at(10)), us(6 + 1), "a future timer adds nothing");
-    assert_eq!(pulse.delay(at(40)), us(36 + 31 + 10), "ages grow without a publication");
-    assert_eq!(pulse.delay(at(1)), Span::ZERO, "clocks of two cores may differ a little");
+    assert_eq!(signals.delay(at(10)), us(6 + 1), "a future timer adds nothing");
+    assert_eq!(signals.delay(at(40)), us(36 + 31 + 10), "ages grow without a publication");
+    assert_eq!(signals.delay(at(1)), Span::ZERO, "clocks of two cores may differ a little");
 }
 
 #[test]
 fn a_programs_delay_is_the_maximum_over_its_workers() {
     let page = SignalPage::new(3);
-    page.lanes()[1].publish(&WorkerSignals { tasks: Some(at(2)), runnable: 4, ..WorkerSignals::default() });
-    page.lanes()[2].publish(&WorkerSignals {
+    page.slots()[1].publish(&WorkerSignals { tasks: Some(at(2)), runnable: 4, ..WorkerSignals::default() });
+    page.slots()[2].publish(&WorkerSignals {
         frames: Some(at(7)),
         timers: Some(at(50)),
         ..WorkerSignals::default()
@@ -43,34 +43,34 @@ fn a_programs_delay_is_the_maximum_over_its_workers() {
 #[test]
 fn an_uninitialised_page_has_no_slots_and_an_invalid_count_is_cut() {
     let page = SignalPage::new(1);
-    page.head.lanes.store(u32::MAX, Ordering::Relaxed);
-    assert_eq!(page.lanes().len(), WORKERS_MAX);
-    page.head.name.store(1, Ordering::Relaxed);
-    assert_eq!((page.is_named(), page.lanes().len()), (false, 0));
+    page.head.slots.store(u32::MAX, Ordering::Relaxed);
+    assert_eq!(page.slots().len(), WORKERS_MAX);
+    page.head.magic.store(1, Ordering::Relaxed);
+    assert_eq!((page.is_initialized(), page.slots().len()), (false, 0));
 }
 
 #[test]
 fn park_requests_are_idempotent_and_acknowledged() {
-    let asked = ParkRequest::new();
-    assert!(asked.is_done());
-    assert!(asked.ask(true) && !asked.ask(true));
-    assert!(!asked.is_done());
-    let wish = asked.parked().expect("the worker must leave its core");
-    assert!(asked.is_done());
-    assert_eq!(asked.word().load(Ordering::Relaxed), wish);
-    assert!(asked.ask(false) && !asked.is_done());
-    assert_eq!(asked.parked(), None);
-    assert!(asked.is_done());
+    let request = ParkRequest::new();
+    assert!(request.is_done());
+    assert!(request.request(true) && !request.request(true));
+    assert!(!request.is_done());
+    let word = request.acknowledge().expect("the worker must leave its core");
+    assert!(request.is_done());
+    assert_eq!(request.word().load(Ordering::Relaxed), word);
+    assert!(request.request(false) && !request.is_done());
+    assert_eq!(request.acknowledge(), None);
+    assert!(request.is_done());
 }
 
 #[test]
 fn park_requests_are_valid_only_during_a_lease() {
     let page = SignalPage::new(1);
-    assert!(!page.is_led(Time::ZERO));
-    page.lead(Some(at(5)));
-    assert!(page.is_led(Time::ZERO) && page.is_led(at(5)) && !page.is_led(at(6)));
-    page.lead(None);
-    assert!(!page.is_led(Time::ZERO));
+    assert!(!page.is_leased(Time::ZERO));
+    page.set_lease(Some(at(5)));
+    assert!(page.is_leased(Time::ZERO) && page.is_leased(at(5)) && !page.is_leased(at(6)));
+    page.set_lease(None);
+    assert!(!page.is_leased(Time::ZERO));
 }
 
 proptest! {
@@ -81,7 +81,7 @@ proptest! {
         at in any::<u32>(),
         since in proptest::array::uniform5(proptest::option::of(any::<u32>())),
         runnable in any::<u32>(),
-        resting in any::<bool>(),
+        sleeping in any::<bool>(),
         core in proptest::option::of(0u16..u16::MAX),
         long in any::<u32>(),
     ) {
@@ -89,17 +89,17 @@ proptest! {
             since.map(|ns| ns.map(|ns| Time::from_nanos(ns.into())));
         let at = Time::from_nanos(at.into());
         let core = core.map(CoreId);
-        let pulse = WorkerSignals { at, frames, tasks, timers, storage, request, runnable, resting, core, long };
-        let lane = WorkerSlot::default();
-        lane.publish(&WorkerSignals::default());
-        lane.publish(&pulse);
-        prop_assert_eq!(lane.read(), Some(pulse));
+        let signals = WorkerSignals { at, frames, tasks, timers, storage, request, runnable, sleeping, core, long };
+        let slot = WorkerSlot::default();
+        slot.publish(&WorkerSignals::default());
+        slot.publish(&signals);
+        prop_assert_eq!(slot.read(), Some(signals));
     }
 
     #[test]
     fn any_words_are_valid(words in proptest::array::uniform8(any::<u64>()), now in any::<u64>()) {
-        let pulse = WorkerSignals::from_words(&words);
+        let signals = WorkerSignals::from_words(&words);
         let now = Time::from_nanos(now);
-        let _ = (pulse.delay(now), pulse.wants(now));
+        let _ = (signals.delay(now), signals.needs_core(now));
     }
 }

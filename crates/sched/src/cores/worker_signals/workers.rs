@@ -15,10 +15,10 @@ const LEASE_PERIODS: u64 = 8;
 
 /// Workers of one task.
 pub struct Workers<B> {
-    boards: Vec<B>,
+    programs: Vec<B>,
     /// Last signals of each worker.
-    told: Vec<WorkerSignals>,
-    shifts: ParkPolicy,
+    signals: Vec<WorkerSignals>,
+    policy: ParkPolicy,
     /// Time of the last round, and length of the lease after it.
     now: Time,
     lease: Span,
@@ -29,57 +29,57 @@ impl<B: SignalMemory> Workers<B> {
     #[must_use]
     pub fn new(period: Span) -> Self {
         let lease = LEASE_MIN.max(period * LEASE_PERIODS);
-        Self { boards: Vec::new(), told: Vec::new(), shifts: ParkPolicy::new(0), now: Time::ZERO, lease }
+        Self { programs: Vec::new(), signals: Vec::new(), policy: ParkPolicy::new(0), now: Time::ZERO, lease }
     }
 
     /// Memory of each program.
     #[must_use]
-    pub fn boards(&self) -> &[B] {
-        &self.boards
+    pub fn programs(&self) -> &[B] {
+        &self.programs
     }
 
-    /// Adds the workers of `board`.
-    pub fn add(&mut self, board: B) {
-        self.boards.push(board);
-        self.begin();
+    /// Adds the workers of `program`.
+    pub fn add(&mut self, program: B) {
+        self.programs.push(program);
+        self.reset();
     }
 
     /// Keeps the programs for which `is_there` is true.
     pub fn retain(&mut self, is_there: impl FnMut(&B) -> bool) {
-        let before = self.boards.len();
-        self.boards.retain(is_there);
-        if self.boards.len() != before {
-            self.begin();
+        let before = self.programs.len();
+        self.programs.retain(is_there);
+        if self.programs.len() != before {
+            self.reset();
         }
     }
 
     /// Number of workers.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.told.len()
+        self.signals.len()
     }
 
     /// True if there are no workers.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.told.is_empty()
+        self.signals.is_empty()
     }
 
     /// Number of parked workers.
     #[must_use]
     pub fn parked(&self) -> usize {
-        self.shifts.parked()
+        self.policy.parked()
     }
 
     /// True if any worker runs: it is busy, has not yet acknowledged a park request, or has
     /// a long poll in another thread.
     #[must_use]
-    pub fn goes_on(&self) -> bool {
-        let lanes = self.boards.iter().flat_map(|board| board.page().lanes());
-        let stays = |(n, lane): (usize, &WorkerSlot)| self.shifts.is_parked(n) && !lane.asked.is_done();
-        self.shifts.busy() > 0
-            || self.told.iter().any(|pulse| pulse.long > 0)
-            || lanes.take(self.len()).enumerate().any(stays)
+    pub fn is_running(&self) -> bool {
+        let slots = self.programs.iter().flat_map(|program| program.page().slots());
+        let is_leaving = |(n, slot): (usize, &WorkerSlot)| self.policy.is_parked(n) && !slot.park.is_done();
+        self.policy.busy() > 0
+            || self.signals.iter().any(|signals| signals.long > 0)
+            || slots.take(self.len()).enumerate().any(is_leaving)
     }
 
     /// Reads the signals at `now` and extends the lease. A slot that cannot be read keeps its
@@ -87,11 +87,11 @@ impl<B: SignalMemory> Workers<B> {
     pub fn sense(&mut self, now: Time) -> TaskSignals {
         self.now = now;
         let (mut signals, until) = (TaskSignals::default(), now + self.lease);
-        self.boards.iter().for_each(|board| board.page().lead(Some(until)));
-        let lanes = self.boards.iter().flat_map(|board| board.page().lanes());
-        for (told, lane) in self.told.iter_mut().zip(lanes) {
-            *told = lane.read().unwrap_or(*told);
-            told.add_to(now, &mut signals);
+        self.programs.iter().for_each(|program| program.page().set_lease(Some(until)));
+        let slots = self.programs.iter().flat_map(|program| program.page().slots());
+        for (last, slot) in self.signals.iter_mut().zip(slots) {
+            *last = slot.read().unwrap_or(*last);
+            last.add_to(now, &mut signals);
         }
         signals
     }
@@ -99,32 +99,38 @@ impl<B: SignalMemory> Workers<B> {
     /// Start of the longest request on `core` (Linux's number), as last published.
     #[must_use]
     pub fn request_since(&self, core: CoreId) -> Option<Time> {
-        self.told.iter().filter(|pulse| pulse.core == Some(core)).filter_map(|pulse| pulse.request).min()
+        self.signals
+            .iter()
+            .filter(|signals| signals.core == Some(core))
+            .filter_map(|signals| signals.request)
+            .min()
     }
 
     /// Lets as many workers run as there are `cores`, and parks the others with work.
     pub fn act(&mut self, cores: usize) {
-        let (told, now) = (&self.told, self.now);
-        self.shifts.round(now, cores, |n| told[n].wants(now));
+        let (signals, now) = (&self.signals, self.now);
+        self.policy.round(now, cores, |n| signals[n].needs_core(now));
         let mut first = 0;
-        for board in &self.boards {
-            let lanes = board.page().lanes().len().min(self.told.len() - first);
-            for lane in 0..lanes {
-                board.ask(lane, self.shifts.is_parked(first + lane));
+        for program in &self.programs {
+            let slots = program.page().slots().len().min(self.signals.len() - first);
+            for slot in 0..slots {
+                program.request_park(slot, self.policy.is_parked(first + slot));
             }
-            first += lanes;
+            first += slots;
         }
     }
 
     /// Resets all state, and earlier schedulers' park requests.
-    fn begin(&mut self) {
-        let lanes = self.boards.iter().map(|board| board.page().lanes().len()).sum();
-        self.told = vec![WorkerSignals::default(); lanes];
-        self.shifts = ParkPolicy::new(lanes);
-        let all =
-            self.boards.iter().flat_map(|board| (0..board.page().lanes().len()).map(move |n| (board, n)));
-        all.for_each(|(board, lane)| {
-            board.ask(lane, false);
+    fn reset(&mut self) {
+        let slots = self.programs.iter().map(|program| program.page().slots().len()).sum();
+        self.signals = vec![WorkerSignals::default(); slots];
+        self.policy = ParkPolicy::new(slots);
+        let all = self
+            .programs
+            .iter()
+            .flat_map(|program| (0..program.page().slots().len()).map(move |n| (program, n)));
+        all.for_each(|(program, slot)| {
+            program.request_park(slot, false);
         });
     }
 }
@@ -153,28 +159,33 @@ mod tests {
     }
 
     /// True for each worker that is asked to park.
-    fn asked(workers: &Workers<Local>) -> Vec<bool> {
-        let lanes = workers.boards().iter().flat_map(|board| board.page().lanes());
-        lanes.map(|lane| lane.asked.parked().is_some()).collect()
+    fn park_requests(workers: &Workers<Local>) -> Vec<bool> {
+        let slots = workers.programs().iter().flat_map(|program| program.page().slots());
+        slots.map(|slot| slot.park.acknowledge().is_some()).collect()
     }
 
     /// Two programs, with two workers and with one.
     fn three() -> Workers<Local> {
         let mut workers = Workers::new(Span::from_micros(50));
-        [2, 1].into_iter().for_each(|lanes| workers.add(Local(SignalPage::new(lanes))));
+        [2, 1].into_iter().for_each(|slots| workers.add(Local(SignalPage::new(slots))));
         workers
     }
 
-    fn tells(workers: &Workers<Local>, board: usize, lane: usize, pulse: WorkerSignals) {
-        workers.boards()[board].page().lanes()[lane].publish(&pulse);
+    fn publish(workers: &Workers<Local>, program: usize, slot: usize, signals: WorkerSignals) {
+        workers.programs()[program].page().slots()[slot].publish(&signals);
     }
 
     #[test]
     fn workers_of_several_programs_are_one_crowd() {
         let mut workers = three();
         let busy = |since| WorkerSignals { tasks: Some(since), ..WorkerSignals::default() };
-        tells(&workers, 0, 1, busy(at(90)));
-        tells(&workers, 1, 0, WorkerSignals { core: Some(CoreId(3)), request: Some(at(70)), ..busy(at(60)) });
+        publish(&workers, 0, 1, busy(at(90)));
+        publish(
+            &workers,
+            1,
+            0,
+            WorkerSignals { core: Some(CoreId(3)), request: Some(at(70)), ..busy(at(60)) },
+        );
         let TaskSignals { delay, runnable, .. } = workers.sense(at(100));
         assert_eq!((delay, runnable, workers.len()), (Span::from_micros(40), 2, 3));
         assert_eq!(
@@ -182,46 +193,48 @@ mod tests {
             (Some(at(70)), None)
         );
         workers.act(1);
-        assert_eq!((asked(&workers), workers.parked()), (vec![false, false, true], 1));
-        assert!(workers.goes_on());
+        assert_eq!((park_requests(&workers), workers.parked()), (vec![false, false, true], 1));
+        assert!(workers.is_running());
         workers.act(0);
-        assert!(workers.goes_on(), "the worker has not left its core yet");
-        assert_eq!((asked(&workers), workers.goes_on()), (vec![false, true, true], false));
-        workers.retain(|board| board.page().lanes().len() == 2);
-        assert_eq!((asked(&workers), workers.len()), (vec![false, false], 2), "all state is reset");
+        assert!(workers.is_running(), "the worker has not left its core yet");
+        assert_eq!((park_requests(&workers), workers.is_running()), (vec![false, true, true], false));
+        workers.retain(|program| program.page().slots().len() == 2);
+        assert_eq!((park_requests(&workers), workers.len()), (vec![false, false], 2), "all state is reset");
     }
 
     #[test]
     fn long_turns_go_on_when_all_workers_are_parked() {
         let mut workers = three();
-        tells(&workers, 0, 0, WorkerSignals { tasks: Some(at(1)), long: 2, ..WorkerSignals::default() });
+        publish(&workers, 0, 0, WorkerSignals { tasks: Some(at(1)), long: 2, ..WorkerSignals::default() });
         assert_eq!(workers.sense(at(2)).runnable, 3);
         workers.act(0);
-        assert_eq!(asked(&workers), [true, false, false]);
-        assert_eq!((workers.parked(), workers.goes_on()), (1, true));
+        assert_eq!(park_requests(&workers), [true, false, false]);
+        assert_eq!((workers.parked(), workers.is_running()), (1, true));
     }
 
     #[test]
     fn park_requests_expire_with_the_lease() {
         let mut workers = three();
         workers.sense(at(0));
-        let led = |workers: &Workers<Local>, at| workers.boards().iter().all(|board| board.page().is_led(at));
-        assert!(led(&workers, at(100_000)) && !led(&workers, at(100_001)));
+        let leased = |workers: &Workers<Local>, at| {
+            workers.programs().iter().all(|program| program.page().is_leased(at))
+        };
+        assert!(leased(&workers, at(100_000)) && !leased(&workers, at(100_001)));
         let mut slow = Workers::new(Span::from_millis(500));
         slow.add(Local(SignalPage::new(1)));
         slow.sense(at(0));
-        assert!(led(&slow, at(4_000_000)), "a lease of 8 periods");
+        assert!(leased(&slow, at(4_000_000)), "a lease of 8 periods");
     }
 
     #[test]
     fn release_ends_the_lease_and_all_park_requests() {
         let mut workers = three();
-        tells(&workers, 1, 0, WorkerSignals { tasks: Some(at(1)), ..WorkerSignals::default() });
+        publish(&workers, 1, 0, WorkerSignals { tasks: Some(at(1)), ..WorkerSignals::default() });
         workers.sense(at(2));
         workers.act(0);
-        let board = workers.boards.remove(1);
-        assert!(board.page().lanes()[0].asked.parked().is_some());
-        board.release();
-        assert!(board.page().lanes()[0].asked.parked().is_none() && !board.page().is_led(at(2)));
+        let program = workers.programs.remove(1);
+        assert!(program.page().slots()[0].park.acknowledge().is_some());
+        program.release();
+        assert!(program.page().slots()[0].park.acknowledge().is_none() && !program.page().is_leased(at(2)));
     }
 }

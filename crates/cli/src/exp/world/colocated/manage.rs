@@ -85,7 +85,7 @@ impl Manager {
         let Some(pulse) = &self.pulse else { return Ok(()) };
         let (clock, end) = (Monotonic::new(), Instant::now() + PATIENCE);
         // It leads from round to round; on a busy machine one comes late.
-        while !pulse.page().is_led(clock.now()) {
+        while !pulse.page().is_leased(clock.now()) {
             if Instant::now() > end || interrupt::is_set() {
                 return Err(Error::new("greenwave sched does not listen to what LC tells"));
             }
