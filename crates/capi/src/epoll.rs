@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use host::seam::Labels;
 use host::{Monotonic, affinity};
 use libc::{epoll_event, sigset_t, timespec};
-use queueing::event_order::{BATCH, Rank, ReorderResult, arrange};
+use queueing::event_order::{BATCH, Rank, ReorderResult, reorder};
 use queueing::{Clock, YieldPolicy};
 use rustix::io::Errno;
 
@@ -106,7 +106,7 @@ unsafe fn wait(
         let Hint { id, by_level } = HINTS.get(epoll, event.u64)?;
         labels.level(id).map(|level| Rank { level, can_wait: by_level })
     };
-    let ReorderResult { kept, left } = arrange(events, rank, in_a_row.load(Ordering::Relaxed));
+    let ReorderResult { kept, left } = reorder(events, rank, in_a_row.load(Ordering::Relaxed));
     in_a_row.store(left, Ordering::Relaxed);
     kept as c_int
 }
@@ -124,7 +124,7 @@ fn give_way(labels: &Labels) {
             let clock = Monotonic::new();
             let before = clock.now();
             std::thread::yield_now();
-            yielding.on_back(clock.now().since(before));
+            yielding.on_return(clock.now().since(before));
         }
         cell.set(yielding);
     });

@@ -50,7 +50,7 @@ const LEVELS: usize = 8;
 /// Reorders the first [`BATCH`] of `events`. `rank` is `None` for kernel
 /// descriptors and listeners. `left` is [`ReorderResult::left`] of the last call
 /// for these connections, 0 before the first.
-pub fn arrange<E: Copy>(events: &mut [E], rank: impl Fn(&E) -> Option<Rank>, left: u8) -> ReorderResult {
+pub fn reorder<E: Copy>(events: &mut [E], rank: impl Fn(&E) -> Option<Rank>, left: u8) -> ReorderResult {
     let (Some(&first), len) = (events.first(), events.len()) else {
         return ReorderResult { kept: 0, left: 0 };
     };
@@ -108,7 +108,7 @@ mod tests {
             _ => None,
         };
         let before = if lower_due { PASSED_IN_A_ROW } else { 0 };
-        let ReorderResult { kept, left } = arrange(&mut events, rank, before);
+        let ReorderResult { kept, left } = reorder(&mut events, rank, before);
         events.truncate(kept);
         events.extend((left > 0).then_some("…"));
         assert_eq!(events.join(" "), expected);
@@ -149,7 +149,7 @@ mod tests {
         let mut left = 0;
         let kept: Vec<usize> = (0..18)
             .map(|_| {
-                let reordered = arrange(&mut [7, 0, 7, 7], rank, left);
+                let reordered = reorder(&mut [7, 0, 7, 7], rank, left);
                 left = reordered.left;
                 reordered.kept
             })
@@ -167,7 +167,7 @@ mod tests {
     fn no_event_of_an_oversized_batch_is_lost() {
         let mut events: Vec<u32> = (0..100).rev().collect();
         let rank = |event: &u32| Some(Rank { level: (event % 8) as u8, can_wait: true });
-        assert_eq!(arrange(&mut events, rank, 0), ReorderResult { kept: 100, left: 0 });
+        assert_eq!(reorder(&mut events, rank, 0), ReorderResult { kept: 100, left: 0 });
         let mut sorted = events.clone();
         sorted.sort_unstable();
         assert_eq!(sorted, (0..100).collect::<Vec<_>>());

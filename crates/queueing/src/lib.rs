@@ -45,9 +45,9 @@ mod yield_policy;
 pub use arrival::{ArrivalTimes, Arrivals, ParseArrivalsError};
 pub use clock::{Clock, VirtualClock};
 pub use discipline::{
-    Aqm, AqmQueue, BadThresholds, CoDel, Discipline, Drr, DrrConfig, EcnMarkable, Edf, Entry, EntryHandle,
-    FairQueue, Fifo, FlowId, FlowPifo, Laxity, Mlfq, PASSED_IN_A_ROW, Pifo, PushResult, QueueLength, Red,
-    RedSettings, SelectiveDequeue, SelectiveFifo, StarvationBound, Strict, Thresholds,
+    Aqm, AqmQueue, CoDel, Discipline, Drr, DrrConfig, EcnMarkable, Edf, Entry, EntryHandle, FairQueue, Fifo,
+    FlowId, FlowPifo, Laxity, Mlfq, PASSED_IN_A_ROW, Pifo, PushResult, QueueLength, Red, RedSettings,
+    SelectiveDequeue, SelectiveFifo, StarvationBound, Strict, Thresholds, ThresholdsError,
 };
 pub use distribution::{Distribution, ParseDistributionError};
 pub use histogram::{Histogram, StageHistograms};

@@ -49,7 +49,7 @@ impl YieldPolicy {
     }
 
     /// Records a yield that lasted `away`.
-    pub fn on_back(&mut self, away: Span) {
+    pub fn on_return(&mut self, away: Span) {
         self.away_mean_ns = (self.away_mean_ns * (SAMPLES - 1) + away.min(LATE_MAX).as_nanos()) / SAMPLES;
         self.pause = match away >= LATE {
             _ if self.away_mean_ns < LATE.as_nanos() => 0,
@@ -73,7 +73,7 @@ mod tests {
         (0..units).fold(0, |yields, _| {
             let is_due = policy.is_due();
             if is_due {
-                policy.on_back(away(yields));
+                policy.on_return(away(yields));
             }
             yields + u32::from(is_due)
         })

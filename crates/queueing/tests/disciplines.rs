@@ -123,11 +123,11 @@ const DISCIPLINES: [Named; 27] = [
         Box::new(Strict::new(CAPACITY, |_| FairQueue::new(CAPACITY).with_push_out()).with_push_out())
     }),
     ("flows, new flows first", || {
-        Box::new(FairQueue::new(CAPACITY).by_bytes(Bytes::new(30)).with_newcomers_first().with_push_out())
+        Box::new(FairQueue::new(CAPACITY).by_bytes(Bytes::new(30)).with_new_flows_first().with_push_out())
     }),
     ("fq-codel: new flows first, codel per flow", || {
         let flows = FairQueue::over(CAPACITY, AqmQueue::new(Fifo::new(CAPACITY), codel()));
-        Box::new(flows.by_bytes(Bytes::new(30)).with_newcomers_first())
+        Box::new(flows.by_bytes(Bytes::new(30)).with_new_flows_first())
     }),
     ("drr over flows by bytes, push-out", || {
         let shares = DrrConfig::by_bytes([4, 1, 1, 1, 1, 1, 1, 2], Bytes::new(20), Span::MAX);

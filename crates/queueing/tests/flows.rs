@@ -6,11 +6,11 @@ use packet::{Packet, drain, fill, packet};
 use proptest::collection::vec;
 use proptest::prelude::{prop_assert, prop_assert_eq, proptest};
 use queueing::{
-    BadThresholds, Bytes, Discipline, FairQueue, Fifo, FlowId, Mlfq, PushResult, Span, Strict, Thresholds,
+    Bytes, Discipline, FairQueue, Fifo, FlowId, Mlfq, PushResult, Span, Strict, Thresholds, ThresholdsError,
     Time,
 };
 
-fn thresholds(bytes: &[u64]) -> Result<Thresholds, BadThresholds> {
+fn thresholds(bytes: &[u64]) -> Result<Thresholds, ThresholdsError> {
     Thresholds::new(bytes.iter().copied().map(Bytes::new).collect())
 }
 
@@ -204,7 +204,7 @@ fn a_pause_starts_a_flow_anew_and_the_longest_paused_is_forgotten() {
 
 #[test]
 fn thresholds_that_cannot_be_are_refused_with_their_value() {
-    assert_eq!(thresholds(&[5, 7, 7]), Err(BadThresholds::NotIncreasing { threshold: Bytes::new(7) }));
-    assert_eq!(thresholds(&[1, 2, 3, 4, 5, 6, 7, 8]), Err(BadThresholds::TooMany { given: 8 }));
+    assert_eq!(thresholds(&[5, 7, 7]), Err(ThresholdsError::NotIncreasing { threshold: Bytes::new(7) }));
+    assert_eq!(thresholds(&[1, 2, 3, 4, 5, 6, 7, 8]), Err(ThresholdsError::TooMany { given: 8 }));
     assert_eq!(thresholds(&[]), Ok(Thresholds::default()));
 }

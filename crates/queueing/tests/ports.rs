@@ -231,7 +231,7 @@ fn a_level_that_others_would_starve_has_its_share_and_they_have_the_rest() {
 /// RFC 8290 §4.2.
 #[test]
 fn a_new_flow_goes_first_and_one_that_pauses_does_not() {
-    let mut queue = fair_by_bytes(100).with_newcomers_first();
+    let mut queue = fair_by_bytes(100).with_new_flows_first();
     fill(&mut queue, (0..4).map(|number| packet(number, 1)));
     fill(&mut queue, (10..14).map(|number| packet(number, 2)));
     let next = |queue: &mut FairQueue<Packet>| queue.pop(Time::ZERO).map(|packet| packet.number);
@@ -247,7 +247,7 @@ fn a_new_flow_goes_first_and_one_that_pauses_does_not() {
 #[test]
 fn flows_of_one_packet_in_lasting_overload_leave_no_queue_behind() {
     const CAPACITY: usize = 8;
-    let mut queue: FairQueue<Packet> = FairQueue::new(CAPACITY).with_newcomers_first();
+    let mut queue: FairQueue<Packet> = FairQueue::new(CAPACITY).with_new_flows_first();
     let mut pushed = 0;
     for popped in 0..1_000 {
         while queue.len() < CAPACITY {
@@ -266,7 +266,7 @@ proptest! {
         steps in vec((0..60_u64, 1..=MTU, 0..3_u8), 1..400),
     ) {
         const CAPACITY: usize = 6;
-        let mut queue = fair_by_bytes(CAPACITY).with_newcomers_first().with_push_out();
+        let mut queue = fair_by_bytes(CAPACITY).with_new_flows_first().with_push_out();
         for (number, (flow, bytes, pops)) in steps.into_iter().enumerate() {
             let _ = queue.push(Time::ZERO, Packet { bytes, ..packet(number, flow) });
             for _ in 0..pops {
@@ -284,7 +284,7 @@ proptest! {
 fn codel_tells_the_flow_that_waits_and_leaves_the_others_alone() {
     let codel = CoDel::new(Span::from_micros(5), Span::from_micros(100), Bytes::new(MTU));
     let flows = FairQueue::over(10_000, AqmQueue::new(Fifo::new(10_000), Aqm::CoDel(codel)));
-    let mut queue = flows.by_bytes(Bytes::new(QUANTUM)).with_newcomers_first();
+    let mut queue = flows.by_bytes(Bytes::new(QUANTUM)).with_new_flows_first();
     for number in 0..1_000 {
         let bulk = Packet { markable: number >= 500, ..packet(number, 1) };
         assert_eq!(queue.push(Time::ZERO, bulk), PushResult::Queued);

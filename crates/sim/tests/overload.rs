@@ -27,7 +27,7 @@ fn throughput_is_what_the_model_says_within_five_percent() {
     for rate_per_s in [1_000.0, 2_000.0, 2_700.0, 3_500.0, 6_000.0, 15_000.0, 25_000.0] {
         let config = config(rate_per_s, "");
         let (model, seen) =
-            (config.model().fate(rate_per_s).served * rate_per_s, served_per_s(&run(&config)));
+            (config.model().outcome(rate_per_s).served * rate_per_s, served_per_s(&run(&config)));
         assert!((model / seen - 1.0).abs() < 0.05, "{rate_per_s}: {model} {seen}");
     }
 }

@@ -128,7 +128,7 @@ fn offered(Rates { from, to }: Rates) -> impl Iterator<Item = f64> {
 }
 
 fn point(server: &TwoStages, offered: f64, shed: Span) -> Point {
-    let fate = server.fate(offered);
+    let fate = server.outcome(offered);
     let admitted = server.admitted_best(offered, shed);
     Point {
         offered,
@@ -136,7 +136,7 @@ fn point(server: &TwoStages, offered: f64, shed: Span) -> Point {
         lost_receiving: fate.lost_receiving,
         lost_serving: fate.lost_serving,
         admitted,
-        served_shedding: server.fate_shedding(offered, admitted, shed).served * offered,
+        served_shedding: server.outcome_shedding(offered, admitted, shed).served * offered,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use queueing::{BadThresholds, Bytes, Priority, Rate, Span, Thresholds};
+use queueing::{Bytes, Priority, Rate, Span, Thresholds, ThresholdsError};
 
 /// A policy for one egress.
 ///
@@ -42,7 +42,7 @@ pub struct Policy {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BadPolicy {
     /// Thresholds that do not increase, or too many.
-    Thresholds(BadThresholds),
+    Thresholds(ThresholdsError),
     /// A threshold of nothing.
     ZeroThreshold,
     /// A value outside its range.
@@ -84,7 +84,7 @@ impl Policy {
     ///
     /// # Errors
     /// When thresholds do not increase or are more than seven.
-    pub fn rule(&self) -> Result<Thresholds, BadThresholds> {
+    pub fn rule(&self) -> Result<Thresholds, ThresholdsError> {
         Thresholds::new(self.thresholds.iter().copied().map(Bytes::new).collect())
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Each backlogged flow has its own queue. A turn of round robin is one entry
 //! or, if entries differ in size, a quantum of bytes. A new flow joins at the end
-//! of the round, or at its start ([`FairQueue::with_newcomers_first`]). Below
+//! of the round, or at its start ([`FairQueue::with_new_flows_first`]). Below
 //! strict priority this is FISH's queue; with new flows first and CoDel in every
 //! queue it is FQ-CoDel.
 //!
@@ -119,7 +119,7 @@ impl<T, Q: Clone> FairQueue<T, Q> {
     /// so at most `2 * capacity + 2` flows are in the round.
     /// Source: RFC 8290 §4.2; the bound is an addition.
     #[must_use]
-    pub const fn with_newcomers_first(mut self) -> Self {
+    pub const fn with_new_flows_first(mut self) -> Self {
         self.new_flows_first = true;
         self
     }

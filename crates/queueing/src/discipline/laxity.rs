@@ -3,7 +3,7 @@
 //! Laxity is the remaining budget minus the service time, so of two requests
 //! with one deadline the longer starts first. It is computed at the push, since
 //! the laxity of all queued entries shrinks equally. The budget is at most the
-//! queue's `patience`, as in [`Edf`]. An entry that can no longer meet its
+//! queue's `budget_max`, as in [`Edf`]. An entry that can no longer meet its
 //! deadline is due now, not overdue: a long service time must not overtake
 //! entries that already wait.
 //! Source: Mok, MIT PhD thesis 1983 (least laxity).
@@ -16,21 +16,21 @@ use crate::{PrioritySet, Span, Time};
 
 /// Serves the entry with the earliest latest start; ties in order of arrival.
 ///
-/// Starvation: no entry pushed more than `patience` later is served first.
+/// Starvation: no entry pushed more than `budget_max` later is served first.
 #[derive(Clone, Debug)]
 pub struct Laxity<T> {
     queue: RankIndex<T>,
-    patience: Span,
+    budget_max: Span,
 }
 
 impl<T> Laxity<T> {
-    /// Queue of at most `capacity` entries, each with a budget of at most `patience`.
+    /// Queue of at most `capacity` entries, each with a budget of at most `budget_max`.
     ///
     /// # Panics
     /// If `capacity` is zero or 2^32 - 1 and more.
     #[must_use]
-    pub fn new(capacity: usize, patience: Span) -> Self {
-        Self { queue: RankIndex::new(capacity), patience }
+    pub fn new(capacity: usize, budget_max: Span) -> Self {
+        Self { queue: RankIndex::new(capacity), budget_max }
     }
 
     /// Earliest latest start of the queued entries.
@@ -42,7 +42,7 @@ impl<T> Laxity<T> {
 
 impl<T: Entry> Discipline<T> for Laxity<T> {
     fn push(&mut self, now: Time, entry: T) -> PushResult<T> {
-        let budget = entry.label().deadline.unwrap_or(self.patience).min(self.patience);
+        let budget = entry.label().deadline.unwrap_or(self.budget_max).min(self.budget_max);
         let start_max = now + budget.saturating_sub(entry.service());
         self.queue.push(now, start_max.as_nanos(), entry)
     }
@@ -60,7 +60,7 @@ impl<T: Entry> Discipline<T> for Laxity<T> {
     }
 
     fn starvation(&self) -> StarvationBound {
-        StarvationBound::Window { span: self.patience }
+        StarvationBound::Window { span: self.budget_max }
     }
 }
 

@@ -39,7 +39,7 @@ struct Sent {
 
 /// Error for invalid thresholds.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum BadThresholds {
+pub enum ThresholdsError {
     /// More thresholds than demotions.
     TooMany {
         /// Number given.
@@ -52,9 +52,9 @@ pub enum BadThresholds {
     },
 }
 
-impl std::error::Error for BadThresholds {}
+impl std::error::Error for ThresholdsError {}
 
-impl fmt::Display for BadThresholds {
+impl fmt::Display for ThresholdsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::TooMany { given } => {
@@ -78,12 +78,12 @@ impl Thresholds {
     ///
     /// # Errors
     /// If they do not increase or are more than seven.
-    pub fn new(bytes: Vec<Bytes>) -> Result<Self, BadThresholds> {
+    pub fn new(bytes: Vec<Bytes>) -> Result<Self, ThresholdsError> {
         if bytes.len() >= Priority::LEVELS {
-            return Err(BadThresholds::TooMany { given: bytes.len() });
+            return Err(ThresholdsError::TooMany { given: bytes.len() });
         }
         match bytes.windows(2).find(|pair| pair[1] <= pair[0]) {
-            Some(pair) => Err(BadThresholds::NotIncreasing { threshold: pair[1] }),
+            Some(pair) => Err(ThresholdsError::NotIncreasing { threshold: pair[1] }),
             None => Ok(Self(bytes)),
         }
     }

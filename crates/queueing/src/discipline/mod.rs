@@ -33,7 +33,7 @@ pub use fair_queue::FairQueue;
 pub use fifo::Fifo;
 pub use flow_pifo::FlowPifo;
 pub use laxity::Laxity;
-pub use mlfq::{BadThresholds, Mlfq, Thresholds};
+pub use mlfq::{Mlfq, Thresholds, ThresholdsError};
 pub use pifo::Pifo;
 pub use rank_index::EntryHandle;
 pub use red::{Red, RedSettings};

@@ -39,7 +39,7 @@ pub struct LivelockOutcome {
 impl TwoStages {
     /// Outcomes at `rate_per_s` arrivals: (2), (4) and (5).
     #[must_use]
-    pub fn fate(&self, rate_per_s: f64) -> LivelockOutcome {
+    pub fn outcome(&self, rate_per_s: f64) -> LivelockOutcome {
         let lost_receiving =
             mm1k::loss(self.receive_room, rate_per_s, Span::from_secs_f64(1.0 / self.receive_per_s));
         self.after_receiving(rate_per_s, 1.0 - lost_receiving, 0.0)
@@ -48,7 +48,7 @@ impl TwoStages {
     /// Outcomes if only `admitted_per_s` are received, and the others are shed
     /// before, at a cost of `shed` each.
     #[must_use]
-    pub fn fate_shedding(&self, rate_per_s: f64, admitted_per_s: f64, shed: Span) -> LivelockOutcome {
+    pub fn outcome_shedding(&self, rate_per_s: f64, admitted_per_s: f64, shed: Span) -> LivelockOutcome {
         let admitted_per_s = admitted_per_s.min(rate_per_s);
         let taken = (rate_per_s - admitted_per_s) * shed.as_secs_f64();
         let receiving =

@@ -52,7 +52,7 @@ pub fn serve<D: Device, P: AppSockets>(
             if streams.gives_way() && yielding.is_due() {
                 let before = clock.now();
                 std::thread::yield_now();
-                yielding.on_back(clock.now().since(before));
+                yielding.on_return(clock.now().since(before));
             }
             continue;
         }

@@ -134,7 +134,7 @@ impl Parts<'_> {
                 let codel = self.config.codel;
                 let law = CoDel::new(codel.target, codel.interval, Bytes::new(SEGMENT_BYTES.into()));
                 let turns = self.turns(flows(room, Aqm::CoDel(law)));
-                self.whole(turns.with_push_out().with_newcomers_first())
+                self.whole(turns.with_push_out().with_new_flows_first())
             }
             Scheduler::Pias => self.levels(false, || Fifo::new(room)),
             Scheduler::Fish => match self.at(Marking::Flow) {

@@ -41,7 +41,7 @@ fn throughput_agrees_with_a_simulated_server_within_five_percent_of_its_peak() {
         [600.0, 1_500.0, 2_400.0, 2_700.0, 3_000.0, 4_000.0, 6_000.0, 12_000.0, 24_000.0, 30_000.0]
     {
         let [_, _, served] = simulated(&PAPER, rate_per_s);
-        let (model, simulated) = (PAPER.fate(rate_per_s).served * rate_per_s, served * rate_per_s);
+        let (model, simulated) = (PAPER.outcome(rate_per_s).served * rate_per_s, served * rate_per_s);
         assert!(
             (model - simulated).abs() < 0.05 * simulated.max(0.05 * PAPER.serve_per_s),
             "{rate_per_s}: {model} {simulated}"
@@ -51,7 +51,7 @@ fn throughput_agrees_with_a_simulated_server_within_five_percent_of_its_peak() {
 
 #[test]
 fn in_overload_throughput_falls_on_a_line_of_slope_minus_mu2_over_mu1() {
-    let at = |rate_per_s: f64| PAPER.fate(rate_per_s).served * rate_per_s;
+    let at = |rate_per_s: f64| PAPER.outcome(rate_per_s).served * rate_per_s;
     let slope = (at(20_000.0) - at(8_000.0)) / 12_000.0;
     let line = -PAPER.serve_per_s / PAPER.receive_per_s;
     assert!((slope / line - 1.0).abs() < 0.01, "{slope} is not {line}");
@@ -70,7 +70,7 @@ proptest! {
         let server = TwoStages { receive_per_s, serve_per_s, receive_room: rooms[0], serve_room: rooms[1] };
         let shed = Span::from_nanos(shed_ns);
         let admitted = server.admitted_best(rate_per_s, shed);
-        for outcome in [server.fate(rate_per_s), server.fate_shedding(rate_per_s, admitted, shed)] {
+        for outcome in [server.outcome(rate_per_s), server.outcome_shedding(rate_per_s, admitted, shed)] {
             let LivelockOutcome { lost_receiving, lost_serving, served } = outcome;
             prop_assert!((lost_receiving + lost_serving + served - 1.0).abs() < 1e-9, "{outcome:?}");
             prop_assert!([lost_receiving, lost_serving, served].iter().all(|share| (-1e-9..=1.0 + 1e-9).contains(share)));
@@ -83,8 +83,8 @@ proptest! {
         let rate_per_s = times * PAPER.serve_per_s;
         let shed = Span::from_secs_f64(cost / PAPER.receive_per_s);
         let admitted = PAPER.admitted_best(rate_per_s, shed);
-        let guarded = PAPER.fate_shedding(rate_per_s, admitted, shed).served;
-        prop_assert!(guarded > PAPER.fate(rate_per_s).served, "{times} {cost}: {guarded}");
+        let guarded = PAPER.outcome_shedding(rate_per_s, admitted, shed).served;
+        prop_assert!(guarded > PAPER.outcome(rate_per_s).served, "{times} {cost}: {guarded}");
     }
 }
 
@@ -92,5 +92,5 @@ proptest! {
 fn without_need_nobody_is_shed_and_nothing_changes() {
     let free = Span::ZERO;
     assert_eq!(PAPER.admitted_best(1_000.0, free), 1_000.0);
-    assert_eq!(PAPER.fate_shedding(1_000.0, 1_000.0, free), PAPER.fate(1_000.0));
+    assert_eq!(PAPER.outcome_shedding(1_000.0, 1_000.0, free), PAPER.outcome(1_000.0));
 }

@@ -12,7 +12,7 @@ use std::rc::Rc;
 
 use net::ConnId;
 use net::classify::Private;
-use queueing::event_order::{self, Rank, ReorderResult, arrange};
+use queueing::event_order::{self, Rank, ReorderResult, reorder};
 use queueing::{Priority, PrioritySet, Span, Time};
 use runtime::socket_proxy::{AppEvent, AppSockets, AppStream, NotOpened, Read, WriteResult};
 
@@ -163,7 +163,7 @@ impl State {
         if self.levels.first() != self.levels.last() {
             let rank = |&at: &usize| Some(Rank { level: self.pages[at].level.level(), can_wait: true });
             let returned = batch.clone();
-            let ReorderResult { kept, left } = arrange(&mut batch, rank, self.left);
+            let ReorderResult { kept, left } = reorder(&mut batch, rank, self.left);
             self.left = left;
             batch.truncate(kept);
             self.ready.extend(returned.into_iter().filter(|at| !batch.contains(at)));
