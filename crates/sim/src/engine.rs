@@ -34,11 +34,11 @@ const NONE: u32 = u32::MAX;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Engine<E> {
-    /// Events up to the end of bucket `reached`, in reverse order.
-    soon: Vec<Pending<E>>,
-    /// True if that is several events and [`Engine::found`] has not returned them yet.
-    fresh: bool,
-    reached: u64,
+    /// Events up to the end of bucket `current_bucket`, in reverse order.
+    current: Vec<Pending<E>>,
+    /// True if that is several events and [`Engine::upcoming`] has not returned them yet.
+    unreported: bool,
+    current_bucket: u64,
     /// First node of each later bucket, unsorted.
     buckets: Vec<u32>,
     /// Bitmap of non-empty buckets.
@@ -47,7 +47,7 @@ pub struct Engine<E> {
     /// Head of the free list.
     free: u32,
     /// Events that were beyond the last bucket when they were scheduled.
-    late: Heap<E>,
+    overflow: Heap<E>,
     scheduled: u64,
     len: usize,
     now: Time,
@@ -88,14 +88,14 @@ impl<E> Engine<E> {
     #[must_use]
     pub fn new() -> Self {
         Self {
-            soon: Vec::new(),
-            fresh: false,
-            reached: 0,
+            current: Vec::new(),
+            unreported: false,
+            current_bucket: 0,
             buckets: vec![NONE; BUCKETS as usize],
             used: vec![0; BUCKETS as usize / 64],
             nodes: Vec::new(),
             free: NONE,
-            late: Heap::new(),
+            overflow: Heap::new(),
             scheduled: 0,
             len: 0,
             now: Time::ZERO,
@@ -119,13 +119,13 @@ impl<E> Engine<E> {
     fn add(&mut self, pending: Pending<E>) {
         self.len += 1;
         let bucket = bucket_of(pending.at);
-        if bucket <= self.reached {
-            let place = self.soon.partition_point(|other| other.key() > pending.key());
-            self.soon.insert(place, pending);
-        } else if bucket - self.reached < BUCKETS {
-            self.put(bucket, pending);
+        if bucket <= self.current_bucket {
+            let index = self.current.partition_point(|other| other.key() > pending.key());
+            self.current.insert(index, pending);
+        } else if bucket - self.current_bucket < BUCKETS {
+            self.add_to_bucket(bucket, pending);
         } else {
-            self.late.push(pending);
+            self.overflow.push(pending);
         }
     }
 
@@ -145,11 +145,11 @@ impl<E> Engine<E> {
 
     /// Same as [`Engine::next`], limited to events at or before `limit`.
     pub fn next_by(&mut self, limit: Time) -> Option<(Time, E)> {
-        if self.soon.is_empty() {
+        if self.current.is_empty() {
             self.advance();
         }
-        self.soon.last().filter(|next| next.at <= limit)?;
-        let Pending { at, event, .. } = self.soon.pop()?;
+        self.current.last().filter(|next| next.at <= limit)?;
+        let Pending { at, event, .. } = self.current.pop()?;
         assert!(at >= self.now, "time never runs backwards");
         self.len -= 1;
         self.now = at;
@@ -159,13 +159,13 @@ impl<E> Engine<E> {
     /// Time of the next event.
     #[must_use]
     pub fn peek(&self) -> Option<Time> {
-        if let Some(next) = self.soon.last() {
+        if let Some(next) = self.current.last() {
             return Some(next.at);
         }
-        let late = self.late.peek().map(|late| late.at);
-        let Some(bucket) = self.next_bucket() else { return late };
+        let overflow = self.overflow.peek().map(|overflow| overflow.at);
+        let Some(bucket) = self.next_bucket() else { return overflow };
         let mut node = self.buckets[(bucket % BUCKETS) as usize];
-        let mut least = late.unwrap_or(Time::MAX);
+        let mut least = overflow.unwrap_or(Time::MAX);
         while let Some(Node { pending, next }) = self.nodes.get(node as usize) {
             least = pending.as_ref().map_or(least, |pending| pending.at.min(least));
             node = *next;
@@ -175,9 +175,9 @@ impl<E> Engine<E> {
 
     /// Events of the current bucket in order, if it holds several and they have not been
     /// returned before. Lets the caller prefetch the data of all of them at once.
-    pub fn found(&mut self) -> Option<impl Iterator<Item = &E>> {
-        let found = || self.soon.iter().rev().map(|pending| &pending.event);
-        std::mem::take(&mut self.fresh).then(found)
+    pub fn upcoming(&mut self) -> Option<impl Iterator<Item = &E>> {
+        let upcoming = || self.current.iter().rev().map(|pending| &pending.event);
+        std::mem::take(&mut self.unreported).then(upcoming)
     }
 
     /// Events scheduled so far.
@@ -199,11 +199,11 @@ impl<E> Engine<E> {
     }
 
     /// Adds an event to a bucket.
-    fn put(&mut self, bucket: u64, pending: Pending<E>) {
-        let place = (bucket % BUCKETS) as usize;
-        let node = Node { pending: Some(pending), next: self.buckets[place] };
-        self.used[place / 64] |= 1 << (place % 64);
-        self.buckets[place] = match self.nodes.get_mut(self.free as usize) {
+    fn add_to_bucket(&mut self, bucket: u64, pending: Pending<E>) {
+        let index = (bucket % BUCKETS) as usize;
+        let node = Node { pending: Some(pending), next: self.buckets[index] };
+        self.used[index / 64] |= 1 << (index % 64);
+        self.buckets[index] = match self.nodes.get_mut(self.free as usize) {
             Some(free) => {
                 let next_free = std::mem::replace(free, node).next;
                 std::mem::replace(&mut self.free, next_free)
@@ -215,9 +215,9 @@ impl<E> Engine<E> {
         };
     }
 
-    /// First non-empty bucket after `reached`.
+    /// First non-empty bucket after `current_bucket`.
     fn next_bucket(&self) -> Option<u64> {
-        let (first, words) = (self.reached + 1, self.used.len() as u64);
+        let (first, words) = (self.current_bucket + 1, self.used.len() as u64);
         // The first word is visited twice: first its upper bits, last its lower bits.
         for step in 0..=words {
             let word = first / 64 + step;
@@ -230,25 +230,25 @@ impl<E> Engine<E> {
         None
     }
 
-    /// Moves the next non-empty bucket, and heap events as early, into `soon`.
+    /// Moves the next non-empty bucket, and heap events as early, into `current`.
     fn advance(&mut self) {
-        let late = self.late.peek().map(|late| bucket_of(late.at));
-        let Some(bucket) = self.next_bucket().into_iter().chain(late).min() else { return };
-        self.reached = bucket;
-        let place = (bucket % BUCKETS) as usize;
-        let mut node = std::mem::replace(&mut self.buckets[place], NONE);
-        self.used[place / 64] &= !(1 << (place % 64));
+        let overflow = self.overflow.peek().map(|overflow| bucket_of(overflow.at));
+        let Some(bucket) = self.next_bucket().into_iter().chain(overflow).min() else { return };
+        self.current_bucket = bucket;
+        let index = (bucket % BUCKETS) as usize;
+        let mut node = std::mem::replace(&mut self.buckets[index], NONE);
+        self.used[index / 64] &= !(1 << (index % 64));
         while let Some(Node { pending, next }) = self.nodes.get_mut(node as usize) {
-            self.soon.extend(pending.take());
+            self.current.extend(pending.take());
             let rest = std::mem::replace(next, self.free);
             self.free = std::mem::replace(&mut node, rest);
         }
-        while let Some(pending) = self.late.pop_if(|late| bucket_of(late.at) <= bucket) {
-            self.soon.push(pending);
+        while let Some(pending) = self.overflow.pop_if(|overflow| bucket_of(overflow.at) <= bucket) {
+            self.current.push(pending);
         }
-        self.fresh = self.soon.len() > 1;
-        if self.fresh {
-            self.soon.sort_unstable_by_key(|pending| std::cmp::Reverse(pending.key()));
+        self.unreported = self.current.len() > 1;
+        if self.unreported {
+            self.current.sort_unstable_by_key(|pending| std::cmp::Reverse(pending.key()));
         }
     }
 }
@@ -312,7 +312,7 @@ mod tests {
                 let (at, event) = engine.next().unwrap();
                 engine.schedule(Time::from_nanos(at.as_nanos() + 1 + event * 300), event);
             }
-            capacities.push((engine.nodes.capacity(), engine.soon.capacity(), engine.late.capacity()));
+            capacities.push((engine.nodes.capacity(), engine.current.capacity(), engine.overflow.capacity()));
         }
         assert_eq!(capacities[0], capacities[1]);
     }

@@ -68,8 +68,8 @@ pub struct Counters {
 /// Creates a path and returns its two ends.
 #[must_use]
 pub fn connect(there: Config, back: Config, rng: &Rng) -> (PathDevice, PathDevice) {
-    let way = |config: Config, stream| Rc::new(RefCell::new(Way::new(config, &rng.fork(stream))));
-    let (there, back) = (way(there, 1), way(back, 2));
+    let direction = |config: Config, stream| Rc::new(RefCell::new(Direction::new(config, &rng.fork(stream))));
+    let (there, back) = (direction(there, 1), direction(back, 2));
     let end = |tx: &Rc<_>, rx: &Rc<_>| PathDevice { tx: Rc::clone(tx), rx: Rc::clone(rx) };
     (end(&there, &back), end(&back, &there))
 }
@@ -77,13 +77,13 @@ pub fn connect(there: Config, back: Config, rng: &Rng) -> (PathDevice, PathDevic
 /// One end of a path.
 #[derive(Debug)]
 pub struct PathDevice {
-    tx: Rc<RefCell<Way>>,
-    rx: Rc<RefCell<Way>>,
+    tx: Rc<RefCell<Direction>>,
+    rx: Rc<RefCell<Direction>>,
 }
 
 /// One direction.
 #[derive(Debug)]
-struct Way {
+struct Direction {
     config: Config,
     faults: FaultModel,
     /// Time at which the bottleneck has sent all queued frames.
@@ -103,7 +103,7 @@ struct Frame {
     bytes: Vec<u8>,
 }
 
-impl Way {
+impl Direction {
     fn new(config: Config, rng: &Rng) -> Self {
         Self {
             config,
@@ -267,7 +267,7 @@ mod tests {
         device.transmit(now, 976, &mut |frame| frame[0] = number).unwrap();
     }
 
-    fn heard(device: &mut PathDevice) -> Vec<(u8, Time)> {
+    fn received(device: &mut PathDevice) -> Vec<(u8, Time)> {
         std::iter::from_fn(|| device.receive(Time::MAX)).map(|r| (r.frame[0], r.arrived.unwrap())).collect()
     }
 
@@ -278,9 +278,9 @@ mod tests {
         assert_eq!(here.waiting(at(0)), Bytes::new(3000));
         assert_eq!(here.waiting(at(80)), Bytes::new(2000));
         assert!(there.receive(at(1079)).is_none());
-        assert_eq!(heard(&mut there), [(0, at(1080)), (1, at(1160)), (2, at(1240))]);
+        assert_eq!(received(&mut there), [(0, at(1080)), (1, at(1160)), (2, at(1240))]);
         send(&mut there, at(0), 7);
-        assert_eq!(heard(&mut here), [(7, at(1080))], "the other direction has a bottleneck of its own");
+        assert_eq!(received(&mut here), [(7, at(1080))], "the other direction has a bottleneck of its own");
     }
 
     #[test]
@@ -290,7 +290,7 @@ mod tests {
         send(&mut here, at(80), 20);
         send(&mut here, at(80), 21);
         assert_eq!(
-            heard(&mut there).iter().map(|(n, _)| *n).collect::<Vec<_>>(),
+            received(&mut there).iter().map(|(n, _)| *n).collect::<Vec<_>>(),
             [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 20]
         );
         assert_eq!((here.sent().dropped, here.sent().received), (3, 11));
@@ -303,10 +303,10 @@ mod tests {
         for n in 0..200 {
             send(&mut here, at(u64::from(n) * 80), n);
         }
-        let (heard, counters) = (heard(&mut there), here.sent());
+        let (received, counters) = (received(&mut there), here.sent());
         assert!(counters.faults.lost > 0 && counters.faults.duplicated > 0);
-        assert_eq!(heard.len() as u64, 200 - counters.faults.lost + counters.faults.duplicated);
-        assert!(!heard.is_sorted_by_key(|(n, _)| *n) && heard.is_sorted_by_key(|(_, at)| *at));
+        assert_eq!(received.len() as u64, 200 - counters.faults.lost + counters.faults.duplicated);
+        assert!(!received.is_sorted_by_key(|(n, _)| *n) && received.is_sorted_by_key(|(_, at)| *at));
     }
 
     /// Frame with an IPv4 header with these ECN bits.
@@ -331,9 +331,10 @@ mod tests {
             let packet = Packet::parse(&frame[14..]).expect("the checksum is right");
             (packet.ecn, packet.dscp)
         };
-        let heard: Vec<_> = std::iter::from_fn(|| there.receive(Time::MAX)).map(|r| bits(&r.frame)).collect();
+        let received: Vec<_> =
+            std::iter::from_fn(|| there.receive(Time::MAX)).map(|r| bits(&r.frame)).collect();
         // 158 bytes on the line each: two frames are queued before the third.
-        assert_eq!(heard, [(2, 10), (1, 10), (3, 10), (3, 10), (3, 10), (0, 10), (3, 10)]);
+        assert_eq!(received, [(2, 10), (1, 10), (3, 10), (3, 10), (3, 10), (0, 10), (3, 10)]);
     }
 
     #[test]

@@ -73,12 +73,12 @@ fn every_policy_is_given_the_same_work_and_answers_for_all_of_it() {
         { name = "W", parts = 4, service = "exp 9ms", reserve = "10ms", partial = true },
         { name = "A", service = "3ms" }"#;
     let config = Config { requests: 5_000, ..config(&stages.replace('\n', " "), 105.0, MIXED) };
-    let born = |outcome: &Outcome| outcome.classes.iter().map(|class| class.requests).collect::<Vec<_>>();
-    let first = born(&run(&config));
+    let arrivals = |outcome: &Outcome| outcome.classes.iter().map(|class| class.requests).collect::<Vec<_>>();
+    let first = arrivals(&run(&config));
     for (order, _) in ORDERS {
         for (shedding, _) in SHEDDINGS {
             let outcome = with(&config, order, shedding);
-            assert_eq!(born(&outcome), first, "{order} {shedding}");
+            assert_eq!(arrivals(&outcome), first, "{order} {shedding}");
             for class in &outcome.classes {
                 assert_eq!(class.on_time + class.late + class.dropped, class.requests, "{order} {shedding}");
             }
@@ -151,7 +151,7 @@ fn a_query_takes_at_each_worker_what_was_recorded_there() {
     let config = recorded("fifo");
     let times: Vec<Vec<Span>> = Trace::new(&config)
         .take(50)
-        .map(|born| born.parts.iter().map(|part| part.service).collect())
+        .map(|request| request.parts.iter().map(|part| part.service).collect())
         .collect();
     let ms = |row: [u64; 3]| row.map(Span::from_millis).to_vec();
     let rows = [ms([4, 3, 5]), ms([40, 30, 20]), ms([1, 1, 1])];

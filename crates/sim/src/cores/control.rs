@@ -7,39 +7,39 @@ use queueing::{Span, Time};
 use sched::cores::{Action, Cores, Sample, Signals};
 
 use super::logical_core::LogicalCoreState;
-use super::machine::World;
+use super::machine::MachineState;
 
 /// Minimum interval between reports of tail latency; over a shorter one it is meaningless.
 const TAIL_EVERY: Span = Span::from_millis(1);
 
-impl Cores for World {
+impl Cores for MachineState {
     fn sense(&mut self, now: Time, signals: &mut Signals) {
-        let since = self.sockets.first().map_or(Span::ZERO, |socket| now.since(socket.looked));
+        let since = self.sockets.first().map_or(Span::ZERO, |socket| now.since(socket.sampled_at));
         for (task, seen) in self.tasks.iter_mut().zip(&mut signals.tasks) {
             seen.delay = task.oldest().map_or(Span::ZERO, |oldest| now.since(oldest));
-            seen.late = task.fed.as_ref().is_some_and(|fed| fed.presses());
+            seen.late = task.external.as_ref().is_some_and(|external| external.has_late_request());
             seen.runnable = if task.critical { task.waiting() as u32 + task.serving } else { task.threads };
             if task.critical && since >= TAIL_EVERY {
                 // A long-waiting request belongs to the tail before it is answered.
-                seen.tail = Some(task.seen.quantile(0.999).max(seen.delay));
-                task.seen.clear();
+                seen.tail = Some(task.recent.quantile(0.999).max(seen.delay));
+                task.recent.clear();
             }
         }
         for core in 0..self.lanes.len() {
-            self.touch(now, core);
+            self.account(now, core);
             let lane = &mut self.lanes[core];
             let seen = &mut signals.cores[core];
             seen.yielded = lane.yielded.take();
             seen.sample = lane.sample.take();
-            seen.request_since = lane.request.is_some().then_some(lane.began);
+            seen.request_since = lane.request.is_some().then_some(lane.service_start);
         }
         for (number, seen) in signals.bandwidth.iter_mut().enumerate() {
             let lanes = self.topology.on_socket(number).iter().map(|core| &self.lanes[core.0 as usize]);
-            let moved: f64 = lanes.map(|lane| lane.moved).sum();
+            let moved: f64 = lanes.map(|lane| lane.bytes_moved).sum();
             let socket = &mut self.sockets[number];
-            let span = now.since(socket.looked).as_secs_f64();
-            *seen = (span > 0.0).then(|| (moved - socket.moved) / span);
-            (socket.moved, socket.looked) = (moved, now);
+            let span = now.since(socket.sampled_at).as_secs_f64();
+            *seen = (span > 0.0).then(|| (moved - socket.bytes_moved) / span);
+            (socket.bytes_moved, socket.sampled_at) = (moved, now);
         }
     }
 
@@ -48,11 +48,11 @@ impl Cores for World {
             match action {
                 Action::Run { core, task, keep } => {
                     let core = core.0 as usize;
-                    let idle = self.lanes[core].doing == LogicalCoreState::Nothing;
+                    let idle = self.lanes[core].state == LogicalCoreState::Idle;
                     let cost = if idle { self.costs.wake } else { self.costs.preempt };
-                    self.hand(now, core, task, keep, self.costs.decide + cost);
+                    self.switch_to(now, core, task, keep, self.costs.decide + cost);
                 }
-                Action::Idle { core } => self.vacate(now, core.0 as usize),
+                Action::Idle { core } => self.preempt(now, core.0 as usize),
                 Action::Share { core } => {
                     let core = core.0 as usize;
                     self.lanes[core].shared = true;

@@ -8,7 +8,7 @@ use queueing::{Entry, Label, Span, Time};
 use sched::cores::Allocator;
 
 use super::config::Config;
-use super::machine::{Event, World};
+use super::machine::{Event, MachineState};
 use crate::Engine;
 
 /// Request offered to a machine.
@@ -42,7 +42,7 @@ pub(crate) struct Served {
 }
 
 /// Queue of requests that wait for a core.
-pub(crate) trait Waiting {
+pub(crate) trait RequestQueue {
     /// Enqueues `offer`; returns the token of a request refused or evicted for it.
     fn push(&mut self, now: Time, offer: Offer) -> Option<u64>;
 
@@ -57,12 +57,12 @@ pub(crate) trait Waiting {
 
     /// True if a request is too urgent to wait for the queueing delay to rise: it asks for a
     /// core at once.
-    fn presses(&self) -> bool;
+    fn has_late_request(&self) -> bool;
 }
 
 /// Machine with external arrivals.
 pub(crate) struct ExternalMachine {
-    world: World,
+    machine: MachineState,
     allocator: Allocator,
 }
 
@@ -75,66 +75,66 @@ impl ExternalMachine {
     ///
     /// # Panics
     /// If the policy or the tasks are invalid.
-    pub fn new(config: &Config, queue: Box<dyn Waiting>) -> Self {
+    pub fn new(config: &Config, queue: Box<dyn RequestQueue>) -> Self {
         let board = config.board().expect("a checked machine");
         let policy = config.policy(&board).expect("a checked policy");
         let allocator = Allocator::new(policy, board);
-        let mut world = World::new(config, allocator.assignment().topology().clone());
-        world.tasks[TASK].fed = Some(queue);
-        Self { world, allocator }
+        let mut machine = MachineState::new(config, allocator.assignment().topology().clone());
+        machine.tasks[TASK].external = Some(queue);
+        Self { machine, allocator }
     }
 
     /// Offers a request; returns the token of a request refused or evicted for it.
     pub fn offer(&mut self, now: Time, offer: Offer) -> Option<u64> {
-        let task = &mut self.world.tasks[TASK];
-        let gone = task.fed.as_mut().and_then(|queue| queue.push(now, offer));
+        let task = &mut self.machine.tasks[TASK];
+        let rejected = task.external.as_mut().and_then(|queue| queue.push(now, offer));
         if let Some(core) = task.spinning.last().copied() {
             // A spinning core dequeues it; if nothing is to be served, the core continues to
             // spin.
-            if let Some(request) = task.take(now, &mut self.world.shed) {
+            if let Some(request) = task.dequeue(now, &mut self.machine.shed) {
                 task.spinning.pop();
-                self.world.begin(now, core, request);
+                self.machine.begin(now, core, request);
             }
         } else {
-            self.world.wake(now, TASK);
+            self.machine.wake(now, TASK);
         }
-        gone
+        rejected
     }
 
     /// Time of the next event.
     pub fn next(&self) -> Option<Time> {
-        self.world.engine.peek()
+        self.machine.engine.peek()
     }
 
     /// Processes events up to `limit`.
     pub fn run(&mut self, limit: Time) {
-        while let Some((now, event)) = self.world.engine.next_by(limit) {
-            super::happens(&mut self.world, &mut self.allocator, now, event);
+        while let Some((now, event)) = self.machine.engine.next_by(limit) {
+            super::handle_event(&mut self.machine, &mut self.allocator, now, event);
         }
     }
 
     /// Requests completed and shed since the last call.
     pub fn drain(&mut self, ended: &mut Vec<Served>, shed: &mut Vec<u64>) {
-        ended.append(&mut self.world.ended);
-        shed.append(&mut self.world.shed);
+        ended.append(&mut self.machine.ended);
+        shed.append(&mut self.machine.shed);
     }
 
     /// Queue length, and arrival of the oldest request.
     pub fn waiting(&self) -> (usize, Option<Time>) {
-        let task = &self.world.tasks[TASK];
+        let task = &self.machine.tasks[TASK];
         (task.waiting(), task.oldest())
     }
 
     /// Work of `task` by `now`, measured from the end of warm-up, in time of one undisturbed
     /// logical core.
     pub fn work(&mut self, now: Time, task: usize) -> Span {
-        (0..self.world.lanes.len()).for_each(|core| self.world.touch(now, core));
-        Span::from_nanos(self.world.tasks.get(task).map_or(0, |task| task.work_ns as u64))
+        (0..self.machine.lanes.len()).for_each(|core| self.machine.account(now, core));
+        Span::from_nanos(self.machine.tasks.get(task).map_or(0, |task| task.work_ns as u64))
     }
 
     /// Events simulated.
     pub fn events(&self) -> u64 {
-        let engine: &Engine<Event> = &self.world.engine;
+        let engine: &Engine<Event> = &self.machine.engine;
         engine.scheduled()
     }
 }

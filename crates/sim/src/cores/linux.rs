@@ -10,9 +10,9 @@ use queueing::{CoreId, Time};
 use sched::cores::TaskId;
 
 use super::logical_core::LogicalCoreState;
-use super::machine::{Event, World};
+use super::machine::{Event, MachineState};
 
-impl World {
+impl MachineState {
     /// Wakes a thread of LC `task` for a waiting request, on a core that the kernel schedules.
     pub(super) fn wake(&mut self, now: Time, task: usize) {
         if self.tasks[task].waking >= self.tasks[task].waiting() {
@@ -21,14 +21,12 @@ impl World {
         let rank = |&core: &usize| {
             let lane = &self.lanes[core];
             let mut siblings = self.topology.siblings(CoreId(core as u16));
-            match lane.doing {
+            match lane.state {
                 _ if !lane.shared => None,
-                LogicalCoreState::Nothing
-                    if siblings.all(|s| self.lanes[s.0 as usize].active().is_none()) =>
-                {
+                LogicalCoreState::Idle if siblings.all(|s| self.lanes[s.0 as usize].active().is_none()) => {
                     Some(0)
                 }
-                LogicalCoreState::Nothing => Some(1),
+                LogicalCoreState::Idle => Some(1),
                 LogicalCoreState::Working if self.costs.slice.is_none() => Some(2),
                 LogicalCoreState::Working => None,
                 LogicalCoreState::Switching | LogicalCoreState::Spinning | LogicalCoreState::Serving => None,
@@ -38,45 +36,46 @@ impl World {
         let Some((rank, core)) = best else { return };
         let cost = if rank == 2 { self.costs.preempt } else { self.costs.wake };
         self.tasks[task].waking += 1;
-        self.hand(now, core, TaskId(task as u16), false, cost);
+        self.switch_to(now, core, TaskId(task as u16), false, cost);
     }
 
     /// Gives `core`, which is idle and scheduled by the kernel, to a runnable task.
     pub(super) fn release(&mut self, now: Time, core: usize) {
-        self.vacate(now, core);
+        self.preempt(now, core);
         let oldest = |task: &usize| self.tasks[*task].oldest();
         let waits = (0..self.tasks.len()).filter(|task| oldest(task).is_some()).min_by_key(oldest);
         if let Some(task) = waits {
             self.tasks[task].waking += 1;
-            return self.hand(now, core, TaskId(task as u16), false, self.costs.resume);
+            return self.switch_to(now, core, TaskId(task as u16), false, self.costs.resume);
         }
         // For the kernel, threads that are being switched in already run.
-        let on_way = |task: usize| {
+        let switching_in = |task: usize| {
             let to = |lane: &&super::logical_core::LogicalCore| {
-                lane.doing == LogicalCoreState::Switching && lane.holder == Some(TaskId(task as u16))
+                lane.state == LogicalCoreState::Switching && lane.holder == Some(TaskId(task as u16))
             };
             self.lanes.iter().filter(to).count() as u32
         };
-        let ready = |task: &usize| self.tasks[*task].threads > self.tasks[*task].working + on_way(*task);
+        let ready =
+            |task: &usize| self.tasks[*task].threads > self.tasks[*task].working + switching_in(*task);
         let next = (0..self.tasks.len()).filter(|task| !self.tasks[*task].critical).filter(ready);
-        if let Some(task) = next.min_by_key(|&task| self.tasks[task].working + on_way(task)) {
-            self.hand(now, core, TaskId(task as u16), false, self.costs.resume);
+        if let Some(task) = next.min_by_key(|&task| self.tasks[task].working + switching_in(task)) {
+            self.switch_to(now, core, TaskId(task as u16), false, self.costs.resume);
         }
     }
 
     /// Schedules the end of BE's slice on `core`, if slices are enabled.
     pub(super) fn slice(&mut self, now: Time, core: usize) {
         let lane = &self.lanes[core];
-        if let (true, Some(law), Some(holder)) = (lane.shared, self.costs.slice, lane.holder) {
-            let turn = lane.turn;
-            let lasts = law.sample(&mut self.tasks[holder.index()].draws);
-            self.engine.schedule(now + lasts, Event::Slice { core, turn });
+        if let (true, Some(distribution), Some(holder)) = (lane.shared, self.costs.slice, lane.holder) {
+            let generation = lane.generation;
+            let lasts = distribution.sample(&mut self.tasks[holder.index()].rng);
+            self.engine.schedule(now + lasts, Event::Slice { core, generation });
         }
     }
 
     /// End of a slice: a waiting LC thread gets the core, else BE gets another slice.
-    pub(super) fn slice_ends(&mut self, now: Time, core: usize, turn: u32) {
-        if self.lanes[core].turn != turn {
+    pub(super) fn end_slice(&mut self, now: Time, core: usize, generation: u32) {
+        if self.lanes[core].generation != generation {
             return;
         }
         if self.tasks.iter().any(|task| task.critical && task.waiting() > task.waking) {

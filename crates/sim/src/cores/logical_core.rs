@@ -9,7 +9,7 @@ use super::task::Request;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LogicalCoreState {
     /// Idle; the siblings have the physical core to themselves.
-    Nothing,
+    Idle,
     /// Context switch.
     Switching,
     /// The LC task polls for work.
@@ -28,20 +28,20 @@ pub(super) struct LogicalCore {
     pub keep: bool,
     /// True if the kernel schedules the core.
     pub shared: bool,
-    pub doing: LogicalCoreState,
+    pub state: LogicalCoreState,
     /// Generation of the scheduled event; events of older generations are stale.
-    pub turn: u32,
+    pub generation: u32,
     pub request: Option<Request>,
     /// Start of service on this core.
-    pub began: Time,
+    pub service_start: Time,
     /// Time up to which work and traffic are accounted.
-    pub touched: Time,
+    pub accounted_until: Time,
     /// Speed, 1 on an otherwise idle machine.
     pub speed: f64,
     /// DRAM traffic, bytes per ns.
     pub rate: f64,
     /// DRAM traffic so far, bytes.
-    pub moved: f64,
+    pub bytes_moved: f64,
     pub yielded: Option<TaskId>,
     pub sample: Option<Sample>,
 }
@@ -55,14 +55,14 @@ impl LogicalCore {
             holder: None,
             keep: false,
             shared: false,
-            doing: LogicalCoreState::Nothing,
-            turn: 0,
+            state: LogicalCoreState::Idle,
+            generation: 0,
             request: None,
-            began: Time::ZERO,
-            touched: Time::ZERO,
+            service_start: Time::ZERO,
+            accounted_until: Time::ZERO,
             speed: 1.0,
             rate: 0.0,
-            moved: 0.0,
+            bytes_moved: 0.0,
             yielded: None,
             sample: None,
         }
@@ -70,17 +70,17 @@ impl LogicalCore {
 
     /// Task that uses the physical core.
     pub fn active(&self) -> Option<TaskId> {
-        self.holder.filter(|_| matches!(self.doing, LogicalCoreState::Serving | LogicalCoreState::Working))
+        self.holder.filter(|_| matches!(self.state, LogicalCoreState::Serving | LogicalCoreState::Working))
     }
 
     /// Accounts work and traffic up to `now`; returns the work done, in ns.
-    pub fn touch(&mut self, now: Time) -> f64 {
-        let span_ns = now.since(self.touched).as_nanos() as f64;
-        self.touched = now;
+    pub fn account(&mut self, now: Time) -> f64 {
+        let span_ns = now.since(self.accounted_until).as_nanos() as f64;
+        self.accounted_until = now;
         if self.active().is_none() {
             return 0.0;
         }
-        self.moved += span_ns * self.rate;
+        self.bytes_moved += span_ns * self.rate;
         let work_ns = span_ns * self.speed;
         if let Some(request) = &mut self.request {
             request.left_ns = (request.left_ns - work_ns).max(0.0);
@@ -90,6 +90,6 @@ impl LogicalCore {
 
     /// Cache miss counter.
     pub fn misses(&self) -> u64 {
-        (self.moved / LINE) as u64
+        (self.bytes_moved / LINE) as u64
     }
 }

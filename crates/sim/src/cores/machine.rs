@@ -7,7 +7,7 @@ use super::config::{Config, Costs, Machine};
 use super::external_arrivals::Served;
 use super::logical_core::{LogicalCore, LogicalCoreState};
 use super::memory::{self, Demand};
-use super::task::{QUEUE_MAX, Request, Running};
+use super::task::{QUEUE_MAX, Request, TaskState};
 use crate::Engine;
 
 /// Event.
@@ -16,13 +16,13 @@ pub(super) enum Event {
     /// Arrival of a request for that task.
     Arrive(usize),
     /// End of service, unless stale.
-    Done { core: usize, turn: u32 },
+    Done { core: usize, generation: u32 },
     /// End of a context switch, unless stale.
-    Switched { core: usize, turn: u32 },
+    Switched { core: usize, generation: u32 },
     /// End of spinning, unless stale.
-    Park { core: usize, turn: u32 },
+    Park { core: usize, generation: u32 },
     /// End of a BE time slice, unless stale.
-    Slice { core: usize, turn: u32 },
+    Slice { core: usize, generation: u32 },
     /// Check of phases and windows.
     Phases,
     /// Round of the policy.
@@ -43,16 +43,16 @@ pub(super) struct Socket {
     dilation: Vec<f64>,
     misses: Vec<f64>,
     /// Bytes moved at the last sample, and its time.
-    pub moved: f64,
-    pub looked: Time,
+    pub bytes_moved: f64,
+    pub sampled_at: Time,
 }
 
 /// Machine state.
-pub(super) struct World {
+pub(super) struct MachineState {
     pub engine: Engine<Event>,
     pub topology: Topology,
     pub lanes: Vec<LogicalCore>,
-    pub tasks: Vec<Running>,
+    pub tasks: Vec<TaskState>,
     pub sockets: Vec<Socket>,
     pub costs: Costs,
     machine: Machine,
@@ -68,19 +68,19 @@ pub(super) struct World {
     pub shed: Vec<u64>,
 }
 
-impl World {
+impl MachineState {
     pub fn new(config: &Config, topology: Topology) -> Self {
         let seed = Rng::seeded(config.seed);
-        let tasks: Vec<Running> =
-            config.tasks.iter().zip(0..).map(|(task, n)| Running::new(task, n, &seed)).collect();
+        let tasks: Vec<TaskState> =
+            config.tasks.iter().zip(0..).map(|(task, n)| TaskState::new(task, n, &seed)).collect();
         let socket = Socket {
             weights: vec![0.0; tasks.len()],
             dilation: vec![1.0; tasks.len()],
             misses: vec![1.0; tasks.len()],
-            moved: 0.0,
-            looked: Time::ZERO,
+            bytes_moved: 0.0,
+            sampled_at: Time::ZERO,
         };
-        let mut world = Self {
+        let mut machine = Self {
             engine: Engine::new(),
             lanes: vec![LogicalCore::new(); topology.cores()],
             sockets: vec![socket; topology.sockets()],
@@ -98,11 +98,11 @@ impl World {
             ended: Vec::new(),
             shed: Vec::new(),
         };
-        (0..world.sockets.len()).for_each(|socket| world.settle(Time::ZERO, socket, true));
-        world.engine.schedule(Time::ZERO, Event::Round);
-        world.engine.schedule(Time::ZERO, Event::Phases);
-        (0..world.tasks.len()).for_each(|task| world.schedule_arrival(task));
-        world
+        (0..machine.sockets.len()).for_each(|socket| machine.update_memory(Time::ZERO, socket, true));
+        machine.engine.schedule(Time::ZERO, Event::Round);
+        machine.engine.schedule(Time::ZERO, Event::Phases);
+        (0..machine.tasks.len()).for_each(|task| machine.schedule_arrival(task));
+        machine
     }
 
     fn schedule_arrival(&mut self, task: usize) {
@@ -114,9 +114,9 @@ impl World {
     pub fn arrive(&mut self, now: Time, number: usize) {
         self.schedule_arrival(number);
         let task = &mut self.tasks[number];
-        let service = task.service.expect("LC has a law of service");
-        let left_ns = service.sample(&mut task.draws).as_nanos() as f64;
-        let request = Request { at: now, left_ns, fed: None };
+        let service = task.service.expect("LC has a service time");
+        let left_ns = service.sample(&mut task.rng).as_nanos() as f64;
+        let request = Request { at: now, left_ns, external: None };
         if let Some(core) = task.spinning.pop() {
             self.begin(now, core, request);
         } else if task.queue.len() == QUEUE_MAX {
@@ -130,139 +130,139 @@ impl World {
     /// Starts a request on a spinning core.
     pub fn begin(&mut self, now: Time, core: usize, request: Request) {
         self.serve(now, core, request);
-        self.changed(now, core);
+        self.on_core_changed(now, core);
     }
 
-    pub fn done(&mut self, now: Time, core: usize, turn: u32) {
-        if self.lanes[core].turn != turn {
+    pub fn done(&mut self, now: Time, core: usize, generation: u32) {
+        if self.lanes[core].generation != generation {
             return;
         }
-        self.touch(now, core);
-        let request = self.lanes[core].request.take().expect("it was served");
-        let holder = self.lanes[core].holder.expect("somebody served it");
+        self.account(now, core);
+        let request = self.lanes[core].request.take().expect("a request was in service");
+        let holder = self.lanes[core].holder.expect("a task served it");
         let (from, latency) = (self.from, now.since(request.at));
         let task = &mut self.tasks[holder.index()];
         task.serving -= 1;
-        self.ended.extend(request.fed);
+        self.ended.extend(request.external);
         if request.at >= from {
             task.latency.record(latency);
             task.window.record(latency);
         }
-        task.seen.record(latency);
-        self.look_for_work(now, core);
+        task.recent.record(latency);
+        self.serve_next(now, core);
     }
 
     /// Serves the next request of the LC task on `core`, or spins.
-    pub fn look_for_work(&mut self, now: Time, core: usize) {
-        let holder = self.lanes[core].holder.expect("who looks for work has the core");
-        let was = self.lanes[core].doing;
-        if let Some(request) = self.tasks[holder.index()].take(now, &mut self.shed) {
+    pub fn serve_next(&mut self, now: Time, core: usize) {
+        let holder = self.lanes[core].holder.expect("the calling task has the core");
+        let was = self.lanes[core].state;
+        if let Some(request) = self.tasks[holder.index()].dequeue(now, &mut self.shed) {
             self.serve(now, core, request);
             if was != LogicalCoreState::Serving {
-                self.changed(now, core);
+                self.on_core_changed(now, core);
             }
             return;
         }
         if self.lanes[core].shared {
-            self.plan(core, LogicalCoreState::Nothing);
+            self.set_state(core, LogicalCoreState::Idle);
             return self.release(now, core);
         }
-        self.plan(core, LogicalCoreState::Spinning);
+        self.set_state(core, LogicalCoreState::Spinning);
         self.tasks[holder.index()].spinning.push(core);
         if !self.lanes[core].keep {
-            let turn = self.lanes[core].turn;
-            self.engine.schedule(now + self.costs.spin, Event::Park { core, turn });
+            let generation = self.lanes[core].generation;
+            self.engine.schedule(now + self.costs.spin, Event::Park { core, generation });
         }
-        self.changed(now, core);
+        self.on_core_changed(now, core);
     }
 
-    pub fn park(&mut self, now: Time, core: usize, turn: u32) {
+    pub fn park(&mut self, now: Time, core: usize, generation: u32) {
         let lane = &mut self.lanes[core];
-        if lane.turn != turn {
+        if lane.generation != generation {
             return;
         }
         lane.yielded = lane.holder;
-        self.vacate(now, core);
+        self.preempt(now, core);
     }
 
-    pub fn switched(&mut self, now: Time, core: usize, turn: u32) {
+    pub fn switched(&mut self, now: Time, core: usize, generation: u32) {
         let lane = &self.lanes[core];
-        if lane.turn != turn {
+        if lane.generation != generation {
             return;
         }
-        let task = &mut self.tasks[lane.holder.expect("it was handed to somebody").index()];
+        let task = &mut self.tasks[lane.holder.expect("it was handed to a task").index()];
         if task.critical {
             task.waking -= usize::from(lane.shared);
-            self.look_for_work(now, core);
+            self.serve_next(now, core);
         } else {
             task.working += 1;
-            self.plan(core, LogicalCoreState::Working);
-            self.changed(now, core);
+            self.set_state(core, LogicalCoreState::Working);
+            self.on_core_changed(now, core);
             self.slice(now, core);
         }
     }
 
     /// Switches `core` to `task`, which runs there after `cost`.
-    pub fn hand(&mut self, now: Time, core: usize, task: TaskId, keep: bool, cost: Span) {
-        self.vacate(now, core);
-        self.plan(core, LogicalCoreState::Switching);
+    pub fn switch_to(&mut self, now: Time, core: usize, task: TaskId, keep: bool, cost: Span) {
+        self.preempt(now, core);
+        self.set_state(core, LogicalCoreState::Switching);
         let lane = &mut self.lanes[core];
         (lane.holder, lane.keep) = (Some(task), keep);
-        let turn = lane.turn;
-        self.engine.schedule(now + cost, Event::Switched { core, turn });
+        let generation = lane.generation;
+        self.engine.schedule(now + cost, Event::Switched { core, generation });
     }
 
     /// Preempts `core`; a request in service returns to the head of its queue.
-    pub fn vacate(&mut self, now: Time, core: usize) {
-        self.touch(now, core);
+    pub fn preempt(&mut self, now: Time, core: usize) {
+        self.account(now, core);
         let lane = &mut self.lanes[core];
-        let (was, holder, request) = (lane.doing, lane.holder.take(), lane.request.take());
+        let (was, holder, request) = (lane.state, lane.holder.take(), lane.request.take());
         let shared = lane.shared;
-        self.plan(core, LogicalCoreState::Nothing);
+        self.set_state(core, LogicalCoreState::Idle);
         let Some(holder) = holder else { return };
         let task = &mut self.tasks[holder.index()];
         match was {
-            LogicalCoreState::Nothing => {}
+            LogicalCoreState::Idle => {}
             LogicalCoreState::Switching => task.waking -= usize::from(shared && task.critical),
             LogicalCoreState::Spinning => task.spinning.retain(|&other| other != core),
             LogicalCoreState::Working => task.working -= 1,
             LogicalCoreState::Serving => {
                 task.serving -= 1;
-                task.queue.push_front(request.expect("it was served"));
+                task.queue.push_front(request.expect("a request was in service"));
             }
         }
         if was == LogicalCoreState::Serving
             && let Some(other) = self.tasks[holder.index()].spinning.pop()
         {
-            let request = self.tasks[holder.index()].queue.pop_front().expect("it was put there");
+            let request = self.tasks[holder.index()].queue.pop_front().expect("it was just pushed");
             self.serve(now, other, request);
-            self.changed(now, other);
+            self.on_core_changed(now, other);
         }
-        self.changed(now, core);
+        self.on_core_changed(now, core);
     }
 
     /// Changes the state of `core`; scheduled events become stale.
-    fn plan(&mut self, core: usize, doing: LogicalCoreState) {
+    fn set_state(&mut self, core: usize, state: LogicalCoreState) {
         let lane = &mut self.lanes[core];
-        lane.doing = doing;
-        lane.turn = lane.turn.wrapping_add(1);
+        lane.state = state;
+        lane.generation = lane.generation.wrapping_add(1);
     }
 
     fn serve(&mut self, now: Time, core: usize, request: Request) {
-        self.touch(now, core);
-        self.plan(core, LogicalCoreState::Serving);
+        self.account(now, core);
+        self.set_state(core, LogicalCoreState::Serving);
         let lane = &mut self.lanes[core];
-        (lane.request, lane.began) = (Some(request), now);
-        self.tasks[lane.holder.expect("who serves has the core").index()].serving += 1;
-        self.pace(now, core);
+        (lane.request, lane.service_start) = (Some(request), now);
+        self.tasks[lane.holder.expect("the serving task has the core").index()].serving += 1;
+        self.update_speed(now, core);
     }
 
     /// Accounts the work of `core` up to `now`.
-    pub fn touch(&mut self, now: Time, core: usize) {
+    pub fn account(&mut self, now: Time, core: usize) {
         let lane = &mut self.lanes[core];
-        let since = lane.touched.max(self.from);
-        let whole = now.since(lane.touched).as_nanos();
-        let work_ns = lane.touch(now);
+        let since = lane.accounted_until.max(self.from);
+        let whole = now.since(lane.accounted_until).as_nanos();
+        let work_ns = lane.account(now);
         if work_ns > 0.0
             && let Some(holder) = lane.holder
         {
@@ -274,7 +274,7 @@ impl World {
     }
 
     /// Slowdown of work on `core` by its siblings.
-    fn beside(&self, core: usize, task: TaskId) -> f64 {
+    fn sibling_slowdown(&self, core: usize, task: TaskId) -> f64 {
         let siblings = self.topology.siblings(CoreId(core as u16));
         let active = siblings.filter_map(|sibling| self.lanes[sibling.0 as usize].active());
         let pressure: f64 = active.map(|other| self.tasks[other.index()].needs().pressure).sum();
@@ -282,40 +282,40 @@ impl World {
     }
 
     /// Sets the speed of `core` and reschedules the end of its request.
-    fn pace(&mut self, now: Time, core: usize) {
-        self.touch(now, core);
+    fn update_speed(&mut self, now: Time, core: usize) {
+        self.account(now, core);
         let Some(task) = self.lanes[core].active() else { return };
         let socket = &self.sockets[self.topology.socket(CoreId(core as u16))];
         let index = task.index();
-        let longer = self.beside(core, task) * socket.dilation[index];
+        let longer = self.sibling_slowdown(core, task) * socket.dilation[index];
         let rate = self.tasks[index].needs().bandwidth_gb * socket.misses[index] / longer;
         let lane = &mut self.lanes[core];
         (lane.speed, lane.rate) = (1.0 / longer, rate);
         if let Some(request) = &lane.request {
-            lane.turn = lane.turn.wrapping_add(1);
+            lane.generation = lane.generation.wrapping_add(1);
             let left = Span::from_nanos((request.left_ns * longer).ceil() as u64);
-            let turn = lane.turn;
-            self.engine.schedule(now + left, Event::Done { core, turn });
+            let generation = lane.generation;
+            self.engine.schedule(now + left, Event::Done { core, generation });
         }
     }
 
     /// Updates the siblings of `core` and its socket's memory after a change of state.
-    pub fn changed(&mut self, now: Time, core: usize) {
+    pub fn on_core_changed(&mut self, now: Time, core: usize) {
         let id = CoreId(core as u16);
         for lane in 0..self.topology.lanes(self.topology.physical(id)).len() {
             let sibling = self.topology.lanes(self.topology.physical(id))[lane];
-            self.pace(now, sibling.0 as usize);
+            self.update_speed(now, sibling.0 as usize);
         }
-        self.settle(now, self.topology.socket(id), false);
+        self.update_memory(now, self.topology.socket(id), false);
     }
 
     /// Recomputes the equilibrium of a socket's memory if demand has changed enough, or if
     /// `anyway`.
-    fn settle(&mut self, now: Time, number: usize, anyway: bool) {
+    fn update_memory(&mut self, now: Time, number: usize, anyway: bool) {
         self.weights.fill(0.0);
         for &core in self.topology.on_socket(number) {
             if let Some(task) = self.lanes[core.0 as usize].active() {
-                self.weights[task.index()] += 1.0 / self.beside(core.0 as usize, task);
+                self.weights[task.index()] += 1.0 / self.sibling_slowdown(core.0 as usize, task);
             }
         }
         let socket = &mut self.sockets[number];
@@ -349,7 +349,7 @@ impl World {
             for place in 0..self.topology.on_socket(number).len() {
                 let core = self.topology.on_socket(number)[place].0 as usize;
                 if self.lanes[core].active().is_some_and(|active| active.index() == task) {
-                    self.pace(now, core);
+                    self.update_speed(now, core);
                 }
             }
         }
@@ -357,15 +357,15 @@ impl World {
 
     /// Advances phases and windows that have ended.
     pub fn phases(&mut self, now: Time) {
-        (0..self.lanes.len()).for_each(|core| self.touch(now, core));
-        let mut turned = false;
-        self.tasks.iter_mut().for_each(|task| turned |= task.turn_phase());
-        if turned {
-            (0..self.lanes.len()).for_each(|core| self.pace(now, core));
-            (0..self.sockets.len()).for_each(|socket| self.settle(now, socket, true));
+        (0..self.lanes.len()).for_each(|core| self.account(now, core));
+        let mut advanced = false;
+        self.tasks.iter_mut().for_each(|task| advanced |= task.advance_phase());
+        if advanced {
+            (0..self.lanes.len()).for_each(|core| self.update_speed(now, core));
+            (0..self.sockets.len()).for_each(|socket| self.update_memory(now, socket, true));
         }
         if now >= self.window_ends {
-            self.tasks.iter_mut().for_each(Running::turn_window);
+            self.tasks.iter_mut().for_each(TaskState::end_window);
             self.window_ends = now + WINDOW;
         }
     }

@@ -42,13 +42,13 @@ mod outcome;
 mod task;
 
 pub use config::{Change, ClassName, Config, Costs, Machine, Needs, Phase, Task};
-pub(crate) use external_arrivals::{ExternalMachine, Offer, Served, Waiting};
+pub(crate) use external_arrivals::{ExternalMachine, Offer, RequestQueue, Served};
 pub use outcome::{Outcome, TaskOutcome};
 
 use queueing::{Span, Time};
 use sched::cores::Allocator;
 
-use machine::{Event, World};
+use machine::{Event, MachineState};
 
 /// Interval between checks of phases.
 const PHASES_EVERY: Span = Span::from_micros(50);
@@ -62,29 +62,29 @@ pub fn run(config: &Config) -> Outcome {
     let board = config.board().expect("a checked configuration");
     let policy = config.policy(&board).expect("a checked configuration");
     let mut allocator = Allocator::new(policy, board);
-    let mut world = World::new(config, allocator.assignment().topology().clone());
+    let mut machine = MachineState::new(config, allocator.assignment().topology().clone());
     let end = Time::ZERO + config.warmup + config.lasts;
-    while let Some((now, event)) = world.engine.next_by(end) {
-        happens(&mut world, &mut allocator, now, event);
+    while let Some((now, event)) = machine.engine.next_by(end) {
+        handle_event(&mut machine, &mut allocator, now, event);
     }
-    world.finish(end)
+    machine.finish(end)
 }
 
-fn happens(world: &mut World, allocator: &mut Allocator, now: Time, event: Event) {
+fn handle_event(machine: &mut MachineState, allocator: &mut Allocator, now: Time, event: Event) {
     match event {
-        Event::Arrive(task) => world.arrive(now, task),
-        Event::Done { core, turn } => world.done(now, core, turn),
-        Event::Switched { core, turn } => world.switched(now, core, turn),
-        Event::Park { core, turn } => world.park(now, core, turn),
-        Event::Slice { core, turn } => world.slice_ends(now, core, turn),
+        Event::Arrive(task) => machine.arrive(now, task),
+        Event::Done { core, generation } => machine.done(now, core, generation),
+        Event::Switched { core, generation } => machine.switched(now, core, generation),
+        Event::Park { core, generation } => machine.park(now, core, generation),
+        Event::Slice { core, generation } => machine.end_slice(now, core, generation),
         Event::Phases => {
-            world.phases(now);
-            world.engine.schedule(now + PHASES_EVERY, Event::Phases);
+            machine.phases(now);
+            machine.engine.schedule(now + PHASES_EVERY, Event::Phases);
         }
         Event::Round => {
-            let actions = allocator.round(now, world);
-            world.count_round(now, actions);
-            world.engine.schedule(now + allocator.period(), Event::Round);
+            let actions = allocator.round(now, machine);
+            machine.count_round(now, actions);
+            machine.engine.schedule(now + allocator.period(), Event::Round);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use queueing::{Histogram, Span, Time};
 
-use super::machine::World;
+use super::machine::MachineState;
 
 /// Result of a run.
 #[derive(Clone, Debug)]
@@ -44,10 +44,10 @@ impl TaskOutcome {
     }
 }
 
-impl World {
+impl MachineState {
     /// Collects the results. Unanswered requests count with their age.
     pub fn finish(mut self, end: Time) -> Outcome {
-        (0..self.lanes.len()).for_each(|core| self.touch(end, core));
+        (0..self.lanes.len()).for_each(|core| self.account(end, core));
         let serving: Vec<_> =
             self.lanes.iter().filter_map(|lane| Some((lane.holder?, lane.request?))).collect();
         for (holder, request) in serving {
@@ -60,7 +60,7 @@ impl World {
                 task.latency.record(end.since(request.at));
                 task.window.record(end.since(request.at));
             }
-            task.turn_window();
+            task.end_window();
             TaskOutcome {
                 answered: task.latency.count() - task.unanswered,
                 unanswered: task.unanswered,

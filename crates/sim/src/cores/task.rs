@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use queueing::{ArrivalTimes, Distribution, Histogram, Rng, Span, Time};
 
 use super::config::{Change, ClassName, Needs, Task};
-use super::external_arrivals::{Served, Waiting};
+use super::external_arrivals::{RequestQueue, Served};
 
 /// Request.
 #[derive(Clone, Copy, Debug)]
@@ -15,25 +15,25 @@ pub(super) struct Request {
     /// Remaining work, in ns on an otherwise idle machine.
     pub left_ns: f64,
     /// Identity of an external request.
-    pub fed: Option<Served>,
+    pub external: Option<Served>,
 }
 
 /// Queue capacity; further requests are dropped.
 pub(super) const QUEUE_MAX: usize = 1 << 20;
 
 /// Running task.
-pub(super) struct Running {
+pub(super) struct TaskState {
     pub critical: bool,
     pub threads: u32,
     pub service: Option<Distribution>,
     times: Option<ArrivalTimes>,
     /// Pending changes of the load, and the random stream of their arrivals.
     changes: VecDeque<Change>,
-    loads: Rng,
-    pub draws: Rng,
+    load_rng: Rng,
+    pub rng: Rng,
     pub queue: VecDeque<Request>,
     /// Queue of external requests; those in `queue`, preempted ones, go first.
-    pub fed: Option<Box<dyn Waiting>>,
+    pub external: Option<Box<dyn RequestQueue>>,
     /// Logical cores that poll for work.
     pub spinning: Vec<usize>,
     /// Logical cores that the kernel is switching to this task.
@@ -54,24 +54,24 @@ pub(super) struct Running {
     pub window: Histogram,
     pub peak: Span,
     /// Latency since the last report to the policy.
-    pub seen: Histogram,
+    pub recent: Histogram,
     pub lost: u64,
     pub unanswered: u64,
 }
 
-impl Running {
+impl TaskState {
     pub fn new(task: &Task, number: u64, seed: &Rng) -> Self {
         let start = |n: u64| seed.fork(number * 3 + n);
-        let mut running = Self {
+        let mut state = Self {
             critical: task.class == ClassName::Critical,
             threads: task.threads,
             service: task.service,
             times: task.arrivals.map(|arrivals| arrivals.times(Time::ZERO, start(0))),
             changes: task.changes.iter().copied().collect(),
-            loads: start(2),
-            draws: start(1),
+            load_rng: start(2),
+            rng: start(1),
             queue: VecDeque::new(),
-            fed: None,
+            external: None,
             spinning: Vec::new(),
             waking: 0,
             serving: 0,
@@ -84,12 +84,12 @@ impl Running {
             latency: Histogram::new(),
             window: Histogram::coarse(),
             peak: Span::ZERO,
-            seen: Histogram::coarse(),
+            recent: Histogram::coarse(),
             lost: 0,
             unanswered: 0,
         };
-        running.enter();
-        running
+        state.enter_phase();
+        state
     }
 
     /// Time of the next arrival.
@@ -99,7 +99,7 @@ impl Running {
             && next.is_none_or(|next| next >= Time::ZERO + at)
         {
             self.changes.pop_front();
-            let mut times = arrivals.times(Time::ZERO + at, self.loads.fork(self.changes.len() as u64));
+            let mut times = arrivals.times(Time::ZERO + at, self.load_rng.fork(self.changes.len() as u64));
             next = times.next();
             self.times = Some(times);
         }
@@ -108,21 +108,21 @@ impl Running {
 
     /// Queue length.
     pub fn waiting(&self) -> usize {
-        self.queue.len() + self.fed.as_ref().map_or(0, |fed| fed.len())
+        self.queue.len() + self.external.as_ref().map_or(0, |external| external.len())
     }
 
     /// Arrival of the oldest queued request.
     pub fn oldest(&self) -> Option<Time> {
         let own = self.queue.front().map(|request| request.at);
-        own.into_iter().chain(self.fed.as_ref().and_then(|fed| fed.oldest())).min()
+        own.into_iter().chain(self.external.as_ref().and_then(|external| external.oldest())).min()
     }
 
     /// Dequeues the next request; dropped external requests are appended to `shed`.
-    pub fn take(&mut self, now: Time, shed: &mut Vec<u64>) -> Option<Request> {
+    pub fn dequeue(&mut self, now: Time, shed: &mut Vec<u64>) -> Option<Request> {
         self.queue.pop_front().or_else(|| {
-            let offer = self.fed.as_mut()?.next(now, shed)?;
+            let offer = self.external.as_mut()?.next(now, shed)?;
             let served = Served { token: offer.token, started: now };
-            Some(Request { at: now, left_ns: offer.work.as_nanos() as f64, fed: Some(served) })
+            Some(Request { at: now, left_ns: offer.work.as_nanos() as f64, external: Some(served) })
         })
     }
 
@@ -137,24 +137,24 @@ impl Running {
     }
 
     /// Enters the next phase if this one is over; returns `true` if it did.
-    pub fn turn_phase(&mut self) -> bool {
+    pub fn advance_phase(&mut self) -> bool {
         let over = self.phases.len() > 1 && self.phase_left_ns <= 0.0;
         if over {
             self.phase = (self.phase + 1) % self.phases.len();
-            self.enter();
+            self.enter_phase();
         }
         over
     }
 
-    fn enter(&mut self) {
+    fn enter_phase(&mut self) {
         if let Some((lasts, _)) = self.phases.get(self.phase) {
             let threads = f64::from(self.threads.max(1));
-            self.phase_left_ns = lasts.sample(&mut self.draws).as_nanos() as f64 * threads;
+            self.phase_left_ns = lasts.sample(&mut self.rng).as_nanos() as f64 * threads;
         }
     }
 
     /// Ends a latency window.
-    pub fn turn_window(&mut self) {
+    pub fn end_window(&mut self) {
         self.peak = self.peak.max(self.window.quantile(0.999));
         self.window.clear();
     }

@@ -13,7 +13,7 @@ pub(super) struct SpinBarrier {
     threads: usize,
     arrived: AtomicUsize,
     /// Number of completed rounds.
-    turn: AtomicUsize,
+    round: AtomicUsize,
     broken: AtomicBool,
 }
 
@@ -23,7 +23,7 @@ pub(super) struct Member<'a>(&'a SpinBarrier);
 impl SpinBarrier {
     /// Barrier for `threads` threads.
     pub fn new(threads: usize) -> Self {
-        Self { threads, arrived: AtomicUsize::new(0), turn: AtomicUsize::new(0), broken: false.into() }
+        Self { threads, arrived: AtomicUsize::new(0), round: AtomicUsize::new(0), broken: false.into() }
     }
 
     /// Membership of the calling thread.
@@ -38,15 +38,15 @@ impl Member<'_> {
     /// # Panics
     /// If another thread panicked.
     pub fn wait(&self) {
-        let SpinBarrier { threads, arrived, turn, broken } = self.0;
-        let this = turn.load(Ordering::Relaxed);
+        let SpinBarrier { threads, arrived, round, broken } = self.0;
+        let current = round.load(Ordering::Relaxed);
         if arrived.fetch_add(1, Ordering::AcqRel) + 1 == *threads {
             arrived.store(0, Ordering::Relaxed);
-            turn.store(this.wrapping_add(1), Ordering::Release);
+            round.store(current.wrapping_add(1), Ordering::Release);
             return;
         }
         let mut spins = 0;
-        while turn.load(Ordering::Acquire) == this {
+        while round.load(Ordering::Acquire) == current {
             assert!(!broken.load(Ordering::Relaxed), "another thread panicked");
             spins += 1;
             if spins < SPINS { std::hint::spin_loop() } else { std::thread::yield_now() }
@@ -69,15 +69,15 @@ mod tests {
     #[test]
     fn nobody_passes_before_all_have_come() {
         const THREADS: usize = 3;
-        let (gate, came) = (SpinBarrier::new(THREADS), AtomicUsize::new(0));
+        let (barrier, arrivals) = (SpinBarrier::new(THREADS), AtomicUsize::new(0));
         std::thread::scope(|scope| {
             for _ in 0..THREADS {
                 scope.spawn(|| {
-                    let member = gate.join();
+                    let member = barrier.join();
                     for round in 1..=500 {
-                        came.fetch_add(1, Ordering::Relaxed);
+                        arrivals.fetch_add(1, Ordering::Relaxed);
                         member.wait();
-                        assert_eq!(came.load(Ordering::Relaxed), round * THREADS);
+                        assert_eq!(arrivals.load(Ordering::Relaxed), round * THREADS);
                         member.wait();
                     }
                 });
@@ -87,11 +87,11 @@ mod tests {
 
     #[test]
     fn who_panics_does_not_leave_the_others_waiting() {
-        let gate = SpinBarrier::new(2);
+        let barrier = SpinBarrier::new(2);
         let results = std::thread::scope(|scope| {
-            let waits = scope.spawn(|| gate.join().wait());
+            let waits = scope.spawn(|| barrier.join().wait());
             let panics = scope.spawn(|| {
-                let _member = gate.join();
+                let _member = barrier.join();
                 panic!("on purpose");
             });
             [waits.join().is_err(), panics.join().is_err()]

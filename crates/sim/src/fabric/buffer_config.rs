@@ -134,7 +134,7 @@ pub(super) fn problem(config: &Config) -> Option<String> {
     if let Some(quantum) = config.quantum.filter(|quantum| !(64..=1_000_000).contains(quantum)) {
         return Some(format!("quantum {quantum} is outside 64..=1000000 bytes"));
     }
-    if config.quantum.is_some() && !scheduler.has_turns() {
+    if config.quantum.is_some() && !scheduler.is_flow_fair() {
         return Some(format!("quantum is for schedulers with turns between flows, which {name} has not"));
     }
     if let Some(weight) = config.shares.iter().flatten().find(|weight| !(1..=10_000).contains(*weight)) {
@@ -143,7 +143,7 @@ pub(super) fn problem(config: &Config) -> Option<String> {
     if config.shares.is_some() && !scheduler.has_levels() {
         return Some(format!("shares are for schedulers with levels, which {name} has not"));
     }
-    if config.marking == Marking::Flow && (!scheduler.has_turns() || scheduler == Scheduler::FqCodel) {
+    if config.marking == Marking::Flow && (!scheduler.is_flow_fair() || scheduler == Scheduler::FqCodel) {
         return Some(format!("marking \"flow\" is for turns between flows without CoDel, not for {name}"));
     }
     let Codel { target, interval } = config.codel;
@@ -158,6 +158,6 @@ pub(super) fn problem(config: &Config) -> Option<String> {
         return Some("red: max is not above min, both in packets or both in bytes".to_owned());
     }
     let shares = [("chance", chance), ("weight", weight)];
-    let (what, value) = shares.iter().find(|(_, value)| !(*value > 0.0 && *value <= 1.0))?;
-    Some(format!("red: {what} {value} is not above 0 and at most 1"))
+    let (name, value) = shares.iter().find(|(_, value)| !(*value > 0.0 && *value <= 1.0))?;
+    Some(format!("red: {name} {value} is not above 0 and at most 1"))
 }

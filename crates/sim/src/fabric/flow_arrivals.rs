@@ -23,8 +23,9 @@ pub(super) struct FlowArrival {
 pub(super) type FlowArrivals = std::iter::Peekable<Box<dyn Iterator<Item = FlowArrival> + Send>>;
 
 /// Flow arrivals described by `config`.
-pub(super) fn births(config: &Config) -> FlowArrivals {
-    let births: Box<dyn Iterator<Item = FlowArrival> + Send> = match (&config.planned, config.senders) {
+pub(super) fn flow_arrivals(config: &Config) -> FlowArrivals {
+    let flow_arrivals: Box<dyn Iterator<Item = FlowArrival> + Send> = match (&config.planned, config.senders)
+    {
         (Some(planned), _) => {
             let planned = std::sync::Arc::clone(planned);
             Box::new((0..planned.len()).map(move |n| {
@@ -32,11 +33,12 @@ pub(super) fn births(config: &Config) -> FlowArrivals {
                 FlowArrival { at: flow.start, from: flow.from, to: flow.to, segments: segments(flow.bytes) }
             }))
         }
-        (None, Senders::First | Senders::All) => Box::new(Drawn::new(config)),
-        (None, Senders::Incast(_) | Senders::AllToAll) => Box::new(Rounds::new(config)),
+        (None, Senders::First | Senders::All) => Box::new(SenderArrivals::new(config)),
+        (None, Senders::Incast(_) | Senders::AllToAll) => Box::new(RoundArrivals::new(config)),
     };
-    let births: Box<dyn Iterator<Item = FlowArrival> + Send> = Box::new(births.take(config.flows as usize));
-    births.peekable()
+    let flow_arrivals: Box<dyn Iterator<Item = FlowArrival> + Send> =
+        Box::new(flow_arrivals.take(config.flows as usize));
+    flow_arrivals.peekable()
 }
 
 /// Number of full segments that carry `bytes`.
@@ -45,18 +47,18 @@ fn segments(bytes: u64) -> u32 {
 }
 
 /// Independent arrival process per sender.
-struct Drawn {
+struct SenderArrivals {
     config: Config,
     /// Next start per sender, as a heap.
-    heads: BinaryHeap<Reverse<(Time, u32)>>,
+    next_starts: BinaryHeap<Reverse<(Time, u32)>>,
     times: Vec<Box<dyn Iterator<Item = Time> + Send>>,
     /// Uniform numbers in 0..1.
     sizes: Box<dyn FnMut() -> f64 + Send>,
     peers: Rng,
-    drawn: u64,
+    count: u64,
 }
 
-impl Drawn {
+impl SenderArrivals {
     fn new(config: &Config) -> Self {
         let rng = Rng::seeded(config.seed);
         let senders = match config.senders {
@@ -72,10 +74,10 @@ impl Drawn {
             }
         };
         let mut times: Vec<_> = (0..senders).map(times).collect();
-        let head = |(times, host): (&mut Box<dyn Iterator<Item = Time> + Send>, u32)| {
+        let next_start = |(times, host): (&mut Box<dyn Iterator<Item = Time> + Send>, u32)| {
             Some(Reverse((times.next()?, host)))
         };
-        let heads = times.iter_mut().zip(0..).filter_map(head).collect();
+        let next_starts = times.iter_mut().zip(0..).filter_map(next_start).collect();
         let sizes: Box<dyn FnMut() -> f64 + Send> = match config.draws {
             RngStreams::Own => {
                 let mut rng = rng.fork(0);
@@ -86,22 +88,22 @@ impl Drawn {
                 Box::new(move || generator.unit())
             }
         };
-        Self { config: config.clone(), heads, times, sizes, peers: rng.fork(1), drawn: 0 }
+        Self { config: config.clone(), next_starts, times, sizes, peers: rng.fork(1), count: 0 }
     }
 }
 
-impl Iterator for Drawn {
+impl Iterator for SenderArrivals {
     type Item = FlowArrival;
 
     fn next(&mut self) -> Option<FlowArrival> {
-        let Reverse((at, from)) = self.heads.pop()?;
-        self.heads.extend(self.times[from as usize].next().map(|next| Reverse((next, from))));
+        let Reverse((at, from)) = self.next_starts.pop()?;
+        self.next_starts.extend(self.times[from as usize].next().map(|next| Reverse((next, from))));
         let to = match self.config.senders {
             Senders::First => 1,
             _ => other(&mut self.peers, self.config.topology.hosts(), from),
         };
-        let segments = self.config.sizes.size(self.drawn, (self.sizes)());
-        self.drawn += 1;
+        let segments = self.config.sizes.size(self.count, (self.sizes)());
+        self.count += 1;
         Some(FlowArrival { at, from, to, segments })
     }
 }
@@ -113,7 +115,7 @@ fn other(rng: &mut Rng, hosts: u32, from: u32) -> u32 {
 }
 
 /// Arrival process of rounds; many flows start at once in each round.
-struct Rounds {
+struct RoundArrivals {
     config: Config,
     times: queueing::ArrivalTimes,
     /// Remaining (sender, receiver) pairs of the current round.
@@ -121,48 +123,49 @@ struct Rounds {
     at: Time,
     rng: Rng,
     sizes: Rng,
-    drawn: u64,
+    count: u64,
 }
 
-impl Rounds {
+impl RoundArrivals {
     fn new(config: &Config) -> Self {
         let rng = Rng::seeded(config.seed);
         let times = config.arrivals.times(Time::ZERO, rng.fork(2).fork(0));
         let (pairs, at) = (VecDeque::new(), Time::ZERO);
-        Self { config: config.clone(), times, pairs, at, rng: rng.fork(1), sizes: rng.fork(0), drawn: 0 }
+        Self { config: config.clone(), times, pairs, at, rng: rng.fork(1), sizes: rng.fork(0), count: 0 }
     }
 
-    fn begin(&mut self) {
+    fn start_round(&mut self) {
         let hosts = self.config.topology.hosts();
         match self.config.senders {
             Senders::Incast(senders) => {
                 let to = self.rng.below(hosts.into()) as u32;
                 let mut from: Vec<u32> = (0..hosts).filter(|&host| host != to).collect();
-                for place in 0..senders as usize {
-                    let chosen = place + self.rng.below((from.len() - place) as u64) as usize;
-                    from.swap(place, chosen);
-                    self.pairs.push_back((from[place], to));
+                for index in 0..senders as usize {
+                    let chosen = index + self.rng.below((from.len() - index) as u64) as usize;
+                    from.swap(index, chosen);
+                    self.pairs.push_back((from[index], to));
                 }
             }
             _ => {
-                let of = |from: u32| (0..hosts).filter(move |&to| to != from).map(move |to| (from, to));
-                self.pairs.extend((0..hosts).flat_map(of));
+                let pairs_from =
+                    |from: u32| (0..hosts).filter(move |&to| to != from).map(move |to| (from, to));
+                self.pairs.extend((0..hosts).flat_map(pairs_from));
             }
         }
     }
 }
 
-impl Iterator for Rounds {
+impl Iterator for RoundArrivals {
     type Item = FlowArrival;
 
     fn next(&mut self) -> Option<FlowArrival> {
         if self.pairs.is_empty() {
             self.at = self.times.next()?;
-            self.begin();
+            self.start_round();
         }
         let (from, to) = self.pairs.pop_front()?;
-        let segments = self.config.sizes.size(self.drawn, self.sizes.unit());
-        self.drawn += 1;
+        let segments = self.config.sizes.size(self.count, self.sizes.unit());
+        self.count += 1;
         Some(FlowArrival { at: self.at, from, to, segments })
     }
 }
@@ -188,20 +191,20 @@ mod tests {
              scheduler = \"fifo\"\nroom = 10\nflows = 400\nsizes = \"list 1460 2920\"\n\
              arrivals = \"poisson 1000\"\nsenders = {senders}\n{more}"
         );
-        births(&Config::from_toml(&text).unwrap()).collect()
+        flow_arrivals(&Config::from_toml(&text).unwrap()).collect()
     }
 
     #[test]
     fn in_an_incast_so_many_others_begin_at_once_to_one() {
-        let births = drawn("{ incast = 3 }", "");
-        for round in births.chunks_exact(3) {
-            assert!(round.iter().all(|birth| (birth.at, birth.to) == (round[0].at, round[0].to)));
-            let mut from: Vec<u32> = round.iter().map(|birth| birth.from).chain([round[0].to]).collect();
+        let flow_arrivals = drawn("{ incast = 3 }", "");
+        for round in flow_arrivals.chunks_exact(3) {
+            assert!(round.iter().all(|arrival| (arrival.at, arrival.to) == (round[0].at, round[0].to)));
+            let mut from: Vec<u32> = round.iter().map(|arrival| arrival.from).chain([round[0].to]).collect();
             from.sort_unstable();
             from.dedup();
             assert_eq!(from.len(), 4, "three senders and who receives: {round:?}");
         }
-        let (first, last) = (births[0].at, births[399].at);
+        let (first, last) = (flow_arrivals[0].at, flow_arrivals[399].at);
         let rounds_per_s = 133.0 / last.since(first).as_secs_f64();
         assert!((rounds_per_s / 1000.0 - 1.0).abs() < 0.3, "{rounds_per_s}");
     }
@@ -209,19 +212,27 @@ mod tests {
     #[test]
     fn all_to_all_is_every_pair_at_once() {
         let mut round: Vec<_> = drawn("\"all-to-all\"", "")[..20].to_vec();
-        assert!(round.iter().all(|birth| birth.at == round[0].at));
-        round.dedup_by_key(|birth| (birth.from, birth.to));
-        assert!(round.len() == 20 && round.iter().all(|birth| birth.from != birth.to));
+        assert!(round.iter().all(|arrival| arrival.at == round[0].at));
+        round.dedup_by_key(|arrival| (arrival.from, arrival.to));
+        assert!(round.len() == 20 && round.iter().all(|arrival| arrival.from != arrival.to));
     }
 
     #[test]
     fn flows_begin_in_order_whoever_sends() {
         for senders in ["\"first\"", "\"all\"", "{ incast = 4 }", "\"all-to-all\""] {
-            let births = drawn(senders, "");
-            assert_eq!(births.len(), 400, "{senders}");
-            assert!(births.windows(2).all(|pair| pair[0].at <= pair[1].at), "{senders}");
-            assert!(births.iter().all(|birth| birth.from != birth.to && birth.from.max(birth.to) < 5));
-            assert_eq!(births[..4].iter().map(|b| b.segments).collect::<Vec<_>>(), [1, 2, 1, 2], "{senders}");
+            let flow_arrivals = drawn(senders, "");
+            assert_eq!(flow_arrivals.len(), 400, "{senders}");
+            assert!(flow_arrivals.windows(2).all(|pair| pair[0].at <= pair[1].at), "{senders}");
+            assert!(
+                flow_arrivals
+                    .iter()
+                    .all(|arrival| arrival.from != arrival.to && arrival.from.max(arrival.to) < 5)
+            );
+            assert_eq!(
+                flow_arrivals[..4].iter().map(|b| b.segments).collect::<Vec<_>>(),
+                [1, 2, 1, 2],
+                "{senders}"
+            );
         }
     }
 }

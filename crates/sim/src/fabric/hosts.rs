@@ -8,7 +8,7 @@ use super::ideal::ideal;
 use super::outcome::Flow;
 use super::packet::Packet;
 use super::partition::{Event, OutboundMessage, Partition, Rank};
-use super::protocol::{Begin, End, Protocol};
+use super::protocol::{End, FlowParams, Protocol};
 use super::topology::Node;
 
 /// Sender of an active flow.
@@ -16,210 +16,214 @@ pub(super) struct Sending<P: Protocol> {
     pub end: P::Sender,
     pub record: Flow,
     /// Latency of a minimal packet to the receiver.
-    pub word: Span,
+    pub latency: Span,
     /// Time of the scheduled timer event; never later than the timers' deadline.
-    pub looked_at: Time,
+    pub timer_at: Time,
 }
 
 /// Receiver of a flow.
 pub(super) enum Receiving<P: Protocol> {
     /// No packet has arrived yet.
-    Unmet,
+    Unopened,
     /// Active.
-    Met(Box<EndCounters<P>>),
+    Open(Box<ReceiverState<P>>),
     /// Closed; later packets are ignored.
-    Over,
+    Closed,
 }
 
-pub(super) struct EndCounters<P: Protocol> {
+pub(super) struct ReceiverState<P: Protocol> {
     end: P::Receiver,
     /// Local host and peer.
     hosts: [Node; 2],
-    looked_at: Time,
+    timer_at: Time,
 }
 
 impl<P: Protocol> Receiving<P> {
     /// Reads the data that the next packet needs, to prefetch it.
     pub fn touch(&self) -> u64 {
         match self {
-            Self::Met(met) => met.looked_at.as_nanos(),
-            Self::Unmet | Self::Over => 0,
+            Self::Open(receiver) => receiver.timer_at.as_nanos(),
+            Self::Unopened | Self::Closed => 0,
         }
     }
 }
 
 impl<P: Protocol> Partition<'_, P> {
     /// Schedules the next flow that starts in this partition.
-    pub fn schedule_birth(&mut self) {
-        while let Some(next) = self.births.peek() {
-            if self.split.home[next.from as usize] == self.number {
-                return self.engine.schedule_ranked(next.at, Rank::Begin.of(self.born), Event::Begin);
+    pub fn schedule_flow_start(&mut self) {
+        while let Some(next) = self.flow_arrivals.peek() {
+            if self.partitioning.partition_of[next.from as usize] == self.number {
+                return self.engine.schedule_ranked(
+                    next.at,
+                    Rank::FlowStart.of(self.next_flow),
+                    Event::FlowStart,
+                );
             }
-            self.births.next();
-            self.born += 1;
+            self.flow_arrivals.next();
+            self.next_flow += 1;
         }
     }
 
-    pub fn begin(&mut self, now: Time) {
-        let Some(FlowArrival { from, to, segments, .. }) = self.births.next() else { return };
-        let flow = self.born;
-        self.born += 1;
-        self.schedule_birth();
+    pub fn start_flow(&mut self, now: Time) {
+        let Some(FlowArrival { from, to, segments, .. }) = self.flow_arrivals.next() else { return };
+        let flow = self.next_flow;
+        self.next_flow += 1;
+        self.schedule_flow_start();
         self.open(now, flow, [from, to], segments, self.floor);
     }
 
     /// Starts a flow outside the arrival process, at level `floor` or lower; returns its
     /// number. For a fabric of one partition.
-    pub fn begin_now(&mut self, now: Time, ends: [Node; 2], segments: u32, floor: Priority) -> u32 {
-        let flow = self.born;
-        self.born += 1;
-        self.happens(now);
+    pub fn start_flow_now(&mut self, now: Time, ends: [Node; 2], segments: u32, floor: Priority) -> u32 {
+        let flow = self.next_flow;
+        self.next_flow += 1;
+        self.count_event(now);
         self.open(now, flow, ends, segments, floor);
         flow
     }
 
     fn open(&mut self, now: Time, flow: u32, [from, to]: [Node; 2], segments: u32, floor: Priority) {
         let spray = self.config.ways == Multipath::Spray;
-        let (ideal, word) = ideal(self.wiring, spray, from, to, segments);
+        let (ideal, latency) = ideal(self.wiring, spray, from, to, segments);
         let record =
             Flow { from, to, segments, began: now, took: None, ideal, retransmitted: 0, timeouts: 0 };
-        let begin = Begin { flow, ends: [from, to], segments, floor, round_trip: word * 2 };
-        let end = self.protocol.open(now, &begin);
+        let flow_params = FlowParams { flow, ends: [from, to], segments, floor, round_trip: latency * 2 };
+        let end = self.protocol.open(now, &flow_params);
         self.sending.resize_with(flow as usize, || None);
-        self.sending.push(Some(Box::new(Sending { end, record, word, looked_at: Time::MAX })));
-        self.pump_sender(now, flow);
+        self.sending.push(Some(Box::new(Sending { end, record, latency, timer_at: Time::MAX })));
+        self.poll_sender(now, flow);
     }
 
     /// Sends all packets that the sender of `flow` may send.
-    pub fn pump_sender(&mut self, now: Time, flow: u32) {
+    pub fn poll_sender(&mut self, now: Time, flow: u32) {
         let place = flow as usize;
         loop {
             let Some(sending) = self.sending[place].as_deref_mut() else { return };
             let Flow { from, to, .. } = sending.record;
-            let Some((packet, said)) = sending.end.poll(&mut self.protocol, now) else {
-                return self.remind_sender(flow);
+            let Some((packet, payload)) = sending.end.poll(&mut self.protocol, now) else {
+                return self.arm_sender_timer(flow);
             };
-            self.put(now, [from, to], packet, said);
+            self.inject(now, [from, to], packet, payload);
         }
     }
 
     /// Schedules the sender's timer event.
-    fn remind_sender(&mut self, flow: u32) {
+    fn arm_sender_timer(&mut self, flow: u32) {
         let Some(sending) = self.sending[flow as usize].as_deref_mut() else { return };
-        let due = sending.end.due(&self.protocol);
-        if due < sending.looked_at {
-            sending.looked_at = due;
-            self.engine.schedule_ranked(due, Rank::Sender.of(flow), Event::Sender(flow));
+        let deadline = sending.end.deadline(&self.protocol);
+        if deadline < sending.timer_at {
+            sending.timer_at = deadline;
+            self.engine.schedule_ranked(deadline, Rank::Sender.of(flow), Event::Sender(flow));
         }
     }
 
     /// Sends all packets that the receiver of `flow` may send.
-    fn pump_receiver(&mut self, now: Time, flow: u32) {
+    fn poll_receiver(&mut self, now: Time, flow: u32) {
         let place = flow as usize;
         loop {
-            let Receiving::Met(met) = &mut self.receiving[place] else { return };
-            let hosts = met.hosts;
-            let Some((packet, said)) = met.end.poll(&mut self.protocol, now) else {
-                return self.remind_receiver(flow);
+            let Receiving::Open(receiver) = &mut self.receiving[place] else { return };
+            let hosts = receiver.hosts;
+            let Some((packet, payload)) = receiver.end.poll(&mut self.protocol, now) else {
+                return self.arm_receiver_timer(flow);
             };
-            self.put(now, hosts, packet, said);
+            self.inject(now, hosts, packet, payload);
         }
     }
 
-    fn remind_receiver(&mut self, flow: u32) {
-        let Receiving::Met(met) = &mut self.receiving[flow as usize] else { return };
-        let due = met.end.due(&self.protocol);
-        if due < met.looked_at {
-            met.looked_at = due;
-            self.engine.schedule_ranked(due, Rank::Receiver.of(flow), Event::Receiver(flow));
+    fn arm_receiver_timer(&mut self, flow: u32) {
+        let Receiving::Open(receiver) = &mut self.receiving[flow as usize] else { return };
+        let deadline = receiver.end.deadline(&self.protocol);
+        if deadline < receiver.timer_at {
+            receiver.timer_at = deadline;
+            self.engine.schedule_ranked(deadline, Rank::Receiver.of(flow), Event::Receiver(flow));
         }
     }
 
     pub fn on_sender_timer(&mut self, now: Time, flow: u32) {
         let Some(sending) = self.sending[flow as usize].as_deref_mut() else { return };
-        if sending.looked_at != now {
+        if sending.timer_at != now {
             return;
         }
-        sending.looked_at = Time::MAX;
-        if sending.end.due(&self.protocol) > now {
-            return self.remind_sender(flow);
+        sending.timer_at = Time::MAX;
+        if sending.end.deadline(&self.protocol) > now {
+            return self.arm_sender_timer(flow);
         }
-        sending.record.timeouts += sending.end.on_due(&mut self.protocol, now);
-        self.happens(now);
-        self.pump_sender(now, flow);
+        sending.record.timeouts += sending.end.on_timer(&mut self.protocol, now);
+        self.count_event(now);
+        self.poll_sender(now, flow);
     }
 
     pub fn on_receiver_timer(&mut self, now: Time, flow: u32) {
-        let Receiving::Met(met) = &mut self.receiving[flow as usize] else { return };
-        if met.looked_at != now {
+        let Receiving::Open(receiver) = &mut self.receiving[flow as usize] else { return };
+        if receiver.timer_at != now {
             return;
         }
-        met.looked_at = Time::MAX;
-        if met.end.due(&self.protocol) > now {
-            return self.remind_receiver(flow);
+        receiver.timer_at = Time::MAX;
+        if receiver.end.deadline(&self.protocol) > now {
+            return self.arm_receiver_timer(flow);
         }
-        match met.end.on_due(&mut self.protocol, now) {
+        match receiver.end.on_timer(&mut self.protocol, now) {
             0 => {}
             expired => self.expired.push((flow, expired)),
         }
-        self.happens(now);
-        self.pump_receiver(now, flow);
+        self.count_event(now);
+        self.poll_receiver(now, flow);
     }
 
     /// Handles a data packet at its destination host.
-    pub fn on_data(&mut self, now: Time, [from, to]: [Node; 2], packet: &Packet, said: &P::Said) {
+    pub fn on_data(&mut self, now: Time, [from, to]: [Node; 2], packet: &Packet, payload: &P::Payload) {
         let place = packet.flow as usize;
         if self.receiving.len() <= place {
-            self.receiving.resize_with(place + 1, || Receiving::Unmet);
+            self.receiving.resize_with(place + 1, || Receiving::Unopened);
         }
         match &mut self.receiving[place] {
-            Receiving::Met(met) => met.end.hear(&mut self.protocol, now, packet, said),
-            Receiving::Over => return,
-            unmet @ Receiving::Unmet => {
-                let end = self.protocol.meet(now, packet, said);
-                *unmet =
-                    Receiving::Met(Box::new(EndCounters { end, hosts: [to, from], looked_at: Time::MAX }));
+            Receiving::Open(receiver) => receiver.end.on_packet(&mut self.protocol, now, packet, payload),
+            Receiving::Closed => return,
+            unopened @ Receiving::Unopened => {
+                let end = self.protocol.accept(now, packet, payload);
+                *unopened =
+                    Receiving::Open(Box::new(ReceiverState { end, hosts: [to, from], timer_at: Time::MAX }));
             }
         }
-        if let (Some(&segments), Receiving::Met(met)) =
+        if let (Some(&segments), Receiving::Open(receiver)) =
             (self.awaited.get(&packet.flow), &self.receiving[place])
-            && self.protocol.arrived(&met.end) >= segments
+            && self.protocol.arrived(&receiver.end) >= segments
         {
             self.awaited.remove(&packet.flow);
             self.arrived.push(packet.flow);
         }
-        self.pump_receiver(now, packet.flow);
+        self.poll_receiver(now, packet.flow);
     }
 
     /// Handles an acknowledgement at its destination host.
-    pub fn on_answer(&mut self, now: Time, packet: &Packet, said: &P::Said) {
+    pub fn on_ack(&mut self, now: Time, packet: &Packet, payload: &P::Payload) {
         let flow = packet.flow;
         let Some(sending) = self.sending[flow as usize].as_deref_mut() else { return };
-        sending.end.hear(&mut self.protocol, now, packet, said);
+        sending.end.on_packet(&mut self.protocol, now, packet, payload);
         if !self.protocol.is_done(&sending.end) {
-            return self.pump_sender(now, flow);
+            return self.poll_sender(now, flow);
         }
         let Some(sending) = self.sending[flow as usize].take() else { return };
-        let Sending { end, mut record, word, .. } = *sending;
+        let Sending { end, mut record, latency, .. } = *sending;
         record.took = Some(now.since(record.began));
-        record.retransmitted = self.protocol.again(&end);
-        self.protocol.close(end);
+        record.retransmitted = self.protocol.retransmitted(&end);
+        self.protocol.close_sender(end);
         self.done.push((flow, record));
-        let at = now + word;
-        match self.split.home[record.to as usize] {
-            home if home == self.number => {
-                self.engine.schedule_ranked(at, Rank::Word.of(flow), Event::Word(flow));
+        let at = now + latency;
+        match self.partitioning.partition_of[record.to as usize] {
+            partition if partition == self.number => {
+                self.engine.schedule_ranked(at, Rank::Completion.of(flow), Event::Completion(flow));
             }
-            home => self.leaving[home as usize].push(OutboundMessage::Word { at, flow }),
+            partition => self.outbound[partition as usize].push(OutboundMessage::Completion { at, flow }),
         }
     }
 
     /// Drops the receiver of a completed flow.
-    pub fn forget(&mut self, flow: u32) {
-        let after = if P::ANSWERS_LATE { Receiving::Unmet } else { Receiving::Over };
+    pub fn drop_receiver(&mut self, flow: u32) {
+        let after = if P::ANSWERS_LATE { Receiving::Unopened } else { Receiving::Closed };
         let Some(receiving) = self.receiving.get_mut(flow as usize) else { return };
-        if let Receiving::Met(met) = std::mem::replace(receiving, after) {
-            self.protocol.forget(met.end);
+        if let Receiving::Open(receiver) = std::mem::replace(receiving, after) {
+            self.protocol.close_receiver(receiver.end);
         }
     }
 
@@ -227,7 +231,7 @@ impl<P: Protocol> Partition<'_, P> {
     pub fn records(&mut self) -> Vec<(u32, Flow)> {
         for (flow, sending) in self.sending.iter_mut().enumerate() {
             if let Some(sending) = sending.take() {
-                let retransmitted = self.protocol.again(&sending.end);
+                let retransmitted = self.protocol.retransmitted(&sending.end);
                 self.done.push((flow as u32, Flow { retransmitted, ..sending.record }));
             }
         }

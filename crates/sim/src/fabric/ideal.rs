@@ -35,8 +35,9 @@ pub(super) fn ideal(wiring: &Wiring, spray: bool, from: Node, to: Node, segments
     };
     let first: Span = there.iter().map(|stage| stage.segment + stage.delay).sum();
     let others = there.iter().map(train).max().unwrap_or_default();
-    let word = |way: &[Stage]| -> Span { way.iter().map(|stage| stage.acknowledgement + stage.delay).sum() };
-    (first + others + word(&back), word(&there))
+    let latency =
+        |way: &[Stage]| -> Span { way.iter().map(|stage| stage.acknowledgement + stage.delay).sum() };
+    (first + others + latency(&back), latency(&there))
 }
 
 /// Paths from one host to another, stage by stage; each stage is as fast as its fastest line.
@@ -44,7 +45,8 @@ fn stages(wiring: &Wiring, from: Node, to: Node) -> Vec<Stage> {
     let mut stages = Vec::new();
     let mut nodes = vec![from];
     while nodes.first().is_some_and(|&node| node != to) {
-        let mut lines: Vec<u32> = nodes.iter().flat_map(|&node| wiring.ways(node, to)).copied().collect();
+        let mut lines: Vec<u32> =
+            nodes.iter().flat_map(|&node| wiring.next_hops(node, to)).copied().collect();
         lines.sort_unstable();
         lines.dedup();
         let lines = lines.iter().map(|&line| &wiring.lines[line as usize]);

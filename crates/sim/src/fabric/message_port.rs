@@ -31,12 +31,12 @@ pub(crate) trait MessagePort {
     fn run(&mut self, limit: Time, arrived: &mut Vec<u32>);
 
     /// Counters so far.
-    fn carried(&self) -> Carried;
+    fn stats(&self) -> MessagePortStats;
 }
 
 /// Work done by a fabric.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Carried {
+pub(crate) struct MessagePortStats {
     pub counters: Counters,
     /// Bytes of completed background flows.
     pub bulk_bytes: u64,
@@ -50,15 +50,15 @@ pub(crate) fn segments(bytes: u64) -> u32 {
 }
 
 /// Network with its topology resolved.
-pub(crate) struct Wired {
+pub(crate) struct PreparedFabric {
     config: Config,
     wiring: Wiring,
-    split: Partitioning,
+    partitioning: Partitioning,
     /// Highest level of background flows.
     level: Priority,
 }
 
-impl Wired {
+impl PreparedFabric {
     /// Network of `config`. Background flows run at `level` or lower; `bulk` enables them.
     ///
     /// # Panics
@@ -69,58 +69,62 @@ impl Wired {
             config.planned = Some(Arc::new([]));
         }
         let wiring = config.topology.wire();
-        let split = Partitioning::new(&wiring, 1);
-        Self { config, wiring, split, level }
+        let partitioning = Partitioning::new(&wiring, 1);
+        Self { config, wiring, partitioning, level }
     }
 
     /// Starts the network.
-    pub fn carrier(&self) -> Box<dyn MessagePort + '_> {
+    pub fn start(&self) -> Box<dyn MessagePort + '_> {
         let thresholds = self.config.thresholds().expect("a checked configuration");
         match &self.config.transport {
-            Transport::Ns2(settings) => self.over(Ns2::new(*settings, thresholds)),
-            Transport::Modern(settings) => self.over(NetTcp::new(settings, thresholds)),
+            Transport::Ns2(settings) => self.with_protocol(Ns2::new(*settings, thresholds)),
+            Transport::Modern(settings) => self.with_protocol(NetTcp::new(settings, thresholds)),
         }
     }
 
-    fn over<'a, P: Protocol + 'a>(&'a self, protocol: P) -> Box<dyn MessagePort + 'a> {
-        let mut part = Partition::new(&self.config, &self.wiring, &self.split, 0, protocol);
-        part.floor = self.level;
-        Box::new(Carrier { part, own: BTreeSet::new(), bulk_bytes: 0 })
+    fn with_protocol<'a, P: Protocol + 'a>(&'a self, protocol: P) -> Box<dyn MessagePort + 'a> {
+        let mut partition = Partition::new(&self.config, &self.wiring, &self.partitioning, 0, protocol);
+        partition.floor = self.level;
+        Box::new(FabricMessagePort { partition, messages: BTreeSet::new(), bulk_bytes: 0 })
     }
 }
 
-struct Carrier<'a, P: Protocol> {
-    part: Partition<'a, P>,
+struct FabricMessagePort<'a, P: Protocol> {
+    partition: Partition<'a, P>,
     /// Messages that their senders do not know to have arrived.
-    own: BTreeSet<u32>,
+    messages: BTreeSet<u32>,
     bulk_bytes: u64,
 }
 
-impl<P: Protocol> MessagePort for Carrier<'_, P> {
+impl<P: Protocol> MessagePort for FabricMessagePort<'_, P> {
     fn send(&mut self, now: Time, ends: [Node; 2], segments: u32, level: Priority) -> u32 {
-        let flow = self.part.begin_now(now, ends, segments, level);
-        self.part.awaited.insert(flow, segments);
-        self.own.insert(flow);
+        let flow = self.partition.start_flow_now(now, ends, segments, level);
+        self.partition.awaited.insert(flow, segments);
+        self.messages.insert(flow);
         flow
     }
 
     fn next(&self) -> Option<Time> {
-        self.part.engine.peek()
+        self.partition.engine.peek()
     }
 
     fn run(&mut self, limit: Time, arrived: &mut Vec<u32>) {
-        while let Some((now, event)) = self.part.next_by(limit) {
-            self.part.on_event(now, event);
+        while let Some((now, event)) = self.partition.next_by(limit) {
+            self.partition.on_event(now, event);
         }
-        arrived.append(&mut self.part.arrived);
-        for (flow, record) in self.part.done.drain(..) {
-            if !self.own.remove(&flow) {
+        arrived.append(&mut self.partition.arrived);
+        for (flow, record) in self.partition.done.drain(..) {
+            if !self.messages.remove(&flow) {
                 self.bulk_bytes += record.bytes();
             }
         }
     }
 
-    fn carried(&self) -> Carried {
-        Carried { counters: self.part.counted(), bulk_bytes: self.bulk_bytes, events: self.part.happened }
+    fn stats(&self) -> MessagePortStats {
+        MessagePortStats {
+            counters: self.partition.total_counters(),
+            bulk_bytes: self.bulk_bytes,
+            events: self.partition.event_count,
+        }
     }
 }

@@ -44,7 +44,7 @@ pub use sizes::{BadSizes, Sizes};
 pub use topology::{Cable, Line, Node, Topology, Wiring};
 
 pub use crate::BadConfig;
-pub(crate) use message_port::{Carried, MessagePort, Wired, segments};
+pub(crate) use message_port::{MessagePort, MessagePortStats, PreparedFabric, segments};
 use partition::Partition;
 use partitioner::Partitioning;
 use protocol::Protocol;
@@ -87,19 +87,19 @@ fn simulate<P: Protocol>(
     protocol: impl Fn() -> P,
 ) -> Outcome {
     let wiring = config.topology.wire();
-    let split = Partitioning::new(&wiring, threads);
-    let part = |number| Partition::new(config, &wiring, &split, number, protocol());
-    let parts = (0..split.parts).map(part).collect();
-    finish(parallel::run(parts, on_done))
+    let partitioning = Partitioning::new(&wiring, threads);
+    let partition = |number| Partition::new(config, &wiring, &partitioning, number, protocol());
+    let partitions = (0..partitioning.partitions).map(partition).collect();
+    finish(parallel::run(partitions, on_done))
 }
 
 /// Merges the results of all partitions.
-fn finish<P: Protocol>(mut parts: Vec<Partition<'_, P>>) -> Outcome {
-    let end = parts.iter().map(|part| part.last).max().unwrap_or(Time::ZERO);
-    parts.iter_mut().for_each(|part| part.end(end));
-    let mut flows: Vec<(u32, Flow)> = parts.iter_mut().flat_map(Partition::records).collect();
+fn finish<P: Protocol>(mut partitions: Vec<Partition<'_, P>>) -> Outcome {
+    let end = partitions.iter().map(|partition| partition.last).max().unwrap_or(Time::ZERO);
+    partitions.iter_mut().for_each(|partition| partition.end(end));
+    let mut flows: Vec<(u32, Flow)> = partitions.iter_mut().flat_map(Partition::records).collect();
     flows.sort_unstable_by_key(|&(number, _)| number);
-    for &(number, expired) in parts.iter().flat_map(|part| &part.expired) {
+    for &(number, expired) in partitions.iter().flat_map(|partition| &partition.expired) {
         if let Ok(place) = flows.binary_search_by_key(&number, |&(number, _)| number) {
             flows[place].1.timeouts += expired;
         }
@@ -108,10 +108,12 @@ fn finish<P: Protocol>(mut parts: Vec<Partition<'_, P>>) -> Outcome {
     Outcome {
         active_max: active_max(&flows),
         flows,
-        counters: parts.iter().map(Partition::counted).sum(),
+        counters: partitions.iter().map(Partition::total_counters).sum(),
         elapsed: end.since(Time::ZERO),
-        events: parts.iter().map(|part| part.happened).sum(),
-        occupancy: occupancy::Watch::finish(parts.into_iter().map(|part| part.watch).collect()),
+        events: partitions.iter().map(|partition| partition.event_count).sum(),
+        occupancy: occupancy::Sampler::finish(
+            partitions.into_iter().map(|partition| partition.sampler).collect(),
+        ),
     }
 }
 

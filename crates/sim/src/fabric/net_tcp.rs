@@ -18,7 +18,7 @@ use net::wire::ipv4;
 use queueing::{Bytes, Priority, Span, Thresholds, Time};
 
 use super::packet::{Kind, MSS, Packet};
-use super::protocol::{Begin, End, Protocol};
+use super::protocol::{End, FlowParams, Protocol};
 use super::topology::Node;
 
 /// Connection settings; all others are those of [`stack::Config::new`].
@@ -53,10 +53,10 @@ impl Settings {
     }
 
     fn stack(&self) -> stack::Config {
-        let known = net::congestion::by_name(&self.congestion).expect("checked settings");
-        let dctcp = known.name == "dctcp";
+        let algorithm = net::congestion::by_name(&self.congestion).expect("checked settings");
+        let dctcp = algorithm.name == "dctcp";
         stack::Config {
-            congestion: Some(known.new),
+            congestion: Some(algorithm.new),
             ecn: if dctcp { Ecn::Dctcp } else { Ecn::Off },
             rto_min: self.rto_min,
             // Every receiver acknowledges at once.
@@ -77,11 +77,11 @@ const CE: u8 = 0b11;
 
 /// Hosts that run `net`'s TCP.
 pub(super) struct NetTcp {
-    around: EndpointContext,
+    context: EndpointContext,
     thresholds: Thresholds,
     /// With established connections: smoothed round-trip time of the last flow per pair of
     /// hosts. Bound: one entry per pair.
-    known: Option<HashMap<[Node; 2], Span>>,
+    srtt_by_pair: Option<HashMap<[Node; 2], Span>>,
 }
 
 /// Sending end.
@@ -104,32 +104,32 @@ pub(super) struct Receiver {
 impl NetTcp {
     /// Hosts with checked settings.
     pub fn new(settings: &Settings, thresholds: Thresholds) -> Self {
-        let known = settings.established.then(HashMap::new);
-        Self { around: EndpointContext::new(settings.stack()), thresholds, known }
+        let srtt_by_pair = settings.established.then(HashMap::new);
+        Self { context: EndpointContext::new(settings.stack()), thresholds, srtt_by_pair }
     }
 
     /// Runs the expired timers of `end`; returns their number.
     fn on_timeout(&mut self, end: &mut Endpoint, now: Time) -> u32 {
-        let before = self.around.counters().timeouts;
-        end.on_timeout(&mut self.around, now);
-        (self.around.counters().timeouts - before) as u32
+        let before = self.context.counters().timeouts;
+        end.on_timeout(&mut self.context, now);
+        (self.context.counters().timeouts - before) as u32
     }
 }
 
 impl Sender {
     /// Queues more of the flow once half of the previous data is acknowledged.
-    fn feed(&mut self, now: Time, around: &mut EndpointContext) {
+    fn feed(&mut self, now: Time, context: &mut EndpointContext) {
         let queued = self.written - self.end.acknowledged();
         if self.written < self.bytes && queued <= QUEUED_MAX / 2 {
             let more = (self.bytes - self.written).min(QUEUED_MAX - queued);
-            self.written += self.end.write(around, now, more);
+            self.written += self.end.write(context, now, more);
         }
     }
 }
 
 /// ECN bits of a received `packet`.
-fn ecn(packet: &Packet, said: &Transmit) -> u8 {
-    if packet.marked { CE } else { said.ecn }
+fn ecn(packet: &Packet, payload: &Transmit) -> u8 {
+    if packet.marked { CE } else { payload.ecn }
 }
 
 /// Packet of `flow` for a transmitted segment.
@@ -147,38 +147,38 @@ fn packet(flow: u32, kind: Kind, level: Priority, left: u32, sent: &Transmit) ->
 }
 
 impl Protocol for NetTcp {
-    type Said = Transmit;
+    type Payload = Transmit;
     type Sender = Sender;
     type Receiver = Receiver;
     const ANSWERS_LATE: bool = false;
 
-    fn open(&mut self, now: Time, begin: &Begin) -> Sender {
-        let Begin { flow, ends, segments, floor, round_trip } = *begin;
-        let end = match &self.known {
-            None => Endpoint::open(&mut self.around, now, flow),
-            Some(known) => {
-                let round_trip = known.get(&ends).copied().unwrap_or(round_trip);
-                let (end, far) = Endpoint::pair(&mut self.around, now, flow, round_trip);
-                far.release(&mut self.around);
+    fn open(&mut self, now: Time, params: &FlowParams) -> Sender {
+        let FlowParams { flow, ends, segments, floor, round_trip } = *params;
+        let end = match &self.srtt_by_pair {
+            None => Endpoint::open(&mut self.context, now, flow),
+            Some(srtt_by_pair) => {
+                let round_trip = srtt_by_pair.get(&ends).copied().unwrap_or(round_trip);
+                let (end, far) = Endpoint::pair(&mut self.context, now, flow, round_trip);
+                far.release(&mut self.context);
                 end
             }
         };
         let bytes = u64::from(segments) * MSS;
         let mut sender = Sender { flow, ends, floor, bytes, written: 0, end };
-        sender.feed(now, &mut self.around);
+        sender.feed(now, &mut self.context);
         sender
     }
 
-    fn meet(&mut self, now: Time, packet: &Packet, said: &Transmit) -> Receiver {
-        let (flow, around) = (packet.flow, &mut self.around);
-        if self.known.is_none() {
-            return Receiver { flow, end: Endpoint::answer(around, now, !flow, &said.segment) };
+    fn accept(&mut self, now: Time, packet: &Packet, payload: &Transmit) -> Receiver {
+        let (flow, context) = (packet.flow, &mut self.context);
+        if self.srtt_by_pair.is_none() {
+            return Receiver { flow, end: Endpoint::answer(context, now, !flow, &payload.segment) };
         }
         // Opened at time zero: a packet sent before an opening at `now` would carry an older
         // timestamp and be dropped as a duplicate (PAWS).
-        let (far, mut end) = Endpoint::pair(around, Time::ZERO, flow, Span::ZERO);
-        far.release(around);
-        end.on_segment(around, now, &said.segment, ecn(packet, said));
+        let (far, mut end) = Endpoint::pair(context, Time::ZERO, flow, Span::ZERO);
+        far.release(context);
+        end.on_segment(context, now, &payload.segment, ecn(packet, payload));
         Receiver { flow, end }
     }
 
@@ -190,30 +190,30 @@ impl Protocol for NetTcp {
         (receiver.end.received() / MSS) as u32
     }
 
-    fn again(&self, sender: &Sender) -> u32 {
+    fn retransmitted(&self, sender: &Sender) -> u32 {
         sender.end.retransmitted()
     }
 
-    fn close(&mut self, sender: Sender) {
-        if let (Some(known), Some(srtt)) = (&mut self.known, sender.end.flow().srtt) {
-            known.insert(sender.ends, srtt);
+    fn close_sender(&mut self, sender: Sender) {
+        if let (Some(srtt_by_pair), Some(srtt)) = (&mut self.srtt_by_pair, sender.end.flow().srtt) {
+            srtt_by_pair.insert(sender.ends, srtt);
         }
-        sender.end.release(&mut self.around);
+        sender.end.release(&mut self.context);
     }
 
-    fn forget(&mut self, receiver: Receiver) {
-        receiver.end.release(&mut self.around);
+    fn close_receiver(&mut self, receiver: Receiver) {
+        receiver.end.release(&mut self.context);
     }
 }
 
 impl End<NetTcp> for Sender {
-    fn hear(&mut self, hosts: &mut NetTcp, now: Time, packet: &Packet, said: &Transmit) {
-        self.end.on_segment(&mut hosts.around, now, &said.segment, ecn(packet, said));
-        self.feed(now, &mut hosts.around);
+    fn on_packet(&mut self, hosts: &mut NetTcp, now: Time, packet: &Packet, payload: &Transmit) {
+        self.end.on_segment(&mut hosts.context, now, &payload.segment, ecn(packet, payload));
+        self.feed(now, &mut hosts.context);
     }
 
     fn poll(&mut self, hosts: &mut NetTcp, now: Time) -> Option<(Packet, Transmit)> {
-        let sent = self.end.poll_transmit(&mut hosts.around, now)?;
+        let sent = self.end.poll_transmit(&mut hosts.context, now)?;
         let level = match sent.segment.payload.len() {
             0 => Priority::HIGHEST,
             _ => hosts.thresholds.level(Bytes::new(sent.offset)),
@@ -223,30 +223,30 @@ impl End<NetTcp> for Sender {
         Some((packet(self.flow, Kind::Data, level, left, &sent), sent))
     }
 
-    fn due(&self, hosts: &NetTcp) -> Time {
-        self.end.deadline(&hosts.around)
+    fn deadline(&self, hosts: &NetTcp) -> Time {
+        self.end.deadline(&hosts.context)
     }
 
-    fn on_due(&mut self, hosts: &mut NetTcp, now: Time) -> u32 {
+    fn on_timer(&mut self, hosts: &mut NetTcp, now: Time) -> u32 {
         hosts.on_timeout(&mut self.end, now)
     }
 }
 
 impl End<NetTcp> for Receiver {
-    fn hear(&mut self, hosts: &mut NetTcp, now: Time, packet: &Packet, said: &Transmit) {
-        self.end.on_segment(&mut hosts.around, now, &said.segment, ecn(packet, said));
+    fn on_packet(&mut self, hosts: &mut NetTcp, now: Time, packet: &Packet, payload: &Transmit) {
+        self.end.on_segment(&mut hosts.context, now, &payload.segment, ecn(packet, payload));
     }
 
     fn poll(&mut self, hosts: &mut NetTcp, now: Time) -> Option<(Packet, Transmit)> {
-        let sent = self.end.poll_transmit(&mut hosts.around, now)?;
+        let sent = self.end.poll_transmit(&mut hosts.context, now)?;
         Some((packet(self.flow, Kind::Ack, Priority::HIGHEST, 0, &sent), sent))
     }
 
-    fn due(&self, hosts: &NetTcp) -> Time {
-        self.end.deadline(&hosts.around)
+    fn deadline(&self, hosts: &NetTcp) -> Time {
+        self.end.deadline(&hosts.context)
     }
 
-    fn on_due(&mut self, hosts: &mut NetTcp, now: Time) -> u32 {
+    fn on_timer(&mut self, hosts: &mut NetTcp, now: Time) -> u32 {
         hosts.on_timeout(&mut self.end, now)
     }
 }

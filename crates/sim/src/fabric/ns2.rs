@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use queueing::{Bytes, Priority, Span, Thresholds, Time};
 
 use super::packet::{ACK_BYTES, Kind, MSS, Packet, SEGMENT_BYTES};
-use super::protocol::{Begin, End, Protocol};
+use super::protocol::{End, FlowParams, Protocol};
 
 /// Transport settings.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Deserialize)]
@@ -73,19 +73,19 @@ impl Ns2 {
 }
 
 impl Protocol for Ns2 {
-    type Said = PacketPayload;
+    type Payload = PacketPayload;
     type Sender = Sender;
     type Receiver = Receiver;
     /// Late acknowledgements are sent but have no effect.
     const ANSWERS_LATE: bool = true;
 
-    fn open(&mut self, _: Time, begin: &Begin) -> Sender {
-        Sender { floor: begin.floor, ..Sender::new(begin.flow, begin.segments, &self.settings) }
+    fn open(&mut self, _: Time, params: &FlowParams) -> Sender {
+        Sender { floor: params.floor, ..Sender::new(params.flow, params.segments, &self.settings) }
     }
 
-    fn meet(&mut self, _: Time, packet: &Packet, said: &PacketPayload) -> Receiver {
-        let mut receiver = Receiver { flow: packet.flow, got: Segments::default(), owed: None };
-        receiver.on_data(said.segment, packet.marked);
+    fn accept(&mut self, _: Time, packet: &Packet, payload: &PacketPayload) -> Receiver {
+        let mut receiver = Receiver { flow: packet.flow, received: Segments::default(), pending_ack: None };
+        receiver.on_data(payload.segment, packet.marked);
         receiver
     }
 
@@ -94,21 +94,21 @@ impl Protocol for Ns2 {
     }
 
     fn arrived(&self, receiver: &Receiver) -> u32 {
-        receiver.got.before
+        receiver.received.before
     }
 
-    fn again(&self, sender: &Sender) -> u32 {
+    fn retransmitted(&self, sender: &Sender) -> u32 {
         sender.retransmitted
     }
 
-    fn close(&mut self, _: Sender) {}
+    fn close_sender(&mut self, _: Sender) {}
 
-    fn forget(&mut self, _: Receiver) {}
+    fn close_receiver(&mut self, _: Receiver) {}
 }
 
 impl End<Ns2> for Sender {
-    fn hear(&mut self, hosts: &mut Ns2, now: Time, _: &Packet, said: &PacketPayload) {
-        self.on_ack(now, said, &hosts.settings);
+    fn on_packet(&mut self, hosts: &mut Ns2, now: Time, _: &Packet, payload: &PacketPayload) {
+        self.on_ack(now, payload, &hosts.settings);
     }
 
     fn poll(&mut self, hosts: &mut Ns2, now: Time) -> Option<(Packet, PacketPayload)> {
@@ -119,33 +119,33 @@ impl End<Ns2> for Sender {
             bytes: SEGMENT_BYTES,
             kind: Kind::Data,
             level: hosts.thresholds.level(Bytes::new(u64::from(segment) * MSS)).max(self.floor),
-            left: self.count - self.known.len,
+            left: self.count - self.acked.len,
             capable: true,
             marked: false,
         };
         Some((packet, PacketPayload { segment, before: 0, echo: false }))
     }
 
-    fn due(&self, _: &Ns2) -> Time {
+    fn deadline(&self, _: &Ns2) -> Time {
         self.expires
     }
 
-    fn on_due(&mut self, hosts: &mut Ns2, now: Time) -> u32 {
+    fn on_timer(&mut self, hosts: &mut Ns2, now: Time) -> u32 {
         self.on_timeout(now, &hosts.settings);
         1
     }
 }
 
 impl End<Ns2> for Receiver {
-    fn hear(&mut self, _: &mut Ns2, _: Time, packet: &Packet, said: &PacketPayload) {
-        self.on_data(said.segment, packet.marked);
+    fn on_packet(&mut self, _: &mut Ns2, _: Time, packet: &Packet, payload: &PacketPayload) {
+        self.on_data(payload.segment, packet.marked);
     }
 
     fn poll(&mut self, _: &mut Ns2, _: Time) -> Option<(Packet, PacketPayload)> {
-        let said = self.owed.take()?;
+        let payload = self.pending_ack.take()?;
         let packet = Packet {
             flow: self.flow,
-            segment: said.segment,
+            segment: payload.segment,
             bytes: ACK_BYTES,
             kind: Kind::Ack,
             level: Priority::HIGHEST,
@@ -153,14 +153,14 @@ impl End<Ns2> for Receiver {
             capable: false,
             marked: false,
         };
-        Some((packet, said))
+        Some((packet, payload))
     }
 
-    fn due(&self, _: &Ns2) -> Time {
+    fn deadline(&self, _: &Ns2) -> Time {
         Time::MAX
     }
 
-    fn on_due(&mut self, _: &mut Ns2, _: Time) -> u32 {
+    fn on_timer(&mut self, _: &mut Ns2, _: Time) -> u32 {
         0
     }
 }
@@ -178,24 +178,24 @@ struct Segments {
 
 impl Segments {
     /// Index of the word of `segment`, which is at or after `before`.
-    fn place(&self, segment: u32) -> usize {
+    fn word_index(&self, segment: u32) -> usize {
         (segment / 64 - self.before / 64) as usize
     }
 
     fn has(&self, segment: u32) -> bool {
         segment < self.before
-            || self.bits.get(self.place(segment)).is_some_and(|bits| bits >> (segment % 64) & 1 == 1)
+            || self.bits.get(self.word_index(segment)).is_some_and(|bits| bits >> (segment % 64) & 1 == 1)
     }
 
     fn add(&mut self, segment: u32) {
         if self.has(segment) {
             return;
         }
-        let place = self.place(segment);
-        if self.bits.len() <= place {
-            self.bits.resize(place + 1, 0);
+        let index = self.word_index(segment);
+        if self.bits.len() <= index {
+            self.bits.resize(index + 1, 0);
         }
-        self.bits[place] |= 1 << (segment % 64);
+        self.bits[index] |= 1 << (segment % 64);
         self.len += 1;
         self.add_before(0);
     }
@@ -210,7 +210,7 @@ impl Segments {
         while self.has(end) {
             end += 1;
         }
-        let past = self.place(end).min(self.bits.len());
+        let past = self.word_index(end).min(self.bits.len());
         self.bits.drain(..past);
         self.before = end;
     }
@@ -224,7 +224,7 @@ pub(super) struct Sender {
     /// Highest level of the flow's packets.
     floor: Priority,
     /// Segments known to have arrived.
-    known: Segments,
+    acked: Segments,
     /// Next segment to send; after a timeout, to retransmit.
     next: u32,
     /// One past the highest segment sent.
@@ -243,7 +243,7 @@ pub(super) struct Sender {
     /// Cause of the last reduction.
     cut_by: Option<Cut>,
     /// True if the last acknowledgement echoed a mark.
-    burst: bool,
+    last_marked: bool,
     /// Retransmission timer.
     expires: Time,
     retransmitted: u32,
@@ -255,7 +255,7 @@ impl Sender {
             flow,
             count,
             floor: Priority::HIGHEST,
-            known: Segments::default(),
+            acked: Segments::default(),
             next: 0,
             sent: 0,
             window: settings.window,
@@ -266,7 +266,7 @@ impl Sender {
             window_ends: 0,
             cut_until: 0,
             cut_by: None,
-            burst: false,
+            last_marked: false,
             expires: Time::MAX,
             retransmitted: 0,
         }
@@ -274,16 +274,16 @@ impl Sender {
 
     /// True if the receiver is known to have everything.
     fn done(&self) -> bool {
-        self.known.before == self.count
+        self.acked.before == self.count
     }
 
     /// Next segment that the window allows at `now`.
     fn next_segment(&mut self, now: Time, settings: &Settings) -> Option<u32> {
-        while self.next < self.count && self.known.has(self.next) {
+        while self.next < self.count && self.acked.has(self.next) {
             self.next += 1;
         }
         let window = self.window.min(settings.window_max) as u32;
-        if self.next >= self.count || self.next >= self.known.before.saturating_add(window.max(1)) {
+        if self.next >= self.count || self.next >= self.acked.before.saturating_add(window.max(1)) {
             return None;
         }
         let segment = self.next;
@@ -300,34 +300,34 @@ impl Sender {
 
     /// Handles an acknowledgement.
     fn on_ack(&mut self, now: Time, ack: &PacketPayload, settings: &Settings) {
-        let before = self.known.before;
-        self.known.add(ack.segment);
-        self.known.add_before(ack.before);
-        let acked = self.known.before - before;
+        let before = self.acked.before;
+        self.acked.add(ack.segment);
+        self.acked.add_before(ack.before);
+        let acked = self.acked.before - before;
         self.estimate(acked.max(1), ack.echo, settings);
         if acked == 0 {
             return;
         }
-        if ack.echo && (self.known.before > self.cut_until || self.cut_by == Some(Cut::Timeout)) {
+        if ack.echo && (self.acked.before > self.cut_until || self.cut_by == Some(Cut::Timeout)) {
             self.window = (self.window * (1.0 - self.alpha / 2.0)).max(1.0);
             self.threshold = self.window.floor().max(2.0);
             (self.cut_until, self.cut_by) = (self.sent, Some(Cut::Mark));
         }
         // Only the first of consecutive marked acknowledgements suppresses window growth.
-        if !ack.echo || self.burst {
+        if !ack.echo || self.last_marked {
             self.window += if self.window < self.threshold { 1.0 } else { 1.0 / self.window };
             self.window = self.window.min(settings.window_max);
         }
-        self.burst = ack.echo;
-        self.expires = if self.known.before == self.sent { Time::MAX } else { now + settings.rto };
-        self.next = self.next.max(self.known.before);
+        self.last_marked = ack.echo;
+        self.expires = if self.acked.before == self.sent { Time::MAX } else { now + settings.rto };
+        self.next = self.next.max(self.acked.before);
     }
 
     /// Updates α, about once per round trip.
     fn estimate(&mut self, acked: u32, marked: bool, settings: &Settings) {
         self.answered += acked;
         self.marked += if marked { acked } else { 0 };
-        if self.known.before > self.window_ends {
+        if self.acked.before > self.window_ends {
             let share = f64::from(self.marked) / f64::from(self.answered);
             self.alpha += settings.gain * (share - self.alpha);
             (self.answered, self.marked, self.window_ends) = (0, 0, self.sent);
@@ -341,7 +341,7 @@ impl Sender {
             self.cut_by = Some(Cut::Timeout);
         }
         self.window = 1.0;
-        self.next = self.known.before;
+        self.next = self.acked.before;
         (self.cut_until, self.window_ends) = (self.sent, self.next);
         self.expires = now + settings.rto;
     }
@@ -358,15 +358,15 @@ enum Cut {
 #[derive(Clone, Debug)]
 pub(super) struct Receiver {
     flow: u32,
-    got: Segments,
+    received: Segments,
     /// Pending acknowledgement of the last segment received.
-    owed: Option<PacketPayload>,
+    pending_ack: Option<PacketPayload>,
 }
 
 impl Receiver {
     /// Receives a segment and prepares its acknowledgement.
     fn on_data(&mut self, segment: u32, marked: bool) {
-        self.got.add(segment);
-        self.owed = Some(PacketPayload { segment, before: self.got.before, echo: marked });
+        self.received.add(segment);
+        self.pending_ack = Some(PacketPayload { segment, before: self.received.before, echo: marked });
     }
 }

@@ -43,10 +43,10 @@ impl Waited {
     #[must_use]
     pub fn quantile(&self, q: f64) -> usize {
         let wanted = (self.counts.iter().sum::<u64>() as f64 * q).ceil() as u64;
-        let mut seen = 0;
+        let mut samples = 0;
         let reached = |count: &u64| {
-            seen += count;
-            seen >= wanted
+            samples += count;
+            samples >= wanted
         };
         self.counts.iter().position(reached).unwrap_or_default()
     }
@@ -60,75 +60,76 @@ impl Waited {
 }
 
 /// Sampler of the ports of one partition.
-pub(super) struct Watch {
+pub(super) struct Sampler {
     /// Samples per location.
-    seen: [Seen; PLACES.len()],
+    samples: [LocationSamples; PLACES.len()],
     interval: Span,
     /// Location of each port, as an index of [`PLACES`]; `None` for ports of other partitions.
-    place_of: Vec<Option<usize>>,
+    location_of: Vec<Option<usize>>,
     /// Number of ports per location, in the whole fabric.
     ports: [usize; PLACES.len()],
     /// Time of the next sample; [`Time::MAX`] if sampling is disabled.
-    pub due: Time,
+    pub next_sample: Time,
 }
 
 #[derive(Clone, Debug, Default)]
-struct Seen {
+struct LocationSamples {
     /// Per sample: packets at all ports, and at the fullest port.
     series: Vec<(usize, usize)>,
     /// Same as in [`Waited`].
     counts: Vec<u64>,
 }
 
-impl Watch {
-    /// Sampler for the ports of the nodes selected by `here`; `asked` enables sampling.
-    pub fn new(wiring: &Wiring, asked: bool, here: impl Fn(Node) -> bool) -> Self {
-        let place = |line: &Line| match (line.from < wiring.hosts, line.to < wiring.hosts) {
+impl Sampler {
+    /// Sampler for the ports of the nodes selected by `local`; `enabled` enables sampling.
+    pub fn new(wiring: &Wiring, enabled: bool, local: impl Fn(Node) -> bool) -> Self {
+        let location = |line: &Line| match (line.from < wiring.hosts, line.to < wiring.hosts) {
             (true, _) => 0,
             (false, true) => 1,
             (false, false) => 2,
         };
         let mut ports = [0; PLACES.len()];
-        wiring.lines.iter().for_each(|line| ports[place(line)] += 1);
-        let place_of = |line: &Line| here(line.from).then(|| place(line));
+        wiring.lines.iter().for_each(|line| ports[location(line)] += 1);
+        let location_of = |line: &Line| local(line.from).then(|| location(line));
         Self {
-            seen: Default::default(),
+            samples: Default::default(),
             interval: INTERVAL,
-            place_of: wiring.lines.iter().map(place_of).collect(),
+            location_of: wiring.lines.iter().map(location_of).collect(),
             ports,
-            due: if asked { Time::ZERO } else { Time::MAX },
+            next_sample: if enabled { Time::ZERO } else { Time::MAX },
         }
     }
 
     /// Takes the samples due up to `now`, the time of the next event; queues have not changed
     /// since the last one.
-    pub fn look(&mut self, now: Time, ports: &[Port]) {
-        while self.due <= now {
+    pub fn sample(&mut self, now: Time, ports: &[Port]) {
+        while self.next_sample <= now {
             let interval = self.interval;
-            self.look_once(ports);
-            self.due += interval;
+            self.sample_once(ports);
+            self.next_sample += interval;
         }
     }
 
-    fn look_once(&mut self, ports: &[Port]) {
+    fn sample_once(&mut self, ports: &[Port]) {
         let weight = self.interval.as_nanos() / INTERVAL.as_nanos();
         let mut now = [(0_usize, 0_usize); PLACES.len()];
-        let here = ports.iter().zip(&self.place_of).filter_map(|(port, place)| Some((port, (*place)?)));
-        for (port, place) in here {
+        let local =
+            ports.iter().zip(&self.location_of).filter_map(|(port, location)| Some((port, (*location)?)));
+        for (port, location) in local {
             let waiting = port.waiting();
-            let counts = &mut self.seen[place].counts;
+            let counts = &mut self.samples[location].counts;
             if counts.len() <= waiting {
                 counts.resize(waiting + 1, 0);
             }
             counts[waiting] += weight;
-            now[place] = (now[place].0 + waiting, now[place].1.max(waiting));
+            now[location] = (now[location].0 + waiting, now[location].1.max(waiting));
         }
-        let full = self.seen[0].series.len() + 1 == INSTANTS;
-        for (seen, now) in self.seen.iter_mut().zip(now) {
-            seen.series.push(now);
+        let full = self.samples[0].series.len() + 1 == INSTANTS;
+        for (samples, now) in self.samples.iter_mut().zip(now) {
+            samples.series.push(now);
             if full {
                 let mut index = 0;
-                seen.series.retain(|_| {
+                samples.series.retain(|_| {
                     index += 1;
                     index % 2 == 1
                 });
@@ -139,26 +140,27 @@ impl Watch {
         }
     }
 
-    /// Merges the samples of `watches`, which cover disjoint ports up to the same instant.
-    pub fn finish(watches: Vec<Self>) -> Occupancy {
-        let Some(all) = watches.into_iter().reduce(Self::and) else { return Occupancy::default() };
-        if all.due == Time::MAX {
+    /// Merges the samples of `samplers`, which cover disjoint ports up to the same instant.
+    pub fn finish(samplers: Vec<Self>) -> Occupancy {
+        let Some(all) = samplers.into_iter().reduce(Self::merge) else { return Occupancy::default() };
+        if all.next_sample == Time::MAX {
             return Occupancy::default();
         }
-        let places = all.seen.into_iter().zip(all.ports).map(|(Seen { series, counts }, ports)| {
-            let mean = |(sum, most): (usize, usize)| (sum as f64 / ports.max(1) as f64, most);
-            Waited { ports, series: series.into_iter().map(mean).collect(), counts }
-        });
+        let places =
+            all.samples.into_iter().zip(all.ports).map(|(LocationSamples { series, counts }, ports)| {
+                let mean = |(sum, most): (usize, usize)| (sum as f64 / ports.max(1) as f64, most);
+                Waited { ports, series: series.into_iter().map(mean).collect(), counts }
+            });
         Occupancy { places: places.collect(), interval: all.interval }
     }
 
-    fn and(mut self, other: Self) -> Self {
-        for (seen, other) in self.seen.iter_mut().zip(other.seen) {
-            for ((sum, most), (other_sum, other_most)) in seen.series.iter_mut().zip(other.series) {
+    fn merge(mut self, other: Self) -> Self {
+        for (samples, other) in self.samples.iter_mut().zip(other.samples) {
+            for ((sum, most), (other_sum, other_most)) in samples.series.iter_mut().zip(other.series) {
                 (*sum, *most) = (*sum + other_sum, (*most).max(other_most));
             }
-            seen.counts.resize(seen.counts.len().max(other.counts.len()), 0);
-            seen.counts.iter_mut().zip(other.counts).for_each(|(count, other)| *count += other);
+            samples.counts.resize(samples.counts.len().max(other.counts.len()), 0);
+            samples.counts.iter_mut().zip(other.counts).for_each(|(count, other)| *count += other);
         }
         self
     }

@@ -2,8 +2,8 @@
 //! threads.
 //!
 //! Conservative simulation in windows. No packet crosses from one partition to another in less
-//! than [`Partitioning::ahead`]. If the earliest pending event is at `t`, no packet still to be
-//! sent arrives in another partition before `t + ahead`, hence each partition simulates up to
+//! than [`Partitioning::lookahead`]. If the earliest pending event is at `t`, no packet still to be
+//! sent arrives in another partition before `t + lookahead`, hence each partition simulates up to
 //! there independently. Then all threads synchronise, exchange what crossed, and find the next
 //! `t`. The result of a partition depends on arrival times, not on the time of the exchange:
 //! threads change only the run time. Source: conservative simulation: Chandy and Misra, CACM
@@ -18,57 +18,57 @@ use super::barrier::{Member, SpinBarrier};
 use super::partition::{OutboundMessage, Partition};
 use super::protocol::Protocol;
 
-/// Runs `parts` until all flows are done and the last packet is delivered, or until the time
+/// Runs `partitions` until all flows are done and the last packet is delivered, or until the time
 /// limit. `on_done` receives the number of completed flows.
 pub(super) fn run<'a, P: Protocol>(
-    mut parts: Vec<Partition<'a, P>>,
+    mut partitions: Vec<Partition<'a, P>>,
     on_done: &mut dyn FnMut(u32),
 ) -> Vec<Partition<'a, P>> {
-    if let [part] = &mut parts[..] {
-        alone(part, on_done);
-        return parts;
+    if let [partition] = &mut partitions[..] {
+        run_single(partition, on_done);
+        return partitions;
     }
-    let crew = Crew::new(parts.len());
-    let mut rest = parts.split_off(1);
+    let exchange = Exchange::new(partitions.len());
+    let mut rest = partitions.split_off(1);
     std::thread::scope(|scope| {
         let others: Vec<_> =
-            rest.iter_mut().map(|part| scope.spawn(|| crew.work(part, &mut |_| {}))).collect();
-        crew.work(&mut parts[0], on_done);
-        others.into_iter().for_each(|other| other.join().expect("a panic reaches the gate first"));
+            rest.iter_mut().map(|partition| scope.spawn(|| exchange.work(partition, &mut |_| {}))).collect();
+        exchange.work(&mut partitions[0], on_done);
+        others.into_iter().for_each(|other| other.join().expect("a panic reaches the barrier first"));
     });
-    parts.extend(rest);
-    parts
+    partitions.extend(rest);
+    partitions
 }
 
 /// Runs a fabric of one partition.
-fn alone<P: Protocol>(part: &mut Partition<'_, P>, on_done: &mut dyn FnMut(u32)) {
-    let (flows, limit) = (part.config.flows, Time::ZERO + part.config.limit);
+fn run_single<P: Protocol>(partition: &mut Partition<'_, P>, on_done: &mut dyn FnMut(u32)) {
+    let (flows, limit) = (partition.config.flows, Time::ZERO + partition.config.limit);
     let mut done = 0;
-    while !part.is_over(flows)
-        && let Some((now, event)) = part.next_by(limit)
+    while !partition.is_over(flows)
+        && let Some((now, event)) = partition.next_by(limit)
     {
-        part.on_event(now, event);
-        if part.done.len() > done {
-            done = part.done.len();
+        partition.on_event(now, event);
+        if partition.done.len() > done {
+            done = partition.done.len();
             on_done(done as u32);
         }
     }
 }
 
 /// State shared by the threads.
-struct Crew<S> {
-    gate: SpinBarrier,
+struct Exchange<S> {
+    barrier: SpinBarrier,
     /// Status of each partition at the last exchange; two sets, since a fast thread writes the
     /// next one while others still read.
-    notices: [Vec<Notice>; 2],
+    statuses: [Vec<Status>; 2],
     /// Messages from each partition to each, two sets likewise.
-    mail: [Vec<Mutex<Vec<OutboundMessage<S>>>>; 2],
+    mailboxes: [Vec<Mutex<Vec<OutboundMessage<S>>>>; 2],
 }
 
 /// Status of one partition, on its own cache line.
 #[derive(Default)]
 #[repr(align(128))]
-struct Notice {
+struct Status {
     /// Time of the next event, here or caused by outbound messages, in ns.
     next_ns: AtomicU64,
     done: AtomicU64,
@@ -77,27 +77,31 @@ struct Notice {
 }
 
 /// Status of all partitions together.
-struct Standing {
+struct GlobalStatus {
     next: Time,
     done: u64,
     live: u64,
 }
 
-impl<S: Send> Crew<S> {
-    fn new(parts: usize) -> Self {
-        let notices = || (0..parts).map(|_| Notice::default()).collect();
-        let mail = || (0..parts * parts).map(|_| Mutex::default()).collect();
-        Self { gate: SpinBarrier::new(parts), notices: [notices(), notices()], mail: [mail(), mail()] }
+impl<S: Send> Exchange<S> {
+    fn new(partitions: usize) -> Self {
+        let statuses = || (0..partitions).map(|_| Status::default()).collect();
+        let mailboxes = || (0..partitions * partitions).map(|_| Mutex::default()).collect();
+        Self {
+            barrier: SpinBarrier::new(partitions),
+            statuses: [statuses(), statuses()],
+            mailboxes: [mailboxes(), mailboxes()],
+        }
     }
 
     /// Body of each thread.
-    fn work<P: Protocol<Said = S>>(&self, part: &mut Partition<'_, P>, on_done: &mut dyn FnMut(u32)) {
-        let member = self.gate.join();
-        let (flows, limit) = (u64::from(part.config.flows), Time::ZERO + part.config.limit);
-        let mut side = 0;
+    fn work<P: Protocol<Payload = S>>(&self, partition: &mut Partition<'_, P>, on_done: &mut dyn FnMut(u32)) {
+        let member = self.barrier.join();
+        let (flows, limit) = (u64::from(partition.config.flows), Time::ZERO + partition.config.limit);
+        let mut set = 0;
         let mut done = 0;
         loop {
-            let Standing { next, done: now_done, live } = self.meet(part, &member, side);
+            let GlobalStatus { next, done: now_done, live } = self.synchronise(partition, &member, set);
             if now_done > done {
                 done = now_done;
                 on_done(done as u32);
@@ -105,55 +109,59 @@ impl<S: Send> Crew<S> {
             if next > limit || next == Time::MAX || (done == flows && live == 0) {
                 return;
             }
-            let end = next + part.split.ahead;
+            let end = next + partition.partitioning.lookahead;
             let last = limit.min(end - Span::from_nanos(1));
-            while let Some((now, event)) = part.next_by(last) {
-                part.on_event(now, event);
+            while let Some((now, event)) = partition.next_by(last) {
+                partition.on_event(now, event);
             }
-            let early = part.leaving.iter().flatten().find(|leaving| leaving.at() < end);
-            assert!(early.is_none(), "nothing is faster than what the parts allow for");
-            side = 1 - side;
+            let early = partition.outbound.iter().flatten().find(|outbound| outbound.at() < end);
+            assert!(early.is_none(), "no message arrives before the lookahead");
+            set = 1 - set;
         }
     }
 
     /// Sends outbound messages, receives inbound ones, and merges the status of all.
-    fn meet<P: Protocol<Said = S>>(
+    fn synchronise<P: Protocol<Payload = S>>(
         &self,
-        part: &mut Partition<'_, P>,
+        partition: &mut Partition<'_, P>,
         member: &Member<'_>,
-        side: usize,
-    ) -> Standing {
-        let (notices, mail) = (&self.notices[side], &self.mail[side]);
-        let (own, parts) = (part.number as usize, notices.len());
-        let mut next = part.engine.peek().unwrap_or(Time::MAX);
-        let mut live = part.live();
-        for (other, leaving) in part.leaving.iter_mut().enumerate().filter(|(_, leaving)| !leaving.is_empty())
+        set: usize,
+    ) -> GlobalStatus {
+        let (statuses, mailboxes) = (&self.statuses[set], &self.mailboxes[set]);
+        let (own, partitions) = (partition.number as usize, statuses.len());
+        let mut next = partition.engine.peek().unwrap_or(Time::MAX);
+        let mut live = partition.live();
+        for (other, outbound) in
+            partition.outbound.iter_mut().enumerate().filter(|(_, outbound)| !outbound.is_empty())
         {
-            next = leaving.iter().map(OutboundMessage::at).fold(next, Time::min);
-            live += leaving.iter().filter(|leaving| matches!(leaving, OutboundMessage::Packet { .. })).count()
-                as u64;
+            next = outbound.iter().map(OutboundMessage::at).fold(next, Time::min);
+            live +=
+                outbound.iter().filter(|outbound| matches!(outbound, OutboundMessage::Packet { .. })).count()
+                    as u64;
             // This mailbox was drained two exchanges ago.
-            std::mem::swap(leaving, &mut *open(&mail[own * parts + other]));
+            std::mem::swap(outbound, &mut *lock(&mailboxes[own * partitions + other]));
         }
-        notices[own].next_ns.store(next.as_nanos(), Ordering::Relaxed);
-        notices[own].done.store(part.done.len() as u64, Ordering::Relaxed);
-        notices[own].live.store(live, Ordering::Relaxed);
+        statuses[own].next_ns.store(next.as_nanos(), Ordering::Relaxed);
+        statuses[own].done.store(partition.done.len() as u64, Ordering::Relaxed);
+        statuses[own].live.store(live, Ordering::Relaxed);
         member.wait();
-        for other in (0..parts).filter(|&other| other != own) {
-            open(&mail[other * parts + own]).drain(..).for_each(|leaving| part.take(leaving));
+        for other in (0..partitions).filter(|&other| other != own) {
+            lock(&mailboxes[other * partitions + own])
+                .drain(..)
+                .for_each(|outbound| partition.receive(outbound));
         }
-        let sum = |of: fn(&Notice) -> &AtomicU64| {
-            notices.iter().map(|notice| of(notice).load(Ordering::Relaxed)).sum::<u64>()
+        let sum = |of: fn(&Status) -> &AtomicU64| {
+            statuses.iter().map(|status| of(status).load(Ordering::Relaxed)).sum::<u64>()
         };
-        let first = notices.iter().map(|notice| notice.next_ns.load(Ordering::Relaxed)).min();
-        Standing {
+        let first = statuses.iter().map(|status| status.next_ns.load(Ordering::Relaxed)).min();
+        GlobalStatus {
             next: Time::from_nanos(first.unwrap_or(u64::MAX)),
-            done: sum(|notice| &notice.done),
-            live: sum(|notice| &notice.live),
+            done: sum(|status| &status.done),
+            live: sum(|status| &status.live),
         }
     }
 }
 
-fn open<T>(mail: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mail.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock<T>(mailboxes: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mailboxes.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -11,9 +11,9 @@ use std::collections::BTreeMap;
 use queueing::{Priority, Time};
 
 use super::config::{Config, Multipath};
-use super::flow_arrivals::{FlowArrivals, births};
+use super::flow_arrivals::{FlowArrivals, flow_arrivals};
 use super::hosts::{Receiving, Sending};
-use super::occupancy::Watch;
+use super::occupancy::Sampler;
 use super::outcome::{Counters, Flow};
 use super::packet::{Kind, Packet};
 use super::partitioner::Partitioning;
@@ -26,25 +26,25 @@ use crate::Engine;
 pub(super) struct Partition<'a, P: Protocol> {
     pub config: &'a Config,
     pub wiring: &'a Wiring,
-    pub split: &'a Partitioning,
+    pub partitioning: &'a Partitioning,
     pub number: u32,
     pub engine: Engine<Event>,
     /// Ports of all nodes; only those of this partition are used.
     ports: Vec<Port>,
     /// Buffer space in use, per port or, where ports share it, per node.
-    held: Vec<u64>,
+    buffered: Vec<u64>,
     /// Packets dropped by the last operation.
     dropped: Vec<u32>,
     /// Round-robin index of the next path, per node.
-    turns: Vec<u32>,
-    pub packets: Vec<Travelling>,
+    next_paths: Vec<u32>,
+    pub packets: Vec<InFlight>,
     /// Transport header of each packet.
-    pub said: Vec<P::Said>,
+    pub payload: Vec<P::Payload>,
     pub free: Vec<u32>,
     pub protocol: P,
-    pub births: FlowArrivals,
+    pub flow_arrivals: FlowArrivals,
     /// Arrivals examined so far; also the number of the next flow.
-    pub born: u32,
+    pub next_flow: u32,
     /// Highest level of flows of the arrival process.
     pub floor: Priority,
     /// Local ends of flows, by flow number.
@@ -59,20 +59,20 @@ pub(super) struct Partition<'a, P: Protocol> {
     /// Receiver timer expirations, by flow.
     pub expired: Vec<(u32, u32)>,
     pub counters: Counters,
-    pub watch: Watch,
+    pub sampler: Sampler,
     /// Outbound messages, by partition.
-    pub leaving: Vec<Vec<OutboundMessage<P::Said>>>,
+    pub outbound: Vec<Vec<OutboundMessage<P::Payload>>>,
     /// Time of the last event, and number of events.
     pub last: Time,
-    pub happened: u64,
+    pub event_count: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Event {
     /// Next flow starts.
-    Begin,
+    FlowStart,
     /// Receiver of this flow learns that the flow is complete.
-    Word(u32),
+    Completion(u32),
     /// A timer of this flow's sender may have expired.
     Sender(u32),
     /// A timer of this flow's receiver may have expired.
@@ -86,8 +86,8 @@ pub(super) enum Event {
 /// Order of events of the same instant.
 #[derive(Clone, Copy)]
 pub(super) enum Rank {
-    Begin,
-    Word,
+    FlowStart,
+    Completion,
     Sender,
     Receiver,
     Arrive,
@@ -113,7 +113,7 @@ const LINE_BITS: u32 = 29;
 
 /// Packet in the network.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Travelling {
+pub(super) struct InFlight {
     pub packet: Packet,
     /// Next node.
     pub next: Node,
@@ -125,16 +125,16 @@ pub(super) struct Travelling {
 /// Message to another partition, with its arrival time.
 pub(super) enum OutboundMessage<S> {
     /// Packet on this line.
-    Packet { at: Time, line: u32, travelling: Travelling, said: S },
+    Packet { at: Time, line: u32, in_flight: InFlight, payload: S },
     /// Completion notice of a flow.
-    Word { at: Time, flow: u32 },
+    Completion { at: Time, flow: u32 },
 }
 
 impl<S> OutboundMessage<S> {
     /// Arrival time.
     pub const fn at(&self) -> Time {
         match *self {
-            Self::Packet { at, .. } | Self::Word { at, .. } => at,
+            Self::Packet { at, .. } | Self::Completion { at, .. } => at,
         }
     }
 }
@@ -143,29 +143,29 @@ impl<'a, P: Protocol> Partition<'a, P> {
     pub fn new(
         config: &'a Config,
         wiring: &'a Wiring,
-        split: &'a Partitioning,
+        partitioning: &'a Partitioning,
         number: u32,
         protocol: P,
     ) -> Self {
         let port = |(number, &line): (usize, &Line)| {
-            Port::new(config, number as u32, line, split.home[line.to as usize])
+            Port::new(config, number as u32, line, partitioning.partition_of[line.to as usize])
         };
-        let mut part = Self {
+        let mut partition = Self {
             config,
             wiring,
-            split,
+            partitioning,
             number,
             engine: Engine::new(),
             ports: wiring.lines.iter().enumerate().map(port).collect(),
-            held: vec![0; wiring.lines.len().max(wiring.nodes as usize)],
+            buffered: vec![0; wiring.lines.len().max(wiring.nodes as usize)],
             dropped: Vec::new(),
-            turns: vec![0; wiring.nodes as usize],
+            next_paths: vec![0; wiring.nodes as usize],
             packets: Vec::new(),
-            said: Vec::new(),
+            payload: Vec::new(),
             free: Vec::new(),
             protocol,
-            births: births(config),
-            born: 0,
+            flow_arrivals: flow_arrivals(config),
+            next_flow: 0,
             floor: Priority::HIGHEST,
             sending: Vec::new(),
             receiving: Vec::new(),
@@ -174,13 +174,15 @@ impl<'a, P: Protocol> Partition<'a, P> {
             done: Vec::new(),
             expired: Vec::new(),
             counters: Counters::default(),
-            watch: Watch::new(wiring, config.occupancy, |node| split.home[node as usize] == number),
-            leaving: (0..split.parts).map(|_| Vec::new()).collect(),
+            sampler: Sampler::new(wiring, config.occupancy, |node| {
+                partitioning.partition_of[node as usize] == number
+            }),
+            outbound: (0..partitioning.partitions).map(|_| Vec::new()).collect(),
             last: Time::ZERO,
-            happened: 0,
+            event_count: 0,
         };
-        part.schedule_birth();
-        part
+        partition.schedule_flow_start();
+        partition
     }
 
     /// True if the first `flows` flows are complete and no packet is left, as far as this
@@ -190,7 +192,7 @@ impl<'a, P: Protocol> Partition<'a, P> {
     }
 
     /// Counters, including the packets left.
-    pub fn counted(&self) -> Counters {
+    pub fn total_counters(&self) -> Counters {
         Counters { left: self.live(), ..self.counters }
     }
 
@@ -202,27 +204,27 @@ impl<'a, P: Protocol> Partition<'a, P> {
     /// Next event at or before `limit`.
     pub fn next_by(&mut self, limit: Time) -> Option<(Time, Event)> {
         let next = self.engine.next_by(limit)?;
-        self.fetch();
+        self.prefetch();
         Some(next)
     }
 
     /// Prefetches the data of the next events. In a large network it is in no cache; reading it
     /// for all events at once overlaps the misses.
-    fn fetch(&mut self) {
-        let Some(found) = self.engine.found() else { return };
+    fn prefetch(&mut self) {
+        let Some(upcoming) = self.engine.upcoming() else { return };
         let mut seen = 0;
-        for event in found {
+        for event in upcoming {
             seen ^= match *event {
                 Event::Arrive(slot) => {
-                    let Travelling { packet, next, to, .. } = &self.packets[slot as usize];
-                    let place = packet.flow as usize;
+                    let InFlight { packet, next, to, .. } = &self.packets[slot as usize];
+                    let index = packet.flow as usize;
                     match packet.kind {
                         _ if *next >= self.wiring.hosts => {
-                            let ways = self.wiring.ways(*next, *to);
-                            self.ports[ways[by_flow(packet.flow, *next, ways.len())] as usize].touch()
+                            let ways = self.wiring.next_hops(*next, *to);
+                            self.ports[ways[ecmp_index(packet.flow, *next, ways.len())] as usize].touch()
                         }
-                        Kind::Ack => self.sending[place].as_ref().map_or(0, |end| end.looked_at.as_nanos()),
-                        Kind::Data => self.receiving.get(place).map_or(0, Receiving::touch),
+                        Kind::Ack => self.sending[index].as_ref().map_or(0, |end| end.timer_at.as_nanos()),
+                        Kind::Data => self.receiving.get(index).map_or(0, Receiving::touch),
                     }
                 }
                 Event::Free(port) => self.ports[port as usize].touch(),
@@ -236,14 +238,14 @@ impl<'a, P: Protocol> Partition<'a, P> {
         match event {
             Event::Sender(flow) => return self.on_sender_timer(now, flow),
             Event::Receiver(flow) => return self.on_receiver_timer(now, flow),
-            Event::Word(flow) => return self.forget(flow),
-            Event::Begin | Event::Arrive(_) | Event::Free(_) => self.happens(now),
+            Event::Completion(flow) => return self.drop_receiver(flow),
+            Event::FlowStart | Event::Arrive(_) | Event::Free(_) => self.count_event(now),
         }
         match event {
-            Event::Begin => self.begin(now),
+            Event::FlowStart => self.start_flow(now),
             Event::Arrive(slot) => self.arrive(now, slot),
             Event::Free(port) => {
-                self.ports[port as usize].woken();
+                self.ports[port as usize].wake_done();
                 self.send(now, port);
             }
             _ => {}
@@ -251,107 +253,107 @@ impl<'a, P: Protocol> Partition<'a, P> {
     }
 
     /// Accounts for an event that changes state at `now`.
-    pub fn happens(&mut self, now: Time) {
+    pub fn count_event(&mut self, now: Time) {
         self.last = now;
-        self.happened += 1;
-        if self.watch.due <= now {
-            self.watch.look(now, &self.ports);
+        self.event_count += 1;
+        if self.sampler.next_sample <= now {
+            self.sampler.sample(now, &self.ports);
         }
     }
 
     /// Samples the ports up to `end`, the end of the run.
     pub fn end(&mut self, end: Time) {
-        self.watch.look(end, &self.ports);
+        self.sampler.sample(end, &self.ports);
     }
 
     /// Enqueues a packet at its source host.
-    pub fn put(&mut self, now: Time, [from, to]: [Node; 2], packet: Packet, said: P::Said) {
+    pub fn inject(&mut self, now: Time, [from, to]: [Node; 2], packet: Packet, payload: P::Payload) {
         self.counters.sent += 1;
-        let slot = self.stow(Travelling { packet, next: from, from, to }, said);
+        let slot = self.store(InFlight { packet, next: from, from, to }, payload);
         self.forward(now, from, slot);
     }
 
     /// Stores a packet; returns its index.
-    fn stow(&mut self, travelling: Travelling, said: P::Said) -> u32 {
+    fn store(&mut self, in_flight: InFlight, payload: P::Payload) -> u32 {
         match self.free.pop() {
             Some(slot) => {
-                self.packets[slot as usize] = travelling;
-                self.said[slot as usize] = said;
+                self.packets[slot as usize] = in_flight;
+                self.payload[slot as usize] = payload;
                 slot
             }
             None => {
-                self.packets.push(travelling);
-                self.said.push(said);
+                self.packets.push(in_flight);
+                self.payload.push(payload);
                 self.packets.len() as u32 - 1
             }
         }
     }
 
     /// Receives a message from another partition.
-    pub fn take(&mut self, leaving: OutboundMessage<P::Said>) {
-        match leaving {
-            OutboundMessage::Packet { at, line, travelling, said } => {
-                let rank = Rank::of_packet(travelling.packet.flow, line);
-                let slot = self.stow(travelling, said);
+    pub fn receive(&mut self, outbound: OutboundMessage<P::Payload>) {
+        match outbound {
+            OutboundMessage::Packet { at, line, in_flight, payload } => {
+                let rank = Rank::of_packet(in_flight.packet.flow, line);
+                let slot = self.store(in_flight, payload);
                 self.engine.schedule_ranked(at, rank, Event::Arrive(slot));
             }
-            OutboundMessage::Word { at, flow } => {
-                self.engine.schedule_ranked(at, Rank::Word.of(flow), Event::Word(flow));
+            OutboundMessage::Completion { at, flow } => {
+                self.engine.schedule_ranked(at, Rank::Completion.of(flow), Event::Completion(flow));
             }
         }
     }
 
     /// Forwards a packet on one of the shortest paths to its destination.
     fn forward(&mut self, now: Time, node: Node, slot: u32) {
-        let Travelling { packet, to, .. } = &mut self.packets[slot as usize];
-        let number = match (self.wiring.ways(node, *to), self.config.ways) {
+        let InFlight { packet, to, .. } = &mut self.packets[slot as usize];
+        let number = match (self.wiring.next_hops(node, *to), self.config.ways) {
             ([way], _) => *way,
             (ways, Multipath::Spray) => {
-                let turn = &mut self.turns[node as usize];
-                *turn = turn.wrapping_add(1);
-                ways[*turn as usize % ways.len()]
+                let next = &mut self.next_paths[node as usize];
+                *next = next.wrapping_add(1);
+                ways[*next as usize % ways.len()]
             }
-            (ways, Multipath::Flow) => ways[by_flow(packet.flow, node, ways.len())],
+            (ways, Multipath::Flow) => ways[ecmp_index(packet.flow, node, ways.len())],
         };
         let port = &mut self.ports[number as usize];
-        let held = &mut self.held[port.pool as usize];
-        let sent = port.offer(now, slot, packet, held, &mut self.dropped);
-        self.sent(number, sent);
+        let buffered = &mut self.buffered[port.pool as usize];
+        let sent = port.enqueue(now, slot, packet, buffered, &mut self.dropped);
+        self.after_send(number, sent);
     }
 
     /// Transmits the port's next packet if its line is free.
     fn send(&mut self, now: Time, number: u32) {
         let port = &mut self.ports[number as usize];
-        let sent = port.send(now, &mut self.held[port.pool as usize], &mut self.dropped);
-        self.sent(number, sent);
+        let sent = port.send(now, &mut self.buffered[port.pool as usize], &mut self.dropped);
+        self.after_send(number, sent);
     }
 
     /// Processes the transmitted and dropped packets of a port, and schedules its next
     /// transmission.
-    fn sent(&mut self, number: u32, sent: Option<Sent>) {
+    fn after_send(&mut self, number: u32, sent: Option<Sent>) {
         let port = &mut self.ports[number as usize];
         if let Some(Sent { slot, marked, at }) = sent {
-            let travelling = &mut self.packets[slot as usize];
-            let packet = &mut travelling.packet;
+            let in_flight = &mut self.packets[slot as usize];
+            let packet = &mut in_flight.packet;
             self.counters.marked += u64::from(marked && !packet.marked);
             packet.marked |= marked;
-            travelling.next = port.to;
+            in_flight.next = port.to;
             self.counters.hops += 1;
-            if port.home == self.number {
-                let rank = Rank::of_packet(travelling.packet.flow, number);
+            if port.partition == self.number {
+                let rank = Rank::of_packet(in_flight.packet.flow, number);
                 self.engine.schedule_ranked(at, rank, Event::Arrive(slot));
             } else {
-                let (travelling, said) = (*travelling, self.said[slot as usize]);
-                self.leaving[port.home as usize].push(OutboundMessage::Packet {
+                let (in_flight, payload) = (*in_flight, self.payload[slot as usize]);
+                self.outbound[port.partition as usize].push(OutboundMessage::Packet {
                     at,
                     line: number,
-                    travelling,
-                    said,
+                    in_flight,
+                    payload,
                 });
                 self.free.push(slot);
             }
         }
-        if let Some(at) = port.wake() {
+        if let Some(at) = port.next_wake() {
             self.engine.schedule_ranked(at, Rank::Free.of(number), Event::Free(number));
         }
         if !self.dropped.is_empty() {
@@ -361,33 +363,33 @@ impl<'a, P: Protocol> Partition<'a, P> {
     }
 
     fn arrive(&mut self, now: Time, slot: u32) {
-        let Travelling { packet, next, from, to } = self.packets[slot as usize];
+        let InFlight { packet, next, from, to } = self.packets[slot as usize];
         if next >= self.wiring.hosts {
             return self.forward(now, next, slot);
         }
         self.counters.delivered += 1;
         self.free.push(slot);
-        let said = self.said[slot as usize];
+        let payload = self.payload[slot as usize];
         match packet.kind {
-            Kind::Data => self.on_data(now, [from, to], &packet, &said),
-            Kind::Ack => self.on_answer(now, &packet, &said),
+            Kind::Data => self.on_data(now, [from, to], &packet, &payload),
+            Kind::Ack => self.on_ack(now, &packet, &payload),
         }
     }
 }
 
 /// Path of all packets of a flow at a node: an index below `ways`.
-fn by_flow(flow: u32, node: Node, ways: usize) -> usize {
+fn ecmp_index(flow: u32, node: Node, ways: usize) -> usize {
     let key = u64::from(flow) << 32 | u64::from(node);
     match ways {
         1 => 0,
         // Same remainder, without a division per packet and switch.
-        ways if ways.is_power_of_two() => mixed(key) as usize & (ways - 1),
-        ways => (mixed(key) % ways as u64) as usize,
+        ways if ways.is_power_of_two() => splitmix64(key) as usize & (ways - 1),
+        ways => (splitmix64(key) % ways as u64) as usize,
     }
 }
 
 /// Hash of `number` (SplitMix64's finaliser: Steele, Lea and Flood, OOPSLA '14).
-fn mixed(number: u64) -> u64 {
+fn splitmix64(number: u64) -> u64 {
     let number = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let number = (number ^ number >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let number = (number ^ number >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -13,57 +13,60 @@ use super::topology::{Node, Wiring};
 /// Assignment of a fabric's nodes to partitions.
 pub(super) struct Partitioning {
     /// Number of partitions.
-    pub parts: u32,
+    pub partitions: u32,
     /// Partition of each node.
-    pub home: Vec<u32>,
+    pub partition_of: Vec<u32>,
     /// Lookahead: minimum latency of a packet from one partition to another.
-    pub ahead: Span,
+    pub lookahead: Span,
 }
 
 impl Partitioning {
-    /// Assigns `wiring` to at most `parts` partitions, not more than there are hosts.
-    pub fn new(wiring: &Wiring, parts: usize) -> Self {
-        let parts = parts.clamp(1, wiring.hosts as usize) as u32;
-        let by_switch = Self::cut(wiring, parts, by_switch(wiring, parts));
-        if parts != 2 {
+    /// Assigns `wiring` to at most `partitions` partitions, not more than there are hosts.
+    pub fn new(wiring: &Wiring, partitions: usize) -> Self {
+        let partitions = partitions.clamp(1, wiring.hosts as usize) as u32;
+        let by_switch = Self::cut(wiring, partitions, by_switch(wiring, partitions));
+        if partitions != 2 {
             return by_switch;
         }
         let hosts =
             Self::cut(wiring, 2, (0..wiring.nodes).map(|node| (node < wiring.hosts).into()).collect());
-        if hosts.ahead >= by_switch.ahead { hosts } else { by_switch }
+        if hosts.lookahead >= by_switch.lookahead { hosts } else { by_switch }
     }
 
-    fn cut(wiring: &Wiring, parts: u32, home: Vec<u32>) -> Self {
-        let apart = wiring.lines.iter().filter(|line| home[line.from as usize] != home[line.to as usize]);
+    fn cut(wiring: &Wiring, partitions: u32, partition_of: Vec<u32>) -> Self {
+        let apart = wiring
+            .lines
+            .iter()
+            .filter(|line| partition_of[line.from as usize] != partition_of[line.to as usize]);
         let fastest = apart.map(|line| line.delay + line.rate.time_for(Bytes::new(ACK_BYTES.into()))).min();
-        Self { parts, home, ahead: fastest.unwrap_or(Span::MAX) }
+        Self { partitions, partition_of, lookahead: fastest.unwrap_or(Span::MAX) }
     }
 }
 
 /// Partition of each node; hosts stay with their switch if there are enough switches.
-fn by_switch(wiring: &Wiring, parts: u32) -> Vec<u32> {
+fn by_switch(wiring: &Wiring, partitions: u32) -> Vec<u32> {
     // Switch of each host.
-    let mut above = vec![wiring.hosts; wiring.hosts as usize];
+    let mut switch_of = vec![wiring.hosts; wiring.hosts as usize];
     for line in wiring.lines.iter().filter(|line| line.from < wiring.hosts) {
-        above[line.from as usize] = line.to;
+        switch_of[line.from as usize] = line.to;
     }
-    let mut edges = above.clone();
+    let mut edges = switch_of.clone();
     edges.sort_unstable();
     edges.dedup();
-    let share = |place: usize, of: usize| (place * parts as usize / of.max(1)) as u32;
-    let with_hosts = edges.len() >= parts as usize;
+    let share = |index: usize, of: usize| (index * partitions as usize / of.max(1)) as u32;
+    let with_hosts = edges.len() >= partitions as usize;
     let edge = |node: Node| edges.binary_search(&node).ok();
     let others = (wiring.nodes - wiring.hosts) as usize - if with_hosts { edges.len() } else { 0 };
     let mut other = 0..others;
-    let home = |node: Node| match above.get(node as usize) {
+    let partition_of = |node: Node| match switch_of.get(node as usize) {
         Some(_) if !with_hosts => share(node as usize, wiring.hosts as usize),
-        Some(&switch) => edge(switch).map_or(0, |place| share(place, edges.len())),
+        Some(&switch) => edge(switch).map_or(0, |index| share(index, edges.len())),
         None => match edge(node).filter(|_| with_hosts) {
-            Some(place) => share(place, edges.len()),
+            Some(index) => share(index, edges.len()),
             None => share(other.next().unwrap_or_default(), others),
         },
     };
-    (0..wiring.nodes).map(home).collect()
+    (0..wiring.nodes).map(partition_of).collect()
 }
 
 #[cfg(test)]
@@ -77,9 +80,13 @@ mod tests {
     #[test]
     fn hosts_stay_with_their_switch_and_all_parts_get_their_share() {
         let fabric = Topology::LeafSpine { leaves: 4, spines: 3, hosts_per_leaf: 2, host: HOST, core: CORE };
-        let split = Partitioning::new(&fabric.wire(), 3);
-        assert_eq!(split.home, [0, 0, 0, 0, 1, 1, 2, 2, 0, 0, 1, 2, 0, 1, 2]);
-        assert_eq!(split.ahead, Span::from_nanos(208), "40 bytes and the delay between a leaf and a spine");
+        let partitioning = Partitioning::new(&fabric.wire(), 3);
+        assert_eq!(partitioning.partition_of, [0, 0, 0, 0, 1, 1, 2, 2, 0, 0, 1, 2, 0, 1, 2]);
+        assert_eq!(
+            partitioning.lookahead,
+            Span::from_nanos(208),
+            "40 bytes and the delay between a leaf and a spine"
+        );
     }
 
     #[test]
@@ -88,22 +95,25 @@ mod tests {
             let fabric = Topology::LeafSpine { leaves: 2, spines: 1, hosts_per_leaf: 2, host, core }.wire();
             Partitioning::new(&fabric, 2)
         };
-        let split = fabric(HOST, CORE);
-        assert_eq!((split.home, split.ahead), (vec![1, 1, 1, 1, 0, 0, 0], Span::from_nanos(2_032)));
-        assert_eq!(fabric(CORE, HOST).home, [0, 0, 1, 1, 0, 1, 0]);
+        let partitioning = fabric(HOST, CORE);
+        assert_eq!(
+            (partitioning.partition_of, partitioning.lookahead),
+            (vec![1, 1, 1, 1, 0, 0, 0], Span::from_nanos(2_032))
+        );
+        assert_eq!(fabric(CORE, HOST).partition_of, [0, 0, 1, 1, 0, 1, 0]);
     }
 
     #[test]
     fn one_switch_is_cut_from_its_hosts() {
         let star = Topology::Star { hosts: 4, host: HOST }.wire();
-        assert_eq!(Partitioning::new(&star, 3).home, [0, 0, 1, 2, 0]);
+        assert_eq!(Partitioning::new(&star, 3).partition_of, [0, 0, 1, 2, 0]);
     }
 
     #[test]
     fn there_are_no_more_parts_than_hosts_and_one_has_nobody_to_wait_for() {
         let wiring = Topology::Star { hosts: 2, host: HOST }.wire();
-        assert_eq!(Partitioning::new(&wiring, 9).parts, 2);
+        assert_eq!(Partitioning::new(&wiring, 9).partitions, 2);
         let whole = Partitioning::new(&wiring, 0);
-        assert_eq!((whole.parts, whole.ahead), (1, Span::MAX));
+        assert_eq!((whole.partitions, whole.lookahead), (1, Span::MAX));
     }
 }

@@ -24,27 +24,27 @@ pub(super) struct Port {
     free_at: Time,
     /// Node at the other end, and its partition.
     pub to: Node,
-    pub home: u32,
+    pub partition: u32,
     /// Index of the buffer pool: the port's number, or its node's.
     pub pool: u32,
     /// Packets queued.
     waiting: u32,
     /// Levels at which a full segment, hence also a shorter packet, may bypass the queue; valid
     /// until the queue changes.
-    passing: PrioritySet,
+    bypass: PrioritySet,
     /// True if an event is scheduled for the time at which the line becomes free.
-    awaited: bool,
+    wake_scheduled: bool,
     /// Length of the last packet that was no full segment, and the serialisation times of a
     /// full segment and of this length: nearly all packets have one of the two.
-    other: u32,
+    other_len: u32,
     spans: [Span; 2],
     delay: Span,
     /// Buffer size.
-    room: QueueLength,
+    capacity: QueueLength,
     rate: Rate,
     queue: Queue,
     /// Assigns levels, in place of senders alone.
-    tagger: Option<Box<Mlfq>>,
+    mlfq: Option<Box<Mlfq>>,
 }
 
 /// Packet transmitted by a port.
@@ -59,9 +59,9 @@ pub(super) struct Sent {
 
 impl Port {
     /// Port number `number`.
-    pub fn new(config: &Config, number: u32, line: Line, home: u32) -> Self {
+    pub fn new(config: &Config, number: u32, line: Line, partition: u32) -> Self {
         let span = |bytes: u32| line.rate.time_for(Bytes::new(bytes.into()));
-        let tagger = || {
+        let mlfq = || {
             let thresholds = config.thresholds().expect("a checked configuration");
             Box::new(Mlfq::new(thresholds, config.idle, FLOWS_MAX))
         };
@@ -69,48 +69,48 @@ impl Port {
         Self {
             free_at: Time::ZERO,
             to: line.to,
-            home,
+            partition,
             waiting: 0,
-            passing: PrioritySet::NONE,
-            awaited: false,
-            other: ACK_BYTES,
+            bypass: PrioritySet::NONE,
+            wake_scheduled: false,
+            other_len: ACK_BYTES,
             spans: [span(SEGMENT_BYTES), span(ACK_BYTES)],
             delay: line.delay,
             rate: line.rate,
             queue: queue(config, &Rng::seeded(config.seed).fork(3).fork(number.into())),
             pool: if config.buffer == Buffer::Switch { line.from } else { number },
-            room: match config.room {
+            capacity: match config.room {
                 QueueLength::Entries(entries) => QueueLength::Entries(entries * levels),
                 QueueLength::Bytes(bytes) => QueueLength::Bytes(bytes * levels),
             },
-            tagger: (config.tagging == LevelAssignment::Switch).then(tagger),
+            mlfq: (config.tagging == LevelAssignment::Switch).then(mlfq),
         }
     }
 
     /// Reads the data that the next packet needs, to prefetch it.
     pub fn touch(&self) -> u64 {
-        self.free_at.as_nanos() ^ self.room.amount()
+        self.free_at.as_nanos() ^ self.capacity.amount()
     }
 
-    /// Enqueues the packet at index `slot`, with `held` of the buffer in use; transmits it at
+    /// Enqueues the packet at index `slot`, with `buffered` of the buffer in use; transmits it at
     /// once if nothing is queued. Dropped packets, this one or others, are appended to
     /// `dropped`.
-    pub fn offer(
+    pub fn enqueue(
         &mut self,
         now: Time,
         slot: u32,
         packet: &mut Packet,
-        held: &mut u64,
+        buffered: &mut u64,
         dropped: &mut Vec<u32>,
     ) -> Option<Sent> {
-        if let Some(tagger) = &mut self.tagger {
+        if let Some(mlfq) = &mut self.mlfq {
             // Visible at the next hop: levels only fall on the way.
-            packet.level = packet.level.max(tagger.level(now, packet.flow_id(), packet.payload()));
+            packet.level = packet.level.max(mlfq.level(now, packet.flow_id(), packet.payload()));
         }
         let size = self.size(packet.bytes);
-        let full = *held + size > self.room.amount();
+        let full = *buffered + size > self.capacity.amount();
         if now >= self.free_at && !full && self.waiting == 0 && self.passes(slot, packet) {
-            return Some(self.put(now, slot, packet.bytes, false));
+            return Some(self.transmit(now, slot, packet.bytes, false));
         }
         let queued = Queued::new(slot, packet);
         let outcome = match full {
@@ -119,62 +119,62 @@ impl Port {
         };
         match outcome {
             PushResult::Refused(_) => dropped.push(slot),
-            PushResult::Queued => *held += size,
-            PushResult::PushedOut(gone) => {
-                *held = *held + size - self.size(gone.bytes);
-                dropped.push(gone.packet);
+            PushResult::Queued => *buffered += size,
+            PushResult::PushedOut(evicted) => {
+                *buffered = *buffered + size - self.size(evicted.bytes);
+                dropped.push(evicted.packet);
             }
         }
         // The evicted packet may have been the smaller one.
-        while *held > self.room.amount()
-            && let Some(gone) = self.queue.evict(now)
+        while *buffered > self.capacity.amount()
+            && let Some(evicted) = self.queue.evict(now)
         {
-            *held -= self.size(gone.bytes);
-            dropped.push(gone.packet);
+            *buffered -= self.size(evicted.bytes);
+            dropped.push(evicted.packet);
         }
-        self.send(now, held, dropped)
+        self.send(now, buffered, dropped)
     }
 
     /// True if `packet` may bypass the queue, which is empty.
     fn passes(&mut self, slot: u32, packet: &Packet) -> bool {
         let short = packet.bytes <= SEGMENT_BYTES;
-        if short && self.passing.contains(packet.level) {
+        if short && self.bypass.contains(packet.level) {
             return true;
         }
         let longest = Packet { bytes: packet.bytes.max(SEGMENT_BYTES), ..*packet };
         if !self.queue.passes(&Queued::new(slot, &longest)) {
             return short && self.queue.passes(&Queued::new(slot, packet));
         }
-        self.passing = self.passing.with(packet.level);
+        self.bypass = self.bypass.with(packet.level);
         true
     }
 
     /// Transmits the next packet if the line is free.
-    pub fn send(&mut self, now: Time, held: &mut u64, dropped: &mut Vec<u32>) -> Option<Sent> {
-        let sent = if now < self.free_at { None } else { self.next(now, held, dropped) };
+    pub fn send(&mut self, now: Time, buffered: &mut u64, dropped: &mut Vec<u32>) -> Option<Sent> {
+        let sent = if now < self.free_at { None } else { self.dequeue(now, buffered, dropped) };
         self.waiting = self.queue.len() as u32;
-        self.passing = PrioritySet::NONE;
+        self.bypass = PrioritySet::NONE;
         sent
     }
 
     /// Dequeues and transmits the next packet; the line is free.
-    fn next(&mut self, now: Time, held: &mut u64, dropped: &mut Vec<u32>) -> Option<Sent> {
+    fn dequeue(&mut self, now: Time, buffered: &mut u64, dropped: &mut Vec<u32>) -> Option<Sent> {
         loop {
             let queued = self.queue.pop(now)?;
-            *held -= self.size(queued.bytes);
+            *buffered -= self.size(queued.bytes);
             if queued.doomed() {
                 dropped.push(queued.packet);
                 continue;
             }
-            return Some(self.put(now, queued.packet, queued.bytes, queued.marked));
+            return Some(self.transmit(now, queued.packet, queued.bytes, queued.marked));
         }
     }
 
     /// Transmits a packet of `bytes`; the line is free.
-    fn put(&mut self, now: Time, slot: u32, bytes: u32, marked: bool) -> Sent {
+    fn transmit(&mut self, now: Time, slot: u32, bytes: u32, marked: bool) -> Sent {
         let full = bytes == SEGMENT_BYTES;
-        if !full && bytes != self.other {
-            (self.other, self.spans[1]) = (bytes, self.rate.time_for(Bytes::new(bytes.into())));
+        if !full && bytes != self.other_len {
+            (self.other_len, self.spans[1]) = (bytes, self.rate.time_for(Bytes::new(bytes.into())));
         }
         self.free_at = now + self.spans[usize::from(!full)];
         Sent { slot, marked, at: self.free_at + self.delay }
@@ -182,7 +182,7 @@ impl Port {
 
     /// Buffer space of a packet of `bytes`.
     fn size(&self, bytes: u32) -> u64 {
-        self.room.measure(1, bytes.into())
+        self.capacity.measure(1, bytes.into())
     }
 
     /// Packets queued.
@@ -191,14 +191,14 @@ impl Port {
     }
 
     /// Time at which to call [`Port::send`] next, unless already scheduled.
-    pub fn wake(&mut self) -> Option<Time> {
-        let wake = !self.awaited && self.waiting > 0;
-        self.awaited |= wake;
+    pub fn next_wake(&mut self) -> Option<Time> {
+        let wake = !self.wake_scheduled && self.waiting > 0;
+        self.wake_scheduled |= wake;
         wake.then_some(self.free_at)
     }
 
     /// Marks the scheduled event as done.
-    pub fn woken(&mut self) {
-        self.awaited = false;
+    pub fn wake_done(&mut self) {
+        self.wake_scheduled = false;
     }
 }

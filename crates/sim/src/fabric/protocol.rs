@@ -10,7 +10,7 @@ use super::topology::Node;
 
 /// Parameters of a new flow.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Begin {
+pub(super) struct FlowParams {
     /// Number of the flow.
     pub flow: u32,
     /// Sending and receiving host.
@@ -26,7 +26,7 @@ pub(super) struct Begin {
 /// Transport of all hosts. Produces and consumes packets; the fabric delivers them.
 pub(super) trait Protocol: Sized + Send {
     /// Transport header of a packet.
-    type Said: Copy + Send;
+    type Payload: Copy + Send;
     /// Sending end.
     type Sender: End<Self>;
     /// Receiving end.
@@ -35,10 +35,10 @@ pub(super) trait Protocol: Sized + Send {
     const ANSWERS_LATE: bool;
 
     /// Opens the sending end of a flow.
-    fn open(&mut self, now: Time, begin: &Begin) -> Self::Sender;
+    fn open(&mut self, now: Time, params: &FlowParams) -> Self::Sender;
 
     /// Opens the receiving end on `packet`, the first one to arrive.
-    fn meet(&mut self, now: Time, packet: &Packet, said: &Self::Said) -> Self::Receiver;
+    fn accept(&mut self, now: Time, packet: &Packet, payload: &Self::Payload) -> Self::Receiver;
 
     /// True if the sender knows that everything has arrived.
     fn is_done(&self, sender: &Self::Sender) -> bool;
@@ -47,26 +47,26 @@ pub(super) trait Protocol: Sized + Send {
     fn arrived(&self, receiver: &Self::Receiver) -> u32;
 
     /// Segments retransmitted so far.
-    fn again(&self, sender: &Self::Sender) -> u32;
+    fn retransmitted(&self, sender: &Self::Sender) -> u32;
 
     /// Closes the sending end of a completed flow.
-    fn close(&mut self, sender: Self::Sender);
+    fn close_sender(&mut self, sender: Self::Sender);
 
     /// Closes the receiving end of a completed flow.
-    fn forget(&mut self, receiver: Self::Receiver);
+    fn close_receiver(&mut self, receiver: Self::Receiver);
 }
 
 /// One end of a flow.
 pub(super) trait End<P: Protocol>: Send {
     /// Handles a received `packet`.
-    fn hear(&mut self, hosts: &mut P, now: Time, packet: &Packet, said: &P::Said);
+    fn on_packet(&mut self, hosts: &mut P, now: Time, packet: &Packet, payload: &P::Payload);
 
     /// Next packet to send at `now`; call until `None`.
-    fn poll(&mut self, hosts: &mut P, now: Time) -> Option<(Packet, P::Said)>;
+    fn poll(&mut self, hosts: &mut P, now: Time) -> Option<(Packet, P::Payload)>;
 
     /// Deadline of the next timer; [`Time::MAX`] if none.
-    fn due(&self, hosts: &P) -> Time;
+    fn deadline(&self, hosts: &P) -> Time;
 
     /// Runs the timers due at `now`; returns the number that expired.
-    fn on_due(&mut self, hosts: &mut P, now: Time) -> u32;
+    fn on_timer(&mut self, hosts: &mut P, now: Time) -> u32;
 }

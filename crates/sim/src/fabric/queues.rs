@@ -83,7 +83,7 @@ impl Scheduler {
     }
 
     /// True for schedulers with round robin between flows.
-    pub(super) const fn has_turns(self) -> bool {
+    pub(super) const fn is_flow_fair(self) -> bool {
         matches!(self, Self::Flows | Self::Drr | Self::FqCodel | Self::Fish | Self::FishPlus | Self::Ps)
     }
 }
@@ -93,13 +93,13 @@ pub(super) type Queue = Box<dyn Discipline<Queued> + Send>;
 
 /// Queue described by `config`; `rng` belongs to the port.
 pub(super) fn queue(config: &Config, rng: &Rng) -> Queue {
-    let red = |ramp: RedParams| Aqm::Red(Box::new(Red::new(ramp.settings(), rng.clone())));
-    let manager = match (config.red, config.scheduler) {
-        (Some(ramp), _) => Some(red(ramp)),
+    let red = |params: RedParams| Aqm::Red(Box::new(Red::new(params.settings(), rng.clone())));
+    let aqm = match (config.red, config.scheduler) {
+        (Some(params), _) => Some(red(params)),
         (None, Scheduler::Red) => Some(red(RedParams::default())),
         (None, _) => (config.mark.amount() > 0).then_some(Aqm::Above(config.mark)),
     };
-    Parts { config, manager, room: entries(config) }.queue()
+    QueueBuilder { config, aqm, room: entries(config) }.queue()
 }
 
 /// Capacity of one queue, in packets.
@@ -110,55 +110,55 @@ fn entries(config: &Config) -> usize {
     }
 }
 
-struct Parts<'a> {
+struct QueueBuilder<'a> {
     config: &'a Config,
-    manager: Option<Aqm>,
+    aqm: Option<Aqm>,
     /// Capacity of one queue, in packets.
     room: usize,
 }
 
-impl Parts<'_> {
+impl QueueBuilder<'_> {
     fn queue(&self) -> Queue {
         let room = self.room;
         match self.config.scheduler {
-            Scheduler::Fifo | Scheduler::Red => self.whole(Fifo::new(room)),
-            Scheduler::Flows | Scheduler::Drr => match self.at(Marking::Flow) {
-                None => self.whole(self.turns(FairQueue::new(room))),
-                Some(manager) => self.whole(self.turns(flows(room, manager))),
+            Scheduler::Fifo | Scheduler::Red => self.single(Fifo::new(room)),
+            Scheduler::Flows | Scheduler::Drr => match self.aqm_for(Marking::Flow) {
+                None => self.single(self.with_quantum(FairQueue::new(room))),
+                Some(aqm) => self.single(self.with_quantum(fair_queue(room, aqm))),
             },
-            Scheduler::Ps => match self.at(Marking::Flow) {
-                None => self.whole(self.turns(FairQueue::new(room)).with_push_out()),
-                Some(manager) => self.whole(self.turns(flows(room, manager)).with_push_out()),
+            Scheduler::Ps => match self.aqm_for(Marking::Flow) {
+                None => self.single(self.with_quantum(FairQueue::new(room)).with_push_out()),
+                Some(aqm) => self.single(self.with_quantum(fair_queue(room, aqm)).with_push_out()),
             },
             Scheduler::FqCodel => {
                 let codel = self.config.codel;
-                let law = CoDel::new(codel.target, codel.interval, Bytes::new(SEGMENT_BYTES.into()));
-                let turns = self.turns(flows(room, Aqm::CoDel(law)));
-                self.whole(turns.with_push_out().with_new_flows_first())
+                let codel = CoDel::new(codel.target, codel.interval, Bytes::new(SEGMENT_BYTES.into()));
+                let queue = self.with_quantum(fair_queue(room, Aqm::CoDel(codel)));
+                self.single(queue.with_push_out().with_new_flows_first())
             }
             Scheduler::Pias => self.levels(false, || Fifo::new(room)),
-            Scheduler::Fish => match self.at(Marking::Flow) {
-                None => self.levels(false, || self.turns(FairQueue::new(room))),
-                Some(manager) => self.levels(false, || self.turns(flows(room, manager.clone()))),
+            Scheduler::Fish => match self.aqm_for(Marking::Flow) {
+                None => self.levels(false, || self.with_quantum(FairQueue::new(room))),
+                Some(aqm) => self.levels(false, || self.with_quantum(fair_queue(room, aqm.clone()))),
             },
-            Scheduler::FishPlus => match self.at(Marking::Flow) {
-                None => self.levels(true, || self.turns(FairQueue::new(room)).with_push_out()),
-                Some(manager) => {
-                    self.levels(true, || self.turns(flows(room, manager.clone())).with_push_out())
+            Scheduler::FishPlus => match self.aqm_for(Marking::Flow) {
+                None => self.levels(true, || self.with_quantum(FairQueue::new(room)).with_push_out()),
+                Some(aqm) => {
+                    self.levels(true, || self.with_quantum(fair_queue(room, aqm.clone())).with_push_out())
                 }
             },
-            Scheduler::Las => self.whole(FlowPifo::new(room, |packet: &Queued| packet.sent.into())),
-            Scheduler::Srpt => self.whole(FlowPifo::new(room, |packet: &Queued| packet.left.into())),
+            Scheduler::Las => self.single(FlowPifo::new(room, |packet: &Queued| packet.sent.into())),
+            Scheduler::Srpt => self.single(FlowPifo::new(room, |packet: &Queued| packet.left.into())),
         }
     }
 
     /// Active queue management, if its scope is `place`.
-    fn at(&self, place: Marking) -> Option<Aqm> {
-        self.manager.clone().filter(|_| self.config.marking == place)
+    fn aqm_for(&self, place: Marking) -> Option<Aqm> {
+        self.aqm.clone().filter(|_| self.config.marking == place)
     }
 
     /// Sets the configured quantum.
-    fn turns<Q: Clone>(&self, flows: FairQueue<Queued, Q>) -> FairQueue<Queued, Q> {
+    fn with_quantum<Q: Clone>(&self, flows: FairQueue<Queued, Q>) -> FairQueue<Queued, Q> {
         match self.config.quantum() {
             Some(quantum) => flows.by_bytes(quantum),
             None => flows,
@@ -166,9 +166,9 @@ impl Parts<'_> {
     }
 
     /// Single queue of a port.
-    fn whole<D: Discipline<Queued> + Send + 'static>(&self, queue: D) -> Queue {
-        match self.at(Marking::Port).or_else(|| self.at(Marking::Queue)) {
-            Some(manager) => Box::new(AqmQueue::new(queue, manager)),
+    fn single<D: Discipline<Queued> + Send + 'static>(&self, queue: D) -> Queue {
+        match self.aqm_for(Marking::Port).or_else(|| self.aqm_for(Marking::Queue)) {
+            Some(aqm) => Box::new(AqmQueue::new(queue, aqm)),
             None => Box::new(queue),
         }
     }
@@ -178,14 +178,14 @@ impl Parts<'_> {
     where
         D: Discipline<Queued> + Send + 'static,
     {
-        match self.at(Marking::Queue) {
-            Some(manager) => self.over(push_out, || AqmQueue::new(level(), manager.clone())),
-            None => self.over(push_out, level),
+        match self.aqm_for(Marking::Queue) {
+            Some(aqm) => self.between_levels(push_out, || AqmQueue::new(level(), aqm.clone())),
+            None => self.between_levels(push_out, level),
         }
     }
 
     /// Strict priority between levels, or weights.
-    fn over<D>(&self, push_out: bool, level: impl Fn() -> D) -> Queue
+    fn between_levels<D>(&self, push_out: bool, level: impl Fn() -> D) -> Queue
     where
         D: Discipline<Queued> + Send + 'static,
     {
@@ -196,27 +196,27 @@ impl Parts<'_> {
         match self.config.shares {
             None => {
                 let queue = Strict::new(room, |_| level());
-                self.port(if push_out { queue.with_push_out() } else { queue })
+                self.whole_port(if push_out { queue.with_push_out() } else { queue })
             }
             Some(weights) => {
                 let shares = DrrConfig::by_bytes(weights, Bytes::new(SEGMENT_BYTES.into()), Span::MAX);
                 let queue = Drr::new(room, shares, |_| level());
-                self.port(if push_out { queue.with_push_out() } else { queue })
+                self.whole_port(if push_out { queue.with_push_out() } else { queue })
             }
         }
     }
 
-    fn port<D: Discipline<Queued> + Send + 'static>(&self, queue: D) -> Queue {
-        match self.at(Marking::Port) {
-            Some(manager) => Box::new(AqmQueue::new(queue, manager)),
+    fn whole_port<D: Discipline<Queued> + Send + 'static>(&self, queue: D) -> Queue {
+        match self.aqm_for(Marking::Port) {
+            Some(aqm) => Box::new(AqmQueue::new(queue, aqm)),
             None => Box::new(queue),
         }
     }
 }
 
 /// Fair queueing with active queue management per flow.
-fn flows(room: usize, manager: Aqm) -> FairQueue<Queued, AqmQueue<Fifo<Queued>>> {
-    FairQueue::over(room, AqmQueue::new(Fifo::new(room), manager))
+fn fair_queue(room: usize, aqm: Aqm) -> FairQueue<Queued, AqmQueue<Fifo<Queued>>> {
+    FairQueue::over(room, AqmQueue::new(Fifo::new(room), aqm))
 }
 
 #[cfg(test)]

@@ -89,13 +89,13 @@ pub struct Wiring {
     pub nodes: u32,
     /// Every direction of every cable.
     pub lines: Vec<Line>,
-    ways: Ways,
+    next_hops: NextHops,
 }
 
 /// Next hops on shortest paths. Looked up once per packet and node, hence compact: a host has
 /// one cable and no table.
 #[derive(Clone, Debug)]
-struct Ways {
+struct NextHops {
     /// Outgoing line of each host.
     out: Vec<u32>,
     /// Next-hop sets of switches, concatenated. Few distinct sets exist, since adjacent hosts
@@ -104,18 +104,18 @@ struct Ways {
     /// Start and end of each set in `lines`.
     sets: Vec<[u32; 2]>,
     /// Set index per switch and host.
-    of: Vec<u32>,
+    set_of: Vec<u32>,
 }
 
 impl Wiring {
     /// Lines from `node` on shortest paths to `host`, another node.
     #[must_use]
-    pub fn ways(&self, node: Node, host: Node) -> &[u32] {
-        let Ways { out, lines, sets, of } = &self.ways;
+    pub fn next_hops(&self, node: Node, host: Node) -> &[u32] {
+        let NextHops { out, lines, sets, set_of } = &self.next_hops;
         if node < self.hosts {
             return &out[node as usize..=node as usize];
         }
-        let set = of[(node - self.hosts) as usize * self.hosts as usize + host as usize];
+        let set = set_of[(node - self.hosts) as usize * self.hosts as usize + host as usize];
         let [start, end] = sets[set as usize];
         &lines[start as usize..end as usize]
     }
@@ -213,8 +213,8 @@ impl Topology {
         };
         let lines: Vec<Line> =
             cables.into_iter().flat_map(|(a, b, cable)| [line((a, b, cable)), line((b, a, cable))]).collect();
-        let ways = ways(hosts, nodes, &lines);
-        Wiring { hosts, nodes, lines, ways }
+        let next_hops = next_hops(hosts, nodes, &lines);
+        Wiring { hosts, nodes, lines, next_hops }
     }
 }
 
@@ -224,7 +224,7 @@ fn pairs(n: u32) -> impl Iterator<Item = (u32, u32)> {
 }
 
 /// Next hops per switch and host: breadth-first search from each host.
-fn ways(hosts: u32, nodes: u32, lines: &[Line]) -> Ways {
+fn next_hops(hosts: u32, nodes: u32, lines: &[Line]) -> NextHops {
     let mut into: Vec<Vec<u32>> = vec![Vec::new(); nodes as usize];
     for (number, line) in lines.iter().enumerate() {
         into[line.to as usize].push(number as u32);
@@ -238,43 +238,44 @@ fn ways(hosts: u32, nodes: u32, lines: &[Line]) -> Ways {
     assert!(out.iter().map(|&(host, _)| host).eq(0..hosts), "every host has one cable");
     let switches = (nodes - hosts) as usize;
     let out = out.into_iter().map(|(_, number)| number).collect();
-    let mut ways = Ways { out, lines: Vec::new(), sets: Vec::new(), of: vec![0; switches * hosts as usize] };
+    let mut next_hops =
+        NextHops { out, lines: Vec::new(), sets: Vec::new(), set_of: vec![0; switches * hosts as usize] };
     let mut numbers: HashMap<Vec<u32>, u32> = HashMap::new();
     // Next hops to one host, per switch.
     let mut found = vec![Vec::new(); switches];
     for host in 0..hosts {
-        let mut far = vec![u32::MAX; nodes as usize];
-        far[host as usize] = 0;
-        let mut ring = std::collections::VecDeque::from([host]);
-        while let Some(node) = ring.pop_front() {
+        let mut distance = vec![u32::MAX; nodes as usize];
+        distance[host as usize] = 0;
+        let mut frontier = std::collections::VecDeque::from([host]);
+        while let Some(node) = frontier.pop_front() {
             for &number in &into[node as usize] {
                 let from = lines[number as usize].from;
                 // Hosts do not forward.
                 if from < hosts {
                     continue;
                 }
-                if far[from as usize] == u32::MAX {
-                    far[from as usize] = far[node as usize] + 1;
-                    ring.push_back(from);
+                if distance[from as usize] == u32::MAX {
+                    distance[from as usize] = distance[node as usize] + 1;
+                    frontier.push_back(from);
                 }
-                if far[from as usize] == far[node as usize] + 1 {
+                if distance[from as usize] == distance[node as usize] + 1 {
                     found[(from - hosts) as usize].push(number);
                 }
             }
         }
         for (switch, found) in found.iter_mut().enumerate() {
             let number = numbers.get(found.as_slice()).copied().unwrap_or_else(|| {
-                let start = ways.lines.len() as u32;
-                ways.lines.extend_from_slice(found);
-                ways.sets.push([start, ways.lines.len() as u32]);
-                numbers.insert(found.clone(), ways.sets.len() as u32 - 1);
-                ways.sets.len() as u32 - 1
+                let start = next_hops.lines.len() as u32;
+                next_hops.lines.extend_from_slice(found);
+                next_hops.sets.push([start, next_hops.lines.len() as u32]);
+                numbers.insert(found.clone(), next_hops.sets.len() as u32 - 1);
+                next_hops.sets.len() as u32 - 1
             });
-            ways.of[switch * hosts as usize + host as usize] = number;
+            next_hops.set_of[switch * hosts as usize + host as usize] = number;
             found.clear();
         }
     }
-    ways
+    next_hops
 }
 
 #[cfg(test)]
@@ -290,8 +291,9 @@ mod tests {
         if from == to {
             return (0, 1);
         }
-        let ways = wiring.ways(from, to).iter().map(|&line| walk(wiring, wiring.lines[line as usize].to, to));
-        let (hops, counts): (Vec<_>, Vec<_>) = ways.unzip();
+        let next_hops =
+            wiring.next_hops(from, to).iter().map(|&line| walk(wiring, wiring.lines[line as usize].to, to));
+        let (hops, counts): (Vec<_>, Vec<_>) = next_hops.unzip();
         assert!(hops.windows(2).all(|pair| pair[0] == pair[1]), "{from} to {to}: {hops:?}");
         (1 + hops[0], counts.iter().sum())
     }

@@ -59,7 +59,7 @@ impl Preemptive {
         now: Time,
         token: u8,
         priority: Priority,
-        price: WorkCost<'_>,
+        cost_of: WorkCost<'_>,
     ) -> Option<WorkCompletion> {
         let work = Work { token, priority, remaining: None };
         let Some(core) = self.victim(priority) else {
@@ -72,25 +72,25 @@ impl Preemptive {
             evicted.remaining = evicted.remaining.map(|left| left - ran);
             self.ready[evicted.priority.index()].push_front(evicted);
         }
-        Some(self.run(now, core, work, price))
+        Some(self.run(now, core, work, cost_of))
     }
 
-    /// Completes `ending`: the finished job and the completion of the next one on its core.
+    /// Completes `completion`: the finished job and the completion of the next one on its core.
     /// `None` if the job was preempted.
     #[must_use]
     pub fn end(
         &mut self,
-        ending: WorkCompletion,
-        price: WorkCost<'_>,
+        completion: WorkCompletion,
+        cost_of: WorkCost<'_>,
     ) -> Option<(u8, Option<WorkCompletion>)> {
-        let core = &mut self.cores[ending.core as usize];
-        if core.generation != ending.generation {
+        let core = &mut self.cores[completion.core as usize];
+        if core.generation != completion.generation {
             return None;
         }
         let (done, since) = core.running.take()?;
-        core.busy += ending.at.since(since);
+        core.busy += completion.at.since(since);
         let next = self.ready.iter_mut().find_map(VecDeque::pop_front);
-        let next = next.map(|work| self.run(ending.at, ending.core as usize, work, price));
+        let next = next.map(|work| self.run(completion.at, completion.core as usize, work, cost_of));
         Some((done.token, next))
     }
 
@@ -109,8 +109,8 @@ impl Preemptive {
         (0..self.cores.len()).max_by_key(|&core| running(core)).filter(|&core| running(core) > priority)
     }
 
-    fn run(&mut self, now: Time, core: usize, mut work: Work, price: WorkCost<'_>) -> WorkCompletion {
-        let left = *work.remaining.get_or_insert_with(|| price(work.token, now));
+    fn run(&mut self, now: Time, core: usize, mut work: Work, cost_of: WorkCost<'_>) -> WorkCompletion {
+        let left = *work.remaining.get_or_insert_with(|| cost_of(work.token, now));
         let generation = self.cores[core].generation.wrapping_add(1);
         self.cores[core].generation = generation;
         self.cores[core].running = Some((work, now));
@@ -132,7 +132,7 @@ mod tests {
     /// Runs `arrivals` (at, token, priority) whose work takes `cost` each and returns (end,
     /// token).
     fn check(cores: usize, cost: &[u64], arrivals: &[(u64, u8, Priority)]) -> Vec<(u64, u8)> {
-        let mut price = |token: u8, _| Span::from_nanos(cost[token as usize]);
+        let mut cost_of = |token: u8, _| Span::from_nanos(cost[token as usize]);
         let mut cores = Preemptive::new(cores);
         let mut engine = crate::Engine::new();
         arrivals.iter().for_each(|&(t, ..)| engine.schedule(at(t), None));
@@ -142,15 +142,15 @@ mod tests {
             let next = match event {
                 None => {
                     let &(_, token, priority) = arrivals.next().unwrap();
-                    cores.arrive(now, token, priority, &mut price)
+                    cores.arrive(now, token, priority, &mut cost_of)
                 }
-                Some(ending) => cores.end(ending, &mut price).and_then(|(token, next)| {
+                Some(completion) => cores.end(completion, &mut cost_of).and_then(|(token, next)| {
                     ended.push((now.as_nanos(), token));
                     next
                 }),
             };
-            if let Some(ending) = next {
-                engine.schedule(ending.at, Some(ending));
+            if let Some(completion) = next {
+                engine.schedule(completion.at, Some(completion));
             }
         }
         assert_eq!(cores.busy().map(Span::as_nanos).sum::<u64>(), cost.iter().sum(), "work is conserved");

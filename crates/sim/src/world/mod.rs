@@ -34,12 +34,12 @@ impl Alarm {
     }
 
     /// True if the event at `now` is the valid one.
-    fn rings(&mut self, now: Time) -> bool {
-        let rings = self.armed == now;
-        if rings {
+    fn is_due(&mut self, now: Time) -> bool {
+        let is_due = self.armed == now;
+        if is_due {
             self.armed = Time::MAX;
         }
-        rings
+        is_due
     }
 }
 
@@ -54,8 +54,8 @@ mod tests {
         for ns in [30, 10, 20] {
             alarm.arm(&mut engine, Time::from_nanos(ns), ());
         }
-        let rung: Vec<_> =
-            std::iter::from_fn(|| engine.next()).filter(|&(now, ())| alarm.rings(now)).collect();
-        assert_eq!(rung, [(Time::from_nanos(10), ())]);
+        let fired: Vec<_> =
+            std::iter::from_fn(|| engine.next()).filter(|&(now, ())| alarm.is_due(now)).collect();
+        assert_eq!(fired, [(Time::from_nanos(10), ())]);
     }
 }

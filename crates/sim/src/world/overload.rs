@@ -70,7 +70,7 @@ fn one() -> u64 {
 pub enum Guard {
     /// No shedding.
     #[default]
-    Nobody,
+    None,
     /// Random shedding of the excess computed by the model, which knows rates and service
     /// times.
     Model,
@@ -83,7 +83,7 @@ impl FromStr for Guard {
 
     fn from_str(name: &str) -> Result<Self, UnknownName> {
         match name {
-            "none" => Ok(Self::Nobody),
+            "none" => Ok(Self::None),
             "model" => Ok(Self::Model),
             name => named(&guard::POLICIES, "guard", name).map(Self::Policy),
         }
@@ -130,11 +130,11 @@ impl Config {
     }
 
     /// Fraction of requests that the model admits.
-    fn admitted(&self) -> f64 {
+    fn admit_share(&self) -> f64 {
         let rate_per_s = self.arrivals.rate_per_s();
         match self.guard {
             Guard::Model => self.model().admitted_best(rate_per_s, self.shed) / rate_per_s,
-            Guard::Nobody | Guard::Policy(_) => 1.0,
+            Guard::None | Guard::Policy(_) => 1.0,
         }
     }
 
@@ -145,7 +145,7 @@ impl Config {
     fn policy(&self) -> Option<Box<dyn Policy>> {
         match self.guard {
             Guard::Policy(make) => Some(make(&self.params())),
-            Guard::Nobody | Guard::Model => None,
+            Guard::None | Guard::Model => None,
         }
     }
 }
@@ -183,8 +183,8 @@ pub fn run(config: &Config) -> Outcome {
         match event {
             Event::Arrive => server.arrive(now),
             Event::Received => server.received(now),
-            Event::Served { turn } => server.served(now, turn),
-            Event::Look => server.look(now),
+            Event::Served { generation } => server.served(now, generation),
+            Event::PolicyTick => server.policy_tick(now),
         }
     }
     server.outcome.events = server.engine.scheduled();
@@ -198,10 +198,10 @@ enum Event {
     Received,
     /// The second stage has completed its head, unless stale.
     Served {
-        turn: u64,
+        generation: u64,
     },
     /// Round of the policy.
-    Look,
+    PolicyTick,
 }
 
 /// Arrival time of a request, and whether it is measured and shed.
@@ -216,25 +216,25 @@ struct Server<'a> {
     config: &'a Config,
     engine: Engine<Event>,
     times: queueing::ArrivalTimes,
-    draws: [Rng; 3],
-    admitted: f64,
-    born: u64,
+    rngs: [Rng; 3],
+    admit_share: f64,
+    arrived: u64,
     first: Option<Time>,
     receiving: VecDeque<Request>,
     serving: VecDeque<Request>,
     /// Remaining work of the head of `serving`.
     left: Span,
     /// Time since when the second stage has the core.
-    since: Option<Time>,
+    running_since: Option<Time>,
     /// Number of preemptions; identifies stale events.
-    turn: u64,
+    generation: u64,
     params: Params,
     policy: Option<Box<dyn Policy>>,
-    door: AdmissionController,
+    admission: AdmissionController,
     signals: Signals,
     /// Work of the first stage and total latency of answers, both since the last policy round.
-    received_for: Span,
-    answered_in: Span,
+    receive_time: Span,
+    latency_sum: Span,
     outcome: Outcome,
 }
 
@@ -245,26 +245,26 @@ impl<'a> Server<'a> {
             config,
             engine: Engine::new(),
             times: config.arrivals.times(Time::ZERO, rng.fork(0)),
-            draws: [1, 2, 3].map(|n| rng.fork(n)),
-            admitted: config.admitted(),
-            born: 0,
+            rngs: [1, 2, 3].map(|n| rng.fork(n)),
+            admit_share: config.admit_share(),
+            arrived: 0,
             first: None,
             receiving: VecDeque::new(),
             serving: VecDeque::new(),
             left: Span::ZERO,
-            since: None,
-            turn: 0,
+            running_since: None,
+            generation: 0,
             params: config.params(),
             policy: config.policy(),
-            door: AdmissionController::new(1),
+            admission: AdmissionController::new(1),
             signals: Signals::default(),
-            received_for: Span::ZERO,
-            answered_in: Span::ZERO,
+            receive_time: Span::ZERO,
+            latency_sum: Span::ZERO,
             outcome: Outcome::default(),
         };
         server.schedule_arrival();
         if server.policy.is_some() {
-            server.engine.schedule(Time::ZERO + server.params.period, Event::Look);
+            server.engine.schedule(Time::ZERO + server.params.period, Event::PolicyTick);
         }
         server
     }
@@ -274,12 +274,12 @@ impl<'a> Server<'a> {
     }
 
     /// True if more requests will arrive.
-    fn goes_on(&self) -> bool {
-        self.born < self.warmup() + self.config.requests
+    fn has_more_arrivals(&self) -> bool {
+        self.arrived < self.warmup() + self.config.requests
     }
 
     fn schedule_arrival(&mut self) {
-        if self.goes_on()
+        if self.has_more_arrivals()
             && let Some(at) = self.times.next()
         {
             self.engine.schedule(at, Event::Arrive);
@@ -287,21 +287,21 @@ impl<'a> Server<'a> {
     }
 
     fn arrive(&mut self, now: Time) {
-        let counts = self.born >= self.warmup();
-        self.born += 1;
+        let counts = self.arrived >= self.warmup();
+        self.arrived += 1;
         if counts {
             let first = *self.first.get_or_insert(now);
             self.outcome.arriving = now.since(first);
         }
         self.schedule_arrival();
         // Drawn for every request, so that capacity and shedding do not change later draws.
-        let shed = self.draws[0].unit() >= self.admitted;
+        let shed = self.rngs[0].unit() >= self.admit_share;
         if self.receiving.len() as u32 == self.config.receive_room {
             self.outcome.lost_receiving += u64::from(counts);
             return;
         }
         let present = (self.receiving.len() + self.serving.len()) as u64;
-        let shed = shed || !self.door.try_admit(now, Class::FIRST, present);
+        let shed = shed || !self.admission.try_admit(now, Class::FIRST, present);
         self.signals.offered += 1;
         self.signals.admitted += u64::from(!shed);
         self.receiving.push_back(Request { at: now, counts, shed });
@@ -314,13 +314,13 @@ impl<'a> Server<'a> {
     /// Starts service of the first stage's head.
     fn receive(&mut self, now: Time) {
         let Some(head) = self.receiving.front() else { return };
-        let work = if head.shed { self.config.shed } else { self.config.receive.sample(&mut self.draws[1]) };
-        self.received_for += work;
+        let work = if head.shed { self.config.shed } else { self.config.receive.sample(&mut self.rngs[1]) };
+        self.receive_time += work;
         self.engine.schedule(now + work, Event::Received);
     }
 
     fn received(&mut self, now: Time) {
-        let request = self.receiving.pop_front().expect("it was being received");
+        let request = self.receiving.pop_front().expect("a request is in the first stage");
         let count = u64::from(request.counts);
         if request.shed {
             self.outcome.shed += count;
@@ -329,7 +329,7 @@ impl<'a> Server<'a> {
         } else {
             self.serving.push_back(request);
             if self.serving.len() == 1 {
-                self.left = self.config.serve.sample(&mut self.draws[2]);
+                self.left = self.config.serve.sample(&mut self.rngs[2]);
             }
         }
         if self.receiving.is_empty() { self.resume(now) } else { self.receive(now) }
@@ -337,29 +337,29 @@ impl<'a> Server<'a> {
 
     /// Preempts the second stage.
     fn interrupt(&mut self, now: Time) {
-        if let Some(since) = self.since.take() {
+        if let Some(since) = self.running_since.take() {
             self.left = self.left.saturating_sub(now.since(since));
-            self.turn += 1;
+            self.generation += 1;
         }
     }
 
     /// Resumes the second stage if it has work.
     fn resume(&mut self, now: Time) {
         if !self.serving.is_empty() {
-            self.since = Some(now);
-            self.engine.schedule(now + self.left, Event::Served { turn: self.turn });
+            self.running_since = Some(now);
+            self.engine.schedule(now + self.left, Event::Served { generation: self.generation });
         }
     }
 
-    fn served(&mut self, now: Time, turn: u64) {
-        if turn != self.turn || self.since.is_none() {
+    fn served(&mut self, now: Time, generation: u64) {
+        if generation != self.generation || self.running_since.is_none() {
             return;
         }
-        self.since = None;
-        let request = self.serving.pop_front().expect("it was being served");
+        self.running_since = None;
+        let request = self.serving.pop_front().expect("a request is in the second stage");
         let sojourn = now.since(request.at);
         self.signals.served += 1;
-        self.answered_in += sojourn;
+        self.latency_sum += sojourn;
         if request.counts {
             self.outcome.sojourn.record(sojourn);
             let ends = match sojourn <= self.config.patience {
@@ -369,17 +369,17 @@ impl<'a> Server<'a> {
             *ends += 1;
         }
         if !self.serving.is_empty() {
-            self.left = self.config.serve.sample(&mut self.draws[2]);
+            self.left = self.config.serve.sample(&mut self.rngs[2]);
             self.resume(now);
         }
     }
 
     /// Runs a policy round: reads the signals and sets the admission limit.
-    fn look(&mut self, now: Time) {
+    fn policy_tick(&mut self, now: Time) {
         let Some(policy) = &mut self.policy else { return };
         let Signals { offered, admitted, served, .. } = std::mem::take(&mut self.signals);
-        let received_for = std::mem::take(&mut self.received_for);
-        let answered_in = std::mem::take(&mut self.answered_in);
+        let receive_time = std::mem::take(&mut self.receive_time);
+        let latency_sum = std::mem::take(&mut self.latency_sum);
         let waiting = self.serving.len() as u64;
         let signals = Signals {
             offered,
@@ -387,16 +387,16 @@ impl<'a> Server<'a> {
             served,
             waiting,
             delay: self.serving.front().map_or(Span::ZERO, |oldest| now.since(oldest.at)),
-            latency: (served > 0).then(|| answered_in / served.max(1)),
+            latency: (served > 0).then(|| latency_sum / served.max(1)),
             present: waiting + self.receiving.len() as u64,
-            kernel_share: received_for.as_secs_f64() / self.params.period.as_secs_f64(),
+            kernel_share: receive_time.as_secs_f64() / self.params.period.as_secs_f64(),
             sockets: waiting,
             ..Signals::default()
         };
         let limit: Limit = policy.tick(now, &signals);
-        self.door.set(now, limit);
-        if self.goes_on() {
-            self.engine.schedule(now + self.params.period, Event::Look);
+        self.admission.set(now, limit);
+        if self.has_more_arrivals() {
+            self.engine.schedule(now + self.params.period, Event::PolicyTick);
         }
     }
 }

@@ -25,7 +25,7 @@ use crate::{CostModel, link};
 use super::server::config::{SERVER, stack};
 use super::server::scenario::Scenario;
 use super::server::{Cores, Machine, World};
-use clients::Callers;
+use clients::ClientPopulation;
 
 /// Server and its load.
 ///
@@ -298,11 +298,11 @@ pub struct Outcome {
 /// If the configuration does not pass [`Config::check`].
 pub fn run(config: &Config) -> Result<Outcome, BadConfig> {
     config.check().expect("a checked configuration");
-    let mut world = World::new(config.machine(), Callers::new(config));
+    let mut world = World::new(config.machine(), ClientPopulation::new(config));
     world.run(&mut |_, _| {});
     let done = world.done();
     let seconds = done.elapsed.as_secs_f64().max(1e-9);
-    let [before, now] = done.counted;
+    let [before, now] = done.counters;
     let guard = now.guard.iter().zip(before.guard).fold(Shed::default(), |all, (now, before)| Shed {
         seen: all.seen + now.seen - before.seen,
         by_rate: all.by_rate + now.by_rate - before.by_rate,

@@ -110,7 +110,7 @@ pub(crate) enum Event {
     /// A worker's core completes a job.
     Done(u8),
     /// A preemptive core completes a job, unless stale.
-    Ending(WorkCompletion),
+    Completion(WorkCompletion),
 }
 
 pub(super) struct World<C> {
@@ -126,29 +126,29 @@ pub(super) struct World<C> {
     stack_busy: Span,
     receiving: Span,
     /// Completed jobs that the stack core has not processed yet.
-    served: Vec<Job>,
+    completed_jobs: Vec<Job>,
     /// State at the start of measurement.
-    before: Option<Before>,
+    baseline: Option<Baseline>,
     workers: Workers,
     events: u64,
 }
 
 /// State at the start of measurement.
-struct Before {
+struct Baseline {
     at: Time,
     busy: Vec<Span>,
     receiving: Span,
-    counted: Counters,
+    counters: Counters,
 }
 
 /// Work of a server since the start of measurement.
-pub(super) struct Done {
+pub(super) struct RunStats {
     pub(super) elapsed: Span,
     pub(super) busy: Vec<Span>,
     /// Time of the stack core spent in driver and TCP.
     pub(super) receiving: Span,
     /// At the start of measurement, and now.
-    pub(super) counted: [Counters; 2],
+    pub(super) counters: [Counters; 2],
     pub(super) nic: link::Counters,
     pub(super) events: u64,
 }
@@ -172,8 +172,8 @@ impl<C: Clients> World<C> {
             stack_alarm: Alarm::new(),
             stack_free_at: Time::ZERO,
             stack_busy: Span::ZERO,
-            served: Vec::new(),
-            before: None,
+            completed_jobs: Vec::new(),
+            baseline: None,
             receiving: Span::ZERO,
             workers: Workers::new(cores, workers, slots, cost, app),
             events: 0,
@@ -196,19 +196,19 @@ impl<C: Clients> World<C> {
     }
 
     /// Work done since the start of measurement.
-    pub(super) fn done(&self) -> Done {
+    pub(super) fn done(&self) -> RunStats {
         let now = self.engine.now();
         let busy = self.busy();
-        let counted = self.shard.stats().counters;
-        let (at, before, receiving, then) = match &self.before {
-            Some(before) => (before.at, before.busy.clone(), before.receiving, before.counted),
-            None => (now, busy.clone(), self.receiving, counted),
+        let counters = self.shard.stats().counters;
+        let (at, before, receiving, then) = match &self.baseline {
+            Some(before) => (before.at, before.busy.clone(), before.receiving, before.counters),
+            None => (now, busy.clone(), self.receiving, counters),
         };
-        Done {
+        RunStats {
             elapsed: now.since(at),
             busy: busy.iter().zip(before).map(|(&busy, before)| busy - before).collect(),
             receiving: self.receiving - receiving,
-            counted: [then, counted],
+            counters: [then, counters],
             nic: self.server_device.received(),
             events: self.events,
         }
@@ -221,17 +221,17 @@ impl<C: Clients> World<C> {
 
     fn handle(&mut self, now: Time, event: Event) {
         match event {
-            Event::Client if self.client_alarm.rings(now) => self.client(now),
-            Event::Stack if self.stack_alarm.rings(now) => self.stack(now),
+            Event::Client if self.client_alarm.is_due(now) => self.client(now),
+            Event::Stack if self.stack_alarm.is_due(now) => self.stack(now),
             Event::Client | Event::Stack => {}
             Event::Done(worker) => {
                 let job = self.workers.done(worker);
-                self.serve_end(now, job);
+                self.return_job(now, job);
             }
-            Event::Ending(ending) => {
+            Event::Completion(ending) => {
                 if let Some((job, next)) = self.workers.end(ending) {
-                    self.expect(next);
-                    self.serve_end(now, job);
+                    self.schedule(next);
+                    self.return_job(now, job);
                 }
             }
         }
@@ -240,10 +240,10 @@ impl<C: Clients> World<C> {
     /// Runs the client until it has nothing to do; costs no time.
     fn client(&mut self, now: Time) {
         while self.client.step(now, &mut self.client_device) {}
-        if self.before.is_none() && self.client.started().is_some() {
-            let counted = self.shard.stats().counters;
+        if self.baseline.is_none() && self.client.started().is_some() {
+            let counters = self.shard.stats().counters;
             let (busy, receiving) = (self.busy(), self.receiving);
-            self.before = Some(Before { at: now, busy, receiving, counted });
+            self.baseline = Some(Baseline { at: now, busy, receiving, counters });
         }
         let due = [self.client.poll_timeout(), self.client_device.next_arrival()];
         if let Some(due) = due.into_iter().flatten().min() {
@@ -256,7 +256,7 @@ impl<C: Clients> World<C> {
 
     /// Executes steps of the stack core up to the first one that takes time.
     fn stack(&mut self, now: Time) {
-        for job in self.served.drain(..) {
+        for job in self.completed_jobs.drain(..) {
             self.shard.complete(now, job);
         }
         loop {
@@ -268,7 +268,7 @@ impl<C: Clients> World<C> {
                 Step::Idle => return self.sleep(now),
                 Step::Assign(job) => self.assign(now, job),
                 Step::Partial(worker) => {
-                    self.stack_free_at = self.workers.look(worker, self.stack_free_at);
+                    self.stack_free_at = self.workers.charge_poll(worker, self.stack_free_at);
                 }
                 Step::Transmit { .. } => self.wake_client(),
                 Step::Drive { .. } | Step::Transport { .. } => self.receiving += cost,
@@ -282,18 +282,18 @@ impl<C: Clients> World<C> {
     fn assign(&mut self, now: Time, job: Job) {
         let (stack_free_at, expected) = self.workers.start(now, self.stack_free_at, job);
         self.stack_free_at = stack_free_at;
-        self.expect(expected);
+        self.schedule(expected);
     }
 
-    fn expect(&mut self, expected: ScheduledEvent) {
+    fn schedule(&mut self, expected: ScheduledEvent) {
         if let Some((at, event)) = expected {
             self.engine.schedule(at, event);
         }
     }
 
     /// Returns a job to the stack core, which sees it at its next step.
-    fn serve_end(&mut self, now: Time, job: Job) {
-        self.served.push(job);
+    fn return_job(&mut self, now: Time, job: Job) {
+        self.completed_jobs.push(job);
         let free_at = self.stack_free_at.max(now);
         self.stack_alarm.arm(&mut self.engine, free_at, Event::Stack);
     }
@@ -325,7 +325,7 @@ impl<C: Clients> World<C> {
 
 impl World<Client> {
     fn outcome(&self) -> Outcome {
-        let Done { elapsed, busy, counted: [_, shard], nic, events, .. } = self.done();
+        let RunStats { elapsed, busy, counters: [_, shard], nic, events, .. } = self.done();
         let workers = (0..).map(|worker| format!("worker {worker}"));
         let names = std::iter::once("stack".to_owned()).chain(workers);
         let cores = names.zip(busy).map(|(name, busy)| Core {

@@ -202,13 +202,13 @@ impl World {
         let classifiers = Classifiers { transport, ..Classifiers::default() };
         let policy = config.mode.policy(classifiers, &Params::new(1, 1), Steering::all(1));
         let program = Program::new(config.bytes, config.backend);
-        let site = program.site(PORT);
+        let web_server = program.listen(PORT);
         Self {
             engine: Engine::new(),
             cost: CostModel::default(),
             users: [crowd(0, half, near), crowd(1, config.connections - half, far)],
-            streams: SocketProxy::new(stack(SERVER, config.seed), policy, FRAMES_MAX, site),
-            hub: Hub { ways: [near_server, far_server], took: [0; 3] },
+            streams: SocketProxy::new(stack(SERVER, config.seed), policy, FRAMES_MAX, web_server),
+            hub: Hub { paths: [near_server, far_server], frames: [0; 3] },
             stack_alarm: Alarm::new(),
             stack_free_at: Time::ZERO,
             stack_busy: Span::ZERO,
@@ -218,13 +218,13 @@ impl World {
 
     fn handle(&mut self, now: Time, event: Event) {
         match event {
-            Event::Users(crowd) if self.users[crowd].2.rings(now) => self.users(now, crowd),
-            Event::Stack if self.stack_alarm.rings(now) => self.stack(now),
+            Event::Users(crowd) if self.users[crowd].2.is_due(now) => self.users(now, crowd),
+            Event::Stack if self.stack_alarm.is_due(now) => self.stack(now),
             Event::Users(_) | Event::Stack => {}
             Event::Program => {
                 self.program.end();
                 self.wake_stack(now);
-                self.go_on(now);
+                self.run_program(now);
             }
         }
     }
@@ -252,7 +252,7 @@ impl World {
     /// Executes one round of the stack.
     fn stack(&mut self, now: Time) {
         let busy = self.streams.turn(now, &mut self.hub);
-        let [payload, bare, sent] = std::mem::take(&mut self.hub.took);
+        let [payload, bare, sent] = std::mem::take(&mut self.hub.frames);
         let CostModel { driver_ns, classify_ns, tcp_rx_ns, tcp_ack_ns, tcp_tx_ns, event_ns, .. } = self.cost;
         let received = (payload + bare) * (driver_ns + classify_ns) + payload * (tcp_rx_ns + event_ns);
         let cost = Span::from_nanos(received + bare * tcp_ack_ns + sent * tcp_tx_ns);
@@ -263,7 +263,7 @@ impl World {
                 alarm.arm(&mut self.engine, arrival.max(now), Event::Users(crowd));
             }
         }
-        self.go_on(now);
+        self.run_program(now);
         let due = match busy {
             true => Some(now),
             false => [self.streams.poll_timeout(), self.hub.next_arrival()].into_iter().flatten().min(),
@@ -275,12 +275,12 @@ impl World {
     }
 
     fn wake_stack(&mut self, now: Time) {
-        let due = self.hub.next_arrival().filter(|_| !self.program.has_news()).unwrap_or(now);
+        let due = self.hub.next_arrival().filter(|_| !self.program.has_events()).unwrap_or(now);
         self.stack_alarm.arm(&mut self.engine, due.max(self.stack_free_at).max(now), Event::Stack);
     }
 
     /// Starts the program's next piece of work if it is idle.
-    fn go_on(&mut self, now: Time) {
+    fn run_program(&mut self, now: Time) {
         if let Some(end) = self.program.begin(now) {
             self.engine.schedule(end, Event::Program);
         }
@@ -289,9 +289,9 @@ impl World {
 
 /// Device of the server: a path to each group of users.
 struct Hub {
-    ways: [PathDevice; 2],
+    paths: [PathDevice; 2],
     /// Frames received with payload, received without, and sent.
-    took: [u64; 3],
+    frames: [u64; 3],
 }
 
 /// Frame and the path on which it arrived.
@@ -308,7 +308,7 @@ const HEADERS_MAX: usize = 14 + 20 + 60;
 
 impl Hub {
     fn next_arrival(&self) -> Option<Time> {
-        self.ways.iter().filter_map(PathDevice::next_arrival).min()
+        self.paths.iter().filter_map(PathDevice::next_arrival).min()
     }
 }
 
@@ -316,28 +316,28 @@ impl Device for Hub {
     type Frame = Frame;
 
     fn receive(&mut self, now: Time) -> Option<Received<Frame>> {
-        let way = usize::from(
-            self.ways[1].next_arrival().unwrap_or(Time::MAX)
-                < self.ways[0].next_arrival().unwrap_or(Time::MAX),
+        let path_index = usize::from(
+            self.paths[1].next_arrival().unwrap_or(Time::MAX)
+                < self.paths[0].next_arrival().unwrap_or(Time::MAX),
         );
-        let Received { frame, arrived, checked } = self.ways[way].receive(now)?;
-        self.took[usize::from(frame.len() <= HEADERS_MAX)] += 1;
-        Some(Received { frame: Frame(way, frame), arrived, checked })
+        let Received { frame, arrived, checked } = self.paths[path_index].receive(now)?;
+        self.frames[usize::from(frame.len() <= HEADERS_MAX)] += 1;
+        Some(Received { frame: Frame(path_index, frame), arrived, checked })
     }
 
-    fn recycle(&mut self, Frame(way, bytes): Frame) {
-        self.ways[way].recycle(bytes);
+    fn recycle(&mut self, Frame(path_index, bytes): Frame) {
+        self.paths[path_index].recycle(bytes);
     }
 
     fn transmit(&mut self, now: Time, len: usize, fill: &mut dyn FnMut(&mut [u8])) -> Result<(), Full> {
-        self.took[2] += 1;
+        self.frames[2] += 1;
         let mut frame = vec![0; len];
         fill(&mut frame);
-        for (way, user) in self.ways.iter_mut().zip(USERS) {
+        for (path_index, user) in self.paths.iter_mut().zip(USERS) {
             // Group addresses go to every path.
             let is_its = frame[0] & 1 == 1 || frame[5] == user.octets()[3];
             if is_its {
-                way.transmit(now, len, &mut |bytes| bytes.copy_from_slice(&frame))?;
+                path_index.transmit(now, len, &mut |bytes| bytes.copy_from_slice(&frame))?;
             }
         }
         Ok(())

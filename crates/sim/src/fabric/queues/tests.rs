@@ -10,7 +10,7 @@ use crate::fabric::packet::{Kind, Packet};
 /// Settings valid for a scheduler.
 fn settings(scheduler: Scheduler) -> Vec<&'static str> {
     let mut settings = vec!["", "mark = 5", "mark = 5\nmarking = \"queue\"", "red = { min = 2, max = 6 }"];
-    if scheduler.has_turns() && scheduler != Scheduler::FqCodel {
+    if scheduler.is_flow_fair() && scheduler != Scheduler::FqCodel {
         settings.extend(["quantum = 4000", "mark = 2\nmarking = \"flow\""]);
     }
     if scheduler.has_levels() {
@@ -132,8 +132,8 @@ fn settings_that_do_not_fit_the_scheduler_are_refused() {
     for (name, scheduler) in SCHEDULERS {
         for (more, fits) in [
             (shares, scheduler.has_levels()),
-            ("quantum = 9000", scheduler.has_turns()),
-            ("marking = \"flow\"", scheduler.has_turns() && scheduler != Scheduler::FqCodel),
+            ("quantum = 9000", scheduler.is_flow_fair()),
+            ("marking = \"flow\"", scheduler.is_flow_fair() && scheduler != Scheduler::FqCodel),
         ] {
             let checked = error(scheduler, more);
             assert_eq!(checked.is_ok(), fits, "{more}: {checked:?}");

@@ -31,7 +31,7 @@ pub(super) fn ports() -> impl Iterator<Item = u16> {
 const PORTS: u16 = 127;
 
 /// First client address; the others follow.
-const CALLERS: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 3);
+const CLIENT_ADDR_FIRST: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 3);
 /// Maximum number of addresses: eight million connections, some gigabytes.
 const ADDRESSES_MAX: usize = 8;
 
@@ -45,65 +45,65 @@ pub(super) fn classifier() -> DriverClassifier {
 
 /// Client without an answer.
 #[derive(Clone, Copy, Debug)]
-struct Call {
+struct PendingClient {
     /// Index of the address.
     at: usize,
     id: ConnId,
-    came: Time,
+    arrived: Time,
     /// True for the low-priority class.
     other: bool,
 }
 
 /// Arrivals of one class; the process may change once.
-struct Kind {
+struct ClassArrivals {
     times: ArrivalTimes,
     next: Time,
     then: Option<(Time, ArrivalTimes)>,
-    came: u64,
+    arrived: u64,
 }
 
-impl Kind {
+impl ClassArrivals {
     fn new(times: Option<ArrivalTimes>, then: Option<(Time, ArrivalTimes)>) -> Option<Self> {
         let (mut times, then) = match (times, then) {
             (Some(times), then) => (times, then),
             (None, Some((_, times))) => (times, None),
             (None, None) => return None,
         };
-        Some(Self { next: times.next()?, times, then, came: 0 })
+        Some(Self { next: times.next()?, times, then, arrived: 0 })
     }
 
     /// Arrival time of the next client; advances the process.
     fn take(&mut self) -> Time {
-        let came = self.next;
-        self.came += 1;
+        let arrived = self.next;
+        self.arrived += 1;
         self.next = self.times.next().unwrap_or(Time::MAX);
         if let Some((_, times)) = self.then.take_if(|(from, _)| *from <= self.next) {
             self.times = times;
             self.next = self.times.next().unwrap_or(Time::MAX);
         }
-        came
+        arrived
     }
 }
 
 /// Implementation of [`Clients`].
-pub(super) struct Callers {
-    crowd: SourcePool,
-    kinds: [Option<Kind>; 2],
-    draws: Rng,
+pub(super) struct ClientPopulation {
+    sources: SourcePool,
+    classes: [Option<ClassArrivals>; 2],
+    rng: Rng,
     service: Distribution,
     patience: Span,
     starts: Time,
     ends: Time,
     now: Time,
     /// Waiting clients, by address and connection slot.
-    calls: Vec<Vec<Option<Call>>>,
+    waiting: Vec<Vec<Option<PendingClient>>>,
     /// All clients, in order of timeout.
-    leaving: VecDeque<Call>,
+    by_timeout: VecDeque<PendingClient>,
     /// Measured clients that still wait.
-    counted: u64,
+    waiting_measured: u64,
     buffer: Vec<u8>,
     /// Time at which a client first found no free connection.
-    full: Option<Time>,
+    exhausted: Option<Time>,
     outcome: Outcome,
 }
 
@@ -118,7 +118,7 @@ fn addresses(config: &Config) -> usize {
 
 /// TCP stack of address number `n`.
 fn tcp(config: &Config, n: usize) -> net::stack::Config {
-    let addr = Ipv4Addr::from_bits(CALLERS.to_bits() + n as u32);
+    let addr = Ipv4Addr::from_bits(CLIENT_ADDR_FIRST.to_bits() + n as u32);
     let mut tcp = stack(addr, config.seed);
     tcp.rto_min = CLIENT_RTO_MIN;
     // A late acknowledgement shall cause no retransmission.
@@ -130,99 +130,101 @@ fn tcp(config: &Config, n: usize) -> net::stack::Config {
     tcp
 }
 
-impl Callers {
+impl ClientPopulation {
     pub(super) fn new(config: &Config) -> Self {
         let rng = Rng::seeded(config.seed);
         let addresses = addresses(config);
         let times = |load, from, n| Some(config.arrivals(load)?.times(from, rng.fork(n)));
         let calm = Time::ZERO + config.surge_until;
-        let first = Kind::new(
+        let first = ClassArrivals::new(
             times(config.surge, Time::ZERO, 3),
             times(config.load, calm, 0).map(|times| (calm, times)),
         );
-        let others = Kind::new(times(config.load_others, Time::ZERO, 1), None);
+        let others = ClassArrivals::new(times(config.load_others, Time::ZERO, 1), None);
         Self {
-            crowd: SourcePool::new((0..addresses).map(|n| tcp(config, n)).collect()),
-            kinds: [first, others],
-            draws: rng.fork(2),
+            sources: SourcePool::new((0..addresses).map(|n| tcp(config, n)).collect()),
+            classes: [first, others],
+            rng: rng.fork(2),
             service: config.service,
             patience: config.patience,
             starts: Time::ZERO + config.warmup,
             ends: Time::ZERO + config.warmup + config.duration,
             now: Time::ZERO,
-            calls: vec![Vec::new(); addresses],
-            leaving: VecDeque::new(),
-            counted: 0,
+            waiting: vec![Vec::new(); addresses],
+            by_timeout: VecDeque::new(),
+            waiting_measured: 0,
             buffer: Vec::new(),
-            full: None,
+            exhausted: None,
             outcome: Outcome::default(),
         }
     }
 
     /// Result; or the number of addresses that were full, and since when.
     pub(super) fn into_outcome(self) -> Result<Outcome, (usize, Time)> {
-        match self.full {
-            Some(since) => Err((self.calls.len(), since)),
+        match self.exhausted {
+            Some(since) => Err((self.waiting.len(), since)),
             None => Ok(self.outcome),
         }
     }
 
-    fn counts(&self, call: &Call) -> bool {
-        (self.starts..self.ends).contains(&call.came)
+    fn is_measured(&self, client: &PendingClient) -> bool {
+        (self.starts..self.ends).contains(&client.arrived)
     }
 
     /// Starts the clients due by `now`.
-    fn come(&mut self, now: Time) -> bool {
+    fn start_due(&mut self, now: Time) -> bool {
         let mut any = false;
         for other in [false, true] {
-            while let Some(kind) = self.kinds[usize::from(other)].as_mut().filter(|kind| kind.next <= now) {
-                let port = PORT_MIN + u16::from(other) * PORTS + (kind.came % u64::from(PORTS)) as u16;
-                let came = kind.take();
-                self.call(now, came, other, SocketAddr::new(SERVER.into(), port));
+            while let Some(class) =
+                self.classes[usize::from(other)].as_mut().filter(|class| class.next <= now)
+            {
+                let port = PORT_MIN + u16::from(other) * PORTS + (class.arrived % u64::from(PORTS)) as u16;
+                let arrived = class.take();
+                self.connect(now, arrived, other, SocketAddr::new(SERVER.into(), port));
                 any = true;
             }
         }
         any
     }
 
-    fn call(&mut self, now: Time, came: Time, other: bool, target: SocketAddr) {
-        let Some((at, id)) = self.crowd.connect(now, target) else {
-            self.full.get_or_insert(now);
+    fn connect(&mut self, now: Time, arrived: Time, other: bool, target: SocketAddr) {
+        let Some((at, id)) = self.sources.connect(now, target) else {
+            self.exhausted.get_or_insert(now);
             return;
         };
-        let call = Call { at, id, came, other };
-        let (calls, index) = (&mut self.calls[at], id.index as usize);
-        if calls.len() <= index {
-            calls.resize(index + 1, None);
+        let client = PendingClient { at, id, arrived, other };
+        let (waiting, index) = (&mut self.waiting[at], id.index as usize);
+        if waiting.len() <= index {
+            waiting.resize(index + 1, None);
         }
-        calls[index] = Some(call);
-        self.leaving.push_back(call);
-        if self.counts(&call) {
-            self.counted += 1;
+        waiting[index] = Some(client);
+        self.by_timeout.push_back(client);
+        if self.is_measured(&client) {
+            self.waiting_measured += 1;
             if other { self.outcome.others.0 += 1 } else { self.outcome.offered += 1 }
         }
     }
 
     /// Removes the client of connection `id` at address `at` from the waiting ones.
-    fn settle(&mut self, at: usize, id: ConnId) -> Option<Call> {
-        let place = self.calls[at].get_mut(id.index as usize)?;
-        let call = place.take_if(|call| call.id == id)?;
-        self.counted -= u64::from(self.counts(&call));
-        Some(call)
+    fn remove(&mut self, at: usize, id: ConnId) -> Option<PendingClient> {
+        let slot = self.waiting[at].get_mut(id.index as usize)?;
+        let client = slot.take_if(|client| client.id == id)?;
+        self.waiting_measured -= u64::from(self.is_measured(&client));
+        Some(client)
     }
 
     fn on_event(&mut self, now: Time, at: usize, event: Event) {
         let id = event.conn;
         match event.kind {
             EventKind::Connected => {
-                let service = self.service.sample(&mut self.draws);
+                let service = self.service.sample(&mut self.rng);
                 let (priority, length) = (Priority::LOWEST, REQUEST_LEN_MIN as u32);
                 self.buffer.clear();
                 Request { id: 0, kind: 0, priority, length, service }.encode(&mut self.buffer);
-                let _ = self.crowd.stack(at).send(now, id, &self.buffer);
+                let _ = self.sources.stack(at).send(now, id, &self.buffer);
             }
             EventKind::Readable { .. } => {
-                let stack = self.crowd.stack(at);
+                let stack = self.sources.stack(at);
                 let got = stack.received(id).len();
                 if got >= RESPONSE_LEN {
                     stack.consume(now, id, got);
@@ -231,38 +233,38 @@ impl Callers {
                 }
             }
             EventKind::Closed(reason) => {
-                let counted = self.settle(at, id).is_some_and(|call| self.counts(&call));
-                let refused = counted && matches!(reason, CloseReason::Reset);
+                let measured = self.remove(at, id).is_some_and(|client| self.is_measured(&client));
+                let refused = measured && matches!(reason, CloseReason::Reset);
                 self.outcome.refused += u64::from(refused);
             }
-            EventKind::PeerClosed => self.crowd.stack(at).close(now, id),
+            EventKind::PeerClosed => self.sources.stack(at).close(now, id),
             _ => {}
         }
     }
 
     fn answered(&mut self, now: Time, at: usize, id: ConnId) {
-        let Some(call) = self.settle(at, id) else { return };
-        if !self.counts(&call) {
+        let Some(client) = self.remove(at, id) else { return };
+        if !self.is_measured(&client) {
             return;
         }
-        if call.other {
+        if client.other {
             self.outcome.others.1 += 1;
         } else {
             self.outcome.in_time += 1;
-            self.outcome.latency.record(now.since(call.came));
+            self.outcome.latency.record(now.since(client.arrived));
         }
     }
 
     /// Closes the connections of clients that have timed out.
-    fn leave(&mut self, now: Time) -> bool {
+    fn time_out(&mut self, now: Time) -> bool {
         let mut any = false;
-        while let Some(&Call { at, id, came, .. }) = self.leaving.front()
-            && came + self.patience <= now
+        while let Some(&PendingClient { at, id, arrived, .. }) = self.by_timeout.front()
+            && arrived + self.patience <= now
         {
-            self.leaving.pop_front();
-            if self.settle(at, id).is_some() {
+            self.by_timeout.pop_front();
+            if self.remove(at, id).is_some() {
                 // Released: a connection kept open would send keep-alive probes.
-                self.crowd.stack(at).detach(now, id);
+                self.sources.stack(at).detach(now, id);
                 any = true;
             }
         }
@@ -270,24 +272,24 @@ impl Callers {
     }
 }
 
-impl Clients for Callers {
+impl Clients for ClientPopulation {
     fn step(&mut self, now: Time, device: &mut SimDevice) -> bool {
         self.now = now;
-        self.crowd.run_timers(now);
-        let mut any = self.crowd.receive(now, device, 1);
-        while let Some((at, event)) = self.crowd.event() {
+        self.sources.run_timers(now);
+        let mut any = self.sources.receive(now, device, 1);
+        while let Some((at, event)) = self.sources.event() {
             self.on_event(now, at, event);
         }
-        any |= self.come(now);
-        any |= self.leave(now);
-        any | self.crowd.send(now, device)
+        any |= self.start_due(now);
+        any |= self.time_out(now);
+        any | self.sources.send(now, device)
     }
 
     fn poll_timeout(&self) -> Option<Time> {
-        let comes = self.kinds.iter().flatten().map(|kind| kind.next);
-        let leaves = self.leaving.front().map(|call| call.came + self.patience);
-        let blocked = self.crowd.wants_egress().then(|| self.now + Span::from_micros(1));
-        comes.chain(leaves).chain(self.crowd.poll_timeout()).chain(blocked).min()
+        let arrivals = self.classes.iter().flatten().map(|class| class.next);
+        let timeouts = self.by_timeout.front().map(|client| client.arrived + self.patience);
+        let blocked = self.sources.wants_egress().then(|| self.now + Span::from_micros(1));
+        arrivals.chain(timeouts).chain(self.sources.poll_timeout()).chain(blocked).min()
     }
 
     fn started(&self) -> Option<Time> {
@@ -295,6 +297,6 @@ impl Clients for Callers {
     }
 
     fn is_done(&self) -> bool {
-        self.full.is_some() || self.now >= self.ends && self.counted == 0
+        self.exhausted.is_some() || self.now >= self.ends && self.waiting_measured == 0
     }
 }

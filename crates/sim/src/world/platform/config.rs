@@ -187,7 +187,7 @@ fn kilobyte() -> Bytes {
 }
 
 /// Maximum number of sub-requests of a request.
-pub(super) const PIECES_MAX: u64 = 4096;
+pub(super) const SUBREQUESTS_MAX: u64 = 4096;
 
 impl Config {
     /// Parses a configuration and checks it.
@@ -213,17 +213,17 @@ impl Config {
         if !(1..=3).contains(&self.tiers.len()) {
             return bad(format!("{} tiers are outside 1..=3", self.tiers.len()));
         }
-        let mut pieces = 0;
+        let mut subrequests = 0;
         let mut width = 1;
         for Tier { name, hosts, parts, .. } in &self.tiers {
             if *hosts == 0 || !(1..=*hosts).contains(parts) {
                 return bad(format!("tier {name}: parts {parts} are outside 1..={hosts}, its hosts"));
             }
             width *= u64::from(*parts);
-            pieces += width;
+            subrequests += width;
         }
-        if pieces > PIECES_MAX {
-            return bad(format!("a request of {pieces} pieces is more than {PIECES_MAX}"));
+        if subrequests > SUBREQUESTS_MAX {
+            return bad(format!("a request of {subrequests} sub-requests is more than {SUBREQUESTS_MAX}"));
         }
         if self.tiers[0].parts != 1 {
             return bad(format!("tier {}: parts are for later tiers", self.tiers[0].name));
@@ -270,7 +270,7 @@ impl Config {
     /// Machine of server number `number`.
     pub(super) fn host(&self, number: u64) -> cores::Config {
         let lanes = self.machine.sockets * self.machine.physical * self.machine.lanes;
-        let on = self.mechanisms.cores;
+        let enabled = self.mechanisms.cores;
         let task = |name: &str, class| Task {
             name: name.to_owned(),
             class,
@@ -293,10 +293,10 @@ impl Config {
             tasks.push(Task { threads: lanes as u32, phases, ..task("beside", ClassName::BestEffort) });
         }
         cores::Config {
-            policy: if on { "caladan" } else { "linux" }.to_owned(),
+            policy: if enabled { "caladan" } else { "linux" }.to_owned(),
             machine: self.machine.clone(),
             costs: Costs {
-                slice: self.handing.slice.filter(|slice| !on && slice.mean() > Span::ZERO),
+                slice: self.handing.slice.filter(|slice| !enabled && slice.mean() > Span::ZERO),
                 ..self.handing
             },
             tasks,

@@ -35,21 +35,22 @@ const BESIDE: usize = 1;
 
 impl Hosts {
     pub fn new(config: &Config) -> Self {
-        let place = |role: u32| config.network.as_ref().map_or(role, |network| network.place(role));
-        let on = config.mechanisms;
+        let host_of = |role: u32| config.network.as_ref().map_or(role, |network| network.host_of(role));
+        let enabled = config.mechanisms;
         let params =
             Params { period: config.guard_period, delay_target: config.guard_target, ..Params::default() };
         let front = config.tiers[0].hosts;
         let server = |number: u32| {
-            let guarded = on.guard && number < front;
+            let guarded = enabled.guard && number < front;
             let guard = guarded.then(|| {
                 let policy = guard::by_name("queue-delay", &params).expect("guard has this policy");
                 (policy, params, config.newcomers().count().max(1) as u8)
             });
-            let settings = Settings { cost: config.costs.unwrap_or_default(), by_level: on.events, guard };
-            let waiting = queue(on.events, on.deadline, config.capacity);
+            let settings =
+                Settings { cost: config.costs.unwrap_or_default(), by_level: enabled.events, guard };
+            let waiting = queue(enabled.events, enabled.deadline, config.capacity);
             Server {
-                host: place(config.clients + number),
+                host: host_of(config.clients + number),
                 stack: Stack::new(settings),
                 cores: ExternalMachine::new(&config.host(number.into()), waiting),
                 alarm: Alarm::new(),
@@ -57,7 +58,7 @@ impl Hosts {
         };
         let servers = config.tiers.iter().map(|tier| tier.hosts).sum();
         Self {
-            clients: (0..config.clients).map(place).collect(),
+            clients: (0..config.clients).map(host_of).collect(),
             servers: (0..servers).map(server).collect(),
             ended: Vec::new(),
             shed: Vec::new(),
@@ -72,7 +73,7 @@ impl Hosts {
     }
 
     /// Schedules the next event of the cores of `server`.
-    pub fn remind(&mut self, engine: &mut Engine<Event>, now: Time, server: usize) {
+    pub fn schedule_cores(&mut self, engine: &mut Engine<Event>, now: Time, server: usize) {
         let Server { cores, alarm, .. } = &mut self.servers[server];
         if let Some(next) = cores.next() {
             alarm.arm(engine, next.max(now), Event::Cores(server));
@@ -94,7 +95,7 @@ impl World<'_> {
     /// Runs the due events of the cores of `server`.
     pub(super) fn cores(&mut self, now: Time, server: usize) {
         let Server { cores, alarm, .. } = &mut self.hosts.servers[server];
-        if alarm.rings(now) {
+        if alarm.is_due(now) {
             cores.run(now);
             self.served(now, server);
         }
@@ -108,6 +109,6 @@ impl World<'_> {
         ended.drain(..).for_each(|served| self.ended(now, served));
         shed.drain(..).for_each(|token| self.shed(now, token));
         (self.hosts.ended, self.hosts.shed) = (ended, shed);
-        self.hosts.remind(&mut self.engine, now, server);
+        self.hosts.schedule_cores(&mut self.engine, now, server);
     }
 }

@@ -15,21 +15,21 @@ use queueing::{Priority, Span};
 #[derive(Clone, Debug)]
 pub(super) struct Grant {
     level: Priority,
-    intake: BudgetValidator,
+    validator: BudgetValidator,
 }
 
 impl Grant {
     /// Limits level to `level` or lower, and budget to `longest`.
     pub fn new(level: Priority, longest: Span) -> Self {
         let limits = Limits { default: longest, trusted: false, ..Limits::default() };
-        Self { level, intake: BudgetValidator::new(limits) }
+        Self { level, validator: BudgetValidator::new(limits) }
     }
 
     /// Level and budget of a request that asks for `level` and `expected`.
     pub fn admit(&mut self, level: Priority, expected: Span) -> (Priority, Budget) {
         // Passed as on the wire: a text field with untrusted contents.
         let text = field::write(&Budget::new(expected));
-        let budget = self.intake.validate(Received { budget: Some(&text), ..Received::default() });
+        let budget = self.validator.validate(Received { budget: Some(&text), ..Received::default() });
         (level.max(self.level), budget)
     }
 }

@@ -32,7 +32,7 @@ use std::collections::BTreeMap;
 use queueing::{Priority, Rng, Span, Time};
 
 use crate::Engine;
-use crate::fabric::{MessagePort, Wired, segments};
+use crate::fabric::{MessagePort, PreparedFabric, segments};
 use deadline::History;
 use hosts::{Hosts, Server};
 use label::Grant;
@@ -41,7 +41,7 @@ use requests::{NewRequest, Requests, SubrequestId};
 
 /// Message between hosts.
 #[derive(Clone, Copy, Debug)]
-struct Mail {
+struct Message {
     /// Sub-request that it belongs to.
     at: SubrequestId,
     /// True for an answer to the sub-request's sender.
@@ -55,13 +55,13 @@ struct Mail {
 #[derive(Clone, Copy, Debug)]
 enum Event {
     /// A request of this class arrives.
-    Born(usize),
+    Arrival(usize),
     /// A server's receiving core completes its piece of work.
     Received(usize),
     /// Event on a server's cores.
     Cores(usize),
     /// Period of a server's guard.
-    Guard(usize),
+    GuardTick(usize),
     /// Start or end of measurement.
     Close,
 }
@@ -74,12 +74,13 @@ enum Event {
 pub fn run(config: &Config) -> Outcome {
     config.check().expect("a checked configuration");
     let network = config.network.as_ref();
-    let wired: Option<Wired> = network.map(|network| network.wired(config.mechanisms.fabric, config.seed));
-    let carrier: Box<dyn MessagePort + '_> = match &wired {
-        Some(wired) => wired.carrier(),
-        None => Box::new(network::Wire::default()),
+    let prepared: Option<PreparedFabric> =
+        network.map(|network| network.prepare(config.mechanisms.fabric, config.seed));
+    let port: Box<dyn MessagePort + '_> = match &prepared {
+        Some(prepared) => prepared.start(),
+        None => Box::new(network::NoNetwork::default()),
     };
-    let mut world = World::new(config, carrier);
+    let mut world = World::new(config, port);
     let end = Time::ZERO + config.warmup + config.lasts + config.drain;
     while let Some(now) = world.step(end) {
         if world.closed && world.requests.len() == 0 {
@@ -92,34 +93,34 @@ pub fn run(config: &Config) -> Outcome {
 struct World<'a> {
     config: &'a Config,
     engine: Engine<Event>,
-    carrier: Box<dyn MessagePort + 'a>,
+    port: Box<dyn MessagePort + 'a>,
     /// Messages that arrived in the current step.
     arrived: Vec<u32>,
-    mail: BTreeMap<u32, Mail>,
+    messages: BTreeMap<u32, Message>,
     hosts: Hosts,
     requests: Requests,
     /// Per class: arrival process, choice of client, and grant.
-    births: Vec<Births>,
+    arrivals: Vec<ClassArrivals>,
     /// Service times per tier, phase (merging or not) and class.
     history: History<(usize, bool, usize)>,
     /// Cost of a packet loss for the receiver, if packets can be lost.
-    loss: Option<Span>,
+    loss_cost: Option<Span>,
     outcome: Outcome,
     closed: bool,
 }
 
-struct Births {
+struct ClassArrivals {
     times: queueing::ArrivalTimes,
     clients: Rng,
     grant: Grant,
 }
 
 impl<'a> World<'a> {
-    fn new(config: &'a Config, carrier: Box<dyn MessagePort + 'a>) -> Self {
+    fn new(config: &'a Config, port: Box<dyn MessagePort + 'a>) -> Self {
         let seed = Rng::seeded(config.seed);
-        let births = |(place, class): (usize, &Class)| {
+        let arrivals = |(place, class): (usize, &Class)| {
             let stream = |n: u64| seed.fork(1_000 + place as u64 * 2 + n);
-            Births {
+            ClassArrivals {
                 times: class.arrivals(config.users).times(Time::ZERO + class.from, stream(0)),
                 clients: stream(1),
                 grant: Grant::new(class.levels()[1], class.slo),
@@ -128,21 +129,21 @@ impl<'a> World<'a> {
         let mut world = Self {
             config,
             engine: Engine::new(),
-            carrier,
+            port,
             arrived: Vec::new(),
-            mail: BTreeMap::new(),
+            messages: BTreeMap::new(),
             hosts: Hosts::new(config),
             requests: Requests::default(),
-            births: config.classes.iter().enumerate().map(births).collect(),
+            arrivals: config.classes.iter().enumerate().map(arrivals).collect(),
             history: History::new(2 * config.tiers.len() * config.classes.len()),
-            loss: config.network.as_ref().map(|network| network.transport.timeout()),
+            loss_cost: config.network.as_ref().map(|network| network.transport.timeout()),
             outcome: Outcome::new(config),
             closed: false,
         };
-        (0..config.classes.len()).for_each(|class| world.schedule_birth(class));
+        (0..config.classes.len()).for_each(|class| world.schedule_arrival(class));
         for server in 0..world.hosts.servers.len() {
-            world.hosts.remind(&mut world.engine, Time::ZERO, server);
-            world.engine.schedule(Time::ZERO, Event::Guard(server));
+            world.hosts.schedule_cores(&mut world.engine, Time::ZERO, server);
+            world.engine.schedule(Time::ZERO, Event::GuardTick(server));
         }
         world.engine.schedule(Time::ZERO + config.warmup, Event::Close);
         world.engine.schedule(Time::ZERO + config.warmup + config.lasts, Event::Close);
@@ -151,25 +152,25 @@ impl<'a> World<'a> {
 
     /// Processes the next event up to `end`; returns its time.
     fn step(&mut self, end: Time) -> Option<Time> {
-        let (own, carried) = (self.engine.peek(), self.carrier.next());
-        let first = own.into_iter().chain(carried).min().filter(|&first| first <= end)?;
-        if carried == Some(first) {
+        let (own, delivery) = (self.engine.peek(), self.port.next());
+        let first = own.into_iter().chain(delivery).min().filter(|&first| first <= end)?;
+        if delivery == Some(first) {
             let mut arrived = std::mem::take(&mut self.arrived);
-            self.carrier.run(first, &mut arrived);
+            self.port.run(first, &mut arrived);
             arrived.drain(..).for_each(|message| self.arrive(first, message));
             self.arrived = arrived;
             return Some(first);
         }
         let (now, event) = self.engine.next()?;
         match event {
-            Event::Born(class) => self.born(now, class),
+            Event::Arrival(class) => self.on_arrival(now, class),
             Event::Received(server) => self.received(now, server),
             Event::Cores(server) => self.cores(now, server),
-            Event::Guard(server) => {
+            Event::GuardTick(server) => {
                 let Server { stack, cores, .. } = &mut self.hosts.servers[server];
                 let (waiting, oldest) = cores.waiting();
-                if let Some(next) = stack.look(now, waiting, oldest) {
-                    self.engine.schedule(next, Event::Guard(server));
+                if let Some(next) = stack.guard_tick(now, waiting, oldest) {
+                    self.engine.schedule(next, Event::GuardTick(server));
                 }
             }
             Event::Close => self.close(now),
@@ -178,93 +179,93 @@ impl<'a> World<'a> {
     }
 
     /// Schedules the next request of `class`, until arrivals end.
-    fn schedule_birth(&mut self, class: usize) {
+    fn schedule_arrival(&mut self, class: usize) {
         let Class { until, .. } = self.config.classes[class];
         let over = Time::ZERO + (self.config.warmup + self.config.lasts).min(until.unwrap_or(Span::MAX));
-        if let Some(at) = self.births[class].times.next().filter(|&at| at < over) {
-            self.engine.schedule(at, Event::Born(class));
+        if let Some(at) = self.arrivals[class].times.next().filter(|&at| at < over) {
+            self.engine.schedule(at, Event::Arrival(class));
         }
     }
 
-    fn born(&mut self, now: Time, class: usize) {
-        self.schedule_birth(class);
+    fn on_arrival(&mut self, now: Time, class: usize) {
+        self.schedule_arrival(class);
         let Class { slo, .. } = self.config.classes[class];
         let [asked, _] = self.config.classes[class].levels();
-        let Births { clients, grant, .. } = &mut self.births[class];
+        let ClassArrivals { clients, grant, .. } = &mut self.arrivals[class];
         let client = clients.below(self.config.clients.into()) as u32;
         let (level, budget) = grant.admit(asked, slo);
         let counted = now >= Time::ZERO + self.config.warmup;
         self.outcome.classes[class].requests += u64::from(counted);
-        let born = NewRequest { now, class, counted, client, level, budget };
-        let at = self.requests.bear(self.config, born);
+        let new_request = NewRequest { now, class, counted, client, level, budget };
+        let at = self.requests.create(self.config, new_request);
         self.send(now, at, false, false);
     }
 
     /// Sends a sub-request to its server, or its answer back.
     fn send(&mut self, now: Time, at: SubrequestId, answer: bool, failed: bool) {
         let request = self.requests.get(at);
-        let piece = &request.pieces[at.piece as usize];
-        let there = self.hosts.servers[piece.server].host;
-        let caller = match piece.parent {
-            Some(parent) => self.hosts.servers[request.pieces[parent as usize].server].host,
+        let subrequest = &request.subrequests[at.subrequest as usize];
+        let there = self.hosts.servers[subrequest.server].host;
+        let caller = match subrequest.parent {
+            Some(parent) => self.hosts.servers[request.subrequests[parent as usize].server].host,
             None => self.hosts.clients[request.client as usize],
         };
-        let tier = &self.config.tiers[piece.tier];
+        let tier = &self.config.tiers[subrequest.tier];
         let (ends, bytes) = match (answer, failed) {
             (false, _) => ([caller, there], tier.request.get()),
             (true, false) => ([there, caller], tier.answer.get()),
             (true, true) => ([there, caller], 1),
         };
-        let message = self.carrier.send(now, ends, segments(bytes), piece.level);
-        self.mail.insert(message, Mail { at, answer, failed, sent: now });
+        let number = self.port.send(now, ends, segments(bytes), subrequest.level);
+        self.messages.insert(number, Message { at, answer, failed, sent: now });
     }
 
     /// Handles a message delivered by the fabric.
-    fn arrive(&mut self, now: Time, message: u32) {
+    fn arrive(&mut self, now: Time, number: u32) {
         // Background flows carry no message.
-        let Some(mail) = self.mail.remove(&message) else { return };
-        let request = self.requests.get(mail.at);
-        let piece = &request.pieces[mail.at.piece as usize];
-        let server = match (mail.answer, piece.parent) {
-            (false, _) => piece.server,
-            (true, Some(parent)) => request.pieces[parent as usize].server,
-            (true, None) => return self.answered(now, mail),
+        let Some(message) = self.messages.remove(&number) else { return };
+        let request = self.requests.get(message.at);
+        let subrequest = &request.subrequests[message.at.subrequest as usize];
+        let server = match (message.answer, subrequest.parent) {
+            (false, _) => subrequest.server,
+            (true, Some(parent)) => request.subrequests[parent as usize].server,
+            (true, None) => return self.answered(now, message),
         };
         let class = &self.config.classes[request.class];
-        let tier = &self.config.tiers[piece.tier];
-        let knocks = class.newcomers && !mail.answer && piece.parent.is_none();
+        let tier = &self.config.tiers[subrequest.tier];
+        let opens_connection = class.newcomers && !message.answer && subrequest.parent.is_none();
         let more_urgent = |level: &Priority| *level < class.levels()[1];
         let rank = || guard::Class::new(self.config.newcomers().filter(more_urgent).count() as u8);
-        let bytes = if mail.answer { tier.answer } else { tier.request };
+        let bytes = if message.answer { tier.answer } else { tier.request };
         let received = stack::Received {
-            mail,
-            level: piece.level,
+            message,
+            level: subrequest.level,
             frames: segments(bytes.get()),
-            opening: if knocks { class.opening } else { Span::ZERO },
-            knocks: knocks.then(rank),
-            came: now,
+            opening: if opens_connection { class.opening } else { Span::ZERO },
+            guard_class: opens_connection.then(rank),
+            arrived: now,
         };
         if let Some(lost) = self.hosts.servers[server].stack.receive(received) {
-            self.lose(now, lost.mail);
+            self.drop_message(now, lost.message);
         }
         self.hosts.receive(&mut self.engine, now, server);
     }
 
     /// Handles the final answer at the client.
-    fn answered(&mut self, now: Time, mail: Mail) {
-        if mail.failed {
-            return self.end(now, mail.at, End::Shed);
+    fn answered(&mut self, now: Time, message: Message) {
+        if message.failed {
+            return self.end(now, message.at, End::Shed);
         }
-        let piece = self.requests.piece(mail.at);
-        let way = now.since(mail.sent);
-        let sum = |of: fn(&deadline::Stage) -> Span| piece.budget.stages().iter().map(of).sum::<Span>();
+        let subrequest = self.requests.subrequest(message.at);
+        let latency = now.since(message.sent);
+        let sum = |of: fn(&deadline::Stage) -> Span| subrequest.budget.stages().iter().map(of).sum::<Span>();
         let spent = TimeBreakdown {
-            fabric: sum(|stage| stage.network) + way - piece.received,
-            receive: piece.received,
+            fabric: sum(|stage| stage.network) + latency - subrequest.received,
+            receive: subrequest.received,
             queue: sum(|stage| stage.queue),
             service: sum(|stage| stage.service),
         };
-        self.end(now, mail.at, End::Answered(spent));
+        self.end(now, message.at, End::Answered(spent));
     }
 
     /// Records the end of a request.
@@ -273,31 +274,31 @@ impl<'a> World<'a> {
         if request.counted {
             let Config { patience, .. } = *self.config;
             let slo = self.config.classes[request.class].slo;
-            self.outcome.classes[request.class].ended(now.since(request.born), slo, patience, end);
+            self.outcome.classes[request.class].ended(now.since(request.arrived), slo, patience, end);
         }
     }
 
     /// Starts or ends the measurement of BE's work.
     fn close(&mut self, now: Time) {
         let work = self.hosts.work(now);
-        let lasted = self.config.lasts.as_secs_f64();
+        let duration = self.config.lasts.as_secs_f64();
         self.closed = now > Time::ZERO + self.config.warmup;
         if self.closed {
-            self.outcome.beside = work.as_secs_f64() / lasted;
+            self.outcome.beside = work.as_secs_f64() / duration;
         }
     }
 
     fn finish(mut self, end: Time) -> Outcome {
-        for request in self.requests.rest().filter(|request| request.counted) {
+        for request in self.requests.active().filter(|request| request.counted) {
             let slo = self.config.classes[request.class].slo;
-            let took = end.since(request.born);
+            let took = end.since(request.arrived);
             self.outcome.classes[request.class].ended(took, slo, self.config.patience, End::Never);
         }
-        let carried = self.carrier.carried();
-        self.outcome.bulk_bytes = carried.bulk_bytes;
-        self.outcome.packets = carried.counters;
+        let stats = self.port.stats();
+        self.outcome.bulk_bytes = stats.bulk_bytes;
+        self.outcome.packets = stats.counters;
         self.outcome.elapsed = end.since(Time::ZERO);
-        self.outcome.events = self.engine.scheduled() + carried.events + self.hosts.events();
+        self.outcome.events = self.engine.scheduled() + stats.events + self.hosts.events();
         self.outcome.finish()
     }
 }

@@ -6,8 +6,8 @@ use queueing::{Arrivals, Priority, QueueLength, Span, Time};
 
 use crate::BadConfig;
 use crate::fabric::{
-    Buffer, Carried, Codel, Config, LevelAssignment, Marking, MessagePort, Multipath, RngStreams, Scheduler,
-    Senders, Sizes, Topology, Transport, Wired, depth,
+    Buffer, Codel, Config, LevelAssignment, Marking, MessagePort, MessagePortStats, Multipath,
+    PreparedFabric, RngStreams, Scheduler, Senders, Sizes, Topology, Transport, depth,
 };
 use crate::text::text;
 
@@ -67,9 +67,11 @@ fn mark() -> QueueLength {
 impl Network {
     /// Checks that the network can be built and has at least `hosts` hosts.
     pub(super) fn check(&self, hosts: u32, seed: u64) -> Result<(), BadConfig> {
-        let there = self.topology.hosts();
-        if there < hosts {
-            return Err(BadConfig(format!("network: {there} hosts are fewer than {hosts} that have work")));
+        let available = self.topology.hosts();
+        if available < hosts {
+            return Err(BadConfig(format!(
+                "network: {available} hosts are fewer than {hosts} that have work"
+            )));
         }
         if let Some(Bulk { load, level, .. }) = &self.bulk {
             if !(load.is_finite() && *load > 0.0) {
@@ -83,18 +85,18 @@ impl Network {
     }
 
     /// Network with its topology resolved; its ports use `scheduler` if `on`, else FIFO.
-    pub(super) fn wired(&self, on: bool, seed: u64) -> Wired {
+    pub(super) fn prepare(&self, on: bool, seed: u64) -> PreparedFabric {
         let mut config = self.base(on, seed);
         let level = self.bulk.as_ref().and_then(|bulk| Priority::new(bulk.level)).unwrap_or_default();
         if let Some(bulk) = &self.bulk {
             config.arrivals = Arrivals::Poisson { rate_per_s: config.arrivals_at(bulk.load) };
         }
-        Wired::new(config, self.bulk.is_some(), level)
+        PreparedFabric::new(config, self.bulk.is_some(), level)
     }
 
     /// Fabric host of role number `number`. Consecutive roles are under different leaves, which
     /// spreads tiers over the fabric.
-    pub(super) fn place(&self, number: u32) -> u32 {
+    pub(super) fn host_of(&self, number: u32) -> u32 {
         match self.topology {
             Topology::LeafSpine { leaves, hosts_per_leaf, .. } => {
                 number % leaves * hosts_per_leaf + number / leaves
@@ -139,32 +141,32 @@ const FLOWS: u32 = 10_000_000;
 
 /// Absent network: messages arrive at once.
 #[derive(Debug, Default)]
-pub(super) struct Wire {
-    under_way: VecDeque<(Time, u32)>,
+pub(super) struct NoNetwork {
+    in_flight: VecDeque<(Time, u32)>,
     sent: u32,
 }
 
-impl MessagePort for Wire {
+impl MessagePort for NoNetwork {
     fn send(&mut self, now: Time, _ends: [u32; 2], _segments: u32, _level: Priority) -> u32 {
         self.sent += 1;
-        self.under_way.push_back((now, self.sent));
+        self.in_flight.push_back((now, self.sent));
         self.sent
     }
 
     fn next(&self) -> Option<Time> {
-        self.under_way.front().map(|&(at, _)| at)
+        self.in_flight.front().map(|&(at, _)| at)
     }
 
     fn run(&mut self, limit: Time, arrived: &mut Vec<u32>) {
-        while let Some(&(at, message)) = self.under_way.front()
+        while let Some(&(at, message)) = self.in_flight.front()
             && at <= limit
         {
-            self.under_way.pop_front();
+            self.in_flight.pop_front();
             arrived.push(message);
         }
     }
 
-    fn carried(&self) -> Carried {
-        Carried { events: self.sent.into(), ..Carried::default() }
+    fn stats(&self) -> MessagePortStats {
+        MessagePortStats { events: self.sent.into(), ..MessagePortStats::default() }
     }
 }

@@ -11,42 +11,42 @@ use deadline::{DeadlineQueue, DequeueResult, EnqueueResult, Order, Settings, She
 use queueing::{Label, Priority, Span, Time};
 use sched::dispatch::{Dispatch, IdleWorkers, Params, Task, WorkerSet, by_name};
 
-use crate::cores::{Offer, Waiting};
+use crate::cores::{Offer, RequestQueue};
 
 /// Queue for these mechanisms, of `capacity` requests.
-pub(super) fn queue(events: bool, deadline: bool, capacity: usize) -> Box<dyn Waiting> {
+pub(super) fn queue(events: bool, deadline: bool, capacity: usize) -> Box<dyn RequestQueue> {
     if !deadline {
         let name = if events { "strict" } else { "fcfs" };
         let policy = by_name(name, &Params::new(1, capacity)).expect("sched has these orders");
-        return Box::new(Events { policy, offers: Vec::new(), free: Vec::new() });
+        return Box::new(EventQueue { policy, offers: Vec::new(), free: Vec::new() });
     }
     let settings =
         Settings { capacity, order: Order::Edf, shedding: Shedding::Infeasible, age_max: Span::from_secs(1) };
     let levels = if events { Priority::LEVELS } else { 1 };
     let levels = (0..levels).map(|_| DeadlineQueue::new(settings)).collect();
-    Box::new(Deadlines { levels, capacity, pressed: 0 })
+    Box::new(DeadlineQueues { levels, capacity, late: 0 })
 }
 
 /// Event queue.
-struct Events {
+struct EventQueue {
     policy: Box<dyn Dispatch>,
     /// Waiting requests, by task token.
     offers: Vec<Option<Offer>>,
     free: Vec<usize>,
 }
 
-impl Waiting for Events {
+impl RequestQueue for EventQueue {
     fn push(&mut self, now: Time, offer: Offer) -> Option<u64> {
-        let place = self.free.pop().unwrap_or(self.offers.len());
+        let index = self.free.pop().unwrap_or(self.offers.len());
         let label = Label::new(offer.label.priority);
-        let task = Task { token: place as u64, label, kind: None };
+        let task = Task { token: index as u64, label, kind: None };
         if self.policy.push(now, task).is_err() {
-            if place < self.offers.len() {
-                self.free.push(place);
+            if index < self.offers.len() {
+                self.free.push(index);
             }
             return Some(offer.token);
         }
-        match self.offers.get_mut(place) {
+        match self.offers.get_mut(index) {
             Some(free) => *free = Some(offer),
             None => self.offers.push(Some(offer)),
         }
@@ -56,9 +56,9 @@ impl Waiting for Events {
     fn next(&mut self, now: Time, _shed: &mut Vec<u64>) -> Option<Offer> {
         let idle = IdleWorkers { accepting: [WorkerSet::first(1); Priority::LEVELS] };
         let (_, task) = self.policy.assign(now, &idle)?;
-        let place = task.token as usize;
-        self.free.push(place);
-        self.offers[place].take()
+        let index = task.token as usize;
+        self.free.push(index);
+        self.offers[index].take()
     }
 
     fn oldest(&self) -> Option<Time> {
@@ -69,52 +69,52 @@ impl Waiting for Events {
         self.policy.len()
     }
 
-    fn presses(&self) -> bool {
+    fn has_late_request(&self) -> bool {
         false
     }
 }
 
 /// Deadline queues, one per level or one for all.
-struct Deadlines {
+struct DeadlineQueues {
     levels: Vec<DeadlineQueue<Offer>>,
     capacity: usize,
     /// Number of queued requests that were late on arrival.
-    pressed: usize,
+    late: usize,
 }
 
-impl Deadlines {
-    fn leaves(&mut self, offer: &Offer) {
-        self.pressed -= usize::from(is_pressed(offer));
+impl DeadlineQueues {
+    fn on_leave(&mut self, offer: &Offer) {
+        self.late -= usize::from(is_late(offer));
     }
 }
 
-fn is_pressed(offer: &Offer) -> bool {
+fn is_late(offer: &Offer) -> bool {
     offer.label.deadline.is_some_and(|left| Slack::of_expected(left, offer.expected, None) == Slack::Behind)
 }
 
-impl Waiting for Deadlines {
+impl RequestQueue for DeadlineQueues {
     fn push(&mut self, now: Time, offer: Offer) -> Option<u64> {
         if self.len() >= self.capacity {
             return Some(offer.token);
         }
-        let place = offer.label.priority.index().min(self.levels.len() - 1);
-        self.pressed += usize::from(is_pressed(&offer));
-        match self.levels[place].enqueue(now, offer) {
+        let index = offer.label.priority.index().min(self.levels.len() - 1);
+        self.late += usize::from(is_late(&offer));
+        match self.levels[index].enqueue(now, offer) {
             EnqueueResult::Queued => None,
-            EnqueueResult::Refused(gone, _) | EnqueueResult::Replaced(gone, _) => {
-                self.leaves(&gone);
-                Some(gone.token)
+            EnqueueResult::Refused(rejected, _) | EnqueueResult::Replaced(rejected, _) => {
+                self.on_leave(&rejected);
+                Some(rejected.token)
             }
         }
     }
 
     fn next(&mut self, now: Time, shed: &mut Vec<u64>) -> Option<Offer> {
         for level in 0..self.levels.len() {
-            while let Some(turn) = self.levels[level].dequeue(now) {
-                let (DequeueResult::Serve(offer) | DequeueResult::Shed(offer, _)) = &turn;
+            while let Some(result) = self.levels[level].dequeue(now) {
+                let (DequeueResult::Serve(offer) | DequeueResult::Shed(offer, _)) = &result;
                 let offer = *offer;
-                self.leaves(&offer);
-                match turn {
+                self.on_leave(&offer);
+                match result {
                     DequeueResult::Serve(_) => return Some(offer),
                     DequeueResult::Shed(..) => shed.push(offer.token),
                 }
@@ -131,8 +131,8 @@ impl Waiting for Deadlines {
         self.levels.iter().map(DeadlineQueue::len).sum()
     }
 
-    fn presses(&self) -> bool {
-        self.pressed > 0
+    fn has_late_request(&self) -> bool {
+        self.late > 0
     }
 }
 
@@ -156,7 +156,7 @@ mod tests {
         while let Some(offer) = queue.next(now, &mut shed) {
             served.push(offer.token);
         }
-        assert_eq!((queue.len(), queue.oldest(), queue.presses()), (0, None, false));
+        assert_eq!((queue.len(), queue.oldest(), queue.has_late_request()), (0, None, false));
         (served, shed)
     }
 
@@ -182,10 +182,10 @@ mod tests {
     fn who_is_behind_asks_for_a_core_while_he_waits() {
         let mut queue = queue(true, true, 8);
         assert_eq!(queue.push(Time::ZERO, offer(1, 2, 900)), None);
-        assert!(!queue.presses());
+        assert!(!queue.has_late_request());
         assert_eq!(queue.push(Time::ZERO, offer(2, 2, 19)), None);
-        assert!(queue.presses());
+        assert!(queue.has_late_request());
         assert_eq!(queue.next(Time::ZERO, &mut Vec::new()).map(|offer| offer.token), Some(2));
-        assert!(!queue.presses());
+        assert!(!queue.has_late_request());
     }
 }

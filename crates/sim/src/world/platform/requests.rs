@@ -13,35 +13,35 @@ use super::config::{Class, Config};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SubrequestId {
     pub request: u32,
-    pub piece: u16,
+    pub subrequest: u16,
 }
 
 impl SubrequestId {
     /// Token for the cores: of the first service, or of merging.
     pub fn token(self, merge: bool) -> u64 {
-        u64::from(self.request) << 17 | u64::from(self.piece) << 1 | u64::from(merge)
+        u64::from(self.request) << 17 | u64::from(self.subrequest) << 1 | u64::from(merge)
     }
 
     /// Inverse of [`token`](Self::token).
     pub fn of(token: u64) -> (Self, bool) {
-        (Self { request: (token >> 17) as u32, piece: (token >> 1) as u16 }, token & 1 == 1)
+        (Self { request: (token >> 17) as u32, subrequest: (token >> 1) as u16 }, token & 1 == 1)
     }
 }
 
 /// Request.
 pub(super) struct Request {
     pub class: usize,
-    pub born: Time,
+    pub arrived: Time,
     pub counted: bool,
     /// Client host.
     pub client: u32,
     /// Admitted level.
     pub level: Priority,
-    pub pieces: Vec<Piece>,
+    pub subrequests: Vec<Subrequest>,
 }
 
 /// Sub-request.
-pub(super) struct Piece {
+pub(super) struct Subrequest {
     pub tier: usize,
     pub parent: Option<u16>,
     /// Index of its server.
@@ -56,9 +56,9 @@ pub(super) struct Piece {
     /// Time between reception and delivery, along the slowest path so far.
     pub received: Span,
     /// Outstanding children, failure flag, and answers.
-    pub out: u16,
+    pub outstanding: u16,
     pub failed: bool,
-    pub back: Vec<(StageTimer, Span)>,
+    pub answers: Vec<(StageTimer, Span)>,
 }
 
 /// All active requests.
@@ -67,43 +67,43 @@ pub(super) struct Requests {
     slots: Vec<Option<Request>>,
     free: Vec<u32>,
     /// Requests so far.
-    born: u64,
+    count: u64,
 }
 
 impl Requests {
     /// Creates a request; returns its root.
-    pub fn bear(&mut self, config: &Config, born: NewRequest) -> SubrequestId {
-        let NewRequest { now, class, counted, client, level, budget } = born;
-        let mut rng = Rng::seeded(config.seed).fork(class as u64).fork(self.born);
-        self.born += 1;
-        let pieces = pieces(config, &config.classes[class], &mut rng, level, budget);
-        let request = Request { class, born: now, counted, client, level, pieces };
+    pub fn create(&mut self, config: &Config, new: NewRequest) -> SubrequestId {
+        let NewRequest { now, class, counted, client, level, budget } = new;
+        let mut rng = Rng::seeded(config.seed).fork(class as u64).fork(self.count);
+        self.count += 1;
+        let subrequests = subrequests(config, &config.classes[class], &mut rng, level, budget);
+        let request = Request { class, arrived: now, counted, client, level, subrequests };
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
             self.slots.len() as u32 - 1
         });
         self.slots[slot as usize] = Some(request);
-        SubrequestId { request: slot, piece: 0 }
+        SubrequestId { request: slot, subrequest: 0 }
     }
 
     /// Active request of `at`.
     pub fn get(&mut self, at: SubrequestId) -> &mut Request {
-        self.slots[at.request as usize].as_mut().expect("it is under way")
+        self.slots[at.request as usize].as_mut().expect("the request is active")
     }
 
     /// Sub-request `at`.
-    pub fn piece(&mut self, at: SubrequestId) -> &mut Piece {
-        &mut self.get(at).pieces[at.piece as usize]
+    pub fn subrequest(&mut self, at: SubrequestId) -> &mut Subrequest {
+        &mut self.get(at).subrequests[at.subrequest as usize]
     }
 
     /// Removes a completed request.
     pub fn remove(&mut self, at: SubrequestId) -> Request {
         self.free.push(at.request);
-        self.slots[at.request as usize].take().expect("it is under way")
+        self.slots[at.request as usize].take().expect("the request is active")
     }
 
     /// Requests that are still active.
-    pub fn rest(&self) -> impl Iterator<Item = &Request> {
+    pub fn active(&self) -> impl Iterator<Item = &Request> {
         self.slots.iter().flatten()
     }
 
@@ -124,8 +124,14 @@ pub(super) struct NewRequest {
 }
 
 /// Sub-requests of a request of `class`, tier by tier.
-fn pieces(config: &Config, class: &Class, rng: &mut Rng, level: Priority, budget: Budget) -> Vec<Piece> {
-    let mut pieces: Vec<Piece> = Vec::new();
+fn subrequests(
+    config: &Config,
+    class: &Class,
+    rng: &mut Rng,
+    level: Priority,
+    budget: Budget,
+) -> Vec<Subrequest> {
+    let mut subrequests: Vec<Subrequest> = Vec::new();
     let mut parents = 0..0;
     let mut first_server = 0;
     for (tier, unit) in config.tiers.iter().enumerate() {
@@ -133,18 +139,18 @@ fn pieces(config: &Config, class: &Class, rng: &mut Rng, level: Priority, budget
             0 => vec![None],
             _ => parents.clone().map(Some).collect(),
         };
-        let begin = pieces.len() as u16;
+        let first = subrequests.len() as u16;
         for parent in callers {
-            let child = pieces.len() as u16;
+            let child = subrequests.len() as u16;
             // Adjacent servers, so that no two parts of a request share one.
             let host = rng.below(unit.hosts.into());
             for part in 0..unit.parts {
                 let server = first_server + (host + u64::from(part)) as usize % unit.hosts as usize;
-                let mut draw = |law: Option<Distribution>| {
-                    let span = law.map_or(Span::ZERO, |law| law.sample(rng));
+                let mut draw = |distribution: Option<Distribution>| {
+                    let span = distribution.map_or(Span::ZERO, |distribution| distribution.sample(rng));
                     Span::from_nanos((span.as_nanos() as f64 * class.scale) as u64)
                 };
-                pieces.push(Piece {
+                subrequests.push(Subrequest {
                     tier,
                     parent,
                     server,
@@ -154,17 +160,17 @@ fn pieces(config: &Config, class: &Class, rng: &mut Rng, level: Priority, budget
                     level,
                     visit: None,
                     received: Span::ZERO,
-                    out: 0,
+                    outstanding: 0,
                     failed: false,
-                    back: Vec::new(),
+                    answers: Vec::new(),
                 });
             }
             if let Some(parent) = parent {
-                pieces[parent as usize].children = child..pieces.len() as u16;
+                subrequests[parent as usize].children = child..subrequests.len() as u16;
             }
         }
-        parents = begin..pieces.len() as u16;
+        parents = first..subrequests.len() as u16;
         first_server += unit.hosts as usize;
     }
-    pieces
+    subrequests
 }

@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use guard::{AdmissionController, Class, Limit, Params, Policy, Signals};
 use queueing::{Bytes, Discipline, Entry, Fifo, Label, Priority, PushResult, Span, Strict, Time};
 
-use super::Mail;
+use super::Message;
 use crate::CostModel;
 
 /// Capacity of ring and receive buffer, in messages.
@@ -32,16 +32,16 @@ pub(super) struct Settings {
 /// Received message.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Received {
-    pub mail: Mail,
+    pub message: Message,
     pub level: Priority,
     /// Number of frames.
     pub frames: u32,
     /// Additional cost of connection setup.
     pub opening: Span,
     /// For a connection request, which is subject to the guard: its class.
-    pub knocks: Option<Class>,
+    pub guard_class: Option<Class>,
     /// Arrival in the ring.
-    pub came: Time,
+    pub arrived: Time,
 }
 
 impl Entry for Received {
@@ -72,10 +72,10 @@ pub(super) struct Stack {
     cost: CostModel,
     ring: VecDeque<Received>,
     buffer: Box<dyn Discipline<Received>>,
-    door: Option<Keeper>,
+    guard: Option<Guard>,
     /// Current piece of work, and messages taken from the ring in this round.
-    doing: Option<(Received, Work)>,
-    driven: u32,
+    current: Option<(Received, Work)>,
+    round_count: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,10 +86,10 @@ enum Work {
 }
 
 /// Guard and its counters.
-struct Keeper {
+struct Guard {
     policy: Box<dyn Policy>,
     period: Span,
-    door: AdmissionController,
+    admission: AdmissionController,
     /// Connection requests since the last period.
     offered: u64,
     admitted: u64,
@@ -99,10 +99,10 @@ struct Keeper {
 impl Stack {
     pub fn new(settings: Settings) -> Self {
         let Settings { cost, by_level, guard } = settings;
-        let door = guard.map(|(policy, params, classes)| Keeper {
+        let guard = guard.map(|(policy, params, classes)| Guard {
             policy,
             period: params.period,
-            door: AdmissionController::new(classes),
+            admission: AdmissionController::new(classes),
             offered: 0,
             admitted: 0,
             served: 0,
@@ -111,7 +111,7 @@ impl Stack {
             true => Box::new(Strict::new(ROOM, |_| Fifo::new(ROOM))),
             false => Box::new(Fifo::new(ROOM)),
         };
-        Self { cost, ring: VecDeque::new(), buffer, door, doing: None, driven: 0 }
+        Self { cost, ring: VecDeque::new(), buffer, guard, current: None, round_count: 0 }
     }
 
     /// Adds a message to the ring; returns it if the ring is full.
@@ -125,15 +125,15 @@ impl Stack {
 
     /// Starts the next piece of work if the core is idle; returns its duration.
     pub fn begin(&mut self, now: Time) -> Option<Span> {
-        if self.doing.is_some() {
+        if self.current.is_some() {
             return None;
         }
         let transport = match (self.ring.is_empty(), self.buffer.is_empty()) {
             (true, true) => return None,
-            (false, false) => self.driven >= ROUND,
+            (false, false) => self.round_count >= ROUND,
             (ring_empty, _) => ring_empty,
         };
-        self.driven = if transport { 0 } else { self.driven + 1 };
+        self.round_count = if transport { 0 } else { self.round_count + 1 };
         let (received, work) = match transport {
             true => (self.buffer.pop(now)?, Work::Transport),
             false => {
@@ -142,7 +142,7 @@ impl Stack {
                 (received, if admitted { Work::Drive } else { Work::Shed })
             }
         };
-        self.doing = Some((received, work));
+        self.current = Some((received, work));
         let frames = u64::from(received.frames);
         let CostModel { driver_ns, classify_ns, shed_ns, tcp_rx_ns, event_ns, .. } = self.cost;
         Some(match work {
@@ -154,7 +154,7 @@ impl Stack {
 
     /// Completes the current piece of work.
     pub fn end(&mut self, now: Time) -> Option<Done> {
-        let (received, work) = self.doing.take()?;
+        let (received, work) = self.current.take()?;
         Some(match work {
             Work::Shed => Done::Shed(received),
             Work::Drive => match self.buffer.push(now, received) {
@@ -162,8 +162,8 @@ impl Stack {
                 PushResult::Refused(lost) | PushResult::PushedOut(lost) => Done::Lost(lost),
             },
             Work::Transport => {
-                if let (Some(keeper), Some(_)) = (&mut self.door, received.knocks) {
-                    keeper.served += 1;
+                if let (Some(guard), Some(_)) = (&mut self.guard, received.guard_class) {
+                    guard.served += 1;
                 }
                 Done::Delivered(received)
             }
@@ -171,31 +171,31 @@ impl Stack {
     }
 
     fn admits(&mut self, now: Time, received: &Received) -> bool {
-        let (Some(keeper), Some(class)) = (&mut self.door, received.knocks) else { return true };
-        keeper.offered += 1;
+        let (Some(guard), Some(class)) = (&mut self.guard, received.guard_class) else { return true };
+        guard.offered += 1;
         let present = self.buffer.len() as u64;
-        let admitted = keeper.door.try_admit(now, class, present);
-        keeper.admitted += u64::from(admitted);
+        let admitted = guard.admission.try_admit(now, class, present);
+        guard.admitted += u64::from(admitted);
         admitted
     }
 
     /// Runs one guard period, with `waiting` requests queued for cores, the oldest since
     /// `oldest`; returns the time of the next one.
-    pub fn look(&mut self, now: Time, waiting: usize, oldest: Option<Time>) -> Option<Time> {
-        let keeper = self.door.as_mut()?;
-        let oldest = [self.ring.front().map(|first| first.came), self.buffer.oldest(), oldest];
+    pub fn guard_tick(&mut self, now: Time, waiting: usize, oldest: Option<Time>) -> Option<Time> {
+        let guard = self.guard.as_mut()?;
+        let oldest = [self.ring.front().map(|first| first.arrived), self.buffer.oldest(), oldest];
         let delay = oldest.into_iter().flatten().min().map_or(Span::ZERO, |oldest| now.since(oldest));
         let signals = Signals {
-            offered: std::mem::take(&mut keeper.offered),
-            admitted: std::mem::take(&mut keeper.admitted),
-            served: std::mem::take(&mut keeper.served),
+            offered: std::mem::take(&mut guard.offered),
+            admitted: std::mem::take(&mut guard.admitted),
+            served: std::mem::take(&mut guard.served),
             waiting: (self.ring.len() + self.buffer.len() + waiting) as u64,
             delay,
             present: (self.buffer.len() + waiting) as u64,
             ..Signals::default()
         };
-        let limit: Limit = keeper.policy.tick(now, &signals);
-        keeper.door.set(now, limit);
-        Some(now + keeper.period)
+        let limit: Limit = guard.policy.tick(now, &signals);
+        guard.admission.set(now, limit);
+        Some(now + guard.period)
     }
 }

@@ -12,14 +12,14 @@ use crate::world::cores::{Preemptive, WorkCompletion};
 
 /// Workers on any kind of cores.
 pub struct Workers {
-    cores: Kind,
+    cores: CoreKind,
     /// Current job of each of the shard's workers, and the time of its assignment.
     jobs: Vec<Option<(Job, Time)>>,
     cost: CostModel,
     app: Arc<Application>,
 }
 
-enum Kind {
+enum CoreKind {
     Own(Vec<Own>),
     Shared { busy: Span },
     Preemptive(Box<Preemptive>),
@@ -38,9 +38,9 @@ impl Workers {
     /// `workers` idle cores of kind `cores`; the shard assigns jobs to `slots` workers.
     pub fn new(cores: Cores, workers: usize, slots: usize, cost: CostModel, app: Arc<Application>) -> Self {
         let cores = match cores {
-            Cores::Own => Kind::Own(vec![Own::default(); workers]),
-            Cores::Shared => Kind::Shared { busy: Span::ZERO },
-            Cores::Preemptive => Kind::Preemptive(Box::new(Preemptive::new(workers))),
+            Cores::Own => CoreKind::Own(vec![Own::default(); workers]),
+            Cores::Shared => CoreKind::Shared { busy: Span::ZERO },
+            Cores::Preemptive => CoreKind::Preemptive(Box::new(Preemptive::new(workers))),
         };
         Self { cores, jobs: std::iter::repeat_with(|| None).take(slots).collect(), cost, app }
     }
@@ -53,7 +53,7 @@ impl Workers {
         let slot = usize::from(id);
         let dispatch = self.cost.dispatch();
         match &mut self.cores {
-            Kind::Own(cores) => {
+            CoreKind::Own(cores) => {
                 let core = &mut cores[slot];
                 let begin = handed_over.max(core.free_at);
                 let end = serve(&self.app, &mut job, now, begin + dispatch);
@@ -62,81 +62,81 @@ impl Workers {
                 self.jobs[slot] = Some((job, now));
                 (handed_over, Some((end, Event::Done(id))))
             }
-            Kind::Shared { busy } => {
+            CoreKind::Shared { busy } => {
                 let end = serve(&self.app, &mut job, now, handed_over + dispatch);
                 *busy += end.since(handed_over);
                 self.jobs[slot] = Some((job, now));
                 (end, Some((end, Event::Done(id))))
             }
-            Kind::Preemptive(cores) => {
+            CoreKind::Preemptive(cores) => {
                 self.jobs[slot] = Some((job, now));
-                let mut price = price(&self.app, &mut self.jobs);
-                (handed_over, expect(cores.arrive(now, id, priority, &mut price)))
+                let mut cost_of = cost_of(&self.app, &mut self.jobs);
+                (handed_over, scheduled(cores.arrive(now, id, priority, &mut cost_of)))
             }
         }
     }
 
     /// Charges a fruitless poll of `worker`, handed over at `at`; returns the time at which the
     /// stack's core continues.
-    pub fn look(&mut self, worker: WorkerId, at: Time) -> Time {
+    pub fn charge_poll(&mut self, worker: WorkerId, at: Time) -> Time {
         let event = self.cost.event();
         match &mut self.cores {
-            Kind::Own(cores) => {
+            CoreKind::Own(cores) => {
                 let core = &mut cores[usize::from(worker.0)];
                 core.free_at = core.free_at.max(at) + event;
                 core.busy += event;
                 at
             }
-            Kind::Shared { busy } => {
+            CoreKind::Shared { busy } => {
                 *busy += event;
                 at + event
             }
-            Kind::Preemptive(_) => at,
+            CoreKind::Preemptive(_) => at,
         }
     }
 
     /// Takes the completed job of `worker`.
     pub fn done(&mut self, worker: u8) -> Job {
-        self.jobs[usize::from(worker)].take().expect("a worker ends what it began").0
+        self.jobs[usize::from(worker)].take().expect("the worker has a job").0
     }
 
-    /// Completes `ending`: the served job and the next event of its core. `None` if the job was
+    /// Completes `completion`: the served job and the next event of its core. `None` if the job was
     /// preempted.
-    pub fn end(&mut self, ending: WorkCompletion) -> Option<(Job, ScheduledEvent)> {
-        let Kind::Preemptive(cores) = &mut self.cores else { return None };
-        let (worker, next) = cores.end(ending, &mut price(&self.app, &mut self.jobs))?;
-        Some((self.done(worker), expect(next)))
+    pub fn end(&mut self, completion: WorkCompletion) -> Option<(Job, ScheduledEvent)> {
+        let CoreKind::Preemptive(cores) = &mut self.cores else { return None };
+        let (worker, next) = cores.end(completion, &mut cost_of(&self.app, &mut self.jobs))?;
+        Some((self.done(worker), scheduled(next)))
     }
 
     /// Busy time per core.
     pub fn busy(&self) -> Vec<Span> {
         match &self.cores {
-            Kind::Own(cores) => cores.iter().map(|core| core.busy).collect(),
-            Kind::Shared { busy } => vec![*busy],
-            Kind::Preemptive(cores) => cores.busy().collect(),
+            CoreKind::Own(cores) => cores.iter().map(|core| core.busy).collect(),
+            CoreKind::Shared { busy } => vec![*busy],
+            CoreKind::Preemptive(cores) => cores.busy().collect(),
         }
     }
 }
 
-fn expect(ending: Option<WorkCompletion>) -> ScheduledEvent {
-    ending.map(|ending| (ending.at, Event::Ending(ending)))
+fn scheduled(completion: Option<WorkCompletion>) -> ScheduledEvent {
+    completion.map(|completion| (completion.at, Event::Completion(completion)))
 }
 
 /// Cost of a job on a preemptive core: the job is served when it first runs.
-fn price<'a>(
+fn cost_of<'a>(
     app: &'a Application,
     jobs: &'a mut [Option<(Job, Time)>],
 ) -> impl FnMut(u8, Time) -> Span + use<'a> {
     move |worker, begin| {
-        let (job, given) = jobs[usize::from(worker)].as_mut().expect("it was given out");
-        serve(app, job, *given, begin).since(begin)
+        let (job, assigned_at) = jobs[usize::from(worker)].as_mut().expect("the job was assigned");
+        serve(app, job, *assigned_at, begin).since(begin)
     }
 }
 
-/// Serves `job`, assigned at `given`, from `begin` on; returns the end of service. The time
-/// from `given` to `begin` counts as waiting for a worker.
-fn serve(app: &Application, job: &mut Job, given: Time, begin: Time) -> Time {
-    job.stages.event += begin.since(given);
+/// Serves `job`, assigned at `assigned_at`, from `begin` on; returns the end of service. The time
+/// from `assigned_at` to `begin` counts as waiting for a worker.
+fn serve(app: &Application, job: &mut Job, assigned_at: Time, begin: Time) -> Time {
+    job.stages.event += begin.since(assigned_at);
     let clock = VirtualClock::new(begin);
     job.serve(app, &clock);
     clock.now()

@@ -16,7 +16,7 @@ pub use crate::BadConfig;
 pub use config::{Config, Expects, Learns, Slo, Stage};
 pub use outcome::{Class, Outcome, StageReport};
 pub use record::Record;
-pub use trace::{Born, SampledWork, Trace};
+pub use trace::{SampledWork, Trace, TraceRequest};
 
 use deadline::{
     Budget, DeadlineQueue, DequeueResult, EnqueueResult, History, ServiceTimeEwma, Settings, StageTimer,
@@ -52,15 +52,15 @@ struct World<'a> {
 
 enum Event {
     /// A request arrives.
-    Born(Born),
+    Arrival(TraceRequest),
     /// A part of a request reaches its queue.
     Arrive(Part),
     /// A server completes a part.
     Done(Part, StageTimer),
     /// The answer of a part reaches the aggregator.
-    Back(Part, StageTimer),
+    Return(Part, StageTimer),
     /// The time of a unit's parts is up: it continues with the available answers.
-    Due { request: usize, stage: usize },
+    PartsTimeout { request: usize, stage: usize },
 }
 
 /// One of a request's sub-requests at a stage; for a service, the only one.
@@ -76,7 +76,7 @@ struct Servers {
     parts: Vec<Server>,
     history: History<()>,
     /// Expected service time per query and worker.
-    sizes: ServiceTimeEwma<(usize, usize)>,
+    estimates: ServiceTimeEwma<(usize, usize)>,
 }
 
 struct Server {
@@ -88,14 +88,14 @@ struct Server {
 struct Job {
     part: Part,
     visit: StageTimer,
-    left: Span,
+    remaining: Span,
     expected: Span,
     slowest: Span,
 }
 
 impl Entry for Job {
     fn label(&self) -> Label {
-        Label { priority: Priority::LOWEST, deadline: Some(self.left) }
+        Label { priority: Priority::LOWEST, deadline: Some(self.remaining) }
     }
 
     fn service(&self) -> Span {
@@ -117,13 +117,13 @@ struct Request {
     /// Current stage; parts of earlier stages are ignored.
     stage: usize,
     /// Answers of the parts at this stage.
-    back: Vec<StageTimer>,
+    answers: Vec<StageTimer>,
     /// Outstanding parts.
-    out: usize,
+    outstanding: usize,
     dropped: usize,
     /// Parts used by the last unit, and all its parts.
     used: (usize, usize),
-    draws: Vec<SampledWork>,
+    samples: Vec<SampledWork>,
     query: Option<usize>,
     /// Expected service time of the slowest part at this stage.
     slowest: Span,
@@ -142,7 +142,7 @@ impl<'a> World<'a> {
                 .map(|_| Server { queue: DeadlineQueue::new(settings), idle: stage.servers })
                 .collect(),
             history: History::new(1),
-            sizes: ServiceTimeEwma::new(SIZES_MAX),
+            estimates: ServiceTimeEwma::new(ESTIMATES_MAX),
         };
         let mut world = Self {
             config,
@@ -152,97 +152,97 @@ impl<'a> World<'a> {
             trace: Trace::new(config),
             outcome: Outcome::new(config),
         };
-        world.schedule_birth();
+        world.schedule_arrival();
         world
     }
 
-    fn schedule_birth(&mut self) {
-        if let Some(born) = self.trace.next() {
-            self.engine.schedule(born.at, Event::Born(born));
+    fn schedule_arrival(&mut self) {
+        if let Some(arrival) = self.trace.next() {
+            self.engine.schedule(arrival.at, Event::Arrival(arrival));
         }
     }
 
     fn on_event(&mut self, now: Time, event: Event) {
         match event {
-            Event::Born(born) => {
-                let request = self.bear(now, born);
+            Event::Arrival(arrival) => {
+                let request = self.create(now, arrival);
                 self.enter(now, request, 0);
-                self.schedule_birth();
+                self.schedule_arrival();
             }
             Event::Arrive(part) => self.arrive(now, part),
             Event::Done(part, visit) => self.done(now, part, visit),
-            Event::Back(part, visit) => self.back(now, part, Some(visit)),
-            Event::Due { request, stage } => {
-                if self.requests[request].stage == stage && self.requests[request].out > 0 {
+            Event::Return(part, visit) => self.on_return(now, part, Some(visit)),
+            Event::PartsTimeout { request, stage } => {
+                if self.requests[request].stage == stage && self.requests[request].outstanding > 0 {
                     self.aggregate(now, request);
                 }
             }
         }
     }
 
-    fn bear(&mut self, now: Time, born: Born) -> usize {
-        let Born { class, parts: draws, query, .. } = born;
+    fn create(&mut self, now: Time, arrival: TraceRequest) -> usize {
+        let TraceRequest { class, parts: samples, query, .. } = arrival;
         let number = self.requests.len();
         let counted = number as u64 >= self.config.warmup;
-        self.outcome.born(now, class, counted);
+        self.outcome.count_arrival(now, class, counted);
         self.requests.push(Request {
             class,
             counted,
             budget: Budget::new(self.config.slos[class].slo),
             started: Vec::new(),
             stage: 0,
-            back: Vec::new(),
-            out: 0,
+            answers: Vec::new(),
+            outstanding: 0,
             dropped: 0,
             used: (1, 1),
-            draws,
+            samples,
             query,
             slowest: Span::ZERO,
         });
         number
     }
 
-    fn drawn(&self, part: Part) -> SampledWork {
-        self.requests[part.request].draws[self.config.parts(part.stage).start + part.part]
+    fn sampled(&self, part: Part) -> SampledWork {
+        self.requests[part.request].samples[self.config.parts(part.stage).start + part.part]
     }
 
     /// Sends the request to `stage`, whole or split over the unit's workers.
     fn enter(&mut self, now: Time, request: usize, stage: usize) {
         let unit = &self.config.stages[stage];
-        let this = &mut self.requests[request];
-        (this.stage, this.out, this.dropped) = (stage, unit.parts, 0);
-        this.back.clear();
-        if let Some(query) = this.query.filter(|_| unit.learns == Learns::Query) {
-            let sizes = &self.stages[stage].sizes;
-            let expected = (0..unit.parts).map(|part| sizes.expected(&(query, part)));
-            this.slowest = expected.max().unwrap_or(Span::ZERO);
+        let current = &mut self.requests[request];
+        (current.stage, current.outstanding, current.dropped) = (stage, unit.parts, 0);
+        current.answers.clear();
+        if let Some(query) = current.query.filter(|_| unit.learns == Learns::Query) {
+            let estimates = &self.stages[stage].estimates;
+            let expected = (0..unit.parts).map(|part| estimates.expected(&(query, part)));
+            current.slowest = expected.max().unwrap_or(Span::ZERO);
         }
         if unit.parts > 1 {
-            this.budget = this.budget.split(unit.reserve);
+            current.budget = current.budget.split(unit.reserve);
             if unit.partial {
-                let at = now + this.budget.remaining().left();
-                self.engine.schedule(at, Event::Due { request, stage });
+                let at = now + current.budget.remaining().left();
+                self.engine.schedule(at, Event::PartsTimeout { request, stage });
             }
         }
         for part in 0..unit.parts {
             let part = Part { request, stage, part };
-            let at = now + self.drawn(part).hop;
+            let at = now + self.sampled(part).hop;
             self.engine.schedule(at, Event::Arrive(part));
         }
     }
 
     fn arrive(&mut self, now: Time, part: Part) {
-        let SampledWork { hop, .. } = self.drawn(part);
+        let SampledWork { hop, .. } = self.sampled(part);
         let unit = &self.config.stages[part.stage];
-        let this = &mut self.requests[part.request];
-        let visit = StageTimer::arrive(now, this.budget_at(part.stage), hop);
+        let current = &mut self.requests[part.request];
+        let visit = StageTimer::arrive(now, current.budget_at(part.stage), hop);
         let servers = &mut self.stages[part.stage];
-        let left = visit.remaining(now).left();
-        let (expected, slowest) = match this.query.filter(|_| unit.learns == Learns::Query) {
-            Some(query) => (servers.sizes.expected(&(query, part.part)), this.slowest),
+        let remaining = visit.remaining(now).left();
+        let (expected, slowest) = match current.query.filter(|_| unit.learns == Learns::Query) {
+            Some(query) => (servers.estimates.expected(&(query, part.part)), current.slowest),
             None => [servers.history.estimate(&()).expected(); 2].into(),
         };
-        let job = Job { part, visit, left, expected, slowest };
+        let job = Job { part, visit, remaining, expected, slowest };
         let queue = &mut servers.parts[part.part].queue;
         let shed = match queue.enqueue(now, job) {
             EnqueueResult::Queued => None,
@@ -268,7 +268,7 @@ impl<'a> World<'a> {
                     server.idle -= 1;
                     let mut visit = job.visit;
                     visit.start(now);
-                    let at = now + self.drawn(job.part).service;
+                    let at = now + self.sampled(job.part).service;
                     self.engine.schedule(at, Event::Done(job.part, visit));
                 }
             }
@@ -276,24 +276,24 @@ impl<'a> World<'a> {
     }
 
     fn done(&mut self, now: Time, part: Part, visit: StageTimer) {
-        let drawn = self.drawn(part);
+        let sampled = self.sampled(part);
         let servers = &mut self.stages[part.stage];
         servers.parts[part.part].idle += 1;
         if self.config.expects == Expects::Own || self.config.stages[part.stage].parts > 1 {
-            servers.history.record((), drawn.service);
+            servers.history.record((), sampled.service);
         }
         if self.requests[part.request].counted {
             self.outcome.served(part.stage, &visit.stage(now), visit.elapsed(now));
         }
         if self.config.stages[part.stage].parts == 1 {
-            let this = &mut self.requests[part.request];
-            this.started.push((part.stage, visit.elapsed(now) - visit.stage(now).service));
-            this.budget = visit.outgoing_budget(now);
-            self.onward(now, part.request);
+            let current = &mut self.requests[part.request];
+            current.started.push((part.stage, visit.elapsed(now) - visit.stage(now).service));
+            current.budget = visit.outgoing_budget(now);
+            self.advance(now, part.request);
         } else {
-            let arrived = now + drawn.back;
-            let visit = StageTimer::arrive(arrived, visit.outgoing_budget(now), drawn.back);
-            self.engine.schedule(arrived, Event::Back(part, visit));
+            let arrived = now + sampled.back;
+            let visit = StageTimer::arrive(arrived, visit.outgoing_budget(now), sampled.back);
+            self.engine.schedule(arrived, Event::Return(part, visit));
         }
         self.dispatch(now, part.stage, part.part);
     }
@@ -303,70 +303,70 @@ impl<'a> World<'a> {
         if self.requests[part.request].counted {
             self.outcome.dropped(part.stage);
         }
-        self.back(now, part, None);
+        self.on_return(now, part, None);
     }
 
     /// Handles the return of a part, with an answer or without.
-    fn back(&mut self, now: Time, part: Part, visit: Option<StageTimer>) {
+    fn on_return(&mut self, now: Time, part: Part, visit: Option<StageTimer>) {
         if let (Some(query), true) = (self.requests[part.request].query, visit.is_some()) {
-            let service = self.drawn(part).service;
-            self.stages[part.stage].sizes.record((query, part.part), service);
+            let service = self.sampled(part).service;
+            self.stages[part.stage].estimates.record((query, part.part), service);
         }
-        let this = &mut self.requests[part.request];
-        if this.stage != part.stage || this.out == 0 {
+        let current = &mut self.requests[part.request];
+        if current.stage != part.stage || current.outstanding == 0 {
             return;
         }
-        this.out -= 1;
+        current.outstanding -= 1;
         match visit {
-            Some(visit) => this.back.push(visit),
-            None => this.dropped += 1,
+            Some(visit) => current.answers.push(visit),
+            None => current.dropped += 1,
         }
-        if this.out == 0 {
+        if current.outstanding == 0 {
             self.aggregate(now, part.request);
         }
     }
 
     /// Joins the available answers: the request continues if it may.
     fn aggregate(&mut self, now: Time, request: usize) {
-        let this = &mut self.requests[request];
-        let unit = &self.config.stages[this.stage];
-        let whole = this.back.len() == unit.parts;
-        this.out = 0;
-        this.used = (this.back.len(), unit.parts);
-        let back = std::mem::take(&mut this.back);
-        let joined = StageTimer::join(now, back).filter(|_| whole || unit.partial);
+        let current = &mut self.requests[request];
+        let unit = &self.config.stages[current.stage];
+        let whole = current.answers.len() == unit.parts;
+        current.outstanding = 0;
+        current.used = (current.answers.len(), unit.parts);
+        let answers = std::mem::take(&mut current.answers);
+        let joined = StageTimer::join(now, answers).filter(|_| whole || unit.partial);
         match joined {
             Some(visit) => {
-                this.budget = visit.outgoing_budget(now);
-                self.onward(now, request);
+                current.budget = visit.outgoing_budget(now);
+                self.advance(now, request);
             }
             None => self.fail(request),
         }
     }
 
     /// Sends the request to the next stage, or completes it.
-    fn onward(&mut self, now: Time, request: usize) {
+    fn advance(&mut self, now: Time, request: usize) {
         let next = self.requests[request].stage + 1;
         if next < self.config.stages.len() {
             return self.enter(now, request, next);
         }
-        let this = &mut self.requests[request];
-        this.stage = next;
+        let current = &mut self.requests[request];
+        current.stage = next;
         if self.config.expects == Expects::Rest {
-            for &(stage, started) in &this.started {
-                self.stages[stage].history.record((), this.budget.elapsed() - started);
+            for &(stage, started) in &current.started {
+                self.stages[stage].history.record((), current.budget.elapsed() - started);
             }
         }
-        if this.counted {
-            self.outcome.answered(this.class, &this.budget, this.used);
+        if current.counted {
+            self.outcome.answered(current.class, &current.budget, current.used);
         }
     }
 
     fn fail(&mut self, request: usize) {
-        let this = &mut self.requests[request];
-        this.stage = self.config.stages.len();
-        if this.counted {
-            self.outcome.failed(this.class);
+        let current = &mut self.requests[request];
+        current.stage = self.config.stages.len();
+        if current.counted {
+            self.outcome.failed(current.class);
         }
     }
 }
@@ -381,4 +381,4 @@ impl Request {
 }
 
 /// Entries (query, worker) in an aggregator's estimates.
-const SIZES_MAX: usize = 1_000_000;
+const ESTIMATES_MAX: usize = 1_000_000;

@@ -93,7 +93,7 @@ impl Outcome {
 
     /// Counts a request of `class` that arrived at `now`; arrivals are in order. `counted` is
     /// false during warm-up.
-    pub fn born(&mut self, now: Time, class: usize, counted: bool) {
+    pub fn count_arrival(&mut self, now: Time, class: usize, counted: bool) {
         if counted {
             let first = *self.first.get_or_insert(now);
             self.arriving = now.since(first);

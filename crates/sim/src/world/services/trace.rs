@@ -19,7 +19,7 @@ pub struct Trace {
 
 /// Request with all its random values.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Born {
+pub struct TraceRequest {
     /// Arrival time.
     pub at: Time,
     /// User class, an index of [`Config::slos`].
@@ -58,32 +58,32 @@ impl Trace {
 }
 
 impl Iterator for Trace {
-    type Item = Born;
+    type Item = TraceRequest;
 
-    fn next(&mut self) -> Option<Born> {
+    fn next(&mut self) -> Option<TraceRequest> {
         self.left = self.left.checked_sub(1)?;
         let at = self.times.next()?;
         let class = self.config.class(self.class.unit());
-        let mut born = Born { at, class, parts: Vec::new(), query: None };
+        let mut request = TraceRequest { at, class, parts: Vec::new(), query: None };
         for (stage, rng) in self.config.stages.iter().zip(&mut self.stages) {
-            draw(stage, rng, &mut born);
+            draw(stage, rng, &mut request);
         }
-        Some(born)
+        Some(request)
     }
 }
 
 /// Draws the values of all parts of `stage`.
-fn draw(stage: &Stage, rng: &mut Rng, born: &mut Born) {
+fn draw(stage: &Stage, rng: &mut Rng, request: &mut TraceRequest) {
     let record = stage.recorded.as_deref();
     let query = record.map(|record| record.draw(rng));
-    born.query = query.or(born.query);
+    request.query = query.or(request.query);
     for part in 0..stage.parts {
-        let mut draw = |law: Distribution| law.sample(rng);
+        let mut draw = |distribution: Distribution| distribution.sample(rng);
         let hop = draw(stage.hop);
         let service = match (record, query) {
             (Some(record), Some(query)) => record.times(query)[part],
             _ => draw(stage.service),
         };
-        born.parts.push(SampledWork { hop, service, back: draw(stage.hop) });
+        request.parts.push(SampledWork { hop, service, back: draw(stage.hop) });
     }
 }

@@ -27,11 +27,11 @@ const COPIED: u64 = 10;
 
 /// State of one connection.
 #[derive(Clone, Debug, Default)]
-struct Page {
+struct Connection {
     conn: Option<ConnId>,
     level: Priority,
     /// Bytes of unread requests.
-    asked: usize,
+    unread: usize,
     /// Bytes of the current page: not yet written, and waiting in the pipe.
     unwritten: usize,
     piped: usize,
@@ -42,22 +42,22 @@ struct Page {
 }
 
 struct State {
-    pages: Vec<Page>,
+    connections: Vec<Connection>,
     /// Ready list in the kernel's order: the connection that became ready or was returned last
     /// is last.
     ready: VecDeque<usize>,
     /// Current batch.
     batch: VecDeque<usize>,
     /// Consecutive batches without a low-priority connection.
-    left: u8,
+    skipped: u8,
     /// Levels of all connections so far.
     levels: PrioritySet,
-    happened: Vec<AppEvent>,
+    events: Vec<AppEvent>,
     /// Response head and body.
     page: Vec<u8>,
-    backend: Span,
+    service_time: Span,
     /// Current connection, and bytes written on completion.
-    doing: Option<(usize, usize)>,
+    current: Option<(usize, usize)>,
     busy: Span,
 }
 
@@ -71,33 +71,33 @@ pub(super) struct WebServer(Rc<RefCell<State>>);
 pub(super) struct ServerConnection(Rc<RefCell<State>>, usize);
 
 impl Program {
-    /// Works for `backend` on each request and answers with `bytes`.
-    pub(super) fn new(bytes: usize, backend: Span) -> Self {
+    /// Works for `service_time` on each request and answers with `bytes`.
+    pub(super) fn new(bytes: usize, service_time: Span) -> Self {
         let mut page = format!("HTTP/1.1 200 OK\r\nContent-Length: {bytes}\r\n\r\n").into_bytes();
         page.resize(page.len() + bytes, b'x');
         Self(Rc::new(RefCell::new(State {
-            pages: Vec::new(),
+            connections: Vec::new(),
             ready: VecDeque::new(),
             batch: VecDeque::new(),
-            left: 0,
+            skipped: 0,
             levels: PrioritySet::NONE,
-            happened: Vec::new(),
+            events: Vec::new(),
             page,
-            backend,
-            doing: None,
+            service_time,
+            current: None,
             busy: Span::ZERO,
         })))
     }
 
     /// Listens on `port`.
-    pub(super) fn site(&self, port: u16) -> WebServer {
-        self.0.borrow_mut().happened.push(AppEvent::Listen { port, fast_open: 0, hops: Default::default() });
+    pub(super) fn listen(&self, port: u16) -> WebServer {
+        self.0.borrow_mut().events.push(AppEvent::Listen { port, fast_open: 0, hops: Default::default() });
         WebServer(Rc::clone(&self.0))
     }
 
     /// True if the stack has events to process.
-    pub(super) fn has_news(&self) -> bool {
-        !self.0.borrow().happened.is_empty()
+    pub(super) fn has_events(&self) -> bool {
+        !self.0.borrow().events.is_empty()
     }
 
     /// Busy time.
@@ -109,25 +109,25 @@ impl Program {
     pub(super) fn begin(&mut self, now: Time) -> Option<Time> {
         let mut state = self.0.borrow_mut();
         let state = &mut *state;
-        if state.doing.is_some() {
+        if state.current.is_some() {
             return None;
         }
         loop {
             let at = state.next()?;
-            let page = &mut state.pages[at];
+            let page = &mut state.connections[at];
             page.is_ready = false;
             let mut cost = WRITE;
-            if page.unwritten == 0 && page.asked >= REQUEST.len() {
-                page.asked -= REQUEST.len();
+            if page.unwritten == 0 && page.unread >= REQUEST.len() {
+                page.unread -= REQUEST.len();
                 page.unwritten = state.page.len();
-                cost += state.backend;
+                cost += state.service_time;
             }
             let written = page.unwritten.min(ROOM - page.piped);
             if written == 0 {
                 continue;
             }
             cost += Span::from_nanos(written as u64 / COPIED);
-            state.doing = Some((at, written));
+            state.current = Some((at, written));
             state.busy += cost;
             return Some(now + cost);
         }
@@ -136,12 +136,12 @@ impl Program {
     /// Completes the current piece of work.
     pub(super) fn end(&mut self) {
         let mut state = self.0.borrow_mut();
-        let Some((at, written)) = state.doing.take() else { return };
-        let page = &mut state.pages[at];
+        let Some((at, written)) = state.current.take() else { return };
+        let page = &mut state.connections[at];
         page.unwritten -= written;
         page.piped += written;
         if let Some(conn) = page.conn {
-            state.happened.push(AppEvent::Pipe { conn, readable: true, writable: false, gone: false });
+            state.events.push(AppEvent::Pipe { conn, readable: true, writable: false, gone: false });
         }
         state.make_ready(at);
     }
@@ -161,10 +161,10 @@ impl State {
     fn wait(&mut self) {
         let mut batch: Vec<usize> = self.ready.drain(..self.ready.len().min(event_order::BATCH)).collect();
         if self.levels.first() != self.levels.last() {
-            let rank = |&at: &usize| Some(Rank { level: self.pages[at].level.level(), can_wait: true });
+            let rank = |&at: &usize| Some(Rank { level: self.connections[at].level.level(), can_wait: true });
             let returned = batch.clone();
-            let ReorderResult { kept, left } = reorder(&mut batch, rank, self.left);
-            self.left = left;
+            let ReorderResult { kept, left } = reorder(&mut batch, rank, self.skipped);
+            self.skipped = left;
             batch.truncate(kept);
             self.ready.extend(returned.into_iter().filter(|at| !batch.contains(at)));
         }
@@ -173,9 +173,9 @@ impl State {
 
     /// Adds `at` to the ready list if it can make progress.
     fn make_ready(&mut self, at: usize) {
-        let page = &mut self.pages[at];
+        let page = &mut self.connections[at];
         let can_write = page.unwritten > 0 && page.piped < ROOM;
-        let can_begin = page.unwritten == 0 && page.asked >= REQUEST.len();
+        let can_begin = page.unwritten == 0 && page.unread >= REQUEST.len();
         if (can_write || can_begin) && !std::mem::replace(&mut page.is_ready, true) {
             self.ready.push_back(at);
         }
@@ -186,17 +186,17 @@ impl AppSockets for WebServer {
     type Pipe = ServerConnection;
 
     fn poll(&mut self, into: &mut Vec<AppEvent>) -> bool {
-        into.append(&mut self.0.borrow_mut().happened);
+        into.append(&mut self.0.borrow_mut().events);
         !into.is_empty()
     }
 
     fn offer(&mut self, conn: ConnId, _: SocketAddr, _: SocketAddr) -> Option<ServerConnection> {
         let mut state = self.0.borrow_mut();
         let at = slot(conn);
-        if state.pages.len() <= at {
-            state.pages.resize(at + 1, Page::default());
+        if state.connections.len() <= at {
+            state.connections.resize(at + 1, Connection::default());
         }
-        state.pages[at] = Page { conn: Some(conn), ..Page::default() };
+        state.connections[at] = Connection { conn: Some(conn), ..Connection::default() };
         Some(ServerConnection(Rc::clone(&self.0), at))
     }
 
@@ -216,12 +216,12 @@ impl AppStream for ServerConnection {
     fn tell(&mut self, level: Priority, _: &Private) {
         let mut state = self.0.borrow_mut();
         state.levels = state.levels.with(level);
-        state.pages[self.1].level = level;
+        state.connections[self.1].level = level;
     }
 
     fn write(&mut self, bytes: &[u8]) -> WriteResult {
         let mut state = self.0.borrow_mut();
-        state.pages[self.1].asked += bytes.len();
+        state.connections[self.1].unread += bytes.len();
         state.make_ready(self.1);
         WriteResult::Some(bytes.len())
     }
@@ -229,7 +229,7 @@ impl AppStream for ServerConnection {
     fn read(&mut self, bytes: &mut [u8]) -> Read {
         let mut state = self.0.borrow_mut();
         let state = &mut *state;
-        let page = &mut state.pages[self.1];
+        let page = &mut state.connections[self.1];
         let whole = state.page.len();
         let len = bytes.len().min(page.piped).min(whole - page.read);
         if len == 0 {
