@@ -23,28 +23,28 @@ use tonic::Request;
 use crate::protocol::Line;
 use crate::rpc::{Client, PATHS};
 use crate::run::Run;
-use crate::series::all_end;
-use crate::tier::{propagating, telling};
-use crate::{Error, Planned, Report, Setup, pace};
+use crate::series::wait_for_requests;
+use crate::tier::{call_with_times, propagate_layer};
+use crate::{Error, Planned, Report, Setup, open_loop};
 
 /// Sends the calls of `plan`; returns when all have ended.
 ///
 /// # Errors
 /// If the arguments are not an address and one DSCP per class, or nothing listens there.
 pub fn run(setup: &Setup, plan: Vec<Planned>, report: Report) -> Result<(), Error> {
-    let (front, classes) = arguments(std::env::args().skip(2), setup.slos.len())?;
+    let (front, classes) = parse_arguments(std::env::args().skip(2), setup.slos.len())?;
     let runtime = Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|e| Error::new(format!("runtime: {e}"), "ulimit -u, ulimit -n"))?;
     let run = Run::new(plan, report);
-    let way = Way {
+    let target = Target {
         front,
-        propagate: propagating(setup.queue().shedding),
+        propagate: propagate_layer(setup.queue().shedding),
         waiting: setup.capacity.saturating_mul(2),
     };
-    let users = runtime.block_on(way.users(&classes))?;
-    let late = send(runtime.handle(), setup, &run, &users)?;
-    runtime.shutdown_timeout(GONE);
-    run.say(Line::Late(late));
+    let callers = runtime.block_on(target.callers(&classes))?;
+    let delay_max = send(runtime.handle(), setup, &run, &callers)?;
+    runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
+    run.report(Line::Late(delay_max));
     Ok(())
 }
 
@@ -56,19 +56,19 @@ struct Class {
 }
 
 /// Parses the address and `classes` classes.
-fn arguments(
-    mut given: impl Iterator<Item = String>,
+fn parse_arguments(
+    mut args: impl Iterator<Item = String>,
     classes: usize,
 ) -> Result<(SocketAddr, Vec<Class>), Error> {
-    let bad = |what: String| Error::new(what, "testbed calls 10.0.0.1:7000 46 new:10");
-    let front = given.next().unwrap_or_default();
+    let bad = |cause: String| Error::new(cause, "testbed calls 10.0.0.1:7000 46 new:10");
+    let front = args.next().unwrap_or_default();
     let address = front.parse().map_err(|e| bad(format!("FRONT {front:?}: {e}")))?;
     let class = |text: String| {
         let (new, dscp) = text.strip_prefix("new:").map_or((false, &text[..]), |dscp| (true, dscp));
         let dscp = dscp.parse().ok().filter(|dscp| *dscp < 64);
         dscp.map(|dscp| Class { dscp, new }).ok_or_else(|| bad(format!("DSCP {text:?} is not 0..=63")))
     };
-    let found = given.map(class).collect::<Result<Vec<_>, _>>()?;
+    let found = args.map(class).collect::<Result<Vec<_>, _>>()?;
     match found.len() == classes && classes <= PATHS.len() {
         true => Ok((address, found)),
         false => Err(bad(format!("{} DSCP for {classes} classes, of 8 at most", found.len()))),
@@ -77,7 +77,7 @@ fn arguments(
 
 /// Parameters of connections to the service.
 #[derive(Clone)]
-struct Way {
+struct Target {
     front: SocketAddr,
     propagate: PropagateLayer,
     /// Maximum number of waiting calls.
@@ -86,39 +86,39 @@ struct Way {
 
 /// Client of one user class.
 #[derive(Clone)]
-enum User {
+enum Caller {
     /// Shared open connection.
-    There(Client),
+    Connected(Client),
     /// New connection per call.
-    New(Way, u8),
+    PerCall(Target, u8),
 }
 
-impl Way {
+impl Target {
     async fn open(&self, dscp: u8) -> Result<Client, Error> {
         Client::connect_as(dscp, self.front, &self.propagate, self.waiting).await
     }
 
     /// Connects the clients of `classes`. Classes with new connections also connect once, to
     /// check that the service listens.
-    async fn users(&self, classes: &[Class]) -> Result<Vec<User>, Error> {
-        let mut users = Vec::new();
+    async fn callers(&self, classes: &[Class]) -> Result<Vec<Caller>, Error> {
+        let mut callers = Vec::new();
         for &Class { dscp, new } in classes {
             let client = self.open(dscp).await?;
-            users.push(if new { User::New(self.clone(), dscp) } else { User::There(client) });
+            callers.push(if new { Caller::PerCall(self.clone(), dscp) } else { Caller::Connected(client) });
         }
-        Ok(users)
+        Ok(callers)
     }
 }
 
-impl User {
+impl Caller {
     /// `true` if a call of class `level` is answered within the task's budget.
     async fn call(self, level: usize, call: Request<Bytes>) -> bool {
         match self {
-            Self::There(mut client) => client.call_as(level, call).await.is_ok(),
-            Self::New(way, dscp) => {
+            Self::Connected(mut client) => client.call_as(level, call).await.is_ok(),
+            Self::PerCall(target, dscp) => {
                 // Connection setup may not take longer than the call's budget.
                 let left = remaining().map_or(Span::ZERO, Remaining::left);
-                let Ok(Ok(mut client)) = timeout(left.into(), way.open(dscp)).await else { return false };
+                let Ok(Ok(mut client)) = timeout(left.into(), target.open(dscp)).await else { return false };
                 client.call_as(level, call).await.is_ok()
             }
         }
@@ -126,27 +126,27 @@ impl User {
 }
 
 /// Sends the plan and waits until all calls have ended; returns the largest send delay.
-fn send(runtime: &Handle, setup: &Setup, run: &Arc<Run>, users: &[User]) -> Result<Span, Error> {
-    let (ended, ends) = channel();
-    let zero = run.begin();
-    let late = pace::send_all(zero, &run.plan, |request, planned| {
-        let (run, user, ended) = (Arc::clone(run), users[planned.class].clone(), ended.clone());
+fn send(runtime: &Handle, setup: &Setup, run: &Arc<Run>, callers: &[Caller]) -> Result<Span, Error> {
+    let (done_tx, done_rx) = channel();
+    let start = run.begin();
+    let delay_max = open_loop::send_all(start, &run.plan, |request, planned| {
+        let (run, caller, done_tx) = (Arc::clone(run), callers[planned.class].clone(), done_tx.clone());
         let slo = Span::from_nanos(setup.slos[planned.class].slo_ns);
-        let (level, call) = (planned.class, telling(&planned.service));
+        let (level, call) = (planned.class, call_with_times(&planned.service));
         runtime.spawn(async move {
             let budget = Budget::restored(slo, run.elapsed(request), &[]);
-            let answered = scope(budget, user.call(level, call)).await;
+            let answered = scope(budget, caller.call(level, call)).await;
             let elapsed = run.elapsed(request);
-            run.say(Line::End { request, answered, elapsed, used: usize::from(answered), parts: 1 });
-            let _ = ended.send(());
+            run.report(Line::End { request, answered, elapsed, used: usize::from(answered), parts: 1 });
+            let _ = done_tx.send(());
         });
     });
-    drop(ended);
-    all_end(&ends).map(|()| late)
+    drop(done_tx);
+    wait_for_requests(&done_rx).map(|()| delay_max)
 }
 
 /// Shutdown timeout for the runtime, which may still notify peers.
-const GONE: Duration = Duration::from_millis(20);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(20);
 
 #[cfg(test)]
 mod tests {
@@ -154,13 +154,10 @@ mod tests {
 
     #[test]
     fn each_class_has_its_dscp_and_may_be_new() {
-        let given = |text: &str| arguments(text.split_whitespace().map(str::to_owned), 2);
+        let args = |text: &str| parse_arguments(text.split_whitespace().map(str::to_owned), 2);
         let (address, open) = ("10.0.0.1:7000".parse().unwrap(), Class { dscp: 46, new: false });
-        assert_eq!(given("10.0.0.1:7000 46 10"), Ok((address, vec![open, Class { dscp: 10, new: false }])));
-        assert_eq!(
-            given("10.0.0.1:7000 46 new:10"),
-            Ok((address, vec![open, Class { dscp: 10, new: true }]))
-        );
+        assert_eq!(args("10.0.0.1:7000 46 10"), Ok((address, vec![open, Class { dscp: 10, new: false }])));
+        assert_eq!(args("10.0.0.1:7000 46 new:10"), Ok((address, vec![open, Class { dscp: 10, new: true }])));
         for (text, says) in [
             ("", "FRONT \"\""),
             ("10.0.0.1 46 10", "FRONT \"10.0.0.1\""),
@@ -168,7 +165,7 @@ mod tests {
             ("10.0.0.1:7000 46 new:64", "DSCP \"new:64\" is not 0..=63"),
             ("10.0.0.1:7000 46", "1 DSCP for 2 classes"),
         ] {
-            let error = given(text).unwrap_err().to_string();
+            let error = args(text).unwrap_err().to_string();
             assert!(error.contains(says), "{says:?} is not in {error}");
         }
     }

@@ -5,20 +5,20 @@ use std::fmt;
 /// Error, as printed on stderr.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
-    what: String,
+    cause: String,
     advice: String,
 }
 
 impl Error {
-    /// `what`: the given value and what would be valid; `advice`: what to do.
-    pub fn new(what: impl Into<String>, advice: impl Into<String>) -> Self {
-        Self { what: what.into(), advice: advice.into() }
+    /// `cause`: the given value and what would be valid; `advice`: what to do.
+    pub fn new(cause: impl Into<String>, advice: impl Into<String>) -> Self {
+        Self { cause: cause.into(), advice: advice.into() }
     }
 }
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "error: {}\n  try: {}", self.what.trim().replace('\n', " "), self.advice)
+        write!(f, "error: {}\n  try: {}", self.cause.trim().replace('\n', " "), self.advice)
     }
 }
 

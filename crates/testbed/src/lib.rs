@@ -11,9 +11,9 @@
 #![forbid(unsafe_code)]
 
 pub mod calls;
+pub mod dscp;
 mod error;
-pub mod label;
-pub mod pace;
+pub mod open_loop;
 pub mod protocol;
 mod report;
 pub mod rpc;

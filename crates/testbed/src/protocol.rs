@@ -59,7 +59,7 @@ pub struct Slo {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Planned {
     /// Send time, since `ready`.
-    pub birth: Span,
+    pub send_at: Span,
     /// User class, an index of [`Setup::slos`].
     pub class: usize,
     /// Service time of each part of each stage, in order.
@@ -74,7 +74,7 @@ impl Setup {
     /// # Errors
     /// One line: the value and what would be valid.
     pub fn parse(line: &str) -> Result<Self, Error> {
-        let bad = |what: String| Error::new(what, SPEC);
+        let bad = |cause: String| Error::new(cause, SPEC);
         let setup: Self = serde_json::from_str(line).map_err(|e| bad(format!("line 1: {e}")))?;
         setup.settings().map_err(|e| bad(e.to_string()))?;
         if !(1..=CAPACITY_MAX).contains(&setup.capacity) {
@@ -137,7 +137,7 @@ impl Planned {
         }
         let service = rest[..parts].iter().copied().map(Span::from_nanos).collect();
         let query = rest.get(parts).map(|&number| number as usize);
-        Ok(Self { birth: Span::from_nanos(*birth_ns), class, service, query })
+        Ok(Self { send_at: Span::from_nanos(*birth_ns), class, service, query })
     }
 }
 
@@ -151,9 +151,9 @@ pub fn read(input: impl BufRead) -> Result<(Setup, Vec<Planned>), Error> {
     let setup = Setup::parse(&line()?.unwrap_or_default())?;
     let mut plan: Vec<Planned> = Vec::new();
     while let Some(text) = line()? {
-        let bad = |what: String| Error::new(format!("line {}: {what}", plan.len() + 2), SPEC);
+        let bad = |cause: String| Error::new(format!("line {}: {cause}", plan.len() + 2), SPEC);
         let planned = Planned::parse(&text, &setup).map_err(bad)?;
-        if plan.last().is_some_and(|before| before.birth > planned.birth) {
+        if plan.last().is_some_and(|before| before.send_at > planned.send_at) {
             return Err(bad("it is born before the one above it".to_owned()));
         }
         if plan.len() == REQUESTS_MAX {
@@ -208,13 +208,13 @@ impl fmt::Display for Line {
         match self {
             Self::Ready => f.write_str("ready"),
             Self::Stage { request, stage, part, served, elapsed, queue, service } => {
-                let how = if *served { "served" } else { "dropped" };
+                let outcome = if *served { "served" } else { "dropped" };
                 let [elapsed, queue, service] = [elapsed, queue, service].map(|span| span.as_nanos());
-                write!(f, "stage,{request},{stage},{part},{how},{elapsed},{queue},{service}")
+                write!(f, "stage,{request},{stage},{part},{outcome},{elapsed},{queue},{service}")
             }
             Self::End { request, answered, elapsed, used, parts } => {
-                let how = if *answered { "answered" } else { "failed" };
-                write!(f, "end,{request},{how},{},{used},{parts}", elapsed.as_nanos())
+                let outcome = if *answered { "answered" } else { "failed" };
+                write!(f, "end,{request},{outcome},{},{used},{parts}", elapsed.as_nanos())
             }
             Self::Late(span) => write!(f, "late,{}", span.as_nanos()),
         }
@@ -249,7 +249,7 @@ mod tests {
         let (setup, plan) = read(text.as_bytes()).unwrap();
         assert_eq!((setup.parts(), setup.queue().order), (3, Order::Edf));
         assert_eq!(plan[0].service, [10, 20, 30].map(Span::from_nanos));
-        assert_eq!((plan[1].birth, plan[1].class, plan[1].query), (Span::from_nanos(5), 0, Some(7)));
+        assert_eq!((plan[1].send_at, plan[1].class, plan[1].query), (Span::from_nanos(5), 0, Some(7)));
     }
 
     #[test]

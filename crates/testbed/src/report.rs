@@ -18,24 +18,24 @@ impl Report {
     /// bounded by the number of lines that the plan can cause.
     #[must_use]
     pub fn to_stdout() -> (Self, JoinHandle<()>) {
-        let (lines, said) = channel();
-        (Self(lines), std::thread::spawn(move || write(&said)))
+        let (lines, received) = channel();
+        (Self(lines), std::thread::spawn(move || write(&received)))
     }
 
     /// Writes `line`.
-    pub fn say(&self, line: Line) {
+    pub fn send(&self, line: Line) {
         // The receiver is gone only when the process is about to exit.
         let _ = self.0.send(line);
     }
 }
 
 /// Writes lines up to [`Line::Late`]; lines of parts dropped after the run are discarded.
-fn write(said: &Receiver<Line>) {
+fn write(received: &Receiver<Line>) {
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
-    while let Ok(line) = said.recv() {
+    while let Ok(line) = received.recv() {
         let mut is_over = false;
         let mut written = Ok(());
-        for line in std::iter::once(line).chain(said.try_iter()) {
+        for line in std::iter::once(line).chain(received.try_iter()) {
             is_over = matches!(line, Line::Late(_));
             written = written.and_then(|()| writeln!(out, "{line}"));
             if is_over {

@@ -21,22 +21,22 @@ use tower::util::MapRequestLayer;
 use tower::{Layer, Service};
 
 use crate::Error;
-use crate::label::dial;
-use crate::run::Watch;
+use crate::dscp::connect;
+use crate::run::PartTracker;
 
 /// Handler of a service's requests.
-pub type Handler = Arc<dyn Fn(Request<Bytes>) -> Answering + Send + Sync>;
+pub type Handler = Arc<dyn Fn(Request<Bytes>) -> AnswerFuture + Send + Sync>;
 /// Future of the answer.
-pub type Answering = Pin<Box<dyn Future<Output = Result<Bytes, Status>> + Send>>;
+pub type AnswerFuture = Pin<Box<dyn Future<Output = Result<Bytes, Status>> + Send>>;
 
-/// Serves `handler` on a free port behind `watch` and `queue`, with at most `waiting`
+/// Serves `handler` on a free port behind `tracker` and `queue`, with at most `waiting`
 /// concurrent requests. Requires a runtime.
 ///
 /// # Errors
 /// If no port is free.
 pub fn serve(
     queue: &DeadlineLayer,
-    watch: Watch,
+    tracker: PartTracker,
     waiting: usize,
     handler: Handler,
 ) -> Result<SocketAddr, Error> {
@@ -46,8 +46,8 @@ pub fn serve(
     let incoming = TcpIncoming::bind(any).map_err(|e| failed(&e))?.with_nodelay(Some(true));
     let address = incoming.local_addr().map_err(|e| failed(&e))?;
     let queue = queue.clone().with_reject_response(HeadersOnly);
-    let watch = MapRequestLayer::new(move |request: http::Request<Body>| watch.know(request));
-    let server = builder(waiting).layer(watch).layer(queue).add_service(Method(handler));
+    let tracker = MapRequestLayer::new(move |request: http::Request<Body>| tracker.track(request));
+    let server = builder(waiting).layer(tracker).layer(queue).add_service(Method(handler));
     tokio::spawn(server.serve_with_incoming(incoming));
     Ok(address)
 }
@@ -70,7 +70,7 @@ impl Client {
     /// # Errors
     /// If nothing listens there.
     pub async fn connect(address: SocketAddr, layer: &PropagateLayer, waiting: usize) -> Result<Self, Error> {
-        Self::over(endpoint(address, waiting).connect().await, address, layer)
+        Self::with_channel(endpoint(address, waiting).connect().await, address, layer)
     }
 
     /// Same as [`connect`](Self::connect), on a connection whose packets carry `dscp` and whose
@@ -87,11 +87,12 @@ impl Client {
         let endpoint = endpoint(address, waiting)
             .initial_stream_window_size(WINDOW)
             .initial_connection_window_size(WINDOW);
-        let dial = tower::service_fn(move |_| async move { dial(address, dscp).await.map(TokioIo::new) });
-        Self::over(endpoint.connect_with_connector(dial).await, address, layer)
+        let connect =
+            tower::service_fn(move |_| async move { connect(address, dscp).await.map(TokioIo::new) });
+        Self::with_channel(endpoint.connect_with_connector(connect).await, address, layer)
     }
 
-    fn over<E: std::error::Error>(
+    fn with_channel<E: std::error::Error>(
         channel: Result<Channel, E>,
         address: SocketAddr,
         layer: &PropagateLayer,
@@ -120,13 +121,13 @@ impl Client {
     pub async fn call_as(&mut self, level: usize, message: Request<Bytes>) -> Result<Bytes, Status> {
         let path = http::uri::PathAndQuery::from_static(PATHS[level]);
         self.0.ready().await.map_err(|e| Status::unavailable(e.to_string()))?;
-        self.0.unary(message, path, Plain).await.map(Response::into_inner)
+        self.0.unary(message, path, BytesCodec).await.map(Response::into_inner)
     }
 }
 
 fn endpoint(address: SocketAddr, waiting: usize) -> Endpoint {
     let endpoint = Endpoint::from_shared(format!("http://{address}")).expect("an address makes an URI");
-    endpoint.buffer_size(QUEUED).http2_max_concurrent_reset_streams(waiting)
+    endpoint.buffer_size(CALLS_QUEUED_MAX).http2_max_concurrent_reset_streams(waiting)
 }
 
 /// The service's method with its handler.
@@ -148,7 +149,7 @@ impl Service<http::Request<Body>> for Method {
 
     fn call(&mut self, request: http::Request<Body>) -> Self::Future {
         let method = self.clone();
-        Box::pin(async move { Ok(tonic::server::Grpc::new(Plain).unary(method, request).await) })
+        Box::pin(async move { Ok(tonic::server::Grpc::new(BytesCodec).unary(method, request).await) })
     }
 }
 
@@ -164,9 +165,9 @@ impl UnaryService<Bytes> for Method {
 
 /// Codec that passes bytes unchanged.
 #[derive(Clone, Copy)]
-struct Plain;
+struct BytesCodec;
 
-impl Codec for Plain {
+impl Codec for BytesCodec {
     type Encode = Bytes;
     type Decode = Bytes;
     type Encoder = Self;
@@ -181,7 +182,7 @@ impl Codec for Plain {
     }
 }
 
-impl Encoder for Plain {
+impl Encoder for BytesCodec {
     type Item = Bytes;
     type Error = Status;
 
@@ -191,7 +192,7 @@ impl Encoder for Plain {
     }
 }
 
-impl Decoder for Plain {
+impl Decoder for BytesCodec {
     type Item = Bytes;
     type Error = Status;
 
@@ -212,6 +213,6 @@ pub(crate) const PATHS: [&str; 8] = [
     "/greenwave.Stage/Call7",
 ];
 /// Calls queued for the connection's task, which takes them immediately.
-const QUEUED: usize = 65_536;
+const CALLS_QUEUED_MAX: usize = 65_536;
 /// Flow control window: far more than the answers in flight of a level.
 const WINDOW: u32 = 8 << 20;

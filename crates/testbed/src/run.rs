@@ -1,7 +1,7 @@
 //! Run: its plan, its clock, and the report of each request.
 //!
-//! [`Watch`] is the outermost layer of a service. It identifies a request by a header and gives
-//! the handler an [`At`], which reports the request as dropped unless it was served (rejected,
+//! [`PartTracker`] is the outermost layer of a service. It identifies a request by a header and gives
+//! the handler an [`PartReport`], which reports the request as dropped unless it was served (rejected,
 //! shed or cancelled otherwise). Every request that reaches a stage is thus reported exactly
 //! once.
 
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use http::{HeaderName, Request};
 use queueing::Span;
 
-use crate::pace::since;
+use crate::open_loop::since;
 use crate::protocol::Line;
 use crate::{Planned, Report};
 
@@ -22,38 +22,38 @@ pub struct Run {
     /// Planned requests.
     pub plan: Vec<Planned>,
     report: Report,
-    zero: OnceLock<Instant>,
+    start: OnceLock<Instant>,
 }
 
 impl Run {
     /// Run that has not begun.
     #[must_use]
     pub fn new(plan: Vec<Planned>, report: Report) -> Arc<Self> {
-        Arc::new(Self { plan, report, zero: OnceLock::new() })
+        Arc::new(Self { plan, report, start: OnceLock::new() })
     }
 
     /// Reports `ready`; planned times count from the returned instant.
     pub fn begin(&self) -> Instant {
-        self.report.say(Line::Ready);
-        *self.zero.get_or_init(Instant::now)
+        self.report.send(Line::Ready);
+        *self.start.get_or_init(Instant::now)
     }
 
     /// Time since the planned send time of `request`.
     #[must_use]
     pub fn elapsed(&self, request: usize) -> Span {
-        let birth = Duration::from(self.plan[request].birth);
-        self.zero.get().map_or(Span::ZERO, |&zero| since(zero + birth))
+        let send_at = Duration::from(self.plan[request].send_at);
+        self.start.get().map_or(Span::ZERO, |&start| since(start + send_at))
     }
 
     /// Reports `line`.
-    pub fn say(&self, line: Line) {
-        self.report.say(line);
+    pub fn report(&self, line: Line) {
+        self.report.send(line);
     }
 }
 
 /// Part of a request at a stage.
 #[derive(Debug)]
-pub struct At {
+pub struct PartReport {
     run: Arc<Run>,
     /// Index of the request in the plan.
     pub request: usize,
@@ -62,34 +62,34 @@ pub struct At {
     served: AtomicBool,
 }
 
-impl At {
+impl PartReport {
     /// Reports the part as served. Call within the scope of its budget, which holds queueing
     /// delay and service time.
     pub fn served(&self) {
         self.served.store(true, Ordering::Relaxed);
-        let here = deadline::tower::budget().and_then(|budget| budget.stages().last().copied());
-        let here = here.unwrap_or_default();
-        self.say(true, here.queue, here.service);
+        let stage_times = deadline::tower::budget().and_then(|budget| budget.stages().last().copied());
+        let stage_times = stage_times.unwrap_or_default();
+        self.report(true, stage_times.queue, stage_times.service);
     }
 
-    fn say(&self, served: bool, queue: Span, service: Span) {
+    fn report(&self, served: bool, queue: Span, service: Span) {
         let Self { request, stage, part, .. } = *self;
         let elapsed = self.run.elapsed(request);
-        self.run.say(Line::Stage { request, stage, part, served, elapsed, queue, service });
+        self.run.report(Line::Stage { request, stage, part, served, elapsed, queue, service });
     }
 }
 
-impl Drop for At {
+impl Drop for PartReport {
     fn drop(&mut self) {
         if !self.served.load(Ordering::Relaxed) {
-            self.say(false, Span::ZERO, Span::ZERO);
+            self.report(false, Span::ZERO, Span::ZERO);
         }
     }
 }
 
 /// Identifies requests that reach a part of a stage.
 #[derive(Clone, Debug)]
-pub struct Watch {
+pub struct PartTracker {
     /// Run that the requests belong to.
     pub run: Arc<Run>,
     /// Index of the stage in the set-up.
@@ -98,15 +98,15 @@ pub struct Watch {
     pub part: usize,
 }
 
-impl Watch {
-    /// Adds an [`At`] to `request` if it belongs to the plan.
+impl PartTracker {
+    /// Adds an [`PartReport`] to `request` if it belongs to the plan.
     #[must_use]
-    pub fn know<B>(&self, mut request: Request<B>) -> Request<B> {
+    pub fn track<B>(&self, mut request: Request<B>) -> Request<B> {
         let number = request.headers().get(&NUMBER).and_then(|value| value.to_str().ok()?.parse().ok());
         if let Some(number) = number.filter(|&number: &usize| number < self.run.plan.len()) {
             let Self { run, stage, part } = self.clone();
-            let at = At { run, request: number, stage, part, served: AtomicBool::new(false) };
-            request.extensions_mut().insert(Arc::new(at));
+            let report = PartReport { run, request: number, stage, part, served: AtomicBool::new(false) };
+            request.extensions_mut().insert(Arc::new(report));
         }
         request
     }
@@ -114,7 +114,7 @@ impl Watch {
 
 /// Empty call with the number of `request`.
 #[must_use]
-pub fn call_of(request: usize) -> tonic::Request<bytes::Bytes> {
+pub fn request_call(request: usize) -> tonic::Request<bytes::Bytes> {
     let mut call = tonic::Request::new(bytes::Bytes::new());
     let number = request.to_string().parse().expect("digits");
     call.metadata_mut().insert(HEADER, number);

@@ -17,9 +17,9 @@ use tonic::{Request, Status};
 
 use crate::protocol::{Line, Stage};
 use crate::rpc::{self, Client, Handler};
-use crate::run::{At, Run, Watch, call_of};
+use crate::run::{PartReport, PartTracker, Run, request_call};
 use crate::work::work;
-use crate::{Error, Planned, Report, Setup, pace};
+use crate::{Error, Planned, Report, Setup, open_loop};
 
 /// Starts the services of `setup`, sends `plan`, and returns when all requests have ended and
 /// been reported.
@@ -29,14 +29,15 @@ use crate::{Error, Planned, Report, Setup, pace};
 pub fn run(setup: &Setup, plan: Vec<Planned>, report: Report) -> Result<(), Error> {
     check(setup)?;
     let threads: usize = setup.stages.iter().map(|stage| stage.threads).sum();
-    let runtime = Builder::new_multi_thread().enable_all().max_blocking_threads(threads + SPARE).build();
+    let runtime =
+        Builder::new_multi_thread().enable_all().max_blocking_threads(threads + SPARE_THREADS).build();
     let runtime = runtime.map_err(|e| Error::new(format!("runtime: {e}"), "ulimit -u, ulimit -n"))?;
     let run = Run::new(plan, report);
     let (layers, first) = runtime.block_on(start(setup, &run))?;
-    let late = send(runtime.handle(), setup, &run, &first)?;
-    all_gone(&layers);
-    runtime.shutdown_timeout(GONE_STEP);
-    run.say(Line::Late(late));
+    let delay_max = send(runtime.handle(), setup, &run, &first)?;
+    wait_for_handlers(&layers);
+    runtime.shutdown_timeout(HANDLER_POLL);
+    run.report(Line::Late(delay_max));
     Ok(())
 }
 
@@ -75,8 +76,8 @@ async fn start(setup: &Setup, run: &Arc<Run>) -> Result<(Vec<DeadlineLayer>, Cli
             methods_max: 1,
         };
         let layer = DeadlineLayer::new(settings);
-        let watch = Watch { run: Arc::clone(run), stage: number, part: 0 };
-        let address = rpc::serve(&layer, watch, waiting, service(run, number, next.take()))?;
+        let tracker = PartTracker { run: Arc::clone(run), stage: number, part: 0 };
+        let address = rpc::serve(&layer, tracker, waiting, service(run, number, next.take()))?;
         next = Some(Client::connect(address, &propagate, waiting).await?);
         layers.push(layer);
     }
@@ -89,13 +90,13 @@ fn service(run: &Arc<Run>, number: usize, next: Option<Client>) -> Handler {
     Arc::new(move |request: Request<Bytes>| {
         let (run, next) = (Arc::clone(&run), next.clone());
         Box::pin(async move {
-            let at = request.extensions().get::<Arc<At>>().cloned();
+            let at = request.extensions().get::<Arc<PartReport>>().cloned();
             let at = at.ok_or_else(|| Status::invalid_argument("no request of the plan"))?;
             work(run.plan[at.request].service[number]).await;
             at.served();
             give_way();
             match next {
-                Some(mut next) => next.call(call_of(at.request)).await,
+                Some(mut next) => next.call(request_call(at.request)).await,
                 None => Ok(Bytes::new()),
             }
         })
@@ -104,34 +105,34 @@ fn service(run: &Arc<Run>, number: usize, next: Option<Client>) -> Handler {
 
 /// Sends the plan and waits until all requests have ended; returns the largest send delay.
 fn send(runtime: &Handle, setup: &Setup, run: &Arc<Run>, first: &Client) -> Result<Span, Error> {
-    let (ended, ends) = channel();
-    let zero = run.begin();
-    let late = pace::send_all(zero, &run.plan, |request, planned| {
-        let (run, mut first, ended) = (Arc::clone(run), first.clone(), ended.clone());
+    let (done_tx, done_rx) = channel();
+    let start = run.begin();
+    let delay_max = open_loop::send_all(start, &run.plan, |request, planned| {
+        let (run, mut first, done_tx) = (Arc::clone(run), first.clone(), done_tx.clone());
         let slo = Span::from_nanos(setup.slos[planned.class].slo_ns);
         runtime.spawn(async move {
             let budget = Budget::restored(slo, run.elapsed(request), &[]);
-            let answered = scope(budget, first.call(call_of(request))).await.is_ok();
+            let answered = scope(budget, first.call(request_call(request))).await.is_ok();
             let elapsed = run.elapsed(request);
-            run.say(Line::End { request, answered, elapsed, used: usize::from(answered), parts: 1 });
-            let _ = ended.send(());
+            run.report(Line::End { request, answered, elapsed, used: usize::from(answered), parts: 1 });
+            let _ = done_tx.send(());
         });
     });
-    drop(ended);
-    all_end(&ends).map(|()| late)
+    drop(done_tx);
+    wait_for_requests(&done_rx).map(|()| delay_max)
 }
 
 /// Waits until the handlers of cancelled requests are dropped, which reports them.
-pub(crate) fn all_gone(layers: &[DeadlineLayer]) {
+pub(crate) fn wait_for_handlers(layers: &[DeadlineLayer]) {
     let busy = |layer: &DeadlineLayer| {
         let counts = layer.counts();
         counts.waiting + counts.serving + counts.released > 0
     };
-    for _ in 0..GONE_TRIES {
+    for _ in 0..HANDLER_POLLS_MAX {
         if !layers.iter().any(busy) {
             break;
         }
-        std::thread::sleep(GONE_STEP);
+        std::thread::sleep(HANDLER_POLL);
     }
 }
 
@@ -139,23 +140,23 @@ pub(crate) fn all_gone(layers: &[DeadlineLayer]) {
 ///
 /// # Errors
 /// If no request ends for a minute.
-pub(crate) fn all_end(ends: &Receiver<()>) -> Result<(), Error> {
+pub(crate) fn wait_for_requests(done_rx: &Receiver<()>) -> Result<(), Error> {
     loop {
-        match ends.recv_timeout(STUCK) {
+        match done_rx.recv_timeout(PROGRESS_TIMEOUT) {
             Ok(()) => {}
             Err(RecvTimeoutError::Disconnected) => return Ok(()),
             Err(RecvTimeoutError::Timeout) => {
-                let what = format!("nothing ended for {STUCK:?}, and not all has");
-                return Err(Error::new(what, "shorter services, or fewer requests than they can serve"));
+                let cause = format!("nothing ended for {PROGRESS_TIMEOUT:?}, and not all has");
+                return Err(Error::new(cause, "shorter services, or fewer requests than they can serve"));
             }
         }
     }
 }
 
 /// Blocking threads in addition to the services'.
-const SPARE: usize = 8;
+const SPARE_THREADS: usize = 8;
 /// Timeout without progress, after which a run is aborted.
-pub(crate) const STUCK: Duration = Duration::from_secs(60);
+pub(crate) const PROGRESS_TIMEOUT: Duration = Duration::from_secs(60);
 /// Interval and number of checks for cancelled handlers.
-const GONE_STEP: Duration = Duration::from_millis(20);
-const GONE_TRIES: usize = 100;
+const HANDLER_POLL: Duration = Duration::from_millis(20);
+const HANDLER_POLLS_MAX: usize = 100;

@@ -2,7 +2,7 @@
 //!
 //! Used for services in separate network namespaces; other runners hold all services in one
 //! process. A call carries its service time here and at each of the services that work on its
-//! parts. The level is that of its connection ([`label`](crate::label)). Parts use connections
+//! parts. The level is that of its connection ([`dscp`](crate::dscp)). Parts use connections
 //! of the same level, of the next more urgent one if the request is late, or of the next less
 //! urgent one if it can bear a loss. Layers, from the outside: level, guard, queue, work.
 //! Prints its address, and one line of statistics at the end of stdin.
@@ -31,7 +31,7 @@ use tonic::{Request, Status};
 use tower::util::MapRequestLayer;
 
 use crate::Error;
-use crate::label::{Labelled, Mark, level};
+use crate::dscp::{DscpStream, LevelHeader, level};
 use crate::rpc::{self, Client, Handler, Method, PATHS};
 use crate::work::work;
 
@@ -79,21 +79,22 @@ struct Tier {
 /// One line: the invalid setting, or a service for parts that does not answer.
 pub fn command(mut arguments: impl Iterator<Item = String>) -> Result<(), Error> {
     let tier = Tier::parse(&arguments.next().unwrap_or_default())?;
-    let runtime = Builder::new_multi_thread().enable_all().max_blocking_threads(tier.threads + SPARE).build();
+    let runtime =
+        Builder::new_multi_thread().enable_all().max_blocking_threads(tier.threads + SPARE_THREADS).build();
     let runtime = runtime.map_err(|e| Error::new(format!("runtime: {e}"), "ulimit -u, ulimit -n"))?;
-    let seen = Arc::new(Mutex::new(Seen::default()));
-    let Serving { address, queue, guard } = runtime.block_on(start(&tier, &seen))?;
+    let stats = Arc::new(Mutex::new(Stats::default()));
+    let Serving { address, queue, guard } = runtime.block_on(start(&tier, &stats))?;
     println!("listens {address}");
     // The parent closes stdin, at the latest when it exits.
     let _ = std::io::stdin().lock().read_to_end(&mut Vec::new());
-    println!("{}", said(&seen, &queue, &guard));
+    println!("{}", stats_json(&stats, &queue, &guard));
     runtime.shutdown_background();
     Ok(())
 }
 
 impl Tier {
     fn parse(text: &str) -> Result<Self, Error> {
-        let bad = |what: String| Error::new(format!("tier: {what}"), SPEC);
+        let bad = |cause: String| Error::new(format!("tier: {cause}"), SPEC);
         let tier: Self = serde_json::from_str(text).map_err(|e| bad(e.to_string()))?;
         let outside =
             |name: &str, given: usize, most: usize| Err(bad(format!("{name} {given} is outside 1..={most}")));
@@ -130,9 +131,9 @@ struct Serving {
 }
 
 /// Connects to the services for parts, and serves.
-async fn start(tier: &Tier, seen: &Arc<Mutex<Seen>>) -> Result<Serving, Error> {
+async fn start(tier: &Tier, stats: &Arc<Mutex<Stats>>) -> Result<Serving, Error> {
     let queue = tier.queue()?;
-    let propagate = propagating(queue.shedding);
+    let propagate = propagate_layer(queue.shedding);
     let waiting = tier.capacity.saturating_mul(2);
     let mut parts = Vec::new();
     for &address in &tier.parts {
@@ -171,18 +172,18 @@ async fn start(tier: &Tier, seen: &Arc<Mutex<Seen>>) -> Result<Serving, Error> {
         set_tcp_congestion(&listener, congestion).map_err(|e| failed(e.into()))?;
     }
     let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
-    let mark = Mark::new(&tier.dscp);
+    let header = LevelHeader::new(&tier.dscp);
     let server = rpc::builder(waiting)
-        .layer(MapRequestLayer::new(move |request: http::Request<Body>| mark.write(request)))
+        .layer(MapRequestLayer::new(move |request: http::Request<Body>| header.write(request)))
         .layer(guard.clone().with_reject_response(HeadersOnly))
         .layer(layer.clone().with_reject_response(HeadersOnly))
-        .add_service(Method(handler(tier, parts, queue.shedding, seen)));
-    tokio::spawn(server.serve_with_incoming(incoming.map(|stream| stream.and_then(Labelled::new))));
+        .add_service(Method(handler(tier, parts, queue.shedding, stats)));
+    tokio::spawn(server.serve_with_incoming(incoming.map(|stream| stream.and_then(DscpStream::new))));
     Ok(Serving { address, queue: layer, guard })
 }
 
 /// Layer that propagates budgets; advisory with shedding `none`.
-pub(crate) fn propagating(shedding: Shedding) -> PropagateLayer {
+pub(crate) fn propagate_layer(shedding: Shedding) -> PropagateLayer {
     match shedding {
         Shedding::None => PropagateLayer::new().advisory(),
         _ => PropagateLayer::new(),
@@ -192,25 +193,27 @@ pub(crate) fn propagating(shedding: Shedding) -> PropagateLayer {
 /// Works, yields, calls `parts` (by service and level), and answers. With shedding, a late
 /// request uses a level more urgent for its parts, and one that can bear a loss a level less
 /// urgent.
-fn handler(tier: &Tier, parts: Vec<Vec<Client>>, shedding: Shedding, seen: &Arc<Mutex<Seen>>) -> Handler {
-    let (parts, seen, answer) = (Arc::new(parts), Arc::clone(seen), tier.answer);
+fn handler(tier: &Tier, parts: Vec<Vec<Client>>, shedding: Shedding, stats: &Arc<Mutex<Stats>>) -> Handler {
+    let (parts, stats, answer) = (Arc::new(parts), Arc::clone(stats), tier.answer);
     let loss = tier.loss_ns.map(Span::from_nanos);
     Arc::new(move |request: Request<Bytes>| {
-        let (parts, seen) = (Arc::clone(&parts), Arc::clone(&seen));
+        let (parts, stats) = (Arc::clone(&parts), Arc::clone(&stats));
         Box::pin(async move {
-            let told = told(&request).filter(|told| told.len() == parts.len() + 1);
-            let told = told.ok_or_else(|| Status::invalid_argument("no time for here and each part"))?;
+            let times = service_times(&request).filter(|times| times.len() == parts.len() + 1);
+            let times = times.ok_or_else(|| Status::invalid_argument("no time for here and each part"))?;
             let level = level(request.metadata().as_ref());
-            work(told[0]).await;
+            work(times[0]).await;
             let budget = deadline::tower::budget().ok_or_else(|| Status::internal("no budget"))?;
-            let here = budget.stages().last().copied().unwrap_or_default();
-            seen.lock().unwrap_or_else(PoisonError::into_inner).served(&here, told[0]);
+            let stage_times = budget.stages().last().copied().unwrap_or_default();
+            stats.lock().unwrap_or_else(PoisonError::into_inner).served(&stage_times, times[0]);
             give_way();
             let slack = if shedding == Shedding::None { Slack::OnTime } else { slack(loss) };
             let mut calls = JoinSet::new();
-            for (part, &service) in parts.iter().zip(&told[1..]) {
-                let mut client = part[way(level, slack, part.len())].clone();
-                calls.spawn(scope(budget, async move { client.call_as(level, telling(&[service])).await }));
+            for (part, &service) in parts.iter().zip(&times[1..]) {
+                let mut client = part[part_level(level, slack, part.len())].clone();
+                calls.spawn(scope(budget, async move {
+                    client.call_as(level, call_with_times(&[service])).await
+                }));
             }
             while let Some(done) = calls.join_next().await {
                 done.map_err(|e| Status::internal(e.to_string()))??;
@@ -221,8 +224,8 @@ fn handler(tier: &Tier, parts: Vec<Vec<Client>>, shedding: Shedding, seen: &Arc<
 }
 
 /// Level of the connection for the parts of a request of `level`.
-fn way(level: usize, stands: Slack, levels: usize) -> usize {
-    match stands {
+fn part_level(level: usize, slack: Slack, levels: usize) -> usize {
+    match slack {
         Slack::Behind => level.saturating_sub(1),
         Slack::OnTime => level,
         Slack::Ahead => (level + 1).min(levels - 1),
@@ -230,38 +233,38 @@ fn way(level: usize, stands: Slack, levels: usize) -> usize {
 }
 
 /// Call with the service times of the called service and of those that work on its parts.
-pub(crate) fn telling(service: &[Span]) -> Request<Bytes> {
+pub(crate) fn call_with_times(service: &[Span]) -> Request<Bytes> {
     let mut call = Request::new(Bytes::new());
     let text: Vec<String> = service.iter().map(|span| span.as_nanos().to_string()).collect();
     call.metadata_mut().insert(SERVICE, text.join(",").parse().expect("digits and commas"));
     call
 }
 
-/// Service times of a call made by [`telling`].
-fn told(request: &Request<Bytes>) -> Option<Vec<Span>> {
+/// Service times of a call made by [`call_with_times`].
+fn service_times(request: &Request<Bytes>) -> Option<Vec<Span>> {
     let text = request.metadata().get(SERVICE)?.to_str().ok()?;
     text.split(',').map(|number| number.parse().ok().map(Span::from_nanos)).collect()
 }
 
 /// Statistics of served requests.
 #[derive(Debug, Default)]
-struct Seen {
+struct Stats {
     queue: Histogram,
     /// Total service time beyond the planned one.
-    beyond: Span,
+    excess: Span,
 }
 
-impl Seen {
-    fn served(&mut self, here: &deadline::Stage, planned: Span) {
-        self.queue.record(here.queue);
-        self.beyond += here.service.saturating_sub(planned);
+impl Stats {
+    fn served(&mut self, stage_times: &deadline::Stage, planned: Span) {
+        self.queue.record(stage_times.queue);
+        self.excess += stage_times.service.saturating_sub(planned);
     }
 }
 
 /// Statistics as one line of JSON.
-fn said(seen: &Mutex<Seen>, queue: &DeadlineLayer, guard: &GuardLayer) -> String {
-    let seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
-    let (counts, worked) = (queue.counts(), seen.queue.count());
+fn stats_json(stats: &Mutex<Stats>, queue: &DeadlineLayer, guard: &GuardLayer) -> String {
+    let stats = stats.lock().unwrap_or_else(PoisonError::into_inner);
+    let (counts, worked) = (queue.counts(), stats.queue.count());
     let guarded = guard.counts();
     json!({
         "worked": worked,
@@ -270,9 +273,9 @@ fn said(seen: &Mutex<Seen>, queue: &DeadlineLayer, guard: &GuardLayer) -> String
         "unbudgeted": counts.faults.iter().sum::<u64>(),
         "refused": counts.expired + counts.infeasible + counts.full,
         "shed": guarded.iter().map(|class| class.shed).sum::<u64>(),
-        "queue_p50_ns": seen.queue.quantile(0.5).as_nanos(),
-        "queue_p99_ns": seen.queue.quantile(0.99).as_nanos(),
-        "beyond_ns": seen.beyond.as_nanos().checked_div(worked).unwrap_or(0),
+        "queue_p50_ns": stats.queue.quantile(0.5).as_nanos(),
+        "queue_p99_ns": stats.queue.quantile(0.99).as_nanos(),
+        "beyond_ns": stats.excess.as_nanos().checked_div(worked).unwrap_or(0),
     })
     .to_string()
 }
@@ -285,7 +288,7 @@ const SPEC: &str = "spec/testbed.md says what a tier is told";
 const CAPACITY_MAX: usize = 100_000_000;
 const ANSWER_MAX: usize = 1 << 20;
 /// Blocking threads in addition to the service's.
-const SPARE: usize = 8;
+const SPARE_THREADS: usize = 8;
 
 #[cfg(test)]
 mod tests {
@@ -314,7 +317,7 @@ mod tests {
 
     #[test]
     fn a_way_is_the_levels_own_or_the_next_as_a_request_stands() {
-        let ways = |stands| [0, 1, 2].map(|level| way(level, stands, 3));
+        let ways = |slack| [0, 1, 2].map(|level| part_level(level, slack, 3));
         assert_eq!(ways(Slack::Behind), [0, 0, 1]);
         assert_eq!(ways(Slack::OnTime), [0, 1, 2]);
         assert_eq!(ways(Slack::Ahead), [1, 2, 2]);
@@ -323,7 +326,7 @@ mod tests {
     #[test]
     fn what_is_told_is_heard() {
         let spans = [3, 0, 7].map(Span::from_nanos);
-        assert_eq!(told(&telling(&spans)), Some(spans.to_vec()));
-        assert_eq!(told(&Request::new(Bytes::new())), None);
+        assert_eq!(service_times(&call_with_times(&spans)), Some(spans.to_vec()));
+        assert_eq!(service_times(&Request::new(Bytes::new())), None);
     }
 }

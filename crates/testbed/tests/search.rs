@@ -17,7 +17,7 @@ fn redis_is_there(test: &str) -> bool {
 
 /// Output for requests 1 ms apart that take 2 ms at each part and 8 ms at the last; `None`
 /// without Redis.
-fn says(order: &str, shedding: &str, partial: bool, slo_ms: u64) -> Option<String> {
+fn run(order: &str, shedding: &str, partial: bool, slo_ms: u64) -> Option<String> {
     if !redis_is_there("testbed search") {
         return None;
     }
@@ -33,8 +33,8 @@ fn says(order: &str, shedding: &str, partial: bool, slo_ms: u64) -> Option<Strin
         .stdout(Stdio::piped())
         .spawn()
         .expect("the runner starts");
-    let told = format!("{setup}\n{plan}");
-    runner.stdin.take().expect("piped").write_all(told.as_bytes()).expect("it listens");
+    let input = format!("{setup}\n{plan}");
+    runner.stdin.take().expect("piped").write_all(input.as_bytes()).expect("it listens");
     let output = runner.wait_with_output().expect("it ends");
     assert!(output.status.success(), "{order} {shedding}");
     Some(String::from_utf8(output.stdout).expect("text"))
@@ -47,7 +47,7 @@ fn lines<'a>(text: &'a str, word: &str) -> Vec<Vec<&'a str>> {
 
 #[test]
 fn without_shedding_every_part_is_served_and_every_answer_whole() {
-    let Some(text) = says("pace", "none", false, 50) else { return };
+    let Some(text) = run("pace", "none", false, 50) else { return };
     assert_eq!(text.lines().next(), Some("ready"));
     let ends = lines(&text, "end");
     assert_eq!(ends.len(), REQUESTS);
@@ -62,7 +62,7 @@ fn without_shedding_every_part_is_served_and_every_answer_whole() {
 #[test]
 fn in_part_there_is_an_answer_in_time_where_a_whole_one_is_late() {
     // The third worker has 240 ms of work for requests with a budget of 50 ms.
-    let Some(text) = says("edf", "infeasible", true, 50) else { return };
+    let Some(text) = run("edf", "infeasible", true, 50) else { return };
     let ends = lines(&text, "end");
     assert_eq!(ends.len(), REQUESTS);
     let answered: Vec<_> = ends.iter().filter(|end| end[2] == "answered").collect();
@@ -72,7 +72,7 @@ fn in_part_there_is_an_answer_in_time_where_a_whole_one_is_late() {
 
 #[test]
 fn a_part_that_is_dropped_fails_the_request_that_needs_all() {
-    let Some(text) = says("edf", "infeasible", false, 50) else { return };
+    let Some(text) = run("edf", "infeasible", false, 50) else { return };
     let ends = lines(&text, "end");
     assert_eq!(ends.len(), REQUESTS);
     assert!(ends.iter().any(|end| end[2] == "failed"), "{text}");
@@ -90,13 +90,13 @@ fn partitions_are_searched_over_http_beside_a_redis() {
         .stdout(Stdio::piped())
         .spawn()
         .expect("it starts");
-    let mut said = BufReader::new(server.stdout.take().expect("piped")).lines();
-    let mut told = |what: &str| {
-        let line = said.next().expect("it says where").expect("a line");
+    let mut lines_out = BufReader::new(server.stdout.take().expect("piped")).lines();
+    let mut address_of = |what: &str| {
+        let line = lines_out.next().expect("it says where").expect("a line");
         line.strip_prefix(what).expect("what it serves").to_owned()
     };
-    let address = told("search=http://").strip_suffix("/search").expect("a path").to_owned();
-    let redis = told("redis=");
+    let address = address_of("search=http://").strip_suffix("/search").expect("a path").to_owned();
+    let redis = address_of("redis=");
     let get = |path: &str| {
         let mut stream = TcpStream::connect(&address).expect("it listens");
         let request = format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
@@ -111,10 +111,10 @@ fn partitions_are_searched_over_http_beside_a_redis() {
     for bad in ["/search?partition=2&query=3", "/search?query=3"] {
         assert!(get(bad).starts_with("HTTP/1.1 400"), "{bad}");
     }
-    let ask = |stream: &mut TcpStream| {
+    let ping = |stream: &mut TcpStream| {
         stream.write_all(b"PING\r\n").and_then(|()| stream.read_exact(&mut [0; 7])).is_ok()
     };
-    assert!(TcpStream::connect(&redis).is_ok_and(|mut stream| ask(&mut stream)));
+    assert!(TcpStream::connect(&redis).is_ok_and(|mut stream| ping(&mut stream)));
     drop(server.stdin.take());
     assert!(server.wait().expect("it ends with stdin").success());
     assert!(TcpStream::connect(&redis).is_err(), "and Redis with it");

@@ -10,11 +10,11 @@ fn start() -> Child {
     piped.spawn().expect("the runner starts")
 }
 
-/// Runs the runner with the input `told`.
-fn says(told: &str) -> Output {
+/// Runs the runner with the input `input`.
+fn run(input: &str) -> Output {
     let mut runner = start();
     // A runner that rejects the first line does not read the rest.
-    let _ = runner.stdin.take().expect("piped").write_all(told.as_bytes());
+    let _ = runner.stdin.take().expect("piped").write_all(input.as_bytes());
     runner.wait_with_output().expect("it ends")
 }
 
@@ -33,7 +33,7 @@ fn plan() -> String {
 }
 
 /// Output lines by request.
-fn heard(output: &Output) -> BTreeMap<usize, Vec<Vec<String>>> {
+fn by_request(output: &Output) -> BTreeMap<usize, Vec<Vec<String>>> {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let text = String::from_utf8_lossy(&output.stdout);
     let lines: Vec<&str> = text.lines().collect();
@@ -50,9 +50,9 @@ fn heard(output: &Output) -> BTreeMap<usize, Vec<Vec<String>>> {
 #[test]
 fn every_request_ends_once_and_is_told_of_at_each_stage_it_reached() {
     for shedding in ["none", "expired", "infeasible"] {
-        let heard = heard(&says(&format!("{}\n{}", setup("edf", shedding), plan())));
-        assert_eq!(heard.keys().copied().collect::<Vec<_>>(), (0..60).collect::<Vec<_>>());
-        for (request, lines) in heard {
+        let by_request = by_request(&run(&format!("{}\n{}", setup("edf", shedding), plan())));
+        assert_eq!(by_request.keys().copied().collect::<Vec<_>>(), (0..60).collect::<Vec<_>>());
+        for (request, lines) in by_request {
             let ends: Vec<_> = lines.iter().filter(|words| words[0] == "end").collect();
             assert_eq!(ends.len(), 1, "{shedding}: {lines:?}");
             let mut stages: Vec<_> = lines
@@ -76,9 +76,9 @@ fn every_request_ends_once_and_is_told_of_at_each_stage_it_reached() {
 
 #[test]
 fn work_takes_what_the_plan_says_and_is_done_one_at_a_time() {
-    let heard = heard(&says(&format!("{}\n{}", setup("fifo", "none"), plan())));
+    let by_request = by_request(&run(&format!("{}\n{}", setup("fifo", "none"), plan())));
     let mut ends = Vec::new();
-    for (request, lines) in &heard {
+    for (request, lines) in &by_request {
         for words in lines.iter().filter(|words| words[0] == "stage") {
             let planned = [1_000_000, 500_000, 200_000][words[2].parse::<usize>().unwrap()];
             let service: u64 = words[7].parse().unwrap();
@@ -97,8 +97,8 @@ fn work_takes_what_the_plan_says_and_is_done_one_at_a_time() {
 
 #[test]
 fn what_it_cannot_run_is_an_error_and_what_to_try() {
-    let check = |told: &str, what: &str| {
-        let output = says(told);
+    let check = |input: &str, what: &str| {
+        let output = run(input);
         let text = String::from_utf8_lossy(&output.stderr);
         assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{text}");
         let lines: Vec<_> = text.lines().collect();
@@ -118,9 +118,9 @@ fn what_it_cannot_run_is_an_error_and_what_to_try() {
 fn it_ends_when_nobody_listens_any_more() {
     let mut runner = start();
     // Requests over an hour.
-    let told: String = (0..3_600_u64).map(|n| format!("{},0,1,1,1\n", n * 1_000_000_000)).collect();
+    let input: String = (0..3_600_u64).map(|n| format!("{},0,1,1,1\n", n * 1_000_000_000)).collect();
     let mut stdin = runner.stdin.take().expect("piped");
-    stdin.write_all(format!("{}\n{told}", setup("edf", "none")).as_bytes()).expect("it listens");
+    stdin.write_all(format!("{}\n{input}", setup("edf", "none")).as_bytes()).expect("it listens");
     drop(stdin);
     let mut stdout = runner.stdout.take().expect("piped");
     let mut ready = [0; 6];

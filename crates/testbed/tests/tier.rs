@@ -6,7 +6,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 /// Service process, killed on drop.
 struct Tier {
     process: Child,
-    said: BufReader<ChildStdout>,
+    stdout: BufReader<ChildStdout>,
     address: String,
 }
 
@@ -22,8 +22,8 @@ impl Tier {
         let mut command = Command::new(env!("CARGO_BIN_EXE_testbed"));
         command.args(["tier", &settings]).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut process = command.spawn().expect("it starts");
-        let said = BufReader::new(process.stdout.take().expect("piped"));
-        let mut tier = Self { process, said, address: String::new() };
+        let stdout = BufReader::new(process.stdout.take().expect("piped"));
+        let mut tier = Self { process, stdout, address: String::new() };
         let line = tier.line();
         tier.address = line.strip_prefix("listens ").unwrap_or_else(|| panic!("{line:?}")).to_owned();
         tier
@@ -31,7 +31,7 @@ impl Tier {
 
     fn line(&mut self) -> String {
         let mut line = String::new();
-        self.said.read_line(&mut line).expect("it says lines");
+        self.stdout.read_line(&mut line).expect("it says lines");
         line.trim_end().to_owned()
     }
 
@@ -68,10 +68,10 @@ fn calls(front: &str, shedding: &str) -> String {
     command.args(["calls", front, "46", "10"]).stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut caller = command.spawn().expect("it starts");
     caller.stdin.take().expect("piped").write_all(format!("{setup}\n{plan}").as_bytes()).expect("it listens");
-    let mut said = String::new();
-    caller.stdout.take().expect("piped").read_to_string(&mut said).expect("it says text");
-    assert!(caller.wait().expect("it ends").success(), "{said}");
-    said
+    let mut stdout = String::new();
+    caller.stdout.take().expect("piped").read_to_string(&mut stdout).expect("it says text");
+    assert!(caller.wait().expect("it ends").success(), "{stdout}");
+    stdout
 }
 
 #[test]
@@ -79,9 +79,9 @@ fn each_request_is_worked_on_once_at_every_service_and_brings_its_budget() {
     for shedding in ["none", "infeasible"] {
         let workers = [Tier::start(&[], shedding), Tier::start(&[], shedding)];
         let front = Tier::start(&[&workers[0], &workers[1]], shedding);
-        let said = calls(&front.address, shedding);
-        let answered = said.lines().filter(|line| line.contains(",answered,")).count();
-        assert_eq!((answered, said.lines().next()), (40, Some("ready")), "{shedding}: {said}");
+        let stdout = calls(&front.address, shedding);
+        let answered = stdout.lines().filter(|line| line.contains(",answered,")).count();
+        assert_eq!((answered, stdout.lines().next()), (40, Some("ready")), "{shedding}: {stdout}");
         for tier in [front].into_iter().chain(workers) {
             let did = tier.end();
             assert_eq!(
@@ -98,8 +98,8 @@ fn who_is_told_no_time_for_a_part_is_refused() {
     let worker = Tier::start(&[], "none");
     let front = Tier::start(&[&worker], "none");
     // The plan has times for two workers, but there is one.
-    let said = calls(&front.address, "none");
-    assert_eq!(said.lines().filter(|line| line.contains(",failed,")).count(), 40, "{said}");
+    let stdout = calls(&front.address, "none");
+    assert_eq!(stdout.lines().filter(|line| line.contains(",failed,")).count(), 40, "{stdout}");
     assert_eq!([front.end()["worked"].clone(), worker.end()["worked"].clone()], [0, 0]);
 }
 

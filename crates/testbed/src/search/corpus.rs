@@ -94,7 +94,7 @@ pub fn words(documents: &[String], count: usize, rng: &mut Rng) -> Vec<String> {
         let from = rng.below((document.len() - length + 1) as u64) as usize;
         let word = &document[from..from + length];
         let text: String = word.iter().collect();
-        if word.iter().all(|&c| is_han(c)) && !words.contains(&text) {
+        if word.iter().all(|&c| is_common_han(c)) && !words.contains(&text) {
             words.push(text);
         }
     }
@@ -103,7 +103,7 @@ pub fn words(documents: &[String], count: usize, rng: &mut Rng) -> Vec<String> {
 }
 
 /// True if `c` is in the block of common Chinese characters.
-fn is_han(c: char) -> bool {
+fn is_common_han(c: char) -> bool {
     (HAN_FIRST..=0x9FFF).contains(&u32::from(c))
 }
 

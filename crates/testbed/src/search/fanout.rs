@@ -19,45 +19,45 @@ use tokio::runtime::Builder;
 use tokio::task::JoinSet;
 use tonic::{Request, Status};
 
-use super::{Redis, Shelf};
-use crate::pace::{self, since};
+use super::{IndexSet, Redis};
+use crate::open_loop::{self, since};
 use crate::protocol::{Line, Stage};
 use crate::rpc::{self, Client, Handler};
-use crate::run::{At, Run, Watch, call_of};
-use crate::series::{STUCK, all_end, all_gone};
+use crate::run::{PartReport, PartTracker, Run, request_call};
+use crate::series::{PROGRESS_TIMEOUT, wait_for_handlers, wait_for_requests};
 use crate::work::work;
 use crate::{Error, Planned, Report, Setup};
 
 /// Starts the workers of `setup`, sends `plan`, and returns when all requests have ended and
-/// been reported. The process arguments select the index ([`Shelf::open`]).
+/// been reported. The process arguments select the index ([`IndexSet::open`]).
 ///
 /// # Errors
 /// If the set-up is not a unit followed by services, or something cannot be started.
 pub fn run(setup: &Setup, plan: Vec<Planned>, report: Report) -> Result<(), Error> {
     check(setup)?;
     let unit = &setup.stages[0];
-    let shelf = Shelf::open(std::env::args().skip(2), unit.parts)?;
+    let index_set = IndexSet::open(std::env::args().skip(2), unit.parts)?;
     // A worker uses one thread to search and one to wait.
-    let threads = 2 * unit.parts * unit.threads + SPARE;
+    let threads = 2 * unit.parts * unit.threads + SPARE_THREADS;
     let runtime = Builder::new_multi_thread().enable_all().max_blocking_threads(threads).build();
     let runtime = runtime.map_err(|e| Error::new(format!("runtime: {e}"), "ulimit -u, ulimit -n"))?;
     let run = Run::new(plan, report);
-    let aggregator = Arc::new(runtime.block_on(Aggregator::start(setup, &run, &shelf))?);
-    let (ended, ends) = channel();
-    let zero = run.begin();
-    let late = pace::send_all(zero, &run.plan, |request, _| {
-        let (aggregator, ended) = (Arc::clone(&aggregator), ended.clone());
+    let aggregator = Arc::new(runtime.block_on(Aggregator::start(setup, &run, &index_set))?);
+    let (done_tx, done_rx) = channel();
+    let start = run.begin();
+    let delay_max = open_loop::send_all(start, &run.plan, |request, _| {
+        let (aggregator, done_tx) = (Arc::clone(&aggregator), done_tx.clone());
         runtime.spawn(async move {
             aggregator.answer(request).await;
-            let _ = ended.send(());
+            let _ = done_tx.send(());
         });
     });
-    drop(ended);
-    all_end(&ends)?;
-    all_gone(&aggregator.layers);
+    drop(done_tx);
+    wait_for_requests(&done_rx)?;
+    wait_for_handlers(&aggregator.layers);
     drop(aggregator);
     runtime.shutdown_timeout(Duration::from_millis(20));
-    run.say(Line::Late(late));
+    run.report(Line::Late(delay_max));
     Ok(())
 }
 
@@ -65,8 +65,8 @@ fn check(setup: &Setup) -> Result<(), Error> {
     let advice = "greenwave exp run d2p/e2-tonic, whose first stage is the unit";
     let (unit, rest) = setup.stages.split_first().expect("a parsed set-up has stages");
     if unit.parts < 2 {
-        let what = format!("stage {}: parts {} is not 2..=1000", unit.name, unit.parts);
-        return Err(Error::new(what, advice));
+        let cause = format!("stage {}: parts {} is not 2..=1000", unit.name, unit.parts);
+        return Err(Error::new(cause, advice));
     }
     match rest.iter().find(|stage| stage.parts != 1) {
         Some(Stage { name, parts, .. }) => {
@@ -81,12 +81,12 @@ struct Aggregator {
     run: Arc<Run>,
     layers: Vec<DeadlineLayer>,
     workers: Vec<Client>,
-    sizes: Mutex<ServiceTimeEwma<(usize, usize)>>,
+    estimates: Mutex<ServiceTimeEwma<(usize, usize)>>,
     redis: tokio::sync::Mutex<Redis>,
 }
 
 impl Aggregator {
-    async fn start(setup: &Setup, run: &Arc<Run>, shelf: &Shelf) -> Result<Self, Error> {
+    async fn start(setup: &Setup, run: &Arc<Run>, index_set: &IndexSet) -> Result<Self, Error> {
         let (unit, queue) = (&setup.stages[0], setup.queue());
         let propagate = match queue.shedding {
             Shedding::None => PropagateLayer::new().advisory(),
@@ -104,14 +104,21 @@ impl Aggregator {
                 methods_max: 1,
             };
             let layer = DeadlineLayer::new(settings);
-            let watch = Watch { run: Arc::clone(run), stage: 0, part };
-            let address = rpc::serve(&layer, watch, waiting, worker(run, shelf, part))?;
+            let tracker = PartTracker { run: Arc::clone(run), stage: 0, part };
+            let address = rpc::serve(&layer, tracker, waiting, worker(run, index_set, part))?;
             workers.push(Client::connect(address, &propagate, waiting).await?);
             layers.push(layer);
         }
         let redis = tokio::sync::Mutex::new(Redis::start().await?);
         let (setup, run) = (setup.clone(), Arc::clone(run));
-        Ok(Self { setup, run, layers, workers, sizes: Mutex::new(ServiceTimeEwma::new(SIZES_MAX)), redis })
+        Ok(Self {
+            setup,
+            run,
+            layers,
+            workers,
+            estimates: Mutex::new(ServiceTimeEwma::new(ESTIMATES_MAX)),
+            redis,
+        })
     }
 
     /// Answers one request and reports its end.
@@ -122,7 +129,7 @@ impl Aggregator {
         let answered = enough && self.finish(request, used).await.is_ok();
         let elapsed = self.run.elapsed(request);
         let (used, parts) = if answered { (used, parts) } else { (0, 1) };
-        self.run.say(Line::End { request, answered, elapsed, used, parts });
+        self.run.report(Line::End { request, answered, elapsed, used, parts });
     }
 
     /// Calls all workers; returns the number of answers in time.
@@ -133,21 +140,21 @@ impl Aggregator {
         let slo = Span::from_nanos(self.setup.slos[planned.class].slo_ns);
         let budget = Budget::restored(slo, self.run.elapsed(request), &[]);
         let budget = budget.split(Span::from_nanos(unit.reserve_ns));
-        let mut out = JoinSet::new();
+        let mut calls = JoinSet::new();
         for (part, expected) in self.expected(query).into_iter().enumerate() {
             let mut worker = self.workers[part].clone();
-            let call = async move { worker.call(call_of(request)).await };
+            let call = async move { worker.call(request_call(request)).await };
             let budget = budget.with_estimate(expected);
-            out.spawn(async move { (part, scope(budget, call).await) });
+            calls.spawn(async move { (part, scope(budget, call).await) });
         }
         // Only a fallback: workers give up at the same time.
         let left = Duration::from(budget.remaining().left());
-        let until = tokio::time::Instant::now() + if unit.partial { left } else { STUCK };
+        let until = tokio::time::Instant::now() + if unit.partial { left } else { PROGRESS_TIMEOUT };
         let mut used = 0;
-        while let Ok(Some(answer)) = tokio::time::timeout_at(until, out.join_next()).await {
+        while let Ok(Some(answer)) = tokio::time::timeout_at(until, calls.join_next()).await {
             match answer {
                 Ok((part, Ok(took))) => {
-                    self.learn((query, part), &took);
+                    self.record((query, part), &took);
                     used += 1;
                 }
                 // An answer requires all parts.
@@ -161,17 +168,17 @@ impl Aggregator {
 
     /// Expected service time of each part of `query`.
     fn expected(&self, query: usize) -> Vec<SubrequestEstimate> {
-        let sizes = self.sizes.lock().unwrap_or_else(PoisonError::into_inner);
-        let all: Vec<Span> = (0..self.workers.len()).map(|part| sizes.expected(&(query, part))).collect();
+        let estimates = self.estimates.lock().unwrap_or_else(PoisonError::into_inner);
+        let all: Vec<Span> = (0..self.workers.len()).map(|part| estimates.expected(&(query, part))).collect();
         let slowest = all.iter().copied().max().unwrap_or_default();
         all.into_iter().map(|service| SubrequestEstimate { service, slowest }).collect()
     }
 
-    fn learn(&self, kind: (usize, usize), took: &[u8]) {
+    fn record(&self, kind: (usize, usize), took: &[u8]) {
         let took_ns = std::str::from_utf8(took).ok().and_then(|text| text.parse().ok());
         if let Some(took_ns) = took_ns {
-            let mut sizes = self.sizes.lock().unwrap_or_else(PoisonError::into_inner);
-            sizes.record(kind, Span::from_nanos(took_ns));
+            let mut estimates = self.estimates.lock().unwrap_or_else(PoisonError::into_inner);
+            estimates.record(kind, Span::from_nanos(took_ns));
         }
     }
 
@@ -185,7 +192,7 @@ impl Aggregator {
                 let mut redis = self.redis.lock().await;
                 redis.set(&format!("request:{request}"), &used.to_string()).await?;
             }
-            self.run.say(Line::Stage {
+            self.run.report(Line::Stage {
                 request,
                 stage: number + 1,
                 part: 0,
@@ -200,17 +207,17 @@ impl Aggregator {
 }
 
 /// Worker `part`: searches, then waits for the rest of the planned service time.
-fn worker(run: &Arc<Run>, shelf: &Shelf, part: usize) -> Handler {
-    let (run, shelf) = (Arc::clone(run), shelf.clone());
+fn worker(run: &Arc<Run>, index_set: &IndexSet, part: usize) -> Handler {
+    let (run, index_set) = (Arc::clone(run), index_set.clone());
     Arc::new(move |request: Request<Bytes>| {
-        let (run, shelf) = (Arc::clone(&run), shelf.clone());
+        let (run, index_set) = (Arc::clone(&run), index_set.clone());
         Box::pin(async move {
             let began = Instant::now();
-            let at = request.extensions().get::<Arc<At>>().cloned();
+            let at = request.extensions().get::<Arc<PartReport>>().cloned();
             let at = at.ok_or_else(|| Status::invalid_argument("no request of the plan"))?;
             let planned = &run.plan[at.request];
             let query = planned.query.unwrap_or_default();
-            let found = tokio::task::spawn_blocking(move || shelf.search(part, query)).await;
+            let found = tokio::task::spawn_blocking(move || index_set.search(part, query)).await;
             found.map_err(|e| Status::internal(e.to_string()))?.map_err(Status::internal)?;
             work(planned.service[part].saturating_sub(since(began))).await;
             at.served();
@@ -220,6 +227,6 @@ fn worker(run: &Arc<Run>, shelf: &Shelf, part: usize) -> Handler {
 }
 
 /// Blocking threads in addition to the workers'.
-const SPARE: usize = 72;
+const SPARE_THREADS: usize = 72;
 /// Entries (query, worker) in the estimates.
-const SIZES_MAX: usize = 1_000_000;
+const ESTIMATES_MAX: usize = 1_000_000;

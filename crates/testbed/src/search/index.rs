@@ -47,7 +47,7 @@ impl Partition {
         let index = Index::create_in_ram(schema.build());
         let tokenizer = TextAnalyzer::from(NgramTokenizer::new(1, 2, false)?);
         index.tokenizers().register(TOKENIZER, tokenizer);
-        let mut writer: IndexWriter = index.writer_with_num_threads(1, ROOM_BYTES)?;
+        let mut writer: IndexWriter = index.writer_with_num_threads(1, WRITER_MEMORY_BYTES)?;
         for document in documents {
             let mut entry = TantivyDocument::default();
             entry.add_text(text, document);
@@ -105,7 +105,7 @@ fn hash(text: &str) -> u64 {
 
 const TOKENIZER: &str = "grams";
 /// Memory of a partition's writer before it writes a segment.
-const ROOM_BYTES: usize = 100_000_000;
+const WRITER_MEMORY_BYTES: usize = 100_000_000;
 
 #[cfg(test)]
 mod tests {

@@ -7,10 +7,10 @@
 pub mod corpus;
 pub mod fanout;
 pub mod index;
+mod index_set;
 pub mod record;
 mod redis;
 pub mod serve;
-mod shelf;
 
+pub use index_set::IndexSet;
 pub use redis::Redis;
-pub use shelf::Shelf;

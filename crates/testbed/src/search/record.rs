@@ -38,10 +38,10 @@ impl Default for Settings {
 /// A missing argument, or a file that cannot be read or written.
 pub fn command(mut arguments: impl Iterator<Item = String>) -> Result<(), Error> {
     let (Some(corpus), Some(file)) = (arguments.next(), arguments.next()) else {
-        let what = "record is given less than a folder of text and a file to write";
-        return Err(Error::new(what, "testbed record target/corpora/text experiments/d2p/search-times.csv"));
+        let cause = "record is given less than a folder of text and a file to write";
+        return Err(Error::new(cause, "testbed record target/corpora/text experiments/d2p/search-times.csv"));
     };
-    let bad = |what| Error::new(what, "experiments/d2p/corpus, which fetches the text");
+    let bad = |cause| Error::new(cause, "experiments/d2p/corpus, which fetches the text");
     let text = record(Path::new(&corpus), &Settings::default()).map_err(bad)?;
     std::fs::write(&file, text).map_err(|e| Error::new(format!("{file}: {e}"), "a file that may be written"))
 }

@@ -26,14 +26,14 @@ impl Redis {
     /// # Errors
     /// If `redis-server` is missing or does not answer.
     pub async fn start() -> Result<Self, Error> {
-        let failed = |what: String| Error::new(what, "apt-get install redis-server");
+        let failed = |cause: String| Error::new(cause, "apt-get install redis-server");
         let free = TcpListener::bind(("127.0.0.1", 0)).and_then(|free| free.local_addr());
         let address = free.map_err(|e| failed(format!("port on 127.0.0.1: {e}")))?;
         let port = address.port().to_string();
         let options = ["--port", &port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"];
-        let quiet =
+        let spawned =
             Command::new("redis-server").args(options).stdout(Stdio::null()).stdin(Stdio::null()).spawn();
-        let mut server = quiet.map_err(|e| failed(format!("redis-server: {e}")))?;
+        let mut server = spawned.map_err(|e| failed(format!("redis-server: {e}")))?;
         for _ in 0..START_TRIES {
             if let Ok(stream) = TcpStream::connect(address).await {
                 let mut redis = Self { address, stream, server };

@@ -2,7 +2,7 @@
 //!
 //! A client opens one connection per level, whose packets carry the level's DSCP. The server's
 //! kernel answers with the DSCP of the first packet (`net.ipv4.tcp_reflect_tos`), and the
-//! server reads the level from there. [`Mark`] writes it into the headers of each request and
+//! server reads the level from there. [`LevelHeader`] writes it into the headers of each request and
 //! overwrites the peer's header, so that a request always has the level of its packets. Socket
 //! options are read through the C library, so that a preloaded stack can answer. Source: RFC
 //! 2474; Linux, ip(7) (`IP_TOS`), ip-sysctl.rst.
@@ -23,7 +23,7 @@ use tonic::transport::server::Connected;
 ///
 /// # Errors
 /// The kernel's error.
-pub async fn dial(address: SocketAddr, dscp: u8) -> io::Result<TcpStream> {
+pub async fn connect(address: SocketAddr, dscp: u8) -> io::Result<TcpStream> {
     let socket = TcpSocket::new_v4()?;
     SockRef::from(&socket).set_tos_v4(u32::from(dscp) << 2)?;
     socket.set_nodelay(true)?;
@@ -36,9 +36,9 @@ pub struct Dscp(pub u8);
 
 /// Accepted connection with its DSCP.
 #[derive(Debug)]
-pub struct Labelled(TcpStream, Dscp);
+pub struct DscpStream(TcpStream, Dscp);
 
-impl Labelled {
+impl DscpStream {
     /// Reads the DSCP of `stream`.
     ///
     /// # Errors
@@ -49,7 +49,7 @@ impl Labelled {
     }
 }
 
-impl Connected for Labelled {
+impl Connected for DscpStream {
     type ConnectInfo = Dscp;
 
     fn connect_info(&self) -> Dscp {
@@ -57,7 +57,7 @@ impl Connected for Labelled {
     }
 }
 
-impl AsyncRead for Labelled {
+impl AsyncRead for DscpStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -67,7 +67,7 @@ impl AsyncRead for Labelled {
     }
 }
 
-impl AsyncWrite for Labelled {
+impl AsyncWrite for DscpStream {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.0).poll_write(cx, bytes)
     }
@@ -96,11 +96,11 @@ impl AsyncWrite for Labelled {
 /// Writes the level of its connection into each request: the index of the DSCP among the known
 /// ones, most urgent first; for an unknown DSCP the last.
 #[derive(Clone, Debug)]
-pub struct Mark {
+pub struct LevelHeader {
     known: Arc<[u8]>,
 }
 
-impl Mark {
+impl LevelHeader {
     /// For levels with the DSCPs `known`.
     ///
     /// # Panics
@@ -120,12 +120,12 @@ impl Mark {
     }
 
     fn level(&self, dscp: Option<&Dscp>) -> u16 {
-        let place = dscp.and_then(|dscp| self.known.iter().position(|&known| known == dscp.0));
-        place.unwrap_or(self.known.len() - 1) as u16
+        let index = dscp.and_then(|dscp| self.known.iter().position(|&known| known == dscp.0));
+        index.unwrap_or(self.known.len() - 1) as u16
     }
 }
 
-/// Level that [`Mark`] wrote; 0 if absent.
+/// Level that [`LevelHeader`] wrote; 0 if absent.
 #[must_use]
 pub fn level(headers: &HeaderMap) -> usize {
     headers.get(&LEVEL).and_then(|value| value.to_str().ok()?.parse().ok()).unwrap_or(0)
@@ -140,12 +140,12 @@ mod tests {
 
     #[test]
     fn a_request_is_of_its_connections_level_whatever_it_says() {
-        let mark = Mark::new(&[46, 10]);
+        let header = LevelHeader::new(&[46, 10]);
         let check = |dscp: Option<u8>, expected: usize| {
             let mut request = Request::new(());
             request.headers_mut().insert(&LEVEL, HeaderValue::from(0));
             dscp.map(|dscp| request.extensions_mut().insert(Dscp(dscp)));
-            assert_eq!(level(mark.write(request).headers()), expected, "{dscp:?}");
+            assert_eq!(level(header.write(request).headers()), expected, "{dscp:?}");
         };
         check(Some(46), 0);
         check(Some(10), 1);

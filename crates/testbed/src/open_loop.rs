@@ -7,18 +7,18 @@ use queueing::Span;
 use crate::Planned;
 use crate::work::wake_exactly;
 
-/// Calls `send` for each request of `plan` at its planned time after `zero`, on the calling
+/// Calls `send` for each request of `plan` at its planned time after `start`, on the calling
 /// thread; `send` must not block. Returns the largest delay.
-pub fn send_all(zero: Instant, plan: &[Planned], mut send: impl FnMut(usize, &Planned)) -> Span {
+pub fn send_all(start: Instant, plan: &[Planned], mut send: impl FnMut(usize, &Planned)) -> Span {
     wake_exactly();
-    let mut latest = Span::ZERO;
+    let mut delay_max = Span::ZERO;
     for (request, planned) in plan.iter().enumerate() {
-        let birth = zero + Duration::from(planned.birth);
-        std::thread::sleep(birth.saturating_duration_since(Instant::now()));
+        let send_at = start + Duration::from(planned.send_at);
+        std::thread::sleep(send_at.saturating_duration_since(Instant::now()));
         send(request, planned);
-        latest = latest.max(since(birth));
+        delay_max = delay_max.max(since(send_at));
     }
-    latest
+    delay_max
 }
 
 /// Time since `instant`; zero if it is in the future.

@@ -11,19 +11,19 @@ use crate::Error;
 
 /// Partitions of an index and words of queries; clones share them.
 #[derive(Clone)]
-pub struct Shelf {
+pub struct IndexSet {
     partitions: Arc<Vec<Partition>>,
     words: Arc<Vec<String>>,
 }
 
-impl Shelf {
+impl IndexSet {
     /// Opens the corpus folder and the record given by `arguments`, or generates a small corpus
     /// if there are none.
     ///
     /// # Errors
     /// The file that cannot be read, or the index's error.
     pub fn open(mut arguments: impl Iterator<Item = String>, partitions: usize) -> Result<Self, Error> {
-        let bad = |what: String| Error::new(what, "experiments/d2p/corpus, which fetches the text");
+        let bad = |cause: String| Error::new(cause, "experiments/d2p/corpus, which fetches the text");
         let (documents, words) = match (arguments.next(), arguments.next()) {
             (None, _) => {
                 let documents = corpus::generated(GENERATED, &mut Rng::seeded(1));
