@@ -1,85 +1,84 @@
-//! Holds arrivals to a limit, the least important class first.
+//! Admission control by class: admits or sheds arrivals by the current limit.
 //!
-//! Classes share what may come in ([`Share`]); here is what came, and what was
-//! saved up.
+//! Sheds the least important class first. The classes' shares of the limit are in [`Share`]; this
+//! is the token bucket and the counters.
 
 use queueing::Time;
 
 use crate::{Limit, Share};
 
-/// How important a request is; the first is shed last.
+/// Importance class of a request; the first is shed last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Class(u8);
 
 impl Class {
-    /// Shed last.
+    /// Most important class.
     pub const FIRST: Self = Self(0);
 
-    /// The `n`-th, from 0.
+    /// Class `n`, from 0.
     #[must_use]
     pub const fn new(n: u8) -> Self {
         Self(n)
     }
 
-    /// Its class_index, from 0.
+    /// Index, from 0.
     #[must_use]
     pub const fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// What came to a door.
+/// Counters of one class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Requests that came.
+    /// Requests offered.
     pub offered: u64,
-    /// Requests that were shed, or would have been, if it only watches.
+    /// Requests shed; in a dry run, those that would have been.
     pub shed: u64,
 }
 
-/// Where arrivals are let in or shed.
+/// Admission controller.
 #[derive(Clone, Debug)]
 pub struct AdmissionController {
     limit: Limit,
     counts: Vec<Counts>,
     dry_run: bool,
-    /// Requests that may come in at once, of a rate.
+    /// Tokens of a [`Limit::Rate`]; a request takes one.
     tokens: f64,
     refilled: Time,
 }
 
 impl AdmissionController {
-    /// An open door for `classes` classes; requests of later ones count as of
-    /// the last.
+    /// Open controller for `classes` classes; later classes count as the last one.
     ///
     /// # Panics
-    /// When `classes` is zero.
+    /// If `classes` is zero.
     #[must_use]
     pub fn new(classes: u8) -> Self {
-        assert!(classes > 0, "everybody is of some class");
+        assert!(classes > 0, "classes 0 is outside 1..; give at least one class");
         let counts = vec![Counts::default(); classes.into()];
         Self { limit: Limit::Open, counts, dry_run: false, tokens: 0.0, refilled: Time::ZERO }
     }
 
-    /// The same, letting everybody in and counting whom it would have shed.
+    /// Dry run: admits every request and counts those that it would have shed.
     #[must_use]
     pub fn dry_run(self) -> Self {
         Self { dry_run: true, ..self }
     }
 
-    /// From `now` on holds to `limit`.
+    /// Sets `limit` from `now` on.
     pub fn set(&mut self, now: Time, limit: Limit) {
         self.refill(now);
         if !matches!(self.limit, Limit::Rate { .. }) {
-            // Nobody has saved up.
+            // The bucket starts almost empty.
             self.tokens = 1.0;
         }
         self.limit = limit;
         self.tokens = self.tokens.min(self.tokens_max());
     }
 
-    /// Whether a request of `class` may come in at `now`, of whom `present`
-    /// are in the server.
+    /// True if a request of `class` is admitted at `now`, with `present` requests in the
+    /// server.
     pub fn try_admit(&mut self, now: Time, class: Class, present: u64) -> bool {
         self.refill(now);
         let class_index = class.index().min(self.counts.len() - 1);
@@ -100,7 +99,7 @@ impl AdmissionController {
         admitted || self.dry_run
     }
 
-    /// What came so far, by class.
+    /// Counters by class.
     #[must_use]
     pub fn counts(&self) -> &[Counts] {
         &self.counts
@@ -122,7 +121,7 @@ impl AdmissionController {
             let earned = now.since(self.refilled).as_secs_f64() * per_s;
             self.tokens = (self.tokens + earned).min(self.tokens_max());
         }
-        // Threads may come in another order than they looked at the clock.
+        // Threads may call in another order than they read the clock.
         self.refilled = self.refilled.max(now);
     }
 }

@@ -1,70 +1,68 @@
-//! A service's queue of requests, combined to what is connections at its door.
+//! Signals of a service's request queue, combined with those of its accept queue.
 //!
-//! A server that accepts at once and queues by itself shows no wait at its
-//! accept queue. Such a service tells of its requests some times a second
-//! ([`QueueReport`], a line of text), and whoever stands before it joins that to what
-//! it sees ([`CombinedSignals`]): one policy for both queues, which sheds connections
-//! once requests wait for longer than they can spare. A service is believed for
-//! [`STALE_AFTER`]; one that stops, hangs or ends holds up nobody.
+//! A server that accepts at once and queues requests itself shows no delay at its accept queue.
+//! Such a service publishes a [`QueueReport`], one line of text, several times a second.
+//! [`CombinedSignals`] adds the reports to the signals of the accept queue, so one policy covers
+//! both queues and sheds connections once requests wait longer than they can afford. A report
+//! older than [`STALE_AFTER`] is ignored, so a service that stops or hangs blocks nothing.
 //!
-//! Requests are no connections. What a policy is told to be served are the
-//! connections that the requests served belong to, by how many requests arrived
-//! for each connection lately; where connections last far longer than that,
-//! turning new ones away is slow to help.
+//! Policies count connections, not requests: served requests are converted by the recent ratio of
+//! connections to requests. With long-lived connections shedding new ones takes effect late.
 //!
-//! Not here: files and clocks. The layer of `guard::tower` writes the
-//! line, `host` reads it; any other program can write it, too (ADR 0042).
+//! Not here: files and clocks. The layer of `guard::tower`, or any other program, writes the
+//! line; `host` reads it (ADR 0042).
 //!
 //! ```
-//! use guard::combined::{Joined, Told};
+//! use guard::app_queue::{CombinedSignals, QueueReport};
 //! use guard::Signals;
 //! use queueing::{Span, Time};
 //!
 //! let at = |ms| Time::ZERO + Span::from_millis(ms);
-//! let mut combined = Joined::new(1);
+//! let mut combined = CombinedSignals::new(1);
 //! for sequence in 1..3 {
-//!     let report = Told { sequence, waiting: 7, delay: Span::from_millis(30), ..Told::default() };
-//!     combined.record(at(10 * sequence), 0, Told::read(&report.line()).unwrap());
+//!     let report =
+//!         QueueReport { sequence, waiting: 7, delay: Span::from_millis(30), ..QueueReport::default() };
+//!     combined.record(at(10 * sequence), 0, QueueReport::read(&report.line()).unwrap());
 //! }
 //! let connections = Signals { waiting: 1, delay: Span::from_millis(2), ..Signals::default() };
 //! assert_eq!(combined.combine(at(30), connections).delay, Span::from_millis(32));
-//! assert_eq!(combined.combine(at(3_000), connections).delay, connections.delay, "nobody has told for long");
+//! assert_eq!(combined.combine(at(3_000), connections).delay, connections.delay, "the report is stale");
 //! ```
 
 use queueing::{Span, Time};
 
 use crate::Signals;
 
-/// What a service tells of its requests.
+/// State of a service's request queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QueueReport {
-    /// Another number each time: the same one again is no news.
+    /// Sequence number; a report with an unchanged one is not new.
     pub sequence: u64,
-    /// Requests that wait now.
+    /// Requests waiting now.
     pub waiting: u64,
-    /// How long the one that has waited longest has waited.
+    /// Age of the oldest waiting request.
     pub delay: Span,
-    /// Whether others may go before that one.
+    /// True if requests may overtake the oldest one.
     pub reordered: bool,
-    /// Whether somebody has less left than serving him may take, and waits for a core:
-    /// of interest to who divides cores, and not to a door.
+    /// True if a request that needs a core has low slack; for the core scheduler, not for
+    /// admission control.
     pub late: bool,
-    /// What half of them can spare at most, where they say so.
+    /// Median of the time that requests can afford to wait, if known.
     pub budget: Option<Span>,
-    /// Requests that arrived since the service began.
+    /// Requests arrived since the service started.
     pub arrived: u64,
-    /// Of these, those served.
+    /// Requests served since the service started.
     pub served: u64,
 }
 
-/// What a line begins with: of whom it is, and which version.
+/// Prefix of a line: name and version.
 const NAME: &str = "greenwave-queue 1 ";
 
 impl QueueReport {
-    /// Bytes of a line.
+    /// Length of a line in bytes.
     pub const LEN: usize = 256;
 
-    /// The line. All are of one length, so that one can be written over the last.
+    /// Formats the line; its length is fixed, so it can be overwritten in place.
     #[must_use]
     pub fn line(&self) -> String {
         let Self { sequence, waiting, delay, reordered, late, budget, arrived, served } = *self;
@@ -78,9 +76,8 @@ impl QueueReport {
         format!("{line:<width$}\n", width = Self::LEN - 1)
     }
 
-    /// What a line says. `None` where it is none, and where it is half of one
-    /// and half of the next, as a file can be that is just being written: then
-    /// `sequence` and `end` differ. Further fields may stand in it, in any order.
+    /// Parses a line; fields may be in any order, unknown ones are ignored. `None` for other
+    /// texts, and for a line read during a write: then `turn` and `end` differ.
     #[must_use]
     pub fn read(text: &str) -> Option<Self> {
         let line = text.lines().next()?.strip_prefix(NAME)?;
@@ -104,75 +101,75 @@ impl QueueReport {
     }
 }
 
-/// What all services told that told lately.
+/// Summary of all fresh reports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Requests {
-    /// Services that are listened to.
+    /// Services configured.
     pub services: u64,
-    /// Of these, those that told lately.
+    /// Services with a fresh report.
     pub reporting: u64,
-    /// Requests that wait there.
+    /// Requests waiting in those services.
     pub waiting: u64,
-    /// How long the one that has waited longest has waited.
+    /// Age of the oldest of them.
     pub delay: Span,
-    /// What half of those can spare that can spare least, where that is known.
+    /// Least of the services' median budgets, if known.
     pub budget: Option<Span>,
 }
 
-/// Without news for so long, what a service told counts for nothing.
+/// Age after which a report is ignored.
 pub const STALE_AFTER: Span = Span::from_millis(500);
-/// How far back it is remembered how many requests a connection makes.
+/// Time constant of the ratio of connections to requests.
 const MEMORY: Span = Span::from_secs(10);
-/// Services tell when it suits them: what was served is spread over this.
+/// Time constant that smooths served requests, since services report at their own times.
 const SMOOTHING: Span = Span::from_millis(50);
 
-/// Joins what services tell to what is connections at their door.
+/// Accept-queue signals combined with the services' reports.
 #[derive(Clone, Debug)]
 pub struct CombinedSignals {
     services: Vec<ReportSource>,
     last_combined: Option<Time>,
-    /// Connections that the server took, and requests that arrived, lately.
+    /// Connections accepted and requests arrived, decaying.
     accepted: f64,
     arrived: f64,
-    /// Connections served that no look was told of yet, and parts of one.
+    /// Served connections not yet passed to a policy, and the fraction of one.
     pending: f64,
     part: f64,
     requests: Requests,
     is_stale: bool,
 }
 
-/// A service that is listened to.
+/// Reports of one service.
 #[derive(Clone, Debug, Default)]
 pub struct ReportSource {
     last_report: Option<QueueReport>,
-    /// When it last had news.
+    /// Time of the last new report.
     last_news: Option<Time>,
-    /// Requests that [`CombinedSignals::join`] was not told of yet.
+    /// Requests not yet passed on by [`CombinedSignals::combine`].
     arrived: u64,
     served: u64,
 }
 
 impl ReportSource {
-    /// It had told this when it was looked at at `now`. What it told when it was first
-    /// looked at may be of a service that is long gone: news begin with the next.
+    /// Records `report`, read at `now`. The first one may be left from an earlier process, so
+    /// only later ones count as new.
     pub fn record(&mut self, now: Time, report: QueueReport) {
         if let Some(last) = self.last_report.replace(report)
             && last.sequence != report.sequence
         {
             self.last_news = Some(now);
-            // Less than before is one that has begun anew.
+            // A counter below its last value means that the service restarted.
             self.arrived += report.arrived.saturating_sub(last.arrived);
             self.served += report.served.saturating_sub(last.served);
         }
     }
 
-    /// Whether it has ever had news.
+    /// True if a new report was ever received.
     #[must_use]
     pub const fn has_reported(&self) -> bool {
         self.last_news.is_some()
     }
 
-    /// What it report, if it had news within [`STALE_AFTER`] before `now`.
+    /// Last report, if it was new within [`STALE_AFTER`] before `now`.
     #[must_use]
     pub fn fresh(&self, now: Time) -> Option<QueueReport> {
         self.last_report
@@ -181,7 +178,7 @@ impl ReportSource {
 }
 
 impl CombinedSignals {
-    /// Listens to so many services; where there are none, nothing is combined.
+    /// Combines the reports of `services` services; none leaves the signals unchanged.
     #[must_use]
     pub fn new(services: usize) -> Self {
         Self {
@@ -196,16 +193,16 @@ impl CombinedSignals {
         }
     }
 
-    /// [`ReportSource::hear`] of service `at`, from 0.
+    /// [`ReportSource::record`] for service `at`, from 0.
     ///
     /// # Panics
-    /// When there are not so many services.
+    /// If `at` is not less than the number of services.
     pub fn record(&mut self, now: Time, at: usize, report: QueueReport) {
         self.services[at].record(now, report);
     }
 
-    /// What is `connections` at the door of connections, with the requests late it:
-    /// whoever waits, waits in both queues.
+    /// `connections`, the signals of the accept queue, plus the requests behind it. Delays
+    /// add, since a request waits in both queues.
     #[must_use]
     pub fn combine(&mut self, now: Time, connections: Signals) -> Signals {
         let span = self.last_combined.map_or(Span::ZERO, |last| now.since(last)).as_secs_f64();
@@ -248,14 +245,14 @@ impl CombinedSignals {
         }
     }
 
-    /// What the services report, as of the last look.
+    /// Summary at the last [`combine`](Self::combine).
     #[must_use]
     pub const fn requests(&self) -> Requests {
         self.requests
     }
 
-    /// Whether the last one that told had fallen silent at that look. What a policy
-    /// has learned it learned of that one: it is made anew, and everybody comes in.
+    /// True if the last fresh report became stale at the last [`combine`](Self::combine). A
+    /// policy has adapted to the service: create it anew, which admits all requests.
     #[must_use]
     pub const fn is_stale(&self) -> bool {
         self.is_stale
@@ -277,7 +274,7 @@ mod tests {
             prop_assert_eq!(QueueReport::read(&report.line()), Some(report));
         }
 
-        /// Half of one and half of another is none, wherever it is cut.
+        /// Part of one line and part of the next is not a line, wherever they are cut.
         #[test]
         fn what_is_half_written_is_not_read(sequence in 0..u64::MAX, cut in 0..QueueReport::LEN) {
             let old = QueueReport { sequence, waiting: 5, ..QueueReport::default() }.line();
@@ -317,7 +314,7 @@ mod tests {
         let connections =
             Signals { waiting: 1, delay: Span::from_millis(2), served: 9, ..Signals::default() };
         combined.record(at(0), 0, report(7, 0));
-        assert_eq!(combined.combine(at(0), connections), connections, "it may be of yesterday");
+        assert_eq!(combined.combine(at(0), connections), connections, "the first report may be old");
         combined.record(at(10), 0, report(8, 0));
         combined.record(at(10), 1, QueueReport { delay: Span::from_millis(50), ..report(20, 0) });
         combined.record(
@@ -326,20 +323,24 @@ mod tests {
             QueueReport { delay: Span::from_millis(50), reordered: true, ..report(21, 0) },
         );
         let both = combined.combine(at(20), connections);
-        assert!(both.reordered, "one of the queues has an order of its own");
+        assert!(both.reordered, "one of the queues reorders");
         assert_eq!((both.waiting, both.delay), (7, Span::from_millis(52)));
         assert_eq!(both.budget, Some(Span::from_millis(8)));
         let one = combined.combine(at(515), connections);
         assert_eq!((one.waiting, one.delay, combined.requests().reporting), (4, Span::from_millis(52), 1));
         combined.record(at(600), 1, report(21, 5));
-        assert_eq!(combined.combine(at(600), connections), connections, "the same sequence again is no news");
+        assert_eq!(
+            combined.combine(at(600), connections),
+            connections,
+            "an unchanged sequence number is not new"
+        );
         assert_eq!(combined.requests(), Requests { services: 2, ..Requests::default() });
     }
 
     #[test]
     fn what_is_served_are_connections_by_the_requests_that_each_makes() {
         let mut combined = CombinedSignals::new(1);
-        // Three requests for each connection, half of them served; it begins anew in between.
+        // Three requests per connection, half of them served; the service restarts half-way.
         let mut served = 0;
         for look in 0..300 {
             let since = if look < 150 { look } else { look - 150 };
@@ -348,7 +349,7 @@ mod tests {
             let signals = combined.combine(at(10 * look), connections);
             served += if look >= 100 { signals.served } else { 0 };
         }
-        // 30 requests of 60 in 10 ms, 20 connections: 10 in 10 ms; once there are none to tell of.
+        // 30 of 60 requests and 20 connections per 10 ms: 10 connections; none right after the restart.
         assert!((1_970..=2_010).contains(&served), "{served}");
     }
 }

@@ -1,23 +1,22 @@
-//! Servers that keep their goodput under overload: who is let in.
+//! Admission control: servers that keep their goodput under overload.
 //!
-//! Some times a second a [`Policy`] is told what the server looks like
-//! ([`Signals`]) and says what may come in ([`Limit`]); a [`AdmissionController`] holds
-//! arrivals to that, those of the least important [`Class`] first. Who is in
-//! is never thrown out. Where connections wait in one queue and requests in
-//! another, [`joined`] makes one look of both. Deciding only: drivers, programs in
-//! the kernel, services (feature `tower`) and the simulator are where doors stand.
+//! A [`Policy`] maps the server's [`Signals`] to a [`Limit`] several times a second. An
+//! [`AdmissionController`] applies it to arrivals and sheds the least important [`Class`] first.
+//! Admitted work is never cut off. [`app_queue`] covers servers with an accept queue and a request
+//! queue. Decisions only: network drivers, BPF programs, services (feature `tower`) and the
+//! simulator enforce them.
 //!
 //! ```
-//! use guard::{Class, Door, Params, Signals, by_name};
+//! use guard::{AdmissionController, Class, Params, Signals, by_name};
 //! use queueing::{Span, Time};
 //!
 //! let mut policy = by_name("queue-delay", &Params::default())?;
-//! let mut door = Door::new(1);
+//! let mut admission = AdmissionController::new(1);
 //! let now = Time::ZERO + Span::from_millis(10);
 //! let late = Signals { waiting: 900, served: 30, delay: Span::from_millis(300), ..Signals::default() };
-//! door.set(now, policy.tick(now, &late));
-//! let admitted = (0..100).filter(|_| door.admits(now, Class::FIRST, 900)).count();
-//! assert!(admitted < 50, "much waits for long, so little comes in");
+//! admission.set(now, policy.tick(now, &late));
+//! let admitted = (0..100).filter(|_| admission.try_admit(now, Class::FIRST, 900)).count();
+//! assert!(admitted < 50, "the delay is above the target, so arrivals are shed");
 //! # Ok::<(), guard::UnknownName>(())
 //! ```
 #![forbid(unsafe_code)]

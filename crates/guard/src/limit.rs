@@ -1,21 +1,21 @@
-//! What may come in until the next look.
+//! Limit on admission until the next tick of the policy.
 
-/// A bound on what comes in.
+/// Limit on arrivals.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Limit {
-    /// Everybody.
+    /// No limit.
     #[default]
     Open,
-    /// So many per second, evenly.
+    /// Token bucket: a constant rate.
     Rate {
         /// Requests per second, more than zero.
         per_s: f64,
     },
-    /// Whoever finds fewer than so many in the server.
+    /// Concurrency limit: admits while fewer requests are in the server.
     Concurrency {
-        /// Requests in the server, one and more.
+        /// Requests in the server, 1 or more.
         max: u64,
     },
-    /// Nobody.
+    /// Sheds every arrival.
     Closed,
 }

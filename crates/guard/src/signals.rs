@@ -1,45 +1,44 @@
-//! What a server looks like from outside, some times a second.
+//! Server signals, the input of policies, sampled several times a second.
 
 use queueing::Span;
 
-/// Until when a connection waits for a server.
+/// End of the measured wait of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WaitEnd {
-    /// Until the server takes it up: accepts it, or reads its first bytes.
+    /// Accept, or read of the first bytes.
     #[default]
     Accept,
-    /// Until it is sent its first byte: for servers whose threads accept at once and
-    /// wait for a core together. What serving takes is a part of that wait.
+    /// First byte of the response: for servers whose threads accept at once and then share
+    /// a core. The wait includes the service time.
     Answer,
 }
 
-/// What happened since the last look, and what is now. What a place cannot
-/// see stays as it is by default, which no policy takes for overload.
+/// Counters since the last tick, and current state. Signals that a place cannot measure keep
+/// their default, which no policy takes for overload.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Signals {
-    /// Requests (connections, where those are what comes) since the last look.
+    /// Requests (or connections) offered since the last tick.
     pub offered: u64,
-    /// Of these, those let in.
+    /// Offered requests that were admitted.
     pub admitted: u64,
-    /// Requests whose service began since then: taken off the queue.
+    /// Requests dequeued for service since the last tick.
     pub served: u64,
-    /// Requests that wait now.
+    /// Requests waiting now.
     pub waiting: u64,
-    /// How long the one that has waited longest has waited.
+    /// Age of the oldest waiting request.
     pub delay: Span,
-    /// Whether others may go before that one: then it may wait for long in a short queue.
+    /// True if requests may overtake the oldest one: its age can be large in a short queue.
     pub reordered: bool,
-    /// What half of the requests that wait can spare at most, where they say
-    /// so (`deadline`).
+    /// Median of the time that waiting requests can afford to wait, if known (`deadline`).
     pub budget: Option<Span>,
-    /// Mean time from arrival to answer of those answered since the last look.
+    /// Mean time from arrival to response of requests answered since the last tick.
     pub latency: Option<Span>,
-    /// Requests in the server, served ones included.
+    /// Requests in the server, waiting or in service.
     pub present: u64,
-    /// The kernel's share of processor time since then, 0 to 1.
+    /// Kernel share of CPU time since the last tick, 0 to 1.
     pub kernel_share: f64,
-    /// Sockets there are.
+    /// Number of sockets.
     pub sockets: u64,
-    /// The share of memory in use, 0 to 1.
+    /// Share of memory in use, 0 to 1.
     pub memory_share: f64,
 }

@@ -1,25 +1,24 @@
-//! A policy and its door in front of a service of tower.
+//! tower layer with a policy and an admission controller.
 //!
-//! Put it outside of everything that makes requests wait, a `DeadlineLayer`
-//! before all: that one drops who cannot make it, this one lets no more in
-//! than is served, so that what is dropped inside has cost little. There is
-//! no task: whoever comes looks, when a look is due.
+//! Place it outside of every layer that queues, a `DeadlineLayer` in particular. That one drops
+//! infeasible requests; this one admits no more than is served, so that little work is spent on
+//! requests that are dropped later. No background task: arrivals tick the policy when it is due.
 //!
 //! ```
 //! use deadline::tower::{DeadlineLayer, Settings};
 //! use guard::tower::{GuardLayer, Queue};
 //!
 //! let deadline = DeadlineLayer::new(Settings::default());
-//! let inside = deadline.clone();
+//! let probed = deadline.clone();
 //! let guard = GuardLayer::new("queue-delay", guard::Params::default())?
-//!     .seeing(move || Queue::from(&inside));
+//!     .with_queue_probe(move || Queue::from(&probed));
 //! let app: axum::Router = axum::Router::new().layer(deadline).layer(guard);
 //! # Ok::<(), guard::UnknownName>(())
 //! ```
 //!
-//! Connections of a server on the kernel's TCP can be shed before they cost
-//! anything, by `greenwave guard attach --joined FILE`, where the layer tells of
-//! its requests in that file ([`GuardLayer::telling`]).
+//! `greenwave guard attach --joined FILE` sheds connections of a server on the kernel's TCP before
+//! they cost anything, if the layer publishes its queue in that file
+//! ([`GuardLayer::with_queue_report`]).
 
 mod queue_report;
 
@@ -42,22 +41,22 @@ use tower_service::Service;
 use self::queue_report::ReportWriter;
 use crate::{AdmissionController, Class, Counts, Params, Policy, Signals, by_name};
 
-/// What waits inside.
+/// State of the queue inside the layer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Queue {
-    /// Requests that wait.
+    /// Requests waiting.
     pub waiting: u64,
-    /// How long the one that has waited longest has waited.
+    /// Age of the oldest of them.
     pub delay: Span,
-    /// Whether others may go before that one.
+    /// True if requests may overtake the oldest one.
     pub reordered: bool,
-    /// Whether somebody inside has too little left, and waits for a core.
+    /// True if a request that needs a core has low slack.
     pub late: bool,
-    /// What half of those that wait can spare at most, where that is known.
+    /// Median of the time that requests can afford to wait, if known.
     pub budget: Option<Span>,
 }
 
-/// What waits for a turn in a service.
+/// Queue of a deadline layer.
 impl<A> From<&DeadlineLayer<A>> for Queue {
     fn from(layer: &DeadlineLayer<A>) -> Self {
         Self {
@@ -70,7 +69,7 @@ impl<A> From<&DeadlineLayer<A>> for Queue {
     }
 }
 
-/// Lets in what a policy says; one limit for all services that it makes.
+/// Layer that admits requests by a policy; one limit for all services that it makes.
 pub struct GuardLayer<A = Text> {
     shared: Arc<Shared>,
     reject_response: A,
@@ -90,23 +89,23 @@ struct Shared {
 struct State {
     policy: Box<dyn Policy>,
     admission: AdmissionController,
-    /// Counted since the last look.
+    /// Counted since the last tick.
     signals: Signals,
     latency_sum: Span,
     report_writer: Option<ReportWriter>,
     last_tick: Option<Time>,
-    /// When each of those inside came, by number.
+    /// Arrival times of requests in the service, by number.
     in_flight: BTreeMap<u64, Time>,
     arrivals: u64,
 }
 
 impl GuardLayer {
-    /// The policy called `policy`, with `params`, by the monotonic clock and
-    /// one class. Until it is told what waits inside ([`seeing`](Self::seeing))
-    /// everybody inside counts as waiting, those being served too.
+    /// Layer with the policy called `policy`, the monotonic clock and one class. Without a
+    /// [queue probe](Self::with_queue_probe) all requests in the service count as waiting,
+    /// those in service too.
     ///
     /// # Errors
-    /// When there is no such policy; the error lists them.
+    /// If the policy does not exist; the error lists the names.
     pub fn new(policy: &str, params: Params) -> Result<Self, UnknownName> {
         let state = State {
             policy: by_name(policy, &params)?,
@@ -128,29 +127,29 @@ impl GuardLayer {
         Ok(Self { shared: Arc::new(shared), reject_response: Text })
     }
 
-    /// The same by `clock`.
+    /// Sets the clock.
     ///
     /// # Panics
-    /// When it has made a service already.
+    /// After the first call of `layer`.
     #[must_use]
     pub fn with_clock(self, clock: Clock) -> Self {
         self.configure(|shared| shared.clock = clock)
     }
 
-    /// The same, asking `see` what waits inside.
+    /// Sets `probe`, which returns the state of the queue inside.
     ///
     /// # Panics
-    /// When it has made a service already.
+    /// After the first call of `layer`.
     #[must_use]
     pub fn with_queue_probe(self, probe: impl Fn() -> Queue + Send + Sync + 'static) -> Self {
         self.configure(|shared| shared.probe = Some(Box::new(probe)))
     }
 
-    /// The same with `classes` classes, told apart by a request's headers; the
-    /// last is shed first.
+    /// Sets the number of classes, and `class`, which maps a request's headers to one. The
+    /// last class is shed first.
     ///
     /// # Panics
-    /// When it has made a service already, or `classes` is zero.
+    /// After the first call of `layer`, or if `classes` is zero.
     #[must_use]
     pub fn classes(self, classes: u8, class: impl Fn(&HeaderMap) -> Class + Send + Sync + 'static) -> Self {
         self.configure(|shared| {
@@ -160,10 +159,10 @@ impl GuardLayer {
         })
     }
 
-    /// The same, letting everybody in and counting whom it would have shed.
+    /// Dry run: admits every request and counts those that it would have shed.
     ///
     /// # Panics
-    /// When it has made a service already.
+    /// After the first call of `layer`.
     #[must_use]
     pub fn dry_run(self) -> Self {
         self.configure(|shared| {
@@ -172,18 +171,17 @@ impl GuardLayer {
         })
     }
 
-    /// The same, telling of its requests in the file at `path` whenever it looks, for who
-    /// guards the way to this service and who divides the cores between it and others
-    /// ([`joined`](crate::joined)). That somebody is behind, or nobody any more, is told as
-    /// soon as a request that comes or leaves shows it. What is there is lost; the file is
-    /// this process's alone and stays when it ends. It should lie in memory, as /run does.
-    /// A layer of policy `none` only tells.
+    /// Publishes a [`QueueReport`](crate::app_queue::QueueReport) in the file at `path` at every
+    /// tick, for a guard in front of this service and for the core scheduler. A change of
+    /// `late` is published at the arrival or departure that shows it. Overwrites the file,
+    /// which must not be shared with other processes, and leaves it behind at exit. Use a file
+    /// system in memory, such as /run. With policy `none` the layer only publishes.
     ///
     /// # Errors
-    /// What the system says of the file.
+    /// If the file cannot be created or written, or belongs to another user.
     ///
     /// # Panics
-    /// When it has made a service already.
+    /// After the first call of `layer`.
     pub fn with_queue_report(self, path: impl AsRef<Path>) -> io::Result<Self> {
         let report_writer = ReportWriter::create(path.as_ref())?;
         Ok(self.configure(|shared| {
@@ -193,20 +191,20 @@ impl GuardLayer {
     }
 
     fn configure(mut self, change: impl FnOnce(&mut Shared)) -> Self {
-        change(Arc::get_mut(&mut self.shared).expect("settings come before services"));
+        change(Arc::get_mut(&mut self.shared).expect("set options before the first call of layer"));
         self
     }
 }
 
 impl<A> GuardLayer<A> {
-    /// The same, with `answer` to those that are shed: `RESOURCE_EXHAUSTED`
-    /// for gRPC, else 503, by default.
+    /// Answers shed requests with `reject_response`; default: `RESOURCE_EXHAUSTED` for gRPC,
+    /// else 503.
     #[must_use]
     pub fn with_reject_response<Other>(self, reject_response: Other) -> GuardLayer<Other> {
         GuardLayer { shared: self.shared, reject_response }
     }
 
-    /// What came so far, by class.
+    /// Counters by class.
     #[must_use]
     pub fn counts(&self) -> Vec<Counts> {
         self.shared.state().admission.counts().to_vec()
@@ -230,27 +228,27 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tells whether somebody is behind, where that has changed.
+    /// Publishes `late` if it has changed.
     fn publish_late(&self) {
         let Some(probe) = &self.probe else { return };
         if self.state().report_writer.is_none() {
             return;
         }
-        // Asked without the lock, as in `enter`.
+        // Probe without the lock, as in `admit`.
         let late = probe().late;
         if let Some(report_writer) = &mut self.state().report_writer {
             report_writer.publish_late(late);
         }
     }
 
-    /// Whether a request of `class` comes in; its number then.
+    /// Admits a request of `class`, or sheds it.
     fn admit(self: &Arc<Self>, class: Class) -> Option<Admitted> {
         let now = self.clock.now();
         let due = self.state().is_due(now, self.period);
-        // Asked without the lock: it may take others.
+        // Probe without the lock: the probe may take others.
         let queue = if due { self.probe.as_ref().map(|probe| probe()) } else { None };
         let mut state = self.state();
-        // Another thread may have last_tick meanwhile, and what came since is too little to go by.
+        // Another thread may have ticked since, and the interval would be too short.
         if due && state.is_due(now, self.period) {
             state.tick(now, queue);
         }
@@ -291,14 +289,14 @@ impl State {
     }
 }
 
-/// A request that was let in, until this is dropped.
+/// Admitted request; counts as in the service until dropped.
 struct Admitted {
     shared: Arc<Shared>,
     number: u64,
 }
 
 impl Admitted {
-    /// It has its answer.
+    /// Marks the request as answered.
     fn complete(&self) {
         let now = self.shared.clock.now();
         let mut state = self.shared.state();
@@ -323,7 +321,7 @@ impl<S, A: Clone> Layer<S> for GuardLayer<A> {
     }
 }
 
-/// A service behind a [`GuardLayer`].
+/// Service wrapped by a [`GuardLayer`].
 #[derive(Clone, Debug)]
 pub struct Guard<S, A = Text> {
     inner: S,
@@ -342,7 +340,7 @@ where
     type Error = S::Error;
     type Future = Pin<Box<dyn Future<Output = Result<Response<B>, S::Error>> + Send>>;
 
-    /// Always: what waits for the service inside counts as inside.
+    /// Always ready: requests that wait for the inner service count as in the service.
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         Poll::Ready(Ok(()))
     }
@@ -369,8 +367,8 @@ where
     }
 }
 
-/// Whether somebody inside refused a request or let its time run out: that is
-/// no service, and what is served says how much may come in.
+/// True if the inner service rejected the request or missed its deadline: such a response
+/// is not goodput, by which the policy sets the rate.
 fn is_rejection<B>(response: &Response<B>) -> bool {
     const STATUS: [StatusCode; 2] = [StatusCode::SERVICE_UNAVAILABLE, StatusCode::GATEWAY_TIMEOUT];
     /// `DEADLINE_EXCEEDED` and `RESOURCE_EXHAUSTED`.

@@ -1,55 +1,53 @@
-//! What of a limit each class finds: trunk reservation.
+//! Trunk reservation: shares of a limit by importance class.
 //!
-//! The last bit of what may come in is for the first class alone, a little more
-//! for the first two. So a class is only shed once those after it have been, and
-//! a limit needs no knowledge of who will come. Of a number in the server half is
-//! for all; of a rate, what is kept beyond outlasts the chance by which those
-//! before the last come together, or they were shed though all of them would have
-//! been served. Who counts those in the server and saves up the rate is not here:
-//! doors do, [`AdmissionController`](crate::Door) and the one in the kernel, each in its own way.
-//! Source: trunk reservation, as telephone networks have it (Key, 1990).
+//! The last part of the limit is reserved for the first class, a slightly larger part for the
+//! first two, and so on. A class is shed only after the less important ones, without knowledge of
+//! their arrival rates. Of a concurrency limit, half is open to all classes. Of a rate, the
+//! reserved tokens cover random bursts of the more important classes; otherwise these would be
+//! shed although their mean rate fits. Counting requests and tokens is left to
+//! [`AdmissionController`](crate::AdmissionController) and the BPF program.
+//! Source: trunk reservation of telephone networks (Key, 1990).
 
-/// What so many classes find of a limit; those after the last find what it does.
+/// Shares of `classes` classes; later classes have the share of the last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
     classes: usize,
 }
 
 impl Share {
-    /// Among `classes`.
+    /// Shares of `classes` classes.
     ///
     /// # Panics
-    /// When `classes` is zero.
+    /// If `classes` is zero.
     #[must_use]
     pub fn new(classes: usize) -> Self {
-        assert!(classes > 0, "everybody is of some class");
+        assert!(classes > 0, "classes 0 is outside 1..; give at least one class");
         Self { classes }
     }
 
-    /// Below how many in the server, of whom there are `max` at most, one of the
-    /// `class`, from 0, comes in.
+    /// Concurrency limit of `class`, from 0, under a total limit of `max`: it is admitted
+    /// while fewer requests are in the server.
     #[must_use]
     pub fn present(self, max: u64, class: usize) -> u64 {
         let reserved = u128::from(max) * self.step(class) as u128 / (2 * self.classes) as u128;
         max - reserved as u64
     }
 
-    /// Requests that can be saved up of `per_s` a second while fewer come: what
-    /// comes in a hundredth of a second for all, and in a twentieth for those
-    /// before the last, a step for each.
+    /// Size of the token bucket at rate `per_s`: a hundredth of a second's tokens for all,
+    /// and a twentieth of a second's reserved for the classes before the last.
     #[must_use]
     pub fn burst(self, per_s: f64) -> f64 {
         (per_s / 100.0).max(BURST_MIN) + self.reserved(per_s) * (self.classes - 1) as f64
     }
 
-    /// Requests that must have been saved up of `per_s` a second for one of the
-    /// `class`, from 0.
+    /// Tokens that must be in the bucket at rate `per_s` to admit a request of `class`,
+    /// from 0.
     #[must_use]
     pub fn required_tokens(self, per_s: f64, class: usize) -> f64 {
         1.0 + self.reserved(per_s) * self.step(class) as f64
     }
 
-    /// Kept of a rate for each class from those after it.
+    /// Tokens reserved for each class against the next.
     fn reserved(self, per_s: f64) -> f64 {
         let steps = self.classes.saturating_sub(1).max(1) as f64;
         (per_s / 20.0).max(RESERVED_MIN) / steps
@@ -60,9 +58,9 @@ impl Share {
     }
 }
 
-/// The least that all may bring at once, however small the rate is.
+/// Minimum burst of all classes.
 const BURST_MIN: f64 = 4.0;
-/// The least that is kept for those before the last.
+/// Minimum reservation.
 const RESERVED_MIN: f64 = 8.0;
 
 #[cfg(test)]
@@ -87,8 +85,8 @@ mod tests {
             prop_assert_eq!(share.present(max, 0), max);
             let present = share.present(max, class);
             prop_assert!(present <= max && present >= max.div_ceil(2), "{} of {}", present, max);
-            prop_assert!(share.present(max, class + 1) <= present, "the next finds no more");
-            prop_assert!(share.present(max + more, class) >= present, "and more of more");
+            prop_assert!(share.present(max, class + 1) <= present, "the next class has no more");
+            prop_assert!(share.present(max + more, class) >= present, "a larger limit gives no less");
         }
 
         #[test]
@@ -99,7 +97,7 @@ mod tests {
             prop_assert_eq!(share.required_tokens(per_s, 0), 1.0);
             let need = share.required_tokens(per_s, class);
             prop_assert!(need >= 1.0 && need <= share.burst(per_s), "{} of {}", need, share.burst(per_s));
-            prop_assert!(share.required_tokens(per_s, class + 1) >= need, "the next needs no less");
+            prop_assert!(share.required_tokens(per_s, class + 1) >= need, "the next class needs no less");
             prop_assert!(share.required_tokens(per_s * more, class) >= need);
             prop_assert!(share.burst(per_s * more) >= share.burst(per_s));
         }
@@ -114,9 +112,9 @@ mod tests {
             for present in [0, below / 2, below - 1] {
                 prop_assert!(admission.try_admit(Time::ZERO, Class::new(class), present));
             }
-            prop_assert!(!admission.try_admit(Time::ZERO, Class::new(class), below), "and no one more");
+            prop_assert!(!admission.try_admit(Time::ZERO, Class::new(class), below), "not one more");
 
-            // Evenly and a tenth more slowly than the rate, once enough was saved up.
+            // Evenly, a tenth below the rate, from a full bucket.
             admission.set(Time::ZERO, Limit::Rate { per_s });
             let mut now = Time::ZERO + Span::from_secs(60);
             for _ in 0..200 {

@@ -1,4 +1,4 @@
-//! Policies in a loop with a server: what must hold whoever calls it.
+//! Policies in a control loop with a simulated server: properties of every policy.
 
 use std::collections::VecDeque;
 
@@ -15,17 +15,17 @@ mod target;
 #[path = "control/threads.rs"]
 mod threads;
 
-const LOOK: Span = Span::from_millis(10);
+const TICK: Span = Span::from_millis(10);
 
-/// A server that serves one after the other, each a time drawn around its
-/// mean, and everybody it let in.
+/// Server that serves one request at a time, with service times drawn around a mean, and the
+/// requests that it admitted.
 struct Server {
     rng: Rng,
     now: Time,
     per_s: f64,
-    /// When each of those in it arrived, and of which class they are.
+    /// Arrival time and class of each request in the server.
     waiting: VecDeque<(Time, u8)>,
-    /// The first class is served first; otherwise whoever arrived first.
+    /// True: the first class is served first. False: order of arrival.
     by_class: bool,
     free_at: Time,
     policy: Box<dyn Policy>,
@@ -33,17 +33,17 @@ struct Server {
     next: Time,
 }
 
-/// Requests that fill a server's memory.
+/// Number of requests that fill the server's memory.
 const IN_MEMORY: f64 = 1_000.0;
 
-/// What was seen over some looks.
+/// Observations over several ticks.
 #[derive(Default)]
 struct Observed {
     offered: u64,
     shed: [u64; 2],
     served: u64,
     delays: Vec<Span>,
-    /// Requests in the server at each look.
+    /// Requests in the server at each tick.
     waiting: Vec<u64>,
 }
 
@@ -62,7 +62,7 @@ impl Server {
         }
     }
 
-    /// For `span`, `rates_per_s` come of each class.
+    /// Runs for `span`, with Poisson arrivals at `rates_per_s` by class.
     fn run(&mut self, span: Span, rates_per_s: [f64; 2]) -> Observed {
         let mut observed = Observed::default();
         let ends = self.now + span;
@@ -70,12 +70,12 @@ impl Server {
         let of_first = rates_per_s[0] / rate_per_s;
         self.next = self.now;
         while self.now < ends {
-            let look = self.now + LOOK;
+            let tick = self.now + TICK;
             let mut signals = Signals::default();
             let mut answered_in = Span::ZERO;
             loop {
                 let free = self.waiting.front().map_or(Time::MAX, |&(arrived, _)| self.free_at.max(arrived));
-                if self.next.min(free) >= look {
+                if self.next.min(free) >= tick {
                     break;
                 }
                 if self.next <= free {
@@ -90,20 +90,21 @@ impl Server {
                     self.next += Span::from_secs_f64(self.rng.exponential() / rate_per_s);
                 } else {
                     let next = self.waiting.iter().position(|&(_, class)| self.by_class && class == 0);
-                    let (arrived, _) = self.waiting.remove(next.unwrap_or(0)).expect("somebody is served");
+                    let (arrived, _) =
+                        self.waiting.remove(next.unwrap_or(0)).expect("the queue is not empty");
                     signals.served += 1;
                     self.free_at = free + Span::from_secs_f64(2.0 * self.rng.unit() / self.per_s);
                     answered_in += self.free_at.since(arrived);
                 }
             }
-            self.now = look;
+            self.now = tick;
             signals.waiting = self.waiting.len() as u64;
-            signals.delay = self.waiting.front().map_or(Span::ZERO, |&(arrived, _)| look.since(arrived));
+            signals.delay = self.waiting.front().map_or(Span::ZERO, |&(arrived, _)| tick.since(arrived));
             signals.reordered = self.by_class;
             signals.present = signals.waiting;
             signals.latency = (signals.served > 0).then(|| answered_in / signals.served.max(1));
             signals.memory_share = signals.waiting as f64 / IN_MEMORY;
-            self.admission.set(look, self.policy.tick(look, &signals));
+            self.admission.set(tick, self.policy.tick(tick, &signals));
             observed.offered += signals.offered;
             observed.served += signals.served;
             observed.delays.push(signals.delay);
@@ -120,7 +121,7 @@ fn seconds(s: u64) -> Span {
 proptest! {
     #![proptest_config(proptest::test_runner::Config::with_cases(48))]
 
-    /// A server that keeps up sheds nobody, whatever its speed.
+    /// A server below its capacity sheds nothing, whatever its speed.
     #[test]
     fn below_the_target_nobody_is_shed(per_s in 2_000.0..50_000.0_f64, load in 0.1..0.8_f64, seed in 0..1_000_u64) {
         let mut server = Server::new("queue-delay", per_s, seed);
@@ -129,20 +130,20 @@ proptest! {
         prop_assert!(observed.shed == [0, 0], "{:?} of {}", observed.shed, observed.offered);
     }
 
-    /// In overload it goes on at its full rate, and nobody waits for long: no
-    /// oscillation beyond three targets once two seconds have passed.
+    /// In overload the server runs at its full rate. After two seconds the delay stays below
+    /// three targets: no oscillation.
     #[test]
     fn overload_costs_neither_throughput_nor_time(per_s in 300.0..30_000.0_f64, times in 1.3..20.0_f64, seed in 0..1_000_u64) {
         let mut server = Server::new("queue-delay", per_s, seed);
         server.run(seconds(2), [times * per_s, 1.0]);
         let observed = server.run(seconds(4), [times * per_s, 1.0]);
         let share = observed.served as f64 / (4.0 * per_s);
-        prop_assert!(share > 0.95, "served {share} of what it could");
-        let worst = observed.delays.iter().max().expect("looks");
+        prop_assert!(share > 0.95, "served {share} of capacity");
+        let worst = observed.delays.iter().max().expect("ticks");
         prop_assert!(*worst < Params::default().delay_target * 3, "{worst}");
     }
 
-    /// Once load has fallen, nobody is shed any more after a second.
+    /// A second after load has fallen nothing is shed.
     #[test]
     fn it_recovers_within_a_second(per_s in 2_000.0..30_000.0_f64, times in 2.0..20.0_f64, seed in 0..1_000_u64) {
         let mut server = Server::new("queue-delay", per_s, seed);
@@ -152,7 +153,7 @@ proptest! {
         prop_assert!(observed.shed == [0, 0], "{:?} of {}", observed.shed, observed.offered);
     }
 
-    /// A server that became faster or slower is used as it is, after three seconds.
+    /// Three seconds after a change of the service rate the new rate is used.
     #[test]
     fn it_learns_what_a_server_can_do_now(per_s in 1_000.0..20_000.0_f64, change in 0.3..3.0_f64, seed in 0..1_000_u64) {
         let mut server = Server::new("queue-delay", per_s, seed);
@@ -161,11 +162,11 @@ proptest! {
         server.run(seconds(3), [8.0 * per_s, 1.0]);
         let observed = server.run(seconds(3), [8.0 * per_s, 1.0]);
         let share = observed.served as f64 / (3.0 * server.per_s);
-        prop_assert!(share > 0.95, "served {share} of what it could, {change} of before");
+        prop_assert!(share > 0.95, "served {share} of capacity, {change} of the rate before");
         prop_assert!(observed.delays.iter().all(|&delay| delay < Params::default().delay_target * 3));
     }
 
-    /// What is important and fits by itself is let in, however much comes beside it.
+    /// A first class that fits the service rate is admitted, whatever the load of the second.
     #[test]
     fn the_last_class_is_shed_first(per_s in 1_000.0..30_000.0_f64, first in 0.1..0.7_f64, times in 2.0..20.0_f64, seed in 0..1_000_u64) {
         let mut server = Server::new("queue-delay", per_s, seed);
@@ -180,8 +181,8 @@ proptest! {
 proptest! {
     #![proptest_config(proptest::test_runner::Config::with_cases(48))]
 
-    /// Where the first class is served first, the second waits for as long as it takes: the
-    /// first is not shed for that.
+    /// With the first class served first, the second may wait for long; the first is not shed
+    /// for that.
     #[test]
     fn who_is_served_first_is_not_shed_for_those_behind(per_s in 200.0..20_000.0_f64, first in 0.5..0.75_f64, second in 0.5..1.5_f64, seed in 0..1_000_u64) {
         let mut server = Server { by_class: true, ..Server::new("queue-delay", per_s, seed) };
@@ -197,7 +198,7 @@ proptest! {
     }
 }
 
-fn look(policy: &mut dyn Policy, ms: u64, signals: Signals) -> Limit {
+fn tick(policy: &mut dyn Policy, ms: u64, signals: Signals) -> Limit {
     policy.tick(Time::ZERO + Span::from_millis(ms), &signals)
 }
 
@@ -205,7 +206,7 @@ fn look(policy: &mut dyn Policy, ms: u64, signals: Signals) -> Limit {
 fn the_papers_rule_wants_both_and_lets_go_below_nine_tenths() {
     let mut policy = by_name("syn-paper", &Params::default()).unwrap();
     let mut limit = |kernel_share, sockets| {
-        look(&mut *policy, 1, Signals { kernel_share, sockets, ..Signals::default() })
+        tick(&mut *policy, 1, Signals { kernel_share, sockets, ..Signals::default() })
     };
     for (kernel_share, sockets, expected) in [
         (0.9, 100, Limit::Open),
@@ -225,7 +226,7 @@ fn memory_closes_above_its_share_and_opens_below_nine_tenths_of_it() {
     let mut policy = by_name("memory", &Params::default()).unwrap();
     let shares = [0.89, 0.91, 0.85, 0.82, 0.80, 0.89];
     let limits =
-        shares.map(|memory_share| look(&mut *policy, 1, Signals { memory_share, ..Signals::default() }));
+        shares.map(|memory_share| tick(&mut *policy, 1, Signals { memory_share, ..Signals::default() }));
     use Limit::{Closed, Open};
     assert_eq!(limits, [Open, Closed, Closed, Closed, Open, Open]);
 }
@@ -238,7 +239,7 @@ fn a_gradient_lets_in_fewer_while_answers_are_slow_and_more_while_they_are_not()
         for n in 0..300_u64 {
             let latency = Some(Span::from_millis(ms));
             let signals = Signals { latency, present, ..Signals::default() };
-            let Limit::Concurrency { max } = look(&mut *policy, from + n * 10, signals) else {
+            let Limit::Concurrency { max } = tick(&mut *policy, from + n * 10, signals) else {
                 panic!("a limit")
             };
             present = max;
@@ -248,7 +249,7 @@ fn a_gradient_lets_in_fewer_while_answers_are_slow_and_more_while_they_are_not()
     let usual = settles(10, 0);
     let slow = settles(100, 10_000);
     assert!(slow < usual / 4, "ten times slower than usual: {slow} of {usual}");
-    assert!(settles(10, 20_000) > 4 * slow, "as fast as ever");
+    assert!(settles(10, 20_000) > 4 * slow, "as fast as at first");
 }
 
 #[test]
@@ -256,12 +257,12 @@ fn one_who_can_spare_less_than_the_target_is_the_target() {
     let late_after = |delay, budget| {
         let mut policy = by_name("queue-delay", &Params::default()).unwrap();
         let signals = Signals { delay, waiting: 9, budget, ..Signals::default() };
-        look(&mut *policy, 10, signals) != Limit::Open
+        tick(&mut *policy, 10, signals) != Limit::Open
     };
     let late = |budget| late_after(Span::from_millis(12), budget);
     assert!(!late(None) && !late(Some(Span::from_secs(1))));
-    assert!(late(Some(Span::from_millis(8))), "half of those who wait are late");
-    assert!(!late_after(Span::from_millis(1), Some(Span::ZERO)), "who has nothing left closes no door");
+    assert!(late(Some(Span::from_millis(8))), "half of the waiting requests are late");
+    assert!(!late_after(Span::from_millis(1), Some(Span::ZERO)), "a budget of zero sets no limit");
 }
 
 #[test]
@@ -277,7 +278,7 @@ fn a_request_that_comes_late_to_the_door_does_not_fill_it_twice() {
     let at = |ms: u64| Time::ZERO + Span::from_millis(ms);
     let mut admission = AdmissionController::new(1);
     admission.set(Time::ZERO, Limit::Rate { per_s: 1_000.0 });
-    // Threads look at the clock before they come to the admission.
+    // Threads read the clock before they call.
     let admitted = (0..1_000)
         .filter(|n| admission.try_admit(at(if n % 2 == 0 { 10 } else { 0 }), Class::FIRST, 0))
         .count();
@@ -298,7 +299,7 @@ fn a_rate_is_a_rate_and_nobody_saves_up_for_longer_than_a_hundredth_of_a_second(
 #[test]
 fn who_fits_the_rate_is_served_however_many_there_are_of_the_rest() {
     for per_s in [50.0, 215.0, 3_000.0] {
-        // The first class would fill four fifths; as many come of the second.
+        // The first class fills four fifths of the rate; the second has the same load.
         let mut rng = Rng::seeded(3);
         let mut admission = AdmissionController::new(2);
         admission.set(Time::ZERO, Limit::Rate { per_s });
@@ -313,16 +314,16 @@ fn who_fits_the_rate_is_served_however_many_there_are_of_the_rest() {
         let shed: Vec<f64> = shed.collect();
         assert!(shed[0] < 0.01 && shed[1] > 0.6, "at {per_s}: {shed:?}");
         let rate = admitted.iter().sum::<f64>() / now.since(Time::ZERO).as_secs_f64() / per_s;
-        assert!((0.97..1.01).contains(&rate), "{rate} of what may come does");
+        assert!((0.97..1.01).contains(&rate), "{rate} of the limit is admitted");
     }
 }
 
 #[test]
 fn every_policy_has_its_name_and_nothing_to_see_is_no_overload() {
     for (name, _) in POLICIES {
-        let mut policy = by_name(name, &Params::default()).expect("it is there");
+        let mut policy = by_name(name, &Params::default()).expect("a known policy");
         for ms in 1..50 {
-            let limit = look(&mut *policy, 10 * ms, Signals::default());
+            let limit = tick(&mut *policy, 10 * ms, Signals::default());
             assert!(matches!(limit, Limit::Open | Limit::Concurrency { max: 8.. }), "{name}: {limit:?}");
         }
     }

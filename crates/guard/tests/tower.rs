@@ -1,4 +1,4 @@
-//! The layer in front of a service that does one thing at a time, in paused time.
+//! Layer in front of a service with concurrency one, in paused time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,13 +16,13 @@ use tower::{Layer, ServiceExt, service_fn};
 
 const WORK: Duration = Duration::from_millis(2);
 
-/// 500 a second, one at a time behind a deadline queue, and the guard in front.
+/// Service of 500 requests/s with a deadline queue, and a guard in front.
 fn server(guard: GuardLayer) -> (impl Fn(&str) -> Call, GuardLayer) {
     let (call, guard, _) = server_of(guard, Span::from_secs(1), false);
     (call, guard)
 }
 
-/// The same, where each has so long; `joined`: the guard is told what they can spare.
+/// [`server`] with a default budget of `each`; `joined`: the guard sees the median budget.
 fn server_of(
     guard: GuardLayer,
     each: Span,
@@ -44,15 +44,16 @@ fn server_of(
     let call = move |class: &str| {
         let request = Request::get("/").header("class", class).body(Body::empty()).expect("a request");
         let service = service.clone();
-        Box::pin(async move { service.oneshot(request).await.expect("it answers").status() }) as Call
+        Box::pin(async move { service.oneshot(request).await.expect("the service is infallible").status() })
+            as Call
     };
     (call, guard, kept)
 }
 
 type Call = std::pin::Pin<Box<dyn Future<Output = StatusCode> + Send>>;
 
-/// Sends one every `gap` for `span`; how many were answered with 200, and how
-/// long those took at worst.
+/// Sends a request every `gap` for `span`; returns the number of responses with 200 and their
+/// maximum latency.
 async fn load(call: &impl Fn(&str) -> Call, class: &str, gap: Duration, span: Duration) -> (u64, Duration) {
     let (served, worst) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
     let mut calls = Vec::new();
@@ -69,7 +70,7 @@ async fn load(call: &impl Fn(&str) -> Call, class: &str, gap: Duration, span: Du
         tokio::time::sleep(gap).await;
     }
     for call in calls {
-        call.await.expect("it ends");
+        call.await.expect("no panic");
     }
     (served.load(Ordering::Relaxed), Duration::from_micros(worst.load(Ordering::Relaxed)))
 }
@@ -84,14 +85,14 @@ async fn in_overload_as_much_is_served_as_can_be_and_soon() {
     let gap = Duration::from_millis(1);
     load(&call, "any", gap, Duration::from_secs(2)).await;
     let (served, worst) = load(&call, "any", gap, Duration::from_secs(4)).await;
-    assert!(served > 1_900, "{served} of 2,000 that it could");
+    assert!(served > 1_900, "{served} of 2,000 possible");
     assert!(worst < Duration::from_millis(70), "{worst:?}");
     let counts = guard.counts()[0];
     assert!(counts.offered > 5_000 && counts.shed > counts.offered / 3, "{counts:?}");
 }
 
-/// Who has 12 ms and takes 2 of them is late after 10, below the target of 20:
-/// a guard that knows sheds at the admission whom the queue inside would shed later.
+/// With a budget of 12 ms and a service time of 2, requests are late after 10 ms, below the
+/// target of 20. A guard that knows the budget sheds those that the queue would drop later.
 #[tokio::test(start_paused = true)]
 async fn who_would_be_too_late_inside_is_shed_at_the_door() {
     let mut refused = Vec::new();
@@ -108,8 +109,8 @@ async fn who_would_be_too_late_inside_is_shed_at_the_door() {
     assert!(refused[1] * 4 < refused[0], "inside, alone and joined: {refused:?}");
 }
 
-/// The layer sheds nobody and tells; another admission, which stands before it all as
-/// a kernel's does and knows nothing else, lets in what is served.
+/// The layer sheds nothing and publishes its queue; an outer admission controller, which sees
+/// nothing else, admits as much as is served.
 #[tokio::test(start_paused = true)]
 async fn a_door_that_is_told_sheds_before_the_service() {
     let path = std::env::temp_dir().join(format!("greenwave-tower-{}", std::process::id()));
@@ -130,8 +131,8 @@ async fn a_door_that_is_told_sheds_before_the_service() {
         }
         tokio::time::sleep(Duration::from_millis(1)).await;
         if ms % 10 == 0 {
-            let line = std::fs::read_to_string(&path).expect("it tells");
-            combined.record(now, 0, QueueReport::read(&line).expect("whole lines"));
+            let line = std::fs::read_to_string(&path).expect("a report");
+            combined.record(now, 0, QueueReport::read(&line).expect("a whole line"));
             let seen = Signals { served: signals.admitted, ..std::mem::take(&mut signals) };
             let limit = policy.tick(now, &combined.combine(now, seen));
             admission.set(now, limit);
@@ -140,15 +141,15 @@ async fn a_door_that_is_told_sheds_before_the_service() {
     let _ = std::fs::remove_file(&path);
     let (mut served, mut worst) = (0, Duration::ZERO);
     for answer in answers {
-        let (ms, status, took) = answer.await.expect("it ends");
+        let (ms, status, took) = answer.await.expect("no panic");
         if ms > 2_000 && status == StatusCode::OK {
             served += 1;
             worst = worst.max(took);
         }
     }
-    assert!(served > 1_850, "{served} of 2,000 that it could");
+    assert!(served > 1_850, "{served} of 2,000 possible");
     assert!(worst < Duration::from_millis(90), "{worst:?}");
-    assert_eq!(layer.counts()[0].shed, 0, "the layer itself sheds nobody");
+    assert_eq!(layer.counts()[0].shed, 0, "the layer itself sheds nothing");
 }
 
 #[tokio::test(start_paused = true)]
@@ -193,7 +194,7 @@ async fn who_gives_up_is_not_inside_any_more() {
     assert_eq!((one, two), (StatusCode::OK, StatusCode::SERVICE_UNAVAILABLE));
 }
 
-/// Two have 5 ms each for work of 2: who waits for the other has 3 left when his turn comes.
+/// Two requests with 5 ms each for 2 ms of work: the second has 3 ms left at dequeue.
 #[tokio::test(start_paused = true)]
 async fn that_somebody_is_behind_is_told_at_once_and_as_soon_as_nobody_is() {
     let path = std::env::temp_dir().join(format!("greenwave-behind-{}", std::process::id()));
@@ -202,7 +203,7 @@ async fn that_somebody_is_behind_is_told_at_once_and_as_soon_as_nobody_is() {
     let (call, ..) = server_of(layer.with_queue_report(&path).expect("a file"), Span::from_millis(5), true);
     for _ in 0..20 {
         assert_eq!(call("any").await, StatusCode::OK);
-        assert!(!late(), "alone nobody is");
+        assert!(!late(), "a single request has slack");
     }
     let both = [tokio::spawn(call("any")), tokio::spawn(call("any"))];
     for expected in [false, true, false] {
@@ -211,7 +212,7 @@ async fn that_somebody_is_behind_is_told_at_once_and_as_soon_as_nobody_is() {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     for call in both {
-        assert_eq!(call.await.expect("it ends"), StatusCode::OK);
+        assert_eq!(call.await.expect("no panic"), StatusCode::OK);
     }
     let _ = std::fs::remove_file(&path);
 }
@@ -228,16 +229,16 @@ async fn what_came_and_was_served_is_told_at_each_look() {
     );
     let layer = GuardLayer::new("none", Params::default()).expect("a policy");
     let (call, _) = server(layer.with_queue_report(&path).expect("a file"));
-    assert_eq!(report(), Some(QueueReport::default()), "nobody has come");
+    assert_eq!(report(), Some(QueueReport::default()), "no arrivals yet");
     for _ in 0..5 {
         assert_eq!(call("any").await, StatusCode::OK);
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     assert_eq!(call("any").await, StatusCode::OK);
     let report = report().expect("a whole line");
-    // The sixth came, and counts at the next look.
+    // The sixth request counts at the next tick.
     assert_eq!((report.sequence, report.arrived, report.served, report.waiting), (6, 5, 5, 0));
-    assert!(report.budget.is_none(), "the layer was told of none");
+    assert!(report.budget.is_none(), "the probe returns none");
     let _ = std::fs::remove_file(&path);
 }
 

@@ -1,30 +1,28 @@
-//! As many in the server as answer as fast as ever.
+//! Concurrency limit by latency gradient.
 //!
-//! Where only latencies are seen. The limit is multiplied by what answers take
-//! in the long run over what they take now, at limit_max 1 and at limit_min a half, and
-//! grows by its square root, which is the queue that is allowed. A server that
-//! is overloaded from its first answer on is taken for one that is that slow,
-//! and so it is when it is overloaded for long: the known weakness of all
-//! policies of this kind.
-//! Source: concurrency-limits' Gradient2 (Netflix), as its documentation has it.
+//! For places that see latencies only. Multiplies the limit by long-run latency over current
+//! latency, within 0.5 and 1, and adds its square root, the allowed queue. A server that is
+//! overloaded from the start is taken for a slow one, and lasting overload becomes the baseline:
+//! the known weakness of this kind of policy.
+//! Source: documentation of Gradient2 of concurrency-limits (Netflix).
 
 use queueing::Time;
 
 use super::{Params, Policy};
 use crate::{Limit, Signals};
 
-/// A number in the server, moved by what answers take now and took in the long run.
+/// Concurrency limit, adapted by current and long-run latency.
 #[derive(Clone, Debug)]
 pub struct Gradient {
     limit_min: f64,
     limit_max: f64,
     limit: f64,
-    /// What answers took over the long run, in seconds.
+    /// Long-run latency, in seconds.
     baseline_s: Option<f64>,
 }
 
 impl Gradient {
-    /// Between the bounds of `params`, at a geometric middle first.
+    /// Starts at the geometric mean of the bounds in `params`.
     #[must_use]
     pub fn new(params: &Params) -> Self {
         let (limit_min, limit_max) = (params.present.0.max(1) as f64, params.present.1.max(1) as f64);
@@ -38,10 +36,10 @@ impl Policy for Gradient {
             let now_s = latency.as_secs_f64();
             let baseline_s =
                 self.baseline_s.map_or(now_s, |baseline| baseline + (now_s - baseline) / BASELINE_TICKS);
-            // What became fast is usual at once: a drop is never overload.
+            // A drop of latency becomes the baseline at once: it is never overload.
             self.baseline_s = Some(baseline_s.min(now_s * TOLERANCE));
             let gradient = (TOLERANCE * baseline_s / now_s.max(1e-9)).clamp(0.5, 1.0);
-            // A limit that nobody comes near is not known to be good.
+            // The limit grows only if it is used.
             if signals.present as f64 > self.limit / 2.0 {
                 let next = self.limit * gradient + self.limit.sqrt();
                 self.limit =
@@ -52,9 +50,9 @@ impl Policy for Gradient {
     }
 }
 
-/// How many times slower than usual is no sign of overload.
+/// Latency over baseline that is not yet overload.
 const TOLERANCE: f64 = 1.5;
-/// Looks over which usual is smoothed.
+/// Ticks over which the baseline is smoothed.
 const BASELINE_TICKS: f64 = 600.0;
-/// The part of a step that is taken.
+/// Share of each step that is applied.
 const SMOOTHING: f64 = 0.2;

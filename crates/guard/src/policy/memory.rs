@@ -1,12 +1,11 @@
-//! For servers that run out of memory before they run out of time: closed
-//! above a share of it.
+//! Closes above a share of memory: for servers that run out of memory first.
 
 use queueing::Time;
 
 use super::{Latch, Params, Policy};
 use crate::{Limit, Signals};
 
-/// Nobody comes in while more of the memory is in use than may be.
+/// Sheds every arrival while memory use is above a bound.
 #[derive(Clone, Debug)]
 pub struct Memory {
     share_max: f64,
@@ -14,7 +13,7 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Closes above the share of `params`.
+    /// Policy with the bound of `params`.
     #[must_use]
     pub fn new(params: &Params) -> Self {
         Self { share_max: params.memory_share_max, full: Latch::default() }

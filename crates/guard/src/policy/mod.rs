@@ -1,4 +1,4 @@
-//! Policies: what may come in, from what the server looks like. A file each.
+//! Admission policies: signals in, limit out. One file each.
 
 mod gradient;
 mod memory;
@@ -14,48 +14,47 @@ use queueing::{Span, Time, UnknownName, named};
 
 use crate::{Limit, Signals};
 
-/// Decides what may come in; looked at every [`Params::period`] or so.
+/// Admission policy, called about every [`Params::period`].
 pub trait Policy: Send {
-    /// What may come in from `now` on, when the server looks like `signals`.
+    /// Limit from `now` on, given `signals`.
     fn tick(&mut self, now: Time, signals: &Signals) -> Limit;
 
-    /// From now on requests may wait for `target`. What was learned stays.
+    /// Sets the target delay; learned state stays.
     fn on_target(&mut self, _target: Span) {}
 
-    /// Whether it looks at the machine: the kernel's share, sockets, memory.
-    /// Who has to ask for these need not, where it does not.
+    /// True if the policy uses the system's signals: kernel share, sockets, memory. Otherwise
+    /// they need not be sampled.
     fn needs_system_signals(&self) -> bool {
         false
     }
 
-    /// Whether it lets everybody in, whatever happens: then nobody is kept out
-    /// for the sake of those who are in either.
+    /// True if the policy admits every request, always; other reasons to shed for the sake of
+    /// admitted work are off too.
     fn never_sheds(&self) -> bool {
         false
     }
 }
 
-/// What policies can be told; each looks at its own.
+/// Parameters of all policies; each uses its own.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Params {
-    /// How often they look.
+    /// Control interval.
     pub period: Span,
-    /// How long a request may wait (`queue-delay`).
+    /// Target queueing delay (`queue-delay`).
     pub delay_target: Span,
-    /// The kernel's share of processor time that is too much (`syn-paper`).
+    /// Maximum kernel share of CPU time (`syn-paper`).
     pub kernel_share_max: f64,
-    /// Sockets that are too many (`syn-paper`).
+    /// Maximum number of sockets (`syn-paper`).
     pub sockets_max: u64,
-    /// The share of memory that is too much (`memory`).
+    /// Maximum share of memory (`memory`).
     pub memory_share_max: f64,
-    /// Requests in the server that are never too few, and always too many
-    /// (`gradient`).
+    /// Bounds of the concurrency limit (`gradient`).
     pub present: (u64, u64),
 }
 
 impl Default for Params {
-    /// 100 looks a second, a target of 20 ms, the overload paper's 75 % and 128
-    /// sockets, 90 % of memory, 8 to 10,000 requests.
+    /// Interval 10 ms, target 20 ms, the overload paper's 75 % and 128 sockets, 90 % of memory,
+    /// concurrency 8 to 10,000.
     fn default() -> Self {
         Self {
             period: Span::from_millis(10),
@@ -68,10 +67,10 @@ impl Default for Params {
     }
 }
 
-/// Makes a policy.
+/// Constructor of a policy.
 pub type Make = fn(&Params) -> Box<dyn Policy>;
 
-/// Every policy and its name; the first is the default.
+/// Policies by name; the first is the default.
 pub const POLICIES: [(&str, Make); 5] = [
     ("queue-delay", |params| Box::new(QueueDelay::new(params))),
     ("syn-paper", |params| Box::new(SynPaper::new(params))),
@@ -80,15 +79,15 @@ pub const POLICIES: [(&str, Make); 5] = [
     ("none", |_| Box::new(NoShedding)),
 ];
 
-/// The policy called `name`.
+/// Policy called `name`.
 ///
 /// # Errors
-/// When there is none; the error lists them.
+/// If there is none; the error lists the names.
 pub fn by_name(name: &str, params: &Params) -> Result<Box<dyn Policy>, UnknownName> {
     named(&POLICIES, "policy", name).map(|make| make(params))
 }
 
-/// Lets everybody in.
+/// Policy without limit.
 struct NoShedding;
 
 impl Policy for NoShedding {
@@ -101,13 +100,12 @@ impl Policy for NoShedding {
     }
 }
 
-/// On above a value, off below another, so that one in between changes nothing.
+/// Threshold with hysteresis.
 #[derive(Clone, Copy, Debug, Default)]
 struct Latch(bool);
 
 impl Latch {
-    /// Whether it is on now that `value` is what it is: on above `max`, off
-    /// below nine tenths of it.
+    /// True if on: turns on above `max`, off below nine tenths of it.
     fn update(&mut self, value: f64, max: f64) -> bool {
         self.0 = value > max || self.0 && value > 0.9 * max;
         self.0

@@ -1,43 +1,40 @@
-//! As much as is served, and a little more or less by how long it waits.
+//! Rate limit by queueing delay.
 //!
-//! A limit in requests fits one server; a delay fits any. Once the longest
-//! wait is above the target, the rate at which requests come in is that at
-//! which they are served, corrected so that the wait approaches the target
-//! clamp [`HORIZON`] targets; a queue is an integrator, and a proportional
-//! correction of an integrator does not oscillate while looks are more frequent
-//! than that. Where nobody waits and yet somebody is shed, the server has
-//! become faster than is known, and the rate grows until somebody waits. When
-//! nobody had to be shed for a while, everybody comes in again.
-//! Sources: Breakwater (OSDI '20) for delay as the signal at the server's door;
-//! CoDel (RFC 8289) for the wait instead of the length; the law is ours.
+//! A limit in requests suits one server, a delay suits any. While the delay is above the target,
+//! the admitted rate is the service rate, corrected so that the delay approaches the target
+//! within [`HORIZON`] targets. A queue is an integrator; proportional control of an integrator does
+//! not oscillate if ticks are more frequent than that. If requests are shed while none waits, the
+//! server has become faster, and the rate grows until requests wait. After [`QUIET`] without
+//! shedding the limit is lifted.
+//! Sources: Breakwater (OSDI '20) for delay as the signal; CoDel (RFC 8289) for delay instead of
+//! queue length; the control law is greenwave's.
 
 use queueing::{Span, Time};
 
 use super::{Params, Policy};
 use crate::{Limit, Signals};
 
-/// What comes in is what is served, corrected by how long the first one waits.
+/// Admits the service rate, corrected by the head-of-queue delay.
 #[derive(Clone, Debug)]
 pub struct QueueDelay {
     target: Span,
     last_tick: Option<Time>,
-    /// Served per second while somebody waits, smoothed; none was seen yet.
+    /// Smoothed service rate while requests wait; `None` before the first sample.
     served_per_s: Option<f64>,
-    /// Since when nobody had to be shed; `None` while everybody comes in.
+    /// Last time that requests were shed or late; `None` while there is no limit.
     last_shed: Option<Time>,
 }
 
 impl QueueDelay {
-    /// Lets requests wait for the target of `params`.
+    /// Policy with the target of `params`.
     #[must_use]
     pub fn new(params: &Params) -> Self {
         Self { target: params.delay_target, last_tick: None, served_per_s: None, last_shed: None }
     }
 
-    /// How long the queue is: the longest wait. Where others go before who came
-    /// first, he waits although few do, which is what the order is for; nobody who
-    /// goes before is to be shed for it. There it is what serving all that wait takes,
-    /// if that is less.
+    /// Queueing delay: age of the oldest request. With reordering that request may be old in a
+    /// short queue, which is the purpose of the order and no reason to shed. Then the delay is
+    /// the time to serve all waiting requests, if that is less.
     fn delay(&self, signals: &Signals) -> Span {
         match self.served_per_s {
             Some(per_s) if signals.reordered => {
@@ -48,7 +45,7 @@ impl QueueDelay {
         }
     }
 
-    /// Learns what the server can do from what it did in the last `interval`.
+    /// Updates the service rate from the last `interval`.
     fn learn(&mut self, interval: Span, signals: &Signals) {
         let seconds = interval.as_secs_f64();
         if seconds <= 0.0 {
@@ -59,7 +56,7 @@ impl QueueDelay {
         self.served_per_s = match self.served_per_s {
             _ if signals.waiting == 0 && self.last_shed.is_none() => self.served_per_s,
             None => Some(now_per_s),
-            // Nobody waits though some are shed.
+            // Nothing waits although requests are shed: the server has become faster.
             Some(known) if signals.waiting == 0 && signals.admitted < signals.offered => {
                 Some(now_per_s.max(known * (1.0 + weight)))
             }
@@ -74,9 +71,9 @@ impl Policy for QueueDelay {
         let interval = self.last_tick.map_or(Span::ZERO, |last| now.since(last));
         self.last_tick = Some(now);
         self.learn(interval, signals);
-        // One who has less time than the target is late at the target, and a
-        // queue that sheds whoever would be late never shows that it is. Who has
-        // next to none is hopeless wherever it waits, or lies.
+        // With budgets shorter than the target, requests miss their deadline below the target, and a
+        // queue that drops them never shows a delay above it. A budget near zero is infeasible
+        // anywhere, or false, so the target has a minimum.
         let target_min = self.target / TARGET_PARTS;
         let clamp = |budget: Span| (budget * 3 / 4).clamp(target_min, self.target);
         let target = signals.budget.map_or(self.target, clamp);
@@ -101,16 +98,16 @@ impl Policy for QueueDelay {
     }
 }
 
-/// The least budget that counts, as a part of the target.
+/// Minimum target, as a divisor of the configured one.
 const TARGET_PARTS: u64 = 10;
-/// Targets clamp which a wait approaches the target.
+/// Targets within which the delay approaches the target.
 const HORIZON: f64 = 5.0;
-/// The least part of what is served that comes in, however long waits are: a
-/// server that is not asked cannot show that it works again.
+/// Minimum rate, as a share of the service rate: without requests a server cannot show that
+/// it has recovered.
 const RATE_SHARE_MIN: f64 = 0.1;
-/// How far back it is remembered what a server can do.
+/// Time constant of the service rate.
 const MEMORY: Span = Span::from_millis(500);
-/// Without anybody shed for so long, the limit ends.
+/// Time without shedding after which the limit is lifted.
 const QUIET: Span = Span::from_millis(500);
-/// Less is not let in.
+/// Minimum service rate assumed.
 const RATE_MIN_PER_S: f64 = 10.0;

@@ -1,17 +1,15 @@
-//! The paper's rule: closed while the kernel takes too much and too many
-//! sockets are there.
+//! The overload paper's rule: closes while kernel share and sockets are both above a bound.
 //!
-//! Both are numbers of the machine: 128 sockets were much for a Pentium and
-//! are 4 ms of work for a web server of today. Kept to be compared with.
-//! Source: the overload paper §3.3; that it opens only below nine tenths is
-//! ours, the paper says nothing of it.
+//! Both bounds depend on the machine: 128 sockets were a lot for a Pentium and are 4 ms of work
+//! for a current web server. Kept for comparison.
+//! Source: overload paper §3.3; the hysteresis of nine tenths is greenwave's.
 
 use queueing::Time;
 
 use super::{Latch, Params, Policy};
 use crate::{Limit, Signals};
 
-/// Nobody comes in while the kernel's share and the sockets are both too many.
+/// Sheds every arrival while the kernel's CPU share and the number of sockets are both too high.
 #[derive(Clone, Debug)]
 pub struct SynPaper {
     kernel_share_max: f64,
@@ -21,7 +19,7 @@ pub struct SynPaper {
 }
 
 impl SynPaper {
-    /// Closes above the shares and counts of `params`.
+    /// Policy with the bounds of `params`.
     #[must_use]
     pub fn new(params: &Params) -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! Tells of a service's requests, in the one file that this crate writes.
+//! Writer of queue reports, the only file that this crate writes.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind};
@@ -8,14 +8,14 @@ use std::path::Path;
 use super::Queue;
 use crate::app_queue::QueueReport;
 
-/// A file of one line, which is written over.
+/// File with one line, overwritten in place.
 pub(super) struct ReportWriter {
     file: File,
     last_report: QueueReport,
 }
 
 impl ReportWriter {
-    /// That nobody has come yet is told at once.
+    /// Creates the file with an empty report.
     pub fn create(path: &Path) -> io::Result<Self> {
         let file = match OpenOptions::new().write(true).create_new(true).open(path) {
             Err(e) if e.kind() == ErrorKind::AlreadyExists => open_owned(path)?,
@@ -26,7 +26,7 @@ impl ReportWriter {
         Ok(Self { file, last_report: report })
     }
 
-    /// Tells what waits, and that so many arrived and were served since the last time.
+    /// Publishes the queue's state, and `arrived` and `served` requests since the last report.
     pub fn publish(&mut self, queue: Queue, arrived: u64, served: u64) {
         let Queue { waiting, delay, reordered, late, budget } = queue;
         let (arrived, served) = (self.last_report.arrived + arrived, self.last_report.served + served);
@@ -42,7 +42,7 @@ impl ReportWriter {
         });
     }
 
-    /// Tells whether somebody is late, unless that is what was told last.
+    /// Publishes `late` if it has changed.
     pub fn publish_late(&mut self, late: bool) {
         if self.last_report.late != late {
             self.write(QueueReport { sequence: self.last_report.sequence + 1, late, ..self.last_report });
@@ -51,26 +51,28 @@ impl ReportWriter {
 
     fn write(&mut self, report: QueueReport) {
         self.last_report = report;
-        // Of who cannot be heard, readers believe nothing after a while.
+        // On failure readers see a stale report, which they ignore.
         let _ = self.file.write_all_at(report.line().as_bytes(), 0);
     }
 }
 
-/// The file at `path`, empty, if it is a plain one that another user can neither have put there nor have linked to
-/// another: a service writes it where others may, such as `/tmp`.
+/// The file at `path`, truncated. Refuses links and files of other users: services may write to
+/// shared folders such as `/tmp`.
 fn open_owned(path: &Path) -> io::Result<File> {
     let refused = |what: &str| Err(io::Error::new(ErrorKind::PermissionDenied, what.to_owned()));
-    // What is no plain file, such as a FIFO, could keep the service.
+    // Opening another kind of file, such as a FIFO, could block the service.
     let link = path.symlink_metadata()?;
     if !link.is_file() {
-        return refused("it is no plain file; remove it, or tell in a folder of the service's own");
+        return refused("it is not a regular file; remove it, or use a folder of the service's own");
     }
     let file = OpenOptions::new().write(true).open(path)?;
     let opened = file.metadata()?;
     let user = std::fs::metadata("/proc/self")?.uid();
     if (opened.dev(), opened.ino()) != (link.dev(), link.ino()) || opened.uid() != user || opened.nlink() > 1
     {
-        return refused("it is another user's, or has several names; remove it, or tell in another folder");
+        return refused(
+            "it belongs to another user or has several hard links; remove it, or use another folder",
+        );
     }
     file.set_len(0)?;
     Ok(file)
@@ -95,7 +97,7 @@ mod tests {
         std::fs::hard_link(&precious, &second).unwrap();
         for path in [&link, &second, &folder] {
             let error = ReportWriter::create(path).map(drop).unwrap_err().to_string();
-            assert!(error.contains("remove it, or tell in "), "{error}");
+            assert!(error.contains("remove it, or use "), "{error}");
         }
         assert_eq!(std::fs::read_to_string(&precious).unwrap(), "precious");
         std::fs::remove_dir_all(&folder).unwrap();

@@ -1,5 +1,5 @@
-//! A server that accepts at once and queues by itself, guarded at the admission of
-//! connections by what it reports of its requests.
+//! Server that accepts at once and queues requests itself, guarded at its accept queue by its
+//! queue reports.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -8,22 +8,21 @@ use proptest::prelude::{prop_assert, proptest};
 
 use super::*;
 
-/// From an answer to the connection's next request.
+/// Time from a response to the connection's next request.
 const THINK: Span = Span::from_millis(20);
 
-/// Connections of some requests requests_per_connection, served one after the other.
+/// Connections with several requests each, served one at a time.
 struct Service {
     rng: Rng,
     now: Time,
     per_s: f64,
-    /// Requests that a connection makes.
+    /// Requests per connection.
     requests_per_connection: u32,
     reports: bool,
     budget: Option<Span>,
-    /// When each that waits arrived, and how many follow on its connection.
+    /// Arrival time of each waiting request, and the number that follow on its connection.
     waiting: VecDeque<(Time, u32)>,
-    /// When the next comes of those connections that have none waiting, and how
-    /// many then follow.
+    /// Time of the next request on each idle connection, and the number that follow it.
     thinking: BTreeMap<(Time, u64), u32>,
     free_at: Time,
     next: Time,
@@ -31,11 +30,11 @@ struct Service {
     combined: CombinedSignals,
     policy: Box<dyn Policy>,
     admission: AdmissionController,
-    /// Connections and whether they arrived in, and requests answered, since the last look.
+    /// Connections offered and admitted since the last tick.
     signals: Signals,
 }
 
-/// What was seen over some looks.
+/// Observations over several ticks.
 #[derive(Default)]
 struct Observed {
     offered: u64,
@@ -69,17 +68,17 @@ impl Service {
         }
     }
 
-    /// For `span`, so many times the connections come that it can serve.
+    /// Runs for `span` at `times` the service's capacity.
     fn run(&mut self, span: Span, times: f64) -> Observed {
         let mut observed = Observed::default();
         let rate_per_s = times * self.per_s / f64::from(self.requests_per_connection);
         let ends = self.now + span;
         self.next = self.now;
         while self.now < ends {
-            // It reports between two looks.
-            self.serve_until(self.now + LOOK / 2, rate_per_s, &mut observed);
+            // Reports fall between two ticks.
+            self.serve_until(self.now + TICK / 2, rate_per_s, &mut observed);
             self.publish_report();
-            self.serve_until(self.now + LOOK / 2, rate_per_s, &mut observed);
+            self.serve_until(self.now + TICK / 2, rate_per_s, &mut observed);
             self.tick();
             let delay = self.waiting.front().map_or(Span::ZERO, |(arrived, _)| self.now.since(*arrived));
             observed.delay_max = observed.delay_max.max(delay);
@@ -136,7 +135,7 @@ impl Service {
         }
     }
 
-    /// As who guards a kernel's server does: everybody was accepted at once.
+    /// Tick of a guard in front of a kernel's server: every connection is accepted at once.
     fn tick(&mut self) {
         let connections = Signals { served: self.signals.admitted, ..self.signals };
         self.combined.record(self.now, 0, self.report);
@@ -152,7 +151,7 @@ impl Service {
 proptest! {
     #![proptest_config(proptest::test_runner::Config::with_cases(24))]
 
-    /// Its admission knows nothing of what waits inside but what it is report.
+    /// The guard knows the queue inside from reports only.
     #[test]
     fn a_service_that_tells_serves_what_it_can_and_soon(
         per_s in 300.0..10_000.0_f64, times in 1.3..10.0_f64, seed in 0..1_000_u64,
@@ -161,11 +160,11 @@ proptest! {
         service.run(seconds(2), times);
         let observed = service.run(seconds(4), times);
         let share = observed.served as f64 / (4.0 * per_s);
-        prop_assert!(share > 0.93, "served {share} of what it could");
+        prop_assert!(share > 0.93, "served {share} of capacity");
         prop_assert!(observed.delay_max < Params::default().delay_target * 4, "{}", observed.delay_max);
     }
 
-    /// Where connections make several requests, too.
+    /// With several requests per connection.
     #[test]
     fn connections_of_several_requests_are_shed_as_connections(
         per_s in 1_000.0..10_000.0_f64, times in 1.3..5.0_f64, requests_per_connection in 2..8_u32, seed in 0..1_000_u64,
@@ -174,7 +173,7 @@ proptest! {
         service.run(seconds(4), times);
         let observed = service.run(seconds(4), times);
         let share = observed.served as f64 / (4.0 * per_s);
-        prop_assert!(share > 0.85, "served {share} of what it could");
+        prop_assert!(share > 0.85, "served {share} of capacity");
         prop_assert!(observed.delay_max < Params::default().delay_target * 8, "{}", observed.delay_max);
     }
 
@@ -197,7 +196,7 @@ fn without_a_word_nobody_is_shed_and_all_wait() {
     assert!(observed.delay_max > Span::from_millis(900), "{}", observed.delay_max);
 }
 
-/// Those who can spare 12 ms would be late behind the target of 20.
+/// Requests that can wait for 12 ms would be late at the target of 20.
 #[test]
 fn a_budget_that_is_shorter_than_the_target_is_the_target() {
     let wait = |budget| {
@@ -215,7 +214,7 @@ fn who_falls_silent_is_open_to_all_after_half_a_second_and_is_heard_again() {
     let mut service = Service::new(1_000.0, 1, 1);
     assert!(service.run(seconds(2), 3.0).shed > 3_000);
     service.reports = false;
-    service.run(STALE_AFTER + LOOK * 2, 3.0);
+    service.run(STALE_AFTER + TICK * 2, 3.0);
     let observed = service.run(seconds(1), 3.0);
     assert_eq!(observed.shed, 0, "of {}", observed.offered);
     service.reports = true;

@@ -1,15 +1,15 @@
-//! A target that changes while a policy is at work.
+//! Change of the target delay at run time.
 
 use super::*;
 
 #[test]
 fn another_target_holds_from_the_next_look_on_and_what_was_learned_stays() {
     let mut policy = by_name("queue-delay", &Params::default()).expect("a policy");
-    // 3,000 a second are served, and whoever comes waits for 30 ms.
+    // Service rate 3,000 per second, delay 30 ms.
     let late = Signals { waiting: 90, served: 30, delay: Span::from_millis(30), ..Signals::default() };
-    let mut limit = |look: u64, target: Option<Span>| {
+    let mut limit = |tick: u64, target: Option<Span>| {
         target.into_iter().for_each(|target| policy.on_target(target));
-        match policy.tick(Time::ZERO + LOOK * look, &late) {
+        match policy.tick(Time::ZERO + TICK * tick, &late) {
             Limit::Rate { per_s } => per_s,
             other => panic!("{other:?}"),
         }

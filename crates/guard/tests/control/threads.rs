@@ -1,5 +1,5 @@
-//! A server whose threads accept at once and share a core: what waits is not in
-//! its accept queue. Guarded by who waits for an answer, and by who waits to be accepted.
+//! Server whose threads accept at once and share a core: requests wait outside of its accept
+//! queue. Guarded by time to response and by time to accept.
 
 use std::collections::VecDeque;
 
@@ -7,17 +7,17 @@ use guard::{AdmissionController, Class, Params, Policy, Signals, WaitEnd, by_nam
 use proptest::prelude::{prop_assert, proptest};
 use queueing::{Rng, Span, Time};
 
-use super::{LOOK, seconds};
+use super::{TICK, seconds};
 
-/// As many at once as there are threads, each with the same share of the core.
+/// Processor sharing among at most `threads` requests.
 struct Threads {
     rng: Rng,
     now: Time,
     per_s: f64,
     threads: usize,
-    /// When each arrived that has no thread yet.
+    /// Arrival times of connections without a thread.
     queue: VecDeque<Time>,
-    /// When each arrived that has one, and how much of the core it still takes, in seconds.
+    /// Arrival time and remaining CPU seconds of requests with a thread.
     active: Vec<(Time, f64)>,
     next: Time,
     until: WaitEnd,
@@ -25,7 +25,7 @@ struct Threads {
     admission: AdmissionController,
 }
 
-/// What was seen over some looks.
+/// Observations over several ticks.
 #[derive(Default)]
 struct Observed {
     offered: u64,
@@ -57,29 +57,29 @@ impl Threads {
         }
     }
 
-    /// For `span`, so many times the connections come that it can serve.
+    /// Runs for `span` at `times` the server's capacity.
     fn run(&mut self, span: Span, times: f64) -> Observed {
         let mut observed = Observed::default();
         let ends = self.now + span;
         self.next = self.now;
         while self.now < ends {
-            let look = self.now + LOOK;
+            let tick = self.now + TICK;
             let mut signals = Signals::default();
             let mut accepted = 0;
             loop {
                 accepted += self.accept();
-                // Of those that share the core, who is done first.
+                // Remaining work of the request that completes first.
                 let least = self.active.iter().map(|&(_, left_s)| left_s).fold(f64::INFINITY, f64::min);
                 let sharing = self.active.len() as f64;
                 let done = match least {
                     f64::INFINITY => Time::MAX,
                     least_s => self.now + Span::from_secs_f64(least_s * sharing),
                 };
-                let at = self.next.min(done).min(look);
+                let at = self.next.min(done).min(tick);
                 let each_s = at.since(self.now).as_secs_f64() / sharing.max(1.0);
                 self.active.iter_mut().for_each(|(_, left_s)| *left_s -= each_s);
                 self.now = at;
-                if at == look {
+                if at == tick {
                     break;
                 } else if at == done {
                     let is_least = |(_, left_s): &&(Time, f64)| *left_s <= least - each_s;
@@ -106,7 +106,7 @@ impl Threads {
         observed
     }
 
-    /// Those that find a thread are taken off the queue.
+    /// Dequeues connections for free threads.
     fn accept(&mut self) -> u64 {
         let free = self.threads - self.active.len();
         let taken: Vec<Time> = self.queue.drain(..free.min(self.queue.len())).collect();
@@ -137,7 +137,8 @@ impl Threads {
 proptest! {
     #![proptest_config(proptest::test_runner::Config::with_cases(16))]
 
-    /// Whether all have a thread at once or some wait for one. The target is what the mean takes: who
+    /// With and without a queue for threads. The target holds for the mean: with processor
+    /// sharing, large requests take longer.
     /// takes much of the core takes longer where it is shared.
     #[test]
     fn threads_serve_what_they_can_and_soon(
@@ -163,7 +164,7 @@ proptest! {
     }
 }
 
-/// Apache with 400 threads at four times its 250 a second.
+/// Apache with 400 threads at four times its 250 requests/s.
 #[test]
 fn an_accept_queue_hides_who_waits_for_a_thread_s_turn() {
     let latency_max = |until| {
@@ -172,6 +173,6 @@ fn an_accept_queue_hides_who_waits_for_a_thread_s_turn() {
         server.run(seconds(4), 4.0).latency_max
     };
     let (accept, answer) = (latency_max(WaitEnd::Accept), latency_max(WaitEnd::Answer));
-    assert!(accept > Span::from_secs(1), "{accept}: all threads are taken before anybody is seen to wait");
+    assert!(accept > Span::from_secs(1), "{accept}: all threads are busy before the accept queue grows");
     assert!(answer < Span::from_millis(200), "{answer}");
 }
