@@ -138,10 +138,10 @@ impl Histogram {
     /// Cumulative distribution: each recorded value, ascending, and the share of
     /// records not above it; the last share is 1.
     pub fn cdf(&self) -> impl Iterator<Item = (Span, f64)> + '_ {
-        let mut seen = 0;
+        let mut cumulated = 0;
         self.counts().map(move |(value, times)| {
-            seen += times;
-            (value, seen as f64 / self.count() as f64)
+            cumulated += times;
+            (value, cumulated as f64 / self.count() as f64)
         })
     }
 }
@@ -222,7 +222,7 @@ impl StageHistograms {
             (&other.classes, &other.stages),
             "classes or stages differ"
         );
-        self.table.iter_mut().zip(&other.table).for_each(|(mine, theirs)| mine.merge(theirs));
+        self.table.iter_mut().zip(&other.table).for_each(|(own, added)| own.merge(added));
     }
 
     /// Removes all records.

@@ -551,6 +551,6 @@ fn drr_serves_an_old_entry_once_those_that_are_older_have_gone() {
     let late = Time::from_nanos(10);
     assert_eq!(queue.push(late, request(500, 7)), PushResult::Queued);
     let now = late + Span::from_micros(1);
-    let place = (0..).find(|_| queue.pop(now).is_some_and(|popped| popped.number == 500));
-    assert!(place.is_some_and(|place| place <= 500), "{place:?}");
+    let index = (0..).find(|_| queue.pop(now).is_some_and(|popped| popped.number == 500));
+    assert!(index.is_some_and(|index| index <= 500), "{index:?}");
 }

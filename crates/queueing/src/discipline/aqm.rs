@@ -3,7 +3,7 @@
 //! Wraps any queue: a whole port's, one level's or each flow's. An entry that is
 //! not ECN-capable ([`EcnMarkable::mark`]) is dropped instead: refused at the
 //! push or, if the wait decides ([`CoDel`]), returned by the pop as
-//! [doomed](Entry::doomed). So every entry leaves the queue through its caller.
+//! [doomed](Entry::doomed). Every entry thus leaves the queue through its caller.
 //! Source: RFC 3168 §5 (marks instead of drops); DCTCP, SIGCOMM '10 §3.1 (a
 //! threshold on the instantaneous length).
 

@@ -30,7 +30,7 @@ use crate::{Bytes, Priority, Time};
 #[derive(Clone, Debug)]
 pub struct FairQueue<T, Q = Fifo<T>> {
     flows: FlowTable<FlowQueue<Q>>,
-    /// Backlogged flows in round-robin order; the first is served next.
+    /// Active flows in round-robin order; the first is served next.
     round: VecDeque<u32>,
     /// Number of flows at the front that have not had a turn; 0 unless new flows go first.
     new_flows: usize,
@@ -113,9 +113,9 @@ impl<T, Q: Clone> FairQueue<T, Q> {
         self
     }
 
-    /// Gives a new flow its first turn before all others. So that a pause does not
-    /// make a flow new again, an empty flow stays in the round until its next turn.
-    /// Above `capacity` flows it leaves at that turn even if new flows keep coming,
+    /// Gives a new flow its first turn before all others. An empty flow stays in the
+    /// round until its next turn, so that a pause does not make it new again. Above
+    /// `capacity` flows it leaves at that turn even if new flows keep coming,
     /// so at most `2 * capacity + 2` flows are in the round.
     /// Source: RFC 8290 §4.2; the bound is an addition.
     #[must_use]

@@ -1,7 +1,7 @@
 //! Index of entries by rank and by age, shared by [`Edf`], [`Laxity`] and [`Pifo`].
 //!
 //! Per level a binary heap by rank (ties in order of arrival), over slots linked
-//! in order of arrival. So the oldest entry is known and can be removed; its heap
+//! in order of arrival. The oldest entry is known and can be removed; its heap
 //! entry becomes stale, is recognised by its sequence number and skipped. Push
 //! and pop are O(log n).
 //!

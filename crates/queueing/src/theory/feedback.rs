@@ -198,9 +198,9 @@ const FINE: u64 = 8;
 fn refine(candidates: &[u64], best: &[u64]) -> Vec<u64> {
     let mut finer = Vec::new();
     for amount in best {
-        let place = candidates.binary_search(amount).expect("the best are candidates");
-        let from = candidates[place.saturating_sub(1)];
-        let to = candidates[(place + 1).min(candidates.len() - 1)];
+        let index = candidates.binary_search(amount).expect("the best are candidates");
+        let from = candidates[index.saturating_sub(1)];
+        let to = candidates[(index + 1).min(candidates.len() - 1)];
         finer.extend((from..=to).step_by(((to - from) / (2 * FINE)).max(1) as usize));
         finer.push(*amount);
     }

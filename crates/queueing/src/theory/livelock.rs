@@ -50,11 +50,11 @@ impl TwoStages {
     #[must_use]
     pub fn outcome_shedding(&self, rate_per_s: f64, admitted_per_s: f64, shed: Span) -> LivelockOutcome {
         let admitted_per_s = admitted_per_s.min(rate_per_s);
-        let taken = (rate_per_s - admitted_per_s) * shed.as_secs_f64();
+        let shedding_share = (rate_per_s - admitted_per_s) * shed.as_secs_f64();
         let receiving =
-            Span::from_secs_f64(1.0 / (self.receive_per_s * (1.0 - taken).max(f64::MIN_POSITIVE)));
+            Span::from_secs_f64(1.0 / (self.receive_per_s * (1.0 - shedding_share).max(f64::MIN_POSITIVE)));
         let lost = mm1k::loss(self.receive_room, admitted_per_s, receiving);
-        self.after_receiving(rate_per_s, admitted_per_s / rate_per_s * (1.0 - lost), taken)
+        self.after_receiving(rate_per_s, admitted_per_s / rate_per_s * (1.0 - lost), shedding_share)
     }
 
     /// Largest admitted rate that takes no time from admitted requests: it just
@@ -78,11 +78,11 @@ impl TwoStages {
         (self.serve_per_s * (1.0 - rate_per_s / self.receive_per_s)).max(0.0)
     }
 
-    /// Outcomes if a share was `received`, after `taken` of the core's time was spent
+    /// Outcomes if a share was `received`, after `shedding_share` of the core's time was spent
     /// on shedding.
-    fn after_receiving(&self, rate_per_s: f64, received: f64, taken: f64) -> LivelockOutcome {
+    fn after_receiving(&self, rate_per_s: f64, received: f64, shedding_share: f64) -> LivelockOutcome {
         let received_per_s = rate_per_s * received;
-        let left_share = 1.0 - taken - received_per_s / self.receive_per_s;
+        let left_share = 1.0 - shedding_share - received_per_s / self.receive_per_s;
         let serving = Span::from_secs_f64(1.0 / (self.serve_per_s * left_share));
         let lost = if left_share > 0.0 { mm1k::loss(self.serve_room, received_per_s, serving) } else { 1.0 };
         LivelockOutcome {

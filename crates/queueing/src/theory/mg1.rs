@@ -52,17 +52,17 @@ impl Class {
     }
 }
 
-/// Mean wait of class `place` among `classes`, most urgent first, without
+/// Mean wait of class `index` among `classes`, most urgent first, without
 /// preemption.
 ///
 /// `None` if this class or a more urgent one has no steady state, or the total
 /// load is 1 or more.
 ///
 /// # Panics
-/// If `place` is outside `classes`.
+/// If `index` is outside `classes`.
 #[must_use]
-pub fn wait_mean_nonpreemptive(classes: &[Class], place: usize) -> Option<Span> {
-    let spare = Spare::of(classes, place)?;
+pub fn wait_mean_nonpreemptive(classes: &[Class], index: usize) -> Option<Span> {
+    let spare = Spare::of(classes, index)?;
     let total: f64 = classes.iter().map(Class::load).sum();
     if total >= 1.0 {
         return None;
@@ -71,27 +71,27 @@ pub fn wait_mean_nonpreemptive(classes: &[Class], place: usize) -> Option<Span> 
     Some(Span::from_secs_f64(residue_s / (spare.above * spare.with)))
 }
 
-/// Mean sojourn of class `place` among `classes`, most urgent first, with
+/// Mean sojourn of class `index` among `classes`, most urgent first, with
 /// preemptive resume. Less urgent classes do not matter.
 ///
 /// # Panics
-/// If `place` is outside `classes`.
+/// If `index` is outside `classes`.
 #[must_use]
-pub fn sojourn_mean_preemptive(classes: &[Class], place: usize) -> Option<Span> {
-    let spare = Spare::of(classes, place)?;
-    let residue_s: f64 = classes[..=place].iter().map(Class::residue_s).sum();
-    let service_s = classes[place].service.mean().as_secs_f64();
+pub fn sojourn_mean_preemptive(classes: &[Class], index: usize) -> Option<Span> {
+    let spare = Spare::of(classes, index)?;
+    let residue_s: f64 = classes[..=index].iter().map(Class::residue_s).sum();
+    let service_s = classes[index].service.mean().as_secs_f64();
     Some(Span::from_secs_f64(service_s / spare.above + residue_s / (spare.above * spare.with)))
 }
 
-/// Mean time that class `place` is present but not served, before its first
+/// Mean time that class `index` is present but not served, before its first
 /// service and while preempted: sojourn minus service.
 ///
 /// # Panics
-/// If `place` is outside `classes`.
+/// If `index` is outside `classes`.
 #[must_use]
-pub fn wait_mean_preemptive(classes: &[Class], place: usize) -> Option<Span> {
-    Some(sojourn_mean_preemptive(classes, place)? - classes[place].service.mean())
+pub fn wait_mean_preemptive(classes: &[Class], index: usize) -> Option<Span> {
+    Some(sojourn_mean_preemptive(classes, index)? - classes[index].service.mean())
 }
 
 /// Share of the server left by the classes above one, without and with that class.
@@ -101,9 +101,9 @@ struct Spare {
 }
 
 impl Spare {
-    fn of(classes: &[Class], place: usize) -> Option<Self> {
-        let above = 1.0 - classes[..place].iter().map(Class::load).sum::<f64>();
-        let with = above - classes[place].load();
+    fn of(classes: &[Class], index: usize) -> Option<Self> {
+        let above = 1.0 - classes[..index].iter().map(Class::load).sum::<f64>();
+        let with = above - classes[index].load();
         (with > 0.0).then_some(Self { above, with })
     }
 }

@@ -33,14 +33,14 @@ pub fn sojourn_mean(k: u32, rate_per_s: f64, service_mean: Span) -> Span {
 }
 
 /// Goodput over offered load: share of all requests that are served within
-/// `patience`. The server is first come first served and also serves requests
+/// `timeout`. The server is first come first served and also serves requests
 /// whose client has given up.
 ///
 /// A request that finds n present needs n + 1 services: Erlang's distribution.
 #[must_use]
-pub fn within(k: u32, rate_per_s: f64, service_mean: Span, patience: Span) -> f64 {
+pub fn within(k: u32, rate_per_s: f64, service_mean: Span, timeout: Span) -> f64 {
     let rho = load(rate_per_s, service_mean);
-    let services = patience.as_secs_f64() / service_mean.as_secs_f64();
+    let services = timeout.as_secs_f64() / service_mean.as_secs_f64();
     // In `services` mean service times a Poisson number of services ends: the
     // probabilities of exactly j, and of at most n.
     let (mut exactly, mut at_most) = ((-services).exp(), 0.0);

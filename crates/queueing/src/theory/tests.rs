@@ -83,8 +83,8 @@ fn mean(values: &[f64]) -> f64 {
 
 fn quantile(values: &[f64], q: f64) -> f64 {
     let mut sorted = values.to_vec();
-    let place = (q * values.len() as f64) as usize;
-    *sorted.select_nth_unstable_by(place, f64::total_cmp).1
+    let index = (q * values.len() as f64) as usize;
+    *sorted.select_nth_unstable_by(index, f64::total_cmp).1
 }
 
 #[track_caller]
@@ -164,16 +164,16 @@ fn three_classes() -> [Class; 3] {
 #[test]
 fn mg1_with_nonpreemptive_priorities_agrees_with_simulation() {
     let classes = three_classes();
-    for (place, waited_s) in priorities(&classes, false).into_iter().enumerate() {
-        agree(&format!("class {place}"), mg1::wait_mean_nonpreemptive(&classes, place), waited_s);
+    for (index, waited_s) in priorities(&classes, false).into_iter().enumerate() {
+        agree(&format!("class {index}"), mg1::wait_mean_nonpreemptive(&classes, index), waited_s);
     }
 }
 
 #[test]
 fn mg1_with_preemptive_priorities_agrees_with_simulation() {
     let classes = three_classes();
-    for (place, waited_s) in priorities(&classes, true).into_iter().enumerate() {
-        agree(&format!("class {place}"), mg1::wait_mean_preemptive(&classes, place), waited_s);
+    for (index, waited_s) in priorities(&classes, true).into_iter().enumerate() {
+        agree(&format!("class {index}"), mg1::wait_mean_preemptive(&classes, index), waited_s);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Elfen: BE runs only beside idle LC lanes.
 //!
 //! LC has the first lane of every physical core, BE the others, which idle while LC
-//! runs on the first. So LC never shares a physical core, not even with itself, and
+//! runs on the first. LC never shares a physical core, not even with itself, and
 //! loses half of the lanes. Physical cores with a single lane serve both, by
 //! priority.
 //! Source: Elfen (ATC '16), as Caladan (OSDI '20) §7.3 compares with its rule. Here

@@ -135,35 +135,36 @@ mod tests {
         let tasks = vec![TaskSpec::critical(1), TaskSpec::best_effort()];
         let assignment = CoreAssignment::new(topology, tasks).expect("a valid assignment");
         let policy = by_name("caladan", &Settings::default(), &assignment).expect("a policy");
-        let mut moves = ReallocationLog::new(&assignment, f64::MAX);
-        let (mut allocator, mut seen) = (Allocator::new(policy, assignment.clone()), Vec::new());
+        let mut log = ReallocationLog::new(&assignment, f64::MAX);
+        let (mut allocator, mut moves) = (Allocator::new(policy, assignment.clone()), Vec::new());
         let mut cores = FixedSignals(Signals::of(&assignment));
         cores.0.tasks[1].runnable = 4;
         allocator.round(Time::ZERO, &mut cores);
-        moves.round(Time::ZERO, &allocator, &mut seen);
+        log.round(Time::ZERO, &allocator, &mut moves);
         let be = CoreState::Granted(TaskId(1));
         assert!(
-            seen.iter()
+            moves
+                .iter()
                 .all(|m| (m.from, m.to, m.why) == (CoreState::Free, be, ReallocationReason::Unclaimed)),
-            "{seen:?}"
+            "{moves:?}"
         );
-        assert_eq!(seen.len(), 2);
-        seen.clear();
+        assert_eq!(moves.len(), 2);
+        moves.clear();
         let (at, delay) = (Time::from_nanos(10_000), Span::from_micros(11));
         (cores.0.tasks[0].runnable, cores.0.tasks[0].delay) = (1, delay);
         allocator.round(at, &mut cores);
-        moves.round(at, &allocator, &mut seen);
-        let [reallocation] = seen[..] else { panic!("one core moves: {seen:?}") };
+        log.round(at, &allocator, &mut moves);
+        let [reallocation] = moves[..] else { panic!("one core moves: {moves:?}") };
         assert_eq!((reallocation.from, reallocation.to), (be, CoreState::Granted(TaskId(0))));
         assert_eq!(reallocation.why, ReallocationReason::Waited { task: TaskId(0), delay });
-        seen.clear();
-        moves.round(at, &allocator, &mut seen);
-        assert!(seen.is_empty(), "nothing has changed since");
+        moves.clear();
+        log.round(at, &allocator, &mut moves);
+        assert!(moves.is_empty(), "nothing has changed since");
         let later = Time::from_nanos(50_000);
         cores.0.tasks[0].late = true;
         allocator.round(later, &mut cores);
-        moves.round(later, &allocator, &mut seen);
-        let [reallocation] = seen[..] else { panic!("one core moves: {seen:?}") };
+        log.round(later, &allocator, &mut moves);
+        let [reallocation] = moves[..] else { panic!("one core moves: {moves:?}") };
         assert_eq!(
             (reallocation.from, reallocation.why),
             (be, ReallocationReason::DeadlinePressure(TaskId(0)))

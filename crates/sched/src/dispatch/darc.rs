@@ -5,7 +5,7 @@
 //! reserves workers in proportion to its demand, at least one. A group may also use
 //! idle workers of longer groups, never of shorter ones. When workers run out, the
 //! last one, the *spillway*, is shared; requests of unknown type, which rank as the
-//! longest, run only there. So long requests never occupy every worker, at the
+//! longest, run only there. Long requests never occupy every worker, at the
 //! price of idle ones.
 //!
 //! Within a group the type declared more urgent goes first, which extends DARC to

@@ -63,11 +63,11 @@ proptest! {
     #[test]
     fn everybody_ends_in_one_way(
         rates in [10.0..1e6_f64, 10.0..1e6_f64, 10.0..1e7_f64],
-        rooms in [1..300_u32, 1..300_u32],
+        capacities in [1..300_u32, 1..300_u32],
         shed_ns in 0..20_000_u64,
     ) {
         let [receive_per_s, serve_per_s, rate_per_s] = rates;
-        let server = TwoStages { receive_per_s, serve_per_s, receive_room: rooms[0], serve_room: rooms[1] };
+        let server = TwoStages { receive_per_s, serve_per_s, receive_room: capacities[0], serve_room: capacities[1] };
         let shed = Span::from_nanos(shed_ns);
         let admitted = server.admitted_best(rate_per_s, shed);
         for outcome in [server.outcome(rate_per_s), server.outcome_shedding(rate_per_s, admitted, shed)] {

@@ -84,7 +84,7 @@ fn may_idle(
     match assignment.state(lane) {
         CoreState::Free => has_capacity,
         CoreState::Granted(other) if other == owner => {
-            overdue(now, signals, assignment, lane).is_none_or(|(theirs, _)| theirs <= ran)
+            overdue(now, signals, assignment, lane).is_none_or(|(other_ran, _)| other_ran <= ran)
         }
         CoreState::Granted(_) => {
             has_capacity && assignment.is_beyond_guarantee(lane) && !assignment.leased(now, lane)

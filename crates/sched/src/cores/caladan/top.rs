@@ -3,9 +3,9 @@
 //! An LC task needs a core, one per round, if its queueing delay exceeds THRESH_QD,
 //! a request is late (an addition), or it has work and no core. BE takes free cores.
 //! A task below its guarantee may take any core beyond another's guarantee.
-//! Otherwise LC may take BE's cores, and a task those of its own class that has at
-//! least two more beyond its guarantee. Preferred are cores with idle siblings, then
-//! with siblings of another task, then those used last.
+//! Otherwise LC may take BE's cores, and any task those of a task of its class that has
+//! at least two more cores beyond its guarantee. Preferred are cores with idle
+//! siblings, then with siblings of another task, then those used last.
 //!
 //! **No starvation**: after a `slice` without a core, BE may take one that BE has
 //! held as long. After `starve_max`, a task may take any core beyond a guarantee, and
@@ -120,14 +120,14 @@ impl Top {
     fn order_critical(&mut self, now: Time, signals: &Signals, assignment: &CoreAssignment) {
         self.order.clear();
         let needs_core = |task: &TaskId| {
-            let (spec, seen) = (assignment.spec(*task), signals.task(*task));
+            let (spec, task_signals) = (assignment.spec(*task), signals.task(*task));
             // A core granted in the last period has had no effect yet.
             let waking =
                 self.granted_at[task.index()].is_some_and(|granted| now.since(granted) <= self.period);
-            let stuck = seen.runnable > 0 && assignment.running(*task) == 0;
+            let stuck = task_signals.runnable > 0 && assignment.running(*task) == 0;
             spec.is_critical()
                 && assignment.running(*task) < spec.cores_max()
-                && (stuck || seen.needs_core(spec) && !waking)
+                && (stuck || task_signals.needs_core(spec) && !waking)
         };
         self.order.extend(assignment.ids().filter(needs_core));
         self.order.sort_unstable_by_key(|&task| {
@@ -140,12 +140,12 @@ impl Top {
     /// Gives free cores to BE with work, fewest cores first; then one time-sliced core to
     /// BE without any.
     fn share_rest(&mut self, now: Time, signals: &Signals, assignment: &mut CoreAssignment, rule: Rule<'_>) {
-        let wants = |assignment: &CoreAssignment, task: TaskId| {
+        let can_use = |assignment: &CoreAssignment, task: TaskId| {
             let (has, spec) = (assignment.running(task), assignment.spec(task));
             !spec.is_critical() && has < spec.cores_max() && signals.task(task).runnable > u32::from(has)
         };
         self.order.clear();
-        self.order.extend(assignment.ids().filter(|&task| wants(assignment, task)));
+        self.order.extend(assignment.ids().filter(|&task| can_use(assignment, task)));
         while assignment.free_cores() > 0 {
             let fewest = |&index: &usize| {
                 (assignment.running(self.order[index]), self.starving_since[self.order[index].index()])
@@ -153,7 +153,7 @@ impl Top {
             let Some(index) = (0..self.order.len()).min_by_key(fewest) else { break };
             let task = self.order[index];
             let granted = self.give(now, assignment, rule, task, Need::Spare);
-            if !granted || !wants(assignment, task) {
+            if !granted || !can_use(assignment, task) {
                 self.order.swap_remove(index);
             }
         }
@@ -162,7 +162,7 @@ impl Top {
         };
         let next = assignment
             .ids()
-            .filter(|&task| assignment.running(task) == 0 && wants(assignment, task))
+            .filter(|&task| assignment.running(task) == 0 && can_use(assignment, task))
             .filter(waited);
         if let Some(task) = next.min_by_key(|task| self.starving_since[task.index()]) {
             self.give(now, assignment, rule, task, Need::TimeSlice);
@@ -225,12 +225,13 @@ impl Top {
         if assignment.leased(now, core) {
             return false;
         }
-        let (mine, theirs) = (assignment.spec(task).is_critical(), assignment.spec(holder).is_critical());
+        let (critical, holder_critical) =
+            (assignment.spec(task).is_critical(), assignment.spec(holder).is_critical());
         match need {
             Need::Spare | Need::Guarantee => false,
             Need::Starving => true,
-            Need::TimeSlice => !theirs && assignment.held_for(now, core) >= self.slice,
-            Need::Queue if mine != theirs => mine,
+            Need::TimeSlice => !holder_critical && assignment.held_for(now, core) >= self.slice,
+            Need::Queue if critical != holder_critical => critical,
             Need::Queue => assignment.burst(holder) > assignment.burst(task) + 1,
         }
     }

@@ -27,8 +27,8 @@ fn a_queue_older_than_the_threshold_takes_one_core_a_round() {
         (80, (4, 0), "ababab"),
     ];
     for (us, lc, expected) in rounds {
-        let seen = signals(&assignment, &[lc, (9, 0)]);
-        caladan.round(at(us), &seen, &mut assignment);
+        let signals = signals(&assignment, &[lc, (9, 0)]);
+        caladan.round(at(us), &signals, &mut assignment);
         assert_eq!(shown(&assignment), expected, "at {us} µs");
     }
 }
@@ -38,12 +38,12 @@ fn idle_siblings_are_preferred_then_another_tasks_then_the_core_used_last() {
     let (mut assignment, mut caladan) = setup("caladan", (3, 2), &[LC, LC]);
     assignment.set(at(0), CoreId(0), CoreState::Granted(TaskId(0)));
     assignment.set(at(0), CoreId(2), CoreState::Granted(TaskId(1)));
-    let seen = signals(&assignment, &[(9, 99), (1, 0)]);
-    caladan.round(at(100), &seen, &mut assignment);
+    let signals = signals(&assignment, &[(9, 99), (1, 0)]);
+    caladan.round(at(100), &signals, &mut assignment);
     assert_eq!(shown(&assignment), "a.b.a.", "both lanes of the third physical core were idle");
-    caladan.round(at(200), &seen, &mut assignment);
+    caladan.round(at(200), &signals, &mut assignment);
     assert_eq!(shown(&assignment), "a.baa.", "beside another task");
-    caladan.round(at(300), &seen, &mut assignment);
+    caladan.round(at(300), &signals, &mut assignment);
     assert_eq!(shown(&assignment), "aabaa.", "beside itself, the lower number of equals");
 }
 
@@ -52,9 +52,9 @@ fn be_never_takes_from_lc_but_takes_turns_with_be() {
     let (mut assignment, mut caladan) = setup("caladan", (1, 2), &[TaskSpec::critical(1), BE, BE]);
     assignment.set(at(0), CoreId(0), CoreState::Granted(TaskId(0)));
     assignment.set(at(0), CoreId(1), CoreState::Granted(TaskId(1)));
-    let seen = signals(&assignment, &[(1, 0), (9, 0), (9, 0)]);
+    let signals = signals(&assignment, &[(1, 0), (9, 0), (9, 0)]);
     for (us, expected) in [(10, "ab"), (1_900, "ab"), (2_010, "ac"), (2_020, "ac"), (4_020, "ab")] {
-        caladan.round(at(us), &seen, &mut assignment);
+        caladan.round(at(us), &signals, &mut assignment);
         assert_eq!(shown(&assignment), expected, "at {us} µs");
     }
 }
@@ -65,10 +65,10 @@ fn a_guarantee_takes_what_another_lc_has_beyond_its_own() {
         setup("caladan", (2, 1), &[TaskSpec::critical(1), TaskSpec::critical(1)]);
     assignment.set(at(0), CoreId(0), CoreState::Granted(TaskId(0)));
     assignment.set(at(0), CoreId(1), CoreState::Granted(TaskId(0)));
-    let seen = signals(&assignment, &[(9, 50), (1, 0)]);
-    caladan.round(at(10), &seen, &mut assignment);
+    let signals = signals(&assignment, &[(9, 50), (1, 0)]);
+    caladan.round(at(10), &signals, &mut assignment);
     assert_eq!(shown(&assignment).matches('b').count(), 1, "{}", shown(&assignment));
-    caladan.round(at(50), &seen, &mut assignment);
+    caladan.round(at(50), &signals, &mut assignment);
     assert_eq!(shown(&assignment).matches('a').count(), 1, "and not more than that: {}", shown(&assignment));
 }
 
@@ -79,12 +79,12 @@ fn who_is_behind_takes_a_core_whatever_waits_and_before_who_has_waited_longest()
     {
         let lc = TaskSpec::critical(0);
         let (mut assignment, mut caladan) = setup("caladan", (1, 1), &[lc.clone(), lc, BE]);
-        let mut seen = signals(&assignment, &[(0, 0), (0, 0), (9, 0)]);
-        caladan.round(at(10), &seen, &mut assignment);
+        let mut signals = signals(&assignment, &[(0, 0), (0, 0), (9, 0)]);
+        caladan.round(at(10), &signals, &mut assignment);
         assert_eq!(shown(&assignment), "c", "no LC needs a core");
-        seen.tasks[0].delay = Span::from_micros(delay_us);
-        (seen.tasks[0].late, seen.tasks[1].late) = (late[0], late[1]);
-        caladan.round(at(30), &seen, &mut assignment);
+        signals.tasks[0].delay = Span::from_micros(delay_us);
+        (signals.tasks[0].late, signals.tasks[1].late) = (late[0], late[1]);
+        caladan.round(at(30), &signals, &mut assignment);
         assert_eq!(shown(&assignment), expected, "{delay_us} µs, {late:?}");
     }
 }
@@ -99,12 +99,12 @@ fn saturate(
     rounds: std::ops::Range<u64>,
 ) {
     for round in rounds {
-        let mut seen = signals(assignment, wants);
-        seen.bandwidth.fill(Some(gb * 1e9));
-        for (core, &per_round) in seen.cores.iter_mut().zip(misses) {
+        let mut signals = signals(assignment, wants);
+        signals.bandwidth.fill(Some(gb * 1e9));
+        for (core, &per_round) in signals.cores.iter_mut().zip(misses) {
             core.sample = Some(Sample { misses: per_round * round, at: at(10 * round) });
         }
-        policy.round(at(10 * round), &seen, assignment);
+        policy.round(at(10 * round), &signals, assignment);
     }
 }
 
@@ -157,13 +157,13 @@ fn sockets_are_limited_one_by_one() {
     let mut caladan = Caladan::new(&Settings::default(), &assignment);
     (0..4).for_each(|core| assignment.set(at(0), CoreId(core), CoreState::Granted(TaskId(core % 2))));
     for round in 1..4 {
-        let mut seen = signals(&assignment, &[(9, 0), (9, 0)]);
-        seen.bandwidth = vec![Some(1e9), Some(30e9)];
-        for core in &mut seen.cores {
+        let mut signals = signals(&assignment, &[(9, 0), (9, 0)]);
+        signals.bandwidth = vec![Some(1e9), Some(30e9)];
+        for core in &mut signals.cores {
             core.sample = Some(Sample { misses: 100 * round, at: at(10 * round) });
         }
-        seen.cores[1].sample = Some(Sample { misses: 900 * round, at: at(10 * round) });
-        caladan.round(at(10 * round), &seen, &mut assignment);
+        signals.cores[1].sample = Some(Sample { misses: 900 * round, at: at(10 * round) });
+        caladan.round(at(10 * round), &signals, &mut assignment);
     }
     assert_eq!(shown(&assignment)[..2], *"ab", "the first socket is not saturated");
     assert!(shown(&assignment)[2..] != *"ab", "{}", shown(&assignment));
@@ -174,14 +174,14 @@ fn a_long_request_has_its_physical_core_alone_until_it_ends() {
     let lc = TaskSpec { request_max: Some(Span::from_micros(40)), ..LC };
     let (mut assignment, mut caladan) = setup("caladan", (2, 2), &[lc, BE]);
     assignment.set(at(0), CoreId(0), CoreState::Granted(TaskId(0)));
-    let mut seen = signals(&assignment, &[(1, 0), (9, 0)]);
-    seen.cores[0].request_since = Some(at(5));
+    let mut signals = signals(&assignment, &[(1, 0), (9, 0)]);
+    signals.cores[0].request_since = Some(at(5));
     for (us, expected) in [(20, "abbb"), (44, "abbb"), (45, "a-bb"), (90, "a-bb")] {
-        caladan.round(at(us), &seen, &mut assignment);
+        caladan.round(at(us), &signals, &mut assignment);
         assert_eq!(shown(&assignment), expected, "at {us} µs");
     }
-    seen.cores[0].request_since = Some(at(95));
-    caladan.round(at(100), &seen, &mut assignment);
+    signals.cores[0].request_since = Some(at(95));
+    caladan.round(at(100), &signals, &mut assignment);
     assert_eq!(shown(&assignment), "abbb", "the next request is young");
 }
 
@@ -190,10 +190,10 @@ fn of_two_long_requests_on_one_core_the_longer_stays() {
     let lc = TaskSpec { request_max: Some(Span::from_micros(40)), ..LC };
     let (mut assignment, mut caladan) = setup("caladan", (1, 2), &[lc]);
     (0..2).for_each(|core| assignment.set(at(0), CoreId(core), CoreState::Granted(TaskId(0))));
-    let mut seen = signals(&assignment, &[(2, 0)]);
-    seen.cores[0].request_since = Some(at(20));
-    seen.cores[1].request_since = Some(at(10));
-    caladan.round(at(100), &seen, &mut assignment);
+    let mut signals = signals(&assignment, &[(2, 0)]);
+    signals.cores[0].request_since = Some(at(20));
+    signals.cores[1].request_since = Some(at(10));
+    caladan.round(at(100), &signals, &mut assignment);
     assert_eq!(shown(&assignment), "-a");
 }
 
@@ -202,11 +202,11 @@ fn a_growing_queue_lifts_the_ban() {
     let lc = TaskSpec { request_max: Some(Span::from_micros(40)), ..LC };
     let (mut assignment, mut caladan) = setup("caladan", (1, 2), &[lc]);
     assignment.set(at(0), CoreId(0), CoreState::Granted(TaskId(0)));
-    let mut seen = signals(&assignment, &[(1, 0)]);
-    seen.cores[0].request_since = Some(at(0));
-    caladan.round(at(50), &seen, &mut assignment);
+    let mut signals = signals(&assignment, &[(1, 0)]);
+    signals.cores[0].request_since = Some(at(0));
+    caladan.round(at(50), &signals, &mut assignment);
     assert_eq!(shown(&assignment), "a-");
-    seen.tasks[0] = TaskSignals { runnable: 5, delay: Span::from_micros(11), ..TaskSignals::default() };
-    caladan.round(at(60), &seen, &mut assignment);
+    signals.tasks[0] = TaskSignals { runnable: 5, delay: Span::from_micros(11), ..TaskSignals::default() };
+    caladan.round(at(60), &signals, &mut assignment);
     assert_eq!(shown(&assignment), "aa");
 }

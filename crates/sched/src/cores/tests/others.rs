@@ -4,18 +4,18 @@ use super::*;
 
 const BE: TaskSpec = TaskSpec::best_effort();
 
-fn rounds(assignment: &mut CoreAssignment, policy: &mut dyn Policy, seen: &Signals, n: u64) {
-    (0..n).for_each(|round| policy.round(Time::ZERO + policy.period() * round, seen, assignment));
+fn rounds(assignment: &mut CoreAssignment, policy: &mut dyn Policy, signals: &Signals, n: u64) {
+    (0..n).for_each(|round| policy.round(Time::ZERO + policy.period() * round, signals, assignment));
 }
 
 #[test]
 fn shenango_reacts_to_queues_only() {
     let lc = TaskSpec { request_max: Some(Span::from_micros(10)), ..TaskSpec::critical(2) };
     let (mut assignment, mut shenango) = setup("shenango", (2, 2), &[lc, BE]);
-    let mut seen = signals(&assignment, &[(1, 5), (9, 0)]);
-    seen.bandwidth.fill(Some(99e9));
-    seen.cores[0].request_since = Some(Time::ZERO);
-    rounds(&mut assignment, &mut *shenango, &seen, 50);
+    let mut signals = signals(&assignment, &[(1, 5), (9, 0)]);
+    signals.bandwidth.fill(Some(99e9));
+    signals.cores[0].request_since = Some(Time::ZERO);
+    rounds(&mut assignment, &mut *shenango, &signals, 50);
     assert_eq!(shown(&assignment), "abbb");
 }
 
@@ -50,19 +50,19 @@ fn static_keeps_idle_cores_and_be_takes_turns_on_too_few() {
 #[test]
 fn linux_leaves_all_to_the_kernel() {
     let (mut assignment, mut linux) = setup("linux", (2, 1), &[TaskSpec::critical(1), BE]);
-    let seen = signals(&assignment, &[(1, 0), (1, 0)]);
-    rounds(&mut assignment, &mut *linux, &seen, 1);
+    let signals = signals(&assignment, &[(1, 0), (1, 0)]);
+    rounds(&mut assignment, &mut *linux, &signals, 1);
     assert_eq!(shown(&assignment), "**");
 }
 
 #[test]
 fn parties_moves_one_physical_core_a_period_by_the_tail() {
     let (mut assignment, mut parties) = setup("parties", (4, 2), &[TaskSpec::critical(2), BE]);
-    let mut seen = signals(&assignment, &[(1, 0), (9, 0)]);
+    let mut signals = signals(&assignment, &[(1, 0), (9, 0)]);
     let mut round = 0;
     let mut check = |tail_us: u64, expected: &str| {
-        seen.tasks[0].tail = Some(Span::from_micros(tail_us));
-        parties.round(Time::ZERO + parties.period() * round, &seen, &mut assignment);
+        signals.tasks[0].tail = Some(Span::from_micros(tail_us));
+        parties.round(Time::ZERO + parties.period() * round, &signals, &mut assignment);
         round += 1;
         assert_eq!(shown(&assignment), expected, "round {round}");
     };
@@ -79,10 +79,10 @@ fn parties_moves_one_physical_core_a_period_by_the_tail() {
 fn parties_begins_with_whole_physical_cores_and_gives_them_all_up_to_its_guarantee() {
     // An equal share of ten is five.
     let (mut assignment, mut parties) = setup("parties", (5, 2), &[TaskSpec::critical(2), BE]);
-    let mut seen = signals(&assignment, &[(1, 0), (9, 0)]);
-    seen.tasks[0].tail = Some(Span::from_micros(50));
+    let mut signals = signals(&assignment, &[(1, 0), (9, 0)]);
+    signals.tasks[0].tail = Some(Span::from_micros(50));
     for (round, expected) in (0..).zip(["aaaabbbbbb", "aabbbbbbbb", "aabbbbbbbb"]) {
-        parties.round(Time::ZERO + parties.period() * round, &seen, &mut assignment);
+        parties.round(Time::ZERO + parties.period() * round, &signals, &mut assignment);
         assert_eq!(shown(&assignment), expected, "round {round}");
     }
 }

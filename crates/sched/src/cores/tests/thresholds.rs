@@ -12,12 +12,12 @@ fn a_task_asks_for_a_core_by_the_threshold_that_it_has_now() {
         assignment.set(at(0), CoreId(1), CoreState::Granted(TaskId(1)));
         assignment.set_thresholds(TaskId(0), &TaskSpec { guaranteed: 2, ..patient.clone() });
         assert_eq!(assignment.spec(TaskId(0)), &patient, "the guarantee stays");
-        let seen = signals(&assignment, &[(1, 20), (9, 0)]);
-        policy.round(at(10), &seen, &mut assignment);
+        let input = signals(&assignment, &[(1, 20), (9, 0)]);
+        policy.round(at(10), &input, &mut assignment);
         assert_eq!(shown(&assignment), "ab", "{name}: 20 µs are below 50 µs");
         assignment.set_thresholds(TaskId(0), &lc);
-        let seen = signals(&assignment, &[(1, 20), (9, 0)]);
-        policy.round(at(20), &seen, &mut assignment);
+        let input = signals(&assignment, &[(1, 20), (9, 0)]);
+        policy.round(at(20), &input, &mut assignment);
         assert_eq!(shown(&assignment), "aa", "{name}: 20 µs are above 10 µs");
     }
 }

@@ -54,7 +54,7 @@ pub struct WorkerSignals {
     pub at: Time,
     /// Arrival of the oldest received frame.
     pub frames: Option<Time>,
-    /// Time at which the oldest runnable task became so.
+    /// Time at which the oldest runnable task became runnable.
     pub tasks: Option<Time>,
     /// Expiry of the next timer, past or future.
     pub timers: Option<Time>,

@@ -8,7 +8,7 @@
 //!
 //! The park request is one word: odd asks the worker to leave its core, even to resume.
 //! The worker copies the word to `done` as acknowledgement and sleeps on the request by
-//! futex, which compares before it sleeps. So requests are idempotent and not lost.
+//! futex, which compares before it sleeps. Requests are thus idempotent and not lost.
 //! `tests/worker_signals.rs` checks both with this file's code.
 
 use super::sync::{AtomicU32, AtomicU64, Ordering, fence};
