@@ -35,7 +35,7 @@ pub mod engine;
 pub mod fabric;
 pub mod link;
 pub mod path;
-mod text;
+mod serde_text;
 pub mod world;
 
 use std::fmt;

@@ -55,7 +55,7 @@ pub struct Counters {
 pub fn connect(config: Config) -> (SimDevice, SimDevice) {
     let line = || Rc::new(RefCell::new(Line::default()));
     let pool = Rc::default();
-    let (there, back) = (line(), line());
+    let (forward, reverse) = (line(), line());
     let end = |tx: &Rc<_>, rx: &Rc<_>| SimDevice {
         config,
         tx: Rc::clone(tx),
@@ -64,7 +64,7 @@ pub fn connect(config: Config) -> (SimDevice, SimDevice) {
         transmit_cost: Span::ZERO,
         departed: Time::ZERO,
     };
-    (end(&there, &back), end(&back, &there))
+    (end(&forward, &reverse), end(&reverse, &forward))
 }
 
 /// One end of a link: a NIC.

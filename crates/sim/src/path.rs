@@ -67,11 +67,11 @@ pub struct Counters {
 
 /// Creates a path and returns its two ends.
 #[must_use]
-pub fn connect(there: Config, back: Config, rng: &Rng) -> (PathDevice, PathDevice) {
+pub fn connect(forward: Config, reverse: Config, rng: &Rng) -> (PathDevice, PathDevice) {
     let direction = |config: Config, stream| Rc::new(RefCell::new(Direction::new(config, &rng.fork(stream))));
-    let (there, back) = (direction(there, 1), direction(back, 2));
+    let (forward, reverse) = (direction(forward, 1), direction(reverse, 2));
     let end = |tx: &Rc<_>, rx: &Rc<_>| PathDevice { tx: Rc::clone(tx), rx: Rc::clone(rx) };
-    (end(&there, &back), end(&back, &there))
+    (end(&forward, &reverse), end(&reverse, &forward))
 }
 
 /// One end of a path.
@@ -273,37 +273,37 @@ mod tests {
 
     #[test]
     fn frames_wait_at_the_bottleneck_and_then_travel() {
-        let (mut here, mut there) = connect(config(), config(), &Rng::seeded(1));
-        (0..3).for_each(|n| send(&mut here, at(0), n));
-        assert_eq!(here.waiting(at(0)), Bytes::new(3000));
-        assert_eq!(here.waiting(at(80)), Bytes::new(2000));
-        assert!(there.receive(at(1079)).is_none());
-        assert_eq!(received(&mut there), [(0, at(1080)), (1, at(1160)), (2, at(1240))]);
-        send(&mut there, at(0), 7);
-        assert_eq!(received(&mut here), [(7, at(1080))], "the other direction has a bottleneck of its own");
+        let (mut near, mut far) = connect(config(), config(), &Rng::seeded(1));
+        (0..3).for_each(|n| send(&mut near, at(0), n));
+        assert_eq!(near.waiting(at(0)), Bytes::new(3000));
+        assert_eq!(near.waiting(at(80)), Bytes::new(2000));
+        assert!(far.receive(at(1079)).is_none());
+        assert_eq!(received(&mut far), [(0, at(1080)), (1, at(1160)), (2, at(1240))]);
+        send(&mut far, at(0), 7);
+        assert_eq!(received(&mut near), [(7, at(1080))], "the other direction has a bottleneck of its own");
     }
 
     #[test]
     fn what_the_bottleneck_cannot_hold_is_dropped() {
-        let (mut here, mut there) = connect(config(), config(), &Rng::seeded(1));
-        (0..12).for_each(|n| send(&mut here, at(0), n));
-        send(&mut here, at(80), 20);
-        send(&mut here, at(80), 21);
+        let (mut near, mut far) = connect(config(), config(), &Rng::seeded(1));
+        (0..12).for_each(|n| send(&mut near, at(0), n));
+        send(&mut near, at(80), 20);
+        send(&mut near, at(80), 21);
         assert_eq!(
-            received(&mut there).iter().map(|(n, _)| *n).collect::<Vec<_>>(),
+            received(&mut far).iter().map(|(n, _)| *n).collect::<Vec<_>>(),
             [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 20]
         );
-        assert_eq!((here.sent().dropped, here.sent().received), (3, 11));
+        assert_eq!((near.sent().dropped, near.sent().received), (3, 11));
     }
 
     #[test]
     fn faults_are_those_of_the_shared_core() {
         let faults = "loss=10%,duplicate=5%,reorder=10%,late=1ms".parse().unwrap();
-        let (mut here, mut there) = connect(Config { faults, ..config() }, config(), &Rng::seeded(1));
+        let (mut near, mut far) = connect(Config { faults, ..config() }, config(), &Rng::seeded(1));
         for n in 0..200 {
-            send(&mut here, at(u64::from(n) * 80), n);
+            send(&mut near, at(u64::from(n) * 80), n);
         }
-        let (received, counters) = (received(&mut there), here.sent());
+        let (received, counters) = (received(&mut far), near.sent());
         assert!(counters.faults.lost > 0 && counters.faults.duplicated > 0);
         assert_eq!(received.len() as u64, 200 - counters.faults.lost + counters.faults.duplicated);
         assert!(!received.is_sorted_by_key(|(n, _)| *n) && received.is_sorted_by_key(|(_, at)| *at));
@@ -322,17 +322,17 @@ mod tests {
     #[test]
     fn frames_that_find_more_than_the_threshold_are_marked_if_they_may_be() {
         let marking = Config { mark: Some(Bytes::new(300)), ..config() };
-        let (mut here, mut there) = connect(marking, config(), &Rng::seeded(1));
+        let (mut near, mut far) = connect(marking, config(), &Rng::seeded(1));
         for ecn in [2, 1, 2, 2, 1, 0, 3] {
             let frame = frame(ecn);
-            here.transmit(at(0), frame.len(), &mut |buf| buf.copy_from_slice(&frame)).unwrap();
+            near.transmit(at(0), frame.len(), &mut |buf| buf.copy_from_slice(&frame)).unwrap();
         }
         let bits = |frame: &[u8]| {
             let packet = Packet::parse(&frame[14..]).expect("the checksum is right");
             (packet.ecn, packet.dscp)
         };
         let received: Vec<_> =
-            std::iter::from_fn(|| there.receive(Time::MAX)).map(|r| bits(&r.frame)).collect();
+            std::iter::from_fn(|| far.receive(Time::MAX)).map(|r| bits(&r.frame)).collect();
         // 158 bytes on the line each: two frames are queued before the third.
         assert_eq!(received, [(2, 10), (1, 10), (3, 10), (3, 10), (3, 10), (0, 10), (3, 10)]);
     }

@@ -119,7 +119,7 @@ fn switches_tell_the_levels_that_senders_would() {
                     "{LEVELS}\nways = \"{ways}\"\ntagging = \"{tagging}\"\nidle = \"10s\"\n\
                      transport = {{ rto = \"1s\" }}"
                 );
-                run(&crowd(topology, scheduler, "20000", 30, 3, &more))
+                run(&many_flows(topology, scheduler, "20000", 30, 3, &more))
             };
             let (host, switch) = (outcome("host"), outcome("switch"));
             assert_eq!(host.counters.dropped, 0);
@@ -226,8 +226,8 @@ fn load_is_the_share_of_a_hosts_line_that_segments_take() {
 #[test]
 fn what_waits_where_is_seen_when_asked_and_changes_nothing() {
     let more = format!("{LEVELS}\noccupancy = true");
-    let plain = run(&crowd(LEAF_SPINE, "fish", "40", 0, 7, LEVELS));
-    let mut seen = run(&crowd(LEAF_SPINE, "fish", "40", 0, 7, &more));
+    let plain = run(&many_flows(LEAF_SPINE, "fish", "40", 0, 7, LEVELS));
+    let mut seen = run(&many_flows(LEAF_SPINE, "fish", "40", 0, 7, &more));
     let occupancy = std::mem::take(&mut seen.occupancy);
     assert_eq!(seen, plain);
     let ports: Vec<_> = occupancy.places.iter().map(|place| place.ports).collect();
@@ -246,7 +246,7 @@ fn what_waits_where_is_seen_when_asked_and_changes_nothing() {
 }
 
 /// Many flows at small buffers.
-fn crowd(topology: &str, scheduler: &str, room: &str, mark: usize, seed: u64, more: &str) -> Config {
+fn many_flows(topology: &str, scheduler: &str, room: &str, mark: usize, seed: u64, more: &str) -> Config {
     config(
         topology,
         scheduler,
@@ -292,7 +292,7 @@ proptest! {
         let more = format!(
             "{LEVELS}\nways = \"{ways}\"\nbuffer = \"{buffer}\"\ntagging = \"{tagging}\"\n{parts}\n{marking}"
         );
-        let config = crowd(topology, scheduler, &room, mark, seed, &more);
+        let config = many_flows(topology, scheduler, &room, mark, seed, &more);
         let outcome = run(&config);
         let counters = outcome.counters;
         prop_assert_eq!(counters.sent, counters.delivered + counters.dropped + counters.left);
@@ -313,7 +313,7 @@ proptest! {
         room in 10..200_usize,
         seed in 0..1_000_u64,
     ) {
-        let outcome = |scheduler| run(&crowd(LEAF_SPINE, scheduler, &room.to_string(), 20, seed, ""));
+        let outcome = |scheduler| run(&many_flows(LEAF_SPINE, scheduler, &room.to_string(), 20, seed, ""));
         prop_assert_eq!(outcome("fish"), outcome("flows"));
         prop_assert_eq!(outcome("pias"), outcome("fifo"));
     }

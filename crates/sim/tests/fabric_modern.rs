@@ -147,19 +147,19 @@ struct Steady {
     packets: f64,
     marked: f64,
     dropped: u64,
-    again: u32,
+    retransmitted: u32,
     span: Span,
 }
 
 fn steady(flows: u32, segments: [u32; 2], transport: &str, more: &str) -> Steady {
     let [short, long] = segments.map(|segments| together(flows, segments, transport, more));
     let slowest = |outcome: &Outcome| outcome.flows.iter().map(took).max().expect("flows");
-    let again = |outcome: &Outcome| outcome.flows.iter().map(|flow| flow.retransmitted).sum::<u32>();
+    let retransmitted = |outcome: &Outcome| outcome.flows.iter().map(|flow| flow.retransmitted).sum::<u32>();
     Steady {
         packets: f64::from(flows * (segments[1] - segments[0])) * 1460.0 / 1448.0,
         marked: (long.counters.marked - short.counters.marked) as f64,
         dropped: long.counters.dropped - short.counters.dropped,
-        again: again(&long) - again(&short),
+        retransmitted: retransmitted(&long) - retransmitted(&short),
         span: slowest(&long) - slowest(&short),
     }
 }
@@ -177,7 +177,7 @@ fn dctcp_marks_what_its_model_says_and_keeps_the_queue_within_it() {
         let room = MARK + 2 * flows + 2;
         let more = format!("room = {room}\nmark = {MARK}");
         let found = steady(flows, [5_000, 25_000], "", &more);
-        assert_eq!((found.dropped, found.again), (0, 0), "{flows} flows in a queue of {room}");
+        assert_eq!((found.dropped, found.retransmitted), (0, 0), "{flows} flows in a queue of {room}");
         let window = (pipe + f64::from(MARK)) / f64::from(flows);
         let (alpha, model) = (found.marked / found.packets, (2.0 / window).sqrt());
         assert!((alpha / model - 1.0).abs() < 0.3, "{flows} flows: {alpha}, {model} by the model");
@@ -192,7 +192,7 @@ fn dctcp_marks_what_its_model_says_and_keeps_the_queue_within_it() {
 fn newreno_sends_what_its_losses_allow() {
     let found = steady(1, [10_000, 70_000], ", congestion = \"newreno\"", "room = 4");
     let rtt = (DELAY * 4 + line(FULL) * 2 + line(ACK) * 2).as_nanos() as f64;
-    let loss = f64::from(found.again) / found.packets;
+    let loss = f64::from(found.retransmitted) / found.packets;
     let a_trip = found.packets / (found.span.as_nanos() as f64 / rtt);
     let model = (1.5 / loss).sqrt();
     assert!((a_trip / model - 1.0).abs() < 0.1, "{a_trip} a round trip, {model} by the model, p = {loss}");

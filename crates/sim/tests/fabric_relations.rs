@@ -33,7 +33,7 @@ fn at_once(from: u32, to: u32, segments: u64) -> TraceFlow {
 }
 
 /// `count` flows of 1 to 200 segments between random pairs of `hosts`.
-fn crowd(seed: u64, hosts: u32, count: usize) -> Vec<TraceFlow> {
+fn many_flows(seed: u64, hosts: u32, count: usize) -> Vec<TraceFlow> {
     let mut rng = Rng::seeded(seed);
     let times = Arrivals::Poisson { rate_per_s: 100_000.0 }.times(Time::ZERO, Rng::seeded(seed).fork(1));
     let flow = |start| {
@@ -94,7 +94,7 @@ proptest! {
                  host = {{ gbps = {}, delay = \"{}us\" }}, core = {{ gbps = {}, delay = \"{}ns\" }} }}",
                 8 / times, 20 * times, 16 / times, 200 * times,
             );
-            let mut flows = crowd(seed, 6, 60);
+            let mut flows = many_flows(seed, 6, 60);
             for flow in &mut flows {
                 flow.start = Time::ZERO + flow.start.since(Time::ZERO) * times;
             }
@@ -111,16 +111,16 @@ proptest! {
     }
 
     #[test]
-    fn hosts_that_change_names_change_nothing(scheduler in schedulers(), turn in 1..6_u32, seed in 0..1_000_u64) {
-        let renamed = |turn| {
-            let mut flows = crowd(seed, 6, 60);
+    fn hosts_that_change_names_change_nothing(scheduler in schedulers(), shift in 1..6_u32, seed in 0..1_000_u64) {
+        let renamed = |shift| {
+            let mut flows = many_flows(seed, 6, 60);
             for flow in &mut flows {
-                (flow.from, flow.to) = ((flow.from + turn) % 6, (flow.to + turn) % 6);
+                (flow.from, flow.to) = ((flow.from + shift) % 6, (flow.to + shift) % 6);
             }
             let found = outcome(&star(6), scheduler, "room = 60\nmark = 20\nthresholds = [5, 20, 60]", &flows);
             (found.flows.iter().map(took).collect::<Vec<_>>(), found.counters)
         };
-        prop_assert_eq!(renamed(0), renamed(turn));
+        prop_assert_eq!(renamed(0), renamed(shift));
     }
 
     /// Open loop: lost segments are not resent before the end. One queue: with two in series, a
@@ -132,7 +132,7 @@ proptest! {
                 "room = {room}\nlimit = \"400s\"\n\
                  transport = {{ window = 1e9, window_max = 1e9, rto = \"500s\" }}"
             );
-            let mut flows = crowd(seed, 4, 40);
+            let mut flows = many_flows(seed, 4, 40);
             flows.iter_mut().for_each(|flow| (flow.from, flow.to) = (0, 1));
             outcome(&star(4), "fifo", &more, &flows).counters.dropped
         };

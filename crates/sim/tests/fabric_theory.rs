@@ -114,11 +114,11 @@ const SEGMENT: Span = Span::from_nanos(1_200);
 
 #[test]
 fn exponential_packets_in_order_of_arrival_are_an_mm1_queue() {
-    let law: Distribution = "exp 10us".parse().unwrap();
+    let distribution: Distribution = "exp 10us".parse().unwrap();
     for load in [0.5, 0.8] {
-        let rate = load / law.mean().as_secs_f64();
-        let jobs = poisson(400_000, rate, |rng| (vec![Priority::HIGHEST], law.sample(rng)));
-        let theory = mm1::sojourn_mean(rate, law.mean()).unwrap().as_secs_f64();
+        let rate = load / distribution.mean().as_secs_f64();
+        let jobs = poisson(400_000, rate, |rng| (vec![Priority::HIGHEST], distribution.sample(rng)));
+        let theory = mm1::sojourn_mean(rate, distribution.mean()).unwrap().as_secs_f64();
         agree("M/M/1", &sojourns(Fifo::new(ROOM), &jobs), theory);
     }
 }
@@ -198,24 +198,27 @@ fn levels_that_flows_sink_through_are_the_queue_that_thresholds_are_chosen_by() 
 
 #[test]
 fn strict_levels_are_a_queue_with_priorities_that_do_not_interrupt() {
-    let law: Distribution = "exp 10us".parse().unwrap();
-    let class = |load: f64| mg1::Class { rate_per_s: load / law.mean().as_secs_f64(), service: law };
+    let distribution: Distribution = "exp 10us".parse().unwrap();
+    let class = |load: f64| mg1::Class {
+        rate_per_s: load / distribution.mean().as_secs_f64(),
+        service: distribution,
+    };
     let classes = [class(0.2), class(0.3), class(0.25)];
     let total: f64 = classes.iter().map(|class| class.rate_per_s).sum();
     let jobs = poisson(2_000_000, total, |rng| {
         let unit = rng.unit() * total;
         let first = classes[0].rate_per_s;
         let level = usize::from(unit >= first) + usize::from(unit >= first + classes[1].rate_per_s);
-        (vec![Priority::new(level as u8).unwrap()], law.sample(rng))
+        (vec![Priority::new(level as u8).unwrap()], distribution.sample(rng))
     });
     let found = sojourns(Strict::new(ROOM, |_| Fifo::new(ROOM)), &jobs);
-    for place in 0..classes.len() {
+    for index in 0..classes.len() {
         let of_class = |(sojourn, job): (&f64, &Job)| {
-            (job.levels[0].index() == place).then_some(sojourn - job.each.as_secs_f64())
+            (job.levels[0].index() == index).then_some(sojourn - job.each.as_secs_f64())
         };
         let waits: Vec<f64> = found.iter().zip(&jobs).filter_map(of_class).collect();
-        let theory = mg1::wait_mean_nonpreemptive(&classes, place).unwrap().as_secs_f64();
-        agree(&format!("class {place}"), &waits, theory);
+        let theory = mg1::wait_mean_nonpreemptive(&classes, index).unwrap().as_secs_f64();
+        agree(&format!("class {index}"), &waits, theory);
     }
 }
 

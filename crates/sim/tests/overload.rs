@@ -79,12 +79,12 @@ proptest! {
     #[test]
     fn everybody_ends_in_one_way_and_a_seed_replays(
         rate in select(vec!["poisson 2000", "poisson 50000", "uniform 3300", "burst 400 100ms 0ns"]),
-        rooms in [1..100_u32, 1..100_u32],
+        capacities in [1..100_u32, 1..100_u32],
         shed in select(vec!["0ns", "300ns", "100us"]),
         guard in select(vec!["none", "model", "queue-delay", "syn-paper", "gradient", "memory"]),
         seed in 0..1_000_u64,
     ) {
-        let [receive_room, serve_room] = rooms;
+        let [receive_room, serve_room] = capacities;
         let config = config(1.0, &format!(
             "arrivals = \"{rate}\"\nrequests = 2000\nguard = \"{guard}\"\nshed = \"{shed}\"\nseed = {seed}\npatience = \"5ms\"\n\
              receive_room = {receive_room}\nserve_room = {serve_room}"

@@ -74,7 +74,7 @@ const ALL: [&str; 12] = [
 
 #[test]
 fn every_request_is_answered_refused_dropped_or_under_way_whatever_is_on() {
-    let mut asked = Vec::new();
+    let mut request_counts = Vec::new();
     for mechanisms in ALL {
         let outcome = outcome(mechanisms, "");
         for class in &outcome.classes {
@@ -93,10 +93,13 @@ fn every_request_is_answered_refused_dropped_or_under_way_whatever_is_on() {
         };
         assert_eq!(refused > 0, has("guard"), "{mechanisms}: only the guard refuses: {refused}");
         assert!(shed == 0 || has("deadline"), "{mechanisms}: only budgets drop: {shed}");
-        asked.push(outcome.classes.iter().map(|class| class.requests).collect::<Vec<_>>());
+        request_counts.push(outcome.classes.iter().map(|class| class.requests).collect::<Vec<_>>());
     }
-    assert!(asked.iter().all(|these| *these == asked[0]), "all are given the same work: {asked:?}");
-    assert!(asked[0].iter().all(|&requests| requests > 20), "{asked:?}");
+    assert!(
+        request_counts.iter().all(|these| *these == request_counts[0]),
+        "all are given the same work: {request_counts:?}"
+    );
+    assert!(request_counts[0].iter().all(|&requests| requests > 20), "{request_counts:?}");
 }
 
 #[test]
@@ -185,10 +188,11 @@ fn alone(service: &str, rate_per_s: u64) -> Outcome {
 #[test]
 fn one_core_without_anything_around_it_is_an_m_g_1_queue() {
     for service in ["exp 10us", "10us", "bimodal 5us 50us 0.1"] {
-        let law: Distribution = service.parse().expect("a law");
-        let rate_per_s = 0.7 / law.mean().as_secs_f64();
+        let distribution: Distribution = service.parse().expect("a law");
+        let rate_per_s = 0.7 / distribution.mean().as_secs_f64();
         let outcome = alone(service, rate_per_s as u64);
-        let expected = theory::mg1::sojourn_mean(rate_per_s as u64 as f64, &law).expect("below saturation");
+        let expected =
+            theory::mg1::sojourn_mean(rate_per_s as u64 as f64, &distribution).expect("below saturation");
         let found = outcome.classes[0].latency.mean();
         let off = found.as_secs_f64() / expected.as_secs_f64() - 1.0;
         assert!(off.abs() < 0.05, "{service}: {found} where theory has {expected}");

@@ -91,42 +91,51 @@ fn assert_within_2_percent(simulated_ns: f64, theory: Option<Span>) {
 #[test]
 fn exponential_service_is_an_mm1_queue() {
     let service = "exp 10us";
-    let law: Distribution = service.parse().unwrap();
+    let distribution: Distribution = service.parse().unwrap();
     let simulated = sojourn_mean(1, Cores::Own, 0.5, service, 1..4);
-    assert_within_2_percent(simulated, theory::mm1::sojourn_mean(rate(1, 0.5, &law), law.mean()));
+    assert_within_2_percent(
+        simulated,
+        theory::mm1::sojourn_mean(rate(1, 0.5, &distribution), distribution.mean()),
+    );
 }
 
 #[test]
 fn bimodal_service_is_an_mg1_queue() {
     let service = "bimodal 5us 50us 0.1";
-    let law: Distribution = service.parse().unwrap();
+    let distribution: Distribution = service.parse().unwrap();
     let simulated = sojourn_mean(1, Cores::Own, 0.5, service, 1..4);
-    assert_within_2_percent(simulated, theory::mg1::sojourn_mean(rate(1, 0.5, &law), &law));
+    assert_within_2_percent(simulated, theory::mg1::sojourn_mean(rate(1, 0.5, &distribution), &distribution));
 }
 
 #[test]
 fn four_workers_are_an_mm4_queue() {
     let service = "exp 10us";
-    let law: Distribution = service.parse().unwrap();
+    let distribution: Distribution = service.parse().unwrap();
     let simulated = sojourn_mean(4, Cores::Own, 0.6, service, 1..4);
-    assert_within_2_percent(simulated, theory::mmc::sojourn_mean(4, rate(4, 0.6, &law), law.mean()));
+    assert_within_2_percent(
+        simulated,
+        theory::mmc::sojourn_mean(4, rate(4, 0.6, &distribution), distribution.mean()),
+    );
 }
 
 #[test]
 fn without_costs_a_shared_core_is_the_same_queue() {
     let service = "exp 10us";
-    let law: Distribution = service.parse().unwrap();
+    let distribution: Distribution = service.parse().unwrap();
     let simulated = sojourn_mean(1, Cores::Shared, 0.5, service, 1..3);
-    assert_within_2_percent(simulated, theory::mm1::sojourn_mean(rate(1, 0.5, &law), law.mean()));
+    assert_within_2_percent(
+        simulated,
+        theory::mm1::sojourn_mean(rate(1, 0.5, &distribution), distribution.mean()),
+    );
 }
 
 #[test]
 fn preemptive_cores_keep_the_urgent_half_to_itself() {
-    let law: Distribution = "exp 10us".parse().unwrap();
-    let half = || theory::mg1::Class { rate_per_s: rate(1, 0.25, &law), service: law };
+    let distribution: Distribution = "exp 10us".parse().unwrap();
+    let half = || theory::mg1::Class { rate_per_s: rate(1, 0.25, &distribution), service: distribution };
     let classes = [half(), half()];
-    let simulated = sojourn_means_preemptive(0.5, &law, 1..4);
-    for (place, mean) in simulated.into_iter().enumerate() {
-        assert_within_2_percent(mean, theory::mg1::sojourn_mean_preemptive(&classes, place));
+    let simulated = sojourn_means_preemptive(0.5, &distribution, 1..4);
+    for (index, mean) in simulated.into_iter().enumerate() {
+        assert_within_2_percent(mean, theory::mg1::sojourn_mean_preemptive(&classes, index));
     }
 }

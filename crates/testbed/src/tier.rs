@@ -317,10 +317,10 @@ mod tests {
 
     #[test]
     fn a_way_is_the_levels_own_or_the_next_as_a_request_stands() {
-        let ways = |slack| [0, 1, 2].map(|level| part_level(level, slack, 3));
-        assert_eq!(ways(Slack::Behind), [0, 0, 1]);
-        assert_eq!(ways(Slack::OnTime), [0, 1, 2]);
-        assert_eq!(ways(Slack::Ahead), [1, 2, 2]);
+        let levels = |slack| [0, 1, 2].map(|level| part_level(level, slack, 3));
+        assert_eq!(levels(Slack::Behind), [0, 0, 1]);
+        assert_eq!(levels(Slack::OnTime), [0, 1, 2]);
+        assert_eq!(levels(Slack::Ahead), [1, 2, 2]);
     }
 
     #[test]

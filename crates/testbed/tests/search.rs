@@ -8,11 +8,11 @@ const PARTS: usize = 3;
 const REQUESTS: usize = 30;
 
 fn redis_is_there(test: &str) -> bool {
-    let there = Command::new("redis-server").arg("--version").output().is_ok();
-    if !there {
+    let available = Command::new("redis-server").arg("--version").output().is_ok();
+    if !available {
         println!("skipped: {test}: no redis-server; apt-get install redis-server");
     }
-    there
+    available
 }
 
 /// Output for requests 1 ms apart that take 2 ms at each part and 8 ms at the last; `None`

@@ -5,7 +5,7 @@ use sched::cores::{Class, CoreAssignment, CoresConfigError, Policy, Settings, Ta
 use serde::Deserialize;
 
 use crate::BadConfig;
-use crate::text::{text, text_or_none};
+use crate::serde_text::{text, text_or_none};
 
 /// Machine and tasks.
 #[derive(Clone, Debug, Deserialize)]
@@ -233,7 +233,7 @@ impl Config {
     /// # Errors
     /// One line: the value and what would be valid.
     pub fn from_toml(text: &str) -> Result<Self, BadConfig> {
-        crate::text::settings(text, Self::check)
+        crate::serde_text::settings(text, Self::check)
     }
 
     /// Checks that the configuration can be simulated.

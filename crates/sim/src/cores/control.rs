@@ -15,30 +15,30 @@ const TAIL_EVERY: Span = Span::from_millis(1);
 impl Cores for MachineState {
     fn sense(&mut self, now: Time, signals: &mut Signals) {
         let since = self.sockets.first().map_or(Span::ZERO, |socket| now.since(socket.sampled_at));
-        for (task, seen) in self.tasks.iter_mut().zip(&mut signals.tasks) {
-            seen.delay = task.oldest().map_or(Span::ZERO, |oldest| now.since(oldest));
-            seen.late = task.external.as_ref().is_some_and(|external| external.has_late_request());
-            seen.runnable = if task.critical { task.waiting() as u32 + task.serving } else { task.threads };
+        for (task, signal) in self.tasks.iter_mut().zip(&mut signals.tasks) {
+            signal.delay = task.oldest().map_or(Span::ZERO, |oldest| now.since(oldest));
+            signal.late = task.external.as_ref().is_some_and(|external| external.has_late_request());
+            signal.runnable = if task.critical { task.waiting() as u32 + task.serving } else { task.threads };
             if task.critical && since >= TAIL_EVERY {
                 // A long-waiting request belongs to the tail before it is answered.
-                seen.tail = Some(task.recent.quantile(0.999).max(seen.delay));
+                signal.tail = Some(task.recent.quantile(0.999).max(signal.delay));
                 task.recent.clear();
             }
         }
         for core in 0..self.lanes.len() {
             self.account(now, core);
             let lane = &mut self.lanes[core];
-            let seen = &mut signals.cores[core];
-            seen.yielded = lane.yielded.take();
-            seen.sample = lane.sample.take();
-            seen.request_since = lane.request.is_some().then_some(lane.service_start);
+            let signal = &mut signals.cores[core];
+            signal.yielded = lane.yielded.take();
+            signal.sample = lane.sample.take();
+            signal.request_since = lane.request.is_some().then_some(lane.service_start);
         }
-        for (number, seen) in signals.bandwidth.iter_mut().enumerate() {
+        for (number, signal) in signals.bandwidth.iter_mut().enumerate() {
             let lanes = self.topology.on_socket(number).iter().map(|core| &self.lanes[core.0 as usize]);
             let moved: f64 = lanes.map(|lane| lane.bytes_moved).sum();
             let socket = &mut self.sockets[number];
             let span = now.since(socket.sampled_at).as_secs_f64();
-            *seen = (span > 0.0).then(|| (moved - socket.bytes_moved) / span);
+            *signal = (span > 0.0).then(|| (moved - socket.bytes_moved) / span);
             (socket.bytes_moved, socket.sampled_at) = (moved, now);
         }
     }

@@ -328,12 +328,12 @@ impl MachineState {
         socket.weights.copy_from_slice(&self.weights);
         let present = self.tasks.iter().zip(&self.weights).filter(|(task, w)| task.critical || **w > 0.0);
         let footprints: f64 = present.map(|(task, _)| task.needs().footprint.get() as f64).sum();
-        let held = memory::held(self.machine.cache.get() as f64, footprints);
+        let cached_share = memory::cached_share(self.machine.cache.get() as f64, footprints);
         self.demands.clear();
         self.demands.extend(self.tasks.iter().zip(&self.weights).map(|(task, weight)| Demand {
             bytes_per_s: task.needs().bandwidth_gb * 1e9 * weight,
             memory: task.needs().memory,
-            misses: memory::misses(task.needs().misses, held),
+            misses: memory::misses(task.needs().misses, cached_share),
         }));
         let rise = self.machine.latency_rise;
         let used = memory::settle(&self.demands, self.machine.bandwidth_gb * 1e9, rise);
@@ -346,8 +346,8 @@ impl MachineState {
                 continue;
             }
             (socket.dilation[task], socket.misses[task]) = (dilation, demand.misses);
-            for place in 0..self.topology.on_socket(number).len() {
-                let core = self.topology.on_socket(number)[place].0 as usize;
+            for index in 0..self.topology.on_socket(number).len() {
+                let core = self.topology.on_socket(number)[index].0 as usize;
                 if self.lanes[core].active().is_some_and(|active| active.index() == task) {
                     self.update_speed(now, core);
                 }

@@ -57,18 +57,18 @@ pub fn settle(demands: &[Demand], capacity: f64, rise: f64) -> f64 {
 /// Maximum utilisation of DRAM.
 const USED_MAX: f64 = 0.999;
 
-/// Factor of misses when a fraction `held` (0 to 1) of the footprint is cached; `alone` (more
+/// Factor of misses when a fraction `cached_share` (0 to 1) of the footprint is cached; `alone` (more
 /// than 0) is the miss ratio with all of it cached.
 #[must_use]
-pub fn misses(alone: f64, held: f64) -> f64 {
-    (alone + (1.0 - alone) * (1.0 - held)) / alone
+pub fn misses(alone: f64, cached_share: f64) -> f64 {
+    (alone + (1.0 - alone) * (1.0 - cached_share)) / alone
 }
 
-/// Fraction of each footprint that a cache of `room` bytes holds, when `footprints` bytes use
+/// Fraction of each footprint that a cache of `capacity` bytes holds, when `footprints` bytes use
 /// it.
 #[must_use]
-pub fn held(room: f64, footprints: f64) -> f64 {
-    if footprints <= room { 1.0 } else { room / footprints }
+pub fn cached_share(capacity: f64, footprints: f64) -> f64 {
+    if footprints <= capacity { 1.0 } else { capacity / footprints }
 }
 
 #[cfg(test)]
@@ -97,8 +97,8 @@ mod tests {
 
     #[test]
     fn who_shares_a_cache_that_is_too_small_misses_more() {
-        assert_eq!(held(30e6, 20e6), 1.0);
-        assert_eq!(held(30e6, 60e6), 0.5);
+        assert_eq!(cached_share(30e6, 20e6), 1.0);
+        assert_eq!(cached_share(30e6, 60e6), 0.5);
         assert_eq!(misses(0.1, 1.0), 1.0);
         assert!((misses(0.1, 0.5) - 5.5).abs() < 1e-9);
         assert_eq!(misses(1.0, 0.0), 1.0, "who misses always cannot miss more");

@@ -6,7 +6,7 @@ use serde::de::{Deserialize, Deserializer, Error};
 use super::config::Config;
 use super::packet::SEGMENT_BYTES;
 use super::queues::Scheduler;
-use crate::text::text;
+use crate::serde_text::text;
 
 /// Scope within which the buffer is shared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]

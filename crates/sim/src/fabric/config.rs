@@ -12,7 +12,7 @@ use super::sizes::Sizes;
 use super::topology::Topology;
 use super::{buffer_config, net_tcp, ns2};
 use crate::BadConfig;
-use crate::text::text;
+use crate::serde_text::text;
 
 /// A network and the flows that cross it.
 ///
@@ -219,7 +219,7 @@ impl Config {
     /// # Errors
     /// One line: the value and what would be valid.
     pub fn from_toml(text: &str) -> Result<Self, BadConfig> {
-        crate::text::settings(text, Self::check)
+        crate::serde_text::settings(text, Self::check)
     }
 
     /// Checks that the fabric can be built.
@@ -278,11 +278,11 @@ impl Config {
                 planned.len()
             ));
         }
-        let wrong = |flow: &&TraceFlow| {
+        let invalid = |flow: &&TraceFlow| {
             let TraceFlow { from, to, bytes, .. } = **flow;
             from == to || from.max(to) >= hosts || !(1..=TraceFlow::BYTES_MAX).contains(&bytes)
         };
-        if let Some(flow) = planned.iter().find(wrong) {
+        if let Some(flow) = planned.iter().find(invalid) {
             return bad(format!("planned: {flow:?} is not between two of {hosts} hosts"));
         }
         if planned.windows(2).any(|pair| pair[1].start < pair[0].start) {

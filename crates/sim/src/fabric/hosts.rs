@@ -96,9 +96,9 @@ impl<P: Protocol> Partition<'_, P> {
 
     /// Sends all packets that the sender of `flow` may send.
     pub fn poll_sender(&mut self, now: Time, flow: u32) {
-        let place = flow as usize;
+        let index = flow as usize;
         loop {
-            let Some(sending) = self.sending[place].as_deref_mut() else { return };
+            let Some(sending) = self.sending[index].as_deref_mut() else { return };
             let Flow { from, to, .. } = sending.record;
             let Some((packet, payload)) = sending.end.poll(&mut self.protocol, now) else {
                 return self.arm_sender_timer(flow);
@@ -119,9 +119,9 @@ impl<P: Protocol> Partition<'_, P> {
 
     /// Sends all packets that the receiver of `flow` may send.
     fn poll_receiver(&mut self, now: Time, flow: u32) {
-        let place = flow as usize;
+        let index = flow as usize;
         loop {
-            let Receiving::Open(receiver) = &mut self.receiving[place] else { return };
+            let Receiving::Open(receiver) = &mut self.receiving[index] else { return };
             let hosts = receiver.hosts;
             let Some((packet, payload)) = receiver.end.poll(&mut self.protocol, now) else {
                 return self.arm_receiver_timer(flow);
@@ -172,11 +172,11 @@ impl<P: Protocol> Partition<'_, P> {
 
     /// Handles a data packet at its destination host.
     pub fn on_data(&mut self, now: Time, [from, to]: [Node; 2], packet: &Packet, payload: &P::Payload) {
-        let place = packet.flow as usize;
-        if self.receiving.len() <= place {
-            self.receiving.resize_with(place + 1, || Receiving::Unopened);
+        let index = packet.flow as usize;
+        if self.receiving.len() <= index {
+            self.receiving.resize_with(index + 1, || Receiving::Unopened);
         }
-        match &mut self.receiving[place] {
+        match &mut self.receiving[index] {
             Receiving::Open(receiver) => receiver.end.on_packet(&mut self.protocol, now, packet, payload),
             Receiving::Closed => return,
             unopened @ Receiving::Unopened => {
@@ -186,7 +186,7 @@ impl<P: Protocol> Partition<'_, P> {
             }
         }
         if let (Some(&segments), Receiving::Open(receiver)) =
-            (self.awaited.get(&packet.flow), &self.receiving[place])
+            (self.awaited.get(&packet.flow), &self.receiving[index])
             && self.protocol.arrived(&receiver.end) >= segments
         {
             self.awaited.remove(&packet.flow);

@@ -27,17 +27,17 @@ struct Stage {
 /// Time from the first byte of `segments` sent to the acknowledgement of the last, and one-way
 /// latency of a minimal packet.
 pub(super) fn ideal(wiring: &Wiring, spray: bool, from: Node, to: Node, segments: u32) -> (Span, Span) {
-    let there = stages(wiring, from, to);
-    let back = stages(wiring, to, from);
+    let forward = stages(wiring, from, to);
+    let reverse = stages(wiring, to, from);
     let train = |stage: &Stage| {
         let side_by_side = if spray { stage.lines } else { 1 };
         stage.segment * (u64::from(segments).div_ceil(side_by_side) - 1)
     };
-    let first: Span = there.iter().map(|stage| stage.segment + stage.delay).sum();
-    let others = there.iter().map(train).max().unwrap_or_default();
+    let first: Span = forward.iter().map(|stage| stage.segment + stage.delay).sum();
+    let others = forward.iter().map(train).max().unwrap_or_default();
     let latency =
-        |way: &[Stage]| -> Span { way.iter().map(|stage| stage.acknowledgement + stage.delay).sum() };
-    (first + others + latency(&back), latency(&there))
+        |path: &[Stage]| -> Span { path.iter().map(|stage| stage.acknowledgement + stage.delay).sum() };
+    (first + others + latency(&reverse), latency(&forward))
 }
 
 /// Paths from one host to another, stage by stage; each stage is as fast as its fastest line.

@@ -100,8 +100,8 @@ fn finish<P: Protocol>(mut partitions: Vec<Partition<'_, P>>) -> Outcome {
     let mut flows: Vec<(u32, Flow)> = partitions.iter_mut().flat_map(Partition::records).collect();
     flows.sort_unstable_by_key(|&(number, _)| number);
     for &(number, expired) in partitions.iter().flat_map(|partition| &partition.expired) {
-        if let Ok(place) = flows.binary_search_by_key(&number, |&(number, _)| number) {
-            flows[place].1.timeouts += expired;
+        if let Ok(index) = flows.binary_search_by_key(&number, |&(number, _)| number) {
+            flows[index].1.timeouts += expired;
         }
     }
     let flows: Vec<Flow> = flows.into_iter().map(|(_, flow)| flow).collect();

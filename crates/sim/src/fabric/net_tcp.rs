@@ -28,7 +28,7 @@ pub struct Settings {
     /// Congestion control, one of [`net::congestion::ALGORITHMS`]. Only `dctcp` negotiates ECN.
     pub congestion: String,
     /// Minimum margin of the retransmission timeout over the smoothed round-trip time.
-    #[serde(deserialize_with = "crate::text::text")]
+    #[serde(deserialize_with = "crate::serde_text::text")]
     pub rto_min: Span,
     /// Flows start on established connections, which know the round-trip time of the last flow
     /// between the two hosts, or of an empty network if there was none.

@@ -22,7 +22,7 @@ pub struct Settings {
     pub window_max: f64,
     /// Retransmission timeout after the last progress; all unacknowledged segments then count
     /// as lost.
-    #[serde(deserialize_with = "crate::text::text")]
+    #[serde(deserialize_with = "crate::serde_text::text")]
     pub rto: Span,
     /// Gain of the estimate of α: g.
     pub gain: f64,

@@ -212,16 +212,16 @@ impl<'a, P: Protocol> Partition<'a, P> {
     /// for all events at once overlaps the misses.
     fn prefetch(&mut self) {
         let Some(upcoming) = self.engine.upcoming() else { return };
-        let mut seen = 0;
+        let mut sink = 0;
         for event in upcoming {
-            seen ^= match *event {
+            sink ^= match *event {
                 Event::Arrive(slot) => {
                     let InFlight { packet, next, to, .. } = &self.packets[slot as usize];
                     let index = packet.flow as usize;
                     match packet.kind {
                         _ if *next >= self.wiring.hosts => {
-                            let ways = self.wiring.next_hops(*next, *to);
-                            self.ports[ways[ecmp_index(packet.flow, *next, ways.len())] as usize].touch()
+                            let paths = self.wiring.next_hops(*next, *to);
+                            self.ports[paths[ecmp_index(packet.flow, *next, paths.len())] as usize].touch()
                         }
                         Kind::Ack => self.sending[index].as_ref().map_or(0, |end| end.timer_at.as_nanos()),
                         Kind::Data => self.receiving.get(index).map_or(0, Receiving::touch),
@@ -231,7 +231,7 @@ impl<'a, P: Protocol> Partition<'a, P> {
                 _ => 0,
             };
         }
-        std::hint::black_box(seen);
+        std::hint::black_box(sink);
     }
 
     pub fn on_event(&mut self, now: Time, event: Event) {
@@ -307,13 +307,13 @@ impl<'a, P: Protocol> Partition<'a, P> {
     fn forward(&mut self, now: Time, node: Node, slot: u32) {
         let InFlight { packet, to, .. } = &mut self.packets[slot as usize];
         let number = match (self.wiring.next_hops(node, *to), self.config.ways) {
-            ([way], _) => *way,
-            (ways, Multipath::Spray) => {
+            ([path], _) => *path,
+            (paths, Multipath::Spray) => {
                 let next = &mut self.next_paths[node as usize];
                 *next = next.wrapping_add(1);
-                ways[*next as usize % ways.len()]
+                paths[*next as usize % paths.len()]
             }
-            (ways, Multipath::Flow) => ways[ecmp_index(packet.flow, node, ways.len())],
+            (paths, Multipath::Flow) => paths[ecmp_index(packet.flow, node, paths.len())],
         };
         let port = &mut self.ports[number as usize];
         let buffered = &mut self.buffered[port.pool as usize];
@@ -378,13 +378,13 @@ impl<'a, P: Protocol> Partition<'a, P> {
 }
 
 /// Path of all packets of a flow at a node: an index below `ways`.
-fn ecmp_index(flow: u32, node: Node, ways: usize) -> usize {
+fn ecmp_index(flow: u32, node: Node, paths: usize) -> usize {
     let key = u64::from(flow) << 32 | u64::from(node);
-    match ways {
+    match paths {
         1 => 0,
         // Same remainder, without a division per packet and switch.
-        ways if ways.is_power_of_two() => splitmix64(key) as usize & (ways - 1),
-        ways => (splitmix64(key) % ways as u64) as usize,
+        paths if paths.is_power_of_two() => splitmix64(key) as usize & (paths - 1),
+        paths => (splitmix64(key) % paths as u64) as usize,
     }
 }
 

@@ -152,9 +152,9 @@ impl QueueBuilder<'_> {
         }
     }
 
-    /// Active queue management, if its scope is `place`.
-    fn aqm_for(&self, place: Marking) -> Option<Aqm> {
-        self.aqm.clone().filter(|_| self.config.marking == place)
+    /// Active queue management, if its scope is `scope`.
+    fn aqm_for(&self, scope: Marking) -> Option<Aqm> {
+        self.aqm.clone().filter(|_| self.config.marking == scope)
     }
 
     /// Sets the configured quantum.

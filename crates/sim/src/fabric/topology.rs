@@ -60,7 +60,7 @@ pub struct Cable {
     /// Line rate of each direction, in Gbit/s.
     pub gbps: u64,
     /// Delay without serialisation, processing at both ends included.
-    #[serde(deserialize_with = "crate::text::text")]
+    #[serde(deserialize_with = "crate::serde_text::text")]
     pub delay: Span,
 }
 

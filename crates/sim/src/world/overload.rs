@@ -14,7 +14,7 @@ use queueing::{Arrivals, Distribution, Histogram, Rng, Span, Time, UnknownName, 
 
 pub use crate::BadConfig;
 use crate::Engine;
-use crate::text::text;
+use crate::serde_text::text;
 
 /// Server and its load.
 #[derive(Clone, Debug, serde::Deserialize)]
@@ -96,7 +96,7 @@ impl Config {
     /// # Errors
     /// One line: the value and what would be valid.
     pub fn from_toml(text: &str) -> Result<Self, BadConfig> {
-        crate::text::settings(text, Self::check)
+        crate::serde_text::settings(text, Self::check)
     }
 
     /// Checks that the configuration can be simulated.
@@ -104,15 +104,15 @@ impl Config {
     /// # Errors
     /// One line: the value and what would be valid.
     pub fn check(&self) -> Result<(), BadConfig> {
-        let rooms = [("receive_room", self.receive_room), ("serve_room", self.serve_room)];
-        if let Some((name, _)) = rooms.iter().find(|(_, room)| *room == 0) {
+        let capacities = [("receive_room", self.receive_room), ("serve_room", self.serve_room)];
+        if let Some((name, _)) = capacities.iter().find(|(_, room)| *room == 0) {
             return Err(BadConfig(format!("{name} 0 holds nobody, 1 and more do")));
         }
         if self.requests == 0 {
             return Err(BadConfig("requests 0 is nothing to count, 1 and more is".to_owned()));
         }
-        let works = [("receive", self.receive.mean()), ("serve", self.serve.mean())];
-        match works.iter().find(|(_, mean)| *mean == Span::ZERO) {
+        let service_means = [("receive", self.receive.mean()), ("serve", self.serve.mean())];
+        match service_means.iter().find(|(_, mean)| *mean == Span::ZERO) {
             Some((name, _)) => Err(BadConfig(format!("{name} takes no time: more than 0ns has a rate"))),
             None => Ok(()),
         }

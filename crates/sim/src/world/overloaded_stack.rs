@@ -19,7 +19,7 @@ use runtime::shard::{self, Budget, Guard, Refusal, Shed};
 use sched::dispatch::Steering;
 
 pub use crate::BadConfig;
-use crate::text::text;
+use crate::serde_text::text;
 use crate::{CostModel, link};
 
 use super::server::config::{SERVER, stack};
@@ -149,7 +149,7 @@ impl Config {
     /// # Errors
     /// One line: the value and what would be valid.
     pub fn from_toml(text: &str) -> Result<Self, BadConfig> {
-        crate::text::settings(text, Self::check)
+        crate::serde_text::settings(text, Self::check)
     }
 
     /// Checks that the configuration can be simulated.
@@ -158,24 +158,26 @@ impl Config {
     /// One line: the value and what would be valid.
     pub fn check(&self) -> Result<(), BadConfig> {
         self.guard().map_err(|error| BadConfig(format!("guard {error}")))?;
-        let wrong = |what: String| Err(BadConfig(what));
+        let invalid = |what: String| Err(BadConfig(what));
         match self {
-            Self { duration: Span::ZERO, .. } => wrong("duration 0ns counts nobody, 1ms and more do".into()),
+            Self { duration: Span::ZERO, .. } => {
+                invalid("duration 0ns counts nobody, 1ms and more do".into())
+            }
             Self { load, .. } if !(*load > 0.0 && *load <= LOAD_MAX) => {
-                wrong(format!("load {load} is outside of more than 0 to {LOAD_MAX}"))
+                invalid(format!("load {load} is outside of more than 0 to {LOAD_MAX}"))
             }
             Self { surge: load, .. } if !(0.0..=LOAD_MAX).contains(load) => {
-                wrong(format!("surge {load} is outside 0..={LOAD_MAX}"))
+                invalid(format!("surge {load} is outside 0..={LOAD_MAX}"))
             }
             Self { load_others: load, .. } if !(0.0..=LOAD_MAX).contains(load) => {
-                wrong(format!("load_others {load} is outside 0..={LOAD_MAX}"))
+                invalid(format!("load_others {load} is outside 0..={LOAD_MAX}"))
             }
             Self { connections_max: most @ (0 | CONNECTIONS_MORE..), .. } => {
-                wrong(format!("connections_max {most} is outside 1..={CONNECTIONS_MAX}"))
+                invalid(format!("connections_max {most} is outside 1..={CONNECTIONS_MAX}"))
             }
-            Self { transport: 0, .. } => wrong("transport 0 takes nothing in, 1 and more do".into()),
+            Self { transport: 0, .. } => invalid("transport 0 takes nothing in, 1 and more do".into()),
             Self { receive_percent: percent @ (0 | 101..), .. } => {
-                wrong(format!("receive_percent {percent} is outside 1..=100"))
+                invalid(format!("receive_percent {percent} is outside 1..=100"))
             }
             _ => Ok(()),
         }

@@ -21,7 +21,7 @@ use sched::dispatch::{Params, Steering};
 
 pub use crate::BadConfig;
 use crate::path::{self, PathDevice};
-use crate::text::{text, text_or_none};
+use crate::serde_text::{text, text_or_none};
 use crate::world::server::config::stack;
 use crate::{CostModel, Engine};
 
@@ -80,7 +80,7 @@ pub struct Config {
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// Near users, far users.
-    pub crowds: [Tally; 2],
+    pub groups: [Tally; 2],
     /// Utilisation of the program's core and of the stack's core.
     pub busy: [f64; 2],
     /// Events simulated.
@@ -104,7 +104,7 @@ impl Config {
     /// # Errors
     /// One line: the value and what would be valid.
     pub fn from_toml(text: &str) -> Result<Self, BadConfig> {
-        crate::text::settings(text, Self::check)
+        crate::serde_text::settings(text, Self::check)
     }
 
     /// Checks that the configuration can be simulated.
@@ -160,7 +160,7 @@ pub fn run(config: &Config) -> Outcome {
     config.check().expect("the configuration was checked before");
     let mut world = World::new(config);
     let mut events = 0;
-    (0..2).for_each(|crowd| world.users[crowd].2.arm(&mut world.engine, Time::ZERO, Event::Users(crowd)));
+    (0..2).for_each(|group| world.users[group].2.arm(&mut world.engine, Time::ZERO, Event::Users(group)));
     world.stack_alarm.arm(&mut world.engine, Time::ZERO, Event::Stack);
     while !world.users.iter().all(|(users, ..)| users.is_done())
         && let Some((now, event)) = world.engine.next()
@@ -170,8 +170,8 @@ pub fn run(config: &Config) -> Outcome {
     }
     let elapsed = world.engine.now().since(Time::ZERO).as_secs_f64();
     let busy = [world.program.busy(), world.stack_busy].map(|busy| busy.as_secs_f64() / elapsed);
-    let crowds = world.users.map(|(users, ..)| users.outcome().kinds[0].clone());
-    Outcome { crowds, busy, events }
+    let groups = world.users.map(|(users, ..)| users.outcome().kinds[0].clone());
+    Outcome { groups, busy, events }
 }
 
 impl World {
@@ -179,13 +179,14 @@ impl World {
         let rng = Rng::seeded(config.seed);
         let rate = Rate::from_bits_per_sec((config.gbps * 1e9) as u64);
         let ends = [(config.near, 1), (config.far, 2)].map(|(faults, stream)| {
-            let there = path::Config { rate, delay: Span::ZERO, buffer: BUFFER, mark: None, faults };
+            let client_to_server =
+                path::Config { rate, delay: Span::ZERO, buffer: BUFFER, mark: None, faults };
             let faults = if config.both_ways { faults } else { Rates::NONE };
-            path::connect(there, path::Config { faults, ..there }, &rng.fork(stream))
+            path::connect(client_to_server, path::Config { faults, ..client_to_server }, &rng.fork(stream))
         });
         let [(near, near_server), (far, far_server)] = ends;
         let half = config.connections / 2;
-        let crowd = |n: usize, connections, device| {
+        let group = |n: usize, connections, device| {
             let (request, answer) = (REQUEST.to_vec(), Answer::Http);
             let pace = Pace::periodic(connections, config.period);
             let kind = Kind { connections, request, answer, pace };
@@ -206,7 +207,7 @@ impl World {
         Self {
             engine: Engine::new(),
             cost: CostModel::default(),
-            users: [crowd(0, half, near), crowd(1, config.connections - half, far)],
+            users: [group(0, half, near), group(1, config.connections - half, far)],
             streams: SocketProxy::new(stack(SERVER, config.seed), policy, FRAMES_MAX, web_server),
             hub: Hub { paths: [near_server, far_server], frames: [0; 3] },
             stack_alarm: Alarm::new(),
@@ -218,7 +219,7 @@ impl World {
 
     fn handle(&mut self, now: Time, event: Event) {
         match event {
-            Event::Users(crowd) if self.users[crowd].2.is_due(now) => self.users(now, crowd),
+            Event::Users(group) if self.users[group].2.is_due(now) => self.users(now, group),
             Event::Stack if self.stack_alarm.is_due(now) => self.stack(now),
             Event::Users(_) | Event::Stack => {}
             Event::Program => {
@@ -230,21 +231,21 @@ impl World {
     }
 
     /// Runs a group of users until it has nothing to do; costs no time.
-    fn users(&mut self, now: Time, crowd: usize) {
-        let (users, device, alarm) = &mut self.users[crowd];
+    fn users(&mut self, now: Time, group: usize) {
+        let (users, device, alarm) = &mut self.users[group];
         while users.step(now, device) {}
         let due = [users.poll_timeout(), device.next_arrival()].into_iter().flatten().min();
         if let Some(due) = due.filter(|_| !users.is_done()) {
             // A second call in the same instant would do nothing.
-            alarm.arm(&mut self.engine, due.max(now + Span::from_nanos(1)), Event::Users(crowd));
+            alarm.arm(&mut self.engine, due.max(now + Span::from_nanos(1)), Event::Users(group));
         }
         if self.hub.next_arrival().is_some() {
             self.wake_stack(now);
         }
         if self.users.iter().all(|(users, ..)| users.is_open()) {
-            for (crowd, (users, _, alarm)) in self.users.iter_mut().enumerate() {
+            for (group, (users, _, alarm)) in self.users.iter_mut().enumerate() {
                 users.begin();
-                alarm.arm(&mut self.engine, now + Span::from_nanos(1), Event::Users(crowd));
+                alarm.arm(&mut self.engine, now + Span::from_nanos(1), Event::Users(group));
             }
         }
     }
@@ -258,9 +259,9 @@ impl World {
         let cost = Span::from_nanos(received + bare * tcp_ack_ns + sent * tcp_tx_ns);
         self.stack_busy += cost;
         self.stack_free_at = now + cost;
-        for (crowd, (_, device, alarm)) in self.users.iter_mut().enumerate() {
+        for (group, (_, device, alarm)) in self.users.iter_mut().enumerate() {
             if let Some(arrival) = device.next_arrival() {
-                alarm.arm(&mut self.engine, arrival.max(now), Event::Users(crowd));
+                alarm.arm(&mut self.engine, arrival.max(now), Event::Users(group));
             }
         }
         self.run_program(now);
@@ -365,15 +366,15 @@ mod tests {
     #[test]
     fn near_users_wait_less_when_they_are_urgent_and_the_program_serves_as_many() {
         let [none, adps] = ["none", "adps"].map(|mode| run(&config(mode, "")));
-        let pages = |outcome: &Outcome| outcome.crowds.iter().map(|crowd| crowd.answers).sum::<u64>();
+        let pages = |outcome: &Outcome| outcome.groups.iter().map(|group| group.answers).sum::<u64>();
         // The program can serve a thousand pages per second. Each group measures one second,
         // which begins when its last connection is open.
         for outcome in [&none, &adps] {
             assert!(pages(outcome) >= 900, "{}", pages(outcome));
-            assert!(outcome.crowds.iter().all(|crowd| crowd.answers <= 1010));
-            assert_eq!(outcome.crowds.iter().map(|crowd| crowd.broken).sum::<u64>(), 0);
+            assert!(outcome.groups.iter().all(|group| group.answers <= 1010));
+            assert_eq!(outcome.groups.iter().map(|group| group.broken).sum::<u64>(), 0);
         }
-        let p50 = |outcome: &Outcome, crowd: usize| outcome.crowds[crowd].latency.quantile(0.5);
+        let p50 = |outcome: &Outcome, group: usize| outcome.groups[group].latency.quantile(0.5);
         assert!(p50(&adps, 0) < p50(&none, 0), "{} {}", p50(&adps, 0), p50(&none, 0));
         assert!(p50(&adps, 1) > p50(&none, 1), "who is less urgent pays for it");
     }
@@ -386,10 +387,10 @@ mod tests {
             (config.bytes, config.both_ways) = (400_000, false);
             run(&config)
         });
-        let p99 = |outcome: &Outcome| outcome.crowds[0].latency.quantile(0.99);
+        let p99 = |outcome: &Outcome| outcome.groups[0].latency.quantile(0.99);
         assert!(p99(&adps) < p99(&none) * 4 / 5, "{} of {}", p99(&adps), p99(&none));
         for outcome in [&none, &adps] {
-            assert!(outcome.crowds.iter().all(|crowd| (crowd.answers, crowd.unanswered) == (80, 0)));
+            assert!(outcome.groups.iter().all(|group| (group.answers, group.unanswered) == (80, 0)));
         }
     }
 
@@ -397,7 +398,7 @@ mod tests {
     fn a_seed_replays_a_run() {
         let of = |more| {
             let outcome = run(&config("adps", more));
-            (outcome.events, outcome.crowds.map(|crowd| (crowd.answers, crowd.latency.mean())))
+            (outcome.events, outcome.groups.map(|group| (group.answers, group.latency.mean())))
         };
         assert_eq!(of("seed = 3"), of("seed = 3"));
         assert_ne!(of("seed = 3"), of("seed = 4"));

@@ -14,7 +14,7 @@ use net::stack::{Config, Ecn};
 use queueing::{Bytes, Rate, Span};
 use sim::path;
 
-use super::world::{Wish, World};
+use super::world::{Transfer, World};
 
 const LOSSES: [f64; 4] = [0.0, 0.001, 0.01, 0.05];
 const REORDERS: [f64; 2] = [0.0, 0.03];
@@ -94,7 +94,7 @@ impl Distance {
 }
 
 impl Cell {
-    fn ways(self) -> [path::Config; 2] {
+    fn directions(self) -> [path::Config; 2] {
         let Distance { rtt, .. } = self.distance;
         let small = (self.distance.bdp() / 8.0).max(16.0 * 1024.0);
         let buffer = if self.deep { self.distance.bdp() } else { small };
@@ -105,7 +105,7 @@ impl Cell {
         [path::Config { rate, delay: rtt / 2, buffer, mark, faults }; 2]
     }
 
-    fn world(self, variant: Variant, seed: u64, wish: Wish) -> World {
+    fn world(self, variant: Variant, seed: u64, transfer: Transfer) -> World {
         let Variant { algorithm, pacing, ecn } = variant;
         let new = congestion::by_name(algorithm).expect("a known name").new;
         let settings = |config: &mut Config| {
@@ -114,7 +114,7 @@ impl Cell {
             // Longer than the last FIN can take under loss.
             config.time_wait = Span::from_secs(3600);
         };
-        World::new(settings, self.ways(), seed, &[wish])
+        World::new(settings, self.directions(), seed, &[transfer])
     }
 
     fn bulks(self, variant: Variant) -> Bulks {
@@ -123,9 +123,9 @@ impl Cell {
         let count = if self.loss + self.reorder > 0.0 { count } else { 1 };
         let (mut took, mut segments_again, mut timeouts) = (Span::ZERO, 0, 0);
         for seed in 0..count {
-            let mut world = self.world(variant, seed, Wish { starts: Span::ZERO, bytes, count: 1 });
+            let mut world = self.world(variant, seed, Transfer { starts: Span::ZERO, bytes, count: 1 });
             world.run(self.limit());
-            took += world.got[&0][0];
+            took += world.durations[&0][0];
             let server = world.counters()[1];
             segments_again += server.retransmissions;
             timeouts += server.timeouts;
@@ -136,9 +136,9 @@ impl Cell {
 
     fn train(self) -> (Span, Span) {
         let (count, bytes) = TRAIN;
-        let mut world = self.world(CUBIC, 7, Wish { starts: Span::ZERO, bytes, count });
+        let mut world = self.world(CUBIC, 7, Transfer { starts: Span::ZERO, bytes, count });
         world.run(Span::from_secs(600));
-        let mut answers = world.got[&0].clone();
+        let mut answers = world.durations[&0].clone();
         answers.sort_unstable();
         (answers[answers.len() / 2], answers[answers.len() - 1])
     }

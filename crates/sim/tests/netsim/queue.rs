@@ -5,7 +5,7 @@ use net::stack::{Config, Ecn};
 use queueing::{Bytes, Rate, Span, Time};
 use sim::path;
 
-use super::world::{Wish, World};
+use super::world::{Transfer, World};
 
 const SERVER: usize = 1;
 /// Larger than any transfer: the flow does not end.
@@ -15,7 +15,7 @@ fn buffers(config: &mut Config) {
     (config.recv_buffer, config.send_buffer) = (4 << 20, 4 << 20);
 }
 
-fn way(rate_mbps: u64, rtt: Span, buffer: u64) -> path::Config {
+fn path_config(rate_mbps: u64, rtt: Span, buffer: u64) -> path::Config {
     path::Config {
         rate: Rate::from_bits_per_sec(rate_mbps * 1_000_000),
         delay: rtt / 2,
@@ -26,9 +26,9 @@ fn way(rate_mbps: u64, rtt: Span, buffer: u64) -> path::Config {
 }
 
 /// Bytes that two endless flows receive between `from` and `to` when the second starts `later`.
-fn shares(way: path::Config, later: Span, from: Span, to: Span) -> [u64; 2] {
-    let wish = |starts| Wish { starts, bytes: ENDLESS, count: 1 };
-    let mut world = World::new(buffers, [way; 2], 1, &[wish(Span::ZERO), wish(later)]);
+fn shares(path_config: path::Config, later: Span, from: Span, to: Span) -> [u64; 2] {
+    let transfer = |starts| Transfer { starts, bytes: ENDLESS, count: 1 };
+    let mut world = World::new(buffers, [path_config; 2], 1, &[transfer(Span::ZERO), transfer(later)]);
     let start = world.now;
     world.run_until(start + from, |_| false, &mut |_| {});
     let before = [0, 1].map(|flow| world.received(flow));
@@ -39,10 +39,10 @@ fn shares(way: path::Config, later: Span, from: Span, to: Span) -> [u64; 2] {
 #[test]
 fn two_cubic_flows_share_a_bottleneck() {
     // 20 Mbit/s, 20 ms, one bandwidth-delay product of buffer.
-    let way = way(20, Span::from_millis(20), 50_000);
+    let path_config = path_config(20, Span::from_millis(20), 50_000);
     for later_ms in [0, 700, 3000] {
         let [first, second] =
-            shares(way, Span::from_millis(later_ms), Span::from_secs(10), Span::from_secs(30));
+            shares(path_config, Span::from_millis(later_ms), Span::from_secs(10), Span::from_secs(30));
         let ratio = first.max(second) as f64 / first.min(second) as f64;
         assert!(ratio < 2.0, "later by {later_ms} ms: {first} and {second} bytes");
         let used = (first + second) as f64 * 8.0 / 20.0 / 20e6;
@@ -54,14 +54,18 @@ fn two_cubic_flows_share_a_bottleneck() {
 fn slow_start_ends_before_a_deep_buffer_overflows() {
     // 20 Mbit/s, 50 ms, sixteen bandwidth-delay products: doubling would fill them and
     // overshoot by as much again.
-    let way = way(20, Span::from_millis(50), 2_000_000);
-    let mut world =
-        World::new(buffers, [way; 2], 1, &[Wish { starts: Span::ZERO, bytes: 8_000_000, count: 1 }]);
+    let path_config = path_config(20, Span::from_millis(50), 2_000_000);
+    let mut world = World::new(
+        buffers,
+        [path_config; 2],
+        1,
+        &[Transfer { starts: Span::ZERO, bytes: 8_000_000, count: 1 }],
+    );
     let mut most = 0;
-    world.run_until(Time::MAX, |world| !world.got.is_empty(), &mut |world| {
+    world.run_until(Time::MAX, |world| !world.durations.is_empty(), &mut |world| {
         most = most.max(world.ends[SERVER].waiting(world.now).get());
     });
-    let took = world.got[&0][0];
+    let took = world.durations[&0][0];
     assert_eq!(world.ends[SERVER].sent().dropped, 0);
     assert!(most < 1_500_000, "{most} bytes waited");
     assert!(took < Span::from_millis(4000), "{took} for 3.2 s of line");
@@ -71,9 +75,10 @@ fn slow_start_ends_before_a_deep_buffer_overflows() {
 /// the line, mean and maximum queue in bytes.
 fn standing_queue(settings: impl Fn(&mut Config), mark: u64) -> (f64, f64, u64) {
     // 1 Gbit/s, 200 µs: a bandwidth-delay product of 25 kB; the buffer has 20 of them.
-    let way = path::Config { mark: Some(Bytes::new(mark)), ..way(1000, Span::from_micros(200), 500_000) };
-    let wish = Wish { starts: Span::ZERO, bytes: ENDLESS, count: 1 };
-    let mut world = World::new(settings, [way; 2], 1, &[wish; 2]);
+    let path_config =
+        path::Config { mark: Some(Bytes::new(mark)), ..path_config(1000, Span::from_micros(200), 500_000) };
+    let transfer = Transfer { starts: Span::ZERO, bytes: ENDLESS, count: 1 };
+    let mut world = World::new(settings, [path_config; 2], 1, &[transfer; 2]);
     let received = |world: &World| world.received(0) + world.received(1);
     let (settled, end) = (world.now + Span::from_millis(200), world.now + Span::from_millis(600));
     world.run_until(settled, |_| false, &mut |_| {});

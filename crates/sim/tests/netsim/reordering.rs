@@ -5,7 +5,7 @@ use net::device::fault_injector::Rates;
 use queueing::{Bytes, Rate, Span};
 use sim::path;
 
-use super::world::{Wish, World};
+use super::world::{Transfer, World};
 
 const RTT: Span = Span::from_millis(10);
 const BYTES: u64 = 8 << 20;
@@ -25,11 +25,11 @@ fn throughput(algorithm: &str, reorder: f64, late: Span, batch: Span) -> f64 {
         (config.recv_buffer, config.send_buffer) = (4 << 20, 4 << 20);
         config.time_wait = Span::from_secs(3600);
     };
-    let wish = Wish { starts: Span::ZERO, bytes: BYTES, count: 1 };
-    let mut world = World::new(settings, [down, up], 7, &[wish]);
+    let transfer = Transfer { starts: Span::ZERO, bytes: BYTES, count: 1 };
+    let mut world = World::new(settings, [down, up], 7, &[transfer]);
     world.batch = batch;
     world.run(Span::from_secs(600));
-    BYTES as f64 / world.got[&0][0].as_secs_f64()
+    BYTES as f64 / world.durations[&0][0].as_secs_f64()
 }
 
 #[test]

@@ -18,7 +18,7 @@ const REQUEST: usize = 64;
 
 /// Transfers of one connection: `count` responses of `bytes` each, in sequence.
 #[derive(Clone, Copy, Debug)]
-pub struct Wish {
+pub struct Transfer {
     pub starts: Span,
     pub bytes: u64,
     pub count: u64,
@@ -29,12 +29,12 @@ pub struct World {
     pub stacks: [Stack; 2],
     pub ends: [PathDevice; 2],
     start: Time,
-    wishes: Vec<Wish>,
-    begun: usize,
+    transfers: Vec<Transfer>,
+    started: usize,
     clients: BTreeMap<ConnId, Client>,
     servers: BTreeMap<ConnId, Server>,
     /// Duration of each response per wish, once all have arrived.
-    pub got: BTreeMap<usize, Vec<Span>>,
+    pub durations: BTreeMap<usize, Vec<Span>>,
     closed: [usize; 2],
     events: Vec<Event>,
     /// Interval over which arrivals are collected before the stacks send.
@@ -43,8 +43,8 @@ pub struct World {
 }
 
 struct Client {
-    wish: usize,
-    asked: Time,
+    transfer: usize,
+    requested_at: Time,
     received: u64,
     answers: Vec<Span>,
 }
@@ -52,8 +52,8 @@ struct Client {
 #[derive(Default)]
 struct Server {
     /// Requests received, bytes requested, bytes sent.
-    heard: u64,
-    owed: u64,
+    requests: u64,
+    requested: u64,
     sent: u64,
     peer_closed: bool,
 }
@@ -94,7 +94,7 @@ impl World {
         settings: impl Fn(&mut Config),
         [down, up]: [path::Config; 2],
         seed: u64,
-        wishes: &[Wish],
+        transfers: &[Transfer],
     ) -> Self {
         let stack = |host: u8| {
             let mut config = Config::new([2, 0, 0, 0, 0, host], [10, 0, 0, host].into(), 24, [host; 16]);
@@ -110,11 +110,11 @@ impl World {
             start,
             stacks,
             ends: [client, server],
-            wishes: wishes.to_vec(),
-            begun: 0,
+            transfers: transfers.to_vec(),
+            started: 0,
             clients: BTreeMap::new(),
             servers: BTreeMap::new(),
-            got: BTreeMap::new(),
+            durations: BTreeMap::new(),
             closed: [0, 0],
             events: Vec::new(),
             batch: Span::ZERO,
@@ -127,20 +127,25 @@ impl World {
     /// # Panics
     /// If that takes longer than `limit`, if nothing more will happen before, or if a byte differs.
     pub fn run(&mut self, limit: Span) {
-        let done = |world: &Self| world.closed == [world.wishes.len(); 2];
+        let done = |world: &Self| world.closed == [world.transfers.len(); 2];
         self.run_until(Time::ZERO + limit + self.now.since(Time::ZERO), done, &mut |_| {});
-        assert!(done(self), "not done after {limit}: {} of {} wishes", self.got.len(), self.wishes.len());
+        assert!(
+            done(self),
+            "not done after {limit}: {} of {} wishes",
+            self.durations.len(),
+            self.transfers.len()
+        );
     }
 
-    /// Runs until `end` or until `done`; calls `look` at every instant.
-    pub fn run_until(&mut self, end: Time, done: impl Fn(&Self) -> bool, look: &mut dyn FnMut(&Self)) {
+    /// Runs until `end` or until `done`; calls `observe` at every instant.
+    pub fn run_until(&mut self, end: Time, done: impl Fn(&Self) -> bool, observe: &mut dyn FnMut(&Self)) {
         let pattern = Pattern::new();
         while !done(self) && self.now <= end {
-            while let Some(wish) = self.wishes.get(self.begun)
-                && self.start + wish.starts <= self.now
+            while let Some(transfer) = self.transfers.get(self.started)
+                && self.start + transfer.starts <= self.now
             {
-                self.begin(self.begun);
-                self.begun += 1;
+                self.start_transfer(self.started);
+                self.started += 1;
             }
             self.serve(&pattern);
             if self.sends_at <= self.now {
@@ -151,13 +156,13 @@ impl World {
                 }
                 self.sends_at = self.now + self.batch;
             }
-            look(self);
+            observe(self);
             let arrivals = self.ends.iter().filter_map(PathDevice::next_arrival);
             let timeouts = self.stacks.iter().filter_map(Stack::poll_timeout);
-            let wishes = self.wishes.get(self.begun).map(|wish| self.start + wish.starts);
+            let transfers = self.transfers.get(self.started).map(|transfer| self.start + transfer.starts);
             let waits = self.sends_at > self.now && self.stacks.iter().any(Stack::wants_egress);
             let sends = waits.then_some(self.sends_at);
-            let Some(next) = arrivals.chain(timeouts).chain(wishes).chain(sends).min() else { return };
+            let Some(next) = arrivals.chain(timeouts).chain(transfers).chain(sends).min() else { return };
             self.now = self.now.max(next);
             self.arrive();
         }
@@ -170,10 +175,11 @@ impl World {
         }
     }
 
-    fn begin(&mut self, wish: usize) {
+    fn start_transfer(&mut self, transfer: usize) {
         let remote = "10.0.0.1:80".parse().expect("an address");
         let conn = self.stacks[CLIENT].connect(self.now, remote, None).expect("a free port");
-        self.clients.insert(conn, Client { wish, asked: self.now, received: 0, answers: Vec::new() });
+        self.clients
+            .insert(conn, Client { transfer, requested_at: self.now, received: 0, answers: Vec::new() });
     }
 
     fn serve(&mut self, pattern: &Pattern) {
@@ -201,11 +207,11 @@ impl World {
     fn on_client_event(&mut self, conn: ConnId, kind: EventKind, pattern: &Pattern) {
         let stack = &mut self.stacks[CLIENT];
         let Some(client) = self.clients.get_mut(&conn) else { return };
-        let wish = self.wishes[client.wish];
+        let transfer = self.transfers[client.transfer];
         match kind {
             EventKind::Connected => {
-                client.asked = self.now;
-                assert_eq!(stack.send(self.now, conn, &request(wish.bytes)), Ok(REQUEST));
+                client.requested_at = self.now;
+                assert_eq!(stack.send(self.now, conn, &request(transfer.bytes)), Ok(REQUEST));
             }
             EventKind::Readable { .. } => {
                 let bytes = stack.received(conn);
@@ -213,16 +219,16 @@ impl World {
                 let len = bytes.len();
                 client.received += len as u64;
                 stack.consume(self.now, conn, len);
-                if len == 0 || !client.received.is_multiple_of(wish.bytes) {
+                if len == 0 || !client.received.is_multiple_of(transfer.bytes) {
                     return;
                 }
-                client.answers.push(self.now.since(client.asked));
-                if client.received < wish.bytes * wish.count {
-                    client.asked = self.now;
-                    assert_eq!(stack.send(self.now, conn, &request(wish.bytes)), Ok(REQUEST));
+                client.answers.push(self.now.since(client.requested_at));
+                if client.received < transfer.bytes * transfer.count {
+                    client.requested_at = self.now;
+                    assert_eq!(stack.send(self.now, conn, &request(transfer.bytes)), Ok(REQUEST));
                     return;
                 }
-                self.got.insert(client.wish, std::mem::take(&mut client.answers));
+                self.durations.insert(client.transfer, std::mem::take(&mut client.answers));
                 stack.close(self.now, conn);
             }
             _ => {}
@@ -238,19 +244,19 @@ impl World {
                 let bytes = stack.received(conn);
                 let whole = bytes.len() / REQUEST * REQUEST;
                 for request in bytes[..whole].chunks(REQUEST) {
-                    server.heard += 1;
-                    server.owed += u64::from_be_bytes(request[..8].try_into().expect("eight bytes"));
+                    server.requests += 1;
+                    server.requested += u64::from_be_bytes(request[..8].try_into().expect("eight bytes"));
                 }
                 stack.consume(self.now, conn, whole);
             }
             EventKind::PeerClosed => server.peer_closed = true,
             _ => {}
         }
-        while server.sent < server.owed {
-            let bytes = pattern.at(server.sent, server.owed - server.sent);
+        while server.sent < server.requested {
+            let bytes = pattern.at(server.sent, server.requested - server.sent);
             match stack.send(self.now, conn, bytes) {
                 Ok(0) | Err(_) => return,
-                Ok(taken) => server.sent += taken as u64,
+                Ok(accepted) => server.sent += accepted as u64,
             }
         }
         if server.peer_closed {
@@ -263,9 +269,9 @@ impl World {
         self.stacks.each_ref().map(Stack::counters)
     }
 
-    /// Bytes received so far by the connection of `wish`.
-    pub fn received(&self, wish: usize) -> u64 {
-        self.clients.values().find(|client| client.wish == wish).map_or(0, |client| client.received)
+    /// Bytes received so far by the connection of `transfer`.
+    pub fn received(&self, transfer: usize) -> u64 {
+        self.clients.values().find(|client| client.transfer == transfer).map_or(0, |client| client.received)
     }
 }
 

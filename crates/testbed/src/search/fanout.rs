@@ -186,7 +186,7 @@ impl Aggregator {
     async fn finish(&self, request: usize, used: usize) -> Result<(), String> {
         let services = &self.run.plan[request].service[self.workers.len()..];
         for (number, &service) in services.iter().enumerate() {
-            let began = Instant::now();
+            let started = Instant::now();
             work(service).await;
             if number + 1 == services.len() {
                 let mut redis = self.redis.lock().await;
@@ -199,7 +199,7 @@ impl Aggregator {
                 served: true,
                 elapsed: self.run.elapsed(request),
                 queue: Span::ZERO,
-                service: since(began),
+                service: since(started),
             });
         }
         Ok(())
@@ -212,16 +212,16 @@ fn worker(run: &Arc<Run>, index_set: &IndexSet, part: usize) -> Handler {
     Arc::new(move |request: Request<Bytes>| {
         let (run, index_set) = (Arc::clone(&run), index_set.clone());
         Box::pin(async move {
-            let began = Instant::now();
+            let started = Instant::now();
             let at = request.extensions().get::<Arc<PartReport>>().cloned();
             let at = at.ok_or_else(|| Status::invalid_argument("no request of the plan"))?;
             let planned = &run.plan[at.request];
             let query = planned.query.unwrap_or_default();
             let found = tokio::task::spawn_blocking(move || index_set.search(part, query)).await;
             found.map_err(|e| Status::internal(e.to_string()))?.map_err(Status::internal)?;
-            work(planned.service[part].saturating_sub(since(began))).await;
+            work(planned.service[part].saturating_sub(since(started))).await;
             at.served();
-            Ok(since(began).as_nanos().to_string().into())
+            Ok(since(started).as_nanos().to_string().into())
         })
     })
 }

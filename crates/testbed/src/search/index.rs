@@ -78,9 +78,9 @@ impl Partition {
     /// # Errors
     /// The index's error.
     pub fn time(&self, word: &str) -> tantivy::Result<Span> {
-        let began = Instant::now();
+        let started = Instant::now();
         std::hint::black_box(self.search(word)?);
-        Ok(Span::from_nanos(began.elapsed().as_nanos() as u64))
+        Ok(Span::from_nanos(started.elapsed().as_nanos() as u64))
     }
 
     /// Up to two characters are one term; more are the intersection of their pairs.

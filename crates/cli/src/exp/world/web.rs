@@ -42,7 +42,7 @@ fn prepare(mode: &str, mut settings: Table) -> Result<Run, String> {
             let figures = figures(tally, config.duration, outcome.busy).to_vec();
             Row { class: class.to_owned(), figures, cdf: points(tally.latency.cdf()) }
         };
-        let rows = ["near", "far"].into_iter().zip(&outcome.crowds).map(row).collect();
+        let rows = ["near", "far"].into_iter().zip(&outcome.groups).map(row).collect();
         Ok(Found { events: outcome.events, rows, noise: None })
     }))
 }

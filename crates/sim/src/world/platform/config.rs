@@ -5,7 +5,7 @@ use queueing::{Arrivals, Bytes, Distribution, Priority, Span};
 use super::mechanisms::Mechanisms;
 use super::network::Network;
 use crate::cores::{self, ClassName, Costs, Machine, Needs, Phase, Task};
-use crate::text::{text, text_or_none};
+use crate::serde_text::{text, text_or_none};
 use crate::{BadConfig, CostModel};
 
 /// Platform and its load.
@@ -195,7 +195,7 @@ impl Config {
     /// # Errors
     /// One line: the value and what would be valid.
     pub fn from_toml(text: &str) -> Result<Self, BadConfig> {
-        crate::text::settings(text, Self::check)
+        crate::serde_text::settings(text, Self::check)
     }
 
     /// Checks that the platform can be built.

@@ -46,9 +46,11 @@ mod tests {
     fn a_client_can_only_lower_its_own_class() {
         let ms = Span::from_millis;
         let mut grant = Grant::new(at(3), ms(10));
-        for (asked, got) in [((0, 5), (3, 5)), ((3, 10), (3, 10)), ((6, 10), (6, 10)), ((0, 500), (3, 10))] {
-            let (level, budget) = grant.admit(at(asked.0), ms(asked.1));
-            assert_eq!((level, budget.expected()), (at(got.0), ms(got.1)), "{asked:?}");
+        for (requested, granted) in
+            [((0, 5), (3, 5)), ((3, 10), (3, 10)), ((6, 10), (6, 10)), ((0, 500), (3, 10))]
+        {
+            let (level, budget) = grant.admit(at(requested.0), ms(requested.1));
+            assert_eq!((level, budget.expected()), (at(granted.0), ms(granted.1)), "{requested:?}");
         }
     }
 }

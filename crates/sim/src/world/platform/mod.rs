@@ -118,8 +118,8 @@ struct ClassArrivals {
 impl<'a> World<'a> {
     fn new(config: &'a Config, port: Box<dyn MessagePort + 'a>) -> Self {
         let seed = Rng::seeded(config.seed);
-        let arrivals = |(place, class): (usize, &Class)| {
-            let stream = |n: u64| seed.fork(1_000 + place as u64 * 2 + n);
+        let arrivals = |(number, class): (usize, &Class)| {
+            let stream = |n: u64| seed.fork(1_000 + number as u64 * 2 + n);
             ClassArrivals {
                 times: class.arrivals(config.users).times(Time::ZERO + class.from, stream(0)),
                 clients: stream(1),
@@ -190,10 +190,10 @@ impl<'a> World<'a> {
     fn on_arrival(&mut self, now: Time, class: usize) {
         self.schedule_arrival(class);
         let Class { slo, .. } = self.config.classes[class];
-        let [asked, _] = self.config.classes[class].levels();
+        let [requested, _] = self.config.classes[class].levels();
         let ClassArrivals { clients, grant, .. } = &mut self.arrivals[class];
         let client = clients.below(self.config.clients.into()) as u32;
-        let (level, budget) = grant.admit(asked, slo);
+        let (level, budget) = grant.admit(requested, slo);
         let counted = now >= Time::ZERO + self.config.warmup;
         self.outcome.classes[class].requests += u64::from(counted);
         let new_request = NewRequest { now, class, counted, client, level, budget };
@@ -205,16 +205,16 @@ impl<'a> World<'a> {
     fn send(&mut self, now: Time, at: SubrequestId, answer: bool, failed: bool) {
         let request = self.requests.get(at);
         let subrequest = &request.subrequests[at.subrequest as usize];
-        let there = self.hosts.servers[subrequest.server].host;
+        let server_host = self.hosts.servers[subrequest.server].host;
         let caller = match subrequest.parent {
             Some(parent) => self.hosts.servers[request.subrequests[parent as usize].server].host,
             None => self.hosts.clients[request.client as usize],
         };
         let tier = &self.config.tiers[subrequest.tier];
         let (ends, bytes) = match (answer, failed) {
-            (false, _) => ([caller, there], tier.request.get()),
-            (true, false) => ([there, caller], tier.answer.get()),
-            (true, true) => ([there, caller], 1),
+            (false, _) => ([caller, server_host], tier.request.get()),
+            (true, false) => ([server_host, caller], tier.answer.get()),
+            (true, true) => ([server_host, caller], 1),
         };
         let number = self.port.send(now, ends, segments(bytes), subrequest.level);
         self.messages.insert(number, Message { at, answer, failed, sent: now });

@@ -9,7 +9,7 @@ use crate::fabric::{
     Buffer, Codel, Config, LevelAssignment, Marking, MessagePort, MessagePortStats, Multipath,
     PreparedFabric, RngStreams, Scheduler, Senders, Sizes, Topology, Transport, depth,
 };
-use crate::text::text;
+use crate::serde_text::text;
 
 /// Fabric between hosts.
 #[derive(Clone, Debug, serde::Deserialize)]

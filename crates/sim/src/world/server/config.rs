@@ -14,7 +14,7 @@ use sched::dispatch::{Params, RequestType, Steering, WorkerId, WorkerSet};
 use super::Machine;
 use super::scenario::Scenario;
 use crate::BadConfig;
-use crate::text::text;
+use crate::serde_text::text;
 use crate::{CostModel, link};
 
 pub(in crate::world) const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
@@ -137,7 +137,7 @@ impl Config {
     /// # Errors
     /// The invalid value: with line and key, or with its range.
     pub fn from_toml(text: &str) -> Result<Self, BadConfig> {
-        crate::text::settings(text, Self::check)
+        crate::serde_text::settings(text, Self::check)
     }
 
     /// Checks every value.

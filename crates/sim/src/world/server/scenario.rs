@@ -17,7 +17,7 @@ use runtime::app::{Context, Framing, Outcome};
 use runtime::mode::Classifiers;
 use sched::dispatch::RequestType;
 
-use crate::text::text_or_none;
+use crate::serde_text::text_or_none;
 
 const MAGIC_AT: Magic = (0, &MAGIC);
 const TAG_AT: TagAt = TagAt { magic: MAGIC_AT, level_at: LEVEL_AT };

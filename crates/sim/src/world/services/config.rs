@@ -7,7 +7,7 @@ use queueing::{Arrivals, Distribution, Span};
 
 use super::Record;
 use crate::BadConfig;
-use crate::text::text;
+use crate::serde_text::text;
 
 /// Services in series, and their load.
 ///
