@@ -1,9 +1,7 @@
-//! The synthetic server: holds a core as long as the request asks, then says
-//! where the request waited.
+//! Synthetic server: occupies a core for the requested service time and reports queueing times.
 //!
-//! Requests that are longer than the protocol allows or ask for more than
-//! `service_max` close their connection: a client must not hold a core for
-//! ever.
+//! Closes the connection for requests that are too long or ask for more than `service_max`, so a
+//! client cannot occupy a core forever.
 
 use queueing::Span;
 use runtime::App;
@@ -12,10 +10,10 @@ use runtime::app::{Context, Framing, Outcome, RequestType};
 use crate::protocol::Decoded;
 use crate::protocol::synthetic::{KIND_AT, MAGIC, Request, Response, TYPE_AT, TYPE_REQUEST};
 
-/// Serves [`Request`]s.
+/// Server application for [`Request`]s.
 #[derive(Clone, Copy, Debug)]
 pub struct Synthetic {
-    /// The longest service time that is granted.
+    /// Maximum service time of a request.
     pub service_max: Span,
 }
 

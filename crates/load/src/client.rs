@@ -1,14 +1,12 @@
-//! The load client on our own stack: a plan in, frames out, a report at the end.
+//! Open-loop load client on greenwave's own stack.
 //!
-//! Pure: the caller brings the time and the device, so the same client runs
-//! on a thread and in the simulator. The loop is open: latency counts from the
-//! time a request was *due*, and a busy connection takes the next request at
-//! once (the server answers in order).
+//! Pure: the caller passes time and device, so the same client runs on a thread and in the
+//! simulator. Latency counts from the time a request was *due*. Requests are pipelined on busy
+//! connections; the server answers in order.
 //!
-//! One address has 28,232 ephemeral ports for each target port. Up to that
-//! many connections per target the stack chooses the local port; beyond, the
-//! client numbers them itself from 1024 on, up to 64,512 per target, and says
-//! so when even that is not enough.
+//! A local address has 28,232 ephemeral ports per target port. Up to that many connections per
+//! target the stack selects the local port. Above it the client assigns ports from 1024 on, up
+//! to 64,512 per target; more are an error.
 
 mod error;
 
@@ -29,29 +27,29 @@ use crate::record::Stages;
 use crate::report::Report;
 use crate::request_encoder::RequestEncoder;
 
-/// Connections of one local address to one target.
+/// Maximum number of connections from one local address to one target.
 pub const PORTS_PER_TARGET: u32 = 64_512;
 const EPHEMERAL_PORTS: u32 = 28_232;
 const LOCAL_PORT_MIN: u32 = 1024;
 
-/// Handshakes under way at once.
+/// Maximum number of concurrent handshakes.
 const OPENING_MAX: usize = 256;
-/// Frames received and requests started in one step.
+/// Maximum number of frames received, and of requests started, per step.
 const BATCH: usize = 64;
 
-/// How far a run is.
+/// Progress of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// Connections that are open.
+    /// Open connections.
     pub open: u32,
-    /// Connections there will be.
+    /// Connections of the plan.
     pub connections: u32,
-    /// Requests that have become due.
+    /// Requests due so far.
     pub due: u64,
-    /// Requests that were answered or given up.
+    /// Requests answered or timed out.
     pub settled: u64,
-    /// p99.9 of what was answered since this was last asked, on the kernel's
-    /// sockets; zero where nothing was.
+    /// p99.9 of requests answered since the last progress report, on the kernel's sockets;
+    /// zero if there are none.
     pub tail: Span,
 }
 
@@ -64,14 +62,14 @@ enum Conn {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
-    /// Opens connections until all are open or this instant, which the first step sets.
+    /// Opens connections, until all are open or the deadline, which the first step sets.
     Opening(Option<Time>),
-    /// Sends since this instant.
+    /// Sends requests, since this time.
     Running(Time),
     Done,
 }
 
-/// Sends a plan's synthetic requests over a [`Stack`].
+/// Load client for a plan's synthetic requests over a [`Stack`].
 pub struct Client {
     stack: Stack,
     targets: Vec<SocketAddr>,
@@ -81,9 +79,9 @@ pub struct Client {
     started: Option<Time>,
     in_flight: InFlightTable,
     conns: Vec<Conn>,
-    /// The connection that owns each of the stack's slots.
+    /// Connection of each slot of the stack.
     owners: Vec<u32>,
-    /// Connections to open, and not before when.
+    /// Connections to open, and the earliest time to do so.
     reconnect_queue: VecDeque<(Time, u32)>,
     opening: usize,
     open: u32,
@@ -96,27 +94,27 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client that will load `target`.
+    /// Client for one `target`.
     ///
     /// # Errors
-    /// An invalid plan, or more connections than there are ports.
+    /// If the plan is invalid or has more connections than there are ports.
     pub fn new(plan: &Plan, stack: net::stack::Config, target: SocketAddr) -> Result<Self, ClientError> {
         Self::with_targets(plan, stack, vec![target])
     }
 
-    /// A client that spreads its connections over `targets`.
+    /// Client with connections spread over `targets`.
     ///
     /// # Errors
     /// As [`Client::new`].
     ///
     /// # Panics
-    /// When `targets` is empty.
+    /// If `targets` is empty.
     pub fn with_targets(
         plan: &Plan,
         stack: net::stack::Config,
         targets: Vec<SocketAddr>,
     ) -> Result<Self, ClientError> {
-        assert!(!targets.is_empty(), "a client needs a target");
+        assert!(!targets.is_empty(), "targets is empty; give at least one");
         plan.validate()?;
         let connections = plan.connections;
         let max = PORTS_PER_TARGET.saturating_mul(targets.len() as u32);
@@ -145,12 +143,12 @@ impl Client {
         })
     }
 
-    /// How long all connections together may take to open; 30 s unless set.
+    /// Sets the time limit for opening all connections; default 30 s.
     pub fn open_within(&mut self, span: Span) {
         self.open_within = span;
     }
 
-    /// Does what is due; false when there was nothing to do.
+    /// Handles everything due at `now`; `false` if there was nothing to do.
     pub fn step<D: Device>(&mut self, now: Time, device: &mut D) -> bool {
         self.stepped = now;
         let mut busy = self.receive(now, device);
@@ -197,7 +195,7 @@ impl Client {
         busy
     }
 
-    /// When `step` should be called next if no frame comes.
+    /// Time of the next call of `step` if no frame arrives.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Time> {
         let own = match self.phase {
@@ -212,43 +210,43 @@ impl Client {
         let reopen = (self.phase != Phase::Done && self.opening < OPENING_MAX)
             .then(|| self.reconnect_queue.front().map(|&(due, _)| due))
             .flatten();
-        // The device was full: ask again soon.
+        // The device was full: try again soon.
         let blocked = self.stack.wants_egress().then(|| self.stepped + Span::from_micros(1));
         [own, reopen, blocked, self.stack.poll_timeout()].into_iter().flatten().min()
     }
 
-    /// Whether every request was answered or given up, or the run could not start.
+    /// True if every request was answered or timed out, or the run could not start.
     #[must_use]
     pub fn is_done(&self) -> bool {
         self.phase == Phase::Done
     }
 
-    /// Why the run could not start, if it could not.
+    /// Error because of which the run could not start.
     #[must_use]
     pub fn error(&self) -> Option<&ClientError> {
         self.error.as_ref()
     }
 
-    /// The instant from which due times count; `None` while connections open.
+    /// Time zero of due times; `None` while connections open.
     #[must_use]
     pub const fn started(&self) -> Option<Time> {
         self.started
     }
 
-    /// How far the run is.
+    /// Progress of the run.
     #[must_use]
     pub fn progress(&self) -> Progress {
         let (due, settled) = self.in_flight.progress();
         Progress { open: self.open, connections: self.conns.len() as u32, due, settled, tail: Span::ZERO }
     }
 
-    /// Gives up what is under way: the run ends now.
+    /// Ends the run now; requests in flight count as unanswered or never sent.
     pub fn stop(&mut self) {
         self.in_flight.abandon();
         self.phase = Phase::Done;
     }
 
-    /// Resets all connections; `step` sends the resets.
+    /// Resets all connections; `step` sends the RST segments.
     pub fn reset_all(&mut self, now: Time) {
         for conn in &mut self.conns {
             if let Conn::Open(id) | Conn::Opening(id) = std::mem::replace(conn, Conn::Closed) {
@@ -259,7 +257,7 @@ impl Client {
         self.reconnect_queue.clear();
     }
 
-    /// What was found so far; `world` says where.
+    /// Report so far; `world` is the environment.
     #[must_use]
     pub fn report(&self, world: &str) -> Report {
         Report {
@@ -272,7 +270,7 @@ impl Client {
         }
     }
 
-    /// The stack, to read counters and flows.
+    /// The stack, for its counters and flows.
     #[must_use]
     pub const fn stack(&self) -> &Stack {
         &self.stack
@@ -315,7 +313,7 @@ impl Client {
                 }
                 EventKind::Connected | EventKind::Accepted(_) => {}
             },
-            // An earlier connection in this slot.
+            // Event of an earlier connection in this slot.
             _ => {}
         }
     }
@@ -340,7 +338,7 @@ impl Client {
         }
     }
 
-    /// Sends what waits on `conn`, as far as the stack takes it.
+    /// Sends queued requests on `conn` until the send buffer is full.
     fn send(&mut self, now: Time, conn: u32) {
         let (Conn::Open(id), Phase::Running(start)) = (self.conns[conn as usize], self.phase) else { return };
         while let Some((request, offset)) = self.in_flight.unsent(conn) {
@@ -354,7 +352,7 @@ impl Client {
         }
     }
 
-    /// Starts handshakes, a bounded number at once.
+    /// Starts a bounded number of handshakes.
     fn open_more(&mut self, now: Time) -> bool {
         let mut any = false;
         while self.opening < OPENING_MAX
@@ -383,14 +381,14 @@ impl Client {
         any
     }
 
-    /// The local port of `conn`, where the stack's ephemeral ones do not suffice.
+    /// Local port of `conn`, if ephemeral ports do not suffice.
     fn local_port(&self, conn: u32) -> Option<u16> {
         let targets = self.targets.len() as u32;
         let numbered = self.conns.len() as u32 > EPHEMERAL_PORTS.saturating_mul(targets);
         numbered.then(|| (LOCAL_PORT_MIN + conn / targets) as u16)
     }
 
-    /// `conn` is gone: what was under way on it is lost; it will be opened again.
+    /// Handles the loss of `conn`: requests in flight are lost, and it is opened again.
     fn closed(&mut self, now: Time, conn: u32, reason: CloseReason) {
         let target = self.targets[conn as usize % self.targets.len()];
         self.last_error = ended(target, reason);

@@ -1,12 +1,10 @@
-//! Requests of a few kinds on our own stack, as fast as answers come or at a
-//! fixed rate: what a comparison of servers sends. Each kind has connections of
-//! its own.
+//! Closed-loop or open-loop client on greenwave's own stack, for comparisons of servers.
 //!
-//! Unlike [`Client`](crate::Client) it speaks what any server does (echo,
-//! HTTP, a stream one way) and can close the loop: each connection keeps a
-//! fixed number of requests under way. In an open loop latency counts from the
-//! time a request was due. Every byte of an echo is checked. Pure: the caller
-//! brings the time and the device.
+//! Each kind of request has connections of its own. Unlike [`Client`](crate::Client) it uses
+//! protocols that any server speaks (echo, HTTP, one-way stream) and supports closed loops: a
+//! fixed number of requests in flight per connection. In an open loop latency counts from the
+//! time a request was due. Every byte of an echo is compared. Pure: the caller passes time and
+//! device.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -25,61 +23,61 @@ pub use spec::{Answer, Exchange, Kind, Outcome, Pace, Tally};
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Opening,
-    /// Measures from the first instant to the second.
+    /// Measures from the first time to the second.
     Running(Time, Time),
     Done,
 }
 
-/// Carries an [`Exchange`] out.
+/// Client that runs an [`Exchange`].
 pub struct ClosedLoopClient {
     exchange: Exchange,
     stack: Stack,
     target: SocketAddr,
     connections: Vec<ClientConnection>,
-    /// The connection of each of the stack's slots.
+    /// Connection of each slot of the stack.
     owners: Vec<u32>,
-    /// Lines to open, and not before when.
+    /// Connections to open, and the earliest time to do so.
     connect_queue: VecDeque<(Time, u32)>,
     opening: u32,
     opened: u32,
-    /// Why a connection could not be opened, of the last one.
+    /// Last reason why a connection could not be opened.
     last_error: Option<String>,
     phase: Phase,
-    /// Nothing is asked until [`ClosedLoopClient::begin`].
+    /// Holds the first request until [`ClosedLoopClient::begin`].
     is_paused: bool,
-    /// Of each kind.
+    /// Schedule per kind.
     schedules: Vec<Schedule>,
     outcome: Outcome,
 }
 
-/// When requests of a kind are due in an open loop, and on which connection.
+/// Open-loop schedule of a kind: due times, and the connection to use.
 struct Schedule {
     arrivals: Option<ArrivalTimes>,
     next_due: Time,
-    /// The first of its connections, and which of them is next.
+    /// First connection of the kind, and offset of the next one to use.
     first: u32,
     next_index: u32,
 }
 
-/// Frames received and requests started in one step.
+/// Maximum number of frames received, and of requests started per kind, in a step.
 const BATCH: usize = 64;
 
 impl ClosedLoopClient {
-    /// A client that will talk to `target`.
+    /// Client for `target`.
     ///
     /// # Panics
-    /// When a value of `exchange` is outside its range.
+    /// If a value of `exchange` is outside its range.
     #[must_use]
     pub fn new(exchange: Exchange, stack: net::stack::Config, target: SocketAddr) -> Self {
         let mut schedules = Vec::new();
         let mut first = 0;
         for kind in &exchange.kinds {
-            assert!(kind.connections > 0, "there are connections");
-            assert!(!kind.request.is_empty(), "a request has bytes");
+            assert!(kind.connections > 0, "connections 0 is outside 1..; give each kind at least one");
+            assert!(!kind.request.is_empty(), "request is empty; give at least one byte");
             schedules.push(Schedule { arrivals: None, next_due: Time::MAX, first, next_index: 0 });
             first += kind.connections;
         }
-        assert!(first > 0, "there is a kind");
+        assert!(first > 0, "kinds is empty; give at least one");
         let connections = (0..schedules.len()).flat_map(|kind| {
             let connections = exchange.kinds[kind].connections as usize;
             std::iter::repeat_with(move || ClientConnection::new(kind)).take(connections)
@@ -104,25 +102,25 @@ impl ClosedLoopClient {
         }
     }
 
-    /// The same, whose first request waits for [`begin`](Self::begin): several
-    /// clients can so begin together.
+    /// Paused client: the first request waits for [`begin`](Self::begin), so several clients
+    /// can start together.
     #[must_use]
     pub fn paused(self) -> Self {
         Self { is_paused: true, ..self }
     }
 
-    /// Whether it could begin: connections are open, and nothing was asked.
+    /// True if all connections are open and no request was sent.
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.phase == Phase::Opening && self.opened as usize == self.connections.len()
     }
 
-    /// Lets the warm-up begin as soon as all connections are open.
+    /// Starts the warm-up as soon as all connections are open.
     pub fn begin(&mut self) {
         self.is_paused = false;
     }
 
-    /// Does what is due; false when there was nothing to do.
+    /// Handles everything due at `now`; `false` if there was nothing to do.
     pub fn step<D: Device>(&mut self, now: Time, device: &mut D) -> bool {
         let mut busy = self.receive(now, device);
         if self.stack.poll_timeout().is_some_and(|due| due <= now) {
@@ -147,7 +145,7 @@ impl ClosedLoopClient {
         busy
     }
 
-    /// When [`step`](Self::step) has something to do if no frame comes.
+    /// Time of the next [`step`](Self::step) if no frame arrives.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Time> {
         let end = match self.phase {
@@ -159,31 +157,31 @@ impl ClosedLoopClient {
         self.stack.poll_timeout().into_iter().chain(end).chain(due).min()
     }
 
-    /// Whether what happens now is measured.
+    /// True if `now` is in the measured time.
     #[must_use]
     pub fn is_measuring(&self, now: Time) -> bool {
         matches!(self.phase, Phase::Running(start, end) if start <= now && now < end)
     }
 
-    /// Whether the measured time is over.
+    /// True after the measured time.
     #[must_use]
     pub fn is_done(&self) -> bool {
         self.phase == Phase::Done
     }
 
-    /// What was measured so far.
+    /// Results so far.
     #[must_use]
     pub const fn outcome(&self) -> &Outcome {
         &self.outcome
     }
 
-    /// The stack, to read counters.
+    /// The stack, for its counters.
     #[must_use]
     pub const fn stack(&self) -> &Stack {
         &self.stack
     }
 
-    /// Resets all connections, so that the server forgets them.
+    /// Resets all connections, so the server frees them.
     pub fn reset_all<D: Device>(&mut self, now: Time, device: &mut D) {
         self.connections.iter().for_each(|connection| self.stack.abort(now, connection.id));
         while self.stack.egress(now, device) > 0 {}
@@ -223,7 +221,7 @@ impl ClosedLoopClient {
         }
     }
 
-    /// Starts requests that are due in an open loop.
+    /// Starts due requests of open loops.
     fn start_due(&mut self, now: Time) -> bool {
         let mut any = false;
         for kind in 0..self.schedules.len() {
@@ -250,7 +248,7 @@ impl ClosedLoopClient {
         connection.unsent += 1;
     }
 
-    /// Sends what waits on a connection, as far as the stack takes it.
+    /// Sends queued requests on a connection until the send buffer is full.
     fn send(&mut self, at: usize, now: Time) {
         let measuring = self.is_measuring(now);
         let connection = &mut self.connections[at];
@@ -337,7 +335,7 @@ impl ClosedLoopClient {
         self.send(at, now);
     }
 
-    /// The server ended a connection, or answered what was not asked.
+    /// Handles a close by the server or an unexpected response.
     fn disconnect(&mut self, at: usize, now: Time, why: CloseReason) {
         if self.connections[at].state == State::Open {
             self.stack.abort(now, self.connections[at].id);

@@ -1,14 +1,14 @@
-//! Why a connection to a server is not open, in words.
+//! Error texts for connections that could not be opened or were lost.
 
 use std::net::SocketAddr;
 
 use net::stack::{CloseReason, ConnectError};
 use queueing::Span;
 
-/// How long a connection that could not be opened is left alone.
+/// Delay before a failed connection is opened again.
 pub(crate) const RETRY_AFTER: Span = Span::from_millis(10);
 
-/// It could not be begun.
+/// Text for a handshake that could not be started.
 pub(crate) fn not_begun(target: SocketAddr, why: ConnectError) -> String {
     match why {
         ConnectError::NoPort => format!("no local port is left for {target}"),
@@ -17,13 +17,13 @@ pub(crate) fn not_begun(target: SocketAddr, why: ConnectError) -> String {
     }
 }
 
-/// It has ended, or its handshake has.
+/// Text for a connection or handshake that ended.
 pub(crate) fn ended(target: SocketAddr, why: CloseReason) -> String {
     match why {
         CloseReason::Finished => format!("{target} closed the connection"),
         CloseReason::Reset => format!("{target} refused or reset the connection"),
         CloseReason::TimedOut => format!("{target} did not answer"),
         CloseReason::Unreachable => format!("{target} cannot be reached"),
-        CloseReason::Aborted => format!("{target} sent what is no response"),
+        CloseReason::Aborted => format!("{target} sent a malformed response"),
     }
 }

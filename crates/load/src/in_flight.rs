@@ -1,10 +1,8 @@
-//! Requests under way: due, sent, answered, given up.
+//! Table of requests in flight: due, sent, answered, timed out.
 //!
-//! Each connection is a queue of requests in the order of their due times,
-//! first those that are sent, then those that wait to be; answers come in that
-//! order too. All queues share one slab, so an idle connection costs 20 bytes.
-//! Knows nothing of sockets: both clients, on our own stack and on the
-//! kernel's, keep their books here.
+//! Each connection has a queue of requests in order of due time, sent ones first; responses come
+//! in the same order. All queues share one slab, so an idle connection costs 20 bytes. Without
+//! sockets: the clients on greenwave's stack and on the kernel's share it.
 
 use std::collections::VecDeque;
 
@@ -18,14 +16,13 @@ const NONE: u32 = u32::MAX;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// Due, not entirely sent.
+    /// Due, not completely sent.
     Waiting,
     /// Sent, not answered.
     Sent,
-    /// Counted as lost already, but its bytes, or its answer's, are still in
-    /// the connection.
+    /// Timed out, but its bytes or its response are still in the connection.
     Abandoned,
-    /// The slot is free.
+    /// Free slot.
     Free,
 }
 
@@ -36,22 +33,22 @@ struct Slot {
     state: State,
 }
 
-/// A connection's requests: `head` ..= `last_sent` are sent, `unsent` ..= `tail` wait.
+/// Queue of a connection: `head` ..= `last_sent` are sent, `unsent` ..= `tail` are not.
 #[derive(Clone, Copy)]
 struct ConnectionQueue {
     head: u32,
     tail: u32,
     last_sent: u32,
     unsent: u32,
-    /// Bytes of `unsent` that are sent.
+    /// Number of bytes of `unsent` sent so far.
     offset: u32,
 }
 
-/// An answer that belongs to no request.
+/// Error: a response without a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct UnmatchedResponse;
 
-/// All requests under way. Times are counted from the run's start.
+/// Table of requests in flight. Times count from the start of the run.
 pub(crate) struct InFlightTable {
     sequence: Sequence,
     next: Option<Request>,
@@ -59,13 +56,13 @@ pub(crate) struct InFlightTable {
     slab: Vec<Slot>,
     free: Vec<u32>,
     queues: Vec<ConnectionQueue>,
-    /// Due time, slot and generation of each request, in order.
+    /// Due time, slot and generation of each request, in order of due time.
     expiry: VecDeque<(Time, u32, u32)>,
-    /// Requests pulled so far, and how many of them are not settled.
+    /// Requests due so far, and those not settled yet.
     due: u64,
     open: usize,
     recorder: Recorder,
-    /// Latencies since the tail was last taken.
+    /// Latencies since the last [`InFlightTable::take_p999`].
     recent: Histogram,
 }
 
@@ -88,12 +85,12 @@ impl InFlightTable {
         }
     }
 
-    /// When the next request is due.
+    /// Due time of the next request.
     pub fn next_due(&self) -> Option<Time> {
         self.next.map(|r| r.intended)
     }
 
-    /// Puts the next request that is due at `now` in line; says in which.
+    /// Enqueues the next request due at `now`; returns its connection.
     pub fn enqueue_due(&mut self, now: Time) -> Option<u32> {
         let request = self.next.filter(|r| r.intended <= now)?;
         self.next = self.sequence.next();
@@ -123,20 +120,19 @@ impl InFlightTable {
         Some(request.conn)
     }
 
-    /// The first request of `conn` that is not entirely sent, and how many of
-    /// its bytes are.
+    /// First request of `conn` that is not completely sent, and the number of its bytes sent.
     pub fn unsent(&self, conn: u32) -> Option<(&Request, usize)> {
         let queue = &self.queues[conn as usize];
         let slot = self.slab.get(queue.unsent as usize)?;
         Some((&slot.request, queue.offset as usize))
     }
 
-    /// `bytes` more of the first unsent request of `conn`, which has `len` in
-    /// all, are sent.
+    /// Records that `bytes` more of the first unsent request of `conn`, `len` bytes long, were
+    /// sent.
     pub fn sent(&mut self, conn: u32, now: Time, bytes: usize, len: usize) {
         let queue = &mut self.queues[conn as usize];
         queue.offset += bytes as u32;
-        assert!(queue.offset as usize <= len, "no more is sent than there is");
+        assert!(queue.offset as usize <= len, "more bytes sent than the request has");
         if (queue.offset as usize) < len {
             return;
         }
@@ -150,7 +146,7 @@ impl InFlightTable {
         }
     }
 
-    /// The next answer on `conn` came; `id` names it where the protocol does.
+    /// Records the next response on `conn`; `id` if the protocol has one.
     pub fn answered(
         &mut self,
         conn: u32,
@@ -184,15 +180,15 @@ impl InFlightTable {
         Ok(())
     }
 
-    /// p99.9 of what was answered since it was last taken; zero where nothing was.
+    /// p99.9 of latencies since the last call; zero if there are none.
     pub fn take_p999(&mut self) -> Span {
         let tail = self.recent.quantile(0.999);
         self.recent.clear();
         tail
     }
 
-    /// The connection is gone: what was sent on it is lost, what waits goes
-    /// out on its successor.
+    /// Handles the loss of a connection: sent requests are lost, queued ones wait for the next
+    /// connection.
     pub fn on_disconnect(&mut self, conn: u32) {
         let queue = self.queues[conn as usize];
         let mut at = queue.head;
@@ -216,7 +212,7 @@ impl InFlightTable {
         }
     }
 
-    /// Gives up requests whose timeout has come; says whether there were any.
+    /// Expires requests; `true` if any timed out.
     pub fn expire(&mut self, now: Time) -> bool {
         let mut any = false;
         self.pop_settled();
@@ -237,7 +233,7 @@ impl InFlightTable {
                 let queue = &self.queues[request.conn as usize];
                 match (queue.unsent == at, queue.offset) {
                     (true, 0) => self.unlink(request.conn, queue.last_sent, at),
-                    // Half of it is in the stream: the other half must follow.
+                    // A part is in the stream: the rest must follow.
                     (true, _) => {}
                     (false, _) => self.unlink(request.conn, queue.unsent, at),
                 }
@@ -247,14 +243,14 @@ impl InFlightTable {
         any
     }
 
-    /// When the next request times out; early when it is settled since the
-    /// last [`InFlightTable::expire`].
+    /// Time of the next timeout; may be early if that request was settled since the last
+    /// [`InFlightTable::expire`].
     pub fn next_expiry(&self) -> Option<Time> {
         let &(intended, ..) = self.expiry.front()?;
         Some(intended + self.timeout)
     }
 
-    /// Forgets timeouts of requests that are settled.
+    /// Drops timeouts of settled requests.
     fn pop_settled(&mut self) {
         while let Some(&(_, at, generation)) = self.expiry.front() {
             let slot = &self.slab[at as usize];
@@ -265,17 +261,17 @@ impl InFlightTable {
         }
     }
 
-    /// Whether every request was answered or given up.
+    /// True if every request was answered or timed out.
     pub fn is_done(&self) -> bool {
         self.open == 0 && self.next.is_none()
     }
 
-    /// Requests that have become due, and those of them that are settled.
+    /// Number of requests due, and number settled.
     pub fn progress(&self) -> (u64, u64) {
         (self.due, self.due - self.open as u64)
     }
 
-    /// Gives up everything that is under way: the run ends here.
+    /// Expires all requests: ends the run.
     pub fn abandon(&mut self) {
         self.next = None;
         self.timeout = Span::ZERO;
@@ -286,9 +282,8 @@ impl InFlightTable {
         self.recorder.report()
     }
 
-    /// Takes the unsent request `at`, which follows `previous`, out of its
-    /// queue. Requests of a queue expire in order, so it is the first that has
-    /// no byte in the stream.
+    /// Removes the unsent request `at`, which follows `previous`, from its queue. Requests of
+    /// a queue expire in order, so it is the first without a byte in the stream.
     fn unlink(&mut self, conn: u32, previous: u32, at: u32) {
         let next = self.slab[at as usize].next;
         let queue = &mut self.queues[conn as usize];

@@ -1,10 +1,8 @@
-//! The load client on the Linux kernel's sockets: the same plan, the same
-//! report, against any server.
+//! Open-loop load client on the Linux kernel's sockets, for any server.
 //!
-//! One thread, non-blocking sockets, edge-triggered readiness. It does not
-//! sleep through a due time: within the last two milliseconds before one it
-//! spins. As with the client on our own stack, a busy connection takes the
-//! next request at once, so HTTP requests are pipelined.
+//! One thread, non-blocking sockets, edge-triggered readiness. It spins for the last two
+//! milliseconds before a due time, since a sleep could be late. Requests are pipelined on busy
+//! connections, as by the client on greenwave's stack.
 
 mod error;
 mod response_parser;
@@ -29,49 +27,48 @@ use crate::protocol::{http, memcached};
 use crate::report::Report;
 use crate::request_encoder::RequestEncoder;
 
-/// What is spoken on the connections.
+/// Application protocol.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Protocol {
-    /// The synthetic protocol.
+    /// Synthetic protocol.
     Synthetic,
-    /// The same, with the bodies of requests from a text, for servers to which
-    /// they mean something.
+    /// Synthetic protocol with request bodies from a text, for servers that use the bodies.
     Texts {
-        /// The text, which begins again at its end.
+        /// The text, repeated.
         text: Vec<u8>,
     },
-    /// memcached's; a class's kind is that of [`memcached`].
+    /// memcached's text protocol; a class's kind is an operation of [`memcached`].
     Memcached {
-        /// Keys there are, 1 or more.
+        /// Number of keys, 1 or more.
         keys: u32,
     },
-    /// GET requests; classes differ in nothing but their name and share.
+    /// HTTP GET; classes differ in name and share only.
     Http {
-        /// What is asked for: `/` and what follows.
+        /// Request path, starting with `/`.
         path: String,
     },
 }
 
-/// Handshakes under way at once.
+/// Maximum number of concurrent handshakes.
 const OPENING_MAX: usize = 128;
-/// Wait before a connection is tried again.
+/// Delay before a failed connection is opened again.
 const RETRY_AFTER: Span = Span::from_millis(10);
-/// How long all connections together may take to open.
+/// Time limit for opening all connections.
 const OPEN_WITHIN: Span = Span::from_secs(30);
-/// Below this the kernel's timer is too coarse to sleep.
+/// Spin below this: the kernel's timer is too coarse.
 const SPIN: Span = Span::from_millis(2);
-/// Longest sleep, so that the stop flag is seen.
+/// Maximum sleep, which bounds the reaction time to the stop flag.
 const SLEEP_MAX: Span = Span::from_millis(100);
-/// Files a process holds besides its connections.
+/// File descriptors besides the connections.
 const FILES_OTHER: u64 = 64;
 
-/// Carries `plan` out against `target`.
+/// Runs `plan` against `target`.
 ///
-/// `progress` is last_progress about ten times a second. When `stop` becomes true the
-/// run ends and what is under way counts as never sent or unanswered.
+/// Calls `progress` about ten times a second. Setting `stop` ends the run; requests in flight
+/// count as never sent or unanswered.
 ///
 /// # Errors
-/// When the run could not start; once it has, failures are in the report.
+/// If the run could not start; later failures are in the report.
 pub fn run(
     plan: &Plan,
     target: SocketAddr,
@@ -114,7 +111,7 @@ pub fn run(
     })
 }
 
-/// Lifts the soft limit on open files to what `connections` need.
+/// Raises the soft limit on open files to what `connections` need.
 fn raise_file_limit(connections: u32) -> Result<(), KernelError> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
@@ -130,7 +127,7 @@ fn raise_file_limit(connections: u32) -> Result<(), KernelError> {
         .map_err(|error| KernelError::Io(error.into()))
 }
 
-/// A connection's state.
+/// State of a connection.
 enum Socket {
     Closed,
     Opening(TcpStream),
@@ -154,7 +151,7 @@ struct Run<'a> {
     garbled: u64,
     last_error: String,
     encoder: RequestEncoder,
-    /// Every HTTP request, or the last one to memcached.
+    /// The HTTP request, or the last memcached request.
     text: Vec<u8>,
     buffer: Vec<u8>,
 }
@@ -219,7 +216,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// One round: what is due is sent, what has come is read.
+    /// One iteration: sends due requests, waits, and reads responses.
     fn poll_once(&mut self) -> io::Result<()> {
         let now = self.clock.now();
         self.open_more(now);
@@ -238,7 +235,7 @@ impl<'a> Run<'a> {
         Time::ZERO + self.clock.now().since(self.start)
     }
 
-    /// Waits for readiness, at most `span`, and handles it.
+    /// Polls for at most `span` and handles readiness.
     fn wait(&mut self, span: Span) -> io::Result<()> {
         let ms = span.saturating_sub(SPIN).as_nanos() / 1_000_000;
         match self.poll.poll(&mut self.events, Some(Duration::from_millis(ms))) {
@@ -311,7 +308,7 @@ impl<'a> Run<'a> {
         self.send(conn);
     }
 
-    /// Sends what waits on `conn`, as far as the kernel takes it.
+    /// Sends queued requests on `conn` until the socket buffer is full.
     fn send(&mut self, conn: u32) {
         if !self.running {
             return;
@@ -358,13 +355,13 @@ impl<'a> Run<'a> {
                 Read::Last => return self.lost(conn, "the server closed the connection".to_owned()),
                 Read::Garbled => {
                     self.garbled += 1;
-                    return self.lost(conn, "the server sent what is no response".to_owned());
+                    return self.lost(conn, "the server sent a malformed response".to_owned());
                 }
             }
         }
     }
 
-    /// An open connection is gone.
+    /// Handles the loss of an open connection.
     fn lost(&mut self, conn: u32, why: String) {
         self.open -= 1;
         self.reconnects += u64::from(self.running);

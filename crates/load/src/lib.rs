@@ -1,11 +1,9 @@
-//! Open-loop load: what to send, when, and what became of it.
+//! Load generator: open-loop and closed-loop clients, and a synthetic server.
 //!
-//! A [`Plan`] stands for a sequence of requests drawn from a seed. A
-//! [`Client`] sends it over our own stack, [`kernel::run`] over the Linux
-//! kernel's sockets; both keep the same books and end in a [`Report`] whose
-//! latencies count from the time a request was *due*. [`visits`] are requests
-//! with a connection of their own, by clients who go away. [`Synthetic`] is the
-//! server at the other end.
+//! A [`Plan`] defines a sequence of requests, drawn from a seed. [`Client`] sends it over greenwave's
+//! stack, [`kernel::run`] over the Linux kernel's sockets. Both produce a [`Report`] with latencies
+//! from the time a request was *due*. [`short_connections`] opens a connection per request, with
+//! timeouts. [`closed_loop`] compares servers. [`Synthetic`] is the server.
 //!
 //! ```
 //! use load::{Class, Plan};

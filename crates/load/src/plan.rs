@@ -1,7 +1,7 @@
-//! What is to be sent and when: settings, and the sequence they stand for.
+//! Load plan: settings, and the request sequence that they define.
 //!
-//! The sequence is drawn before anything is sent and from the seed alone, so
-//! no answer, however slow, moves a later request: the loop is open.
+//! The sequence depends on the seed alone. A slow response delays no later request: the loop is
+//! open.
 
 mod text;
 
@@ -9,80 +9,80 @@ use queueing::{ArrivalTimes, Arrivals, Distribution, Priority, Rng, Span, Time};
 
 use crate::protocol::synthetic::{REQUEST_LEN_MAX, REQUEST_LEN_MIN};
 
-/// Most connections a plan may ask for.
+/// Maximum number of connections of a plan.
 pub const CONNECTIONS_MAX: u32 = 1_000_000;
 
-/// A run's settings. In a file, spans, laws and arrivals are
-/// text: `timeout = "1s"`, `arrivals = "poisson 10000"`.
+/// Settings of a run. In a file, spans, distributions and arrivals are text:
+/// `timeout = "1s"`, `arrivals = "poisson 10000"`.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// Connections, 1..=1000000.
     pub connections: u32,
-    /// Which classes share connections.
+    /// Assignment of classes to connections.
     pub spread: Spread,
-    /// When requests are due.
+    /// Arrival process.
     pub arrivals: Arrivals,
-    /// Requests to send; the run also ends after `duration`, if that is given.
+    /// Number of requests; the run also ends after `duration`, if set.
     pub requests: Option<u64>,
-    /// How long requests are due; the run also ends after `requests`, if that is given.
+    /// Duration; the run also ends after `requests`, if set.
     pub duration: Option<Span>,
-    /// Requests due before this are sent but not measured.
+    /// Warm-up: requests due before this are sent but not measured.
     pub warmup: Span,
-    /// Kinds of requests, 1..=256; their shares add up to 1.
+    /// Request classes, 1..=256; their shares add up to 1.
     pub classes: Vec<Class>,
-    /// Replays the run.
+    /// Seed of the random numbers.
     pub seed: u64,
-    /// A request sent this much after it was due counts as late.
+    /// Delay from due to sent above which a request counts as late.
     pub late_after: Span,
-    /// A request without an answer this long after it was due is given up.
+    /// Time from due after which an unanswered request is given up.
     pub timeout: Span,
 }
 
-/// One kind of requests.
+/// Class of requests.
 #[derive(Clone, Debug)]
 pub struct Class {
-    /// Its name, not empty.
+    /// Name, not empty.
     pub name: String,
-    /// Its share of all requests, 0.0..=1.0.
+    /// Share of all requests, 0.0..=1.0.
     pub share: f64,
-    /// How long its requests hold a core.
+    /// Service time distribution.
     pub service: Distribution,
-    /// Its requests' length in bytes, 32..=65536.
+    /// Request length in bytes, 32..=65536.
     pub length: usize,
-    /// Its type, as the server's policies tell types apart.
+    /// Request type, for the server's policies.
     pub kind: u8,
-    /// Its priority tag, 0..=7.
+    /// Priority tag, 0..=7.
     pub priority: u8,
 }
 
-/// Which classes share connections.
+/// Assignment of classes to connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Spread {
-    /// Any connection carries any class.
+    /// Every connection carries every class.
     #[default]
     Shared,
-    /// Each class has connections of its own, as many as its share, at least one.
+    /// Each class has connections of its own in proportion to its share, at least one.
     PerClass,
 }
 
-/// A plan that cannot be carried out.
+/// Invalid plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PlanError {
-    /// A value outside its range.
+    /// Value outside of its range.
     OutOfRange {
-        /// Which setting.
+        /// Name of the setting.
         name: String,
-        /// Its value.
+        /// Value.
         value: String,
-        /// What would be valid.
+        /// Valid range.
         valid: String,
     },
-    /// Neither `requests` nor `duration` is given.
+    /// Neither `requests` nor `duration` set.
     NoEnd,
-    /// There is no class.
+    /// No class.
     NoClasses,
-    /// Two classes have this name.
+    /// Two classes with this name.
     SameName(String),
 }
 
@@ -100,9 +100,8 @@ impl std::fmt::Display for PlanError {
 impl std::error::Error for PlanError {}
 
 impl Plan {
-    /// `classes` arriving by `arrivals` on `connections` connections, with the
-    /// defaults for the rest: no warm-up, late after 1 ms, timeout 1 s, seed 1.
-    /// Set `requests` or `duration` before use.
+    /// Plan with defaults: no warm-up, late after 1 ms, timeout 1 s, seed 1. Set `requests` or
+    /// `duration` before use.
     #[must_use]
     pub fn new(connections: u32, arrivals: Arrivals, classes: Vec<Class>) -> Self {
         Self {
@@ -122,7 +121,7 @@ impl Plan {
     /// Checks every value.
     ///
     /// # Errors
-    /// The first value that is outside its range.
+    /// The first invalid value.
     pub fn validate(&self) -> Result<(), PlanError> {
         let check = |ok: bool, name: &str, value: &dyn std::fmt::Display, valid: &str| {
             let (name, value, valid) = (name.to_owned(), value.to_string(), valid.to_owned());
@@ -163,10 +162,10 @@ impl Plan {
         check(self.connections as usize >= needed, "connections", &self.connections, &valid)
     }
 
-    /// The requests, in the order in which they are due.
+    /// Requests in order of due time.
     ///
     /// # Panics
-    /// When there is no class; [`Plan::validate`] tells.
+    /// If there is no class; see [`Plan::validate`].
     #[must_use]
     pub fn sequence(&self) -> Sequence {
         let root = Rng::seeded(self.seed);
@@ -177,7 +176,7 @@ impl Plan {
             below += class.share;
             let end = match self.spread {
                 Spread::Shared => self.connections,
-                // Leaves one connection for each class that follows.
+                // Leaves one connection for each later class.
                 Spread::PerClass => ((below * f64::from(self.connections)).round() as u32)
                     .max(first + 1)
                     .min(self.connections - (self.classes.len() - 1 - i) as u32),
@@ -200,25 +199,25 @@ impl Plan {
     }
 }
 
-/// One request of a plan.
+/// Request of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// Counts from 0.
+    /// Number, from 0.
     pub id: u64,
-    /// Index of its class.
+    /// Index of the class.
     pub class: u16,
-    /// Which connection carries it, counted from 0.
+    /// Index of the connection.
     pub conn: u32,
-    /// When it is due, counted from the run's start.
+    /// Due time, from the start of the run.
     pub intended: Time,
-    /// How long it holds a core.
+    /// Service time.
     pub service: Span,
 }
 
-/// The requests of a plan, in the order in which they are due.
+/// Requests of a plan in order of due time.
 ///
-/// Classes, services and connections are drawn from streams of their own, so
-/// changing one law leaves the others' draws as they were.
+/// Classes, service times and connections are drawn from separate random streams, so a change
+/// of one distribution leaves the other draws unchanged.
 pub struct Sequence {
     arrivals: ArrivalTimes,
     until: Time,
@@ -230,9 +229,9 @@ pub struct Sequence {
     next_id: u64,
 }
 
-/// How requests of a class are drawn.
+/// Parameters for drawing requests of a class.
 struct Draw {
-    /// Shares up to and including this class.
+    /// Sum of shares up to and including this class.
     below: f64,
     service: Distribution,
     first: u32,

@@ -1,8 +1,7 @@
-//! What became of every request, class by class.
+//! Accounting of requests per class.
 //!
-//! Counters and a histogram hold all requests; where the time went is kept
-//! for a sample of bounded size, because the question "what made the p99?"
-//! can only be asked once the p99 is known.
+//! Counters and a histogram cover all requests. The breakdown by stage is kept for a bounded
+//! sample, because the requests near p99 are known only at the end.
 //! Source of the sampling: Vitter, *Random sampling with a reservoir* (1985), algorithm R.
 
 use queueing::{Histogram, Rng, Span, Time};
@@ -10,10 +9,10 @@ use queueing::{Histogram, Rng, Span, Time};
 use crate::plan::Plan;
 use crate::report::{Breakdown, ClassReport};
 
-/// Samples kept per class: 24 B each.
+/// Maximum number of samples per class, 24 B each.
 const SAMPLES_MAX: usize = 1 << 16;
 
-/// Where a request has waited, as the server tells it.
+/// Time of a request per stage, as reported by the server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stages {
     /// In the NIC queue.
@@ -22,18 +21,18 @@ pub struct Stages {
     pub tcp: Span,
     /// In the event queue.
     pub event: Span,
-    /// On a worker.
+    /// In service on a worker.
     pub service: Span,
 }
 
-/// One request's latency and stages; 32-bit floats are exact to 1 in 10⁷.
+/// Latency and stage times of a request; 32-bit floats are exact to 1 in 10⁷.
 #[derive(Clone, Copy, Debug)]
 struct Sample {
     latency_ns: u64,
     stages_ns: [f32; 4],
 }
 
-/// Keeps account of one class.
+/// Counters of one class.
 struct Account {
     requests: u64,
     never_sent: u64,
@@ -44,7 +43,7 @@ struct Account {
     samples: Vec<Sample>,
 }
 
-/// Keeps account of all requests that are due after the warm-up.
+/// Recorder of all requests that are due after the warm-up.
 pub(crate) struct Recorder {
     warmup: Span,
     late_after: Span,
@@ -73,8 +72,8 @@ impl Recorder {
         }
     }
 
-    /// The class's account, if a request meant for `intended` (counted from
-    /// the run's start) is measured.
+    /// Account of the class; `None` if a request due at `intended`, counted from the start of
+    /// the run, falls into the warm-up.
     fn account(&mut self, class: u16, intended: Time) -> Option<&mut Account> {
         (intended >= Time::ZERO + self.warmup).then(|| &mut self.accounts[usize::from(class)])
     }
@@ -143,7 +142,7 @@ impl Recorder {
     }
 }
 
-/// The mean over the samples between p98.5 and p99.5, at least one.
+/// Mean of the samples between p98.5 and p99.5, at least one sample.
 fn at_p99(samples: &[Sample]) -> Breakdown {
     let mut sorted: Vec<&Sample> = samples.iter().collect();
     sorted.sort_by_key(|s| s.latency_ns);

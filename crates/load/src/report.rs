@@ -1,65 +1,64 @@
-//! What a run found, honest figures first: what was never sent and what was
-//! late come before any latency.
+//! Report of a run: requests never sent and sent late come before any latency.
 
 use queueing::{Histogram, Span};
 use serde::Serialize;
 use serde::ser::{SerializeStruct, Serializer};
 
-/// A run's result.
+/// Result of a run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// Where it ran: `sim`, `memory`, `kernel`, a device's name.
+    /// Environment: `sim`, `memory`, `kernel`, or a device's name.
     pub world: String,
-    /// Replays the run.
+    /// Seed.
     pub seed: u64,
-    /// The machine, where that matters.
+    /// Machine, if it matters.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub machine: Option<String>,
-    /// Connections that had to be opened again during the run.
+    /// Connections opened again during the run.
     pub reconnects: u64,
-    /// Connections given up because of bytes that are no response.
+    /// Connections closed because of malformed responses.
     pub garbled: u64,
-    /// One entry per class, in the plan's order.
+    /// Results by class, in the plan's order.
     pub classes: Vec<ClassReport>,
 }
 
 impl Report {
-    /// The class called `name`.
+    /// Result of the class called `name`.
     #[must_use]
     pub fn class(&self, name: &str) -> Option<&ClassReport> {
         self.classes.iter().find(|c| c.name == name)
     }
 
-    /// Requests that were due, all classes.
+    /// Requests due, all classes.
     #[must_use]
     pub fn requests(&self) -> u64 {
         self.classes.iter().map(|c| c.requests).sum()
     }
 
-    /// Requests that were answered in time, all classes.
+    /// Requests answered in time, all classes.
     #[must_use]
     pub fn answered(&self) -> u64 {
         self.classes.iter().map(ClassReport::answered).sum()
     }
 }
 
-/// One class's result. Serialises to one flat row; times are integers in ns, or null where none was answered.
+/// Result of a class. Serialised as one flat row; times are integers in ns, null if no request was answered.
 #[derive(Clone, Debug)]
 pub struct ClassReport {
-    /// The class's name.
+    /// Class name.
     pub name: String,
-    /// Requests that were due after the warm-up.
+    /// Requests due after the warm-up.
     pub requests: u64,
-    /// Of these, not handed to TCP before their timeout or the end of the run.
+    /// Requests not handed to TCP before their timeout or the end of the run.
     pub never_sent: u64,
-    /// Handed to TCP more than `late_after` after they were due; if answered, they
+    /// Requests handed to TCP more than `late_after` after they were due; if answered, they
     /// count in `latency` too.
     pub late: u64,
-    /// Sent, but not answered before their timeout or lost with their connection.
+    /// Requests sent, but lost with their connection or not answered before their timeout.
     pub unanswered: u64,
-    /// Latency of the answered ones, from the time they were due.
+    /// Latency of answered requests, from the time they were due.
     pub latency: Histogram,
-    /// Where the requests near the 99th percentile spent their time.
+    /// Breakdown of requests near the 99th percentile.
     pub at_p99: Breakdown,
 }
 
@@ -70,40 +69,39 @@ impl ClassReport {
         self.requests.saturating_sub(self.never_sent + self.unanswered)
     }
 
-    /// The median latency.
+    /// Median latency.
     #[must_use]
     pub fn p50(&self) -> Span {
         self.latency.quantile(0.5)
     }
 
-    /// The 99th percentile.
+    /// 99th percentile of latency.
     #[must_use]
     pub fn p99(&self) -> Span {
         self.latency.quantile(0.99)
     }
 
-    /// The 99.9th percentile.
+    /// 99.9th percentile of latency.
     #[must_use]
     pub fn p999(&self) -> Span {
         self.latency.quantile(0.999)
     }
 
-    /// The largest latency.
+    /// Maximum latency.
     #[must_use]
     pub fn max(&self) -> Span {
         self.latency.max()
     }
 
-    /// Points of the distribution function, for plots: latency and the share
-    /// of answered requests that took at most that long; rising, the last
-    /// share is 1. Empty when nothing was answered.
+    /// Cumulative distribution, for plots: latencies, and the share of answered requests with
+    /// at most that latency. Increasing; the last share is 1. Empty if nothing was answered.
     #[must_use]
     pub fn cdf(&self) -> Vec<(Span, f64)> {
         if self.latency.count() == 0 {
             return Vec::new();
         }
         let steps = (0..100).map(|i| f64::from(i) / 100.0);
-        // Past p99 each decade gets as many points as the last tenth before it.
+        // Beyond p99, ten points per decade.
         let tail =
             (2..7).flat_map(|d| (0..10).map(move |i| 1.0 - 10f64.powf(-f64::from(d) - f64::from(i) / 10.0)));
         let mut points: Vec<(Span, f64)> = steps.chain(tail).map(|q| (self.latency.quantile(q), q)).collect();
@@ -121,9 +119,9 @@ impl ClassReport {
 
 impl Serialize for ClassReport {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        // Nobody's latency is not known.
-        let is_somebodys = self.latency.count() > 0;
-        let ns = |span: Span| is_somebodys.then(|| span.as_nanos());
+        // Latency is unknown if nothing was answered.
+        let has_latency = self.latency.count() > 0;
+        let ns = |span: Span| has_latency.then(|| span.as_nanos());
         let mut row = serializer.serialize_struct("ClassReport", 11)?;
         row.serialize_field("class", &self.name)?;
         row.serialize_field("requests", &self.requests)?;
@@ -140,11 +138,11 @@ impl Serialize for ClassReport {
     }
 }
 
-/// Where time went, stage by stage; the parts add up to the latency.
+/// Time per stage; the parts add up to the latency.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Breakdown {
-    /// Before the server's device and after its worker: the client, both
-    /// directions of the wire, retransmissions.
+    /// Before the server's device and after its worker: client, both directions of the link,
+    /// retransmissions.
     pub client_and_wire: Span,
     /// In the NIC queue.
     pub nic: Span,
@@ -152,12 +150,12 @@ pub struct Breakdown {
     pub tcp: Span,
     /// In the event queue.
     pub event: Span,
-    /// On a worker.
+    /// In service on a worker.
     pub service: Span,
 }
 
 impl Breakdown {
-    /// Name and share of each stage, in the order a request passes them.
+    /// Name and time of each stage, in order.
     #[must_use]
     pub fn stages(&self) -> [(&'static str, Span); 5] {
         [
@@ -169,7 +167,7 @@ impl Breakdown {
         ]
     }
 
-    /// All stages together.
+    /// Sum of all stages.
     #[must_use]
     pub fn total(&self) -> Span {
         self.stages().into_iter().map(|(_, span)| span).sum()

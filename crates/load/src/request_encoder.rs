@@ -1,15 +1,15 @@
-//! Requests as bytes: one buffer, a header written over zeros.
+//! Encoder of synthetic requests: one buffer, header before zeros or a text.
 
 use queueing::Priority;
 
 use crate::plan::{Plan, Request};
 use crate::protocol::synthetic;
 
-/// Writes a plan's synthetic requests.
+/// Encoder of a plan's synthetic requests.
 pub(crate) struct RequestEncoder {
-    /// Kind, priority and length of each class.
+    /// Kind, priority and length by class.
     tags: Vec<(u8, Priority, u32)>,
-    /// As long as the longest request; past the header zero, or a text.
+    /// Buffer as long as the longest request; zeros or a text after the header.
     bytes: Vec<u8>,
 }
 
@@ -23,18 +23,18 @@ impl RequestEncoder {
         Self { tags: tags.collect(), bytes: vec![0; longest] }
     }
 
-    /// Has bodies from `text`, again and again.
+    /// Fills the bodies with repetitions of `text`.
     pub fn fill(&mut self, text: &[u8]) {
         let bodies = self.bytes.iter_mut().skip(synthetic::REQUEST_LEN_MIN);
         bodies.zip(text.iter().cycle()).for_each(|(to, from)| *to = *from);
     }
 
-    /// The kind of `request`.
+    /// Kind of `request`.
     pub fn kind(&self, request: &Request) -> u8 {
         self.tags[usize::from(request.class)].0
     }
 
-    /// The whole of `request`.
+    /// Encoded `request`.
     pub fn write(&mut self, request: &Request) -> &[u8] {
         let (kind, priority, length) = self.tags[usize::from(request.class)];
         let header = synthetic::Request { id: request.id, kind, priority, length, service: request.service };

@@ -1,16 +1,14 @@
-//! Visits: one connection for each request, by clients who do not wait for ever.
+//! Short connections: one connection per request, with client timeouts, as seen by an overloaded
+//! server.
 //!
-//! What a server under overload sees. An attempt is due by the clock, whatever
-//! the server does; it shakes hands, asks, has its answer and closes, or goes
-//! away when its patience ends, as a browser does: with a FIN where there is a
-//! connection, without a word where there is none yet. Every attempt ends in one
-//! [`RequestOutcome`]. SYNs are sent again after a second (RFC 6298), so with a patience
-//! below that they are not.
+//! A request is due by the clock, independent of the server. The client connects, sends, reads
+//! the response and closes. At its timeout it gives up as a browser does: with a FIN if it is
+//! connected, silently if not. Every request ends with one [`RequestOutcome`]. SYNs are
+//! retransmitted after a second (RFC 6298), so never with a shorter timeout.
 //!
-//! Visitors come from many addresses, each a `Stack` of its own on one
-//! device, so that addresses and ports repeat late and nobody meets what the
-//! server remembers of an earlier attempt. Pure: the caller brings the time and
-//! the device.
+//! Clients have many source addresses, each with its own `Stack` on one device, so a pair of address
+//! and port repeats late and meets no state of an earlier connection at the server. Pure: the caller
+//! passes time and device.
 
 mod arrivals;
 mod outcome;
@@ -30,84 +28,84 @@ pub use self::source_pool::SourcePool;
 use self::arrivals::ScheduledArrivals;
 use crate::protocol::http::Framer;
 
-/// Who comes, and what they want.
+/// Settings of the workload.
 #[derive(Clone, Debug)]
 pub struct ShortConnections {
-    /// The bytes of a request; an HTTP response answers it.
+    /// Bytes of a request; the response is HTTP.
     pub request: Vec<u8>,
-    /// When visits are due.
+    /// Arrival process.
     pub pace: Pace,
-    /// From when an attempt is due until it is given up.
+    /// Timeout, from the due time.
     pub timeout: Span,
-    /// From the first step until visits count.
+    /// Warm-up: time from the first step until requests are measured.
     pub warmup: Span,
-    /// How long visits that become due count.
+    /// Measured time: requests due in it count.
     pub duration: Span,
     /// Length of an [`Outcome::slices`] element.
     pub slice: Span,
-    /// Replays the instants.
+    /// Seed of the arrivals.
     pub seed: u64,
 }
 
-/// What became of the visits that count.
+/// Outcomes of the measured requests.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// All of them.
+    /// All measured requests.
     pub all: OutcomeCounts,
-    /// Those that were due in a burst ([`Pace::Open`]).
+    /// Requests due in a burst ([`Pace::Open`]).
     pub burst: OutcomeCounts,
-    /// The counted time, in pieces of [`ShortConnections::slice`].
+    /// Measured time in slices of [`ShortConnections::slice`].
     pub slices: Vec<Slice>,
-    /// An attempt was begun so long after it was due, at worst.
+    /// Maximum time from due to started.
     pub late_max: Span,
-    /// Visits begun more than [`LATE`] after they were due, or not at all:
-    /// more than a few, and the client was the limit.
+    /// Requests started more than [`LATE`] after they were due, or not at all. More than a few
+    /// mean that the client was the bottleneck.
     pub limited: u64,
 }
 
-/// A client that begins an attempt later than this is itself the limit.
+/// Delay of a start above which the client is the bottleneck.
 pub const LATE: Span = Span::from_millis(5);
 
-/// Frames received and visits begun in one step.
+/// Maximum number of frames received, and of requests started, per step.
 const BATCH: usize = 64;
 
-/// An attempt under way.
+/// Request in flight on its connection.
 struct Attempt {
     id: ConnId,
     due: Time,
     open: bool,
     answered: bool,
-    /// Whether the slot's connection is an attempt under way.
+    /// True if the slot's connection has a request in flight.
     live: bool,
     framer: Framer,
 }
 
-/// Makes visits.
+/// Population of clients.
 pub struct ClientPopulation {
-    visits: ShortConnections,
+    workload: ShortConnections,
     target: SocketAddr,
     sources: SourcePool,
     arrivals: ScheduledArrivals,
-    /// By stack, then by the stack's slot.
+    /// By stack, then by slot of the stack.
     attempts: Vec<Vec<Attempt>>,
-    /// Visits by the end of their patience; some are over.
+    /// Timeouts in order; some belong to settled requests.
     timeouts: VecDeque<(Time, usize, ConnId)>,
     started: Option<Time>,
     now: Time,
-    /// Visits that count and are not over.
+    /// Measured requests that are not settled.
     pending: u64,
     outcome: Outcome,
 }
 
 impl ClientPopulation {
-    /// Visitors of `target`, from the addresses of `stacks`, which share a device.
+    /// Clients of `target` with the addresses of `stacks`, which share a device.
     ///
     /// # Panics
-    /// When there are no stacks, two have one address, or there is no request.
+    /// If there are no stacks, their addresses are not consecutive, or the request is empty.
     #[must_use]
-    pub fn new(visits: ShortConnections, stacks: Vec<Config>, target: SocketAddr) -> Self {
-        assert!(!visits.request.is_empty(), "a request has bytes");
-        let slices = visits.duration.as_nanos().div_ceil(visits.slice.as_nanos().max(1));
+    pub fn new(workload: ShortConnections, stacks: Vec<Config>, target: SocketAddr) -> Self {
+        assert!(!workload.request.is_empty(), "request is empty; give at least one byte");
+        let slices = workload.duration.as_nanos().div_ceil(workload.slice.as_nanos().max(1));
         let outcome = Outcome {
             all: OutcomeCounts::default(),
             burst: OutcomeCounts::default(),
@@ -118,8 +116,8 @@ impl ClientPopulation {
         Self {
             attempts: stacks.iter().map(|_| Vec::new()).collect(),
             sources: SourcePool::new(stacks),
-            arrivals: ScheduledArrivals::new(visits.pace.clone(), visits.seed),
-            visits,
+            arrivals: ScheduledArrivals::new(workload.pace.clone(), workload.seed),
+            workload,
             target,
             timeouts: VecDeque::new(),
             started: None,
@@ -129,7 +127,7 @@ impl ClientPopulation {
         }
     }
 
-    /// Does what is due; false when there was nothing to do.
+    /// Handles everything due at `now`; `false` if there was nothing to do.
     pub fn step<D: Device>(&mut self, now: Time, device: &mut D) -> bool {
         self.now = now;
         if self.started.is_none() {
@@ -146,36 +144,36 @@ impl ClientPopulation {
         busy | self.sources.send(now, device)
     }
 
-    /// Whether what becomes due now counts.
+    /// True if requests due at `now` are measured.
     #[must_use]
     pub fn is_measuring(&self, now: Time) -> bool {
-        self.since_warmup(now).is_some_and(|since| since < self.visits.duration)
+        self.since_warmup(now).is_some_and(|since| since < self.workload.duration)
     }
 
-    /// Whether all that counts has met its fate.
+    /// True if all measured requests are settled.
     #[must_use]
     pub fn is_done(&self) -> bool {
-        self.pending == 0 && self.since_warmup(self.now).is_some_and(|since| since >= self.visits.duration)
+        self.pending == 0 && self.since_warmup(self.now).is_some_and(|since| since >= self.workload.duration)
     }
 
-    /// What was measured so far.
+    /// Results so far.
     #[must_use]
     pub const fn outcome(&self) -> &Outcome {
         &self.outcome
     }
 
-    /// Time since the warm-up was over, if it is.
+    /// Time since the end of the warm-up; `None` before it.
     fn since_warmup(&self, at: Time) -> Option<Span> {
-        let start = self.started? + self.visits.warmup;
+        let start = self.started? + self.workload.warmup;
         (at >= start).then(|| at.since(start))
     }
 
-    /// Whether there is to be anything new.
+    /// True if new requests may start.
     fn is_open(&self) -> bool {
-        self.since_warmup(self.now).is_none_or(|since| since < self.visits.duration)
+        self.since_warmup(self.now).is_none_or(|since| since < self.workload.duration)
     }
 
-    /// Begins visits that are due.
+    /// Starts due requests.
     fn begin(&mut self) -> bool {
         let mut any = false;
         for _ in 0..BATCH {
@@ -208,7 +206,7 @@ impl ClientPopulation {
             }
             (attempt.id, attempt.due, attempt.live) = (id, due, true);
             (attempt.open, attempt.answered) = (false, false);
-            self.timeouts.push_back((due + self.visits.timeout, stack, id));
+            self.timeouts.push_back((due + self.workload.timeout, stack, id));
         }
         any
     }
@@ -221,8 +219,8 @@ impl ClientPopulation {
         match kind {
             EventKind::Connected => {
                 attempt.open = true;
-                // A request is shorter than a send buffer.
-                let _ = self.sources.stack(stack).send(self.now, id, &self.visits.request);
+                // A request fits into the send buffer.
+                let _ = self.sources.stack(stack).send(self.now, id, &self.workload.request);
             }
             EventKind::Readable { .. } => self.read(stack, id),
             EventKind::PeerClosed | EventKind::Closed(_) => self.end(stack, id, RequestOutcome::Refused),
@@ -237,7 +235,7 @@ impl ClientPopulation {
         let len = bytes.len();
         let mut status = None;
         let framed = attempt.framer.push(bytes, |response| status = Some(response.status));
-        let in_time = self.now.since(attempt.due) <= self.visits.timeout;
+        let in_time = self.now.since(attempt.due) <= self.workload.timeout;
         self.sources.stack(stack).consume(self.now, id, len);
         match (framed, status) {
             (Ok(()), None) => {}
@@ -247,7 +245,7 @@ impl ClientPopulation {
         }
     }
 
-    /// Those whose patience is over go away.
+    /// Closes connections of requests that have timed out.
     fn expire(&mut self) -> bool {
         let mut any = false;
         while let Some(&(_, stack, id)) = self.timeouts.front().filter(|(end, ..)| *end <= self.now) {
@@ -266,7 +264,7 @@ impl ClientPopulation {
         any
     }
 
-    /// An attempt is over: its connection closes.
+    /// Settles a request and closes its connection.
     fn end(&mut self, stack: usize, id: ConnId, outcome: RequestOutcome) {
         let attempt = &mut self.attempts[stack][id.index as usize];
         attempt.live = false;
@@ -275,10 +273,10 @@ impl ClientPopulation {
         self.settle(due, outcome);
     }
 
-    /// An attempt that was due at `due` met its outcome now.
+    /// Records the outcome of a request that was due at `due`.
     fn settle(&mut self, due: Time, outcome: RequestOutcome) {
         self.arrivals.on_settled(self.now);
-        let (slice, duration) = (self.visits.slice, self.visits.duration);
+        let (slice, duration) = (self.workload.slice, self.workload.duration);
         let slice_index = |since: Span| (since.as_nanos() / slice.as_nanos().max(1)) as usize;
         if outcome == RequestOutcome::Ok
             && let Some(since) = self.since_warmup(self.now).filter(|since| *since < duration)

@@ -1,4 +1,4 @@
-//! A hundred thousand connections over two target ports, in virtual time.
+//! 100,000 connections to two target ports, in virtual time.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -17,7 +17,7 @@ fn host(last: u8) -> Config {
     Config::new([2, 0, 0, 0, 0, last], Ipv4Addr::new(10, 0, 0, last), 24, [last; 16])
 }
 
-/// A bare stack that answers every request at once.
+/// Minimal server that answers every request at once.
 fn serve(now: Time, stack: &mut Stack, device: &mut MemoryDevice) -> bool {
     let mut busy = false;
     while stack.ingress_from(now, device) {

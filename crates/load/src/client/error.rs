@@ -1,27 +1,27 @@
-//! Why a run could not start, each with the way out.
+//! Errors of a run on greenwave's stack.
 
 use super::PORTS_PER_TARGET;
 use crate::plan::PlanError;
 
-/// Why a run could not start.
+/// Reason why a run could not start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClientError {
-    /// The plan is not valid.
+    /// Invalid plan.
     Plan(PlanError),
-    /// Too few target ports for so many connections.
+    /// Too few target ports.
     Ports {
-        /// Connections asked for.
+        /// Connections requested.
         connections: u32,
         /// Connections possible.
         max: u32,
     },
-    /// The connections did not open in time.
+    /// Connections not open in time.
     Opening {
-        /// How many did.
+        /// Number of open connections.
         open: u32,
-        /// How many should.
+        /// Number of connections of the plan.
         connections: u32,
-        /// What the last failure was.
+        /// Last failure.
         why: String,
     },
 }

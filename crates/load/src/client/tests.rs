@@ -1,4 +1,4 @@
-//! A client against a bare server, in virtual time.
+//! Client against a minimal server, in virtual time.
 
 use std::net::Ipv4Addr;
 
@@ -28,12 +28,12 @@ fn plan(connections: u32, arrivals: &str, service: &str) -> Plan {
     plan
 }
 
-/// One core that serves requests in the order in which they are complete.
+/// Server with one core, serving requests in order of completion of their last byte.
 struct Server {
     stack: Stack,
     free_at: Time,
     served: VecDeque<(Time, ConnId, Response)>,
-    /// Reset a connection instead of its `n`th answer.
+    /// Resets the connection instead of sending the `n`th response.
     reset_at: Option<u64>,
     answers: u64,
 }
@@ -93,7 +93,7 @@ impl Server {
     }
 }
 
-/// Runs client and server in virtual time until the client is done.
+/// Runs client and server in virtual time to the end of the run.
 fn drive(mut client: Client, server: &mut Server) -> (Client, Time) {
     let (mut here, mut there) = pair(4096, 1514);
     let mut now = Time::from_nanos(1);
@@ -132,7 +132,7 @@ fn every_request_is_answered_after_its_service_time() {
 
 #[test]
 fn an_overloaded_server_is_sent_every_request_on_time() {
-    // Twice what the server can do: its queue grows by one request each 20 µs.
+    // Twice the server's capacity: its queue grows by one request every 20 µs.
     let report = load(&plan(10, "uniform 100000", "20us"));
     assert_eq!((report.answered(), report.classes[0].late), (1000, 0));
     let max = report.classes.iter().map(crate::ClassReport::max).max().expect("two classes");

@@ -1,6 +1,5 @@
-//! Opening an exchange's connections: so many at once, and again after a while where
-//! one could not be opened, or was closed before all were. Who is in a hurry
-//! sets the limit: the owner.
+//! Opens the connections of an exchange: a bounded number at once, with retries until all are
+//! open. The caller sets the time limit.
 
 use net::stack::CloseReason;
 use queueing::Time;
@@ -9,11 +8,11 @@ use super::connection::State;
 use super::{ClosedLoopClient, Phase};
 use crate::connect_error::{RETRY_AFTER, ended, not_begun};
 
-/// Handshakes under way at once.
+/// Maximum number of concurrent handshakes.
 const OPENING_MAX: u32 = 128;
 
 impl ClosedLoopClient {
-    /// How many connections are open, and why others are not, in words.
+    /// Text: number of open connections, and why the others are not open.
     #[must_use]
     pub fn connect_status(&self) -> String {
         let (opened, all) = (self.opened, self.connections.len());
@@ -26,13 +25,13 @@ impl ClosedLoopClient {
         }
     }
 
-    /// When a connection is to be opened, if there is one and it may be.
+    /// Earliest time of the next handshake, if one may start.
     pub(super) fn next_connect(&self) -> Option<Time> {
         let (due, _) = self.connect_queue.front()?;
         (self.opening < OPENING_MAX).then_some(*due)
     }
 
-    /// Starts handshakes; once the last is done, requests.
+    /// Starts handshakes; starts requests once all connections are open.
     pub(super) fn open_more(&mut self, now: Time) -> bool {
         if self.is_open() && !self.is_paused {
             self.start(now);
@@ -47,7 +46,7 @@ impl ClosedLoopClient {
         any
     }
 
-    /// Starts the handshake of the `nth` line; whether that could be.
+    /// Starts the handshake of connection `nth`; `false` if it failed.
     fn open(&mut self, nth: u32, now: Time) -> bool {
         let id = match self.stack.connect(now, self.target, None) {
             Ok(id) => id,
@@ -68,8 +67,8 @@ impl ClosedLoopClient {
         true
     }
 
-    /// The connection of connection `at` is gone. Another takes its place, unless
-    /// requests are under way: then a connection that ends is broken.
+    /// Handles the loss of connection `at`: opened again before the first request, counted as
+    /// broken after it.
     pub(super) fn on_closed(&mut self, at: usize, now: Time, why: CloseReason) {
         let is_opening = self.phase == Phase::Opening;
         let connection = &mut self.connections[at];

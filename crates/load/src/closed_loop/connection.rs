@@ -1,4 +1,4 @@
-//! One connection: what is under way on it, and where answers end.
+//! State of one connection: requests in flight, response framing.
 
 use std::collections::VecDeque;
 
@@ -8,44 +8,43 @@ use queueing::Time;
 use super::spec::{Answer, Kind};
 use crate::protocol::http::Framer;
 
-/// How a connection stands.
+/// State of a connection.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum State {
-    /// Its handshake is under way.
+    /// Handshake in progress.
     Opening,
     Open,
-    /// It is not open yet, or no longer.
+    /// Not open yet, or lost.
     Closed,
 }
 
-/// No connection: a stack has none of this generation.
+/// Placeholder; no stack uses this generation.
 const NO_CONNECTION: ConnId = ConnId { index: u32::MAX, generation: u32::MAX };
 
-/// What one connection is doing.
+/// Connection with its requests.
 pub(super) struct ClientConnection {
     pub id: ConnId,
     pub kind: usize,
     pub state: State,
-    /// When each request under way was due, oldest first; the last `unsent` of
-    /// them wait to be sent.
+    /// Due times of requests in flight, oldest first; the last `unsent` of them are queued.
     pub due: VecDeque<Time>,
     pub unsent: u32,
-    /// Bytes of the first unsent request that are sent.
+    /// Number of bytes of the first unsent request sent so far.
     pub offset: usize,
-    /// Bytes of the answer that comes now.
+    /// Number of bytes received of the current response.
     received: u64,
     framer: Framer,
 }
 
 impl ClientConnection {
-    /// One for requests of `kind`, to be opened.
+    /// Connection for requests of `kind`, not open yet.
     pub fn new(kind: usize) -> Self {
         let (due, framer) = (VecDeque::new(), Framer::default());
         Self { id: NO_CONNECTION, kind, state: State::Closed, due, unsent: 0, offset: 0, received: 0, framer }
     }
 
-    /// Answers that end in `bytes`, the next that came; none where they are not
-    /// what `kind` says.
+    /// Number of responses that end in `bytes`, the next part of the stream; `None` if they are
+    /// not what `kind` specifies.
     pub fn answers(&mut self, kind: &Kind, bytes: &[u8]) -> Option<u64> {
         match kind.answer {
             Answer::Echo => {
@@ -78,7 +77,7 @@ impl ClientConnection {
         }
     }
 
-    /// Takes whole answers of so many bytes from what was received.
+    /// Removes complete responses of `bytes` bytes from what was received; returns their number.
     fn whole(&mut self, bytes: u64) -> u64 {
         let answers = self.received / bytes;
         self.received %= bytes;

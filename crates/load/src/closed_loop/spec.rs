@@ -1,70 +1,70 @@
-//! What is exchanged, and what was measured of it.
+//! Settings and results of an exchange.
 
 use queueing::{Arrivals, Histogram, Span};
 
-/// What is sent, and how long.
+/// Workload and its duration.
 #[derive(Clone, Debug)]
 pub struct Exchange {
-    /// Kinds of requests, 1 or more.
+    /// Kinds of requests, at least one.
     pub kinds: Vec<Kind>,
-    /// From the last handshake to the first request that is measured.
+    /// Time from the last handshake to the first measured request.
     pub warmup: Span,
-    /// How long is measured.
+    /// Measured time.
     pub duration: Span,
 }
 
-/// Requests of one kind: what is sent, where answers end, and how fast.
+/// Kind of requests: content, response framing, rate.
 #[derive(Clone, Debug)]
 pub struct Kind {
-    /// Connections, 1 or more; requests take them in turn.
+    /// Number of connections, at least one; requests use them round-robin.
     pub connections: u32,
-    /// The bytes of every request, at least one.
+    /// Bytes of each request, at least one.
     pub request: Vec<u8>,
-    /// What comes back.
+    /// Expected response.
     pub answer: Answer,
-    /// When requests are sent.
+    /// Closed or open loop.
     pub pace: Pace,
 }
 
-/// Where an answer ends.
+/// Expected response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// It is the request.
+    /// The request itself.
     Echo,
-    /// It is an HTTP response.
+    /// An HTTP response.
     Http,
-    /// It has so many bytes, whatever they are.
+    /// Any bytes, this many.
     Bytes(u64),
-    /// There is none: requests follow each other as fast as they are taken.
+    /// None: requests follow each other as fast as the send buffer takes them.
     Nothing,
 }
 
-/// When requests are sent.
+/// Closed or open loop.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Pace {
-    /// Each connection keeps so many under way.
+    /// Closed loop: a fixed number of requests in flight per connection.
     Closed {
-        /// Requests under way on each connection, 1 or more.
+        /// Requests in flight per connection, at least one.
         outstanding: u32,
     },
-    /// At instants of their own, whatever the server does.
+    /// Open loop: arrivals independent of the server.
     Open {
-        /// When requests are due, over all connections of the kind.
+        /// Arrival process over all connections of the kind.
         arrivals: Arrivals,
-        /// Replays the instants.
+        /// Seed of the arrivals.
         seed: u64,
     },
 }
 
 impl Pace {
-    /// At random instants (Poisson), so many a second.
+    /// Open loop with Poisson arrivals.
     #[must_use]
     pub const fn poisson(rate_per_s: f64, seed: u64) -> Self {
         Self::Open { arrivals: Arrivals::Poisson { rate_per_s }, seed }
     }
 
-    /// Each of so many connections asks once in every `period`, all of them at once;
-    /// without one, for the next when the last is answered.
+    /// One request per connection in every `period`, all at the same time; without a period, a
+    /// closed loop with one request in flight per connection.
     #[must_use]
     pub fn periodic(connections: u32, period: Option<Span>) -> Self {
         let Some(period) = period else { return Self::Closed { outstanding: 1 } };
@@ -73,28 +73,26 @@ impl Pace {
     }
 }
 
-/// What was measured.
+/// Results of an exchange.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// The measured time.
+    /// Measured time.
     pub span: Span,
-    /// Of each kind.
+    /// Results by kind.
     pub kinds: Vec<Tally>,
 }
 
-/// What was measured of one kind.
+/// Results of one kind.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
-    /// Answers that came in the measured time; with [`Answer::Nothing`],
-    /// requests that were taken.
+    /// Responses received in the measured time; with [`Answer::Nothing`], requests sent.
     pub answers: u64,
-    /// Bytes of payload sent and received in that time.
+    /// Payload bytes sent and received in the measured time.
     pub bytes: u64,
-    /// From when a request was due (open) or sent (closed) to its answer's end.
+    /// Time from due (open loop) or enqueued (closed loop) to the end of the response.
     pub latency: Histogram,
-    /// Connections that the server ended, or whose answer was wrong.
+    /// Connections lost, or closed because of a wrong response.
     pub broken: u64,
-    /// Requests without an answer at the end. In a closed loop these are those
-    /// under way.
+    /// Requests in flight at the end.
     pub unanswered: u64,
 }

@@ -1,4 +1,4 @@
-//! Against a stack that answers in this process, under virtual time.
+//! Exchange with a stack in this process, in virtual time.
 
 use net::device::memory::{self, MemoryDevice};
 use net::stack::{Config, ListenOptions};
@@ -7,7 +7,7 @@ use queueing::Span;
 
 use super::*;
 
-/// Answers what `reply` makes of the bytes that have come.
+/// Server that answers received bytes with `reply`.
 struct Server {
     stack: Stack,
     end: MemoryDevice,
@@ -37,7 +37,7 @@ fn config(host: u8) -> Config {
 
 const TICK: Span = Span::from_micros(10);
 
-/// Runs it to its end; each side takes its turn every 10 µs.
+/// Runs an exchange of one kind; client and server step every 10 µs.
 fn run(kind: Kind, reply: fn(&[u8]) -> (usize, Vec<u8>)) -> Tally {
     run_all(vec![kind], reply).kinds.remove(0)
 }
@@ -81,7 +81,7 @@ fn each_kind_keeps_its_own_pace_and_account() {
 
 #[test]
 fn a_closed_loop_has_as_many_under_way_as_it_may() {
-    // An answer comes a tick after its request, so a request ends each tick.
+    // The response arrives one tick after the request, so each tick completes one.
     for outstanding in [1, 3] {
         let outcome = run(exchange(5, Answer::Echo, Pace::Closed { outstanding }), echo);
         assert_eq!(outcome.answers, 5 * u64::from(outstanding) * 1000);
@@ -102,7 +102,7 @@ fn an_open_loop_keeps_its_rate() {
 fn in_a_burst_every_connection_asks_once() {
     let period = TICK * 100;
     let outcome = run(exchange(5, Answer::Echo, Pace::periodic(5, Some(period))), echo);
-    // A thousand ticks are measured.
+    // 1,000 ticks are measured.
     assert_eq!((outcome.answers, outcome.unanswered), (5 * 10, 0));
     assert_eq!(outcome.latency.quantile(0.01), outcome.latency.quantile(1.0), "all of them at once");
 }

@@ -1,4 +1,4 @@
-//! Requests under way: who is sent when, and what becomes of it.
+//! Requests in flight: order of sending, and accounting.
 
 use proptest::prelude::*;
 
@@ -17,8 +17,8 @@ fn ms(n: u64) -> Time {
     Time::ZERO + Span::from_millis(n)
 }
 
-/// Runs `plan`, one step each millisecond; requests are sent in the steps for
-/// which `sends`, and answered in those for which `answers`.
+/// Runs `plan` in steps of 1 ms; sends requests in steps where `sends` is true, and receives
+/// responses in steps where `answers` is true.
 fn run(plan: &Plan, sends: impl Fn(u64) -> bool, answers: impl Fn(u64) -> bool) -> ClassReport {
     let mut in_flight = InFlightTable::new(plan);
     let mut n = 0;
@@ -41,8 +41,8 @@ fn run(plan: &Plan, sends: impl Fn(u64) -> bool, answers: impl Fn(u64) -> bool) 
 fn a_server_that_stalls_does_not_hide_the_requests_it_holds_up() {
     let plan = plan("uniform 1000", 1, 1000);
     let report = run(&plan, |_| true, |n| !(500..600).contains(&n));
-    // 100 requests fall into the stall and wait 50 ms in the mean; a closed
-    // loop would have seen a single slow one.
+    // 100 requests fall into the stall and wait 50 ms on average; a closed loop would have
+    // measured a single slow one.
     assert_eq!((report.answered(), report.late), (1000, 0));
     assert_eq!(report.max(), Span::from_millis(100));
     let p95 = report.latency.quantile(0.95).as_secs_f64();
@@ -54,7 +54,7 @@ fn latency_counts_from_when_a_request_was_due_however_late_it_was_sent() {
     let mut plan = plan("uniform 1000", 1, 10);
     plan.late_after = Span::from_millis(5);
     let report = run(&plan, |n| n == 9, |n| n == 9);
-    // Due at 0, 1, … 9 ms, all sent at 9 ms: those before 4 ms are late.
+    // Due at 0, 1, … 9 ms, all sent at 9 ms: those due before 4 ms are late.
     assert_eq!((report.late, report.answered()), (4, 10));
     assert_eq!(report.max(), Span::from_millis(9));
 }
@@ -73,7 +73,7 @@ fn what_is_not_answered_in_time_is_counted_as_that_even_if_it_comes_later() {
     let mut plan = plan("uniform 1000", 1, 100);
     plan.timeout = Span::from_millis(20);
     let report = run(&plan, |_| true, |n| n == 50 || n > 90);
-    // At 50 ms the requests of 31..=50 ms are in time, from 91 ms on those after 71.
+    // At 50 ms the requests of 31..=50 ms are in time, from 91 ms on those due after 71 ms.
     assert_eq!(report.answered(), 20 + 28);
     assert_eq!((report.never_sent, report.unanswered), (0, 52));
     assert!(report.max() < plan.timeout);
@@ -95,7 +95,11 @@ fn a_broken_connection_loses_what_was_sent_and_keeps_what_waits() {
     in_flight.sent(0, ms(3), 30, 64);
     assert_eq!(in_flight.unsent(0).map(|(r, offset)| (r.id, offset)), Some((1, 30)));
     in_flight.on_disconnect(0);
-    assert_eq!(in_flight.unsent(0).map(|(r, offset)| (r.id, offset)), Some((1, 0)), "half a request is none");
+    assert_eq!(
+        in_flight.unsent(0).map(|(r, offset)| (r.id, offset)),
+        Some((1, 0)),
+        "a partly sent request is sent again"
+    );
     assert_eq!(in_flight.answered(0, Some(0), ms(4), Stages::default()), Err(UnmatchedResponse));
     while in_flight.unsent(0).is_some() {
         in_flight.sent(0, ms(5), 64, 64);

@@ -1,36 +1,36 @@
-//! Why a run over the kernel's sockets could not be carried out.
+//! Errors of a run over the kernel's sockets.
 
 use std::io;
 use std::net::SocketAddr;
 
 use crate::plan::PlanError;
 
-/// Why a run could not be carried out.
+/// Error of a run.
 #[derive(Debug)]
 pub enum KernelError {
-    /// The plan is not valid.
+    /// Invalid plan.
     Plan(PlanError),
-    /// The path cannot stand in a request line.
+    /// Invalid request path.
     Path(String),
-    /// The process may not hold so many open files.
+    /// Limit on open files too low.
     Files {
-        /// Connections asked for.
+        /// Connections requested.
         connections: u32,
         /// Connections possible.
         max: u64,
     },
-    /// The connections did not open in time.
+    /// Connections not open in time.
     Opening {
-        /// Where to.
+        /// Target.
         target: SocketAddr,
-        /// How many did.
+        /// Number of open connections.
         open: u32,
-        /// How many should.
+        /// Number of connections of the plan.
         connections: u32,
-        /// The last failure.
+        /// Last failure.
         why: String,
     },
-    /// The kernel refused something else.
+    /// Other I/O error.
     Io(io::Error),
 }
 

@@ -1,25 +1,25 @@
-//! What has come of an answer that is not complete, by protocol.
+//! Parser of response streams, by protocol.
 
 use super::Protocol;
 use crate::protocol::synthetic::{self, Response};
 use crate::protocol::{http, memcached};
 use crate::record::Stages;
 
-/// A connection's answers.
+/// Parser of a connection's responses, with the state of an incomplete one.
 pub(super) enum ResponseParser {
     Synthetic(Vec<u8>),
     Http(http::Framer),
     Memcached(memcached::Framer),
 }
 
-/// What some bytes were.
+/// Result of parsing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Read {
-    /// Answers, or parts of them.
+    /// Responses, complete or partial.
     Answers,
-    /// The server's last ones.
+    /// A response after which the server closes the connection.
     Last,
-    /// Something else, or more than was matched for.
+    /// Malformed bytes, or a response without a request.
     Garbled,
 }
 
@@ -32,8 +32,8 @@ impl ResponseParser {
         }
     }
 
-    /// Takes `bytes`; `answered` is told of each answer that ends in them, with
-    /// its request's id where it has one, and says whether it was matched for.
+    /// Parses `bytes`. Calls `answered` for each response that ends in them, with its request's
+    /// id if the protocol has one; `answered` returns `false` if no request matches.
     pub fn push(&mut self, bytes: &[u8], mut answered: impl FnMut(Option<u64>, Stages) -> bool) -> Read {
         let (mut matched, mut last) = (true, false);
         let understood = match self {

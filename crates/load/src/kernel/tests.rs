@@ -1,4 +1,4 @@
-//! The client on kernel sockets against a server on the loopback.
+//! Client on kernel sockets against a server on loopback.
 
 use std::io::{BufRead, Read as _};
 use std::net::TcpListener;
@@ -30,8 +30,7 @@ fn plan(connections: u32, requests: u64) -> Plan {
     plan
 }
 
-/// A server on loopback; `serve` handles one connection on a thread of its
-/// own and says how it ends. Threads end with their connections.
+/// Server on loopback that runs `serve` for each connection on its own thread.
 fn server(connections: usize, serve: fn(std::net::TcpStream)) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let target = listener.local_addr().expect("bound");
@@ -86,14 +85,14 @@ fn every_request_is_answered_over_the_kernels_sockets() {
 
 #[test]
 fn a_connection_that_dies_is_opened_again_and_its_requests_are_lost() {
-    // Every connection is closed after ten answers.
+    // Each connection is closed after ten responses.
     let target = server(64, |mut stream| answer(&mut stream, 10));
     let mut plan = plan(1, 40);
     plan.arrivals = "uniform 2000".parse().expect("arrivals");
     let report = load(&plan, target, &Protocol::Synthetic).expect("it runs");
     assert!(report.reconnects >= 1);
     let unanswered: u64 = report.classes.iter().map(|c| c.unanswered).sum();
-    assert!(unanswered >= 1, "what was under way is lost");
+    assert!(unanswered >= 1, "requests in flight are lost");
     assert_eq!(report.answered() + unanswered, 40);
 }
 

@@ -1,4 +1,4 @@
-//! Plans: what they draw and what is refused.
+//! Plans: request sequences and validation.
 
 use super::*;
 
@@ -126,10 +126,10 @@ fn a_bad_file_is_refused_with_the_reason() {
         assert!(TEXT.contains(from));
         toml::from_str::<Plan>(&TEXT.replacen(from, to, 1)).expect_err("refused").to_string()
     };
-    let said = |error: String, what: &str| assert!(error.contains(what), "{error}");
-    said(refused("connections", "conections"), "unknown field `conections`");
-    said(refused("\"2s\"", "\"2 weeks\""), "is not a number with a unit");
-    said(refused("\"1us\"", "\"gauss 1us\""), "distribution \"gauss 1us\" is none of");
-    said(refused("\"burst", "\"burts"), "are none of");
-    said(refused("100\n", "0\n"), "connections 0 is outside 1..=1000000");
+    let contains = |error: String, what: &str| assert!(error.contains(what), "{error}");
+    contains(refused("connections", "conections"), "unknown field `conections`");
+    contains(refused("\"2s\"", "\"2 weeks\""), "is not a number with a unit");
+    contains(refused("\"1us\"", "\"gauss 1us\""), "distribution \"gauss 1us\" is none of");
+    contains(refused("\"burst", "\"burts"), "are none of");
+    contains(refused("100\n", "0\n"), "connections 0 is outside 1..=1000000");
 }

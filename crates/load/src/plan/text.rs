@@ -1,6 +1,6 @@
-//! A plan as it is written: spans, laws and arrivals as text.
+//! Plans as text: spans, distributions and arrivals with units.
 //!
-//! A plan that was read is valid.
+//! A deserialised plan is valid.
 
 use std::fmt::Display;
 use std::str::FromStr;
@@ -10,7 +10,7 @@ use serde::de::{Deserialize, Deserializer, Error};
 
 use super::{Class, Plan, Spread};
 
-/// Anything that reads from text.
+/// Value parsed from a string.
 struct Text<T>(T);
 
 impl<'de, T: FromStr<Err: Display>> Deserialize<'de> for Text<T> {

@@ -1,10 +1,8 @@
-//! Just enough HTTP/1.1 to load a server: a GET request and the end of a
-//! response.
+//! HTTP/1.1 for load generation: GET requests and response framing.
 //!
-//! Bodies are counted, not kept, so a connection's state is a few words
-//! whatever the body's length. Framing: Content-Length, chunked, and no body
-//! for 1xx, 204 and 304; a body that only ends with the connection is refused
-//! because nothing could follow it. HEAD is not sent.
+//! Bodies are counted, not stored, so the state of a connection is a few words. Framing:
+//! Content-Length, chunked, and no body for 1xx, 204 and 304. A body that ends with the connection
+//! is an error, because no response can follow it. HEAD is not supported.
 //! Source: RFC 9112 §6, §7.1.
 
 /// Appends a GET request for `path` on `host`.
@@ -14,35 +12,35 @@ pub fn write_get(path: &str, host: &str, into: &mut Vec<u8>) {
     }
 }
 
-/// Whether `path` can stand in a request line.
+/// True if `path` is valid in a request line.
 #[must_use]
 pub fn path_is_valid(path: &str) -> bool {
     path.starts_with('/') && path.bytes().all(|b| b.is_ascii_graphic())
 }
 
-/// Why bytes are not a response that can be followed by another.
+/// Framing error of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResponseParseError {
-    /// The head is malformed.
+    /// Malformed head.
     Head,
-    /// The head is longer than 16 KiB.
+    /// Head longer than 16 KiB.
     HeadTooLong,
-    /// The body has no length: it would end with the connection.
+    /// Body without a length, which would end with the connection.
     NoLength,
-    /// A chunk's size line is malformed.
+    /// Malformed chunk size line.
     Chunk,
 }
 
-/// A response that has ended.
+/// Complete response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Response {
     /// Status code, 200..=599.
     pub status: u16,
-    /// The server closes the connection after it.
+    /// True if the server closes the connection after it.
     pub last: bool,
 }
 
-/// Follows a stream of responses, however it is cut into pieces.
+/// Framer of a stream of responses, however it is segmented.
 #[derive(Debug, Default)]
 pub struct Framer {
     state: State,
@@ -74,10 +72,10 @@ struct Head {
 const HEAD_BYTES_MAX: usize = 16 * 1024;
 
 impl Framer {
-    /// Follows `bytes`; `done` is called for each response that ends in them.
+    /// Parses `bytes`; calls `done` for each response that ends in them.
     ///
     /// # Errors
-    /// [`ResponseParseError`]; the connection is of no further use.
+    /// [`ResponseParseError`]; the connection is unusable.
     pub fn push(
         &mut self,
         mut bytes: &[u8],
@@ -119,13 +117,13 @@ impl Framer {
         Ok(())
     }
 
-    /// Whether the stream stands between two responses.
+    /// True between two responses.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.state == State::StatusLine && self.line.is_empty()
     }
 
-    /// Takes a line without its end; true when the response ends with it.
+    /// Parses a line without its line end; `true` if it ends the response.
     fn on_line(&mut self, line: &[u8]) -> Result<bool, ResponseParseError> {
         match self.state {
             State::StatusLine => {

@@ -1,32 +1,31 @@
-//! Just enough of memcached's text protocol to load it like Facebook's USR pool.
+//! memcached's text protocol for load generation, with the mix of Facebook's USR pool.
 //!
-//! Keys of 16 and 21 bytes, values of 2, almost only gets. A request's key
-//! follows from its id, so that a client needs no state; all are equally
-//! popular. A get that finds nothing is an answer too.
+//! Keys of 16 and 21 bytes, values of 2, almost only gets. A request's key is a hash of its id, so
+//! the client is stateless; all keys are equally likely. A miss is a response too.
 //! Source: memcached, doc/protocol.txt; Atikoglu et al., *Workload analysis of
 //! a large-scale key-value store* (SIGMETRICS '12), USR.
 
-/// What a request does: its class's `kind`.
+/// Kind of a get.
 pub const GET: u8 = 0;
-/// As [`GET`].
+/// Kind of a set.
 pub const SET: u8 = 1;
-/// Of the mix: the share of sets.
+/// Share of sets in the mix.
 pub const SET_SHARE: f64 = 0.002;
 
-/// Every value.
+/// Value of every key.
 const VALUE: &[u8] = b"ab";
-/// Longer lines, and longer values, are none of this server's.
+/// Maximum length of a line; longer ones, and longer values, are errors.
 const LINE_MAX: usize = 512;
 const VALUE_MAX: usize = 1 << 20;
 
-/// Appends the request `id` of `kind`; its key is one of `keys`.
+/// Appends request `id` of `kind`, with one of `keys` keys.
 pub fn write(kind: u8, id: u64, keys: u32, into: &mut Vec<u8>) {
-    // Fibonacci hashing: the upper half of a product.
+    // Fibonacci hashing: the upper half of the product.
     let spread = id.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
     write_for((spread * u64::from(keys)) >> 32, kind, into);
 }
 
-/// Appends a set of key number `key`, as before a run.
+/// Appends a set of key number `key`, to fill the store before a run.
 pub fn write_set(key: u32, into: &mut Vec<u8>) {
     write_for(key.into(), SET, into);
 }
@@ -49,23 +48,23 @@ fn write_for(key: u64, kind: u8, into: &mut Vec<u8>) {
     into.extend_from_slice(b"\r\n");
 }
 
-/// Bytes that are no answer.
+/// Error: the bytes are not a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParseError;
 
-/// Follows a stream of answers, however it is cut into pieces.
+/// Framer of a stream of responses, however it is segmented.
 #[derive(Debug, Default)]
 pub struct Framer {
     line: Vec<u8>,
-    /// Bytes of a value, its line's end included, that are to come.
+    /// Remaining bytes of a value, its line end included.
     value: usize,
 }
 
 impl Framer {
-    /// Follows `bytes`; `done` is called for each answer that ends in them.
+    /// Parses `bytes`; calls `done` for each response that ends in them.
     ///
     /// # Errors
-    /// [`ResponseParseError`]: an error of the server's, or what no server says.
+    /// [`ParseError`] for error responses and malformed bytes.
     pub fn push(&mut self, mut bytes: &[u8], mut done: impl FnMut()) -> Result<(), ParseError> {
         while !bytes.is_empty() {
             if self.value > 0 {
@@ -93,7 +92,7 @@ impl Framer {
     }
 }
 
-/// The length of the value that follows a line; nothing where an answer ends.
+/// Length of the value that follows a line; `None` if the line ends a response.
 fn value_len(line: &[u8]) -> Result<Option<usize>, ParseError> {
     if matches!(line, b"END" | b"STORED") {
         return Ok(None);

@@ -1,24 +1,24 @@
-//! What is said on a connection: requests written, responses framed.
+//! Application protocols: request encoding and response framing.
 //!
-//! No sockets and no time here; [`synthetic`] names its own service time and
-//! reports where it waited, [`http`] and [`memcached`] load real servers.
+//! Without sockets and time. [`synthetic`] requests carry their service time and responses report
+//! queueing times; [`http`] and [`memcached`] are for real servers.
 
 pub mod http;
 pub mod memcached;
 pub mod synthetic;
 
-/// What stands at the head of some bytes.
+/// Result of decoding the start of a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decoded<T> {
-    /// More bytes are needed to tell.
+    /// More bytes needed.
     Incomplete,
-    /// A message.
+    /// Complete message.
     Complete {
-        /// The message.
+        /// Message.
         value: T,
-        /// Bytes it took.
+        /// Length in bytes.
         len: usize,
     },
-    /// These bytes will never become a message.
+    /// Not a message, whatever follows.
     Invalid,
 }

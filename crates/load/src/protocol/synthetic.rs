@@ -1,9 +1,8 @@
-//! The synthetic protocol: requests that name their own service time.
+//! Synthetic protocol: requests that carry their own service time.
 //!
-//! Big-endian. A request is a header of 32 bytes and a body up to its length,
-//! zeros where nobody asks for more; a response is a header of 64 bytes that
-//! says where the request waited, and whatever was asked for. The offsets are
-//! public, so that classifiers can be given them as parameters.
+//! Big-endian. A request is a header of 32 bytes and a body, normally zeros. A response is a header
+//! of 64 bytes with the queueing times, and a body if one was requested. Offsets are public, as
+//! parameters for classifiers.
 //!
 //! | bytes | request | response |
 //! |---|---|---|
@@ -23,50 +22,50 @@ use queueing::{Priority, Span};
 
 use super::Decoded;
 
-/// The first two bytes of every message.
+/// First two bytes of every message.
 pub const MAGIC: [u8; 2] = *b"GW";
-/// Where the message type stands.
+/// Offset of the message type.
 pub const TYPE_AT: usize = 2;
-/// Where the request's kind stands.
+/// Offset of the request's kind.
 pub const KIND_AT: usize = 3;
-/// Where the priority tag stands.
+/// Offset of the priority tag.
 pub const LEVEL_AT: usize = 4;
-/// Where the total length stands (u32).
+/// Offset of the total length (u32).
 pub const LENGTH_AT: usize = 8;
-/// Where the id stands (u64).
+/// Offset of the id (u64).
 pub const ID_AT: usize = 16;
-/// Where a request's service time stands (u64, ns).
+/// Offset of the service time (u64, ns).
 pub const SERVICE_AT: usize = 24;
-/// The type byte of a request.
+/// Message type of a request.
 pub const TYPE_REQUEST: u8 = 1;
-/// The type byte of a response.
+/// Message type of a response.
 pub const TYPE_RESPONSE: u8 = 2;
-/// The shortest request: its header.
+/// Minimum length of a request: its header.
 pub const REQUEST_LEN_MIN: usize = 32;
-/// The longest request; longer ones are refused rather than buffered.
+/// Maximum length of a request; longer ones are rejected, not buffered.
 pub const REQUEST_LEN_MAX: usize = 64 * 1024;
-/// A response's header: all of it where nothing was asked for.
+/// Length of a response's header, and of a response without a body.
 pub const RESPONSE_LEN: usize = 64;
-/// The longest response.
+/// Maximum length of a response.
 pub const RESPONSE_LEN_MAX: usize = RESPONSE_LEN + 64 * 1024;
 
-/// A request's header.
+/// Header of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// Names the request; the response repeats it.
+    /// Id, repeated in the response.
     pub id: u64,
-    /// Its type, as policies tell types apart.
+    /// Request type, for the server's policies.
     pub kind: u8,
-    /// Its priority tag.
+    /// Priority tag.
     pub priority: Priority,
     /// Total length in bytes, 32..=65536.
     pub length: u32,
-    /// How long the server's core is to be held.
+    /// Service time.
     pub service: Span,
 }
 
 impl Request {
-    /// The header; zeros follow up to `length`.
+    /// Encoded header; zeros follow up to `length`.
     #[must_use]
     pub fn header(&self) -> [u8; REQUEST_LEN_MIN] {
         let mut bytes = [0; REQUEST_LEN_MIN];
@@ -80,17 +79,17 @@ impl Request {
         bytes
     }
 
-    /// Appends the whole request, padding included.
+    /// Appends the request with its padding.
     pub fn encode(&self, into: &mut Vec<u8>) {
         let start = into.len();
         into.extend_from_slice(&self.header());
         into.resize(start + (self.length as usize).max(REQUEST_LEN_MIN), 0);
     }
 
-    /// The request whose *header* stands at the head of `bytes`; `len` is the
-    /// whole request's length, which may be more than `bytes` holds.
+    /// Decodes the *header* at the start of `bytes`. `len` is the length of the whole request,
+    /// which may exceed `bytes`.
     ///
-    /// Invalid as soon as a byte is wrong, without waiting for the others.
+    /// `Invalid` at the first wrong byte, even if the header is incomplete.
     #[must_use]
     pub fn decode_header(bytes: &[u8]) -> Decoded<Self> {
         if !starts(bytes, TYPE_REQUEST) || bytes.get(LEVEL_AT).is_some_and(|&l| l > Priority::LOWEST.level())
@@ -114,7 +113,7 @@ impl Request {
         Decoded::Complete { value, len: length as usize }
     }
 
-    /// The request at the head of `bytes`, complete with its padding.
+    /// Decodes the request at the start of `bytes`, complete with its padding.
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Decoded<Self> {
         match Self::decode_header(bytes) {
@@ -124,33 +123,33 @@ impl Request {
     }
 }
 
-/// A response: what was served, and where the request waited before.
+/// Response with the time per stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Response {
-    /// The request's id.
+    /// Id of the request.
     pub id: u64,
-    /// The request's type.
+    /// Type of the request.
     pub kind: u8,
-    /// The priority it was served with.
+    /// Priority in service.
     pub priority: Priority,
-    /// Wait in the NIC queue.
+    /// Time in the NIC queue.
     pub nic: Span,
     /// Time in TCP.
     pub tcp: Span,
-    /// Wait in the event queue.
+    /// Time in the event queue.
     pub event: Span,
-    /// Time on a worker.
+    /// Time in service on a worker.
     pub service: Span,
 }
 
 impl Response {
-    /// Its bytes, where nothing was asked for.
+    /// Encoded response without a body.
     #[must_use]
     pub fn encode(&self) -> [u8; RESPONSE_LEN] {
         self.header(0)
     }
 
-    /// Its header, before a body of `body` bytes, 65,536 at most.
+    /// Encoded header of a response with `body` bytes of body, at most 65,536.
     #[must_use]
     pub fn header(&self, body: usize) -> [u8; RESPONSE_LEN] {
         let mut bytes = [0; RESPONSE_LEN];
@@ -166,7 +165,7 @@ impl Response {
         bytes
     }
 
-    /// The response at the head of `bytes`.
+    /// Decodes the response at the start of `bytes`.
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Decoded<Self> {
         if !starts(bytes, TYPE_RESPONSE) || bytes.get(LEVEL_AT).is_some_and(|&l| l > Priority::LOWEST.level())
@@ -195,9 +194,8 @@ impl Response {
     }
 }
 
-/// Takes whole responses off the head of `bytes`, one call each; says how many
-/// bytes they took, and false when something else follows or `answered`
-/// refuses one.
+/// Decodes complete responses at the start of `bytes` and calls `answered` for each. Returns
+/// their total length, and `false` if other bytes follow or `answered` returned `false`.
 pub fn responses(bytes: &[u8], mut answered: impl FnMut(Response) -> bool) -> (usize, bool) {
     let mut taken = 0;
     loop {
@@ -214,7 +212,7 @@ pub fn responses(bytes: &[u8], mut answered: impl FnMut(Response) -> bool) -> (u
     }
 }
 
-/// Whether what there is of `bytes` begins like a message of type `kind`.
+/// True if `bytes`, as far as they go, start like a message of type `kind`.
 fn starts(bytes: &[u8], kind: u8) -> bool {
     [MAGIC[0], MAGIC[1], kind].iter().zip(bytes).all(|(want, have)| want == have)
 }

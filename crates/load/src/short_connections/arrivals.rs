@@ -1,4 +1,4 @@
-//! When visits are due.
+//! Arrival process of short connections.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -7,41 +7,40 @@ use queueing::{Rng, Span, Time};
 
 use super::outcome::Slice;
 
-/// When visits are due.
+/// Arrival process.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Pace {
-    /// At random instants (Poisson), whatever the server does.
+    /// Open loop: Poisson arrivals, independent of the server.
     Open {
-        /// Visits per second, while there is no burst.
+        /// Requests per second outside of bursts.
         rate_per_s: f64,
-        /// Times of more.
+        /// Periodic bursts.
         burst: Option<LoadBurst>,
     },
-    /// By so many clients, each of whom comes again after a while.
+    /// Closed loop: each client sends again some time after its last request.
     Closed {
-        /// How many.
+        /// Number of clients.
         clients: u32,
-        /// From the end of an attempt to the next of the same visitor, on
-        /// average (exponential).
+        /// Mean time from the end of a request to the client's next (exponential).
         think: Span,
     },
 }
 
-/// More visits than usual, for a while, again and again.
+/// Periodic burst of load.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LoadBurst {
-    /// The rate is so many times the usual.
+    /// Factor of the normal rate.
     pub times: f64,
-    /// How long.
+    /// Duration of a burst.
     pub length: Span,
-    /// From one to the next; the first begins a quarter of it after the start.
+    /// Time between starts of bursts; the first starts after a quarter of it.
     pub period: Span,
 }
 
 impl LoadBurst {
-    /// How long it takes after a swell's end, on average, until from then on
-    /// nine of ten visits are good again, up to the next. `slices` of length
-    /// `slice` begin `warmup` after the start. None where no burst ends in them.
+    /// Mean recovery time: from the end of a burst until nine of ten requests succeed in every
+    /// slice up to the next burst. `slices` of length `slice` begin `warmup` after the start.
+    /// `None` if no burst ends in them.
     #[must_use]
     pub fn recovery(&self, warmup: Span, slice: Span, slices: &[Slice]) -> Option<Span> {
         let mut times: Vec<Span> = Vec::new();
@@ -54,7 +53,7 @@ impl LoadBurst {
             }
             was = Some(in_burst);
             if let Some(time) = times.last_mut().filter(|_| !in_burst && piece.good * 10 < piece.due * 9) {
-                // From the end of the burst before to the end of this slice.
+                // From the end of the last burst to the end of this slice.
                 let next = until.saturating_sub(from);
                 *time = (self.period.saturating_sub(self.length) + slice).saturating_sub(next);
             }
@@ -63,7 +62,7 @@ impl LoadBurst {
         (!times.is_empty()).then(|| sum / times.len() as u64)
     }
 
-    /// Whether `since` the start there is one, and when that changes.
+    /// True if a burst is on at `since` the start; and the time of the next change.
     fn at(&self, since: Span) -> (bool, Span) {
         let (period, lead) = (self.period.as_nanos(), self.period.as_nanos() / 4);
         let (round, within) = (since.as_nanos() / period, since.as_nanos() % period);
@@ -77,15 +76,15 @@ impl LoadBurst {
     }
 }
 
-/// Instants, one after the other.
+/// Iterator over due times.
 pub(super) struct ScheduledArrivals {
     pace: Pace,
     rng: Rng,
     start: Time,
-    /// Open: since the start, in ns.
+    /// Open loop: time since the start, in ns.
     offset_ns: f64,
     next: Option<Time>,
-    /// Closed: when clients come.
+    /// Closed loop: due times of waiting clients.
     waiting: BinaryHeap<Reverse<Time>>,
 }
 
@@ -95,7 +94,7 @@ impl ScheduledArrivals {
         Self { pace, rng, start: Time::ZERO, offset_ns: 0.0, next: None, waiting }
     }
 
-    /// The first clients come from `now` on.
+    /// Starts the process at `now`.
     pub(super) fn start(&mut self, now: Time) {
         self.start = now;
         match self.pace {
@@ -104,7 +103,7 @@ impl ScheduledArrivals {
         }
     }
 
-    /// The next attempt that is due at `now`, if any: when it was.
+    /// Due time of the next request that is due at `now`.
     pub(super) fn next(&mut self, now: Time) -> Option<Time> {
         match self.pace {
             Pace::Open { .. } => {
@@ -119,7 +118,7 @@ impl ScheduledArrivals {
         }
     }
 
-    /// An attempt is over.
+    /// Records that a request was settled.
     pub(super) fn on_settled(&mut self, now: Time) {
         if let Pace::Closed { think, .. } = self.pace {
             let think_ns = self.rng.exponential() * think.as_nanos() as f64;
@@ -127,7 +126,7 @@ impl ScheduledArrivals {
         }
     }
 
-    /// Whether `due` is in a burst.
+    /// True if `due` is in a burst.
     pub(super) fn is_burst(&self, due: Time) -> bool {
         match self.pace {
             Pace::Open { burst: Some(burst), .. } => burst.at(due.since(self.start)).0,
@@ -135,8 +134,8 @@ impl ScheduledArrivals {
         }
     }
 
-    /// Draws the next instant. Where the rate changes before it, it is drawn
-    /// again from there: what is memoryless does not mind.
+    /// Draws the next arrival. If the rate changes before it, draws again from the change: the
+    /// exponential distribution is memoryless.
     fn advance(&mut self) {
         let Pace::Open { rate_per_s, burst } = self.pace else { return };
         if rate_per_s <= 0.0 {
@@ -176,7 +175,7 @@ mod tests {
         let all = arrivals(Pace::Open { rate_per_s: 1000.0, burst: Some(burst) }, Span::from_secs(20));
         let within = all.iter().filter(|due| burst.at(due.since(Time::ZERO)).0).count() as f64;
         let beside = all.len() as f64 - within;
-        // 10 in_burst of half a second; sixteen deviations would be 3 % off.
+        // 10 bursts of half a second; sixteen standard deviations would be 3 %.
         assert!((within / 45_000.0 - 1.0).abs() < 0.03, "{within}");
         assert!((beside / 15_000.0 - 1.0).abs() < 0.05, "{beside}");
         assert!(all.is_sorted());
@@ -198,7 +197,7 @@ mod tests {
         let ms = Span::from_millis;
         let burst = LoadBurst { times: 9.0, length: ms(100), period: ms(400) };
         let (good, bad) = (Slice { due: 10, good: 9, answers: 0 }, Slice { due: 10, good: 8, answers: 0 });
-        // Swells are 100..200 and 500..600; slices begin at 100.
+        // Bursts are 100..200 and 500..600; slices begin at 100.
         let slices = [bad, bad, bad, good, bad, good, good, good, bad, bad, good, good];
         assert_eq!(burst.recovery(ms(100), ms(50), &slices), Some(ms(75)), "150 and 0");
         assert_eq!(burst.recovery(ms(100), ms(50), &slices[..2]), None);

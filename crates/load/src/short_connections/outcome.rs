@@ -1,31 +1,31 @@
-//! What can become of a visit, and how many met each fate.
+//! Outcomes of requests on short connections, and their counters.
 
 use queueing::{Histogram, Span};
 
-/// What became of an attempt.
+/// Outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestOutcome {
-    /// Answered with status 200 within its patience.
+    /// Answered with status 200 within the timeout.
     Ok,
-    /// An answer had begun when patience ended.
+    /// Response incomplete at the timeout.
     Late,
-    /// Connected, and not a byte of an answer until patience ended.
+    /// Connected, but no byte of a response before the timeout.
     NoResponse,
-    /// Reset, or closed before the answer was whole.
+    /// Reset or closed before the response was complete.
     Refused,
-    /// Answered with another status, or with what is no response.
+    /// Another status, or a malformed response.
     BadResponse,
-    /// Not even connected when patience ended.
+    /// Not connected at the timeout.
     ConnectTimeout,
-    /// The client had no connection left to make it with.
+    /// No connection available at the client.
     ClientLimit,
 }
 
-/// How many visits met which fate.
+/// Counters by outcome.
 #[derive(Clone, Debug)]
 pub struct OutcomeCounts {
     counts: [u64; 7],
-    /// From due to answered, of the good ones.
+    /// Time from due to answered, of successful requests.
     pub latency: Histogram,
 }
 
@@ -36,7 +36,7 @@ impl Default for OutcomeCounts {
 }
 
 impl OutcomeCounts {
-    /// An attempt met `fate`, `took` after it was due.
+    /// Records a request with `outcome`, settled `took` after it was due.
     pub(super) fn add(&mut self, outcome: RequestOutcome, took: Span) {
         self.counts[outcome as usize] += 1;
         if outcome == RequestOutcome::Ok {
@@ -44,26 +44,26 @@ impl OutcomeCounts {
         }
     }
 
-    /// How many met `fate`.
+    /// Number of requests with `outcome`.
     #[must_use]
     pub const fn count(&self, outcome: RequestOutcome) -> u64 {
         self.counts[outcome as usize]
     }
 
-    /// All visits.
+    /// Number of requests.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.counts.iter().sum()
     }
 }
 
-/// A piece of the counted time.
+/// Slice of the measured time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Slice {
-    /// Visits that were due in it.
+    /// Requests due in it.
     pub due: u64,
-    /// Of those, the good ones, whenever they were answered.
+    /// Requests due in it that succeeded, whenever they were answered.
     pub good: u64,
-    /// Good answers that came in it, whenever they were due.
+    /// Successful responses in it, whenever the requests were due.
     pub answers: u64,
 }

@@ -1,4 +1,4 @@
-//! Many addresses on one device: a stack for each.
+//! Pool of source addresses on one device, with a stack for each.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -8,41 +8,44 @@ use net::stack::Config;
 use net::{ConnId, Device, Event, Stack};
 use queueing::{Span, Time};
 
-/// Stacks whose addresses follow each other. Whoever has it takes frames in,
-/// runs timers, takes events out, and sends, in this order and again.
+/// Stacks with consecutive addresses. Per step call `receive`, `run_timers`, `event` until
+/// `None`, and `send`.
 pub struct SourcePool {
     stacks: Vec<Stack>,
     first: u32,
-    /// The stack that connects next.
+    /// Index of the stack of the next connection.
     next_stack: usize,
-    /// Stacks that may have something to say or to send, each once.
+    /// Stacks that may have events or frames to send, each once.
     active: Vec<usize>,
     is_active: Vec<bool>,
-    /// When timers are looked at again.
+    /// Time of the next check of timers.
     next_timer_poll: Time,
 }
 
-/// Timers are looked at so often: each look is one at every stack.
+/// Interval between checks of timers, each of which visits every stack.
 const TIMER_INTERVAL: Span = Span::from_micros(250);
-/// Where an Ethernet frame has its type, and what follows.
+/// Offset of the Ethernet type.
 const TYPE: usize = 12;
 const IPV4: [u8; 2] = [8, 0];
 const ARP: [u8; 2] = [8, 6];
-/// The target's address, in IPv4 and ARP behind Ethernet.
+/// Offset of the target address in IPv4 and ARP over Ethernet.
 const IPV4_TARGET: usize = 30;
 const ARP_TARGET: usize = 38;
 
 impl SourcePool {
-    /// A stack for each of `configs`.
+    /// Stack for each of `configs`.
     ///
     /// # Panics
-    /// When there is none, or their addresses do not follow each other.
+    /// If there is none, or their addresses are not consecutive.
     #[must_use]
     pub fn new(configs: Vec<Config>) -> Self {
         let first = configs.first().map_or(0, |config| u32::from(config.addr));
         let follow = |(n, config): (usize, &Config)| u32::from(config.addr) == first + n as u32;
-        assert!(!configs.is_empty(), "clients have an address");
-        assert!(configs.iter().enumerate().all(follow), "addresses of clients follow each other");
+        assert!(!configs.is_empty(), "configs is empty; give at least one");
+        assert!(
+            configs.iter().enumerate().all(follow),
+            "addresses are not consecutive; number them without gaps"
+        );
         Self {
             is_active: vec![false; configs.len()],
             stacks: configs.into_iter().map(Stack::new).collect(),
@@ -53,17 +56,17 @@ impl SourcePool {
         }
     }
 
-    /// Stack `at`, about to be asked for something.
+    /// Stack `at`, marked as active.
     ///
     /// # Panics
-    /// When there are not so many.
+    /// If `at` is not less than the number of stacks.
     pub fn stack(&mut self, at: usize) -> &mut Stack {
         self.activate(at);
         &mut self.stacks[at]
     }
 
-    /// Starts a handshake from the next address; at which stack. None where that
-    /// address has no place for one more.
+    /// Starts a handshake from the next address; returns its stack. `None` if that stack cannot
+    /// open another connection.
     pub fn connect(&mut self, now: Time, target: SocketAddr) -> Option<(usize, ConnId)> {
         let at = self.next_stack;
         self.next_stack = (at + 1) % self.stacks.len();
@@ -71,7 +74,7 @@ impl SourcePool {
         Some((at, id))
     }
 
-    /// Takes up to `max` frames in; whether there was one.
+    /// Receives up to `max` frames; `true` if there was one.
     pub fn receive<D: Device>(&mut self, now: Time, device: &mut D, max: usize) -> bool {
         for received in 0..max {
             let Some(Received { frame, arrived, checked }) = device.receive(now) else { return received > 0 };
@@ -85,7 +88,7 @@ impl SourcePool {
         true
     }
 
-    /// Whose a frame is.
+    /// Index of the stack that a frame is for.
     fn target(&self, frame: &[u8]) -> Option<usize> {
         let at = match frame.get(TYPE..TYPE + 2)?.try_into().ok()? {
             IPV4 => IPV4_TARGET,
@@ -97,7 +100,7 @@ impl SourcePool {
         (index < self.stacks.len()).then_some(index)
     }
 
-    /// Runs the timers that are due; whether there was one.
+    /// Runs due timers; `true` if there was one.
     pub fn run_timers(&mut self, now: Time) -> bool {
         if now < self.next_timer_poll {
             return false;
@@ -113,20 +116,20 @@ impl SourcePool {
         any
     }
 
-    /// The next event, and at which stack.
+    /// Next event, and the index of its stack.
     pub fn event(&mut self) -> Option<(usize, Event)> {
         let stacks = &mut self.stacks;
         self.active.iter().find_map(|&at| Some((at, stacks[at].poll_event()?)))
     }
 
-    /// Sends what is to be sent, all at once; whether there was anything.
+    /// Sends pending frames in one batch; `true` if there were any.
     pub fn send<D: Device>(&mut self, now: Time, device: &mut D) -> bool {
         let mut sent = 0;
         let mut batched = Batched(device);
         let (stacks, is_active) = (&mut self.stacks, &mut self.is_active);
         self.active.retain(|&at| {
             sent += stacks[at].egress(now, &mut batched);
-            // What the device had no room for goes next time.
+            // Frames that did not fit into the device are sent next time.
             is_active[at] = stacks[at].wants_egress();
             is_active[at]
         });
@@ -134,14 +137,14 @@ impl SourcePool {
         sent > 0
     }
 
-    /// When to run timers again, if any is set.
+    /// Time of the next timer, if any is set.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Time> {
         let due = self.stacks.iter().filter_map(Stack::poll_timeout).min()?;
         Some(due.max(self.next_timer_poll))
     }
 
-    /// Whether something waits to be sent.
+    /// True if frames are pending.
     #[must_use]
     pub fn wants_egress(&self) -> bool {
         self.active.iter().any(|&at| self.stacks[at].wants_egress())
@@ -154,7 +157,7 @@ impl SourcePool {
     }
 }
 
-/// A device whose frames all leave together, however many stacks have filled it.
+/// Device that flushes once for all stacks.
 struct Batched<'a, D>(&'a mut D);
 
 impl<D: Device> Device for Batched<'_, D> {

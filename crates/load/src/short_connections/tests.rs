@@ -1,4 +1,4 @@
-//! Against a stack that answers in this process, under virtual time.
+//! Short connections to a stack in this process, in virtual time.
 
 use std::net::Ipv4Addr;
 
@@ -8,13 +8,13 @@ use net::stack::ListenOptions;
 
 use super::*;
 
-/// Answers a request with `answer`, so many a tick; and so many wait.
+/// Server that answers one request with `answer` every `ticks` ticks, and queues the others.
 struct Server {
     stack: Stack,
     end: MemoryDevice,
     waiting: VecDeque<ConnId>,
     answer: &'static str,
-    /// Ticks for each answer.
+    /// Ticks per response.
     ticks: u32,
     tick: u32,
 }
@@ -50,7 +50,7 @@ fn config(host: u8) -> Config {
     Config::new([2, 0, 0, 0, 0, u8::from(host > 1)], Ipv4Addr::new(10, 0, 0, host), 24, [host; 16])
 }
 
-fn visits(pace: Pace) -> ShortConnections {
+fn workload(pace: Pace) -> ShortConnections {
     let ms = Span::from_millis;
     let request = b"GET / HTTP/1.1\r\n\r\n".to_vec();
     ShortConnections {
@@ -65,12 +65,12 @@ fn visits(pace: Pace) -> ShortConnections {
 }
 
 fn open(rate_per_s: f64) -> ShortConnections {
-    visits(Pace::Open { rate_per_s, burst: None })
+    workload(Pace::Open { rate_per_s, burst: None })
 }
 
-/// What becomes of visits to a server that needs `ticks` for an answer and
-/// listens, or not.
-fn run(visits: ShortConnections, ticks: u32, answer: &'static str, listens: bool) -> Outcome {
+/// Outcome of requests to a server that needs `ticks` per response; without a listener if
+/// `listens` is false.
+fn run(workload: ShortConnections, ticks: u32, answer: &'static str, listens: bool) -> Outcome {
     let (near, mut far) = memory::pair(4096, 1514);
     let stack = Stack::new(config(1));
     let mut server = Server { stack, end: near, waiting: VecDeque::new(), answer, ticks, tick: 0 };
@@ -78,7 +78,7 @@ fn run(visits: ShortConnections, ticks: u32, answer: &'static str, listens: bool
         server.stack.listen(80, ListenOptions::default()).expect("the port is free");
     }
     let stacks = (2..6).map(config).collect();
-    let mut clients = ClientPopulation::new(visits, stacks, "10.0.0.1:80".parse().expect("an address"));
+    let mut clients = ClientPopulation::new(workload, stacks, "10.0.0.1:80".parse().expect("an address"));
     let mut now = Time::ZERO;
     while !clients.is_done() {
         clients.step(now, &mut far);
@@ -94,7 +94,7 @@ fn below_capacity_every_visit_is_good() {
     let outcome = run(open(5_000.0), 1, OK, true);
     let all = &outcome.all;
     assert_eq!(all.count(RequestOutcome::Ok), all.total());
-    assert!((800..1200).contains(&all.total()), "{} visits of about 1000", all.total());
+    assert!((800..1200).contains(&all.total()), "{} requests of about 1000", all.total());
     assert_eq!(outcome.slices.len(), 4);
     assert_eq!(outcome.slices.iter().map(|slice| slice.due).sum::<u64>(), all.total());
     assert_eq!((outcome.limited, all.latency.count()), (0, all.total()));
@@ -102,7 +102,7 @@ fn below_capacity_every_visit_is_good() {
 
 #[test]
 fn who_waits_too_long_behind_others_leaves_a_phantom() {
-    // A queue without end: 5,000 a second come and 500 are served.
+    // Unbounded queue: 5,000 requests/s, 500 served.
     let outcome = run(open(5_000.0), 100, OK, true);
     let all = &outcome.all;
     assert!(all.count(RequestOutcome::NoResponse) > all.total() * 8 / 10, "{all:?}");
@@ -129,8 +129,8 @@ fn another_status_is_no_good_answer() {
 
 #[test]
 fn a_closed_loop_comes_as_fast_as_it_is_served() {
-    // Ten ticks, 200 µs, for an answer: 5,000 a second, so 1,000 in all.
-    let outcome = run(visits(Pace::Closed { clients: 8, think: Span::ZERO }), 10, OK, true);
+    // Ten ticks, 200 µs, per response: 5,000 per second, 1,000 in total.
+    let outcome = run(workload(Pace::Closed { clients: 8, think: Span::ZERO }), 10, OK, true);
     let answers: u64 = outcome.slices.iter().map(|slice| slice.answers).sum();
     assert!((950..=1000).contains(&answers), "{answers} answers");
     assert_eq!(outcome.all.count(RequestOutcome::Ok), outcome.all.total());
