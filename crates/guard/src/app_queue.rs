@@ -267,7 +267,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_told_is_read(sequence: u64, waiting: u64, delay: u64, reordered: bool, late: bool, budget: Option<u64>, arrived: u64, served: u64) {
+        fn a_report_reads_as_it_was_written(sequence: u64, waiting: u64, delay: u64, reordered: bool, late: bool, budget: Option<u64>, arrived: u64, served: u64) {
             let (delay, budget) = (Span::from_nanos(delay), budget.map(Span::from_nanos));
             let report = QueueReport { sequence, waiting, delay, reordered, late, budget, arrived, served };
             prop_assert_eq!(report.line().len(), QueueReport::LEN);
@@ -276,7 +276,7 @@ mod tests {
 
         /// Part of one line and part of the next is not a line, wherever they are cut.
         #[test]
-        fn what_is_half_written_is_not_read(sequence in 0..u64::MAX, cut in 0..QueueReport::LEN) {
+        fn a_partly_written_line_is_not_read(sequence in 0..u64::MAX, cut in 0..QueueReport::LEN) {
             let old = QueueReport { sequence, waiting: 5, ..QueueReport::default() }.line();
             let new = QueueReport { sequence: sequence + 1, waiting: 6, delay: Span::from_nanos(9), ..QueueReport::default() };
             let mixed = new.line()[..cut].to_owned() + &old[cut..];
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_served_are_connections_by_the_requests_that_each_makes() {
+    fn served_requests_are_converted_to_connections() {
         let mut combined = CombinedSignals::new(1);
         // Three requests per connection, half of them served; the service restarts half-way.
         let mut served = 0;

@@ -297,7 +297,7 @@ fn a_rate_is_a_rate_and_nobody_saves_up_for_longer_than_a_hundredth_of_a_second(
 }
 
 #[test]
-fn who_fits_the_rate_is_served_however_many_there_are_of_the_rest() {
+fn a_first_class_within_the_rate_is_admitted_whatever_the_rest() {
     for per_s in [50.0, 215.0, 3_000.0] {
         // The first class fills four fifths of the rate; the second has the same load.
         let mut rng = Rng::seeded(3);

@@ -160,7 +160,7 @@ async fn below_its_rate_nobody_is_shed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_is_shed_is_told_and_the_last_class_is_shed_first() {
+async fn the_last_class_is_shed_first() {
     let class = |headers: &axum::http::HeaderMap| Class::new(u8::from(headers["class"] == "bulk"));
     let (call, guard) = server(guard().classes(2, class));
     let beside = load(&call, "bulk", Duration::from_micros(700), Duration::from_secs(4));
@@ -171,7 +171,7 @@ async fn who_is_shed_is_told_and_the_last_class_is_shed_first() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_watches_sheds_nobody() {
+async fn a_dry_run_sheds_nothing() {
     let (call, guard) = server(guard().dry_run());
     let (served, _) = load(&call, "any", Duration::from_millis(1), Duration::from_millis(300)).await;
     let counts = guard.counts()[0];
@@ -179,7 +179,7 @@ async fn one_that_watches_sheds_nobody() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_gives_up_is_not_inside_any_more() {
+async fn a_cancelled_request_leaves_the_service() {
     let params = Params { present: (1, 1), ..Params::default() };
     let guard = GuardLayer::new("gradient", params).expect("a policy");
     let (call, guard) = server(guard);
@@ -218,7 +218,7 @@ async fn that_somebody_is_behind_is_told_at_once_and_as_soon_as_nobody_is() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_came_and_was_served_is_told_at_each_look() {
+async fn arrivals_and_served_requests_are_published_at_each_tick() {
     let path = std::env::temp_dir().join(format!("greenwave-told-{}", std::process::id()));
     let report = || QueueReport::read(&std::fs::read_to_string(&path).expect("a file"));
     assert!(

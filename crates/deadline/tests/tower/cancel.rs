@@ -22,7 +22,7 @@ fn held(layer: &DeadlineLayer) -> (Router, Arc<Semaphore>) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_gives_up_in_the_queue_leaves_its_place() {
+async fn a_cancelled_request_leaves_the_queue() {
     let mut settings = settings(1);
     settings.queue.capacity = 1;
     let layer = DeadlineLayer::new(settings);
@@ -43,7 +43,7 @@ async fn one_that_gives_up_in_the_queue_leaves_its_place() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_gives_up_while_served_lets_the_next_in() {
+async fn a_request_cancelled_in_service_frees_its_permit() {
     let layer = DeadlineLayer::new(settings(1));
     let (app, gate) = held(&layer);
     let first = tokio::spawn(app.clone().oneshot(within(secs(9), "/")));

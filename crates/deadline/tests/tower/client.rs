@@ -44,7 +44,7 @@ fn call(own_timeout: Option<&str>) -> Request<Body> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_sent_carries_what_is_left() {
+async fn requests_carry_the_remaining_budget() {
     let headers = sent(Some(ms(80)), get("http://peer/")).await;
     let budget = field::parse(headers[field::HEADER].to_str().unwrap()).unwrap();
     assert_eq!((budget.remaining().left(), headers.len()), (ms(80), 1), "and no gRPC header");
@@ -96,7 +96,7 @@ async fn nothing_is_added_without_a_budget_or_when_the_call_opts_out() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_has_nothing_left_does_not_send_and_who_runs_out_does_not_wait() {
+async fn a_request_without_time_left_is_not_sent_and_one_that_runs_out_fails() {
     let silent =
         service_fn(|_: Request<Body>| std::future::pending::<Result<Response<()>, std::io::Error>>());
     let client = PropagateLayer::new().layer(silent);

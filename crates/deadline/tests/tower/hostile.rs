@@ -31,7 +31,7 @@ async fn granted(layer: &DeadlineLayer, headers: &[(&'static str, &[u8])]) -> (S
 }
 
 #[tokio::test(start_paused = true)]
-async fn whatever_a_peer_claims_the_server_decides() {
+async fn the_server_limits_budgets_of_peers() {
     let layer = DeadlineLayer::new(Settings::default());
     let default = (StatusCode::OK, secs(1).to_string());
     let million = vec![b'x'; 1 << 20];

@@ -26,7 +26,7 @@ fn gives_way(layer: &DeadlineLayer) -> (Router, Arc<Semaphore>) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_for_others_does_not_hold_up_who_has_work() {
+async fn a_request_that_released_its_permit_does_not_block_others() {
     let layer = DeadlineLayer::new(settings(1));
     let (app, others) = gives_way(&layer);
     let asks: Vec<_> = (0..3).map(|_| tokio::spawn(app.clone().oneshot(within(secs(9), "/")))).collect();
@@ -40,7 +40,7 @@ async fn who_waits_for_others_does_not_hold_up_who_has_work() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_at_a_time_works_however_many_have_given_way() {
+async fn concurrency_stays_one_with_any_number_of_released_permits() {
     let layer = DeadlineLayer::new(settings(1));
     let (working, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let (counted, seen) = (Arc::clone(&working), Arc::clone(&most));
@@ -77,7 +77,7 @@ async fn no_more_give_way_than_the_settings_say() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_gave_way_and_is_given_up_takes_nothing_along() {
+async fn a_cancelled_request_with_a_released_permit_leaks_nothing() {
     let layer = DeadlineLayer::new(settings(1));
     let (app, others) = gives_way(&layer);
     let ask = tokio::spawn(app.clone().oneshot(within(secs(9), "/")));
@@ -110,7 +110,7 @@ async fn a_task_that_outlives_the_answer_has_no_place_to_give() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_comes_after_giving_way_is_part_of_what_a_request_takes() {
+async fn service_time_includes_the_time_after_the_release() {
     let layer = DeadlineLayer::new(settings(1));
     let handler = || async {
         pass(ms(10)).await;

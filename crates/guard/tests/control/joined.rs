@@ -210,7 +210,7 @@ fn a_budget_that_is_shorter_than_the_target_is_the_target() {
 }
 
 #[test]
-fn who_falls_silent_is_open_to_all_after_half_a_second_and_is_heard_again() {
+fn a_service_without_reports_is_open_after_half_a_second_until_it_reports_again() {
     let mut service = Service::new(1_000.0, 1, 1);
     assert!(service.run(seconds(2), 3.0).shed > 3_000);
     service.reports = false;

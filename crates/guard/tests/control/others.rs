@@ -94,7 +94,7 @@ proptest! {
 
     /// A server below its capacity sheds nothing, under any policy.
     #[test]
-    fn who_keeps_up_sheds_nobody(per_s in 2_000.0..20_000.0_f64, load in 0.1..0.8_f64, seed in 0..1_000_u64) {
+    fn a_server_below_capacity_sheds_nothing(per_s in 2_000.0..20_000.0_f64, load in 0.1..0.8_f64, seed in 0..1_000_u64) {
         for policy in ["gradient", "memory", "syn-paper", "none"] {
             let observed = Server::new(policy, per_s, seed).run(seconds(2), [load * per_s, 1.0]);
             prop_assert_eq!(observed.shed, [0, 0], "{} of {}", policy, observed.offered);

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn another_target_holds_from_the_next_look_on_and_what_was_learned_stays() {
+fn a_new_target_holds_from_the_next_tick_and_the_service_rate_stays() {
     let mut policy = by_name("queue-delay", &Params::default()).expect("a policy");
     // Service rate 3,000 per second, delay 30 ms.
     let late = Signals { waiting: 90, served: 30, delay: Span::from_millis(30), ..Signals::default() };

@@ -159,7 +159,7 @@ fn a_server_that_listens_late_is_asked_again() {
 }
 
 #[test]
-fn who_is_paused_asks_nothing_until_it_begins() {
+fn a_paused_client_sends_nothing_until_begin() {
     let kinds = vec![exchange(3, Answer::Echo, Pace::Closed { outstanding: 1 })];
     let exchange = Exchange { kinds, warmup: Span::from_millis(1), duration: Span::from_millis(10) };
     let (near, mut far) = memory::pair(4096, 1514);

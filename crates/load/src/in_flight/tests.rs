@@ -69,7 +69,7 @@ fn what_is_never_sent_is_counted_as_that() {
 }
 
 #[test]
-fn what_is_not_answered_in_time_is_counted_as_that_even_if_it_comes_later() {
+fn a_response_after_the_timeout_counts_as_unanswered() {
     let mut plan = plan("uniform 1000", 1, 100);
     plan.timeout = Span::from_millis(20);
     let report = run(&plan, |_| true, |n| n == 50 || n > 90);

@@ -170,7 +170,7 @@ fn a_run_that_is_stopped_counts_what_was_under_way() {
 }
 
 #[test]
-fn what_cannot_run_says_why() {
+fn an_invalid_run_fails_with_the_reason() {
     let target: SocketAddr = "127.0.0.1:9".parse().expect("address");
     let refused = |plan: &Plan, protocol| load(plan, target, &protocol).expect_err("refused").to_string();
     let mut none = plan(1, 1);

@@ -22,7 +22,7 @@ fn a_seed_replays_its_requests() {
 }
 
 #[test]
-fn another_law_leaves_arrivals_and_connections_as_they_were() {
+fn another_distribution_leaves_arrivals_and_connections_unchanged() {
     let mut other = plan();
     other.classes[1].service = "1ms".parse().expect("law");
     let schedule = |plan: &Plan| -> Vec<_> {

@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_framed_is_refused() {
+    fn a_response_without_framing_is_an_error() {
         let refused = |text: &str| follow(&[text.as_bytes()]).unwrap_err();
         assert_eq!(refused("SSH-2.0-OpenSSH\r\n"), ResponseParseError::Head);
         assert_eq!(refused("HTTP/1.1 200 OK\r\n\r\n"), ResponseParseError::NoLength);

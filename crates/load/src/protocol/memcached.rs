@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_answer_is_refused() {
+    fn other_texts_are_errors() {
         for text in
             ["ERROR\r\n", "SERVER_ERROR out of memory\r\n", "VALUE k 0\r\n", "VALUE k 0 2000000\r\n", "\r\n"]
         {

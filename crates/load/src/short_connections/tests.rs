@@ -101,7 +101,7 @@ fn below_capacity_every_visit_is_good() {
 }
 
 #[test]
-fn who_waits_too_long_behind_others_leaves_a_phantom() {
+fn a_request_that_times_out_in_the_queue_gets_no_response() {
     // Unbounded queue: 5,000 requests/s, 500 served.
     let outcome = run(open(5_000.0), 100, OK, true);
     let all = &outcome.all;
@@ -116,13 +116,13 @@ fn who_waits_too_long_behind_others_leaves_a_phantom() {
 }
 
 #[test]
-fn nobody_who_listens_refuses_all() {
+fn without_a_listener_every_request_is_refused() {
     let all = run(open(5_000.0), 1, OK, false).all;
     assert_eq!(all.count(RequestOutcome::Refused), all.total());
 }
 
 #[test]
-fn another_status_is_no_good_answer() {
+fn another_status_is_a_bad_response() {
     let all = run(open(1_000.0), 1, "HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n", true).all;
     assert_eq!(all.count(RequestOutcome::BadResponse), all.total());
 }
