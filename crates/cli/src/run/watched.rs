@@ -134,3 +134,53 @@ fn of_stack(number: usize, seen: &Seen, figures: &mut Vec<Figure>) {
     of_resets(number, &seen.stack, figures);
     figures.extend(all.into_iter().map(|(name, labels, value)| Figure::new(name, labels, value as f64)));
 }
+
+#[cfg(test)]
+mod tests {
+    use net::driver::DriverCounters;
+    use runtime::streams::Counters;
+
+    use super::*;
+
+    /// Each field has a value, so that one that is new is looked at here.
+    #[test]
+    fn every_metric_moves_with_what_it_shows() {
+        let driver = DriverCounters {
+            frames: 1,
+            classified: 1,
+            dropped_by_verdict: 1,
+            dropped_full: 1,
+            panics: 1,
+            out_of_range: 1,
+        };
+        let counters = Counters {
+            offered: 1,
+            untaken: 1,
+            opened: 1,
+            unopened: 1,
+            ended: 1,
+            reset: 1,
+            bytes_in: 1,
+            bytes_out: 1,
+            bytes_unheard: 1,
+            datagrams_in: 1,
+            datagrams_out: 1,
+            datagrams_lost: 1,
+            datagrams_untaken: 1,
+            datagrams_unsent: 1,
+            driver,
+            guard: Default::default(),
+        };
+        let stack = net::stack::Counters { resets: 1, resets_received: 1, refusals: 1, ..Default::default() };
+        let (frames, inbound, outbound, connections) = (1, 1, 1, 1);
+        let seen = Seen { counters, stack, frames, inbound, outbound, connections, ..Seen::default() };
+        for (seen, expected) in [(Seen::default(), 0.0), (seen, 1.0)] {
+            let mut figures = Vec::new();
+            of_stack(0, &seen, &mut figures);
+            assert_eq!(figures.len(), 18);
+            for figure in figures {
+                assert!((figure.value - expected).abs() < 1e-9, "{figure:?} is {expected}");
+            }
+        }
+    }
+}

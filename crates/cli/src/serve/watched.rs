@@ -191,3 +191,55 @@ fn of_shard(number: usize, c: &Counters, depths: &Depths, figures: &mut Vec<Figu
         Figure::new(name, shard.clone().with(label, value), count as f64)
     }));
 }
+
+#[cfg(test)]
+mod tests {
+    use net::driver::DriverCounters;
+
+    use super::*;
+
+    /// Each field has a value, so that one that is new is looked at here.
+    #[test]
+    fn every_metric_moves_with_what_it_shows() {
+        let driver = DriverCounters {
+            frames: 1,
+            classified: 1,
+            dropped_by_verdict: 1,
+            dropped_full: 1,
+            panics: 1,
+            out_of_range: 1,
+        };
+        let counters = Counters {
+            driver,
+            guard: Default::default(),
+            accepted: 1,
+            datagrams: 1,
+            closed: 1,
+            requests: 1,
+            responses: 1,
+            unsent: 1,
+            partial: 1,
+            stale: 1,
+            queue_full: 1,
+            invalid: 1,
+            oversized: 1,
+            truncated: 1,
+            late: 1,
+            unread: 1,
+            panics: 1,
+            aborted: 1,
+        };
+        let stack = net::stack::Counters { resets: 1, resets_received: 1, refusals: 1, ..Default::default() };
+        let depths = Depths { frames: 1, requests: 1, busy: 1, connections: 1 };
+        let none = (Counters::default(), Depths::default(), net::stack::Counters::default());
+        for ((counters, depths, stack), expected) in [(none, 0.0), ((counters, depths, stack), 1.0)] {
+            let mut figures = Vec::new();
+            of_shard(0, &counters, &depths, &mut figures);
+            of_resets(0, &stack, &mut figures);
+            assert_eq!(figures.len(), 21);
+            for figure in figures {
+                assert!((figure.value - expected).abs() < 1e-9, "{figure:?} is {expected}");
+            }
+        }
+    }
+}
