@@ -48,7 +48,7 @@ pub fn read_again<T>(
     if !interrupt::hangup().swap(false, Ordering::Relaxed) && !is_asked {
         return None;
     }
-    Some(read().map_err(|e| e.and("all stays as it was")))
+    Some(read().map_err(|e| e.and("the previous settings stay in force")))
 }
 
 /// A command line, and what its file adds to it.
@@ -204,7 +204,7 @@ mod tests {
         assert_eq!(read_again(None, || Ok(2)), None);
         interrupt::hangup().store(true, Ordering::Relaxed);
         let refused = read_again(None, || Err::<u8, _>(Error::new("line 3: no flag")));
-        assert_eq!(refused, Some(Err(Error::new("line 3: no flag; all stays as it was"))));
+        assert_eq!(refused, Some(Err(Error::new("line 3: no flag; the previous settings stay in force"))));
         assert_eq!(read_again(None, || Ok(3)), None, "it is said once");
     }
 }

@@ -179,7 +179,7 @@ fn who_is_new_is_shed_and_a_running_download_completes() {
         "{metrics}"
     );
     signal(&controller, Signal::INT);
-    assert!(ended(controller).contains("connections came"));
+    assert!(ended(controller).contains("connections seen"));
     rig.refused(&["status", "eth0"], "no guard is attached");
     assert!((0..8).all(|_| rig.connect().is_some()), "everybody comes in again");
 }
@@ -302,7 +302,7 @@ fn every_policy_holds_at_any_period_and_says_which_listener_is_late() {
         rig.connect().expect("one who waits is no overload");
         drop(rig.listener.accept().unwrap());
         signal(&controller, Signal::INT);
-        assert!(ended(controller).contains("1 connections came, 0 shed"));
+        assert!(ended(controller).contains("1 connections seen, 0 shed"));
     }
 }
 

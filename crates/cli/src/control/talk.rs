@@ -209,7 +209,7 @@ mod tests {
     #[test]
     fn an_answer_is_one_line_that_is_read_back() {
         let refused = Answer::refused(&Error::new("line 3:\nno flag").advice("another"));
-        for answer in [Answer::done("read again"), refused] {
+        for answer in [Answer::done("reloaded"), refused] {
             let line = answer.line();
             assert_eq!(line.iter().filter(|byte| **byte == b'\n').count(), 1);
             assert_eq!(serde_json::from_slice::<Answer>(&line).expect("JSON"), answer);

@@ -182,8 +182,8 @@ fn a_reload_is_answered_by_its_own_outcome() {
     assert!(second.has_none(), "its file has not been read");
     rig.look(Span::ZERO);
     assert!(rig.control.begin_reload());
-    tell(Some(&mut rig.control), rig.now, &Ok("read again".to_owned()));
-    assert_eq!(second.said(), (true, "read again".to_owned()));
+    tell(Some(&mut rig.control), rig.now, &Ok("reloaded".to_owned()));
+    assert_eq!(second.said(), (true, "reloaded".to_owned()));
     assert!(!rig.control.begin_reload());
 }
 
@@ -196,7 +196,7 @@ fn a_reload_of_which_nothing_is_known_ends() {
     rig.look(OUTCOME_MAX);
     let said = "nothing is known of the reload within 10.0 s; its log will say".to_owned();
     assert_eq!(client.said(), (false, said));
-    tell(Some(&mut rig.control), rig.now, &Ok("read again".to_owned()));
+    tell(Some(&mut rig.control), rig.now, &Ok("reloaded".to_owned()));
 }
 
 #[test]

@@ -19,7 +19,7 @@ pub struct Watch {
     gone: Option<&'static str>,
 }
 
-const REMOVED: &str = "the interface is gone: it was removed, renamed or moved";
+const REMOVED: &str = "interface lost: it was removed, renamed or moved to another network namespace";
 const TAKEN_OFF: &str = "another program took our XDP program off the interface, so no frame comes by it";
 
 /// How often the kernel is asked.

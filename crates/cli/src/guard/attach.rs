@@ -25,32 +25,32 @@ use crate::sandbox::Sandbox;
 use crate::ui::{self, Head, Told, Ui};
 use crate::{Error, control, door, options, sandbox};
 
-/// Shed connections to a server before the kernel sees them.
+/// Drop excess new connections to a server before the kernel processes them.
 ///
-/// Runs until ctrl-C, and takes the guard off then. What is established is
-/// never touched. Of several classes the first is shed last of all.
+/// Runs until ctrl-C, then detaches. Established connections are never
+/// dropped. Classes are in order of importance: the first is shed last.
 #[derive(clap::Args)]
 pub struct Args {
-    /// The interface that clients come in by, such as eth0.
+    /// Network interface that receives the clients' traffic, such as eth0.
     device: String,
-    /// A TCP port of the server; repeatable.
+    /// TCP port of the server; repeatable.
     #[arg(long, required = true, value_parser = clap::value_parser!(u16).range(1..))]
     port: Vec<u16>,
-    /// How long a connection may wait.
+    /// Target queueing delay of a connection.
     #[arg(long, value_name = "TIME", default_value = "20ms", value_parser = options::target_delay)]
     target_delay: Span,
-    /// queue-delay, syn-paper, gradient, memory, or none.
+    /// Admission policy: queue-delay, syn-paper, gradient, memory, or none.
     #[arg(long, default_value = "queue-delay", hide_default_value = true)]
     policy: String,
-    /// Shed last: such as 10.0.0.0/8,port:443; repeatable.
+    /// Clients to shed last, such as 10.0.0.0/8,port:443; repeatable.
     #[arg(long, value_name = "RULES")]
     class: Vec<Class>,
-    /// Where a service tells of its own queue, which then counts as well;
-    /// repeatable.
+    /// File in which a service reports its internal queue; added to the
+    /// accept-queue delay; repeatable.
     #[arg(long, value_name = "FILE")]
     joined: Vec<PathBuf>,
-    /// Until when it waits: until accepted (default), or until its first answer, for
-    /// servers whose threads accept at once and wait for a core together.
+    /// End of the wait: accept() (default), or the first response byte, for
+    /// thread-per-connection servers.
     #[arg(
         long,
         value_enum,
@@ -60,16 +60,16 @@ pub struct Args {
         hide_possible_values = true
     )]
     until: door::Until,
-    /// How often to look.
+    /// Control interval.
     #[arg(long, value_name = "TIME", default_value = "10ms")]
     period: Span,
-    /// Shed nobody, and count whom it would have shed.
+    /// Shed nothing; count the connections that would be shed.
     #[arg(long)]
     dry_run: bool,
-    /// What who is shed hears: nothing (default), or a reset.
+    /// Response to a shed SYN: none (default), or a reset.
     #[arg(long, value_enum, default_value = "silence", hide_default_value = true)]
     refusal: Refused,
-    /// drv: in the driver (default); skb: after it.
+    /// XDP mode: drv, in the driver (default); skb, after the driver.
     #[arg(long, value_enum, default_value = "drv", hide_default_value = true, hide_possible_values = true)]
     mode: ModeName,
     #[command(flatten)]
@@ -97,9 +97,9 @@ impl From<ModeName> for Mode {
 
 #[derive(Clone, Copy, clap::ValueEnum)]
 enum Refused {
-    /// Nothing; it tries again after a second.
+    /// Drop the SYN; the client retransmits it after a second.
     Silence,
-    /// A reset, at once.
+    /// Answer with a reset.
     Reset,
 }
 
@@ -207,11 +207,11 @@ pub fn run(args: &Args, arguments: &Arguments) -> Result<ExitCode, Error> {
     let why = match end {
         None => "detached",
         Some(End::Detached) => "detached by greenwave guard detach",
-        Some(End::Removed | End::NoInterface) => "not guarded any more",
+        Some(End::Removed | End::NoInterface) => "no longer guarded",
     };
     let would = if args.dry_run { "would have been shed" } else { "shed" };
     println!(
-        "{}: {why}; {} connections came, {} {would}; the controller took {:.2} % of a core",
+        "{}: {why}; {} connections seen, {} {would}; controller used {:.2} % of a core",
         args.device,
         counts.offered(),
         counts.shed(),
@@ -225,10 +225,10 @@ fn removed(device: &str, end: Option<End>) -> Option<Error> {
     let again = format!("greenwave guard attach {device} … again, or Restart=on-failure in its unit");
     let what = match end? {
         End::Detached => return None,
-        End::Removed => "another program took the guard's XDP program off",
-        End::NoInterface => "the interface is gone: it was removed or moved",
+        End::Removed => "another program detached the guard's XDP program",
+        End::NoInterface => "the interface was removed or moved to another network namespace",
     };
-    Some(Error::new(format!("{device}: {what}; nothing is guarded")).advice(again))
+    Some(Error::new(format!("{device}: {what}; the server is unprotected")).advice(again))
 }
 
 /// A policy that has learned nothing yet.
@@ -268,21 +268,21 @@ impl Controller {
     /// Takes the target that the file of `--config` says now; what to say of it.
     fn reload(&mut self, guard: &mut Guard, arguments: &Arguments) -> Result<String, Error> {
         if arguments.file().is_none() {
-            let what = "--config is read again, and none was given";
+            let what = "reload reads --config, and the guard was started without it";
             return Err(Error::new(what).advice("a restart with --config before the command"));
         }
         let target = arguments.again::<Args>(&["target-delay"])?.target_delay;
         guard.set_target(target).map_err(|e| Error::new(format!("target {target}: {e}")))?;
         self.params.delay_target = target;
         self.policy.on_target(target);
-        Ok(format!("read again: target {target} is in force"))
+        Ok(format!("reloaded: target {target}"))
     }
 }
 
 /// What this is, for who looks at it live.
 fn head(args: &Args) -> Head {
     let ports = args.port.iter().map(u16::to_string).collect::<Vec<_>>().join(", ");
-    let dry = if args.dry_run { ", a dry run" } else { "" };
+    let dry = if args.dry_run { ", dry run" } else { "" };
     Head {
         command: "guard",
         about: format!("{} before port {ports} on {}{dry}", args.policy, args.device),
@@ -316,22 +316,22 @@ const CHECK: u64 = 20;
 
 fn greeting(args: &Args) -> String {
     let ports = args.port.iter().map(u16::to_string).collect::<Vec<_>>().join(", ");
-    let what = if args.dry_run { "watched, nobody is shed" } else { "guarded" };
+    let what = if args.dry_run { "watched, nothing is shed" } else { "guarded" };
     let target = match args.policy.as_str() {
         "queue-delay" => format!(", target {}", args.target_delay),
         _ => String::new(),
     };
     let until = match args.until {
         door::Until::Accept => "",
-        door::Until::Answer => ", until it is answered",
+        door::Until::Answer => ", until the first response byte",
     };
     let joined = match args.joined.len() {
         0 => String::new(),
-        1 => ", joined by a service".to_owned(),
-        services => format!(", joined by {services} services"),
+        1 => ", with 1 service queue".to_owned(),
+        services => format!(", with {services} service queues"),
     };
     format!(
-        "{}: port {ports} {what} by {}{target}{until}{joined}; ctrl-C detaches, greenwave guard status {} shows",
+        "{}: port {ports} {what} by {}{target}{until}{joined}; status: greenwave guard status {}; ctrl-C detaches",
         args.device, args.policy, args.device
     )
 }
@@ -345,7 +345,9 @@ mod tests {
         for end in [None, Some(End::Detached)] {
             assert_eq!(removed("eth0", end), None, "{end:?}");
         }
-        for (end, says) in [(End::Removed, "took the guard's XDP program off"), (End::NoInterface, "gone")] {
+        for (end, says) in
+            [(End::Removed, "detached the guard's XDP program"), (End::NoInterface, "was removed")]
+        {
             let error = removed("eth0", Some(end)).expect("it is a failure").to_string();
             assert!(error.starts_with("error: eth0: ") && error.contains(says), "{error}");
             assert!(error.contains("\n  try: "), "{error}");

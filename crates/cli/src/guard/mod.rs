@@ -20,16 +20,16 @@ pub struct Args {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Shed connections to a server before the kernel sees them.
+    /// Drop excess new connections to a server before the kernel processes them.
     Attach(attach::Args),
-    /// Show what a guard sheds and sees.
+    /// Show a guard's counters and queues.
     Status(status::Args),
-    /// Take a guard off; its controller ends.
+    /// Detach a guard and stop its controller.
     Detach {
-        /// The interface.
+        /// Network interface.
         device: String,
     },
-    /// Predict throughput over offered load, with and without shedding.
+    /// Predict throughput by offered load, with and without shedding.
     Model(model::Args),
 }
 

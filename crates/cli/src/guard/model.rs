@@ -14,36 +14,37 @@ use crate::options::Count;
 use crate::report::{self, Section};
 use crate::table::Table;
 
-/// Predict throughput over offered load, with and without shedding.
+/// Predict throughput by offered load, with and without shedding.
 ///
-/// A server receives requests (at most mu1 per second) and serves them (at
-/// most mu2 per second when it does nothing else) on one core, and receiving
-/// comes first. Shedding admits what can be served and drops the others before
-/// they are received.
+/// Model: one core receives requests (at most mu1 per second) and serves them
+/// (at most mu2 per second without receive work); receiving has priority.
+/// Shedding admits the requests that can be served and drops the others before
+/// receive processing.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Requests per second that the core could receive: µ1.
+    /// Receive capacity of the core, in requests per second: µ1.
     #[arg(long, value_name = "RATE")]
     mu1: Count,
-    /// Requests a second it could serve, receiving apart: µ2.
+    /// Service capacity without receive work, in requests per second: µ2.
     #[arg(long, value_name = "RATE")]
     mu2: Count,
-    /// Offered load, a second; by default from a tenth of the smaller rate to mu1.
+    /// Offered load, in requests per second [default: a tenth of the smaller
+    /// rate, to mu1].
     #[arg(long, value_name = "FROM..TO")]
     lambda: Option<Rates>,
-    /// Requests that fit while received: l1.
+    /// Receive queue capacity, in requests: l1.
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=ROOM_MAX))]
     room1: u32,
-    /// Requests that fit while served: l2.
+    /// Service queue capacity, in requests: l2.
     #[arg(long, default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..=ROOM_MAX))]
     room2: u32,
-    /// What it takes to shed a request.
+    /// CPU time to shed a request.
     #[arg(long, value_name = "TIME", default_value = "300ns")]
     shed: Span,
-    /// Write a page with the plot here.
+    /// Write an HTML page with the plot to this file.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Print JSON instead of the table.
+    /// Print JSON.
     #[arg(long)]
     json: bool,
 }
@@ -113,7 +114,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         println!("{}", serde_json::to_string_pretty(&points).expect("numbers are JSON"));
     } else {
         print!("{}", table(&points));
-        println!("requests per second; a model, nothing was measured");
+        println!("requests per second; computed from a model, not measured");
         println!("{}", verdict(&points));
     }
     if let Some(path) = &args.out {
@@ -142,7 +143,7 @@ fn point(server: &TwoStages, offered: f64, shed: Span) -> Point {
 
 fn table(points: &[Point]) -> Table {
     let header = ["offered", "served", "lost recv %", "lost serve %", "admitted", "served"];
-    let mut table = Table::new(0, &header).groups(&[("", 1), ("as it is", 3), ("shedding", 2)]);
+    let mut table = Table::new(0, &header).groups(&[("", 1), ("without shedding", 3), ("shedding", 2)]);
     for point in points {
         let rate = |rate: f64| format!("{rate:.0}");
         let percent = |share: f64| format!("{:.2}", share.max(0.0) * 100.0);
@@ -162,8 +163,8 @@ fn table(points: &[Point]) -> Table {
 fn verdict(points: &[Point]) -> String {
     let most = points.last().expect("there are points");
     let more = match most.served {
-        served if served >= 1.0 => format!("{:.1}× as it is", most.served_shedding / served),
-        _ => "as it is, nothing is served".to_owned(),
+        served if served >= 1.0 => format!("{:.1}× the rate without shedding", most.served_shedding / served),
+        _ => "without shedding, nothing is served".to_owned(),
     };
     format!("at {:.0}/s shedding serves {:.0}/s: {more}", most.offered, most.served_shedding)
 }
@@ -172,19 +173,20 @@ fn page(args: &Args, points: &[Point]) -> String {
     let line = |name: &str, of: fn(&Point) -> f64| {
         (name.to_owned(), points.iter().map(|point| (point.offered, of(point))).collect())
     };
-    let lines = [line("as it is", |point| point.served), line("shedding", |point| point.served_shedding)];
+    let lines =
+        [line("without shedding", |point| point.served), line("shedding", |point| point.served_shedding)];
     let plot = report::line_plot("Throughput", "offered, 1/s", "served, 1/s", false, &lines);
     let settings = [
-        ("received at most", format!("{} /s", args.mu1.0)),
-        ("served at most", format!("{} /s", args.mu2.0)),
-        ("room", format!("{} and {}", args.room1, args.room2)),
-        ("shedding takes", args.shed.to_string()),
+        ("receive capacity", format!("{} /s", args.mu1.0)),
+        ("service capacity", format!("{} /s", args.mu2.0)),
+        ("queue capacities", format!("{} and {}", args.room1, args.room2)),
+        ("time to shed a request", args.shed.to_string()),
     ];
     let sections = [
         Section::new("", plot),
         Section::new("Figures", table(points).html()),
         Section::pairs("Model", &settings),
-        Section::text("", "Closed forms of two stages on one core; nothing was measured."),
+        Section::text("", "Closed forms of two stages on one core; computed, not measured."),
     ];
     report::page("A server under overload", &sections)
 }

@@ -14,15 +14,15 @@ use crate::table::Table;
 use crate::ui::metrics::{self, CAME, SHED};
 use crate::ui::{Figure, Labels};
 
-/// Show what a guard sheds and sees.
+/// Show a guard's counters and queues.
 #[derive(clap::Args)]
 pub struct Args {
-    /// The interface.
+    /// Network interface.
     device: String,
-    /// The same figures as JSON.
+    /// Print JSON.
     #[arg(long)]
     json: bool,
-    /// The same figures in Prometheus' text format.
+    /// Print Prometheus' text format.
     #[arg(long, conflicts_with = "json")]
     metrics: bool,
 }
@@ -65,19 +65,19 @@ fn refusal(status: &Status) -> &'static str {
 /// What may come in, in words.
 fn held(status: &Status) -> String {
     match status.held {
-        _ if !status.is_alive() => "everybody, as the controller is silent".to_owned(),
-        Held::Open => "everybody".to_owned(),
-        Held::Closed => "nobody".to_owned(),
-        Held::Rate { cost_ns, .. } => format!("{:.0} a second", 1e9 / cost_ns.max(1) as f64),
-        Held::Present(present) => format!("below {} in the server", present[0]),
+        _ if !status.is_alive() => "all connections, because the controller is stalled".to_owned(),
+        Held::Open => "all connections".to_owned(),
+        Held::Closed => "none".to_owned(),
+        Held::Rate { cost_ns, .. } => format!("{:.0}/s", 1e9 / cost_ns.max(1) as f64),
+        Held::Present(present) => format!("new ones while fewer than {} are in the server", present[0]),
     }
 }
 
 fn as_text(device: &str, status: &Status) -> String {
     let notes = &status.notes;
-    let mut header = vec!["class", "who", "came", "shed"];
+    let mut header = vec!["class", "clients", "seen", "shed"];
     header.extend(Reason::ALL.map(Reason::name));
-    let mut table = Table::new(2, &header).groups(&[("", 4), ("shed by", Reason::ALL.len())]);
+    let mut table = Table::new(2, &header).groups(&[("", 4), ("shed, by reason", Reason::ALL.len())]);
     for (class, who) in notes.classes.iter().enumerate() {
         let (seen, shed) = (status.counts.seen[class], status.counts.shed[class]);
         let figures = [seen, shed.iter().sum()].into_iter().chain(shed);
@@ -85,22 +85,22 @@ fn as_text(device: &str, status: &Status) -> String {
         table.row(row.collect());
     }
     let seen = &status.seen;
-    let dry = if notes.watching { "; a dry run, nobody is shed" } else { "" };
+    let dry = if notes.watching { "; dry run, nothing is shed" } else { "" };
     let alive = match status.is_alive() {
-        true => format!("looked {} ago", status.silent),
-        false => format!("silent for {}", status.silent),
+        true => format!("last ran {} ago", status.silent),
+        false => format!("stalled for {}", status.silent),
     };
     let each: String = queues(status)
         .map(|Queue { port, waiting, room, delay }| {
-            format!("  port {port}: {waiting} of {room}, the first waits for {delay}\n")
+            format!("  port {port}: {waiting} of {room} waiting, oldest {delay}\n")
         })
         .collect();
     format!(
         "{device}: {}, target {}, mode {}, refusal {}{dry}\n\
-         {table}controller: {alive}; lets in: {}\n\
-         accept queue: {} of {}, the first waits for {}; taken off: {}\n\
-         {each}{}{}dropped by the kernel: {} at full queues (phantom connections), {} at listeners in all\n\
-         let in while the controller was silent: {}\n",
+         {table}controller: {alive}; admits: {}\n\
+         accept queue: {} of {} waiting, oldest {}; accepted: {}\n\
+         {each}{}{}dropped by the kernel: {} because the accept queue was full (phantom connections), {} at listeners in total\n\
+         admitted because the controller was stalled: {}\n",
         notes.name(),
         notes.target,
         mode(status),
@@ -123,7 +123,7 @@ fn unanswered(status: &Status) -> String {
     match status.notes.until {
         WaitEnd::Accept => String::new(),
         WaitEnd::Answer => format!(
-            "without an answer: {} wait, the first for {}\n",
+            "without a first response byte: {} connections, oldest {}\n",
             status.seen.unanswered, status.seen.unanswered_delay
         ),
     }
@@ -132,12 +132,12 @@ fn unanswered(status: &Status) -> String {
 /// What services tell of their requests, if any are to.
 fn requests(requests: &Requests) -> String {
     let Requests { services, reporting, waiting, delay, budget } = *requests;
-    let budget = budget.map_or(String::new(), |budget| format!("; half can spare {budget} at most"));
+    let budget = budget.map_or(String::new(), |budget| format!("; median deadline budget left {budget}"));
     match (services, reporting) {
         (0, _) => String::new(),
-        (_, 0) => format!("requests: of {services} services none tells\n"),
+        (_, 0) => format!("application queues: 0 of {services} services reporting\n"),
         _ => format!(
-            "requests: {waiting} wait, the first for {delay}{budget}; {reporting} of {services} services tell\n"
+            "application queues: {waiting} requests waiting, oldest {delay}{budget}; {reporting} of {services} services reporting\n"
         ),
     }
 }

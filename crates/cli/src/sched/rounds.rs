@@ -109,7 +109,7 @@ impl Rounds<'_> {
         }
         self.watch.set_after(config.condition_after);
         self.config = config;
-        "read again: the thresholds are in force".to_owned()
+        "reloaded: thresholds".to_owned()
     }
 
     /// To the log, and to the hook.

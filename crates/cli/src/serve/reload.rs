@@ -83,14 +83,14 @@ impl<'a> Reload<'a> {
         let Next { name, observed, .. } = self.next.take_if(|next| next.waits.is_empty())?;
         self.say();
         self.observed = observed;
-        Some(Ok(format!("read again: {name} is in force")))
+        Some(Ok(format!("reloaded: {name}")))
     }
 
     /// Hands the policy as it is now to the shards, if there is a file that says it.
     fn read(&self) -> Result<Next, Error> {
         let Reads { arguments, policy, read } = self.reads;
         if !policy && arguments.file().is_none() {
-            let what = "--policy and --config are read again, and neither was given";
+            let what = "reload reads --policy and --config, and neither was given";
             return Err(Error::new(what).advice("a restart with one of them"));
         }
         // All of them can be, or none is handed over.

@@ -36,7 +36,10 @@ fn who_is_accepted_and_not_answered_keeps_others_out() {
     let status = rig.status();
     assert!(number(&status["unanswered"]) as usize >= waiting.len(), "{status}");
     let text = String::from_utf8(rig.guard(&["status", "eth0"]).stdout).unwrap();
-    assert!(text.contains("\nwithout an answer: ") && text.contains(" wait, the first for "), "{text}");
+    assert!(
+        text.contains("\nwithout a first response byte: ") && text.contains(" connections, oldest "),
+        "{text}"
+    );
     let metrics = String::from_utf8(rig.guard(&["status", "eth0", "--metrics"]).stdout).unwrap();
     assert!(metrics.contains("greenwave_guard_unanswered{device=\"eth0\"} "), "{metrics}");
     for (_, server) in &mut waiting {

@@ -109,7 +109,7 @@ fn a_service_that_queues_by_itself_is_guarded_by_what_it_tells_while_it_tells() 
         });
         assert_eq!((&status["requests"]["telling"], &status["delay_ns"]), (&1.into(), &0.into()), "{status}");
         let text = String::from_utf8(rig.guard(&["status", "eth0"]).stdout).unwrap();
-        assert!(text.contains("1 of 1 services tell"), "{text}");
+        assert!(text.contains("1 of 1 services reporting"), "{text}");
         service.serve();
         rig.until("everybody was served", |status| status["limit"]["kind"] == "open");
         let again = rig.overload();

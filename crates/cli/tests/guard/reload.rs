@@ -39,16 +39,16 @@ fn a_target_is_read_again_and_the_guard_stays() {
         signal(&controller, Signal::HUP);
     };
     again(80, "70ms");
-    says("read again: target 70.0 ms is in force");
+    says("reloaded: target 70.0 ms");
     let now = rig.status();
     assert_eq!((&attached["target_ns"], &now["target_ns"]), (&20_000_000.into(), &70_000_000.into()));
     assert_eq!((&attached["port"], &attached["policy"]), (&now["port"], &now["policy"]), "{now}");
     again(81, "90ms");
     let line = says(":2: port is 81 now, and 80 is in use");
-    assert!(line.starts_with("error: ") && line.ends_with("; all stays as it was"), "{line}");
+    assert!(line.starts_with("error: ") && line.ends_with("; the previous settings stay in force"), "{line}");
     again(80, "soon");
     let line = says(":3: invalid value 'soon'");
-    assert!(line.starts_with("error: ") && line.ends_with("; all stays as it was"), "{line}");
+    assert!(line.starts_with("error: ") && line.ends_with("; the previous settings stay in force"), "{line}");
     assert_eq!(rig.status()["target_ns"], 70_000_000);
     assert!(rig.connect().is_some(), "nobody waits");
     // The same, with the outcome.
@@ -61,7 +61,7 @@ fn a_target_is_read_again_and_the_guard_stays() {
     assert_eq!(code, Some(2), "{refusal}");
     assert!(refusal.starts_with(&format!("error: {}:3: invalid value 'soon'", file.path())), "{refusal}");
     std::fs::write(file.path(), text(80, "80ms")).unwrap();
-    let done = (Some(0), "read again: target 80.0 ms is in force\n".to_owned(), String::new());
+    let done = (Some(0), "reloaded: target 80.0 ms\n".to_owned(), String::new());
     assert_eq!(control("reload"), done);
     assert_eq!(rig.status()["target_ns"], 80_000_000);
     let (code, printed, _) = control("status");
@@ -71,5 +71,5 @@ fn a_target_is_read_again_and_the_guard_stays() {
     assert!(words.contains(" command guard, queue-delay before port 80 on eth0 "), "{printed}");
     assert_eq!(control("end"), (Some(0), "it ends\n".to_owned(), String::new()));
     assert!(!std::fs::read_to_string(said.path()).unwrap().contains("sandbox"), "nothing was refused");
-    assert!(ended(controller).contains("1 connections came"));
+    assert!(ended(controller).contains("1 connections seen"));
 }

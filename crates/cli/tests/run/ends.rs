@@ -39,7 +39,7 @@ fn an_interface_that_is_taken_away_ends_the_program_and_the_run() {
         world.ours.run("ip", &["link", "delete", name]).unwrap();
         let (code, said) = server.ended();
         assert_eq!(code, Some(2), "{said}");
-        let line = format!("error: {device}: the interface is gone: ");
+        let line = format!("error: {device}: interface lost: ");
         assert!(said.contains(&line) && said.contains("\n  try: greenwave run again"), "{said}");
         assert!(is_gone(program), "it was asked to end");
     }
@@ -141,7 +141,7 @@ fn a_run_gives_up_what_it_does_not_need_and_its_program_nothing() {
     let (code, status) = world.control("status");
     assert!(code == Some(0) && status.contains("lighttpd on packet:gw0\n"), "{status}");
     let (code, refusal) = world.control("reload");
-    let says = "error: --policy and --config are read again, and neither was given; all stays as it was\n";
+    let says = "error: reload reads --policy and --config, and neither was given; the previous settings stay in force\n";
     assert!(code == Some(2) && refusal.starts_with(says), "{refusal}");
     assert_eq!(world.control("end"), (Some(0), "it ends\n".to_owned()));
     let (code, said) = server.ended();

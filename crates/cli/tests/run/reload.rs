@@ -33,7 +33,7 @@ fn a_policy_is_read_again_and_connections_stay() {
         let (code, said) = world.control("reload");
         let line = said.lines().next().unwrap_or_default();
         assert!(code == Some(2) && line.starts_with(&format!("error: {says}")), "{said}");
-        assert!(line.ends_with("; all stays as it was"), "{said}");
+        assert!(line.ends_with("; the previous settings stay in force"), "{said}");
     };
     run_on("tap:gw1");
     is_refused(&format!("{all}:2: device is tap:gw1 now, and packet:gw0 is in use"));
@@ -49,7 +49,7 @@ fn a_policy_is_read_again_and_connections_stay() {
     kill_process(server.pid(), Signal::HUP).unwrap();
     assert!(answer(&mut stream).ends_with("hello\n"));
     world.write("policy.toml", "default = 6\n");
-    let done = format!("read again: policy {policy} is in force\n");
+    let done = format!("reloaded: policy {policy}\n");
     assert_eq!(world.control("reload"), (Some(0), done.clone()));
     assert!(ask(&mut stream, "/small").ends_with("hello\n"));
     let said = server.stop();

@@ -41,12 +41,12 @@ fn thresholds_are_read_again_and_the_rest_is_refused() {
     hangup(&daemon);
     let refused = format!("{}: policy is in use and takes a restart to change", tasks.path());
     says(&refused);
-    assert_eq!(line(&refused), Some(format!("error: {refused}; all stays as it was")));
+    assert_eq!(line(&refused), Some(format!("error: {refused}; the previous settings stay in force")));
     assert_eq!(line("condition raised"), None, "it takes a day");
 
     std::fs::write(tasks.path(), text("caladan", "60ms")).unwrap();
     hangup(&daemon);
-    says("read again: the thresholds are in force");
+    says("reloaded: thresholds");
     says("condition raised: queue lc");
     // The same, with the outcome.
     let control = |word: &str| {
@@ -54,12 +54,15 @@ fn thresholds_are_read_again_and_the_rest_is_refused() {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         (out.status.code(), text(&out.stdout), text(&out.stderr))
     };
-    let done = (Some(0), "read again: the thresholds are in force\n".to_owned(), String::new());
+    let done = (Some(0), "reloaded: thresholds\n".to_owned(), String::new());
     assert_eq!(control("reload"), done);
     std::fs::write(tasks.path(), text("shenango", "60ms")).unwrap();
     let (code, _, refusal) = control("reload");
     assert_eq!(code, Some(2), "{refusal}");
-    assert!(refusal.starts_with(&format!("error: {refused}; all stays as it was\n  try: ")), "{refusal}");
+    assert!(
+        refusal.starts_with(&format!("error: {refused}; the previous settings stay in force\n  try: ")),
+        "{refusal}"
+    );
     let (code, printed, _) = control("status");
     assert_eq!(code, Some(0));
     // Columns stand as far apart as there is room, and paths may be long.

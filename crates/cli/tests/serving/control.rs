@@ -47,14 +47,15 @@ fn a_server_in_its_sandbox_says_what_it_is_reloads_with_its_outcome_and_ends() {
     assert_eq!(answer["status"]["reads"], serde_json::json!([path]), "{answer}");
 
     policy_is("default = 6\n");
-    let done = (Some(0), format!("read again: policy {path} is in force\n"), String::new());
+    let done = (Some(0), format!("reloaded: policy {path}\n"), String::new());
     assert_eq!(control(&ours, &["reload"]), done);
     policy_is("default = 6\npriority = 0\n");
     let (code, printed, said) = control(&ours, &["reload"]);
     assert_eq!((code, printed.as_str()), (Some(2), ""), "{said}");
     let line = said.lines().next().unwrap_or_default();
     assert!(
-        line.starts_with(&format!("error: {path}:2: ")) && line.ends_with("; all stays as it was"),
+        line.starts_with(&format!("error: {path}:2: "))
+            && line.ends_with("; the previous settings stay in force"),
         "{said}"
     );
     assert_eq!(get(&ours, 80, "/"), GREETING);
@@ -103,10 +104,7 @@ fn root_and_a_servers_user_may_ask_it_and_nobody_else() {
     }
     let (code, _, said) = control(&place, &["reload"]);
     assert_eq!(code, Some(2), "{said}");
-    assert!(
-        said.starts_with("error: --policy and --config are read again, and neither was given; "),
-        "{said}"
-    );
+    assert!(said.starts_with("error: reload reads --policy and --config, and neither was given; "), "{said}");
     assert_eq!(get(&place, 80, "/"), GREETING);
     assert_eq!(as_user(&place, 70_001, "end\n")["done"], true);
     assert_eq!(server.ended().0, Some(0));

@@ -80,13 +80,13 @@ pub fn a_policy_is_read_again_and_connections_stay() {
         server.signal(Signal::HUP);
         let line = has_said(&said, says);
         assert!(line.starts_with(&format!("error: {}{says}", all.path())), "{line}");
-        assert!(line.ends_with("; all stays as it was"), "{line}");
+        assert!(line.ends_with("; the previous settings stay in force"), "{line}");
     }
     write(&all, &serve(device, addr, &policy));
     write(&policy, "default = 5\npriority = 0\n");
     server.signal(Signal::HUP);
     let line = has_said(&said, &format!("{}:2: ", policy.path()));
-    assert!(line.starts_with("error: ") && line.ends_with("; all stays as it was"), "{line}");
+    assert!(line.starts_with("error: ") && line.ends_with("; the previous settings stay in force"), "{line}");
     for (stream, _) in &mut asking {
         stream.set_nonblocking(true).expect("it is a socket");
         let came = stream.read(&mut [0]).map_err(|e| e.kind());
@@ -99,10 +99,10 @@ pub fn a_policy_is_read_again_and_connections_stay() {
     for (stream, len) in &mut asking {
         assert_eq!(answer(stream), *len);
     }
-    has_said(&said, &format!("read again: policy {} is in force", policy.path()));
+    has_said(&said, &format!("reloaded: policy {}", policy.path()));
     write(&all, &serve(device, addr, &other));
     server.signal(Signal::HUP);
-    has_said(&said, &format!("read again: policy {} is in force", other.path()));
+    has_said(&said, &format!("reloaded: policy {}", other.path()));
     for (stream, _) in &mut asking {
         ask(stream, "/bytes/30");
         assert_eq!(answer(stream), 30);
@@ -116,7 +116,7 @@ pub fn a_hangup_with_nothing_to_read_changes_nothing() {
     let said = Scratch::new("tap-hangup.log");
     let server = telling(&said, &["serve", "--device", "tap:gw0", "--addr", "10.77.0.2/24", "--app", "http"]);
     server.signal(Signal::HUP);
-    let says = "error: --policy and --config are read again, and neither was given; all stays as it was";
+    let says = "error: reload reads --policy and --config, and neither was given; the previous settings stay in force";
     has_said(&said, says);
     assert!(!curl(&[URL]).is_empty());
     server.stop();
