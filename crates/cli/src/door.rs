@@ -16,30 +16,30 @@ use crate::{Error, options};
 #[derive(clap::Args)]
 #[group(skip)]
 pub struct Args {
-    /// Hold new connections, not open ones, to what can be served:
-    /// queue-delay, syn-paper, gradient, memory or none. Levels that
-    /// --policy gives at the driver are classes, and 7 is shed first.
+    /// Admission policy for new connections: queue-delay, syn-paper,
+    /// gradient, memory or none. The levels that --policy gives at the
+    /// driver are the classes; level 7 is shed first.
     #[arg(long, value_name = "POLICY", verbatim_doc_comment)]
     guard: Option<String>,
-    /// How long a request may wait (queue-delay) [default: 20ms].
+    /// Target queueing delay of a request (queue-delay) [default: 20ms].
     #[arg(long, value_name = "SPAN", requires = "guard", value_parser = options::target_delay)]
     target_delay: Option<Span>,
-    /// What a client hears whose SYN is shed.
+    /// Response to a shed SYN.
     #[arg(long, value_enum, default_value = "silence", requires = "guard")]
     guard_refusal: Refused,
-    /// Let everybody in, and count whom the guard would shed.
+    /// Shed nothing; count the connections that would be shed.
     #[arg(long, requires = "guard")]
     guard_dry_run: bool,
-    /// How much of its time a stack may receive while requests wait.
+    /// Share of a stack's time for receive work while requests wait, in percent.
     #[arg(long, value_name = "PERCENT", default_value_t = 100, value_parser = clap::value_parser!(u8).range(1..=100))]
     receive_share: u8,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Refused {
-    /// Nothing; it tries again after a second.
+    /// Drop the SYN; the client retransmits it after a second.
     Silence,
-    /// A reset, at once.
+    /// Answer with a reset.
     Reset,
 }
 
@@ -103,7 +103,7 @@ impl Args {
 
 /// SYNs by class and reason.
 pub fn shed(guard: &[Shed; Priority::LEVELS]) -> Table {
-    let header = ["class", "seen", "rate", "present", "closed", "let in"];
+    let header = ["class", "seen", "rate", "present", "closed", "admitted"];
     let mut table = Table::new(1, &header).groups(&[("", 1), ("SYNs", 1), ("shed, by reason", 3), ("", 1)]);
     for (class, of) in classes(guard) {
         let figures = [of.seen, of.by_rate, of.by_presence, of.by_closing, of.seen - of.shed()];

@@ -19,40 +19,40 @@ use crate::{Error, check};
 /// The arguments.
 #[derive(clap::Args)]
 pub struct Link {
-    /// Where frames come from (needs root, but for captures):
+    /// Network device (needs root, except pcap):
     /// tap:NAME[,queues=N], a new TAP device;
     /// xdp:INTERFACE[,mode=native|skb][,zerocopy][,queues=N][,frames=N]
-    /// [,busy-poll][,hugepages], shared with the kernel by AF_XDP;
-    /// packet:INTERFACE[,queues=N][,fanout=flow|queue], by packet sockets;
+    /// [,busy-poll][,hugepages], an AF_XDP socket;
+    /// packet:INTERFACE[,queues=N][,fanout=flow|queue], packet sockets;
     /// dpdk:DEVICE[,queues=N][,mtu=N][,no-huge[=MIB]][,ARGUMENT=VALUE],
-    /// a port of DPDK with its driver's arguments, where that is built in;
-    /// pcap:FILE[,fast], a capture played back.
+    /// a DPDK port and its driver's arguments, if built in;
+    /// pcap:FILE[,fast], replay of a capture.
     // The brackets are what is shown, and no links.
     #[allow(rustdoc::broken_intra_doc_links)]
     #[arg(long, value_name = "KIND:NAME", verbatim_doc_comment)]
     pub device: String,
-    /// The stack's addresses with their subnets: 10.77.0.2/24,
-    /// fd00::2/64; dhcp, IPv4 from a server; slaac, IPv6 from routers;
-    /// a list or repeated.
+    /// Addresses of the stack with prefix lengths: 10.77.0.2/24,
+    /// fd00::2/64; dhcp for IPv4 by DHCP; slaac for IPv6 from router
+    /// advertisements; comma-separated, or repeat the flag.
     #[arg(long, required = true, value_name = "ADDRESSES", value_delimiter = ',', verbatim_doc_comment)]
     pub addr: Vec<Wanted>,
-    /// The kernel's end of a TAP device [default: the subnet's first other].
+    /// Kernel's address on a TAP device [default: first free one of the subnet].
     #[arg(long, value_name = "ADDRESS", value_delimiter = ',')]
     pub host_addr: Vec<KernelEnd>,
-    /// Next hops for other subnets, one for each family
-    /// [default: the kernel's end, or what dhcp and slaac say].
+    /// Gateways, one for each address family
+    /// [default: the kernel's address, or from dhcp and slaac].
     #[arg(long, value_name = "ADDRESS", value_delimiter = ',', verbatim_doc_comment)]
     pub gateway: Vec<Scoped<IpAddr>>,
-    /// Who is urgent: a policy file (see `greenwave check`).
+    /// Policy file: rules that give requests priorities (see `greenwave check`).
     #[arg(long, value_name = "FILE")]
     pub policy: Option<PathBuf>,
-    /// Write every frame to this file, for Wireshark.
+    /// Write every frame to this file in pcap format.
     #[arg(long, value_name = "FILE")]
     pub pcap: Option<PathBuf>,
-    /// Bytes of that file at the most, then no more frames are written.
+    /// Maximum size of the --pcap file; later frames are not written.
     #[arg(long, value_name = "SIZE", requires = "pcap", default_value = "1024MiB", value_parser = pcap_max)]
     pub pcap_max: Bytes,
-    /// Put a bad path before the device, such as loss=1%,delay=5ms.
+    /// Network impairments to emulate, such as loss=1%,delay=5ms.
     #[arg(long, value_name = "FAULTS")]
     pub fault: Option<Rates>,
 }

@@ -17,46 +17,46 @@ use crate::options::Burst;
 use crate::report::{Header, Plot};
 use crate::{Error, progress, result};
 
-/// Load a server, open loop, over the kernel's sockets.
+/// Generate open-loop load over kernel sockets.
 #[derive(clap::Args)]
 pub struct Args {
-    /// The server, such as 10.77.0.2:80.
+    /// Address of the server, such as 10.77.0.2:80.
     #[arg(long, value_name = "HOST:PORT")]
     target: String,
-    /// What to speak.
+    /// Application protocol.
     #[arg(long, value_enum, default_value = "http")]
     protocol: Speaks,
-    /// What to GET (http).
+    /// Path of the GET requests (http).
     #[arg(long, default_value = "/")]
     path: String,
-    /// Requests per second, at random instants (Poisson).
+    /// Request rate per second; Poisson arrivals.
     #[arg(long, value_name = "PER_SECOND", conflicts_with = "burst", required_unless_present = "burst")]
     rate: Option<f64>,
-    /// Requests at once and how often, such as 300/10ms.
+    /// Bursts of SIZE requests every PERIOD, such as 300/10ms.
     #[arg(long, value_name = "SIZE/PERIOD")]
     burst: Option<Burst>,
-    /// Connections, kept open, each for one class.
+    /// Keep-alive connections; each carries one class.
     #[arg(long, default_value_t = 50)]
     connections: u32,
-    /// How long requests are due.
+    /// Test duration.
     #[arg(long, default_value = "5s")]
     duration: Span,
-    /// Requests due before this are sent and not counted.
+    /// Warm-up time at the start; its requests are not counted.
     #[arg(long, default_value = "0s")]
     warmup: Span,
-    /// A request without an answer this long after it was due is given up.
+    /// Request timeout, from the scheduled send time.
     #[arg(long, default_value = "1s")]
     timeout: Span,
     /// Share of urgent requests, 0 to 1 (synthetic).
     #[arg(long, default_value_t = 0.05)]
     urgent: f64,
-    /// How long a request holds the server's core, such as 5us (synthetic).
+    /// Service time of a request, such as 5us (synthetic).
     #[arg(long, default_value = "5us")]
     service: Distribution,
-    /// A request's length in bytes, 32 to 65536 (synthetic).
+    /// Request length in bytes, 32 to 65536 (synthetic).
     #[arg(long, default_value_t = 64)]
     length: usize,
-    /// Replays the same requests.
+    /// Seed of the arrivals; the same seed replays the same requests.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Print JSON.
@@ -68,7 +68,7 @@ pub struct Args {
 enum Speaks {
     /// HTTP/1.1 GET.
     Http,
-    /// The synthetic server's protocol.
+    /// Protocol of greenwave's synthetic server.
     Synthetic,
 }
 
@@ -96,7 +96,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     bar.finish_and_clear();
     let is_partial = stop.load(Ordering::Relaxed);
     let mut report = match report {
-        Err(_) if is_partial => return Err(Error::interrupted(" before any request was due")),
+        Err(_) if is_partial => return Err(Error::interrupted(" before the first request")),
         report => report.map_err(|e| refused(&e))?,
     };
     report.machine = Some(host::Machine::this().to_string());
@@ -124,7 +124,7 @@ fn partial(is_partial: bool, took: Span, args: &Args) -> Result<ExitCode, Error>
     }
     let most = took.min(args.duration);
     let what = format!(
-        " after {most} of {}: the figures are of that part, and a request under way counts as unanswered",
+        " after {most} of {}: the figures cover this part; a request in flight counts as unanswered",
         args.duration
     );
     Err(Error::interrupted(&what))
@@ -133,7 +133,7 @@ fn partial(is_partial: bool, took: Span, args: &Args) -> Result<ExitCode, Error>
 /// The report with a header, and the distributions that its figures are of.
 fn as_json(report: &Report, seed: u64, is_partial: bool) -> Result<serde_json::Value, Error> {
     let curves = report.classes.iter().map(|class| (class.name.clone(), result::curve(class)));
-    let plots = [Plot::cdf("Latency from when a request was due", curves)];
+    let plots = [Plot::cdf("Latency from the scheduled send time", curves)];
     let mut body = serde_json::to_value(report).map_err(|e| Error::new(e.to_string()))?;
     body["plots"] = serde_json::json!(plots);
     if is_partial {

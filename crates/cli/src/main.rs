@@ -63,12 +63,12 @@ mod ui;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Application-defined priority from the network card to the worker.
+/// Application-defined request priorities, from the NIC to the worker.
 #[derive(Parser)]
 #[command(name = "greenwave", version, max_term_width = 80)]
 struct Cli {
-    /// A file with a section for each command, whose keys are its flags:
-    /// what is not given here (see `greenwave check`).
+    /// TOML file with a section for each command and a key for each flag.
+    /// Flags on the command line override it (see `greenwave check`).
     // Put into the command line before it is read.
     #[arg(long, value_name = "FILE")]
     config: Option<std::path::PathBuf>,
@@ -78,43 +78,43 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Run a bursty mixed workload, without and with priority.
+    /// Run a bursty mixed workload without and with priorities.
     Demo(demo::Args),
-    /// Serve on a network device through our own TCP/IP.
+    /// Run a server on greenwave's TCP/IP stack.
     Serve(serve::Args),
-    /// Run an unmodified server on our own TCP/IP.
+    /// Run an unmodified server on greenwave's TCP/IP stack.
     Run(run::Args),
-    /// Load a server, open loop, over the kernel's sockets.
+    /// Generate open-loop load over kernel sockets.
     Load(load::Args),
-    /// Share a machine between latency-critical and best-effort programs.
+    /// Allocate cores between latency-critical and best-effort programs.
     Sched(sched::Args),
-    /// Serve short flows first at an egress of this machine.
+    /// Schedule short flows first at a network interface's egress.
     Fabric(fabric::Args),
     /// List and run the papers' experiments.
     Exp(exp::Args),
-    /// Simulate networks of switches, and what helps to set them up.
+    /// Simulate switched networks and compute their thresholds.
     Sim(sim::Args),
-    /// Keep a server's goodput under overload.
+    /// Protect a server's goodput under overload.
     Guard(guard::Args),
-    /// Show what a command with --ui does, live.
+    /// Show a command that runs with --ui, live.
     Top(top::Args),
-    /// Ask a daemon that runs with --control.
+    /// Query or control a daemon that runs with --control.
     Control(control::ask::Args),
-    /// Measure what the stack's steps cost on this machine.
+    /// Measure the CPU cost of each step of the stack on this machine.
     Calibrate(calibrate::Args),
-    /// Measure greenwave beside others, on this machine.
+    /// Compare greenwave with other systems on this machine.
     Bench(bench::Args),
-    /// Say what works on this machine, and what to do about the rest.
+    /// Check which mechanisms work on this machine; suggest fixes.
     Doctor(doctor::Args),
-    /// Make a page of what a run left, or compare two runs.
+    /// Render the results of a run as a page, or compare two runs.
     Report(report::Args),
-    /// Check a policy or a configuration and show what it says.
+    /// Validate a policy or configuration file and show its content.
     Check(check::Args),
-    /// Say what becomes of a request, and why.
+    /// Explain a request's priority.
     Explain(explain::Args),
-    /// Write the man pages.
+    /// Generate the man pages.
     Man(manual::ManArgs),
-    /// Print completions for a shell.
+    /// Print a shell completion script.
     Completions(manual::CompletionsArgs),
 }
 

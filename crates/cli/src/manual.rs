@@ -8,18 +8,18 @@ use clap_complete::Shell;
 
 use crate::error::Error;
 
-/// Write the man pages: greenwave.1 and one for each subcommand.
+/// Generate the man pages: greenwave.1 and one for each subcommand.
 #[derive(Debug, clap::Args)]
 pub struct ManArgs {
-    /// Folder to write into, made where it is missing.
+    /// Output folder; created if missing.
     #[arg(value_name = "DIR")]
     folder: PathBuf,
 }
 
-/// Print completions for a shell.
+/// Print a shell completion script.
 #[derive(Debug, clap::Args)]
 pub struct CompletionsArgs {
-    /// Which shell.
+    /// Shell.
     #[arg(value_enum)]
     shell: Shell,
 }

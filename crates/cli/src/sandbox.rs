@@ -11,7 +11,7 @@ use crate::ui::Ui;
 #[derive(clap::Args)]
 #[group(skip)]
 pub struct Flags {
-    /// Be this user once all is open: by name, number, or UID:GID.
+    /// Switch to this user after start-up: name, UID, or UID:GID.
     #[arg(long, value_name = "USER")]
     user: Option<String>,
     #[command(flatten)]
@@ -22,7 +22,7 @@ pub struct Flags {
 #[derive(clap::Args)]
 #[group(skip)]
 pub struct Kept {
-    /// Keep capabilities, and all system calls.
+    /// Do not drop capabilities or filter system calls.
     #[arg(long)]
     no_sandbox: bool,
 }
@@ -45,7 +45,9 @@ impl Kept {
     /// The kernel's.
     pub fn confine_view(&self, ui: &Ui) -> Result<(), Error> {
         if self.no_sandbox {
-            eprintln!("note: no sandbox, the view keeps capabilities and all system calls: --no-sandbox");
+            eprintln!(
+                "note: no sandbox (--no-sandbox): the --ui thread keeps its capabilities and all system calls"
+            );
             return Ok(());
         }
         Ok(ui.confine(host::sandbox::enter_thread)?)
@@ -61,15 +63,14 @@ impl Flags {
     pub fn plan(&self, duty: Duty, kept: Option<&'static str>) -> Result<Sandbox, Error> {
         let sandbox = self.kept.plan(duty, kept);
         let Some(text) = &self.user else { return Ok(sandbox) };
-        let user = User::find(text).map_err(|e| {
-            Error::new(e.to_string()).advice("--user nobody, or the name of a user made for it")
-        })?;
+        let user = User::find(text)
+            .map_err(|e| Error::new(e.to_string()).advice("--user nobody, or a dedicated user"))?;
         match (user.is_ours(), User::can_be_changed()) {
             (true, _) => Ok(sandbox),
             (false, true) => Ok(Sandbox { user: Some(user), ..sandbox }),
             (false, false) => {
-                let what = format!("--user {text}: only root becomes another user");
-                Err(Error::new(what).advice("sudo, or to leave --user out"))
+                let what = format!("--user {text}: only root can switch to another user");
+                Err(Error::new(what).advice("sudo, or omit --user"))
             }
         }
     }
@@ -97,7 +98,7 @@ impl Sandbox {
         match self.kept {
             Some(why) => {
                 let kept = if self.user.is_some() { "" } else { "capabilities and " };
-                eprintln!("note: no sandbox, {kept}all system calls are kept: {why}");
+                eprintln!("note: no sandbox, the process keeps {kept}all system calls: {why}");
             }
             None => {
                 ui.map_or(Ok(()), |ui| ui.confine(host::sandbox::drop_capabilities))?;

@@ -38,45 +38,45 @@ use place::Place;
 use policy::policies;
 use reload::Said;
 
-/// Serve on a network device through our own TCP/IP, until ctrl-C.
+/// Run a server on greenwave's TCP/IP stack, until ctrl-C.
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]
     link: Link,
-    /// Whether requests come by connections or as datagrams.
+    /// Transport protocol.
     #[arg(long, value_enum, default_value = "tcp")]
     proto: Proto,
-    /// Where to listen.
+    /// Port to listen on.
     #[arg(long, default_value_t = 80, value_parser = clap::value_parser!(u16).range(1..))]
     port: u16,
-    /// What to serve.
+    /// Application.
     #[arg(long, value_enum, default_value = "http")]
     app: Serves,
-    /// Who goes next: none, lns, darc, adps, learned or ideal.
+    /// Scheduling mode: none, lns, darc, adps, learned or ideal.
     #[arg(long, default_value = "learned")]
     mode: Mode,
-    /// In the mode's place: fcfs, strict, edf, weighted or darc.
+    /// Override the mode's dispatch policy: fcfs, strict, edf, weighted or darc.
     #[arg(long, value_name = "POLICY")]
     dispatch: Option<String>,
-    /// Worker threads; 0: the stack's own thread serves.
+    /// Worker threads; 0: the stack's thread serves requests itself.
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=256))]
     workers: u16,
-    /// Stacks, each with a thread and the flows that hash to it.
+    /// Number of stacks, each with a thread and the flows that hash to it.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=128))]
     shards: u16,
-    /// Whose a flow is, of several stacks.
+    /// Assignment of flows to stacks.
     #[arg(long, value_enum, default_value = "keyed")]
     flow_hash: FlowHash,
-    /// Who serves these levels: high=0 or 4-7=1,2; may be repeated.
+    /// Workers that serve these levels: high=0 or 4-7=1,2; repeatable.
     #[arg(long, value_name = "LEVELS=WORKERS")]
     steer: Vec<Steer>,
-    /// Keep the stack's thread and each worker on a core of its own.
+    /// Pin the stack's thread and each worker to its own core.
     #[arg(long)]
     pin: bool,
-    /// How long a thread without work looks for more, then it sleeps.
+    /// Busy-polling time of an idle thread before it sleeps.
     #[arg(long, value_name = "SPAN", default_value = "20us", value_parser = options::spin)]
     spin: Span,
-    /// How long responses are gathered while more requests wait.
+    /// Maximum time to batch responses while more requests wait.
     #[arg(long, value_name = "SPAN", default_value = "30us", value_parser = options::hold)]
     hold: Span,
     #[command(flatten)]
@@ -89,24 +89,24 @@ pub struct Args {
     control: control::Flags,
     #[command(flatten)]
     traces: traces::Flags,
-    /// End with JSON instead of tables; all else goes to stderr.
+    /// Print the final tables as JSON on stdout; everything else on stderr.
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Proto {
-    /// By connections.
+    /// Requests on TCP connections.
     Tcp,
-    /// Each datagram is a request, and answered by one.
+    /// Each datagram is a request and gets one datagram as the response.
     Udp,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
 enum Serves {
-    /// GET / and /bytes/N, POST sends its body back.
+    /// GET / and /bytes/N; POST returns its body.
     Http,
-    /// Sends back what comes.
+    /// Returns the received bytes.
     Echo,
     /// Holds a core as long as the request asks.
     Synthetic,
@@ -132,12 +132,12 @@ impl Args {
     /// What the flags say beside device and addresses; `kept` as of [`sandbox::Flags::plan`].
     fn valid(&self, kept: Option<&'static str>) -> Result<Valid, Error> {
         if self.proto == Proto::Udp && matches!(self.app, Serves::Http) {
-            let what = "http is for connections, and --proto udp has none";
+            let what = "--app http needs --proto tcp";
             return Err(Error::new(what).advice("--proto udp --app echo"));
         }
         let guarded = self.guard.guard()?.is_some();
         if self.proto == Proto::Udp && guarded {
-            let what = "--guard is for connections, and --proto udp has none";
+            let what = "--guard needs --proto tcp";
             return Err(Error::new(what).advice("--proto tcp"));
         }
         let (policies, observed) = policies(self, self.shards.into())?;
@@ -170,8 +170,8 @@ pub fn run(args: &Args, arguments: &Arguments) -> Result<ExitCode, Error> {
     let how = how.map_or(String::new(), |how| format!(" ({how})"));
     let ends: Vec<IpAddr> = addresses.kernel.iter().map(|end| end.addr).collect();
     let end = match kind.has_kernel_end() {
-        true if ends.is_empty() => "the kernel's end has no address".to_owned(),
-        true => format!("the kernel's end is {}", list(&ends)),
+        true if ends.is_empty() => "kernel side has no address".to_owned(),
+        true => format!("kernel side is {}", list(&ends)),
         false => kind.company().to_owned(),
     };
     let interface = Watch::of(&kind);

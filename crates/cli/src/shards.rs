@@ -10,12 +10,12 @@ use crate::options::secret;
 /// By what a flow's stack is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum FlowHash {
-    /// By a hash under a secret key, that nobody can aim at one stack; what
-    /// comes by another's queue is handed on in memory.
+    /// Hash with a secret key, so that clients cannot aim at one stack;
+    /// frames from another stack's queue are passed on in memory.
     Keyed,
-    /// As a card does that has the symmetric key (`ethtool -X eth0 hkey
-    /// 6d:5a:…`): each flow comes by the queue of its stack. Whoever chooses
-    /// ports can choose the stack.
+    /// Hash of a NIC with the symmetric key (`ethtool -X eth0 hkey
+    /// 6d:5a:…`): each flow arrives on its stack's queue. Clients can
+    /// choose the stack by their port.
     Rss,
 }
 
@@ -37,6 +37,6 @@ impl FlowHash {
 /// runs where it can when that is refused.
 pub fn pin(core: CoreId) {
     if let Err(e) = host::affinity::pin_nth(core) {
-        eprintln!("note: --pin: core {} is not for us: {e}", core.0);
+        eprintln!("note: --pin: core {} is not available: {e}", core.0);
     }
 }

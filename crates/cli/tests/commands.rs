@@ -140,9 +140,9 @@ fn a_policy_that_the_mode_never_asks_is_refused() {
         let serve = ["serve", "--device", "tap:gw0", "--addr", "10.77.0.2/24"];
         refused(&[&serve[..], &["--mode", mode, "--policy", policy.path()]].concat(), expected);
     };
-    check("driver", "none", "mode none never asks the driver's rules");
-    check("driver", "darc", "mode darc never asks the driver's rules");
-    check("transport", "lns", "mode lns never asks the transport's rules");
+    check("driver", "none", "mode none does not use the driver's rules");
+    check("driver", "darc", "mode darc does not use the driver's rules");
+    check("transport", "lns", "mode lns does not use the transport's rules");
 }
 
 #[test]

@@ -347,8 +347,8 @@ fn a_guard_counts_who_comes_and_the_end_says_so() {
     let summary = server.stop();
     let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
     assert!(summary.lines().any(|line| words(line) == ["0", "2", "0", "0", "0", "2"]), "{summary}");
-    assert!(summary.contains("guard: the longest wait, p50"), "{summary}");
-    assert!(summary.contains("without the allocator"), "{summary}");
+    assert!(summary.contains("guard: age of the oldest waiting connection, p50"), "{summary}");
+    assert!(summary.contains("allocations reused"), "{summary}");
 }
 
 fn a_capture_holds_the_frames() {

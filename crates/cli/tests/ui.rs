@@ -165,7 +165,7 @@ fn top_prints_tables(place: &str) {
     let out = Command::new(GREENWAVE).args(["top", place]).stdin(Stdio::null()).output().expect("it starts");
     let said = String::from_utf8_lossy(&out.stderr);
     assert_eq!(out.status.code(), Some(2));
-    let expected = format!("error: this is no terminal to draw on\n  try: greenwave top --once {place}\n");
+    let expected = format!("error: stdout is not a terminal\n  try: greenwave top --once {place}\n");
     assert_eq!(said, expected);
 }
 

@@ -18,16 +18,16 @@ use crate::error::plain;
 use crate::table::Table;
 use crate::ui::view::{self, Section};
 
-/// Ask a daemon that runs with --control.
+/// Query or control a daemon that runs with --control.
 ///
-/// Root and the daemon's own user may ask. The name belongs to the network
-/// namespace in which the daemon was started.
+/// Only root and the daemon's user have access. Names are unique per network
+/// namespace.
 #[derive(clap::Args)]
 pub struct Args {
-    /// The daemon's name: its --control.
+    /// Name of the daemon, from its --control.
     #[arg(value_parser = talk::name)]
     name: String,
-    /// What is asked.
+    /// Action.
     #[arg(value_enum)]
     want: Want,
     /// Print the answer as JSON.

@@ -30,7 +30,7 @@ use talk::{Answer, LINE_MAX, Status, Want, hear, may};
 #[derive(clap::Args)]
 #[group(skip)]
 pub struct Flags {
-    /// Answer greenwave control NAME: status, reload, end.
+    /// Name for `greenwave control NAME status|reload|end`.
     #[arg(long, value_name = "NAME", value_parser = talk::name)]
     control: Option<String>,
 }

@@ -10,11 +10,11 @@ use crate::ui::snapshot::Snapshot;
 /// What is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Want {
-    /// What it is, and its figures.
+    /// Print the daemon's state and counters.
     Status,
-    /// To read its files again, as at SIGHUP, and what became of that.
+    /// Reload its files, as SIGHUP does, and print the result.
     Reload,
-    /// To end, as at SIGTERM.
+    /// Stop the daemon, as SIGTERM does.
     End,
 }
 

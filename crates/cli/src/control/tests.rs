@@ -105,8 +105,7 @@ fn of_another(rig: &Rig, user: u32, bytes: &'static [u8]) -> Option<Asks> {
 fn another_user_is_told_who_may_ask_and_nothing_is_done() {
     let mut rig = Rig::new();
     let Some(mut stranger) = of_another(&rig, 70_001, b"end\n") else {
-        let line =
-            "skipped: another_user_is_told_who_may_ask_and_nothing_is_done: only root becomes another user\n";
+        let line = "skipped: another_user_is_told_who_may_ask_and_nothing_is_done: only root can switch to another user\n";
         let _ = std::io::stderr().write_all(line.as_bytes());
         return;
     };

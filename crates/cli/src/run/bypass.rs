@@ -75,8 +75,8 @@ impl Bypass {
                 Event::Unseen { process, name, why } => {
                     if self.unseen.insert(process) {
                         eprintln!(
-                            "note: {name} (process {process}) cannot be looked into ({}): \
-                             sockets that it has in the kernel are not seen",
+                            "note: {name} (process {process}) cannot be inspected ({}): \
+                             its kernel sockets are not detected",
                             why.to_lowercase()
                         );
                     }
@@ -90,7 +90,7 @@ impl Bypass {
         if is_over {
             self.watcher = None;
             if !is_said {
-                blind("the process that looks for them has ended");
+                blind("the watching process has ended");
             }
         }
     }
@@ -134,7 +134,9 @@ impl Bypass {
         let sum: u64 = self.counts.values().sum();
         if sum > 0 {
             let (sockets, were) = if sum == 1 { ("socket", "was") } else { ("sockets", "were") };
-            eprintln!("warning: {sum} {sockets} of the program {were} the kernel's and not on the stack:");
+            eprintln!(
+                "warning: {sum} {sockets} of the program {were} opened in the kernel instead of greenwave's stack:"
+            );
             for Said { line, count } in self.said.values() {
                 let times = if *count > 1 { format!(", {count}×") } else { String::new() };
                 eprintln!("  {line}{times}");
@@ -146,16 +148,16 @@ impl Bypass {
         if !self.unseen.is_empty() {
             let count = self.unseen.len();
             let processes = if count == 1 { "process" } else { "processes" };
-            eprintln!("note: {count} {processes} could not be looked into");
+            eprintln!("note: {count} {processes} could not be inspected");
         }
         if let (1.., Some((process, name))) = (full, self.rings.first_key_value()) {
             eprintln!(
-                "note: {name} (process {process}) uses io_uring, by which nothing is accepted from the stack"
+                "note: {name} (process {process}) uses io_uring; greenwave's connections cannot be accepted through io_uring"
             );
         }
     }
 }
 
 fn blind(why: &str) {
-    eprintln!("note: sockets that programs have in the kernel are not seen: {why}");
+    eprintln!("note: kernel sockets of the program are not detected: {why}");
 }

@@ -35,11 +35,11 @@ use bypass::Bypass;
 use seats::Seats;
 use stacks::Stacks;
 
-/// Run an unmodified server on a network device through our own TCP/IP.
+/// Run an unmodified server on greenwave's TCP/IP stack.
 ///
-/// The program runs with libgreenwave.so preloaded; what it binds to the
-/// addresses here, or to all addresses, and what it connects to where the
-/// device leads, is on our stack, and everything else is the kernel's. Ends
+/// The program runs with libgreenwave.so preloaded. Sockets bound to the
+/// --addr addresses or to all addresses, and connections to hosts behind the
+/// device, use greenwave's stack; all other sockets use the kernel's. Ends
 /// with the program, or with ctrl-C.
 #[derive(clap::Args)]
 // What clap makes of it is longer than a line.
@@ -50,29 +50,29 @@ use stacks::Stacks;
 pub struct Args {
     #[command(flatten)]
     link: Link,
-    /// Stacks, each with a thread, a queue of the device, and the flows
+    /// Number of stacks, each with a thread, a device queue, and the flows
     /// that hash to it.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=128), verbatim_doc_comment)]
     shards: u16,
-    /// Whose a flow is, of several stacks.
+    /// Assignment of flows to stacks.
     #[arg(long, value_enum, default_value = "keyed")]
     flow_hash: FlowHash,
-    /// Keep each stack's thread on a core of its own, in the order of those
-    /// that it may use.
+    /// Pin each stack's thread to its own core, in the order of the allowed
+    /// cores.
     #[arg(long, verbatim_doc_comment)]
     pin: bool,
-    /// How long a stack without work looks for more, then it sleeps.
+    /// Busy-polling time of an idle stack before it sleeps.
     #[arg(long, value_name = "SPAN", default_value = "20us", value_parser = options::spin)]
     spin: Span,
     #[command(flatten)]
     guard: door::Args,
-    /// Where the program tells of its own queue, which then counts for
-    /// the guard as well; repeatable.
+    /// File in which the program reports its internal queue; added to the
+    /// guard's delay; repeatable.
     #[arg(long, value_name = "FILE", requires = "guard", verbatim_doc_comment)]
     joined: Vec<PathBuf>,
-    /// Until when a connection waits, to the guard: until the program has
-    /// read its first bytes (default), or until it has written its first,
-    /// for programs whose threads wait for a core together.
+    /// End of a connection's wait, for the guard: the program's first read
+    /// (default), or the first response byte, for thread-per-connection
+    /// servers.
     #[arg(
         long,
         value_enum,
@@ -84,8 +84,8 @@ pub struct Args {
         verbatim_doc_comment
     )]
     until: door::Until,
-    /// The library [default: $GREENWAVE_LIB, or libgreenwave.so beside
-    /// this program].
+    /// Library to preload [default: $GREENWAVE_LIB, or libgreenwave.so
+    /// beside the greenwave program].
     #[arg(long, value_name = "FILE", verbatim_doc_comment)]
     lib: Option<PathBuf>,
     #[command(flatten)]
@@ -96,7 +96,7 @@ pub struct Args {
     control: control::Flags,
     #[command(flatten)]
     traces: traces::Flags,
-    /// The program, in the foreground, and its arguments:
+    /// Program and arguments; the program must stay in the foreground:
     /// -- lighttpd -D -f lighttpd.conf.
     #[arg(last = true, required = true, value_name = "PROGRAM", verbatim_doc_comment)]
     program: Vec<OsString>,
@@ -120,7 +120,7 @@ impl Args {
     fn check_files(&self) -> Result<(), Error> {
         self.link.check_capture()?;
         if let (Some(file), 2..) = (&self.link.pcap, self.shards) {
-            let what = format!("--pcap {}: one file takes the frames of one stack", file.display());
+            let what = format!("--pcap {}: the file holds the frames of one stack", file.display());
             return Err(Error::new(format!("{what}, and --shards is {}", self.shards)).advice("--shards 1"));
         }
         self.traces.check()
@@ -202,7 +202,7 @@ fn check_queues(args: &Args, devices: &[AnyDevice]) -> Result<(), Error> {
         return Ok(());
     }
     let device = &args.link.device;
-    let what = format!("--shards {shards} takes as many queues, and {device} has {queues}");
+    let what = format!("--shards {shards} needs {shards} device queues, and {device} has {queues}");
     let (name, rest) = device.split_once(',').map_or((&**device, String::new()), |(name, options)| {
         let others = options.split(',').filter(|option| !option.starts_with("queues="));
         (name, others.map(|option| format!(",{option}")).collect())

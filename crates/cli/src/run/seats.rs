@@ -66,13 +66,13 @@ impl Seats {
                     format!("port {port} of the kernel's addresses: {}", plain(&why.to_string()))
                 }
                 Refusal::HalfFull { port } => {
-                    format!("datagrams for port {port} of the kernel's addresses, the program being too slow")
+                    format!("datagrams for port {port} of the kernel's addresses: the program is too slow")
                 }
                 Refusal::Connect => {
-                    "connect of a socket bound to our address, to where the device does not lead".to_owned()
+                    "connect from a greenwave address to a host that is not behind the device".to_owned()
                 }
                 Refusal::SetOption { level, name } => format!("setsockopt level {level} option {name}"),
-                Refusal::Nonsense => "requests that made no sense".to_owned(),
+                Refusal::Nonsense => "malformed requests from the preloaded library".to_owned(),
             };
             format!("refused: {what}, {count}×")
         })
@@ -80,7 +80,8 @@ impl Seats {
 }
 
 fn no_desk(e: &std::io::Error) -> Error {
-    Error::new(format!("no place for programs to ask: {e}")).advice("ulimit -n with a larger number")
+    Error::new(format!("cannot open the socket for the preloaded library: {e}"))
+        .advice("a larger limit: ulimit -n")
 }
 
 impl Seats {

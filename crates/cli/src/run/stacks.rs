@@ -146,7 +146,10 @@ impl Stacks<'_> {
         self.bypass.summary(full);
         if !args.joined.is_empty() && self.heard.looks() == 0 {
             let files: Vec<_> = args.joined.iter().map(|file| file.display().to_string()).collect();
-            eprintln!("the guard heard of no queue but its own: nobody told in {}", files.join(", "));
+            eprintln!(
+                "note: no service reported its queue in {}; the guard used its own only",
+                files.join(", ")
+            );
         }
         watched
             .into_iter()
@@ -199,7 +202,7 @@ enum Fate {
 /// Starts the program. Whoever in it comes to us before there is a stack waits for it.
 fn start(command: &mut Command, other: Option<Pid>) -> Result<Programs, Error> {
     let programs = Programs::start(command, other).map_err(|e| {
-        Error::file(Path::new(command.get_program()), &e).advice("to start it without greenwave")
+        Error::file(Path::new(command.get_program()), &e).advice("start it without greenwave")
     })?;
     raise_limit();
     Ok(programs)
@@ -316,16 +319,16 @@ fn summary<D: Device>(servers: &mut [Server<D>], meters: &[Meter], is_guarded: b
     }
     let [nobody, full, no_fd] = untaken;
     eprintln!(
-        "{} connections, {} reset; {} bytes in, {} out; not taken: nobody listened {nobody}, backlog full {full}, no descriptor {no_fd}",
+        "{} connections, {} reset; {} bytes in, {} out; refused: {nobody} no listener, {full} backlog full, {no_fd} out of descriptors",
         c.offered, c.reset, c.bytes_in, c.bytes_out
     );
     if c.opened + c.unopened > 0 {
-        eprintln!("{} connections opened, {} could not be", c.opened, c.unopened);
+        eprintln!("{} outgoing connections, {} failed", c.opened, c.unopened);
     }
     if c.datagrams_in + c.datagrams_out + c.datagrams_lost + c.datagrams_untaken + c.datagrams_unsent > 0 {
         let full = c.datagrams_lost + udp_full;
         eprintln!(
-            "{} datagrams in, {} out; dropped: program too slow {full}, nobody's {}, no way {}",
+            "{} datagrams in, {} out; dropped: {full} program too slow, {} no receiver, {} no route",
             c.datagrams_in, c.datagrams_out, c.datagrams_untaken, c.datagrams_unsent
         );
     }

@@ -101,7 +101,7 @@ impl Watched {
         let left_out = if self.slow.over == Span::ZERO { 0 } else { self.left_out };
         let together = match together {
             0 => String::new(),
-            count => format!("; {count} not told apart, as they waited together on a connection"),
+            count => format!("; {count} not separated because they were pipelined on a connection"),
         };
         eprintln!("{}{together}", traces.end(left_out));
     }

@@ -44,9 +44,9 @@ fn note_cores(args: &Args) {
         1 => format!("the stack and {workers} workers"),
         _ => format!("{shards} shards and {workers} workers"),
     };
-    let pinned = if args.pin { "; pinned, some share one" } else { "" };
+    let pinned = if args.pin { " permanently (--pin)" } else { "" };
     eprintln!(
-        "note: {threads} each want a core, and there are {cores}{pinned}; --shards 1 --workers 0 takes one"
+        "note: {threads} on {cores} cores: some share a core{pinned}; --shards 1 --workers 0 needs one core"
     );
 }
 

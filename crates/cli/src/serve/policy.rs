@@ -36,10 +36,9 @@ fn policy(args: &Args, classifiers: Classifiers) -> Result<Policy, Error> {
     if args.link.policy.is_some()
         && let Some(layer) = (0..2).find(|&layer| asked[layer] && !asks[layer])
     {
-        let what = format!("mode {} never asks the {}'s rules", args.mode, ["driver", "transport"][layer]);
-        return Err(
-            Error::new(format!("{what}, so --policy would mean less than it says")).advice("--mode learned")
-        );
+        let what = format!("mode {} does not use the {}'s rules", args.mode, ["driver", "transport"][layer]);
+        return Err(Error::new(format!("{what}, so some rules of --policy would have no effect"))
+            .advice("--mode learned"));
     }
     if let Some(name) = &args.dispatch {
         policy.dispatch = by_name(name, &params).map_err(|e| Error::new(format!("dispatch {e}")))?;
@@ -52,12 +51,10 @@ fn steering(args: &Args, workers: usize) -> Result<Steering, Error> {
         return Ok(Steering::all(workers));
     }
     if args.workers == 0 {
-        return Err(
-            Error::new("--steer needs workers to choose from, and --workers is 0").advice("--workers 2")
-        );
+        return Err(Error::new("--steer needs workers, and --workers is 0").advice("--workers 2"));
     }
     if !args.mode.steers() {
-        let what = format!("mode {} lets every worker serve everything, so --steer means nothing", args.mode);
+        let what = format!("in mode {} every worker serves all levels, so --steer has no effect", args.mode);
         return Err(Error::new(what).advice("--mode learned"));
     }
     let lists = args.steer.iter().map(|steer| (steer.levels.as_str(), steer.workers.as_slice()));

@@ -91,7 +91,7 @@ impl<'a> Reload<'a> {
         let Reads { arguments, policy, read } = self.reads;
         if !policy && arguments.file().is_none() {
             let what = "reload reads --policy and --config, and neither was given";
-            return Err(Error::new(what).advice("a restart with one of them"));
+            return Err(Error::new(what).advice("restart with one of them"));
         }
         // All of them can be, or none is handed over.
         let Said { policy, classifiers, observed } = read(arguments, self.hatches.len())?;

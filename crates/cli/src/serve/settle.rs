@@ -150,20 +150,20 @@ fn is_served(addr: IpAddr, wanted: &Addresses) -> bool {
 }
 
 fn taken(cidr: Cidr) -> Error {
-    let what = format!("address {} is in use: another host of the link has it", cidr.addr);
+    let what = format!("address {} is in use by another host of the link", cidr.addr);
     Error::new(what).advice("--addr with an address of the subnet that nobody has, or --addr slaac")
 }
 
 fn silence(what: &Missing) -> Error {
     match what {
         Missing::Checked | Missing::Taken(_) => {
-            Error::new(format!("the addresses could not be checked within {PATIENCE}"))
-                .advice("whether the device sends: --pcap FILE shows")
+            Error::new(format!("duplicate address detection did not finish within {PATIENCE}"))
+                .advice("--pcap FILE, to see whether the device sends")
         }
-        Missing::Lease => Error::new(format!("no DHCP server has lent an address within {PATIENCE}"))
+        Missing::Lease => Error::new(format!("no DHCP lease within {PATIENCE}"))
             .advice("--addr with an address of the subnet that nobody has"),
         Missing::Advertisement => {
-            Error::new(format!("no router has advertised a prefix for addresses within {PATIENCE}"))
+            Error::new(format!("no router advertisement with a prefix within {PATIENCE}"))
                 .advice("--addr with an address, such as fd00::2/64")
         }
     }
@@ -176,15 +176,15 @@ fn say(stack: &Stack, wanted: &Addresses, now: Time, aside: bool) -> Result<(), 
         not_the_kernels(lease.addr.into(), "--addr with an address of the subnet that nobody has")?;
         let way = lease.router.map_or("no gateway".to_owned(), |router| format!("gateway {router}"));
         let span = match lease.until {
-            Time::MAX => "for ever".to_owned(),
+            Time::MAX => "without expiry".to_owned(),
             until => {
                 format!("for {} s", (until.since(now) + Span::from_millis(500)).as_nanos() / 1_000_000_000)
             }
         };
-        say(format!("{}/{} lent by {} {span}, {way}", lease.addr, lease.prefix, lease.server));
+        say(format!("{}/{} leased from {} {span}, {way}", lease.addr, lease.prefix, lease.server));
     }
     for addr in stack.addrs().filter(|addr| is_made(*addr, wanted)) {
-        say(format!("{addr}/64 made from a router's advertisement"));
+        say(format!("{addr}/64 from a router advertisement"));
     }
     Ok(())
 }

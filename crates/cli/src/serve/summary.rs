@@ -29,14 +29,14 @@ pub(super) fn print(stats: &Stats, proto: Proto, guarded: bool) {
     malformed::line(&stats.malformed).into_iter().for_each(|line| println!("{line}"));
     if guarded {
         let [p50, p99, _] = quantiles(&stats.delay);
-        println!("guard: the longest wait, p50 {p50} p99 {p99}");
+        println!("guard: age of the oldest waiting connection, p50 {p50} p99 {p99}");
         println!("{}", door::shed(&c.guard));
     }
     if c.requests > 0 {
         println!("{}", waits(stats));
         let uses = stats.buffers;
         let (share, asked) = (uses.hit_rate() * 100.0, uses.asked);
-        println!("buffers: {share:.1} % of {asked} without the allocator, {} small", uses.small);
+        println!("buffer pool: {share:.1} % of {asked} allocations reused, {} small buffers", uses.small);
     }
 }
 

@@ -36,13 +36,13 @@ pub fn snapshot(address: SocketAddr, window_s: u64) -> Result<String, String> {
 fn body(bytes: &[u8]) -> Result<String, String> {
     let mut headers = [httparse::EMPTY_HEADER; 32];
     let mut head = httparse::Response::new(&mut headers);
-    let no_http = |_| "who answers does not speak HTTP".to_owned();
+    let no_http = |_| "the server does not speak HTTP".to_owned();
     let httparse::Status::Complete(begin) = head.parse(bytes).map_err(no_http)? else {
         return Err("the answer ended too soon".to_owned());
     };
     match head.code {
         Some(200) => {}
-        code => return Err(format!("who answers has no snapshot (HTTP {})", code.unwrap_or(0))),
+        code => return Err(format!("the server has no snapshot (HTTP {})", code.unwrap_or(0))),
     }
     let length = head.headers.iter().find(|header| header.name.eq_ignore_ascii_case("content-length"));
     let length = length.and_then(|header| std::str::from_utf8(header.value).ok()?.parse::<usize>().ok());
@@ -50,7 +50,7 @@ fn body(bytes: &[u8]) -> Result<String, String> {
     if length.is_some_and(|length| length != body.len()) {
         return Err("the answer ended too soon".to_owned());
     }
-    String::from_utf8(body.to_vec()).map_err(|_| "who answers does not speak UTF-8".to_owned())
+    String::from_utf8(body.to_vec()).map_err(|_| "the answer is not UTF-8".to_owned())
 }
 
 #[cfg(test)]
@@ -70,6 +70,6 @@ mod tests {
         check("HTTP/1.0 200 OK\r\nContent-Length: 3\r\n\r\n{}", Err("the answer ended too soon"));
         check("HTTP/1.0 200 OK\r\nContent-Le", Err("the answer ended too soon"));
         check("HTTP/1.0 404 Not Found\r\n\r\n", Err("who answers has no snapshot (HTTP 404)"));
-        check("SSH-2.0-OpenSSH\r\n\r\n", Err("who answers does not speak HTTP"));
+        check("SSH-2.0-OpenSSH\r\n\r\n", Err("the server does not speak HTTP"));
     }
 }

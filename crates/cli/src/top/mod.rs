@@ -25,24 +25,24 @@ use crate::ui::live::{WINDOW_MAX_S, WINDOW_S};
 use crate::ui::{snapshot::Snapshot, view};
 use screen::Screen;
 
-/// Show what a command with --ui does, live.
+/// Show a command that runs with --ui, live.
 ///
-/// Keys: q ends, space pauses, + and - change the window, arrows scroll.
+/// Keys: q quits, space pauses, + and - change the window, arrows scroll.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Where the command shows itself: its --ui.
+    /// Address of the command, from its --ui.
     #[arg(default_value = "127.0.0.1:9900")]
     address: SocketAddr,
-    /// Seconds that are looked back on.
+    /// Time window of rates and percentiles, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = WINDOW_S, value_parser = clap::value_parser!(u64).range(1..=WINDOW_MAX_S))]
     window: u64,
-    /// From one look to the next.
+    /// Refresh interval.
     #[arg(long, value_name = "SPAN", default_value = "1s")]
     every: Span,
-    /// Print the tables once, 80 columns wide, and end.
+    /// Print the tables once, 80 columns wide, and exit.
     #[arg(long)]
     once: bool,
-    /// With --once: print the snapshot as JSON instead.
+    /// Print the snapshot as JSON; needs --once.
     #[arg(long, requires = "once")]
     json: bool,
 }
@@ -69,7 +69,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     }
     if !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() {
         let advice = format!("greenwave top --once {}", args.address);
-        return Err(Error::new("this is no terminal to draw on").advice(advice));
+        return Err(Error::new("stdout is not a terminal").advice(advice));
     }
     let interrupted = host::interrupt::flag();
     let window_s = Arc::new(AtomicU64::new(args.window));
@@ -98,7 +98,8 @@ fn silent(address: SocketAddr, why: &str) -> Error {
 
 /// The snapshot of `text`.
 fn read(text: &str) -> Result<Snapshot, String> {
-    let of_ours = |e: serde_json::Error| format!("it is not a greenwave of this version that answers: {e}");
+    let of_ours =
+        |e: serde_json::Error| format!("the answer is not from greenwave, or from another version: {e}");
     serde_json::from_str(text).map_err(of_ours)
 }
 

@@ -95,7 +95,7 @@ impl Screen {
             self.above = self.above.min(rows.saturating_sub(tables.height));
             frame.render_widget(Paragraph::new(text).scroll((self.above, 0)), tables);
         }
-        let keys = "q ends · space pauses · + - window · ↑ ↓ scroll";
+        let keys = "q quits · space pauses · + - window · ↑ ↓ scroll";
         frame.render_widget(Line::styled(keys, Style::new().fg(Color::DarkGray)), foot);
     }
 
@@ -103,14 +103,14 @@ impl Screen {
     fn head(&self, frame: &mut Frame<'_>, area: Rect, now: Time) {
         let (who, what) = match &self.shown {
             Some(snapshot) => (view::headline(snapshot), view::rate(snapshot)),
-            None => (format!("greenwave top {}", self.address), "nothing has come yet".to_owned()),
+            None => (format!("greenwave top {}", self.address), "waiting for the first snapshot".to_owned()),
         };
         let warn = Style::new().fg(Color::Black).bg(Color::Yellow);
         let second = match (&self.lost, self.shown.as_deref().and_then(view::caution)) {
             (Some((why, since)), _) => {
                 let span = now.since(*since).as_secs_f64();
-                let old = if self.shown.is_some() { "; what is below is old" } else { "" };
-                let text = format!("{}: {why}, for {span:.0} s{old}; asking again", self.address);
+                let old = if self.shown.is_some() { "; the tables below are old" } else { "" };
+                let text = format!("{}: {why}, for {span:.0} s{old}; retrying", self.address);
                 Line::styled(text, warn)
             }
             (None, _) if self.paused => Line::styled(format!("paused; {what}"), warn),

@@ -25,14 +25,14 @@ fn answered(live: &crate::ui::live::Live, now: f64) -> Answer {
 fn a_server_s_figures_stand_on_the_terminal() {
     let mut screen = Screen::new(HERE, 10);
     let empty = drawn(&mut screen, (80, 24), at(0.0));
-    assert_eq!(empty[..2], ["greenwave top 127.0.0.1:9900", "nothing has come yet"]);
+    assert_eq!(empty[..2], ["greenwave top 127.0.0.1:9900", "waiting for the first snapshot"]);
     screen.on_answer(at(12.0), answered(&serve(12), 12.0));
     let lines = drawn(&mut screen, (80, 40), at(12.0));
     assert!(lines[0].starts_with("greenwave serve, http on tap:gw0"), "{lines:#?}");
     assert_eq!(lines[1], "1000 responses a second, 5.00 shed, over 10 s");
     assert!(lines[2].starts_with("████"), "a steady rate: {lines:#?}");
     assert!(lines.iter().any(|line| line.starts_with("7      event")), "{lines:#?}");
-    assert!(lines[39].starts_with("q ends · space pauses"), "{lines:#?}");
+    assert!(lines[39].starts_with("q quits · space pauses"), "{lines:#?}");
 }
 
 #[test]
@@ -55,7 +55,7 @@ fn who_does_not_answer_is_named_until_he_does() {
     screen.on_answer(at(13.0), Err("Connection refused".to_owned()));
     screen.on_answer(at(14.0), Err("Connection refused".to_owned()));
     let lines = drawn(&mut screen, (100, 24), at(18.0));
-    let expected = "127.0.0.1:9900: Connection refused, for 5 s; what is below is old; asking again";
+    let expected = "127.0.0.1:9900: Connection refused, for 5 s; the tables below are old; retrying";
     assert_eq!(lines[1], expected);
     assert!(screen.is_lost() && lines.iter().any(|line| line.starts_with("7      event")), "{lines:#?}");
     screen.on_answer(at(19.0), answered(&serve(13), 13.0));

@@ -28,17 +28,18 @@ use otlp::Format;
 #[derive(clap::Args)]
 #[group(skip)]
 pub struct Flags {
-    /// Write slow requests to this file, a span for each stage, as
-    /// OpenTelemetry's JSON lines; 64 MiB at the most.
+    /// Write traces of slow requests, a span for each stage, to this file
+    /// as OpenTelemetry JSON lines; at most 64 MiB.
     #[arg(long, value_name = "FILE", verbatim_doc_comment)]
     traces: Option<PathBuf>,
-    /// A request is slow that takes so long; 1000 a second at the most.
+    /// Trace requests slower than this; at most 1000 per second.
     #[arg(long, value_name = "SPAN", requires = "traces")]
     slower_than: Option<Span>,
-    /// Only the slowest of each second [default: 10, or all that are slow].
+    /// Trace the N slowest requests of each second [default: 10, or all slower
+    /// than --slower-than].
     #[arg(long, value_name = "N", requires = "traces", value_parser = clap::value_parser!(u16).range(1..=MOST))]
     slowest: Option<u16>,
-    /// Only requests of these levels: high (0 to 3), low, 2, 0-1.
+    /// Trace only requests of these levels: high (0 to 3), low, 2, 0-1.
     #[arg(
         long,
         value_name = "LEVELS",
@@ -156,10 +157,10 @@ fn said(path: &Path, done: &Done, dropped: u64, left_out: u64) -> String {
         line += &format!("; {not_written} not written: {}", why.as_deref().unwrap_or("unknown"));
     }
     if dropped > 0 {
-        line += &format!("; {dropped} dropped, as they came faster than they could be written");
+        line += &format!("; {dropped} dropped because the writer could not keep up");
     }
     if left_out > 0 {
-        line += &format!("; {left_out} left out, as others of their second were slower");
+        line += &format!("; {left_out} left out because others of their second were slower");
     }
     line
 }
@@ -206,11 +207,8 @@ impl Writer {
         }
         let line = self.format.line(shard, slow, epoch_ns);
         if self.done.bytes + line.len() as u64 > self.size_max {
-            let why = format!("{} bytes are the most", self.size_max);
-            eprintln!(
-                "note: {}: {why}; no more traces are written, and the server goes on",
-                self.path.display()
-            );
+            let why = format!("the limit of {} bytes is reached", self.size_max);
+            eprintln!("note: {}: {why}; tracing has stopped, the server continues", self.path.display());
             return self.give_up(&why);
         }
         match self.file.write_all(line.as_bytes()) {
@@ -224,7 +222,7 @@ impl Writer {
                 let _ = self.file.seek(std::io::SeekFrom::End(0));
                 let why = plain(&e.to_string()).to_owned();
                 failure::note(format!(
-                    "{}: {why}; no more traces are written, and the server goes on",
+                    "{}: {why}; tracing has stopped, the server continues",
                     self.path.display()
                 ));
                 self.give_up(&why);

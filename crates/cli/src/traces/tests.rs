@@ -190,12 +190,12 @@ fn a_file_takes_whole_lines_up_to_its_limit_and_the_rest_is_counted() {
     let limited = ten_into(&path, whole.len() as u64 - 1);
     let short = std::fs::read_to_string(&path).expect("it is there");
     std::fs::remove_file(&path).expect("it is ours");
-    let left_out = "2 left out, as others of their second were slower";
+    let left_out = "2 left out because others of their second were slower";
     let place = path.display();
     assert_eq!(said, format!("traces: 10 slow requests in {place}, {} bytes; {left_out}", whole.len()));
     assert_eq!(whole.split_inclusive('\n').map(|line| spans(line).len()).sum::<usize>(), 60);
     assert_eq!(short.split_inclusive('\n').map(|line| spans(line).len()).sum::<usize>(), 54);
-    let why = format!("1 not written: {} bytes are the most", whole.len() - 1);
+    let why = format!("1 not written: the limit of {} bytes is reached", whole.len() - 1);
     assert_eq!(
         limited,
         format!("traces: 9 slow requests in {place}, {} bytes; {why}; {left_out}", short.len())
@@ -225,10 +225,7 @@ fn what_finds_the_queue_full_is_dropped_and_counted() {
     }
     assert_eq!(batches.try_iter().count(), 1);
     let said = traces.end(0);
-    assert_eq!(
-        said,
-        "traces: 0 slow requests in t, 0 bytes; 4 dropped, as they came faster than they could be written"
-    );
+    assert_eq!(said, "traces: 0 slow requests in t, 0 bytes; 4 dropped because the writer could not keep up");
 }
 
 #[test]

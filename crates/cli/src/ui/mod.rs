@@ -39,11 +39,11 @@ use snapshot::Snapshot;
 /// Where a command shows itself.
 #[derive(clap::Args)]
 pub struct Flags {
-    /// Show it live at this address: a page, /metrics,
-    /// and what greenwave top reads (127.0.0.1:9900).
+    /// Serve a live page, Prometheus /metrics and the data of `greenwave
+    /// top` at this address, such as 127.0.0.1:9900.
     #[arg(long, value_name = "ADDRESS", verbatim_doc_comment)]
     pub ui: Option<SocketAddr>,
-    /// Let other machines look: --ui beyond loopback.
+    /// Allow a --ui address beyond loopback.
     #[arg(long, requires = "ui")]
     pub ui_remote: bool,
 }

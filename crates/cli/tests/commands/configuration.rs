@@ -40,7 +40,7 @@ fn one_file_is_for_all_commands_and_the_command_line_goes_before_it() {
     let file = Scratch::new("all.toml", ALL);
     let run = |more: &[&str]| greenwave(&[&["--config", file.path()], more].concat());
     // From the file alone: datagrams, of what answers connections.
-    assert!(says(&run(&["serve"])).starts_with("error: http is for connections, and --proto udp has none"));
+    assert!(says(&run(&["serve"])).starts_with("error: --app http needs --proto tcp"));
     // A worker that there is not, of ten.
     for tcp in [&["--proto=tcp"][..], &["--proto", "tcp"]] {
         let said = says(&run(&[&["serve", "--steer", "high=11"], tcp].concat()));

@@ -118,7 +118,7 @@ fn a_lent_and_an_advertised_address_are_found_used_and_not_taken_from_the_host()
             .run("ip", &["-6", "address", "flush", "dev", "gw0", "scope", "global", "dynamic"])
             .unwrap();
         let server = Server::start(&cable.ours, device, "dhcp,slaac", &["--shards", shards]);
-        assert!(server.found.contains(" lent by 10.7.0.9 for 3"), "{}", server.found);
+        assert!(server.found.contains(" leased from 10.7.0.9 for 3"), "{}", server.found);
         let found = ["10.7.0.", "fd07:"].map(|net| address_in(&server.found, net));
         assert!(found.iter().all(|addr| server.said.contains(&addr.to_string())), "{}", server.said);
         for addr in found {
@@ -153,7 +153,7 @@ fn a_tap_device_finds_addresses_from_the_kernels_end() {
     for net in ["10.7.0.", "fd07:"] {
         cable.echoes_at(address_in(&server.found, net), 1_000_000);
     }
-    assert!(server.said.contains("the kernel's end is 10.7.0.9 and fd07::9"), "{}", server.said);
+    assert!(server.said.contains("kernel side is 10.7.0.9 and fd07::9"), "{}", server.said);
     server.stop(Signal::INT);
 }
 
@@ -166,7 +166,7 @@ fn an_address_that_cannot_be_had_is_one_line_and_what_to_try() {
         check(device, &["--addr", "fd07::1/64"], ["address fd07::1 is in use: this machine", "nobody has"]);
         check(device, &["--addr", "fe80::7/64"], ["link-local", "--addr fe80::7%gw0/64"]);
     }
-    check("xdp:gw0", &["--addr", "dhcp"], ["no DHCP server has lent an address within 10", "--addr"]);
+    check("xdp:gw0", &["--addr", "dhcp"], ["no DHCP lease within 10", "--addr"]);
     check("packet:gw0", &["--addr", "slaac"], ["no router has advertised a prefix", "fd00::2/64"]);
     cable.ours.run("ip", &["link", "set", "gw0", "mtu", "1000"]).unwrap();
     check(

@@ -134,7 +134,8 @@ fn a_listener_in_the_kernel_is_said_when_it_is_found_and_at_the_end() {
         );
         let (code, said) = server.interrupted();
         assert_eq!(code, Some(1), "{}: {said}", way.name);
-        let head = "warning: 1 socket of the program was the kernel's and not on the stack:\n  ";
+        let head =
+            "warning: 1 socket of the program was opened in the kernel instead of greenwave's stack:\n  ";
         assert!(said.contains(head) && said.contains(&line), "{}: {said}", way.name);
     }
 }
@@ -245,12 +246,11 @@ fn a_process_that_may_not_be_looked_into_is_said() {
     command.arg(format!("{OURS}/24")).arg("--lib").arg(library()).arg("--");
     command.args(["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", "sleep", "50"]);
     let mut server = world.spawn(&mut command, "packet:gw0", 8080);
-    let said = server
-        .says("cannot be looked into (permission denied): sockets that it has in the kernel are not seen");
+    let said = server.says("cannot be inspected (permission denied): its kernel sockets are not detected");
     assert!(said.lines().last().is_some_and(|line| line.starts_with("note: sleep (process ")), "{said}");
     let (code, said) = server.interrupted();
     assert_eq!(code, Some(0), "{said}");
-    assert!(said.contains("note: 1 process could not be looked into\n"), "{said}");
+    assert!(said.contains("note: 1 process could not be inspected\n"), "{said}");
 }
 
 #[test]
@@ -296,6 +296,6 @@ fn connections_that_a_program_with_a_ring_leaves_waiting_are_told_with_the_ring(
     world.until("it has been looked at", || seen.elapsed() > Duration::from_secs(3));
     let (code, said) = server.interrupted();
     assert!(waiting.len() < 2000 && code == Some(0), "{said}");
-    let note = ") uses io_uring, by which nothing is accepted from the stack\n";
+    let note = ") uses io_uring; greenwave's connections cannot be accepted through io_uring\n";
     assert!(said.contains("note: bypass (process ") && said.contains(note), "{said}");
 }

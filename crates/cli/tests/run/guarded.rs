@@ -49,7 +49,7 @@ fn new_clients_are_shed_while_a_program_leaves_others_unread() {
     let row = said.lines().map(words).find(|row| row.len() == 6 && row[0] == "0");
     let row = row.unwrap_or_else(|| panic!("{said}"));
     assert!(row[2].parse::<u64>().unwrap() > 0, "{said}");
-    assert!(said.contains(&format!("nobody told in {nobody}")), "{said}");
+    assert!(said.contains(&format!("no service reported its queue in {nobody}")), "{said}");
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn new_clients_are_shed_while_a_program_tells_of_a_long_queue() {
     // It has nothing new to tell.
     world.until("others come in again", || (0..20).all(|_| connect().is_ok()));
     let said = server.stop();
-    assert!(!said.contains("nobody told"), "{said}");
+    assert!(!said.contains("no service reported"), "{said}");
 }
 
 /// Threads that take up whoever comes, at once, and answer when the file is there.

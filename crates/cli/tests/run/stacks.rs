@@ -109,11 +109,11 @@ fn stacks_without_a_queue_each_or_with_one_capture_are_refused() {
     };
     for device in ["packet:gw0", "packet:gw0,queues=2"] {
         let queues = if device.contains('=') { 2 } else { 1 };
-        let what = format!("--shards 3 takes as many queues, and {device} has {queues}");
+        let what = format!("--shards 3 needs 3 device queues, and {device} has {queues}");
         refused(device, &[], &what, "--device packet:gw0,queues=3");
     }
     let pcap = world.folder.join("all.pcap");
     let pcap = pcap.to_str().unwrap();
-    let what = format!("--pcap {pcap}: one file takes the frames of one stack, and --shards is 3");
+    let what = format!("--pcap {pcap}: the file holds the frames of one stack, and --shards is 3");
     refused("packet:gw0,queues=3", &["--pcap", pcap], &what, "--shards 1");
 }

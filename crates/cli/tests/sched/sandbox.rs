@@ -61,5 +61,8 @@ fn the_view_of_a_scheduler_gives_up_what_the_scheduler_needs() {
         assert_eq!(status, ours, "{name} keeps what it has");
     }
     let text = end(daemon, &said);
-    assert!(text.contains("note: no sandbox, the view keeps capabilities"), "{text}");
+    assert!(
+        text.contains("note: no sandbox (--no-sandbox): the --ui thread keeps its capabilities"),
+        "{text}"
+    );
 }

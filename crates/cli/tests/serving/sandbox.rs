@@ -92,7 +92,7 @@ fn a_server_becomes_another_user_in_all_its_threads() {
             assert_eq!(status[2..], ["70002", seccomp, NONE, NONE], "{threads:?}");
         }
         let said = stop(server);
-        let note = "note: no sandbox, all system calls are kept: --no-sandbox\n";
+        let note = "note: no sandbox, the process keeps all system calls: --no-sandbox\n";
         assert_eq!(said.contains(note), seccomp == "0", "{said}");
     }
 }
@@ -104,7 +104,7 @@ fn a_server_without_a_sandbox_says_so() {
     let threads = statuses(server.child.id(), ["CapEff", "Seccomp"]);
     assert!(threads.iter().all(|[has, seccomp]| has != NONE && seccomp == "0"), "{threads:?}");
     let said = stop(server);
-    let note = "note: no sandbox, capabilities and all system calls are kept: --no-sandbox\n";
+    let note = "note: no sandbox, the process keeps capabilities and all system calls: --no-sandbox\n";
     assert!(said.contains(note), "{said}");
 }
 
@@ -121,7 +121,10 @@ fn who_cannot_be_another_user_is_told_before_anything_is_opened() {
     let out = Command::new(GREENWAVE).args(serve).arg("0:0").uid(70_001).gid(70_001).output();
     let Ok(out) = out else { return skipped(test, "its part without root: the program is in root's folder") };
     let said = String::from_utf8_lossy(&out.stderr);
-    assert!(said.starts_with("error: --user 0:0: only root becomes another user\n  try: sudo"), "{said}");
+    assert!(
+        said.starts_with("error: --user 0:0: only root can switch to another user\n  try: sudo"),
+        "{said}"
+    );
 }
 
 /// A scheduler; it ends in order when this is dropped, with what it started.

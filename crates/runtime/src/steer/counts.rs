@@ -34,7 +34,7 @@ impl fmt::Display for Counts {
         let Self { own, handed, dropped, taken, forwarded } = self;
         write!(
             f,
-            "frames: {own} own, {taken} taken, {handed} handed on ({dropped} dropped), {forwarded} forwarded"
+            "frames: {own} own, {taken} from other shards, {handed} passed to other shards ({dropped} dropped), {forwarded} forwarded"
         )
     }
 }
