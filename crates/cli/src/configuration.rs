@@ -116,9 +116,9 @@ impl Arguments {
             }
             let file = self.file().map_or(String::new(), |path| path.display().to_string());
             let place = next.place_of(key).unwrap_or(&file);
-            let what =
-                format!("{place}: {key} is {new} now, and {old} is in use and takes a restart to change");
-            let advice = format!("a restart, or {key} as it was; {} may change without one", may.join(", "));
+            let what = format!("{place}: {key} changed from {old} to {new}, which needs a restart");
+            let advice =
+                format!("a restart, or the old {key}; only {} can change without a restart", may.join(", "));
             return Err(Error::new(what).advice(advice));
         }
         A::from_arg_matches(&now).map_err(|e| refusal(&e, next.place(&e)))

@@ -151,10 +151,10 @@ fn a_scheduler_that_is_killed_with_its_guardian_is_made_good_by_the_next_start()
     assert_ne!(program.scheduled(), before);
     let out = greenwave(&["sched", "restore", "--journals", &journals("both-killed")]);
     let said = String::from_utf8_lossy(&out.stdout);
-    assert!(said.contains("which is gone: ") && said.contains("put back\n"), "{said}");
+    assert!(said.contains(" has ended: ") && said.contains(": restored "), "{said}");
     assert_eq!(program.scheduled(), before);
     let out = greenwave(&["sched", "restore", "--journals", &journals("both-killed")]);
-    assert_eq!(String::from_utf8_lossy(&out.stdout), "nothing was left behind\n");
+    assert_eq!(String::from_utf8_lossy(&out.stdout), "nothing to restore\n");
 }
 
 #[test]
@@ -168,7 +168,7 @@ fn ctrl_c_ends_commands_and_puts_others_back_and_cores_are_managed_once() {
     let out = greenwave(&["sched", "--config", config.path(), "--journals", &journals("ctrl-c")]);
     let said = String::from_utf8_lossy(&out.stderr);
     assert_eq!(out.status.code(), Some(2), "{said}");
-    assert!(said.contains(&format!("are managed by greenwave {} already\n  try: ", daemon.0.id())), "{said}");
+    assert!(said.contains(&format!("are already managed by greenwave {}\n  try: ", daemon.0.id())), "{said}");
     kill_process(daemon.pid().unwrap(), Signal::INT).unwrap();
     assert_eq!(daemon.0.wait().unwrap().code(), Some(0));
     assert_eq!(program.scheduled(), before);
@@ -213,7 +213,7 @@ fn commands_share_and_what_was_chosen_is_said() {
     assert!(lc["name"] == "lc" && lc["cpu"].as_f64().unwrap() > 0.0, "{last}");
     let statuses = lines.iter().filter(|line| line["event"] == "status");
     assert!(statuses.filter(|line| line["tasks"][1]["threads"] == 1).count() > 1, "{lines:?}");
-    assert!(last["restored"].as_str().unwrap().contains("put back"), "{last}");
+    assert!(last["restored"].as_str().unwrap().contains("restored "), "{last}");
 }
 
 #[test]
@@ -242,8 +242,8 @@ fn lc_that_waits_with_no_core_left_raises_a_condition_for_log_metric_and_hook() 
     let daemon = Command::new(GREENWAVE).args(args).stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
     let mut daemon = Program(daemon.expect("greenwave starts"));
     let mut lines = BufReader::new(daemon.0.stderr.take().unwrap()).lines();
-    let raised =
-        lines.find(|line| line.as_ref().is_ok_and(|line| line.starts_with("condition raised: queue lc")));
+    let raised = lines
+        .find(|line| line.as_ref().is_ok_and(|line| line.starts_with("interference alarm raised: queue lc")));
     assert!(raised.is_some());
     until("the hook", || std::fs::read_to_string(told.path()).unwrap().starts_with("raised queue lc\n"));
     let says = "greenwave_sched_condition{trouble=\"queue\",where=\"lc\"} 1\n";
@@ -287,11 +287,13 @@ fn without_the_capability_to_schedule_it_says_what_is_lost() {
     let config = "sensor = \"none\"\n[[tasks]]\nname = \"lc\"\nclass = \"LC\"\ncommand = [\"true\"]\n";
     match limits_without("sys_nice", proc::may_schedule(), "no-capability", config) {
         Err(why) => skipped(test, &why),
-        Ok(told) => {
-            ["lc is not real-time, and ", "rounds may come late: ", "only programs of our own are ours "]
-                .into_iter()
-                .for_each(|limit| is_limited(&told, limit))
-        }
+        Ok(told) => [
+            "lc is not real-time, and ",
+            "rounds may be late: ",
+            "only programs of greenwave's user can be scheduled ",
+        ]
+        .into_iter()
+        .for_each(|limit| is_limited(&told, limit)),
     }
 }
 
@@ -316,7 +318,7 @@ fn without_the_capability_to_look_into_others_it_says_that_pulses_are_not_read()
     let _ = other.kill().and_then(|()| other.wait());
     match told {
         Err(why) => skipped(test, &why),
-        Ok(told) => is_limited(&told, "other: a pulse of another user's program cannot be read, "),
+        Ok(told) => is_limited(&told, "other: no permission to read the pulse of another user's program, "),
     }
 }
 
@@ -341,7 +343,7 @@ fn what_cannot_be_is_refused_before_anything_is_started() {
         &format!("{task}pid = {}\nguaranteed = 5000", std::process::id()),
         "5000 cores are guaranteed and ",
     );
-    check("cores.toml", &format!("cores = \"0-1023\"\n{task}pid = 1"), "greenwave may use ");
+    check("cores.toml", &format!("cores = \"0-1023\"\n{task}pid = 1"), "is not among the allowed cores ");
     check("program.toml", &format!("{task}command = [\"no-such-program\"]"), "task a: no-such-program: ");
     check("none.toml", "policy = 5", ":1: ");
 }

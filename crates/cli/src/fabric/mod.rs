@@ -85,7 +85,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
                 print!("{}", as_text(device, &status))
             }
         }
-        Command::Detach { device } => println!("{device}: put back: {}", fabric::detach(device)?),
+        Command::Detach { device } => println!("{device}: restored: {}", fabric::detach(device)?),
         Command::Policy { name } => print!("{}", policy::text(name)?),
     }
     Ok(ExitCode::SUCCESS)

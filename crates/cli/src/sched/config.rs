@@ -115,7 +115,7 @@ impl Default for Config {
 }
 
 /// Where to find one that is right.
-const RIGHT: &str = "greenwave sched example, for one that is right";
+const RIGHT: &str = "greenwave sched example, for a valid one";
 
 impl Config {
     /// Reads the file at `path`; `mechanism` goes before its own.
@@ -223,38 +223,44 @@ impl Config {
             .filter(|way| *way)
             .count();
         if ways != 1 {
-            let what = format!("{ways} of command, pid and cgroup are given: 1 says what it is");
+            let what = format!("{ways} of command, pid and cgroup are given; exactly 1 is needed");
             return refused(what, "command = [\"memcached\"], or pid = 4242, or cgroup = \"PATH\"");
         }
         if task.command.as_ref().is_some_and(|command| command.is_empty() || command[0].is_empty()) {
-            return refused("an empty command starts nothing".to_owned(), "command = [\"memcached\"]");
+            return refused("the command is empty".to_owned(), "command = [\"memcached\"]");
         }
         if task.class == ClassName::BE && task.guaranteed > 0 {
             let what = format!("BE with {} guaranteed cores: BE has 0", task.guaranteed);
             return refused(what, "class = \"LC\", or no guaranteed cores");
         }
         if task.guaranteed == 0 && task.burstable == Some(0) {
-            return refused("0 guaranteed and 0 burstable cores are none".to_owned(), "burstable = 1");
+            return refused(
+                "0 guaranteed and 0 burstable cores: the task would have no cores".to_owned(),
+                "burstable = 1",
+            );
         }
         if task.class == ClassName::LC && self.policy == "static" && task.guaranteed == 0 {
-            let what = "LC without guaranteed cores has none under static".to_owned();
+            let what = "under policy static, LC needs guaranteed cores".to_owned();
             return refused(what, "guaranteed = 1, or another policy");
         }
         if task.class == ClassName::LC && self.policy == "parties" && task.tail.is_none() {
-            let what = "parties decides by tails, and nothing says what its tail is".to_owned();
-            return refused(what, "tail = FILE, where its clients write p99.9 every 500ms, such as 812us");
+            let what = "policy parties needs the task's tail latency".to_owned();
+            return refused(
+                what,
+                "tail = FILE, in which its clients write their p99.9 every 500ms, such as 812us",
+            );
         }
         if task.class == ClassName::BE && !task.joined.is_empty() {
-            let what = "BE whose services tell who is behind: only LC asks for a core".to_owned();
+            let what = "BE with joined = …: only LC asks for a core".to_owned();
             return refused(what, "class = \"LC\", or no joined");
         }
         if task.joined.len() > JOINED_MAX {
-            let what = format!("joined by {} services, which are more than {JOINED_MAX}", task.joined.len());
+            let what = format!("{} services in joined; at most {JOINED_MAX} are possible", task.joined.len());
             return refused(what, "a task for some of them");
         }
         if task.output.is_some() && task.command.is_none() {
-            let what = "output is of a command, and it is none".to_owned();
-            return refused(what, "no output: it was started by somebody else");
+            let what = "output needs a command".to_owned();
+            return refused(what, "remove output");
         }
         Ok(())
     }
@@ -269,8 +275,11 @@ impl Config {
         let cores = list::parse(text).map_err(|e| Error::new(e).advice(advice.clone()))?;
         match cores.iter().find(|core| !ours.contains(core)) {
             Some(core) => {
-                let what =
-                    format!("cores {text:?}: greenwave may use {}, and not {}", list::text(ours), core.0);
+                let what = format!(
+                    "cores {text:?}: core {} is not among the allowed cores {}",
+                    core.0,
+                    list::text(ours)
+                );
                 Err(Error::new(what).advice(advice))
             }
             None => Ok(cores),

@@ -38,7 +38,7 @@ pub(super) fn greet(config: &Config, args: &Args, manager: &dyn Manager, start: 
         );
         return;
     }
-    println!("policy {policy} on cores {}, a round every {period} (the paper's: {paper})", list::text(cores));
+    println!("policy {policy} on cores {}, a round every {period} (paper: {paper})", list::text(cores));
     println!("mechanism {mechanism}: {mechanism_why}");
     println!("sensor {sensor}: {sensor_why}");
     limits.iter().for_each(|limit| println!("limit: {limit}"));
@@ -54,29 +54,31 @@ fn limits(config: &Config, manager: &dyn Manager, choice: &Choice, is_first: boo
                 "{} cannot be parked: without a core {}",
                 task.name,
                 if choice.mechanism == Mechanism::Scx {
-                    "it gets one for a moment now and then"
+                    "it gets short turns on one"
                 } else {
-                    "it stays where it was, in the idle class"
+                    "it stays on its cores, in the idle class"
                 }
             ));
         }
         if config.real_time && manager.stays_fair(id) {
             limits.push(format!(
-                "{} is not real-time, and the kernel's own threads can hold it up: no CAP_SYS_NICE, or its control \
+                "{} is not real-time, so kernel threads can delay it: no CAP_SYS_NICE, or its control \
                  group has no cpu.rt_runtime_us",
                 task.name
             ));
         }
         if task.request_max.is_some() && !(task.pulse && choice.mechanism == Mechanism::Runtime) {
-            limits
-                .push(format!("{}: request_max has no effect, since requests are not seen here", task.name));
+            limits.push(format!(
+                "{}: request_max has no effect, because this mechanism does not observe requests",
+                task.name
+            ));
         }
     }
     if choice.mechanism == Mechanism::Runtime && !proc::may_look_into() {
         let strangers = config.tasks.iter().filter(|task| task.pulse && task.command.is_none());
         limits.extend(strangers.map(|task| {
             format!(
-                "{}: a pulse of another user's program cannot be read, and its threads are looked at instead \
+                "{}: no permission to read the pulse of another user's program, so its threads are observed instead \
                  (CAP_SYS_PTRACE)",
                 task.name
             )
@@ -84,10 +86,10 @@ fn limits(config: &Config, manager: &dyn Manager, choice: &Choice, is_first: boo
     }
     choice.limits(config, &mut limits);
     if !is_first {
-        limits.push("rounds may come late: we may not run before others (CAP_SYS_NICE)".to_owned());
+        limits.push("rounds may be late: no permission for real-time priority (CAP_SYS_NICE)".to_owned());
     }
     if !proc::may_schedule() {
-        limits.push("only programs of our own are ours to schedule (CAP_SYS_NICE)".to_owned());
+        limits.push("only programs of greenwave's user can be scheduled (CAP_SYS_NICE)".to_owned());
     }
     limits
 }

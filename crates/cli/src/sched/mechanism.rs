@@ -15,11 +15,11 @@ pub struct Choice {
 }
 
 const AFFINITY: &str =
-    "runs any program on any kernel: BE in the idle class, cores by affinity; a round reads /proc";
-const SCX: &str = "a scheduler of ours in the kernel (sched_ext): a core runs the task that it was given to; \
-                   waits are measured there";
-const RUNTIME: &str = "workers of programs on our runtime (pulse = true) tell what waits and are parked by a word; \
-                       other tasks by affinity";
+    "works for any program on any kernel: cores by CPU affinity, BE in the idle class, waits from /proc";
+const SCX: &str = "greenwave's sched_ext scheduler in the kernel: each core runs only its assigned task; \
+                   waits are measured in the kernel";
+const RUNTIME: &str = "programs on greenwave's runtime (pulse = true) report waits and park their workers on request; \
+                       other tasks use CPU affinity";
 
 /// Chooses for `managed` of the cores that are `ours`.
 ///
@@ -28,7 +28,7 @@ const RUNTIME: &str = "workers of programs on our runtime (pulse = true) tell wh
 pub fn choose(config: &Config, ours: &[CoreId], managed: &[CoreId]) -> Result<Choice, Error> {
     let by = |mechanism: Mechanism, why: String| Ok(Choice { mechanism, why });
     let affinity = |why: String| by(Mechanism::Affinity, why);
-    let linux = "policy linux leaves all cores to the kernel, and under scx each is somebody's";
+    let linux = "policy linux leaves all cores to the kernel, and scx assigns every core to a task";
     let is_left = ours.iter().any(|core| !managed.contains(core));
     match config.mechanism.as_str() {
         "affinity" => affinity(AFFINITY.to_owned()),
@@ -38,15 +38,17 @@ pub fn choose(config: &Config, ours: &[CoreId], managed: &[CoreId]) -> Result<Ch
             scx::check()?;
             by(Mechanism::Scx, SCX.to_owned())
         }
-        _ if config.policy == "linux" => affinity(format!("{AFFINITY}; not scx: {linux}")),
+        _ if config.policy == "linux" => affinity(format!("{AFFINITY}; scx is off: {linux}")),
         _ if !is_left => affinity(format!(
-            "{AFFINITY}; not {}, whose rounds take a core that is not shared out: cores = … leaves none",
+            "{AFFINITY}; {} is off because it needs a core outside cores = …",
             if config.has_pulses() { "runtime" } else { "scx" }
         )),
         _ if config.has_pulses() => by(Mechanism::Runtime, RUNTIME.to_owned()),
         _ => match scx::check() {
             Ok(()) => by(Mechanism::Scx, SCX.to_owned()),
-            Err(e) => affinity(format!("{AFFINITY}; not {e}")),
+            Err(e) => {
+                affinity(format!("{AFFINITY}; scx is off: {}", e.to_string().trim_start_matches("scx: ")))
+            }
         },
     }
 }
@@ -56,16 +58,16 @@ impl Choice {
     pub fn limits(&self, config: &Config, limits: &mut Vec<String>) {
         match self.mechanism {
             Mechanism::Scx => limits.push(
-                "programs that are no task run before all tasks on these cores: keep them off (cpuset, taskset)"
+                "programs outside the tasks run before all tasks on these cores: move them to other cores (cpuset, taskset)"
                     .to_owned(),
             ),
             Mechanism::Runtime if config.tasks.iter().any(|task| !task.pulse) => {
-                limits.push("waits of tasks without a pulse are read from /proc, every 2 ms".to_owned());
+                limits.push("waits of tasks without a pulse are read from /proc every 2 ms".to_owned());
             }
             Mechanism::Runtime | Mechanism::Affinity => {}
         }
         if self.mechanism != Mechanism::Runtime && config.has_pulses() {
-            limits.push("pulses are not read: mechanism = \"runtime\" does".to_owned());
+            limits.push("pulses are not read; mechanism = \"runtime\" reads them".to_owned());
         }
     }
 }
@@ -87,7 +89,10 @@ mod tests {
         assert_eq!(plain, Choice { mechanism: Mechanism::Affinity, why: AFFINITY.to_owned() });
         // Whatever works here, with all cores shared out none is left for rounds.
         let all = by("", &ours).unwrap();
-        assert!(all.mechanism == Mechanism::Affinity && all.why.contains("cores = … leaves none"), "{all:?}");
+        assert!(
+            all.mechanism == Mechanism::Affinity && all.why.contains("scx is off because it needs a core"),
+            "{all:?}"
+        );
         assert_eq!(by("policy = \"linux\"", &managed).unwrap().mechanism, Mechanism::Affinity);
         let error = by("policy = \"linux\"\nmechanism = \"scx\"", &managed).unwrap_err().to_string();
         assert!(error.contains("policy linux leaves all cores to the kernel"), "{error}");
@@ -98,7 +103,8 @@ mod tests {
                 let error = asked.unwrap_err().to_string();
                 assert!(error.starts_with(&format!("error: {e}\n  try: ")), "{error}");
                 assert!(
-                    best.mechanism == Mechanism::Affinity && best.why.ends_with(&format!("not {e}")),
+                    best.mechanism == Mechanism::Affinity
+                        && best.why.ends_with(e.to_string().trim_start_matches("scx: ")),
                     "{best:?}"
                 );
             }
@@ -119,7 +125,8 @@ mod tests {
         assert_eq!(by("mechanism = \"runtime\"", &ours).mechanism, Mechanism::Runtime);
         let all = by("", &ours);
         assert!(
-            all.mechanism == Mechanism::Affinity && all.why.contains("not runtime, whose rounds"),
+            all.mechanism == Mechanism::Affinity
+                && all.why.contains("runtime is off because it needs a core"),
             "{all:?}"
         );
         let limits = |choice: &Choice| {

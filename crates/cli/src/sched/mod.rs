@@ -41,31 +41,32 @@ use reload::Reload;
 use rounds::Rounds;
 use shown::Shown;
 
-/// Share a machine between latency-critical and best-effort programs.
+/// Allocate cores between latency-critical and best-effort programs.
 ///
-/// Runs until ctrl-C, or until no task is left. Commands of the configuration
-/// end with it; other programs go on as they were before.
+/// Runs until ctrl-C, or until all tasks have ended. Programs started by the
+/// configuration end with it; other programs get their previous affinity and
+/// scheduling class back.
 #[derive(clap::Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct Args {
     #[command(subcommand)]
     command: Option<Sub>,
-    /// What shares the machine, and how (see `greenwave sched example`).
+    /// Configuration file: tasks and policy (see `greenwave sched example`).
     #[arg(long, value_name = "FILE", required = true)]
     config: Option<PathBuf>,
-    /// auto, affinity, scx, runtime [default: as the file says].
+    /// Mechanism: auto, affinity, scx, runtime [default: from the file].
     #[arg(long, value_name = "NAME", value_parser = config::MECHANISMS, hide_possible_values = true)]
     mechanism: Option<String>,
-    /// From one status line to the next.
+    /// Interval between status lines.
     #[arg(long, value_name = "SPAN", default_value = "1s")]
     every: Span,
-    /// End after so long.
+    /// Run time.
     #[arg(long = "for", value_name = "SPAN")]
     lasts: Option<Span>,
-    /// Print a line of JSON for each status.
+    /// Print each status as a line of JSON.
     #[arg(long)]
     json: bool,
-    /// Where journals lie [default: /run/greenwave, or the user's own].
+    /// Folder for journals [default: /run/greenwave, or the user's runtime folder].
     #[arg(long, value_name = "FOLDER")]
     journals: Option<PathBuf>,
     #[command(flatten)]
@@ -80,7 +81,7 @@ pub struct Args {
 enum Sub {
     /// Print a configuration with every setting and its default.
     Example,
-    /// Put back what a scheduler left behind that was killed.
+    /// Undo the changes of a scheduler that was killed.
     Restore(restore::Args),
 }
 
@@ -204,10 +205,12 @@ fn share(config: &Config, args: &Args, reload: Reload<'_>, reads: Vec<PathBuf>) 
         let text = restored.as_ref().map_or_else(ToString::to_string, restore::text);
         status.end(clock.now(), config, &*manager, &text, args.json);
         restored.map_err(|e| {
-            Error::new(format!("what was changed is not put back: {e}")).advice("greenwave sched restore")
+            Error::new(format!("the changes to tasks were not undone: {e}")).advice("greenwave sched restore")
         })?;
         status.lost.map_or(Ok(()), |why| {
-            let what = format!("the kernel took the scheduler off, and all run as before: {why}");
+            let what = format!(
+                "the kernel detached the scheduler; all tasks run under the default scheduler: {why}"
+            );
             Err(Error::new(what).advice("mechanism = \"affinity\""))
         })
     });

@@ -33,7 +33,8 @@ impl Plan {
     /// # Errors
     /// Refusal of what this machine lacks, with advice.
     pub fn new(config: &Config) -> Result<Self, Error> {
-        let ours = affinity::cores().map_err(|e| Error::new(format!("which cores are ours: {e}")))?;
+        let ours =
+            affinity::cores().map_err(|e| Error::new(format!("cannot read the allowed cores: {e}")))?;
         let cores = config.managed(&ours)?;
         let layout = Layout::new(&cores).map_err(|e| Error::new(e.to_string()))?;
         let choice = mechanism::choose(config, &ours, &cores)?;
@@ -66,6 +67,6 @@ fn program(name: &str) -> Result<(), Error> {
             .unwrap_or_else(|| Err(std::io::Error::from_raw_os_error(2))),
     };
     found.map_err(|e| {
-        Error::file(Path::new(name), &e).advice("a program that is there, by its whole path or in PATH")
+        Error::file(Path::new(name), &e).advice("an existing program: an absolute path, or a name in PATH")
     })
 }

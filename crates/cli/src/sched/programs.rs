@@ -41,7 +41,7 @@ impl Programs {
         }
         let child = command.spawn().map_err(|e| {
             of_task(format!("{}: {}", words[0], crate::error::plain(&e.to_string())))
-                .advice("a program that is there, by its whole path or in PATH")
+                .advice("an existing program: an absolute path, or a name in PATH")
         })?;
         let id = child.id();
         self.0.push((child, false));

@@ -37,8 +37,8 @@ impl<'a> Reload<'a> {
         match changed(config, &next) {
             None => Ok(next),
             Some(what) => {
-                let what = format!("{}: {what} is in use and takes a restart to change", path.display());
-                Err(Error::new(what).advice(format!("a restart; {MAY} may change without one")))
+                let what = format!("{}: changing {what} needs a restart", path.display());
+                Err(Error::new(what).advice(format!("restart; only {MAY} can change without a restart")))
             }
         }
     }
@@ -93,7 +93,7 @@ fn changed(config: &Config, next: &Config) -> Option<String> {
         **task != Task { delay_max, request_max, tail_target, ..(*next).clone() }
     };
     let other = tasks.iter().zip(&next.tasks).find(is_other);
-    other.map(|(task, _)| format!("what task {} is", task.name))
+    other.map(|(task, _)| format!("the identity of task {}", task.name))
 }
 
 #[cfg(test)]

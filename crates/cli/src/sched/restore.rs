@@ -15,13 +15,13 @@ use queueing::CoreId;
 
 use crate::Error;
 
-/// Put back what a scheduler left behind that was killed.
+/// Undo the changes of a scheduler that was killed.
 #[derive(clap::Args)]
 pub struct Args {
-    /// One journal instead of all whose writers are gone.
+    /// Journal to restore from [default: all journals of ended schedulers].
     #[arg(value_name = "JOURNAL")]
     journal: Option<PathBuf>,
-    /// Where journals lie [default: /run/greenwave, or the user's own].
+    /// Folder for journals [default: /run/greenwave, or the user's runtime folder].
     #[arg(long, value_name = "FOLDER", conflicts_with = "journal")]
     journals: Option<PathBuf>,
     /// Wait until stdin ends.
@@ -38,7 +38,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         let lines = leftovers(&args.journals.clone().unwrap_or_else(journal::folder))?;
         lines.iter().for_each(|line| println!("{line}"));
         if lines.is_empty() {
-            println!("nothing was left behind");
+            println!("nothing to restore");
         }
         return Ok(ExitCode::SUCCESS);
     };
@@ -67,7 +67,7 @@ fn whole(path: &Path) -> std::io::Result<String> {
     };
     let ended = match ended.len() {
         0 => String::new(),
-        _ => format!("; ended what it had started: {}", ended.join(", ")),
+        _ => format!("; ended the programs it had started: {}", ended.join(", ")),
     };
     Ok(format!("{}{ended}", text(&restored)))
 }
@@ -83,7 +83,7 @@ pub fn leftovers(folder: &Path) -> Result<Vec<String>, Error> {
             continue;
         }
         match whole(&path) {
-            Ok(text) => lines.push(format!("of greenwave {}, which is gone: {text}", author.process)),
+            Ok(text) => lines.push(format!("greenwave {} has ended: {text}", author.process)),
             // Its guardian was as quick.
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
             Err(e) => return Err(Error::file(&path, &e)),
@@ -101,7 +101,7 @@ pub fn unless_managed(folder: &Path, cores: &[CoreId]) -> Result<(), Error> {
         let both: Vec<CoreId> = cores.iter().copied().filter(|core| author.cores.contains(core)).collect();
         if author.is_alive() && !both.is_empty() {
             let what =
-                format!("cores {} are managed by greenwave {} already", list::text(&both), author.process);
+                format!("cores {} are already managed by greenwave {}", list::text(&both), author.process);
             return Err(Error::new(what).advice(format!("other cores, or kill {} first", author.process)));
         }
     }
@@ -116,18 +116,17 @@ fn journals(folder: &Path) -> Result<Vec<(PathBuf, Author)>, Error> {
 /// `2 threads and 1 cgroup put back`.
 pub fn text(restored: &Restored) -> String {
     if restored.is_of_earlier_boot {
-        return "it is of before the machine started last, and all that it changed is gone".to_owned();
+        return "nothing to restore: the journal is from before the last reboot".to_owned();
     }
     let plural = |n: usize, what: &str| if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") };
     let pulses = if restored.pulses == 0 {
         String::new()
     } else {
-        format!(", workers of {} go on", plural(restored.pulses, "program"))
+        format!(", resumed the workers of {}", plural(restored.pulses, "program"))
     };
-    let failed =
-        if restored.failed == 0 { String::new() } else { format!(", {} could not be", restored.failed) };
+    let failed = if restored.failed == 0 { String::new() } else { format!("; {} failed", restored.failed) };
     format!(
-        "{} and {} put back{pulses}{failed}",
+        "restored {} and {}{pulses}{failed}",
         plural(restored.threads, "thread"),
         plural(restored.groups, "cgroup")
     )

@@ -119,7 +119,7 @@ impl Rounds<'_> {
             Change::Cleared(trouble) => ("cleared", trouble),
         };
         let (what, place) = status::parts(trouble, &self.config);
-        eprintln!("condition {word}: {what} {place} (after {})", self.config.condition_after);
+        eprintln!("interference alarm {word}: {what} {place} (after {})", self.config.condition_after);
         let Some((program, words)) = self.config.hook.split_first() else { return };
         let mut hook = Command::new(program);
         hook.args(words)

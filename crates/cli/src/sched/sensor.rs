@@ -16,8 +16,8 @@ pub fn sensor(config: &Config, cores: &[CoreId]) -> Result<(Box<dyn Sensor>, Str
         let limit = Limit { slowdown: config.latency_max, bandwidth: config.bandwidth_max_gb * 1e9 };
         let probe = Probe::new(Probe::size(), limit);
         let why = format!(
-            "{why}a load takes {} when DRAM is idle, {} times that count as {} GB/s; \
-             who runs most is taken for the culprit",
+            "{why}a DRAM load takes {} on an idle machine; {} times that counts as {} GB/s; \
+             the task that uses most CPU time is throttled",
             probe.idle(),
             config.latency_max,
             config.bandwidth_max_gb
@@ -27,13 +27,13 @@ pub fn sensor(config: &Config, cores: &[CoreId]) -> Result<(Box<dyn Sensor>, Str
     let counters =
         || Counters::here(cores).map(|counters| (Box::new(counters) as Box<dyn Sensor>, COUNTED.to_owned()));
     Ok(match config.sensor {
-        SensorName::None => none("as the configuration says: bandwidth is not managed"),
-        SensorName::Auto if !config.asks_for_bandwidth() => none("the policy does not ask for bandwidth"),
-        SensorName::Auto => counters().unwrap_or_else(|_| probe("no counters are here; ")),
+        SensorName::None => none("set in the configuration: memory bandwidth is not managed"),
+        SensorName::Auto if !config.asks_for_bandwidth() => none("the policy does not use memory bandwidth"),
+        SensorName::Auto => counters().unwrap_or_else(|_| probe("no hardware counters; ")),
         SensorName::Probe => probe(""),
         SensorName::Counters => counters()
             .map_err(|why| Error::new(format!("sensor counters: {why}")).advice("sensor = \"auto\""))?,
     })
 }
 
-const COUNTED: &str = "bytes by socket are counted, and misses by core where they can be";
+const COUNTED: &str = "hardware counters: bytes per socket, and cache misses per core if available";

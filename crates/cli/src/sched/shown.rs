@@ -94,13 +94,13 @@ fn holder(config: &Config, hold: CoreState) -> String {
 fn why(config: &Config, why: ReallocationReason) -> String {
     match why {
         ReallocationReason::Yielded(task) => format!("{} gave it back", name(config, task)),
-        ReallocationReason::Waited { delay, .. } => format!("had waited {delay}, too long"),
-        ReallocationReason::DeadlinePressure(_) => "a request there was behind".to_owned(),
-        ReallocationReason::BelowGuarantee(_) => "had work, and it was promised".to_owned(),
-        ReallocationReason::Work(_) => "had work for one more".to_owned(),
-        ReallocationReason::Quiet(task) => format!("{} is not to be disturbed", name(config, task)),
-        ReallocationReason::Bandwidth(socket) => format!("DRAM of socket {socket} was overused"),
-        ReallocationReason::Unclaimed => "no LC wanted it".to_owned(),
-        ReallocationReason::Initial => "as it is arranged".to_owned(),
+        ReallocationReason::Waited { delay, .. } => format!("waited {delay}, too long"),
+        ReallocationReason::DeadlinePressure(_) => "a request was late".to_owned(),
+        ReallocationReason::BelowGuarantee(_) => "had work and fewer cores than guaranteed".to_owned(),
+        ReallocationReason::Work(_) => "had work for another core".to_owned(),
+        ReallocationReason::Quiet(task) => format!("{} needs an idle sibling core", name(config, task)),
+        ReallocationReason::Bandwidth(socket) => format!("memory bandwidth of socket {socket} was saturated"),
+        ReallocationReason::Unclaimed => "no LC task needed it".to_owned(),
+        ReallocationReason::Initial => "initial assignment".to_owned(),
     }
 }

@@ -184,7 +184,7 @@ impl Status {
             let text = metrics::text(&figures(config, &lines, self, slowdown, conditions), &[]);
             let failed = report::at_once(path, &text).err().map(|e| e.parts().0.to_owned());
             if let Some(why) = failed.as_ref().filter(|_| failed != self.metrics_failed) {
-                eprintln!("metrics: {why}; they are written again with each status");
+                eprintln!("metrics: {why}; retried with each status");
             }
             self.metrics_failed = failed;
         }
@@ -193,13 +193,13 @@ impl Status {
     /// The whole run: a row a task, and what it took.
     pub fn end(&self, now: Time, config: &Config, manager: &dyn Manager, restored: &str, as_json: bool) {
         if let Some(why) = &self.metrics_failed {
-            failure::note(format!("the metrics are not those of the end: {why}"));
+            failure::note(format!("the metrics file does not have the final values: {why}"));
         }
         let seconds = now.since(self.began).as_secs_f64().max(1e-9);
         for (number, task) in config.tasks.iter().enumerate() {
             for file in manager.taken().silent(TaskId(number as u16)) {
                 eprintln!(
-                    "{}: no service ever told in {}, and none asked for a core",
+                    "{}: no service reported its queue in {}, so it requested no core",
                     task.name,
                     file.display()
                 );
@@ -231,7 +231,7 @@ impl Status {
         }
         print!("{table}");
         println!(
-            "{seconds:.1} s, {} rounds of {} µs (p99 {}), {:.1} % of a core; {} actions; conditions raised: {}; {restored}",
+            "{seconds:.1} s; scheduler: {} rounds, {} µs each (p99 {} µs), {:.1} % of a core; {} actions; {} interference alarms; {restored}",
             self.rounds,
             micros(self.cost.quantile(0.5)),
             micros(self.cost.quantile(0.99)),

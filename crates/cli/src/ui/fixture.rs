@@ -104,7 +104,7 @@ pub fn sched() -> Live {
         let moves = match second {
             1 => Vec::new(),
             _ => vec![
-                moved(1.5, "<batch>", "memcached", "had waited 11.0 µs, too long"),
+                moved(1.5, "<batch>", "memcached", "waited 11.0 µs, too long"),
                 moved(1.75, "memcached", "<batch>", "memcached gave it back"),
             ],
         };

@@ -242,7 +242,7 @@ fn check_of_tasks_refuses_what_sched_refuses_with_the_same_words() {
     let cases = [
         (format!("cores = \"x\"\n{task}{here}"), "x"),
         (format!("cores = \"0-\"\n{task}{here}"), "cores \"0-\" are not numbers"),
-        (format!("cores = \"1000\"\n{task}{here}"), "greenwave may use "),
+        (format!("cores = \"1000\"\n{task}{here}"), "is not among the allowed cores "),
         (format!("policy = \"best\"\n{task}{here}"), "best"),
         (format!("mechanism = \"best\"\n{task}{here}"), "mechanism \"best\" is none of"),
         (format!("sensor = \"best\"\n{task}{here}"), "unknown variant"),

@@ -54,6 +54,6 @@ fn who_is_behind_has_a_core_until_he_is_not_or_is_heard_no_more() {
     lines.by_ref().for_each(drop);
     let mut said = String::new();
     std::io::Read::read_to_string(&mut daemon.0.stderr.take().expect("it is piped"), &mut said).unwrap();
-    assert_eq!(said, "lc: no service ever told in /nowhere/queue, and none asked for a core\n");
+    assert_eq!(said, "lc: no service reported its queue in /nowhere/queue, so it requested no core\n");
     assert_eq!(daemon.0.wait().unwrap().code(), Some(0), "{said}");
 }

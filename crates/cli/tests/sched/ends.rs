@@ -154,7 +154,7 @@ fn restore_says_and_ends_what_a_killed_daemon_had_started() {
     assert!(said.contains("sh (") && said.contains("sleep ("), "{said}");
     assert_eq!(marked(&mark), 0);
     let again = greenwave(&["sched", "restore", "--journals", &journals]);
-    assert_eq!(String::from_utf8_lossy(&again.stdout), "nothing was left behind\n");
+    assert_eq!(String::from_utf8_lossy(&again.stdout), "nothing to restore\n");
 }
 
 #[test]
@@ -173,7 +173,7 @@ fn a_zombie_daemon_has_ended() {
     until("it is a zombie", || proc::is_zombie(daemon.0.id()));
     let out = greenwave(&["sched", "restore", "--journals", &journals("zombie")]);
     let said = String::from_utf8_lossy(&out.stdout);
-    assert!(said.contains("which is gone: "), "{said}");
+    assert!(said.contains(" has ended: "), "{said}");
     assert_eq!(program.scheduled(), before);
     drop(config);
     daemon.0.wait().unwrap();

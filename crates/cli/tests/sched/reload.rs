@@ -39,15 +39,15 @@ fn thresholds_are_read_again_and_the_rest_is_refused() {
 
     std::fs::write(tasks.path(), text("shenango", "60ms")).unwrap();
     hangup(&daemon);
-    let refused = format!("{}: policy is in use and takes a restart to change", tasks.path());
+    let refused = format!("{}: changing policy needs a restart", tasks.path());
     says(&refused);
     assert_eq!(line(&refused), Some(format!("error: {refused}; the previous settings stay in force")));
-    assert_eq!(line("condition raised"), None, "it takes a day");
+    assert_eq!(line("interference alarm raised"), None, "it takes a day");
 
     std::fs::write(tasks.path(), text("caladan", "60ms")).unwrap();
     hangup(&daemon);
     says("reloaded: thresholds");
-    says("condition raised: queue lc");
+    says("interference alarm raised: queue lc");
     // The same, with the outcome.
     let control = |word: &str| {
         let out = greenwave(&["control", &name, word]);

@@ -57,7 +57,7 @@ impl Managed {
     fn end(mut self) -> Result<(), Error> {
         self.is_back = true;
         let back = self.manager.put_back();
-        back.map(drop).map_err(|e| Error::new(format!("what was changed is not put back: {e}")))
+        back.map(drop).map_err(|e| Error::new(format!("the changes to tasks were not undone: {e}")))
     }
 }
 
@@ -171,7 +171,7 @@ impl Drop for Pinned {
 /// Fewer than two cores; what keeps processes from being scheduled; ctrl-C. Everything is
 /// put back all the same.
 pub fn measure(bounds: Bounds) -> Result<(Vec<Operation>, Vec<String>), Error> {
-    let ours = affinity::cores().map_err(|e| Error::new(format!("which cores are ours: {e}")))?;
+    let ours = affinity::cores().map_err(|e| Error::new(format!("cannot read the allowed cores: {e}")))?;
     let (Some(&own), Some(&theirs)) = (ours.first(), ours.get(1)) else {
         return Err(Error::new("one core has nobody to hand it over from another")
             .advice("a machine of 2 cores or more"));

@@ -64,11 +64,11 @@ fn what_is_wrong_is_said_with_the_value_and_a_remedy() {
     check("[[tasks]]\nname = \"a\"\nclass = \"XX\"\npid = 1", "unknown variant `XX`");
     check(&format!("{lc}{lc}"), "task \"a\" needs a name of its own");
     check(&format!("{lc}{}", be.replace('2', "1")), "tasks a and b are the same programs");
-    check(&format!("{lc}burstable = 0"), "0 guaranteed and 0 burstable cores are none");
+    check(&format!("{lc}burstable = 0"), "0 guaranteed and 0 burstable cores: the task would have no cores");
     check(&format!("{lc}output = \"x\""), "output is of a command");
-    check(&format!("{be}joined = [\"x\"]"), "task b: BE whose services tell who is behind");
+    check(&format!("{be}joined = [\"x\"]"), "task b: BE with joined = …");
     let many = vec!["x"; 17];
-    check(&format!("{lc}joined = {many:?}"), "task a: joined by 17 services, which are more than 16");
+    check(&format!("{lc}joined = {many:?}"), "task a: 17 services in joined; at most 16 are possible");
     check(&format!("policy = \"static\"\n{lc}"), "LC without guaranteed cores has none");
     check(&format!("policy = \"parties\"\n{lc}"), "parties decides by tails");
     check(&format!("policy = \"elfen\"\n{lc}"), "policy elfen keeps LC to first lanes");
@@ -97,7 +97,10 @@ fn cores_and_guarantees_must_be_there() {
         )
     };
     let refused = |text: &str| with(text).unwrap().managed(&ours).unwrap_err().to_string();
-    assert!(refused("cores = \"0-7\"").contains("greenwave may use 0-1, and not 2\n  try: cores = \"0-1\""));
+    assert!(
+        refused("cores = \"0-7\"")
+            .contains("core 2 is not among the allowed cores 0-1\n  try: cores = \"0-1\"")
+    );
     assert!(refused("cores = \"0-1,1\"").contains("name core 1 twice"));
     assert_eq!(with("").unwrap().managed(&ours).unwrap(), ours);
     let two = || Topology::regular(1, 2, 1).unwrap();
