@@ -12,21 +12,21 @@ use crate::error::Error;
 use crate::report::{self, Header};
 use crate::table::Table;
 
-/// Say what works on this machine, and what to do about the rest.
+/// Check which mechanisms work on this machine; suggest fixes.
 ///
-/// Mechanisms are tried in network namespaces that are gone afterwards; the
-/// machine's own network is not touched; sharing cores and preloading, on children of its own. Exit 0: each command
-/// that was asked about can do its work: `run` has all that it needs, the others a mechanism that works; 1: one cannot.
+/// Mechanisms are tested in temporary network namespaces and on child processes; the machine's
+/// network is not touched. Exit 0: every area works (`run` needs all its mechanisms, the other areas
+/// one); 1: an area does not work.
 #[derive(clap::Args)]
 pub struct Args {
-    /// What to look at: serve, run, sched, fabric, guard, files; by default all.
+    /// Areas to check: serve, run, sched, fabric, guard, files [default: all].
     #[arg(
         value_name = "COMMAND",
         hide_possible_values = true,
         value_parser = clap::builder::PossibleValuesParser::new(AREAS),
     )]
     areas: Vec<String>,
-    /// Print JSON instead of the table.
+    /// Print JSON.
     #[arg(long)]
     json: bool,
 }
@@ -109,12 +109,12 @@ mod tests {
             remedies: remedies.iter().map(|&remedy| remedy.to_owned()).collect(),
         };
         let findings = [
-            finding("tap", Health::Absent, "not tried: no root", &["run as root"]),
-            finding("packet", Health::Absent, "not tried: no root", &["run as root"]),
+            finding("tap", Health::Absent, "not tested: no root", &["run as root"]),
+            finding("packet", Health::Absent, "not tested: no root", &["run as root"]),
             finding("xdp", Health::Works, "at once", &[]),
             finding("dpdk", Health::Limited, "slow", &[]),
         ];
-        let expected = "  doctor serve: tap; packet: absent, not tried: no root\n    try: run as root\n  \
+        let expected = "  doctor serve: tap; packet: absent, not tested: no root\n    try: run as root\n  \
                         doctor serve: dpdk: limits, slow\n";
         assert_eq!(lacking("serve", &findings), expected);
         assert_eq!(lacking("serve", &findings[2..3]), "");

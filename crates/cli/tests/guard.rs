@@ -230,10 +230,10 @@ fn a_second_guard_is_refused_and_the_first_can_be_taken_off() {
         .iter()
         .map(|class| class["who"].clone())
         .collect::<Vec<_>>();
-    assert_eq!(classes, ["10.9.0.0/16,port:80", "fd00::/8", "everybody else"]);
+    assert_eq!(classes, ["10.9.0.0/16,port:80", "fd00::/8", "all others"]);
     rig.refused(
         &["attach", "eth0", "--port", "80"],
-        "a guard is attached already: queue-delay on port 80, by process",
+        "a guard is already attached: queue-delay on port 80, by process",
     );
     assert!(rig.guard(&["detach", "eth0"]).status.success());
     assert!(ended(controller).contains(": detached by greenwave guard detach; "));
@@ -330,7 +330,7 @@ fn another_program_keeps_its_place_and_a_driver_without_says_so() {
     });
     for mode in ["drv", "skb"] {
         let args = ["attach", "eth0", "--port", "80", "--mode", mode];
-        rig.refused(&args, "an XDP program is attached already: id ");
+        rig.refused(&args, "an XDP program is already attached: id ");
     }
     rig.refused(&["detach", "eth0"], "no guard is attached");
     rig.refused(&["status", "eth0"], "no guard is attached");
@@ -358,12 +358,12 @@ fn what_cannot_be_guarded_is_said_with_what_could() {
     check(&attach(&["--port", "80", "--policy", "luck"]), "luck");
     check(&attach(&["--port", "80", "--period", "0s"]), "period 0 ns is outside 1.00 ms..=");
     check(&attach(&["--port", "80", "--class", "10.0.0.0/40"]), "prefix 40 is outside 0..=32");
-    check(&attach(&["--port", "80", "--class", "port:81"]), "a class has port 81, and guarded is 80 alone");
+    check(&attach(&["--port", "80", "--class", "port:81"]), "a class has port 81, and only 80 is guarded");
     check(&attach(&["--port", "0"]), "0 is not in 1..");
     check(&attach(&[]), "--port");
     check(&attach(&["--port", "80", "--mode", "hw"]), "hw");
     check(&attach(&["--port", "80", "--refusal", "shout"]), "shout");
-    check(&attach(&["--port", "80"]), "lo carries no Ethernet frames");
+    check(&attach(&["--port", "80"]), "lo is not an Ethernet interface");
     check(&["attach", "no-such-device", "--port", "80"], "there is no network interface \"no-such-device\"");
     for what in ["status", "detach"] {
         if rustix::process::geteuid().is_root() {
@@ -390,7 +390,7 @@ fn who_may_not_is_told_what_it_takes() {
 #[test]
 fn a_port_without_a_listener_is_refused_with_those_that_have_one() {
     let Some(rig) = Rig::new("a_port_without_a_listener_is_refused_with_those_that_have_one") else { return };
-    rig.refused(&["attach", "eth0", "--port", "81"], "nobody listens on TCP port 81");
+    rig.refused(&["attach", "eth0", "--port", "81"], "no listener on TCP port 81");
     let said = String::from_utf8(rig.guard(&["attach", "eth0", "--port", "81"]).stderr).unwrap();
     assert!(said.contains("try: start the server first, or --port 80"), "{said}");
 }

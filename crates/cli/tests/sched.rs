@@ -335,7 +335,7 @@ fn what_cannot_be_is_refused_before_anything_is_started() {
     let task = "[[tasks]]\nname = \"a\"\nclass = \"LC\"\n";
     let started = journals("started");
     let first = format!("[[tasks]]\nname = \"b\"\nclass = \"BE\"\ncommand = [\"touch\", \"{started}\"]\n");
-    check("pid.toml", &format!("{first}{task}pid = 2147483647"), "task a: there is no process 2147483647");
+    check("pid.toml", &format!("{first}{task}pid = 2147483647"), "task a: no process 2147483647");
     assert!(!PathBuf::from(started).exists());
     check("group.toml", &format!("{task}cgroup = \"/no/such\""), "/no/such");
     check(

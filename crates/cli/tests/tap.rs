@@ -223,7 +223,7 @@ fn a_device_of_this_name_is_refused() {
     let out = Command::new(env!("CARGO_BIN_EXE_greenwave")).args(again).output().expect("greenwave starts");
     let stderr = String::from_utf8_lossy(&out.stderr);
     assert_eq!(out.status.code(), Some(2));
-    assert!(stderr.starts_with("error: a network device named gw0 exists already"), "{stderr}");
+    assert!(stderr.starts_with("error: a network device named gw0 already exists"), "{stderr}");
 }
 
 fn an_address_in_use_is_refused() {

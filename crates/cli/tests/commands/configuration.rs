@@ -259,7 +259,7 @@ fn check_of_tasks_refuses_what_sched_refuses_with_the_same_words() {
             format!("{task}{here}output = \"/no/such/folder/log\"\n"),
             "task a: /no/such/folder/log: No such file",
         ),
-        (format!("{task}pid = 2147483647\n"), "there is no process 2147483647"),
+        (format!("{task}pid = 2147483647\n"), "no process 2147483647"),
         (format!("{task}cgroup = \"/no/such\"\n"), "/no/such"),
         (format!("{task}{here}guaranteed = 5000\n"), "5000 cores are guaranteed"),
         ("policy = \"caladan\"\ntasks = []\n".to_owned(), "there is no task"),

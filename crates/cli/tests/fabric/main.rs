@@ -182,8 +182,8 @@ fn detach_puts_back_what_was_there() {
             done(&a, &["detach", "eth0"]);
             assert_eq!(shown(&a), before, "{policy}");
         }
-        refused(&a, &["detach", "eth0"], "nothing of ours is attached");
-        refused(&a, &["status", "eth0"], "nothing of ours is attached");
+        refused(&a, &["detach", "eth0"], "no greenwave policy is attached");
+        refused(&a, &["status", "eth0"], "no greenwave policy is attached");
     };
     check(&[]);
     check(&[&["qdisc", "add", "dev", "eth0", "root", "handle", "5:", "pfifo", "limit", "77"]]);
@@ -215,7 +215,7 @@ fn what_cannot_be_put_back_is_not_taken_down() {
     a.run("tc", &["class", "add", "dev", "eth0", "parent", "7:", "classid", "7:1", "htb", "rate", "1mbit"])
         .unwrap();
     let before = shown(&a);
-    refused(&a, &ATTACH, "its root qdisc, htb 7:, could not be put back");
+    refused(&a, &ATTACH, "detach could not restore the root qdisc htb 7:: ");
     assert_eq!(shown(&a), before);
 }
 
@@ -224,7 +224,7 @@ fn a_second_attach_is_refused_and_changes_nothing() {
     let Some([a, _b]) = pair("a_second_attach_is_refused_and_changes_nothing") else { return };
     done(&a, &ATTACH);
     let before = shown(&a);
-    refused(&a, &[&ATTACH[..], &["--policy", "pias"]].concat(), "attached already: fish at 50mbit");
+    refused(&a, &[&ATTACH[..], &["--policy", "pias"]].concat(), "already attached: fish at 50mbit");
     assert_eq!(shown(&a), before);
     done(&a, &["detach", "eth0"]);
 }
@@ -284,14 +284,14 @@ fn killed_at_any_step_attach_and_detach_leave_what_detach_takes_away() {
         calls[0] += 1;
         let out = fabric(&a, &["detach", "eth0"]);
         let said = String::from_utf8_lossy(&out.stderr);
-        assert!(out.status.success() || said.contains("nothing of ours"), "call {}: {said}", calls[0]);
+        assert!(out.status.success() || said.contains("no greenwave policy"), "call {}: {said}", calls[0]);
         assert_eq!(shown(&a), before, "attach killed at call {}: {said}", calls[0]);
     }
     while killed(&["detach", "eth0"], calls[1] + 1) {
         calls[1] += 1;
         let out = fabric(&a, &["detach", "eth0"]);
         let said = String::from_utf8_lossy(&out.stderr);
-        assert!(out.status.success() || said.contains("nothing of ours"), "call {}: {said}", calls[1]);
+        assert!(out.status.success() || said.contains("no greenwave policy"), "call {}: {said}", calls[1]);
         assert_eq!(shown(&a), before, "detach killed at call {}: {said}", calls[1]);
         done(&a, &ATTACH);
     }
@@ -339,7 +339,7 @@ fn what_cannot_be_attached_is_said_with_what_could() {
         &["attach", "no-such-device", "--rate", "1gbit"],
         "there is no network interface \"no-such-device\"",
     );
-    check(&["attach", "lo", "--rate", "1gbit"], "lo carries no Ethernet frames");
+    check(&["attach", "lo", "--rate", "1gbit"], "lo is not an Ethernet interface");
     check(&["attach", "lo", "--rate", "0gbit"], "\"0gbit\" is not a number above 0");
     check(&["attach", "lo", "--rate", "1kbit"], "rate 1kbit is outside 1mbit..=1tbit");
     check(&["attach", "lo"], "--rate");

@@ -125,6 +125,6 @@ fn a_service_that_queues_by_itself_is_guarded_by_what_it_tells_while_it_tells() 
     ended(controller);
     rig.refused(
         &["attach", "eth0", "--port", "80", "--joined", "/no/such/file"],
-        "/no/such/file: no service tells of its requests there: No such file or directory",
+        "/no/such/file: no service reports its queue in this file: No such file or directory",
     );
 }

@@ -177,5 +177,9 @@ fn an_address_that_cannot_be_had_is_one_line_and_what_to_try() {
     for sort in ["all", "default"] {
         cable.ours.sysctl(&format!("net.ipv6.conf.{sort}.disable_ipv6"), "1").unwrap();
     }
-    check("tap:gw1", &["--addr", "fd08::2/64"], ["gw1: IPv6 is off on the kernel's end", "disable_ipv6=0"]);
+    check(
+        "tap:gw1",
+        &["--addr", "fd08::2/64"],
+        ["gw1: IPv6 is disabled on the kernel side", "disable_ipv6=0"],
+    );
 }

@@ -60,7 +60,7 @@ fn dpdk_that_cannot_start_says_why_in_a_line_and_what_to_try() {
     match std::fs::read_to_string("/proc/sys/vm/nr_hugepages") {
         Ok(pages) if pages.trim() == "0" => check(
             "net_tap0,iface=gw1",
-            "frames take 24 MiB of huge pages, and 0 are free",
+            "frame buffers need 24 MiB of huge pages, and 0 are free",
             "sysctl -w vm.nr_hugepages=12, or, with a virtual device: --device dpdk:net_tap0,iface=gw1,no-huge",
         ),
         _ => skipped(test, "absent huge pages: this machine has some"),

@@ -144,8 +144,8 @@ fn a_library_that_others_than_root_could_change_is_refused_by_root() {
     }
     let folder = Folder::new("run-exposed-libraries");
     for (user, group, mode, how) in [
-        (0, 0, 0o666, "everybody may write it (mode 0666)"),
-        (0, 0, 0o777, "everybody may write it (mode 0777)"),
+        (0, 0, 0o666, "world-writable (mode 0666)"),
+        (0, 0, 0o777, "world-writable (mode 0777)"),
         (0, NOBODY, 0o664, "group 65534 may write it (mode 0664)"),
         (NOBODY, 0, 0o644, "it belongs to user 65534"),
         (NOBODY, NOBODY, 0o444, "it belongs to user 65534"),
@@ -161,7 +161,7 @@ fn a_library_that_others_than_root_could_change_is_refused_by_root() {
     };
     of_folder(0, 0o777);
     let end = ", and it would run in root's programs";
-    refuses(&file, &format!("{}: everybody may write it (mode 0777){end}", folder.0.display()));
+    refuses(&file, &format!("{}: world-writable (mode 0777){end}", folder.0.display()));
     of_folder(NOBODY, 0o755);
     refuses(&file, &format!("{}: it belongs to user 65534{end}", folder.0.display()));
     // As /tmp is; and what root alone may write.
@@ -170,7 +170,7 @@ fn a_library_that_others_than_root_could_change_is_refused_by_root() {
         let mut doctor = Command::new(GREENWAVE);
         let out = doctor.args(["doctor", "run"]).env("GREENWAVE_LIB", &file).output().unwrap();
         let said = String::from_utf8_lossy(&out.stdout);
-        assert!(said.contains(&format!("{}, of this build", file.display())), "{mode:o}: {said}");
+        assert!(said.contains(&format!("{}, from this build", file.display())), "{mode:o}: {said}");
     }
 }
 

@@ -23,8 +23,8 @@ fn what_cannot_be_run_is_said_so() {
         check(Command::new(GREENWAVE).arg("run").args(args), expected);
     };
     let run = |more: &[&str], expected: &str| with(&[&on[..], more].concat(), expected);
-    run(&["--", "no-such-program"], "program no-such-program is not there");
-    run(&["--", "/etc/passwd"], "not a program that we may run");
+    run(&["--", "no-such-program"], "program no-such-program does not exist");
+    run(&["--", "/etc/passwd"], "not executable by this user");
     run(&["--guard", "no-such", "--", "true"], "--guard: ");
     run(&["--policy", "/no/such.toml", "--", "true"], "/no/such.toml: No such file");
     with(&[&on[2..], &["--device", "eth7", "--", "true"]].concat(), "device \"eth7\" is not tap:NAME");
@@ -32,7 +32,7 @@ fn what_cannot_be_run_is_said_so() {
     let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("run-odd-program");
     std::fs::write(&file, "no program").unwrap();
     std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-    run(&["--", file.to_str().unwrap()], "neither a program nor a script");
+    run(&["--", file.to_str().unwrap()], "is not an executable");
     let _ = std::fs::remove_file(&file);
 }
 
@@ -65,9 +65,9 @@ fn the_doctor_tries_the_library_on_a_program() {
     let doctor =
         Command::new(GREENWAVE).args(["doctor", "run"]).env("GREENWAVE_LIB", library()).output().unwrap();
     let said = String::from_utf8_lossy(&doctor.stdout);
-    let loaded = format!("{}, of this build", library().canonicalize().unwrap().display());
+    let loaded = format!("{}, from this build", library().canonicalize().unwrap().display());
     assert!(said.contains(&loaded), "{said}");
-    for mechanism in ["preload", "desk", "device", "programs", "connections", "namespaces"] {
+    for mechanism in ["preload", "channel", "device", "programs", "connections", "namespaces"] {
         let is_it = |line: &str| line.split_whitespace().take(2).eq(["run", mechanism]);
         assert!(said.lines().any(is_it), "{mechanism}: {said}");
     }

@@ -10,7 +10,7 @@ use super::*;
 /// A kind of program: its compiler, what a shell is told, and what is said of it.
 pub(super) type Kind = (&'static str, &'static str, &'static str, &'static str);
 
-const STATIC: &str = " is linked statically, and nothing can be preloaded into it";
+const STATIC: &str = " is statically linked, so no library can be preloaded";
 const GO: &str = " is a Go program: ";
 const NO_LIBRARY: &str = " needs no library: ";
 
@@ -21,10 +21,10 @@ const KINDS: &[Kind] = &[
     ("glibc-static-pie", "gcc", "gcc -static-pie main.c -o $OUT", STATIC),
     ("glibc-static-stripped", "gcc", "gcc -static -s main.c -o $OUT", STATIC),
     ("musl-static", "musl-gcc", "musl-gcc -static main.c -o $OUT", STATIC),
-    ("musl-dynamic", "musl-gcc", "musl-gcc main.c -o $OUT", " is loaded by /lib/ld-musl-"),
+    ("musl-dynamic", "musl-gcc", "musl-gcc main.c -o $OUT", " needs the loader /lib/ld-musl-"),
     ("bare-dynamic", "gcc", "gcc -nostdlib -pie bare.c -o $OUT", NO_LIBRARY),
     ("bare-static", "gcc", "gcc -nostdlib -static bare.c -o $OUT", STATIC),
-    ("object", "gcc", "gcc -c main.c -o $OUT && chmod +x $OUT", " is neither a program nor a script"),
+    ("object", "gcc", "gcc -c main.c -o $OUT && chmod +x $OUT", " is not an executable"),
     ("rust-static", "rustc", "rustc -C target-feature=+crt-static main.rs -o $OUT", STATIC),
     ("rust-static-exe", "rustc",
         "rustc -C target-feature=+crt-static -C relocation-model=static main.rs -o $OUT", STATIC),
@@ -46,13 +46,13 @@ const KINDS: &[Kind] = &[
 #[cfg(target_arch = "x86_64")]
 #[rustfmt::skip]
 const FOREIGN: &[Kind] = &[
-    ("x86-32", "gcc", "gcc -m32 -nostdlib bare.c -o $OUT", " is a program for 32-bit x86, "),
-    ("x86-32-static", "gcc", "gcc -m32 -nostdlib -static bare.c -o $OUT", " is a program for 32-bit x86, "),
-    ("x32", "gcc", "gcc -mx32 -nostdlib bare.c -o $OUT", " is a program for x86-64 with 32-bit pointers (x32), "),
-    ("go-arm64", "go", "CGO_ENABLED=0 GOARCH=arm64 go build -o $OUT main.go", " is a program for 64-bit ARM, "),
-    ("go-386", "go", "CGO_ENABLED=0 GOARCH=386 go build -o $OUT main.go", " is a program for 32-bit x86, "),
+    ("x86-32", "gcc", "gcc -m32 -nostdlib bare.c -o $OUT", " is built for 32-bit x86, "),
+    ("x86-32-static", "gcc", "gcc -m32 -nostdlib -static bare.c -o $OUT", " is built for 32-bit x86, "),
+    ("x32", "gcc", "gcc -mx32 -nostdlib bare.c -o $OUT", " is built for x86-64 with 32-bit pointers (x32), "),
+    ("go-arm64", "go", "CGO_ENABLED=0 GOARCH=arm64 go build -o $OUT main.go", " is built for 64-bit ARM, "),
+    ("go-386", "go", "CGO_ENABLED=0 GOARCH=386 go build -o $OUT main.go", " is built for 32-bit x86, "),
     // The other byte order.
-    ("go-s390x", "go", "CGO_ENABLED=0 GOARCH=s390x go build -o $OUT main.go", " is a program for IBM S/390, "),
+    ("go-s390x", "go", "CGO_ENABLED=0 GOARCH=s390x go build -o $OUT main.go", " is built for IBM S/390, "),
 ];
 #[cfg(not(target_arch = "x86_64"))]
 const FOREIGN: &[Kind] = &[];

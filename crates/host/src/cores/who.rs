@@ -23,12 +23,11 @@ impl Who {
                     format!("{}: {e}", path.display()),
                     "the folder of a cgroup, such as /sys/fs/cgroup/system.slice/memcached.service",
                 ),
-                Ok(_) if path.to_string_lossy().contains('\n') => refused(
-                    "a cgroup's path with a line break cannot be noted".to_owned(),
-                    "another name for it",
-                ),
+                Ok(_) if path.to_string_lossy().contains('\n') => {
+                    refused("a cgroup's path must not contain a line break".to_owned(), "rename the cgroup")
+                }
                 Ok(_) if !critical && !proc::may_schedule() => refused(
-                    format!("{}: we may not change its class and back", path.display()),
+                    format!("{}: no permission to change its scheduling class", path.display()),
                     "root (CAP_SYS_NICE), or a command that greenwave starts",
                 ),
                 Ok(_) => Ok(()),
@@ -41,8 +40,8 @@ impl Who {
                         Ok(())
                     } else {
                         refused(
-                            format!("there is no process {id}"),
-                            "the number of one that runs, as pgrep -x NAME tells",
+                            format!("no process {id}"),
+                            "the ID of a running process, as pgrep -x NAME prints it",
                         )
                     };
                 };
@@ -53,7 +52,7 @@ impl Who {
                 if is_there && !may && !is_ours {
                     let name = proc::name(*id);
                     return refused(
-                        format!("process {id} ({name}): we may not change how it is scheduled and back"),
+                        format!("process {id} ({name}): no permission to change its scheduling class"),
                         "root (CAP_SYS_NICE), or a command that greenwave starts",
                     );
                 }
@@ -71,8 +70,11 @@ impl Who {
         let Some(manager) = Hierarchy::freezer().and_then(|tree| manager(&tree.folder_of(*id)?)) else {
             return Ok(());
         };
-        let what = format!("process {id} ({}) is managed by greenwave {manager} already", proc::name(*id));
-        Err(CoresError { what, advice: Some("greenwave sched restore, if that is gone".to_owned()) })
+        let what = format!("process {id} ({}) is already managed by greenwave {manager}", proc::name(*id));
+        Err(CoresError {
+            what,
+            advice: Some("greenwave sched restore, if that scheduler has ended".to_owned()),
+        })
     }
 }
 

@@ -30,7 +30,7 @@ pub(super) fn examine() -> Vec<Finding> {
     let sleeper = Command::new("sleep").arg("600").stdin(Stdio::null()).stdout(Stdio::null()).spawn();
     let tried = match sleeper.map(Sleeper) {
         Ok(sleeper) => vec![mechanism(&sleeper), parking(&sleeper), sessions(&sleeper)],
-        Err(e) => vec![Finding::absent(AREA, "affinity", format!("no child to try it on: {e}"), [])],
+        Err(e) => vec![Finding::absent(AREA, "affinity", format!("cannot start a test process: {e}"), [])],
     };
     tried
         .into_iter()
@@ -56,13 +56,14 @@ fn mechanism(sleeper: &Sleeper) -> Finding {
             Finding::absent(AREA, WHAT, e.to_string(), [kernel])
         }
         Ok(_) if !proc::may_schedule() => {
-            let seen = "programs that greenwave starts; of others the class could not be put back";
+            let seen =
+                "only for programs that greenwave starts; the class of other programs could not be restored";
             Finding::limited(AREA, WHAT, seen, ["run as root (CAP_SYS_NICE)".to_owned()])
         }
         Ok(_) => Finding::works(
             AREA,
             WHAT,
-            "any program: cores, idle class, waits from schedstat; taken where scx is not",
+            "any program: CPU affinity, idle class, waits from schedstat; used if scx is not available",
         ),
     }
 }
@@ -76,14 +77,16 @@ fn parking(sleeper: &Sleeper) -> Finding {
         return Finding::absent(
             AREA,
             WHAT,
-            "no freezer is mounted: BE without a core stays in the idle class",
+            "no cgroup freezer is mounted: BE tasks without a core cannot be frozen, they run in the idle class",
             [remedy],
         );
     };
     match folder(&tree, id, |group| group.freeze(true).and_then(|()| group.freeze(false))) {
-        Ok(()) => Finding::works(AREA, WHAT, "by the freezer"),
+        Ok(()) => Finding::works(AREA, WHAT, "by the cgroup freezer"),
         Err(e) => {
-            let seen = format!("the freezer: {e}; BE without a core stays in the idle class");
+            let seen = format!(
+                "the cgroup freezer: {e}; BE tasks without a core cannot be frozen, they run in the idle class"
+            );
             Finding::absent(AREA, WHAT, seen, ["run as root".to_owned()])
         }
     }
@@ -94,15 +97,15 @@ fn sessions(sleeper: &Sleeper) -> Finding {
     const WHAT: &str = "idle class";
     let grouped = std::fs::read_to_string("/proc/sys/kernel/sched_autogroup_enabled").unwrap_or_default();
     if grouped.trim() != "1" {
-        return Finding::works(AREA, WHAT, "programs are not scheduled by session");
+        return Finding::works(AREA, WHAT, "autogroup is off: the idle class works between all programs");
     }
     let tried = Hierarchy::idle().map(|tree| folder(&tree, sleeper.0.id(), Group::idle));
     match tried {
-        Some(Ok(())) => Finding::works(AREA, WHAT, "between sessions too, by cpu.idle of a cgroup"),
+        Some(Ok(())) => Finding::works(AREA, WHAT, "works across login sessions, by cpu.idle of a cgroup"),
         _ => Finding::limited(
             AREA,
             WHAT,
-            "programs are scheduled by session (autogroup): BE gives way at once within its own only",
+            "autogroup is on: the idle class does not work across login sessions",
             ["sysctl -w kernel.sched_autogroup_enabled=0 before programs start".to_owned()],
         ),
     }
@@ -128,7 +131,7 @@ fn scheduler(tried: Result<(), CoresError>) -> Finding {
         Ok(()) => Finding::works(
             AREA,
             WHAT,
-            "cores by a scheduler of ours in the kernel; taken by default where a core is left to greenwave",
+            "greenwave's sched_ext scheduler; the default if one core is left to greenwave",
         ),
         Err(e) => Finding::absent(AREA, WHAT, e.to_string().trim_start_matches("scx: "), e.advice()),
     }
@@ -149,10 +152,10 @@ fn pulses() -> Finding {
         Ok(true) => Finding::works(
             AREA,
             WHAT,
-            "programs on greenwave's runtime tell what waits and leave cores when asked; taken where a task has a \
+            "programs on greenwave's runtime report waits and release cores on request; used if a task has a \
              pulse and a core is left to greenwave",
         ),
-        Ok(false) => Finding::absent(AREA, WHAT, "a word in shared memory does not arrive", [memfd]),
+        Ok(false) => Finding::absent(AREA, WHAT, "a write to shared memory does not arrive", [memfd]),
         Err(e) => Finding::absent(AREA, WHAT, e.to_string(), [memfd]),
     }
 }
@@ -162,7 +165,7 @@ fn probe() -> Finding {
     Finding::limited(
         AREA,
         "latency probe",
-        "how busy DRAM is, on greenwave's socket, and not who it is; taken where no counter is",
+        "DRAM load on greenwave's socket, not per task; used if there are no hardware counters",
         [],
     )
 }
@@ -171,19 +174,17 @@ fn probe() -> Finding {
 fn counters(tried: Vec<(&'static str, Result<(), String>)>) -> Vec<Finding> {
     let finding = |(what, tried): (&'static str, Result<(), String>)| {
         let (seen, remedy) = match what {
-            "cache misses" => ("who misses the last-level cache, core by core", None),
-            "resctrl MBM" => (
-                "bytes between memory and each last-level cache",
-                Some("mount -t resctrl resctrl /sys/fs/resctrl"),
-            ),
-            _ => ("bytes that each socket's memory moved", None),
+            "cache misses" => ("last-level cache misses per core", None),
+            "resctrl MBM" => {
+                ("memory traffic per last-level cache", Some("mount -t resctrl resctrl /sys/fs/resctrl"))
+            }
+            _ => ("memory traffic per socket", None),
         };
         match tried {
-            Ok(()) => Finding::works(AREA, what, format!("{seen}; taken before the latency probe")),
+            Ok(()) => Finding::works(AREA, what, format!("{seen}; used instead of the latency probe")),
             Err(why) => {
-                let remedy =
-                    remedy.unwrap_or("a machine of its own: most virtual ones have no such counters");
-                Finding::absent(AREA, what, format!("{why}: {seen} is not seen"), [remedy.to_owned()])
+                let remedy = remedy.unwrap_or("bare metal: most VMs have no such counters");
+                Finding::absent(AREA, what, format!("{why}: {seen} cannot be measured"), [remedy.to_owned()])
             }
         }
     };

@@ -25,8 +25,8 @@ fn open_them(here: &Namespace) -> Vec<Finding> {
     let tap = here.enter(|| Tap::create("gw2").map(|tap| tap.name().len()));
     let packet = here.enter(|| packet::open("gw0", &packet::Options::default()).map(drop));
     vec![
-        found("tap", tap.map(|_| "a device that the kernel's own TCP can talk to"), |e| e.advice()),
-        found("packet", packet.map(|()| "packet rings, on any interface"), |e| e.advice()),
+        found("tap", tap.map(|_| "a TAP device, connected to the kernel's TCP"), |e| e.advice()),
+        found("packet", packet.map(|()| "packet sockets, on any interface"), |e| e.advice()),
         found("xdp, generic", xdp(afxdp::Mode::Generic), |e| e.advice()),
         on_a_veth(found("xdp, native", xdp(afxdp::Mode::Native), |e| e.advice())),
     ]
@@ -45,14 +45,14 @@ fn found<T: Display, E: Display>(
 
 /// What a virtual cable can do says nothing of a card's driver.
 fn on_a_veth(finding: Finding) -> Finding {
-    let seen = format!("{} (on a veth; a card's driver has its own say)", finding.seen);
+    let seen = format!("{} (tested on a veth; a NIC's driver can differ)", finding.seen);
     Finding { seen, ..finding }
 }
 
 /// DPDK is a matter of how greenwave was built; its ports are not ours to try.
 fn dpdk() -> Finding {
     if cfg!(feature = "dpdk") {
-        Finding::works(AREA, "dpdk", "built in; a port is tried when it is opened")
+        Finding::works(AREA, "dpdk", "built in; a port is not tested before it is opened")
     } else {
         let e = crate::dpdk::DpdkError::NotBuilt;
         Finding::absent(AREA, "dpdk", e.to_string(), e.advice())

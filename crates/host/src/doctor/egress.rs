@@ -41,7 +41,7 @@ fn two_levels() -> Policy {
 /// HTB alone does it, but with queues that are there from the start and shared
 /// by what flows there are.
 fn judge(choice: &Choice) -> Finding {
-    let by = format!("by a classifier in BPF and {}", choice.shape.name());
+    let by = format!("by a BPF classifier and {}", choice.shape.name());
     if choice.missing.is_empty() {
         return Finding::works(AREA, WHAT, by);
     }
@@ -50,7 +50,7 @@ fn judge(choice: &Choice) -> Finding {
         Shape::Classes => "; flows share queues",
         Shape::Bands { .. } => "",
     };
-    let seen = format!("{by}, for want of {}{less}", choice.missing.join(", "));
+    let seen = format!("{by}; missing qdiscs: {}{less}", choice.missing.join(", "));
     Finding::limited(AREA, WHAT, seen, [format!("modprobe -a {modules}, or a kernel that has them")])
 }
 
@@ -69,6 +69,6 @@ mod tests {
         );
         assert_eq!([all.health, some.health, none.health], [Health::Works, Health::Limited, Health::Limited]);
         assert_eq!(some.remedies, ["modprobe -a sch_prio, or a kernel that has them"]);
-        assert!(none.seen.contains("htb, for want of prio, ets, fq, sfq; flows share"), "{}", none.seen);
+        assert!(none.seen.contains("htb; missing qdiscs: prio, ets, fq, sfq; flows share"), "{}", none.seen);
     }
 }

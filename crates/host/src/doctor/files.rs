@@ -25,9 +25,9 @@ pub(super) fn examine() -> Vec<Finding> {
 fn ring(opened: Result<Ring, RingError>) -> Finding {
     const WHAT: &str = "io_uring";
     match opened.map(|mut ring| comes_back(&mut ring)) {
-        Ok(Ok(())) => Finding::works(AREA, WHAT, "other tasks are served while a file is read or written"),
+        Ok(Ok(())) => Finding::works(AREA, WHAT, "file I/O does not block other tasks"),
         Ok(Err(e)) => {
-            let seen = format!("there is a ring, and a request failed: {e}");
+            let seen = format!("the ring opens, but a request failed: {e}");
             Finding::absent(AREA, WHAT, seen, [RingError::Ring(e).advice()])
         }
         Err(e) => Finding::absent(AREA, WHAT, e.why(), [e.advice()]),
@@ -38,7 +38,7 @@ fn ring(opened: Result<Ring, RingError>) -> Finding {
 fn plain() -> Finding {
     const WHAT: &str = "system calls";
     match Plain::new(1, 1, PAGE).and_then(|mut plain| comes_back(&mut plain)) {
-        Ok(()) => Finding::works(AREA, WHAT, "where io_uring cannot be had: a thread waits for each request"),
+        Ok(()) => Finding::works(AREA, WHAT, "fallback without io_uring: the thread blocks for each request"),
         Err(e) => Finding::absent(AREA, WHAT, e.to_string(), []),
     }
 }
@@ -57,7 +57,7 @@ fn comes_back(disk: &mut dyn Disk) -> io::Result<()> {
     buffer.bytes_mut().fill(0);
     let buffer = carry_out(disk, Request::Read { file, at, len, buffer })?;
     let same = buffer.bytes() == pattern;
-    same.then_some(()).ok_or_else(|| io::Error::other("what was read is not what was written"))
+    same.then_some(()).ok_or_else(|| io::Error::other("the data read back differs from the data written"))
 }
 
 /// Waits for a request of a page; its buffer.
@@ -68,7 +68,7 @@ fn carry_out(disk: &mut dyn Disk, request: Request) -> io::Result<storage::Buffe
     match disk.done() {
         Some(IoCompletion { result: Ok(PAGE), buffer: Some(buffer), .. }) => Ok(buffer),
         Some(IoCompletion { result: Err(e), .. }) => Err(e),
-        _ => Err(io::Error::other("a request was carried out in part")),
+        _ => Err(io::Error::other("a request was only partly done")),
     }
 }
 

@@ -42,20 +42,20 @@ pub(super) fn examine() -> Option<Finding> {
 fn judge(idle: &Idle) -> Option<Finding> {
     let found = |seen: &str| Some(Finding::works(AREA, WHAT, seen));
     if !idle.is_virtual? {
-        return found("the machine's own: they wake by themselves");
+        return found("bare metal: wake-ups do not depend on a hypervisor");
     }
     let remedy = match (idle.polls, idle.polled_ns) {
-        (true, _) => return found("virtual, and never halt (idle=poll)"),
+        (true, _) => return found("VM: idle cores never halt (idle=poll)"),
         (_, Some(ns)) if ns > 0 => {
-            return found(&format!("virtual, and polled for {} µs before they halt", ns / 1_000));
+            return found(&format!("VM: idle cores poll for {} µs before they halt", ns / 1_000));
         }
         (_, Some(_)) => format!("echo 200000 > {POLLED}"),
         (_, None) if !matches!(&*idle.driver, "" | "none") => {
-            return found(&format!("virtual, with states of their own ({})", idle.driver));
+            return found(&format!("VM: idle cores use the cpuidle driver {}", idle.driver));
         }
         (_, None) => "modprobe cpuidle-haltpoll force=1".to_owned(),
     };
-    let seen = "virtual, and halt at once: the hypervisor wakes them, later and cold when it is busy";
+    let seen = "VM: idle cores halt, so wake-ups are slow when the host is busy";
     Some(Finding::limited(AREA, WHAT, seen, [remedy]))
 }
 

@@ -102,7 +102,7 @@ fn tried(
         Ok(look(&here))
     };
     let (why, remedy) = match unavailable {
-        Some(why) => (format!("not tried: {why}"), Some("run as root".to_owned())),
+        Some(why) => (format!("not tested: {why}"), Some("run as root".to_owned())),
         None => match in_lab() {
             Ok(findings) => return findings,
             Err(e) => (e.to_string(), e.advice()),

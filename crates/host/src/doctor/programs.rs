@@ -34,10 +34,10 @@ fn preload(found: Result<Library, PreloadError>) -> Finding {
     let tried = found.and_then(|library| library.check().map(|untried| (library, untried)));
     match tried {
         Ok((library, None)) => {
-            Finding::works(AREA, WHAT, format!("{}, of this build", library.path().display()))
+            Finding::works(AREA, WHAT, format!("{}, from this build", library.path().display()))
         }
         Ok((library, Some(unfit))) => {
-            let seen = format!("{}, not tried: {unfit}", library.path().display());
+            let seen = format!("{}, not tested: {unfit}", library.path().display());
             Finding::limited(AREA, WHAT, seen, [unfit.advice()])
         }
         Err(e) => Finding::absent(AREA, WHAT, e.to_string(), [e.advice()]),
@@ -46,13 +46,13 @@ fn preload(found: Result<Library, PreloadError>) -> Finding {
 
 /// Who is asked, and asked once, from another thread as a program does.
 fn desk() -> Finding {
-    const WHAT: &str = "desk";
+    const WHAT: &str = "channel";
     /// Many times what an answer takes.
     const PATIENCE: Duration = Duration::from_secs(5);
     // Two that look at once are no stranger than two programs.
     static LOOKS: AtomicU8 = AtomicU8::new(0);
     let remedies =
-        || ["a kernel with CONFIG_UNIX and CONFIG_MEMFD_CREATE, and descriptors left (ulimit -n)".to_owned()];
+        || ["a kernel with CONFIG_UNIX and CONFIG_MEMFD_CREATE, and free descriptors (ulimit -n)".to_owned()];
     let opened = Desk::open([LOOKS.fetch_add(1, Ordering::Relaxed); 16]);
     let mut desk = match opened {
         Ok(desk) => Some(desk),
@@ -75,8 +75,8 @@ fn desk() -> Finding {
         asking.join().unwrap_or(false)
     });
     match asked {
-        true => Finding::works(AREA, WHAT, "abstract sockets to ask by, and labels in shared memory"),
-        false => Finding::absent(AREA, WHAT, "a question found no answer", remedies()),
+        true => Finding::works(AREA, WHAT, "abstract sockets and shared memory for the preloaded library"),
+        false => Finding::absent(AREA, WHAT, "a request got no answer", remedies()),
     }
 }
 
@@ -88,7 +88,7 @@ fn ways(devices: &[Finding]) -> Finding {
     match there.as_slice() {
         [] => {
             let first = devices.first();
-            let why = first.map_or("there are none", |way| way.seen.as_str());
+            let why = first.map_or("no device", |way| way.seen.as_str());
             let remedies = first.map(|way| way.remedies.clone()).unwrap_or_default();
             Finding::absent(AREA, WHAT, format!("none of {}: {why}", names(&absent)), remedies)
         }
@@ -123,7 +123,7 @@ fn kinds(programs: &[PathBuf]) -> Finding {
     let count: usize = without.values().map(Vec::len).sum();
     let all = programs.len();
     if without.is_empty() {
-        return Finding::works(AREA, WHAT, format!("all {all} in PATH can be run so"));
+        return Finding::works(AREA, WHAT, format!("all {all} in PATH can run on greenwave's stack"));
     }
     let kinds = without.iter_mut().map(|(word, names)| {
         names.sort();
@@ -132,7 +132,7 @@ fn kinds(programs: &[PathBuf]) -> Finding {
         format!("{} {word} ({named}{more})", names.len())
     });
     let kinds = kinds.collect::<Vec<_>>().join(", ");
-    let seen = format!("{} of {all} in PATH can be run so; {kinds} cannot", all - count);
+    let seen = format!("{} of {all} in PATH can run on greenwave's stack; not: {kinds}", all - count);
     Finding::limited(AREA, WHAT, seen, remedies)
 }
 
@@ -143,15 +143,16 @@ fn connections(limit: Option<u64>) -> Finding {
     const MANY: u64 = 65_536;
     match limit {
         Some(limit) if limit < MANY => {
-            let seen =
-                format!("fewer than {limit} at a time: each takes a descriptor, and no more are allowed");
+            let seen = format!(
+                "fewer than {limit} at a time: each needs a descriptor, and the hard limit is reached"
+            );
             let remedy = format!("ulimit -Hn {MANY} as root, or LimitNOFILE={MANY} in the unit");
             Finding::limited(AREA, WHAT, seen, [remedy])
         }
         Some(limit) => {
-            Finding::works(AREA, WHAT, format!("fewer than {limit} at a time: each takes a descriptor"))
+            Finding::works(AREA, WHAT, format!("fewer than {limit} at a time: each needs a descriptor"))
         }
-        None => Finding::works(AREA, WHAT, "as many as memory has room for: descriptors have no limit"),
+        None => Finding::works(AREA, WHAT, "limited by memory only: no descriptor limit"),
     }
 }
 
@@ -174,14 +175,10 @@ fn alone() -> Finding {
     // nothing and takes no lock.
     unsafe { command.pre_exec(moved) };
     match command.status() {
-        Ok(_) => Finding::works(
-            AREA,
-            WHAT,
-            "a user may have a network of his own, and try in it without root: unshare -rn",
-        ),
+        Ok(_) => Finding::works(AREA, WHAT, "unprivileged users can test inside `unshare -rn`"),
         Err(e) => {
             let seen = format!(
-                "no user has a network of his own (unshare -rn: {e}): run takes root, or a device's rights"
+                "unprivileged user namespaces are off (unshare -rn: {e}): run needs root, or permission for a device"
             );
             let remedy = "sysctl -w user.max_user_namespaces=10000, and kernel.unprivileged_userns_clone=1 or \
                           kernel.apparmor_restrict_unprivileged_userns=0 where there is one";
@@ -202,7 +199,7 @@ mod tests {
         let none = preload(Library::find(Some(Path::new("/no/lib.so"))));
         assert_eq!(none.health, Health::Absent);
         assert!(none.seen.starts_with("/no/lib.so: No such file") && none.remedies.len() == 1, "{none:?}");
-        let works = Finding::works(AREA, "desk", "asked");
+        let works = Finding::works(AREA, "channel", "asked");
         assert!(serves(AREA, std::slice::from_ref(&works)) && !serves(AREA, &[]));
         assert!(!serves(AREA, &[works, none]), "one is not enough");
     }
@@ -235,7 +232,7 @@ mod tests {
         let text = PathBuf::from("/etc/passwd");
         let found = kinds(&[this, text]);
         assert_eq!(found.health, Health::Limited);
-        let expected = "1 of 2 in PATH can be run so; 1 neither programs nor scripts (passwd) cannot";
+        let expected = "1 of 2 in PATH can run on greenwave's stack; not: 1 not executable (passwd)";
         assert_eq!((&*found.seen, found.remedies.len()), (expected, 1));
         assert!(!in_path().is_empty(), "a test is started by a program in PATH");
     }

@@ -68,16 +68,16 @@ fn judge(set_up: &SetUp, cores: usize) -> Finding {
     let plural = if *queues == 1 { "queue" } else { "queues" };
     let how = format!("{name}, {queues} {plural}");
     if *threaded {
-        return Finding::works(AREA, WHAT, format!("{how}: NAPI in threads, scheduled like others"));
+        return Finding::works(AREA, WHAT, format!("{how}: threaded NAPI, scheduled like other threads"));
     }
     let threads = format!("echo 1 > /sys/class/net/{name}/threaded");
     let seen = match () {
-        () if cores == 1 => format!("{how}: in softirq, before all else on the only core"),
+        () if cores == 1 => format!("{how}: in softirq, which preempts everything on the only core"),
         () if *steered > 0 => format!("{how}: in softirq, {steered} of them spread over cores by RPS"),
-        () if *queues >= cores => format!("{how}: in softirq, a queue or more for each core"),
+        () if *queues >= cores => format!("{how}: in softirq, at least one queue per core"),
         () => {
             let spread = format!("echo {} > /sys/class/net/{name}/queues/rx-0/rps_cpus", mask(cores));
-            let seen = format!("{how} for {cores} cores: in softirq, before all else on its core");
+            let seen = format!("{how} for {cores} cores: in softirq, which preempts everything on its core");
             return Finding::limited(AREA, WHAT, seen, [threads, spread]);
         }
     };
@@ -110,13 +110,13 @@ fn softirq(stat: &str) -> Finding {
     let whole = shares.iter().find(|(name, _)| name.is_empty());
     let cores = shares.iter().filter(|(name, _)| !name.is_empty());
     let (Some((_, all)), Some((core, most))) = (whole, cores.max_by(|a, b| a.1.total_cmp(&b.1))) else {
-        return Finding::limited(AREA, WHAT, "/proc/stat does not say", []);
+        return Finding::limited(AREA, WHAT, "/proc/stat has no softirq times", []);
     };
     let seen = format!("{all:.1} % of all cores since boot, {most:.1} % of core {core}, sampled at ticks");
     if *most < SHARE_MAX {
         return Finding::works(AREA, WHAT, seen);
     }
-    Finding::limited(AREA, WHAT, seen, [format!("cat /proc/softirqs, for what core {core} does")])
+    Finding::limited(AREA, WHAT, seen, [format!("cat /proc/softirqs, to see the softirqs of core {core}")])
 }
 
 /// Percent of a core beyond which receiving keeps the rest from it: where the
@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn one_queue_on_many_cores_gets_both_ways_out() {
-        let finding = check(1, false, 0, 40, "1 queue for 40 cores: in softirq, before all else");
+        let finding = check(1, false, 0, 40, "1 queue for 40 cores: in softirq, which preempts everything");
         let [threads, spread] = finding.remedies.try_into().unwrap();
         assert!(
             threads.contains("eth0/threaded") && spread.contains("echo ff,ffffffff >"),
@@ -147,14 +147,14 @@ mod tests {
 
     #[test]
     fn threads_are_as_it_should_be() {
-        let finding = check(4, true, 0, 4, "NAPI in threads");
+        let finding = check(4, true, 0, 4, "threaded NAPI");
         assert_eq!((finding.health, finding.remedies), (Health::Works, vec![]));
     }
 
     #[test]
     fn spread_work_still_comes_first() {
         assert_eq!(check(2, false, 2, 4, "spread over cores by RPS").health, Health::Limited);
-        assert_eq!(check(8, false, 0, 4, "a queue or more for each core").health, Health::Limited);
+        assert_eq!(check(8, false, 0, 4, "at least one queue per core").health, Health::Limited);
         assert_eq!(check(1, false, 1, 1, "the only core").health, Health::Limited);
     }
 
@@ -175,6 +175,6 @@ mod tests {
         let quiet = softirq(&stat(20));
         assert_eq!(quiet.seen, "20.0 % of all cores since boot, 50.0 % of core 1, sampled at ticks");
         assert_eq!([quiet.health, softirq(&stat(80)).health], [Health::Works, Health::Limited]);
-        assert_eq!(softirq("").seen, "/proc/stat does not say");
+        assert_eq!(softirq("").seen, "/proc/stat has no softirq times");
     }
 }

@@ -16,9 +16,9 @@ const ANSWERS: &str = "until answer";
 
 pub(super) fn examine(unavailable: Option<&str>) -> Vec<Finding> {
     tried(AREA, &[IN_DRIVERS, AFTER_THEM, ANSWERS], unavailable, |here| {
-        let native = "on a veth; a card's driver has its own say";
+        let native = "tested on a veth; a NIC's driver can differ";
         let generic = "after the driver, on any interface";
-        let answers = "who waits for an answer is seen: for servers of threads";
+        let answers = "first response bytes are observed, for thread-per-connection servers";
         vec![
             here.enter(|| attach(IN_DRIVERS, Mode::Native, WaitEnd::Accept, native)),
             here.enter(|| attach(AFTER_THEM, Mode::Generic, WaitEnd::Accept, generic)),

@@ -84,26 +84,24 @@ impl DpdkError {
                     "sysctl -w vm.nr_hugepages={pages}, or, with a virtual device: --device dpdk:{device},no-huge"
                 )
             }
-            Self::Eal { .. } => "as root; or no-huge=MIB with less memory".to_owned(),
+            Self::Eal { .. } => "run as root, or no-huge=MIB with less memory".to_owned(),
             Self::Unknown(name) if is_pci(name) => {
-                "dpdk-devbind.py --status-dev net lists the cards and their addresses".to_owned()
+                "dpdk-devbind.py --status-dev net, for a list of NICs and their addresses".to_owned()
             }
             Self::Unknown(_) => {
                 "a PCI address such as 0000:01:00.0, net_af_packet0,iface=NAME or net_tap0,iface=NAME"
                     .to_owned()
             }
-            Self::InUse(_) => "another number behind the driver's name, such as net_tap1".to_owned(),
-            Self::Queues { there, .. } => format!("queues={there}, or the driver's argument for more"),
-            Self::MtuSmall { min, .. } => format!("mtu=1500, or any from {min} on"),
+            Self::InUse(_) => "another number after the driver's name, such as net_tap1".to_owned(),
+            Self::Queues { there, .. } => format!("queues={there}, or the driver's argument for more queues"),
+            Self::MtuSmall { min, .. } => format!("mtu=1500, or another one of at least {min}"),
             Self::MtuLarge { max, .. } => format!("mtu={max}"),
             Self::NoMemory { mib, .. } => format!("no-huge={}, or fewer queues", (2 * mib).max(64)),
             Self::Refused { name, .. } if is_pci(name) => {
-                format!("dpdk-devbind.py --bind=vfio-pci {name}, if the kernel's driver has it")
+                format!("dpdk-devbind.py --bind=vfio-pci {name}, if the kernel's driver uses it")
             }
             Self::Refused { .. } if !rustix::process::geteuid().is_root() => "run as root".to_owned(),
-            Self::Refused { .. } => {
-                "the arguments that doc.dpdk.org/guides-22.11/nics gives for this driver".to_owned()
-            }
+            Self::Refused { .. } => "the driver's arguments, see doc.dpdk.org/guides-22.11/nics".to_owned(),
         })
     }
 }
@@ -113,22 +111,22 @@ impl fmt::Display for DpdkError {
         match self {
             Self::NotBuilt => f.write_str("this greenwave was built without DPDK"),
             Self::NoHugepages { device, mib, free } => {
-                write!(f, "dpdk:{device}: frames take {mib} MiB of huge pages, and {free} are free")
+                write!(f, "dpdk:{device}: frame buffers need {mib} MiB of huge pages, and {free} are free")
             }
             Self::Eal { why } => write!(f, "DPDK does not start: {why}"),
             Self::Unknown(name) if is_pci(name) => write!(f, "no PCI device {name} that DPDK can drive"),
             Self::Unknown(name) => write!(f, "DPDK has no driver for {name:?}"),
-            Self::InUse(name) => write!(f, "{name} is open already"),
+            Self::InUse(name) => write!(f, "{name} is already open"),
             Self::Queues { name, asked, there } => {
                 let queues = if *there == 1 { "queue" } else { "queues" };
                 write!(f, "{name} has {there} {queues}, not {asked}")
             }
             Self::MtuSmall { name, mtu, min } => write!(f, "{name}: mtu {mtu} is below {min}"),
             Self::MtuLarge { name, mtu, max } => {
-                write!(f, "{name}: mtu {mtu} is more than the port carries, {max}")
+                write!(f, "{name}: mtu {mtu} exceeds the port's {max}")
             }
             Self::NoMemory { name, mib } => {
-                write!(f, "{name}: its frames take {mib} MiB, more than DPDK has left")
+                write!(f, "{name}: frame buffers need {mib} MiB, more than DPDK has free")
             }
             Self::Refused { name, what, why } => write!(f, "{name}: the driver refuses {what}: {why}"),
         }

@@ -63,11 +63,11 @@ impl FabricError {
     pub fn advice(&self) -> Option<String> {
         Some(match self {
             Self::Interface(InterfaceError::NotEthernet(_)) => {
-                "ip -brief link, to see which there are".to_owned()
+                "ip -brief link, for a list of interfaces".to_owned()
             }
             Self::Interface(e) => return e.advice(),
             Self::Policy(BadPolicy::Outside { what: "rate", .. }) => "--rate 9.5gbit".to_owned(),
-            Self::Policy(_) => "greenwave fabric policy fish, for one that can".to_owned(),
+            Self::Policy(_) => "greenwave fabric policy fish, for a valid one".to_owned(),
             Self::NoTc(_) => "apt-get install iproute2".to_owned(),
             Self::NoPermission(_) => "run as root".to_owned(),
             Self::Lacks(kind) => {
@@ -95,14 +95,14 @@ impl fmt::Display for FabricError {
             Self::Policy(e) => e.fmt(f),
             Self::NoTc(why) => write!(f, "tc: {why}"),
             Self::Tc { command, said } => write!(f, "tc {command}: {said}"),
-            Self::NoPermission(why) => write!(f, "changing an egress takes root: {why}"),
-            Self::Lacks(kind) => write!(f, "this kernel has no qdisc {kind}, and nothing takes its place"),
-            Self::Attached { device, what } => write!(f, "{device}: attached already: {what}"),
-            Self::NotAttached(device) => write!(f, "{device}: nothing of ours is attached"),
+            Self::NoPermission(why) => write!(f, "changing an egress needs root: {why}"),
+            Self::Lacks(kind) => write!(f, "this kernel has no qdisc {kind} and no substitute for it"),
+            Self::Attached { device, what } => write!(f, "{device}: already attached: {what}"),
+            Self::NotAttached(device) => write!(f, "{device}: no greenwave policy is attached"),
             Self::Unrestorable { device, root, why } => {
-                write!(f, "{device}: its root qdisc, {root}, could not be put back by detach: {why}")
+                write!(f, "{device}: detach could not restore the root qdisc {root}: {why}")
             }
-            Self::Ingress(device) => write!(f, "{device}: has a qdisc ingress, where clsact would go"),
+            Self::Ingress(device) => write!(f, "{device}: qdisc ingress occupies the place of clsact"),
             Self::Bpf { what, source } => write!(f, "the kernel refuses {what}: {source}"),
             Self::Unreadable(what) => f.write_str(what),
         }

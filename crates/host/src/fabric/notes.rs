@@ -120,7 +120,7 @@ impl Notes {
         };
         read().ok_or_else(|| {
             let text = String::from_utf8_lossy(&bytes[..end.min(200)]).into_owned();
-            FabricError::Unreadable(format!("the notes of what is attached make no sense: {text:?}"))
+            FabricError::Unreadable(format!("the attached policy's metadata is unreadable: {text:?}"))
         })
     }
 }

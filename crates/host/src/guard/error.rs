@@ -79,7 +79,7 @@ impl GuardError {
                 format!("guard attach {name} --mode skb")
             }
             Self::Interface(InterfaceError::NotEthernet(_)) => {
-                "ip -brief link, to see which there are".to_owned()
+                "ip -brief link, for a list of interfaces".to_owned()
             }
             Self::Interface(e) => return e.advice(),
             Self::NotBuilt => {
@@ -92,13 +92,13 @@ impl GuardError {
             Self::NotAttached(device) => format!("greenwave guard attach {device} --port 80"),
             Self::NoListener { there, .. } if there.is_empty() => "start the server first".to_owned(),
             Self::NoListener { there, .. } => format!("start the server first, or --port {}", listed(there)),
-            Self::TooMany { max, .. } => format!("{max} at the most"),
+            Self::TooMany { max, .. } => format!("at most {max}"),
             Self::Unguarded { port, .. } => format!("--port {port} as well"),
             Self::Untold { .. } => {
-                "start the service first, with guard::tower's GuardLayer::with_queue_report or what else writes such a line"
+                "start the service first; it reports with guard::tower's GuardLayer::with_queue_report or an equivalent"
                     .to_owned()
             }
-            Self::Unreadable(_) => "end the guard by the greenwave that attached it".to_owned(),
+            Self::Unreadable(_) => "detach the guard with the greenwave version that attached it".to_owned(),
             Self::Refused { .. } => return None,
         })
     }
@@ -114,28 +114,22 @@ impl fmt::Display for GuardError {
         match self {
             Self::Interface(e) => e.fmt(f),
             Self::NotBuilt => f.write_str(
-                "this greenwave has no BPF programs: clang and libelf were not there when it was built",
+                "this greenwave was built without BPF programs (no clang or libelf at build time)",
             ),
-            Self::NoBtf => {
-                f.write_str("this kernel tells nothing of its structures: no /sys/kernel/btf/vmlinux")
-            }
-            Self::NoAnswers => {
-                f.write_str("this kernel tells nothing of what is sent: no tracepoint sock_send_length")
-            }
-            Self::NoPermission => f.write_str(
-                "a guard takes CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON, which this process has not",
-            ),
-            Self::Attached { device, what } => write!(f, "{device}: a guard is attached already: {what}"),
+            Self::NoBtf => f.write_str("this kernel has no BTF: no /sys/kernel/btf/vmlinux"),
+            Self::NoAnswers => f.write_str("this kernel has no tracepoint sock_send_length"),
+            Self::NoPermission => f.write_str("the guard needs CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON"),
+            Self::Attached { device, what } => write!(f, "{device}: a guard is already attached: {what}"),
             Self::NotAttached(device) => write!(f, "{device}: no guard is attached"),
             Self::NoListener { port, .. } => {
-                write!(f, "nobody listens on TCP port {port} in this network namespace")
+                write!(f, "no listener on TCP port {port} in this network namespace")
             }
-            Self::TooMany { what, given, max } => write!(f, "{given} {what} are more than {max}"),
+            Self::TooMany { what, given, max } => write!(f, "{given} {what} exceed the maximum of {max}"),
             Self::Unguarded { port, ports } => {
-                write!(f, "a class has port {port}, and guarded is {} alone", listed(ports))
+                write!(f, "a class has port {port}, and only {} is guarded", listed(ports))
             }
             Self::Untold { path, source } => {
-                write!(f, "{}: no service tells of its requests there: {source}", path.display())
+                write!(f, "{}: no service reports its queue in this file: {source}", path.display())
             }
             Self::Refused { what, source } => write!(f, "the kernel refuses {what}: {source}"),
             Self::Unreadable(what) => f.write_str(what),

@@ -38,7 +38,7 @@ impl Notes {
         let name =
             |rules: &Vec<super::Rule>| rules.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
         let mut classes: Vec<String> = options.classes.0.iter().map(name).collect();
-        classes.push("everybody else".to_owned());
+        classes.push("all others".to_owned());
         Self {
             policy: options.policy.clone(),
             target: options.target,
@@ -104,6 +104,6 @@ impl Notes {
                 process: number("process")?.try_into().ok()?,
             })
         };
-        read().ok_or_else(|| GuardError::Unreadable("the notes of what is attached make no sense".to_owned()))
+        read().ok_or_else(|| GuardError::Unreadable("the attached guard's metadata is unreadable".to_owned()))
     }
 }

@@ -117,6 +117,6 @@ mod tests {
             assert!(error.advice().is_some());
         }
         let many = Tellers::expected(&vec!["/dev/null".into(); 17]).map(drop).unwrap_err();
-        assert_eq!(many.to_string(), "17 services are more than 16");
+        assert_eq!(many.to_string(), "17 services exceed the maximum of 16");
     }
 }

@@ -106,7 +106,7 @@ impl InterfaceError {
     #[must_use]
     pub fn advice(&self) -> Option<String> {
         Some(match self {
-            Self::Missing { there, .. } if there.is_empty() => "ip link, to see which there are".to_owned(),
+            Self::Missing { there, .. } if there.is_empty() => "ip link, for a list of interfaces".to_owned(),
             Self::Missing { there, .. } => format!("one of {}", there.join(", ")),
             Self::Down(name) => format!("ip link set {name} up"),
             Self::NotEthernet(_) => "an Ethernet interface, or --device tap:gw0".to_owned(),
@@ -117,13 +117,14 @@ impl InterfaceError {
             }
             Self::Unsupported { since, .. } => format!("Linux {since} or newer, or --device packet:NAME"),
             Self::XdpAttached { name, id, .. } => {
-                let whose = id.map_or(String::new(), |id| format!("bpftool prog show id {id} says whose; "));
-                format!("{whose}end its owner, or take it off: ip link set {name} xdp off")
+                let whose =
+                    id.map_or(String::new(), |id| format!("bpftool prog show id {id} shows its owner; "));
+                format!("{whose}stop the owner, or detach it: ip link set {name} xdp off")
             }
             Self::NoNativeXdp(name) => format!("--device xdp:{name},mode=skb"),
-            Self::NoZeroCopy(name) => format!("--device xdp:{name}, which copies"),
+            Self::NoZeroCopy(name) => format!("--device xdp:{name} (copy mode)"),
             Self::QueueBusy { name, .. } => {
-                format!("end the program that uses it; ss --xdp shows the sockets on {name}")
+                format!("stop the program that uses it; ss --xdp shows the sockets on {name}")
             }
             Self::Queues { name, asked, there } => {
                 format!("queues={there}, or ethtool -L {name} combined {asked}")
@@ -140,18 +141,18 @@ impl fmt::Display for InterfaceError {
         match self {
             Self::Missing { name, .. } => write!(f, "there is no network interface {name:?}"),
             Self::Down(name) => write!(f, "{name} is down"),
-            Self::NotEthernet(name) => write!(f, "{name} carries no Ethernet frames"),
+            Self::NotEthernet(name) => write!(f, "{name} is not an Ethernet interface"),
             Self::MtuSmall { name, mtu, min } => write!(f, "{name}: mtu {mtu} is below {min}"),
             Self::MtuLarge { name, mtu, max } => {
-                write!(f, "{name}: mtu {mtu} is more than a frame buffer holds, {max}")
+                write!(f, "{name}: mtu {mtu} exceeds the frame buffer's {max}")
             }
             Self::NoPermission { name, what, capabilities } => {
                 let all = capabilities.to_uppercase().replace(',', ", ");
-                write!(f, "{name}: no permission for {what}, which takes {all}")
+                write!(f, "{name}: no permission for {what}: it needs {all}")
             }
-            Self::Unsupported { what, since } => write!(f, "this kernel has no {what} (Linux {since} has)"),
+            Self::Unsupported { what, since } => write!(f, "this kernel has no {what} (needs Linux {since})"),
             Self::XdpAttached { name, id, program } => {
-                write!(f, "{name}: an XDP program is attached already")?;
+                write!(f, "{name}: an XDP program is already attached")?;
                 if let Some(id) = id {
                     write!(f, ": id {id}")?;
                 }
@@ -160,16 +161,16 @@ impl fmt::Display for InterfaceError {
                     None => Ok(()),
                 }
             }
-            Self::NoNativeXdp(name) => write!(f, "{name}: its driver has no native XDP"),
+            Self::NoNativeXdp(name) => write!(f, "{name}: the driver has no native XDP"),
             Self::NoZeroCopy(name) => {
-                write!(f, "{name}: neither its driver nor generic XDP does without copies")
+                write!(f, "{name}: no zero-copy mode in the driver")
             }
             Self::QueueBusy { name, queue } => write!(f, "{name}: queue {queue} is in use by another socket"),
             Self::Queues { name, asked, there } => {
                 let queues = if *there == 1 { "queue" } else { "queues" };
                 write!(f, "{name} has {there} {queues}, not {asked}")
             }
-            Self::NoHugepages { pages } => write!(f, "there are no {pages} free huge pages of 2 MiB"),
+            Self::NoHugepages { pages } => write!(f, "fewer than {pages} free huge pages of 2 MiB"),
             Self::NoMemory { bytes } => write!(f, "{} KiB of memory cannot be locked", bytes / 1024),
             Self::Refused { name, what, source } => {
                 write!(f, "{name}: the kernel refuses {what}: {source}")

@@ -73,8 +73,8 @@ impl TapError {
             Self::NoPermission => {
                 "run as root, or once: setcap cap_net_admin+ep <path of greenwave>".to_owned()
             }
-            Self::NameInUse(name) => format!("another name, or end the program that holds {name}"),
-            Self::Up { addr, .. } => format!("an address other than {addr} for the kernel's end"),
+            Self::NameInUse(name) => format!("another name, or stop the program that uses {name}"),
+            Self::Up { addr, .. } => format!("an address other than {addr} for the kernel side"),
             Self::Other(_) => return None,
         })
     }
@@ -84,15 +84,15 @@ impl fmt::Display for TapError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Name(name) => {
-                write!(f, "device name {name:?} is not 1..=15 bytes without '/', ':' and white space")
+                write!(f, "device name {name:?} is not 1..=15 bytes without '/', ':' and whitespace")
             }
             Self::Prefix { prefix, max } => write!(f, "prefix {prefix} is outside 0..={max}"),
-            Self::NoIpv6(name) => write!(f, "{name}: IPv6 is off on the kernel's end"),
-            Self::NoTun => f.write_str("this kernel offers no TAP devices: /dev/net/tun is not there"),
-            Self::NoPermission => f.write_str("no permission to make a TAP device"),
-            Self::NameInUse(name) => write!(f, "a network device named {name} exists already"),
+            Self::NoIpv6(name) => write!(f, "{name}: IPv6 is disabled on the kernel side"),
+            Self::NoTun => f.write_str("TAP devices are not available: no /dev/net/tun"),
+            Self::NoPermission => f.write_str("no permission to create a TAP device"),
+            Self::NameInUse(name) => write!(f, "a network device named {name} already exists"),
             Self::Up { name, addr, prefix, source } => {
-                write!(f, "the kernel does not take {addr}/{prefix} on {name}: {source}")
+                write!(f, "the kernel refuses the address {addr}/{prefix} on {name}: {source}")
             }
             Self::Other(source) => write!(f, "no TAP device: {source}"),
         }

@@ -211,12 +211,12 @@ fn what_keeps_a_port_from_being_opened_is_said_in_a_line() {
     let veth = "net_af_packet7,iface=gw0";
     says(veth, Options { queues: 2, ..plain() }, "net_af_packet7 has 1 queue, not 2", "queues=1");
     says(veth, Options { mtu: Some(575), ..plain() }, "net_af_packet7: mtu 575 is below 576", "mtu=1500");
-    says(veth, Options { mtu: Some(9000), ..plain() }, "mtu 9000 is more than the port carries, ", "mtu=1");
+    says(veth, Options { mtu: Some(9000), ..plain() }, "mtu 9000 exceeds the port's ", "mtu=1");
     let held = Options { held: 65_536, queues: 8, ..plain() };
-    says("net_tap7,iface=gw7", held, "net_tap7: its frames take ", "no-huge=");
+    says("net_tap7,iface=gw7", held, "net_tap7: frame buffers need ", "no-huge=");
     // Each of them has left nothing.
     let first = cable.ours.enter(|| open(veth, &plain()));
-    says(veth, plain(), "net_af_packet7 is open already", "another number");
+    says(veth, plain(), "net_af_packet7 is already open", "another number");
     drop(first);
     cable.ours.enter(|| open(veth, &plain()));
 }

@@ -149,13 +149,13 @@ fn what_keeps_an_interface_from_being_opened_is_said_in_a_line() {
         assert!(!cable.has_program(), "nothing stays behind: {said}");
     };
     says("gw9", &any, &["there is no network interface \"gw9\"", "one of gw0"]);
-    says("lo", &any, &["lo carries no Ethernet frames"]);
-    says("gw0", &Options { zerocopy: true, ..any.clone() }, &["without copies", "--device xdp:gw0"]);
+    says("lo", &any, &["lo is not an Ethernet interface"]);
+    says("gw0", &Options { zerocopy: true, ..any.clone() }, &["no zero-copy mode", "--device xdp:gw0"]);
     says("gw0", &Options { queues: Some(4), ..any.clone() }, &["gw0 has 1 queue, not 4", "ethtool -L gw0"]);
     says("gw0", &Options { hugepages: true, ..any.clone() }, &["10 free huge pages", "vm.nr_hugepages=10"]);
     let mtu = |mtu: &str| cable.ours.run("ip", &["link", "set", "gw0", "mtu", mtu]).unwrap();
     mtu("9000");
-    says("gw0", &any, &["gw0: mtu 9000 is more than a frame buffer holds, 3826", "ip link set gw0 mtu 3826"]);
+    says("gw0", &any, &["gw0: mtu 9000 exceeds the frame buffer's 3826", "ip link set gw0 mtu 3826"]);
     mtu("500");
     says("gw0", &any, &["gw0: mtu 500 is below 576", "ip link set gw0 mtu 1500"]);
     mtu("1500");
@@ -165,10 +165,10 @@ fn what_keeps_an_interface_from_being_opened_is_said_in_a_line() {
     let first = cable.open(&any).expect("veth takes AF_XDP");
     let said = refusal(&cable, "gw0", &any);
     let expected =
-        ["gw0: an XDP program is attached already: id ", "\"greenwave\"", "ip link set gw0 xdp off"];
+        ["gw0: an XDP program is already attached: id ", "\"greenwave\"", "ip link set gw0 xdp off"];
     assert!(expected.iter().all(|part| said.contains(part)), "{said}");
     let said = refusal(&cable, "gw0", &options(Mode::Generic));
-    assert!(said.contains("attached already"), "the other mode is taken too: {said}");
+    assert!(said.contains("already attached"), "the other mode is taken too: {said}");
     drop(first);
     cable.open(&any).expect("a queue that was just closed is waited for");
 }

@@ -10,7 +10,7 @@ use crate::cores::CoresError;
 /// Always.
 pub fn load(_in_place: bool) -> Result<Box<dyn Kernel>, CoresError> {
     Err(CoresError {
-        what: "scx: this greenwave has no BPF programs: clang and libelf were not there when it was built"
+        what: "scx: this greenwave was built without BPF programs (no clang or libelf at build time)"
             .to_owned(),
         advice: Some(
             "apt-get install clang libelf-dev zlib1g-dev pkg-config make gcc, then make build".to_owned(),

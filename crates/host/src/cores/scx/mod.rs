@@ -82,7 +82,7 @@ pub(crate) fn allowed(sys: &Path) -> Result<(), CoresError> {
     if !sys.exists() {
         return refused(
             "scx: this kernel has no sched_ext".to_owned(),
-            "Linux 6.12 or newer with CONFIG_SCHED_CLASS_EXT (Debian: the one of trixie-backports)",
+            "Linux 6.12 or newer with CONFIG_SCHED_CLASS_EXT (Debian: trixie-backports)",
         );
     }
     let text = |file: &str| std::fs::read_to_string(sys.join(file)).unwrap_or_default().trim().to_owned();
@@ -90,8 +90,8 @@ pub(crate) fn allowed(sys: &Path) -> Result<(), CoresError> {
     if !state.is_empty() && state != "disabled" {
         let who = text("root/ops");
         return refused(
-            format!("scx: the scheduler {who} is in place ({state}), and there can be one"),
-            "end it first, or mechanism = \"affinity\"",
+            format!("scx: the scheduler {who} is already loaded ({state}); only one is possible"),
+            "stop it first, or mechanism = \"affinity\"",
         );
     }
     Ok(())
@@ -141,7 +141,7 @@ impl Scx {
             return too_many(format!("scx: core {} is outside 0..{CORES}", core.0));
         }
         if setup.tasks.len() > TASKS {
-            return too_many(format!("scx: {} tasks are more than {TASKS}", setup.tasks.len()));
+            return too_many(format!("scx: {} tasks exceed the maximum of {TASKS}", setup.tasks.len()));
         }
         let calm = setup.calm;
         let taken = Taken::new(setup, [None, None], now)?;

@@ -36,11 +36,11 @@ impl From<Refusal> for CoresError {
     fn from(refusal: Refusal) -> Self {
         let (what, advice) = match refusal {
             Refusal::NoBtf => (
-                "scx: this kernel tells nothing of its structures: no /sys/kernel/btf/vmlinux".to_owned(),
+                "scx: this kernel has no BTF: no /sys/kernel/btf/vmlinux".to_owned(),
                 Some("a kernel with CONFIG_DEBUG_INFO_BTF".to_owned()),
             ),
             Refusal::NoPermission => (
-                "scx takes CAP_BPF, CAP_PERFMON and CAP_SYS_ADMIN, which this process has not".to_owned(),
+                "scx needs CAP_BPF, CAP_PERFMON and CAP_SYS_ADMIN".to_owned(),
                 Some("run as root, or mechanism = \"affinity\"".to_owned()),
             ),
             Refusal::Program(said, e) => (
@@ -71,7 +71,7 @@ pub fn load(in_place: bool) -> Result<Box<dyn Kernel>, CoresError> {
         let at = maps.iter().position(|(_, its)| its == name);
         let map = at.map(|at| maps.swap_remove(at).0).filter(|map| map.value_len() == len);
         map.ok_or_else(|| CoresError {
-            what: format!("scx: there is no map {name} with {len} bytes as this version has it"),
+            what: format!("scx: no map {name} of {len} bytes, as this version expects"),
             advice: None,
         })
     };

@@ -321,6 +321,6 @@ fn a_kernel_without_sched_ext_is_refused_with_what_would_have_it() {
     std::fs::write(folder.join("state"), "enabled\n").unwrap();
     std::fs::write(folder.join("root/ops"), "rusty_1.0\n").unwrap();
     let error = allowed(&folder).unwrap_err().to_string();
-    assert!(error.contains("rusty_1.0 is in place (enabled)"), "{error}");
+    assert!(error.contains("rusty_1.0 is already loaded (enabled)"), "{error}");
     std::fs::remove_dir_all(folder).unwrap();
 }

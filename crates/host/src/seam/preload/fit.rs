@@ -51,16 +51,16 @@ impl Unfit {
     #[must_use]
     pub fn word(&self) -> &'static str {
         match self {
-            Self::NotThere(_) => "not there",
-            Self::NotRunnable(_) => "not ours to run",
-            Self::Unread(..) => "not ours to read",
+            Self::NotThere(_) => "missing",
+            Self::NotRunnable(_) => "not executable by this user",
+            Self::Unread(..) => "not readable by this user",
             Self::Gains(_, how) => how,
             Self::Scripts(_) => "scripts of scripts",
-            Self::Neither(_) => "neither programs nor scripts",
+            Self::Neither(_) => "not executable",
             Self::Static(_) => "static",
-            Self::Loader(..) => "of another loader",
-            Self::Foreign(..) => "of another machine",
-            Self::Go(_) => "Go's",
+            Self::Loader(..) => "for another dynamic loader",
+            Self::Foreign(..) => "for another architecture",
+            Self::Go(_) => "Go programs",
             Self::NoLibrary(_) => "without the C library",
         }
     }
@@ -71,12 +71,12 @@ impl Unfit {
         match self {
             Self::NotThere(_) | Self::NotRunnable(_) | Self::Unread(..) => "it cannot be read".to_owned(),
             Self::Gains(_, how) => format!("it is {how}"),
-            Self::Scripts(_) | Self::Neither(_) => "it is no program of a known kind".to_owned(),
+            Self::Scripts(_) | Self::Neither(_) => "it is not an executable".to_owned(),
             Self::Static(_) => "it is linked statically".to_owned(),
             Self::Loader(_, loader) => format!("it is loaded by {loader}"),
-            Self::Foreign(_, its, _) => format!("it is a program for {its}"),
+            Self::Foreign(_, its, _) => format!("it is built for {its}"),
             Self::Go(_) => "it is a Go program".to_owned(),
-            Self::NoLibrary(_) => "it needs no C library".to_owned(),
+            Self::NoLibrary(_) => "it does not use the C library".to_owned(),
         }
     }
 
@@ -85,18 +85,20 @@ impl Unfit {
     pub fn advice(&self) -> String {
         match self {
             Self::NotThere(_) => {
-                "its whole path, such as /usr/sbin/nginx, or to install its package".to_owned()
+                "its absolute path, such as /usr/sbin/nginx, or install its package".to_owned()
             }
             Self::NotRunnable(file) => format!("chmod +x {}", file.display()),
-            Self::Unread(..) => "a program that may be read".to_owned(),
-            Self::Gains(..) => "a copy without those rights, started by who has them".to_owned(),
-            Self::Scripts(_) | Self::Neither(_) => "the program itself".to_owned(),
+            Self::Unread(..) => "a readable program".to_owned(),
+            Self::Gains(..) => {
+                "a copy without setuid and file capabilities, started by a user with these rights".to_owned()
+            }
+            Self::Scripts(_) | Self::Neither(_) => "an executable or a script".to_owned(),
             Self::Static(_) | Self::Loader(..) => {
                 "a build that is linked dynamically, such as the distribution's package".to_owned()
             }
             Self::Foreign(..) => "a build for this machine, such as the distribution's package".to_owned(),
             Self::Go(_) | Self::NoLibrary(_) => {
-                "a proxy before it that calls the C library, such as nginx or haproxy".to_owned()
+                "a proxy in front of it that uses the C library, such as nginx or haproxy".to_owned()
             }
         }
     }
@@ -105,33 +107,41 @@ impl Unfit {
 impl fmt::Display for Unfit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NotThere(name) => write!(f, "program {} is not there", name.display()),
-            Self::NotRunnable(file) => write!(f, "{}: it is not a program that we may run", file.display()),
+            Self::NotThere(name) => write!(f, "program {} does not exist", name.display()),
+            Self::NotRunnable(file) => write!(f, "{}: not executable by this user", file.display()),
             Self::Unread(file, e) => write!(f, "{}: {e}", file.display()),
             Self::Gains(file, how) => {
-                write!(f, "{} is {how}, and the loader preloads nothing into such programs", file.display())
+                write!(
+                    f,
+                    "{} is {how}; the dynamic loader ignores LD_PRELOAD for such programs",
+                    file.display()
+                )
             }
             Self::Scripts(name) => {
-                write!(f, "{}: more than {SCRIPTS_MAX} scripts, each run by the next", name.display())
+                write!(f, "{}: more than {SCRIPTS_MAX} nested script interpreters", name.display())
             }
-            Self::Neither(file) => write!(f, "{} is neither a program nor a script", file.display()),
+            Self::Neither(file) => write!(f, "{} is not an executable", file.display()),
             Self::Static(file) => {
-                write!(f, "{} is linked statically, and nothing can be preloaded into it", file.display())
+                write!(f, "{} is statically linked, so no library can be preloaded", file.display())
             }
             Self::Loader(file, loader) => {
-                write!(f, "{} is loaded by {loader}, for which libgreenwave.so is not built", file.display())
+                write!(
+                    f,
+                    "{} needs the loader {loader}, and libgreenwave.so is built for another one",
+                    file.display()
+                )
             }
             Self::Foreign(file, its, ours) => {
-                write!(f, "{} is a program for {its}, and libgreenwave.so is for {ours}", file.display())
+                write!(f, "{} is built for {its}, and libgreenwave.so for {ours}", file.display())
             }
             Self::Go(file) => write!(
                 f,
-                "{} is a Go program: it asks the kernel past the C library, and libgreenwave.so would not hear it",
+                "{} is a Go program: it makes system calls without the C library, so libgreenwave.so cannot intercept them",
                 file.display()
             ),
             Self::NoLibrary(file) => write!(
                 f,
-                "{} needs no library: it asks the kernel past the C library, and libgreenwave.so would not hear it",
+                "{} does not use the C library: it makes system calls itself, so libgreenwave.so cannot intercept them",
                 file.display()
             ),
         }
@@ -326,9 +336,9 @@ mod tests {
 
     #[test]
     fn what_cannot_be_preloaded_into_is_said_so() {
-        refused("no-such-program", "program no-such-program is not there");
-        refused("/no/such/program", "is not there");
-        refused("/etc/passwd", "is not a program that we may run");
+        refused("no-such-program", "program no-such-program does not exist");
+        refused("/no/such/program", "does not exist");
+        refused("/etc/passwd", "not executable by this user");
     }
 
     #[test]

@@ -54,7 +54,7 @@ impl Rights {
         }
         let is_sticky = self.is_folder && self.mode & STICKY != 0;
         if self.mode & OTHERS_WRITE != 0 && !is_sticky {
-            return Some(format!("everybody may write it (mode {mode:04o})"));
+            return Some(format!("world-writable (mode {mode:04o})"));
         }
         let is_ours = self.group == 0 || this.mode & GROUP_WRITES != 0 && self.group == this.group;
         // A group that may write a folder, such as staff in /usr/local, is meant to.
@@ -89,7 +89,7 @@ mod tests {
     fn a_file_that_others_may_write_is_exposed() {
         check(ROOTS, ROOTS, None);
         check(Rights { mode: 0o100_775, ..ROOTS }, ROOTS, None);
-        check(Rights { mode: 0o100_777, ..ROOTS }, ROOTS, Some("everybody may write it (mode 0777)"));
+        check(Rights { mode: 0o100_777, ..ROOTS }, ROOTS, Some("world-writable (mode 0777)"));
         let shared = Rights { group: 7, mode: 0o100_664, ..ROOTS };
         check(shared, ROOTS, Some("group 7 may write it (mode 0664)"));
         check(Rights { mode: 0o100_644, ..shared }, ROOTS, None);
@@ -107,7 +107,7 @@ mod tests {
     #[test]
     fn a_folder_in_which_others_may_replace_files_is_exposed() {
         let folder = Rights { mode: 0o040_777, is_folder: true, ..ROOTS };
-        check(folder, ROOTS, Some("everybody may write it (mode 0777)"));
+        check(folder, ROOTS, Some("world-writable (mode 0777)"));
         check(Rights { mode: 0o041_777, ..folder }, ROOTS, None);
         check(Rights { group: 50, mode: 0o042_775, ..folder }, ROOTS, None);
         check(Rights { user: 7, mode: 0o040_755, ..folder }, ROOTS, Some("it belongs to user 7"));
