@@ -34,22 +34,22 @@ use sim::cost::CostModel;
 use crate::table::Table;
 use crate::{Error, classify, options};
 
-/// Measure what the stack's steps cost on this machine.
+/// Measure the CPU cost of each step of the stack on this machine.
 ///
-/// Many short slices; per step the fastest one's middle half counts, because
-/// whatever else the machine does only ever adds to a cost.
+/// Measures many short slices; per step, the middle half of the fastest slice
+/// counts, because other work on the machine only adds to a cost.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Write the cost model here.
+    /// Write the cost model to this file.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Slices to measure.
+    /// Number of slices.
     #[arg(long, default_value_t = SLICES, value_parser = clap::value_parser!(u32).range(2..=10_000))]
     slices: u32,
-    /// Requests in a slice.
+    /// Requests per slice.
     #[arg(long, default_value_t = REQUESTS, value_parser = clap::value_parser!(u64).range(1000..=10_000_000))]
     requests: u64,
-    /// Print JSON instead of the table.
+    /// Print JSON.
     #[arg(long)]
     json: bool,
 }

@@ -18,15 +18,15 @@ use serde_json::json;
 use crate::table::Table;
 use crate::{Error, configuration, fabric, include, sched};
 
-/// Check a file and show what it says.
+/// Validate a file and show its content.
 ///
-/// A policy (rules), a configuration of `greenwave sched` (tasks), a policy of
-/// `greenwave fabric` (thresholds), or a file for `greenwave --config`.
+/// The file is a policy (rules), a configuration of `greenwave sched` (tasks), a
+/// policy of `greenwave fabric` (thresholds), or a file for `greenwave --config`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// The file, in TOML.
+    /// TOML file.
     file: PathBuf,
-    /// Print JSON instead of the table.
+    /// Print JSON.
     #[arg(long)]
     json: bool,
 }
@@ -55,8 +55,8 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     }
     print!("{}", table(&policy, &when));
     let default =
-        policy.default_level().map_or("keep the lowest priority".to_owned(), |l| format!("get priority {l}"));
-    println!("packets that no rule matches {default}");
+        policy.default_level().map_or("priority 7 (lowest)".to_owned(), |l| format!("priority {l}"));
+    println!("default for packets that match no rule: {default}");
     Ok(ExitCode::SUCCESS)
 }
 
@@ -83,9 +83,15 @@ pub fn summary(observed: &Observed) -> Vec<String> {
         return Vec::new();
     }
     let given_up = if given_up.is_empty() { "none".to_owned() } else { given_up.join(", ") };
-    let first = format!("policy: {} requests read; connections not understood: {given_up}", notes.requests());
-    let learned =
-        observed.learned.kinds().into_iter().map(|(kind, span)| format!("policy: {kind} takes {span}"));
+    let first = format!(
+        "policy: {} requests parsed; connections with unreadable requests: {given_up}",
+        notes.requests()
+    );
+    let learned = observed
+        .learned
+        .kinds()
+        .into_iter()
+        .map(|(kind, span)| format!("policy: {kind}: service time {span}"));
     std::iter::once(first).chain(learned).collect()
 }
 

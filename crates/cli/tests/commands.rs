@@ -36,7 +36,7 @@ fn bad_arguments_are_one_line_and_exit_2() {
     refused(&["load", "--target", "nowhere", "--rate", "10"], "nowhere");
     refused(&["load", "--target", "127.0.0.1:1", "--rate", "-1"], "-1");
     refused(&["demo", "--seconds", "x"], "it is not a whole number");
-    refused(&["demo", "--modes", "none,adps,none"], "mode none is given twice");
+    refused(&["demo", "--modes", "none,adps,none"], "mode none is listed twice");
     refused(&["demo", "--burst", "1/1s", "--seconds", "1"], "no burst to measure in 1 s");
     refused(&["demo", "--service", "1ms"], "of what serves it");
     refused(&["calibrate", "--slices", "1"], "1 is not in 2..");
@@ -278,26 +278,26 @@ fn a_request_is_explained_rule_by_rule() {
     let pay = ["--http", "GET /pay?x=1", "--peer", "10.0.0.9:4000"];
     let text = explained("pay", &[&pay[..], &["--header", "X-Tier: gold"]].concat());
     for part in [
-        "request: GET /pay?x=1 (http), from 10.0.0.9:4000 to port 80, 93 bytes",
+        "request: 93 bytes, 10.0.0.9:4000 → port 80: GET /pay?x=1 (http)",
         "length is 93, not \"> 1000\"",
-        "priority 0, says rule \"pay\" at the transport",
+        "priority 0: rule \"pay\" at the transport",
     ] {
         assert!(text.contains(part), "{part} in {text}");
     }
     let text = explained("poor", &[&pay[..], &["--rtt", "80ms"]].concat());
-    for part in ["http is GET /pay?x=1, not", "port is 80, not 6379", "priority 6, says rule \"far\""] {
+    for part in ["http is GET /pay?x=1, not", "port is 80, not 6379", "priority 6: rule \"far\""] {
         assert!(text.contains(part), "{part} in {text}");
     }
     let text = explained("get", &["--resp", "mget a b", "--peer", "fd00::9"]);
     assert!(text.contains("from [fd00::9]:40000 to port 6379"), "{text}");
-    assert!(text.contains("priority 1, says rule \"reads\""), "{text}");
+    assert!(text.contains("priority 1: rule \"reads\""), "{text}");
     let text = explained("set", &["--resp", "SET a b"]);
     assert!(
-        text.contains("rtt is not known yet") && text.contains("priority 5, says the policy's default"),
+        text.contains("rtt is not known yet") && text.contains("priority 5: the policy's default"),
         "{text}"
     );
     let text = explained("shop", &["--sni", "pay.shop.example"]);
-    assert!(text.contains("priority 2, says rule \"shop\""), "{text}");
+    assert!(text.contains("priority 2: rule \"shop\""), "{text}");
 }
 
 #[test]
@@ -308,7 +308,7 @@ fn a_request_that_fits_no_packet_is_refused() {
         let out = greenwave(&["explain", "request", policy.path(), asked, &long]);
         let said = String::from_utf8_lossy(&out.stderr);
         assert_eq!(out.status.code(), Some(2), "{said}");
-        assert!(said.contains("bytes are no packet\n  try: 1 to 60000"), "{said}");
+        assert!(said.contains("bytes does not fit a packet\n  try: 1 to 60000"), "{said}");
     }
 }
 
@@ -333,8 +333,8 @@ fn a_request_that_is_none_is_refused() {
     check(&[], "no request is given");
     check(&["--http", "GET"], "--http \"GET\" is not METHOD PATH");
     check(&["--http", "GET /", "--header", "gold"], "--header \"gold\" is not NAME: VALUE");
-    check(&["--resp", " "], "is no command");
-    check(&["--sni", ""], "is no server's name");
+    check(&["--resp", " "], "is not a command");
+    check(&["--sni", ""], "is not a server name");
     check(&["--http", "GET /", "--resp", "GET a"], "cannot be used with");
     check(&["--rtt", "5ms"], "required");
     check(&["--http", "GET /", "--peer", "ten"], "is not an address such as 10.0.0.9");

@@ -23,37 +23,37 @@ use crate::{Error, progress, result};
 mod page;
 mod wire;
 
-/// Run a bursty mixed workload through the stack, without and with priority.
+/// Run a bursty mixed workload on the stack, without and with priorities.
 ///
-/// Latency-sensitive requests (LS) are few and share the server with many
-/// others; all arrive in bursts. Each mode serves the same requests.
+/// A few latency-sensitive requests (LS) share the server with many others.
+/// All arrive in bursts. Every mode serves the same requests.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Seconds per mode and round.
+    /// Duration of a mode in each round, in seconds.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=600))]
     seconds: u32,
-    /// Rounds of all modes; each shows the one of them whose LS p99 is the median.
+    /// Runs of each mode; the run with the median LS p99 is shown.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: u32,
-    /// Replays the same requests.
+    /// Seed of the requests; the same seed replays the same requests.
     #[arg(long, default_value_t = 7)]
     seed: u64,
-    /// Modes, in this order.
+    /// Modes, in order of execution.
     #[arg(long, value_delimiter = ',', default_value = "none,lns,darc,adps")]
     modes: Vec<Mode>,
-    /// Requests at once and how often.
+    /// Bursts of SIZE requests every PERIOD.
     #[arg(long, value_name = "SIZE/PERIOD", default_value = "200/10ms")]
     burst: Burst,
-    /// Between requests of a burst.
+    /// Time between the requests of a burst.
     #[arg(long, default_value = "1us")]
     spacing: Span,
-    /// What a request takes.
+    /// Service time of a request.
     #[arg(long, default_value = "10us")]
     service: Span,
-    /// Where the report goes.
+    /// File for the HTML report.
     #[arg(long, value_name = "FILE", default_value = "report.html")]
     out: PathBuf,
-    /// Print JSON instead of the table.
+    /// Print JSON.
     #[arg(long)]
     json: bool,
 }
@@ -84,19 +84,22 @@ const LATE_MAX: f64 = 0.005;
 impl Settings {
     fn check(&self, modes: &[Mode]) -> Result<(), Error> {
         if let Some(mode) = modes.iter().enumerate().find_map(|(i, m)| modes[..i].contains(m).then_some(m)) {
-            return Err(Error::new(format!("mode {mode} is given twice")).advice("each mode once"));
+            return Err(Error::new(format!("mode {mode} is listed twice")).advice("list each mode once"));
         }
         let Burst { size, period } = self.burst;
         let period = period.max(self.spacing * size);
         if period > Span::from_secs(self.seconds.into()) / 2 {
-            let what = format!("burst {} leaves no burst to measure in {} s", self.burst, self.seconds);
+            let what = format!(
+                "with --burst {} no burst falls into the {} s of measurement",
+                self.burst, self.seconds
+            );
             return Err(Error::new(what).advice("a shorter period, such as --burst 200/10ms"));
         }
         let cores = self.workers.max(1);
         let busy = size as f64 * self.service.as_secs_f64() / period.as_secs_f64() / cores as f64;
         if busy >= BUSY_MAX {
             let what = format!(
-                "burst {} of {} each takes {:.0} % of what serves it, and less than {:.0} % can be measured",
+                "burst {} of {} each is {:.0} % load; at most {:.0} % can be measured",
                 self.burst,
                 self.service,
                 busy * 100.0,
@@ -172,12 +175,12 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     bar.finish_and_clear();
     let results = medians(&args.modes, measured, tail);
     if results.is_empty() {
-        return Err(Error::interrupted(" before anything was measured; nothing was written"));
+        return Err(Error::interrupted(" before the first result; no report was written"));
     }
     let is_partial = stop.load(Ordering::Relaxed);
     show(args, &settings, &results, is_partial)?;
     if is_partial {
-        return Err(Error::interrupted(": this is what was measured until then"));
+        return Err(Error::interrupted(": partial results"));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -240,21 +243,18 @@ fn print(args: &Args, settings: &Settings, results: &[(Mode, Report)], is_partia
     }
     println!("times in µs; LS = latency-sensitive; report in {}", args.out.display());
     if settings.rounds > 1 {
-        println!("of {} rounds of each mode the one whose LS p99 is the median", settings.rounds);
+        println!("each mode ran {} times; the run with the median LS p99 is shown", settings.rounds);
     }
     if settings.machine.cores < CORES_WANTED {
         println!(
-            "note: {} cores, fewer than {CORES_WANTED}: the stack's thread also serves,",
+            "note: {} cores, fewer than {CORES_WANTED}: the stack's thread also serves requests,",
             settings.machine.cores
         );
-        println!("and whatever else this machine does shows in the tails");
+        println!("and other work on this machine raises the tail latency");
     }
     if let Some(share) = late(results).filter(|&share| share > LATE_MAX) {
-        println!(
-            "note: {:.1} % of requests were sent late: this machine was too busy to believe",
-            share * 100.0
-        );
-        println!("the tails; run again when it is quiet, or with a smaller --burst");
+        println!("note: the load generator sent {:.1} % of the requests late; do not trust", share * 100.0);
+        println!("p99 and p99.9 of this run; repeat on an idle machine or with a smaller --burst");
     }
     println!("\n{}\n{}", table(results), last_line(settings, results));
 }
@@ -314,7 +314,7 @@ fn last_line(settings: &Settings, results: &[(Mode, Report)]) -> String {
             let times = adps.as_nanos() as f64 / none.as_nanos().max(1) as f64;
             format!("LS p99 {adps}   {times:.1}× higher with adps than with none ({none})\n{place}")
         }
-        None => format!("nothing to compare: it takes both none and adps\n{place}"),
+        None => format!("no comparison: it needs the modes none and adps\n{place}"),
     }
 }
 

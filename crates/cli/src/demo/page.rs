@@ -12,7 +12,7 @@ use crate::table::Table;
 /// The page for `results`.
 pub(super) fn page(settings: &Settings, results: &[(Mode, Report)], table: &Table, last: &str) -> String {
     let intro = "A few latency-sensitive requests (LS) share one server with many others. All arrive in bursts. \
-                 Each mode below served the same requests through the same TCP/IP stack; only who goes next differs.";
+                 Each mode below served the same requests through the same TCP/IP stack; only the scheduling differs.";
     let mut sections = vec![Section::text("", &format!("{last}\n{intro}")), figures(table)];
     sections.extend(plots(results).iter().map(|plot| Section::new("", plot.html())));
     sections.push(modes(results));
@@ -37,8 +37,8 @@ pub(super) fn plots(results: &[(Mode, Report)]) -> Vec<Plot> {
 }
 
 fn figures(table: &Table) -> Section {
-    let note = "<p class=\"note\">Times in µs, from when a request was due. never: never sent; late: sent more \
-                than 1 ms after it was due; rest: client, wire and retransmissions. The stages are those of the \
+    let note = "<p class=\"note\">Times in µs, from the scheduled send time. never: never sent; late: sent more \
+                than 1 ms after that time; rest: client, wire and retransmissions. The stages are those of the \
                 requests around the p99.</p>\n";
     Section::new("Figures", format!("{}{note}", table.html()))
 }
@@ -69,15 +69,12 @@ fn set_up(settings: &Settings) -> Section {
         ("world", "host: real frames over a memory wire, real clock".to_owned()),
         ("machine", settings.machine.to_string()),
         ("seed", settings.seed.to_string()),
-        ("duration", format!("{} s per mode and round, the first tenth not counted", settings.seconds)),
-        (
-            "rounds",
-            format!("{}, of which each mode shows the one whose LS p99 is the median", settings.rounds),
-        ),
+        ("duration", format!("{} s per mode and round, without the first tenth (warm-up)", settings.seconds)),
+        ("rounds", format!("{}; the run with the median LS p99 is shown for each mode", settings.rounds)),
         ("requests", format!("{}, {} apart", settings.burst, settings.spacing)),
         ("service", format!("{} each", settings.service)),
         ("latency-sensitive", format!("{} % of requests", settings.urgent * 100.0)),
-        ("connections", format!("{}, each for one class", settings.connections)),
+        ("connections", format!("{}, each carries one class", settings.connections)),
         ("served by", workers),
         ("version", env!("CARGO_PKG_VERSION").to_owned()),
     ];

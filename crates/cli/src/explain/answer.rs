@@ -32,7 +32,7 @@ impl Answer<'_> {
         let what = match &explained.request {
             Some(Ok((request, protocol))) => format!("{request} ({protocol})"),
             Some(Err(why)) => why.clone(),
-            None => "no rule of the transport asks what it says".to_owned(),
+            None => "content not read, because no transport rule needs it".to_owned(),
         };
         let Packet { peer, port, frame, .. } = self.packet;
         let mut table = Table::new(4, &["rule", "layer", "matches", "because"]);
@@ -57,10 +57,10 @@ impl Answer<'_> {
                 format!("rule {:?} at the {}", rule.name(), rule.layer())
             }
             Decided::Default => "the policy's default".to_owned(),
-            Decided::Nobody => "nobody: no rule matches, and the policy has no default".to_owned(),
+            Decided::Nobody => "no rule matches, and the policy has no default".to_owned(),
         };
         let bytes = frame.len();
-        format!("request: {what}, from {peer} to port {port}, {bytes} bytes\n{table}{outcome}, says {by}\n")
+        format!("request: {bytes} bytes, {peer} → port {port}: {what}\n{table}{outcome}: {by}\n")
     }
 
     /// The same for a program.

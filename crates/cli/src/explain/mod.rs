@@ -16,7 +16,7 @@ mod request;
 
 use answer::Answer;
 
-/// Say what becomes of a request, and why.
+/// Explain a request's priority.
 #[derive(clap::Args)]
 pub struct Args {
     #[command(subcommand)]
@@ -25,11 +25,11 @@ pub struct Args {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Say which rules of a policy a request hits, and what others miss.
+    /// Show the rules that match a request, and why the others do not.
     Request(Request),
 }
 
-/// Say which rules of a policy a request hits, and what others miss.
+/// Show the rules that match a request, and why the others do not.
 #[derive(clap::Args)]
 struct Request {
     /// The policy, in TOML.

@@ -14,43 +14,43 @@ use crate::Error;
 /// A request, and what its connection has been like.
 #[derive(clap::Args)]
 pub struct Asked {
-    /// An HTTP request: 'GET /pay'.
+    /// HTTP request: 'GET /pay'.
     #[arg(long, value_name = "REQUEST", group = "asked")]
     http: Option<String>,
-    /// A header of it: 'x-tier: gold' (repeat).
+    /// HTTP header: 'x-tier: gold'; repeatable.
     #[arg(long, value_name = "HEADER", requires = "http")]
     header: Vec<String>,
-    /// A Redis command: 'GET key'.
+    /// Redis command: 'GET key'.
     #[arg(long, value_name = "COMMAND", group = "asked")]
     resp: Option<String>,
-    /// A memcached command: 'get key'.
+    /// memcached command: 'get key'.
     #[arg(long, value_name = "COMMAND", group = "asked")]
     memcached: Option<String>,
-    /// A TLS connection to this name.
+    /// TLS connection to this server name.
     #[arg(long, value_name = "NAME", group = "asked")]
     sni: Option<String>,
-    /// What a client sends, in this file.
+    /// File with the bytes that the client sends.
     #[arg(long, value_name = "FILE", group = "asked")]
     payload: Option<PathBuf>,
-    /// Who sends it, or ADDRESS:PORT.
+    /// Client: ADDRESS or ADDRESS:PORT.
     #[arg(long, value_name = "ADDRESS", default_value = "192.0.2.1", requires = "asked", value_parser = peer)]
     peer: SocketAddr,
-    /// Our port [default: the protocol's own, or 80].
+    /// Server port [default: the protocol's port, or 80].
     #[arg(long, value_name = "PORT", requires = "asked", value_parser = clap::value_parser!(u16).range(1..))]
     port: Option<u16>,
-    /// Its packets' DSCP, 0..=63.
+    /// DSCP of the packets, 0..=63.
     #[arg(long, value_name = "DSCP", default_value_t = 0, requires = "asked", value_parser = clap::value_parser!(u8).range(..64))]
     dscp: u8,
-    /// What came on the connection before.
+    /// Bytes received on the connection before.
     #[arg(long, value_name = "BYTES", default_value = "0B", requires = "asked")]
     received: Bytes,
-    /// The connection's round trip [default: not known].
+    /// Round-trip time of the connection [default: unknown].
     #[arg(long, value_name = "SPAN", requires = "asked")]
     rtt: Option<Span>,
-    /// The share lost on it, 0.0..=1.0.
+    /// Packet loss on the connection, 0.0..=1.0.
     #[arg(long, value_name = "SHARE", default_value_t = 0.0, requires = "asked", value_parser = share)]
     loss: f32,
-    /// What such requests take [default: not known].
+    /// Service time of such requests [default: unknown].
     #[arg(long, value_name = "SPAN", requires = "asked")]
     service: Option<Span>,
 }
@@ -82,11 +82,12 @@ impl Asked {
             (std::fs::read(path).map_err(|e| Error::file(path, &e))?, 80)
         } else {
             let advice = "--http 'GET /pay', or one of --resp, --memcached, --sni, --payload";
-            return Err(Error::new("no request is given to explain").advice(advice));
+            return Err(Error::new("no request given").advice(advice));
         };
         if payload.is_empty() || payload.len() > PAYLOAD_BYTES_MAX {
-            let advice = format!("1 to {PAYLOAD_BYTES_MAX} bytes of what a client sends");
-            return Err(Error::new(format!("{} bytes are no packet", payload.len())).advice(advice));
+            let advice = format!("1 to {PAYLOAD_BYTES_MAX} bytes");
+            return Err(Error::new(format!("a payload of {} bytes does not fit a packet", payload.len()))
+                .advice(advice));
         }
         let port = self.port.unwrap_or(usual);
         let frame = frame(self.peer, port, self.dscp, &payload);
@@ -135,7 +136,7 @@ fn http(text: &str, headers: &[String]) -> Result<Vec<u8>, Error> {
 fn resp(text: &str) -> Result<Vec<u8>, Error> {
     let words: Vec<&str> = text.split_whitespace().collect();
     if words.is_empty() {
-        return Err(Error::new("--resp \"\" is no command").advice("--resp 'GET key'"));
+        return Err(Error::new("--resp \"\" is not a command").advice("--resp 'GET key'"));
     }
     let word = |word: &&str| format!("${}\r\n{word}\r\n", word.len());
     Ok((format!("*{}\r\n", words.len()) + &words.iter().map(word).collect::<String>()).into_bytes())
@@ -143,7 +144,9 @@ fn resp(text: &str) -> Result<Vec<u8>, Error> {
 
 fn memcached(text: &str) -> Result<Vec<u8>, Error> {
     if text.trim().is_empty() || text.contains(['\r', '\n']) {
-        return Err(Error::new(format!("--memcached {text:?} is no command")).advice("--memcached 'get key'"));
+        return Err(
+            Error::new(format!("--memcached {text:?} is not a command")).advice("--memcached 'get key'")
+        );
     }
     Ok(format!("{text}\r\n").into_bytes())
 }
@@ -151,7 +154,7 @@ fn memcached(text: &str) -> Result<Vec<u8>, Error> {
 /// A ClientHello that says no more than it must (RFC 8446 §4.1.2, RFC 6066 §3).
 fn hello(name: &str) -> Result<Vec<u8>, Error> {
     if !(1..=255).contains(&name.len()) || !name.bytes().all(|byte| byte.is_ascii_graphic()) {
-        return Err(Error::new(format!("--sni {name:?} is no server's name")).advice("--sni shop.example"));
+        return Err(Error::new(format!("--sni {name:?} is not a server name")).advice("--sni shop.example"));
     }
     let long = |bytes: &[u8]| [&(bytes.len() as u16).to_be_bytes()[..], bytes].concat();
     let names = long(&[&[0][..], &long(name.as_bytes())].concat());

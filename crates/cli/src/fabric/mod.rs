@@ -18,7 +18,7 @@ mod policy;
 
 pub use policy::named;
 
-/// Serve short flows first at an egress of this machine.
+/// Schedule short flows first at a network interface's egress.
 #[derive(clap::Args)]
 pub struct Args {
     #[command(subcommand)]
@@ -27,14 +27,14 @@ pub struct Args {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Turn the egress of an interface into levels and queues.
+    /// Attach priority levels and per-flow queues to an interface's egress.
     Attach {
-        /// The interface, such as eth0.
+        /// Network interface, such as eth0.
         device: String,
-        /// Shaped to this: just below what lies behind it can take.
+        /// Shape egress to this rate; set it slightly below the bottleneck.
         #[arg(long)]
         rate: Rate,
-        /// A file in TOML, or fish, pias or fifo.
+        /// Policy: a TOML file, or fish, pias or fifo.
         #[arg(long, default_value = "fish")]
         policy: String,
     },
@@ -42,18 +42,18 @@ enum Command {
     Status {
         /// The interface.
         device: String,
-        /// The same figures as JSON.
+        /// Print JSON.
         #[arg(long)]
         json: bool,
     },
-    /// Put back what was there before.
+    /// Restore the previous egress configuration.
     Detach {
         /// The interface.
         device: String,
     },
-    /// Print one of greenwave's policies, or check and print a file.
+    /// Print a built-in policy, or validate and print a file.
     Policy {
-        /// fish, pias, fifo, or a file.
+        /// Policy: fish, pias, fifo, or a file.
         name: String,
     },
 }
@@ -103,7 +103,7 @@ pub fn describe(path: &std::path::Path, as_json: bool) -> Result<(), Error> {
             println!("{}", json!({ "levels": levels, "queues": queues, "thresholds": policy.thresholds }))
         }
         false => println!(
-            "an egress of {levels} levels of {queues} queues: greenwave fabric attach DEVICE --policy {}",
+            "valid: {levels} levels of {queues} queues; attach it: greenwave fabric attach DEVICE --policy {}",
             path.display()
         ),
     }
@@ -119,7 +119,7 @@ fn attach(device: &str, rate: Rate, name: &str) -> Result<(), Error> {
         println!("  this kernel has no qdisc {}; used instead: {}", missing.join(", "), shape.name());
     }
     if policy.guaranteed > 0.0 && shape != Shape::Classes {
-        println!("  its levels are strict: guaranteed {} is not kept", policy.guaranteed);
+        println!("  levels are strict: guaranteed {} has no effect", policy.guaranteed);
     }
     println!("  undo: greenwave fabric detach {device}");
     Ok(())
@@ -138,7 +138,7 @@ fn layout(policy: &Policy, shape: Shape) -> String {
 fn as_text(device: &str, status: &Status) -> String {
     let header = ["level", "packets", "bytes", "sent", "dropped", "waiting", "bytes", "flows"];
     let mut table =
-        Table::new(1, &header).groups(&[("", 1), ("came", 2), ("left", 2), ("backlog", 2), ("", 1)]);
+        Table::new(1, &header).groups(&[("", 1), ("arrived", 2), ("sent", 2), ("backlog", 2), ("", 1)]);
     for (at, level) in status.levels.iter().enumerate() {
         let figures = [
             level.came.packets,
@@ -154,7 +154,7 @@ fn as_text(device: &str, status: &Status) -> String {
     }
     let notes = &status.notes;
     format!(
-        "{device}: {}, by {}; before: {}\n{table}of these, pinned by their senders: {}; neither IPv4 nor IPv6: {}\n",
+        "{device}: {}, by {}; before: {}\n{table}pinned to a level: {} packets; neither IPv4 nor IPv6: {} packets\n",
         notes.name(),
         notes.shape.name(),
         notes.before(),

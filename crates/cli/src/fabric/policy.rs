@@ -76,7 +76,7 @@ pub fn text(name: &str) -> Result<String, Error> {
     }
     let text = std::fs::read_to_string(name).map_err(|e| {
         let names: Vec<_> = POLICIES.iter().map(|(name, _)| *name).collect();
-        let start = "greenwave fabric policy fish >fish.toml, to start one's own from";
+        let start = "greenwave fabric policy fish >fish.toml, for a template";
         Error::file(Path::new(name), &e).advice(format!("{start}, or one of {}", names.join(", ")))
     })?;
     parse(name, &text)?;
@@ -86,13 +86,13 @@ pub fn text(name: &str) -> Result<String, Error> {
 /// Reads `text`; `name` is its file or its own name.
 fn parse(name: &str, text: &str) -> Result<Policy, Error> {
     let wrong = |what: String| {
-        Error::new(format!("{name}: {what}")).advice("greenwave fabric policy fish, for one that is right")
+        Error::new(format!("{name}: {what}")).advice("greenwave fabric policy fish, for a valid one")
     };
     let file: File = toml::from_str(text).map_err(|e| {
         let line = e.span().map_or(1, |span| text[..span.start].matches('\n').count() + 1);
         let message = e.message().replace('\n', " ");
         Error::new(format!("{name}:{line}: {message}"))
-            .advice("greenwave fabric policy fish, for one that is right")
+            .advice("greenwave fabric policy fish, for a valid one")
     })?;
     let level = |level: u8| {
         Priority::new(level)
@@ -111,13 +111,12 @@ fn parse(name: &str, text: &str) -> Result<Policy, Error> {
         dscp: file.dscp,
     };
     for (key, at) in &file.pin.priority {
-        let value = key
-            .parse()
-            .map_err(|_| wrong(format!("pin.priority {key:?} is no number from 0 to 4294967295")))?;
+        let value =
+            key.parse().map_err(|_| wrong(format!("pin.priority {key:?} is outside 0..=4294967295")))?;
         policy.pin_priority.push((value, level(*at)?));
     }
     for (key, at) in &file.pin.dscp {
-        let value = key.parse().map_err(|_| wrong(format!("pin.dscp {key:?} is no number from 0 to 63")))?;
+        let value = key.parse().map_err(|_| wrong(format!("pin.dscp {key:?} is outside 0..=63")))?;
         policy.pin_dscp.push((value, level(*at)?));
     }
     policy.check().map_err(|e: BadPolicy| wrong(e.to_string()))?;
