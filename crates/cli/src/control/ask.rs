@@ -169,7 +169,7 @@ mod tests {
         ] {
             assert!(text.contains(line), "{line:?} is not in {text}");
         }
-        assert!(text.contains("\n\nCounted\n"), "{text}");
+        assert!(text.contains("\n\nCounters\n"), "{text}");
         let line = Answer::status(status).line();
         let text = std::str::from_utf8(&line).expect("text");
         assert!(read("web", text).expect("an answer").status.is_some());

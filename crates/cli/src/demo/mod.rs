@@ -306,13 +306,16 @@ fn compared(results: &[(Mode, Report)]) -> Option<(Span, Span)> {
 fn last_line(settings: &Settings, results: &[(Mode, Report)]) -> String {
     let place = format!("(seed {}, world host, {})", settings.seed, settings.machine);
     match compared(results) {
-        Some((none, adps)) if adps <= none => {
-            let times = none.as_nanos() as f64 / adps.as_nanos().max(1) as f64;
-            format!("LS p99 {adps}   {times:.1}× lower with adps than with none ({none})\n{place}")
-        }
         Some((none, adps)) => {
-            let times = adps.as_nanos() as f64 / none.as_nanos().max(1) as f64;
-            format!("LS p99 {adps}   {times:.1}× higher with adps than with none ({none})\n{place}")
+            let [none_ns, adps_ns] = [none, adps].map(|span| span.as_nanos().max(1) as f64);
+            let (times, word) =
+                if adps <= none { (none_ns / adps_ns, "lower") } else { (adps_ns / none_ns, "higher") };
+            let found = if times < 1.05 {
+                format!("no difference between adps and none ({none})")
+            } else {
+                format!("{times:.1}× {word} with adps than with none ({none})")
+            };
+            format!("LS p99 {adps}   {found}\n{place}")
         }
         None => format!("no comparison: it needs the modes none and adps\n{place}"),
     }

@@ -27,7 +27,7 @@ pub fn whole(path: &Path, text: &str) -> Result<(), Error> {
 pub fn whole_by(path: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> Result<(), Error> {
     replace(path, true, write).map_err(|e| match e.kind() {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Error::file(path, &e)
-            .advice("free some of the disk, or write to another; what was there before is as it was"),
+            .advice("free some disk space, or write to another disk; the old file is unchanged"),
         _ => Error::unwritable(path, &e),
     })
 }

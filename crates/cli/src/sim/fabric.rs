@@ -60,7 +60,7 @@ fn flows_of<'a>((point, outcome): (&'a Point, &'a Outcome)) -> Flows<'a> {
 /// and one without a core keeps all others waiting.
 fn useful(threads: usize, cores: usize) -> usize {
     if threads > cores {
-        eprintln!("note: {threads} threads on {cores} cores would wait for each other: {cores} are used");
+        eprintln!("note: --threads {threads} exceeds the {cores} cores; {cores} threads are used");
     }
     threads.min(cores)
 }

@@ -16,7 +16,7 @@ use clap::{Args as ClapArgs, Subcommand};
 
 use crate::error::Error;
 
-/// Simulate networks of switches, and what helps to set them up.
+/// Simulate switched networks and compute their thresholds.
 #[derive(Debug, ClapArgs)]
 pub struct Args {
     #[command(subcommand)]
@@ -25,9 +25,9 @@ pub struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Send flows through a network and see how long each takes.
+    /// Simulate flows in a network and report their completion times.
     Fabric(Box<args::Args>),
-    /// The thresholds between levels that make flows fastest in the mean.
+    /// Compute the thresholds between levels that minimize the mean completion time.
     Thresholds(thresholds::Args),
 }
 

@@ -92,7 +92,7 @@ impl Plan {
         let mut points = Vec::new();
         for (index, scheduler) in args.scheduler.iter().enumerate() {
             if args.scheduler[..index].contains(scheduler) {
-                return Err(Error::new(format!("scheduler {scheduler} is given twice"))
+                return Err(Error::new(format!("scheduler {scheduler} is listed twice"))
                     .advice("--scheduler fifo,pias,fish"));
             }
             let discipline = config(args, scheduler)?.scheduler;
@@ -177,7 +177,7 @@ fn arrive(args: &Args, config: &mut Config) -> Result<f64, Error> {
     let load = match (args.arrivals, args.load) {
         (Spacing::Given(arrivals), Some(load)) => {
             return Err(Error::new(format!(
-                "load {load} and arrivals \"{arrivals}\" both say how often flows begin"
+                "load {load} and arrivals \"{arrivals}\" both set the arrival rate"
             ))
             .advice("one of --load 0.8 and --arrivals \"poisson 1000\""));
         }
@@ -193,9 +193,8 @@ fn arrive(args: &Args, config: &mut Config) -> Result<f64, Error> {
     };
     if load >= 1.0 && args.duration.is_none() {
         let load = (load * 1e3).round() / 1e3;
-        let what =
-            format!("load {load} is not below 1: hosts' lines never catch up and flows only wait longer");
-        return Err(Error::new(what).advice("--load 0.8, or --for 20ms to say where the run ends"));
+        let what = format!("load {load} is not below 1: links are overloaded and waits grow without bound");
+        return Err(Error::new(what).advice("--load 0.8, or --for 20ms to limit the run"));
     }
     Ok(load)
 }
@@ -204,7 +203,7 @@ fn arrive(args: &Args, config: &mut Config) -> Result<f64, Error> {
 fn read_flows(path: &Path, hosts: u32) -> Result<Arc<[TraceFlow]>, Error> {
     let bad = |why: String| {
         Error::new(format!("{}: {why}", path.display()))
-            .advice("one flow a line: start_s src_host dst_host bytes, such as 0.001 0 5 20000")
+            .advice("one flow per line: start_s src_host dst_host bytes, such as 0.001 0 5 20000")
     };
     let text =
         std::fs::read_to_string(path).map_err(|e| bad(crate::error::plain(&e.to_string()).to_owned()))?;

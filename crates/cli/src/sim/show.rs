@@ -83,13 +83,13 @@ impl<'a> Shown<'a> {
         let several = self.seeds() > 1;
         let columns: &[(&str, &str, bool)] = &[
             ("flows", "flows", false),
-            ("unfin. %", "unfinished", false),
+            ("unfinished %", "unfinished", false),
             ("mean", "mean", true),
             ("p50", "p50", false),
             ("p99", "p99", true),
             ("mean", "slowdown", false),
             ("p99", "slowdown_p99", false),
-            ("again %", "again", false),
+            ("retransmitted %", "again", false),
         ];
         let mut header = vec!["scheduler", "class"];
         for (title, _, spread) in columns {
@@ -157,10 +157,10 @@ impl<'a> Shown<'a> {
         let (first, last) = (&self.args.scheduler[0], &self.args.scheduler[self.args.scheduler.len() - 1]);
         let missing = [first, last].into_iter().find(|name| self.mean(name, class, "mean").is_nan());
         let found = if let Some(scheduler) = missing {
-            format!("{scheduler}: {class} flows were not done in time, or there were none")
+            format!("{scheduler}: no {class} flow finished in time")
         } else if first == last {
             let slowdown = number(self.mean(first, class, "slowdown"));
-            format!("{first}: {class} flows take {slowdown} times what they take alone")
+            format!("{first}: {class} flows have a mean slowdown of {slowdown}")
         } else {
             let [mean, p99] = ["mean", "p99"].map(|stat| self.ratio(class, stat));
             format!("{last} over {first}, {class} flows: mean {mean}, p99 {p99}")
@@ -252,7 +252,7 @@ impl<'a> Shown<'a> {
             plots.push(Plot::cdf(format!("Completion of {class} flows"), first().map(cdf)));
         }
         let lines = first().map(|(name, outcome)| (name, slowdowns(outcome)));
-        plots.push(Plot::line("Slowdown by size, mean", ("bytes of a flow", "times alone"), true, lines));
+        plots.push(Plot::line("Slowdown by size, mean", ("flow size, bytes", "slowdown"), true, lines));
         for (place, name) in PLACES.iter().enumerate() {
             let lines: Vec<_> =
                 first().map(|(scheduler, outcome)| (scheduler, fullest(outcome, place))).collect();

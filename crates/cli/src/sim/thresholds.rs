@@ -15,27 +15,26 @@ use super::workload::{Workload, load};
 use crate::error::Error;
 use crate::table::{Table, in_unit, number};
 
-/// The thresholds between levels that make flows fastest in the mean.
+/// Compute the thresholds between levels that minimize the mean completion time.
 ///
-/// Least mean completion time of M/G/1 over levels that are each first come
-/// first served, more urgent ones interrupting, on one line; no transport, no
-/// loss. Times are in µs.
+/// Model: M/G/1 with preemptive priority levels, FCFS within a level, on one
+/// link; no transport, no loss. Times are in µs.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment, next_line_help = true)]
 pub struct Args {
-    /// websearch, datamining, or "list BYTES*TIMES …".
+    /// Flow sizes: websearch, datamining, or "list BYTES*TIMES …".
     #[arg(long, value_name = "NAME", default_value = "websearch")]
     workload: Workload,
-    /// The share of the line that flows take, below 1.
+    /// Load of the link, above 0 and below 1.
     #[arg(long, value_name = "SHARE", value_parser = load, default_value = "0.8")]
     load: f64,
-    /// Levels at most, one more than thresholds.
+    /// Maximum number of levels, one more than thresholds.
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u8).range(2..=Priority::LEVELS as i64))]
     levels: u8,
-    /// The line, in Gbit/s.
+    /// Link rate, in Gbit/s.
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     gbps: u64,
-    /// One JSON object instead of a table.
+    /// Print one JSON object.
     #[arg(long)]
     json: bool,
 }
@@ -84,7 +83,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     }
     if best.is_empty() {
         println!(
-            "one level: no threshold makes these flows faster in the mean   ({} at load {})",
+            "one level: no threshold reduces the mean completion time of these flows   ({} at load {})",
             args.workload.text,
             number(args.load)
         );
@@ -98,10 +97,13 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     print!("\n{summary}\n--thresholds {}\n", words(&best));
     let closing = rows.iter().zip(&means).skip(1);
     let closing = closing
-        .map(|((name, _), mean)| format!("{} of {name}'s", number(means[0] / mean)))
+        .map(|((name, _), mean)| {
+            let than = if name == "published" { "the published thresholds" } else { name };
+            format!("{:.1} % lower than with {than}", (1.0 - means[0] / mean) * 100.0)
+        })
         .collect::<Vec<_>>();
     println!(
-        "mean {}   ({} at load {}, {} Gbit/s, predicted)",
+        "mean completion time: {}   ({} at load {}, {} Gbit/s, predicted)",
         closing.join(", "),
         args.workload.text,
         number(args.load),

@@ -69,7 +69,7 @@ fn a_small_terminal_is_told_so_and_a_low_one_scrolls_to_the_end_and_back() {
     let small = drawn(&mut screen, (40, 10), at(12.0)).join(" ");
     assert!(small.starts_with("40x10 is too small: 60x12 at least, or"), "{small}");
     let top = drawn(&mut screen, (80, 12), at(12.0));
-    assert_eq!(top[5], "Where requests waited, µs");
+    assert_eq!(top[5], "Request time by stage, µs");
     screen.scroll(i32::MAX);
     let end = drawn(&mut screen, (80, 12), at(12.0));
     assert!(end.iter().any(|line| line.starts_with("connections")), "the last table: {end:#?}");

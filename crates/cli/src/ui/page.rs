@@ -65,7 +65,7 @@ fn throughput(snapshot: &Snapshot) -> String {
     let is_shed = history.iter().any(|point| point.shed > 0.0);
     let shed = if is_shed { line("shed", &|place| history[place].shed) } else { String::new() };
     let words = format!(
-        "{} a second at the most, the last {seconds:.0} s{}",
+        "peak {}/s in the last {seconds:.0} s{}",
         number(most),
         if is_shed { "; red: shed" } else { "" }
     );
@@ -137,11 +137,11 @@ fn cores(snapshot: &Snapshot) -> String {
     let keys: String = names.iter().enumerate().map(|(place, name)| key(class_of(place), name)).collect();
     let lost = match snapshot.moves_lost {
         0 => String::new(),
-        lost => format!("; {lost} earlier moves are not drawn"),
+        lost => format!("; {lost} earlier moves not shown"),
     };
-    let nobody = key("none", "nobody");
+    let nobody = key("none", "no task");
     format!(
-        "<h2>Who had which core, the last {window_s:.0} s</h2>\n{rows}<p class=\"soft\">{keys}{nobody}{lost}</p>\n"
+        "<h2>Core assignment, last {window_s:.0} s</h2>\n{rows}<p class=\"soft\">{keys}{nobody}{lost}</p>\n"
     )
 }
 

@@ -159,12 +159,12 @@ impl Site {
     /// The answer to a request.
     pub fn answer(&self, method: &Method, uri: &Uri, headers: &HeaderMap) -> Response<String> {
         if ![Method::GET, Method::HEAD].contains(method) {
-            let mut refused = plain(StatusCode::METHOD_NOT_ALLOWED, "GET and HEAD are answered here\n");
+            let mut refused = plain(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD are supported\n");
             refused.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
             return refused;
         }
         if !self.any_name && headers.get(HOST).is_some_and(|host| !is_ours(host.as_bytes())) {
-            let why = "only addresses and localhost are answered to; --ui-remote answers to any name\n";
+            let why = "the Host header must be an address or localhost; --ui-remote allows any name\n";
             return plain(StatusCode::MISDIRECTED_REQUEST, why);
         }
         let Some(window_s) = window(uri.query().unwrap_or_default()) else {
@@ -187,7 +187,7 @@ impl Site {
                 let (figures, sums) = self.live().exported(now);
                 answer(StatusCode::OK, PROMETHEUS, metrics::text(&figures, &sums))
             }
-            _ => plain(StatusCode::NOT_FOUND, "there are /, /snapshot.json and /metrics\n"),
+            _ => plain(StatusCode::NOT_FOUND, "paths: /, /snapshot.json and /metrics\n"),
         }
     }
 

@@ -28,17 +28,17 @@ const REQUEST_MAX: usize = 20;
 /// All that `snapshot` has to show.
 pub fn sections(snapshot: &Snapshot) -> Vec<Section> {
     let all = [
-        ("Where requests waited, µs", waits(snapshot)),
+        ("Request time by stage, µs", waits(snapshot)),
         ("Slow requests, µs", slow(snapshot)),
-        ("What was left of budgets, µs", budgets(snapshot)),
-        ("How long other things took, µs", others(snapshot)),
-        ("Who came and who was shed", shed(snapshot)),
+        ("Deadline budget left, µs", budgets(snapshot)),
+        ("Other durations, µs", others(snapshot)),
+        ("Guard: connections seen and shed", shed(snapshot)),
         ("Tasks", tasks(snapshot)),
         ("Cores", owners(snapshot)),
-        ("Cores that changed hands", moves(snapshot)),
+        ("Core moves", moves(snapshot)),
         ("Queues", queues(snapshot)),
-        ("Counted", counted(snapshot)),
-        ("Now", now(snapshot)),
+        ("Counters", counted(snapshot)),
+        ("Gauges", now(snapshot)),
     ];
     all.into_iter().filter_map(|(title, table)| Some(Section { title, table: table? })).collect()
 }
@@ -51,8 +51,8 @@ pub fn headline(snapshot: &Snapshot) -> String {
 
 /// What a reader should know before the figures: that they are old, or few.
 pub fn caution(snapshot: &Snapshot) -> Option<String> {
-    let silent = format!("{} has said nothing new for {:.0} s", snapshot.command, snapshot.silent_s);
-    snapshot.is_stale().then(|| format!("{silent}: it is busy with something else, or stuck"))
+    let silent = format!("{} has sent no update for {:.0} s", snapshot.command, snapshot.silent_s);
+    snapshot.is_stale().then(|| format!("{silent}: it is busy or hangs"))
 }
 
 /// The throughput over the window, in words.
@@ -147,7 +147,7 @@ fn slow(snapshot: &Snapshot) -> Option<Table> {
 }
 
 fn budgets(snapshot: &Snapshot) -> Option<Table> {
-    let header = ["class", "hop", "per s", "p1", "p50", "most"];
+    let header = ["class", "hop", "per s", "p1", "p50", "max"];
     table(2, &header, snapshot.spreads(LEFT), |spread| {
         let words = [label(&spread.labels, "class"), label(&spread.labels, "hop"), number(spread.per_s)];
         [words, [us(spread.p1_ns), us(spread.p50_ns), us(spread.max_ns)]].concat()
@@ -155,7 +155,7 @@ fn budgets(snapshot: &Snapshot) -> Option<Table> {
 }
 
 fn others(snapshot: &Snapshot) -> Option<Table> {
-    let header = ["what", "of", "per s", "p50", "p99", "p99.9", "longest"];
+    let header = ["duration", "labels", "per s", "p50", "p99", "p99.9", "longest"];
     let others = snapshot.spreads.iter().filter(|spread| ![WAIT, LEFT].contains(&spread.name.as_str()));
     table(2, &header, others, |spread| {
         [vec![plain(&spread.name), clip(&spread.labels.words())], spans(spread)].concat()
@@ -170,7 +170,7 @@ fn shed(snapshot: &Snapshot) -> Option<Table> {
             reasons.push(reason);
         }
     }
-    let header = [&["device", "class", "came", "per s", "shed/s"][..], &reasons].concat();
+    let header = [&["device", "class", "seen", "per s", "shed/s"][..], &reasons].concat();
     table(2, &header, snapshot.figures(CAME), |came| {
         let is_its = |figure: &&Figure| {
             ["device", "class"].iter().all(|name| figure.labels.get(name) == came.labels.get(name))
@@ -215,7 +215,7 @@ fn tasks(snapshot: &Snapshot) -> Option<Table> {
 }
 
 fn owners(snapshot: &Snapshot) -> Option<Table> {
-    table(3, &["core", "task", "how", "for, s"], &snapshot.owners, |owner| {
+    table(3, &["core", "task", "state", "for, s"], &snapshot.owners, |owner| {
         let task = owner.task.as_deref().map_or("–".to_owned(), clip);
         let held_s = (snapshot.at_s - owner.since_s).max(0.0);
         vec![owner.core.to_string(), task, owner.how.clone(), format!("{held_s:.1}")]
@@ -238,7 +238,7 @@ fn queues(snapshot: &Snapshot) -> Option<Table> {
     for figure in snapshot.figures(DEPTH) {
         depths.entry(figure.labels.get("queue").unwrap_or("–")).or_default().push(figure.value);
     }
-    table(1, &["queue", "waiting", "most at a shard"], depths, |(queue, values)| {
+    table(1, &["queue", "waiting", "max at a shard"], depths, |(queue, values)| {
         let most = values.iter().copied().fold(0.0, f64::max);
         vec![queue.to_owned(), count(values.iter().sum()), count(most)]
     })
@@ -259,7 +259,7 @@ fn counted(snapshot: &Snapshot) -> Option<Table> {
             None => rows.push((what, of, figure.value, per_s)),
         }
     }
-    table(2, &["what", "of", "total", "per s"], rows, |(what, of, total, per_s)| {
+    table(2, &["counter", "labels", "total", "per s"], rows, |(what, of, total, per_s)| {
         vec![what, clip(&of), count(total), number(per_s)]
     })
 }
@@ -268,7 +268,7 @@ fn counted(snapshot: &Snapshot) -> Option<Table> {
 fn now(snapshot: &Snapshot) -> Option<Table> {
     let in_tables = |name: &str| name == DEPTH || name.starts_with("greenwave_sched_") && is_of_tasks(name);
     let rest = snapshot.figures.iter().filter(|figure| figure.per_s.is_none() && !in_tables(&figure.name));
-    table(2, &["what", "of", "value"], rest, |figure| {
+    table(2, &["gauge", "labels", "value"], rest, |figure| {
         let value = match figure.name.strip_suffix("_seconds") {
             Some(_) => Span::from_secs_f64(figure.value.max(0.0)).to_string(),
             None => count(figure.value),

@@ -157,7 +157,7 @@ fn judged(compared: &Comparison) -> String {
     let with_interval = all().filter(|difference| difference.differs.is_some()).count();
     let differ = all().filter(|difference| difference.differs == Some(true)).count();
     if with_interval == 0 {
-        return "no repetitions in both: no intervals, and whether figures differ is not known".to_owned();
+        return "only one run each: no confidence intervals, so differences cannot be judged".to_owned();
     }
     let how = [(By::Seed, "paired by seed"), (By::Welch, "by Welch"), (By::Nothing, "without an interval")];
     let how: Vec<_> = how.into_iter().filter(|(by, _)| count(*by) > 0).collect();

@@ -29,7 +29,7 @@ fn a_server_s_tables_say_who_waited_and_who_was_shed() {
 #[test]
 fn a_scheduler_s_tables_say_who_has_which_core_and_why() {
     let snapshot = sched().snapshot(at(2.0), 10);
-    assert_eq!(titles(&snapshot), ["Tasks", "Cores", "Cores that changed hands", "Counted"]);
+    assert_eq!(titles(&snapshot), ["Tasks", "Cores", "Core moves", "Counters"]);
     let text = text(&snapshot);
     let first = text.lines().skip_while(|line| !line.starts_with("s ago")).nth(1).expect("a move");
     assert_eq!(first, "0.25   1     memcached  <batch>    memcached gave it back", "{text}");
@@ -49,7 +49,7 @@ fn old_figures_say_so() {
     let live = serve(3);
     assert_eq!(caution(&live.snapshot(at(3.5), 10)), None);
     let said = caution(&live.snapshot(at(60.0), 10)).expect("a caution");
-    assert!(said.starts_with("serve has said nothing new for 57 s"), "{said}");
+    assert!(said.starts_with("serve has sent no update for 57 s"), "{said}");
 }
 
 #[test]
