@@ -110,10 +110,10 @@ fn the_guards_three_figures_are_measured_and_said() {
         assert!(figure.is_some_and(|figure| figure > 0.0), "{words} … {to}: {text}");
     };
     behind("SYN above a rate, shed", "\n");
-    behind("100 looks a second: ", " % of a core");
+    behind("100 intervals per second: ", " % of a core");
     behind("the program, ns for a SYN ≤ 400: ", " at worst (");
     behind("the program, ns for another frame ≤ 50: ", " at worst (");
-    behind("the controller, % of a core ≤ 1: ", " (100 looks a second)");
+    behind("the controller, % of a core ≤ 1: ", " (100 intervals per second)");
     let text = small(&["guard", "--duration", "200ms", "--json"]);
     let goals =
         ["the program, ns for a SYN", "the program, ns for another frame", "the controller, % of a core"];

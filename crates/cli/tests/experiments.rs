@@ -204,7 +204,7 @@ fn a_simulation_that_is_killed_goes_on_where_it_was() {
     let again = greenwave(&args);
     let said = String::from_utf8_lossy(&again.stderr);
     assert_eq!(again.status.code(), Some(0), "{said}");
-    assert!(said.contains(&format!("{known} of 20 runs are known from before an interruption")), "{said}");
+    assert!(said.contains(&format!("{known} of 20 runs resumed from an interrupted run")), "{said}");
     assert_eq!(part(), None, "the result is written");
     let mut entries = std::fs::read_dir(&folder).unwrap().flatten().map(|entry| entry.path());
     let json = entries.find(|path| path.extension().is_some_and(|kind| kind == "json")).unwrap();

@@ -11,13 +11,13 @@ use crate::{Error, programs};
 /// How often, how much, and what is printed.
 #[derive(clap::Args)]
 pub struct Common {
-    /// Rounds, of which the median is shown.
+    /// Number of rounds; the median is shown.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=99))]
     pub rounds: u32,
-    /// How much: smoke shows that everything works, and measures nothing.
+    /// Size: smoke only checks that everything works; its numbers are meaningless.
     #[arg(long, value_enum, default_value = "full")]
     pub scale: Scale,
-    /// Exit 1 when a goal is missed.
+    /// Exit 1 if a goal is missed.
     #[arg(long)]
     pub check: bool,
     /// Print JSON.
@@ -28,7 +28,7 @@ pub struct Common {
 /// What unmodified programs have of ours.
 #[derive(clap::Args)]
 pub struct Ours {
-    /// Our stack's device.
+    /// Device of greenwave's stack.
     #[arg(long, default_value = "xdp", value_parser = ["xdp", "packet"])]
     pub device: String,
     /// The library to preload [default: as for `greenwave run`].
@@ -38,9 +38,9 @@ pub struct Ours {
 
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Scale {
-    /// As the other options say.
+    /// All cases, with the other options.
     Full,
-    /// One round of a few cases, a moment for each.
+    /// One short round of a few cases.
     Smoke,
 }
 
@@ -62,7 +62,7 @@ impl Cores {
     pub fn here() -> Result<Self, Error> {
         let there = host::affinity::cores().map_err(|e| Error::new(e.to_string()))?;
         if there.len() == 1 {
-            eprintln!("note: client and server share the only core there is");
+            eprintln!("note: client and server share the only core");
         }
         let receive = if there.len() > 2 { there[1] } else { there[0] };
         Ok(Self { client: there[0], receive, server: there[there.len() - 1] })

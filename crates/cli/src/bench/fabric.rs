@@ -27,26 +27,26 @@ use crate::report::Header;
 use crate::table::Table;
 use crate::{Error, progress};
 
-/// How fast networks of switches are simulated.
+/// Measure the speed and memory of the network simulator.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Order at ports: pias, fish, …
+    /// Scheduler of the ports: pias, fish, …
     #[arg(long, default_value = "fish")]
     scheduler: String,
-    /// A twentieth of the flows, for a glance.
+    /// Simulate a twentieth of the flows.
     #[arg(long)]
     quick: bool,
-    /// 1,024 hosts and 100,000 flows alone: minutes.
+    /// Simulate only 1,024 hosts and 100,000 flows; takes minutes.
     #[arg(long, conflicts_with = "quick")]
     large: bool,
-    /// So many flows instead, at the same rate.
+    /// Number of flows, at the same rate.
     #[arg(long, value_name = "N", conflicts_with = "quick", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     flows: Option<u32>,
-    /// Each case with our TCP on so many threads, too;
-    /// with --large on those alone.
+    /// Threads for an additional run of each case with greenwave's TCP;
+    /// with --large, for the only run.
     #[arg(verbatim_doc_comment, long, value_name = "N", value_parser = clap::value_parser!(u16).range(2..=256))]
     threads: Option<u16>,
-    /// Replays the same flows.
+    /// Seed of the flows; the same seed replays the same flows.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Print JSON.

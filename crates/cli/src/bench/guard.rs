@@ -24,10 +24,10 @@ use crate::Error;
 use crate::report::Header;
 use crate::table::Table;
 
-/// What a guard takes of the processor.
+/// Measure the CPU cost of a guard.
 #[derive(clap::Args)]
 pub struct Args {
-    /// How long the controller runs.
+    /// Run time of the controller.
     #[arg(long, default_value = "3s")]
     duration: Span,
     /// Print JSON.
@@ -53,13 +53,13 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         println!("{}", as_json(&costs, shares, &goals));
     } else {
         print!("{}", table(&costs));
-        println!("controller, 100 looks a second: {:.2} % of a core", shares.accept * 100.0);
+        println!("controller, 100 intervals per second: {:.2} % of a core", shares.accept * 100.0);
         match shares.answer {
             Some(share) => println!(
-                "the same until answer, with {WAITING} who wait for one: {:.2} % of a core",
+                "with --until answer and {WAITING} waiting connections: {:.2} % of a core",
                 share * 100.0
             ),
-            None => println!("the same until answer: not run, {}", GuardError::NoAnswers),
+            None => println!("with --until answer: not run, {}", GuardError::NoAnswers),
         }
         goals.iter().for_each(|goal| println!("{goal}"));
     }
@@ -95,7 +95,7 @@ fn goals(costs: &[Cost], shares: Shares) -> [Goal; 3] {
         Goal::at_most("the program, ns for a SYN", 400.0).over(each(true)),
         Goal::at_most("the program, ns for another frame", 50.0).over(each(false)),
         Goal::at_most("the controller, % of a core", 1.0)
-            .over([(shares.accept * 100.0, "100 looks a second".to_owned())]),
+            .over([(shares.accept * 100.0, "100 intervals per second".to_owned())]),
     ]
 }
 

@@ -17,7 +17,7 @@ mod peer;
 mod programs;
 mod sched;
 
-/// Measure greenwave beside others, on this machine.
+/// Compare greenwave with other systems on this machine.
 #[derive(clap::Args)]
 pub struct Args {
     #[command(subcommand)]
@@ -26,24 +26,24 @@ pub struct Args {
 
 #[derive(clap::Subcommand)]
 enum What {
-    /// TCP/IP: ours, the kernel's, smoltcp's and gVisor's as servers.
+    /// Compare TCP servers on greenwave, the kernel, smoltcp and gVisor.
     Net(net::Args),
-    /// Unmodified servers: on the kernel's TCP, and on ours.
+    /// Compare unmodified servers on the kernel's TCP and on greenwave's.
     Programs(programs::Args),
-    /// Servers on 1, 2, 4 … cores: on the kernel's TCP, and on ours.
+    /// Compare servers on 1, 2, 4 … cores, on the kernel's TCP and on greenwave's.
     Cores(cores::Args),
-    /// Unmodified servers and clients: what they bear on our stack.
+    /// Test unmodified servers and clients on greenwave's stack.
     Matrix(matrix::Args),
     /// One of the compared servers, as `bench net` and `cores` start it.
     #[command(hide = true)]
     Peer(peer::Args),
-    /// What connections cost while they idle, and those that do not.
+    /// Measure the cost of idle and active connections.
     Idle(idle::Args),
-    /// How fast networks of switches are simulated, and what a flow costs.
+    /// Measure the speed and memory of the network simulator.
     Fabric(fabric::Args),
-    /// What a guard takes of the processor.
+    /// Measure the CPU cost of a guard.
     Guard(guard::Args),
-    /// What handing a core over takes, and deciding to.
+    /// Measure the time to hand a core over and to decide it.
     Sched(sched::Args),
     /// One of the processes that a core goes between, as `bench sched` starts it.
     #[command(hide = true)]

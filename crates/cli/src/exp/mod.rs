@@ -43,22 +43,22 @@ pub struct Args {
 enum Command {
     /// List the experiments with their titles.
     List {
-        /// One JSON object instead of a table.
+        /// Print one JSON object.
         #[arg(long)]
         json: bool,
     },
     /// Run experiments and check their claims.
     Run(RunArgs),
-    /// One table of all claims whose results lie in folders.
+    /// Print one table of all claims of results in folders.
     Table {
-        /// What `exp run --out` wrote; of a result that is in several, the first counts.
+        /// Folders written by `exp run --out`; of duplicate results the first counts.
         #[arg(value_name = "DIR", required = true)]
         folders: Vec<PathBuf>,
-        /// Markdown, with where each row comes from.
+        /// Print Markdown, with the origin of each row.
         #[arg(long)]
         markdown: bool,
-        /// Write it to DIR/results.md, its figures to DIR/results/; what is recorded there of
-        /// experiments that have no result in the folders stays.
+        /// Write DIR/results.md and figures in DIR/results/; records of experiments
+        /// without a result in the folders are kept.
         #[arg(long, value_name = "DIR", requires = "markdown")]
         out: Option<PathBuf>,
     },
@@ -66,27 +66,27 @@ enum Command {
 
 #[derive(Debug, ClapArgs)]
 struct RunArgs {
-    /// Names (adps/fig5), a paper's name for all of its own, `all`, or a .toml file.
+    /// Experiments: names (adps/fig5), a paper's name for all of its experiments,
+    /// `all`, or a .toml file.
     #[arg(required = true)]
     names: Vec<String>,
-    /// Of those only the ones of one kind: what is deterministic, or what the
-    /// machine decides.
+    /// Run only simulated (sim) or only real-machine (host) experiments.
     #[arg(long, value_enum)]
     world: Option<WorldName>,
-    /// How large.
+    /// Size of the experiment.
     #[arg(long, value_enum, default_value_t = ScaleName::Smoke)]
     scale: ScaleName,
-    /// First seed; further runs take the numbers after it.
+    /// First seed; further runs use the following numbers.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// One JSON object per experiment instead of tables.
+    /// Print one JSON object per experiment.
     #[arg(long)]
     json: bool,
-    /// Folder for PAPER-NAME.json and .html; a simulation that was
-    /// interrupted goes on from what it left there.
+    /// Folder for PAPER-NAME.json and .html; an interrupted simulation resumes
+    /// from its files there.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Keep what this program left in the folder at this scale and seed; run the rest.
+    /// Keep results of the same program, scale and seed in --out; run the rest.
     #[arg(long, requires = "out")]
     resume: bool,
 }
@@ -94,9 +94,9 @@ struct RunArgs {
 /// The two sizes every experiment has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum ScaleName {
-    /// Seconds: the shape is there, the tail is rough.
+    /// Seconds: shapes hold, tails are imprecise.
     Smoke,
-    /// Minutes: the paper's size, several seeds.
+    /// Minutes: the paper's size with several seeds.
     Paper,
 }
 
@@ -198,7 +198,7 @@ fn run_all(args: &RunArgs) -> Result<ExitCode, Error> {
     }
     if let (true, Some(world)) = (sources.is_empty(), args.world) {
         let what = format!("none of {} runs in world {}", args.names.join(", "), world.name());
-        return Err(Error::new(what).advice("greenwave exp list says which world each runs in"));
+        return Err(Error::new(what).advice("greenwave exp list, for the world of each experiment"));
     }
     if let Some(folder) = &args.out {
         std::fs::create_dir_all(folder).map_err(|e| Error::file(folder, &e))?;
@@ -210,7 +210,7 @@ fn run_all(args: &RunArgs) -> Result<ExitCode, Error> {
     for source in &sources {
         if let Some(kept) = args.kept(source)? {
             let on = kept["greenwave"]["date"].as_str().unwrap_or("an unknown day");
-            eprintln!("note: {}: kept as it was found on {on}", source.name);
+            eprintln!("note: {}: kept the result of {on}", source.name);
             if args.json {
                 println!("{kept}");
             }

@@ -23,7 +23,7 @@ pub fn read(paths: &[PathBuf]) -> Result<Vec<Run>, Error> {
         } else {
             runs.extend(file(path)?.map_err(|why| {
                 Error::new(format!("{}: {why}", path.display()))
-                    .advice("what a command printed with --json, or `exp run --out` wrote")
+                    .advice("the --json output of a command, or a file of `exp run --out`")
             })?);
         }
     }
@@ -39,7 +39,7 @@ fn folder(path: &Path) -> Result<Vec<Run>, Error> {
     for path in files {
         match file(&path)? {
             Ok(found) => runs.extend(found),
-            Err(why) => eprintln!("passed over {}: {why}", path.display()),
+            Err(why) => eprintln!("skipped {}: {why}", path.display()),
         }
     }
     if runs.is_empty() {

@@ -32,20 +32,20 @@ pub use run::{Run, experiment_again};
 pub use save::{at_once, whole, whole_by};
 pub use show::of as page_of;
 
-/// Make a page of what a run left, or compare two runs.
+/// Render the results of a run as a page, or compare two runs.
 ///
-/// A result is what `exp run`, `demo`, `load`, `serve`, `sim fabric`, `bench …` or
-/// `doctor` prints with --json, or what `exp run --out` writes. Exit 0: done, or B as good as A; 1: a claim that held in A fails
-/// in B.
+/// A result is the --json output of `exp run`, `demo`, `load`, `serve`, `sim
+/// fabric`, `bench …` or `doctor`, or a file of `exp run --out`. Exit 0: no claim
+/// that held in A fails in B; 1: one does.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Results, or folders of them.
+    /// Result files, or folders of them.
     #[arg(value_name = "FILE|DIR", required_unless_present = "compare")]
     results: Vec<PathBuf>,
-    /// Compare two results, or two folders of them.
+    /// Compare two result files, or two folders.
     #[arg(long, num_args = 2, value_names = ["A", "B"], conflicts_with = "results")]
     compare: Vec<PathBuf>,
-    /// The page [default: report.html, or none to compare].
+    /// File for the HTML page [default: report.html; none with --compare].
     #[arg(short, long, value_name = "FILE")]
     out: Option<PathBuf>,
 }

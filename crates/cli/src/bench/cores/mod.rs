@@ -27,25 +27,25 @@ use choice::Cores;
 use figures::Row;
 use servers::{Server, Stack};
 
-/// Measure how servers' throughput grows with cores (needs root).
+/// Compare servers' throughput on 1, 2, 4 … cores (needs root).
 #[derive(clap::Args)]
 pub struct Args {
-    /// Cores of the server; its clients have as many
-    /// [default: 1, 2, 4 and so on, as far as the machine has twice as many].
+    /// Cores of the server; its clients use as many
+    /// [default: 1, 2, 4 …, up to half of the machine's cores].
     #[arg(long, value_delimiter = ',', value_name = "N", value_parser = clap::value_parser!(u16).range(1..=128), verbatim_doc_comment)]
     cores: Vec<u16>,
-    /// Only these: echo, nginx, memcached.
+    /// Servers to run: echo, nginx, memcached [default: all].
     #[arg(long, value_delimiter = ',', value_enum, value_name = "SERVER", hide_possible_values = true)]
     servers: Vec<Server>,
     #[command(flatten)]
     common: Common,
-    /// How long each server is measured in each round.
+    /// Duration of each server's measurement per round.
     #[arg(long, default_value = "1s")]
     time: Span,
     #[command(flatten)]
     ours: Ours,
-    /// How long our stack looks for work, then it sleeps
-    /// [default: 20us; 0us where a program shares its cores].
+    /// Busy-polling time of greenwave's idle stack before it sleeps
+    /// [default: 20us; 0us if a program shares its cores].
     #[arg(long, value_name = "SPAN", value_parser = crate::options::spin, verbatim_doc_comment)]
     spin: Option<Span>,
 }

@@ -19,25 +19,25 @@ use crate::{Error, progress};
 
 mod world;
 
-/// What connections cost while they idle, and those that do not.
+/// Measure the cost of idle and active connections.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Connections to open: 10k, 1M.
+    /// Number of connections: 10k, 1M.
     #[arg(long, default_value = "1M")]
     connections: Count,
-    /// Share of them that asks.
+    /// Share of active connections, 0 to 1.
     #[arg(long, default_value_t = 0.01)]
     active: f64,
-    /// Requests per second in all.
+    /// Total request rate per second.
     #[arg(long, default_value_t = 20_000.0)]
     rate: f64,
-    /// How long each measurement takes.
+    /// Duration of each measurement.
     #[arg(long, default_value = "2s")]
     duration: Span,
-    /// Count only time on a core: for busy machines.
+    /// Count CPU time instead of wall-clock time, for busy machines.
     #[arg(long)]
     cpu_time: bool,
-    /// Replays the same arrivals.
+    /// Seed of the arrivals; the same seed replays the same arrivals.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Print JSON.

@@ -35,9 +35,9 @@ use feature::Feature;
 use program::Program;
 use world::Place;
 
-/// Try what unmodified servers and clients bear on our stack (needs root).
+/// Test unmodified servers and clients on greenwave's stack (needs root).
 ///
-/// Exit 1 where something does not go as it should. Takes minutes.
+/// Exit 1 if a test fails. Takes minutes.
 #[derive(clap::Args)]
 pub struct Args {
     /// Only these: lighttpd, nginx, Apache, redis-server, memcached,
@@ -48,16 +48,16 @@ pub struct Args {
     /// restart, reload, kill, descriptors, suite.
     #[arg(long, value_delimiter = ',', value_name = "FEATURE", value_parser = feature, verbatim_doc_comment)]
     features: Vec<Feature>,
-    /// Our stack's device.
+    /// Device of greenwave's stack.
     #[arg(long, default_value = "packet", value_parser = ["xdp", "packet"])]
     device: String,
-    /// The folder with sources of redis and memcached, for `suite`.
+    /// Folder with the sources of redis and memcached, for `suite`.
     #[arg(long, value_name = "FOLDER")]
     sources: Option<PathBuf>,
-    /// The library to preload [default: as for `greenwave run`].
+    /// Library to preload [default: as for `greenwave run`].
     #[arg(long, value_name = "FILE")]
     lib: Option<PathBuf>,
-    /// Write the matrix to this file, too, as a page in Markdown.
+    /// Also write the matrix to this file, in Markdown.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["programs", "features"])]
     page: Option<PathBuf>,
     /// Print JSON.

@@ -25,27 +25,27 @@ use cases::Case;
 use figures::Row;
 use systems::System;
 
-/// Measure TCP servers side by side (needs root).
+/// Compare TCP servers on greenwave, the kernel, smoltcp and gVisor (needs root).
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]
     common: Common,
-    /// How long each server is measured in each case and round.
+    /// Duration of each case per server and round.
     #[arg(long, default_value = "500ms")]
     time: Span,
-    /// Only these systems, such as kernel/veth,greenwave/xdp.
+    /// Systems to run, such as kernel/veth,greenwave/xdp [default: all].
     #[arg(long, value_delimiter = ',', value_name = "SYSTEM/DEVICE")]
     systems: Vec<String>,
-    /// Only cases whose name begins with one of these, such as echo-64.
+    /// Cases to run, by the start of their name, such as echo-64 [default: all].
     #[arg(long, value_delimiter = ',', value_name = "CASE")]
     cases: Vec<String>,
-    /// Which core does the receiver's half of a veth's work.
+    /// Core of the receive processing of veth and TAP devices.
     #[arg(long, value_enum, default_value = "receiver")]
     receive_on: ReceiveOn,
-    /// Our server's: how long it looks for work, then it sleeps.
+    /// Busy-polling time of greenwave's idle server before it sleeps.
     #[arg(long, value_name = "SPAN", default_value = "20us", value_parser = crate::options::spin)]
     spin: Span,
-    /// Our server's: how long responses are gathered.
+    /// Maximum time that greenwave's server batches responses.
     #[arg(long, value_name = "SPAN", default_value = "30us", value_parser = crate::options::hold)]
     hold: Span,
 }
@@ -53,11 +53,11 @@ pub struct Args {
 /// Where the kernel works on what has come over a veth or TAP device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum ReceiveOn {
-    /// On the receiver's core, by receive packet steering: as behind a network
-    /// card, at the price of an interrupt between cores.
+    /// The receiver's core, by receive packet steering (RPS), as behind a NIC; costs
+    /// an inter-processor interrupt.
     Receiver,
-    /// On the sender's core, as such devices do by themselves: the client's
-    /// core then does much of the kernel's TCP for the server.
+    /// The sender's core, the default of such devices: the client's core then
+    /// does much of the kernel's TCP work for the server.
     Sender,
 }
 

@@ -22,21 +22,21 @@ mod report;
 
 use figures::{Case, Figures, Rows};
 
-/// Measure unmodified servers on the kernel's TCP and on ours (needs root).
+/// Compare unmodified servers on the kernel's TCP and on greenwave's (needs root).
 #[derive(clap::Args)]
 pub struct Args {
-    /// Only these: lighttpd, nginx, redis-server, memcached.
+    /// Servers to run: lighttpd, nginx, redis-server, memcached [default: all].
     #[arg(long, value_delimiter = ',', value_name = "PROGRAM", value_parser = program)]
     programs: Vec<Program>,
     #[command(flatten)]
     common: Common,
-    /// How long each case takes in each round.
+    /// Duration of each case in each round.
     #[arg(long, default_value = "1s")]
     time: Span,
     #[command(flatten)]
     ours: Ours,
-    /// How long our stack looks for work, then it sleeps. It has one core
-    /// with the server, and while it looks the server waits.
+    /// Busy-polling time of greenwave's idle stack before it sleeps. It shares
+    /// a core with the server, which waits meanwhile.
     #[arg(long, value_name = "SPAN", default_value = "0us", value_parser = crate::options::spin, verbatim_doc_comment)]
     spin: Span,
 }

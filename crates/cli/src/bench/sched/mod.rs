@@ -25,13 +25,13 @@ use crate::table::Table;
 mod handoff;
 mod tasks;
 
-/// What handing a core over takes, and deciding to.
+/// Measure the time to hand a core over and to decide it.
 #[derive(clap::Args)]
 pub struct Args {
-    /// How often each operation is measured at most.
+    /// Maximum number of measurements per operation.
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(10..=100_000))]
     count: u32,
-    /// How long each is measured at most; a try that has begun may take half a minute more.
+    /// Time limit per operation; a started measurement can take half a minute more.
     #[arg(long, value_name = "SPAN", default_value = "20s")]
     limit: Span,
     /// Print JSON.
