@@ -89,7 +89,7 @@ impl Error {
         let error = Self::file(path, e);
         match &error.advice {
             Some(_) => error,
-            None => error.advice("a file in a folder that is there and may be written"),
+            None => error.advice("a file in an existing, writable folder"),
         }
     }
 }
@@ -170,7 +170,7 @@ impl From<host::guard::GuardError> for Error {
 
 impl From<host::sandbox::SandboxError> for Error {
     fn from(e: host::sandbox::SandboxError) -> Self {
-        Self::new(plain(&e.to_string())).advice("--no-sandbox, which gives up nothing, or a unit that does")
+        Self::new(plain(&e.to_string())).advice("--no-sandbox, and a systemd unit that restricts the process")
     }
 }
 

@@ -62,15 +62,16 @@ impl Included {
                 std::fs::read_to_string(&next).and_then(|text| Ok((text, std::fs::canonicalize(&next)?)));
             let (text, own) = read.map_err(|e| {
                 wrong(format!("include {name:?}: {}", crate::error::plain(&e.to_string())))
-                    .advice("a file that is there; names count from the file that includes it")
+                    .advice("an existing file; paths are relative to the including file")
             })?;
             if within.contains(&own) {
-                return Err(wrong(format!("include {name:?} leads back to a file that includes this one"))
-                    .advice("leave it out"));
+                return Err(wrong(format!("include {name:?} is a cycle")).advice("remove it"));
             }
             if within.len() >= DEPTH_MAX || self.files.len() >= FILES_MAX {
                 let most = format!("{DEPTH_MAX} files deep and {FILES_MAX} in all");
-                return Err(wrong(format!("include {name:?} is more than {most}")).advice("fewer files"));
+                return Err(
+                    wrong(format!("include {name:?} exceeds the limit of {most}")).advice("fewer files")
+                );
             }
             within.push(own);
             self.append(&next, text, within)?;
@@ -90,8 +91,9 @@ fn split(path: &Path, mut text: String, is_part: bool) -> Result<(String, Vec<(u
     for (key, value) in table.get_ref() {
         if key.get_ref() == "include" {
             let advice = "include = [\"more.toml\"]";
-            let bad =
-                || wrong(line(value.span().start), "include is no list of files".to_owned()).advice(advice);
+            let bad = || {
+                wrong(line(value.span().start), "include is not a list of files".to_owned()).advice(advice)
+            };
             let names = value.get_ref().as_array().ok_or_else(bad)?;
             for name in names.iter() {
                 let text = name.get_ref().as_str().ok_or_else(bad)?;
@@ -99,9 +101,8 @@ fn split(path: &Path, mut text: String, is_part: bool) -> Result<(String, Vec<(u
             }
             blank = Some(key.span().start..value.span().end);
         } else if is_part && !is_tables(value.get_ref()) {
-            let what =
-                format!("{} has no place in a file that is included: it has tables alone", key.get_ref());
-            return Err(wrong(line(key.span().start), what).advice("say it in the first file"));
+            let what = format!("{} is not allowed in an included file: only tables are", key.get_ref());
+            return Err(wrong(line(key.span().start), what).advice("move it to the first file"));
         }
     }
     drop(table);
@@ -189,19 +190,19 @@ mod tests {
             assert!(error.contains("\n  try: "), "{error}");
         };
         let a = "x = 1\n\ninclude = [\"b.toml\"]\n";
-        check("cycle", a, "include = ['a.toml']\n", "b.toml:1: include \"a.toml\" leads back");
-        check("itself", a, "\ninclude = ['b.toml']\n", "b.toml:2: include \"b.toml\" leads back");
+        check("cycle", a, "include = ['a.toml']\n", "b.toml:1: include \"a.toml\" is a cycle");
+        check("itself", a, "\ninclude = ['b.toml']\n", "b.toml:2: include \"b.toml\" is a cycle");
         check("missing", "include = ['c.toml']", "", "a.toml:1: include \"c.toml\": No such file");
-        check("kind", "include = 'b.toml'", "", "a.toml:1: include is no list of files");
-        check("kinds", "include = [1]", "", "a.toml:1: include is no list of files");
-        check("setting", a, "\nx = 2\n", "b.toml:2: x has no place in a file that is included");
+        check("kind", "include = 'b.toml'", "", "a.toml:1: include is not a list of files");
+        check("kinds", "include = [1]", "", "a.toml:1: include is not a list of files");
+        check("setting", a, "\nx = 2\n", "b.toml:2: x is not allowed in an included file");
         let chain: Vec<(String, String)> =
             (0..9).map(|n| (format!("{n}.toml"), format!("include = ['{}.toml']", n + 1))).collect();
         let mut files: Vec<(&str, &str)> =
             chain.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
         files.push(("a.toml", "include = ['0.toml']"));
         let error = Folder::new("deep", &files).read().unwrap_err();
-        assert!(error.contains("6.toml:1: include \"7.toml\" is more than 8 files deep"), "{error}");
+        assert!(error.contains("6.toml:1: include \"7.toml\" exceeds the limit of 8 files deep"), "{error}");
     }
 
     #[test]

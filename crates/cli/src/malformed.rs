@@ -12,8 +12,8 @@ pub fn line(refused: &[u64; Malformed::ALL.len()]) -> Option<String> {
     let mut text =
         met.iter().map(|(reason, count)| format!("{reason} {count}")).collect::<Vec<_>>().join(", ");
     if refused[Malformed::BadChecksum.index()] > 0 {
-        text += "; where the other end is on this machine (a veth, a virtual machine), its kernel leaves checksums \
-                 out: there, ethtool -K DEVICE tx off";
+        text += "; if the other end is on this machine (a veth, a VM), its kernel omits checksums: \
+                 run ethtool -K DEVICE tx off there";
     }
     (!met.is_empty()).then(|| format!("frames dropped as malformed: {text}"))
 }

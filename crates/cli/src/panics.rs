@@ -58,7 +58,7 @@ pub fn join<T>(who: &str, thread: ScopedJoinHandle<'_, T>) -> Result<T, String> 
 fn text(payload: &(dyn Any + Send)) -> String {
     let text = payload.downcast_ref::<&str>().copied();
     let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
-    text.unwrap_or("it does not say why").to_owned()
+    text.unwrap_or("no message").to_owned()
 }
 
 #[cfg(test)]
@@ -83,6 +83,6 @@ mod tests {
         // Joined by another thread, which goes the same way.
         let inner = || thread::scope(|scope| scope.spawn(|| panic!("deep {}", one)).join());
         check(|| inner().unwrap_or_else(|why| std::panic::resume_unwind(why)), &[place, ": deep 1"]);
-        check(|| std::panic::panic_any(7), &[place, "it does not say why"]);
+        check(|| std::panic::panic_any(7), &[place, "no message"]);
     }
 }

@@ -177,7 +177,7 @@ fn another_view_in_the_same_place_is_refused(place: &str) {
         assert_eq!(out.status.code(), Some(2), "{said}");
         assert!(said.starts_with(&format!("error: {expected}")) && said.contains("\n  try: "), "{said}");
     };
-    refused(&["--ui", place], &format!("--ui {place}: somebody listens there already"));
+    refused(&["--ui", place], &format!("--ui {place}: the address is already in use"));
     refused(&["--ui", "0.0.0.0:9900"], "--ui 0.0.0.0:9900: other machines could look");
     refused(&["--ui-remote"], "the following required arguments were not provided: --ui ");
 }

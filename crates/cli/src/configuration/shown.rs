@@ -34,7 +34,7 @@ pub fn describe(path: &Path, as_json: bool) -> Result<(), Error> {
         }
     }
     print!("{table}");
-    println!("the command line goes before this: greenwave --config {} COMMAND", path.display());
+    println!("Flags on the command line override this file: greenwave --config {} COMMAND", path.display());
     Ok(())
 }
 

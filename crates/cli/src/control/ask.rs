@@ -48,8 +48,8 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let (stream, who) = host::control::ask(&args.name, PATIENCE).map_err(|e| unheard(&args.name, &e))?;
     if !is_trusted(who.user, geteuid().as_raw()) {
         let what =
-            format!("{} is user {}'s, who is neither root nor you; nothing was asked", args.name, who.user);
-        return Err(Error::new(what).advice("sudo, if it is meant"));
+            format!("{} belongs to user {}, not to root or you; no request was sent", args.name, who.user);
+        return Err(Error::new(what).advice("sudo, if that user is trusted"));
     }
     let text = said(stream, args.want).map_err(|e| silent(&args.name, who, &e))?;
     let answer = read(&args.name, &text)?;
@@ -86,11 +86,11 @@ fn said(stream: UnixStream, want: Want) -> std::io::Result<String> {
 }
 
 fn read(name: &str, text: &str) -> Result<Answer, Error> {
-    let others = |why: String| Error::new(format!("{name} is no greenwave of this version: {why}"));
+    let others = |why: String| Error::new(format!("{name} is not a greenwave daemon of this version: {why}"));
     let answer: Answer = serde_json::from_str(text).map_err(|e| others(e.to_string()))?;
     match answer.control {
         VERSION => Ok(answer),
-        other => Err(others(format!("it answers by version {other}, and this one is {VERSION}"))),
+        other => Err(others(format!("it answers with protocol version {other}, this one uses {VERSION}"))),
     }
 }
 
@@ -102,12 +102,12 @@ fn unheard(name: &str, e: &std::io::Error) -> Error {
                 names if names.is_empty() => format!("greenwave serve … --control {name}"),
                 names => format!("one of {}", names.join(", ")),
             };
-            Error::new(format!("no daemon is called {name} in this network namespace")).advice(format!(
+            Error::new(format!("no daemon named {name} in this network namespace")).advice(format!(
                 "{there}; in another namespace: sudo ip netns exec NAMESPACE greenwave control {name} status"
             ))
         }
         ErrorKind::WouldBlock | ErrorKind::TimedOut => {
-            Error::new(format!("too many ask {name}")).advice("later")
+            Error::new(format!("too many clients of {name}")).advice("later")
         }
         _ => Error::new(format!("{name}: {}", plain(&e.to_string()))),
     }
@@ -118,7 +118,7 @@ fn silent(name: &str, who: Who, e: &std::io::Error) -> Error {
     match e.kind() {
         ErrorKind::WouldBlock | ErrorKind::TimedOut => {
             let what =
-                format!("{name} has not answered within {} s: it is starting, or stuck", PATIENCE.as_secs());
+                format!("no answer from {name} within {} s: it is starting or hangs", PATIENCE.as_secs());
             Error::new(what).advice(format!("later, or kill {}", who.process))
         }
         _ => Error::new(format!("{name} ended before it answered")),
@@ -188,11 +188,13 @@ mod tests {
         let check = |text: &str, expected: &str| {
             let error = read("web", text).map(|_| ()).expect_err(text).to_string();
             assert!(
-                error.starts_with(&format!("error: web is no greenwave of this version: {expected}")),
+                error.starts_with(&format!(
+                    "error: web is not a greenwave daemon of this version: {expected}"
+                )),
                 "{error}"
             );
         };
-        check("{\"control\":2,\"done\":true}", "it answers by version 2, and this one is 1");
+        check("{\"control\":2,\"done\":true}", "it answers with protocol version 2, this one uses 1");
         check("{\"control\":1}", "missing field `done`");
         check("hello", "expected value");
     }

@@ -71,8 +71,8 @@ fn taken(name: &str) -> Error {
         0 => format!("a process of user {}", who.user),
         process => format!("process {process} of user {}", who.user),
     });
-    let advice = format!("another name; greenwave control {name} status shows what has this one");
-    Error::new(format!("--control {name}: {whose} has that name")).advice(advice)
+    let advice = format!("another name; greenwave control {name} status shows its daemon");
+    Error::new(format!("--control {name}: the name is in use by {whose}")).advice(advice)
 }
 
 /// Says what became of reading again: on stderr, and to who asked `control` for it.
@@ -205,10 +205,9 @@ impl Client {
         if now >= self.until {
             let late = |what: String| Answer::refused(&Error::new(what));
             match self.state {
-                State::Asks(_) => self.answer(now, &late(format!("nothing was asked within {ASK_MAX}"))),
+                State::Asks(_) => self.answer(now, &late(format!("no request within {ASK_MAX}"))),
                 State::Waits | State::Reloads => {
-                    let what =
-                        format!("nothing is known of the reload within {OUTCOME_MAX}; its log will say");
+                    let what = format!("no result of the reload within {OUTCOME_MAX}; see the daemon's log");
                     self.answer(now, &late(what));
                 }
                 State::Hears(_) | State::Over => self.state = State::Over,
@@ -240,8 +239,8 @@ impl Client {
             Want::Reload => (self.state, self.until) = (State::Waits, now + OUTCOME_MAX),
             Want::End => {
                 let who = self.peer.who;
-                eprintln!("asked to end by process {} of user {}", who.process, who.user);
-                self.answer(now, &Answer::done("it ends"));
+                eprintln!("stopped by process {} of user {}", who.process, who.user);
+                self.answer(now, &Answer::done("stopping"));
                 host::interrupt::flag().store(true, Ordering::Relaxed);
             }
         }

@@ -161,7 +161,7 @@ fn who_says_nothing_is_told_so_and_who_leaves_is_forgotten() {
     assert!(slow.answer().done);
     assert!(silent.has_none());
     rig.look(Span::from_millis(1));
-    assert_eq!(silent.said(), (false, "nothing was asked within 1.00 s".to_owned()));
+    assert_eq!(silent.said(), (false, "no request within 1.00 s".to_owned()));
     assert!(rig.control.clients.is_empty());
 }
 
@@ -193,7 +193,7 @@ fn a_reload_of_which_nothing_is_known_ends() {
     rig.look(Span::ZERO);
     assert!(rig.control.begin_reload());
     rig.look(OUTCOME_MAX);
-    let said = "nothing is known of the reload within 10.0 s; its log will say".to_owned();
+    let said = "no result of the reload within 10.0 s; see the daemon's log".to_owned();
     assert_eq!(client.said(), (false, said));
     tell(Some(&mut rig.control), rig.now, &Ok("reloaded".to_owned()));
 }
@@ -219,7 +219,7 @@ fn a_name_is_had_by_one_who_is_named() {
     let rig = Rig::new();
     let second = flags(&rig.name).open(Some(&ui()), Vec::new());
     let what = format!(
-        "error: --control {}: process {} of user {} has that name\n  try: another name; greenwave control {} status shows what has this one",
+        "error: --control {}: the name is in use by process {} of user {}\n  try: another name; greenwave control {} status shows its daemon",
         rig.name,
         std::process::id(),
         geteuid().as_raw(),

@@ -56,11 +56,11 @@ pub(super) fn look_through(path: &Path, ours: &[IpAddr]) -> Result<([u8; 6], u64
         return Err(damaged(path, e));
     }
     let nobody = || {
-        let error = Error::new(format!("{}: no frame is for {}", path.display(), list(ours)));
+        let error = Error::new(format!("{}: no frame is addressed to {}", path.display(), list(ours)));
         match other {
             Some(other) => {
                 let prefix = if other.is_ipv4() { 24 } else { 64 };
-                error.advice(format!("--addr {other}/{prefix}, whom the first packet is for"))
+                error.advice(format!("--addr {other}/{prefix}, the destination of the first packet"))
             }
             None => error.advice("a capture with IP packets"),
         }

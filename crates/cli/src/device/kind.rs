@@ -163,8 +163,8 @@ impl Kind {
     #[must_use]
     pub fn company(&self) -> &'static str {
         match self {
-            Self::Dpdk { .. } => "DPDK has the port, and a core polls it",
-            _ => "other addresses are the kernel's",
+            Self::Dpdk { .. } => "DPDK owns the port, and a core polls it",
+            _ => "the kernel keeps the other addresses",
         }
     }
 

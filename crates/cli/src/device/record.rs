@@ -73,7 +73,7 @@ impl Write for Recording {
             self.flush()?;
             let (path, most, frames) = (self.path.display(), self.size_max, self.frames);
             eprintln!(
-                "note: {path}: {frames} frames are in it, and more than {most} bytes (--pcap-max) are not written"
+                "note: {path}: {frames} frames written; the limit of {most} bytes (--pcap-max) is reached"
             );
             return Err(self.end());
         }
@@ -101,7 +101,7 @@ impl Write for Recording {
             self.is_over = true;
             let (path, why) = (self.path.display(), plain(&e.to_string()).to_owned());
             failure::note(format!(
-                "{path}: {why}; it ends after {} bytes, and no more frames are written",
+                "{path}: {why}; the file ends after {} bytes, no more frames are written",
                 self.written
             ));
             return Err(e);

@@ -20,7 +20,8 @@ pub struct Watch {
 }
 
 const REMOVED: &str = "interface lost: it was removed, renamed or moved to another network namespace";
-const TAKEN_OFF: &str = "another program took our XDP program off the interface, so no frame comes by it";
+const TAKEN_OFF: &str =
+    "another program detached greenwave's XDP program from the interface, so no frames arrive";
 
 /// How often the kernel is asked.
 const EVERY: Span = Span::from_millis(500);
@@ -60,6 +61,6 @@ impl Watch {
     pub fn end(&self, device: &str, command: &str) -> Result<(), Error> {
         let Some(what) = self.gone else { return Ok(()) };
         Err(Error::new(format!("{device}: {what}"))
-            .advice(format!("greenwave {command} again, once it is there and free")))
+            .advice(format!("greenwave {command} again, when the interface is available")))
     }
 }

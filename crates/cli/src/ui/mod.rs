@@ -83,8 +83,8 @@ impl Flags {
         self.check()?;
         let site = Site { live: seen.live.clone(), clock: seen.clock, any_name: self.ui_remote };
         let server = Server::start(place, site).map_err(|e| match e.kind() {
-            ErrorKind::AddrInUse => Error::new(format!("--ui {place}: somebody listens there already"))
-                .advice(format!("another port; greenwave top {place} shows whether it is one of ours")),
+            ErrorKind::AddrInUse => Error::new(format!("--ui {place}: the address is already in use"))
+                .advice(format!("another port; greenwave top {place} shows whether it is greenwave")),
             _ => Error::new(format!("--ui {place}: {}", plain(&e.to_string()))).advice("--ui 127.0.0.1:9900"),
         })?;
         let place = server.place();

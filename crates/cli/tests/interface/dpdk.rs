@@ -56,7 +56,7 @@ fn dpdk_that_cannot_start_says_why_in_a_line_and_what_to_try() {
     check("net_nosuch0,no-huge", "DPDK has no driver for \"net_nosuch0\"", "net_af_packet0,iface=NAME");
     check("net_af_packet0,iface=gw9,no-huge", "refuses to attach: ioctl failed (SIOCGIFINDEX)", "nics");
     check("net_af_packet0,iface=gw0,no-huge,queues=2", "net_af_packet0 has 1 queue, not 2", "queues=1");
-    check("net_af_packet0,iface=gw0,no-huge,mtu=9000", "mtu 9000 is more than the port carries", "mtu=1");
+    check("net_af_packet0,iface=gw0,no-huge,mtu=9000", "mtu 9000 exceeds the port's", "mtu=1");
     match std::fs::read_to_string("/proc/sys/vm/nr_hugepages") {
         Ok(pages) if pages.trim() == "0" => check(
             "net_tap0,iface=gw1",

@@ -159,7 +159,7 @@ fn an_interface_is_shared_with_the_kernel_and_given_back() {
         ("xdp:gw0,mode=native", "(native XDP, copied frames, 1 queue)"),
         ("xdp:gw0,mode=skb,busy-poll", "(generic XDP, copied frames, 1 queue)"),
         ("xdp:gw0", "native XDP"),
-        ("packet:gw0", "other addresses are the kernel's"),
+        ("packet:gw0", "the kernel keeps the other addresses"),
         ("packet:gw0,queues=2,fanout=queue", "mode learned"),
     ];
     for (device, expected) in kinds {
@@ -203,7 +203,10 @@ fn a_bad_path_and_a_capture_go_around_any_device_and_the_capture_plays() {
         assert!(played.contains("0 connections, 0 requests"), "clients do not answer us: {played}");
     }
     let said = cable.refusal(&format!("pcap:{path}"), &["--addr", "10.9.9.9/24"]);
-    assert!(said.contains("no frame is for 10.9.9.9") && said.contains("try: --addr 10.7.0."), "{said}");
+    assert!(
+        said.contains("no frame is addressed to 10.9.9.9") && said.contains("try: --addr 10.7.0."),
+        "{said}"
+    );
     let _ = std::fs::remove_file(&capture);
 }
 

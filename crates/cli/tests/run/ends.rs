@@ -143,7 +143,7 @@ fn a_run_gives_up_what_it_does_not_need_and_its_program_nothing() {
     let (code, refusal) = world.control("reload");
     let says = "error: reload reads --policy and --config, and neither was given; the previous settings stay in force\n";
     assert!(code == Some(2) && refusal.starts_with(says), "{refusal}");
-    assert_eq!(world.control("end"), (Some(0), "it ends\n".to_owned()));
+    assert_eq!(world.control("end"), (Some(0), "stopping\n".to_owned()));
     let (code, said) = server.ended();
     assert_eq!(code, Some(0), "{said}");
     assert!(!said.contains("sandbox"), "there is nothing to say: {said}");

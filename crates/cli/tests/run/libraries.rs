@@ -146,7 +146,7 @@ fn a_library_that_others_than_root_could_change_is_refused_by_root() {
     for (user, group, mode, how) in [
         (0, 0, 0o666, "world-writable (mode 0666)"),
         (0, 0, 0o777, "world-writable (mode 0777)"),
-        (0, NOBODY, 0o664, "group 65534 may write it (mode 0664)"),
+        (0, NOBODY, 0o664, "writable by group 65534 (mode 0664)"),
         (NOBODY, 0, 0o644, "it belongs to user 65534"),
         (NOBODY, NOBODY, 0o444, "it belongs to user 65534"),
     ] {

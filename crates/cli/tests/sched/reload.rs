@@ -69,6 +69,6 @@ fn thresholds_are_read_again_and_the_rest_is_refused() {
     let words = printed.split_whitespace().collect::<Vec<_>>().join(" ");
     let reads = format!("reads {}, {} reloads yes", all.path(), tasks.path());
     assert!(words.contains(" command sched, ") && words.contains(&reads), "{printed}");
-    assert_eq!(control("end"), (Some(0), "it ends\n".to_owned(), String::new()));
+    assert_eq!(control("end"), (Some(0), "stopping\n".to_owned(), String::new()));
     assert_eq!(daemon.0.wait().unwrap().code(), Some(0));
 }

@@ -60,19 +60,19 @@ fn a_server_in_its_sandbox_says_what_it_is_reloads_with_its_outcome_and_ends() {
     );
     assert_eq!(get(&ours, 80, "/"), GREETING);
 
-    let taken = format!("--control web: process {process} of user 0 has that name");
+    let taken = format!("--control web: the name is in use by process {process} of user 0");
     let second = ["serve", "--device", "tap:gw1", "--addr", "10.78.0.2/24", "--control", "web"];
     refused(&ours, &second, &taken);
-    refused(&ours, &["control", "wep", "status"], "no daemon is called wep in this network namespace");
+    refused(&ours, &["control", "wep", "status"], "no daemon named wep in this network namespace");
     refused(&ours, &["control", "web", "stop"], "invalid value 'stop'");
     // A name is its network namespace's.
     let elsewhere = Lab::new("serving").unwrap().namespace("elsewhere").unwrap();
-    refused(&elsewhere, &["control", "web", "end"], "no daemon is called web in this network namespace");
+    refused(&elsewhere, &["control", "web", "end"], "no daemon named web in this network namespace");
 
-    assert_eq!(control(&ours, &["end"]), (Some(0), "it ends\n".to_owned(), String::new()));
+    assert_eq!(control(&ours, &["end"]), (Some(0), "stopping\n".to_owned(), String::new()));
     let (code, _, said) = server.ended();
     assert_eq!(code, Some(0), "{said}");
-    assert!(said.contains("\nasked to end by process ") && !said.contains("sandbox"), "{said}");
+    assert!(said.contains("\nstopped by process ") && !said.contains("sandbox"), "{said}");
     let (code, ..) = control(&ours, &["status"]);
     assert_eq!(code, Some(2), "the name is free");
     let _ = std::fs::remove_file(&policy);

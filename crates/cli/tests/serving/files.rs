@@ -34,7 +34,7 @@ fn a_capture_that_cannot_be_written_on_is_whole_and_the_server_goes_on_and_says_
     assert!(printed.contains("2 connections"), "{printed}");
     assert_eq!(code, Some(2), "{said}");
     let line = said.lines().find(|line| line.starts_with("error: ")).unwrap_or_else(|| panic!("{said}"));
-    assert!(line.contains("full.pcap: File too large; it ends after "), "{line}");
+    assert!(line.contains("full.pcap: File too large; the file ends after "), "{line}");
     is_whole(&place, &path);
 }
 

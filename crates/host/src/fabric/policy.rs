@@ -63,7 +63,7 @@ impl fmt::Display for BadPolicy {
         match self {
             Self::Thresholds(e) => e.fmt(f),
             Self::ZeroThreshold => {
-                f.write_str("threshold 0 is not above 0: nobody would ever be at the first level")
+                f.write_str("threshold 0 is not above 0: no flow would be at the first level")
             }
             Self::Outside { what, given, valid } => write!(f, "{what} {given} is outside {valid}"),
         }

@@ -25,7 +25,7 @@ pub struct UserError(String);
 
 impl fmt::Display for UserError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "user {:?} is neither one of this machine's, by name or number, nor UID:GID", self.0)
+        write!(f, "user {:?} is neither a name or number of a user of this machine nor UID:GID", self.0)
     }
 }
 

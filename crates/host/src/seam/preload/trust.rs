@@ -59,7 +59,7 @@ impl Rights {
         let is_ours = self.group == 0 || this.mode & GROUP_WRITES != 0 && self.group == this.group;
         // A group that may write a folder, such as staff in /usr/local, is meant to.
         (self.mode & GROUP_WRITES != 0 && !self.is_folder && !is_ours)
-            .then(|| format!("group {} may write it (mode {mode:04o})", self.group))
+            .then(|| format!("writable by group {} (mode {mode:04o})", self.group))
     }
 }
 
@@ -91,7 +91,7 @@ mod tests {
         check(Rights { mode: 0o100_775, ..ROOTS }, ROOTS, None);
         check(Rights { mode: 0o100_777, ..ROOTS }, ROOTS, Some("world-writable (mode 0777)"));
         let shared = Rights { group: 7, mode: 0o100_664, ..ROOTS };
-        check(shared, ROOTS, Some("group 7 may write it (mode 0664)"));
+        check(shared, ROOTS, Some("writable by group 7 (mode 0664)"));
         check(Rights { mode: 0o100_644, ..shared }, ROOTS, None);
         check(Rights { user: 7, ..ROOTS }, ROOTS, Some("it belongs to user 7"));
     }
@@ -100,7 +100,7 @@ mod tests {
     fn the_owner_of_this_program_may_write_the_library_too() {
         let theirs = Rights { user: 7, group: 7, mode: 0o100_775, is_folder: false };
         check(theirs, theirs, None);
-        check(theirs, Rights { mode: 0o100_755, ..theirs }, Some("group 7 may write it (mode 0775)"));
+        check(theirs, Rights { mode: 0o100_755, ..theirs }, Some("writable by group 7 (mode 0775)"));
         check(theirs, Rights { user: 8, ..theirs }, Some("it belongs to user 7"));
     }
 
