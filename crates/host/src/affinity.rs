@@ -66,7 +66,7 @@ pub fn pin_process(id: u32, core: CoreId) -> io::Result<()> {
 pub fn pin_nth(nth: CoreId) -> io::Result<()> {
     let cores = cores()?;
     let Some(&core) = cores.get(usize::from(nth.0)) else {
-        let text = format!("core {} is outside the {} that this thread may use", nth.0, cores.len());
+        let text = format!("core {} is outside the {} allowed cores", nth.0, cores.len());
         return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
     };
     pin(core)

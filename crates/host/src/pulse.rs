@@ -88,7 +88,7 @@ impl SharedPage {
     fn open(file: File) -> io::Result<Self> {
         let invalid = |what: &str| io::Error::new(io::ErrorKind::InvalidData, format!("its pulse {what}"));
         if !fcntl_get_seals(&file)?.contains(SealFlags::SHRINK) {
-            return Err(invalid("could be cut off under its reader"));
+            return Err(invalid("is not sealed against truncation"));
         }
         let len = file.metadata()?.len();
         if len != size_of::<SignalPage>() as u64 {
@@ -96,7 +96,7 @@ impl SharedPage {
         }
         let page = Self::of(file)?;
         if !page.page().is_initialized() {
-            return Err(invalid("is of another version"));
+            return Err(invalid("has another version"));
         }
         Ok(page)
     }
@@ -166,9 +166,9 @@ mod tests {
             SharedPage::open(file.into()).unwrap_err().to_string()
         };
         let size = size_of::<SignalPage>();
-        assert_eq!(sealed(size, SealFlags::GROW), "its pulse could be cut off under its reader");
+        assert_eq!(sealed(size, SealFlags::GROW), "its pulse is not sealed against truncation");
         assert_eq!(sealed(64, SEALS), format!("its pulse has 64 bytes and not {size}"));
-        assert_eq!(sealed(size, SEALS), "its pulse is of another version");
+        assert_eq!(sealed(size, SEALS), "its pulse has another version");
     }
 
     #[test]

@@ -34,12 +34,12 @@ pub enum Mode {
 
 /// Every mode: name, one line.
 pub const MODES: &[(Mode, &str, &str)] = &[
-    (Mode::None, "none", "first come, first served everywhere"),
-    (Mode::Lns, "lns", "labels read at the driver only; strict queues"),
-    (Mode::Darc, "darc", "types told apart after TCP; workers reserved for short ones"),
+    (Mode::None, "none", "FCFS in every queue"),
+    (Mode::Lns, "lns", "labels read at the driver only; strict-priority queues"),
+    (Mode::Darc, "darc", "request types classified after TCP; workers reserved for short requests"),
     (Mode::Adps, "adps", "application-defined priority at driver, transport and event queue"),
-    (Mode::Learned, "learned", "as adps, and the driver learns from TCP and the application"),
-    (Mode::Ideal, "ideal", "as adps, and less urgent packets are dropped by the driver: a bound"),
+    (Mode::Learned, "learned", "as adps; the driver remembers each connection's last known priority"),
+    (Mode::Ideal, "ideal", "as adps; the driver drops less urgent packets: an upper bound"),
 ];
 
 /// What the scenario brings.

@@ -19,7 +19,7 @@ struct Way {
 const C: &str = "gcc bypass.c -o $OUT";
 const BY_CALLS: &str = "past libgreenwave.so (system calls of its own, MPTCP), or given to it";
 const BY_IO_URING: &str = "by io_uring, which libgreenwave.so does not see";
-const WITHOUT: &str = "it was started without LD_PRELOAD";
+const WITHOUT: &str = "started without LD_PRELOAD";
 
 #[rustfmt::skip]
 const LISTENING: &[Way] = &[

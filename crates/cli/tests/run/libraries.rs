@@ -147,8 +147,8 @@ fn a_library_that_others_than_root_could_change_is_refused_by_root() {
         (0, 0, 0o666, "world-writable (mode 0666)"),
         (0, 0, 0o777, "world-writable (mode 0777)"),
         (0, NOBODY, 0o664, "writable by group 65534 (mode 0664)"),
-        (NOBODY, 0, 0o644, "it belongs to user 65534"),
-        (NOBODY, NOBODY, 0o444, "it belongs to user 65534"),
+        (NOBODY, 0, 0o644, "owned by user 65534"),
+        (NOBODY, NOBODY, 0o444, "owned by user 65534"),
     ] {
         let file = folder.library(user, group, mode);
         refuses(&file, &format!("{}: {how}, and it would run in root's programs", file.display()));
@@ -163,7 +163,7 @@ fn a_library_that_others_than_root_could_change_is_refused_by_root() {
     let end = ", and it would run in root's programs";
     refuses(&file, &format!("{}: world-writable (mode 0777){end}", folder.0.display()));
     of_folder(NOBODY, 0o755);
-    refuses(&file, &format!("{}: it belongs to user 65534{end}", folder.0.display()));
+    refuses(&file, &format!("{}: owned by user 65534{end}", folder.0.display()));
     // As /tmp is; and what root alone may write.
     for mode in [0o1777, 0o755] {
         of_folder(0, mode);

@@ -227,9 +227,9 @@ fn a_folder_of_journals_that_another_user_prepared_is_refused() {
     };
     std::fs::create_dir(&folder).unwrap();
     third(&folder);
-    check("it belongs to user 1234");
+    check("owned by user 1234");
     permit(&folder, 0o777);
-    check("it belongs to user 1234");
+    check("owned by user 1234");
     std::fs::remove_dir(&folder).unwrap();
     symlink(precious.path(), &folder).unwrap();
     third(&folder);
@@ -240,5 +240,5 @@ fn a_folder_of_journals_that_another_user_prepared_is_refused() {
     assert_eq!(std::fs::metadata(&folder).unwrap().permissions().mode() & 0o7777, 0o700);
     // Its own, and open to others.
     permit(&folder, 0o770);
-    check("other users may write to it (mode 770)");
+    check("writable by other users (mode 770)");
 }

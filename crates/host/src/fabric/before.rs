@@ -59,7 +59,7 @@ impl Before {
             return refuse("it has filters".to_owned());
         }
         let Some(words) = words(&shown) else {
-            return refuse("tc shows it in words that are not understood".to_owned());
+            return refuse("the output of tc is not understood".to_owned());
         };
         let before = Self::Chosen { handle: handle.clone(), words: spoken(&words) };
         let tried = workshop.enter(|| {

@@ -50,8 +50,9 @@ impl Folder {
         let stat = fstat(&folder)?;
         owned(&stat)?;
         if is_shared(&stat) {
-            let what = format!("other users may write to it (mode {:o})", stat.st_mode & 0o7777);
-            let advice = format!("another folder, or chmod go-w {} if all in it is yours", path.display());
+            let what = format!("writable by other users (mode {:o})", stat.st_mode & 0o7777);
+            let advice =
+                format!("another folder, or chmod go-w {} if you own all files in it", path.display());
             return Err(Untrusted::error(what, advice));
         }
         Ok(Self { folder, path: path.to_owned() })
@@ -81,13 +82,13 @@ impl Folder {
         let advice = || format!("rm {}, if it is not needed", self.path.join(name).display());
         let file = openat(&self.folder, name, flags, Mode::empty()).map_err(|e| match e {
             Errno::LOOP => Untrusted::error("it is a link", advice()),
-            Errno::NXIO => Untrusted::error("it is no plain file", advice()),
+            Errno::NXIO => Untrusted::error("it is not a regular file", advice()),
             e => e.into(),
         })?;
         let stat = fstat(&file)?;
         owned(&stat)?;
         if !is_regular(&stat) || stat.st_nlink > 1 || is_shared(&stat) {
-            let what = "it is no plain file with one name that its owner alone may write to";
+            let what = "it is not a regular file with one link and without write permission for others";
             return Err(Untrusted::error(what, advice()));
         }
         Ok(file.into())
@@ -140,6 +141,6 @@ fn owned(stat: &Stat) -> io::Result<()> {
     if stat.st_uid == 0 || stat.st_uid == geteuid().as_raw() {
         return Ok(());
     }
-    let what = format!("it belongs to user {}, and is neither yours nor root's", stat.st_uid);
-    Err(Untrusted::error(what, "another place, or to remove it as its owner or root"))
+    let what = format!("owned by user {}, neither by you nor by root", stat.st_uid);
+    Err(Untrusted::error(what, "another place, or remove it as its owner or root"))
 }

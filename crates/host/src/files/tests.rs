@@ -120,7 +120,7 @@ fn a_folder_for_run_time_files_is_ours_alone() {
     assert_eq!(folder.read("a").unwrap(), "text");
     for mode in [0o770, 0o707, 0o1777, 0o775, 0o720] {
         fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
-        refused(&path, &format!("other users may write to it (mode {mode:o})"));
+        refused(&path, &format!("writable by other users (mode {mode:o})"));
     }
     fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
     let at = |name: &str| path.join(name);
@@ -142,7 +142,7 @@ fn a_folder_for_run_time_files_is_ours_alone() {
     assert_eq!(folder.read("b").unwrap(), "text");
     if geteuid().is_root() {
         std::os::unix::fs::chown(&path, Some(OTHER), None).unwrap();
-        refused(&path, "it belongs to user 65534, and is neither yours nor root's");
+        refused(&path, "owned by user 65534, neither by you nor by root");
     }
 }
 

@@ -14,7 +14,7 @@ pub const BUILD: &str = match std::str::from_utf8(&DIGITS) {
 };
 
 /// What a library of another build says before it ends its program.
-pub const OTHER_BUILD: &str = "libgreenwave.so and greenwave run are not of the same build";
+pub const OTHER_BUILD: &str = "libgreenwave.so and greenwave are from different builds";
 
 /// Owner and type of the note that holds [`BUILD`].
 pub(super) const NOTE_OWNER: &[u8] = b"greenwave";

@@ -174,7 +174,7 @@ fn fields(headers: &[httparse::Header<'_>], recent: bool) -> Result<Fields, Refu
             }
             body = Some(value);
         } else if header.name.eq_ignore_ascii_case("transfer-encoding") {
-            return Err(Refusal::new(501, "no transfer codings: send a content-length"));
+            return Err(Refusal::new(501, "transfer codings are not supported: send a content-length"));
         } else if header.name.eq_ignore_ascii_case("connection") {
             for option in value.split(',').map(str::trim) {
                 if option.eq_ignore_ascii_case("close") {
@@ -185,13 +185,13 @@ fn fields(headers: &[httparse::Header<'_>], recent: bool) -> Result<Fields, Refu
             }
         } else if header.name.eq_ignore_ascii_case("host") {
             if host {
-                return Err(Refusal::new(400, "there is more than one host"));
+                return Err(Refusal::new(400, "more than one host header"));
             }
             host = true;
         }
     }
     if recent && !host {
-        return Err(Refusal::new(400, "HTTP/1.1 needs a host"));
+        return Err(Refusal::new(400, "HTTP/1.1 needs a host header"));
     }
     let body = body.map_or(Some(0), |text| text.parse().ok()).filter(|&n: &usize| n <= BODY_BYTES_MAX);
     let Some(body) = body else {

@@ -27,7 +27,7 @@ impl fmt::Display for JoinError {
         f.write_str(match self {
             Self::Panicked => "the task panicked",
             Self::Ended => "the task's shard ended before it did",
-            Self::Refused => "the task was not started: as many exist as may",
+            Self::Refused => "the task was not started: the limit of tasks is reached",
         })
     }
 }

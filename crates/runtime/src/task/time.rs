@@ -64,7 +64,7 @@ pub struct Elapsed;
 
 impl fmt::Display for Elapsed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("it took longer than it was given")
+        f.write_str("timeout")
     }
 }
 

@@ -274,7 +274,7 @@ fn a_journal_in_a_folder_of_others_is_neither_read_nor_written() {
     let folder = scratch("shared");
     let path = written(&folder, std::process::id(), "freezes /sys/fs/cgroup\n");
     fs::set_permissions(&folder, fs::Permissions::from_mode(0o777)).unwrap();
-    let says = "other users may write to it (mode 777)";
+    let says = "writable by other users (mode 777)";
     let errors = [
         all(&folder).map(drop).unwrap_err(),
         restore(&path).map(drop).unwrap_err(),
@@ -287,7 +287,7 @@ fn a_journal_in_a_folder_of_others_is_neither_read_nor_written() {
     fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).unwrap();
     // One in our own folder that others may write is as bad.
     fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
-    assert!(all(&folder).unwrap_err().to_string().starts_with("sched-7.journal: it is no plain file"));
+    assert!(all(&folder).unwrap_err().to_string().starts_with("sched-7.journal: it is not a regular file"));
     fs::remove_dir_all(&folder).unwrap();
 }
 

@@ -139,9 +139,9 @@ impl Processes {
                 if !is_loaded {
                     return State::Begins;
                 }
-                "it was started without LD_PRELOAD".to_owned()
+                "started without LD_PRELOAD".to_owned()
             }
-            Err(Unfit::NotThere(_) | Unfit::Unread(..)) => "libgreenwave.so is not loaded into it".to_owned(),
+            Err(Unfit::NotThere(_) | Unfit::Unread(..)) => "libgreenwave.so is not loaded".to_owned(),
             Err(unfit) => unfit.clause(),
         };
         State::Known(Process { uses_io_uring, without: Some(why), ..process })

@@ -118,7 +118,7 @@ fn a_program_without_the_library_is_found_by_what_the_stack_should_have() {
     assert_eq!(found(&findings), expected.map(|(protocol, used, addr)| (protocol, used, addr.to_owned())));
     let said: Vec<_> = findings.iter().map(ToString::to_string).collect();
     let line = format!(
-        "python3 (process {}) listens on 0.0.0.0:8080 by the kernel's TCP: it was started without LD_PRELOAD",
+        "python3 (process {}) listens on 0.0.0.0:8080 by the kernel's TCP: started without LD_PRELOAD",
         world.program.id()
     );
     assert!(

@@ -50,7 +50,7 @@ impl Rights {
     fn exposed(self, this: Self, unmapped: Option<u32>) -> Option<String> {
         let mode = self.mode & 0o7777;
         if self.user != 0 && self.user != this.user && Some(self.user) != unmapped {
-            return Some(format!("it belongs to user {}", self.user));
+            return Some(format!("owned by user {}", self.user));
         }
         let is_sticky = self.is_folder && self.mode & STICKY != 0;
         if self.mode & OTHERS_WRITE != 0 && !is_sticky {
@@ -93,7 +93,7 @@ mod tests {
         let shared = Rights { group: 7, mode: 0o100_664, ..ROOTS };
         check(shared, ROOTS, Some("writable by group 7 (mode 0664)"));
         check(Rights { mode: 0o100_644, ..shared }, ROOTS, None);
-        check(Rights { user: 7, ..ROOTS }, ROOTS, Some("it belongs to user 7"));
+        check(Rights { user: 7, ..ROOTS }, ROOTS, Some("owned by user 7"));
     }
 
     #[test]
@@ -101,7 +101,7 @@ mod tests {
         let theirs = Rights { user: 7, group: 7, mode: 0o100_775, is_folder: false };
         check(theirs, theirs, None);
         check(theirs, Rights { mode: 0o100_755, ..theirs }, Some("writable by group 7 (mode 0775)"));
-        check(theirs, Rights { user: 8, ..theirs }, Some("it belongs to user 7"));
+        check(theirs, Rights { user: 8, ..theirs }, Some("owned by user 7"));
     }
 
     #[test]
@@ -110,13 +110,13 @@ mod tests {
         check(folder, ROOTS, Some("world-writable (mode 0777)"));
         check(Rights { mode: 0o041_777, ..folder }, ROOTS, None);
         check(Rights { group: 50, mode: 0o042_775, ..folder }, ROOTS, None);
-        check(Rights { user: 7, mode: 0o040_755, ..folder }, ROOTS, Some("it belongs to user 7"));
+        check(Rights { user: 7, mode: 0o040_755, ..folder }, ROOTS, Some("owned by user 7"));
     }
 
     #[test]
     fn in_a_namespace_of_users_those_without_a_number_are_not_others() {
         let theirs = Rights { user: 65_534, ..ROOTS };
         assert_eq!(theirs.exposed(ROOTS, Some(65_534)), None);
-        check(theirs, ROOTS, Some("it belongs to user 65534"));
+        check(theirs, ROOTS, Some("owned by user 65534"));
     }
 }

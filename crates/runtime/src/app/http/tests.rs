@@ -65,8 +65,8 @@ fn what_is_wrong_is_answered_and_the_connection_closed() {
     let big = format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n", BODY_BYTES_MAX + 1);
     check(&big, &[(413, "the body is longer than 131072 bytes\n")], Outcome::Close);
     let chunked = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
-    check(chunked, &[(501, "no transfer codings: send a content-length\n")], Outcome::Close);
-    check("GET / HTTP/1.1\r\n\r\n", &[(400, "HTTP/1.1 needs a host\n")], Outcome::Close);
+    check(chunked, &[(501, "transfer codings are not supported: send a content-length\n")], Outcome::Close);
+    check("GET / HTTP/1.1\r\n\r\n", &[(400, "HTTP/1.1 needs a host header\n")], Outcome::Close);
     check("PUT / HTTP/1.1\r\nHost: a\r\n\r\n", &[(405, "only GET, HEAD and POST\n")], Outcome::Close);
     let two = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab";
     check(two, &[(400, "content-length \"2\" is not one number\n")], Outcome::Close);
