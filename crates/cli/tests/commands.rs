@@ -38,7 +38,7 @@ fn bad_arguments_are_one_line_and_exit_2() {
     refused(&["demo", "--seconds", "x"], "it is not a whole number");
     refused(&["demo", "--modes", "none,adps,none"], "mode none is listed twice");
     refused(&["demo", "--burst", "1/1s", "--seconds", "1"], "no burst to measure in 1 s");
-    refused(&["demo", "--service", "1ms"], "of what serves it");
+    refused(&["demo", "--service", "1ms"], " % load; at most ");
     refused(&["calibrate", "--slices", "1"], "1 is not in 2..");
     refused(&["doctor", "nerves"], "invalid value 'nerves'");
     refused(&["guard", "model", "--mu1", "0", "--mu2", "5"], "\"0\" is not a count above 0");
@@ -169,7 +169,7 @@ fn a_guard_that_cannot_be_is_refused_before_anything_is_made() {
     serve(&["--guard", "queue-delay", "--target-delay", "1us"], "outside 100us..=10s");
     serve(&["--target-delay", "20ms"], "--guard");
     serve(&["--receive-share", "0"], "1..=100");
-    serve(&["--proto", "udp", "--app", "echo", "--guard", "queue-delay"], "--guard is for connections");
+    serve(&["--proto", "udp", "--app", "echo", "--guard", "queue-delay"], "--guard needs --proto tcp");
 }
 
 /// The commands below `above`, as its help lists them.
@@ -330,7 +330,7 @@ fn a_request_that_is_none_is_refused() {
     let check = |arguments: &[&str], expected: &str| {
         refused(&[&["explain", "request", policy.path()], arguments].concat(), expected);
     };
-    check(&[], "no request is given");
+    check(&[], "no request given");
     check(&["--http", "GET"], "--http \"GET\" is not METHOD PATH");
     check(&["--http", "GET /", "--header", "gold"], "--header \"gold\" is not NAME: VALUE");
     check(&["--resp", " "], "is not a command");

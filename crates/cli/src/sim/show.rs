@@ -83,13 +83,13 @@ impl<'a> Shown<'a> {
         let several = self.seeds() > 1;
         let columns: &[(&str, &str, bool)] = &[
             ("flows", "flows", false),
-            ("unfinished %", "unfinished", false),
+            ("unfin. %", "unfinished", false),
             ("mean", "mean", true),
             ("p50", "p50", false),
             ("p99", "p99", true),
             ("mean", "slowdown", false),
             ("p99", "slowdown_p99", false),
-            ("retransmitted %", "again", false),
+            ("retx %", "again", false),
         ];
         let mut header = vec!["scheduler", "class"];
         for (title, _, spread) in columns {

@@ -167,7 +167,7 @@ fn an_address_that_cannot_be_had_is_one_line_and_what_to_try() {
         check(device, &["--addr", "fe80::7/64"], ["link-local", "--addr fe80::7%gw0/64"]);
     }
     check("xdp:gw0", &["--addr", "dhcp"], ["no DHCP lease within 10", "--addr"]);
-    check("packet:gw0", &["--addr", "slaac"], ["no router has advertised a prefix", "fd00::2/64"]);
+    check("packet:gw0", &["--addr", "slaac"], ["no router advertisement with a prefix", "fd00::2/64"]);
     cable.ours.run("ip", &["link", "set", "gw0", "mtu", "1000"]).unwrap();
     check(
         "packet:gw0",

@@ -29,7 +29,7 @@ fn a_port_of_dpdk_is_served_and_nothing_stays_of_it() {
     ] {
         let server = cable.serve(device, more);
         assert!(
-            server.said.contains(expected) && server.said.contains("DPDK has the port"),
+            server.said.contains(expected) && server.said.contains("DPDK owns the port"),
             "{}",
             server.said
         );

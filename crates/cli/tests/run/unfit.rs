@@ -12,7 +12,7 @@ pub(super) type Kind = (&'static str, &'static str, &'static str, &'static str);
 
 const STATIC: &str = " is statically linked, so no library can be preloaded";
 const GO: &str = " is a Go program: ";
-const NO_LIBRARY: &str = " needs no library: ";
+const NO_LIBRARY: &str = " does not use the C library: ";
 
 /// Sources: `main.c`, `bare.c` without a C library, `main.rs`, `main.zig`, `main.go`, `cgo.go`.
 #[rustfmt::skip]

@@ -150,7 +150,7 @@ fn restore_says_and_ends_what_a_killed_daemon_had_started() {
     assert_eq!(marked(&mark), 2, "it heard nothing");
     let out = greenwave(&["sched", "restore", "--journals", &journals]);
     let said = String::from_utf8_lossy(&out.stdout);
-    assert!(out.status.success() && said.contains("; ended what it had started: "), "{said}");
+    assert!(out.status.success() && said.contains("; ended the programs it had started: "), "{said}");
     assert!(said.contains("sh (") && said.contains("sleep ("), "{said}");
     assert_eq!(marked(&mark), 0);
     let again = greenwave(&["sched", "restore", "--journals", &journals]);

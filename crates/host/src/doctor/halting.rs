@@ -84,7 +84,7 @@ mod tests {
             driver: driver.to_owned(),
             polled_ns,
         };
-        check(of(false, false, "intel_idle", None), Health::Works, "wake by themselves");
+        check(of(false, false, "intel_idle", None), Health::Works, "bare metal");
         check(of(true, true, "none", None), Health::Works, "idle=poll");
         check(of(true, false, HALTPOLL, Some(200_000)), Health::Works, "polled for 200 µs");
         check(of(true, false, "intel_idle", None), Health::Works, "intel_idle");

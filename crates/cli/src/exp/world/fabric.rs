@@ -21,7 +21,7 @@ pub const WORLD: World = World {
         kept("max", "µs"),
         kept("slowdown", "×"),
         kept("slowdown_p99", "×"),
-        shown("again", "%", "again %"),
+        shown("again", "%", "retx %"),
         kept("timeouts", "1"),
         shown("dropped", "%", "drop %"),
         shown("marked", "%", "mark %"),
