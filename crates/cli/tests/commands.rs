@@ -289,7 +289,7 @@ fn a_request_is_explained_rule_by_rule() {
         assert!(text.contains(part), "{part} in {text}");
     }
     let text = explained("get", &["--resp", "mget a b", "--peer", "fd00::9"]);
-    assert!(text.contains("from [fd00::9]:40000 to port 6379"), "{text}");
+    assert!(text.contains("[fd00::9]:40000 → port 6379"), "{text}");
     assert!(text.contains("priority 1: rule \"reads\""), "{text}");
     let text = explained("set", &["--resp", "SET a b"]);
     assert!(

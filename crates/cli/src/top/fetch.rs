@@ -69,7 +69,7 @@ mod tests {
         check("HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\n{}", Ok("{}"));
         check("HTTP/1.0 200 OK\r\nContent-Length: 3\r\n\r\n{}", Err("the answer ended too soon"));
         check("HTTP/1.0 200 OK\r\nContent-Le", Err("the answer ended too soon"));
-        check("HTTP/1.0 404 Not Found\r\n\r\n", Err("who answers has no snapshot (HTTP 404)"));
+        check("HTTP/1.0 404 Not Found\r\n\r\n", Err("the server has no snapshot (HTTP 404)"));
         check("SSH-2.0-OpenSSH\r\n\r\n", Err("the server does not speak HTTP"));
     }
 }

@@ -49,7 +49,7 @@ fn a_capture_has_a_bound_that_is_said_when_it_is_reached() {
     kill_process(Pid::from_child(&server.child), Signal::TERM).expect("it runs");
     let (code, _, said) = server.ended();
     assert_eq!(code, Some(0), "it was asked for: {said}");
-    assert!(said.contains("more than 16384 bytes (--pcap-max) are not written"), "{said}");
+    assert!(said.contains("the limit of 16384 bytes (--pcap-max) is reached"), "{said}");
     let size = std::fs::metadata(&path).unwrap().len();
     assert!((8192..=16_384).contains(&size), "{size} bytes");
     is_whole(&place, &path);

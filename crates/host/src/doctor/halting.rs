@@ -86,7 +86,7 @@ mod tests {
         };
         check(of(false, false, "intel_idle", None), Health::Works, "bare metal");
         check(of(true, true, "none", None), Health::Works, "idle=poll");
-        check(of(true, false, HALTPOLL, Some(200_000)), Health::Works, "polled for 200 µs");
+        check(of(true, false, HALTPOLL, Some(200_000)), Health::Works, "poll for 200 µs");
         check(of(true, false, "intel_idle", None), Health::Works, "intel_idle");
         check(of(true, false, HALTPOLL, Some(0)), Health::Limited, "echo 200000 > /sys/module/haltpoll");
         check(of(true, false, "none", None), Health::Limited, "modprobe cpuidle-haltpoll");
