@@ -4,7 +4,6 @@
 //! Exit 0: done; 1: a claim failed; 2: could not run, or a file is not whole; 130: a measurement was interrupted.
 #![forbid(unsafe_code)]
 
-use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
@@ -12,6 +11,27 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use configuration::Arguments;
 use error::Error;
+
+/// As `std::print`, by [`output`].
+macro_rules! print {
+    ($($text:tt)*) => { $crate::output::print(format_args!($($text)*)) };
+}
+
+/// As `std::println`, by [`output`].
+macro_rules! println {
+    () => { $crate::output::line(format_args!("")) };
+    ($($text:tt)*) => { $crate::output::line(format_args!($($text)*)) };
+}
+
+/// As `std::eprint`, by [`output`].
+macro_rules! eprint {
+    ($($text:tt)*) => { $crate::output::say(format_args!($($text)*)) };
+}
+
+/// As `std::eprintln`, by [`output`].
+macro_rules! eprintln {
+    ($($text:tt)*) => { $crate::output::say(format_args!("{}\n", format_args!($($text)*))) };
+}
 
 mod address;
 mod asked;
@@ -39,6 +59,7 @@ mod load;
 mod malformed;
 mod manual;
 mod options;
+mod output;
 mod panics;
 mod parallel;
 mod programs;
@@ -148,6 +169,31 @@ impl Command {
         }
     }
 
+    /// How it takes signals, and a stdout that cannot be written.
+    fn kind(&self) -> Kind {
+        match self {
+            Self::Serve(_) | Self::Run(_) => Kind::Daemon,
+            Self::Sched(args) if args.is_daemon() => Kind::Daemon,
+            Self::Guard(args) if args.is_daemon() => Kind::Daemon,
+            Self::Bench(args) if args.is_part() => Kind::Prompt,
+            Self::Demo(_)
+            | Self::Load(_)
+            | Self::Exp(_)
+            | Self::Sim(_)
+            | Self::Calibrate(_)
+            | Self::Bench(_)
+            | Self::Doctor(_)
+            | Self::Report(_) => Kind::Measurement,
+            Self::Fabric(_) | Self::Sched(_) | Self::Guard(_) => Kind::Change,
+            Self::Top(_)
+            | Self::Control(_)
+            | Self::Check(_)
+            | Self::Explain(_)
+            | Self::Man(_)
+            | Self::Completions(_) => Kind::Prompt,
+        }
+    }
+
     /// What the doctor looks at for it, where it needs something of the machine.
     fn area(&self) -> Option<&'static str> {
         match self {
@@ -161,12 +207,49 @@ impl Command {
     }
 }
 
+/// A kind of command, by its end.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// Runs until it is asked to end, whatever becomes of its output.
+    Daemon,
+    /// Runs for a result; an interruption leaves nothing of it behind.
+    Measurement,
+    /// Changes the machine in one short step, which no signal divides.
+    Change,
+    /// Done at once, or a part of another command.
+    Prompt,
+}
+
+impl Kind {
+    /// Has signals and failing prints treated as those of this kind are.
+    fn prepare(self) {
+        match self {
+            Self::Daemon => output::go_on(),
+            Self::Measurement => {
+                // Where it cannot be, signals end it as they end other programs.
+                let _ = host::interrupt::watch(|| {
+                    eprintln!("{}", Error::interrupted(" before its results were complete"));
+                    output::end(error::INTERRUPTED)
+                });
+            }
+            Self::Change => {
+                let _ = host::interrupt::flag();
+            }
+            Self::Prompt => {}
+        }
+    }
+}
+
 fn main() -> ExitCode {
-    host::interrupt::end_on_closed_pipe();
+    let code = start();
+    output::flush();
+    if code == ExitCode::SUCCESS { failure::or(code) } else { code }
+}
+
+fn start() -> ExitCode {
     host::interrupt::fail_on_full_file();
     host::sandbox::keep_files_from_others();
     panics::watch();
-    end_on_full_output();
     table::look_at_terminal();
     let arguments = match Arguments::new(std::env::args_os().collect()) {
         Ok(arguments) => arguments,
@@ -176,6 +259,7 @@ fn main() -> ExitCode {
         Ok(Cli { command, .. }) => command,
         Err(e) => return usage(&e, arguments.place(&e)),
     };
+    command.kind().prepare();
     let area = command.area();
     let done = match command {
         Command::Demo(args) => demo::run(&args),
@@ -223,21 +307,6 @@ fn check_words(words: &[String], has: &dyn Fn(&str) -> bool) -> Result<Result<()
 /// All commands with their flags.
 fn commands() -> clap::Command {
     Cli::command()
-}
-
-/// A result that cannot be printed, as on a full disk, is an error like any
-/// other; `println!` would make a panic of it.
-fn end_on_full_output() {
-    let other = std::panic::take_hook();
-    std::panic::set_hook(Box::new(move |panic| {
-        let text = panic.payload().downcast_ref::<String>();
-        let Some(why) = text.and_then(|text| text.strip_prefix("failed printing to ")) else {
-            return other(panic);
-        };
-        // Where stderr is gone too, there is nobody left to tell.
-        let _ = writeln!(std::io::stderr(), "{}", Error::new(error::plain(why)));
-        std::process::exit(2);
-    }));
 }
 
 /// Help as it is; an error as one line, and what to try. `place` is where a

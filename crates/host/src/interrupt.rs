@@ -1,39 +1,95 @@
-//! The signals a command meets: ctrl-C as a flag that loops look at, so that a
-//! run can end in order, SIGHUP as another, so that it can read its
-//! configuration again, and a closed pipe as a quiet end.
+//! Signals of a command: ctrl-C (SIGINT) and SIGTERM as a flag that loops look at, so that a run ends in
+//! order, SIGHUP as another, so that it reads its configuration again, and a closed pipe as a quiet end.
+//!
+//! No signal of these ends a process that has something to put back: the first sets the flag, a later one
+//! ends waiting ([`is_urgent`]). A command whose loops do not look at the flag is ended by a thread
+//! ([`watch`]), after what it has made is removed.
 
+use std::io;
+use std::os::fd::{IntoRawFd as _, OwnedFd};
 use std::sync::Once;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use rustix::pipe::{PipeFlags, pipe_with};
+
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+static URGENT: AtomicBool = AtomicBool::new(false);
 static HUNG_UP: AtomicBool = AtomicBool::new(false);
-/// Whether the first has its handlers.
+/// True while some loop looks at the flag.
 static LISTENS: AtomicBool = AtomicBool::new(false);
+/// Time of the first signal in milliseconds of the monotonic clock; 0: none has come.
+static FIRST_MS: AtomicU64 = AtomicU64::new(0);
+/// Descriptor that wakes the thread of [`watch`]; -1: there is none.
+static WAKES: AtomicI32 = AtomicI32::new(-1);
 
 const SIGNALS: [libc::c_int; 2] = [libc::SIGINT, libc::SIGTERM];
+/// Signals closer to the first than this are the same interruption: `sudo` and a terminal's process group
+/// send one each.
+const AGAIN_MS: u64 = 500;
 
-/// A flag that becomes true at ctrl-C (SIGINT) or SIGTERM. A second ctrl-C
-/// ends the process at once, as without this.
+/// A flag that becomes true at ctrl-C (SIGINT) or SIGTERM, which end the process no more.
 #[must_use]
 pub fn flag() -> &'static AtomicBool {
     if !LISTENS.swap(true, Ordering::Relaxed) {
-        listen();
+        for signal in SIGNALS {
+            handle(signal, on_interrupt, 0);
+        }
     }
     &INTERRUPTED
 }
 
-/// From now on both signals end the process at once again, until somebody asks
-/// for the [`flag`]; whether one has come before.
+/// From now on both signals end the process at once again, or as [`watch`] says, until somebody asks
+/// for the [`flag`]; true if one has come before.
 #[must_use]
 pub fn end_at_once() -> bool {
-    if LISTENS.swap(false, Ordering::Relaxed) {
+    if LISTENS.swap(false, Ordering::Relaxed) && WAKES.load(Ordering::Relaxed) < 0 {
         for signal in SIGNALS {
             // SAFETY: sets the default action of a signal that has a handler of ours or none.
             unsafe { libc::signal(signal, libc::SIG_DFL) };
         }
     }
     INTERRUPTED.load(Ordering::Relaxed)
+}
+
+/// Has a thread call `end`, which is to end the process, at ctrl-C, SIGTERM and SIGHUP: at the first while
+/// no loop looks at the [`flag`], and at one that comes half a second later or more in any case.
+///
+/// A signal that is ignored stays so, as of `nohup` and of a shell's jobs in the background.
+///
+/// # Errors
+/// There is no descriptor or no thread; signals are as before.
+pub fn watch(end: fn()) -> io::Result<()> {
+    let (reads, wakes) = pipe_with(PipeFlags::CLOEXEC)?;
+    let watches = move || {
+        loop {
+            wait_byte(&reads);
+            if !LISTENS.load(Ordering::Relaxed) || is_urgent() {
+                end();
+            }
+        }
+    };
+    std::thread::Builder::new().name("interrupt".to_owned()).spawn(watches)?;
+    WAKES.store(wakes.into_raw_fd(), Ordering::Relaxed);
+    for signal in SIGNALS.into_iter().chain([libc::SIGHUP]) {
+        if !is_ignored(signal) {
+            // Calls of other threads go on as if nothing had come.
+            handle(signal, on_interrupt, libc::SA_RESTART);
+        }
+    }
+    Ok(())
+}
+
+/// Blocks until a byte is in the pipe.
+fn wait_byte(pipe: &OwnedFd) {
+    while !matches!(rustix::io::read(pipe, &mut [0; 1]), Ok(1)) {}
+}
+
+/// True once a second signal has come, half a second after the first or later: what is waited for is to be
+/// waited for no more. What is to be put back is put back all the same.
+#[must_use]
+pub fn is_urgent() -> bool {
+    URGENT.load(Ordering::Relaxed)
 }
 
 /// A flag that becomes true at each SIGHUP, which from now on does not end the
@@ -52,17 +108,40 @@ pub fn hangup() -> &'static AtomicBool {
     &HUNG_UP
 }
 
-/// Hears of both signals from now on, each once.
-fn listen() {
-    extern "C" fn on_signal(_: libc::c_int) {
-        INTERRUPTED.store(true, Ordering::Relaxed);
+/// Sets the flags, and wakes the thread of [`watch`].
+extern "C" fn on_interrupt(_: libc::c_int) {
+    // SAFETY: the address of this thread's errno, which calls below may change.
+    let errno = unsafe { *libc::__errno_location() };
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `now` is a `timespec` of ours; a signal handler may ask for the time.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
+    let now_ms = (now.tv_sec as u64 * 1000 + now.tv_nsec as u64 / 1_000_000).max(1);
+    if let Err(first_ms) = FIRST_MS.compare_exchange(0, now_ms, Ordering::Relaxed, Ordering::Relaxed)
+        && now_ms.saturating_sub(first_ms) >= AGAIN_MS
+    {
+        URGENT.store(true, Ordering::Relaxed);
     }
-    for signal in SIGNALS {
-        handle(signal, on_signal, libc::SA_RESETHAND);
+    INTERRUPTED.store(true, Ordering::Relaxed);
+    let wakes = WAKES.load(Ordering::Relaxed);
+    if wakes >= 0 {
+        // SAFETY: a signal handler may write one byte that lives through the call; the descriptor is never
+        // closed. A pipe takes thousands before it blocks, and the thread takes them out.
+        unsafe { libc::write(wakes, [0_u8].as_ptr().cast(), 1) };
     }
+    // SAFETY: as above.
+    unsafe { *libc::__errno_location() = errno };
 }
 
-/// Calls `handler`, which stores to an atomic and does nothing else, at `signal`.
+/// True if `signal` is ignored.
+fn is_ignored(signal: libc::c_int) -> bool {
+    // SAFETY: all-zero bytes are a valid `sigaction`; the call writes the action that is in force there.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    // SAFETY: `action` lives through the call, which changes nothing.
+    let done = unsafe { libc::sigaction(signal, std::ptr::null(), &raw mut action) };
+    done == 0 && action.sa_sigaction == libc::SIG_IGN
+}
+
+/// Calls `handler`, which does what a signal handler may and nothing else, at `signal`.
 fn handle(signal: libc::c_int, handler: extern "C" fn(libc::c_int), flags: libc::c_int) {
     // SAFETY: all-zero bytes are a valid `sigaction`: no flags, no mask, the
     // default action.

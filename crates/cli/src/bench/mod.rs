@@ -50,6 +50,13 @@ enum What {
     SchedPart(sched::PartArgs),
 }
 
+impl Args {
+    /// True of a process that another measurement has started.
+    pub fn is_part(&self) -> bool {
+        matches!(self.what, What::Peer(_) | What::SchedPart(_))
+    }
+}
+
 /// Measures and prints what was found.
 ///
 /// # Errors

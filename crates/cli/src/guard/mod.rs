@@ -34,6 +34,11 @@ enum Command {
 }
 
 impl Args {
+    /// True of the controller of a guard.
+    pub fn is_daemon(&self) -> bool {
+        matches!(self.command, Command::Attach(_))
+    }
+
     /// Checks of a start before its first action.
     ///
     /// # Errors

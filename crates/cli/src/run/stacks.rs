@@ -10,6 +10,7 @@ use std::time::Duration;
 use host::Monotonic;
 use host::afxdp::{Claimant, Claims};
 use host::guard::Heard;
+use host::interrupt;
 use host::seam::VARIABLE;
 use host::seam::preload::Library;
 use host::seam::program::Programs;
@@ -256,7 +257,11 @@ where
         ended.into_iter().collect::<Result<(), _>>().map_err(Error::new).map(|()| status)
     })?;
     let end = clock.now() + FLUSH;
-    while !is_gone && clock.now() < end && !servers.iter().all(|(proxy, _)| proxy.is_quiet()) {
+    while !is_gone
+        && clock.now() < end
+        && !interrupt::is_urgent()
+        && !servers.iter().all(|(proxy, _)| proxy.is_quiet())
+    {
         let mut some = false;
         servers.iter_mut().for_each(|(proxy, device)| some |= proxy.turn(clock.now(), device));
         if !some {
@@ -281,7 +286,9 @@ fn wait(programs: &mut Programs, clock: &Monotonic, mut fate: impl FnMut() -> Fa
         match (fate(), kill_at) {
             (Fate::Runs, _) => {}
             (Fate::Dies, _) => programs.signal(Signal::KILL),
-            (Fate::Ends, Some(at)) if clock.now() >= at => programs.signal(Signal::KILL),
+            (Fate::Ends, Some(at)) if clock.now() >= at || interrupt::is_urgent() => {
+                programs.signal(Signal::KILL)
+            }
             (Fate::Ends, at) => {
                 kill_at = at.or_else(|| Some(clock.now() + GRACE));
                 programs.end();

@@ -107,6 +107,11 @@ pub fn run(args: &Args, arguments: &Arguments) -> Result<ExitCode, Error> {
 }
 
 impl Args {
+    /// True unless a subcommand does something else.
+    pub fn is_daemon(&self) -> bool {
+        self.command.is_none()
+    }
+
     /// Checks of a start before its first action.
     ///
     /// # Errors

@@ -72,7 +72,8 @@ impl Drop for Programs {
         self.signal(Signal::TERM);
         let end = Instant::now() + GRACE;
         self.reap();
-        while self.0.iter().any(|(_, ended)| !ended) && Instant::now() < end {
+        let waits = || Instant::now() < end && !host::interrupt::is_urgent();
+        while self.0.iter().any(|(_, ended)| !ended) && waits() {
             std::thread::park_timeout(Duration::from_millis(5));
             self.reap();
         }

@@ -8,14 +8,13 @@ use rustix::process::kill_process_group;
 use super::*;
 
 /// Ways to end; whether the daemon itself puts back what it has changed, or its guardian.
-const WAYS: [(Signal, bool); 8] = [
+const WAYS: [(Signal, bool); 7] = [
     (Signal::INT, true),
     (Signal::TERM, true),
     (Signal::KILL, false),
     (Signal::ABORT, false),
     (Signal::ILL, false),
     (Signal::QUIT, false),
-    (Signal::PIPE, false),
     (Signal::USR1, false),
 ];
 

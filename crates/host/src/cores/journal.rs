@@ -21,6 +21,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
 use queueing::CoreId;
@@ -207,6 +208,17 @@ impl Journal {
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Puts back all that it says, as [`restore`], though its folder may have been removed meanwhile.
+    ///
+    /// # Errors
+    /// It cannot be read, or not be removed.
+    pub fn put_back(&self) -> io::Result<Restored> {
+        let mut text = vec![0; usize::try_from(self.file.metadata()?.len()).unwrap_or(usize::MAX)];
+        self.file.read_exact_at(&mut text, 0)?;
+        let name = self.path.file_name().unwrap_or_default().to_string_lossy();
+        restoring::put_back(&String::from_utf8_lossy(&text), || restoring::remove_from(&self.folder, &name))
     }
 
     /// Notes how `thread` of `process`, which belongs to `task`, is scheduled

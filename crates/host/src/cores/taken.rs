@@ -10,7 +10,7 @@ use sched::cores::{Signals, TaskId, TaskSpec};
 
 use super::asking::Asking;
 use super::class::Class;
-use super::journal::{self, Restored};
+use super::journal::Restored;
 use super::tails::Tails;
 use super::task::{Managed, RESCAN};
 use super::{CoresError, Journal, Layout, Sensor, TaskSetup};
@@ -60,7 +60,7 @@ impl Taken {
                 Ok(task) => managed.push(task),
                 Err(e) => {
                     // What could not be put back stays in the journal's words to the next start.
-                    let _ = journal::restore(journal.path());
+                    let _ = journal.put_back();
                     return Err(e.of_task(name));
                 }
             }
@@ -107,13 +107,8 @@ impl Taken {
         self.scanned == now
     }
 
-    /// Where what they had before is written.
-    pub(super) fn journal(&self) -> &Path {
-        self.journal.path()
-    }
-
     pub(super) fn put_back(&self) -> io::Result<Restored> {
-        journal::restore(self.journal())
+        self.journal.put_back()
     }
 
     pub(super) fn of(&self, task: TaskId) -> &Managed {

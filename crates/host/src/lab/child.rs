@@ -7,9 +7,9 @@
 
 use std::ops::{Deref, DerefMut};
 use std::path::{Path, PathBuf};
-use std::process;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::{io, process};
 
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -62,7 +62,27 @@ pub(super) fn mark() -> &'static str {
 /// What outlives a crash and has a name: a folder, or a control group's.
 pub(super) struct Left;
 
+/// Folders and control groups of this process that are not removed yet.
+static MADE: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
 impl Left {
+    /// Makes `path` by `make`, to be removed by [`Lab::end_all`](super::Lab::end_all); once that has begun,
+    /// nothing is made any more, and the caller waits for the end of the process.
+    pub(super) fn make(path: &Path, make: impl FnOnce(&Path) -> io::Result<()>) -> io::Result<()> {
+        let mut made = Self::lock();
+        make(path).map(|()| made.push(path.to_owned()))
+    }
+
+    /// What this process has made; nothing is made or started while this is held.
+    pub(super) fn lock() -> MutexGuard<'static, Vec<PathBuf>> {
+        MADE.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// `path` is removed.
+    pub(super) fn removed(path: &Path) {
+        Self::lock().retain(|other| other != path);
+    }
+
     /// A name that says who made it, and is nobody else's.
     pub(super) fn name(name: &str) -> String {
         static MADE: AtomicU32 = AtomicU32::new(0);
@@ -95,14 +115,24 @@ fn is_gone(mark: &str) -> bool {
 
 /// Ends programs whose starter is gone.
 pub(super) fn end_leftovers() {
+    end_marked(is_gone);
+}
+
+/// Ends programs that this process has started.
+pub(super) fn end_ours() {
+    end_marked(|mark| mark == self::mark());
+}
+
+/// Ends programs whose starter's mark is one that `is_to_end`.
+fn end_marked(is_to_end: impl Fn(&str) -> bool) {
     for id in proc::processes().filter(|&id| id > 1) {
         // One that ends meanwhile, or is not ours to read, is nobody's leftover.
         let Ok(environment) = std::fs::read(format!("/proc/{id}/environ")) else { continue };
         let mark = environment
             .split(|&b| b == 0)
             .find_map(|line| line.strip_prefix(MARK.as_bytes())?.strip_prefix(b"="));
-        let is_leftover = mark.and_then(|mark| std::str::from_utf8(mark).ok()).is_some_and(is_gone);
-        if is_leftover && let Some(pid) = id.try_into().ok().and_then(Pid::from_raw) {
+        let ends = mark.and_then(|mark| std::str::from_utf8(mark).ok()).is_some_and(&is_to_end);
+        if ends && let Some(pid) = id.try_into().ok().and_then(Pid::from_raw) {
             let _ = kill_process(pid, Signal::KILL);
         }
     }

@@ -1,5 +1,6 @@
 //! Files for programs in the laboratory.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
@@ -18,7 +19,7 @@ impl Folder {
     /// [`LabError::Folder`] when it cannot be made.
     pub fn new(name: &str) -> Result<Self, LabError> {
         let path = env::temp_dir().join(Left::name(name));
-        match fs::create_dir(&path) {
+        match Left::make(&path, |path| fs::create_dir(path)) {
             Ok(()) => Ok(Self(path)),
             Err(source) => Err(LabError::Folder { path, source }),
         }
@@ -47,10 +48,23 @@ impl Drop for Folder {
     fn drop(&mut self) {
         // What cannot be removed now is tried again by the next laboratory.
         let _ = fs::remove_dir_all(&self.0);
+        Left::removed(&self.0);
     }
 }
 
 /// Removes folders whose maker is gone.
 pub(super) fn end_leftovers() {
     Left::in_folder(&env::temp_dir()).for_each(|path| drop(fs::remove_dir_all(path)));
+}
+
+/// Tries to remove a folder into which somebody may be writing.
+const TRIES: usize = 100;
+
+/// Removes the folder at `path` for good.
+pub(super) fn end(path: &Path) {
+    let is_gone = |_: &usize| match fs::remove_dir_all(path) {
+        Ok(()) => true,
+        Err(e) => e.kind() == ErrorKind::NotFound,
+    };
+    let _ = (0..TRIES).find(is_gone);
 }

@@ -67,7 +67,7 @@ impl Group {
         let failed = |source| LabError::Group { name: name.to_owned(), source };
         let (home, version) = home().map_err(failed)?;
         let path = home.join(Left::name(name));
-        fs::create_dir(&path).map_err(failed)?;
+        Left::make(&path, |path| fs::create_dir(path)).map_err(failed)?;
         Ok(Self { path, version })
     }
 
@@ -194,6 +194,7 @@ impl Group {
 impl Drop for Group {
     fn drop(&mut self) {
         end(&self.path);
+        Left::removed(&self.path);
     }
 }
 
@@ -207,7 +208,7 @@ pub(super) fn end_leftovers() {
 const REAL_TIME: &str = "cpu.rt_runtime_us";
 
 /// Kills all that runs in a group, and removes it.
-fn end(path: &Path) {
+pub(super) fn end(path: &Path) {
     for _ in 0..LOOKS {
         // One that forks while it is killed is met by the next look.
         for id in members(path).into_iter().filter(|&id| id != process::id()) {

@@ -39,6 +39,7 @@ mod namespace;
 
 pub use awake::Awake;
 pub use child::Child;
+use child::Left;
 pub use error::LabError;
 pub use folder::Folder;
 pub use group::Group;
@@ -99,6 +100,22 @@ impl Lab {
         group::end_leftovers();
         folder::end_leftovers();
         Ok(Self { name: name.to_owned() })
+    }
+
+    /// Ends and removes all that laboratories of this process have made: programs, control groups, folders.
+    ///
+    /// For an end of the process that drops nothing: from now on whoever would make or start another waits for
+    /// that end.
+    pub fn end_all() {
+        // Never released.
+        let made = std::mem::ManuallyDrop::new(Left::lock());
+        child::end_ours();
+        for path in made.iter().rev() {
+            match path.starts_with("/sys/fs/cgroup") {
+                true => group::end(path),
+                false => folder::end(path),
+            }
+        }
     }
 
     /// A network namespace with nothing but its loopback device, which is up.

@@ -13,7 +13,7 @@ use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space,
 
 use queueing::CoreId;
 
-use super::child::{self, Child};
+use super::child::{self, Child, Left};
 use super::error::LabError;
 use crate::affinity;
 
@@ -132,6 +132,7 @@ impl Namespace {
     /// [`LabError::Program`] when it does not start.
     pub fn spawn(&self, command: &mut Command) -> Result<Child, LabError> {
         let program = command.get_program().to_string_lossy().into_owned();
+        let _made = Left::lock();
         command.spawn().map(Child::new).map_err(|e| cannot_start(&program, &e))
     }
 

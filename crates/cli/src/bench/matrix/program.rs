@@ -265,7 +265,10 @@ impl Program {
     /// What it is asked for lies in the folder; for those that have values, see [`store`](Self::store).
     pub fn files(self, world: &World<'_>, big: &[u8]) -> Result<(), String> {
         let next = world.folder().join("next");
-        std::fs::create_dir_all(&next).map_err(because("a folder"))?;
+        // Not the folders above it: those are gone once the benchmark is interrupted.
+        if !next.exists() {
+            std::fs::create_dir(&next).map_err(because("a folder"))?;
+        }
         std::fs::write(next.join("small"), AGAIN).map_err(because("a file"))?;
         world.write("small", SMALL.as_bytes())?;
         world.write("big", big)?;

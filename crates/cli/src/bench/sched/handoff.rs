@@ -1,13 +1,13 @@
 //! A core from hand to hand: by hand, and by the mechanism.
 
 use std::ops::{Deref, DerefMut};
-use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
 use std::time::Duration;
 
 use host::cores::class::Class;
 use host::cores::handoff::Page;
 use host::cores::{Journal, Layout, Manager, Mechanism, Setup, TaskSetup, Unseen, Who, list, scx};
+use host::lab::Folder;
 use host::pulse::SharedPage;
 use host::{Monotonic, affinity, interrupt};
 use queueing::{Clock, CoreId, Span, Time};
@@ -89,15 +89,13 @@ struct Rig {
     page: Page,
     lc: Part,
     be: Part,
-    folder: std::path::PathBuf,
+    folder: Folder,
 }
 
 impl Rig {
     fn new() -> Result<Self, Error> {
-        let folder = std::env::temp_dir().join(format!("greenwave-bench-sched-{}", std::process::id()));
-        // One that is there is another user's, or was left behind.
-        std::fs::DirBuilder::new().mode(0o700).create(&folder).map_err(|e| Error::file(&folder, &e))?;
-        let path = folder.join("page");
+        let folder = Folder::new("bench-sched")?;
+        let path = folder.path().join("page");
         let page = Page::open(&path).map_err(|e| Error::file(&path, &e))?;
         let (lc, be) = (Part::start("lc", Some(&path))?, Part::start("be", Some(&path))?);
         let rig = Self { page, lc, be, folder };
@@ -123,7 +121,8 @@ impl Rig {
         cores: &[CoreId],
         mechanism: Mechanism,
     ) -> Result<(Managed, Allocator), Error> {
-        let journal = Journal::begin(&self.folder, cores).map_err(|e| Error::file(&self.folder, &e))?;
+        let journal =
+            Journal::begin(self.folder.path(), cores).map_err(|e| Error::file(self.folder.path(), &e))?;
         let layout = Layout::new(cores).map_err(|e| Error::new(e.to_string()))?;
         let specs = [TaskSpec::critical(1), TaskSpec::best_effort()];
         let board = CoreAssignment::new(layout.topology().clone(), specs.to_vec())
@@ -150,7 +149,6 @@ impl Rig {
 impl Drop for Rig {
     fn drop(&mut self) {
         self.page.end();
-        let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
 

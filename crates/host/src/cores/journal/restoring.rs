@@ -39,9 +39,16 @@ pub struct Restored {
 /// It cannot be read, or is not to be trusted ([`crate::files`]).
 pub fn restore(path: &Path) -> io::Result<Restored> {
     let (folder, name) = parts(path)?;
-    let text = folder.read(&name)?;
-    if boot(&text).is_some_and(|boot| Some(boot) != this_boot()) {
-        remove(path)?;
+    put_back(&folder.read(&name)?, || remove(path))
+}
+
+/// As [`restore`], of a journal that says `text`; `remove` removes it.
+///
+/// # Errors
+/// As `remove`.
+pub(super) fn put_back(text: &str, remove: impl FnOnce() -> io::Result<()>) -> io::Result<Restored> {
+    if boot(text).is_some_and(|boot| Some(boot) != this_boot()) {
+        remove()?;
         return Ok(Restored { is_of_earlier_boot: true, ..Restored::default() });
     }
     // What a last line that was cut short was to tell of has not been changed.
@@ -108,7 +115,7 @@ pub fn restore(path: &Path) -> io::Result<Restored> {
         }
     }
     if !text.lines().any(|line| started(line).is_some()) {
-        remove(path)?;
+        remove()?;
     }
     Ok(restored)
 }
@@ -123,9 +130,14 @@ pub(super) fn parts(path: &Path) -> io::Result<(Folder, String)> {
 /// Removes the journal at `path`, and a shorter one that was not finished.
 pub(super) fn remove(path: &Path) -> io::Result<()> {
     let (folder, name) = parts(path)?;
-    let beside = beside(path);
-    let _ = folder.remove(&beside.file_name().unwrap_or_default().to_string_lossy());
-    match folder.remove(&name) {
+    remove_from(&folder, &name)
+}
+
+/// As [`remove`], of the journal called `name` in `folder`.
+pub(super) fn remove_from(folder: &Folder, name: &str) -> io::Result<()> {
+    let beside = beside(Path::new(name));
+    let _ = folder.remove(&beside.to_string_lossy());
+    match folder.remove(name) {
         // Another one was as quick.
         Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
         _ => Ok(()),

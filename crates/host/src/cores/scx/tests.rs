@@ -172,7 +172,7 @@ impl World {
 impl Drop for World {
     fn drop(&mut self) {
         let _ = self.scx.put_back();
-        let _ = self.scx.taken.journal().parent().map(std::fs::remove_dir_all);
+        let _ = self.scx.taken.journal.path().parent().map(std::fs::remove_dir_all);
     }
 }
 

@@ -60,7 +60,7 @@ fn copy(world: &World<'_>, from: &Path, to: &str) -> Result<PathBuf, String> {
     if there.exists() {
         std::fs::remove_dir_all(&there).map_err(because("a folder"))?;
     }
-    std::fs::create_dir_all(&there).map_err(because("a folder"))?;
+    std::fs::create_dir(&there).map_err(because("a folder"))?;
     world.peer_client(&["cp", "-r", &from.display().to_string(), &there.display().to_string()])?;
     std::fs::canonicalize(there).map_err(because("a folder"))
 }

@@ -150,7 +150,7 @@ impl Rig {
 
 impl Drop for Rig {
     fn drop(&mut self) {
-        let folder = self.scx.taken.journal().parent().map(Path::to_path_buf);
+        let folder = self.scx.taken.journal.path().parent().map(Path::to_path_buf);
         let _ = self.scx.put_back();
         let _ = folder.map(std::fs::remove_dir_all);
     }
