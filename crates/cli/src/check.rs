@@ -31,6 +31,14 @@ pub struct Args {
     json: bool,
 }
 
+#[cfg(test)]
+impl Args {
+    /// Of this file.
+    pub fn of(file: &Path, json: bool) -> Self {
+        Self { file: file.to_owned(), json }
+    }
+}
+
 /// Reads the file and prints what it says.
 ///
 /// # Errors

@@ -51,6 +51,8 @@ mod exp;
 mod explain;
 mod fabric;
 mod failure;
+#[cfg(test)]
+mod fuzz;
 mod guard;
 mod include;
 mod interval;

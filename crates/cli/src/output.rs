@@ -25,8 +25,22 @@ pub fn go_on() {
     GOES_ON.store(true, Ordering::Relaxed);
 }
 
+/// From now on nothing is printed: of tests that print what they do not look at.
+#[cfg(test)]
+pub fn mute() {
+    IS_MUTE.store(true, Ordering::Relaxed);
+}
+
+/// True where nothing is printed.
+#[cfg(test)]
+static IS_MUTE: AtomicBool = AtomicBool::new(false);
+
 /// Prints `text` on stdout.
 pub fn print(text: fmt::Arguments<'_>) {
+    #[cfg(test)]
+    if IS_MUTE.load(Ordering::Relaxed) {
+        return;
+    }
     io::stdout().lock().write_fmt(text).unwrap_or_else(|e| failed(&e));
 }
 

@@ -163,6 +163,18 @@ pub fn run(args: Args) -> Result<ExitCode, Error> {
     }
 }
 
+/// Checks of the experiment in `file` before anything of it is measured.
+///
+/// # Errors
+/// As `exp run`.
+#[cfg(test)]
+pub fn check_file(file: &std::path::Path) -> Result<(), Error> {
+    for source in catalogue::find(&file.display().to_string())? {
+        source.parse()?.world().map_err(Error::new)?;
+    }
+    Ok(())
+}
+
 fn list(json: bool) -> Result<ExitCode, Error> {
     let sources = catalogue::all();
     if json {

@@ -11,12 +11,19 @@ pub type Target = fn(&[u8]);
 /// # Panics
 /// The target fails, or has no seeds.
 pub fn run(name: &str, target: Target, count: u64) {
-    let seeds = seeds(name);
+    run_on(name, target, &seeds(name), count);
+}
+
+/// As [`run`], on these seeds.
+///
+/// # Panics
+/// The target fails, or there are no seeds.
+pub fn run_on(name: &str, target: Target, seeds: &[Vec<u8>], count: u64) {
     assert!(!seeds.is_empty(), "{name} has seeds");
     seeds.iter().for_each(|seed| check(name, target, seed));
     let mut dice = Dice(1);
     for _ in 0..count {
-        check(name, target, &breed(&seeds, &mut dice));
+        check(name, target, &breed(seeds, &mut dice));
     }
 }
 

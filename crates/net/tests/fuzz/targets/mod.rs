@@ -35,6 +35,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("pcap", parsers::pcap),
     ("rules", texts::rules),
     ("talk", talk::talk),
+    ("labels", talk::labels),
     ("faults", texts::faults),
     ("laws", texts::laws),
     ("frames", network::frames),

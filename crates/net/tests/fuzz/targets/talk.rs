@@ -1,10 +1,15 @@
 //! What clients send: no stream makes a reader panic, and where it is cut
 //! changes nothing.
 
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use net::classify::l7::framing::FrameLength;
 use net::classify::l7::{Layout, Notes, Protocol, Request, RequestVisitor, StreamParser};
+use net::classify::rules::Policy;
+use net::classify::{FlowContext, FlowState, Memory, PacketMeta, TransportClassifier, Verdict};
+use net::wire::FourTuple;
+use queueing::{Bytes, Time};
 
 /// What was read: verbs, paths or names, and how many requests ended.
 #[derive(Debug, Default, PartialEq)]
@@ -74,5 +79,69 @@ fn guess(stream: &[u8]) {
     before.for_each(|name| assert_eq!(Some(name), whole, "a guess is right or none"));
     if stream.starts_with(b"PRI * HTTP/2.0") {
         assert_eq!(whole, None, "HTTP/2 is not read");
+    }
+}
+
+/// A policy, a zero byte, and what a client sends: the most urgent label of its pieces is the label of the whole,
+/// wherever it is cut.
+pub fn labels(data: &[u8]) {
+    let Some(at) = data.iter().position(|&byte| byte == 0) else { return };
+    let (Ok(text), stream) = (std::str::from_utf8(&data[..at]), &data[at + 1..]) else { return };
+    let Ok(policy) = Policy::parse(text) else { return };
+    let Some(classifier) = policy.transport() else { return };
+    let stream = &stream[..stream.len().min(STREAM_MAX)];
+    let label = |pieces: &mut dyn Iterator<Item = &[u8]>| {
+        let mut flow = Pieces::default();
+        let labels =
+            pieces.filter(|piece| !piece.is_empty()).filter_map(|piece| flow.label(&classifier, piece));
+        labels.min()
+    };
+    let whole = label(&mut [stream].into_iter());
+    let cuts = (0..stream.len()).map(|at| label(&mut <[&[u8]; 2]>::from(stream.split_at(at)).into_iter()));
+    let all: Vec<_> = cuts.chain([label(&mut stream.chunks(1))]).collect();
+    assert_eq!(policy.observed().notes.held(), 0, "all is given back");
+    // Of these what is asked belongs to a piece, not to the stream.
+    if OF_PIECES.iter().any(|word| text.contains(word)) {
+        return;
+    }
+    for (at, label) in all.into_iter().enumerate() {
+        assert_eq!(label, whole, "cut at {at}, or everywhere");
+    }
+}
+
+/// Bytes of a stream that is cut at each of them.
+const STREAM_MAX: usize = 256;
+/// What of a policy asks about a segment, or about time; a default is the label of a piece whose request is not
+/// read yet, and so may stand before that.
+const OF_PIECES: [&str; 11] =
+    ["default", "drop", "length", "bytes", "received", "sent", "rtt", "loss", "cwnd", "recover", "learn"];
+
+/// A connection of which piece after piece comes.
+#[derive(Default)]
+struct Pieces {
+    received: u64,
+    memory: Option<Box<dyn Memory>>,
+}
+
+impl Pieces {
+    /// The level that the next piece has.
+    fn label(&mut self, classifier: &TransportClassifier, payload: &[u8]) -> Option<u8> {
+        self.received += payload.len() as u64;
+        let (local, remote) = (Ipv4Addr::new(10, 0, 0, 2).into(), Ipv4Addr::new(10, 0, 0, 1).into());
+        let verdict = classifier(&mut FlowContext {
+            now: Time::ZERO,
+            meta: &PacketMeta::new(Time::ZERO, payload.len() + 66),
+            payload,
+            tuple: &FourTuple { local, local_port: 80, remote, remote_port: 40_000 },
+            flow: FlowState { received: Bytes::new(self.received), ..FlowState::default() },
+            private: &mut [0; 64],
+            app: None,
+            memory: Some(&mut self.memory),
+            successor: None,
+        });
+        match verdict {
+            Verdict::Level(level) => Some(level),
+            _ => None,
+        }
     }
 }
