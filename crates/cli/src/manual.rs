@@ -1,6 +1,6 @@
 //! Man pages and shell completions, from the same definitions as `--help`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Command;
@@ -29,11 +29,21 @@ pub struct CompletionsArgs {
 /// # Errors
 /// When the folder or a page cannot be written.
 pub fn man(args: &ManArgs, command: Command) -> Result<ExitCode, Error> {
-    let failed = |e: std::io::Error| Error::file(&args.folder, &e);
-    std::fs::create_dir_all(&args.folder).map_err(failed)?;
-    clap_mangen::generate_to(command, &args.folder).map_err(failed)?;
+    std::fs::create_dir_all(&args.folder).map_err(|e| Error::file(&args.folder, &e))?;
+    let mut command = command.disable_help_subcommand(true);
+    command.build();
+    pages(command, &args.folder)?;
     println!("read one: man {}", args.folder.join("greenwave.1").display());
     Ok(ExitCode::SUCCESS)
+}
+
+/// Writes the pages of `command` and of all below it into `folder`, where another user may have put links.
+fn pages(command: Command, folder: &Path) -> Result<(), Error> {
+    for below in command.get_subcommands().filter(|below| !below.is_hide_set()) {
+        pages(below.clone(), folder)?;
+    }
+    let page = clap_mangen::Man::new(command);
+    crate::report::whole_by(&folder.join(page.get_filename()), |file| page.render(file))
 }
 
 /// Prints what `shell` needs to complete `command`.

@@ -201,7 +201,6 @@ fn case(row: &Row, cause: Cause) -> Case {
         (OutputClosed | OutputFull, Daemon, "run") => Not("stdout is its program's"),
         (OutputClosed, Daemon, _) => Ends(2, "error: stdout: Broken pipe; it goes on"),
         (OutputFull, Daemon, _) => Ends(2, "error: stdout: No space left on device; it goes on"),
-        (OutputClosed | OutputFull, _, "man") => Not("it prints nothing"),
         (OutputClosed | OutputFull, ..) if let Err(why) = prints => Not(why),
         (OutputClosed, ..) => Ends(-13, ""),
         (OutputFull, ..) => Ends(2, "error: stdout: No space left on device"),

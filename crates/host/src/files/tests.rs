@@ -230,3 +230,92 @@ fn what_cannot_be_written_is_refused_and_nothing_is_left() {
     assert!(create(&scratch.at("loop")).is_err());
     assert_eq!(fs::read_dir(&scratch.0).unwrap().count(), 2);
 }
+
+/// Files of the source that open, make or link files by their path and not by this module, and why they may.
+const OTHERS: [(&str, &str); 24] = [
+    ("host/src/files/folder.rs", "folders on the way to one that is checked"),
+    ("host/src/cores/groups.rs", "control groups"),
+    ("host/src/lab/group.rs", "control groups"),
+    ("host/src/lab/namespace.rs", "/proc/sys"),
+    ("host/src/tap/mod.rs", "/dev/net/tun, /proc/sys"),
+    ("host/src/seam/bypass/watcher.rs", "/dev/null"),
+    ("host/src/lab/folder.rs", "a folder with a name of its own, made and never taken as it is"),
+    ("host/src/cores/handoff.rs", "a page in a folder of the laboratory"),
+    ("host/src/pulse.rs", "/proc/ID/fd, and checked by its seals"),
+    (
+        "host/src/told.rs",
+        "reads what a service tells: its writer is believed by the operator's choice of the path",
+    ),
+    ("host/src/disk/files.rs", "files of applications, which name and own them"),
+    ("cli/src/bench/matrix/program.rs", "a folder of the laboratory"),
+    ("cli/src/bench/matrix/suite/memcached.rs", "a folder of the laboratory"),
+    ("cli/src/bench/matrix/suite/mod.rs", "a folder of the laboratory"),
+    ("cli/src/bench/matrix/suite/redis.rs", "a folder of the laboratory"),
+    ("cli/src/bench/matrix/world.rs", "a folder of the laboratory"),
+    ("cli/src/bench/net/place.rs", "a folder of the laboratory"),
+    ("cli/src/exp/world/daemon.rs", "a folder of the laboratory"),
+    ("cli/src/exp/world/tiers/stack.rs", "a folder of the laboratory"),
+    ("cli/src/exp/mod.rs", "the folder of results; files in it are written by this module"),
+    ("cli/src/exp/overview.rs", "the folder of results; files in it are written by this module"),
+    ("cli/src/exp/result.rs", "the folder of results; files in it are written by this module"),
+    ("cli/src/manual.rs", "the folder of pages; files in it are written by this module"),
+    ("guard/src/tower/tell.rs", "a library of services: makes the file, or takes one that is its own"),
+];
+
+/// Calls that open, make or link a file by a path, to be written.
+const CALLS: [&str; 12] = [
+    "fs::write(",
+    "File::create",
+    "OpenOptions::new",
+    "File::options(",
+    "create_dir(",
+    "create_dir_all(",
+    "fs::rename(",
+    "fs::copy(",
+    "symlink(",
+    "set_permissions(",
+    "DirBuilder",
+    "generate_to(",
+];
+
+/// The files below `folder` that are no tests.
+fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap().flatten() {
+        let (path, name) = (entry.path(), entry.file_name().to_string_lossy().into_owned());
+        if ["tests", "fuzz"].iter().any(|kind| name.starts_with(kind)) {
+            continue;
+        }
+        match path.is_dir() {
+            true => sources(&path, found),
+            false => found.push(path),
+        }
+    }
+}
+
+#[test]
+fn files_are_written_by_this_module_or_for_a_reason_that_is_given() {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut found = Vec::new();
+    // `testbed` is started by experiments, in a folder of the laboratory; `capi` is in other programs.
+    for name in
+        ["host", "cli", "guard", "runtime", "load", "sim", "net", "storage", "sched", "queueing", "deadline"]
+    {
+        sources(&crates.join(name).join("src"), &mut found);
+    }
+    let mut unused: Vec<&str> = OTHERS.iter().map(|(file, _)| *file).collect();
+    for path in found.iter().filter(|path| path.extension().is_some_and(|kind| kind == "rs")) {
+        let text = fs::read_to_string(path).unwrap();
+        let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+        let is_call =
+            |line: &&str| !line.trim().starts_with("//") && CALLS.iter().any(|call| line.contains(call));
+        let Some(line) = code.lines().find(is_call) else { continue };
+        let name = path.strip_prefix(&crates).unwrap().display().to_string();
+        assert!(
+            OTHERS.iter().any(|(file, _)| *file == name),
+            "{name}: {}: by crate::files, or with a reason here",
+            line.trim()
+        );
+        unused.retain(|file| *file != name);
+    }
+    assert_eq!(unused, [] as [&str; 0], "these do no such thing any more");
+}
