@@ -10,8 +10,9 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use host::seam::name::Kind;
+use host::seam::options::is_stacks;
 use host::seam::{HopLimits, Name, Request, Seam};
-use libc::{IPPROTO_TCP, SOL_SOCKET, socklen_t};
+use libc::{IPPROTO_IP, IPPROTO_TCP, SOL_SOCKET, socklen_t};
 use rustix::fs::{OFlags, fcntl_getfl};
 use rustix::io::{DupFlags, Errno, FdFlags, dup3, fcntl_getfd, ioctl_fionbio};
 
@@ -20,14 +21,13 @@ use crate::{borrow, duplicates, kernel_socket, label, mailbox, outbox, watched};
 
 /// Options that a socket pair keeps, and that say nothing while they are as
 /// they begin: 0, for each of their words.
-const KEPT: [c_int; 8] = [
+const KEPT: [c_int; 7] = [
     libc::SO_REUSEADDR,
     libc::SO_REUSEPORT,
     libc::SO_KEEPALIVE,
     libc::SO_LINGER,
     libc::SO_RCVTIMEO,
     libc::SO_SNDTIMEO,
-    libc::SO_PRIORITY,
     libc::SO_OOBINLINE,
 ];
 /// Whether buffers have sizes that a program chose: bit 0 for what it sends,
@@ -36,13 +36,14 @@ const SO_BUF_LOCK: c_int = 72;
 
 /// Options that the stack answers for, and what Linux does unless it is told otherwise
 /// (tcp(7), ip(7), ipv6(7)).
-const TOLD: [(c_int, c_int, c_int); 11] = [
+const TOLD: [(c_int, c_int, c_int); 10] = [
     (IPPROTO_TCP, libc::TCP_KEEPIDLE, 7200),
     (IPPROTO_TCP, libc::TCP_KEEPINTVL, 75),
     (IPPROTO_TCP, libc::TCP_KEEPCNT, 9),
     (IPPROTO_TCP, libc::TCP_USER_TIMEOUT, 0),
     (IPPROTO_TCP, libc::TCP_FASTOPEN, 0),
-    (libc::IPPROTO_IP, libc::IP_TOS, 0),
+    (IPPROTO_TCP, libc::TCP_CORK, 0),
+    (IPPROTO_IP, libc::IP_TOS, 0),
     (libc::IPPROTO_IPV6, libc::IPV6_TCLASS, 0),
     (libc::IPPROTO_IP, libc::IP_TTL, 64),
     (libc::IPPROTO_IP, libc::IP_MINTTL, 0),
@@ -50,12 +51,16 @@ const TOLD: [(c_int, c_int, c_int); 11] = [
     (libc::IPPROTO_IPV6, libc::IPV6_MINHOPCOUNT, 0),
 ];
 
-/// Options with an effect that the stack does not have: level, name, whether zero is their default.
-const EFFECTS: [(c_int, c_int, bool); 24] = [
+/// Options with an effect that the stack does not have on all kinds of sockets: level, name, whether zero is
+/// their default.
+const EFFECTS: [(c_int, c_int, bool); 45] = [
     (SOL_SOCKET, libc::SO_DONTROUTE, true),
     (SOL_SOCKET, libc::SO_TIMESTAMP, true),
     (SOL_SOCKET, libc::SO_TIMESTAMPNS, true),
     (SOL_SOCKET, libc::SO_TIMESTAMPING, true),
+    (SOL_SOCKET, SO_TIMESTAMP_NEW, true),
+    (SOL_SOCKET, SO_TIMESTAMPNS_NEW, true),
+    (SOL_SOCKET, SO_TIMESTAMPING_NEW, true),
     (SOL_SOCKET, libc::SO_ATTACH_FILTER, true),
     (SOL_SOCKET, libc::SO_MARK, true),
     (SOL_SOCKET, libc::SO_MAX_PACING_RATE, false),
@@ -69,15 +74,44 @@ const EFFECTS: [(c_int, c_int, bool); 24] = [
     (IPPROTO_TCP, libc::TCP_THIN_LINEAR_TIMEOUTS, true),
     (IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, true),
     (IPPROTO_TCP, libc::TCP_SAVE_SYN, true),
+    (IPPROTO_TCP, libc::TCP_FASTOPEN_CONNECT, true),
+    (IPPROTO_TCP, TCP_FASTOPEN_NO_COOKIE, true),
     (IPPROTO_TCP, libc::TCP_ULP, true),
     (IPPROTO_TCP, libc::TCP_REPAIR, true),
     (IPPROTO_TCP, TCP_INQ, true),
     (IPPROTO_TCP, TCP_TX_DELAY, true),
-    (libc::IPPROTO_IP, libc::IP_OPTIONS, true),
-    (libc::IPPROTO_IP, libc::IP_RECVERR, true),
-    (libc::IPPROTO_IP, libc::IP_TRANSPARENT, true),
+    (IPPROTO_IP, libc::IP_OPTIONS, true),
+    (IPPROTO_IP, libc::IP_RECVOPTS, true),
+    (IPPROTO_IP, libc::IP_RETOPTS, true),
+    (IPPROTO_IP, libc::IP_PKTINFO, true),
+    (IPPROTO_IP, libc::IP_MTU_DISCOVER, false),
+    (IPPROTO_IP, libc::IP_RECVERR, true),
+    (IPPROTO_IP, IP_RECVERR_RFC4884, true),
+    (IPPROTO_IP, libc::IP_RECVTTL, true),
+    (IPPROTO_IP, libc::IP_RECVTOS, true),
+    (IPPROTO_IP, libc::IP_FREEBIND, true),
+    (IPPROTO_IP, libc::IP_PASSSEC, true),
+    (IPPROTO_IP, libc::IP_TRANSPARENT, true),
+    (IPPROTO_IP, libc::IP_ORIGDSTADDR, true),
+    (IPPROTO_IP, IP_CHECKSUM, true),
+    (IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, true),
+    (IPPROTO_IP, IP_RECVFRAGSIZE, true),
+    (IPPROTO_IP, IP_MULTICAST_ALL, false),
+    (IPPROTO_IP, IP_UNICAST_IF, true),
+    (IPPROTO_IP, IP_LOCAL_PORT_RANGE, true),
 ];
+/// As include/uapi/linux/in.h and asm-generic/socket.h have them.
+const IP_CHECKSUM: c_int = 23;
+const IP_RECVFRAGSIZE: c_int = 25;
+const IP_RECVERR_RFC4884: c_int = 26;
+const IP_MULTICAST_ALL: c_int = 49;
+const IP_UNICAST_IF: c_int = 50;
+const IP_LOCAL_PORT_RANGE: c_int = 51;
+const SO_TIMESTAMP_NEW: c_int = 63;
+const SO_TIMESTAMPNS_NEW: c_int = 64;
+const SO_TIMESTAMPING_NEW: c_int = 65;
 /// As include/uapi/linux/tcp.h has them.
+const TCP_FASTOPEN_NO_COOKIE: c_int = 34;
 const TCP_INQ: c_int = 36;
 const TCP_TX_DELAY: c_int = 37;
 
@@ -107,7 +141,12 @@ pub(crate) fn become_ours(seam: &Seam, fd: c_int, end: &OwnedFd) -> Result<(), E
 fn count_effects(seam: &Seam, fd: c_int, name: &Name) {
     let Some(socket) = borrow(fd) else { return };
     let mut fresh = None;
+    let datagrams = name.kind == Kind::Datagrams;
     for (level, option, zero) in EFFECTS {
+        // The desk would set it.
+        if datagrams && is_stacks(datagrams, level, option) {
+            continue;
+        }
         let Some(value) = kernel_socket::read(&socket, level, option) else { continue };
         if zero && value.0.iter().all(|byte| *byte == 0) {
             continue;
@@ -131,6 +170,10 @@ pub(crate) fn replace(fd: c_int, end: &OwnedFd) -> Result<(), Errno> {
     let socket = borrow(fd).ok_or(Errno::BADF)?;
     ioctl_fionbio(end, fcntl_getfl(socket)?.contains(OFlags::NONBLOCK))?;
     inherit(fd, end.as_raw_fd());
+    // Connections do not have their listener's.
+    if let Some(level) = int(fd, SOL_SOCKET, libc::SO_PRIORITY).filter(|level| *level != 0) {
+        set(end.as_raw_fd(), SOL_SOCKET, libc::SO_PRIORITY, &level.to_ne_bytes());
+    }
     let name = Name::of(end.as_fd());
     let cloexec = fcntl_getfd(socket)?.contains(FdFlags::CLOEXEC);
     let flags = if cloexec { DupFlags::CLOEXEC } else { DupFlags::empty() };
@@ -140,8 +183,10 @@ pub(crate) fn replace(fd: c_int, end: &OwnedFd) -> Result<(), Errno> {
     outbox::forget(fd);
     watched::leave(fd, &watches);
     let taken = dup3(end, &mut place, flags);
-    if let Some(name) = name.filter(|name| taken.is_ok() && label::has(name)) {
-        outbox::note(fd, &name);
+    match name.filter(|_| taken.is_ok()) {
+        Some(name) if label::has(&name) => outbox::note(fd, &name),
+        Some(Name { kind: Kind::Listener, .. }) => outbox::note_listener(fd),
+        _ => {}
     }
     watched::again(fd, &watches);
     taken

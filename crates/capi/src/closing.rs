@@ -8,7 +8,7 @@ use host::seam::{Answer, Name, Seam};
 use rustix::io::Errno;
 
 use crate::next::next;
-use crate::{connecting, errors, fail, label, ours, outbox, seam};
+use crate::{connecting, errors, fail, label, listening, ours, outbox, seam};
 
 /// shutdown(2).
 ///
@@ -18,9 +18,8 @@ use crate::{connecting, errors, fail, label, ours, outbox, seam};
 pub unsafe extern "C" fn shutdown(fd: c_int, how: c_int) -> c_int {
     type Real = unsafe extern "C" fn(c_int, c_int) -> c_int;
     if how != libc::SHUT_RD {
-        outbox::forget(fd);
+        outbox::shut(fd);
     }
-    let mut how = how;
     if (libc::SHUT_RD..=libc::SHUT_RDWR).contains(&how)
         && let (Some(seam), Some(socket)) = (seam(), ours(fd))
     {
@@ -29,10 +28,12 @@ pub unsafe extern "C" fn shutdown(fd: c_int, how: c_int) -> c_int {
         }
         if socket.kind == Kind::Listener {
             // One that listens has nothing to write, and ends where it takes no connections any more.
-            match how {
-                libc::SHUT_WR => return 0,
-                _ => how = libc::SHUT_RDWR,
+            if how == libc::SHUT_WR {
+                return 0;
             }
+            let done = next!(shutdown(fd, libc::SHUT_RDWR) as Real);
+            listening::empty(fd);
+            return done;
         }
     }
     next!(shutdown(fd, how) as Real)

@@ -39,21 +39,21 @@ pub unsafe extern "C-unwind" fn connect(fd: c_int, addr: *const sockaddr, len: s
     };
     let name = ours(fd);
     // SAFETY: as above.
-    let other_family = || {
-        name.is_some_and(|name| {
-            !name.six && unsafe { crate::address::family(addr, len) } == Some(libc::AF_INET6 as u16)
-        })
-    };
+    let family = unsafe { crate::address::family(addr, len) }.map(c_int::from);
     let opened = match (unopened(fd, to, name.as_ref()), name) {
-        (Some(_), _) if other_family() => Err(Errno::AFNOSUPPORT),
-        (Some((six, from)), _) => open(&seam, fd, to, six, from),
+        (Some((six, from)), _) => match other_family(six, family, len) {
+            // The desk says so of any other address.
+            Some(_) if from != 0 && listens(fd) => Err(Errno::ISCONN),
+            Some(errno) => Err(errno),
+            None => open(&seam, fd, to, six, from),
+        },
         (None, Some(name)) if name.kind == Kind::Datagrams => {
             datagrams::aim(&seam, &name, Some(to)).map(|()| true)
         }
-        (None, Some(name)) => match already(&seam, fd, &name) {
-            Some(outcome) => outcome.map(|()| true),
-            None if other_family() => Err(Errno::AFNOSUPPORT),
-            None => open(&seam, fd, to, name.six, 0).and_then(|ours| match ours {
+        (None, Some(name)) => match (already(&seam, fd, &name), other_family(name.six, family, len)) {
+            (Some(outcome), _) => outcome.map(|()| true),
+            (None, Some(errno)) => Err(errno),
+            (None, None) => open(&seam, fd, to, name.six, 0).and_then(|ours| match ours {
                 true => Ok(true),
                 // It is the kernel's socket no more.
                 false => Err(Errno::NETUNREACH),
@@ -65,6 +65,18 @@ pub unsafe extern "C-unwind" fn connect(fd: c_int, addr: *const sockaddr, len: s
         Ok(true) => 0,
         Ok(false) => next!(connect(fd, addr, len) as Real),
         Err(errno) => fail(errno),
+    }
+}
+
+/// The error of connecting a stream socket, which speaks IPv6 if it is `six`, to an address of another `family`
+/// in `len` bytes (Linux, `tcp_v4_connect` and `tcp_v6_connect`).
+fn other_family(six: bool, family: Option<c_int>, len: socklen_t) -> Option<Errno> {
+    const WITHOUT_SCOPE: socklen_t = 24;
+    match family? {
+        libc::AF_INET6 if !six => Some(Errno::AFNOSUPPORT),
+        libc::AF_INET if six && len < WITHOUT_SCOPE => Some(Errno::INVAL),
+        libc::AF_INET if six => Some(Errno::AFNOSUPPORT),
+        _ => None,
     }
 }
 
@@ -216,6 +228,12 @@ pub(crate) fn stands(seam: &Seam, name: &Name) -> Answer {
         }
         Kind::Listener | Kind::Datagrams => Answer::Done,
     }
+}
+
+/// True if `fd`, which is bound, listens.
+pub(crate) fn listens(fd: c_int) -> bool {
+    let asked = || seam()?.option(ours(fd)?.id, libc::SOL_SOCKET, libc::SO_ACCEPTCONN).ok();
+    asked().is_some_and(|value| value == 1_i32.to_ne_bytes())
 }
 
 /// Whether `fd`, a connection, has a peer.

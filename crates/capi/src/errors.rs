@@ -72,7 +72,7 @@ pub(crate) fn sent(
     quietly: impl FnOnce() -> ssize_t,
     plainly: impl FnOnce() -> ssize_t,
 ) -> ssize_t {
-    let known = seam().is_some() && outbox::noted(fd).is_some();
+    let known = seam().is_some() && outbox::known(fd).is_some();
     let sent = match known.then(quietly) {
         // The note is old: the number is no socket any more.
         Some(-1) if errno() == Errno::NOTSOCK => return plainly(),

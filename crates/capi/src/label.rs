@@ -35,7 +35,7 @@ pub(crate) fn mapped() -> Option<&'static Labels> {
 
 /// The labels; asked for when they are needed first.
 pub(crate) fn all() -> Option<&'static Labels> {
-    LABELS.get_or(|| seam()?.labels().ok())
+    LABELS.get_or(|| Some(seam()?.labels()))
 }
 
 /// Whether `socket` is a connection, which has a label.

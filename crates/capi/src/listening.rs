@@ -6,6 +6,7 @@
 //! recvmsg(2): who waits there can be cancelled, as in its accept(2).
 
 use std::ffi::c_int;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
 
 use host::seam::name::{Kind, LEN};
@@ -13,7 +14,7 @@ use host::seam::pass::{self, Message};
 use host::seam::{Answer, Half, Name, Request};
 use libc::{msghdr, sockaddr, socklen_t, ssize_t};
 use rustix::io::{Errno, fcntl_dupfd_cloexec, ioctl_fionbio};
-use rustix::net::{SendFlags, send, sockopt};
+use rustix::net::{SendFlags, getsockname, send, sockopt};
 use rustix::thread::CapabilitySet;
 
 use crate::letters::piece;
@@ -54,6 +55,7 @@ pub unsafe extern "C" fn bind(fd: c_int, addr: *const sockaddr, len: socklen_t) 
         }
         match seam.ask(&request).map(|asked| (asked.answer, asked.end)) {
             Ok((Answer::Done, end)) => {
+                tell_cookie(fd, true);
                 // SAFETY: the program's arguments.
                 let half = if is_half(&request) { unsafe { bind_half(fd, addr, len) } } else { None };
                 let ours = adopted::become_ours(&seam, fd, &end);
@@ -67,6 +69,32 @@ pub unsafe extern "C" fn bind(fd: c_int, addr: *const sockaddr, len: socklen_t) 
         }
     }
     next!(bind(fd, addr, len) as Real)
+}
+
+/// Tells the desk that the kernel's socket `fd` is to be one that is bound there, or asks if another process has
+/// bound it: then it is no use to this one.
+fn tell_cookie(fd: c_int, bound: bool) -> Option<Errno> {
+    let (socket, seam) = (borrow(fd)?, seam()?);
+    sort::tcp(socket)?;
+    // Most that are not bound yet listen by their own; those that are do not ask.
+    if !bound && SocketAddr::try_from(getsockname(socket).ok()?).ok()?.port() != 0 {
+        return None;
+    }
+    let (cookie, 8) = adopted::get::<8>(fd, libc::SOL_SOCKET, libc::SO_COOKIE)? else { return None };
+    match seam.ask(&Request::Cookie { cookie: u64::from_ne_bytes(cookie), bound }).ok()?.answer {
+        Answer::No(errno) => Some(Errno::from_raw_os_error(errno)),
+        _ => None,
+    }
+}
+
+/// accept(2) of what is not ours, by `call`.
+fn accept_elsewhere(fd: c_int, call: impl FnOnce() -> c_int) -> c_int {
+    let got = call();
+    if got == -1 && crate::errno() == Errno::INVAL && !outbox::is_confined() {
+        tell_cookie(fd, false);
+        return fail(Errno::INVAL);
+    }
+    got
 }
 
 /// True if the port takes a privilege that this thread lacks, as the kernel's bind(2) says (ip(7)).
@@ -137,9 +165,17 @@ pub unsafe extern "C" fn listen(fd: c_int, backlog: c_int) -> c_int {
         (Some(seam), Some(Name { kind: Kind::Listener, id, .. })) => (seam, id),
         (_, Some(Name { kind: Kind::Datagrams, .. })) => return fail(Errno::OPNOTSUPP),
         (_, Some(_)) => return fail(Errno::INVAL),
-        _ => return next!(listen(fd, backlog) as Real),
+        _ => {
+            return match tell_cookie(fd, false) {
+                Some(errno) => fail(errno),
+                None => next!(listen(fd, backlog) as Real),
+            };
+        }
     };
     let backlog = u32::try_from(backlog).unwrap_or(u32::MAX);
+    outbox::note_listener(fd);
+    // Later this process may have confined itself, and what it accepts is to be marked.
+    outbox::all();
     match seam.ask(&Request::Listen { id, backlog }).map(|asked| asked.answer) {
         Ok(Answer::Done) => 0,
         Ok(Answer::No(errno)) => fail(Errno::from_raw_os_error(errno)),
@@ -163,7 +199,7 @@ pub unsafe extern "C-unwind" fn accept4(
     match ours(fd) {
         // SAFETY: the program's arguments.
         Some(name) => unsafe { take(fd, &name, addr, len, flags) }.unwrap_or_else(fail),
-        None => next!(accept4(fd, addr, len, flags) as Real),
+        None => accept_elsewhere(fd, || next!(accept4(fd, addr, len, flags) as Real)),
     }
 }
 
@@ -177,7 +213,7 @@ pub unsafe extern "C-unwind" fn accept(fd: c_int, addr: *mut sockaddr, len: *mut
     match ours(fd) {
         // SAFETY: the program's arguments.
         Some(name) => unsafe { take(fd, &name, addr, len, 0) }.unwrap_or_else(fail),
-        None => next!(accept(fd, addr, len) as Real),
+        None => accept_elsewhere(fd, || next!(accept(fd, addr, len) as Real)),
     }
 }
 
@@ -202,8 +238,10 @@ unsafe fn take(
     // A connection that arrives where no number is left would be lost.
     // Not even for a moment may it be a child's.
     drop(fcntl_dupfd_cloexec(listener, 0)?);
+    outbox::note_listener(fd);
     let mut bytes = [0; LEN];
-    let message = receive(fd, &mut bytes, flags & libc::SOCK_CLOEXEC != 0)?;
+    let cloexec = if flags & libc::SOCK_CLOEXEC != 0 { libc::MSG_CMSG_CLOEXEC } else { 0 };
+    let message = receive(fd, &mut bytes, cloexec)?;
     let connection = match message.fd {
         Some(connection) => connection,
         None if message.lost => return Err(Errno::MFILE),
@@ -214,15 +252,25 @@ unsafe fn take(
     if flags & libc::SOCK_NONBLOCK != 0 {
         ioctl_fionbio(connection.as_fd(), true)?;
     }
+    if ours(connection.as_raw_fd()).is_none() {
+        // The kernel's, which was to be reset until now.
+        let _ = sockopt::set_socket_linger(&connection, None);
+    }
     adopted::inherit(fd, connection.as_raw_fd());
-    outbox::note(connection.as_raw_fd(), &name);
+    outbox::accept(connection.as_raw_fd(), &name);
     // SAFETY: the program's arguments.
     unsafe { address::write(name.remote, name.six, addr, len) }?;
     Ok(connection.into_raw_fd())
 }
 
-/// A message of the pair `fd`, and the descriptor that comes with it, as [`pass::receive`] does.
-fn receive(fd: c_int, bytes: &mut [u8], cloexec: bool) -> Result<Message, Errno> {
+/// Ends the connections that wait in the pair of `fd`, a listener that was shut down.
+pub(crate) fn empty(fd: c_int) {
+    let flags = libc::MSG_CMSG_CLOEXEC | libc::MSG_DONTWAIT;
+    while receive(fd, &mut [0; LEN], flags).is_ok_and(|message| message.len > 0) {}
+}
+
+/// A message of the pair `fd`, received with `flags`, and the descriptor that comes with it, as [`pass::receive`] does.
+fn receive(fd: c_int, bytes: &mut [u8], flags: c_int) -> Result<Message, Errno> {
     type Real = unsafe extern "C-unwind" fn(c_int, *mut msghdr, c_int) -> ssize_t;
     let mut pieces = piece(bytes.as_mut_ptr().cast(), bytes.len());
     // A header and one descriptor, aligned as a header is.
@@ -233,7 +281,6 @@ fn receive(fd: c_int, bytes: &mut [u8], cloexec: bool) -> Result<Message, Errno>
     message.msg_iovlen = 1;
     message.msg_control = room.as_mut_ptr().cast();
     message.msg_controllen = size_of_val(&room);
-    let flags = if cloexec { libc::MSG_CMSG_CLOEXEC } else { 0 };
     let got = next!(recvmsg(fd, &raw mut message, flags) as Real);
     let len = usize::try_from(got).map_err(|_| crate::errno())?;
     // SAFETY: the kernel has filled it.
@@ -258,7 +305,8 @@ mod tests {
         for cloexec in [false, true] {
             pass::send(&here, None, b"name", sent.as_fd()).unwrap();
             let mut bytes = [0; LEN];
-            let Message { len, fd, lost } = receive(there.as_raw_fd(), &mut bytes, cloexec).unwrap();
+            let flags = if cloexec { libc::MSG_CMSG_CLOEXEC } else { 0 };
+            let Message { len, fd, lost } = receive(there.as_raw_fd(), &mut bytes, flags).unwrap();
             assert_eq!((&bytes[..len], lost), (&b"name"[..], false));
             let came = UnixStream::from(fd.expect("it came along"));
             let flags = rustix::io::fcntl_getfd(&came).unwrap();
@@ -267,8 +315,8 @@ mod tests {
             kept.write_all(b"x").unwrap();
             assert_eq!(std::io::Read::read(&mut &came, &mut [0; 8]).unwrap(), 1);
         }
-        crate::cancelled::check(|fd| assert!(receive(fd, &mut [0; LEN], true).is_err()), there.as_raw_fd());
+        crate::cancelled::check(|fd| assert!(receive(fd, &mut [0; LEN], 0).is_err()), there.as_raw_fd());
         there.set_nonblocking(true).unwrap();
-        assert_eq!(receive(there.as_raw_fd(), &mut [0; LEN], false).unwrap_err(), Errno::AGAIN);
+        assert_eq!(receive(there.as_raw_fd(), &mut [0; LEN], 0).unwrap_err(), Errno::AGAIN);
     }
 }

@@ -44,7 +44,7 @@ pub unsafe extern "C-unwind" fn syscall(
 /// Tells `outbox` of call `number`, whose first argument is `a`.
 fn heed(number: c_long, a: c_long) {
     match number {
-        libc::SYS_shutdown => outbox::forget(a as c_int),
+        libc::SYS_shutdown => outbox::shut(a as c_int),
         libc::SYS_seccomp => outbox::confine(),
         libc::SYS_prctl if a as c_int == libc::PR_SET_SECCOMP => outbox::confine(),
         _ => {}

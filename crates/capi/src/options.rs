@@ -98,8 +98,8 @@ fn owner(socket: &Name, level: c_int, name: c_int) -> Owner {
         (SOL_SOCKET, _) if HINTS.contains(&name) && !(datagrams && DATAGRAM_EFFECTS.contains(&name)) => {
             Owner::Hint
         }
-        // Small segments leave at once, and writes of one round are gathered.
-        (IPPROTO_TCP, libc::TCP_NODELAY | libc::TCP_CORK | libc::TCP_QUICKACK) if !datagrams => Owner::Hint,
+        // Small segments leave at once, unless they are to wait for more.
+        (IPPROTO_TCP, libc::TCP_NODELAY | libc::TCP_QUICKACK) if !datagrams => Owner::Hint,
         // A socket of IPv4 has none of these.
         (IPPROTO_IPV6, _) if !socket.six => Owner::Kernel,
         _ if options::is_stacks(datagrams, level, name) => Owner::Stack,

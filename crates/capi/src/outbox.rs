@@ -12,6 +12,7 @@
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use host::seam::name::Kind;
 use host::seam::outbox::BYTES;
 use host::seam::{Name, Outboxes};
 use libc::{iovec, ssize_t};
@@ -19,12 +20,17 @@ use libc::{iovec, ssize_t};
 use crate::mapped::Mapped;
 use crate::{borrow, memory, ours, seam};
 
-/// By descriptor: one more than the number of the connection that it may be; 0: it is none, or unknown.
-/// Descriptors beyond have no note.
+/// By descriptor: one more than the number of the connection that it may be, perhaps with [`SHUT`]; or
+/// [`LISTENER`]; 0: it is none, or unknown. Descriptors beyond have no note.
 static NOTES: [AtomicU64; 1 << 16] = [const { AtomicU64::new(0) }; 1 << 16];
 static OUTBOXES: Mapped<Outboxes> = Mapped::new();
 /// This process has confined itself.
 static CONFINED: AtomicBool = AtomicBool::new(false);
+
+/// Of a note: the program writes nothing more to that connection. Numbers have no such bit.
+const SHUT: u64 = 1 << 63;
+/// The note of a socket that is bound, or listens.
+const LISTENER: u64 = u64::MAX;
 
 /// Flags of send(2) with which bytes are bytes.
 const PLAIN: c_int = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL | libc::MSG_MORE;
@@ -33,13 +39,29 @@ fn place(fd: c_int) -> Option<&'static AtomicU64> {
     NOTES.get(usize::try_from(fd).ok()?)
 }
 
-/// Notes that `fd` is the connection `name`, of this process's own making.
-pub(crate) fn note(fd: c_int, name: &Name) {
+/// The outboxes; asked for when they are needed first, but not by a process that has confined itself.
+pub(crate) fn all() -> Option<&'static Outboxes> {
+    if is_confined() { OUTBOXES.get() } else { OUTBOXES.get_or(|| Some(seam()?.outboxes())) }
+}
+
+/// Notes that `fd` is the connection `name`, which this process has accepted.
+pub(crate) fn accept(fd: c_int, name: &Name) {
     // The first of all connections has number 0, and so has one that is the kernel's.
-    if is_confined() || name.id == 0 && ours(fd).is_none() {
+    if name.id == 0 && ours(fd).is_none() {
         return;
     }
-    let Some(outboxes) = OUTBOXES.get_or(|| seam()?.outboxes().ok()) else { return };
+    if let Some(outboxes) = all() {
+        outboxes.accept(name.id);
+    }
+    note(fd, name);
+}
+
+/// Notes that `fd` is the connection `name`, of this process's own making.
+pub(crate) fn note(fd: c_int, name: &Name) {
+    if is_confined() {
+        return;
+    }
+    let Some(outboxes) = all() else { return };
     // Without memory for it the pair is there.
     let is_reached = outboxes.is_reached(name.id)
         || outboxes.has_room() && seam().is_some_and(|seam| seam.reach(outboxes, name.id).is_ok());
@@ -48,7 +70,35 @@ pub(crate) fn note(fd: c_int, name: &Name) {
     }
 }
 
-/// `fd` is another file, or takes nothing more.
+/// Notes that `fd` is bound, or listens.
+pub(crate) fn note_listener(fd: c_int) {
+    if let Some(place) = place(fd) {
+        place.store(LISTENER, Ordering::Relaxed);
+    }
+}
+
+/// True if `fd` is bound or listens, as the kernel knows it. If it is not, its note goes.
+pub(crate) fn is_listener(fd: c_int) -> bool {
+    if place(fd).is_none_or(|place| place.load(Ordering::Relaxed) != LISTENER) {
+        return false;
+    }
+    let is = ours(fd).is_some_and(|socket| socket.kind == Kind::Listener);
+    if !is {
+        forget(fd);
+    }
+    is
+}
+
+/// The program writes nothing more to `fd`: what it tries takes the pair.
+pub(crate) fn shut(fd: c_int) {
+    if let Some(place) = place(fd)
+        && known(fd).is_some()
+    {
+        place.fetch_or(SHUT, Ordering::Relaxed);
+    }
+}
+
+/// `fd` is another file.
 pub(crate) fn forget(fd: c_int) {
     if let Some(place) = place(fd)
         && place.load(Ordering::Relaxed) != 0
@@ -79,6 +129,8 @@ pub(crate) unsafe fn write(
 ) -> ssize_t {
     let Some(id) = noted(fd) else { return call() };
     let Some(outboxes) = OUTBOXES.get().filter(|_| !is_confined()) else { return call() };
+    // Before the bytes, which the stack may take at once.
+    outboxes.set_more(id, flags & libc::MSG_MORE != 0);
     let asleep = outboxes.asleep(id);
     let len = pieces.iter().fold(0_usize, |len, piece| len.saturating_add(piece.iov_len));
     let fits = (1..=BYTES).contains(&len) && flags & !PLAIN == 0;
@@ -102,9 +154,25 @@ pub(crate) unsafe fn write(
     sent
 }
 
-/// The connection that `fd` may be.
+/// Something goes to `fd` by a call that the kernel does alone: it is what was to follow.
+pub(crate) fn follow(fd: c_int) {
+    if let Some(id) = noted(fd)
+        && let Some(outboxes) = OUTBOXES.get()
+    {
+        outboxes.set_more(id, false);
+    }
+}
+
+/// The connection that `fd` may be, if it takes more.
 pub(crate) fn noted(fd: c_int) -> Option<u64> {
-    place(fd)?.load(Ordering::Relaxed).checked_sub(1)
+    let note = place(fd)?.load(Ordering::Relaxed);
+    if note & SHUT != 0 { None } else { note.checked_sub(1) }
+}
+
+/// The connection that `fd` may be.
+pub(crate) fn known(fd: c_int) -> Option<u64> {
+    let note = place(fd)?.load(Ordering::Relaxed);
+    if note == LISTENER { None } else { (note & !SHUT).checked_sub(1) }
 }
 
 /// True if `fd` is connection `id`, as the kernel knows it. If it is not, its note goes.

@@ -12,7 +12,7 @@ use rustix::io::Errno;
 
 use crate::letters::{Received, piece, receive};
 use crate::next::next;
-use crate::{address, control, errors, fail, is_loaded, mailbox, memory, ours, stream};
+use crate::{address, control, errors, fail, is_loaded, mailbox, memory, ours, outbox, stream};
 
 /// A datagram into `n` bytes at `bytes`; its length, as the calls below return it.
 ///
@@ -161,6 +161,9 @@ pub unsafe extern "C-unwind" fn recvmsg(fd: c_int, message: *mut msghdr, flags: 
     if let Some(name) = mailbox::of(fd) {
         // SAFETY: the program's arguments.
         return unsafe { into(fd, name.six, message, flags) };
+    }
+    if outbox::is_listener(fd) {
+        return stream::receive_unconnected(fd, flags);
     }
     if stream::is_unlike(fd, flags) {
         // SAFETY: the program's message.
@@ -354,6 +357,8 @@ pub unsafe extern "C-unwind" fn read(fd: c_int, bytes: *mut c_void, n: size_t) -
     match mailbox::of(fd) {
         // SAFETY: the program's arguments.
         Some(_) => unsafe { one(fd, bytes, n, 0) },
+        // Nothing is nothing everywhere.
+        None if n > 0 && outbox::is_listener(fd) => stream::receive_unconnected(fd, 0),
         None if is_loaded() => errors::received(fd, next!(read(fd, bytes, n) as Real), || n > 0),
         // SAFETY: the program's arguments; it may be its allocator that reads,
         // without which nothing can be looked for.
@@ -376,6 +381,7 @@ pub unsafe extern "C-unwind" fn __read_chk(
     match mailbox::of(fd) {
         // SAFETY: the program's arguments.
         Some(_) if n <= room => unsafe { one(fd, bytes, n, 0) },
+        None if (1..=room).contains(&n) && outbox::is_listener(fd) => stream::receive_unconnected(fd, 0),
         _ => errors::received(fd, next!(__read_chk(fd, bytes, n, room) as Real), || n > 0),
     }
 }
@@ -388,6 +394,9 @@ pub unsafe extern "C-unwind" fn __read_chk(
 pub unsafe extern "C-unwind" fn readv(fd: c_int, pieces: *const iovec, count: c_int) -> ssize_t {
     type Real = unsafe extern "C-unwind" fn(c_int, *const iovec, c_int) -> ssize_t;
     if mailbox::of(fd).is_none() {
+        if outbox::is_listener(fd) {
+            return stream::receive_unconnected(fd, 0);
+        }
         let got = next!(readv(fd, pieces, count) as Real);
         // SAFETY: the kernel has looked at them, where it says 0.
         let pieces = || unsafe { memory::pieces(pieces, usize::try_from(count).unwrap_or(0)) };

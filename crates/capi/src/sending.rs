@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 
 use host::seam::name::Kind;
 use host::seam::{Name, Said};
-use libc::{iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t};
+use libc::{iovec, mmsghdr, msghdr, off_t, off64_t, size_t, sockaddr, socklen_t, ssize_t};
 use rustix::io::Errno;
 
 use crate::letters::{piece, send as send_pieces};
@@ -135,6 +135,7 @@ pub unsafe extern "C-unwind" fn sendto(
             }
             // SAFETY: as above.
             Ok(None) if addr.is_null() => unsafe { send(fd, bytes, n, flags) },
+            Ok(None) if outbox::is_listener(fd) => stream::send_unconnected(flags),
             Ok(None) => next!(sendto(fd, bytes, n, flags, addr, len) as Real),
             Err(errno) => fail(errno) as ssize_t,
         },
@@ -154,7 +155,7 @@ unsafe fn bare(
     addr: *const sockaddr,
     len: socklen_t,
 ) -> Result<Option<c_int>, Errno> {
-    if addr.is_null() {
+    if addr.is_null() || flags & libc::MSG_FASTOPEN == 0 && outbox::is_listener(fd) {
         return Ok(None);
     }
     let is_open = ours(fd).is_some_and(|name| name.kind != Kind::Listener);
@@ -281,6 +282,48 @@ pub unsafe extern "C-unwind" fn sendmmsg(
         }
     }
     count.min(1024) as c_int
+}
+
+/// sendfile(2): the kernel's. What was to follow bytes that were sent with `MSG_MORE` follows by it.
+///
+/// # Safety
+/// As the C library's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C-unwind" fn sendfile(to: c_int, from: c_int, at: *mut off_t, n: size_t) -> ssize_t {
+    type Real = unsafe extern "C-unwind" fn(c_int, c_int, *mut off_t, size_t) -> ssize_t;
+    outbox::follow(to);
+    next!(sendfile(to, from, at, n) as Real)
+}
+
+/// sendfile(2), as programs call it that know of large files.
+///
+/// # Safety
+/// As [`sendfile`].
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C-unwind" fn sendfile64(to: c_int, from: c_int, at: *mut off_t, n: size_t) -> ssize_t {
+    // SAFETY: the program's arguments; with 64 bits the two are one.
+    unsafe { sendfile(to, from, at, n) }
+}
+
+/// splice(2): as [`sendfile`].
+///
+/// # Safety
+/// As the C library's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C-unwind" fn splice(
+    from: c_int,
+    from_at: *mut off64_t,
+    to: c_int,
+    to_at: *mut off64_t,
+    n: size_t,
+    flags: c_uint,
+) -> ssize_t {
+    type Real =
+        unsafe extern "C-unwind" fn(c_int, *mut off64_t, c_int, *mut off64_t, size_t, c_uint) -> ssize_t;
+    if flags & libc::SPLICE_F_MORE == 0 {
+        outbox::follow(to);
+    }
+    next!(splice(from, from_at, to, to_at, n, flags) as Real)
 }
 
 /// write(2).

@@ -12,7 +12,7 @@ use libc::{iovec, msghdr, size_t, ssize_t};
 use rustix::io::Errno;
 
 use crate::next::next;
-use crate::{errors, fail, ours};
+use crate::{connecting, errors, fail, ours, outbox};
 
 /// Flags of recv(2) that a socket pair does not have, or has otherwise.
 const UNLIKE: c_int = libc::MSG_ERRQUEUE | libc::MSG_OOB | libc::MSG_TRUNC;
@@ -26,7 +26,29 @@ fn is_connection(socket: &Name) -> bool {
 
 /// Receives from `fd`, no socket for datagrams, with `flags` up to `n` bytes by `call`.
 pub(crate) fn receive(fd: c_int, flags: c_int, n: usize, call: impl FnOnce() -> ssize_t) -> ssize_t {
-    if is_unlike(fd, flags) { receive_unlike(fd, flags, n) } else { errors::received(fd, call(), || n > 0) }
+    match () {
+        () if outbox::is_listener(fd) => receive_unconnected(fd, flags),
+        () if is_unlike(fd, flags) => receive_unlike(fd, flags, n),
+        () => errors::received(fd, call(), || n > 0),
+    }
+}
+
+/// Receiving from `fd`, which is bound or listens, with `flags`. Its pair would hand out connections.
+pub(crate) fn receive_unconnected(fd: c_int, flags: c_int) -> ssize_t {
+    fail(match flags {
+        _ if flags & libc::MSG_ERRQUEUE != 0 => Errno::AGAIN,
+        _ if flags & libc::MSG_OOB != 0 && !connecting::listens(fd) => Errno::INVAL,
+        _ => Errno::NOTCONN,
+    }) as ssize_t
+}
+
+/// Sending by `fd`, which is bound or listens, with `flags`.
+pub(crate) fn send_unconnected(flags: c_int) -> ssize_t {
+    if flags & libc::MSG_NOSIGNAL == 0 {
+        // SAFETY: the signal that the kernel would have sent to this thread.
+        unsafe { libc::raise(libc::SIGPIPE) };
+    }
+    fail(Errno::PIPE) as ssize_t
 }
 
 /// True if a socket pair has one of `flags` otherwise, and `fd` is a connection.
@@ -83,6 +105,9 @@ pub(crate) fn send(
     call: impl FnOnce() -> ssize_t,
 ) -> ssize_t {
     type Real = unsafe extern "C-unwind" fn(c_int, *const c_void, size_t, c_int) -> ssize_t;
+    if outbox::is_listener(fd) {
+        return send_unconnected(flags);
+    }
     if let Some(errno) = refused(fd, flags) {
         return fail(errno) as ssize_t;
     }
@@ -115,6 +140,9 @@ pub(crate) fn send_message(
     call: impl FnOnce() -> ssize_t,
 ) -> ssize_t {
     type Real = unsafe extern "C-unwind" fn(c_int, *const msghdr, c_int) -> ssize_t;
+    if outbox::is_listener(fd) {
+        return send_unconnected(flags);
+    }
     if let Some(errno) = refused(fd, flags) {
         return fail(errno) as ssize_t;
     }

@@ -23,7 +23,7 @@ pub(crate) fn ended(target: SocketAddr, why: CloseReason) -> String {
         CloseReason::Finished => format!("{target} closed the connection"),
         CloseReason::Reset => format!("{target} refused or reset the connection"),
         CloseReason::TimedOut => format!("{target} did not answer"),
-        CloseReason::Unreachable => format!("{target} cannot be reached"),
+        CloseReason::Unreachable(_) => format!("{target} cannot be reached"),
         CloseReason::Aborted => format!("{target} sent a malformed response"),
     }
 }

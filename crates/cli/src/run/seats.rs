@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 
 use host::seam::{self, End, Figures, NoOffer, Place, Refusal, Window};
 use net::classify::{FlowState, Private, TransportClassifier, private};
-use net::stack::{CloseReason, ConnId, ConnectError, Datagram, Info, KeepAlive};
+use net::stack::{CloseReason, ConnId, ConnectError, Datagram, Info, KeepAlive, Unreachable};
 use net::steer::Steering;
 use net::wire::ip::TrafficClass;
 use queueing::{Priority, Span};
@@ -70,6 +70,11 @@ impl Seats {
                 }
                 Refusal::Connect => {
                     "connect from a greenwave address to a host that is not behind the device".to_owned()
+                }
+                Refusal::Cookie => {
+                    "listen or accept by a socket that another process has bound (fork, SCM_RIGHTS): \
+                     only that process's descriptors are the stack's"
+                        .to_owned()
                 }
                 Refusal::SetOption { level, name } => format!("setsockopt level {level} option {name}"),
                 Refusal::Nonsense => "malformed requests from the preloaded library".to_owned(),
@@ -204,8 +209,8 @@ impl AppSockets for Seats {
         }
     }
 
-    fn undelivered(&mut self, port: u16, remote: SocketAddr) {
-        self.window.undelivered(port, remote);
+    fn undelivered(&mut self, port: u16, remote: SocketAddr, why: Unreachable) {
+        self.window.undelivered(port, remote, unreachable(why));
     }
 }
 
@@ -226,8 +231,19 @@ fn errno(why: NotOpened) -> Errno {
         NotOpened::Here(ConnectError::NoRoute) => Errno::NETUNREACH,
         NotOpened::There(CloseReason::Reset) => Errno::CONNREFUSED,
         NotOpened::There(CloseReason::TimedOut) => Errno::TIMEDOUT,
-        NotOpened::There(CloseReason::Unreachable) => Errno::HOSTUNREACH,
+        NotOpened::There(CloseReason::Unreachable(why)) => unreachable(why),
         NotOpened::There(CloseReason::Finished | CloseReason::Aborted) => Errno::CONNABORTED,
+    }
+}
+
+/// Error of a peer that cannot be reached (Linux, `icmp_err_convert` and `icmpv6_err_convert`).
+fn unreachable(why: Unreachable) -> Errno {
+    match why {
+        Unreachable::Network => Errno::NETUNREACH,
+        Unreachable::Host | Unreachable::Prohibited { v6: false } => Errno::HOSTUNREACH,
+        Unreachable::Protocol => Errno::NOPROTOOPT,
+        Unreachable::Port => Errno::CONNREFUSED,
+        Unreachable::Prohibited { v6: true } => Errno::ACCESS,
     }
 }
 
@@ -238,7 +254,7 @@ fn end_errno(why: CloseReason, whole: bool) -> Option<Errno> {
         CloseReason::Reset if whole => Errno::PIPE,
         CloseReason::Reset => Errno::CONNRESET,
         CloseReason::TimedOut => Errno::TIMEDOUT,
-        CloseReason::Unreachable => Errno::HOSTUNREACH,
+        CloseReason::Unreachable(why) => unreachable(why),
         CloseReason::Aborted => Errno::CONNABORTED,
     })
 }
@@ -250,6 +266,7 @@ fn translated(setting: seam::Setting) -> Setting {
         seam::Setting::KeepInterval(span) => Setting::KeepInterval(span),
         seam::Setting::KeepCount(count) => Setting::KeepCount(count),
         seam::Setting::UserTimeout(timeout) => Setting::UserTimeout(timeout),
+        seam::Setting::Cork(cork) => Setting::Cork(cork),
         seam::Setting::ResetOnClose(reset) => Setting::ResetOnClose(reset),
         seam::Setting::Dscp(dscp) => Setting::Dscp(dscp),
         seam::Setting::Ttl(hops) => Setting::Hops { six: false, hops },
@@ -291,6 +308,10 @@ impl AppStream for Seat {
             seam::Read::End => Read::End,
             seam::Read::Reset => Read::Reset,
         }
+    }
+
+    fn take_more(&mut self) -> bool {
+        self.0.take_more()
     }
 
     fn finish(&mut self) {

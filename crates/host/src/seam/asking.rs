@@ -270,7 +270,10 @@ fn heard<T>(call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
 }
 
 fn errno(error: io::Error) -> Errno {
-    Errno::from_io_error(&error).unwrap_or(Errno::IO)
+    match error.kind() {
+        io::ErrorKind::OutOfMemory => Errno::NOMEM,
+        _ => Errno::from_io_error(&error).unwrap_or(Errno::IO),
+    }
 }
 
 impl Name {

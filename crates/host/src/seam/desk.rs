@@ -9,7 +9,7 @@
 //! until it carries the key; other requests are counted and dropped. A file that is watched is taken from
 //! the set before it is closed: somebody else may have it, and the kernel would go on telling of it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::mem::MaybeUninit;
 use std::net::SocketAddr;
@@ -73,6 +73,8 @@ pub struct Desk {
     openings: Openings,
     ended: Ended,
     questions: Questions,
+    /// The kernel's sockets that were bound here last, by cookie; oldest first.
+    cookies: VecDeque<u64>,
     /// Listeners so far.
     made: u64,
     /// What is to be told at the next [`poll`](Self::poll): what connections
@@ -93,6 +95,8 @@ pub(super) const BELL: u64 = u64::MAX - 1;
 const EVENTS: usize = 64;
 /// Different refusals that are told apart; more are not counted.
 const REFUSALS_MAX: usize = 1024;
+/// Cookies of bound sockets that are kept.
+const COOKIES_MAX: usize = 4096;
 /// What is said to a program: it is not waited for room, and a program that is gone hears nothing.
 const QUIET: SendFlags = SendFlags::DONTWAIT.union(SendFlags::NOSIGNAL);
 
@@ -131,6 +135,7 @@ impl Desk {
             openings: Openings::default(),
             ended: Ended::default(),
             questions: Questions::default(),
+            cookies: VecDeque::new(),
             made: 0,
             inherited: Vec::new(),
             refused: BTreeMap::new(),
@@ -262,6 +267,7 @@ impl Desk {
                 let asker = Asker { reply, six, waits, send_buffer, hops, settings: Vec::new() };
                 return self.connect(to, from, asker, into);
             }
+            Request::Cookie { cookie, bound } => self.on_cookie(cookie, bound),
             Request::Opening { id } => self.stands(id),
             Request::Error { id, by } => self.error(id, by),
             Request::Option { id, level, name, value } if id & (LISTENER | MAILBOX) == MAILBOX => {

@@ -22,6 +22,8 @@ pub enum Setting {
     UserTimeout(Option<Span>),
     /// SO_LINGER with no time: closing resets.
     ResetOnClose(bool),
+    /// TCP_CORK.
+    Cork(bool),
     /// IP_TOS, IPV6_TCLASS: the DSCP; the other two bits are TCP's own. 0: that of the level.
     Dscp(u8),
     /// IP_TTL: hops that packets of IPv4 may take.
@@ -75,6 +77,7 @@ impl Setting {
         Some(match (level, name) {
             (libc::SOL_SOCKET, libc::SO_KEEPALIVE) => Self::KeepAlive(value[0] != 0),
             (libc::SOL_SOCKET, libc::SO_LINGER) => Self::ResetOnClose(value[0] != 0 && value[1] == 0),
+            (libc::IPPROTO_TCP, libc::TCP_CORK) => Self::Cork(value[0] != 0),
             (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE) => Self::KeepIdle(seconds()?),
             (libc::IPPROTO_TCP, libc::TCP_KEEPINTVL) => Self::KeepInterval(seconds()?),
             (libc::IPPROTO_TCP, libc::TCP_KEEPCNT) => {

@@ -43,8 +43,8 @@ pub const HELD_MAX: usize = 64 << 20;
 /// Bytes that a program maps at once.
 pub const CHUNK: usize = 16 * SLOT;
 
-/// The file: the process namespace of the stack, then a page for each of its stacks (their count is in the
-/// file's length), then the outboxes.
+/// The file: the process namespace of the stack, then marks of connections, then a page for each of its stacks
+/// (their count is in the file's length), then the outboxes.
 const PID_NAMESPACE: [usize; 2] = [0, 8];
 /// The size of the file is looked at once in so many times that the stack gives back, or might.
 const LOOK_EVERY: u32 = 1024;
@@ -52,6 +52,11 @@ const LOOK_EVERY: u32 = 1024;
 const SWEPT: usize = 64;
 
 const PAGE: usize = 4096;
+/// Marks, a bit for each outbox: whether a program has accepted (or opened) its connection, and whether more
+/// is to follow what was written last (`MSG_MORE`).
+const ACCEPTED: usize = PAGE;
+const MORE: usize = ACCEPTED + OUTBOXES / 8;
+const _: () = assert!(MORE + OUTBOXES / 8 == 2 * PAGE);
 /// In a stack's page: whether it sleeps; which words of the next have bits; and a bit for
 /// each outbox that was written to.
 const SLEEPS: usize = 0;
@@ -225,12 +230,62 @@ impl Outboxes {
     /// A word of stack `stack`'s page.
     fn of_stack(&self, stack: usize, at: usize) -> &AtomicU64 {
         assert!(stack < self.stacks, "stack {stack} of {}", self.stacks);
-        self.word((1 + stack) * PAGE + at)
+        self.word((2 + stack) * PAGE + at)
     }
 
-    /// Connection `id` begins: its outbox is empty, and closed. The stack's side, as all
+    /// The word of `marks` that has the mark of outbox `nth`, and the mark's bit.
+    fn mark(&self, marks: usize, nth: usize) -> (&AtomicU64, u64) {
+        (self.word(marks + nth / 64 * 8), 1 << (nth % 64))
+    }
+
+    /// Sets a mark of connection `id`, if it has an outbox.
+    fn set_mark(&self, marks: usize, id: u64, is_set: bool) {
+        let Some((word, bit)) = nth(id).map(|nth| self.mark(marks, nth)) else { return };
+        if (word.load(Ordering::Acquire) & bit != 0) == is_set {
+            return;
+        }
+        match is_set {
+            true => word.fetch_or(bit, Ordering::AcqRel),
+            false => word.fetch_and(!bit, Ordering::AcqRel),
+        };
+    }
+
+    fn is_marked(&self, marks: usize, id: u64) -> Option<bool> {
+        let (word, bit) = self.mark(marks, nth(id)?);
+        Some(word.load(Ordering::Acquire) & bit != 0)
+    }
+
+    /// A program has accepted connection `id`, or opens it: its end is no longer the listener's. Either side.
+    pub fn accept(&self, id: u64) {
+        self.set_mark(ACCEPTED, id, true);
+    }
+
+    /// True if a program has accepted connection `id`; of one that has no outbox that is not known, and it counts
+    /// as accepted.
+    #[must_use]
+    pub fn is_accepted(&self, id: u64) -> bool {
+        self.is_marked(ACCEPTED, id).unwrap_or(true)
+    }
+
+    /// Says whether `more` is to follow what is written next to connection `id` (`MSG_MORE`). A program's side.
+    pub fn set_more(&self, id: u64, more: bool) {
+        self.set_mark(MORE, id, more);
+    }
+
+    /// True if more is to follow what was written to connection `id`; once, as what comes next may come by a
+    /// way that says nothing.
+    #[must_use]
+    pub fn take_more(&self, id: u64) -> bool {
+        let more = self.is_marked(MORE, id) == Some(true);
+        self.set_mark(MORE, id, false);
+        more
+    }
+
+    /// Connection `id` begins: its outbox is empty, and closed, and nobody has accepted it. The stack's side, as all
     /// that follows but [`put`](Self::put).
     pub fn begin(&self, id: u64) {
+        self.set_mark(ACCEPTED, id, false);
+        self.set_mark(MORE, id, false);
         if let (Some(outbox), Side::Stack(kept)) = (self.get(id), &self.side) {
             let known = &kept.known[outbox.nth];
             known.owner.store(id as u32, Ordering::Relaxed);
@@ -447,7 +502,7 @@ fn nth(id: u64) -> Option<usize> {
 
 /// Bytes of the file before the outboxes.
 const fn head(stacks: usize) -> usize {
-    (1 + stacks) * PAGE
+    (2 + stacks) * PAGE
 }
 
 /// Bytes beyond the first page of what reaches so far.

@@ -41,7 +41,7 @@ pub struct Pipe {
     /// There may be something in the pair; and its end is.
     arrived: bool,
     ends: bool,
-    /// The program has closed its end with bytes unread.
+    /// The program has closed its end with bytes unread, or its listener before it had accepted this.
     reset: bool,
     /// Its handshake is under way.
     filled: Option<Filled>,
@@ -91,7 +91,7 @@ pub enum Read {
     Nothing,
     /// And it will write nothing more.
     End,
-    /// It closed its end with bytes unread.
+    /// It closed its end with bytes unread, or its listener without having accepted it.
     Reset,
 }
 
@@ -122,6 +122,7 @@ impl Pipe {
     /// What the kernel says.
     pub(super) fn filled(mut self, theirs: &OwnedFd, send_buffer: u32) -> Result<Self, Errno> {
         self.outboxes.close(self.id);
+        self.outboxes.accept(self.id);
         // The kernel tells twice what it was told (socket(7)).
         let usual = socket_send_buffer_size(theirs)? / 2;
         let send_buffer = if send_buffer == 0 { usual } else { send_buffer as usize };
@@ -155,6 +156,12 @@ impl Pipe {
             let _ = set_socket_send_buffer_size(theirs, send_buffer);
         }
         self.outboxes.open(self.id);
+    }
+
+    /// True if the program has said that more follows what it wrote last (`MSG_MORE`); once.
+    #[must_use]
+    pub fn take_more(&self) -> bool {
+        self.outboxes.take_more(self.id)
     }
 
     /// Hands `bytes` (not none) to the program, as many as there is room for.
@@ -193,6 +200,11 @@ impl Pipe {
             return Read::Some(len);
         }
         match recv(&self.end, &mut bytes[len..], RecvFlags::DONTWAIT) {
+            // It ended with its listener, in the accept queue: the kernel resets such a connection.
+            Ok((0, _)) if len == 0 && !self.outboxes.is_accepted(self.id) => {
+                self.reset = true;
+                Read::Reset
+            }
             Ok((0, _)) if len == 0 => Read::End,
             Ok((0, _)) => Read::Some(len),
             Ok((taken, _)) => {

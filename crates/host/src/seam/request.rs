@@ -108,6 +108,15 @@ pub enum Request {
         /// Its number.
         id: u64,
     },
+    /// The kernel's socket `cookie` (SO_COOKIE) has become one that is bound here; or a program that still has
+    /// the kernel's wants to listen or accept by it: refused where another process has bound it, which that does
+    /// not know.
+    Cookie {
+        /// Its number.
+        cookie: u64,
+        /// It is bound here now.
+        bound: bool,
+    },
     /// `setsockopt` on connection `id` (or on a listener).
     Option {
         /// The connection's number.

@@ -362,8 +362,8 @@ impl Window {
     }
 
     /// [`Desk::undelivered`].
-    pub fn undelivered(&self, port: u16, remote: SocketAddr) {
-        lock(&self.desk).undelivered(port, remote);
+    pub fn undelivered(&self, port: u16, remote: SocketAddr, why: Errno) {
+        lock(&self.desk).undelivered(port, remote, why);
     }
 }
 

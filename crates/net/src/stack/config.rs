@@ -106,6 +106,9 @@ pub struct Config {
     /// kernel's programs can; the application hears of the end after that. Otherwise it does at
     /// once, and what it has not read is gone with who sent it.
     pub reads_after_reset: bool,
+    /// An attempt to connect ends by any ICMP error, as Linux has it (RFC 5461 §3.1), and not only by those that
+    /// are no use to wait for (RFC 9293 §3.9.2.2, MUST-56).
+    pub soft_errors_end_opening: bool,
     /// Most connections in TIME-WAIT; the oldest makes room for one more.
     pub time_wait_max: usize,
     /// Idle time before keep-alive probes start; `None` turns them off.
@@ -168,6 +171,7 @@ impl Config {
             time_wait: Span::from_secs(60),
             fin_wait: Span::from_secs(60),
             reads_after_reset: false,
+            soft_errors_end_opening: false,
             time_wait_max: 1 << 17,
             keep_alive: None,
             syn_cookies: SynCookies::WhenFull,

@@ -2,6 +2,8 @@
 
 use queueing::{Label, Time};
 
+use crate::wire::icmp::Cause;
+
 /// Names a connection for as long as it lives; a reused slot has a new
 /// generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -60,8 +62,42 @@ pub enum CloseReason {
     TimedOut,
     /// We aborted it.
     Aborted,
-    /// The peer's host or port cannot be reached (ICMP), or does not answer who it is.
-    Unreachable,
+    /// The peer cannot be reached, as someone on the way said (ICMP) while it was connected to, or before nothing
+    /// came back for too long; or it does not answer who it is.
+    Unreachable(Unreachable),
+}
+
+/// Why a peer cannot be reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unreachable {
+    /// There is no way to its network.
+    Network,
+    /// Its host is not there.
+    Host,
+    /// Its host does not speak the protocol.
+    Protocol,
+    /// Nobody has the port.
+    Port,
+    /// Someone forbids it; over IPv6, or over IPv4.
+    Prohibited {
+        /// Over which.
+        v6: bool,
+    },
+}
+
+impl Unreachable {
+    /// What an error of `cause` says of a peer, over IPv6 or IPv4; `None` where it may be reached.
+    #[must_use]
+    pub fn of(cause: Cause, v6: bool) -> Option<Self> {
+        match cause {
+            Cause::Network => Some(Self::Network),
+            Cause::Unreachable | Cause::Hops => Some(Self::Host),
+            Cause::Protocol => Some(Self::Protocol),
+            Cause::Port => Some(Self::Port),
+            Cause::Prohibited => Some(Self::Prohibited { v6 }),
+            Cause::TooBig { .. } | Cause::Reassembly | Cause::Parameter => None,
+        }
+    }
 }
 
 /// Why `listen` failed.

@@ -91,6 +91,7 @@ pub(crate) use counters::Challenges;
 pub use counters::Counters;
 pub use event::{
     CloseReason, ConnId, ConnectError, Event, EventKind, ListenError, ListenerId, NotOpen, SendError, UdpId,
+    Unreachable,
 };
 
 pub use ip::Lease;

@@ -130,6 +130,12 @@ impl Stack {
         self.call(now, conn, |connection, _| connection.flags.nagle = !nodelay);
     }
 
+    /// Holds small segments back until there is more to send (tcp(7), TCP_CORK), or no longer. The end of the
+    /// stream is not held back. How long that lasts is the caller's affair.
+    pub fn set_cork(&mut self, now: Time, conn: ConnId, cork: bool) {
+        self.call(now, conn, |connection, _| connection.flags.cork = cork);
+    }
+
     /// The shared 64 bytes.
     #[must_use]
     pub fn private(&self, conn: ConnId) -> Option<&Private> {

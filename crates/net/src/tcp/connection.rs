@@ -26,7 +26,9 @@ use super::state::State;
 use super::store::ByteStore;
 use super::tx_priority::Transmit;
 use crate::classify::{AppMemory, FlowState, Memory, Private, TransportClassifier};
-use crate::stack::{Challenges, CloseReason, Config, ConnId, Counters, Event, EventKind, HopLimits, TxLinks};
+use crate::stack::{
+    Challenges, CloseReason, Config, ConnId, Counters, Event, EventKind, HopLimits, TxLinks, Unreachable,
+};
 use crate::wire::FourTuple;
 use crate::wire::tcp::{Options, Seq};
 
@@ -168,6 +170,8 @@ pub(crate) struct Connection<B: ByteStore> {
     pub(crate) manners: Option<Box<EcnPacing>>,
     pub(crate) listener: Option<u16>,
     pub(crate) reason: Option<CloseReason>,
+    /// Someone said so since the peer acknowledged something.
+    pub(crate) unreachable: Option<Unreachable>,
     pub(crate) private: Private,
 }
 
@@ -232,6 +236,7 @@ impl<B: ByteStore> Connection<B> {
             manners: Self::manners(config),
             listener: None,
             reason: None,
+            unreachable: None,
             private: [0; 64],
         }
     }
@@ -271,6 +276,11 @@ impl<B: ByteStore> Connection<B> {
         self.release_send(cx.pool);
         self.rto_at = Time::MAX;
         self.acks_due = 0;
+    }
+
+    /// Nothing came back for too long.
+    pub(crate) fn give_up(&mut self, cx: &mut Context<'_>) {
+        self.end(cx, self.unreachable.map_or(CloseReason::TimedOut, CloseReason::Unreachable));
     }
 
     /// Nothing will be sent or reassembled any more.

@@ -68,6 +68,7 @@ impl<B: ByteStore> Connection<B> {
             | self.flags.tail_due
             | self.flags.retransmit_now
             | self.flags.fin_queued
+            | self.flags.cork
             | self.manners.is_some()
             | self.reassembly.is_some();
         let everyday = self.state == State::Established

@@ -33,6 +33,8 @@ pub(crate) struct Flags {
     pub(crate) ack_listed: bool,
     /// Small segments wait for what is in flight (Nagle's algorithm).
     pub(crate) nagle: bool,
+    /// Small segments wait until there is more (tcp(7), TCP_CORK).
+    pub(crate) cork: bool,
     /// A good cookie opened it: data may flow before the handshake is complete.
     pub(crate) fast_open: bool,
     /// Our answer to the SYN brings a Fast Open cookie.

@@ -195,7 +195,8 @@ impl<B: ByteStore> Connection<B> {
         let flags = self.flags_of_new(len, unsent, window);
         let fin = u32::from(flags.contains(Flags::FIN));
         // Nagle: what is small waits while anything is in flight (RFC 9293 §3.7.4).
-        if self.flags.nagle && len < mss && fin == 0 && self.snd_nxt != self.snd_una {
+        let waits = self.flags.cork || self.flags.nagle && self.snd_nxt != self.snd_una;
+        if waits && len < mss && fin == 0 {
             return None;
         }
         let plan = SegmentPlan::first(self.snd_nxt, len, flags);

@@ -249,8 +249,7 @@ impl<B: ByteStore> Connection<B> {
         let over = self.patience_is_over(cx.now, cx.config);
         self.retries += 1;
         if self.retries > self.retries_max() || over {
-            self.end(cx, CloseReason::TimedOut);
-            return;
+            return self.give_up(cx);
         }
         self.rtt.on_timeout();
         if self.state == State::SynSent && self.snd_una != self.snd_nxt {

@@ -97,7 +97,7 @@ impl<B: ByteStore> Connection<B> {
         if self.keep_alive_at(cx.config) <= cx.now {
             let count = self.keep_alive(cx.config).map_or(0, |asked| asked.count.max(1));
             if self.keep_alives >= count {
-                return self.end(cx, CloseReason::TimedOut);
+                return self.give_up(cx);
             }
             self.keep_alives += 1;
             self.flags.probe_due = true;

@@ -42,8 +42,8 @@ impl<B: ByteStore> Connection<B> {
         let most = unsent.min(window).min(room).min(level).min(BYTES_MAX);
         let segments = self.flight.room(segments.into(), pool);
         // The end of all there is may be short, unless it waits for an answer
-        // to what is before it (Nagle).
-        let whole = unsent <= most && unsent <= segments * mss && !self.flags.nagle;
+        // to what is before it (Nagle), or for more.
+        let whole = unsent <= most && unsent <= segments * mss && !(self.flags.nagle || self.flags.cork);
         let len = if whole { unsent } else { segments.min(most / mss) * mss };
         if len <= mss {
             return None;

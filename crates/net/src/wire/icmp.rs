@@ -33,7 +33,9 @@ pub enum Cause {
     Protocol,
     /// Someone forbids it.
     Prohibited,
-    /// No way to the host or its network, perhaps for now only.
+    /// No way to the host's network, perhaps for now only.
+    Network,
+    /// No way to the host, likewise.
     Unreachable,
     /// It is larger than a link on the way takes; 0 where the router does not say.
     TooBig {
@@ -58,6 +60,7 @@ impl Cause {
     /// Type and code for IPv4, and what stands in the second word.
     const fn v4(self) -> (u8, u8, u32) {
         match self {
+            Self::Network => (3, 0, 0),
             Self::Unreachable => (3, 1, 0),
             Self::Protocol => (3, 2, 0),
             Self::Port => (3, 3, 0),
@@ -89,7 +92,8 @@ impl<'a> Message<'a> {
             (3, 2) => Cause::Protocol,
             (3, 3) => Cause::Port,
             (3, 4) => Cause::TooBig { mtu: be16(message, 6).into() },
-            (3, 9 | 10 | 13) => Cause::Prohibited,
+            (3, 0 | 6 | 11) => Cause::Network,
+            (3, 9 | 10 | 13..=15) => Cause::Prohibited,
             (3, 0..=15) => Cause::Unreachable,
             (11, 0) => Cause::Hops,
             (11, 1) => Cause::Reassembly,

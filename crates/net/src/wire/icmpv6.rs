@@ -42,6 +42,7 @@ impl<'a> Message<'a> {
             (133..=137, 0) => return ndp::Message::parse(message).map(Self::Ndp),
             (1, 1 | 5 | 6) => Cause::Prohibited,
             (1, 4) => Cause::Port,
+            (1, 0) => Cause::Network,
             (1, _) => Cause::Unreachable,
             (2, _) => Cause::TooBig { mtu: be32(message, 4) },
             (3, 0) => Cause::Hops,
@@ -60,7 +61,8 @@ pub const ERROR_LEN_MAX: usize = 1280 - 40;
 /// Appends the error to `buf`, which is empty.
 pub fn emit_error(error: &Error<'_>, source: Ipv6Addr, target: Ipv6Addr, buf: &mut Vec<u8>) {
     let (kind, code, word) = match error.cause {
-        Cause::Unreachable => (1, 0, 0),
+        Cause::Network => (1, 0, 0),
+        Cause::Unreachable => (1, 3, 0),
         Cause::Prohibited => (1, 1, 0),
         Cause::Port => (1, 4, 0),
         Cause::TooBig { mtu } => (2, 0, mtu),

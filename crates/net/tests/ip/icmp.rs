@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use net::EventKind;
-use net::stack::{CloseReason, Config};
+use net::stack::{CloseReason, Config, Unreachable};
 use net::wire::icmp::{Cause, Echo, Error, Message};
 use net::wire::ip::Protocol;
 use net::wire::{icmpv6, udp};
@@ -71,20 +71,30 @@ fn a_ping_is_answered_in_both_families() {
 }
 
 #[test]
-fn a_hard_error_about_our_syn_ends_the_attempt() {
+fn an_error_about_our_syn_ends_the_attempt() {
     for pair in PAIRS {
-        for (cause, ends) in [
-            (Cause::Port, true),
-            (Cause::Prohibited, true),
-            (Cause::Unreachable, false),
-            (Cause::Hops, false),
-        ] {
-            let mut host = Host::introduced(config(1));
+        let v6 = pair.1.is_ipv6();
+        for (cause, ends, soft) in [
+            (Cause::Port, Some(Unreachable::Port)),
+            (Cause::Protocol, Some(Unreachable::Protocol)),
+            (Cause::Prohibited, Some(Unreachable::Prohibited { v6 })),
+            (Cause::Network, Some(Unreachable::Network)),
+            (Cause::Unreachable, Some(Unreachable::Host)),
+            (Cause::Hops, Some(Unreachable::Host)),
+            (Cause::Reassembly, None),
+            (Cause::Parameter, None),
+        ]
+        .into_iter()
+        .flat_map(|(cause, ends)| [(cause, ends, false), (cause, ends, true)])
+        {
+            let soft_errors_end_opening = soft;
+            let ends = ends.filter(|_| soft || cause.is_hard());
+            let mut host = Host::introduced(Config { soft_errors_end_opening, ..config(1) });
             let conn = host.stack.connect(host.now, (pair.1, 80).into(), None).unwrap();
             let syn = host.hear().remove(0);
             complain(&mut host, pair, cause, &syn.packet);
             let event = host.stack.poll_event().map(|e| (e.conn, e.kind));
-            let expected = Some((conn, EventKind::Closed(CloseReason::Unreachable))).filter(|_| ends);
+            let expected = ends.map(|why| (conn, EventKind::Closed(CloseReason::Unreachable(why))));
             assert_eq!(event, expected, "{cause:?}");
         }
     }
@@ -119,6 +129,18 @@ fn an_established_connection_survives_a_hard_error() {
         let data = host.hear().pop().unwrap();
         complain(&mut host, pair, Cause::Port, &data.packet);
         assert_eq!(host.stack.poll_event(), None);
+        // Where nothing else is heard, that is why.
+        host.stack.set_user_timeout(host.now, conn, Some(Span::from_millis(300)));
+        while host.stack.connections() > 0
+            && let Some(next) = host.stack.poll_timeout()
+        {
+            host.now = next;
+            host.stack.handle_timeout(host.now);
+            host.hear();
+        }
+        let event = host.stack.poll_event().map(|e| (e.conn, e.kind));
+        let why = CloseReason::Unreachable(Unreachable::Port);
+        assert_eq!(event, Some((conn, EventKind::Closed(why))));
     }
 }
 

@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 
 use net::EventKind;
-use net::stack::CloseReason;
+use net::stack::{CloseReason, Unreachable};
 use net::wire::ndp::{Message, NeighborAdvertisement};
 use net::wire::{arp, ethernet, ipv6};
 use queueing::Span;
@@ -36,7 +36,10 @@ fn a_question_is_repeated_by_the_clock_and_the_waiting_connection_told_of_silenc
         }
         assert_eq!(asked, [1, 1, 1, 0], "{peer}");
         let event = host.stack.poll_event().unwrap();
-        assert_eq!((event.conn, event.kind), (conn, EventKind::Closed(CloseReason::Unreachable)));
+        assert_eq!(
+            (event.conn, event.kind),
+            (conn, EventKind::Closed(CloseReason::Unreachable(Unreachable::Host)))
+        );
         assert_eq!(host.stack.counters().neighbors_silent, 1);
     }
 }

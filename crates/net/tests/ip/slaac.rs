@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv6Addr};
 
 use net::EventKind;
-use net::stack::{CloseReason, Config, ConnectError, InterfaceId, Ipv6};
+use net::stack::{CloseReason, Config, ConnectError, InterfaceId, Ipv6, Unreachable};
 use net::wire::ip::Protocol;
 use net::wire::ipv6;
 use net::wire::ndp::{Message, NeighborAdvertisement, Prefix, RouterAdvertisement};
@@ -157,7 +157,10 @@ fn connections_over_an_address_whose_life_ended_end_in_time() {
     let conn = host.stack.connect(host.now, (near, 80).into(), None).unwrap();
     host.pass(Span::from_secs(10));
     let event = host.stack.poll_event().unwrap();
-    assert_eq!((event.conn, event.kind), (conn, EventKind::Closed(CloseReason::Unreachable)));
+    assert_eq!(
+        (event.conn, event.kind),
+        (conn, EventKind::Closed(CloseReason::Unreachable(Unreachable::Host)))
+    );
 }
 
 #[test]

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 
-use net::stack::{CloseReason, ConnectError, Event, ListenOptions, ListenerId, UdpId};
+use net::stack::{CloseReason, ConnectError, Event, ListenOptions, ListenerId, UdpId, Unreachable};
 use net::{ConnId, EventKind};
 
 use super::ast::Call;
@@ -304,7 +304,9 @@ pub(super) fn errno(reason: CloseReason) -> Option<&'static str> {
         CloseReason::Reset => Some("ECONNRESET"),
         CloseReason::TimedOut => Some("ETIMEDOUT"),
         CloseReason::Aborted => Some("ECONNABORTED"),
-        CloseReason::Unreachable => Some("EHOSTUNREACH"),
+        CloseReason::Unreachable(Unreachable::Port) => Some("ECONNREFUSED"),
+        CloseReason::Unreachable(Unreachable::Network) => Some("ENETUNREACH"),
+        CloseReason::Unreachable(_) => Some("EHOSTUNREACH"),
     }
 }
 

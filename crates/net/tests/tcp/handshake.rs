@@ -1,6 +1,6 @@
 //! Connections open: from either side, from both at once, or not at all.
 
-use net::stack::{CloseReason, Config, ConnectError, ListenError, ListenOptions, SynCookies};
+use net::stack::{CloseReason, Config, ConnectError, ListenError, ListenOptions, SynCookies, Unreachable};
 use net::wire::tcp::{Flags, Options, Seq, Timestamps};
 use net::{EventKind, Stack};
 use queueing::{Span, Time};
@@ -207,7 +207,10 @@ fn neighbor_that_does_not_answer_is_unreachable() {
         crate::world::sent(&mut stack, next);
     }
     let event = stack.poll_event().unwrap();
-    assert_eq!((event.conn, event.kind), (conn, EventKind::Closed(CloseReason::Unreachable)));
+    assert_eq!(
+        (event.conn, event.kind),
+        (conn, EventKind::Closed(CloseReason::Unreachable(Unreachable::Host)))
+    );
     assert_eq!((stack.connections(), stack.poll_event()), (0, None));
 }
 

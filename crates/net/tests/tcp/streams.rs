@@ -93,7 +93,7 @@ fn check(remote: &str, faults: Faults, sizes: [usize; 2], buffer: usize, kind: u
             // A handshake may fail for good: every SYN lost, or its last step until the
             // listener gives up. Then nobody was accepted and nothing was delivered.
             let gave_up = |reason: &CloseReason| {
-                matches!(reason, CloseReason::TimedOut | CloseReason::Reset | CloseReason::Unreachable)
+                matches!(reason, CloseReason::TimedOut | CloseReason::Reset | CloseReason::Unreachable(_))
             };
             let failed = ends[0].conn.is_none() && ends[1].closed.values().all(gave_up);
             let excused = failed && ends[1].received.is_empty() && faults.loss + faults.damage > 0;

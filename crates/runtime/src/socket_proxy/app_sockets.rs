@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use net::classify::private::APPLICATION;
 use net::classify::{FlowState, Private, TransportClassifier};
-use net::stack::{CloseReason, ConnId, Datagram, HopLimits, Info, KeepAlive};
+use net::stack::{CloseReason, ConnId, Datagram, HopLimits, Info, KeepAlive, Unreachable};
 use net::wire::ip::TrafficClass;
 use queueing::{Priority, Span};
 
@@ -26,6 +26,10 @@ pub trait AppStream {
     /// all there is; [`AppEvent::Pipe`] or [`AppEvent::Written`] follows when there is more, or
     /// [`AppEvent::Shut`] has told that an end follows.
     fn read(&mut self, bytes: &mut [u8]) -> Read;
+    /// True if the program has said that more follows what it wrote last (`MSG_MORE`); once.
+    fn take_more(&mut self) -> bool {
+        false
+    }
     /// After what was handed over nothing comes.
     fn finish(&mut self);
     /// Whether [`AppEvent::Pipe`] is to tell when there is room again.
@@ -125,8 +129,8 @@ pub trait AppSockets {
     fn letter(&mut self, _socket: u64, _level: Priority, _bytes: &mut [u8]) -> OutgoingDatagram {
         OutgoingDatagram::Nothing
     }
-    /// Nobody listens at `remote`, to which something was sent from `port`.
-    fn undelivered(&mut self, _port: u16, _remote: SocketAddr) {}
+    /// What was sent to `remote` from `port` cannot get there.
+    fn undelivered(&mut self, _port: u16, _remote: SocketAddr, _why: Unreachable) {}
 }
 
 /// What became of a datagram for a program.
@@ -260,6 +264,8 @@ pub enum Setting {
     UserTimeout(Option<Span>),
     /// Closing resets.
     ResetOnClose(bool),
+    /// Small segments wait for more, 200 ms at the most (TCP_CORK).
+    Cork(bool),
     /// How urgent is what it sends, until something comes.
     Level(Priority),
     /// The code point of its packets, whatever their level; 0: that of their level.

@@ -16,8 +16,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use net::Device;
-use net::stack::{Datagram, SendError, SendOptions, UdpId, UdpOptions, UdpPath};
-use net::wire::icmp::Cause;
+use net::stack::{Datagram, SendError, SendOptions, UdpId, UdpOptions, UdpPath, Unreachable};
 use queueing::{Label, Priority, Time};
 
 use super::flow::QueueEntry;
@@ -120,9 +119,9 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
         }
         for &port in self.datagrams.ports.keys() {
             while let Some((remote, cause)) = self.stack.take_udp_error(UdpId(port)) {
-                if cause == Cause::Port {
-                    self.programs.undelivered(port, remote);
-                }
+                // What may pass is no error of a datagram.
+                let why = Unreachable::of(cause, remote.is_ipv6()).filter(|_| cause.is_hard());
+                why.into_iter().for_each(|why| self.programs.undelivered(port, remote, why));
             }
         }
     }

@@ -6,15 +6,16 @@
 //! what it wrote; one that closes is forgotten by then, and what still comes
 //! for it resets the connection, as the kernel does (RFC 9293 §3.6.1).
 
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 
-use net::Device;
 use net::stack::{ConnId, Event, EventKind, KeepAlive};
+use net::{Device, Stack};
 use queueing::{Priority, Time};
 
 use super::accept_wait::Stage;
 use super::request_tracker::RequestTracker;
-use super::{AppSockets, AppStream, HANDED_MAX, SocketProxy, WriteResult};
+use super::{AppSockets, AppStream, CORKED_MAX, HANDED_MAX, SocketProxy, WriteResult};
 
 mod tx;
 
@@ -56,6 +57,10 @@ pub(super) struct Flow<P> {
     pub(super) gone: bool,
     pub(super) keep_alive: Option<(bool, KeepAlive)>,
     pub(super) reset_on_close: bool,
+    /// Its program wants small segments to wait for more.
+    pub(super) cork: bool,
+    /// They wait, until then at the most.
+    pub(super) corked: Option<Time>,
     /// Its requests, where slow ones are kept.
     followed: Option<Box<RequestTracker>>,
 }
@@ -78,6 +83,8 @@ impl<P> Flow<P> {
             gone: false,
             keep_alive: None,
             reset_on_close: false,
+            cork: false,
+            corked: None,
             followed: None,
         }
     }
@@ -87,6 +94,23 @@ impl<P> Flow<P> {
         Self { opening: true, stage: Stage::Taken, followed, ..Self::new(generation, pipe) }
     }
 
+    /// Has small segments of it, which is `conn`, wait for more from `now` on, or no longer.
+    pub(super) fn hold(
+        &mut self,
+        now: Time,
+        conn: ConnId,
+        holds: bool,
+        stack: &mut Stack,
+        corked: &mut VecDeque<(Time, ConnId)>,
+    ) {
+        if holds == self.corked.is_some() {
+            return;
+        }
+        self.corked = holds.then_some(now + CORKED_MAX);
+        corked.extend(self.corked.map(|until| (until, conn)));
+        stack.set_cork(now, conn, holds);
+    }
+
     /// Whether it is `conn`'s, and not of who had the place before or after.
     pub(super) fn is_of(&self, conn: ConnId) -> bool {
         self.generation == conn.generation
@@ -94,7 +118,7 @@ impl<P> Flow<P> {
 }
 
 /// The flow of `conn`, if it is there still.
-fn of<P>(flows: &mut [Option<Flow<P>>], conn: ConnId) -> Option<&mut Flow<P>> {
+pub(super) fn of<P>(flows: &mut [Option<Flow<P>>], conn: ConnId) -> Option<&mut Flow<P>> {
     flows.get_mut(conn.index as usize)?.as_mut().filter(|flow| flow.is_of(conn))
 }
 

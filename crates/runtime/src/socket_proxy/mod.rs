@@ -35,7 +35,7 @@ use net::classify::private::application_mut;
 use net::classify::rules::PortProtocols;
 use net::stack::{ConnId, HopLimits, KeepAlive, ListenOptions};
 use net::{Device, Stack};
-use queueing::{Label, Priority, PrioritySet, Time};
+use queueing::{Label, Priority, PrioritySet, Span, Time};
 
 use crate::mode::{Classifiers, Policy};
 use crate::pipeline::{Budget, DriverCountersMut, Guard, Pipeline, ServerLoad, Setup, Work};
@@ -74,6 +74,9 @@ pub struct SocketProxy<D: Device, P: AppSockets> {
     datagrams: Datagrams,
     /// For the guard.
     newcomers: UnacceptedConnections,
+    /// Connections whose small segments wait for more, and until when, in this order; entries of those that wait
+    /// no longer are stale.
+    corked: VecDeque<(Time, ConnId)>,
     /// Connections to be reset once this round's segments are out.
     resets: Vec<ConnId>,
     happened: Vec<AppEvent>,
@@ -94,6 +97,8 @@ pub const COLLECTED_MAX: usize = 256 * 1024;
 /// The same while some are more urgent than others, so that a round is short:
 /// some 30 segments.
 pub const COLLECTED_SHORT: usize = 32 * 1024;
+/// How long small segments wait for more (tcp(7), TCP_CORK).
+const CORKED_MAX: Span = Span::from_millis(200);
 /// Frames run through TCP in such a round. In any other it is all that were taken: peers
 /// acknowledge faster than this, and what waits too long for TCP is lost.
 const TRANSPORTED_SHORT: usize = 32;
@@ -108,7 +113,7 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
             stack.classifier = policy.transport;
         }
         // Its programs were written for a kernel's TCP.
-        stack.reads_after_reset = true;
+        (stack.reads_after_reset, stack.soft_errors_end_opening) = (true, true);
         Self {
             stack: Stack::new(stack),
             front: Pipeline::new(Setup {
@@ -128,6 +133,7 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
             passed_over: 0,
             datagrams: Datagrams::default(),
             newcomers: UnacceptedConnections::default(),
+            corked: VecDeque::new(),
             resets: Vec::new(),
             happened: Vec::new(),
             scratch: vec![0; READ_MAX].into(),
@@ -230,7 +236,8 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
     /// When [`turn`](Self::turn) should be called next if nothing comes.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Time> {
-        self.front.timeout(self.stack.poll_timeout())
+        let corked = self.corked.front().map(|&(until, _)| until);
+        self.front.timeout([self.stack.poll_timeout(), corked].into_iter().flatten().min())
     }
 
     /// Whether some have been more urgent than others so far, so that it matters who is next.
@@ -258,6 +265,7 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
         if self.stack.poll_timeout().is_some_and(|at| at <= now) {
             self.stack.handle_timeout(now);
         }
+        self.uncork_due(now);
         let (inbound, outbound) = (&self.inbound, &self.outbound);
         let waits = || inbound.iter().chain(outbound).any(|level| !level.is_empty());
         if !self.received && !self.front.receive_share_exhausted(waits) && self.receive(now, device) {
@@ -390,7 +398,7 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
     }
 
     fn set(&mut self, now: Time, conn: ConnId, setting: Setting) {
-        let Some(flow) = self.flow(conn) else { return };
+        let Some(flow) = flow::of(&mut self.flows, conn) else { return };
         let keep = flow.keep_alive.get_or_insert((false, KeepAlive::LINUX));
         match setting {
             Setting::KeepAlive(on) => keep.0 = on,
@@ -404,6 +412,10 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
                 return self.set_hops(now, conn, six, |limits| limits.received_min = hops);
             }
             Setting::ResetOnClose(reset) => return flow.reset_on_close = reset,
+            Setting::Cork(cork) => {
+                flow.cork = cork;
+                return flow.hold(now, conn, cork, &mut self.stack, &mut self.corked);
+            }
             Setting::Level(level) => {
                 flow.level = level;
                 self.stack.set_label(now, conn, Label::new(level));
@@ -423,6 +435,18 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
     fn set_hops(&mut self, now: Time, conn: ConnId, six: bool, change: impl FnOnce(&mut HopLimits)) {
         if self.stack.tuple(conn).is_some_and(|tuple| tuple.remote.is_ipv6() == six) {
             self.stack.set_hops(now, conn, change);
+        }
+    }
+
+    /// Lets go of small segments that have waited long enough.
+    fn uncork_due(&mut self, now: Time) {
+        while let Some(&(until, conn)) = self.corked.front()
+            && until <= now
+        {
+            self.corked.pop_front();
+            if let Some(flow) = flow::of(&mut self.flows, conn).filter(|flow| flow.corked == Some(until)) {
+                flow.hold(now, conn, false, &mut self.stack, &mut self.corked);
+            }
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What programs and peers notice of each other.
 
-use net::stack::{CloseReason, EventKind, HopLimits, State};
+use net::stack::{CloseReason, EventKind, HopLimits, State, Unreachable};
 use proptest::prelude::*;
 use queueing::PASSED_IN_A_ROW;
 use queueing::Span;
@@ -52,6 +52,55 @@ fn a_program_that_only_stops_writing_still_reads() {
     world.send(0, b"late");
     world.settle();
     assert_eq!(end.borrow().inbound, *b"late");
+}
+
+#[test]
+fn small_segments_wait_for_more_where_a_program_says_so() {
+    let segments = |world: &World| world.client.counters().frames_received;
+    for cork in [false, true] {
+        let mut world = World::new(1000);
+        let (end, conn) = (world.end(0), world.end(0).borrow().conn.expect("it was offered"));
+        let set = |world: &mut World, cork| {
+            world.streams.programs.happened.push(Happened::Set(conn, Setting::Cork(cork)));
+            world.settle();
+        };
+        let before = segments(&world);
+        if cork {
+            set(&mut world, true);
+        }
+        end.borrow_mut().more = !cork;
+        world.answer(0, b"one ");
+        assert_eq!((&world.received[..], segments(&world) - before), (&b""[..], 0));
+        if cork {
+            world.answer(0, b"two");
+            assert_eq!(segments(&world), before, "it is to wait still");
+            set(&mut world, false);
+        } else {
+            world.answer(0, b"two");
+        }
+        assert_eq!((&world.received[..], segments(&world) - before), (&b"one two"[..], 1));
+        // Nothing follows; nobody is kept waiting for long.
+        if cork {
+            set(&mut world, true);
+        }
+        end.borrow_mut().more = !cork;
+        world.answer(0, b" three");
+        assert_eq!(world.received, b"one two");
+        let since = world.now;
+        while world.received.len() < 13 && world.now.since(since) < Span::from_secs(1) {
+            world.now = world.streams.poll_timeout().expect("it waits for a while");
+            world.settle();
+        }
+        assert_eq!(world.received, b"one two three");
+        assert!((190..=210).contains(&(world.now.since(since).as_nanos() / 1_000_000)));
+        // Whole segments do not wait, nor does an end.
+        end.borrow_mut().more = !cork;
+        world.answer(0, &[b'x'; 2000]);
+        assert!((14..2013).contains(&world.received.len()), "{}", world.received.len());
+        world.leave(0);
+        assert_eq!(world.received.len(), 2013);
+        assert!(world.closed.contains(&EventKind::PeerClosed));
+    }
 }
 
 #[test]

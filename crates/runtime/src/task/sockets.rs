@@ -11,7 +11,7 @@ use std::io;
 use std::net::SocketAddr;
 
 use net::Stack;
-use net::stack::{CloseReason, ConnId, Event, EventKind, ListenOptions, ListenerId, UdpId};
+use net::stack::{CloseReason, ConnId, Event, EventKind, ListenOptions, ListenerId, UdpId, Unreachable};
 use queueing::{Discipline, Entry, Fifo, Label, Priority, PushResult, Span, Strict, Time};
 
 use super::control_block::{UNLABELED, level, pack};
@@ -329,6 +329,8 @@ pub(crate) fn error(reason: CloseReason) -> Option<io::Error> {
         CloseReason::Reset => io::ErrorKind::ConnectionReset,
         CloseReason::TimedOut => io::ErrorKind::TimedOut,
         CloseReason::Aborted => io::ErrorKind::ConnectionAborted,
-        CloseReason::Unreachable => io::ErrorKind::HostUnreachable,
+        CloseReason::Unreachable(Unreachable::Port) => io::ErrorKind::ConnectionRefused,
+        CloseReason::Unreachable(Unreachable::Network) => io::ErrorKind::NetworkUnreachable,
+        CloseReason::Unreachable(_) => io::ErrorKind::HostUnreachable,
     }))
 }

@@ -13,9 +13,11 @@ pub(super) mod datagrams;
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
+use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 use rustix::io::{Errno, ioctl_fionbio};
+use rustix::net::sockopt::set_socket_linger;
 use rustix::net::{SocketFlags, acceptfrom_with, listen};
 
 use super::{Desk, MAILBOX, Refusal};
@@ -92,12 +94,13 @@ impl Desk {
     }
 }
 
-/// The next connection, and who it is.
+/// The next connection, and who it is. Until a program accepts it, closing it resets it: it may end in the queue.
 fn accepted(half: &OwnedFd) -> Option<(OwnedFd, SocketAddr)> {
     while comes(half) {
         match acceptfrom_with(half, SocketFlags::CLOEXEC) {
             Ok((connection, peer)) => {
                 if let Some(remote) = peer.and_then(|peer| SocketAddr::try_from(peer).ok()) {
+                    let _ = set_socket_linger(&connection, Some(Duration::ZERO));
                     return Some((connection, remote));
                 }
             }

@@ -220,19 +220,18 @@ impl Desk {
         match self.deliver(arrived, level, payload, segment) {
             Delivered::Full => Delivered::Lost,
             Delivered::Nobody => {
-                self.undelivered(arrived.remote.port(), arrived.local);
+                self.undelivered(arrived.remote.port(), arrived.local, Errno::CONNREFUSED);
                 Delivered::Nobody
             }
             delivered => delivered,
         }
     }
 
-    /// Nobody listens at `remote`, to which something was sent from `port`:
-    /// who is connected with it is told.
-    pub fn undelivered(&mut self, port: u16, remote: SocketAddr) {
+    /// What was sent to `remote` from `port` cannot get there: who is connected with it is told `why`.
+    pub fn undelivered(&mut self, port: u16, remote: SocketAddr, why: Errno) {
         for mailbox in self.mailboxes.connected(port, remote) {
             // Who has no room for it has something else to read.
-            let _ = put(&mailbox.end, failed(Errno::CONNREFUSED), Said::default(), &[]);
+            let _ = put(&mailbox.end, failed(why), Said::default(), &[]);
         }
     }
 }

@@ -17,7 +17,7 @@ use super::super::options::{self, Setting};
 use super::super::pipe::{Pipe, READABLE};
 use super::super::request::Answer;
 use super::saying::{no, refused, say};
-use super::{Desk, Happened, LISTENER, MAILBOX, NoOffer};
+use super::{COOKIES_MAX, Desk, Happened, LISTENER, MAILBOX, NoOffer, Refusal};
 
 impl Desk {
     /// Gives `addr` to the socket whose other end is `end`.
@@ -53,8 +53,28 @@ impl Desk {
         }
     }
 
+    /// The kernel's socket `cookie` is `bound` here; or it is to be used where another process has bound it.
+    pub(super) fn on_cookie(&mut self, cookie: u64, bound: bool) -> Answer {
+        if bound {
+            if self.cookies.len() >= COOKIES_MAX {
+                self.cookies.pop_front();
+            }
+            self.cookies.push_back(cookie);
+            return Answer::Done;
+        }
+        if !self.cookies.contains(&cookie) {
+            return Answer::Done;
+        }
+        self.refuse(Refusal::Cookie);
+        refused(Errno::INVAL)
+    }
+
     /// Listener `id` takes connections from now on, so many of which may wait.
     pub(super) fn listen(&mut self, id: u64, backlog: u32, into: &mut Vec<Happened>) -> Answer {
+        // What it has sent is there: once listen(2) has returned, the kernel's half listens, too.
+        if self.listeners.get(id).is_some_and(|listener| listener.half.is_none()) {
+            self.take_half(id);
+        }
         let Some(listener) = self.listeners.get_mut(id) else { return refused(Errno::INVAL) };
         listener.listen(backlog);
         let port = listener.addr.port();

@@ -125,6 +125,7 @@ fn a_connection_reaches_the_program_and_bytes_pass_both_ways() {
     let listener = world.listener(HERE);
     let mut pipe = world.desk.offer(7, end(HERE), end("10.0.0.9:4242")).unwrap();
     let (name, mut stream) = accept(&listener);
+    world.desk.outboxes().accept(name.id);
     assert_eq!((name.id, name.local, name.remote), (7, end(HERE), end("10.0.0.9:4242")));
     assert_eq!(Name::of(stream.as_fd()), Some(name), "the descriptor itself says so, too");
     assert_eq!(pipe.write(b"request"), Wrote::Some(7));
@@ -149,7 +150,8 @@ fn only_the_last_copy_of_a_descriptor_closes() {
     let mut world = World::new(2);
     let listener = world.listener(HERE);
     let mut pipe = world.desk.offer(1, end(HERE), end("10.0.0.9:1")).unwrap();
-    let (_, stream) = accept(&listener);
+    let (name, stream) = accept(&listener);
+    world.desk.outboxes().accept(name.id);
     let copy = stream.try_clone().unwrap();
     drop(stream);
     assert_eq!((world.poll(), found(&mut pipe, &mut [0; 8])), (vec![], Read::Nothing));
@@ -238,8 +240,9 @@ fn who_listens_no_longer_leaves_the_port() {
     let mut pipe = world.desk.offer(1, end(HERE), end("10.0.0.9:1")).unwrap();
     drop(listener);
     soon(|| world.poll().contains(&Happened::Unlisten(80)));
-    // A connection that nobody accepted is gone with it.
-    soon(|| found(&mut pipe, &mut [0; 8]) == Read::End);
+    // A connection that nobody accepted is reset with it.
+    soon(|| found(&mut pipe, &mut [0; 8]) == Read::Reset);
+    assert_eq!(pipe.read(&mut [0; 8]), Read::Reset);
     let refused = world.desk.offer(2, end(HERE), end("10.0.0.9:2"));
     assert_eq!(refused.err(), Some(NoOffer::NoListener));
 }
@@ -522,6 +525,7 @@ fn what_is_in_the_outbox_comes_before_what_is_in_the_pair() {
         Read::Some(len) => bytes[..len].to_vec(),
         other => panic!("{other:?}"),
     };
+    outboxes.accept(name.id);
     assert!(put(b"one "));
     assert_eq!(read(&mut pipe), b"one ", "without a look into the pair");
     assert!(put(b"two "));

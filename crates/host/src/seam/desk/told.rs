@@ -111,6 +111,8 @@ pub enum Refusal {
     },
     /// `connect` of a socket that is bound to our address, to one that is not ours to reach.
     Connect,
+    /// `listen` or `accept` by the kernel's socket that another process had bound.
+    Cookie,
     /// `setsockopt` of an option, or of a value.
     SetOption {
         /// As in `setsockopt`.

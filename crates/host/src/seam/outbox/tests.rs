@@ -34,6 +34,33 @@ fn taken(stack: &Outboxes, id: u64) -> Vec<u8> {
 }
 
 #[test]
+fn marks_are_of_one_connection_and_go_with_it() {
+    let (stack, program) = both(3);
+    for slot in [0, 63, 64, OUTBOXES as u64 - 1] {
+        let (one, next) = (id(slot, 1), id(slot ^ 1, 1));
+        for id in [one, next] {
+            program.accept(id);
+            program.set_more(id, true);
+            stack.begin(id);
+            assert!(!stack.is_accepted(id) && !stack.take_more(id), "slot {slot}");
+        }
+        program.accept(one);
+        program.set_more(one, true);
+        assert_eq!((stack.is_accepted(next), stack.take_more(next)), (false, false));
+        assert_eq!((stack.is_accepted(one), stack.take_more(one)), (true, true));
+        assert_eq!((stack.is_accepted(one), stack.take_more(one)), (true, false), "it was told");
+        program.set_more(one, true);
+        program.set_more(one, false);
+        assert!(!stack.take_more(one));
+    }
+    let without = id(OUTBOXES as u64, 0);
+    stack.begin(without);
+    program.set_more(without, true);
+    assert_eq!((stack.is_accepted(without), stack.take_more(without)), (true, false), "it has none");
+    assert!(stack.sleep(0) && !stack.written(0, |_| ()), "nothing was written");
+}
+
+#[test]
 fn each_stack_hears_of_its_own_connections_that_were_written_to() {
     for stacks in [1, 3] {
         let (stack, program) = both(stacks);

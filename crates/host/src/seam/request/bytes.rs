@@ -66,6 +66,11 @@ impl Request {
                 bytes.push(b'R');
                 bytes.extend_from_slice(&id.to_be_bytes());
             }
+            Self::Cookie { cookie, bound } => {
+                bytes.push(b'K');
+                bytes.extend_from_slice(&cookie.to_be_bytes());
+                bytes.push(bound.into());
+            }
             Self::Option { id, level, name, value } => {
                 bytes.push(b'O');
                 bytes.extend_from_slice(&id.to_be_bytes());
@@ -125,6 +130,7 @@ impl Request {
             }
             b'L' => Self::Listen { id: rest.long()?, backlog: u32::from_be_bytes(rest.take()?) },
             b'R' => Self::Rules { id: rest.long()? },
+            b'K' => Self::Cookie { cookie: rest.long()?, bound: rest.take::<1>()? == [1] },
             b'O' => {
                 let (id, level, name) = (rest.long()?, rest.int()?, rest.int()?);
                 Self::Option { id, level, name, value: [rest.int()?, rest.int()?] }
@@ -252,6 +258,9 @@ mod tests {
         check(Request::Listen { id: u64::MAX - 3, backlog: 511 });
         check(Request::Option { id: 7, level: 6, name: -1, value: [1, i32::MIN] });
         check(Request::Opening { id: 1 << 40 });
+        for bound in [false, true] {
+            check(Request::Cookie { cookie: u64::MAX - 9, bound });
+        }
         check(Request::Private { id: 1 << 40, bytes: std::array::from_fn(|at| at as u8) });
         check(Request::Labels);
         check(Request::Outboxes);

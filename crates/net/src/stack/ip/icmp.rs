@@ -13,7 +13,7 @@ use queueing::Time;
 use super::plpmtu::Event;
 use super::pmtu_cache::mtu_min;
 use crate::stack::egress::Reply;
-use crate::stack::{CloseReason, Stack};
+use crate::stack::{CloseReason, Stack, Unreachable};
 use crate::tcp::State;
 use crate::wire::ethernet::Mac;
 use crate::wire::icmp::{Cause, Echo, Error, Message};
@@ -171,18 +171,23 @@ impl Stack {
         if let Cause::TooBig { mtu } = cause {
             return self.on_too_big(now, index, seq, mtu);
         }
-        if cause.is_hard() && connection.state == State::SynSent {
-            self.on_unreachable(now, index);
+        let Some(why) = Unreachable::of(cause, tuple.remote.is_ipv6()) else { return };
+        match connection.state {
+            State::SynSent if cause.is_hard() || self.config.soft_errors_end_opening => {
+                self.on_unreachable(now, index, why);
+            }
+            // It goes on trying, and says so where that is in vain.
+            _ => connection.unreachable = Some(why),
         }
     }
 
     /// The peer of connection `index` cannot be reached: an attempt to
     /// connect ends, anything else goes on trying.
-    pub(super) fn on_unreachable(&mut self, now: Time, index: u32) {
+    pub(super) fn on_unreachable(&mut self, now: Time, index: u32, why: Unreachable) {
         let Some((id, connection)) = self.flows.at(index) else { return };
         if connection.state == State::SynSent {
             let mut cx = context!(self, now, id);
-            connection.end(&mut cx, CloseReason::Unreachable);
+            connection.end(&mut cx, CloseReason::Unreachable(why));
         }
         self.settle(now, index);
     }

@@ -11,7 +11,7 @@ use queueing::Time;
 
 use super::egress::Reply;
 use super::neighbors;
-use super::{Config, Stack};
+use super::{Config, Stack, Unreachable};
 use crate::wire::ethernet::{BROADCAST, Mac};
 use crate::wire::ip::Protocol;
 use crate::wire::{arp, icmpv6, ipv6, mld as mld_wire, ndp};
@@ -234,7 +234,7 @@ impl Stack {
                 && found == id
             {
                 connection.flags.parked = false;
-                self.on_unreachable(now, id.index);
+                self.on_unreachable(now, id.index, Unreachable::Host);
             }
         }
     }

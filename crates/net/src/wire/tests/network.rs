@@ -146,6 +146,7 @@ fn cause() -> impl Strategy<Value = Cause> {
         Cause::Port,
         Cause::Protocol,
         Cause::Prohibited,
+        Cause::Network,
         Cause::Unreachable,
         Cause::TooBig { mtu: 1300 },
         Cause::Hops,

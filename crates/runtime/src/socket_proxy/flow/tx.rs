@@ -90,8 +90,16 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
                 if let Some(followed) = &mut flow.followed {
                     followed.wrote(now, flow.level, &self.scratch[..len], &mut self.ledger);
                 }
+                let holds = flow.pipe.take_more() || flow.cork;
+                if holds {
+                    flow.hold(now, conn, true, &mut self.stack, &mut self.corked);
+                }
                 if self.stack.send(now, conn, &self.scratch[..len]).is_err() {
                     return self.nobody_reads(now, conn);
+                }
+                // Together with what it wrote before.
+                if !holds {
+                    flow.hold(now, conn, false, &mut self.stack, &mut self.corked);
                 }
             }
             if read != Read::Some(room)

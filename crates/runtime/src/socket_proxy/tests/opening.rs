@@ -50,7 +50,10 @@ fn a_host_that_is_not_there_is_unreachable_and_one_that_is_silent_times_out() {
             world.far.recycle(received.frame);
         }
     }
-    assert_eq!(world.streams.programs.unopened, [NotOpened::There(CloseReason::Unreachable)]);
+    assert_eq!(
+        world.streams.programs.unopened,
+        [NotOpened::There(CloseReason::Unreachable(Unreachable::Host))]
+    );
     // It is known who it is; then it falls silent.
     let mut world = World::new(100);
     world.open();

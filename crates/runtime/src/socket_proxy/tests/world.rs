@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use net::classify::{Private, Verdict};
 use net::device::memory::{MemoryDevice, pair};
-use net::stack::{Config, Datagram, EventKind, Info};
+use net::stack::{Config, Datagram, EventKind, Info, Unreachable};
 use net::wire::ip::TrafficClass;
 use queueing::Span;
 use sched::dispatch::{Params, Steering};
@@ -25,6 +25,8 @@ pub(super) struct End {
     pub(super) room: usize,
     /// Bytes that it has written.
     pub(super) outbound: VecDeque<u8>,
+    /// More follows what it has written.
+    pub(super) more: bool,
     /// It writes no more; it reads no more; it is gone, perhaps with bytes unread.
     pub(super) shut: bool,
     pub(super) deaf: bool,
@@ -86,6 +88,10 @@ impl AppStream for Half {
         }
         end.outbound.drain(..taken).zip(bytes).for_each(|(byte, place)| *place = byte);
         Read::Some(taken)
+    }
+
+    fn take_more(&mut self) -> bool {
+        std::mem::take(&mut self.0.borrow_mut().more)
     }
 
     fn finish(&mut self) {
@@ -241,7 +247,7 @@ impl AppSockets for Program {
         }
     }
 
-    fn undelivered(&mut self, port: u16, remote: SocketAddr) {
+    fn undelivered(&mut self, port: u16, remote: SocketAddr, _: Unreachable) {
         self.mail.undelivered.push((port, remote));
     }
 }

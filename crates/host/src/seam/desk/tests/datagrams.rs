@@ -217,7 +217,7 @@ fn programs_send_to_each_other_without_a_wire() {
         assert_eq!(client.get(), connected.then_some(refused));
     }
     world.aim(&client, Some(PEER));
-    world.desk.undelivered(4000, end(PEER));
+    world.desk.undelivered(4000, end(PEER), Errno::CONNREFUSED);
     assert!(matches!(client.get(), Some((Envelope::Failed(_), _))));
 }
 

@@ -3,6 +3,8 @@
 use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
 use std::time::Duration;
 
+use rustix::net::sockopt::{set_socket_linger, socket_linger};
+
 use super::*;
 use crate::seam::envelope::{self, Envelope};
 
@@ -50,6 +52,9 @@ fn what_comes_to_the_kernels_addresses_is_accepted_in_the_same_line() {
     assert_eq!(name.remote, client.local_addr().unwrap());
     let fd = second.unwrap().fd.expect("with its descriptor");
     assert_eq!(Name::of(fd.as_fd()), None, "it is the kernel's");
+    // As the library does that accepts it: until then it ends by a reset, as all in a queue do.
+    assert_eq!(socket_linger(&fd).unwrap(), Some(std::time::Duration::ZERO));
+    set_socket_linger(&fd, None).unwrap();
     TcpStream::from(fd).write_all(b"hello").unwrap();
     let mut text = String::new();
     client.read_to_string(&mut text).unwrap();
