@@ -2,39 +2,85 @@
 //!
 //! A program prints a line for each case, and a case whose result differs is one that a row of
 //! `differential/differences.tsv` explains. The guide's page of differences is made from these rows.
-//! `GREENWAVE_DIFFERENTIAL=whole` also runs them on an XDP device; `GREENWAVE_UPDATE=1` writes the page.
+//! `GREENWAVE_DIFFERENTIAL=whole` also runs them on XDP and TAP devices; `GREENWAVE_UPDATE=1` writes the page.
 
 use std::collections::BTreeMap;
 
 use super::*;
 
-/// Programs, by the name that rows use.
-const PROGRAMS: [(&str, &str); 7] = [
-    ("options", include_str!("differential/options.py")),
-    ("ends", include_str!("differential/ends.py")),
-    ("flags", include_str!("differential/flags.py")),
-    ("calls", include_str!("differential/calls.py")),
-    ("datagrams", include_str!("differential/datagrams.py")),
-    ("ports", include_str!("differential/ports.py")),
-    ("duplicates", include_str!("differential/duplicates.py")),
+/// A program, by the name that rows use, and if it runs over IPv6 too. Those are called `NAME over IPv6`.
+struct Program {
+    name: &'static str,
+    text: &'static str,
+    six: bool,
+}
+
+macro_rules! program {
+    ($name:literal, $six:literal) => {
+        Program { name: $name, text: include_str!(concat!("differential/", $name, ".py")), six: $six }
+    };
+}
+
+const PROGRAMS: [Program; 13] = [
+    program!("options", false),
+    program!("sequence", false),
+    program!("ends", true),
+    program!("unreachable", true),
+    program!("queue", false),
+    program!("late", false),
+    program!("segments", false),
+    program!("flags", false),
+    program!("calls", true),
+    program!("datagrams", false),
+    program!("ports", false),
+    program!("duplicates", false),
+    program!("forked", false),
 ];
+
+/// A device, and the addresses of the stack and of the peer on it, by family.
+struct Device {
+    name: &'static str,
+    ours: [&'static str; 2],
+    peer: [&'static str; 2],
+}
+
+/// Those where the peer is in another network namespace, and the kernel's addresses on the same cable.
+const PACKET: Device = Device { name: "packet:gw0", ours: [OURS, "fd00:7::2"], peer: [PEER, "fd00:7::9"] };
+const XDP: Device = Device { name: "xdp:gw0", ..PACKET };
+const KERNEL: Device = Device { name: "the kernel", ours: ["10.7.0.1", "fd00:7::1"], ..PACKET };
+/// One whose other end is the kernel.
+const TAP: Device =
+    Device { name: "tap:gw9", ours: ["10.9.0.2", "fd00:9::2"], peer: ["10.9.0.9", "fd00:9::9"] };
+
+impl Device {
+    /// Options of `greenwave run` for it.
+    fn options(&self) -> (String, Vec<String>) {
+        let [four, six] = self.ours;
+        let mut options = vec!["--gateway".to_owned(), self.peer.join(",")];
+        if self.name.starts_with("tap") {
+            options.extend(["--host-addr".to_owned(), format!("{},{}", self.peer[0], self.peer[1])]);
+        }
+        (format!("{four}/24,{six}/64"), options)
+    }
+}
 
 /// A difference: the cases that have it, and the reason.
 struct Row {
-    program: &'static str,
+    programs: Vec<&'static str>,
     cases: Vec<&'static str>,
     kernel: &'static str,
     run: &'static str,
     reason: &'static str,
 }
 
-/// `program`, cases separated by ` / `, the kernel's result, ours, the reason; separated by tabs.
+/// Programs separated by `, `, cases separated by ` / `, the kernel's result, ours, the reason; separated by tabs.
 fn rows() -> Vec<Row> {
     let lines = include_str!("differential/differences.tsv").lines().filter(|line| !line.is_empty());
     let row = |line: &'static str| {
         let fields: Vec<_> = line.split('\t').collect();
-        let [program, cases, kernel, run, reason] = fields[..] else { panic!("five fields: {line}") };
-        Row { program, cases: cases.split(" / ").collect(), kernel, run, reason }
+        let [programs, cases, kernel, run, reason] = fields[..] else { panic!("five fields: {line}") };
+        let (programs, cases) = (programs.split(", ").collect(), cases.split(" / ").collect());
+        Row { programs, cases, kernel, run, reason }
     };
     lines.map(row).collect()
 }
@@ -58,45 +104,95 @@ fn results(printed: &str) -> BTreeMap<String, String> {
     printed.lines().map(line).collect()
 }
 
+/// Starts the peers of both namespaces, and waits until they serve.
+fn peers(world: &World) -> [Child; 2] {
+    let script = world.write("peer.py", include_str!("differential/peer.py"));
+    [(&world.clients, PACKET.peer), (&world.ours, TAP.peer)].map(|(namespace, addresses)| {
+        // Else the kernel refuses only some of many datagrams.
+        for rate in ["net.ipv4.icmp_ratelimit=0", "net.ipv6.icmp.ratelimit=0"] {
+            namespace.run("sysctl", &["-qw", rate]).unwrap();
+        }
+        let mut peer = namespace.command("python3");
+        peer.arg(&script).args(addresses).stdout(Stdio::piped());
+        let mut peer = namespace.spawn(&mut peer).unwrap();
+        let mut ready = String::new();
+        BufReader::new(peer.stdout.take().expect("a pipe")).read_line(&mut ready).unwrap();
+        peer
+    })
+}
+
+/// Runs of a program: its name, its file, and the family of its addresses.
+fn runs(world: &World) -> Vec<(String, String, usize)> {
+    let mut runs = Vec::new();
+    for Program { name, text, six } in PROGRAMS {
+        let script = world.python(&format!("{name}.py"), text);
+        runs.push((name.to_owned(), script.clone(), 0));
+        if six {
+            runs.push((format!("{name} over IPv6"), script, 1));
+        }
+    }
+    runs
+}
+
+/// What a program prints on the kernel.
+fn on_the_kernel(world: &World, script: &str, family: usize) -> BTreeMap<String, String> {
+    let (ours, peer) = (KERNEL.ours[family], KERNEL.peer[family]);
+    let out = world.ours.command("timeout").args(["60", "python3", script, ours, peer]).output().unwrap();
+    assert!(out.status.success(), "{script}: {}", String::from_utf8_lossy(&out.stderr));
+    results(&String::from_utf8_lossy(&out.stdout))
+}
+
+/// What it prints under `greenwave run` on `device`.
+fn on(world: &World, device: &Device, script: &str, family: usize) -> BTreeMap<String, String> {
+    let (addr, options) = device.options();
+    let options: Vec<_> = options.iter().map(String::as_str).collect();
+    let program = ["python3", script, device.ours[family], device.peer[family]];
+    results(&world.client_as(&addr, &options, device.name, &program).0)
+}
+
 #[test]
 fn programs_see_what_the_kernel_would_show_them() {
     let test = "programs_see_what_the_kernel_would_show_them";
     let Some(world) = World::new(test, "python3") else { return };
-    let mut peer = world.clients.command("python3");
-    peer.args([&world.write("peer.py", include_str!("differential/peer.py")), PEER]).stdout(Stdio::piped());
-    let mut peer = world.clients.spawn(&mut peer).unwrap();
-    // Else the kernel refuses only some of many datagrams.
-    world.clients.run("sysctl", &["-qw", "net.ipv4.icmp_ratelimit=0"]).unwrap();
-    let mut ready = String::new();
-    BufReader::new(peer.stdout.take().expect("a pipe")).read_line(&mut ready).unwrap();
+    world.ours.address("gw0", KERNEL.ours[1].parse().unwrap(), 64).unwrap();
+    world.clients.address("eth0", KERNEL.peer[1].parse().unwrap(), 64).unwrap();
+    for (far, peer) in ["10.8.0.0/16", "fd00:8::/32"].into_iter().zip(KERNEL.peer) {
+        world.ours.run("ip", &["route", "add", far, "via", peer]).unwrap();
+    }
+    // Else the kernel says that there is no way to an address of IPv6.
+    world.clients.run("ip", &["route", "add", "blackhole", "fd00:8::/32"]).unwrap();
+    let _peers = peers(&world);
+    let runs = runs(&world);
     let whole = std::env::var("GREENWAVE_DIFFERENTIAL").is_ok_and(|what| what == "whole");
-    let devices: &[&str] = if whole { &["packet:gw0", "xdp:gw0"] } else { &["packet:gw0"] };
+    let devices: &[&Device] = if whole { &[&PACKET, &XDP, &TAP] } else { &[&PACKET] };
     let rows = rows();
     let mut explained = vec![false; rows.len()];
     let mut unexplained = Vec::new();
-    for (name, text) in PROGRAMS {
-        let script = world.python(&format!("{name}.py"), text);
-        let out = world
-            .ours
-            .command("timeout")
-            .args(["60", "python3", &script, "10.7.0.1", PEER])
-            .output()
-            .unwrap();
-        assert!(out.status.success(), "{name}: {}", String::from_utf8_lossy(&out.stderr));
-        let kernel = results(&String::from_utf8_lossy(&out.stdout));
-        assert!(!kernel.is_empty(), "{name} prints results");
-        for device in devices {
-            let (printed, said) = world.client(device, &["python3", &script, OURS, PEER]);
-            let ours = results(&printed);
-            assert!(ours.keys().eq(kernel.keys()), "{name}: the same cases\n{said}");
+    // Both mostly wait, and do not meet.
+    let (kernel, ours) = std::thread::scope(|scope| {
+        let each = || runs.iter().map(|(_, script, family)| on_the_kernel(&world, script, *family));
+        let kernel = scope.spawn(move || each().collect::<Vec<_>>());
+        let on = |device: &&Device| {
+            let each = runs.iter().map(|(_, script, family)| on(&world, device, script, *family));
+            each.collect::<Vec<_>>()
+        };
+        let ours: Vec<_> = devices.iter().map(on).collect();
+        (kernel.join().unwrap(), ours)
+    });
+    for (device, ours) in devices.iter().zip(ours) {
+        for (((name, ..), kernel), ours) in runs.iter().zip(&kernel).zip(ours) {
+            assert!(!kernel.is_empty(), "{name} prints results");
+            assert!(ours.keys().eq(kernel.keys()), "{name}: the same cases");
             for (case, theirs) in kernel.iter().filter(|(case, theirs)| ours[*case] != **theirs) {
-                let is =
-                    |row: &Row| row.program == name && row.cases.iter().any(|cases| matches(cases, case));
+                let is = |row: &Row| {
+                    row.programs.contains(&name.as_str())
+                        && row.cases.iter().any(|cases| matches(cases, case))
+                };
                 match rows.iter().position(is) {
                     Some(row) => explained[row] = true,
                     None => unexplained.push(format!(
-                        "{name} {case} on {device}\n  kernel {theirs}\n  run    {}",
-                        ours[case]
+                        "{name} {case} on {}\n  kernel {theirs}\n  run    {}",
+                        device.name, ours[case]
                     )),
                 }
             }
@@ -112,9 +208,10 @@ fn programs_see_what_the_kernel_would_show_them() {
 #[test]
 fn the_guide_has_every_difference() {
     let mut page = include_str!("differential/page.md").to_owned();
-    for Row { program, cases, kernel, run, reason } in rows() {
+    for Row { programs, cases, kernel, run, reason } in rows() {
+        let programs = programs.join(", ");
         let cases = cases.iter().map(|case| format!("`{case}`")).collect::<Vec<_>>().join("<br>");
-        page += &format!("| {program} | {cases} | {kernel} | {run} | {reason} |\n");
+        page += &format!("| {programs} | {cases} | {kernel} | {run} | {reason} |\n");
     }
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/kernel-differences.md");
     if std::env::var_os("GREENWAVE_UPDATE").is_some() {
@@ -169,9 +266,17 @@ fn options_that_were_set_before_and_have_no_effect_are_counted() {
     clients::echo(&world);
     let script = world.python("before.py", include_str!("differential/before.py"));
     let (printed, said) = world.client("packet:gw0", &["python3", &script, OURS, PEER]);
-    assert_eq!(printed, "on lo: 99\non gw0: b'x'\n", "{said}");
-    for (level, option) in [(1, 36), (6, 2), (6, 9), (6, 13), (0, 11)] {
-        let line = format!("refused: setsockopt level {level} option {option}, 2×");
-        assert!(said.contains(&line), "{line} is not in\n{said}");
+    let (options, rest): (Vec<_>, Vec<_>) = printed.lines().partition(|line| line.starts_with("level "));
+    assert_eq!(rest, ["on lo: 99", "on gw0: b'x'"], "{said}");
+    for option in ["level 1 option 36", "level 6 option 2", "level 6 option 9", "level 0 option 11"] {
+        assert!(options.contains(&option), "{option} is not in\n{printed}");
     }
+    // Refused by a socket that is bound, and set on one before it was bound, and on one before it was connected.
+    let counted = |option: &str| {
+        let line =
+            said.lines().find_map(|line| line.strip_prefix(&format!("refused: setsockopt {option}, ")));
+        line.and_then(|times| times.trim_end_matches('×').parse::<u32>().ok()).unwrap_or(0)
+    };
+    let uncounted: Vec<_> = options.iter().filter(|option| counted(option) < 3).collect();
+    assert!(uncounted.is_empty(), "{uncounted:?}\n{said}");
 }

@@ -1,14 +1,16 @@
 """Ends of connections: the results of calls after each end, in several orders."""
 import ctypes, errno, select, signal, socket, struct, sys, time
 OURS, PEER = sys.argv[1:3]
+FAMILY = socket.AF_INET6 if ":" in OURS else socket.AF_INET
 libc = ctypes.CDLL(None, use_errno=True)
 pipes = 0
 def on_pipe(*_):
     global pipes; pipes += 1
 signal.signal(signal.SIGPIPE, on_pipe)
 
-def after_write():
-    time.sleep(0.03)
+def after_write(s):
+    """Until the peer has answered by a reset, if it does."""
+    p = select.poll(); p.register(s, 0); p.poll(200); time.sleep(.01)
 def name(code): return errno.errorcode.get(code, str(code))
 def result(value): return str(value) if value >= 0 else name(ctypes.get_errno())
 
@@ -27,12 +29,12 @@ def peek(s):
 def write(s):
     before = pipes
     got = result(libc.write(s.fileno(), b"xyz", 3))
-    after_write()
+    after_write(s)
     return got + ("+SIGPIPE" if pipes > before else "")
 def send(s):
     before = pipes
     got = result(libc.send(s.fileno(), b"xyz", 3, socket.MSG_NOSIGNAL))
-    after_write()
+    after_write(s)
     return got + ("+SIGPIPE" if pipes > before else "")
 BITS = [(select.POLLIN, "IN"), (select.POLLPRI, "PRI"), (select.POLLOUT, "OUT"), (select.POLLERR, "ERR"), (select.POLLHUP, "HUP"), (0x2000, "RDHUP")]
 def bits(mask): return "|".join(n for b, n in BITS if mask & b) or "none"
@@ -51,7 +53,7 @@ def peername(s):
     return result(libc.getpeername(s.fileno(), a, ctypes.byref(n)))
 
 def open_to(port):
-    s = socket.socket(); s.settimeout(None); s.connect((PEER, port)); return s
+    s = socket.socket(FAMILY); s.settimeout(None); s.connect((PEER, port)); return s
 def settle(s, wanted=0x2000):
     p = select.poll(); p.register(s, wanted); p.poll(10000)
     time.sleep(0.02)
@@ -61,7 +63,7 @@ def reset_with_data():
 def reset_without_data():
     s = open_to(7005); s.sendall(b"g"); settle(s); return s
 def reset_after_half_close():
-    s = open_to(7001); s.sendall(b"g"); s.shutdown(socket.SHUT_WR); settle(s); time.sleep(0.05); return s
+    s = open_to(7001); s.shutdown(socket.SHUT_WR); settle(s); time.sleep(0.05); return s
 def closed():
     s = open_to(7002); s.sendall(b"g"); settle(s); return s
 def closed_both():
@@ -69,7 +71,7 @@ def closed_both():
 def reset_after_close():
     s = open_to(7003); s.sendall(b"g"); settle(s); s.sendall(b"h"); time.sleep(0.1); return s
 def refused():
-    s = socket.socket()
+    s = socket.socket(FAMILY)
     s.setblocking(False)
     try: s.connect((PEER, 9))
     except BlockingIOError: pass
