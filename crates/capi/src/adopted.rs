@@ -36,7 +36,7 @@ const SO_BUF_LOCK: c_int = 72;
 
 /// Options that the stack answers for, and what Linux does unless it is told otherwise
 /// (tcp(7), ip(7), ipv6(7)).
-const TOLD: [(c_int, c_int, c_int); 10] = [
+const TOLD: [(c_int, c_int, c_int); 12] = [
     (IPPROTO_TCP, libc::TCP_KEEPIDLE, 7200),
     (IPPROTO_TCP, libc::TCP_KEEPINTVL, 75),
     (IPPROTO_TCP, libc::TCP_KEEPCNT, 9),
@@ -45,8 +45,8 @@ const TOLD: [(c_int, c_int, c_int); 10] = [
     (IPPROTO_TCP, libc::TCP_CORK, 0),
     (IPPROTO_IP, libc::IP_TOS, 0),
     (libc::IPPROTO_IPV6, libc::IPV6_TCLASS, 0),
-    (libc::IPPROTO_IP, libc::IP_TTL, 64),
-    (libc::IPPROTO_IP, libc::IP_MINTTL, 0),
+    (IPPROTO_IP, libc::IP_TTL, 64),
+    (IPPROTO_IP, libc::IP_MINTTL, 0),
     (libc::IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS, 64),
     (libc::IPPROTO_IPV6, libc::IPV6_MINHOPCOUNT, 0),
 ];

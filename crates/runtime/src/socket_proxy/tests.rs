@@ -61,7 +61,7 @@ fn small_segments_wait_for_more_where_a_program_says_so() {
         let mut world = World::new(1000);
         let (end, conn) = (world.end(0), world.end(0).borrow().conn.expect("it was offered"));
         let set = |world: &mut World, cork| {
-            world.streams.programs.happened.push(Happened::Set(conn, Setting::Cork(cork)));
+            world.streams.programs.happened.push(AppEvent::Set(conn, Setting::Cork(cork)));
             world.settle();
         };
         let before = segments(&world);
