@@ -118,7 +118,7 @@ const CASES: &[Case] = &[
         }
         world.streams.counters
     }),
-    (&["guard: seen", "guard: by_presence"], || guarded(guard::Limit::Present { max: 1 })),
+    (&["guard: seen", "guard: by_presence"], || guarded(guard::Limit::Concurrency { max: 1 })),
     (&["guard: by_closing"], || guarded(guard::Limit::Closed)),
     (&["guard: by_rate"], || guarded(guard::Limit::Rate { per_s: 1e-9 })),
 ];
@@ -145,7 +145,7 @@ fn guarded(limit: guard::Limit) -> Counters {
         refusal: crate::shard::Refusal::Reset,
         watches: false,
     };
-    world.streams.set_guard(Some(guard), Until::Accept);
+    world.streams.set_guard(Some(guard), WaitEnd::Accept);
     world.settle();
     (0..2).for_each(|_| world.connect());
     world.streams.counters
