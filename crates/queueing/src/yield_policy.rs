@@ -54,7 +54,7 @@ impl YieldPolicy {
         self.pause = match away >= LATE {
             _ if self.away_mean_ns < LATE.as_nanos() => 0,
             true => (self.pause * 2).clamp(PAUSE_MIN, PAUSE_MAX),
-            // Not every yield reaches the CPU-bound thread: an early return shortens the pause by less than half.
+            // A yield may miss the CPU-bound thread: it shortens the pause by less than half.
             false => self.pause * 3 / 4,
         };
         self.pause_left = self.pause;

@@ -267,7 +267,7 @@ impl<W> IoScheduler<W> {
         }
     }
 
-    /// Next waiter to notify and the priority of its request.
+    /// Dequeues the next waiter to notify, with the priority of its request.
     pub fn pop_waiter(&mut self, now: Time) -> Option<(W, Priority)> {
         loop {
             let slots = &self.slots;
@@ -300,7 +300,7 @@ impl<W> IoScheduler<W> {
     }
 
     /// Cancels a request and frees its buffer, at once or when the disk completes
-    /// it. Returns the waiter, unless it was notified.
+    /// it. Returns the waiter, unless it was notified or the request has ended.
     pub fn cancel(&mut self, Ticket { slot: index, sequence }: Ticket) -> Option<W> {
         let slot = &mut self.slots[index as usize];
         if slot.sequence != sequence {

@@ -114,7 +114,7 @@ pub trait Discipline<T: Entry> {
     /// True if pushing `entry` into the empty queue and popping it at once would
     /// return it unchanged and leave the state unchanged, so that an idle server
     /// can bypass the queue. Call it on an empty queue only; `false` is always safe.
-    /// If one entry passes, so does any other of its level that is no longer, until
+    /// If one entry passes, so does any other of its level and at most its size, until
     /// the next push.
     fn passes(&self, _entry: &T) -> bool {
         false

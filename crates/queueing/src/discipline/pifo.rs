@@ -13,7 +13,8 @@ use crate::{PrioritySet, Span, Time};
 
 /// Serves the least rank first, with aging.
 ///
-/// Starvation: after `age_max` at most `(`[`PASSED_IN_A_ROW`](super::PASSED_IN_A_ROW)` + 1) × capacity - 1` entries are served first.
+/// Starvation: after `age_max`, at most
+/// `(`[`PASSED_IN_A_ROW`](super::PASSED_IN_A_ROW)` + 1) × capacity - 1` entries are served first.
 #[derive(Clone, Debug)]
 pub struct Pifo<T, F> {
     queue: RankIndex<T>,
