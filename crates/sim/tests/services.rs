@@ -129,7 +129,7 @@ fn a_world_that_cannot_be_built_says_why() {
     let good = config(stages, 100.0, MIXED);
     for (bad, says) in [
         (Config { slos: good.slos[..1].to_vec(), ..good.clone() }, "0.5, not 1"),
-        (Config { stages: Vec::new(), ..good.clone() }, "1 and more"),
+        (Config { stages: Vec::new(), ..good.clone() }, "at least 1"),
     ] {
         let text = bad.check().expect_err("it cannot be built").to_string();
         assert!(text.contains(says), "{text}");

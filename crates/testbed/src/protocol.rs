@@ -81,7 +81,7 @@ impl Setup {
             return Err(bad(format!("capacity {} is outside 1..={CAPACITY_MAX}", setup.capacity)));
         }
         if setup.stages.is_empty() || setup.slos.is_empty() {
-            return Err(bad("stages or slos is empty, not 1 and more".to_owned()));
+            return Err(bad("stages or slos is empty, at least 1 of each is required".to_owned()));
         }
         for Stage { name, threads, parts, .. } in &setup.stages {
             if !(1..=1_000).contains(threads) || !(1..=1_000).contains(parts) {
@@ -126,7 +126,7 @@ impl Planned {
         let numbers: Vec<u64> = numbers.collect::<Result<_, _>>()?;
         let parts = setup.parts();
         let [birth_ns, class, rest @ ..] = &numbers[..] else {
-            return Err("no birth and class".to_owned());
+            return Err("no send time and class".to_owned());
         };
         let class = *class as usize;
         if class >= setup.slos.len() {
@@ -154,7 +154,7 @@ pub fn read(input: impl BufRead) -> Result<(Setup, Vec<Planned>), Error> {
         let bad = |cause: String| Error::new(format!("line {}: {cause}", plan.len() + 2), SPEC);
         let planned = Planned::parse(&text, &setup).map_err(bad)?;
         if plan.last().is_some_and(|before| before.send_at > planned.send_at) {
-            return Err(bad("it is born before the one above it".to_owned()));
+            return Err(bad("its send time is before that of the line above".to_owned()));
         }
         if plan.len() == REQUESTS_MAX {
             return Err(bad(format!("more than {REQUESTS_MAX} requests")));
@@ -222,7 +222,7 @@ impl fmt::Display for Line {
 }
 
 /// Advice for invalid input.
-const SPEC: &str = "spec/testbed.md says what a runner is told";
+const SPEC: &str = "see the input of a runner in spec/testbed.md";
 /// Bound of a plan, which is held in memory.
 const REQUESTS_MAX: usize = 10_000_000;
 /// Same bound as in the simulator.
@@ -264,7 +264,7 @@ mod tests {
         check(setup().replace("edf", "first"), "order \"first\" is none of fifo");
         check(setup().replace("\"threads\":1", "\"threads\":0"), "threads 0");
         check(format!("{}\n5,0,1,2,x", setup()), "line 2: \"x\"");
-        check(format!("{}\n5,0,1,2,3\n4,0,1,2,3", setup()), "line 3: it is born before");
+        check(format!("{}\n5,0,1,2,3\n4,0,1,2,3", setup()), "line 3: its send time is before");
         check(format!("{}\n5,1,1,2,3", setup()), "class 1 is none of 1");
         check(format!("{}\n5,0,1,2", setup()), "4 columns, not 5");
         check(format!("{}\n-5,0,1,2,3", setup()), "\"-5\"");

@@ -91,7 +91,7 @@ fn service(run: &Arc<Run>, number: usize, next: Option<Client>) -> Handler {
         let (run, next) = (Arc::clone(&run), next.clone());
         Box::pin(async move {
             let at = request.extensions().get::<Arc<PartReport>>().cloned();
-            let at = at.ok_or_else(|| Status::invalid_argument("no request of the plan"))?;
+            let at = at.ok_or_else(|| Status::invalid_argument("request is not part of the plan"))?;
             work(run.plan[at.request].service[number]).await;
             at.served();
             give_way();
@@ -146,7 +146,8 @@ pub(crate) fn wait_for_requests(done_rx: &Receiver<()>) -> Result<(), Error> {
             Ok(()) => {}
             Err(RecvTimeoutError::Disconnected) => return Ok(()),
             Err(RecvTimeoutError::Timeout) => {
-                let cause = format!("nothing ended for {PROGRESS_TIMEOUT:?}, and not all has");
+                let cause =
+                    format!("no request ended for {PROGRESS_TIMEOUT:?}, although some are outstanding");
                 return Err(Error::new(cause, "shorter services, or fewer requests than they can serve"));
             }
         }

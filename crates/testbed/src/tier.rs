@@ -159,9 +159,9 @@ async fn start(tier: &Tier, stats: &Arc<Mutex<Stats>>) -> Result<Serving, Error>
         .with_queue_probe(move || Queue::from(&inside))
         .classes(tier.dscp.len() as u8, |headers| Class::new(level(headers) as u8));
     let guard = match &tier.tells {
-        Some(path) => guard.with_queue_report(path).map_err(|e| {
-            Error::new(format!("tier: tells {}: {e}", path.display()), "a file that it may write")
-        })?,
+        Some(path) => guard
+            .with_queue_report(path)
+            .map_err(|e| Error::new(format!("tier: tells {}: {e}", path.display()), "a writable file"))?,
         None => guard,
     };
     let failed = |e: std::io::Error| Error::new(format!("{}: {e}", tier.listen), "ip address, ss -ltn");
@@ -200,7 +200,8 @@ fn handler(tier: &Tier, parts: Vec<Vec<Client>>, shedding: Shedding, stats: &Arc
         let (parts, stats) = (Arc::clone(&parts), Arc::clone(&stats));
         Box::pin(async move {
             let times = service_times(&request).filter(|times| times.len() == parts.len() + 1);
-            let times = times.ok_or_else(|| Status::invalid_argument("no time for here and each part"))?;
+            let times = times
+                .ok_or_else(|| Status::invalid_argument("no service times for this service and each part"))?;
             let level = level(request.metadata().as_ref());
             work(times[0]).await;
             let budget = deadline::tower::budget().ok_or_else(|| Status::internal("no budget"))?;
@@ -283,7 +284,7 @@ fn stats_json(stats: &Mutex<Stats>, queue: &DeadlineLayer, guard: &GuardLayer) -
 /// Header with the service times of a request, ns.
 const SERVICE: &str = "testbed-service";
 /// Advice for invalid settings.
-const SPEC: &str = "spec/testbed.md says what a tier is told";
+const SPEC: &str = "see the settings of a tier in spec/testbed.md";
 /// Same bound as for a runner.
 const CAPACITY_MAX: usize = 100_000_000;
 const ANSWER_MAX: usize = 1 << 20;

@@ -243,10 +243,10 @@ impl Config {
     pub fn check(&self) -> Result<(), BadConfig> {
         let bad = |text: String| Err(BadConfig(text));
         if self.lasts == Span::ZERO {
-            return bad("lasts 0ns is nothing to count, more is".to_owned());
+            return bad("lasts 0ns is not above 0".to_owned());
         }
         if self.costs.slice.is_some_and(|slice| slice.mean() == Span::ZERO) {
-            return bad("costs: a slice of 0ns is none; leave it out".to_owned());
+            return bad("costs: slice 0ns is not above 0; omit it for the idle class".to_owned());
         }
         let machine = &self.machine;
         for (name, value) in [("bandwidth_gb", machine.bandwidth_gb), ("latency_rise", machine.latency_rise)]
@@ -290,7 +290,7 @@ impl Task {
             return Err(format!("a change at {} is not after the one at {}", pair[1].at, pair[0].at));
         }
         if critical && (self.threads > 0 || !self.phases.is_empty()) {
-            return Err("LC has neither threads nor phases; BE has".to_owned());
+            return Err("LC takes neither threads nor phases; BE does".to_owned());
         }
         let needs = self.phases.iter().map(|phase| phase.needs).chain([self.needs]);
         for Needs { memory, misses, bandwidth_gb, pressure, sensitivity, .. } in needs {
@@ -298,7 +298,7 @@ impl Task {
                 return Err(format!("memory {memory} is outside 0..=1"));
             }
             if !(misses > 0.0 && misses <= 1.0) {
-                return Err(format!("misses {misses} is not more than 0 up to 1"));
+                return Err(format!("misses {misses} is not above 0 and at most 1"));
             }
             for (name, value) in
                 [("bandwidth_gb", bandwidth_gb), ("pressure", pressure), ("sensitivity", sensitivity)]
@@ -309,7 +309,7 @@ impl Task {
             }
         }
         match self.phases.iter().find(|phase| phase.lasts.mean() == Span::ZERO) {
-            Some(_) => Err("a phase that lasts 0ns never begins; more than that does".to_owned()),
+            Some(_) => Err("a phase lasts 0ns, which is not above 0".to_owned()),
             None => Ok(()),
         }
     }

@@ -135,23 +135,25 @@ pub(super) fn problem(config: &Config) -> Option<String> {
         return Some(format!("quantum {quantum} is outside 64..=1000000 bytes"));
     }
     if config.quantum.is_some() && !scheduler.is_flow_fair() {
-        return Some(format!("quantum is for schedulers with turns between flows, which {name} has not"));
+        return Some(format!("quantum requires a scheduler with round robin between flows, not {name}"));
     }
     if let Some(weight) = config.shares.iter().flatten().find(|weight| !(1..=10_000).contains(*weight)) {
         return Some(format!("shares: {weight} is outside 1..=10000"));
     }
     if config.shares.is_some() && !scheduler.has_levels() {
-        return Some(format!("shares are for schedulers with levels, which {name} has not"));
+        return Some(format!("shares require a scheduler with levels, not {name}"));
     }
     if config.marking == Marking::Flow && (!scheduler.is_flow_fair() || scheduler == Scheduler::FqCodel) {
-        return Some(format!("marking \"flow\" is for turns between flows without CoDel, not for {name}"));
+        return Some(format!(
+            "marking \"flow\" requires round robin between flows without CoDel, not {name}"
+        ));
     }
     let Codel { target, interval } = config.codel;
     if target == Span::ZERO || interval <= target {
         return Some(format!("codel: target {target} is not between 0 and the interval, {interval}"));
     }
     if config.idle == Span::ZERO {
-        return Some("idle 0s starts every packet's flow anew, more than 0 is valid".to_owned());
+        return Some("idle 0s is not above 0: every packet would start a new flow".to_owned());
     }
     let RedParams { min, max, chance, weight, .. } = config.red?;
     if !min.same_unit(max) || min.amount() >= max.amount() {

@@ -246,7 +246,9 @@ impl Config {
         if self.draws == RngStreams::Ns2
             && !(poisson && self.senders == Senders::First && (1..=20_000).contains(&self.seed))
         {
-            return bad("draws ns2 is for poisson arrivals, senders first and seeds 1..=20000".to_owned());
+            return bad(
+                "draws ns2 requires arrivals poisson, senders first and a seed in 1..=20000".to_owned()
+            );
         }
         let problem = match &self.transport {
             Transport::Ns2(settings) => settings.problem(),
@@ -273,7 +275,7 @@ impl Config {
         let Some(planned) = &self.planned else { return Ok(()) };
         if planned.len() != self.flows as usize {
             return bad(format!(
-                "flows {} is not the number of those planned, {}",
+                "flows {} is not the number of flows planned, {}",
                 self.flows,
                 planned.len()
             ));
@@ -286,7 +288,7 @@ impl Config {
             return bad(format!("planned: {flow:?} is not between two of {hosts} hosts"));
         }
         if planned.windows(2).any(|pair| pair[1].start < pair[0].start) {
-            return bad("planned: flows are not in the order of their beginnings".to_owned());
+            return bad("planned: flows are not in order of start".to_owned());
         }
         Ok(())
     }

@@ -40,10 +40,12 @@ impl Settings {
     pub(super) fn problem(&self) -> Option<String> {
         let Self { window, window_max, rto, gain } = *self;
         if !(window >= 1.0 && window_max >= 1.0) {
-            return Some(format!("transport: windows {window} and {window_max}, not 1 segment and more"));
+            return Some(format!(
+                "transport: windows {window} and {window_max} are not both at least 1 segment"
+            ));
         }
         (rto == Span::ZERO || !(gain > 0.0 && gain <= 1.0)).then(|| {
-            format!("transport: rto {rto} and gain {gain}, not more than 0 (and the gain at most 1)")
+            format!("transport: rto {rto} and gain {gain} are not both above 0 (and the gain at most 1)")
         })
     }
 }

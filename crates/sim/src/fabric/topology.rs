@@ -150,7 +150,7 @@ impl Topology {
             return Some(format!("topology: {name} {count} is outside 1..={HOSTS_MAX}"));
         }
         match self.hosts() {
-            1 => return Some("topology: one host has nobody to send to, 2 and more have".to_owned()),
+            1 => return Some("topology: one host has no peer, at least 2 are required".to_owned()),
             hosts if hosts > HOSTS_MAX => {
                 return Some(format!("topology: {hosts} hosts are more than {HOSTS_MAX}"));
             }

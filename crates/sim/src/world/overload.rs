@@ -106,14 +106,14 @@ impl Config {
     pub fn check(&self) -> Result<(), BadConfig> {
         let capacities = [("receive_room", self.receive_room), ("serve_room", self.serve_room)];
         if let Some((name, _)) = capacities.iter().find(|(_, room)| *room == 0) {
-            return Err(BadConfig(format!("{name} 0 holds nobody, 1 and more do")));
+            return Err(BadConfig(format!("{name} 0 is not at least 1")));
         }
         if self.requests == 0 {
-            return Err(BadConfig("requests 0 is nothing to count, 1 and more is".to_owned()));
+            return Err(BadConfig("requests 0 is not at least 1".to_owned()));
         }
         let service_means = [("receive", self.receive.mean()), ("serve", self.serve.mean())];
         match service_means.iter().find(|(_, mean)| *mean == Span::ZERO) {
-            Some((name, _)) => Err(BadConfig(format!("{name} takes no time: more than 0ns has a rate"))),
+            Some((name, _)) => Err(BadConfig(format!("{name} takes no time: its mean must be above 0ns"))),
             None => Ok(()),
         }
     }

@@ -160,11 +160,9 @@ impl Config {
         self.guard().map_err(|error| BadConfig(format!("guard {error}")))?;
         let invalid = |what: String| Err(BadConfig(what));
         match self {
-            Self { duration: Span::ZERO, .. } => {
-                invalid("duration 0ns counts nobody, 1ms and more do".into())
-            }
+            Self { duration: Span::ZERO, .. } => invalid("duration 0ns is not above 0".into()),
             Self { load, .. } if !(*load > 0.0 && *load <= LOAD_MAX) => {
-                invalid(format!("load {load} is outside of more than 0 to {LOAD_MAX}"))
+                invalid(format!("load {load} is outside 0 (excluded) to {LOAD_MAX}"))
             }
             Self { surge: load, .. } if !(0.0..=LOAD_MAX).contains(load) => {
                 invalid(format!("surge {load} is outside 0..={LOAD_MAX}"))
@@ -175,7 +173,7 @@ impl Config {
             Self { connections_max: most @ (0 | CONNECTIONS_MORE..), .. } => {
                 invalid(format!("connections_max {most} is outside 1..={CONNECTIONS_MAX}"))
             }
-            Self { transport: 0, .. } => invalid("transport 0 takes nothing in, 1 and more do".into()),
+            Self { transport: 0, .. } => invalid("transport 0 is not at least 1".into()),
             Self { receive_percent: percent @ (0 | 101..), .. } => {
                 invalid(format!("receive_percent {percent} is outside 1..=100"))
             }
@@ -316,7 +314,7 @@ pub fn run(config: &Config) -> Result<Outcome, BadConfig> {
     let outcome = world.client.into_outcome().map_err(|(addresses, since)| {
         let each = config.connections_max;
         BadConfig(format!(
-            "load {}: after {} of virtual time all {addresses} addresses of the callers' are full, \
+            "load {}: after {} of virtual time all {addresses} client addresses are full, \
              with {each} connections each",
             config.load,
             since.since(Time::ZERO)

@@ -214,7 +214,7 @@ fn worker(run: &Arc<Run>, index_set: &IndexSet, part: usize) -> Handler {
         Box::pin(async move {
             let started = Instant::now();
             let at = request.extensions().get::<Arc<PartReport>>().cloned();
-            let at = at.ok_or_else(|| Status::invalid_argument("no request of the plan"))?;
+            let at = at.ok_or_else(|| Status::invalid_argument("request is not part of the plan"))?;
             let planned = &run.plan[at.request];
             let query = planned.query.unwrap_or_default();
             let found = tokio::task::spawn_blocking(move || index_set.search(part, query)).await;

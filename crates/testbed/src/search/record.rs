@@ -38,7 +38,7 @@ impl Default for Settings {
 /// A missing argument, or a file that cannot be read or written.
 pub fn command(mut arguments: impl Iterator<Item = String>) -> Result<(), Error> {
     let (Some(corpus), Some(file)) = (arguments.next(), arguments.next()) else {
-        let cause = "record is given less than a folder of text and a file to write";
+        let cause = "record requires a folder of text and a file to write";
         return Err(Error::new(cause, "testbed record target/corpora/text experiments/d2p/search-times.csv"));
     };
     let bad = |cause| Error::new(cause, "experiments/d2p/corpus, which fetches the text");

@@ -205,10 +205,10 @@ impl Config {
     pub fn check(&self) -> Result<(), BadConfig> {
         let bad = |text: String| Err(BadConfig(text));
         if self.clients == 0 {
-            return bad("clients 0 ask nothing, 1 and more do".to_owned());
+            return bad("clients 0 is not at least 1".to_owned());
         }
         if self.lasts == Span::ZERO {
-            return bad("lasts 0ns is nothing to count, more is".to_owned());
+            return bad("lasts 0ns is not above 0".to_owned());
         }
         if !(1..=3).contains(&self.tiers.len()) {
             return bad(format!("{} tiers are outside 1..=3", self.tiers.len()));
@@ -229,7 +229,7 @@ impl Config {
             return bad(format!("tier {}: parts are for later tiers", self.tiers[0].name));
         }
         if self.classes.is_empty() {
-            return bad("classes is empty: nobody asks".to_owned());
+            return bad("classes is empty, at least 1 is required".to_owned());
         }
         if !(self.users.is_finite() && self.users > 0.0) {
             return bad(format!("users {} is not more than 0", self.users));

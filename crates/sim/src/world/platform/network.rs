@@ -69,9 +69,7 @@ impl Network {
     pub(super) fn check(&self, hosts: u32, seed: u64) -> Result<(), BadConfig> {
         let available = self.topology.hosts();
         if available < hosts {
-            return Err(BadConfig(format!(
-                "network: {available} hosts are fewer than {hosts} that have work"
-            )));
+            return Err(BadConfig(format!("network: {available} hosts are fewer than {hosts} in use")));
         }
         if let Some(Bulk { load, level, .. }) = &self.bulk {
             if !(load.is_finite() && *load > 0.0) {

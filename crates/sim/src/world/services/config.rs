@@ -145,7 +145,7 @@ impl Config {
     /// # Errors
     /// One line: the value and what would be valid.
     pub fn from_toml(text: &str) -> Result<Self, BadConfig> {
-        Self::from_toml_with(text, |name| Err(format!("record {name:?}: there is nobody to read it")))
+        Self::from_toml_with(text, |name| Err(format!("record {name:?}: no reader is given")))
     }
 
     /// Same as [`from_toml`](Self::from_toml), with records read by `read`.
@@ -187,7 +187,7 @@ impl Config {
             return bad(format!("shares of slos make {shares}, not 1"));
         }
         if self.stages.is_empty() {
-            return bad("stages is empty, not 1 and more".to_owned());
+            return bad("stages is empty, at least 1 is required".to_owned());
         }
         for stage in &self.stages {
             let name = &stage.name;
@@ -198,7 +198,7 @@ impl Config {
                 return bad(format!("stage {name}: parts {} is outside 1..=1000", stage.parts));
             }
             if stage.parts == 1 && (stage.partial || stage.reserve > Span::ZERO) {
-                return bad(format!("stage {name}: reserve and partial are for units of 2 parts and more"));
+                return bad(format!("stage {name}: reserve and partial require a unit of at least 2 parts"));
             }
             let recorded = stage.recorded.as_ref().map(|record| record.parts());
             if stage.record.is_some() && recorded != Some(stage.parts) {
@@ -206,14 +206,14 @@ impl Config {
                 return bad(format!("stage {name}: its record {has}, not {}", stage.parts));
             }
             if stage.learns == Learns::Query && stage.record.is_none() {
-                return bad(format!("stage {name}: learns \"query\" is for stages with a record"));
+                return bad(format!("stage {name}: learns \"query\" requires a record"));
             }
         }
         if !(1..=100_000_000).contains(&self.capacity) {
             return bad(format!("capacity {} is outside 1..=100000000", self.capacity));
         }
         if self.requests == 0 {
-            return bad("requests 0 is not 1 and more".to_owned());
+            return bad("requests 0 is not at least 1".to_owned());
         }
         Ok(())
     }

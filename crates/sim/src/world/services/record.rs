@@ -33,7 +33,7 @@ impl Record {
         };
         let rows: Vec<Vec<Span>> = text.lines().enumerate().skip(1).map(row).collect::<Result<_, _>>()?;
         if rows.is_empty() {
-            return Err(BadConfig("record: no query, not 1 and more".to_owned()));
+            return Err(BadConfig("record: no query, at least 1 is required".to_owned()));
         }
         Ok(Self { rows })
     }
