@@ -2,7 +2,7 @@
 //!
 //! A file is opened anew at each look, so one that another has taken the place of is
 //! read from then on.
-//! Source: [`guard::joined`], ADR 0042.
+//! Source: [`guard::app_queue`], ADR 0042.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};

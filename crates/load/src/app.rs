@@ -43,7 +43,7 @@ impl App for Synthetic {
         let Decoded::Complete { value: request, .. } = Request::decode_header(request) else {
             return Outcome::Close;
         };
-        let taken = cx.clock.now();
+        let started = cx.clock.now();
         cx.clock.compute(request.service);
         let answer = Response {
             id: request.id,
@@ -52,7 +52,7 @@ impl App for Synthetic {
             nic: cx.stages.nic,
             tcp: cx.stages.tcp,
             event: cx.stages.event,
-            service: cx.clock.now().since(taken),
+            service: cx.clock.now().since(started),
         };
         response.extend_from_slice(&answer.encode());
         Outcome::Keep

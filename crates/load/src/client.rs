@@ -324,17 +324,17 @@ impl Client {
             return self.stack.consume(now, id, stray);
         };
         let at = Time::ZERO + received.since(start);
-        let (taken, understood) = synthetic::responses(self.stack.received(id), |response| {
+        let (consumed, valid) = synthetic::responses(self.stack.received(id), |response| {
             let Response { id, nic, tcp, event, service, .. } = response;
             self.in_flight.answered(conn, Some(id), at, Stages { nic, tcp, event, service }).is_ok()
         });
-        if !understood {
+        if !valid {
             self.garbled += 1;
             self.stack.abort(now, id);
             self.open -= 1;
             self.closed(now, conn, CloseReason::Aborted);
-        } else if taken > 0 {
-            self.stack.consume(now, id, taken);
+        } else if consumed > 0 {
+            self.stack.consume(now, id, consumed);
         }
     }
 
@@ -344,9 +344,9 @@ impl Client {
         while let Some((request, offset)) = self.in_flight.unsent(conn) {
             let bytes = self.encoder.write(request);
             let len = bytes.len();
-            let Ok(taken) = self.stack.send(now, id, &bytes[offset..]) else { return };
-            self.in_flight.sent(conn, Time::ZERO + now.since(start), taken, len);
-            if offset + taken < len {
+            let Ok(sent) = self.stack.send(now, id, &bytes[offset..]) else { return };
+            self.in_flight.sent(conn, Time::ZERO + now.since(start), sent, len);
+            if offset + sent < len {
                 return;
             }
         }

@@ -255,12 +255,12 @@ impl ClosedLoopClient {
         let (kind, tally) = (&self.exchange.kinds[connection.kind], &mut self.outcome.kinds[connection.kind]);
         while connection.unsent > 0 && connection.state == State::Open {
             let rest = &kind.request[connection.offset..];
-            let Ok(taken) = self.stack.send(now, connection.id, rest) else { return };
-            connection.offset += taken;
+            let Ok(sent) = self.stack.send(now, connection.id, rest) else { return };
+            connection.offset += sent;
             if measuring {
-                tally.bytes += taken as u64;
+                tally.bytes += sent as u64;
             }
-            if taken < rest.len() {
+            if sent < rest.len() {
                 return;
             }
             connection.offset = 0;

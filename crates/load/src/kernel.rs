@@ -326,9 +326,9 @@ impl<'a> Run<'a> {
             };
             let len = bytes.len();
             match stream.write(&bytes[offset..]) {
-                Ok(taken) => {
+                Ok(sent) => {
                     let at = self.since_start();
-                    self.in_flight.sent(conn, at, taken, len);
+                    self.in_flight.sent(conn, at, sent, len);
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,

@@ -55,10 +55,10 @@ fn a_client_opens_and_uses_a_hundred_thousand_connections() {
     for port in PORTS {
         server.listen(port, ListenOptions::default()).unwrap();
     }
-    let (mut here, mut there) = pair(4096, 1514);
+    let (mut near, mut far) = pair(4096, 1514);
     let mut now = Time::from_nanos(1);
     while !client.is_done() {
-        let busy = client.step(now, &mut here) | serve(now, &mut server, &mut there);
+        let busy = client.step(now, &mut near) | serve(now, &mut server, &mut far);
         let next = client.poll_timeout().into_iter().chain(server.poll_timeout()).min();
         now += Span::from_nanos(100);
         if !busy {

@@ -1,7 +1,7 @@
 //! `x-envoy-expected-rq-timeout-ms`: timeout that Envoy sends to an upstream service.
 //!
 //! Milliseconds until Envoy gives up. Envoy does not count it down on later hops;
-//! [`write`] sets it anew.
+//! [`write()`] sets it anew.
 //! Source: Envoy, HTTP router filter, request headers.
 
 use queueing::Span;

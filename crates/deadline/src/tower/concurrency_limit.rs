@@ -189,12 +189,12 @@ impl ConcurrencyLimit {
         state.budget_median.record(Some(left.saturating_sub(service)));
         let slowest = estimate.map_or(service, |estimate| estimate.slowest);
         let waiter = Waiter { left, due: now + left, service, slowest, result_tx };
-        let (removed, waits) = match state.queue.enqueue(now, waiter) {
+        let (removed, is_queued) = match state.queue.enqueue(now, waiter) {
             EnqueueResult::Queued => (None, true),
             EnqueueResult::Refused(removed, reason) => (Some((removed, reason)), false),
             EnqueueResult::Replaced(removed, reason) => (Some((removed, reason)), true),
         };
-        let handle = if waits { state.queue.newest() } else { None };
+        let handle = if is_queued { state.queue.newest() } else { None };
         if let Some((removed, reason)) = removed {
             state.counts.count_rejection(reason);
             let _ = removed.result_tx.send(Err(reason));

@@ -63,8 +63,8 @@ async fn a_turn_that_nobody_takes_goes_to_the_next() {
     let (app, gate) = held(&layer);
     gate.add_permits(1);
     // The call dequeues or enqueues the request; the future is never polled.
-    let mut turn = app.clone();
-    let never_polled = tower::Service::call(&mut turn, within(secs(9), "/"));
+    let mut service = app.clone();
+    let never_polled = tower::Service::call(&mut service, within(secs(9), "/"));
     let third = tokio::spawn(app.oneshot(within(secs(9), "/")));
     drop(never_polled);
     assert!(third.await.unwrap().unwrap().status().is_success());

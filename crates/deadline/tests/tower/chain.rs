@@ -42,7 +42,7 @@ async fn chain() -> Chain {
     let clock = manual.clone();
     let third = grpc::listen(
         &layers[2],
-        grpc::says(move || {
+        grpc::handler_of(move || {
             let left = remaining().expect("a budget").left();
             clock.advance(secs(300));
             format!("{left} left at the third")
@@ -117,7 +117,7 @@ async fn a_tonic_server_refuses_what_cannot_make_it_before_its_handler_runs() {
     let clock = manual.clone();
     let address = grpc::listen(
         &layer,
-        grpc::says(move || {
+        grpc::handler_of(move || {
             clock.advance(secs(50));
             "done".to_owned()
         }),
@@ -140,8 +140,8 @@ async fn a_tonic_server_refuses_what_cannot_make_it_before_its_handler_runs() {
 #[tokio::test]
 async fn a_call_can_opt_out_and_peers_without_headers_get_the_default() {
     let layer = DeadlineLayer::new(settings(8));
-    let says = grpc::says(|| (remaining().unwrap().left() > secs(1)).to_string());
-    let mut client = Client::new(grpc::listen(&layer, says), &PropagateLayer::new());
+    let handler = grpc::handler_of(|| (remaining().unwrap().left() > secs(1)).to_string());
+    let mut client = Client::new(grpc::listen(&layer, handler), &PropagateLayer::new());
     let budget = deadline::Budget::new(secs(900));
     let mut ask = async |opt_out: bool| {
         let mut request = tonic::Request::new(String::new());

@@ -125,7 +125,7 @@ impl Decoder for Plain {
 }
 
 /// Handler that returns `text` at once.
-pub fn says(text: impl Fn() -> String + Send + Sync + 'static) -> Handler {
+pub fn handler_of(text: impl Fn() -> String + Send + Sync + 'static) -> Handler {
     Arc::new(move |_| {
         let answer: Ready<Result<String, Status>> = ready(Ok(text()));
         Box::pin(answer)

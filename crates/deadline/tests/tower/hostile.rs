@@ -11,7 +11,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tower::ServiceExt;
 
-use crate::grpc::{Client, listen as listen_grpc, says};
+use crate::grpc::{Client, handler_of, listen as listen_grpc};
 use crate::support::{get, listen, ms, secs, soon, text};
 
 /// Server that returns a request's remaining time.
@@ -76,7 +76,7 @@ async fn a_megabyte_of_header_is_refused_by_hyper_before_the_layer_sees_it() {
 #[tokio::test]
 async fn a_megabyte_of_metadata_fails_the_call_and_not_the_server() {
     let layer = DeadlineLayer::new(Settings::default());
-    let address = listen_grpc(&layer, says(|| "here".to_owned()));
+    let address = listen_grpc(&layer, handler_of(|| "here".to_owned()));
     let mut client = Client::new(address, &PropagateLayer::new());
     let mut request = tonic::Request::new(String::new());
     request.metadata_mut().insert(field::HEADER, "x".repeat(1 << 20).parse().unwrap());

@@ -144,7 +144,7 @@ pub struct Options {
     /// How long a connection may wait, for [`status`].
     pub target: Span,
     /// Where the services behind these ports tell of their requests
-    /// ([`guard::joined`]), [`JOINED_MAX`] at the most.
+    /// ([`guard::app_queue`]), [`JOINED_MAX`] at the most.
     pub joined: Vec<PathBuf>,
 }
 

@@ -2,7 +2,7 @@
 //!
 //! What cannot be read, or says nothing, is as if nobody had told: whoever listens
 //! believes nothing after a while.
-//! Source: [`guard::joined`], ADR 0042.
+//! Source: [`guard::app_queue`], ADR 0042.
 
 use std::path::PathBuf;
 

@@ -67,8 +67,8 @@ impl Server {
             self.answers += 1;
             if self.reset_at == Some(self.answers) {
                 self.stack.abort(now, conn);
-            } else if let Ok(taken) = self.stack.send(now, conn, &response.encode()) {
-                assert_eq!(taken, synthetic::RESPONSE_LEN);
+            } else if let Ok(sent) = self.stack.send(now, conn, &response.encode()) {
+                assert_eq!(sent, synthetic::RESPONSE_LEN);
             }
             busy = true;
         }
@@ -95,13 +95,13 @@ impl Server {
 
 /// Runs client and server in virtual time to the end of the run.
 fn drive(mut client: Client, server: &mut Server) -> (Client, Time) {
-    let (mut here, mut there) = pair(4096, 1514);
+    let (mut near, mut far) = pair(4096, 1514);
     let mut now = Time::from_nanos(1);
     for _ in 0..10_000_000u64 {
         if client.is_done() {
             return (client, now);
         }
-        let busy = client.step(now, &mut here) | server.step(now, &mut there);
+        let busy = client.step(now, &mut near) | server.step(now, &mut far);
         if !busy {
             let next = client.poll_timeout().into_iter().chain(server.poll_timeout()).min();
             now = next.expect("something is to come").max(now + Span::from_nanos(1));
@@ -137,8 +137,8 @@ fn an_overloaded_server_is_sent_every_request_on_time() {
     assert_eq!((report.answered(), report.classes[0].late), (1000, 0));
     let max = report.classes.iter().map(crate::ClassReport::max).max().expect("two classes");
     assert!((max.as_micros_f64() - 10_010.0).abs() < 50.0, "{max}");
-    let waits = report.classes[0].at_p99;
-    assert!(waits.event > waits.service * 100, "{waits:?}");
+    let breakdown = report.classes[0].at_p99;
+    assert!(breakdown.event > breakdown.service * 100, "{breakdown:?}");
 }
 
 #[test]

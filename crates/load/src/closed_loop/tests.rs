@@ -18,9 +18,9 @@ impl Server {
     fn step(&mut self, now: Time) {
         while self.stack.ingress_from(now, &mut self.end) {
             while let Some(event) = self.stack.poll_event() {
-                let (taken, answer) = (self.reply)(self.stack.received(event.conn));
-                if taken > 0 {
-                    self.stack.consume(now, event.conn, taken);
+                let (consumed, answer) = (self.reply)(self.stack.received(event.conn));
+                if consumed > 0 {
+                    self.stack.consume(now, event.conn, consumed);
                     let sent = self.stack.send(now, event.conn, &answer).expect("it is open");
                     assert_eq!(sent, answer.len());
                 }
@@ -117,8 +117,8 @@ fn an_answer_that_differs_breaks_its_connection() {
 #[test]
 fn http_answers_end_where_their_head_says() {
     let page = |bytes: &[u8]| {
-        let asked = bytes.len() / 64;
-        (asked * 64, b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nyes".repeat(asked))
+        let requests = bytes.len() / 64;
+        (requests * 64, b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nyes".repeat(requests))
     };
     let outcome = run(exchange(2, Answer::Http, Pace::Closed { outstanding: 2 }), page);
     assert_eq!((outcome.answers, outcome.broken), (4000, 0));

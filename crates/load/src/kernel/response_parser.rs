@@ -36,16 +36,16 @@ impl ResponseParser {
     /// id if the protocol has one; `answered` returns `false` if no request matches.
     pub fn push(&mut self, bytes: &[u8], mut answered: impl FnMut(Option<u64>, Stages) -> bool) -> Read {
         let (mut matched, mut last) = (true, false);
-        let understood = match self {
+        let valid = match self {
             Self::Synthetic(partial) => {
                 partial.extend_from_slice(bytes);
-                let (taken, understood) = synthetic::responses(partial, |response| {
+                let (consumed, valid) = synthetic::responses(partial, |response| {
                     let Response { id, nic, tcp, event, service, .. } = response;
                     answered(Some(id), Stages { nic, tcp, event, service })
                 });
-                partial.drain(..taken);
+                partial.drain(..consumed);
                 partial.shrink_to(synthetic::RESPONSE_LEN);
-                understood
+                valid
             }
             Self::Http(framer) => {
                 let framed = framer.push(bytes, |response| {
@@ -58,7 +58,7 @@ impl ResponseParser {
                 framer.push(bytes, || matched &= answered(None, Stages::default())).is_ok()
             }
         };
-        match (understood && matched, last) {
+        match (valid && matched, last) {
             (false, _) => Read::Garbled,
             (true, true) => Read::Last,
             (true, false) => Read::Answers,

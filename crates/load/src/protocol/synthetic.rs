@@ -197,15 +197,15 @@ impl Response {
 /// Decodes complete responses at the start of `bytes` and calls `answered` for each. Returns
 /// their total length, and `false` if other bytes follow or `answered` returned `false`.
 pub fn responses(bytes: &[u8], mut answered: impl FnMut(Response) -> bool) -> (usize, bool) {
-    let mut taken = 0;
+    let mut consumed = 0;
     loop {
-        match Response::decode(&bytes[taken..]) {
-            Decoded::Incomplete => return (taken, true),
-            Decoded::Invalid => return (taken, false),
+        match Response::decode(&bytes[consumed..]) {
+            Decoded::Incomplete => return (consumed, true),
+            Decoded::Invalid => return (consumed, false),
             Decoded::Complete { value, len } => {
-                taken += len;
+                consumed += len;
                 if !answered(value) {
-                    return (taken, false);
+                    return (consumed, false);
                 }
             }
         }

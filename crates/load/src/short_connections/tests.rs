@@ -37,8 +37,8 @@ impl Server {
         if self.tick.is_multiple_of(self.ticks)
             && let Some(conn) = self.waiting.pop_front()
         {
-            let asked = self.stack.received(conn).len();
-            self.stack.consume(now, conn, asked);
+            let len = self.stack.received(conn).len();
+            self.stack.consume(now, conn, len);
             let _ = self.stack.send(now, conn, self.answer.as_bytes());
         }
         self.stack.handle_timeout(now);

@@ -3,7 +3,7 @@
 //!
 //! Two network namespaces and a cable: on core 1 the server, from Debian's
 //! package but with a configuration of its own, and what the kernel does on
-//! its behalf; on core 0 the visitors (`load::visits`), on our own stack, so
+//! its behalf; on core 0 the visitors (`load::short_connections`), on our own stack, so
 //! that they are not the limit. What the server can serve is measured first,
 //! once for each seed, and loads are multiples of it. While visits count, then, too,
 //! what else uses the machine is watched: a run that was disturbed is
