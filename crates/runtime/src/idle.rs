@@ -1,53 +1,50 @@
-//! What a thread does that has nothing to do: look again, or sleep.
+//! Idle policy of a polling thread: busy-poll or sleep.
 //!
-//! Looking again answers the next frame at once and takes a whole core. That
-//! core may be the one on which the kernel is about to hand us frames: its
-//! softirq thread then gets its turn when our slice ends, milliseconds later.
-//! Sleeping leaves the core and costs a wake-up of some microseconds. So a
-//! thread looks again where work usually comes within [`AdaptiveSpin`]'s span, and
-//! never for longer; where work usually takes longer it sleeps at once. What
-//! is usual is an average over the last gaps.
+//! Polling answers the next frame at once and takes a whole core. The kernel may need that core to
+//! deliver the frames: its softirq thread then runs when our time slice ends, milliseconds later.
+//! Sleeping frees the core and costs a wake-up of some microseconds. A thread therefore polls while
+//! work usually arrives within [`AdaptiveSpin`]'s span, and never for longer. Where gaps are
+//! usually longer it sleeps at once. The usual gap is a moving average.
 //!
-//! Time comes from the caller; sleeping is the caller's too.
-//! Source: competitive spinning (Karlin, Manasse, McGeoch, Owicki, SODA '90),
-//! with the gaps' average as in Linux' halt polling (`kernel-parameters.txt`).
+//! Reads no clock and does not sleep itself: the caller does both.
+//! Source: competitive spinning (Karlin, Manasse, McGeoch, Owicki, SODA '90); the average over gaps
+//! as in Linux's halt polling (`kernel-parameters.txt`).
 
 use queueing::{Span, Time};
 
-/// What to do without work.
+/// Action of a thread without work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum IdleAction {
-    /// Look again at once.
+    /// Polls again at once.
     Look,
-    /// Sleep until a frame comes, for so long at the most.
+    /// Sleeps until a frame arrives, at most this long.
     Sleep(Span),
 }
 
-/// How long it is worth looking for work.
+/// Adaptive spinning: polls only while the usual gap without work is short.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AdaptiveSpin {
     spin: Span,
     sleep_max: Span,
-    /// How long gaps without work usually last.
+    /// Moving average of the gaps without work.
     usual: Span,
-    /// When this gap began.
+    /// Start of the current gap.
     since: Option<Time>,
 }
 
-/// A new gap's share of the average: one in so many.
+/// Weight of a new gap in the average: 1 / `SHARE`.
 const SHARE: u64 = 8;
-/// A longer gap counts as this many times the span, so that a quiet night is
-/// forgotten after some dozen short gaps.
+/// Upper bound of a counted gap, in spans, so that one long gap is forgotten after some dozen short
+/// ones.
 const GAP_MAX: u64 = 4;
 
 impl AdaptiveSpin {
-    /// Looks for `spin` before it sleeps, zero: sleeps at once; no sleep is
-    /// longer than `sleep_max`.
+    /// Spins up to `spin` before each sleep (zero: sleeps at once); no sleep exceeds `sleep_max`.
     pub(crate) const fn new(spin: Span, sleep_max: Span) -> Self {
         Self { spin, sleep_max, usual: Span::ZERO, since: None }
     }
 
-    /// There was work at `now`.
+    /// Records work at `now`.
     #[inline]
     pub(crate) fn on_work(&mut self, now: Time) {
         if let Some(since) = self.since.take() {
@@ -57,7 +54,7 @@ impl AdaptiveSpin {
         }
     }
 
-    /// There is no work at `now`, and none before `timer` but what comes from outside.
+    /// Idle action at `now`, with no work before `timer` except from outside.
     pub(crate) fn rest(&mut self, now: Time, timer: Option<Time>) -> IdleAction {
         let since = *self.since.get_or_insert(now);
         if self.usual <= self.spin && now.since(since) < self.spin {
@@ -78,7 +75,7 @@ mod tests {
         Time::from_nanos(us * 1000)
     }
 
-    /// Gaps of `gap_us`, work in between, until `patience` has got used to them.
+    /// State of `patience` after 64 gaps of `gap_us` with work in between.
     fn used_to(mut patience: AdaptiveSpin, gap_us: u64) -> AdaptiveSpin {
         for n in 0..64 {
             let start = n * (gap_us + 1);

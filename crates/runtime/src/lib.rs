@@ -1,8 +1,8 @@
 //! Servers on the stack: shards, workers, the event framework.
 //!
-//! A [`Shard`] is the pure heart: driver, transport, event queue and
-//! dispatcher of one core, stepped with `now`, the same on threads and in the
-//! simulator. The shell (`threads`) gives it a device, a clock and workers.
+//! A [`Shard`] is the pure core: driver, transport, event queue and dispatcher of one CPU core,
+//! stepped with `now`. It does no I/O of its own and reads no clock, so the same code runs on
+//! threads and in the simulator. The shell ([`threads`]) supplies device, clock and workers.
 
 #![forbid(unsafe_code)]
 
@@ -25,7 +25,7 @@ pub use shard::Shard;
 pub use threads::serve;
 pub use worker::Worker;
 
-/// What [`doorbell`] is made of; its test puts loom's in their place.
+/// Synchronization primitives of [`doorbell`]; its test substitutes loom's.
 mod sync {
     pub use std::sync::atomic::{AtomicBool, AtomicU8, Ordering, fence};
     pub use std::thread::{Thread, park};

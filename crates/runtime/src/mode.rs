@@ -1,8 +1,8 @@
-//! The compared systems, as modes of one server.
+//! Modes: the compared systems as settings of one server.
 //!
-//! A mode says which queues order by priority and which classifiers run; the
-//! scenario brings the classifiers. Everything else stays the same, so a
-//! difference between two modes is a difference of policy.
+//! A mode fixes the queues that order by priority and the classifiers that run; the scenario
+//! supplies the classifiers. Everything else is the same, so a difference between two modes is a
+//! difference of policy.
 //! Source: ADPS §4.1; `ideal` is the bound drawn in its figures.
 
 use std::fmt;
@@ -21,18 +21,18 @@ pub enum Mode {
     None,
     /// The label is read at the driver only (Labeled Network Stack).
     Lns,
-    /// Types told apart after the transport; workers reserved (Perséphone).
+    /// Request types classified after the transport; workers reserved (Perséphone).
     Darc,
     /// Application-defined priority at driver, transport and event queue.
     Adps,
-    /// As `Adps`, and the receive buffer goes by what is known of connections
-    /// where the driver has nothing to say: ours.
+    /// As `Adps`; where the driver's classifier gives no level, the receive buffer uses the
+    /// connection's last known one. Not in the paper.
     Learned,
-    /// As `Adps`, but what the driver calls less urgent is dropped there.
+    /// As `Adps`, and the driver drops less urgent packets.
     Ideal,
 }
 
-/// Every mode: name, one line.
+/// Every mode: value, name, one-line description.
 pub const MODES: &[(Mode, &str, &str)] = &[
     (Mode::None, "none", "FCFS in every queue"),
     (Mode::Lns, "lns", "labels read at the driver only; strict-priority queues"),
@@ -42,18 +42,18 @@ pub const MODES: &[(Mode, &str, &str)] = &[
     (Mode::Ideal, "ideal", "as adps; the driver drops less urgent packets: an upper bound"),
 ];
 
-/// What the scenario brings.
+/// Classifiers of a scenario.
 #[derive(Clone, Default)]
 pub struct Classifiers {
     /// `pri_filter`.
     pub driver: Option<DriverClassifier>,
     /// `pri_extraction`.
     pub transport: Option<TransportClassifier>,
-    /// What requests look like that nobody can tell by themselves, for who follows them.
+    /// Protocols by port, for tracking requests whose end the bytes alone do not show.
     pub spoken: PortProtocols,
 }
 
-/// What a mode means for a shard.
+/// Settings of a shard that a mode fixes.
 pub struct Policy {
     /// Receive buffer order.
     pub rx_order: RxOrder,
@@ -61,17 +61,17 @@ pub struct Policy {
     pub driver: Option<DriverClassifier>,
     /// `pri_extraction`, if the mode uses it.
     pub transport: Option<TransportClassifier>,
-    /// Who serves whom.
+    /// Dispatch policy: which worker serves which request.
     pub dispatch: Box<dyn Dispatch>,
-    /// Which workers serve which priorities.
+    /// Priorities that each worker serves.
     pub steering: Steering,
 }
 
-/// The least urgent level that `ideal` keeps; steering calls 0–3 `high` too.
+/// Least urgent level that `ideal` keeps; steering calls levels 0–3 `high` too.
 pub const URGENT_LEVEL_MAX: u8 = 3;
 
 impl Mode {
-    /// What this mode makes of the scenario's classifiers and steering.
+    /// Policy of this mode with the scenario's classifiers and steering.
     #[must_use]
     pub fn policy(self, classifiers: Classifiers, params: &Params, steering: Steering) -> Policy {
         let everyone = Steering::all(params.workers);
@@ -115,20 +115,20 @@ impl Mode {
         }
     }
 
-    /// Whether its workers can be told which priorities to serve (M7).
+    /// True if workers can be restricted to priorities (M7).
     #[must_use]
     pub const fn steers(self) -> bool {
         matches!(self, Self::Adps | Self::Learned | Self::Ideal)
     }
 
-    /// Its name.
+    /// Name of the mode.
     #[must_use]
     pub fn name(self) -> &'static str {
         MODES.iter().find(|(mode, ..)| *mode == self).map_or("", |(_, name, _)| name)
     }
 }
 
-/// Levels above [`URGENT_LEVEL_MAX`] become [`Verdict::Drop`]; no opinion stays none.
+/// Drops levels above [`URGENT_LEVEL_MAX`]; a packet without a verdict stays without one.
 fn drop_less_urgent(classifier: DriverClassifier) -> DriverClassifier {
     Arc::new(move |packet| match classifier(packet) {
         Verdict::Level(level) | Verdict::Default(level) if level > URGENT_LEVEL_MAX => Verdict::Drop,
@@ -142,7 +142,7 @@ impl fmt::Display for Mode {
     }
 }
 
-/// There is no mode of that name.
+/// Error of an unknown mode name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownMode(String);
 

@@ -1,14 +1,14 @@
-//! A hatch in a running server's wall: who asks is given what the server shows,
-//! or leaves there what it is to take, and the server never waits for whoever asks.
+//! Non-blocking snapshot exchange: an observer posts a buffer, the server fills it in its next
+//! loop.
 //!
-//! A server's thread looks at one flag each time round. Only when somebody has
-//! asked does it fill what lies on the shelf, and where the shelf is being
-//! used at that moment it tries again the next time round.
+//! It also carries data the other way: the server takes out of the buffer what the observer put in.
+//! The server never waits for the observer. It reads one flag per loop and touches the buffer only
+//! after a request; while the observer holds the lock, it tries again in the next loop.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// See the module.
+/// Exchange of one buffer; see the module.
 #[derive(Debug, Default)]
 pub struct SnapshotExchange<T> {
     asked: AtomicBool,
@@ -28,22 +28,21 @@ impl<T> Default for Shelf<T> {
 }
 
 impl<T> SnapshotExchange<T> {
-    /// Asks the server to fill `there`, or to take what it holds. What was asked
-    /// before and is not taken yet is forgotten.
+    /// Posts `there` for the server to fill or to take from; replaces an unanswered request.
     pub fn request(&self, there: Box<T>) {
         let mut shelf = self.shelf();
         *shelf = Shelf { there: Some(there), filled: false };
         self.asked.store(true, Ordering::Relaxed);
     }
 
-    /// What the server has filled, once it has.
+    /// The filled buffer, once the server has filled it.
     pub fn take(&self) -> Option<Box<T>> {
         let mut shelf = self.shelf();
         let filled = std::mem::take(&mut shelf.filled);
         if filled { shelf.there.take() } else { None }
     }
 
-    /// The server's side: fills what lies there, if somebody has asked.
+    /// Server side: fills the posted buffer if one was requested.
     #[inline]
     pub fn fill_if_requested(&self, fill: impl FnOnce(&mut T)) {
         if self.asked.load(Ordering::Relaxed) {
@@ -73,11 +72,11 @@ mod tests {
     #[test]
     fn who_asks_is_answered_once() {
         let hatch = SnapshotExchange::default();
-        hatch.fill_if_requested(|_: &mut u32| unreachable!("nobody has asked"));
+        hatch.fill_if_requested(|_: &mut u32| unreachable!("nothing was requested"));
         hatch.request(Box::new(0));
-        assert_eq!(hatch.take(), None, "the server has not come by");
+        assert_eq!(hatch.take(), None, "the server has not looped yet");
         hatch.fill_if_requested(|there| *there = 7);
-        hatch.fill_if_requested(|_| unreachable!("it was answered"));
+        hatch.fill_if_requested(|_| unreachable!("the request was answered"));
         assert_eq!(hatch.take().as_deref(), Some(&7));
         assert_eq!(hatch.take(), None);
     }
@@ -87,7 +86,7 @@ mod tests {
         let hatch = SnapshotExchange::default();
         hatch.request(Box::new(0));
         let used = hatch.shelf();
-        hatch.fill_if_requested(|_: &mut u32| unreachable!("the shelf is in use"));
+        hatch.fill_if_requested(|_: &mut u32| unreachable!("the lock is held"));
         drop(used);
         hatch.fill_if_requested(|there| *there = 1);
         assert_eq!(hatch.take().as_deref(), Some(&1));

@@ -1,17 +1,15 @@
-//! Several shards behind one host's devices: each frame finds the shard that
-//! owns its flow.
+//! Flow steering: several shards behind one host's devices, each frame to the shard that owns its
+//! flow.
 //!
-//! A [`Steered`] device stands between a shard and what carries its frames. It
-//! hands on what belongs to another shard, by a wire of memory between the
-//! two: bounded, one sender and one receiver, a copy into the wire's own
-//! buffers, no lock. When the wire is full the frame is dropped and counted,
-//! as a card with a full queue does; nobody waits. Either every shard has a
-//! queue of the device for itself ([`over_queues`]; where the card hashes as
-//! [`Steering`] does, nothing has to be handed on), or the first shard's
-//! thread drives the only one ([`over_one`]) and sends for all.
+//! A [`Steered`] device sits between a shard and its device. It passes frames of other shards'
+//! flows over a memory link: bounded, single producer and single consumer, a copy into the link's
+//! own buffers, no lock. It never waits: a frame for a full link is dropped and counted, as by a
+//! NIC with a full queue. Either every shard has a device queue of its own ([`over_queues`]; no
+//! frame has to be passed on where the NIC hashes as [`Steering`] does), or the first shard's
+//! thread drives the only one ([`over_one`]) and transmits for all.
 //!
-//! A shard that sleeps is woken by the bell of the one that hands it a frame;
-//! that no interleaving loses a wake-up is what `tests/doorbell.rs` checks.
+//! The shard that passes a frame wakes a sleeping receiver; `tests/doorbell.rs` checks that no
+//! interleaving loses a wake-up.
 
 mod counts;
 mod waker;
@@ -29,39 +27,39 @@ use counts::{Counters, count};
 pub use counts::{Counts, Meter};
 use waker::ShardWaker;
 
-/// A shard's device, shared with others or not.
+/// Device of one shard, with its links to the other shards.
 pub struct Steered<D: Device> {
     shard: usize,
     steering: Steering,
-    /// The shard's own queue; a guest has none and sends through the first.
+    /// The shard's own queue; `None` for a guest, which transmits through the first shard.
     device: Option<D>,
-    /// Sends for guests.
+    /// True if this shard transmits for guests.
     drives: bool,
     frame_len_max: usize,
     offloads: Offloads,
-    /// By shard: the wire to it.
+    /// Link to each shard, by shard.
     links: Vec<Option<MemoryDevice>>,
-    /// Who is looked at next: a shard's wire or, by our own number, the device.
+    /// Next source to poll: a shard's link or, at our own number, the device.
     next: usize,
-    /// A guest's frame that the device had no room for.
+    /// A guest's frame that the full device refused.
     stuck: Option<(usize, MemoryFrame)>,
-    /// Shards that were handed something since their bell was rung.
+    /// Shards with frames passed since their last wake-up, one bit each.
     unrung: u128,
     handed: u32,
     gates: Arc<[ShardWaker]>,
     counters: Arc<Counters>,
 }
 
-/// A received frame: the device's own, or one that another shard handed on.
+/// A received frame: from the device, or passed on by another shard.
 #[derive(Debug)]
 pub enum Frame<F> {
     /// From the shard's own queue.
     Device(F),
     /// From another shard.
     Link {
-        /// Whose wire the buffer belongs to.
+        /// Shard whose link owns the buffer.
         from: usize,
-        /// The copy.
+        /// The copied frame.
         frame: MemoryFrame,
     },
 }
@@ -75,21 +73,21 @@ impl<F: AsRef<[u8]>> AsRef<[u8]> for Frame<F> {
     }
 }
 
-/// A device for each of the shards; `devices[n]` is shard `n`'s queue. Between
-/// any two, `frames` frames may be under way in each direction.
+/// Devices of the shards; `devices[n]` is shard `n`'s queue. A link holds `frames` frames in each
+/// direction.
 ///
 /// # Panics
-/// When there are not as many devices as `steering` has shards, or `frames` is 0.
+/// If the number of devices differs from `steering`'s shards, or `frames` is 0.
 #[must_use]
 pub fn over_queues<D: Device>(devices: Vec<D>, steering: Steering, frames: usize) -> Vec<Steered<D>> {
     build(devices.into_iter().map(Some).collect(), steering, frames)
 }
 
-/// One device for all shards, driven by the first one's thread; `frames`
-/// frames may be under way to and from each of the others.
+/// One device for all shards, driven by the first shard's thread. A link to each other shard holds
+/// `frames` frames in each direction.
 ///
 /// # Panics
-/// When `frames` is 0.
+/// If `frames` is 0.
 #[must_use]
 pub fn over_one<D: Device>(device: D, steering: Steering, frames: usize) -> Vec<Steered<D>> {
     let mut devices = vec![Some(device)];
@@ -135,25 +133,25 @@ fn build<D: Device>(devices: Vec<Option<D>>, steering: Steering, frames: usize) 
     steered
 }
 
-/// Frames under way from one shard to another, where nobody says otherwise.
+/// Default capacity of a link, in frames.
 pub const LINK_FRAMES: usize = 1024;
-/// Foreign frames handed on before a call gives the shard its turn again.
+/// Frames passed on in one `receive` before it returns to the shard.
 const HANDED_MAX: usize = 64;
-/// Bells are rung at the latest after so many frames.
+/// Frames passed on after which receivers are woken at the latest.
 const UNRUNG_MAX: u32 = 16;
-/// Guests' frames sent before the device is looked at again.
+/// Guests' frames transmitted before the device is polled again.
 const FORWARDED_MAX: usize = 64;
-/// The longest sleep on a device that cannot be woken: frames of other shards may wait.
+/// Longest sleep on a device that cannot be woken, as other shards' frames may wait.
 const GLANCE: Span = Span::from_micros(50);
 
 impl<D: Device> Steered<D> {
-    /// Reads the counters while the device serves.
+    /// Reader of the counters, usable while the device serves.
     #[must_use]
     pub fn meter(&self) -> Meter {
         Meter(self.counters.clone())
     }
 
-    /// Sends what guests have left, as far as the device has room.
+    /// Transmits guests' frames, as far as the device has space.
     fn forward(&mut self, now: Time) {
         let Some(device) = self.device.as_mut().filter(|_| self.drives) else { return };
         let shards = self.links.len();
@@ -190,7 +188,7 @@ impl<D: Device> Steered<D> {
         }
     }
 
-    /// Hands a frame of ours to `shard`.
+    /// Passes a received frame to `shard`.
     fn hand(&mut self, shard: usize, at: Time, checked: bool, frame: &[u8]) {
         let Some(link) = &mut self.links[shard] else { return };
         count(&self.counters.handed);
@@ -203,7 +201,7 @@ impl<D: Device> Steered<D> {
         }
     }
 
-    /// Wakes those who were handed something.
+    /// Wakes the shards that were passed frames.
     fn ring(&mut self) {
         while self.unrung != 0 {
             let shard = self.unrung.trailing_zeros() as usize;
@@ -213,7 +211,7 @@ impl<D: Device> Steered<D> {
         self.handed = 0;
     }
 
-    /// The next frame of the own queue that is ours; others go their way.
+    /// Next frame of the own queue that this shard owns; passes on the others.
     fn receive_own(&mut self, now: Time) -> Option<Received<Frame<D::Frame>>> {
         for _ in 0..HANDED_MAX {
             let Received { frame, arrived, checked } = self.device.as_mut()?.receive(now)?;
@@ -228,7 +226,7 @@ impl<D: Device> Steered<D> {
                 }
                 Owner::One(_) => {}
                 Owner::All => {
-                    // There is no wire to ourselves.
+                    // There is no link to ourselves.
                     for shard in 0..self.links.len() {
                         self.hand(shard, at, checked, frame.as_ref());
                     }
@@ -244,14 +242,14 @@ impl<D: Device> Steered<D> {
         if source == self.shard {
             return self.receive_own(now);
         }
-        // What comes from a guest is to be sent.
+        // A guest's frames are for transmission: `forward` takes them.
         let link = self.links[source].as_mut().filter(|_| !self.drives)?;
         let received = link.receive(now)?;
         count(&self.counters.taken);
         Some(received.map(|frame| Frame::Link { from: source, frame }))
     }
 
-    /// Whether no other shard has left anything for this one.
+    /// True if no other shard's frames wait here.
     fn is_quiet(&self) -> bool {
         self.stuck.is_none() && self.links.iter().flatten().all(|link| link.pending() == 0)
     }
@@ -326,7 +324,7 @@ impl<D: Device> Device for Steered<D> {
         self.frame_len_max
     }
 
-    /// A wire to another shard carries no longer frames than the device's path.
+    /// Offloads without segmentation for a guest: a link carries no frames longer than the MTU.
     fn offloads(&self) -> Offloads {
         let tx_segmentation = self.offloads.tx_segmentation && self.device.is_some();
         Offloads { tx_segmentation, ..self.offloads }
@@ -336,7 +334,7 @@ impl<D: Device> Device for Steered<D> {
         self.ring();
         let gate = &self.gates[self.shard];
         if self.device.is_none() {
-            // Whichever thread the shard has got to.
+            // The shard may run on another thread than before.
             gate.wakes_this_thread();
         }
         let span = if gate.wakes() { span } else { span.min(GLANCE) };

@@ -1,9 +1,8 @@
-//! The shell: threads, rings and a clock around the pure shards.
+//! Thread shell: threads, rings and a clock around the pure shards.
 //!
-//! One thread per shard loops on [`Shard::step`]; each of its workers is a
-//! thread behind a pair of rings, or the shard's thread serves requests
-//! itself, one per round, where cores are few. No opinions here: what to do
-//! next is the shard's to say, and how to do nothing that of `idle`.
+//! One thread per shard loops on [`Shard::step`]. Each worker is a thread behind a pair of rings;
+//! where cores are few, the shard's thread serves requests itself, one per round. Makes no
+//! decisions: the shard decides what is next, `idle` how to wait.
 
 use std::panic::resume_unwind;
 use std::sync::Arc;
@@ -20,61 +19,58 @@ use crate::shard::{Budget, Shard, ShardSnapshot, Stats, Step};
 use crate::snapshot_exchange::SnapshotExchange;
 use crate::worker::{Remote, Worker, pair};
 
-/// A clock that threads share.
+/// Clock shared by threads.
 pub type SharedClock = Arc<dyn Clock + Send + Sync>;
 
-/// Who serves the requests.
+/// Threads that serve the requests.
 #[derive(Clone)]
 pub enum Workers {
-    /// A thread per worker of the shard, each taking every priority.
+    /// One thread per worker of the shard; each serves every priority.
     Threads,
     /// The shard's own thread, one request per round.
     Inline,
-    /// A thread per worker that runs this loop: [`Worker::wait`] for the
-    /// priorities it likes, serve, [`Worker::done`]; return when `wait` gives
-    /// `None`.
+    /// One thread per worker, running this loop: [`Worker::wait`] for its priorities, serve,
+    /// [`Worker::done`]; return when `wait` gives `None`.
     Custom(Arc<dyn Fn(&mut Worker) + Send + Sync>),
 }
 
-/// The threads that serve.
+/// Settings of the threads.
 #[derive(Clone)]
 pub struct Threads {
-    /// Who serves the requests.
+    /// Threads that serve the requests.
     pub workers: Workers,
-    /// Called in each thread with the core it should run on: shards first,
-    /// then workers, counted through the cores there are.
+    /// Called in each thread with the core it should run on: shards first, then workers, round
+    /// robin over the cores.
     pub pin: Option<fn(CoreId)>,
-    /// How long a shard's thread without work looks for more before it sleeps,
-    /// at most [`Threads::SPIN_MAX`]. It looks only where work usually comes
-    /// sooner than that. Longer means answers some microseconds sooner and
-    /// more of a core. Where threads are more than cores nobody looks twice:
-    /// what is awaited may wait for the core we hold.
+    /// Longest busy-polling of a shard's idle thread before it sleeps, at most
+    /// [`Threads::SPIN_MAX`]. It polls only where work usually arrives sooner than that. A longer
+    /// span answers some microseconds sooner and uses more of a core. With more threads than cores
+    /// no thread polls: the work may be waiting for the core that polling would hold.
     pub spin: Span,
-    /// How long a shard that serves requests itself gathers responses while
-    /// more requests wait, at most [`Threads::HOLD_MAX`]: a system call and an
-    /// interrupt for another core are paid once for all of them. A response
-    /// waits that much longer, and as long as the request that is being served.
+    /// Longest time that a shard with [`Workers::Inline`] coalesces responses while more requests
+    /// wait, at most [`Threads::HOLD_MAX`]. One system call and one interrupt of another core then
+    /// cover all of them. A response waits that much longer, plus the service time of the current
+    /// request.
     pub hold: Span,
-    /// Where each shard shows what it counts, in order; shards beyond these
-    /// are not watched.
+    /// Snapshot exchange of each shard's counters, in order; shards beyond these are not observed.
     pub hatches: Vec<Arc<SnapshotExchange<ShardSnapshot>>>,
-    /// Where each shard is given other classifiers while it serves, in order;
-    /// it takes them between two steps.
+    /// Exchange of new classifiers for each shard, in order; the shard takes them between two
+    /// steps.
     pub classifiers: Vec<Arc<SnapshotExchange<Classifiers>>>,
 }
 
 impl Threads {
-    /// About twice what it costs to sleep and be woken.
+    /// About twice the cost of a sleep and a wake-up.
     pub const SPIN: Span = Span::from_micros(20);
-    /// As good as never to sleep.
+    /// Practically never sleeps.
     pub const SPIN_MAX: Span = Span::from_secs(1);
-    /// A few times what a system call and an interrupt cost in a virtual
-    /// machine; short beside the wait of whoever has others before him.
+    /// A few times the cost of a system call and an interrupt in a virtual machine; short compared
+    /// with a queued request's wait.
     pub const HOLD: Span = Span::from_micros(30);
-    /// Longer is no gain.
+    /// A longer hold gains nothing.
     pub const HOLD_MAX: Span = Span::from_millis(1);
 
-    /// Threads that run where the kernel likes.
+    /// Threads without pinning.
     #[must_use]
     pub const fn new(workers: Workers) -> Self {
         let (spin, hold) = (Self::SPIN, Self::HOLD);
@@ -82,19 +78,19 @@ impl Threads {
     }
 }
 
-/// The longest sleep of a shard, so that a stop is noticed; with workers, what
-/// they want next is too.
+/// Longest sleep of a shard, which bounds the delay of a stop; with worker threads, it also bounds
+/// the delay of changed priorities.
 pub(crate) const SLEEP_MAX: Span = Span::from_millis(20);
 const SLEEP_MAX_WORKERS: Span = Span::from_millis(1);
 
 /// Serves until `stop` is set; returns each shard's statistics.
 ///
-/// A worker ends after the request it serves when the server stops. A thread that
-/// panics stops the server: nobody else would answer the flows that are its own.
+/// On a stop, each worker finishes its current request. A thread that panics stops the server,
+/// because no other thread would answer its flows.
 ///
 /// # Panics
-/// When a shard or a custom loop panics, once all others have stopped; an
-/// application's panic is caught and costs its connection only.
+/// If a shard or a custom loop panics, once all other threads have stopped. An application's panic
+/// is caught and resets only its connection.
 pub fn serve<D, A>(
     shards: Vec<(Shard<D, A>, D)>,
     clock: SharedClock,
@@ -149,13 +145,13 @@ where
                 }
             }));
         }
-        // Who waits for us is to hear what a shard said that panicked.
+        // Passes on the shard's panic message.
         let ended = running.into_iter().map(|shard| shard.join().unwrap_or_else(|why| resume_unwind(why)));
         ended.collect()
     })
 }
 
-/// Stops the server when a thread that holds this panics.
+/// Stops the server when the thread that holds this panics.
 struct Together(Arc<AtomicBool>);
 
 impl Drop for Together {
@@ -166,7 +162,7 @@ impl Drop for Together {
     }
 }
 
-/// Threads that will want a core.
+/// Number of threads that need a core.
 fn count<D: Device, A: App>(shards: &[(Shard<D, A>, D)], workers: &Workers) -> usize {
     let inline = matches!(workers, Workers::Inline);
     shards.iter().map(|(shard, _)| 1 + if inline { 0 } else { shard.workers() }).sum()
@@ -178,7 +174,7 @@ fn pinned(pin: Option<fn(CoreId)>, core: Option<CoreId>) {
     }
 }
 
-/// The loop of an ordinary worker.
+/// Loop of an ordinary worker.
 fn work<A: App>(worker: &mut Worker, app: &A) {
     while let Some(mut job) = worker.wait(PrioritySet::ALL) {
         job.serve(app, worker.clock());
@@ -186,7 +182,7 @@ fn work<A: App>(worker: &mut Worker, app: &A) {
     }
 }
 
-/// What reaches a shard's thread from outside.
+/// Inputs of a shard's thread from outside.
 struct Ends {
     stop: Arc<AtomicBool>,
     hatch: Option<Arc<SnapshotExchange<ShardSnapshot>>>,
@@ -194,8 +190,7 @@ struct Ends {
 }
 
 impl Ends {
-    /// Shows what `shard` has counted, if somebody asks, and gives it the
-    /// classifiers that lie there; whether it is to go on.
+    /// Fills a requested snapshot of `shard` and applies posted classifiers; true unless stopped.
     fn goes_on<D: Device, A: App>(&self, shard: &mut Shard<D, A>) -> bool {
         if let Some(hatch) = &self.hatch {
             hatch.fill_if_requested(|seen| shard.show(seen));
@@ -207,7 +202,7 @@ impl Ends {
     }
 }
 
-/// A shard whose workers are threads.
+/// Loop of a shard whose workers are threads.
 fn run<D: Device, A: App>(
     mut shard: Shard<D, A>,
     mut device: D,
@@ -254,7 +249,7 @@ fn run<D: Device, A: App>(
     shard.into_stats()
 }
 
-/// A shard that serves its requests itself.
+/// Loop of a shard that serves its requests itself.
 fn run_inline<D: Device, A: App>(
     mut shard: Shard<D, A>,
     mut device: D,
@@ -284,14 +279,14 @@ fn run_inline<D: Device, A: App>(
     shard.into_stats()
 }
 
-/// Sends what TCP has ready; a full device keeps it.
+/// Sends what TCP has ready, as far as the device has space.
 fn send_rest<D: Device, A: App>(shard: &mut Shard<D, A>, device: &mut D, clock: &SharedClock) {
     if shard.stack().wants_egress() {
         shard.stack().egress(clock.now(), device);
     }
 }
 
-/// Does nothing, as decided: on `device`, if that may be slept on.
+/// Carries out an idle action: sleeps on `device` if given and `wakes`, otherwise yields too.
 pub(crate) fn carry_out<D: Device>(rest: IdleAction, device: Option<&mut D>, wakes: bool) {
     let IdleAction::Sleep(span) = rest else { return std::hint::spin_loop() };
     let slept = device.is_some() && wakes;
@@ -299,7 +294,7 @@ pub(crate) fn carry_out<D: Device>(rest: IdleAction, device: Option<&mut D>, wak
         device.wait(span);
     }
     if !slept {
-        // Perhaps it returned at once: others may have the core.
+        // The wait may have returned at once; other threads may need the core.
         std::thread::yield_now();
     }
 }

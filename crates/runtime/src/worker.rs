@@ -1,8 +1,8 @@
-//! A worker's end of the rings to its shard.
+//! Worker side and shard side of the rings between them.
 //!
-//! [`Worker::wait`] is the event framework's epoll: it gives up the core
-//! until a request of one of the given priorities is there (M7). Waiting
-//! spins for a moment, because a request usually comes soon, and then parks.
+//! [`Worker::wait`] is the event framework's epoll: it blocks until a request of one of the given
+//! priorities arrives (M7). It spins for a moment, because a request usually comes soon, and then
+//! parks.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -14,7 +14,7 @@ use sched::dispatch::WorkerId;
 use crate::doorbell::Doorbell;
 use crate::shard::Job;
 
-/// Where requests come from and go to, for one worker thread.
+/// Worker side of the rings, for one thread.
 pub struct Worker {
     id: WorkerId,
     clock: Arc<dyn Clock + Send + Sync>,
@@ -23,32 +23,32 @@ pub struct Worker {
     shared: Arc<Shared>,
 }
 
-/// What both ends see besides the rings.
+/// State shared by both sides besides the rings.
 #[derive(Default)]
 struct Shared {
     /// Wakes the worker.
     bell: Doorbell,
-    /// Priorities it waits for, one bit each; none while it serves.
+    /// Priorities the worker waits for, one bit each; 0 while it serves.
     wants: AtomicU8,
 }
 
-/// The shard's end.
+/// Shard side of the rings.
 pub(crate) struct Remote {
-    /// None once stopped.
+    /// `None` once stopped.
     jobs: Option<Producer<Job>>,
     done: Consumer<Job>,
     shared: Arc<Shared>,
-    /// What the shard was last told.
+    /// Priorities last reported to the shard.
     wants: PrioritySet,
     thread: Option<std::thread::Thread>,
 }
 
-/// One job is in flight at a time; one slot of slack.
+/// Ring capacity: one job is in flight at a time, one slot is slack.
 const RING: usize = 2;
-/// Looks at an empty ring before parking.
+/// Polls of an empty ring before parking.
 const SPINS: u32 = 5_000;
 
-/// Both ends of a worker's rings.
+/// Both sides of a worker's rings.
 pub(crate) fn pair(id: WorkerId, clock: Arc<dyn Clock + Send + Sync>) -> (Worker, Remote) {
     let (jobs_in, jobs) = RingBuffer::new(RING);
     let (done, done_out) = RingBuffer::new(RING);
@@ -58,22 +58,22 @@ pub(crate) fn pair(id: WorkerId, clock: Arc<dyn Clock + Send + Sync>) -> (Worker
 }
 
 impl Worker {
-    /// Its number in its shard.
+    /// Number of the worker in its shard.
     #[must_use]
     pub fn id(&self) -> WorkerId {
         self.id
     }
 
-    /// The clock to serve with.
+    /// Clock to serve with.
     #[must_use]
     pub fn clock(&self) -> &(dyn Clock + Send + Sync) {
         &*self.clock
     }
 
-    /// The next request among `priorities`; `None` when the server stops.
+    /// Next request among `priorities`; `None` when the server stops.
     ///
-    /// A worker may wait for other priorities each time. Steering still holds:
-    /// it gets nothing that its shard steers elsewhere.
+    /// The priorities may differ on each call. Steering still applies: the worker gets no request
+    /// that its shard steers elsewhere.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -166,7 +166,7 @@ impl Worker {
         }
     }
 
-    /// Hands a served request back; the shard gives this worker nothing until it waits again.
+    /// Returns a served request; the shard assigns this worker nothing until it waits again.
     pub fn done(&mut self, job: Job) {
         self.shared.wants.store(0, Ordering::Release);
         let pushed = self.done.push(job);
@@ -175,26 +175,26 @@ impl Worker {
 }
 
 impl Remote {
-    /// Says which thread to wake.
+    /// Sets the thread to wake.
     pub fn set_thread(&mut self, thread: std::thread::Thread) {
         self.thread = Some(thread);
     }
 
-    /// Gives a job to the worker and wakes it if it sleeps.
+    /// Passes a job to the worker and wakes it if it sleeps.
     pub fn give(&mut self, job: Job) {
         let pushed = self.jobs.as_mut().is_some_and(|jobs| jobs.push(job).is_ok());
         assert!(pushed, "an idle worker's ring is empty");
         self.wake();
     }
 
-    /// A job that the worker has served.
+    /// Next job that the worker has served.
     pub fn take_done(&mut self) -> Option<Job> {
         self.done.pop().ok()
     }
 
-    /// What the worker waits for, if that has changed. Ask after
-    /// [`take_done`](Self::take_done), so that a job's end is never seen
-    /// together with the wish that came before it.
+    /// Priorities the worker waits for, if they changed. Call it after
+    /// [`take_done`](Self::take_done): a job's end is then never combined with the priorities that
+    /// preceded it.
     pub fn take_wants(&mut self) -> Option<PrioritySet> {
         let wants = set(self.shared.wants.load(Ordering::Acquire));
         (wants != self.wants).then(|| {
@@ -209,7 +209,7 @@ impl Remote {
         self.wake();
     }
 
-    /// Whether the worker is gone, so that nothing more comes back.
+    /// True if the worker has ended and returns no more jobs.
     pub fn is_gone(&self) -> bool {
         self.done.is_abandoned()
     }
@@ -221,7 +221,7 @@ impl Remote {
     }
 }
 
-/// A shard that panics must not leave its workers asleep.
+/// Wakes the workers of a shard that panics.
 impl Drop for Remote {
     fn drop(&mut self) {
         self.stop();

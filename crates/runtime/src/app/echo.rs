@@ -1,8 +1,8 @@
-//! Sends back whatever came.
+//! Echo server.
 
 use super::{App, Context, Framing, Outcome};
 
-/// Every received byte is a complete request; the response is the request.
+/// Application that takes all received bytes as one request and returns them.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Echo;
 

@@ -1,11 +1,10 @@
-//! A small HTTP/1.1 server: enough for `curl`, `wrk` and honest measurements.
+//! Small HTTP/1.1 server, for `curl`, `wrk` and measurements.
 //!
-//! `GET /` is a line of text, `GET /bytes/N` is N bytes, `POST` sends its
-//! body back. Keep-alive and pipelining work. It is not a web server: no
-//! chunked bodies, no files, no `Date` (there is no wall clock here).
-//! What is wrong is answered and the connection closed, because after a bad
-//! request nobody knows where the next one starts. Head and body are bounded,
-//! so a client cannot make the server buffer for ever.
+//! `GET /` is a line of text, `GET /bytes/N` is N bytes, `POST` returns its body. Supports
+//! keep-alive and pipelining. Not a web server: no chunked bodies, no files, no `Date` (it has no
+//! wall clock). A bad request is answered and its connection closed, because the start of the next
+//! request is unknown. Head and body are bounded, so a client cannot make the server buffer without
+//! limit.
 //! Source: RFC 9110, RFC 9112.
 
 use std::io::Write;
@@ -17,22 +16,22 @@ use sched::dispatch::RequestType;
 use super::trace_attributes::path;
 use super::{App, Body, Context, Framing, Outcome, RequestAttributes};
 
-/// See the module.
+/// HTTP application; see the module.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Http;
 
-/// Bytes of a request's head, at the most; more is 431.
+/// Maximum length of a request's head in bytes; a longer one gets 431.
 pub(super) const HEAD_BYTES_MAX: usize = 16 * 1024;
-/// Bytes of a request's body, at the most; more is 413.
+/// Maximum length of a request's body in bytes; a longer one gets 413.
 pub(super) const BODY_BYTES_MAX: usize = 128 * 1024;
-/// Bytes that `/bytes/N` gives at the most.
+/// Maximum length of `/bytes/N` in bytes.
 pub(super) const RESPONSE_BYTES_MAX: usize = 16 * 1024 * 1024;
 const HEADERS_MAX: usize = 64;
-/// A longer body is generated while it is sent.
+/// Length in bytes above which a body is generated while it is sent.
 const WHOLE_BYTES_MAX: usize = 16 * 1024;
 
 impl App for Http {
-    /// A request that will be refused is as long as what was received.
+    /// Framing of a request; a refused request extends over all received bytes.
     fn frame(&self, received: &[u8]) -> Framing {
         match parse(received) {
             Ok(Some(request)) if request.len() > received.len() => Framing::Incomplete,
@@ -42,14 +41,14 @@ impl App for Http {
         }
     }
 
-    /// By method: HEAD 0, GET 1, POST 2.
+    /// Request type by method: HEAD 0, GET 1, POST 2.
     fn kind(&self, segment: &[u8]) -> Option<RequestType> {
         let methods: [&[u8]; 3] = [b"HEAD ", b"GET ", b"POST "];
         let found = methods.iter().position(|method| segment.starts_with(method))?;
         Some(RequestType(found as u16))
     }
 
-    /// What its budget field has left (`deadline`).
+    /// Remaining time of the budget field (`deadline`).
     fn budget(&self, request: &[u8]) -> Option<Span> {
         let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
         let mut head = httparse::Request::new(&mut headers);
@@ -59,7 +58,7 @@ impl App for Http {
         Some(budget.remaining().left())
     }
 
-    /// Method, path, and the parent of its one field `traceparent`.
+    /// Method, path, and the parent from a single field `traceparent`.
     fn told(&self, request: &[u8]) -> RequestAttributes {
         let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
         let mut head = httparse::Request::new(&mut headers);
@@ -98,11 +97,11 @@ enum Method {
     Post,
 }
 
-/// What the head of a request says.
+/// Parsed head of a request.
 struct Head<'a> {
     method: Method,
     target: &'a str,
-    /// The connection stays open.
+    /// True if the connection stays open.
     keep: bool,
     /// Length of the head.
     bytes: usize,
@@ -116,7 +115,7 @@ impl Head<'_> {
     }
 }
 
-/// Why a request is refused.
+/// Reason for a refusal.
 struct Refusal {
     status: u16,
     why: String,
@@ -128,7 +127,7 @@ impl Refusal {
     }
 }
 
-/// The head at the start of `received`, once it is all there.
+/// Head at the start of `received`, once complete.
 fn parse(received: &[u8]) -> Result<Option<Head<'_>>, Refusal> {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut request = httparse::Request::new(&mut headers);
@@ -157,7 +156,7 @@ fn parse(received: &[u8]) -> Result<Option<Head<'_>>, Refusal> {
     Ok(Some(Head { method, target, keep: fields.keep.unwrap_or(recent), bytes, body: fields.body }))
 }
 
-/// What the header fields say of framing.
+/// Header fields that affect framing.
 struct Fields {
     keep: Option<bool>,
     body: usize,
@@ -200,11 +199,11 @@ fn fields(headers: &[httparse::Header<'_>], recent: bool) -> Result<Fields, Refu
     Ok(Fields { keep, body })
 }
 
-/// What a response carries.
+/// Content of a response.
 enum Content<'a> {
     Text(String),
     Bytes(&'a [u8]),
-    /// So many `x`.
+    /// This many `x`.
     Filler(usize),
 }
 

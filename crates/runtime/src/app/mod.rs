@@ -1,4 +1,4 @@
-//! The small typed API that a server implements.
+//! Application interface of a server.
 
 use queueing::{Clock, Label, Span};
 pub use sched::dispatch::RequestType;
@@ -15,92 +15,89 @@ pub use http::Http;
 pub use registration::Registration;
 pub use trace_attributes::{PATH_MAX, Parent, RequestAttributes};
 
-/// What stands at the head of the received bytes.
+/// Framing of the received bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Framing {
     /// The request is not complete yet.
     Incomplete,
     /// The first `len` bytes are one request.
     Complete {
-        /// Its length in bytes.
+        /// Length in bytes.
         len: usize,
     },
-    /// These bytes will never become a request: the connection is closed.
+    /// Bytes that never become a request: the connection is closed.
     Invalid,
 }
 
-/// What to do with the connection after a request.
+/// Fate of the connection after a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// Keep it open.
     Keep,
-    /// Close it once the response is out.
+    /// Close it once the response is sent.
     Close,
 }
 
-/// Where a request has waited, up to the moment a worker took it.
+/// Waiting time of a request by stage, until a worker took it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stages {
-    /// From the device's stamp to the transport layer: NIC queue.
+    /// NIC queue: from the device's timestamp to the transport layer.
     pub nic: Span,
-    /// In TCP: from the transport's start on the packet to the event.
+    /// TCP: from the start of the packet's processing to the event.
     pub tcp: Span,
-    /// In the event queue, until a worker took it.
+    /// Event queue: until a worker took it.
     pub event: Span,
 }
 
-/// What a handler may know and use while it serves one request.
+/// Inputs and means of a handler while it serves one request.
 pub struct Context<'a> {
     /// The request's label.
     pub label: Label,
-    /// Where it has waited.
+    /// Its waiting time by stage.
     pub stages: Stages,
     /// The connection's 64 shared bytes (M5); written back when the handler returns.
     pub private: &'a mut net::classify::Private,
-    /// Its connection's classifier and memory, to change (M3, M5).
+    /// Changes to the connection's classifier and memory (M3, M5).
     pub registration: &'a mut Registration,
-    /// The rest of the response, where that is long.
+    /// Rest of a long response.
     pub body: &'a mut Option<Box<dyn Body>>,
-    /// Time, and the means to use it up.
+    /// Clock, which also simulates computing time.
     pub clock: &'a dyn Clock,
 }
 
-/// A server: how requests are framed and what they do.
+/// A server application: framing and service of requests.
 pub trait App: Send + Sync + 'static {
-    /// What stands at the head of `received` (never empty).
+    /// Framing of `received` (never empty).
     fn frame(&self, received: &[u8]) -> Framing;
 
-    /// Whether the datagram `payload`, which may be empty, is a request.
-    /// Otherwise it is dropped.
+    /// True if the datagram `payload`, which may be empty, is a request. Otherwise it is dropped.
     fn takes(&self, payload: &[u8]) -> bool {
         !payload.is_empty() && self.frame(payload) == Framing::Complete { len: payload.len() }
     }
 
-    /// The type of the request that starts at `segment`, if these bytes tell
-    /// (DARC's analyser; called only for policies that need it).
+    /// Type of the request that starts at `segment`, if these bytes show it (DARC's analyser;
+    /// called only for policies that need it).
     fn kind(&self, segment: &[u8]) -> Option<RequestType> {
         let _ = segment;
         None
     }
 
-    /// What `request` says that it can spare, if it says so (asked only where
-    /// a guard wants to know).
+    /// Remaining budget that `request` carries, if any (called only for a guard that uses it).
     fn budget(&self, request: &[u8]) -> Option<Span> {
         let _ = request;
         None
     }
 
-    /// What `request` says of itself (asked only where a slow request is kept
-    /// whole, see [`Slow`](crate::shard::Slow)).
+    /// Attributes of `request` for tracing (called only where slow requests are recorded in full,
+    /// see [`Slow`](crate::shard::Slow)).
     fn told(&self, request: &[u8]) -> RequestAttributes {
         let _ = request;
         RequestAttributes::default()
     }
 
-    /// Serves `request` and appends the response. What is appended and finds no
-    /// room in the send buffer waits in memory; when memory is full, the
-    /// connection that has taken nothing of its response for the longest time is
-    /// reset. A long response is better left to [`Context::body`], of which
-    /// only what there is room for is ever in memory.
+    /// Serves `request` and appends the response. Bytes beyond the send buffer's space wait in
+    /// memory. When memory is full, the connection whose response has made no progress for the
+    /// longest time is reset. Use [`Context::body`] for a long response: only as much as fits is
+    /// ever in memory.
     fn serve(&self, request: &[u8], cx: &mut Context<'_>, response: &mut Vec<u8>) -> Outcome;
 }

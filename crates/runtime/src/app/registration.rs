@@ -1,8 +1,9 @@
-//! What an application registers for the connection whose request it serves.
+//! Changes that an application registers for the connection whose request it serves.
 //!
-//! A worker has no stack, so it leaves word and the shard carries it out before
-//! the connection's next segment is classified. Not the shared bytes: those the
-//! worker has a copy of. Source: ADPS M3 and M5.
+//! A worker has no stack. It records the changes, and the shard applies them before the
+//! connection's next segment is classified. Does not hold the shared bytes: the worker has a copy
+//! of those.
+//! Source: ADPS M3 and M5.
 
 use std::fmt;
 
@@ -12,8 +13,8 @@ use net::stack::ConnId;
 
 use super::Rest;
 
-/// See the module. With a request that came as a datagram it has no effect, and
-/// with one whose handler panics neither.
+/// Recorded changes of one connection. They have no effect for a request that came as a datagram,
+/// or whose handler panics.
 #[derive(Default)]
 pub struct Registration {
     classifier: Option<Option<TransportClassifier>>,
@@ -23,24 +24,23 @@ pub struct Registration {
 }
 
 impl Registration {
-    /// Gives the connection its own classifier (M3); `None` hands the choice
-    /// back to its listener's, or the server's.
+    /// Sets the connection's own classifier (M3); `None` restores its listener's or the server's.
     pub fn set_classifier(&mut self, classifier: Option<TransportClassifier>) {
         self.classifier = Some(classifier);
     }
 
-    /// Attaches memory that the connection's classifier sees (M5); `None` takes it away.
+    /// Attaches memory for the connection's classifier (M5); `None` detaches it.
     pub fn attach(&mut self, memory: Option<AppMemory>) {
         self.memory = Some(memory);
     }
 
-    /// Whether anything was asked for.
+    /// True if no change is registered.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.classifier.is_none() && self.memory.is_none() && self.rest.is_none()
     }
 
-    /// Carries it out on `conn`.
+    /// Applies the changes to `conn`.
     pub(crate) fn apply(self, stack: &mut Stack, conn: ConnId) {
         if let Some(classifier) = self.classifier {
             stack.set_classifier(conn, classifier);

@@ -1,28 +1,28 @@
-//! What a request says of itself, for who asks afterwards why it was slow.
+//! Attributes of a request, recorded for tracing.
 
 use httparse::Header;
 use net::classify::l7::Request;
 
-/// What a request says of itself.
+/// Attributes of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RequestAttributes {
-    /// What it wants, in a word of which there are few: a method, or a verb.
+    /// Operation, with few distinct values: a method or a verb.
     pub what: String,
-    /// Of what: a path, without a query and at most [`PATH_MAX`] characters.
-    /// Empty where there are none, as for commands of a store.
+    /// Path without query, at most [`PATH_MAX`] characters. Empty where requests have none, as
+    /// commands of a store.
     pub path: String,
-    /// Who asks, where it is a part of something larger.
+    /// Calling span, if the request belongs to a trace.
     pub parent: Option<Parent>,
 }
 
-/// Characters of a path that are kept.
+/// Characters of a path that are recorded.
 pub const PATH_MAX: usize = 128;
-/// Characters of a verb that are kept.
+/// Characters of a verb that are recorded.
 const VERB_MAX: usize = 32;
 const TRACEPARENT: &str = "traceparent";
 
 impl RequestAttributes {
-    /// What the head of a request of HTTP says.
+    /// Attributes from the head of an HTTP request.
     #[must_use]
     pub fn of_http(method: &str, target: &str, headers: &[Header<'_>]) -> Self {
         let mut parents = headers.iter().filter(|header| header.name.eq_ignore_ascii_case(TRACEPARENT));
@@ -33,7 +33,7 @@ impl RequestAttributes {
         Self { what: method.to_owned(), path: shown(path(target), PATH_MAX), parent }
     }
 
-    /// What `request` says; of a command its verb alone, as keys may be secrets.
+    /// Attributes of `request`; of a command only the verb, as keys may be secrets.
     #[must_use]
     pub fn of(request: &Request<'_>) -> Self {
         match request {
@@ -47,13 +47,12 @@ impl RequestAttributes {
     }
 }
 
-/// The first `most` characters of `text` that are no control characters: it
-/// ends up on terminals.
+/// First `most` characters of `text` without control characters, as it is printed on terminals.
 fn shown(text: &str, most: usize) -> String {
     text.chars().filter(|c| !c.is_control()).take(most).collect()
 }
 
-/// The path of a request target, without query; absolute targets too.
+/// Path of a request target without query; also of an absolute target.
 pub(super) fn path(target: &str) -> &str {
     let target = target.split(['?', '#']).next().unwrap_or_default();
     match target.split_once("://") {
@@ -62,21 +61,21 @@ pub(super) fn path(target: &str) -> &str {
     }
 }
 
-/// The span that a request belongs to.
+/// Parent span of a request.
 /// Source: W3C Trace Context, §3.2 (`traceparent`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parent {
-    /// Of the whole; not 0.
+    /// Trace id; not 0.
     pub trace: [u8; 16],
-    /// Of who asks; not 0.
+    /// Span id of the caller; not 0.
     pub span: [u8; 8],
-    /// Bit 0: the caller may have written its own spans.
+    /// Trace flags; bit 0: the caller may have recorded its own spans.
     pub flags: u8,
 }
 
 impl Parent {
-    /// The parent that a field `traceparent` names; `None` where it names none
-    /// that could be one. Of later versions, what this one knows.
+    /// Parent in the value of a field `traceparent`; `None` if invalid. Of later versions it reads
+    /// the fields that this one has.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let mut parts = text.trim().split('-');

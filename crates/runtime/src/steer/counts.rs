@@ -1,10 +1,10 @@
-//! What a shard's device counts.
+//! Frame counters of a shard's device.
 
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What a shard's device has counted; only its own thread writes.
+/// Counters of a shard's device; only its own thread writes.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     pub own: AtomicU64,
@@ -14,18 +14,18 @@ pub(super) struct Counters {
     pub forwarded: AtomicU64,
 }
 
-/// Frames of a shard.
+/// Numbers of a shard's frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// That its own queue received for it.
+    /// Received by its own queue for itself.
     pub own: u64,
-    /// That its own queue received for others, copies for all among them.
+    /// Received by its own queue for other shards, including copies for all of them.
     pub handed: u64,
-    /// Of those, dropped because the other shard's wire was full.
+    /// Of those, dropped because the link was full.
     pub dropped: u64,
-    /// That other shards' queues received for it.
+    /// Received by other shards' queues for it.
     pub taken: u64,
-    /// Of guests, sent by this shard's device.
+    /// Guests' frames transmitted by its device.
     pub forwarded: u64,
 }
 
@@ -39,12 +39,12 @@ impl fmt::Display for Counts {
     }
 }
 
-/// Reads what a shard's device counts, from any thread.
+/// Reader of a shard's counters, from any thread.
 #[derive(Clone, Debug)]
 pub struct Meter(pub(super) Arc<Counters>);
 
 impl Meter {
-    /// What was counted so far.
+    /// Current counts.
     #[must_use]
     pub fn read(&self) -> Counts {
         let Counters { own, handed, dropped, taken, forwarded } = &*self.0;

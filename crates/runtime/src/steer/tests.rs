@@ -1,5 +1,4 @@
-//! Each connection lives on the shard that owns it, whatever queue its frames
-//! come by.
+//! Each connection lives on the shard that owns it, whichever queue its frames arrive by.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,9 +19,9 @@ use crate::threads::{self, SharedClock, Threads};
 const SHARDS: u16 = 4;
 const CLIENTS: usize = 200;
 const SERVER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
-/// Frames that a wire holds; more than ever are under way.
+/// Capacity of a link in frames; more than are ever in flight.
 const FRAMES: usize = 1024;
-/// More turns than any run needs, so that silence fails the test.
+/// More loops than any run needs, so that a stall fails the test.
 const TURNS_MAX: usize = 100_000_000;
 
 fn stack_config(host: u8) -> net::stack::Config {
@@ -35,7 +34,7 @@ fn steering() -> Steering {
 
 type Steer = Steered<MemoryDevice>;
 
-/// A shard for each device, listening.
+/// One listening shard per device.
 fn shards(devices: Vec<Steer>) -> Vec<(Shard<Steer, Echo>, Steer)> {
     let shard = |(shard, device): (usize, Steer)| {
         let policy = Mode::None.policy(Classifiers::default(), &Params::new(1, 256), Workers::all(1));
@@ -48,7 +47,7 @@ fn shards(devices: Vec<Steer>) -> Vec<(Shard<Steer, Echo>, Steer)> {
     devices.into_iter().enumerate().map(shard).collect()
 }
 
-/// A host with many connections, on one wire or on one for each shard.
+/// A host with many connections, on one wire or one per shard.
 struct Client {
     stack: Stack,
     wires: Vec<MemoryDevice>,
@@ -56,7 +55,7 @@ struct Client {
     echoed: Vec<Vec<u8>>,
 }
 
-/// A wire that sends each frame by another queue than the one before.
+/// A device that sends each frame by another queue than the one before.
 struct Spread<'a> {
     wires: &'a mut [MemoryDevice],
     next: &'a mut usize,
@@ -77,7 +76,7 @@ impl Device for Spread<'_> {
     }
 }
 
-/// What client `n` says: other bytes than anybody else.
+/// Bytes that client `n` sends, different for each client.
 fn said(n: usize) -> Vec<u8> {
     (0..300).map(|i| (n * 7 + i) as u8).collect()
 }
@@ -114,7 +113,7 @@ impl Client {
         self.echoed.iter().all(|echoed| echoed.len() >= 300)
     }
 
-    /// How many connections each shard owns.
+    /// Number of connections that each shard owns.
     fn owned(&self) -> Vec<u64> {
         let mut owned = vec![0; usize::from(SHARDS)];
         for conn in &self.conns {
@@ -131,7 +130,7 @@ impl Client {
     }
 }
 
-/// Devices over `queues` queues (one, or one for each shard) and the client's wires.
+/// Devices over `queues` queues (one, or one per shard) and the client's wires.
 fn devices(queues: usize) -> (Vec<Steer>, Vec<MemoryDevice>) {
     let (mut near, far): (Vec<_>, Vec<_>) = (0..queues).map(|_| pair(FRAMES, 1514)).unzip();
     let steered = match queues {
@@ -154,11 +153,11 @@ fn check(client: &Client, stats: &[Stats], counts: &[Counts]) {
     assert_eq!(counts.iter().map(|c| c.dropped).sum::<u64>(), 0, "below its capacity no wire drops");
     let (handed, taken): (u64, u64) =
         counts.iter().fold((0, 0), |sum, c| (sum.0 + c.handed, sum.1 + c.taken));
-    assert_eq!(handed, taken, "what is handed on arrives");
+    assert_eq!(handed, taken, "every frame passed on arrives");
     assert!(handed > 0);
 }
 
-/// All shards and the client in turn, under virtual time.
+/// Runs all shards and the client in turn, under virtual time.
 fn check_in_turn(queues: usize) {
     let (devices, wires) = devices(queues);
     let meters: Vec<Meter> = devices.iter().map(Steered::meter).collect();
@@ -217,7 +216,7 @@ impl Clock for Real {
     fn compute(&self, _: Span) {}
 }
 
-/// The same on threads and the clock of the machine.
+/// Runs the same on threads, by the machine's clock.
 fn check_on_threads(queues: usize) {
     let (devices, wires) = devices(queues);
     let meters: Vec<Meter> = devices.iter().map(Steered::meter).collect();
@@ -238,7 +237,7 @@ fn check_on_threads(queues: usize) {
     let stats = serving.join().unwrap();
     assert!(done, "every client gets its echo");
     let counts: Vec<Counts> = meters.iter().map(Meter::read).collect();
-    // A shard may stop before it takes the last bare acknowledgements.
+    // A shard may stop before it receives the last bare acknowledgements.
     let (handed, taken): (u64, u64) =
         counts.iter().fold((0, 0), |sum, c| (sum.0 + c.handed, sum.1 + c.taken));
     assert!(taken <= handed);
@@ -280,7 +279,7 @@ fn a_guest_sends_through_the_first_shard_and_waits_while_that_is_full() {
     let mut devices = over_one(near, Steering::new(2, FlowHash::Toeplitz), 4);
     let (first, guest) = devices.split_at_mut(1);
     let sent = (0..6u8).map(|n| guest[0].transmit(Time::ZERO, 1, &mut |buf| buf[0] = n));
-    assert_eq!(sent.filter(Result::is_ok).count(), 4, "the wire between them holds four");
+    assert_eq!(sent.filter(Result::is_ok).count(), 4, "the link holds four frames");
     let mut got = Vec::new();
     for _ in 0..4 {
         assert!(first[0].receive(Time::ZERO).is_none());
@@ -289,6 +288,6 @@ fn a_guest_sends_through_the_first_shard_and_waits_while_that_is_full() {
             far.recycle(received.frame);
         }
     }
-    assert_eq!(got, [0, 1, 2, 3], "none is lost while the device is full");
+    assert_eq!(got, [0, 1, 2, 3], "no frame is lost while the device is full");
     assert_eq!(first[0].meter().read().forwarded, 4);
 }

@@ -1,4 +1,4 @@
-//! How a shard that sleeps is woken by the others.
+//! Wake-up of a sleeping shard by other shards.
 
 use std::sync::{Mutex, PoisonError};
 use std::thread::{Thread, current};
@@ -7,13 +7,13 @@ use net::device::Waker;
 
 use crate::doorbell::Doorbell;
 
-/// A shard's bell, and what ends its sleep.
+/// A shard's doorbell and the means to end its sleep.
 #[derive(Default)]
 pub(super) struct ShardWaker {
     pub bell: Doorbell,
     /// `None` for a device that cannot be woken.
     device: Option<Waker>,
-    /// A guest's thread: it sleeps without a device.
+    /// Thread of a guest, which sleeps without a device.
     guest: Mutex<Option<Thread>>,
 }
 
@@ -22,12 +22,12 @@ impl ShardWaker {
         Self { device, ..Self::default() }
     }
 
-    /// Whether a sleep can be ended.
+    /// True if a sleep can be ended early.
     pub fn wakes(&self) -> bool {
         self.device.is_some() || self.guest.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
-    /// This thread is going to sleep by parking; until now it may have been another.
+    /// Sets the current thread as the one that will park; it may have changed.
     pub fn wakes_this_thread(&self) {
         let mut guest = self.guest.lock().unwrap_or_else(PoisonError::into_inner);
         if guest.as_ref().is_none_or(|thread| thread.id() != current().id()) {
@@ -35,7 +35,7 @@ impl ShardWaker {
         }
     }
 
-    /// Wakes the shard if it sleeps, after something was left for it.
+    /// Wakes the shard if it sleeps; call it after the write that the shard waits for.
     pub fn ring(&self) {
         self.bell.ring_by(|| match &self.device {
             Some(wake) => wake(),
