@@ -138,7 +138,7 @@ fn of_stack(number: usize, seen: &Seen, figures: &mut Vec<Figure>) {
 #[cfg(test)]
 mod tests {
     use net::driver::DriverCounters;
-    use runtime::streams::Counters;
+    use runtime::socket_proxy::Counters;
 
     use super::*;
 

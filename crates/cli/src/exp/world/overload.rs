@@ -41,7 +41,7 @@ fn row(config: &Config, outcome: &Outcome) -> Row {
     let seconds = outcome.arriving.as_secs_f64();
     let offered = config.requests as f64 / seconds;
     let model = match config.guard {
-        Guard::Nobody => config.model().outcome(offered),
+        Guard::None => config.model().outcome(offered),
         Guard::Model | Guard::Policy(_) => {
             let admitted = config.model().admitted_best(offered, config.shed);
             config.model().outcome_shedding(offered, admitted, config.shed)

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use host::interrupt;
 use queueing::{Span, Time};
 use serde_json::json;
-use sim::world::services::{Born, Config};
+use sim::world::services::{Config, TraceRequest};
 
 use crate::error::{Error, plain};
 
@@ -44,7 +44,7 @@ pub fn setup(config: &Config) -> String {
 }
 
 /// The other lines, for `trace`.
-pub fn plan(trace: &[Born]) -> String {
+pub fn plan(trace: &[TraceRequest]) -> String {
     let mut text = String::new();
     for born in trace {
         let _ = write!(text, "{},{}", born.at.as_nanos(), born.class);
@@ -61,7 +61,7 @@ pub fn plan(trace: &[Born]) -> String {
 
 /// How long a run of `trace` may take from `ready` on: until the last birth,
 /// then as if one server had all the work, and what a runner waits for.
-pub fn lasts(trace: &[Born]) -> Duration {
+pub fn lasts(trace: &[TraceRequest]) -> Duration {
     let births = trace.last().map_or(Span::ZERO, |born| born.at.since(Time::ZERO));
     let work = |n: usize| trace.iter().map(|born| born.parts[n].service).sum::<Span>();
     let parts = trace.last().map_or(0, |born| born.parts.len());

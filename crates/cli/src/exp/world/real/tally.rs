@@ -2,7 +2,7 @@
 
 use deadline::{Budget, Stage};
 use queueing::Span;
-use sim::world::services::{Born, Config, Outcome};
+use sim::world::services::{Config, Outcome, TraceRequest};
 
 use super::super::Noise;
 use crate::error::Error;
@@ -10,7 +10,7 @@ use crate::error::Error;
 /// What a runner said so far.
 pub struct Tally<'a> {
     config: &'a Config,
-    trace: &'a [Born],
+    trace: &'a [TraceRequest],
     outcome: Outcome,
     ended: Vec<bool>,
     late: Option<Span>,
@@ -21,10 +21,10 @@ pub struct Tally<'a> {
 
 impl<'a> Tally<'a> {
     /// Nothing was said of `trace` yet.
-    pub fn new(config: &'a Config, trace: &'a [Born]) -> Self {
+    pub fn new(config: &'a Config, trace: &'a [TraceRequest]) -> Self {
         let mut outcome = Outcome::new(config);
         for (request, born) in trace.iter().enumerate() {
-            outcome.born(born.at, born.class, counted(config, request));
+            outcome.count_arrival(born.at, born.class, counted(config, request));
         }
         let ended = vec![false; trace.len()];
         Self { config, trace, outcome, ended, late: None, beyond: (Span::ZERO, 0), lines: 0 }
