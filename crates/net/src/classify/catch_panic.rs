@@ -1,5 +1,4 @@
-//! Somebody else's code, asked for its opinion: what it says, and that it may
-//! panic, which is its own affair.
+//! Calls into user-defined code that may panic, with the panics caught and counted.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -8,7 +7,7 @@ use queueing::{Label, Priority};
 use super::Verdict;
 use crate::stack::Counters;
 
-/// What `ask` says; none if it panics, which is counted in `panics`.
+/// Result of `ask`; `None` if it panics, which is counted in `panics`.
 #[inline]
 pub(crate) fn caught<T>(panics: &mut u64, ask: impl FnOnce() -> T) -> Option<T> {
     catch_unwind(AssertUnwindSafe(ask)).map_err(|panic| dropped(panics, panic)).ok()
@@ -23,7 +22,7 @@ fn dropped(panics: &mut u64, panic: Box<dyn std::any::Any + Send>) {
     }
 }
 
-/// The label of what was `given` one, by `verdict`; `None`: it is to be dropped.
+/// Label of a packet that has the label `given`, after `verdict`; `None` if the packet is dropped.
 #[inline]
 pub(crate) fn labelled(counters: &mut Counters, given: Label, verdict: Option<Verdict>) -> Option<Label> {
     match verdict {

@@ -1,13 +1,13 @@
-//! Several classifiers as one.
+//! Combination of several classifiers into one.
 
 use std::sync::Arc;
 
 use super::{DriverClassifier, FlowContext, PacketView, TransportClassifier, Verdict};
 
-/// Classifiers that can be joined: those of the driver and those of the transport.
+/// Classifiers that can be combined: those of the driver and those of the transport.
 pub trait Combine: Sized {
-    /// One classifier that calls each of `parts` and joins the verdicts;
-    /// `enough` says when no further one need be asked.
+    /// One classifier that calls each of `parts` in order and combines the verdicts. It stops after
+    /// a verdict for which `enough` is true.
     fn combine(parts: Vec<Self>, enough: fn(Verdict) -> bool) -> Self;
 }
 
@@ -23,15 +23,15 @@ impl Combine for TransportClassifier {
     }
 }
 
-/// The verdict of the first classifier that has one; later ones are not asked.
-/// A default counts where no other has a verdict.
+/// First verdict in order; later classifiers are not called. [`Verdict::Default`] counts only if no
+/// other classifier has a verdict.
 pub fn first_of<C: Combine>(classifiers: impl IntoIterator<Item = C>) -> C {
     let enough = |verdict| !matches!(verdict, Verdict::NoVerdict | Verdict::Default(_));
     C::combine(classifiers.into_iter().collect(), enough)
 }
 
-/// The most urgent of all verdicts. All are asked, so that those with memory
-/// see every packet, unless one drops the packet: that is final.
+/// Most urgent of all verdicts. All classifiers are called, so that stateful ones see every packet;
+/// [`Verdict::Drop`] is final and ends the calls.
 pub fn most_urgent_of<C: Combine>(classifiers: impl IntoIterator<Item = C>) -> C {
     C::combine(classifiers.into_iter().collect(), |verdict| verdict == Verdict::Drop)
 }

@@ -1,18 +1,15 @@
-//! Who is urgent: classifiers that the application defines.
+//! Packet classifiers defined by the application.
 //!
-//! Two places ask. The driver asks once per frame, before any copy
-//! ([`DriverClassifier`], the paper's `pri_filter`); the transport asks once
-//! per segment that carries payload and knows the flow
-//! ([`TransportClassifier`], `pri_extraction`). The transport asks when the
-//! segment's turn in the byte stream has come: one that came early is shown
-//! once the gap before it has closed, of a retransmission only the new bytes.
-//! So a classifier sees the stream in order and each byte once, unless it
-//! drops the segment; only then do the same bytes come again. A verdict that is out of range
-//! and a classifier that panics both mean *no verdict*, and are counted.
+//! The driver calls a [`DriverClassifier`] (the paper's `pri_filter`) once per frame, before any
+//! copy. The transport calls a [`TransportClassifier`] (`pri_extraction`) once per segment with
+//! payload and passes the state of the flow. A transport classifier sees the stream in order: an
+//! out-of-order segment is passed after the gap before it has closed, and only the new bytes of a
+//! retransmission are passed. It sees each byte once, unless it drops the segment; the same bytes
+//! then arrive again. An out-of-range verdict and a panic of the classifier both count as *no
+//! verdict*, each with its counter.
 //!
-//! A classifier is a closure: an application's own, one of the shipped
-//! [`scenarios`], several joined with [`first_of`] or [`most_urgent_of`], or
-//! the rules of a [`Policy`] that an operator wrote in TOML.
+//! A classifier is a closure: an application's own, one of the shipped [`scenarios`], several
+//! combined with [`first_of`] or [`most_urgent_of`], or the rules of a TOML [`Policy`].
 //! Source: ADPS §2.1, §2.2; M1–M5.
 
 use std::any::Any;
@@ -36,12 +33,12 @@ pub use packet_view::{IpView, Ipv4View, PacketView};
 pub use rules::{Policy, PolicyError};
 pub use scenarios::SCENARIOS;
 
-/// Which of the two places asks.
+/// Layer that calls a classifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layer {
     /// Once per received frame, before any copy: `pri_filter`.
     Driver,
-    /// Once per segment with payload, in order, knowing the flow: `pri_extraction`.
+    /// Once per segment with payload, in order, with the state of the flow: `pri_extraction`.
     Transport,
 }
 
@@ -54,18 +51,18 @@ impl std::fmt::Display for Layer {
     }
 }
 
-/// What a classifier says of a packet.
+/// Decision of a classifier about a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// No opinion: what was decided before stands, or else the default.
+    /// No decision: the earlier verdict holds, or else the default level.
     NoVerdict,
-    /// This level; outside 0..=7 it is counted as bad and means [`Verdict::Keep`].
+    /// Priority level. A level outside 0..=7 is counted and means [`Verdict::NoVerdict`].
     Level(u8),
-    /// The same, for want of something better: where the packet belongs to a
-    /// connection, what is known of that says when it leaves the receive buffer.
+    /// Fallback level. If the packet belongs to a connection whose level is known, that level
+    /// replaces it when the packet leaves the receive buffer.
     Default(u8),
-    /// Drop the packet now. At the driver this is free; at the transport the
-    /// segment counts as lost.
+    /// Drop the packet now. A dropped frame costs the driver nothing more; a dropped segment counts
+    /// as lost at the transport.
     Drop,
 }
 
@@ -75,23 +72,23 @@ impl From<Priority> for Verdict {
     }
 }
 
-/// What is known of a frame besides its bytes; travels with it.
+/// Metadata that accompanies a frame.
 #[derive(Clone, Copy, Debug)]
 pub struct PacketMeta {
-    /// When the device received it.
+    /// Time at which the device received the frame.
     pub received: Time,
     /// Length of the frame in bytes.
     pub bytes: u16,
-    /// The driver's verdict, if it gave one (M6).
+    /// Verdict of the driver, if any (M6).
     pub priority: Option<Priority>,
-    /// That verdict was [`Verdict::Default`].
+    /// True if that verdict was [`Verdict::Default`].
     pub by_default: bool,
-    /// The device vouches for the transport checksum: it is not looked at again.
+    /// True if the device has verified the transport checksum, which is then not verified again.
     pub checked: bool,
 }
 
 impl PacketMeta {
-    /// What is known of a frame of `bytes` bytes before anybody has looked at it.
+    /// Metadata of a frame of `bytes` bytes before classification.
     #[must_use]
     pub fn new(received: Time, bytes: usize) -> Self {
         let bytes = u16::try_from(bytes).unwrap_or(u16::MAX);
@@ -102,35 +99,33 @@ impl PacketMeta {
 /// `pri_filter`: called for every received frame (M1).
 pub type DriverClassifier = Arc<dyn Fn(&PacketView<'_>) -> Verdict + Send + Sync>;
 
-/// `pri_extraction`: called for every segment that carries payload, when its
-/// turn in the stream has come (M2).
+/// `pri_extraction`: called for every segment with payload, in stream order (M2).
 pub type TransportClassifier = Arc<dyn Fn(&mut FlowContext<'_>) -> Verdict + Send + Sync>;
 
-/// What the flow has been like so far (M4).
+/// State of the flow so far (M4).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FlowState {
     /// Smoothed round-trip time; `None` before the first sample.
     pub srtt: Option<Span>,
-    /// Segments retransmitted of the latest thousands of segments sent, 0.0..=1.0.
+    /// Share of the last thousands of segments sent that were retransmissions, 0.0..=1.0.
     pub loss: f32,
-    /// Payload received in order, this segment included: the stream position
-    /// after its last byte.
+    /// Payload received in order, including this segment: the stream offset after its last byte.
     pub received: Bytes,
     /// Payload sent and acknowledged.
     pub sent: Bytes,
     /// Congestion window.
     pub cwnd: Bytes,
-    /// Whether the connection recovers from loss now.
+    /// True if the connection is in loss recovery.
     pub recovering: bool,
 }
 
-/// 64 bytes per connection that the classifier and the application share (M5).
+/// 64 bytes per connection, shared by the classifier and the application (M5).
 pub type Private = [u8; 64];
 
-/// Memory of the application's that it attaches to a connection (M5).
+/// Application memory attached to a connection (M5).
 pub type AppMemory = Arc<dyn Any + Send + Sync>;
 
-/// What a classifier keeps of one connection, for as long as that lives.
+/// State that a classifier keeps for the lifetime of one connection.
 pub trait Memory: Any + Send + Sync {
     /// The application writes to the connection at `now`.
     fn on_answer(&mut self, now: Time) {
@@ -138,25 +133,25 @@ pub trait Memory: Any + Send + Sync {
     }
 }
 
-/// What a transport classifier may see and change.
+/// Input of a transport classifier, and the state it may change.
 pub struct FlowContext<'a> {
-    /// When it is asked.
+    /// Time of the call.
     pub now: Time,
-    /// The packet's metadata; `priority` is the driver's verdict.
+    /// Metadata of the packet; `priority` is the driver's verdict.
     pub meta: &'a PacketMeta,
-    /// What is new of the segment's payload: never empty, in order.
+    /// New part of the segment's payload: in order and never empty.
     pub payload: &'a [u8],
-    /// The peer's and our port and address.
+    /// Local and remote address and port.
     pub tuple: &'a crate::wire::FourTuple,
-    /// The flow so far.
+    /// State of the flow so far.
     pub flow: FlowState,
-    /// State kept across packets, shared with the application.
+    /// State kept across packets and shared with the application.
     pub private: &'a mut Private,
     /// Application memory attached to the connection, if any.
     pub app: Option<&'a (dyn Any + Send + Sync)>,
-    /// What a classifier keeps of the connection, beyond the private bytes; it
-    /// belongs to whoever has put it there. None where there is no connection.
+    /// Connection state of a classifier, beyond the private bytes. It belongs to the classifier
+    /// that stored it. `None` where there is no connection.
     pub memory: Option<&'a mut Option<Box<dyn Memory>>>,
-    /// Put a classifier here to replace this one from the next segment on (M3).
+    /// Classifier that replaces this one from the next segment on, if set (M3).
     pub successor: Option<TransportClassifier>,
 }

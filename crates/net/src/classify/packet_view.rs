@@ -1,10 +1,8 @@
-//! A frame as the driver's classifier sees it.
+//! Frame as the driver's classifier sees it.
 //!
-//! Every access is checked against the bytes that are there and parses only
-//! what it needs; a frame that does not have what is asked for answers `None`.
-//! Checksums are not looked at: the stack drops what is broken later. No
-//! header has a fixed size here: a VLAN tag, IP options and TCP options are
-//! stepped over.
+//! Every access is bounds-checked and parses only the headers that it needs; it returns `None` if
+//! the frame lacks the field. Checksums are not verified: the stack drops corrupt packets later.
+//! VLAN tags, IP options and TCP options are skipped, so no header has a fixed size.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -14,7 +12,7 @@ use crate::wire::ipv4::Protocol;
 use crate::wire::tcp::Flags;
 use crate::wire::{addr, be16, be32, ipv4, ipv6, tcp, udp};
 
-/// A frame's bytes on demand.
+/// On-demand parser of a frame's bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct PacketView<'a> {
     frame: &'a [u8],
@@ -22,13 +20,13 @@ pub struct PacketView<'a> {
 }
 
 impl<'a> PacketView<'a> {
-    /// A view of `frame`.
+    /// View of `frame`.
     #[must_use]
     pub const fn new(frame: &'a [u8], meta: &'a PacketMeta) -> Self {
         Self { frame, meta }
     }
 
-    /// Metadata.
+    /// Metadata of the frame.
     #[must_use]
     pub const fn meta(&self) -> &'a PacketMeta {
         self.meta
@@ -47,7 +45,7 @@ impl<'a> PacketView<'a> {
         self.frame.len()
     }
 
-    /// The IPv4 packet in the frame.
+    /// IPv4 packet in the frame.
     #[must_use]
     #[inline]
     pub fn ipv4(&self) -> Option<Ipv4View<'a>> {
@@ -55,7 +53,7 @@ impl<'a> PacketView<'a> {
         Ipv4View::new(&self.frame[start..])
     }
 
-    /// The IP packet in the frame, of either version.
+    /// IP packet in the frame, of either version.
     #[must_use]
     #[inline]
     pub fn ip(&self) -> Option<IpView<'a>> {
@@ -74,35 +72,35 @@ impl<'a> PacketView<'a> {
         self.ip().map(|ip| ip.dscp())
     }
 
-    /// Source and target port of the TCP segment.
+    /// Source and destination port of the TCP segment.
     #[must_use]
     #[inline]
     pub fn tcp_ports(&self) -> Option<(u16, u16)> {
         self.ip()?.tcp_ports()
     }
 
-    /// What the TCP segment carries; empty for a bare ACK.
+    /// Payload of the TCP segment; empty for a bare ACK.
     #[must_use]
     #[inline]
     pub fn tcp_payload(&self) -> Option<&'a [u8]> {
         self.ip()?.tcp_payload()
     }
 
-    /// Source and target port of the UDP datagram.
+    /// Source and destination port of the UDP datagram.
     #[must_use]
     #[inline]
     pub fn udp_ports(&self) -> Option<(u16, u16)> {
         self.ip()?.udp_ports()
     }
 
-    /// What the UDP datagram carries.
+    /// Payload of the UDP datagram.
     #[must_use]
     #[inline]
     pub fn udp_payload(&self) -> Option<&'a [u8]> {
         self.ip()?.udp_payload()
     }
 
-    /// The control bits of the TCP segment.
+    /// Control bits of the TCP segment.
     #[must_use]
     #[inline]
     pub fn tcp_flags(&self) -> Option<Flags> {
@@ -116,14 +114,14 @@ impl<'a> PacketView<'a> {
         self.tcp_payload()?.get(at).copied()
     }
 
-    /// The big-endian `u16` at `at` in the TCP payload.
+    /// Big-endian `u16` at offset `at` of the TCP payload.
     #[must_use]
     #[inline]
     pub fn payload_u16(&self, at: usize) -> Option<u16> {
         Some(be16(self.tcp_payload()?.get(at..at.checked_add(2)?)?, 0))
     }
 
-    /// The big-endian `u32` at `at` in the TCP payload.
+    /// Big-endian `u32` at offset `at` of the TCP payload.
     #[must_use]
     #[inline]
     pub fn payload_u32(&self, at: usize) -> Option<u32> {
@@ -131,10 +129,10 @@ impl<'a> PacketView<'a> {
     }
 }
 
-/// An IPv4 packet whose lengths fit the frame.
+/// IPv4 packet whose lengths fit the frame.
 #[derive(Clone, Copy, Debug)]
 pub struct Ipv4View<'a> {
-    /// The packet without the link's padding.
+    /// Packet without the link layer's padding.
     packet: &'a [u8],
     header_len: usize,
 }
@@ -150,21 +148,21 @@ impl<'a> Ipv4View<'a> {
         (ipv4::HEADER_LEN <= header_len && header_len <= packet.len()).then_some(Self { packet, header_len })
     }
 
-    /// Who sent it.
+    /// Source address.
     #[must_use]
     #[inline]
     pub fn source(&self) -> Ipv4Addr {
         addr(self.packet, 12)
     }
 
-    /// Whom it is for.
+    /// Destination address.
     #[must_use]
     #[inline]
     pub fn target(&self) -> Ipv4Addr {
         addr(self.packet, 16)
     }
 
-    /// What it carries.
+    /// Transport protocol.
     #[must_use]
     #[inline]
     pub fn protocol(&self) -> Protocol {
@@ -178,14 +176,14 @@ impl<'a> Ipv4View<'a> {
         self.packet[1] >> 2
     }
 
-    /// Whether this is a piece of a larger packet.
+    /// True if the packet is a fragment.
     #[must_use]
     #[inline]
     pub fn fragment(&self) -> bool {
         be16(self.packet, 6) & ipv4::MORE_OR_OFFSET != 0
     }
 
-    /// What it carries.
+    /// Payload of the packet.
     #[must_use]
     #[inline]
     pub fn payload(&self) -> &'a [u8] {
@@ -193,17 +191,17 @@ impl<'a> Ipv4View<'a> {
     }
 }
 
-/// A packet of either version whose lengths fit the frame.
+/// IP packet of either version whose lengths fit the frame.
 #[derive(Clone, Copy, Debug)]
 pub enum IpView<'a> {
-    /// Of IPv4, read on demand.
+    /// IPv4, parsed on demand.
     V4(Ipv4View<'a>),
-    /// Of IPv6, extension headers stepped over.
+    /// IPv6, with extension headers skipped.
     V6(ipv6::Packet<'a>),
 }
 
 impl<'a> IpView<'a> {
-    /// Who sent it.
+    /// Source address.
     #[must_use]
     #[inline]
     pub fn source(&self) -> IpAddr {
@@ -213,7 +211,7 @@ impl<'a> IpView<'a> {
         }
     }
 
-    /// Whom it is for.
+    /// Destination address.
     #[must_use]
     #[inline]
     pub fn target(&self) -> IpAddr {
@@ -223,7 +221,7 @@ impl<'a> IpView<'a> {
         }
     }
 
-    /// What it carries.
+    /// Transport protocol.
     #[must_use]
     #[inline]
     pub fn protocol(&self) -> Protocol {
@@ -243,7 +241,7 @@ impl<'a> IpView<'a> {
         }
     }
 
-    /// Whether this is a piece of a larger packet.
+    /// True if the packet is a fragment.
     #[must_use]
     #[inline]
     pub fn fragment(&self) -> bool {
@@ -253,7 +251,7 @@ impl<'a> IpView<'a> {
         }
     }
 
-    /// What it carries.
+    /// Payload of the packet.
     #[must_use]
     #[inline]
     pub fn payload(&self) -> &'a [u8] {
@@ -263,42 +261,42 @@ impl<'a> IpView<'a> {
         }
     }
 
-    /// Source and target port of the TCP segment; none in a fragment.
+    /// Source and destination port of the TCP segment; `None` in a fragment.
     #[must_use]
     #[inline]
     pub fn tcp_ports(&self) -> Option<(u16, u16)> {
         self.whole(Protocol::Tcp, tcp::HEADER_LEN).map(ports)
     }
 
-    /// The control bits of the TCP segment; none in a fragment.
+    /// Control bits of the TCP segment; `None` in a fragment.
     #[must_use]
     #[inline]
     pub fn tcp_flags(&self) -> Option<Flags> {
         self.whole(Protocol::Tcp, tcp::HEADER_LEN).map(|segment| Flags::from_bits(segment[tcp::FLAGS_AT]))
     }
 
-    /// What the TCP segment carries.
+    /// Payload of the TCP segment.
     #[must_use]
     #[inline]
     pub fn tcp_payload(&self) -> Option<&'a [u8]> {
         self.whole(Protocol::Tcp, tcp::HEADER_LEN).and_then(behind_tcp)
     }
 
-    /// Source and target port of the UDP datagram; none in a fragment.
+    /// Source and destination port of the UDP datagram; `None` in a fragment.
     #[must_use]
     #[inline]
     pub fn udp_ports(&self) -> Option<(u16, u16)> {
         self.whole(Protocol::Udp, udp::HEADER_LEN).map(ports)
     }
 
-    /// What the UDP datagram carries.
+    /// Payload of the UDP datagram.
     #[must_use]
     #[inline]
     pub fn udp_payload(&self) -> Option<&'a [u8]> {
         self.whole(Protocol::Udp, udp::HEADER_LEN).and_then(behind_udp)
     }
 
-    /// Source and target port and payload, be it TCP or UDP.
+    /// Source port, destination port and payload, for TCP or UDP.
     #[must_use]
     #[inline]
     pub fn transport(&self) -> Option<(u16, u16, &'a [u8])> {
@@ -317,7 +315,7 @@ impl<'a> IpView<'a> {
         Some((source, target, data))
     }
 
-    /// What it carries, when that is all of a `protocol` header and no piece.
+    /// IP payload if it is `protocol`, unfragmented and at least `header_len` bytes.
     #[inline]
     fn whole(&self, protocol: Protocol, header_len: usize) -> Option<&'a [u8]> {
         let bytes = self.payload();

@@ -1,11 +1,11 @@
-//! How the 64 private bytes of a connection are shared out (M5).
+//! Layout of the 64 private bytes of a connection (M5).
 //!
 //! | bytes | owner |
 //! |---|---|
-//! | 0..16 | the shipped classifiers: the request under way ([`CurrentRequest`]) |
-//! | 16..64 | the application and its own classifiers, in any layout they agree on |
+//! | 0..16 | the shipped classifiers: the current request ([`CurrentRequest`]) |
+//! | 16..64 | the application and its own classifiers, in a layout of their own |
 //!
-//! All zeros, as a new connection has them, means *at the start of a request*.
+//! All zeros, the state of a new connection, means *at the start of a request*.
 
 use std::ops::Range;
 
@@ -13,29 +13,28 @@ use queueing::Span;
 
 use super::Private;
 
-/// First byte that belongs to the application.
+/// First byte of the application's part.
 pub const APPLICATION: usize = 16;
 
-/// The application's 48 bytes.
+/// The application's 48 bytes, read-only.
 #[must_use]
 pub fn application(private: &Private) -> &[u8] {
     &private[APPLICATION..]
 }
 
-/// The application's 48 bytes, to write.
+/// The application's 48 bytes, writable.
 pub fn application_mut(private: &mut Private) -> &mut [u8] {
     &mut private[APPLICATION..]
 }
 
-/// Kinds whose expected service time fits into the application's bytes.
+/// Request kinds whose expected service time fits into the application's bytes.
 pub const KINDS: usize = (64 - APPLICATION) / 4;
 
-/// Publishes that requests of `kind` are expected to run for `expected`, to
-/// the nanosecond and at most 4.29 s; the application's bytes then hold one
-/// little-endian word per kind (scenario 6).
+/// Publishes the expected service time of `kind`, in ns and at most 4.29 s. The application's bytes
+/// then hold one little-endian `u32` per kind (scenario 6).
 ///
 /// # Errors
-/// The kind, when it is outside `0..KINDS`.
+/// Returns the kind if it is outside `0..KINDS`.
 pub fn publish(private: &mut Private, kind: u8, expected: Span) -> Result<(), u8> {
     let word = place(kind).ok_or(kind)?;
     let ns = u32::try_from(expected.as_nanos()).unwrap_or(u32::MAX).max(1);
@@ -43,7 +42,7 @@ pub fn publish(private: &mut Private, kind: u8, expected: Span) -> Result<(), u8
     Ok(())
 }
 
-/// What [`publish`] said of `kind`; `None` before it said anything.
+/// Expected service time of `kind`; `None` before the first [`publish`].
 #[must_use]
 pub fn expected(private: &Private, kind: u8) -> Option<Span> {
     let word = private[place(kind)?].try_into().expect("a word is four bytes");
@@ -58,26 +57,27 @@ fn place(kind: u8) -> Option<Range<usize>> {
     (usize::from(kind) < KINDS).then_some(at..at + 4)
 }
 
-/// The request that a connection's bytes are in the middle of.
+/// Request that a connection is receiving.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CurrentRequest {
-    /// Bytes of it that have come; 0 between requests. (bytes 0..4)
+    /// Bytes of the request received so far; 0 between requests. (bytes 0..4)
     pub position: u32,
-    /// Its length, as far as its length field has come. (bytes 4..8)
+    /// Length of the request, from the bytes of its length field received so far. (bytes 4..8)
     pub length: u32,
-    /// Number of the next stream byte, modulo 2³². (bytes 8..12)
+    /// Offset of the next stream byte, modulo 2³². (bytes 8..12)
     pub next: u32,
-    /// The level its header named; [`CurrentRequest::NO_LEVEL`] before that byte. (byte 12, stored plus one)
+    /// Level in the request's header; [`CurrentRequest::NO_LEVEL`] before that byte arrives. (byte
+    /// 12, stored plus one)
     pub level: u8,
-    /// Whether the bytes made no sense as requests. (byte 13)
+    /// True if the bytes could not be parsed as requests. (byte 13)
     pub lost: bool,
 }
 
 impl CurrentRequest {
-    /// The header's level byte has not come yet.
+    /// Value of `level` before the header's level byte has arrived.
     pub const NO_LEVEL: u8 = u8::MAX;
 
-    /// Reads it from a connection's private bytes.
+    /// Decodes the request from a connection's private bytes.
     #[must_use]
     pub fn load(private: &Private) -> Self {
         let word =
@@ -91,7 +91,7 @@ impl CurrentRequest {
         }
     }
 
-    /// Writes it into a connection's private bytes; the application's stay.
+    /// Encodes the request into a connection's private bytes; the application's part is unchanged.
     pub fn store(&self, private: &mut Private) {
         private[..4].copy_from_slice(&self.position.to_le_bytes());
         private[4..8].copy_from_slice(&self.length.to_le_bytes());

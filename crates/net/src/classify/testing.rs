@@ -1,4 +1,4 @@
-//! Frames and contexts for the tests of classifiers.
+//! Frames and flow contexts for the tests of classifiers.
 
 use std::net::Ipv4Addr;
 
@@ -11,7 +11,7 @@ use crate::wire::ethernet::{self, EtherType};
 use crate::wire::ipv4::{self, Protocol};
 use crate::wire::{checksum, tcp};
 
-/// A TCP packet to be built.
+/// TCP packet to build.
 #[derive(Clone, Debug)]
 pub struct Packet {
     pub vlan: bool,
@@ -39,7 +39,7 @@ impl Packet {
         }
     }
 
-    /// Any packet, near the values that the tests' rules name.
+    /// Random packet, near the values in the tests' rules.
     pub fn any() -> impl Strategy<Value = Self> {
         let payload = prop_oneof![
             proptest::collection::vec(any::<u8>(), 0..40),
@@ -119,7 +119,7 @@ pub fn view<R>(frame: &[u8], look: impl FnOnce(&PacketView<'_>) -> R) -> R {
     look(&PacketView::new(frame, &meta(frame.len(), None)))
 }
 
-/// One connection that hands segment after segment to a classifier.
+/// One connection that passes successive segments to a classifier.
 pub struct Flow {
     pub state: FlowState,
     pub private: Private,
@@ -147,7 +147,7 @@ impl Flow {
         }
     }
 
-    /// The verdict on the next segment in order.
+    /// Verdict on the next in-order segment.
     pub fn segment(&mut self, classifier: &TransportClassifier, payload: &[u8]) -> Verdict {
         self.state.received += Bytes::new(payload.len() as u64);
         let meta = meta(payload.len() + 66, self.driver);
@@ -164,7 +164,7 @@ impl Flow {
         })
     }
 
-    /// The application writes.
+    /// Application write at `now`.
     pub fn answer(&mut self, now: Time) {
         self.now = now;
         if let Some(memory) = &mut self.memory {

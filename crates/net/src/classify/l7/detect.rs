@@ -1,15 +1,13 @@
-//! Which protocol a connection speaks, where nobody has said so: from the
-//! first bytes that a client sends.
+//! Protocol detection from the first bytes of a client, where no rule names the protocol.
 //!
-//! A guess is right or none: what could be two protocols, or is cut before it
-//! tells, is neither.
+//! Ambiguous or truncated bytes are not detected.
 
 use super::Protocol;
 
-/// Methods of HTTP that servers meet (RFC 9110 §9.1, RFC 5789).
+/// HTTP methods in use (RFC 9110 §9.1, RFC 5789).
 const METHODS: [&[u8]; 9] =
     [b"GET ", b"HEAD ", b"POST ", b"PUT ", b"DELETE ", b"OPTIONS ", b"PATCH ", b"TRACE ", b"CONNECT "];
-/// Commands of memcached's text protocol that clients begin with.
+/// Commands of memcached's text protocol with which clients begin.
 const COMMANDS: [&[u8]; 19] = [
     b"get ",
     b"gets ",
@@ -35,8 +33,8 @@ const COMMANDS: [&[u8]; 19] = [
 const BINARY: u8 = 0x80;
 
 impl Protocol {
-    /// The protocol of a connection whose client begins with `first`: HTTP/1,
-    /// RESP or memcached; `None` where it is none of them, or not to be seen yet.
+    /// Protocol of a connection whose client begins with `first`: HTTP/1, RESP or memcached. `None`
+    /// for other protocols and for too few bytes.
     #[must_use]
     pub fn of_first(first: &[u8]) -> Option<Self> {
         let begins = |words: &[&[u8]]| words.iter().any(|word| first.starts_with(word));
@@ -62,7 +60,7 @@ mod tests {
             (b"*2\r\n$3\r\nGET\r\n", Some("resp")),
             (b"get key\r\n", Some("memcached")),
             (b"\x80\x01", Some("memcached")),
-            // HTTP/2, TLS, inline commands of Redis, what is cut, nothing.
+            // HTTP/2, TLS, inline commands of Redis, truncated bytes, no bytes.
             (b"PRI * HTTP/2.0\r\n", None),
             (b"\x16\x03\x01\x02\x00", None),
             (b"PING\r\n", None),

@@ -1,41 +1,39 @@
-//! Messages of an operator's own protocol: where their length stands, or which
-//! bytes end them. Scenario 5 for whoever can say that much.
+//! Framing of custom messages, by a length field or an end mark (scenario 5).
 
 use super::{HEAD_BYTES_MAX, Nonsense, Request, Step, Then};
 
-/// How messages follow each other on a connection.
+/// Framing of the messages on a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// How far a message reaches.
+    /// Rule that gives a message's length.
     pub extent: FrameLength,
-    /// Where the bytes are that tell kinds of messages apart: offset and
-    /// count, 1..=8.
+    /// Offset and count (1..=8) of the bytes that distinguish kinds of messages.
     pub kind: (usize, usize),
-    /// Bytes from a message's start that are looked at, 1..=[`LOOK_BYTES_MAX`].
+    /// Bytes reported from a message's start, 1..=[`LOOK_BYTES_MAX`].
     pub look: usize,
 }
 
-/// How far a message reaches.
+/// Rule that gives a message's length.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FrameLength {
-    /// A number says it, big-endian.
+    /// Big-endian length field.
     Length {
-        /// Offset of its first byte.
+        /// Offset of the first byte of the field.
         at: usize,
-        /// Its bytes, 1..=8.
+        /// Size of the field in bytes, 1..=8.
         bytes: usize,
-        /// Bytes of the message that it does not count.
+        /// Bytes of the message that the field does not count.
         adds: u64,
     },
-    /// It ends with these bytes, 1..=[`MARK_BYTES_MAX`].
+    /// End mark, 1..=[`MARK_BYTES_MAX`] bytes.
     Mark(Box<[u8]>),
 }
 
-/// Most bytes of a message that may be looked at.
+/// Most bytes of a message that a rule may read.
 pub const LOOK_BYTES_MAX: usize = 1024;
-/// The longest mark.
+/// Longest end mark, in bytes.
 pub const MARK_BYTES_MAX: usize = 16;
-/// The longest message, in bytes: a terabyte.
+/// Longest message, in bytes: 1 TiB.
 const MESSAGE_BYTES_MAX: u64 = 1 << 40;
 const _: () = assert!(LOOK_BYTES_MAX + MARK_BYTES_MAX < HEAD_BYTES_MAX);
 
@@ -73,7 +71,7 @@ impl Layout {
         }
     }
 
-    /// Looks for the mark; what cannot be part of it is done with.
+    /// Searches for the end mark; bytes that cannot be part of it are used up.
     pub(super) fn mark(&self, bytes: &[u8]) -> Step {
         let FrameLength::Mark(mark) = &self.extent else {
             return Step::Go { used: 0, skip: 0, then: Then::Head };
@@ -88,7 +86,7 @@ impl Layout {
     }
 }
 
-/// Where `mark` starts, if that is within the first `look` bytes.
+/// Offset of `mark` if it starts within the first `look` bytes.
 fn find(bytes: &[u8], mark: &[u8], look: usize) -> Option<usize> {
     let end = bytes.len().min(look.saturating_add(mark.len()));
     bytes[..end].windows(mark.len()).position(|window| window == mark)

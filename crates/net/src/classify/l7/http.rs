@@ -1,17 +1,17 @@
-//! HTTP/1.1 requests: heads as `httparse` reads them, and where bodies end.
+//! HTTP/1.1 requests: heads as parsed by `httparse`, and the ends of bodies.
 //!
-//! What servers disagree about is not guessed at: a head with both a length
-//! and a coding, or with two lengths, is no request here (RFC 9112 §6.3, §11.2).
+//! Ambiguous heads are rejected: one with both a content length and a transfer coding, or with two
+//! lengths, is no request here (RFC 9112 §6.3, §11.2).
 
 use httparse::{EMPTY_HEADER, Error, Header, Status};
 
 use super::{Nonsense, Request, Step, Then, bounded, digits, line};
 
-/// Headers of a request; servers take about as many.
+/// Most headers of a request, as in common servers.
 const HEADERS_MAX: usize = 100;
 
 pub(super) fn head(bytes: &[u8], visit: &mut dyn FnMut(&Request<'_>)) -> Result<Step, Nonsense> {
-    // A line too many between requests is forgiven (RFC 9112 §2.2).
+    // An empty line before a request is ignored (RFC 9112 §2.2).
     if let Some((b"", used)) = line(&bytes[..bytes.len().min(2)]) {
         return Ok(Step::Go { used, skip: 0, then: Then::Head });
     }
@@ -29,7 +29,7 @@ pub(super) fn head(bytes: &[u8], visit: &mut dyn FnMut(&Request<'_>)) -> Result<
     Ok(Step::Go { used, skip, then })
 }
 
-/// How many bytes of body follow, and what then.
+/// Length of the body in bytes, and the element after it.
 fn body(method: &str, headers: &[Header<'_>]) -> Result<(u64, Then), Nonsense> {
     let (mut length, mut chunked, mut tunnel) = (None, false, method == "CONNECT");
     for header in headers {
@@ -46,7 +46,8 @@ fn body(method: &str, headers: &[Header<'_>]) -> Result<(u64, Then), Nonsense> {
             }
             chunked = true;
         } else if header.name.eq_ignore_ascii_case("upgrade") {
-            // What follows is no HTTP, or the server says no and gets no more.
+            // After an upgrade the stream is not HTTP; if the server refuses, the client sends no
+            // more.
             tunnel |= value.eq_ignore_ascii_case(b"websocket");
         }
     }
@@ -65,7 +66,7 @@ pub(super) fn chunk(bytes: &[u8]) -> Result<Step, Nonsense> {
         }
         Ok(Status::Complete((used, size))) => {
             let used = bounded(used)?;
-            // With the line's end that follows it.
+            // Includes the line end after the chunk.
             let skip = size.checked_add(2).ok_or(Nonsense::Length)?;
             Ok(Step::Go { used, skip, then: Then::Chunk })
         }

@@ -1,12 +1,12 @@
-//! Memcached's protocols: lines of words with a block of data behind some, and
-//! the old binary one, told apart by the first byte of each request.
+//! Memcached protocols: text lines, some followed by a data block, and the old binary protocol. The
+//! first byte of each request distinguishes them.
 //!
 //! Source: memcached's doc/protocol.txt and its binary protocol.
 
 use super::resp::words;
 use super::{KEY_BYTES_MAX, Nonsense, Request, Step, Then, bounded, digits, line};
 
-/// A block of data is not longer than an item may ever be.
+/// Longest data block: the largest possible item size.
 const DATA_BYTES_MAX: u64 = 1 << 30;
 /// First byte of a binary request.
 const BINARY: u8 = 0x80;
@@ -26,7 +26,7 @@ fn text(bytes: &[u8], visit: &mut dyn FnMut(&Request<'_>)) -> Result<Step, Nonse
     let mut words = words(line);
     let Some(verb) = words.next() else { return Ok(Step::Go { used, skip: 0, then: Then::Head }) };
     let key = words.next().unwrap_or_default();
-    // Behind verb and key.
+    // Index of the length among the words after verb and key.
     let length_at = match verb {
         b"set" | b"add" | b"replace" | b"append" | b"prepend" | b"cas" => Some(2),
         b"ms" => Some(0),
@@ -59,7 +59,7 @@ fn binary(bytes: &[u8], visit: &mut dyn FnMut(&Request<'_>)) -> Result<Step, Non
     Ok(Step::Go { used, skip, then: Then::Head })
 }
 
-/// The text protocol's name of a binary operation; quiet ones have the same.
+/// Name in the text protocol of a binary operation; quiet variants have the same name.
 fn verb(operation: u8) -> &'static [u8] {
     match operation {
         0x00 | 0x09 | 0x0c | 0x0d => b"get",

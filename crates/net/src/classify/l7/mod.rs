@@ -1,17 +1,16 @@
-//! What the requests on a connection say, read from its bytes.
+//! Application-protocol parsers: requests in a connection's byte stream.
 //!
-//! A [`StreamParser`] is given a connection's stream piece by piece and tells its
-//! [`RequestVisitor`]or of every request: what its head says ([`Request`]), which pieces
-//! its bytes were in, and where it ended. It reads just enough to know where
-//! the next request starts, keeps bytes only while a head is split, and
-//! believes nothing: a stream that is not what it should be is given up, with
-//! the reason counted, and what knows only the packet decides about it from
-//! then on. It checks no server's work: what a server would refuse may pass.
+//! A [`StreamParser`] receives a connection's stream in pieces and reports each request to its
+//! [`RequestVisitor`]: the head ([`Request`]), the pieces that hold its bytes, and its end. It
+//! parses just enough to find the start of the next request and buffers bytes only while a head is
+//! incomplete. It trusts no input: on malformed bytes it gives up the stream and counts the reason,
+//! and rules on the packet alone decide from then on. It does not validate requests as a server
+//! does.
 //!
-//! Bounds: [`HEAD_BYTES_MAX`] of a connection whose head is split, and
-//! [`HELD_BYTES_MAX`] of all connections together. A peer that sends a head
-//! byte by byte has what came before it read again at each byte.
-//! Source: ADPS §3, scenarios 2, 5 and 6, for protocols that exist.
+//! Bounds: [`HEAD_BYTES_MAX`] for a connection with an incomplete head, [`HELD_BYTES_MAX`] for all
+//! connections together. A head that arrives byte by byte is parsed again from its start at each
+//! byte.
+//! Source: ADPS §3, scenarios 2, 5 and 6, for existing protocols.
 
 mod detect;
 pub mod framing;
@@ -33,31 +32,30 @@ pub use framing::Layout;
 pub use service_time::ServiceTimeEstimator;
 pub use stream_parser::{RequestVisitor, StreamParser};
 
-/// The longest head of a request, in bytes.
+/// Longest head of a request, in bytes.
 pub const HEAD_BYTES_MAX: usize = 8 << 10;
-/// Bytes of split heads that wait for their rest, of all connections that
-/// share [`Notes`].
+/// Most bytes buffered for incomplete heads, over all connections that share [`Notes`].
 pub const HELD_BYTES_MAX: usize = 16 << 20;
-/// As much of a key as is shown, and of a verb a quarter of it.
+/// Longest reported key, in bytes. A verb is reported up to a quarter of it.
 pub const KEY_BYTES_MAX: usize = 256;
 
-/// What a connection speaks.
+/// Application protocol of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Protocol {
     /// HTTP/1.0 and 1.1 (RFC 9112).
     Http,
-    /// The protocol of Redis: arrays of bulk strings, and inline commands.
+    /// Redis: arrays of bulk strings, and inline commands.
     Resp,
-    /// Memcached's, text and binary.
+    /// Memcached, text and binary.
     Memcached,
-    /// TLS: the first record names the server (RFC 8446 §4.1.2, RFC 6066 §3).
+    /// TLS: the first record contains the server name (RFC 8446 §4.1.2, RFC 6066 §3).
     Tls,
-    /// Messages that an operator has described.
+    /// Messages framed as the policy describes.
     Message(Arc<Layout>),
 }
 
 impl Protocol {
-    /// As policies write it.
+    /// Name of the protocol in policies.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
@@ -70,44 +68,42 @@ impl Protocol {
     }
 }
 
-/// What a request's head says.
+/// Head of a request.
 #[derive(Clone, Copy, Debug)]
 pub enum Request<'a> {
-    /// Of HTTP.
+    /// HTTP request.
     Http {
-        /// As it was sent.
+        /// Method, as sent.
         method: &'a str,
-        /// The request's target, with its query.
+        /// Request target, with its query.
         path: &'a str,
-        /// Names and values.
+        /// Header fields.
         headers: &'a [httparse::Header<'a>],
     },
-    /// Of RESP and memcached; empty where there is none, and cut where it is
-    /// longer than is shown.
+    /// RESP or memcached command. A missing verb or key is empty; a long one is truncated.
     Command {
-        /// As it was sent.
+        /// Verb, as sent.
         verb: &'a [u8],
-        /// The first argument.
+        /// First argument.
         key: &'a [u8],
     },
-    /// A whole connection of TLS.
+    /// TLS connection, which is one request.
     Tls {
-        /// The server that the client asked for.
+        /// Server name in the ClientHello (SNI).
         name: Option<&'a [u8]>,
     },
-    /// The start of a message, as much of it as [`Layout::look`] asks for.
+    /// Start of a message, up to [`Layout::look`] bytes.
     Message {
-        /// Its bytes.
+        /// Bytes of the message.
         bytes: &'a [u8],
     },
 }
 
-/// Bytes that a kind's name takes at the most.
+/// Longest name of a kind, in bytes.
 pub const KIND_BYTES_MAX: usize = 80;
 
-/// What a request has in common with others that take about as long: method
-/// and the first two parts of the path, the verb, or the bytes that tell
-/// messages apart.
+/// Requests that take about as long: the same method and first two parts of the path, the same
+/// verb, or the same kind bytes of a message.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Kind {
     bytes: [u8; KIND_BYTES_MAX],
@@ -115,7 +111,7 @@ pub struct Kind {
 }
 
 impl Kind {
-    /// The kind of `request`; none where a connection is one request.
+    /// Kind of `request`; `None` where a connection is one request.
     #[must_use]
     pub fn of(protocol: &Protocol, request: &Request<'_>) -> Option<Self> {
         let mut kind = Self { bytes: [0; KIND_BYTES_MAX], len: 0 };
@@ -145,7 +141,7 @@ impl Kind {
         }
     }
 
-    /// Its bytes, at most [`KIND_BYTES_MAX`].
+    /// Name of the kind, at most [`KIND_BYTES_MAX`] bytes.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..usize::from(self.len)]
@@ -158,29 +154,28 @@ impl fmt::Debug for Kind {
     }
 }
 
-/// Parts of a path that tell kinds of requests apart: behind them come names
-/// of single things.
+/// Parts of a path that distinguish kinds. Later parts usually name single objects.
 const PATH_PARTS: usize = 2;
 
-/// Why a stream was given up.
+/// Reason for giving up a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Nonsense {
-    /// It does not start as the protocol does.
+    /// The bytes do not start like the protocol.
     Foreign,
     /// A head, or a line within a body, is longer than [`HEAD_BYTES_MAX`].
     TooLong,
-    /// There are more headers, or arguments, than a server would take.
+    /// There are more headers or arguments than a server accepts.
     TooMany,
-    /// What it says of a length is no length, or contradicts itself.
+    /// A length is invalid or contradicts another.
     Length,
-    /// Bytes are missing: whoever asked first did not ask us.
+    /// Stream bytes were not seen: the parser started too late.
     Gap,
-    /// Too many bytes of split heads wait already.
+    /// Incomplete heads already occupy too many bytes.
     Crowded,
 }
 
 impl Nonsense {
-    /// All, in the order in which [`Notes`] counts them.
+    /// All reasons, in the order of the counters in [`Notes`].
     pub const ALL: [Self; 6] =
         [Self::Foreign, Self::TooLong, Self::TooMany, Self::Length, Self::Gap, Self::Crowded];
 }
@@ -198,7 +193,7 @@ impl fmt::Display for Nonsense {
     }
 }
 
-/// What readers that share a bound have come across.
+/// Counters of parsers that share a bound.
 #[derive(Debug, Default)]
 pub struct Notes {
     requests: AtomicU64,
@@ -207,54 +202,53 @@ pub struct Notes {
 }
 
 impl Notes {
-    /// Requests whose heads were read.
+    /// Requests with a complete head.
     #[must_use]
     pub fn requests(&self) -> u64 {
         self.requests.load(Ordering::Relaxed)
     }
 
-    /// Streams that were given up for this reason.
+    /// Streams given up for the reason `why`.
     #[must_use]
     pub fn given_up(&self, why: Nonsense) -> u64 {
         self.given_up[why as usize].load(Ordering::Relaxed)
     }
 
-    /// Bytes that wait for the rest of their head.
+    /// Bytes buffered for incomplete heads.
     #[must_use]
     pub fn held(&self) -> usize {
         self.held.load(Ordering::Relaxed)
     }
 }
 
-/// What the bytes at the front of a stream are.
+/// Result of parsing the front of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
-    /// Nothing yet: there must be more of them.
+    /// More bytes are needed.
     More,
-    /// The first `used` are done with; `skip` more concern nobody, and then
-    /// comes `then`.
+    /// The first `used` bytes are parsed, `skip` more bytes are not parsed, and `then` follows.
     Go { used: usize, skip: u64, then: Then },
 }
 
-/// What comes next in a stream.
+/// Next element of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Then {
-    /// A request's head.
+    /// Head of a request.
     Head,
-    /// So many arguments of a RESP array.
+    /// This number of arguments of a RESP array.
     Arguments(u32),
-    /// A chunk of an HTTP body.
+    /// Chunk of an HTTP body.
     Chunk,
-    /// What follows the last chunk, up to an empty line.
+    /// Trailer section after the last chunk, up to an empty line.
     Trailers,
-    /// Bytes up to the mark that ends a message.
+    /// Bytes up to the end mark of a message.
     Mark,
-    /// More of the same request, for good.
+    /// The same request until the connection ends.
     Rest,
 }
 
-/// Reads what `then` says from the front of `bytes`, which are not none; tells
-/// `visit` of the request whose head is there.
+/// Parses the element `then` at the front of the non-empty `bytes`. Calls `visit` when a request's
+/// head is complete.
 fn step(
     protocol: &Protocol,
     then: Then,
@@ -275,20 +269,19 @@ fn step(
     }
 }
 
-/// A head, or a line within a body, that takes `used` bytes.
+/// `used`, the length of a head or of a line in a body, if it is within the bound.
 fn bounded(used: usize) -> Result<usize, Nonsense> {
     if used > HEAD_BYTES_MAX { Err(Nonsense::TooLong) } else { Ok(used) }
 }
 
-/// The line at the front of `bytes`, without its end, and the bytes that it
-/// takes with it.
+/// First line of `bytes` without its line end, and its length with the line end.
 fn line(bytes: &[u8]) -> Option<(&[u8], usize)> {
     let end = bytes.iter().position(|&byte| byte == b'\n')?;
     let line = &bytes[..end];
     Some((line.strip_suffix(b"\r").unwrap_or(line), end + 1))
 }
 
-/// A number in decimal digits, and nothing else.
+/// Decimal number; `None` if there is any other character.
 fn digits(text: &[u8]) -> Option<u64> {
     if text.is_empty() || text.len() > 19 || !text.iter().all(u8::is_ascii_digit) {
         return None;

@@ -1,17 +1,17 @@
-//! Redis's protocol: commands as arrays of bulk strings, or as a line of words.
+//! Redis protocol (RESP): commands as arrays of bulk strings, or as inline lines.
 //!
-//! Keys and values may hold any bytes. Of a command the verb and its first
-//! argument are looked at, the others are stepped over.
-//! Source: the Redis serialization protocol specification; bounds as Redis has
-//! them (`proto-max-bulk-len`, a million arguments).
+//! Keys and values may hold any bytes. The verb and the first argument of a command are parsed, the
+//! other arguments are skipped.
+//! Source: the Redis serialization protocol specification; the bounds are those of Redis
+//! (`proto-max-bulk-len`, a million arguments).
 
 use super::{KEY_BYTES_MAX, Nonsense, Request, Step, Then, bounded, digits, line};
 
 const ARGUMENTS_MAX: u64 = 1 << 20;
 const ARGUMENT_BYTES_MAX: u64 = 512 << 20;
-/// Verbs are shorter.
+/// Longest reported verb, in bytes.
 pub(super) const VERB_BYTES_MAX: usize = KEY_BYTES_MAX / 4;
-/// A number and what stands around it.
+/// Longest line with a number: sign, digits and line end.
 const NUMBER_BYTES_MAX: usize = 24;
 
 pub(super) fn head(bytes: &[u8], visit: &mut dyn FnMut(&Request<'_>)) -> Result<Step, Nonsense> {
@@ -31,14 +31,14 @@ pub(super) fn head(bytes: &[u8], visit: &mut dyn FnMut(&Request<'_>)) -> Result<
         visit(&Request::Command { verb: verb.shown, key: b"" });
         return Ok(Step::Go { used: verb.used, skip: verb.rest, then: after(left) });
     }
-    // Its end is there as soon as anything of the next is.
+    // The verb is complete as soon as any byte of the next argument is there.
     let start = verb.used + verb.rest as usize;
     let Some(key) = Argument::at(bytes, start, KEY_BYTES_MAX)? else { return Ok(Step::More) };
     visit(&Request::Command { verb: verb.shown, key: key.shown });
     Ok(Step::Go { used: key.used, skip: key.rest, then: after(left - 1) })
 }
 
-/// Steps over one of the `left` arguments that are still to come.
+/// Skips one of the `left` remaining arguments.
 pub(super) fn argument(bytes: &[u8], left: u32) -> Result<Step, Nonsense> {
     let Some(argument) = Argument::at(bytes, 0, 0)? else { return Ok(Step::More) };
     Ok(Step::Go { used: argument.used, skip: argument.rest, then: after(left.saturating_sub(1)) })
@@ -48,7 +48,7 @@ fn after(left: u32) -> Then {
     if left == 0 { Then::Head } else { Then::Arguments(left) }
 }
 
-/// A line of words, as people type it.
+/// Inline command: words in a line, as typed by a person.
 fn inline(bytes: &[u8], visit: &mut dyn FnMut(&Request<'_>)) -> Result<Step, Nonsense> {
     if !bytes[0].is_ascii_graphic() && !bytes[0].is_ascii_whitespace() {
         return Err(Nonsense::Foreign);
@@ -62,23 +62,23 @@ fn inline(bytes: &[u8], visit: &mut dyn FnMut(&Request<'_>)) -> Result<Step, Non
     Ok(Step::Go { used, skip: 0, then: Then::Head })
 }
 
-/// The words of a line.
+/// Words of a line.
 pub(super) fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty())
 }
 
-/// A bulk string: as much of it as is looked at.
+/// Bulk string, parsed up to a limit.
 struct Argument<'a> {
     shown: &'a [u8],
-    /// Bytes up to the end of what is shown.
+    /// Bytes up to the end of `shown`.
     used: usize,
-    /// Bytes behind that, with the line's end.
+    /// Bytes after that, including the line end.
     rest: u64,
 }
 
 impl<'a> Argument<'a> {
-    /// The one at `at`, of which up to `look` bytes are looked at; `None`
-    /// while they are not there.
+    /// Argument at offset `at`, of which up to `look` bytes are shown; `None` while they are
+    /// incomplete.
     fn at(bytes: &'a [u8], at: usize, look: usize) -> Result<Option<Self>, Nonsense> {
         let Some(from) = bytes.get(at..) else { return Ok(None) };
         let Some((len, start)) = number(from, b'$')? else { return Ok(None) };
@@ -94,8 +94,8 @@ impl<'a> Argument<'a> {
     }
 }
 
-/// The number behind `sign`, none if it is negative, and the bytes of its
-/// line; `None` while it is not there.
+/// Number after `sign` (`None` if negative) and the length of its line; `None` while the line is
+/// incomplete.
 fn number(bytes: &[u8], sign: u8) -> Result<Option<(Option<u64>, usize)>, Nonsense> {
     match bytes.first() {
         None => return Ok(None),

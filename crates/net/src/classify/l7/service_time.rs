@@ -1,17 +1,15 @@
-//! How long kinds of requests take, learned from outside.
+//! Service-time estimator per kind of request, from observation alone.
 //!
-//! Nobody tells: what is known is when a request was complete and when its
-//! connection began to answer. Between the two the request also waits for its
-//! turn in a program that may be busy with others, and a short kind behind long
-//! ones would look long. So what is kept is not a mean but a low quantile, the
-//! first quartile: the quarter that waited least is nearest to the service.
-//! It moves by a small share of itself with every answer, so old ones fade,
-//! and a kind that was not seen for [`FORGOTTEN`] is unknown again.
+//! The estimator sees the time at which a request was complete and the time at which its connection
+//! began to answer. The difference includes queueing in the program, so a mean would overrate short
+//! kinds queued behind long ones. The estimate is therefore the first quartile, which is closer to
+//! the service time. Each answer moves it by a small share of its value, so old observations fade.
+//! A kind not seen for [`FORGOTTEN`] is unknown again.
 //!
-//! Bounds: [`KINDS_MAX`] kinds. A full table takes a new kind in the place of
-//! one that is forgotten, or else not at all: who invents kinds displaces nobody.
-//! Source: ADPS §2.2, scenario 6, for programs that publish nothing; the
-//! quantile's steps are stochastic approximation (Robbins and Monro, 1951).
+//! Bounds: [`KINDS_MAX`] kinds. A full table replaces a forgotten kind or rejects the new one, so a
+//! client that invents kinds evicts no live entry.
+//! Source: ADPS §2.2, scenario 6, for programs that publish nothing; the quantile's steps are
+//! stochastic approximation (Robbins and Monro, 1951).
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -20,13 +18,13 @@ use queueing::{Span, Time};
 
 use super::Kind;
 
-/// Kinds that are told apart.
+/// Most kinds in the table.
 pub const KINDS_MAX: usize = 256;
-/// Answers before a kind is known; the quickest of them is where it starts.
+/// Answers before a kind is known. The estimate starts at the fastest of them.
 pub const FIRST: u32 = 8;
-/// How long a kind is remembered.
+/// Age at which an unseen kind is forgotten.
 pub const FORGOTTEN: Span = Span::from_secs(60);
-/// Up by 1/32, down by 3/32: at rest where three of four answers take longer.
+/// Step up 1/32, step down 3/32: in equilibrium three of four answers take longer.
 const STEP: u64 = 32;
 const DOWN: u64 = 3;
 
@@ -44,7 +42,7 @@ struct Entry {
 }
 
 impl ServiceTimeEstimator {
-    /// A request of `kind` was answered at `now` after `service`.
+    /// Records that a request of `kind` was answered at `now` after `service`.
     pub fn observe(&self, now: Time, kind: &Kind, service: Span) {
         let ns = service.as_nanos().clamp(1, u64::MAX / STEP);
         let mut kinds = self.lock();
@@ -66,7 +64,7 @@ impl ServiceTimeEstimator {
         kinds.insert(kind.as_bytes().into(), Entry { ns, answers: 1, last: now });
     }
 
-    /// What a request of `kind` is expected to take, once that is known.
+    /// Expected service time of `kind`; `None` before `FIRST` answers or after `FORGOTTEN`.
     #[must_use]
     pub fn expected(&self, now: Time, kind: &Kind) -> Option<Span> {
         let kinds = self.lock();
@@ -74,7 +72,7 @@ impl ServiceTimeEstimator {
         (entry.answers >= FIRST && now.since(entry.last) <= FORGOTTEN).then(|| Span::from_nanos(entry.ns))
     }
 
-    /// All kinds that are known, by name.
+    /// Names and estimates of all kinds with at least `FIRST` answers.
     #[must_use]
     pub fn kinds(&self) -> Vec<(String, Span)> {
         let kinds = self.lock();
@@ -83,7 +81,7 @@ impl ServiceTimeEstimator {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<Box<[u8]>, Entry>> {
-        // Nothing under the lock panics half-way.
+        // No code under the lock panics in the middle of a change.
         self.kinds.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
@@ -112,7 +110,7 @@ mod tests {
         Kind::of(&Protocol::Resp, &request).expect("commands have kinds")
     }
 
-    /// Learns these times of one kind, a millisecond apart.
+    /// Observes these service times of one kind, 1 ms apart.
     fn learn(
         learned: &ServiceTimeEstimator,
         verb: &str,
@@ -135,7 +133,7 @@ mod tests {
         assert_eq!(learned.expected(now + FORGOTTEN, &kind("get")), None);
         assert_eq!(learned.expected(now, &kind("SET")), None);
         learned.observe(now + FORGOTTEN, &kind("GET"), Span::from_secs(1));
-        assert!(learned.kinds().is_empty(), "it starts anew");
+        assert!(learned.kinds().is_empty(), "a forgotten kind starts again");
     }
 
     #[test]
@@ -144,7 +142,7 @@ mod tests {
         // Two of three answers waited for a request of 1 ms.
         let waits = (0..600).map(|n| if n % 3 == 0 { 5 } else { 1005 });
         let now = learn(&learned, "GET", Time::ZERO, waits);
-        let expected = learned.expected(now, &kind("GET")).expect("it is known");
+        let expected = learned.expected(now, &kind("GET")).expect("known kind");
         assert!(expected < Span::from_micros(50), "{expected}");
     }
 
@@ -153,10 +151,10 @@ mod tests {
         let learned = ServiceTimeEstimator::default();
         let now = learn(&learned, "EVAL", Time::ZERO, std::iter::repeat_n(10, 100));
         let now = learn(&learned, "EVAL", now, std::iter::repeat_n(1000, 300));
-        let expected = learned.expected(now, &kind("EVAL")).expect("it is known");
+        let expected = learned.expected(now, &kind("EVAL")).expect("known kind");
         assert!(expected > Span::from_micros(900), "{expected}");
         let now = learn(&learned, "EVAL", now, std::iter::repeat_n(10, 100));
-        let expected = learned.expected(now, &kind("EVAL")).expect("it is known");
+        let expected = learned.expected(now, &kind("EVAL")).expect("known kind");
         assert!(expected < Span::from_micros(12), "{expected}");
         let now = learn(&learned, "EVAL", now, std::iter::repeat_n(0, 1000));
         assert!(learned.expected(now, &kind("EVAL")) < Some(Span::from_nanos(60)), "never below 1 ns");

@@ -1,61 +1,61 @@
-//! The stream of one connection, piece by piece.
+//! Incremental parser of one connection's byte stream.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::{HEAD_BYTES_MAX, HELD_BYTES_MAX, Nonsense, Notes, Protocol, Request, Step, Then, step};
 
-/// Who is told of requests.
+/// Receiver of the requests that a parser finds.
 pub trait RequestVisitor {
-    /// A request's head is complete; what is answered is remembered as its mark.
+    /// The head of a request is complete. The parser keeps the result as the request's mark.
     fn begun(&mut self, protocol: &Protocol, request: &Request<'_>) -> u64;
-    /// The piece holds bytes of the request with this mark: once for each
-    /// request of a piece, and not before its head is complete.
+    /// A piece holds bytes of the request with this mark. Called once per request and piece, and
+    /// not before the head is complete.
     fn touched(&mut self, mark: u64);
-    /// The request's last byte is here.
+    /// The last byte of the request has arrived.
     fn ended(&mut self);
 }
 
-/// Reads one connection.
+/// Parser of one connection.
 #[derive(Clone)]
 pub struct StreamParser {
     protocol: Protocol,
     notes: Arc<Notes>,
-    /// Number of the next stream byte.
+    /// Offset of the next stream byte.
     next: u64,
-    /// Bytes that concern nobody, and what comes behind them.
+    /// Bytes to skip before `then`.
     skip: u64,
     then: Then,
-    /// The request that the bytes belong to.
+    /// Mark of the current request.
     mark: Option<u64>,
-    /// The start of what is not all there.
+    /// Start of an incomplete element.
     held: Held,
     given_up: bool,
 }
 
 impl StreamParser {
-    /// A reader of a connection that speaks `protocol`, from stream byte `start` on.
+    /// Parser of a connection of `protocol`, from stream byte `start` on.
     #[must_use]
     pub fn new(protocol: Protocol, notes: Arc<Notes>, start: u64) -> Self {
         let held = Held { bytes: Vec::new(), notes: Arc::clone(&notes) };
         Self { protocol, notes, next: start, skip: 0, then: Then::Head, mark: None, held, given_up: false }
     }
 
-    /// Whether the stream made no sense.
+    /// True if the stream could not be parsed.
     #[must_use]
     pub const fn has_failed(&self) -> bool {
         self.given_up
     }
 
-    /// Whether it knows where the requests of `protocol` end, in all of the
-    /// stream before byte `start`.
+    /// True if the parser reads `protocol` and knows the request boundaries of all of the stream
+    /// before byte `start`.
     #[must_use]
     pub fn is_in_sync(&self, protocol: &Protocol, start: u64) -> bool {
         !self.given_up && self.protocol == *protocol && start <= self.next
     }
 
-    /// From now on others are told, and count in `notes`. The request under
-    /// way has begun without them: its mark is 0.
+    /// Counts in `notes` from now on, for a new visitor. The new visitor has not seen the head of
+    /// the current request, so its mark becomes 0.
     pub fn set_visitor(&mut self, notes: Arc<Notes>) {
         let bytes = self.held.take();
         notes.held.fetch_add(bytes.len(), Ordering::Relaxed);
@@ -64,8 +64,7 @@ impl StreamParser {
         self.mark = self.mark.map(|_| 0);
     }
 
-    /// Takes in the piece of the stream that starts at byte `start`; what was
-    /// seen before counts once.
+    /// Parses the piece of the stream that starts at byte `start`. Bytes seen before are ignored.
     pub fn read(&mut self, start: u64, piece: &[u8], visit: &mut dyn RequestVisitor) {
         if self.given_up {
             return;
@@ -96,7 +95,7 @@ impl StreamParser {
         self.held.keep(bytes)
     }
 
-    /// Goes as far as whole steps go; the bytes that they took.
+    /// Parses as many complete elements as there are; returns the number of bytes used.
     fn walk(&mut self, bytes: &[u8], visit: &mut dyn RequestVisitor) -> Result<usize, Nonsense> {
         let mut at = 0;
         loop {
@@ -135,7 +134,7 @@ impl StreamParser {
     }
 }
 
-/// Bytes that count towards what all may hold.
+/// Buffered bytes, counted towards [`HELD_BYTES_MAX`].
 struct Held {
     bytes: Vec<u8>,
     notes: Arc<Notes>,

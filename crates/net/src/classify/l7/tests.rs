@@ -1,12 +1,12 @@
-//! What is read is what was sent, however it was cut; what makes no sense is
-//! given up and said why.
+//! Tests of the application-protocol parsers: requests are found at any segmentation, and malformed
+//! streams are given up with the right reason.
 
 use proptest::prelude::*;
 
 use super::framing::FrameLength;
 use super::*;
 
-/// What a visitor was told, a line each.
+/// Requests reported to a visitor, one line each.
 #[derive(Debug, Default, PartialEq)]
 struct Told {
     begun: Vec<String>,
@@ -20,12 +20,12 @@ impl RequestVisitor for Told {
     }
 
     fn touched(&mut self, mark: u64) {
-        assert_eq!(mark, self.begun.len() as u64, "the request under way");
+        assert_eq!(mark, self.begun.len() as u64, "mark of the current request");
     }
 
     fn ended(&mut self) {
         self.ended += 1;
-        assert_eq!(self.ended, self.begun.len(), "one after the other");
+        assert_eq!(self.ended, self.begun.len(), "each request ends before the next begins");
     }
 }
 
@@ -38,7 +38,7 @@ fn shown(request: &Request<'_>) -> String {
     }
 }
 
-/// Reads `stream` in pieces of these sizes, over and over.
+/// Parses `stream` in pieces of `sizes`, repeated.
 fn read(protocol: &Protocol, stream: &[u8], sizes: &[usize]) -> (Told, Option<Nonsense>) {
     let notes = Arc::new(Notes::default());
     let mut told = Told::default();
@@ -52,12 +52,12 @@ fn read(protocol: &Protocol, stream: &[u8], sizes: &[usize]) -> (Told, Option<No
     }
     assert_eq!(notes.requests(), told.begun.len() as u64);
     drop(reader);
-    assert_eq!(notes.held(), 0, "all is given back");
+    assert_eq!(notes.held(), 0, "all buffered bytes are released");
     let why = Nonsense::ALL.into_iter().find(|why| notes.given_up(*why) > 0);
     (told, why)
 }
 
-/// `stream` holds these requests and `open` of them have no end.
+/// Checks that `stream` holds the requests `expected`, and that `open` of them do not end.
 fn check(protocol: &Protocol, stream: &[u8], expected: &[&str], open: usize) {
     for sizes in [&[usize::MAX][..], &[1], &[2, 3], &[7, 1]] {
         let (told, why) = read(protocol, stream, sizes);
@@ -70,7 +70,7 @@ fn check(protocol: &Protocol, stream: &[u8], expected: &[&str], open: usize) {
     }
 }
 
-/// `stream` is given up for `why` after so many requests.
+/// Checks that `stream` is given up for `why` after `requests` requests.
 fn refused(protocol: &Protocol, stream: &[u8], requests: usize, why: Nonsense) {
     for sizes in [&[usize::MAX][..], &[1], &[1448]] {
         let (told, given_up) = read(protocol, stream, sizes);
@@ -150,7 +150,7 @@ fn memcached_commands_are_lines_or_binary() {
     refused(&Protocol::Memcached, &binary, 0, Nonsense::Length);
 }
 
-/// A ClientHello's records, so many bytes of it in each.
+/// Records of a ClientHello, with up to `per_record` bytes in each.
 fn hello(name: Option<&str>, per_record: usize) -> Vec<u8> {
     let mut body = vec![3, 3];
     body.extend([7; 32]);
@@ -219,7 +219,7 @@ fn missing_bytes_are_noticed_and_seen_ones_not_counted_twice() {
     reader.read(113, b"PING\r\n", &mut told);
     assert_eq!((notes.given_up(Nonsense::Gap), reader.has_failed()), (1, true));
     reader.read(119, b"PING\r\n", &mut told);
-    assert_eq!(told.begun.len(), 2, "for good");
+    assert_eq!(told.begun.len(), 2, "two requests and no more");
 }
 
 #[test]
@@ -253,7 +253,7 @@ fn kinds_leave_out_what_names_single_things() {
     assert!(Kind::of(&Protocol::Tls, &Request::Tls { name: None }).is_none());
 }
 
-/// A command as an array, or as a line where that can say it.
+/// Command as an array, or as an inline line where possible.
 fn command(words: &[Vec<u8>], inline: bool) -> Vec<u8> {
     let plain = words.iter().all(|word| !word.is_empty() && word.iter().all(u8::is_ascii_lowercase));
     if inline && plain {
@@ -275,7 +275,7 @@ fn word() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
-/// Bytes near what the protocols are made of.
+/// Random bytes similar to the protocols.
 fn noise() -> impl Strategy<Value = Vec<u8>> {
     let part = prop::sample::select(vec![
         &b"GET / HTTP/1.1\r\n"[..],
@@ -349,7 +349,7 @@ proptest! {
         prop_assert_eq!((told.begun, told.ended, why), (expected, bodies.len(), None));
     }
 
-    /// The oracle is the same stream in one piece.
+    /// The expected result is that of the stream in one piece.
     #[test]
     fn where_a_stream_is_cut_changes_nothing(
         stream in noise(),

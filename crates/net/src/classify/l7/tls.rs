@@ -1,7 +1,7 @@
-//! The server's name in a TLS ClientHello, the one thing that is in the clear.
+//! Server name in a TLS ClientHello, which is not encrypted.
 //!
-//! The hello may be spread over records and these over segments. All that
-//! comes behind it belongs to the same request, for it is sealed.
+//! The ClientHello may span records, and a record may span segments. All later bytes are encrypted
+//! and belong to the same request.
 //! Source: RFC 8446 §4.1.2 and §5.1, RFC 6066 §3.
 
 use super::{HEAD_BYTES_MAX, Nonsense, Request, Step, Then, bounded};
@@ -14,7 +14,7 @@ const HOST_NAME: u8 = 0;
 const NAME_BYTES_MAX: usize = 255;
 
 pub(super) fn head(bytes: &[u8], visit: &mut dyn FnMut(&Request<'_>)) -> Result<Step, Nonsense> {
-    // One record, as nearly always.
+    // Common case: one record.
     let Some((first, mut used)) = record(bytes)? else { return Ok(Step::More) };
     let mut joined = Vec::new();
     let hello = loop {
@@ -45,8 +45,8 @@ pub(super) fn head(bytes: &[u8], visit: &mut dyn FnMut(&Request<'_>)) -> Result<
     Ok(Step::Go { used, skip: 0, then: Then::Rest })
 }
 
-/// What the record at the front holds, and the bytes that it takes; `None`
-/// while it is not all there.
+/// Content of the record at the front, and its length with the header; `None` while it is
+/// incomplete.
 fn record(bytes: &[u8]) -> Result<Option<(&[u8], usize)>, Nonsense> {
     let fits = |at: usize, valid: &[u8]| bytes.get(at).is_none_or(|byte| valid.contains(byte));
     if !fits(0, &[HANDSHAKE]) || !fits(1, &[3]) || !fits(2, &[0, 1, 2, 3, 4]) {
@@ -64,11 +64,11 @@ fn record(bytes: &[u8]) -> Result<Option<(&[u8], usize)>, Nonsense> {
     Ok(bytes.get(RECORD_HEADER_BYTES..end).map(|held| (held, end)))
 }
 
-/// The server's name in a hello, if it asks for one.
+/// Server name in a ClientHello, if present.
 fn name(hello: &[u8]) -> Result<Option<&[u8]>, Nonsense> {
     let mut rest = Rest(hello);
     read_to_extensions(&mut rest).ok_or(Nonsense::Length)?;
-    // TLS 1.2 knows hellos without extensions.
+    // TLS 1.2 allows a ClientHello without extensions.
     if rest.0.is_empty() {
         return Ok(None);
     }
@@ -83,7 +83,7 @@ fn name(hello: &[u8]) -> Result<Option<&[u8]>, Nonsense> {
 }
 
 fn read_to_extensions(rest: &mut Rest<'_>) -> Option<()> {
-    // Version and random, session, ciphers, compressions.
+    // Version and random, session, cipher suites, compression methods.
     rest.take(2 + 32)?;
     rest.short()?;
     rest.long()?;
@@ -91,7 +91,7 @@ fn read_to_extensions(rest: &mut Rest<'_>) -> Option<()> {
     Some(())
 }
 
-/// The first host among the names; there is at most one.
+/// First host name in the list (at most one is allowed).
 fn host(value: &[u8]) -> Option<Option<&[u8]>> {
     let mut names = Rest(Rest(value).long()?);
     while !names.0.is_empty() {
@@ -105,7 +105,7 @@ fn host(value: &[u8]) -> Option<Option<&[u8]>> {
     Some(None)
 }
 
-/// Bytes not read yet.
+/// Bytes not parsed yet.
 struct Rest<'a>(&'a [u8]);
 
 impl<'a> Rest<'a> {
@@ -115,13 +115,13 @@ impl<'a> Rest<'a> {
         Some(head)
     }
 
-    /// Bytes behind a length of one byte.
+    /// Bytes after a length of one byte.
     fn short(&mut self) -> Option<&'a [u8]> {
         let len = self.take(1)?[0];
         self.take(len.into())
     }
 
-    /// Bytes behind a length of two bytes.
+    /// Bytes after a length of two bytes.
     fn long(&mut self) -> Option<&'a [u8]> {
         let len = self.number()?;
         self.take(len.into())

@@ -1,4 +1,4 @@
-//! Whatever a frame is made of, its view says it, and no bytes make it panic.
+//! Tests of packet views: all fields read back, and no bytes cause a panic.
 
 use proptest::prelude::*;
 

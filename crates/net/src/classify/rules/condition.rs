@@ -1,39 +1,38 @@
-//! What a rule asks of a packet, as it was written, and which conditions imply
-//! others.
+//! Conditions of a rule as written, and implication between conditions.
 
 use std::net::{IpAddr, Ipv6Addr};
 
 use super::pattern::{Http, Pattern};
 use super::request_match::RequestMatch;
 
-/// The conditions of one rule; all that are there must hold.
+/// Conditions of one rule. All that are set must hold.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Conditions {
-    /// Our TCP or UDP port.
+    /// Local TCP or UDP port.
     pub port: Option<Range>,
-    /// The peer's address.
+    /// Remote address.
     pub source: Option<Cidr>,
     /// Differentiated services code point.
     pub dscp: Option<Range>,
-    /// Bytes of the frame.
+    /// Frame length in bytes.
     pub length: Option<Range>,
-    /// Bytes at a place of the TCP or UDP payload.
+    /// Bytes at an offset of the TCP or UDP payload.
     pub bytes: Option<(usize, Vec<u8>)>,
-    /// Start of an HTTP request, in the packet.
+    /// Start of an HTTP request in the packet.
     pub http: Option<Http>,
-    /// What the request says, wherever in the stream it is.
+    /// Condition on the request, wherever in the stream its head is.
     pub asks: Option<RequestMatch>,
-    /// What such requests are expected to take, in nanoseconds.
+    /// Expected service time of the request, in ns.
     pub service: Option<Range>,
     /// Bytes received on the connection.
     pub received: Option<Range>,
-    /// Smoothed round-trip time in nanoseconds.
+    /// Smoothed round-trip time in ns.
     pub rtt: Option<Range>,
-    /// Loss, as [`loss_order`] counts it.
+    /// Loss, in the encoding of [`loss_order`].
     pub loss: Option<Range>,
 }
 
-/// Both ends included.
+/// Closed interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Range {
     pub min: u64,
@@ -41,7 +40,7 @@ pub struct Range {
 }
 
 impl Range {
-    /// Everything.
+    /// All values.
     pub const FULL: Self = Self { min: 0, max: u64::MAX };
 
     #[inline]
@@ -53,26 +52,26 @@ impl Range {
         self.min <= other.min && other.max <= self.max
     }
 
-    /// Whether there is a value in both.
+    /// True if the ranges intersect.
     pub const fn meets(self, other: Self) -> bool {
         self.min <= other.max && other.min <= self.max
     }
 }
 
-/// A loss of 0.0..=1.0 as an integer of the same order: the bits of a float
-/// that is not negative are one.
+/// Loss of 0.0..=1.0 as an integer of the same order: the bits of a non-negative float compare like
+/// the float.
 pub fn loss_order(loss: f32) -> u64 {
     u64::from(loss.max(0.0).to_bits())
 }
 
-/// Addresses that share their first bits; those of IPv4 as IPv6 writes them.
+/// Address prefix; IPv4 addresses are in IPv4-mapped form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cidr {
     pub net: u128,
     pub mask: u128,
 }
 
-/// An address as bits, those of IPv4 as IPv6 writes them.
+/// Address as an integer; IPv4 addresses are in IPv4-mapped form.
 #[inline]
 pub fn bits(addr: IpAddr) -> u128 {
     const MAPPED: u128 = 0xffff << 32;
@@ -92,7 +91,7 @@ impl Cidr {
         Self { net: bits(addr) & mask, mask }
     }
 
-    /// The first address.
+    /// First address of the prefix.
     pub fn addr(self) -> IpAddr {
         Ipv6Addr::from_bits(self.net).to_canonical()
     }
@@ -108,7 +107,7 @@ impl Cidr {
 }
 
 impl Conditions {
-    /// What the payload must have.
+    /// Payload patterns of the conditions.
     pub fn patterns(&self) -> Vec<Pattern> {
         let bytes = self.bytes.as_ref().map(|(at, bytes)| Pattern::At(*at, bytes.as_slice().into()));
         let http = self.http.as_ref().map(|http| match (&http.method, http.path.as_deref().unwrap_or("")) {
@@ -118,8 +117,8 @@ impl Conditions {
         bytes.into_iter().chain(http).collect()
     }
 
-    /// Whether every packet that fulfils `other` fulfils this too. It may
-    /// overlook that it does, never the reverse.
+    /// True if every packet that fulfils `other` fulfils these conditions. False negatives are
+    /// possible, false positives are not.
     pub fn cover(&self, other: &Self) -> bool {
         let range = |this: Option<Range>, other: Option<Range>| match (this, other) {
             (None, _) => true,

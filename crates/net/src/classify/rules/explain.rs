@@ -1,8 +1,7 @@
-//! Why a packet gets its label: every rule that is asked, and what it misses.
+//! Explanation of a packet's label: every evaluated rule and its first unmet condition.
 //!
-//! The rules are asked as the classifiers ask them; beside that each condition
-//! is looked at by itself, for the first that does not hold. Nothing of what
-//! classifiers have observed is used or changed.
+//! Rules are evaluated as by the classifiers, and each condition is then checked separately. The
+//! observations of the classifiers are neither used nor changed.
 
 use std::sync::Arc;
 
@@ -14,54 +13,53 @@ use super::{Policy, Rule};
 use crate::classify::l7::{Kind, Nonsense, Notes, Protocol, Request, RequestVisitor, StreamParser};
 use crate::classify::{FlowState, Layer, PacketMeta, PacketView, Verdict};
 
-/// What became of one request, or of a packet that holds none.
+/// Explanation for one request, or for a packet without one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Explanation {
-    /// What it says, and in which protocol; why it is none, where rules ask
-    /// for one; `None` where no rule does.
+    /// Request and protocol, or the reason why there is no request where rules need one. `None` if
+    /// no rule needs one.
     pub request: Option<Result<(String, &'static str), String>>,
-    /// Rules that were asked, in this order, at the driver and then at the
-    /// transport; the last of each layer may have matched.
+    /// Evaluated rules in order, first at the driver and then at the transport. The last rule of
+    /// each layer may have matched.
     pub tried: Vec<RuleTrace>,
-    /// Who decided.
+    /// Source of the decision.
     pub decided: Decided,
-    /// What was decided.
+    /// Decision.
     pub verdict: Verdict,
 }
 
-/// A rule that was asked.
+/// Evaluated rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuleTrace {
-    /// Its place in [`Policy::rules`].
+    /// Index in [`Policy::rules`].
     pub rule: usize,
-    /// What it misses; `None` when it matches.
+    /// First unmet condition; `None` if the rule matches.
     pub missed: Option<UnmetCondition>,
 }
 
-/// A condition that does not hold.
+/// Condition that does not hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnmetCondition {
-    /// Its key in the policy.
+    /// Key of the condition in the policy.
     pub condition: &'static str,
-    /// What the packet has instead.
+    /// Value in the packet.
     pub given: String,
 }
 
-/// Who decided.
+/// Source of a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decided {
-    /// The rule at this place in [`Policy::rules`].
+    /// Rule at this index in [`Policy::rules`].
     Rule(usize),
     /// The policy's default.
     Default,
-    /// Nobody: the packet keeps the least urgent level.
+    /// No source: the packet keeps the least urgent level.
     Nobody,
 }
 
 impl Policy {
-    /// What becomes of `frame`, once for each request that it holds the head
-    /// of, on a connection that has been like `flow` and whose requests are
-    /// expected to take `expected`.
+    /// Explains the verdict on `frame`, once per request whose head it holds. `flow` is the state
+    /// of the connection and `expected` the expected service time of the requests.
     #[must_use]
     pub fn explain(&self, frame: &[u8], flow: FlowState, expected: Option<Span>) -> Vec<Explanation> {
         let meta = PacketMeta::new(queueing::Time::ZERO, frame.len());
@@ -99,7 +97,7 @@ impl Policy {
         requests.into_iter().map(explain).collect()
     }
 
-    /// Asks the rules of `layer` in order; which matches.
+    /// Evaluates the rules of `layer` in order; returns the first match.
     fn ask(
         &self,
         layer: Layer,
@@ -121,7 +119,7 @@ impl Policy {
         None
     }
 
-    /// What the requests in `payload` say; one that says nothing where there is none.
+    /// Requests in `payload`, or one empty entry if there is none.
     fn requests(&self, matcher: &Matcher, port: u16, payload: &[u8], expected: Option<Span>) -> Vec<Said> {
         let Some(protocol) = matcher.spoken().on(port) else { return vec![Said::nothing()] };
         let rules: Vec<&Rule> = self.rules.iter().filter(|rule| rule.layer == Layer::Transport).collect();
@@ -155,12 +153,12 @@ impl Policy {
     }
 }
 
-/// What is known of a request.
+/// Properties of a request.
 #[derive(Clone)]
 struct Said {
     request: Option<Result<(String, &'static str), String>>,
     mark: u64,
-    /// By rule of the transport, whether it says what that asks.
+    /// One entry per transport rule: true if its request condition holds.
     holds: Vec<bool>,
     expected: Option<Span>,
 }
@@ -211,7 +209,7 @@ fn shown(request: &Request<'_>) -> String {
 }
 
 impl Conditions {
-    /// The first condition that does not hold.
+    /// First condition that does not hold.
     fn missed(&self, facts: &PacketAttrs<'_>, said: &Said, index: usize) -> Option<UnmetCondition> {
         let missed = |condition, given: String| Some(UnmetCondition { condition, given });
         let outside = |range: Option<Range>, value: u64| range.is_some_and(|range| !range.contains(value));
@@ -283,5 +281,5 @@ impl Conditions {
     }
 }
 
-/// Bytes of a payload that are shown.
+/// Bytes of a payload in an explanation.
 const SHOWN_BYTES: usize = 24;

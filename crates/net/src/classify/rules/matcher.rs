@@ -1,5 +1,5 @@
-//! The rules of one layer, flattened: every condition that is absent becomes a
-//! range that holds everything, so a rule is a row of comparisons.
+//! Compiled rules of one layer: each rule is a row of comparisons, in which an absent condition is
+//! a range that contains everything.
 
 use queueing::Span;
 
@@ -10,20 +10,20 @@ use super::request_match::RequestMatch;
 use crate::classify::l7::{Protocol, Request};
 use crate::classify::{FlowContext, FlowState, PacketView, Verdict};
 
-/// Rules in the order in which they are asked.
+/// Rules in the order of evaluation.
 pub struct Matcher {
     rows: Box<[Row]>,
-    /// What any row needs to know.
+    /// Attributes that any row needs.
     needs: u8,
-    /// What rows ask of requests, each a bit of a request's mark.
+    /// Request conditions of the rows, each a bit of a request's mark.
     questions: Box<[Question]>,
-    /// What is spoken on which of our ports.
+    /// Protocols of the server's ports.
     spoken: PortProtocols,
-    /// What holds when no rule matches.
+    /// Verdict when no rule matches.
     pub default: Verdict,
 }
 
-/// Rules that may ask what requests say: as many as a mark has bits.
+/// Most rules with a request condition: the bits of a mark.
 pub const ASKS_MAX: usize = u64::BITS as usize;
 
 struct Question {
@@ -33,7 +33,7 @@ struct Question {
 
 struct Row {
     needs: u8,
-    /// The bit that a request's mark must have.
+    /// Bit that a request's mark must have.
     said: u64,
     dscp: Small,
     port: Small,
@@ -50,7 +50,7 @@ struct FlowRow {
     loss: Range,
 }
 
-/// A range of 16 bits.
+/// 16-bit range.
 #[derive(Clone, Copy)]
 struct Small {
     min: u16,
@@ -69,11 +69,11 @@ impl Small {
     }
 }
 
-/// What is known of one packet.
+/// Attributes of a packet.
 #[derive(Clone, Copy, Default)]
 pub struct PacketAttrs<'a> {
     pub has: u8,
-    /// The mark of the request that it belongs to.
+    /// Mark of the packet's request.
     pub said: u64,
     pub dscp: u8,
     pub port: u16,
@@ -85,15 +85,15 @@ pub struct PacketAttrs<'a> {
     pub loss: u64,
 }
 
-/// The packet is IP, whole headers.
+/// The packet is IP with complete headers.
 pub const IP: u8 = 1;
-/// It is TCP or UDP, unfragmented, whole headers.
+/// The packet is unfragmented TCP or UDP with complete headers.
 pub const TRANSPORT: u8 = 2;
-/// The flow has a round-trip time.
+/// The flow has a round-trip time sample.
 pub const RTT: u8 = 4;
 
 impl PacketAttrs<'_> {
-    /// What the transport knows besides, on a connection like `flow`.
+    /// Adds the attributes of the connection `flow`.
     pub fn on_flow(self, flow: &FlowState) -> Self {
         Self {
             has: self.has | if flow.srtt.is_some() { RTT } else { 0 },
@@ -104,7 +104,7 @@ impl PacketAttrs<'_> {
         }
     }
 
-    /// What the transport knows of a segment.
+    /// Attributes of a segment at the transport.
     pub fn of_flow<'a>(cx: &'a FlowContext<'_>) -> PacketAttrs<'a> {
         PacketAttrs {
             has: IP | TRANSPORT | if cx.flow.srtt.is_some() { RTT } else { 0 },
@@ -134,32 +134,32 @@ impl Matcher {
                 Row::new(conditions, verdict, said)
             })
             .collect();
-        assert!(questions.len() <= ASKS_MAX, "the parser refuses more");
+        assert!(questions.len() <= ASKS_MAX, "the parser rejects more");
         let needs = rows.iter().fold(0, |needs, row| needs | row.needs);
         Self { rows, needs, questions: questions.into(), spoken: PortProtocols::new(spoken), default }
     }
 
-    /// What connections speak, where a rule asks for it.
+    /// Protocols of the server's ports, as named in the rules.
     pub const fn spoken(&self) -> &PortProtocols {
         &self.spoken
     }
 
-    /// Whether any rule asks what requests say.
+    /// True if any rule has a request condition.
     pub const fn asks(&self) -> bool {
         !self.questions.is_empty()
     }
 
-    /// Whether any rule asks what requests are expected to take.
+    /// True if any rule has a condition on the expected service time.
     pub fn learns(&self) -> bool {
         self.questions.iter().any(|question| question.service.is_some())
     }
 
-    /// Whether any rule drops.
+    /// True if any rule drops.
     pub fn drops(&self) -> bool {
         self.rows.iter().any(|row| row.verdict == Verdict::Drop)
     }
 
-    /// Which questions `request` of `protocol` answers with yes: its mark.
+    /// Mark of `request`: one bit per request condition that it fulfils.
     pub fn mark(&self, protocol: &Protocol, request: &Request<'_>, expected: Option<Span>) -> u64 {
         let holds = |question: &Question| {
             question.asks.protocol == *protocol
@@ -176,12 +176,12 @@ impl Matcher {
         self.rows.is_empty()
     }
 
-    /// All that the driver can know of a packet.
+    /// All attributes that the driver can see.
     pub fn facts_of_any<'a>(packet: &PacketView<'a>) -> PacketAttrs<'a> {
         Self::facts(packet, IP | TRANSPORT)
     }
 
-    /// What the driver can know of a packet, as far as any rule asks.
+    /// Attributes that the driver can see and that any rule needs.
     #[inline]
     pub fn facts_of_packet<'a>(&self, packet: &PacketView<'a>) -> PacketAttrs<'a> {
         Self::facts(packet, self.needs)
@@ -208,12 +208,12 @@ impl Matcher {
         facts
     }
 
-    /// Whether rule `index` of this layer matches.
+    /// True if rule `index` of this layer matches.
     pub fn matches(&self, index: usize, facts: &PacketAttrs<'_>) -> bool {
         self.rows[index].matches(facts)
     }
 
-    /// What the first rule that matches says.
+    /// Verdict of the first matching rule.
     #[inline]
     pub fn verdict(&self, facts: &PacketAttrs<'_>) -> Option<Verdict> {
         self.rows.iter().find(|row| row.matches(facts)).map(|row| row.verdict)

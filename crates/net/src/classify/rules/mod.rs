@@ -1,4 +1,4 @@
-//! Who is urgent, written by an operator in TOML instead of code.
+//! Classifier rules in TOML, written by an operator instead of code.
 //!
 //! ```toml
 //! default = 6                       # when no rule matches, 0..=7
@@ -6,21 +6,19 @@
 //! [[rule]]                          # the first rule of a layer that matches decides
 //! name = "api"
 //! layer = "driver"                  # or "transport"
-//! port = "8000-8099"                # ours: a number or a range
+//! port = "8000-8099"                # the server's: a number or a range
 //! source = "10.0.0.0/8"
 //! http = { method = "GET", path = "/api" }   # the path is a prefix
 //! priority = 0                      # or: drop = true
 //! ```
 //!
-//! Further conditions: `dscp`, `length` (frame, bytes), `bytes = { offset = 0,
-//! equals = "GW" }` or `hex = "4757"` (TCP payload), and at the transport
-//! `received`, `rtt`, `loss`. Quantities take a number, `"> 1000"`, `">= 1MB"`,
-//! `"< 50ms"`, `"10-20"` or `{ min = 10, max = 20 }`, as makes sense for them.
-//! All conditions of a rule must hold.
+//! Further conditions: `dscp`, `length` (frame, bytes), `bytes = { offset = 0, equals = "GW" }` or
+//! `hex = "4757"` (TCP payload), and at the transport `received`, `rtt`, `loss`. Quantities take a
+//! number, `"> 1000"`, `">= 1MB"`, `"< 50ms"`, `"10-20"` or `{ min = 10, max = 20 }`, where the
+//! form makes sense. All conditions of a rule must hold.
 //!
-//! At the driver, what a rule looks for must be in one packet. At the transport
-//! a rule can ask what the request says that the segment's bytes belong to,
-//! wherever in the stream its head was ([`talk`](super::talk)):
+//! A driver rule sees one packet. A transport rule can match the request to which the segment's
+//! bytes belong, wherever in the stream its head was ([`l7`](super::l7)):
 //!
 //! ```toml
 //! http = { method = "GET", path = "/api", header = "x-tier: gold" }
@@ -28,14 +26,14 @@
 //! memcached = { verb = "get" }
 //! tls = { sni = "*.shop.example" }
 //! message = { offset = 4, hex = "00" }    # with [message] length_at = 8, or end = "\n"
-//! service = "> 1ms"                       # what such requests were seen to take
+//! service = "> 1ms"                       # observed service time of such requests
 //! ```
 //!
-//! or `"any"` of a protocol. A segment of several requests is as urgent as the
-//! most urgent of them. Before a head is complete, and on a connection that
-//! does not speak the protocol, such a rule does not hold.
+//! or `"any"` of a protocol. A segment with several requests gets the most urgent level among them.
+//! Such a rule does not hold before a head is complete, nor on a connection that does not speak the
+//! protocol.
 //!
-//! A policy that cannot mean what it says is refused with the line.
+//! A policy that contradicts itself is rejected with the line number.
 
 mod condition;
 mod explain;
@@ -62,7 +60,7 @@ pub use port_protocols::PortProtocols;
 use super::l7::{Notes, ServiceTimeEstimator};
 use super::{DriverClassifier, FlowContext, Layer, PacketView, TransportClassifier, Verdict};
 
-/// An operator's rules, checked.
+/// Validated rules of an operator.
 #[derive(Clone, Debug)]
 pub struct Policy {
     rules: Vec<Rule>,
@@ -70,12 +68,12 @@ pub struct Policy {
     observed: Arc<Observed>,
 }
 
-/// What all classifiers of a policy have come across.
+/// Observations of all classifiers of a policy.
 #[derive(Debug, Default)]
 pub struct Observed {
-    /// Requests, and streams that made no sense.
+    /// Counters of requests and of streams that could not be parsed.
     pub notes: Arc<Notes>,
-    /// What requests take, by kind.
+    /// Service times by kind of request.
     pub learned: ServiceTimeEstimator,
 }
 
@@ -89,31 +87,31 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// Its name, or `rule N` counted from 1.
+    /// Name of the rule, or `rule N` counted from 1.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Where it is asked.
+    /// Layer that evaluates the rule.
     #[must_use]
     pub const fn layer(&self) -> Layer {
         self.layer
     }
 
-    /// What it says of a packet that it matches.
+    /// Verdict on a matching packet.
     #[must_use]
     pub const fn verdict(&self) -> Verdict {
         self.verdict
     }
 }
 
-/// Why a text is not a policy.
+/// Error in the text of a policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PolicyError {
-    /// Line, counted from 1.
+    /// Line number, counted from 1.
     pub line: usize,
-    /// What is wrong and what would be valid.
+    /// Error, and valid alternatives.
     pub message: String,
 }
 
@@ -130,35 +128,34 @@ impl Policy {
         Self { rules, default, observed: Arc::default() }
     }
 
-    /// Reads a policy.
+    /// Parses a policy.
     ///
     /// # Errors
-    /// When it is not TOML, has an unknown key, a value out of range, a
-    /// condition that its layer cannot see, or a rule that can never be
-    /// reached.
+    /// If the text is not TOML, has an unknown key, a value out of range, a condition that its
+    /// layer cannot see, or an unreachable rule.
     pub fn parse(text: &str) -> Result<Self, PolicyError> {
         parse::policy(text)
     }
 
-    /// The rules, in the order in which they are asked.
+    /// Rules in the order of evaluation.
     #[must_use]
     pub fn rules(&self) -> &[Rule] {
         &self.rules
     }
 
-    /// The level of packets that no rule matches, if the policy names one.
+    /// Level of packets that no rule matches, if the policy sets one.
     #[must_use]
     pub const fn default_level(&self) -> Option<u8> {
         self.default
     }
 
-    /// What this policy's classifiers see, here and in all clones of it.
+    /// Observations of this policy's classifiers and of those of its clones.
     #[must_use]
     pub fn observed(&self) -> Arc<Observed> {
         Arc::clone(&self.observed)
     }
 
-    /// The driver's half, if it has anything to say there.
+    /// Driver classifier of the policy, if the policy has driver rules or only a default.
     #[must_use]
     pub fn driver(&self) -> Option<DriverClassifier> {
         let default_only = self.default.is_some() && self.rules.is_empty();
@@ -168,8 +165,8 @@ impl Policy {
         }))
     }
 
-    /// The transport's half, if it has anything to say there. Where no rule
-    /// matches, a verdict of the driver's stands before the default.
+    /// Transport classifier of the policy, if the policy has transport rules. If no rule matches,
+    /// the driver's verdict takes precedence over the default.
     #[must_use]
     pub fn transport(&self) -> Option<TransportClassifier> {
         let matcher = Some(self.matcher(Layer::Transport)).filter(|m| !m.is_empty())?;
@@ -180,7 +177,7 @@ impl Policy {
         Some(Arc::new(move |cx: &mut FlowContext<'_>| ears.verdict_of(cx, &PacketAttrs::of_flow(cx))))
     }
 
-    /// What connections to our ports speak, where a rule asks for it.
+    /// Protocols of connections to the server's ports, as named in the rules.
     #[must_use]
     pub fn spoken(&self) -> PortProtocols {
         self.matcher(Layer::Transport).spoken().clone()

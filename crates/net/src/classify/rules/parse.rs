@@ -1,4 +1,4 @@
-//! From TOML to rules, with every complaint at its line.
+//! TOML parser of policies, with errors that name the line.
 
 use std::sync::Arc;
 
@@ -69,7 +69,7 @@ pub(super) fn policy(text: &str) -> Result<Policy> {
     Ok(Policy::new(rules, default))
 }
 
-/// Whether a rule before `later` leaves it nothing.
+/// Error if an earlier rule hides `later`.
 fn hidden(before: &[Rule], later: &Rule) -> Option<String> {
     let mut earlier = before.iter().filter(|rule| rule.layer == later.layer);
     let first = earlier.find(|rule| rule.conditions.cover(&later.conditions))?;
@@ -80,7 +80,7 @@ fn hidden(before: &[Rule], later: &Rule) -> Option<String> {
     ))
 }
 
-/// Whether a rule before `later` takes the same connections for another protocol's.
+/// Error if an earlier rule reads another protocol on the same port.
 fn foreign(before: &[Rule], later: &Rule) -> Option<String> {
     let speaks = |rule: &Rule| rule.conditions.asks.as_ref().map(|asks| asks.protocol.clone());
     let ports = |rule: &Rule| rule.conditions.port.unwrap_or(Range::FULL);
@@ -98,7 +98,7 @@ fn foreign(before: &[Rule], later: &Rule) -> Option<String> {
     ))
 }
 
-/// A message is known as soon as what the rules look at is there.
+/// Limits the reported part of a message to the bytes that rules read.
 fn look_no_further(rules: &mut [Rule], layout: &Layout) {
     let looks = |rule: &Rule| match rule.conditions.asks.as_ref().map(|asks| &asks.wants) {
         Some(RequestCondition::Bytes(Pattern::At(at, bytes))) => at + bytes.len(),
@@ -149,7 +149,7 @@ fn rule(
     let (mut name, mut layer, mut verdict) = (format!("rule {number}"), None, None);
     let mut conditions = Conditions::default();
     let items = items(text, table);
-    // What a rule may ask depends on where it is asked.
+    // The meaning of a key depends on the layer.
     let at_driver = items.iter().any(|i| i.key == "layer" && i.value.as_str() == Some("driver"));
     for item in &items {
         let protocol = match item.key {

@@ -1,25 +1,24 @@
-//! Bytes that a payload must have, and how HTTP's first line becomes such.
+//! Byte patterns in a payload, including the start of an HTTP request line.
 
-/// The start of an HTTP request line; at least one of the two is there.
+/// Start of an HTTP request line. At least one of the fields is set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Http {
-    /// The whole method.
+    /// Whole method.
     pub method: Option<String>,
-    /// The start of the path.
+    /// Prefix of the path.
     pub path: Option<String>,
 }
 
-/// Bytes that a payload must have, and where.
+/// Bytes at a position of the payload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Pattern {
     /// At this offset.
     At(usize, Box<[u8]>),
-    /// Right behind the first space, which must be among the first
-    /// [`METHOD_LEN_MAX`] + 1 bytes.
+    /// Directly after the first space, which must be among the first [`METHOD_LEN_MAX`] + 1 bytes.
     AfterSpace(Box<[u8]>),
 }
 
-/// No HTTP method is longer.
+/// Longest HTTP method, in bytes.
 pub const METHOD_LEN_MAX: usize = 16;
 
 impl Pattern {
@@ -31,7 +30,7 @@ impl Pattern {
         }
     }
 
-    /// Whether every payload that has `other` has this too.
+    /// True if every payload that matches `other` matches this pattern.
     pub fn implied_by(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::At(at, bytes), Self::At(start, text)) => at

@@ -1,11 +1,11 @@
-//! What is spoken on which of our ports, as far as rules say so.
+//! Protocols of the server's ports, as named in the rules.
 
 use std::sync::Arc;
 
 use super::condition::Range;
 use crate::classify::l7::Protocol;
 
-/// What connections to our ports speak; nothing is known by default.
+/// Protocols by port; empty by default.
 #[derive(Clone, Debug, Default)]
 pub struct PortProtocols(Arc<[(Range, Protocol)]>);
 
@@ -14,7 +14,7 @@ impl PortProtocols {
         Self(ports.into())
     }
 
-    /// On this port, if a rule asks for it; the first that does counts.
+    /// Protocol of `port`, from the first rule that names one.
     #[must_use]
     pub fn on(&self, port: u16) -> Option<&Protocol> {
         self.0.iter().find(|(ports, _)| ports.contains(port.into())).map(|(_, protocol)| protocol)

@@ -1,50 +1,50 @@
-//! What a rule asks of a request, whichever protocol it is of.
+//! Request conditions of rules, for all protocols.
 
 use std::fmt;
 
 use super::pattern::{Http, Pattern};
 use crate::classify::l7::{Protocol, Request};
 
-/// A protocol, and what a request of it must say.
+/// Protocol and request condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestMatch {
     pub protocol: Protocol,
     pub wants: RequestCondition,
 }
 
-/// What a request must say.
+/// Condition on a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RequestCondition {
-    /// Nothing: any request will do.
+    /// Any request.
     Any,
-    /// Of HTTP.
+    /// HTTP request.
     Http { start: Http, fields: Vec<Field> },
-    /// Of RESP and memcached: one of these verbs, if there are any, in
-    /// whichever case; the start of the first key.
+    /// RESP or memcached command: any of these verbs, in any case, if there are some; and a prefix
+    /// of the first key.
     Command { verbs: Vec<String>, key: Option<String> },
-    /// Of TLS.
+    /// TLS connection.
     Server(Server),
-    /// Of messages: bytes at a place.
+    /// Message with bytes at an offset.
     Bytes(Pattern),
 }
 
-/// A header that must be there.
+/// Required header field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Field {
     pub name: String,
-    /// What it must say; `None` for anything.
+    /// Required value; `None` for any.
     pub value: Option<Value>,
 }
 
-/// What a header must say.
+/// Value of a header field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Value {
     pub text: String,
-    /// More may follow.
+    /// True if `text` is a prefix.
     pub prefix: bool,
 }
 
-/// A server's name in small letters, or with `*.` before it those of its subdomains.
+/// Server name in lower case; if `below`, all its subdomains (`*.name`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Server {
     pub name: String,
@@ -52,7 +52,7 @@ pub struct Server {
 }
 
 impl RequestMatch {
-    /// Whether `request`, which is of this protocol, says what is wanted.
+    /// True if `request`, which is of this protocol, fulfils the condition.
     pub fn hold(&self, request: &Request<'_>) -> bool {
         match (&self.wants, request) {
             (RequestCondition::Any, _) => true,
@@ -72,8 +72,8 @@ impl RequestMatch {
         }
     }
 
-    /// Whether every request that says what `other` wants says this too. It
-    /// may overlook that it does, never the reverse.
+    /// True if every request that fulfils `other` fulfils this condition. False negatives are
+    /// possible, false positives are not.
     pub fn cover(&self, other: &Self) -> bool {
         self.protocol == other.protocol && self.wants.cover(&other.wants)
     }
@@ -102,7 +102,7 @@ impl RequestCondition {
     }
 }
 
-/// Whether what starts as `other` says starts as `this` says.
+/// True if every text with the prefix `other` has the prefix `this`.
 fn starts(this: &Option<String>, other: &Option<String>) -> bool {
     match (this, other) {
         (None, _) => true,
@@ -136,13 +136,13 @@ impl Field {
 
 impl Server {
     fn holds(&self, name: &[u8]) -> bool {
-        // A name may end with the root's dot.
+        // A name may end with the dot of the DNS root.
         let name = name.strip_suffix(b".").unwrap_or(name);
         if self.below { is_below(name, &self.name) } else { name.eq_ignore_ascii_case(self.name.as_bytes()) }
     }
 }
 
-/// Whether `name` is a subdomain of `parent`.
+/// True if `name` is a subdomain of `parent`.
 fn is_below(name: &[u8], parent: &str) -> bool {
     let Some(at) = name.len().checked_sub(parent.len() + 1) else { return false };
     at > 0 && name[at] == b'.' && name[at + 1..].eq_ignore_ascii_case(parent.as_bytes())

@@ -1,9 +1,8 @@
-//! The transport's rules, where they ask what requests say.
+//! Transport rules with request conditions.
 //!
-//! What is known of a connection's requests is kept with the connection
-//! ([`Memory`]): a [`StreamParser`] and which request waits for its answer. A rule's
-//! question is answered once for a request, when its head is complete; the
-//! answers, a bit each, are what later segments of it are judged by.
+//! The connection stores its request state ([`Memory`]): a [`StreamParser`] and the request that
+//! waits for its answer. Each condition is evaluated once per request, when its head is complete.
+//! The results, one bit each, decide about the later segments of the request.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -16,7 +15,7 @@ use crate::classify::combine::more_urgent;
 use crate::classify::l7::{Kind, Protocol, Request, RequestVisitor, StreamParser};
 use crate::classify::{FlowContext, Memory, Verdict};
 
-/// The rules of the transport, and what they learn.
+/// Transport rules and their estimator.
 pub struct RequestRules {
     pub matcher: Matcher,
     observed: Arc<Observed>,
@@ -30,7 +29,7 @@ impl RequestRules {
         Self { matcher, observed, learns, drops }
     }
 
-    /// What the rules say of a segment when its request is known by `facts`.
+    /// Verdict on a segment with the attributes `facts`.
     pub fn verdict_of(&self, cx: &FlowContext<'_>, facts: &PacketAttrs<'_>) -> Verdict {
         match self.matcher.verdict(facts) {
             Some(verdict) => verdict,
@@ -39,7 +38,7 @@ impl RequestRules {
         }
     }
 
-    /// What the rules say of a segment.
+    /// Verdict on a segment.
     pub fn verdict(&self, cx: &mut FlowContext<'_>) -> Verdict {
         let Some(protocol) = self.matcher.spoken().on(cx.tuple.local_port) else {
             return self.verdict_of(cx, &PacketAttrs::of_flow(cx));
@@ -57,7 +56,7 @@ impl RequestRules {
                 }
                 listening.hear(self, cx, start)
             }
-            // Another classifier's; requests are not known then.
+            // Memory of another classifier: requests are unknown.
             None => self.verdict_of(cx, &PacketAttrs::of_flow(cx)),
         };
         if let Some(place) = cx.memory.as_deref_mut() {
@@ -67,7 +66,7 @@ impl RequestRules {
     }
 }
 
-/// What is kept of one connection.
+/// Request state of one connection.
 #[derive(Clone)]
 struct Listening {
     reader: StreamParser,
@@ -75,14 +74,14 @@ struct Listening {
     observed: Arc<Observed>,
 }
 
-/// Requests that are complete and not answered yet.
+/// Complete requests without an answer.
 #[derive(Clone, Copy, Default)]
 struct Waiting {
-    /// How many.
+    /// Number of requests.
     count: u32,
-    /// The only one's, or that of one under way when none waits.
+    /// Kind of the only one, or of the current request if none waits.
     kind: Option<Kind>,
-    /// When that one was complete.
+    /// Time at which that request was complete.
     since: Time,
 }
 
@@ -93,10 +92,9 @@ impl Listening {
         Self { reader, waiting: Waiting::default(), observed }
     }
 
-    /// From now on it hears for the rules of `ears`, which have taken the place
-    /// of those that it heard for. Where requests end stays known if these read
-    /// the same protocol and nothing went by unread; what the one under way
-    /// says is not, since others have asked for it.
+    /// Switches to the rules of `ears`. If the new rules read the same protocol and no bytes were
+    /// missed, request boundaries stay known. The mark of the current request does not, because the
+    /// old rules computed it.
     fn change_rules(&mut self, ears: &RequestRules, protocol: &Protocol, start: u64) {
         if !self.reader.is_in_sync(protocol, start) {
             *self = Self::new(ears, protocol.clone(), start);
@@ -107,7 +105,7 @@ impl Listening {
     }
 
     fn hear(&mut self, ears: &RequestRules, cx: &FlowContext<'_>, start: u64) -> Verdict {
-        // The bytes of a segment that is dropped come again.
+        // The bytes of a dropped segment arrive again.
         let before = ears.drops.then(|| self.clone());
         let facts = PacketAttrs::of_flow(cx);
         let waiting = &mut self.waiting;
@@ -124,8 +122,8 @@ impl Listening {
 }
 
 impl Memory for Listening {
-    /// A request that was alone has its service time; of several that waited
-    /// together nobody knows which was answered.
+    /// Observes the service time of a single waiting request. With several, the answered one is
+    /// unknown.
     fn on_answer(&mut self, now: Time) {
         let waiting = std::mem::take(&mut self.waiting);
         if waiting.count == 1
@@ -133,13 +131,13 @@ impl Memory for Listening {
         {
             self.observed.learned.observe(now, kind, now.since(waiting.since));
         } else if waiting.count == 0 {
-            // The request under way is still to be answered.
+            // The current request is still unanswered.
             self.waiting.kind = waiting.kind;
         }
     }
 }
 
-/// A segment that is being read.
+/// Segment being parsed.
 struct Hearing<'a, 'c> {
     ears: &'a RequestRules,
     cx: &'a FlowContext<'c>,
@@ -152,14 +150,14 @@ impl RequestVisitor for Hearing<'_, '_> {
     fn begun(&mut self, protocol: &Protocol, request: &Request<'_>) -> u64 {
         let kind = Kind::of(protocol, request).filter(|_| self.ears.learns);
         let expected = kind.and_then(|kind| self.ears.observed.learned.expected(self.cx.now, &kind));
-        // Not while another waits: which of the two is answered first?
+        // Unknown if another request waits: either may be answered first.
         self.waiting.kind = kind.filter(|_| self.waiting.count == 0);
         self.ears.matcher.mark(protocol, request, expected)
     }
 
     fn touched(&mut self, mark: u64) {
         let verdict = self.ears.verdict_of(self.cx, &PacketAttrs { said: mark, ..self.facts });
-        // The driver's verdict takes part where it stands.
+        // The driver's verdict takes part in the comparison where no rule decides.
         let verdict = match (verdict, self.cx.meta.priority) {
             (Verdict::NoVerdict, Some(priority)) => priority.into(),
             _ => verdict,

@@ -1,5 +1,5 @@
-//! Bad policies are refused with line and way out; good ones mean the same
-//! compiled and read aloud.
+//! Tests of policies: bad ones are rejected with the line and a remedy; compiled rules agree with a
+//! direct evaluation.
 
 use proptest::prelude::*;
 use queueing::{Bytes, Span};
@@ -12,7 +12,7 @@ use Verdict::{Drop, Level, NoVerdict};
 
 mod requests;
 
-/// `rule` is the body of one rule at line 2 and after.
+/// Checks the error of a policy of one rule with the body `rule`, which starts at line 2.
 fn check_refused(rule: &str, line: usize, message: &str) {
     let text = format!("[[rule]]\n{rule}\n");
     check_text_refused(&text, line, message);
@@ -133,7 +133,8 @@ fn bad_frames_of_rules_are_refused() {
     assert_eq!(error.line, 2, "{error}");
 }
 
-/// Two driver rules with these conditions, the second at line 6.
+/// Checks if `later` is reachable after `earlier`. Both are conditions of driver rules; the second
+/// rule is at line 6.
 fn check_reach(earlier: &str, later: &str, reachable: bool) {
     let text = format!(
         "[[rule]]\nname = \"a\"\nlayer = \"driver\"\npriority = 0\n{earlier}\n[[rule]]\nname = \"b\"\nlayer = \"driver\"\ndrop = true\n{later}\n"
@@ -255,7 +256,7 @@ fn a_default_alone_is_a_policy_of_the_driver() {
     assert_eq!(view(&[0; 60], |v| driver(v)), Verdict::Default(3));
 }
 
-/// Rules near the packets of [`Packet::any`].
+/// Random rules near the packets of [`Packet::any`].
 fn rule() -> impl Strategy<Value = (Conditions, Verdict)> {
     let range = |min: u64, more: u64| Range { min, max: min + more };
     let bytes = prop::sample::select(vec!["GW", "G", "W\u{1}", "api"]);
@@ -294,7 +295,7 @@ fn rule() -> impl Strategy<Value = (Conditions, Verdict)> {
     )
 }
 
-/// A rule read aloud: what both layers can see.
+/// Direct evaluation of a rule's payload conditions, which both layers see.
 fn holds_of_payload(rule: &Conditions, payload: Option<&[u8]>) -> bool {
     let bytes = rule.bytes.as_ref().is_none_or(|(at, bytes)| {
         payload.is_some_and(|payload| {

@@ -1,4 +1,5 @@
-//! Scenario 2: a keyword in the request. Source: ADPS §3.
+//! Scenario 2: a keyword in the request.
+//! Source: ADPS §3.
 
 use std::sync::Arc;
 
@@ -6,8 +7,8 @@ use queueing::Priority;
 
 use crate::classify::{DriverClassifier, PacketView, Verdict};
 
-/// A packet whose payload has one of `words` at offset `at` gets that word's
-/// priority, the first that fits. Others keep the default.
+/// Gives a packet the priority of the first of `words` that its payload has at offset `at`. Other
+/// packets keep the default.
 ///
 /// ```
 /// use net::classify::scenarios::keyword;

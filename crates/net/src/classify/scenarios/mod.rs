@@ -1,11 +1,9 @@
-//! The six scenarios of the paper as ready classifiers, and the label of LNS.
+//! Ready classifiers for the six scenarios of the paper, and the label of LNS.
 //!
-//! Each is a constructor that returns a classifier; its parameters name what
-//! the application's protocol looks like (offsets into the TCP payload) and
-//! where urgent ends. Levels are the extremes, 0 and 7, unless the packet
-//! names its own. [`SCENARIOS`] lists them for the command line and the docs.
-//! None trusts the bytes: what is not there, or is not what the protocol says,
-//! is no verdict.
+//! Each is a constructor that returns a classifier. Its parameters describe the application's
+//! protocol (offsets into the TCP payload) and the threshold of urgency. Levels are 0 and 7, unless
+//! the packet contains its own. [`SCENARIOS`] lists them for the command line and the docs. None
+//! trusts the bytes: a missing or malformed field gives no verdict.
 //! Source: ADPS §3, scenarios 1–6.
 
 use super::{Layer, Verdict};
@@ -26,16 +24,16 @@ pub use span::{SpanAt, span};
 pub use tag::{TagAt, lns, tag};
 pub use volume::volume;
 
-/// A shipped classifier, as the docs and the command line name it.
+/// Shipped classifier, as listed in the docs and by the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scenario {
-    /// The constructor's name.
+    /// Name of the constructor.
     pub name: &'static str,
-    /// Where it runs.
+    /// Layer at which it runs.
     pub layer: Layer,
-    /// What it does, in one sentence.
+    /// Behaviour, in one sentence.
     pub doc: &'static str,
-    /// Where the paper describes it.
+    /// Reference to the paper.
     pub paper: &'static str,
 }
 
@@ -91,16 +89,16 @@ pub const SCENARIOS: &[Scenario] = &[
     },
 ];
 
-/// Low when `low`, else high.
+/// Level 7 if `low`, else level 0.
 const fn two_levels(low: bool) -> Verdict {
     Verdict::Level(if low { 7 } else { 0 })
 }
 
-/// Whether `payload` has `magic` at its place.
+/// True if `payload` has the magic bytes at their offset.
 fn has_magic(payload: &[u8], magic: Magic) -> bool {
     let (at, bytes) = magic;
     payload.get(at..).is_some_and(|rest| rest.starts_with(bytes))
 }
 
-/// Where in the payload which bytes say that a request starts here.
+/// Offset and value of the payload bytes that mark the start of a request.
 pub type Magic = (usize, &'static [u8]);

@@ -1,4 +1,5 @@
-//! Scenario 3: far users do not notice small variations. Source: ADPS §3.
+//! Scenario 3: round-trip time and loss; distant users do not notice small variations.
+//! Source: ADPS §3.
 
 use std::sync::Arc;
 
@@ -7,9 +8,9 @@ use queueing::Span;
 use super::two_levels;
 use crate::classify::{FlowContext, TransportClassifier};
 
-/// Connections with a smoothed round-trip time above `rtt_max`, or that lose
-/// more than `loss_max` (0.0..=1.0) of what we send, are low, others high. A
-/// connection without a sample yet counts as near.
+/// Connections with a smoothed round-trip time above `rtt_max`, or with a loss share of sent
+/// segments above `loss_max` (0.0..=1.0), are low, others high. A connection without a sample
+/// counts as near.
 #[must_use]
 pub fn network(rtt_max: Span, loss_max: f32) -> TransportClassifier {
     Arc::new(move |cx: &mut FlowContext<'_>| {

@@ -1,8 +1,8 @@
-//! Scenario 6: the application says which kinds of request run long.
+//! Scenario 6: expected service time per kind of request.
 //!
-//! Workers measure; the classifier compares. They talk through a connection's
-//! private bytes, as in the paper, or share [`ServiceTimes`] between all
-//! connections, which needs no lock. Source: ADPS §2.2, scenario 6.
+//! Workers measure and the classifier compares. They share a connection's private bytes, as in the
+//! paper, or one lock-free [`ServiceTimes`] for all connections.
+//! Source: ADPS §2.2, scenario 6.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,18 +12,18 @@ use queueing::Span;
 use super::{Magic, has_magic, two_levels};
 use crate::classify::{FlowContext, TransportClassifier, Verdict, private};
 
-/// Where a request's header names its kind.
+/// Position of the kind in a request's header.
 #[derive(Clone, Copy, Debug)]
 pub struct KindAt {
     /// Offset and bytes that mark the start of a request.
     pub magic: Magic,
-    /// Offset of the byte that is the kind.
+    /// Offset of the kind byte.
     pub kind_at: usize,
 }
 
-/// Expected service time per kind, written by workers, read by classifiers.
+/// Expected service time per kind, written by workers and read by classifiers.
 ///
-/// Takes 2 KiB. A moving average in which each observation weighs 1/8.
+/// A moving average in which each observation weighs 1/8. Size 2 KiB.
 pub struct ServiceTimes {
     /// Nanoseconds; 0 before the first observation.
     expected: [AtomicU64; 256],
@@ -36,14 +36,14 @@ impl Default for ServiceTimes {
 }
 
 impl ServiceTimes {
-    /// Nothing observed yet.
+    /// Table without observations.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A request of `kind` was served for `service`. Two workers at once may
-    /// lose one observation of the two: an average does not mind.
+    /// Records that a request of `kind` was served for `service`. Of two concurrent observations
+    /// one may be lost, which an average tolerates.
     pub fn observe(&self, kind: u8, service: Span) {
         let slot = &self.expected[usize::from(kind)];
         let service = service.as_nanos().clamp(1, u64::MAX >> 3);
@@ -54,12 +54,12 @@ impl ServiceTimes {
         slot.store(expected.max(1), Ordering::Relaxed);
     }
 
-    /// Publishes the expected service time of `kind` outright.
+    /// Sets the expected service time of `kind`.
     pub fn publish(&self, kind: u8, expected: Span) {
         self.expected[usize::from(kind)].store(expected.as_nanos().max(1), Ordering::Relaxed);
     }
 
-    /// The expected service time of `kind`, once there is one.
+    /// Expected service time of `kind`; `None` before the first observation.
     #[must_use]
     #[inline]
     pub fn expected(&self, kind: u8) -> Option<Span> {
@@ -70,10 +70,9 @@ impl ServiceTimes {
     }
 }
 
-/// Requests of kinds that are expected to run longer than `threshold` are low,
-/// those of other known kinds high; unknown kinds and segments that start no
-/// request keep the driver's verdict. [`ServiceTimes`] attached to the
-/// connection go before the shared `times`.
+/// Requests of kinds expected to run longer than `threshold` are low, those of other known kinds
+/// high. Unknown kinds and segments that start no request keep the driver's verdict.
+/// [`ServiceTimes`] attached to the connection take precedence over the shared `times`.
 #[must_use]
 pub fn service_time(times: Arc<ServiceTimes>, at: KindAt, threshold: Span) -> TransportClassifier {
     Arc::new(move |cx: &mut FlowContext<'_>| {
@@ -82,8 +81,8 @@ pub fn service_time(times: Arc<ServiceTimes>, at: KindAt, threshold: Span) -> Tr
     })
 }
 
-/// As [`service_time`], with times that the application published in the
-/// connection's own bytes ([`private::publish`]).
+/// As [`service_time`], with times that the application published in the connection's private bytes
+/// ([`private::publish`]).
 #[must_use]
 pub fn service_time_private(at: KindAt, threshold: Span) -> TransportClassifier {
     Arc::new(move |cx: &mut FlowContext<'_>| {
@@ -92,7 +91,7 @@ pub fn service_time_private(at: KindAt, threshold: Span) -> TransportClassifier 
 }
 
 impl KindAt {
-    /// The kind of the request that starts here, if one does.
+    /// Kind of the request that starts here, if any.
     fn kind(&self, payload: &[u8]) -> Option<u8> {
         payload.get(self.kind_at).copied().filter(|_| has_magic(payload, self.magic))
     }

@@ -1,12 +1,10 @@
-//! Scenario 5: a request longer than one packet keeps its priority to the end.
+//! Scenario 5: one priority for all packets of a long request.
 //!
-//! The private area remembers how far into the current request the connection
-//! is ([`CurrentRequest`]), so a header may be split at any byte and one segment may
-//! hold the end of one request and several more. It follows the stream's
-//! positions: bytes seen before are not counted twice, bytes that came early
-//! are made up for when the gap before them closes inside a request's body.
-//! A stream that stops making sense gives no verdict until a segment starts
-//! with the magic again.
+//! The private area holds the position in the current request ([`CurrentRequest`]), so a header may
+//! be split at any byte, and one segment may hold the end of one request and several more.
+//! Positions follow the stream: bytes seen before are not counted twice, and bytes that were not
+//! passed in count as body if the gap lies inside a request's body. A stream that cannot be parsed
+//! gives no verdict until a segment starts with the magic bytes.
 //! Source: ADPS §3.
 
 use std::sync::Arc;
@@ -15,23 +13,22 @@ use super::{Magic, has_magic};
 use crate::classify::private::CurrentRequest;
 use crate::classify::{FlowContext, TransportClassifier, Verdict};
 
-/// Where a request's header carries its priority and its length.
+/// Positions of priority and length in a request's header.
 #[derive(Clone, Copy, Debug)]
 pub struct SpanAt {
     /// Offset and bytes that mark the start of a request.
     pub magic: Magic,
-    /// Offset of the byte that is the priority, 0..=7.
+    /// Offset of the priority byte, 0..=7.
     pub level_at: usize,
     /// Offset of the request's length in bytes, header included: `u32`, big-endian.
     pub length_at: usize,
 }
 
-/// Every segment gets the priority of the request that its bytes belong to;
-/// of several, the most urgent. Before a header's priority byte has come, the
-/// driver's verdict stands.
+/// Gives every segment the priority of the request that its bytes belong to; of several requests,
+/// the most urgent. Before a header's priority byte has arrived, the driver's verdict holds.
 ///
 /// # Panics
-/// When an offset is beyond 65,535: no header is that long.
+/// If an offset is beyond 65,535; no header is that long.
 #[must_use]
 pub fn span(at: SpanAt) -> TransportClassifier {
     let header_len = at.header_len();
@@ -47,19 +44,19 @@ pub fn span(at: SpanAt) -> TransportClassifier {
 }
 
 impl SpanAt {
-    /// Bytes of a request until all that matters here has come.
+    /// Length in bytes of the header up to the last field used here.
     fn header_len(&self) -> usize {
         (self.magic.0 + self.magic.1.len()).max(self.level_at + 1).max(self.length_at + 4)
     }
 
-    /// The byte that the magic demands at `position`.
+    /// Byte that the magic requires at `position`.
     fn demanded(&self, position: usize) -> Option<u8> {
         self.magic.1.get(position.checked_sub(self.magic.0)?).copied()
     }
 }
 
 impl CurrentRequest {
-    /// What of `payload`, which starts at stream position `start`, is new.
+    /// New part of `payload`, which starts at stream offset `start`.
     fn align<'a>(&mut self, at: &SpanAt, start: u32, payload: &'a [u8]) -> &'a [u8] {
         let missed = start.wrapping_sub(self.next) as i32;
         let seen = (missed.min(0).unsigned_abs() as usize).min(payload.len());
@@ -81,7 +78,7 @@ impl CurrentRequest {
         fresh
     }
 
-    /// Walks over `bytes`; returns the most urgent level they belong to.
+    /// Parses `bytes`; returns the most urgent level among their requests.
     fn advance(&mut self, at: &SpanAt, mut bytes: &[u8]) -> Option<u8> {
         let header_len = at.header_len();
         let mut most_urgent = None;
@@ -188,7 +185,7 @@ mod tests {
         let mut flow = Flow::new();
         let (first, second) = (request(1, 200), request(4, 200));
         assert_eq!(flow.segment(&classifier, &first[..150]), Level(1));
-        // The last 50 bytes again, together with what follows.
+        // The last 50 bytes again, together with new ones.
         flow.state.received = Bytes::new(100);
         assert_eq!(flow.segment(&classifier, &first[100..]), Level(1));
         assert_eq!(flow.segment(&classifier, &second), Level(4));
@@ -200,11 +197,11 @@ mod tests {
         let mut flow = Flow::new();
         let bytes = request(1, 300);
         assert_eq!(flow.segment(&classifier, &bytes[..100]), Level(1));
-        // 100..200 came early and became readable with another segment.
+        // 100..200 arrived out of order and were delivered with another segment.
         flow.state.received += Bytes::new(100);
         assert_eq!(flow.segment(&classifier, &bytes[200..]), Level(1));
         assert_eq!(flow.segment(&classifier, &request(6, 50)), Level(6));
-        // A gap in which a request may have begun: start again at the next header.
+        // A request may have begun in the gap: parsing resumes at the next header.
         flow.state.received += Bytes::new(100);
         assert_eq!(flow.segment(&classifier, b"tail of something"), NoVerdict);
         assert_eq!(flow.segment(&classifier, &request(2, 50)), Level(2));

@@ -1,4 +1,4 @@
-//! Scenario 2: a tag in the request's header, and LNS, which knows no more.
+//! Scenario 2: a tag in the request's header; and LNS, which uses only that tag.
 //! Source: ADPS §3, §4.
 
 use std::sync::Arc;
@@ -6,24 +6,24 @@ use std::sync::Arc;
 use super::{Magic, has_magic};
 use crate::classify::{DriverClassifier, PacketView, Verdict};
 
-/// Where a request's header carries its priority.
+/// Position of the priority in a request's header.
 #[derive(Clone, Copy, Debug)]
 pub struct TagAt {
     /// Offset and bytes that mark the start of a request.
     pub magic: Magic,
-    /// Offset of the byte that is the priority, 0..=7.
+    /// Offset of the priority byte, 0..=7.
     pub level_at: usize,
 }
 
-/// A packet that starts with a request's header gets the priority that the
-/// header names. Others, bare ACKs among them, keep the default.
+/// Gives a packet that starts with a request's header the priority in that header. Others,
+/// including bare ACKs, keep the default.
 #[must_use]
 pub fn tag(at: TagAt) -> DriverClassifier {
     Arc::new(move |packet: &PacketView<'_>| named(packet, at).map_or(Verdict::NoVerdict, Verdict::Level))
 }
 
-/// As [`tag`], but every packet without a label is low, the later packets of a
-/// long request too: what LNS does.
+/// As [`tag`], but every packet without a label is low, including the later packets of a long
+/// request, as in LNS.
 #[must_use]
 pub fn lns(at: TagAt) -> DriverClassifier {
     Arc::new(move |packet: &PacketView<'_>| Verdict::Level(named(packet, at).unwrap_or(7)))

@@ -1,4 +1,5 @@
-//! Scenario 4: who sends much wants throughput. Source: ADPS §3.
+//! Scenario 4: volume; senders of much data want throughput.
+//! Source: ADPS §3.
 
 use std::sync::Arc;
 
@@ -7,8 +8,8 @@ use queueing::Bytes;
 use super::two_levels;
 use crate::classify::{FlowContext, TransportClassifier};
 
-/// Connections on which more than `threshold` was received are low, others
-/// high. The segment that passes the threshold is low already.
+/// Connections that have received more than `threshold` bytes are low, others high. The segment
+/// that exceeds the threshold is already low.
 #[must_use]
 pub fn volume(threshold: Bytes) -> TransportClassifier {
     Arc::new(move |cx: &mut FlowContext<'_>| two_levels(cx.flow.received > threshold))

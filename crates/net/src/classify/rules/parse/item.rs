@@ -1,4 +1,4 @@
-//! One `key = value` of a policy, with every complaint at its line.
+//! One `key = value` of a policy, with errors that name its line.
 
 use std::net::IpAddr;
 use std::ops::{Range as Bytes, RangeInclusive};
@@ -10,7 +10,7 @@ use super::super::PolicyError;
 use super::super::condition::{Cidr, bits};
 use super::Result;
 
-/// One `key = value`, and where it stands.
+/// One `key = value` and its position.
 pub(super) struct Item<'t, 'v> {
     pub(super) text: &'t str,
     pub(super) key: &'v str,
@@ -29,7 +29,7 @@ impl<'v> Item<'_, 'v> {
         Err(PolicyError { line: line(self.text, self.key_at.start), message })
     }
 
-    /// The value as it was written.
+    /// Value as written.
     pub(super) fn shown(&self) -> &str {
         self.text.get(self.value_at.clone()).unwrap_or_default()
     }
@@ -48,7 +48,7 @@ impl<'v> Item<'_, 'v> {
         }
     }
 
-    /// One text, or a list of some.
+    /// One string, or a list of strings.
     pub(super) fn strings(&self, valid: &str) -> Result<Vec<&'v str>> {
         let texts = match self.value {
             DeValue::Array(values) => values.iter().map(|value| value.get_ref().as_str()).collect(),
@@ -60,7 +60,7 @@ impl<'v> Item<'_, 'v> {
         }
     }
 
-    /// A whole number in `valid`.
+    /// Integer in `valid`.
     pub(super) fn count(&self, valid: RangeInclusive<usize>) -> Result<usize> {
         match integer(self.value).and_then(|n| usize::try_from(n).ok()).filter(|n| valid.contains(n)) {
             Some(n) => Ok(n),
@@ -126,7 +126,7 @@ impl<'v> Item<'_, 'v> {
     }
 }
 
-/// The entries of `table` in the order in which they were written.
+/// Entries of `table` in the order of the text.
 pub(super) fn items<'t, 'v>(text: &'t str, table: &'v DeTable<'_>) -> Vec<Item<'t, 'v>> {
     let mut items: Vec<_> = table
         .iter()

@@ -1,4 +1,4 @@
-//! Quantities that rules compare: ports, lengths, times, shares.
+//! Quantities in rules: ports, lengths, times, shares.
 
 use queueing::Span;
 use toml::de::{DeTable, DeValue};
@@ -7,13 +7,13 @@ use super::super::condition::{Range, loss_order};
 use super::Result;
 use super::item::{Item, integer, items};
 
-/// A quantity that conditions compare.
+/// Type of a quantity.
 pub(super) struct Quantity {
     min: u64,
     max: u64,
-    /// How one value is written.
+    /// Parser of one value.
     read: fn(&str) -> Option<u64>,
-    /// Whether one value alone makes sense, and not only a comparison.
+    /// True if a single value is allowed, not only a comparison.
     exact: bool,
     valid: &'static str,
 }
@@ -47,7 +47,7 @@ pub(super) const RTT: Quantity = Quantity {
     exact: false,
     valid: "a comparison of time (ns, us, ms, s), such as \"> 50ms\"",
 };
-/// A time that is expected, as the round trip.
+/// Expected service time, as [`RTT`].
 pub(super) const SERVICE: Quantity =
     Quantity { valid: "a comparison of time (ns, us, ms, s), such as \"> 1ms\"", ..RTT };
 pub(super) const LOSS: Quantity = Quantity {
@@ -111,7 +111,7 @@ impl Item<'_, '_> {
         }
     }
 
-    /// `{ min = 5, max = 9 }`; an end that is left out is open.
+    /// Parses `{ min = 5, max = 9 }`; a missing end is open.
     fn range_of_ends(&self, table: &DeTable<'_>, quantity: &Quantity) -> Result<Range> {
         let mut range = Range { min: quantity.min, max: quantity.max };
         for item in items(self.text, table) {

@@ -1,4 +1,4 @@
-//! What rules ask of requests, and how an operator's messages are laid out.
+//! Parser of request conditions and of message framing.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::classify::l7::framing::{FrameLength, LOOK_BYTES_MAX, MARK_BYTES_MAX};
 use crate::classify::l7::{KEY_BYTES_MAX, Layout, Protocol};
 
 impl Item<'_, '_> {
-    /// What the rule wants of requests of `protocol`.
+    /// Condition on requests of `protocol`.
     pub(super) fn asks(&self, protocol: Protocol) -> Result<RequestMatch> {
         let wants = match (self.value.as_str(), &protocol) {
             (Some("any"), _) => RequestCondition::Any,
@@ -35,7 +35,7 @@ impl Item<'_, '_> {
         Ok(RequestMatch { protocol, wants })
     }
 
-    /// The start of a request line, and headers where they can be seen.
+    /// Start of a request line, and header fields if `sees_headers`.
     pub(super) fn http(&self, sees_headers: bool) -> Result<(Http, Vec<Field>)> {
         let (mut http, mut fields) = (Http { method: None, path: None }, Vec::new());
         for item in self.table("http = { method = \"GET\", path = \"/api\" }")? {
@@ -144,7 +144,7 @@ impl Item<'_, '_> {
         }
     }
 
-    /// How messages follow each other.
+    /// Framing of custom messages.
     pub(super) fn layout(&self) -> Result<Arc<Layout>> {
         let (mut at, mut bytes, mut adds, mut end) = (None, 4, 0, None);
         let (mut kind_at, mut kind_bytes) = (0, 1);
@@ -179,7 +179,7 @@ impl Item<'_, '_> {
 
 const MESSAGE_KEYS: [&str; 6] = ["length_at", "length_bytes", "length_adds", "end", "kind_at", "kind_bytes"];
 
-/// `name`, `name: value` or `name: start*`.
+/// Parses `name`, `name: value` or `name: prefix*`.
 fn field(text: &str) -> Option<Field> {
     let (name, value) = match text.split_once(':') {
         Some((name, value)) => (name, Some(value.trim())),

@@ -1,5 +1,5 @@
-//! Rules that ask what requests say: wherever their heads were cut, for all of
-//! their bytes, and for nothing else.
+//! Tests of request rules: a rule holds for all bytes of its requests and no others, at any
+//! segmentation.
 
 use queueing::Time;
 
@@ -12,12 +12,12 @@ fn policy(text: &str) -> (Policy, TransportClassifier) {
     (policy, transport)
 }
 
-/// One rule of the transport with priority 0, and 5 for all else.
+/// Policy of one transport rule with priority 0, and the default 5.
 fn one(condition: &str) -> (Policy, TransportClassifier) {
     policy(&format!("default = 5\n[[rule]]\nlayer = \"transport\"\npriority = 0\n{condition}\n"))
 }
 
-/// The verdicts on these segments of one connection.
+/// Verdicts on these segments of one connection.
 fn verdicts(classifier: &TransportClassifier, segments: &[&[u8]]) -> Vec<Verdict> {
     let mut flow = Flow::new();
     segments.iter().map(|segment| flow.segment(classifier, segment)).collect()
@@ -113,12 +113,12 @@ fn http_is_known_by_path_and_header_once_the_head_is_there() {
         one("http = { method = \"POST\", path = \"/pay\", header = [\"X-Tier: gold*\", \"host\"] }");
     let head = b"POST /pay/now HTTP/1.1\r\nHost: a\r\nx-tier:  goldish \r\ncontent-length: 3000\r\n\r\n";
     let body = [b'x'; 1500];
-    // Scenario 5: a long request keeps what its first packet said.
+    // Scenario 5: all segments of a long request have its level.
     let segments = [&head[..30], &head[30..], &body, &body, b"GET / HTTP/1.1\r\n\r\n"];
     assert_eq!(verdicts(&transport, &segments), [5, 0, 0, 0, 5].map(Level));
     let other = b"POST /pay HTTP/1.1\r\nhost: a\r\nx-tier: silver\r\n\r\n";
     let both = [&other[..], b"POST /pay HTTP/1.1\r\nhost: a\r\nx-tier: gold\r\n\r\n"].concat();
-    assert_eq!(verdicts(&transport, &[other, &both, other]), [5, 0, 5].map(Level), "the most urgent counts");
+    assert_eq!(verdicts(&transport, &[other, &both, other]), [5, 0, 5].map(Level), "most urgent decides");
     assert_eq!(verdicts(&transport, &[b"\x16\x03\x01", &head[..]]), [5, 5].map(Level));
     assert_eq!(policy.observed().notes.given_up(Nonsense::Foreign), 1);
     assert_eq!(policy.observed().notes.requests(), 6);
@@ -162,7 +162,7 @@ fn messages_are_known_by_the_bytes_that_an_operator_names() {
     let text = "default = 5\n[[rule]]\nlayer = \"transport\"\npriority = 0\nmessage = { offset = 2, hex = \"07\" }\n";
     let (_, transport) =
         policy(&format!("{text}[message]\nlength_at = 3\nlength_bytes = 1\nlength_adds = 4\n"));
-    // As soon as the byte is there, and to the message's last byte.
+    // The rule holds from the compared byte to the end of the message.
     let segments: [&[u8]; 5] = [b"GW", b"\x07\x05", b"hello", b"GW\x01\x02hi", b"GW\x07\0GW"];
     assert_eq!(verdicts(&transport, &segments), [5, 0, 0, 5, 0].map(Level));
     let (_, transport) = policy(&format!("{text}[message]\nend = \"\\n\"\n"));
@@ -184,7 +184,7 @@ fn a_request_that_is_dropped_is_dropped_when_it_comes_again() {
     assert_eq!(flow.segment(&transport, b"IT\r\n"), NoVerdict);
 }
 
-/// Asks and answers `times` requests, each after `service`; the last verdict.
+/// Sends and answers `times` requests, each after `service`; returns the last verdict.
 fn exchange(
     flow: &mut Flow,
     transport: &TransportClassifier,
@@ -211,15 +211,15 @@ fn what_a_kind_takes_is_learned_from_its_answers() {
     assert_eq!(exchange(&mut flow, &transport, b"EVAL x 0\r\n", long, 8), Level(0), "not known yet");
     assert_eq!(exchange(&mut flow, &transport, b"GET x\r\n", short, 9), Level(0));
     other.now = flow.now;
-    assert_eq!(exchange(&mut other, &transport, b"eval y 0\r\n", long, 1), Level(7), "on any connection");
+    assert_eq!(exchange(&mut other, &transport, b"eval y 0\r\n", long, 1), Level(7), "on every connection");
     let known = policy.observed().learned.kinds();
     assert_eq!(known, [("EVAL".to_owned(), long), ("GET".to_owned(), short)]);
-    // Two at once teach nothing.
+    // Two requests that wait together are not observed.
     for _ in 0..20 {
         assert_eq!(flow.segment(&transport, b"PING\r\nPING\r\n"), Level(0));
         flow.answer(flow.now + long);
     }
-    // Nor does one that began before another was answered.
+    // Nor is a request that began before an earlier one was answered.
     for _ in 0..20 {
         flow.segment(&transport, b"PING\r\n*3\r\n$3\r\nSET\r\n$1\r\nk\r\n");
         flow.answer(flow.now + long);
@@ -325,7 +325,7 @@ fn at_most_as_many_rules_ask_as_a_mark_has_bits() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
-    /// The oracle knows where each command's head ends and where it starts and ends.
+    /// The expected level follows from the bounds of each command and of its head.
     #[test]
     fn a_segment_is_as_urgent_as_the_most_urgent_command_that_it_shows(
         commands in proptest::collection::vec((0usize..4, proptest::collection::vec(any::<u8>(), 0..50)), 1..20),
@@ -392,10 +392,10 @@ fn rules_that_take_the_place_of_others_hold_from_the_next_request_on() {
     let (pay, ask) = (request("/pay"), request("/ask"));
     let (begun, rest) = pay.as_bytes().split_at(pay.len() - 3);
     assert_eq!(flow.segment(&first, begun), Level(0));
-    // Nobody has asked for the new rules what this request says.
+    // The new rules have not seen this request's head.
     assert_eq!(flow.segment(&second, rest), Level(5));
     let (begun, rest) = ask.as_bytes().split_at(9);
-    assert_eq!(flow.segment(&second, begun), Level(5), "its head is not there");
+    assert_eq!(flow.segment(&second, begun), Level(5), "head incomplete");
     assert_eq!(flow.segment(&second, rest), Level(0));
     assert_eq!(flow.segment(&second, pay.as_bytes()), Level(5));
     let counts = |policy: &Policy| {
@@ -415,7 +415,7 @@ fn a_head_that_is_cut_is_read_by_the_rules_that_see_its_end() {
     assert_eq!(flow.segment(&second, rest), Level(0));
     drop(flow);
     for policy in [old, new] {
-        assert_eq!(policy.observed().notes.held(), 0, "what is held is counted where it is held");
+        assert_eq!(policy.observed().notes.held(), 0, "a dropped parser holds no bytes");
     }
 }
 
