@@ -1,5 +1,4 @@
-//! Listeners bound what they remember: cookies, half-open connections, and
-//! connections that nobody takes.
+//! Tests of listener bounds: SYN cookies, half-open connections and connections never accepted.
 
 use net::EventKind;
 use net::stack::{Config, ListenOptions, SynCookies};
@@ -9,7 +8,7 @@ use queueing::Span;
 use crate::peer::{Peer, Seg};
 use crate::world::{World, config};
 
-/// A peer of a stack that answers every SYN with a cookie.
+/// Peer of a stack that answers every SYN with a cookie.
 fn peer_of_cookies() -> Peer {
     Peer::new(Config { syn_cookies: SynCookies::Always, ..config(1) })
 }
@@ -18,7 +17,7 @@ fn stamps(value: u32, echo: u32) -> Option<Timestamps> {
     Some(Timestamps { value, echo })
 }
 
-/// Everything that a SYN of Linux offers.
+/// All options that a SYN of Linux offers.
 fn all(value: u32) -> Options {
     Options {
         mss: Some(1460),
@@ -29,7 +28,7 @@ fn all(value: u32) -> Options {
     }
 }
 
-/// The acknowledgement of the SYN-ACK `answer`, with `payload`.
+/// Acknowledgement of the SYN-ACK `answer`, with `payload`.
 fn last(peer: &mut Peer, answer: &Seg, payload: &[u8]) -> Seg {
     peer.seq += 1;
     peer.ack = answer.seq + 1;
@@ -52,7 +51,7 @@ fn cookie_remembers_nothing_until_it_is_acknowledged() {
 
     let ack = last(&mut peer, &answer, b"hello");
     let heard = peer.say(ack);
-    assert_eq!(heard.last().map(|s| s.ack), Some(peer.seq + 5), "its data is taken at once");
+    assert_eq!(heard.last().map(|s| s.ack), Some(peer.seq + 5), "its data is accepted at once");
     let conn = peer.events[0].conn;
     assert!(matches!(peer.kinds()[..], [EventKind::Accepted(_), EventKind::Readable { fresh: 5 }]));
     assert_eq!(peer.stack.received(conn), b"hello");
@@ -78,7 +77,7 @@ fn cookie_keeps_options_in_the_timestamp() {
         let [cookie, now] = [&answer, s].map(|s| s.options.timestamps.expect("both have them").value);
         now.wrapping_sub(cookie) < 64
     }));
-    // What comes out of order is reported.
+    // Out-of-order data is reported (SACK).
     let options =
         Options { timestamps: stamps(11, heard[0].options.timestamps.unwrap().value), ..Options::NONE };
     let early = Seg { options, ..peer.data(100, b"early") };
@@ -98,7 +97,7 @@ fn cookie_keeps_what_was_agreed_on_about_ecn() {
     peer.stack.send(peer.now, conn, b"marked").unwrap();
     let frames = crate::world::sent(&mut peer.stack, peer.now);
     assert_eq!(frames[0][15] & 3, 2, "ECT(0)");
-    // Nothing remembers it for a peer without timestamps: it is not agreed on.
+    // Without timestamps the cookie cannot encode the option: it is not negotiated.
     peer.port = 5001;
     let answer = peer.say(peer.seg(ask)).remove(0);
     assert_eq!(answer.flags, Flags::SYN | Flags::ACK);
@@ -128,7 +127,7 @@ fn cookie_opens_nothing_beyond_the_most_connections() {
     assert_eq!(peer.stack.connections(), 1);
     (peer.port, peer.seq) = (5000, start);
     let ack = last(&mut peer, &first, b"");
-    assert!(peer.say(ack).is_empty(), "the peer tries again, and there may be room then");
+    assert!(peer.say(ack).is_empty(), "the peer retries, and the backlog may have space then");
     assert_eq!((peer.stack.connections(), peer.stack.counters().accept_drops), (1, 1));
 }
 
@@ -150,7 +149,7 @@ fn cookies_that_wait_for_the_device_leave_room_for_other_answers() {
     peer.tell(&Seg { to: 81, ..peer.seg(Flags::SYN) });
     let heard = peer.hear();
     let resets = heard.iter().filter(|s| s.flags.contains(Flags::RST)).count();
-    assert_eq!(resets, 1, "beside {} cookies a refusal goes out", heard.len() - 1);
+    assert_eq!(resets, 1, "one reset beside {} cookies", heard.len() - 1);
     assert_eq!(peer.stack.counters().replies_dropped, 4000 - (heard.len() as u64 - 1));
 }
 
@@ -160,7 +159,7 @@ fn cookie_is_good_for_a_minute_and_then_no_more() {
         let mut peer = peer_of_cookies();
         let answer = peer.say(peer.seg(Flags::SYN)).remove(0);
         peer.pass(Span::from_secs(secs));
-        // Another cookie, so that the stack still looks for them.
+        // Another cookie, so that the stack still checks for them.
         peer.tell(&Seg { from: 6000, ..peer.seg(Flags::SYN) });
         peer.hear();
         let ack = last(&mut peer, &answer, b"");
@@ -182,7 +181,7 @@ fn wrong_number_is_refused() {
     }
     assert_eq!((peer.stack.connections(), peer.stack.counters().cookies_refused), (0, 2));
     peer.say(right);
-    assert_eq!(peer.stack.connections(), 1, "the right one still is");
+    assert_eq!(peer.stack.connections(), 1, "the right one still completes");
 }
 
 #[test]
@@ -200,7 +199,7 @@ fn cookies_begin_where_the_bound_of_half_open_connections_is() {
         peer.say(Seg { from: answer.to, to: 81, ack: answer.seq + 1, ..peer.seg(Flags::ACK) });
     }
     let accepted = peer.kinds().iter().filter(|k| matches!(k, EventKind::Accepted(_))).count();
-    assert_eq!((accepted, peer.stack.connections()), (10, 10), "all come in");
+    assert_eq!((accepted, peer.stack.connections()), (10, 10), "all are accepted");
 }
 
 #[test]
@@ -216,7 +215,7 @@ fn full_accept_queue_hears_neither_syn_nor_last_ack_and_opens_when_taken() {
     frames.iter().for_each(|frame| tell(&mut peer, frame));
     let answers = peer.hear();
     peer.seq += 1;
-    // Nobody polls events meanwhile.
+    // The application polls no events meanwhile.
     let acks: Vec<_> = answers
         .iter()
         .map(|a| crate::peer::frame(&Seg { from: a.to, to: 81, ack: a.seq + 1, ..peer.seg(Flags::ACK) }))
@@ -228,7 +227,7 @@ fn full_accept_queue_hears_neither_syn_nor_last_ack_and_opens_when_taken() {
     peer.hear();
     let accepted = |peer: &Peer| peer.kinds().iter().filter(|k| matches!(k, EventKind::Accepted(_))).count();
     assert_eq!(accepted(&peer), 2);
-    // The third handshake is repeated, and now there is room.
+    // The third handshake is retried, and the backlog has space now.
     assert_eq!(peer.wait()[0].flags, Flags::SYN | Flags::ACK);
     tell(&mut peer, &acks[2]);
     peer.hear();
@@ -263,7 +262,7 @@ fn who_proves_a_cookie_with_what_a_classifier_drops_is_not_half_open_for_ever() 
     let answer = peer.say(Seg { options: all(9), ..peer.seg(Flags::SYN) }).remove(0);
     let ack = last(&mut peer, &answer, b"unwanted");
     peer.say(ack);
-    assert_eq!(peer.stack.connections(), 1, "it may come again, with other data");
+    assert_eq!(peer.stack.connections(), 1, "the ACK may arrive again, with other data");
     for _ in 0..20 {
         peer.wait();
     }

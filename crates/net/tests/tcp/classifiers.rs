@@ -1,4 +1,4 @@
-//! Who is urgent: verdicts at the four levels, and classifiers that fail.
+//! Tests of classification: verdicts at the four levels, and classifiers that fail.
 
 use std::any::Any;
 use std::sync::{Arc, Mutex};
@@ -18,7 +18,7 @@ fn always(level: u8) -> Option<TransportClassifier> {
     Some(Arc::new(move |_: &mut FlowContext<'_>| Verdict::Level(level)))
 }
 
-/// The priorities of all bytes that became readable.
+/// Priorities of all readable events, in order.
 fn levels(events: &[Event]) -> Vec<u8> {
     let readable = events.iter().filter(|e| matches!(e.kind, EventKind::Readable { .. }));
     readable.map(|e| e.label.priority.level()).collect()
@@ -98,7 +98,7 @@ fn drivers_verdict_stands_unless_overruled() {
 fn failing_classifier_costs_one_verdict_and_is_counted() {
     let (mut peer, conn) = Peer::established();
     let failing: TransportClassifier = Arc::new(|cx: &mut FlowContext<'_>| match cx.payload[0] {
-        b'p' => panic!("a classifier's own fault"),
+        b'p' => panic!("a classifier's own panic"),
         b'r' => Verdict::Level(8),
         _ => Verdict::Level(0),
     });
@@ -128,12 +128,12 @@ fn who_keeps_something_of_a_connection_is_told_of_answers() {
     assert_eq!(levels(&peer.events).last(), Some(&6));
 }
 
-/// What panics when it is told.
+/// Memory that panics on an application write.
 struct Puppet;
 
 impl Memory for Puppet {
     fn on_answer(&mut self, _: Time) {
-        panic!("a classifier's own fault");
+        panic!("a classifier's own panic");
     }
 }
 
@@ -212,7 +212,7 @@ fn classifier_sees_what_the_flow_has_been_like() {
     assert_eq!((flow.received.get(), flow.loss, flow.recovering), (5, 0.0, false));
 }
 
-/// Notes what a connection's classifier sees of the flow.
+/// Logs the flow states that a connection's classifier receives.
 fn watch(peer: &mut Peer, conn: net::ConnId) -> Arc<Mutex<Vec<FlowState>>> {
     let seen = Arc::<Mutex<Vec<FlowState>>>::default();
     let log = Arc::clone(&seen);
@@ -233,7 +233,7 @@ fn classifier_sees_a_lossy_flow_as_it_is() {
     let segments = peer.hear();
     assert_eq!(segments.len(), 8);
     peer.pass(Span::from_micros(800));
-    // The first arrives, the second is lost, the others are early.
+    // The first segment arrives, the second is lost, the others are out of order.
     peer.ack += 1000;
     (0..4).for_each(|_| drop(peer.say(peer.seg(Flags::ACK))));
     assert_eq!(peer.stack.counters().retransmissions, 1);
@@ -246,12 +246,12 @@ fn classifier_sees_a_lossy_flow_as_it_is() {
     let bytes = |flow: &FlowState| (flow.received.get(), flow.sent.get());
     assert_eq!(seen.iter().map(bytes).collect::<Vec<_>>(), [(6, 0), (10, 1000), (18, 8000)]);
     assert_eq!(seen.iter().map(|flow| flow.recovering).collect::<Vec<_>>(), [false, true, false]);
-    // One again of ten: the SYN's answer, eight, and the one again.
+    // One retransmission among ten: the SYN-ACK, eight segments, and the retransmission.
     assert_eq!(seen.iter().map(|flow| flow.loss).collect::<Vec<_>>(), [0.0, 0.1, 0.1]);
     let [before, lost] = [seen[0], seen[1]];
     assert!(before.cwnd.get() >= 10_000 && lost.cwnd < before.cwnd, "{before:?} {lost:?}");
     assert!((7_600..=7_700).contains(&lost.cwnd.get()), "seven tenths of 11 segments: {lost:?}");
-    // Nothing passed between SYN and answer; an eighth of the new sample counts.
+    // No time passed between SYN and answer; the new sample has weight 1/8.
     let srtt = lost.srtt.unwrap();
     assert!(Span::from_micros(99) < srtt && srtt < Span::from_micros(102), "{srtt}");
 }
@@ -278,7 +278,7 @@ fn far_and_lossy_peers_are_low() {
     assert_eq!(level(Span::from_micros(50), 20), [7], "lossy");
 }
 
-/// A synthetic request of `len` bytes.
+/// Synthetic request of `len` bytes.
 fn request(level: u8, len: usize) -> Vec<u8> {
     let mut bytes = b"GW\x01\x00".to_vec();
     bytes.extend([level, 0, 0, 0]);
@@ -287,7 +287,7 @@ fn request(level: u8, len: usize) -> Vec<u8> {
     bytes
 }
 
-/// What a classifier saw: where the bytes end in the stream, the bytes, the verdict.
+/// Calls of a classifier: stream offset of the end of the bytes, the bytes, the verdict.
 type Seen = Arc<Mutex<Vec<(u64, Vec<u8>, Verdict)>>>;
 
 proptest! {
@@ -317,7 +317,7 @@ proptest! {
         let mut segments = Vec::new();
         let (mut start, mut cuts) = (0, cuts.iter().cycle());
         while start < stream.len() {
-            // Now and then with bytes of the segment before.
+            // Sometimes with bytes of the previous segment.
             let from = start - dice.below(1 + start.min(20) as u64) as usize;
             let end = (start + cuts.next().unwrap()).min(stream.len());
             segments.push((from, end));
@@ -346,7 +346,7 @@ proptest! {
                 let touched = range.start < end && range.end > start && end > range.start + at.level_at;
                 touched.then_some(level)
             }).min();
-            // A segment that was dropped once has been walked over already.
+            // After a drop the classifier has already parsed the segment.
             if drops == 0 {
                 prop_assert_eq!(*verdict, expected.map_or(Verdict::NoVerdict, Verdict::Level));
             }

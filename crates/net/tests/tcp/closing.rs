@@ -1,4 +1,4 @@
-//! Connections end: politely, by reset, in every state; and then are gone.
+//! Tests of closing: by FIN, by reset, in every state, and the release of all resources.
 
 use net::stack::{CloseReason, Config};
 use net::wire::tcp::{Flags, Options, Timestamps};
@@ -8,7 +8,7 @@ use queueing::Span;
 use crate::peer::{Peer, Seg};
 use crate::world::{World, config};
 
-/// Every state that a peer can bring a connection to, by name.
+/// Every state into which a peer can bring a connection, by name.
 pub const STATES: [&str; 8] = [
     "SYN-RECEIVED",
     "ESTABLISHED",
@@ -20,7 +20,7 @@ pub const STATES: [&str; 8] = [
     "TIME-WAIT",
 ];
 
-/// A peer whose connection is in state `STATES[n]`.
+/// Peer whose connection is in state `STATES[n]`.
 pub fn in_state(n: usize) -> (Peer, Option<ConnId>) {
     if n == 0 {
         let mut peer = Peer::new(config(1));
@@ -85,32 +85,32 @@ fn every_reset_is_counted_by_whose_it_is() {
     for (n, name) in STATES.iter().enumerate() {
         let (mut peer, _) = in_state(n);
         peer.say(peer.seg(Flags::RST));
-        assert_eq!(counted(&peer), (0, u64::from(*name != "TIME-WAIT"), 0), "the peer's in {name}");
-        // As often as the peer hears of it.
+        assert_eq!(counted(&peer), (0, u64::from(*name != "TIME-WAIT"), 0), "reset by the peer in {name}");
+        // As many resets as the peer receives.
         let (mut peer, conn) = in_state(n);
         let Some(conn) = conn else { continue };
         peer.stack.abort(peer.now, conn);
         let heard = resets(&peer.hear());
-        assert_eq!(counted(&peer), (heard, 0, 0), "the application's in {name}");
+        assert_eq!(counted(&peer), (heard, 0, 0), "reset by the application in {name}");
         assert_eq!(
             heard,
             u64::from(["ESTABLISHED", "FIN-WAIT-1", "FIN-WAIT-2", "CLOSE-WAIT"].contains(name))
         );
     }
-    // What comes for an application that has let go.
+    // Data for an application that has detached.
     let (mut peer, conn) = Peer::established();
     peer.stack.detach(peer.now, conn);
     peer.hear();
     let late = peer.say(peer.data(0, b"late"));
     assert_eq!((resets(&late), counted(&peer)), (1, (1, 0, 0)));
-    // Nobody listens; nothing is known of it; it fits no handshake.
+    // No listener; an unknown connection; an ACK that fits no handshake.
     let (mut peer, _) = in_state(0);
     let strange = Seg { ack: peer.ack + 5, ..peer.seg(Flags::ACK) };
     let stray = Seg { from: 999, ..peer.seg(Flags::ACK) };
     let refused = Seg { to: 81, ..peer.seg(Flags::SYN) };
     let heard: u64 = [strange, stray, refused].map(|s| resets(&peer.say(s))).iter().sum();
     assert_eq!((heard, counted(&peer)), (3, (0, 0, 3)));
-    // Whoever connects is refused.
+    // A refused connect.
     let mut peer = Peer::new(config(1));
     peer.stack.connect(peer.now, "10.0.0.2:5000".parse().unwrap(), Some(6000)).unwrap();
     peer.ack = peer.hear()[0].seq + 1;
@@ -133,7 +133,7 @@ fn reset_ends_every_state() {
             "SYN-RECEIVED" => vec![],
             _ => vec![CloseReason::Reset],
         };
-        assert_eq!(peer.closed(), expected, "{name}: told once");
+        assert_eq!(peer.closed(), expected, "{name}: reported once");
         if let Some(conn) = conn {
             assert!(peer.stack.send(peer.now, conn, b"x").is_err(), "{name}: the id is invalid");
         }
@@ -193,7 +193,7 @@ fn unread_bytes_can_be_read_after_both_sides_closed() {
     let conn = conn.unwrap();
     let last = Seg { flags: Flags::FIN | Flags::ACK, ..peer.data(0, b"last words") };
     peer.say(last);
-    assert_eq!(peer.closed(), [], "not before everything is read");
+    assert_eq!(peer.closed(), [], "not before all data is read");
     assert_eq!(peer.stack.received(conn), b"last words");
     peer.stack.consume(peer.now, conn, 10);
     peer.hear();
@@ -211,7 +211,7 @@ fn unread_bytes_can_be_read_after_a_reset_where_that_is_configured() {
         let reset = peer.seg(Flags::RST | Flags::ACK);
         peer.say(reset);
         if keeps {
-            assert_eq!(peer.closed(), [], "not before everything is read");
+            assert_eq!(peer.closed(), [], "not before all data is read");
             assert_eq!(peer.stack.received(conn), b"last words");
             assert!(peer.stack.send(peer.now, conn, b"no").is_err());
             peer.stack.consume(peer.now, conn, 10);
@@ -219,7 +219,7 @@ fn unread_bytes_can_be_read_after_a_reset_where_that_is_configured() {
         }
         assert_eq!((peer.closed(), peer.stack.connections()), (vec![CloseReason::Reset], 0));
     }
-    // Nobody reads: it does not stay for ever.
+    // Unread data is not kept forever.
     let settings = Config { reads_after_reset: true, ..config(1) };
     let (mut peer, _) = Peer::established_with(settings, Options::NONE);
     let last = peer.data(0, b"last words");
@@ -229,7 +229,7 @@ fn unread_bytes_can_be_read_after_a_reset_where_that_is_configured() {
     peer.say(reset);
     peer.wait();
     assert_eq!((peer.closed(), peer.stack.connections()), (vec![CloseReason::Reset], 0));
-    // What we abort ourselves is over at once.
+    // A local abort closes at once.
     let settings = Config { reads_after_reset: true, ..config(1) };
     let (mut peer, conn) = Peer::established_with(settings, Options::NONE);
     let last = peer.data(0, b"last words");
@@ -308,7 +308,7 @@ fn stale_ids_do_nothing() {
     peer.stack.abort(peer.now, conn);
     peer.hear();
     let again = peer.stack.connect(peer.now, "10.0.0.2:9".parse().unwrap(), None).unwrap();
-    assert_eq!(again.index, conn.index, "the slot is used again");
+    assert_eq!(again.index, conn.index, "the slot is reused");
     let stack = &mut peer.stack;
     assert!(stack.send(peer.now, conn, b"x").is_err());
     stack.consume(peer.now, conn, 1);
@@ -324,7 +324,7 @@ fn stale_ids_do_nothing() {
 fn dead_peer_does_not_hold_a_half_closed_connection_for_ever() {
     let (mut peer, _) = in_state(3);
     let start = peer.now;
-    // A live peer that answers the probes may take its time.
+    // A live peer that answers the probes is not timed out.
     for _ in 0..20 {
         let probe = peer.wait();
         assert_eq!((probe.len(), probe[0].payload.len()), (1, 0));
@@ -357,7 +357,7 @@ fn oldest_time_wait_makes_room() {
         assert!(peer.stack.connections() <= 3);
     }
     assert_eq!(peer.closed(), [CloseReason::Finished; 10]);
-    // The last three are still there: a repeated FIN is acknowledged, not refused.
+    // The last three are still in TIME-WAIT: a repeated FIN is acknowledged, not refused.
     let again = Seg { seq: peer.seq - 1, ..peer.seg(Flags::FIN | Flags::ACK) };
     assert_eq!(peer.say(again)[0].flags, Flags::ACK);
 }
@@ -371,7 +371,7 @@ fn both_sides_may_close_at_once() {
     world.stacks[0].close(world.now, server);
     world.stacks[1].close(world.now, client);
     world.run_for(Span::from_millis(1));
-    // Both FINs crossed: each side reads what the other said, then is done.
+    // Both FINs crossed: each side reads the other's data, then has finished.
     for (side, id, said) in [(0, server, b"from the client"), (1, client, b"from the server")] {
         assert_eq!(world.stacks[side].received(id), said);
         world.stacks[side].consume(world.now, id, said.len());
@@ -399,11 +399,11 @@ fn challenges_have_a_budget_for_each_second() {
             }
         }
         let unsent = Seg { ack: peer.ack + 5000, ..peer.seg(Flags::ACK) };
-        assert_eq!(peer.say(unsent), [], "the budget is one for all reasons");
+        assert_eq!(peer.say(unsent), [], "all reasons share one budget");
         assert_eq!(peer.stack.counters().challenge_acks, 5 * second);
         peer.pass(Span::from_secs(1));
     }
-    // What is no suspicion is answered all the same.
+    // Valid data is answered all the same.
     let data = peer.data(0, b"fine");
     assert_eq!(peer.say(data)[0].ack, peer.seq + 4);
     assert_eq!(peer.stack.received(conn), b"fine");

@@ -1,4 +1,4 @@
-//! TCP Fast Open: data in the SYN, for who has shown a cookie before (RFC 7413).
+//! Tests of TCP Fast Open: data in the SYN of a client with a cookie (RFC 7413).
 
 use net::stack::{CloseReason, Config, ListenOptions};
 use net::wire::tcp::{FastOpen, Flags, Options, Seq};
@@ -8,12 +8,12 @@ use queueing::Span;
 use crate::peer::{Peer, Seg};
 use crate::world::{Faults, World, config};
 
-/// A server with Fast Open on port 81, and the cookie that the peer got from it.
+/// Server with Fast Open on port 81, and the cookie that the peer received from it.
 fn server(fast_open: usize) -> (Peer, FastOpen) {
     let mut peer = Peer::new(config(1));
     peer.stack.listen(81, ListenOptions { fast_open, ..ListenOptions::default() }).unwrap();
     let answer = peer.say(syn(&peer, 2000, FastOpen::REQUEST, b""));
-    let cookie = answer[0].options.fast_open.expect("asked for and given");
+    let cookie = answer[0].options.fast_open.expect("a cookie was requested");
     assert_eq!(cookie.as_slice().len(), 8);
     let reset = Seg { from: 2000, to: 81, seq: peer.seq + 1, ..peer.seg(Flags::RST) };
     peer.say(reset);
@@ -37,7 +37,7 @@ fn data_with_a_good_cookie_is_delivered_and_answered_before_the_handshake_ends()
     peer.stack.send(peer.now, conn, b"answer").unwrap();
     let data = peer.hear();
     assert_eq!((data[0].seq, &data[0].payload[..]), (answer[0].seq + 1, &b"answer"[..]));
-    // The handshake ends, and with it the first data is acknowledged.
+    // The final ACK of the handshake also acknowledges the first data.
     peer.seq += 9;
     peer.ack = answer[0].seq + 7;
     peer.say(Seg { from: 3000, to: 81, ..peer.seg(Flags::ACK) });
@@ -56,7 +56,7 @@ fn answer_before_the_handshake_is_repeated_until_it_arrives() {
     peer.hear();
     let again = peer.wait();
     assert_eq!((again[0].flags, again[0].seq), (Flags::SYN | Flags::ACK, answer[0].seq));
-    // The peer heard the SYN, ACK only.
+    // The peer received only the SYN-ACK.
     peer.seq += 9;
     peer.ack = answer[0].seq + 1;
     let mut heard = peer.say(Seg { from: 3000, to: 81, ..peer.seg(Flags::ACK) });
@@ -77,7 +77,7 @@ fn data_without_a_good_cookie_waits_for_the_handshake() {
     peer.ack = answer[0].seq + 1;
     peer.say(Seg { from: 3000, to: 81, ..peer.data(0, b"question") });
     assert_eq!(peer.stack.received(peer.events[0].conn), b"question", "once");
-    // A listener that did not ask for it ignores cookies altogether.
+    // A listener without Fast Open ignores cookies.
     let plain = Seg { to: 80, ..syn(&peer, 3001, cookie, b"question") };
     let answer = peer.say(plain);
     assert_eq!((answer[0].ack, answer[0].options.fast_open), (peer.seq + 1, None));
@@ -104,17 +104,17 @@ fn early_data_is_bounded_and_makes_room_when_handshakes_end() {
     }
     assert_eq!(answers.iter().filter(|a| a.ack == peer.seq + 9).count(), 3);
     assert_eq!(peer.stack.counters().fast_opens, 3);
-    // One completes, one is reset, one times out.
+    // One handshake completes, one is reset, one times out.
     let seq = peer.seq;
     peer.say(Seg { from: 3000, to: 81, seq: seq + 9, ack: answers[0].seq + 1, ..peer.seg(Flags::ACK) });
     peer.say(Seg { from: 3001, to: 81, seq: seq + 9, ..peer.seg(Flags::RST) });
-    assert_eq!(peer.closed(), [CloseReason::Reset], "the application knew it");
+    assert_eq!(peer.closed(), [CloseReason::Reset], "the application had seen it");
     for port in [3020, 3021] {
         let answer = peer.say(syn(&peer, port, cookie, b"question"));
         assert!(taken(&answer, &peer));
     }
     let answer = peer.say(syn(&peer, 3022, cookie, b"question"));
-    assert!(!taken(&answer, &peer), "three are under way");
+    assert!(!taken(&answer, &peer), "three handshakes are pending");
     let start = peer.now;
     while peer.now.since(start) < Span::from_secs(70) && peer.stack.connections() > 1 {
         peer.wait();
@@ -135,7 +135,7 @@ fn older_cookie_is_good_for_one_more_hour_and_a_newer_comes_back() {
     assert_eq!(answer[0].ack, peer.seq + 1);
 }
 
-/// A client with room for cookies and the connection it opens with `data`.
+/// Client with a cookie cache, and the connection that it opens with `data`.
 fn client(peer: &mut Peer, data: &[u8]) -> (ConnId, Seg) {
     let remote = "10.0.0.2:7".parse().unwrap();
     let (conn, taken) = peer.stack.connect_with(peer.now, remote, None, data).unwrap();
@@ -143,7 +143,7 @@ fn client(peer: &mut Peer, data: &[u8]) -> (ConnId, Seg) {
     (conn, peer.hear().remove(0))
 }
 
-/// The answer to `syn` that takes `bytes` of its data.
+/// SYN-ACK for `syn` that accepts `bytes` of its data.
 fn accept(peer: &mut Peer, syn: &Seg, bytes: u32, cookie: Option<FastOpen>) -> Vec<Seg> {
     let options = Options { mss: Some(1000), fast_open: cookie, ..Options::NONE };
     let flags = Flags::SYN | Flags::ACK;
@@ -166,9 +166,9 @@ fn client_asks_for_a_cookie_and_then_sends_with_the_syn() {
     let heard = accept(&mut peer, &second, 8, None);
     assert!(heard.iter().all(|s| s.payload.is_empty() && s.seq == second.seq + 9), "{heard:?}");
     assert_eq!(peer.stack.flow(conn).unwrap().sent.get(), 8);
-    assert_eq!(peer.stack.fast_open_cookies(), 1, "the server took the data: it is remembered again");
+    assert_eq!(peer.stack.fast_open_cookies(), 1, "the server accepted the data: the cookie is kept");
 
-    // Data that is not taken goes again, at once; the cookie is forgotten.
+    // Rejected data is retransmitted at once; the cookie is dropped.
     let (_, third) = client(&mut peer, b"question");
     let heard = accept(&mut peer, &third, 0, None);
     assert!(heard.iter().any(|s| s.payload == b"question" && s.seq == third.seq + 1));
@@ -181,10 +181,10 @@ fn syn_that_is_not_answered_goes_again_plainly() {
     let (_, first) = client(&mut peer, b"");
     accept(&mut peer, &first, 0, FastOpen::new(b"a cookie"));
     let (_, second) = client(&mut peer, &[1; 5000]);
-    assert_eq!(second.payload.len(), 960, "the MSS that the server told, less options");
+    assert_eq!(second.payload.len(), 960, "the server's MSS, less options");
     let again = peer.wait();
     assert_eq!((again[0].flags, again[0].options.fast_open, again[0].payload.len()), (Flags::SYN, None, 0));
-    // The first answer comes late, and it counts.
+    // The first answer arrives late and counts.
     let heard = accept(&mut peer, &second, 960, None);
     let data: Vec<&Seg> = heard.iter().filter(|s| !s.payload.is_empty()).collect();
     assert_eq!(data[0].seq, second.seq + 961);
@@ -217,7 +217,7 @@ fn two_stacks_need_one_round_trip_the_second_time() {
         world.run_for(Span::from_millis(1));
         world.now.since(start + Span::from_millis(1)).as_nanos() / 100_000
     };
-    // The first also asks for hardware addresses.
+    // The first connection also resolves hardware addresses.
     let (_, second, third) = (round_trips(), round_trips(), round_trips());
     assert_eq!((second, third), (1, 1));
 }

@@ -1,4 +1,4 @@
-//! Every combination of flags in every state, against RFC 9293 §3.10.7.
+//! Tests of every combination of flags in every state, against RFC 9293 §3.10.7.
 
 use net::ConnId;
 use net::stack::State;
@@ -8,11 +8,11 @@ use crate::closing::{STATES, in_state};
 use crate::peer::{Peer, Seg};
 use crate::world::config;
 
-/// Those that no segment of an open connection brings about.
+/// States in which no connection is open.
 const OTHERS: [&str; 3] = ["CLOSED", "LISTEN", "SYN-SENT"];
 const PORT: u16 = 6000;
 
-/// A peer in `state`, its connection if that has a name, and the port it is at.
+/// Peer in `state`, its connection if it has an id, and its port.
 fn peer_in(state: &str) -> (Peer, Option<ConnId>, u16) {
     if let Some(n) = STATES.iter().position(|known| *known == state) {
         let (peer, conn) = in_state(n);
@@ -31,16 +31,16 @@ fn peer_in(state: &str) -> (Peer, Option<ConnId>, u16) {
     }
 }
 
-/// The answer and the state that follow from a segment without data that is in
-/// order and acknowledges, if it does, what was sent. In FIN-WAIT-1, CLOSING
-/// and LAST-ACK that is all but our FIN. "" is no answer, "gone" no connection.
+/// Expected answer and next state for a segment without data that is in order. An ACK covers all
+/// that was sent, except our FIN in FIN-WAIT-1, CLOSING and LAST-ACK. "" is no answer, "gone" no
+/// connection.
 fn expected(state: &'static str, flags: Flags) -> (&'static str, &'static str) {
     let [fin, syn, rst, ack] = [Flags::FIN, Flags::SYN, Flags::RST, Flags::ACK].map(|f| flags.contains(f));
     match state {
         "CLOSED" => (if rst { "" } else { "RST" }, "gone"),
         "LISTEN" if rst => ("", "gone"),
         "LISTEN" if ack => ("RST", "gone"),
-        // Linux ignores a SYN that also ends; the RFC would take it.
+        // Linux ignores a SYN with FIN; the RFC would accept it.
         "LISTEN" if syn && !fin => ("SYN-ACK", "SYN-RECEIVED"),
         "LISTEN" => ("", "gone"),
         "SYN-SENT" if rst => ("", if ack { "gone" } else { state }),
@@ -77,13 +77,13 @@ fn name(state: State) -> &'static str {
     }
 }
 
-/// The state of the one connection there may be.
+/// State of the only connection.
 fn state_of(peer: &Peer, conn: Option<ConnId>) -> &'static str {
     let conn = conn.or_else(|| peer.events.first().map(|event| event.conn));
     match conn.and_then(|conn| peer.stack.info(peer.now, conn)) {
         Some(info) => name(info.state),
         None if peer.stack.connections() == 0 => "gone",
-        // Of these nobody has a name: before `Accepted`, and after `Closed`.
+        // Connections without an id: before `Accepted`, and after `Closed`.
         None if conn.is_none() => "SYN-RECEIVED",
         None => "TIME-WAIT",
     }

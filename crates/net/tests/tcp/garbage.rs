@@ -1,4 +1,4 @@
-//! Whatever comes, nothing panics and nothing leaks.
+//! Tests with random segments: no panic and no leak.
 
 use net::classify::PacketMeta;
 use net::stack::{Counters, ListenOptions};
@@ -13,7 +13,7 @@ use crate::closing::in_state;
 use crate::peer::{Peer, Seg, frame};
 use crate::world::{Dice, config, meta, sent};
 
-/// A segment near the connection's place, with anything in it.
+/// Random segment near the connection's sequence numbers.
 fn any_segment(peer: &Peer, dice: &mut Dice) -> Seg {
     let near = |dice: &mut Dice| match dice.below(8) {
         0 => dice.roll() as u32,
@@ -65,7 +65,7 @@ proptest! {
         for _ in 0..80 {
             let s = any_segment(&peer, &mut dice);
             let heard = peer.say(s);
-            // Follow the stack, so that later segments stay near the point.
+            // Follow the stack, so that later segments stay near its sequence numbers.
             if let Some(last) = heard.last().filter(|s| s.flags.contains(Flags::ACK)) {
                 peer.seq = last.ack;
                 peer.ack = last.seq + last.payload.len() as u32;
@@ -85,7 +85,7 @@ proptest! {
             let accepted = peer.kinds().iter().filter(|k| matches!(k, EventKind::Accepted(_))).count();
             prop_assert!(peer.closed().len() <= accepted, "closed at most once for each accepted");
         }
-        // Whatever happened, silence and reset leave nothing behind.
+        // After any input, silence and a reset leave nothing behind.
         let ids: Vec<_> = peer.events.iter().map(|e| e.conn).collect();
         ids.into_iter().for_each(|id| peer.stack.abort(peer.now, id));
         for _ in 0..100_000 {
@@ -128,17 +128,17 @@ proptest! {
     }
 }
 
-/// Where a frame's TCP segment starts.
+/// Offset of a frame's TCP segment.
 const TCP: usize = ethernet::HEADER_LEN + ipv4::HEADER_LEN;
 
-/// Makes a segment's checksum right again.
+/// Corrects a segment's checksum.
 fn seal(frame: &mut [u8]) {
     frame[TCP + 16..TCP + 18].fill(0);
     let sum = Checksum::pseudo(config(2).addr, config(1).addr, 6, frame.len() - TCP).with(&frame[TCP..]);
     frame[TCP + 16..TCP + 18].copy_from_slice(&sum.finish());
 }
 
-/// Spoils a good segment's frame so that it is refused for `reason`.
+/// Changes a valid segment's frame so that it is rejected for `reason`.
 fn spoil(frame: &mut Vec<u8>, reason: Malformed) {
     match reason {
         Malformed::Truncated => frame.truncate(40),
@@ -146,7 +146,7 @@ fn spoil(frame: &mut Vec<u8>, reason: Malformed) {
         Malformed::BadChecksum => frame[TCP + 20] ^= 1,
         Malformed::BadVersion => frame[14] = 0x65,
         Malformed::BadOption => {
-            // The payload becomes an option that is longer than the header.
+            // The payload becomes an option longer than the header.
             frame[TCP + 12] = 0x60;
             frame[TCP + 20..].copy_from_slice(&[8, 10, 1, 1]);
             seal(frame);
@@ -155,7 +155,7 @@ fn spoil(frame: &mut Vec<u8>, reason: Malformed) {
             frame[TCP..TCP + 2].fill(0);
             seal(frame);
         }
-        // An ARP packet for hardware that is not Ethernet.
+        // ARP packet for hardware other than Ethernet.
         Malformed::Unsupported => frame[12..].copy_from_slice(&[&[8, 6][..], &[0; 44]].concat()),
     }
 }
@@ -188,7 +188,7 @@ fn urgent_data_is_data() {
         let answers = peer.hear();
         assert_eq!((answers[0].ack, answers[0].flags), (peer.seq, Flags::ACK));
     }
-    // A pointer without the flag, and the flag without data.
+    // Urgent pointer without the flag, and the flag without data.
     let mut frame = frame(&Seg { flags: Flags::ACK | Flags::URG, ..peer.seg(Flags::ACK) });
     frame[TCP + 18] = 1;
     seal(&mut frame);
@@ -212,7 +212,7 @@ fn packets_are_never_fragmented_and_have_no_identification() {
 
 const ECHO: icmp::Echo<'static> = icmp::Echo { reply: false, ident: 7, sequence: 9, payload: b"hello" };
 
-/// The frame of an echo request.
+/// Frame of an echo request.
 fn echo() -> Vec<u8> {
     let mut ping = vec![0; TCP + ECHO.len()];
     ethernet::emit_header(&mut ping, config(1).mac, config(2).mac, ethernet::EtherType::Ipv4);

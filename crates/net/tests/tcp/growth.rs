@@ -1,4 +1,4 @@
-//! Windows follow the path: a long fast one fills, small exchanges stay small.
+//! Tests of buffer autotuning: a long fat path is filled, small exchanges stay small.
 
 use std::collections::VecDeque;
 
@@ -8,14 +8,14 @@ use queueing::{Span, Time};
 
 use crate::world::{World, config, meta, sent};
 
-/// 1 Gb/s: what a byte takes, and what a frame takes beside its bytes.
+/// 1 Gb/s: time per byte, and overhead per frame in bytes.
 const BYTE_NS: u64 = 8;
 const FRAME_OVERHEAD: u64 = 24;
 const DELAY: Span = Span::from_millis(10);
-/// What the line lets wait before it drops: more than the largest window brings.
+/// Queueing time before the line drops; more than the largest window needs.
 const LINE_WAIT: Span = Span::from_millis(20);
 
-/// One direction of a path of 1 Gb/s and 20 ms there and back.
+/// One direction of a path of 1 Gb/s and 20 ms RTT.
 #[derive(Default)]
 struct Line {
     free_at: Time,
@@ -32,7 +32,7 @@ impl Line {
     }
 }
 
-/// A sender and a receiver, and how much the receiver has read.
+/// Sender, receiver, and the bytes that the receiver has read.
 struct Path {
     now: Time,
     stacks: [Stack; 2],
@@ -100,7 +100,7 @@ impl Path {
         }
     }
 
-    /// Megabits that are read each second, once the path is known.
+    /// Goodput in Mb/s after the first second.
     fn goodput_mbps(mut self) -> u64 {
         self.run(Span::from_secs(1));
         let before = self.read;
@@ -124,7 +124,7 @@ fn send_buffer_grows_with_the_congestion_window_only() {
     assert!(fixed <= 110, "{fixed} Mb/s: 256 KiB each 20 ms");
     let mut path = Path::new(|_| {});
     path.run(Span::from_millis(25));
-    assert!(path.stacks[0].buffer_bytes() <= 512 * 1024, "the path is not known yet");
+    assert!(path.stacks[0].buffer_bytes() <= 512 * 1024, "the buffers have not grown yet");
 }
 
 #[test]

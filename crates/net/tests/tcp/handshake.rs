@@ -1,4 +1,4 @@
-//! Connections open: from either side, from both at once, or not at all.
+//! Tests of opening: active, passive, simultaneous, refused and timed out.
 
 use net::stack::{CloseReason, Config, ConnectError, ListenError, ListenOptions, SynCookies, Unreachable};
 use net::wire::tcp::{Flags, Options, Seq, Timestamps};
@@ -20,7 +20,7 @@ fn handshake_tells_both_sides_once() {
 #[test]
 fn both_sides_may_open_at_once() {
     let mut world = World::perfect();
-    // Both know each other's hardware address, so that the SYNs really cross.
+    // Both know each other's hardware address, so that the SYNs cross.
     let _ = world.connect();
     let ids = [
         world.stacks[0].connect(world.now, "10.0.0.2:7000".parse().unwrap(), Some(6000)).unwrap(),
@@ -56,7 +56,7 @@ fn sequence_numbers_start_differently_for_every_tuple_and_time() {
 
 #[test]
 fn secret_keys_the_sequence_numbers() {
-    // The first answer at one instant to one tuple; only the secret differs.
+    // First sequence number for one tuple at one instant; only the secret differs.
     let start = |secret, port| {
         let mut peer = Peer::new(Config { secret: [secret; 16], ..config(1) });
         peer.port = port;
@@ -64,7 +64,7 @@ fn secret_keys_the_sequence_numbers() {
     };
     assert_eq!(start(1, 1000), start(1, 1000));
     assert_ne!(start(1, 1000), start(2, 1000));
-    // How far apart two tuples start is secret, too.
+    // The distance between two tuples' first numbers also depends on the secret.
     assert_ne!(start(1, 1000) - start(1, 1001), start(2, 1000) - start(2, 1001));
 }
 
@@ -77,7 +77,7 @@ fn ephemeral_ports_start_where_secret_and_peer_say() {
             stack.tuple(conn).unwrap().local_port
         };
         let ports = (port(), port());
-        assert!(ports.1 == ports.0 + 1 || ports == (60_999, 32_768), "one after the other: {ports:?}");
+        assert!(ports.1 == ports.0 + 1 || ports == (60_999, 32_768), "consecutive: {ports:?}");
         ports.0
     };
     assert_eq!(first(1, "10.0.0.9:80"), first(1, "10.0.0.9:80"));
@@ -104,8 +104,8 @@ fn fin_in_syn_received_opens_and_half_closes() {
 
 #[test]
 fn a_peer_that_has_an_old_connection_is_reset_and_asked_again_at_once() {
-    // What the peer acknowledges: before our SYN or beyond it, as an ACK or as
-    // a reset, which an answer to ours may have been.
+    // Acknowledgement numbers before our SYN or beyond it, in an ACK or in a reset (the answer to
+    // an answer of ours).
     for (off, flags, resets) in [
         (-1000, Flags::ACK, 1),
         (0, Flags::ACK, 1),
@@ -163,7 +163,7 @@ fn frames_of_a_vlan_are_not_taken_and_a_tag_of_priority_alone_changes_nothing() 
             assert_eq!(peer.stack.counters().not_for_us, u64::from(!taken), "{tci:#x}");
         }
     }
-    // Nor is a SYN refused that a guard would not let in.
+    // A SYN of another VLAN that a guard sheds gets no reset.
     let mut peer = Peer::new(config(1));
     let meta = crate::world::meta(peer.now, &syn);
     peer.stack.refuse_syn(&tagged(&syn, 5), &meta);
@@ -224,12 +224,12 @@ fn backlog_bounds_half_open_connections() {
         peer.say(syn);
     }
     assert_eq!((peer.stack.connections(), peer.stack.counters().backlog_drops), (3, 7));
-    // A reset makes room again, and so does an accepted connection that was polled.
+    // A reset and an accepted, polled connection each free a slot.
     let reset = Seg { from: 1000, to: 81, seq: peer.seq + 1, ..peer.seg(Flags::RST) };
     peer.say(reset);
     let syn = Seg { from: 1009, to: 81, ..peer.seg(Flags::SYN) };
     assert_eq!(peer.say(syn)[0].flags, Flags::SYN | Flags::ACK);
-    assert_eq!(peer.closed(), [], "the application never knew it");
+    assert_eq!(peer.closed(), [], "the application never saw it");
 }
 
 #[test]
@@ -355,5 +355,5 @@ fn flood_of_half_open_connections_is_bounded_and_passes() {
     }
     peer.window = 60_000;
     peer.open(Options::NONE);
-    assert_eq!(peer.closed(), [], "the application never knew them");
+    assert_eq!(peer.closed(), [], "the application never saw them");
 }

@@ -1,4 +1,4 @@
-//! Hop limits of connections: packets that leave have them, segments that come are held to them.
+//! Tests of hop limits: set on outgoing packets, enforced on incoming segments.
 
 use net::stack::{ConnId, HopLimits, ListenOptions, SynCookies};
 use net::wire::ip::HOPS;
@@ -7,7 +7,7 @@ use queueing::{Span, Time};
 
 use crate::world::{SERVER, config, meta, sent};
 
-/// The hop limit of a frame that carries TCP.
+/// Hop limit of a frame with TCP.
 fn hops(frame: &[u8]) -> Option<u8> {
     match (frame[12..14] == [8, 0], frame[12..14] == [0x86, 0xdd]) {
         (true, _) if frame[14 + 9] == 6 => Some(frame[14 + 8]),
@@ -16,11 +16,11 @@ fn hops(frame: &[u8]) -> Option<u8> {
     }
 }
 
-/// A server with these hop limits for both versions of IP, and a client.
+/// Server with these hop limits for both IP versions, and a client.
 struct Pair {
     now: Time,
     stacks: [Stack; 2],
-    /// Hop limits of TCP frames that each has sent since they were looked at.
+    /// Hop limits of TCP frames that each side has sent since the last `take`.
     sent: [Vec<u8>; 2],
 }
 
@@ -32,7 +32,7 @@ impl Pair {
         Self { now: Time::from_nanos(1_000_000_000), stacks, sent: Default::default() }
     }
 
-    /// Lets frames pass in both directions for a while.
+    /// Exchanges frames in both directions for 400 ms.
     fn pass(&mut self) {
         for _ in 0..20 {
             self.now += Span::from_millis(20);
@@ -46,7 +46,7 @@ impl Pair {
         }
     }
 
-    /// Hop limits that `side` has sent with, each once.
+    /// Hop limits with which `side` has sent, without repeats.
     fn take(&mut self, side: usize) -> Vec<u8> {
         let mut sent = std::mem::take(&mut self.sent[side]);
         sent.dedup();
@@ -76,7 +76,7 @@ fn all_segments_of_a_connection_have_its_hop_limit() {
             let conns = [server.expect("accepted"), client];
             assert_eq!([pair.take(0), pair.take(1)], [vec![server_hops], vec![255]], "the handshake");
             for (side, conn) in conns.into_iter().enumerate() {
-                // One segment, and more than the window lets out at once.
+                // One segment, and more than the window allows at once.
                 for len in [10, 60_000] {
                     pair.stacks[side].send(pair.now, conn, &vec![1; len]).unwrap();
                     pair.pass();
@@ -85,7 +85,7 @@ fn all_segments_of_a_connection_have_its_hop_limit() {
             assert_eq!([pair.take(0), pair.take(1)], [vec![server_hops], vec![255]], "data");
             pair.stacks[0].set_hops(pair.now, conns[0], |hops| hops.sent = 9);
             pair.stacks[0].send(pair.now, conns[0], b"x").unwrap();
-            // Nobody hears it: it goes again.
+            // Lost data is retransmitted.
             let again: Vec<_> = (0..40)
                 .flat_map(|_| {
                     pair.now += Span::from_millis(20);
@@ -115,7 +115,7 @@ fn a_connection_has_the_usual_hop_limit_unless_told_otherwise() {
     }
 }
 
-/// RFC 5082 §3: 255 says that no router was on the way.
+/// RFC 5082 §3: a hop limit of 255 proves that no router was on the path.
 #[test]
 fn segments_with_too_few_hops_left_are_dropped_and_counted() {
     let near = limits(255, 255);

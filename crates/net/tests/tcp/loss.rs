@@ -1,4 +1,4 @@
-//! What is lost is sent again: once, soon, and only that.
+//! Tests of loss recovery: lost segments are retransmitted once, soon, and alone.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -10,13 +10,13 @@ use queueing::{Bytes, Span, Time};
 use crate::peer::{Peer, Seg};
 use crate::world::config;
 
-/// A peer that was sent `n` full segments and has acknowledged none.
+/// Peer that was sent `n` full segments and has acknowledged none.
 fn sender(options: Options, n: usize) -> (Peer, Vec<Seg>) {
     let (mut peer, conn) = Peer::established_with(config(1), Options { mss: Some(1000), ..options });
     peer.stack.send(peer.now, conn, &vec![7; 1000 * n]).unwrap();
     let sent = peer.hear();
     assert_eq!(sent.len(), n);
-    // Answers take some time, as on any path.
+    // Answers take some time, as on a real path.
     peer.pass(Span::from_micros(100));
     (peer, sent)
 }
@@ -139,7 +139,7 @@ fn old_timestamps_are_refused() {
 #[test]
 fn what_the_peer_takes_back_is_sent_again() {
     let (mut peer, sent) = sender(Options { sack_permitted: true, ..Options::NONE }, 5);
-    // All but the first is reported, then the report is taken back.
+    // All segments but the first are SACKed, then the report is withdrawn (reneging).
     let mut options = Options::NONE;
     options.sack.push(sent[1].seq, sent[4].seq + sent[4].payload.len() as u32);
     for _ in 0..3 {
@@ -161,7 +161,7 @@ fn what_the_peer_takes_back_is_sent_again() {
     assert_eq!(peer.ack, end);
 }
 
-/// Two segments at a time, whatever happens; counts what it is told.
+/// Constant window of two segments that counts its calls.
 struct Two {
     window: Bytes,
 }
@@ -213,7 +213,7 @@ fn congestion_control_may_be_chosen() {
         peer.ack += 2000;
         peer.tell(&peer.seg(Flags::ACK));
     }
-    // The last two are lost: first by duplicates, then, with the timer, again.
+    // The last two are lost: detected first by duplicate ACKs, then by the timer.
     peer.hear();
     (0..3).for_each(|_| drop(peer.say(peer.seg(Flags::ACK))));
     peer.wait();

@@ -1,4 +1,4 @@
-//! TCP as its peers and applications see it, under virtual time.
+//! Tests of TCP as peers and applications observe it, under virtual time.
 
 mod backlog;
 mod classifiers;

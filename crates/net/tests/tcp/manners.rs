@@ -1,4 +1,4 @@
-//! Marks of congestion, echoed and obeyed; windows sent evenly.
+//! Tests of ECN and pacing.
 
 use net::congestion::{Dctcp, NewReno};
 use net::stack::{Config, Ecn};
@@ -19,7 +19,7 @@ fn with(ecn: Ecn) -> Config {
     Config { ecn, congestion: Some(|mss| Box::new(NewReno::new(mss))), ..config(1) }
 }
 
-/// A connection whose handshake the peer opens with `syn`; what the stack answered.
+/// Connection whose handshake the peer opens with `syn`; the flags of the stack's answer.
 fn open(config: Config, syn: Flags) -> (Peer, ConnId, Flags) {
     let mut peer = Peer::new(config);
     let answer = peer.say(Seg { options: OPTIONS, ack: net::wire::tcp::Seq(0), ..peer.seg(syn) });
@@ -40,7 +40,7 @@ fn cwnd(peer: &Peer, conn: ConnId) -> u64 {
     peer.stack.flow(conn).unwrap().cwnd.get()
 }
 
-/// Acknowledges the first `n` of `sent`, and echoes congestion if told so.
+/// Acknowledges the first `n` of `sent`; sets ECE if `echo`.
 fn acknowledge(peer: &mut Peer, sent: &[Seg], n: usize, echo: bool) -> Vec<Seg> {
     peer.ack = sent[n - 1].seq + 1000;
     let flags = if echo { Flags::ACK | Flags::ECE } else { Flags::ACK };
@@ -72,7 +72,7 @@ fn only_new_data_is_marked_capable() {
     let sent = send(&mut peer, conn, 1);
     assert_eq!(sent[0].ecn, ECT0);
     let again = peer.wait();
-    assert_eq!((again[0].seq, again[0].ecn), (sent[0].seq, 0), "sent again");
+    assert_eq!((again[0].seq, again[0].ecn), (sent[0].seq, 0), "retransmitted");
 }
 
 #[test]
@@ -99,7 +99,7 @@ fn echoes_reduce_the_window_once_a_round_trip() {
     assert!(cwnd(&peer, conn) <= before * 6 / 10, "{} after {before}", cwnd(&peer, conn));
     let told: Vec<bool> = new.iter().map(|s| s.flags.contains(Flags::CWR)).collect();
     assert!(told[0] && told[1..].iter().all(|told| !told), "CWR on the first new data: {told:?}");
-    // The peer goes on echoing until it has CWR: no new reduction for that.
+    // The peer echoes until it has seen CWR: no further reduction.
     peer.pass(RTT);
     acknowledge(&mut peer, &new, 1, true);
     assert_eq!(peer.stack.counters().ecn_reductions, 2, "but for a mark after that");
@@ -119,7 +119,7 @@ fn mark_is_echoed_until_the_sender_tells_that_it_reduced() {
     assert!(hear(CE, Flags::NONE));
     assert!(hear(ECT0, Flags::NONE));
     assert!(!hear(ECT0, Flags::CWR));
-    assert!(hear(CE, Flags::CWR), "reduced, and marked anew");
+    assert!(hear(CE, Flags::CWR), "CWR, and marked again");
 }
 
 #[test]
@@ -139,7 +139,7 @@ fn in_data_centres_every_change_of_marks_is_told_at_once() {
 fn dctcp_reduces_by_half_the_marked_fraction() {
     let dctcp = Config { congestion: Some(|mss| Box::new(Dctcp::new(mss))), ..with(Ecn::Dctcp) };
     let (mut peer, conn, _) = open(dctcp, ASK);
-    // Windows without a mark: the estimate falls from 1.
+    // Windows without a mark: α decreases from 1.
     for _ in 0..10 {
         let sent = send(&mut peer, conn, 2);
         peer.pass(RTT);
@@ -150,7 +150,7 @@ fn dctcp_reduces_by_half_the_marked_fraction() {
     let before = cwnd(&peer, conn) as f64;
     acknowledge(&mut peer, &sent, 2, true);
     let kept = cwnd(&peer, conn) as f64 / before;
-    // α is (15/16)^n after n such windows, and one more that was marked.
+    // α is (15/16)^n after n such windows, plus one marked window.
     let alpha = |n: i32| (15.0f64 / 16.0).powi(n);
     assert!((1.0 - alpha(8) / 2.0..=1.0 - alpha(12) / 2.0).contains(&kept), "{kept}");
 }
@@ -166,7 +166,7 @@ fn paced_window_leaves_over_a_round_trip_in_small_bursts() {
     }
     let took = peer.now.since(start);
     assert!(bursts.iter().all(|n| *n <= 3), "{bursts:?}");
-    // Ten of ten segments at twice the window per round trip, less the first burst.
+    // Ten segments at twice the window per round trip, less the first burst.
     assert!(took > RTT / 4 && took < RTT / 2, "{took}");
     assert_eq!(peer.stack.counters().retransmissions, 0);
 }

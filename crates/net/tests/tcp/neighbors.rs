@@ -1,4 +1,4 @@
-//! Hardware addresses that are wrong: damaged, forged or changed.
+//! Tests of wrong hardware addresses: corrupted, forged or changed.
 
 use net::stack::Ecn;
 use net::wire::tcp::{FLAGS_AT, Flags};
@@ -8,7 +8,7 @@ use queueing::{Span, Time};
 
 use crate::world::{SERVER, World, config, meta, sent};
 
-/// An answer to `to` that says `10.0.0.<host>` has `mac`.
+/// ARP reply to `to` that claims `mac` for `10.0.0.<host>`.
 fn claim(host: u8, mac: [u8; 6], to: u8) -> Vec<u8> {
     let packet = arp::Packet {
         operation: arp::Operation::Reply,
@@ -28,8 +28,8 @@ fn tell(world: &mut World, side: usize, frame: &[u8]) {
     world.stacks[side].ingress(world.now, frame, &meta);
 }
 
-/// A world in which what stack 0 knew grew old, was asked for when it had
-/// something to send on the connection, and the answer came damaged.
+/// World in which stack 0's neighbour entry expired, data on the connection triggered a new ARP
+/// request, and the reply was corrupted.
 fn misled() -> (World, net::ConnId) {
     let mut world = World::perfect();
     let (server, _) = world.connect();
@@ -40,7 +40,7 @@ fn misled() -> (World, net::ConnId) {
     (world, server)
 }
 
-/// Sends from stack 0 and tells whether stack 1 has it within `span`.
+/// Sends from stack 0; true if stack 1 has received it within `span`.
 fn arrives_within(world: &mut World, conn: net::ConnId, span: Span) -> bool {
     world.stacks[0].send(world.now, conn, b"hello").unwrap();
     let events = world.run_for(span);
@@ -52,13 +52,13 @@ fn unasked_contradiction_is_checked_before_it_is_believed() {
     let mut world = World::perfect();
     let (server, _) = world.connect();
     tell(&mut world, 0, &claim(2, [6; 6], 1));
-    assert!(arrives_within(&mut world, server, Span::from_millis(1)), "the old address is still used");
+    assert!(arrives_within(&mut world, server, Span::from_millis(1)), "the old address is still in use");
 }
 
 #[test]
 fn damaged_answer_delays_a_connection_by_a_few_timeouts() {
     let (mut world, server) = misled();
-    assert!(arrives_within(&mut world, server, Span::from_secs(1)), "asked anew, answered right");
+    assert!(arrives_within(&mut world, server, Span::from_secs(1)), "a new request, a correct reply");
     world.run_for(Span::from_secs(1));
     assert!(arrives_within(&mut world, server, Span::from_millis(1)));
 }
@@ -77,12 +77,12 @@ fn idle_connection_whose_acknowledgement_waited_sleeps() {
 #[test]
 fn what_went_astray_goes_again_as_soon_as_the_right_address_is_known() {
     let (mut world, server) = misled();
-    // A probe and two timeouts, 5, 5 and 10 ms, make it ask anew; the next one is 20 ms away.
-    assert!(arrives_within(&mut world, server, Span::from_millis(30)), "with the answer, not with a timeout");
+    // A probe and two timeouts, 5, 5 and 10 ms, trigger a new request; the next one is 20 ms away.
+    assert!(arrives_within(&mut world, server, Span::from_millis(30)), "with the reply, not with a timeout");
 }
 
-/// Opens a connection from host 2 to host 1, of which it hears after `delay`;
-/// the control bits of what it sends then, and again within `span`.
+/// Connects from host 2 to host 1, whose ARP reply arrives after `delay`. Returns the control bits
+/// of the segments sent then, and of those sent within `span` after it.
 fn opened_after(delay: Span, span: Span) -> [Vec<Flags>; 2] {
     let mut stack = Stack::new(net::stack::Config { ecn: Ecn::Classic, ..config(2) });
     let (start, wait) = (Time::from_nanos(1_000_000_000), |stack: &mut Stack, until: Time| {
@@ -102,7 +102,7 @@ fn opened_after(delay: Span, span: Span) -> [Vec<Flags>; 2] {
     [first, wait(&mut stack, start + delay + span)]
 }
 
-/// The control bits of the segments among `frames`.
+/// Control bits of the segments in `frames`.
 fn segments(frames: &[Vec<u8>]) -> Vec<Flags> {
     let flags_at = ethernet::HEADER_LEN + ipv4::HEADER_LEN + FLAGS_AT;
     let segments = frames.iter().filter(|frame| frame[12..14] == [8, 0]);
@@ -129,7 +129,7 @@ fn who_takes_the_place_of_a_connection_that_waited_hears_nothing_of_its_neighbou
     let _ = sent(&mut stack, start);
     stack.ingress(start, &answer, &meta(start, &answer));
     assert_eq!(segments(&sent(&mut stack, start)), [Flags::SYN]);
-    // Nobody has 10.0.0.9: after three questions that is known.
+    // No host has 10.0.0.9, which is known after three requests.
     let until = start + Span::from_secs(3);
     while let Some(due) = stack.poll_timeout().filter(|due| *due < until) {
         stack.handle_timeout(due);
@@ -138,5 +138,5 @@ fn who_takes_the_place_of_a_connection_that_waited_hears_nothing_of_its_neighbou
     assert_eq!(stack.counters().neighbors_silent, 1);
     let ended: Vec<_> =
         std::iter::from_fn(|| stack.poll_event()).filter(|event| event.conn == other).collect();
-    assert_eq!(ended, [], "it is only asking");
+    assert_eq!(ended, [], "only ARP requests are sent");
 }

@@ -1,4 +1,4 @@
-//! A peer made by hand: one stack, and segments written one by one.
+//! Scripted peer: one stack, and hand-made segments.
 
 use std::net::Ipv4Addr;
 
@@ -16,7 +16,7 @@ const ADDR: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
 const STACK_MAC: Mac = [2, 0, 0, 0, 0, 1];
 pub const STACK_ADDR: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 
-/// A segment that owns its payload.
+/// Segment that owns its payload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seg {
     pub from: u16,
@@ -27,16 +27,16 @@ pub struct Seg {
     pub window: u16,
     pub options: Options,
     pub payload: Vec<u8>,
-    /// The packet's congestion bits.
+    /// ECN bits of the packet.
     pub ecn: u8,
 }
 
-/// One stack and what it says to the peer.
+/// One stack and its peer.
 pub struct Peer {
     pub now: Time,
     pub stack: Stack,
     pub events: Vec<Event>,
-    /// The peer's next sequence number and what it has received.
+    /// The peer's next sequence number, and the number up to which it has received.
     pub seq: Seq,
     pub ack: Seq,
     pub port: u16,
@@ -58,16 +58,16 @@ impl Peer {
         };
         peer.introduce();
         let answers = sent(&mut peer.stack, peer.now);
-        assert_eq!(answers.len(), 1, "the stack answers who it is");
+        assert_eq!(answers.len(), 1, "the stack answers the ARP request");
         peer
     }
 
-    /// Asks for the stack's hardware address, and so tells it the peer's.
+    /// Sends an ARP request for the stack's address, which also gives it the peer's.
     fn introduce(&mut self) {
         self.raw(&introduction(MAC, ADDR));
     }
 
-    /// A stack with an established connection, and its id.
+    /// Stack with an established connection, and its id.
     pub fn established() -> (Self, ConnId) {
         Self::established_with(config(1), Options { mss: Some(1000), ..Options::NONE })
     }
@@ -78,7 +78,7 @@ impl Peer {
         (peer, conn)
     }
 
-    /// The three-way handshake from the peer's side.
+    /// Opens a connection from the peer's side with the three-way handshake.
     pub fn open(&mut self, options: Options) -> ConnId {
         let answer = self.say(Seg { options, ..self.seg(Flags::SYN) });
         assert_eq!(answer.len(), 1);
@@ -97,7 +97,7 @@ impl Peer {
         accepted.expect("the connection is accepted").conn
     }
 
-    /// An empty segment at the peer's place in the streams.
+    /// Segment without payload at the peer's current numbers.
     pub fn seg(&self, flags: Flags) -> Seg {
         let ack = if flags.contains(Flags::ACK) { self.ack } else { Seq(0) };
         Seg {
@@ -113,7 +113,7 @@ impl Peer {
         }
     }
 
-    /// A segment with data `offset` bytes ahead of the peer's place.
+    /// Segment with data at `offset` bytes after the peer's next number.
     pub fn data(&self, offset: u32, payload: &[u8]) -> Seg {
         Seg { seq: self.seq + offset, payload: payload.to_vec(), ..self.seg(Flags::ACK) }
     }
@@ -126,19 +126,19 @@ impl Peer {
         }
     }
 
-    /// Sends `s` without looking at the answer.
+    /// Sends `s` without reading the answer.
     pub fn tell(&mut self, s: &Seg) {
         let frame = frame(s);
         self.raw(&frame);
     }
 
-    /// Sends `s` and returns what the stack says to it.
+    /// Sends `s` and returns the stack's segments.
     pub fn say(&mut self, s: Seg) -> Vec<Seg> {
         self.tell(&s);
         self.hear()
     }
 
-    /// What the stack has to say.
+    /// Segments that the stack sends now.
     pub fn hear(&mut self) -> Vec<Seg> {
         let mut frames = sent(&mut self.stack, self.now);
         let all = frames.len();
@@ -153,7 +153,7 @@ impl Peer {
         frames.iter().map(|frame| parse(frame)).collect()
     }
 
-    /// Lets time pass to the next timer and returns what the stack says then.
+    /// Advances to the next timer and returns the segments that it sends.
     pub fn wait(&mut self) -> Vec<Seg> {
         for _ in 0..10_000 {
             let Some(next) = self.stack.poll_timeout() else { return Vec::new() };
@@ -175,7 +175,7 @@ impl Peer {
         self.events.iter().map(|e| e.kind).collect()
     }
 
-    /// How often `Closed` was told, and the last reason.
+    /// Reasons of all `Closed` events.
     pub fn closed(&self) -> Vec<net::stack::CloseReason> {
         let reason = |e: &Event| match e.kind {
             EventKind::Closed(reason) => Some(reason),
@@ -185,7 +185,7 @@ impl Peer {
     }
 }
 
-/// The question of `sender` who has the stack's address: tells where it is.
+/// ARP request of `sender` for the stack's address.
 pub fn introduction(sender_mac: Mac, sender: Ipv4Addr) -> Vec<u8> {
     let question = arp::Packet {
         operation: arp::Operation::Request,
@@ -200,12 +200,12 @@ pub fn introduction(sender_mac: Mac, sender: Ipv4Addr) -> Vec<u8> {
     frame
 }
 
-/// The frame that carries `s` from the peer.
+/// Frame with `s` from the peer.
 pub fn frame(s: &Seg) -> Vec<u8> {
     frame_from(MAC, ADDR, s)
 }
 
-/// The frame in which `mac` brings `s` from `source` to the stack.
+/// Frame with `s` from `source` at `mac` to the stack.
 pub fn frame_from(mac: Mac, source: Ipv4Addr, s: &Seg) -> Vec<u8> {
     let segment = Segment {
         source_port: s.from,

@@ -1,4 +1,4 @@
-//! Loss is told by time, its repair is in proportion, and a mistake is undone.
+//! Tests of loss detection by time (RACK), proportional rate reduction and undo.
 
 use net::congestion::NewReno;
 use net::stack::Config;
@@ -13,7 +13,7 @@ const RTT: Span = Span::from_millis(20);
 const SACK: Options = Options { sack_permitted: true, mss: Some(1000), ..Options::NONE };
 const PLAIN: Options = Options { mss: Some(1000), ..Options::NONE };
 
-/// A peer `RTT` away, in a connection that nothing was sent on yet.
+/// Peer at distance `RTT`, on a connection without data so far.
 fn far(config: Config, options: Options) -> (Peer, ConnId) {
     let mut peer = Peer::new(config);
     let answer = peer.say(Seg { options, ..peer.seg(Flags::SYN) });
@@ -28,7 +28,7 @@ fn far(config: Config, options: Options) -> (Peer, ConnId) {
     (peer, conn)
 }
 
-/// The same, `n` segments of 1000 bytes sent and under way for a round trip.
+/// As [`far`], with `n` segments of 1000 bytes in flight for one round trip.
 fn flight(config: Config, options: Options, n: usize) -> (Peer, ConnId, Vec<Seg>) {
     let (mut peer, conn) = far(config, options);
     let sent = send(&mut peer, conn, n);
@@ -41,7 +41,7 @@ fn send(peer: &mut Peer, conn: ConnId, n: usize) -> Vec<Seg> {
     peer.hear()
 }
 
-/// An acknowledgement up to the peer's place that reports these blocks.
+/// Acknowledgement at the peer's current number with these SACK blocks.
 fn reports(peer: &Peer, blocks: &[(Seq, Seq)]) -> Seg {
     let sack: SackBlocks = blocks.iter().copied().collect();
     Seg { options: Options { sack, ..Options::NONE }, ..peer.seg(Flags::ACK) }
@@ -55,7 +55,7 @@ fn cwnd(peer: &Peer, conn: ConnId) -> u64 {
     peer.stack.flow(conn).unwrap().cwnd.get()
 }
 
-/// The next thing said, and how long after now.
+/// Next segments, and the time until they are sent.
 fn next(peer: &mut Peer) -> (Vec<Seg>, Span) {
     let start = peer.now;
     let heard = peer.wait();
@@ -85,9 +85,9 @@ fn new_data_is_the_better_probe() {
     peer.say(peer.seg(Flags::ACK));
     let sent = send(&mut peer, conn, 3);
     assert_eq!(sent.len(), 2);
-    // The window opens, but not by way of an acknowledgement of data; the probe is what comes next.
+    // The window opens without an acknowledgement of data; the probe is next.
     let (probe, _) = next(&mut peer);
-    assert_eq!(probe[0].seq, sent[1].seq, "no room: the last again");
+    assert_eq!(probe[0].seq, sent[1].seq, "no window for new data: the last again");
 }
 
 #[test]
@@ -155,7 +155,7 @@ fn without_rack_three_segments_beyond_a_hole_mean_loss() {
     let again = peer.say(reports(&peer, &[(sent[1].seq, whole(&sent[3]).1)]));
     assert_eq!(again.iter().map(|s| s.seq).collect::<Vec<_>>(), [sent[0].seq]);
     let (again, _) = next(&mut peer);
-    assert_eq!((again[0].seq, peer.stack.counters().timeouts), (sent[0].seq, 1), "lost again: by timeout");
+    assert_eq!((again[0].seq, peer.stack.counters().timeouts), (sent[0].seq, 1), "lost again: timeout");
     assert_eq!(peer.stack.counters().tail_probes, 0);
 }
 
@@ -166,8 +166,8 @@ fn recovery_sends_in_proportion_to_what_arrives() {
     assert_eq!(sent.len(), 10);
     let answers: Vec<usize> =
         (1..10).map(|i| peer.say(reports(&peer, &[(sent[1].seq, whole(&sent[i]).1)])).len()).collect();
-    // Two by limited transmit, the retransmission, then one for two: half the
-    // flight of ten is to remain, in which limited transmit does not count.
+    // Two by limited transmit, the retransmission, then one per two ACKs: half of the ten in flight
+    // remain, limited transmit not counted.
     assert_eq!(answers, [1, 1, 1, 0, 1, 0, 1, 0, 0], "RFC 3042, RFC 9937");
     peer.pass(RTT);
     peer.ack = whole(&sent[9]).1;
@@ -197,7 +197,7 @@ fn spurious_timeout_restores_the_window_by_timestamps() {
     let options = Options { timestamps: Some(Timestamps { value: 2, echo }), ..Options::NONE };
     peer.ack = whole(&sent[0]).1;
     let heard = peer.say(Seg { options, ..peer.seg(Flags::ACK) });
-    assert!(heard.iter().all(|s| s.seq != sent[1].seq), "nothing else is sent again");
+    assert!(heard.iter().all(|s| s.seq != sent[1].seq), "no other retransmission");
     assert!(cwnd(&peer, conn) >= before, "{} after {before}", cwnd(&peer, conn));
     assert_eq!(peer.stack.counters().recoveries_undone, 1);
 }
@@ -252,13 +252,13 @@ fn what_comes_twice_is_told() {
     let told = peer.say(early.clone());
     assert_eq!(told[0].options.sack.as_slice(), [whole(&early), whole(&early)]);
     let told = peer.say(peer.data(20, b"more"));
-    assert_eq!(told[0].options.sack.len(), 2, "told once");
+    assert_eq!(told[0].options.sack.len(), 2, "reported once");
 }
 
 #[test]
 fn reported_duplicate_widens_the_window_for_reordering() {
     let (mut peer, conn, sent) = flight(config(1), SACK, 2);
-    // Reordered by half a round trip: sent again in vain, which the peer reports.
+    // Reordered by half a round trip: a spurious retransmission, which the peer reports.
     peer.say(reports(&peer, &[whole(&sent[1])]));
     assert_eq!(next(&mut peer).0[0].seq, sent[0].seq);
     peer.ack = whole(&sent[1]).1;

@@ -1,4 +1,4 @@
-//! One host of several stacks: who owns which port, who speaks.
+//! Tests of one host with several stacks: ownership of ports, and of ARP.
 
 use net::Stack;
 use net::stack::{Config, ConnectError};

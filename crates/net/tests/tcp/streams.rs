@@ -1,4 +1,4 @@
-//! Whatever the wire does, both streams arrive whole and nothing stays behind.
+//! Tests of whole streams on a faulty link: both arrive complete, and all resources are released.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use queueing::{Span, Time};
 
 use crate::world::{Faults, SERVER, World, config};
 
-/// One end: what it sends, and what came.
+/// One end: the data it sends, and the data received.
 #[derive(Default)]
 struct End {
     conn: Option<ConnId>,
@@ -56,7 +56,7 @@ fn bytes(len: usize, seed: u8) -> Vec<u8> {
     (0..len).map(|i| (i as u8).wrapping_mul(31).wrapping_add((i >> 8) as u8) ^ seed).collect()
 }
 
-/// Sends `sizes` bytes in both directions under `faults`, the server being `remote`.
+/// Sends `sizes` bytes in the two directions under `faults`; the server is `remote`.
 fn check(remote: &str, faults: Faults, sizes: [usize; 2], buffer: usize, kind: u8, seed: u64) {
     let configs = [1, 2].map(|host| {
         let mut config = config(host);
@@ -65,7 +65,7 @@ fn check(remote: &str, faults: Faults, sizes: [usize; 2], buffer: usize, kind: u
         config.rack = kind & 1 == 0;
         config.pacing = kind & 2 != 0;
         config.ecn = [Ecn::Off, Ecn::Classic, Ecn::Dctcp][usize::from(kind >> 2) % 3];
-        // Longer than a last FIN can take under loss, or its answer is a reset.
+        // Longer than the loss of a last FIN can delay it, or its answer is a reset.
         config.time_wait = Span::from_secs(600);
         config
     });
@@ -75,7 +75,7 @@ fn check(remote: &str, faults: Faults, sizes: [usize; 2], buffer: usize, kind: u
     let mut ends = [End::default(), End::default()];
     (ends[0].to_send, ends[1].to_send) = (bytes(sizes[0], 1), bytes(sizes[1], 2));
     for step in 0.. {
-        assert!(step < 200_000, "{faults:?} seed {seed}: no end in sight");
+        assert!(step < 200_000, "{faults:?} seed {seed}: not finished");
         for (side, end) in ends.iter_mut().enumerate() {
             end.run(world.now, &mut world, side);
         }
@@ -83,21 +83,21 @@ fn check(remote: &str, faults: Faults, sizes: [usize; 2], buffer: usize, kind: u
         if done && world.stacks.iter().all(|stack| stack.connections() == 0) {
             break;
         }
-        // Applications read slowly, but time does not run away from them.
+        // Applications read slowly, but before time advances.
         let unread =
             |(end, stack): (&End, &net::Stack)| end.conn.is_some_and(|c| !stack.received(c).is_empty());
         if ends.iter().zip(&world.stacks).any(unread) {
             world.flush();
             world.arrive(world.now + Span::from_micros(10));
         } else if !world.step() {
-            // A handshake may fail for good: every SYN lost, or its last step until the
-            // listener gives up. Then nobody was accepted and nothing was delivered.
+            // A handshake may fail: every SYN lost, or the final ACK until the listener gives up.
+            // Then no connection was accepted and no data delivered.
             let gave_up = |reason: &CloseReason| {
                 matches!(reason, CloseReason::TimedOut | CloseReason::Reset | CloseReason::Unreachable(_))
             };
             let failed = ends[0].conn.is_none() && ends[1].closed.values().all(gave_up);
             let excused = failed && ends[1].received.is_empty() && faults.loss + faults.damage > 0;
-            assert!(excused, "{faults:?} seed {seed}: everything sleeps");
+            assert!(excused, "{faults:?} seed {seed}: no timer is due");
             return;
         }
     }

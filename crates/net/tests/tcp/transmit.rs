@@ -1,4 +1,4 @@
-//! Who sends first when the device has little room.
+//! Tests of the transmit order when the device accepts few frames.
 
 use net::stack::{ListenOptions, TransmitOrder};
 use net::wire::ethernet::Frame;
@@ -7,12 +7,12 @@ use queueing::{Label, Priority, Span, Time};
 
 use crate::world::{Faults, Outbox, World, config};
 
-/// Frames that the device takes in a round.
+/// Frames that the device accepts per round.
 const ROOM: usize = 4;
-/// Segments that a connection sends in one turn.
+/// Segments that a connection sends per transmit opportunity.
 const TURN: usize = 16;
 
-/// A server with `n` connections; both ends of each.
+/// Server with `n` connections; both ends of each.
 fn connected(n: usize, order: TransmitOrder) -> (World, Vec<(ConnId, ConnId)>) {
     let server = net::stack::Config { transmit: order, ..config(1) };
     let mut world = World::new([server, config(2)], Faults::default(), 1);
@@ -25,22 +25,22 @@ fn urgency(level: u8) -> Label {
     Label::new(Priority::new(level).unwrap())
 }
 
-/// What the server sends when the device takes [`ROOM`] frames.
+/// Frames that the server sends when the device accepts [`ROOM`] frames.
 fn round(stack: &mut Stack, now: Time) -> Vec<Vec<u8>> {
     let mut outbox = Outbox { frames: Vec::new(), room: ROOM };
     stack.egress(now, &mut outbox);
     outbox.frames
 }
 
-/// The TCP payload of a frame.
+/// TCP payload of a frame.
 fn payload(frame: &[u8]) -> &[u8] {
     let ip = Frame::parse(frame).unwrap().payload;
     let tcp = &ip[usize::from(ip[0] & 15) * 4..];
     &tcp[usize::from(tcp[12] >> 4) * 4..]
 }
 
-/// Rounds of a blocked device until a frame with `byte` comes; the number of
-/// frames before it.
+/// Runs rounds of a blocked device until a frame with `byte` is sent; returns the number of frames
+/// before it.
 fn frames_before(world: &mut World, byte: u8) -> usize {
     let mut before = 0;
     for _ in 0..1000 {
@@ -55,7 +55,7 @@ fn frames_before(world: &mut World, byte: u8) -> usize {
     panic!("no frame with {byte} in 1000 rounds");
 }
 
-/// 40 bulk senders have filled their windows when an urgent response comes.
+/// Frames before an urgent response, after 40 bulk senders have filled their windows.
 fn urgent_after_bulk(order: TransmitOrder) -> usize {
     let (mut world, conns) = connected(41, order);
     let (now, [server, _]) = (world.now, &mut world.stacks);
@@ -77,7 +77,7 @@ fn an_urgent_response_waits_for_one_turn_at_most() {
     let before = urgent_after_bulk(TransmitOrder::WEIGHTED);
     assert!(before <= TURN, "{before} frames went first by weights");
     let before = urgent_after_bulk(TransmitOrder::Fifo);
-    assert!(before > 300, "in turn it waits for everybody: {before}");
+    assert!(before > 300, "round robin serves all others first: {before}");
 }
 
 #[test]
@@ -99,7 +99,7 @@ fn bulk_goes_on_under_a_flood_of_urgent_responses() {
     world.stacks[0].set_label(world.now, conns[0].0, urgency(7));
     world.stacks[0].send(world.now, conns[0].0, &[7; 200_000]).unwrap();
     let mut received = [0; 2];
-    // Each round the device takes fewer frames than the urgent ones have.
+    // In each round the device accepts fewer frames than the urgent connections have.
     for _ in 0..20_000 {
         let now = world.now;
         for (conn, _) in &conns[1..] {
@@ -123,7 +123,7 @@ fn bulk_goes_on_under_a_flood_of_urgent_responses() {
         world.stacks.iter_mut().for_each(|stack| stack.handle_timeout(now));
     }
     let [urgent, bulk] = received;
-    // A second passed: at 10 ms of age, 100 turns of bulk would be due.
+    // After 1 s, aging at 10 ms gives bulk 100 transmit opportunities.
     assert!(bulk >= 200_000, "bulk got {bulk} bytes");
     assert!(urgent > 10 * bulk, "urgent got {urgent} bytes, bulk {bulk}");
 }
@@ -138,7 +138,7 @@ fn a_bulk_receiver_acknowledges_while_others_fill_the_device() {
     }
     let mut acked = 0;
     for _ in 0..40 {
-        // The client of connection 0 sends in bulk.
+        // The client of connection 0 sends bulk data.
         world.stacks[1].send(world.now, conns[0].1, &[3; 3_000]).unwrap();
         for frame in crate::world::sent(&mut world.stacks[1], world.now) {
             world.stacks[0].ingress(world.now, &frame, &crate::world::meta(world.now, &frame));
@@ -150,7 +150,7 @@ fn a_bulk_receiver_acknowledges_while_others_fill_the_device() {
         }
         world.now += Span::from_micros(10);
     }
-    // A turn under way takes four rounds.
+    // A started transmit opportunity takes four rounds.
     assert!(acked >= 10, "in {acked} of 40 rounds an acknowledgement went out");
     assert_eq!(world.stacks[0].received(conns[0].0).len(), 120_000, "the sender was never held up");
 }
@@ -168,11 +168,11 @@ fn packets_carry_the_code_point_of_their_level() {
         server.set_label(now, conn, urgency(level));
         assert_eq!(marks(server), [dscp[usize::from(level)]], "level {level}");
     }
-    assert_eq!(dscp[7], 0, "what nobody has classified is best effort");
+    assert_eq!(dscp[7], 0, "unclassified data is best effort");
     server.set_dscp(now, conn, 10);
-    assert_eq!((marks(server), server.info(now, conn).unwrap().dscp), (vec![10], 10), "it was chosen");
+    assert_eq!((marks(server), server.info(now, conn).unwrap().dscp), (vec![10], 10), "the application's");
     server.set_label(now, conn, urgency(0));
-    assert_eq!(marks(server), [10], "whatever the level");
+    assert_eq!(marks(server), [10], "at any level");
     server.set_dscp(now, conn, 0);
     assert_eq!(marks(server), [dscp[0]]);
 }
@@ -189,7 +189,7 @@ fn a_chosen_code_point_is_on_what_goes_out_alone_too() {
         for frame in frames {
             world.stacks[1].ingress(world.now, &frame, &crate::world::meta(world.now, &frame));
         }
-        // All is acknowledged before the next.
+        // All data is acknowledged before the next response.
         world.stacks[1].consume(world.now, theirs, 100);
         world.run_for(Span::from_millis(100));
     }

@@ -1,5 +1,5 @@
-//! A repair of what was only late is undone: window and threshold are what they
-//! were, whatever both sides have agreed on, whatever the congestion control is.
+//! Tests of undo: a spurious recovery restores window and threshold, for all negotiated options and
+//! congestion controls.
 
 use net::congestion::{ALGORITHMS, Algorithm};
 use net::stack::{Config, Info};
@@ -12,16 +12,16 @@ use crate::world::config;
 
 const RTT: Span = Span::from_millis(20);
 
-/// Evidence that nothing had been lost.
+/// Evidence that no segment was lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Proof {
-    /// The originals are acknowledged before anything went again.
+    /// The originals are acknowledged before any retransmission.
     NothingSentAgain,
-    /// An echo older than what went again.
+    /// An echoed timestamp older than the retransmission.
     Echo,
-    /// What went again came twice.
+    /// The peer reports the retransmitted segment as a duplicate.
     CameTwice,
-    /// The timer fired; the originals are acknowledged before anything went again.
+    /// The timer fired; the originals are acknowledged before any retransmission.
     TimeoutNothingSentAgain,
     /// The timer fired, and the originals are acknowledged.
     Timeout,
@@ -33,7 +33,7 @@ struct Case {
     sack: bool,
     timestamps: bool,
     algorithm: &'static str,
-    /// A segment was lost before, so that slow start is over.
+    /// True if an earlier loss has ended slow start.
     lost_before: bool,
     proof: Proof,
 }
@@ -59,12 +59,12 @@ impl Case {
     }
 }
 
-/// A stack and a peer that answers as one of [`Case`] would.
+/// Stack, and a peer that behaves as one [`Case`] requires.
 struct World {
     peer: Peer,
     conn: ConnId,
     case: Case,
-    /// Our clock when the segments at hand were sent, as the peer echoes it.
+    /// The stack's timestamp when the current segments were sent, as the peer echoes it.
     echo: u32,
 }
 
@@ -90,12 +90,12 @@ impl World {
         self.peer.stack.info(self.peer.now, self.conn).expect("the connection lives")
     }
 
-    /// Window and threshold.
+    /// Congestion window and slow-start threshold.
     fn state(&self) -> (Bytes, Bytes) {
         (self.info().cwnd, self.info().ssthresh)
     }
 
-    /// Queues `bytes`; what goes out at once is under way for a round trip.
+    /// Queues `bytes`; the segments sent at once are in flight for a round trip.
     fn send(&mut self, bytes: usize) -> Vec<Seg> {
         self.peer.stack.send(self.peer.now, self.conn, &vec![7; bytes]).unwrap();
         self.flight()
@@ -108,7 +108,7 @@ impl World {
         sent
     }
 
-    /// The peer acknowledges up to `ack` and reports `blocks`, where it may.
+    /// Acknowledges up to `ack` and reports `blocks` if SACK is negotiated.
     fn ack(&mut self, ack: Seq, blocks: &[(Seq, Seq)]) {
         self.peer.ack = ack;
         let sack: SackBlocks = blocks.iter().copied().filter(|_| self.case.sack).collect();
@@ -117,14 +117,14 @@ impl World {
         self.peer.tell(&Seg { options, ..self.peer.seg(Flags::ACK) });
     }
 
-    /// The peer has all of `sent` but the first.
+    /// Reports all of `sent` but the first.
     fn report_all_but_first(&mut self, sent: &[Seg]) {
         for upto in 2..=sent.len() {
             self.ack(sent[0].seq, &[(sent[1].seq, end(&sent[upto - 1]))]);
         }
     }
 
-    /// A segment is lost and repaired, and the window grows again.
+    /// Loses and repairs a segment; the window grows again.
     fn lose_one(&mut self) {
         let sent = self.send(10_000);
         self.report_all_but_first(&sent);
@@ -140,7 +140,7 @@ impl World {
         assert_eq!((self.info().unacknowledged, self.info().lost), (Bytes::ZERO, Bytes::ZERO));
     }
 
-    /// The retransmission timer fires, and nothing goes out.
+    /// Fires the retransmission timer without sending.
     fn time_out(&mut self) {
         let before = self.peer.stack.counters().timeouts;
         while self.peer.stack.counters().timeouts == before {
@@ -159,7 +159,7 @@ fn check(case: Case) {
     if case.lost_before {
         world.lose_one();
     }
-    // More than may be under way.
+    // More than the window allows.
     let sent = world.send(30_000);
     let (before, undone) = (world.state(), world.peer.stack.counters().recoveries_undone);
     let echo = world.echo;
@@ -179,7 +179,7 @@ fn check(case: Case) {
         Proof::CameTwice => {
             let again = world.flight();
             assert_eq!(again[0].seq, sent[0].seq, "{case:?}");
-            // All that is under way has come, the first twice.
+            // All segments in flight have arrived, the first twice.
             let last = again.iter().chain(&sent).map(end).max_by_key(|at| at.distance(sent[0].seq)).unwrap();
             world.ack(last, &[]);
             world.ack(last, &[(sent[0].seq, end(&sent[0]))]);
@@ -189,7 +189,7 @@ fn check(case: Case) {
             world.echo = echo;
             world.ack(end(&sent[0]), &[]);
             if !case.timestamps {
-                // New data is tried (F-RTO), and originals are acknowledged.
+                // New data is sent (F-RTO), and originals are acknowledged.
                 let new = world.peer.hear();
                 assert!(new.iter().all(|s| s.seq.after(sent[sent.len() - 1].seq)), "{case:?}: {new:?}");
                 world.ack(end(&sent[2]), &[]);

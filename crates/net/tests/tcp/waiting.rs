@@ -1,5 +1,5 @@
-//! What waits, and for how long: delayed acknowledgements, Nagle, keep-alive,
-//! user timeout, and peers that do not close their half.
+//! Tests of delays and timeouts: delayed acknowledgements, Nagle, keep-alive, user timeout, and
+//! peers that do not close.
 
 use net::stack::{CloseReason, Config, KeepAlive};
 use net::wire::tcp::{Flags, Options, Timestamps};
@@ -9,7 +9,7 @@ use queueing::Span;
 use crate::peer::{Peer, Seg};
 use crate::world::{World, config};
 
-/// Time until `closed` tells that the connection is over, letting every timer fire.
+/// Runs every timer until `ends` is true; returns the time that it took.
 fn time_to_end(peer: &mut Peer, ends: impl Fn(&Peer) -> bool) -> Span {
     let start = peer.now;
     for _ in 0..10_000 {
@@ -20,17 +20,17 @@ fn time_to_end(peer: &mut Peer, ends: impl Fn(&Peer) -> bool) -> Span {
         peer.now = peer.now.max(peer.stack.poll_timeout().expect("a timer runs"));
         peer.stack.handle_timeout(peer.now);
     }
-    panic!("it never ends");
+    panic!("the connection never ends");
 }
 
-/// A peer past the start of a connection whose acknowledgements may wait 40 ms.
+/// Established peer after the initial quick acknowledgements, with ACKs delayed up to 40 ms.
 fn delaying() -> (Peer, ConnId) {
     let delayed_ack = Some(Span::from_millis(40));
     let options = Options { mss: Some(1000), ..Options::NONE };
     let (mut peer, conn) = Peer::established_with(Config { delayed_ack, ..config(1) }, options);
     for _ in 0..16 {
         let data = peer.data(0, &[1; 1000]);
-        assert_eq!(peer.say(data).len(), 1, "at the start nothing waits");
+        assert_eq!(peer.say(data).len(), 1, "no delay at the start");
         peer.seq += 1000;
         peer.stack.consume(peer.now, conn, 1000);
     }
@@ -119,7 +119,7 @@ fn nagle_lets_small_segments_wait_for_what_is_in_flight() {
     assert_eq!(lens(&peer.hear()), [1000], "a full segment does not wait");
     peer.stack.set_nodelay(peer.now, conn, true);
     assert_eq!(lens(&peer.hear()), [10]);
-    // FIN does not wait either.
+    // FIN is not delayed either.
     peer.stack.set_nodelay(peer.now, conn, false);
     peer.stack.send(peer.now, conn, b"last").unwrap();
     peer.stack.close(peer.now, conn);
@@ -188,7 +188,7 @@ fn user_timeout_ends_a_connection_whose_window_stays_closed_and_progress_renews_
         if !peer.wait().is_empty() {
             peer.say(peer.seg(Flags::ACK));
         }
-        assert!(peer.now.since(start) < Span::from_secs(12), "though every probe is answered");
+        assert!(peer.now.since(start) < Span::from_secs(12), "even if every probe is answered");
     }
     assert!(peer.now.since(start) >= Span::from_secs(10));
 }
@@ -203,7 +203,7 @@ fn connection_that_was_let_go_ends_in_fin_wait_2_though_its_peer_lives() {
     assert!(last[0].payload == b"bye" && last[0].flags.contains(Flags::FIN));
     peer.ack += 4;
     peer.say(peer.seg(Flags::ACK));
-    // The peer answers whatever it is asked and never closes.
+    // The peer answers every probe and never closes.
     let start = peer.now;
     while peer.stack.connections() > 0 {
         for probe in peer.wait() {
@@ -213,7 +213,7 @@ fn connection_that_was_let_go_ends_in_fin_wait_2_though_its_peer_lives() {
         assert!(peer.now.since(start) <= Span::from_secs(61));
     }
     assert!(peer.now.since(start) >= Span::from_secs(60));
-    assert_eq!((peer.closed(), peer.stack.counters().fin_wait_timeouts), (vec![], 1), "nobody is told");
+    assert_eq!((peer.closed(), peer.stack.counters().fin_wait_timeouts), (vec![], 1), "no event is reported");
 }
 
 #[test]
@@ -231,7 +231,7 @@ fn connection_that_was_let_go_ends_politely_when_its_peer_does() {
 
 #[test]
 fn what_nobody_will_read_resets_the_connection() {
-    // Data that comes after the application has let go.
+    // Data that arrives after the application has detached.
     let (mut peer, conn) = Peer::established();
     peer.stack.detach(peer.now, conn);
     peer.hear();
@@ -239,7 +239,7 @@ fn what_nobody_will_read_resets_the_connection() {
     let late = peer.data(0, b"late");
     assert_eq!(peer.say(late)[0].flags, Flags::RST);
     assert_eq!((peer.stack.connections(), peer.closed()), (0, vec![]));
-    // Data that was there already.
+    // Data that had arrived before.
     let (mut peer, conn) = Peer::established();
     let unread = peer.data(0, b"unread");
     peer.say(unread);
@@ -259,7 +259,7 @@ fn letting_go_works_in_every_state() {
         }
         assert_eq!(peer.stack.connections(), 0, "state {n}");
         let told = usize::from(n == 7);
-        assert_eq!(peer.closed().len(), told, "state {n}: told only what was before");
+        assert_eq!(peer.closed().len(), told, "state {n}: only earlier events are reported");
     }
 }
 
@@ -285,7 +285,7 @@ fn data_and_fin_that_come_with_the_syn_count() {
     assert_eq!(peer.kinds(), kinds);
 }
 
-/// How many frames leave early, and then.
+/// Number of frames sent by early egress, or by egress.
 fn leave(peer: &mut Peer, early: bool) -> usize {
     let mut outbox = crate::world::Outbox { frames: Vec::new(), room: usize::MAX };
     match early {
@@ -300,7 +300,7 @@ fn acknowledgement_rides_with_a_response_that_comes_within_a_round() {
     let question = peer.data(0, b"question");
     peer.tell(&question);
     assert!(peer.stack.wants_egress());
-    assert_eq!(leave(&mut peer, true), 0, "there is more to do");
+    assert_eq!(leave(&mut peer, true), 0, "more input is pending");
     peer.stack.send(peer.now, conn, b"answer").unwrap();
     let answer = peer.hear();
     assert_eq!((answer.len(), answer[0].ack, &answer[0].payload[..]), (1, peer.seq + 8, &b"answer"[..]));
@@ -318,7 +318,7 @@ fn acknowledgement_waits_for_one_round_and_never_for_nothing() {
         assert_eq!(frames, left, "early: {early:?}");
         assert!(!peer.stack.wants_egress());
     }
-    // What tells of a gap, or that one is filled, does not wait at all.
+    // An ACK that reports or closes a gap is not delayed at all.
     let early = peer.data(4, b"late");
     peer.tell(&early);
     assert_eq!(leave(&mut peer, true), 1);

@@ -1,4 +1,4 @@
-//! Nobody sends more than the other side can take.
+//! Tests of flow control: a sender stays within the other side's window.
 
 use net::EventKind;
 use net::wire::tcp::{Flags, Options};
@@ -18,7 +18,7 @@ fn closed_window_is_probed_until_it_opens() {
     for _ in 0..40 {
         let probe = peer.wait();
         assert_eq!((probe.len(), probe[0].payload.len()), (1, 0));
-        assert_eq!(probe[0].seq, peer.ack - 1, "a number that is out of the window");
+        assert_eq!(probe[0].seq, peer.ack - 1, "a number outside the window");
         let answer = peer.seg(Flags::ACK);
         assert_eq!(peer.say(answer), []);
     }
@@ -62,7 +62,7 @@ fn reading_opens_the_window_by_whole_segments() {
     let answer = peer.say(beyond);
     assert_eq!((answer[0].ack, answer[0].window), (peer.seq, 0));
     peer.stack.consume(peer.now, conn, 500);
-    assert_eq!(peer.hear(), [], "not worth a segment");
+    assert_eq!(peer.hear(), [], "too little for a segment (SWS)");
     peer.stack.consume(peer.now, conn, 1500);
     assert_eq!(peer.hear()[0].window, 2000);
 }
@@ -104,22 +104,22 @@ fn receiver_of_less_than_a_segment_is_not_sent_crumbs() {
     let small = peer.seg(Flags::ACK);
     peer.say(small);
     peer.stack.send(peer.now, conn, &[0; 5000]).unwrap();
-    assert_eq!(peer.hear(), [], "10 bytes are not worth a segment");
-    assert_eq!(peer.wait().len(), 1, "but the peer is asked for more");
+    assert_eq!(peer.hear(), [], "10 bytes are too little for a segment");
+    assert_eq!(peer.wait().len(), 1, "a window probe");
 }
 
 #[test]
 fn receiver_that_stays_small_is_sent_what_it_takes() {
     let (mut peer, conn) = Peer::established();
-    // From now on the peer never has room for more than a tenth of a segment.
+    // From now on the peer offers at most a tenth of a segment.
     peer.window = 100;
     peer.say(peer.seg(Flags::ACK));
     peer.stack.send(peer.now, conn, &[7; 450]).unwrap();
-    assert_eq!(peer.hear(), [], "no crumbs at once");
+    assert_eq!(peer.hear(), [], "no small segment at once");
     let mut lens = Vec::new();
     while lens.iter().sum::<usize>() < 450 {
         let heard = peer.wait();
-        assert!(!heard.is_empty(), "the timer sends what the peer takes");
+        assert!(!heard.is_empty(), "the timer sends what the window allows");
         for s in heard.iter().filter(|s| !s.payload.is_empty()) {
             lens.push(s.payload.len());
             peer.ack += s.payload.len() as u32;

@@ -1,5 +1,5 @@
-//! Two stacks on a wire that loses, repeats, delays and damages frames, all
-//! from one seed.
+//! Two stacks on a simulated link that loses, repeats, delays and corrupts frames, all from one
+//! seed.
 
 use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
@@ -10,10 +10,10 @@ use net::stack::{Config, Event, Ipv6};
 use net::{ConnId, Stack};
 use queueing::{Span, Time};
 
-/// Collects what a stack sends.
+/// Device that collects the frames of a stack.
 pub struct Outbox {
     pub frames: Vec<Vec<u8>>,
-    /// How many more frames it takes.
+    /// Frames that it still accepts.
     pub room: usize,
 }
 
@@ -35,7 +35,7 @@ impl Device for Outbox {
     }
 }
 
-/// What `stack` has to send now.
+/// Frames that `stack` sends now.
 pub fn sent(stack: &mut Stack, now: Time) -> Vec<Vec<u8>> {
     let mut outbox = Outbox { frames: Vec::new(), room: usize::MAX };
     stack.egress(now, &mut outbox);
@@ -46,7 +46,7 @@ pub fn meta(now: Time, frame: &[u8]) -> PacketMeta {
     PacketMeta::new(now, frame.len())
 }
 
-/// SplitMix64: small, and the same everywhere.
+/// SplitMix64: small, and the same on every platform.
 pub struct Dice(pub u64);
 
 impl Dice {
@@ -66,7 +66,7 @@ impl Dice {
     }
 }
 
-/// What the wire does to frames, in percent.
+/// Fault rates of the link, in percent.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Faults {
     pub loss: u64,
@@ -81,14 +81,14 @@ pub struct World {
     pub faults: Faults,
     pub dice: Dice,
     pub delay: Span,
-    /// Larger packets vanish without a word.
+    /// MTU of the path; larger packets are dropped silently.
     pub packet_len_max: usize,
-    /// Frames under way, by arrival and number, with the receiving side.
+    /// Frames in flight, by arrival and number, with the receiving side.
     wire: BTreeMap<(Time, u64), (usize, Vec<u8>)>,
     frames: u64,
 }
 
-/// Stack 0's port 80 in both families.
+/// Port 80 of stack 0 in both address families.
 pub const SERVER: [&str; 2] = ["10.0.0.1:80", "[fd00::1]:80"];
 
 pub fn config(host: u8) -> Config {
@@ -117,7 +117,7 @@ impl World {
         Self::new([config(1), config(2)], Faults::default(), 1)
     }
 
-    /// Puts what the stacks have to send on the wire.
+    /// Puts the stacks' outgoing frames on the link.
     pub fn flush(&mut self) {
         for side in 0..2 {
             for mut frame in sent(&mut self.stacks[side], self.now) {
@@ -139,8 +139,7 @@ impl World {
         }
     }
 
-    /// Goes to the next instant at which something happens; `false` when
-    /// nothing will.
+    /// Advances to the next arrival or timer; `false` if there is none.
     pub fn step(&mut self) -> bool {
         self.flush();
         let arrival = self.wire.keys().next().map(|key| key.0);
@@ -150,7 +149,7 @@ impl World {
         true
     }
 
-    /// Goes to `next` and lets arrive what has arrived by then.
+    /// Advances to `next` and delivers the frames that have arrived by then.
     pub fn arrive(&mut self, next: Time) {
         self.now = self.now.max(next);
         while let Some(entry) = self.wire.first_entry() {
@@ -191,12 +190,12 @@ impl World {
         events
     }
 
-    /// A connection from stack 1 to a listener on stack 0, both ends.
+    /// Connects stack 1 to a listener on stack 0; returns both ends.
     pub fn connect(&mut self) -> (ConnId, ConnId) {
         self.connect_to(SERVER[0])
     }
 
-    /// A connection to one of stack 0's addresses.
+    /// Connects to one of stack 0's addresses.
     pub fn connect_to(&mut self, remote: &str) -> (ConnId, ConnId) {
         let _ = self.stacks[0].listen(80, net::stack::ListenOptions::default());
         let client = self.stacks[1].connect(self.now, remote.parse().unwrap(), None).unwrap();
