@@ -1,27 +1,22 @@
-//! One core's driver, transport, event queue and dispatcher, stepped by its
-//! owner.
+//! Shard: driver, transport, event queue and dispatcher of one core, stepped by its owner.
 //!
-//! A round drives frames into the receive buffer, runs frames through TCP,
-//! gives requests to idle workers and sends. [`Shard::step`] does the next
-//! single piece of it and says which, so that threads can spin on it and the
-//! simulator can charge for it. Idle workers come before packets: whenever a
-//! task waits that an idle worker accepts, that is the next piece, so a flood
-//! of frames never starves the workers; rounds are bounded, so neither
-//! starves the wire.
+//! A round moves frames into the receive buffer, runs frames through TCP, assigns requests to idle
+//! workers and transmits. [`Shard::step`] does the next single piece of work and reports it, so
+//! that threads can spin on it and the simulator can charge for it. Idle workers come before
+//! packets: if a task waits that an idle worker accepts, it is next, so a flood of frames never
+//! starves the workers. Rounds are bounded, so neither starves transmission.
 //!
-//! A datagram is a request of its own and waits in the same event queue, by
-//! the same labels; applications see no difference.
+//! A datagram is a request of its own and waits in the same event queue, by the same labels;
+//! applications see no difference.
 //!
-//! The order of bytes inside a connection is never touched: at most one
-//! request per connection is in service and its response is out before the
-//! next is looked at. Nothing is lost when the event queue is full: the
-//! connection keeps its bytes (its window closes) and waits to enter, the
-//! most urgent first. A waiting connection is as urgent as its most urgent
-//! segment; once a worker has looked in vain, the next segment speaks for
-//! itself: that a request's rest is as urgent as its beginning is for a
-//! classifier that knows the flow to say. A response that finds no room in the
-//! send buffer counts towards the stack's memory (`response`). No clock, no
-//! thread, no allocation per request once the pools are warm.
+//! Bytes of a connection stay in order: at most one request per connection is in service, and its
+//! response is sent before the next request is parsed. A full event queue loses nothing: the
+//! connection keeps its bytes (its window closes) and waits to enter, the most urgent first. A
+//! waiting connection is as urgent as its most urgent segment. After a worker found its request
+//! incomplete, the next segment's own label counts; only a classifier that knows the flow can give
+//! a request's rest the priority of its beginning. Response bytes beyond the send buffer's space
+//! count towards the stack's memory (`response`). Uses no clock, no thread, and no allocation per
+//! request once the pools are warm.
 //! Source: ADPS §2.3, M6 and M7.
 
 mod commands;
@@ -59,35 +54,35 @@ pub use slow_requests::{End, Limits, PASSAGE, Side, Slow, Slowest};
 pub use snapshot::{Depths, ShardSnapshot};
 pub use stats::{Counters, HOPS, STAGES, Stats};
 
-/// What the shard did in one step, so that the simulator can charge for it.
+/// Work done in one step, so that the simulator can charge for it.
 #[derive(Debug)]
 pub enum Step {
-    /// Took a frame from the device, classified it, put it into the receive buffer.
+    /// Moved a frame from the device, classified, into the receive buffer.
     Drive {
-        /// A classifier was called.
+        /// True if a classifier was called.
         classified: bool,
-        /// The guard shed it, so that it is in no buffer.
+        /// True if the guard shed the frame; it is in no buffer.
         shed: bool,
     },
     /// Ran one frame through TCP.
     Transport {
-        /// It carried payload.
+        /// True if it carried payload.
         payload: bool,
     },
-    /// Gave a request to a worker.
+    /// Assigned a request to a worker.
     Assign(Job),
-    /// Found an event whose request was not complete yet (a worker looked in vain).
+    /// Found a request incomplete (the worker stays idle).
     Partial(WorkerId),
-    /// Sent frames.
+    /// Transmitted frames.
     Transmit {
-        /// How many.
+        /// Number of frames.
         frames: usize,
     },
     /// Nothing to do before `poll_timeout` or the next frame.
     Idle,
 }
 
-/// The pure heart of a server core.
+/// Pure core of a server.
 pub struct Shard<D: Device, A: App> {
     app: Arc<A>,
     stack: Stack,
@@ -96,25 +91,25 @@ pub struct Shard<D: Device, A: App> {
     needs_kind: bool,
     conns: Connections,
     datagrams: Datagrams,
-    /// Connections that wait to enter the event queue, by priority.
+    /// Connections waiting to enter the event queue, by priority.
     stalled: [VecDeque<ConnId>; Priority::LEVELS],
     stalled_len: usize,
-    /// The event queue had room since the stalled ones last tried.
+    /// True if the event queue had space since the stalled connections last tried.
     room: bool,
     workers: Workers,
     round: Round,
-    /// Requests given to workers in this round.
+    /// Requests assigned in this round.
     assigned: usize,
     recv_buffer: usize,
     slow_readers: SlowReaders,
-    /// For requests and responses under way.
+    /// Buffers of requests and responses in flight.
     buffers: BufferPool,
     stats: Stats,
-    /// Somebody has asked for [`ShardSnapshot`].
+    /// True once a [`ShardSnapshot`] was requested.
     watched: bool,
 }
 
-/// Where in its round the shard is.
+/// Position of the shard in its round.
 #[derive(Clone, Copy, Debug)]
 enum Round {
     Drive { left: usize },
@@ -122,32 +117,31 @@ enum Round {
     Transmit,
 }
 
-/// Who is idle and who takes what.
+/// Idle workers and the priorities that each accepts.
 struct Workers {
     idle: WorkerSet,
     steering: [WorkerSet; Priority::LEVELS],
-    /// Steering and what each worker waits for, together.
+    /// Steering combined with the priorities that each worker waits for.
     accepts: [WorkerSet; Priority::LEVELS],
     /// The shared bytes as each worker got them.
     given: Vec<Private>,
-    /// What the response's buffer held when each worker got it.
+    /// Capacity of the response buffer as each worker got it.
     room: Vec<usize>,
-    /// When each worker got its request.
+    /// Time at which each worker got its request.
     since: Vec<Time>,
 }
 
 impl<D: Device, A: App> Shard<D, A> {
-    /// A shard that listens on nothing yet.
+    /// A shard without listeners.
     ///
     /// # Panics
-    /// When `workers` is outside 1..=256, a priority is steered to nobody, or
-    /// a budget is 0.
+    /// If `workers` is outside 1..=256, a priority is steered to no worker, or a budget is 0.
     #[must_use]
     pub fn new(config: Config, app: Arc<A>) -> Self {
         let workers = config.workers;
         assert!((1..=256).contains(&workers), "workers {workers} is outside 1..=256");
         let steering = config.steering.map(|set| set.and(&WorkerSet::first(workers)));
-        assert!(steering.iter().all(|set| !set.is_empty()), "a priority is steered to nobody");
+        assert!(steering.iter().all(|set| !set.is_empty()), "a priority is steered to no worker");
         Self {
             app,
             recv_buffer: config.stack.recv_buffer,
@@ -205,7 +199,7 @@ impl<D: Device, A: App> Shard<D, A> {
         if let Some(step) = self.assign(now) {
             return step;
         }
-        // Until a round has found nothing there may be more to do.
+        // True until a whole round found no work.
         let mut more = true;
         let (dispatch, idle) = (&self.dispatch, &self.workers.idle);
         let over = self.front.receive_share_exhausted(|| !dispatch.is_empty() && !idle.is_empty());
@@ -244,18 +238,18 @@ impl<D: Device, A: App> Shard<D, A> {
             return step;
         }
         if over {
-            // No idle worker takes what waits, so nobody is kept waiting.
+            // No idle worker accepts the waiting tasks, so receiving delays none.
             self.front.reset_share();
             return self.work(now, device);
         }
-        // Nothing to do but to send what was held.
+        // Only coalesced output is left.
         if !self.front.is_coalescing() {
             return Step::Idle;
         }
         transmitted(self.front.send(now, device, &mut self.stack, false)).unwrap_or(Step::Idle)
     }
 
-    /// Takes a served job back and sends its response.
+    /// Takes back a served job and sends its response.
     pub fn complete(&mut self, now: Time, mut job: Job) {
         self.front.start_round(now);
         self.take_events(now);
@@ -281,7 +275,7 @@ impl<D: Device, A: App> Shard<D, A> {
         }
     }
 
-    /// When `step` should be called next if no frame comes and no job completes.
+    /// Time of the next `step` if no frame arrives and no job completes before.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Time> {
         self.front.timeout(self.stack.poll_timeout())
@@ -294,7 +288,7 @@ impl<D: Device, A: App> Shard<D, A> {
         }
     }
 
-    /// Tells the guard's policy what the shard looks like, if it is time to.
+    /// Evaluates the guard's policy, if due.
     #[inline]
     fn look_around(&mut self, now: Time) {
         if !self.front.is_due(now) {
@@ -328,7 +322,7 @@ impl<D: Device, A: App> Shard<D, A> {
         transmitted(self.front.transmit(now, device, &mut self.stack, more, || !dispatch.is_empty()))
     }
 
-    /// Gives waiting tasks to idle workers until one takes a request or looks in vain.
+    /// Offers waiting tasks to idle workers until one is assigned or found incomplete.
     fn assign(&mut self, now: Time) -> Option<Step> {
         while self.assigned < self.front.budget.assign
             && !self.workers.idle.is_empty()
@@ -354,7 +348,7 @@ fn transmitted(frames: usize) -> Option<Step> {
     (frames > 0).then_some(Step::Transmit { frames })
 }
 
-/// A full round without work: every phase once, and the one it began in again.
+/// Phases of a full round without work: each phase, and the first one again.
 const ROUND_PHASES: usize = 7;
 
 #[cfg(test)]

@@ -1,19 +1,17 @@
-//! The guard at the driver stage: whose SYN comes in.
+//! Admission control for SYNs at the driver stage.
 //!
-//! A policy of crate `guard` looks at the shard some times a second; its door
-//! holds SYNs to what it says, right behind the driver's classifier and before
-//! the stack has seen them. A SYN that is shed costs a look at its headers: it
-//! is in nobody's memory but the device's. Only a SYN to a port on which
-//! somebody listens is asked about, so no connection is ever cut. A SYN's class
-//! is the level that the driver's classifier gave it (by address, port,
-//! whatever a policy's rules say); those of level 7, and those that it says
-//! nothing of, are shed first. Without a classifier all are of one class.
+//! A policy of crate `guard` evaluates the shard's load periodically. Its [`AdmissionController`]
+//! admits or sheds each SYN after the driver's classifier and before TCP. A shed SYN costs one
+//! parse of its headers and no memory beyond the device's. Only SYNs to listening ports are subject
+//! to admission; an open connection is never cut. A SYN's class is the level from the driver's
+//! classifier (address, port, a policy's rules). Level 7 and SYNs without a verdict are shed first.
+//! Without a classifier all SYNs are of one class.
 //!
-//! Whoever has come in finds room in the receive buffer: SYNs, which each bring
-//! more frames along, take three quarters of it at the most, by class. A policy
-//! looks once in a while and a flood fills the buffer between two looks; what it
-//! then drops of open connections, requests among it, is sent again after a
-//! second, past the guard, and is served to those who have left.
+//! SYNs are admitted only while the receive buffer is filled to at most three quarters, by class,
+//! because each connection brings more frames. Between two evaluations a flood could otherwise fill
+//! the buffer. It would then drop frames of open connections, requests among them; the peers would
+//! retransmit them a second later, past the guard, and the server would serve clients that have
+//! left.
 //! Source: the overload paper §3.3; ADR 0021.
 
 use deadline::BudgetMedian;
@@ -25,66 +23,66 @@ use queueing::{Priority, Span, Time};
 
 use super::time_share::TimeShare;
 
-/// A policy at a shard's driver stage, and what becomes of whom it sheds.
+/// Guard of a shard: policy, period and response to shed SYNs.
 pub struct Guard {
-    /// Says what may come in.
+    /// Policy that sets the limit.
     pub policy: Box<dyn Policy>,
-    /// How often it looks.
+    /// Time between two evaluations.
     pub period: Span,
-    /// What a client hears whose SYN is shed.
+    /// Response to a shed SYN.
     pub refusal: Refusal,
-    /// Everybody comes in, and whom it would have shed is counted.
+    /// Dry run: admits every SYN and counts those it would have shed.
     pub watches: bool,
 }
 
-/// What a client hears whose SYN is shed.
+/// Response to a shed SYN.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Refusal {
-    /// Nothing: it tries again after a second or so.
+    /// None: the client retransmits after about a second.
     #[default]
     Drop,
-    /// A reset: it knows at once, and costs a frame.
+    /// A reset: the client fails at once, at the cost of one frame.
     Reset,
 }
 
 impl Guard {
-    /// The policy called `name`, told `params`; silent.
+    /// Guard with the policy `name` and `params`, which drops silently.
     ///
     /// # Errors
-    /// When there is none; the error lists them.
+    /// If there is no such policy; the error lists them.
     pub fn by_name(name: &str, params: &Params) -> Result<Self, UnknownName> {
         let policy = guard::by_name(name, params)?;
         Ok(Self { policy, period: params.period, refusal: Refusal::default(), watches: false })
     }
 }
 
-/// What came to a gate, of one class.
+/// SYNs of one class at the guard.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Shed {
-    /// SYNs that came.
+    /// SYNs received.
     pub seen: u64,
-    /// Of these, shed (or so it would be) because more came than is served.
+    /// Of these, shed (or, in a dry run, counted as such) because of the rate limit.
     pub by_rate: u64,
-    /// Because too many are in the server, or too many frames in the receive buffer.
+    /// Shed because of too many connections in the server or frames in the receive buffer.
     pub by_presence: u64,
-    /// Because nobody came in.
+    /// Shed because admission was closed.
     pub by_closing: u64,
 }
 
 impl Shed {
-    /// All that were shed, whatever the reason.
+    /// SYNs shed for any reason.
     #[must_use]
     pub const fn shed(&self) -> u64 {
         self.by_rate + self.by_presence + self.by_closing
     }
 
-    /// The same by reason, in a word each.
+    /// SYNs shed by reason, with a name each.
     #[must_use]
     pub const fn reasons(&self) -> [(&'static str, u64); 3] {
         [("rate", self.by_rate), ("present", self.by_presence), ("closed", self.by_closing)]
     }
 
-    /// Adds what came elsewhere.
+    /// Adds the counts of another shard.
     pub const fn add(&mut self, other: &Self) {
         self.seen += other.seen;
         self.by_rate += other.by_rate;
@@ -93,7 +91,7 @@ impl Shed {
     }
 }
 
-/// What a policy needs to know that the shard sees in passing.
+/// Event counts of the current period, for the policy.
 #[derive(Debug, Default)]
 struct Passing {
     offered: u64,
@@ -103,20 +101,20 @@ struct Passing {
     answered_in: Span,
 }
 
-/// What a policy needs to know and the shard knows at any time.
+/// Current state of the shard, for the policy.
 pub(crate) struct ShardLoad {
     /// Requests in the event queue.
     pub(crate) waiting: u64,
-    /// How long the oldest frame and the oldest request have waited, together.
+    /// Waits of the oldest frame and the oldest request, added.
     pub(crate) delay: Span,
     /// Connections that the application has.
     pub(crate) present: u64,
-    /// Whether others may go before the oldest. Not where levels alone go first: frames wait,
-    /// too, and are not counted above.
+    /// True if others may be served before the oldest, apart from priority levels. Not set for
+    /// levels alone: frames wait too, and are not in `waiting`.
     pub(crate) reordered: bool,
 }
 
-/// What a SYN finds.
+/// State that a SYN meets on arrival.
 pub(crate) struct AdmissionResult {
     /// Connections that the application has.
     pub(crate) present: u64,
@@ -124,21 +122,21 @@ pub(crate) struct AdmissionResult {
     pub(crate) frames: usize,
 }
 
-/// A guard at work.
+/// Running guard of a pipeline.
 pub(crate) struct DriverAdmission {
     guard: Guard,
-    /// Frames that one of the first class may find in the receive buffer.
+    /// Limit of frames in the receive buffer for a SYN of the first class.
     frames_max: u64,
     door: AdmissionController,
     limit: Limit,
-    /// When to look next.
+    /// Time of the next evaluation.
     due: Time,
     passing: Passing,
     budgets: BudgetMedian,
 }
 
 impl DriverAdmission {
-    /// Before a receive buffer of `rx_frames_max` frames.
+    /// Guard in front of a receive buffer of `rx_frames_max` frames.
     pub(crate) fn new(guard: Guard, rx_frames_max: usize) -> Self {
         let frames_max = match guard.policy.never_sheds() {
             true => u64::MAX,
@@ -149,13 +147,13 @@ impl DriverAdmission {
         Self { guard, frames_max, door, limit: Limit::Open, due, passing, budgets: BudgetMedian::default() }
     }
 
-    /// Whether a look is due.
+    /// True if an evaluation is due.
     #[inline]
     pub(crate) fn is_due(&self, now: Time) -> bool {
         now >= self.due
     }
 
-    /// Looks; returns the wait that was seen.
+    /// Evaluates the policy and sets the new limit.
     pub(crate) fn look(&mut self, now: Time, sight: &ShardLoad, stack: &Stack, meter: &mut TimeShare) {
         let Passing { offered, admitted, served, answered, answered_in } = std::mem::take(&mut self.passing);
         let signals = Signals {
@@ -177,7 +175,7 @@ impl DriverAdmission {
         self.due = now + self.guard.period;
     }
 
-    /// Whether a SYN of `class` is shed.
+    /// True if a SYN of `class` is shed.
     pub(crate) fn sheds(
         &mut self,
         now: Time,
@@ -203,32 +201,32 @@ impl DriverAdmission {
         !comes_in
     }
 
-    /// What a client hears that was shed.
+    /// Response to a shed SYN.
     pub(crate) fn refusal(&self) -> Refusal {
         self.guard.refusal
     }
 
-    /// A worker takes the first request of a connection.
+    /// Records that a worker takes the first request of a connection.
     pub(crate) fn on_served(&mut self) {
         self.passing.served += 1;
     }
 
-    /// A request came that can spare so much.
+    /// Records the budget of a request.
     pub(crate) fn on_budget(&mut self, budget: Option<Span>) {
         self.budgets.record(budget);
     }
 
-    /// A request was answered `latency` after it came.
+    /// Records an answer `latency` after the request's arrival.
     pub(crate) fn on_answered(&mut self, latency: Span) {
         self.passing.answered += 1;
         self.passing.answered_in += latency;
     }
 }
 
-/// One part of so many of the receive buffer is for connections that are there.
+/// Inverse of the share of the receive buffer that is reserved for open connections.
 const KEPT: usize = 4;
 
-/// Whether a frame asks for a connection to somebody who listens.
+/// True if a frame opens a connection to a listening port.
 #[inline]
 pub(crate) fn opens(frame: &[u8], meta: &PacketMeta, stack: &Stack) -> bool {
     const OTHERS: Flags = Flags::ACK.with(Flags::RST);

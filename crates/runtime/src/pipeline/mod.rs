@@ -1,27 +1,24 @@
-//! What every server has before it: device, driver stage, receive buffer and
-//! TCP on a frame's way in, and what TCP has ready on its way out.
+//! Receive and transmit pipeline shared by all servers: device, driver stage, receive buffer and
+//! TCP on the way in, TCP's output on the way out.
 //!
-//! A [`Shard`](crate::Shard), a [`TaskShard`](crate::task::TaskShard) and
-//! [`SocketProxy`](crate::streams::Streams) each have a [`Pipeline`] and differ in what
-//! they do with the bytes. The round is its owner's, and so
-//! is the stack, which some share ([`StackAccess`]).
+//! A [`Shard`](crate::Shard), a [`TaskShard`](crate::task::TaskShard) and a
+//! [`SocketProxy`](crate::socket_proxy::SocketProxy) each have a [`Pipeline`] and differ in their
+//! use of the bytes. The pipeline does not own the loop, nor the stack, which some of them share
+//! ([`StackAccess`]).
 //!
-//! In a strict receive buffer a frame without a verdict is least urgent; in one
-//! that learns it is as urgent as TCP and the application have found its
-//! connection to be: what was found once need not be parsed again. A bare
-//! acknowledgement is the exception, it is most urgent. Otherwise a flood of
-//! urgent data would starve the acknowledgements of what we sent: responses
-//! stay in the send buffer, are sent again after a timeout, and large ones
-//! never end. A bare acknowledgement costs a lookup, wakes nobody and frees
-//! memory, so it may take its turn with the most urgent data. A SYN may not,
-//! it costs memory; nor FIN and RST, which would overtake data of their own
-//! connection. What the classifier says of a frame always stands, but for a
-//! policy's default where the connection is known; and as long as nobody tells
-//! one frame or connection from another, all are equal and keep their order.
+//! In a strict receive buffer a frame without a verdict is least urgent. In a learning one it takes
+//! the connection's last priority from TCP and the application, so a known connection need not be
+//! parsed again. A bare acknowledgement is the exception: it is most urgent. A flood of urgent data
+//! would otherwise starve the acknowledgements of our own data: responses would stay in the send
+//! buffer, be retransmitted after a timeout, and large ones would never end. A bare acknowledgement
+//! costs a lookup, wakes no thread and frees memory. A SYN is not exempt, as it costs memory; nor
+//! are FIN and RST, which would overtake data of their own connection. The classifier's verdict
+//! always holds, except for a policy's default on a known connection. While no rule tells one frame
+//! or connection from another, all are equal and stay in order.
 //!
-//! Receiving gets a share of the time (`Budget::receive_percent`): the owner
-//! says what it does and when, [`Pipeline::over`] answers. What is ready to be
-//! sent may be held for more (`Budget::hold`).
+//! Receiving has a bounded share of the time (`Budget::receive_percent`): the owner reports its
+//! work and the time, and [`Pipeline::receive_share_exhausted`] gives the answer. Output may be
+//! coalesced (`Budget::hold`).
 //! Source: ADPS §2.1; the overload paper §3.3 and §3.4.
 
 mod admission;
@@ -42,9 +39,9 @@ pub use work_budget::Budget;
 
 use admission::{AdmissionResult, ShardLoad, opens};
 
-/// Where the stack is: the owner's own, or behind the lock of those who share it.
+/// Access to the stack: the owner's own, or shared behind a lock.
 pub(crate) trait StackAccess {
-    /// What `ask` finds out or does there.
+    /// Result of `ask` on the stack.
     fn with<R>(&mut self, ask: impl FnOnce(&mut Stack) -> R) -> R;
 }
 
@@ -55,7 +52,7 @@ impl StackAccess for Stack {
     }
 }
 
-/// How a front is set up.
+/// Settings of a pipeline.
 pub(crate) struct Setup {
     pub rx_order: RxOrder,
     pub rx_frames_max: usize,
@@ -64,7 +61,7 @@ pub(crate) struct Setup {
     pub budget: Budget,
 }
 
-/// See the module.
+/// Pipeline from device to TCP and back; see the module.
 pub(crate) struct Pipeline<F> {
     rx: RxBuffer<F>,
     rx_frames_max: usize,
@@ -74,49 +71,49 @@ pub(crate) struct Pipeline<F> {
     meter: TimeShare,
     /// Changed by [`Pipeline::set_budget`] only.
     pub budget: Budget,
-    /// When the latest frame was taken from the receive buffer.
+    /// Time at which the latest frame left the receive buffer.
     popped: Time,
-    /// Until when what is ready to be sent waits for more.
+    /// Time until which output is coalesced.
     held: Option<Time>,
-    /// When to try again to send: the device was full.
+    /// Time of the next attempt to transmit on a full device.
     blocked: Option<Time>,
 }
 
-/// Where the driver stage counts.
+/// Counters of the driver stage.
 pub(crate) struct DriverCountersMut<'a> {
     pub driver: &'a mut DriverCounters,
     pub guard: &'a mut [Shed; Priority::LEVELS],
 }
 
-/// What the driver stage did to a frame.
+/// Result of the driver stage for one frame.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DriverResult {
-    /// A classifier was called.
+    /// True if a classifier was called.
     pub classified: bool,
-    /// The guard shed it, so that it is in no buffer.
+    /// True if the guard shed the frame; it is in no buffer.
     pub shed: bool,
 }
 
-/// What a guard's policy needs to know that only the owner does.
+/// Load of the server behind the pipeline, for the guard's policy.
 pub(crate) struct ServerLoad {
-    /// Requests, or tasks, that wait.
+    /// Waiting requests or tasks.
     pub waiting: usize,
-    /// Since when the oldest does.
+    /// Time since which the oldest waits.
     pub oldest: Option<Time>,
     /// Connections that the application has.
     pub present: u64,
-    /// Whether others may go before the oldest.
+    /// True if others may be served before the oldest.
     pub reordered: bool,
 }
 
-/// How long to leave a full device alone.
+/// Time between two attempts on a full device.
 const BLOCKED: Span = Span::from_micros(10);
 
 impl<F: AsRef<[u8]>> Pipeline<F> {
-    /// An empty one.
+    /// An empty pipeline.
     ///
     /// # Panics
-    /// When a budget is 0.
+    /// If a budget is 0.
     pub fn new(setup: Setup) -> Self {
         setup.budget.check();
         Self {
@@ -142,7 +139,7 @@ impl<F: AsRef<[u8]>> Pipeline<F> {
     }
 
     /// # Panics
-    /// When one is 0.
+    /// If a budget is 0.
     pub fn set_budget(&mut self, budget: Budget) {
         budget.check();
         self.budget = budget;
@@ -153,42 +150,42 @@ impl<F: AsRef<[u8]>> Pipeline<F> {
         self.rx.len()
     }
 
-    /// When the frame that has waited longest came.
+    /// Arrival time of the oldest frame in the receive buffer.
     pub fn oldest(&self) -> Option<Time> {
         self.rx.oldest()
     }
 
-    /// When the latest frame was taken from the receive buffer.
+    /// Time at which the latest frame left the receive buffer.
     #[inline]
     pub fn popped(&self) -> Time {
         self.popped
     }
 
-    /// Whether something ready to be sent waits for more.
+    /// True while output is coalesced.
     #[inline]
     pub fn is_coalescing(&self) -> bool {
         self.held.is_some()
     }
 
-    /// When to look again, should `stack` have nothing to do before.
+    /// Time of the next call, if the stack has no earlier one.
     pub fn timeout(&self, stack: Option<Time>) -> Option<Time> {
         stack.into_iter().chain(self.blocked).min()
     }
 
-    /// It is `now`; what it was last told to do has taken the time until now.
+    /// Charges the time since the last call to the current kind of work.
     #[inline]
     pub fn start_round(&mut self, now: Time) {
         self.meter.at(now, self.budget.receive_percent);
     }
 
-    /// What the owner does from now on.
+    /// Sets the owner's current kind of work.
     #[inline]
     pub fn set_work(&mut self, work: Work) {
         self.meter.begin(work);
     }
 
-    /// Whether receiving has had its share of the time and somebody waits for
-    /// the rest, which `waits` finds out.
+    /// True if receiving has used its share of the time and other work waits, as `waits`
+    /// determines.
     #[inline]
     pub fn receive_share_exhausted(&mut self, waits: impl FnOnce() -> bool) -> bool {
         if self.budget.receive_percent == 100 {
@@ -201,19 +198,19 @@ impl<F: AsRef<[u8]>> Pipeline<F> {
         waits && self.meter.is_over()
     }
 
-    /// Nobody was kept waiting after all.
+    /// Clears the debt of receiving, as no other work waited.
     pub fn reset_share(&mut self) {
         self.meter.forgive();
     }
 
-    /// Whether the guard's policy is to look.
+    /// True if an evaluation of the guard's policy is due.
     #[inline]
     pub fn is_due(&self, now: Time) -> bool {
         self.gate.as_ref().is_some_and(|gate| gate.is_due(now))
     }
 
-    /// Tells the guard's policy what there is; how long the oldest frame and
-    /// the oldest of those behind have waited, together.
+    /// Evaluates the guard's policy. Returns the waits of the oldest frame and of the oldest
+    /// request behind it, added.
     pub fn update_admission(&mut self, now: Time, below: &mut impl StackAccess, behind: &ServerLoad) -> Span {
         let since = |oldest: Option<Time>| oldest.map_or(Span::ZERO, |at| now.since(at));
         let delay = since(self.rx.oldest()) + since(behind.oldest);
@@ -226,8 +223,8 @@ impl<F: AsRef<[u8]>> Pipeline<F> {
         delay
     }
 
-    /// The driver stage: takes a frame from the device into the receive buffer.
-    /// `present`: connections that the application has.
+    /// Driver stage: moves a frame from the device into the receive buffer. `present`: connections
+    /// that the application has.
     #[inline]
     pub fn receive_batch<D: Device<Frame = F>>(
         &mut self,
@@ -259,7 +256,7 @@ impl<F: AsRef<[u8]>> Pipeline<F> {
         Some(driven)
     }
 
-    /// How urgent this frame is while it waits.
+    /// Priority of this frame in the receive buffer.
     #[inline]
     fn turn(&self, frame: &[u8], meta: &PacketMeta, below: &mut impl StackAccess) -> FramePriority {
         let given = FramePriority::from(meta.priority.unwrap_or_default());
@@ -284,7 +281,7 @@ impl<F: AsRef<[u8]>> Pipeline<F> {
         })
     }
 
-    /// Whether the guard sheds this frame; tells the client, if it is to be told.
+    /// True if the guard sheds this frame; queues a reset if the client gets one.
     #[inline]
     fn sheds(
         &mut self,
@@ -313,7 +310,7 @@ impl<F: AsRef<[u8]>> Pipeline<F> {
         })
     }
 
-    /// Runs the frame whose turn it is through TCP; whether it carried payload.
+    /// Runs the next frame through TCP; returns whether it carried payload.
     #[inline]
     pub fn transport<D: Device<Frame = F>>(
         &mut self,
@@ -329,9 +326,9 @@ impl<F: AsRef<[u8]>> Pipeline<F> {
         Some(payload)
     }
 
-    /// Sends; how many frames. While there is `more` to do, acknowledgements may
-    /// wait a round for the response that takes them along; while frames or
-    /// others wait (`waits`), all of it may for `Budget::hold`.
+    /// Transmits; returns the number of frames. While there is `more` to do, acknowledgements may
+    /// wait a round to be piggybacked on a response. While frames or other work (`waits`) wait, all
+    /// output may wait for `Budget::hold`.
     #[inline]
     pub fn transmit<D: Device<Frame = F>>(
         &mut self,
@@ -356,7 +353,7 @@ impl<F: AsRef<[u8]>> Pipeline<F> {
         })
     }
 
-    /// Sends what TCP has ready; acknowledgements too, unless there is `more` to do.
+    /// Transmits TCP's output; acknowledgements too, unless there is `more` to do.
     pub fn send<D: Device<Frame = F>>(
         &mut self,
         now: Time,
@@ -376,7 +373,7 @@ impl<F: AsRef<[u8]>> Pipeline<F> {
     }
 }
 
-/// Whether a packet does nothing but acknowledge.
+/// True if a packet is an acknowledgement without data.
 fn is_bare_ack(ip: &IpView<'_>) -> bool {
     const CONTROL: Flags = Flags::SYN.with(Flags::FIN).with(Flags::RST);
     let (Some([]), Some(flags)) = (ip.tcp_payload(), ip.tcp_flags()) else { return false };

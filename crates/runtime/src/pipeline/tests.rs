@@ -1,9 +1,9 @@
-//! What the owners' tests share.
+//! Policy shared by the owners' tests.
 
 use guard::{Limit, Policy, Signals};
 use queueing::Time;
 
-/// Says one thing, whatever it sees.
+/// A policy with a constant limit.
 pub(crate) struct Says(pub Limit);
 
 impl Policy for Says {

@@ -1,44 +1,42 @@
-//! Where the time of a shard's core goes, and whose turn it is by that.
+//! Time shares of receiving and other work on a shard's core.
 //!
-//! The shard reads no clock: what it was last told to do has taken the time
-//! until it is next told what time it is. Taking frames in and running them
-//! through TCP is *receiving*; sending, handing requests to workers and
-//! serving them in the shard's own thread is the *rest*.
-//! Source: the overload paper §3.4: the stage that goes first gets a share.
+//! The shard reads no clock: each call charges the time since the last one to the kind of work set
+//! then. Moving frames in and running them through TCP is *receiving*. Transmitting, assigning
+//! requests and serving them in the shard's own thread is the *rest*.
+//! Source: the overload paper §3.4: the stage that runs first is limited to a share.
 
 use queueing::{Span, Time};
 
-/// What a core does.
+/// Kind of work of a core.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Work {
-    /// Takes frames in.
+    /// Moves frames in and runs them through TCP.
     Receive,
-    /// Whatever else is to be done.
+    /// Any other work.
     Rest,
-    /// Nothing is.
+    /// No work.
     #[default]
     None,
 }
 
-/// Measures a core.
+/// Time-share meter of one core.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct TimeShare {
     doing: Work,
     since: Time,
-    /// Of the time since the last [`TimeShare::take_share`].
+    /// Receiving time since the last [`TimeShare::take_share`].
     receiving: Span,
     all: Span,
-    /// Nanoseconds that receiving may still take, negative when it has taken
-    /// too many; a hundredth of them, so that shares are whole numbers.
+    /// Time that receiving may still take, negative after an excess; in 1/100 ns, so that shares
+    /// are whole numbers.
     credit: i64,
 }
 
-/// Time that may be saved up or owed: rounds of work differ from one to the
-/// next, and the share is one of many rounds.
+/// Maximum credit or debt: rounds differ, and the share applies over many of them.
 const CREDIT_MAX: i64 = Span::from_millis(1).as_nanos() as i64 * 100;
 
 impl TimeShare {
-    /// It is `now`; receiving should take `percent` of the time at most.
+    /// Charges the time until `now`; receiving should take at most `percent` of the time.
     #[inline]
     pub(crate) fn at(&mut self, now: Time, percent: u8) {
         let span = now.since(self.since);
@@ -57,25 +55,25 @@ impl TimeShare {
         self.credit = credit.clamp(-CREDIT_MAX, CREDIT_MAX);
     }
 
-    /// What happens from now on is `work`.
+    /// Sets the kind of work from now on.
     #[inline]
     pub(crate) fn begin(&mut self, work: Work) {
         self.doing = work;
     }
 
-    /// Whether receiving has had more than its share.
+    /// True if receiving has exceeded its share.
     #[inline]
     pub(crate) fn is_over(&self) -> bool {
         self.credit < 0
     }
 
-    /// Nobody was kept waiting by it: nothing is owed.
+    /// Clears a debt, as no other work waited.
     #[inline]
     pub(crate) fn forgive(&mut self) {
         self.credit = self.credit.max(0);
     }
 
-    /// The share of time that receiving took since this was last asked, 0 to 1.
+    /// Share of time, 0 to 1, that receiving took since the last call.
     pub(crate) fn take_share(&mut self) -> f64 {
         let (receiving, all) = (std::mem::take(&mut self.receiving), std::mem::take(&mut self.all));
         receiving.as_secs_f64() / all.as_secs_f64().max(1e-9)

@@ -1,32 +1,30 @@
-//! How much of each kind of work a round does.
+//! Work budget of a round, as NAPI's.
 
 use queueing::Span;
 
-/// How much of each kind of work a round does at the most.
+/// Maximum of each kind of work in a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
     /// Frames taken from the device, at least 1.
     pub drive: usize,
     /// Frames run through TCP, at least 1.
     pub transport: usize,
-    /// Requests given to workers, at least 1. A shard that serves them itself
-    /// gives one per round, so that an urgent frame waits for one request at
-    /// the most; with other workers a limit would only leave them idle.
+    /// Requests assigned to workers, at least 1. A shard that serves them itself assigns one per
+    /// round, so that an urgent frame waits for one request at most. With worker threads a limit
+    /// would only leave workers idle.
     pub assign: usize,
-    /// How long what is ready to be sent may wait for more, as long as there is
-    /// other work: a device sends many frames in one system call for little
-    /// more than the price of one. Zero sends in every round.
+    /// Longest time that output may be coalesced while there is other work: a device sends many
+    /// frames in one system call at little more than the cost of one. Zero transmits in every
+    /// round.
     pub hold: Span,
-    /// The share of time that receiving (taking frames in and running them
-    /// through TCP) may take, in percent, 1..=100, as long as a request waits
-    /// that an idle worker would take. It holds over some milliseconds; at 100
-    /// there is no bound.
+    /// Maximum share of time for receiving (moving frames in and running them through TCP), in
+    /// percent, 1..=100, while a request waits that an idle worker would take. It applies over some
+    /// milliseconds; 100 means no bound.
     pub receive_percent: u8,
 }
 
-/// Whatever has come is classified, up to 128 frames, before the next one goes
-/// through TCP: an urgent frame that the device has waits for one other at
-/// the most. No worker is left idle.
+/// Up to 128 received frames are classified before the next one goes through TCP, so an urgent
+/// frame in the device waits for at most one other. No worker is left idle.
 impl Default for Budget {
     fn default() -> Self {
         Self { drive: 128, transport: 1, assign: usize::MAX, hold: Span::ZERO, receive_percent: 100 }
@@ -34,7 +32,7 @@ impl Default for Budget {
 }
 
 impl Budget {
-    /// That of a shard whose own thread serves, one request each round.
+    /// Budget of a shard whose own thread serves, one request per round.
     #[must_use]
     pub fn inline(hold: Span) -> Self {
         Self { transport: 8, assign: 1, hold, ..Self::default() }

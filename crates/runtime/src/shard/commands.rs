@@ -1,4 +1,4 @@
-//! What a shard's owner asks of it and tells it between steps.
+//! Commands and queries of a shard's owner between steps.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::app::App;
 use crate::mode::Classifiers;
 
 impl<D: Device, A: App> Shard<D, A> {
-    /// The stack, to listen, connect, read flows.
+    /// The stack, to listen, connect and read flows.
     pub fn stack(&mut self) -> &mut Stack {
         &mut self.stack
     }
@@ -23,28 +23,26 @@ impl<D: Device, A: App> Shard<D, A> {
         self.front.set_classifier(classifier);
     }
 
-    /// Replaces both classifiers, the transport's where nobody has one of its
-    /// own: from the next frame, and the next segment, on. What waits already
-    /// keeps its label.
+    /// Replaces both classifiers from the next frame and segment on. A listener's or connection's
+    /// own transport classifier stays. Queued frames and tasks keep their labels.
     pub fn set_classifiers(&mut self, classifiers: Classifiers) {
         self.front.set_classifier(classifiers.driver);
         self.stack.set_default_classifier(classifiers.transport);
     }
 
-    /// What happened so far, and where requests waited.
+    /// Counters and waiting times so far.
     #[must_use]
     pub fn stats(&self) -> &Stats {
         &self.stats
     }
 
-    /// The same at the end, with how often buffers were asked for.
+    /// Final statistics, including use of the buffer pools.
     #[must_use]
     pub fn into_stats(self) -> Stats {
         Stats { buffers: self.buffers(), malformed: self.stack.counters().malformed, ..self.stats }
     }
 
-    /// How often payload that waits needed a buffer, in TCP and on the way to a
-    /// worker and back, and how often a pool had one.
+    /// Uses and hits of the buffer pools, in TCP and for requests and responses.
     #[must_use]
     pub fn buffers(&self) -> PoolStats {
         self.stack.buffers().and(self.buffers.uses())
@@ -56,32 +54,32 @@ impl<D: Device, A: App> Shard<D, A> {
         self.app.clone()
     }
 
-    /// How many workers it gives requests to.
+    /// Number of workers.
     #[must_use]
     pub fn workers(&self) -> usize {
         self.workers.given.len()
     }
 
-    /// Changes the budgets from the next piece of work on.
+    /// Changes the budgets from the next step on.
     ///
     /// # Panics
-    /// When one is 0.
+    /// If a budget is 0.
     pub fn set_budget(&mut self, budget: Budget) {
         self.front.set_budget(budget);
     }
 
-    /// How much of each kind of work a round does.
+    /// Maximum of each kind of work in a round.
     #[must_use]
     pub fn budget(&self) -> Budget {
         self.front.budget
     }
 
-    /// Starts counting anew, at the end of a warm-up for instance.
+    /// Clears the statistics, e.g. after a warm-up.
     pub fn clear_stats(&mut self) {
         self.stats.clear();
     }
 
-    /// Bytes that connections take up beyond TCP's, without requests under way.
+    /// Memory of connections in bytes, without TCP's and without requests in flight.
     #[must_use]
     pub fn connection_bytes(&self) -> usize {
         self.conns.bytes()
@@ -105,8 +103,8 @@ impl<D: Device, A: App> Shard<D, A> {
         &self.workers.idle
     }
 
-    /// From now on `worker` takes tasks of `priorities` only, as far as
-    /// steering allows them (M7). A worker that asks for nothing gets nothing.
+    /// Restricts `worker` to tasks of `priorities`, as far as steering allows them (M7). With no
+    /// priorities it gets none.
     pub fn wants(&mut self, worker: WorkerId, priorities: PrioritySet) {
         for p in Priority::all() {
             let accepts = &mut self.workers.accepts[p.index()];

@@ -1,4 +1,4 @@
-//! How a shard is set up: its queues, its workers, the sizes of a round.
+//! Configuration of a shard: queues, workers, sizes of a round.
 
 use net::classify::DriverClassifier;
 use net::driver::RxOrder;
@@ -9,34 +9,33 @@ use super::slow_requests::Limits;
 use crate::mode::Policy;
 use crate::pipeline::{Budget, Guard};
 
-/// How a shard is set up.
+/// Configuration of a shard.
 pub struct Config {
     /// TCP/IP.
     pub stack: net::stack::Config,
     /// Receive buffer order.
     pub rx_order: RxOrder,
-    /// Frames the receive buffer holds.
+    /// Capacity of the receive buffer in frames.
     pub rx_frames_max: usize,
     /// `pri_filter`, if any.
     pub driver_classifier: Option<DriverClassifier>,
-    /// Who serves whom.
+    /// Dispatch policy: which worker serves which request.
     pub dispatch: Box<dyn Dispatch>,
     /// Workers, 1..=256.
     pub workers: usize,
     /// Per priority, the workers that may serve it (M7).
     pub steering: [WorkerSet; Priority::LEVELS],
-    /// How much of each kind of work a round does.
+    /// Maximum of each kind of work in a round.
     pub budget: Budget,
-    /// Whose SYN comes in; everybody's, where nobody says.
+    /// Admission control; `None` admits every SYN.
     pub guard: Option<Guard>,
-    /// Which requests are kept whole ([`Stats::slow`](super::Stats::slow)); none,
-    /// where nobody says.
+    /// Limits of the slow-request log ([`Stats::slow`](super::Stats::slow)); by default it is off.
     pub slow: Limits,
 }
 
 impl Config {
-    /// A shard of `workers` workers under `policy`, whose transport
-    /// classifier becomes the stack's default; 16,384 frames of buffer.
+    /// A shard of `workers` workers under `policy`, whose transport classifier becomes the stack's
+    /// default; a receive buffer of 16,384 frames.
     #[must_use]
     pub fn new(mut stack: net::stack::Config, policy: Policy, workers: usize) -> Self {
         if policy.transport.is_some() {

@@ -1,8 +1,8 @@
-//! What the shard knows of each connection beyond what TCP knows.
+//! Connection table of a shard, beyond TCP's state.
 //!
-//! A table indexed by [`ConnId::index`], so that a task's token (slot and
-//! sequence number) finds its connection without hashing, and a task that was
-//! overtaken by a more urgent copy of itself is recognised as stale.
+//! It is indexed by [`ConnId::index`], so a task's token (slot and sequence number) finds its
+//! connection without hashing. A task that a more urgent copy of itself has overtaken is recognised
+//! as stale.
 
 use std::collections::VecDeque;
 
@@ -14,67 +14,67 @@ use super::response::Response;
 use super::slow_requests::ServedRequest;
 use crate::app::RequestAttributes;
 
-/// What a connection is doing.
+/// State of a connection in the shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// No connection has the slot.
+    /// The slot is unused.
     Free,
-    /// Nothing to look at: no bytes, or bytes already looked at in vain.
+    /// Nothing to parse: no bytes, or an incomplete request.
     Quiet,
-    /// A task of this priority waits in the event queue.
+    /// A task of this priority is in the event queue.
     Queued(Priority),
-    /// The event queue was full; the task of this priority waits to enter it.
+    /// A task of this priority waits to enter the full event queue.
     Stalled(Priority),
-    /// A worker has a request of it.
+    /// A worker has one of its requests.
     Serving,
-    /// Part of a response waits for room in the send buffer.
+    /// Part of a response waits for space in the send buffer.
     Flushing,
-    /// We have closed our half; whatever still comes is discarded.
+    /// Our half is closed; received bytes are discarded.
     Closing,
 }
 
-/// One received segment that is not read to its end.
+/// Boundary of a received segment that is not read to its end.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SegmentMark {
-    /// Position in the stream of the byte after it.
+    /// Stream position after its last byte.
     pub end: u64,
     /// Its label.
     pub label: Label,
-    /// The type its first bytes tell.
+    /// Request type, as its first bytes show it.
     pub kind: Option<RequestType>,
-    /// Stamped by the device.
+    /// Device timestamp.
     pub received: Time,
-    /// Taken from the receive buffer.
+    /// Time it left the receive buffer.
     pub popped: Time,
-    /// Became an event.
+    /// Time it became an event.
     pub pushed: Time,
 }
 
-/// A connection's state; see [`State`].
+/// Entry of the table; see [`State`].
 #[derive(Debug)]
 pub(super) struct Conn {
     pub generation: u32,
     pub state: State,
-    /// Number of the task that counts; others of this slot are stale.
+    /// Sequence number of the current task; others of this slot are stale.
     pub seq: u32,
-    /// After the bytes already received nothing comes.
+    /// True if the peer has closed its half.
     pub peer_closed: bool,
-    /// Close our half once `unsent` is out.
+    /// True if our half closes once the response is sent.
     pub close: bool,
     /// Stream position of the first unread byte.
     pub read: u64,
     /// Stream position after the last received byte.
     pub end: u64,
     pub marks: VecDeque<SegmentMark>,
-    /// Rest of the response under way that is not in the send buffer yet.
+    /// Part of the current response that is not in the send buffer yet.
     pub response: Response,
-    /// Whose response that is, where slow requests are kept.
+    /// Request of that response, if slow requests are recorded.
     pub passed: Option<Box<(ServedRequest, RequestAttributes)>>,
 }
 
-/// Segments told apart per connection; more are merged into the last.
+/// Maximum of segments kept apart per connection; more are merged into the last.
 const MARKS_MAX: usize = 64;
-/// Of these, so many have their memory while no connection has the slot.
+/// Of these, the capacity that an unused slot keeps.
 const MARKS_KEPT: usize = 4;
 
 impl Conn {
@@ -93,7 +93,7 @@ impl Conn {
         }
     }
 
-    /// Notes a segment. The caller has advanced `end` to the segment's end.
+    /// Records a segment. The caller has advanced `end` to the segment's end.
     pub fn mark(&mut self, mark: SegmentMark) {
         let full = self.marks.len() >= MARKS_MAX;
         match self.marks.back_mut().filter(|_| full) {
@@ -110,7 +110,7 @@ impl Conn {
         self.marks.iter().min_by_key(|mark| mark.label.priority)
     }
 
-    /// Reads `len` bytes; returns the segment that completed them.
+    /// Reads `len` bytes; returns the segment that contains the last of them.
     pub fn consume(&mut self, len: u64) -> Option<SegmentMark> {
         self.read += len;
         while let Some(mark) = self.marks.front().copied() {
@@ -124,8 +124,7 @@ impl Conn {
         None
     }
 
-    /// Ends the connection; tasks that still wait become stale. What is left of
-    /// its response.
+    /// Ends the connection; its waiting tasks become stale. Returns the rest of its response.
     pub fn free(&mut self) -> Response {
         self.state = State::Free;
         self.seq = self.seq.wrapping_add(1);
@@ -136,7 +135,7 @@ impl Conn {
     }
 }
 
-/// The label that goes first; its deadline is the nearer of both.
+/// The more urgent label, with the nearer deadline of both.
 fn more_urgent(a: Label, b: Label) -> Label {
     let deadline = match (a.deadline, b.deadline) {
         (Some(a), Some(b)) => Some(a.min(b)),
@@ -145,13 +144,13 @@ fn more_urgent(a: Label, b: Label) -> Label {
     Label { priority: a.priority.min(b.priority), deadline }
 }
 
-/// The label of a segment that has waited since `mark.pushed`.
+/// Label of a segment that has waited since `mark.pushed`.
 pub(super) fn aged(mark: &SegmentMark, now: Time) -> Label {
     let waited: Span = now.since(mark.pushed);
     Label { deadline: mark.label.deadline.map(|d| d.saturating_sub(waited)), ..mark.label }
 }
 
-/// The table of connections; as large as the largest index seen.
+/// Connection table, as large as the largest index seen.
 #[derive(Debug, Default)]
 pub(super) struct Connections {
     all: Vec<Conn>,
@@ -159,7 +158,7 @@ pub(super) struct Connections {
 }
 
 impl Connections {
-    /// Starts `id` in its slot.
+    /// Opens `id` in its slot.
     pub fn open(&mut self, id: ConnId) {
         let index = id.index as usize;
         if self.all.len() <= index {
@@ -175,31 +174,31 @@ impl Connections {
         (conn.read, conn.end) = (0, 0);
     }
 
-    /// Ends `id`; what is left of its response.
+    /// Closes `id`; returns the rest of its response.
     pub fn close(&mut self, id: ConnId) -> Option<Response> {
         let response = self.get(id)?.free();
         self.live -= 1;
         Some(response)
     }
 
-    /// Connections that are open.
+    /// Number of open connections.
     pub fn live(&self) -> usize {
         self.live
     }
 
-    /// Bytes that the table takes up.
+    /// Memory of the table in bytes.
     pub fn bytes(&self) -> usize {
         let marks: usize = self.all.iter().map(|conn| conn.marks.capacity() * size_of::<SegmentMark>()).sum();
         self.all.capacity() * size_of::<Conn>() + marks
     }
 
-    /// The connection `id`, while it lives.
+    /// Entry of `id` while it is open.
     pub fn get(&mut self, id: ConnId) -> Option<&mut Conn> {
         let conn = self.all.get_mut(id.index as usize)?;
         (conn.generation == id.generation && conn.state != State::Free).then_some(conn)
     }
 
-    /// The connection whose current task is `token`.
+    /// Connection whose current task is `token`.
     pub fn current(&mut self, token: u64) -> Option<ConnId> {
         let index = token as u32;
         let conn = self.all.get(index as usize)?;
@@ -208,7 +207,7 @@ impl Connections {
     }
 }
 
-/// The name of task `seq` of `id`.
+/// Token of task `seq` of `id`.
 pub(super) fn token(id: ConnId, seq: u32) -> u64 {
     u64::from(seq) << 32 | u64::from(id.index)
 }

@@ -1,10 +1,8 @@
-//! Datagrams on their way to a worker: each one that came is a request, and
-//! the response is a datagram back.
+//! Datagrams as requests; each response is a datagram back.
 //!
-//! They wait in the same event queue as connections, under the same policy;
-//! here is only what their tasks stand for. When the event queue or this table
-//! ([`DATAGRAMS_MAX`]) is full they stay in their socket, which is bounded,
-//! strict by label, and gives up the least urgent. Unlike a connection a
+//! They wait in the same event queue as connections, under the same policy; this table holds the
+//! payloads. When the event queue or the table ([`DATAGRAMS_MAX`]) is full, they stay in their
+//! socket, which is bounded, strict by label, and drops the least urgent. Unlike a connection, a
 //! datagram has no later copy of itself, so its task is never stale.
 
 use std::collections::VecDeque;
@@ -21,16 +19,16 @@ use super::slow_requests::End;
 use super::{Shard, Step};
 use crate::app::{App, Outcome, Stages};
 
-/// Datagrams that wait in the event queue or are served, at the most.
+/// Maximum of datagrams in the event queue or in service.
 const DATAGRAMS_MAX: usize = 4096;
 
-/// Bytes of a body that are generated for a datagram: more than fit into one.
+/// Bytes of a body that are generated for a datagram; more than fit into one.
 const BODY_BYTES_MAX: usize = 64 * 1024;
 
-/// Marks the token of a datagram's task; slots of connections are below it.
+/// Token bit of datagrams; connections' slots are below it.
 const DATAGRAM: u64 = 1 << 31;
 
-/// A datagram that waits; once it is served, where it came from.
+/// A waiting datagram; in service, its return path.
 #[derive(Debug)]
 struct Waiting {
     path: UdpPath,
@@ -38,29 +36,29 @@ struct Waiting {
     mark: SegmentMark,
 }
 
-/// Those that are not answered, and sockets that hold more.
+/// Unanswered datagrams, and sockets with more.
 #[derive(Debug, Default)]
 pub(super) struct Datagrams {
     slots: Vec<Option<Waiting>>,
     free: Vec<u32>,
-    /// The one that found the event queue full.
+    /// Datagram that found the event queue full.
     stuck: Option<u32>,
-    /// Sockets with something to read; one may stand here more than once.
+    /// Readable sockets; one may appear more than once.
     readable: VecDeque<UdpId>,
 }
 
 impl Datagrams {
-    /// Whether another may leave its socket.
+    /// True if another datagram may leave its socket.
     fn has_room(&self) -> bool {
         self.stuck.is_none() && (!self.free.is_empty() || self.slots.len() < DATAGRAMS_MAX)
     }
 
-    /// Whether one waits to enter the event queue.
+    /// True if a datagram waits to enter the event queue.
     pub(super) fn is_stuck(&self) -> bool {
         self.stuck.is_some()
     }
 
-    /// The slot that a task stands for, if it is a datagram's.
+    /// Slot of a task, if it is a datagram's.
     pub(super) fn slot(token: u64) -> Option<u32> {
         (token & DATAGRAM != 0).then_some((token & !DATAGRAM) as u32)
     }
@@ -84,7 +82,7 @@ impl Datagrams {
         self.slots.get_mut(slot as usize)?.as_mut()
     }
 
-    /// The task of `slot`, as urgent as it is by `now`.
+    /// Task of `slot`, with its deadline as of `now`.
     fn task(&self, slot: u32, now: Time) -> Option<Task> {
         let Waiting { mark, .. } = self.slots.get(slot as usize)?.as_ref()?;
         Some(Task { token: DATAGRAM | u64::from(slot), label: aged(mark, now), kind: mark.kind })
@@ -92,8 +90,7 @@ impl Datagrams {
 }
 
 impl<D: Device, A: App> Shard<D, A> {
-    /// Takes datagrams out of their sockets, the most urgent of each first, as
-    /// long as there is room.
+    /// Takes datagrams out of their sockets, each socket's most urgent first, while there is space.
     #[inline]
     pub(super) fn take_datagrams(&mut self, now: Time) {
         while let Some(id) = self.stack.poll_udp() {
@@ -131,8 +128,8 @@ impl<D: Device, A: App> Shard<D, A> {
         self.datagrams.task(slot, now).is_some_and(|task| self.dispatch.push(now, task).is_ok())
     }
 
-    /// Lets the datagram that found the event queue full enter, if it is of
-    /// this priority; `false` when the queue is full still.
+    /// Enqueues the datagram that found the event queue full, if it is of this priority; `false` if
+    /// the queue is still full.
     pub(super) fn enter_stuck(&mut self, now: Time, priority: Priority) -> bool {
         let Some(slot) = self.datagrams.stuck else { return true };
         if self.datagrams.task(slot, now).is_some_and(|task| task.label.priority != priority) {
@@ -145,7 +142,7 @@ impl<D: Device, A: App> Shard<D, A> {
         entered
     }
 
-    /// `worker` looks at the datagram in `slot`.
+    /// Checks the datagram in `slot` and assigns it to `worker`.
     pub(super) fn look_at_datagram(&mut self, now: Time, worker: WorkerId, slot: u32, task: Task) -> Step {
         let Some(Waiting { payload, mark, .. }) = self.datagrams.get(slot) else {
             return Step::Partial(worker);
@@ -187,13 +184,13 @@ impl<D: Device, A: App> Shard<D, A> {
         })
     }
 
-    /// Sends the response to a datagram. Nothing is sent for an application
-    /// that panicked, or that ended the exchange without a word.
+    /// Sends the response to a datagram; none if the application panicked or closed without a
+    /// response.
     pub(super) fn answer_datagram(&mut self, slot: u32, mut job: Job) -> Option<End> {
         let rest = job.take_rest();
         let Job { mut response, outcome, mut panicked, label, .. } = job;
         if let Some(mut rest) = rest.filter(|_| !panicked) {
-            // More than a datagram can be is refused as such.
+            // An oversized datagram is refused as such.
             panicked = !rest.write(rest.left().min(BODY_BYTES_MAX), &mut response);
         }
         let counters = &mut self.stats.counters;

@@ -1,4 +1,4 @@
-//! A request on its way to a worker and back.
+//! Request with its response, as a worker gets and returns it.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -10,50 +10,50 @@ use sched::dispatch::{RequestType, WorkerId};
 
 use crate::app::{App, Context, Outcome, Registration, Rest, Stages};
 
-/// Where a request came from, and its response goes.
+/// Origin of a request and destination of its response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// The head of a connection's bytes.
     Connection(ConnId),
-    /// A datagram, by its place among those that the shard has not answered.
+    /// A datagram, by its slot among the unanswered ones.
     Datagram(u32),
 }
 
-/// One request on its way to a worker; comes back by [`Shard::complete`](crate::Shard::complete).
+/// One request for a worker; returned by [`Shard::complete`](crate::Shard::complete).
 #[derive(Debug)]
 pub struct Job {
-    /// Who serves it.
+    /// Worker that serves it.
     pub worker: WorkerId,
-    /// Where it came from.
+    /// Its origin.
     pub from: Origin,
     /// Its label.
     pub label: Label,
     /// Its type, if known.
     pub kind: Option<RequestType>,
-    /// Where it has waited.
+    /// Its waiting time by stage.
     pub stages: Stages,
     /// The request's bytes.
     pub request: Vec<u8>,
     /// The response's bytes, filled in by the worker.
     pub response: Vec<u8>,
-    /// A copy of the 64 shared bytes; the bytes that the worker changed are
-    /// written back on completion. A datagram's are zero and its own.
+    /// Copy of the 64 shared bytes; bytes that the worker changed are written back on completion. A
+    /// datagram has its own, initially zero.
     pub private: Private,
-    /// Filled in by the worker: what the application asked for its connection, if
-    /// anything, and what follows the response's bytes.
+    /// Set by the worker: the application's changes to its connection, if any, and the body that
+    /// follows the response's bytes.
     pub registration: Option<Box<Registration>>,
-    /// Filled in by the worker: how long it served.
+    /// Set by the worker: service time.
     pub service: Span,
-    /// Filled in by the worker: what becomes of the connection.
+    /// Set by the worker: fate of the connection.
     pub outcome: Outcome,
-    /// Filled in by the worker: the application panicked.
+    /// Set by the worker: true if the application panicked.
     pub panicked: bool,
 }
 
-/// Lets a worker thread and the simulator serve a job the same way.
+/// Service, the same for a worker thread and the simulator.
 impl Job {
-    /// Runs the application on this job. A panic of the application is caught
-    /// and noted; the shard then aborts the connection, or answers nothing.
+    /// Runs the application on this job. A panic of the application is caught and recorded; the
+    /// shard then aborts the connection, or leaves the datagram unanswered.
     pub fn serve<A: App>(&mut self, app: &A, clock: &dyn Clock) {
         let start = clock.now();
         let mut registration = Registration::default();
@@ -72,19 +72,19 @@ impl Job {
         self.service = clock.now().since(start);
     }
 
-    /// Bytes of the whole response.
+    /// Length of the whole response in bytes.
     pub(super) fn response_len(&self) -> usize {
         let rest = self.registration.as_ref().and_then(|asked| asked.rest.as_ref());
         self.response.len() + rest.map_or(0, Rest::left)
     }
 
-    /// Takes what follows the response's bytes.
+    /// Takes the body that follows the response's bytes.
     pub(super) fn take_rest(&mut self) -> Option<Rest> {
         self.registration.as_mut()?.rest.take()
     }
 
-    /// Carries out on `conn` what the application changed: of the shared bytes
-    /// those that are no longer as `given`, its classifier, its memory.
+    /// Applies the application's changes to `conn`: shared bytes that differ from `given`,
+    /// classifier, memory.
     pub(super) fn settle(&mut self, stack: &mut Stack, conn: ConnId, given: &Private) {
         if self.private != *given
             && let Some(shared) = stack.private_mut(conn)

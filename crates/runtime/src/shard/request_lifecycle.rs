@@ -1,7 +1,6 @@
-//! What happens to a connection in a shard: events, looks, answers.
+//! Request lifecycle of a connection: events, parsing, answers.
 //!
-//! [`Shard::on_event`] is the table of states and events; the rest are
-//! straight lines that it, a worker's look and an answer share.
+//! [`Shard::on_event`] is the state table; the other functions are its straight-line actions.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -19,7 +18,7 @@ use super::{Job, Shard, Step};
 use crate::app::{App, Framing, Outcome, Stages};
 
 impl<D: Device, A: App> Shard<D, A> {
-    /// Takes what TCP and UDP have to tell.
+    /// Handles the events of TCP and UDP.
     pub(super) fn take_events(&mut self, now: Time) {
         while let Some(event) = self.stack.poll_event() {
             self.on_event(now, event);
@@ -49,7 +48,7 @@ impl<D: Device, A: App> Shard<D, A> {
         }
     }
 
-    /// Notes a segment; makes a task of it, or a waiting task more urgent.
+    /// Records a segment; queues a task for it, or raises the priority of the waiting one.
     fn on_readable(&mut self, now: Time, event: Event, state: State, fresh: u64) {
         let id = event.conn;
         let Some(conn) = self.conns.get(id) else { return };
@@ -75,7 +74,7 @@ impl<D: Device, A: App> Shard<D, A> {
         }
     }
 
-    /// The type that the segment at `start` of the unread bytes tells.
+    /// Request type of the segment at `start` of the unread bytes, if they show it.
     fn kind(&mut self, id: ConnId, start: usize, len: usize) -> Option<RequestType> {
         let received = self.stack.received(id);
         let segment = received.get(start..(start + len).min(received.len()))?;
@@ -84,15 +83,15 @@ impl<D: Device, A: App> Shard<D, A> {
         kind
     }
 
-    /// The type that the datagram `payload` tells.
+    /// Request type of the datagram `payload`, if it shows it.
     pub(super) fn kind_of(&mut self, payload: &[u8]) -> Option<RequestType> {
         let (kind, panicked) = ask_kind(&*self.app, payload);
         self.stats.counters.panics += u64::from(panicked);
         kind
     }
 
-    /// Puts a task of `id` into the event queue; when that is full, the
-    /// connection waits to enter, or its less urgent task stays.
+    /// Puts a task of `id` into the event queue. If that is full, the connection waits to enter, or
+    /// its less urgent task stays.
     pub(super) fn enter(&mut self, now: Time, id: ConnId, label: Label, kind: Option<RequestType>) {
         let Some(conn) = self.conns.get(id) else { return };
         let seq = conn.seq.wrapping_add(1);
@@ -112,8 +111,8 @@ impl<D: Device, A: App> Shard<D, A> {
         }
     }
 
-    /// Lets connections into the event queue that found it full, the most
-    /// urgent first, until it is full again.
+    /// Moves stalled connections into the event queue, the most urgent first, until it is full
+    /// again.
     pub(super) fn enter_stalled(&mut self, now: Time) {
         if !self.room || self.stalled_len == 0 && !self.datagrams.is_stuck() {
             return;
@@ -143,7 +142,7 @@ impl<D: Device, A: App> Shard<D, A> {
         }
     }
 
-    /// `worker` looks at everything received on `id`.
+    /// Parses the received bytes of `id` and assigns a complete request to `worker`.
     pub(super) fn look(&mut self, now: Time, worker: WorkerId, id: ConnId, task: Task) -> Step {
         let received = self.stack.received(id);
         let app = &self.app;
@@ -177,7 +176,7 @@ impl<D: Device, A: App> Shard<D, A> {
         Step::Partial(worker)
     }
 
-    /// Makes a job of the first `len` received bytes.
+    /// Job of the first `len` received bytes.
     fn give(&mut self, now: Time, worker: WorkerId, id: ConnId, task: Task, len: usize) -> Job {
         let (mut request, response) = (self.buffers.take(len), self.response(worker));
         request.extend_from_slice(&self.stack.received(id)[..len]);
@@ -221,7 +220,7 @@ impl<D: Device, A: App> Shard<D, A> {
         }
     }
 
-    /// What `request` says that it can spare, to the guard and to who watches.
+    /// Records the budget in `request`, for the guard and the statistics.
     fn on_budget(&mut self, priority: Priority, stages: &Stages, request: &[u8]) {
         let budget = self.app.budget(request);
         if let Some(gate) = &mut self.front.gate {
@@ -233,15 +232,15 @@ impl<D: Device, A: App> Shard<D, A> {
         }
     }
 
-    /// A buffer for what `worker` will answer, which is mostly not short.
+    /// Response buffer for `worker`, a large one.
     pub(super) fn response(&mut self, worker: WorkerId) -> Vec<u8> {
         let response = self.buffers.take(BufferPool::LARGE);
         self.workers.room[usize::from(worker.0)] = response.capacity();
         response
     }
 
-    /// Sends the response of a served job, unless its connection is gone. Its
-    /// end; `None` while a part waits for room.
+    /// Sends the response of a served job, unless its connection is gone. Returns the request's
+    /// end, or `None` while a part waits for space.
     pub(super) fn answer(&mut self, now: Time, mut job: Job) -> Option<End> {
         let id = match job.from {
             Origin::Connection(id) => id,
@@ -267,8 +266,8 @@ impl<D: Device, A: App> Shard<D, A> {
         self.flush(now, id)
     }
 
-    /// Keeps a request that passed, if it is slow; while a part of its response
-    /// waits for room, its connection has it.
+    /// Records a served request, if it is slow. While a part of its response waits for space, its
+    /// connection keeps it.
     pub(super) fn on_passed(
         &mut self,
         now: Time,
@@ -292,8 +291,7 @@ impl<D: Device, A: App> Shard<D, A> {
         }
     }
 
-    /// The peer sends no more and what it sent is answered; a torso of a
-    /// request is given up.
+    /// Closes after the peer's close, with all requests answered; discards an incomplete request.
     fn hang_up(&mut self, now: Time, id: ConnId) {
         if !self.stack.received(id).is_empty() {
             self.stats.counters.truncated += 1;
@@ -301,7 +299,7 @@ impl<D: Device, A: App> Shard<D, A> {
         self.close(now, id);
     }
 
-    /// Closes our half; what still comes is discarded.
+    /// Closes our half and discards further input.
     pub(super) fn close(&mut self, now: Time, id: ConnId) {
         if let Some(conn) = self.conns.get(id) {
             conn.state = State::Closing;
@@ -325,7 +323,7 @@ impl<D: Device, A: App> Shard<D, A> {
         self.forget(now, id);
     }
 
-    /// The connection is gone: its tasks become stale, a job in service late.
+    /// Ends the connection: its tasks become stale, a response in service late.
     fn forget(&mut self, now: Time, id: ConnId) {
         if let Some(passed) = self.conns.get(id).and_then(|conn| conn.passed.take()) {
             self.on_end(now, *passed, End::Gone);
@@ -337,7 +335,7 @@ impl<D: Device, A: App> Shard<D, A> {
     }
 }
 
-/// What `app` makes of these bytes, and whether it panicked.
+/// Request type that `app` sees in `bytes`, and whether it panicked.
 fn ask_kind<A: App>(app: &A, bytes: &[u8]) -> (Option<RequestType>, bool) {
     let asked = catch_unwind(AssertUnwindSafe(|| app.kind(bytes)));
     (asked.as_ref().ok().copied().flatten(), asked.is_err())

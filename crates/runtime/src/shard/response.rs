@@ -1,11 +1,10 @@
-//! Responses on their way to TCP.
+//! Unsent parts of responses.
 //!
-//! The send buffer takes what it has room for. Of a [`Body`](crate::app::Body) the rest does not
-//! exist until there is room again; bytes that the application has appended wait
-//! here, where they count towards the stack's memory
-//! ([`memory_max`](net::stack::Config::memory_max)). When that is full, the
-//! connection that has taken nothing of its response for the longest time is
-//! reset: a peer that reads makes room by itself.
+//! The send buffer takes as much as fits. The rest of a [`Body`](crate::app::Body) is generated
+//! only when there is space again. Bytes that the application has appended wait here and count
+//! towards the stack's memory ([`memory_max`](net::stack::Config::memory_max)). When that is full,
+//! the connection whose response has made no progress for the longest time is reset; a peer that
+//! reads frees memory itself.
 
 use std::collections::BTreeSet;
 
@@ -18,17 +17,17 @@ use super::connections::{State, aged};
 use super::slow_requests::{End, ServedRequest};
 use crate::app::{App, RequestAttributes, Rest};
 
-/// The part of a response that TCP does not have yet.
+/// Part of a response that TCP does not have yet.
 #[derive(Debug, Default)]
 pub(super) struct Response {
     bytes: Vec<u8>,
-    /// So many of them are sent.
+    /// Number of `bytes` sent.
     sent: usize,
-    /// What follows them.
+    /// Body that follows `bytes`.
     rest: Option<Rest>,
-    /// Bytes of memory that are counted as held by the stack.
+    /// Bytes counted in the stack's memory.
     held: usize,
-    /// When TCP last took some, while the rest waits.
+    /// Time of the last progress, while bytes wait.
     moved: Time,
 }
 
@@ -37,7 +36,7 @@ impl Response {
         Self { bytes, rest, ..Self::default() }
     }
 
-    /// Gives memory back, once what is left takes up less than half of it.
+    /// Frees memory once less than half of it is in use.
     fn shrink(&mut self) {
         let (left, capacity) = (self.bytes.len() - self.sent, self.bytes.capacity());
         if capacity >= SHRINK_MIN && 2 * left <= capacity {
@@ -47,23 +46,22 @@ impl Response {
     }
 }
 
-/// Connections with bytes that wait for room, the one that has moved least
-/// recently first.
+/// Connections with waiting bytes, the one with the oldest progress first.
 #[derive(Debug, Default)]
 pub(super) struct SlowReaders(BTreeSet<(Time, ConnId)>);
 
-/// Bytes of a body that are generated at once.
+/// Bytes of a body generated at a time.
 const PIECE: usize = 64 * 1024;
-/// Buffers that are smaller keep their size.
+/// Smallest buffer that is shrunk.
 const SHRINK_MIN: usize = 64 * 1024;
 
-/// Why a response does not go on.
+/// Reason why a response stops.
 enum Stop {
-    /// TCP has no room.
+    /// The send buffer is full.
     Full,
-    /// The connection takes no more.
+    /// The connection is closed for sending.
     Closed,
-    /// The application's body panicked, or wrote another number of bytes.
+    /// The application's body panicked, or wrote a wrong number of bytes.
     Failed,
 }
 
@@ -74,7 +72,7 @@ impl From<NotOpen> for Stop {
 }
 
 impl<D: Device, A: App> Shard<D, A> {
-    /// Goes on with a response that waited for room.
+    /// Continues a response that waited for space.
     pub(super) fn flush_rest(&mut self, now: Time, id: ConnId) {
         let passed = self.conns.get(id).and_then(|conn| conn.passed.take());
         let end = self.flush(now, id);
@@ -88,13 +86,13 @@ impl<D: Device, A: App> Shard<D, A> {
         }
     }
 
-    /// Keeps a request that is over, if it is slow.
+    /// Records a finished request, if it is slow.
     pub(super) fn on_end(&mut self, now: Time, (passed, told): (ServedRequest, RequestAttributes), end: End) {
         self.stats.slow.offer(passed.level(), passed.total(now), || passed.until(now, end, told));
     }
 
-    /// Sends as much of the response as TCP takes; the rest when it is
-    /// writable. As [`Shard::answer`].
+    /// Sends as much of the response as TCP takes; the rest when it is writable. Returns as
+    /// [`Shard::answer`].
     pub(super) fn flush(&mut self, now: Time, id: ConnId) -> Option<End> {
         match self.send_response(now, id)? {
             Ok(()) => {}
@@ -126,7 +124,7 @@ impl<D: Device, A: App> Shard<D, A> {
         Some(End::Answered)
     }
 
-    /// Hands TCP what it takes; `None` where there is no such connection.
+    /// Passes bytes to TCP; `None` if there is no such connection.
     fn send_response(&mut self, now: Time, id: ConnId) -> Option<Result<(), Stop>> {
         let Self { conns, stack, buffers, .. } = self;
         let Response { bytes, sent, rest, .. } = &mut conns.get(id)?.response;
@@ -157,12 +155,12 @@ impl<D: Device, A: App> Shard<D, A> {
         Some(send())
     }
 
-    /// Lets the rest of a response wait for room, within the stack's memory.
+    /// Keeps the rest of a response, within the stack's memory.
     fn keep_rest(&mut self, now: Time, id: ConnId) -> Option<End> {
         let response = &mut self.conns.get(id)?.response;
         self.slow_readers.0.remove(&(response.moved, id));
         if response.sent == response.bytes.len() {
-            // What waits is not generated yet.
+            // The rest is not generated yet.
             let bytes = std::mem::take(&mut response.bytes);
             (response.sent, response.moved) = (0, now);
             let held = std::mem::take(&mut response.held);
@@ -186,7 +184,7 @@ impl<D: Device, A: App> Shard<D, A> {
         None
     }
 
-    /// The response of `id` is out, or will never be.
+    /// Frees the response of `id`, sent or not.
     pub(super) fn drop_response(&mut self, id: ConnId, response: Response) {
         if response.held > 0 {
             self.slow_readers.0.remove(&(response.moved, id));

@@ -1,10 +1,9 @@
-//! The slowest requests, each whole: where a histogram says what was waited at
-//! a stage, this says which request waited where.
+//! Slow-request log: the slowest requests, each with its time at every stage.
 //!
-//! A shard keeps the few slowest since it was asked last ([`Slowest`]), so the
-//! cost of a request that is none of them is a comparison, and the memory is
-//! bounded by [`Limits`]. What a request says of itself ([`RequestAttributes`]) is read only
-//! when it is kept, or while its response waits for room.
+//! Histograms show the waits of a stage; this shows one request at all stages. A shard keeps the
+//! few slowest since the last query ([`Slowest`]): any other request costs one comparison, and
+//! [`Limits`] bounds the memory. A request's attributes ([`RequestAttributes`]) are parsed only if
+//! it is recorded, or while its response waits for space.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
@@ -16,18 +15,17 @@ use queueing::{Label, Priority, PrioritySet, Span, Time};
 use super::Job;
 use crate::app::{RequestAttributes, Stages};
 
-/// Names of the stages of [`Slow::stages`], in order: [`STAGES`](super::STAGES)
-/// and the way out.
+/// Names of the stages of [`Slow::stages`], in order: [`STAGES`](super::STAGES) and transmission.
 pub const PASSAGE: [&str; 5] = ["nic", "tcp", "event", "service", "transmit"];
 
-/// Which requests are kept whole.
+/// Criteria for recording a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Those that took so long, or longer.
+    /// Minimum total time.
     pub over: Span,
-    /// The slowest of them, so many from one look to the next; 0: none.
+    /// Maximum of requests between two queries; 0: none.
     pub most: usize,
-    /// Those that are as urgent: beside many that may take long, the few that may not.
+    /// Recorded levels, e.g. only urgent ones beside many slow others.
     pub levels: PrioritySet,
 }
 
@@ -38,12 +36,12 @@ impl Default for Limits {
     }
 }
 
-/// How a request ended.
+/// End of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// TCP took the last byte of the response, or the network a datagram's.
     Answered,
-    /// Its connection was gone before that.
+    /// The connection was gone before that.
     Gone,
     /// The application panicked.
     Failed,
@@ -59,54 +57,51 @@ impl fmt::Display for End {
     }
 }
 
-/// Whose a request is.
+/// Side of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Side {
-    /// A peer's, that is served here.
+    /// A peer's request, served here.
     #[default]
     Served,
-    /// A program's of this machine, that is served there.
+    /// A request of a program on this machine, served at this address.
     Called(SocketAddr),
 }
 
-/// One request, from its beginning to its end. Its stages follow each other
-/// without a gap.
+/// One request from beginning to end. Its stages follow each other without a gap.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Slow {
-    /// Whose it is.
+    /// Served or called.
     pub side: Side,
-    /// Its label, as it was when a worker took it.
+    /// Label when a worker took it.
     pub label: Label,
-    /// When the device stamped the segment that completed it; of one that is
-    /// called, when TCP was given its first byte.
+    /// Device timestamp of the segment that completed it; for a called one, the time at which TCP
+    /// got its first byte.
     pub begun: Time,
-    /// How long it was at each stage of [`PASSAGE`]. `service` begins when a
-    /// worker is given the request and ends when the shard has it back;
-    /// `transmit` is the wait for room in the send buffer, until TCP has the
-    /// last byte. Of one that is called, `transmit` comes first, and `service`
-    /// is the peer's and the way there and back; the others are those of what
-    /// its answer begins with.
+    /// Time at each stage of [`PASSAGE`]. `service` begins when a worker is given the request and
+    /// ends when the shard has it back. `transmit` is the wait for space in the send buffer, until
+    /// TCP has the last byte. For a called request, `transmit` comes first, `service` is the peer's
+    /// time and the round trip, and the other stages are those of the first bytes of its answer.
     pub stages: [Span; PASSAGE.len()],
-    /// The part of `service` that was the application's.
+    /// The application's part of `service`.
     pub app: Span,
     /// Length of the request in bytes.
     pub request: usize,
     /// Length of the response in bytes.
     pub response: usize,
-    /// How it ended.
+    /// End of the request.
     pub end: End,
-    /// What it says of itself.
+    /// Attributes of the request.
     pub told: RequestAttributes,
 }
 
 impl Slow {
-    /// How long it took: all stages together.
+    /// Total time over all stages.
     #[must_use]
     pub fn total(&self) -> Span {
         self.stages.into_iter().sum()
     }
 
-    /// Its stages one after the other, with their names.
+    /// Stages in order of time, with their names.
     pub fn passage(&self) -> impl Iterator<Item = (&'static str, Span)> + use<> {
         let order = match self.side {
             Side::Served => [0, 1, 2, 3, 4],
@@ -117,17 +112,17 @@ impl Slow {
     }
 }
 
-/// The slowest requests since the last look.
+/// The slowest requests since the last query.
 #[derive(Clone, Debug, Default)]
 pub struct Slowest {
     limits: Limits,
-    /// The first to go is on top.
+    /// Heap of the recorded requests, the least slow on top.
     kept: BinaryHeap<Reverse<Ranked>>,
     offered: u64,
     left_out: u64,
 }
 
-/// Ranked by how long it took; of equals the earlier one is slower.
+/// A request ranked by total time; of equals the earlier one ranks as slower.
 #[derive(Clone, Debug)]
 struct Ranked {
     total: Span,
@@ -136,32 +131,32 @@ struct Ranked {
 }
 
 impl Slowest {
-    /// Nobody yet.
+    /// An empty log.
     #[must_use]
     pub fn new(limits: Limits) -> Self {
         Self { limits, ..Self::default() }
     }
 
-    /// Which are kept.
+    /// Criteria for recording.
     #[must_use]
     pub const fn limits(&self) -> Limits {
         self.limits
     }
 
-    /// Changes which are kept from now on.
+    /// Changes the criteria from now on.
     pub fn set_limits(&mut self, limits: Limits) {
         self.limits = limits;
     }
 
-    /// Whether any are kept.
+    /// True if recording is on.
     #[inline]
     #[must_use]
     pub const fn is_on(&self) -> bool {
         self.limits.most > 0
     }
 
-    /// Keeps what `make` gives if `total` is long enough; who has to go for it,
-    /// and who is not kept though he took [`Limits::over`], is left out.
+    /// Records the result of `make` if `total` is among the slowest. A replaced request, or one of
+    /// at least [`Limits::over`] that is not recorded, counts as left out.
     #[inline]
     pub fn offer(&mut self, level: Priority, total: Span, make: impl FnOnce() -> Slow) {
         if !self.is_on() || total < self.limits.over || !self.limits.levels.contains(level) {
@@ -178,20 +173,19 @@ impl Slowest {
         self.kept.push(Reverse(Ranked { total, order: Reverse(self.offered), slow: make() }));
     }
 
-    /// Takes those that are kept, the slowest first.
+    /// Takes the recorded requests, the slowest first.
     pub fn take(&mut self) -> Vec<Slow> {
         let sorted = std::mem::take(&mut self.kept).into_sorted_vec();
         sorted.into_iter().map(|Reverse(ranked)| ranked.slow).collect()
     }
 
-    /// Requests that took [`Limits::over`] or longer and are not kept, as
-    /// others were slower.
+    /// Requests of at least [`Limits::over`] that were left out for slower ones.
     #[must_use]
     pub const fn left_out(&self) -> u64 {
         self.left_out
     }
 
-    /// Forgets everybody; limits stay.
+    /// Clears the log; the limits stay.
     pub fn clear(&mut self) {
         self.kept.clear();
         (self.offered, self.left_out) = (0, 0);
@@ -218,7 +212,7 @@ impl Ord for Ranked {
     }
 }
 
-/// A request that a worker has served and that may yet be slow.
+/// A served request that may turn out slow.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ServedRequest {
     label: Label,
@@ -231,12 +225,12 @@ pub(super) struct ServedRequest {
 }
 
 impl ServedRequest {
-    /// How urgent it was.
+    /// Priority level.
     pub(super) const fn level(&self) -> Priority {
         self.label.priority
     }
 
-    /// `job`, which a worker got at `given` and the shard has back at `now`.
+    /// Request of `job`, assigned at `given` and returned at `now`.
     pub(super) fn new(now: Time, given: Time, job: &Job) -> Self {
         Self {
             label: job.label,
@@ -249,13 +243,13 @@ impl ServedRequest {
         }
     }
 
-    /// How long it took until `now`.
+    /// Total time until `now`.
     pub(super) fn total(&self, now: Time) -> Span {
         let Stages { nic, tcp, event } = self.stages;
         nic + tcp + event + now.since(self.given)
     }
 
-    /// The same as a whole, ended at `now`.
+    /// Full record, ended at `now`.
     pub(super) fn until(&self, now: Time, end: End, told: RequestAttributes) -> Slow {
         let Stages { nic, tcp, event } = self.stages;
         let waited = nic + tcp + event;

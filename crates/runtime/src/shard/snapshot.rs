@@ -1,41 +1,40 @@
-//! What a shard shows of itself while it serves.
+//! Snapshot of a running shard.
 //!
-//! Histograms are handed over, not copied: whoever asks brings empty ones and
-//! gets those of the time since it was asked last, so showing costs the shard
-//! some hundred bytes, however much has been counted. Counters go on.
+//! Histograms are swapped, not copied: the observer supplies empty ones and gets those of the time
+//! since its last query. A snapshot thus costs the shard some hundred bytes, however large the
+//! counts. Counters are cumulative.
 
 use net::Device;
 
 use super::{Shard, Stats};
 use crate::app::App;
 
-/// What a shard shows.
+/// Snapshot of a shard.
 #[derive(Clone, Debug, Default)]
 pub struct ShardSnapshot {
-    /// Counters since it began; waits, budgets and slow requests since it was
-    /// asked last.
+    /// Counters since the start; waits, budgets and slow requests since the last query.
     pub stats: Stats,
-    /// What waits now.
+    /// Current queue lengths.
     pub depths: Depths,
     /// Counters of TCP/IP since the start.
     pub stack: net::stack::Counters,
 }
 
-/// What waits in a shard, and for whom.
+/// Queue lengths and occupancy of a shard.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Depths {
     /// Frames in the receive buffer.
     pub frames: usize,
-    /// Requests in the event queue and before it.
+    /// Requests in the event queue and waiting to enter it.
     pub requests: usize,
-    /// Workers that serve one.
+    /// Workers that serve a request.
     pub busy: usize,
-    /// Connections that are open.
+    /// Open connections.
     pub connections: usize,
 }
 
 impl ShardSnapshot {
-    /// Empty again, to be brought once more.
+    /// Empties the snapshot for the next query.
     pub fn clear(&mut self) {
         self.stats.clear();
         (self.depths, self.stack) = (Depths::default(), net::stack::Counters::default());
@@ -43,8 +42,8 @@ impl ShardSnapshot {
 }
 
 impl<D: Device, A: App> Shard<D, A> {
-    /// Shows what was counted; `into` brings empty histograms, which the shard
-    /// goes on with. From the first time on it also looks at budgets.
+    /// Fills `into` and takes over its empty histograms. From the first call on the shard also
+    /// records budgets.
     pub fn show(&mut self, into: &mut ShardSnapshot) {
         self.watched = true;
         std::mem::swap(&mut self.stats, &mut into.stats);

@@ -1,4 +1,4 @@
-//! What a shard counts, and where its requests waited.
+//! Counters and waiting-time histograms of a shard.
 
 use net::buffer_pool::PoolStats;
 use net::driver::DriverCounters;
@@ -10,79 +10,74 @@ use super::slow_requests::Slowest;
 use crate::app::Stages;
 use crate::pipeline::Shed;
 
-/// How often each thing happened.
+/// Event counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// The driver stage: frames, verdicts, drops.
+    /// Driver stage: frames, verdicts, drops.
     pub driver: DriverCounters,
     /// SYNs at the guard, by the level of their class.
     pub guard: [Shed; Priority::LEVELS],
-    /// Connections that came.
+    /// Connections accepted or opened.
     pub accepted: u64,
     /// Datagrams that left their socket for the event queue.
     pub datagrams: u64,
     /// Connections that ended, for any reason.
     pub closed: u64,
-    /// Requests given to workers.
+    /// Requests assigned to workers.
     pub requests: u64,
-    /// Responses handed to the transport in full.
+    /// Responses passed to the transport in full.
     pub responses: u64,
-    /// Responses to datagrams that were dropped: too many waited to be sent, or
-    /// there is no way to the sender.
+    /// Responses to datagrams dropped because too many were queued or there is no route to the
+    /// sender.
     pub unsent: u64,
-    /// Looks at a connection whose request was not complete.
+    /// Incomplete requests found on an attempt to assign.
     pub partial: u64,
-    /// Tasks skipped because a more urgent copy went first or the connection ended.
+    /// Tasks skipped because of a more urgent copy or the end of the connection.
     pub stale: u64,
     /// Tasks that found the event queue full; none is lost.
     pub queue_full: u64,
-    /// Connections reset, and datagrams dropped, because their bytes will never
-    /// be a request.
+    /// Connections reset, and datagrams dropped, because their bytes never become a request.
     pub invalid: u64,
-    /// Connections reset because a request filled the receive buffer without being complete.
+    /// Connections reset because an incomplete request filled the receive buffer.
     pub oversized: u64,
-    /// Connections whose peer closed in the middle of a request.
+    /// Connections closed by the peer in the middle of a request.
     pub truncated: u64,
-    /// Responses dropped because their connection was gone.
+    /// Responses dropped because the connection was gone.
     pub late: u64,
-    /// Connections reset because they took nothing of their response for longer
-    /// than others, and memory was full.
+    /// Connections reset for memory, as the ones whose responses had made no progress for the
+    /// longest time.
     pub unread: u64,
     /// Panics of the application; the connection was reset where one request caused it.
     pub panics: u64,
-    /// Connections reset by us, whatever the reason.
+    /// Connections reset by us, for any reason.
     pub aborted: u64,
 }
 
 /// Counters and histograms of one shard.
 #[derive(Clone, Debug)]
 pub struct Stats {
-    /// How often each thing happened.
+    /// Event counters.
     pub counters: Counters,
-    /// How long requests waited, by priority level (class) and stage
-    /// (`nic`, `tcp`, `event`, `service`).
+    /// Waiting times by priority level (class) and stage (`nic`, `tcp`, `event`, `service`).
     pub stages: StageHistograms,
-    /// How long the oldest had waited whenever the guard looked.
+    /// Wait of the oldest at each evaluation of the guard.
     pub delay: Histogram,
-    /// What requests that say how long they can wait (`App::budget`) had left
-    /// of it when a worker took them, by class and [`HOPS`]; zero for those that
-    /// were too late. Looked for only where there is a guard, or where somebody
-    /// watches ([`Shard::show`](super::Shard::show)).
+    /// Remaining budget (`App::budget`) when a worker took the request, by class and [`HOPS`]; zero
+    /// if late. Recorded only with a guard, or once a snapshot was taken
+    /// ([`Shard::show`](super::Shard::show)).
     pub left: StageHistograms,
-    /// The slowest requests since somebody looked
-    /// ([`Shard::show`](super::Shard::show)); none, where
-    /// [`Config::slow`](super::Config::slow) wants none.
+    /// Slowest requests since the last snapshot ([`Shard::show`](super::Shard::show)); none if
+    /// [`Config::slow`](super::Config::slow) is off.
     pub slow: Slowest,
-    /// How often payload that waits needed a buffer; filled in at the end
-    /// ([`Shard::into_stats`](super::Shard::into_stats)).
+    /// Use of the buffer pools; set at the end ([`Shard::into_stats`](super::Shard::into_stats)).
     pub buffers: PoolStats,
-    /// Frames that were refused, by [`Malformed::index`]; filled in at the end as well.
+    /// Malformed frames by [`Malformed::index`]; set at the end as well.
     pub malformed: [u64; Malformed::ALL.len()],
 }
 
 /// Names of the stages in [`Stats::stages`], in order.
 pub const STAGES: [&str; 4] = ["nic", "tcp", "event", "service"];
-/// Where in a server budgets are looked at ([`Stats::left`]).
+/// Points in a server at which budgets are recorded ([`Stats::left`]).
 pub const HOPS: [&str; 1] = ["worker"];
 
 impl Default for Stats {
@@ -102,7 +97,7 @@ impl Default for Stats {
 }
 
 impl Stats {
-    /// Forgets everything, at the end of a warm-up for instance.
+    /// Clears all, e.g. after a warm-up.
     pub fn clear(&mut self) {
         (self.counters, self.buffers) = (Counters::default(), PoolStats::default());
         self.stages.clear();
@@ -111,15 +106,14 @@ impl Stats {
         self.slow.clear();
     }
 
-    /// Adds what `other` says of waits and budgets; counters and slow requests
-    /// stay as they are.
+    /// Adds the waits and budgets of `other`; counters and slow requests stay.
     pub fn merge_spans(&mut self, other: &Self) {
         self.stages.merge(&other.stages);
         self.delay.merge(&other.delay);
         self.left.merge(&other.left);
     }
 
-    /// A worker takes a request that waited `stages`.
+    /// Records that a worker takes a request after the waits `stages`.
     pub(super) fn on_given(&mut self, priority: Priority, stages: &Stages) {
         self.counters.requests += 1;
         for (stage, span) in [stages.nic, stages.tcp, stages.event].into_iter().enumerate() {
@@ -127,12 +121,12 @@ impl Stats {
         }
     }
 
-    /// A request of `priority` can spare so much when a worker takes it.
+    /// Records the budget of a request of `priority` when a worker takes it.
     pub(super) fn on_budget(&mut self, priority: Priority, left: Span) {
         self.left.record(priority.index(), 0, left);
     }
 
-    /// A worker has served `job`.
+    /// Records the service time of `job`.
     pub(super) fn on_served(&mut self, job: &Job) {
         self.stages.record(job.label.priority.index(), STAGES.len() - 1, job.service);
     }

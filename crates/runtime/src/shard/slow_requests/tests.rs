@@ -1,4 +1,4 @@
-//! Exactly the slow ones are kept, and no more than were asked for.
+//! The log holds exactly the slowest requests, within its limits.
 
 use queueing::Rng;
 
@@ -57,12 +57,12 @@ fn of_equals_the_first_is_kept_and_comes_first() {
 #[test]
 fn who_is_not_slow_is_never_looked_at() {
     let mut slowest = Slowest::new(Limits { over: Span::from_millis(1), most: 1, levels: PrioritySet::ALL });
-    slowest
-        .offer(Priority::LOWEST, Span::from_micros(999), || unreachable!("it is faster than was asked for"));
+    slowest.offer(Priority::LOWEST, Span::from_micros(999), || unreachable!("it is below the limit"));
     slowest.offer(Priority::LOWEST, Span::from_millis(1), || slow(1_000));
-    slowest
-        .offer(Priority::LOWEST, Span::from_millis(1), || unreachable!("it is no slower than who is there"));
-    Slowest::default().offer(Priority::LOWEST, Span::from_secs(1), || unreachable!("nobody is kept"));
+    slowest.offer(Priority::LOWEST, Span::from_millis(1), || {
+        unreachable!("it is no slower than the recorded one")
+    });
+    Slowest::default().offer(Priority::LOWEST, Span::from_secs(1), || unreachable!("the log is off"));
     assert_eq!((kept(&mut slowest), slowest.left_out()), (vec![1_000], 1));
 }
 
@@ -70,7 +70,7 @@ fn who_is_not_slow_is_never_looked_at() {
 fn of_other_levels_nobody_is_kept_or_left_out() {
     let urgent: PrioritySet = "high".parse().unwrap();
     let mut slowest = Slowest::new(Limits { over: Span::ZERO, most: 1, levels: urgent });
-    slowest.offer(Priority::LOWEST, Span::from_micros(9), || unreachable!("its level was not asked for"));
+    slowest.offer(Priority::LOWEST, Span::from_micros(9), || unreachable!("its level is not recorded"));
     slowest.offer(Priority::HIGHEST, Span::from_micros(5), || slow(5));
     assert_eq!((kept(&mut slowest), slowest.left_out()), (vec![5], 0));
 }
