@@ -1,5 +1,5 @@
-//! Every packet script under `tests/scripts`, one test each, by its path:
-//! `cargo test -p net --test scripts sack/` plays one topic.
+//! Packet scripts under `tests/scripts`, one test each, named by path: `cargo test -p net --test
+//! scripts sack/` runs one topic.
 #![forbid(unsafe_code)]
 
 use std::path::{Path, PathBuf};
@@ -26,7 +26,7 @@ fn main() -> ExitCode {
     run(&Arguments::from_args(), trials).exit_code()
 }
 
-/// The scripts under `folder`, in order.
+/// Scripts under `folder`, sorted.
 fn scripts(folder: &Path) -> Vec<PathBuf> {
     let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
     let mut paths: Vec<_> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();

@@ -1,62 +1,62 @@
-//! What a script says, as data: what the parser makes and the runner plays.
+//! Syntax tree of a script, produced by the parser and executed by the runner.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
 
 use queueing::Span;
 
-/// One script.
+/// Script.
 pub struct Script {
-    /// Where it lies, from the crate's root.
+    /// Path from the crate's root.
     pub path: String,
-    /// Its text, for reports.
+    /// Lines of the text, for reports.
     pub lines: Vec<String>,
-    /// Its `--name=value` options, with their lines.
+    /// Options `--name=value`, with their lines.
     pub options: Vec<(usize, String, String)>,
     pub events: Vec<Event>,
 }
 
-/// One line of a script: when, and what.
+/// One line of a script: time and event.
 pub struct Event {
     pub line: usize,
     pub when: When,
     pub what: What,
 }
 
-/// When something happens, or may.
+/// Time of an event, exact or allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum When {
-    /// So long after the script's start.
+    /// This long after the script's start.
     At(Span),
-    /// So long after the event before.
+    /// This long after the previous event.
     After(Span),
-    /// Whenever it comes.
+    /// Any time.
     Any,
-    /// Between two spans after the start, or after the event before.
+    /// Interval after the start, or after the previous event.
     Between { from: Span, to: Span, relative: bool },
 }
 
 pub enum What {
-    /// The peer sends this.
+    /// The peer sends this packet.
     In(Packet),
-    /// The stack sends this.
+    /// The stack sends this packet.
     Out(Packet),
-    /// The application calls.
+    /// Socket call of the application.
     Call(Call),
-    /// What must be true.
+    /// Assertions that must hold.
     Assert(Vec<Assertion>),
 }
 
-/// A socket call: `name(args) = result errno`.
+/// Socket call `name(args) = result errno`.
 pub struct Call {
     pub name: String,
     pub args: Vec<String>,
-    /// `None` where the script says `...`: whatever it returns.
+    /// `None` for `...`: any result.
     pub result: Option<i64>,
     pub errno: Option<String>,
 }
 
-/// `name(fd) op value`.
+/// Assertion `name(fd) op value`.
 pub struct Assertion {
     pub name: String,
     pub fd: Option<i64>,
@@ -64,25 +64,25 @@ pub struct Assertion {
     pub value: String,
 }
 
-/// A packet as a script writes it. What is `None` is not looked at when the
-/// packet is expected, and has its default when it is injected.
+/// Packet in a script. A `None` field is not compared in an expected packet, and has its default in
+/// an injected one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Packet {
     pub ip: Ip,
-    /// Source and target port.
+    /// Source and destination port.
     pub ports: Option<(u16, u16)>,
     pub body: Body,
 }
 
-/// What a script may say of the IP header.
+/// IP header fields that a script may set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ip {
     pub ecn: Option<u8>,
     pub dscp: Option<u8>,
     pub ttl: Option<u8>,
-    /// Only the bytes from `.0` to `.1` of what IP carries, and whether more follow.
+    /// Fragment: only bytes `.0` to `.1` of the IP payload, and the more-fragments flag.
     pub piece: Option<(usize, Option<usize>, bool)>,
-    /// The transport checksum is wrong.
+    /// True if the transport checksum is wrong.
     pub damaged: bool,
 }
 
@@ -104,20 +104,20 @@ pub struct Tcp {
     pub ack: Option<u32>,
     pub win: Option<u16>,
     pub urg: Option<u16>,
-    /// `None` where the script says `<...>`.
+    /// `None` for `<...>`: any options.
     pub options: Option<Vec<Opt>>,
 }
 
-/// An ICMP message by the names of both versions' types and codes.
+/// ICMP message, by the names of both versions' types and codes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Icmp {
-    /// Sequence and length of the TCP segment, or length of the datagram, that it quotes.
+    /// Quoted packet: sequence number and length of a TCP segment, or length of a datagram.
     pub quote: Option<Quote>,
     pub kind: String,
     pub code: String,
-    /// MTU, pointer or whatever else the second word is.
+    /// Second word of the header: MTU, pointer or other.
     pub word: Option<u32>,
-    /// Bytes behind the header of an echo.
+    /// Bytes after the header of an echo.
     pub len: Option<usize>,
 }
 
@@ -135,11 +135,11 @@ pub enum Opt {
     Scale(u8),
     SackPermitted,
     Sack(Vec<(u32, u32)>),
-    /// Value and echo; `None` for any.
+    /// Timestamp value and echo; `None` for any.
     Stamps(Option<u32>, Option<u32>),
-    /// Fast Open: the cookie, empty to ask for one; `None` for any.
+    /// Fast Open cookie, empty for a request; `None` for any.
     FastOpen(Option<Vec<u8>>),
-    /// Anything else, by kind, with its bytes.
+    /// Any other option: kind and bytes.
     Other(u8, Vec<u8>),
 }
 
@@ -149,11 +149,11 @@ pub const RST: u8 = 0x04;
 pub const ACK: u8 = 0x10;
 pub const URG: u8 = 0x20;
 
-/// The letters of the flags, in the order in which they are written.
+/// Letters of the flags, in the order of the dialect.
 pub const FLAGS: [(char, u8); 8] =
     [('S', SYN), ('F', FIN), ('R', RST), ('P', 0x08), ('U', URG), ('E', 0x40), ('W', 0x80), ('.', ACK)];
 
-/// The names that a script may use for ECN.
+/// Names of the ECN code points.
 pub const ECN: [(&str, u8); 4] = [("noecn", 0), ("ect1", 1), ("ect0", 2), ("ce", 3)];
 
 impl Tcp {
@@ -163,7 +163,7 @@ impl Tcp {
 }
 
 impl Packet {
-    /// The Fast Open cookie that it carries.
+    /// Fast Open cookie of the segment.
     pub fn cookie(&self) -> Option<&[u8]> {
         let Body::Tcp(Tcp { options: Some(options), .. }) = &self.body else { return None };
         options.iter().find_map(|option| match option {
@@ -172,7 +172,7 @@ impl Packet {
         })
     }
 
-    /// Puts `cookie` where the script says `any`.
+    /// Replaces a cookie `any` by `cookie`.
     pub fn show_cookie(&mut self, cookie: &[u8]) {
         let Body::Tcp(Tcp { options: Some(options), .. }) = &mut self.body else { return };
         for option in options {
@@ -283,7 +283,7 @@ fn hex(bytes: &[u8]) -> String {
     })
 }
 
-/// ICMP types and codes by name: version 4's and 6's numbers.
+/// ICMP types and codes by name: numbers of version 4 and 6.
 pub fn icmp_types() -> BTreeMap<(&'static str, &'static str), [(u8, u8); 2]> {
     const NONE: (u8, u8) = (255, 255);
     BTreeMap::from([

@@ -1,7 +1,7 @@
-//! Socket calls, as far as scripts need them, on the stack's own interface.
+//! Socket calls of scripts, on the stack's own interface.
 //!
-//! Nothing blocks. Events stay in the stack until a call asks, as they would
-//! with an application that is slow to accept or to read.
+//! No call blocks. Events stay in the stack until a call needs them, as with an application that
+//! accepts or reads slowly.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
@@ -14,22 +14,22 @@ use super::codec::{PEER_V4, PEER_V6};
 use super::flow::bytes;
 use super::run::{Failure, PORTS, Runner};
 
-/// What a file descriptor names.
+/// Object of a file descriptor.
 #[derive(Clone, Copy)]
 pub(super) enum Socket {
-    /// Not connected yet; perhaps bound to a port.
+    /// TCP socket that is not connected, perhaps bound to a port.
     Fresh {
         port: Option<u16>,
         fast_open: usize,
     },
-    /// A UDP socket that has no port yet.
+    /// UDP socket without a port.
     FreshDatagram,
     Datagram(UdpId),
     Listener(ListenerId),
     Stream(ConnId),
 }
 
-/// What is known of a connection.
+/// State of a connection.
 #[derive(Default)]
 pub struct Stream {
     pub connected: bool,
@@ -38,9 +38,9 @@ pub struct Stream {
     pub writable: u32,
     read: u32,
     written: u32,
-    /// The error was told.
+    /// True if the error was reported.
     told: bool,
-    /// SO_LINGER with a time of zero: closing resets.
+    /// True if SO_LINGER is on with time 0: closing sends a reset.
     pub(super) abrupt: bool,
 }
 
@@ -48,16 +48,16 @@ pub struct Stream {
 pub struct Sockets {
     pub(super) open: BTreeMap<i64, Socket>,
     streams: BTreeMap<ConnId, Stream>,
-    /// Accepted by the stack, not yet by the application.
+    /// Connections accepted by the stack, but not yet by the application.
     waiting: VecDeque<(ListenerId, ConnId)>,
     latest: Option<ConnId>,
 }
 
-/// A call's result: a number, or an error's name.
+/// Result of a call: a number, or the name of an error.
 pub(super) type Outcome = Result<i64, &'static str>;
 
 impl Sockets {
-    /// The connection that `fd` names, or the latest one.
+    /// Connection of `fd`, or the latest one.
     pub fn stream(&self, fd: Option<i64>) -> Option<(ConnId, &Stream)> {
         let id = match fd {
             None => self.latest?,
@@ -92,14 +92,14 @@ impl Sockets {
 }
 
 impl Runner {
-    /// Hears everything that the stack has to tell.
+    /// Reads all pending events of the stack.
     pub fn drain(&mut self) {
         while let Some(event) = self.stack.poll_event() {
             self.sockets.take_event(event);
         }
     }
 
-    /// Makes `call`; returns how it reads with its result.
+    /// Makes `call`; returns its text with its result.
     pub fn call(&mut self, call: &Call) -> Result<String, Failure> {
         let outcome = self.outcome(call)?;
         let expected = match (call.result, &call.errno) {
@@ -172,7 +172,7 @@ impl Runner {
         };
         loop {
             if let Some(at) = self.sockets.waiting.iter().position(|(of, _)| *of == listener) {
-                let (_, id) = self.sockets.waiting.remove(at).expect("it is there");
+                let (_, id) = self.sockets.waiting.remove(at).expect("index from position");
                 self.sockets.latest = Some(id);
                 return Ok(Ok(self.sockets.add(Socket::Stream(id))));
             }
@@ -218,12 +218,12 @@ impl Runner {
         }
     }
 
-    /// The peer's address.
+    /// Address of the peer.
     pub(super) fn peer(&self) -> IpAddr {
         if self.v6 { IpAddr::from(PEER_V6) } else { IpAddr::from(PEER_V4) }
     }
 
-    /// The connection of the call's file descriptor, and what is known of it.
+    /// Connection of the call's file descriptor, and its state.
     pub(super) fn stream_of(&mut self, call: &Call) -> Result<Option<(ConnId, &mut Stream)>, Failure> {
         self.drain();
         let Some(Socket::Stream(id)) = self.sockets.open.get(&fd(call)?).copied() else { return Ok(None) };
@@ -297,7 +297,7 @@ impl Runner {
     }
 }
 
-/// The error that a reader of a connection hears that ended for `reason`.
+/// Error that a read returns after a connection ended for `reason`.
 pub(super) fn errno(reason: CloseReason) -> Option<&'static str> {
     match reason {
         CloseReason::Finished => None,
@@ -319,7 +319,7 @@ pub(super) fn number(call: &Call, at: usize) -> Result<i64, Failure> {
     arg.ok_or_else(|| Failure::new(format!("argument {} of {} is no number", at + 1, call.name)))
 }
 
-/// The port in `… htons(443) …`.
+/// Port in `… htons(443) …`.
 pub(super) fn port_in(address: &str) -> Option<u16> {
     address.split_once("htons(")?.1.split_once(')')?.0.trim().parse().ok()
 }

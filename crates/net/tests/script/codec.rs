@@ -1,5 +1,5 @@
-//! Packets to bytes and back, written apart from the stack's own parsers so
-//! that an error in those shows. Numbers are those on the wire here.
+//! Packet codec, independent of the stack's parsers so that errors in those show. Numbers are those
+//! on the wire.
 
 use super::ast::{ACK, Body, Icmp, Ip, Opt, Packet, Quote, Tcp, URG, icmp_types};
 
@@ -16,7 +16,7 @@ const ICMP: u8 = 1;
 const ICMPV6: u8 = 58;
 const FRAGMENT: u8 = 44;
 
-/// Who sends.
+/// Sender of a packet.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum From {
     Peer,
@@ -29,7 +29,7 @@ fn addresses(v6: bool, from: From) -> (Vec<u8>, Vec<u8>) {
     if from == From::Peer { (peer, stack) } else { (stack, peer) }
 }
 
-/// The frame that carries `packet` from the peer to the stack.
+/// Frame with `packet` from the peer to the stack.
 pub fn frame(v6: bool, packet: &Packet, payload: &[u8]) -> Vec<u8> {
     let mut frame = [&STACK_MAC[..], &PEER_MAC[..], if v6 { &[0x86, 0xdd] } else { &[8, 0] }].concat();
     frame.extend(ip_packet(v6, From::Peer, packet, payload));
@@ -105,7 +105,7 @@ fn ip_header(
     header
 }
 
-/// Protocol and bytes, with a checksum of zero.
+/// Protocol and bytes, with checksum 0.
 fn body(v6: bool, packet: &Packet, payload: &[u8], from: From) -> (u8, Vec<u8>) {
     let (source, target) = packet.ports.unwrap_or_default();
     let mut bytes = [source.to_be_bytes(), target.to_be_bytes()].concat();
@@ -173,7 +173,7 @@ fn icmp_message(v6: bool, icmp: &Icmp, packet: &Packet, payload: &[u8], from: Fr
     let mut bytes = vec![kind, code, 0, 0];
     bytes.extend(icmp.word.unwrap_or(0).to_be_bytes());
     if let Some(quote) = icmp.quote {
-        // The quoted packet went the other way.
+        // The quoted packet went in the opposite direction.
         let ports = packet.ports.map(|(source, target)| (target, source));
         let (body, len) = match quote {
             Quote::Tcp { seq, len } => {
@@ -194,8 +194,8 @@ fn icmp_message(v6: bool, icmp: &Icmp, packet: &Packet, payload: &[u8], from: Fr
     (if v6 { ICMPV6 } else { ICMP }, bytes)
 }
 
-/// What a frame of the stack's carries: the packet and its payload. `None`
-/// for what scripts do not show (ARP, neighbour discovery).
+/// Packet and payload of a frame of the stack. `None` for protocols outside scripts (ARP, neighbour
+/// discovery).
 pub fn decode(frame: &[u8]) -> Option<Result<(Packet, Vec<u8>), String>> {
     let ip = &frame[14..];
     match frame[12..14] {
@@ -299,8 +299,8 @@ fn decode_options(mut bytes: &[u8]) -> Result<Vec<Opt>, String> {
     Ok(options)
 }
 
-/// The answer that keeps the stack's neighbour cache filled, when `frame` asks
-/// for the peer's hardware address.
+/// Reply to a request for the peer's hardware address in `frame`; it keeps the stack's neighbour
+/// cache filled.
 pub fn answer(frame: &[u8]) -> Option<Vec<u8>> {
     let ip = &frame[14..];
     match frame[12..14] {
@@ -310,19 +310,19 @@ pub fn answer(frame: &[u8]) -> Option<Vec<u8>> {
     }
 }
 
-/// An ARP packet of the peer's: 1 asks the stack, 2 answers it.
+/// ARP packet of the peer: operation 1 requests the stack's address, 2 replies to it.
 pub fn arp(operation: u8, target_mac: &[u8; 6]) -> Vec<u8> {
     let to = if operation == 1 { [0xff; 6] } else { STACK_MAC };
     let head = [&to[..], &PEER_MAC, &[8, 6, 0, 1, 8, 0, 6, 4, 0, operation]].concat();
     [&head[..], &PEER_MAC, &PEER_V4, target_mac, &STACK_V4, &[0; 18]].concat()
 }
 
-/// A neighbour advertisement of the peer's: solicited, override.
+/// Neighbour advertisement of the peer: solicited, override.
 fn advertisement() -> Vec<u8> {
     neighbor(136, 0x6000_0000, &PEER_V6, 2)
 }
 
-/// A neighbour solicitation of the peer's for the stack.
+/// Neighbour solicitation of the peer for the stack.
 pub fn solicitation() -> Vec<u8> {
     neighbor(135, 0, &STACK_V6, 1)
 }
@@ -341,7 +341,7 @@ fn neighbor(kind: u8, flags: u32, about: &[u8; 16], option: u8) -> Vec<u8> {
     [&STACK_MAC[..], &PEER_MAC, &[0x86, 0xdd], &packet].concat()
 }
 
-/// The Internet checksum; zero over what is right.
+/// Internet checksum; 0 over bytes with a correct checksum.
 fn checksum(bytes: &[u8]) -> u16 {
     let words = bytes.chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0)));
     let mut sum: u32 = words.sum();

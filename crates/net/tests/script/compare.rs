@@ -1,8 +1,8 @@
-//! Whether a packet is the one that a script expects.
+//! Comparison of a packet with the expected one.
 
 use super::ast::{Body, Icmp, Ip, Opt, Packet, Tcp, URG};
 
-/// The first field in which `got` is not `wanted`.
+/// First field in which `got` differs from `wanted`.
 pub fn difference(wanted: &Packet, got: &Packet) -> Option<&'static str> {
     if wanted.ports != got.ports {
         return Some("a port");
@@ -39,7 +39,7 @@ fn tcp(wanted: &Tcp, got: &Tcp) -> Option<&'static str> {
     fields.iter().find(|(_, same)| !same).map(|(name, _)| *name)
 }
 
-/// Whether the same options are there, in any order, however padded.
+/// True if both have the same options, in any order and with any padding.
 fn options(wanted: Option<&[Opt]>, got: Option<&[Opt]>) -> bool {
     let (Some(wanted), Some(got)) = (wanted, got) else { return true };
     let sorted = |options: &[Opt]| {

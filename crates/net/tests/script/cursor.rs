@@ -1,8 +1,8 @@
-//! A place in one line of a script, and what can be read there.
+//! Position in one line of a script, and readers of tokens.
 
 use queueing::Span;
 
-/// Why a line is not understood.
+/// Syntax error.
 #[derive(Debug)]
 pub struct Invalid(pub String);
 
@@ -25,7 +25,7 @@ impl<'a> Cursor<'a> {
         self.rest = self.rest.trim_start();
     }
 
-    /// What stands here instead of `valid`.
+    /// Error with the text at the position, and `valid`.
     pub fn invalid<T>(&self, valid: &str) -> Parsed<T> {
         let here = match self.rest.trim() {
             "" => "the end of the line".to_owned(),
@@ -39,7 +39,7 @@ impl<'a> Cursor<'a> {
         self.rest.starts_with(text)
     }
 
-    /// Steps over `text`, if it stands here.
+    /// Skips `text` if it is at the position.
     pub fn eat(&mut self, text: &str) -> bool {
         let found = self.peek(text);
         if found {
@@ -52,7 +52,7 @@ impl<'a> Cursor<'a> {
         if self.eat(text) { Ok(()) } else { self.invalid(&format!("{text:?}")) }
     }
 
-    /// Steps over the word `word`: `ack` is not in `acknowledge`.
+    /// Skips the word `word`; `ack` does not match `acknowledge`.
     pub fn eat_word(&mut self, word: &str) -> bool {
         let mut ahead = Cursor { rest: self.rest };
         let found = ahead.word() == word;
@@ -62,7 +62,7 @@ impl<'a> Cursor<'a> {
         found
     }
 
-    /// Letters, digits and underscores; empty when none stand here.
+    /// Letters, digits and underscores at the position; may be empty.
     pub fn word(&mut self) -> &'a str {
         self.take_while(|c| c.is_ascii_alphanumeric() || c == '_')
     }
@@ -75,7 +75,7 @@ impl<'a> Cursor<'a> {
         taken
     }
 
-    /// Whether a digit stands here.
+    /// True if a digit is at the position.
     pub fn at_digit(&mut self) -> bool {
         self.spaces();
         self.rest.starts_with(|c: char| c.is_ascii_digit())
@@ -97,7 +97,7 @@ impl<'a> Cursor<'a> {
     pub fn seconds(&mut self) -> Parsed<Span> {
         let before = self.rest;
         let digits = self.take_while(|c| c.is_ascii_digit() || c == '.');
-        // What `...` or `0...0.1` would be is not a time here.
+        // `...` and `0...0.1` are not times.
         let (whole, part) = digits.split_once('.').unwrap_or((digits, ""));
         let padded = format!("{part:0<9}");
         let whole_ns: Result<u64, _> = if whole.is_empty() { Ok(0) } else { whole.parse::<u64>() };
@@ -112,7 +112,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Everything up to the `close` that belongs to an `open` just read.
+    /// Text up to the `close` that matches an `open` just read.
     pub fn until_close(&mut self, open: char, close: char) -> Parsed<&'a str> {
         let mut depth = 1;
         for (at, c) in self.rest.char_indices() {
@@ -127,7 +127,7 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// The parts of `text` between commas that stand in no bracket.
+/// Parts of `text` between commas outside brackets.
 pub fn split_top(text: &str) -> Vec<String> {
     let (mut parts, mut depth, mut part) = (Vec::new(), 0, String::new());
     for c in text.chars() {

@@ -11,7 +11,7 @@ use super::flow::bytes;
 use super::run::{Failure, PORTS, Runner};
 
 impl Runner {
-    /// Whether the call is about a UDP socket.
+    /// True if the call is on a UDP socket.
     pub(super) fn is_datagram(&self, call: &Call) -> Result<bool, Failure> {
         let socket = self.sockets.open.get(&fd(call)?);
         Ok(matches!(socket, Some(Socket::FreshDatagram | Socket::Datagram(_))))

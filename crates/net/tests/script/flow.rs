@@ -1,47 +1,47 @@
-//! Numbers on the wire and numbers in the script, both ways.
+//! Translation between sequence numbers on the wire and in the script.
 //!
-//! A script counts each direction from its first SYN; the peer's side starts
-//! close below 2³² on the wire, so that every script wraps.
+//! A script counts each direction from its first SYN. The peer's numbers start just below 2³² on
+//! the wire, so every script wraps.
 
 use super::ast::{Body, FIN, Opt, Packet, Quote, SYN, Tcp};
 
-/// One pair of ports.
+/// State of one pair of ports.
 #[derive(Default)]
 pub struct Flow {
-    /// The stack's number that is 0 in the script.
+    /// Number of the stack that is 0 in the script.
     local: Option<u32>,
-    /// The same, of the connection before.
+    /// The same number of the previous connection.
     before: Option<u32>,
-    /// Whether the next SYN of the stack's may count anew.
+    /// True if the next SYN of the stack may restart the count.
     anew: bool,
-    /// Whether the stack has closed its half: a SYN of the peer's is another connection's.
+    /// True if the stack has sent its FIN: a SYN of the peer then belongs to another connection.
     ending: bool,
-    /// The peer's latest SYN, as the script counts.
+    /// Latest SYN of the peer, in the script's numbers.
     syn: Option<u32>,
-    /// The stack's timestamp that is 0 in the script.
+    /// Timestamp of the stack that is 0 in the script.
     stamps: Option<u32>,
 }
 
-/// The peer's number on the wire that is 0 in the script.
+/// Number of the peer on the wire that is 0 in the script.
 const PEER: u32 = 0u32.wrapping_sub(3000);
 
 impl Flow {
-    /// The application connects: a new count begins.
+    /// The application connects: the count restarts.
     pub fn connects(&mut self) {
         self.anew = true;
     }
 
-    /// How far the stack's first number is beyond that of the connection before.
+    /// Distance of the stack's initial sequence number from that of the previous connection.
     pub fn isn_advance(&self) -> Option<u32> {
         Some(self.local?.wrapping_sub(self.before?))
     }
 
-    /// The place in the peer's stream of the byte at `seq`.
+    /// Offset in the peer's stream of the byte at `seq`.
     pub fn peer_offset(&self, seq: u32) -> u32 {
         seq.wrapping_sub(self.syn.unwrap_or(0))
     }
 
-    /// What the peer sends: from the script to the wire.
+    /// Translates a packet of the peer from the script to the wire.
     pub fn sends(&mut self, packet: &Packet) -> Packet {
         let mut packet = packet.clone();
         let local = self.local.unwrap_or(0);
@@ -65,7 +65,7 @@ impl Flow {
         packet
     }
 
-    /// What the stack sent: from the wire to the script, which expects `wanted`.
+    /// Translates a packet of the stack from the wire to the script, which expects `wanted`.
     pub fn hears(&mut self, packet: &Packet, wanted: Option<&Tcp>) -> Packet {
         let mut packet = packet.clone();
         let Body::Tcp(tcp) = &mut packet.body else { return packet };
@@ -99,7 +99,7 @@ impl Flow {
                 }),
                 Opt::Stamps(Some(val), Some(ecr)) => {
                     *val = val.wrapping_add(value);
-                    // Nothing to echo is 0 on the wire, too.
+                    // An empty echo is 0 on the wire, too.
                     if *ecr != 0 {
                         *ecr = ecr.wrapping_add(echo);
                     }
@@ -114,7 +114,7 @@ fn stamp(option: &Opt) -> Option<u32> {
     if let Opt::Stamps(value, _) = option { *value } else { None }
 }
 
-/// The byte at `offset` of every stream and datagram.
+/// Byte at `offset` of every stream and datagram.
 pub fn pattern(offset: u32) -> u8 {
     (offset % 251) as u8
 }

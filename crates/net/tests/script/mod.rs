@@ -1,8 +1,8 @@
 //! Packet scripts in packetdrill's dialect against the sans-IO stack.
 //!
-//! `tests/scripts/README.md` is the dialect's reference. From the text:
-//! [`parse`] makes an [`ast::Script`], [`settings`] a stack, [`run`] plays one
-//! on the other, [`report`] shows what went wrong.
+//! `tests/scripts/README.md` is the dialect's reference. [`parse`] turns the text into an
+//! [`ast::Script`], [`settings`] configures a stack, [`run`] executes the script on it, [`report`]
+//! describes a failure.
 
 pub mod ast;
 mod calls;
@@ -20,10 +20,10 @@ mod settings;
 mod sockopts;
 pub mod tests;
 
-/// Plays the script `text`, which lies at `path`.
+/// Runs the script `text` from `path`.
 ///
 /// # Errors
-/// What to print: why it cannot be read, or where it does not hold.
+/// Text to print: the syntax error, or the failed line.
 pub fn play(path: &str, text: &str) -> Result<(), String> {
     let script = parse::script(path, text)?;
     let mut runner = run::Runner::new(settings::settings(&script)?);

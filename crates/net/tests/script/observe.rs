@@ -1,4 +1,4 @@
-//! What a script may assert: `%{ assert NAME op VALUE }%`.
+//! Assertions of scripts: `%{ assert NAME op VALUE }%`.
 
 use std::cmp::Ordering;
 
@@ -6,12 +6,12 @@ use super::ast::Assertion;
 use super::run::{Failure, Runner};
 use super::settings::span;
 
-/// The names, apart from `counter.NAME`.
+/// Valid names, apart from `counter.NAME`.
 const NAMES: &str = "cwnd, srtt, recovering, received, acked, unread, connected, peer_closed, closed, writable, \
                      connections, isn_advance, counter.NAME";
 
 impl Runner {
-    /// Holds one assertion against the stack.
+    /// Checks one assertion against the stack.
     pub fn check(&mut self, assertion: &Assertion) -> Result<(), Failure> {
         let Assertion { name, fd, op, value } = assertion;
         let got = self.observe(name, *fd)?;
@@ -69,7 +69,7 @@ impl Runner {
         }
     }
 
-    /// A counter by its field's name; of an array the sum.
+    /// Counter by the name of its field; the sum of an array.
     fn counter(&self, name: &str) -> Result<String, Failure> {
         let text = format!("{:?}", self.stack.counters());
         let Some((_, rest)) = text.split_once(&format!(" {name}: ")) else {
@@ -82,7 +82,7 @@ impl Runner {
     }
 }
 
-/// A number, or a time in nanoseconds.
+/// Number, or time in nanoseconds.
 fn number(text: &str) -> Option<f64> {
     text.parse().ok().or_else(|| span(text).map(|span| span.as_nanos() as f64))
 }

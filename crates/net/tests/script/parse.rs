@@ -1,13 +1,13 @@
-//! From a script's text to its events.
+//! Parser of scripts.
 
 use super::ast::{Assertion, Call, Event, Script, What, When};
 use super::cursor::{Cursor, Invalid, Parsed, split_top};
 use super::parse_packet::packet;
 
-/// Reads a script.
+/// Parses a script.
 ///
 /// # Errors
-/// One line: `path:line: what stands there; valid: what could`.
+/// One line: `path:line: found text; valid: alternatives`.
 pub fn script(path: &str, text: &str) -> Result<Script, String> {
     let mut script = Script {
         path: path.to_owned(),
@@ -36,7 +36,7 @@ pub fn script(path: &str, text: &str) -> Result<Script, String> {
     Ok(script)
 }
 
-/// `name=value`, or `config a=1, b=2`.
+/// Parses `name=value`, or `config a=1, b=2`.
 fn options(script: &mut Script, line: usize, text: &str) -> Parsed<()> {
     if !script.events.is_empty() {
         return Err(Invalid("an option after an event; valid: options before the first event".to_owned()));
@@ -104,7 +104,7 @@ fn call(c: &mut Cursor<'_>) -> Parsed<Call> {
     Ok(Call { name, args, result, errno })
 }
 
-/// `assert name op value [and name op value …] }%`.
+/// Parses `assert name op value [and name op value …] }%`.
 fn assertions(c: &mut Cursor<'_>) -> Parsed<Vec<Assertion>> {
     let mut all = Vec::new();
     loop {

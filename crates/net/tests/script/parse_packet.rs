@@ -1,9 +1,9 @@
-//! Packets as scripts write them.
+//! Parser of packets in scripts.
 
 use super::ast::{ACK, Body, ECN, FLAGS, Icmp, Ip, Opt, Packet, Quote, SYN, Tcp, icmp_types};
 use super::cursor::{Cursor, Parsed, split_top};
 
-/// What stands behind `<` or `>`.
+/// Packet after `<` or `>`.
 pub fn packet(c: &mut Cursor<'_>) -> Parsed<Packet> {
     let (mut ip, mut quote) = (Ip::default(), None);
     while c.eat("[") {
@@ -64,7 +64,7 @@ fn prefixes(text: &str, ip: &mut Ip) -> Parsed<()> {
     Ok(())
 }
 
-/// `seq:end(len)`.
+/// Parses `seq:end(len)`.
 fn range(c: &mut Cursor<'_>) -> Parsed<(u32, u32)> {
     let seq: u32 = c.number("a sequence number")?;
     c.expect(":")?;
@@ -177,7 +177,7 @@ fn icmp(c: &mut Cursor<'_>, quote: Option<Quote>) -> Parsed<Icmp> {
     Ok(Icmp { quote, kind, code, word, len })
 }
 
-/// The first byte that a segment carries, as a place in its stream: SYN counts one.
+/// Stream offset of a segment's first byte; a SYN counts one.
 pub fn stream_offset(tcp: &Tcp) -> u32 {
     tcp.seq.wrapping_add(u32::from(tcp.has(SYN))).wrapping_sub(1)
 }

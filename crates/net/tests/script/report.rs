@@ -1,14 +1,14 @@
-//! How a script that does not hold is shown.
+//! Report of a script that fails.
 
 use std::fmt::Write as _;
 
 use super::ast::Script;
 use super::run::Failure;
 
-/// Lines of the script shown before the one that failed.
+/// Lines of the script shown before the failed one.
 const BEFORE: usize = 6;
 
-/// The failure at `line`, with the script around it and the whole exchange.
+/// Failure at `line`, with the lines around it and the whole exchange.
 pub fn report(script: &Script, line: usize, failure: &Failure, exchange: &[String]) -> String {
     let mut text = format!("{}:{line}: {}\n", script.path, failure.what);
     if let Some(truth) = script.lines.first() {

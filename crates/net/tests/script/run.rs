@@ -1,8 +1,8 @@
-//! Plays a script against a stack under virtual time.
+//! Runner of a script on a stack under virtual time.
 //!
-//! Between two events the stack's timers run at their exact times. What it
-//! sends is kept with its time until a `>` line takes it; a segment that no
-//! line takes before time moves on fails the script.
+//! Between two events the stack's timers run at their exact times. The runner keeps each packet of
+//! the stack with its time until a `>` line matches it. A packet that no line matches before time
+//! advances fails the script.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -18,17 +18,17 @@ use super::parse_packet::stream_offset;
 use super::settings::Settings;
 use crate::world::{meta, sent};
 
-/// The ports that a script means when it names none: the peer's and the stack's.
+/// Default ports of the peer and of the stack.
 pub const PORTS: (u16, u16) = (50_000, 8080);
 
-/// A timer may fire late by less than this (a tick of the stack's timer wheel),
-/// so the one after a late one seems early by as much.
+/// Granularity of the stack's timer wheel. A timer may fire late by less than this, and the next
+/// one then seems early by as much.
 const TICK: Span = Span::from_nanos(1024);
 
-/// How long a report waits for what comes instead of what was expected.
+/// Longest wait for a packet after its due time, so that a report shows the packet sent instead.
 const PATIENCE: Span = Span::from_secs(300);
 
-/// Why a script does not hold.
+/// Failure of a script.
 #[derive(Debug, Default)]
 pub struct Failure {
     pub what: String,
@@ -46,7 +46,7 @@ impl Failure {
     }
 }
 
-/// What the stack sent and no line has taken yet.
+/// Packet of the stack that no line has matched yet.
 struct Sent {
     at: Time,
     packet: Packet,
@@ -58,18 +58,18 @@ pub struct Runner {
     pub now: Time,
     pub sockets: Sockets,
     pub v6: bool,
-    /// The whole exchange, for the report.
+    /// Whole exchange, for the report.
     pub exchange: Vec<String>,
     start: Time,
-    /// When the event before happened.
+    /// Time of the previous event.
     last: Time,
     tolerance: Span,
-    /// What comes at one instant is taken in before anything is sent.
+    /// True if all packets of one instant are delivered before the stack sends.
     batch: bool,
     flows: BTreeMap<(u16, u16), Flow>,
     sent: VecDeque<Sent>,
     broken: Option<String>,
-    /// The last Fast Open cookie that the stack gave.
+    /// Last Fast Open cookie of the stack.
     cookie: Vec<u8>,
 }
 
@@ -99,10 +99,10 @@ impl Runner {
         runner
     }
 
-    /// Does what `event` says.
+    /// Executes `event`.
     ///
     /// # Errors
-    /// When the stack does not do what it should.
+    /// If the stack behaves differently.
     pub fn play(&mut self, event: &Event) -> Result<(), Failure> {
         let (from, to) = match event.when {
             When::At(span) => (self.start + span, self.start + span),
@@ -151,23 +151,23 @@ impl Runner {
         self.check_broken()
     }
 
-    /// Puts what no line has taken into the exchange, for a report.
+    /// Adds unmatched packets to the exchange, for a report.
     pub fn note_rest(&mut self) {
         while self.take(None).is_some() {}
     }
 
-    /// The script is over: nothing may be left that no line took.
+    /// End of the script: no packet may be unmatched.
     ///
     /// # Errors
-    /// When there is.
+    /// If one is.
     pub fn finish(&mut self) -> Result<(), Failure> {
         self.nothing_left(Time::MAX)
     }
 
-    /// What was sent before `now` must have been taken.
+    /// Fails if a packet sent before `now` is unmatched.
     fn nothing_left(&mut self, now: Time) -> Result<(), Failure> {
         if self.sent.front().is_some_and(|sent| sent.at + TICK < now) {
-            let (at, packet, _) = self.take(None).expect("there is one");
+            let (at, packet, _) = self.take(None).expect("front was checked");
             let got = format!("{} > {packet}", self.clock(at));
             return Err(Failure::differs("the stack sent what no line expects", "nothing", got));
         }
@@ -178,7 +178,7 @@ impl Runner {
         self.broken.take().map_or(Ok(()), |why| Err(Failure::new(format!("the stack sent {why}"))))
     }
 
-    /// Takes the next packet, which must be `wanted` and sent between `from` and `to`.
+    /// Takes the next packet, which must match `wanted` and be sent between `from` and `to`.
     fn expect(&mut self, wanted: &Packet, from: Span, to: Time) -> Result<Time, Failure> {
         self.run_until_sent(to);
         let from = Time::ZERO + from;
@@ -191,7 +191,7 @@ impl Runner {
             };
             return Err(Failure::differs("nothing was sent by then", expected, got));
         }
-        let (at, packet, payload) = self.take(Some(wanted)).expect("there is one");
+        let (at, packet, payload) = self.take(Some(wanted)).expect("a packet was sent");
         let got = format!("{} > {packet}", self.clock(at));
         if let Some(what) = compare::difference(wanted, &packet) {
             return Err(Failure::differs(format!("{what} differs"), expected, got));
@@ -200,7 +200,7 @@ impl Runner {
             return Err(Failure::differs("the time differs", expected, got));
         }
         let offset = if let Body::Tcp(tcp) = &packet.body { stream_offset(tcp) } else { 0 };
-        // An ICMP error quotes; everything else carries the pattern.
+        // An ICMP error quotes a packet; any other payload is the pattern.
         let quotes = matches!(&packet.body, Body::Icmp(icmp) if icmp.len.is_none());
         if !quotes && payload != bytes(offset, payload.len() as u32) {
             return Err(Failure::differs("the payload is not what was written there", expected, got));
@@ -208,7 +208,7 @@ impl Runner {
         Ok(at)
     }
 
-    /// The oldest packet that was sent, in the script's numbers.
+    /// Removes the oldest sent packet, in the script's numbers.
     fn take(&mut self, wanted: Option<&Packet>) -> Option<(Time, Packet, Vec<u8>)> {
         let sent = self.sent.pop_front()?;
         let (local, peer) = sent.packet.ports.unwrap_or((PORTS.1, PORTS.0));
@@ -252,14 +252,14 @@ impl Runner {
         self.stack.ingress(self.now, frame, &meta);
     }
 
-    /// Lets time pass to `to`, running the stack's timers.
+    /// Advances to `to`, running the stack's timers.
     fn advance(&mut self, to: Time) {
         self.collect();
         while self.step(to) {}
         self.now = self.now.max(to);
     }
 
-    /// Lets time pass until something is sent, at most to `to`.
+    /// Advances until a packet is sent, at most to `to`.
     fn run_until_sent(&mut self, to: Time) {
         self.collect();
         while self.sent.is_empty() && self.step(to) {}
@@ -268,7 +268,7 @@ impl Runner {
         }
     }
 
-    /// Runs the next timer that is due by `to`, if there is one.
+    /// Runs the next timer due by `to`; false if there is none.
     fn step(&mut self, to: Time) -> bool {
         let Some(next) = self.stack.poll_timeout().filter(|next| *next <= to) else { return false };
         self.now = self.now.max(next);
@@ -277,7 +277,7 @@ impl Runner {
         true
     }
 
-    /// Takes what the stack has to send; answers what asks for the peer's address.
+    /// Collects the stack's packets; replies to requests for the peer's hardware address.
     fn collect(&mut self) {
         loop {
             let frames = sent(&mut self.stack, self.now);
@@ -299,12 +299,13 @@ impl Runner {
         }
     }
 
-    /// A new connection of ours between these ports counts anew.
+    /// Restarts the count for a new connection between these ports.
     pub fn connects(&mut self, peer: u16, local: u16) {
         self.flows.entry((peer, local)).or_default().connects();
     }
 
-    /// How far the latest connection between the usual ports starts beyond the one before.
+    /// Distance between the initial sequence numbers of the last two connections between the
+    /// default ports.
     pub fn isn_advance(&self) -> Option<u32> {
         self.flows.get(&PORTS)?.isn_advance()
     }
@@ -314,7 +315,7 @@ impl Runner {
         self.exchange.push(format!("{clock} {line}"));
     }
 
-    /// `at` as scripts count.
+    /// `at` in the script's format.
     fn clock(&self, at: Time) -> String {
         let ns = at.as_nanos().saturating_sub(self.start.as_nanos());
         format!("{}.{:06}", ns / 1_000_000_000, ns / 1_000 % 1_000_000)

@@ -1,4 +1,4 @@
-//! A script's options: how the stack under it is set up.
+//! Configuration of the stack from a script's options.
 
 use net::congestion::by_name;
 use net::stack::{Config, Ecn, Ipv6, SynCookies};
@@ -7,19 +7,19 @@ use queueing::Span;
 use super::ast::Script;
 use super::codec::{STACK_MAC, STACK_V4, STACK_V6};
 
-/// What a script's options come to.
+/// Settings from a script's options.
 pub struct Settings {
     pub config: Config,
     pub v6: bool,
-    /// How far from its time a segment may be sent.
+    /// Largest deviation of a packet from its time.
     pub tolerance: Span,
-    /// What comes at one instant is taken in before anything is sent.
+    /// True if all packets of one instant are delivered before the stack sends.
     pub batch: bool,
 }
 
 type Set = fn(&mut Config, &str) -> Option<()>;
 
-/// The options that are fields of the stack's configuration.
+/// Options that set fields of the stack's configuration.
 const FIELDS: &[(&str, Set)] = &[
     ("ecn", |c, v| {
         c.ecn = match v {
@@ -64,10 +64,10 @@ const FIELDS: &[(&str, Set)] = &[
     }),
 ];
 
-/// Reads a script's options.
+/// Parses a script's options.
 ///
 /// # Errors
-/// One line: `path:line: what stands there; valid: what could`.
+/// One line: `path:line: found text; valid: alternatives`.
 pub fn settings(script: &Script) -> Result<Settings, String> {
     let mut config = Config::new(STACK_MAC, STACK_V4.into(), 24, [7; 16]);
     config.rto_min = Span::from_millis(200);
@@ -104,7 +104,7 @@ pub fn settings(script: &Script) -> Result<Settings, String> {
     Ok(settings)
 }
 
-/// `5ms`, `0.5s`, `100us`, `1s`, `30ns`.
+/// Parses `5ms`, `0.5s`, `100us`, `1s`, `30ns`.
 pub fn span(text: &str) -> Option<Span> {
     let unit_at = text.find(|c: char| c.is_ascii_alphabetic())?;
     let number: f64 = text[..unit_at].parse().ok()?;

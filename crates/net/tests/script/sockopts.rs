@@ -1,4 +1,4 @@
-//! Options of sockets.
+//! Socket options.
 
 use net::stack::CloseReason;
 use queueing::Span;
@@ -7,7 +7,7 @@ use super::ast::Call;
 use super::calls::{Outcome, Socket, errno, fd};
 use super::run::{Failure, Runner};
 
-/// Socket options that change nothing here.
+/// Socket options without effect here.
 const OPTIONS_WITHOUT_EFFECT: [&str; 2] = ["SO_REUSEADDR", "SO_REUSEPORT"];
 
 impl Runner {
@@ -48,7 +48,7 @@ impl Runner {
         )))
     }
 
-    /// `getsockopt(3, SOL_SOCKET, SO_ERROR, [ECONNREFUSED], [4]) = 0`.
+    /// Handles `getsockopt(3, SOL_SOCKET, SO_ERROR, [ECONNREFUSED], [4]) = 0`.
     pub(super) fn get_option(&mut self, call: &Call) -> Result<Outcome, Failure> {
         if call.args.get(2).is_none_or(|name| name != "SO_ERROR") {
             return Err(Failure::new("only SO_ERROR can be asked for"));

@@ -1,10 +1,10 @@
-//! The runner itself: what it refuses, what it notices, how it says so.
+//! Tests of the runner: rejected scripts, detected failures, and their reports.
 
 use libtest_mimic::{Failed, Trial};
 
 use super::play;
 
-/// A script that holds, up to the handshake.
+/// Script that passes, up to the handshake.
 const OPEN: &str = "// A listener answers. RFC 9293 §3.5
 0 socket(..., SOCK_STREAM, IPPROTO_TCP) = 3
 +0 bind(3, ..., ...) = 0
@@ -85,7 +85,7 @@ pub fn all() -> Vec<Trial> {
     trials
 }
 
-/// `outcome` is an error that says each of `whys`.
+/// Checks that `outcome` is an error that contains each of `whys`.
 fn told(outcome: Result<(), String>, whys: &[&str]) -> Result<(), Failed> {
     let Err(said) = outcome else { return Err("it passes".into()) };
     match whys.iter().find(|why| !said.contains(**why)) {
