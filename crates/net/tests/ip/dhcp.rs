@@ -1,4 +1,4 @@
-//! An address from a server: asked for, prolonged, lost.
+//! Tests of DHCP: acquiring, renewing and losing a lease.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -21,7 +21,7 @@ fn host() -> Host {
     host
 }
 
-/// The message that a packet carries, and to whom it goes.
+/// DHCP message in a packet, and its destination.
 fn message(sent: &Sent) -> Option<(Message, IpAddr)> {
     let datagram = udp::Datagram::parse(&sent.payload, sent.source, sent.target, true).ok()?;
     assert_eq!((datagram.source_port, datagram.target_port), (68, 67));
@@ -32,7 +32,7 @@ fn heard(sent: &[Sent]) -> Vec<(Message, IpAddr)> {
     sent.iter().filter_map(message).collect()
 }
 
-/// The server's answer to `said`.
+/// Server message that answers `said`.
 fn answer(host: &mut Host, kind: Kind, said: &Message, change: impl FnOnce(&mut Message)) {
     let mut message = Message {
         yours: STACK4,
@@ -73,7 +73,7 @@ fn what_is_for_a_host_with_our_hardware_address_is_left_to_it_until_we_have_an_a
     let _ = host.hear();
     host.say(PEER4.into(), STACK4.into(), Protocol::Udp, &bytes);
     assert_eq!(host.stack.receive_from(host.now, socket), None);
-    assert_eq!(heard(&host.hear()).len(), 0, "nor is it refused");
+    assert_eq!(heard(&host.hear()).len(), 0, "nor a refusal");
     assert_eq!(host.stack.counters().not_for_us, 1);
 }
 
@@ -102,7 +102,7 @@ fn shards_share_the_address_that_one_of_them_asks_for() {
     assert_eq!(asks.stack.lease(), listens.stack.lease());
     assert_eq!(listens.stack.addrs().collect::<Vec<_>>(), [IpAddr::V4(STACK4)]);
     listens.pass(Span::from_secs(1001));
-    assert_eq!((heard(&listens.hear()).len(), listens.stack.lease()), (0, None), "it ends as it began");
+    assert_eq!((heard(&listens.hear()).len(), listens.stack.lease()), (0, None), "no lease at the end");
 }
 
 #[test]
@@ -128,7 +128,7 @@ fn questions_are_repeated_ever_more_rarely() {
     let mut host = host();
     let first = heard(&host.hear()).len();
     let later = heard(&host.pass(Span::from_secs(600))).len();
-    // After 4, 8, 16, 32 and then every 64 s, give or take.
+    // After 4, 8, 16, 32 and then every 64 s, with jitter.
     assert_eq!(first, 1);
     assert!((11..=14).contains(&later), "{later}");
 }
@@ -157,7 +157,7 @@ fn the_lender_is_asked_at_half_time_and_anyone_at_seven_eighths() {
     assert_eq!((renew.kind, renew.client, renew.requested, to), (Kind::Request, STACK4, None, PEER4.into()));
     answer(&mut host, Kind::Ack, &renew, |m| m.server = None);
     assert_eq!(host.stack.counters().leases, 2);
-    // No answer any more: until T2 the lender, then everybody, then the end.
+    // No more answers: renewal at the server until T2, then by broadcast, then expiry.
     let mut everybody = 0;
     for _ in 0..999 {
         for (said, to) in heard(&host.pass(Span::from_secs(1))) {

@@ -1,4 +1,4 @@
-//! Packets in pieces: put together, refused, given up, and never too many.
+//! Tests of fragments: reassembly, rejection, timeout and bounds.
 
 use std::net::IpAddr;
 
@@ -31,7 +31,7 @@ fn pieces_that_overlap_deliver_nothing() {
         host.raw(&piece(peer, stack, 1, 48, &bytes[48..], false));
         assert_eq!(host.stack.receive_from(host.now, id), None);
         assert_eq!(host.stack.counters().fragments_refused, 2);
-        // Another packet is none the worse for it.
+        // Another datagram is not affected.
         host.raw(&piece(peer, stack, 2, 48, &bytes[48..], false));
         host.raw(&piece(peer, stack, 2, 0, &bytes[..48], true));
         assert_eq!(host.stack.receive_from(host.now, id).map(|d| d.payload.len()), Some(92));
@@ -48,7 +48,7 @@ fn missing_pieces_are_given_up_after_a_while_and_the_sender_told() {
         let spoken = |heard: Vec<Sent>| heard.into_iter().filter(|s| s.target == peer).collect::<Vec<_>>();
         assert_eq!(spoken(host.pass(Span::from_secs(14))), []);
         let heard = spoken(host.pass(Span::from_secs(2)));
-        assert_eq!(heard.len(), 1, "the first piece must be there to quote");
+        assert_eq!(heard.len(), 1, "an error quotes the first fragment");
         let cause = match (heard[0].source, heard[0].target) {
             (IpAddr::V6(source), IpAddr::V6(target)) => {
                 match icmpv6::Message::parse(&heard[0].payload, source, target) {

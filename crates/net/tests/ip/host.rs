@@ -1,4 +1,4 @@
-//! One stack, and a link on which we are everybody else.
+//! One stack on a link on which the test plays all other hosts.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -18,11 +18,11 @@ pub const STACK4: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 pub const PEER4: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
 pub const STACK6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 1);
 pub const PEER6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 2);
-/// Stack and peer in both families.
+/// Addresses of stack and peer in both families.
 pub const PAIRS: [(IpAddr, IpAddr); 2] =
     [(IpAddr::V4(STACK4), IpAddr::V4(PEER4)), (IpAddr::V6(STACK6), IpAddr::V6(PEER6))];
 
-/// A packet that the stack sent.
+/// Packet that the stack sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sent {
     pub mac: Mac,
@@ -32,7 +32,7 @@ pub struct Sent {
     pub hops: u8,
     pub fragment: Option<ip::Fragment>,
     pub payload: Vec<u8>,
-    /// The whole packet.
+    /// Whole packet.
     pub packet: Vec<u8>,
 }
 
@@ -46,7 +46,7 @@ impl Host {
         Self { now: Time::from_nanos(5_000_000_000), stack: Stack::new(config) }
     }
 
-    /// A stack that knows the peer's hardware address in both families.
+    /// Stack that has resolved the peer's hardware address in both families.
     pub fn introduced(config: Config) -> Self {
         let mut host = Self::new(config);
         host.arp(arp::Operation::Request, PEER4, MAC, STACK4);
@@ -75,7 +75,7 @@ impl Host {
         self.raw(&frame);
     }
 
-    /// Connects from port 5000 to the peer's port 80, which offers `mss`.
+    /// Connects from port 5000 to the peer's port 80; the peer offers `mss`.
     pub fn connect(&mut self, (stack, peer): (IpAddr, IpAddr), mss: u16) -> ConnId {
         let conn = self.stack.connect(self.now, (peer, 80).into(), Some(5000)).unwrap();
         let syn = self.hear().remove(0);
@@ -104,17 +104,17 @@ impl Host {
         self.say(source.into(), target.into(), Protocol::Icmpv6, &bytes);
     }
 
-    /// What the stack sends now.
+    /// Frames that the stack sends now.
     pub fn frames(&mut self) -> Vec<Vec<u8>> {
         sent(&mut self.stack, self.now)
     }
 
-    /// The packets that the stack sends now.
+    /// Packets that the stack sends now.
     pub fn hear(&mut self) -> Vec<Sent> {
         self.frames().iter().filter_map(|frame| parse(frame)).collect()
     }
 
-    /// The messages of neighbour discovery that the stack sends now.
+    /// Neighbour discovery messages that the stack sends now.
     pub fn discoveries(&mut self) -> Vec<(IpAddr, IpAddr, String)> {
         let heard = self.hear();
         heard
@@ -132,7 +132,7 @@ impl Host {
             .collect()
     }
 
-    /// Lets `span` pass, timer by timer; returns what the stack sends meanwhile.
+    /// Advances by `span`, timer by timer; returns the packets that the stack sends.
     pub fn pass(&mut self, span: Span) -> Vec<Sent> {
         let end = self.now + span;
         let mut heard = self.hear();
@@ -151,7 +151,7 @@ impl Host {
     }
 }
 
-/// A frame to the stack.
+/// Frame to the stack.
 pub fn frame(source: IpAddr, target: IpAddr, protocol: Protocol, payload: &[u8]) -> Vec<u8> {
     let header = ip::Header {
         source,
@@ -175,7 +175,7 @@ pub fn frame(source: IpAddr, target: IpAddr, protocol: Protocol, payload: &[u8])
     frame
 }
 
-/// A frame to the stack with one piece of a datagram.
+/// Frame to the stack with one fragment of a datagram.
 pub fn piece(
     source: IpAddr,
     target: IpAddr,
@@ -206,7 +206,7 @@ pub fn piece(
     frame
 }
 
-/// The packet in a frame; none when it is ARP.
+/// Packet in a frame; `None` for ARP.
 pub fn parse(frame: &[u8]) -> Option<Sent> {
     let frame = Frame::parse(frame).expect("a frame");
     let packet = frame.payload.to_vec();

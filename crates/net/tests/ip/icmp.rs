@@ -1,4 +1,4 @@
-//! Pings, errors that reach connections, errors that are forged, errors of ours.
+//! Tests of ICMP: echo, errors for connections, forged errors, errors that the stack sends.
 
 use std::net::IpAddr;
 
@@ -12,7 +12,7 @@ use queueing::Span;
 use crate::host::{Host, PAIRS, Sent};
 use crate::world::config;
 
-/// An ICMP error about `quoted` to the stack.
+/// Sends the stack an ICMP error about `quoted`.
 pub fn complain(host: &mut Host, (stack, peer): (IpAddr, IpAddr), cause: Cause, quoted: &[u8]) {
     let mut bytes = Vec::new();
     let error = Error { cause, quoted };
@@ -29,7 +29,7 @@ pub fn complain(host: &mut Host, (stack, peer): (IpAddr, IpAddr), cause: Cause, 
     host.say(peer, stack, protocol, &bytes);
 }
 
-/// The ICMP error that a packet of the stack's carries.
+/// ICMP error in a packet of the stack.
 fn error(sent: &Sent) -> Option<(Cause, Vec<u8>)> {
     match (sent.protocol, sent.source, sent.target) {
         (Protocol::Icmp, ..) => match Message::parse(&sent.payload) {
@@ -64,7 +64,7 @@ fn a_ping_is_answered_in_both_families() {
         };
         host.say(peer, stack, protocol, &bytes);
         let heard = host.hear();
-        assert_eq!(heard.len(), 3, "in pieces, since it is larger than the MTU");
+        assert_eq!(heard.len(), 3, "fragments, since it is larger than the MTU");
         assert_eq!(heard.iter().map(|s| s.payload.len()).sum::<usize>(), bytes.len());
         assert!(heard.iter().all(|s| s.target == peer && s.fragment.is_some()));
     }
@@ -107,7 +107,7 @@ fn forged_errors_are_ignored() {
         host.stack.connect(host.now, (pair.1, 80).into(), Some(5000)).unwrap();
         let syn = host.hear().remove(0);
         let start = syn.packet.len() - syn.payload.len();
-        // Another sequence number; another port; too little of the packet.
+        // Another sequence number; another port; too few bytes of the packet.
         let mut other_seq = syn.packet.clone();
         other_seq[start + 4] ^= 0x80;
         let mut other_port = syn.packet.clone();
@@ -129,7 +129,7 @@ fn an_established_connection_survives_a_hard_error() {
         let data = host.hear().pop().unwrap();
         complain(&mut host, pair, Cause::Port, &data.packet);
         assert_eq!(host.stack.poll_event(), None);
-        // Where nothing else is heard, that is why.
+        // If no other answer arrives, the error becomes the reason of the timeout.
         host.stack.set_user_timeout(host.now, conn, Some(Span::from_millis(300)));
         while host.stack.connections() > 0
             && let Some(next) = host.stack.poll_timeout()

@@ -1,4 +1,4 @@
-//! The network layer of a stack: IPv6, neighbours, ICMP, fragments, UDP.
+//! Tests of the network layer: IPv6, neighbours, ICMP, fragments, UDP, address configuration.
 
 #[path = "../tcp/world.rs"]
 #[allow(dead_code)] // Shared with the tests of TCP.

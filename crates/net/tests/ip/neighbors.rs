@@ -1,4 +1,4 @@
-//! Finding hardware addresses: questions, answers, silence, in both families.
+//! Tests of address resolution in both families: requests, replies and timeouts.
 
 use std::net::Ipv4Addr;
 
@@ -85,7 +85,7 @@ fn a_question_for_us_is_answered_and_teaches_us_the_asker() {
     assert_eq!((heard[0].0, heard[0].1), (STACK6.into(), PEER6.into()));
     assert!(heard[0].2.contains("solicited: true"));
     host.stack.connect(host.now, (PEER6, 80).into(), None).unwrap();
-    assert_eq!(host.hear().len(), 1, "no question is needed");
+    assert_eq!(host.hear().len(), 1, "no request is needed");
 }
 
 #[test]
@@ -132,7 +132,7 @@ fn an_advertisement_that_nobody_asked_for_is_checked_before_it_is_believed() {
         host.discover(PEER6, ipv6::ALL_NODES, &advertisement([6; 6], false, replaces));
         host.stack.connect(host.now, (PEER6, 80).into(), None).unwrap();
         let heard = host.hear();
-        assert!(heard.iter().any(|s| s.mac == MAC), "the old address is still used");
+        assert!(heard.iter().any(|s| s.mac == MAC), "the old address is still in use");
         assert!(
             heard.iter().any(|s| s.mac == ipv6::multicast_mac(ipv6::solicited_node(PEER6))),
             "and asked for"

@@ -1,5 +1,4 @@
-//! Paths that carry less than the link: routers that say so, routers that do
-//! not, and liars.
+//! Tests of path MTU discovery: with router messages, without them, and with forged ones.
 
 use net::stack::Config;
 use net::wire::icmp::Cause;
@@ -10,7 +9,7 @@ use queueing::Span;
 use crate::host::{Host, PAIRS, Sent};
 use crate::world::{Faults, SERVER, World, config};
 
-/// A world in which stack 1 sends `len` bytes and nothing larger than `mtu` passes.
+/// World in which stack 1 sends `len` bytes and packets larger than `mtu` are lost.
 fn transfer(remote: &str, mtu: usize, len: usize, faults: Faults, seed: u64) -> World {
     let mut world = World::new([config(1), config(2)], faults, seed);
     world.packet_len_max = mtu;
@@ -47,9 +46,9 @@ fn transfer(remote: &str, mtu: usize, len: usize, faults: Faults, seed: u64) -> 
             assert!(got == bytes, "the stream arrived whole");
             return world;
         }
-        assert!(world.step(), "{remote} {mtu} {faults:?} seed {seed}: everything sleeps");
+        assert!(world.step(), "{remote} {mtu} {faults:?} seed {seed}: no timer is due");
     }
-    panic!("{remote} {mtu} {faults:?} seed {seed}: no end in sight");
+    panic!("{remote} {mtu} {faults:?} seed {seed}: not finished");
 }
 
 #[test]
@@ -92,7 +91,7 @@ fn the_next_connection_to_the_same_peer_knows() {
     }
 }
 
-/// A host with a connection to the peer that has a full segment in flight.
+/// Host with a connection to the peer that has a full segment in flight.
 fn in_flight(pair: (std::net::IpAddr, std::net::IpAddr)) -> (Host, ConnId, Sent) {
     let mut host = Host::introduced(config(1));
     let conn = host.connect(pair, 1460);
@@ -110,7 +109,7 @@ fn a_router_that_says_so_is_heard_and_the_segment_goes_again_in_smaller_ones() {
         crate::icmp::complain(&mut host, pair, Cause::TooBig { mtu: 1300 }, &large.packet);
         let again = host.hear();
         assert!(!again.is_empty() && again.iter().all(|s| s.packet.len() <= 1300), "{again:?}");
-        assert_eq!(host.stack.flow(conn).unwrap().cwnd, cwnd, "that is no congestion");
+        assert_eq!(host.stack.flow(conn).unwrap().cwnd, cwnd, "not a congestion signal");
         let resent: usize = again.iter().map(|s| s.payload.len() - 20).sum();
         assert!(resent >= large.payload.len() - 20, "all of it");
     }
@@ -140,7 +139,7 @@ fn liars_shrink_nothing() {
             crate::icmp::complain(&mut host, pair, Cause::TooBig { mtu }, quoted);
             assert!(host.frames().is_empty(), "{mtu}");
         }
-        // Smaller than any path: IPv6 does not believe it, IPv4 only so far.
+        // Smaller than any path: IPv6 ignores it, IPv4 stops at its minimum.
         crate::icmp::complain(&mut host, pair, Cause::TooBig { mtu: 68 }, &large.packet);
         let again = host.hear();
         let smallest = again.iter().map(|s| s.packet.len()).max();
@@ -161,7 +160,7 @@ fn the_largest_segment_can_be_set() {
     }
 }
 
-/// A stream from stack 1 to stack 0 on a path that may change.
+/// Stream from stack 1 to stack 0 on a path that may change.
 struct Stream {
     world: World,
     remote: std::net::SocketAddr,
@@ -182,7 +181,7 @@ impl Stream {
         Self { world, remote: remote.parse().unwrap(), client, server, sent: 0, got: 0 }
     }
 
-    /// Sends so many bytes more, and sees all of them arrive.
+    /// Sends `len` more bytes and checks that all of them arrive.
     fn send(&mut self, len: usize) {
         let end = self.sent + len;
         let bytes: Vec<u8> = (self.sent..end).map(pattern).collect();
@@ -192,7 +191,7 @@ impl Stream {
             *sent += world.stacks[1].send(world.now, *client, &bytes[*sent - start..]).unwrap();
             let arrived = world.stacks[0].received(*server);
             let right = arrived.iter().enumerate().all(|(i, byte)| *byte == pattern(*got + i));
-            assert!(right, "the stream arrives as it was sent");
+            assert!(right, "the stream arrives unchanged");
             let n = arrived.len();
             *got += n;
             world.stacks[0].consume(world.now, *server, n);
@@ -200,12 +199,12 @@ impl Stream {
             if *got == end {
                 return;
             }
-            assert!(world.step(), "everything sleeps");
+            assert!(world.step(), "no timer is due");
         }
-        panic!("no end in sight: {} of {end} bytes", self.got);
+        panic!("not finished: {} of {end} bytes", self.got);
     }
 
-    /// The largest packet, as far as the sender knows.
+    /// Path MTU that the sender has found.
     fn found(&self) -> usize {
         self.world.stacks[1].path_mtu(self.world.now, self.remote.ip()).into()
     }
@@ -231,7 +230,7 @@ fn what_a_path_carries_is_found_from_below() {
         assert!(counters.path_probes <= 25, "{} probes", counters.path_probes);
         let holes = if mtu < 1280 { 2 } else { 1 };
         assert_eq!(counters.black_holes, holes, "{remote} {mtu}");
-        assert_eq!(counters.fast_retransmits, 0, "a lost probe is no congestion");
+        assert_eq!(counters.fast_retransmits, 0, "a lost probe is not a congestion signal");
     }
 }
 
@@ -290,7 +289,7 @@ proptest! {
             stream.world.packet_len_max = mtu;
             stream.send(len);
         }
-        // A search that had ended is taken up again after ten minutes.
+        // A finished search starts again after ten minutes.
         let until = stream.world.now + Span::from_secs(1300);
         while stream.world.now < until {
             stream.send(100_000);

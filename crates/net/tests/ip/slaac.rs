@@ -1,4 +1,4 @@
-//! Addresses from routers' advertisements, and addresses that are taken.
+//! Tests of stateless autoconfiguration, and of duplicate addresses.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -36,7 +36,7 @@ fn advertise(host: &mut Host) {
         mtu: None,
         options: &options,
     };
-    // As a router sends it: its hardware address first.
+    // As a router sends it, with its hardware address first.
     let mut with_mac = vec![1, 1];
     with_mac.extend(MAC);
     with_mac.extend(&options);
@@ -184,7 +184,7 @@ fn packets_go_where_the_router_says_and_no_stranger_may() {
     assert_eq!((counters.redirects, counters.redirects_ignored), (1, 1));
 }
 
-/// The reports among `heard`: source, record and group.
+/// Reports in `heard`: source, record type and group.
 fn reports(heard: &[crate::host::Sent]) -> Vec<(IpAddr, u8, Ipv6Addr)> {
     let reports = heard.iter().filter(|s| s.payload.first() == Some(&143));
     reports
@@ -203,9 +203,9 @@ fn groups_of_our_addresses_are_reported_on_joining_and_when_asked() {
     let group = ipv6::solicited_node(LINK_LOCAL.parse().unwrap());
     host.stack.handle_timeout(host.now);
     let (unspecified, ours) = (Ipv6Addr::UNSPECIFIED.into(), LINK_LOCAL.parse().unwrap());
-    assert_eq!(reports(&host.hear()), [(unspecified, 4, group)], "before the address is asked for");
+    assert_eq!(reports(&host.hear()), [(unspecified, 4, group)], "before duplicate address detection");
     let heard = reports(&host.pass(Span::from_secs(5)));
-    assert_eq!(heard.last(), Some(&(ours, 2, group)), "with a source as soon as there is one");
+    assert_eq!(heard.last(), Some(&(ours, 2, group)), "with a source once there is one");
     let mut query = vec![130, 0, 0, 0, 0x27, 0x10, 0, 0];
     query.extend([0; 16]);
     query.extend([2, 125, 0, 0]);

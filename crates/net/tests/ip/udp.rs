@@ -1,4 +1,4 @@
-//! Datagrams in and out, in both families: order by label, bounds, pieces.
+//! Tests of UDP in both families: order by label, bounds, fragments.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -24,7 +24,7 @@ fn read(host: &mut Host, id: UdpId) -> Vec<Vec<u8>> {
     std::iter::from_fn(|| host.stack.receive_from(now, id)).map(|d| d.payload).collect()
 }
 
-/// Both ends' sockets and addresses.
+/// Sockets of both ends on port 53.
 fn sockets(world: &mut World) -> [UdpId; 2] {
     [0, 1].map(|i| world.stacks[i].bind_udp(53, UdpOptions::default()).unwrap())
 }
@@ -120,7 +120,7 @@ fn datagrams_wait_for_a_neighbor_and_are_given_up_when_it_is_silent() {
         }
         assert!(!host.stack.wants_egress());
         host.pass(Span::from_secs(3));
-        assert_eq!(host.stack.counters().udp_unsent, 100, "36 for want of room, 64 for silence");
+        assert_eq!(host.stack.counters().udp_unsent, 100, "36 for lack of space, 64 unresolved");
     }
 }
 
@@ -151,7 +151,7 @@ fn a_datagram_to_everybody_is_heard() {
         assert_eq!(read(&mut host, id), [b"all"]);
         host.stack.close_udp(id);
         host.raw(&frame);
-        assert!(host.frames().is_empty(), "nobody complains of a broadcast");
+        assert!(host.frames().is_empty(), "no error for a broadcast");
     }
 }
 
