@@ -1,15 +1,15 @@
-//! Fuzz targets without a fuzzer: every checked-in seed, and inputs that are
-//! drawn or bred from the seeds. Shared by all packages that have targets.
+//! Runner of fuzz targets without a fuzzer: every checked-in seed, random inputs, and mutations of
+//! the seeds. All packages with targets share it.
 
 use std::path::Path;
 
-/// A target: it panics when a promise is broken.
+/// Fuzz target: it panics if a property is violated.
 pub type Target = fn(&[u8]);
 
-/// Runs the target called `name` on its seeds and on `count` inputs bred from them.
+/// Runs the target `name` on its seeds and on `count` generated inputs.
 ///
 /// # Panics
-/// The target fails, or has no seeds.
+/// If the target fails or has no seeds.
 pub fn run(name: &str, target: Target, count: u64) {
     run_on(name, target, &seeds(name), count);
 }
@@ -17,7 +17,7 @@ pub fn run(name: &str, target: Target, count: u64) {
 /// As [`run`], on these seeds.
 ///
 /// # Panics
-/// The target fails, or there are no seeds.
+/// If the target fails or there are no seeds.
 pub fn run_on(name: &str, target: Target, seeds: &[Vec<u8>], count: u64) {
     assert!(!seeds.is_empty(), "{name} has seeds");
     seeds.iter().for_each(|seed| check(name, target, seed));
@@ -27,7 +27,7 @@ pub fn run_on(name: &str, target: Target, seeds: &[Vec<u8>], count: u64) {
     }
 }
 
-/// Runs `target` and says with which bytes it failed, should it do so.
+/// Runs `target`; if it panics, prints the input.
 fn check(name: &str, target: Target, data: &[u8]) {
     struct Blame<'a>(&'a str, &'a [u8]);
     impl Drop for Blame<'_> {
@@ -41,7 +41,7 @@ fn check(name: &str, target: Target, data: &[u8]) {
     target(data);
 }
 
-/// The inputs in `fuzz/seeds/NAME`, in order.
+/// Inputs in `fuzz/seeds/NAME`, sorted.
 pub fn seeds(name: &str) -> Vec<Vec<u8>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds").join(name);
     let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
@@ -50,7 +50,7 @@ pub fn seeds(name: &str) -> Vec<Vec<u8>> {
     paths.iter().filter_map(|path| std::fs::read(path).ok()).collect()
 }
 
-/// Random bytes, or a seed with some of its bytes changed, cut or repeated.
+/// Random bytes, or a seed with some bytes changed, removed or repeated.
 fn breed(seeds: &[Vec<u8>], dice: &mut Dice) -> Vec<u8> {
     if dice.below(4) == 0 {
         let len = dice.below(400);

@@ -1,5 +1,5 @@
-//! The fuzz targets of this room without a fuzzer: every checked-in seed, and
-//! some thousand inputs bred from the seeds. `make fuzz` goes further.
+//! Fuzz targets of this crate without a fuzzer: every checked-in seed, and some thousand inputs
+//! bred from the seeds. `make fuzz` runs longer.
 #![forbid(unsafe_code)]
 
 mod corpus;
@@ -13,7 +13,7 @@ mod world;
 
 use targets::TARGETS;
 
-/// Inputs drawn for a target, by what one costs.
+/// Number of generated inputs for a target, by the cost of one.
 fn inputs(name: &str) -> u64 {
     match name {
         "connection" => 400,

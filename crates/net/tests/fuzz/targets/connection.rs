@@ -1,14 +1,12 @@
-//! A stack under any list of calls, segments and times.
+//! Fuzz target: a stack under any sequence of calls, segments and times.
 //!
-//! The segments are made from the stack's own latest segment between the same
-//! ports, slightly off, so that they come close enough to matter. Each
-//! connection is held to its own handshake: ports are used again while an
-//! earlier connection between them still has unread data.
+//! Segments derive from the stack's latest segment between the same ports, with small changes, so
+//! that they are nearly valid. Each connection is checked against its own handshake, because ports
+//! are reused while an earlier connection between them still has unread data.
 //!
-//! Promises: no panic; every frame reads back; both streams of every
-//! connection, opened by either side, hold the bytes that were sent there; an
-//! end is reported once and is one; counts of bytes agree; buffers stay within
-//! their bounds and are given back at the end; time goes on.
+//! Properties: no panic; every frame parses; both streams of every connection, opened by either
+//! side, hold the bytes that were sent; a close is reported once and is final; byte counts agree;
+//! buffers stay within their bounds and are released at the end; time advances.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -28,25 +26,24 @@ use crate::world::meta;
 /// Ports of the peer and of the stack.
 type Ports = (u16, u16);
 
-/// The newest state of one pair of ports, as the stack's segments show it.
+/// Latest state of one pair of ports, from the stack's segments.
 #[derive(Clone, Copy, Default)]
 struct Heard {
-    /// The stack's next number, and the peer's.
+    /// Next sequence numbers of the stack and of the peer.
     seq: u32,
     ack: u32,
-    /// The number of the first byte of the stack's stream, of the connection that was opened last.
+    /// First byte of the stack's stream, of the connection opened last.
     stack_start: Option<u32>,
-    /// A SYN with data opened it (Fast Open), so that its SYN, ACK is still to come.
+    /// True if a SYN with data opened it (Fast Open) and its SYN-ACK is pending.
     early: bool,
-    /// The number of the first byte of the peer's stream, of the connection whose handshake a SYN of
-    /// the peer's began last.
+    /// First byte of the peer's stream, of the connection that a SYN of the peer opened last.
     peer_start: Option<u32>,
 }
 
-/// One connection, from the application's side.
+/// Connection from the application's side.
 #[derive(Default)]
 struct Known {
-    /// The number of the first byte of the peer's stream, once the peer's SYN was taken.
+    /// First byte of the peer's stream, once the peer's SYN was accepted.
     peer_start: Option<u32>,
     read: u32,
     written: u32,
@@ -60,17 +57,17 @@ struct World {
     heard: BTreeMap<Ports, Heard>,
     known: BTreeMap<ConnId, Known>,
     open: Vec<ConnId>,
-    /// The stack's latest Fast Open cookie.
+    /// Latest Fast Open cookie of the stack.
     cookie: FastOpen,
 }
 
 const LISTENERS: [u16; 2] = [80, 81];
 const RECV_BUFFER_MAX: usize = 16 * 1024;
-/// As RFC 4861 §4.3 has it.
+/// Type of the message, RFC 4861 §4.3.
 const NEIGHBOR_SOLICITATION: u8 = 135;
 
 pub fn connection(data: &[u8]) {
-    // Settings stand at the end, so that what stands before them means the same with any.
+    // Settings are last, so that the decisions before them mean the same with all settings.
     let (decisions, settings) = data.split_at(data.len().saturating_sub(2));
     let bits = settings.iter().fold(0, |bits, byte| bits << 8 | u16::from(*byte));
     let six = bits & 1 == 1;
@@ -98,7 +95,7 @@ pub fn connection(data: &[u8]) {
     world.end();
 }
 
-/// A host that speaks IPv4 and has every option off where `bits` is 0.
+/// Configuration; 0 is IPv4 with every option off.
 fn settings_of(bits: u16) -> Config {
     let on = |bit: u16| bits >> bit & 1 == 1;
     let one_of = |bit: u16| usize::from(bits >> bit & 3);
@@ -115,7 +112,7 @@ fn settings_of(bits: u16) -> Config {
         delayed_ack: on(8).then_some(Span::from_millis(40)),
         keep_alive: on(9).then_some(Span::from_secs(2)),
         syn_cookies: match one_of(10) {
-            // Else a cookie could not be told from the answer to a SYN with data.
+            // Otherwise a cookie looks like the answer to a SYN with data.
             _ if on(12) => SynCookies::Off,
             1 => SynCookies::Always,
             2 => SynCookies::Off,
@@ -135,7 +132,7 @@ fn listen_options(bits: u16) -> ListenOptions {
 }
 
 impl World {
-    /// One decision of the input's; `None` when there is none left.
+    /// Executes one decision of the input; `None` at its end.
     fn step(&mut self, input: &mut Input<'_>, bits: u16) -> Option<()> {
         let byte = input.byte()?;
         match (byte % 16, byte >= 128) {
@@ -156,7 +153,7 @@ impl World {
             }
             (10, true) => {
                 let id = self.pick(input)?;
-                // An id that nobody was given is not let go of.
+                // Only connections that were reported are released.
                 if self.open.contains(&id) {
                     self.release(id);
                 }
@@ -238,7 +235,7 @@ impl World {
         Some(())
     }
 
-    /// A segment of the peer's, near to what the stack expects.
+    /// Sends a segment of the peer, near what the stack expects.
     fn segment(&mut self, input: &mut Input<'_>) -> Option<()> {
         let ports = (input.one_of(&[5000, 5000, 5000, 5001])?, input.one_of(&[80, 80, 80, 81, 90, 99])?);
         let heard = self.heard.get(&ports).copied().unwrap_or_default();
@@ -271,7 +268,7 @@ impl World {
         Some(())
     }
 
-    /// The Fast Open option of the peer's SYN, where the stack speaks Fast Open.
+    /// Fast Open option of the peer's SYN, if the stack has Fast Open.
     fn fast_open(&self) -> Vec<u8> {
         let cookie = self.cookie.as_slice();
         match self.stack.config().fast_open_cookies {
@@ -293,7 +290,7 @@ impl World {
         let bytes = self.stack.received(id);
         let taken = bytes.len().min(len);
         if let Some(known) = self.known.get_mut(&id).filter(|_| taken > 0) {
-            let start = known.peer_start.expect("who has data has had a SYN");
+            let start = known.peer_start.expect("data follows a SYN");
             let wanted = |i: usize| pattern(start.wrapping_add(known.read + i as u32));
             assert!((0..taken).all(|i| bytes[i] == wanted(i)), "the peer's bytes, in order");
             known.read += taken as u32;
@@ -305,7 +302,7 @@ impl World {
         self.stack.detach(self.now, id);
         self.open.retain(|open| *open != id);
         self.known.entry(id).or_default().closed = true;
-        assert!(self.stack.tuple(id).is_none(), "what was released has no name");
+        assert!(self.stack.tuple(id).is_none(), "a released id is invalid");
     }
 
     fn introduce(&mut self) {
@@ -326,7 +323,7 @@ impl World {
         self.frame(&frame, None);
     }
 
-    /// Hands a frame to the stack, and takes note of the connection that it opens.
+    /// Delivers a frame to the stack, and records the connection that it opens.
     fn frame(&mut self, frame: &[u8], said: Option<Said>) {
         let opening = said.and_then(|said| self.opening(said.ports));
         let before = (self.stack.connections(), *self.stack.counters());
@@ -355,7 +352,7 @@ impl World {
         self.hear_events(said);
     }
 
-    /// The connection of ours that has sent its SYN between `ports`.
+    /// Connection of the stack in SYN-SENT between `ports`.
     fn opening(&self, (remote, local): Ports) -> Option<ConnId> {
         self.open.iter().copied().find(|id| {
             let opens = self.stack.info(self.now, *id).is_some_and(|info| info.state == State::SynSent);
@@ -364,19 +361,19 @@ impl World {
         })
     }
 
-    /// Takes in events; `said` is the segment that came, if one did.
+    /// Reads events; `said` is the segment just delivered, if any.
     fn hear_events(&mut self, said: Option<Said>) {
         while let Some(event) = self.stack.poll_event() {
             let known = self.known.entry(event.conn).or_default();
             assert!(!known.closed, "{event:?} after the end");
             match event.kind {
                 EventKind::Accepted(_) => {
-                    let tuple = self.stack.tuple(event.conn).expect("what was accepted is there");
+                    let tuple = self.stack.tuple(event.conn).expect("an accepted connection exists");
                     let its = (tuple.remote_port, tuple.local_port);
                     let said = said.filter(|said| said.ports == its).expect("a segment of its own opened it");
                     let heard = self.heard.entry(its).or_default();
                     known.peer_start = heard.peer_start;
-                    // That segment acknowledges the SYN and nothing else, unless it is one.
+                    // That segment acknowledges only the SYN, unless it is a SYN.
                     heard.early = said.flags.contains(Flags::SYN);
                     heard.stack_start = (!heard.early).then_some(said.ack);
                     self.open.push(event.conn);
@@ -394,7 +391,7 @@ impl World {
         self.check();
     }
 
-    /// Invariants.
+    /// Checks the invariants.
     fn check(&self) {
         let config = self.stack.config();
         assert!(self.stack.connections() <= config.connections_max, "connections are bounded");
@@ -407,7 +404,7 @@ impl World {
             assert_eq!(info.received.get(), u64::from(known.read) + unread as u64, "{id:?} has received");
             assert!(info.acknowledged.get() <= u64::from(known.written), "{id:?}: nothing more was written");
             if !matches!(info.state, State::Closed | State::TimeWait { .. }) {
-                // A SYN and a FIN are in flight as bytes are.
+                // A SYN and a FIN count as bytes in flight.
                 let all = (info.acknowledged + info.unacknowledged + info.unsent).get();
                 let written = u64::from(known.written);
                 assert!((written..=written + 2).contains(&all), "{id:?}: {written} written, {all} known");
@@ -415,7 +412,7 @@ impl World {
         }
     }
 
-    /// Takes in what the stack says.
+    /// Reads events and the stack's frames, at most `room`.
     fn listen_to(&mut self, room: usize) {
         self.hear_events(None);
         for frame in sent(&mut self.stack, self.now, room) {
@@ -443,7 +440,7 @@ impl World {
             return;
         }
         if has(Flags::SYN) {
-            // A SYN, ACK may be a cookie, which is no connection's yet.
+            // A SYN-ACK may be a cookie, which belongs to no connection yet.
             if !has(Flags::ACK) || heard.early {
                 heard.stack_start = Some((s.seq + 1).0);
             }
@@ -473,7 +470,7 @@ impl World {
         }
     }
 
-    /// With a silent peer the timers run out: none fires for ever at one instant.
+    /// Runs the timers against a silent peer; none may fire forever at one instant.
     fn let_time_pass(&mut self) {
         let mut same = 0;
         for _ in 0..3000 {
@@ -488,19 +485,19 @@ impl World {
         }
     }
 
-    /// The application reads what there is and lets go: nothing stays behind.
+    /// The application reads all data and releases its connections; nothing may remain.
     fn end(&mut self) {
         for id in self.open.clone() {
             self.read(id, usize::MAX);
             self.release(id);
         }
         self.let_time_pass();
-        assert_eq!(self.stack.connections(), 0, "connections stay behind");
-        assert_eq!(self.stack.buffer_bytes(), 0, "buffers stay behind");
+        assert_eq!(self.stack.connections(), 0, "connections remain");
+        assert_eq!(self.stack.buffer_bytes(), 0, "buffers remain");
     }
 }
 
-/// Longest payload of one segment of the harness.
+/// Segment sent by the harness.
 #[derive(Clone, Copy)]
 struct Said {
     ports: Ports,

@@ -1,5 +1,5 @@
-//! Two stacks and a network that does what the bytes say: both streams must
-//! arrive whole, and both sides must be done once the network behaves.
+//! Fuzz target: two stacks on a network driven by the input. Both streams must arrive whole, and
+//! both sides must finish once the faults end.
 
 use std::collections::BTreeMap;
 
@@ -12,26 +12,26 @@ use super::input::{Input, pattern};
 use super::{config, sent};
 use crate::world::{self, Dice, SERVER, meta};
 
-/// The network may misbehave for so many frames.
+/// Number of frames that the network may lose or delay.
 const FAULTS: u64 = 600;
-/// So many steps are more than any transfer here needs.
+/// Steps that no transfer here needs.
 const STEPS: usize = 200_000;
 
 /// One side of the connection.
 struct Side {
     stack: Stack,
     conn: Option<ConnId>,
-    /// How many bytes it sends, has handed over, and has read.
+    /// Bytes that it sends in total, has written, and has read.
     len: u32,
     written: u32,
     read: u32,
-    /// How many bytes it is to read.
+    /// Bytes that it is to read.
     awaited: u32,
-    /// Options that the application sets and unsets on the way.
+    /// Options that the application changes during the transfer.
     options: u16,
-    /// Frames of its that were lost in a row, of each [`Kind`].
+    /// Consecutive losses of its frames, by [`Kind`].
     lost: [u32; 4],
-    /// The highest sequence number that it has sent.
+    /// Highest sequence number that it has sent.
     highest: Option<u32>,
     mtu: u16,
     open: bool,
@@ -40,7 +40,7 @@ struct Side {
 }
 
 pub fn differential(data: &[u8]) {
-    // Settings stand at the end, so that what stands before them means the same with any.
+    // Settings are last, so that the decisions before them mean the same with all settings.
     let (data, settings) = data.split_at(data.len().saturating_sub(2));
     let settings = settings.iter().fold(0, |bits, byte| bits << 8 | u16::from(*byte));
     let six = settings & 1 == 1;
@@ -80,7 +80,7 @@ pub fn differential(data: &[u8]) {
         }
         let arrival = wire.keys().next().map(|key| key.0);
         let timers = sides.iter().filter_map(|side| side.stack.poll_timeout()).min();
-        let Some(next) = arrival.into_iter().chain(timers).min() else { panic!("nothing will ever happen") };
+        let Some(next) = arrival.into_iter().chain(timers).min() else { panic!("no event is pending") };
         now = now.max(next);
         while let Some(entry) = wire.first_entry().filter(|entry| entry.key().0 <= now) {
             let (to, frame) = entry.remove();
@@ -92,7 +92,7 @@ pub fn differential(data: &[u8]) {
     panic!("not done after {STEPS} steps: {far:?}");
 }
 
-/// The frame with congestion experienced (RFC 3168 §5), if its transport is capable of that.
+/// Frame marked CE (RFC 3168 §5) if its transport is ECN-capable.
 fn marked(mut frame: Vec<u8>) -> Vec<u8> {
     match frame[12..14] {
         [8, 0] if frame[15] & 3 == 2 => {
@@ -101,29 +101,29 @@ fn marked(mut frame: Vec<u8>) -> Vec<u8> {
             let sum = checksum::of(&frame[14..34]);
             frame[24..26].copy_from_slice(&sum);
         }
-        // The traffic class lies across two bytes.
+        // The traffic class spans two bytes.
         [0x86, 0xdd] if frame[15] >> 4 & 3 == 2 => frame[15] |= 0x30,
         _ => {}
     }
     frame
 }
 
-/// What a frame is for.
+/// Purpose of a frame.
 #[derive(Clone, Copy)]
 enum Kind {
-    /// It confirms.
+    /// Pure acknowledgement.
     Ack,
-    /// It has something to be confirmed.
+    /// Segment that needs an acknowledgement.
     Data,
-    /// It asks or tells where a neighbour is (ARP, NDP). Few of those may be lost.
+    /// Address resolution (ARP, NDP). Only few of these may be lost.
     Arp,
-    /// It asks whether the other side is alive: so may few of those. It comes from below the window, so
-    /// what it confirms does not count there (RFC 9293 §3.10.7.4), nor does it here.
+    /// Keep-alive probe; only few of these may be lost. It is below the window, so its
+    /// acknowledgement has no effect there (RFC 9293 §3.10.7.4), nor here.
     Probe,
 }
 
-/// How many copies of a frame arrive, and how late in µs. Of each kind no more than
-/// two in a row are lost, so that nobody may give up.
+/// Copies of a frame that arrive, and their delay in µs. At most two frames of a kind are lost in a
+/// row, so that no side gives up.
 fn fate(byte: u8, lost: u32) -> (u64, u64) {
     match byte {
         0..=31 if lost < 2 => (0, 0),
@@ -134,8 +134,8 @@ fn fate(byte: u8, lost: u32) -> (u64, u64) {
     }
 }
 
-/// Two stacks as the first bytes of the input want them, and with what `settings` turn on; not
-/// cookies for every SYN, with which a segment that comes before its time resets (RFC 4987 §3.6).
+/// Two stacks configured by the first bytes of the input and by `settings`. Cookies for every SYN
+/// are excluded: with them an out-of-order segment causes a reset (RFC 4987 §3.6).
 fn sides(input: &mut Input<'_>, settings: u16) -> Option<[Side; 2]> {
     let on = |bit: u16| settings >> bit & 1 == 1;
     let one_of = |bit: u16| usize::from(settings >> bit & 3);
@@ -181,7 +181,7 @@ fn sides(input: &mut Input<'_>, settings: u16) -> Option<[Side; 2]> {
 }
 
 impl Side {
-    /// What `frame`, which it sends, is for.
+    /// Purpose of `frame`, which this side sends.
     fn kind(&mut self, frame: &[u8]) -> Kind {
         if frame[12..14] == [8, 6] {
             return Kind::Arp;
@@ -204,7 +204,7 @@ impl Side {
         }
     }
 
-    /// What the application does: writes, reads, closes when it has written all.
+    /// Runs the application: writes, reads, and closes after the last write.
     fn work(&mut self, now: Time) {
         while let Some(event) = self.stack.poll_event() {
             match event.kind {
@@ -232,7 +232,7 @@ impl Side {
         }
     }
 
-    /// None of this may change what arrives.
+    /// Changes options, which must not change the received data.
     fn set_options(&mut self, now: Time, id: ConnId) {
         let on = |bit: u16| self.options >> bit & 1 == 1;
         if on(0) {

@@ -1,7 +1,7 @@
-//! Pieces of datagrams in any order, cut anywhere, some twice, some wrong.
+//! Fuzz target: fragments of datagrams in any order and of any size, some repeated, some wrong.
 //!
-//! Promises: what is delivered is one of the datagrams that were cut up, whole;
-//! once the time of all pieces is over, a datagram that comes properly arrives.
+//! Properties: every delivered datagram is one of those sent, whole; after the timeout of all
+//! fragments, a valid datagram arrives.
 
 use std::net::IpAddr;
 
@@ -32,7 +32,7 @@ pub fn fragments(data: &[u8]) {
     }
 }
 
-/// Reads what arrived: only what was sent.
+/// Reads datagrams and checks that each was sent.
 fn read(host: &mut Host, socket: UdpId) -> usize {
     let mut read = 0;
     while let Some(got) = host.stack.receive_from(host.now, socket) {
@@ -51,14 +51,14 @@ fn datagram(source: IpAddr, target: IpAddr, ident: u8) -> Vec<u8> {
     bytes
 }
 
-/// The payload of the datagram `ident`: it begins with its number.
+/// Payload of datagram `ident`; its first byte is the number.
 fn payload(ident: u8) -> Vec<u8> {
     let len = 100 + 90 * usize::from(ident);
     let rest = (1..len as u32).map(|at| pattern(at + u32::from(ident)));
     [ident].into_iter().chain(rest).collect()
 }
 
-/// One piece, or some time; `None` when the input has no more.
+/// Sends one fragment, or advances time; `None` at the end of the input.
 fn step(host: &mut Host, input: &mut Input<'_>) -> Option<()> {
     let (stack, peer) = PAIRS[input.below(2)?];
     let ident = input.byte()? % 32;
@@ -81,7 +81,7 @@ fn step(host: &mut Host, input: &mut Input<'_>) -> Option<()> {
     };
     let mut more = end < bytes.len();
     match input.below(16)? {
-        // A piece that lies about being the last, or ends where none may.
+        // A fragment with a wrong more-fragments flag, or with an invalid end.
         0 => more = !more,
         1 => end -= (end - start).min(3),
         _ => {}

@@ -1,17 +1,17 @@
-//! Bytes as a list of decisions.
+//! Fuzzer input as a sequence of decisions.
 
-/// What is left of a fuzzer's bytes.
+/// Remaining bytes of the input.
 pub struct Input<'a>(pub &'a [u8]);
 
 impl Input<'_> {
-    /// The next byte; `None` at the end.
+    /// Next byte; `None` at the end.
     pub fn byte(&mut self) -> Option<u8> {
         let (first, rest) = self.0.split_first()?;
         self.0 = rest;
         Some(*first)
     }
 
-    /// A number below `n`, at most 256.
+    /// Number below `n`, which is at most 256.
     pub fn below(&mut self, n: usize) -> Option<usize> {
         Some(usize::from(self.byte()?) % n)
     }
@@ -25,7 +25,7 @@ impl Input<'_> {
         Some(u16::from_be_bytes([self.byte()?, self.byte()?]))
     }
 
-    /// The next `n` bytes, or what there is.
+    /// Next `n` bytes, or as many as remain.
     pub fn bytes(&mut self, n: usize) -> Vec<u8> {
         let (taken, rest) = self.0.split_at(n.min(self.0.len()));
         self.0 = rest;
@@ -33,7 +33,7 @@ impl Input<'_> {
     }
 }
 
-/// The byte of every stream at `place`.
+/// Byte of every stream at offset `place`.
 pub fn pattern(place: u32) -> u8 {
     (place % 251) as u8
 }

@@ -1,5 +1,5 @@
-//! What is fuzzed: a function of bytes for each target. It panics when the
-//! stack does not keep a promise. `cargo fuzz` and `cargo test` run the same.
+//! Fuzz targets: functions of bytes that panic if the stack violates a property. `cargo fuzz` and
+//! `cargo test` run the same targets.
 
 mod connection;
 mod differential;
@@ -16,10 +16,10 @@ use queueing::Time;
 
 use crate::world::{self, Outbox};
 
-/// A target.
+/// Fuzz target.
 pub type Target = fn(&[u8]);
 
-/// Every target of this room by name.
+/// All targets of this crate by name.
 pub const TARGETS: &[(&str, Target)] = &[
     ("ethernet", parsers::ethernet),
     ("arp", parsers::arp),
@@ -47,7 +47,7 @@ pub const TARGETS: &[(&str, Target)] = &[
 
 const MTU: u16 = 600;
 
-/// A small host: 10.0.0.`host`.
+/// Small host 10.0.0.`host`.
 fn config(host: u8) -> Config {
     Config {
         mtu: MTU,
@@ -59,7 +59,7 @@ fn config(host: u8) -> Config {
     }
 }
 
-/// Host 1, listening on two ports.
+/// Host 1 with listeners on two ports.
 fn stack() -> Stack {
     let mut stack = Stack::new(config(1));
     for port in [80, 81] {
@@ -68,7 +68,7 @@ fn stack() -> Stack {
     stack
 }
 
-/// What `stack` has to send now, at most `room` frames.
+/// Frames that `stack` sends now, at most `room`.
 fn sent(stack: &mut Stack, now: Time, room: usize) -> Vec<Vec<u8>> {
     let mut outbox = Outbox { frames: Vec::new(), room };
     stack.egress(now, &mut outbox);

@@ -1,8 +1,8 @@
-//! A whole stack below TCP: frames of any bytes, and packets of each protocol
-//! whose headers and checksums are right and whose contents are any bytes.
+//! Fuzz target: a stack below TCP, with random frames, and with packets of each protocol that have
+//! valid headers and checksums and random contents.
 //!
-//! Promises: no panic; every frame of the stack's reads back and fits the MTU;
-//! what it learnt never makes its time stand still.
+//! Properties: no panic; every frame of the stack parses and fits the MTU; no input stops the
+//! stack's time.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -21,7 +21,7 @@ const ROUTER: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 9);
 const SOURCES: [Ipv6Addr; 4] =
     [PEER6, ROUTER, Ipv6Addr::UNSPECIFIED, Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1)];
 
-/// Frames of any bytes, one after another.
+/// Random frames in sequence.
 pub fn frames(data: &[u8]) {
     let mut stack = super::stack();
     for (at, bytes) in data.chunks(90).enumerate() {
@@ -36,8 +36,7 @@ pub fn frames(data: &[u8]) {
     }
 }
 
-/// A host that wants an address from routers and, if the first byte says so,
-/// from a server.
+/// Host configured by routers and, depending on the first byte, by DHCP.
 pub fn network(data: &[u8]) {
     let mut input = Input(data);
     let Some(kind) = input.below(4) else { return };
@@ -52,7 +51,7 @@ pub fn network(data: &[u8]) {
         if step(&mut host, &mut input, transaction).is_none() {
             break;
         }
-        // What is sent asks the stack for neighbours, and shows its ports to errors.
+        // Sending triggers address resolution, and errors can quote its ports.
         let _ = host.stack.send_to(host.now, socket, (PEER4, 9).into(), b"anyone?");
         let _ = host.stack.send_to(host.now, socket, (SOURCES[3], 9).into(), b"anyone?");
         listen(&mut host, &mut transaction);
@@ -71,7 +70,7 @@ pub fn network(data: &[u8]) {
     }
 }
 
-/// Reads what the stack says, and the number of its question to a DHCP server.
+/// Reads the stack's packets and the transaction id of its DHCP request.
 fn listen(host: &mut Host, transaction: &mut u32) {
     for sent in host.hear() {
         assert!(sent.packet.len() <= 1500, "a packet of {} bytes", sent.packet.len());
@@ -81,7 +80,7 @@ fn listen(host: &mut Host, transaction: &mut u32) {
     }
 }
 
-/// One packet, or some time; `None` when the input has no more.
+/// Sends one packet, or advances time; `None` at the end of the input.
 fn step(host: &mut Host, input: &mut Input<'_>, transaction: u32) -> Option<()> {
     let byte = input.byte()?;
     let (kind, more) = (byte % 8, byte >= 128);
@@ -126,13 +125,13 @@ fn step(host: &mut Host, input: &mut Input<'_>, transaction: u32) -> Option<()> 
             };
             let mut bytes = Vec::new();
             answer.emit(&mut bytes);
-            // The end mark makes room for options of any kind.
+            // Random options replace the end mark.
             bytes.truncate(bytes.iter().rposition(|byte| *byte == 255)?);
             bytes.extend(input.bytes(len));
             say(host, PEER4.into(), Ipv4Addr::BROADCAST.into(), [67, 68], &bytes);
         }
         6 if more => {
-            // Sockets come and go, and so do listeners.
+            // Opens and closes sockets and listeners.
             let port = input.one_of(&[54, 68, 80])?;
             if len.is_multiple_of(2) {
                 let _ = host.stack.bind_udp(port, UdpOptions::default());
@@ -143,7 +142,7 @@ fn step(host: &mut Host, input: &mut Input<'_>, transaction: u32) -> Option<()> 
             }
         }
         7 if more => {
-            // A SYN to each of the stack's addresses, marked as the length says.
+            // A SYN to one of the stack's addresses, with ECN bits from the length.
             let pair = input.one_of(&PAIRS)?;
             syn(host, pair, (len % 4) as u8);
         }
@@ -161,7 +160,7 @@ fn step(host: &mut Host, input: &mut Input<'_>, transaction: u32) -> Option<()> 
     Some(())
 }
 
-/// Sends the SYN of a peer that understands ECN, in a packet with the congestion bits `ecn`.
+/// Sends the SYN of an ECN-capable peer in a packet with the ECN bits `ecn`.
 fn syn(host: &mut Host, (stack, peer): (IpAddr, IpAddr), ecn: u8) {
     let syn = Segment {
         source_port: 7000,

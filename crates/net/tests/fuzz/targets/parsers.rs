@@ -1,6 +1,6 @@
-//! No bytes make a parser panic, and what it reads it writes the same.
+//! Fuzz targets of the parsers: no bytes cause a panic, and a parsed packet is emitted unchanged.
 //!
-//! A fuzzer cannot guess checksums, so they are made right first.
+//! A fuzzer cannot guess checksums, so they are corrected first.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -130,7 +130,7 @@ pub fn options(data: &[u8]) {
     same_options(&options, &Options::parse(&buf[..options.len()]).expect("what was written reads back"));
 }
 
-/// All but the SACK blocks that padding left no room for.
+/// Compares options, except SACK blocks for which padding left no space.
 fn same_options(read: &Options, again: &Options) {
     let kept = again.sack.len();
     assert_eq!(read.sack.as_slice()[..kept], *again.sack.as_slice());
@@ -144,7 +144,7 @@ pub fn dhcp(data: &[u8]) {
     assert_eq!(Message::parse(&buf), Ok(message));
 }
 
-/// A frame has an owner, and what TCP would read as a flow's is its flow's owner's.
+/// A frame has an owner, and a TCP segment's owner is that of its flow.
 pub fn steer(data: &[u8]) {
     let steering = Steering::new(5, FlowHash::Keyed([7; 16]));
     let Owner::One(owner) = steering.owner(data) else { return };
@@ -168,17 +168,17 @@ pub fn steer(data: &[u8]) {
     assert_eq!(owner, steering.of_flow(&tuple), "{tuple:?}");
 }
 
-/// What a capture holds is played, and what was played and written down is played again.
+/// A capture replays, and the recording of a replay replays again.
 pub fn pcap(data: &[u8]) {
     let Ok(replay) = Replay::new(data, Pace::Fast) else { return };
-    let mut tee = PcapTap::new(replay, Vec::new()).expect("memory takes everything");
+    let mut tee = PcapTap::new(replay, Vec::new()).expect("writes to memory succeed");
     let frames = play(&mut tee);
     let (replay, file) = tee.into_parts();
     let told = replay.counters();
     assert!(replay.is_over() && told.played == frames.len() as u64);
     let read: usize = frames.iter().map(|frame| 16 + frame.len()).sum();
     assert!(24 + read + 16 * told.cut as usize <= data.len(), "no byte from nowhere");
-    let mut again = Replay::new(&file[..], Pace::Fast).expect("what was written down is a capture");
+    let mut again = Replay::new(&file[..], Pace::Fast).expect("the recording is a capture");
     assert_eq!(play(&mut again), frames);
     assert!(again.error().is_none());
 }

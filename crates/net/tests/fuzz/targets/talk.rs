@@ -1,5 +1,5 @@
-//! What clients send: no stream makes a reader panic, and where it is cut
-//! changes nothing.
+//! Fuzz targets of the application-protocol parsers: no stream causes a panic, and segmentation
+//! does not change the result.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use net::classify::{FlowContext, FlowState, Memory, PacketMeta, TransportClassif
 use net::wire::FourTuple;
 use queueing::{Bytes, Time};
 
-/// What was read: verbs, paths or names, and how many requests ended.
+/// Parsed verbs, paths or names, and the number of requests that ended.
 #[derive(Debug, Default, PartialEq)]
 struct Told(Vec<Vec<u8>>, usize);
 
@@ -33,7 +33,7 @@ impl RequestVisitor for Told {
     }
 }
 
-/// The first byte chooses the protocol, the second where the rest is cut.
+/// The first byte selects the protocol, the second the sizes of the pieces.
 pub fn talk(data: &[u8]) {
     let [which, cut, stream @ ..] = data else { return };
     let layout = |extent| Protocol::Message(Arc::new(Layout { extent, kind: (1, 2), look: 5 }));
@@ -52,38 +52,39 @@ pub fn talk(data: &[u8]) {
         let mut start = 0;
         for piece in pieces {
             reader.read(start, piece, &mut told);
-            // What comes twice counts once.
+            // Repeated bytes count once.
             reader.read(start, piece, &mut told);
             start += piece.len() as u64;
             assert!(told.1 <= told.0.len(), "more requests ended than began");
         }
         let given_up = reader.has_failed();
         drop(reader);
-        assert_eq!(notes.held(), 0, "all is given back");
+        assert_eq!(notes.held(), 0, "all buffered bytes are released");
         (told, given_up)
     };
     let whole = read(&mut [stream].into_iter());
     assert_eq!(read(&mut stream.chunks(usize::from(*cut) + 1)), whole);
-    // In two, anywhere near the start, where most is decided.
+    // In two pieces, cut near the start, where most is decided.
     for at in 0..stream.len().min(48) {
         assert_eq!(read(&mut <[&[u8]; 2]>::from(stream.split_at(at)).into_iter()), whole, "cut at {at}");
     }
     guess(stream);
 }
 
-/// Which protocol it is: more bytes change nothing, and it is none that is refused at once.
+/// Checks protocol detection: more bytes do not change it, and the detected parser accepts the
+/// start.
 fn guess(stream: &[u8]) {
     let name = |len: usize| Protocol::of_first(&stream[..len]).map(|protocol| protocol.name());
     let whole = name(stream.len());
     let before = (0..stream.len().min(32)).filter_map(name);
-    before.for_each(|name| assert_eq!(Some(name), whole, "a guess is right or none"));
+    before.for_each(|name| assert_eq!(Some(name), whole, "detection is right or none"));
     if stream.starts_with(b"PRI * HTTP/2.0") {
-        assert_eq!(whole, None, "HTTP/2 is not read");
+        assert_eq!(whole, None, "HTTP/2 is not parsed");
     }
 }
 
-/// A policy, a zero byte, and what a client sends: the most urgent label of its pieces is the label of the whole,
-/// wherever it is cut.
+/// Input: a policy, a zero byte, and a client's stream. The most urgent label of the pieces must be
+/// the label of the whole stream, at any segmentation.
 pub fn labels(data: &[u8]) {
     let Some(at) = data.iter().position(|&byte| byte == 0) else { return };
     let (Ok(text), stream) = (std::str::from_utf8(&data[..at]), &data[at + 1..]) else { return };
@@ -99,8 +100,8 @@ pub fn labels(data: &[u8]) {
     let whole = label(&mut [stream].into_iter());
     let cuts = (0..stream.len()).map(|at| label(&mut <[&[u8]; 2]>::from(stream.split_at(at)).into_iter()));
     let all: Vec<_> = cuts.chain([label(&mut stream.chunks(1))]).collect();
-    assert_eq!(policy.observed().notes.held(), 0, "all is given back");
-    // Of these what is asked belongs to a piece, not to the stream.
+    assert_eq!(policy.observed().notes.held(), 0, "all buffered bytes are released");
+    // These conditions depend on a piece, not on the stream.
     if OF_PIECES.iter().any(|word| text.contains(word)) {
         return;
     }
@@ -109,14 +110,14 @@ pub fn labels(data: &[u8]) {
     }
 }
 
-/// Bytes of a stream that is cut at each of them.
+/// Longest stream that is cut at every byte.
 const STREAM_MAX: usize = 256;
-/// What of a policy asks about a segment, or about time; a default is the label of a piece whose request is not
-/// read yet, and so may stand before that.
+/// Words of a policy that depend on a segment or on time. A default labels a piece whose request is
+/// incomplete, so it may be more urgent than the request.
 const OF_PIECES: [&str; 11] =
     ["default", "drop", "length", "bytes", "received", "sent", "rtt", "loss", "cwnd", "recover", "learn"];
 
-/// A connection of which piece after piece comes.
+/// Connection that receives a stream in pieces.
 #[derive(Default)]
 struct Pieces {
     received: u64,
@@ -124,7 +125,7 @@ struct Pieces {
 }
 
 impl Pieces {
-    /// The level that the next piece has.
+    /// Level of the next piece.
     fn label(&mut self, classifier: &TransportClassifier, payload: &[u8]) -> Option<u8> {
         self.received += payload.len() as u64;
         let (local, remote) = (Ipv4Addr::new(10, 0, 0, 2).into(), Ipv4Addr::new(10, 0, 0, 1).into());

@@ -1,4 +1,4 @@
-//! What people write: no text makes a reader panic, and what it means works.
+//! Fuzz targets of text formats: no text causes a panic, and a valid one works.
 
 use net::classify::{PacketView, Policy};
 use net::device::Device;
@@ -8,7 +8,7 @@ use queueing::{Arrivals, Distribution, Rng, Span, Time};
 
 use crate::world::meta;
 
-/// A policy file; one that is valid is asked about a frame.
+/// Policy file; a valid one classifies a frame.
 pub fn rules(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let Ok(policy) = Policy::parse(text) else { return };
@@ -18,7 +18,7 @@ pub fn rules(data: &[u8]) {
     }
 }
 
-/// The faults of a path; frames that cross it arrive at most twice.
+/// Fault rates of a path; a frame that crosses it arrives at most twice.
 pub fn faults(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let rates: Rates = match text.parse() {
@@ -41,7 +41,7 @@ pub fn faults(data: &[u8]) {
     assert!(arrived <= 32, "{arrived} of 16 frames arrived");
 }
 
-/// Laws of service and of arrival read back as they are written.
+/// Distributions of service and arrival times: a printed value parses to the same value.
 pub fn laws(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let _ = text.parse::<Span>();
