@@ -1,9 +1,8 @@
-//! An attacker who knows the addresses and ports but sees nothing.
+//! Tests of an off-path attacker that knows the addresses and ports.
 //!
-//! Bounds: of 100,000 blind resets, SYNs, FINs and data segments with guessed
-//! numbers none ends the connection or puts a byte into it; the victim answers
-//! at most 4 of those without data in each half second. A sequence number is
-//! guessed within 64 KiB once in 65,536 tries.
+//! Bounds: of 100,000 blind resets, SYNs, FINs and data segments with guessed numbers none ends the
+//! connection or injects a byte. The victim answers at most 4 of those without data per half
+//! second. One guess in 65,536 is within 64 KiB of a sequence number.
 
 use net::ConnId;
 use net::wire::tcp::{Flags, Options, Seq};
@@ -12,7 +11,7 @@ use queueing::Span;
 use crate::peer::{Peer, Seg};
 use crate::world::{Dice, config};
 
-/// `n` segments that `make` guesses at, over 10 s; returns how many were answered.
+/// Sends `n` segments from `make` over 10 s; returns the number of answers.
 fn guess(n: u64, mut make: impl FnMut(&Peer, &mut Dice) -> Seg) -> (Peer, ConnId, u64) {
     let (mut peer, conn) = Peer::established_with(config(1), Options { mss: Some(1000), ..Options::NONE });
     let (mut dice, mut answers) = (Dice(3), 0);
@@ -22,7 +21,7 @@ fn guess(n: u64, mut make: impl FnMut(&Peer, &mut Dice) -> Seg) -> (Peer, ConnId
         peer.pass(Span::from_nanos(10_000_000_000 / n));
     }
     assert_eq!((peer.closed(), peer.stack.connections()), (vec![], 1));
-    // The streams go on as if nothing had been.
+    // Both streams continue.
     let data = peer.data(0, b"still here");
     let ack = peer.say(data).pop().expect("an answer").ack;
     assert_eq!((ack, peer.stack.received(conn)), (peer.seq + 10, &b"still here"[..]));
@@ -45,7 +44,7 @@ fn blind_resets_syns_and_fins_end_nothing() {
 
 #[test]
 fn reset_within_the_window_is_not_enough() {
-    // As good as a guess can be without being right: every number in the window but one.
+    // The best wrong guesses: every number in the window but the right one.
     let (peer, _, answers) = guess(60_000, |peer, dice| {
         let offset = 1 + dice.below(60_000) as u32;
         Seg { seq: peer.seq + offset, ..peer.seg(Flags::RST) }
@@ -56,8 +55,8 @@ fn reset_within_the_window_is_not_enough() {
 #[test]
 fn data_within_the_window_needs_an_acknowledgement_within_ours() {
     let (peer, _, _) = guess(20_000, |peer, dice| {
-        // The right place in the stream, but an acknowledgement from nowhere:
-        // 2^32 less the largest window that the peer ever offered.
+        // The right sequence number with an invalid acknowledgement: 2^32 less the largest window
+        // that the peer ever offered.
         let span = (1_u64 << 32) - 2 * u64::from(peer.window);
         let ack = peer.ack + u32::from(peer.window) + dice.below(span) as u32;
         Seg { ack, ..peer.data(0, b"injected") }
@@ -71,14 +70,14 @@ fn injected_data_beyond_the_window_is_not_kept() {
         let offset = (1 << 20) + dice.below((1 << 31) - (1 << 21)) as u32;
         peer.data(offset, b"injected")
     });
-    // Data is always answered: as often as it comes, and never with more.
+    // Data is always answered, but with at most one segment each.
     assert!(answers <= 20_000 && peer.stack.buffer_bytes() <= 2048 * 64);
 }
 
 #[test]
 fn sequence_numbers_of_other_tuples_cannot_be_foreseen() {
-    // The attacker sees the numbers of its own connections and asks what those
-    // of its neighbour's would be: the best guess is that they are the same.
+    // The attacker sees the numbers of its own connections and predicts those of a neighbour's; the
+    // best prediction is that they are equal.
     let mut peer = Peer::new(config(1));
     let mut number = |port: u16| {
         peer.port = port;
@@ -94,7 +93,7 @@ fn sequence_numbers_of_other_tuples_cannot_be_foreseen() {
     println!("of 20,000 numbers {by_last} and {by_step} were guessed within 64 KiB");
     // 20,000 / 65,536 are expected by chance.
     assert!(by_last <= 3 && by_step <= 3, "{by_last} {by_step}");
-    // All bits vary: each is set in half of them.
+    // All bits vary: each is set in half of the numbers.
     for bit in 0..32 {
         let set = numbers.iter().filter(|n| n.0 >> bit & 1 == 1).count();
         assert!((9_500..10_500).contains(&set), "bit {bit} is set in {set}");

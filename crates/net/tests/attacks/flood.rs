@@ -1,8 +1,8 @@
-//! Floods of SYNs.
+//! Tests of SYN floods.
 //!
-//! Bounds: a flood of ten times what the backlog holds in each 100 ms (102,400
-//! SYNs/s at a backlog of 1024) leaves established traffic ≥ 90 % of its
-//! goodput, keeps ≤ 1024 half-open connections, and strangers still come in.
+//! Bounds: a flood of ten backlogs per 100 ms (102,400 SYNs/s at a backlog of 1024) leaves
+//! established traffic ≥ 90 % of its goodput and keeps ≤ 1024 half-open connections, and new
+//! clients still connect.
 
 use std::net::Ipv4Addr;
 
@@ -17,7 +17,7 @@ use crate::world::{Dice, config};
 const BACKLOG: u64 = 1024;
 const SYNS_PER_SECOND: u64 = 10 * BACKLOG * 10;
 
-/// A SYN as Linux sends it, from anywhere.
+/// SYN as Linux sends it, from a random address.
 fn syn(dice: &mut Dice) -> Vec<u8> {
     let options = Options {
         mss: Some(1460),
@@ -41,7 +41,7 @@ fn syn(dice: &mut Dice) -> Vec<u8> {
     frame_from(source, &s)
 }
 
-/// Bytes that an established connection delivers in 300 ms while `per_second` SYNs come.
+/// Bytes that an established connection delivers in 300 ms during `per_second` SYNs/s.
 fn goodput(config: Config, per_second: u64) -> (u64, Wire) {
     let (mut wire, mut dice) = (Wire::new(config), Dice(7));
     wire.connect();
@@ -64,7 +64,7 @@ fn established_traffic_keeps_nine_tenths_of_its_goodput() {
         assert!(kept >= 90, "{cookies:?}: {kept} %");
         assert!(wire.victim.connections() as u64 <= BACKLOG + 1);
         let seen = counters.cookies_sent + counters.backlog_drops + counters.replies_dropped + BACKLOG;
-        assert!(seen >= SYNS_PER_SECOND * 3 / 10 * 9 / 10, "the flood got through to the stack: {seen}");
+        assert!(seen >= SYNS_PER_SECOND * 3 / 10 * 9 / 10, "the flood reached the stack: {seen}");
     }
 }
 

@@ -1,7 +1,7 @@
-//! Segments that should not exist.
+//! Tests of invalid segments.
 //!
-//! Bounds: none of 200,000 opens, changes or ends a connection; each is
-//! counted or means nothing; at most one frame goes out for one that came in.
+//! Bounds: none of 200,000 opens, changes or ends a connection. Each is counted or has no effect.
+//! At most one frame is sent per frame received.
 
 use std::net::Ipv4Addr;
 
@@ -15,7 +15,7 @@ use crate::world::{Dice, config};
 const IP: usize = ethernet::HEADER_LEN;
 const TCP: usize = IP + ipv4::HEADER_LEN;
 
-/// `frame`'s segment with `options`, whatever they are, and a right checksum.
+/// Segment of `frame` with arbitrary `options` and a correct checksum.
 fn with_options(frame: &[u8], options: &[u8]) -> Vec<u8> {
     let (headers, payload) = frame.split_at(TCP + 20);
     let mut frame = [headers, options, payload].concat();
@@ -39,7 +39,7 @@ fn garbage_in_options_does_no_harm() {
     let (mut opened, frames) = (0, 100_000_u32);
     for i in 0..frames {
         let len = 4 * dice.below(11) as usize;
-        // Kinds that mean something come often, lengths are often wrong.
+        // Known kinds are frequent, lengths are often wrong.
         let mut options: Vec<u8> = (0..len).map(|_| dice.roll() as u8 % 36).collect();
         if let Some(last) = options.last_mut().filter(|_| i % 3 == 0) {
             *last = 0;
@@ -90,7 +90,7 @@ fn impossible_flags_open_and_end_nothing() {
     let mut answers = 0;
     for bits in 0..=255_u8 {
         let flags = Flags::from_bits(bits);
-        // For no connection: only a SYN opens one, and none that ends it at once, as on Linux.
+        // No connection: only a SYN opens one, and not with FIN, as on Linux.
         let s = Seg { from: 30_000 + u16::from(bits), ..peer.seg(flags) };
         let before = peer.stack.connections();
         answers += peer.say(s).len();

@@ -1,9 +1,8 @@
-//! Peers that make the victim keep what they never fetch or never complete.
+//! Tests of peers that make the victim hold data and never read or complete it.
 //!
-//! Bounds: all buffers together stay within `memory_max` (32 MiB here) and the
-//! 16 MiB kept for reuse, whatever thousands of connections do; early segments
-//! within half of it; and a small exchange still goes through. Tiny windows
-//! cost at most one segment in each retransmission timeout.
+//! Bounds: all buffers together stay within `memory_max` (32 MiB here) plus 16 MiB kept for reuse,
+//! for thousands of connections. Out-of-order segments stay within half of it, and a small exchange
+//! still succeeds. Tiny windows cost at most one segment per retransmission timeout.
 
 use net::stack::{Config, ListenOptions};
 use net::wire::tcp::{Flags, Options, Seq};
@@ -15,7 +14,7 @@ use crate::world::config;
 
 const MEMORY: usize = 32 << 20;
 
-/// A connection as the attacker knows it.
+/// Connection as the attacker knows it.
 #[derive(Clone, Copy)]
 struct Held {
     conn: ConnId,
@@ -24,7 +23,7 @@ struct Held {
     ack: Seq,
 }
 
-/// A stack with little memory and `n` connections of one attacker.
+/// Stack with little memory and `n` connections of one attacker.
 fn hoard(n: u16) -> (Peer, Vec<Held>) {
     let mut peer = Peer::new(Config { memory_max: MEMORY, ..config(1) });
     let options = Options { mss: Some(1460), window_scale: Some(7), ..Options::NONE };
@@ -39,7 +38,7 @@ fn open(peer: &mut Peer, port: u16, options: Options) -> Held {
     Held { conn, port, seq: peer.seq, ack: peer.ack }
 }
 
-/// `payload` from `held`'s peer, `offset` bytes ahead.
+/// Segment of `held`'s peer with `payload`, `offset` bytes ahead.
 fn data(peer: &Peer, held: &Held, offset: u32, payload: &[u8]) -> Seg {
     Seg {
         from: held.port,
@@ -50,7 +49,7 @@ fn data(peer: &Peer, held: &Held, offset: u32, payload: &[u8]) -> Seg {
     }
 }
 
-/// A small question and its answer on a new connection go through.
+/// Checks that a small request and response on a new connection succeed.
 fn small_exchange_works(peer: &mut Peer) {
     let mut small = open(peer, 60_000, Options { mss: Some(1460), ..Options::NONE });
     for _ in 0..3 {
@@ -84,12 +83,12 @@ fn responses_that_nobody_reads_are_bounded_and_small_ones_go_through() {
     println!("4000 × 1 MiB of responses wanted: {} KiB taken, {} KiB held", taken >> 10, most >> 10);
     assert!(most <= MEMORY && taken > MEMORY / 4, "{most}");
     assert!(peer.stack.counters().memory_refusals > 1000);
-    // The attacker keeps the last quarter busy, too, but not for good.
+    // The attacker also occupies the last quarter, but not permanently.
     for held in held.iter().take(500) {
         peer.stack.abort(peer.now, held.conn);
     }
     peer.hear();
-    assert!(peer.kinds().contains(&EventKind::Writable), "those who waited hear of it");
+    assert!(peer.kinds().contains(&EventKind::Writable), "blocked senders are notified");
     small_exchange_works(&mut peer);
     for held in &held {
         peer.stack.abort(peer.now, held.conn);
@@ -122,7 +121,7 @@ fn requests_that_nobody_consumes_are_bounded() {
 
 #[test]
 fn one_connections_early_segments_are_bounded() {
-    // Every other byte of the window, one by one.
+    // Every second byte of the window, in single segments.
     let (mut peer, held) = hoard(1);
     for offset in (1..65_000).step_by(2) {
         let byte = data(&peer, &held[0], offset, b"x");
@@ -131,7 +130,7 @@ fn one_connections_early_segments_are_bounded() {
     let pieces = peer.stack.buffer_bytes();
     println!("32,500 single bytes with gaps: {} KiB", pieces >> 10);
     assert!(pieces <= 192 << 10, "64 pieces and no more: {pieces}");
-    // All of them without gaps, backwards and forwards.
+    // All bytes without gaps, backwards and forwards.
     for offset in (1..65_000).rev().chain(1..65_000) {
         let byte = data(&peer, &held[0], offset, b"x");
         peer.tell(&byte);
@@ -163,7 +162,7 @@ fn early_segments_of_all_stay_within_half_and_leave_room_for_the_rest() {
 fn promised_window_is_accepted_though_memory_got_short() {
     let (mut peer, held) = hoard(300);
     let (victim, hogs) = held.split_first().expect("300 connections");
-    // The first one was promised the whole receive buffer when memory was ample.
+    // The first connection was offered the whole receive buffer when memory was ample.
     let first = data(&peer, victim, 0, &[1; 1000]);
     let promised = usize::from(peer.say(first).last().expect("an answer").window) << 7;
     assert!(promised > 200_000);
@@ -179,10 +178,10 @@ fn promised_window_is_accepted_though_memory_got_short() {
         let offered = answer.ack + (u32::from(answer.window) << 7);
         assert!(offered.distance(edge) > -128, "the edge never moves back by more than rounding");
         edge = edge.max(offered);
-        assert_eq!(answer.ack, victim.seq + 2000 + i * 1000, "what was promised is taken");
+        assert_eq!(answer.ack, victim.seq + 2000 + i * 1000, "the offered window is accepted");
     }
     let more = edge.distance(victim.seq + 1000 + promised as u32);
-    assert!((0..128).contains(&more), "nothing more is promised: {more}");
+    assert!((0..128).contains(&more), "no more window is offered: {more}");
 }
 
 #[test]
@@ -193,7 +192,7 @@ fn window_that_closed_for_want_of_memory_is_reopened_when_there_is_some() {
     }
     peer.hear();
     assert!(peer.stack.buffer_bytes() > MEMORY / 2, "memory is short");
-    // Their applications wait for more than they are allowed to get.
+    // Their applications wait for more than the limit allows.
     let options = Options { mss: Some(1460), window_scale: Some(7), ..Options::NONE };
     let victims = [2000, 2001].map(|port| open(&mut peer, port, options));
     let mut sent = [0; 2];
@@ -211,7 +210,7 @@ fn window_that_closed_for_want_of_memory_is_reopened_when_there_is_some() {
         let again = data(&peer, held, *sent, b"?");
         assert_eq!(peer.say(again).last().map(|s| s.window), Some(0), "closed");
     }
-    // One of them goes, and nothing is said to it.
+    // All but the first victim are aborted; only it is sent a window update.
     for held in victims[1..].iter().chain(&hogs) {
         peer.stack.abort(peer.now, held.conn);
     }
@@ -219,7 +218,7 @@ fn window_that_closed_for_want_of_memory_is_reopened_when_there_is_some() {
         peer.hear().into_iter().filter(|s| !s.flags.contains(Flags::RST) && s.payload.is_empty()).collect();
     assert_eq!(updates.len(), 1, "{updates:?}");
     assert_eq!((updates[0].to, updates[0].ack), (victims[0].port, victims[0].seq + sent[0]));
-    assert!(usize::from(updates[0].window) << 7 >= 1460, "worth a segment");
+    assert!(usize::from(updates[0].window) << 7 >= 1460, "at least a segment");
     let more = data(&peer, &victims[0], sent[0], &[2; 1000]);
     assert_eq!(peer.say(more).last().map(|s| s.ack), Some(victims[0].seq + sent[0] + 1000));
 }
@@ -245,7 +244,7 @@ fn tiny_windows_cost_one_segment_in_each_timeout() {
         }
         println!("window {window}: {segments} segments, {bytes} bytes in 2 s");
         assert!(segments <= 2 * 200 + 2, "window {window}: {segments} segments in 2 s at a 5 ms floor");
-        assert!(bytes >= 100 * usize::from(window), "window {window}: but it gets on");
+        assert!(bytes >= 100 * usize::from(window), "window {window}: but it progresses");
         assert!(peer.stack.buffer_bytes() <= 256 * 1024);
     }
 }
@@ -269,7 +268,7 @@ fn peer_that_keeps_its_window_closed_loses_the_connection_when_asked_so() {
         peer.now = peer.now.max(peer.stack.poll_timeout().expect("a timer runs"));
         peer.stack.handle_timeout(peer.now);
         for probe in peer.hear() {
-            // Every probe is answered: the peer lives, it only does not read.
+            // Every probe is answered: the peer is alive but does not read.
             let answer = Seg { from: probe.to, seq: probe.ack, ack: probe.seq + 1, ..peer.seg(Flags::ACK) };
             peer.tell(&answer);
         }

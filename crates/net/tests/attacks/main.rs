@@ -1,7 +1,7 @@
-//! What hostile peers can do, each with its bound as a number.
+//! Tests of hostile peers, each with a bound as a number.
 //!
-//! Attackers write segments by hand; what they cannot know (numbers, ports,
-//! the secret) they guess from a seed. All in virtual time.
+//! Attackers send hand-made segments and guess unknown values (sequence numbers, ports, the secret)
+//! from a seed. All tests run in virtual time.
 
 #[allow(dead_code)] // Shared with the tests of TCP, which use the rest.
 #[path = "../tcp/peer.rs"]

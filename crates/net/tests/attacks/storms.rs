@@ -1,8 +1,7 @@
-//! Peers that have lost each other.
+//! Tests of desynchronized peers (ACK storms).
 //!
-//! Bounds: one stray segment between two stacks with different ideas of the
-//! same connection starts at most 16 answers, and then there is silence; a
-//! peer that keeps on gets at most 4 answers in each half second.
+//! Bounds: one stray segment between two stacks with different states of the same connection causes
+//! at most 16 answers, then silence. A persistent peer receives at most 4 answers per half second.
 
 use net::ConnId;
 use net::stack::{Config, KeepAlive};
@@ -12,8 +11,7 @@ use queueing::Span;
 use crate::peer::{Peer, Seg};
 use crate::world::{Faults, World, config};
 
-/// Two stacks that each have a connection to the other's address and port, but
-/// not with each other.
+/// Two stacks that each have a connection to the other's address and port, but not with each other.
 fn strangers(timestamps_apart: Span) -> (World, [ConnId; 2]) {
     let pair = |secret: u8, later: Span| {
         let configs = [1, 2].map(|host| Config { secret: [secret; 16], ..config(host) });
@@ -37,7 +35,7 @@ fn answers_to_answers_die_out() {
     let (mut world, [server, _]) = strangers(Span::ZERO);
     let sent = |world: &World| world.stacks.iter().map(|s| s.counters().frames_sent).sum::<u64>();
     let before = sent(&world);
-    // One probe for life starts it; the next comes an hour later.
+    // One keep-alive probe starts it; the next follows an hour later.
     let hour = Span::from_secs(3600);
     let asked = KeepAlive { idle: Span::from_secs(1), interval: hour, count: 5 };
     world.stacks[0].set_keep_alive(world.now, server, Some(asked));
@@ -59,8 +57,8 @@ fn data_between_strangers_costs_what_its_timer_costs() {
     world.run_for(Span::from_secs(60));
     let frames = sent(&world) - before;
     println!("data between strangers led to {frames} frames in 60 s");
-    // First flights, 15 timeouts each, an answer to each segment, and 4 answers
-    // to answers in each of 121 half seconds at the very most.
+    // First flights, 15 timeouts each, an answer to each segment, and at most 4 answers to answers
+    // in each of 121 half seconds.
     assert!(frames <= 2 * (15 + 16) * 2 + 2 * 4 * 121, "{frames} frames");
 }
 

@@ -1,7 +1,7 @@
-//! A victim on a link of finite capacity whose core takes time for each frame.
+//! Victim on a link of finite capacity, with a fixed CPU time per frame.
 //!
-//! A client and an attacker share the line to the victim; both lines, the ring
-//! before the core and the core itself are finite, and what does not fit is lost.
+//! A client and an attacker share the line to the victim. Both lines, the ring before the core and
+//! the core itself are finite; excess frames are lost.
 
 use std::collections::VecDeque;
 use std::net::Ipv4Addr;
@@ -14,18 +14,18 @@ use queueing::{Span, Time};
 use crate::peer::{self, Seg};
 use crate::world::{config, meta, sent};
 
-/// What a core takes for a frame, in or out.
+/// CPU time per frame, in or out.
 const CORE: Span = Span::from_nanos(500);
-/// Frames that wait for the core.
+/// Most frames in the ring before the core.
 const RING: usize = 1024;
-/// 1 Gb/s: what a byte takes on the line, and what a frame takes beside its bytes.
+/// 1 Gb/s: time per byte, and overhead per frame in bytes.
 const BYTE_NS: u64 = 8;
 const FRAME_OVERHEAD: u64 = 24;
 const DELAY: Span = Span::from_micros(100);
-/// What may wait before a line.
+/// Longest queue before a line.
 const LINE_WAIT: Span = Span::from_millis(2);
 
-/// The router through which strangers come.
+/// Router of the clients outside the subnet.
 const ROUTER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 254);
 const ROUTER_MAC: [u8; 6] = [2, 0, 0, 0, 0, 254];
 
@@ -55,7 +55,7 @@ impl Line {
     }
 }
 
-/// What the victim sends goes on its line until that is full.
+/// Device of the victim: accepts frames until its line is full.
 struct Nic<'a> {
     line: &'a mut Line,
     frames: u64,
@@ -82,7 +82,7 @@ impl Device for Nic<'_> {
     }
 }
 
-/// The victim, its client, and the link.
+/// Victim, client, and the link.
 pub struct Wire {
     pub now: Time,
     pub victim: Stack,
@@ -91,7 +91,7 @@ pub struct Wire {
     to_client: Line,
     ring: VecDeque<Vec<u8>>,
     core_free_at: Time,
-    /// Bytes that the client has read, and what else it saw.
+    /// Bytes that the client has read, and its events.
     pub read: u64,
     pub connected: u64,
     pub accepted: Vec<ConnId>,
@@ -116,13 +116,13 @@ impl Wire {
         wire
     }
 
-    /// The client asks for one more connection.
+    /// Opens one more connection of the client.
     pub fn connect(&mut self) {
         self.client.connect(self.now, "10.0.0.1:80".parse().unwrap(), None).unwrap();
     }
 
-    /// Lets `span` pass while `attack` sends a frame `per_second` times each
-    /// second; the victim sends all it can on every connection it accepted.
+    /// Advances by `span` while `attack` sends `per_second` frames/s. The victim sends as much as
+    /// possible on every accepted connection.
     pub fn run(&mut self, span: Span, per_second: u64, mut attack: impl FnMut(u64) -> Vec<u8>) {
         let (start, end) = (self.now, self.now + span);
         let mut attacks = 0;
@@ -151,13 +151,13 @@ impl Wire {
             let lines = [&self.to_victim, &self.to_client].map(|l| l.flight.front().map(|(at, _)| *at));
             let timers = [self.victim.poll_timeout(), self.client.poll_timeout()];
             let next = lines.into_iter().chain(timers).flatten().chain([core, attack_at(attacks), end]).min();
-            // Where nothing is due sooner, a full line is tried again after a while.
+            // If no event is due sooner, a full line is retried after one frame's CPU time.
             let retry = self.now + Span::from_nanos(CORE.as_nanos());
             self.now = next.expect("the end at least").max(retry.min(end));
         }
     }
 
-    /// What the victim's core does, as soon as it is free.
+    /// Runs the victim's core when it is free.
     fn work(&mut self) {
         if self.core_free_at > self.now {
             return;
@@ -206,7 +206,7 @@ impl Wire {
     }
 }
 
-/// The frame that brings `s` from `source`, through the router, to the victim.
+/// Frame with `s` from `source`, through the router, to the victim.
 pub fn frame_from(source: Ipv4Addr, s: &Seg) -> Vec<u8> {
     peer::frame_from(ROUTER_MAC, source, s)
 }
