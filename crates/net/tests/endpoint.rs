@@ -1,4 +1,4 @@
-//! Connections without a stack: what a simulator sees of them.
+//! Tests of connections without a stack, as a simulator uses them.
 
 use net::congestion::by_name;
 use net::endpoint::{Endpoint, EndpointContext, Transmit};
@@ -8,7 +8,7 @@ use queueing::{Span, Time};
 const MSS: u64 = 1448;
 const CE: u8 = 3;
 
-/// A client and a server that are a round trip apart.
+/// Client and server at a distance of one round trip.
 struct Pair {
     around: EndpointContext,
     now: Time,
@@ -17,7 +17,7 @@ struct Pair {
 }
 
 impl Pair {
-    /// After the handshake.
+    /// Pair after the handshake.
     fn open() -> Self {
         let mut config = Config::new([2, 0, 0, 0, 0, 1], [10, 0, 0, 1].into(), 24, [1; 16]);
         (config.congestion, config.ecn) = (Some(by_name("dctcp").unwrap().new), Ecn::Dctcp);
@@ -30,9 +30,9 @@ impl Pair {
         pair
     }
 
-    /// Lets what waits at both ends cross until nothing does, a round trip each
-    /// way and back; the first `marked` segments with data meet congestion.
-    /// Returns the client's window after each acknowledgement.
+    /// Exchanges segments, one round trip per iteration, until neither end sends; the first
+    /// `marked` ECN-capable segments of the client are marked. Returns the client's window after
+    /// each acknowledgement.
     fn exchange(&mut self, mut marked: u64) -> Vec<u64> {
         let mut windows = Vec::new();
         let mut sent = self.client_sends();
@@ -72,22 +72,21 @@ impl Pair {
     }
 }
 
-/// RFC 8257 §3.3, worked out by hand. α is 1 at first; a window of observation
-/// ends with the first acknowledgement beyond what was sent when it began.
+/// RFC 8257 §3.3, computed by hand. α starts at 1. An observation window ends with the first
+/// acknowledgement of data sent after its begin.
 #[test]
 fn alpha_follows_rfc_8257() {
     let mut pair = Pair::open();
     // The first acknowledgement ends the first window: M = 0, α = 15/16.
     pair.round(10, 0);
-    // Its first ends the second window: 9 without a mark and 1 with one, so
-    // M = 0.1 and α = 15/16 × 0.9375 + 0.1/16. Slow start adds a segment before
-    // the window shrinks.
+    // The first one here ends the second window: 9 without a mark and 1 with one, so M = 0.1 and α
+    // = 15/16 × 0.9375 + 0.1/16. Slow start adds a segment before the window shrinks.
     let alpha: f64 = 0.9375 * 0.9375 + 0.1 / 16.0;
     let before = pair.window();
     let after = pair.round(10, 10);
     assert!(after[0].abs_diff(cut(before + MSS, alpha)) <= 1, "{before} to {after:?}");
-    assert!(after[1..].iter().all(|&window| window >= after[0]), "one reduction a window: {after:?}");
-    // The third window has 9 marks of 10; nothing is marked now.
+    assert!(after[1..].iter().all(|&window| window >= after[0]), "one reduction per window: {after:?}");
+    // The third window has 9 marks of 10; no segment is marked now.
     let alpha = alpha * 0.9375 + 0.9 / 16.0;
     let before = pair.window();
     assert_eq!(pair.round(4, 0), [before; 4], "a window that is not used does not grow");
@@ -96,7 +95,7 @@ fn alpha_follows_rfc_8257() {
     assert!(pair.round(4, 4)[0].abs_diff(cut(before, alpha)) <= 1, "{before}, {alpha}");
 }
 
-/// What is left of `window`: (1 − α/2) of it, in whole bytes.
+/// Reduced `window`: (1 − α/2) of it, in whole bytes.
 fn cut(window: u64, alpha: f64) -> u64 {
     (window as f64 * (1.0 - alpha / 2.0)) as u64
 }

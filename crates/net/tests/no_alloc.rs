@@ -1,5 +1,5 @@
-//! Once warm, a request and its response allocate nothing; and an idle
-//! connection takes up no more than 640 bytes.
+//! Tests of memory: a warm exchange allocates nothing, and an idle connection takes at most 640
+//! bytes.
 
 mod counting;
 #[path = "../benches/stack/ours.rs"]
@@ -8,7 +8,7 @@ mod ours;
 use counting::allocations;
 use ours::Pair;
 
-/// Bytes of a request and of a response.
+/// Size in bytes of a request and of a response.
 const MESSAGE: usize = 64;
 
 #[test]

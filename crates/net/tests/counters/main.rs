@@ -1,6 +1,6 @@
-//! Every counter of a stack moves: for each there is an input that makes it count.
+//! Tests of counters: each counter of a stack has an input that increments it.
 //!
-//! The names are those that `Counters` has, so a counter without an input here fails.
+//! The names come from `Counters`, so a counter without an input fails.
 
 #[path = "../ip/host.rs"]
 #[allow(dead_code)] // Shared with the tests of IP.
@@ -9,7 +9,7 @@ mod host;
 #[allow(dead_code)] // Shared with the tests of TCP.
 mod peer;
 #[path = "../tcp/world.rs"]
-#[allow(dead_code)] // Likewise.
+#[allow(dead_code)] // Shared with the tests of TCP.
 mod world;
 
 mod network;
@@ -20,7 +20,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use net::stack::Counters;
 use net::wire::Malformed;
 
-/// What a stack has counted after an input, and the counters that the input is for.
+/// Counters that an input is for, and the function that returns the stack's counters after it.
 type Case = (&'static [&'static str], fn() -> Counters);
 
 /// Counters by name; those of malformed frames by reason.
@@ -29,7 +29,7 @@ fn by_name(counters: &Counters) -> BTreeMap<String, u64> {
         .iter()
         .map(|reason| (format!("malformed: {}", reason.name()), counters.malformed[reason.index()]))
         .collect();
-    // `Debug` knows all fields; a line is "name: value,".
+    // `Debug` prints all fields, one "name: value," per line.
     let text = format!("{counters:#?}");
     all.extend(text.lines().filter_map(|line| {
         let (name, value) = line.trim().trim_end_matches(',').split_once(": ")?;

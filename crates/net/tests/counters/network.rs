@@ -1,4 +1,4 @@
-//! Inputs for counters of the network layer, of UDP, and for malformed frames.
+//! Inputs for the counters of the network layer, of UDP, and of malformed frames.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -46,7 +46,7 @@ fn counted(host: &Host) -> Counters {
     *host.stack.counters()
 }
 
-/// After a segment with options whose frame was changed; its checksum of TCP is not looked at.
+/// Counters after a modified segment with options; its TCP checksum is not verified.
 fn damaged(change: impl Fn(&mut Vec<u8>)) -> Counters {
     let mut peer = Peer::new(config(1));
     let options = Options { mss: Some(1000), ..Options::NONE };
@@ -64,7 +64,7 @@ fn bad_address() -> Counters {
     *peer.stack.counters()
 }
 
-/// A message of ICMP for IPv6 that has no meaning (RFC 4443 §2.1: type 200 is private).
+/// ICMPv6 message of an unsupported type (RFC 4443 §2.1: type 200 is private).
 fn unsupported() -> Counters {
     let mut host = Host::introduced(config(1));
     let (stack, peer) = PAIRS[1];
@@ -74,7 +74,7 @@ fn unsupported() -> Counters {
     counted(&host)
 }
 
-/// A datagram to port 53.
+/// Datagram to port 53.
 fn datagram(source: IpAddr, target: IpAddr, len: usize) -> Vec<u8> {
     let datagram = udp::Datagram { source_port: 9, target_port: 53, payload: &vec![1; len] };
     let mut bytes = vec![0; datagram.len()];
@@ -82,7 +82,7 @@ fn datagram(source: IpAddr, target: IpAddr, len: usize) -> Vec<u8> {
     bytes
 }
 
-/// After these pieces of a datagram, and as long as pieces are kept.
+/// Counters after these fragments of a datagram and their timeout.
 fn pieces(all: &[(usize, usize, bool)]) -> Counters {
     let mut host = Host::introduced(config(1));
     let (stack, peer) = PAIRS[0];
@@ -122,7 +122,7 @@ fn udp_full() -> Counters {
     counted(&host)
 }
 
-/// After a datagram to a neighbour that answers, or to one that does not.
+/// Counters after a datagram to a neighbour that replies, or that does not.
 fn sent(answers: bool) -> Counters {
     let mut host = if answers { Host::introduced(config(1)) } else { Host::new(config(1)) };
     let id = host.stack.bind_udp(53, UdpOptions::default()).unwrap();
@@ -151,12 +151,12 @@ fn duplicate_addresses() -> Counters {
     counted(&host)
 }
 
-/// A router, and a stranger, say which way is better.
+/// Redirects from the router and from another host.
 fn redirects() -> Counters {
     let mut host = Host::new(automatic());
     let [router, better, far] =
         ["fe80::9", "fe80::a", "2001:db8:9:9::1"].map(|addr| addr.parse::<Ipv6Addr>().unwrap());
-    // Its hardware address.
+    // Hardware address of the router.
     let options = [&[1, 1][..], &MAC].concat();
     let said = RouterAdvertisement {
         hops: 64,
@@ -175,7 +175,7 @@ fn redirects() -> Counters {
     counted(&host)
 }
 
-/// An address is leased and not prolonged.
+/// A lease that is not renewed.
 fn leases() -> Counters {
     let unspecified = Ipv4Addr::UNSPECIFIED;
     let mut host = Host::new(Config { dhcp: true, addr: unspecified, prefix: 0, ipv6: None, ..config(1) });
@@ -204,14 +204,15 @@ fn leases() -> Counters {
     counted(&host)
 }
 
-/// An ICMP error about `quoted` to the stack.
+/// Sends the stack an ICMP error about `quoted`.
 fn complain(host: &mut Host, cause: Cause, quoted: &[u8]) {
     let mut bytes = Vec::new();
     Error { cause, quoted }.emit(&mut bytes);
     host.say(PAIRS[0].1, PAIRS[0].0, Protocol::Icmp, &bytes);
 }
 
-/// After an error about the first packet with `len` bytes of data; of none, about one that was never sent.
+/// Counters after an error about the first packet with `len` bytes of data; with 0, about a packet
+/// that was never sent.
 fn complained(cause: Cause, len: usize) -> Counters {
     let mut host = Host::introduced(config(1));
     let conn = host.connect(PAIRS[0], 1460);
@@ -224,7 +225,7 @@ fn complained(cause: Cause, len: usize) -> Counters {
     counted(&host)
 }
 
-/// Packets of more than 1400 bytes vanish.
+/// Path that loses packets of more than 1400 bytes.
 fn black_hole() -> Counters {
     let mut world = World::perfect();
     world.packet_len_max = 1400;

@@ -1,4 +1,4 @@
-//! Inputs for counters of TCP.
+//! Inputs for the counters of TCP.
 
 use std::sync::Arc;
 
@@ -64,14 +64,14 @@ fn counted(peer: &Peer) -> Counters {
     *peer.stack.counters()
 }
 
-/// After one segment for an open connection.
+/// Counters after one segment for an open connection.
 fn after(segment: impl Fn(&Peer) -> Seg) -> Counters {
     let (mut peer, _) = Peer::established();
     peer.say(segment(&peer));
     counted(&peer)
 }
 
-/// After the same segment twice.
+/// Counters after the same segment twice.
 fn twice(segment: impl Fn(&Peer) -> Seg) -> Counters {
     let (mut peer, _) = Peer::established();
     let segment = segment(&peer);
@@ -80,7 +80,7 @@ fn twice(segment: impl Fn(&Peer) -> Seg) -> Counters {
     counted(&peer)
 }
 
-/// A connection to which `n` segments were sent a round-trip time ago.
+/// Connection to which `n` segments were sent one round-trip time ago.
 fn flight(config: Config, options: Options, n: usize) -> (Peer, ConnId, Vec<Seg>) {
     let (mut peer, conn) = Peer::established_with(config, options);
     peer.pass(RTT);
@@ -120,7 +120,7 @@ fn replies_dropped() -> Counters {
     counted(&peer)
 }
 
-/// After two SYNs for a listener.
+/// Counters after two SYNs for a listener.
 fn syns(syn_cookies: SynCookies, options: ListenOptions) -> Counters {
     let mut peer = Peer::new(Config { syn_cookies, ..config(1) });
     peer.stack.listen(81, options).unwrap();
@@ -140,7 +140,7 @@ fn cookies_refused() -> Counters {
 fn accept_drops() -> Counters {
     let mut peer = Peer::new(config(1));
     peer.stack.listen(81, ListenOptions { backlog: 1, half_open: 9, ..ListenOptions::default() }).unwrap();
-    // Without polling: the owner takes nothing.
+    // The owner does not poll, so it accepts nothing.
     let tell = |peer: &mut Peer, s: &Seg| {
         let frame = frame(s);
         peer.stack.ingress(peer.now, &frame, &PacketMeta::new(peer.now, frame.len()));
@@ -212,7 +212,7 @@ fn fin_wait_timeouts() -> Counters {
 fn delayed_acks() -> Counters {
     let delayed_ack = Some(Span::from_millis(40));
     let (mut peer, conn) = Peer::established_with(Config { delayed_ack, ..config(1) }, PLAIN);
-    // At the start nothing waits.
+    // No delayed ACKs at the start.
     for _ in 0..17 {
         peer.say(peer.data(0, &[1; 1000]));
         peer.seq += 1000;
@@ -252,7 +252,7 @@ fn timeouts() -> Counters {
     counted(&peer)
 }
 
-/// The tail is lost.
+/// Loss of the tail.
 fn tail_probes() -> Counters {
     let (mut peer, _, sent) = flight(config(1), SACK, 5);
     peer.ack = sent[3].seq;
@@ -264,7 +264,7 @@ fn tail_probes() -> Counters {
     counted(&peer)
 }
 
-/// The first segment was late, not lost, and the peer reports it twice.
+/// The first segment was late, not lost, and the peer reports a duplicate.
 fn undone() -> Counters {
     let (mut peer, _, sent) = flight(Config { rack: false, ..config(1) }, SACK, 8);
     for n in 2..=4 {
@@ -287,7 +287,7 @@ fn probes() -> Counters {
     counted(&peer)
 }
 
-/// Congestion is met in both directions.
+/// Congestion marks in both directions.
 fn marks() -> Counters {
     let congestion: fn(u16) -> _ = |mss| Box::new(NewReno::new(mss)) as _;
     let mut peer = Peer::new(Config { ecn: Ecn::Classic, congestion: Some(congestion), ..config(1) });

@@ -1,10 +1,10 @@
-//! The system's allocator, counting: for tests that something allocates
-//! nothing. Each thread counts its own, as the test's harness allocates beside it.
+//! Counting allocator over the system's, for tests that code does not allocate. Each thread has its
+//! own count, because the test harness allocates concurrently.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-/// How often this thread has allocated anything since it began.
+/// Allocations of this thread since its start.
 pub fn allocations() -> u64 {
     ALLOCATIONS.get()
 }
@@ -12,13 +12,12 @@ pub fn allocations() -> u64 {
 struct Counting;
 
 thread_local! {
-    // Neither made nor destroyed: to touch it allocates nothing.
+    // A const-initialized cell without destructor: access does not allocate.
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
 }
 
-// SAFETY: every call goes to the system's allocator with the caller's own
-// arguments, which the caller promises to be valid; counting touches no memory
-// but the counter.
+// SAFETY: every call is passed to the system's allocator with the caller's arguments, which the
+// caller guarantees to be valid; counting touches only the counter.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.set(ALLOCATIONS.get() + 1);
