@@ -1,4 +1,4 @@
-//! What it costs to look at a packet: `cargo bench -p net --bench classify`.
+//! Cost of classifying a packet: `cargo bench -p net --bench classify`.
 
 use std::hint::black_box;
 use std::net::Ipv4Addr;

@@ -1,9 +1,8 @@
-//! One request and one response of 64 bytes through two stacks and the wire
-//! between them; the same with smoltcp. A side's cost is half the figure.
+//! Cost of one request and one response of 64 bytes through two stacks and an in-memory link, for
+//! greenwave and smoltcp. The cost of one side is half the result.
 //!
-//! Two numbers, connections and exchanges, run just that and time nothing,
-//! so that a profiler can count instructions; `smoltcp` after them runs it
-//! through that.
+//! With two numbers as arguments (connections, exchanges) the benchmark runs these without timing,
+//! so that a profiler can count instructions. A third argument `smoltcp` selects that stack.
 
 use criterion::{BenchmarkId, Criterion, criterion_group};
 use ours::Pair;
@@ -22,7 +21,7 @@ fn stack(c: &mut Criterion) {
         group.bench_function(BenchmarkId::new("greenwave", n), |b| {
             let pair = pair.get_or_insert_with(|| {
                 let mut pair = Pair::new(n);
-                // Every connection once, so that nothing is new.
+                // Warm-up: every connection once.
                 (0..n.max(1000)).for_each(|_| pair.exchange());
                 pair
             });

@@ -1,5 +1,4 @@
-//! The exchange through our own stack: the owner's loop is the one that
-//! `runtime` has, without classifiers.
+//! Exchange through greenwave's stack, with the loop of `runtime` and without classifiers.
 
 use std::hint::black_box;
 
@@ -24,7 +23,7 @@ impl Host {
         self.stack.handle_timeout(now);
     }
 
-    /// Reads what came, answers if told so; the caller decides when to send.
+    /// Reads the received data and answers if `answer`; the caller decides when to send.
     fn serve(&mut self, now: Time, answer: bool) -> usize {
         let mut heard = 0;
         while let Some(event) = self.stack.poll_event() {
@@ -45,7 +44,7 @@ impl Host {
     }
 }
 
-/// A server and a client with `n` connections.
+/// Server and client with `n` connections.
 pub struct Pair {
     server: Host,
     client: Host,
@@ -83,7 +82,7 @@ impl Pair {
         Self { server, client, conns, now, next: 0 }
     }
 
-    #[allow(dead_code)] // For a test that asks what connections take up.
+    #[allow(dead_code)] // Used by the test of memory per connection.
     pub fn server(&self) -> &Stack {
         &self.server.stack
     }
@@ -101,7 +100,7 @@ impl Pair {
         server.serve(now, true);
         server.transmit(now);
         client.receive(now);
-        // Its acknowledgement leaves with the next request, here as with smoltcp.
-        assert_eq!(client.serve(now, false), 1, "the response is here");
+        // Its acknowledgement leaves with the next request, as with smoltcp.
+        assert_eq!(client.serve(now, false), 1, "one response");
     }
 }

@@ -1,5 +1,5 @@
-//! The same exchange through smoltcp, used as kindly as it allows: small
-//! buffers, no Nagle, and the application knows which socket to look at.
+//! The same exchange through smoltcp in its best configuration: small buffers, no Nagle, and the
+//! application knows which socket to poll.
 
 use std::cell::RefCell;
 
@@ -31,7 +31,7 @@ impl TxToken for Tx<'_> {
     fn consume<R, F: FnOnce(&mut [u8]) -> R>(self, len: usize, f: F) -> R {
         let (mut f, mut result) = (Some(f), None);
         let fill = &mut |buf: &mut [u8]| result = f.take().map(|f| f(buf));
-        self.0.0.borrow_mut().transmit(Time::ZERO, len, fill).expect("the wire has room");
+        self.0.0.borrow_mut().transmit(Time::ZERO, len, fill).expect("the link has space");
         result.expect("fill was called")
     }
 }
@@ -70,7 +70,7 @@ impl Host {
         let config = Config::new(EthernetAddress([2, 0, 0, 0, 0, host]).into());
         let mut interface = Interface::new(config, &mut end, Instant::ZERO);
         interface.update_ip_addrs(|addrs| {
-            addrs.push(IpCidr::new(IpAddress::v4(10, 0, 0, host), 24)).expect("room for an address");
+            addrs.push(IpCidr::new(IpAddress::v4(10, 0, 0, host), 24)).expect("space for an address");
         });
         let mut sockets = SocketSet::new(Vec::with_capacity(n));
         let handles = (0..n).map(|_| sockets.add(socket())).collect();
@@ -94,7 +94,7 @@ fn socket() -> Socket<'static> {
     socket
 }
 
-/// A server and a client with `n` connections.
+/// Server and client with `n` connections.
 pub struct Pair {
     server: Host,
     client: Host,
@@ -107,7 +107,7 @@ impl Pair {
         let (a, b) = memory::pair(256, 1514);
         let (server, client) = (Host::new(1, a, n), Host::new(2, b, n));
         let mut pair = Self { server, client, now_us: 1, next: 0 };
-        // In small groups: each has a port of its own on either side.
+        // In groups of 32, each connection with its own ports on both sides.
         let all: Vec<usize> = (0..n).collect();
         for group in all.chunks(32) {
             for &i in group {
@@ -156,6 +156,6 @@ impl Pair {
         client.receive(now);
         let socket = client.sockets.get_mut::<Socket<'_>>(client.handles[i]);
         let heard = socket.recv(|bytes| (bytes.len(), bytes.len())).expect("open");
-        assert_eq!(heard, super::MESSAGE, "the response is here");
+        assert_eq!(heard, super::MESSAGE, "one response");
     }
 }
