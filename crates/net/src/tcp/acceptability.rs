@@ -1,15 +1,12 @@
-//! Whether a segment counts at all.
+//! Segment acceptability: the checks before a segment has any effect.
 //!
-//! Order and wording of the checks follow RFC 9293 §3.10.7.4; old duplicates
-//! are told by timestamps (RFC 7323 §5), blind resets and SYNs are challenged
-//! (RFC 5961).
+//! They follow RFC 9293 §3.10.7.4; PAWS rejects old duplicates (RFC 7323 §5), and challenge ACKs
+//! answer blind resets and SYNs (RFC 5961).
 //!
-//! On an open connection nearly every segment is the one that is expected
-//! next, and the one question [`Connection::expects`] answers for it what
-//! [`Connection::screen`] would ask bit by bit (header prediction, RFC 1323
-//! §4.2.1). That is safe because screening leaves no trace of a segment that
-//! passes, and whatever is expected passes; what happens to it then is the
-//! same for both.
+//! On an established connection nearly every segment is the expected one. [`Connection::expects`]
+//! replaces the checks of [`Connection::screen`] for it (header prediction, RFC 1323 §4.2.1). This
+//! is safe: every expected segment passes the checks, and they leave no state for a segment that
+//! passes. Source: RFC 9293 §3.10.7.4, RFC 7323, RFC 5961.
 
 use queueing::{Span, Time};
 
@@ -21,8 +18,8 @@ use crate::stack::CloseReason;
 use crate::wire::tcp::{Flags, Segment, Seq};
 
 impl<B: ByteStore> Connection<B> {
-    /// Whether `s` is what comes next on an open connection: in order and as
-    /// promised, not too old, acknowledging what is in flight or nothing.
+    /// True if `s` is the expected segment of an established connection: in order, within the
+    /// window, passing PAWS, with an ACK within the data in flight.
     #[inline]
     pub(super) fn expects(&self, s: &Segment<'_>) -> bool {
         let promised = self.rcv_adv.distance(self.rcv_nxt);
@@ -38,7 +35,7 @@ impl<B: ByteStore> Connection<B> {
             && fresh
     }
 
-    /// Checks whatever is not expected; `None` when it counts.
+    /// Checks a segment that is not the expected one; `None` if it is acceptable.
     #[inline(never)]
     pub(super) fn screen(
         &mut self,
@@ -56,8 +53,8 @@ impl<B: ByteStore> Connection<B> {
             return Some(self.on_unacceptable(cx, s));
         }
         if has(Flags::RST) {
-            // TIME-WAIT is there to outlast old duplicates: one of them may have
-            // provoked the reset, which therefore ends nothing (RFC 1337 §3).
+            // An old duplicate may have provoked the RST, and TIME-WAIT exists to outlast those
+            // (RFC 1337 §3).
             if matches!(self.state, State::TimeWait { .. }) {
                 cx.counters.time_wait_resets += 1;
             } else if s.seq == self.rcv_nxt {
@@ -70,11 +67,10 @@ impl<B: ByteStore> Connection<B> {
         }
         if has(Flags::SYN) {
             match self.state {
-                // Back to LISTEN (RFC 9293 §3.10.7.4, which takes RFC 5961's
-                // challenge for all other states): nothing is lost yet, and the
-                // peer's next SYN finds the listener. Whoever does not see the
-                // answers has to guess the window to get here. What Fast Open
-                // has announced is more than that: it is challenged.
+                // Back to LISTEN (RFC 9293 §3.10.7.4; all other states use RFC 5961's challenge
+                // ACK). Nothing is lost yet, and the peer's next SYN reaches the listener. An
+                // off-path attacker would have to guess the window. A connection announced by Fast
+                // Open has more to lose: it sends a challenge ACK.
                 State::SynReceived { passive: true } if !self.flags.announced => {
                     self.end(cx, CloseReason::Reset);
                 }
@@ -104,10 +100,11 @@ impl<B: ByteStore> Connection<B> {
         None
     }
 
-    /// Protection against wrapped sequence numbers, RFC 7323 §5.3. After 24
-    /// days of silence the timestamps themselves may have wrapped (§5.5). A
-    /// segment without a timestamp is taken, as by Linux: §3.2 would have it
-    /// dropped, which ends connections through middleboxes that strip options.
+    /// Protection against wrapped sequence numbers (PAWS, RFC 7323 §5.3).
+    ///
+    /// After 24 idle days the timestamps themselves may have wrapped (§5.5). A segment without a
+    /// timestamp is accepted, as by Linux. §3.2 would drop it, which breaks connections through
+    /// middleboxes that strip options.
     fn is_fresh(&self, now: Time, s: &Segment<'_>) -> bool {
         match s.options.timestamps {
             Some(stamps) if self.flags.timestamps => {
@@ -118,20 +115,21 @@ impl<B: ByteStore> Connection<B> {
         }
     }
 
-    /// Whether any of the segment lies in the window, RFC 9293 §3.10.7.4.
+    /// True if any part of the segment lies in the window (RFC 9293 §3.10.7.4).
     fn is_acceptable(&self, s: &Segment<'_>) -> bool {
         let window = self.receive_window();
         let within = |seq: Seq| seq.at_or_after(self.rcv_nxt) && seq.before(self.rcv_nxt + window);
         match (s.seq_len(), window) {
-            // A closed window takes no data, but what else the segment says counts.
+            // A zero window accepts no data, but the rest of the segment counts.
             (_, 0) => s.seq == self.rcv_nxt,
             (0, _) => within(s.seq) || s.seq == self.rcv_nxt,
             (len, _) => within(s.seq) || within(s.seq + (len - 1)),
         }
     }
 
-    /// Whether this is the SYN that we have answered: it lies before the window,
-    /// even if data that came with it does not (RFC 9293 §3.10.7.4).
+    /// True for a retransmission of the SYN that we have answered.
+    ///
+    /// It lies before the window, even if its data does not (RFC 9293 §3.10.7.4).
     fn repeats_syn(&self, s: &Segment<'_>) -> bool {
         matches!(self.state, State::SynReceived { .. })
             && s.flags.contains(Flags::SYN)
@@ -156,8 +154,8 @@ impl<B: ByteStore> Connection<B> {
         let opens = s.flags.contains(Flags::SYN) && !s.flags.contains(Flags::ACK);
         if matches!(self.state, State::SynReceived { .. }) && opens {
             let again = self.repeats_syn(s);
-            // The answer echoes this SYN and not the one before it, or the peer
-            // would take its own patience for the length of the path.
+            // The SYN-ACK must echo this SYN, or the peer's round-trip sample would include its own
+            // timeout.
             if again && let Some(stamps) = s.options.timestamps {
                 self.ts_recent = stamps.value;
             }
@@ -179,8 +177,8 @@ impl<B: ByteStore> Connection<B> {
         SegmentOutcome::Done
     }
 
-    /// Whether both sides opened at once and this is the peer's SYN again, now
-    /// with the ACK of ours: old by its number, but it opens (RFC 9293 §3.5, Figure 8).
+    /// True for the peer's SYN-ACK in a simultaneous open: old by its number, but it acknowledges
+    /// our SYN (RFC 9293 §3.5, Figure 8).
     fn ends_crossed_open(&self, s: &Segment<'_>) -> bool {
         self.state == (State::SynReceived { passive: false })
             && s.flags.contains(Flags::SYN.with(Flags::ACK))
@@ -189,14 +187,14 @@ impl<B: ByteStore> Connection<B> {
             && s.ack.at_or_before(self.snd_nxt)
     }
 
-    /// Whether one more answer to what fits nowhere may be given.
+    /// True if the rate limit allows one more answer to an unacceptable segment.
     fn may_answer(&mut self, cx: &mut Context<'_>) -> bool {
         let may = self.answers.allow(cx.now, cx.config.answers_max);
         cx.counters.answers_withheld += u64::from(!may);
         may
     }
 
-    /// Answers a segment outside the window, or too old.
+    /// Answers a segment that is old or outside the window.
     fn answer_stray(&mut self, cx: &mut Context<'_>, s: &Segment<'_>) {
         if s.flags.contains(Flags::SYN) {
             self.challenge(cx);
@@ -205,7 +203,7 @@ impl<B: ByteStore> Connection<B> {
         }
     }
 
-    /// Makes the peer prove a suspicious segment (RFC 5961).
+    /// Sends a challenge ACK (RFC 5961).
     fn challenge(&mut self, cx: &mut Context<'_>) {
         if self.may_answer(cx) && cx.may_challenge() {
             self.owe_ack();

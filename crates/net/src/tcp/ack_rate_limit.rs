@@ -1,20 +1,20 @@
-//! How often a connection answers what fits nowhere.
+//! ACK rate limit: a bound on the ACKs sent for unacceptable segments.
 //!
-//! A segment outside the window is answered with what we expect instead. Two
-//! peers that have lost each other would answer each other's answers without
-//! end; so a connection gives only a few in each half second, and a loop
-//! between any two peers dies once either has given its last. Segments that
-//! bring data are answered always: they come as often as the peer sends data,
-//! and their sender waits for the answer. Source: RFC 9293 §3.10.7.4,
-//! RFC 5961 §7; the interval is that of Linux (`tcp_invalid_ratelimit`).
+//! An unacceptable segment is answered with an ACK of the expected sequence number. Two peers out
+//! of sync would answer each other's ACKs without end (an ACK loop). A connection therefore sends
+//! only a few per half second, and a loop ends once either peer has used up its budget. Segments
+//! with data are not limited: they arrive only as often as the peer sends data, and the peer waits
+//! for the ACK.
+//!
+//! Source: RFC 9293 §3.10.7.4, RFC 5961 §7; the interval is Linux's `tcp_invalid_ratelimit`.
 
 use queueing::Time;
 
-/// Answers given in the current half second.
+/// ACKs sent in the current half second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct AckRateLimit {
-    /// Which half second, of those of nine hours: two that are taken for the same
-    /// one cost the later one answers, once.
+    /// Number of the half second, modulo 2¹⁶ (nine hours). If two coincide, the later one starts
+    /// with the count of the earlier.
     span: u16,
     given: u8,
 }
@@ -22,7 +22,7 @@ pub(crate) struct AckRateLimit {
 impl AckRateLimit {
     const SPAN_NS: u64 = 500_000_000;
 
-    /// Whether one more of `max` may be given at `now`; counts it.
+    /// True if one more of at most `max` ACKs may be sent at `now`; counts it.
     pub(crate) fn allow(&mut self, now: Time, max: u8) -> bool {
         let span = (now.as_nanos() / Self::SPAN_NS) as u16;
         if self.span != span {

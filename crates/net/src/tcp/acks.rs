@@ -1,6 +1,7 @@
-//! What an acknowledgement does: it frees what was sent, times the path, and
-//! hands what it says about loss to `recovery`.
-//! Source: RFC 5681, 6298, 2018, 2883.
+//! ACK processing: frees acknowledged data, samples the round-trip time, grows the window.
+//!
+//! Loss is not decided here: `recovery` evaluates the result of each acknowledgement. Source: RFC
+//! 5681, 6298, 2018, 2883.
 
 use queueing::{Bytes, Span, Time};
 
@@ -13,33 +14,32 @@ use super::store::ByteStore;
 use crate::stack::{CloseReason, EventKind};
 use crate::wire::tcp::{Flags, Segment, Seq};
 
-/// What one acknowledgement brought.
+/// Result of one acknowledgement.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AckResult {
-    /// Bytes delivered that were not known to be.
+    /// Bytes newly delivered, cumulatively or by SACK.
     pub(super) bytes: u32,
-    /// Bytes by which it moves `snd_una`.
+    /// Bytes by which `snd_una` advances.
     pub(super) advanced: u32,
-    /// Bytes in flight before, and how many of them the peer held.
+    /// Bytes in flight before, and how many of them were SACKed.
     pub(super) flight: u32,
     pub(super) sacked: u32,
-    /// It repeats what is known, as a segment out of order makes a peer do.
+    /// True for a duplicate acknowledgement, as a segment received out of order causes.
     pub(super) duplicate: bool,
-    /// It delivers a segment, sent before the timeout at hand, that was never
-    /// sent again.
+    /// True if it delivers a segment that was sent before the current timeout and never
+    /// retransmitted.
     pub(super) original: bool,
-    /// It echoes congestion.
+    /// True if it carries an ECN echo.
     pub(super) marked: bool,
-    /// What the peer received twice (D-SACK).
+    /// Range that the peer received twice (D-SACK).
     pub(super) twice: Option<(Seq, Seq)>,
-    /// The round trip of the oldest segment among them, if that is beyond doubt.
+    /// Round trip of the oldest delivered segment, if unambiguous.
     pub(super) rtt: Option<Span>,
     pub(super) echo_ms: Option<u32>,
-    /// When the oldest and the youngest delivered segment were sent, of those
-    /// that were sent once.
+    /// Send times of the oldest and the youngest delivered segment that were sent once.
     oldest: Time,
     youngest: Time,
-    /// It covers a segment that was sent again (Karn's rule).
+    /// True if it covers a retransmitted segment (Karn's rule).
     pub(super) again: bool,
 }
 
@@ -84,9 +84,10 @@ impl<B: ByteStore> Connection<B> {
         self.take_window(cx, s);
     }
 
-    /// When the only segment in flight was sent, if `s` acknowledges it and
-    /// there is nothing else to consider: the everyday case of a request or a
-    /// response (header prediction, RFC 1323 §4.2.1).
+    /// Send time of the only segment in flight, if `s` acknowledges it and no other condition
+    /// applies.
+    ///
+    /// Common case of a request or a response (header prediction, RFC 1323 §4.2.1).
     #[inline]
     fn everything_in_order(&self, s: &Segment<'_>) -> Option<Time> {
         let plain = s.ack == self.snd_nxt
@@ -98,8 +99,9 @@ impl<B: ByteStore> Connection<B> {
         self.flight.single().filter(|_| plain)
     }
 
-    /// As [`Connection::on_any_ack`] for a single segment sent at `sent`; each
-    /// step here has its like there.
+    /// Same as [`Connection::on_any_ack`] for a single segment sent at `sent`.
+    ///
+    /// Each step has its counterpart there.
     #[inline]
     fn on_everything_acknowledged(&mut self, cx: &mut Context<'_>, ack: Seq, sent: Time) {
         let flight = ack - self.snd_una;
@@ -117,7 +119,7 @@ impl<B: ByteStore> Connection<B> {
         (self.rto_at, self.early_at) = (Time::MAX, Time::MAX);
     }
 
-    /// Takes over the window that `s` offers, unless it is older than what is known.
+    /// Updates the send window from `s` unless `s` is older than the last update.
     #[inline]
     fn take_window(&mut self, cx: &mut Context<'_>, s: &Segment<'_>) {
         let newer = self.snd_wl1.before(s.seq) || (self.snd_wl1 == s.seq && self.snd_wl2.at_or_before(s.ack));
@@ -127,7 +129,7 @@ impl<B: ByteStore> Connection<B> {
             if was < self.snd_wnd && self.is_stalled() {
                 self.rto_at = Time::MAX;
                 self.rtt.on_progress();
-                // A pause for want of window is one, too (RFC 5681 §4.1).
+                // The wait for the window was an idle period, too (RFC 5681 §4.1).
                 self.on_resume(cx);
             }
         }
@@ -161,12 +163,11 @@ impl<B: ByteStore> Connection<B> {
         }
     }
 
-    /// Our SYN is acknowledged; there is no more to know about it than how
-    /// long it took.
+    /// Our SYN is acknowledged; the acknowledgement yields only a round-trip sample.
     pub(super) fn on_syn_acked(&mut self, cx: &mut Context<'_>, s: &Segment<'_>) {
         let mut news = self.news(s);
-        // Of a SYN that was sent again, an echo may tell the first: the peer's
-        // own timer, too, makes it answer. Such a sample would be our patience.
+        // The echo may be that of the first copy of a retransmitted SYN, since the peer's own timer
+        // makes it answer, too. The sample would include our timeout.
         news.echo_ms = None;
         self.take_records(cx, s.ack, &mut news);
         self.sample_rtt(cx.now, &mut news);
@@ -176,7 +177,7 @@ impl<B: ByteStore> Connection<B> {
         }
     }
 
-    /// Frees what lies before `ack`.
+    /// Removes acknowledged data before `ack` from the send queue.
     #[inline]
     fn take_acknowledged(&mut self, cx: &mut Context<'_>, ack: Seq, news: &mut AckResult) {
         let acked = ack - self.snd_una;
@@ -213,9 +214,10 @@ impl<B: ByteStore> Connection<B> {
         }
     }
 
-    /// Takes in what the peer reports beyond its acknowledgement, and what it
-    /// got twice: a first block that lies before the acknowledgement, or
-    /// within the second block (RFC 2883 §4).
+    /// Processes the SACK blocks and the D-SACK block.
+    ///
+    /// The first block is a D-SACK if it lies before the acknowledgement or within the second block
+    /// (RFC 2883 §4).
     fn take_reports(&mut self, cx: &mut Context<'_>, s: &Segment<'_>, news: &mut AckResult) {
         let blocks = s.options.sack.as_slice();
         let within = |a: (Seq, Seq), b: (Seq, Seq)| a.0.at_or_after(b.0) && a.1.at_or_before(b.1);
@@ -228,8 +230,8 @@ impl<B: ByteStore> Connection<B> {
         let arrived = self.arrived(cx.now, news);
         let until = self.timeout_until();
         let mut reordered = false;
-        // The latest stands first, which says nothing about the path: arrivals
-        // are looked at by their numbers (RFC 8985 §6.2 step 3).
+        // Blocks are listed latest first. RACK needs them by sequence number (RFC 8985 §6.2 step
+        // 3).
         let mut ascending = s.options.sack;
         ascending.sort_after(self.snd_una);
         for &(start, end) in ascending.as_slice() {
@@ -253,7 +255,7 @@ impl<B: ByteStore> Connection<B> {
         RackSample { now, echo_ms: news.echo_ms, min_rtt: self.reordering.min_rtt() }
     }
 
-    /// Where the flight of the latest timeout ended, while that is repaired.
+    /// End of the flight of the latest timeout, during its recovery.
     #[inline]
     fn timeout_until(&self) -> Option<Seq> {
         match self.recovery {
@@ -262,9 +264,11 @@ impl<B: ByteStore> Connection<B> {
         }
     }
 
-    /// Times the path by the oldest segment delivered, unless it is not clear
-    /// which of its copies was. Timestamps would tell that, but not how long it
-    /// took: behind a hole they echo what came before it (RFC 7323 §4.3).
+    /// Samples the round-trip time of the oldest delivered segment, unless retransmissions make it
+    /// ambiguous.
+    ///
+    /// Timestamps would resolve the ambiguity but not measure the time: behind a hole they echo an
+    /// earlier segment (RFC 7323 §4.3).
     #[inline]
     fn sample_rtt(&mut self, now: Time, news: &mut AckResult) {
         if news.oldest != Time::MAX && !news.again {
@@ -302,7 +306,7 @@ impl<B: ByteStore> Connection<B> {
         self.arm_early(cx.now, cx.config);
     }
 
-    /// Tells congestion control that `acked` bytes were delivered.
+    /// Reports `acked` delivered bytes to congestion control.
     #[inline]
     pub(super) fn grow(&mut self, now: Time, acked: u32, news: &AckResult) {
         if news.marked && !self.grows_by_echoes() {
@@ -317,8 +321,9 @@ impl<B: ByteStore> Connection<B> {
         self.tell(now, acked, flight, rtt, marked, limited);
     }
 
-    /// Tells congestion control of bytes that were delivered; the window may
-    /// grow by them only if it `limited` the flight.
+    /// Reports delivered bytes to congestion control.
+    ///
+    /// The window may grow by them only if it was `limited`, that is, held the flight back.
     #[inline]
     pub(super) fn tell(
         &mut self,
@@ -330,7 +335,7 @@ impl<B: ByteStore> Connection<B> {
         limited: bool,
     ) {
         if let (Congestion::Cubic(own), false) = (&mut self.congestion, limited) {
-            // Most often; it wants to know nothing else.
+            // The common case; CUBIC needs nothing else.
             return own.on_unused(now);
         }
         let bytes = |n: u32| Bytes::new(u64::from(n));
@@ -348,7 +353,7 @@ impl<B: ByteStore> Connection<B> {
         });
     }
 
-    /// What follows once `snd_una` has moved.
+    /// Follow-up work after `snd_una` has advanced.
     #[inline]
     fn on_advance(&mut self, cx: &mut Context<'_>) {
         let idle = self.snd_una == self.snd_nxt;
@@ -362,7 +367,7 @@ impl<B: ByteStore> Connection<B> {
             self.flags.blocked = false;
             cx.push(EventKind::Writable);
         }
-        // FIN is the last number: all acknowledged means that it is, too.
+        // FIN has the last sequence number: it is acknowledged if everything is.
         if idle && self.flags.fin_sent {
             let until = cx.now + cx.config.time_wait;
             self.state = self.state.after(Step::FinAcked { until });

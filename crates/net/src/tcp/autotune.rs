@@ -1,37 +1,37 @@
-//! How large a receive window a connection needs.
+//! Receive-window auto-tuning.
 //!
-//! The window starts at [`Config::recv_buffer`] and follows what the
-//! application reads in a round trip: when that is more than half of the
-//! window, the window and not the path may be the limit, and it grows to twice
-//! as much, up to [`Config::recv_buffer_max`]. A sender in slow start doubles
-//! each round trip, so the window stays ahead of it. Round trips are known from
-//! our own segments (the handshake at least) and, in milliseconds, from the
-//! timestamps that the peer's data echoes; the longer of the two counts, since
-//! only the second sees how a path changes while all data comes our way.
-//! Without either the window stays as it is. When memory is short a window
-//! promises only little; what was promised before stays promised.
-//! Source: Fisk and Feng, *Dynamic Right-Sizing*, 2001; RFC 7323 §4.
+//! The window starts at [`Config::recv_buffer`] and follows the bytes that the application reads
+//! per round trip. If these exceed half of the window, the window rather than the path may be the
+//! limit: it grows to twice as much, up to [`Config::recv_buffer_max`]. A sender in slow start
+//! doubles each round trip, so the window stays ahead of it.
+//!
+//! The round trip is the longer of two samples: that of our own segments (at least the handshake)
+//! and, in milliseconds, that of the timestamps echoed by the peer's data. Only the second follows
+//! path changes while all data flows towards us. Without either the window stays constant.
+//!
+//! When memory is short, the window is limited to [`ReceiveWindow::SHORT`]. Space already
+//! advertised is never withdrawn. Source: Fisk and Feng, *Dynamic Right-Sizing*, 2001; RFC 7323 §4.
 
 use queueing::{Span, Time};
 
 use super::buffer::Pool;
 use crate::stack::Config;
 
-/// A receive window's size, and what is known for the next.
+/// Receive-window size with the measurements for the next adjustment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ReceiveWindow {
-    /// Most bytes that may be unread or under way.
+    /// Maximum number of bytes unread or in flight.
     limit: u32,
-    /// When the round began, in microseconds.
+    /// Start of the round, in microseconds.
     began_us: u32,
     /// Bytes read in this round.
     read: u32,
-    /// The shortest round trip by timestamps in this round, if any.
+    /// Shortest round trip by timestamps in this round, in milliseconds, if any.
     rtt_ms: u16,
 }
 
 impl ReceiveWindow {
-    /// What a connection may be promised while memory is short.
+    /// Window limit while memory is short, in bytes.
     pub(crate) const SHORT: usize = 16 * 1024;
     const RTT_UNKNOWN: u16 = u16::MAX;
 
@@ -40,13 +40,13 @@ impl ReceiveWindow {
         Self { limit, began_us: micros(now), read: 0, rtt_ms: Self::RTT_UNKNOWN }
     }
 
-    /// The window in bytes.
+    /// Window limit in bytes.
     #[inline]
     pub(crate) fn limit(&self) -> usize {
         self.limit as usize
     }
 
-    /// Data came whose timestamp echo is `age_ms` old.
+    /// Data arrived whose timestamp echo is `age_ms` old.
     #[inline]
     pub(crate) fn on_echo(&mut self, age_ms: u32) {
         self.rtt_ms = self.rtt_ms.min(age_ms.min(u32::from(Self::RTT_UNKNOWN)) as u16);
@@ -73,13 +73,13 @@ impl ReceiveWindow {
         (self.began_us, self.read, self.rtt_ms) = (micros(now), 0, Self::RTT_UNKNOWN);
     }
 
-    /// Memory is short: from now on as little as that.
+    /// Memory is short: reduces the limit to [`Self::SHORT`].
     #[inline]
     pub(crate) fn shorten(&mut self) {
         self.limit = self.limit.min(Self::SHORT as u32);
     }
 
-    /// Memory is there again: as much as a new connection may promise.
+    /// Memory is available again: raises the limit to that of a new connection.
     pub(crate) fn restore(&mut self, config: &Config) {
         self.limit = self.limit.max(config.recv_buffer.min(u32::MAX as usize) as u32);
     }
@@ -98,7 +98,7 @@ mod tests {
         Config::new([2; 6], [10, 0, 0, 1].into(), 24, [7; 16])
     }
 
-    /// The window after rounds of `rtt` in each of which `each` bytes are read.
+    /// Window after `rounds` round trips of `rtt`, in each of which `each` bytes are read.
     fn check(rtt: Span, rounds: u64, each: usize, pool: &Pool) -> usize {
         let config = config();
         let mut window = ReceiveWindow::new(Time::ZERO, &config);

@@ -1,10 +1,9 @@
-//! Bytes that wait in order, and the pool their memory comes from.
+//! Byte queues, and the memory pool that they allocate from.
 //!
-//! An idle connection owns no buffer: the memory is taken when the first byte
-//! comes and given back when the last one leaves, so that 100,000 idle
-//! connections cost nothing here and busy ones share few, cache-warm buffers.
-//! What all of them hold together is bounded; the last quarter is for those
-//! who hold little, so that a few who hold much do not shut out the rest.
+//! An idle connection owns no buffer: the first byte allocates it and the last one to leave frees
+//! it. 100,000 idle connections therefore cost nothing here, and busy ones share few, cache-warm
+//! buffers. The pool bounds the total. Its last quarter is reserved for connections that hold
+//! little, so that a few large ones cannot starve the others.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -12,32 +11,32 @@ use super::retransmit_queue::RetransmitRecords;
 use crate::buffer_pool::{BufferPool, PoolStats};
 use crate::stack::ConnId;
 
-/// Buffers and ledgers without an owner, and the count of bytes in those that have one.
+/// Free buffers and retransmission records, and the count of bytes in use.
 #[derive(Debug)]
 pub(crate) struct Pool {
     free: BufferPool,
-    /// Bytes in buffers that connections own.
+    /// Bytes in buffers owned by connections.
     held: usize,
     held_max: usize,
-    /// Connections whose `send` found no memory.
+    /// Connections whose `send` was refused memory.
     starved: VecDeque<ConnId>,
-    /// Memory was given back since the starved ones were last looked at.
+    /// True if memory was freed since the starved connections were last retried.
     relieved: bool,
-    /// Connections, by their slots, that promise less for want of memory.
+    /// Slots of the connections whose window is reduced for lack of memory.
     shortened: BTreeSet<u32>,
-    // They change owner as boxes: nothing is copied.
+    // Boxes, so that a change of owner copies nothing.
     #[allow(clippy::vec_box)]
     ledgers: Vec<Box<RetransmitRecords>>,
 }
 
-/// What memory is wanted for: the less it matters, the sooner it is refused.
+/// Purpose of an allocation; less important ones are refused earlier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MemoryClass {
-    /// Bytes that came before their turn: up to half of all memory.
+    /// Out-of-order data: up to half of all memory.
     Early,
-    /// More for a connection that holds much: up to three quarters.
+    /// More memory for a connection that holds much: up to three quarters.
     Much,
-    /// A little for a connection that holds little: whatever is there.
+    /// Memory for a connection that holds little: up to all.
     Little,
 }
 
@@ -48,12 +47,12 @@ impl Default for Pool {
 }
 
 impl Pool {
-    /// With more free ledgers than this, further ones are freed.
+    /// Maximum number of free retransmission records kept; further ones are dropped.
     const KEPT_LEDGERS_MAX: usize = 1024;
-    /// A connection that holds no more in one queue holds little.
+    /// Maximum bytes in one queue of a connection that holds little.
     const LITTLE: usize = 16 * 1024;
 
-    /// A pool whose owners may hold `held_max` bytes.
+    /// A pool whose connections may hold `held_max` bytes.
     pub(crate) const fn bounded(held_max: usize) -> Self {
         Self {
             free: BufferPool::new(),
@@ -66,18 +65,18 @@ impl Pool {
         }
     }
 
-    /// Bytes in buffers that connections own.
+    /// Bytes in buffers owned by connections.
     pub(crate) fn held(&self) -> usize {
         self.held
     }
 
-    /// Whether windows should promise only little: more than half is in use.
+    /// True if more than half is in use, so that windows are reduced.
     #[inline]
     pub(crate) fn is_short(&self) -> bool {
         self.held > self.held_max / 2
     }
 
-    /// Whether `more` bytes may be held for `purpose`.
+    /// True if `more` bytes may be allocated for `purpose`.
     pub(crate) fn allows(&self, purpose: MemoryClass, more: usize) -> bool {
         let max = match purpose {
             MemoryClass::Early => self.held_max / 2,
@@ -87,36 +86,36 @@ impl Pool {
         self.held.saturating_add(more) <= max
     }
 
-    /// A buffer of `before` bytes now has `after`.
+    /// Accounts for a buffer that changes from `before` to `after` bytes.
     #[inline]
     pub(crate) fn account(&mut self, before: usize, after: usize) {
         self.held = (self.held + after).saturating_sub(before);
         self.relieved |= after < before;
     }
 
-    /// `conn` waits for memory.
+    /// Registers `conn` as waiting for memory.
     pub(crate) fn starve(&mut self, conn: ConnId) {
         self.starved.push_back(conn);
     }
 
-    /// Whether memory was given back for which someone waits.
+    /// True if memory was freed and a connection waits for it.
     #[inline]
     pub(crate) fn can_feed(&self) -> bool {
         self.relieved && !self.starved.is_empty()
     }
 
-    /// Those who may try again, since memory was given back: each waits once.
+    /// Takes the waiting connections, which may retry now; each is listed once per wait.
     pub(crate) fn fed(&mut self) -> VecDeque<ConnId> {
         self.relieved = false;
         std::mem::take(&mut self.starved)
     }
 
-    /// The connection in slot `index` promises less until memory is there again.
+    /// Registers the connection in slot `index` as having a reduced window.
     pub(crate) fn shorten(&mut self, index: u32) {
         self.shortened.insert(index);
     }
 
-    /// The connection in slot `index` is gone.
+    /// The connection in slot `index` is closed.
     #[inline]
     pub(crate) fn forget_shortened(&mut self, index: u32) {
         if !self.shortened.is_empty() {
@@ -124,20 +123,22 @@ impl Pool {
         }
     }
 
-    /// A connection that may promise more, since memory is not short any more.
+    /// Next connection whose window may be restored, once memory is not short any more.
     #[inline]
     pub(crate) fn next_shortened(&mut self) -> Option<u32> {
         if self.shortened.is_empty() || self.is_short() { None } else { self.shortened.pop_first() }
     }
 
-    /// A buffer with room for `len` bytes.
+    /// A buffer with capacity for at least `len` bytes.
     #[inline]
     pub(crate) fn take(&mut self, len: usize) -> Vec<u8> {
         self.free.take(len)
     }
 
-    /// The same for an owner whose bytes count: no larger than there is memory for, if it
-    /// could be smaller. One that is kept for reuse may have grown before.
+    /// Same for a buffer that counts towards the bound.
+    ///
+    /// A reused buffer may have grown. If it exceeds the free memory, a smaller one is allocated
+    /// instead.
     #[inline]
     pub(crate) fn take_held(&mut self, len: usize) -> Vec<u8> {
         let buffer = self.free.take(len);
@@ -154,7 +155,7 @@ impl Pool {
         })
     }
 
-    /// Whether `more` bytes may be held at all.
+    /// True if `more` bytes fit the total bound.
     #[inline]
     pub(crate) fn has_room(&self, more: usize) -> bool {
         self.held.saturating_add(more) <= self.held_max
@@ -165,7 +166,7 @@ impl Pool {
         self.free.give(buffer);
     }
 
-    /// How often buffers were asked for.
+    /// Allocation statistics.
     pub(crate) const fn uses(&self) -> PoolStats {
         self.free.uses()
     }
@@ -184,7 +185,7 @@ impl Pool {
     }
 }
 
-/// A queue of bytes that can be read as one slice.
+/// Byte queue readable as one slice.
 #[derive(Debug, Default)]
 pub(crate) struct ByteQueue {
     bytes: Vec<u8>,
@@ -207,7 +208,7 @@ impl ByteQueue {
         &self.bytes[self.head as usize..]
     }
 
-    /// `len` bytes from `offset` on, less where the queue ends.
+    /// Up to `len` bytes from `offset` on; fewer at the end of the queue.
     #[inline]
     pub(crate) fn slice(&self, offset: usize, len: usize) -> &[u8] {
         let all = self.as_slice();
@@ -230,8 +231,8 @@ impl ByteQueue {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// Moves the rest to the front when that is cheaper than growing, and
-    /// grows if `n` more bytes do not fit then.
+    /// Makes space for `n` more bytes: compacts when that is cheaper than growing, then grows if
+    /// needed.
     #[cold]
     fn make_room(&mut self, n: usize, pool: &mut Pool) {
         let before = self.bytes.capacity();
@@ -243,14 +244,14 @@ impl ByteQueue {
             pool.free.grow(&mut self.bytes, n);
             let needed = (self.bytes.len() + n).max(BufferPool::LARGE);
             if !pool.has_room(self.bytes.capacity().saturating_sub(before)) {
-                // One that is kept for reuse may be larger than what there is memory for.
+                // A reused buffer may be larger than the free memory.
                 self.bytes.shrink_to(needed);
             }
         }
         pool.account(before, self.bytes.capacity());
     }
 
-    /// How many of `n` more bytes there is memory for.
+    /// Number of the next `n` bytes that memory allows.
     #[inline]
     pub(crate) fn affordable(&self, n: usize, pool: &Pool) -> usize {
         if self.bytes.len() + n <= self.bytes.capacity() {
@@ -259,7 +260,7 @@ impl ByteQueue {
         self.affordable_anew(n, pool)
     }
 
-    /// The same when more memory has to be taken.
+    /// Same when more memory has to be allocated.
     #[inline]
     fn affordable_anew(&self, n: usize, pool: &Pool) -> usize {
         if self.bytes.capacity() == 0 && n <= BufferPool::LARGE {
@@ -271,7 +272,7 @@ impl ByteQueue {
     #[inline(never)]
     fn affordable_by_growing(&self, n: usize, pool: &Pool) -> usize {
         let (capacity, needed) = (self.bytes.capacity(), self.len() + n);
-        // What stands before `head` is used first, but only once it is the larger part.
+        // Space before `head` is reclaimed only once it is the larger part.
         let used = if self.head as usize >= self.len() { self.len() } else { self.bytes.len() };
         if used + n <= capacity {
             return n;
@@ -281,7 +282,7 @@ impl ByteQueue {
         if pool.allows(purpose, growth) { n } else { capacity - used }
     }
 
-    /// Forgets the first `n` bytes.
+    /// Removes the first `n` bytes.
     #[inline]
     pub(crate) fn pop(&mut self, n: usize, pool: &mut Pool) {
         self.head += n.min(self.len()) as u32;
@@ -290,7 +291,7 @@ impl ByteQueue {
         }
     }
 
-    /// Forgets everything and gives the memory back.
+    /// Removes all bytes and frees the memory.
     #[inline]
     pub(crate) fn release(&mut self, pool: &mut Pool) {
         if self.bytes.capacity() == 0 {
@@ -323,7 +324,7 @@ mod tests {
         queues.iter_mut().for_each(|queue| queue.push(&[0; 200], &mut pool));
         assert_eq!(pool.held, 1000 * BufferPool::LARGE / 8);
         queues.iter_mut().for_each(|queue| queue.push(&[0; 200], &mut pool));
-        assert_eq!(pool.held, 1000 * BufferPool::LARGE, "they have outgrown them");
+        assert_eq!(pool.held, 1000 * BufferPool::LARGE, "large buffers replace the small ones");
     }
 
     #[test]

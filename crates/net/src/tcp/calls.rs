@@ -1,5 +1,6 @@
-//! What the application does to a connection: it writes, reads, closes and
-//! lets go, and what it reads and writes moves the windows.
+//! User calls of a connection: write, read, close and detach, with their effects on the windows.
+//!
+//! Connection setup is in `handshake`. Source: RFC 9293 §3.9.
 
 use super::autotune::ReceiveWindow;
 use super::buffer::Pool;
@@ -10,7 +11,7 @@ use super::store::ByteStore;
 use crate::stack::{CloseReason, Config};
 
 impl<B: ByteStore> Connection<B> {
-    /// Queues bytes for sending; returns how many fit.
+    /// Queues bytes for sending; returns how many fit, `None` if the sending half is closed.
     #[inline]
     pub(crate) fn write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Option<usize> {
         let taken = self.send_room(cx, bytes.len())?;
@@ -24,8 +25,8 @@ impl<B: ByteStore> Connection<B> {
         Some(taken)
     }
 
-    /// Number of `wanted` bytes that [`Connection::write`] would take; when fewer,
-    /// `Writable` is owed.
+    /// Number of `wanted` bytes that [`Connection::write`] would accept; if fewer, `Writable`
+    /// follows.
     #[inline]
     pub(crate) fn send_room(&mut self, cx: &mut Context<'_>, wanted: usize) -> Option<usize> {
         if !self.state.can_send() || self.flags.fin_queued {
@@ -33,7 +34,7 @@ impl<B: ByteStore> Connection<B> {
         }
         let queued = self.send.len();
         let little = queued + wanted <= cx.config.send_buffer && !cx.pool.is_short();
-        // The limit is never less than that, unless memory is short.
+        // The limit is at least `send_buffer`, unless memory is short.
         let room = if little { wanted } else { self.send_limit(cx.config, cx.pool).saturating_sub(queued) };
         let fitting = wanted.min(room);
         let taken = self.send.affordable(fitting, cx.pool);
@@ -44,8 +45,8 @@ impl<B: ByteStore> Connection<B> {
         Some(taken)
     }
 
-    /// After a pause longer than a timeout, congestion control may start anew
-    /// (RFC 5681 §4.1).
+    /// Reports an idle period longer than the retransmission timeout to congestion control (RFC
+    /// 5681 §4.1).
     #[inline]
     pub(super) fn on_resume(&mut self, cx: &mut Context<'_>) {
         let idle = cx.now.since(self.flight.latest);
@@ -55,7 +56,7 @@ impl<B: ByteStore> Connection<B> {
         }
     }
 
-    /// Forgets the first `n` unread bytes; whether inviting more is worth a segment.
+    /// Removes the first `n` unread bytes; returns true if a window update is due.
     #[inline]
     pub(crate) fn consume(&mut self, cx: &mut Context<'_>, n: usize) -> bool {
         let n = n.min(self.recv.len());
@@ -67,8 +68,8 @@ impl<B: ByteStore> Connection<B> {
         self.invite()
     }
 
-    /// Tells the peer of a window that has become larger by what is worth a
-    /// segment; whether it has.
+    /// Schedules a window update if the window has grown by a useful amount; returns true if it
+    /// has.
     #[inline]
     pub(super) fn invite(&mut self) -> bool {
         let worth = (self.window.limit() / 2).min(2 * usize::from(self.mss)) as u32;
@@ -79,22 +80,25 @@ impl<B: ByteStore> Connection<B> {
         due
     }
 
-    /// Memory is short: promises little, until the pool says otherwise.
+    /// Memory is short: reduces the window until the pool restores it.
     #[inline]
     pub(super) fn shorten_window(&mut self, cx: &mut Context<'_>) {
         self.window.shorten();
         cx.pool.shorten(cx.id.index);
     }
 
-    /// Memory is there again. Nobody else would tell a peer whose window is
-    /// closed: the application may wait for the rest of what it has not read.
+    /// Memory is available again: restores the window and announces it.
+    ///
+    /// No other event would reopen a closed window: the application may be waiting for the rest of
+    /// a message that it has only partly received.
     pub(crate) fn restore_window(&mut self, config: &Config) {
         self.window.restore(config);
         self.invite();
     }
 
-    /// Most bytes that may wait for their acknowledgement: twice what the
-    /// path takes at once, so that acknowledgements never find nothing to send.
+    /// Maximum number of bytes in the send queue, unacknowledged ones included.
+    ///
+    /// Twice the congestion window, so that an acknowledgement always finds data to send.
     #[inline]
     pub(super) fn send_limit(&self, config: &Config, pool: &Pool) -> usize {
         if pool.is_short() {
@@ -113,8 +117,7 @@ impl<B: ByteStore> Connection<B> {
         }
     }
 
-    /// The application lets go: our half closes after what is queued, and
-    /// what the peer still says is not kept.
+    /// The application detaches: FIN follows the queued data, and received data is discarded.
     pub(crate) fn let_go(&mut self, cx: &mut Context<'_>) {
         self.close(cx);
         self.recv.release(cx.pool);
@@ -126,7 +129,7 @@ impl<B: ByteStore> Connection<B> {
         self.limit_fin_wait(cx);
     }
 
-    /// Closes our half after what is queued.
+    /// Closes the sending half: FIN follows the queued data.
     pub(crate) fn close(&mut self, cx: &mut Context<'_>) {
         if self.flags.fin_queued || !self.state.can_send() {
             return;
@@ -136,7 +139,7 @@ impl<B: ByteStore> Connection<B> {
             return;
         }
         self.flags.fin_queued = true;
-        // FIN of a half-open connection waits for the handshake.
+        // The FIN of a half-open connection waits for the handshake.
         if self.state.is_synchronized() {
             self.state = self.state.after(Step::Close);
         }

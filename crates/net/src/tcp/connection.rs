@@ -1,8 +1,7 @@
-//! A connection's state, how it begins and how it ends; `calls` has what the
-//! application does to it, `clock` what time does.
+//! TCP connection: its state, construction and end.
 //!
-//! Kept small, since there may be a hundred thousand: buffers, reassembly and
-//! scoreboard own memory only while they hold something.
+//! User calls are in `calls`, deadlines in `timers`. The struct is kept small for 100,000
+//! connections: buffers, reassembly queue and scoreboard own memory only while they hold data.
 
 use std::collections::VecDeque;
 
@@ -32,7 +31,7 @@ use crate::stack::{
 use crate::wire::FourTuple;
 use crate::wire::tcp::{Options, Seq};
 
-/// What a connection may use of the stack while it handles something.
+/// Parts of the stack that a connection uses while it handles an event.
 pub(crate) struct Context<'a> {
     pub(crate) now: Time,
     pub(crate) id: ConnId,
@@ -41,11 +40,11 @@ pub(crate) struct Context<'a> {
     pub(crate) counters: &'a mut Counters,
     pub(crate) challenges: &'a mut Challenges,
     pub(crate) events: &'a mut VecDeque<Event>,
-    /// The label of the packet at hand, or the default.
+    /// Label of the current packet, or the default.
     pub(crate) label: Label,
-    /// When the device received it.
+    /// Time at which the device received it.
     pub(crate) received: Time,
-    /// Its congestion bits: 0 not capable, 1 and 2 capable, 3 congestion experienced.
+    /// Its ECN field: 0 Not-ECT, 1 ECT(1), 2 ECT(0), 3 CE.
     pub(crate) ecn: u8,
 }
 
@@ -55,72 +54,72 @@ impl Context<'_> {
         self.events.push_back(Event { conn: self.id, kind, label: self.label, received: self.received });
     }
 
-    /// Whether one more challenge may be sent; counts it.
+    /// True if one more challenge ACK may be sent; counts it.
     pub(super) fn may_challenge(&mut self) -> bool {
         self.challenges.allow(self.now, self.config.challenges_per_second_max, self.counters)
     }
 }
 
-/// Whether lost segments are being repaired.
+/// Loss recovery or window reduction in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Recovery {
-    /// Nothing is known to be lost.
+    /// No loss and no reduction.
     None,
-    /// A segment was found lost; over once `until` is acknowledged.
+    /// Fast recovery; ends once `until` is acknowledged.
     Fast { until: Seq },
-    /// The timer fired; over once `until` is acknowledged.
+    /// Recovery after a retransmission timeout; ends once `until` is acknowledged.
     Timeout { until: Seq },
-    /// Nothing is lost, but the peer echoed congestion: the flight shrinks to
-    /// the new window; over once `until` is acknowledged (CWR).
+    /// CWR state: the peer echoed congestion without loss, and the flight shrinks to the new
+    /// window; ends once `until` is acknowledged.
     Reduction { until: Seq },
 }
 
 impl Recovery {
-    /// Whether something lost is being repaired.
+    /// True if lost data is being repaired.
     #[inline]
     pub(crate) fn repairs(self) -> bool {
         matches!(self, Self::Fast { .. } | Self::Timeout { .. })
     }
 
-    /// Whether the flight is brought down to a new window in proportion (PRR).
+    /// True if proportional rate reduction (PRR) brings the flight down to the new window.
     #[inline]
     pub(crate) fn apportions(self) -> bool {
         matches!(self, Self::Fast { .. } | Self::Reduction { .. })
     }
 }
 
-/// What few connections have.
+/// State that few connections have.
 #[derive(Default)]
 pub(crate) struct RareState {
-    /// The application's memory for the classifier.
+    /// Application state for the classifier.
     pub app: Option<AppMemory>,
-    /// What a classifier keeps of the connection.
+    /// State that the classifier keeps for the connection.
     pub memory: Option<Box<dyn Memory>>,
 }
 
-/// One connection, which keeps its bytes in `B`.
+/// TCP connection whose bytes are stored in `B`.
 pub(crate) struct Connection<B: ByteStore> {
     pub(crate) tuple: FourTuple,
     pub(crate) state: State,
     pub(crate) flags: Flags,
-    /// Where it waits for its turn to send.
+    /// Position in the lists of connections that wait to send.
     pub(crate) places: TxLinks,
-    /// How urgent what it sends is.
+    /// Priority of the data to send.
     pub(crate) transmit: Transmit,
     pub(crate) hops: HopLimits,
     pub(crate) mss: u16,
     pub(crate) send_scale: u8,
     pub(crate) recv_scale: u8,
     pub(crate) duplicate_acks: u8,
-    /// Timeouts or probes in a row without any answer.
+    /// Consecutive timeouts or window probes without an answer.
     pub(crate) retries: u8,
-    /// Segments that only acknowledge and that are owed to the peer.
+    /// Pure ACKs owed to the peer.
     pub(crate) acks_due: u8,
-    /// Keep-alive probes in a row without any answer.
+    /// Consecutive keep-alive probes without an answer.
     pub(crate) keep_alives: u8,
 
-    // Ours: acknowledged up to `una`, sent up to `nxt`; `flight` knows what
-    // became of what lies between.
+    // Send side: acknowledged up to `una`, sent up to `nxt`; `flight` holds the segments in
+    // between.
     pub(crate) snd_una: Seq,
     pub(crate) snd_nxt: Seq,
     pub(crate) snd_wnd: u32,
@@ -132,31 +131,31 @@ pub(crate) struct Connection<B: ByteStore> {
     pub(crate) flight: RetransmitQueue,
     pub(crate) send: B,
 
-    // The peer's: received up to `nxt`, invited up to `adv`.
+    // Receive side: received up to `nxt`, window advertised up to `adv`.
     pub(crate) rcv_nxt: Seq,
     pub(crate) rcv_adv: Seq,
     pub(crate) recv: B,
     pub(crate) ts_recent: u32,
     pub(crate) ts_offset: u32,
     pub(crate) last_ack_sent: Seq,
-    /// When the acknowledgement that waits is due, in microseconds.
+    /// Due time of the delayed ACK, in microseconds.
     pub(crate) ack_due_us: u32,
     pub(crate) window: ReceiveWindow,
     pub(crate) answers: AckRateLimit,
-    /// Where the peer's FIN stands, if it came early.
+    /// Sequence number of a FIN received out of order.
     pub(crate) early_fin: Option<Seq>,
 
     pub(crate) congestion: Congestion,
     pub(crate) rtt: RttEstimator,
     pub(crate) reordering: Reordering,
-    /// A probe for a lost tail that was not answered yet.
+    /// Unanswered tail loss probe.
     pub(crate) tail: Option<TailProbe>,
-    /// When to probe for a lost tail, or to give up on a late segment.
+    /// Deadline of the tail loss probe or of RACK's reordering timer.
     pub(crate) early_at: Time,
-    /// When to retransmit or probe; `Time::MAX` for never.
+    /// Deadline of the retransmission or persist timer; `Time::MAX` for never.
     pub(crate) rto_at: Time,
     pub(crate) heard_at: Time,
-    /// The stack's timer for this connection, and when it fires.
+    /// The stack's timer for this connection, with its deadline.
     pub(crate) timer: Option<(Time, TimerKey)>,
 
     pub(crate) received: u64,
@@ -170,15 +169,15 @@ pub(crate) struct Connection<B: ByteStore> {
     pub(crate) manners: Option<Box<EcnPacing>>,
     pub(crate) listener: Option<u16>,
     pub(crate) reason: Option<CloseReason>,
-    /// Someone said so since the peer acknowledged something.
+    /// ICMP error received since the last acknowledgement.
     pub(crate) unreachable: Option<Unreachable>,
     pub(crate) private: Private,
 }
 
 impl<B: ByteStore> Connection<B> {
-    /// A peer that announces less gets this, unless our MTU is smaller still.
+    /// Lower bound of the peer's MSS; only our own MTU can make it smaller.
     pub(super) const MSS_MIN: u16 = 88;
-    /// Bytes that timestamps take up in every segment.
+    /// Bytes of the timestamps option in every segment.
     pub(super) const TIMESTAMPS_LEN: u16 = 12;
 
     /// A connection that is about to send its SYN.
@@ -241,16 +240,16 @@ impl<B: ByteStore> Connection<B> {
         }
     }
 
-    /// The largest segment for a peer that announces none (RFC 9293 §3.7.1).
+    /// MSS of a peer that announces none (RFC 9293 §3.7.1).
     pub(crate) fn mss_default(tuple: &FourTuple) -> u16 {
         if tuple.remote.is_ipv4() { 536 } else { 1220 }
     }
 
-    /// Takes over what the peer's SYN says.
+    /// Applies the sequence number and options of the peer's SYN.
     pub(crate) fn negotiate(&mut self, irs: Seq, options: &Options, config: &Config) {
         self.rcv_nxt = irs + 1;
         self.rcv_adv = self.rcv_nxt;
-        // Until one is: nothing beyond it may be echoed (RFC 7323 §4.3).
+        // Until an ACK is sent, no timestamp beyond it may be echoed (RFC 7323 §4.3).
         self.last_ack_sent = self.rcv_nxt;
         self.flags.timestamps &= options.timestamps.is_some();
         self.flags.sack &= options.sack_permitted;
@@ -269,7 +268,7 @@ impl<B: ByteStore> Connection<B> {
         self.congestion = Congestion::new(config.congestion, self.mss);
     }
 
-    /// The connection is over.
+    /// Ends the connection.
     pub(crate) fn end(&mut self, cx: &mut Context<'_>, reason: CloseReason) {
         self.state = State::Closed;
         self.reason.get_or_insert(reason);
@@ -278,12 +277,12 @@ impl<B: ByteStore> Connection<B> {
         self.acks_due = 0;
     }
 
-    /// Nothing came back for too long.
+    /// Ends the connection because the peer did not answer in time.
     pub(crate) fn give_up(&mut self, cx: &mut Context<'_>) {
         self.end(cx, self.unreachable.map_or(CloseReason::TimedOut, CloseReason::Unreachable));
     }
 
-    /// Nothing will be sent or reassembled any more.
+    /// Releases the send side and the reassembly queue; nothing is sent or reassembled afterwards.
     pub(crate) fn release_send(&mut self, pool: &mut Pool) {
         self.send.release(pool);
         self.flight.clear(self.snd_nxt, pool);
@@ -294,7 +293,7 @@ impl<B: ByteStore> Connection<B> {
         }
     }
 
-    /// Gives all memory back.
+    /// Frees all memory.
     pub(crate) fn release(&mut self, pool: &mut Pool) {
         self.release_send(pool);
         self.recv.release(pool);
@@ -302,27 +301,26 @@ impl<B: ByteStore> Connection<B> {
         self.kept = None;
     }
 
-    /// Bytes that the receive buffer can still take.
+    /// Free space in the receive buffer, in bytes.
     #[inline]
     pub(crate) fn receive_room(&self) -> u32 {
         let room = self.window.limit().saturating_sub(self.recv.len()) as u64;
         room.min(65_535 << self.recv_scale) as u32
     }
 
-    /// How far beyond what has come the peer may send: what there is room for,
-    /// and whatever was promised before.
+    /// Receive window: the free space, but never less than what was already advertised.
     #[inline]
     pub(super) fn receive_window(&self) -> u32 {
         self.receive_room().max(self.rcv_adv.distance(self.rcv_nxt).max(0) as u32)
     }
 
-    /// Our clock as the peer sees it: milliseconds from a secret start.
+    /// Our timestamp clock: milliseconds plus a secret offset.
     #[inline]
     pub(crate) fn timestamp(&self, now: Time) -> u32 {
         ((now.as_nanos() / 1_000_000) as u32).wrapping_add(self.ts_offset)
     }
 
-    /// What the flow has been like.
+    /// Flow statistics for the classifier.
     pub(crate) fn flow(&self) -> FlowState {
         FlowState {
             srtt: self.rtt.srtt(),
@@ -334,14 +332,13 @@ impl<B: ByteStore> Connection<B> {
         }
     }
 
-    /// Bytes that were sent and not yet acknowledged.
+    /// Bytes sent and not yet acknowledged.
     pub(super) fn unacknowledged(&self) -> Bytes {
         Bytes::new(u64::from(self.snd_nxt - self.snd_una))
     }
 
-    /// What the reduction of a fast recovery is reckoned from: what is
-    /// unacknowledged, but not what reports of a hole let out beyond the window
-    /// (limited transmit, RFC 5681 §3.2 step 2).
+    /// FlightSize from which a fast recovery reduces: the unacknowledged bytes without those that
+    /// limited transmit sent beyond the window (RFC 5681 §3.2 step 2).
     pub(super) fn flight_size(&self) -> Bytes {
         self.unacknowledged().min(self.congestion.window())
     }

@@ -1,18 +1,15 @@
-//! How a connection behaves towards the network, where more is asked than a
-//! window: answers to marks of congestion (ECN) and even spacing (pacing).
+//! Explicit congestion notification (ECN) and pacing of one connection.
 //!
-//! Most connections need neither and own none of this.
+//! Most connections use neither and own no such state. It also holds the state of path MTU probing
+//! (`pmtu`), which connections below their largest segment size need.
 //!
-//! A sender marks new data as capable, reduces its window once per round trip
-//! when the peer echoes a mark, and tells so (CWR). A receiver echoes: by
-//! RFC 3168 until the sender has told that it reduced, by RFC 8257 §3.2 so that
-//! the sender can count how many bytes were marked: whenever the mark changes,
-//! what came before is acknowledged at once with the old answer.
+//! An ECN sender sets ECT on new data, reduces its window once per round trip when the peer echoes
+//! a mark, and sends CWR. A receiver echoes marks: by RFC 3168 until CWR arrives. By RFC 8257 §3.2
+//! the sender can count the marked bytes: whenever the mark changes, earlier data is acknowledged
+//! at once with the old ECE value.
 //!
-//! Who sends smaller segments than it might probes for larger ones (`path`).
-//!
-//! A pacer lets a window leave over a round trip instead of all at once, up to
-//! a quantum; it is a date before which nothing new is sent.
+//! The pacer spreads a window over a round trip, in bursts of up to a quantum. It is a time before
+//! which no new data is sent. Source: RFC 3168, 8257 §3.
 
 use std::collections::VecDeque;
 
@@ -27,62 +24,61 @@ use super::store::ByteStore;
 use crate::stack::Config;
 use crate::wire::tcp::{Flags, Segment, Seq};
 
-/// Whether marks of congestion are used instead of losses where the path can mark.
+/// Use of explicit congestion notification.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Ecn {
-    /// Not at all.
+    /// No ECN.
     #[default]
     Off,
-    /// As routers on the Internet expect (RFC 3168).
+    /// Classic ECN, as routers on the Internet expect (RFC 3168).
     Classic,
-    /// In the form of data centres (RFC 8257), with
-    /// [`Dctcp`](crate::congestion::Dctcp) on both sides.
+    /// ECN in data-centre form (RFC 8257), with [`Dctcp`](crate::congestion::Dctcp) on both sides.
     Dctcp,
 }
 
-/// Marks: capable of transport, ECT(0), and congestion experienced (RFC 3168 §5).
+/// ECN codepoints: ECT(0) and CE (RFC 3168 §5).
 pub(crate) const ECT0: u8 = 0b10;
 const CE: u8 = 0b11;
 
-/// A connection's marks and pacing.
+/// ECN and pacing state of a connection.
 #[derive(Debug, Default)]
 pub(crate) struct EcnPacing {
-    /// Our SYN offers ECN.
+    /// True if our SYN offers ECN.
     offered: bool,
-    /// The first one did, those after it do not.
+    /// True if the first SYN offered ECN and later ones do not.
     withdrawn: bool,
-    /// Both sides understand ECN.
+    /// True if both sides agreed on ECN.
     on: bool,
-    /// In the form of data centres.
+    /// True for the data-centre form.
     counts: bool,
-    /// The peer is to hear of congestion: a mark came and CWR did not yet; with
-    /// DCTCP, the last segment was marked (DCTCP.CE).
+    /// True if ECE is set on ACKs: a mark arrived and CWR has not; with DCTCP, the last segment was
+    /// marked (DCTCP.CE).
     echo: bool,
-    /// The next new data tells that the window was reduced.
+    /// True if the next new data carries CWR.
     cwr_due: bool,
-    /// Where the mark changed and nobody was told yet: acknowledged up to each
-    /// of these first, with the answer that held before it.
+    /// Sequence numbers at which the mark changed and which no ACK reports yet.
+    ///
+    /// Each is acknowledged first, with the ECE value that held before it.
     changes: VecDeque<Seq>,
-    /// Echoes count again once more than so many bytes are acknowledged.
+    /// Echoes count again once more than this number of bytes is acknowledged.
     reduced_at: u64,
-    /// Nothing new is sent before.
+    /// Earliest time to send new data.
     send_at: Time,
-    /// The path does not carry our largest segments, as far as known.
+    /// Path MTU probing, if the path is not known to carry our largest segments.
     pub(super) path: Option<Probing>,
 }
 
-/// At a given rate, so long a burst is sent at once, but two segments at
-/// least and this many bytes at most.
+/// Length of a burst at the paced rate, but at least two segments and at most this number of bytes.
 const QUANTUM: Span = Span::from_micros(100);
 const QUANTUM_BYTES_MAX: u64 = 64 * 1024;
 
-/// Most changes of marks that wait to be told: more than come with one egress.
-/// Of more, the two oldest are forgotten, so that their bytes count as their
-/// neighbours do.
+/// Maximum number of unreported mark changes: more than arrive between two egress calls.
+///
+/// Beyond it the two oldest are dropped, so that their bytes count like their neighbours.
 const CHANGES_MAX: usize = 64;
 
 impl<B: ByteStore> Connection<B> {
-    /// What a new connection needs by `config`.
+    /// State that a new connection needs by `config`.
     pub(super) fn manners(config: &Config) -> Option<Box<EcnPacing>> {
         let offered = config.ecn != Ecn::Off;
         (offered || config.pacing).then(|| {
@@ -90,28 +86,29 @@ impl<B: ByteStore> Connection<B> {
         })
     }
 
-    /// Takes over what the peer's SYN or its answer says about ECN (RFC 3168
-    /// §6.1.1): a SYN asks by both bits, its answer agrees by one.
+    /// Processes ECN in the peer's SYN or SYN-ACK: a SYN offers it by both bits, the SYN-ACK
+    /// accepts by ECE (RFC 3168 §6.1.1).
     pub(crate) fn negotiate_ecn(&mut self, s: &Segment<'_>) {
         let bits = (s.flags.contains(Flags::ECE), s.flags.contains(Flags::CWR));
         let answer = s.flags.contains(Flags::ACK);
         if let Some(manners) = &mut self.manners {
-            // The answer may be to a SYN before: then the peer marks its data,
-            // which it must hear of, though ours goes without (RFC 3168 §6.1.1).
+            // The SYN-ACK may answer an earlier SYN: then the peer marks its data and needs echoes,
+            // though our data goes unmarked (RFC 3168 §6.1.1).
             let offered = manners.offered || (manners.withdrawn && answer);
             manners.on = offered && bits == (true, !answer);
         }
     }
 
-    /// Whether both sides understand ECN.
+    /// True if both sides agreed on ECN.
     #[inline]
     pub(crate) fn has_ecn(&self) -> bool {
         self.manners.as_ref().is_some_and(|manners| manners.on)
     }
 
-    /// Our SYN got no answer: the next one does not offer what a broken box on
-    /// the path may dislike (RFC 3168 §6.1.1.1). Or the peer's SYN comes again and
-    /// asks no more: ours goes unmarked (§6.1.1).
+    /// Stops offering ECN.
+    ///
+    /// Either our SYN got no answer, since a middlebox may drop ECN-setup SYNs (RFC 3168 §6.1.1.1);
+    /// or the peer retransmits its SYN without ECN, and our data goes unmarked (§6.1.1).
     pub(super) fn withdraw_ecn(&mut self) {
         if let Some(manners) = &mut self.manners {
             manners.withdrawn |= manners.offered;
@@ -119,7 +116,7 @@ impl<B: ByteStore> Connection<B> {
         }
     }
 
-    /// A valid segment came with the marks of `cx`.
+    /// A valid segment arrived with the ECN field of `cx`.
     #[inline]
     pub(super) fn on_mark(&mut self, cx: &mut Context<'_>, s: &Segment<'_>) {
         if self.manners.is_some() {
@@ -146,22 +143,23 @@ impl<B: ByteStore> Connection<B> {
         manners.echo |= marked && data;
     }
 
-    /// Whether `s` echoes congestion that our segments met.
+    /// True if `s` echoes congestion on our path.
     #[inline]
     pub(super) fn is_echo(&self, s: &Segment<'_>) -> bool {
         s.flags.contains(Flags::ECE) && self.has_ecn()
     }
 
-    /// Whether the window may grow by an acknowledgement that echoes
-    /// congestion: only where it counts the marks (RFC 3168 §6.1.2).
+    /// True if the window may grow by an ACK that echoes congestion: only if marks are counted (RFC
+    /// 3168 §6.1.2).
     pub(super) fn grows_by_echoes(&self) -> bool {
         self.manners.as_ref().is_some_and(|manners| manners.counts)
     }
 
-    /// The peer echoes congestion; `flight` bytes were in flight, of which
-    /// `delivered` are not any more. Once per window the sending rate is reduced
-    /// (RFC 3168 §6.1.2, RFC 8257 §3.3), by the former in proportion to what
-    /// leaves the network (RFC 9937 §4).
+    /// The peer echoes congestion; `flight` bytes were in flight, of which `delivered` have
+    /// arrived.
+    ///
+    /// Reduces the sending rate once per window (RFC 3168 §6.1.2, RFC 8257 §3.3). With classic ECN,
+    /// the flight shrinks in proportion to what leaves the network (RFC 9937 §4).
     pub(super) fn on_echo(&mut self, cx: &mut Context<'_>, flight: u32, delivered: u32) {
         let acknowledged = self.acknowledged;
         if self.manners.as_ref().is_none_or(|manners| acknowledged <= manners.reduced_at) || flight == 0 {
@@ -171,9 +169,8 @@ impl<B: ByteStore> Connection<B> {
             cx.counters.ecn_reductions += 1;
             self.congestion.on_ecn(cx.now, queueing::Bytes::new(u64::from(flight)));
             self.undo = Undo::default();
-            // Marks that are counted are few and told at once: a flight that
-            // shrank over a round trip would meet as many again (RFC 9937 §4
-            // speaks of RFC 3168's only).
+            // Counted marks are few and reported at once. A flight that shrinks over a round trip
+            // would meet as many again (RFC 9937 §4 covers only RFC 3168).
             if !self.grows_by_echoes() {
                 self.reduce(cx, delivered);
             }
@@ -181,8 +178,8 @@ impl<B: ByteStore> Connection<B> {
         self.note_reduction();
     }
 
-    /// The window was reduced, for whatever reason: the peer is told, and
-    /// echoes do not count until it can have heard.
+    /// Notes a window reduction of any cause: CWR is sent, and echoes are ignored until it can have
+    /// arrived.
     pub(super) fn note_reduction(&mut self) {
         let sent = self.acknowledged + self.unacknowledged().get();
         if let Some(manners) = self.manners.as_deref_mut().filter(|manners| manners.on) {
@@ -190,13 +187,13 @@ impl<B: ByteStore> Connection<B> {
         }
     }
 
-    /// What must be acknowledged before anything else is sent.
+    /// Sequence number that must be acknowledged before anything else is sent.
     #[inline]
     pub(super) fn acked_before_change(&self) -> Option<Seq> {
         self.manners.as_ref()?.changes.front().copied()
     }
 
-    /// The bits of `plan` that speak of congestion.
+    /// ECN flags of the segment of `plan`.
     #[inline]
     pub(super) fn ecn_flags(&self, plan: &SegmentPlan) -> Flags {
         match &self.manners {
@@ -205,7 +202,7 @@ impl<B: ByteStore> Connection<B> {
         }
     }
 
-    /// The mark of the packet that carries `plan`: new data only (RFC 3168 §6.1.4 to 6.1.6).
+    /// ECN field of the packet of `plan`: ECT(0) only on new data (RFC 3168 §6.1.4 to 6.1.6).
     #[inline]
     pub(crate) fn mark(&self, plan: &SegmentPlan) -> u8 {
         match &self.manners {
@@ -214,7 +211,7 @@ impl<B: ByteStore> Connection<B> {
         }
     }
 
-    /// `plan` went out at `now`.
+    /// Updates ECN, pacing and path probing after `plan` was sent at `now`.
     #[inline]
     pub(super) fn on_sent_politely(&mut self, plan: &SegmentPlan, now: Time, config: &Config) {
         self.on_sent_for_path(plan, now);
@@ -230,7 +227,7 @@ impl<B: ByteStore> Connection<B> {
         }
         manners.cwr_due &= plan.again;
         if let (true, Some(srtt)) = (config.pacing, srtt) {
-            // How long `bytes` take at the gain times a window per round trip.
+            // Time that `bytes` take at the gain times a window per round trip.
             let span = |bytes: u64| {
                 let ns = u128::from(bytes) * u128::from(srtt.as_nanos()) * 100;
                 Span::from_nanos((ns / (u128::from(window.max(mss)) * gain_percent)) as u64)
@@ -241,14 +238,13 @@ impl<B: ByteStore> Connection<B> {
         }
     }
 
-    /// Whether new data has to wait at `now`, for the pacer's sake.
+    /// True if the pacer holds back new data at `now`.
     #[inline]
     pub(super) fn is_paced(&self, now: Time) -> bool {
         self.manners.as_ref().is_some_and(|manners| manners.send_at > now)
     }
 
-    /// When a paced connection may send again or the search of its path is to
-    /// be looked after; `Time::MAX` for neither.
+    /// Earliest deadline of the pacer and of path MTU probing; `Time::MAX` for neither.
     #[inline]
     pub(super) fn manners_due(&self) -> Time {
         match &self.manners {
@@ -257,7 +253,7 @@ impl<B: ByteStore> Connection<B> {
         }
     }
 
-    /// When a paced connection may send again; `Time::MAX` when it does not wait.
+    /// Time at which a paced connection may send again; `Time::MAX` if it does not wait.
     #[inline]
     pub(super) fn paced_until(&self) -> Time {
         match &self.manners {
@@ -268,12 +264,12 @@ impl<B: ByteStore> Connection<B> {
 }
 
 impl EcnPacing {
-    /// The mark of the segments from `at` on is another one; `unacknowledged`
-    /// when what came before it was not acknowledged yet.
+    /// The mark changes for the segments from `at` on; `unacknowledged` if data before it is not
+    /// acknowledged yet.
     fn change(&mut self, at: Seq, unacknowledged: bool) {
         self.echo = !self.echo;
         match self.changes.back() {
-            // Nothing came in order between this change and the last.
+            // No data in order between this change and the last.
             Some(last) if *last == at => drop(self.changes.pop_back()),
             Some(_) => self.changes.push_back(at),
             None if unacknowledged => self.changes.push_back(at),
@@ -284,9 +280,9 @@ impl EcnPacing {
         }
     }
 
-    /// The answer that `plan` gives.
+    /// ECE value of the ACK in `plan`.
     fn answer(&self, plan: &SegmentPlan) -> bool {
-        // Each change that waits turns it round.
+        // Each unreported change inverts it.
         let waiting = if plan.old { self.changes.len() } else { 0 };
         self.echo != (waiting % 2 == 1)
     }

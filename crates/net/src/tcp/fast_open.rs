@@ -1,5 +1,6 @@
-//! What Fast Open means to one connection: data in its SYN, or before its
-//! handshake is complete. Source: RFC 7413 §4.2.
+//! TCP Fast Open of one connection: data in the SYN, or before the handshake is complete.
+//!
+//! Cookies are created and checked by the stack. Source: RFC 7413 §4.2.
 
 use queueing::Time;
 
@@ -10,22 +11,23 @@ use super::store::ByteStore;
 use crate::stack::{Config, EventKind, ListenerId, fast_open};
 use crate::wire::tcp::{FastOpen, Segment};
 
-/// What a client's SYN brings along.
+/// Fast Open state of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FastOpenState {
-    /// What the first SYN shows; a second one shows nothing.
+    /// Cookie option of the first SYN; a retransmitted SYN carries none.
     cookie: Option<FastOpen>,
     shown: FastOpen,
-    /// Bytes of data in it.
+    /// Bytes of data in the SYN.
     len: u16,
 }
 
-/// Bytes that options may take up in a SYN.
+/// Maximum bytes of options in a SYN.
 const OPTIONS_LEN_MAX: u16 = 40;
 
 impl<B: ByteStore> Connection<B> {
-    /// Lets the first SYN show `cookie`; with it goes what is queued, up to
-    /// the MSS that its server once told. A request brings no data.
+    /// Puts `cookie` into the first SYN, with queued data up to the cached MSS of the server.
+    ///
+    /// A cookie request carries no data.
     pub(crate) fn open_fast(&mut self, cookie: FastOpen, mss: u16) {
         let room = usize::from(mss.min(self.mss).saturating_sub(OPTIONS_LEN_MAX));
         let len = if cookie.is_request() { 0 } else { self.send.len().min(room) as u16 };
@@ -41,7 +43,7 @@ impl<B: ByteStore> Connection<B> {
         self.fast().filter(|fast| fast.cookie.is_some()).map_or(0, |fast| u32::from(fast.len))
     }
 
-    /// The option of a SYN that we send.
+    /// Fast Open option of our SYN or SYN-ACK.
     pub(super) fn fast_option(&self, now: Time, config: &Config) -> Option<FastOpen> {
         if self.state == State::SynSent {
             return self.fast()?.cookie;
@@ -49,16 +51,15 @@ impl<B: ByteStore> Connection<B> {
         self.flags.gives_cookie.then(|| fast_open::current(&config.secret, &self.tuple, now))
     }
 
-    /// The SYN was not answered: the next one is plain, since the path may not
-    /// let others through (RFC 7413 §4.2.2).
+    /// The SYN timed out: the next one carries neither cookie nor data, since the path may drop
+    /// Fast Open SYNs (RFC 7413 §4.2.2).
     pub(super) fn open_plainly(&mut self) {
         if let Some(fast) = self.patience.as_mut().and_then(|patience| patience.fast.as_mut()) {
             fast.cookie = None;
         }
     }
 
-    /// Takes note that the answer `s` to our SYN has acknowledged its data,
-    /// too; at most what was sent.
+    /// Frees the SYN data that the SYN-ACK `s` acknowledges, at most what was sent.
     pub(super) fn take_fast(&mut self, cx: &mut Context<'_>, s: &Segment<'_>) {
         let taken = s.ack - (self.snd_una + 1);
         if taken > 0 && taken <= self.fast().map_or(0, |fast| u32::from(fast.len)) {
@@ -68,13 +69,13 @@ impl<B: ByteStore> Connection<B> {
         }
     }
 
-    /// The last number that the answer to our SYN may acknowledge.
+    /// Bytes of SYN data that the SYN-ACK may acknowledge.
     pub(super) fn fast_end(&self) -> u32 {
         self.fast().map_or(0, |fast| u32::from(fast.len))
     }
 
-    /// The cookie to remember after the handshake that `s` completed: a new
-    /// one, or the old one if it was taken.
+    /// Cookie to cache after the handshake that `s` completed: a new one, or the old one if it was
+    /// accepted.
     pub(crate) fn learned(&self, s: &Segment<'_>, taken: bool) -> Option<FastOpen> {
         let shown = self.fast().map(|fast| fast.shown).filter(|_| taken);
         s.options.fast_open.or(shown).filter(|cookie| !cookie.is_request())

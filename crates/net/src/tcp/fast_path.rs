@@ -1,13 +1,12 @@
-//! The short ways of an open connection on which nothing is amiss.
+//! Fast path of an established connection without loss, options or special state.
 //!
-//! A request and its response are nearly always one segment each, in order,
-//! and nothing else happens to them. Here stand the conditions for that, each a
-//! single comparison, and what is left to do when all of them hold: what
-//! `input` does with a segment and what `output` does with a plan, less the
-//! steps whose conditions are known to be false. Both change nothing unless
-//! the conditions hold, and both leave what the long way leaves: a test drives
-//! two hosts through the same packets, one of which knows only the long way.
-//! Source: the idea is header prediction, RFC 1323 §4.2.1.
+//! A request and its response are nearly always one segment each, in order. Each condition of the
+//! fast path is a single comparison. If all hold, the remaining work is that of `input` for a
+//! segment, or of `output` for a plan, without the steps whose conditions are known to be false.
+//!
+//! If a condition fails, nothing changes. Both paths leave the same state: a test drives two hosts
+//! through the same packets, one of which uses only the slow path. Source: header prediction, RFC
+//! 1323 §4.2.1.
 
 use queueing::Time;
 
@@ -19,8 +18,8 @@ use crate::stack::{Config, EventKind};
 use crate::wire::tcp::{Segment, Seq, Timestamps};
 
 impl<B: ByteStore> Connection<B> {
-    /// Does what there is to do for a segment that is expected and meets a
-    /// connection where nothing is amiss; `None` leaves it to the long way.
+    /// Processes the expected segment on a connection without special state; `None` leaves it to
+    /// the slow path.
     #[inline]
     pub(super) fn on_everyday_segment(
         &mut self,
@@ -59,8 +58,8 @@ impl<B: ByteStore> Connection<B> {
         Some(SegmentOutcome::Done)
     }
 
-    /// How many bytes go out in one segment that brings all there is to send,
-    /// with nothing else in flight; `None` leaves it to the long way.
+    /// Length of a single segment that carries all queued data, with nothing in flight; `None`
+    /// leaves it to the slow path.
     #[inline]
     pub(crate) fn everything_in_one(&self) -> Option<u32> {
         let len = self.send.len() as u32;
@@ -81,13 +80,13 @@ impl<B: ByteStore> Connection<B> {
         (everyday && !long_way_only()).then_some(len)
     }
 
-    /// The timestamps of a segment that goes out at `now`.
+    /// Timestamps option of a segment sent at `now`.
     #[inline]
     pub(crate) fn stamps(&self, now: Time) -> Timestamps {
         Timestamps { value: self.timestamp(now), echo: self.ts_recent }
     }
 
-    /// Everything went out in one segment at `now`, which invited the peer up to `edge`.
+    /// All queued data was sent in one segment at `now`, with a window up to `edge`.
     #[inline]
     pub(crate) fn everything_transmitted(&mut self, edge: Seq, now: Time, config: &Config) {
         note_taken();
@@ -104,7 +103,7 @@ impl<B: ByteStore> Connection<B> {
     }
 }
 
-/// Whether a test forbids the short ways.
+/// True if a test disables the fast path.
 #[inline]
 fn long_way_only() -> bool {
     #[cfg(test)]
@@ -113,7 +112,7 @@ fn long_way_only() -> bool {
     false
 }
 
-/// Counts for tests that a short way was taken.
+/// Counts uses of the fast path, for tests.
 #[inline]
 fn note_taken() {
     #[cfg(test)]
@@ -125,9 +124,9 @@ pub(crate) mod testing {
     use std::cell::Cell;
 
     thread_local! {
-        /// The short ways are closed on this thread.
+        /// Disables the fast path on this thread.
         pub(crate) static LONG_WAY_ONLY: Cell<bool> = const { Cell::new(false) };
-        /// How often one was taken on this thread.
+        /// Number of fast-path uses on this thread.
         pub(crate) static TAKEN: Cell<u32> = const { Cell::new(0) };
     }
 }

@@ -1,55 +1,55 @@
-//! What a connection remembers in one bit each.
+//! Boolean state of a connection, one bit each.
 
-/// Yes or no about a connection.
+/// Boolean properties of a connection.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Flags {
     /// The application closed its half: FIN follows the last byte.
     pub(crate) fin_queued: bool,
     /// FIN was sent at least once.
     pub(crate) fin_sent: bool,
-    /// The application knows the connection: it asked for it, or heard `Accepted`.
+    /// The application knows the connection: it opened it, or received `Accepted`.
     pub(crate) announced: bool,
-    /// `send` took less than it was given; `Writable` is owed.
+    /// `send` accepted less than offered; a `Writable` event is owed.
     pub(crate) blocked: bool,
     /// Both sides send timestamps (RFC 7323).
     pub(crate) timestamps: bool,
-    /// Both sides understand SACK.
+    /// Both sides support SACK.
     pub(crate) sack: bool,
-    /// Both sides scale windows.
+    /// Both sides use window scaling.
     pub(crate) scaling: bool,
     /// The next retransmission ignores the congestion window.
     pub(crate) retransmit_now: bool,
-    /// A probe for life or window is due.
+    /// A keep-alive or window probe is due.
     pub(crate) probe_due: bool,
-    /// What is to be sent waits for the pacer.
+    /// Data waits for the pacer.
     pub(crate) paced: bool,
     /// A tail loss probe is due.
     pub(crate) tail_due: bool,
-    /// An acknowledgement of data waits for company, until a timer fires.
+    /// An ACK of data waits for a segment to piggyback on, until a timer fires.
     pub(crate) ack_delayed: bool,
-    /// An acknowledgement of data waits for company, until the owner is idle
-    /// or has sent once; the stack's list knows.
+    /// An ACK of data waits for a segment to piggyback on, until the owner is idle or has sent
+    /// once.
     pub(crate) ack_waits: bool,
     pub(crate) ack_listed: bool,
-    /// Small segments wait for what is in flight (Nagle's algorithm).
+    /// Nagle's algorithm: small segments wait for what is in flight.
     pub(crate) nagle: bool,
-    /// Small segments wait until there is more (tcp(7), TCP_CORK).
+    /// Small segments wait for more data (tcp(7), TCP_CORK).
     pub(crate) cork: bool,
-    /// A good cookie opened it: data may flow before the handshake is complete.
+    /// A valid Fast Open cookie opened it: data may be sent before the handshake is complete.
     pub(crate) fast_open: bool,
-    /// Our answer to the SYN brings a Fast Open cookie.
+    /// Our SYN-ACK carries a Fast Open cookie.
     pub(crate) gives_cookie: bool,
-    /// `send` found no memory; the pool knows.
+    /// `send` was refused memory; the pool lists the connection.
     pub(crate) starved: bool,
-    /// The connection waits for a neighbour's hardware address.
+    /// The connection waits for the resolution of a neighbour's hardware address.
     pub(crate) parked: bool,
-    /// The flow table knows the connection.
+    /// The connection is in the flow table.
     pub(crate) linked: bool,
-    /// TIME-WAIT has begun and was noted.
+    /// TIME-WAIT has begun and was recorded.
     pub(crate) aging: bool,
     /// `Closed` was pushed.
     pub(crate) closed_pushed: bool,
-    /// `Closed` was polled, or the application let go: the id is invalid, the
-    /// slot lives on until the connection ends.
+    /// `Closed` was polled, or the application detached: the id is invalid, and the slot lives on
+    /// until the connection ends.
     pub(crate) detached: bool,
 }

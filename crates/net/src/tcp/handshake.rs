@@ -1,5 +1,6 @@
-//! How a connection opens: its side of the handshake, active, passive or both
-//! at once. Source: RFC 9293 §3.5 and §3.10.7.3.
+//! Connection establishment: active, passive and simultaneous open.
+//!
+//! Listeners belong to the stack. Source: RFC 9293 §3.5 and §3.10.7.3.
 
 use queueing::{Span, Time};
 
@@ -12,34 +13,35 @@ use super::store::ByteStore;
 use crate::stack::{CloseReason, Config, EventKind, ListenerId};
 use crate::wire::tcp::{Flags, Segment, Seq};
 
-/// Time from a reset of the peer's old connection to the next SYN.
+/// Delay between a reset of the peer's old connection and the next SYN.
 const SYN_AGAIN: Span = Span::from_millis(2);
 
 impl<B: ByteStore> Connection<B> {
-    /// Makes a fresh connection the answer to a listener's SYN `s`.
+    /// Turns a new connection into the receiver of a listener's SYN `s`.
     pub(crate) fn accept(&mut self, listener: u16, s: &Segment<'_>, config: &Config) {
         self.answer(s, config);
         self.listener = Some(listener);
         self.update_window(s, 0);
     }
 
-    /// Makes a fresh connection one that has received the SYN `s`.
+    /// Turns a new connection into one that has received the SYN `s`.
     pub(crate) fn answer(&mut self, s: &Segment<'_>, config: &Config) {
         self.state = State::SynReceived { passive: true };
         self.negotiate(s.seq, &s.options, config);
         self.negotiate_ecn(s);
     }
 
-    /// Nothing was sent yet: starts where the connection before it between the
-    /// same ports `ended`, if that sent faster than the clock of initial numbers
-    /// goes (RFC 9293 §3.6.1, MAY-2).
+    /// Sets the initial sequence number beyond `ended`, before anything is sent.
+    ///
+    /// `ended` is the last number of the previous connection between the same ports, which may have
+    /// sent faster than the ISN clock runs (RFC 9293 §3.6.1, MAY-2).
     pub(crate) fn start_beyond(&mut self, ended: Seq) {
         let start = self.snd_nxt.max(ended);
         (self.snd_una, self.snd_nxt) = (start, start);
     }
 
-    /// Makes a connection that would answer a SYN one that has done so, with
-    /// `number`, and waits for the acknowledgement.
+    /// Turns a new connection into one that has sent its SYN-ACK with `number` and waits for the
+    /// ACK.
     pub(crate) fn resume(&mut self, listener: u16, number: Seq) {
         self.listener = Some(listener);
         (self.snd_una, self.snd_nxt) = (number, number + 1);
@@ -47,10 +49,11 @@ impl<B: ByteStore> Connection<B> {
         self.last_ack_sent = self.rcv_nxt;
     }
 
-    /// Whether a connection in TIME-WAIT may end for the sake of the SYN `s`:
-    /// nothing old can be taken for new (RFC 6191 §2, RFC 9293 §3.6.1). Where
-    /// both have timestamps these decide, and only equal ones leave it to the
-    /// numbers. Where only the new one has, what is old has none and is refused.
+    /// True if the SYN `s` may end this connection in TIME-WAIT, because no old segment can be
+    /// mistaken for a new one (RFC 6191 §2, RFC 9293 §3.6.1).
+    ///
+    /// If both have timestamps, these decide; equal ones leave the decision to the sequence
+    /// numbers. If only the new one has them, old segments have none and are refused.
     #[inline]
     pub(crate) fn gives_way_to(&self, s: &Segment<'_>) -> bool {
         let State::TimeWait { .. } = self.state else { return false };
@@ -75,8 +78,8 @@ impl<B: ByteStore> Connection<B> {
         if has(Flags::ACK) && !acks_syn {
             cx.counters.bad_acks += 1;
             if self.retries == 0 && self.snd_una != self.snd_nxt {
-                // The peer has a connection that we know nothing of. Our reset ends
-                // it, so the SYN goes again soon, once (Linux, TCP_TIMEOUT_MIN).
+                // The peer has an old connection. Our RST ends it, so the SYN is repeated soon,
+                // once (Linux, TCP_TIMEOUT_MIN).
                 self.rto_at = self.rto_at.min(cx.now + SYN_AGAIN);
             }
             return if has(Flags::RST) { SegmentOutcome::Done } else { SegmentOutcome::Refuse };
@@ -101,23 +104,23 @@ impl<B: ByteStore> Connection<B> {
             self.on_handshake_done(cx, s);
             self.acks_due = 1;
             if s.seq_len() > 1 {
-                // What comes with the SYN counts from now on.
+                // Data or FIN in the SYN-ACK is processed now.
                 let flags = Flags::from_bits(s.flags.bits() & !Flags::SYN.bits());
-                // Its window is still a SYN's, which is never scaled (RFC 7323 §2.2).
+                // The window of a SYN-ACK is never scaled (RFC 7323 §2.2).
                 let scale = std::mem::take(&mut self.send_scale);
                 let arrival = self.on_segment_synchronized(cx, &Segment { seq: s.seq + 1, flags, ..*s }, v);
                 self.send_scale = scale;
                 return arrival;
             }
         } else {
-            // Both sides open at once: our SYN goes out again, now with ACK.
+            // Simultaneous open: our SYN is sent again, now with ACK.
             self.state = self.state.after(Step::Syn);
             self.resend_first();
         }
         SegmentOutcome::Done
     }
 
-    /// Sends the first segment in flight again, whatever the window says.
+    /// Retransmits the first segment in flight regardless of the window.
     pub(crate) fn resend_first(&mut self) {
         let una = self.snd_una;
         let first = |start| if start == una { LossDecision::Lost } else { LossDecision::Stop };
@@ -131,10 +134,10 @@ impl<B: ByteStore> Connection<B> {
             self.rtt.on_syn_lost();
         }
         if self.retries > 1 && self.segments.again > 1 && self.snd_una == self.snd_nxt {
-            // Data starts with one segment (RFC 5681 §3.1), but not after a
-            // single repetition, which may have been impatience (RFC 6928 §2). A
-            // timeout while a neighbour was asked for sent none, and a SYN, ACK
-            // goes again by its timer and for the peer's SYN, though one was lost.
+            // Data starts with one segment (RFC 5681 §3.1), but not after a single retransmission,
+            // which may have been premature (RFC 6928 §2). Both counts are needed: a timeout during
+            // neighbour resolution sends nothing, and a SYN-ACK is sent again by its timer and for
+            // the peer's SYN, though only one was lost.
             self.congestion.on_syn_lost(cx.now);
         }
         self.retries = 0;
@@ -145,7 +148,7 @@ impl<B: ByteStore> Connection<B> {
         if self.listener.is_none() {
             cx.push(EventKind::Connected);
         } else if self.flags.announced {
-            // Its data came before.
+            // Its Fast Open data was accepted before.
         } else if let Some(listener) = self.listener {
             self.flags.announced = true;
             cx.push(EventKind::Accepted(ListenerId(u32::from(listener))));

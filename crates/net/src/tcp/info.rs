@@ -1,7 +1,6 @@
-//! What a connection tells of itself when it is asked.
+//! Snapshot of a connection's state, like Linux's `TCP_INFO`.
 //!
-//! The figures of Linux's `TCP_INFO`, as far as this TCP has them for reasons of
-//! its own: nothing is counted for the sake of being asked.
+//! Contains only what the connection needs for itself; nothing is counted for the snapshot alone.
 
 use queueing::{Bytes, Span, Time};
 
@@ -12,84 +11,83 @@ use super::store::ByteStore;
 use crate::stack::{Config, HopLimits};
 use crate::wire::{ip, tcp};
 
-/// A connection as it is now.
+/// State of a connection at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Info {
-    /// Where it is in its life.
+    /// TCP state.
     pub state: State,
-    /// Why it sends less than its window lets it, or again.
+    /// Recovery in progress, which limits or repeats sending.
     pub repair: RecoveryKind,
     /// Both sides send timestamps (RFC 7323).
     pub timestamps: bool,
-    /// Both sides understand SACK (RFC 2018).
+    /// Both sides support SACK (RFC 2018).
     pub sack: bool,
-    /// Both sides understand ECN (RFC 3168).
+    /// Both sides agreed on ECN (RFC 3168).
     pub ecn: bool,
-    /// By how many bits windows are shifted, the peer's and ours, where both sides
-    /// scale them (RFC 7323).
+    /// Window-scale shifts in bits, the peer's and ours; `None` without scaling (RFC 7323).
     pub scales: Option<[u8; 2]>,
-    /// Bytes of payload that a segment carries at most.
+    /// Maximum payload of a segment, in bytes.
     pub mss: u16,
-    /// Bytes of the largest packet that it sends.
+    /// Largest packet sent, in bytes.
     pub mtu: u16,
     /// Smoothed round-trip time; `None` before the first sample.
     pub srtt: Option<Span>,
-    /// How far from it round trips are on average (RFC 6298).
+    /// Mean deviation of round-trip times (RFC 6298).
     pub rttvar: Span,
-    /// How long the next segment waits for its acknowledgement before it is sent again.
+    /// Retransmission timeout of the next segment.
     pub rto: Span,
-    /// Timeouts and probes in a row that nothing has answered.
+    /// Consecutive timeouts and probes without an answer.
     pub retries: u8,
-    /// What the peer was silent for.
+    /// Time since the last segment of the peer.
     pub silent: Span,
     /// Congestion window.
     pub cwnd: Bytes,
-    /// Where slow start ends.
+    /// Slow-start threshold.
     pub ssthresh: Bytes,
-    /// The name of the congestion control, where it is one of the stack's own.
+    /// Name of the congestion control, if it is the default one.
     pub congestion: Option<&'static str>,
     /// Payload received in order so far.
     pub received: Bytes,
     /// Payload sent and acknowledged so far.
     pub acknowledged: Bytes,
-    /// Written and not sent yet.
+    /// Bytes written and not yet sent.
     pub unsent: Bytes,
-    /// Sent and not acknowledged.
+    /// Bytes sent and not yet acknowledged.
     pub unacknowledged: Bytes,
-    /// Of these, what has arrived out of order.
+    /// Unacknowledged bytes that were SACKed.
     pub sacked: Bytes,
-    /// Of these, what is believed not to have arrived.
+    /// Unacknowledged bytes that are marked lost.
     pub lost: Bytes,
-    /// What the peer takes beyond what it has acknowledged.
+    /// Send window: bytes that the peer accepts beyond its acknowledgement.
     pub peer_window: Bytes,
-    /// What it may send beyond what has come.
+    /// Receive window: bytes that the peer may send beyond what was received.
     pub window: Bytes,
-    /// Segments sent so far, and how many of them again.
+    /// Segments sent so far, and how many of them were retransmissions.
     pub segments: [u32; 2],
-    /// After how long its data that nobody acknowledges ends it; `None`: as long as
-    /// retransmission takes.
+    /// User timeout of unacknowledged data; `None`: only the retransmission limit ends the
+    /// connection.
     pub user_timeout: Option<Span>,
-    /// DSCP of what it sends, 0..64.
+    /// DSCP of sent packets, 0..64.
     pub dscp: u8,
-    /// Its hop limits.
+    /// Hop limits of the connection.
     pub hops: HopLimits,
 }
 
-/// Whether a connection repairs something.
+/// Recovery of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecoveryKind {
-    /// Nothing.
+    /// No recovery.
     None,
     /// The peer echoed congestion, and the flight shrinks.
     Reduction,
-    /// A segment was found lost.
+    /// Fast recovery: a segment was detected as lost.
     Fast,
-    /// The retransmission timer fired.
+    /// Timeout recovery: the retransmission timer fired.
     Timeout,
 }
 
 impl<B: ByteStore> Connection<B> {
-    /// What it is like at `now`.
+    /// Snapshot of the connection at `now`.
     pub(crate) fn info(&self, now: Time, config: &Config) -> Info {
         let bytes = |count: u32| Bytes::new(u64::from(count));
         let own_timeout = self.patience.as_ref().and_then(|patience| patience.user_timeout);

@@ -1,7 +1,7 @@
-//! What an arriving segment does to a connection.
+//! Processing of an arriving segment, in the order of RFC 9293 §3.10.7.
 //!
-//! Order and wording follow RFC 9293 §3.10.7; `screen` has the checks that
-//! come before anything counts.
+//! The checks of RFC 9293 §3.10.7.4 that come before a segment has any effect are in
+//! `acceptability`. Source: RFC 9293 §3.10.7.
 
 use queueing::{Label, Time};
 
@@ -15,30 +15,30 @@ use crate::classify::{FlowContext, PacketMeta, TransportClassifier};
 use crate::stack::{CloseReason, EventKind};
 use crate::wire::tcp::{Flags, Segment, Seq};
 
-/// What the stack still has to do for a segment.
+/// Action left to the stack after a segment.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SegmentOutcome {
-    /// Nothing.
+    /// No action.
     Done,
-    /// Answer it with a reset; the connection stays.
+    /// Answer with a reset; the connection stays.
     Refuse,
-    /// Answer it with a reset, which ends the connection.
+    /// Answer with a reset, which ends the connection.
     Reset,
 }
 
-/// Who is asked for a label when the connection has no classifier of its own.
+/// Classifiers for a connection that has none of its own.
 #[derive(Clone, Copy)]
 pub(crate) struct Verdicts<'a> {
     pub(crate) listener: Option<&'a TransportClassifier>,
     pub(crate) default: Option<&'a TransportClassifier>,
     pub(crate) meta: &'a PacketMeta,
-    /// The listener has room for one more connection.
+    /// The listener has space for one more connection.
     pub(crate) room: bool,
 }
 
 impl<B: ByteStore> Connection<B> {
-    /// Handles one segment.
+    /// Processes one segment.
     #[inline]
     pub(crate) fn on_segment(
         &mut self,
@@ -77,13 +77,13 @@ impl<B: ByteStore> Connection<B> {
         {
             return arrival;
         }
-        // The classifier may ask for the segment to be lost: nothing of it may count yet.
+        // The classifier may drop the segment: until it has run, the segment must have no effect.
         let (offset, len) = self.fitting(s);
         let payload = &s.payload[offset..offset + len];
         let in_order = s.seq + offset as u32 == self.rcv_nxt;
         let lacking = in_order && self.recv.affordable(len, cx.pool) < len;
         if in_order && !lacking && len > 0 && self.state.can_receive_soon() {
-            // Without a classifier the label is what the device gave.
+            // Without a classifier the device's label applies.
             if self.has_classifier(v) {
                 let Some(label) = self.classify(cx, payload, v.meta, v) else {
                     cx.counters.classifier_drops += 1;
@@ -115,12 +115,12 @@ impl<B: ByteStore> Connection<B> {
             return SegmentOutcome::Done;
         }
         if lacking {
-            // As if it had been lost, but what it acknowledges frees memory.
+            // Dropped like a lost segment, except that its acknowledgement has freed memory.
             cx.counters.memory_drops += 1;
             return SegmentOutcome::Done;
         }
         if len > 0 && self.flags.detached && self.state.can_receive() {
-            // Nobody will ever read it (RFC 9293 §3.6.1).
+            // No reader is left (RFC 9293 §3.6.1).
             self.end(cx, CloseReason::Aborted);
             return SegmentOutcome::Reset;
         }
@@ -139,7 +139,7 @@ impl<B: ByteStore> Connection<B> {
         SegmentOutcome::Done
     }
 
-    /// Remembers the timestamp of `s`, which brings `len` bytes that fit.
+    /// Stores the timestamp of `s`, which carries `len` bytes that fit.
     #[inline]
     pub(super) fn take_stamps(&mut self, now: Time, s: &Segment<'_>, len: usize) {
         if let Some(stamps) = s.options.timestamps
@@ -158,10 +158,10 @@ impl<B: ByteStore> Connection<B> {
         self.acks_due = self.acks_due.max(1);
     }
 
-    /// Which part of the payload is new and has room: its offset and length.
+    /// New part of the payload that fits the window: offset and length.
     #[inline]
     fn fitting(&self, s: &Segment<'_>) -> (usize, usize) {
-        // In order and well within what was promised, as nearly all are.
+        // Common case: in order and within the advertised window.
         let promised = self.rcv_adv.distance(self.rcv_nxt);
         if s.seq == self.rcv_nxt && s.payload.len() as i64 <= i64::from(promised) && self.early_fin.is_none()
         {
@@ -182,14 +182,15 @@ impl<B: ByteStore> Connection<B> {
         (old, len)
     }
 
-    /// Whether anyone is to be asked for a label.
+    /// True if a classifier applies.
     #[inline]
     pub(super) fn has_classifier(&self, v: &Verdicts<'_>) -> bool {
         self.classifier.is_some() || v.listener.is_some() || v.default.is_some()
     }
 
-    /// Asks who is urgent; `None` means that the segment is to be lost. Asked
-    /// for `payload` in order: once for every byte that is not dropped.
+    /// Label of `payload` by the classifier; `None` if the segment is to be dropped.
+    ///
+    /// Called in order, once for every byte that is not dropped.
     #[inline]
     pub(super) fn classify(
         &mut self,
@@ -224,8 +225,7 @@ impl<B: ByteStore> Connection<B> {
         labelled(cx.counters, given, verdict)
     }
 
-    /// The application has written: whoever keeps something of the connection
-    /// is told.
+    /// Notifies the classifier's state that the application has written a response.
     #[inline(never)]
     pub(super) fn tell_of_answer(&mut self, cx: &mut Context<'_>) {
         let Some(memory) = self.kept.as_deref_mut().and_then(|kept| kept.memory.as_mut()) else { return };
@@ -253,7 +253,7 @@ impl<B: ByteStore> Connection<B> {
         }
         if start != self.rcv_nxt {
             cx.counters.out_of_order += 1;
-            // Each one tells the peer once more what is missing.
+            // Each one causes a duplicate ACK.
             self.acks_due = self.acks_due.saturating_add(1);
             if !cx.pool.allows(MemoryClass::Early, payload.len() + PIECE_BYTES) {
                 cx.counters.memory_drops += 1;
@@ -283,7 +283,7 @@ impl<B: ByteStore> Connection<B> {
         }
     }
 
-    /// `[start, end)`, if that is anything, came a second time: the peer is told.
+    /// Records `[start, end)`, unless empty, as received twice, to be reported by D-SACK.
     #[inline]
     pub(super) fn note_twice(&mut self, start: Seq, end: Seq) {
         if start.before(end) && self.flags.sack && self.state.can_receive() {
@@ -298,14 +298,15 @@ impl<B: ByteStore> Connection<B> {
         self.received += payload.len() as u64;
     }
 
-    /// Moves what has become in order, segment by segment; the most urgent
-    /// label of all goes on. A segment that the classifier drops now was
-    /// reported as here, which the peer must expect to be taken back (RFC 2018 §8).
+    /// Moves data that is now in order to the receive queue, segment by segment.
+    ///
+    /// The most urgent label applies to all of it. A segment that the classifier drops here was
+    /// already SACKed; the peer must expect that (RFC 2018 §8).
     fn append_reassembled(&mut self, cx: &mut Context<'_>, v: &Verdicts<'_>) {
         let Some(mut reassembly) = self.reassembly.take() else { return };
         while let Some(piece) = reassembly.pop(self.rcv_nxt) {
             for (bytes, meta) in piece.segments(self.rcv_nxt) {
-                // What came from behind FIN does not exist (RFC 9293 §3.10.7.4).
+                // Data beyond FIN is ignored (RFC 9293 §3.10.7.4).
                 let most =
                     self.early_fin.map_or(bytes.len(), |fin| fin.distance(self.rcv_nxt).max(0) as usize);
                 let bytes = &bytes[..bytes.len().min(most)];
@@ -328,7 +329,7 @@ impl<B: ByteStore> Connection<B> {
         }
     }
 
-    /// Handles the peer's FIN once everything before it is here.
+    /// Processes the peer's FIN once all data before it has been received.
     #[inline]
     fn take_fin(&mut self, cx: &mut Context<'_>) {
         if self.early_fin != Some(self.rcv_nxt) || !self.state.can_receive() {

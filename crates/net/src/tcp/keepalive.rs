@@ -1,12 +1,12 @@
-//! How long a connection waits for a peer that says nothing.
+//! Keep-alive probes and the user timeout of a connection.
 //!
-//! Both waits are off unless asked for. Keep-alive asks a peer that has been
-//! silent whether it lives (RFC 9293 §3.8.4). The user timeout ends a
-//! connection whose data nobody acknowledges for so long, whether segments are
-//! lost or the peer keeps its window closed; it is looked at when the
-//! retransmission timer fires and is not told to the peer (RFC 9293 §3.8.3,
-//! RFC 5482 §3 without the option). Most connections do as the stack's
-//! configuration says and own none of this.
+//! Both are off by default. Keep-alive probes test whether a silent peer is alive (RFC 9293
+//! §3.8.4). The user timeout ends a connection whose data stays unacknowledged for that time,
+//! either because segments are lost or because the peer's window stays closed. It is checked when
+//! the retransmission timer fires and is not announced to the peer (RFC 9293 §3.8.3, RFC 5482 §3
+//! without the option).
+//!
+//! Most connections follow the stack's configuration and own no such state.
 
 use queueing::{Span, Time};
 
@@ -16,47 +16,46 @@ use super::state::State;
 use super::store::ByteStore;
 use crate::stack::Config;
 
-/// When and how often a silent peer is asked whether it lives.
+/// Times and number of keep-alive probes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeepAlive {
-    /// Silence before the first probe.
+    /// Idle time before the first probe.
     pub idle: Span,
-    /// Silence between probes.
+    /// Time between probes.
     pub interval: Span,
-    /// Probes without an answer before the connection ends, at least 1.
+    /// Unanswered probes after which the connection ends, at least 1.
     pub count: u8,
 }
 
 impl KeepAlive {
-    /// What Linux does unless it is told otherwise (tcp(7)).
+    /// Linux's defaults (tcp(7)).
     pub const LINUX: Self = Self { idle: Span::from_secs(7200), interval: Span::from_secs(75), count: 9 };
 
-    /// The first probe after `idle`, eight in all, an eighth of `idle` apart.
+    /// First probe after `idle`, then seven more at intervals of an eighth of `idle`.
     #[must_use]
     pub fn after(idle: Span) -> Self {
         Self { idle, interval: (idle / 8).max(Span::from_millis(1)), count: 8 }
     }
 }
 
-/// What one connection wants otherwise than its stack.
+/// Settings of one connection that differ from its stack's configuration.
 #[derive(Debug, Default)]
 pub(crate) struct TimeoutOptions {
     pub(crate) keep_alive: Option<Option<KeepAlive>>,
     pub(crate) user_timeout: Option<Option<Span>>,
-    /// What our SYN brings along.
+    /// Fast Open state of our SYN.
     pub(crate) fast: Option<FastOpenState>,
-    /// Since when data waits for an acknowledgement, as far as a timer has noticed.
+    /// Start of the wait for an acknowledgement, as noticed by a timer.
     waiting_since: Option<Time>,
 }
 
 impl<B: ByteStore> Connection<B> {
-    /// What this connection wants otherwise than its stack, to change.
+    /// Settings of this connection, allocated on first use.
     pub(crate) fn patience(&mut self) -> &mut TimeoutOptions {
         self.patience.get_or_insert_default()
     }
 
-    /// Keep-alive as it applies. Only the peer can end FIN-WAIT-2: whether it
-    /// lives is always asked there.
+    /// Keep-alive in effect; always on in FIN-WAIT-2, which only the peer can end.
     #[inline]
     pub(super) fn keep_alive(&self, config: &Config) -> Option<KeepAlive> {
         let own = self.patience.as_ref().and_then(|patience| patience.keep_alive);
@@ -64,8 +63,10 @@ impl<B: ByteStore> Connection<B> {
         own.unwrap_or(config.keep_alive.map(KeepAlive::after)).or(always.map(KeepAlive::after))
     }
 
-    /// When the next keep-alive probe is due; `Time::MAX` for never. While data
-    /// is in flight the retransmission timer asks (RFC 9293 §3.8.4, MUST-26).
+    /// Time of the next keep-alive probe; `Time::MAX` for never.
+    ///
+    /// While data is in flight, the retransmission timer does the probing (RFC 9293 §3.8.4,
+    /// MUST-26).
     #[inline]
     pub(super) fn keep_alive_at(&self, config: &Config) -> Time {
         match self.keep_alive(config) {
@@ -76,7 +77,7 @@ impl<B: ByteStore> Connection<B> {
         }
     }
 
-    /// The retransmission timer has fired: whether the user timeout is over.
+    /// Called when the retransmission timer fires; returns true if the user timeout has expired.
     pub(super) fn patience_is_over(&mut self, now: Time, config: &Config) -> bool {
         let own = self.patience.as_ref().and_then(|patience| patience.user_timeout);
         if own.unwrap_or(config.user_timeout).is_none() {
@@ -88,7 +89,7 @@ impl<B: ByteStore> Connection<B> {
         self.patience_ends_at(config) <= now
     }
 
-    /// When the user timeout ends the connection, once data waits; `Time::MAX` for never.
+    /// Time at which the user timeout ends the connection while data waits; `Time::MAX` for never.
     fn patience_ends_at(&self, config: &Config) -> Time {
         let Some(patience) = &self.patience else { return Time::MAX };
         match (patience.waiting_since, patience.user_timeout.unwrap_or(config.user_timeout)) {
@@ -97,13 +98,13 @@ impl<B: ByteStore> Connection<B> {
         }
     }
 
-    /// When the retransmission timer fires that starts at `now`.
+    /// Deadline of a retransmission timer started at `now`.
     #[inline]
     pub(super) fn rto_from(&self, now: Time, config: &Config) -> Time {
         (now + self.rtt.rto(config.rto_min)).min(self.patience_ends_at(config))
     }
 
-    /// The peer has acknowledged something new.
+    /// The peer has acknowledged new data: the user timeout starts over.
     #[inline]
     pub(super) fn patience_regained(&mut self) {
         if let Some(patience) = &mut self.patience {

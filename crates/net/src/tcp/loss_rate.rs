@@ -1,21 +1,21 @@
-//! How many segments were sent, how many of them again, and which share lately.
+//! Loss-rate estimator: segments sent, segments retransmitted, and the recent fraction of the
+//! latter.
 //!
-//! A classifier wants to know what a path is like. The share over a whole life
-//! would say what it was like: a connection of millions of segments neither
-//! notices a bad minute nor gets over one. So the share is of the latest
-//! [`MEMORY`] segments at the most, the later ones counting for more: when there
-//! are as many, both counts are halved.
+//! The rate over a whole connection would not follow the path: after millions of segments, neither
+//! the start nor the end of a bad minute would show. The rate therefore covers the latest
+//! [`MEMORY`] segments at most, with more weight on later ones: at that number both counts are
+//! halved.
 
-/// Segments that the share of losses is reckoned from, at the most; from half as
-/// many on. A share of 1 % is then known to within a sixth.
+/// Maximum number of segments in the rate; at least half as many after the first halving. A rate of
+/// 1 % is then known to within a sixth.
 const MEMORY: u16 = 8_192;
 
-/// What a connection has sent, in segments that take sequence numbers.
+/// Counts of sent segments that occupy sequence numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LossRate {
-    /// All, those that were sent again included.
+    /// All segments, retransmissions included.
     pub sent: u32,
-    /// Those that were sent again.
+    /// Retransmissions.
     pub again: u32,
     lately: u16,
     again_lately: u16,
@@ -31,14 +31,14 @@ impl LossRate {
         self.lately += count.min(MEMORY);
     }
 
-    /// One of those that [`on_sent`](Self::on_sent) was told of was sent again.
+    /// Counts one of the segments reported to [`on_sent`](Self::on_sent) as a retransmission.
     #[inline]
     pub fn on_again(&mut self) {
         self.again = self.again.saturating_add(1);
         self.again_lately += 1;
     }
 
-    /// The share that was sent again lately, 0.0..=1.0.
+    /// Recent fraction of retransmissions, 0.0..=1.0.
     pub fn loss(&self) -> f32 {
         f32::from(self.again_lately) / f32::from(self.lately.max(1))
     }
@@ -75,7 +75,7 @@ mod tests {
     }
 
     proptest! {
-        /// However long it was another before.
+        /// Independent of the rate before.
         #[test]
         fn a_share_is_what_the_path_is_like_now(
             before in 0..300_000u32,
@@ -87,7 +87,7 @@ mod tests {
             let mut segments = LossRate::default();
             segments.send(before, || dice.chance(old));
             segments.send(4 * u32::from(MEMORY), || dice.chance(new));
-            // Five standard deviations of half as many segments as are remembered.
+            // Five standard deviations at half the maximum number of segments.
             let off = 5.0 * (new * (1.0 - new) / f64::from(MEMORY / 2)).sqrt() + 0.003;
             let loss = f64::from(segments.loss());
             prop_assert!((loss - new).abs() < off, "{loss} is not {new}");

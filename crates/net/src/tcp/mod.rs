@@ -1,15 +1,14 @@
-//! One TCP connection, without a network: segments and calls in, plans for
-//! segments out.
+//! The TCP state machine of one connection: segments and user calls in, segment plans out.
 //!
-//! [`Connection`] holds the state, `handshake` opens it, `calls` is what the
-//! application does to it, `clock` what time does. Of a segment `screen` says
-//! whether it counts, `input` follows RFC 9293 §3.10.7 for one that does,
-//! `acks` for what it acknowledges, `recovery` for what was lost; `output` says
-//! what to send next, `segment` what that looks like; `everyday` has the short
-//! ways through all of this. Everything that can be told apart is a part of its
-//! own: round-trip time, congestion window, reassembly, the records of what is
-//! in flight, the rules of loss (`rack`, `scoreboard`), of repair (`prr`) and of
-//! mistakes (`spurious`).
+//! Does no I/O: the stack passes segments and the time in and sends the planned segments.
+//!
+//!  - `connection` holds the state, `state` its transitions; `handshake` opens, `calls` holds the user calls.
+//!  - `acceptability`, `input` and `acks` process an arriving segment (RFC 9293 §3.10.7).
+//!  - `recovery` detects and repairs loss, with `rack`, `scoreboard`, `prr` and `spurious`.
+//!  - `output` plans the next segment, `segment_builder` builds it; `timers` holds the deadlines.
+//!  - `fast_path` handles the common case of all of these.
+//!
+//! Source: RFC 9293; each file names its own.
 
 mod acceptability;
 mod ack_rate_limit;
@@ -56,7 +55,7 @@ pub(crate) use pmtu::Outcome;
 pub use state::State;
 pub(crate) use store::CountingStore;
 
-/// A host's connection.
+/// Connection of a host.
 pub(crate) type Connection = connection::Connection<buffer::ByteQueue>;
-/// A connection whose bytes are counted and not kept.
+/// Connection that counts its payload bytes and does not store them.
 pub(crate) type PayloadlessConnection = connection::Connection<CountingStore>;

@@ -1,8 +1,8 @@
-//! What to send next.
+//! Transmit decision: the next segment to send.
 //!
-//! [`Connection::plan`] changes nothing, so that a device without room costs
-//! nothing; [`Connection::transmitted`] takes note of what went out.
-//! Order: what was lost, then what is new, then bare acknowledgements.
+//! [`Connection::plan`] changes no state, so a full device costs nothing;
+//! [`Connection::transmitted`] records what was sent. The order is retransmissions, new data, pure
+//! ACKs. The segment itself is built in `segment_builder`.
 
 use queueing::Time;
 
@@ -17,33 +17,33 @@ use super::store::ByteStore;
 use crate::stack::Config;
 use crate::wire::tcp::{Flags, Seq};
 
-/// One segment that should go out, or several in one for a device that cuts them.
+/// Plan of one segment to send, or of several in one frame for a device with TSO.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SegmentPlan {
     pub(crate) seq: Seq,
     /// Bytes of data.
     pub(crate) len: u32,
     pub(crate) flags: Flags,
-    /// It was sent before.
+    /// True for a retransmission.
     pub(crate) again: bool,
-    /// It only makes the peer answer.
+    /// True for a probe, which only makes the peer answer.
     pub(crate) probe: bool,
-    /// It acknowledges less than could be, with what was to be said of that
-    /// about congestion.
+    /// True if it acknowledges less than it could, with the ECE value that belongs to that number.
     pub(crate) old: bool,
-    /// How many segments the device makes of it.
+    /// Number of segments that the device makes of it.
     pub(crate) segments: u8,
 }
 
 impl SegmentPlan {
-    /// One segment, for the first time.
+    /// Plan of one segment sent for the first time.
     #[inline]
     fn first(seq: Seq, len: u32, flags: Flags) -> Self {
         Self { seq, len, flags, again: false, probe: false, old: false, segments: 1 }
     }
 
-    /// The sequence number after the segment. Data in a SYN counts as not sent
-    /// until the answer says that it was taken (RFC 7413 §4.2.2).
+    /// Sequence number after the segment.
+    ///
+    /// Data in a SYN counts as unsent until the SYN-ACK acknowledges it (RFC 7413 §4.2.2).
     fn end(&self) -> Seq {
         if self.flags.contains(Flags::SYN) {
             return self.seq + 1;
@@ -53,26 +53,26 @@ impl SegmentPlan {
 }
 
 impl<B: ByteStore> Connection<B> {
-    /// Whether it is worth asking [`Connection::plan`].
+    /// True if [`Connection::plan`] may return a segment.
     #[inline]
     pub(crate) fn wants_output(&self) -> bool {
         self.acks_due > 0 || self.wants_data()
     }
 
-    /// Whether more than an acknowledgement may be due.
+    /// True if more than an ACK may be due.
     #[inline]
     pub(crate) fn wants_data(&self) -> bool {
         let forced = self.flags.probe_due | self.flags.tail_due;
         self.has_unsent() || forced || self.flight.has_lost() || self.may_doubt()
     }
 
-    /// Whether what is neither lost nor received may go again.
+    /// True if data that is neither lost nor received may be retransmitted.
     #[inline]
     fn may_doubt(&self) -> bool {
         matches!(self.recovery, Recovery::Fast { .. }) && self.flags.sack
     }
 
-    /// The next segment, if one may go out now.
+    /// Next segment, if one may be sent now.
     #[inline]
     pub(crate) fn plan(&self, now: Time, config: &Config) -> Option<SegmentPlan> {
         match self.state {
@@ -107,8 +107,8 @@ impl<B: ByteStore> Connection<B> {
             .or_else(|| self.plan_ack())
     }
 
-    /// Whether nothing but acknowledgements goes out now: one must go first, or
-    /// the pacer wants data to wait.
+    /// True if only ACKs may be sent now: an ACK of a mark change comes first, or the pacer holds
+    /// data back.
     fn only_acknowledges(&self, now: Time) -> bool {
         let forced = self.flags.retransmit_now || self.flags.tail_due || self.flags.probe_due;
         self.acked_before_change().is_some() || (!forced && self.is_paced(now))
@@ -128,10 +128,11 @@ impl<B: ByteStore> Connection<B> {
         Some(self.cut_again(self.flight.first_lost()?))
     }
 
-    /// With nothing else to send in a recovery by counting, what may be lost
-    /// goes again, and once in each recovery the last segment that was not
-    /// reported: the end of a flight has nothing beyond it that could tell its
-    /// loss (RFC 6675 §4, NextSeg rules 3 and 4).
+    /// Retransmission of possibly lost data in a recovery without RACK, if nothing else can be
+    /// sent.
+    ///
+    /// Once per recovery it includes the last segment that was not SACKed: no later segment could
+    /// reveal its loss (RFC 6675 §4, NextSeg rules 3 and 4).
     fn plan_doubtful(&self, config: &Config) -> Option<SegmentPlan> {
         if config.rack
             || !self.may_doubt()
@@ -147,11 +148,11 @@ impl<B: ByteStore> Connection<B> {
     fn rescue(&self) -> Option<&Record> {
         let rescued = self.flight.ledger().is_none_or(|ledger| ledger.rescued);
         let last = if rescued { None } else { self.flight.last_unreported() };
-        // It has to bring the very last number.
+        // It must include the highest sequence number.
         last.filter(|record| record.len() <= u32::from(self.mss))
     }
 
-    /// The last segment again, for an answer that tells what is missing.
+    /// Tail loss probe by retransmission of the last segment; its ACK shows what is missing.
     fn plan_tail(&self) -> Option<SegmentPlan> {
         let due = self.flags.tail_due && self.state.is_synchronized();
         Some(self.cut_again(self.flight.last().filter(|_| due)?))
@@ -175,8 +176,7 @@ impl<B: ByteStore> Connection<B> {
         })
     }
 
-    /// The next segment that was never sent, if the peer's window and Nagle's
-    /// algorithm let it out.
+    /// Next unsent segment, if the peer's window and Nagle's algorithm allow it.
     #[inline]
     pub(super) fn fresh(&self) -> Option<SegmentPlan> {
         if !self.may_send_data() || !self.has_unsent() || self.flight.is_full() {
@@ -185,16 +185,15 @@ impl<B: ByteStore> Connection<B> {
         let mss = u32::from(self.mss);
         let (unsent, window) = (self.unsent(), self.invited());
         let len = unsent.min(mss).min(window);
-        // No silly windows: a full segment, everything there is, or half the
-        // largest window ever offered; but when the timer asked, whatever the
-        // peer takes (RFC 9293 §3.8.6.2.1).
+        // Silly window avoidance: send a full segment, all data, or half the largest window
+        // offered; after a timer, whatever fits (RFC 9293 §3.8.6.2.1).
         let silly = len < mss.min(unsent) && len < self.snd_wnd_max / 2 && !self.flags.probe_due;
         if window == 0 || silly {
             return None;
         }
         let flags = self.flags_of_new(len, unsent, window);
         let fin = u32::from(flags.contains(Flags::FIN));
-        // Nagle: what is small waits while anything is in flight (RFC 9293 §3.7.4).
+        // Nagle: a small segment waits while anything is in flight (RFC 9293 §3.7.4).
         let waits = self.flags.cork || self.flags.nagle && self.snd_nxt != self.snd_una;
         if waits && len < mss && fin == 0 {
             return None;
@@ -203,8 +202,7 @@ impl<B: ByteStore> Connection<B> {
         (len + fin > 0).then_some(plan)
     }
 
-    /// The flags of `len` bytes that were never sent, of `unsent` in all, to a
-    /// peer that takes `window`.
+    /// Flags of a segment with `len` of `unsent` new bytes, for a peer window of `window` bytes.
     #[inline]
     pub(super) fn flags_of_new(&self, len: u32, unsent: u32, window: u32) -> Flags {
         let set = |flag, yes| if yes { flag } else { Flags::NONE };
@@ -214,12 +212,12 @@ impl<B: ByteStore> Connection<B> {
     }
 
     fn plan_probe(&self) -> Option<SegmentPlan> {
-        // A number that the peer has acknowledged already makes it answer.
+        // The peer answers a sequence number that it has already acknowledged.
         let probe = SegmentPlan { probe: true, ..SegmentPlan::first(self.snd_una - 1, 0, Flags::ACK) };
         (self.flags.probe_due && self.state.is_synchronized()).then_some(probe)
     }
 
-    /// A segment that only acknowledges, if one is due.
+    /// Pure ACK, if one is due.
     #[inline]
     pub(crate) fn plan_ack(&self) -> Option<SegmentPlan> {
         let old = self.manners.is_some() && self.acked_before_change().is_some();
@@ -227,7 +225,7 @@ impl<B: ByteStore> Connection<B> {
         (self.acks_due > 0 && self.state != State::SynSent).then_some(ack)
     }
 
-    /// The segment of `space` sequence numbers at `seq`.
+    /// Segment of `space` sequence numbers at `seq`.
     #[inline]
     pub(super) fn cut(&self, seq: Seq, space: u32) -> SegmentPlan {
         if !self.state.is_synchronized() && seq == self.snd_una {
@@ -247,25 +245,25 @@ impl<B: ByteStore> Connection<B> {
         SegmentPlan::first(seq, len, flags)
     }
 
-    /// Bytes of data that were never sent.
+    /// Bytes of data not yet sent.
     #[inline]
     pub(super) fn unsent(&self) -> u32 {
         (self.data_start() + self.send.len() as u32).distance(self.snd_nxt).max(0) as u32
     }
 
-    /// Bytes that the peer takes beyond those that were sent.
+    /// Bytes of the peer's window beyond those that were sent.
     #[inline]
     pub(super) fn invited(&self) -> u32 {
         (self.snd_una + self.snd_wnd).distance(self.snd_nxt).max(0) as u32
     }
 
-    /// Whether the peer's window alone holds back what is there to send.
+    /// True if only the peer's window prevents sending.
     #[inline]
     pub(crate) fn is_stalled(&self) -> bool {
         self.snd_una == self.snd_nxt && self.state.is_synchronized() && self.has_unsent()
     }
 
-    /// The number of the first byte in the send queue.
+    /// Sequence number of the first byte in the send queue.
     #[inline]
     pub(crate) fn data_start(&self) -> Seq {
         if self.state.is_synchronized() { self.snd_una } else { self.snd_una + 1 }
@@ -291,21 +289,21 @@ impl<B: ByteStore> Connection<B> {
         }
     }
 
-    /// Whether data may go out now: after the handshake, or once a SYN with a
-    /// good cookie was answered (RFC 7413 §4.2.2).
+    /// True if data may be sent: after the handshake, or after a SYN with a valid cookie (RFC 7413
+    /// §4.2.2).
     #[inline]
     fn may_send_data(&self) -> bool {
         self.state.is_synchronized()
             || (self.flags.fast_open && matches!(self.state, State::SynReceived { .. }))
     }
 
-    /// Bytes believed to be in the network: not lost, not received.
+    /// Bytes believed to be in the network: sent, neither lost nor received (pipe).
     #[inline]
     pub(super) fn in_flight(&self) -> u32 {
         (self.snd_nxt - self.snd_una).saturating_sub(self.flight.sacked() + self.flight.lost())
     }
 
-    /// Bytes that may be in flight.
+    /// Congestion window in bytes; during PRR its limit.
     #[inline]
     pub(crate) fn congestion_window(&self) -> u32 {
         if let (true, Some(ledger)) = (self.recovery.apportions(), self.flight.ledger()) {
@@ -314,7 +312,7 @@ impl<B: ByteStore> Connection<B> {
         self.congestion.window().get().clamp(u64::from(self.mss), u64::from(u32::MAX)) as u32
     }
 
-    /// What came twice was told, or will not be.
+    /// Clears the D-SACK after an ACK that reported it or had no space for it.
     fn on_told_twice(&mut self) {
         let Some(reassembly) = &mut self.reassembly else { return };
         reassembly.twice = None;
@@ -323,7 +321,7 @@ impl<B: ByteStore> Connection<B> {
         }
     }
 
-    /// `plan` went out at `now` and invited the peer up to `edge`.
+    /// Updates the state after `plan` was sent at `now` with a window up to `edge`.
     #[inline]
     pub(crate) fn transmitted(
         &mut self,
@@ -337,7 +335,7 @@ impl<B: ByteStore> Connection<B> {
         if plan.flags.contains(Flags::ACK) {
             self.rcv_adv = edge;
             (self.flags.ack_delayed, self.flags.ack_waits) = (false, false);
-            // Data has no room for blocks.
+            // Data segments carry no SACK blocks.
             if plan.len == 0 && self.reassembly.is_some() {
                 self.on_told_twice();
             }
@@ -353,16 +351,16 @@ impl<B: ByteStore> Connection<B> {
             self.flags.probe_due = false;
             return;
         }
-        // Data acknowledges, but neither names a hole nor counts as a duplicate
-        // (RFC 2018 §4, RFC 5681 §2): what was owed for one is still due.
+        // A data segment carries no SACK blocks and is no duplicate ACK (RFC 2018 §4, RFC 5681 §2):
+        // ACKs owed for a gap stay due.
         if plan.len == 0 || self.reassembly.is_none() {
             self.acks_due = 0;
         }
         self.flags.probe_due = false;
         self.flags.fin_sent |= plan.flags.contains(Flags::FIN);
         self.segments.on_sent(plan.segments.into());
-        // What was awaited while nothing was in flight, a window or a neighbour's
-        // address, is over (RFC 6298 §5.1).
+        // With nothing in flight, the timer ran for a window or a neighbour's address: it starts
+        // anew (RFC 6298 §5.1).
         let restart = self.flags.retransmit_now || self.flags.tail_due || self.flight.is_empty();
         self.flags.retransmit_now = false;
         if plan.again {

@@ -1,16 +1,17 @@
-//! A path that carries less than was thought: segments shrink, and what is in
-//! flight and does not fit goes again, cut anew. And one that may carry more
-//! than they have: now and then a segment of the size that the path's search
-//! asks for goes out, which is data like any other.
+//! Path MTU of one connection: smaller segments after a reduction, and probes for larger ones.
 //!
-//! Neither is a sign of congestion, so the window stays as it is, even if such
-//! a probe is lost, as long as it is lost alone. Where routers do not say (or
-//! their words are filtered), a few timeouts in a row of a large segment are
-//! taken for it. Probes need RACK and enough data behind them, so that their
-//! loss is heard of within a round trip; a connection without SACK only
-//! shrinks. What is known of the path is the stack's: it looks at a connection
-//! that is not at its largest size when that one's timer says so.
-//! Source: RFC 1191 §6, RFC 8201, RFC 4821 §7, RFC 8899.
+//! If the path carries less, segments shrink, and data in flight that does not fit is retransmitted
+//! in smaller segments. If it may carry more, a data segment of the size requested by the stack's
+//! search is sent as a probe.
+//!
+//! Neither is a congestion signal, so the window stays, even after the loss of a probe that was
+//! lost alone. Where ICMP errors are missing or filtered, several consecutive timeouts of a large
+//! segment indicate the reduction (black hole detection). Probes need RACK and enough data behind
+//! them, so that their loss is detected within a round trip; a connection without SACK only
+//! shrinks.
+//!
+//! The search itself belongs to the stack, which checks a connection below its largest size when
+//! its timer is due. Source: RFC 1191 §6, RFC 8201, RFC 4821 §7, RFC 8899.
 
 use queueing::{Span, Time};
 
@@ -25,61 +26,61 @@ use crate::wire::ip;
 use crate::wire::ipv6::MTU_MIN;
 use crate::wire::tcp::{self, Seq};
 
-/// Timeouts in a row after which the path is suspected: soon for packets that
-/// some paths do not carry, late for those that nearly every path does.
+/// Consecutive timeouts after which a black hole is suspected: few for packets above the IPv6
+/// minimum MTU, more for those that nearly every path carries.
 const TIMEOUTS_LARGE: u8 = 2;
 const TIMEOUTS_SMALL: u8 = 5;
-/// Nor is it suspected before timeouts have grown to this: with a floor of
-/// milliseconds, several in a row are but a moment of congestion.
+/// Minimum timeout for that suspicion: with a floor of milliseconds, several timeouts may be only a
+/// moment of congestion.
 const TIMEOUT_MIN: Span = Span::from_millis(500);
-/// Full segments that follow a probe, to tell its loss.
+/// Full segments sent after a probe, to reveal its loss.
 const FOLLOWERS: u32 = 2;
 
-/// What a connection that sends less than it might does about it.
+/// Probing state of a connection whose segments are below their largest size.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Probing {
-    /// What `mss` would be if the path carried anything.
+    /// Value of `mss` on a path without a limit.
     pub(super) mss_max: u16,
     step: Step,
-    /// When the stack looks at it.
+    /// Next check by the stack.
     due: Time,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
-    /// Too little is queued: the stack looks once that has changed.
+    /// Too little data is queued: the stack checks once that changes.
     Idle,
-    /// The stack looks when it said it would.
+    /// Waiting until the due time.
     Resting,
-    /// A packet of so many bytes is wanted.
+    /// Probe requested, with its packet size in bytes.
     Wanted(u16),
-    /// It is in flight, with these numbers.
+    /// Probe in flight, with its sequence range.
     Sent { size: u16, start: Seq, end: Seq },
-    /// That is known of it.
+    /// Probe finished, with its outcome.
     Known(Outcome),
 }
 
-/// What became of a probe.
+/// Outcome of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// A packet of so many bytes arrived.
+    /// A packet of this many bytes arrived.
     Arrived(u16),
-    /// It was lost, alone.
+    /// A packet of this many bytes was lost, and nothing else.
     Lost(u16),
-    /// It was not sent, or lost among others, or went again for other reasons.
+    /// Inconclusive: not sent, lost among others, or retransmitted for another reason.
     Unclear,
-    /// There was none.
+    /// No probe was requested.
     Nothing,
 }
 
-/// Whether a probe goes out.
+/// Decision to send a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ProbeDecision {
-    /// None is wanted, or now is no time for it.
+    /// No probe is requested, or the connection cannot send it now.
     None,
-    /// Once the window has room for it; nothing else goes meanwhile.
+    /// Send it once the window allows; other data waits.
     Soon,
-    /// This.
+    /// Send this segment.
     Now(SegmentPlan),
 }
 
@@ -88,28 +89,26 @@ impl Probing {
         (self.step, self.due) = (Step::Known(outcome), now);
     }
 
-    /// When the stack wants to look at it.
+    /// Next check by the stack.
     pub(super) fn due(&self) -> Time {
         self.due
     }
 }
 
 impl<B: ByteStore> Connection<B> {
-    /// Bytes of headers in each segment; until the peer has answered, `mss`
-    /// does not know of options.
+    /// Header bytes of each segment; before the handshake, `mss` does not include options.
     fn overhead(&self) -> u16 {
         let stamped = self.flags.timestamps && self.state != State::SynSent;
         let timestamps = if stamped { Self::TIMESTAMPS_LEN } else { 0 };
         (ip::header_len(self.tuple.remote) + tcp::HEADER_LEN) as u16 + timestamps
     }
 
-    /// The largest packet that the connection sends.
+    /// Largest packet that the connection sends, in bytes.
     pub(crate) fn packet_len_max(&self) -> u16 {
         self.mss.saturating_add(self.overhead())
     }
 
-    /// Packets of more than `mtu` bytes do not get through. Returns whether
-    /// that was news.
+    /// Limits packets to `mtu` bytes; returns true if this is a reduction.
     pub(crate) fn limit_mtu(&mut self, mtu: u16) -> bool {
         if mtu >= self.packet_len_max() {
             return false;
@@ -129,16 +128,17 @@ impl<B: ByteStore> Connection<B> {
         true
     }
 
-    /// Whether the segment at `seq` is in flight and takes more than `mtu`
-    /// bytes: only then can a router have complained of it (RFC 5927 §7.2).
+    /// True if the segment at `seq` is in flight and exceeds `mtu` bytes.
+    ///
+    /// Only then can a router have reported it (RFC 5927 §7.2).
     pub(crate) fn exceeds(&self, seq: Seq, mtu: u16) -> bool {
         let record = self.flight.get(self.flight.index_of(seq));
         let len = record.filter(|r| r.start.at_or_before(seq) && seq.before(r.end)).map_or(0, |r| r.len());
         len + u32::from(self.overhead()) > u32::from(mtu)
     }
 
-    /// Whether the path may swallow segments as large as the first in flight,
-    /// which would fit none of `mtu` bytes.
+    /// True if the path may silently drop packets as large as the first in flight, which exceeds
+    /// `mtu` bytes.
     pub(crate) fn suspects_path(&self, mtu: u16, config: &Config) -> bool {
         let len = self.flight.get(0).map_or(0, |record| record.len());
         let timeouts = if mtu >= MTU_MIN { TIMEOUTS_LARGE } else { TIMEOUTS_SMALL };
@@ -149,7 +149,7 @@ impl<B: ByteStore> Connection<B> {
             && len + u32::from(self.overhead()) > u32::from(mtu)
     }
 
-    /// The largest packet that the connection would send if the path carried anything.
+    /// Largest packet of the connection on a path without a limit, in bytes.
     pub(crate) fn packet_len_most(&self) -> u16 {
         let mss = self.probing().map_or(self.mss, |probing| probing.mss_max);
         mss.saturating_add(self.overhead())
@@ -163,7 +163,7 @@ impl<B: ByteStore> Connection<B> {
         self.manners.as_mut()?.path.as_mut()
     }
 
-    /// What the peer's SYN says about the largest segment.
+    /// Applies the MSS of the peer's SYN.
     pub(super) fn negotiate_path(&mut self, announced: u16) {
         let stamped = if self.flags.timestamps { Self::TIMESTAMPS_LEN } else { 0 };
         if let Some(probing) = self.probing_mut() {
@@ -172,8 +172,7 @@ impl<B: ByteStore> Connection<B> {
         self.raise_mtu(0);
     }
 
-    /// What has become of the latest probe, if the stack is to look at this
-    /// connection at `now`.
+    /// Outcome of the latest probe, if the check is due at `now`.
     pub(crate) fn probed(&mut self, now: Time) -> Option<Outcome> {
         let synchronized = self.state.is_synchronized();
         let probing = self.probing_mut().filter(|probing| probing.due <= now)?;
@@ -186,7 +185,7 @@ impl<B: ByteStore> Connection<B> {
         synchronized.then_some(outcome)
     }
 
-    /// The path carries packets of `mtu` bytes, more than was thought.
+    /// Allows packets of `mtu` bytes, since the path carries them.
     pub(crate) fn raise_mtu(&mut self, mtu: u16) {
         let mss = mtu.saturating_sub(self.overhead());
         let Some(probing) = self.probing_mut() else { return };
@@ -200,31 +199,31 @@ impl<B: ByteStore> Connection<B> {
         }
     }
 
-    /// Whether it can be asked for probes: what it hears has to be exact.
+    /// True if the connection can probe: loss detection must be exact.
     pub(crate) fn can_probe(&self, config: &Config) -> bool {
         self.flags.sack && config.rack
     }
 
-    /// Whether a larger segment would soon go out, if asked for.
+    /// True if a requested probe would be sent soon.
     pub(crate) fn is_busy(&self) -> bool {
         self.flight.lost() > 0 || self.unsent() > (FOLLOWERS + 1) * u32::from(self.mss)
     }
 
-    /// Wants a packet of `size` bytes sent by `until`.
+    /// Requests a probe of `size` bytes, to be sent by `until`.
     pub(crate) fn want_probe(&mut self, size: u16, until: Time) {
         if let Some(probing) = self.probing_mut() {
             (probing.step, probing.due) = (Step::Wanted(size), until);
         }
     }
 
-    /// Wants nothing before `until`.
+    /// Postpones probing until `until`.
     pub(crate) fn rest_probing(&mut self, until: Time) {
         if let Some(probing) = self.probing_mut() {
             (probing.step, probing.due) = (Step::Resting, until);
         }
     }
 
-    /// The probe that is wanted, if it fits what is queued and the windows.
+    /// Decision on the requested probe, by queued data and windows.
     #[cold]
     #[inline(never)]
     pub(super) fn plan_path_probe(&self) -> ProbeDecision {
@@ -252,7 +251,7 @@ impl<B: ByteStore> Connection<B> {
         }
     }
 
-    /// `plan` goes out: it may be the probe, or make what is known of it unclear.
+    /// Updates the probe after `plan` was sent: `plan` may be the probe or a retransmission of it.
     #[cold]
     #[inline(never)]
     pub(super) fn on_sent_for_path(&mut self, plan: &SegmentPlan, now: Time) {
@@ -264,7 +263,7 @@ impl<B: ByteStore> Connection<B> {
         let (start, end) = (plan.seq, plan.seq + plan.len);
         match probing.step {
             Step::Wanted(size) if plan.len > 0 && plan.len + overhead == u32::from(size) => {
-                // One no larger than others is sent to confirm them.
+                // A probe no larger than other segments only confirms their size.
                 probing.step = Step::Sent { size, start, end };
                 probing.due = if plan.len > mss { Time::MAX } else { probing.due };
             }
@@ -276,7 +275,7 @@ impl<B: ByteStore> Connection<B> {
         }
     }
 
-    /// What an acknowledgement says of the probe in flight.
+    /// Concludes the probe in flight if it was acknowledged.
     #[cold]
     #[inline(never)]
     pub(super) fn judge_path_probe(&mut self, now: Time) {
@@ -289,9 +288,10 @@ impl<B: ByteStore> Connection<B> {
         }
     }
 
-    /// Segments were found lost, `lost` in number: if it is the probe and
-    /// nothing else, it was too large, which is no congestion, and it goes
-    /// again in smaller ones (RFC 4821 §7.5). Returns how many count.
+    /// Excludes a lost probe from `lost` newly lost segments; returns how many count as congestion.
+    ///
+    /// A probe that was lost alone was too large, which is no congestion. Its data is retransmitted
+    /// in smaller segments (RFC 4821 §7.5).
     #[cold]
     #[inline(never)]
     pub(super) fn excuse_probe(&mut self, now: Time, lost: u32) -> u32 {
@@ -312,8 +312,7 @@ impl<B: ByteStore> Connection<B> {
         if alone { 0 } else { lost }
     }
 
-    /// A router says that the segment at `seq`, which is the probe, was too
-    /// large; whether it is.
+    /// A router reports the segment at `seq` as too large; returns true if it is the probe.
     pub(crate) fn on_probe_too_big(&mut self, now: Time, seq: Seq) -> bool {
         let mss = u32::from(self.mss);
         let Some(Step::Sent { start, .. }) = self.probing().map(|probing| probing.step) else { return false };

@@ -1,54 +1,54 @@
-//! How fast a fast recovery may send: proportional rate reduction.
+//! Proportional rate reduction (PRR): the sending rate during fast recovery.
 //!
-//! While more is in flight than the new threshold allows, for every byte that
-//! leaves the network a part of one is sent; below it, as much as was
-//! delivered, and one segment more while acknowledgements show progress.
-//! Source: RFC 6937 §3, with the choice of bound by progress of RFC 9937 §6.
+//! Above the new threshold, a fraction of each delivered byte is sent; below it, as much as was
+//! delivered, and one segment more while acknowledgements show progress. Source: RFC 6937 §3, with
+//! the choice of bound by progress of RFC 9937 §6.
 
-/// The account of one recovery.
+/// PRR state of one recovery.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Prr {
-    /// ssthresh: where the flight shall be at the end.
+    /// ssthresh: target of the flight at the end, in bytes.
     target: u32,
-    /// RecoverFS: bytes in flight when recovery began.
+    /// RecoverFS: bytes in flight at the start of recovery.
     base: u32,
-    /// prr_delivered: bytes delivered since.
+    /// prr_delivered: bytes delivered since the start.
     delivered: u64,
-    /// prr_out: bytes sent since.
+    /// prr_out: bytes sent since the start.
     out: u64,
     window: u32,
 }
 
 impl Prr {
-    /// Recovery starts with `base` bytes in flight and shall end with `target`.
+    /// Starts a recovery with `base` bytes in flight and a target of `target` bytes.
     pub(crate) fn start(base: u32, target: u32) -> Self {
         Self { target, base: base.max(1), delivered: 0, out: 0, window: 0 }
     }
 
-    /// An acknowledgement delivered `delivered` bytes and leaves `pipe` in
-    /// flight; `safe` when it acknowledged new data and told of no new loss.
+    /// Processes an acknowledgement that delivers `delivered` bytes and leaves `pipe` in flight.
+    ///
+    /// `safe` means that it acknowledges new data and reveals no further loss.
     pub(crate) fn on_ack(&mut self, delivered: u32, pipe: u32, safe: bool, mss: u32) {
         self.delivered += u64::from(delivered);
         let allowed = if pipe > self.target {
             let share = (self.delivered * u64::from(self.target)).div_ceil(u64::from(self.base));
-            // In whole segments, as the RFC counts them.
+            // In whole segments, as in the RFC.
             share.saturating_sub(self.out).next_multiple_of(u64::from(mss))
         } else {
             let bound = self.delivered.saturating_sub(self.out).max(u64::from(delivered));
             let bound = bound + if safe { u64::from(mss) } else { 0 };
             bound.min(u64::from(self.target - pipe))
         };
-        // The first segment is sent again whatever the rest says.
+        // The first retransmission is always allowed.
         let least = if self.out == 0 { u64::from(mss) } else { 0 };
         self.window = pipe.saturating_add(allowed.max(least).min(1 << 30) as u32);
     }
 
-    /// `bytes` were sent.
+    /// Counts `bytes` sent.
     pub(crate) fn on_sent(&mut self, bytes: u32) {
         self.out += u64::from(bytes);
     }
 
-    /// Bytes that may be in flight now.
+    /// Number of bytes that may be in flight now.
     pub(crate) fn window(&self) -> u32 {
         self.window
     }
@@ -60,8 +60,8 @@ mod tests {
 
     const MSS: u32 = 1000;
 
-    /// Acknowledges segment after segment of a flight of `flight` of which the
-    /// first `lost` are lost; returns what was sent for each.
+    /// Acknowledges each segment of a flight of `flight` whose first `lost` are lost; compares the
+    /// number of segments sent for each.
     fn check(flight: u32, lost: u32, target: u32, expected: &[u32]) {
         let mut prr = Prr::start(flight * MSS, target * MSS);
         let mut pipe = (flight - lost) * MSS;

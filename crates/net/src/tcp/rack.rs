@@ -1,54 +1,54 @@
-//! Loss by time: a segment counts as lost once one that was sent later has
-//! arrived and the network had time to deliver both in either order.
+//! RACK: time-based loss detection.
 //!
-//! Here is only the rule; `recovery` walks the records with it.
-//! Source: RFC 8985 §6.2.
+//! A segment is lost once a segment sent later was delivered and the reordering window has passed.
+//! This file holds only the rule; `recovery` applies it to the records. Source: RFC 8985 §6.2.
 
 use queueing::{Span, Time};
 
 use super::retransmit_queue::Record;
 use crate::wire::tcp::Seq;
 
-/// The most recently sent segment that has arrived, and the order of arrivals.
+/// RACK state: the most recently sent segment that was delivered, and the order of delivery.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Rack {
-    /// When it was sent (RACK.xmit_ts).
+    /// Its send time (RACK.xmit_ts).
     sent: Time,
-    /// Where it ends (RACK.end_seq).
+    /// Its end (RACK.end_seq).
     end: Seq,
-    /// How long it took (RACK.rtt).
+    /// Its round-trip time (RACK.rtt).
     rtt: Span,
-    /// It had been sent before.
+    /// True if it was a retransmission.
     again: bool,
-    /// One has arrived.
+    /// True once a segment was delivered.
     known: bool,
-    /// The highest number that has arrived (RACK.fack).
+    /// Highest sequence number delivered (RACK.fack).
     fack: Seq,
-    /// Until this is acknowledged, further duplicates say nothing new (RACK.dsack_round).
+    /// Until this is acknowledged, further D-SACKs do not count (RACK.dsack_round).
     dsack_round: Option<Seq>,
 }
 
-/// What an acknowledgement says about time.
+/// Timing information of an acknowledgement.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RackSample {
     pub(crate) now: Time,
-    /// The echoed timestamp, in our milliseconds, if there is one.
+    /// Echoed timestamp in our milliseconds, if present.
     pub(crate) echo_ms: Option<u32>,
     pub(crate) min_rtt: Span,
 }
 
 impl Rack {
-    /// A flight starts at `una`.
+    /// Starts a flight at `una`.
     pub(crate) fn start(&mut self, una: Seq) {
         self.fack = una;
     }
 
-    /// Segment `r` has arrived (RFC 8985 §6.2 steps 1 to 3). Returns whether
-    /// it came after one that was sent later, though it was sent once only.
+    /// Processes the delivery of segment `r` (RFC 8985 §6.2 steps 1 to 3).
+    ///
+    /// Returns true for reordering: `r` was sent once and arrived after a later segment.
     #[inline]
     pub(crate) fn on_delivered(&mut self, r: &Record, a: &RackSample) -> bool {
         let rtt = a.now.since(r.sent);
-        // Both count: within a millisecond timestamps do not tell copies apart.
+        // Both conditions count: within a millisecond timestamps do not distinguish the copies.
         let older = |echo_ms| (millis(r.sent).wrapping_sub(echo_ms) as i32) > 0;
         let of_the_original = r.again && (a.echo_ms.is_some_and(older) || rtt < a.min_rtt);
         let later = !self.known || is_later(r.sent, r.end, self.sent, self.end);
@@ -62,26 +62,27 @@ impl Rack {
         !r.again && r.end.before(self.fack)
     }
 
-    /// The originals have arrived: nothing follows from when copies were sent.
+    /// The originals have arrived: the send times of retransmissions no longer count.
     pub(crate) fn on_undo(&mut self) {
         self.known &= !self.again;
     }
 
-    /// Whether any segment was sent before the one that has arrived.
+    /// True once a segment was delivered.
     pub(crate) fn is_known(&self) -> bool {
         self.known
     }
 
-    /// When `r` counts as lost, if it was sent before what has arrived.
+    /// Time at which `r` is lost; `None` if it was not sent before the most recent delivered
+    /// segment.
     pub(crate) fn lost_at(&self, r: &Record, window: Span) -> Option<Time> {
-        // Within one instant what is sent again may leave before what is new or
-        // after what led to it: that proves nothing.
+        // At the same instant, a retransmission may leave before or after new data: their order is
+        // unknown.
         let unclear = r.sent == self.sent && r.again != self.again;
         let earlier = self.known && !unclear && is_later(self.sent, self.end, r.sent, r.end);
         earlier.then(|| r.sent + self.rtt + window)
     }
 
-    /// The last round trip that was seen; for a flight without any, `fallback`.
+    /// Latest round-trip time, or `fallback` if the flight has none.
     pub(crate) fn rtt_or(&self, fallback: Span) -> Span {
         if self.known { self.rtt } else { fallback }
     }
@@ -90,15 +91,15 @@ impl Rack {
         self.fack
     }
 
-    /// A duplicate was reported at `una`, with `nxt` to be sent next: whether
-    /// it is the first of its round.
+    /// Processes a D-SACK, with `nxt` as the next sequence number to send; returns true for the
+    /// first one of its round.
     pub(crate) fn on_dsack(&mut self, nxt: Seq) -> bool {
         let first = self.dsack_round.is_none();
         self.dsack_round.get_or_insert(nxt);
         first
     }
 
-    /// `una` is acknowledged: a round of duplicates may be over.
+    /// Ends the D-SACK round if `una` has passed it.
     pub(crate) fn end_round(&mut self, una: Seq) {
         if self.dsack_round.is_some_and(|round| una.at_or_after(round)) {
             self.dsack_round = None;
@@ -106,33 +107,33 @@ impl Rack {
     }
 }
 
-/// How much reordering a path has shown: outlives every flight.
+/// Reordering observed on a path; persists across flights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Reordering {
-    /// Smallest round trip of the last period and of this one.
+    /// Minimum round-trip time of the previous and the current period.
     min_rtt_ns: [u32; 2],
     period: u16,
-    /// Quarters of a round trip to wait (RACK.reo_wnd_mult).
+    /// Reordering window in quarters of the minimum RTT (RACK.reo_wnd_mult).
     quarters: u8,
-    /// Recoveries until that is forgotten (RACK.reo_wnd_persist).
+    /// Recoveries until the window is reset (RACK.reo_wnd_persist).
     persist: u8,
     /// RACK.reordering_seen.
     seen: bool,
 }
 
 impl Reordering {
-    /// Recoveries for which a wider window lasts.
+    /// Number of recoveries for which a wider window persists.
     const PERSIST: u8 = 16;
-    /// So many segments beyond a hole mean loss, as long as no reordering was seen.
+    /// SACKed segments that indicate loss, as long as no reordering was seen.
     const DUP_THRESH: u32 = 3;
-    /// A period of the minimum is 2³³ ns: 8.6 s.
+    /// Period of the minimum RTT: 2³³ ns, 8.6 s.
     const PERIOD_BITS: u32 = 33;
 
     pub(crate) const fn new() -> Self {
         Self { min_rtt_ns: [u32::MAX; 2], period: 0, quarters: 1, persist: 0, seen: false }
     }
 
-    /// Takes note of a round trip.
+    /// Records a round-trip sample.
     #[inline]
     pub(crate) fn on_rtt(&mut self, now: Time, rtt: Span) {
         let rtt_ns = u32::try_from(rtt.as_nanos()).unwrap_or(u32::MAX);
@@ -143,7 +144,7 @@ impl Reordering {
         self.min_rtt_ns[1] = self.min_rtt_ns[1].min(rtt_ns);
     }
 
-    /// The smallest round trip lately; the longest there is without any.
+    /// Minimum round-trip time of the last two periods; 4.29 s without a sample.
     #[inline]
     pub(crate) fn min_rtt(&self) -> Span {
         Span::from_nanos(u64::from(self.min_rtt_ns[0].min(self.min_rtt_ns[1])))
@@ -153,13 +154,13 @@ impl Reordering {
         self.seen = true;
     }
 
-    /// A duplicate was reported: the window was too small.
+    /// Widens the window: a D-SACK shows that it was too small.
     pub(crate) fn on_dsack(&mut self) {
         self.quarters = self.quarters.saturating_add(1);
         self.persist = Self::PERSIST;
     }
 
-    /// A recovery is over.
+    /// Counts a finished recovery.
     pub(crate) fn on_recovered(&mut self) {
         self.persist = self.persist.saturating_sub(1);
         if self.persist == 0 {
@@ -167,7 +168,7 @@ impl Reordering {
         }
     }
 
-    /// How much later than expected a segment may come (RACK.reo_wnd).
+    /// Reordering window (RACK.reo_wnd).
     pub(crate) fn window(&self, repairing: bool, sacked_records: u32, srtt: Option<Span>) -> Span {
         if !self.seen && (repairing || sacked_records >= Self::DUP_THRESH) {
             return Span::ZERO;
@@ -176,14 +177,14 @@ impl Reordering {
     }
 }
 
-/// `at` in whole milliseconds, as timestamps count them.
+/// `at` in whole milliseconds, the unit of timestamps.
 #[inline]
 pub(crate) fn millis(at: Time) -> u32 {
     (at.as_nanos() / 1_000_000) as u32
 }
 
-/// Whether the segment that ends at `end` was sent after the `other`
-/// (RACK_sent_after): within one instant the higher number went later.
+/// True if a segment was sent after the `other` (RACK_sent_after); at the same instant, the one
+/// with the higher end.
 #[inline]
 fn is_later(sent: Time, end: Seq, other_sent: Time, other_end: Seq) -> bool {
     sent > other_sent || (sent == other_sent && end.after(other_end))
@@ -213,7 +214,7 @@ mod tests {
         rack.start(Seq(0));
         assert!(!rack.on_delivered(&record(1, 10), &arrived(110)));
         assert_eq!(rack.lost_at(&record(0, 0), Span::from_micros(25)), Some(at(125)));
-        assert_eq!(rack.lost_at(&record(2, 20), Span::ZERO), None, "sent later");
+        assert_eq!(rack.lost_at(&record(2, 20), Span::ZERO), None, "sent after the delivered one");
     }
 
     #[test]
@@ -240,13 +241,13 @@ mod tests {
         rack.start(Seq(0));
         let again = Record { again: true, ..record(0, 50) };
         rack.on_delivered(&again, &arrived(60));
-        assert!(!rack.is_known(), "faster than the path");
+        assert!(!rack.is_known(), "faster than the minimum RTT");
         let echo = |echo_ms| RackSample { now: at(9000), echo_ms: Some(echo_ms), min_rtt: RTT };
         let later = Record { again: true, ..record(0, 5000) };
         rack.on_delivered(&later, &echo(4));
-        assert!(!rack.is_known(), "echoes what was sent before");
+        assert!(!rack.is_known(), "echo of an earlier send");
         rack.on_delivered(&later, &RackSample { now: at(5060), ..echo(5) });
-        assert!(!rack.is_known(), "of the same millisecond, but faster than the path");
+        assert!(!rack.is_known(), "same millisecond, but faster than the minimum RTT");
         rack.on_delivered(&later, &echo(5));
         assert!(rack.is_known());
     }
@@ -257,7 +258,7 @@ mod tests {
         path.on_rtt(at(0), RTT);
         let srtt = Some(Span::from_micros(120));
         assert_eq!(path.window(false, 0, srtt), RTT / 4);
-        assert_eq!(path.window(false, 3, srtt), Span::ZERO, "no reordering was seen: three mean loss");
+        assert_eq!(path.window(false, 3, srtt), Span::ZERO, "no reordering seen: three segments mean loss");
         path.on_reordering();
         assert_eq!(path.window(true, 3, srtt), RTT / 4);
         path.on_dsack();
@@ -265,7 +266,7 @@ mod tests {
         (0..9).for_each(|_| path.on_dsack());
         assert_eq!(path.window(true, 3, srtt), Span::from_micros(120), "never more than SRTT");
         (0..16).for_each(|_| path.on_recovered());
-        assert_eq!(path.window(true, 3, srtt), RTT / 4, "forgotten after 16 recoveries");
+        assert_eq!(path.window(true, 3, srtt), RTT / 4, "reset after 16 recoveries");
     }
 
     #[test]

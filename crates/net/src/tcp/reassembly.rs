@@ -1,22 +1,21 @@
-//! Bytes that came before their turn.
+//! Reassembly queue: received data beyond a gap.
 //!
-//! Pieces are sorted and disjoint; neighbours become one piece, which still
-//! knows the segments it came in: the classifier is asked for each of them
-//! once its turn has come. The number of pieces and of segments is bounded and
-//! the receive window bounds their bytes; what does not fit is dropped, and
-//! the peer sends it again.
+//! Pieces are sorted and disjoint. Adjacent pieces are joined but keep their segment boundaries,
+//! since the classifier runs per segment once the data is in order. The number of pieces and
+//! segments is bounded, and the receive window bounds their bytes. Data that does not fit is
+//! dropped and retransmitted by the peer. Source: RFC 9293 §3.10.7.4, RFC 2018.
 
 use super::buffer::Pool;
 use super::store::Run;
 use crate::classify::PacketMeta;
 use crate::wire::tcp::{SackBlocks, Seq};
 
-/// A run of bytes.
+/// Contiguous range of received bytes.
 #[derive(Debug)]
 pub(crate) struct Piece<R> {
     pub(crate) start: Seq,
     pub(crate) bytes: R,
-    /// Where each segment in it ends, and what came with it.
+    /// End of each segment in it, and the segment's metadata.
     segments: Vec<(Seq, PacketMeta)>,
 }
 
@@ -25,7 +24,7 @@ impl<R: Run> Piece<R> {
         self.start + self.bytes.len() as u32
     }
 
-    /// Its segments in order, from `next` on: bytes and what came with them.
+    /// Segments in order from `next` on: bytes and metadata.
     pub(crate) fn segments(&self, next: Seq) -> impl Iterator<Item = (&[u8], &PacketMeta)> {
         let mut at = next.max(self.start);
         self.segments.iter().filter_map(move |(end, meta)| {
@@ -37,29 +36,28 @@ impl<R: Run> Piece<R> {
     }
 }
 
-/// Everything that waits for earlier bytes.
+/// All data that waits for earlier bytes.
 #[derive(Debug)]
 pub(crate) struct Reassembly<R> {
     pieces: Vec<Piece<R>>,
-    /// Where the latest segments lie that are no part of one piece, latest
-    /// first: what SACK blocks report (RFC 2018 §4).
+    /// Positions of the latest segments in distinct pieces, latest first, for SACK blocks (RFC 2018
+    /// §4).
     latest: [Seq; REPORTED],
-    /// What came a second time, to be told once (RFC 2883).
+    /// Range received twice, to be reported once (D-SACK, RFC 2883).
     pub(crate) twice: Option<(Seq, Seq)>,
 }
 
-/// What a piece takes up before its first byte.
+/// Memory overhead of a piece, in bytes.
 pub(crate) const PIECE_BYTES: usize = 2048;
-/// Most pieces kept: a slow start that overshoots loses every second
-/// segment of a window.
+/// Maximum number of pieces: a slow start that overshoots loses every second segment of a window.
 const PIECES_MAX: usize = 1024;
-/// Most pieces of any size; more have to be worth the buffer they take up.
+/// Maximum number of pieces before small ones are refused.
 const PIECES_SMALL_MAX: usize = 64;
-/// Bytes that are worth it.
+/// Minimum size of a piece beyond that, in bytes, to be worth its buffer.
 const WORTH: usize = 512;
-/// Most segments that a piece tells apart; more count as one.
+/// Maximum number of segment boundaries in a piece; further segments count as one.
 const SEGMENTS_MAX: usize = 1024;
-/// Twice as many as there are blocks in a segment: some may become one piece.
+/// Twice the blocks in a segment, since pieces may be joined.
 const REPORTED: usize = 8;
 
 impl<R: Run> Reassembly<R> {
@@ -71,13 +69,14 @@ impl<R: Run> Reassembly<R> {
         self.pieces.is_empty()
     }
 
-    /// Whether the byte at `seq` is here.
+    /// True if the byte at `seq` is held.
     pub(crate) fn holds(&self, seq: Seq) -> bool {
         self.index_of(seq).is_some()
     }
 
-    /// Keeps what is new of `bytes`, which start at `start`; returns how many
-    /// bytes were kept. Bytes that are here already stay as they are.
+    /// Stores the new part of `bytes`, which begin at `start`; returns the number of bytes stored.
+    ///
+    /// Bytes already held stay unchanged.
     pub(crate) fn insert(&mut self, start: Seq, bytes: &[u8], meta: &PacketMeta, pool: &mut Pool) -> usize {
         let kept = self.keep(start, bytes, meta, pool);
         self.note_latest(start);
@@ -105,7 +104,7 @@ impl<R: Run> Reassembly<R> {
                 }
                 kept += part.len();
                 self.join(i, pool);
-                // The piece behind the gap may have been joined to the one before it.
+                // The piece behind the gap may have been joined.
                 i = self.pieces.partition_point(|p| p.end().at_or_before(gap_end));
                 at = gap_end;
             } else {
@@ -116,13 +115,13 @@ impl<R: Run> Reassembly<R> {
         kept
     }
 
-    /// Whether there is room for one more piece of `len` bytes.
+    /// True if one more piece of `len` bytes is allowed.
     fn has_room(&self, len: usize) -> bool {
         let max = if len < WORTH { PIECES_SMALL_MAX } else { PIECES_MAX };
         self.pieces.len() < max
     }
 
-    /// Joins piece `i` to the one before it if they touch.
+    /// Joins piece `i` to the previous one if they are adjacent.
     fn join(&mut self, i: usize, pool: &mut Pool) {
         if i == 0 || i >= self.pieces.len() || self.pieces[i - 1].end() != self.pieces[i].start {
             return;
@@ -132,18 +131,18 @@ impl<R: Run> Reassembly<R> {
         piece.release(pool);
     }
 
-    /// The first piece, once its turn has come: when it starts at or before `next`.
+    /// Removes the first piece if it starts at or before `next`.
     pub(crate) fn pop(&mut self, next: Seq) -> Option<Piece<R>> {
         self.pieces.first()?.start.at_or_before(next).then(|| self.pieces.remove(0))
     }
 
-    /// The index of the piece that holds the byte at `seq`.
+    /// Index of the piece that holds the byte at `seq`.
     fn index_of(&self, seq: Seq) -> Option<usize> {
         let i = self.pieces.partition_point(|p| p.end().at_or_before(seq));
         self.pieces.get(i).is_some_and(|p| p.start.at_or_before(seq)).then_some(i)
     }
 
-    /// A segment at `start` came; what else the piece with it told is told with it.
+    /// Records a segment at `start` as the latest; drops older entries of the same piece.
     fn note_latest(&mut self, start: Seq) {
         let Some(piece) = self.index_of(start).map(|i| &self.pieces[i]) else { return };
         let told = |at: &&Seq| at.at_or_after(piece.start) && at.before(piece.end());
@@ -153,8 +152,8 @@ impl<R: Run> Reassembly<R> {
         self.latest = latest;
     }
 
-    /// What to tell the peer: what came twice, then the latest, then what was
-    /// told last (RFC 2018 §4), then any that there is room for.
+    /// SACK blocks to send: the D-SACK, the latest pieces, the previously reported ones (RFC 2018
+    /// §4), then any others that fit.
     pub(crate) fn blocks(&self) -> SackBlocks {
         let latest = self.latest.map(|seq| self.index_of(seq));
         let news =
@@ -170,18 +169,18 @@ impl<R: Run> Reassembly<R> {
 }
 
 impl<R: Run> Piece<R> {
-    /// Bytes of memory that it takes up.
+    /// Memory of the piece in bytes.
     fn footprint(&self) -> usize {
         self.bytes.footprint() + self.segments.capacity() * size_of::<(Seq, PacketMeta)>()
     }
 
-    /// Gives its memory back.
+    /// Frees the memory of the piece.
     pub(crate) fn release(self, pool: &mut Pool) {
         pool.account(self.footprint(), 0);
         self.bytes.give(pool);
     }
 
-    /// `grow` adds the bytes of `segments`.
+    /// Appends `segments`, whose bytes `grow` adds.
     fn grow(&mut self, segments: &[(Seq, PacketMeta)], pool: &mut Pool, grow: impl FnOnce(&mut R)) {
         let before = self.footprint();
         grow(&mut self.bytes);
@@ -254,10 +253,10 @@ mod tests {
         check(&[30, 10, 20], &[20, 10, 30]);
         check(&[10, 20, 30, 40, 50, 60], &[60, 50, 40, 30]);
         check(&[60, 50, 40, 30, 20, 10], &[10, 20, 30, 40]);
-        // The piece with the latest is one block, however often it grew.
+        // The piece with the latest segment is one block, however often it grew.
         check(&[10, 20, 30, 40, 43, 46], &[40, 30, 20, 10]);
         check(&[10, 20, 30, 40, 23], &[20, 40, 30, 10]);
-        // Two that were told become one with the third.
+        // Two reported pieces are joined by the third.
         check(&[10, 40, 20, 26, 23], &[20, 40, 10]);
     }
 

@@ -1,8 +1,8 @@
-//! Repair of what was lost: when recovery starts and ends, what proves that
-//! nothing had been lost, and what the retransmission timer does.
+//! Loss recovery: its start and end, detection of spurious recoveries, and the retransmission
+//! timeout.
 //!
-//! How loss is told is `detect`'s, what is sent to find out is `tail`'s.
-//! Source: RFC 6582, 6675, 8985, 9937, 6298 §5, 3522, 5682.
+//! Loss detection is in `loss_detection`, the tail loss probe in `tlp`. Source: RFC 6582, 6675,
+//! 8985, 9937, 6298 §5, 3522, 5682.
 
 mod loss_detection;
 mod tlp;
@@ -24,14 +24,14 @@ use crate::wire::tcp::Segment;
 use loss_detection::Method;
 
 impl<B: ByteStore> Connection<B> {
-    /// Handles an acknowledgement where not everything comes in order.
+    /// Processes an acknowledgement during recovery or with gaps in the received data.
     #[inline(never)]
     pub(super) fn repair(&mut self, cx: &mut Context<'_>, s: &Segment<'_>, news: &mut AckResult) {
         let method = self.method(cx.config);
         if news.advanced > 0 {
             self.duplicate_acks = 0;
         } else if news.duplicate && (news.twice.is_none() || news.bytes > 0) {
-            // What only tells of copies is none (RFC 6675 §2).
+            // A D-SACK alone is no duplicate ACK (RFC 6675 §2).
             self.duplicate_acks = self.duplicate_acks.saturating_add(1);
         }
         if method == Method::NewReno {
@@ -48,7 +48,7 @@ impl<B: ByteStore> Connection<B> {
         let lost = self.detect_loss(cx, method, news);
         match self.recovery {
             Recovery::None | Recovery::Reduction { .. } if lost > 0 => {
-                // A window that was marked was reduced for it (RFC 3168 §6.1.2).
+                // A marked window was reduced for the mark (RFC 3168 §6.1.2).
                 let reduces = self.recovery == Recovery::None;
                 self.recover(cx, news.flight - news.sacked.min(news.flight), reduces);
             }
@@ -84,7 +84,7 @@ impl<B: ByteStore> Connection<B> {
         }
     }
 
-    /// Without SACK, duplicates tell how much has left the network.
+    /// Estimates the delivered bytes from duplicate ACKs, without SACK.
     fn count_duplicates(&mut self, news: &mut AckResult) {
         let mss = u32::from(self.mss);
         match self.recovery {
@@ -101,7 +101,8 @@ impl<B: ByteStore> Connection<B> {
         }
     }
 
-    /// The peer asks for what it reported to hold: it dropped it (RFC 2018 §8).
+    /// Discards SACK information: the peer requests data that it once SACKed, so it has dropped it
+    /// (RFC 2018 §8).
     fn forget_reports(&mut self, cx: &mut Context<'_>) {
         self.flight.forget_reports();
         if let Recovery::Timeout { .. } = self.recovery {
@@ -109,7 +110,7 @@ impl<B: ByteStore> Connection<B> {
         }
     }
 
-    /// A segment that came twice was sent again for nothing.
+    /// Processes a D-SACK, which shows an unnecessary retransmission.
     fn note_duplicates(&mut self, cx: &mut Context<'_>, news: &AckResult) {
         if news.twice.is_some() {
             cx.counters.duplicates_reported += 1;
@@ -129,15 +130,15 @@ impl<B: ByteStore> Connection<B> {
         }
     }
 
-    /// Whether the peer has reported by now that every retransmission of the
-    /// latest repair came twice: nothing had been lost (RFC 3708).
+    /// True if every retransmission of the latest recovery was reported by D-SACK: nothing was lost
+    /// (RFC 3708).
     fn came_all_twice(&mut self, news: &AckResult) -> bool {
         let (una, mss) = (self.snd_una, self.mss);
         let window = self.congestion.window().get().min(1 << 30) as u32;
         news.twice.is_some_and(|twice| self.undo.on_twice(twice, una, window, mss))
     }
 
-    /// Whether what is being repaired turns out not to have been lost.
+    /// True if the recovery in progress is spurious.
     fn is_undone(&mut self, news: &AckResult) -> bool {
         let until = match self.recovery {
             Recovery::None | Recovery::Reduction { .. } => return false,
@@ -155,22 +156,22 @@ impl<B: ByteStore> Connection<B> {
         let Some(ledger) = self.flight.ledger_mut() else { return false };
         let tried = ledger.spurious.wants_new_data();
         let undone = ledger.spurious.on_ack(&evidence);
-        // New data was tried and the loss is real: beside the two new segments
-        // one goes again at once (RFC 5682 §2.1, step 3a).
+        // New data was sent and the loss is real: besides the two new segments, one is
+        // retransmitted at once (RFC 5682 §2.1, step 3a).
         if tried && !undone && self.flight.lost() > 0 {
             self.flags.retransmit_now = true;
         }
         undone
     }
 
-    /// Goes on as if nothing had been thought lost (RFC 4015).
+    /// Reverts a spurious recovery (RFC 4015).
     fn undo(&mut self, cx: &mut Context<'_>, news: &AckResult) {
         if let Recovery::Fast { .. } = self.recovery {
             self.reordering.on_reordering();
         }
         cx.counters.recoveries_undone += 1;
         if let (Some(echo_ms), Recovery::Timeout { .. }) = (news.echo_ms, self.recovery) {
-            // The original was answered, if late: so long a round trip takes (RFC 4015 §4).
+            // A late ACK of the original: its round trip is a valid sample (RFC 4015 §4).
             let rtt_ms = millis(cx.now).wrapping_sub(echo_ms);
             self.rtt.on_sample(Span::from_millis(u64::from(rtt_ms)));
         }
@@ -191,14 +192,14 @@ impl<B: ByteStore> Connection<B> {
         }
     }
 
-    /// Fast recovery starts with `base` bytes in flight before the loss was known.
+    /// Starts fast recovery with `base` bytes in flight before the loss was detected.
     fn recover(&mut self, cx: &mut Context<'_>, base: u32, reduces: bool) {
         cx.counters.fast_retransmits += 1;
         if reduces {
             self.congestion.on_loss(cx.now, self.flight_size());
             self.undo.start(self.snd_una);
         } else {
-            // To undo this repair would be to undo the reduction, too.
+            // An undo of this recovery would undo the ECN reduction, too.
             self.undo = Undo::default();
         }
         self.recovery = Recovery::Fast { until: self.snd_nxt };
@@ -215,8 +216,8 @@ impl<B: ByteStore> Connection<B> {
         self.note_reduction();
     }
 
-    /// The window is smaller now, though nothing was lost, and `delivered`
-    /// bytes have just left the network: the rest follows in proportion.
+    /// Starts a reduction without loss, after `delivered` bytes have left the network; PRR brings
+    /// down the flight.
     pub(super) fn reduce(&mut self, cx: &mut Context<'_>, delivered: u32) {
         if self.flight.is_empty() {
             return;
@@ -227,7 +228,7 @@ impl<B: ByteStore> Connection<B> {
         self.apportion(delivered, true);
     }
 
-    /// Says how much may be sent now that `delivered` bytes have left the network.
+    /// Updates the PRR limit after `delivered` bytes have left the network.
     fn apportion(&mut self, delivered: u32, safe: bool) {
         let (pipe, mss) = (self.in_flight(), u32::from(self.mss));
         if let Some(ledger) = self.flight.ledger_mut() {
@@ -235,14 +236,14 @@ impl<B: ByteStore> Connection<B> {
         }
     }
 
-    /// The retransmission timer fired (RFC 6298 §5.4 to 5.6, RFC 8985 §6.3).
+    /// Handles the retransmission timeout (RFC 6298 §5.4 to 5.6, RFC 8985 §6.3).
     pub(super) fn on_retransmission_timeout(&mut self, cx: &mut Context<'_>) {
         if self.state.is_synchronized() && self.snd_una == self.snd_nxt && !self.has_unsent() {
             if self.state == State::FinWait2 && self.flags.detached {
                 cx.counters.fin_wait_timeouts += 1;
                 return self.end(cx, CloseReason::TimedOut);
             }
-            // Only an acknowledgement waited, for the peer's hardware address.
+            // Only an ACK was waiting, for the resolution of the peer's hardware address.
             self.rto_at = Time::MAX;
             return;
         }
@@ -259,14 +260,14 @@ impl<B: ByteStore> Connection<B> {
         self.rto_at = self.rto_from(cx.now, cx.config);
         self.early_at = Time::MAX;
         if self.snd_una == self.snd_nxt {
-            // Nothing is in flight: the window is closed, or the SYN never got out.
+            // Nothing is in flight: the window is closed, or the SYN was not sent.
             self.flags.probe_due = self.state.is_synchronized();
             return;
         }
         cx.counters.timeouts += 1;
         let repeatedly = self.retries > 1;
-        // One reduction per episode (RFC 5681 §3.1); what lost SYNs cost is for
-        // the end of the handshake to say.
+        // One reduction per episode (RFC 5681 §3.1); for lost SYNs it comes at the end of the
+        // handshake.
         let syn_alone = !self.state.is_synchronized() && self.snd_nxt - self.snd_una == 1;
         if !repeatedly && !syn_alone {
             self.congestion.on_timeout(cx.now, self.unacknowledged());
@@ -274,7 +275,7 @@ impl<B: ByteStore> Connection<B> {
             self.note_reduction();
         }
         if repeatedly || self.flight.contradicts() || !self.flags.sack {
-            // The peer may have dropped what it once reported (RFC 2018 §8).
+            // The peer may have dropped data that it once SACKed (RFC 2018 §8).
             self.flight.forget_reports();
         }
         let timestamps = self.flags.timestamps;
@@ -288,7 +289,7 @@ impl<B: ByteStore> Connection<B> {
     }
 }
 
-/// A window as sequence numbers count it, one segment at least.
+/// `window` in 32 bits, at least one segment.
 fn bound(window: Bytes, mss: u16) -> u32 {
     window.get().clamp(u64::from(mss), u64::from(u32::MAX)) as u32
 }

@@ -1,13 +1,13 @@
-//! What is in flight: one record for each segment that was sent and not yet
-//! acknowledged.
+//! Retransmission queue: one record per segment that was sent and not yet acknowledged.
 //!
-//! The first record lies in the connection, so that a request in flight costs
-//! no memory; with a second one, or once something has to be repaired, a
-//! [`RetransmitRecords`] is taken from the pool and given back when nothing is in flight
-//! any more. Records are contiguous and sorted by sequence number; their
-//! number is bounded ([`RetransmitQueue::RECORDS_MAX`]), and beyond the first few their
-//! memory counts towards the pool's: with so many in flight, or without memory
-//! for one more, nothing new is sent until some are acknowledged. Source: RFC 8985 §5.
+//! The first record is stored in the connection, so a single request in flight allocates nothing. A
+//! second one, or a recovery, takes a [`RetransmitRecords`] from the pool; it is returned when
+//! nothing is in flight.
+//!
+//! Records are contiguous and sorted by sequence number. Their number is bounded by
+//! [`RetransmitQueue::RECORDS_MAX`], and beyond the first few their memory counts towards the
+//! pool's bound. At either bound, no new data is sent until some is acknowledged. Source: RFC 8985
+//! §5.
 
 use std::collections::VecDeque;
 
@@ -24,18 +24,18 @@ mod loss_marking;
 
 pub(crate) use loss_marking::LossDecision;
 
-/// A segment that was sent: the numbers `[start, end)`.
+/// Sent segment with the sequence range `[start, end)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Record {
     pub(crate) start: Seq,
     pub(crate) end: Seq,
-    /// When it was sent last.
+    /// Time of the last transmission.
     pub(crate) sent: Time,
-    /// It was sent more than once.
+    /// True if it was retransmitted.
     pub(crate) again: bool,
-    /// The peer has it (SACK).
+    /// True if the peer has SACKed it.
     pub(crate) sacked: bool,
-    /// It counts as lost and was not sent again since.
+    /// True if it is marked lost and was not retransmitted since.
     pub(crate) lost: bool,
 }
 
@@ -50,51 +50,50 @@ impl Record {
     }
 }
 
-/// What a flight of more than one segment, or one that is repaired, needs.
+/// Records and recovery state of a flight with several segments or with a loss.
 #[derive(Debug, Default)]
 pub(crate) struct RetransmitRecords {
     /// All records but the first.
     rest: VecDeque<Record>,
-    /// What the peer holds beyond its acknowledgement.
+    /// Ranges that the peer has SACKed.
     pub(crate) board: Scoreboard,
-    /// Bytes that count as lost and were not sent again since; all but those of
-    /// the first record.
+    /// Bytes marked lost and not retransmitted since, without the first record.
     lost: u32,
-    /// Bytes that the peer holds: by report, or by counting duplicate
-    /// acknowledgements where there is no SACK.
+    /// Bytes received by the peer beyond its acknowledgement: by SACK, or estimated from duplicate
+    /// ACKs.
     sacked: u32,
-    /// How many records are `sacked`.
+    /// Number of SACKed records.
     pub(crate) sacked_records: u32,
     pub(crate) rack: Rack,
     pub(crate) prr: Prr,
     pub(crate) spurious: Spurious,
     /// No record before this one is lost.
     lost_from: Seq,
-    /// What was sent again lies before this.
+    /// End of the highest retransmission.
     again_end: Option<Seq>,
-    /// This recovery has sent its one segment to the rescue (RFC 6675 §4).
+    /// True if this recovery has sent its rescue retransmission (RFC 6675 §4).
     pub(crate) rescued: bool,
 }
 
 impl RetransmitRecords {
-    /// Records a ledger keeps room for while it waits for its next owner.
+    /// Maximum capacity kept while in the pool, in records.
     const KEPT_RECORDS_MAX: usize = 512;
-    /// Records that each has room for at least.
+    /// Minimum capacity, in records.
     const RECORDS_MIN: usize = 4;
-    /// Records that do not count: more than are sent together.
+    /// Records that do not count towards the pool's bound: more than are sent at once.
     const RECORDS_FREE: usize = 64;
 
-    /// Bytes of memory that its records take up, as far as they count.
+    /// Memory of the records that counts towards the pool's bound, in bytes.
     pub(crate) fn footprint(&self) -> usize {
         Self::counted(self.rest.capacity())
     }
 
-    /// Bytes of room for `records` that count.
+    /// Counted bytes of a capacity of `records`.
     const fn counted(records: usize) -> usize {
         records.saturating_sub(Self::RECORDS_FREE) * size_of::<Record>()
     }
 
-    /// Whether there is memory for `more` records than it has room for.
+    /// True if memory allows `more` records beyond the capacity.
     #[cold]
     fn may_grow(&self, more: usize, pool: &Pool) -> bool {
         let records = (self.rest.len() + more).next_power_of_two();
@@ -102,7 +101,7 @@ impl RetransmitRecords {
             || pool.allows(MemoryClass::Much, Self::counted(records).saturating_sub(self.footprint()))
     }
 
-    /// Doubles its room.
+    /// Doubles the capacity.
     #[cold]
     fn grow(&mut self, pool: &mut Pool) {
         let before = self.footprint();
@@ -110,7 +109,7 @@ impl RetransmitRecords {
         pool.account(before, self.footprint());
     }
 
-    /// Makes it as good as new, room aside.
+    /// Resets everything except the capacity.
     pub(crate) fn reset(&mut self) {
         let (mut rest, mut board) = (std::mem::take(&mut self.rest), std::mem::take(&mut self.board));
         rest.clear();
@@ -122,18 +121,18 @@ impl RetransmitRecords {
     }
 }
 
-/// What is in flight.
+/// Retransmission queue of a connection.
 #[derive(Debug)]
 pub(crate) struct RetransmitQueue {
-    /// The first record; it is empty when nothing is in flight.
+    /// First record; empty if nothing is in flight.
     head: Record,
     ledger: Option<Box<RetransmitRecords>>,
-    /// When a segment with data was sent last.
+    /// Time of the last transmission that occupies sequence numbers.
     pub(crate) latest: Time,
 }
 
 impl RetransmitQueue {
-    /// Most records: 24 bytes each.
+    /// Maximum number of records, of 24 bytes each.
     pub(crate) const RECORDS_MAX: usize = 1 << 14;
 
     pub(crate) fn new(at: Seq, now: Time) -> Self {
@@ -145,21 +144,20 @@ impl RetransmitQueue {
         self.head.start == self.head.end
     }
 
-    /// When the only segment in flight was sent, if it is the only one and was
-    /// sent once.
+    /// Send time of the only segment in flight, if it was sent once.
     #[inline]
     pub(crate) fn single(&self) -> Option<Time> {
         let single = self.ledger.is_none() && !self.head.again && !self.is_empty();
         single.then_some(self.head.sent)
     }
 
-    /// The only segment in flight is acknowledged.
+    /// Removes the only segment in flight, which is acknowledged.
     #[inline]
     pub(crate) fn settle(&mut self) {
         self.head.start = self.head.end;
     }
 
-    /// How many segments are in flight.
+    /// Number of segments in flight.
     #[inline]
     pub(crate) fn len(&self) -> usize {
         match &self.ledger {
@@ -169,7 +167,7 @@ impl RetransmitQueue {
         }
     }
 
-    /// How many of `segments` further ones may be sent together, where one may be.
+    /// Number of `segments` new ones that may be sent at once, given that one may.
     #[inline]
     pub(crate) fn room(&self, segments: u32, pool: &Pool) -> u32 {
         let Some(ledger) = &self.ledger else { return segments };
@@ -179,7 +177,7 @@ impl RetransmitQueue {
         segments.min(most as u32)
     }
 
-    /// Whether no further segment may be sent.
+    /// True if no further segment may be sent.
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
         self.ledger.as_ref().is_some_and(|ledger| {
@@ -194,7 +192,7 @@ impl RetransmitQueue {
         head + self.ledger.as_ref().map_or(0, |ledger| ledger.lost)
     }
 
-    /// Whether anything is lost.
+    /// True if any record is lost.
     #[inline]
     pub(crate) fn has_lost(&self) -> bool {
         (self.head.lost && !self.is_empty()) || self.ledger.as_ref().is_some_and(|ledger| ledger.lost > 0)
@@ -205,7 +203,7 @@ impl RetransmitQueue {
         self.ledger.as_ref().map_or(0, |ledger| ledger.sacked)
     }
 
-    /// Whether acknowledgements come in order and nothing was sent again.
+    /// True if nothing is SACKed or retransmitted.
     #[inline]
     pub(crate) fn is_smooth(&self) -> bool {
         self.ledger.as_ref().is_none_or(|ledger| ledger.sacked == 0 && ledger.again_end.is_none())
@@ -221,7 +219,7 @@ impl RetransmitQueue {
         self.ledger.as_deref_mut()
     }
 
-    /// The ledger; takes one if there is none.
+    /// The records; taken from the pool if there are none.
     #[inline]
     pub(crate) fn open(&mut self, pool: &mut Pool) -> &mut RetransmitRecords {
         let head = self.head;
@@ -255,7 +253,7 @@ impl RetransmitQueue {
         self.get(self.len().checked_sub(1)?)
     }
 
-    /// The first record that ends after `seq`.
+    /// Index of the first record that ends after `seq`.
     pub(crate) fn index_of(&self, seq: Seq) -> usize {
         if self.head.end.after(seq) {
             return 0;
@@ -263,7 +261,7 @@ impl RetransmitQueue {
         self.ledger.as_ref().map_or(1, |ledger| 1 + ledger.rest.partition_point(|r| r.end.at_or_before(seq)))
     }
 
-    /// `[start, end)` was sent for the first time.
+    /// Adds `[start, end)`, sent for the first time.
     #[inline]
     pub(crate) fn push(&mut self, start: Seq, end: Seq, now: Time, pool: &mut Pool) {
         self.latest = now;
@@ -273,7 +271,7 @@ impl RetransmitQueue {
         } else {
             let ledger = self.open(pool);
             if ledger.rest.len() == ledger.rest.capacity() {
-                // Within segments that are sent together.
+                // Among segments that are sent at once.
                 ledger.grow(pool);
             }
             ledger.rest.push_back(record);
@@ -283,20 +281,20 @@ impl RetransmitQueue {
         }
     }
 
-    /// Whether nothing is in flight and nothing was to be repaired lately.
+    /// True if nothing is in flight and no records are allocated.
     #[inline]
     pub(crate) fn is_at_rest(&self) -> bool {
         self.ledger.is_none() && self.is_empty()
     }
 
-    /// As [`RetransmitQueue::push`] for a flight at rest.
+    /// Same as [`RetransmitQueue::push`] for a queue at rest.
     #[inline]
     pub(crate) fn start(&mut self, start: Seq, end: Seq, now: Time) {
         self.latest = now;
         self.head = Record::new(start, end, now);
     }
 
-    /// The segment of `len` numbers that starts at `start` was sent again.
+    /// Records the retransmission of `len` sequence numbers from `start` on.
     pub(crate) fn sent_again(&mut self, start: Seq, len: u32, now: Time, pool: &mut Pool) {
         self.latest = now;
         let i = self.index_of(start);
@@ -308,12 +306,12 @@ impl RetransmitQueue {
         ledger.lost -= if was_lost && i > 0 { len } else { 0 };
         ledger.again_end = Some(ledger.again_end.map_or(end, |old| old.max(end)));
         if was_lost {
-            // It was the first.
+            // It was the first lost record.
             ledger.lost_from = end;
         }
     }
 
-    /// Cuts record `i` in two at `seq`, unless it ends there or before.
+    /// Splits record `i` at `seq`, if that lies inside.
     fn split(&mut self, i: usize, seq: Seq, pool: &mut Pool) {
         let Some(record) = self.get_mut(i) else { return };
         if seq.at_or_after(record.end) || seq.at_or_before(record.start) {
@@ -330,8 +328,8 @@ impl RetransmitQueue {
         ledger.rest.insert(i, tail);
     }
 
-    /// Everything before `una` is acknowledged; tells `deliver` of every record
-    /// of which the peer had not reported to hold it.
+    /// Removes everything before `una`; calls `deliver` for every record that was not SACKed
+    /// before.
     #[inline]
     pub(crate) fn acknowledge(
         &mut self,
@@ -369,7 +367,7 @@ impl RetransmitQueue {
         }
     }
 
-    /// Nothing is in flight any more: gives the ledger back.
+    /// Returns the records to the pool, once nothing is in flight.
     #[inline]
     pub(crate) fn close(&mut self, pool: &mut Pool) {
         if let Some(ledger) = self.ledger.take() {
@@ -378,14 +376,15 @@ impl RetransmitQueue {
         }
     }
 
-    /// Forgets everything; what comes next starts at `at`.
+    /// Removes everything; the next segment starts at `at`.
     pub(crate) fn clear(&mut self, at: Seq, pool: &mut Pool) {
         (self.head.start, self.head.end) = (at, at);
         self.close(pool);
     }
 
-    /// The peer reports `[start, end)` as received; tells `deliver` of every
-    /// record that is news. Records of which it has only a part stay.
+    /// Marks `[start, end)` as SACKed; calls `deliver` for every newly SACKed record.
+    ///
+    /// Records covered only in part stay unmarked.
     pub(crate) fn sack(
         &mut self,
         start: Seq,
@@ -394,7 +393,7 @@ impl RetransmitQueue {
         mut deliver: impl FnMut(&mut Rack, &Record),
     ) {
         let Some((fresh, (from, to))) = self.open(pool).board.insert(start, end) else { return };
-        // A record that began before the news may be complete now.
+        // A record that began before the new range may be complete now.
         let mut i = self.index_of(fresh);
         let Self { head, ledger, .. } = self;
         let Some(ledger) = ledger.as_deref_mut() else { return };
@@ -426,7 +425,7 @@ impl RetransmitQueue {
 mod tests {
     use super::*;
 
-    /// Sends segments of one byte until no further may be sent; how many.
+    /// Sends one-byte segments until the queue is full; returns their number.
     fn fill(flight: &mut RetransmitQueue, from: u32, pool: &mut Pool) -> u32 {
         let full = (from..).take(20_000).find(|&at| {
             let full = flight.is_full();
@@ -435,7 +434,7 @@ mod tests {
             }
             full
         });
-        full.expect("it is full some time") - from
+        full.expect("the queue fills") - from
     }
 
     #[test]

@@ -1,26 +1,26 @@
-//! How long a round trip takes, in nanoseconds, and how long to wait for one.
+//! Round-trip time estimator and retransmission timeout (RTO).
 //!
-//! Samples come from one segment at a time that was never retransmitted
-//! (Karn's rule), so no sample is ambiguous. Source: RFC 6298.
+//! Samples come only from segments that were never retransmitted (Karn's rule), so no sample is
+//! ambiguous. Source: RFC 6298.
 
 use queueing::Span;
 
-/// Smoothed round-trip time and the retransmission timeout that follows.
+/// Smoothed round-trip time and its variation, from which the RTO follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RttEstimator {
-    // In units of 16 ns, in which a minute fits.
+    // In units of 16 ns, so that a minute fits.
     srtt: u32,
     rttvar: u32,
-    /// How often the timeout has doubled since the last sample.
+    /// Number of RTO doublings since the last sample.
     backoff: u8,
 }
 
 impl RttEstimator {
-    /// The timeout before the first sample (RFC 6298 §2.1).
+    /// RTO before the first sample (RFC 6298 §2.1).
     const RTO_INITIAL_NS: u64 = 1_000_000_000;
-    /// The same for data, once a SYN has outlasted it (RFC 6298 §5.7).
+    /// RTO of data after a SYN timeout (RFC 6298 §5.7).
     const RTO_AFTER_SYN_LOSS_NS: u64 = 3_000_000_000;
-    /// No timeout is longer (RFC 6298 §2.5 allows 60 s or more).
+    /// Maximum RTO (RFC 6298 §2.5 allows 60 s or more).
     const RTO_MAX_NS: u64 = 60_000_000_000;
 
     const UNIT_BITS: u32 = 4;
@@ -29,7 +29,7 @@ impl RttEstimator {
         Self { srtt: 0, rttvar: 0, backoff: 0 }
     }
 
-    /// Takes one unambiguous sample; ends the backoff.
+    /// Applies an unambiguous sample and ends the backoff.
     #[inline]
     pub(crate) fn on_sample(&mut self, rtt: Span) {
         let rtt = (rtt.as_nanos().min(Self::RTO_MAX_NS) >> Self::UNIT_BITS).max(1);
@@ -44,30 +44,30 @@ impl RttEstimator {
         self.backoff = 0;
     }
 
-    /// Doubles the timeout after it fired (RFC 6298 §5.5).
+    /// Doubles the RTO after a timeout (RFC 6298 §5.5).
     pub(crate) fn on_timeout(&mut self) {
         self.backoff = (self.backoff + 1).min(16);
     }
 
-    /// New data was acknowledged: the path works again.
+    /// New data was acknowledged: ends the backoff.
     #[inline]
     pub(crate) fn on_progress(&mut self) {
         self.backoff = 0;
     }
 
-    /// The handshake is complete, and the timer had fired for a SYN: without a
-    /// sample nobody knows how much longer than that a round trip takes.
+    /// The handshake is complete after a SYN timeout: without a sample, the round trip is unknown
+    /// and longer than the RTO.
     pub(crate) fn on_syn_lost(&mut self) {
         if self.srtt == 0 {
-            // Four of these are the timeout.
+            // The RTO is four times RTTVAR.
             (self.rttvar, self.backoff) = ((Self::RTO_AFTER_SYN_LOSS_NS >> Self::UNIT_BITS) as u32 / 4, 0);
         }
     }
 
-    /// How long to wait for an acknowledgement: SRTT + max(G, 4 × RTTVAR)
-    /// (RFC 6298 §2.3) with `rto_min` for G. It is no floor of the sum: on a
-    /// steady path RTTVAR goes to nothing, and a round trip that takes a little
-    /// longer than the others would count as a loss.
+    /// Retransmission timeout: SRTT + max(G, 4 × RTTVAR) (RFC 6298 §2.3), with `rto_min` for G.
+    ///
+    /// `rto_min` is no floor of the sum: on a steady path RTTVAR approaches 0, and a slightly
+    /// longer round trip would count as a loss.
     #[inline]
     pub(crate) fn rto(&self, rto_min: Span) -> Span {
         let ns = |units: u32| u64::from(units) << Self::UNIT_BITS;
@@ -79,12 +79,12 @@ impl RttEstimator {
         Span::from_nanos((base_ns << self.backoff).min(Self::RTO_MAX_NS))
     }
 
-    /// How far round trips are from it on average.
+    /// Mean deviation of the round-trip time.
     pub(crate) fn rttvar(&self) -> Span {
         Span::from_nanos(u64::from(self.rttvar) << Self::UNIT_BITS)
     }
 
-    /// The smoothed round-trip time, once there is a sample.
+    /// Smoothed round-trip time; `None` before the first sample.
     pub(crate) fn srtt(&self) -> Option<Span> {
         (self.srtt != 0).then(|| Span::from_nanos(u64::from(self.srtt) << Self::UNIT_BITS))
     }

@@ -1,29 +1,29 @@
-//! What the peer has received beyond its acknowledgement.
+//! SACK scoreboard: ranges that the peer has received beyond its acknowledgement.
 //!
-//! Sorted, disjoint ranges; bounded, since a peer can name as many as it
-//! likes: what does not fit is merely retransmitted. Source: RFC 2018, 6675.
+//! Ranges are sorted and disjoint. Their number is bounded, since a peer can report any number; a
+//! range that does not fit is merely retransmitted. Source: RFC 2018, 6675.
 
 use crate::wire::tcp::Seq;
 
-/// Ranges `[start, end)` that the peer holds.
+/// Ranges `[start, end)` received by the peer.
 #[derive(Debug, Default)]
 pub(crate) struct Scoreboard {
     ranges: Vec<(Seq, Seq)>,
 }
 
 impl Scoreboard {
-    /// Most ranges kept: as many as our own reassembly would name.
+    /// Maximum number of ranges: as many as our own reassembly queue would report.
     const RANGES_MAX: usize = 1024;
     /// DupThresh of RFC 6675.
     const DUP_THRESH: usize = 3;
 
-    /// The end of the last range.
+    /// End of the last range.
     pub(crate) fn end(&self) -> Option<Seq> {
         self.ranges.last().map(|r| r.1)
     }
 
-    /// Adds `[start, end)`; if any of it is news, returns where the news start
-    /// and the range that they are part of now.
+    /// Adds `[start, end)`; if part of it is new, returns the start of that part and the merged
+    /// range.
     pub(crate) fn insert(&mut self, start: Seq, end: Seq) -> Option<(Seq, (Seq, Seq))> {
         let first = self.ranges.partition_point(|r| r.1.before(start));
         let last = self.ranges.partition_point(|r| r.0.at_or_before(end));
@@ -41,7 +41,7 @@ impl Scoreboard {
         (merged != old).then_some((fresh, merged))
     }
 
-    /// Forgets what lies before `una`: it is acknowledged.
+    /// Removes everything before `una`.
     pub(crate) fn advance(&mut self, una: Seq) {
         if self.ranges.is_empty() {
             return;
@@ -52,13 +52,13 @@ impl Scoreboard {
         }
     }
 
-    /// Forgets everything, room aside.
+    /// Removes everything except the capacity.
     pub(crate) fn clear(&mut self) {
         self.ranges.clear();
     }
 
-    /// What the peer lacks before this number counts as lost: three ranges, or
-    /// more than two segments' bytes, were received beyond it (RFC 6675 §4, IsLost).
+    /// Sequence number below which unreceived data is lost: three ranges, or more than two
+    /// segments' bytes, were received beyond it (RFC 6675 §4, IsLost).
     pub(crate) fn lost_edge(&self, mss: u32) -> Option<Seq> {
         let mut bytes = 0;
         self.ranges.iter().rev().enumerate().find_map(|(i, range)| {

@@ -1,5 +1,6 @@
-//! How a plan becomes a segment: what it acknowledges, how far it invites the
-//! peer, which options it carries.
+//! Segment builder: turns a plan into a segment with acknowledgement, window and options.
+//!
+//! The decision what to send is in `output`. Source: RFC 9293 §3.1, §3.8.6, RFC 7323.
 
 use queueing::Time;
 
@@ -10,8 +11,9 @@ use crate::stack::Config;
 use crate::wire::tcp::{Flags, Options, SackBlocks, Segment, Seq, Timestamps};
 
 impl<B: ByteStore> Connection<B> {
-    /// The window to announce: how far the peer may send. It grows only by
-    /// amounts worth a segment (RFC 9293 §3.8.6.2.2) and never shrinks.
+    /// Right edge of the advertised window, as a sequence number.
+    ///
+    /// It grows only by amounts worth a segment (RFC 9293 §3.8.6.2.2) and never shrinks.
     #[inline]
     pub(crate) fn edge(&self) -> Seq {
         let promised = self.rcv_adv.max(self.rcv_nxt);
@@ -19,8 +21,9 @@ impl<B: ByteStore> Connection<B> {
         if self.news_of_room() >= worth { promised.max(self.rcv_nxt + self.receive_room()) } else { promised }
     }
 
-    /// How much larger the window would become in the eyes of the peer: the
-    /// field has whole steps of the scale, and less than one reads as closed
+    /// Growth of the advertised window in bytes, as the peer would see it.
+    ///
+    /// The field counts in units of the window scale; less than one unit reads as a closed window
     /// (RFC 7323 §2.4).
     #[inline]
     pub(super) fn news_of_room(&self) -> u32 {
@@ -29,7 +32,7 @@ impl<B: ByteStore> Connection<B> {
         told(self.receive_room()).saturating_sub(told(promised))
     }
 
-    /// The segment that `plan` means, which invites the peer up to `edge`.
+    /// Segment of `plan`, with a window up to `edge`.
     #[inline]
     pub(crate) fn segment(&self, plan: &SegmentPlan, edge: Seq, now: Time, config: &Config) -> Segment<'_> {
         if plan.flags.contains(Flags::SYN) {
@@ -56,13 +59,13 @@ impl<B: ByteStore> Connection<B> {
         }
     }
 
-    /// How a segment that acknowledges `ack` invites the peer up to `edge`.
+    /// Window field of a segment that acknowledges `ack`, for a window up to `edge`.
     #[inline]
     pub(crate) fn window_field(&self, ack: Seq, edge: Seq) -> u16 {
         ((edge - ack) >> self.recv_scale).min(65_535) as u16
     }
 
-    /// A SYN, or our answer to one: its window is not scaled.
+    /// SYN or SYN-ACK; its window is not scaled.
     #[inline(never)]
     fn opening_segment(&self, plan: &SegmentPlan, edge: Seq, now: Time, config: &Config) -> Segment<'_> {
         let first = plan.flags == Flags::SYN;
@@ -93,7 +96,7 @@ impl<B: ByteStore> Connection<B> {
         self.flags.timestamps.then(|| Timestamps { value: self.timestamp(now), echo })
     }
 
-    /// What `plan` acknowledges.
+    /// Acknowledgement number of `plan`.
     #[inline]
     pub(super) fn acked_by(&self, plan: &SegmentPlan) -> Seq {
         if !plan.old {

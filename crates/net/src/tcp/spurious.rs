@@ -1,27 +1,26 @@
-//! Whether a retransmission was a mistake: the original was only late.
+//! Detection of spurious retransmissions: the original was only late, not lost.
 //!
-//! As long as nothing was sent again, an acknowledgement of new data can only
-//! answer an original (Linux, `tcp_packet_delayed`): so it is where segments that
-//! came together are judged one after the other before anything is sent.
-//! With timestamps the first acknowledgement of new data says which of the two
-//! it answers (Eifel, RFC 3522). Without, and after a timeout only, new data
-//! is sent instead of old for once: if what was never sent again is then
-//! acknowledged, nothing had been lost (F-RTO, RFC 5682). Where neither can
-//! tell, the peer's reports do, if late: once every retransmission of an
-//! episode was reported as having come twice, so did all originals (D-SACK,
-//! RFC 2883, RFC 3708). The answer is the caller's: RFC 4015, through `CongestionControl::on_undo`.
+//!  - Before the first retransmission, an ACK of new data can only answer an original (Linux,
+//!    `tcp_packet_delayed`), for example if several segments arrived before any was sent.
+//!  - With timestamps, the first ACK of new data shows which copy it answers (Eifel, RFC 3522).
+//!  - Without timestamps, after a timeout, new data is sent once instead of old. If an ACK then covers
+//!    data that was never retransmitted, nothing was lost (F-RTO, RFC 5682).
+//!  - Otherwise D-SACKs decide, though later: once every retransmission of an episode is reported
+//!    as received twice, all originals arrived (RFC 2883, RFC 3708).
+//!
+//! The response is the caller's: RFC 4015, through `CongestionControl::on_undo`.
 
 use queueing::Time;
 
 use super::rack::millis;
 use crate::wire::tcp::Seq;
 
-/// What is known so far in one episode of repair.
+/// Detection state of one recovery.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Spurious {
     eifel: Eifel,
     frto: Frto,
-    /// Nothing was sent again yet, in this episode or in one that it follows.
+    /// True while nothing was retransmitted, in this recovery or in the one that it follows.
     unsent: bool,
 }
 
@@ -29,9 +28,9 @@ pub(crate) struct Spurious {
 enum Eifel {
     #[default]
     Off,
-    /// Nothing was sent again yet.
+    /// Nothing was retransmitted yet.
     Armed,
-    /// The first retransmission left at this millisecond (RetransmitTS).
+    /// Millisecond of the first retransmission (RetransmitTS).
     Sent(u32),
 }
 
@@ -39,41 +38,41 @@ enum Eifel {
 enum Frto {
     #[default]
     Off,
-    /// The first segment was sent again; step 2 awaits an answer.
+    /// Step 1 done: the first segment was retransmitted; step 2 awaits an ACK.
     First,
-    /// New data goes out; step 3 awaits an answer.
+    /// New data is being sent; step 3 awaits an ACK.
     Second,
 }
 
-/// Which retransmissions of the latest repair the peer has not reported as
-/// duplicates. It outlives the repair, which the originals may end before the
-/// reports come, and the flight.
+/// Retransmissions of the latest recovery that no D-SACK has reported.
+///
+/// Outlives the recovery, which the originals may end before the D-SACKs arrive, and the flight.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Undo {
-    /// Where the repair began (undo_marker).
+    /// Start of the recovery (undo_marker).
     start: Seq,
-    /// How far beyond that had been sent, in steps of 64 KiB, when a segment
-    /// last went again: once a window more is acknowledged, a report has
-    /// another reason.
+    /// Distance from `start` to `snd_nxt` at the last retransmission, in units of 64 KiB.
+    ///
+    /// Once a window more is acknowledged, a D-SACK has another cause.
     steps: u16,
-    /// Retransmissions that were not reported (undo_retrans), and one more; 0
-    /// when there is nothing to undo, the largest number when there are too
-    /// many to count.
+    /// Unreported retransmissions (undo_retrans) plus 1.
+    ///
+    /// 0 if there is nothing to undo; saturated if there are too many to count.
     left: u16,
 }
 
 impl Undo {
-    /// A repair starts with the first unacknowledged number, `una`.
+    /// Starts a recovery whose first unacknowledged number is `una`.
     pub(crate) fn start(&mut self, una: Seq) {
         *self = Self { start: una, steps: 0, left: 1 };
     }
 
-    /// Whether a report can still say something.
+    /// True if a D-SACK can still prove the recovery spurious.
     pub(crate) fn is_open(&self) -> bool {
         self.left > 0
     }
 
-    /// A segment is sent again, with `nxt` to be sent next.
+    /// Counts a retransmission, with `nxt` as the next sequence number to send.
     pub(crate) fn on_sent_again(&mut self, nxt: Seq) {
         if self.is_open() {
             self.steps = (nxt - self.start).div_ceil(1 << 16).min(u32::from(u16::MAX)) as u16;
@@ -81,9 +80,10 @@ impl Undo {
         }
     }
 
-    /// The peer reports that `twice` came a second time, when all before `una`
-    /// is acknowledged and `window` bytes may be in flight, in segments of
-    /// `mss`; `true` when that was the last retransmission.
+    /// Processes a D-SACK of `twice`; returns true if it reports the last retransmission.
+    ///
+    /// `una` is the acknowledgement, `window` the congestion window in bytes, `mss` the segment
+    /// size.
     pub(crate) fn on_twice(&mut self, twice: (Seq, Seq), una: Seq, window: u32, mss: u16) -> bool {
         if una.after(self.start + (u32::from(self.steps) << 16) + window) {
             self.left = 0;
@@ -98,34 +98,32 @@ impl Undo {
     }
 }
 
-/// What an acknowledgement during repair shows.
+/// Properties of an acknowledgement during recovery.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Evidence {
-    /// It acknowledges new data.
+    /// Acknowledges new data.
     pub(crate) advances: bool,
-    /// It ends the episode: everything that was in flight is acknowledged.
+    /// Ends the recovery: everything that was in flight is acknowledged.
     pub(crate) ends: bool,
-    /// It delivers a segment of that flight which was never sent again.
+    /// Delivers a segment of that flight that was never retransmitted.
     pub(crate) original: bool,
-    /// It acknowledges a segment that was sent again, in an episode before or as
-    /// a tail loss probe.
+    /// Acknowledges a segment retransmitted in an earlier recovery or as a tail loss probe.
     pub(crate) again: bool,
-    /// The timestamp it echoes, in our milliseconds.
+    /// Echoed timestamp, in our milliseconds.
     pub(crate) echo_ms: Option<u32>,
-    /// Both sides understand SACK.
+    /// Both sides support SACK.
     pub(crate) sack: bool,
-    /// There is new data to send, and nothing but the congestion window that
-    /// might hold it back.
+    /// New data could be sent, if the congestion window allows it.
     pub(crate) can_send_new: bool,
 }
 
 impl Spurious {
-    /// Fast recovery starts.
+    /// Starts detection in fast recovery.
     pub(crate) fn on_loss(&mut self) {
         *self = Self { eifel: Eifel::Armed, frto: Frto::Off, unsent: true };
     }
 
-    /// The retransmission timer fired, for the first time or `repeatedly`.
+    /// Starts detection after a retransmission timeout, the first or one of several (`repeatedly`).
     pub(crate) fn on_timeout(&mut self, timestamps: bool, repeatedly: bool) {
         *self = match (repeatedly, timestamps) {
             (true, _) => Self::default(),
@@ -134,7 +132,7 @@ impl Spurious {
         };
     }
 
-    /// A segment is sent again.
+    /// Records a retransmission.
     pub(crate) fn on_sent_again(&mut self, now: Time) {
         self.unsent = false;
         if self.eifel == Eifel::Armed {
@@ -142,12 +140,12 @@ impl Spurious {
         }
     }
 
-    /// Whether only new data may go out for now.
+    /// True if only new data may be sent now.
     pub(crate) fn wants_new_data(&self) -> bool {
         self.frto == Frto::Second
     }
 
-    /// Judges an acknowledgement; `true` when the repair was a mistake.
+    /// Evaluates an acknowledgement; returns true if the recovery is spurious.
     pub(crate) fn on_ack(&mut self, e: &Evidence) -> bool {
         if self.unsent && e.advances && !e.again {
             *self = Self::default();
@@ -194,13 +192,13 @@ mod tests {
             undo.on_twice((Seq(n * 1000), Seq(n * 1000 + 1000)), Seq(9000), 10_000, 1000)
         };
         let mut undo = Undo::default();
-        assert!(!twice(&mut undo, 1), "nothing was repaired");
+        assert!(!twice(&mut undo, 1), "no recovery");
         undo.start(Seq(1000));
-        assert!(!twice(&mut undo, 1), "nothing was sent again yet");
+        assert!(!twice(&mut undo, 1), "no retransmission yet");
         (0..3).for_each(|_| undo.on_sent_again(Seq(9000)));
-        assert!(!twice(&mut undo, 0), "before the repair");
+        assert!(!twice(&mut undo, 0), "before the recovery");
         assert_eq!([1, 2, 3].map(|n| twice(&mut undo, n)), [false, false, true]);
-        assert!(!twice(&mut undo, 4), "one too many");
+        assert!(!twice(&mut undo, 4), "more reports than retransmissions");
     }
 
     #[test]
@@ -258,7 +256,7 @@ mod tests {
             };
             assert!(judge(false, ADVANCE) && judge(false, Evidence { ends: true, ..ADVANCE }));
             assert!(!judge(false, Evidence { advances: false, ..ADVANCE }), "a duplicate");
-            assert!(!judge(false, Evidence { again: true, ..ADVANCE }), "a probe went again");
+            assert!(!judge(false, Evidence { again: true, ..ADVANCE }), "retransmitted probe");
             assert!(!judge(true, ADVANCE));
         }
     }

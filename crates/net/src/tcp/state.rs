@@ -1,66 +1,66 @@
-//! The states of a connection and the steps between them, as one table.
+//! TCP connection states and their transitions, as one table.
 //!
-//! LISTEN is not here: a listener is an entry of the stack, not a connection.
-//! Source: RFC 9293 §3.3.2.
+//! LISTEN is absent: a listener is an entry of the stack, not a connection. Source: RFC 9293
+//! §3.3.2.
 
 use queueing::Time;
 
-/// Where a connection is in its life.
+/// TCP state of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// Our SYN is out.
+    /// SYN-SENT: our SYN was sent.
     SynSent,
-    /// Both SYNs are out; ours is not acknowledged yet.
+    /// SYN-RECEIVED: both SYNs were sent; ours is not acknowledged yet.
     SynReceived {
-        /// A listener opened it; otherwise both sides did at once.
+        /// Opened by a listener; otherwise a simultaneous open.
         passive: bool,
     },
-    /// Data flows both ways.
+    /// ESTABLISHED: data flows both ways.
     Established,
-    /// We closed; the peer has not acknowledged that yet.
+    /// FIN-WAIT-1: our FIN is queued or sent and not acknowledged yet.
     FinWait1,
-    /// We closed and the peer knows; its half is open.
+    /// FIN-WAIT-2: our FIN is acknowledged; the peer's half is open.
     FinWait2,
-    /// The peer closed; our half is open.
+    /// CLOSE-WAIT: the peer's FIN was received; our half is open.
     CloseWait,
-    /// Both closed at once; the peer has not acknowledged ours yet.
+    /// CLOSING: both sides closed at once; our FIN is not acknowledged yet.
     Closing,
-    /// The peer closed, then we did; our FIN is not acknowledged yet.
+    /// LAST-ACK: the peer closed, then we did; our FIN is not acknowledged yet.
     LastAck,
-    /// Both closed; late duplicates are awaited.
+    /// TIME-WAIT: both sides closed; old duplicates may still arrive.
     TimeWait {
-        /// When the connection may be forgotten.
+        /// End of the state.
         until: Time,
     },
-    /// Gone; the slot is kept until the application has heard of it.
+    /// CLOSED; the slot is kept until the application has received the event.
     Closed,
 }
 
-/// What moves a connection from one state to another.
+/// Event that changes the state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// The peer's SYN came and acknowledges ours.
+    /// The peer's SYN-ACK was received.
     SynAck,
-    /// The peer's SYN came without knowing ours.
+    /// The peer's SYN without ACK was received.
     Syn,
     /// Our SYN was acknowledged.
     SynAcked,
     /// The application closes its half.
     Close,
-    /// The peer's FIN came in order.
+    /// The peer's FIN was received in order.
     Fin {
-        /// When TIME-WAIT ends, should it start now.
+        /// End of TIME-WAIT, if it starts now.
         until: Time,
     },
     /// Our FIN was acknowledged.
     FinAcked {
-        /// When TIME-WAIT ends, should it start now.
+        /// End of TIME-WAIT, if it starts now.
         until: Time,
     },
 }
 
 impl State {
-    /// The state after `step`; a step that does not belong here changes nothing.
+    /// State after `step`; a step that does not apply changes nothing.
     #[must_use]
     #[inline]
     pub(crate) fn after(self, step: Step) -> Self {
@@ -79,31 +79,31 @@ impl State {
         }
     }
 
-    /// Whether the application may still send.
+    /// True if the application may still send.
     #[inline]
     pub(crate) fn can_send(self) -> bool {
         matches!(self, Self::SynSent | Self::SynReceived { .. } | Self::Established | Self::CloseWait)
     }
 
-    /// Whether the peer may still send.
+    /// True if the peer may still send.
     #[inline]
     pub(crate) fn can_receive(self) -> bool {
         matches!(self, Self::Established | Self::FinWait1 | Self::FinWait2)
     }
 
-    /// Whether the peer may send, now or once the handshake is done.
+    /// True if the peer may send, now or after the handshake.
     #[inline]
     pub(crate) fn can_receive_soon(self) -> bool {
         self.can_receive() || matches!(self, Self::SynReceived { .. })
     }
 
-    /// Whether the application has no more to do with it than to hear so.
+    /// True if the application can only wait for the end.
     #[inline]
     pub(crate) fn is_ending(self) -> bool {
         matches!(self, Self::TimeWait { .. } | Self::Closed)
     }
 
-    /// Whether the peer has to hear of an abort (RFC 9293 §3.10.5).
+    /// True if an abort sends a reset (RFC 9293 §3.10.5).
     pub(crate) fn is_reset_by_abort(self) -> bool {
         matches!(
             self,
@@ -111,7 +111,7 @@ impl State {
         )
     }
 
-    /// Whether both SYNs have been acknowledged.
+    /// True once both SYNs are acknowledged.
     #[inline]
     pub(crate) fn is_synchronized(self) -> bool {
         !matches!(self, Self::SynSent | Self::SynReceived { .. } | Self::Closed)

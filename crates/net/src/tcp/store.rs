@@ -1,8 +1,8 @@
-//! What a connection keeps bytes in: memory, or only their number.
+//! Byte storage of a connection: the bytes themselves, or only their number.
 //!
-//! A host keeps them ([`ByteQueue`]); a simulator that moves headers and
-//! lengths counts them ([`CountingStore`]). The connection is the same code, compiled
-//! once for each, so that neither asks which it is.
+//! A host stores them ([`ByteQueue`]); a simulator that models headers and lengths counts them
+//! ([`CountingStore`]). The connection is generic over [`ByteStore`], so neither case tests for the
+//! other.
 
 use std::fmt::Debug;
 use std::ops::Range;
@@ -11,20 +11,20 @@ use std::sync::LazyLock;
 use super::buffer::{ByteQueue, Pool};
 use crate::buffer_pool::BufferPool;
 
-/// Bytes that wait in order.
+/// FIFO queue of bytes.
 pub(crate) trait ByteStore: Default {
-    /// Bytes that came before their turn.
+    /// Storage of bytes received out of order.
     type Run: Run;
 
     fn len(&self) -> usize;
-    /// `len` bytes from `offset` on, less where the queue ends.
+    /// Up to `len` bytes from `offset` on; fewer at the end of the queue.
     fn slice(&self, offset: usize, len: usize) -> &[u8];
     fn push(&mut self, bytes: &[u8], pool: &mut Pool);
-    /// How many of `n` more bytes there is memory for.
+    /// Number of the next `n` bytes that memory allows.
     fn affordable(&self, n: usize, pool: &Pool) -> usize;
-    /// Forgets the first `n` bytes.
+    /// Removes the first `n` bytes.
     fn pop(&mut self, n: usize, pool: &mut Pool);
-    /// Forgets everything and gives the memory back.
+    /// Removes all bytes and frees the memory.
     fn release(&mut self, pool: &mut Pool);
 
     #[inline]
@@ -33,17 +33,17 @@ pub(crate) trait ByteStore: Default {
     }
 }
 
-/// A run of bytes that grows at its end; whoever owns it accounts for it.
+/// Run of bytes that grows at its end; its owner accounts for the memory.
 pub(crate) trait Run: Debug {
     fn of(bytes: &[u8], pool: &mut Pool) -> Self;
     fn extend(&mut self, bytes: &[u8]);
     fn join(&mut self, other: &Self);
     fn len(&self) -> usize;
-    /// The bytes in `range`, if it holds them all.
+    /// Bytes in `range`, if all are held.
     fn part(&self, range: Range<usize>) -> Option<&[u8]>;
-    /// Bytes of memory it takes up.
+    /// Memory in bytes.
     fn footprint(&self) -> usize;
-    /// Gives its memory back.
+    /// Returns the memory to the pool.
     fn give(self, pool: &mut Pool);
 }
 
@@ -83,7 +83,7 @@ impl ByteStore for ByteQueue {
 
 impl Run for Vec<u8> {
     fn of(bytes: &[u8], pool: &mut Pool) -> Self {
-        // It grows segment by segment, without the pool.
+        // Large, because it grows segment by segment without the pool.
         let mut own = pool.take_held(BufferPool::LARGE);
         own.extend_from_slice(bytes);
         own
@@ -114,19 +114,18 @@ impl Run for Vec<u8> {
     }
 }
 
-/// So many bytes, whatever they are: they read as zeroes, and nothing is copied.
+/// Byte counter in place of a queue; its bytes read as zeroes, and nothing is copied.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct CountingStore(usize);
 
-/// What all counted bytes look like. It is never written, so it takes up
-/// addresses and next to no memory.
+/// Content of all counted bytes; never written, so it takes up addresses and almost no memory.
 static ZEROES: LazyLock<Vec<u8>> = LazyLock::new(|| vec![0; CountingStore::SLICE_MAX]);
 
 impl CountingStore {
-    /// Most bytes in one slice: a segment, or all that came early.
+    /// Maximum bytes in one slice: a segment, or a run received out of order.
     pub(crate) const SLICE_MAX: usize = 8 << 20;
 
-    /// `len` counted bytes, [`CountingStore::SLICE_MAX`] at most.
+    /// `len` counted bytes, at most [`CountingStore::SLICE_MAX`].
     #[inline]
     pub(crate) fn zeroes(len: usize) -> &'static [u8] {
         &ZEROES[..len.min(Self::SLICE_MAX)]

@@ -1,8 +1,8 @@
-//! When something is due on a connection, and what is done then.
+//! Connection timers: the next deadline, and the actions at it.
 //!
-//! One instant says when the stack has to come back, the earliest of what
-//! waits: a retransmission or a probe, an early repair, a keep-alive probe, an
-//! acknowledgement, the pacer, the end of TIME-WAIT.
+//! The stack has one timer per connection. It is set to the earliest of retransmission or persist
+//! timer, tail loss probe or RACK, keep-alive, delayed ACK, pacer, and TIME-WAIT. Source: RFC 9293
+//! §3.8, RFC 6298.
 
 use queueing::Time;
 
@@ -12,16 +12,15 @@ use super::store::ByteStore;
 use crate::stack::{CloseReason, Config};
 
 impl<B: ByteStore> Connection<B> {
-    /// Most timeouts in a row (RFC 1122 §4.2.3.5: at least 100 s in all).
+    /// Maximum consecutive timeouts (RFC 1122 §4.2.3.5: at least 100 s in all).
     const RETRIES_MAX: u8 = 15;
-    /// Most timeouts of a SYN: 183 s in all, when a round trip was never timed
-    /// (RFC 9293 §3.8.3 asks for at least three minutes).
+    /// Maximum timeouts of our SYN: 183 s in all, without a round-trip sample (RFC 9293 §3.8.3
+    /// requires at least three minutes).
     const RETRIES_SYN_MAX: u8 = 7;
-    /// Most timeouts of the answer to a listener's SYN: 63 s in all, so that
-    /// half-open connections make room.
+    /// Maximum timeouts of a SYN-ACK: 63 s in all, to bound half-open connections.
     const RETRIES_SYN_RECEIVED_MAX: u8 = 5;
 
-    /// Most timeouts in a row.
+    /// Maximum consecutive timeouts in the current state.
     pub(super) fn retries_max(&self) -> u8 {
         match self.state {
             State::SynSent | State::SynReceived { passive: false } => Self::RETRIES_SYN_MAX,
@@ -30,7 +29,7 @@ impl<B: ByteStore> Connection<B> {
         }
     }
 
-    /// Starts the retransmission timer unless it runs.
+    /// Starts the retransmission timer if it is not running.
     #[inline]
     pub(crate) fn arm(&mut self, now: Time, config: &Config) {
         if self.rto_at == Time::MAX {
@@ -38,8 +37,8 @@ impl<B: ByteStore> Connection<B> {
         }
     }
 
-    /// Nothing can be sent now: if only the peer's window is the reason, the
-    /// timer will ask for it (RFC 9293 §3.8.6.1).
+    /// Called when nothing can be sent: starts the persist timer if only the peer's window is the
+    /// reason (RFC 9293 §3.8.6.1).
     #[inline]
     pub(crate) fn wait_for_window(&mut self, now: Time, config: &Config) {
         self.flags.paced = self.manners.is_some() && self.wants_data() && self.is_paced(now);
@@ -48,7 +47,7 @@ impl<B: ByteStore> Connection<B> {
         }
     }
 
-    /// When [`Connection::on_timeout`] is due; `Time::MAX` for never.
+    /// Deadline of [`Connection::on_timeout`]; `Time::MAX` for never.
     #[inline]
     pub(crate) fn deadline(&self, config: &Config) -> Time {
         let others = self.flags.ack_delayed
@@ -75,7 +74,7 @@ impl<B: ByteStore> Connection<B> {
         }
     }
 
-    /// Does what the clock demands.
+    /// Handles every timer that is due.
     pub(crate) fn on_timeout(&mut self, cx: &mut Context<'_>) {
         if let State::TimeWait { until } = self.state {
             if until <= cx.now {
@@ -104,15 +103,14 @@ impl<B: ByteStore> Connection<B> {
         }
     }
 
-    /// Keeps unread bytes of a connection that is over as long as TIME-WAIT lasts.
+    /// Keeps unread data of a closed connection for the length of TIME-WAIT.
     pub(crate) fn linger(&mut self, now: Time, config: &Config) {
         if self.rto_at == Time::MAX {
             self.rto_at = now + config.time_wait;
         }
     }
 
-    /// Nobody waits for what the peer still has to say: FIN-WAIT-2 ends by
-    /// itself, even if the peer lives.
+    /// Bounds FIN-WAIT-2 of a detached connection, even if the peer is alive.
     pub(super) fn limit_fin_wait(&mut self, cx: &Context<'_>) {
         if self.state == State::FinWait2 && self.flags.detached {
             self.rto_at = cx.now + cx.config.fin_wait;

@@ -1,10 +1,9 @@
-//! Several segments in one frame, for a device that cuts them (TSO).
+//! TCP segmentation offload (TSO): several segments in one frame, split by the device.
 //!
-//! A plan for new data takes along what could go out right after it, as far
-//! as both windows allow, in full segments and at one level of urgency. They
-//! are in flight one by one, as if they had been sent so: what is lost and
-//! repaired is a segment. A connection that repairs, probes, paces or marks
-//! sends them singly.
+//! A plan for new data is extended by data that could be sent right after it, within both windows,
+//! in full segments and at one priority level. The retransmission queue holds the segments one by
+//! one, as if sent separately. A connection in recovery, with probes, pacing or ECN does not use
+//! TSO.
 
 use queueing::Time;
 
@@ -14,11 +13,11 @@ use super::output::SegmentPlan;
 use super::store::ByteStore;
 use crate::wire::tcp::Seq;
 
-/// Data in one frame: an IP packet with all the options there can be.
+/// Maximum data in one frame: an IP packet with all possible options.
 const BYTES_MAX: u32 = 65_535 - 120;
 
 impl<B: ByteStore> Connection<B> {
-    /// `plan`, and with it what may follow at once: `segments` in all at most.
+    /// Extends `plan` to at most `segments` segments.
     #[inline]
     pub(crate) fn together(&self, plan: SegmentPlan, segments: u8, pool: &Pool) -> SegmentPlan {
         if plan.len != u32::from(self.mss) || segments < 2 {
@@ -41,8 +40,7 @@ impl<B: ByteStore> Connection<B> {
         let level = self.transmit.until().map_or(u32::MAX, |at| at.distance(plan.seq).max(0) as u32);
         let most = unsent.min(window).min(room).min(level).min(BYTES_MAX);
         let segments = self.flight.room(segments.into(), pool);
-        // The end of all there is may be short, unless it waits for an answer
-        // to what is before it (Nagle), or for more.
+        // The last segment may be short, unless Nagle's algorithm or TCP_CORK holds it back.
         let whole = unsent <= most && unsent <= segments * mss && !(self.flags.nagle || self.flags.cork);
         let len = if whole { unsent } else { segments.min(most / mss) * mss };
         if len <= mss {
@@ -52,7 +50,7 @@ impl<B: ByteStore> Connection<B> {
         Some(SegmentPlan { len, flags, segments: len.div_ceil(mss) as u8, ..plan })
     }
 
-    /// What ends at `end` is in flight from `now` on, segment by segment.
+    /// Adds the segments of `plan`, which ends at `end`, to the retransmission queue.
     #[inline]
     pub(super) fn push_flight(&mut self, plan: &SegmentPlan, end: Seq, now: Time, pool: &mut Pool) {
         let mss = u32::from(self.mss);

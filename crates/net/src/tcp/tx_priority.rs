@@ -1,8 +1,7 @@
-//! How urgent what a connection sends is.
+//! Transmit priority of a connection.
 //!
-//! Bytes keep their order, so urgency is the connection's: the level of the
-//! bytes that go out next, raised as soon as something more urgent stands
-//! behind them and lowered once they are out.
+//! Bytes keep their order, so the priority is that of the connection: the level of the next bytes,
+//! raised as soon as more urgent bytes are queued behind them and lowered once those are sent.
 
 use queueing::Priority;
 
@@ -11,18 +10,17 @@ use super::store::ByteStore;
 use crate::stack::Config;
 use crate::wire::tcp::Seq;
 
-/// The level at which a connection sends, and the one that follows.
+/// Current transmit level and the next one.
 ///
-/// What was written keeps the label it was written with, with one exception:
-/// bytes before it cannot be overtaken, so they become as urgent as what
-/// follows them.
+/// Bytes keep the level with which they were written, with one exception: they become as urgent as
+/// the bytes behind them, which cannot overtake.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Transmit {
     pub(crate) level: Priority,
-    /// From this byte on the level is another, less urgent one. (Beside the
-    /// byte, and not in a tuple with it, it takes half the room.)
+    /// Next, less urgent level, in effect from byte `then_at` on. (Separate from `then_at`, since a
+    /// tuple would take twice the space.)
     then: Option<Priority>,
-    /// The code point of its packets; 0: that of their level.
+    /// DSCP of its packets; 0 for that of their level.
     pub(crate) dscp: u8,
     then_at: Seq,
 }
@@ -34,8 +32,7 @@ impl Default for Transmit {
 }
 
 impl Transmit {
-    /// What is written from byte `end` on goes out at `level`; bytes before it
-    /// are unsent unless `sent`.
+    /// Sets `level` for bytes written from `end` on; earlier bytes are unsent unless `sent`.
     #[inline]
     pub(crate) fn set(&mut self, level: Priority, end: Seq, sent: bool) {
         if sent || level <= self.level {
@@ -48,24 +45,24 @@ impl Transmit {
         self.then = Some(self.then.map_or(level, |other| other.min(level)));
     }
 
-    /// The code point of what goes out now.
+    /// DSCP of the next packet.
     #[inline]
     pub(crate) fn dscp(&self, config: &Config) -> u8 {
         if self.dscp == 0 { config.dscp_of(self.level) } else { self.dscp }
     }
 
-    /// How urgent what is written next will be.
+    /// Level of the bytes written last.
     pub(crate) fn latest(&self) -> Priority {
         self.then.unwrap_or(self.level)
     }
 
-    /// Where what is less urgent begins, if something follows.
+    /// Start of the less urgent bytes, if any.
     #[inline]
     pub(crate) fn until(&self) -> Option<Seq> {
         self.then.map(|_| self.then_at)
     }
 
-    /// Bytes up to `next` were sent.
+    /// Updates the level after bytes up to `next` were sent.
     #[inline]
     pub(crate) fn on_sent(&mut self, next: Seq) {
         if let Some(level) = self.then
@@ -77,15 +74,14 @@ impl Transmit {
 }
 
 impl<B: ByteStore> Connection<B> {
-    /// What is written from now on goes out at `level`.
+    /// Sets `level` for bytes written from now on.
     #[inline]
     pub(crate) fn set_level(&mut self, level: Priority) {
         let end = self.data_start() + self.send.len() as u32;
         self.transmit.set(level, end, !self.snd_nxt.before(end));
     }
 
-    /// Bytes of data that one turn of `segments` would send, as far as the
-    /// peer's window and ours allow more than none.
+    /// Bytes of data in one transmit opportunity of `segments` segments, windows aside.
     #[inline]
     pub(crate) fn turn_bytes(&self, segments: u32) -> u32 {
         self.unsent().min(segments * u32::from(self.mss))
@@ -96,7 +92,7 @@ impl<B: ByteStore> Connection<B> {
 mod tests {
     use super::*;
 
-    /// Sets levels at stream positions, then sends up to each position asked for.
+    /// Sets levels at stream positions, then sends up to each expected position.
     fn check(sets: &[(u8, u32)], expected: &[(u32, u8)]) {
         let mut transmit = Transmit::default();
         for (i, &(level, end)) in sets.iter().enumerate() {

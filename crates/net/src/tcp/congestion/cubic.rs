@@ -1,62 +1,60 @@
-//! CUBIC: after a loss the window returns to where the loss was along a cubic
-//! function of time, lingers there, then looks further up.
+//! CUBIC: a congestion window that grows as a cubic function of the time since the last loss.
 //!
-//! Growth depends on time and not on round trips, so long paths are filled
-//! as fast as short ones; where Reno would be faster, CUBIC is Reno. Slow
-//! start is HyStart++. `ssthresh` derives from the window rather than the
-//! flight, which RFC 9438 §4.6 allows to senders whose window does not grow
-//! unused: a request in a single segment that gets lost would otherwise cost
-//! the next answer its window.
+//! Growth depends on time, not on round trips, so long paths fill as fast as short ones. Where Reno
+//! would be faster, the window follows Reno. Slow start is HyStart++.
 //!
-//! Only +, −, ×, ÷ on `f64`, which round alike everywhere: a run replays on
-//! any machine. Source: RFC 9438.
+//! `ssthresh` derives from the window rather than from the flight, which RFC 9438 §4.6 allows if an
+//! unused window does not grow. Otherwise the loss of a single-segment request would cost the next
+//! response its window.
+//!
+//! Uses only +, −, ×, ÷ on `f64`, which round alike on every machine, so that a run replays
+//! exactly. Source: RFC 9438.
 
 use queueing::{Bytes, Span, Time};
 
 use super::hystart::{Growth, HyStart};
 use super::{Ack, CongestionControl, WINDOW_MAX, initial_window, narrow};
 
-/// How fast the window returns, in segments per s³.
+/// Scale of the cubic function, in segments per s³ (§4.1).
 const C: f64 = 0.4;
-/// What a reduction leaves of the window.
+/// Multiplicative decrease factor.
 const BETA: f64 = 0.7;
-/// Segments per round trip that grow the window like Reno's on average, given
-/// that a loss costs less.
+/// Additive increase in segments per round trip that gives Reno's average rate with [`BETA`]
+/// (§4.3).
 const ALPHA: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
 
 /// Congestion control by a cubic function of the time since the last loss.
 #[derive(Clone, Copy, Debug)]
 pub struct Cubic {
-    /// The window in bytes; fractions add up.
+    /// Congestion window in bytes, with fractions.
     cwnd: f64,
-    /// Where Reno would be by now.
+    /// Reno-friendly estimate of the window in bytes.
     w_est: f64,
-    /// Time spent in this stage of congestion avoidance with the window in use.
+    /// Time spent in this congestion-avoidance stage with the window in use.
     elapsed: Span,
-    /// When the window was last in use.
+    /// Time of the last acknowledgement.
     used_at: Time,
-    /// How long the window takes back to `w_max`.
+    /// Time from the start of the stage until W(t) reaches `w_max`, in microseconds (K).
     k_us: u32,
-    /// The window at the last reduction, or less for faster convergence.
+    /// Window before the last reduction; less after fast convergence.
     w_max: u32,
-    /// The window at the last reduction.
+    /// Window before the last reduction.
     cwnd_prior: u32,
     ssthresh: u32,
     mss: u16,
-    /// Whether a stage of congestion avoidance is under way.
+    /// True during a congestion-avoidance stage.
     staged: bool,
     history: History,
 }
 
-/// HyStart++ is for the first slow start, before any reduction; what an undo
-/// needs exists only after one.
+/// State of the first slow start until the first reduction; then the state before the last one.
 #[derive(Clone, Copy, Debug)]
 enum History {
     Fresh(HyStart),
     Reduced(Before),
 }
 
-/// How things were before the last reduction (RFC 9438 §4.9.2).
+/// State before the last reduction, for an undo (RFC 9438 §4.9.2).
 #[derive(Clone, Copy, Debug)]
 struct Before {
     elapsed: Span,
@@ -70,7 +68,7 @@ struct Before {
 }
 
 impl Cubic {
-    /// The initial window for segments of up to `mss` bytes.
+    /// A control with the initial window for segments of up to `mss` bytes.
     #[must_use]
     pub fn new(mss: u16) -> Self {
         Self {
@@ -103,14 +101,14 @@ impl Cubic {
                     grow
                 }
             },
-            // RFC 5681 §3.1: what is confirmed after a timeout may have been sent before it.
+            // RFC 5681 §3.1: after a timeout, acknowledged data may have been sent before it.
             _ => narrow(ack.acked).min(u32::from(self.mss)),
         };
         self.cwnd += f64::from(grow);
     }
 
-    /// Begins a stage of congestion avoidance: §4.2; after a timeout or
-    /// HyStart++ the curve starts flat, §4.8 and §4.10.
+    /// Starts a congestion-avoidance stage (§4.2); after a timeout or HyStart++, K is 0 (§4.8,
+    /// §4.10).
     fn begin_stage(&mut self, now: Time) {
         self.staged = true;
         (self.elapsed, self.used_at) = (Span::ZERO, now);
@@ -125,8 +123,8 @@ impl Cubic {
         if !self.staged {
             self.begin_stage(ack.now);
         }
-        // Idle time does not count (§4.2, §5.8); in use, the window is heard
-        // of at least once a round trip.
+        // Idle time does not count (§4.2, §5.8). While the window is in use, acknowledgements
+        // arrive at least once per round trip.
         let rtt = ack.srtt.unwrap_or_default();
         let since = ack.now.since(self.used_at);
         self.elapsed += if rtt == Span::ZERO { since } else { since.min(rtt) };
@@ -144,7 +142,7 @@ impl Cubic {
         self.cwnd += (target - self.cwnd) * (ack.acked.get() as f64 / self.cwnd).min(1.0);
     }
 
-    /// Bytes were delivered while the window was not what limited the flight.
+    /// Bytes were delivered while the window did not limit the flight.
     #[inline]
     pub(crate) fn on_unused(&mut self, now: Time) {
         self.used_at = now;
@@ -157,7 +155,7 @@ impl Cubic {
         C * from_k * from_k * from_k * self.mss() + f64::from(self.w_max)
     }
 
-    /// §4.6 and §4.7; the window itself is the caller's.
+    /// Reduction of §4.6 and §4.7; the caller sets the window itself.
     fn reduce(&mut self) {
         let cwnd = self.cwnd as u32;
         self.history = History::Reduced(Before {
@@ -217,7 +215,8 @@ impl CongestionControl for Cubic {
         let History::Reduced(before) = self.history else { return };
         self.history = History::Fresh(HyStart::new());
         if self.cwnd >= f64::from(self.cwnd_prior) {
-            // It has grown beyond by itself; slow start goes on where it would have.
+            // The window has grown beyond its old value; slow start continues up to the old
+            // threshold.
             self.ssthresh = self.ssthresh.max(before.ssthresh);
             return;
         }
@@ -245,7 +244,7 @@ impl CongestionControl for Cubic {
 
     #[inline]
     fn window(&self) -> Bytes {
-        // At most WINDOW_MAX; a cast to 32 bits takes a quarter of the instructions.
+        // At most WINDOW_MAX; the cast to 32 bits takes a quarter of the instructions.
         Bytes::new(u64::from(self.cwnd as u32))
     }
 
@@ -259,13 +258,14 @@ impl CongestionControl for Cubic {
     }
 }
 
-/// The cube root of `x` ≥ 0 by Newton's method: the same everywhere, which
-/// `f64::cbrt` does not promise.
+/// Cube root of `x` ≥ 0 by Newton's method.
+///
+/// Gives the same result on every machine, which `f64::cbrt` does not guarantee.
 fn cube_root(x: f64) -> f64 {
     if x <= 0.0 {
         return 0.0;
     }
-    // A third of the exponent starts within a few percent; each step squares the error.
+    // Dividing the exponent by three starts within a few percent; each step squares the error.
     let mut root = f64::from_bits(x.to_bits() / 3 + (0x3ff0_0000_0000_0000 / 3 * 2));
     for _ in 0..5 {
         root -= (root * root * root - x) / (3.0 * root * root);

@@ -1,45 +1,43 @@
-//! DCTCP: the window shrinks in proportion to the part of it that met
-//! congestion.
+//! DCTCP: a window that shrinks in proportion to the fraction of marked bytes.
 //!
-//! For networks whose switches mark early (step marking at a shallow queue):
-//! a mark is not an alarm but a measurement. Growth and losses are NewReno's.
-//! Not for the Internet: needs ECN in its data-centre form on both
-//! sides. Source: RFC 8257.
+//! For networks whose switches mark early (step marking at a shallow queue). Growth and loss
+//! response are NewReno's. Not for the Internet: both sides need ECN in its data-centre form.
+//! Source: RFC 8257.
 
 use queueing::{Bytes, Span, Time};
 
 use super::{Ack, CongestionControl, NewReno};
 
-/// How much a new window counts in the estimate (`g`, RFC 8257 §4.1).
+/// Weight of a new sample in the estimate (`g`, RFC 8257 §4.1).
 const G: f64 = 1.0 / 16.0;
 
 /// Congestion control by the fraction of marked bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Dctcp {
     reno: NewReno,
-    /// The estimated fraction of bytes that meet congestion, 0 to 1. It starts
-    /// at 1, so the first echo halves (RFC 8257 §4.2).
+    /// Estimated fraction of marked bytes, 0 to 1. Starts at 1, so that the first echo halves the
+    /// window (RFC 8257 §4.2).
     alpha: f64,
     acked: u64,
     marked: u64,
-    /// The window of observation ends when more than this was delivered.
+    /// Observation window: ends when more than this number of bytes is delivered.
     window_end: u64,
 }
 
 impl Dctcp {
-    /// The initial window for segments of up to `mss` bytes.
+    /// A control with the initial window for segments of up to `mss` bytes.
     #[must_use]
     pub fn new(mss: u16) -> Self {
         Self { reno: NewReno::new(mss), alpha: 1.0, acked: 0, marked: 0, window_end: 0 }
     }
 
-    /// The estimated fraction of bytes that meet congestion, 0 to 1.
+    /// Estimated fraction of marked bytes, 0 to 1.
     #[must_use]
     pub fn alpha(&self) -> f64 {
         self.alpha
     }
 
-    /// RFC 8257 §3.3, steps 1 to 7.
+    /// Update of `alpha` (RFC 8257 §3.3, steps 1 to 7).
     #[inline]
     fn observe(&mut self, ack: &Ack) {
         self.acked += ack.acked.get();
@@ -110,7 +108,7 @@ mod tests {
 
     const MSS: u64 = 1000;
 
-    /// `windows` windows of 100 segments, of which the first `marked` are marked.
+    /// Feeds `windows` windows of 100 segments, of which the first `marked` are marked.
     fn windows(cc: &mut Dctcp, windows: u64, marked: u64) {
         for _ in 0..windows {
             let sent = cc.window_end + 100 * MSS;

@@ -1,54 +1,52 @@
-//! HyStart++: leaves slow start when the path's queue begins to fill, before
-//! it overflows.
+//! HyStart++: leaves slow start when the bottleneck queue begins to fill, before it overflows.
 //!
-//! A round trip whose fastest sample is clearly slower than that of the round
-//! trip before means a queue. Then the window grows at a quarter of the pace
-//! (conservative slow start), and if the delay stays for five round trips,
-//! slow start is over; if it was a passing disturbance, slow start goes on.
-//! Source: RFC 9406.
+//! A round whose minimum RTT clearly exceeds that of the previous round indicates a queue. The
+//! window then grows at a quarter of the rate (conservative slow start). Slow start ends if the
+//! delay lasts for five rounds, and resumes if the delay was transient. Source: RFC 9406.
 
 use queueing::Span;
 
 use super::Ack;
 
-/// What slow start does with one acknowledgement.
+/// Result of one acknowledgement in slow start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Growth {
-    /// The window grows by so many bytes.
+    /// Growth of the window, in bytes.
     By(u32),
-    /// It grows by so many bytes, and slow start ends with this.
+    /// Last growth of the window, in bytes: slow start ends.
     Last(u32),
 }
 
-/// The slow start of one connection. Small: round-trip times are kept in
-/// nanoseconds up to 4.29 s, longer ones count as that.
+/// Slow-start state of one connection.
+///
+/// RTTs are kept small: in 32-bit nanoseconds, which saturate at 4.29 s.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct HyStart {
-    /// The round ends when this much was delivered (modulo 2³²).
+    /// End of the round, in bytes delivered (modulo 2³²).
     round_end: u32,
     rtt_last: u32,
     rtt_now: u32,
-    /// The fastest round trip of conservative slow start; [`NONE`] outside it.
+    /// Minimum RTT of conservative slow start; [`NONE`] outside of it.
     rtt_baseline: u32,
     samples: u8,
     rounds: u8,
 }
 
-/// No sample yet.
+/// No sample.
 const NONE: u32 = u32::MAX;
-/// A smaller rise of the round-trip time is noise.
+/// Lower bound of the RTT threshold, in nanoseconds: a smaller rise is noise.
 const MIN_RTT_THRESH: u32 = 4_000_000;
-/// A larger rise is not noise, however long the round trip.
+/// Upper bound of the RTT threshold, in nanoseconds: a larger rise always counts.
 const MAX_RTT_THRESH: u32 = 16_000_000;
-/// In between, a rise by this part of the round trip counts.
+/// Between the bounds, the threshold is the RTT divided by this.
 const MIN_RTT_DIVISOR: u32 = 8;
-/// Samples that a round needs for a verdict.
+/// Minimum number of RTT samples per round for a decision.
 const N_RTT_SAMPLE: u8 = 8;
-/// Conservative slow start grows so many times slower.
+/// Divisor of the growth in conservative slow start.
 const CSS_GROWTH_DIVISOR: u32 = 4;
-/// Rounds of conservative slow start, the one it began in among them.
+/// Rounds of conservative slow start, including the one in which it began.
 const CSS_ROUNDS: u8 = 5;
-/// Segments that one acknowledgement may add at most.
+/// Maximum growth per acknowledgement, in segments.
 const L: u32 = 8;
 
 impl HyStart {
@@ -65,8 +63,8 @@ impl HyStart {
         let room = L * u32::from(mss);
         let grow = u32::try_from(ack.acked.get()).unwrap_or(room).min(room);
         let grow = if self.is_conservative() { grow / CSS_GROWTH_DIVISOR } else { grow };
-        // An end that is not ahead, in what is in flight, is past, however long ago: who has
-        // little to send is not asked here.
+        // A round end outside the data in flight is past. It may be far back, since acknowledgements
+        // of a flight that the window did not limit do not arrive here.
         let ahead = self.round_end.wrapping_sub(ack.delivered as u32);
         let in_flight = ack.sent.saturating_sub(ack.delivered) as u32;
         if (ahead == 0 || ahead > in_flight) && self.end_round(ack.sent as u32) {
@@ -98,8 +96,7 @@ impl HyStart {
         }
     }
 
-    /// Begins a round that ends when `sent` bytes were delivered; whether slow
-    /// start ends here.
+    /// Starts a round that ends when `sent` bytes are delivered; returns true if slow start ends.
     fn end_round(&mut self, sent: u32) -> bool {
         self.round_end = sent;
         (self.rtt_last, self.rtt_now, self.samples) = (self.rtt_now, NONE, 0);
@@ -115,13 +112,13 @@ mod tests {
 
     const MSS: u16 = 1000;
 
-    /// Slow start with `acks` segments in flight.
+    /// State and delivered bytes of a slow start with `acks` segments in flight.
     fn begun(acks: u32) -> (HyStart, u64) {
         (HyStart { round_end: acks * 1000, ..HyStart::new() }, 0)
     }
 
-    /// One round of `acks` full segments, all with the same round-trip time;
-    /// bytes by which the window grew, and whether slow start ended.
+    /// Runs one round of `acks` full segments with a constant RTT; returns the growth in bytes and
+    /// true if slow start ended.
     fn round(hystart: &mut HyStart, delivered: &mut u64, acks: u64, rtt_ms: u64) -> (u64, bool) {
         let (mut grown, mut ended) = (0, false);
         for _ in 0..acks {
@@ -149,7 +146,7 @@ mod tests {
     fn a_rise_by_an_eighth_slows_down_and_five_rounds_end_slow_start() {
         let (mut hystart, mut delivered) = begun(100);
         round(&mut hystart, &mut delivered, 100, 80);
-        // The eighth sample of the round tells; 93 acknowledgements count a quarter.
+        // The eighth sample of the round triggers; 93 acknowledgements count a quarter.
         let (grown, _) = round(&mut hystart, &mut delivered, 100, 90);
         assert_eq!(grown, 7 * 1000 + 93 * 250);
         let ends: Vec<_> = (0..4).map(|_| round(&mut hystart, &mut delivered, 100, 90)).collect();

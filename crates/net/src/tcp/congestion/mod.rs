@@ -1,10 +1,9 @@
-//! How much may be in flight.
+//! Congestion control: the window of bytes that may be in flight.
 //!
-//! The connection knows what was acknowledged and lost, and repairs it; a
-//! [`CongestionControl`] turns that into a window and knows nothing else.
-//! [`Cubic`] is the default and lies inside the connection;
-//! [`Config::congestion`](crate::stack::Config::congestion) names another one:
-//! one of [`ALGORITHMS`], or your own.
+//! A [`CongestionControl`] only computes the window; loss detection and retransmission belong to
+//! the connection. [`Cubic`] is the default and is stored inside the connection.
+//! [`Config::congestion`](crate::stack::Config::congestion) selects another algorithm: one of
+//! [`ALGORITHMS`], or your own.
 //!
 //! ```
 //! use net::congestion::{Ack, CongestionControl, NewReno};
@@ -39,107 +38,106 @@ pub use cubic::Cubic;
 pub use dctcp::Dctcp;
 pub use newreno::NewReno;
 
-/// New bytes were delivered.
+/// Newly delivered bytes, reported to congestion control.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ack {
-    /// When the sender heard of it.
+    /// Arrival time of the acknowledgement.
     pub now: Time,
-    /// How many, cumulatively or selectively acknowledged for the first time.
+    /// Bytes cumulatively or selectively acknowledged for the first time.
     pub acked: Bytes,
-    /// How many were in flight before, these among them.
+    /// Bytes in flight before, `acked` included.
     pub flight: Bytes,
-    /// The smoothed round-trip time, once there is a sample.
+    /// Smoothed round-trip time; `None` before the first sample.
     pub srtt: Option<Span>,
-    /// The round trip that this acknowledgement timed, if it timed one.
+    /// Round-trip sample of this acknowledgement, if any.
     pub rtt: Option<Span>,
-    /// How many of `acked` met congestion on their way (CE, told by ECE).
+    /// Bytes of `acked` that were marked CE on the path, as reported by ECE.
     pub marked: Bytes,
-    /// Bytes delivered so far, these included.
+    /// Bytes delivered so far, `acked` included.
     pub delivered: u64,
-    /// Bytes sent so far: what is sent now starts a round trip that ends when
-    /// `delivered` reaches this number.
+    /// Bytes sent so far. A round trip that starts now ends when `delivered` reaches this number.
     pub sent: u64,
-    /// The window held the flight back, not the application or the peer: a
-    /// window that was not used says nothing about the path (RFC 7661's concern).
+    /// True if the window held the flight back, not the application or the peer.
+    ///
+    /// An unused window does not probe the path (the concern of RFC 7661).
     pub limited: bool,
 }
 
-/// Decides the congestion window of one connection.
+/// Congestion window of one connection.
 ///
-/// All amounts are bytes of sequence space. A reduction happens once per
-/// recovery, per timeout episode, or per round trip with ECN echoes.
+/// All amounts are bytes of sequence space. A reduction happens once per recovery, per timeout
+/// episode, or per round trip with ECN echoes.
 pub trait CongestionControl: Send {
-    /// New bytes were delivered, and no fast recovery is under way: the one
-    /// chance to grow.
+    /// New bytes were delivered outside of fast recovery; the only call that may grow the window.
     fn on_ack(&mut self, ack: &Ack);
 
     /// A segment was lost with `flight` bytes in flight: fast recovery starts.
-    /// Until [`CongestionControl::on_recovered`], the connection brings its
-    /// flight down to [`CongestionControl::ssthresh`] (PRR, RFC 9937).
+    ///
+    /// Until [`CongestionControl::on_recovered`], the connection brings its flight down to
+    /// [`CongestionControl::ssthresh`] (PRR, RFC 9937).
     fn on_loss(&mut self, now: Time, flight: Bytes);
 
-    /// The peer echoed congestion (ECE) with `flight` bytes in flight; called
-    /// at most once a round trip (RFC 3168 §6.1.2).
+    /// The peer echoed congestion (ECE) with `flight` bytes in flight; called at most once per
+    /// round trip (RFC 3168 §6.1.2).
     fn on_ecn(&mut self, now: Time, flight: Bytes) {
         self.on_loss(now, flight);
     }
 
-    /// Everything lost in this episode was repaired.
+    /// Fast recovery ended: every loss of the episode is repaired.
     fn on_recovered(&mut self, _now: Time) {}
 
     /// The retransmission timer fired with `flight` bytes in flight.
     fn on_timeout(&mut self, now: Time, flight: Bytes);
 
-    /// The handshake took more than one repetition, and nothing was sent yet: data starts with one
-    /// segment, and slow start ends where it would have (RFC 5681 §3.1). By default as after a
-    /// timeout, which ends it at half the window.
+    /// The SYN was retransmitted more than once: data starts with a window of one segment.
+    ///
+    /// The slow-start threshold should stay (RFC 5681 §3.1). The default acts as after a timeout,
+    /// which lowers the threshold to half the window.
     fn on_syn_lost(&mut self, now: Time) {
         self.on_timeout(now, self.window());
     }
 
-    /// The last reduction was a mistake: nothing was lost (RFC 3522, RFC 5682).
+    /// The last reduction was spurious: nothing was lost (RFC 3522, RFC 5682).
     fn on_undo(&mut self, _now: Time) {}
 
-    /// Sending resumes after `idle`, which is longer than a retransmission
-    /// timeout (RFC 5681 §4.1).
+    /// Sending resumes after `idle`, which exceeds the retransmission timeout (RFC 5681 §4.1).
     fn on_idle(&mut self, _now: Time, _idle: Span) {}
 
-    /// Segments carry up to `mss` bytes from now on: the path takes less, or
-    /// more, than was thought, which says nothing about congestion (RFC 8899
-    /// §3 item 7).
+    /// The segment size changes to at most `mss` bytes because the path MTU changed.
+    ///
+    /// This is no congestion signal (RFC 8899 §3 item 7).
     fn on_mss(&mut self, _mss: u16) {}
 
-    /// Bytes that may be in flight; less than one MSS counts as one.
+    /// Congestion window in bytes; less than one MSS counts as one.
     #[must_use]
     fn window(&self) -> Bytes;
 
-    /// Where slow start ends, and what fast recovery aims at.
+    /// Slow-start threshold, also the target of fast recovery.
     #[must_use]
     fn ssthresh(&self) -> Bytes;
 
-    /// Whether the window still doubles each round trip.
+    /// True in slow start, where the window doubles each round trip.
     #[must_use]
     fn in_slow_start(&self) -> bool {
         self.window() < self.ssthresh()
     }
 }
 
-/// Makes the congestion control of a connection whose segments carry up to
-/// `mss` bytes.
+/// Constructor of a congestion control for segments of up to `mss` bytes.
 pub type NewCongestion = fn(mss: u16) -> Box<dyn CongestionControl>;
 
-/// One line of [`ALGORITHMS`].
+/// Entry of [`ALGORITHMS`].
 #[derive(Clone, Copy)]
 pub struct Algorithm {
-    /// What the user calls it.
+    /// Name in the configuration.
     pub name: &'static str,
-    /// What it does, in one line.
+    /// One-line description.
     pub about: &'static str,
-    /// Makes one.
+    /// Constructor.
     pub new: NewCongestion,
 }
 
-/// Every congestion control, for the command line, the guide and the tests.
+/// All congestion controls, for the command line, the guide and the tests.
 pub const ALGORITHMS: &[Algorithm] = &[
     Algorithm {
         name: "cubic",
@@ -158,15 +156,15 @@ pub const ALGORITHMS: &[Algorithm] = &[
     },
 ];
 
-/// The algorithm called `name`.
+/// The algorithm named `name`.
 ///
 /// # Errors
-/// [`UnknownAlgorithm`], whose text lists those that exist.
+/// [`UnknownAlgorithm`], whose text lists the known names.
 pub fn by_name(name: &str) -> Result<&'static Algorithm, UnknownAlgorithm> {
     ALGORITHMS.iter().find(|known| known.name == name).ok_or_else(|| UnknownAlgorithm(name.to_owned()))
 }
 
-/// There is no algorithm of that name.
+/// Error: no algorithm has this name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownAlgorithm(String);
 
@@ -179,7 +177,7 @@ impl fmt::Display for UnknownAlgorithm {
 
 impl std::error::Error for UnknownAlgorithm {}
 
-/// A connection's own: the default costs neither memory nor an indirect call.
+/// Congestion control of a connection; the default needs neither memory nor an indirect call.
 pub(crate) enum Congestion {
     Cubic(Cubic),
     Other(Box<dyn CongestionControl>),
@@ -190,7 +188,7 @@ impl Congestion {
         congestion.map_or_else(|| Self::Cubic(Cubic::new(mss)), |new| Self::Other(new(mss)))
     }
 
-    /// What [`ALGORITHMS`] calls it; `None` for one that it is not known of.
+    /// Name in [`ALGORITHMS`]; `None` for a control other than the default.
     pub(crate) fn name(&self) -> Option<&'static str> {
         match self {
             Self::Cubic(_) => Some("cubic"),
@@ -198,9 +196,10 @@ impl Congestion {
         }
     }
 
-    /// Whether a flight of `flight` bytes was held back by the window (what
-    /// [`Ack::limited`] tells): less than a segment was free, or in slow start,
-    /// which doubles, less than half.
+    /// True if the window held back a flight of `flight` bytes (see [`Ack::limited`]).
+    ///
+    /// That is: at most a segment of the window was free, or in slow start, which doubles, at most
+    /// half of it.
     #[inline]
     pub(crate) fn limits(&self, flight: u32, mss: u16) -> bool {
         let window = self.window().get();
@@ -299,16 +298,16 @@ impl CongestionControl for Congestion {
     }
 }
 
-/// No window grows beyond this: twice the largest that TCP can announce.
+/// Upper bound of every window: twice the largest that TCP can announce.
 const WINDOW_MAX: u32 = 1 << 31;
 
-/// Ten segments, but few kilobytes (RFC 6928 §2).
+/// Initial window: 10 segments, bounded by 14,600 bytes or 2 segments (RFC 6928 §2).
 fn initial_window(mss: u16) -> u32 {
     let mss = u32::from(mss);
     (10 * mss).min((2 * mss).max(14_600))
 }
 
-/// Sequence numbers have 32 bits: no more can be in flight.
+/// `bytes` in 32 bits, the width of sequence numbers; saturates.
 #[inline]
 fn narrow(bytes: Bytes) -> u32 {
     u32::try_from(bytes.get()).unwrap_or(u32::MAX)

@@ -1,4 +1,4 @@
-//! NewReno: slow start, congestion avoidance, halving on loss.
+//! NewReno: slow start, congestion avoidance, and halving on loss.
 //!
 //! The first slow start is HyStart++. Source: RFC 5681, RFC 6582.
 
@@ -7,7 +7,7 @@ use queueing::{Bytes, Span, Time};
 use super::hystart::{Growth, HyStart};
 use super::{Ack, CongestionControl, WINDOW_MAX, initial_window, narrow};
 
-/// Adds a segment each round trip and halves on loss.
+/// Congestion control that adds a segment per round trip and halves on loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NewReno {
     cwnd: u32,
@@ -19,20 +19,20 @@ pub struct NewReno {
 }
 
 impl NewReno {
-    /// The initial window for segments of up to `mss` bytes.
+    /// A control with the initial window for segments of up to `mss` bytes.
     #[must_use]
     pub fn new(mss: u16) -> Self {
         Self { cwnd: initial_window(mss), ssthresh: u32::MAX, mss, hystart: HyStart::new(), before: None }
     }
 
-    /// Leaves a window of `bytes`, two segments at least.
+    /// Reduces the window to `bytes`, at least 2 segments.
     pub(super) fn reduce_to(&mut self, bytes: f64) {
         self.before = Some((self.cwnd, self.ssthresh));
         self.ssthresh = (bytes as u32).max(2 * u32::from(self.mss));
         self.cwnd = self.ssthresh;
     }
 
-    /// Growth of a window that is in use.
+    /// Growth of the window in bytes for `ack`, which used the window.
     #[inline]
     fn growth(&mut self, ack: &Ack) -> u32 {
         let mss = u32::from(self.mss);

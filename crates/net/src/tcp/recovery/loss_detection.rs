@@ -1,8 +1,7 @@
-//! How loss is told: by time (RACK), by what was received beyond (SACK), or by
-//! duplicate acknowledgements alone.
+//! Loss detection: by time (RACK), by SACK blocks, or by duplicate ACKs alone.
 //!
-//! Marks segments as lost and says how many; what follows from it is for
-//! recovery to decide. Source: RFC 8985 §6, 6675 §4, 6582 §3.
+//! Marks segments as lost and returns their number; `recovery` decides the reaction. Source: RFC
+//! 8985 §6, 6675 §4, 6582 §3.
 
 use queueing::{Span, Time};
 
@@ -13,17 +12,17 @@ use crate::tcp::retransmit_queue::LossDecision;
 use crate::tcp::store::ByteStore;
 use crate::wire::tcp::Seq;
 
-/// So many acknowledgements of the same byte mean that the next was lost.
+/// Duplicate ACKs that indicate a loss (DupThresh).
 const DUPLICATE_ACKS_MAX: u8 = 3;
 
-/// How loss is told.
+/// Method of loss detection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Method {
-    /// By time (RFC 8985).
+    /// Time-based: RACK (RFC 8985).
     Rack,
-    /// By what was received beyond (RFC 6675).
+    /// By SACK blocks (RFC 6675).
     Sack,
-    /// By duplicate acknowledgements (RFC 6582).
+    /// By duplicate ACKs (RFC 6582).
     NewReno,
 }
 
@@ -36,7 +35,7 @@ impl<B: ByteStore> Connection<B> {
         }
     }
 
-    /// Marks what is lost; returns how many segments newly are.
+    /// Marks lost segments; returns the number of newly marked ones.
     pub(super) fn detect_loss(&mut self, cx: &mut Context<'_>, method: Method, news: &AckResult) -> u32 {
         match method {
             Method::Rack => self.detect_by_time(cx.now),
@@ -44,7 +43,7 @@ impl<B: ByteStore> Connection<B> {
             Method::NewReno => match self.recovery {
                 Recovery::None | Recovery::Reduction { .. } if self.duplicate_acks < DUPLICATE_ACKS_MAX => 0,
                 Recovery::Timeout { .. } => 0,
-                // A partial acknowledgement: the next hole is lost, too.
+                // A partial ACK: the next hole is lost, too.
                 Recovery::Fast { until } if news.advanced == 0 || self.snd_una.at_or_after(until) => 0,
                 _ => {
                     self.flags.retransmit_now = true;
@@ -77,8 +76,8 @@ impl<B: ByteStore> Connection<B> {
             })
     }
 
-    /// Marks what RACK's window has passed for, and sets the timer for what it
-    /// has not (RFC 8985 §6.2 step 5).
+    /// Marks segments older than RACK's reordering window, and sets the timer for the others (RFC
+    /// 8985 §6.2 step 5).
     pub(super) fn detect_by_time(&mut self, now: Time) -> u32 {
         let (repairing, srtt) = (self.recovery.repairs(), self.rtt.srtt());
         self.early_at = Time::MAX;
@@ -105,8 +104,7 @@ impl<B: ByteStore> Connection<B> {
         if lost > 0 && self.manners.is_some() { self.excuse_probe(now, lost) } else { lost }
     }
 
-    /// After a timeout, the first segment is lost, and all that could have
-    /// been acknowledged by now.
+    /// After a timeout, marks the first segment and all that could have been acknowledged by now.
     pub(super) fn mark_after_timeout(&mut self, cx: &mut Context<'_>) {
         let (now, una) = (cx.now, self.snd_una);
         let srtt = self.rtt.srtt().unwrap_or(Span::ZERO);

@@ -1,8 +1,7 @@
-//! Probes for a lost tail, and the timer that a sender keeps beside that of
-//! retransmission.
+//! Tail loss probe (TLP), and the timer that it shares with RACK.
 //!
-//! It is one deadline for two purposes that exclude each other: a tail loss
-//! probe, and a segment that is late by RACK's window. Source: RFC 8985 §7, §6.2.
+//! The two uses of the timer exclude each other: a tail loss probe, or the expiry of RACK's
+//! reordering window. The retransmission timer is separate. Source: RFC 8985 §7, §6.2.
 
 use queueing::{Span, Time};
 
@@ -14,20 +13,20 @@ use crate::tcp::spurious::Undo;
 use crate::tcp::store::ByteStore;
 use crate::wire::tcp::{Segment, Seq};
 
-/// A probe is not sent earlier: a timer fires up to 1 µs late, and so may both hosts.
+/// Minimum delay of a probe: timers fire up to 1 µs late, on both hosts.
 const PROBE_MIN: Span = Span::from_micros(10);
 
-/// A probe for a lost tail that was not answered yet (RFC 8985 §7.1).
+/// Unanswered tail loss probe (RFC 8985 §7.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TailProbe {
-    /// What had been sent with it (TLP.end_seq).
+    /// `snd_nxt` when it was sent (TLP.end_seq).
     pub(crate) end: Seq,
-    /// It was a segment sent again (TLP.is_retrans).
+    /// True if it was a retransmission (TLP.is_retrans).
     pub(crate) again: bool,
 }
 
 impl<B: ByteStore> Connection<B> {
-    /// What the answer to a tail loss probe says (RFC 8985 §7.4.2).
+    /// Processes an ACK of the tail loss probe (RFC 8985 §7.4.2).
     pub(super) fn judge_tail_probe(&mut self, cx: &mut Context<'_>, s: &Segment<'_>, news: &AckResult) {
         let Some(probe) = self.tail else { return };
         if s.ack.before(probe.end) {
@@ -37,7 +36,7 @@ impl<B: ByteStore> Connection<B> {
         let repaired = s.ack.after(probe.end);
         let unneeded = !probe.again || came_twice || (news.duplicate && s.options.sack.is_empty());
         if !unneeded && repaired && self.recovery == Recovery::None {
-            // The probe itself repaired a loss, which nobody else has seen.
+            // The probe itself repaired a loss, which no other rule has detected.
             self.congestion.on_loss(cx.now, self.flight_size());
             self.congestion.on_recovered(cx.now);
             self.undo = Undo::default();
@@ -48,9 +47,10 @@ impl<B: ByteStore> Connection<B> {
         }
     }
 
-    /// Sets the timer of a tail loss probe, if one may be sent (RFC 8985 §7.2):
-    /// two round trips after the latest segment or acknowledgement; where the
-    /// peer may wait for a second segment, as much later as it may wait.
+    /// Sets the timer of a tail loss probe, if one may be sent (RFC 8985 §7.2).
+    ///
+    /// The delay is two round trips after the latest segment or acknowledgement, plus the peer's
+    /// ACK delay if a single segment is in flight.
     #[inline]
     pub(in crate::tcp) fn arm_early(&mut self, now: Time, config: &Config) {
         if self.flight.is_empty() {
@@ -58,7 +58,7 @@ impl<B: ByteStore> Connection<B> {
             return;
         }
         if self.flight.sacked() != 0 || self.recovery.repairs() {
-            // RACK's timer, set by `detect_by_time`, stays.
+            // The timer is RACK's, set by `detect_by_time`.
             return;
         }
         self.early_at = Time::MAX;
@@ -72,7 +72,7 @@ impl<B: ByteStore> Connection<B> {
         }
     }
 
-    /// When a tail is probed for that was sent at `now`, of a flight of one or more.
+    /// Due time of a tail loss probe for data sent at `now`; `alone` if it is one segment.
     #[inline]
     pub(in crate::tcp) fn probe_at(&self, now: Time, alone: bool, config: &Config) -> Time {
         let delay = if alone { config.ack_delay_max } else { Span::ZERO };
@@ -80,7 +80,7 @@ impl<B: ByteStore> Connection<B> {
         (now + wait).min(self.rto_at)
     }
 
-    /// A tail loss probe is due, or a segment has been late for too long.
+    /// Handles the timer: sends a tail loss probe, or marks segments as lost by RACK.
     pub(in crate::tcp) fn on_early_timeout(&mut self, cx: &mut Context<'_>) {
         self.early_at = Time::MAX;
         if self.flight.sacked() == 0 && !self.recovery.repairs() {

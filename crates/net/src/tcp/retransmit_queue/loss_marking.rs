@@ -1,12 +1,15 @@
-//! What of a flight counts as lost, as received or as neither, and which of it
-//! goes again first.
+//! Loss and SACK marks of the retransmission queue, and the choice of the next retransmission.
+//!
+//! The rules of loss are in `recovery`. Source: RFC 6675 §4, RFC 6582 §3.2.
 
 use super::{Record, RetransmitQueue};
 use crate::wire::tcp::Seq;
 
 impl RetransmitQueue {
-    /// Without SACK: one more duplicate says that the peer got `bytes` more,
-    /// never all that is in flight; returns how much of that can be true.
+    /// Without SACK: counts a duplicate ACK as `bytes` received; returns how many of them are
+    /// plausible.
+    ///
+    /// The first record is never counted as received.
     pub(crate) fn count_duplicate(&mut self, bytes: u32, in_flight: u32) -> u32 {
         let most = in_flight.saturating_sub(self.head.len());
         let Some(ledger) = self.ledger.as_deref_mut() else { return 0 };
@@ -15,8 +18,10 @@ impl RetransmitQueue {
         ledger.sacked - before
     }
 
-    /// Without SACK: `acked` bytes were acknowledged at once, all but the first
-    /// segment of which were counted as duplicates before (RFC 6582 §3.2).
+    /// Without SACK: removes bytes of `acked` that duplicate ACKs have already counted; returns
+    /// their number.
+    ///
+    /// That is all but the first segment (RFC 6582 §3.2).
     pub(crate) fn discount_duplicates(&mut self, acked: u32, mss: u32) -> u32 {
         let Some(ledger) = self.ledger.as_deref_mut() else { return 0 };
         let before = ledger.sacked;
@@ -30,8 +35,10 @@ impl RetransmitQueue {
         }
     }
 
-    /// Every record for which `judge` says so counts as lost; returns how many
-    /// do so newly. `judge` sees neither what the peer holds nor what is lost.
+    /// Marks every record as lost for which `judge` decides so; returns the number of newly marked
+    /// ones.
+    ///
+    /// `judge` is not called for records that are SACKed or already lost.
     pub(crate) fn mark_lost(&mut self, mut judge: impl FnMut(&Record) -> LossDecision) -> u32 {
         let (mut marked, mut first) = (0, None);
         let mut mark = |record: &mut Record| {
@@ -59,7 +66,7 @@ impl RetransmitQueue {
         marked
     }
 
-    /// Nothing counts as lost any more.
+    /// Clears all loss marks.
     pub(crate) fn forgive(&mut self) {
         self.head.lost = false;
         if let Some(ledger) = self.ledger.as_deref_mut() {
@@ -68,7 +75,7 @@ impl RetransmitQueue {
         }
     }
 
-    /// What the peer once reported does not count any more (RFC 2018 §8).
+    /// Clears all SACK marks (RFC 2018 §8).
     pub(crate) fn forget_reports(&mut self) {
         self.head.sacked = false;
         if let Some(ledger) = self.ledger.as_deref_mut() {
@@ -79,12 +86,12 @@ impl RetransmitQueue {
         }
     }
 
-    /// Whether the peer reported the very first byte that it has not acknowledged.
+    /// True if the peer SACKed the first byte that it has not acknowledged (reneging).
     pub(crate) fn contradicts(&self) -> bool {
         self.head.sacked
     }
 
-    /// The first lost record.
+    /// First lost record.
     pub(crate) fn first_lost(&self) -> Option<&Record> {
         if self.head.lost && !self.is_empty() {
             return Some(&self.head);
@@ -94,8 +101,8 @@ impl RetransmitQueue {
         ledger.rest.range(from..).find(|record| record.lost)
     }
 
-    /// The first record below the last report that was neither received nor
-    /// sent again (RFC 6675 §4, NextSeg rule 3).
+    /// First record below the last SACK block that was neither received nor retransmitted (RFC 6675
+    /// §4, NextSeg rule 3).
     pub(crate) fn first_doubtful(&self) -> Option<&Record> {
         let end = self.ledger.as_ref()?.board.end()?;
         (0..self.len())
@@ -104,24 +111,24 @@ impl RetransmitQueue {
             .find(|r| !r.sacked && !r.again)
     }
 
-    /// The last record that the peer has not reported (RFC 6675 §4, NextSeg rule 4).
+    /// Last record that was not SACKed (RFC 6675 §4, NextSeg rule 4).
     pub(crate) fn last_unreported(&self) -> Option<&Record> {
         (0..self.len()).rev().find_map(|i| self.get(i).filter(|record| !record.sacked))
     }
 
-    /// Where what was sent again ends; nothing behind it was.
+    /// End of the highest retransmitted record.
     pub(crate) fn again_end(&self) -> Option<Seq> {
         self.ledger.as_ref().and_then(|ledger| ledger.again_end)
     }
 }
 
-/// What [`RetransmitQueue::mark_lost`] does with a record.
+/// Decision of [`RetransmitQueue::mark_lost`] on a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LossDecision {
-    /// It is lost.
+    /// The record is lost.
     Lost,
-    /// It may still arrive.
+    /// The record may still arrive.
     Keep,
-    /// It and all behind it may still arrive.
+    /// The record and all later ones may still arrive.
     Stop,
 }

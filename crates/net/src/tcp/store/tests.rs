@@ -1,4 +1,4 @@
-//! A connection that counts its bytes says what one that keeps them says.
+//! Equivalence of a connection that counts its bytes and one that stores them.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr};
@@ -15,17 +15,17 @@ use crate::stack::{Challenges, Config, ConnId, Counters, EventKind};
 use crate::wire::FourTuple;
 use crate::wire::tcp::{Flags, Options, Segment, Seq};
 
-/// What went out when, and with how much data.
+/// Sent segment: time, sequence and acknowledgement numbers, flags, window, options, data length.
 type Said = (Time, Seq, Seq, Flags, u16, Options, usize);
 
-/// Both ends of a path that drops, delays and marks by `seed`, and what they say.
+/// Both ends of a path that drops, delays and marks by `seed`, with a log of the sent segments.
 struct World<B: ByteStore> {
     config: Config,
     pool: Pool,
     counters: Counters,
     challenges: Challenges,
     ends: [Option<Connection<B>>; 2],
-    /// On their way: to whom, what, and the congestion bits.
+    /// Segments in transit: receiving end, segment, ECN field.
     under_way: BTreeMap<(Time, usize), (usize, Said, u8)>,
     rng: Rng,
     said: Vec<Said>,
@@ -58,7 +58,7 @@ impl<B: ByteStore> World<B> {
         }
     }
 
-    /// Runs `act` on an end; what becomes readable is read.
+    /// Runs `act` on an end; reads what becomes readable.
     fn act(
         &mut self,
         now: Time,
@@ -79,7 +79,7 @@ impl<B: ByteStore> World<B> {
             received: now,
             ecn,
         };
-        let connection = self.ends[end].as_mut().expect("it was opened");
+        let connection = self.ends[end].as_mut().expect("an open connection");
         act(connection, &mut cx);
         while let Some(event) = cx.events.pop_front() {
             if let EventKind::Readable { fresh } = event.kind {
@@ -93,7 +93,7 @@ impl<B: ByteStore> World<B> {
     }
 
     fn send(&mut self, now: Time, end: usize) {
-        let connection = self.ends[end].as_mut().expect("it was opened");
+        let connection = self.ends[end].as_mut().expect("an open connection");
         while let Some(plan) = connection.plan(now, &self.config) {
             let edge = connection.edge();
             let Segment { seq, ack, flags, window, options, payload, .. } =
@@ -128,7 +128,7 @@ impl<B: ByteStore> World<B> {
         });
     }
 
-    /// Until all data has arrived and is acknowledged.
+    /// Runs until all data is received and acknowledged.
     fn run(mut self) -> (Vec<Said>, u64) {
         self.act(Time::ZERO, 0, 0, |connection, cx| {
             assert_eq!(connection.write(cx, CountingStore::zeroes(BYTES)), Some(BYTES));
@@ -143,7 +143,7 @@ impl<B: ByteStore> World<B> {
             let arrives = self.under_way.keys().next().map_or(Time::MAX, |&(at, _)| at);
             let now = arrives.min(due[0]).min(due[1]);
             if arrives == now {
-                let (_, (end, said, ecn)) = self.under_way.pop_first().expect("just seen");
+                let (_, (end, said, ecn)) = self.under_way.pop_first().expect("a segment in transit");
                 self.hear(now, end, said, ecn);
             } else {
                 let end = usize::from(due[1] == now);

@@ -1,11 +1,11 @@
-//! What a device cuts is what would have been sent singly, and leaves the same.
+//! Equivalence of segments split by a device and segments sent one by one.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
 
 use crate::stack::twins::{Step, World, step};
 
-/// A step with much to send, and a device that has room for it.
+/// Step with much data, and a device with unlimited space.
 fn generous() -> impl Strategy<Value = Step> {
     prop_oneof![
         2 => (0..2usize, 1..40_000usize).prop_map(|(host, len)| Step::Send { host, len }),
@@ -23,7 +23,7 @@ proptest! {
         let (mut singly, mut together) = (World::new(kind, false), World::new(kind, true));
         for step in steps {
             let (one, other) = (singly.take(step), together.take(step));
-            // Egress tells how many frames there were.
+            // Egress returns the number of frames, which differs.
             if !matches!(step, Step::Egress { .. }) {
                 prop_assert_eq!(other, one, "{:?}", step);
             }
@@ -49,7 +49,7 @@ fn a_probe_of_the_path_goes_out_whole() {
     for step in [Step::Send { host: 0, len: 1400 }, egress(0), Step::Narrow { host: 0, mtu: 600 }] {
         world.take(step);
     }
-    // What each egress of host 0 sends until all have what they wait for.
+    // Runs the exchange; collects the result of each egress of host 0.
     let exchange = |world: &mut World| {
         let mut flights = Vec::new();
         for host in [0, 1, 0, 1, 0, 1, 0, 1] {
@@ -66,7 +66,7 @@ fn a_probe_of_the_path_goes_out_whole() {
         flights
     };
     exchange(&mut world);
-    // Whether it carries more again is looked for after ten minutes.
+    // The path is probed for a larger MTU after ten minutes.
     (0..11).for_each(|_| drop(world.take(Step::Wait { us: 60_000_000 })));
     world.take(Step::Send { host: 0, len: 30_000 });
     let long = |flight: &Vec<usize>| flight.iter().filter(|&&len| len > 614).count();

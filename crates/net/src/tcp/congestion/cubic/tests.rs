@@ -1,10 +1,10 @@
-//! CUBIC against the formulas and tables of RFC 9438.
+//! Tests of CUBIC against the formulas and tables of RFC 9438.
 
 use super::*;
 
 const MSS: u16 = 1000;
 
-/// A sender whose window is always in use on a path of constant delay.
+/// Sender whose window is always in use, on a path of constant delay.
 struct Path {
     cc: Cubic,
     now: Time,
@@ -13,21 +13,21 @@ struct Path {
 }
 
 impl Path {
-    /// A path on which the last loss was with `segments` in flight, now.
+    /// Path whose last loss was just now, with `segments` in flight.
     fn after_loss(segments: u64, rtt: Span) -> Self {
         let mut path = Self::with_window(segments, rtt);
         path.cc.on_loss(path.now, path.cc.window());
         path
     }
 
-    /// A path on which slow start has just reached `segments`.
+    /// Path on which slow start has just reached `segments`.
     fn with_window(segments: u64, rtt: Span) -> Self {
         let mut cc = Cubic::new(MSS);
         cc.cwnd = (segments * 1000) as f64;
         Self { cc, now: Time::ZERO, rtt, delivered: 0 }
     }
 
-    /// One segment is confirmed; the next follows when the window has turned over.
+    /// Acknowledges one segment; the next one follows at 1/cwnd of a round trip.
     fn ack(&mut self) {
         self.now += Span::from_secs_f64(self.rtt.as_secs_f64() * 1000.0 / self.cc.cwnd);
         self.ack_now();
@@ -115,8 +115,8 @@ fn a_loss_leaves_seven_tenths() {
 
 #[test]
 fn a_short_path_grows_like_reno() {
-    // W_est gains α = 9/17 segments each round trip until it is where the
-    // loss was, then one (§4.3). At 1 ms, the cubic function is far slower.
+    // W_est gains α = 9/17 segments per round trip until it reaches the window before the loss,
+    // then one (§4.3). At 1 ms, the cubic function is far slower.
     let mut path = Path::after_loss(40, ms(1));
     path.ack();
     let start = path.now;
@@ -136,7 +136,7 @@ fn a_short_path_grows_like_reno() {
     assert!((grown - 20.0).abs() < 0.5, "{grown}");
 }
 
-/// The average window in segments when every `1 / p`th segment is lost.
+/// Average window in segments when every `1 / p`th segment is lost.
 fn average_window(p: f64, rtt: Span) -> f64 {
     let mut path = Path::with_window(100, rtt);
     let every = (1.0 / p) as u64;
@@ -200,7 +200,7 @@ fn time_without_use_does_not_count() {
     let mut path = Path::after_loss(1000, ms(100));
     (0..1000).for_each(|_| path.ack());
     let (used, window) = (path.cc.elapsed, path.cc.window());
-    // Nothing for a minute, then small flights for a minute, then the window is used again.
+    // A minute idle, a minute of small flights, then the window is in use again.
     path.now += Span::from_secs(60);
     for _ in 0..600 {
         path.now += ms(100);
@@ -253,7 +253,7 @@ fn a_rising_delay_ends_slow_start_without_loss() {
     let mut path = Path::with_window(10, ms(80));
     let mut acks = 0;
     while path.cc.in_slow_start() {
-        // Beyond 200 segments, each waits in a queue.
+        // Beyond 200 segments, each one adds queueing delay.
         path.rtt = ms(80) + Span::from_micros(100) * (path.segments() as u64).saturating_sub(200);
         path.ack();
         acks += 1;
