@@ -9,7 +9,7 @@ use std::error::Error;
 use std::io::Read;
 use std::sync::Arc;
 
-use host::pulse::SharedPage;
+use host::signal_page::SharedPage;
 use host::{Monotonic, Tap};
 use net::classify::TransportClassifier;
 use runtime::task::{self, Config, Quantum, TaskShard, WorkerOptions};
@@ -43,7 +43,7 @@ pub fn run(
     // For `greenwave sched`, should it look.
     crew.board = Some(Arc::new(SharedPage::create(1)?));
     crew.here = Some(host::affinity::here);
-    let counted = task::run(vec![(shard, tap)], Arc::new(Monotonic), host::interrupt::flag(), &crew);
+    let counted = task::run(vec![(shard, tap)], Arc::new(Monotonic), host::signals::flag(), &crew);
     println!("{} tasks, {} turns", counted[0].started, counted[0].polls);
     Ok(())
 }

@@ -6,8 +6,8 @@
 use std::io::{BufRead, BufReader, Write};
 use std::process::Stdio;
 
-use host::lab::client::what_is_sent_comes_back;
-use host::lab::{Child, Lab, Namespace, is_there};
+use host::netlab::client::what_is_sent_comes_back;
+use host::netlab::{Child, Namespace, NetLab, is_installed};
 
 /// Says what is not tested, past the harness, which keeps what passing tests print.
 fn skipped(name: &str, why: &str) {
@@ -21,11 +21,11 @@ fn with(name: &str, program: &str, ask: impl FnOnce(&Namespace)) {
         let there = std::path::Path::new("/dev/net/tun").exists();
         (!there).then(|| "this kernel offers no TAP devices".to_owned())
     };
-    let no_curl = || (!is_there("curl")).then(|| "curl is not there".to_owned());
-    if let Some(why) = Lab::unavailable().or_else(no_tap).or_else(no_curl) {
+    let no_curl = || (!is_installed("curl")).then(|| "curl is not there".to_owned());
+    if let Some(why) = NetLab::unavailable().or_else(no_tap).or_else(no_curl) {
         return skipped(name, &why);
     }
-    let lab = Lab::new("examples").expect("a laboratory");
+    let lab = NetLab::new("examples").expect("a laboratory");
     let here = lab.namespace("here").expect("a namespace");
     let mut command = here.command(program);
     let mut server: Child = here.spawn(command.stdout(Stdio::piped())).expect("the example starts");

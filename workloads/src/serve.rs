@@ -17,7 +17,7 @@ use std::os::fd::OwnedFd;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use host::pulse::SharedPage;
+use host::signal_page::SharedPage;
 use host::{Monotonic, Tap, affinity};
 use load::protocol::Decoded;
 use load::protocol::synthetic::{REQUEST_LEN_MIN, RESPONSE_LEN, Request, Response};
@@ -127,7 +127,7 @@ fn run<S: Service>(
     files: Option<Files>,
     make: impl FnOnce(&Handle) -> Result<S, Box<dyn Error>>,
 ) -> Result<ExitCode, Box<dyn Error>> {
-    let stop = host::interrupt::flag();
+    let stop = host::signals::flag();
     let mut secret = [0; 16];
     File::open("/dev/urandom")?.read_exact(&mut secret)?;
     // Before it says that it listens: who reads that may look for it at once.

@@ -79,10 +79,10 @@ struct Args {
 /// The program `workload`, over arrays of `kib` KiB unless told otherwise.
 #[must_use]
 pub fn main(workload: &'static str, kib: usize) -> ExitCode {
-    host::interrupt::end_on_closed_pipe();
+    host::signals::restore_sigpipe();
     let args = Args::parse();
     let mut arrays = Arrays::new(args.kib.unwrap_or(kib) << 10);
-    let mut progress = Progress::new(workload, "bytes", args.pace, host::interrupt::flag());
+    let mut progress = Progress::new(workload, "bytes", args.pace, host::signals::flag());
     while progress.add(arrays.round()) {}
     progress.end(&arrays.check())
 }

@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use host::Monotonic;
 use host::disk::{PAGE, Ring};
-use host::lab::{Folder, Lab};
+use host::netlab::{NetLab, TempDir};
 use host::proc;
-use host::pulse::SharedPage;
+use host::signal_page::SharedPage;
 use load::kernel::{self, Protocol};
 use load::{Class, Plan};
 use queueing::Span;
@@ -61,7 +61,7 @@ fn best_effort_programs_say_what_they_do_and_check_it() {
 
 #[test]
 fn x264_encodes_what_is_made_up_for_it() {
-    if !host::lab::is_there("x264") {
+    if !host::netlab::is_installed("x264") {
         return skipped("x264_encodes_what_is_made_up_for_it", "x264 is not there");
     }
     let lines = said(Command::new(env!("CARGO_BIN_EXE_x264-film")).args(PACE));
@@ -72,7 +72,7 @@ fn x264_encodes_what_is_made_up_for_it() {
 
 #[test]
 fn without_x264_and_where_it_ends_early_that_is_said() {
-    let folder = Folder::new("x264").expect("a folder");
+    let folder = TempDir::new("x264").expect("a folder");
     let failed = || {
         let mut command = Command::new(env!("CARGO_BIN_EXE_x264-film"));
         let out = command.args(PACE).env("PATH", folder.path()).stdin(Stdio::null()).output();
@@ -88,7 +88,7 @@ fn without_x264_and_where_it_ends_early_that_is_said() {
 
 #[test]
 fn x264_ends_with_whoever_feeds_it() {
-    if !host::lab::is_there("x264") {
+    if !host::netlab::is_installed("x264") {
         return skipped("x264_ends_with_whoever_feeds_it", "x264 is not there");
     }
     for signal in [Signal::TERM, Signal::KILL] {
@@ -113,7 +113,7 @@ fn x264_ends_with_whoever_feeds_it() {
 #[test]
 fn swaptions_run_with_the_collectors_malloc() {
     let name = "swaptions_run_with_the_collectors_malloc";
-    let folder = Folder::new("collector").expect("a folder");
+    let folder = TempDir::new("collector").expect("a folder");
     let library = folder.path().join("libcollector.so");
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("collector/malloc.c");
     let built = Command::new("cc")
@@ -143,7 +143,7 @@ fn swaptions_run_with_the_collectors_malloc() {
 #[test]
 fn trees_of_the_go_program_outlive_its_collector() {
     let name = "trees_of_the_go_program_outlive_its_collector";
-    let folder = Folder::new("garbage").expect("a folder");
+    let folder = TempDir::new("garbage").expect("a folder");
     let program = folder.path().join("garbage");
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("garbage");
     let built = Command::new("go").current_dir(source).args(["build", "-o"]).arg(&program).arg(".").output();
@@ -159,11 +159,11 @@ fn served(name: &str, program: &str, plan: &Plan, protocol: &Protocol) -> Option
         let there = Path::new("/dev/net/tun").exists();
         (!there).then(|| "this kernel offers no TAP devices".to_owned())
     };
-    if let Some(why) = Lab::unavailable().or_else(no_tap) {
+    if let Some(why) = NetLab::unavailable().or_else(no_tap) {
         skipped(name, &why);
         return None;
     }
-    let lab = Lab::new("workloads").expect("a laboratory");
+    let lab = NetLab::new("workloads").expect("a laboratory");
     let here = lab.namespace("here").expect("a namespace");
     let mut command = here.command(program);
     let mut child = here.spawn(command.args(["--every", "50ms"]).stdout(Stdio::piped())).expect("it starts");

@@ -240,7 +240,7 @@ fn measure(requests: u64, classifiers: Classifiers) -> Result<Measured, Error> {
     listening.map_err(|e| Error::new(format!("port {PORT}: {e:?}")))?;
 
     let clock = Monotonic::new();
-    let stop = host::interrupt::flag();
+    let stop = host::signals::flag();
     let mut now = Time::ZERO;
     let mut measured = Measured::default();
     while !client.is_done() {

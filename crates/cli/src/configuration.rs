@@ -23,7 +23,7 @@ use std::sync::atomic::Ordering;
 
 use clap::error::{ContextKind, ContextValue};
 use clap::{ArgMatches, FromArgMatches};
-use host::interrupt;
+use host::signals;
 
 use crate::control::Control;
 use crate::{Error, commands, refusal};
@@ -45,7 +45,7 @@ pub fn read_again<T>(
     read: impl FnOnce() -> Result<T, Error>,
 ) -> Option<Result<T, Error>> {
     let is_asked = control.is_some_and(Control::begin_reload);
-    if !interrupt::hangup().swap(false, Ordering::Relaxed) && !is_asked {
+    if !signals::hangup().swap(false, Ordering::Relaxed) && !is_asked {
         return None;
     }
     Some(read().map_err(|e| e.and("the previous settings stay in force")))
@@ -199,10 +199,10 @@ mod tests {
     #[test]
     fn a_file_is_read_once_for_a_signal_and_never_without() {
         assert_eq!(read_again(None, || Ok(1)), None, "nobody asked");
-        interrupt::hangup().store(true, Ordering::Relaxed);
+        signals::hangup().store(true, Ordering::Relaxed);
         assert_eq!(read_again(None, || Ok(1)), Some(Ok(1)));
         assert_eq!(read_again(None, || Ok(2)), None);
-        interrupt::hangup().store(true, Ordering::Relaxed);
+        signals::hangup().store(true, Ordering::Relaxed);
         let refused = read_again(None, || Err::<u8, _>(Error::new("line 3: no flag")));
         assert_eq!(refused, Some(Err(Error::new("line 3: no flag; the previous settings stay in force"))));
         assert_eq!(read_again(None, || Ok(3)), None, "it is said once");

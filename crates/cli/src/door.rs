@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 use guard::Params;
-use host::guard::{Heard, Joining};
+use host::guard::{AppQueuePolicy, ReportCounter};
 use queueing::{Priority, Span};
 use runtime::shard::{Guard, Refusal, Shed};
 
@@ -65,14 +65,14 @@ impl Args {
     /// # Errors
     /// When there is no such policy.
     pub fn guard(&self) -> Result<Option<Guard>, Error> {
-        self.joined(&[], &Heard::default())
+        self.joined(&[], &ReportCounter::default())
     }
 
     /// The same, joined by the services that tell of their queues in these files.
     ///
     /// # Errors
     /// When there is no such policy, or there are too many files.
-    pub fn joined(&self, files: &[PathBuf], heard: &Heard) -> Result<Option<Guard>, Error> {
+    pub fn joined(&self, files: &[PathBuf], heard: &ReportCounter) -> Result<Option<Guard>, Error> {
         let Some(name) = self.guard.clone() else { return Ok(None) };
         let default = Params::default();
         let params = Params { delay_target: self.target_delay.unwrap_or(default.delay_target), ..default };
@@ -80,7 +80,7 @@ impl Args {
             .map_err(|e| Error::new(format!("--guard: {e}")).advice("--guard queue-delay"))?;
         if !files.is_empty() {
             let anew = move || guard::by_name(&name, &params).expect("there was one by that name");
-            let joining = Joining::new(anew, files, heard);
+            let joining = AppQueuePolicy::new(anew, files, heard);
             guard.policy = Box::new(joining.map_err(|e| Error::new(format!("--joined: {e}")))?);
         }
         let refusal = match self.guard_refusal {

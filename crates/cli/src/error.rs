@@ -129,14 +129,14 @@ impl From<host::dpdk::DpdkError> for Error {
     }
 }
 
-impl From<host::fabric::FabricError> for Error {
-    fn from(e: host::fabric::FabricError) -> Self {
+impl From<host::egress::FabricError> for Error {
+    fn from(e: host::egress::FabricError) -> Self {
         Self::of_machine(&e, e.advice())
     }
 }
 
-impl From<host::lab::LabError> for Error {
-    fn from(e: host::lab::LabError) -> Self {
+impl From<host::netlab::LabError> for Error {
+    fn from(e: host::netlab::LabError) -> Self {
         Self::of_machine(&e, e.advice())
     }
 }

@@ -89,7 +89,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     bar.set_message(format!("load {target}"));
     let mut on_progress = |p: ::load::Progress| bar.set_position(p.settled);
     let clock = host::Monotonic::new();
-    let stop = host::interrupt::flag();
+    let stop = host::signals::flag();
     let begun = clock.now();
     let report = kernel::run(&plan, target, &protocol, &clock, &mut on_progress, stop);
     let took = clock.now().since(begun);

@@ -229,13 +229,13 @@ impl Kind {
             Self::Daemon => output::go_on(),
             Self::Measurement => {
                 // Where it cannot be, signals end it as they end other programs.
-                let _ = host::interrupt::watch(|| {
+                let _ = host::signals::watch(|| {
                     eprintln!("{}", Error::interrupted(" before its results were complete"));
                     output::end(error::INTERRUPTED)
                 });
             }
             Self::Change => {
-                let _ = host::interrupt::flag();
+                let _ = host::signals::flag();
             }
             Self::Prompt => {}
         }
@@ -249,7 +249,7 @@ fn main() -> ExitCode {
 }
 
 fn start() -> ExitCode {
-    host::interrupt::fail_on_full_file();
+    host::signals::fail_on_full_file();
     host::sandbox::keep_files_from_others();
     panics::watch();
     table::look_at_terminal();

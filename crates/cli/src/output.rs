@@ -9,7 +9,7 @@ use std::fmt;
 use std::io::{self, ErrorKind, Write as _};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use host::lab::Lab;
+use host::netlab::NetLab;
 use rustix::process::{Signal, getpid, kill_process};
 
 use crate::error::{Error, plain};
@@ -62,7 +62,7 @@ pub fn flush() {
 
 /// Removes what this process has made for its measurements, and ends it with `code` of its exit status.
 pub fn end(code: u8) -> ! {
-    Lab::end_all();
+    NetLab::end_all();
     std::process::exit(code.into())
 }
 
@@ -75,8 +75,8 @@ fn failed(e: &io::Error) {
         return;
     }
     if e.kind() == ErrorKind::BrokenPipe {
-        Lab::end_all();
-        host::interrupt::end_on_closed_pipe();
+        NetLab::end_all();
+        host::signals::restore_sigpipe();
         let _ = kill_process(getpid(), Signal::PIPE);
     }
     say(format_args!("{}\n", Error::new(what)));

@@ -155,7 +155,7 @@ impl Args {
 /// Anything that keeps the server from starting.
 pub fn run(args: &Args, arguments: &Arguments) -> Result<ExitCode, Error> {
     // A signal that comes before there is a server to hear it is not lost.
-    let _ = host::interrupt::hangup();
+    let _ = host::signals::hangup();
     let (kind, addresses) = args.link.plan()?;
     let Valid { policies, observed, sandbox } = args.valid(kind.kept())?;
     let header = args.json.then(|| Header::of_host("serve", None).examined(&["serve"]));

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::process::Command;
 
-use host::lab::Lab;
+use host::netlab::NetLab;
 #[cfg(feature = "bpf")]
 use scratch::Scratch;
 use serde_json::Value;
@@ -29,7 +29,7 @@ const SERVERS: &str = "every_server_of_the_benchmark_answers";
 
 #[test]
 fn every_server_of_the_benchmark_answers() {
-    if let Some(why) = Lab::unavailable() {
+    if let Some(why) = NetLab::unavailable() {
         return skipped(SERVERS, &why);
     }
     let mut command = Command::new(env!("CARGO_BIN_EXE_greenwave"));
@@ -100,7 +100,7 @@ fn has_goals(name: &str, text: &str, goals: &[&str]) {
 fn the_guards_three_figures_are_measured_and_said() {
     let test = "the_guards_three_figures_are_measured_and_said";
     let btf = std::path::Path::new("/sys/kernel/btf/vmlinux").exists();
-    if let Some(why) = Lab::unavailable().or_else(|| (!btf).then(|| "the kernel has no BTF".to_owned())) {
+    if let Some(why) = NetLab::unavailable().or_else(|| (!btf).then(|| "the kernel has no BTF".to_owned())) {
         return skipped(test, &why);
     }
     let text = small(&["guard", "--duration", "200ms"]);

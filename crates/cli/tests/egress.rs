@@ -8,7 +8,7 @@ mod tiny;
 
 use std::io::Write;
 
-use host::lab::Lab;
+use host::netlab::NetLab;
 use tiny::{Tiny, figure, found};
 
 /// Two bursts beside one endless flow.
@@ -44,7 +44,7 @@ const TINY: Tiny = Tiny(
 
 #[test]
 fn an_experiment_on_an_egress_times_every_flow() {
-    if let Some(why) = Lab::unavailable() {
+    if let Some(why) = NetLab::unavailable() {
         let line = format!("skipped: an_experiment_on_an_egress_times_every_flow: {why}\n");
         return std::io::stderr().write_all(line.as_bytes()).unwrap();
     }

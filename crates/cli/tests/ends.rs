@@ -15,7 +15,7 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use common::greenwave;
-use host::lab::{Child, Folder, Lab, Namespace, Veth, client};
+use host::netlab::{Child, Namespace, NetLab, TempDir, Veth, client};
 use rustix::process::{Pid, Signal, kill_process};
 
 use Case::{Ends, Not, Tested};
@@ -240,7 +240,7 @@ fn case(row: &Row, cause: Cause) -> Case {
         (InterfaceDown, Daemon, "run") => Not("its devices are those of serve"),
         (InterfaceDown, Daemon, "guard attach") => Ends(0, ""),
         (ProgramRemoved, Daemon, "serve" | "run") => Tested(
-            "host/src/xdp/attached.rs::a_program_that_is_taken_off_and_an_interface_that_is_removed_are_seen_without_a_new_socket",
+            "host/src/xdp/query.rs::a_program_that_is_taken_off_and_an_interface_that_is_removed_are_seen_without_a_new_socket",
         ),
         (ProgramRemoved, Daemon, "guard attach") => {
             Tested("cli/src/guard/attach.rs::only_an_end_that_was_asked_for_is_a_success")
@@ -336,13 +336,13 @@ fn every_command_and_every_flag_that_names_a_file_has_a_row_and_every_reference_
 
 /// Files and a server that words name.
 struct World {
-    folder: Folder,
+    folder: TempDir,
     server: TcpListener,
 }
 
 impl World {
     fn new(name: &str) -> Self {
-        let folder = Folder::new(name).expect("a folder can be made");
+        let folder = TempDir::new(name).expect("a folder can be made");
         let server = TcpListener::bind("127.0.0.1:0").expect("there is a free port");
         let answering = server.try_clone().expect("a listener has a copy");
         // Ends with the process; connections are few and live as long as their commands.
@@ -545,12 +545,12 @@ impl Place {
     fn new(test: &str) -> Option<Self> {
         let tap = Path::new("/dev/net/tun").exists();
         if let Some(why) =
-            Lab::unavailable().or_else(|| (!tap).then(|| "this kernel offers no TAP devices".to_owned()))
+            NetLab::unavailable().or_else(|| (!tap).then(|| "this kernel offers no TAP devices".to_owned()))
         {
             let _ = std::io::stderr().write_all(format!("skipped: {test}: {why}\n").as_bytes());
             return None;
         }
-        let lab = Lab::new("ends").unwrap();
+        let lab = NetLab::new("ends").unwrap();
         let [ours, clients] = ["ours", "clients"].map(|name| lab.namespace(name).unwrap());
         lab.veth((&ours, "eth0"), (&clients, "eth0"), &Veth::default()).unwrap();
         let listener = ours.enter(|| TcpListener::bind("0.0.0.0:80").unwrap());

@@ -28,7 +28,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::process::{Output, Stdio};
 use std::time::Duration;
 
-use host::lab::{Child, Lab, Namespace, Veth};
+use host::netlab::{Child, Namespace, NetLab, Veth};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -56,12 +56,12 @@ struct Rig {
 impl Rig {
     fn new(test: &str) -> Option<Self> {
         let btf = std::path::Path::new("/sys/kernel/btf/vmlinux").exists();
-        let why = Lab::unavailable().or_else(|| (!btf).then(|| "the kernel has no BTF".to_owned()));
+        let why = NetLab::unavailable().or_else(|| (!btf).then(|| "the kernel has no BTF".to_owned()));
         if let Some(why) = why {
             skipped(test, &why);
             return None;
         }
-        let lab = Lab::new(test).unwrap();
+        let lab = NetLab::new(test).unwrap();
         let [client, server] = ["client", "server"].map(|name| lab.namespace(name).unwrap());
         lab.veth((&client, "eth0"), (&server, "eth0"), &Veth::default()).unwrap();
         for (namespace, host) in [(&client, 1), (&server, 2)] {
@@ -152,7 +152,7 @@ fn who_is_new_is_shed_and_a_running_download_completes() {
     let mut download = rig.connect().expect("nobody waits, so everybody comes in");
     download.set_read_timeout(Some(LIMIT)).unwrap();
     let (mut upload, _) = rig.listener.accept().unwrap();
-    let sent = host::lab::client::noise(3_000_000);
+    let sent = host::netlab::client::noise(3_000_000);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             upload.write_all(&sent).unwrap();

@@ -8,7 +8,7 @@ mod tiny;
 
 use std::io::Write;
 
-use host::lab::{Group, Lab, is_there};
+use host::netlab::{Group, NetLab, is_installed};
 use tiny::{Tiny, found};
 
 /// A fifth of what a twentieth of a core serves, and ten times of it.
@@ -55,9 +55,9 @@ const TINY: Tiny = Tiny(
 /// Whether there can be such experiments here with `server`; says so when not.
 fn can_run(test: &str, server: &str) -> bool {
     let cores = host::affinity::cores().map_or(0, |cores| cores.len());
-    let why = Lab::unavailable().or_else(Group::unavailable);
+    let why = NetLab::unavailable().or_else(Group::unavailable);
     let why = why.or_else(|| (cores < 2).then(|| "it needs two cores".to_owned()));
-    let why = why.or_else(|| (!is_there(server)).then(|| format!("the program {server} is not there")));
+    let why = why.or_else(|| (!is_installed(server)).then(|| format!("the program {server} is not there")));
     if let Some(why) = &why {
         let _ = std::io::stderr().write_all(format!("skipped: {test}: {why}\n").as_bytes());
     }

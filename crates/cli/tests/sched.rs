@@ -29,8 +29,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use common::greenwave;
-use host::cores::class::Class;
-use host::cores::{Hierarchy, list};
+use host::cores::sched_policy::SchedPolicy;
+use host::cores::{Hierarchy, cpulist};
 use host::{affinity, proc};
 use queueing::CoreId;
 use rustix::process::{Pid, Resource, Signal, getrlimit, kill_process};
@@ -75,11 +75,11 @@ impl Program {
     }
 
     /// All that a scheduler may change: class, cores, folders.
-    fn scheduled(&self) -> (Class, Vec<CoreId>, Vec<Option<PathBuf>>) {
+    fn scheduled(&self) -> (SchedPolicy, Vec<CoreId>, Vec<Option<PathBuf>>) {
         let cores = rustix::thread::sched_getaffinity(self.pid()).expect("it runs");
         let folders = [Hierarchy::freezer(), Hierarchy::idle()];
         let folders = folders.map(|tree| tree.and_then(|tree| tree.folder_of(self.0.id())));
-        (Class::of(self.pid()).expect("it runs"), list::of_set(&cores), folders.to_vec())
+        (SchedPolicy::of(self.pid()).expect("it runs"), cpulist::of_set(&cores), folders.to_vec())
     }
 }
 
@@ -113,7 +113,7 @@ fn daemon(test: &str, program: &Program) -> (Program, Scratch) {
     let args = ["sched", "--config", config.path(), "--journals", &journals(test)];
     let daemon = Command::new(GREENWAVE).args(args).stdout(Stdio::null()).stderr(Stdio::inherit()).spawn();
     let daemon = Program(daemon.expect("greenwave starts"));
-    until("BE in the idle class", || program.scheduled().0 == Class::IDLE);
+    until("BE in the idle class", || program.scheduled().0 == SchedPolicy::IDLE);
     (daemon, config)
 }
 
@@ -229,7 +229,7 @@ fn a_scheduler_ends_when_no_task_is_left() {
 fn lc_that_waits_with_no_core_left_raises_a_condition_for_log_metric_and_hook() {
     let (told, metrics) = (Scratch::new("hook.txt", ""), Scratch::new("metrics.prom", ""));
     // LC that is too much for one core disturbs itself, and nobody can be stopped for it.
-    let one = list::text(&host::affinity::cores().unwrap()[..1]);
+    let one = cpulist::text(&host::affinity::cores().unwrap()[..1]);
     let config = format!(
         "cores = \"{one}\"\nsensor = \"none\"\ncondition_after = \"60ms\"\nmetrics = \"{}\"\n\
          hook = [\"sh\", \"-c\", \"echo $GREENWAVE_CONDITION $GREENWAVE_TROUBLE $GREENWAVE_WHERE >> {}\"]\n\

@@ -22,7 +22,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use host::lab::{Child, Lab, Namespace, Veth, client};
+use host::netlab::{Child, Namespace, NetLab, Veth, client};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -42,11 +42,11 @@ fn place(test: &str) -> Option<Namespace> {
         let there = Path::new("/dev/net/tun").exists();
         (!there).then(|| "this kernel offers no TAP devices".to_owned())
     };
-    if let Some(why) = Lab::unavailable().or_else(no_tap) {
+    if let Some(why) = NetLab::unavailable().or_else(no_tap) {
         skipped(test, &why);
         return None;
     }
-    Some(Lab::new("serving").unwrap().namespace("host").unwrap())
+    Some(NetLab::new("serving").unwrap().namespace("host").unwrap())
 }
 
 /// A running server; ended when this is dropped.
@@ -142,7 +142,7 @@ fn a_server_listens_where_it_is_told_to_and_ends_with_json() {
 fn other_subnets_are_reached_by_the_gateway_that_is_told() {
     let test = "other_subnets_are_reached_by_the_gateway_that_is_told";
     let Some(place) = place(test) else { return };
-    if !host::lab::is_there("curl") {
+    if !host::netlab::is_installed("curl") {
         return skipped(test, "curl is not there");
     }
     let told = ["--host-addr", "10.77.0.7", "--gateway", "10.77.0.9"];
@@ -240,10 +240,10 @@ fn refused(place: &Namespace, args: &[&str], says: &str) {
 #[test]
 fn an_address_on_an_interface_is_served_once() {
     let test = "an_address_on_an_interface_is_served_once";
-    if let Some(why) = Lab::unavailable() {
+    if let Some(why) = NetLab::unavailable() {
         return skipped(test, &why);
     }
-    let lab = Lab::new("serving").unwrap();
+    let lab = NetLab::new("serving").unwrap();
     let [ours, clients] = ["ours", "clients"].map(|name| lab.namespace(name).unwrap());
     lab.veth((&ours, "gw0"), (&clients, "eth0"), &Veth::default()).unwrap();
     clients.address("eth0", "10.77.0.9".parse().unwrap(), 24).unwrap();

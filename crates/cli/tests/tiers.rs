@@ -14,7 +14,7 @@ use std::fs;
 use std::io::Write;
 use std::path::Path;
 
-use host::lab::{Group, Lab, is_there};
+use host::netlab::{Group, NetLab, is_installed};
 use tiny::{Tiny, figure, found};
 
 /// A little work, and all the time in the world for it.
@@ -66,9 +66,9 @@ const TINY: Tiny = Tiny(
 /// Whether there can be such experiments here; says so when not.
 fn can_run(test: &str) -> bool {
     let cores = host::affinity::cores().map_or(0, |cores| cores.len());
-    let why = Lab::unavailable().or_else(Group::unavailable);
+    let why = NetLab::unavailable().or_else(Group::unavailable);
     let why = why.or_else(|| (cores < 2).then(|| "it needs two cores".to_owned()));
-    let why = why.or_else(|| (!is_there("tc")).then(|| "the program tc is not there".to_owned()));
+    let why = why.or_else(|| (!is_installed("tc")).then(|| "the program tc is not there".to_owned()));
     let unbuilt = |name: &&str| !Path::new(env!("CARGO_BIN_EXE_greenwave")).with_file_name(name).exists();
     let unbuilt = ["testbed", "swaptions"].into_iter().find(unbuilt);
     let why =

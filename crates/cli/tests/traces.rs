@@ -5,7 +5,7 @@
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::process::{Child, Command, Stdio};
 
-use host::lab::{Folder, Lab, is_there};
+use host::netlab::{NetLab, TempDir, is_installed};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -21,15 +21,16 @@ impl Drop for Server {
 
 #[test]
 fn the_stages_of_a_written_request_add_up_and_its_parent_is_kept() {
-    let missing = Lab::unavailable().or_else(|| (!is_there("curl")).then(|| "curl is not there".to_owned()));
+    let missing =
+        NetLab::unavailable().or_else(|| (!is_installed("curl")).then(|| "curl is not there".to_owned()));
     if let Some(why) = missing {
         let line = format!("skipped: the_stages_of_a_written_request_add_up_and_its_parent_is_kept: {why}\n");
         let _ = std::io::stderr().write_all(line.as_bytes());
         return;
     }
-    let lab = Lab::new("traces").expect("a laboratory");
+    let lab = NetLab::new("traces").expect("a laboratory");
     let space = lab.namespace("server").expect("a namespace");
-    let folder = Folder::new("traces").expect("a folder");
+    let folder = TempDir::new("traces").expect("a folder");
     let file = folder.path().join("slow.jsonl");
     let mut command: Command = space.command(env!("CARGO_BIN_EXE_greenwave"));
     let serve =

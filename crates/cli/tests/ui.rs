@@ -18,8 +18,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use common::greenwave;
-use host::cores::list;
-use host::lab::Namespace;
+use host::cores::cpulist;
+use host::netlab::Namespace;
 use rustix::process::{Pid, Signal, kill_process};
 use scratch::Scratch;
 
@@ -105,7 +105,7 @@ impl Shown {
 
 /// A scheduler of a program that stands for LC and one for BE.
 fn scheduler() -> (Shown, Scratch) {
-    let core = list::text(&host::affinity::cores().expect("cores")[..1]);
+    let core = cpulist::text(&host::affinity::cores().expect("cores")[..1]);
     let config = format!(
         "cores = \"{core}\"\nsensor = \"none\"\n\
          [[tasks]]\nname = \"lc\"\nclass = \"LC\"\nguaranteed = 1\ncommand = [\"sleep\", \"300\"]\n\

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use host::afxdp::{self, AfXdp, Claims, Mode, Options};
-use host::lab::{Lab, Veth};
+use host::netlab::{NetLab, Veth};
 use host::{Monotonic, Tap, affinity, dpdk, packet};
 use net::Device;
 use queueing::{Clock, CoreId, Time};
@@ -25,10 +25,10 @@ const WINDOW: u64 = 512;
 const BATCH: usize = 64;
 
 fn main() {
-    if let Some(why) = Lab::unavailable() {
+    if let Some(why) = NetLab::unavailable() {
         return eprintln!("skipped: echo_rate: {why}");
     }
-    let lab = Lab::new("rate").expect("the laboratory is available");
+    let lab = NetLab::new("rate").expect("the laboratory is available");
     let (here, there) = (lab.namespace("reflector").unwrap(), lab.namespace("sender").unwrap());
     lab.veth((&here, "gw0"), (&there, "eth0"), &Veth::default()).unwrap();
     println!("{:<28} {:>8}", "driver", "kframes/s");

@@ -87,13 +87,13 @@ mod tests {
         use std::collections::BTreeSet;
         use std::io::Write as _;
 
-        use crate::lab::{Lab, Veth};
+        use crate::netlab::{NetLab, Veth};
 
-        if let Some(why) = Lab::unavailable() {
+        if let Some(why) = NetLab::unavailable() {
             let text = format!("skipped: only_local_addresses_are_ours: {why}\n");
             return drop(std::io::stderr().write_all(text.as_bytes()));
         }
-        let lab = Lab::new("address").unwrap();
+        let lab = NetLab::new("address").unwrap();
         let (ours, other) = (lab.namespace("ours").unwrap(), lab.namespace("other").unwrap());
         lab.veth((&ours, "gw0"), (&other, "eth0"), &Veth::default()).unwrap();
         let here = |name: &str| {

@@ -18,9 +18,9 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("seam_messages", crate::seam::fuzz::messages),
     ("seam_desk", crate::seam::fuzz::desk),
     ("guard_maps", crate::guard::fuzz::maps),
-    ("fabric_notes", crate::fabric::fuzz::notes),
+    ("fabric_notes", crate::egress::fuzz::notes),
     ("scheduler_words", crate::cores::scx::fuzz::words),
-    ("journal", crate::cores::journal::fuzz::journal),
+    ("journal", crate::cores::undo_log::fuzz::journal),
     ("netlink", netlink),
     ("proc", proc),
 ];

@@ -144,7 +144,7 @@ impl Mapping {
     ///
     /// # Panics
     /// When they are not in it.
-    pub(crate) fn give_back(&self, at: usize, len: usize) -> io::Result<()> {
+    pub(crate) fn discard(&self, at: usize, len: usize) -> io::Result<()> {
         assert!(at + len <= self.len, "{len} bytes at {at} are outside a mapping of {}", self.len);
         // SAFETY: within the mapping, as just asserted; it stays mapped, and reads as zero.
         match unsafe { libc::madvise(self.start.as_ptr().add(at).cast(), len, libc::MADV_REMOVE) } {

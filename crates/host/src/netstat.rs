@@ -23,13 +23,13 @@ mod tests {
         use rustix::io::Errno;
         use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, listen, socket_with};
 
-        use crate::lab::Lab;
+        use crate::netlab::NetLab;
 
-        if let Some(why) = Lab::unavailable() {
+        if let Some(why) = NetLab::unavailable() {
             let test = "a_connection_that_finds_no_room_at_a_listener_is_counted_by_name";
             return drop(std::io::stderr().write_all(format!("skipped: {test}: {why}\n").as_bytes()));
         }
-        let ours = Lab::new("netstat").unwrap().namespace("ours").unwrap();
+        let ours = NetLab::new("netstat").unwrap().namespace("ours").unwrap();
         ours.up("lo").unwrap();
         let to = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 8080);
         let (room, none, counts) = ours.enter(|| {

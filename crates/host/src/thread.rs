@@ -5,7 +5,7 @@
 
 use rustix::thread::{Pid, gettid};
 
-use crate::cores::class::Class;
+use crate::cores::sched_policy::SchedPolicy;
 
 /// The kernel's number of the calling thread.
 #[must_use]
@@ -19,13 +19,13 @@ pub fn number() -> u32 {
 pub fn demote(number: u32) {
     // It has ended by now, or it may step back: there is no other answer.
     if let thread @ Some(_) = i32::try_from(number).ok().and_then(Pid::from_raw) {
-        let _ = Class::IDLE.set(thread);
+        let _ = SchedPolicy::IDLE.set(thread);
     }
 }
 
 /// As [`demote`], of the calling thread; a daemon in its sandbox may do so, too.
 pub fn step_back() {
-    let _ = Class::IDLE.set(None);
+    let _ = SchedPolicy::IDLE.set(None);
 }
 
 #[cfg(test)]
@@ -34,7 +34,7 @@ mod tests {
 
     #[test]
     fn a_demoted_thread_is_in_the_idle_class_and_others_are_not() {
-        let class = |number: u32| Class::of(Pid::from_raw(number as i32)).unwrap();
+        let class = |number: u32| SchedPolicy::of(Pid::from_raw(number as i32)).unwrap();
         let (ours, before) = (number(), class(number()));
         let demoted = std::thread::spawn(move || {
             demote(number());
@@ -45,8 +45,8 @@ mod tests {
             class(number())
         });
         let (theirs, seen) = demoted.join().unwrap();
-        assert_eq!((seen, class(ours)), (Class::IDLE, before));
-        assert_eq!((steps_back.join().unwrap(), class(ours)), (Class::IDLE, before));
+        assert_eq!((seen, class(ours)), (SchedPolicy::IDLE, before));
+        assert_eq!((steps_back.join().unwrap(), class(ours)), (SchedPolicy::IDLE, before));
         assert_ne!(theirs, ours);
         // It has ended.
         demote(theirs);

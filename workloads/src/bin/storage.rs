@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
-use host::lab::Folder;
+use host::netlab::TempDir;
 use runtime::task::Handle;
 use workloads::serve::{self, Place};
 use workloads::storage::{Io, Preload, Store, StoreError, disk};
@@ -39,10 +39,10 @@ struct Args {
 const BLOCKS: u32 = 256;
 
 fn main() -> ExitCode {
-    host::interrupt::end_on_closed_pipe();
+    host::signals::restore_sigpipe();
     let args = Args::parse();
     // Gone at the end; the file too, unless it has a place of its own.
-    let folder = match Folder::new("storage") {
+    let folder = match TempDir::new("storage") {
         Ok(folder) => folder,
         Err(e) => return serve::failed(&e),
     };

@@ -15,10 +15,10 @@ struct Args {
 }
 
 fn main() -> ExitCode {
-    host::interrupt::end_on_closed_pipe();
+    host::signals::restore_sigpipe();
     let args = Args::parse();
     let mut stream = Stream::new(Setup::default(), args.pace.seed);
-    let mut progress = Progress::new("streamcluster", "points", args.pace, host::interrupt::flag());
+    let mut progress = Progress::new("streamcluster", "points", args.pace, host::signals::flag());
     while progress.add(stream.turn()) {}
     progress.end(&stream.check())
 }

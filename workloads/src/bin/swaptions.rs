@@ -21,11 +21,11 @@ struct Args {
 const BATCH: u64 = 64;
 
 fn main() -> ExitCode {
-    host::interrupt::end_on_closed_pipe();
+    host::signals::restore_sigpipe();
     let args = Args::parse();
     let swaption = Swaption::default();
     let mut simulation = Simulation::new(swaption, args.pace.seed).keeping(args.keep_mib << 20);
-    let mut progress = Progress::new("swaptions", "paths", args.pace, host::interrupt::flag());
+    let mut progress = Progress::new("swaptions", "paths", args.pace, host::signals::flag());
     loop {
         simulation.add(BATCH);
         if !progress.add(BATCH) {

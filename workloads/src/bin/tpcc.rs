@@ -23,7 +23,7 @@ struct Args {
 }
 
 fn main() -> ExitCode {
-    host::interrupt::end_on_closed_pipe();
+    host::signals::restore_sigpipe();
     let args = Args::parse();
     let scale = Scale { warehouses: args.warehouses, ..Scale::default() };
     serve::main("tpcc", &args.place, None, |_| Ok(Mutex::new(Store::new(scale, args.seed))))

@@ -16,5 +16,5 @@ struct Args {
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    film::encode(args.pace, host::interrupt::flag()).unwrap_or_else(|e| serve::failed(&e))
+    film::encode(args.pace, host::signals::flag()).unwrap_or_else(|e| serve::failed(&e))
 }

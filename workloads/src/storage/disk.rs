@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-use host::disk::{Plain, Ring};
+use host::disk::{BlockingDisk, Ring};
 
 use super::Store;
 use crate::serve::Files;
@@ -36,6 +36,6 @@ pub fn disk(io: Option<Io>, note: impl FnOnce(&str)) -> Result<(Files, &'static 
             Err(e) => note(&e.to_string()),
         }
     }
-    let plain = Plain::new(DEPTH, BUFFERS, Store::BUFFER)?;
+    let plain = BlockingDisk::new(DEPTH, BUFFERS, Store::BUFFER)?;
     Ok((Files { disk: Box::new(plain), readiness: None }, "system calls"))
 }

@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use host::lab::Folder;
+use host::netlab::TempDir;
 use net::device::memory::{MemoryDevice, pair};
 use proptest::prelude::*;
 use queueing::{Priority, Rng, Span, Time};
@@ -23,13 +23,13 @@ struct World {
     shard: TaskShard<MemoryDevice>,
     device: MemoryDevice,
     now: Time,
-    folder: Folder,
+    folder: TempDir,
 }
 
 impl World {
     fn new(blocks: u32, io: Io) -> Self {
         let (files, how) = disk(Some(io), |_| ()).expect("it can be had");
-        let folder = Folder::new("storage").unwrap();
+        let folder = TempDir::new("storage").unwrap();
         let tcp = net::stack::Config::new([2, 0, 0, 0, 0, 1], [10, 0, 0, 1].into(), 24, [1; 16]);
         let shard = TaskShard::new(Config { disk: Some(files.disk), ..Config::shared(tcp) });
         let preload = Preload { blocks, text: TEXT, seed: 1 };

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use host::lab::{Lab, LabError, Namespace};
+use host::netlab::{LabError, Namespace, NetLab};
 use queueing::{CoreId, Span};
 
 use crate::{Error, programs};
@@ -73,11 +73,11 @@ impl Cores {
 ///
 /// # Errors
 /// There can be none here.
-pub fn lab(name: &str) -> Result<Lab, Error> {
-    if let Some(why) = Lab::unavailable() {
+pub fn lab(name: &str) -> Result<NetLab, Error> {
+    if let Some(why) = NetLab::unavailable() {
         return Err(Error::new(format!("the benchmark needs network namespaces: {why}")).advice("as root"));
     }
-    Ok(Lab::new(name)?)
+    Ok(NetLab::new(name)?)
 }
 
 /// As [`programs::kernel_address`], for a crowd that comes at once.

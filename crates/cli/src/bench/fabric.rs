@@ -239,7 +239,7 @@ fn measure(
     threads: usize,
     bar: &ProgressBar,
 ) -> (Row, Outcome) {
-    let before = host::memory::resident();
+    let before = host::rss::resident();
     let over = AtomicBool::new(false);
     let (outcome, [cpu, wall], peak) = std::thread::scope(|scope| {
         let peak = scope.spawn(|| peak_until(&over));
@@ -275,10 +275,10 @@ fn measure(
 
 /// The most memory that the process has until `over`.
 fn peak_until(over: &AtomicBool) -> u64 {
-    let mut peak = host::memory::resident();
+    let mut peak = host::rss::resident();
     while !over.load(Ordering::Relaxed) {
         std::thread::sleep(Duration::from_millis(10));
-        peak = peak.max(host::memory::resident());
+        peak = peak.max(host::rss::resident());
     }
     peak
 }

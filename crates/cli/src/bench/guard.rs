@@ -14,7 +14,7 @@ use guard::{Params, by_name};
 use host::Monotonic;
 use host::clock::ThreadTime;
 use host::guard::{Classes, Cost, GuardError, Options, Refusal, WaitEnd};
-use host::lab::{Lab, Veth};
+use host::netlab::{NetLab, Veth};
 use host::xdp::Mode;
 use queueing::{Clock, Span};
 use serde_json::json;
@@ -69,8 +69,8 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
 /// What frames take in a namespace that forwards nothing: those that are tried are for no address of
 /// its own.
 fn costs() -> Result<Vec<Cost>, Error> {
-    let namespace = Lab::new("bench-guard-costs")?.namespace("a")?;
-    namespace.forwards_nothing()?;
+    let namespace = NetLab::new("bench-guard-costs")?.namespace("a")?;
+    namespace.disable_forwarding()?;
     Ok(namespace.enter(host::guard::costs)?)
 }
 
@@ -102,7 +102,7 @@ fn goals(costs: &[Cost], shares: Shares) -> [Goal; 3] {
 /// The share of a core that a controller takes which looks at a server a
 /// hundred times a second; or why it was not attached.
 fn controller(duration: Span, until: WaitEnd) -> Result<Result<f64, GuardError>, Error> {
-    let lab = Lab::new("bench-guard")?;
+    let lab = NetLab::new("bench-guard")?;
     let [server, client] = ["server", "client"].map(|name| lab.namespace(name));
     let (server, client) = (server?, client?);
     lab.veth((&server, "eth0"), (&client, "eth0"), &Veth::default())?;

@@ -241,7 +241,7 @@ impl Client {
                 let who = self.peer.who;
                 eprintln!("stopped by process {} of user {}", who.process, who.user);
                 self.answer(now, &Answer::done("stopping"));
-                host::interrupt::flag().store(true, Ordering::Relaxed);
+                host::signals::flag().store(true, Ordering::Relaxed);
             }
         }
     }

@@ -117,7 +117,7 @@ fn another_user_is_told_who_may_ask_and_nothing_is_done() {
     assert_eq!((answer.done, answer.said), (false, Some(says.clone())));
     assert_eq!(silent.said(), (false, says));
     assert!(rig.control.clients.is_empty(), "they take no place");
-    assert!(!host::interrupt::is_set());
+    assert!(!host::signals::is_set());
 
     // Who started the daemon may ask even though it is root's now.
     rig.control.daemon.owner = 70_002;

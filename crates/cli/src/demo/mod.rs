@@ -150,7 +150,7 @@ impl Args {
 /// A run that cannot start, or a page that cannot be written.
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let settings = args.settings()?;
-    let stop = host::interrupt::flag();
+    let stop = host::signals::flag();
     let rounds = (1..=args.rounds).flat_map(|round| args.modes.iter().map(move |&mode| (round, mode)));
     let runs = args.modes.len() * args.rounds as usize;
     let bar = progress::bar(runs as u64 * u64::from(args.seconds) * 1000);

@@ -153,7 +153,7 @@ impl Kind {
                 let (mac, mtu) = (Some(opened.interface.mac), opened.interface.mtu.min(MTU_MAX));
                 let how = Some(opened.summary());
                 let heard =
-                    addresses.are_found().then(|| packet::eavesdrop(&opened.interface)).transpose()?;
+                    addresses.are_found().then(|| packet::open_copy(&opened.interface)).transpose()?;
                 let mut ear = heard.map(Box::new);
                 let with_ear = |queue| AnyDevice::Xdp(xdp::Xdp { queue, ear: ear.take() });
                 let devices = opened.devices.into_iter().map(with_ear).collect();

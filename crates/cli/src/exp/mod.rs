@@ -23,7 +23,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args as ClapArgs, Subcommand, ValueEnum};
-use host::interrupt;
+use host::signals;
 
 use crate::error::Error;
 use catalogue::Source;
@@ -232,7 +232,7 @@ fn run_all(args: &RunArgs) -> Result<ExitCode, Error> {
         let (result, journal) = match run_one(source, args) {
             Ok(done) => done,
             // One that cannot run here does not keep the others from it; ctrl-C does.
-            Err(e) if sources.len() > 1 && !interrupt::is_set() => {
+            Err(e) if sources.len() > 1 && !signals::is_set() => {
                 eprintln!("{e}");
                 overview.add_missing(&source.name, &e);
                 ran_not = true;
@@ -263,7 +263,7 @@ fn run_one(source: &Source, args: &RunArgs) -> Result<(ExperimentResult, Option<
     let experiment = source.parse()?;
     let world = experiment.world().map_err(Error::new)?;
     // A simulation has its journal, and nothing to put back.
-    if world.kind == world::Kind::Sim && interrupt::end_at_once() {
+    if world.kind == world::Kind::Sim && signals::restore_default_signals() {
         return Err(Error::interrupted(""));
     }
     // Not after minutes of measuring.

@@ -7,7 +7,7 @@
 use std::process::ExitCode;
 
 use clap::Subcommand;
-use host::fabric::{self, Choice, Counter, Policy, Shape, Status};
+use host::egress::{self, Choice, Counter, Policy, Shape, Status};
 use queueing::Rate;
 use serde_json::json;
 
@@ -66,7 +66,7 @@ impl Args {
     pub fn check(&self) -> Result<(), Error> {
         let Command::Attach { rate, policy, .. } = &self.command else { return Ok(()) };
         named(policy)?;
-        Policy::check_rate(*rate).map_err(|e| Error::from(fabric::FabricError::from(e)))
+        Policy::check_rate(*rate).map_err(|e| Error::from(egress::FabricError::from(e)))
     }
 }
 
@@ -78,14 +78,14 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     match &args.command {
         Command::Attach { device, rate, policy } => attach(device, *rate, policy)?,
         Command::Status { device, json } => {
-            let status = fabric::status(device)?;
+            let status = egress::status(device)?;
             if *json {
                 println!("{}", as_json(device, &status))
             } else {
                 print!("{}", as_text(device, &status))
             }
         }
-        Command::Detach { device } => println!("{device}: restored: {}", fabric::detach(device)?),
+        Command::Detach { device } => println!("{device}: restored: {}", egress::detach(device)?),
         Command::Policy { name } => print!("{}", policy::text(name)?),
     }
     Ok(ExitCode::SUCCESS)
@@ -113,7 +113,7 @@ pub fn describe(path: &std::path::Path, as_json: bool) -> Result<(), Error> {
 fn attach(device: &str, rate: Rate, name: &str) -> Result<(), Error> {
     let policy = named(name)?;
     let seed = u64::from_ne_bytes(*crate::options::secret()?.first_chunk().expect("it has 16 bytes"));
-    let Choice { shape, missing } = fabric::attach(device, rate, &policy, seed)?;
+    let Choice { shape, missing } = egress::attach(device, rate, &policy, seed)?;
     println!("{device}: {} at {rate}: {}", policy.name, layout(&policy, shape));
     if !missing.is_empty() {
         println!("  this kernel has no qdisc {}; used instead: {}", missing.join(", "), shape.name());

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use host::fabric::{BadPolicy, Policy};
+use host::egress::{BadPolicy, Policy};
 use queueing::{Priority, Span};
 use serde::Deserialize;
 

@@ -166,9 +166,9 @@ impl Args {
 /// # Errors
 /// What keeps the guard from being attached, or from being told.
 pub fn run(args: &Args, arguments: &Arguments) -> Result<ExitCode, Error> {
-    let _ = host::interrupt::hangup();
+    let _ = host::signals::hangup();
     let (mut controller, options, sandbox) = args.valid()?;
-    let interrupted = host::interrupt::flag();
+    let interrupted = host::signals::flag();
     let ui = args.ui.open(head(args), args.control.is_on())?;
     let reads = arguments.file().into_iter().collect();
     let mut control = args.control.open(ui.as_ref(), reads)?;

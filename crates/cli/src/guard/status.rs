@@ -4,7 +4,7 @@
 use std::process::ExitCode;
 
 use guard::app_queue::Requests;
-use host::guard::{Held, Queue, Reason, Refusal, Status, WaitEnd};
+use host::guard::{LimitInForce, Queue, Reason, Refusal, Status, WaitEnd};
 use host::xdp::Mode;
 use queueing::Span;
 use serde_json::json;
@@ -66,10 +66,12 @@ fn refusal(status: &Status) -> &'static str {
 fn held(status: &Status) -> String {
     match status.held {
         _ if !status.is_alive() => "all connections, because the controller is stalled".to_owned(),
-        Held::Open => "all connections".to_owned(),
-        Held::Closed => "none".to_owned(),
-        Held::Rate { cost_ns, .. } => format!("{:.0}/s", 1e9 / cost_ns.max(1) as f64),
-        Held::Present(present) => format!("new ones while fewer than {} are in the server", present[0]),
+        LimitInForce::Open => "all connections".to_owned(),
+        LimitInForce::Closed => "none".to_owned(),
+        LimitInForce::Rate { cost_ns, .. } => format!("{:.0}/s", 1e9 / cost_ns.max(1) as f64),
+        LimitInForce::Concurrency(present) => {
+            format!("new ones while fewer than {} are in the server", present[0])
+        }
     }
 }
 
@@ -151,10 +153,10 @@ fn as_json(device: &str, status: &Status) -> serde_json::Value {
         json!({ "who": who, "seen": status.counts.seen[class], "shed": shed })
     };
     let (kind, per_s) = match status.held {
-        Held::Open => ("open", None),
-        Held::Rate { cost_ns, .. } => ("rate", Some(1e9 / cost_ns.max(1) as f64)),
-        Held::Present(_) => ("present", None),
-        Held::Closed => ("closed", None),
+        LimitInForce::Open => ("open", None),
+        LimitInForce::Rate { cost_ns, .. } => ("rate", Some(1e9 / cost_ns.max(1) as f64)),
+        LimitInForce::Concurrency(_) => ("present", None),
+        LimitInForce::Closed => ("closed", None),
     };
     let queues = queues(status).map(|queue| {
         json!({

@@ -3,7 +3,7 @@
 
 use std::net::Ipv4Addr;
 
-use host::lab::{Folder, LabError};
+use host::netlab::{LabError, TempDir};
 use load::closed_loop::Answer;
 use queueing::CoreId;
 
@@ -58,7 +58,7 @@ impl Program {
         at: Ipv4Addr,
         cores: Option<&[CoreId]>,
         items: &[Item],
-        folder: &Folder,
+        folder: &TempDir,
     ) -> Result<Vec<String>, LabError> {
         for item in items {
             folder.write(item.key, &item.value())?;

@@ -13,8 +13,8 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use host::afxdp::AfXdp;
-use host::lab::{Child, Folder, Lab, LabError, Namespace, Veth};
-use host::{Monotonic, affinity, proc, usage};
+use host::netlab::{Child, LabError, Namespace, NetLab, TempDir, Veth};
+use host::{Monotonic, affinity, cpu_time, proc};
 use load::closed_loop::{ClosedLoopClient, Exchange, Kind, Pace, Tally};
 use net::Device;
 use queueing::{Clock, CoreId, Span};
@@ -88,7 +88,7 @@ pub struct Rig<'a, D> {
     setting: &'a Setting<'a>,
     exchanges: u64,
     _namespaces: Vec<Namespace>,
-    _folder: Folder,
+    _folder: TempDir,
 }
 
 /// What one exchange found.
@@ -120,7 +120,7 @@ impl<'a, D: Device + Send> Rig<'a, D> {
     /// # Errors
     /// Why it does not serve, in a line.
     pub fn new(
-        lab: &Lab,
+        lab: &NetLab,
         program: Program,
         stack: Stack,
         setting: &'a Setting<'a>,
@@ -141,7 +141,7 @@ impl<'a, D: Device + Send> Rig<'a, D> {
             all => namespaces.push(bridge(lab, &server, all)?),
         }
         server.steer_receive(HERE, setting.server).map_err(said)?;
-        let folder = Folder::new("programs").map_err(said)?;
+        let folder = TempDir::new("programs").map_err(said)?;
         let words = program.command(SERVER, None, setting.items, &folder).map_err(said)?;
         let mut command = match stack {
             Stack::Kernel => {
@@ -184,7 +184,7 @@ impl<'a, D: Device + Send> Rig<'a, D> {
             rig.store(*item)?;
         }
         rig.processes = proc::family(rig.child.id());
-        rig.processes.extend(usage::kernel_thread(&format!("ksoftirqd/{}\n", setting.server.0)));
+        rig.processes.extend(cpu_time::kernel_thread(&format!("ksoftirqd/{}\n", setting.server.0)));
         Ok(rig)
     }
 
@@ -258,7 +258,7 @@ fn carry_out<D: Device>(
     processes: &[u32],
     limit: Span,
 ) -> Result<Measured, String> {
-    let used = || processes.iter().filter_map(|&id| usage::process(id).ok()).sum::<Span>();
+    let used = || processes.iter().filter_map(|&id| cpu_time::process(id).ok()).sum::<Span>();
     let clock = Monotonic::new();
     let end = clock.now() + limit;
     let (mut before, mut after, mut worked) = (None, None, Span::ZERO);
@@ -336,7 +336,7 @@ pub fn said(server: &mut Child) -> String {
 }
 
 /// A namespace with a bridge to which `server` and all of `clients` have a cable.
-fn bridge(lab: &Lab, server: &Namespace, clients: &[Namespace]) -> Result<Namespace, String> {
+fn bridge(lab: &NetLab, server: &Namespace, clients: &[Namespace]) -> Result<Namespace, String> {
     let said = |e: LabError| e.to_string();
     let between = lab.namespace("between").map_err(said)?;
     let _ = between.without_ipv6();

@@ -11,7 +11,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use host::guard::Heard;
+use host::guard::ReportCounter;
 use host::sandbox::Duty;
 use host::seam::preload::{Library, fit};
 use net::stack::Config as StackConfig;
@@ -109,7 +109,7 @@ impl Args {
     /// As [`run`].
     pub fn check(&self, has: &dyn Fn(&str) -> bool) -> Result<(), Error> {
         self.lib.iter().try_for_each(|lib| Library::find(Some(lib)).map(drop))?;
-        self.guard.joined(&self.joined, &Heard::default())?;
+        self.guard.joined(&self.joined, &ReportCounter::default())?;
         self.link.check(has)?;
         self.link.classifiers()?;
         self.ui.check()?;
@@ -134,10 +134,10 @@ impl Args {
 /// Anything that keeps it from starting.
 pub fn run(args: &Args, arguments: &Arguments) -> Result<ExitCode, Error> {
     // As for `serve`: a signal that comes before there is anybody to hear it is not lost.
-    let _ = host::interrupt::hangup();
+    let _ = host::signals::hangup();
     let program = fit::find(&args.program[0])?;
     let lib = Library::find(args.lib.as_deref())?;
-    let heard = Heard::default();
+    let heard = ReportCounter::default();
     let guard = || args.guard.joined(&args.joined, &heard);
     let guards = (0..args.shards).map(|_| guard()).collect::<Result<_, _>>()?;
     let (kind, addresses) = args.link.plan()?;

@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use host::Monotonic;
 use host::afxdp::{Claimant, Claims};
-use host::guard::Heard;
-use host::interrupt;
+use host::guard::ReportCounter;
 use host::seam::VARIABLE;
 use host::seam::preload::Library;
 use host::seam::program::Programs;
+use host::signals;
 use net::Device;
 use net::classify::rules::Observed;
 use net::stack::Config as StackConfig;
@@ -63,7 +63,7 @@ pub(super) struct Stacks<'a> {
     /// One for each stack.
     pub(super) guards: Vec<Option<Guard>>,
     /// Whether these heard of the program's own queue.
-    pub(super) heard: Heard,
+    pub(super) heard: ReportCounter,
     /// Likewise.
     pub(super) seats: Vec<Seats>,
     pub(super) steering: Steering,
@@ -103,7 +103,7 @@ impl Stacks<'_> {
         D::Frame: Send,
     {
         let mut servers = self.servers(devices);
-        let interrupted = host::interrupt::flag();
+        let interrupted = host::signals::flag();
         // Stdout is the program's.
         let Some(found) = settle(&mut servers, &self.addresses, interrupted, true)? else {
             return Ok(ExitCode::SUCCESS);
@@ -259,7 +259,7 @@ where
     let end = clock.now() + FLUSH;
     while !is_gone
         && clock.now() < end
-        && !interrupt::is_urgent()
+        && !signals::is_urgent()
         && !servers.iter().all(|(proxy, _)| proxy.is_quiet())
     {
         let mut some = false;
@@ -286,7 +286,7 @@ fn wait(programs: &mut Programs, clock: &Monotonic, mut fate: impl FnMut() -> Fa
         match (fate(), kill_at) {
             (Fate::Runs, _) => {}
             (Fate::Dies, _) => programs.signal(Signal::KILL),
-            (Fate::Ends, Some(at)) if clock.now() >= at || interrupt::is_urgent() => {
+            (Fate::Ends, Some(at)) if clock.now() >= at || signals::is_urgent() => {
                 programs.signal(Signal::KILL)
             }
             (Fate::Ends, at) => {

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use host::cores::{Mechanism, Who, group_path, list};
+use host::cores::{Mechanism, TaskSelector, cpulist, group_path};
 use host::guard::JOINED_MAX;
 use queueing::{CoreId, Span};
 use sched::cores::{Class, CoreAssignment, Policy, Settings, TaskSpec, Topology, by_name};
@@ -271,14 +271,14 @@ impl Config {
     /// What is no core, or not ours.
     pub fn managed(&self, ours: &[CoreId]) -> Result<Vec<CoreId>, Error> {
         let Some(text) = &self.cores else { return Ok(ours.to_vec()) };
-        let advice = format!("cores = {:?}, which greenwave may use here", list::text(ours));
-        let cores = list::parse(text).map_err(|e| Error::new(e).advice(advice.clone()))?;
+        let advice = format!("cores = {:?}, which greenwave may use here", cpulist::text(ours));
+        let cores = cpulist::parse(text).map_err(|e| Error::new(e).advice(advice.clone()))?;
         match cores.iter().find(|core| !ours.contains(core)) {
             Some(core) => {
                 let what = format!(
                     "cores {text:?}: core {} is not among the allowed cores {}",
                     core.0,
-                    list::text(ours)
+                    cpulist::text(ours)
                 );
                 Err(Error::new(what).advice(advice))
             }
@@ -375,9 +375,9 @@ impl Task {
     }
 
     /// Its processes, where somebody else started them.
-    pub fn who(&self) -> Option<Who> {
-        let by_group = || self.cgroup.as_ref().map(|path| Who::Group(group_path(path)));
-        self.pid.map(Who::Process).or_else(by_group)
+    pub fn who(&self) -> Option<TaskSelector> {
+        let by_group = || self.cgroup.as_ref().map(|path| TaskSelector::Group(group_path(path)));
+        self.pid.map(TaskSelector::Process).or_else(by_group)
     }
 }
 

@@ -1,6 +1,6 @@
 //! What is said at the start: what was chosen and why, and what has its limits here.
 
-use host::cores::{Manager, Mechanism, list};
+use host::cores::{Manager, Mechanism, cpulist};
 use host::proc;
 use queueing::{CoreId, Span};
 use sched::cores::{Settings, TaskId};
@@ -31,14 +31,14 @@ pub(super) fn greet(config: &Config, args: &Args, manager: &dyn Manager, start: 
         println!(
             "{}",
             json!({
-                "event": "start", "policy": policy, "cores": list::text(cores), "period_ns": period.as_nanos(),
+                "event": "start", "policy": policy, "cores": cpulist::text(cores), "period_ns": period.as_nanos(),
                 "mechanism": mechanism, "mechanism_why": mechanism_why, "sensor": sensor, "sensor_why": sensor_why,
                 "limits": limits, "machine": host::Machine::this().to_string(),
             })
         );
         return;
     }
-    println!("policy {policy} on cores {}, a round every {period} (paper: {paper})", list::text(cores));
+    println!("policy {policy} on cores {}, a round every {period} (paper: {paper})", cpulist::text(cores));
     println!("mechanism {mechanism}: {mechanism_why}");
     println!("sensor {sensor}: {sensor_why}");
     limits.iter().for_each(|limit| println!("limit: {limit}"));

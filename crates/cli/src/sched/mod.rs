@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use host::Monotonic;
-use host::cores::class::Class;
-use host::cores::{Journal, Mechanism, Setup, TaskSetup, Who, journal, list};
+use host::cores::sched_policy::SchedPolicy;
+use host::cores::{Journal, Mechanism, Setup, TaskSelector, TaskSetup, cpulist, undo_log};
 use queueing::{Clock, CoreId, Span};
 use sched::cores::Allocator;
 use sched::cores::contention_alarm::ContentionAlarm;
@@ -159,7 +159,7 @@ pub fn describe(path: &Path, as_json: bool) -> Result<(), Error> {
 
 /// Takes the tasks over, manages them, and puts them back.
 fn share(config: &Config, args: &Args, reload: Reload<'_>, reads: Vec<PathBuf>) -> Result<(), Error> {
-    let folder = args.journals.clone().unwrap_or_else(journal::folder);
+    let folder = args.journals.clone().unwrap_or_else(undo_log::folder);
     restore::leftovers(&folder)?.iter().for_each(|line| eprintln!("{line}"));
     let plan = Plan::new(config)?;
     let Plan { ours, cores, layout, choice, settings, board, policy, period, calm, sensor, sensor_why } =
@@ -172,19 +172,19 @@ fn share(config: &Config, args: &Args, reload: Reload<'_>, reads: Vec<PathBuf>) 
     let ui = args.ui.open(shown::head(config, &cores), args.control.is_on())?;
     ui.as_ref().map_or(Ok(()), |ui| args.sandbox.confine_view(ui))?;
     let control = args.control.open(ui.as_ref(), reads)?;
-    let interrupted = host::interrupt::flag();
+    let interrupted = host::signals::flag();
     let mut journal = Journal::begin(&folder, &cores).map_err(|e| Error::file(&folder, &e))?;
-    let path = journal.path().to_owned();
+    let path = undo_log.path().to_owned();
     let mut guardian = restore::guardian(&path)?;
     let mut programs = Programs::default();
     let clock = Monotonic::new();
     let watch = ContentionAlarm::new(config.condition_after, &settings, &board);
-    let tasks = start(config, choice.mechanism, &mut programs, &mut journal);
+    let tasks = start(config, choice.mechanism, &mut programs, &mut undo_log);
     // After programs, which are to be where they like; before LC, which may go before us.
     let is_first = stand_back(&ours, &cores);
     let manager = tasks.and_then(|tasks| {
         let real_time = config.real_time;
-        let setup = Setup { layout, tasks, real_time, calm, period, sensor, journal };
+        let setup = Setup { layout, tasks, real_time, calm, period, sensor, undo_log };
         setup.take(choice.mechanism, clock.now()).map_err(Error::from)
     });
     let done = manager.map(|mut manager| {
@@ -221,7 +221,7 @@ fn share(config: &Config, args: &Args, reload: Reload<'_>, reads: Vec<PathBuf>) 
     });
     drop(programs);
     // Its programs have ended, so nothing is left to do by it.
-    let _ = journal::end_programs(&path);
+    let _ = undo_log::end_programs(&path);
     drop(guardian.stdin.take());
     let _ = guardian.wait();
     done.and_then(|done| done)
@@ -239,8 +239,8 @@ fn start(
             (Some(who), _) => who,
             (None, command) => {
                 let id = programs.start(task, command.as_deref().unwrap_or_default())?;
-                journal.started(number, id).map_err(|e| Error::file(journal.path(), &e))?;
-                Who::Child(id)
+                undo_log.started(number, id).map_err(|e| Error::file(undo_log.path(), &e))?;
+                TaskSelector::Child(id)
             }
         };
         Ok((
@@ -260,10 +260,10 @@ fn start(
 /// Off the managed cores, where others are, and before all whom we manage; whether that was allowed.
 fn stand_back(ours: &[CoreId], managed: &[CoreId]) -> bool {
     let rest = ours.iter().copied().filter(|core| !managed.contains(core));
-    let rest = list::set_of(rest);
+    let rest = cpulist::set_of(rest);
     if rest.count() > 0 {
         // On managed cores we only take more time from others.
         let _ = rustix::thread::sched_setaffinity(None, &rest);
     }
-    Class::FIRST.set(None).is_ok()
+    SchedPolicy::FIRST.set(None).is_ok()
 }

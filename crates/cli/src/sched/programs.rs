@@ -7,7 +7,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use host::cores::journal::GRACE;
+use host::cores::undo_log::GRACE;
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::config::Task;
@@ -72,7 +72,7 @@ impl Drop for Programs {
         self.signal(Signal::TERM);
         let end = Instant::now() + GRACE;
         self.reap();
-        let waits = || Instant::now() < end && !host::interrupt::is_urgent();
+        let waits = || Instant::now() < end && !host::signals::is_urgent();
         while self.0.iter().any(|(_, ended)| !ended) && waits() {
             std::thread::park_timeout(Duration::from_millis(5));
             self.reap();

@@ -21,7 +21,7 @@ pub struct Reload<'a> {
 impl<'a> Reload<'a> {
     /// From now on the signal is heard.
     pub fn new(arguments: &'a Arguments) -> Self {
-        let _ = host::interrupt::hangup();
+        let _ = host::signals::hangup();
         Self { arguments }
     }
 

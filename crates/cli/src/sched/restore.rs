@@ -9,8 +9,8 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
 
-use host::cores::journal::{self, Author, Restored};
-use host::cores::list;
+use host::cores::cpulist;
+use host::cores::undo_log::{self, Author, Restored};
 use queueing::CoreId;
 
 use crate::Error;
@@ -35,7 +35,7 @@ pub struct Args {
 /// A journal that cannot be read.
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let Some(path) = &args.journal else {
-        let lines = leftovers(&args.journals.clone().unwrap_or_else(journal::folder))?;
+        let lines = leftovers(&args.journals.clone().unwrap_or_else(undo_log::folder))?;
         lines.iter().for_each(|line| println!("{line}"));
         if lines.is_empty() {
             println!("nothing to restore");
@@ -59,9 +59,9 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
 
 /// Puts back what the journal at `path` says, ends the programs that its daemon started, and says so.
 fn whole(path: &Path) -> std::io::Result<String> {
-    let restored = journal::restore(path)?;
+    let restored = undo_log::restore(path)?;
     // Everybody goes on before anybody is asked to end.
-    let ended = match journal::end_programs(path) {
+    let ended = match undo_log::end_programs(path) {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => Vec::new(),
         ended => ended?,
     };
@@ -101,7 +101,7 @@ pub fn unless_managed(folder: &Path, cores: &[CoreId]) -> Result<(), Error> {
         let both: Vec<CoreId> = cores.iter().copied().filter(|core| author.cores.contains(core)).collect();
         if author.is_alive() && !both.is_empty() {
             let what =
-                format!("cores {} are already managed by greenwave {}", list::text(&both), author.process);
+                format!("cores {} are already managed by greenwave {}", cpulist::text(&both), author.process);
             return Err(Error::new(what).advice(format!("other cores, or kill {} first", author.process)));
         }
     }
@@ -110,7 +110,7 @@ pub fn unless_managed(folder: &Path, cores: &[CoreId]) -> Result<(), Error> {
 
 /// The journals in `folder`, and who wrote each.
 fn journals(folder: &Path) -> Result<Vec<(PathBuf, Author)>, Error> {
-    journal::all(folder).map_err(|e| Error::file(folder, &e))
+    undo_log::all(folder).map_err(|e| Error::file(folder, &e))
 }
 
 /// `2 threads and 1 cgroup put back`.
@@ -139,7 +139,7 @@ pub fn text(restored: &Restored) -> String {
 pub fn guardian(journal: &Path) -> Result<Child, Error> {
     let this = Path::new("/proc/self/exe");
     let mut command = Command::new(this);
-    command.args(["sched", "restore", "--guard"]).arg(journal);
+    command.args(["sched", "restore", "--guard"]).arg(undo_log);
     // In a group of its own: ctrl-C is not meant for it.
     let child =
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0).spawn();

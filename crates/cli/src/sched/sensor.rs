@@ -1,6 +1,6 @@
 //! Which sensor of the machine a configuration gets.
 
-use host::cores::{Counters, Limit, Probe, Sensor, Unseen};
+use host::cores::{Counters, Limit, NullSensor, Probe, Sensor};
 use queueing::CoreId;
 
 use super::config::{Config, SensorName};
@@ -11,7 +11,7 @@ use crate::Error;
 /// # Errors
 /// Counters were asked for, and there are none.
 pub fn sensor(config: &Config, cores: &[CoreId]) -> Result<(Box<dyn Sensor>, String), Error> {
-    let none = |why: &str| -> (Box<dyn Sensor>, String) { (Box::new(Unseen), why.to_owned()) };
+    let none = |why: &str| -> (Box<dyn Sensor>, String) { (Box::new(NullSensor), why.to_owned()) };
     let probe = |why: &str| -> (Box<dyn Sensor>, String) {
         let limit = Limit { slowdown: config.latency_max, bandwidth: config.bandwidth_max_gb * 1e9 };
         let probe = Probe::new(Probe::size(), limit);

@@ -1,7 +1,7 @@
 //! What a scheduler shows live: its tasks, who has which core, and what was
 //! seen when one changed hands.
 
-use host::cores::list;
+use host::cores::cpulist;
 use queueing::{CoreId, Histogram, Span, Time};
 use sched::cores::reallocations::{self, ReallocationLog, ReallocationReason};
 use sched::cores::{Allocator, CoreAssignment, CoreState, TaskId};
@@ -24,7 +24,7 @@ const MOVES_MAX: usize = 4096;
 
 /// What this is, for who looks at it live.
 pub(super) fn head(config: &Config, cores: &[CoreId]) -> Head {
-    let (policy, cores, tasks) = (&config.policy, list::text(cores), config.tasks.len());
+    let (policy, cores, tasks) = (&config.policy, cpulist::text(cores), config.tasks.len());
     let about = format!("policy {policy} on cores {cores}, {tasks} tasks");
     Head { command: "sched", about, rate: "greenwave_sched_actions_total" }
 }

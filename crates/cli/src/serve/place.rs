@@ -192,7 +192,7 @@ impl Place<'_> {
         let mut control = self.control.take();
         let mut interface = std::mem::take(&mut self.interface);
         let Self { args, over, how, end, ui, .. } = &*self;
-        let interrupted = host::interrupt::flag();
+        let interrupted = host::signals::flag();
         let Some(places) = self.listen(&mut shards, interrupted)? else { return Ok(Vec::new()) };
         interface.renew();
         let traces = args.traces.open("serve")?;

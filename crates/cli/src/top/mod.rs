@@ -71,7 +71,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         let advice = format!("greenwave top --once {}", args.address);
         return Err(Error::new("stdout is not a terminal").advice(advice));
     }
-    let interrupted = host::interrupt::flag();
+    let interrupted = host::signals::flag();
     let window_s = Arc::new(AtomicU64::new(args.window));
     let answers = ask(args, window_s.clone());
     let mut terminal = ratatui::try_init()

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::time::Duration;
 
-use host::lab::{self, Lab, Namespace, Veth};
+use host::netlab::{self, Namespace, NetLab, Veth};
 use serde_json::Value;
 
 const GREENWAVE: &str = env!("CARGO_BIN_EXE_greenwave");
@@ -24,14 +24,15 @@ fn skipped(test: &str, why: &str) {
 /// Two namespaces with a cable between their `eth0`; unless there can be none
 /// here, when `test` is skipped.
 fn pair(test: &str) -> Option<[Namespace; 2]> {
-    let why = Lab::unavailable().or_else(|| (!lab::is_there("tc")).then(|| "tc is not there".to_owned()));
+    let why =
+        NetLab::unavailable().or_else(|| (!netlab::is_installed("tc")).then(|| "tc is not there".to_owned()));
     if let Some(why) = why {
         skipped(test, &why);
         return None;
     }
-    let lab = Lab::new(test).unwrap();
-    let [a, b] = ["a", "b"].map(|name| lab.namespace(name).unwrap());
-    lab.veth((&a, "eth0"), (&b, "eth0"), &Veth::default()).unwrap();
+    let lab = NetLab::new(test).unwrap();
+    let [a, b] = ["a", "b"].map(|name| netlab.namespace(name).unwrap());
+    netlab.veth((&a, "eth0"), (&b, "eth0"), &Veth::default()).unwrap();
     for (namespace, host) in [(&a, 1), (&b, 2)] {
         namespace.address("eth0", IpAddr::V4(Ipv4Addr::new(10, 77, 0, host)), 24).unwrap();
     }

@@ -12,7 +12,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use host::lab::Lab;
+use host::netlab::NetLab;
 use page::Block;
 use session::Place;
 
@@ -62,7 +62,7 @@ fn obstacle(block: &Block) -> Option<String> {
     if block.has("bpf") && !Path::new("/sys/kernel/btf/vmlinux").exists() {
         return Some("the kernel has no BTF".to_owned());
     }
-    if let Some(why) = (block.has("root") || block.has("bpf")).then(Lab::unavailable).flatten() {
+    if let Some(why) = (block.has("root") || block.has("bpf")).then(NetLab::unavailable).flatten() {
         return Some(why);
     }
     if let Some(program) = block.value("needs").into_iter().flat_map(|n| n.split('+')).find(|p| !is_there(p))

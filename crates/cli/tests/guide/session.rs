@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use host::lab::{Lab, Namespace};
+use host::netlab::{Namespace, NetLab};
 
 use super::page::{Block, Step, missing};
 
@@ -48,8 +48,8 @@ impl Place {
                  --example) exec '{target}/examples/'\"$word\" ;;\n  esac\n  before=$word\ndone\nexit 9\n"
             ),
         );
-        let namespace = match Lab::unavailable() {
-            None => Some(Lab::new("guide").and_then(|lab| lab.namespace(name)).expect("there can be one")),
+        let namespace = match NetLab::unavailable() {
+            None => Some(NetLab::new("guide").and_then(|lab| lab.namespace(name)).expect("there can be one")),
             Some(_) => None,
         };
         Self { folder, namespace }

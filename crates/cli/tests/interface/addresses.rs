@@ -4,8 +4,8 @@
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use host::lab::client::datagrams_come_back;
-use host::lab::is_there;
+use host::netlab::client::datagrams_come_back;
+use host::netlab::is_installed;
 
 use super::*;
 
@@ -106,7 +106,7 @@ fn address_in(found: &str, net: &str) -> IpAddr {
 fn a_lent_and_an_advertised_address_are_found_used_and_not_taken_from_the_host() {
     let test = "a_lent_and_an_advertised_address_are_found_used_and_not_taken_from_the_host";
     let Some(cable) = Cable::new(test) else { return };
-    if !is_there("dnsmasq") {
+    if !is_installed("dnsmasq") {
         return skipped(test, "dnsmasq is not there");
     }
     let _server = dnsmasq(&cable.clients, "eth0");
@@ -137,7 +137,7 @@ fn a_lent_and_an_advertised_address_are_found_used_and_not_taken_from_the_host()
 fn a_tap_device_finds_addresses_from_the_kernels_end() {
     let test = "a_tap_device_finds_addresses_from_the_kernels_end";
     let Some(cable) = Cable::new(test) else { return };
-    if !is_there("dnsmasq") {
+    if !is_installed("dnsmasq") {
         return skipped(test, "dnsmasq is not there");
     }
     if !std::path::Path::new("/dev/net/tun").exists() {

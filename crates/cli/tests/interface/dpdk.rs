@@ -65,7 +65,7 @@ fn dpdk_that_cannot_start_says_why_in_a_line_and_what_to_try() {
         ),
         _ => skipped(test, "absent huge pages: this machine has some"),
     }
-    if !host::lab::is_there("prlimit") {
+    if !host::netlab::is_installed("prlimit") {
         return skipped(test, "memory that is refused: prlimit is not there");
     }
     let mut command = cable.ours.command("prlimit");

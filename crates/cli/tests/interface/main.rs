@@ -9,8 +9,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use host::lab::client::{connect, ping, what_is_sent_comes_back};
-use host::lab::{Child, Lab, Namespace, Veth};
+use host::netlab::client::{connect, ping, what_is_sent_comes_back};
+use host::netlab::{Child, Namespace, NetLab, Veth};
 use rustix::process::{Pid, Signal, kill_process};
 
 mod addresses;
@@ -35,11 +35,11 @@ struct Cable {
 impl Cable {
     /// `None`, and a line that says why, where there can be none.
     fn new(test: &str) -> Option<Self> {
-        if let Some(why) = Lab::unavailable() {
+        if let Some(why) = NetLab::unavailable() {
             skipped(test, &why);
             return None;
         }
-        let lab = Lab::new("serve").unwrap();
+        let lab = NetLab::new("serve").unwrap();
         let (ours, clients) = (lab.namespace("ours").unwrap(), lab.namespace("clients").unwrap());
         lab.veth((&ours, "gw0"), (&clients, "eth0"), &Veth::default()).unwrap();
         for (host, client, prefix) in [(HOST, "10.7.0.9", 24), (HOST6, "fd07::9", 64)] {
@@ -233,7 +233,7 @@ fn a_server_that_cannot_be_says_why_in_a_line_and_what_to_try() {
 fn without_permission_the_capabilities_are_named() {
     let test = "without_permission_the_capabilities_are_named";
     let Some(cable) = Cable::new(test) else { return };
-    if !host::lab::is_there("setpriv") {
+    if !host::netlab::is_installed("setpriv") {
         return skipped(test, "setpriv is not there");
     }
     // Where anybody may run it: the build's folder may be root's alone.

@@ -8,7 +8,7 @@ use std::process::Stdio;
 use std::sync::mpsc::{self, Receiver, TryRecvError};
 use std::time::{Duration, Instant};
 
-use host::lab::{Child, Namespace, is_there};
+use host::netlab::{Child, Namespace, is_installed};
 use net::device::fault_injector::Rates;
 use net::{ConnId, Event, EventKind, Stack};
 use queueing::Time;
@@ -49,7 +49,7 @@ fn output(place: &Namespace, program: &str, args: &[&str], input: &[u8]) -> Vec<
 
 /// The namespace for a test that needs these programs.
 fn with_programs(test: &str, programs: &[&str]) -> Option<Namespace> {
-    if let Some(program) = programs.iter().find(|program| !is_there(program)) {
+    if let Some(program) = programs.iter().find(|program| !is_installed(program)) {
         skipped(test, &format!("{program} is not there"));
         return None;
     }
@@ -153,7 +153,7 @@ impl Relay {
 #[test]
 fn iperf3_runs_both_ways_through_a_relay() {
     let test = "iperf3_runs_both_ways_through_a_relay";
-    if !is_there("iperf3") {
+    if !is_installed("iperf3") {
         return skipped(test, "iperf3 is not there");
     }
     let Some((mut host, place)) = World::bare(test, Kind::Tap, Rates::NONE, |_| {}) else { return };

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use host::afxdp::{self, Claims, Mode, Options};
 use host::interface::InterfaceError;
-use host::lab::{Lab, Namespace, Veth};
+use host::netlab::{Namespace, NetLab, Veth};
 use host::{Tap, packet};
 use net::device::fault_injector::Rates;
 use net::stack::Config;
@@ -133,8 +133,8 @@ const LIMIT: Duration = Duration::from_secs(40);
 const CALL_LIMIT: Duration = Duration::from_secs(30);
 
 /// A laboratory with TAP devices.
-pub fn lab(test: &str) -> Option<Lab> {
-    if let Some(why) = Lab::unavailable() {
+pub fn lab(test: &str) -> Option<NetLab> {
+    if let Some(why) = NetLab::unavailable() {
         skipped(test, &why);
         return None;
     }
@@ -142,12 +142,12 @@ pub fn lab(test: &str) -> Option<Lab> {
         skipped(test, "this kernel offers no TAP devices");
         return None;
     }
-    Some(Lab::new(test).expect("the lab is available"))
+    Some(NetLab::new(test).expect("the lab is available"))
 }
 
 /// A device of `kind` at the other end of the kernel's cable, and its
 /// hardware address.
-fn on_veth(lab: &Lab, kernel: &Namespace, kind: Kind) -> Result<(Port, [u8; 6]), InterfaceError> {
+fn on_veth(lab: &NetLab, kernel: &Namespace, kind: Kind) -> Result<(Port, [u8; 6]), InterfaceError> {
     let ours = lab.namespace("ours").expect("the lab is available");
     lab.veth((&ours, "gw0"), (kernel, "eth0"), &Veth::default()).expect("both are new");
     kernel.address("eth0", KERNEL.into(), 24).expect("the address is free");

@@ -6,7 +6,7 @@ use super::*;
 #[test]
 fn the_benchmark_of_programs_runs_small_on_every_stack() {
     let test = "the_benchmark_of_programs_runs_small_on_every_stack";
-    if let Some(why) = Lab::unavailable() {
+    if let Some(why) = NetLab::unavailable() {
         return skipped(test, &why);
     }
     let mut command = Command::new(GREENWAVE);
@@ -37,7 +37,7 @@ fn the_benchmark_of_programs_runs_small_on_every_stack() {
 #[test]
 fn the_benchmark_of_cores_runs_small_on_two_of_them() {
     let test = "the_benchmark_of_cores_runs_small_on_two_of_them";
-    if let Some(why) = Lab::unavailable() {
+    if let Some(why) = NetLab::unavailable() {
         return skipped(test, &why);
     }
     let mut command = Command::new(GREENWAVE);
@@ -69,8 +69,10 @@ fn the_benchmark_of_cores_runs_small_on_two_of_them() {
 #[test]
 fn the_matrix_says_what_works_and_what_does_not() {
     let test = "the_matrix_says_what_works_and_what_does_not";
-    let why = Lab::unavailable();
-    if let Some(why) = why.or_else(|| (!host::lab::is_there("lighttpd")).then(|| "no lighttpd".to_owned())) {
+    let why = NetLab::unavailable();
+    if let Some(why) =
+        why.or_else(|| (!host::netlab::is_installed("lighttpd")).then(|| "no lighttpd".to_owned()))
+    {
         return skipped(test, &why);
     }
     let matrix = |lib: &Path, features: &str| {
@@ -94,8 +96,10 @@ fn the_matrix_says_what_works_and_what_does_not() {
 #[test]
 fn table_1_runs_small_on_every_stack() {
     let test = "table_1_runs_small_on_every_stack";
-    let why = Lab::unavailable();
-    if let Some(why) = why.or_else(|| (!host::lab::is_there("lighttpd")).then(|| "no lighttpd".to_owned())) {
+    let why = NetLab::unavailable();
+    if let Some(why) =
+        why.or_else(|| (!host::netlab::is_installed("lighttpd")).then(|| "no lighttpd".to_owned()))
+    {
         return skipped(test, &why);
     }
     // The library lies beside the program then.

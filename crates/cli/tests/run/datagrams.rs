@@ -2,7 +2,7 @@
 
 use std::net::UdpSocket;
 
-use host::lab::client::datagrams_come_back;
+use host::netlab::client::datagrams_come_back;
 use rustix::net::sockopt;
 
 use super::*;

@@ -109,7 +109,7 @@ fn when_we_are_killed_the_program_ends_and_no_device_is_left() {
     if !Path::new("/dev/net/tun").exists() {
         return skipped(test, "this kernel offers no TAP devices");
     }
-    world.ours = Lab::new("run").unwrap().namespace("tap").unwrap();
+    world.ours = NetLab::new("run").unwrap().namespace("tap").unwrap();
     world.clients = world.ours.clone();
     let mut config = String::new();
     let mut server = world.run("tap:gwr0", 80, &nginx(&world, true, "ADDRESS:80", &mut config));

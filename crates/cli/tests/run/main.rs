@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use host::lab::client::noise;
-use host::lab::{Child, Lab, Namespace, Veth};
+use host::netlab::client::noise;
+use host::netlab::{Child, Namespace, NetLab, Veth};
 use library::library;
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
@@ -77,11 +77,11 @@ impl World {
             let there = there.is_ok_and(|out| out.status.success());
             (!there).then(|| format!("the program {program} is not there"))
         };
-        if let Some(why) = Lab::unavailable().or_else(missing) {
+        if let Some(why) = NetLab::unavailable().or_else(missing) {
             skipped(test, &why);
             return None;
         }
-        let lab = Lab::new("run").unwrap();
+        let lab = NetLab::new("run").unwrap();
         let (ours, clients) = (lab.namespace("ours").unwrap(), lab.namespace("clients").unwrap());
         lab.veth((&ours, "gw0"), (&clients, "eth0"), cable).unwrap();
         ours.address("gw0", "10.7.0.1".parse().unwrap(), 24).unwrap();
@@ -202,7 +202,7 @@ impl World {
 
     /// A connection of a client.
     fn connect(&self, server: &Server) -> TcpStream {
-        self.clients.enter(|| host::lab::client::connect(server.to))
+        self.clients.enter(|| host::netlab::client::connect(server.to))
     }
 
     /// `GET path` on a connection of its own.
@@ -223,7 +223,7 @@ impl World {
         assert!(self.get(server, "/big") == big, "3 MB arrive as they are");
         let answers = self.clients.enter(|| {
             let ask = |_| {
-                let mut stream = host::lab::client::connect(server.to);
+                let mut stream = host::netlab::client::connect(server.to);
                 stream.write_all(b"GET /big HTTP/1.0\r\nHost: a\r\n\r\n").expect("the server reads");
                 let mut answer = Vec::new();
                 stream.read_to_end(&mut answer).expect("the server answers");

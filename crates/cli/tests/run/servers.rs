@@ -271,7 +271,7 @@ fn the_kernels_end_of_a_tap_device_is_served() {
         return skipped(test, "this kernel offers no TAP devices");
     }
     // Its kernel's end is in the namespace of the server.
-    world.ours = Lab::new("run").unwrap().namespace("tap").unwrap();
+    world.ours = NetLab::new("run").unwrap().namespace("tap").unwrap();
     world.clients = world.ours.clone();
     let mut config = String::new();
     let server = world.run("tap:gwr0", 80, &lighttpd(&world, &mut config));

@@ -11,7 +11,7 @@ fn who_is_behind_has_a_core_until_he_is_not_or_is_heard_no_more() {
     }
     let idle = Command::new("sleep").arg("1000").stdin(Stdio::null()).spawn();
     let (idle, spins) = (Program(idle.expect("sleep starts")), Program::spins());
-    let one = list::text(&host::affinity::cores().unwrap()[..1]);
+    let one = cpulist::text(&host::affinity::cores().unwrap()[..1]);
     let told = Scratch::new("asking-queue", "");
     let config = format!(
         "cores = \"{one}\"\nsensor = \"none\"\n\

@@ -35,7 +35,7 @@ impl Victims {
             Program(command.spawn().expect("nice starts"))
         };
         let programs = [nice(), nice(), nice()];
-        let one = list::set_of(affinity::cores().ok()?.into_iter().take(1));
+        let one = cpulist::set_of(affinity::cores().ok()?.into_iter().take(1));
         for program in &programs {
             until("it is nice", || nice_of(program.0.id()) > nice_of(std::process::id()));
             rustix::thread::sched_setaffinity(program.pid(), &one).unwrap();
@@ -108,7 +108,7 @@ fn however_a_daemon_ends_all_is_as_before_and_what_it_started_has_ended() {
         command.args(["--default-signal=QUIT", GREENWAVE]).args(args);
         let daemon = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
         let mut daemon = Program(daemon.expect("greenwave starts"));
-        let taken = |program: &Program| program.scheduled().0 == Class::IDLE;
+        let taken = |program: &Program| program.scheduled().0 == SchedPolicy::IDLE;
         until("all are taken over", || victims.programs.iter().all(taken) && marked(&mark) == 2);
         kill_process(daemon.pid().unwrap(), way).unwrap();
         let ended = daemon.0.wait().unwrap();
@@ -195,12 +195,12 @@ fn a_folder_of_journals_that_another_user_prepared_is_refused() {
     if !rustix::process::geteuid().is_root() {
         return skipped(test, "only root can act as two users");
     }
-    let shared = host::lab::Folder::new("da-shared").unwrap();
+    let shared = host::netlab::TempDir::new("da-shared").unwrap();
     let permit = |path: &std::path::Path, mode| {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
     };
     permit(shared.path(), 0o1777);
-    let precious = host::lab::Folder::new("da-precious").unwrap();
+    let precious = host::netlab::TempDir::new("da-precious").unwrap();
     std::fs::write(precious.path().join("file"), "precious").unwrap();
     let (tmp, folder) = (shared.path().to_str().unwrap(), shared.path().join(format!("greenwave-{OTHER}")));
     let config =

@@ -7,7 +7,7 @@ use super::*;
 #[test]
 fn thresholds_are_read_again_and_the_rest_is_refused() {
     // LC that is too much for one core is a trouble, which for now takes a day to be raised.
-    let one = list::text(&host::affinity::cores().unwrap()[..1]);
+    let one = cpulist::text(&host::affinity::cores().unwrap()[..1]);
     let text = |policy: &str, after: &str| {
         format!(
             "policy = \"{policy}\"\ncores = \"{one}\"\nsensor = \"none\"\ncondition_after = \"{after}\"\n\

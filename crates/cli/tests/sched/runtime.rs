@@ -3,7 +3,7 @@
 
 use std::process::{Command, Stdio};
 
-use host::pulse::SharedPage;
+use host::signal_page::SharedPage;
 use host::{Monotonic, proc};
 use queueing::{Clock, Time};
 use rustix::process::{Pid, Signal, kill_process};

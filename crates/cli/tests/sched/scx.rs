@@ -5,8 +5,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use host::cores::class::Class;
-use host::cores::{list, scx};
+use host::cores::sched_policy::SchedPolicy;
+use host::cores::{cpulist, scx};
 use rustix::process::{Signal, kill_process};
 
 use super::{GREENWAVE, Program, SPINS, Scratch, goes_on, greenwave, journals, shared, skipped, until};
@@ -22,7 +22,7 @@ fn core(test: &str) -> Option<(String, MutexGuard<'static, ()>)> {
         return None;
     }
     match host::affinity::cores().unwrap()[..] {
-        [_, second, ..] => Some((list::text(&[second]), turn)),
+        [_, second, ..] => Some((cpulist::text(&[second]), turn)),
         _ => {
             skipped(test, "one core leaves none to share out");
             None
@@ -89,7 +89,7 @@ fn a_scheduler_in_the_kernel_ends_with_its_manager_and_nothing_is_left_changed()
     let before = program.scheduled();
     let task = format!("[[tasks]]\nname = \"be\"\nclass = \"BE\"\npid = {}\n", program.0.id());
     let (mut daemon, _file) = daemon("scx-killed", &core, &task);
-    until("its class", || program.scheduled().0 == Class::EXT);
+    until("its class", || program.scheduled().0 == SchedPolicy::EXT);
     goes_on(&program);
     daemon.0.kill().unwrap();
     daemon.0.wait().unwrap();
@@ -107,7 +107,7 @@ fn a_manager_that_hangs_loses_its_scheduler_to_the_kernel_and_says_so() {
     let before = program.scheduled();
     let task = format!("[[tasks]]\nname = \"be\"\nclass = \"BE\"\npid = {}\n", program.0.id());
     let (mut daemon, _file) = daemon("scx-hung", &core, &task);
-    until("its class", || program.scheduled().0 == Class::EXT);
+    until("its class", || program.scheduled().0 == SchedPolicy::EXT);
     kill_process(daemon.pid().unwrap(), Signal::STOP).unwrap();
     // Now it has work, and nobody gives it a core.
     program.0.stdin.take().unwrap().write_all(b"now\n").unwrap();

@@ -66,7 +66,7 @@ fn a_server_in_its_sandbox_says_what_it_is_reloads_with_its_outcome_and_ends() {
     refused(&ours, &["control", "wep", "status"], "no daemon named wep in this network namespace");
     refused(&ours, &["control", "web", "stop"], "invalid value 'stop'");
     // A name is its network namespace's.
-    let elsewhere = Lab::new("serving").unwrap().namespace("elsewhere").unwrap();
+    let elsewhere = NetLab::new("serving").unwrap().namespace("elsewhere").unwrap();
     refused(&elsewhere, &["control", "web", "end"], "no daemon named web in this network namespace");
 
     assert_eq!(control(&ours, &["end"]), (Some(0), "stopping\n".to_owned(), String::new()));

@@ -3,8 +3,8 @@
 use super::*;
 
 /// A folder of a test's own.
-fn folder(name: &str) -> host::lab::Folder {
-    host::lab::Folder::new(name).expect("a folder can be made")
+fn folder(name: &str) -> host::netlab::TempDir {
+    host::netlab::TempDir::new(name).expect("a folder can be made")
 }
 
 /// True if it can be played back to its end: whether it ends with a whole frame.

@@ -4,8 +4,8 @@
 use std::net::TcpListener;
 
 #[cfg(feature = "bpf")]
-use host::lab::Veth;
-use host::lab::{Lab, is_there};
+use host::netlab::Veth;
+use host::netlab::{NetLab, is_installed};
 
 use super::library::library;
 use super::*;
@@ -39,11 +39,11 @@ fn a_program_on_our_stack_is_shown_until_it_ends() {
     let test = "a_program_on_our_stack_is_shown_until_it_ends";
     let tun = std::path::Path::new("/dev/net/tun").exists();
     let missing = (!tun).then(|| "this kernel offers no TAP devices".to_owned());
-    let missing = missing.or_else(|| (!is_there("python3")).then(|| "python3 is not there".to_owned()));
-    if let Some(why) = Lab::unavailable().or(missing) {
+    let missing = missing.or_else(|| (!is_installed("python3")).then(|| "python3 is not there".to_owned()));
+    if let Some(why) = NetLab::unavailable().or(missing) {
         return skipped(test, &why);
     }
-    let place = Lab::new("ui").unwrap().namespace("run").unwrap();
+    let place = NetLab::new("ui").unwrap().namespace("run").unwrap();
     let mut command = place.command(GREENWAVE);
     command.args(["run", "--device", "tap:gwu0", "--addr", "10.78.0.2/24", "--ui", "127.0.0.1:0", "--lib"]);
     command.arg(library()).args(["--", "python3", "-m", "http.server", "--bind", "10.78.0.2", "80"]);
@@ -69,10 +69,10 @@ fn a_guard_is_shown_until_it_is_taken_off() {
     let test = "a_guard_is_shown_until_it_is_taken_off";
     let btf = std::path::Path::new("/sys/kernel/btf/vmlinux").exists();
     let missing = (!btf).then(|| "the kernel has no BTF".to_owned());
-    if let Some(why) = Lab::unavailable().or(missing) {
+    if let Some(why) = NetLab::unavailable().or(missing) {
         return skipped(test, &why);
     }
-    let lab = Lab::new("ui").unwrap();
+    let lab = NetLab::new("ui").unwrap();
     let [client, server] = ["client", "server"].map(|name| lab.namespace(name).unwrap());
     lab.veth((&client, "eth0"), (&server, "eth0"), &Veth::default()).unwrap();
     client.address("eth0", "10.78.0.1".parse().unwrap(), 24).unwrap();

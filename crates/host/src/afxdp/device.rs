@@ -15,8 +15,8 @@ use rustix::event::PollFlags;
 use super::socket::{Descriptor, Socket};
 use super::umem::{Frame, Umem};
 use super::{Options, Steering};
-use crate::packet::Long;
-use crate::ready;
+use crate::packet::RawSocket;
+use crate::wait;
 
 /// One receive queue of an interface.
 #[derive(Debug)]
@@ -31,8 +31,8 @@ pub struct AfXdp {
     /// link was busy.
     unsent: bool,
     /// Where what is to be cut leaves, if it can.
-    long: Option<Long>,
-    bell: ready::Bell,
+    long: Option<RawSocket>,
+    bell: wait::EventFd,
     _steering: Arc<Steering>,
 }
 
@@ -40,8 +40,8 @@ pub struct AfXdp {
 pub(super) struct Parts {
     pub(super) socket: Socket,
     pub(super) umem: Umem,
-    pub(super) long: Option<Long>,
-    pub(super) bell: ready::Bell,
+    pub(super) long: Option<RawSocket>,
+    pub(super) bell: wait::EventFd,
     pub(super) steering: Arc<Steering>,
 }
 
@@ -153,7 +153,7 @@ impl Device for AfXdp {
             self.reap();
         }
         // What waits went before.
-        if self.long.as_mut().is_some_and(Long::flush) {
+        if self.long.as_mut().is_some_and(RawSocket::flush) {
             return Err(Full);
         }
         if !self.socket.sending.has_room() {
@@ -188,7 +188,7 @@ impl Device for AfXdp {
     }
 
     fn flush(&mut self, _now: Time) {
-        self.long.as_mut().map(Long::flush);
+        self.long.as_mut().map(RawSocket::flush);
         if self.socket.sending.unpublished() > 0 {
             self.socket.sending.publish();
             self.send();
@@ -200,7 +200,7 @@ impl Device for AfXdp {
 
     fn wait(&mut self, span: Span) {
         self.nudge();
-        let waits = self.unsent || self.long.as_mut().is_some_and(Long::flush);
+        let waits = self.unsent || self.long.as_mut().is_some_and(RawSocket::flush);
         let span = if waits { span.min(RETRY) } else { span };
         self.bell.within(&self.socket, PollFlags::IN, span);
     }

@@ -25,20 +25,20 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use crate::interface::{AllMulticast, Interface, InterfaceError};
-use crate::packet::Long;
-use crate::{bpf, ready, xdp};
+use crate::packet::RawSocket;
+use crate::{bpf, wait, xdp};
 
-mod claimant;
 mod device;
 mod program;
+mod program_swap;
 mod ring;
-mod shared;
+mod ring_mmap;
 mod socket;
 mod umem;
 
-pub use claimant::Claimant;
 pub use device::AfXdp;
 pub use program::Claims;
+pub use program_swap::Claimant;
 pub use umem::Frame;
 
 pub use crate::xdp::Mode;
@@ -190,7 +190,7 @@ pub fn open(name: &str, options: &Options, claims: &Claims) -> Result<Opened, In
             Ok((socket, umem))
         })
         .collect::<Result<_, InterfaceError>>()?;
-    let program = claimant::load(claims, &sockets).map_err(refused("the XDP program"))?;
+    let program = program_swap::load(claims, &sockets).map_err(refused("the XDP program"))?;
     let (link, mode) = xdp::attach(&interface, &program, options.mode, |what, e| refusal(name, what, e))?;
     for (queue, (socket, _)) in (0..).zip(&opened) {
         socket.bind(interface.index, queue.into(), options.zerocopy).map_err(|e| match e.raw_os_error() {
@@ -213,8 +213,8 @@ pub fn open(name: &str, options: &Options, claims: &Claims) -> Result<Opened, In
     let zerocopy = opened.iter().all(|(socket, _)| socket.is_zerocopy());
     let frame_len_max = usize::from(interface.mtu) + ETHERNET;
     let devices = opened.into_iter().map(|(socket, umem)| {
-        let bell = ready::Bell::new().map_err(refused("an event descriptor"))?;
-        let long = (interface.takes_uncut && !zerocopy).then(|| Long::open(&interface)).transpose()?;
+        let bell = wait::EventFd::new().map_err(refused("an event descriptor"))?;
+        let long = (interface.takes_uncut && !zerocopy).then(|| RawSocket::open(&interface)).transpose()?;
         let parts = device::Parts { socket, umem, long, bell, steering: steering.clone() };
         Ok(AfXdp::new(parts, chunk, options, frame_len_max))
     });

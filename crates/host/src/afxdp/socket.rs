@@ -12,7 +12,7 @@ use libc::{
 };
 
 use super::ring::{Consumer, Producer};
-use super::shared::Shared;
+use super::ring_mmap::Shared;
 use super::umem::Umem;
 use crate::sockopt;
 

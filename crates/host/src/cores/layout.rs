@@ -6,7 +6,7 @@ use queueing::CoreId;
 use rustix::thread::CpuSet;
 use sched::cores::{CoresConfigError, Topology};
 
-use super::list;
+use super::cpulist;
 
 /// Which of Linux's cores are managed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,7 +68,7 @@ impl Layout {
     /// All of them, for the kernel.
     #[must_use]
     pub fn all(&self) -> CpuSet {
-        list::set_of(self.cores.iter().copied())
+        cpulist::set_of(self.cores.iter().copied())
     }
 }
 

@@ -5,8 +5,8 @@ use std::io;
 use queueing::{Span, Time};
 use sched::cores::{Cores, TaskId, TaskSpec};
 
-use super::journal::Restored;
-use super::{Affinity, CoresError, Figures, Runtime, Scx, Sensor, Setup, Taken};
+use super::undo_log::Restored;
+use super::{Affinity, CoresError, Figures, ManagedTasks, Runtime, Scx, Sensor, Setup};
 
 /// Tasks of this machine, under one mechanism.
 pub trait Manager: Cores {
@@ -26,10 +26,10 @@ pub trait Manager: Cores {
     fn take_longest(&mut self, task: TaskId) -> Span;
 
     /// What was taken over.
-    fn taken(&self) -> &Taken;
+    fn taken(&self) -> &ManagedTasks;
 
     /// The same, to change what is known of it.
-    fn taken_mut(&mut self) -> &mut Taken;
+    fn taken_mut(&mut self) -> &mut ManagedTasks;
 
     /// From now on `task` has the thresholds of `spec`.
     fn set_thresholds(&mut self, task: TaskId, spec: &TaskSpec) {

@@ -25,39 +25,39 @@ use queueing::{CoreId, Span, Time};
 use rustix::thread::CpuSet;
 use sched::cores::{Action, Cores, Sample, Signals, TaskId, TaskSpec};
 
-mod asking;
-pub mod class;
-mod groups;
-pub mod handoff;
-pub mod journal;
+mod cgroups;
+pub mod cpulist;
+mod cpumask;
+pub mod handoff_latency;
 mod layout;
-pub mod list;
+mod managed_tasks;
 mod manager;
-mod masks;
+mod pressure_files;
 pub mod runtime;
+pub mod sched_policy;
 pub mod scx;
 mod sensor;
-mod tails;
-mod taken;
+mod tail_latency_files;
 mod task;
-mod who;
+mod task_selector;
+pub mod undo_log;
 
-pub use groups::{Group, Hierarchy};
-pub use journal::{Journal, Restored};
+pub use cgroups::{Group, Hierarchy};
 pub use layout::Layout;
+pub use managed_tasks::{ManagedTasks, Setup};
 pub use manager::{Manager, Mechanism};
 pub use runtime::Runtime;
 pub use scx::Scx;
-pub use sensor::{Counters, Limit, Probe, Sensor, Unseen};
-pub use taken::{Setup, Taken};
+pub use sensor::{Counters, Limit, NullSensor, Probe, Sensor};
 pub use task::{Figures, group_path};
+pub use undo_log::{Journal, Restored};
 
-use class::Class;
-use masks::{Given, mask};
+use cpumask::{CoreOwner, mask};
+use sched_policy::SchedPolicy;
 
 /// Which processes a task is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Who {
+pub enum TaskSelector {
     /// A process of somebody else's, and what it started.
     Process(u32),
     /// One that we started.
@@ -72,7 +72,7 @@ pub struct TaskSetup {
     /// What it may have.
     pub spec: TaskSpec,
     /// What it is.
-    pub who: Who,
+    pub who: TaskSelector,
     /// Where its clients write their tail, a span such as `812us`.
     pub tail: Option<PathBuf>,
     /// Files in which its services tell of their requests: who is behind there asks for a core.
@@ -116,8 +116,8 @@ impl std::error::Error for CoresError {}
 
 /// Tasks of this machine, shared by affinity and class.
 pub struct Affinity {
-    taken: Taken,
-    given: Vec<Given>,
+    taken: ManagedTasks,
+    given: Vec<CoreOwner>,
     /// Per core, when it was given.
     since: Vec<Time>,
     /// Per task, since when it has not waited beyond its threshold.
@@ -136,15 +136,15 @@ impl Affinity {
     /// A task is not there or not ours to schedule; the others are put back.
     pub fn new(setup: Setup, now: Time) -> Result<Self, CoresError> {
         let calm = setup.calm;
-        let lc = setup.real_time.then_some(Class::URGENT);
-        let taken = Taken::new(setup, [lc, Some(Class::IDLE)], now)?;
+        let lc = setup.real_time.then_some(SchedPolicy::URGENT);
+        let taken = ManagedTasks::new(setup, [lc, Some(SchedPolicy::IDLE)], now)?;
         let (cores, tasks) = (taken.layout.cores().len(), taken.tasks.len());
         let mut order: Vec<TaskId> = (0..tasks as u16).map(TaskId).collect();
         order.sort_by_key(|task| taken.specs[task.index()].is_critical());
         Ok(Self {
             taken,
             order,
-            given: vec![Given::Open; cores],
+            given: vec![CoreOwner::Open; cores],
             since: vec![now; cores],
             quiet_since: vec![now; tasks],
             calm,
@@ -158,7 +158,7 @@ impl Affinity {
         if now.since(*since) < self.calm {
             return None;
         }
-        let its = (0..self.given.len()).filter(|&core| self.given[core] == Given::Run(task));
+        let its = (0..self.given.len()).filter(|&core| self.given[core] == CoreOwner::Run(task));
         let latest = its.max_by_key(|&core| self.since[core])?;
         // The next one not before it has been as calm with one core less.
         *since = now;
@@ -184,7 +184,7 @@ impl Affinity {
         seen.runnable = look.active;
         if look.active == 0 {
             let its =
-                self.given.iter().zip(&mut signals.cores).filter(|(given, _)| **given == Given::Run(id));
+                self.given.iter().zip(&mut signals.cores).filter(|(given, _)| **given == CoreOwner::Run(id));
             its.for_each(|(_, core)| core.yielded = Some(id));
         }
     }
@@ -194,7 +194,7 @@ impl Affinity {
         // What was given back is open until it is given again.
         for (given, core) in self.given.iter_mut().zip(&signals.cores) {
             if core.yielded.is_some() {
-                *given = Given::Open;
+                *given = CoreOwner::Open;
             }
         }
         while let Some(core) = self.asked.pop() {
@@ -208,7 +208,7 @@ impl Affinity {
 
     /// A decision.
     fn note(&mut self, now: Time, action: Action) {
-        let (core, given) = Given::of(action);
+        let (core, given) = CoreOwner::of(action);
         let Some(given) = given else { return self.asked.push(core) };
         self.given[core.0 as usize] = given;
         self.since[core.0 as usize] = now;
@@ -245,11 +245,11 @@ impl Manager for Affinity {
         "affinity"
     }
 
-    fn taken(&self) -> &Taken {
+    fn taken(&self) -> &ManagedTasks {
         &self.taken
     }
 
-    fn taken_mut(&mut self) -> &mut Taken {
+    fn taken_mut(&mut self) -> &mut ManagedTasks {
         &mut self.taken
     }
 
@@ -268,12 +268,12 @@ impl Manager for Affinity {
 
 /// Misses of a core, where nothing counts them: the CPU time of the BE task that has it, so that
 /// the one that runs most is taken for the one that disturbs most.
-fn misses(given: &[Given], specs: &[TaskSpec], ran_ns: impl Fn(TaskId) -> u64, core: CoreId) -> u64 {
-    let Given::Run(task) = given[core.0 as usize] else { return 0 };
+fn misses(given: &[CoreOwner], specs: &[TaskSpec], ran_ns: impl Fn(TaskId) -> u64, core: CoreId) -> u64 {
+    let CoreOwner::Run(task) = given[core.0 as usize] else { return 0 };
     if specs[task.index()].is_critical() {
         return 0;
     }
-    let cores = given.iter().filter(|given| **given == Given::Run(task)).count() as u64;
+    let cores = given.iter().filter(|given| **given == CoreOwner::Run(task)).count() as u64;
     ran_ns(task) / cores.max(1)
 }
 

@@ -1,6 +1,6 @@
 //! What tells how busy DRAM is.
 //!
-//! Behind one port: [`Unseen`], which knows nothing, [`Probe`], which needs
+//! Behind one port: [`NullSensor`], which knows nothing, [`Probe`], which needs
 //! no counters, and [`Counters`] of memory controllers, caches and cores, of which
 //! most virtual machines have none.
 //!
@@ -46,9 +46,9 @@ pub trait Sensor: Send {
 
 /// Knows nothing.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Unseen;
+pub struct NullSensor;
 
-impl Sensor for Unseen {
+impl Sensor for NullSensor {
     fn name(&self) -> &'static str {
         "none"
     }

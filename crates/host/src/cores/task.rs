@@ -10,18 +10,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use queueing::{Span, Time};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-use super::class::Class;
-use super::groups::Group;
-use super::journal::{Journal, pid};
-use super::{CoresError, Who};
+use super::cgroups::Group;
+use super::sched_policy::SchedPolicy;
+use super::undo_log::{Journal, pid};
+use super::{CoresError, TaskSelector};
 use crate::proc::{self, Account, Ledger};
 
-mod adopting;
-mod gathering;
+mod adopt;
+mod task_cgroups;
 
-use adopting::Legacy;
-pub(super) use gathering::OURS;
-pub use gathering::group_path;
+use adopt::InheritedState;
+pub(super) use task_cgroups::OURS;
+pub use task_cgroups::group_path;
 
 /// How often members are looked up.
 pub const RESCAN: Span = Span::from_millis(50);
@@ -47,8 +47,8 @@ pub struct Managed {
     number: usize,
     critical: bool,
     /// What its threads become here, LC's if they were in the fair class; whoever asks for [`take_fresh`](Managed::take_fresh) does it instead.
-    class: Option<Class>,
-    who: Who,
+    class: Option<SchedPolicy>,
+    who: TaskSelector,
     /// When the first process began, where it is known by number.
     began: Option<u64>,
     /// Where its members are, if they have a folder of their own.
@@ -61,7 +61,7 @@ pub struct Managed {
     /// The cores it may run on, once it was told.
     cores: Option<CpuSet>,
     /// What those that are born have from us.
-    legacy: Legacy,
+    legacy: InheritedState,
     parked: bool,
     /// Its control group was frozen before it was taken over: it stays as it is.
     is_held: bool,
@@ -84,7 +84,7 @@ struct Thread {
     waits: bool,
     /// LC's, where it may be real-time: the class to go back to, whether it is, and for how long it had been
     /// awake when it was weighed last.
-    fair: Option<Class>,
+    fair: Option<SchedPolicy>,
     urgent: bool,
     weighed_ns: u64,
 }
@@ -108,7 +108,7 @@ pub struct Figures {
 
 /// What a look at a task found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Look {
+pub struct ScanResult {
     /// The longest of its threads' mean waits for a core in this round.
     pub delay: Span,
     /// Threads whose wait was longer than what was asked about.
@@ -125,16 +125,16 @@ impl Managed {
     pub fn take(
         number: usize,
         critical: bool,
-        class: Option<Class>,
-        who: Who,
+        class: Option<SchedPolicy>,
+        who: TaskSelector,
         now: Time,
         journal: &mut Journal,
     ) -> Result<Self, CoresError> {
         who.check(critical)?;
         who.check_free()?;
         let began = match who {
-            Who::Process(id) | Who::Child(id) => proc::began(id, id),
-            Who::Group(_) => None,
+            TaskSelector::Process(id) | TaskSelector::Child(id) => proc::began(id, id),
+            TaskSelector::Group(_) => None,
         };
         let mut task = Self {
             number,
@@ -147,7 +147,7 @@ impl Managed {
             unwatched: BTreeSet::new(),
             fresh: Vec::new(),
             cores: None,
-            legacy: Legacy::default(),
+            legacy: InheritedState::default(),
             parked: false,
             is_held: false,
             ended: false,
@@ -172,12 +172,12 @@ impl Managed {
             let busy = awake_ns.saturating_sub(thread.weighed_ns) as f64 / elapsed;
             thread.weighed_ns = awake_ns;
             let (is, becomes) = match (busy, thread.urgent) {
-                (busy, true) if busy > BUSY => (Class::URGENT, fair),
-                (busy, false) if busy < CALM => (fair, Class::URGENT),
+                (busy, true) if busy > BUSY => (SchedPolicy::URGENT, fair),
+                (busy, false) if busy < CALM => (fair, SchedPolicy::URGENT),
                 _ => continue,
             };
             // Another class is the program's own doing.
-            if Class::of(pid(id)).is_ok_and(|class| class == is) && becomes.set(pid(id)).is_ok() {
+            if SchedPolicy::of(pid(id)).is_ok_and(|class| class == is) && becomes.set(pid(id)).is_ok() {
                 thread.urgent = !thread.urgent;
             }
         }
@@ -196,8 +196,8 @@ impl Managed {
     }
 
     /// Reads all accounts; `longer` is the wait from which a thread counts as waiting.
-    pub fn look(&mut self, now: Time, longer: Span) -> Look {
-        let mut look = Look::default();
+    pub fn look(&mut self, now: Time, longer: Span) -> ScanResult {
+        let mut look = ScanResult::default();
         let (figures, parked, critical) = (&mut self.figures, self.parked, self.critical);
         self.threads.retain(|&(process, id), thread| {
             if !parked {
@@ -256,7 +256,7 @@ impl Managed {
             match sched_setaffinity(id, &cores) {
                 // The kernel leaves out what a cpuset forbids.
                 Ok(()) => has = has.or_else(|| sched_getaffinity(id).ok()),
-                Err(_) => self.figures.refused += u64::from(Class::of(id).is_ok()),
+                Err(_) => self.figures.refused += u64::from(SchedPolicy::of(id).is_ok()),
             }
         }
         self.legacy.let_on(has.unwrap_or(cores));
@@ -284,8 +284,8 @@ impl Managed {
     #[must_use]
     pub fn is_over(&self) -> bool {
         match &self.who {
-            Who::Group(path) => self.ended && !path.exists(),
-            Who::Process(_) | Who::Child(_) => self.ended,
+            TaskSelector::Group(path) => self.ended && !path.exists(),
+            TaskSelector::Process(_) | TaskSelector::Child(_) => self.ended,
         }
     }
 

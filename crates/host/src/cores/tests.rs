@@ -6,11 +6,11 @@ use queueing::Clock;
 use rustix::thread::sched_getaffinity;
 use sched::cores::TaskSignals;
 
-use super::class::Class;
-use super::journal::pid;
+use super::sched_policy::SchedPolicy;
 use super::task::RESCAN;
+use super::undo_log::pid;
 use super::*;
-use crate::lab::Folder;
+use crate::netlab::TempDir;
 use crate::{Monotonic, affinity, proc};
 
 mod starts;
@@ -32,17 +32,17 @@ impl Program {
         cores_of(self.id())
     }
 
-    fn class(&self) -> Class {
+    fn class(&self) -> SchedPolicy {
         class_of(self.id())
     }
 }
 
 fn cores_of(id: u32) -> Vec<CoreId> {
-    list::of_set(&sched_getaffinity(pid(id)).unwrap())
+    cpulist::of_set(&sched_getaffinity(pid(id)).unwrap())
 }
 
-fn class_of(id: u32) -> Class {
-    Class::of(pid(id)).unwrap()
+fn class_of(id: u32) -> SchedPolicy {
+    SchedPolicy::of(pid(id)).unwrap()
 }
 
 impl Drop for Program {
@@ -59,13 +59,18 @@ impl Drop for Program {
 }
 
 /// With the folder of its journal, which is to outlive it.
-fn manager(test: &str, lc: &Program, be: &Program, real_time: bool) -> (Folder, Affinity, Vec<CoreId>) {
+fn manager(test: &str, lc: &Program, be: &Program, real_time: bool) -> (TempDir, Affinity, Vec<CoreId>) {
     let cores = affinity::cores().unwrap();
     let layout = Layout::new(&cores).unwrap();
-    let folder = Folder::new(&format!("cores-{test}")).unwrap();
+    let folder = TempDir::new(&format!("cores-{test}")).unwrap();
     let journal = Journal::begin(folder.path(), &cores).unwrap();
-    let task =
-        |spec, id| TaskSetup { spec, who: Who::Child(id), tail: None, joined: Vec::new(), pulse: false };
+    let task = |spec, id| TaskSetup {
+        spec,
+        who: TaskSelector::Child(id),
+        tail: None,
+        joined: Vec::new(),
+        pulse: false,
+    };
     let tasks = vec![
         ("lc".to_owned(), task(TaskSpec::critical(1), lc.id())),
         ("be".to_owned(), task(TaskSpec::best_effort(), be.id())),
@@ -77,8 +82,8 @@ fn manager(test: &str, lc: &Program, be: &Program, real_time: bool) -> (Folder, 
         real_time,
         calm: Span::from_millis(20),
         period: Span::from_millis(2),
-        sensor: Box::new(Unseen),
-        journal,
+        sensor: Box::new(NullSensor),
+        undo_log,
     };
     (folder, Affinity::new(setup, now).unwrap(), cores)
 }
@@ -88,7 +93,7 @@ fn be_leaves_the_core_that_lc_holds_and_everything_is_put_back() {
     let (lc, be) = (Program::start(), Program::start());
     let before = [(lc.class(), lc.cores()), (be.class(), be.cores())];
     let (_folder, mut manager, cores) = manager("back", &lc, &be, false);
-    assert_eq!(be.class(), Class::IDLE, "BE gives way to all others at once");
+    assert_eq!(be.class(), SchedPolicy::IDLE, "BE gives way to all others at once");
     assert_eq!(lc.class(), before[0].0);
     let clock = Monotonic::new();
     let now = clock.now();
@@ -128,7 +133,7 @@ fn lc_is_real_time_while_it_sleeps_now_and_then_and_has_its_class_again() {
             println!("skipped: lc_is_real_time: {name}: this control group has no real-time budget");
             continue;
         }
-        assert_eq!(lc.class(), Class::URGENT);
+        assert_eq!(lc.class(), SchedPolicy::URGENT);
         let mut signals = Signals::of(
             &sched::cores::CoreAssignment::new(
                 manager.taken.layout.topology().clone(),
@@ -139,11 +144,11 @@ fn lc_is_real_time_while_it_sleeps_now_and_then_and_has_its_class_again() {
         // Who spins is found out when it has had a core from one scan to the next.
         let clock = Monotonic::new();
         let end = clock.now() + if keeps { RESCAN * 3 } else { Span::from_secs(30) };
-        while clock.now() < end && (keeps || lc.class() == Class::URGENT) {
+        while clock.now() < end && (keeps || lc.class() == SchedPolicy::URGENT) {
             manager.sense(clock.now(), &mut signals);
             std::thread::yield_now();
         }
-        assert_eq!(lc.class() == Class::URGENT, keeps, "{name}");
+        assert_eq!(lc.class() == SchedPolicy::URGENT, keeps, "{name}");
         assert_eq!(manager.put_back().unwrap().failed, 0);
         assert_eq!(lc.class(), before);
     }
@@ -196,11 +201,11 @@ fn a_task_s_time_is_counted_its_end_is_noticed_and_its_forks_belong_to_it() {
 
 #[test]
 fn who_is_not_there_is_refused_and_told_what_would_be_valid() {
-    let none = Who::Process(u32::MAX >> 1).check(true).unwrap_err();
+    let none = TaskSelector::Process(u32::MAX >> 1).check(true).unwrap_err();
     assert_eq!(none.to_string(), "no process 2147483647");
     assert!(none.advice().is_some());
-    assert!(Who::Group("/no/such/cgroup".into()).check(true).is_err());
-    assert_eq!(Who::Process(std::process::id()).check(true), Ok(()));
+    assert!(TaskSelector::Group("/no/such/cgroup".into()).check(true).is_err());
+    assert_eq!(TaskSelector::Process(std::process::id()).check(true), Ok(()));
 }
 
 #[test]
@@ -217,18 +222,21 @@ fn a_group_that_an_operator_has_frozen_is_neither_thawed_nor_parked() {
     for frozen in [true, false] {
         group.freeze(frozen).unwrap();
         let cores = affinity::cores().unwrap();
-        let folder = Folder::new("cores-frozen").unwrap();
+        let folder = TempDir::new("cores-frozen").unwrap();
         let task = |spec, who| TaskSetup { spec, who, tail: None, joined: Vec::new(), pulse: false };
         let setup = Setup {
             layout: Layout::new(&cores).unwrap(),
             tasks: vec![
-                ("lc".to_owned(), task(TaskSpec::critical(1), Who::Child(lc.id()))),
-                ("be".to_owned(), task(TaskSpec::best_effort(), Who::Group(group.path().to_owned()))),
+                ("lc".to_owned(), task(TaskSpec::critical(1), TaskSelector::Child(lc.id()))),
+                (
+                    "be".to_owned(),
+                    task(TaskSpec::best_effort(), TaskSelector::Group(group.path().to_owned())),
+                ),
             ],
             real_time: false,
             calm: Span::from_millis(20),
             period: Span::from_millis(2),
-            sensor: Box::new(Unseen),
+            sensor: Box::new(NullSensor),
             journal: Journal::begin(folder.path(), &cores).unwrap(),
         };
         let clock = Monotonic::new();

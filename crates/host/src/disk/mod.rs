@@ -1,7 +1,7 @@
 //! Files of this machine, as a disk that tasks ask.
 //!
 //! [`Ring`] hands requests to the kernel by io_uring, many in one system call,
-//! and nobody waits for them. [`Plain`] carries each out by a system call that its
+//! and nobody waits for them. [`BlockingDisk`] carries each out by a system call that its
 //! thread waits for: for where io_uring cannot be had, as in many containers.
 //! Both have buffers of whole pages, so files can be opened past the page
 //! cache (`O_DIRECT`). A file system that refuses that is an error, never
@@ -9,12 +9,12 @@
 //! all the same, which nobody can see from here.
 //! Source: io_uring(7), open(2), statx(2).
 
+mod blocking;
+mod buffers;
 mod files;
-mod pieces;
-mod plain;
 mod ring;
 
-pub use plain::Plain;
+pub use blocking::BlockingDisk;
 pub use ring::{Ring, RingError};
 
 /// Memory pages: what buffers begin at and are long in multiples of.

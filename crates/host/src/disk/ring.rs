@@ -24,8 +24,8 @@ use io_uring::types::Fd;
 use io_uring::{IoUring, opcode, squeue};
 use storage::{Buffer, Disk, FileId, IoCompletion, Opened, Options, Request};
 
+use super::buffers::BufferArena;
 use super::files::Files;
-use super::pieces::Pieces;
 
 /// Why there is no ring.
 #[derive(Debug)]
@@ -76,7 +76,7 @@ impl std::error::Error for RingError {}
 /// See the module.
 pub struct Ring {
     ring: IoUring,
-    pieces: Arc<Pieces>,
+    pieces: Arc<BufferArena>,
     buffers: Vec<Buffer>,
     files: Files,
     /// What the kernel has, by the number that it tells us with its end.
@@ -111,7 +111,7 @@ impl Ring {
         let ring =
             IoUring::builder().dontfork().build(depth.next_power_of_two() as u32).map_err(RingError::Ring)?;
         let refused = |e| RingError::Buffers(buffers * len / 1024, e);
-        let (pieces, all) = Pieces::new(buffers, len).map_err(refused)?;
+        let (pieces, all) = BufferArena::new(buffers, len).map_err(refused)?;
         let places = pieces.places();
         let vectors: Vec<_> = places
             .map(|(start, len)| libc::iovec { iov_base: start.as_ptr().cast(), iov_len: len })

@@ -9,10 +9,10 @@ use sched::cores::worker_signals::SignalMemory;
 
 use super::Finding;
 use crate::affinity;
-use crate::cores::class::Class;
-use crate::cores::{CoresError, Counters, Group, Hierarchy, list, scx};
+use crate::cores::sched_policy::SchedPolicy;
+use crate::cores::{CoresError, Counters, Group, Hierarchy, cpulist, scx};
 use crate::proc::{self, Ledger};
-use crate::pulse::SharedPage;
+use crate::signal_page::SharedPage;
 
 const AREA: &str = "sched";
 
@@ -46,8 +46,8 @@ fn mechanism(sleeper: &Sleeper) -> Finding {
     let pid = Some(Pid::from_child(&sleeper.0));
     let tried = (|| {
         let cores = affinity::cores()?;
-        sched_setaffinity(pid, &list::set_of(cores.into_iter().take(1)))?;
-        Class::IDLE.set(pid)?;
+        sched_setaffinity(pid, &cpulist::set_of(cores.into_iter().take(1)))?;
+        SchedPolicy::IDLE.set(pid)?;
         Ledger::open(id, id)
     })();
     match tried {

@@ -4,7 +4,7 @@ use std::fmt::Display;
 
 use super::{Finding, tried};
 use crate::afxdp::{self, Claims};
-use crate::lab::Namespace;
+use crate::netlab::Namespace;
 use crate::packet;
 use crate::tap::Tap;
 

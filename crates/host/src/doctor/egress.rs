@@ -4,8 +4,8 @@
 use queueing::{Rate, Span};
 
 use super::{Finding, tried};
-use crate::fabric::{self, Choice, Policy, Shape};
-use crate::lab::Namespace;
+use crate::egress::{self, Choice, Policy, Shape};
+use crate::netlab::Namespace;
 
 const AREA: &str = "fabric";
 const WHAT: &str = "levels and queues";
@@ -16,7 +16,7 @@ pub(super) fn examine(unavailable: Option<&str>) -> Vec<Finding> {
 
 fn attach(here: &Namespace) -> Finding {
     let rate = Rate::from_bits_per_sec(1_000_000_000);
-    match here.enter(|| fabric::attach("gw0", rate, &two_levels(), 0)) {
+    match here.enter(|| egress::attach("gw0", rate, &two_levels(), 0)) {
         Ok(choice) => judge(&choice),
         Err(e) => Finding::absent(AREA, WHAT, e.to_string(), e.advice()),
     }

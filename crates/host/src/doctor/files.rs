@@ -13,7 +13,7 @@ use rustix::fs::{MemfdFlags, memfd_create};
 use storage::{Disk, IoCompletion, Options, Request};
 
 use super::Finding;
-use crate::disk::{PAGE, Plain, Ring, RingError};
+use crate::disk::{BlockingDisk, PAGE, Ring, RingError};
 
 const AREA: &str = "files";
 
@@ -37,7 +37,7 @@ fn ring(opened: Result<Ring, RingError>) -> Finding {
 /// Requests each of which its thread waits for.
 fn plain() -> Finding {
     const WHAT: &str = "system calls";
-    match Plain::new(1, 1, PAGE).and_then(|mut plain| comes_back(&mut plain)) {
+    match BlockingDisk::new(1, 1, PAGE).and_then(|mut plain| comes_back(&mut plain)) {
         Ok(()) => Finding::works(AREA, WHAT, "fallback without io_uring: the thread blocks for each request"),
         Err(e) => Finding::absent(AREA, WHAT, e.to_string(), []),
     }

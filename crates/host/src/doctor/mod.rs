@@ -9,16 +9,16 @@
 
 use std::fmt;
 
-use crate::lab::{Lab, LabError, Namespace, Veth};
+use crate::netlab::{LabError, Namespace, NetLab, Veth};
 
 mod cores;
+mod cpu_idle;
 mod devices;
 mod egress;
 mod files;
-mod halting;
+mod guard;
 mod programs;
 mod receive;
-mod shed;
 
 /// How far a mechanism goes here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -63,16 +63,16 @@ pub const AREAS: [&str; 6] = ["serve", "run", "sched", "fabric", "guard", "files
 #[must_use]
 pub fn examine(areas: &[&str]) -> Vec<Finding> {
     let asked = |area: &&'static str| areas.contains(area);
-    let unavailable = Lab::unavailable();
+    let unavailable = NetLab::unavailable();
     // Two commands take the same devices.
     let devices = std::cell::OnceCell::new();
     let devices = || devices.get_or_init(|| devices::examine(unavailable.as_deref()));
     let look = |area| match area {
         "serve" => devices().clone(),
         "run" => programs::examine(devices()),
-        "sched" => cores::examine().into_iter().chain(halting::examine()).collect(),
+        "sched" => cores::examine().into_iter().chain(cpu_idle::examine()).collect(),
         "fabric" => egress::examine(unavailable.as_deref()),
-        "guard" => shed::examine(unavailable.as_deref()).into_iter().chain(receive::examine()).collect(),
+        "guard" => guard::examine(unavailable.as_deref()).into_iter().chain(receive::examine()).collect(),
         _ => files::examine(),
     };
     AREAS.into_iter().filter(asked).flat_map(look).collect()
@@ -96,7 +96,7 @@ fn tried(
     look: impl FnOnce(&Namespace) -> Vec<Finding>,
 ) -> Vec<Finding> {
     let in_lab = || -> Result<_, LabError> {
-        let lab = Lab::new("doctor")?;
+        let lab = NetLab::new("doctor")?;
         let (here, there) = (lab.namespace("here")?, lab.namespace("there")?);
         lab.veth((&here, "gw0"), (&there, "gw1"), &Veth::default())?;
         Ok(look(&here))

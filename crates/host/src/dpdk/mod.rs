@@ -24,9 +24,9 @@ mod burst;
 mod eal;
 mod error;
 #[cfg(feature = "dpdk")]
-mod opening;
-#[cfg(feature = "dpdk")]
 mod port;
+#[cfg(feature = "dpdk")]
+mod port_setup;
 #[cfg(feature = "dpdk")]
 mod queue;
 #[cfg(feature = "dpdk")]
@@ -36,7 +36,7 @@ mod shim;
 pub use absent::{Dpdk, Frame, open};
 pub use error::DpdkError;
 #[cfg(feature = "dpdk")]
-pub use opening::open;
+pub use port_setup::open;
 #[cfg(feature = "dpdk")]
 pub use queue::{Dpdk, Frame};
 

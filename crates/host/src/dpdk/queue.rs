@@ -11,7 +11,7 @@ use queueing::{Span, Time};
 use super::burst::{BURST, Burst};
 use super::port::Port;
 use super::shim::{self, CHAINED, CHECKED, Mbuf, RawFrame};
-use crate::vnet;
+use crate::virtio_net_hdr;
 
 /// One queue of a port, in both directions.
 pub struct Dpdk {
@@ -180,7 +180,7 @@ impl Device for Dpdk {
         fill(bytes);
         raw.len = len as u16;
         if self.offloads.tx_checksum {
-            raw.note = vnet::partial(bytes).unwrap_or(0) as u16;
+            raw.note = virtio_net_hdr::partial(bytes).unwrap_or(0) as u16;
         }
         self.unsent.push(raw);
         Ok(())

@@ -4,7 +4,7 @@
 //! to, a link, a file or a FIFO counts only if its owner is this process's user or the
 //! folder's, and a file only if it has one name. These are the kernel's `protected_symlinks`,
 //! `protected_regular`, `protected_fifos` and `protected_hardlinks`, without depending on how
-//! they are set here. A [`Folder`] for run-time files is held to more: nobody but its owner,
+//! they are set here. A [`TempDir`] for run-time files is held to more: nobody but its owner,
 //! this user or root, may write to it.
 //!
 //! Not for input that the operator names, such as a configuration: like other programs, greenwave

@@ -234,16 +234,16 @@ fn what_cannot_be_written_is_refused_and_nothing_is_left() {
 /// Files of the source that open, make or link files by their path and not by this module, and why they may.
 const OTHERS: [(&str, &str); 24] = [
     ("host/src/files/folder.rs", "folders on the way to one that is checked"),
-    ("host/src/cores/groups.rs", "control groups"),
-    ("host/src/lab/group.rs", "control groups"),
-    ("host/src/lab/namespace.rs", "/proc/sys"),
+    ("host/src/cores/cgroups.rs", "control groups"),
+    ("host/src/netlab/cgroup.rs", "control groups"),
+    ("host/src/netlab/namespace.rs", "/proc/sys"),
     ("host/src/tap/mod.rs", "/dev/net/tun, /proc/sys"),
     ("host/src/seam/bypass/watcher.rs", "/dev/null"),
-    ("host/src/lab/folder.rs", "a folder with a name of its own, made and never taken as it is"),
-    ("host/src/cores/handoff.rs", "a page in a folder of the laboratory"),
-    ("host/src/pulse.rs", "/proc/ID/fd, and checked by its seals"),
+    ("host/src/netlab/temp_dir.rs", "a folder with a name of its own, made and never taken as it is"),
+    ("host/src/cores/handoff_latency.rs", "a page in a folder of the laboratory"),
+    ("host/src/signal_page.rs", "/proc/ID/fd, and checked by its seals"),
     (
-        "host/src/told.rs",
+        "host/src/queue_report.rs",
         "reads what a service tells: its writer is believed by the operator's choice of the path",
     ),
     ("host/src/disk/files.rs", "files of applications, which name and own them"),

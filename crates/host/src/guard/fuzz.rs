@@ -4,11 +4,11 @@
 //! Promises: no panic; a value that is read is written the same; counts never
 //! wrap; shares are shares.
 
-use super::layout::{CLASSES, Counts, Look, Reason, connections, words};
-use super::machine::{memory_share, share_max, sockets, ticks};
-use super::notes::Notes;
-use super::queues::{self, QUEUE};
+use super::accept_queue::{self, QUEUE};
+use super::attachment::GuardAttachment;
+use super::map_layout::{CLASSES, Counts, LimitEntry, Reason, connections, words};
 use super::settings::Settings;
+use super::system_load::{memory_share, share_max, sockets, ticks};
 use crate::netstat::counter;
 use crate::sock_diag;
 
@@ -22,9 +22,9 @@ pub(crate) fn maps(data: &[u8]) {
     };
     match which % 6 {
         0 => {
-            assert!(Look::read(bytes).is_none() || bytes.len() == Look::LEN, "of another length");
-            if let Some(look) = Look::read(&value(Look::LEN)) {
-                assert_eq!(Look::read(&look.bytes()), Some(look));
+            assert!(LimitEntry::read(bytes).is_none() || bytes.len() == LimitEntry::LEN, "of another length");
+            if let Some(look) = LimitEntry::read(&value(LimitEntry::LEN)) {
+                assert_eq!(LimitEntry::read(&look.bytes()), Some(look));
             }
         }
         1 => {
@@ -47,13 +47,13 @@ pub(crate) fn maps(data: &[u8]) {
         }
         4 => {
             for bytes in bytes.chunks_exact(QUEUE) {
-                let queue = queues::read(80, bytes);
+                let queue = accept_queue::read(80, bytes);
                 assert!(queue.port == 80 && (queue.waiting > 0 || queue.since.is_none()), "{queue:?}");
             }
         }
         _ => {
-            if let Ok(notes) = Notes::read(bytes) {
-                assert_eq!(Notes::read(&notes.bytes()).ok().as_ref(), Some(&notes));
+            if let Ok(notes) = GuardAttachment::read(bytes) {
+                assert_eq!(GuardAttachment::read(&notes.bytes()).ok().as_ref(), Some(&notes));
                 assert!(!notes.name().contains('\n') || notes.policy.contains('\n'));
             }
         }

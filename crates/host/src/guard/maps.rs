@@ -4,9 +4,9 @@ use std::io;
 
 use queueing::Time;
 
+use super::classes::Prefix;
 use super::error::GuardError;
-use super::layout::{self, Counts, Look};
-use super::rule::Prefix;
+use super::map_layout::{self, Counts, LimitEntry};
 use super::settings::Settings;
 use crate::bpf::{self, Map};
 
@@ -61,7 +61,7 @@ impl Maps {
         };
         Ok(Self {
             settings: take("gw_settings", Settings::LEN)?,
-            limit: take("gw_limit", Look::LEN)?,
+            limit: take("gw_limit", LimitEntry::LEN)?,
             spent: take("gw_spent", 8)?,
             counts: take("gw_counts", Counts::LEN)?,
             connections: take("gw_connections", 24)?,
@@ -98,12 +98,12 @@ impl Maps {
         self.own().prefixes.set(&prefix.key(), &u32::from(class).to_ne_bytes())
     }
 
-    pub(super) fn set_look(&self, look: &Look) -> io::Result<()> {
+    pub(super) fn set_limit(&self, look: &LimitEntry) -> io::Result<()> {
         self.limit.set(&FIRST, &look.bytes())
     }
 
-    pub(super) fn look(&self) -> io::Result<Look> {
-        Self::value(&self.limit, Look::read)
+    pub(super) fn look(&self) -> io::Result<LimitEntry> {
+        Self::value(&self.limit, LimitEntry::read)
     }
 
     /// Of a rate, everything is spent until `time`.
@@ -117,7 +117,7 @@ impl Maps {
 
     /// Connections made, those no longer served, and those answered, since the start.
     pub(super) fn connections(&self) -> io::Result<[u64; 3]> {
-        Self::value(&self.connections, layout::connections)
+        Self::value(&self.connections, map_layout::connections)
     }
 
     #[cfg(all(test, feature = "bpf"))]

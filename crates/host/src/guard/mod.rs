@@ -26,30 +26,30 @@ use crate::{Monotonic, bpf, xdp};
 
 #[cfg(not(feature = "bpf"))]
 mod absent;
-mod answer;
-mod answers;
-#[cfg(feature = "bpf")]
-mod cost;
+mod accept_queue;
+mod app_queue_policy;
+mod attachment;
+mod classes;
 mod error;
 #[cfg(any(feature = "bpf", test))]
 mod frames;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
-mod joining;
-mod layout;
-mod listeners;
-mod machine;
+mod map_layout;
 mod maps;
 mod model;
-mod notes;
+#[cfg(feature = "bpf")]
+mod prog_run_cost;
 #[cfg(feature = "bpf")]
 mod program;
-mod queues;
-mod rule;
+mod queue_reports;
+mod response_wait;
 mod settings;
+mod sock_diag;
 mod status;
 mod syn;
-mod tellers;
+mod syn_reply;
+mod system_load;
 #[cfg(all(test, feature = "bpf"))]
 mod tests;
 #[cfg(test)]
@@ -59,26 +59,28 @@ mod vectors;
 pub use absent::costs;
 #[cfg(not(feature = "bpf"))]
 use absent::{Loaded, load};
-use answers::Waits;
-#[cfg(feature = "bpf")]
-pub use cost::costs;
+use accept_queue::Queues;
+pub use app_queue_policy::{AppQueuePolicy, ReportCounter};
+pub use attachment::GuardAttachment;
+pub use classes::{Classes, Prefix, Rule};
 pub use error::GuardError;
-pub use joining::{Heard, Joining};
-use layout::Look;
-pub use layout::{CLASSES, Counts, DEADMAN, Held, PORTS_MAX, PREFIXES_MAX, Queue, Reason, SHOWN, Seen};
-use machine::Machine;
+use map_layout::LimitEntry;
+pub use map_layout::{
+    CLASSES, Counts, DEADMAN, LimitInForce, ObservedSignals, PORTS_MAX, PREFIXES_MAX, Queue, Reason, SHOWN,
+};
 use maps::refused;
 pub use model::{Listening, Model, Verdict};
-pub use notes::Notes;
+#[cfg(feature = "bpf")]
+pub use prog_run_cost::costs;
 #[cfg(feature = "bpf")]
 use program::{Loaded, load};
-use queues::Queues;
-pub use rule::{Classes, Prefix, Rule};
+pub use queue_reports::JOINED_MAX;
+use queue_reports::QueueReports;
+use response_wait::PendingResponses;
 use settings::{Settings, Way};
 pub use status::{Status, detach, status};
 pub use syn::Syn;
-pub use tellers::JOINED_MAX;
-use tellers::Tellers;
+use system_load::Machine;
 
 /// Whether the programs are built in.
 pub const BUILT: bool = cfg!(feature = "bpf");
@@ -157,9 +159,9 @@ impl Options {
         self.tellers().map(drop)
     }
 
-    fn tellers(&self) -> Result<Tellers, GuardError> {
+    fn tellers(&self) -> Result<QueueReports, GuardError> {
         self.classes.check(&self.ports)?;
-        Tellers::new(&self.joined)
+        QueueReports::new(&self.joined)
     }
 }
 
@@ -170,7 +172,7 @@ pub struct Guard {
     loaded: Loaded,
     queues: Queues,
     machine: Machine,
-    tellers: Tellers,
+    tellers: QueueReports,
     options: Options,
     /// At the last look.
     last: Last,
@@ -178,7 +180,7 @@ pub struct Guard {
     before: u64,
     /// All that there were then.
     served_before: u64,
-    look: Look,
+    look: LimitEntry,
 }
 
 /// What there was at the last look.
@@ -201,12 +203,12 @@ pub fn attach(device: &str, options: &Options) -> Result<Guard, GuardError> {
     let tellers = options.tellers()?;
     let interface = Interface::find(device)?;
     if let Some(found) = attached(interface.index) {
-        let what =
-            Notes::attached(found).map_or_else(|_| "of another version".to_owned(), |notes| notes.name());
+        let what = GuardAttachment::attached(found)
+            .map_or_else(|_| "of another version".to_owned(), |notes| notes.name());
         return Err(GuardError::Attached { device: device.to_owned(), what });
     }
     let mut queues = Queues::new(&options.ports).map_err(refused("a look at listeners"))?;
-    let (before, there) = queues.survey().map_err(refused("a look at listeners"))?;
+    let (before, there) = queues.sample().map_err(refused("a look at listeners"))?;
     if let Some(&port) = options.ports.iter().find(|port| !there.contains(port)) {
         return Err(GuardError::NoListener { port, there });
     }
@@ -224,7 +226,7 @@ pub fn attach(device: &str, options: &Options) -> Result<Guard, GuardError> {
         answers: options.until == WaitEnd::Answer,
         before: served_before,
         ports: options.ports.clone(),
-        notes: Notes::new(options).bytes(),
+        notes: GuardAttachment::new(options).bytes(),
     };
     maps.set_settings(&settings).map_err(&refused)?;
     for (port, class) in options.classes.of_ports(&options.ports) {
@@ -234,8 +236,8 @@ pub fn attach(device: &str, options: &Options) -> Result<Guard, GuardError> {
         maps.set_prefix(prefix, class).map_err(&refused)?;
     }
     let last = Last { at: Monotonic::new().now(), ..Last::default() };
-    let look = Look { alive: last.at, ..Look::default() };
-    maps.set_look(&look).map_err(&refused)?;
+    let look = LimitEntry { alive: last.at, ..LimitEntry::default() };
+    maps.set_limit(&look).map_err(&refused)?;
     let (link, _) = xdp::attach(&interface, &loaded.program, Some(options.mode), |what, source| {
         InterfaceError::Refused { name: device.to_owned(), what, source }
     })?;
@@ -295,17 +297,19 @@ impl Guard {
         let served = (opened + self.before).saturating_sub(queue.waiting).max(self.look.seen.served);
         let counts = maps.counts()?;
         let (offered, shed) = (counts.offered(), counts.shed());
-        let busy = self.machine.look(now)?;
+        let busy = self.machine.sample(now)?;
         let present = (opened + self.served_before).saturating_sub(closed);
         let left = closed.saturating_sub(self.last.closed);
         let area = span.as_secs_f64() * (present + self.last.present) as f64 / 2.0;
         let latency = (left > 0).then(|| Span::from_secs_f64(area / left as f64));
         let came = offered.saturating_sub(self.last.offered);
         let waits = self.loaded.waits.as_ref();
-        let unanswered = waits.map(|program| answers::look(program, now)).transpose()?;
+        let unanswered = waits.map(|program| response_wait::look(program, now)).transpose()?;
         let (begun, waiting, delay) = match unanswered {
             None => (served - self.look.seen.served, queue.waiting, queue.delay),
-            Some(Waits { waiting, delay }) => (answered.saturating_sub(self.last.answered), waiting, delay),
+            Some(PendingResponses { waiting, delay }) => {
+                (answered.saturating_sub(self.last.answered), waiting, delay)
+            }
         };
         let signals = Signals {
             offered: came,
@@ -328,9 +332,11 @@ impl Guard {
         let signals = self.tellers.join(now, signals);
         let requests = self.tellers.requests();
         self.last = Last { at: now, offered, shed, closed, answered, present };
-        let Waits { waiting: unanswered, delay: unanswered_delay } = unanswered.unwrap_or_default();
+        let PendingResponses { waiting: unanswered, delay: unanswered_delay } =
+            unanswered.unwrap_or_default();
         let (overflows, drops) = (busy.overflows, busy.drops);
-        self.look.seen = Seen { served, overflows, drops, requests, unanswered, unanswered_delay, ..queue };
+        self.look.seen =
+            ObservedSignals { served, overflows, drops, requests, unanswered, unanswered_delay, ..queue };
         Ok(signals)
     }
 
@@ -339,16 +345,16 @@ impl Guard {
     /// # Errors
     /// What the kernel says.
     pub fn hold(&mut self, now: Time, limit: Limit) -> io::Result<()> {
-        let held = Held::new(limit, self.options.classes.len());
-        if let Held::Rate { cost_ns, .. } = held
-            && !matches!(self.look.held, Held::Rate { .. })
+        let held = LimitInForce::new(limit, self.options.classes.len());
+        if let LimitInForce::Rate { cost_ns, .. } = held
+            && !matches!(self.look.held, LimitInForce::Rate { .. })
         {
             // Nobody has saved up.
             self.loaded.maps.set_spent(Time::from_nanos(now.as_nanos().saturating_sub(cost_ns)))?;
         }
         self.look.alive = now;
         self.look.held = held;
-        self.loaded.maps.set_look(&self.look)
+        self.loaded.maps.set_limit(&self.look)
     }
 
     /// From now on [`status`] says that a connection may wait for `target`.
@@ -358,7 +364,7 @@ impl Guard {
     pub fn set_target(&mut self, target: Span) -> io::Result<()> {
         let options = Options { target, ..self.options.clone() };
         let mut settings = self.loaded.maps.settings()?;
-        settings.notes = Notes::new(&options).bytes();
+        settings.notes = GuardAttachment::new(&options).bytes();
         self.loaded.maps.set_settings(&settings)?;
         self.options = options;
         Ok(())
@@ -394,9 +400,9 @@ impl Guard {
 
 /// The queues, summed up; `unknown` is how long the first of one has waited who
 /// is not known.
-fn seen(now: Time, queues: &[queues::Queue], unknown: Span) -> Seen {
-    let mut seen = Seen::default();
-    for &queues::Queue { port, waiting, room, since } in queues {
+fn seen(now: Time, queues: &[accept_queue::Queue], unknown: Span) -> ObservedSignals {
+    let mut seen = ObservedSignals::default();
+    for &accept_queue::Queue { port, waiting, room, since } in queues {
         let delay = match waiting {
             0 => Span::ZERO,
             _ => since.map_or(unknown, |since| now.since(since)),

@@ -7,10 +7,10 @@ use std::net::IpAddr;
 
 use queueing::Time;
 
-use super::answer;
-use super::layout::{CLASSES, Counts, DEADMAN, Held, Reason};
-use super::rule::{Classes, Prefix};
+use super::classes::{Classes, Prefix};
+use super::map_layout::{CLASSES, Counts, DEADMAN, LimitInForce, Reason};
 use super::syn::Syn;
+use super::syn_reply;
 
 /// The listener that a SYN finds: how many wait, and above how many none is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub struct Model {
     watching: bool,
     resets: bool,
     alive: Time,
-    held: Held,
+    held: LimitInForce,
     spent_ns: u64,
     counts: Counts,
 }
@@ -55,7 +55,7 @@ impl Model {
             watching,
             resets: false,
             alive: now,
-            held: Held::Open,
+            held: LimitInForce::Open,
             spent_ns: 0,
             counts: Counts::default(),
         }
@@ -63,14 +63,14 @@ impl Model {
 
     /// The same, where who is shed hears so.
     #[must_use]
-    pub fn resetting(self) -> Self {
+    pub fn with_reset(self) -> Self {
         Self { resets: true, ..self }
     }
 
     /// From now on it holds to this.
-    pub fn hold(&mut self, now: Time, held: Held) {
-        if let Held::Rate { cost_ns, .. } = held
-            && !matches!(self.held, Held::Rate { .. })
+    pub fn hold(&mut self, now: Time, held: LimitInForce) {
+        if let LimitInForce::Rate { cost_ns, .. } = held
+            && !matches!(self.held, LimitInForce::Rate { .. })
         {
             self.spent_ns = now.as_nanos().saturating_sub(cost_ns);
         }
@@ -84,7 +84,7 @@ impl Model {
 
     /// What becomes of `frame` at `now`, when `listening` says which listener a
     /// SYN finds, and so many connections are in the server.
-    pub fn judge(
+    pub fn decide(
         &mut self,
         now: Time,
         frame: &[u8],
@@ -93,7 +93,7 @@ impl Model {
     ) -> Verdict {
         match self.sheds(now, frame, present, listening) {
             true if self.watching => Verdict::Passes,
-            true if self.resets => answer::reset(frame).map_or(Verdict::Dropped, Verdict::Answered),
+            true if self.resets => syn_reply::reset(frame).map_or(Verdict::Dropped, Verdict::Answered),
             true => Verdict::Dropped,
             false => Verdict::Passes,
         }
@@ -139,10 +139,10 @@ impl Model {
             return Some(Reason::Full);
         }
         match self.held {
-            Held::Open => None,
-            Held::Closed => Some(Reason::Closed),
-            Held::Present(most) => (present >= most[class]).then_some(Reason::Present),
-            Held::Rate { cost_ns, burst_ns, need_ns } => {
+            LimitInForce::Open => None,
+            LimitInForce::Closed => Some(Reason::Closed),
+            LimitInForce::Concurrency(most) => (present >= most[class]).then_some(Reason::Present),
+            LimitInForce::Rate { cost_ns, burst_ns, need_ns } => {
                 let from = self.spent_ns.max(now.as_nanos().saturating_sub(burst_ns));
                 if from.saturating_add(need_ns[class]) > now.as_nanos() {
                     return Some(Reason::Rate);
@@ -175,10 +175,10 @@ mod tests {
     fn nobody_is_shed_while_the_controller_is_silent() {
         let mut model = Model::new(Time::ZERO, &[80], &Classes::default(), false);
         let passes = |model: &mut Model, now: Time| {
-            model.judge(now, &syn(80), 0, |_| Some(LISTENING)) == Verdict::Passes
+            model.decide(now, &syn(80), 0, |_| Some(LISTENING)) == Verdict::Passes
         };
         let start = Time::ZERO + Span::from_secs(5);
-        model.hold(start, Held::Closed);
+        model.hold(start, LimitInForce::Closed);
         assert!(!passes(&mut model, start + Span::from_secs(1)));
         assert!(passes(&mut model, start + Span::from_nanos(1_000_000_001)));
         assert_eq!((model.counts().offered(), model.counts().shed(), model.counts().silent), (2, 1, 1));
@@ -198,14 +198,14 @@ mod tests {
             let mut model = Model::new(now, &[80], &classes, false);
             let mut door = AdmissionController::new(3);
             door.set(now, Limit::Rate { per_s });
-            model.hold(now, Held::new(Limit::Rate { per_s }, 3));
+            model.hold(now, LimitInForce::new(Limit::Rate { per_s }, 3));
             let mut ahead = 0_i64;
             for (gap, class) in arrivals {
                 now += Span::from_secs_f64(gap / per_s);
                 model.alive = now;
                 let mut frame = syn(80);
                 frame[26] = 10 + class;
-                let passes = model.judge(now, &frame, 0, |_| Some(LISTENING)) == Verdict::Passes;
+                let passes = model.decide(now, &frame, 0, |_| Some(LISTENING)) == Verdict::Passes;
                 ahead += i64::from(passes) - i64::from(door.try_admit(now, Class::new(class), 0));
                 prop_assert!(ahead.abs() <= 1, "{ahead} more than the door at {now:?}");
             }

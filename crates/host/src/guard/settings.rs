@@ -1,7 +1,7 @@
 //! What the guard's program is told at the start: `struct settings` of `intf.h`,
 //! byte for byte. Later its notes may change, which no program reads.
 
-use super::layout::{NOTES_LEN, words};
+use super::map_layout::{NOTES_LEN, words};
 
 /// By which way a reset goes back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,10 +4,10 @@ use std::io;
 
 use queueing::{Clock, Span, Time};
 
+use super::attachment::GuardAttachment;
 use super::error::GuardError;
-use super::layout::{Counts, DEADMAN, Held, Seen};
+use super::map_layout::{Counts, DEADMAN, LimitInForce, ObservedSignals};
 use super::maps::{Maps, refused};
-use super::notes::Notes;
 use super::settings::Settings;
 use super::{DETACHED, Guard, attached};
 use crate::interface::{Interface, InterfaceError};
@@ -17,13 +17,13 @@ use crate::{Monotonic, bpf};
 #[derive(Clone, Debug, PartialEq)]
 pub struct Status {
     /// What is attached.
-    pub notes: Notes,
+    pub notes: GuardAttachment,
     /// How long ago its controller last looked.
     pub silent: Span,
     /// What may come in.
-    pub held: Held,
+    pub held: LimitInForce,
     /// What it saw then.
-    pub seen: Seen,
+    pub seen: ObservedSignals,
     /// What came since it was attached.
     pub counts: Counts,
 }
@@ -45,7 +45,7 @@ impl Guard {
         let counts = self.counts()?;
         let silent = now.since(self.look.alive);
         Ok(Status {
-            notes: Notes::new(&self.options),
+            notes: GuardAttachment::new(&self.options),
             silent,
             held: self.look.held,
             seen: self.look.seen,
@@ -62,7 +62,7 @@ pub fn status(device: &str) -> Result<Status, GuardError> {
     let id = find(device)?;
     let refused = refused("a look at our maps");
     let maps = Maps::attached(id)?;
-    let notes = Notes::read(&maps.settings().map_err(&refused)?.notes)?;
+    let notes = GuardAttachment::read(&maps.settings().map_err(&refused)?.notes)?;
     let look = maps.look().map_err(&refused)?;
     let counts = maps.counts().map_err(&refused)?;
     let silent = Monotonic::new().now().since(look.alive);
@@ -76,8 +76,8 @@ pub fn status(device: &str) -> Result<Status, GuardError> {
 /// [`GuardError::NotAttached`] when there is none.
 pub fn detach(device: &str) -> Result<String, GuardError> {
     let id = find(device)?;
-    let name =
-        Notes::attached(id).map_or_else(|_| "a guard of another version".to_owned(), |notes| notes.name());
+    let name = GuardAttachment::attached(id)
+        .map_or_else(|_| "a guard of another version".to_owned(), |notes| notes.name());
     // Its controller tells this from a removal by others.
     let _ = Maps::attached(id).map(|maps| {
         let settings = maps.settings()?;

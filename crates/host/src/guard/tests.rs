@@ -12,7 +12,7 @@ use super::model::{Listening, Model, Verdict};
 use super::syn::Syn;
 use super::vectors::vectors;
 use super::*;
-use crate::lab::{Lab, Namespace};
+use crate::netlab::{Namespace, NetLab};
 use crate::soon::soon;
 
 /// Says what is not tested. Written past the test harness, which keeps what
@@ -46,12 +46,12 @@ impl Rig {
     }
 
     fn with(test: &str, watching: bool, resets: Option<Way>) -> Option<Self> {
-        if let Some(why) = Lab::unavailable() {
+        if let Some(why) = NetLab::unavailable() {
             skipped(test, &why);
             return None;
         }
-        let namespace = Lab::new(test).unwrap().namespace("a").unwrap();
-        namespace.forwards_nothing().unwrap();
+        let namespace = NetLab::new(test).unwrap().namespace("a").unwrap();
+        namespace.disable_forwarding().unwrap();
         let loaded = match load(WaitEnd::Answer) {
             Err(GuardError::NoAnswers) => load(WaitEnd::Accept),
             loaded => loaded,
@@ -106,15 +106,15 @@ impl Rig {
 
     /// Both in the same state: told to hold to `held` at `alive`, everything
     /// spent until `spent`, `present` in the server.
-    fn state(&self, alive: Time, held: Held, spent: Time, present: u64) -> Model {
+    fn state(&self, alive: Time, held: LimitInForce, spent: Time, present: u64) -> Model {
         let maps = &self.loaded.maps;
-        maps.set_look(&Look { alive, held, seen: Seen::default() }).unwrap();
+        maps.set_limit(&LimitEntry { alive, held, seen: ObservedSignals::default() }).unwrap();
         maps.set_spent(spent).unwrap();
         maps.set_connections([present + 5, 5]).unwrap();
         let mut model = Model::new(alive, &PORTS, &classes(), self.watching);
         model.hold(alive, held);
         model.set_spent(spent);
-        if self.resets.is_some() { model.resetting() } else { model }
+        if self.resets.is_some() { model.with_reset() } else { model }
     }
 
     fn judge(&self, frame: &[u8]) -> Verdict {
@@ -135,7 +135,7 @@ impl Rig {
     }
 
     /// The accept queues of these ports, by port and length.
-    fn queues(&self, ports: &[u16]) -> Vec<queues::Queue> {
+    fn queues(&self, ports: &[u16]) -> Vec<accept_queue::Queue> {
         let mut looks = Queues::new(ports).unwrap();
         let mut found = looks.look(&self.loaded.look, Monotonic::new().now()).unwrap().to_vec();
         found.sort_by_key(|queue| (queue.port, queue.since));
@@ -147,7 +147,7 @@ impl Rig {
         let (before, counted) = (self.loaded.maps.counts().unwrap(), *model.counts());
         for (what, frame) in frames {
             let now = Monotonic::new().now();
-            let expected = model.judge(now, &frame, present, |syn| self.finds(syn));
+            let expected = model.decide(now, &frame, present, |syn| self.finds(syn));
             assert_eq!(self.judge(&frame), expected, "{what}: {frame:x?}");
         }
         let (after, model) = (self.loaded.maps.counts().unwrap(), model.counts());
@@ -171,21 +171,21 @@ impl Rig {
 const COST: u64 = 60_000_000_000;
 
 /// Limits, from nobody spent to all spent, from nobody present to all.
-fn states() -> Vec<(&'static str, Time, Held, Time, u64)> {
+fn states() -> Vec<(&'static str, Time, LimitInForce, Time, u64)> {
     let now = Monotonic::new().now();
     let alive = now + Span::from_secs(3600);
     let dead = Time::from_nanos(now.as_nanos().saturating_sub(10_000_000_000));
-    let rate = Held::Rate {
+    let rate = LimitInForce::Rate {
         cost_ns: COST,
         burst_ns: 10 * COST,
         need_ns: std::array::from_fn(|place| COST * (1 + 2 * place.min(2) as u64)),
     };
     let spent = |halves: u64| Time::from_nanos(now.as_nanos().saturating_sub(halves * COST / 2));
-    let present = Held::Present(std::array::from_fn(|place| 100 - 10 * place as u64));
+    let present = LimitInForce::Concurrency(std::array::from_fn(|place| 100 - 10 * place as u64));
     vec![
-        ("open", alive, Held::Open, now, 0),
-        ("closed", alive, Held::Closed, now, 0),
-        ("closed, silent", dead, Held::Closed, now, 0),
+        ("open", alive, LimitInForce::Open, now, 0),
+        ("closed", alive, LimitInForce::Closed, now, 0),
+        ("closed, silent", dead, LimitInForce::Closed, now, 0),
         ("a rate, all saved up", alive, rate, Time::ZERO, 0),
         ("a rate, a little saved up", alive, rate, spent(5), 0),
         ("a rate, half of one saved up", alive, rate, spent(1), 0),
@@ -298,7 +298,7 @@ fn arrivals_at_guarded_ports_of_the_namespace_are_remembered() {
         drop((streams, taken));
     });
     // Elsewhere the same port is another's.
-    let elsewhere = Lab::new(test).unwrap().namespace("b").unwrap();
+    let elsewhere = NetLab::new(test).unwrap().namespace("b").unwrap();
     let _kept = elsewhere.enter(|| {
         let listener = TcpListener::bind("127.0.0.1:80").unwrap();
         (connect(80), listener)
@@ -321,7 +321,7 @@ fn who_has_asked_waits_until_it_is_sent_its_first_byte() {
     // Who waits, and how many are answered.
     let look = || {
         let now = Monotonic::new().now();
-        let waits = answers::look(program, now).unwrap();
+        let waits = response_wait::look(program, now).unwrap();
         assert!(waits.delay <= now.since(start), "{waits:?}");
         assert_eq!(waits.delay == Span::ZERO, waits.waiting == 0, "{waits:?}");
         (waits.waiting, rig.loaded.maps.connections().unwrap()[2])

@@ -12,11 +12,11 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use libc::{__c_anonymous_ifr_ifru as Argument, IFNAMSIZ, c_char, ifreq};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
+mod allmulti;
 mod error;
-mod membership;
 
+pub(crate) use allmulti::AllMulticast;
 pub use error::InterfaceError;
-pub(crate) use membership::AllMulticast;
 
 /// An Ethernet interface that is up.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -30,16 +30,16 @@ use net::device::{Full, Offloads, Received, Waker};
 use queueing::{Span, Time};
 use rustix::event::PollFlags;
 
+use crate::frame_pool::{LARGE_LEN, Pool};
 use crate::interface::{AllMulticast, Interface, InterfaceError};
-use crate::pool::{LARGE_LEN, Pool};
-use crate::{ready, sockopt, vnet};
+use crate::{sockopt, virtio_net_hdr, wait};
 
 mod filter;
-mod long;
+mod raw_socket;
 mod ring;
 
-pub use crate::pool::Frame;
-pub(crate) use long::Long;
+pub use crate::frame_pool::Frame;
+pub(crate) use raw_socket::RawSocket;
 use ring::{Ring, TAG_LEN};
 
 /// Who gets which frame where several sockets share an interface.
@@ -74,18 +74,18 @@ impl Default for Options {
 pub struct Packet {
     fd: OwnedFd,
     /// For frames that fit no slot: a socket with a ring sends from it only.
-    long: Long,
+    long: RawSocket,
     receiving: Ring,
     sending: Ring,
     pool: Pool,
     /// Datagrams that came in one and are still to be received.
-    uncut: Option<vnet::Uncut>,
+    uncut: Option<virtio_net_hdr::GsoSegments>,
     frame_len_max: usize,
     /// Slots filled since the last system call.
     unsent: bool,
     /// Frames that came longer than could be fetched.
     truncated: u64,
-    bell: ready::Bell,
+    bell: wait::EventFd,
     _multicast: AllMulticast,
 }
 
@@ -113,7 +113,7 @@ pub fn open(name: &str, options: &Options) -> Result<(Interface, Vec<Packet>), I
 ///
 /// # Errors
 /// As [`open`].
-pub fn eavesdrop(interface: &Interface) -> Result<Packet, InterfaceError> {
+pub fn open_copy(interface: &Interface) -> Result<Packet, InterfaceError> {
     Packet::open(interface, &Options { frames: 64, ..Options::default() }, &filter::CONCERNS_ALL, &mut None)
 }
 
@@ -145,7 +145,7 @@ impl Packet {
         for buffer in [libc::SO_RCVBUFFORCE, libc::SO_SNDBUFFORCE] {
             let _ = sockopt::set(&fd, libc::SOL_SOCKET, buffer, &BUFFER);
         }
-        let long = Long::open(interface)?;
+        let long = RawSocket::open(interface)?;
         let frame_len_max = usize::from(interface.mtu) + ETHERNET;
         let slot = (HEADROOM + frame_len_max).next_power_of_two();
         let (receiving, sending) =
@@ -179,7 +179,7 @@ impl Packet {
             frame_len_max,
             unsent: false,
             truncated: 0,
-            bell: ready::Bell::new().map_err(refused("an event descriptor"))?,
+            bell: wait::EventFd::new().map_err(refused("an event descriptor"))?,
             _multicast: multicast,
         })
     }
@@ -229,10 +229,15 @@ impl Packet {
 
     /// A frame as it came, or the first that it is cut into.
     #[inline]
-    fn take(&mut self, header: &vnet::Header, frame: Frame, checked: bool) -> Option<Received<Frame>> {
-        match vnet::Uncut::of(header, frame) {
+    fn take(
+        &mut self,
+        header: &virtio_net_hdr::Header,
+        frame: Frame,
+        checked: bool,
+    ) -> Option<Received<Frame>> {
+        match virtio_net_hdr::GsoSegments::of(header, frame) {
             Err(frame) => {
-                let checked = checked || vnet::is_checked(header);
+                let checked = checked || virtio_net_hdr::is_checked(header);
                 Some(Received { frame, arrived: None, checked })
             }
             Ok(uncut) => {
@@ -257,7 +262,7 @@ impl Packet {
 
     /// A frame that fits no slot.
     fn fetch(&mut self, tag: Option<[u8; TAG_LEN]>) -> Option<Received<Frame>> {
-        let mut vnet = [0; vnet::HEADER_LEN];
+        let mut vnet = [0; virtio_net_hdr::HEADER_LEN];
         let mut buffer = self.pool.large();
         let mut parts = [
             libc::iovec { iov_base: vnet.as_mut_ptr().cast(), iov_len: vnet.len() },
@@ -321,9 +326,9 @@ impl Device for Packet {
             return Err(Full);
         }
         self.sending.fill(len, |slot| {
-            let (header, frame) = slot.split_at_mut(vnet::HEADER_LEN);
+            let (header, frame) = slot.split_at_mut(virtio_net_hdr::HEADER_LEN);
             fill(frame);
-            header.copy_from_slice(&vnet::header_for(frame, None));
+            header.copy_from_slice(&virtio_net_hdr::header_for(frame, None));
         });
         self.sending.current().store(TP_STATUS_SEND_REQUEST, Ordering::Release);
         self.sending.advance();

@@ -11,9 +11,9 @@ use std::sync::atomic::AtomicU32;
 
 use libc::{SOL_PACKET, TP_STATUS_VLAN_TPID_VALID, TP_STATUS_VLAN_VALID, tpacket_req, tpacket2_hdr};
 
+use crate::frame_pool::LARGE_LEN;
 use crate::mapping::Mapping;
-use crate::pool::LARGE_LEN;
-use crate::{sockopt, vnet};
+use crate::{sockopt, virtio_net_hdr};
 
 /// One direction's slots, visited in order.
 #[derive(Debug)]
@@ -76,20 +76,20 @@ impl Ring {
     /// The frame in the slot at hand, which is ours, and what precedes it;
     /// `None` when the frame is longer than the slot, or than any buffer of ours.
     #[inline]
-    pub(super) fn received(&self) -> Option<(&vnet::Header, &[u8])> {
+    pub(super) fn received(&self) -> Option<(&virtio_net_hdr::Header, &[u8])> {
         // SAFETY: the caller has acquired the slot, and any bytes are a valid header.
         let header = unsafe { self.header().read() };
         let (at, len) = (usize::from(header.tp_mac), header.tp_snaplen as usize);
         let whole = header.tp_snaplen == header.tp_len && len <= LARGE_LEN;
-        let fits = whole && at >= vnet::HEADER_LEN && at + len <= self.slot;
+        let fits = whole && at >= virtio_net_hdr::HEADER_LEN && at + len <= self.slot;
         if !fits {
             return None;
         }
         // SAFETY: within the slot, initialised by the kernel, ours until the
         // status says otherwise.
         let bytes = unsafe {
-            let start = self.slot_start().add(at - vnet::HEADER_LEN);
-            std::slice::from_raw_parts(start.as_ptr(), vnet::HEADER_LEN + len)
+            let start = self.slot_start().add(at - virtio_net_hdr::HEADER_LEN);
+            std::slice::from_raw_parts(start.as_ptr(), virtio_net_hdr::HEADER_LEN + len)
         };
         bytes.split_first_chunk()
     }
@@ -112,7 +112,7 @@ impl Ring {
     /// hand, which is ours.
     #[inline]
     pub(super) fn fill(&mut self, len: usize, write: impl FnOnce(&mut [u8])) {
-        let len = vnet::HEADER_LEN + len;
+        let len = virtio_net_hdr::HEADER_LEN + len;
         assert!(DATA + len <= self.slot, "{len} bytes do not fit a slot");
         // SAFETY: within the slot, which the caller has acquired.
         write(unsafe { std::slice::from_raw_parts_mut(self.slot_start().add(DATA).as_ptr(), len) });

@@ -19,8 +19,8 @@ use rustix::fs::Mode;
 use rustix::process::umask;
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities, set_keep_capabilities};
 
-mod calls;
-mod refused;
+mod seccomp;
+mod sigsys;
 #[cfg(test)]
 mod tests;
 mod user;
@@ -104,7 +104,7 @@ impl std::error::Error for SandboxError {}
 /// The kernel's; what was given up until then is gone.
 pub fn enter(duty: Duty) -> Result<(), SandboxError> {
     keep_capabilities(duty.keeps()).map_err(SandboxError::Capabilities)?;
-    calls::filter(duty, seccompiler::apply_filter_all_threads).map_err(SandboxError::Filter)
+    seccomp::filter(duty, seccompiler::apply_filter_all_threads).map_err(SandboxError::Filter)
 }
 
 /// As [`enter`] of [`Duty::Serve`], but of this thread alone, and of those that it
@@ -114,7 +114,7 @@ pub fn enter(duty: Duty) -> Result<(), SandboxError> {
 /// As [`enter`].
 pub fn enter_thread() -> Result<(), SandboxError> {
     drop_capabilities()?;
-    calls::filter(Duty::Serve, seccompiler::apply_filter).map_err(SandboxError::Filter)
+    seccomp::filter(Duty::Serve, seccompiler::apply_filter).map_err(SandboxError::Filter)
 }
 
 /// Makes this process that of `user`: each of its threads. Those of its

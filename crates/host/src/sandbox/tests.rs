@@ -76,7 +76,7 @@ fn what_a_server_does_not_need_is_refused_and_told() {
         refused("to write", File::options().append(true).open(own).err().map(|e| e.kind()));
         let program = Command::new("true").status().err().map(|e| e.kind());
         assert_eq!(program, Some(ErrorKind::Unsupported), "a program");
-        let again = calls::filter(Duty::Serve, seccompiler::apply_filter).err().map(|e| match e {
+        let again = seccomp::filter(Duty::Serve, seccompiler::apply_filter).err().map(|e| match e {
             seccompiler::Error::Prctl(e) | seccompiler::Error::Seccomp(e) => e.kind(),
             _ => ErrorKind::Other,
         });

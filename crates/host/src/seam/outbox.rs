@@ -466,7 +466,7 @@ impl Kept {
     /// Gives the memory of an outbox back, but for its first page.
     fn give_back(&self, nth: usize) {
         // Where the kernel refuses, it is held on to.
-        if self.all.give_back(nth * SLOT + PAGE, SLOT - PAGE).is_ok() {
+        if self.all.discard(nth * SLOT + PAGE, SLOT - PAGE).is_ok() {
             let reach = self.known[nth].reach.swap(0, Ordering::Relaxed);
             self.held.fetch_sub(beyond(reach), Ordering::Relaxed);
         }

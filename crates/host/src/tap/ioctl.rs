@@ -30,7 +30,7 @@ impl Name {
 
 /// What an open `/dev/net/tun` becomes.
 #[derive(Clone, Copy)]
-pub(super) enum New {
+pub(super) enum TunSetIff {
     /// A device with one queue.
     Single,
     /// The first queue of a device with several.
@@ -42,12 +42,12 @@ pub(super) enum New {
 /// Makes `file`, an open `/dev/net/tun`, the TAP device `name` or a queue of
 /// it. Each frame has a virtio header before it, and the kernel neither sums
 /// up what it sends us nor cuts TCP into segments.
-pub(super) fn attach(file: &File, name: Name, kind: New) -> io::Result<()> {
+pub(super) fn attach(file: &File, name: Name, kind: TunSetIff) -> io::Result<()> {
     let more = match kind {
         // EXCL: never take over a device that somebody else set up.
-        New::Single => libc::IFF_TUN_EXCL,
-        New::FirstQueue => libc::IFF_TUN_EXCL | libc::IFF_MULTI_QUEUE,
-        New::NextQueue => libc::IFF_MULTI_QUEUE,
+        TunSetIff::Single => libc::IFF_TUN_EXCL,
+        TunSetIff::FirstQueue => libc::IFF_TUN_EXCL | libc::IFF_MULTI_QUEUE,
+        TunSetIff::NextQueue => libc::IFF_MULTI_QUEUE,
     };
     let flags = libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR | more;
     request(file, libc::TUNSETIFF, name, Argument { ifru_flags: flags as c_short })?;

@@ -17,14 +17,14 @@ use net::device::{Full, Offloads, Received, Waker};
 use queueing::{Span, Time};
 use rustix::event::PollFlags;
 
-use crate::outgoing::Outgoing;
-use crate::pool::{LARGE_LEN, Pool};
-use crate::{ready, vnet};
+use crate::frame_pool::{LARGE_LEN, Pool};
+use crate::tx_frame::TxFrame;
+use crate::{virtio_net_hdr, wait};
 
 mod error;
 mod ioctl;
 
-pub use crate::pool::Frame;
+pub use crate::frame_pool::Frame;
 pub use error::TapError;
 
 /// Bytes of an Ethernet header.
@@ -41,9 +41,9 @@ pub struct Tap {
     /// What of a received frame is longer than an ordinary one.
     rest: Box<[u8]>,
     /// What is sent.
-    outgoing: Outgoing,
+    outgoing: TxFrame,
     /// Ends a wait.
-    bell: ready::Bell,
+    bell: wait::EventFd,
 }
 
 impl Tap {
@@ -58,7 +58,7 @@ impl Tap {
     /// A name the kernel cannot take or has already, no permission, no TAP
     /// support. Nothing is left behind.
     pub fn create(name: &str) -> Result<Self, TapError> {
-        Self::attach(name, ioctl::New::Single)
+        Self::attach(name, ioctl::TunSetIff::Single)
     }
 
     /// Creates device `name` with `queues` queues (1..=256), one device for
@@ -74,11 +74,12 @@ impl Tap {
         if queues == 1 {
             return Self::create(name).map(|tap| vec![tap]);
         }
-        let kinds = [ioctl::New::FirstQueue].into_iter().chain(std::iter::repeat(ioctl::New::NextQueue));
+        let kinds =
+            [ioctl::TunSetIff::FirstQueue].into_iter().chain(std::iter::repeat(ioctl::TunSetIff::NextQueue));
         kinds.take(queues.into()).map(|kind| Self::attach(name, kind)).collect()
     }
 
-    fn attach(name: &str, kind: ioctl::New) -> Result<Self, TapError> {
+    fn attach(name: &str, kind: ioctl::TunSetIff) -> Result<Self, TapError> {
         let c_name = ioctl::Name::new(name)?;
         let file = OpenOptions::new()
             .read(true)
@@ -87,14 +88,14 @@ impl Tap {
             .open("/dev/net/tun")
             .map_err(TapError::open)?;
         ioctl::attach(&file, c_name, kind).map_err(|e| TapError::attach(name, e))?;
-        let bell = ready::Bell::new().map_err(TapError::open)?;
+        let bell = wait::EventFd::new().map_err(TapError::open)?;
         let len = MTU + ETHERNET;
         Ok(Self {
             file,
             name: name.to_owned(),
             pool: Pool::new(len),
             rest: vec![0; LARGE_LEN - len].into_boxed_slice(),
-            outgoing: Outgoing::new(),
+            outgoing: TxFrame::new(),
             bell,
         })
     }
@@ -147,7 +148,7 @@ impl net::Device for Tap {
     type Frame = Frame;
 
     fn receive(&mut self, _now: Time) -> Option<Received<Frame>> {
-        let mut header = [0; vnet::HEADER_LEN];
+        let mut header = [0; virtio_net_hdr::HEADER_LEN];
         let mut small = self.pool.small();
         let parts =
             &mut [IoSliceMut::new(&mut header), IoSliceMut::new(&mut small), IoSliceMut::new(&mut self.rest)];
@@ -169,7 +170,7 @@ impl net::Device for Tap {
                 Pool::frame(large, len)
             }
         };
-        Some(Received { frame, arrived: None, checked: vnet::is_checked(&header) })
+        Some(Received { frame, arrived: None, checked: virtio_net_hdr::is_checked(&header) })
     }
 
     fn recycle(&mut self, frame: Frame) {

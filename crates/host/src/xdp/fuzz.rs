@@ -1,6 +1,6 @@
 //! Body of a fuzz target: one answer of the kernel's about an interface.
 
-use super::attached::{kind_in, program_in};
+use super::query::{kind_in, program_in};
 
 /// No panic; what is found lies in the answer.
 pub(crate) fn links(data: &[u8]) {

@@ -8,12 +8,12 @@ use std::os::fd::{AsFd, OwnedFd};
 use crate::bpf;
 use crate::interface::{Interface, InterfaceError};
 
-mod attached;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
+mod query;
 
-pub use attached::{Attached, Attachment};
-pub(crate) use attached::{is_veth, program as attached};
+pub use query::{Attached, Attachment};
+pub(crate) use query::{is_veth, program as attached};
 
 /// Where the program runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +49,7 @@ pub(crate) fn attach(
     };
     attached.map_err(|e| match e.raw_os_error() {
         Some(libc::EBUSY | libc::EEXIST) => {
-            let id = attached::program(interface.index);
+            let id = query::program(interface.index);
             InterfaceError::XdpAttached { name: name(), id, program: id.and_then(bpf::program_name) }
         }
         Some(libc::EINVAL) if mode != Some(Mode::Generic) => {

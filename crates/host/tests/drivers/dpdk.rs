@@ -2,8 +2,8 @@
 //! enough for. Run by `make test-dpdk`; a build without DPDK says so.
 
 use host::dpdk::{self, DpdkError, Memory, Opened, Options};
-use host::lab::client::what_is_sent_comes_back;
-use host::lab::{Lab, Namespace, Veth};
+use host::netlab::client::what_is_sent_comes_back;
+use host::netlab::{Namespace, NetLab, Veth};
 use net::Device;
 use net::device::multi_queue::MultiQueue;
 use net::stack::Config;
@@ -19,7 +19,7 @@ fn can_run(test: &str) -> bool {
         skipped(test, "built without DPDK; make test-dpdk");
         return false;
     }
-    match Lab::unavailable() {
+    match NetLab::unavailable() {
         Some(why) => skipped(test, &why),
         None => return true,
     }
@@ -94,7 +94,7 @@ fn checksums_are_left_to_a_port_that_does_them() {
     if !can_run("checksums_are_left_to_a_port_that_does_them") {
         return;
     }
-    let inside = Lab::new("dpdk-tap").unwrap().namespace("inside").unwrap();
+    let inside = NetLab::new("dpdk-tap").unwrap().namespace("inside").unwrap();
     let opened = echo_over_tap(&inside, "net_tap0", &plain());
     assert_eq!((opened.tx_checksum, opened.rx_checksum, opened.mtu), (true, true, 1500));
 }
@@ -104,7 +104,7 @@ fn a_smaller_mtu_is_kept_to() {
     if !can_run("a_smaller_mtu_is_kept_to") {
         return;
     }
-    let inside = Lab::new("dpdk-mtu").unwrap().namespace("inside").unwrap();
+    let inside = NetLab::new("dpdk-mtu").unwrap().namespace("inside").unwrap();
     let opened = echo_over_tap(&inside, "net_tap1", &Options { mtu: Some(900), queues: 2, ..plain() });
     assert_eq!(opened.mtu, 900);
 }

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 use host::Monotonic;
-use host::lab::client::{connect, ping, what_is_sent_comes_back};
-use host::lab::{Lab, Namespace, Veth};
+use host::netlab::client::{connect, ping, what_is_sent_comes_back};
+use host::netlab::{Namespace, NetLab, Veth};
 use net::stack::{Config, Ipv6, ListenOptions};
 use net::{ConnId, Device, EventKind, Stack};
 use queueing::{Clock, Span, Time};
@@ -35,7 +35,7 @@ pub struct Cable {
 
 impl Cable {
     pub fn new(name: &str, veth: &Veth) -> Self {
-        let lab = Lab::new(name).expect("the laboratory is available");
+        let lab = NetLab::new(name).expect("the laboratory is available");
         let (ours, clients) = (lab.namespace("ours").unwrap(), lab.namespace("clients").unwrap());
         lab.veth((&ours, "gw0"), (&clients, "eth0"), veth).unwrap();
         for (host, client, prefix) in

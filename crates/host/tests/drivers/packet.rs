@@ -4,7 +4,7 @@ use std::net::{IpAddr, UdpSocket};
 use std::os::fd::AsRawFd;
 
 use host::interface::InterfaceError;
-use host::lab::{Lab, Namespace, Veth};
+use host::netlab::{Namespace, NetLab, Veth};
 use host::packet::{self, Fanout, Options, Packet};
 use net::Device;
 use net::device::multi_queue::MultiQueue;
@@ -18,7 +18,7 @@ use crate::echo::{CLIENT, CLIENT6, Cable, HOST, HOST6, OURS, Server};
 use crate::skipped;
 
 fn echo_over(test: &str, name: &str, veth: &Veth, options: &Options) {
-    if let Some(why) = Lab::unavailable() {
+    if let Some(why) = NetLab::unavailable() {
         return skipped(test, &why);
     }
     let cable = Cable::new(name, veth);
@@ -53,7 +53,7 @@ fn two_packet_sockets_share_an_interface() {
 
 #[test]
 fn an_interface_that_is_down_has_no_packets() {
-    if let Some(why) = Lab::unavailable() {
+    if let Some(why) = NetLab::unavailable() {
         return skipped("an_interface_that_is_down_has_no_packets", &why);
     }
     let cable = Cable::new("packet-down", &Veth::default());
@@ -66,7 +66,7 @@ fn an_interface_that_is_down_has_no_packets() {
 
 #[test]
 fn frames_of_a_vlan_come_with_their_tag() {
-    if let Some(why) = Lab::unavailable() {
+    if let Some(why) = NetLab::unavailable() {
         return skipped("frames_of_a_vlan_come_with_their_tag", &why);
     }
     for offloads in [false, true] {
@@ -170,7 +170,7 @@ fn segment(payload: &[u8]) -> Segment<'_> {
 
 #[test]
 fn the_kernel_cuts_what_is_longer_than_the_interface_carries() {
-    if let Some(why) = Lab::unavailable() {
+    if let Some(why) = NetLab::unavailable() {
         return skipped("the_kernel_cuts_what_is_longer_than_the_interface_carries", &why);
     }
     const SIZE: u16 = 1000;
@@ -189,7 +189,7 @@ fn the_kernel_cuts_what_is_longer_than_the_interface_carries() {
 
 #[test]
 fn what_nobody_cuts_comes_whole_whether_it_fits_a_slot_or_not() {
-    if let Some(why) = Lab::unavailable() {
+    if let Some(why) = NetLab::unavailable() {
         return skipped("what_nobody_cuts_comes_whole_whether_it_fits_a_slot_or_not", &why);
     }
     let mut ends = Ends::new("packet-whole", &Veth { offloads: true, ..Veth::default() });
@@ -205,7 +205,7 @@ fn what_nobody_cuts_comes_whole_whether_it_fits_a_slot_or_not() {
 /// QUIC sends so; the boundaries are what it means.
 #[test]
 fn datagrams_that_were_sent_at_once_come_one_by_one() {
-    if let Some(why) = Lab::unavailable() {
+    if let Some(why) = NetLab::unavailable() {
         return skipped("datagrams_that_were_sent_at_once_come_one_by_one", &why);
     }
     let cable = Cable::new("packet-datagrams", &Veth { offloads: true, ..Veth::default() });
@@ -228,7 +228,7 @@ fn datagrams_that_were_sent_at_once_come_one_by_one() {
 /// As in two containers, where both may have the same process number.
 #[test]
 fn two_stacks_on_an_interface_each_see_every_frame() {
-    if let Some(why) = Lab::unavailable() {
+    if let Some(why) = NetLab::unavailable() {
         return skipped("two_stacks_on_an_interface_each_see_every_frame", &why);
     }
     let cable = Cable::new("packet-stacks", &Veth::default());

@@ -1,8 +1,8 @@
 //! TAP devices against the kernel at their other end.
 
 use host::Tap;
-use host::lab::Lab;
-use host::lab::client::what_is_sent_comes_back;
+use host::netlab::NetLab;
+use host::netlab::client::what_is_sent_comes_back;
 use host::tap::TapError;
 use net::device::multi_queue::MultiQueue;
 
@@ -12,10 +12,10 @@ use crate::skipped;
 const MAC: [u8; 6] = [2, 0, 0, 0, 0, 7];
 
 fn echo_over(test: &str, queues: u16) {
-    if let Some(why) = Lab::unavailable() {
+    if let Some(why) = NetLab::unavailable() {
         return skipped(test, &why);
     }
-    let inside = Lab::new(test).unwrap().namespace("inside").unwrap();
+    let inside = NetLab::new(test).unwrap().namespace("inside").unwrap();
     inside.enter(|| {
         let taps = match Tap::create_queues("gw0", queues) {
             Err(e @ TapError::NoTun) => return skipped(test, &e.to_string()),

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use host::afxdp::{self, AfXdp, Claims, Mode, Opened, Options};
 use host::interface::InterfaceError;
-use host::lab::{Lab, Veth};
+use host::netlab::{NetLab, Veth};
 use net::Device;
 use net::device::multi_queue::MultiQueue;
 use queueing::{Span, Time};
@@ -41,7 +41,7 @@ impl Cable {
 }
 
 fn echo_over(test: &str, name: &str, veth: &Veth, options: &Options) {
-    if let Some(why) = Lab::unavailable() {
+    if let Some(why) = NetLab::unavailable() {
         return skipped(test, &why);
     }
     let cable = Cable::new(name, veth);
@@ -90,7 +90,7 @@ fn large_frames_get_larger_chunks() {
 #[test]
 fn what_is_longer_than_a_frame_leaves_uncut_where_the_cable_takes_it() {
     let test = "what_is_longer_than_a_frame_leaves_uncut_where_the_cable_takes_it";
-    if let Some(why) = Lab::unavailable() {
+    if let Some(why) = NetLab::unavailable() {
         return skipped(test, &why);
     }
     const LEN: usize = 1_000_000;
@@ -109,7 +109,7 @@ fn what_is_longer_than_a_frame_leaves_uncut_where_the_cable_takes_it() {
 
 #[test]
 fn what_is_claimed_can_change_while_frames_come() {
-    if let Some(why) = Lab::unavailable() {
+    if let Some(why) = NetLab::unavailable() {
         return skipped("what_is_claimed_can_change_while_frames_come", &why);
     }
     let cable = Cable::new("xdp-claims", &Veth::default());
@@ -138,7 +138,7 @@ fn refusal(cable: &Cable, name: &str, options: &Options) -> String {
 
 #[test]
 fn what_keeps_an_interface_from_being_opened_is_said_in_a_line() {
-    if let Some(why) = Lab::unavailable() {
+    if let Some(why) = NetLab::unavailable() {
         return skipped("what_keeps_an_interface_from_being_opened_is_said_in_a_line", &why);
     }
     let cable = Cable::new("xdp-refused", &Veth::default());
@@ -175,7 +175,7 @@ fn what_keeps_an_interface_from_being_opened_is_said_in_a_line() {
 
 #[test]
 fn frames_that_are_held_do_not_keep_others_from_coming() {
-    if let Some(why) = Lab::unavailable() {
+    if let Some(why) = NetLab::unavailable() {
         return skipped("frames_that_are_held_do_not_keep_others_from_coming", &why);
     }
     let cable = Cable::new("xdp-held", &Veth::default());
@@ -211,7 +211,7 @@ fn frames_that_are_held_do_not_keep_others_from_coming() {
 
 #[test]
 fn frames_that_go_back_at_once_find_room() {
-    if let Some(why) = Lab::unavailable() {
+    if let Some(why) = NetLab::unavailable() {
         return skipped("frames_that_go_back_at_once_find_room", &why);
     }
     const FRAMES: usize = 20_000;

@@ -65,7 +65,7 @@ fn a_thread_that_sleeps_is_woken_by_its_ring() {
             return;
         }
     };
-    let folder = Folder::new("asleep").unwrap();
+    let folder = TempDir::new("asleep").unwrap();
     let (sleeps, forgotten) = <(Arc<AtomicU32>, Arc<AtomicBool>)>::default();
     let bell = Arc::new(eventfd(0, EventfdFlags::NONBLOCK).unwrap());
     let device = Sleeper {

@@ -9,7 +9,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use host::afxdp::AfXdp;
-use host::lab::Namespace;
+use host::netlab::Namespace;
 use host::{Monotonic, affinity};
 use load::closed_loop::{ClosedLoopClient, Exchange};
 use net::steer::{FlowHash, ShardIndex, Steering};

@@ -15,8 +15,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use host::lab::{Child, Folder, Lab, LabError, Namespace, Veth, is_there};
-use host::{proc, usage};
+use host::netlab::{Child, LabError, Namespace, NetLab, TempDir, Veth, is_installed};
+use host::{cpu_time, proc};
 use load::closed_loop::{Exchange, Kind, Pace};
 use queueing::Span;
 use rustix::process::{Pid, Signal, kill_process};
@@ -55,8 +55,13 @@ const SPIN: Span = Span::from_micros(20);
 ///
 /// # Errors
 /// Why it could not be measured, in a line.
-pub fn measure(lab: &Lab, server: Server, stack: Stack, setting: &Setting<'_>) -> Result<Measured, String> {
-    if server.program().is_some_and(|program| !is_there(program.name())) {
+pub fn measure(
+    lab: &NetLab,
+    server: Server,
+    stack: Stack,
+    setting: &Setting<'_>,
+) -> Result<Measured, String> {
+    if server.program().is_some_and(|program| !is_installed(program.name())) {
         return Err("the program is not there".to_owned());
     }
     let mut place = Place::new(lab, server, stack, setting)?;
@@ -73,7 +78,7 @@ struct Place<'a> {
     server: Server,
     setting: &'a Setting<'a>,
     _namespaces: [Namespace; 2],
-    _folder: Folder,
+    _folder: TempDir,
 }
 
 /// A server's process and those that it starts.
@@ -97,7 +102,7 @@ impl Drop for Crew {
 }
 
 impl<'a> Place<'a> {
-    fn new(lab: &Lab, server: Server, stack: Stack, setting: &'a Setting<'a>) -> Result<Self, String> {
+    fn new(lab: &NetLab, server: Server, stack: Stack, setting: &'a Setting<'a>) -> Result<Self, String> {
         let said = |e: LabError| e.to_string();
         let (here, there) = (lab.namespace("server").map_err(said)?, lab.namespace("clients").map_err(said)?);
         for namespace in [&here, &there] {
@@ -114,7 +119,7 @@ impl<'a> Place<'a> {
         if stack == Stack::Kernel {
             kernel_address(&here, HERE).map_err(said)?;
         }
-        let folder = Folder::new("cores").map_err(said)?;
+        let folder = TempDir::new("cores").map_err(said)?;
         let mut command = command(&here, server, stack, setting, &folder)?;
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let child = Crew(here.spawn_within(&cores.servers, &mut command).map_err(said)?);
@@ -142,9 +147,9 @@ impl<'a> Place<'a> {
     fn exchange(&mut self, which: u64, exchange: &Exchange, limit: Span) -> Result<Measured, String> {
         let mut accounts = proc::family(self.child.0.id());
         for core in &self.setting.cores.servers {
-            accounts.extend(usage::kernel_thread(&format!("ksoftirqd/{}\n", core.0)));
+            accounts.extend(cpu_time::kernel_thread(&format!("ksoftirqd/{}\n", core.0)));
         }
-        let used = || accounts.iter().filter_map(|&id| usage::process(id).ok()).sum::<Span>();
+        let used = || accounts.iter().filter_map(|&id| cpu_time::process(id).ok()).sum::<Span>();
         let secret = secret_of(self.setting.seed << 32 | which, self.child.0.id().into());
         self.clients.exchange(exchange, secret, &used, limit)
     }
@@ -175,7 +180,7 @@ fn command(
     server: Server,
     stack: Stack,
     setting: &Setting<'_>,
-    folder: &Folder,
+    folder: &TempDir,
 ) -> Result<Command, String> {
     let count = setting.cores.count();
     let this = std::env::current_exe().map_err(|e| e.to_string())?;

@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::net::TcpStream;
 
-use host::lab::client::noise;
+use host::netlab::client::noise;
 use rustix::process::Signal;
 
 use super::came::Came;

@@ -1,6 +1,6 @@
 //! Load generators of others, which count errors.
 
-use host::lab::is_there;
+use host::netlab::is_installed;
 
 use super::came::Came;
 use super::program::{Program, Shape};
@@ -16,7 +16,7 @@ pub fn load(program: Program, world: &World<'_>) -> Result<Came, String> {
     };
     let mut missing = Vec::new();
     for generator in generators {
-        if !is_there(generator.file()) {
+        if !is_installed(generator.file()) {
             missing.push(generator.file());
             continue;
         }

@@ -133,10 +133,10 @@ impl Program {
     /// What it lacks on this machine, if anything.
     pub fn is_missing(self) -> Option<String> {
         let file = self.file();
-        if !host::lab::is_there(file) {
+        if !host::netlab::is_installed(file) {
             return Some(format!("the program {file} is not there"));
         }
-        if self == Self::Java && !host::lab::is_there("javac") {
+        if self == Self::Java && !host::netlab::is_installed("javac") {
             return Some("there is no JDK: the program javac is not there".to_owned());
         }
         let modules = self == Self::Apache && !Path::new(MODULES).exists();

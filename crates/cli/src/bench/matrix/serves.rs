@@ -1,6 +1,6 @@
 //! That a program serves, and that what it serves is whole; and clients.
 
-use host::lab::client::noise;
+use host::netlab::client::noise;
 
 use super::came::Came;
 use super::feature::Feature;

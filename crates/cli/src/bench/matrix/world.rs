@@ -14,7 +14,7 @@ use std::process::Stdio;
 use std::thread::park_timeout;
 use std::time::{Duration, Instant};
 
-use host::lab::{Child, Folder, Lab, LabError, Namespace, Veth};
+use host::netlab::{Child, LabError, Namespace, NetLab, TempDir, Veth};
 use host::proc;
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -22,7 +22,7 @@ use crate::programs::Stack;
 
 /// What all trials share.
 pub struct Place<'a> {
-    pub lab: &'a Lab,
+    pub lab: &'a NetLab,
     /// This program.
     pub greenwave: PathBuf,
     pub lib: Option<&'a Path>,
@@ -37,7 +37,7 @@ pub struct World<'a> {
     pub stack: Stack,
     pub ours: Namespace,
     pub clients: Namespace,
-    folder: Folder,
+    folder: TempDir,
 }
 
 /// Where the program is, and where the kernel's end that clients connect to.
@@ -61,7 +61,7 @@ impl<'a> World<'a> {
             let here = if stack == Stack::Kernel { OURS } else { "10.7.0.1" };
             ours.address("gw0", here.parse().expect("an address"), 24)?;
             clients.address("eth0", PEER.parse().expect("an address"), 24)?;
-            Ok(Self { place, stack, ours, clients, folder: Folder::new("matrix")? })
+            Ok(Self { place, stack, ours, clients, folder: TempDir::new("matrix")? })
         };
         made().map_err(|e| e.to_string())
     }

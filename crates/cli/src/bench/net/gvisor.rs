@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use host::lab::is_there;
+use host::netlab::is_installed;
 
 use crate::sources;
 
@@ -27,7 +27,7 @@ pub fn build() -> Program {
     if !source.exists() {
         return Err(format!("its source {} is not there", source.display()));
     }
-    if !is_there("go") {
+    if !is_installed("go") {
         return built().map_err(|_| "go is not there to build it".to_owned());
     }
     eprintln!("building gVisor's netstack with go (the first time it is downloaded)");

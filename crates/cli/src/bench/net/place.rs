@@ -12,9 +12,9 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use host::lab::{Child, Lab, LabError, Namespace, Veth};
+use host::cpu_time::Meter;
+use host::netlab::{Child, LabError, Namespace, NetLab, Veth};
 use host::packet::{self, Packet};
-use host::usage::Meter;
 use host::{Monotonic, Tap, affinity};
 use load::closed_loop::{ClosedLoopClient, Outcome, Tally};
 use queueing::{Clock, CoreId, Histogram, Span};
@@ -67,7 +67,12 @@ pub struct Measured {
 ///
 /// # Errors
 /// Why it could not be measured, in a line.
-pub fn measure(lab: &Lab, system: &System, case: &Case, setting: &Setting<'_>) -> Result<Measured, String> {
+pub fn measure(
+    lab: &NetLab,
+    system: &System,
+    case: &Case,
+    setting: &Setting<'_>,
+) -> Result<Measured, String> {
     let said = |e: LabError| e.to_string();
     let server = lab.namespace("server").map_err(said)?;
     let client = lab.namespace("client").map_err(said)?;
@@ -91,7 +96,7 @@ struct Place<'a> {
 }
 
 impl Place<'_> {
-    fn on_veth(&self, lab: &Lab) -> Result<Measured, String> {
+    fn on_veth(&self, lab: &NetLab) -> Result<Measured, String> {
         let said = |e: LabError| e.to_string();
         let Cores { client, server, .. } = self.setting.cores;
         lab.veth((&self.server, HERE), (&self.client, THERE), &Veth::default()).map_err(said)?;
@@ -109,7 +114,7 @@ impl Place<'_> {
     fn on_tap(&self) -> Result<Measured, String> {
         let said = |e: LabError| e.to_string();
         let child = self.start(&format!("tap:{HERE}"))?;
-        self.server.plain(HERE).map_err(said)?;
+        self.server.disable_offloads(HERE).map_err(said)?;
         self.server.up(HERE).map_err(said)?;
         self.steer(&self.server, HERE, self.setting.cores.client)?;
         let (device, mac) = self.server.enter(|| packet_socket(HERE))?;
@@ -120,7 +125,7 @@ impl Place<'_> {
     fn behind_tap(&self) -> Result<Measured, String> {
         let said = |e: LabError| e.to_string();
         let tap = self.server.enter(|| Tap::create(HERE)).map_err(|e| e.to_string())?;
-        self.server.plain(HERE).map_err(said)?;
+        self.server.disable_offloads(HERE).map_err(said)?;
         self.server.up(HERE).map_err(said)?;
         self.steer(&self.server, HERE, self.setting.cores.server)?;
         kernel_address(&self.server, HERE).map_err(said)?;

@@ -9,7 +9,7 @@
 
 use std::process::ExitCode;
 
-use host::lab::{Lab, is_there};
+use host::netlab::{NetLab, is_installed};
 use load::closed_loop::{Kind, Pace};
 use queueing::Span;
 
@@ -111,14 +111,14 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
 /// One round of one program: what it can serve on each stack, then the same
 /// load for all.
 fn measure(
-    lab: &Lab,
+    lab: &NetLab,
     program: Program,
     setting: &Setting<'_>,
     time: Span,
     crowd: Crowd,
     rows: &mut Rows,
 ) -> Result<(), String> {
-    if !is_there(program.name()) {
+    if !is_installed(program.name()) {
         return Err("the program is not there".to_owned());
     }
     let on = |stack: Stack| move |why: String| format!("{}: {why}", stack.name());

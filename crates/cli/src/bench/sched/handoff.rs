@@ -4,12 +4,14 @@ use std::ops::{Deref, DerefMut};
 use std::path::Path;
 use std::time::Duration;
 
-use host::cores::class::Class;
-use host::cores::handoff::Page;
-use host::cores::{Journal, Layout, Manager, Mechanism, Setup, TaskSetup, Unseen, Who, list, scx};
-use host::lab::Folder;
-use host::pulse::SharedPage;
-use host::{Monotonic, affinity, interrupt};
+use host::cores::handoff_latency::Page;
+use host::cores::sched_policy::SchedPolicy;
+use host::cores::{
+    Journal, Layout, Manager, Mechanism, NullSensor, Setup, TaskSelector, TaskSetup, cpulist, scx,
+};
+use host::netlab::TempDir;
+use host::signal_page::SharedPage;
+use host::{Monotonic, affinity, signals};
 use queueing::{Clock, CoreId, Span, Time};
 use rustix::process::Pid;
 use rustix::thread::sched_setaffinity;
@@ -89,12 +91,12 @@ struct Rig {
     page: Page,
     lc: Part,
     be: Part,
-    folder: Folder,
+    folder: TempDir,
 }
 
 impl Rig {
     fn new() -> Result<Self, Error> {
-        let folder = Folder::new("bench-sched")?;
+        let folder = TempDir::new("bench-sched")?;
         let path = folder.path().join("page");
         let page = Page::open(&path).map_err(|e| Error::file(&path, &e))?;
         let (lc, be) = (Part::start("lc", Some(&path))?, Part::start("be", Some(&path))?);
@@ -131,7 +133,7 @@ impl Rig {
             by_name("caladan", &Settings::default(), &board).map_err(|e| Error::new(e.to_string()))?;
         let setup = |spec: &TaskSpec, part: &Part| TaskSetup {
             spec: spec.clone(),
-            who: Who::Child(part.id()),
+            who: TaskSelector::Child(part.id()),
             tail: None,
             joined: Vec::new(),
             pulse: !spec.is_critical() && mechanism == Mechanism::Runtime,
@@ -140,7 +142,8 @@ impl Rig {
             vec![("lc".to_owned(), setup(&specs[0], &self.lc)), ("be".to_owned(), setup(&specs[1], be))];
         let calm = Span::from_millis(20);
         let period = Settings::default().period;
-        let setup = Setup { layout, tasks, real_time: true, calm, period, sensor: Box::new(Unseen), journal };
+        let setup =
+            Setup { layout, tasks, real_time: true, calm, period, sensor: Box::new(NullSensor), journal };
         let manager = setup.take(mechanism, Monotonic::new().now())?;
         Ok((Managed { manager, is_back: false }, Allocator::new(policy, board)))
     }
@@ -158,7 +161,7 @@ struct Pinned(Vec<CoreId>);
 
 impl Drop for Pinned {
     fn drop(&mut self) {
-        let _ = sched_setaffinity(None, &list::set_of(self.0.iter().copied()));
+        let _ = sched_setaffinity(None, &cpulist::set_of(self.0.iter().copied()));
     }
 }
 
@@ -182,10 +185,10 @@ pub fn measure(bounds: Bounds) -> Result<(Vec<Operation>, Vec<String>), Error> {
     let (mut found, mut without) = (Vec::new(), Vec::new());
     // By hand.
     for part in [&rig.lc, &rig.be] {
-        sched_setaffinity(Some(Pid::from_child(&part.0)), &list::set_of([theirs]))
+        sched_setaffinity(Some(Pid::from_child(&part.0)), &cpulist::set_of([theirs]))
             .map_err(|e| failed(e.into()))?;
     }
-    Class::IDLE.set(Some(Pid::from_child(&rig.be.0))).map_err(failed)?;
+    SchedPolicy::IDLE.set(Some(Pid::from_child(&rig.be.0))).map_err(failed)?;
     handoffs(&rig, bounds, ["bare preempt", "bare give back"], &mut found, || true);
     goes_on()?;
     // By the mechanism, with a round before each.
@@ -196,7 +199,7 @@ pub fn measure(bounds: Bounds) -> Result<(Vec<Operation>, Vec<String>), Error> {
         let start = clock.now();
         loop {
             allocator.round(clock.now(), &mut *manager);
-            if !manager.is_parked(BE) || interrupt::is_set() || clock.now().since(start) > SETTLES {
+            if !manager.is_parked(BE) || signals::is_set() || clock.now().since(start) > SETTLES {
                 return !manager.is_parked(BE);
             }
             std::thread::sleep(PAUSE);
@@ -243,7 +246,7 @@ pub fn measure(bounds: Bounds) -> Result<(Vec<Operation>, Vec<String>), Error> {
 
 /// An error after ctrl-C.
 fn goes_on() -> Result<(), Error> {
-    if interrupt::is_set() { Err(Error::interrupted("")) } else { Ok(()) }
+    if signals::is_set() { Err(Error::interrupted("")) } else { Ok(()) }
 }
 
 /// BE's last instruction after it was parked at `start`; none where it had not the core then.
@@ -265,7 +268,7 @@ fn in_runtime(rig: &Rig, bounds: Bounds, core: CoreId, found: &mut Vec<Operation
     // Off our core before it has workers, which are where it is.
     let part = Part::start("tasks", None)?;
     let failed = |e: rustix::io::Errno| Error::new(format!("scheduling our own processes: {e}"));
-    sched_setaffinity(Some(Pid::from_child(&part.0)), &list::set_of([core])).map_err(failed)?;
+    sched_setaffinity(Some(Pid::from_child(&part.0)), &cpulist::set_of([core])).map_err(failed)?;
     // It computes, or that has taken beyond all measure.
     let within = |done: &mut dyn FnMut() -> bool| {
         let since = clock.now();

@@ -10,7 +10,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
 
-use host::{Monotonic, interrupt};
+use host::{Monotonic, signals};
 use queueing::{Clock, Histogram, Span, Time};
 use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
 use sched::cores::fake::FakeCores;
@@ -64,7 +64,7 @@ impl Bounds {
         let clock = Monotonic::new();
         let start = clock.now();
         let in_time = move |turn| turn == 0 || clock.now().since(start) < self.limit;
-        (0..self.count).take_while(move |&turn| in_time(turn) && !interrupt::is_set())
+        (0..self.count).take_while(move |&turn| in_time(turn) && !signals::is_set())
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use host::pulse::SharedPage;
+use host::signal_page::SharedPage;
 use host::{Monotonic, affinity};
 use net::device::memory;
 use queueing::{Clock, Span};
@@ -41,7 +41,7 @@ pub fn run() -> Result<(), Error> {
         ((shard, device), far)
     };
     let (shards, _far): (Vec<_>, Vec<_>) = (1..=WORKERS).map(worker).unzip();
-    task::run(shards, Arc::new(Monotonic::new()), host::interrupt::flag(), &crew);
+    task::run(shards, Arc::new(Monotonic::new()), host::signals::flag(), &crew);
     Ok(())
 }
 

@@ -7,7 +7,7 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use host::lab::{Child, Folder, Namespace};
+use host::netlab::{Child, Namespace, TempDir};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::error::Error;
@@ -15,7 +15,7 @@ use crate::error::Error;
 /// A scheduler; it puts back what it changed when this is dropped.
 pub struct Daemon {
     child: Child,
-    _folder: Folder,
+    _folder: TempDir,
 }
 
 /// How long it may take to begin, and to put things back.
@@ -31,7 +31,7 @@ impl Daemon {
     /// It does not start; why it says.
     pub fn new(place: &Namespace, tasks: &str) -> Result<Self, Error> {
         let failed = |what: &str| Error::new(format!("greenwave sched: {what}"));
-        let folder = Folder::new("sched").map_err(|e| failed(&e.to_string()))?;
+        let folder = TempDir::new("sched").map_err(|e| failed(&e.to_string()))?;
         let config = folder.write("tasks.toml", tasks.as_bytes()).map_err(|e| failed(&e.to_string()))?;
         let this = std::env::current_exe().map_err(|e| failed(&e.to_string()))?;
         let mut command = place.command(&this.to_string_lossy());

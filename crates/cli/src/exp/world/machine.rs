@@ -3,8 +3,8 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use host::lab::{Group, Lab};
-use host::{affinity, interrupt};
+use host::netlab::{Group, NetLab};
+use host::{affinity, signals};
 use queueing::CoreId;
 
 use crate::error::Error;
@@ -14,7 +14,7 @@ use crate::error::Error;
 pub fn can_keep_awake(cores: &[CoreId]) -> bool {
     let has = affinity::cores().unwrap_or_default();
     let can = !cores.is_empty() && cores.iter().all(|core| has.contains(core));
-    can && Group::unavailable().is_none() && !interrupt::is_set()
+    can && Group::unavailable().is_none() && !signals::is_set()
 }
 
 /// Refuses a run of `world` where it needs what is not here; `who` need a core each. From now on
@@ -23,10 +23,10 @@ pub fn can_keep_awake(cores: &[CoreId]) -> bool {
 /// # Errors
 /// What is missing; to be tried with more rights is `experiment`. It was interrupted.
 pub fn unless_possible(world: &str, experiment: &str, who: &str) -> Result<(), Error> {
-    if interrupt::is_set() {
+    if signals::is_set() {
         return Err(Error::interrupted(""));
     }
-    if let Some(why) = Lab::unavailable().or_else(Group::unavailable) {
+    if let Some(why) = NetLab::unavailable().or_else(Group::unavailable) {
         let advice = format!("sudo greenwave exp run {experiment}");
         return Err(Error::new(format!("world {world}: {why}")).advice(advice));
     }

@@ -26,7 +26,7 @@ mod web;
 
 use std::fmt::Display;
 
-use host::lab::{Awake, LabError};
+use host::netlab::{IdleInhibitor, LabError};
 use queueing::{CoreId, Span};
 use serde::de::DeserializeOwned;
 use toml::Table;
@@ -109,13 +109,13 @@ impl Kind {
     /// Keeps awake what is to be; nothing where its runs are not possible, which they say themselves.
     ///
     /// # Errors
-    /// As [`Awake::keep`].
-    pub fn keep_awake(self) -> Result<Vec<Awake>, LabError> {
+    /// As [`IdleInhibitor::keep`].
+    pub fn keep_awake(self) -> Result<Vec<IdleInhibitor>, LabError> {
         let awake = match self {
             Self::Host { awake, .. } if machine::can_keep_awake(awake) => awake,
             _ => &[],
         };
-        awake.iter().map(|&core| Awake::keep(core)).collect()
+        awake.iter().map(|&core| IdleInhibitor::keep(core)).collect()
     }
 
     /// How many runs go side by side on `cores`.

@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use host::interrupt;
-use host::lab::Child;
+use host::netlab::Child;
+use host::signals;
 use serde_json::Value;
 
 use crate::error::Error;
@@ -47,7 +47,7 @@ impl Said {
         let end = Instant::now() + START;
         while self.0.lock().unwrap_or_else(PoisonError::into_inner).is_empty() {
             // Before all: ctrl-C ends the program, too.
-            if interrupt::is_set() {
+            if signals::is_set() {
                 return Err(Error::interrupted(""));
             }
             let gone = child.try_wait().is_ok_and(|status| status.is_some());

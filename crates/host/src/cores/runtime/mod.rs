@@ -22,11 +22,11 @@ use queueing::{Span, Time};
 use sched::cores::worker_signals::{SignalMemory, SignalPage, Workers};
 use sched::cores::{Action, CoreSignals, Cores, Signals, TaskId};
 
-use super::journal::Restored;
-use super::masks::{Given, are_all_critical};
-use super::{Affinity, CoresError, Figures, Manager, Setup, Taken};
+use super::cpumask::{CoreOwner, are_all_critical};
+use super::undo_log::Restored;
+use super::{Affinity, CoresError, Figures, ManagedTasks, Manager, Setup};
 use crate::proc;
-use crate::pulse::SharedPage;
+use crate::signal_page::SharedPage;
 
 /// How often threads are looked at, and those of tasks with pulses counted.
 const LOOK: Span = Span::from_millis(2);
@@ -82,7 +82,7 @@ impl Runtime {
 
     /// Looks for pulses of processes that are new, and forgets those of who has ended.
     fn find(&mut self, now: Time) {
-        let Taken { tasks, journal, .. } = &mut self.base.taken;
+        let ManagedTasks { tasks, journal, .. } = &mut self.base.taken;
         for (task, crowd) in tasks.iter().zip(&mut self.crowds) {
             let Some(crowd) = crowd else { continue };
             crowd
@@ -103,10 +103,10 @@ impl Runtime {
 
     /// Cores on which `task` may have a worker each.
     fn cores(&self, task: TaskId) -> usize {
-        let own = |given: &&Given| match **given {
-            Given::Run(who) | Given::Keep(who) => who == task,
-            Given::Shared => true,
-            Given::Open => false,
+        let own = |given: &&CoreOwner| match **given {
+            CoreOwner::Run(who) | CoreOwner::Keep(who) => who == task,
+            CoreOwner::Shared => true,
+            CoreOwner::Open => false,
         };
         let (specs, given) = (&self.base.taken.specs, &self.base.given);
         let least = match specs[task.index()].is_critical() {
@@ -134,7 +134,7 @@ impl Runtime {
         for ((core, given), number) in
             signals.cores.iter_mut().zip(&self.base.given).zip(self.base.taken.layout.cores())
         {
-            if matches!(given, Given::Run(who) | Given::Keep(who) if *who == task) {
+            if matches!(given, CoreOwner::Run(who) | CoreOwner::Keep(who) if *who == task) {
                 core.request_since = crowd.workers.request_since(*number);
             }
         }
@@ -228,11 +228,11 @@ impl Manager for Runtime {
         "runtime"
     }
 
-    fn taken(&self) -> &Taken {
+    fn taken(&self) -> &ManagedTasks {
         self.base.taken()
     }
 
-    fn taken_mut(&mut self) -> &mut Taken {
+    fn taken_mut(&mut self) -> &mut ManagedTasks {
         self.base.taken_mut()
     }
 

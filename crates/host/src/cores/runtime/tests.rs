@@ -6,7 +6,7 @@ use sched::cores::worker_signals::WorkerSignals;
 use sched::cores::{Allocator, Settings, TaskSpec, by_name};
 
 use super::super::tests::Program as Spinner;
-use super::super::{Journal, Layout, TaskSetup, Unseen, Who};
+use super::super::{Journal, Layout, NullSensor, TaskSelector, TaskSetup};
 use super::*;
 use crate::{Monotonic, affinity};
 
@@ -33,7 +33,7 @@ impl Rig {
         let specs = [TaskSpec::critical(1), TaskSpec::best_effort()];
         let task = |n: usize| TaskSetup {
             spec: specs[n].clone(),
-            who: Who::Child(programs[n].id()),
+            who: TaskSelector::Child(programs[n].id()),
             tail: None,
             joined: Vec::new(),
             pulse: true,
@@ -49,7 +49,7 @@ impl Rig {
             real_time: false,
             calm: CALM,
             period: PERIOD,
-            sensor: Box::new(Unseen),
+            sensor: Box::new(NullSensor),
             journal,
         };
         let mut runtime = Runtime::new(setup, begin).unwrap();

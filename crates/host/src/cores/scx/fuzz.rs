@@ -10,9 +10,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use queueing::{CoreId, Span, Time};
 use sched::cores::{Action, CoreAssignment, Signals, TaskId, TaskSpec, Topology};
 
-use super::grants::Grants;
+use super::assignments::Grants;
+use super::shared_layout::{CORES, Core, Kick, State, THREADS, Task, Thread};
 use super::threads::{Threads, take_place};
-use super::words::{CORES, Core, Kick, State, THREADS, Task, Thread};
 use super::{Figures, Kernel};
 use crate::fuzz::input::Input;
 

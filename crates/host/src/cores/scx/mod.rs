@@ -21,27 +21,27 @@ use std::path::Path;
 use queueing::{Span, Time};
 use sched::cores::{Action, Cores, Sample, Signals, TaskId};
 
-use super::class::Class;
-use super::journal::{Restored, pid};
-use super::{CoresError, Figures, Manager, Setup, Taken, misses};
+use super::sched_policy::SchedPolicy;
+use super::undo_log::{Restored, pid};
+use super::{CoresError, Figures, ManagedTasks, Manager, Setup, misses};
 
 #[cfg(not(feature = "bpf"))]
 mod absent;
+mod assignments;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
-mod grants;
 #[cfg(feature = "bpf")]
 mod program;
+mod shared_layout;
 mod threads;
-mod words;
 
 #[cfg(not(feature = "bpf"))]
 use absent::load;
-use grants::Grants;
+use assignments::Grants;
 #[cfg(feature = "bpf")]
 use program::load;
+use shared_layout::{CORES, Core, Kick, State, TASKS, Task, Thread};
 use threads::Threads;
-use words::{CORES, Core, Kick, State, TASKS, Task, Thread};
 
 /// The scheduler in the kernel, from here.
 pub(crate) trait Kernel {
@@ -99,7 +99,7 @@ pub(crate) fn allowed(sys: &Path) -> Result<(), CoresError> {
 
 /// Tasks of this machine, shared out by a scheduler in the kernel.
 pub struct Scx {
-    taken: Taken,
+    taken: ManagedTasks,
     figures: Vec<Figures>,
     /// Per task: threads that would not join.
     refused: Vec<u64>,
@@ -144,7 +144,7 @@ impl Scx {
             return too_many(format!("scx: {} tasks exceed the maximum of {TASKS}", setup.tasks.len()));
         }
         let calm = setup.calm;
-        let taken = Taken::new(setup, [None, None], now)?;
+        let taken = ManagedTasks::new(setup, [None, None], now)?;
         let tasks = taken.tasks.len();
         let mut scx = Self {
             figures: vec![Figures::default(); tasks],
@@ -174,7 +174,7 @@ impl Scx {
                 let place = threads::take_place(kernel.threads(), thread, id);
                 let joined = kernel.join(thread, id, place);
                 // Who has ended meanwhile refused nothing.
-                if joined.is_err() && Class::of(pid(thread)).is_ok() {
+                if joined.is_err() && SchedPolicy::of(pid(thread)).is_ok() {
                     self.refused[number] += 1;
                 }
                 if let Some(place) = place.filter(|_| joined.is_err()) {
@@ -264,11 +264,11 @@ impl Manager for Scx {
         "scx"
     }
 
-    fn taken(&self) -> &Taken {
+    fn taken(&self) -> &ManagedTasks {
         &self.taken
     }
 
-    fn taken_mut(&mut self) -> &mut Taken {
+    fn taken_mut(&mut self) -> &mut ManagedTasks {
         &mut self.taken
     }
 

@@ -7,10 +7,10 @@ use libbpf_rs::{Link, MapCore, MapType};
 use rustix::process::{PidfdFlags, pidfd_open};
 use sched::cores::TaskId;
 
-use super::super::class::Class;
-use super::super::journal::pid;
+use super::super::sched_policy::SchedPolicy;
+use super::super::undo_log::pid;
 use super::Kernel;
-use super::words::{CORES, Core, Kick, State, TASKS, THREADS, Task, Thread, member};
+use super::shared_layout::{CORES, Core, Kick, State, TASKS, THREADS, Task, Thread, member};
 use crate::bpf::object::{self, Aligned, Refusal};
 use crate::bpf::{self, Map};
 use crate::cores::CoresError;
@@ -139,7 +139,7 @@ impl Kernel for Loaded {
 
     fn join(&self, thread: u32, task: TaskId, place: Option<usize>) -> io::Result<()> {
         self.members.set(&key(&open(thread)?), &member(task, place))?;
-        Class::EXT.set(pid(thread))
+        SchedPolicy::EXT.set(pid(thread))
     }
 }
 

@@ -10,7 +10,7 @@ use queueing::{Clock, CoreId};
 use sched::cores::{CoreAssignment, TaskSpec, Topology};
 
 use super::super::tests::Program;
-use super::super::{Journal, Layout, TaskSetup, Unseen, Who};
+use super::super::{Journal, Layout, NullSensor, TaskSelector, TaskSetup};
 use super::*;
 use crate::Monotonic;
 
@@ -89,7 +89,7 @@ impl World {
         let kernel = Rc::new(Made {
             cores: (0..CORES).map(|_| Core::default()).collect(),
             tasks: (0..TASKS).map(|_| Task::default()).collect(),
-            threads: (0..words::THREADS).map(|_| Thread::default()).collect(),
+            threads: (0..shared_layout::THREADS).map(|_| Thread::default()).collect(),
             state: State::default(),
             members: RefCell::default(),
             kicks: RefCell::default(),
@@ -101,7 +101,7 @@ impl World {
         let specs = [TaskSpec::critical(1), TaskSpec::best_effort()];
         let setup = |n: usize| TaskSetup {
             spec: specs[n].clone(),
-            who: Who::Child(programs[n].id()),
+            who: TaskSelector::Child(programs[n].id()),
             tail: None,
             joined: Vec::new(),
             pulse: false,
@@ -115,7 +115,7 @@ impl World {
             tasks,
             calm: CALM,
             period: Span::from_millis(2),
-            sensor: Box::new(Unseen),
+            sensor: Box::new(NullSensor),
             journal,
         };
         let scx = Scx::with(Box::new(kernel.clone()), setup, begin);

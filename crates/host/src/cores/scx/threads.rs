@@ -3,7 +3,7 @@
 use queueing::{Span, Time};
 use sched::cores::TaskId;
 
-use super::words::{Seen, THREADS, Thread};
+use super::shared_layout::{THREADS, Thread, ThreadSnapshot};
 use crate::cores::Figures;
 
 /// Places that a new thread tries, as in `cores.bpf.c`.
@@ -42,7 +42,7 @@ struct Used {
     place: usize,
     owner: u32,
     task: usize,
-    last: Seen,
+    last: ThreadSnapshot,
 }
 
 impl Threads {
@@ -62,7 +62,7 @@ impl Threads {
             let task = words.task();
             if task < self.loads.len() {
                 self.known[place] = true;
-                self.used.push(Used { place, owner, task, last: Seen::default() });
+                self.used.push(Used { place, owner, task, last: ThreadSnapshot::default() });
             }
         }
     }

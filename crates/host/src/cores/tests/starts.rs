@@ -65,12 +65,12 @@ fn what_be_starts_is_put_back_as_if_it_had_been_started_without_us() {
     manager.act(now, &[run(0, 0)]);
     let given = be.cores();
     let child = be.start_it();
-    assert_eq!((class_of(child), cores_of(child)), (Class::IDLE, given), "it has inherited all");
+    assert_eq!((class_of(child), cores_of(child)), (SchedPolicy::IDLE, given), "it has inherited all");
     // Before it is seen, its task moves once more.
     manager.act(now, &[run(0, 1)]);
     assert_eq!(be.cores(), cores);
     assert!(sensed_until(&mut manager, |manager| manager.figures(TaskId(1)).threads == 2));
-    assert_eq!((class_of(child), cores_of(child)), (Class::IDLE, cores));
+    assert_eq!((class_of(child), cores_of(child)), (SchedPolicy::IDLE, cores));
     manager.act(now, &[run(0, 0)]);
     let restored = manager.put_back().unwrap();
     assert!(restored.threads >= 3 && restored.failed == 0, "{restored:?}");
@@ -88,7 +88,7 @@ fn what_be_starts_and_no_look_finds_is_put_back_as_well() {
     let before = (be.class(), be.cores());
     let (_folder, mut manager, _) = manager("be-late", &lc, &be, false);
     let child = be.start_it();
-    assert_eq!(class_of(child), Class::IDLE, "it has inherited that");
+    assert_eq!(class_of(child), SchedPolicy::IDLE, "it has inherited that");
     assert_eq!(manager.put_back().unwrap().failed, 0);
     assert_eq!((class_of(child), cores_of(child)), before);
 }
@@ -103,14 +103,14 @@ fn what_real_time_lc_starts_is_weighed_and_is_in_the_fair_class_again() {
             println!("skipped: what_real_time_lc_starts_…: {name}: no real-time budget in this cgroup");
             continue;
         }
-        assert_eq!(lc.class(), Class::URGENT);
+        assert_eq!(lc.class(), SchedPolicy::URGENT);
         let child = lc.start_it();
-        assert_eq!(class_of(child), Class::URGENT, "it has inherited that");
+        assert_eq!(class_of(child), SchedPolicy::URGENT, "it has inherited that");
         assert!(sensed_until(&mut manager, |manager| manager.figures(TaskId(0)).threads == 2));
         if keeps {
             let end = Monotonic::new().now() + RESCAN * 3;
             assert!(sensed_until(&mut manager, |_| Monotonic::new().now() >= end));
-            assert_eq!(class_of(child), Class::URGENT, "it sleeps");
+            assert_eq!(class_of(child), SchedPolicy::URGENT, "it sleeps");
         } else {
             assert!(sensed_until(&mut manager, |_| class_of(child) == before), "it never sleeps");
         }

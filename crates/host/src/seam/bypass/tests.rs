@@ -6,7 +6,7 @@ use std::process::Stdio;
 
 use super::processes::Processes;
 use super::*;
-use crate::lab::{Child, Lab, Namespace, Veth};
+use crate::netlab::{Child, Namespace, NetLab, Veth};
 use crate::sock_diag::SockDiag;
 
 const OURS: &str = "10.7.0.2";
@@ -51,11 +51,11 @@ impl World {
     fn new(test: &str) -> Option<Self> {
         let python = || std::process::Command::new("python3").arg("-V").output();
         let missing = || python().is_err().then(|| "the program python3 is not there".to_owned());
-        if let Some(why) = Lab::unavailable().or_else(missing) {
+        if let Some(why) = NetLab::unavailable().or_else(missing) {
             let _ = std::io::stderr().write_all(format!("skipped: {test}: {why}\n").as_bytes());
             return None;
         }
-        let lab = Lab::new("bypass").unwrap();
+        let lab = NetLab::new("bypass").unwrap();
         let (ours, clients) = (lab.namespace("ours").unwrap(), lab.namespace("clients").unwrap());
         lab.veth((&ours, "gw0"), (&clients, "eth0"), &Veth::default()).unwrap();
         ours.address("gw0", "10.7.0.1".parse().unwrap(), 24).unwrap();

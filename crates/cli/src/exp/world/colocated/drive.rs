@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use ::load::kernel;
 use ::load::{Progress, Report};
-use host::lab::Group;
-use host::{Monotonic, affinity, interrupt, proc, usage};
+use host::netlab::Group;
+use host::{Monotonic, affinity, cpu_time, proc, signals};
 use queueing::Span;
 
 use super::super::others::Others;
@@ -45,9 +45,9 @@ impl Best {
     pub fn by_itself(&mut self, config: &Config) -> Result<f64, Error> {
         let said = Said::of(self.stdout.take());
         said.works(&mut self.child, config.be.program())?;
-        interrupt::sleep_until(Instant::now() + Duration::from(config.warmup));
+        signals::sleep_until(Instant::now() + Duration::from(config.warmup));
         let from = Instant::now();
-        interrupt::sleep_until(from + Duration::from(config.duration));
+        signals::sleep_until(from + Duration::from(config.duration));
         let per_s = said.per_s(from, Instant::now());
         match per_s > 0.0 {
             true => Ok(per_s),
@@ -80,7 +80,7 @@ impl Rig {
         };
         let manager = Manager::new(config, &self)?;
         let group = Group::preferred("clients")?;
-        let (plan, protocol, stop) = (config.plan(), config.lc.protocol(), interrupt::flag());
+        let (plan, protocol, stop) = (config.plan(), config.lc.protocol(), signals::flag());
         let (starts, started) = channel();
         let (rig, joined, managed) = (&self, &group, &manager);
         thread::scope(|scope| {
@@ -115,7 +115,7 @@ impl Rig {
             });
             let report = panics::join("the clients", work).map_err(Error::new)??;
             let (before, after) = read.ok_or_else(|| Error::new("the clients did not start"))?;
-            if interrupt::is_set() {
+            if signals::is_set() {
                 return Err(Error::interrupted(""));
             }
             let seconds = (after.at - before.at).as_secs_f64();
@@ -132,7 +132,7 @@ impl Rig {
     }
 
     fn read(&self) -> Read {
-        let used = |id: u32| usage::process(id).unwrap_or(Span::ZERO);
+        let used = |id: u32| cpu_time::process(id).unwrap_or(Span::ZERO);
         // Whom it started works for it.
         let family = self.be.as_ref().map(|best| proc::family(best.child.id()));
         let be = family.into_iter().flatten().map(used).fold(Span::ZERO, |sum, its| sum + its);

@@ -7,8 +7,8 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use host::pulse::SharedPage;
-use host::{Monotonic, interrupt};
+use host::signal_page::SharedPage;
+use host::{Monotonic, signals};
 use queueing::{Clock, Span};
 use sched::cores::worker_signals::SignalMemory;
 
@@ -65,11 +65,11 @@ impl Manager {
     /// Manages until `end`.
     pub fn until(&self, end: Instant, rig: &Rig) {
         let (Some(parties), Some(best)) = (&self.parties, &rig.be) else {
-            return interrupt::sleep_until(end);
+            return signals::sleep_until(end);
         };
         let mut parties = parties.lock().unwrap_or_else(PoisonError::into_inner);
-        while Instant::now() < end && !interrupt::is_set() {
-            interrupt::sleep_until(end.min(Instant::now() + STEP_EVERY));
+        while Instant::now() < end && !signals::is_set() {
+            signals::sleep_until(end.min(Instant::now() + STEP_EVERY));
             let tail = std::mem::take(&mut *self.tail.lock().unwrap_or_else(PoisonError::into_inner));
             // The group was there a step ago; that it is gone shows in BE's work.
             let _ = best.limit(parties.step(tail));
@@ -86,10 +86,10 @@ impl Manager {
         let (clock, end) = (Monotonic::new(), Instant::now() + PATIENCE);
         // It leads from round to round; on a busy machine one comes late.
         while !pulse.page().is_leased(clock.now()) {
-            if Instant::now() > end || interrupt::is_set() {
+            if Instant::now() > end || signals::is_set() {
                 return Err(Error::new("greenwave sched does not listen to what LC tells"));
             }
-            interrupt::sleep_until(Instant::now() + LOOK);
+            signals::sleep_until(Instant::now() + LOOK);
         }
         Ok(())
     }

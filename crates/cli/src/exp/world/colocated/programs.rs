@@ -5,7 +5,7 @@ use std::process::Command;
 
 use ::load::kernel::Protocol;
 use ::load::protocol::memcached;
-use host::lab::{self, Folder};
+use host::netlab::{self, TempDir};
 use serde::Deserialize;
 
 use super::super::said::workload;
@@ -120,7 +120,7 @@ impl BestEffort {
     ///
     /// # Errors
     /// What it takes is not there.
-    pub fn words(self, config: &Config, folder: &Folder) -> Result<Vec<String>, Error> {
+    pub fn words(self, config: &Config, folder: &TempDir) -> Result<Vec<String>, Error> {
         let text = |path: PathBuf| path.display().to_string();
         let keep = config.keep_mib.to_string();
         let words = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect::<Vec<_>>();
@@ -153,7 +153,7 @@ impl BestEffort {
                 let seed = config.seed.to_string();
                 words(&["env", &preload, &program, "--every", EVERY, "--keep-mib", &keep, "--seed", &seed])
             }
-            Self::X264 if !lab::is_there("x264") => {
+            Self::X264 if !netlab::is_installed("x264") => {
                 return Err(Error::new("world colocated: x264: it is not there")
                     .advice("apt-get install x264, or another be"));
             }
@@ -181,7 +181,7 @@ fn source(name: &str) -> Result<PathBuf, Error> {
 fn build(command: &mut Command, advice: &str) -> Result<(), Error> {
     let program = command.get_program().to_string_lossy().into_owned();
     let failed = |why: &str| Error::new(format!("world colocated: {program}: {why}")).advice(advice);
-    if !lab::is_there(&program) {
+    if !netlab::is_installed(&program) {
         return Err(failed("it is not there"));
     }
     let out = command.output().map_err(|e| failed(&e.to_string()))?;

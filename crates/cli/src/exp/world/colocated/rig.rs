@@ -7,7 +7,7 @@ use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use ::load::protocol::memcached;
-use host::lab::{Child, Folder, Group, Lab, LabError, Namespace, Veth};
+use host::netlab::{Child, Group, LabError, Namespace, NetLab, TempDir, Veth};
 use queueing::{CoreId, Span};
 use serde_json::Value;
 
@@ -51,8 +51,8 @@ pub struct Rig {
     pub client: Namespace,
     pub target: SocketAddr,
     _host: Namespace,
-    _folder: Folder,
-    _lab: Lab,
+    _folder: TempDir,
+    _lab: NetLab,
 }
 
 /// A best-effort program that works.
@@ -71,8 +71,8 @@ impl Rig {
     /// What is not there, or does not start.
     pub fn new(config: &Config) -> Result<Self, Error> {
         possible()?;
-        let lab = Lab::new("colocated")?;
-        let folder = Folder::new(config.lc.program())?;
+        let lab = NetLab::new("colocated")?;
+        let folder = TempDir::new(config.lc.program())?;
         let host = lab.namespace("server")?;
         let group = match config.sharing {
             Sharing::Static | Sharing::Parties => Group::preferred(config.lc.program())?,
@@ -116,8 +116,8 @@ impl Rig {
     /// As [`Rig::new`]; or it says nothing.
     pub fn best_effort_alone(config: &Config) -> Result<f64, Error> {
         possible()?;
-        let lab = Lab::new("colocated")?;
-        let folder = Folder::new(config.be.program())?;
+        let lab = NetLab::new("colocated")?;
+        let folder = TempDir::new(config.be.program())?;
         let host = lab.namespace("server")?;
         let config = Config { sharing: Sharing::Linux, ..config.clone() };
         let group = Group::new(config.be.program())?;
@@ -127,7 +127,7 @@ impl Rig {
 }
 
 impl Best {
-    fn new(config: &Config, host: &Namespace, shared: &Group, folder: &Folder) -> Result<Self, Error> {
+    fn new(config: &Config, host: &Namespace, shared: &Group, folder: &TempDir) -> Result<Self, Error> {
         let words = config.be.words(config, folder)?;
         let group = match config.sharing {
             Sharing::Static | Sharing::Parties => {
@@ -162,7 +162,7 @@ fn possible() -> Result<(), Error> {
 }
 
 /// A namespace for the clients, on a cable to `host`.
-fn cabled(lab: &Lab, host: &Namespace) -> Result<Namespace, LabError> {
+fn cabled(lab: &NetLab, host: &Namespace) -> Result<Namespace, LabError> {
     let client = lab.namespace("client")?;
     lab.veth((host, HERE), (&client, DEVICE), &Veth::default())?;
     client.steer_receive(DEVICE, CLIENT_CORE)?;

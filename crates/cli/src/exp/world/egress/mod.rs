@@ -11,7 +11,7 @@ mod network;
 
 use std::sync::{Mutex, PoisonError};
 
-use host::fabric::Policy;
+use host::egress::Policy;
 use queueing::{Histogram, Rate, Span};
 use serde::Deserialize;
 use toml::Table;

@@ -2,8 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 
-use host::fabric::{self, Status};
-use host::lab::{Lab, LabError, Namespace, Veth};
+use host::egress::{self, Status};
+use host::netlab::{LabError, Namespace, NetLab, Veth};
 
 use super::Plan;
 use crate::error::Error;
@@ -28,11 +28,11 @@ pub struct Network {
 impl Network {
     /// The network of `plan`, attached.
     pub fn new(plan: &Plan) -> Result<Self, Error> {
-        if let Some(why) = Lab::unavailable() {
+        if let Some(why) = NetLab::unavailable() {
             return Err(Error::new(format!("world egress: {why}")).advice("sudo greenwave exp run fish/host"));
         }
         let made = || -> Result<[Namespace; 3], LabError> {
-            let lab = Lab::new("egress")?;
+            let lab = NetLab::new("egress")?;
             let [senders, router, receivers] =
                 ["senders", "router", "receivers"].map(|name| lab.namespace(name));
             let (senders, router, receivers) = (senders?, router?, receivers?);
@@ -53,7 +53,7 @@ impl Network {
             Ok([senders, router, receivers])
         };
         let [senders, router, receivers] = made()?;
-        router.enter(|| fabric::attach(OUT, plan.rate, &plan.policy, plan.config.seed))?;
+        router.enter(|| egress::attach(OUT, plan.rate, &plan.policy, plan.config.seed))?;
         let bound = receivers.enter(|| TcpListener::bind((RECEIVER[0], 0)));
         let listener = bound.map_err(|e| Error::new(format!("a listener at {}: {e}", RECEIVER[0])))?;
         let target = listener.local_addr().map_err(|e| Error::new(e.to_string()))?;
@@ -62,6 +62,6 @@ impl Network {
 
     /// What passes the router's way out.
     pub fn status(&self) -> Result<Status, Error> {
-        Ok(self.router.enter(|| fabric::status(OUT))?)
+        Ok(self.router.enter(|| egress::status(OUT))?)
     }
 }

@@ -6,8 +6,8 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use host::lab::Group;
-use host::{Monotonic, affinity, interrupt, packet};
+use host::netlab::Group;
+use host::{Monotonic, affinity, packet, signals};
 use load::short_connections::{ClientPopulation, Outcome, ShortConnections};
 use net::stack::Config;
 use queueing::{Clock, Span};
@@ -50,7 +50,7 @@ impl Rig {
         let stacks = (0..ADDRESSES).map(|n| stack(interface.mac, n, &visits)).collect();
         let (warmup, duration) = (Duration::from(visits.warmup), Duration::from(visits.duration));
         let mut visitors = ClientPopulation::new(visits, stacks, SocketAddr::from((SERVER, PORT)));
-        let stop = interrupt::flag();
+        let stop = signals::flag();
         let group = Group::preferred("visitors")?;
         let joined = &group;
         thread::scope(|scope| {
@@ -72,9 +72,9 @@ impl Rig {
                 Ok(visitors.outcome().clone())
             });
             let read = started.recv().ok().map(|start| {
-                interrupt::sleep_until(start + warmup);
+                signals::sleep_until(start + warmup);
                 let (from, before) = (Instant::now(), self.read());
-                interrupt::sleep_until(start + warmup + duration);
+                signals::sleep_until(start + warmup + duration);
                 (from.elapsed().as_secs_f64(), before, self.read())
             });
             let outcome = panics::join("the visitors", work).map_err(Error::new)??;

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use host::affinity;
-use host::lab::{Child, Folder, Group, Lab, LabError, Namespace, Veth};
-use host::usage;
+use host::cpu_time;
+use host::netlab::{Child, Group, LabError, Namespace, NetLab, TempDir, Veth};
 use queueing::{CoreId, Span};
 
 use super::super::machine::unless_possible;
@@ -46,8 +46,8 @@ pub struct Rig {
     device: String,
     /// The kernel's thread that receives for the server when softirqs are many.
     receiver: Option<u32>,
-    _folder: Folder,
-    _lab: Lab,
+    _folder: TempDir,
+    _lab: NetLab,
 }
 
 impl Rig {
@@ -72,8 +72,8 @@ impl Rig {
 
     fn made(config: &Config) -> Result<Self, LabError> {
         let server = config.setup.server;
-        let lab = Lab::new("httpd")?;
-        let folder = Folder::new(server.program())?;
+        let lab = NetLab::new("httpd")?;
+        let folder = TempDir::new(server.program())?;
         let [host, client] = ["server", "client"].map(|name| lab.namespace(name));
         let (host, client) = (host?, client?);
         for namespace in [&host, &client] {
@@ -88,7 +88,7 @@ impl Rig {
         }
         if config.threaded {
             host.thread_receive(&device)?;
-            let thread = usage::kernel_thread(&format!("napi/{device}-"));
+            let thread = cpu_time::kernel_thread(&format!("napi/{device}-"));
             let thread = thread.ok_or_else(|| LabError::Failed {
                 namespace: host.name().to_owned(),
                 command: format!("echo 1 >/sys/class/net/{device}/threaded"),
@@ -116,7 +116,7 @@ impl Rig {
             client,
             host,
             device,
-            receiver: usage::kernel_thread(&format!("ksoftirqd/{}\n", SERVER_CORE.0)),
+            receiver: cpu_time::kernel_thread(&format!("ksoftirqd/{}\n", SERVER_CORE.0)),
             _folder: folder,
             _lab: lab,
         })
@@ -140,13 +140,13 @@ impl Rig {
     /// Processor time that was used for the server so far, that of the
     /// kernel's threads that receive for it included.
     pub fn used(&self) -> Span {
-        let receiver = self.receiver.and_then(|id| usage::process(id).ok());
+        let receiver = self.receiver.and_then(|id| cpu_time::process(id).ok());
         self.group.used() + receiver.unwrap_or(Span::ZERO)
     }
 
     /// Processor time that the guard used so far.
     pub fn guard_used(&self) -> Span {
-        self.guard.as_ref().and_then(|guard| usage::process(guard.id()).ok()).unwrap_or(Span::ZERO)
+        self.guard.as_ref().and_then(|guard| cpu_time::process(guard.id()).ok()).unwrap_or(Span::ZERO)
     }
 
     /// How often a SYN or the end of a handshake found the accept queue full

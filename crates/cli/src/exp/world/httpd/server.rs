@@ -5,7 +5,7 @@
 use std::net::Ipv4Addr;
 use std::path::Path;
 
-use host::lab::{self, Folder, LabError};
+use host::netlab::{self, LabError, TempDir};
 use queueing::Rng;
 use serde::Deserialize;
 
@@ -56,12 +56,12 @@ impl Server {
 
     /// Whether it can be started.
     pub fn is_there(self) -> bool {
-        lab::is_there(self.program())
+        netlab::is_installed(self.program())
     }
 
     /// Writes what it serves and how into `folder`; the arguments it is to be
     /// started with, so that it stays in the foreground.
-    pub fn prepare(self, config: &Config, at: Ipv4Addr, folder: &Folder) -> Result<Vec<String>, LabError> {
+    pub fn prepare(self, config: &Config, at: Ipv4Addr, folder: &TempDir) -> Result<Vec<String>, LabError> {
         folder.write(FILE, &text(config.setup.bytes))?;
         let here = folder.path();
         let written = match self {

@@ -13,7 +13,7 @@
 pub mod qoe;
 
 use host::affinity;
-use host::lab::{Lab, is_there};
+use host::netlab::{NetLab, is_installed};
 use load::closed_loop::{Kind as Requests, Pace, Tally};
 use net::device::fault_injector::{FaultInjector, Rates};
 use queueing::{CoreId, Rng, Span};
@@ -120,10 +120,10 @@ static ALONE: Alone<()> = Alone::new();
 fn run(config: &Config, stack: Stack) -> Result<Found, Error> {
     let _only = ALONE.enter();
     let (server, advice) = (Program::Lighttpd, "sudo greenwave exp run adps/e5");
-    if let Some(why) = Lab::unavailable() {
+    if let Some(why) = NetLab::unavailable() {
         return Err(Error::new(format!("world pages: {why}")).advice(advice));
     }
-    if !is_there(server.name()) {
+    if !is_installed(server.name()) {
         let what = format!("world pages: the program {} is not there", server.name());
         return Err(Error::new(what).advice(format!("apt-get install {}", server.name())));
     }
@@ -142,7 +142,7 @@ fn run(config: &Config, stack: Stack) -> Result<Found, Error> {
         seed: config.seed,
     };
     let said = |why: String| Error::new(format!("world pages, {}: {why}", stack.name()));
-    let lab = Lab::new("pages").map_err(|e| Error::new(e.to_string()))?;
+    let lab = NetLab::new("pages").map_err(|e| Error::new(e.to_string()))?;
     let ways = [config.near, config.far];
     let rng = Rng::seeded(config.seed);
     let back = |way| if config.both_ways { way } else { Rates::NONE };

@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-use host::interrupt;
+use host::signals;
 use queueing::{Span, Time};
 use serde_json::json;
 use sim::world::services::{Config, TraceRequest};
@@ -105,7 +105,7 @@ impl Conversation {
         loop {
             let left = ends.saturating_duration_since(Instant::now());
             let heard = said.recv_timeout(left.min(LOOK));
-            if interrupt::is_set() {
+            if signals::is_set() {
                 return Err(Error::interrupted(""));
             }
             match heard {

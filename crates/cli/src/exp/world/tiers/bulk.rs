@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use host::lab::Namespace;
-use host::{affinity, interrupt};
+use host::netlab::Namespace;
+use host::{affinity, signals};
 use queueing::CoreId;
 use rustix::net::sockopt::{set_socket_linger, set_tcp_congestion};
 
@@ -73,7 +73,7 @@ impl Bulk {
         let enough = SETTLED * (self.threads.len() / 2) as u64;
         let end = Instant::now() + PATIENCE;
         while self.came() < enough {
-            if interrupt::is_set() {
+            if signals::is_set() {
                 return Err(Error::interrupted(""));
             }
             if Instant::now() > end {

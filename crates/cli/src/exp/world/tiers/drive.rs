@@ -2,9 +2,9 @@
 
 use std::time::Instant;
 
-use host::fabric::Status;
-use host::lab::Group;
-use host::usage;
+use host::cpu_time;
+use host::egress::Status;
+use host::netlab::Group;
 use queueing::Span;
 use serde::Deserialize;
 use sim::world::services::{Outcome, Trace};
@@ -127,7 +127,7 @@ impl Around {
     fn read(&self) -> Result<Read, String> {
         Ok(Read {
             at: Instant::now(),
-            be: usage::process(self.best.child.id()).unwrap_or(Span::ZERO),
+            be: cpu_time::process(self.best.child.id()).unwrap_or(Span::ZERO),
             bulk: self.bulk(),
             egress: self.egress().map_err(|e| e.to_string())?,
             others: Others::now(),

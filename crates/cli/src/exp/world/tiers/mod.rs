@@ -15,7 +15,7 @@ mod drive;
 mod rig;
 mod stack;
 
-use host::fabric::Policy;
+use host::egress::Policy;
 use queueing::{Priority, Rate, Span};
 use serde::Deserialize;
 use sim::world::platform::Mechanisms;

@@ -7,8 +7,8 @@ use std::process::{Command, Stdio};
 use std::thread;
 
 use host::affinity;
-use host::fabric::{self, Status};
-use host::lab::{self, Child, Folder, Group, Lab, LabError, Namespace, Veth};
+use host::egress::{self, Status};
+use host::netlab::{self, Child, Group, LabError, Namespace, NetLab, TempDir, Veth};
 use queueing::CoreId;
 use serde_json::json;
 
@@ -58,7 +58,7 @@ pub struct Rig {
     _stack: Option<OurStack>,
     workers: Vec<Beside>,
     /// Where services tell of their queues.
-    _told: Folder,
+    _told: TempDir,
     /// Goes before all that is none of the experiment's. BE is in it too, as the
     /// kernel's classes count within a group.
     _group: Group,
@@ -66,7 +66,7 @@ pub struct Rig {
     /// Where they call.
     pub target: SocketAddr,
     _front_host: Namespace,
-    _lab: Lab,
+    _lab: NetLab,
 }
 
 /// What is beside the services, and can be read while they work.
@@ -89,22 +89,22 @@ impl Rig {
     /// What is not there, or does not start.
     pub fn new(plan: &Plan) -> Result<Self, Error> {
         unless_possible("tiers", "platform/host", "users and services")?;
-        if !lab::is_there("tc") {
+        if !netlab::is_installed("tc") {
             return Err(
                 Error::new("world tiers: the program tc is not there").advice("apt-get install iproute2")
             );
         }
         let testbed = real::program()?;
-        let lab = Lab::new("tiers")?;
-        let [users, front_host] = ["users", "front"].map(|name| lab.namespace(name));
+        let lab = NetLab::new("tiers")?;
+        let [users, front_host] = ["users", "front"].map(|name| netlab.namespace(name));
         let (users, front_host) = (users?, front_host?);
         let parts = plan.config.stages[1].parts;
-        let worker_hosts = (1..=parts).map(|n| lab.namespace(&format!("worker-{n}")));
+        let worker_hosts = (1..=parts).map(|n| netlab.namespace(&format!("worker-{n}")));
         let worker_hosts = worker_hosts.collect::<Result<Vec<_>, LabError>>()?;
-        cable(&lab, &users, &front_host, USERS_DEVICE, USERS)?;
+        cable(&netlab, &users, &front_host, USERS_DEVICE, USERS)?;
         for (n, host) in (1..).zip(&worker_hosts) {
-            cable(&lab, host, &front_host, &format!("worker{n}"), n)?;
-            let shaped = || fabric::attach(DEVICE, plan.host.rate, &plan.policy, plan.config.seed);
+            cable(&netlab, host, &front_host, &format!("worker{n}"), n)?;
+            let shaped = || egress::attach(DEVICE, plan.host.rate, &plan.policy, plan.config.seed);
             host.enter(shaped)?;
         }
         for host in worker_hosts.iter().chain([&front_host]) {
@@ -124,7 +124,7 @@ impl Rig {
             command.args(["tier", &settings]);
             start(command)
         };
-        let told = Folder::new("tiers")?;
+        let told = TempDir::new("tiers")?;
         let queue = |n: u8| told.path().join(format!("queue-{n}"));
         let workers = (1..)
             .zip(&worker_hosts)
@@ -167,7 +167,7 @@ impl Rig {
             _group: group,
             users,
             _front_host: front_host,
-            _lab: lab,
+            _lab: netlab,
         })
     }
 
@@ -199,7 +199,7 @@ impl Around {
     /// # Errors
     /// It cannot be read.
     pub fn egress(&self) -> Result<Vec<Status>, Error> {
-        self.worker_hosts.iter().map(|host| Ok(host.enter(|| fabric::status(DEVICE))?)).collect()
+        self.worker_hosts.iter().map(|host| Ok(host.enter(|| egress::status(DEVICE))?)).collect()
     }
 }
 
@@ -217,8 +217,8 @@ impl Best {
 
 /// A cable from `host` to device `name` of `front`: network `number`. Both ends
 /// receive where their own programs run.
-fn cable(lab: &Lab, host: &Namespace, front: &Namespace, name: &str, number: u8) -> Result<(), LabError> {
-    lab.veth((host, DEVICE), (front, name), &Veth::default())?;
+fn cable(lab: &NetLab, host: &Namespace, front: &Namespace, name: &str, number: u8) -> Result<(), LabError> {
+    netlab.veth((host, DEVICE), (front, name), &Veth::default())?;
     let [here, there] = ends(number);
     host.address(DEVICE, here.into(), PREFIX)?;
     front.address(name, there.into(), PREFIX)?;

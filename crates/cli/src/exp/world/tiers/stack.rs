@@ -10,7 +10,7 @@ use std::fs::File;
 use std::path::Path;
 use std::process::Command;
 
-use host::lab::{Folder, Group, Namespace};
+use host::netlab::{Group, Namespace, TempDir};
 use net::stack::Config as StackConfig;
 use queueing::Span;
 
@@ -18,7 +18,7 @@ use crate::error::Error;
 
 /// What `greenwave run` is told by files, and where it says what goes wrong.
 pub struct OurStack {
-    folder: Folder,
+    folder: TempDir,
 }
 
 impl OurStack {
@@ -27,8 +27,8 @@ impl OurStack {
     /// # Errors
     /// They cannot be written.
     pub fn new(dscp: &[u8]) -> Result<Self, Error> {
-        let failed = |e: host::lab::LabError| Error::new(format!("greenwave run: {e}"));
-        let folder = Folder::new("front").map_err(failed)?;
+        let failed = |e: host::netlab::LabError| Error::new(format!("greenwave run: {e}"));
+        let folder = TempDir::new("front").map_err(failed)?;
         let policy = policy(dscp).map_err(Error::new)?;
         folder.write(POLICY, policy.as_bytes()).map_err(failed)?;
         Ok(Self { folder })

@@ -81,7 +81,7 @@ impl Rig {
         let specs = [TaskSpec::critical(1), TaskSpec::best_effort()];
         let setup = |n: usize| TaskSetup {
             spec: specs[n].clone(),
-            who: Who::Child(shells[n].id()),
+            who: TaskSelector::Child(shells[n].id()),
             tail: None,
             joined: Vec::new(),
             pulse: false,
@@ -96,7 +96,7 @@ impl Rig {
             tasks,
             calm: Span::from_secs(3600),
             period: Span::from_millis(2),
-            sensor: Box::new(Unseen),
+            sensor: Box::new(NullSensor),
             journal,
         };
         let scx = Scx::new(setup, now).unwrap();
@@ -187,11 +187,11 @@ fn a_core_runs_the_task_that_it_was_given_to_and_nobody_else() {
     }
     rig.runs_alone(1, LC);
     println!("looked again by themselves: {}", rig.scx.stale());
-    let before = [Class::EXT; 2];
-    let class = |rig: &Rig| [0, 1].map(|n| Class::of(pid(rig.shells[n].id())).unwrap());
+    let before = [SchedPolicy::EXT; 2];
+    let class = |rig: &Rig| [0, 1].map(|n| SchedPolicy::of(pid(rig.shells[n].id())).unwrap());
     assert_eq!(class(&rig), before);
     rig.scx.put_back().unwrap();
-    assert_eq!(class(&rig), [Class::OTHER; 2]);
+    assert_eq!(class(&rig), [SchedPolicy::OTHER; 2]);
     let state = std::fs::read_to_string(Path::new(SYS).join("state")).unwrap();
     assert_eq!(state.trim(), "disabled");
     let ran = rig.shells[1].ran();

@@ -7,7 +7,7 @@ use queueing::CoreId;
 
 use super::perf::Event;
 use super::{InFile, Meter, Misses, Moved, Open};
-use crate::cores::list;
+use crate::cores::cpulist;
 
 /// Finds the meters of a kind on the machine whose `/sys` lies in a folder.
 type Look = fn(&Path, Open<'_>) -> Result<Vec<Moved>, String>;
@@ -70,7 +70,7 @@ fn on_sockets(
 ) -> Result<Vec<Moved>, String> {
     let kind = text(&device.join("type")).and_then(|text| text.parse().ok()).ok_or("its type is not told")?;
     let cores = text(&device.join("cpumask")).unwrap_or_default();
-    let cores = list::parse(&cores)?;
+    let cores = cpulist::parse(&cores)?;
     let of = |core: CoreId| {
         let meter = open(&Event { kind, config, core: core.0.into() }).map_err(|e| e.to_string())?;
         Ok(Moved { socket: socket(root, core.0.into()), meter, bytes, last: None })

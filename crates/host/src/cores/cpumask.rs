@@ -1,0 +1,140 @@
+//! On which cores each task may run, given who holds what.
+//!
+//! A core that LC *holds* is free of BE and of other LC. Where it holds none it
+//! may run on every core that no other LC holds: over BE, which is in the idle
+//! class, the kernel hands it the core in the time of a wake. So LC is never
+//! parked, and burstable cores bound it. BE runs where it holds. When it holds
+//! nothing it is parked where a core is left idle on purpose, for DRAM or a long
+//! request; where LC holds every core it goes on beneath LC, for what that leaves: parking
+//! it would shorten nobody's wait.
+
+use queueing::CoreId;
+use rustix::thread::CpuSet;
+use sched::cores::{Action, TaskId, TaskSpec};
+
+use super::layout::Layout;
+
+/// Who a core was given to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CoreOwner {
+    /// Nobody: LC may wake up there.
+    #[default]
+    Open,
+    /// A task, until it needs it no more.
+    Run(TaskId),
+    /// A task, for good.
+    Keep(TaskId),
+    /// The kernel.
+    Shared,
+}
+
+impl CoreOwner {
+    /// Which core `action` is about, and what that is from now on; nothing where its counter is asked for.
+    pub fn of(action: Action) -> (CoreId, Option<Self>) {
+        match action {
+            Action::Run { core, task, keep: false } => (core, Some(Self::Run(task))),
+            Action::Run { core, task, keep: true } => (core, Some(Self::Keep(task))),
+            Action::Idle { core } => (core, Some(Self::Open)),
+            Action::Share { core } => (core, Some(Self::Shared)),
+            Action::Sample { core } => (core, None),
+        }
+    }
+}
+
+/// Whether LC holds every core, none of them for good: who holds nothing runs beneath it.
+pub fn are_all_critical(specs: &[TaskSpec], given: &[CoreOwner]) -> bool {
+    given.iter().all(|given| matches!(given, CoreOwner::Run(who) if specs[who.index()].is_critical()))
+}
+
+/// Cores of `task`; `None`: it is to be parked.
+pub fn mask(layout: &Layout, specs: &[TaskSpec], given: &[CoreOwner], task: TaskId) -> Option<CpuSet> {
+    let spec = &specs[task.index()];
+    let own = |given: &CoreOwner| matches!(given, CoreOwner::Run(who) | CoreOwner::Keep(who) if *who == task);
+    let held = (0..given.len()).filter(|&core| own(&given[core]));
+    if !spec.is_critical() {
+        let shared = (0..given.len()).filter(|&core| given[core] == CoreOwner::Shared);
+        let beneath = (0..given.len()).filter(|_| are_all_critical(specs, given));
+        return set(layout, held.chain(shared).chain(beneath));
+    }
+    let is_partition = given.contains(&CoreOwner::Keep(task));
+    let is_open = |core: &usize| match given[*core] {
+        CoreOwner::Open | CoreOwner::Shared => true,
+        CoreOwner::Run(who) => !specs[who.index()].is_critical(),
+        CoreOwner::Keep(_) => false,
+    };
+    // Tasks begin at different cores, so that those that burst little do not meet.
+    let home: usize = specs[..task.index()].iter().map(|spec| usize::from(spec.guaranteed)).sum();
+    let around = (0..given.len()).map(|core| (core + home) % given.len());
+    let open = around.filter(|core| !is_partition && is_open(core));
+    let most = usize::from(spec.cores_max().max(1));
+    // Nothing is left for it: better somewhere than nowhere, for LC is never parked.
+    set(layout, held.chain(open).take(most)).or_else(|| Some(layout.all()))
+}
+
+fn set(layout: &Layout, cores: impl Iterator<Item = usize>) -> Option<CpuSet> {
+    let mut set = CpuSet::new();
+    cores.for_each(|core| set.set(layout.cores()[core].0.into()));
+    (set.count() > 0).then_some(set)
+}
+
+#[cfg(test)]
+mod tests {
+    use queueing::CoreId;
+
+    use super::super::cpulist;
+    use super::*;
+
+    /// Who may run where, as lists; two LC with a core each, then two BE. A letter a
+    /// core: `a` to `d` run there, `A` to `D` keep it, `*` the kernel's.
+    #[track_caller]
+    fn check(held: &str, expected: [Option<&str>; 4]) {
+        let layout = Layout::new(&(0..held.len() as u16).map(CoreId).collect::<Vec<_>>()).unwrap();
+        let specs = [
+            TaskSpec::critical(1),
+            TaskSpec { burstable: 1, ..TaskSpec::critical(1) },
+            TaskSpec::best_effort(),
+            TaskSpec::best_effort(),
+        ];
+        let given: Vec<CoreOwner> = held
+            .bytes()
+            .map(|letter| match letter {
+                b'a'..=b'd' => CoreOwner::Run(TaskId((letter - b'a').into())),
+                b'A'..=b'D' => CoreOwner::Keep(TaskId((letter - b'A').into())),
+                b'*' => CoreOwner::Shared,
+                _ => CoreOwner::Open,
+            })
+            .collect();
+        let found = [0, 1, 2, 3].map(|task| mask(&layout, &specs, &given, TaskId(task)));
+        let found = found.map(|set| set.map(|set| cpulist::text(&cpulist::of_set(&set))));
+        assert_eq!(found.each_ref().map(Option::as_deref), expected, "{held}");
+    }
+
+    #[test]
+    fn lc_wakes_up_over_be_and_be_runs_where_it_was_let() {
+        check("ccdd", [Some("0-3"), Some("1-2"), Some("0-1"), Some("2-3")]);
+        check("....", [Some("0-3"), Some("1-2"), None, None]);
+        check("****", [Some("0-3"), Some("1-2"), Some("0-3"), Some("0-3")]);
+    }
+
+    #[test]
+    fn be_without_a_core_runs_beneath_lc_unless_one_is_idle_on_purpose() {
+        check("aaaa", [Some("0-3"), Some("0-3"), Some("0-3"), Some("0-3")]);
+        check("aaab", [Some("0-2"), Some("3"), Some("0-3"), Some("0-3")]);
+        check("aaa.", [Some("0-3"), Some("3"), None, None]);
+        check("aaac", [Some("0-3"), Some("3"), Some("3"), None]);
+        check("aaaA", [Some("0-3"), Some("0-3"), None, None]);
+    }
+
+    #[test]
+    fn what_lc_holds_is_its_alone() {
+        check("acdd", [Some("0-3"), Some("1-2"), Some("1"), Some("2-3")]);
+        check("abcd", [Some("0,2-3"), Some("1-2"), Some("2"), Some("3")]);
+        check("bbcc", [Some("2-3"), Some("0-1"), Some("2-3"), None]);
+    }
+
+    #[test]
+    fn a_partition_is_kept_to_and_lc_is_never_parked() {
+        check("ABCD", [Some("0"), Some("1"), Some("2"), Some("3")]);
+        check("AACD", [Some("0-1"), Some("0-3"), Some("2"), Some("3")]);
+    }
+}

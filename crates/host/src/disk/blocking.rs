@@ -1,0 +1,94 @@
+//! A disk that is asked by ordinary system calls: its thread waits.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use storage::{Buffer, Disk, FileId, IoCompletion, Opened, Options, Request};
+
+use super::buffers::BufferArena;
+use super::files::Files;
+
+/// See the module. Requests are carried out when they are handed on, in the
+/// order in which they began.
+pub struct BlockingDisk {
+    files: Files,
+    buffers: Vec<Buffer>,
+    depth: usize,
+    begun: VecDeque<(u32, Request, Arc<File>)>,
+    over: VecDeque<IoCompletion>,
+}
+
+impl BlockingDisk {
+    /// A disk that carries out `depth` requests for one round of its shard's,
+    /// with as many `buffers` of `len` bytes.
+    ///
+    /// # Errors
+    /// No memory is left.
+    ///
+    /// # Panics
+    /// When there are no buffers, `len` is no multiple of [`PAGE`](super::PAGE), or
+    /// `depth` is 0.
+    pub fn new(depth: usize, buffers: usize, len: usize) -> io::Result<Self> {
+        assert!(depth > 0, "a disk has a place");
+        let (_, buffers) = BufferArena::new(buffers, len)?;
+        Ok(Self { files: Files::default(), buffers, depth, begun: VecDeque::new(), over: VecDeque::new() })
+    }
+}
+
+impl Disk for BlockingDisk {
+    fn buffers(&mut self) -> Vec<Buffer> {
+        std::mem::take(&mut self.buffers)
+    }
+
+    fn depth(&self) -> usize {
+        self.depth
+    }
+
+    fn open(&mut self, path: &Path, options: &Options) -> io::Result<Opened> {
+        self.files.open(path, options)
+    }
+
+    fn close(&mut self, file: FileId) {
+        self.files.close(file);
+    }
+
+    fn begin(&mut self, number: u32, request: Request) {
+        assert!(self.begun.len() + self.over.len() < self.depth, "no more begin than places are");
+        let (Request::Read { file, .. } | Request::Write { file, .. } | Request::Sync { file }) = &request;
+        let file = self.files.get(*file);
+        self.begun.push_back((number, request, file));
+    }
+
+    fn flush(&mut self) -> bool {
+        for (number, mut request, file) in self.begun.drain(..) {
+            let result = match &mut request {
+                Request::Read { at, len, buffer, .. } => {
+                    file.read_at(&mut buffer.bytes_mut()[..*len as usize], *at)
+                }
+                Request::Write { at, len, buffer, .. } => {
+                    file.write_at(&buffer.bytes()[..*len as usize], *at)
+                }
+                Request::Sync { .. } => file.sync_all().map(|()| 0),
+            };
+            self.over.push_back(IoCompletion { number, result, buffer: request.into_buffer() });
+        }
+        true
+    }
+
+    fn done(&mut self) -> Option<IoCompletion> {
+        self.over.pop_front()
+    }
+
+    fn finish(&mut self) {
+        self.flush();
+    }
+
+    /// Nothing is under way while it sleeps.
+    fn wakes(&self) -> bool {
+        true
+    }
+}

@@ -1,0 +1,152 @@
+//! What is attached, written down where it cannot be lost or be wrong.
+//!
+//! The notes are a map of the classifier: they are there exactly as long as
+//! the filter is, in its network namespace, whoever attached it and however
+//! that process ended. There is no file.
+
+use queueing::{Rate, Span};
+use serde_json::{Value, json};
+
+use super::error::FabricError;
+use super::policy::Policy;
+use super::qdisc_plan::Shape;
+use super::saved_qdisc::{SavedQdisc, text};
+
+/// Bytes of the notes' map.
+pub(super) const NOTES_LEN: usize = 4096;
+
+/// What is attached.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EgressAttachment {
+    /// The policy's name.
+    pub policy: String,
+    /// The rate it is shaped to.
+    pub rate: Rate,
+    /// What levels and queues are made of.
+    pub shape: Shape,
+    /// Where flows sink, in bytes.
+    pub thresholds: Vec<u64>,
+    /// Queues per level.
+    pub buckets: u16,
+    /// A flow that sent nothing for so long starts anew.
+    pub idle: Span,
+    /// What was there before.
+    pub(super) before: SavedQdisc,
+    /// Whether clsact was not there.
+    pub(super) clsact_is_ours: bool,
+}
+
+impl EgressAttachment {
+    pub(super) fn new(
+        policy: &Policy,
+        rate: Rate,
+        shape: Shape,
+        before: SavedQdisc,
+        clsact_is_ours: bool,
+    ) -> Self {
+        Self {
+            policy: policy.name.clone(),
+            rate,
+            shape,
+            thresholds: policy.thresholds.clone(),
+            buckets: policy.buckets,
+            idle: policy.idle,
+            before,
+            clsact_is_ours,
+        }
+    }
+
+    /// In a line: `fish at 9.5gbit`.
+    #[must_use]
+    pub fn name(&self) -> String {
+        format!("{} at {}", self.policy, self.rate)
+    }
+
+    /// What stood there before, in words.
+    #[must_use]
+    pub fn before(&self) -> String {
+        self.before.name()
+    }
+
+    /// As the map keeps it.
+    ///
+    /// # Errors
+    /// When it is longer than the map's value.
+    pub(super) fn bytes(&self) -> Result<Vec<u8>, FabricError> {
+        let before = match &self.before {
+            SavedQdisc::Default => Value::Null,
+            SavedQdisc::Chosen { handle, words } => json!({ "handle": handle, "words": words }),
+        };
+        let text = json!({
+            "policy": self.policy, "rate": self.rate.bits_per_sec(), "shape": self.shape.name(),
+            "thresholds": self.thresholds, "buckets": self.buckets, "idle_ns": self.idle.as_nanos(),
+            "before": before, "clsact_is_ours": self.clsact_is_ours,
+        })
+        .to_string();
+        if text.len() > NOTES_LEN {
+            return Err(FabricError::Unreadable(format!(
+                "notes of {} bytes do not fit {NOTES_LEN}",
+                text.len()
+            )));
+        }
+        let mut bytes = text.into_bytes();
+        bytes.resize(NOTES_LEN, 0);
+        Ok(bytes)
+    }
+
+    /// What the map keeps.
+    pub(super) fn read(bytes: &[u8]) -> Result<Self, FabricError> {
+        let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
+        let read = || {
+            let value: Value = serde_json::from_slice(&bytes[..end]).ok()?;
+            let number = |key: &str| value.get(key)?.as_u64();
+            let before = match value.get("before")? {
+                Value::Null => SavedQdisc::Default,
+                chosen => SavedQdisc::Chosen {
+                    handle: text(chosen, "handle").to_owned(),
+                    words: text(chosen, "words").to_owned(),
+                },
+            };
+            Some(Self {
+                policy: text(&value, "policy").to_owned(),
+                rate: number("rate").filter(|&bits| bits > 0).map(Rate::from_bits_per_sec)?,
+                shape: Shape::named(text(&value, "shape"))?,
+                thresholds: value.get("thresholds")?.as_array()?.iter().filter_map(Value::as_u64).collect(),
+                buckets: number("buckets")?.try_into().ok()?,
+                idle: Span::from_nanos(number("idle_ns")?),
+                before,
+                clsact_is_ours: value.get("clsact_is_ours")?.as_bool()?,
+            })
+        };
+        read().ok_or_else(|| {
+            let text = String::from_utf8_lossy(&bytes[..end.min(200)]).into_owned();
+            FabricError::Unreadable(format!("the attached policy's metadata is unreadable: {text:?}"))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::policy::tests::policy;
+    use super::*;
+
+    #[test]
+    fn notes_are_read_as_they_were_written() {
+        let chosen = SavedQdisc::Chosen { handle: "8001:".to_owned(), words: "tbf rate 1Mbit".to_owned() };
+        for (before, ours) in [(SavedQdisc::Default, true), (chosen, false)] {
+            let shape = Shape::Bands { levels: "ets", queues: "sfq" };
+            let notes = EgressAttachment::new(&policy(), Rate::from_gbps(9), shape, before, ours);
+            let bytes = notes.bytes().unwrap();
+            assert_eq!(bytes.len(), NOTES_LEN);
+            assert_eq!(EgressAttachment::read(&bytes).unwrap(), notes);
+        }
+        assert!(EgressAttachment::read(&[0; 8]).is_err());
+        assert!(EgressAttachment::read(b"{\"policy\":1}").is_err());
+        let long = Policy { name: "x".repeat(NOTES_LEN), ..policy() };
+        assert!(
+            EgressAttachment::new(&long, Rate::from_gbps(9), Shape::Classes, SavedQdisc::Default, true)
+                .bytes()
+                .is_err()
+        );
+    }
+}

@@ -1,0 +1,350 @@
+//! The classifier: what runs in the kernel for every packet that leaves.
+//!
+//! It reads the flow, looks up what the flow has sent, picks the level, and
+//! writes the class of that level's queue into `skb->priority`, which is where
+//! HTB, prio and ets all look first. What the policy says stands in the
+//! program as constants: it is assembled anew for each egress. The same
+//! decision in Rust is [`Model`](super::Model); shared vectors hold the two
+//! together.
+//!
+//! `tc_classid` would be another way to name a class, but at clsact it ends in
+//! `tc_index`, which these qdiscs do not read.
+//! Source: linux/bpf.h; net/sched's `htb_classify`, `prio_classify`, `ets_classify`.
+
+use super::flow_key::{ARP, ETHERTYPE, FACTOR, IPV4, IPV6, PORTS, PROTOCOL, TAG, TYPE_AT, VLAN, WITH_PORTS};
+use super::policy::Policy;
+use crate::bpf::asm::{Assembler, LOAD_BYTES, LOOKUP, Label, NOW, Op, Reg, UPDATE, When, Width};
+
+mod header;
+
+/// What the program counts: levels first, then these.
+pub(super) const COUNTED_PINNED: i32 = 8;
+pub(super) const COUNTED_OTHER: i32 = 9;
+/// Not a counter of packets: how many flows were new.
+pub(super) const COUNTED_FLOWS: i32 = 10;
+pub(super) const COUNTERS: u32 = 11;
+/// A counter: packets, bytes.
+pub(super) const COUNTER_LEN: usize = 16;
+/// A flow's entry: bytes sent, when last in ns since the machine started, its queue.
+pub(super) const FLOW_LEN: usize = 24;
+pub(super) const KEY_LEN: usize = 40;
+
+/// How levels and queues are numbered as classes of a qdisc.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Classes {
+    /// The qdisc's major number.
+    pub(super) major: u16,
+    /// The first level's first queue.
+    pub(super) base: u16,
+    /// From one level to the next.
+    pub(super) step: u16,
+    /// Queues per level.
+    pub(super) buckets: u16,
+}
+
+impl Classes {
+    /// The minor number of a queue.
+    pub(super) fn minor(&self, level: usize, bucket: u16) -> u16 {
+        self.base + level as u16 * self.step + bucket
+    }
+
+    /// The level that class `minor` is of, if it is one of ours.
+    pub(super) fn level(&self, minor: u16) -> Option<usize> {
+        let beyond = minor.checked_sub(self.base)?;
+        (beyond % self.step < self.buckets).then_some(usize::from(beyond / self.step))
+    }
+}
+
+/// What a program needs besides the policy.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wiring {
+    pub(super) classes: Classes,
+    /// What pinned packets are spread by.
+    pub(super) seed: u64,
+    /// Descriptors of the maps.
+    pub(super) flows: i32,
+    pub(super) counts: i32,
+    pub(super) notes: i32,
+}
+
+/// Registers that are kept through calls.
+const CONTEXT: Reg = Reg::R6;
+/// Where the IP header starts.
+const AT: Reg = Reg::R7;
+/// The transport header's start; later the time.
+const KEPT: Reg = Reg::R8;
+const LEVEL: Reg = Reg::R9;
+const STACK: Reg = Reg::R10;
+
+/// Places on the stack.
+const KEY: i16 = -(KEY_LEN as i16);
+const SEEN: i16 = KEY - FLOW_LEN as i16;
+const HEADER: i16 = SEEN - 40;
+const DSCP: i16 = HEADER - 4;
+const VERSION: i16 = DSCP - 4;
+const INDEX: i16 = VERSION - 4;
+const QUEUE: i16 = INDEX - 12;
+
+/// Fields of the context, `struct __sk_buff`.
+const PRIORITY: i16 = 32;
+const WIRE_LEN: i16 = 160;
+const GSO_SEGS: i16 = 164;
+
+/// Go on with the next filter, if any: `TC_ACT_UNSPEC`.
+pub(super) const NEXT_FILTER: i32 = -1;
+/// No DSCP has this value.
+const NO_DSCP: i32 = 64;
+
+/// The program of `policy`.
+///
+/// # Panics
+/// When the policy was not checked.
+pub(super) fn assemble(policy: &Policy, wiring: &Wiring) -> Vec<u64> {
+    let mut a = Assembler::default();
+    let [ip, v6, ports, pins, other, counted, out] = std::array::from_fn(|_| a.label());
+    a.mov(CONTEXT, Reg::R1);
+    // Nothing is looked up in the notes; named here, they live as long as the program.
+    a.map(Reg::R1, wiring.notes);
+    a.set(LEVEL, 0);
+    for at in (KEY..0).step_by(8) {
+        a.store_value(Width::Double, STACK, at, 0);
+    }
+    a.store_value(Width::Word, STACK, DSCP, NO_DSCP);
+    a.store_value(Width::Word, STACK, VERSION, 0);
+    a.store_value(Width::Double, STACK, QUEUE, 0);
+
+    let ethertype = KEY + ETHERTYPE as i16;
+    load_bytes(&mut a, From::Value(TYPE_AT as i32), ethertype, 2);
+    a.set(AT, TYPE_AT as i32 + 2);
+    a.load(Width::Half, Reg::R1, STACK, ethertype);
+    let tagged = a.label();
+    VLAN.iter().for_each(|&tag| a.jump_when(When::Equal, Reg::R1, half(tag), tagged));
+    a.jump(ip);
+    a.bind(tagged);
+    load_bytes(&mut a, From::Value((TYPE_AT + TAG) as i32), ethertype, 2);
+    a.set(AT, (TYPE_AT + TAG) as i32 + 2);
+    a.bind(ip);
+    a.load(Width::Half, Reg::R1, STACK, ethertype);
+    a.jump_when(When::Equal, Reg::R1, half(IPV6), v6);
+    let v4 = a.label();
+    a.jump_when(When::Equal, Reg::R1, half(IPV4), v4);
+    a.jump_when(When::NotEqual, Reg::R1, half(ARP), other);
+    count(&mut a, wiring, Counter::Fixed(COUNTED_OTHER));
+    a.jump(out);
+
+    a.bind(v4);
+    header::ipv4(&mut a, other, pins);
+    a.jump(ports);
+    a.bind(v6);
+    header::ipv6(&mut a, other);
+    a.bind(ports);
+    a.load(Width::Byte, Reg::R1, STACK, KEY + PROTOCOL as i16);
+    let has_ports = a.label();
+    WITH_PORTS.iter().for_each(|&protocol| a.jump_when(When::Equal, Reg::R1, protocol.into(), has_ports));
+    a.jump(pins);
+    a.bind(has_ports);
+    // Where there are none, zeros are left.
+    load_bytes(&mut a, From::Reg(KEPT), KEY + PORTS as i16, 4);
+    a.jump(pins);
+
+    a.bind(other);
+    count(&mut a, wiring, Counter::Fixed(COUNTED_OTHER));
+    a.bind(pins);
+    pin(&mut a, policy, wiring, out);
+    sink(&mut a, policy, wiring, counted);
+    a.bind(counted);
+    if !policy.dscp.is_empty() {
+        header::rewrite(&mut a, &policy.dscp, out);
+    }
+    a.bind(out);
+    count(&mut a, wiring, Counter::Level);
+    name_class(&mut a, wiring);
+    a.set(Reg::R0, NEXT_FILTER);
+    a.exit();
+    a.finish()
+}
+
+/// Goes to `out` with the level of whom the sender has pinned.
+fn pin(a: &mut Assembler, policy: &Policy, wiring: &Wiring, out: Label) {
+    let levels = policy.levels();
+    let pinned: Vec<Label> = (0..levels).map(|_| a.label()).collect();
+    let by_dscp = policy.pin_dscp.iter().map(|(dscp, level)| (DSCP, u32::from(*dscp), *level));
+    let by_priority = policy.pin_priority.iter().map(|(priority, level)| (PRIORITY, *priority, *level));
+    let pins: Vec<_> = by_priority.chain(by_dscp).collect();
+    let mut last = None;
+    for &(field, value, level) in &pins {
+        if last != Some(field) {
+            let base = if field == PRIORITY { CONTEXT } else { STACK };
+            a.load(Width::Word, Reg::R1, base, field);
+            last = Some(field);
+        }
+        a.jump_when(When::Equal, Reg::R1, value, pinned[level.index()]);
+    }
+    let [free, is_pinned] = std::array::from_fn(|_| a.label());
+    a.jump(free);
+    // The verifier refuses code that nothing leads to.
+    for level in (0..levels).filter(|&level| pins.iter().any(|pin| pin.2.index() == level)) {
+        a.bind(pinned[level]);
+        a.set(LEVEL, level as i32);
+        a.jump(is_pinned);
+    }
+    if !pins.is_empty() {
+        a.bind(is_pinned);
+        spread(a, wiring);
+        count(a, wiring, Counter::Fixed(COUNTED_PINNED));
+        a.jump(out);
+    }
+    a.bind(free);
+}
+
+/// Counts the packet for its flow; the level by what the flow sent before, the
+/// queue by how many flows were new before this one.
+fn sink(a: &mut Assembler, policy: &Policy, wiring: &Wiring, counted: Label) {
+    let [fresh, stale] = std::array::from_fn(|_| a.label());
+    a.call(NOW);
+    a.mov(KEPT, Reg::R0);
+    a.store(Width::Double, STACK, SEEN + 8, KEPT);
+    a.load(Width::Word, Reg::R1, CONTEXT, WIRE_LEN);
+    a.store(Width::Double, STACK, SEEN, Reg::R1);
+    a.map(Reg::R1, wiring.flows);
+    address(a, Reg::R2, KEY);
+    a.call(LOOKUP);
+    a.jump_null(Reg::R0, fresh);
+    a.mov(Reg::R1, KEPT);
+    a.load(Width::Double, Reg::R2, Reg::R0, 8);
+    a.alu(Op::Sub, Reg::R1, Reg::R2);
+    a.store(Width::Double, Reg::R0, 8, KEPT);
+    a.load(Width::Double, Reg::R2, Reg::R0, 16);
+    a.store(Width::Double, STACK, QUEUE, Reg::R2);
+    a.set_wide(Reg::R3, policy.idle.as_nanos());
+    // With sign: another processor's packet may have been a little later.
+    a.jump_reg(When::SignedNotLess, Reg::R1, Reg::R3, stale);
+    a.load(Width::Double, Reg::R4, Reg::R0, 0);
+    a.load(Width::Word, Reg::R1, CONTEXT, WIRE_LEN);
+    a.add_at(Reg::R0, 0, Reg::R1);
+    for &threshold in &policy.thresholds {
+        a.set_wide(Reg::R3, threshold);
+        a.jump_reg(When::NotGreater, Reg::R4, Reg::R3, counted);
+        a.alu_value(Op::Add, LEVEL, 1);
+    }
+    a.jump(counted);
+    a.bind(stale);
+    a.load(Width::Word, Reg::R1, CONTEXT, WIRE_LEN);
+    a.store(Width::Double, Reg::R0, 0, Reg::R1);
+    a.jump(counted);
+    a.bind(fresh);
+    // Those who start together are in queues of their own, as long as there
+    // are as many; a hash would put two into one long before.
+    a.store_value(Width::Word, STACK, INDEX, COUNTED_FLOWS);
+    a.map(Reg::R1, wiring.counts);
+    address(a, Reg::R2, INDEX);
+    a.call(LOOKUP);
+    let known = a.label();
+    a.jump_null(Reg::R0, known);
+    a.load(Width::Double, Reg::R2, Reg::R0, 0);
+    a.set(Reg::R1, 1);
+    a.add_at(Reg::R0, 0, Reg::R1);
+    a.alu_value(Op::Rest, Reg::R2, wiring.classes.buckets.into());
+    a.store(Width::Double, STACK, QUEUE, Reg::R2);
+    a.bind(known);
+    copy(a, Width::Double, QUEUE, SEEN + 16);
+    a.map(Reg::R1, wiring.flows);
+    address(a, Reg::R2, KEY);
+    address(a, Reg::R3, SEEN);
+    a.set(Reg::R4, 0);
+    a.call(UPDATE);
+}
+
+/// The queue of who is not counted: the key's hash, as [`Key::bucket`](super::Key::bucket).
+fn spread(a: &mut Assembler, wiring: &Wiring) {
+    a.set_wide(Reg::R1, wiring.seed);
+    a.set_wide(Reg::R2, FACTOR);
+    for word in (KEY..0).step_by(8) {
+        a.load(Width::Double, Reg::R3, STACK, word);
+        a.alu(Op::Xor, Reg::R1, Reg::R3);
+        a.alu(Op::Mul, Reg::R1, Reg::R2);
+    }
+    a.mov(Reg::R3, Reg::R1);
+    a.alu_value(Op::ShiftRight, Reg::R3, 32);
+    a.alu(Op::Xor, Reg::R1, Reg::R3);
+    a.alu(Op::Mul, Reg::R1, Reg::R2);
+    a.alu_value(Op::ShiftRight, Reg::R1, 32);
+    a.alu_value(Op::Mul, Reg::R1, wiring.classes.buckets.into());
+    a.alu_value(Op::ShiftRight, Reg::R1, 32);
+    a.store(Width::Double, STACK, QUEUE, Reg::R1);
+}
+
+/// Names the queue of the level.
+fn name_class(a: &mut Assembler, wiring: &Wiring) {
+    let Classes { major, base, step, .. } = wiring.classes;
+    a.alu_value(Op::Mul, LEVEL, step.into());
+    a.alu_value(Op::Add, LEVEL, base.into());
+    a.load(Width::Double, Reg::R1, STACK, QUEUE);
+    a.alu(Op::Add, LEVEL, Reg::R1);
+    a.alu_value(Op::Or, LEVEL, i32::from(major) << 16);
+    a.store(Width::Word, CONTEXT, PRIORITY, LEVEL);
+}
+
+/// Which counter.
+#[derive(Clone, Copy)]
+enum Counter {
+    Level,
+    Fixed(i32),
+}
+
+/// Counts the packet: as many as it will be on the wire, and their bytes.
+fn count(a: &mut Assembler, wiring: &Wiring, counter: Counter) {
+    let [segments, done] = std::array::from_fn(|_| a.label());
+    match counter {
+        Counter::Level => a.store(Width::Word, STACK, INDEX, LEVEL),
+        Counter::Fixed(index) => a.store_value(Width::Word, STACK, INDEX, index),
+    }
+    a.map(Reg::R1, wiring.counts);
+    address(a, Reg::R2, INDEX);
+    a.call(LOOKUP);
+    a.jump_null(Reg::R0, done);
+    a.load(Width::Word, Reg::R1, CONTEXT, GSO_SEGS);
+    a.jump_when(When::NotEqual, Reg::R1, 0, segments);
+    a.set(Reg::R1, 1);
+    a.bind(segments);
+    a.add_at(Reg::R0, 0, Reg::R1);
+    a.load(Width::Word, Reg::R1, CONTEXT, WIRE_LEN);
+    a.add_at(Reg::R0, 8, Reg::R1);
+    a.bind(done);
+}
+
+/// Where something is loaded from.
+#[derive(Clone, Copy)]
+enum From {
+    Value(i32),
+    Reg(Reg),
+}
+
+/// Loads `len` bytes of the packet to `to` on the stack; not 0 in `R0`, and
+/// zeros there, when it has not so many.
+fn load_bytes(a: &mut Assembler, from: From, to: i16, len: i32) {
+    a.mov(Reg::R1, CONTEXT);
+    match from {
+        From::Value(at) => a.set(Reg::R2, at),
+        From::Reg(at) => a.mov(Reg::R2, at),
+    }
+    address(a, Reg::R3, to);
+    a.set(Reg::R4, len);
+    a.call(LOAD_BYTES);
+}
+
+/// `to` points to `at` on the stack.
+fn address(a: &mut Assembler, to: Reg, at: i16) {
+    a.mov(to, STACK);
+    a.alu_value(Op::Add, to, at.into());
+}
+
+fn copy(a: &mut Assembler, width: Width, from: i16, to: i16) {
+    a.load(width, Reg::R2, STACK, from);
+    a.store(width, STACK, to, Reg::R2);
+}
+
+/// 16 bits in network order, as a load sees them.
+fn half(value: u16) -> u32 {
+    u16::from_ne_bytes(value.to_be_bytes()).into()
+}

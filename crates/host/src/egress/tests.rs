@@ -1,0 +1,373 @@
+//! Where frames go, said once and asked of the model and of the loaded program.
+
+use proptest::prelude::*;
+use queueing::{Bytes, Priority, Span, Time};
+
+use super::policy::tests::policy;
+use super::program::{COUNTED_OTHER, COUNTED_PINNED, NEXT_FILTER};
+use super::*;
+
+const SEED: u64 = 0x0123_4567_89ab_cdef;
+const SHAPE: Shape = Shape::Classes;
+
+/// Says what is not tested. Written past the test harness, which keeps what
+/// passing tests print to itself.
+fn skipped(test: &str, why: &FabricError) {
+    use std::io::Write;
+    let _ = std::io::stderr().write_all(format!("skipped: {test}: no BPF here: {why}\n").as_bytes());
+}
+
+/// The loaded program of `policy`; unless there is no BPF here, when `test` is skipped.
+fn load(test: &str, policy: &Policy) -> Option<Loaded> {
+    match Loaded::new(policy, SHAPE, SEED, None) {
+        Ok(loaded) => Some(loaded),
+        Err(e @ FabricError::NoPermission(_)) => {
+            skipped(test, &e);
+            None
+        }
+        Err(e) => panic!("the verifier refuses: {e}"),
+    }
+}
+
+/// What the program made of a frame.
+struct Made {
+    level: usize,
+    bucket: u16,
+    frame: Vec<u8>,
+}
+
+impl Loaded {
+    /// Runs the program on `frame`, `segments` of which go to the wire as `wire` bytes.
+    fn run(&self, policy: &Policy, frame: &[u8], priority: u32, wire: u32, segments: u32) -> Made {
+        let mut context = [0_u8; 192];
+        for (at, value) in [(32, priority), (160, wire), (164, segments)] {
+            context[at..at + 4].copy_from_slice(&value.to_ne_bytes());
+        }
+        let mut out = vec![0; 4096];
+        let (verdict, len) =
+            bpf::run(&self.program, frame, &mut context, &mut out).expect("the kernel runs it");
+        assert_eq!(verdict.cast_signed(), NEXT_FILTER);
+        let class = u32::from_ne_bytes(context[32..36].try_into().unwrap());
+        assert_eq!(class >> 16, u32::from(qdisc_plan::ROOT), "{class:x}");
+        let (classes, minor) = (SHAPE.classes(policy.buckets), class as u16);
+        let level = classes.level(minor).expect("a class of ours");
+        out.truncate(len);
+        Made { level, bucket: minor - classes.minor(level, 0), frame: out }
+    }
+
+    fn counter(&self, at: i32) -> [u64; 2] {
+        let value = self.counts.get(&at.to_ne_bytes()).unwrap().unwrap();
+        let (words, _) = value.as_chunks::<8>();
+        [u64::from_ne_bytes(words[0]), u64::from_ne_bytes(words[1])]
+    }
+}
+
+fn ethernet(kind: u16, payload: &[u8]) -> Vec<u8> {
+    [&[2; 12], &kind.to_be_bytes()[..], payload].concat()
+}
+
+/// A VLAN tag in the frame, before what is there.
+fn tagged(kind: u16, frame: &[u8]) -> Vec<u8> {
+    [&frame[..12], &kind.to_be_bytes()[..], &[0, 5], &frame[12..]].concat()
+}
+
+/// An IPv4 packet from 10.0.0.`from`, its checksum right.
+fn ipv4(from: u8, protocol: u8, tos: u8, fragment: u16, options: usize, payload: &[u8]) -> Vec<u8> {
+    let mut header = vec![0; 20 + options];
+    header[0] = 0x45 + (options / 4) as u8;
+    header[1] = tos;
+    header[2..4].copy_from_slice(&((20 + options + payload.len()) as u16).to_be_bytes());
+    header[6..8].copy_from_slice(&fragment.to_be_bytes());
+    header[8] = 64;
+    header[9] = protocol;
+    header[12..16].copy_from_slice(&[10, 0, 0, from]);
+    header[16..20].copy_from_slice(&[10, 0, 0, 1]);
+    let sum = !checksum(&header);
+    header[10..12].copy_from_slice(&sum.to_be_bytes());
+    ethernet(0x0800, &[&header, payload].concat())
+}
+
+fn checksum(header: &[u8]) -> u16 {
+    let sum: u32 = header.chunks(2).map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]]))).sum();
+    let sum = (sum & 0xffff) + (sum >> 16);
+    ((sum & 0xffff) + (sum >> 16)) as u16
+}
+
+fn ipv6(from: u8, next: u8, class: u8, payload: &[u8]) -> Vec<u8> {
+    let mut header = vec![0; 40];
+    header[0] = 0x60 | class >> 4;
+    header[1] = class << 4 | 5;
+    header[4..6].copy_from_slice(&(payload.len() as u16).to_be_bytes());
+    header[6] = next;
+    header[8] = 0xfd;
+    header[23] = from;
+    header[24] = 0xfd;
+    header[39] = 1;
+    ethernet(0x86dd, &[&header, payload].concat())
+}
+
+/// A transport header between these ports.
+fn ports(source: u16, target: u16) -> Vec<u8> {
+    [&source.to_be_bytes()[..], &target.to_be_bytes(), &[0; 16]].concat()
+}
+
+/// Frames, and which of them are of one flow: those with the same number.
+fn vectors() -> Vec<(&'static str, Vec<u8>, u32)> {
+    let cut = |mut frame: Vec<u8>, len: usize| {
+        frame.truncate(len);
+        frame
+    };
+    let wrong = |mut frame: Vec<u8>, at: usize, byte: u8| {
+        frame[at] = byte;
+        frame
+    };
+    let tcp = |source| ipv4(2, 6, 0, 0, 0, &ports(source, 80));
+    vec![
+        ("tcp", tcp(1000), 1),
+        ("tcp with options in its header", ipv4(2, 6, 0, 0, 40, &ports(1000, 80)), 1),
+        ("tcp that may not be fragmented", ipv4(2, 6, 0, 0x4000, 0, &ports(1000, 80)), 1),
+        ("tcp of another urgency", ipv4(2, 6, 0xb8, 0, 0, &ports(1000, 80)), 1),
+        ("tcp with a tag", tagged(0x8100, &tcp(1000)), 1),
+        ("tcp with a provider's tag", tagged(0x88a8, &tcp(1000)), 1),
+        ("tcp from another port", tcp(1001), 2),
+        ("tcp from another host", ipv4(3, 6, 0, 0, 0, &ports(1000, 80)), 3),
+        ("udp between the same ports", ipv4(2, 17, 0, 0, 0, &ports(1000, 80)), 4),
+        ("sctp", ipv4(2, 132, 0, 0, 0, &ports(1000, 80)), 5),
+        ("a first fragment", ipv4(2, 17, 0, 0x2000, 0, &ports(1000, 80)), 6),
+        ("a later fragment", ipv4(2, 17, 0, 0x00b9, 0, &ports(7, 7)), 6),
+        ("udp without ports", ipv4(2, 17, 0, 0, 0, &[1, 2]), 6),
+        ("icmp", ipv4(2, 1, 0, 0, 0, &[8, 0, 1, 1, 1, 1]), 7),
+        ("another icmp", ipv4(2, 1, 0, 0, 0, &[0, 0, 2, 2, 2, 2]), 7),
+        ("tcp over ipv6", ipv6(2, 6, 0, &ports(1000, 80)), 8),
+        ("tcp over ipv6, urgent, with a tag", tagged(0x8100, &ipv6(2, 6, 0xb8, &ports(1000, 80))), 8),
+        ("tcp over ipv6 from another port", ipv6(2, 6, 0, &ports(1001, 80)), 9),
+        ("an ipv6 fragment", ipv6(2, 44, 0, &[6, 0, 0, 1, 0, 0, 0, 1]), 10),
+        ("a later ipv6 fragment", ipv6(2, 44, 0, &[6, 0, 5, 8, 0, 0, 0, 1]), 10),
+        ("ipv6 options", ipv6(2, 0, 0, &[6, 0, 1, 4, 0, 0, 0, 0]), 11),
+        // Untagged, the kernel's test run takes none that is shorter than its header.
+        ("ipv4 cut short", cut(tagged(0x8100, &tcp(1000)), 37), 12),
+        ("ipv4 of another version", wrong(tcp(1000), 14, 0x65), 12),
+        ("ipv4 with a header too short", wrong(tcp(1000), 14, 0x44), 12),
+        ("ipv6 cut short", cut(tagged(0x8100, &ipv6(2, 6, 0, &[])), 57), 13),
+        ("ipv6 of another version", wrong(ipv6(2, 6, 0, &ports(1000, 80)), 14, 0x40), 13),
+        ("lldp", ethernet(0x88cc, &[0; 60]), 14),
+        ("pppoe", ethernet(0x8864, &[0x11; 60]), 15),
+        ("two tags", tagged(0x88a8, &tagged(0x8100, &tcp(1000))), 16),
+        ("a tag and no more", ethernet(0x8100, &[0, 5]), 17),
+    ]
+}
+
+#[test]
+fn frames_of_one_flow_have_one_key_and_no_other_has_it() {
+    for (what, frame, flow) in vectors() {
+        for (other, frame_of_other, its) in vectors() {
+            let same = Read::frame(&frame).key == Read::frame(&frame_of_other).key;
+            assert_eq!(same, flow == its, "{what} and {other}");
+        }
+    }
+}
+
+/// Asks both of `frames` in turn; each takes its length on the wire.
+fn agree(policy: &Policy, loaded: &Loaded, frames: impl IntoIterator<Item = (String, Vec<u8>, u32)>) {
+    let mut model = Model::new(policy, SEED);
+    for (n, (what, frame, priority)) in frames.into_iter().enumerate() {
+        let len = frame.len() as u32;
+        let said = model.decide(Time::from_nanos(n as u64), &frame, Bytes::new(len.into()), priority);
+        let made = loaded.run(policy, &frame, priority, len, 0);
+        let expected = (said.level.index(), said.bucket);
+        assert_eq!((made.level, made.bucket), expected, "{what}, frame {n}: {frame:x?}");
+        match (said.dscp, Read::frame(&frame).kind, Read::frame(&made.frame).kind) {
+            (None, ..) => assert_eq!(made.frame, frame, "{what}, frame {n}"),
+            (Some(new), Kind::Ip { at, version, .. }, Kind::Ip { dscp, .. }) => {
+                assert_eq!(dscp, new, "{what}, frame {n}");
+                let header = at..at + if version == 4 { usize::from(frame[at] & 15) * 4 } else { 2 };
+                let is_right =
+                    |frame: &[u8]| header.end <= frame.len() && checksum(&frame[header.clone()]) == 0xffff;
+                assert_eq!(
+                    version == 4 && is_right(&made.frame),
+                    version == 4 && is_right(&frame),
+                    "{what}: checksum"
+                );
+                let ecn =
+                    |frame: &[u8]| if version == 4 { frame[at + 1] & 3 } else { frame[at + 1] >> 4 & 3 };
+                assert_eq!(ecn(&made.frame), ecn(&frame), "{what}: congestion marks stay");
+            }
+            (_, before, after) => panic!("{what}, frame {n}: {before:?} became {after:?}"),
+        }
+    }
+}
+
+/// A policy with everything in it.
+fn full() -> Policy {
+    let level = |level| Priority::new(level).unwrap();
+    Policy {
+        buckets: 16,
+        pin_priority: vec![(6, level(0)), (u32::MAX, level(3))],
+        pin_dscp: vec![(46, level(1)), (1, level(2))],
+        dscp: vec![10, 63, 0, 8],
+        ..policy()
+    }
+}
+
+#[test]
+fn the_kernel_levels_flows_as_the_model_does() {
+    let flat = Policy { thresholds: vec![], buckets: 1, ..policy() };
+    let deep = (1..8).map(|n| n << 33).collect();
+    let deep = Policy { thresholds: deep, buckets: 256, dscp: (20..28).collect(), ..full() };
+    for policy in [policy(), full(), flat, deep] {
+        let Some(loaded) = load("the_kernel_levels_flows_as_the_model_does", &policy) else { return };
+        // Fifty rounds take some flows through all levels.
+        let frames = (0..50).flat_map(|_| vectors());
+        agree(&policy, &loaded, frames.map(|(what, frame, _)| (what.to_owned(), frame, 0)));
+    }
+}
+
+#[test]
+fn a_sender_that_says_the_level_is_believed_and_not_counted() {
+    let policy = full();
+    let Some(loaded) = load("a_sender_that_says_the_level_is_believed_and_not_counted", &policy) else {
+        return;
+    };
+    let tcp = |tos| ipv4(2, 6, tos, 0, 0, &ports(1000, 80));
+    let check = |frame: &[u8], priority: u32, level: usize| {
+        assert_eq!(loaded.run(&policy, frame, priority, 30_000, 0).level, level, "priority {priority}");
+    };
+    check(&tcp(0), 6, 0);
+    check(&tcp(0), u32::MAX, 3);
+    check(&tcp(46 << 2), 0, 1);
+    check(&tcp(46 << 2), 6, 0);
+    check(&ipv6(2, 6, 1 << 2 | 1, &ports(1, 2)), 0, 2);
+    assert_eq!(loaded.counter(COUNTED_PINNED), [5, 5 * 30_000]);
+    // Had these been counted, the next would be at the last level.
+    check(&tcp(0), 0, 0);
+    check(&tcp(0), 7, 3);
+}
+
+#[test]
+fn arp_goes_first_and_what_is_no_ip_sinks_like_a_flow() {
+    let policy = policy();
+    let Some(loaded) = load("arp_goes_first_and_what_is_no_ip_sinks_like_a_flow", &policy) else { return };
+    let (arp, pppoe) = (ethernet(0x0806, &[0; 28]), ethernet(0x8864, &[0; 60]));
+    for _ in 0..5 {
+        assert_eq!(loaded.run(&policy, &arp, 0, 30_000, 0).level, 0);
+    }
+    let levels = [(); 6].map(|_| loaded.run(&policy, &pppoe, 0, 3_000, 0).level);
+    assert_eq!(levels, [0, 1, 2, 2, 2, 2], "before each: 0, 3000, 6000, … bytes");
+    assert_eq!(loaded.counter(COUNTED_OTHER), [11, 5 * 30_000 + 6 * 3_000]);
+    let tagged_arp = tagged(0x8100, &arp);
+    assert_eq!(loaded.run(&policy, &tagged_arp, 0, 30_000, 0).level, 0);
+}
+
+#[test]
+fn a_packet_counts_for_what_it_is_on_the_wire() {
+    let policy = policy();
+    let Some(loaded) = load("a_packet_counts_for_what_it_is_on_the_wire", &policy) else { return };
+    let frame = ipv4(2, 6, 0, 0, 0, &ports(1000, 80));
+    // Three segments of one large packet, then a small one.
+    assert_eq!(loaded.run(&policy, &frame, 0, 4_542, 3).level, 0);
+    assert_eq!(loaded.run(&policy, &frame, 0, 60, 0).level, 1);
+    assert_eq!((loaded.counter(0), loaded.counter(1)), ([3, 4_542], [1, 60]));
+    let sent = loaded.flows.get(&Read::frame(&frame).key.0).unwrap().expect("the flow is remembered");
+    assert_eq!(sent[..8], 4_602_u64.to_ne_bytes());
+}
+
+#[test]
+fn who_paused_for_long_starts_anew() {
+    let policy = Policy { idle: Span::from_secs(2), ..policy() };
+    let Some(loaded) = load("who_paused_for_long_starts_anew", &policy) else { return };
+    let frame = ipv4(2, 6, 0, 0, 0, &ports(1000, 80));
+    let key = Read::frame(&frame).key.0;
+    let paused = |since: u64| {
+        let last = uptime_ns().checked_sub(since).expect("the machine has been up for so long");
+        loaded.flows.set(&key, &[30_000_u64, last, 2].map(u64::to_ne_bytes).concat()).unwrap();
+        let made = loaded.run(&policy, &frame, 0, 100, 0);
+        assert_eq!(made.bucket, 2, "it keeps its queue");
+        made.level
+    };
+    assert_eq!(paused(0), 3);
+    assert_eq!(paused(2_000_000_000), 0);
+    assert_eq!(loaded.run(&policy, &frame, 0, 901, 0).level, 0, "100 bytes since");
+    assert_eq!(loaded.run(&policy, &frame, 0, 100, 0).level, 1, "1001 bytes since");
+    // Another processor's packet may bear a time that is yet to come.
+    let ahead = uptime_ns() + 60_000_000_000;
+    loaded.flows.set(&key, &[30_000_u64, ahead, 2].map(u64::to_ne_bytes).concat()).unwrap();
+    assert_eq!(loaded.run(&policy, &frame, 0, 100, 0).level, 3);
+}
+
+#[test]
+fn any_mix_of_flows_is_levelled_alike_by_model_and_kernel() {
+    let policy = full();
+    let frames: Vec<Vec<u8>> = vectors().into_iter().map(|(_, frame, _)| frame).collect();
+    let (any, byte) = (any::<prop::sample::Index>(), any::<u8>());
+    let damage = prop::collection::vec((any.clone(), byte), 0..2);
+    let priority = prop::sample::select(vec![0, 1, 6, 7, u32::MAX]);
+    let frame = (any.clone(), damage, priority, any);
+    let mixes = prop::collection::vec(frame, 1..120);
+    proptest!(ProptestConfig::with_cases(24), |(mix in mixes)| {
+        let test = "any_mix_of_flows_is_levelled_alike_by_model_and_kernel";
+        let Some(loaded) = load(test, &policy) else { return Ok(()) };
+        let damaged = mix.into_iter().map(|(frame, bytes, priority, len)| {
+            let mut frame = frames[frame.index(frames.len())].clone();
+            for (at, byte) in bytes {
+                let at = at.index(frame.len());
+                frame[at] = byte;
+            }
+            // One in four is cut. The kernel's test run takes no frame that is
+            // its Ethernet header alone, and no untagged IP without its header.
+            frame.truncate(15 + len.index(4 * frame.len()));
+            let header = match frame[12..14] {
+                [0x08, 0x00] => 20,
+                [0x86, 0xdd] => 40,
+                _ => 0,
+            };
+            if frame.len() < 14 + header {
+                frame = tagged(0x8100, &frame);
+            }
+            ("a damaged frame".to_owned(), frame, priority)
+        });
+        agree(&policy, &loaded, damaged);
+    });
+}
+
+#[test]
+fn pinned_flows_spread_over_queues_evenly_and_by_seed() {
+    let frames: Vec<Vec<u8>> = (0..4_000).map(|port| ipv4(2, 6, 0, 0, 0, &ports(port, 80))).collect();
+    let spread = |seed: u64| frames.iter().map(move |frame| Read::frame(frame).key.bucket(seed, 16));
+    let mut counts = [0; 16];
+    spread(SEED).for_each(|bucket| counts[usize::from(bucket)] += 1);
+    // 250 each, with a deviation of 15.
+    assert!(counts.iter().all(|n| (170..330).contains(n)), "{counts:?}");
+    let moved = spread(SEED).zip(spread(SEED + 1)).filter(|(a, b)| a != b).count();
+    assert!(moved > 3_500, "another seed spreads anew: {moved} of 4000");
+}
+
+#[test]
+fn flows_that_start_together_are_in_queues_of_their_own() {
+    let policy = Policy { buckets: 16, ..policy() };
+    let Some(loaded) = load("flows_that_start_together_are_in_queues_of_their_own", &policy) else { return };
+    let queue = |port: u16| loaded.run(&policy, &ipv4(2, 6, 0, 0, 0, &ports(port, 80)), 0, 100, 0).bucket;
+    let queues: Vec<u16> = (0..40).map(queue).collect();
+    let expected: Vec<u16> = (0..40).map(|n| n % 16).collect();
+    assert_eq!(queues, expected);
+    assert_eq!((0..40).map(queue).collect::<Vec<_>>(), expected, "and stay there");
+}
+
+#[test]
+fn the_largest_policy_is_verified_too() {
+    let most = Policy {
+        thresholds: (1..8).collect(),
+        buckets: 256,
+        flows: 16,
+        pin_priority: (0..64).map(|n| (n, Priority::new(n as u8 % 8).unwrap())).collect(),
+        pin_dscp: (0..64).map(|n| (n, Priority::new(n % 8).unwrap())).collect(),
+        dscp: (0..8).collect(),
+        ..policy()
+    };
+    let none = Policy { thresholds: Vec::new(), buckets: 1, ..policy() };
+    for policy in [most, none] {
+        policy.check().unwrap();
+        if load("the_largest_policy_is_verified_too", &policy).is_none() {
+            return;
+        }
+    }
+}

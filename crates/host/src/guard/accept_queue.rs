@@ -1,0 +1,157 @@
+//! The accept queues of guarded ports: how many wait in each, and since when
+//! the first of them.
+//!
+//! Where somebody listens is asked of the kernel's socket table
+//! ([`Listeners`]), a walk that takes longer the more memory the machine has:
+//! once a second, and when nobody answers who did. The queues are read at every
+//! look by a program of ours in the kernel, `gw_look`, which is run on a
+//! question as on a frame.
+//! Source: bpf(2) `BPF_PROG_TEST_RUN`; `bpf/queues.h`.
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use queueing::{Span, Time};
+
+use super::map_layout::QUEUES;
+use super::sock_diag::{Listener, Listeners};
+use crate::bpf;
+
+/// A listener's accept queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Queue {
+    pub port: u16,
+    pub waiting: u32,
+    pub room: u32,
+    /// When the first in it was made, if somebody waits and that is known.
+    pub since: Option<Time>,
+}
+
+/// Bytes of `struct question` and of `struct queue`.
+const QUESTION: usize = 24;
+pub(super) const QUEUE: usize = 16;
+
+/// How often it is asked who listens.
+const AGAIN: Span = Span::from_secs(1);
+
+/// Looks at the accept queues of some ports.
+#[derive(Debug)]
+pub(super) struct Queues {
+    listeners: Listeners,
+    ports: Vec<u16>,
+    /// Who listens there, one for each address and port.
+    there: Vec<Listener>,
+    /// When to ask again who does.
+    due: Time,
+    found: Vec<Queue>,
+    /// A question and its answer.
+    frame: Vec<u8>,
+}
+
+impl Queues {
+    /// Of this thread's network namespace, in which it is to look as well.
+    pub fn new(ports: &[u16]) -> io::Result<Self> {
+        Ok(Self {
+            listeners: Listeners::new()?,
+            ports: ports.to_vec(),
+            there: Vec::new(),
+            due: Time::ZERO,
+            found: Vec::new(),
+            frame: vec![0; QUESTION + QUEUE * QUEUES],
+        })
+    }
+
+    /// Connections that wait now, and the ports on which somebody listens.
+    pub fn sample(&mut self) -> io::Result<(u64, Vec<u16>)> {
+        let (mut waiting, mut open) = (0, Vec::new());
+        self.listeners.each(None, |listener| {
+            let ours = self.ports.contains(&listener.port);
+            waiting += if ours { u64::from(listener.waiting) } else { 0 };
+            open.push(listener.port);
+        })?;
+        open.sort_unstable();
+        open.dedup();
+        Ok((waiting, open))
+    }
+
+    /// How many connections the guarded ports have.
+    pub fn connections(&mut self) -> io::Result<u32> {
+        self.ports.iter().map(|&port| self.listeners.connections(port)).sum()
+    }
+
+    /// What `gw_look` sees; the order is no order.
+    pub fn look(&mut self, program: &OwnedFd, now: Time) -> io::Result<&[Queue]> {
+        if now < self.due && self.ask(program)? {
+            return Ok(&self.found);
+        }
+        self.list()?;
+        // While somebody is not found, this is asked at every look.
+        self.due = if self.ask(program)? { now + AGAIN } else { now };
+        Ok(&self.found)
+    }
+
+    /// Asks who listens.
+    fn list(&mut self) -> io::Result<()> {
+        self.there.clear();
+        let only = if let [port] = self.ports[..] { Some(port) } else { None };
+        let (ports, there) = (&self.ports, &mut self.there);
+        self.listeners.each(only, |listener| {
+            let place = |other: &Listener| (other.target, other.port, other.device);
+            if !ports.contains(&listener.port) {
+                return;
+            }
+            match there.iter_mut().find(|other| place(other) == place(&listener)) {
+                Some(other) => {
+                    other.waiting += listener.waiting;
+                    other.room += listener.room;
+                }
+                None => there.push(listener),
+            }
+        })
+    }
+
+    /// Looks at the queues of everybody that is known to listen; whether all
+    /// of them were found.
+    fn ask(&mut self, program: &OwnedFd) -> io::Result<bool> {
+        self.found.clear();
+        let mut all = true;
+        for listener in &self.there {
+            let asked = ask(program, listener, &mut self.frame)?;
+            all &= asked > 0;
+            if asked == 0 {
+                let Listener { port, waiting, room, .. } = *listener;
+                self.found.push(Queue { port, waiting, room, since: None });
+            }
+            let answers = self.frame[QUESTION..].chunks_exact(QUEUE).take(asked);
+            self.found.extend(answers.map(|bytes| read(listener.port, bytes)));
+        }
+        Ok(all)
+    }
+}
+
+/// How many queues the program finds behind a listener's address and port; they
+/// stand in `frame` behind the question.
+fn ask(program: &OwnedFd, listener: &Listener, frame: &mut [u8]) -> io::Result<usize> {
+    let mut question = [0; QUESTION + QUEUE * QUEUES];
+    question[..16].copy_from_slice(&listener.target);
+    question[16..18].copy_from_slice(&listener.port.to_be_bytes());
+    question[18..20].copy_from_slice(&u16::from(listener.is_v6).to_ne_bytes());
+    if listener.device == 0 {
+        let (found, _) = bpf::run(program, &question, &mut [], frame)?;
+        return Ok((found as usize).min(QUEUES));
+    }
+    // `struct xdp_md`: who is bound to a device is found by what comes from there.
+    let words = [0, question.len() as u32, 0, listener.device, 0, 0];
+    let mut context = words.map(u32::to_ne_bytes).concat();
+    let asked = bpf::run(program, &question, &mut context, frame);
+    Ok(asked.map_or(0, |(found, _)| (found as usize).min(QUEUES)))
+}
+
+/// `struct queue`.
+pub(super) fn read(port: u16, bytes: &[u8]) -> Queue {
+    let word = |at: usize| bytes[at..].first_chunk().map_or(0, |word| u32::from_ne_bytes(*word));
+    let since_ns = bytes[8..].first_chunk().map_or(0, |word| u64::from_ne_bytes(*word));
+    let (waiting, room) = (word(0), word(4));
+    let since = (waiting > 0 && since_ns > 0).then(|| Time::from_nanos(since_ns));
+    Queue { port, waiting, room, since }
+}

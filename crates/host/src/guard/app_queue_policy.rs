@@ -1,0 +1,118 @@
+//! A guard on our own stack that listens to the services behind it.
+//!
+//! The stack sees connections that a program has not read; what a program has read
+//! and queues by itself it tells in a file, as to a guard in the kernel. A policy
+//! around the policy joins both, so that the stack need not know of files.
+//! Source: ADR 0042.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use guard::{Limit, Policy, Signals};
+use queueing::{Span, Time};
+
+use super::GuardError;
+use super::queue_reports::QueueReports;
+
+/// A policy that knows what services tell, too.
+pub struct AppQueuePolicy<Make> {
+    /// One that has learned nothing yet.
+    anew: Make,
+    policy: Box<dyn Policy>,
+    tellers: QueueReports,
+    /// What it aims at, where that has changed since.
+    target: Option<Span>,
+    heard: ReportCounter,
+}
+
+/// How often somebody was heard, for who asks later.
+#[derive(Clone, Debug, Default)]
+pub struct ReportCounter(Arc<AtomicU64>);
+
+impl ReportCounter {
+    /// Looks at which one service at least had told lately.
+    #[must_use]
+    pub fn looks(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl<Make: Fn() -> Box<dyn Policy>> AppQueuePolicy<Make> {
+    /// A policy that `anew` makes, joined by who tells in `paths`. The files need not
+    /// be there yet, as those may make them that the stack is there for.
+    ///
+    /// # Errors
+    /// [`GuardError::TooMany`] files.
+    pub fn new(anew: Make, paths: &[PathBuf], heard: &ReportCounter) -> Result<Self, GuardError> {
+        let (policy, tellers) = (anew(), QueueReports::expected(paths)?);
+        Ok(Self { anew, policy, tellers, target: None, heard: heard.clone() })
+    }
+}
+
+impl<Make: Fn() -> Box<dyn Policy> + Send> Policy for AppQueuePolicy<Make> {
+    fn tick(&mut self, now: Time, signals: &Signals) -> Limit {
+        let signals = self.tellers.join(now, *signals);
+        self.heard.0.fetch_add(u64::from(self.tellers.requests().reporting > 0), Ordering::Relaxed);
+        if self.tellers.is_silenced() {
+            self.policy = (self.anew)();
+            self.target.into_iter().for_each(|target| self.policy.on_target(target));
+            return Limit::Open;
+        }
+        self.policy.tick(now, &signals)
+    }
+
+    fn on_target(&mut self, target: Span) {
+        self.target = Some(target);
+        self.policy.on_target(target);
+    }
+
+    fn needs_system_signals(&self) -> bool {
+        self.policy.needs_system_signals()
+    }
+
+    fn never_sheds(&self) -> bool {
+        self.policy.never_sheds()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use guard::app_queue::{QueueReport, STALE_AFTER};
+    use guard::{Params, by_name};
+
+    use super::*;
+
+    #[test]
+    fn who_tells_of_a_long_queue_has_others_shed_until_it_falls_silent() {
+        let path = std::env::temp_dir().join(format!("greenwave-joining-{}", std::process::id()));
+        let heard = ReportCounter::default();
+        let anew = || by_name("queue-delay", &Params::default()).expect("there is such a policy");
+        let mut policy = AppQueuePolicy::new(anew, std::slice::from_ref(&path), &heard).unwrap();
+        let at = |look: u64| Time::ZERO + Span::from_millis(10 * look);
+        // At the door nothing waits, and the file is not there yet.
+        let seen = Signals { offered: 10, admitted: 10, served: 3, ..Signals::default() };
+        assert_eq!((policy.tick(at(0), &seen), heard.looks()), (Limit::Open, 0));
+        let mut look = 1;
+        for turn in 1..=50 {
+            let (delay, served) = (Span::from_millis(300), 3 * turn);
+            let told = QueueReport {
+                sequence: turn,
+                waiting: 900,
+                delay,
+                arrived: 10 * turn,
+                served,
+                ..QueueReport::default()
+            };
+            std::fs::write(&path, told.line()).unwrap();
+            policy.tick(at(look), &seen);
+            look += 1;
+        }
+        assert_eq!(heard.looks(), 49, "the first may be of yesterday");
+        assert_ne!(policy.tick(at(look), &seen), Limit::Open);
+        let later = at(look) + STALE_AFTER + STALE_AFTER;
+        assert_eq!(policy.tick(later, &seen), Limit::Open);
+        assert_eq!(policy.tick(later + Span::from_millis(10), &seen), Limit::Open);
+        std::fs::remove_file(&path).unwrap();
+    }
+}

@@ -1,0 +1,58 @@
+//! Sleeping until a descriptor is ready, or another thread rings.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+use net::device::Waker;
+use queueing::Span;
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+
+/// Ends a sleep from another thread; one that has not begun yet ends at once.
+#[derive(Debug)]
+pub(crate) struct EventFd {
+    rung: Arc<OwnedFd>,
+    /// Ends sleeps as long as it is readable.
+    watched: Option<OwnedFd>,
+}
+
+impl EventFd {
+    /// A bell that was never rung.
+    ///
+    /// # Errors
+    /// When no descriptor is left.
+    pub(crate) fn new() -> io::Result<Self> {
+        let rung = Arc::new(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?);
+        Ok(Self { rung, watched: None })
+    }
+
+    /// From now on no sleep begins, and none goes on, while `fd` is readable.
+    pub(crate) fn watch(&mut self, fd: OwnedFd) {
+        self.watched = Some(fd);
+    }
+
+    /// Sleeps until `fd` is ready for `flags` or the bell is rung, at most for
+    /// `span`. An interrupted sleep is a short one; the caller looks again.
+    pub(crate) fn within(&self, fd: &impl AsFd, flags: PollFlags, span: Span) {
+        const SECOND: u64 = 1_000_000_000;
+        let ns = span.as_nanos();
+        let timeout = Timespec { tv_sec: (ns / SECOND) as i64, tv_nsec: (ns % SECOND) as _ };
+        let rung = PollFd::new(&*self.rung, PollFlags::IN);
+        let watched = self.watched.as_ref().map(|fd| PollFd::new(fd, PollFlags::IN));
+        let mut fds = [PollFd::new(fd, flags), rung.clone(), watched.clone().unwrap_or(rung)];
+        let polled = if watched.is_some() { &mut fds[..] } else { &mut fds[..2] };
+        let _ = poll(polled, Some(&timeout));
+        if !fds[1].revents().is_empty() {
+            // However often it was rung, it ends one sleep.
+            let _ = rustix::io::read(&*self.rung, &mut [0; 8]);
+        }
+    }
+
+    /// Rings it.
+    pub(crate) fn waker(&self) -> Waker {
+        let bell = self.rung.clone();
+        Arc::new(move || {
+            let _ = rustix::io::write(&*bell, &1u64.to_ne_bytes());
+        })
+    }
+}

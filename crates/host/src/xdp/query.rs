@@ -1,0 +1,214 @@
+//! Which XDP program an interface has already, and of which kind it is, asked
+//! by netlink.
+//! Source: rtnetlink(7), linux/if_link.h `IFLA_XDP`, `IFLA_LINKINFO`.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+
+use rustix::net::netlink::SocketAddrNetlink;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with};
+
+/// Bytes of `struct nlmsghdr` and of `struct ifinfomsg`, and of an attribute's header.
+const MESSAGE: usize = 16;
+const LINK: usize = 16;
+const ATTRIBUTE: usize = 4;
+
+const NLMSG_ERROR: u16 = 2;
+const RTM_NEWLINK: u16 = 16;
+const RTM_GETLINK: u16 = 18;
+const REQUEST: u16 = 1;
+const IFLA_XDP: u16 = 43;
+/// The program, by number: of the only mode, or native, generic, hardware.
+const IFLA_XDP_IDS: [u16; 4] = [4, 6, 5, 7];
+
+const IFLA_LINKINFO: u16 = 18;
+const IFLA_INFO_KIND: u16 = 1;
+
+/// The number of the XDP program that is attached to interface `index`.
+pub(crate) fn program(index: u32) -> Option<u32> {
+    program_in(&asked(index)?)
+}
+
+/// State of a program on an interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Attached {
+    /// It is where it was.
+    Here,
+    /// The interface has no program, or another one.
+    Off,
+    /// The interface is not in this network namespace: it was removed or moved.
+    NoInterface,
+}
+
+/// Looks whether a program is still on its interface, by a socket that is open: a process that may open no other
+/// goes on looking.
+#[derive(Debug)]
+pub struct Attachment {
+    socket: File,
+    index: u32,
+    program: u32,
+}
+
+impl Attachment {
+    /// Of what is on interface `index` now; none where there is no program, or the kernel does not say.
+    #[must_use]
+    pub fn of(index: u32) -> Option<Self> {
+        let mut socket = socket()?;
+        let program = program_in(&ask(&mut socket, index).ok()?)?;
+        Some(Self { socket, index, program })
+    }
+
+    /// The program's number.
+    #[must_use]
+    pub fn program(&self) -> u32 {
+        self.program
+    }
+
+    /// Takes the program that is there now for its own: this process has replaced it.
+    pub fn renew(&mut self) {
+        if let Some(program) = ask(&mut self.socket, self.index).ok().and_then(|answer| program_in(&answer)) {
+            self.program = program;
+        }
+    }
+
+    /// State of it; attached where the kernel does not say.
+    pub fn look(&mut self) -> Attached {
+        let Ok(answer) = ask(&mut self.socket, self.index) else { return Attached::Here };
+        match error_in(&answer) {
+            Some(libc::ENODEV) => Attached::NoInterface,
+            Some(_) => Attached::Here,
+            None if program_in(&answer) == Some(self.program) => Attached::Here,
+            None => Attached::Off,
+        }
+    }
+}
+
+/// Whether interface `index` is one end of a virtual cable.
+pub(crate) fn is_veth(index: u32) -> bool {
+    asked(index).is_some_and(|answer| kind_in(&answer).is_some_and(|kind| kind == b"veth\0"))
+}
+
+/// What the kernel says of interface `index`.
+fn asked(index: u32) -> Option<Vec<u8>> {
+    ask(&mut socket()?, index).ok()
+}
+
+/// A socket that asks about interfaces.
+fn socket() -> Option<File> {
+    // Protocol 0 of netlink is routing.
+    let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, None).ok()?;
+    connect(&socket, &SocketAddrNetlink::new(0, 0)).ok()?;
+    Some(File::from(socket))
+}
+
+fn ask(socket: &mut File, index: u32) -> io::Result<Vec<u8>> {
+    let mut request = [0; MESSAGE + LINK];
+    request[..4].copy_from_slice(&((MESSAGE + LINK) as u32).to_ne_bytes());
+    request[4..6].copy_from_slice(&RTM_GETLINK.to_ne_bytes());
+    request[6..8].copy_from_slice(&REQUEST.to_ne_bytes());
+    request[MESSAGE + 4..MESSAGE + 8].copy_from_slice(&index.to_ne_bytes());
+    socket.write_all(&request)?;
+    let mut answer = vec![0; 32 * 1024];
+    let len = socket.read(&mut answer)?;
+    answer.truncate(len);
+    Ok(answer)
+}
+
+/// The error that the kernel answers with, if it is one.
+fn error_in(answer: &[u8]) -> Option<i32> {
+    let kind = u16::from_ne_bytes(*answer.get(4..)?.first_chunk()?);
+    let code = i32::from_ne_bytes(*answer.get(MESSAGE..)?.first_chunk()?);
+    (kind == NLMSG_ERROR).then_some(-code)
+}
+
+pub(super) fn program_in(answer: &[u8]) -> Option<u32> {
+    let xdp = attribute(attributes(answer)?, IFLA_XDP)?;
+    let id = IFLA_XDP_IDS.into_iter().find_map(|kind| attribute(xdp, kind))?;
+    Some(u32::from_ne_bytes(*id.first_chunk()?)).filter(|&id| id != 0)
+}
+
+pub(super) fn kind_in(answer: &[u8]) -> Option<&[u8]> {
+    attribute(attribute(attributes(answer)?, IFLA_LINKINFO)?, IFLA_INFO_KIND)
+}
+
+/// What an answer about a link holds.
+fn attributes(answer: &[u8]) -> Option<&[u8]> {
+    let kind = u16::from_ne_bytes(*answer.get(4..)?.first_chunk()?);
+    if kind == RTM_NEWLINK { answer.get(MESSAGE + LINK..) } else { None }
+}
+
+/// The value of the first attribute of this kind.
+fn attribute(mut bytes: &[u8], kind: u16) -> Option<&[u8]> {
+    loop {
+        let len = usize::from(u16::from_ne_bytes(*bytes.first_chunk()?));
+        let found = u16::from_ne_bytes(*bytes.get(2..)?.first_chunk()?) & 0x3fff;
+        let value = bytes.get(ATTRIBUTE..len)?;
+        if found == kind {
+            return Some(value);
+        }
+        // Attributes start at multiples of 4.
+        bytes = bytes.get(len.next_multiple_of(4)..)?;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interface_that_is_gone_is_told_from_a_program_that_is() {
+        let look = |index, program| Attachment { socket: socket().unwrap(), index, program }.look();
+        assert_eq!(look(1, 7), Attached::Off);
+        assert_eq!(look(i32::MAX as u32, 7), Attached::NoInterface);
+        let closed = File::open("/dev/null").unwrap();
+        assert_eq!(Attachment { socket: closed, index: 1, program: 7 }.look(), Attached::Here, "nobody says");
+    }
+
+    #[test]
+    fn a_program_that_is_taken_off_and_an_interface_that_is_removed_are_seen_without_a_new_socket() {
+        use crate::afxdp::{self, Claims};
+        use crate::bpf;
+        use crate::interface::Interface;
+        use crate::netlab::{NetLab, Veth};
+        let test =
+            "a_program_that_is_taken_off_and_an_interface_that_is_removed_are_seen_without_a_new_socket";
+        if let Some(why) = NetLab::unavailable() {
+            return println!("skipped: {test}: {why}");
+        }
+        let lab = NetLab::new("da-off").unwrap();
+        let [here, there] = ["here", "there"].map(|name| lab.namespace(name).unwrap());
+        lab.veth((&here, "gw0"), (&there, "gw0"), &Veth::default()).unwrap();
+        here.enter(|| {
+            let options = afxdp::Options {
+                mode: Some(afxdp::Mode::Generic),
+                frames: 64,
+                held: 0,
+                ..Default::default()
+            };
+            let opened = afxdp::open("gw0", &options, &Claims::default()).unwrap();
+            let mut attachment = Attachment::of(Interface::find("gw0").unwrap().index).unwrap();
+            assert_eq!(attachment.look(), Attached::Here);
+            // As bpftool link detach does.
+            let link = bpf::link_of(attachment.program()).unwrap().expect("a link holds it");
+            bpf::detach(&link).unwrap();
+            assert_eq!(attachment.look(), Attached::Off);
+            drop(opened);
+            let again = afxdp::open("gw0", &options, &Claims::default()).unwrap();
+            assert_eq!(attachment.look(), Attached::Off, "another program is in its place");
+            here.run("ip", &["link", "del", "gw0"]).unwrap();
+            assert_eq!(attachment.look(), Attached::NoInterface);
+            drop(again);
+        });
+    }
+
+    #[test]
+    fn the_loopback_has_no_program_and_nonsense_has_none() {
+        assert!(program(1).is_none() && !is_veth(1));
+        assert!(Attachment::of(1).is_none());
+        assert_eq!(program_in(&[0; 7]), None);
+        let mut endless = [0; 64];
+        endless[4..6].copy_from_slice(&RTM_NEWLINK.to_ne_bytes());
+        assert_eq!(program_in(&endless), None, "an attribute of length 0 ends the search");
+        assert_eq!(kind_in(&endless), None);
+    }
+}
