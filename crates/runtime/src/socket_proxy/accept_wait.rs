@@ -1,12 +1,12 @@
-//! Who waits for its program, to the guard: connections whose first bytes it was
-//! handed and has not taken up, in the order in which it was handed them.
+//! Accept wait, for the guard: connections whose first bytes were delivered and not yet accepted by
+//! their program, in order of delivery.
 //!
-//! A program takes a connection up when it reads these bytes, or when it writes
-//! its first, as [`WaitEnd`] says. Later requests of a connection are not looked
-//! at: the guard sheds newcomers, and these are newcomers' waits.
+//! A program accepts a connection when it reads these bytes, or when it writes its first, as
+//! [`WaitEnd`] says. Later requests of a connection do not count: the guard sheds new connections,
+//! and these are new connections' waits.
 //!
-//! Bound: twice the most connections that there were at once; of those that wait for an answer,
-//! twice their number and a few.
+//! Bound: twice the largest number of simultaneous connections; with [`WaitEnd::Answer`], twice the
+//! unanswered ones plus [`FEW`].
 
 use std::collections::VecDeque;
 
@@ -18,31 +18,31 @@ use queueing::Time;
 use super::{AppSockets, AppStream, SocketProxy};
 use crate::pipeline::DriverAdmission;
 
-/// Connections that wait, and when each was handed over.
+/// Waiting connections with their delivery times.
 #[derive(Default)]
 pub(super) struct UnacceptedConnections {
     until: WaitEnd,
-    /// In order; those who were taken up may still be among them.
+    /// In order of delivery; may contain accepted connections.
     queue: VecDeque<(ConnId, Time)>,
-    /// Of these, not answered yet ([`WaitEnd::Answer`]).
+    /// Of these, the ones not answered yet ([`WaitEnd::Answer`]).
     unanswered: usize,
 }
 
-/// How far a connection is.
+/// Progress of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// Its program was handed nothing.
+    /// No bytes delivered yet.
     #[default]
     Silent,
-    /// It was handed the first bytes.
+    /// First bytes delivered.
     Waits,
-    /// It has taken the connection up, or opened it.
+    /// Accepted, or opened, by the program.
     Taken,
 }
 
-/// Connections found unread before a look ends.
+/// Unread connections after which a scan ends.
 const UNREAD_MAX: usize = 64;
-/// Entries that need not be gone through yet.
+/// Stale entries that are kept without a scan.
 const FEW: usize = 64;
 
 impl UnacceptedConnections {
@@ -50,12 +50,12 @@ impl UnacceptedConnections {
         Self { until, ..Self::default() }
     }
 
-    /// Whether others may go before who has waited longest.
+    /// True if others may be served before the connection that has waited longest.
     pub fn are_reordered(&self) -> bool {
         self.until == WaitEnd::Answer
     }
 
-    /// How many wait, or nearly.
+    /// Number of waiting connections; an estimate.
     pub fn len(&self) -> usize {
         match self.until {
             WaitEnd::Accept => self.queue.len(),
@@ -63,7 +63,7 @@ impl UnacceptedConnections {
         }
     }
 
-    /// The program of `conn` was handed bytes at `now`.
+    /// Records that bytes of `conn` were delivered at `now`.
     pub fn on_handed(&mut self, now: Time, conn: ConnId, stage: &mut Stage) {
         if *stage == Stage::Silent {
             *stage = Stage::Waits;
@@ -72,7 +72,8 @@ impl UnacceptedConnections {
         }
     }
 
-    /// Its program wrote something, or is done with it: if it waited for that, it is served.
+    /// Records the program's first write or its end of interest, either of which ends an unanswered
+    /// wait.
     pub fn on_answer(&mut self, stage: &mut Stage, gate: &mut Option<DriverAdmission>) {
         if self.until == WaitEnd::Accept {
             return;
@@ -83,7 +84,7 @@ impl UnacceptedConnections {
         }
     }
 
-    /// It is gone.
+    /// Records the end of a connection.
     pub fn on_gone(&mut self, stage: Stage) {
         if self.until == WaitEnd::Answer {
             self.unanswered -= usize::from(stage == Stage::Waits);
@@ -92,8 +93,8 @@ impl UnacceptedConnections {
 }
 
 impl<D: Device, P: AppSockets> SocketProxy<D, P> {
-    /// Since when the newcomer waits that has waited longest; whoever has been read
-    /// meanwhile counts as served, where that is what they wait for.
+    /// Delivery time of the connection that has waited longest. With [`WaitEnd::Accept`],
+    /// connections read meanwhile count as served.
     pub(super) fn oldest_newcomer(&mut self) -> Option<Time> {
         let Self { newcomers: UnacceptedConnections { until, queue, unanswered }, flows, front, .. } = self;
         let waits = |conn: &ConnId| {
@@ -114,7 +115,7 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
             return queue.front().map(|&(_, since)| since);
         }
         let mut unread = 0;
-        // A few that nobody ever reads hide nobody.
+        // A few connections that are never read do not hide the others.
         while unread < UNREAD_MAX
             && let Some((conn, _)) = queue.get(unread)
         {

@@ -1,4 +1,4 @@
-//! What [`SocketProxy`](super::Streams) needs of the programs' side.
+//! Port to the application side of the [`SocketProxy`](super::SocketProxy).
 
 use std::net::SocketAddr;
 
@@ -10,89 +10,85 @@ use queueing::{Priority, Span};
 
 use super::NotOpened;
 
-/// The program's end of a connection.
+/// Application end of a connection.
 pub trait AppStream {
-    /// What is handed over next is as urgent as `level`; `private` is what
-    /// the connection shares with its classifiers. For programs that look.
+    /// Publishes the level of the next bytes and the connection's shared bytes, for programs that
+    /// read them.
     fn tell(&mut self, _level: Priority, _private: &Private) {}
-    /// What the connection has been like; likewise.
+    /// Publishes the connection's flow state, likewise.
     fn flow(&mut self, _flow: &FlowState) {}
-    /// Hands `bytes`, which are not none, to the program.
+    /// Writes `bytes`, which are not empty, to the program.
     fn write(&mut self, bytes: &[u8]) -> WriteResult;
-    /// [`AppEvent::Pipe`] has told that there is something to read, an end if it `ends`. For
-    /// pipes that have another place to look.
+    /// Called after [`AppEvent::Pipe`] has reported input, or its end if `ends`; for pipes that
+    /// keep such state themselves.
     fn arrived(&mut self, _ends: bool) {}
-    /// Takes what the program has written into `bytes`. Less than they hold is
-    /// all there is; [`AppEvent::Pipe`] or [`AppEvent::Written`] follows when there is more, or
-    /// [`AppEvent::Shut`] has told that an end follows.
+    /// Reads the program's output into `bytes`. A short read drains it; [`AppEvent::Pipe`] or
+    /// [`AppEvent::Written`] reports more, and [`AppEvent::Shut`] reported any end that follows.
     fn read(&mut self, bytes: &mut [u8]) -> Read;
-    /// True if the program has said that more follows what it wrote last (`MSG_MORE`); once.
+    /// True once after the program announced that more follows its last write (`MSG_MORE`).
     fn take_more(&mut self) -> bool {
         false
     }
-    /// After what was handed over nothing comes.
+    /// Ends the input after the bytes written so far.
     fn finish(&mut self);
-    /// Whether [`AppEvent::Pipe`] is to tell when there is room again.
+    /// Sets whether [`AppEvent::Pipe`] reports new space.
     fn want_room(&mut self, wanted: bool);
-    /// Whether the program has yet to read some of what it was handed, as far
-    /// as is known.
+    /// True if, as far as is known, the program has not read all of its input.
     fn is_unread(&self) -> bool {
         false
     }
 }
 
-/// What became of bytes for the program.
+/// Result of a write to the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteResult {
-    /// It has the first so many.
+    /// Number of leading bytes written.
     Some(usize),
-    /// There is no room.
+    /// The pipe is full.
     Full,
-    /// It reads no more.
+    /// The program has ended reading.
     Gone,
 }
 
-/// What the program has written.
+/// Result of a read of the program's output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Read {
-    /// So many bytes.
+    /// Number of bytes.
     Some(usize),
-    /// Nothing now; [`AppEvent::Pipe`] follows when there is something.
+    /// Nothing now; [`AppEvent::Pipe`] reports new output.
     Nothing,
-    /// And it writes no more.
+    /// Nothing, and the program has ended writing.
     End,
-    /// It closed its end with bytes unread.
+    /// The program closed with bytes unread.
     Reset,
 }
 
-/// The programs.
+/// Application side of a proxy.
 pub trait AppSockets {
-    /// Their end of a connection.
+    /// Application end of a connection.
     type Pipe: AppStream;
-    /// Appends what happened on their side; whether anything did. Never blocks.
+    /// Appends the applications' events; true if there were any. Never blocks.
     fn poll(&mut self, into: &mut Vec<AppEvent>) -> bool;
-    /// Appends what other stacks of the same programs have left for this one, such as who
-    /// listens since; whether anything. Asked between taking frames in and telling
-    /// whose they are.
+    /// Appends events from other stacks of the same applications, such as new listeners; true if
+    /// there were any. Called after frames were received and before they go through TCP.
     fn poll_left(&mut self, _into: &mut Vec<AppEvent>) -> bool {
         false
     }
-    /// The stack is about to sleep until its device, or what it sleeps on together with that, ends the
-    /// sleep; `false` where there is something to poll that would not.
+    /// Called before the stack sleeps on its device, or on what it combines with it; `false` if
+    /// events are pending that would not end the sleep.
     fn sleep(&mut self) -> bool {
         true
     }
-    /// It is awake.
+    /// Called after a sleep.
     fn wake(&mut self) {}
-    /// Who is urgent among the connections to `port`, where whoever listens
-    /// there says so itself.
+    /// Classifier of connections to `port`, if the listener supplies its own.
     fn classifier(&self, _port: u16) -> Option<TransportClassifier> {
         None
     }
-    /// Hands a new connection to whoever listens; `None` when nobody takes it.
+    /// Offers a new connection to the listener; `None` if it is not accepted.
     fn offer(&mut self, conn: ConnId, local: SocketAddr, remote: SocketAddr) -> Option<Self::Pipe>;
-    /// Answers [`AppEvent::Connect`]: a handshake is under way. `None` when the
-    /// program cannot have it.
+    /// Answers [`AppEvent::Connect`]: the handshake has begun. `None` if the program cannot have
+    /// the connection.
     fn opening(
         &mut self,
         call: u64,
@@ -100,188 +96,187 @@ pub trait AppSockets {
         local: SocketAddr,
         remote: SocketAddr,
     ) -> Option<Self::Pipe>;
-    /// Answers [`AppEvent::Connect`]: there is none.
+    /// Answers [`AppEvent::Connect`]: the connection failed to start.
     fn refuse(&mut self, call: u64, why: NotOpened);
     /// The handshake of `conn` is complete: its program may write.
     fn opened(&mut self, conn: ConnId, pipe: &mut Self::Pipe);
     /// The handshake of `conn` has failed; its pipe is dropped after this.
     fn failed(&mut self, conn: ConnId, why: NotOpened);
-    /// Connection `conn`, which was open, has ended for the reason `why`; its pipe is dropped after this.
-    /// `whole`: the peer had closed before, after all that it sent.
+    /// The open connection `conn` has ended for the reason `why`; its pipe is dropped after this.
+    /// `whole`: the peer's FIN and all bytes before it had arrived.
     fn ended(&mut self, _conn: ConnId, _why: CloseReason, _whole: bool) {}
-    /// The program of `conn` has shut both sides down, or no process has its pipe, which is dropped after this.
+    /// The program of `conn` has shut down both sides or closed its last descriptor; its pipe is
+    /// dropped after this.
     fn released(&mut self, _conn: ConnId) {}
-    /// Answers [`AppEvent::Asked`]: what the connection is like, if there still is
-    /// one, and how its peer is asked whether it lives, where it is.
+    /// Answers [`AppEvent::Asked`]: the connection's state, if it still exists, and its keep-alive
+    /// settings.
     fn answer(&mut self, _call: u64, _info: Option<&Info>, _keep_alive: KeepAlive) {}
-    /// Hands a datagram to the program that wants what comes to its address and `port`; or,
-    /// where `segment` is not 0, datagrams of so many bytes each, of which the last may
-    /// have less: only for a port that [merges](Self::merges).
+    /// Delivers a datagram to a program's socket on its address and `port`. If `segment` is not 0,
+    /// it holds datagrams of this length, the last possibly shorter; only for a port that
+    /// [merges](Self::merges).
     fn deliver(&mut self, _port: u16, _datagram: &Datagram, _segment: usize) -> DeliveryResult {
         DeliveryResult::Nobody
     }
-    /// Whether a program that wants what comes to `port` takes several at once (UDP_GRO).
+    /// True if a program's socket on `port` receives several datagrams at once (UDP_GRO).
     fn merges(&mut self, _port: u16) -> bool {
         false
     }
-    /// Takes what a program has sent from `socket` at once, as urgent as `level`, into
-    /// `bytes`, which hold the most there is.
+    /// Reads one send call of `socket`, at most as urgent as `level`, into `bytes`, which fit the
+    /// largest.
     fn letter(&mut self, _socket: u64, _level: Priority, _bytes: &mut [u8]) -> OutgoingDatagram {
         OutgoingDatagram::Nothing
     }
-    /// What was sent to `remote` from `port` cannot get there.
+    /// Reports that a datagram from `port` to `remote` is undeliverable.
     fn undelivered(&mut self, _port: u16, _remote: SocketAddr, _why: Unreachable) {}
 }
 
-/// What became of a datagram for a program.
+/// Result of delivering a datagram to an application socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeliveryResult {
-    /// This socket has it.
+    /// Delivered to this socket.
     To(u64),
-    /// There is no room; [`AppEvent::Room`] follows when there is.
+    /// The socket's buffer is full; [`AppEvent::Room`] reports new space.
     Full,
-    /// There is none, and others are not to wait for it: it is lost.
+    /// The socket's buffer is full and other sockets share the port: the datagram is dropped.
     Lost,
-    /// Nobody wants it.
+    /// No socket receives it.
     Nobody,
 }
 
-/// What a program has sent.
+/// One send call of an application socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutgoingDatagram {
-    /// So many bytes.
+    /// Datagrams to send.
     Out {
-        /// From this address of ours, or any if it is none, and this port.
+        /// Source address, or unspecified for any of ours, and source port.
         from: SocketAddr,
-        /// To whom.
+        /// Destination.
         to: SocketAddr,
-        /// Bytes.
+        /// Total length in bytes.
         len: usize,
-        /// Of each datagram that they are; the last may have less.
+        /// Length of each datagram in bytes; the last may be shorter.
         segment: usize,
-        /// What each carries; a DSCP of 0 leaves it to its label.
+        /// DSCP and ECN of each; a DSCP of 0 leaves it to the label.
         marks: TrafficClass,
-        /// None of them is to be cut on its way.
+        /// True if no datagram may be fragmented.
         whole: bool,
-        /// Hops that each may take.
+        /// Hop limit of each.
         hops: u8,
     },
-    /// It was for another program, or made no sense.
+    /// It was for another program here, or invalid.
     Settled(DeliveryResult),
-    /// The kernel has it: the device does not lead there.
+    /// Left to the kernel: the device has no route there.
     Elsewhere,
-    /// Nothing now; [`AppEvent::Mail`] follows when there is something.
+    /// Nothing now; [`AppEvent::Mail`] reports new output.
     Nothing,
-    /// And nothing follows: nobody has the socket any more.
+    /// Nothing, and the socket is closed by all processes.
     End {
-        /// What it was bound to.
+        /// Port it was bound to.
         port: u16,
-        /// Nobody else wants datagrams for that.
+        /// True if no other socket is bound to it.
         last: bool,
     },
 }
 
-/// What happened on the programs' side.
+/// Event of the application side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AppEvent {
-    /// On a connection; one that is gone meanwhile is nobody's.
+    /// Readiness of a connection's pipe; ignored if the connection has ended.
     Pipe {
-        /// Which.
+        /// Connection.
         conn: ConnId,
-        /// There may be something to read, or its end.
+        /// True if there may be input, or its end.
         readable: bool,
-        /// There may be room again.
+        /// True if there may be space again.
         writable: bool,
-        /// Nobody has the other end any more.
+        /// True if all processes have closed their end.
         gone: bool,
     },
-    /// There is something to read on a connection, of which the pipe knows without being
-    /// [told](Pipe::arrived).
+    /// Output of a connection, known to its pipe without [`AppStream::arrived`].
     Written(ConnId),
-    /// The program writes nothing more: what it wrote is to be read to the end.
+    /// The program has ended writing; its output is still to be read to the end.
     Shut(ConnId),
-    /// Somebody listens on this port; perhaps not the first, or not for the first time.
+    /// A program listens on this port, possibly one of several, or again.
     Listen {
-        /// Which.
+        /// Port.
         port: u16,
         /// As [`ListenOptions::fast_open`](net::stack::ListenOptions::fast_open).
         fast_open: usize,
         /// As [`ListenOptions::hops`](net::stack::ListenOptions::hops).
         hops: [HopLimits; 2],
     },
-    /// Nobody does any more.
+    /// No program listens on this port any more.
     Unlisten(u16),
-    /// A program wants a connection; [`AppSockets::opening`] or
-    /// [`AppSockets::refuse`] follows.
+    /// A program opens a connection; [`AppSockets::opening`] or [`AppSockets::refuse`] follows.
     Connect {
-        /// How the question is called.
+        /// Number of the call.
         call: u64,
-        /// To whom.
+        /// Destination.
         to: SocketAddr,
-        /// From this port of ours, if it says so.
+        /// Source port, if the program chose one.
         port: Option<u16>,
-        /// With these hop limits.
+        /// Hop limits.
         hops: HopLimits,
     },
-    /// A program wants something of TCP for one of its connections.
+    /// A program sets an option of one of its connections.
     Set(ConnId, Setting),
-    /// A program asks what one of its connections is like; [`AppSockets::answer`] follows.
+    /// A program queries one of its connections; [`AppSockets::answer`] follows.
     Asked {
-        /// How the question is called.
+        /// Number of the call.
         call: u64,
-        /// Which.
+        /// Connection.
         conn: ConnId,
     },
-    /// A program wants the datagrams for this port; perhaps not the first.
+    /// A program binds a UDP socket to this port, possibly one of several.
     Bound(u16),
-    /// What [`OutgoingDatagram::End`] has told another stack of the same programs.
+    /// Effect of an [`OutgoingDatagram::End`] that another stack of the same programs received.
     Left {
-        /// Which socket nobody has any more.
+        /// Closed socket.
         socket: u64,
-        /// What it was bound to.
+        /// Port it was bound to.
         port: u16,
-        /// Nobody else wants datagrams for that.
+        /// True if no other socket is bound to it.
         last: bool,
     },
-    /// A program has sent datagrams from this socket, or let go of it.
+    /// A program has sent datagrams from this socket, or closed it.
     Mail(u64),
-    /// Where a datagram for this port found no room there may be some.
+    /// A socket of this port that was full may have space again.
     Room(u16),
 }
 
-/// What a program can set.
+/// Connection option that a program can set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Setting {
-    /// Whether a silent peer is asked if it lives.
+    /// Keep-alive probes on or off.
     KeepAlive(bool),
-    /// After how long.
+    /// Idle time before the first probe.
     KeepIdle(Span),
-    /// How often then.
+    /// Interval between probes.
     KeepInterval(Span),
-    /// How many times.
+    /// Number of probes.
     KeepCount(u8),
-    /// How long data may wait for its acknowledgement.
+    /// Maximum time that data may remain unacknowledged; `None`: unlimited.
     UserTimeout(Option<Span>),
-    /// Closing resets.
+    /// True if closing resets the connection.
     ResetOnClose(bool),
-    /// Small segments wait for more, 200 ms at the most (TCP_CORK).
+    /// True if small segments are held, 200 ms at most (TCP_CORK).
     Cork(bool),
-    /// How urgent is what it sends, until something comes.
+    /// Level of its output until the next input.
     Level(Priority),
-    /// The code point of its packets, whatever their level; 0: that of their level.
+    /// DSCP of its packets at any level; 0: that of the level.
     Dscp(u8),
-    /// Hops that its packets may take, if it is of IPv6, or of IPv4.
+    /// Hop limit of its packets, if the IP version matches.
     Hops {
-        /// Of which version.
+        /// True for IPv6.
         six: bool,
-        /// So many.
+        /// Hop limit.
         hops: u8,
     },
-    /// Hops that packets for it must have left, likewise.
+    /// Minimum hop limit of received packets, likewise.
     HopsMin {
-        /// Of which version.
+        /// True for IPv6.
         six: bool,
-        /// So many.
+        /// Hop limit.
         hops: u8,
     },
     /// The application's private bytes (ADPS M5).

@@ -1,9 +1,8 @@
-//! Connections that programs open.
+//! Active opens of programs.
 //!
-//! The program has its pipe from the first segment on, so that it may close,
-//! wait or be killed meanwhile; what it may do with it the pipe knows. Nothing
-//! is collected before the handshake is complete; when it is told before that
-//! nobody has the other end, there is no connection.
+//! The program has its pipe from the first segment on, so that it may close, wait or be killed
+//! meanwhile; the pipe knows the calls that it may make. No output is read before the handshake is
+//! complete. If all processes close their end before that, the connection is given up.
 
 use std::net::SocketAddr;
 
@@ -14,18 +13,17 @@ use queueing::Time;
 use super::flow::Flow;
 use super::{AppSockets, SocketProxy};
 
-/// Why a program has no connection.
+/// Reason why an active open failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotOpened {
-    /// It was not begun.
+    /// It failed to start.
     Here(ConnectError),
-    /// The handshake ended so.
+    /// The handshake failed.
     There(CloseReason),
 }
 
 impl<D: Device, P: AppSockets> SocketProxy<D, P> {
-    /// Question `call`: a program wants a connection to `to`, from `port` if
-    /// that is said, with these hop limits.
+    /// Starts call `call`: an active open to `to`, from `port` if given, with these hop limits.
     pub(super) fn connect(
         &mut self,
         now: Time,
@@ -50,7 +48,7 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
         }
     }
 
-    /// The handshake of `conn` is complete.
+    /// Completes the handshake of `conn`.
     pub(super) fn on_connected(&mut self, conn: ConnId) {
         let Some(Some(flow)) = self.flows.get_mut(conn.index as usize) else { return };
         if std::mem::take(&mut flow.opening) {
@@ -60,15 +58,15 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
         }
     }
 
-    /// Nobody has the pipe of `conn` any more, whose handshake is under way: that ends without a word, as
-    /// in Linux's SYN-SENT.
+    /// Ends the handshake of `conn`, whose pipe no process has any more. Sends nothing, as Linux in
+    /// SYN-SENT.
     pub(super) fn give_up(&mut self, now: Time, conn: ConnId) {
         self.on_closed(conn, CloseReason::Aborted);
         self.stack.abort(now, conn);
         self.forget(now, conn);
     }
 
-    /// `conn` has ended for the reason `why`, which its program can read as an error.
+    /// Records the end of `conn` for the reason `why`, which its program can read as an error.
     pub(super) fn on_closed(&mut self, conn: ConnId, why: CloseReason) {
         let Some(flow) = self.flow(conn) else { return };
         if flow.opening {

@@ -1,4 +1,4 @@
-//! What is counted, and what is shown while programs run.
+//! Counters and snapshot of a socket proxy.
 
 use net::driver::DriverCounters;
 use queueing::Priority;
@@ -6,47 +6,46 @@ use queueing::Priority;
 use crate::pipeline::Shed;
 use crate::shard::Slowest;
 
-/// What happened so far.
+/// Event counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Connections that programs were given.
+    /// Connections offered to programs and accepted.
     pub offered: u64,
-    /// Connections that nobody took: they were reset.
+    /// Connections that no program accepted: they were reset.
     pub untaken: u64,
-    /// Connections that programs opened,
+    /// Active opens that succeeded.
     pub opened: u64,
-    /// and those whose handshake failed.
+    /// Active opens whose handshake failed.
     pub unopened: u64,
-    /// Connections that ended, however.
+    /// Connections that ended, for any reason.
     pub ended: u64,
-    /// Of those, reset because the program let go of them with bytes unread,
-    /// or asked for it.
+    /// Of those, reset because the program closed with bytes unread, or requested it.
     pub reset: u64,
-    /// Bytes handed to programs.
+    /// Bytes delivered to programs.
     pub bytes_in: u64,
     /// Bytes that programs wrote.
     pub bytes_out: u64,
-    /// Bytes that came for programs that read no more.
+    /// Bytes received for programs that have ended reading.
     pub bytes_unheard: u64,
-    /// Datagrams that programs were handed,
+    /// Datagrams delivered to programs.
     pub datagrams_in: u64,
-    /// and those that they have sent.
+    /// Datagrams sent by programs.
     pub datagrams_out: u64,
-    /// Datagrams for whom there was no room: the program does not read.
+    /// Datagrams dropped because the socket's buffer was full.
     pub datagrams_lost: u64,
-    /// Datagrams for a port of programs of which none wants them: they are
-    /// bound to another address, or connected to another peer.
+    /// Datagrams for a bound port that no socket receives: each is bound to another address, or
+    /// connected to another peer.
     pub datagrams_untaken: u64,
-    /// Datagrams that could not be sent: no way leads there, or too long.
+    /// Datagrams that could not be sent: no route, or too long.
     pub datagrams_unsent: u64,
-    /// The driver stage.
+    /// Driver stage.
     pub driver: DriverCounters,
     /// SYNs at the guard, by the level of their class.
     pub guard: [Shed; Priority::LEVELS],
 }
 
 impl Counters {
-    /// Adds what happened on another stack.
+    /// Adds the counts of another stack.
     pub fn add(&mut self, other: &Self) {
         let Self {
             offered,
@@ -85,24 +84,23 @@ impl Counters {
     }
 }
 
-/// What a stack shows of itself while programs use it.
+/// Snapshot of a socket proxy.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
-    /// What happened so far.
+    /// Event counters.
     pub counters: Counters,
     /// Counters of TCP/IP since the start.
     pub stack: net::stack::Counters,
     /// Frames in the receive buffer.
     pub frames: usize,
-    /// Places taken by connections that have something for their program, on
-    /// all levels,
+    /// Entries with input for a program, over all levels.
     pub inbound: usize,
-    /// and by those whose program may have written something.
+    /// Entries whose program may have output, over all levels.
     pub outbound: usize,
-    /// Connections that programs have.
+    /// Connections of programs.
     pub connections: usize,
-    /// The slowest requests since it was asked last,
+    /// Slowest requests since the last snapshot.
     pub slow: Slowest,
-    /// and how many so far were not told apart, as they waited together.
+    /// Requests so far that could not be measured separately, as they waited together.
     pub together: u64,
 }

@@ -1,17 +1,15 @@
-//! Datagrams of programs: those that come wait in the stack, the most urgent
-//! first, until their program has room; those that programs send go out as
-//! urgent as what their socket was handed last.
+//! Datagrams of application sockets. Received ones wait in the stack, the most urgent first, until
+//! their socket has space. Sent ones have the level of the last datagram delivered to their socket.
 //!
-//! Ports and sockets take their turns among the connections of their level, up
-//! to [`LETTERS_MAX`] datagrams each; what a program sends at once in segments
-//! (UDP_SEGMENT) counts as one of them. What comes from a peer in datagrams of one
-//! length, for a program that wants it so, is handed over at once (UDP_GRO). Bounds: what has come waits in the
-//! stack's queue of its port, strict by label and bounded, beside what of one turn
-//! found no room; what a program has sent waits in its socket, beside what
-//! of one sending the stack had no room for. Where several sockets share a port nobody
-//! waits for one that is full: its datagrams are lost and counted. Nobody is
-//! told of a datagram that was dropped, but a socket that is connected hears
-//! that nobody listens at its peer. Decision: ADR 0049.
+//! Ports and sockets are served among the connections of their level, up to [`LETTERS_MAX`]
+//! datagrams each; one send call with segments (UDP_SEGMENT) counts as one. Datagrams of one length
+//! from one peer are delivered at once to a socket that wants it (UDP_GRO). Bounds: received
+//! datagrams wait in the stack's queue of their port, strict by label and bounded, besides those of
+//! one poll that found the socket full. Sent datagrams wait in their socket, besides those of one
+//! send call that found the stack full. Where several sockets share a port, a full one does not
+//! delay the others: its datagrams are dropped and counted. A drop is not reported to the program,
+//! but a connected socket gets an error if its peer's port is unreachable.
+//! Source: ADR 0049.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -22,43 +20,42 @@ use queueing::{Label, Priority, Time};
 use super::flow::QueueEntry;
 use super::{AppSockets, COLLECTED_MAX, DeliveryResult, OutgoingDatagram, SocketProxy};
 
-/// Datagrams that a port or a socket has in one turn.
+/// Maximum of datagrams of a port or a socket per poll.
 pub const LETTERS_MAX: usize = 32;
-/// Bytes that are handed over at once: those of the longest datagram over IPv4.
+/// Maximum of bytes delivered at once: the payload of the longest datagram over IPv4.
 const RUN_BYTES_MAX: usize = 65_507;
 
-/// What is known of them; no more than programs have sockets.
+/// UDP state of the proxy; at most one entry per application socket.
 #[derive(Default)]
 pub(super) struct Datagrams {
     ports: BTreeMap<u16, Port>,
     senders: BTreeMap<u64, Sender>,
-    /// Sockets whose datagram the stack had no room for.
+    /// Sockets whose datagrams found the stack full.
     stuck: BTreeSet<u64>,
-    /// ICMP errors that have been looked at.
+    /// ICMP errors handled so far.
     errors: u64,
 }
 
-/// A port that programs want datagrams for.
+/// A port to which application sockets are bound.
 #[derive(Default)]
 struct Port {
-    /// Waits on this level for its turn.
+    /// Level on which the port is queued.
     queued: Option<Priority>,
-    /// What found no room: a run, and one datagram that was taken before that was known.
+    /// Datagrams that found the socket full: a run, and one received before that was known.
     held: VecDeque<Run>,
 }
 
-/// A socket that has sent, or was handed something.
+/// State of a socket that has sent or received.
 #[derive(Default)]
 struct Sender {
-    /// How urgent is what it was handed last.
+    /// Level of the last delivered datagram.
     level: Priority,
     queued: Option<Priority>,
-    /// What the stack had no room for.
+    /// Datagrams that found the stack full.
     unsent: Option<Unsent>,
 }
 
-/// Datagrams that are handed over at once: in one, each of the first's length, but the
-/// last, which may be shorter.
+/// Datagrams delivered at once: each of the first one's length, the last possibly shorter.
 struct Run {
     all: Datagram,
     segment: usize,
@@ -70,7 +67,7 @@ impl Run {
         Self { segment: datagram.payload.len(), all: datagram, count: 1 }
     }
 
-    /// Whether `next` can be its next.
+    /// True if `next` can be appended.
     fn takes(&self, next: &Datagram) -> bool {
         let Self { all, segment, count } = self;
         let same = |of: &Datagram| (of.remote, of.local, of.marks, of.label.priority);
@@ -82,31 +79,31 @@ impl Run {
     }
 }
 
-/// What was sent at once, or what is left of it.
+/// Unsent rest of a send call.
 struct Unsent {
     path: UdpPath,
     options: SendOptions,
     payload: Vec<u8>,
-    /// Bytes of each datagram.
+    /// Length of each datagram in bytes.
     segment: usize,
 }
 
 impl Datagrams {
-    /// Whether no program has a socket, and nothing waits to be sent.
+    /// True if no application socket is bound.
     pub(super) fn nobody_sends(&self) -> bool {
         self.ports.is_empty()
     }
 }
 
 impl<D: Device, P: AppSockets> SocketProxy<D, P> {
-    /// A program wants the datagrams for `port`.
+    /// Binds `port` in the stack.
     pub(super) fn bind(&mut self, port: u16) {
-        // Another of its sockets may have it already.
+        // Another socket may be bound to it already.
         let _ = self.stack.bind_udp(port, UdpOptions::default());
         self.datagrams.ports.entry(port).or_default();
     }
 
-    /// Looks for what has come.
+    /// Queues ports with received datagrams and reports ICMP errors.
     pub(super) fn take_datagrams(&mut self) {
         while let Some(id) = self.stack.poll_udp() {
             if let Some(level) = self.stack.udp_level(id) {
@@ -119,14 +116,14 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
         }
         for &port in self.datagrams.ports.keys() {
             while let Some((remote, cause)) = self.stack.take_udp_error(UdpId(port)) {
-                // What may pass is no error of a datagram.
+                // A soft error does not concern a datagram.
                 let why = Unreachable::of(cause, remote.is_ipv6()).filter(|_| cause.is_hard());
                 why.into_iter().for_each(|why| self.programs.undelivered(port, remote, why));
             }
         }
     }
 
-    /// `port` has something for programs, as urgent as `level`.
+    /// Queues `port` on `level`.
     fn queue_port(&mut self, port: u16, level: Priority) {
         let Some(at) = self.datagrams.ports.get_mut(&port) else { return };
         if !at.held.is_empty() || at.queued.is_some_and(|queued| queued <= level) {
@@ -136,7 +133,7 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
         self.push_in(QueueEntry::Port(port), level);
     }
 
-    /// Whether `port` waited for its turn on this level.
+    /// Delivers datagrams of `port`; false if it was not queued on this level.
     pub(super) fn hand_over_port(&mut self, now: Time, port: u16, level: Priority) -> bool {
         let id = UdpId(port);
         let Some(at) = self.datagrams.ports.get_mut(&port).filter(|at| at.queued == Some(level)) else {
@@ -150,7 +147,7 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
                 Some(next) if next > level => break,
                 _ => {}
             }
-            // Asked when there is none, the stack tells of the next that comes.
+            // An empty queue makes the stack report the next arrival.
             let Some(datagram) = self.stack.receive_from(now, id) else {
                 run.into_iter().for_each(|run| self.hand_over_run(port, run));
                 return true;
@@ -177,12 +174,12 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
         true
     }
 
-    /// Whether something for `port` waits for room.
+    /// True if datagrams of `port` wait for space.
     fn is_held(&self, port: u16) -> bool {
         self.datagrams.ports.get(&port).is_some_and(|at| !at.held.is_empty())
     }
 
-    /// Hands a run over, or holds it where there is no room, or others wait for some.
+    /// Delivers a run, or holds it if the socket is full or others are held.
     fn hand_over_run(&mut self, port: u16, run: Run) {
         let Run { all, segment, count } = &run;
         let segment = if *count > 1 { *segment } else { 0 };
@@ -212,7 +209,7 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
         }
     }
 
-    /// Programs have taken something that came for `port`.
+    /// Retries held datagrams of `port` after a socket was read.
     pub(super) fn on_room(&mut self, port: u16) {
         let Some(at) = self.datagrams.ports.get_mut(&port) else { return };
         let held = std::mem::take(&mut at.held);
@@ -222,7 +219,7 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
         self.queue_port(port, next);
     }
 
-    /// The program may have sent something from `socket`.
+    /// Queues `socket`, as its program may have sent.
     pub(super) fn queue_socket(&mut self, socket: u64) {
         let sender = self.datagrams.senders.entry(socket).or_default();
         let level = sender.level;
@@ -232,7 +229,7 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
         }
     }
 
-    /// Whether `socket` waited for its turn on this level.
+    /// Sends datagrams of `socket`; false if it was not queued on this level.
     pub(super) fn collect_letters(&mut self, socket: u64, level: Priority) -> bool {
         let Some(sender) = self.datagrams.senders.get_mut(&socket).filter(|of| of.queued == Some(level))
         else {
@@ -281,8 +278,8 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
         true
     }
 
-    /// Sends `payload` in datagrams of `segment` bytes; where the stack had room for so many bytes
-    /// of it and no more, that.
+    /// Sends `payload` in datagrams of `segment` bytes; returns the number of bytes sent if the
+    /// stack was full.
     fn send_segments(
         &mut self,
         path: &UdpPath,
@@ -298,7 +295,7 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
                 outcome => self.on_sent(outcome),
             }
             sent = end;
-            // One of nothing is one, too.
+            // An empty datagram counts as one.
             if sent == payload.len() {
                 return None;
             }
@@ -312,14 +309,14 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
         }
     }
 
-    /// The stack has no room: nothing more is collected from `socket` for now.
+    /// Keeps the rest of a send call while the stack is full; `socket` is not read meanwhile.
     fn keep(&mut self, socket: u64, unsent: Unsent) {
         self.datagrams.senders.entry(socket).or_default().unsent = Some(unsent);
         self.datagrams.stuck.insert(socket);
     }
 
-    /// Lets those try again for whom the stack had no room, where it has
-    /// `sent` something or nothing waits there; whether there are any.
+    /// Queues sockets that found the stack full, if it has `sent` something or has no output left;
+    /// true if there were any.
     pub(super) fn send_again(&mut self, sent: bool) -> bool {
         if self.datagrams.stuck.is_empty() || !sent && self.stack.wants_egress() {
             return false;
@@ -330,14 +327,14 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
         true
     }
 
-    /// Nobody has `socket` any more, which had `port`.
+    /// Closes `socket`, which was bound to `port`.
     pub(super) fn let_go_of_socket(&mut self, socket: u64, port: u16, last: bool) {
         self.datagrams.senders.remove(&socket);
         if last {
             self.stack.close_udp(UdpId(port));
             self.datagrams.ports.remove(&port);
         } else {
-            // What it had no room for another may have.
+            // Another socket may have space for its held datagrams.
             self.on_room(port);
         }
     }

@@ -1,10 +1,9 @@
-//! What becomes of a connection: its events, its bytes to the program, and its
-//! end; the program's bytes to TCP are `collecting`'s.
+//! Connection lifecycle: events, input to the program, and the end; [`tx`] does the program's
+//! output.
 //!
-//! The ends meet as TCP's halves do. The peer's FIN finishes the pipe; a
-//! program that shuts its end down, or closes it, has our half closed after
-//! what it wrote; one that closes is forgotten by then, and what still comes
-//! for it resets the connection, as the kernel does (RFC 9293 §3.6.1).
+//! Pipe and TCP close by halves. The peer's FIN ends the program's input. A program's shutdown or
+//! close closes our half after its output. A closed connection is forgotten at that point, and
+//! later input resets it, as in the kernel (RFC 9293 §3.6.1).
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -19,49 +18,49 @@ use super::{AppSockets, AppStream, CORKED_MAX, HANDED_MAX, SocketProxy, WriteRes
 
 mod tx;
 
-/// Whose turn it is on a level.
+/// Entry of a level's queue.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum QueueEntry {
     /// A connection.
     Conn(ConnId),
-    /// A port for which datagrams came.
+    /// A port with received datagrams.
     Port(u16),
-    /// A socket from which a program has sent datagrams.
+    /// A socket with datagrams to send.
     Socket(u64),
 }
 
-/// A connection that a program has.
+/// A program's connection.
 pub(super) struct Flow<P> {
     generation: u32,
     pub(super) pipe: P,
-    /// Its handshake is under way.
+    /// True during the handshake.
     pub(super) opening: bool,
-    /// Waits on this level to hand over.
+    /// Level on which it is queued for delivery.
     queued_in: Option<Priority>,
-    /// Waits on this level to be collected from.
+    /// Level on which it is queued for output.
     queued_out: Option<Priority>,
-    /// How urgent is what it was handed last, or what its program says.
+    /// Level of the last delivered bytes, or as set by the program.
     pub(super) level: Priority,
-    /// The pipe has no room.
+    /// True if the pipe is full.
     pub(super) full: bool,
-    /// How far it is. One that the program opened has nobody's SYN, and is taken.
+    /// Progress towards acceptance. An active open counts as accepted, as the guard saw no SYN.
     pub(super) stage: Stage,
-    /// The program reads no more.
+    /// True if the program has ended reading.
     deaf: bool,
-    /// The peer sends no more; and the program was told.
+    /// True if the peer has closed its half; `finished` once the program's input has ended.
     pub(super) peer_closed: bool,
     finished: bool,
-    /// The program writes no more.
+    /// True if the program has ended writing.
     pub(super) shut: bool,
-    /// No process has the other end any more.
+    /// True if all processes have closed their end.
     pub(super) gone: bool,
     pub(super) keep_alive: Option<(bool, KeepAlive)>,
     pub(super) reset_on_close: bool,
-    /// Its program wants small segments to wait for more.
+    /// True if the program has set TCP_CORK.
     pub(super) cork: bool,
-    /// They wait, until then at the most.
+    /// Time until which small segments are held.
     pub(super) corked: Option<Time>,
-    /// Its requests, where slow ones are kept.
+    /// Request tracker, if slow requests are recorded.
     followed: Option<Box<RequestTracker>>,
 }
 
@@ -89,12 +88,12 @@ impl<P> Flow<P> {
         }
     }
 
-    /// One that its program opens.
+    /// State of an active open.
     pub(super) fn opening(generation: u32, pipe: P, followed: Option<Box<RequestTracker>>) -> Self {
         Self { opening: true, stage: Stage::Taken, followed, ..Self::new(generation, pipe) }
     }
 
-    /// Has small segments of it, which is `conn`, wait for more from `now` on, or no longer.
+    /// Starts or ends, at `now`, the holding of small segments of this flow, which is `conn`.
     pub(super) fn hold(
         &mut self,
         now: Time,
@@ -111,13 +110,13 @@ impl<P> Flow<P> {
         stack.set_cork(now, conn, holds);
     }
 
-    /// Whether it is `conn`'s, and not of who had the place before or after.
+    /// True if this is the flow of `conn`, not of another connection in the same slot.
     pub(super) fn is_of(&self, conn: ConnId) -> bool {
         self.generation == conn.generation
     }
 }
 
-/// The flow of `conn`, if it is there still.
+/// Flow of `conn`, if it still exists.
 pub(super) fn of<P>(flows: &mut [Option<Flow<P>>], conn: ConnId) -> Option<&mut Flow<P>> {
     flows.get_mut(conn.index as usize)?.as_mut().filter(|flow| flow.is_of(conn))
 }
@@ -147,13 +146,13 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
             EventKind::PeerClosed => {
                 if let Some(flow) = self.flow(conn) {
                     flow.peer_closed = true;
-                    // An end is as urgent as what came before it.
+                    // A FIN has the level of the bytes before it.
                     let level = flow.level;
                     self.queue_in(conn, level);
                 }
             }
             EventKind::Writable => self.queue_out(conn),
-            // The pipe goes with it, and so the program hears of it.
+            // The program sees the end by its pipe, which is dropped.
             EventKind::Closed(why) => {
                 self.on_closed(conn, why);
                 self.forget(now, conn);
@@ -175,7 +174,7 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
         self.seat(conn, Flow { followed, ..Flow::new(conn.generation, pipe) });
     }
 
-    /// `conn` is a program's from now on.
+    /// Registers `conn` as a program's.
     pub(super) fn seat(&mut self, conn: ConnId, flow: Flow<P::Pipe>) {
         let index = conn.index as usize;
         if self.flows.len() <= index {
@@ -185,7 +184,7 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
         self.present += u64::from(before.is_none());
     }
 
-    /// `conn` has something for its program, as urgent as `level`.
+    /// Queues input of `conn` on `level`.
     pub(super) fn queue_in(&mut self, conn: ConnId, level: Priority) {
         let Some(flow) = self.flow(conn) else { return };
         if flow.full || flow.queued_in.is_some_and(|queued| queued <= level) {
@@ -195,13 +194,13 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
         self.push_in(QueueEntry::Conn(conn), level);
     }
 
-    /// `who` waits on `level` to hand over.
+    /// Queues `who` for delivery on `level`.
     pub(super) fn push_in(&mut self, who: QueueEntry, level: Priority) {
         self.levels = self.levels.with(level);
         self.inbound[level.index()].push_back(who);
     }
 
-    /// Hands over what has come, the most urgent first; how urgent that was, if there was any.
+    /// Delivers input, the most urgent first; returns the most urgent level delivered, if any.
     pub(super) fn hand_over(&mut self, now: Time) -> Option<Priority> {
         let (mut handed, mut first) = (0, None);
         for level in Priority::all() {
@@ -222,7 +221,7 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
         first
     }
 
-    /// Lets the program of `conn` know its label and private bytes.
+    /// Publishes level, shared bytes and flow state of `conn` to its program.
     pub(super) fn tell(&mut self, conn: ConnId) {
         if let Some(Some(flow)) = self.flows.get_mut(conn.index as usize)
             && let Some(private) = self.stack.private(conn)
@@ -234,7 +233,7 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
         }
     }
 
-    /// Whether `conn` waited for its turn on this level.
+    /// Delivers input of `conn`; false if it was not queued on this level.
     fn hand_over_one(&mut self, now: Time, conn: ConnId, level: Priority) -> bool {
         let Some(flow) = self.flow(conn).filter(|flow| flow.queued_in == Some(level)) else { return false };
         flow.queued_in = None;
@@ -268,8 +267,7 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
                     flow.full = true;
                     return flow.pipe.want_room(true);
                 }
-                // It is let go of when nobody has the pipe; until then somebody may
-                // write who does not read.
+                // A closed pipe is handled by `let_go`; until then another process may still write.
                 WriteResult::Gone if flow.gone => return,
                 WriteResult::Gone => {
                     flow.deaf = true;
@@ -284,7 +282,7 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
         }
     }
 
-    /// Resets those whose programs closed with bytes unread; whether there were any.
+    /// Resets connections whose programs closed with bytes unread; true if there were any.
     pub(super) fn reset(&mut self, now: Time) -> bool {
         let mut resets = std::mem::take(&mut self.resets);
         let some = !resets.is_empty();
@@ -297,8 +295,8 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
         some
     }
 
-    /// The program has let go of `conn`: our half closes after what it wrote;
-    /// or the connection is reset.
+    /// Releases `conn` after its program closed it: our half closes after its output, or the
+    /// connection is reset.
     fn let_go(&mut self, now: Time, conn: ConnId, reset: bool) {
         if let Some(flow) = of(&mut self.flows, conn) {
             self.newcomers.on_answer(&mut flow.stage, &mut self.front.gate);

@@ -1,22 +1,19 @@
-//! Connections whose other end is a program that knows nothing of us.
+//! Socket proxy: TCP connections of unmodified programs, whose ends are socket pairs.
 //!
-//! A [`Shard`](crate::Shard) serves requests; here nobody knows where a
-//! request ends. A connection is two streams of bytes: what the peer sent goes
-//! into the program's [`AppStream`], what the program wrote goes to TCP, and the
-//! label of what has come decides whose turn it is. Bytes of one connection
-//! keep their order. The pure half of `greenwave run`: [`SocketProxy::turn`] does
-//! one bounded round of work at `now`; [`serve`] loops on it.
+//! Unlike a [`Shard`](crate::Shard) it does not know where a request ends. A connection is two byte
+//! streams: the peer's bytes go into the program's [`AppStream`], the program's output goes to TCP,
+//! and the label of the latest input sets the priority. Bytes of one connection keep their order.
+//! This is the pure core of `greenwave run`: [`SocketProxy::turn`] does one bounded round of work
+//! at `now`; [`serve`] loops on it.
 //!
-//! Bounds: the program's side of a connection is the pipe's own bound, as
-//! nothing is taken from it that TCP has no room for; TCP's is its window, which
-//! closes while the pipe is full. A connection waits at most once on each
-//! level to hand over and once on each to collect. Starvation: both are strict
-//! by level, up to [`HANDED_MAX`] connections a round and [`COLLECTED_MAX`]
-//! bytes, but every level on which somebody waits has a turn in every round;
-//! in the next where a program has just been handed something more urgent, and
-//! where more urgent bytes fill round after round, in the ninth
-//! ([`PASSED_IN_A_ROW`](queueing::PASSED_IN_A_ROW), as everywhere).
-//! Datagrams take their turns among the connections (`datagrams`).
+//! Bounds: the program's side of a connection is bounded by its pipe, as output is read only when
+//! TCP has space. TCP's side is bounded by its window, which closes while the pipe is full. A
+//! connection is queued at most once per level and direction. Starvation: both directions are
+//! strict by level, up to [`HANDED_MAX`] connections and [`COLLECTED_MAX`] bytes per round, but
+//! every non-empty level is served in every round. Exceptions: output less urgent than the input
+//! just delivered waits for the next round, and while more urgent output fills every round, less
+//! urgent output waits for the ninth ([`PASSED_IN_A_ROW`](queueing::PASSED_IN_A_ROW)). Datagrams
+//! are served among the connections (`datagrams`).
 //! Source: ADPS M6 (label from packet to application); ADR 0025.
 
 mod accept_wait;
@@ -51,33 +48,33 @@ use flow::{Flow, QueueEntry};
 use request_tracker::TrackerState;
 pub use thread::{SnapshotEndpoints, serve};
 
-/// The pure heart.
+/// Pure core of a socket proxy.
 pub struct SocketProxy<D: Device, P: AppSockets> {
     stack: Stack,
     front: Pipeline<D::Frame>,
-    /// This round has received; its rest is to come.
+    /// True after the receiving half of a round.
     received: bool,
     programs: P,
-    /// By [`ConnId::index`].
+    /// Connections by [`ConnId::index`].
     flows: Vec<Option<Flow<P::Pipe>>>,
-    /// How many of them there are.
+    /// Number of connections.
     present: u64,
-    /// Whoever has something for a program, by level; entries of those that
-    /// have moved to a more urgent level are stale.
+    /// Entries with input for a program, by level; an entry that has moved to a more urgent level
+    /// is stale.
     inbound: [VecDeque<QueueEntry>; Priority::LEVELS],
-    /// Those whose program may have written something, in the same way.
+    /// Entries whose program may have output, likewise.
     outbound: [VecDeque<QueueEntry>; Priority::LEVELS],
-    /// The levels on which somebody has waited so far.
+    /// Levels that have occurred so far.
     levels: PrioritySet,
-    /// Rounds in a row that left what was less urgent to the next.
+    /// Consecutive rounds that left less urgent output to the next.
     passed_over: u8,
     datagrams: Datagrams,
-    /// For the guard.
+    /// Input of the guard.
     newcomers: UnacceptedConnections,
-    /// Connections whose small segments wait for more, and until when, in this order; entries of those that wait
-    /// no longer are stale.
+    /// Connections with held small segments and the end of each hold, in order; entries of released
+    /// ones are stale.
     corked: VecDeque<(Time, ConnId)>,
-    /// Connections to be reset once this round's segments are out.
+    /// Connections to be reset once this round's segments are sent.
     resets: Vec<ConnId>,
     happened: Vec<AppEvent>,
     scratch: Box<[u8]>,
@@ -85,34 +82,31 @@ pub struct SocketProxy<D: Device, P: AppSockets> {
     ledger: TrackerState,
 }
 
-/// Bytes that are read from a pipe at once.
+/// Maximum of bytes in one read from a pipe.
 const READ_MAX: usize = 64 * 1024;
-/// Connections that are handed over in a round, and as many that are collected.
+/// Connections served per round in each direction.
 pub const HANDED_MAX: usize = 64;
-/// Frames taken from the device in a round, and run through TCP.
+/// Maximum of frames per round taken from the device, and of frames run through TCP.
 const DRIVEN_MAX: usize = 128;
-/// Bytes that are collected in a round before the next, in which who has
-/// become urgent goes first.
+/// Maximum of output bytes per round; newly urgent connections come first in the next.
 pub const COLLECTED_MAX: usize = 256 * 1024;
-/// The same while some are more urgent than others, so that a round is short:
-/// some 30 segments.
+/// The same while levels differ, so that a round is short: some 30 segments.
 pub const COLLECTED_SHORT: usize = 32 * 1024;
-/// How long small segments wait for more (tcp(7), TCP_CORK).
+/// Longest hold of small segments (tcp(7), TCP_CORK).
 const CORKED_MAX: Span = Span::from_millis(200);
-/// Frames run through TCP in such a round. In any other it is all that were taken: peers
-/// acknowledge faster than this, and what waits too long for TCP is lost.
+/// Frames run through TCP per round while levels differ. Otherwise it is all received ones: peers
+/// acknowledge faster than this, and frames that wait too long for TCP are dropped.
 const TRANSPORTED_SHORT: usize = 32;
 
 impl<D: Device, P: AppSockets> SocketProxy<D, P> {
-    /// A stack on which nobody listens yet, under `policy`, of which the
-    /// dispatch is the program's own affair. `frames_max`: received frames
-    /// that wait for TCP.
+    /// A proxy without listeners under `policy`, whose dispatch policy it does not use.
+    /// `frames_max`: capacity of the receive buffer in frames.
     #[must_use]
     pub fn new(mut stack: net::stack::Config, policy: Policy, frames_max: usize, programs: P) -> Self {
         if policy.transport.is_some() {
             stack.classifier = policy.transport;
         }
-        // Its programs were written for a kernel's TCP.
+        // Programs expect the behaviour of a kernel's TCP.
         (stack.reads_after_reset, stack.soft_errors_end_opening) = (true, true);
         Self {
             stack: Stack::new(stack),
@@ -142,41 +136,40 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
         }
     }
 
-    /// Keeps slow requests whole, of connections that come or are opened from now on.
+    /// Sets the criteria for slow requests, for connections from now on.
     pub fn set_slow(&mut self, limits: Limits) {
         self.ledger.set_limits(limits);
     }
 
-    /// Lets in whose SYN `guard` admits. Nobody knows here where a request
-    /// begins, so the policy sees neither budgets nor latencies: a connection
-    /// waits from when its program was handed its first bytes until that has read
-    /// them ([`WaitEnd::Accept`]), or has written something for it: then others may
-    /// be answered before the one that has waited longest.
+    /// Sets the guard and its definition of a wait. Request boundaries are unknown here, so the
+    /// policy gets neither budgets nor latencies. A connection waits from the delivery of its first
+    /// bytes until its program has read them ([`WaitEnd::Accept`]) or written its first bytes; in
+    /// the latter case others may be answered before the oldest.
     pub fn set_guard(&mut self, guard: Option<Guard>, until: WaitEnd) {
         self.newcomers = UnacceptedConnections::new(until);
         self.front.set_guard(guard);
     }
 
-    /// Replaces both classifiers, the transport's where no program has said rules
-    /// of its own: from the next frame, and the next segment, on. What waits
-    /// already keeps its label. What is spoken is known of connections that come, or are opened, from now on.
+    /// Replaces both classifiers from the next frame and segment on. A program's own transport
+    /// rules stay. Queued frames and segments keep their labels. Protocols apply to connections
+    /// from now on.
     pub fn set_classifiers(&mut self, classifiers: Classifiers) {
         self.front.set_classifier(classifiers.driver);
         self.stack.set_default_classifier(classifiers.transport);
         self.set_spoken(classifiers.spoken);
     }
 
-    /// What connections speak that come or are opened from now on: slow requests are told from each
-    /// other by it, where first bytes do not say.
+    /// Sets the protocols by port of connections from now on, which separate slow requests where
+    /// the first bytes do not show the protocol.
     pub fn set_spoken(&mut self, spoken: PortProtocols) {
         self.ledger.spoken = spoken;
     }
 
-    /// How much of its time the stack may receive while something for programs
-    /// waits, 1..=100 percent.
+    /// Sets the maximum share of time for receiving while programs' input or output waits, 1..=100
+    /// percent.
     ///
     /// # Panics
-    /// When it is 0.
+    /// If it is 0.
     pub fn set_receive_percent(&mut self, percent: u8) {
         let budget = Budget { receive_percent: percent, ..self.front.budget };
         self.front.set_budget(budget);
@@ -187,19 +180,18 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
         &mut self.stack
     }
 
-    /// The programs.
+    /// The application side.
     pub fn programs(&mut self) -> &mut P {
         &mut self.programs
     }
 
-    /// What happened so far.
+    /// Event counters.
     #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// Shows the same, what waits now, and who was slow; `into` brings an empty
-    /// list of those, with which it goes on.
+    /// Fills `into` and takes over its emptied list of slow requests.
     pub fn show(&mut self, into: &mut Seen) {
         let waiting = |levels: &[VecDeque<QueueEntry>]| levels.iter().map(VecDeque::len).sum();
         let mut slow = std::mem::take(&mut into.slow);
@@ -217,14 +209,13 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
         };
     }
 
-    /// Connections that programs have.
+    /// Number of connections of programs.
     #[must_use]
     pub fn connections(&self) -> usize {
         self.present as usize
     }
 
-    /// Whether no program has a connection that is open, or sends datagrams,
-    /// and all that they wrote has arrived.
+    /// True if no program has an open connection or UDP port, and all output was acknowledged.
     #[must_use]
     pub fn is_quiet(&self) -> bool {
         self.flows.iter().flatten().all(|flow| flow.opening)
@@ -233,32 +224,32 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
             && !self.stack.wants_egress()
     }
 
-    /// When [`turn`](Self::turn) should be called next if nothing comes.
+    /// Time of the next [`turn`](Self::turn), if no event comes before.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Time> {
         let corked = self.corked.front().map(|&(until, _)| until);
         self.front.timeout([self.stack.poll_timeout(), corked].into_iter().flatten().min())
     }
 
-    /// Whether some have been more urgent than others so far, so that it matters who is next.
+    /// True if more than one level has occurred, so that the order matters.
     fn differ(&self) -> bool {
         self.levels.first() != self.levels.last()
     }
 
-    /// Bytes that are collected in a round.
+    /// Maximum of output bytes in a round.
     fn collected_max(&self) -> usize {
         if self.differ() { COLLECTED_SHORT } else { COLLECTED_MAX }
     }
 
-    /// Whether this round is over and the core better a program's now, in case
-    /// that the two have one: what it was handed may be more urgent than the rest.
+    /// True after a whole round in which levels differ: a program that shares the core may have
+    /// more urgent work than the rest.
     #[must_use]
     pub fn gives_way(&self) -> bool {
         !self.received && self.differ()
     }
 
-    /// One round of work, or where frames came its first half, so that it is
-    /// known how long receiving takes; whether there was any.
+    /// Does one round of work, or only its first half if frames arrived, so that receiving is timed
+    /// separately; true if there was any.
     pub fn turn(&mut self, now: Time, device: &mut D) -> bool {
         self.front.start_round(now);
         self.look_around(now);
@@ -279,7 +270,7 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
         busy
     }
 
-    /// What happens to bytes beyond TCP; `busy`: this round has received.
+    /// Second half of a round: everything except receiving; `busy`: this round has received.
     fn pass_on(&mut self, now: Time, device: &mut D, mut busy: bool) -> bool {
         busy |= self.listen_to_programs(now);
         self.take_events(now);
@@ -293,8 +284,8 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
         busy | self.reset(now)
     }
 
-    /// Takes in what has come: all of it is classified before the next frame
-    /// goes through TCP. Whether there was any.
+    /// Receives frames: all of them are classified before the next goes through TCP. True if there
+    /// were any.
     fn receive(&mut self, now: Time, device: &mut D) -> bool {
         let Budget { drive, transport, .. } = self.front.budget;
         let transport = if self.differ() { TRANSPORTED_SHORT } else { transport };
@@ -317,7 +308,7 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
         some
     }
 
-    /// Tells the guard's policy what there is, if it is time to.
+    /// Evaluates the guard's policy, if due.
     fn look_around(&mut self, now: Time) {
         if self.front.is_due(now) {
             let oldest = self.oldest_newcomer();
@@ -331,12 +322,12 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
         }
     }
 
-    /// Takes in what happened on the programs' side.
+    /// Handles the applications' events.
     fn listen_to_programs(&mut self, now: Time) -> bool {
         self.hear(now, P::poll)
     }
 
-    /// Takes in what `poll` tells; whether that was anything.
+    /// Handles the events from `poll`; true if there were any.
     fn hear(&mut self, now: Time, poll: impl FnOnce(&mut P, &mut Vec<AppEvent>) -> bool) -> bool {
         let mut happened = std::mem::take(&mut self.happened);
         let some = poll(&mut self.programs, &mut happened);
@@ -376,7 +367,7 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
             AppEvent::Listen { port, fast_open, hops } => {
                 let classifier = self.programs.classifier(port);
                 let options = ListenOptions { classifier, fast_open, hops, ..ListenOptions::default() };
-                // Somebody may listen there already.
+                // The port may have a listener already.
                 if self.stack.listen(port, options).is_err() {
                     self.stack.set_fast_open(port, fast_open);
                     self.stack.set_listener_hops(port, hops);
@@ -431,14 +422,14 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
         self.stack.set_keep_alive(now, conn, on.then_some(keep_alive));
     }
 
-    /// Changes hop limits of `conn`, if it is of this version of IP.
+    /// Changes the hop limits of `conn`, if its IP version matches.
     fn set_hops(&mut self, now: Time, conn: ConnId, six: bool, change: impl FnOnce(&mut HopLimits)) {
         if self.stack.tuple(conn).is_some_and(|tuple| tuple.remote.is_ipv6() == six) {
             self.stack.set_hops(now, conn, change);
         }
     }
 
-    /// Lets go of small segments that have waited long enough.
+    /// Releases small segments whose hold has expired.
     fn uncork_due(&mut self, now: Time) {
         while let Some(&(until, conn)) = self.corked.front()
             && until <= now

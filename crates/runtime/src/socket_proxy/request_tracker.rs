@@ -1,10 +1,9 @@
-//! Which requests of programs' connections were slow: read beside the streams,
-//! as no program says when it takes a request up or is done with it.
+//! Request tracker of programs' connections: finds slow requests by parsing the byte streams.
 //!
-//! On a connection that came the peer asks ([`Requests`]), on one that a program
-//! opened the program does ([`ClientRequests`]). What is spoken, the first bytes of who
-//! asks tell, and of messages of an operator's own a rule for the port that was
-//! connected to. Nothing is read where nothing is kept.
+//! Programs do not report the start or end of a request. On an accepted connection the peer sends
+//! requests ([`Requests`]), on an opened one the program does ([`ClientRequests`]). The first
+//! request bytes show the protocol; for an operator's own messages, a rule for the destination port
+//! does. Nothing is parsed where nothing is recorded.
 
 mod client;
 mod outstanding;
@@ -21,14 +20,14 @@ use crate::shard::{Limits, Slowest};
 use client::ClientRequests;
 use server::Requests;
 
-/// What all connections have in common.
+/// State shared by all connections.
 #[derive(Debug, Default)]
 pub(super) struct TrackerState {
     pub(super) slowest: Slowest,
     notes: Arc<Notes>,
-    /// Requests that are not kept, as they waited together.
+    /// Requests not recorded, as they waited together.
     pub(super) together: u64,
-    /// What rules say of what is spoken.
+    /// Protocols by port, from rules.
     pub(super) spoken: PortProtocols,
 }
 
@@ -37,12 +36,12 @@ impl TrackerState {
         self.slowest = Slowest::new(limits);
     }
 
-    /// For a connection that has just come to `port`, if anything is kept.
+    /// Tracker of a connection accepted on `port`, if recording is on.
     pub(super) fn came(&self, port: u16) -> Option<Box<RequestTracker>> {
         self.slowest.is_on().then(|| Box::new(RequestTracker::Requests(Requests::new(self.reads(port)))))
     }
 
-    /// For one that a program opens to `peer`, if anything is kept.
+    /// Tracker of a connection that a program opens to `peer`, if recording is on.
     pub(super) fn opened(&self, peer: SocketAddr) -> Option<Box<RequestTracker>> {
         self.slowest
             .is_on()
@@ -59,17 +58,17 @@ impl TrackerState {
     }
 }
 
-/// What is followed of one connection.
+/// Tracker of one connection.
 pub(super) enum RequestTracker {
-    /// It came.
+    /// Of an accepted connection.
     Requests(Requests),
-    /// A program opened it.
+    /// Of a connection that a program opened.
     Calls(ClientRequests),
 }
 
 impl RequestTracker {
-    /// `fresh` bytes became readable at `now`, which the device stamped and a
-    /// receive buffer gave then.
+    /// Records `fresh` bytes readable at `now`, with device timestamp and time of leaving the
+    /// receive buffer.
     pub(super) fn arrived(&mut self, now: Time, fresh: u32, received: Time, popped: Time) {
         match self {
             Self::Requests(requests) => requests.arrived(now, fresh, received, popped),
@@ -77,7 +76,7 @@ impl RequestTracker {
         }
     }
 
-    /// The program was handed `piece`, which is as urgent as `level`.
+    /// Records the delivery of `piece`, of this `level`, to the program.
     pub(super) fn handed(&mut self, now: Time, level: Priority, piece: &[u8], ledger: &mut TrackerState) {
         match self {
             Self::Requests(requests) => requests.handed(now, level, piece, ledger),
@@ -85,7 +84,7 @@ impl RequestTracker {
         }
     }
 
-    /// The program wrote `piece`, which is as urgent as `level`.
+    /// Records the program's output `piece`, of this `level`.
     pub(super) fn wrote(&mut self, now: Time, level: Priority, piece: &[u8], ledger: &mut TrackerState) {
         match self {
             Self::Requests(requests) => requests.answered(now, piece.len(), ledger),
@@ -93,7 +92,7 @@ impl RequestTracker {
         }
     }
 
-    /// TCP has all that the program wrote.
+    /// Records that TCP has all of the program's output.
     pub(super) fn sent(&mut self, now: Time, ledger: &mut TrackerState) {
         match self {
             Self::Requests(requests) => requests.sent(now, ledger),
@@ -101,7 +100,7 @@ impl RequestTracker {
         }
     }
 
-    /// The connection is gone.
+    /// Records the end of the connection.
     pub(super) fn gone(&mut self, now: Time, ledger: &mut TrackerState) {
         match self {
             Self::Requests(requests) => requests.gone(now, ledger),
@@ -110,19 +109,19 @@ impl RequestTracker {
     }
 }
 
-/// What is known of a connection's language.
+/// Parser of a connection, once its protocol is known.
 #[derive(Default)]
 enum Reads {
-    /// Nothing was read.
+    /// No bytes were read yet.
     #[default]
     NotYet,
     Of(StreamParser),
-    /// It is none that we read.
+    /// The protocol is unknown.
     Nothing,
 }
 
 impl Reads {
-    /// Who reads `part`, which begins at `place` of the stream.
+    /// Parser of `part`, which begins at `place` of the stream.
     fn reader(&mut self, place: u64, part: &[u8], ledger: &TrackerState) -> Option<&mut StreamParser> {
         if let Self::NotYet = self {
             *self = Protocol::of_first(part).map_or(Self::Nothing, |protocol| {
@@ -136,12 +135,12 @@ impl Reads {
     }
 }
 
-/// A segment.
+/// Boundary of a segment.
 #[derive(Clone, Copy)]
 struct Mark {
-    /// Position in the stream of the byte after it.
+    /// Stream position after its last byte.
     end: u64,
-    /// Stamped by the device; taken from the receive buffer; readable.
+    /// Device timestamp; time of leaving the receive buffer; time of becoming readable.
     received: Time,
     popped: Time,
     readable: Time,

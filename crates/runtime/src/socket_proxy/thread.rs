@@ -1,4 +1,4 @@
-//! The shell: a thread that turns [`SocketProxy`] until it is told to stop.
+//! Thread shell of a [`SocketProxy`].
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -11,24 +11,22 @@ use crate::mode::Classifiers;
 use crate::snapshot_exchange::SnapshotExchange;
 use crate::threads::Threads;
 
-/// The longest sleep, so that a stop is noticed.
+/// Longest sleep, which bounds the delay of a stop.
 const SLEEP_MAX: Span = Span::from_millis(20);
 
-/// Who asks, and who gives, while a stack runs; nobody unless it is said.
+/// Snapshot exchanges of a running proxy; none by default.
 #[derive(Clone, Copy, Default)]
 pub struct SnapshotEndpoints<'a> {
-    /// Who asks here is shown what was counted.
+    /// Exchange of snapshots.
     pub seen: Option<&'a SnapshotExchange<Seen>>,
-    /// What is left here is followed from the next round on ([`SocketProxy::set_classifiers`]).
+    /// Exchange of new classifiers, used from the next round on ([`SocketProxy::set_classifiers`]).
     pub classifiers: Option<&'a SnapshotExchange<Classifiers>>,
 }
 
-/// Turns `streams` until `stop` is set. A thread without work looks for more
-/// for `spin`, at most [`Threads::SPIN_MAX`], where work usually comes sooner
-/// than that; then it sleeps on `device`, which must end the sleep when
-/// something happens on the programs' side, too. Between two rounds it looks at `hatches`,
-/// and while some are more urgent than others it gives its core away, for programs
-/// that share it ([`YieldPolicy`]).
+/// Runs `streams` until `stop` is set. A thread without work polls for `spin`, at most
+/// [`Threads::SPIN_MAX`], where work usually arrives sooner. Then it sleeps on `device`, which
+/// events of the application side must also end. Between two rounds it serves `hatches`; while
+/// levels differ it yields its core to programs that share it ([`YieldPolicy`]).
 pub fn serve<D: Device, P: AppSockets>(
     streams: &mut SocketProxy<D, P>,
     device: &mut D,

@@ -1,5 +1,4 @@
-//! What programs wrote, to TCP: the most urgent first, and no more than TCP has
-//! room for.
+//! Transmission: reads programs' output by priority, as much as TCP has space for.
 
 use net::Device;
 use net::stack::ConnId;
@@ -10,7 +9,7 @@ use super::super::{AppSockets, AppStream, Counters, HANDED_MAX, Read, SocketProx
 use super::QueueEntry;
 
 impl<D: Device, P: AppSockets> SocketProxy<D, P> {
-    /// The program of `conn` may have written something.
+    /// Queues `conn`, as its program may have output.
     pub(in crate::socket_proxy) fn queue_out(&mut self, conn: ConnId) {
         let Some(flow) = self.flow(conn) else { return };
         let level = flow.level;
@@ -20,11 +19,11 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
         }
     }
 
-    /// Collects what programs have written, the most urgent first; whether
-    /// there was any. Who has more waits for the next round. So does, once, what is
-    /// less urgent than what a program was `handed` in this one: its core may be ours;
-    /// and, [`PASSED_IN_A_ROW`] times, what is less urgent than bytes that fill the round:
-    /// a turn may be as long as such a round, and with one in each the two would share alike.
+    /// Reads programs' output, the most urgent first; true if there was any. Entries with more
+    /// output wait for the next round. Output less urgent than the input `handed` in this round
+    /// waits once: the program may share our core. Output less urgent than the bytes that fill the
+    /// round waits [`PASSED_IN_A_ROW`] times: serving an entry may take as long as such a round,
+    /// and with one in each round both levels would get equal shares.
     pub(in crate::socket_proxy) fn collect(&mut self, now: Time, handed: Option<Priority>) -> bool {
         let bytes_max = self.collected_max();
         let passed_over = std::mem::take(&mut self.passed_over);
@@ -57,7 +56,7 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
         turns > 0
     }
 
-    /// Whether `conn` waited for its turn on this level.
+    /// Reads output of `conn`; false if it was not queued on this level.
     fn collect_one(&mut self, now: Time, conn: ConnId, level: Priority) -> bool {
         let Some(flow) = self.flow(conn).filter(|flow| flow.queued_out == Some(level)) else { return false };
         flow.queued_out = None;
@@ -70,13 +69,13 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
         let index = conn.index as usize;
         let Some(Some(flow)) = self.flows.get_mut(index) else { return };
         if flow.opening {
-            // What there is to read is not the program's yet.
+            // The pipe has no output of the program yet.
             return;
         }
         let mut collected = 0;
         while collected < bytes_max {
-            // What TCP has no room for stays in the pipe. Where nothing can be sent
-            // any more, an end may be there to be read.
+            // Output that TCP has no space for stays in the pipe. On a connection closed for
+            // sending, the pipe's end is still read.
             let room = match self.stack.send_room(now, conn, self.scratch.len()) {
                 Ok(0) => return,
                 Ok(room) => room,
@@ -97,7 +96,7 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
                 if self.stack.send(now, conn, &self.scratch[..len]).is_err() {
                     return self.nobody_reads(now, conn);
                 }
-                // Together with what it wrote before.
+                // Released together with the output before.
                 if !holds {
                     flow.hold(now, conn, false, &mut self.stack, &mut self.corked);
                 }
@@ -108,13 +107,13 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
                 followed.sent(now, &mut self.ledger);
             }
             match read {
-                // To be told that there is nothing more takes a call, too.
+                // Detecting the end of output takes another read.
                 Read::Some(len) if len < room && !flow.shut && !flow.gone => return,
                 Read::Some(_) => {}
                 Read::Nothing => return,
                 Read::End if flow.gone => {
                     let reset = flow.reset_on_close;
-                    // What has come and is not with it resets, too: after what it wrote.
+                    // Undelivered input resets the connection too, after the program's output.
                     if !reset && !self.stack.received(conn).is_empty() {
                         return self.resets.push(conn);
                     }
@@ -124,15 +123,15 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
                     self.newcomers.on_answer(&mut flow.stage, &mut self.front.gate);
                     return self.stack.close(now, conn);
                 }
-                // What it wrote before goes out first.
+                // The output before it is sent first.
                 Read::Reset => return self.resets.push(conn),
             }
         }
         self.queue_out(conn);
     }
 
-    /// The connection takes no more bytes. The event of its end follows once its program, if any process
-    /// still has it, was handed what came before that.
+    /// Handles a connection closed for sending. The event of its end follows once its program, if a
+    /// process still has it, has the input before it.
     fn nobody_reads(&mut self, now: Time, conn: ConnId) {
         if self.flow(conn).is_none_or(|flow| flow.gone || flow.deaf) {
             self.let_go(now, conn, true);

@@ -1,15 +1,14 @@
-//! Requests on a connection that a program opened: the program asks, and the next
-//! service answers.
+//! Requests on a connection that a program opened: the program sends them, the next service
+//! answers.
 //!
-//! A call begins when TCP is given its first byte and ends when the program is
-//! handed what its answer begins with. Between these it is known when TCP had
-//! all of it, and the segment that its answer begins with: when the device had that,
-//! and when it was readable. So `service` is the peer's and the way there and
-//! back. Of calls that wait together on a connection nobody knows which one is
-//! answered: none of them is kept, and all are counted. What comes while none
-//! waits is the rest of an answer.
+//! A call begins when TCP gets its first byte and ends when the first bytes of its answer are
+//! delivered to the program. Also known are the time at which TCP had all of it, and the answer's
+//! first segment: its device timestamp and the time at which it was readable. `service` is thus the
+//! peer's time and the round trip. If several calls wait on a connection, the answered one is
+//! unknown: none is recorded, all are counted. Bytes that arrive while none waits belong to an
+//! earlier answer.
 //!
-//! Bounds: one call of a connection, and what a reader may hold.
+//! Bounds: one call per connection, and the parser's own bound.
 
 use std::net::SocketAddr;
 
@@ -21,21 +20,21 @@ use super::{Reads, TrackerState};
 use crate::app::RequestAttributes;
 use crate::shard::{End, Side, Slow};
 
-/// Those of one connection.
+/// Calls of one connection.
 pub(in crate::socket_proxy) struct ClientRequests {
     peer: SocketAddr,
     reads: Reads,
-    /// Bytes that the program has written.
+    /// Bytes written by the program.
     written: u64,
     writing: Writing,
-    /// Written to its end and not answered.
+    /// Calls written completely and not answered.
     waiting: Waiting<Call>,
 }
 
 /// The call that is being written.
 #[derive(Default)]
 struct Writing {
-    /// When its first byte was.
+    /// Time of its first byte.
     begun: Option<Time>,
     bytes: usize,
     told: RequestAttributes,
@@ -44,14 +43,14 @@ struct Writing {
 struct Call {
     label: Label,
     begun: Time,
-    /// TCP had all of it.
+    /// Time at which TCP had all of it.
     sent: Option<Time>,
     answer: Option<Answer>,
     bytes: usize,
     told: RequestAttributes,
 }
 
-/// The segment that an answer begins with.
+/// First segment of an answer.
 #[derive(Clone, Copy)]
 struct Answer {
     received: Time,
@@ -64,7 +63,7 @@ impl ClientRequests {
         Self { peer, reads, written: 0, writing: Writing::default(), waiting: Waiting::Nobody }
     }
 
-    /// As [`RequestTracker::wrote`](super::Followed::wrote).
+    /// Implements [`RequestTracker::wrote`](super::RequestTracker::wrote).
     pub(super) fn wrote(&mut self, now: Time, level: Priority, piece: &[u8], ledger: &TrackerState) {
         let place = self.written;
         self.written += piece.len() as u64;
@@ -75,39 +74,39 @@ impl ClientRequests {
         reader.read(place, piece, &mut Hearing { now, level, writing, waiting });
     }
 
-    /// As [`RequestTracker::sent`](super::Followed::sent).
+    /// Implements [`RequestTracker::sent`](super::RequestTracker::sent).
     pub(super) fn sent(&mut self, now: Time) {
         if let Waiting::One(call) = &mut self.waiting {
             call.sent.get_or_insert(now);
         }
     }
 
-    /// As [`RequestTracker::arrived`](super::Followed::arrived).
+    /// Implements [`RequestTracker::arrived`](super::RequestTracker::arrived).
     pub(super) fn arrived(&mut self, now: Time, received: Time, popped: Time) {
         if let Waiting::One(call) = &mut self.waiting {
             call.answer.get_or_insert(Answer { received, popped, readable: now });
         }
     }
 
-    /// The program was handed `bytes` more.
+    /// Records the delivery of `bytes` to the program.
     pub(super) fn handed(&mut self, now: Time, bytes: usize, ledger: &mut TrackerState) {
         match &self.waiting {
-            // It came before there was anything to answer.
+            // These bytes arrived before the call.
             Waiting::One(call) if call.answer.is_none() => {}
             _ => self.over(now, End::Answered, bytes, ledger),
         }
     }
 
-    /// As [`RequestTracker::gone`](super::Followed::gone).
+    /// Implements [`RequestTracker::gone`](super::RequestTracker::gone).
     pub(super) fn gone(&mut self, now: Time, ledger: &mut TrackerState) {
         match &self.waiting {
-            // Of other protocols, some requests have no answer.
+            // In other protocols some requests have no answer.
             Waiting::One(call) if call.told.path.is_empty() => {}
             _ => self.over(now, End::Gone, 0, ledger),
         }
     }
 
-    /// Nobody waits any more.
+    /// Ends all waiting calls.
     fn over(&mut self, now: Time, end: End, response: usize, ledger: &mut TrackerState) {
         match self.waiting.take() {
             Waiting::Nobody => {}
@@ -141,13 +140,13 @@ impl RequestVisitor for Hearing<'_> {
 }
 
 impl Call {
-    /// Over at `now`, asked of this peer, who began to answer with so many bytes.
+    /// Records a call ended at `now`, with the peer and the length of the first part of its answer.
     fn until(self, now: Time, end: End, (peer, response): (SocketAddr, usize), ledger: &mut TrackerState) {
         let Self { label, begun, sent, answer, bytes, told } = self;
         let at_end = Answer { received: now, popped: now, readable: now };
         let Answer { received, popped, readable } = answer.unwrap_or(at_end);
         let mut last = begun;
-        // Where an answer begins before all is sent, nobody waits twice.
+        // An answer that begins before all is sent counts no time twice.
         let [transmit, service, nic, tcp, event] = [sent.unwrap_or(begun), received, popped, readable, now]
             .map(|time| {
                 let span = time.since(last);

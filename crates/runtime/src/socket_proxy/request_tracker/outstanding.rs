@@ -1,20 +1,20 @@
-//! What waits for its answer on a connection: of several that wait together nobody
-//! knows which one is answered, so they are counted and forgotten.
+//! Outstanding requests of a connection. If several wait together, the answered one is unknown, so
+//! they are only counted.
 
-/// Those that are not answered.
+/// Requests without an answer.
 #[derive(Default)]
 pub(super) enum Waiting<T> {
     /// None.
     #[default]
     Nobody,
-    /// The only one.
+    /// Exactly one.
     One(T),
-    /// So many.
+    /// Number of several.
     Several(u64),
 }
 
 impl<T> Waiting<T> {
-    /// One more waits.
+    /// Adds a request.
     pub(super) fn push(&mut self, one: T) {
         *self = match std::mem::take(self) {
             Self::Nobody => Self::One(one),
@@ -23,7 +23,7 @@ impl<T> Waiting<T> {
         };
     }
 
-    /// Nobody waits any more; who did.
+    /// Removes and returns all requests.
     pub(super) fn take(&mut self) -> Self {
         std::mem::take(self)
     }

@@ -1,15 +1,13 @@
-//! Requests on a connection that came: peers ask, a program answers.
+//! Requests on an accepted connection: the peer sends them, the program answers.
 //!
-//! Known is when the device had a request's last byte, when the program was
-//! handed that, when the connection began to answer, and when TCP had all that
-//! was written by then. These are the ends of the stages of a [`Slow`]; so
-//! `service` is all that is the program's, its own queue too, and `transmit`
-//! ends with what a response begins with, not with the whole of a long one. Of
-//! requests that wait together on a connection nobody knows which one is
-//! answered: none of them is kept, and all are counted.
+//! Known times: the device timestamp of a request's last byte, its delivery to the program, the
+//! program's first output, and the time at which TCP had all output written by then. They bound the
+//! stages of a [`Slow`]. `service` is thus all of the program's time, including its own queue, and
+//! `transmit` ends with the first part of a response, not with the whole of a long one. If several
+//! requests wait on a connection, the answered one is unknown: none is recorded, all are counted.
 //!
-//! Bounds: [`MARKS_MAX`] segments of a connection, one request, and what a
-//! [`Reader`] may hold.
+//! Bounds: [`MARKS_MAX`] segments per connection, one request, and the
+//! [`StreamParser`](net::classify::l7::StreamParser)'s own bound.
 
 use std::collections::VecDeque;
 
@@ -21,30 +19,30 @@ use super::{Mark, Reads, TrackerState};
 use crate::app::RequestAttributes;
 use crate::shard::{End, PASSAGE, Side, Slow};
 
-/// Those of one connection.
+/// Requests of one connection.
 #[derive(Default)]
 pub(in crate::socket_proxy) struct Requests {
     reads: Reads,
-    /// Bytes of the stream that have come, and that the program was handed.
+    /// Stream bytes received, and delivered to the program.
     come: u64,
     handed: u64,
-    /// Segments that were not handed over to their end.
+    /// Segments not delivered to their end.
     marks: VecDeque<Mark>,
-    /// Handed over and not answered.
+    /// Requests delivered and not answered.
     waiting: Waiting<Asked>,
     coming: Coming,
-    /// Whose answer has begun, since when, and how many bytes of it there were.
+    /// Request whose answer has begun, with the answer's start and its bytes so far.
     leaving: Option<(Asked, Time, usize)>,
 }
 
-/// The request that is being handed over: what it says, and its bytes so far.
+/// Request that is being delivered: attributes and bytes so far.
 #[derive(Default)]
 struct Coming {
     told: RequestAttributes,
     bytes: usize,
 }
 
-/// A request that is the program's.
+/// A request delivered completely.
 struct Asked {
     label: Label,
     mark: Mark,
@@ -53,7 +51,7 @@ struct Asked {
     told: RequestAttributes,
 }
 
-/// Segments told apart per connection; more are merged into the last.
+/// Maximum of segments kept apart per connection; more are merged into the last.
 const MARKS_MAX: usize = 64;
 
 impl Requests {
@@ -61,7 +59,7 @@ impl Requests {
         Self { reads, ..Self::default() }
     }
 
-    /// `fresh` bytes became readable at `now`.
+    /// Records `fresh` bytes readable at `now`.
     pub(super) fn arrived(&mut self, now: Time, fresh: u32, received: Time, popped: Time) {
         self.come += u64::from(fresh);
         if self.marks.len() >= MARKS_MAX {
@@ -70,11 +68,11 @@ impl Requests {
         self.marks.push_back(Mark { end: self.come, received, popped, readable: now });
     }
 
-    /// The program was handed `piece`, which is as urgent as `level`.
+    /// Records the delivery of `piece`, of this `level`, to the program.
     pub(super) fn handed(&mut self, now: Time, level: Priority, piece: &[u8], ledger: &TrackerState) {
         let mut rest = piece;
         while !rest.is_empty() {
-            // A segment at a time, so that it is known which one completed a request.
+            // By segment, to find the one that completed a request.
             let at = Mark { end: u64::MAX, received: now, popped: now, readable: now };
             let mark = self.marks.front().copied().unwrap_or(at);
             let len = rest.len().min(mark.end.saturating_sub(self.handed) as usize);
@@ -97,7 +95,7 @@ impl Requests {
         reader.read(self.handed, part, &mut Hearing { heard, coming, waiting });
     }
 
-    /// The program wrote `bytes` more.
+    /// Records `bytes` of the program's output.
     pub(super) fn answered(&mut self, now: Time, bytes: usize, ledger: &mut TrackerState) {
         match self.waiting.take() {
             Waiting::Nobody => self.leaving.iter_mut().for_each(|(.., so_far)| *so_far += bytes),
@@ -106,21 +104,21 @@ impl Requests {
         }
     }
 
-    /// TCP has all that the program wrote.
+    /// Records that TCP has all of the program's output.
     pub(super) fn sent(&mut self, now: Time, ledger: &mut TrackerState) {
         if let Some((asked, begun, bytes)) = self.leaving.take() {
             asked.until(now, begun, bytes, End::Answered, ledger);
         }
     }
 
-    /// The connection is gone.
+    /// Records the end of the connection.
     pub(super) fn gone(&mut self, now: Time, ledger: &mut TrackerState) {
         if let Some((asked, begun, bytes)) = self.leaving.take() {
             return asked.until(now, begun, bytes, End::Gone, ledger);
         }
         match self.waiting.take() {
             Waiting::Nobody => {}
-            // Of other protocols, some requests have no answer.
+            // In other protocols some requests have no answer.
             Waiting::One(asked) if asked.told.path.is_empty() => {}
             Waiting::One(asked) => asked.until(now, now, 0, End::Gone, ledger),
             Waiting::Several(count) => ledger.together += count,
@@ -128,7 +126,7 @@ impl Requests {
     }
 }
 
-/// When a piece was handed over, and what was known of it.
+/// Time, level and segment of a delivered piece.
 #[derive(Clone, Copy)]
 struct Heard {
     now: Time,
@@ -158,7 +156,7 @@ impl RequestVisitor for Hearing<'_> {
 }
 
 impl Asked {
-    /// Over at `now`; its answer began with `response` bytes at `begun`.
+    /// Records a request ended at `now`, whose answer began at `begun` with `response` bytes.
     fn until(self, now: Time, begun: Time, response: usize, end: End, ledger: &mut TrackerState) {
         let Self { label, mark: Mark { received, popped, readable, .. }, handed, bytes, told } = self;
         let times = [received, popped, readable, handed, begun, now];
