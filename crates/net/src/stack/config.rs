@@ -1,4 +1,4 @@
-//! How a stack and its listeners are set up.
+//! Configuration of a stack and of its listeners.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -12,133 +12,125 @@ use crate::tcp::Ecn;
 use crate::tcp::congestion::NewCongestion;
 use crate::wire::{ip, tcp};
 
-/// How a stack is set up.
+/// Configuration of a stack.
 #[derive(Clone)]
 pub struct Config {
-    /// Our hardware address.
+    /// Hardware address of this host.
     pub mac: [u8; 6],
-    /// Our address.
+    /// IPv4 address of this host.
     pub addr: Ipv4Addr,
     /// Prefix length of the local subnet, 0..=32.
     pub prefix: u8,
     /// Next hop for other subnets.
     pub gateway: Option<Ipv4Addr>,
-    /// Whether a server is asked for `addr`, `prefix` and `gateway` (RFC 2131);
-    /// `addr` may be 0.0.0.0 then.
+    /// True if DHCP supplies `addr`, `prefix` and `gateway` (RFC 2131); `addr` may then be 0.0.0.0.
     pub dhcp: bool,
-    /// IPv6, if it is spoken.
+    /// IPv6 configuration; `None` turns IPv6 off.
     pub ipv6: Option<Ipv6>,
     /// IP MTU, 68..=9216; IPv6 needs 1280.
     pub mtu: u16,
-    /// Largest segment without options that is sent or asked for, whatever
-    /// the MTU allows; `None` leaves it to the MTU.
+    /// Largest MSS, without options, that is sent or advertised, whatever the MTU allows; `None`
+    /// derives it from the MTU.
     pub mss_max: Option<u16>,
     /// Most ICMP errors sent each second (RFC 1812 §4.3.2.8, RFC 4443 §2.4 f).
     pub icmp_errors_per_second_max: u32,
     /// Keys initial sequence numbers (RFC 6528) and the flow table's hash; draw it at random.
     pub secret: [u8; 16],
-    /// Classifier of connections whose listener and socket give none (M3).
+    /// Classifier of connections whose listener and socket set none (M3).
     pub classifier: Option<TransportClassifier>,
-    /// Makes each connection's congestion control, such as the `new` of one of
+    /// Constructor of each connection's congestion control, such as the `new` of one of
     /// [`ALGORITHMS`](crate::congestion::ALGORITHMS); `None` is CUBIC.
     pub congestion: Option<NewCongestion>,
-    /// Which connection sends first.
+    /// Order in which connections send.
     pub transmit: TransmitOrder,
-    /// DSCP of TCP segments by the level they are sent at, 0..64 each;
-    /// [`Config::DSCP`] by default.
+    /// DSCP of TCP segments per level, 0..64 each; [`Config::DSCP`] by default.
     pub dscp: [u8; Priority::LEVELS],
-    /// How much longer than the smoothed round trip a retransmission timeout
-    /// is at least: RTO = SRTT + max(`rto_min`, 4 × RTTVAR), which is G in RFC
-    /// 6298 §2.3. The 1 s of its §2.4 is not kept: data centres need less.
+    /// Lower bound of a retransmission timeout's margin over the smoothed round trip: RTO = SRTT +
+    /// max(`rto_min`, 4 × RTTVAR), which is G in RFC 6298 §2.3. The 1 s minimum of its §2.4 does
+    /// not apply: it is too long for data centres.
     pub rto_min: Span,
-    /// Whether loss is told by time (RACK-TLP, RFC 8985) with peers that
-    /// understand SACK; otherwise it is told by counting (RFC 6675).
+    /// True if loss is detected by time (RACK-TLP, RFC 8985) with peers that support SACK; false if
+    /// by counting duplicates (RFC 6675).
     pub rack: bool,
-    /// Whether marks of congestion are used. With [`Ecn::Dctcp`], `congestion`
-    /// should be DCTCP's.
+    /// Use of ECN. With [`Ecn::Dctcp`], `congestion` should be DCTCP.
     pub ecn: Ecn,
-    /// Whether a window is sent evenly over a round trip instead of at once:
-    /// at 1.2 times the window per smoothed round trip, twice in slow start.
+    /// True if a window is paced over a round trip instead of sent as a burst: at 1.2 times the
+    /// window per smoothed round trip, twice in slow start.
     pub pacing: bool,
-    /// How long a peer is expected to delay an acknowledgement at most: a
-    /// single segment in flight is probed for that much later (RFC 8985 §7.2).
+    /// Assumed upper bound of a peer's acknowledgement delay, added to the probe timeout of a
+    /// single segment in flight (RFC 8985 §7.2).
     pub ack_delay_max: Span,
-    /// Receive window / receive buffer of a new connection, in bytes.
+    /// Initial receive window and receive buffer of a connection, in bytes.
     pub recv_buffer: usize,
-    /// How far the receive window may grow while the application reads as
-    /// fast as the peer sends, in bytes; less than `recv_buffer`: not at all.
+    /// Largest receive window, in bytes, that autotuning reaches while the application reads as
+    /// fast as the peer sends; a value below `recv_buffer` turns autotuning off.
     pub recv_buffer_max: usize,
-    /// Send buffer of a new connection, in bytes.
+    /// Initial send buffer of a connection, in bytes.
     pub send_buffer: usize,
-    /// How far the send buffer may grow with the congestion window, in bytes;
-    /// less than `send_buffer`: not at all.
+    /// Largest send buffer, in bytes, as it grows with the congestion window; a value below
+    /// `send_buffer` turns growth off.
     pub send_buffer_max: usize,
-    /// Most bytes that send and receive buffers, early segments and records of
-    /// segments in flight (24 bytes each, at most 384 KiB a connection) of all
-    /// connections, and what their owner [holds](super::Stack::hold) for them, may
-    /// take up together.
+    /// Memory limit in bytes over all connections: send and receive buffers, out-of-order segments,
+    /// records of segments in flight (24 bytes each, at most 384 KiB per connection), and memory
+    /// that the stack's owner [holds](super::Stack::hold) for them.
     ///
-    /// Outside are: [connections themselves](super::Stack::connection_bytes), 640
-    /// bytes each; of one with several segments in flight the first 64 records,
-    /// 1.5 KiB, and up to 8 KiB of what its peer reports to have; records that a
-    /// retransmission cuts in two; datagrams and replies, which are bounded in
-    /// number; and what is kept for reuse, 16 MiB of buffers and 12 MiB of records.
+    /// Not counted: [connections themselves](super::Stack::connection_bytes), 640 bytes each; for a
+    /// connection with several segments in flight its first 64 records (1.5 KiB) and up to 8 KiB of
+    /// SACK ranges; records that a retransmission splits; datagrams and replies, whose number is
+    /// bounded; and free lists, 16 MiB of buffers and 12 MiB of records.
     ///
-    /// From half of it on, windows promise only 16 KiB and early segments are
-    /// dropped; the last quarter is for connections that hold no more than that.
-    /// Windows grow again, and peers hear of it, once less than half is in use.
+    /// From half of the limit, windows advertise at most 16 KiB and out-of-order segments are
+    /// dropped; the last quarter is reserved for connections that hold no more than that. Below
+    /// half, windows grow again and peers receive window updates.
     pub memory_max: usize,
-    /// How long the acknowledgement of data may wait for company, at most
-    /// 500 ms (RFC 9293 §3.8.6.3); `None`: not at all.
+    /// Longest delay of a data acknowledgement, at most 500 ms (RFC 9293 §3.8.6.3); `None` is no
+    /// delay.
     pub delayed_ack: Option<Span>,
-    /// How long data may wait for its acknowledgement before the connection
-    /// ends; `None`: as long as retransmission takes. Looked at when the
-    /// retransmission timer fires.
+    /// Longest time that data may stay unacknowledged before the connection ends; `None` leaves it
+    /// to the retransmission limit. Checked when the retransmission timer fires.
     pub user_timeout: Option<Span>,
-    /// How long a closed connection lingers in TIME-WAIT (2 MSL).
+    /// Duration of TIME-WAIT (2 MSL).
     pub time_wait: Span,
-    /// How long the peer may take to close its half after ours (FIN-WAIT-2)
-    /// once the application has let go. While it has not, and `keep_alive` is
-    /// off, the idle time before the peer is asked whether it lives: one that
-    /// died then would otherwise be waited for without end.
+    /// Longest time in FIN-WAIT-2 of a connection that the application has detached. For a
+    /// connection not detached, with `keep_alive` off, the idle time before the peer is probed:
+    /// otherwise the connection of a dead peer would never end.
     pub fin_wait: Span,
-    /// Whether what came before a reset, or before a peer was given up, can still be read, as a
-    /// kernel's programs can; the application hears of the end after that. Otherwise it does at
-    /// once, and what it has not read is gone with who sent it.
+    /// True if data received before a reset or a timeout stays readable, as on the kernel; the
+    /// close event follows it. False if the close event comes at once and unread data is discarded.
     pub reads_after_reset: bool,
-    /// An attempt to connect ends by any ICMP error, as Linux has it (RFC 5461 §3.1), and not only by those that
-    /// are no use to wait for (RFC 9293 §3.9.2.2, MUST-56).
+    /// True if any ICMP error aborts a connection attempt, as in Linux (RFC 5461 §3.1); false if
+    /// only hard errors do (RFC 9293 §3.9.2.2, MUST-56).
     pub soft_errors_end_opening: bool,
-    /// Most connections in TIME-WAIT; the oldest makes room for one more.
+    /// Most connections in TIME-WAIT; a further one evicts the oldest.
     pub time_wait_max: usize,
     /// Idle time before keep-alive probes start; `None` turns them off.
     pub keep_alive: Option<Span>,
-    /// When listeners answer without remembering (RFC 4987).
+    /// Use of SYN cookies by listeners (RFC 4987).
     pub syn_cookies: SynCookies,
-    /// Fast Open cookies of servers to remember, for
+    /// Most Fast Open cookies of servers to cache, for
     /// [`Stack::connect_with`](super::Stack::connect_with); 0 turns it off.
     pub fast_open_cookies: usize,
-    /// This stack's place among the shards of its host; `None` when it is alone.
+    /// Index of this stack among its host's shards; `None` without shards.
     pub place: Option<ShardIndex>,
     /// Most connections at once.
     pub connections_max: usize,
-    /// Most acknowledgements each second that challenge a suspicious RST, SYN
-    /// or ACK, over all connections (RFC 5961 §7).
+    /// Most challenge ACKs per second, in response to a suspicious RST, SYN or ACK, over all
+    /// connections (RFC 5961 §7).
     pub challenges_per_second_max: u32,
-    /// Most answers in each half second that one connection gives to segments
-    /// without data that fit nowhere.
+    /// Most acknowledgements per half second that one connection sends for unacceptable segments
+    /// without data.
     pub answers_max: u8,
 }
 
 impl Config {
-    /// With which DSCP each level is sent unless it is said otherwise, by RFC 4594:
-    /// real-time interactive (CS4), conferencing (AF41), streaming (AF31), broadcast
-    /// (CS3), low-latency data (AF21), operations (CS2), high-throughput data (AF11),
-    /// and best effort for the least urgent, which is also what nobody has
-    /// classified: the lower effort of RFC 8622 is for the operator to choose.
+    /// Default DSCP of each level, after RFC 4594: real-time interactive (CS4), conferencing
+    /// (AF41), streaming (AF31), broadcast (CS3), low-latency data (AF21), operations (CS2),
+    /// high-throughput data (AF11), and best effort for the lowest level, which unclassified
+    /// traffic has too. The operator may choose the lower effort of RFC 8622.
     pub const DSCP: [u8; Priority::LEVELS] = [32, 34, 26, 24, 18, 16, 10, 0];
 
-    /// A host at `addr`/`prefix` with this MAC and `secret`; the rest as documented in the guide.
+    /// Configuration of a host at `addr`/`prefix` with this MAC and `secret`; the rest as
+    /// documented in the guide.
     #[must_use]
     pub fn new(mac: [u8; 6], addr: Ipv4Addr, prefix: u8, secret: [u8; 16]) -> Self {
         Self {
@@ -184,78 +176,75 @@ impl Config {
     }
 }
 
-/// How IPv6 is set up. There is always a link-local address.
+/// Configuration of IPv6. A link-local address always exists.
 #[derive(Clone, Debug)]
 pub struct Ipv6 {
-    /// Further addresses of ours, each with its prefix length, 0..=128: what
-    /// shares that many bits with it is on this link. At most 15.
+    /// Further addresses of this host with their prefix lengths, 0..=128: addresses that share the
+    /// prefix are on-link. At most 15.
     pub addrs: Vec<(Ipv6Addr, u8)>,
-    /// Next hop for what is not on this link; without one, the routers that
-    /// advertise themselves.
+    /// Next hop for off-link addresses; `None` uses the routers that advertise themselves.
     pub gateway: Option<Ipv6Addr>,
-    /// Whether routers' advertisements make addresses and routes (RFC 4862).
+    /// True if router advertisements configure addresses and routes (RFC 4862).
     pub slaac: bool,
-    /// How addresses of our own making end.
+    /// Interface identifier of self-generated addresses.
     pub interface_id: InterfaceId,
-    /// How often to ask, a second apart, whether an address is taken before it
-    /// is used; 0 uses it at once (RFC 4862 §5.1, DupAddrDetectTransmits).
+    /// Duplicate address detection probes, one second apart, before an address is used; 0 uses it
+    /// at once (RFC 4862 §5.1, DupAddrDetectTransmits).
     pub probes: u8,
 }
 
 impl Default for Ipv6 {
-    /// A link-local address and what routers advertise.
+    /// A link-local address and router advertisements.
     fn default() -> Self {
         Self { addrs: Vec::new(), gateway: None, slaac: true, interface_id: InterfaceId::Stable, probes: 1 }
     }
 }
 
-/// The last 64 bits of an address of our own making.
+/// Interface identifier: the last 64 bits of a self-generated address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InterfaceId {
-    /// The hardware address (RFC 4291, appendix A): tells it to everybody.
+    /// From the hardware address (RFC 4291, appendix A), which it reveals.
     Eui64,
-    /// Drawn from [`Config::secret`], another one in each network (RFC 7217).
+    /// From [`Config::secret`], different in each network (RFC 7217).
     Stable,
 }
 
-/// How a listener is set up.
+/// Configuration of a listener.
 #[derive(Clone, Default)]
 pub struct ListenOptions {
-    /// Connections that may wait for being taken; 0 means 1024.
+    /// Accept-queue capacity; 0 means 1024.
     pub backlog: usize,
-    /// Connections whose handshake may be under way; 0 means as many as `backlog`.
+    /// Most half-open connections; 0 means as many as `backlog`.
     pub half_open: usize,
-    /// Connections that may have brought data with their SYN (Fast Open) and
-    /// whose handshake may be under way. 0 turns it off: whoever turns it on
-    /// must bear requests that are delivered twice (RFC 7413 §6.1).
+    /// Most half-open connections whose SYN carried data (Fast Open). 0 turns Fast Open off; with
+    /// it on, the application must tolerate a request that is delivered twice (RFC 7413 §6.1).
     pub fast_open: usize,
     /// Classifier that accepted connections inherit (M3).
     pub classifier: Option<TransportClassifier>,
-    /// Hop limits that accepted connections inherit, of IPv4 and of IPv6; its answers to SYNs
-    /// have them, too.
+    /// Hop limits of IPv4 and of IPv6 that accepted connections inherit and SYN-ACKs carry.
     pub hops: [HopLimits; 2],
 }
 
 /// Hop limits of a connection: the TTL of IPv4, the hop limit of IPv6.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HopLimits {
-    /// Hops that packets of ours may take (IP_TTL, IPV6_UNICAST_HOPS).
+    /// Hop limit of sent packets (IP_TTL, IPV6_UNICAST_HOPS).
     pub sent: u8,
-    /// Segments whose packet has fewer hops left are dropped (IP_MINTTL, IPV6_MINHOPCOUNT;
-    /// RFC 5082): with 255, those that passed a router.
+    /// Segments whose packet has fewer hops left are dropped (IP_MINTTL, IPV6_MINHOPCOUNT; RFC
+    /// 5082): with 255, those that passed a router.
     pub received_min: u8,
 }
 
 impl Default for HopLimits {
-    /// 64, and segments from anywhere.
+    /// 64 for sent packets, no minimum for received ones.
     fn default() -> Self {
         Self { sent: ip::HOPS, received_min: 0 }
     }
 }
 
 impl Config {
-    /// Whether this stack speaks for its host: where there are several shards,
-    /// all hear who has which hardware address, and the first answers.
+    /// True if this stack answers for its host: all shards receive ARP and neighbour discovery, and
+    /// only the first answers.
     #[inline]
     pub(crate) fn answers_for_host(&self) -> bool {
         self.place.is_none_or(|place| place.shard == 0)
@@ -268,30 +257,30 @@ impl Config {
         fits.min(self.mss_max.unwrap_or(u16::MAX)).max(28)
     }
 
-    /// How far a receive window may grow.
+    /// Upper bound of the receive window.
     #[inline]
     pub(crate) fn recv_buffer_max(&self) -> usize {
         self.recv_buffer_max.max(self.recv_buffer)
     }
 
-    /// The code point of packets of this level.
+    /// DSCP of packets of `level`.
     #[inline]
     pub(crate) fn dscp_of(&self, level: Priority) -> u8 {
         self.dscp[level.index()] & 63
     }
 
-    /// The smallest shift at which the largest receive buffer can be announced.
+    /// Smallest window scale that can advertise the largest receive buffer.
     pub(crate) fn window_scale(&self) -> u8 {
         (0..14).find(|shift| self.recv_buffer_max() >> shift <= 65_535).unwrap_or(14)
     }
 
-    /// The host to hand a packet for `target` to.
+    /// Next hop of a packet to `target`.
     #[inline]
     pub(crate) fn next_hop(&self, target: Ipv4Addr) -> Option<Ipv4Addr> {
         if self.is_local(target) { Some(target) } else { self.gateway }
     }
 
-    /// Whether `addr` is in our subnet.
+    /// True if `addr` is in the local subnet.
     #[inline]
     pub(crate) fn is_local(&self, addr: Ipv4Addr) -> bool {
         let host_bits = 32 - u32::from(self.prefix.min(32));

@@ -1,8 +1,8 @@
-//! Where connections live and how a segment finds its own, in O(1).
+//! Connection table: slots of connections and a hash table that finds a segment's connection in
+//! O(1).
 //!
-//! Connections stand in slots that never move; the table beside them holds
-//! eight bytes for each: 32 bits of a keyed hash, so that nobody can choose
-//! colliding ports, and the slot.
+//! Slots never move. The hash table holds eight bytes per connection: the slot and 32 bits of a
+//! keyed hash, so that an attacker cannot choose colliding ports.
 
 use std::net::IpAddr;
 
@@ -13,7 +13,7 @@ use super::tx_scheduler::TxLinks;
 use crate::tcp::Connection;
 use crate::wire::FourTuple;
 
-/// A keyed hash of `tuple`; `purpose` tells uses of the key apart.
+/// Keyed hash of `tuple`; `purpose` separates uses of the key.
 #[inline(always)] // Once for each segment; a call would cost as much as the work.
 pub(crate) fn hash(secret: &[u8; 16], purpose: u8, tuple: &FourTuple) -> u64 {
     match (tuple.local, tuple.remote) {
@@ -43,13 +43,13 @@ fn sip(secret: &[u8; 16], bytes: &[u8]) -> u64 {
     SipHasher13::new_with_key(secret).hash(bytes)
 }
 
-/// [`sip`] out of line, so that it does not stand in the way of the short one.
+/// [`sip`] out of line, to keep the IPv4 path short.
 #[inline(never)]
 fn sip_long(secret: &[u8; 16], bytes: &[u8; 37]) -> u64 {
     sip(secret, bytes)
 }
 
-/// The address as IPv6 writes it.
+/// `addr` as an IPv6 address, IPv4 mapped.
 fn octets(addr: IpAddr) -> [u8; 16] {
     match addr {
         IpAddr::V4(addr) => addr.to_ipv6_mapped().octets(),
@@ -60,7 +60,7 @@ fn octets(addr: IpAddr) -> [u8; 16] {
 #[derive(Default)]
 struct Slot {
     generation: u32,
-    /// Where the connection before waited to send, while the slot is empty.
+    /// Transmit queue links of the previous connection, while the slot is empty.
     places: TxLinks,
     connection: Option<Connection>,
 }
@@ -71,9 +71,9 @@ type Chunk = [Slot; CHUNK_LEN];
 
 /// Connections by slot and by tuple.
 pub(crate) struct ConnectionTable {
-    /// Slots in chunks, so that growing moves nothing and wastes little.
+    /// Slots in chunks: growth moves none and wastes at most one chunk.
     chunks: Vec<Box<Chunk>>,
-    /// Slots that were used at least once.
+    /// Slots used at least once.
     used: u32,
     free: Vec<u32>,
     /// Open addressing with linear probing; at most three quarters full.
@@ -99,7 +99,7 @@ impl ConnectionTable {
         self.live
     }
 
-    /// Bytes that all of this takes up.
+    /// Memory of the table in bytes.
     pub(crate) fn bytes(&self) -> usize {
         let slots = self.chunks.len() * size_of::<Chunk>() + self.chunks.capacity() * size_of::<Box<Chunk>>();
         slots + self.table.capacity() * size_of::<Entry>() + self.free.capacity() * size_of::<u32>()
@@ -111,12 +111,12 @@ impl ConnectionTable {
         let index = self.free.pop().unwrap_or_else(|| {
             if self.used as usize == self.chunks.len() * CHUNK_LEN {
                 let slots: Box<[Slot]> = (0..CHUNK_LEN).map(|_| Slot::default()).collect();
-                self.chunks.push(slots.try_into().ok().expect("a chunk has that many slots"));
+                self.chunks.push(slots.try_into().ok().expect("a chunk has CHUNK_LEN slots"));
             }
             self.used += 1;
             self.used - 1
         });
-        let slot = self.slot_mut(index).expect("the slot is there");
+        let slot = self.slot_mut(index).expect("the slot exists");
         connection.places = slot.places;
         slot.connection = Some(connection);
         ConnId { index, generation: slot.generation }
@@ -148,7 +148,7 @@ impl ConnectionTable {
         Some(&mut self.chunks.get_mut(index as usize >> CHUNK_BITS)?[index as usize % CHUNK_LEN])
     }
 
-    /// The connection in slot `index` with its id.
+    /// Connection in slot `index`, with its id.
     #[inline]
     pub(crate) fn at(&mut self, index: u32) -> Option<(ConnId, &mut Connection)> {
         let slot = self.slot_mut(index)?;
@@ -156,28 +156,28 @@ impl ConnectionTable {
         slot.connection.as_mut().map(|connection| (id, connection))
     }
 
-    /// Where slot `index` waits to send, whether a connection is in it or not.
+    /// Transmit queue links of slot `index`, with or without a connection.
     #[inline]
     pub(crate) fn places(&mut self, index: u32) -> Option<&mut TxLinks> {
         let slot = self.slot_mut(index)?;
         Some(slot.connection.as_mut().map_or(&mut slot.places, |connection| &mut connection.places))
     }
 
-    /// The connection that the application calls `id`.
+    /// Connection with the application's handle `id`.
     #[inline]
     pub(crate) fn get(&self, id: ConnId) -> Option<&Connection> {
         let slot = self.slot(id.index).filter(|slot| slot.generation == id.generation)?;
         slot.connection.as_ref().filter(|connection| !connection.flags.detached)
     }
 
-    /// The connection that the application calls `id`.
+    /// Connection with the application's handle `id`.
     #[inline]
     pub(crate) fn get_mut(&mut self, id: ConnId) -> Option<&mut Connection> {
         let (found, connection) = self.at(id.index)?;
         (found == id && !connection.flags.detached).then_some(connection)
     }
 
-    /// The slot of the connection with `tuple`, whose hash is `hash`.
+    /// Slot of the connection with `tuple`, whose hash is `hash`.
     #[inline]
     pub(crate) fn find(&self, hash: u64, tuple: &FourTuple) -> Option<u32> {
         let hash = hash as u32;
@@ -216,7 +216,7 @@ impl ConnectionTable {
         self.table[at] = entry;
     }
 
-    /// Makes slot `index` no longer findable; what stood behind it moves up.
+    /// Makes slot `index` no longer findable; later entries of its probe sequence move up.
     pub(crate) fn unlink(&mut self, hash: u64, index: u32) {
         let mask = self.table.len() - 1;
         let mut hole = hash as u32 as usize & mask;
@@ -235,7 +235,7 @@ impl ConnectionTable {
                 break;
             }
             let home = entry.hash as usize & mask;
-            // It may move up unless its home lies behind the hole.
+            // An entry moves up unless its home slot lies after the hole.
             if (at.wrapping_sub(home) & mask) >= (at.wrapping_sub(hole) & mask) {
                 self.table[hole] = entry;
                 hole = at;
@@ -260,7 +260,7 @@ mod tests {
         FourTuple { local: here, local_port: 80, remote: here, remote_port }
     }
 
-    /// How many of `tuples` share the fullest of `places` under `secret`.
+    /// Number of `tuples` in the fullest of `places` buckets under `secret`.
     fn fullest(secret: [u8; 16], places: usize, tuples: impl Iterator<Item = FourTuple>) -> u32 {
         let mut count = vec![0; places];
         tuples.for_each(|t| count[hash(&secret, 0, &t) as usize & (places - 1)] += 1);
@@ -273,12 +273,12 @@ mod tests {
             remote: Ipv4Addr::from_bits(0x0a00_0000 | n >> 12).into(),
             ..tuple(1024 + (n & 0xfff) as u16)
         };
-        // 500 tuples that share one place of 4096 under the attacker's own secret.
+        // 500 tuples that share one bucket of 4096 under the attacker's own secret.
         let same = |t: &FourTuple| hash(&[1; 16], 0, t) & 0xfff == 7;
         let chosen: Vec<FourTuple> = (0..4_000_000).map(tuple_of).filter(same).take(500).collect();
         assert_eq!(fullest([1; 16], 4096, chosen.iter().copied()), 500);
         assert!(fullest([2; 16], 4096, chosen.into_iter()) <= 6);
-        // Three quarters of a table of neighbours, the fullest that it gets.
+        // Three quarters of a table of neighbouring addresses, its highest load.
         assert!(fullest([2; 16], 1 << 16, (0..49_152).map(tuple_of)) <= 10);
     }
 

@@ -1,14 +1,13 @@
 //! SYN cookies: a handshake without state.
 //!
-//! When a listener's half-open connections are as many as it allows, the
-//! answer to a SYN carries all that the stack would have to remember: the
-//! sequence number holds a keyed hash of the tuple and of the peer's number,
-//! the time in steps of 64 s, and the class of the peer's MSS; the lowest six
-//! bits of our timestamp hold window scale, SACK and ECN. Nothing is kept until
-//! the peer proves, by acknowledging the number, that it receives at its
-//! address. A guess is right once in 2^28: two epochs of 256 times eight
-//! classes of 2^24. A peer without timestamps gets neither SACK nor scaling.
-//! Source: RFC 4987 §3.6; bits as Linux has them.
+//! At the limit of half-open connections, a listener encodes the state of a handshake in its
+//! SYN-ACK. The sequence number holds a keyed hash of the tuple and of the peer's sequence number,
+//! the time in steps of 64 s, and the class of the peer's MSS; the lowest six bits of the timestamp
+//! hold window scale, SACK and ECN. The stack keeps nothing until the peer proves, by acknowledging
+//! the number, that it receives at its address. A guess succeeds once in 2^28: two epochs of 256
+//! times eight classes of 2^24. A peer without timestamps gets neither SACK nor window scaling.
+//!
+//! Source: RFC 4987 §3.6; bit layout as in Linux.
 
 use std::hash::Hasher;
 
@@ -19,32 +18,32 @@ use super::connection_table;
 use crate::wire::FourTuple;
 use crate::wire::tcp::{Options, Seq, Timestamps};
 
-/// When a listener answers with cookies.
+/// Policy for SYN cookies of a listener.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SynCookies {
-    /// Never: SYNs beyond the bound of half-open connections are dropped.
+    /// Never: SYNs beyond the limit of half-open connections are dropped.
     Off,
-    /// While as many connections are half open as the listener allows.
+    /// While the listener's half-open connections are at their limit.
     #[default]
     WhenFull,
-    /// Always: no connection is ever half open.
+    /// Always: no connection is ever half-open.
     Always,
 }
 
-/// How long a cookie's epoch lasts; it is good in its own and the next.
+/// Length of a cookie's epoch; a cookie is valid in its own epoch and the next.
 const EPOCH: Span = Span::from_secs(64);
-/// After so long no cookie is good any more.
+/// Longest validity of a cookie.
 pub(super) const COOKIE_LIFE: Span = Span::from_secs(128);
 
-/// What a cookie can say about the peer's MSS: the largest that is not larger.
+/// MSS classes of a cookie; a peer's MSS is rounded down to one.
 const MSS: [u16; 8] = [88, 536, 1220, 1360, 1440, 1452, 1460, 8960];
 
-/// Uses of the secret, beside those of the stack.
+/// Purposes of the secret, in addition to those of the stack.
 const HASH_TUPLE: u8 = 8;
 const HASH_BASE: u8 = 9;
 const HASH_PAD: u8 = 10;
 
-/// What cookies of one stack are made of.
+/// Inputs of a stack's cookies.
 #[derive(Clone, Copy)]
 pub(super) struct Cookies<'a> {
     pub(super) secret: &'a [u8; 16],
@@ -52,7 +51,7 @@ pub(super) struct Cookies<'a> {
 }
 
 impl Cookies<'_> {
-    /// The sequence number that answers a SYN numbered `irs` with this MSS.
+    /// Initial sequence number in response to a SYN with sequence number `irs` and this MSS.
     pub(super) fn cookie_isn(&self, tuple: &FourTuple, irs: Seq, mss: u16) -> Seq {
         let class = MSS.iter().rposition(|known| *known <= mss).unwrap_or(0) as u32;
         let epoch = self.epoch();
@@ -61,8 +60,8 @@ impl Cookies<'_> {
         Seq(self.mix(HASH_BASE, hash, irs, 0).wrapping_add(epoch << LOW_BITS).wrapping_add(low))
     }
 
-    /// The MSS that `number`, which answered a SYN numbered `irs`, stands for;
-    /// none when it is no cookie of ours or too old.
+    /// MSS encoded in `number`, sent in response to a SYN with sequence number `irs`; `None` if it
+    /// is no cookie of this stack or too old.
     pub(super) fn mss(&self, tuple: &FourTuple, irs: Seq, number: Seq) -> Option<u16> {
         let hash = connection_table::hash(self.secret, HASH_TUPLE, tuple);
         let rest = number.0.wrapping_sub(self.mix(HASH_BASE, hash, irs, 0));
@@ -89,7 +88,7 @@ impl Cookies<'_> {
     }
 }
 
-/// What the lowest bits of a timestamp say.
+/// Options encoded in the lowest bits of a timestamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct CookieOptions {
     pub(super) window_scale: Option<u8>,
@@ -98,13 +97,13 @@ pub(super) struct CookieOptions {
 }
 
 impl CookieOptions {
-    /// What of a SYN's options must outlast it.
+    /// Options of a SYN that the cookie must preserve.
     pub(super) fn from(options: &Options, ecn: bool) -> Self {
         Self { window_scale: options.window_scale, sack: options.sack_permitted, ecn }
     }
 
-    /// Our clock at `timestamp` with this in its lowest bits; never later
-    /// than `timestamp`, so that our clock does not run back afterwards.
+    /// Timestamp with these options in its lowest bits; never later than `timestamp`, so that the
+    /// timestamp clock does not run back afterwards.
     pub(super) fn encode_timestamp(self, timestamp: u32) -> u32 {
         let scale = self.window_scale.map_or(NO_SCALE, |shift| u32::from(shift.min(14)));
         let bits = scale | u32::from(self.sack) << 4 | u32::from(self.ecn) << 5;
@@ -112,7 +111,7 @@ impl CookieOptions {
         if stamp.wrapping_sub(timestamp) as i32 > 0 { stamp.wrapping_sub(BITS + 1) } else { stamp }
     }
 
-    /// What the peer's echo of such a timestamp says.
+    /// Options decoded from the peer's echo of such a timestamp.
     pub(super) fn decode_timestamp(stamp: u32) -> Self {
         let scale = stamp & NO_SCALE;
         Self {
@@ -122,7 +121,7 @@ impl CookieOptions {
         }
     }
 
-    /// The options of the SYN, as far as they are still known.
+    /// Options of the SYN, as far as the cookie preserved them.
     pub(super) fn options(self, mss: u16, timestamps: Timestamps) -> Options {
         Options {
             mss: Some(mss),

@@ -1,5 +1,5 @@
-//! Frames out: replies first, then connections, a turn of a few segments each,
-//! in the order that [`ready`](super::ready) keeps.
+//! Output of frames: replies first, then connections, each with a transmit opportunity of a few
+//! segments, in the order of [`tx_scheduler`](super::tx_scheduler).
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -19,17 +19,16 @@ use crate::wire::ip::{self, Protocol, TrafficClass};
 use crate::wire::tcp::{Flags, Options, Segment, Seq};
 use crate::wire::{FourTuple, arp, ipv4};
 
-/// Most replies that wait; more are dropped.
+/// Capacity of the reply queue; further replies are dropped.
 pub(super) const REPLIES_MAX: usize = 256;
-/// What is sent for no connection.
+/// Frame sent for no connection.
 #[derive(Debug)]
 pub(super) enum Reply {
-    /// An ARP question or answer.
+    /// An ARP request or reply.
     Arp(arp::Packet),
-    /// An answer of the network layer.
+    /// A reply of the network layer.
     Packet(Outgoing),
-    /// A segment without data: a reset, or the answer to a SYN that nothing is
-    /// remembered of.
+    /// A segment without data: a reset, or a stateless SYN-ACK.
     Segment {
         mac: Mac,
         tuple: FourTuple,
@@ -43,7 +42,7 @@ pub(super) enum Reply {
 }
 
 impl Reply {
-    /// A reset, of no connection.
+    /// A reset for no connection.
     pub(super) fn reset(
         mac: Mac,
         tuple: FourTuple,
@@ -72,23 +71,22 @@ impl Reply {
 }
 
 impl Stack {
-    /// Sends what is due, until nothing is or the device is full. Returns frames sent.
+    /// Sends what is due until nothing is left or the device is full. Returns the frames sent.
     pub fn egress<D: Device>(&mut self, now: Time, device: &mut D) -> usize {
         self.owe_waiting_acks(now, self.waiting_acks.len());
         self.send_due(now, device)
     }
 
-    /// As [`Stack::egress`], for an owner that is busy and will come again:
-    /// what acknowledges data and nothing else waits until the next call, so
-    /// that a response may take it along. When there is nothing else to do,
-    /// call [`Stack::egress`], so that no acknowledgement waits for nothing.
+    /// As [`Stack::egress`], for an owner with further work in this poll: pure acknowledgements
+    /// wait until the next call, so that a response may carry them. An owner that goes idle calls
+    /// [`Stack::egress`], which sends them.
     pub fn egress_early<D: Device>(&mut self, now: Time, device: &mut D) -> usize {
         self.owe_waiting_acks(now, self.waiting_acks_old);
         self.waiting_acks_old = self.waiting_acks.len();
         self.send_due(now, device)
     }
 
-    /// Lets the acknowledgements of the first `n` connections wait no longer.
+    /// Ends the wait of the acknowledgements of the first `n` connections.
     fn owe_waiting_acks(&mut self, now: Time, n: usize) {
         for _ in 0..n {
             let Some(index) = self.waiting_acks.pop_front() else { break };
@@ -102,7 +100,7 @@ impl Stack {
         self.waiting_acks_old = 0;
     }
 
-    /// Lets windows that were small for want of memory grow again.
+    /// Enlarges windows that were reduced for lack of memory.
     #[inline]
     fn restore_windows(&mut self, now: Time) {
         while let Some(index) = self.pool.next_shortened() {
@@ -134,19 +132,20 @@ impl Stack {
             }
         }
         if room && !self.replies.is_empty() {
-            // Connections may have asked for hardware addresses.
+            // Connections may have queued address resolution requests.
             let _ = self.send_replies(now, device);
         }
         device.flush(now);
         (self.counters.frames_sent - before) as usize
     }
 
-    /// Sends what a connection may send in its turn; who has more waits again.
+    /// Sends within a connection's transmit opportunity; a connection with more to send is queued
+    /// again.
     #[inline(never)]
     fn take_turn<D: Device>(&mut self, now: Time, device: &mut D, turn: &mut TxTurn) -> Result<(), Full> {
         let index = turn.index;
         let Some((id, connection)) = self.flows.at(index) else { return Ok(()) };
-        // What has data takes its acknowledgement along, unless that has to wait.
+        // Data carries the acknowledgement, unless the data has to wait.
         if turn.bare && connection.wants_data() && !self.ready.is_behind() {
             return Ok(());
         }
@@ -177,7 +176,8 @@ impl Stack {
                 return Ok(());
             };
             if matches!(reach, Resolution::Refresh(_)) && connection.retries > 0 && !connection.flags.parked {
-                // What goes out may go astray: heard of another address, it goes again.
+                // The cached address may be stale: the connection sends again once resolution
+                // reports a new one.
                 connection.flags.parked = self.neighbors.park(hop, id);
             }
             let together = device.offloads().tx_segmentation;
@@ -215,7 +215,7 @@ impl Stack {
         sent
     }
 
-    /// Lets a connection wait until it hears of `addr`; its timer runs meanwhile.
+    /// Suspends a connection until `addr` is resolved; its timer keeps running.
     fn park(&mut self, now: Time, addr: Option<IpAddr>, index: u32) {
         let Some((id, connection)) = self.flows.at(index) else { return };
         if let Some(addr) = addr
@@ -242,7 +242,7 @@ impl Stack {
     }
 }
 
-/// Lets `reply` wait for egress, if there is room.
+/// Queues `reply` for egress, unless the queue is full.
 pub(super) fn queue_reply(replies: &mut VecDeque<Reply>, counters: &mut Counters, reply: Reply) {
     if replies.len() < REPLIES_MAX {
         replies.push_back(reply);
@@ -251,7 +251,7 @@ pub(super) fn queue_reply(replies: &mut VecDeque<Reply>, counters: &mut Counters
     }
 }
 
-/// Sends `reply`; returns the number of packets it took.
+/// Sends `reply`; returns the number of packets.
 fn transmit_reply<D: Device>(
     now: Time,
     device: &mut D,
@@ -287,7 +287,7 @@ fn transmit_reply<D: Device>(
     Ok(1)
 }
 
-/// The headers below a packet's payload, as far as they vary.
+/// Varying fields of a packet's Ethernet and IP headers.
 struct Envelope<'a> {
     source_mac: Mac,
     target_mac: Mac,
@@ -300,7 +300,7 @@ struct Envelope<'a> {
 }
 
 impl<'a> Envelope<'a> {
-    /// That of a segment of `tuple`, without marks and with the usual hop limit.
+    /// Headers of a segment of `tuple`, without DSCP and ECN and with the default hop limit.
     #[inline]
     fn of(source_mac: Mac, target_mac: Mac, tuple: &'a FourTuple) -> Self {
         let FourTuple { local: source, remote: target, .. } = tuple;
@@ -308,8 +308,8 @@ impl<'a> Envelope<'a> {
         Self { source_mac, target_mac, source, target, protocol, dscp, ecn, hops }
     }
 
-    /// Sends a packet of `payload_len` bytes, which `fill` writes, cut by `size`
-    /// if that is asked for.
+    /// Sends a packet of `payload_len` bytes, which `fill` writes, segmented by the device at
+    /// `size` if given.
     fn transmit<D: Device>(
         &self,
         now: Time,
@@ -330,8 +330,8 @@ impl<'a> Envelope<'a> {
         })
     }
 
-    /// Sends `segment`, for the device to cut by `size` if that is asked for; the
-    /// family is looked at once.
+    /// Sends `segment`, segmented by the device at `size` if given; branches once on the address
+    /// family.
     #[inline]
     fn transmit_segment<D: Device>(
         &self,
@@ -352,7 +352,7 @@ impl<'a> Envelope<'a> {
         const START: usize = ethernet::HEADER_LEN + ipv4::HEADER_LEN;
         let Self { protocol, dscp, ecn, hops: ttl, .. } = *self;
         let header = &ipv4::Header { source, target, protocol, dscp, ecn, ttl, payload_len };
-        // What the closure takes along is few references: it is called through a pointer.
+        // The closure captures few references: it is called through a pointer.
         transmit(now, device, START + payload_len, size, &mut |buf| {
             ethernet::emit_header(buf, self.target_mac, self.source_mac, EtherType::Ipv4);
             header.emit(&mut buf[ethernet::HEADER_LEN..]);
@@ -364,7 +364,7 @@ impl<'a> Envelope<'a> {
     }
 }
 
-/// Sends a frame, for the device to cut into segments of `size` if that is asked for.
+/// Sends a frame, segmented by the device at `size` if given.
 #[inline]
 fn transmit<D: Device>(
     now: Time,

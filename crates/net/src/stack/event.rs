@@ -1,37 +1,36 @@
-//! What a stack tells its owner, and the names it uses.
+//! Events that a stack reports to its owner, and handles of connections and sockets.
 
 use queueing::{Label, Time};
 
 use crate::wire::icmp::Cause;
 
-/// Names a connection for as long as it lives; a reused slot has a new
-/// generation.
+/// Handle of a connection for its lifetime; a reused slot has a new generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ConnId {
-    /// Slot; small and dense, so that it can index tables.
+    /// Slot number; small and dense, so that it can index tables.
     pub index: u32,
-    /// How often the slot was used before.
+    /// Number of earlier uses of the slot.
     pub generation: u32,
 }
 
-/// Names a listener.
+/// Handle of a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ListenerId(pub u32);
 
-/// Something happened on a connection.
+/// Event on a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// Where.
+    /// Connection of the event.
     pub conn: ConnId,
-    /// What.
+    /// Kind of the event.
     pub kind: EventKind,
-    /// The label of the packet that caused it (M6).
+    /// Label of the packet that caused it (M6).
     pub label: Label,
-    /// When the device received that packet.
+    /// Time at which the device received that packet.
     pub received: Time,
 }
 
-/// What can happen on a connection.
+/// Kinds of events on a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventKind {
     /// `connect` succeeded.
@@ -43,50 +42,51 @@ pub enum EventKind {
         /// Bytes that this segment made readable.
         fresh: u32,
     },
-    /// The send buffer has room again after `send` took less than it was given.
+    /// The send buffer has space again after a `send` that was shortened.
     Writable,
-    /// The peer has closed its half: after the bytes already there, nothing comes.
+    /// The peer closed its side: no bytes follow those already received.
     PeerClosed,
-    /// The connection is gone; its id is invalid from now on.
+    /// The connection has ended; its id is invalid from now on.
     Closed(CloseReason),
 }
 
-/// Why a connection is gone.
+/// Reason for the end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CloseReason {
     /// Both sides closed.
     Finished,
-    /// The peer reset it, or refused `connect`.
+    /// The peer reset it or refused `connect`.
     Reset,
-    /// Nothing came back for too long.
+    /// The peer did not respond in time.
     TimedOut,
-    /// We aborted it.
+    /// This side aborted it.
     Aborted,
-    /// The peer cannot be reached, as someone on the way said (ICMP) while it was connected to, or before nothing
-    /// came back for too long; or it does not answer who it is.
+    /// The peer is unreachable: an ICMP error reported it during `connect` or before a timeout, or
+    /// the next hop did not answer address resolution.
     Unreachable(Unreachable),
 }
 
-/// Why a peer cannot be reached.
+/// Reason why a peer is unreachable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unreachable {
-    /// There is no way to its network.
+    /// No route to its network.
     Network,
-    /// Its host is not there.
+    /// The host is unreachable.
     Host,
-    /// Its host does not speak the protocol.
+    /// The host does not support the protocol.
     Protocol,
-    /// Nobody has the port.
+    /// The port is closed.
     Port,
-    /// Someone forbids it; over IPv6, or over IPv4.
+    /// Administratively prohibited.
     Prohibited {
-        /// Over which.
+        /// True for IPv6, false for IPv4.
         v6: bool,
     },
 }
 
 impl Unreachable {
-    /// What an error of `cause` says of a peer, over IPv6 or IPv4; `None` where it may be reached.
+    /// Reason that an ICMP error of `cause` reports, over IPv6 or IPv4; `None` if the peer may be
+    /// reachable.
     #[must_use]
     pub fn of(cause: Cause, v6: bool) -> Option<Self> {
         match cause {
@@ -100,22 +100,22 @@ impl Unreachable {
     }
 }
 
-/// Why `listen` failed.
+/// Error of `listen`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ListenError {
-    /// Another listener has the port.
+    /// Another listener uses the port.
     PortInUse(u16),
     /// Port 0 cannot be listened on.
     PortZero,
-    /// 65,536 listeners are there, or closed and still needed by their connections.
+    /// 65,536 listeners exist, or are closed with connections left.
     TooMany,
 }
 
-/// Why `connect` failed at once.
+/// Immediate error of `connect`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConnectError {
-    /// The port is taken, or belongs to another shard; or all 28,232 ephemeral
-    /// ports to this peer are.
+    /// The port is in use or belongs to another shard, or all 28,232 ephemeral ports to this peer
+    /// do.
     NoPort,
     /// `connections_max` connections exist.
     TooMany,
@@ -123,23 +123,23 @@ pub enum ConnectError {
     NoRoute,
 }
 
-/// The connection is gone or the direction is closed.
+/// Error: the connection has ended or the direction is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotOpen;
 
-/// Names a UDP socket: its port.
+/// Handle of a UDP socket: its port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct UdpId(pub u16);
 
-/// Why a datagram was not taken for sending.
+/// Error of sending a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SendError {
-    /// There is no such socket.
+    /// The socket does not exist.
     NotOpen,
-    /// There is no way to the peer.
+    /// No route to the peer.
     NoRoute,
     /// Longer than a datagram can be: 65,507 bytes over IPv4, 65,527 over IPv6.
     TooLong,
-    /// Too many wait already: send what is due first.
+    /// The send queue is full: call egress first.
     Full,
 }

@@ -1,14 +1,15 @@
-//! TCP Fast Open: data in the SYN, for who has a cookie.
+//! TCP Fast Open: data in the SYN of a client that has a cookie.
 //!
-//! A server gives each address a cookie that only it can have: a keyed hash of
-//! both addresses and of the hour; it is good in its own hour and the next, and
-//! who shows the older one gets the newer. Data that comes with a good cookie
-//! is delivered at once, in a bounded number of handshakes at a time; a SYN
-//! that comes twice finds its connection, and one that comes again after the
-//! connection has ended delivers its data again, which is why an application
-//! has to ask for all this. A client remembers the cookies of so many servers
-//! as it is told to; one that it has used is forgotten until the server has
-//! taken the data, so a path that eats such SYNs costs one timeout.
+//! A server gives each address a cookie: a keyed hash of both addresses and of the hour, valid in
+//! its own hour and the next. A client that presents the older cookie receives the newer one. Data
+//! with a valid cookie is delivered at once, in a bounded number of handshakes at a time. A SYN
+//! received twice finds its connection; one repeated after the connection ended delivers its data
+//! again, so that applications have to opt in.
+//!
+//! A client caches the cookies of a configured number of servers. A used cookie leaves the cache
+//! until the server has acknowledged the data, so that a path that drops such SYNs costs one
+//! timeout.
+//!
 //! Source: RFC 7413.
 
 use std::collections::VecDeque;
@@ -22,37 +23,37 @@ use super::{ConnId, ConnectError, Stack};
 use crate::wire::FourTuple;
 use crate::wire::tcp::{FastOpen, Segment};
 
-/// How long a server's cookie lasts; it is good in its own and the next.
+/// Length of a cookie's epoch; a cookie is valid in its own epoch and the next.
 const EPOCH: Span = Span::from_secs(3600);
-/// A use of the secret.
+/// Purpose of the secret.
 const HASH_FAST_OPEN: u8 = 16;
 
-/// The cookie for the peer of `tuple`, `age` epochs ago.
+/// Cookie of the peer of `tuple`, `age` epochs ago.
 fn cookie(secret: &[u8; 16], tuple: &FourTuple, now: Time, age: u64) -> FastOpen {
     let epoch = (now.as_nanos() / EPOCH.as_nanos()).saturating_sub(age);
-    // The epoch stands where ports would: 16 bits of hours each.
+    // The epoch is hashed in the place of the ports, 16 bits each.
     let (local_port, remote_port) = (epoch as u16, (epoch >> 16) as u16);
     let hash =
         connection_table::hash(secret, HASH_FAST_OPEN, &FourTuple { local_port, remote_port, ..*tuple });
     FastOpen::new(&hash.to_be_bytes()).unwrap_or(FastOpen::REQUEST)
 }
 
-/// The cookie to give to the peer of `tuple` at `now`.
+/// Cookie to send to the peer of `tuple` at `now`.
 pub(crate) fn current(secret: &[u8; 16], tuple: &FourTuple, now: Time) -> FastOpen {
     cookie(secret, tuple, now, 0)
 }
 
-/// What a SYN's option comes to.
+/// Result of a SYN's Fast Open option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FastOpenOffer {
-    /// Its data may be delivered.
+    /// True if the SYN's data may be delivered.
     pub(super) good: bool,
-    /// The answer brings a cookie.
+    /// True if the SYN-ACK carries a cookie.
     pub(super) gives: bool,
 }
 
 impl FastOpenOffer {
-    /// What the SYN `s` comes to where `listener` listens.
+    /// Result of the option of SYN `s` at listener `l`.
     pub(super) fn of(s: &Segment<'_>, tuple: &FourTuple, now: Time, secret: &[u8; 16], l: &Listener) -> Self {
         let Some(shown) = s.options.fast_open.filter(|_| l.fast_open_max > 0) else {
             return Self { good: false, gives: false };
@@ -62,20 +63,20 @@ impl FastOpenOffer {
     }
 }
 
-/// The cookies of servers, the latest last.
+/// Cache of servers' cookies, the latest last.
 #[derive(Debug, Default)]
 pub(super) struct CookieCache {
     cookies: VecDeque<(IpAddr, FastOpen, u16)>,
 }
 
 impl CookieCache {
-    /// The cookie of `server` and its MSS; it has to be put back to be used again.
+    /// Removes and returns the cookie of `server` and its MSS.
     fn take(&mut self, server: IpAddr) -> Option<(FastOpen, u16)> {
         let at = self.cookies.iter().position(|known| known.0 == server)?;
         self.cookies.remove(at).map(|(_, cookie, mss)| (cookie, mss))
     }
 
-    /// Remembers `cookie`; with `max` there already, the oldest is forgotten.
+    /// Inserts `cookie`; evicts the oldest at `max` cookies.
     pub(super) fn put(&mut self, server: IpAddr, cookie: FastOpen, mss: u16, max: usize) {
         self.cookies.retain(|known| known.0 != server);
         if self.cookies.len() >= max {
@@ -92,10 +93,9 @@ impl CookieCache {
 }
 
 impl Stack {
-    /// Starts a handshake as [`Stack::connect`] does, and queues `data` for
-    /// sending: as much as fits goes with the SYN if the server has given a
-    /// cookie before ([`Config::fast_open_cookies`](super::Config)), which the
-    /// server may deliver twice. Returns how many bytes were taken.
+    /// Starts a handshake as [`Stack::connect`] does, and queues `data` for sending. With a cached
+    /// cookie of the server ([`Config::fast_open_cookies`](super::Config)) the SYN carries as much
+    /// of it as fits, which the server may deliver twice. Returns the number of bytes queued.
     ///
     /// # Errors
     /// Those of [`Stack::connect`].
@@ -121,7 +121,7 @@ impl Stack {
         Ok((conn, taken.unwrap_or(0)))
     }
 
-    /// Cookies of servers that are remembered.
+    /// Number of cached cookies.
     #[must_use]
     pub fn fast_open_cookies(&self) -> usize {
         self.jar.len()

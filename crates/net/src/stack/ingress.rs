@@ -1,4 +1,4 @@
-//! Frames in: from Ethernet to the connection that a segment belongs to.
+//! Input of frames: from Ethernet to the connection of a segment.
 
 use std::net::Ipv4Addr;
 
@@ -19,18 +19,18 @@ use crate::wire::ip::{Packet, Protocol, TrafficClass};
 use crate::wire::tcp::Segment;
 use crate::wire::{FourTuple, Malformed, ipv4, ipv6};
 
-/// What the IP header of a segment says beside its addresses.
+/// IP header fields of a segment other than addresses.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct IpFields {
-    /// Congestion bits.
+    /// ECN bits.
     pub(super) ecn: u8,
-    /// Hops left.
+    /// Remaining hops.
     pub(super) hops: u8,
 }
 
 impl Stack {
-    /// Takes in the next frame that `device` has received, with no receive
-    /// buffer and no driver's classifier between; `false` when there is none.
+    /// Processes the next frame that `device` has received, without a receive buffer and a driver
+    /// classifier; `false` if there is none.
     pub fn ingress_from<D: Device>(&mut self, now: Time, device: &mut D) -> bool {
         let Some(Received { frame, arrived, checked }) = device.receive(now) else { return false };
         let bytes = frame.as_ref();
@@ -40,7 +40,7 @@ impl Stack {
         true
     }
 
-    /// Takes one frame in. Malformed ones are counted and dropped.
+    /// Processes one frame. A malformed frame is counted and dropped.
     pub fn ingress(&mut self, now: Time, frame: &[u8], meta: &PacketMeta) {
         self.counters.frames_received += 1;
         if let Err(reason) = self.on_frame(now, frame, meta) {
@@ -135,8 +135,8 @@ impl Stack {
         }
     }
 
-    /// Whether a packet to an IPv4 address that is not ours concerns us: a
-    /// datagram to everybody, or any while a server is asked for an address.
+    /// True if a packet to an IPv4 address other than this host's is accepted: a broadcast
+    /// datagram, or any datagram while DHCP requests an address.
     #[cold]
     fn hears(&self, target: Ipv4Addr, protocol: Protocol, group: bool) -> bool {
         let Config { addr, prefix, .. } = self.config;
@@ -212,7 +212,7 @@ impl Stack {
         }
     }
 
-    /// The slot of the connection with `tuple`.
+    /// Slot of the connection with `tuple`.
     #[inline]
     fn find(&mut self, tuple: &FourTuple) -> Option<u32> {
         match self.flows.at(self.recent) {
@@ -223,9 +223,8 @@ impl Stack {
         }
     }
 
-    /// How urgent a packet is by the connection that it belongs to: as the
-    /// latest request there, or as the application has said since. `None`
-    /// without a connection.
+    /// Priority of a packet by its connection: the level of the latest request, or the level that
+    /// the application set since. `None` without a connection.
     #[must_use]
     pub fn priority_of(&mut self, ip: &IpView<'_>) -> Option<FramePriority> {
         let (remote_port, local_port) = ip.tcp_ports()?;
@@ -235,15 +234,15 @@ impl Stack {
         Some(FramePriority { level: connection.transmit.latest(), of: Some(id) })
     }
 
-    /// Whether any connection has been more urgent than the least urgent: as long
-    /// as none was, [`Stack::turn_of`] need not be asked.
+    /// True if any connection has been above the lowest priority; as long as none has,
+    /// [`Stack::priority_of`] need not be called.
     #[must_use]
     #[inline]
     pub fn has_priorities(&self) -> bool {
         self.tells_apart
     }
 
-    /// Hands `s` to the connection in slot `index`.
+    /// Delivers `s` to the connection in slot `index`.
     #[inline]
     fn hear(&mut self, now: Time, index: u32, s: &Segment<'_>, ecn: u8, meta: &PacketMeta) -> SegmentOutcome {
         let Some((id, connection)) = self.flows.at(index) else { return SegmentOutcome::Done };
@@ -251,8 +250,8 @@ impl Stack {
         connection.on_segment(&mut context!(self, now, id, meta, ecn), s, &verdicts)
     }
 
-    /// As [`Stack::hear`] for a connection that is not open: its listener, or
-    /// the cookies' jar, is told what has become of it.
+    /// As [`Stack::hear`] for a connection that is not established: updates its listener, or the
+    /// [`CookieCache`](super::fast_open::CookieCache), with the result.
     #[inline(never)]
     fn hear_opening(
         &mut self,
@@ -284,7 +283,7 @@ impl Stack {
         arrival
     }
 
-    /// The connection in TIME-WAIT in slot `index` ends for the sake of a new one.
+    /// Ends the connection in TIME-WAIT in slot `index` in favour of a new one.
     #[cold]
     fn give_way(&mut self, now: Time, index: u32) {
         let Some((id, connection)) = self.flows.at(index) else { return };
@@ -293,7 +292,7 @@ impl Stack {
         self.settle(now, index);
     }
 
-    /// Does what follows from a segment for the connection in slot `index`.
+    /// Updates queues and timers after a segment for the connection in slot `index`.
     #[inline]
     fn follow_up(&mut self, now: Time, index: u32) {
         let Some((id, connection)) = self.flows.at(index) else { return };
@@ -310,7 +309,7 @@ impl Stack {
     }
 }
 
-/// Who is asked about what comes for `connection`.
+/// Classifiers of segments for `connection`.
 #[inline]
 fn verdicts<'a>(
     connection: &Connection,
@@ -327,7 +326,7 @@ fn verdicts<'a>(
     }
 }
 
-/// Whether a packet can come from `addr` (RFC 1122 §3.2.1.3).
+/// True if `addr` is a valid source address (RFC 1122 §3.2.1.3).
 #[inline]
 fn is_sender(config: &Config, addr: Ipv4Addr) -> bool {
     let hosts = u32::MAX.checked_shr(config.prefix.into()).unwrap_or(0);

@@ -1,13 +1,12 @@
-//! How connections come to a listener.
+//! Listeners: passive open.
 //!
-//! A listener bounds two things apart: connections whose handshake is under
-//! way, and those that nobody has taken yet. Beyond the first bound it answers
-//! with cookies and remembers nothing; while the second is reached, neither a
-//! SYN nor the segment that would complete a handshake is heard, so the peer
-//! tries again instead of believing itself connected. A segment of no
-//! connection and no listener is refused; a listener refuses only what
-//! acknowledges something. Source: RFC 9293 §3.10.7.1 and
-//! §3.10.7.2, RFC 4987.
+//! A listener bounds half-open connections and its accept queue separately. At the first bound it
+//! sends SYN cookies and keeps no state. While the accept queue is full, it drops SYNs and the last
+//! segments of handshakes, so that the peer retries instead of believing itself connected. A
+//! segment of no connection and no listener is reset; a listener resets only segments that
+//! acknowledge something.
+//!
+//! Source: RFC 9293 §3.10.7.1 and §3.10.7.2, RFC 4987.
 
 use std::net::IpAddr;
 
@@ -25,27 +24,27 @@ use crate::wire::ip::Protocol;
 use crate::wire::tcp::{Flags, Options, Segment, Seq, Timestamps};
 use crate::wire::{FourTuple, ipv4, ipv6};
 
-/// Who listens on a port.
+/// Listener on a port.
 pub(super) struct Listener {
     pub(super) classifier: Option<TransportClassifier>,
-    /// Connections in their handshake.
+    /// Half-open connections.
     pub(super) half_open: usize,
     half_open_max: usize,
     /// Connections accepted and not yet polled.
     pub(super) accepted: usize,
     accepted_max: usize,
-    /// Connections whose SYN brought data and whose handshake is under way.
+    /// Half-open connections whose SYN carried data.
     pub(super) fast_open: usize,
     pub(super) fast_open_max: usize,
-    /// What its connections begin with.
+    /// Hop limits that its connections inherit, of IPv4 and of IPv6.
     pub(super) hops: [HopLimits; 2],
-    /// It has no port any more.
+    /// True once it has lost its port.
     closed: bool,
 }
 
-/// What a listener's bounds are unless it says otherwise.
+/// Default of a listener's bounds.
 const BACKLOG: usize = 1024;
-/// Most cookies that wait to be sent; others need room among the replies, too.
+/// Most replies queued when a cookie is added; the rest of the queue is for other replies.
 const COOKIES_WAITING_MAX: usize = super::egress::REPLIES_MAX / 2;
 
 impl Listener {
@@ -65,23 +64,23 @@ impl Listener {
         }
     }
 
-    /// Its port is gone; what it has accepted stays.
+    /// Takes its port away; accepted connections stay.
     pub(super) fn close(&mut self) {
         self.closed = true;
     }
 
-    /// Whether `next` can have its place: nothing counts on it any more, and
-    /// connections that came by it would not notice.
+    /// True if `next` can reuse its slot: it counts no connections, and its connections depend on
+    /// neither classifier.
     pub(super) fn is_replaced_by(&self, next: &Self) -> bool {
         self.is_over() && self.classifier.is_none() && next.classifier.is_none()
     }
 
-    /// Whether nothing counts on it any more but connections that it has a classifier for.
+    /// True if it is closed and counts no connections; some may still use its classifier.
     pub(super) fn is_over(&self) -> bool {
         self.closed && self.half_open + self.accepted + self.fast_open == 0
     }
 
-    /// Whether one more connection can wait for being taken.
+    /// True if the accept queue has space.
     #[inline]
     pub(super) fn has_room(&self) -> bool {
         self.accepted < self.accepted_max
@@ -92,7 +91,7 @@ impl Listener {
         self.hops[usize::from(tuple.remote.is_ipv6())]
     }
 
-    /// A handshake is complete.
+    /// Counts a completed handshake.
     pub(super) fn on_accepted(&mut self) {
         self.half_open -= 1;
         self.accepted += 1;
@@ -100,7 +99,7 @@ impl Listener {
 }
 
 impl Stack {
-    /// A segment that belongs to no connection: it opens one, or is refused.
+    /// Handles a segment of no connection: it opens one or is reset.
     pub(super) fn on_stray(
         &mut self,
         now: Time,
@@ -111,8 +110,7 @@ impl Stack {
         meta: &PacketMeta,
     ) {
         if self.config.place.is_some_and(|place| !place.owns(&tuple)) {
-            // Another shard may know it: put together from pieces, which go by
-            // the addresses alone.
+            // Another shard may own it: reassembled packets are steered by addresses alone.
             self.counters.not_for_us += 1;
             return;
         }
@@ -129,9 +127,9 @@ impl Stack {
             *if opens { &mut self.counters.no_listener } else { &mut self.counters.no_connection } += 1;
             return self.refuse(&tuple, s, from);
         };
-        // A listener answers what acknowledges something, and ignores what is
-        // neither that nor a SYN (RFC 9293 §3.10.7.2). A SYN that also ends is
-        // ignored, too, as by Linux: no TCP sends it.
+        // A listener resets segments that acknowledge something and ignores segments that are
+        // neither that nor a SYN (RFC 9293 §3.10.7.2). Like Linux, it ignores a SYN with FIN, which
+        // no TCP sends.
         if !opens || has(Flags::FIN) {
             self.counters.no_connection += 1;
             return if has(Flags::ACK) {
@@ -176,7 +174,8 @@ impl Stack {
         self.settle(now, id.index);
     }
 
-    /// Accepts `id` now and delivers what its SYN `s` brought: its cookie is good.
+    /// Accepts `id` before its handshake completes and delivers the data of its SYN `s`, whose
+    /// cookie is valid.
     fn open_fast(&mut self, now: Time, id: ConnId, listener: u16, s: &Segment<'_>, meta: &PacketMeta) {
         let listener = &mut self.listeners[usize::from(listener)];
         listener.on_accepted();
@@ -187,13 +186,13 @@ impl Stack {
         connection.deliver_early(&mut cx, s, &Verdicts { listener: own, default, meta, room: true });
     }
 
-    /// Answers the SYN `s` with a cookie, in a packet that may take so many hops.
+    /// Answers the SYN `s` with a cookie, in a packet with hop limit `hops`.
     fn send_cookie(&mut self, now: Time, tuple: FourTuple, s: &Segment<'_>, hops: u8, mac: Mac) {
         if self.replies.len() >= COOKIES_WAITING_MAX {
             self.counters.replies_dropped += 1;
             return;
         }
-        // What the handshake agrees on is what any connection would.
+        // The offer is that of any connection.
         let connection = self.answering(now, tuple, s);
         let Some(plan) = connection.plan(now, &self.config) else { return };
         let offer = connection.segment(&plan, connection.edge(), now, &self.config);
@@ -208,7 +207,7 @@ impl Stack {
         };
         let cookies = Cookies { secret: &self.config.secret, now };
         let mss = s.options.mss.unwrap_or(Connection::mss_default(&tuple));
-        // Without timestamps nothing would remember that ECN was agreed on.
+        // Without timestamps, the cookie cannot preserve the use of ECN.
         let plain = Flags::SYN | Flags::ACK;
         let flags = if options.timestamps.is_some() { offer.flags } else { plain };
         let (seq, ack, window) = (cookies.cookie_isn(&tuple, s.seq, mss), s.seq + 1, offer.window);
@@ -217,8 +216,7 @@ impl Stack {
         self.counters.cookies_sent += 1;
     }
 
-    /// Opens a connection if `s` acknowledges a cookie: as if it had been half
-    /// open all the time.
+    /// Opens a connection if `s` acknowledges a cookie, as if it had been half-open since its SYN.
     fn take_cookie(&mut self, now: Time, tuple: FourTuple, s: &Segment<'_>) -> Cookie {
         let Some(&index) = self.ports.get(&tuple.local_port) else { return Cookie::None };
         let (irs, number) = (s.seq - 1, s.ack - 1);
@@ -245,30 +243,30 @@ impl Stack {
         let mut connection = self.answering(now, tuple, &Segment { seq: irs, flags, options, ..*s });
         connection.hops = hops;
         connection.resume(index, number);
-        // A classifier may want nothing of this segment, and the next may never come.
+        // A classifier may drop this segment, and no other may follow.
         connection.arm(now, &self.config);
         self.add(connection);
         self.counters.cookies_accepted += 1;
         Cookie::Good
     }
 
-    /// A connection that has negotiated what the SYN `s` asks for.
+    /// A connection with the options negotiated by the SYN `s`.
     fn answering(&self, now: Time, tuple: FourTuple, s: &Segment<'_>) -> Connection {
         let mut connection = self.new_connection(now, tuple);
         connection.answer(s, &self.config);
         connection
     }
 
-    /// Whether somebody listens on `port`.
+    /// True if `port` has a listener.
     #[must_use]
     #[inline]
     pub fn listens(&self, port: u16) -> bool {
         self.ports.contains_key(&port)
     }
 
-    /// Answers the SYN in `frame` with a reset, as if nobody listened: for a
-    /// guard that does not let it come this far. One of a connection that is
-    /// there is left alone, and so is whatever is malformed or not for us.
+    /// Answers the SYN in `frame` with a reset, as if its port had no listener, for a guard that
+    /// sheds it. Ignores the SYN of an existing connection and frames that are malformed or for
+    /// another host.
     pub fn refuse_syn(&mut self, frame: &[u8], meta: &PacketMeta) {
         let Ok(frame) = Frame::parse(frame) else { return };
         let Some((source, target, bytes)) = self.tcp_for_us(&frame) else { return };
@@ -285,8 +283,8 @@ impl Stack {
         }
     }
 
-    /// Source, target and bytes of the TCP segment in `frame`, if it is for us
-    /// and whole.
+    /// Source, target and bytes of the TCP segment in `frame`, if it is for this host and
+    /// unfragmented.
     fn tcp_for_us<'a>(&self, frame: &Frame<'a>) -> Option<(IpAddr, IpAddr, &'a [u8])> {
         let (source, target, protocol, whole, bytes): (IpAddr, IpAddr, _, _, _) = match frame.kind {
             EtherType::Ipv4 => {
@@ -307,7 +305,7 @@ impl Stack {
         (ours && sends).then_some((source, target, bytes))
     }
 
-    /// Answers a segment with a reset, unless it is one (RFC 9293 §3.10.7.1).
+    /// Answers a segment with a reset, unless it is a reset itself (RFC 9293 §3.10.7.1).
     pub(super) fn refuse(&mut self, tuple: &FourTuple, s: &Segment<'_>, mac: Mac) {
         if !s.flags.contains(Flags::RST) {
             self.counters.refusals += 1;
@@ -315,7 +313,7 @@ impl Stack {
         }
     }
 
-    /// Answers `s` with the reset that fits it.
+    /// Answers `s` with a reset that the peer accepts.
     pub(super) fn answer_by_reset(&mut self, tuple: &FourTuple, s: &Segment<'_>, mac: Mac) {
         let (seq, ack, flags) = if s.flags.contains(Flags::ACK) {
             (s.ack, Seq(0), Flags::RST)
@@ -326,7 +324,7 @@ impl Stack {
     }
 }
 
-/// Takes note when a handshake that brought data early is over.
+/// Updates the listener's count when a Fast Open handshake ends.
 #[inline]
 pub(super) fn fast_open_ends(connection: &mut Connection, listeners: &mut [Listener]) {
     if connection.flags.fast_open && !matches!(connection.state, State::SynReceived { .. }) {
@@ -337,11 +335,11 @@ pub(super) fn fast_open_ends(connection: &mut Connection, listeners: &mut [Liste
     }
 }
 
-/// What an acknowledgement of no connection turned out to be.
+/// Result of checking an acknowledgement of no connection for a cookie.
 enum Cookie {
     /// It opened a connection.
     Good,
-    /// It would have, but there is no room.
+    /// A valid cookie, but the accept queue or the connection table is full.
     NoRoom,
     /// It acknowledges no cookie.
     None,

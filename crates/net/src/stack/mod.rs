@@ -1,11 +1,12 @@
-//! One host's TCP/IP: frames and timeouts in, events and frames out.
+//! TCP/IP stack of one host: frames and timeouts in, events and frames out.
 //!
-//! A stack never blocks, reads no clock and owns no device: its owner hands it
-//! frames ([`Stack::ingress`]) and the time ([`Stack::handle_timeout`]), takes
-//! events out and lets it fill a device's buffers ([`Stack::egress`]). Bounds:
-//! connections by [`Config::connections_max`], bytes per connection by its
-//! buffers, replies and neighbours by constants; the queue of events by what
-//! one call causes, as long as the owner drains it after each.
+//! A stack never blocks, reads no clock and owns no device. Its owner passes it frames
+//! ([`Stack::ingress`]) and the time ([`Stack::handle_timeout`]), polls events, and lets it fill a
+//! device's buffers ([`Stack::egress`]).
+//!
+//! Bounds: connections by [`Config::connections_max`], bytes per connection by its buffers, replies
+//! and neighbours by constants. The event queue is bounded by the events of one call, as long as
+//! the owner drains it after each call.
 //!
 //! ```
 //! use net::{EventKind, Stack, device::memory};
@@ -36,9 +37,8 @@ use crate::tcp::{Connection, Pool};
 use crate::wire::FourTuple;
 use crate::wire::tcp::{Flags, Options, Seq};
 
-/// What connection `$id` may use of a stack while it handles something: fields
-/// borrowed one by one, so that the connection itself can be borrowed beside
-/// them. With `$meta` and `$ecn`, what came is a packet.
+/// Context of connection `$id` for one event: fields of a stack borrowed one by one, so that the
+/// connection itself can be borrowed too. `$meta` and `$ecn` are those of a received packet.
 macro_rules! context {
     ($stack:ident, $now:expr, $id:expr) => {
         $crate::tcp::Context {
@@ -109,7 +109,7 @@ use timers::{look_after, set_timer};
 use tx_scheduler::TxScheduler;
 use udp::Udp;
 
-/// One host's TCP/IP.
+/// TCP/IP stack of one host.
 pub struct Stack {
     config: Config,
     flows: ConnectionTable,
@@ -122,35 +122,35 @@ pub struct Stack {
     events: VecDeque<Event>,
     ready: TxScheduler,
     replies: VecDeque<Reply>,
-    /// Connections (by slot) whose acknowledgement waits for a response, the
-    /// first `waiting_acks_old` of them since before the owner last sent.
+    /// Connections (by slot) whose acknowledgement waits for a response; the first
+    /// `waiting_acks_old` of them have waited since before the owner's last egress.
     waiting_acks: VecDeque<u32>,
     waiting_acks_old: usize,
     pool: Pool,
     counters: Counters,
     challenges: Challenges,
-    /// Until when a cookie may come back.
+    /// End of the validity of the last cookie sent.
     cookies_until: Time,
     /// Fast Open cookies of servers.
     jar: CookieCache,
-    /// Connections in TIME-WAIT by age; some may be gone already.
+    /// Connections in TIME-WAIT by age; some may have ended already.
     time_wait: VecDeque<ConnId>,
     ports_tried: u16,
-    /// The slot of the latest segment's connection: often the next one's, too.
+    /// Slot of the latest segment's connection, a cache for the next segment.
     recent: u32,
-    /// A connection was more urgent than the least urgent.
+    /// True once a connection has been above the lowest priority.
     tells_apart: bool,
 }
 
-/// Closed listeners that no connection needs are looked for only where there are so many.
+/// Number of listeners from which unused closed ones are searched for and reused.
 const LISTENERS_KEPT: usize = 256;
-/// First port that `connect` chooses by itself, and how many there are.
+/// First ephemeral port, and their number.
 const EPHEMERAL: (u16, u16) = (32_768, 28_232);
 
-/// After so many timeouts in a row the peer's hardware address is asked for anew.
+/// Timeouts in a row after which the next hop's hardware address is verified.
 const DOUBTS_MIN: u8 = 2;
 
-/// Uses of the secret.
+/// Purposes of the secret.
 const HASH_FLOW: u8 = 0;
 const HASH_ISN: u8 = 1;
 const HASH_PORT: u8 = 2;
@@ -187,13 +187,13 @@ impl Stack {
         }
     }
 
-    /// How the stack was set up.
+    /// Configuration of the stack.
     #[must_use]
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// What was counted so far.
+    /// Counts since the stack was created.
     #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.counters
@@ -223,7 +223,8 @@ impl Stack {
         Ok(ListenerId(index as u32))
     }
 
-    /// Where there are many: one that is over, and by whose classifier no connection goes.
+    /// Closed listener that no connection uses, searched for only from [`LISTENERS_KEPT`] listeners
+    /// on.
     fn listener_of_nobody(&self) -> Option<usize> {
         if self.listeners.len() < LISTENERS_KEPT {
             return None;
@@ -235,37 +236,36 @@ impl Stack {
         self.listeners.iter().zip(needed).position(|(listener, needed)| listener.is_over() && !needed)
     }
 
-    /// So many connections by `port` may have brought data with their SYN from now
-    /// on; [`ListenOptions::fast_open`]. Nothing happens when nobody listens there.
+    /// Sets the limit of Fast Open handshakes of `port`; [`ListenOptions::fast_open`]. Has no
+    /// effect on a port without a listener.
     pub fn set_fast_open(&mut self, port: u16, most: usize) {
         if let Some(index) = self.ports.get(&port) {
             self.listeners[usize::from(*index)].fast_open_max = most;
         }
     }
 
-    /// Connections that come by `port` from now on have these hop limits; [`ListenOptions::hops`].
-    /// Nothing happens when nobody listens there.
+    /// Sets the hop limits of future connections of `port`; [`ListenOptions::hops`]. Has no effect
+    /// on a port without a listener.
     pub fn set_listener_hops(&mut self, port: u16, hops: [HopLimits; 2]) {
         if let Some(index) = self.ports.get(&port) {
             self.listeners[usize::from(*index)].hops = hops;
         }
     }
 
-    /// Listens on `port` no longer: who asks for it from now on is refused.
-    /// Connections that were accepted stay, and so do those whose handshake
-    /// is under way. Nothing happens when nobody listens there.
+    /// Closes the listener of `port`: further SYNs are refused. Accepted and half-open connections
+    /// stay. Has no effect on a port without a listener.
     pub fn unlisten(&mut self, port: u16) {
         if let Some(index) = self.ports.remove(&port) {
             self.listeners[usize::from(index)].close();
         }
     }
 
-    /// Starts a handshake; [`EventKind::Connected`] or [`EventKind::Closed`]
-    /// follows. Without `local_port` a free ephemeral one is taken.
+    /// Starts a handshake; [`EventKind::Connected`] or [`EventKind::Closed`] follows. Without
+    /// `local_port`, selects a free ephemeral port.
     ///
     /// # Errors
-    /// [`ConnectError::NoPort`] when the port (or all of them) is taken towards
-    /// `remote`, [`ConnectError::TooMany`], [`ConnectError::NoRoute`].
+    /// [`ConnectError::NoPort`] if the port (or each ephemeral port) is in use towards `remote`,
+    /// [`ConnectError::TooMany`], [`ConnectError::NoRoute`].
     pub fn connect(
         &mut self,
         now: Time,
@@ -275,7 +275,7 @@ impl Stack {
         self.connect_with_hops(now, remote, local_port, HopLimits::default())
     }
 
-    /// As [`Stack::connect`], with hop limits of its own from its SYN on.
+    /// As [`Stack::connect`], with hop limits that apply from the SYN on.
     ///
     /// # Errors
     /// As [`Stack::connect`].
@@ -307,7 +307,7 @@ impl Stack {
         Ok(id)
     }
 
-    /// A port that is free towards `remote`, from a secret start (RFC 6056 §3.3.3).
+    /// Port that is free towards `remote`, searched from a keyed start (RFC 6056 §3.3.3).
     fn ephemeral_port(&mut self, local: IpAddr, remote: SocketAddr) -> Option<u16> {
         let (first, count) = EPHEMERAL;
         let start =
@@ -321,7 +321,7 @@ impl Stack {
         })
     }
 
-    /// A connection with the sequence number that RFC 6528 asks for.
+    /// A connection with an initial sequence number by RFC 6528.
     fn new_connection(&self, now: Time, tuple: FourTuple) -> Connection {
         let secret = connection_table::hash(&self.config.secret, HASH_ISN, &tuple);
         let clock = (now.as_nanos() / 4_000) as u32;
@@ -346,7 +346,7 @@ impl Stack {
         id
     }
 
-    /// Whether `egress` has something to send.
+    /// True if `egress` has something to send.
     #[must_use]
     pub fn wants_egress(&self) -> bool {
         !self.ready.is_empty()
@@ -380,7 +380,7 @@ impl Stack {
         }
     }
 
-    /// When `handle_timeout` should be called next.
+    /// Time of the next call of `handle_timeout`.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Time> {
         let below = Some(self.ip.due).filter(|due| *due < Time::MAX);
@@ -411,7 +411,7 @@ impl Stack {
         Some(event)
     }
 
-    /// Tells those whose `send` found no memory that there is some again.
+    /// Notifies connections whose `send` failed for lack of memory that memory is available.
     #[cold]
     fn feed(&mut self) {
         for id in self.pool.fed() {

@@ -1,10 +1,9 @@
-//! Hardware addresses of hosts on the link, for both versions of IP.
+//! Neighbour cache: hardware addresses of hosts on the link, for IPv4 (ARP) and IPv6 (NDP).
 //!
-//! What waits for an answer is a connection, not a packet: once the answer is
-//! here, the connection is asked again for what it would send. So nothing is
-//! queued that could grow old, and a question costs no buffer. The cache has a
-//! clock of its own: a question is repeated, and given up, whether or not
-//! anyone sends meanwhile.
+//! Queues connections, not packets, until an address is resolved: a resolved connection is polled
+//! again for what it would send. No queued packet can become stale, and a request needs no buffer.
+//! Requests are repeated and given up by the cache's own deadline, whether or not traffic follows.
+//!
 //! Source: RFC 826, RFC 1122 §2.3.2, RFC 4861 §7.
 
 use std::collections::BTreeMap;
@@ -15,59 +14,59 @@ use queueing::{Span, Time};
 use super::event::ConnId;
 use crate::wire::ethernet::Mac;
 
-/// What is known of one neighbour.
+/// Cache entry of a neighbour.
 #[derive(Clone, Copy, Debug)]
 struct Neighbor {
     mac: Option<Mac>,
     confirmed: Time,
-    /// Someone says otherwise, or nothing comes back: to be asked soon.
+    /// Contradicted by another host, or the peer does not respond: to be verified soon.
     doubted: bool,
-    /// Questions that are out without an answer.
+    /// Requests sent without an answer.
     asked: u8,
-    /// When to ask again or give up; `Time::MAX` while no question is out.
+    /// Time of the next request or of giving up; `Time::MAX` without a pending request.
     ask_at: Time,
 }
 
-/// What to do to reach a neighbour.
+/// Result of a lookup: the action that reaches a neighbour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Resolution {
     /// Send to this address.
     Known(Mac),
-    /// Send to this address, and ask whether it is still right.
+    /// Send to this address, and send a request that verifies it.
     Refresh(Mac),
-    /// Ask who it is, and wait.
+    /// Send a request, and wait.
     Ask,
-    /// Wait: the question is out.
+    /// Wait: a request is pending.
     Wait,
 }
 
-/// What the clock demands.
+/// Action due at a deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Due {
-    /// Ask who it is, once more.
+    /// Repeat the request.
     Ask(IpAddr),
-    /// It does not answer: who waits for it waits in vain.
+    /// The neighbour does not answer: connections that wait for it fail.
     Silent(IpAddr),
 }
 
-/// Whether someone may become known without having been asked for.
+/// Policy for a neighbour that is not in the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum UnsolicitedPolicy {
-    /// Yes: it wants to talk to us.
+    /// Add it: it sent a packet to this host.
     Welcome,
-    /// No.
+    /// Ignore it.
     Ignored,
 }
 
-/// The cache.
+/// Neighbour cache.
 #[derive(Debug)]
 pub(crate) struct Neighbors {
     known: BTreeMap<IpAddr, Neighbor>,
-    /// The last answer, for the many who talk to one gateway or one peer.
+    /// Last lookup, for the common case of one gateway or one peer.
     last: Option<(IpAddr, Mac, Time)>,
-    /// Connections (by slot) that wait for an answer, and for whose.
+    /// Connections (by slot) that wait for an address.
     waiting: Vec<(IpAddr, ConnId)>,
-    /// Nothing is due before.
+    /// Lower bound of the next deadline.
     due: Time,
 }
 
@@ -78,13 +77,14 @@ impl Default for Neighbors {
 }
 
 impl Neighbors {
-    /// Most neighbours kept; the one confirmed longest ago makes room.
+    /// Most neighbours cached; a further one evicts an unresolved one or else the one confirmed
+    /// longest ago.
     pub(crate) const KNOWN_MAX: usize = 1024;
-    /// Most connections that wait; others try again when their timer fires.
+    /// Most connections that wait; others retry when their timer fires.
     const WAITING_MAX: usize = 16_384;
-    /// Questions before a neighbour counts as silent (RFC 4861 §10).
+    /// Requests before a neighbour counts as unreachable (RFC 4861 §10).
     const ASKED_MAX: u8 = 3;
-    /// A lost question delays a first connection no longer than this.
+    /// Time until the first repetition, which bounds the delay by a lost request.
     const ASK_FIRST: Span = Span::from_millis(250);
     const ASK_INTERVAL: Span = Span::from_secs(1);
     const FRESH: Span = Span::from_secs(60);
@@ -97,8 +97,7 @@ impl Neighbors {
         }
     }
 
-    /// The hardware address of `addr` if it is the one that was used last and
-    /// there is nothing to ask.
+    /// Hardware address of `addr` if it was the last one looked up and is fresh.
     #[inline]
     pub(crate) fn recent(&self, now: Time, addr: IpAddr) -> Option<Mac> {
         let (last, mac, until) = self.last?;
@@ -133,12 +132,12 @@ impl Neighbors {
         }
     }
 
-    /// When [`Neighbors::poll`] is due; not before, perhaps later.
+    /// Time when [`Neighbors::poll`] is due at the earliest.
     pub(crate) fn deadline(&self) -> Time {
         self.due
     }
 
-    /// The next thing that is due at `now`.
+    /// The next action due at `now`.
     pub(crate) fn poll(&mut self, now: Time) -> Option<Due> {
         if now < self.due {
             return None;
@@ -165,7 +164,7 @@ impl Neighbors {
         }
     }
 
-    /// Asks for `addr` again when it is next sent to: what is known may be wrong.
+    /// Marks `addr` for verification at its next use: its entry may be wrong.
     pub(crate) fn doubt(&mut self, addr: IpAddr) {
         if let Some(neighbor) = self.known.get_mut(&addr) {
             neighbor.doubted = true;
@@ -173,8 +172,8 @@ impl Neighbors {
         }
     }
 
-    /// Takes note that `addr` has `mac`. Who contradicts what is known
-    /// without having been asked is not believed, but makes us ask.
+    /// Records that `addr` has `mac`. An unsolicited contradiction of an entry does not replace it,
+    /// but marks it for verification.
     pub(crate) fn learn(&mut self, now: Time, addr: IpAddr, mac: Mac, stranger: UnsolicitedPolicy) {
         let unicast = mac[0] & 1 == 0 && mac != [0; 6];
         if !unicast || !(stranger == UnsolicitedPolicy::Welcome || self.known.contains_key(&addr)) {
@@ -194,17 +193,17 @@ impl Neighbors {
         self.last = None;
     }
 
-    /// The hardware address of `addr`, as far as known.
+    /// Hardware address of `addr`, if known.
     pub(crate) fn known(&self, addr: IpAddr) -> Option<Mac> {
         self.known.get(&addr)?.mac
     }
 
-    /// Whether `mac` is what is known of `addr`, or nothing is.
+    /// True if `addr` is unknown or has `mac`.
     pub(crate) fn agrees(&self, addr: IpAddr, mac: Mac) -> bool {
         self.known(addr).is_none_or(|known| known == mac)
     }
 
-    /// Lets connection `id` wait for `addr`; `false` when too many do.
+    /// Lets connection `id` wait for `addr`; `false` if too many wait.
     pub(crate) fn park(&mut self, addr: IpAddr, id: ConnId) -> bool {
         let room = self.waiting.len() < Self::WAITING_MAX;
         if room {
@@ -213,12 +212,12 @@ impl Neighbors {
         room
     }
 
-    /// Connection `id`, which waits, is gone.
+    /// Removes connection `id`, which has ended, from those that wait.
     pub(crate) fn forget(&mut self, id: ConnId) {
         self.waiting.retain(|(_, waits)| *waits != id);
     }
 
-    /// Who waited for `addr`.
+    /// Removes and returns the connections that waited for `addr`.
     pub(crate) fn unpark(&mut self, addr: IpAddr) -> Vec<ConnId> {
         if self.waiting.is_empty() {
             return Vec::new();

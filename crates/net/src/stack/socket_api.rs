@@ -1,4 +1,4 @@
-//! What the application asks of a connection that it knows by its id.
+//! Socket API: application calls on a connection.
 
 use queueing::{Label, Priority, Span, Time};
 
@@ -10,7 +10,7 @@ use crate::wire::FourTuple;
 use crate::wire::tcp::Options;
 
 impl Stack {
-    /// Unread bytes in order, contiguous; empty when none or when `conn` is gone.
+    /// Unread bytes in order, contiguous; empty without any or if `conn` has ended.
     #[must_use]
     pub fn received(&self, conn: ConnId) -> &[u8] {
         self.flows.get(conn).map_or(&[], |connection| connection.recv.as_slice())
@@ -21,16 +21,16 @@ impl Stack {
         self.touch_for(now, conn, |connection, cx| connection.consume(cx, n), |due| *due);
     }
 
-    /// Queues bytes for sending; returns how many were taken. When fewer than
-    /// given, [`EventKind::Writable`](super::EventKind::Writable) follows.
+    /// Queues bytes for sending; returns the number queued. If smaller than given,
+    /// [`EventKind::Writable`](super::EventKind::Writable) follows.
     ///
     /// # Errors
-    /// [`NotOpen`] when the connection is gone or our half is closed.
+    /// [`NotOpen`] if the connection has ended or its sending side is closed.
     pub fn send(&mut self, now: Time, conn: ConnId, bytes: &[u8]) -> Result<usize, NotOpen> {
         self.touch(now, conn, |connection, cx| connection.write(cx, bytes)).flatten().ok_or(NotOpen)
     }
 
-    /// Number of `wanted` bytes that [`Stack::send`] would take now. When fewer,
+    /// Number of `wanted` bytes that [`Stack::send`] would queue now. If smaller,
     /// [`EventKind::Writable`](super::EventKind::Writable) follows.
     ///
     /// # Errors
@@ -40,10 +40,10 @@ impl Stack {
         room.flatten().ok_or(NotOpen)
     }
 
-    /// Counts memory that the owner keeps for connections towards
-    /// [`Config::memory_max`](super::Config::memory_max): a buffer of `before`
-    /// bytes has `after` from now on. `false`, and nothing is counted, where
-    /// that is more than there is for a connection that holds much.
+    /// Accounts for memory that the owner keeps for connections in
+    /// [`Config::memory_max`](super::Config::memory_max): a buffer grows or shrinks from `before`
+    /// to `after` bytes. `false`, without accounting, if that exceeds the share of connections that
+    /// hold much.
     #[must_use]
     pub fn hold(&mut self, before: usize, after: usize) -> bool {
         let allowed = after <= before || self.pool.allows(MemoryClass::Much, after - before);
@@ -53,7 +53,7 @@ impl Stack {
         allowed
     }
 
-    /// Closes our half after what is queued (FIN).
+    /// Closes the sending side after the queued data (FIN).
     pub fn close(&mut self, now: Time, conn: ConnId) {
         self.call(now, conn, |connection, cx| connection.close(cx));
     }
@@ -73,30 +73,28 @@ impl Stack {
         self.call(now, conn, |connection, cx| connection.end(cx, CloseReason::Aborted));
     }
 
-    /// What `conn` sends from now on is as urgent as `label` says: which
-    /// connection sends first (`Config::transmit`) and the packets' DSCP
-    /// (`Config::dscp`) follow. Until the application says so, it is the
-    /// label of the segment that was delivered last, and before that the SYN's.
+    /// Sets the priority of data that `conn` sends from now on. The transmit order
+    /// (`Config::transmit`) and the packets' DSCP (`Config::dscp`) follow it. Before the first call
+    /// it is the label of the segment delivered last, and before that of the SYN.
     pub fn set_label(&mut self, now: Time, conn: ConnId, label: Label) {
         self.tells_apart |= label.priority != Priority::LOWEST;
         self.touch(now, conn, |connection, _| connection.set_level(label.priority));
     }
 
-    /// The packets of `conn` have this code point (DSCP, 6 bits) from now on, whatever their
-    /// level; 0: that of their level again.
+    /// Sets the DSCP (6 bits) of packets of `conn`, independent of their level; 0 restores that of
+    /// the level.
     pub fn set_dscp(&mut self, now: Time, conn: ConnId, dscp: u8) {
         self.call(now, conn, |connection, _| connection.transmit.dscp = dscp & 63);
     }
 
-    /// Changes the hop limits of `conn`, for packets from now on.
+    /// Changes the hop limits of future packets of `conn`.
     pub fn set_hops(&mut self, now: Time, conn: ConnId, change: impl FnOnce(&mut HopLimits)) {
         self.call(now, conn, |connection, _| change(&mut connection.hops));
     }
 
-    /// Lets go of the connection: our half closes after what is queued, `conn`
-    /// is invalid from now on, and nothing more is heard of it. Bytes that
-    /// were not read, or that the peer still sends, reset it (RFC 9293
-    /// §3.6.1); otherwise the peer has `Config::fin_wait` to close its half.
+    /// Detaches the connection from the application: its sending side closes after the queued data,
+    /// `conn` is invalid from now on, and no event follows. Bytes unread, or received later, reset
+    /// it (RFC 9293 §3.6.1); otherwise the peer has `Config::fin_wait` to close its side.
     pub fn detach(&mut self, now: Time, conn: ConnId) {
         let Some(connection) = self.flows.get_mut(conn) else { return };
         let open = connection.state.is_synchronized() && !connection.state.is_ending();
@@ -111,46 +109,43 @@ impl Stack {
         self.release_id(conn);
     }
 
-    /// Asks `conn`'s peer, when silent, whether it lives, whatever the
-    /// configuration says; `None` never does.
+    /// Overrides the keep-alive configuration of `conn`; `None` turns keep-alive off.
     pub fn set_keep_alive(&mut self, now: Time, conn: ConnId, keep_alive: Option<KeepAlive>) {
         self.call(now, conn, |connection, _| connection.patience().keep_alive = Some(keep_alive));
     }
 
-    /// Ends `conn` when its data waits so long for an acknowledgement,
-    /// whatever the configuration says; `None` waits as long as
-    /// retransmission takes. Looked at when the retransmission timer fires.
+    /// Overrides the user timeout of `conn`: the longest time that data may stay unacknowledged.
+    /// `None` leaves it to the retransmission limit. Checked when the retransmission timer fires.
     pub fn set_user_timeout(&mut self, now: Time, conn: ConnId, timeout: Option<Span>) {
         self.call(now, conn, |connection, _| connection.patience().user_timeout = Some(timeout));
     }
 
-    /// Sends small segments at once (the default), or lets them wait for what
-    /// is in flight (Nagle's algorithm, RFC 9293 §3.7.4).
+    /// Sends small segments at once (the default), or delays them while data is in flight (Nagle's
+    /// algorithm, RFC 9293 §3.7.4).
     pub fn set_nodelay(&mut self, now: Time, conn: ConnId, nodelay: bool) {
         self.call(now, conn, |connection, _| connection.flags.nagle = !nodelay);
     }
 
-    /// Holds small segments back until there is more to send (tcp(7), TCP_CORK), or no longer. The end of the
-    /// stream is not held back. How long that lasts is the caller's affair.
+    /// Turns TCP_CORK on or off: holds small segments back until there is more to send (tcp(7)),
+    /// except at the end of the stream. The caller bounds its duration.
     pub fn set_cork(&mut self, now: Time, conn: ConnId, cork: bool) {
         self.call(now, conn, |connection, _| connection.flags.cork = cork);
     }
 
-    /// The shared 64 bytes.
+    /// Memory of 64 bytes shared by application and classifier.
     #[must_use]
     pub fn private(&self, conn: ConnId) -> Option<&Private> {
         self.flows.get(conn).map(|connection| &connection.private)
     }
 
-    /// The shared 64 bytes, to write.
+    /// Memory of 64 bytes shared by application and classifier, mutable.
     #[must_use]
     pub fn private_mut(&mut self, conn: ConnId) -> Option<&mut Private> {
         self.flows.get_mut(conn).map(|connection| &mut connection.private)
     }
 
-    /// Gives one connection its own classifier (M3); `None` hands the choice
-    /// back to its listener's, or the stack's. What it had comes back, or the
-    /// new one where the connection is gone.
+    /// Sets the classifier of one connection (M3); `None` restores its listener's or the stack's.
+    /// Returns the previous one, or `classifier` if the connection has ended.
     pub fn set_classifier(
         &mut self,
         conn: ConnId,
@@ -160,15 +155,14 @@ impl Stack {
         std::mem::replace(&mut connection.classifier, classifier)
     }
 
-    /// Replaces the classifier that listeners and connections have where they
-    /// have none of their own ([`Config::classifier`](super::Config)), from the
-    /// next segment on.
+    /// Replaces the default classifier of listeners and connections
+    /// ([`Config::classifier`](super::Config)), from the next segment on.
     pub fn set_default_classifier(&mut self, classifier: Option<TransportClassifier>) {
         self.config.classifier = classifier;
     }
 
-    /// Attaches application memory for the classifier (M5). What was attached
-    /// comes back, or the new where the connection is gone.
+    /// Attaches application memory for the classifier (M5). Returns the previous memory, or
+    /// `memory` if the connection has ended.
     pub fn attach(&mut self, conn: ConnId, memory: Option<AppMemory>) -> Option<AppMemory> {
         let Some(connection) = self.flows.get_mut(conn) else { return memory };
         if memory.is_none() && connection.kept.is_none() {
@@ -177,13 +171,13 @@ impl Stack {
         std::mem::replace(&mut connection.kept.get_or_insert_default().app, memory)
     }
 
-    /// What the flow has been like.
+    /// History of the flow.
     #[must_use]
     pub fn flow(&self, conn: ConnId) -> Option<FlowState> {
         self.flows.get(conn).map(Connection::flow)
     }
 
-    /// All that the connection knows of itself, at `now`.
+    /// State of the connection at `now`.
     #[must_use]
     pub fn info(&self, now: Time, conn: ConnId) -> Option<Info> {
         self.flows.get(conn).map(|connection| connection.info(now, &self.config))
@@ -195,34 +189,33 @@ impl Stack {
         self.flows.get(conn).map(|connection| connection.tuple)
     }
 
-    /// Connections that exist, in any state: handshakes and TIME-WAIT too.
+    /// Number of connections in any state, including handshakes and TIME-WAIT.
     #[must_use]
     pub fn connections(&self) -> usize {
         self.flows.len()
     }
 
-    /// Bytes that send and receive buffers and early segments take up, and what
-    /// the owner [holds](Stack::hold).
+    /// Memory of send and receive buffers, of out-of-order segments, and [held](Stack::hold) by the
+    /// owner, in bytes.
     #[must_use]
     pub fn buffer_bytes(&self) -> usize {
         self.pool.held()
     }
 
-    /// How often payload that waits needed a buffer, and how often the pool had one.
+    /// Buffers needed for payload, and how many of them the pool supplied.
     #[must_use]
     pub fn buffers(&self) -> PoolStats {
         self.pool.uses()
     }
 
-    /// Bytes that connections take up without their buffers: slots, flow
-    /// table and timers.
+    /// Memory of connections without their buffers, in bytes: slots, connection table and timers.
     #[must_use]
     pub fn connection_bytes(&self) -> usize {
-        // A timer takes its item, list links, instant and generation.
+        // A timer: item, list links, instant and generation.
         self.flows.bytes() + self.timers.len() * 24
     }
 
-    /// Runs `act` on the application's connection `id`, then looks after it.
+    /// Runs `act` on the application's connection `id`, then updates its queues and timers.
     #[inline]
     pub(super) fn call<R>(
         &mut self,
@@ -235,8 +228,8 @@ impl Stack {
         Some(result)
     }
 
-    /// Runs `act` on the application's connection `id` and queues it for
-    /// egress; `act` changes neither its state nor its deadline.
+    /// Runs `act` on the application's connection `id` and queues it for egress; `act` changes
+    /// neither its state nor its deadline.
     #[inline]
     fn touch<R>(
         &mut self,
@@ -247,7 +240,7 @@ impl Stack {
         self.touch_for(now, id, act, |_| true)
     }
 
-    /// [`Stack::touch`] where egress concerns only some results of `act`.
+    /// [`Stack::touch`] with egress only for some results of `act`.
     #[inline]
     fn touch_for<R>(
         &mut self,

@@ -1,5 +1,4 @@
-//! The timers of connections: one each at most, and none that has to move
-//! with every segment.
+//! Timers of connections: at most one each, which few segments move.
 
 use queueing::{Time, TimerKey, TimerWheel};
 
@@ -7,8 +6,7 @@ use super::Config;
 use super::tx_scheduler::TxScheduler;
 use crate::tcp::Connection;
 
-/// Queues a connection for egress if it may have something to send, and sets
-/// its timer.
+/// Queues a connection for egress if it may have something to send, and sets its timer.
 #[inline]
 pub(super) fn look_after(
     now: Time,
@@ -22,11 +20,10 @@ pub(super) fn look_after(
     set_timer(timers, connection, config, index);
 }
 
-/// Makes sure that a timer fires no later than the connection's deadline. One
-/// that fires too early finds nothing to do and is set anew: cheaper than
-/// moving it with every acknowledgement. Where very many connections take
-/// turns it is not: the connection would have to be fetched from memory only
-/// to find that nothing is due, so there an idle one takes its timer back.
+/// Ensures that a timer fires no later than the connection's deadline. A timer that fires early
+/// finds nothing due and is set again, which is cheaper than moving it with every acknowledgement.
+/// With very many connections the early firing costs more, as it loads an idle connection from
+/// memory; there an idle connection cancels its timer.
 #[inline]
 pub(super) fn set_timer(
     timers: &mut TimerWheel<u32>,

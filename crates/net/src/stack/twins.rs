@@ -1,5 +1,5 @@
-//! Pairs of hosts for tests that something says and leaves what something
-//! else does: two pairs live through the same, and are compared after every step.
+//! Differential test fixture: two pairs of hosts take the same steps, and a test compares their
+//! output and state after each.
 
 use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hasher};
@@ -16,13 +16,13 @@ use crate::wire::ip::Protocol;
 use crate::wire::{checksum, ipv4, tcp};
 use crate::{ConnId, Device, EventKind, Stack};
 
-/// Keeps what is sent, as far as it has room, and cuts it first if it does that.
+/// Device that keeps sent frames up to its capacity, and segments them if `cuts`.
 #[derive(Default)]
 pub(crate) struct Wire {
     frames: VecDeque<Vec<u8>>,
     room: usize,
     cuts: bool,
-    /// Frames that came to be cut.
+    /// Frames submitted for segmentation.
     pub(crate) cut: usize,
 }
 
@@ -82,14 +82,14 @@ impl Device for Wire {
     }
 }
 
-/// Sums up the header of an IPv4 packet without options.
+/// Sets the header checksum of an IPv4 packet without options.
 fn sum_header(frame: &mut [u8]) {
     frame[IP + 10..IP + 12].fill(0);
     let sum = checksum::of(&frame[IP..IP + 20]);
     frame[IP + 10..IP + 12].copy_from_slice(&sum);
 }
 
-/// Sums up the TCP segment in an IPv4 packet without options.
+/// Sets the checksum of the TCP segment in an IPv4 packet without options.
 fn complete(frame: &mut [u8]) {
     let addr = |at: usize| <[u8; 4]>::try_from(&frame[at..at + 4]).unwrap();
     let (source, target) = (addr(IP + 12), addr(IP + 16));
@@ -97,8 +97,7 @@ fn complete(frame: &mut [u8]) {
     tcp::finish_checksum(&mut frame[IP + 20..], source, target);
 }
 
-/// What a router says to the sender of `frame`, which is longer than `mtu`
-/// (RFC 792, RFC 1191 §4).
+/// A router's ICMP error to the sender of `frame`, which exceeds `mtu` (RFC 792, RFC 1191 §4).
 fn narrow(frame: &[u8], mtu: u16) -> Vec<u8> {
     let (quote, payload_len) = (&frame[IP..IP + 28], 8 + 28);
     let addr = |at: usize| <[u8; 4]>::try_from(&frame[at..at + 4]).unwrap().into();
@@ -113,12 +112,12 @@ fn narrow(frame: &[u8], mtu: u16) -> Vec<u8> {
     error
 }
 
-/// Where a frame's IP header is.
+/// Offset of a frame's IP header.
 const IP: usize = 14;
 const PSH: u8 = 8;
 const FIN: u8 = 1;
 
-/// Something that happens to one of two hosts.
+/// Step of one of two hosts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Step {
     Send {
@@ -134,7 +133,7 @@ pub(crate) enum Step {
         early: bool,
         room: usize,
     },
-    /// The next frame on the way to a host arrives.
+    /// The next frame in transit to a host arrives.
     Arrive {
         host: usize,
     },
@@ -150,7 +149,7 @@ pub(crate) enum Step {
     Mark {
         host: usize,
     },
-    /// A router says that the next frame of a host is longer than `mtu`.
+    /// A router reports that the next frame of a host exceeds `mtu`.
     Narrow {
         host: usize,
         mtu: u16,
@@ -162,12 +161,12 @@ pub(crate) enum Step {
         host: usize,
         level: u8,
     },
-    /// The application says with which DSCP a host's connection goes.
+    /// The application sets the DSCP of a host's connection.
     Dscp {
         host: usize,
         dscp: u8,
     },
-    /// The application says how many hops packets of a host's connection may take.
+    /// The application sets the hop limit of a host's connection.
     Hops {
         host: usize,
         hops: u8,
@@ -201,10 +200,10 @@ pub(crate) fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// The kind of hosts whose connections gather small segments.
+/// Kind of hosts whose connections use Nagle's algorithm.
 const NAGLE: u8 = 8;
 
-/// Ways in which hosts may be set up.
+/// Configurations of hosts.
 fn configure(config: &mut Config, kind: u8) {
     match kind {
         0 => config.delayed_ack = Some(Span::from_millis(40)),
@@ -230,13 +229,13 @@ pub(crate) struct World {
     now: Time,
     hosts: [Stack; 2],
     conns: [Option<ConnId>; 2],
-    /// What each host has sent.
+    /// Frames that each host has sent.
     pub(crate) wires: [Wire; 2],
     sent: u8,
 }
 
 impl World {
-    /// Hosts of `kind`, whose devices cut what is too long if `cuts`.
+    /// Hosts of `kind`, whose devices segment large frames if `cuts`.
     pub(crate) fn new(kind: u8, cuts: bool) -> Self {
         let hosts = [1, 2].map(|n| {
             let mut config = Config::new([2, 0, 0, 0, 0, n], [10, 0, 0, n].into(), 24, [n; 16]);
@@ -262,7 +261,7 @@ impl World {
             }
             world.take(Step::Wait { us: 20 });
         }
-        assert!(world.conns[0].is_some(), "the handshake is over");
+        assert!(world.conns[0].is_some(), "the handshake is complete");
         if kind == NAGLE {
             let World { now, hosts, conns, .. } = &mut world;
             hosts
@@ -273,12 +272,12 @@ impl World {
         world
     }
 
-    /// The lengths of the frames that a host has on the way.
+    /// Lengths of a host's frames in transit.
     pub(crate) fn lens(&self, host: usize) -> Vec<usize> {
         self.wires[host].frames.iter().map(Vec::len).collect()
     }
 
-    /// Takes a step; tells what it led to.
+    /// Takes a step; returns its result and events.
     pub(crate) fn take(&mut self, step: Step) -> String {
         let now = self.now;
         let mut told = String::new();
@@ -371,12 +370,13 @@ impl World {
         told
     }
 
-    /// Everything that can be told of it.
+    /// Complete observable state.
     pub(crate) fn state(&mut self) -> String {
         let frames = |wire: &Wire| wire.frames.iter().map(|frame| digest(frame)).collect::<Vec<_>>();
         let mut state = format!("{:?}\n", self.wires.each_ref().map(frames));
         for stack in &mut self.hosts {
-            // What a device cuts is one frame to the stack; egress tells of them.
+            // The stack counts a frame that the device segments as one; the result of egress covers
+            // them.
             let counters = Counters { frames_sent: 0, ..*stack.counters() };
             state += &format!("{counters:?} {:?} {:?}\n", stack.poll_timeout(), stack.waiting_acks);
             state += &format!("{} {}\n", stack.buffer_bytes(), stack.wants_egress());
@@ -388,7 +388,7 @@ impl World {
     }
 }
 
-/// Bytes by their number and a hash: there may be many.
+/// Length and hash of `bytes`.
 fn digest(bytes: &[u8]) -> (usize, u64) {
     let mut hasher = DefaultHasher::new();
     hasher.write(bytes);

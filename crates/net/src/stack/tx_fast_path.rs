@@ -1,8 +1,7 @@
-//! The short way out: a connection's turn in which all it has goes out in one
-//! segment, to a neighbour that is known.
+//! TX fast path: sends all of a connection's data in one segment to a known neighbour.
 //!
-//! It says the same and leaves the same as the long way in `egress`; which
-//! connections may take it stands in [`tcp`](crate::tcp)'s file of this name.
+//! Output and state afterwards equal those of the slow path in `egress`. The conditions on a
+//! connection are in [`tcp`](crate::tcp)'s module of this name.
 
 use std::net::IpAddr;
 
@@ -16,8 +15,8 @@ use crate::wire::tcp::Flags;
 use crate::wire::{FourTuple, ipv4};
 
 impl Stack {
-    /// Sends all that connection `index` has, if that is the everyday turn: one
-    /// segment to a neighbour that is known. `false` leaves it to the long way.
+    /// Sends all data of connection `index` if it fits one segment to a known neighbour; `false`
+    /// leaves it to the slow path.
     #[inline]
     pub(super) fn transmit_fast_path<D: Device>(&mut self, now: Time, device: &mut D, index: u32) -> bool {
         let (config, offloaded) = (&self.config, device.offloads().tx_checksum);

@@ -1,18 +1,17 @@
-//! Which connection sends next.
+//! Transmit scheduler: the order in which connections send.
 //!
-//! Connections that may have something to send wait here, ordered by the
-//! label of what they send: [`queueing`]'s disciplines say who is next, a turn
-//! is a few segments, and who has more waits again, so that equals take turns.
+//! Connections that may have something to send wait here, ordered by the label of what they send in
+//! a discipline of [`queueing`]. A transmit opportunity is a few segments; a connection with more
+//! to send is queued again, so that equals alternate.
 //!
-//! A bare acknowledgement waits for no data. It is small, and the peer's
-//! sending hangs on it, so connections that only acknowledge have a queue of
-//! their own that goes first; after [`ACKS_IN_ROW_MAX`] of them one turn of
-//! data is due, so that neither starves the other. An acknowledgement that
-//! data of its own connection can carry waits for that data, unless the device
-//! is behind: then it goes by itself.
+//! Pure acknowledgements are small, and the peer's sending depends on them. Connections that only
+//! acknowledge have a queue of their own, which is served first; after [`ACKS_IN_ROW_MAX`] of them
+//! one transmit opportunity of data follows, so that neither starves the other. An acknowledgement
+//! that data of its own connection can carry waits for that data, unless the device is behind: then
+//! it is sent alone.
 //!
-//! Bound: a connection stands once on each level and once among the
-//! acknowledgements, whatever happens to it; its slot remembers where.
+//! Bound: a connection is queued at most once per level and once for acknowledgements; its slot
+//! records where.
 
 use queueing::{
     Bytes, Discipline, Drr, DrrConfig, Entry, Fifo, Label, Priority, PushResult, Span, Strict, Time,
@@ -20,34 +19,34 @@ use queueing::{
 
 use crate::tcp::Connection;
 
-/// Who sends first among connections that may send.
+/// Order among connections that may send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TransmitOrder {
-    /// In turn, whatever their labels say. Starvation: each other connection
-    /// goes first once.
+    /// Round robin, whatever the labels. Starvation bound: one transmit opportunity of each other
+    /// connection.
     Fifo,
-    /// The most urgent first, but those that have waited `age_max` have every ninth
-    /// turn, the oldest first. Starvation: `age_max`, then nine turns for each
-    /// connection that has waited longer.
+    /// Strict priority with aging: connections that have waited `age_max` have every ninth transmit
+    /// opportunity, the oldest first. Starvation bound: `age_max`, then nine transmit opportunities
+    /// for each connection that has waited longer.
     Strict {
-        /// From then on a waiting connection is old.
+        /// Waiting time from which a connection is old.
         age_max: Span,
     },
-    /// Levels share the bytes in proportion, the more urgent first in each
-    /// round; age counts as in `Strict`.
+    /// Levels share the bytes in proportion to their weights, in order of priority within each
+    /// round; aging as in `Strict`.
     Weighted {
-        /// Share of each level, 1 or more.
+        /// Weight of each level, 1 or more.
         weights: [u32; Priority::LEVELS],
-        /// From then on a waiting connection is old.
+        /// Waiting time from which a connection is old.
         age_max: Span,
     },
 }
 
 impl TransmitOrder {
-    /// Strict, with an age of 10 ms: longer than any burst of urgent
-    /// responses should take, shorter than a person notices.
+    /// Strict, with an age of 10 ms: longer than a burst of urgent responses should take, shorter
+    /// than a user notices.
     pub const STRICT: Self = Self::Strict { age_max: AGE_MAX };
-    /// Each level gets twice the share of the next.
+    /// Each level has twice the weight of the next.
     pub const WEIGHTED: Self = Self::Weighted { weights: [128, 64, 32, 16, 8, 4, 2, 1], age_max: AGE_MAX };
 }
 
@@ -59,38 +58,38 @@ impl Default for TransmitOrder {
     }
 }
 
-/// Segments that a connection sends in one turn.
+/// Segments of one transmit opportunity.
 pub(super) const TURN: u8 = 16;
-/// So many connections may acknowledge before one that has data has a turn:
-/// together they take less of the wire than that turn.
+/// Acknowledgements before a connection with data has a transmit opportunity: together they take
+/// less of the link than that opportunity.
 const ACKS_IN_ROW_MAX: u16 = 64;
 
-/// What a segment without payload takes of the wire.
+/// Bytes on the wire of a segment without payload.
 const HEADERS: u32 = 66;
 
-/// Where a connection waits; outlives it, in its slot.
+/// Queues that hold a connection; kept in its slot after its end.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct TxLinks {
-    /// One bit for each level.
+    /// One bit per level.
     levels: u8,
     acks: bool,
 }
 
-/// A connection's turn.
+/// Transmit opportunity of a connection.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TxTurn {
     pub(super) index: u32,
-    /// It may acknowledge, nothing else.
+    /// True if it may only acknowledge.
     pub(super) bare: bool,
     /// Segments it may still send.
     pub(super) left: u8,
 }
 
-/// A waiting connection.
+/// Queue entry of a connection.
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
     index: u32,
-    /// What it has to send, as far as one turn goes and shares are counted.
+    /// Bytes to send in one transmit opportunity, for the shares.
     bytes: u32,
     level: Priority,
 }
@@ -109,10 +108,10 @@ impl Entry for Waiting {
 pub(super) struct TxScheduler {
     acks: Fifo<Waiting>,
     data: Data,
-    /// The device was full in the middle of this turn; it goes on first.
+    /// Transmit opportunity interrupted by a full device; continues first.
     current: Option<TxTurn>,
     acks_in_row: u16,
-    /// The device was full when it was last asked.
+    /// True if the device was full at the last attempt.
     behind: bool,
 }
 
@@ -152,8 +151,8 @@ impl Data {
 }
 
 impl TxScheduler {
-    /// For at most `connections_max` connections on a link that carries
-    /// `frame_len_max` bytes in a frame.
+    /// Scheduler of at most `connections_max` connections on a link with frames of up to
+    /// `frame_len_max` bytes.
     pub(super) fn new(order: TransmitOrder, connections_max: usize, frame_len_max: usize) -> Self {
         let slots = connections_max.max(1);
         let places = slots.saturating_mul(Priority::LEVELS);
@@ -171,13 +170,13 @@ impl TxScheduler {
         Self { acks: Fifo::new(slots), data, current: None, acks_in_row: 0, behind: false }
     }
 
-    /// Lets a connection wait for its turn if it may have something to send.
+    /// Queues a connection if it may have something to send.
     #[inline]
     pub(super) fn enqueue(&mut self, now: Time, connection: &mut Connection, index: u32) {
         let data = connection.wants_data();
         let acks = connection.acks_due > 0 && (!data || self.behind);
         let stands = |c: &Connection| c.places.levels & (1 << c.transmit.level.level()) != 0;
-        // Most often it stands here already, or has nothing to send.
+        // Most often it is queued already or has nothing to send.
         if acks || (data && !stands(connection)) {
             self.place(now, connection, index, data, acks);
         }
@@ -202,7 +201,7 @@ impl TxScheduler {
         }
     }
 
-    /// Whose turn it is; `places` finds a connection's, by its slot.
+    /// The next transmit opportunity; `places` finds a connection's queue links, by its slot.
     #[inline]
     pub(super) fn next<'a>(
         &mut self,
@@ -230,33 +229,33 @@ impl TxScheduler {
         Some(TxTurn { index, bare: false, left: TURN })
     }
 
-    /// The device is full: `turn` goes on when it has room again.
+    /// Suspends `turn` while the device is full; it continues first.
     pub(super) fn suspend(&mut self, turn: TxTurn) {
         self.current = Some(turn);
         self.behind = true;
     }
 
-    /// Everybody had a turn.
+    /// Records that the queues are empty.
     pub(super) fn caught_up(&mut self) {
         self.behind = false;
     }
 
-    /// Whether the device was full when it was last asked.
+    /// True if the device was full at the last attempt.
     pub(super) fn is_behind(&self) -> bool {
         self.behind
     }
 
-    /// Whether nobody waits.
+    /// True if no connection waits.
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.data.is_empty() && self.acks.is_empty() && self.current.is_none()
     }
 }
 
-/// There is a place for every slot on every level.
+/// Asserts that the queues have space for every slot on every level.
 #[inline]
 fn expect_room(pushed: PushResult<Waiting>) {
-    assert!(matches!(pushed, PushResult::Queued), "a connection stands once on each level");
+    assert!(matches!(pushed, PushResult::Queued), "a connection is queued once per level");
 }
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
-//! UDP sockets: datagrams in by the urgency their label gives them; out by [`sending`].
+//! UDP sockets: datagrams received in order of priority. Sending is in [`output`].
 //!
-//! A socket's receive queue is strict by label, like the receive buffer: when
-//! it is full, a more urgent datagram takes the place of the newest of the
-//! least urgent. The label is the driver's verdict or what the socket's (or
-//! the stack's) transport classifier says. Nothing is unbounded: a socket holds
+//! A socket's receive queue is strict by label, like the receive buffer: when it is full, a more
+//! urgent datagram replaces the newest of the lowest level. The label is the driver's verdict,
+//! unless the transport classifier of the socket (or the stack) sets one. A socket holds at most
 //! [`UdpOptions::capacity`] datagrams.
+//!
 //! Source: RFC 768, RFC 1122 §4.1; ADPS §2.1, §2.2.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -26,36 +26,36 @@ mod output;
 use output::Outbox;
 pub use output::{SendOptions, UdpPath};
 
-/// Datagrams that a socket holds unless told otherwise.
+/// Default capacity of a socket's receive queue, in datagrams.
 const CAPACITY: usize = 256;
-/// First port that is chosen for a socket, and how many there are (RFC 6335 §6).
+/// First ephemeral port of sockets, and their number (RFC 6335 §6).
 const EPHEMERAL: (u16, u16) = (49_152, 16_384);
 
-/// How a UDP socket is set up.
+/// Configuration of a UDP socket.
 #[derive(Clone, Default)]
 pub struct UdpOptions {
-    /// Datagrams that may wait to be read; 0 means 256. Each has at most 65,527 bytes.
+    /// Receive queue capacity in datagrams; 0 means 256. Each has at most 65,527 bytes.
     pub capacity: usize,
-    /// Says how urgent a datagram is; `None` leaves it to the stack's.
+    /// Classifier of received datagrams; `None` uses the stack's.
     pub classifier: Option<TransportClassifier>,
-    /// How urgent what it sends is: sets the packets' DSCP ([`Config::dscp`]).
+    /// Priority of sent datagrams: sets the packets' DSCP ([`Config::dscp`]).
     pub label: Label,
 }
 
-/// A datagram that came.
+/// A received datagram.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Datagram {
-    /// Who sent it.
+    /// Sender.
     pub remote: SocketAddr,
-    /// Which of our addresses it was for.
+    /// Local address that received it.
     pub local: IpAddr,
-    /// As it came.
+    /// DSCP and ECN as received.
     pub marks: TrafficClass,
     /// Data.
     pub payload: Vec<u8>,
-    /// How urgent it is.
+    /// Priority and budget.
     pub label: Label,
-    /// When the device received it.
+    /// Time at which the device received it.
     pub received: Time,
 }
 
@@ -72,14 +72,14 @@ impl Entry for Datagram {
 struct Socket {
     options: UdpOptions,
     queue: Strict<Fifo<Datagram>>,
-    /// The most urgent level of which the owner was told, or will be.
+    /// Highest priority that was reported to the owner or is queued to be.
     announced: Option<Priority>,
     private: Private,
     received: u64,
     error: Option<(SocketAddr, Cause)>,
 }
 
-/// All sockets, and what they send.
+/// All UDP sockets and their send queue.
 #[derive(Default)]
 pub(super) struct Udp {
     sockets: BTreeMap<u16, Socket>,
@@ -88,7 +88,8 @@ pub(super) struct Udp {
 }
 
 impl Udp {
-    /// A datagram from our `port` to `remote` was not delivered.
+    /// Records that a datagram from local `port` to `remote` was not delivered; `false` without a
+    /// socket.
     pub(super) fn on_error(&mut self, port: u16, remote: SocketAddr, cause: Cause) -> bool {
         let socket = self.sockets.get_mut(&port);
         socket.map(|socket| socket.error = Some((remote, cause))).is_some()
@@ -96,10 +97,10 @@ impl Udp {
 }
 
 impl Stack {
-    /// Receives datagrams for `port`, in both families; 0 takes a free one.
+    /// Binds a socket to `port`, in both families; 0 selects a free port.
     ///
     /// # Errors
-    /// [`ListenError::PortInUse`]; [`ListenError::PortZero`] when no port is free.
+    /// [`ListenError::PortInUse`]; [`ListenError::PortZero`] if no port is free.
     pub fn bind_udp(&mut self, port: u16, options: UdpOptions) -> Result<UdpId, ListenError> {
         let (first, count) = EPHEMERAL;
         let port = match port {
@@ -122,20 +123,20 @@ impl Stack {
         Ok(UdpId(port))
     }
 
-    /// Gives a socket up; what waits in it is forgotten.
+    /// Closes a socket and discards its queue.
     pub fn close_udp(&mut self, id: UdpId) {
         self.udp.sockets.remove(&id.0);
     }
 
-    /// A socket that has something to read and was not named since it was empty,
-    /// or since something more urgent came than all that waited.
+    /// The next socket that became readable, or that received a datagram more urgent than all that
+    /// wait there.
     #[must_use]
     #[inline]
     pub fn poll_udp(&mut self) -> Option<UdpId> {
         self.udp.readable.pop_front()
     }
 
-    /// The most urgent datagram that waits in `id`.
+    /// Removes and returns the most urgent datagram of `id`.
     pub fn receive_from(&mut self, now: Time, id: UdpId) -> Option<Datagram> {
         let socket = self.udp.sockets.get_mut(&id.0)?;
         let datagram = socket.queue.pop(now);
@@ -143,23 +144,23 @@ impl Stack {
         datagram
     }
 
-    /// How urgent the most urgent datagram is that waits in `id`.
+    /// Priority of the most urgent datagram of `id`.
     #[must_use]
     pub fn udp_level(&self, id: UdpId) -> Option<Priority> {
         self.udp.sockets.get(&id.0)?.queue.levels_used().first()
     }
 
-    /// The last error about a datagram that `id` sent, and to whom; once.
+    /// Last error about a datagram that `id` sent, and its destination; cleared by the call.
     pub fn take_udp_error(&mut self, id: UdpId) -> Option<(SocketAddr, Cause)> {
         self.udp.sockets.get_mut(&id.0)?.error.take()
     }
 
-    /// Takes the memory of a datagram's payload back, so that the next needs none.
+    /// Returns the memory of a datagram's payload to the pool.
     pub fn recycle(&mut self, payload: Vec<u8>) {
         self.pool.give(payload);
     }
 
-    /// A datagram for us came in `packet`; `false` when nobody listens on its port.
+    /// Delivers `datagram` of `packet`; `false` if no socket has its port.
     pub(super) fn on_datagram(
         &mut self,
         now: Time,
@@ -202,7 +203,7 @@ impl Stack {
 }
 
 impl Socket {
-    /// How urgent a datagram is; `None` to drop it.
+    /// Label of a datagram; `None` drops it.
     fn label(
         &mut self,
         config: &Config,

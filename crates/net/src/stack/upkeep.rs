@@ -1,6 +1,5 @@
-//! What follows for the stack from what happened to a connection: a turn to
-//! send, a timer, and at its end word to the application, its place in the
-//! flow table, its slot.
+//! Upkeep after a connection's events: transmit queue, timer, and at its end the close event, its
+//! removal from the connection table and its slot.
 
 use queueing::{Label, Time};
 
@@ -9,8 +8,8 @@ use super::{Stack, listener, look_after, set_timer};
 use crate::tcp::State;
 
 impl Stack {
-    /// The owner has heard that `id` is closed: the id ends here, the
-    /// connection itself when TIME-WAIT does.
+    /// Invalidates `id`, whose close event the owner has polled; the connection itself ends after
+    /// TIME-WAIT.
     pub(super) fn release_id(&mut self, id: ConnId) {
         let Some(connection) = self.flows.get_mut(id) else { return };
         if connection.state == State::Closed {
@@ -36,8 +35,8 @@ impl Stack {
         }
     }
 
-    /// Does what follows from a connection's new state: tells the application
-    /// of its end, frees it, queues it for egress, sets its timer.
+    /// Applies a connection's new state: reports its end, frees it, queues it for egress, sets its
+    /// timer.
     pub(super) fn settle(&mut self, now: Time, index: u32) {
         let Some((id, connection)) = self.flows.at(index) else { return };
         if connection.state.is_ending() {
@@ -63,7 +62,8 @@ impl Stack {
             look_after(now, &mut self.ready, &mut self.timers, &self.config, connection, id.index);
         }
         let reason = connection.reason.unwrap_or(CloseReason::Finished);
-        // What came before an end can still be read, for a while, if that was a polite one or it is so configured.
+        // Data received before a graceful end stays readable for a while; after others if so
+        // configured.
         let readable = match reason {
             CloseReason::Finished => true,
             CloseReason::Aborted => false,
@@ -97,7 +97,7 @@ impl Stack {
         }
     }
 
-    /// Takes note that `id` is in TIME-WAIT; the oldest ends if there are too many.
+    /// Records that `id` is in TIME-WAIT; evicts the oldest beyond the limit.
     fn limit_time_wait(&mut self, now: Time, id: ConnId) {
         self.time_wait.push_back(id);
         while self.time_wait.len() > self.config.time_wait_max

@@ -1,4 +1,5 @@
-//! Who has which hardware address: questions and answers as they come in.
+//! Address resolution: ARP and neighbour discovery messages received.
+//!
 //! Source: RFC 826, RFC 5227, RFC 4861 §6.1, §7 and §8, RFC 4862 §5.4.
 
 use std::net::{IpAddr, Ipv6Addr};
@@ -14,7 +15,7 @@ use crate::wire::mld::Query;
 use crate::wire::ndp::{Message, NeighborAdvertisement};
 use crate::wire::{Malformed, arp, ipv6};
 
-/// What no router has touched (RFC 4861 §3.1).
+/// Hop limit of a packet that no router forwarded (RFC 4861 §3.1).
 const HOPS_ON_LINK: u8 = 255;
 
 impl Stack {
@@ -25,8 +26,8 @@ impl Stack {
             return Err(Malformed::BadAddress);
         }
         let asks_us = packet.operation == arp::Operation::Request && self.has(packet.target.into());
-        // Who has no address yet asks whether ours is free, and who has several may ask
-        // by one of another subnet: both are answered, and neither is reached by what it says.
+        // A sender without an address probes for duplicates, and one with several may ask with an
+        // address of another subnet: both are answered, and neither is cached.
         if self.config.is_local(packet.sender) {
             let stranger = if asks_us { UnsolicitedPolicy::Welcome } else { UnsolicitedPolicy::Ignored };
             self.learn(now, packet.sender.into(), packet.sender_mac, stranger);
@@ -45,7 +46,7 @@ impl Stack {
         Ok(())
     }
 
-    /// `addr` says that it has `mac`: who waited for that goes on.
+    /// Records that `addr` has `mac` and wakes connections that waited for it.
     fn learn(&mut self, now: Time, addr: IpAddr, mac: Mac, stranger: UnsolicitedPolicy) {
         let before = self.neighbors.known(addr);
         self.neighbors.learn(now, addr, mac, stranger);
@@ -53,7 +54,7 @@ impl Stack {
         self.wake(now, addr, moved);
     }
 
-    /// A message of neighbour discovery that came with `hops` left.
+    /// Handles a neighbour discovery message received with `hops` left.
     pub(super) fn on_discovery(
         &mut self,
         now: Time,
@@ -108,7 +109,8 @@ impl Stack {
             return Err(Malformed::BadOption);
         }
         if v6.is_tentative(wanted) {
-            // Someone wants it as well; one who only asks for it is not heard yet.
+            // Another host claims the tentative address; a mere lookup of it is ignored (RFC 4862
+            // §5.4.3).
             if checks && v6.on_conflict(now, wanted) {
                 self.counters.duplicate_addresses += 1;
             }
@@ -135,7 +137,7 @@ impl Stack {
             self.reply(discovery(&answer, ipv6::multicast_mac(group), wanted, group));
             return Ok(());
         }
-        // Without its hardware address it gets an answer only if we know it.
+        // A solicitation without a hardware address is answered only if the sender's is cached.
         if let Some(mac) = mac {
             self.learn(now, source.into(), mac, UnsolicitedPolicy::Welcome);
             self.reply(discovery(&answer, mac, wanted, source));
@@ -145,8 +147,7 @@ impl Stack {
         Ok(())
     }
 
-    /// A router knows a better way; who was on the old one takes it with the
-    /// next segment.
+    /// Handles a router's redirect; connections follow it with their next segment.
     fn on_redirect(
         &mut self,
         now: Time,
@@ -166,7 +167,7 @@ impl Stack {
         }
     }
 
-    /// A querier of this link asks who listens to which group (RFC 3810 §6.2).
+    /// Handles a querier's request for multicast listeners (RFC 3810 §6.2).
     pub(super) fn on_query(
         &mut self,
         now: Time,
@@ -177,7 +178,7 @@ impl Stack {
         if hops != 1 || !source.is_unicast_link_local() {
             return Err(Malformed::BadAddress);
         }
-        // Who shares the hardware address speaks for all.
+        // One shard answers for all that share the hardware address.
         if let Some(v6) = self.ip.v6.as_mut().filter(|_| self.config.answers_for_host()) {
             v6.on_query(now, query);
             self.watch_ip_clock();
@@ -193,7 +194,7 @@ impl Stack {
         }
         let Some(mac) = said.mac else { return };
         let addr = said.target.into();
-        // Who may not replace what is known can still make us ask (RFC 4861 §7.2.5).
+        // A sender that may not override the entry can still make it doubted (RFC 4861 §7.2.5).
         if said.replaces || self.neighbors.agrees(addr, mac) {
             self.learn(now, addr, mac, UnsolicitedPolicy::Ignored);
         } else {

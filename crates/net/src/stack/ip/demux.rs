@@ -1,5 +1,5 @@
-//! From a packet to what it carries: the one path of both versions, and of
-//! packets that were put together from pieces.
+//! Demultiplexing of a packet to TCP, UDP or ICMP, for both IP versions and for reassembled
+//! packets.
 
 use std::net::IpAddr;
 
@@ -15,22 +15,22 @@ use crate::wire::ip::{Fragment, Packet, Protocol};
 use crate::wire::tcp::Segment;
 use crate::wire::{FourTuple, Malformed, dhcp, ipv6, udp};
 
-/// No next header: there is nothing to deliver (RFC 8200 §4.7).
+/// No Next Header: nothing to deliver (RFC 8200 §4.7).
 const NOTHING: u8 = 59;
 
-/// How a packet came.
+/// Circumstances of a packet's arrival.
 #[derive(Clone, Copy)]
 pub(in crate::stack) struct Arrived<'a> {
     pub(in crate::stack) from: Mac,
     pub(in crate::stack) meta: &'a PacketMeta,
-    /// It was for everybody, or for a group.
+    /// True if it was broadcast or multicast.
     pub(in crate::stack) group: bool,
-    /// All of it, headers included; empty when it came in pieces.
+    /// Whole packet including headers; empty if it was reassembled.
     pub(in crate::stack) packet: &'a [u8],
 }
 
 impl Stack {
-    /// A packet for us that is not the everyday TCP over IPv4.
+    /// Handles a packet for this host outside the fast path of TCP over IPv4.
     pub(in crate::stack) fn on_upper(
         &mut self,
         now: Time,
@@ -57,7 +57,7 @@ impl Stack {
                     return self.on_dhcp(now, datagram.payload);
                 }
                 if source.is_ipv4() && self.config.addr.is_unspecified() {
-                    // It is for whoever shares our hardware address.
+                    // Without an address, the packet is for another owner of this hardware address.
                     self.counters.not_for_us += 1;
                     return Ok(());
                 }
@@ -89,7 +89,7 @@ impl Stack {
         }
     }
 
-    /// A piece of a packet for us.
+    /// Handles a fragment of a packet for this host.
     pub(in crate::stack) fn on_piece(
         &mut self,
         now: Time,
@@ -133,7 +133,7 @@ impl Stack {
         }
     }
 
-    /// Tells of packets whose pieces did not all come in time.
+    /// Drops packets whose reassembly timed out, and reports them to their senders.
     pub(super) fn expire_fragments(&mut self, now: Time) {
         while let Some(expired) = self.ip.fragments.expire(now) {
             self.counters.fragments_expired += 1;

@@ -1,9 +1,9 @@
-//! Our IPv4 address, lent by a server.
+//! DHCP client: an IPv4 address leased from a server.
 //!
-//! A state machine that takes messages and the time and gives messages and
-//! leases; sending and using them is the stack's. Source: RFC 2131 §4.4,
-//! Figure 5. What it leaves out: remembering a lease over restarts
-//! (INIT-REBOOT), and DECLINE.
+//! A state machine: messages and time in, messages and leases out; the stack sends and applies
+//! them. Does not remember leases over restarts (INIT-REBOOT) and sends no DECLINE.
+//!
+//! Source: RFC 2131 §4.4, Figure 5.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -17,28 +17,28 @@ use crate::wire::ethernet::{BROADCAST, Mac};
 use crate::wire::ip::{Protocol, TrafficClass};
 use crate::wire::{Malformed, udp};
 
-/// Between a question and its repetition, doubling up to the second (RFC 2131 §4.1).
+/// Retransmission interval, doubling from the first to the second (RFC 2131 §4.1).
 const RETRY_MIN: Span = Span::from_secs(4);
 const RETRY_MAX: Span = Span::from_secs(64);
-/// While a lease runs, questions are this far apart at least (RFC 2131 §4.4.5).
+/// Minimum interval of requests while a lease runs (RFC 2131 §4.4.5).
 const RENEW_MIN: Span = Span::from_secs(60);
-/// Transactions that one shard may be ahead of another.
+/// Most transactions that one shard may be ahead of another.
 const AHEAD_MAX: usize = 16;
-/// Requests for an offer before another is looked for.
+/// Requests for one offer before the client discovers servers again.
 const REQUESTS_MAX: u32 = 4;
 
-/// An address that is lent to us.
+/// Lease of an IPv4 address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lease {
-    /// The address.
+    /// Leased address.
     pub addr: Ipv4Addr,
-    /// Bits of its network's prefix.
+    /// Prefix length of its network.
     pub prefix: u8,
-    /// The way out.
+    /// Default gateway.
     pub router: Option<Ipv4Addr>,
-    /// Who lends it.
+    /// Server that granted it.
     pub server: Ipv4Addr,
-    /// When it ends.
+    /// End of the lease.
     pub until: Time,
     renew_at: Time,
     rebind_at: Time,
@@ -46,32 +46,32 @@ pub struct Lease {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// Looking for a server.
+    /// Discovering servers.
     Selecting,
-    /// This offer was taken up.
+    /// Requesting this offer.
     Requesting { addr: Ipv4Addr, server: Ipv4Addr },
-    /// The address is ours. Past `renew_at` its server is asked to go on,
-    /// past `rebind_at` any server.
+    /// Using the address. From `renew_at` the client renews with its server, from `rebind_at` with
+    /// any server.
     Bound(Lease),
 }
 
-/// What to do.
+/// Action of the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DhcpAction {
-    /// Send this to the server, or to everybody.
+    /// Send the message to the server, or broadcast it.
     Send(Message, Option<Ipv4Addr>),
     /// Use this address.
     Use(Lease),
-    /// Use the address no more.
+    /// Stop using the address.
     Lose,
 }
 
-/// The client.
+/// DHCP client.
 #[derive(Debug)]
 pub(crate) struct Client {
     mac: Mac,
     state: State,
-    /// Whether it asks; otherwise another shard does, and this one listens.
+    /// True if it sends requests; false if it only receives the replies to another shard's.
     asks: bool,
     transaction: u32,
     tries: u32,
@@ -80,19 +80,19 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// A client that looks for a server as soon as it is polled; or one that
-    /// takes what the server says to the shard that asks.
+    /// A client that discovers servers from its first poll on, or one that only follows the
+    /// server's replies to another shard.
     pub(crate) fn new(mac: Mac, transaction: u32, asks: bool) -> Self {
         let due = if asks { Time::ZERO } else { Time::MAX };
         Self { mac, state: State::Selecting, asks, transaction, tries: 0, began: Time::ZERO, due }
     }
 
-    /// When [`Client::poll`] is due.
+    /// Time when [`Client::poll`] is due.
     pub(crate) fn deadline(&self) -> Time {
         self.due
     }
 
-    /// The lease that runs.
+    /// Current lease.
     pub(crate) fn lease(&self) -> Option<&Lease> {
         match &self.state {
             State::Bound(lease) => Some(lease),
@@ -106,7 +106,7 @@ impl Client {
         (self.state, self.tries, self.began, self.due) = (State::Selecting, 0, now, due);
     }
 
-    /// The next thing that is due at `now`.
+    /// The next action due at `now`.
     pub(crate) fn poll(&mut self, now: Time) -> Option<DhcpAction> {
         if now < self.due {
             return None;
@@ -146,14 +146,14 @@ impl Client {
         Some(act)
     }
 
-    /// Twice as long each time, give or take up to a second (RFC 2131 §4.1).
+    /// Exponential backoff with a jitter of ±1 s (RFC 2131 §4.1).
     fn backoff(&self) -> Span {
         let jitter = Span::from_millis(u64::from(self.transaction.rotate_left(self.tries) % 2000));
         let doubled = RETRY_MIN * (1 << (self.tries - 1).min(4));
         doubled.min(RETRY_MAX) + jitter - Span::from_secs(1)
     }
 
-    /// A message came.
+    /// Handles a received message.
     pub(crate) fn on_message(&mut self, now: Time, said: &Message) -> Option<DhcpAction> {
         if said.mac != self.mac {
             return None;
@@ -184,7 +184,7 @@ impl Client {
                     return None;
                 }
                 let lease = Lease::new(now, said, server)?;
-                // However short it is, the server is not asked all the time.
+                // Even a short lease is not renewed at a higher rate than this.
                 let due = lease.renew_at.max(now + RENEW_MIN).min(lease.until);
                 (self.state, self.tries, self.due) = (State::Bound(lease), 0, due);
                 Some(DhcpAction::Use(lease))
@@ -201,8 +201,8 @@ impl Client {
         }
     }
 
-    /// A message to the shard that asks: what it will make of it. That one may
-    /// be some transactions ahead.
+    /// Handles a message to the requesting shard, which may be some transactions ahead, as that
+    /// shard will.
     fn overhear(&mut self, now: Time, said: &Message) -> Option<DhcpAction> {
         let mut ahead = std::iter::successors(Some(self.transaction), |t| Some(following(*t)));
         self.transaction = ahead.by_ref().take(AHEAD_MAX).find(|t| *t == said.transaction)?;
@@ -221,14 +221,14 @@ impl Client {
     }
 }
 
-/// The transaction after this one.
+/// Transaction ID after this one.
 fn following(transaction: u32) -> u32 {
     transaction.wrapping_mul(0x9e37_79b1).wrapping_add(1)
 }
 
 impl Lease {
-    /// What an ACK lends, if it is for any time; T1 and T2 are half and seven eighths unless it says
-    /// otherwise (RFC 2131 §4.4.5).
+    /// Lease of an ACK, unless its duration is missing or zero; T1 and T2 default to half and seven
+    /// eighths (RFC 2131 §4.4.5).
     fn new(now: Time, said: &Message, server: Ipv4Addr) -> Option<Self> {
         let lease_s = u64::from(said.lease_s.filter(|seconds| *seconds > 0)?);
         let whole = lease_s == u64::from(u32::MAX);
@@ -247,19 +247,19 @@ impl Lease {
     }
 }
 
-/// Whether a host can have `addr`.
+/// True if `addr` is a valid host address.
 fn is_host(addr: Ipv4Addr) -> bool {
     !addr.is_unspecified() && !addr.is_broadcast() && !addr.is_multicast() && !addr.is_loopback()
 }
 
 impl Stack {
-    /// The lease of our IPv4 address, if a server lent it.
+    /// Current lease of this host's IPv4 address, if obtained by DHCP.
     #[must_use]
     pub fn lease(&self) -> Option<&Lease> {
         self.ip.dhcp.as_ref()?.lease()
     }
 
-    /// Whether a server is asked for our address.
+    /// True if the IPv4 address is obtained by DHCP.
     pub(in crate::stack) fn asks_for_address(&self) -> bool {
         self.ip.dhcp.is_some()
     }
@@ -270,7 +270,7 @@ impl Stack {
         }
     }
 
-    /// A datagram for the client's port.
+    /// Handles a datagram for the DHCP client port.
     pub(super) fn on_dhcp(&mut self, now: Time, payload: &[u8]) -> Result<(), Malformed> {
         let message = Message::parse(payload)?;
         let act = self.ip.dhcp.as_mut().and_then(|client| client.on_message(now, &message));

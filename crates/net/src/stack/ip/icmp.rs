@@ -1,10 +1,10 @@
-//! ICMP of both versions: pings are answered, errors reach the connections
-//! they are about, and what we cannot deliver is answered with errors of our
-//! own, not too many.
+//! ICMP and ICMPv6: replies to pings, errors delivered to their connections, and rate-limited
+//! errors for packets that cannot be delivered.
 //!
-//! An error counts only if what it quotes is in flight, so that nobody off the
-//! path can forge one; and only a connection that is not established yet ends
-//! by it. Source: RFC 1122 §3.2.2 and §4.2.3.9, RFC 4443, RFC 5927.
+//! An error counts only if it quotes data in flight, so that an off-path attacker cannot forge one.
+//! It ends only connections that are not established.
+//!
+//! Source: RFC 1122 §3.2.2 and §4.2.3.9, RFC 4443, RFC 5927.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -21,7 +21,7 @@ use crate::wire::ip::{Protocol, Quote};
 use crate::wire::tcp::Seq;
 use crate::wire::{FourTuple, Malformed, be16, be32, icmpv6};
 
-/// How many of something were allowed this second.
+/// Rate limit: uses in the current second.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct RateLimit {
     second: u64,
@@ -29,7 +29,7 @@ pub(super) struct RateLimit {
 }
 
 impl RateLimit {
-    /// Whether one more of `per_second_max` is allowed at `now`; counts it.
+    /// True if one more of `per_second_max` is allowed at `now`; counts it.
     fn take(&mut self, now: Time, per_second_max: u32) -> bool {
         let second = now.as_nanos() / 1_000_000_000;
         if self.second != second {
@@ -117,7 +117,7 @@ impl Stack {
         self.reply(Reply::Packet(packet));
     }
 
-    /// Someone could not deliver a packet of ours.
+    /// Handles an ICMP error about a packet of this host.
     fn on_error(&mut self, now: Time, error: &Error<'_>) {
         self.counters.icmp_errors += 1;
         let Ok(quote) = Quote::parse(error.quoted) else { return };
@@ -143,9 +143,8 @@ impl Stack {
         }
     }
 
-    /// A router could not pass on a datagram; only IPv6 has routers that do
-    /// not cut it. That is not proof against forgery, but against shrinking
-    /// packets below what any path carries.
+    /// Handles a router's Packet Too Big about a datagram, in IPv6 only, where routers do not
+    /// fragment. A forged one cannot reduce the MTU below the minimum of any path.
     fn on_datagram_too_big(&mut self, now: Time, remote: IpAddr, mtu: u32) {
         let known = self.ip.mtu(now, &self.config, remote);
         if let Ok(mtu) = u16::try_from(mtu)
@@ -176,13 +175,13 @@ impl Stack {
             State::SynSent if cause.is_hard() || self.config.soft_errors_end_opening => {
                 self.on_unreachable(now, index, why);
             }
-            // It goes on trying, and says so where that is in vain.
+            // The connection keeps trying; the reason is reported if it times out.
             _ => connection.unreachable = Some(why),
         }
     }
 
-    /// The peer of connection `index` cannot be reached: an attempt to
-    /// connect ends, anything else goes on trying.
+    /// Handles the unreachable peer of connection `index`: a connection attempt ends, any other
+    /// state keeps trying.
     pub(super) fn on_unreachable(&mut self, now: Time, index: u32, why: Unreachable) {
         let Some((id, connection)) = self.flows.at(index) else { return };
         if connection.state == State::SynSent {
@@ -192,9 +191,9 @@ impl Stack {
         self.settle(now, index);
     }
 
-    /// Tells `target` that its packet, of which `quoted` is the start, was
-    /// not delivered; the caller knows that it was no error itself and to no
-    /// group (RFC 1122 §3.2.2, RFC 4443 §2.4 e).
+    /// Sends an ICMP error to `target` about its packet, whose start is `quoted`. The caller
+    /// ensures that the packet was neither an ICMP error nor to a group (RFC 1122 §3.2.2, RFC 4443
+    /// §2.4 e).
     pub(in crate::stack) fn send_error(
         &mut self,
         now: Time,

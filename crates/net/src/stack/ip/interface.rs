@@ -1,10 +1,9 @@
-//! Our IPv6 addresses, what is on this link, and who routes beyond it.
+//! IPv6 interface: addresses, on-link prefixes, and routers.
 //!
-//! Pure bookkeeping: what routers say (`advertised`) and what time it is come in, what to ask
-//! comes out. Everything is bounded: [`ADDRS_MAX`] addresses, [`PREFIXES_MAX`]
-//! prefixes, [`ROUTERS_MAX`] routers; what comes beyond that is ignored, so
-//! that a flood of advertisements cannot push out what works; of redirections
-//! the oldest makes room.
+//! State only: router advertisements and the time in, requests to send out. Bounds: [`ADDRS_MAX`]
+//! addresses, [`PREFIXES_MAX`] prefixes, [`ROUTERS_MAX`] routers. Entries beyond them are ignored,
+//! so that a flood of advertisements cannot evict working ones; a new redirect evicts the oldest.
+//!
 //! Source: RFC 4861 §6.3 and §8, RFC 4862 §5, RFC 7217, RFC 6724 (its rules 1–3 and 8).
 
 mod router_advertisement;
@@ -26,28 +25,28 @@ pub(crate) const ADDRS_MAX: usize = 16;
 pub(crate) const PREFIXES_MAX: usize = 16;
 pub(crate) const ROUTERS_MAX: usize = 8;
 
-/// Between questions whether an address is taken (RFC 4861 §10, RetransTimer).
+/// Interval of duplicate address detection probes (RFC 4861 §10, RetransTimer).
 const PROBE_INTERVAL: Span = Span::from_secs(1);
-/// Between questions for routers, and how many (RFC 4861 §10).
+/// Interval and number of router solicitations (RFC 4861 §10).
 const SOLICIT_INTERVAL: Span = Span::from_secs(4);
 const SOLICITS_MAX: u8 = 3;
-/// Other interface identifiers that are tried when one is taken (RFC 7217 §6).
+/// Further interface identifiers tried after a conflict (RFC 7217 §6).
 const CONFLICTS_MAX: u8 = 3;
 
 const LINK_LOCAL: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0);
 
-/// One of our addresses.
+/// An address of this host.
 #[derive(Clone, Copy, Debug)]
 struct Address {
     addr: Ipv6Addr,
     prefix: u8,
-    /// When to ask again whether someone has it, and how often that was done;
-    /// `None` once it is ours.
+    /// Time of the next duplicate address detection probe, and number of those sent; `None` once
+    /// the address is assigned.
     tentative: Option<(Time, u8)>,
     preferred_until: Time,
     deprecated: bool,
     valid_until: Time,
-    /// Made by us, with the identifier after so many conflicts.
+    /// Self-generated, with the identifier after this many conflicts.
     made: Option<u8>,
 }
 
@@ -64,22 +63,22 @@ struct Router {
     until: Time,
 }
 
-/// What is due.
+/// Action due at a deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Due {
-    /// Ask whether someone has this address.
+    /// Send a duplicate address detection probe for this address.
     Probe(Ipv6Addr),
-    /// Ask for routers.
+    /// Send a router solicitation.
     Solicit,
-    /// This address is ours now.
+    /// This address is assigned.
     Ours(Ipv6Addr),
-    /// This address is not ours any more.
+    /// This address expired.
     Gone(Ipv6Addr),
-    /// Say this of this multicast group.
+    /// Send this record of this multicast group.
     Report(Record, Ipv6Addr),
 }
 
-/// The state of one interface.
+/// State of one interface.
 #[derive(Debug)]
 pub(crate) struct Interface {
     mac: Mac,
@@ -91,14 +90,14 @@ pub(crate) struct Interface {
     solicits: u8,
     due: Time,
     solicit_at: Time,
-    /// What routers say the link's MTU is.
+    /// Link MTU by router advertisements.
     mtu: Option<u16>,
     redirects: Redirects,
     reports: Reports,
 }
 
 impl Interface {
-    /// An interface that asks whether its addresses are free as soon as it is polled.
+    /// An interface that probes its addresses for duplicates from its first poll on.
     pub(crate) fn new(mac: Mac, secret: [u8; 16], config: Ipv6) -> Self {
         let mut interface = Self {
             mac,
@@ -159,11 +158,11 @@ impl Interface {
         lost
     }
 
-    /// A querier asks who listens to which group.
+    /// Schedules reports in response to a querier's request for multicast listeners.
     pub(crate) fn on_query(&mut self, now: Time, query: &Query) {
         let groups = self.addrs.iter().map(|a| solicited_node(a.addr));
         for group in groups.filter(|group| query.group.is_unspecified() || query.group == *group) {
-            // Spread over the hosts by what differs between them, and by the time.
+            // Delays are spread over hosts by their secrets, and over time.
             let mut hasher = SipHasher13::new_with_key(&self.secret);
             hasher.write(&group.octets());
             hasher.write_u64(now.as_nanos());
@@ -172,7 +171,7 @@ impl Interface {
         self.due = self.due.min(self.reports.deadline());
     }
 
-    /// The address in the /64 of `prefix` that we make for ourselves.
+    /// Self-generated address in the /64 of `prefix`.
     fn made_in(&self, prefix: Ipv6Addr, conflicts: u8) -> Ipv6Addr {
         let mut octets = prefix.octets();
         let [a, b, c, d, e, f] = self.mac;
@@ -191,34 +190,33 @@ impl Interface {
         octets.into()
     }
 
-    /// Whether `addr` is ours.
+    /// True if `addr` is assigned to this host.
     #[inline]
     pub(crate) fn owns(&self, addr: Ipv6Addr) -> bool {
         self.addrs.iter().any(|a| a.addr == addr && a.tentative.is_none())
     }
 
-    /// Whether we may not use `addr` yet.
+    /// True if `addr` is still being checked for duplicates.
     pub(crate) fn is_tentative(&self, addr: Ipv6Addr) -> bool {
         self.addrs.iter().any(|a| a.addr == addr && a.tentative.is_some())
     }
 
-    /// Whether a packet to the group `addr` concerns us.
+    /// True if packets to the group `addr` are accepted.
     pub(crate) fn listens_to(&self, addr: Ipv6Addr) -> bool {
         addr == ALL_NODES || self.addrs.iter().any(|a| solicited_node(a.addr) == addr)
     }
 
-    /// Our addresses, those that are still being checked apart.
+    /// Assigned addresses, without tentative ones.
     pub(crate) fn addrs(&self) -> impl Iterator<Item = Ipv6Addr> {
         self.addrs.iter().filter(|a| a.tentative.is_none()).map(|a| a.addr)
     }
 
-    /// The link's MTU as routers say it, if that is less than `mtu`.
+    /// The smaller of `mtu` and the link MTU by router advertisements.
     pub(crate) fn mtu(&self, mtu: u16) -> u16 {
         self.mtu.map_or(mtu, |said| said.min(mtu))
     }
 
-    /// The address that a packet to `target` comes from; one that is still
-    /// being checked only when there is no other.
+    /// Source address of a packet to `target`; a tentative one only without an alternative.
     pub(crate) fn source(&self, target: Ipv6Addr) -> Option<Ipv6Addr> {
         let local = target.is_unicast_link_local() || target.is_multicast();
         let shared = |a: &Address| (a.addr.to_bits() ^ target.to_bits()).leading_zeros().min(64);
@@ -230,7 +228,7 @@ impl Interface {
         fits.max_by_key(rank).map(|a| a.addr)
     }
 
-    /// The host to hand a packet for `target` to.
+    /// Next hop of a packet to `target`.
     #[inline]
     pub(crate) fn next_hop(&self, target: Ipv6Addr) -> Option<Ipv6Addr> {
         if target.is_multicast() || target.is_unspecified() || target.is_loopback() {
@@ -253,8 +251,8 @@ impl Interface {
                 .any(|(a, len)| within(target, a, len))
     }
 
-    /// `addr` does not answer: packets go the usual way again, and if it is
-    /// the usual router, another has its turn.
+    /// Handles an unreachable neighbour: removes redirects to it, and moves on to the next router
+    /// if it is the current one.
     pub(crate) fn on_silent(&mut self, addr: Ipv6Addr) {
         self.redirects.forget(addr);
         if self.routers.first().is_some_and(|router| router.addr == addr) {
@@ -262,14 +260,13 @@ impl Interface {
         }
     }
 
-    /// Someone else has or wants `addr`, which we were about to use. Returns
-    /// whether that was news.
+    /// Handles another host's claim to the tentative `addr`. Returns true if it was tentative.
     pub(crate) fn on_conflict(&mut self, now: Time, addr: Ipv6Addr) -> bool {
         let Some(at) = self.addrs.iter().position(|a| a.addr == addr && a.tentative.is_some()) else {
             return false;
         };
         let lost = self.remove(now, at);
-        // Routers are told that we left its group.
+        // The departure from its group is reported to routers.
         self.due = now;
         if let (Some(conflicts), InterfaceId::Stable) = (lost.made, self.config.interface_id)
             && conflicts < CONFLICTS_MAX
@@ -280,12 +277,12 @@ impl Interface {
         true
     }
 
-    /// When [`Interface::poll`] is due.
+    /// Time when [`Interface::poll`] is due.
     pub(crate) fn deadline(&self) -> Time {
         self.due
     }
 
-    /// The next thing that is due at `now`.
+    /// The next action due at `now`.
     pub(crate) fn poll(&mut self, now: Time) -> Option<Due> {
         if now < self.due {
             return None;
@@ -333,8 +330,8 @@ impl Interface {
         None
     }
 
-    /// `addr` is ours: what was reported without a source may have been
-    /// ignored, so all is said again once there is one (RFC 3590 §4).
+    /// Repeats all reports once the link-local `addr` is assigned: those sent without a source
+    /// address may have been ignored (RFC 3590 §4).
     fn announce(&mut self, now: Time, addr: Ipv6Addr) {
         if addr.is_unicast_link_local() {
             for a in &self.addrs {
@@ -350,8 +347,8 @@ impl Interface {
 }
 
 impl Config {
-    /// The link-local address that a stack set up so makes for itself, unless
-    /// somebody has it; `None` without IPv6.
+    /// Self-generated link-local address of a stack with this configuration, unless it is a
+    /// duplicate; `None` without IPv6.
     #[must_use]
     pub fn link_local(&self) -> Option<Ipv6Addr> {
         let ipv6 = self.ipv6.clone()?;
@@ -359,7 +356,7 @@ impl Config {
     }
 }
 
-/// Whether `addr` shares its first `len` bits with `prefix`.
+/// True if `addr` shares its first `len` bits with `prefix`.
 fn within(addr: Ipv6Addr, prefix: Ipv6Addr, len: u8) -> bool {
     let differing = addr.to_bits() ^ prefix.to_bits();
     differing.checked_shr(128 - u32::from(len)).unwrap_or(0) == 0

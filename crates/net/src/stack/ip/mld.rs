@@ -1,9 +1,9 @@
-//! Which of our multicast groups are to be reported, and when.
+//! MLD reports: multicast group memberships of this host, and when to report them.
 //!
-//! Every address of ours has a group that hears questions about it; a switch
-//! that delivers groups to listeners only has to know. A group is reported
-//! twice when it is joined or left, and whenever a querier asks, within the
-//! time that it gives. Not spoken: sources, reports of version 1.
+//! Each address has a solicited-node group; a switch with MLD snooping has to know its listeners. A
+//! group is reported twice when joined or left, and after each query within the response time of
+//! the query. Supports neither source filters nor version 1 reports.
+//!
 //! Source: RFC 3810 §6, RFC 3590.
 
 use std::net::Ipv6Addr;
@@ -13,43 +13,42 @@ use queueing::{Span, Time};
 use super::interface::ADDRS_MAX;
 use crate::wire::mld::Record;
 
-/// Reports of each change (Robustness Variable) and the time between them.
+/// Reports of each change (Robustness Variable), and their interval.
 const TIMES: u8 = 2;
 const INTERVAL: Span = Span::from_secs(1);
-/// Most groups that wait to be reported: all that are joined, and as many left.
+/// Most groups with a pending report: all that are joined, and as many left.
 const WAITING_MAX: usize = 2 * ADDRS_MAX;
-/// No answer waits longer, whatever the query allows.
+/// Longest delay of a response, whatever the query allows.
 const DELAY_MAX: Span = Span::from_secs(10);
 
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
     group: Ipv6Addr,
     record: Record,
-    /// How often, and when next.
+    /// Number of reports left, and the time of the next.
     times: u8,
     at: Time,
 }
 
-/// Reports that wait for their time.
+/// Pending reports.
 #[derive(Debug, Default)]
 pub(crate) struct Reports {
     waiting: Vec<Waiting>,
 }
 
 impl Reports {
-    /// `group` was joined or left.
+    /// Schedules the report that `group` was joined or left.
     pub(crate) fn on_change(&mut self, now: Time, group: Ipv6Addr, record: Record) {
         self.waiting.retain(|waiting| waiting.group != group);
         self.push(Waiting { group, record, times: TIMES, at: now });
     }
 
-    /// A querier asks whether we listen to `group`, which we do. `part` of
-    /// 256 parts of the time that it gives pass before the answer, so that not
-    /// all hosts answer at once.
+    /// Schedules the response to a query about `group`, which this host listens to, after
+    /// `part`/256 of the response time, so that hosts do not respond all at once.
     pub(crate) fn on_query(&mut self, now: Time, group: Ipv6Addr, within: Span, part: u8) {
         let at = now + within.min(DELAY_MAX) * u64::from(part) / 256;
         match self.waiting.iter_mut().find(|waiting| waiting.group == group) {
-            // What waits says as much.
+            // The pending report serves as the response.
             Some(waiting) => waiting.at = waiting.at.min(at),
             None => self.push(Waiting { group, record: Record::Listening, times: 1, at }),
         }
@@ -61,7 +60,7 @@ impl Reports {
         }
     }
 
-    /// The next report that is due at `now`.
+    /// The next report due at `now`.
     pub(crate) fn poll(&mut self, now: Time) -> Option<(Record, Ipv6Addr)> {
         let i = self.waiting.iter().position(|waiting| waiting.at <= now)?;
         let waiting = &mut self.waiting[i];
@@ -73,7 +72,7 @@ impl Reports {
         Some(due)
     }
 
-    /// When [`Reports::poll`] is due.
+    /// Time when [`Reports::poll`] is due.
     pub(crate) fn deadline(&self) -> Time {
         self.waiting.iter().map(|waiting| waiting.at).min().unwrap_or(Time::MAX)
     }

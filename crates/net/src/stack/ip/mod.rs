@@ -1,9 +1,8 @@
-//! The network layer of a stack: which way a packet goes, who we are, and the
-//! clock of everything below transport.
+//! Network layer of a stack: next hop and source address of packets, this host's addresses, and the
+//! deadline of everything below the transport layer.
 //!
-//! Both versions of IP meet here; above, an address is an address. What has a
-//! clock (neighbours, our addresses, pieces of packets) says when it is due;
-//! the earliest is the stack's.
+//! Joins both IP versions: the layers above use either address. Neighbours, addresses and fragments
+//! each have a deadline; the earliest is that of the layer.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -39,10 +38,10 @@ use output::Idents;
 use pmtu_cache::PmtuCache;
 use reassembly::Fragments;
 
-/// What the network layer knows.
+/// State of the network layer.
 pub(super) struct Ip {
     pub(super) v6: Option<Box<Interface>>,
-    /// Nothing below transport is due before.
+    /// Lower bound of deadlines below the transport layer.
     pub(super) due: Time,
     pub(super) idents: Idents,
     dhcp: Option<Box<Client>>,
@@ -71,7 +70,7 @@ impl Ip {
         }
     }
 
-    /// The host to hand a packet for `target` to.
+    /// Next hop of a packet to `target`.
     #[inline]
     pub(super) fn next_hop(&self, config: &Config, target: IpAddr) -> Option<IpAddr> {
         match target {
@@ -80,8 +79,7 @@ impl Ip {
         }
     }
 
-    /// The address that a packet for `target` comes from; `None` when there
-    /// is no way there.
+    /// Source address of a packet to `target`; `None` without a route.
     pub(super) fn source(&self, config: &Config, target: IpAddr) -> Option<IpAddr> {
         self.next_hop(config, target)?;
         match target {
@@ -90,7 +88,7 @@ impl Ip {
         }
     }
 
-    /// Whether nothing may be sent from `addr` yet, since someone may have it.
+    /// True if `addr` is tentative: duplicate address detection has not completed.
     #[inline]
     pub(super) fn holds_back(&self, addr: IpAddr) -> bool {
         match addr {
@@ -99,12 +97,12 @@ impl Ip {
         }
     }
 
-    /// The largest packet that gets through to `target`, as far as known.
+    /// Path MTU to `target`, as far as known.
     pub(super) fn mtu(&self, now: Time, config: &Config, target: IpAddr) -> u16 {
         self.paths.mtu(now, target, self.link_mtu(config, target))
     }
 
-    /// The largest packet that the link takes.
+    /// MTU of the link.
     pub(super) fn link_mtu(&self, config: &Config, target: IpAddr) -> u16 {
         match (&self.v6, target) {
             (Some(v6), IpAddr::V6(_)) => v6.mtu(config.mtu),
@@ -113,7 +111,7 @@ impl Ip {
     }
 }
 
-/// Who has `target`? `None` when we have no address to ask from.
+/// Address resolution request for `target`; `None` without a source address.
 pub(super) fn question(config: &Config, ip: &Ip, target: IpAddr) -> Option<Reply> {
     match target {
         IpAddr::V4(target) => Some(Reply::Arp(arp::Packet {
@@ -132,7 +130,7 @@ pub(super) fn question(config: &Config, ip: &Ip, target: IpAddr) -> Option<Reply
     }
 }
 
-/// A message of neighbour discovery.
+/// A neighbour discovery message.
 fn discovery(message: &ndp::Message<'_>, mac: Mac, source: Ipv6Addr, target: Ipv6Addr) -> Reply {
     let mut payload = Vec::new();
     message.emit(&mut payload);
@@ -141,7 +139,7 @@ fn discovery(message: &ndp::Message<'_>, mac: Mac, source: Ipv6Addr, target: Ipv
 }
 
 impl Stack {
-    /// Does what is due below transport.
+    /// Runs what is due below the transport layer.
     pub(super) fn run_ip_clock(&mut self, now: Time) {
         while let Some(due) = self.neighbors.poll(now) {
             match due {
@@ -162,7 +160,7 @@ impl Stack {
         self.watch_ip_clock();
     }
 
-    /// Makes sure that the clock runs when the network layer wants it.
+    /// Updates the deadline of the network layer.
     pub(super) fn watch_ip_clock(&mut self) {
         let v6 = self.ip.v6.as_ref().map_or(Time::MAX, |v6| v6.deadline());
         let fragments = self.ip.fragments.deadline();
@@ -173,7 +171,7 @@ impl Stack {
     fn on_interface(&mut self, now: Time, due: Due) {
         let mac = self.config.mac;
         match due {
-            // The shard that speaks for the host asks; all hear the answer.
+            // The shard that answers for the host sends it; all shards receive the response.
             Due::Probe(_) | Due::Solicit if !self.config.answers_for_host() => {}
             Due::Probe(addr) => {
                 let group = ipv6::solicited_node(addr);
@@ -191,7 +189,7 @@ impl Stack {
             Due::Report(..) if !self.config.answers_for_host() => {}
             Due::Report(record, group) => {
                 let ours = self.ip.v6.as_ref().and_then(|v6| v6.addrs().find(|a| a.is_unicast_link_local()));
-                // A source that is being checked may not be shown (RFC 3590).
+                // A tentative source address may not be used (RFC 3590).
                 let source = ours.unwrap_or(Ipv6Addr::UNSPECIFIED);
                 let (mac, payload) =
                     (ipv6::multicast_mac(mld_wire::REPORTS), mld_wire::report(record, group, source));
@@ -205,8 +203,8 @@ impl Stack {
         }
     }
 
-    /// Who waited for `addr` may try again; if it has `moved`, what was sent
-    /// again meanwhile went astray and goes at once.
+    /// Resumes connections that waited for `addr`. If its hardware address has `moved`, connections
+    /// that retransmitted to the old one retransmit at once.
     pub(super) fn wake(&mut self, now: Time, addr: IpAddr, moved: bool) {
         self.udp.outbox.wake(addr);
         for id in self.neighbors.unpark(addr) {
@@ -222,7 +220,7 @@ impl Stack {
         }
     }
 
-    /// Nobody has `addr`: what waits for it is told (RFC 1122 §2.3.2.2).
+    /// Handles an unresolvable `addr`: connections that wait for it fail (RFC 1122 §2.3.2.2).
     fn on_silent(&mut self, now: Time, addr: IpAddr) {
         self.counters.neighbors_silent += 1;
         if let (IpAddr::V6(addr), Some(v6)) = (addr, &mut self.ip.v6) {
@@ -239,7 +237,7 @@ impl Stack {
         }
     }
 
-    /// Whether `addr` is one of ours and in use.
+    /// True if `addr` is assigned to this host.
     pub(super) fn has(&self, addr: IpAddr) -> bool {
         match addr {
             IpAddr::V4(addr) => addr == self.config.addr && addr != Ipv4Addr::UNSPECIFIED,
@@ -247,15 +245,13 @@ impl Stack {
         }
     }
 
-    /// Whether the link is being asked if somebody has `addr`, which is to be
-    /// ours (RFC 4862 §5.4).
+    /// True if `addr` is tentative: duplicate address detection is running (RFC 4862 §5.4).
     #[must_use]
     pub fn is_checking(&self, addr: IpAddr) -> bool {
         self.ip.holds_back(addr)
     }
 
-    /// Our addresses, those that are still being checked apart: the one of
-    /// IPv4 first.
+    /// Assigned addresses, IPv4 first, without tentative ones.
     pub fn addrs(&self) -> impl Iterator<Item = IpAddr> {
         let v4 = Some(self.config.addr).filter(|addr| *addr != Ipv4Addr::UNSPECIFIED);
         let v6 = self.ip.v6.iter().flat_map(|v6| v6.addrs());
@@ -263,7 +259,7 @@ impl Stack {
     }
 }
 
-/// Whether nobody in particular has `mac`.
+/// True for a broadcast or multicast address.
 pub(super) fn is_group(mac: Mac) -> bool {
     mac == BROADCAST || mac[0] & 1 == 1
 }

@@ -1,7 +1,8 @@
-//! Packets that go out whole or in pieces.
+//! IP output: packets sent whole or fragmented.
 //!
-//! TCP never needs this: its segments fit. What an application or a peer
-//! makes larger than the MTU is cut here, IPv4 with DF clear.
+//! TCP segments always fit; larger packets of applications or replies are fragmented here, IPv4
+//! with DF clear.
+//!
 //! Source: RFC 791 §3.2, RFC 8200 §4.5; identifications RFC 6864, RFC 7739 §5.3.
 
 use std::net::IpAddr;
@@ -15,7 +16,7 @@ use crate::wire::ethernet::{self, EtherType, Mac};
 use crate::wire::ip::{self, Fragment, Protocol, TrafficClass};
 use crate::wire::{FourTuple, ipv4, ipv6};
 
-/// A packet that is to be sent.
+/// A packet to send.
 #[derive(Debug)]
 pub(crate) struct Outgoing {
     pub(crate) mac: Mac,
@@ -24,29 +25,29 @@ pub(crate) struct Outgoing {
     pub(crate) protocol: Protocol,
     pub(crate) marks: TrafficClass,
     pub(crate) hops: u8,
-    /// It is not to be cut.
+    /// True if it must not be fragmented.
     pub(crate) whole: bool,
     pub(crate) payload: Vec<u8>,
-    /// Common to its pieces, should it be cut.
+    /// Identification of its fragments.
     pub(crate) ident: u32,
-    /// Bytes of the payload that are out.
+    /// Bytes of the payload already sent.
     pub(crate) sent: usize,
 }
 
 impl Outgoing {
-    /// Bytes of payload that fit one packet of `mtu`, and one piece.
+    /// Payload that fits a packet of `mtu`, and payload that fits a fragment, in bytes.
     fn room(&self, mtu: u16) -> (usize, usize) {
         let whole = usize::from(mtu).saturating_sub(ip::header_len(self.target));
         let extra = if self.target.is_ipv6() { ipv6::FRAGMENT_LEN } else { 0 };
         (whole, (whole.saturating_sub(extra) & !7).max(8))
     }
 
-    /// Whether a packet of `mtu` holds all of it.
+    /// True if it fits one packet of `mtu`.
     pub(crate) fn fits(&self, mtu: u16) -> bool {
         self.payload.len() <= self.room(mtu).0
     }
 
-    /// Sends what is left, in pieces if it must be; returns packets sent.
+    /// Sends the remaining payload, fragmented if necessary; returns the number of packets.
     pub(crate) fn transmit<D: Device>(
         &mut self,
         now: Time,
@@ -106,7 +107,7 @@ impl Outgoing {
     }
 }
 
-/// Identifications that nobody can foresee and that do not repeat soon.
+/// Generator of unpredictable identifications that do not repeat soon.
 #[derive(Debug)]
 pub(crate) struct Idents {
     counters: [u32; 64],

@@ -1,12 +1,11 @@
-//! The largest packet that a path carries, searched for from below.
+//! PLPMTUD: search for the largest packet that a path carries, from below.
 //!
-//! One for each destination, shared by its connections. A connection sends the
-//! probe that is asked for here as ordinary data and says what became of it;
-//! routers' words and black holes end in the same table. What the search is
-//! not: a judge of congestion. Whether a lost probe was only too large is the
-//! connection's to tell. A path of which nobody has complained carries what
-//! its link does and is not searched: the first large segments are its probe,
-//! as with classical discovery. Sizes are those of whole IP packets.
+//! One search per destination, shared by its connections. A connection sends a probe as ordinary
+//! data and reports its outcome; ICMP errors and black holes are events of the same table. Does not
+//! judge congestion: the connection decides whether a lost probe was only too large. A path without
+//! problems uses the link's MTU and is not searched: its first large segments are the probe, as in
+//! classical discovery. Sizes are those of whole IP packets.
+//!
 //! Source: RFC 8899 §5, for TCP RFC 4821 §7.
 
 use queueing::{Span, Time};
@@ -15,76 +14,74 @@ use crate::wire::ipv6::MTU_MIN;
 
 /// Losses in a row after which a size counts as too large (MAX_PROBES).
 pub(crate) const PROBES_MAX: u8 = 3;
-/// What nearly every path carries (BASE_PLPMTU; RFC 8899 §5.1.2 has 1200, or
-/// for IPv6 its smallest MTU, which serves both).
+/// Size that nearly every path carries (BASE_PLPMTU; RFC 8899 §5.1.2 has 1200, or the minimum MTU
+/// for IPv6, which serves both).
 pub(crate) const BASE: u16 = MTU_MIN;
-/// How long a finished search counts (PMTU_RAISE_TIMER).
+/// Validity of a completed search (PMTU_RAISE_TIMER).
 pub(crate) const RAISE_AFTER: Span = Span::from_secs(600);
-/// A gain below this is not worth a probe.
+/// Smallest gain worth a probe, in bytes.
 pub(crate) const GRAIN: u16 = 4;
-/// So long one connection may take to send its probe and hear of it before
-/// another one is asked.
+/// Time for one connection to send its probe and report the outcome before another one may probe.
 const LEASE: Span = Span::from_secs(5);
-/// A pause after a lost probe.
+/// Pause after a lost probe.
 const PAUSE: Span = Span::from_millis(100);
-/// What links and tunnels leave: PPPoE, IPv6 in IPv4, GRE, its relatives,
-/// WireGuard, IPsec, and what data centres have; of two as good the larger.
+/// Usual MTUs of links and tunnels: PPPoE, IPv6 in IPv4, GRE and similar, WireGuard, IPsec, and
+/// data centres; of two at the same distance the larger comes first.
 const USUAL: [u16; 14] = [9000, 8166, 4352, 2002, 1500, 1492, 1480, 1472, 1440, 1420, 1400, 1380, 1280, 1006];
 
-/// The states of RFC 8899 §5.2.
+/// States of RFC 8899 §5.2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// Nobody has complained: the link's size is used, nothing is searched.
+    /// No problem was reported: the link's MTU is used without a search.
     Disabled,
-    /// Large packets vanished; whether BASE_PLPMTU gets through is not known.
+    /// Large packets were lost; BASE_PLPMTU is not confirmed yet.
     Base,
-    /// Something larger may get through, too.
+    /// A larger size may get through.
     Searching,
-    /// Nothing larger does, as far as was found out.
+    /// No larger size gets through, as far as known.
     SearchComplete,
     /// Not even BASE_PLPMTU gets through.
     Error,
 }
 
-/// What a path is heard to do.
+/// Event on a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
-    /// A router cannot pass on packets of more than so many bytes (PTB); it
-    /// was validated.
+    /// A validated ICMP error: a router forwards at most this many bytes (PTB).
     TooBig(u16),
-    /// Packets vanish; so many bytes is what to fall back to.
+    /// Black hole: packets were lost without an error; fall back to this size.
     BlackHole(u16),
-    /// A packet of so many bytes arrived.
+    /// A packet of this size was acknowledged.
     Acked(u16),
-    /// One did not, and it alone.
+    /// A packet of this size was lost, and no other.
     Lost(u16),
-    /// A finished search is [`RAISE_AFTER`] old.
+    /// A completed search is [`RAISE_AFTER`] old.
     Raise,
 }
 
-/// What a connection may do for the search.
+/// Next step of a connection for the search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SizeProbe {
-    /// Send a packet of `size` bytes, not later than `until`.
+    /// Send a packet of `size` bytes before `until`.
     Probe { size: u16, until: Time },
-    /// Ask again then.
+    /// Ask again at this time.
     Wait(Time),
 }
 
-/// The search on one path.
+/// Search on one path.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plpmtud {
     state: State,
     /// PLPMTU.
     size: u16,
-    /// Nothing larger gets through: a router said so, or probes were lost.
+    /// Upper bound: a router reported it, or larger probes were lost.
     most: u16,
-    /// `most` is a good guess and tried first.
+    /// True if `most` is a good guess, tried first.
     hinted: bool,
-    /// PROBE_COUNT: losses of this size in a row.
+    /// PROBE_COUNT: losses in a row of this size.
     lost: (u16, u8),
-    /// No probe before this: the lease of one that is out, or a pause; once
-    /// complete, when to look up again.
+    /// Earliest time of the next probe: end of the lease of a pending one, or of a pause; in a
+    /// completed search, the time of the next search.
     next_at: Time,
 }
 
@@ -99,18 +96,18 @@ impl Plpmtud {
         self.state
     }
 
-    /// PLPMTU: packets of so many bytes are sent.
+    /// PLPMTU: size of packets to send.
     #[inline]
     pub(crate) fn size(&self) -> u16 {
         self.size
     }
 
-    /// Whether nobody has looked after it for so long that it says nothing any more.
+    /// True if it was unused for so long that its result is outdated.
     pub(crate) fn is_stale(&self, now: Time) -> bool {
         now >= self.next_at + RAISE_AFTER
     }
 
-    /// Takes in what the path did.
+    /// Applies an event.
     pub(crate) fn on(&mut self, now: Time, event: Event) {
         use State::{Base, Disabled, Error, SearchComplete, Searching};
         let as_before = (self.state, self.next_at);
@@ -119,7 +116,7 @@ impl Plpmtud {
                 (self.size, self.most) = (said, said);
                 (SearchComplete, now + RAISE_AFTER)
             }
-            // It complains of a probe, and says what to try next.
+            // A router rejected a probe and reported the size to try next.
             (Searching, Event::TooBig(said)) => {
                 (self.most, self.hinted) = (self.most.min(said), true);
                 (Searching, now)
@@ -153,8 +150,8 @@ impl Plpmtud {
         };
     }
 
-    /// What a connection whose packets may have up to `max` bytes, which is
-    /// more than [`Plpmtud::size`], can do at `now`.
+    /// Next step at `now` of a connection with packets of up to `max` bytes, which exceeds
+    /// [`Plpmtud::size`].
     pub(crate) fn ask(&mut self, now: Time, max: u16) -> SizeProbe {
         if now < self.next_at {
             return SizeProbe::Wait(self.next_at);
@@ -163,7 +160,7 @@ impl Plpmtud {
             self.on(now, Event::Raise);
         }
         let size = match self.state {
-            // Whether it gets through at all is to be confirmed.
+            // The current size is to be confirmed.
             State::Base | State::Error => Some(self.size),
             State::Searching => self.candidate(max),
             State::Disabled | State::SearchComplete => None,
@@ -176,16 +173,16 @@ impl Plpmtud {
         SizeProbe::Wait(self.next_at)
     }
 
-    /// Nothing can be said of the probe that was asked for.
+    /// Ends the lease of a probe without a conclusion.
     pub(crate) fn give_back(&mut self, now: Time) {
         if self.state != State::SearchComplete {
             self.next_at = self.next_at.min(now + PAUSE);
         }
     }
 
-    /// The next size to try (RFC 8899 §5.3.2): a router's word or, after a
-    /// long while, all there is; else the usual size nearest to the middle of
-    /// what is open; else that middle.
+    /// The next size to try (RFC 8899 §5.3.2): the upper bound if a router reported it or the
+    /// search was raised; else the usual size nearest to the middle of the open range; else that
+    /// middle.
     fn candidate(&self, max: u16) -> Option<u16> {
         let most = self.most.min(max);
         let gain = most.saturating_sub(self.size);
@@ -211,8 +208,8 @@ mod tests {
         Time::ZERO + Span::from_millis(ms)
     }
 
-    /// Lets a path that carries `mtu` bytes answer the search until it is
-    /// complete; returns the sizes tried and when it ended.
+    /// Runs the search on a path that carries `mtu` bytes until it is complete; returns the sizes
+    /// tried and the time of its end.
     fn run(search: &mut Plpmtud, from: Time, max: u16, mtu: u16) -> (Vec<u16>, Time) {
         let (mut now, mut tried) = (from, Vec::new());
         for _ in 0..200 {
@@ -228,7 +225,7 @@ mod tests {
                 return (tried, now);
             }
         }
-        panic!("{max} {mtu}: no end in sight: {tried:?}");
+        panic!("{max} {mtu}: the search does not end: {tried:?}");
     }
 
     fn after_black_hole(mtu: u16) -> Plpmtud {

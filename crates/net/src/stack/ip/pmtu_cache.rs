@@ -1,10 +1,9 @@
-//! What is known of paths: the largest packet that gets through to a peer.
+//! Path MTU cache: the largest packet that gets through to a peer.
 //!
-//! Bounded: one search for each peer that a router complained about or whose
-//! path swallowed packets ([`plpmtu`](super::plpmtu) has the search), shared
-//! by all connections to it and forgotten once nobody has looked after it for
-//! ten minutes. Never below what every path must carry, so that a forged answer
-//! cannot shrink packets without end.
+//! Bounded: one search ([`plpmtu`](super::plpmtu)) for each peer whose path reported or showed a
+//! limit, shared by all connections to it and dropped after ten minutes without use. Never below
+//! the minimum of every path, so that a forged error cannot reduce packets further.
+//!
 //! Source: RFC 1191 §6.3, RFC 8201 §4, RFC 8899 §4.
 
 use std::collections::BTreeMap;
@@ -15,20 +14,20 @@ use queueing::Time;
 use super::plpmtu::{BASE, Event, Plpmtud};
 use crate::wire::ipv6;
 
-/// Most peers that are remembered; the one looked after longest ago makes room.
+/// Most peers cached; a further one evicts the least recently used.
 pub(crate) const PATHS_MAX: usize = 1024;
-/// What links usually carry, descending (RFC 1191 §7.1, and what IPv6 asks for).
+/// Usual MTUs of links, descending (RFC 1191 §7.1, and the minimum of IPv6).
 const PLATEAUS: [u16; 8] = [8166, 4352, 2002, 1492, 1280, 1006, 552, 296];
 
-/// What is known of paths.
+/// Path MTU cache.
 #[derive(Debug, Default)]
 pub(crate) struct PmtuCache {
-    /// Each search, and when someone last looked after it.
+    /// Search per peer, and time of its last use.
     known: BTreeMap<IpAddr, (Plpmtud, Time)>,
 }
 
 impl PmtuCache {
-    /// The largest packet to `remote`, at most `mtu`.
+    /// Largest packet to `remote`, at most `mtu`.
     #[inline]
     pub(crate) fn mtu(&self, now: Time, remote: IpAddr, mtu: u16) -> u16 {
         if self.known.is_empty() {
@@ -40,7 +39,7 @@ impl PmtuCache {
         }
     }
 
-    /// The path to `remote`, whose link carries `mtu` bytes, was heard to do `event`.
+    /// Applies `event` to the path to `remote`, whose link carries `mtu` bytes.
     pub(crate) fn on(&mut self, now: Time, remote: IpAddr, mtu: u16, event: Event) {
         let known = self.known.get_mut(&remote).filter(|(search, _)| !search.is_stale(now));
         if let Some((search, looked)) = known {
@@ -57,7 +56,7 @@ impl PmtuCache {
         self.known.insert(remote, (search, now));
     }
 
-    /// The search on the path to `remote`, if there is one.
+    /// Search on the path to `remote`, if one exists.
     pub(crate) fn search(&mut self, now: Time, remote: IpAddr) -> Option<&mut Plpmtud> {
         let (search, looked) = self.known.get_mut(&remote)?;
         *looked = now;
@@ -65,20 +64,20 @@ impl PmtuCache {
     }
 }
 
-/// What every path to `remote` carries: 1280 for IPv6; for IPv4 what its
-/// hosts must be able to put together, less what tunnels add (RFC 791 asks
-/// routers for 68 only, which nobody needs and an attacker would like).
+/// Minimum MTU of a path to `remote`: 1280 for IPv6; for IPv4 the reassembly buffer that each host
+/// must have, less the overhead of tunnels. The 68 bytes that RFC 791 requires of routers occur on
+/// no path and would help an attacker.
 pub(crate) fn mtu_min(remote: IpAddr) -> u16 {
     if remote.is_ipv4() { 552 } else { ipv6::MTU_MIN }
 }
 
-/// What to fall back to when packets of `mtu` bytes vanish without a word: a
-/// size that nearly every path carries, then one that every path does.
+/// Fallback size after a black hole at `mtu`: a size that nearly every path carries, then one that
+/// each path carries.
 pub(crate) fn mtu_base(remote: IpAddr, mtu: u16) -> u16 {
     if mtu > BASE { BASE } else { mtu_min(remote) }
 }
 
-/// The next smaller size that is worth trying.
+/// The next smaller plateau.
 pub(crate) fn plateau_below(remote: IpAddr, mtu: u16) -> u16 {
     let below = PLATEAUS.into_iter().find(|plateau| *plateau < mtu);
     below.unwrap_or(0).max(mtu_min(remote))

@@ -1,9 +1,10 @@
-//! How large packets to a peer may be: routers' words, silence and probes come
-//! together here, between the connections that hear of them and the search on
-//! the path that they share.
+//! Path MTU discovery: applies ICMP errors, black holes and probes of connections to the search on
+//! their common path.
 //!
-//! No packet passes here: a connection is looked at when a router complains of
-//! it and when its timer fires. Source: RFC 1191, 8201, 5927 §7.2, RFC 8899 §4.
+//! Not called per packet: only when a router reports an error for a connection and when its timer
+//! fires.
+//!
+//! Source: RFC 1191, 8201, 5927 §7.2, RFC 8899 §4.
 
 use std::net::IpAddr;
 
@@ -16,16 +17,15 @@ use crate::tcp::Outcome;
 use crate::wire::tcp::Seq;
 
 impl Stack {
-    /// The largest packet, in bytes, that gets through to `remote`, as far as
-    /// known: the link's MTU, or less once a router has said so or packets
-    /// have vanished.
+    /// Path MTU to `remote` in bytes, as far as known: the link's MTU, or less after an ICMP error
+    /// or a black hole.
     #[must_use]
     pub fn path_mtu(&self, now: Time, remote: IpAddr) -> u16 {
         self.ip.mtu(now, &self.config, remote)
     }
 
-    /// A router could not pass on the segment at `seq`, which takes more than
-    /// `mtu` bytes; one that says 0 is of an old kind (RFC 1191 §5).
+    /// Handles a router's error about the segment at `seq`, which exceeds `mtu` bytes; 0 means a
+    /// router that predates RFC 1191 (its §5).
     pub(super) fn on_too_big(&mut self, now: Time, index: u32, seq: Seq, mtu: u32) {
         let Some((_, connection)) = self.flows.at(index) else { return };
         let remote = connection.tuple.remote;
@@ -48,8 +48,7 @@ impl Stack {
         self.limit_path(now, index, said, Event::TooBig(said));
     }
 
-    /// Packets to the peer of connection `index` have at most `mtu` bytes from
-    /// now on, because of `event`.
+    /// Limits packets to the peer of connection `index` to `mtu` bytes because of `event`.
     fn limit_path(&mut self, now: Time, index: u32, mtu: u16, event: Event) {
         let Some((_, connection)) = self.flows.at(index) else { return };
         let remote = connection.tuple.remote;
@@ -61,9 +60,8 @@ impl Stack {
         }
     }
 
-    /// The timer of connection `index` fired: perhaps its segments are too
-    /// large, and nobody says so; perhaps there is news of a probe, or it is
-    /// time for one.
+    /// Checks the path when the timer of connection `index` fired: for a black hole, the outcome of
+    /// a probe, and the time of the next.
     pub(in crate::stack) fn tend_path(&mut self, now: Time, index: u32) {
         let Some((_, connection)) = self.flows.at(index) else { return };
         if connection.retries > 0 {
@@ -78,7 +76,7 @@ impl Stack {
     fn suspect_path(&mut self, now: Time, index: u32) {
         let Some((_, connection)) = self.flows.at(index) else { return };
         let remote = connection.tuple.remote;
-        // Another connection may have found out already.
+        // Another connection may have discovered the limit already.
         let known = self.ip.mtu(now, &self.config, remote);
         if connection.state.is_synchronized() && connection.limit_mtu(known) {
             return;
@@ -90,14 +88,14 @@ impl Stack {
         }
     }
 
-    /// Takes in what became of a probe, takes over what is known of the path,
-    /// and asks for the next probe.
+    /// Reports the outcome of a probe to the search, applies the path's size to the connection, and
+    /// starts the next probe.
     fn search_path(&mut self, now: Time, index: u32, outcome: Outcome) {
         let Some((_, connection)) = self.flows.at(index) else { return };
         let remote = connection.tuple.remote;
         let link = self.ip.link_mtu(&self.config, remote);
         let Some(search) = self.ip.paths.search(now, remote) else {
-            // What was known of it is forgotten.
+            // The path's entry has expired.
             return connection.raise_mtu(link);
         };
         match outcome {

@@ -1,9 +1,10 @@
-//! Putting the pieces of packets together.
+//! Reassembly of fragmented packets.
 //!
-//! Bounded in packets, pieces and bytes; the oldest makes room. A packet with
-//! overlapping pieces is dropped whole, pieces still to come included, in both
-//! versions: nobody cuts packets so for good reason. An exact repetition is
-//! only ignored. Source: RFC 791, 815, 5722, 8200 §4.5, 8900.
+//! Bounded in packets, fragments and bytes; the oldest packet is evicted. In both versions a packet
+//! with overlapping fragments is dropped whole, including fragments still to come: no legitimate
+//! sender overlaps them. Exact repetitions are ignored.
+//!
+//! Source: RFC 791, 815, 5722, 8200 §4.5, 8900.
 
 use std::net::IpAddr;
 
@@ -13,20 +14,20 @@ use crate::wire::Malformed;
 use crate::wire::ethernet::Mac;
 use crate::wire::ip::{Fragment, Protocol, TrafficClass};
 
-/// Most packets that wait for their pieces.
+/// Most packets in reassembly.
 pub(crate) const PACKETS_MAX: usize = 64;
-/// Most bytes in pieces that wait.
+/// Most bytes of fragments in reassembly.
 pub(crate) const BYTES_MAX: usize = 1 << 20;
-/// Most pieces of one packet: 64 KiB at an MTU of 576 is 119.
+/// Most fragments of one packet: 64 KiB at an MTU of 576 is 119.
 pub(crate) const PIECES_MAX: usize = 128;
-/// How long pieces are waited for.
+/// Reassembly timeout.
 pub(crate) const LIFE: Span = Span::from_secs(15);
-/// The largest payload of a packet.
+/// Largest payload of a packet.
 const LEN_MAX: usize = 65_535;
-/// What is kept of the first piece to say whose time was exceeded.
+/// Bytes of the first fragment that are kept to be quoted in a Time Exceeded error.
 const HEAD_LEN: usize = 128;
 
-/// A piece as it came.
+/// A received fragment.
 pub(crate) struct FragmentPacket<'a> {
     pub(crate) source: IpAddr,
     pub(crate) target: IpAddr,
@@ -34,23 +35,23 @@ pub(crate) struct FragmentPacket<'a> {
     pub(crate) marks: TrafficClass,
     pub(crate) fragment: Fragment,
     pub(crate) payload: &'a [u8],
-    /// All of it, headers included.
+    /// Whole packet including headers.
     pub(crate) packet: &'a [u8],
     pub(crate) from: Mac,
 }
 
-/// What a piece led to.
+/// Result of inserting a fragment.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// Others are missing.
+    /// Further fragments are missing.
     Held,
-    /// It does not fit with the others; none of them will be delivered.
+    /// It contradicts others; the packet will not be delivered.
     Refused,
-    /// It was the last.
+    /// The packet is complete.
     Whole(Reassembled),
 }
 
-/// A packet that is whole again.
+/// A reassembled packet.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Reassembled {
     pub(crate) protocol: Protocol,
@@ -58,12 +59,12 @@ pub(crate) struct Reassembled {
     pub(crate) payload: Vec<u8>,
 }
 
-/// A packet some of whose pieces never came.
+/// An incomplete packet whose reassembly timed out.
 pub(crate) struct Expired {
     pub(crate) source: IpAddr,
     pub(crate) target: IpAddr,
     pub(crate) from: Mac,
-    /// The start of its first piece; empty when that is missing.
+    /// Start of its first fragment; empty if that is missing.
     pub(crate) head: Vec<u8>,
 }
 
@@ -71,7 +72,7 @@ pub(crate) struct Expired {
 struct Key {
     source: IpAddr,
     target: IpAddr,
-    /// IPv4 numbers packets for each protocol apart, IPv6 does not.
+    /// IPv4 numbers packets per protocol, IPv6 does not.
     protocol: Option<u8>,
     ident: u32,
 }
@@ -84,29 +85,29 @@ struct Partial {
     from: Mac,
     head: Vec<u8>,
     bytes: Vec<u8>,
-    /// What is there, in order, not touching.
+    /// Received ranges, ordered and not adjacent.
     there: Vec<(usize, usize)>,
     pieces: usize,
-    /// Length of the whole, once its last piece is here.
+    /// Length of the packet, once its last fragment has arrived.
     len: Option<usize>,
-    /// Refused: what still comes is dropped.
+    /// True if refused: further fragments are dropped.
     dead: bool,
 }
 
-/// Packets that wait for their pieces, the oldest first.
+/// Packets in reassembly, the oldest first.
 #[derive(Default)]
 pub(crate) struct Fragments {
     waiting: Vec<Partial>,
     bytes: usize,
-    /// Packets dropped to make room.
+    /// Packets evicted.
     pub(crate) evicted: u64,
 }
 
 impl Fragments {
-    /// Takes a piece in.
+    /// Inserts a fragment.
     ///
     /// # Errors
-    /// [`Malformed::BadLength`] for a piece that no packet can have.
+    /// [`Malformed::BadLength`] for a fragment that no packet can have.
     pub(crate) fn insert(&mut self, now: Time, piece: &FragmentPacket<'_>) -> Result<Outcome, Malformed> {
         let Fragment { ident, offset, more } = piece.fragment;
         let (start, len) = (offset as usize, piece.payload.len());
@@ -172,12 +173,12 @@ impl Fragments {
         self.evicted += u64::from(!oldest.dead);
     }
 
-    /// When [`Fragments::expire`] is due.
+    /// Time when [`Fragments::expire`] is due.
     pub(crate) fn deadline(&self) -> Time {
         self.waiting.first().map_or(Time::MAX, |oldest| oldest.until)
     }
 
-    /// A packet whose time is over at `now`.
+    /// Removes and returns a packet whose reassembly timed out at `now`.
     pub(crate) fn expire(&mut self, now: Time) -> Option<Expired> {
         if self.deadline() > now {
             return None;
@@ -222,7 +223,7 @@ impl Partial {
             self.marks.dscp = piece.marks.dscp;
             self.head = piece.packet[..piece.packet.len().min(HEAD_LEN)].to_vec();
         }
-        // Whoever marked one piece marked the packet (RFC 3168 §5.3).
+        // A mark on one fragment marks the packet (RFC 3168 §5.3).
         self.marks.ecn = if piece.marks.ecn == 3 { 3 } else { self.marks.ecn };
         if self.bytes.len() < end {
             self.bytes.resize(end, 0);
@@ -234,7 +235,7 @@ impl Partial {
         if whole { Added::Last } else { Added::Piece }
     }
 
-    /// Joins the range at `at` with those it touches.
+    /// Joins the range at `at` with adjacent ones.
     fn join(&mut self, at: usize) {
         if self.there.get(at + 1).is_some_and(|next| next.0 == self.there[at].1) {
             self.there[at].1 = self.there.remove(at + 1).1;
@@ -320,7 +321,7 @@ mod tests {
     fn memory_is_bounded_whatever_comes() {
         let mut f = Fragments::default();
         for ident in 0..5000 {
-            // The last piece of a large packet makes room for all of it.
+            // The last fragment of a large packet allocates all of it.
             let _ = insert(&mut f, ident, 65_000, &[1; 8], true);
             assert!(f.bytes <= BYTES_MAX && f.waiting.len() <= PACKETS_MAX);
         }

@@ -1,8 +1,9 @@
-//! Better ways that routers have told of.
+//! Redirects: first hops learned from routers.
 //!
-//! Only the router that is the first hop to a destination may say so, which is
-//! for the caller to check; of more than [`REDIRECTS_MAX`] the oldest is
-//! forgotten, and each after ten minutes: the router will say it again.
+//! Validation is the caller's: only the current first hop to a destination may redirect it. Bounded
+//! by [`REDIRECTS_MAX`], the oldest is evicted; each expires after ten minutes, after which the
+//! router repeats it.
+//!
 //! Source: RFC 4861 §8.
 
 use std::net::Ipv6Addr;
@@ -26,7 +27,7 @@ pub(crate) struct Redirects {
 }
 
 impl Redirects {
-    /// The first hop to `destination`, if it is another than usual.
+    /// First hop to `destination`, if redirected.
     #[inline]
     pub(crate) fn hop(&self, destination: Ipv6Addr) -> Option<Ipv6Addr> {
         if self.known.is_empty() {
@@ -35,7 +36,7 @@ impl Redirects {
         self.known.iter().find(|known| known.destination == destination).map(|known| known.hop)
     }
 
-    /// Packets for `destination` go to `hop` from now on.
+    /// Routes packets for `destination` to `hop`.
     pub(crate) fn learn(&mut self, now: Time, destination: Ipv6Addr, hop: Ipv6Addr) {
         self.known.retain(|known| known.destination != destination);
         if self.known.len() >= REDIRECTS_MAX {
@@ -44,17 +45,17 @@ impl Redirects {
         self.known.push(Redirect { destination, hop, until: now + LIFE });
     }
 
-    /// `hop` is of no use any more.
+    /// Removes redirects to `hop`.
     pub(crate) fn forget(&mut self, hop: Ipv6Addr) {
         self.known.retain(|known| known.hop != hop);
     }
 
-    /// Forgets what is too old.
+    /// Removes expired redirects.
     pub(crate) fn expire(&mut self, now: Time) {
         self.known.retain(|known| known.until > now);
     }
 
-    /// When something is too old.
+    /// Time of the next expiry.
     pub(crate) fn deadline(&self) -> Time {
         self.known.first().map_or(Time::MAX, |oldest| oldest.until)
     }

@@ -1,4 +1,4 @@
-//! The short ways say and leave what the long way does.
+//! Fast paths have the output and state of the slow path.
 
 use proptest::collection::vec;
 use proptest::prelude::*;

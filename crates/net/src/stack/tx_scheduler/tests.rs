@@ -1,4 +1,4 @@
-//! Who goes first, and that nobody starves.
+//! Order of transmit opportunities, and bounds of starvation.
 
 use std::net::Ipv4Addr;
 
@@ -8,7 +8,7 @@ use crate::tcp::{Pool, State};
 use crate::wire::FourTuple;
 use crate::wire::tcp::Seq;
 
-/// Connections that always have more to send, or to acknowledge.
+/// Connections that always have more to send or to acknowledge.
 struct World {
     now: Time,
     ready: TxScheduler,
@@ -38,14 +38,14 @@ impl World {
         self.ready.enqueue(self.now, &mut self.connections[index], index as u32);
     }
 
-    /// From now on `index` only acknowledges.
+    /// Makes `index` only acknowledge from now on.
     fn only_acknowledges(&mut self, index: usize) {
         let connection = &mut self.connections[index];
         (connection.state, connection.acks_due) = (State::Established, 1);
         self.enqueue(index);
     }
 
-    /// The next turn, after which the connection waits again.
+    /// Takes the next transmit opportunity and queues the connection again.
     fn turn(&mut self) -> Option<usize> {
         let connections = &mut self.connections;
         let turn = self.ready.next(self.now, |index| Some(&mut connections[index as usize].places))?;
@@ -80,7 +80,7 @@ fn nobody_waits_longer_than_the_age_and_nine_turns_for_each_who_is_older() {
         assert!(gap <= bound, "connection {index} waited {gap} turns, more than {bound}");
     }
     let urgent = turns.iter().filter(|&&index| levels[index] == 0).count();
-    assert!(urgent >= 3_500, "age alone gives the others their turns, not half of all: {urgent}");
+    assert!(urgent >= 3_500, "only aging serves the others, not half of all: {urgent}");
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn weights_share_the_bytes() {
         connection.state = State::Established;
         connection.send.push(&[0; 60_000], &mut Pool::default());
     }
-    // The first turns were queued before there was data.
+    // The first transmit opportunities were queued before there was data.
     world.turns(400);
     let turns = world.turns(4_000);
     let urgent = turns.iter().filter(|&&index| index == 0).count();
@@ -105,7 +105,7 @@ fn acknowledgements_go_first_and_let_data_through() {
     let levels = vec![0; 201];
     let mut world = World::new(TransmitOrder::STRICT, &levels);
     world.turns(201);
-    // Everybody still stands in the queue for data; all but one only acknowledge now.
+    // All connections are still queued for data; all but one only acknowledge now.
     let mut world = World { ready: TxScheduler::new(TransmitOrder::STRICT, 201, 1514), ..world };
     for index in 0..201 {
         world.connections[index].places = TxLinks::default();

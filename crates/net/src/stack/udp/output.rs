@@ -1,7 +1,8 @@
-//! Datagrams out: whole, or in pieces where they may be, once it is known to whom the
-//! frame goes.
+//! UDP output: datagrams sent whole or fragmented, once the next hop's address is resolved.
 //!
-//! [`SENDING_MAX`] wait to be sent and [`HELD_MAX`] for a neighbour's hardware address.
+//! At most [`SENDING_MAX`] datagrams wait to be sent and [`HELD_MAX`] for a neighbour's hardware
+//! address.
+//!
 //! Source: RFC 768, RFC 8200 §8.1; marks RFC 2474, RFC 3168; probes RFC 8899.
 
 use std::collections::VecDeque;
@@ -22,20 +23,21 @@ use crate::wire::udp;
 
 /// Most datagrams that wait to be sent.
 const SENDING_MAX: usize = 256;
-/// Most datagrams that wait for hardware addresses; the oldest makes room.
+/// Most datagrams that wait for address resolution; a further one evicts the oldest.
 const HELD_MAX: usize = 64;
 
-/// How a datagram is sent.
+/// Options of sending a datagram.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SendOptions {
-    /// How urgent it is: sets its packet's DSCP ([`Config::dscp`](crate::stack::Config::dscp)) where `marks` have none.
+    /// Priority: sets the packet's DSCP ([`Config::dscp`](crate::stack::Config::dscp)) unless
+    /// `marks` do.
     pub label: Label,
-    /// What IP says of it.
+    /// DSCP and ECN of its packet.
     pub marks: TrafficClass,
-    /// It is not to be cut on its way, as a probe for the path's MTU is not (RFC 8899). What
-    /// the link does not take is dropped and counted; what is known of the path does not count.
+    /// True if it must not be fragmented, as a probe of the path MTU (RFC 8899). It is dropped and
+    /// counted if it exceeds the link MTU; the cached path MTU does not apply.
     pub whole: bool,
-    /// Hops it may take; `None`: as many as any packet of ours.
+    /// Hop limit; `None` is the default.
     pub hops: Option<u8>,
 }
 
@@ -45,23 +47,23 @@ impl From<Label> for SendOptions {
     }
 }
 
-/// A socket's way to one peer, as a datagram came by it.
+/// Path of a socket to one peer, as of a received datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UdpPath {
-    /// Our socket.
+    /// Local socket.
     pub id: UdpId,
-    /// Our address. Unless it is ours alone (a group's, or given up), what is
-    /// sent comes from the address that fits the peer.
+    /// Local address. Unless it is a unicast address that this host still has, the source address
+    /// of sent datagrams is chosen by the peer.
     pub local: IpAddr,
-    /// The peer.
+    /// Address of the peer.
     pub remote: SocketAddr,
 }
 
-/// What waits to be sent.
+/// Send queue of datagrams.
 #[derive(Default)]
 pub(in crate::stack) struct Outbox {
     waiting: VecDeque<Outgoing>,
-    /// Datagrams that wait for an address, and for whose.
+    /// Datagrams that wait for the resolution of an address.
     held: VecDeque<(IpAddr, Outgoing)>,
 }
 
@@ -70,7 +72,7 @@ impl Outbox {
         !self.waiting.is_empty()
     }
 
-    /// Lets a packet of ours wait to be sent, if there is room.
+    /// Queues a packet for sending, unless the queue is full.
     pub(in crate::stack) fn queue(&mut self, packet: Outgoing, counters: &mut Counters) {
         if self.waiting.len() < SENDING_MAX {
             self.waiting.push_back(packet);
@@ -87,7 +89,7 @@ impl Outbox {
         self.held.push_back((addr, packet));
     }
 
-    /// What waited for `addr` may go.
+    /// Queues datagrams that waited for `addr` for sending.
     pub(in crate::stack) fn wake(&mut self, addr: IpAddr) {
         for _ in 0..self.held.len() {
             match self.held.pop_front() {
@@ -98,7 +100,7 @@ impl Outbox {
         }
     }
 
-    /// What waited for `addr` waits in vain.
+    /// Discards datagrams that waited for `addr`.
     pub(in crate::stack) fn on_silent(&mut self, addr: IpAddr, counters: &mut Counters) {
         let before = self.held.len();
         self.held.retain(|(waited, _)| *waited != addr);
@@ -107,8 +109,8 @@ impl Outbox {
 }
 
 impl Stack {
-    /// Sends a datagram from `id` to `remote`, as urgent as the socket is; in pieces when
-    /// it is larger than the MTU.
+    /// Sends a datagram from `id` to `remote` with the socket's priority; fragmented if it exceeds
+    /// the MTU.
     ///
     /// # Errors
     /// See [`SendError`].
@@ -126,7 +128,7 @@ impl Stack {
         self.emit_datagram(id, source, remote, &options, payload)
     }
 
-    /// Sends a datagram back the way one came.
+    /// Sends a datagram back along the path of a received one.
     ///
     /// # Errors
     /// See [`SendError`].
@@ -150,7 +152,7 @@ impl Stack {
     ) -> Result<(), SendError> {
         let target = remote.ip();
         let datagram = udp::Datagram { source_port: id.0, target_port: remote.port(), payload };
-        // IPv4's length counts its header, too.
+        // The length field of IPv4 includes the header.
         let len_max = if target.is_ipv4() { 65_535 - 20 } else { 65_535 };
         if datagram.len() > len_max {
             return Err(SendError::TooLong);
@@ -173,7 +175,7 @@ impl Stack {
         Ok(())
     }
 
-    /// Sends datagrams until none waits or the device is full.
+    /// Sends queued datagrams until none is left or the device is full.
     pub(in crate::stack) fn send_datagrams<D: Device>(
         &mut self,
         now: Time,

@@ -1,9 +1,9 @@
-//! What routers say of this link: themselves, its prefixes and MTU, and better
-//! ways to a destination.
+//! Router advertisements: routers, prefixes and MTU of the link, and redirects.
 //!
-//! Believed within bounds: what comes beyond them is ignored, a life that works
-//! is not cut short by one advertisement, and a redirection counts only from
-//! the router that is the first hop now. Source: RFC 4861 §6.3.4 and §8.1, RFC 4862 §5.5.3.
+//! Entries beyond the bounds are ignored, one advertisement cannot cut a valid lifetime short, and
+//! a redirect counts only from the current first hop.
+//!
+//! Source: RFC 4861 §6.3.4 and §8.1, RFC 4862 §5.5.3.
 
 use std::net::Ipv6Addr;
 
@@ -13,11 +13,12 @@ use super::{Interface, OnLink, PREFIXES_MAX, ROUTERS_MAX, Router, within};
 use crate::wire::ipv6::MTU_MIN;
 use crate::wire::ndp::{Prefix, RouterAdvertisement};
 
-/// A router that nobody vouches for cannot shorten a life below this (RFC 4862 §5.5.3).
+/// Shortest lifetime to which an unauthenticated advertisement can reduce an address's (RFC 4862
+/// §5.5.3).
 const SHORTENED_MIN: Span = Span::from_secs(2 * 3600);
 
 impl Interface {
-    /// Router `from` has advertised.
+    /// Handles an advertisement of router `from`.
     pub(crate) fn on_advertisement(&mut self, now: Time, from: Ipv6Addr, said: &RouterAdvertisement<'_>) {
         if !self.config.slaac {
             return;
@@ -36,7 +37,7 @@ impl Interface {
         if let Some(mtu) = said.mtu.and_then(|mtu| u16::try_from(mtu).ok()).filter(|mtu| *mtu >= MTU_MIN) {
             self.mtu = Some(mtu);
         }
-        // No link has more prefixes than this for good reason.
+        // A legitimate link has no more prefixes than this.
         said.prefixes().take(PREFIXES_MAX).for_each(|prefix| self.on_prefix(now, &prefix));
         self.due = now;
     }
@@ -78,9 +79,9 @@ impl Interface {
         }
     }
 
-    /// Router `from` says that packets for `destination` had better go to
-    /// `target`; whether that counts: it is the first hop itself, and names a
-    /// router of this link or the destination (RFC 4861 §8.1).
+    /// Handles router `from`'s redirect of `destination` to `target`. Returns true if it is valid:
+    /// `from` is the first hop, and `target` is a router on this link or the destination (RFC 4861
+    /// §8.1).
     pub(crate) fn on_redirect(
         &mut self,
         now: Time,
@@ -102,7 +103,7 @@ impl Interface {
     }
 }
 
-/// The end of a life of `seconds`; all ones never ends.
+/// End of a lifetime of `seconds`; all ones is infinite.
 fn end(now: Time, seconds: u32) -> Time {
     if seconds == u32::MAX { Time::MAX } else { now + Span::from_secs(seconds.into()) }
 }

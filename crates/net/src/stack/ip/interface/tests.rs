@@ -1,4 +1,4 @@
-//! Addresses, prefixes, routers and redirections over the years.
+//! Addresses, prefixes, routers and redirects over their lifetimes.
 
 use super::*;
 use crate::stack::ip::redirects::REDIRECTS_MAX;
@@ -102,13 +102,13 @@ fn only_the_first_hop_redirects_and_only_to_this_link() {
     assert!(i.on_redirect(at(1), ROUTER, other, far));
     assert_eq!(i.next_hop(far), Some(other));
     assert!(!i.on_redirect(at(1), ROUTER, far, far), "not the first hop any more");
-    assert!(i.on_redirect(at(1), other, far, far), "it is on this link after all");
+    assert!(i.on_redirect(at(1), other, far, far), "the destination itself, on this link");
     assert_eq!(i.next_hop(far), Some(far));
     i.on_silent(far);
     assert_eq!(i.next_hop(far), Some(ROUTER));
     assert!(i.on_redirect(at(2), ROUTER, other, far));
     let _ = dues(&mut i, 602);
-    assert_eq!(i.next_hop(far), Some(ROUTER), "ten minutes are over");
+    assert_eq!(i.next_hop(far), Some(ROUTER), "ten minutes later");
 }
 
 #[test]
