@@ -1,24 +1,22 @@
-//! A bad path in front of a good device: loss, duplication, reordering,
-//! corruption, delay.
+//! Fault injector: a device behind a path with loss, duplication, reordering, corruption and delay.
 //!
-//! [`FaultModel`] decides what happens to each frame, from [`Rates`] and a seed; a
-//! [`FaultInjector`] device does it to what passes, in both directions. Delayed
-//! frames wait here, a bounded number of them, and move on when the device is
-//! asked for anything; the owner asks [`FaultInjector::next`] when that is due.
+//! [`FaultModel`] decides the outcome of each frame from [`Rates`] and a seed; [`FaultInjector`]
+//! applies it to the frames of a device, in both directions. A bounded number of delayed frames is
+//! held and released by calls of the device; [`FaultInjector::next`] is the time of the next.
 //!
 //! ```
 //! use net::Device;
-//! use net::device::{fault::{Faulty, Rates}, memory};
+//! use net::device::{fault_injector::{FaultInjector, Rates}, memory};
 //! use queueing::{Rng, Time};
 //!
 //! let (here, mut there) = memory::pair(16, 64);
-//! let mut here = Faulty::new(here, "delay=1ms".parse::<Rates>()?, &Rng::seeded(7));
+//! let mut here = FaultInjector::new(here, "delay=1ms".parse::<Rates>()?, &Rng::seeded(7));
 //! here.transmit(Time::ZERO, 1, &mut |frame| frame[0] = 42).unwrap();
 //! assert!(there.receive(Time::ZERO).is_none());
 //! let due = here.next().unwrap();
 //! here.advance(due);
 //! assert_eq!(there.receive(due).unwrap().frame.as_ref(), [42]);
-//! # Ok::<(), net::device::fault::BadRates>(())
+//! # Ok::<(), net::device::fault_injector::BadRates>(())
 //! ```
 
 use std::cmp::Reverse;
@@ -34,19 +32,19 @@ mod rates;
 pub use decision::{Counters, FaultAction, FaultModel};
 pub use rates::{BadRates, Burst, Rates};
 
-/// Most frames that wait in one direction; more are dropped.
+/// Most frames held in one direction; further ones are dropped.
 pub const HELD_MAX: usize = 16_384;
 
-/// A device at the end of a bad path.
+/// Device behind a faulty path.
 pub struct FaultInjector<D> {
     device: D,
     sending: Direction,
     receiving: Direction,
-    /// The fate of the next frame to send, when the device had no room for it.
+    /// Outcome of the next frame to send, decided when the device was full.
     decided: Option<FaultAction>,
-    /// Empty buffers for frames that wait or change; at most [`HELD_MAX`].
+    /// Free buffers for held or changed frames; at most [`HELD_MAX`].
     spare: Vec<Vec<u8>>,
-    /// When the device was last asked for something.
+    /// Time of the latest call.
     now: Time,
 }
 
@@ -57,22 +55,22 @@ struct Direction {
     count: u64,
 }
 
-/// A frame that waits; ordered by due time, then by number.
+/// A held frame; ordered by due time, then by number.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Held {
     due: Time,
     number: u64,
     bytes: Vec<u8>,
-    /// As [`Received::checked`]; means nothing when sending.
+    /// As [`Received::checked`]; unused for sent frames.
     checked: bool,
 }
 
-/// A received frame: the device's own, or a copy that waited or was damaged.
+/// A received frame: the device's own, or a copy that was held or corrupted.
 #[derive(Debug)]
 pub enum Frame<F> {
-    /// The device's.
+    /// Frame of the device.
     Device(F),
-    /// A copy.
+    /// Copy of a frame.
     Copy(Vec<u8>),
 }
 
@@ -100,7 +98,7 @@ impl Direction {
         Ok(())
     }
 
-    /// The next frame that is due at `now`.
+    /// The next frame due at `now`.
     fn due(&mut self, now: Time) -> Option<Held> {
         if self.next()? > now {
             return None;
@@ -114,14 +112,13 @@ impl Direction {
 }
 
 impl<D: Device> FaultInjector<D> {
-    /// Puts a path with `rates` in each direction before `device`.
+    /// Wraps `device` in a path with `rates` in each direction.
     #[must_use]
     pub fn new(device: D, rates: Rates, rng: &Rng) -> Self {
         Self::with_faults(device, [rates, rates], rng)
     }
 
-    /// Puts a path before `device` on which the first happens to what is sent, and
-    /// the second to what is received.
+    /// Wraps `device` in a path with separate rates for sent and received frames.
     #[must_use]
     pub fn with_faults(device: D, [sending, receiving]: [Rates; 2], rng: &Rng) -> Self {
         Self {
@@ -134,26 +131,26 @@ impl<D: Device> FaultInjector<D> {
         }
     }
 
-    /// What happened to frames that were sent, and to those that were received.
+    /// Counts of sent frames and of received frames.
     #[must_use]
     pub fn counters(&self) -> (Counters, Counters) {
         (self.sending.faults.counters(), self.receiving.faults.counters())
     }
 
-    /// When the next delayed frame is due; in the past when the device was full then.
+    /// Due time of the next delayed frame; in the past if the device was full then.
     #[must_use]
     #[allow(clippy::should_implement_trait)] // A time, not the items of an iterator.
     pub fn next(&self) -> Option<Time> {
         [self.sending.next(), self.receiving.next()].into_iter().flatten().min()
     }
 
-    /// The device.
+    /// Returns the device.
     #[must_use]
     pub fn into_inner(self) -> D {
         self.device
     }
 
-    /// Sends the delayed frames that are due at `now`, as far as the device has room.
+    /// Sends the delayed frames due at `now`, until the device is full.
     pub fn advance(&mut self, now: Time) {
         self.now = now;
         while let Some(held) = self.sending.due(now) {
@@ -166,7 +163,7 @@ impl<D: Device> FaultInjector<D> {
         }
     }
 
-    /// Takes in the device's frames until one passes untouched; the others wait here.
+    /// Receives frames from the device until one passes unchanged; the others are held.
     fn receive_through(&mut self, now: Time) -> Option<Received<Frame<D::Frame>>> {
         while let Some(received) = self.device.receive(now) {
             let bytes = received.frame.as_ref();
@@ -227,7 +224,7 @@ impl<D: Device> Device for FaultInjector<D> {
         if through.is_some() && self.receiving.next().is_none_or(|due| due > now) {
             return through;
         }
-        // What waited goes first, and what just came joins it.
+        // Held frames come first; the one just received is queued behind them.
         if let Some(Received { frame: Frame::Device(frame), arrived, checked }) = through {
             let mut copy = self.spare.pop().unwrap_or_default();
             copy.clear();
@@ -253,7 +250,7 @@ impl<D: Device> Device for FaultInjector<D> {
         }
         let mut fate = self.decided.take().unwrap_or_else(|| self.sending.faults.decide(now, len));
         if matches!(fate, FaultAction::Arrives { flipped: Some(_), .. }) && self.offloads().tx_checksum {
-            // The device would sum up the damage; whoever receives it has to drop it.
+            // The device would checksum the corrupted bytes; the receiver would drop the frame.
             fate = FaultAction::Lost;
         }
         if let FaultAction::Arrives { at, flipped, again: None } = fate
@@ -290,8 +287,7 @@ impl<D: Device> Device for FaultInjector<D> {
         self.device.flush(now);
     }
 
-    /// What is lost or late is a frame as the path carries it, so that nothing
-    /// is left to be cut behind it.
+    /// Faults apply to frames as the path carries them, so that segmentation offload is off.
     fn offloads(&self) -> Offloads {
         Offloads { tx_segmentation: false, ..self.device.offloads() }
     }
@@ -307,7 +303,7 @@ impl<D: Device> Device for FaultInjector<D> {
 }
 
 fn flip(bytes: &mut [u8], bit: Option<usize>) {
-    // A fate that waited for room may meet a shorter frame.
+    // An outcome decided while the device was full may apply to a shorter frame.
     if let Some(bit) = bit
         && let Some(byte) = bytes.get_mut(bit / 8)
     {

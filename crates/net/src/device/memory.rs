@@ -1,17 +1,16 @@
-//! A wire made of memory: two devices, what one sends the other receives.
+//! In-memory link: two devices, each of which receives the frames sent by the other.
 //!
-//! Each direction owns a fixed set of frame buffers. Full ones travel to the
-//! receiver on one ring, empty ones back on another, so nothing is allocated
-//! after [`pair`] and the two ends may live on two threads. The bound of the
-//! wire is its number of buffers: a receiver that keeps frames slows the
-//! sender down, as a NIC ring does.
+//! Each direction owns a fixed set of frame buffers. Full ones go to the receiver on one ring,
+//! empty ones back on another. Nothing is allocated after [`pair`], and the two ends may be used by
+//! two threads. The number of buffers bounds the link: a receiver that keeps frames blocks the
+//! sender, as a NIC ring does.
 
 use queueing::Time;
 use rtrb::{Consumer, Producer, RingBuffer};
 
 use super::{Device, Full, Received};
 
-/// One end of the wire.
+/// One end of an in-memory link.
 pub struct MemoryDevice {
     frame_len_max: usize,
     /// Full buffers to the peer, empty ones back from it.
@@ -22,7 +21,7 @@ pub struct MemoryDevice {
     recycling: Producer<MemoryFrame>,
 }
 
-/// A frame in a buffer of the wire.
+/// A frame in a buffer of the link.
 #[derive(Debug)]
 pub struct MemoryFrame {
     buf: Box<[u8]>,
@@ -35,21 +34,21 @@ impl AsRef<[u8]> for MemoryFrame {
     }
 }
 
-/// A frame under way and when its sender sent it.
+/// A frame in transit, with its send time.
 struct Sent {
     frame: MemoryFrame,
     at: Time,
     checked: bool,
 }
 
-/// A full-duplex wire that holds `frames` frames of at most `frame_len_max`
-/// bytes in each direction. Frames are stamped with the sender's `now`.
+/// A full-duplex link with buffers for `frames` frames of at most `frame_len_max` bytes in each
+/// direction. Frames are stamped with the sender's `now`.
 ///
 /// # Panics
-/// When `frames` is 0: nothing could ever be sent.
+/// If `frames` is 0: nothing could be sent.
 #[must_use]
 pub fn pair(frames: usize, frame_len_max: usize) -> (MemoryDevice, MemoryDevice) {
-    assert!(frames > 0, "a wire of 0 frames carries nothing");
+    assert!(frames > 0, "a link of 0 frames carries nothing");
     let direction = || {
         let full = RingBuffer::new(frames);
         let (mut recycling, returned) = RingBuffer::new(frames);
@@ -79,17 +78,17 @@ pub fn pair(frames: usize, frame_len_max: usize) -> (MemoryDevice, MemoryDevice)
 }
 
 impl MemoryDevice {
-    /// Whether the other end has been dropped: nothing new will come.
+    /// True if the other end has been dropped: no further frames arrive.
     #[must_use]
     pub fn peer_gone(&self) -> bool {
         self.received.is_abandoned()
     }
 
-    /// Passes on a frame that another device received at `at`, which has
-    /// verified its transport checksum if `checked`.
+    /// Forwards a frame that another device received at `at` and whose transport checksum it
+    /// verified if `checked`.
     ///
     /// # Errors
-    /// [`Full`] when there is no room; nothing was sent.
+    /// [`Full`] without a free buffer; nothing was sent.
     pub fn forward(&mut self, at: Time, checked: bool, frame: &[u8]) -> Result<(), Full> {
         self.send(at, checked, frame.len(), &mut |buf| buf.copy_from_slice(frame))
     }
@@ -109,7 +108,7 @@ impl MemoryDevice {
         Ok(())
     }
 
-    /// Frames that wait to be received.
+    /// Number of frames to receive.
     #[must_use]
     pub fn pending(&self) -> usize {
         self.received.slots()
@@ -125,8 +124,7 @@ impl Device for MemoryDevice {
     }
 
     fn recycle(&mut self, frame: MemoryFrame) {
-        // There is a place for every buffer that was lent out. When the peer
-        // is gone the buffer may go too.
+        // The ring has space for every buffer. Without a peer the buffer is freed.
         let _ = self.recycling.push(frame);
     }
 
@@ -154,7 +152,7 @@ mod tests {
         send(&mut a, 41, b"hello").unwrap();
         let got = b.receive(Time::from_nanos(99)).unwrap();
         assert_eq!((got.frame.as_ref(), got.arrived), (&b"hello"[..], Some(Time::from_nanos(41))));
-        assert!(a.receive(Time::ZERO).is_none(), "a sender does not hear itself");
+        assert!(a.receive(Time::ZERO).is_none(), "a sender does not receive its own frame");
     }
 
     #[test]

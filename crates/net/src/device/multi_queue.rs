@@ -1,8 +1,8 @@
-//! Several devices as one: a card's queues for a stack on a single core.
+//! Multi-queue device: the queues of one NIC as one device, for a stack on a single core.
 //!
-//! Frames are taken from the devices in turns, a batch at a time, so a busy
-//! one holds up a frame of another by at most a batch. What is sent leaves by
-//! the device of the frame received last, or by the next that has room.
+//! Receives from the devices round robin in batches, so that a busy one delays a frame of another
+//! by at most a batch per device. Sends by the device of the frame received last, or by the next
+//! that has space.
 
 use std::sync::Arc;
 
@@ -14,12 +14,12 @@ use super::{Device, Full, Offloads, Received, Waker};
 #[derive(Debug)]
 pub struct MultiQueue<D> {
     devices: Vec<D>,
-    /// Whose turn it is, and frames left in it.
+    /// Device polled now, and frames left of its batch.
     turn: usize,
     left: u32,
 }
 
-/// A frame and the device it came from.
+/// A frame and the index of its device.
 #[derive(Debug)]
 pub struct MergedFrame<F> {
     frame: F,
@@ -33,17 +33,17 @@ impl<F: AsRef<[u8]>> AsRef<[u8]> for MergedFrame<F> {
     }
 }
 
-/// Frames that are taken from one device in its turn.
+/// Frames received from one device before the next is polled.
 const BATCH: u32 = 32;
 
 impl<D: Device> MultiQueue<D> {
-    /// `devices` as one.
+    /// Combines `devices`.
     ///
     /// # Panics
-    /// When there are none.
+    /// Without devices.
     #[must_use]
     pub fn new(devices: Vec<D>) -> Self {
-        assert!(!devices.is_empty(), "no devices make no device");
+        assert!(!devices.is_empty(), "a multi-queue device needs a device");
         Self { devices, turn: 0, left: BATCH }
     }
 
@@ -52,8 +52,7 @@ impl<D: Device> MultiQueue<D> {
         self.left = BATCH;
     }
 
-    /// Sends by the device at hand, or by the next that has room: a full one has
-    /// written nothing.
+    /// Sends by the current device, or by the next that has space: a full one has written nothing.
     fn first_with_room(&mut self, mut send: impl FnMut(&mut D) -> Result<(), Full>) -> Result<(), Full> {
         let count = self.devices.len();
         let room = (0..count).any(|n| send(&mut self.devices[(self.turn + n) % count]).is_ok());
@@ -105,7 +104,7 @@ impl<D: Device> Device for MultiQueue<D> {
         self.devices.iter_mut().for_each(|device| device.flush(now));
     }
 
-    /// What all of them do.
+    /// Offloads that all devices have.
     fn offloads(&self) -> Offloads {
         let all = |does: fn(Offloads) -> bool| self.devices.iter().all(|device| does(device.offloads()));
         Offloads {
@@ -114,8 +113,8 @@ impl<D: Device> Device for MultiQueue<D> {
         }
     }
 
-    /// Sleeps on each in turn, for a part of `span` and never for long: the
-    /// others may have something.
+    /// Sleeps on the devices round robin, on each for a short part of `span`, as others may have
+    /// received frames.
     fn wait(&mut self, span: Span) {
         let devices = self.devices.len() as u64;
         let part = if devices == 1 { span } else { Span::from_nanos(span.min(GLANCE).as_nanos() / devices) };
@@ -123,14 +122,14 @@ impl<D: Device> Device for MultiQueue<D> {
         self.pass_on();
     }
 
-    /// Wakes whichever is slept on.
+    /// Wakes all devices.
     fn waker(&self) -> Option<Waker> {
         let wakers = self.devices.iter().map(Device::waker).collect::<Option<Vec<_>>>()?;
         Some(Arc::new(move || wakers.iter().for_each(|wake| wake())))
     }
 }
 
-/// How long all of several devices are slept on, together.
+/// Longest time for sleeping on all of several devices.
 const GLANCE: Span = Span::from_millis(1);
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
-//! Captures: [`PcapTap`] writes down every frame that passes a device, for
-//! Wireshark and tcpdump; [`Replay`] is a device that plays one back.
+//! Packet capture: [`PcapTap`] records the frames of a device for Wireshark and tcpdump; [`Replay`]
+//! is a device that replays a capture.
 //!
-//! The file keeps the order in which this host saw the frames, stamped in
-//! nanoseconds since the clock's epoch. Writing down must not stop the
-//! traffic: after the first error nothing more is written and
-//! [`PcapTap::error`] says why.
+//! The file keeps the order in which this host saw the frames, stamped in nanoseconds since the
+//! clock's epoch. Recording does not stop traffic: after the first error nothing more is written,
+//! and [`PcapTap::error`] returns it.
+//!
 //! Source: the pcap format as libpcap writes it, magic 0xa1b23c4d.
 
 use std::io::{self, Write};
@@ -17,18 +17,17 @@ mod replay;
 
 pub use replay::{CaptureError, Counters, Pace, Replay};
 
-/// A device that writes down what passes through it.
+/// A device that records the frames of another.
 pub struct PcapTap<D, W> {
     device: D,
     log: Log<W>,
 }
 
 impl<D: Device, W: Write> PcapTap<D, W> {
-    /// Passes everything on to `device` and writes it to `writer`, which
-    /// should be buffered.
+    /// Wraps `device` and records its frames to `writer`, which should be buffered.
     ///
     /// # Errors
-    /// When the file header cannot be written.
+    /// If the file header cannot be written.
     pub fn new(device: D, mut writer: W) -> io::Result<Self> {
         let mut header = [0; 24];
         header[..4].copy_from_slice(&0xa1b2_3c4d_u32.to_le_bytes());
@@ -39,13 +38,13 @@ impl<D: Device, W: Write> PcapTap<D, W> {
         Ok(Self { device, log: Log { writer, error: None } })
     }
 
-    /// Why writing down has stopped, if it has.
+    /// Error that stopped recording, if any.
     #[must_use]
     pub fn error(&self) -> Option<&io::Error> {
         self.log.error.as_ref()
     }
 
-    /// The device and the writer.
+    /// Returns the device and the writer.
     #[must_use]
     pub fn into_parts(self) -> (D, W) {
         (self.device, self.log.writer)
@@ -73,7 +72,7 @@ impl<D: Device, W: Write> Device for PcapTap<D, W> {
         })
     }
 
-    /// Records the frame whole, as it is handed over: the cuts are the device's.
+    /// Records the frame before the device segments it.
     fn transmit_cut(
         &mut self,
         now: Time,
@@ -131,7 +130,7 @@ impl<W: Write> Log<W> {
 }
 
 const NANOS: u64 = 1_000_000_000;
-/// More than any frame has, those that a kernel has merged among them.
+/// Larger than any frame, including those merged by a kernel (GRO).
 const SNAP_LEN: u32 = 262_144;
 const LINK_ETHERNET: u32 = 1;
 

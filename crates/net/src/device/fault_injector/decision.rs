@@ -1,14 +1,14 @@
-//! What happens to the next frame: rates and seed in, fate out.
+//! Fault model: outcome of the next frame, by rates and seed.
 
 use queueing::{Rng, Span, Time};
 
 use super::Rates;
 
-/// Decides for one direction of a path; shared by devices and simulated links.
+/// Fault model of one direction of a path, for devices and simulated links.
 ///
-/// Each kind of fault draws once per frame from a source of its own, so that
-/// paths with one seed can be compared: what is lost at 0.1 % is also lost at
-/// 1 %, and whether frames are reordered changes nothing about losses.
+/// Each kind of fault draws once per frame from its own random stream, so that paths with the same
+/// seed are comparable: frames lost at 0.1 % are also lost at 1 %, and reordering does not change
+/// losses.
 #[derive(Clone, Debug)]
 pub struct FaultModel {
     rates: Rates,
@@ -19,47 +19,47 @@ pub struct FaultModel {
     reorder: Rng,
     delay: Rng,
     in_burst: bool,
-    /// No frame that is not held up comes before this.
+    /// Earliest arrival of a frame that is not reordered.
     in_order_at: Time,
     counters: Counters,
 }
 
-/// What happens to one frame.
+/// Outcome of one frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum FaultAction {
-    /// It never arrives.
+    /// The frame is lost.
     Lost,
-    /// It arrives.
+    /// The frame arrives.
     Arrives {
-        /// When.
+        /// Time of arrival.
         at: Time,
-        /// This bit, counted from the frame's first, has flipped.
+        /// Flipped bit, counted from the frame's first.
         flipped: Option<usize>,
-        /// When it arrives a second time, if it does.
+        /// Time of arrival of a duplicate.
         again: Option<Time>,
     },
 }
 
-/// What happened to frames.
+/// Counts of outcomes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Frames that came to the path.
+    /// Frames that entered the path.
     pub frames: u64,
-    /// Frames that never arrived, in bursts or alone.
+    /// Frames lost, in bursts or alone.
     pub lost: u64,
-    /// Frames that arrived twice.
+    /// Frames duplicated.
     pub duplicated: u64,
     /// Frames with a flipped bit.
     pub corrupted: u64,
-    /// Frames that were held up.
+    /// Frames reordered.
     pub reordered: u64,
-    /// Delayed frames that found no room and were dropped.
+    /// Delayed frames dropped because too many were held.
     pub overflowed: u64,
 }
 
 impl FaultModel {
-    /// A path with these rates; the same `rng` gives the same fates.
+    /// A path with these rates; the same `rng` gives the same outcomes.
     #[must_use]
     pub fn new(rates: Rates, rng: &Rng) -> Self {
         Self {
@@ -76,7 +76,7 @@ impl FaultModel {
         }
     }
 
-    /// The fate of a frame of `len` bytes that enters the path at `now`.
+    /// Outcome of a frame of `len` bytes that enters the path at `now`.
     pub fn decide(&mut self, now: Time, len: usize) -> FaultAction {
         self.counters.frames += 1;
         let lost = chance(&mut self.loss, self.rates.loss);
@@ -91,7 +91,7 @@ impl FaultModel {
         FaultAction::Arrives { at, flipped, again: twice.then_some(at) }
     }
 
-    /// What happened so far.
+    /// Counts so far.
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.counters
@@ -136,7 +136,7 @@ fn between(rng: &mut Rng, most: Span) -> Span {
     Span::from_nanos(rng.below(most.as_nanos().saturating_add(1)))
 }
 
-/// True with probability `p`; draws nothing where nothing can happen.
+/// True with probability `p`; draws nothing for 0.
 fn chance(rng: &mut Rng, p: f64) -> bool {
     p > 0.0 && rng.chance(p)
 }
@@ -217,7 +217,7 @@ mod tests {
         let late = Span::from_micros(50);
         let mixed = arrivals(Rates { reorder: 0.1, late, ..Rates::NONE });
         let overtaken = mixed.windows(2).filter(|pair| pair[1] < pair[0]).count();
-        // One of ten is held up, 49 of 50 of these beyond the next frame.
+        // One of ten is delayed, 49 of 50 of these beyond the next frame.
         assert!((8000..11_000).contains(&overtaken), "{overtaken}");
         for (n, at) in mixed.iter().enumerate() {
             assert!(at.since(Time::from_nanos(n as u64 * 1000)) <= late);

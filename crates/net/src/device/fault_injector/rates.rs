@@ -1,42 +1,41 @@
-//! How bad a path is, and how to say it on a command line.
+//! Fault rates of a path, and their textual form.
 
 use std::fmt;
 use std::str::FromStr;
 
 use queueing::Span;
 
-/// What a path does to frames; probabilities are per frame, 0 to 1.
+/// Fault rates of a path; probabilities are per frame, 0 to 1.
 ///
 /// ```
-/// use net::device::fault::Rates;
+/// use net::device::fault_injector::Rates;
 /// let rates: Rates = "loss=1%,reorder=5%,delay=10ms..12ms,duplicate=0.1%,corrupt=0.01%".parse()?;
 /// assert_eq!(rates.loss, 0.01);
 /// let error = "lots=1%".parse::<Rates>().unwrap_err();
 /// assert!(error.to_string().starts_with("fault \"lots=1%\" is none of loss=P"));
-/// # Ok::<(), net::device::fault::BadRates>(())
+/// # Ok::<(), net::device::fault_injector::BadRates>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rates {
-    /// A frame is lost: `loss=1%`.
+    /// Probability of a loss: `loss=1%`.
     pub loss: f64,
-    /// Losses come in bursts: `burst=0.1%/25%`.
+    /// Losses in bursts: `burst=0.1%/25%`.
     pub burst: Option<Burst>,
-    /// A frame comes twice: `duplicate=0.1%`.
+    /// Probability of a duplicate: `duplicate=0.1%`.
     pub duplicate: f64,
-    /// One bit of a frame flips: `corrupt=0.01%`.
+    /// Probability of one flipped bit: `corrupt=0.01%`.
     pub corrupt: f64,
-    /// A frame is held up, so that later ones overtake it: `reorder=5%`.
+    /// Probability of a delay that lets later frames overtake: `reorder=5%`.
     pub reorder: f64,
-    /// By how much at most, all holds equally likely: `late=1ms`.
+    /// Upper bound of that delay, uniformly distributed from 0: `late=1ms`.
     pub late: Span,
-    /// Least and most time that every frame takes, all equally likely:
-    /// `delay=10ms` or `delay=10ms..12ms`. Frames do not overtake each other by this.
+    /// Bounds of each frame's delay, uniformly distributed: `delay=10ms` or `delay=10ms..12ms`. It
+    /// does not reorder frames.
     pub delay: (Span, Span),
 }
 
-/// Losses in bursts: the model of Gilbert (Bell System Technical Journal,
-/// 1960) and Elliott (1963), with [`Rates::loss`] outside bursts and nothing
-/// passing within them.
+/// Losses in bursts: the model of Gilbert (Bell System Technical Journal, 1960) and Elliott (1963),
+/// with [`Rates::loss`] outside bursts and all frames lost within them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Burst {
     /// Probability per frame that a burst begins with it.
@@ -64,16 +63,16 @@ impl Default for Rates {
     }
 }
 
-/// Why a text says nothing about faults.
+/// Error of parsing fault rates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BadRates {
-    /// No such fault.
+    /// Unknown fault.
     Unknown(String),
-    /// The fault exists, its amount makes no sense.
+    /// Known fault with an invalid amount.
     Amount {
-        /// What was given.
+        /// The text given.
         given: String,
-        /// What would be valid.
+        /// Description of valid amounts.
         valid: &'static str,
     },
 }
@@ -93,8 +92,7 @@ impl fmt::Display for BadRates {
 
 impl std::error::Error for BadRates {}
 
-/// `loss=1%,reorder=5%,delay=10ms..12ms`: faults in any order; what is not
-/// named does not happen.
+/// `loss=1%,reorder=5%,delay=10ms..12ms`: faults in any order; others do not occur.
 impl FromStr for Rates {
     type Err = BadRates;
     fn from_str(text: &str) -> Result<Self, BadRates> {

@@ -1,4 +1,4 @@
-//! What arrives at either end of a bad path.
+//! Frames that arrive at either end of a faulty path.
 
 use super::super::memory::{self, MemoryDevice};
 use super::*;
@@ -27,7 +27,7 @@ fn heard<D: Device>(device: &mut D, now: Time) -> Vec<u64> {
     numbers
 }
 
-/// A frame each microsecond; what was heard, in order, once all are due.
+/// Sends a frame each microsecond; returns the received ones, in order, once all are due.
 fn sent_through(rates: &str, seed: u64) -> (Vec<u64>, Counters) {
     let (mut here, mut there) = pair(rates, seed);
     let mut numbers = Vec::new();
@@ -42,7 +42,7 @@ fn sent_through(rates: &str, seed: u64) -> (Vec<u64>, Counters) {
     (numbers, here.counters().0)
 }
 
-/// The same in the other direction, read only now and then.
+/// As [`sent_through`] in the other direction, polled only every 100 frames.
 fn received_through(rates: &str, seed: u64) -> (Vec<u64>, Counters) {
     let (mut here, mut there) = pair(rates, seed);
     let mut numbers = Vec::new();
@@ -126,8 +126,8 @@ fn delayed_frames_arrive_when_they_are_due() {
     send(&mut there, at(200), 3).unwrap();
     assert!(here.receive(at(200)).is_none());
     let received = here.receive(at(305)).unwrap();
-    assert_eq!(received.arrived, Some(at(300)), "the stamp tells when it was due");
-    assert_eq!(here.next(), None, "frame 2 went out when the device was asked for something");
+    assert_eq!(received.arrived, Some(at(300)), "the stamp is the due time");
+    assert_eq!(here.next(), None, "frame 2 was sent by the call");
 }
 
 #[test]
@@ -146,9 +146,9 @@ fn each_direction_may_have_faults_of_its_own() {
     let mut here = FaultInjector::with_faults(here, ways, &Rng::seeded(1));
     send(&mut here, at(0), 1).unwrap();
     send(&mut there, at(0), 2).unwrap();
-    assert!(heard(&mut here, at(20)).is_empty(), "what comes is lost");
+    assert!(heard(&mut here, at(20)).is_empty(), "received frames are lost");
     here.advance(at(20));
-    assert_eq!(heard(&mut there, at(20)), [1], "what goes is late");
+    assert_eq!(heard(&mut there, at(20)), [1], "sent frames are late");
 }
 
 #[test]
@@ -156,7 +156,7 @@ fn a_full_device_loses_nothing_and_takes_due_frames_first() {
     let (here, mut there) = memory::pair(2, 16);
     let mut here = FaultInjector::new(here, "delay=10us".parse().unwrap(), &Rng::seeded(1));
     (0..3).for_each(|n| send(&mut here, at(0), n).unwrap());
-    assert_eq!(send(&mut here, at(20), 3), Err(Full), "two went out, one more is due");
+    assert_eq!(send(&mut here, at(20), 3), Err(Full), "two were sent, one more is due");
     assert_eq!(heard(&mut there, at(20)), [0, 1]);
     assert_eq!(send(&mut here, at(20), 3), Ok(()));
     here.advance(at(30));
@@ -168,7 +168,7 @@ fn a_full_device_loses_nothing_and_takes_due_frames_first() {
     assert_eq!(send(&mut here, at(0), 1), Err(Full));
     assert_eq!(heard(&mut there, at(0)), [0]);
     assert_eq!(send(&mut here, at(0), 1), Ok(()));
-    assert_eq!(here.counters().0.frames, 2, "a frame without room was decided about once");
+    assert_eq!(here.counters().0.frames, 2, "a frame refused by a full device is decided once");
 }
 
 #[test]
@@ -193,7 +193,7 @@ fn buffers_come_back() {
 
 #[test]
 fn damage_is_never_vouched_for() {
-    /// Vouches for every frame, and completes checksums.
+    /// Reports every frame as checked, and completes checksums.
     struct Vouching(MemoryDevice);
 
     impl Device for Vouching {

@@ -1,9 +1,9 @@
-//! A capture played back as if its frames came now.
+//! Replay of a capture as if its frames arrived now.
 //!
-//! Frames come at the capture's pace, counted from the first time the device
-//! is asked, or all at once. What is sent goes nowhere: those who spoke in the
-//! capture do not listen. Frames that were cut short in capturing are left out
-//! and counted. Both byte orders, microseconds and nanoseconds.
+//! Frames arrive at the pace of the capture, counted from the device's first poll, or all at once.
+//! Sent frames are discarded: the peers of the capture do not exist. Truncated frames are skipped
+//! and counted. Supports both byte orders, microseconds and nanoseconds.
+//!
 //! Source: the pcap format as libpcap writes it.
 
 use std::fmt;
@@ -14,52 +14,52 @@ use queueing::{Span, Time};
 use super::LINK_ETHERNET;
 use crate::device::{Device, Full, Received};
 
-/// How fast a capture is played.
+/// Pace of a replay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pace {
-    /// As it was captured.
+    /// As captured.
     #[default]
     Captured,
-    /// As fast as it is taken.
+    /// As fast as frames are received.
     Fast,
 }
 
-/// Plays the frames of a capture.
+/// Device that replays a capture.
 #[derive(Debug)]
 pub struct Replay<R> {
     reader: R,
     format: Format,
     pace: Pace,
-    /// When the first frame was played, and its stamp.
+    /// Time at which the first frame was replayed, and its stamp.
     start: Option<(Time, Time)>,
     next: Option<Recorded>,
     error: Option<CaptureError>,
-    /// Buffers that came back; as many as were out at once, [`SPARE_MAX`] at most.
+    /// Recycled buffers; as many as were in use at once, at most [`SPARE_MAX`].
     spare: Vec<Vec<u8>>,
     counters: Counters,
 }
 
-/// What a replay has done so far.
+/// Counts of a replay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Frames played.
+    /// Frames replayed.
     pub played: u64,
-    /// Frames left out because the capture does not hold all of them.
+    /// Truncated frames skipped.
     pub cut: u64,
-    /// Frames that were sent into the void.
+    /// Sent frames discarded.
     pub sent: u64,
 }
 
-/// Why a capture cannot be played, or not to its end.
+/// Error of a capture.
 #[derive(Debug)]
 pub enum CaptureError {
-    /// It cannot be read.
+    /// The file cannot be read.
     Read(io::Error),
-    /// It does not begin as a capture does.
+    /// Unknown magic number.
     Magic([u8; 4]),
-    /// It holds no Ethernet frames; the link type it has.
+    /// Link type other than Ethernet.
     Link(u32),
-    /// It ends within a frame, or a frame is impossibly long.
+    /// The file ends within a frame, or a frame exceeds the format's limit.
     Damaged,
 }
 
@@ -81,11 +81,11 @@ impl fmt::Display for CaptureError {
 
 impl std::error::Error for CaptureError {}
 
-/// How numbers stand in the file.
+/// Number format of the file.
 #[derive(Clone, Copy, Debug)]
 struct Format {
     swapped: bool,
-    /// Nanoseconds of the stamp's smaller unit.
+    /// Smaller unit of a stamp, in nanoseconds.
     unit: u64,
 }
 
@@ -103,14 +103,14 @@ struct Recorded {
 }
 
 const SPARE_MAX: usize = 4096;
-/// No capture tool writes longer frames.
+/// Longest frame that capture tools write.
 const FRAME_LEN_MAX: usize = 262_144;
 
 impl<R: Read> Replay<R> {
-    /// Plays what `reader`, which should be buffered, holds.
+    /// Replays the capture in `reader`, which should be buffered.
     ///
     /// # Errors
-    /// When it holds no capture of Ethernet frames.
+    /// If it is no capture of Ethernet frames.
     pub fn new(mut reader: R, pace: Pace) -> Result<Self, CaptureError> {
         let mut header = [0; 24];
         reader.read_exact(&mut header).map_err(|e| match e.kind() {
@@ -124,7 +124,7 @@ impl<R: Read> Replay<R> {
             [0xa1, 0xb2, 0x3c, 0x4d, ..] => Format { swapped: true, unit: 1 },
             [a, b, c, d, ..] => return Err(CaptureError::Magic([a, b, c, d])),
         };
-        // The upper bits of this word speak of the FCS.
+        // The upper bits of this word describe the FCS.
         match format.u32(&header, 20) & 0xffff {
             LINK_ETHERNET => {}
             link => return Err(CaptureError::Link(link)),
@@ -136,31 +136,31 @@ impl<R: Read> Replay<R> {
         Ok(replay)
     }
 
-    /// Whether every frame was played.
+    /// True if every frame was replayed.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.next.is_none()
     }
 
-    /// Why the replay is over before the capture's end, if so.
+    /// Error that ended the replay early, if any.
     #[must_use]
     pub fn error(&self) -> Option<&CaptureError> {
         self.error.as_ref()
     }
 
-    /// What was done so far.
+    /// Counts so far.
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.counters
     }
 
-    /// The bytes of the frame that comes next.
+    /// Bytes of the next frame.
     #[must_use]
     pub fn peek(&self) -> Option<&[u8]> {
         self.next.as_ref().map(|next| next.bytes.as_slice())
     }
 
-    /// Reads up to the next whole frame.
+    /// Reads up to the next complete frame.
     fn read_on(&mut self) {
         self.next = loop {
             match self.read_record() {
@@ -178,7 +178,7 @@ impl<R: Read> Replay<R> {
         };
     }
 
-    /// The next record and whether it is whole; none at the end.
+    /// The next record, and true if it is complete; `None` at the end.
     fn read_record(&mut self) -> Result<Option<(Recorded, bool)>, CaptureError> {
         let damaged = |e: io::Error| match e.kind() {
             io::ErrorKind::UnexpectedEof => CaptureError::Damaged,
@@ -212,7 +212,7 @@ impl<R: Read> Replay<R> {
         }
     }
 
-    /// Whether the next frame, captured at `at`, is due at `now`.
+    /// True if the next frame, captured at `at`, is due at `now`.
     fn is_due(&mut self, now: Time, at: Time) -> bool {
         let (start, first) = *self.start.get_or_insert((now, at));
         self.pace == Pace::Fast || now.since(start) >= at.since(first.min(at))
@@ -230,7 +230,7 @@ impl<R: Read> Device for Replay<R> {
         let frame = self.next.take()?.bytes;
         self.counters.played += 1;
         self.read_on();
-        // Where frames were captured as they left, checksums are often missing.
+        // Frames captured at their sender often lack checksums (offload).
         Some(Received { frame, arrived: None, checked: true })
     }
 
@@ -247,7 +247,8 @@ impl<R: Read> Device for Replay<R> {
         Ok(())
     }
 
-    /// Nothing wakes a sleeper when a frame is due, and this room does not sleep.
+    /// Returns at once: nothing wakes a sleeping thread when a frame is due, and this crate does
+    /// not sleep.
     fn wait(&mut self, _span: Span) {}
 }
 
