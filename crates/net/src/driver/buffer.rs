@@ -1,9 +1,10 @@
-//! Frames that wait for the stack, and who goes first among them.
+//! Receive buffer: frames that wait for the stack, ordered by priority.
 //!
-//! A frame may go by what is known of its connection ([`FramePriority`]). That changes
-//! while some of the connection's frames wait, and they do not pass each other
-//! for it: none goes before those of its connection that came earlier and went
-//! by the same knowledge. What carries a verdict of its own goes by that alone.
+//! A frame may have the priority of its connection ([`FramePriority`]), which can change while
+//! frames of the connection wait. These frames keep their order: none overtakes an earlier one that
+//! also has its connection's priority. A frame with a verdict of its own has the priority of that
+//! alone.
+//!
 //! Source: ADPS §2.1.
 
 use std::collections::HashMap;
@@ -15,40 +16,40 @@ use queueing::{Bytes, Discipline, Entry, Fifo, Label, Priority, PushResult, Star
 use crate::classify::PacketMeta;
 use crate::stack::ConnId;
 
-/// How the receive buffer is ordered.
+/// Order of the receive buffer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RxOrder {
-    /// First come, first served (mTCP-like).
+    /// FIFO (mTCP-like).
     #[default]
     Fifo,
-    /// Strict over the frames' levels (LNS, ADPS). When full, a more urgent
-    /// frame takes the place of the newest of the least urgent.
+    /// Strict priority by the frames' levels (LNS, ADPS). When full, a more urgent frame replaces
+    /// the newest of the lowest level.
     Strict,
-    /// The same, and a frame whose bytes do not say how urgent it is goes by
-    /// what TCP and the application have found its connection to be.
+    /// As `Strict`; a frame without a verdict has the level that TCP and the application found for
+    /// its connection.
     Learned,
 }
 
-/// How urgent a frame is while it waits in a strict buffer.
+/// Priority of a frame in a strict buffer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FramePriority {
-    /// Its level.
+    /// Priority level.
     pub level: Priority,
-    /// The connection that it is known from, where the frame itself does not say.
+    /// Connection from which the level is known, if the frame has no verdict.
     pub of: Option<ConnId>,
 }
 
 impl From<Priority> for FramePriority {
-    /// The frame's own level.
+    /// Level of the frame's own verdict.
     fn from(level: Priority) -> Self {
         Self { level, of: None }
     }
 }
 
-/// Frames that wait for the stack.
+/// Receive buffer.
 ///
-/// Bound: `capacity` frames over all levels. Starvation: that of [`Fifo`], or
-/// of [`Strict`], by order.
+/// Bound: `capacity` frames over all levels. Starvation bound: that of [`Fifo`] or of [`Strict`],
+/// by order.
 pub struct RxBuffer<F> {
     waiting: Waiting<F>,
 }
@@ -75,11 +76,11 @@ impl<F> Entry for Queued<F> {
 }
 
 impl<F> RxBuffer<F> {
-    /// A buffer of at most `capacity` frames. Which frames go by their connection
-    /// their [`FramePriority`] says.
+    /// A buffer of at most `capacity` frames. [`FramePriority`] determines which frames have the
+    /// priority of their connection.
     ///
     /// # Panics
-    /// When `capacity` is 0.
+    /// If `capacity` is 0.
     #[must_use]
     pub fn new(order: RxOrder, capacity: usize) -> Self {
         let waiting = match order {
@@ -92,9 +93,8 @@ impl<F> RxBuffer<F> {
         Self { waiting }
     }
 
-    /// Takes `frame` in, which is as urgent as `turn` says where that counts.
-    /// When the buffer is full the frame that has to leave comes back, this
-    /// one or a less urgent one: recycle it.
+    /// Queues `frame` with priority `turn`, if the order uses one. When the buffer is full, returns
+    /// the frame that is dropped, this one or a less urgent one: recycle it.
     #[must_use = "the frame that has to leave belongs to the device"]
     pub fn push(&mut self, now: Time, frame: F, meta: PacketMeta, turn: FramePriority) -> Option<F> {
         let entry = Queued { frame, meta, turn };
@@ -108,7 +108,7 @@ impl<F> RxBuffer<F> {
         }
     }
 
-    /// The frame whose turn it is.
+    /// Removes and returns the next frame.
     pub fn pop(&mut self, now: Time) -> Option<(F, PacketMeta)> {
         let entry = match &mut self.waiting {
             Waiting::Fifo(queue) => queue.pop(now),
@@ -117,7 +117,7 @@ impl<F> RxBuffer<F> {
         entry.map(|Queued { frame, meta, .. }| (frame, meta))
     }
 
-    /// When the frame that has waited longest was pushed.
+    /// Time at which the longest-waiting frame was pushed.
     #[must_use]
     pub fn oldest(&self) -> Option<Time> {
         match &self.waiting {
@@ -126,7 +126,7 @@ impl<F> RxBuffer<F> {
         }
     }
 
-    /// How many frames wait.
+    /// Number of frames.
     #[must_use]
     pub fn len(&self) -> usize {
         match &self.waiting {
@@ -135,13 +135,13 @@ impl<F> RxBuffer<F> {
         }
     }
 
-    /// Whether none waits.
+    /// True if the buffer is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// How long a frame can be passed over.
+    /// Starvation bound of a frame.
     #[must_use]
     pub fn starvation(&self) -> StarvationBound {
         match &self.waiting {
@@ -151,17 +151,17 @@ impl<F> RxBuffer<F> {
     }
 }
 
-/// A strict queue, and whose frames are to stay in order.
+/// Strict queue, with the connections whose frames keep their order.
 struct Levels<F> {
     queue: Strict<Fifo<Queued<F>>>,
-    /// Of each connection whose frames go by it: as many as frames wait, at most.
+    /// Per connection with frames of its priority: at most one per waiting frame.
     together: HashMap<ConnId, Together, BuildHasherDefault<DefaultHasher>>,
 }
 
-/// Frames that wait and go by one connection.
+/// Waiting frames with the priority of one connection.
 struct Together {
     frames: u32,
-    /// No frame behind them is more urgent.
+    /// Highest level number among them: no later frame is more urgent.
     level: Priority,
 }
 
@@ -211,12 +211,12 @@ mod tests {
         PacketMeta::new(Time::ZERO, 60)
     }
 
-    /// A frame's own level.
+    /// Level of a frame's own verdict.
     fn own(priority: Option<u8>) -> FramePriority {
         FramePriority::from(priority.and_then(Priority::new).unwrap_or_default())
     }
 
-    /// A level that is known from `connection`.
+    /// Level known from `connection`.
     fn known(level: u8, connection: u32) -> FramePriority {
         FramePriority { of: Some(ConnId { index: connection, generation: 0 }), ..own(Some(level)) }
     }
@@ -297,7 +297,7 @@ mod tests {
                 prop_assert!(latest.insert(connection, i).is_none_or(|before| before < i));
             }
             let Waiting::Strict(levels) = &buffer.waiting else { unreachable!() };
-            prop_assert!(levels.together.is_empty(), "nothing is kept of who is gone");
+            prop_assert!(levels.together.is_empty(), "no entry outlives its frames");
         }
 
         #[test]

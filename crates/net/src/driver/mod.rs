@@ -1,10 +1,10 @@
-//! Between the device and the stack: the driver stage and the receive buffer.
+//! Driver stage: classification of frames between the device and the stack, and the receive buffer.
 //!
-//! The driver stage looks at a frame where the device put it: nothing is
-//! copied or allocated before the classifier has spoken ([`classify`]). A
-//! frame that may stay waits in the [`RxBuffer`], handle and metadata only,
-//! until the stack takes it. A classifier that panics or answers nonsense has
-//! given no verdict; that is counted and the frame goes on.
+//! The classifier ([`classify`]) reads a frame in the device's buffer; nothing is copied or
+//! allocated before its verdict. An admitted frame waits in the [`RxBuffer`], as handle and
+//! metadata only, until the stack receives it. A classifier that panics or returns an invalid level
+//! gives no verdict; this is counted and the frame is admitted.
+//!
 //! Source: ADPS §2.1 (M1, M6).
 
 use queueing::{Priority, Time};
@@ -16,16 +16,16 @@ mod buffer;
 
 pub use buffer::{FramePriority, RxBuffer, RxOrder};
 
-/// What the driver stage has done so far.
+/// Counts of the driver stage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DriverCounters {
-    /// Frames that came.
+    /// Frames received.
     pub frames: u64,
-    /// Frames that a classifier was asked about.
+    /// Frames passed to a classifier.
     pub classified: u64,
-    /// Frames that a classifier dropped.
+    /// Frames dropped by a classifier's verdict.
     pub dropped_by_verdict: u64,
-    /// Frames that left because the receive buffer was full; counted by its owner.
+    /// Frames dropped because the receive buffer was full; counted by its owner.
     pub dropped_full: u64,
     /// Classifier calls that panicked.
     pub panics: u64,
@@ -34,7 +34,7 @@ pub struct DriverCounters {
 }
 
 impl DriverCounters {
-    /// Adds what came elsewhere.
+    /// Adds counts of another driver stage.
     pub const fn add(&mut self, other: &Self) {
         let Self { frames, classified, dropped_by_verdict, dropped_full, panics, out_of_range } = *other;
         self.frames += frames;
@@ -46,21 +46,20 @@ impl DriverCounters {
     }
 }
 
-/// What becomes of a frame.
+/// Decision about a frame.
 #[must_use]
 #[derive(Clone, Copy, Debug)]
 pub enum Admission {
-    /// It goes into the receive buffer with this metadata.
+    /// Push it into the receive buffer with this metadata.
     Queue(PacketMeta),
-    /// It goes back to the device.
+    /// Return it to the device.
     Drop,
 }
 
-/// Asks `classifier`, if there is one, about `frame`, which the device
-/// received at `received`.
+/// Classifies `frame`, which the device received at `received`, by `classifier` if there is one.
 ///
-/// A panic reaches the process's panic hook, is caught here and means no
-/// verdict, as does a level outside 0..=7.
+/// A panic reaches the process's panic hook, is caught here and counts as no verdict, as does a
+/// level outside 0..=7.
 pub fn classify(
     classifier: Option<&DriverClassifier>,
     frame: &[u8],
@@ -125,7 +124,7 @@ mod tests {
         assert_eq!(check(Some(again), Some(None)), DriverCounters { panics: 1, ..one });
     }
 
-    /// Panics once more when what it said is thrown away.
+    /// Panics again when the payload of its panic is dropped.
     struct Again;
 
     impl Drop for Again {
