@@ -1,42 +1,41 @@
-//! Byte buffers of two sizes, kept for reuse.
+//! Buffer pool: byte buffers of two sizes, kept for reuse.
 //!
-//! Frames need none: they are the device's. What needs one is payload that
-//! waits (in TCP, in a request under way, in a response), and most of that is
-//! either a few hundred bytes or much more. A short one in a small buffer
-//! takes an eighth of the memory that it would take in a large one; whoever
-//! outgrows a small buffer gets a large one from here and not from the
-//! allocator. How often the allocator had to help is counted.
+//! Not for frames, which are the device's: for payload that waits in TCP, in an incomplete request
+//! or in a response. Most of it is either a few hundred bytes or much more. A small buffer takes an
+//! eighth of the memory of a large one. Data that outgrows a small buffer moves to a large one of
+//! the pool, not of the allocator. Allocations are counted.
+//!
 //! Source: the overload paper §3.2 keeps 128-byte buffers beside the allocator.
 
-/// Buffers without an owner.
+/// Pool of free buffers.
 #[derive(Debug, Default)]
 pub struct BufferPool {
     small: Vec<Vec<u8>>,
     large: Vec<Vec<u8>>,
-    /// In both.
+    /// Capacity of all free buffers, in bytes.
     bytes: usize,
     uses: PoolStats,
 }
 
-/// How often buffers were asked for.
+/// Counts of buffer requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PoolStats {
-    /// Times that a buffer or a larger one was needed.
+    /// Requests for a buffer or a larger one.
     pub asked: u64,
-    /// Of these, given without the allocator.
+    /// Requests served without the allocator.
     pub pooled: u64,
-    /// Of these, small.
+    /// Requests served by a small buffer.
     pub small: u64,
 }
 
 impl PoolStats {
-    /// The share given without the allocator, 0 to 1; 1 when nobody asked.
+    /// Fraction served without the allocator, 0 to 1; 1 without requests.
     #[must_use]
     pub fn hit_rate(&self) -> f64 {
         if self.asked == 0 { 1.0 } else { self.pooled as f64 / self.asked as f64 }
     }
 
-    /// Of two places together.
+    /// Sum of two pools' counts.
     #[must_use]
     pub const fn and(self, other: Self) -> Self {
         let Self { asked, pooled, small } = other;
@@ -45,23 +44,23 @@ impl PoolStats {
 }
 
 impl BufferPool {
-    /// What a small buffer holds.
+    /// Capacity of a small buffer, in bytes.
     pub const SMALL: usize = 256;
-    /// What a large one holds before it has to grow.
+    /// Initial capacity of a large buffer, in bytes.
     pub const LARGE: usize = 2048;
-    /// Larger buffers are freed instead of kept.
+    /// Largest capacity that is kept, in bytes; larger buffers are freed.
     pub const KEPT_LEN_MAX: usize = 64 * 1024;
-    /// With more bytes than this in free buffers, further ones are freed.
+    /// Most bytes in free buffers; beyond it, returned buffers are freed.
     pub const KEPT_BYTES_MAX: usize = 16 << 20;
 
-    /// None yet.
+    /// An empty pool.
     #[must_use]
     pub const fn new() -> Self {
         let uses = PoolStats { asked: 0, pooled: 0, small: 0 };
         Self { small: Vec::new(), large: Vec::new(), bytes: 0, uses }
     }
 
-    /// An empty buffer with room for `len` bytes.
+    /// An empty buffer with capacity for `len` bytes.
     #[inline]
     pub fn take(&mut self, len: usize) -> Vec<u8> {
         self.uses.asked += 1;
@@ -77,7 +76,7 @@ impl BufferPool {
         buffer
     }
 
-    /// Makes room for `more` bytes in `buffer`, which has too little.
+    /// Grows `buffer`, whose capacity is too small, by `more` bytes.
     #[cold]
     pub fn grow(&mut self, buffer: &mut Vec<u8>, more: usize) {
         if buffer.capacity() <= Self::SMALL {
@@ -90,12 +89,12 @@ impl BufferPool {
         }
     }
 
-    /// Somebody had the allocator make a buffer larger.
+    /// Counts a buffer that the allocator enlarged.
     pub fn missed(&mut self) {
         self.uses.asked += 1;
     }
 
-    /// Takes a buffer back, whatever is in it.
+    /// Returns a buffer to the pool, whatever it contains.
     #[inline]
     pub fn give(&mut self, mut buffer: Vec<u8>) {
         let capacity = buffer.capacity();
@@ -107,13 +106,13 @@ impl BufferPool {
         }
     }
 
-    /// How often buffers were asked for.
+    /// Counts of buffer requests.
     #[must_use]
     pub const fn uses(&self) -> PoolStats {
         self.uses
     }
 
-    /// Bytes in buffers without an owner.
+    /// Capacity of free buffers, in bytes.
     #[must_use]
     pub const fn bytes(&self) -> usize {
         self.bytes

@@ -1,19 +1,18 @@
-//! One end of a TCP connection with no stack around it: segments in, segments
-//! out, and bytes that are counted instead of kept.
+//! TCP endpoint: one end of a connection without a stack: segments in and out, payload counted
+//! instead of stored.
 //!
-//! For simulators that move headers and lengths. The connection is the one
-//! that a [`Stack`](crate::Stack) runs: handshake, SACK, RACK-TLP, ECN,
-//! congestion control, timers. What a stack adds is not here: nobody looks up
-//! to whom a segment belongs, no listener bounds who may open, and nothing is
-//! classified. Whoever receives reads at once.
+//! For simulators that exchange headers and lengths. The connection is that of a
+//! [`Stack`](crate::Stack): handshake, SACK, RACK-TLP, ECN, congestion control, timers. Does not
+//! include the stack's demultiplexing, listeners with their bounds, and classifiers. The receiving
+//! application reads at once.
 //!
 //! ```
-//! use net::endpoint::{Endpoint, Surroundings};
+//! use net::endpoint::{Endpoint, EndpointContext};
 //! use net::stack::Config;
 //! use queueing::Time;
 //!
 //! let config = Config::new([2, 0, 0, 0, 0, 1], [10, 0, 0, 1].into(), 24, [1; 16]);
-//! let (mut around, now) = (Surroundings::new(config), Time::ZERO);
+//! let (mut around, now) = (EndpointContext::new(config), Time::ZERO);
 //! let mut client = Endpoint::open(&mut around, now, 7);
 //! client.write(&mut around, now, 200_000);
 //! let syn = client.poll_transmit(&mut around, now).expect("a SYN");
@@ -38,7 +37,7 @@ use crate::tcp::{Context, CountingStore, PayloadlessConnection, Pool, Verdicts};
 use crate::wire::FourTuple;
 use crate::wire::tcp::{Segment, Seq};
 
-/// What endpoints share: settings, memory for their records, counters.
+/// Context shared by endpoints: configuration, memory of their records, counters.
 pub struct EndpointContext {
     config: Config,
     pool: Pool,
@@ -47,15 +46,14 @@ pub struct EndpointContext {
     events: VecDeque<Event>,
 }
 
-/// A segment that goes out.
+/// A segment to send.
 #[derive(Clone, Copy, Debug)]
 pub struct Transmit {
-    /// The segment; its payload has the length and reads as zeroes.
+    /// The segment; its payload has the right length and reads as zeroes.
     pub segment: Segment<'static>,
-    /// Congestion bits of its packet: 0 not capable, 2 capable, 3 congestion
-    /// experienced (RFC 3168 §5).
+    /// ECN bits of its packet: 0 not capable, 2 capable, 3 congestion experienced (RFC 3168 §5).
     pub ecn: u8,
-    /// Bytes of the stream before its first.
+    /// Offset of its first byte in the stream.
     pub offset: u64,
 }
 
@@ -65,11 +63,10 @@ pub struct Endpoint {
 }
 
 impl EndpointContext {
-    /// Surroundings where connections are set up as `config` says, as far as
-    /// it speaks of TCP.
+    /// A context for connections with the TCP settings of `config`.
     ///
     /// # Panics
-    /// When a receive window may grow beyond 8 MiB.
+    /// If a receive window may grow beyond 8 MiB.
     #[must_use]
     pub fn new(config: Config) -> Self {
         assert!(config.recv_buffer_max() <= CountingStore::SLICE_MAX, "counted windows are at most 8 MiB");
@@ -82,13 +79,13 @@ impl EndpointContext {
         }
     }
 
-    /// What was counted so far, over all endpoints.
+    /// Counts so far, over all endpoints.
     #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// What an endpoint may use while it handles something at `now`.
+    /// Context of an endpoint for one event at `now`.
     #[inline]
     fn context(&mut self, now: Time, ecn: u8) -> Context<'_> {
         Context {
@@ -106,9 +103,9 @@ impl EndpointContext {
     }
 }
 
-/// Events tell which connection; here everybody knows.
+/// Connection of events, which is known here.
 const NOBODY: ConnId = ConnId { index: 0, generation: 0 };
-/// The addresses of both ends: nothing but their family counts.
+/// Addresses of both ends; only their family matters.
 const TUPLE: FourTuple = FourTuple {
     local: IpAddr::V4(Ipv4Addr::LOCALHOST),
     local_port: 1,
@@ -117,7 +114,7 @@ const TUPLE: FourTuple = FourTuple {
 };
 
 impl Endpoint {
-    /// The end that opens; its SYN has the sequence number `iss`.
+    /// The active opener; its SYN has the sequence number `iss`.
     #[must_use]
     pub fn open(around: &mut EndpointContext, now: Time, iss: u32) -> Self {
         let mut connection = PayloadlessConnection::open(TUPLE, Seq(iss), 0, now, &around.config);
@@ -125,7 +122,7 @@ impl Endpoint {
         Self { connection }
     }
 
-    /// The end that has received `syn` and answers with the sequence number `iss`.
+    /// The passive opener that received `syn`; its SYN-ACK has the sequence number `iss`.
     #[must_use]
     pub fn answer(around: &mut EndpointContext, now: Time, iss: u32, syn: &Segment<'_>) -> Self {
         let mut connection = PayloadlessConnection::open(TUPLE, Seq(iss), 0, now, &around.config);
@@ -133,14 +130,14 @@ impl Endpoint {
         Self { connection }
     }
 
-    /// Both ends of a connection that is open at `now`: who opened it, with the
-    /// sequence number `iss`, and who answered, with `!iss`. Its handshake took
-    /// `round_trip`, or as long as there was time for.
+    /// Both ends of a connection that is established at `now`: the active opener with the sequence
+    /// number `iss`, and the passive one with `!iss`. The handshake took `round_trip`, or the time
+    /// since zero if that is less.
     #[must_use]
     pub fn pair(around: &mut EndpointContext, now: Time, iss: u32, round_trip: Span) -> (Self, Self) {
         let began = Time::ZERO + now.since(Time::ZERO).saturating_sub(round_trip);
         let mut client = Self::open(around, began, iss);
-        let syn = client.poll_transmit(around, began).expect("who opens sends a SYN");
+        let syn = client.poll_transmit(around, began).expect("an active opener sends a SYN");
         let mut server = Self::answer(around, began, !iss, &syn.segment);
         let answer = server.poll_transmit(around, began).expect("a SYN is answered");
         client.on_segment(around, now, &answer.segment, answer.ecn);
@@ -150,8 +147,7 @@ impl Endpoint {
         (client, server)
     }
 
-    /// Queues `n` more bytes to send; returns how many there was room for
-    /// ([`Config::send_buffer`]).
+    /// Queues `n` more bytes to send; returns the number that fit ([`Config::send_buffer`]).
     pub fn write(&mut self, around: &mut EndpointContext, now: Time, n: u64) -> u64 {
         let mut written = 0;
         while written < n {
@@ -165,12 +161,12 @@ impl Endpoint {
         written
     }
 
-    /// A segment came whose packet had the congestion bits `ecn`. What it
-    /// brings in order is read at once.
+    /// Handles a received segment whose packet had the ECN bits `ecn`. In-order data is read at
+    /// once.
     pub fn on_segment(&mut self, around: &mut EndpointContext, now: Time, segment: &Segment<'_>, ecn: u8) {
         let meta = PacketMeta::new(now, segment.payload.len());
         let verdicts = Verdicts { listener: None, default: None, meta: &meta, room: true };
-        // Where a reset would be the answer, there is none.
+        // An endpoint sends no resets.
         let _ = self.connection.on_segment(&mut around.context(now, ecn), segment, &verdicts);
         while let Some(event) = around.events.pop_front() {
             if let EventKind::Readable { fresh } = event.kind {
@@ -183,7 +179,7 @@ impl Endpoint {
         }
     }
 
-    /// The next segment to send at `now`, until there is none.
+    /// The next segment to send at `now`; `None` if there is none.
     #[must_use]
     pub fn poll_transmit(&mut self, around: &mut EndpointContext, now: Time) -> Option<Transmit> {
         let (connection, config) = (&mut self.connection, &around.config);
@@ -203,50 +199,50 @@ impl Endpoint {
         Some(sent)
     }
 
-    /// When [`Endpoint::on_timeout`] is due; [`Time::MAX`] for never.
+    /// Time when [`Endpoint::on_timeout`] is due; [`Time::MAX`] is never.
     #[must_use]
     #[inline]
     pub fn deadline(&self, around: &EndpointContext) -> Time {
         self.connection.deadline(&around.config)
     }
 
-    /// Does what is due at `now`; [`Endpoint::poll_transmit`] has what follows.
+    /// Runs the timers due at `now`; [`Endpoint::poll_transmit`] returns the resulting segments.
     pub fn on_timeout(&mut self, around: &mut EndpointContext, now: Time) {
         self.connection.on_timeout(&mut around.context(now, 0));
         around.events.clear();
     }
 
-    /// Bytes that were written and that the peer has acknowledged.
+    /// Bytes written and acknowledged by the peer.
     #[must_use]
     pub fn acknowledged(&self) -> u64 {
         self.connection.acknowledged
     }
 
-    /// Bytes that came in order.
+    /// Bytes received in order.
     #[must_use]
     pub fn received(&self) -> u64 {
         self.connection.received
     }
 
-    /// Segments that were sent again.
+    /// Segments retransmitted.
     #[must_use]
     pub fn retransmitted(&self) -> u32 {
         self.connection.segments.again
     }
 
-    /// What the flow has been like.
+    /// History of the flow.
     #[must_use]
     pub fn flow(&self) -> FlowState {
         self.connection.flow()
     }
 
-    /// The connection will not be heard of again: what it holds goes back.
+    /// Ends the connection and returns its memory to the pool.
     pub fn release(mut self, around: &mut EndpointContext) {
         self.connection.release(&mut around.pool);
     }
 }
 
-/// `segment` with a payload of which only the length counts.
+/// `segment` with a payload of the same length that reads as zeroes.
 #[inline]
 fn counted(segment: &Segment<'_>) -> Segment<'static> {
     let Segment { source_port, target_port, seq, ack, flags, window, options, payload } = *segment;

@@ -1,11 +1,10 @@
-//! TCP/IP that touches nothing: frames in, frames out, `now` as an argument.
+//! TCP/IP stack without I/O: frames in, frames out, `now` as an argument.
 //!
-//! A [`Stack`] turns frames into events and sends into frames. A
-//! [`RxBuffer`](driver::RxBuffer) stands before it and asks the operator's
-//! classifier which frame goes first; a [`Device`] is the port through which
-//! frames come and go. An [`Endpoint`](endpoint::Endpoint) is one connection
-//! alone, for simulators. Nothing here reads a clock, opens a socket or starts a
-//! thread, so a whole conversation replays from its inputs.
+//! A [`Stack`] turns frames into events, and calls of the application into frames. An
+//! [`RxBuffer`](driver::RxBuffer) before it orders frames by the operator's classifier. A
+//! [`Device`] carries frames. An [`Endpoint`](endpoint::Endpoint) is a single connection, for
+//! simulators. Nothing here reads a clock, opens a socket or starts a thread, so that a connection
+//! replays from its inputs.
 #![forbid(unsafe_code)]
 
 pub mod buffer_pool;

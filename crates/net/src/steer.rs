@@ -1,18 +1,21 @@
-//! Which shard owns a frame, where a host has several.
+//! Receive-side steering: the shard that owns a frame, on a host with several.
 //!
-//! A shard is a stack of its own, so every frame of a flow must reach the same
-//! one. Flows are told apart as a network card with receive-side scaling does:
-//! a hash of the addresses and ports, and a table of 128 entries that names a
-//! shard for the hash's last bits. What belongs to no flow follows a rule:
-//! ARP, neighbour discovery, who asks for listeners (MLD) and what a DHCP server says concern all shards
-//! (the first asks and answers), an ICMP error the flow whose packet it quotes, fragments and the rest of ICMP
-//! the pair of addresses: a datagram that came in pieces is put together on
-//! that pair's shard, where a UDP socket must be bound as well; a segment of
-//! TCP in pieces, which no peer that discovers its path's MTU sends, is dropped
-//! there if another shard owns its flow. Nothing is verified here: a damaged frame may reach
-//! any shard, whose stack then drops it.
-//! Source: Microsoft's RSS (the Toeplitz hash); Woo and Park, "Scalable TCP
-//! session monitoring with symmetric receive-side scaling" (2012) (the key).
+//! A shard is a stack of its own, and every frame of a flow must reach the same shard. Flows are
+//! distributed as by a NIC with receive-side scaling: a hash of addresses and ports, and an
+//! indirection table of 128 entries indexed by the low bits of the hash. Other frames follow a
+//! rule:
+//!
+//! * ARP, neighbour discovery, MLD queries and DHCP replies go to all shards; the first sends
+//!   requests and responses.
+//! * An ICMP error goes to the flow whose packet it quotes.
+//! * Fragments and other ICMP go by the pair of addresses. A fragmented datagram is reassembled on
+//!   that pair's shard, where a UDP socket must be bound as well. A fragmented TCP segment, which
+//!   no peer with path MTU discovery sends, is dropped there if another shard owns its flow.
+//!
+//! Verifies nothing: a corrupted frame may reach any shard, whose stack drops it.
+//!
+//! Source: Microsoft's RSS (the Toeplitz hash); Woo and Park, "Scalable TCP session monitoring with
+//! symmetric receive-side scaling" (2012) (the key).
 
 use std::hash::Hasher;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -21,80 +24,79 @@ use siphasher::sip::SipHasher13;
 
 use crate::wire::FourTuple;
 
-/// How flows are told apart.
+/// Hash of flows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlowHash {
-    /// Toeplitz with the key 0x6d5a repeated, which hashes both directions of
-    /// a flow alike: what a card does when it is given that key. Anybody can
-    /// choose ports that fall onto one shard.
+    /// Toeplitz with the key 0x6d5a repeated, equal for both directions of a flow, as computed by a
+    /// NIC with that key. An attacker can choose ports that collide on one shard.
     Toeplitz,
-    /// SipHash-1-3 under a secret key, which nobody can aim at a shard.
+    /// SipHash-1-3 under a secret key, safe from chosen collisions.
     Keyed([u8; 16]),
 }
 
-/// Which shard owns which flow.
+/// Assignment of flows to shards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Steering {
     shards: u16,
     hash: FlowHash,
 }
 
-/// Whom a frame concerns.
+/// Owner of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
-    /// This shard.
+    /// One shard.
     One(u16),
-    /// Every shard: it tells who has which hardware address.
+    /// All shards: the frame concerns the host, such as ARP.
     All,
 }
 
-/// A stack's place among the shards of its host.
+/// Index of a stack among the shards of its host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShardIndex {
-    /// Who owns which flow.
+    /// Assignment of flows to shards.
     pub steering: Steering,
-    /// Which shard this is, from 0.
+    /// Index of this shard, from 0.
     pub shard: u16,
 }
 
 impl ShardIndex {
-    /// Whether this shard owns the flow `tuple`.
+    /// True if this shard owns the flow `tuple`.
     #[must_use]
     pub fn owns(&self, tuple: &FourTuple) -> bool {
         self.steering.of_flow(tuple) == self.shard
     }
 }
 
-/// Entries of the table from hash to shard, as cards have.
+/// Entries of the indirection table, as in NICs.
 const TABLE: u32 = 128;
 
 impl Steering {
-    /// Most shards: beyond that some would own no entry of the table.
+    /// Most shards: beyond it, some would own no entry of the table.
     pub const SHARDS_MAX: u16 = TABLE as u16;
 
-    /// Over `shards` shards.
+    /// Steering over `shards` shards.
     ///
     /// # Panics
-    /// When `shards` is outside 1..=128.
+    /// If `shards` is outside 1..=128.
     #[must_use]
     pub fn new(shards: u16, hash: FlowHash) -> Self {
         assert!((1..=Self::SHARDS_MAX).contains(&shards), "shards {shards} is outside 1..=128");
         Self { shards, hash }
     }
 
-    /// How many shards there are.
+    /// Number of shards.
     #[must_use]
     pub const fn shards(&self) -> u16 {
         self.shards
     }
 
-    /// The shard of the connection `tuple`.
+    /// Shard of the connection `tuple`.
     #[must_use]
     pub fn of_flow(&self, tuple: &FourTuple) -> u16 {
         self.shard(tuple.local, tuple.remote, tuple.local_port, tuple.remote_port)
     }
 
-    /// The shard of a received frame; what cannot be read goes to the first.
+    /// Owner of a received frame; unreadable frames go to the first shard.
     #[must_use]
     pub fn owner(&self, frame: &[u8]) -> Owner {
         if self.shards == 1 {
@@ -107,7 +109,7 @@ impl Steering {
         }
     }
 
-    /// Whose a packet is that begins with its EtherType.
+    /// Owner of a packet that begins with its EtherType.
     fn of_network(&self, typed: &[u8]) -> Owner {
         match typed {
             [0x08, 0x06, ..] => Owner::All,
@@ -137,13 +139,13 @@ impl Steering {
         }
     }
 
-    /// A received packet: its source is the peer.
+    /// Owner of a received packet, whose source is the peer.
     fn of_packet(&self, ip: &Ip<'_>) -> Owner {
         let (peer, own) = ip.ports();
         Owner::One(self.shard(ip.target, ip.source, own, peer))
     }
 
-    /// A packet of ours that an error quotes: its source is us.
+    /// Owner of a packet of this host that an error quotes, whose source is this host.
     fn of_quoted(&self, quoted: Option<Ip<'_>>, carrier: &Ip<'_>) -> Owner {
         let Some(ip) = quoted else { return self.of_packet(carrier) };
         let (own, peer) = ip.ports();
@@ -169,8 +171,8 @@ impl Steering {
     }
 }
 
-/// The key repeats after 16 bits, so the hash of a packet is that of all its
-/// 16-bit words added without carry, and its halves are equal.
+/// Toeplitz hash of a packet by the sum of its 16-bit words without carry: the key repeats after 16
+/// bits, so that the hash depends on the sum alone and its halves are equal.
 fn toeplitz(words: u16) -> u32 {
     let half =
         (0..16).filter(|bit| words & (0x8000 >> bit) != 0).fold(0, |hash, bit| hash ^ KEY.rotate_left(bit));
@@ -179,7 +181,7 @@ fn toeplitz(words: u16) -> u32 {
 
 const KEY: u16 = 0x6d5a;
 
-/// The address's 16-bit words, added without carry.
+/// Sum of the address's 16-bit words without carry.
 fn fold(addr: IpAddr) -> u16 {
     match addr {
         IpAddr::V4(addr) => (addr.to_bits() >> 16) as u16 ^ addr.to_bits() as u16,
@@ -194,12 +196,12 @@ fn write(hasher: &mut SipHasher13, addr: IpAddr) {
     }
 }
 
-/// What steering needs of a packet.
+/// Fields of a packet used by steering.
 struct Ip<'a> {
     source: IpAddr,
     target: IpAddr,
     protocol: u8,
-    /// Only a piece: it may have no ports.
+    /// True for a fragment, which may have no ports.
     fragment: bool,
     payload: &'a [u8],
 }
@@ -213,7 +215,7 @@ impl<'a> Ip<'a> {
             source: address(12),
             target: address(16),
             protocol: header[9],
-            // More fragments follow, or others came before.
+            // More Fragments is set, or the offset is not zero.
             fragment: u16::from_be_bytes([header[6], header[7]]) & 0x3fff != 0,
             payload: packet.get(usize::from(header[0] & 15) * 4..)?,
         })
@@ -245,7 +247,7 @@ impl<'a> Ip<'a> {
         Some(Self { source: address(8), target: address(24), protocol, fragment, payload })
     }
 
-    /// Source and target port, 0 where there is none to be seen.
+    /// Source and target port, 0 if not present.
     fn ports(&self) -> (u16, u16) {
         match (self.protocol, self.payload) {
             (TCP | UDP, &[a, b, c, d, ..]) if !self.fragment => {
@@ -256,7 +258,7 @@ impl<'a> Ip<'a> {
     }
 }
 
-/// Bytes of a tag.
+/// Length of an 802.1Q tag, in bytes.
 const TAG: usize = 4;
 const MLD_QUERY: u8 = 130;
 const ETHERTYPE: std::ops::Range<usize> = 12..14;
@@ -270,7 +272,7 @@ const FRAGMENT: u8 = 44;
 const AUTHENTICATION: u8 = 51;
 const ICMPV6: u8 = 58;
 const DESTINATION: u8 = 60;
-/// More extension headers than any honest packet has.
+/// Most extension headers read; no legitimate packet has more.
 const EXTENSIONS_MAX: usize = 8;
 
 #[cfg(test)]

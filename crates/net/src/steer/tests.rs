@@ -1,11 +1,11 @@
-//! Every frame of a flow finds the flow's shard, and shards are loaded alike.
+//! All frames of a flow reach its shard, and shards have equal load.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// Toeplitz as its definition has it: for each bit that is set, 32 bits of
-/// the key from there on.
+/// Toeplitz hash by its definition: for each bit set in the input, 32 bits of the key from that
+/// position.
 fn by_definition(key: &[u8], input: &[u8]) -> u32 {
     let bit = |bytes: &[u8], at: usize| u32::from(bytes[at / 8 % bytes.len()] >> (7 - at % 8) & 1);
     let window = |from: usize| (from..from + 32).fold(0, |window, at| window << 1 | bit(key, at));
@@ -24,7 +24,7 @@ fn frame(kind: [u8; 2], packet: &[u8]) -> Vec<u8> {
     [&[2; 12][..], &kind, packet].concat()
 }
 
-/// An IPv4 header with `flags` and offset, and what follows it.
+/// An IPv4 header with `flags` and offset, and its payload.
 fn ipv4(source: Ipv4Addr, target: Ipv4Addr, protocol: u8, flags: u16, payload: &[u8]) -> Vec<u8> {
     let mut packet = vec![0; 20];
     packet[0] = 0x45;
@@ -75,7 +75,7 @@ proptest! {
             let owner = Owner::One(steering.of_flow(&tuple));
             let segment = ipv4(peer, us, 6, 0x4000, &ports(remote_port, local_port));
             prop_assert_eq!(steering.owner(&frame(IPV4, &segment)), owner);
-            // An error about a segment of ours, from a router on the way.
+            // An error about a segment of this host, from a router on the path.
             let sent = ipv4(us, peer, 6, 0, &ports(local_port, remote_port));
             let error = ipv4(router, us, 1, 0, &[&[3, 4, 0, 0, 0, 0, 0, 0][..], &sent].concat());
             prop_assert_eq!(steering.owner(&frame(IPV4, &error)), owner);
@@ -135,8 +135,8 @@ fn who_has_which_address_concerns_all() {
     assert_eq!(ping(1), ping(2), "echo goes by address");
 }
 
-/// Flows of a few clients with consecutive ports, over `shards`: the sum of
-/// squared deviations, relative to the mean, stays what chance allows.
+/// Flows of a few clients with consecutive ports over `shards`: χ² of the load is within random
+/// variation.
 #[test]
 fn shards_get_equal_shares_of_flows() {
     for (hash, shards) in KINDS.into_iter().flat_map(|hash| [2, 3, 4, 8].map(|shards| (hash, shards))) {
@@ -163,7 +163,7 @@ fn who_asks_for_listeners_asks_all_and_a_tag_is_stepped_over() {
     let steering = Steering::new(16, FlowHash::Keyed([3; 16]));
     let (us, router) =
         (Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1), Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 7));
-    // A query comes behind a router alert (RFC 3810 §5.1).
+    // A query follows a router alert option (RFC 3810 §5.1).
     let alert = [58, 0, 5, 2, 0, 0, 1, 0];
     let query = ipv6(router, us, 0, &[&alert[..], &[130, 0, 0, 0], &[0; 20]].concat());
     assert_eq!(steering.owner(&frame(IPV6, &query)), Owner::All);
