@@ -1,4 +1,4 @@
-//! How a shard of tasks is set up.
+//! Configuration of a task shard.
 
 use net::classify::DriverClassifier;
 use net::driver::RxOrder;
@@ -9,31 +9,31 @@ use storage::Disk;
 use crate::mode::Policy;
 use crate::pipeline::{Budget, Guard};
 
-/// How a shard of tasks is set up.
+/// Configuration of a task shard.
 pub struct Config {
     /// TCP/IP.
     pub stack: net::stack::Config,
     /// Receive buffer order.
     pub rx_order: RxOrder,
-    /// Frames the receive buffer holds.
+    /// Capacity of the receive buffer in frames.
     pub rx_frames_max: usize,
     /// `pri_filter`, if any.
     pub driver_classifier: Option<DriverClassifier>,
-    /// Which task runs next.
+    /// Dispatch policy: which task runs next.
     pub dispatch: Box<dyn Dispatch>,
-    /// Tasks that may exist at once.
+    /// Maximum of live tasks.
     pub tasks_max: usize,
-    /// How much of each kind of work a round does; a request is a poll here.
+    /// Maximum of each kind of work in a round; a request is a poll here.
     pub budget: Budget,
-    /// Whose SYN comes in; everybody's, where nobody says. A connection counts as
-    /// served when a task reads it for the first time.
+    /// Admission control; `None` admits every SYN. A connection counts as served once a task reads
+    /// it for the first time.
     pub guard: Option<Guard>,
-    /// What carries out what tasks ask of files; without one they have no files.
+    /// Disk for the tasks' files; `None`: no files.
     pub disk: Option<Box<dyn Disk>>,
 }
 
-/// Tasks that may exist unless told otherwise: one for each connection of a
-/// busy server, and as many for what they spawn.
+/// Default maximum of live tasks: one per connection of a busy server, and as many spawned by
+/// those.
 pub const TASKS_MAX: usize = 1 << 17;
 
 impl Config {
@@ -56,9 +56,9 @@ impl Config {
         }
     }
 
-    /// A shard whose tasks share the core by urgency: each level has twice the
-    /// turns of the next, and tasks that have waited 10 ms have every ninth
-    /// turn, so that none starves. No driver classifier.
+    /// A shard whose tasks share the core by priority: each level gets twice the polls of the next,
+    /// and tasks that have waited 10 ms get every ninth poll, so that none starves. No driver
+    /// classifier.
     #[must_use]
     pub fn shared(stack: net::stack::Config) -> Self {
         let params = Params::new(1, TASKS_MAX * Priority::LEVELS);

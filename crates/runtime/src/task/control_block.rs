@@ -1,9 +1,8 @@
-//! One task: its future, its label, and who to tell that it may run.
+//! Task control block: future, label and wake-up state.
 //!
-//! A task stands for itself: whoever holds it can poll it, on any thread. Its
-//! label is what it runs with; data that it reads and connections that it
-//! accepts set it, and so may the task. Where it waits to run is by the level
-//! of whatever woke it: data by their own, everything else by the task's label.
+//! Any thread that holds it can poll it. The task runs with its label; data that it reads and
+//! connections that it accepts set the label, and the task may set it itself. Its place in the run
+//! queue depends on the level of the wake-up: the level of arriving data, or else the task's label.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -16,15 +15,15 @@ use queueing::{Label, Priority, Time};
 use super::handle::Shared;
 use super::state::{State, WakeAction};
 
-/// What a task runs.
+/// Future of a task.
 pub(crate) type Body = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// See the module.
+/// One task; see the module.
 pub(crate) struct Task {
     pub home: Arc<Shared>,
     pub state: State,
     label: AtomicU64,
-    /// Its place in its executor; [`NO_SLOT`] until it has got there.
+    /// Slot in its executor; [`NO_SLOT`] until it is placed there.
     slot: AtomicU32,
     body: Mutex<Option<Body>>,
 }
@@ -32,7 +31,7 @@ pub(crate) struct Task {
 pub(crate) const NO_SLOT: u32 = u32::MAX;
 
 impl Task {
-    /// A task that is queued, but in nobody's inbox yet.
+    /// A queued task, not in an inbox yet.
     pub fn new(home: Arc<Shared>, label: u64, body: Body) -> Arc<Self> {
         Arc::new(Self {
             home,
@@ -51,7 +50,7 @@ impl Task {
         self.slot.store(slot, Ordering::Relaxed);
     }
 
-    /// Its label, packed.
+    /// Label, packed.
     pub fn label(&self) -> u64 {
         self.label.load(Ordering::Relaxed)
     }
@@ -60,7 +59,7 @@ impl Task {
         self.label.store(label, Ordering::Relaxed);
     }
 
-    /// Takes what it runs, to poll or to drop it.
+    /// Takes the future, to poll or to drop it.
     pub fn take_body(&self) -> Option<Body> {
         self.body.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
@@ -69,7 +68,7 @@ impl Task {
         *self.body.lock().unwrap_or_else(PoisonError::into_inner) = Some(body);
     }
 
-    /// Lets it run, as urgently as `level`.
+    /// Wakes the task at `level`.
     pub fn wake_at(self: &Arc<Self>, level: Priority) {
         if self.state.wake(level.level()) == WakeAction::Queue {
             self.home.enqueue(self.clone());
@@ -87,21 +86,21 @@ impl Wake for Task {
     }
 }
 
-/// Packs a label given at `now`: the level above, below it the instant at which
-/// its budget is used up. Of two labels the smaller word goes first.
+/// Packs a label given at `now`: the level in the high bits, below it the time at which the budget
+/// expires. The smaller of two words is more urgent.
 pub(crate) fn pack(now: Time, label: Label) -> u64 {
     let due = label.deadline.map_or(NEVER, |left| (now + left).as_nanos().min(NEVER - 1));
     u64::from(label.priority.level()) << DUE_BITS | due
 }
 
-/// What [`pack`] packed, with what is left of the budget at `now`.
+/// Label packed by [`pack`], with the remaining budget at `now`.
 pub(crate) fn unpack(now: Time, word: u64) -> Label {
     let due = word & NEVER;
     let left = (due < NEVER).then(|| Time::from_nanos(due).since(now));
     Label { priority: level(word), deadline: left }
 }
 
-/// The level of a packed label.
+/// Level of a packed label.
 pub(crate) fn level(word: u64) -> Priority {
     Priority::new((word >> DUE_BITS) as u8).unwrap_or_default()
 }
@@ -109,7 +108,7 @@ pub(crate) fn level(word: u64) -> Priority {
 /// 2^61 ns are 73 years.
 const DUE_BITS: u32 = 61;
 const NEVER: u64 = (1 << DUE_BITS) - 1;
-/// The label of what nobody has classified, packed.
+/// Label without classification, packed.
 pub(crate) const UNLABELED: u64 = (Priority::LOWEST.level() as u64) << DUE_BITS | NEVER;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The task that runs on this thread, if one does.
+//! Current task of this thread.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -17,10 +17,10 @@ thread_local! {
     static CURRENT: RefCell<Option<Running>> = const { RefCell::new(None) };
 }
 
-/// Until this is dropped, a task runs on this thread.
+/// Guard for the time in which a task runs on this thread.
 pub(crate) struct Entered(Option<Running>);
 
-/// `running` begins to run.
+/// Sets `running` as the current task.
 pub(crate) fn enter(running: Running) -> Entered {
     Entered(CURRENT.with_borrow_mut(|current| current.replace(running)))
 }
@@ -33,12 +33,12 @@ impl Drop for Entered {
     }
 }
 
-/// What `ask` finds out about the task that runs, if one does.
+/// Result of `ask` on the current task, if any.
 pub(crate) fn with<R>(ask: impl FnOnce(&Running) -> R) -> Option<R> {
     CURRENT.with_borrow(|current| current.as_ref().map(ask))
 }
 
-/// What its shard shares.
+/// Shared state of the current task's shard.
 pub(crate) fn shared() -> Option<Arc<Shared>> {
     with(|running| running.task.home.clone())
 }

@@ -1,13 +1,11 @@
-//! The run queue of one shard, and the tasks that stand in it.
+//! Executor: run queue of one shard and its tasks.
 //!
-//! Who runs next is a dispatch policy's to say, as for requests: the most
-//! urgent first, shares, or first come first served, and so is how long a task
-//! can be passed over ([`Dispatch::starvation`]). A task that something more
-//! urgent wakes while it waits enters once more at that level; its older entry
-//! is skipped when its turn comes. Bound: a task stands once on each level.
+//! A dispatch policy selects the next task, as for requests (strict priority, shares, or first
+//! come, first served), and bounds how long a task can be passed over ([`Dispatch::starvation`]). A
+//! queued task that is woken at a more urgent level is queued again at that level; its older entry
+//! is skipped later. Bound: one entry per task and level.
 //!
-//! What is given out is a [`TaskPoll`], which any thread may take; most are taken
-//! by the shard's own.
+//! The executor returns a [`TaskPoll`], which any thread may run; mostly the shard's own does.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -21,13 +19,13 @@ use super::current::{self, Running};
 use super::handle::{Shared, lock};
 use super::task_poll::{PolledTask, TaskPoll, dropped};
 
-/// See the module.
+/// Executor of one shard; see the module.
 pub(crate) struct Executor {
     home: Arc<Shared>,
     slots: Vec<Slot>,
     free: Vec<u32>,
     queue: Box<dyn Dispatch>,
-    /// Found the run queue full; by level.
+    /// Tasks that found the run queue full, by level.
     stuck: [VecDeque<u32>; Priority::LEVELS],
     stuck_len: usize,
     arriving: Vec<Arc<Task>>,
@@ -38,7 +36,7 @@ pub(crate) struct Executor {
     pub counts: Counts,
 }
 
-/// What became of tasks.
+/// Counters of tasks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub started: u64,
@@ -47,11 +45,11 @@ pub(crate) struct Counts {
     pub polls: u64,
 }
 
-/// A task's place; outlived by its entries in the run queue.
+/// Slot of a task; its entries in the run queue may outlive the task.
 #[derive(Default)]
 struct Slot {
     task: Option<Arc<Task>>,
-    /// Levels at which an entry stands, a bit each.
+    /// Levels at which the task has an entry, one bit each.
     standing: u8,
 }
 
@@ -72,24 +70,24 @@ impl Executor {
         }
     }
 
-    /// Tasks that wait for their turn, entries that will be skipped included.
+    /// Queued entries, including those that will be skipped.
     pub fn waiting(&self) -> usize {
         self.queue.len() + self.stuck_len
     }
 
-    /// Since when the task that has waited longest waits.
+    /// Time since which the oldest entry waits.
     pub fn oldest(&self) -> Option<Time> {
         self.queue.oldest()
     }
 
-    /// Lets those that were woken wait for their turn.
+    /// Queues the woken tasks.
     pub fn gather(&mut self, now: Time) {
         let (mut arriving, mut ended) = (std::mem::take(&mut self.arriving), std::mem::take(&mut self.ended));
         self.home.take_inbox(&mut arriving, &mut ended);
         for task in arriving.drain(..) {
             self.place(now, &task);
         }
-        // Their turns were taken elsewhere.
+        // Tasks polled by other threads.
         for ran in ended.drain(..) {
             self.take_back(ran);
         }
@@ -97,14 +95,14 @@ impl Executor {
         self.show();
     }
 
-    /// Shows other shards how urgent the most urgent is that waits.
+    /// Publishes the most urgent waiting level to other shards.
     fn show(&self) {
         let level = self.standing.iter().position(|&standing| standing > 0);
         self.home.show_waiting(level.map_or(NOBODY, |level| level as u8));
     }
 
     fn place(&mut self, now: Time, task: &Arc<Task>) {
-        // It may have had its turn already.
+        // It may have been polled already.
         let Some(priority) = task.state.queued_at().and_then(Priority::new) else { return };
         if task.slot() == NO_SLOT {
             let slot = self.free.pop().unwrap_or_else(|| {
@@ -133,7 +131,7 @@ impl Executor {
         }
     }
 
-    /// Whose turn it is.
+    /// Next task to poll.
     pub fn next(&mut self, now: Time) -> Option<TaskPoll> {
         let mut turn = None;
         while let Some((WorkerId(_), entry)) = self.queue.assign(now, &self.idle) {
@@ -152,7 +150,7 @@ impl Executor {
         turn
     }
 
-    /// There is room: lets one in that found none.
+    /// Queues one task that found the run queue full.
     fn unstick(&mut self, now: Time) {
         if self.stuck_len == 0 {
             return;
@@ -160,7 +158,7 @@ impl Executor {
         for priority in Priority::all() {
             if let Some(slot) = self.stuck[priority.index()].pop_front() {
                 self.stuck_len -= 1;
-                // It may be over already; its entry is skipped then.
+                // The task may have ended; its entry is then skipped.
                 let task = self.slots[slot as usize].task.as_ref();
                 let deadline = task.and_then(|task| unpack(now, task.label()).deadline);
                 return self.push(now, slot, Label { priority, deadline });
@@ -168,7 +166,7 @@ impl Executor {
         }
     }
 
-    /// A turn is over.
+    /// Takes back a finished poll.
     pub fn take_back(&mut self, ran: PolledTask) {
         let Some((task, panicked)) = ran.ended() else { return };
         self.counts.panicked += u64::from(panicked);
@@ -180,11 +178,11 @@ impl Executor {
     }
 }
 
-/// Tasks end with their shard; what waits for them is told.
+/// Ends all tasks with their shard; their join handles report it.
 impl Drop for Executor {
     fn drop(&mut self) {
         self.home.end();
-        // What ends may wake and start others, but nothing comes in any more.
+        // Ending a task may wake and start others, but the inbox is closed.
         self.home.take_inbox(&mut self.arriving, &mut self.ended);
         let arriving = std::mem::take(&mut self.arriving);
         let placed: Vec<_> = self.slots.iter_mut().filter_map(|slot| slot.task.take()).collect();
@@ -197,12 +195,12 @@ impl Drop for Executor {
                 self.home.on_end();
             }
         }
-        // Whoever looks at a file next finds what they have begun there.
+        // Completes requests that the disk has begun, so that later readers of a file see them.
         if let Some(files) = &self.home.files {
             lock(files).finish(self.home.now());
         }
     }
 }
 
-/// How urgent nobody is ([`Shared::show_waiting`]).
+/// Value of [`Shared::show_waiting`] for no waiting task.
 pub(crate) const NOBODY: u8 = Priority::LEVELS as u8;

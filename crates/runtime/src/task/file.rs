@@ -1,12 +1,11 @@
-//! Files for tasks: reads and writes that nobody's thread waits for.
+//! Files for tasks: asynchronous reads and writes.
 //!
-//! What a task asks waits at the shard's [`storage::Desk`] as urgently as the
-//! task is, is handed to the disk once a round, and wakes the task, when it is
-//! over, in the order of labels. Bytes are in [`Buffer`]s of the disk's, which the
-//! kernel may know already; there are so many, and who finds none waits. A
-//! request whose future is dropped goes on without it: its buffer is free
-//! again once the disk is done. Any thread may ask; without a task's label it is
-//! the least urgent.
+//! A task's request waits in the shard's [`IoScheduler`] at the task's level. The shard submits
+//! requests to the disk once per round; completions wake tasks in the order of labels. Bytes are in
+//! [`Buffer`]s of the disk, which may be registered with the kernel. The number of buffers is
+//! fixed; a task waits for a free one. A request whose future is dropped goes on: its buffer is
+//! free again once the disk has finished. Any thread may make requests; without a task's label they
+//! are the least urgent.
 
 use std::future::Future;
 use std::io;
@@ -24,7 +23,7 @@ use super::handle::{Shared, lock};
 use super::waiter::Waiter;
 use super::{Handle, current};
 
-/// An open file. It is closed once this is dropped and what was begun is over.
+/// An open file. It is closed once it is dropped and its requests are finished.
 pub struct File {
     home: Arc<Shared>,
     file: FileId,
@@ -32,40 +31,39 @@ pub struct File {
     buffer_len: usize,
 }
 
-/// Bytes on their way from or to a file: a buffer of the disk's, free again
-/// when this is dropped.
+/// I/O buffer of the disk, with bytes from or for a file; freed on drop.
 pub struct Buffer {
     home: Arc<Shared>,
-    /// `None` only while it goes away.
+    /// `None` only while the buffer is dropped.
     memory: Option<storage::Buffer>,
     len: usize,
 }
 
 impl File {
-    /// Opens a file at the disk of the task that asks; see [`Handle::open_file`].
+    /// Opens a file on the disk of the current task's shard; see [`Handle::open_file`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`Handle::open_file`].
     ///
     /// # Panics
-    /// When this is not called from a task.
+    /// If called outside a task.
     pub fn open(path: impl AsRef<Path>, options: &Options) -> io::Result<Self> {
         Handle::current().open_file(path, options)
     }
 
-    /// What offsets and lengths are multiples of, in bytes: 1 through the page
-    /// cache, what the file system says past it.
+    /// Alignment of offsets and lengths in bytes: 1 through the page cache, the file system's for
+    /// direct I/O.
     #[must_use]
     pub fn align(&self) -> u32 {
         self.align
     }
 
-    /// Up to `len` bytes from `at` on: fewer at the file's end.
+    /// Reads up to `len` bytes from `at`; fewer at the file's end.
     ///
     /// # Errors
-    /// The disk's; [`io::ErrorKind::InvalidInput`] where `at` or `len` is no
-    /// multiple of [`File::align`], or a buffer is shorter than `len`;
-    /// [`io::ErrorKind::QuotaExceeded`] when [`REQUESTS_MAX`] are not over.
+    /// The disk's; [`io::ErrorKind::InvalidInput`] if `at` or `len` is no multiple of
+    /// [`File::align`], or a buffer is shorter than `len`; [`io::ErrorKind::QuotaExceeded`] if
+    /// [`REQUESTS_MAX`] are unfinished.
     pub async fn read_at(&self, at: u64, len: usize) -> io::Result<Buffer> {
         self.check(at, len)?;
         let asked = IoRequest::Read { file: self.file, at, len: len as u32 };
@@ -75,11 +73,11 @@ impl File {
         Ok(buffer)
     }
 
-    /// Writes all of `buffer` from `at` on.
+    /// Writes all of `buffer` from `at`.
     ///
     /// # Errors
-    /// As [`File::read_at`]; [`io::ErrorKind::WriteZero`] where only a part was
-    /// written; `InvalidInput` for a buffer of another shard.
+    /// As [`File::read_at`]; [`io::ErrorKind::WriteZero`] if only a part was written;
+    /// `InvalidInput` for a buffer of another shard.
     pub async fn write_at(&self, at: u64, mut buffer: Buffer) -> io::Result<()> {
         let len = buffer.len;
         self.check(at, len)?;
@@ -99,7 +97,7 @@ impl File {
         }
     }
 
-    /// Waits until all that was written survives a loss of power.
+    /// Waits until all written bytes survive a power loss.
     ///
     /// # Errors
     /// The disk's; [`io::ErrorKind::QuotaExceeded`] as for [`File::read_at`].
@@ -129,13 +127,13 @@ impl Drop for File {
 }
 
 impl Buffer {
-    /// One of `len` bytes, whatever was last in them; see [`Handle::buffer`].
+    /// A buffer of `len` bytes with unspecified content; see [`Handle::buffer`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`Handle::buffer`].
     ///
     /// # Panics
-    /// When this is not called from a task.
+    /// If called outside a task.
     pub async fn new(len: usize) -> io::Result<Self> {
         Handle::current().buffer(len).await
     }
@@ -166,13 +164,12 @@ impl Drop for Buffer {
 }
 
 impl Handle {
-    /// Opens a file at the shard's disk. The thread that asks waits while the
-    /// kernel looks its name up, so servers do it before they serve.
+    /// Opens a file on the shard's disk. The calling thread blocks while the kernel looks up the
+    /// path; servers should open files before they serve.
     ///
     /// # Errors
-    /// The disk's: among them [`io::ErrorKind::Unsupported`] where
-    /// [`Options::direct`] asks for what the file system cannot do, or the shard
-    /// has no disk.
+    /// The disk's: among them [`io::ErrorKind::Unsupported`] if the file system does not support
+    /// [`Options::direct`], or the shard has no disk.
     pub fn open_file(&self, path: impl AsRef<Path>, options: &Options) -> io::Result<File> {
         let mut desk = desk(&self.0)?;
         let Opened { file, align } = desk.open(path.as_ref(), options)?;
@@ -181,11 +178,11 @@ impl Handle {
         Ok(File { home: self.0.clone(), file, align, buffer_len })
     }
 
-    /// A buffer of `len` bytes, to fill and to write; waits where all are in use.
+    /// A buffer of `len` bytes to fill and write; waits while all are in use.
     ///
     /// # Errors
-    /// [`io::ErrorKind::InvalidInput`] where buffers are shorter; `QuotaExceeded`
-    /// as for [`File::read_at`]; `Unsupported` where the shard has no disk.
+    /// [`io::ErrorKind::InvalidInput`] if buffers are shorter; `QuotaExceeded` as for
+    /// [`File::read_at`]; `Unsupported` if the shard has no disk.
     pub async fn buffer(&self, len: usize) -> io::Result<Buffer> {
         fits(len, desk(&self.0)?.buffer_len())?;
         let (_, memory) = Asking::new(&self.0, IoRequest::Buffer).await?;
@@ -193,7 +190,7 @@ impl Handle {
     }
 }
 
-/// The desk of a shard that has a disk.
+/// I/O scheduler of a shard that has a disk.
 fn desk(home: &Shared) -> io::Result<MutexGuard<'_, IoScheduler<Waiter>>> {
     home.files.as_ref().map(lock).ok_or_else(|| {
         io::Error::new(io::ErrorKind::Unsupported, "the shard has no disk; its Config can have one")
@@ -211,7 +208,7 @@ fn invalid(why: String) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, why)
 }
 
-/// A request at a desk.
+/// Future of one request.
 struct Asking<'a> {
     home: &'a Arc<Shared>,
     stage: Stage,
@@ -265,7 +262,7 @@ impl Future for Asking<'_> {
                 let polled = lock(files).poll(ticket, waiter);
                 match polled {
                     Ok(answer) => Poll::Ready(Ok(answer)),
-                    // The waiter of before goes without the lock.
+                    // The previous waiter is dropped without the lock.
                     Err(_before) => {
                         self.stage = Stage::Begun(ticket);
                         Poll::Pending
@@ -289,7 +286,7 @@ impl Drop for Asking<'_> {
             Stage::Begun(ticket) => lock(files).cancel(ticket),
         };
         drop(waiter);
-        // A buffer may be free.
+        // A buffer may have become free.
         self.home.stir();
     }
 }

@@ -1,8 +1,8 @@
-//! A connection as its classifier knows it, from wherever it is served.
+//! Handle to a connection's classifier state.
 //!
-//! A stream belongs to one task, and hyper's handlers have none; a [`Flow`] is
-//! the connection's name, to be cloned and kept. It reads and writes what an
-//! application and a classifier tell each other, never the connection's bytes.
+//! A stream belongs to one task, and hyper's handlers have none; a [`Flow`] refers to the
+//! connection and can be cloned and stored. It reads and writes the state that application and
+//! classifier share, not the connection's bytes.
 //! Source: ADPS M3 to M5.
 
 use std::sync::Arc;
@@ -13,8 +13,8 @@ use net::stack::ConnId;
 use super::TcpStream;
 use super::handle::{Shared, lock};
 
-/// See the module. It keeps no connection open: once that is gone, questions
-/// are answered `None` and what is set has no effect.
+/// Handle to a connection's classifier state; see the module. It does not keep the connection open:
+/// afterwards queries return `None` and changes have no effect.
 #[derive(Clone)]
 pub struct Flow {
     home: Arc<Shared>,
@@ -22,7 +22,7 @@ pub struct Flow {
 }
 
 impl TcpStream {
-    /// The connection as its classifier knows it.
+    /// Handle to the connection's classifier state.
     #[must_use]
     pub fn flow(&self) -> Flow {
         Flow { home: self.home.clone(), id: self.id() }
@@ -30,34 +30,33 @@ impl TcpStream {
 }
 
 impl Flow {
-    /// Gives the connection its own classifier, from its next segment on (M3);
-    /// `None` hands the choice back to its listener's, or the stack's.
+    /// Sets the connection's own classifier from its next segment on (M3); `None` restores its
+    /// listener's or the stack's.
     pub fn set_classifier(&self, classifier: Option<TransportClassifier>) {
         let before = lock(&self.home.sockets).stack.set_classifier(self.id, classifier);
-        // Foreign code, so not under the lock.
+        // Foreign code, dropped without the lock.
         drop(before);
     }
 
-    /// Attaches memory that the classifier sees (M5); `None` takes it away.
+    /// Attaches memory for the classifier (M5); `None` detaches it.
     pub fn attach(&self, memory: Option<AppMemory>) {
         let before = lock(&self.home.sockets).stack.attach(self.id, memory);
         drop(before);
     }
 
-    /// The 64 bytes that the classifier and the application share (M5), as they are now.
+    /// Copy of the 64 bytes that classifier and application share (M5).
     #[must_use]
     pub fn private(&self) -> Option<Private> {
         lock(&self.home.sockets).stack.private(self.id).copied()
     }
 
-    /// Lets `change` have the 64 bytes, which nobody reads or writes meanwhile;
-    /// false when the connection is gone. `change` must be short and use no
-    /// socket of the same shard.
+    /// Runs `change` on the 64 bytes under the lock; false if the connection is gone. `change` must
+    /// be short and use no socket of the same shard.
     pub fn update(&self, change: impl FnOnce(&mut Private)) -> bool {
         lock(&self.home.sockets).stack.private_mut(self.id).map(change).is_some()
     }
 
-    /// What the connection has been like: round-trip time, losses, bytes (M4).
+    /// Flow state: round-trip time, losses, bytes (M4).
     #[must_use]
     pub fn state(&self) -> Option<FlowState> {
         lock(&self.home.sockets).stack.flow(self.id)

@@ -1,11 +1,10 @@
-//! What the tasks of one shard share with it, and other threads with both.
+//! State shared by a shard, its tasks and other threads.
 //!
-//! Everything that comes from outside a step comes through here: woken and
-//! new tasks by the inbox, what sockets were asked for, sleeps. Each leaves
-//! its word first, then says that there is something ([`Shared::stir`]) and
-//! rings the bell, so that a shard that sleeps is woken and none is missed.
-//! Locks are held for one operation and never two at a time; nobody is woken
-//! and nothing foreign dropped while one is held.
+//! Everything from outside a step arrives here: woken and new tasks in the inbox, socket
+//! operations, sleeps. Each caller stores its change first, then sets the flag and rings the
+//! doorbell ([`Shared::stir`]), so that a sleeping shard is woken and no change is missed. A lock
+//! is held for one operation, and never two at a time. No waker is called and no foreign value
+//! dropped under a lock.
 
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
@@ -25,38 +24,38 @@ use super::timers::Timers;
 use super::waiter::Waiter;
 use crate::doorbell::Doorbell;
 
-/// What waits to enter the run queue.
+/// Tasks that wait to enter the run queue.
 #[derive(Default)]
 struct Inbox {
     tasks: Vec<Arc<Task>>,
-    /// Turns that were taken elsewhere and ended their tasks. Bound: each task once.
+    /// Finished tasks that other threads polled. Bound: one entry per task.
     ran: Vec<PolledTask>,
-    /// The shard is gone: nothing is taken in any more.
+    /// True once the shard has ended: nothing is accepted any more.
     ended: bool,
 }
 
-/// See the module.
+/// Shared state of a shard; see the module.
 pub(crate) struct Shared {
     now: AtomicU64,
-    /// Woken tasks that wait to enter the run queue. Bound: each task once, and
-    /// once more for each level that it was raised to.
+    /// Woken tasks that wait to enter the run queue. Bound: one entry per task, and one more for
+    /// each level to which it was raised.
     inbox: Mutex<Inbox>,
     pub timers: Mutex<Timers>,
     pub sockets: Mutex<Sockets>,
-    /// Where requests on files wait; nowhere without a disk.
+    /// Queue of requests on files; `None` without a disk.
     pub files: Option<Mutex<IoScheduler<Waiter>>>,
-    /// Something was left since the last step looked.
+    /// True if a change was stored since the last step.
     stirred: AtomicBool,
     bell: Doorbell,
-    /// Ends the shard's sleep; empty where it cannot be ended.
+    /// Wakes the sleeping shard; empty if that is not possible.
     wake: OnceLock<DeviceWaker>,
-    /// Tasks that exist, and how many may.
+    /// Live tasks and their maximum.
     live: AtomicUsize,
     tasks_max: usize,
     refused: AtomicU64,
-    /// The most urgent level at which a task waits, or [`NOBODY`].
+    /// Most urgent level at which a task waits, or [`NOBODY`].
     waiting: AtomicU8,
-    /// As in the inbox, without its lock.
+    /// As in the inbox, readable without its lock.
     ended: AtomicBool,
 }
 
@@ -79,7 +78,7 @@ impl Shared {
         })
     }
 
-    /// When the shard's latest step began.
+    /// Start of the shard's latest step.
     pub fn now(&self) -> Time {
         Time::from_nanos(self.now.load(Ordering::Relaxed))
     }
@@ -88,27 +87,27 @@ impl Shared {
         self.now.store(now.as_nanos(), Ordering::Relaxed);
     }
 
-    /// Tasks that exist.
+    /// Number of live tasks.
     pub fn live(&self) -> usize {
         self.live.load(Ordering::Relaxed)
     }
 
-    /// Tasks and futures that were dropped because too many existed.
+    /// Tasks and futures dropped because of the maximum.
     pub fn refused(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
     }
 
-    /// A task is over.
+    /// Records the end of a task.
     pub fn on_end(&self) {
         self.live.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Puts a woken task where the next step finds it.
+    /// Puts a woken task into the inbox.
     pub fn enqueue(&self, task: Arc<Task>) {
         let mut inbox = lock(&self.inbox);
         if inbox.ended {
             drop(inbox);
-            // Whoever waits for it is told that there is no result.
+            // Its join handle reports the missing result.
             return drop(task.take_body());
         }
         inbox.tasks.push(task);
@@ -116,14 +115,14 @@ impl Shared {
         self.stir();
     }
 
-    /// Swaps the inbox against two that are empty.
+    /// Swaps the inbox for two empty lists.
     pub fn take_inbox(&self, tasks: &mut Vec<Arc<Task>>, ran: &mut Vec<PolledTask>) {
         let mut inbox = lock(&self.inbox);
         std::mem::swap(&mut inbox.tasks, tasks);
         std::mem::swap(&mut inbox.ran, ran);
     }
 
-    /// Leaves a turn that was taken elsewhere for the shard.
+    /// Returns a task that another thread polled to its shard.
     pub fn leave(&self, ran: PolledTask) {
         let mut inbox = lock(&self.inbox);
         if inbox.ended {
@@ -135,31 +134,31 @@ impl Shared {
         self.stir();
     }
 
-    /// Whether the shard is gone, for whoever has just put a task's body back:
-    /// either its shard drops it then, or this is seen.
+    /// True if the shard has ended. Call it after putting a task's future back: either the shard
+    /// drops the future, or the caller sees this flag.
     pub fn has_ended(&self) -> bool {
         self.ended.load(Ordering::Relaxed)
     }
 
-    /// Says how urgent the most urgent task is that waits.
+    /// Publishes the most urgent waiting level.
     pub fn show_waiting(&self, level: u8) {
         if self.waiting.load(Ordering::Relaxed) != level {
             self.waiting.store(level, Ordering::Relaxed);
         }
     }
 
-    /// What was last shown.
+    /// Most urgent waiting level, as published.
     pub fn waiting(&self) -> u8 {
         self.waiting.load(Ordering::Relaxed)
     }
 
-    /// Takes nothing in from now on.
+    /// Closes the inbox.
     pub fn end(&self) {
         self.ended.store(true, Ordering::Relaxed);
         lock(&self.inbox).ended = true;
     }
 
-    /// The next step has something to look at.
+    /// Sets the flag for the next step and wakes the shard.
     pub fn stir(&self) {
         self.stirred.store(true, Ordering::Release);
         self.bell.ring_by(|| {
@@ -169,22 +168,22 @@ impl Shared {
         });
     }
 
-    /// Whether something was left since this was last asked.
+    /// True if a change was stored since the last call.
     pub fn take_stirred(&self) -> bool {
         self.stirred.load(Ordering::Relaxed) && self.stirred.swap(false, Ordering::AcqRel)
     }
 
-    /// Says how this shard's sleep can be ended.
+    /// Sets the waker that ends this shard's sleep.
     pub fn set_wake(&self, wake: DeviceWaker) {
         let _ = self.wake.set(wake);
     }
 
-    /// Sleeps by `sleep`, unless something was left.
+    /// Sleeps by `sleep`, unless a change was stored.
     pub fn sleep_by(&self, sleep: impl FnOnce()) {
         self.bell.sleep_by(|| !self.stirred.load(Ordering::Acquire), sleep);
     }
 
-    /// A place for one more task, if there is one.
+    /// Reserves one more live task; false at the maximum.
     fn admit(&self) -> bool {
         let room = |live| (live < self.tasks_max).then_some(live + 1);
         let admitted = self.live.fetch_update(Ordering::Relaxed, Ordering::Relaxed, room).is_ok();
@@ -195,31 +194,31 @@ impl Shared {
     }
 }
 
-/// A lock whose holder panicked is taken all the same: what it guards is whole
-/// between any two operations.
+/// Locks `mutex`, even if a holder panicked: the guarded state is consistent between any two
+/// operations.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A shard's tasks and sockets, for its own tasks and for other threads.
+/// Handle to a shard's tasks and sockets, for its own tasks and other threads.
 #[derive(Clone)]
 pub struct Handle(pub(crate) Arc<Shared>);
 
 impl Handle {
-    /// That of the task that runs on this thread.
+    /// Handle of the current task's shard.
     ///
     /// # Panics
-    /// When this is not called from a task.
+    /// If called outside a task.
     #[must_use]
     pub fn current() -> Self {
         Self(current::shared().expect("only a task has a shard; elsewhere keep a Handle"))
     }
 
-    /// Runs `future` as a task of its own, from any thread. It begins with the
-    /// label of the task that spawns it, or the least urgent.
+    /// Spawns `future` as a task, from any thread. It starts with the label of the spawning task,
+    /// or the least urgent one.
     ///
-    /// When as many tasks exist as the shard may have ([`Config::tasks_max`])
-    /// the future is dropped, that is counted, and its handle says so.
+    /// At the shard's maximum of tasks ([`Config::tasks_max`]) the future is dropped and counted,
+    /// and the join handle reports it.
     ///
     /// [`Config::tasks_max`]: super::Config::tasks_max
     pub fn spawn<T, F>(&self, future: F) -> JoinHandle<T>
@@ -231,7 +230,7 @@ impl Handle {
         self.spawn_packed(label, future)
     }
 
-    /// The same with a label of its own.
+    /// As [`Handle::spawn`], with a label of its own.
     pub fn spawn_with<T, F>(&self, label: Label, future: F) -> JoinHandle<T>
     where
         F: Future<Output = T> + Send + 'static,
@@ -253,7 +252,7 @@ impl Handle {
         handle
     }
 
-    /// When the shard's latest step began; in a task, when its turn did.
+    /// Start of the shard's latest step; in a task, of its current poll.
     #[must_use]
     pub fn now(&self) -> Time {
         self.0.now()

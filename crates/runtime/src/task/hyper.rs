@@ -1,9 +1,9 @@
-//! hyper on our tasks: sockets, tasks and timers by its traits, and a server
-//! for axum, tonic and whatever else is a tower service.
+//! hyper's runtime traits for tasks (sockets, executor, timer), and a server for axum, tonic and
+//! other tower services.
 //!
-//! `axum::serve` and tonic's `serve` spawn each connection with `tokio::spawn`,
-//! where nobody knows of urgency; [`serve`] takes the same services and spawns
-//! connections and HTTP/2's streams as tasks of ours.
+//! `axum::serve` and tonic's `serve` spawn each connection with `tokio::spawn`, which has no
+//! priorities. [`serve`] takes the same services and spawns connections and HTTP/2 streams as
+//! tasks.
 
 use std::convert::Infallible;
 use std::error::Error;
@@ -24,13 +24,12 @@ use tower_service::Service;
 
 use super::{Handle, Sleep, TcpListener, TcpStream, spawn};
 
-/// Serves `service` to whoever connects, by HTTP/1.1 or HTTP/2, as the client
-/// begins; an axum `Router` and tonic's `Routes` are services. A request's
-/// handler runs with the label of the request's bytes; with HTTP/2, of those
-/// of its stream's headers. A connection that fails ends alone.
+/// Serves `service` on `listener` by HTTP/1.1 or HTTP/2, as the client begins; an axum `Router` and
+/// tonic's `Routes` are services. A request's handler runs with the label of the request's bytes;
+/// with HTTP/2, of its stream's headers. A failed connection ends alone.
 ///
 /// # Panics
-/// When this is not called from a task.
+/// If called outside a task.
 pub async fn serve<S, B>(listener: TcpListener, service: S) -> Infallible
 where
     S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,
@@ -43,12 +42,11 @@ where
     serve_each(listener, move |_| service.clone()).await
 }
 
-/// [`serve`] with a service for each connection, made by `service`, so that
-/// handlers can know the connection that their requests came on. With axum:
-/// `|stream| app.clone().layer(Extension(stream.flow()))`.
+/// As [`serve`], with one service per connection, made by `service`, so that handlers can refer to
+/// their connection. With axum: `|stream| app.clone().layer(Extension(stream.flow()))`.
 ///
 /// # Panics
-/// When this is not called from a task.
+/// If called outside a task.
 pub async fn serve_each<S, B>(
     mut listener: TcpListener,
     mut service: impl FnMut(&TcpStream) -> S,
@@ -72,12 +70,12 @@ where
     }
 }
 
-/// Runs what hyper spawns as tasks.
+/// Executor that runs hyper's futures as tasks.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TaskExecutor;
 
 /// # Panics
-/// When it is not used from a task.
+/// If used outside a task.
 impl<F> Executor<F> for TaskExecutor
 where
     F: Future + Send + 'static,
@@ -88,8 +86,8 @@ where
     }
 }
 
-/// Sleeps for hyper. Its instants are the shard's time, counted from when this
-/// was made; no clock is read but once, for a name of that moment.
+/// Timer for hyper. Its instants are the shard's time since the timer's creation; it reads the
+/// clock only once, then.
 #[derive(Clone)]
 pub struct TaskTimer {
     handle: Handle,

@@ -1,4 +1,4 @@
-//! Waiting for a task's result.
+//! Join handle of a task.
 
 use std::fmt;
 use std::future::Future;
@@ -8,17 +8,17 @@ use std::task::{Context, Poll, Waker};
 
 use super::handle::lock;
 
-/// A task's result, to wait for. The task goes on when this is dropped.
+/// Future of a task's result. Dropping it does not stop the task.
 pub struct JoinHandle<T>(Arc<Mutex<Outcome<T>>>);
 
-/// Why a task has no result.
+/// Reason why a task has no result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JoinError {
-    /// It panicked.
+    /// The task panicked.
     Panicked,
-    /// Its shard ended before it did.
+    /// The shard ended before the task did.
     Ended,
-    /// As many tasks existed as may.
+    /// The maximum of tasks was reached.
     Refused,
 }
 
@@ -36,7 +36,7 @@ impl std::error::Error for JoinError {}
 
 struct Outcome<T> {
     result: Option<Result<T, JoinError>>,
-    /// Somebody has the result; there will be no other.
+    /// True once the result was taken; there is no second one.
     taken: bool,
     waiter: Option<Waker>,
 }
@@ -58,7 +58,7 @@ impl<T> JoinHandle<T> {
         Self::new(Some(Err(JoinError::Refused)))
     }
 
-    /// The result, if it is there and was not taken yet.
+    /// The result, if it is available and not yet taken.
     #[must_use]
     pub fn try_take(&self) -> Option<Result<T, JoinError>> {
         lock(&self.0).take()
@@ -66,8 +66,8 @@ impl<T> JoinHandle<T> {
 }
 
 /// # Panics
-/// When polled after it was ready, or after [`JoinHandle::try_take`] took the
-/// result: nothing would ever wake who waits for another.
+/// If polled after it was ready, or after [`JoinHandle::try_take`] took the result: nothing would
+/// ever wake such a waiter.
 impl<T> Future for JoinHandle<T> {
     type Output = Result<T, JoinError>;
 
@@ -84,7 +84,7 @@ impl<T> Future for JoinHandle<T> {
     }
 }
 
-/// `future`, which leaves its result with the handle.
+/// `future`, which stores its result for the handle.
 pub(crate) fn joined<T, F: Future<Output = T>>(
     future: F,
 ) -> (impl Future<Output = ()> + use<T, F>, JoinHandle<T>) {
@@ -97,7 +97,7 @@ pub(crate) fn joined<T, F: Future<Output = T>>(
     (body, handle)
 }
 
-/// Of a result, or of the reason why there is none; `None` once kept.
+/// Obligation to store a result or the reason for none; `None` once fulfilled.
 struct Promise<T>(Option<Arc<Mutex<Outcome<T>>>>);
 
 impl<T> Promise<T> {

@@ -1,34 +1,33 @@
-//! When a turn is a long one, and when to look again.
+//! Long-poll detector: decides that a poll is long, and when to check again.
 //!
-//! Whoever watches looks about once in a quantum while turns have lately been
-//! long, and after a while without a long one less often, up to
-//! [`PERIOD_MAX`] quanta apart: a look costs a wake-up. So a turn is called long
-//! after a quantum at the earliest and after [`PERIOD_MAX`] more at the latest.
-//! No clock, no thread.
-//! Source: as sysmon in Go's scheduler (`runtime/proc.go`), in its idea.
+//! The watching thread checks about once per quantum after recent long polls, and less often after
+//! a while without any, up to [`PERIOD_MAX`] quanta apart, because a check costs a wake-up. A poll
+//! is thus called long after one quantum at the earliest and after [`PERIOD_MAX`] more at the
+//! latest. No clock, no thread.
+//! Source: the idea of sysmon in Go's scheduler (`runtime/proc.go`).
 
 use queueing::{Span, Time};
 
-/// A watch over one shard.
+/// Detector for one shard.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LongPollDetector {
     quantum: Span,
-    /// Looks since the last long turn.
+    /// Checks since the last long poll.
     calm: u32,
 }
 
-/// What to do about a turn.
+/// Verdict on a poll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PollVerdict {
-    /// It is a long one: the shard goes on elsewhere.
+    /// The poll is long: another thread takes over the shard.
     HandOver,
-    /// Nothing, and to look again after so long.
+    /// Not long; check again after this span.
     Again(Span),
 }
 
-/// Quanta between two looks, at the most.
+/// Maximum quanta between two checks.
 pub(crate) const PERIOD_MAX: u64 = 4;
-/// So many looks without a long turn double the period.
+/// Checks without a long poll that double the period.
 const CALM_LOOKS: u32 = 64;
 
 impl LongPollDetector {
@@ -36,7 +35,7 @@ impl LongPollDetector {
         Self { quantum, calm: 0 }
     }
 
-    /// Looks at `now` at the turn that began at `turn`, if one is being taken.
+    /// Verdict at `now` on the poll that began at `turn`, if there is one.
     pub fn look(&mut self, now: Time, turn: Option<Time>) -> PollVerdict {
         let taken = turn.map_or(Span::ZERO, |began| now.since(began));
         if turn.is_some() && taken >= self.quantum {
@@ -45,7 +44,7 @@ impl LongPollDetector {
         }
         self.calm = self.calm.saturating_add(1);
         let period = self.quantum * (1 << (self.calm / CALM_LOOKS).min(PERIOD_MAX.ilog2()));
-        // One that may become long is looked at when it does, if that is not too soon.
+        // A poll that may become long is checked when it does, but not at once.
         PollVerdict::Again(period.saturating_sub(taken).max(Span::from_nanos(1)))
     }
 }
@@ -58,8 +57,8 @@ mod tests {
 
     const QUANTUM: Span = Span::from_micros(100);
 
-    /// Looks at turns of these lengths, one after the other with a gap between;
-    /// which of them were called long, and after how long.
+    /// Checks polls of these lengths, with gaps between them. Returns the time after which each one
+    /// was called long, if it was.
     fn watched(turns: &[(Span, Span)]) -> Vec<Option<Span>> {
         let mut watch = LongPollDetector::new(QUANTUM);
         let (mut begin, mut look) = (Time::ZERO, Time::ZERO);

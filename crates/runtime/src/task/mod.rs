@@ -1,16 +1,14 @@
-//! Async services on the stack: tasks that wait, like everything here, by urgency.
+//! Async services on the stack: tasks scheduled by priority.
 //!
-//! A [`TaskShard`] is the pure heart: driver, transport and run queue of one
-//! core, stepped with `now`; [`run`] gives it a thread, which hands it to another
-//! when a task computes for long and takes turns of other shards' tasks when it
-//! has none ([`WorkerOptions`]). A task begins with the
-//! label of whoever spawned it; data that it reads and connections that it
-//! accepts bring theirs, it may set its own ([`set_label`]), and what it sends
-//! is as urgent as it is. What it asks of files ([`File`]) waits for the disk by
-//! its label, too. Sockets speak tokio's traits (feature `tokio`) and
-//! hyper's (feature `hyper`), and any `Waker` works, so tokio's channels,
-//! mutexes and notifications do. Not here: tokio's own timers and its `spawn`,
-//! which need tokio's runtime; [`sleep`] and [`spawn`] are in their place.
+//! A [`TaskShard`] is the pure core: driver, transport and run queue of one CPU core, stepped with
+//! `now`. [`run`] gives it a thread, hands it to another one while a task computes for long, and
+//! lets an idle thread poll tasks of other shards ([`WorkerOptions`]). A task starts with the label
+//! of the task that spawned it. Data that it reads and connections that it accepts set its label,
+//! as does [`set_label`]; its output has its label. Requests on files ([`File`]) wait for the disk
+//! by label, too. Sockets implement tokio's traits (feature `tokio`) and hyper's (feature `hyper`).
+//! Any `Waker` works, and with it tokio's channels, mutexes and notifications. Not supported:
+//! tokio's own timers and its `spawn`, which need tokio's runtime; [`sleep`] and [`spawn`] replace
+//! them.
 //!
 //! ```
 //! use net::device::memory;
@@ -81,16 +79,15 @@ pub use time::{Elapsed, Sleep, sleep, sleep_until, timeout, yield_now};
 pub use udp::{Received, UdpSocket};
 pub use worker_options::{Quantum, WorkerOptions};
 
-/// What carries out what tasks ask of files, and how those are opened.
+/// Disk for the tasks' files, and options for opening them.
 pub use storage::{Disk, Options as FileOptions};
 
 use super::sync;
 
-/// Runs `future` as a task of its own on the shard of the task that asks; see
-/// [`Handle::spawn`].
+/// Spawns `future` as a task on the current task's shard; see [`Handle::spawn`].
 ///
 /// # Panics
-/// When this is not called from a task.
+/// If called outside a task.
 pub fn spawn<T, F>(future: F) -> JoinHandle<T>
 where
     F: Future<Output = T> + Send + 'static,
@@ -99,16 +96,15 @@ where
     Handle::current().spawn(future)
 }
 
-/// The label that the task that asks runs with, with what is left of its
-/// budget; the least urgent where no task runs.
+/// Label of the current task, with its remaining budget; the least urgent outside a task.
 #[must_use]
 pub fn label() -> Label {
     let known = current::with(|running| control_block::unpack(running.task.home.now(), running.task.label()));
     known.unwrap_or_default()
 }
 
-/// From now on the task that asks runs, sends and spawns with `label`, until
-/// it reads what has a label of its own. Nothing where no task runs.
+/// Sets the label with which the current task runs, sends and spawns, until it reads labelled data.
+/// No effect outside a task.
 pub fn set_label(label: Label) {
     current::with(|running| running.task.set_label(control_block::pack(running.task.home.now(), label)));
 }

@@ -1,15 +1,13 @@
-//! One core's driver, transport and tasks, stepped by its owner.
+//! Task shard: driver, transport and tasks of one core, stepped by its owner.
 //!
-//! As [`Shard`](crate::Shard), with tasks in the requests' place: a round
-//! drives frames into the receive buffer, runs some of them through TCP, polls
-//! the task whose turn it is, hands requests on files to the disk and sends.
-//! [`TaskShard::step`] does the next single piece of it and says which. No clock,
-//! no thread: `now` is an argument.
+//! It is a [`Shard`](crate::Shard) with tasks in place of requests. A round moves frames into the
+//! receive buffer, runs some of them through TCP, polls the next task, submits requests on files to
+//! the disk and transmits. [`TaskShard::step`] does the next single piece of work and reports it.
+//! No clock, no thread: `now` is an argument.
 //!
-//! Between two polls the frames that came meanwhile are classified and some of
-//! them, the most urgent first, go through TCP. So an urgent one waits for one
-//! poll at the most, and no flood of frames keeps tasks from running. How long a
-//! poll takes is the task's affair.
+//! Between two polls newly received frames are classified and some of them, the most urgent first,
+//! go through TCP. An urgent frame thus waits for one poll at most, and a flood of frames does not
+//! keep tasks from running. The length of a poll is up to the task.
 
 use std::future::Future;
 use std::sync::{Arc, Mutex};
@@ -31,7 +29,7 @@ use super::waiter::Woken;
 use super::{Config, Handle};
 use crate::pipeline::{DriverCountersMut, Pipeline, ServerLoad, Setup, Shed, StackAccess, Work};
 
-/// See the module.
+/// Pure core of a server of tasks; see the module.
 pub struct TaskShard<D: Device> {
     home: Arc<Shared>,
     executor: Executor,
@@ -39,8 +37,7 @@ pub struct TaskShard<D: Device> {
     round: Round,
     driver: DriverCounters,
     guard: [Shed; Priority::LEVELS],
-    /// Connections that tasks have, and those that were read for the first time,
-    /// as of this step's beginning.
+    /// Open connections, and connections read for the first time, as of the start of this step.
     present: u64,
     served: u64,
     stolen: u64,
@@ -49,7 +46,7 @@ pub struct TaskShard<D: Device> {
     due: Vec<Waker>,
 }
 
-/// Where in its round the shard is.
+/// Position of the shard in its round.
 #[derive(Clone, Copy, Debug)]
 enum Round {
     Drive { left: usize },
@@ -60,16 +57,16 @@ enum Round {
     Transmit,
 }
 
-/// The rest of a round, and a whole one that finds nothing.
+/// Phases of the rest of a round and of a whole one without work.
 const ROUND_PHASES: usize = 13;
-/// Requests on files that are over: of how many a round lets the tasks run.
+/// Maximum of file completions per round.
 const COMPLETIONS: usize = 8;
 
 impl<D: Device> TaskShard<D> {
     /// A shard without tasks.
     ///
     /// # Panics
-    /// When a budget is 0.
+    /// If a budget is 0.
     #[must_use]
     pub fn new(config: Config) -> Self {
         let files = config.disk.map(IoScheduler::new);
@@ -96,13 +93,13 @@ impl<D: Device> TaskShard<D> {
         }
     }
 
-    /// Its tasks and sockets, for any thread.
+    /// Handle to its tasks and sockets, for any thread.
     #[must_use]
     pub fn handle(&self) -> Handle {
         Handle(self.home.clone())
     }
 
-    /// Starts a task; see [`Handle::spawn`].
+    /// Spawns a task; see [`Handle::spawn`].
     pub fn spawn<T, F>(&self, future: F) -> JoinHandle<T>
     where
         F: Future<Output = T> + Send + 'static,
@@ -111,12 +108,12 @@ impl<D: Device> TaskShard<D> {
         self.handle().spawn(future)
     }
 
-    /// Looks at the stack, to read its counters for instance.
+    /// Result of `look` on the stack, e.g. its counters.
     pub fn with_stack<R>(&self, look: impl FnOnce(&mut Stack) -> R) -> R {
         look(&mut lock(&self.home.sockets).stack)
     }
 
-    /// What happened so far.
+    /// Event counters.
     #[must_use]
     pub fn counters(&self) -> Counters {
         let counts = &self.executor.counts;
@@ -134,13 +131,13 @@ impl<D: Device> TaskShard<D> {
         }
     }
 
-    /// Tasks that wait for their turn, entries that will be skipped included.
+    /// Queued entries of tasks, including those that will be skipped.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.executor.waiting()
     }
 
-    /// Since when the oldest of each queue waits: what a core scheduler asks.
+    /// Start of the oldest wait in each queue, for a core scheduler.
     #[must_use]
     pub fn oldest(&self) -> Oldest {
         let timers = lock(&self.home.timers).next();
@@ -148,13 +145,13 @@ impl<D: Device> TaskShard<D> {
         Oldest { frames: self.front.oldest(), tasks: self.executor.oldest(), timers, storage }
     }
 
-    /// Tasks that exist.
+    /// Live tasks.
     #[must_use]
     pub fn tasks(&self) -> usize {
         self.home.live()
     }
 
-    /// When `step` should be called next if no frame and no wake-up comes.
+    /// Time of the next `step`, if no frame and no wake-up comes before.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Time> {
         let stack = lock(&self.home.sockets).stack.poll_timeout();
@@ -174,7 +171,7 @@ impl<D: Device> TaskShard<D> {
         }
     }
 
-    /// The same, but a task's turn is the caller's to take, on any thread.
+    /// As [`TaskShard::step`], but returns a task's poll to the caller, for any thread.
     pub fn next(&mut self, now: Time, device: &mut D) -> Next {
         self.front.start_round(now);
         self.home.set_now(now);
@@ -189,13 +186,12 @@ impl<D: Device> TaskShard<D> {
         next
     }
 
-    /// A turn that [`TaskShard::next`] gave is over.
+    /// Takes back a finished poll of [`TaskShard::next`].
     pub fn take_back(&mut self, ran: PolledTask) {
         self.executor.take_back(ran);
     }
 
-    /// A turn for a thread that has nothing else to do: the one that would be
-    /// next here.
+    /// Next poll of this shard, for an idle thread of another shard.
     pub fn spare(&mut self, now: Time) -> Option<TaskPoll> {
         self.home.set_now(now);
         if self.home.take_stirred() {
@@ -206,7 +202,7 @@ impl<D: Device> TaskShard<D> {
         turn
     }
 
-    /// Takes in what has come, without a turn for anybody, up to a round's frames.
+    /// Receives up to a round's frames without polling tasks.
     pub(super) fn glance(&mut self, now: Time, device: &mut D) {
         self.front.start_round(now);
         self.home.set_now(now);
@@ -219,32 +215,30 @@ impl<D: Device> TaskShard<D> {
         self.front.set_work(Work::Receive);
     }
 
-    /// How long the task that has waited longest has waited.
+    /// Wait of the task that has waited longest.
     pub(super) fn waits_since(&self, now: Time) -> Span {
         self.executor.oldest().map_or(Span::ZERO, |since| now.since(since))
     }
 
-    /// What the core scheduler is told; `request`: when the turn began that is
-    /// being taken.
+    /// Signals for the core scheduler; `request`: start of the current poll.
     pub(super) fn pulse(&self, request: Option<Time>) -> WorkerSignals {
         let Oldest { frames, tasks, timers, storage } = self.oldest();
         let runnable = self.waiting() as u32;
         WorkerSignals { frames, tasks, timers, storage, request, runnable, ..WorkerSignals::default() }
     }
 
-    /// Whether its thread has to look again soon, since nothing wakes it for what
-    /// its disk has done.
+    /// True if its thread has to poll the disk, which cannot wake it.
     pub(super) fn must_look(&self) -> bool {
         self.home.files.as_ref().is_some_and(|files| lock(files).needs_poll())
     }
 
-    /// A turn was a long one.
+    /// Records a handover after a long poll.
     pub(super) fn on_handed_over(&mut self) {
         self.handed_over += 1;
     }
 
     fn work(&mut self, now: Time, device: &mut D) -> Next {
-        // Until a round has found nothing there may be more to do.
+        // True until a whole round found no work.
         let mut more = true;
         let executor = &self.executor;
         let over = self.front.receive_share_exhausted(|| executor.waiting() > 0);
@@ -293,25 +287,24 @@ impl<D: Device> TaskShard<D> {
             }
         }
         if over {
-            // Those that waited had had their turns already.
+            // The waiting entries were stale.
             self.front.reset_share();
             return self.work(now, device);
         }
-        // Nothing to do but to send what was held.
+        // Only coalesced output is left.
         if !self.front.is_coalescing() {
             return Next::Done(Step::Idle);
         }
         Next::Done(transmitted(self.send(now, device)).unwrap_or(Step::Idle))
     }
 
-    /// Takes in what was left, and sends what TCP has ready, for the last time; a
-    /// full device keeps it.
+    /// Queues the last inbox entries and transmits TCP's output, as far as the device has space.
     pub(super) fn finish(&mut self, now: Time, device: &mut D) {
         self.executor.gather(now);
         self.send(now, device);
     }
 
-    /// Hears what happened and lets those run whom it concerns.
+    /// Handles events, timers and completions, and wakes the tasks concerned.
     fn wake(&mut self, now: Time) {
         let mut sockets = lock(&self.home.sockets);
         if sockets.stack.poll_timeout().is_some_and(|at| at <= now) {
@@ -332,8 +325,8 @@ impl<D: Device> TaskShard<D> {
         }
     }
 
-    /// Tells the guard's policy what there is, if it is time to. Nobody knows
-    /// when a task's request began, so it sees no budgets and no latencies.
+    /// Evaluates the guard's policy, if due. Request boundaries are unknown, so it gets no budgets
+    /// and no latencies.
     fn look_around(&mut self, now: Time) {
         if let Some(gate) = &mut self.front.gate {
             let sockets = lock(&self.home.sockets);
@@ -350,20 +343,20 @@ impl<D: Device> TaskShard<D> {
         }
     }
 
-    /// The driver stage.
+    /// Driver stage.
     fn drive(&mut self, now: Time, device: &mut D) -> Option<Step> {
         let counted = DriverCountersMut { driver: &mut self.driver, guard: &mut self.guard };
         let driven = self.front.receive_batch(now, device, &mut &self.home.sockets, self.present, counted)?;
         Some(Step::Drive { classified: driven.classified, shed: driven.shed })
     }
 
-    /// Runs the frame whose turn it is through TCP.
+    /// Runs the next frame through TCP.
     fn transport(&mut self, now: Time, device: &mut D) -> Option<Step> {
         let payload = self.front.transport(now, device, &mut &self.home.sockets)?;
         Some(Step::Transport { payload })
     }
 
-    /// Lets the task run whose request on a file is over and that goes next.
+    /// Wakes the task of the most urgent completed request on a file.
     fn complete(&self, now: Time) -> bool {
         let told = self.home.files.as_ref().and_then(|files| lock(files).pop_waiter(now));
         let Some((waiter, level)) = told else { return false };
@@ -371,7 +364,7 @@ impl<D: Device> TaskShard<D> {
         true
     }
 
-    /// Hands what tasks ask of files to the disk.
+    /// Submits tasks' requests on files to the disk.
     fn submit(&self, now: Time) -> Option<Step> {
         let requests = lock(self.home.files.as_ref()?).submit(now);
         (requests > 0).then_some(Step::Submit { requests })

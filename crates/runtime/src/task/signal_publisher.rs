@@ -1,11 +1,11 @@
-//! What a shard of tasks tells the core scheduler.
+//! Publisher of a task shard's signals for the core scheduler.
 
 use std::sync::Arc;
 
 use queueing::{CoreId, Time};
 use sched::cores::worker_signals::{SignalMemory, WorkerSignals, WorkerSlot};
 
-/// A shard's lane on a board, and what it told there last.
+/// Slot of a shard in a signal page, and the last signals published there.
 pub(crate) struct SignalPublisher {
     board: Arc<dyn SignalMemory>,
     lane: usize,
@@ -14,7 +14,8 @@ pub(crate) struct SignalPublisher {
 }
 
 impl SignalPublisher {
-    /// For lane `lane` of `board`, which `here` tells where it runs; `None` when there is no such.
+    /// Publisher for slot `lane` of `board`; `here` gives the current core. `None` if there is no
+    /// such slot.
     pub fn new(
         board: Arc<dyn SignalMemory>,
         lane: usize,
@@ -24,17 +25,17 @@ impl SignalPublisher {
         there.then(|| Self { board, lane, here, last: WorkerSignals::default() })
     }
 
-    /// The lane, if it is still there: others write to that memory, too.
+    /// The slot, if it still exists: other processes write that memory, too.
     pub fn lane(&self) -> Option<&WorkerSlot> {
         self.board.page().slots().get(self.lane)
     }
 
-    /// The board, and which lane of it.
+    /// Signal memory and slot number.
     pub fn place(&self) -> (Arc<dyn SignalMemory>, usize) {
         (self.board.clone(), self.lane)
     }
 
-    /// Tells `pulse` at `now`, if it is news.
+    /// Publishes `pulse` at `now`, if it has changed.
     pub fn tell(&mut self, now: Time, pulse: WorkerSignals) {
         let core = pulse.request.and(self.here).and_then(|here| here());
         let pulse = WorkerSignals { at: self.last.at, core, ..pulse };

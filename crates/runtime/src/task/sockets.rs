@@ -1,10 +1,9 @@
-//! Between the stack and the tasks: whose connection is whose, and who waits.
+//! Socket table between stack and tasks: owners of connections and their waiters.
 //!
-//! Bytes stay in the stack until a task reads them, so an unread connection's
-//! window closes by itself. What is kept here is who waits, how urgent the
-//! unread bytes are, and which connections nobody has accepted yet: those wait
-//! by the label of their most urgent bytes, too. Bound: one entry for each
-//! connection, and the listeners' backlogs.
+//! Bytes stay in the stack until a task reads them, so an unread connection's window closes by
+//! itself. The table holds waiters, the label of the unread bytes, and the accept queues, which are
+//! ordered by the label of each connection's most urgent bytes. Bound: one entry per connection,
+//! and the listeners' backlogs.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -17,19 +16,19 @@ use queueing::{Discipline, Entry, Fifo, Label, Priority, PushResult, Span, Stric
 use super::control_block::{UNLABELED, level, pack};
 use super::waiter::{Waiter, Woken};
 
-/// See the module.
+/// Socket table of a shard; see the module.
 pub(crate) struct Sockets {
     pub stack: Stack,
     pub(super) table: Vec<Socket>,
     free: Vec<u32>,
-    /// By [`ConnId::index`], which entry of the table it has.
+    /// Table index by [`ConnId::index`].
     places: Vec<u32>,
     listeners: Vec<Listening>,
-    /// Connections reset because nobody accepted those before them.
+    /// Connections reset because of a full accept queue.
     pub overflows: u64,
-    /// Connections that were read for the first time.
+    /// Connections read for the first time.
     pub served: u64,
-    /// Who waits for a datagram.
+    /// Waiters for datagrams.
     pub hearers: BTreeMap<UdpId, Waiter>,
 }
 
@@ -37,12 +36,12 @@ pub(crate) struct Sockets {
 pub(crate) struct Socket {
     pub id: ConnId,
     phase: Phase,
-    /// The most urgent label of its unread bytes, packed.
+    /// Most urgent label of its unread bytes, packed.
     pub unread: u64,
     pub connected: bool,
     pub peer_closed: bool,
     pub closed: Option<CloseReason>,
-    /// Somebody has read what came.
+    /// True once a task has read from it.
     pub read: bool,
     pub reader: Option<Waiter>,
     pub writer: Option<Waiter>,
@@ -51,20 +50,20 @@ pub(crate) struct Socket {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Free,
-    /// At this listener, until somebody accepts it.
+    /// In this listener's accept queue.
     Waiting(u32),
     /// A [`TcpStream`](super::TcpStream) has it.
     Held,
 }
 
 impl Socket {
-    /// Whether it is connection `id` and waits at `listener`.
+    /// True if it is connection `id` in the accept queue of `listener`.
     fn waits(&self, id: ConnId, listener: u32) -> bool {
         self.id == id && self.phase == Phase::Waiting(listener)
     }
 }
 
-/// A port that is listened on.
+/// Listener of a port.
 struct Listening {
     port: u16,
     queue: Strict<Fifo<Pending>>,
@@ -74,13 +73,13 @@ struct Listening {
     acceptor: Option<Waiter>,
 }
 
-/// A connection that waits to be accepted, as urgent as `level`.
+/// Entry of an accept queue, at `level`.
 #[derive(Clone, Copy, Debug)]
 struct Pending {
     slot: u32,
     id: ConnId,
     level: Priority,
-    /// Since when it waits at this level.
+    /// Time since which it waits at this level.
     since: Time,
 }
 
@@ -90,9 +89,9 @@ impl Entry for Pending {
     }
 }
 
-/// A listener's backlog unless it says otherwise, as in the stack.
+/// Default backlog, as in the stack.
 const BACKLOG: usize = 1024;
-/// Whoever waits so long to be accepted is old.
+/// Wait for acceptance after which a connection is treated as aged.
 const AGE_MAX: Span = Span::from_millis(10);
 const NO_PLACE: u32 = u32::MAX;
 
@@ -110,18 +109,18 @@ impl Sockets {
         }
     }
 
-    /// Connections that wait to be accepted, or that somebody has.
+    /// Connections in accept queues or owned by tasks.
     pub fn held(&self) -> u64 {
         (self.table.len() - self.free.len()) as u64
     }
 
-    /// Takes what TCP has to tell.
+    /// Handles the stack's events.
     pub fn take_events(&mut self, now: Time, woken: &mut Woken) {
         while let Some(event) = self.stack.poll_event() {
             self.on_event(now, &event, woken);
         }
         while let Some(id) = self.stack.poll_udp() {
-            // It stays until it has read: what comes next may be more urgent.
+            // The waiter stays until it has read: the next datagram may be more urgent.
             if let (Some(hearer), Some(level)) = (self.hearers.get(&id), self.stack.udp_level(id)) {
                 woken.push((hearer.clone(), level));
             }
@@ -140,7 +139,7 @@ impl Sockets {
                 let label = pack(now, event.label);
                 let raised = level(label) < level(socket.unread);
                 socket.unread = socket.unread.min(label);
-                // It stays until it has read: what comes next may be more urgent.
+                // The waiter stays until it has read: later bytes may be more urgent.
                 woken.extend(socket.reader.clone().map(|reader| (reader, priority)));
                 if let (Phase::Waiting(listener), true) = (socket.phase, raised) {
                     self.raise(now, slot, listener, woken);
@@ -171,7 +170,7 @@ impl Sockets {
         }
     }
 
-    /// A handshake is complete: the connection waits to be accepted.
+    /// Queues a new connection for acceptance.
     fn on_accepted(&mut self, now: Time, event: &Event, ListenerId(index): ListenerId, woken: &mut Woken) {
         let listener = &self.listeners[index as usize];
         if !listener.open || listener.waiting >= listener.backlog {
@@ -184,13 +183,13 @@ impl Sockets {
         self.raise(now, slot, index, woken);
     }
 
-    /// Lets a connection wait to be accepted as urgently as its bytes are.
+    /// Queues a connection for acceptance at the level of its bytes.
     fn raise(&mut self, now: Time, slot: u32, index: u32, woken: &mut Woken) {
         let socket = &self.table[slot as usize];
         let pending = Pending { slot, id: socket.id, level: level(socket.unread), since: now };
         let listener = &mut self.listeners[index as usize];
         if let PushResult::Refused(pending) = listener.queue.push(now, pending) {
-            // Some of those in it are gone, or accepted already.
+            // Some entries are stale: closed or accepted.
             let table = &self.table;
             let mut all: Vec<Pending> = std::iter::from_fn(|| listener.queue.pop(now)).collect();
             all.retain(|other| table[other.slot as usize].waits(other.id, index));
@@ -198,13 +197,13 @@ impl Sockets {
             all.sort_by_key(|other| other.since);
             for other in all {
                 let outcome = listener.queue.push(other.since, other);
-                assert!(matches!(outcome, PushResult::Queued), "who waits does so once on each level");
+                assert!(matches!(outcome, PushResult::Queued), "each connection has one entry per level");
             }
         }
         woken.extend(listener.acceptor.clone().map(|acceptor| (acceptor, pending.level)));
     }
 
-    /// The connection to accept next, and its label, packed.
+    /// Next connection to accept, and its label, packed.
     pub fn accept(&mut self, now: Time, ListenerId(index): ListenerId) -> Option<(u32, u64)> {
         loop {
             let listener = &mut self.listeners[index as usize];
@@ -218,7 +217,7 @@ impl Sockets {
         }
     }
 
-    /// Has `acceptor` woken when a connection comes; the one before comes back.
+    /// Sets the waiter for new connections; returns the previous one.
     pub fn await_connection(&mut self, ListenerId(index): ListenerId, acceptor: Waiter) -> Option<Waiter> {
         self.listeners[index as usize].acceptor.replace(acceptor)
     }
@@ -235,7 +234,7 @@ impl Sockets {
         let places = backlog * Priority::LEVELS;
         let queue = Strict::new(places, |_| Fifo::new(places)).with_age_max(AGE_MAX);
         let listening = Listening { port, queue, waiting: 0, backlog, open: true, acceptor: None };
-        // The stack gives numbers of listeners that are gone again.
+        // The stack reuses numbers of closed listeners.
         match self.listeners.get_mut(id.0 as usize) {
             Some(gone) => *gone = listening,
             None => self.listeners.push(listening),
@@ -243,7 +242,7 @@ impl Sockets {
         Ok(id)
     }
 
-    /// Listens no more; who waits is reset.
+    /// Closes a listener and resets the connections in its accept queue; returns its waiter.
     pub fn unlisten(&mut self, now: Time, id: ListenerId) -> Option<Waiter> {
         let listener = &mut self.listeners[id.0 as usize];
         listener.open = false;
@@ -255,7 +254,7 @@ impl Sockets {
         self.listeners[id.0 as usize].acceptor.take()
     }
 
-    /// Begins to connect.
+    /// Starts an active open.
     pub fn connect(&mut self, now: Time, remote: SocketAddr) -> io::Result<u32> {
         use net::stack::ConnectError::{NoPort, NoRoute, TooMany};
         let id = self.stack.connect(now, remote, None).map_err(|e| match e {
@@ -266,7 +265,7 @@ impl Sockets {
         Ok(self.add(id, Phase::Held))
     }
 
-    /// Nobody holds the connection any more; those who waited come back.
+    /// Closes a connection after its owner dropped it; returns its waiters.
     pub fn release(&mut self, now: Time, slot: u32) -> [Option<Waiter>; 2] {
         let socket = &mut self.table[slot as usize];
         let waiters = [socket.reader.take(), socket.writer.take()];
@@ -314,15 +313,14 @@ impl Sockets {
         self.free.push(slot);
     }
 
-    /// The entry of `id`, if it has one.
+    /// Table index of `id`, if it has an entry.
     fn slot(&self, id: ConnId) -> Option<u32> {
         let slot = *self.places.get(id.index as usize)?;
         self.table.get(slot as usize).filter(|socket| socket.id == id).map(|_| slot)
     }
 }
 
-/// How a connection that ended for `reason` looks to who uses it; `None` is
-/// the polite end.
+/// Error for users of a connection that ended for `reason`; `None` after a regular close.
 pub(crate) fn error(reason: CloseReason) -> Option<io::Error> {
     Some(io::Error::from(match reason {
         CloseReason::Finished => return None,

@@ -1,24 +1,23 @@
-//! Where a task is, and how urgently it was woken: one word.
+//! State of a task and level of its wake-up, in one atomic word.
 //!
-//! A task is idle, queued, or being polled. A wake-up carries a level. It
-//! queues an idle task; of a queued one it may better the place; one that
-//! comes while the task is polled queues it again afterwards. State and level
-//! change together, so no wake-up is lost between them, whichever threads
-//! wake: that is what `tests/task_state.rs` checks, with this file's own code.
+//! A task is idle, queued, or being polled. A wake-up has a level. It queues an idle task, may
+//! raise a queued one, and queues a task under poll again afterwards. State and level change
+//! together, so no wake-up is lost between them, whichever threads wake; `tests/task_state.rs`
+//! checks that with this file's code.
 
 use super::sync::{AtomicU8, Ordering};
 
-/// The word of one task.
+/// State word of one task.
 #[derive(Debug)]
 pub(crate) struct State(AtomicU8);
 
-/// What whoever woke a task has to do.
+/// Action for the caller of a wake-up.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WakeAction {
-    /// Put it into its executor's inbox.
+    /// Put the task into its executor's inbox.
     Queue,
-    /// Nothing: it is queued as well as that already, is polled, or has ended.
+    /// None: it is queued at least as urgently, under poll, or ended.
     Nothing,
 }
 
@@ -27,7 +26,7 @@ const QUEUED: u8 = 1;
 const POLLED: u8 = 2;
 const ENDED: u8 = 3;
 const STATE: u8 = 3;
-/// Above the state: the most urgent level it was woken at, 0..=7, or nobody's.
+/// Above the state: most urgent level of its wake-ups, 0..=7, or [`NO_LEVEL`].
 const LEVEL_SHIFT: u32 = 2;
 const NO_LEVEL: u8 = 8;
 
@@ -36,12 +35,12 @@ const fn word(state: u8, level: u8) -> u8 {
 }
 
 impl State {
-    /// A task that is queued from the start, at `level`.
+    /// A task that is queued at `level` from the start.
     pub fn queued(level: u8) -> Self {
         Self(AtomicU8::new(word(QUEUED, level)))
     }
 
-    /// Somebody wakes it at `level`.
+    /// Wakes the task at `level`.
     pub fn wake(&self, level: u8) -> WakeAction {
         let mut seen = self.0.load(Ordering::Relaxed);
         loop {
@@ -53,8 +52,8 @@ impl State {
                 QUEUED | POLLED => (seen, WakeAction::Nothing),
                 _ => return WakeAction::Nothing,
             };
-            // Writes even what is there already: whoever polls next sees what
-            // came before this wake-up.
+            // Also writes an unchanged value, so that the next poll sees all writes before this
+            // wake-up.
             match self.0.compare_exchange_weak(seen, next, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => return woken,
                 Err(now) => seen = now,
@@ -62,13 +61,13 @@ impl State {
         }
     }
 
-    /// The level at which it is queued, if it is.
+    /// Level at which it is queued, if it is.
     pub fn queued_at(&self) -> Option<u8> {
         let seen = self.0.load(Ordering::Acquire);
         (seen & STATE == QUEUED).then_some(seen >> LEVEL_SHIFT)
     }
 
-    /// Starts polling; `false` unless it is queued.
+    /// Starts a poll; `false` unless it is queued.
     pub fn begin(&self) -> bool {
         let mut seen = self.0.load(Ordering::Relaxed);
         while seen & STATE == QUEUED {
@@ -81,8 +80,7 @@ impl State {
         false
     }
 
-    /// Polling is over and the task is not; whether it was woken meanwhile and
-    /// so is queued again.
+    /// Ends a poll of an unfinished task; after a wake-up meanwhile, it is queued again.
     pub fn pause(&self) -> WakeAction {
         let mut seen = self.0.load(Ordering::Relaxed);
         loop {
@@ -98,7 +96,7 @@ impl State {
         }
     }
 
-    /// The task is over.
+    /// Ends the task.
     pub fn end(&self) {
         self.0.store(word(ENDED, NO_LEVEL), Ordering::Release);
     }

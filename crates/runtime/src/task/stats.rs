@@ -1,4 +1,4 @@
-//! What a shard of tasks says of itself.
+//! Step results and counters of a task shard.
 
 use net::driver::DriverCounters;
 use queueing::{Priority, Time};
@@ -6,87 +6,85 @@ use queueing::{Priority, Time};
 use super::task_poll::TaskPoll;
 use crate::pipeline::Shed;
 
-/// What the shard did in one step, so that the simulator can charge for it.
+/// Work done in one step, so that the simulator can charge for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Took a frame from the device, classified it, put it into the receive buffer.
+    /// Moved a frame from the device, classified, into the receive buffer.
     Drive {
-        /// A classifier was called.
+        /// True if a classifier was called.
         classified: bool,
-        /// The guard shed it, so that it is in no buffer.
+        /// True if the guard shed the frame; it is in no buffer.
         shed: bool,
     },
     /// Ran one frame through TCP.
     Transport {
-        /// It carried payload.
+        /// True if it carried payload.
         payload: bool,
     },
-    /// Let a task run whose request on a file is over.
+    /// Woke a task whose request on a file is finished.
     Complete,
     /// Polled a task.
     Poll {
-        /// The level at which it waited.
+        /// Level at which it was queued.
         priority: Priority,
     },
-    /// Handed requests on files to the disk.
+    /// Submitted requests on files to the disk.
     Submit {
-        /// How many.
+        /// Number of requests.
         requests: usize,
     },
-    /// Sent frames.
+    /// Transmitted frames.
     Transmit {
-        /// How many.
+        /// Number of frames.
         frames: usize,
     },
     /// Nothing to do before `poll_timeout`, the next frame or the next wake-up.
     Idle,
 }
 
-/// What a shard is at.
+/// Result of [`TaskShard::next`](super::TaskShard::next).
 pub enum Next {
-    /// It has done this.
+    /// Work that the shard has done.
     Done(Step),
-    /// This task's turn is to be taken, and to be [taken back](super::TaskShard::take_back)
-    /// when it is over; until then the shard can go on.
+    /// A poll for the caller to run and to [give back](super::TaskShard::take_back); the shard can
+    /// go on meanwhile.
     Turn(TaskPoll),
 }
 
-/// How often each thing happened.
+/// Event counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// The driver stage: frames, verdicts, drops.
+    /// Driver stage: frames, verdicts, drops.
     pub driver: DriverCounters,
     /// SYNs at the guard, by the level of their class.
     pub guard: [Shed; Priority::LEVELS],
-    /// Tasks that began.
+    /// Tasks started.
     pub started: u64,
-    /// Tasks that ended, by a panic or not.
+    /// Tasks ended, by a panic or not.
     pub ended: u64,
-    /// Tasks that a panic ended.
+    /// Tasks ended by a panic.
     pub panicked: u64,
-    /// Tasks that were not started: as many existed as may.
+    /// Tasks refused at the maximum.
     pub refused: u64,
-    /// Turns that tasks had.
+    /// Polls of tasks.
     pub polls: u64,
-    /// Of those, taken by threads of other shards.
+    /// Of those, run by threads of other shards.
     pub stolen: u64,
-    /// How often the shard went on elsewhere because a turn was a long one.
+    /// Handovers to a spare thread because of a long poll.
     pub handed_over: u64,
-    /// Connections reset because as many waited to be accepted as may.
+    /// Connections reset because of a full accept queue.
     pub overflows: u64,
 }
 
-/// Since when the oldest element of each queue waits, where one does.
+/// Start of the oldest wait in each queue, if any.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Oldest {
-    /// In the receive buffer.
+    /// Receive buffer.
     pub frames: Option<Time>,
-    /// In the run queue.
+    /// Run queue.
     pub tasks: Option<Time>,
-    /// When the next sleep is over: it waits since then, or will. Each step wakes
-    /// all of those.
+    /// End of the next sleep, in the past or future. Each step wakes all that are due.
     pub timers: Option<Time>,
-    /// Of the requests on files that are over: since when it was seen that one
-    /// is whose task has not been let run.
+    /// Detection of the oldest completed request on a file whose task has not been woken.
     pub storage: Option<Time>,
 }

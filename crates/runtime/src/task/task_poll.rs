@@ -1,11 +1,10 @@
-//! One turn of one task, to be taken by any thread.
+//! One poll of one task, for any thread.
 //!
-//! Whose turn it is a shard says; taking it needs nothing of the shard. So
-//! while a turn is being taken the shard can go on elsewhere: on a spare thread,
-//! should it be a long one, or beside another shard's thread that has nothing
-//! else to do. What is over comes back as [`PolledTask`].
+//! The shard selects the task; the poll itself needs nothing of the shard. Meanwhile the shard can
+//! go on elsewhere: on a spare thread after a long poll, or on its own while another shard's idle
+//! thread runs the poll. The result goes back as a [`PolledTask`].
 //!
-//! A task that panics ends, alone, and is counted.
+//! A task that panics ends alone and is counted.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -18,16 +17,15 @@ use super::current::{self, Running};
 use super::handle::Shared;
 use super::state::WakeAction;
 
-/// A task whose turn it is. One that is not taken is a task that waits for
-/// ever.
+/// A task selected for a poll. If dropped, the task never runs again.
 #[must_use]
 pub struct TaskPoll {
     pub(super) task: Arc<Task>,
     pub(super) priority: Priority,
 }
 
-/// A turn that was taken; [`TaskShard::take_back`](super::TaskShard::take_back)
-/// wants it, or [`PolledTask::leave`].
+/// A finished poll, to be given to [`TaskShard::take_back`](super::TaskShard::take_back) or
+/// [`PolledTask::leave`].
 #[must_use]
 pub struct PolledTask {
     task: Arc<Task>,
@@ -36,18 +34,18 @@ pub struct PolledTask {
 }
 
 impl TaskPoll {
-    /// The level at which the task waited.
+    /// Level at which the task was queued.
     #[must_use]
     pub fn priority(&self) -> Priority {
         self.priority
     }
 
-    /// Whether it is a task of this shard.
+    /// True if it is a task of this shard.
     pub(super) fn is_of(&self, home: &Arc<Shared>) -> bool {
         Arc::ptr_eq(&self.task.home, home)
     }
 
-    /// Runs the task until it waits or ends.
+    /// Polls the task.
     pub fn take(self) -> PolledTask {
         let task = self.task;
         let Some(mut body) = task.take_body() else {
@@ -60,7 +58,7 @@ impl TaskPoll {
         if let Ok(true) = polled {
             task.put_body(body);
             if task.home.has_ended() {
-                // Its shard has dropped the others.
+                // The shard has dropped all other tasks.
                 if let Some(body) = task.take_body() {
                     dropped(body);
                     task.state.end();
@@ -71,7 +69,7 @@ impl TaskPoll {
             }
             drop(running);
             if task.state.pause() == WakeAction::Queue {
-                // After those that it woke itself.
+                // Queued after the tasks that it woke itself.
                 task.home.enqueue(task.clone());
             }
             return PolledTask { task, ended: false, panicked: false };
@@ -85,12 +83,12 @@ impl TaskPoll {
 }
 
 impl PolledTask {
-    /// The task that is over, if it is, and whether by a panic.
+    /// The task, if it has ended, and whether by a panic.
     pub(super) fn ended(self) -> Option<(Arc<Task>, bool)> {
         self.ended.then_some((self.task, self.panicked))
     }
 
-    /// Leaves it for its shard, which somebody else has.
+    /// Returns it to its shard's inbox, for use by threads that do not hold the shard.
     pub fn leave(self) {
         if self.ended {
             let home = self.task.home.clone();
@@ -99,7 +97,7 @@ impl PolledTask {
     }
 }
 
-/// Drops what a task ran; `false` when that panicked.
+/// Drops a task's future; `false` if that panicked.
 pub(super) fn dropped(body: Body) -> bool {
     catch_unwind(AssertUnwindSafe(|| drop(body))).is_ok()
 }

@@ -1,9 +1,8 @@
 //! TCP sockets for tasks.
 //!
-//! Any thread may use them; a shard's own tasks do so without ever waiting for
-//! its locks. Whoever takes data runs with its label from then on, and what a
-//! task sends is as urgent as the task: so an urgent request meets no queue
-//! that does not know it, on the way in or out.
+//! Any thread may use them; a shard's own tasks never wait for its locks. A task that reads data
+//! runs with their label from then on, and its output has its label. An urgent request thus meets
+//! no queue that ignores its priority, on the way in or out.
 
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
@@ -19,7 +18,7 @@ use super::sockets::{Sockets, error};
 use super::waiter::Waiter;
 use super::{Handle, current};
 
-/// Accepts connections, the most urgent first.
+/// Listener; accepts the most urgent connection first.
 pub struct TcpListener {
     home: Arc<Shared>,
     id: ListenerId,
@@ -27,19 +26,19 @@ pub struct TcpListener {
 }
 
 impl TcpListener {
-    /// Listens on `port` of the stack of the task that asks.
+    /// Listens on `port` of the current task's stack.
     ///
     /// # Errors
     /// [`io::ErrorKind::AddrInUse`]; [`io::ErrorKind::InvalidInput`] for port 0.
     ///
     /// # Panics
-    /// When this is not called from a task; see [`Handle::listen`].
+    /// If called outside a task; see [`Handle::listen`].
     pub fn bind(port: u16) -> io::Result<Self> {
         Handle::current().listen(port, ListenOptions::default())
     }
 
-    /// The next connection and who it comes from. The task runs with the
-    /// connection's label from then on, and so does what it spawns for it.
+    /// Accepts the next connection; returns it with the peer's address. The task, and tasks that it
+    /// spawns, run with the connection's label from then on.
     pub async fn accept(&mut self) -> (TcpStream, SocketAddr) {
         poll_fn(|cx| self.poll_accept(cx)).await
     }
@@ -61,14 +60,14 @@ impl TcpListener {
         Poll::Ready((stream, remote))
     }
 
-    /// Where it listens.
+    /// Local address.
     #[must_use]
     pub fn local_addr(&self) -> SocketAddr {
         self.local
     }
 }
 
-/// Who waits to be accepted is reset, whoever comes later refused; the port is free.
+/// Resets connections in the accept queue, refuses later ones and frees the port.
 impl Drop for TcpListener {
     fn drop(&mut self) {
         let waiter = lock(&self.home.sockets).unlisten(self.home.now(), self.id);
@@ -77,11 +76,10 @@ impl Drop for TcpListener {
     }
 }
 
-/// A connection. It reads and writes by the traits of tokio and hyper, with
-/// the features of those names.
+/// A connection. It implements the I/O traits of tokio and hyper, with the features of those names.
 ///
-/// Dropping it closes it after what was written; bytes that were not read
-/// reset it. One task may read and one write at a time.
+/// Dropping it closes it after its output; unread bytes reset it. One task may read and one write
+/// at a time.
 pub struct TcpStream {
     pub(super) home: Arc<Shared>,
     slot: u32,
@@ -100,42 +98,40 @@ impl TcpStream {
         Self { home: home.clone(), slot, id, local, remote }
     }
 
-    /// Connects to `remote` by the stack of the task that asks.
+    /// Connects to `remote` from the current task's stack.
     ///
     /// # Errors
-    /// No port, no route, too many connections, or why the peer could not be
-    /// reached.
+    /// No port, no route, too many connections, or the reason why the handshake failed.
     ///
     /// # Panics
-    /// When this is not called from a task; see [`Handle::connect`].
+    /// If called outside a task; see [`Handle::connect`].
     pub async fn connect(remote: SocketAddr) -> io::Result<Self> {
         Handle::current().connect(remote).await
     }
 
-    /// Our end's address.
+    /// Local address.
     #[must_use]
     pub fn local_addr(&self) -> SocketAddr {
         self.local
     }
 
-    /// The peer's address.
+    /// Peer's address.
     #[must_use]
     pub fn peer_addr(&self) -> SocketAddr {
         self.remote
     }
 
-    /// The connection's name in the stack.
+    /// Connection id in the stack.
     #[must_use]
     pub fn id(&self) -> ConnId {
         self.id
     }
 
-    /// Shows `take` the bytes that came, never none unless the peer has closed
-    /// its half; it says how many it has taken. The task runs with their label
-    /// from then on.
+    /// Passes the received bytes to `take`, which returns the number consumed; empty only after the
+    /// peer's close. The task runs with their label from then on.
     ///
     /// # Errors
-    /// Why the connection is gone.
+    /// The reason why the connection has ended.
     pub fn poll_read_with(
         &mut self,
         cx: &mut Context<'_>,
@@ -173,10 +169,11 @@ impl TcpStream {
         Poll::Ready(Ok(taken))
     }
 
-    /// Hands `parts` to TCP, one after the other; how many bytes it took.
+    /// Passes `parts` to TCP in order; returns the number of bytes accepted.
     ///
     /// # Errors
-    /// Why the connection is gone; [`io::ErrorKind::BrokenPipe`] when our half is closed.
+    /// The reason why the connection has ended; [`io::ErrorKind::BrokenPipe`] if our half is
+    /// closed.
     pub fn poll_write_parts(
         &mut self,
         cx: &mut Context<'_>,
@@ -218,13 +215,13 @@ impl TcpStream {
         Poll::Ready(Ok(written))
     }
 
-    /// Closes our half after what was written; the peer's stays open.
+    /// Closes our half after its output; the peer's stays open.
     pub fn shut(&mut self) {
         lock(&self.home.sockets).stack.close(self.home.now(), self.id);
         self.home.stir();
     }
 
-    /// Waits until the handshake is over.
+    /// Waits for the end of the handshake.
     fn poll_connected(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut sockets = lock(&self.home.sockets);
         let socket = &mut sockets.table[self.slot as usize];
@@ -232,7 +229,7 @@ impl TcpStream {
             return Poll::Ready(Ok(()));
         }
         if let Some(reason) = socket.closed {
-            // A peer that says no resets.
+            // A reset during the handshake is a refusal.
             let refused = || io::Error::from(io::ErrorKind::ConnectionRefused);
             let error = error(reason).filter(|e| e.kind() != io::ErrorKind::ConnectionReset);
             return Poll::Ready(Err(error.unwrap_or_else(refused)));
@@ -267,8 +264,7 @@ impl Handle {
     /// Connects to `remote`.
     ///
     /// # Errors
-    /// No port, no route, too many connections, or why the peer could not be
-    /// reached.
+    /// No port, no route, too many connections, or the reason why the handshake failed.
     pub async fn connect(&self, remote: SocketAddr) -> io::Result<TcpStream> {
         let mut stream = {
             let mut sockets = lock(&self.0.sockets);

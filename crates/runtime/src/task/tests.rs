@@ -1,4 +1,4 @@
-//! The word of a task, one caller at a time; `tests/task_state.rs` has several.
+//! State word of a task, with one caller at a time; `tests/task_state.rs` has several.
 
 use super::state::{State, WakeAction};
 

@@ -1,15 +1,14 @@
-//! The shell: threads and a clock around shards of tasks.
+//! Thread shell: threads and a clock around task shards.
 //!
-//! A shard and its device stand at a [`Post`], behind a lock that whoever works
-//! there lets go of only while a task's turn is being taken. So meanwhile
-//! another thread may take another of its turns (it steals it), and should the turn
-//! be a long one, a spare thread is given the post and goes on where the first
-//! has stopped; the first, demoted, leaves what it has when it is done, and ends.
-//! At most [`LONG_MAX`] turns of a shard are long at a time; the next one waits.
+//! A shard and its device are in a [`Post`] behind a lock, which the owning thread releases only
+//! while it runs a task's poll. Meanwhile another thread may steal one of the shard's polls. If a
+//! poll is long, a spare thread becomes the owner and goes on. The previous owner, demoted, returns
+//! its result when the poll ends, and exits. At most [`LONG_MAX`] polls of a shard are long at a
+//! time; the next one waits.
 //!
-//! What to do is `TaskShard`'s to say, when a turn is long `watch`'s, and how to do
-//! nothing `idle`'s. A thread that sleeps is woken by the device's waker, or
-//! looks again after [`GLANCE`] where a device has none.
+//! Makes no decisions: `TaskShard` selects the work, `long_poll_detector` detects long polls,
+//! `idle` decides how to wait. A sleeping thread is woken by the device's waker, or polls after
+//! [`GLANCE`] where a device has none.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
@@ -29,21 +28,18 @@ use super::{Counters, Next, Quantum, Step, TaskShard, WorkerOptions};
 use crate::idle::{AdaptiveSpin, IdleAction};
 use crate::threads::{SLEEP_MAX, SharedClock, carry_out};
 
-/// The longest sleep on a device that cannot be woken, or not by the disk.
+/// Longest sleep on a device that cannot be woken, or not by the disk.
 const GLANCE: Span = Span::from_micros(50);
-/// How often a parked thread takes in what has come, so that the core scheduler
-/// learns of it.
+/// Interval at which a parked thread receives frames, so that the core scheduler learns of them.
 const PARKED: Duration = Duration::from_millis(1);
-/// Long turns of one shard at a time, each on a thread of its own.
+/// Maximum of long polls of one shard at a time, each on its own thread.
 const LONG_MAX: u32 = 16;
 
-/// Runs the shards' tasks until `stop` is set, each shard on a thread of its
-/// own; returns what each has counted. Tasks that are not over when it stops are
-/// dropped; a turn that is being taken is waited for.
+/// Runs the shards' tasks until `stop` is set, each shard on its own thread; returns each shard's
+/// counters. On a stop, unfinished tasks are dropped after their current poll.
 ///
 /// # Panics
-/// When a shard panics, or a quantum is below 1 µs; a task's panic is caught and
-/// ends that task.
+/// If a shard panics, or the quantum is below 1 µs. A task's panic is caught and ends that task.
 pub fn run<D>(
     shards: Vec<(TaskShard<D>, D)>,
     clock: SharedClock,
@@ -80,7 +76,7 @@ where
     over.collect()
 }
 
-/// Everything that the threads share.
+/// State shared by the threads.
 struct Shop<'a, D: Device> {
     posts: Vec<Post<D>>,
     clock: SharedClock,
@@ -88,34 +84,34 @@ struct Shop<'a, D: Device> {
     crew: &'a WorkerOptions,
 }
 
-/// Where one shard is worked.
+/// A shard with its owner thread.
 struct Post<D: Device> {
     core: CoreId,
     work: Mutex<Work<D>>,
     home: Arc<Shared>,
-    /// The thread that works here; changes under the lock of `work`.
+    /// Owner thread; changes under the lock of `work`.
     owner: AtomicU32,
-    /// That thread sleeps, for want of work.
+    /// True while the owner sleeps without work.
     resting: AtomicBool,
-    /// Threads that take long turns.
+    /// Threads that run long polls.
     long: AtomicU32,
 }
 
-/// What is worked on.
+/// State under a post's lock.
 struct Work<D: Device> {
     shard: TaskShard<D>,
     device: D,
-    /// The device can be woken.
+    /// True if the device can be woken.
     wakes: bool,
     patience: AdaptiveSpin,
-    /// When the turn began that the owner takes.
+    /// Start of the owner's current poll.
     turn: Option<Time>,
-    /// The owner, as the kernel calls it.
+    /// Kernel thread id of the owner.
     thread: u32,
     teller: Option<SignalPublisher>,
 }
 
-/// The thread that a post begins with; spare ones are counted on from it.
+/// Number of a post's first thread; spare ones count up from it.
 const FIRST: u32 = 0;
 
 impl<D: Device> Post<D> {
@@ -145,7 +141,7 @@ impl<D: Device> Post<D> {
         }
     }
 
-    /// The work, unless its owner is at it.
+    /// State of the post, unless its owner holds the lock.
     fn look(&self) -> Option<MutexGuard<'_, Work<D>>> {
         match self.work.try_lock() {
             Ok(work) => Some(work),
@@ -156,8 +152,8 @@ impl<D: Device> Post<D> {
 }
 
 impl<D: Device> Work<D> {
-    /// Tells the core scheduler what waits here; `request`: when the turn began
-    /// that is being taken, `long`: how many of them are long and taken elsewhere.
+    /// Publishes signals for the core scheduler; `request`: start of the current poll, `long`:
+    /// number of long polls on other threads.
     fn tell(&mut self, now: Time, request: Option<Time>, resting: bool, long: &AtomicU32) {
         if let Some(teller) = &mut self.teller {
             let long = long.load(Ordering::Relaxed);
@@ -174,7 +170,7 @@ where
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// What thread `me` of post `at` does, until it stops or has lost the post.
+    /// Loop of thread `me` of post `at`, until a stop or the loss of the post.
     fn work(&self, at: usize, me: u32) {
         let post = &self.posts[at];
         if let Some(pin) = self.crew.pin {
@@ -213,7 +209,7 @@ where
         }
     }
 
-    /// Takes `turn`, with the post open; `None` when it was given away meanwhile.
+    /// Runs `turn` with the post unlocked; `None` if the post has another owner afterwards.
     fn take<'p>(
         &'p self,
         at: usize,
@@ -238,7 +234,7 @@ where
             post.long.fetch_sub(1, Ordering::Relaxed);
             ran.leave();
             if self.crew.board.is_some() {
-                // The owner may rest, and is to tell that a long turn is over.
+                // Lets a sleeping owner publish the end of the long poll.
                 post.home.stir();
             }
             return None;
@@ -251,7 +247,7 @@ where
         Some(work)
     }
 
-    /// A turn of another shard's most urgent task.
+    /// Poll of the most urgent waiting task among the other shards.
     fn steal(&self, at: usize, now: Time) -> Option<TaskPoll> {
         self.crew.steal_after?;
         let others = (1..self.posts.len()).map(|n| &self.posts[(at + n) % self.posts.len()]);
@@ -260,7 +256,7 @@ where
         post.look()?.shard.spare(now)
     }
 
-    /// Wakes one that rests, since tasks wait here.
+    /// Wakes an idle shard's thread to steal tasks from here.
     fn call_help(&self, at: usize) {
         let others = (1..self.posts.len()).map(|n| &self.posts[(at + n) % self.posts.len()]);
         if let Some(other) = others.into_iter().find(|post| post.resting.load(Ordering::Relaxed)) {
@@ -268,7 +264,7 @@ where
         }
     }
 
-    /// There is nothing to do.
+    /// Waits, as there is no work.
     fn rest(&self, post: &Post<D>, work: &mut Work<D>, now: Time) {
         let timer = work.shard.poll_timeout();
         let mut rest = work.patience.rest(now, timer);
@@ -286,8 +282,8 @@ where
         post.resting.store(false, Ordering::Relaxed);
     }
 
-    /// Leaves the core while the core scheduler asks for it, and lives. What waits may be
-    /// taken by others; what comes is taken in now and then, to be told.
+    /// Gives up the core while a live core scheduler requests it. Other threads may steal waiting
+    /// tasks; frames are received now and then, for the signals.
     fn park<'p>(&self, post: &'p Post<D>, mut work: MutexGuard<'p, Work<D>>) -> MutexGuard<'p, Work<D>> {
         while !self.stops() {
             let Some(teller) = &work.teller else { break };
@@ -309,7 +305,7 @@ where
         work
     }
 
-    /// Gives posts to spare threads where turns take long.
+    /// Hands posts to spare threads during long polls.
     fn watch<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>, quantum: &Quantum) {
         let spare = |at: usize, id: u32| scope.spawn(move || self.wait_for(at, id)).thread().clone();
         let mut watches = vec![LongPollDetector::new(quantum.span); self.posts.len()];
@@ -342,7 +338,7 @@ where
         spares.iter().for_each(|(_, thread)| thread.unpark());
     }
 
-    /// What spare thread `me` of post `at` does: waits until the post is its own.
+    /// Loop of spare thread `me` of post `at`: waits until it owns the post.
     fn wait_for(&self, at: usize, me: u32) {
         while self.posts[at].owner.load(Ordering::Acquire) != me {
             if self.stops() {

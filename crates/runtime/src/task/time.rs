@@ -1,4 +1,4 @@
-//! Sleeping, in tasks.
+//! Sleeps and timeouts of tasks.
 
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -12,11 +12,10 @@ use super::Handle;
 use super::handle::{Shared, lock};
 use super::timers::Until;
 
-/// Waits for `span`, and up to a tick of the timer wheel (1 µs) longer; see
-/// [`Handle::sleep`].
+/// Waits for `span`, and up to a tick of the timer wheel (1 µs) longer; see [`Handle::sleep`].
 ///
 /// # Panics
-/// When this is not called from a task.
+/// If called outside a task.
 pub fn sleep(span: Span) -> Sleep {
     Handle::current().sleep(span)
 }
@@ -24,18 +23,18 @@ pub fn sleep(span: Span) -> Sleep {
 /// Waits until `at`; see [`sleep`].
 ///
 /// # Panics
-/// When this is not called from a task.
+/// If called outside a task.
 pub fn sleep_until(at: Time) -> Sleep {
     Handle::current().sleep_until(at)
 }
 
-/// What `future` gives, or [`Elapsed`] when that takes longer than `span`.
+/// Result of `future`, or [`Elapsed`] after `span`.
 ///
 /// # Errors
 /// [`Elapsed`]; `future` is dropped then.
 ///
 /// # Panics
-/// When this is not called from a task.
+/// If called outside a task.
 pub async fn timeout<F: Future>(span: Span, future: F) -> Result<F::Output, Elapsed> {
     let (mut future, mut sleep) = (pin!(future), sleep(span));
     poll_fn(|cx| match future.as_mut().poll(cx) {
@@ -45,7 +44,7 @@ pub async fn timeout<F: Future>(span: Span, future: F) -> Result<F::Output, Elap
     .await
 }
 
-/// Lets others run that are at least as urgent, and goes on.
+/// Yields to tasks that are at least as urgent.
 pub async fn yield_now() {
     let mut yielded = false;
     poll_fn(|cx| {
@@ -58,7 +57,7 @@ pub async fn yield_now() {
     .await;
 }
 
-/// It took too long.
+/// Error of a timeout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Elapsed;
 
@@ -71,7 +70,7 @@ impl fmt::Display for Elapsed {
 impl std::error::Error for Elapsed {}
 
 impl Handle {
-    /// Waits for `span`, counted from the end of the step in which it is first polled.
+    /// Waits for `span`, counted from the end of the step of its first poll.
     pub fn sleep(&self, span: Span) -> Sleep {
         Sleep::new(self, Until::In(span))
     }
@@ -82,7 +81,7 @@ impl Handle {
     }
 }
 
-/// A wait; begins when it is first polled.
+/// Future of a sleep; starts at its first poll.
 #[must_use = "futures do nothing unless awaited"]
 pub struct Sleep {
     home: Arc<Shared>,
@@ -118,7 +117,7 @@ impl Future for Sleep {
             return Poll::Pending;
         };
         let polled = lock(&self.home.timers).poll(index, cx.waker());
-        // The waker of before, if there is one, goes without the lock.
+        // The previous waker, if any, is dropped without the lock.
         if polled.is_err() {
             return Poll::Pending;
         }

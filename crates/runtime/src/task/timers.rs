@@ -1,25 +1,24 @@
-//! Who sleeps until when.
+//! Timers of a shard's sleeps.
 //!
-//! A sleep for a span begins when the step in which it was asked for is over
-//! and the next one says what time it is, so none ends early, whichever thread
-//! asked and however long the task computed before it did. Bound: one timer
-//! for each sleep that somebody holds.
+//! A sleep for a span starts when the step in which it was requested is over and the next one
+//! supplies the time. None ends early, whichever thread requested it and however long the task
+//! computed before. Bound: one timer per live [`Sleep`](super::Sleep).
 
 use std::task::Waker;
 
 use queueing::{Span, Time, TimerKey, TimerWheel};
 
-/// See the module.
+/// Timers of one shard; see the module.
 #[derive(Default)]
 pub(crate) struct Timers {
     wheel: TimerWheel<u32>,
     slots: Vec<Slot>,
     free: Vec<u32>,
-    /// Asked for since the last step.
+    /// Requested since the last step.
     fresh: Vec<u32>,
 }
 
-/// When a sleep ends.
+/// End of a sleep.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Until {
     At(Time),
@@ -29,14 +28,14 @@ pub(crate) enum Until {
 enum Slot {
     Free,
     Fresh(Until, Waker),
-    /// Given up before it began.
+    /// Cancelled before it started.
     Gone,
     Armed(TimerKey, Waker),
     Due,
 }
 
 impl Timers {
-    /// Begins to sleep; the answer names the sleep until [`Timers::give_up`].
+    /// Registers a sleep; the result identifies it until [`Timers::give_up`].
     pub fn begin(&mut self, until: Until, waker: Waker) -> u32 {
         let index = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot::Free);
@@ -47,8 +46,7 @@ impl Timers {
         index
     }
 
-    /// Whether sleep `index` is over; otherwise `waker` is woken in the place
-    /// of the one that comes back.
+    /// `Ok` if sleep `index` is over; otherwise replaces its waker and returns the previous one.
     pub fn poll(&mut self, index: u32, waker: &Waker) -> Result<(), Waker> {
         match &mut self.slots[index as usize] {
             Slot::Fresh(_, kept) | Slot::Armed(_, kept) => Err(std::mem::replace(kept, waker.clone())),
@@ -56,7 +54,7 @@ impl Timers {
         }
     }
 
-    /// Ends sleep `index`, which nobody holds any more.
+    /// Cancels sleep `index`.
     #[must_use = "what it woke is dropped once no lock is held"]
     pub fn give_up(&mut self, index: u32) -> Option<Waker> {
         let slot = &mut self.slots[index as usize];
@@ -75,8 +73,7 @@ impl Timers {
         waker
     }
 
-    /// Starts what was asked for and ends what is due at `now`; whom to wake
-    /// goes into `woken`.
+    /// Starts requested sleeps and ends those due at `now`; adds their wakers to `woken`.
     pub fn run(&mut self, now: Time, woken: &mut Vec<Waker>) {
         while let Some(index) = self.fresh.pop() {
             let slot = &mut self.slots[index as usize];
@@ -99,7 +96,7 @@ impl Timers {
         }
     }
 
-    /// When the next sleep may end.
+    /// Earliest end of a sleep.
     pub fn next(&self) -> Option<Time> {
         self.wheel.next()
     }

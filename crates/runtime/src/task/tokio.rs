@@ -1,4 +1,4 @@
-//! Sockets by tokio's traits. Nothing here needs tokio's runtime.
+//! tokio's I/O traits for sockets, without tokio's runtime.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -40,7 +40,7 @@ impl AsyncWrite for TcpStream {
         true
     }
 
-    /// TCP has what was written, and sends it when it may.
+    /// Written bytes are in TCP already, which sends them when allowed.
     fn poll_flush(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))
     }

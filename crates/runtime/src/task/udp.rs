@@ -1,11 +1,9 @@
 //! UDP sockets for tasks.
 //!
-//! What comes waits in the stack, the most urgent first and never without
-//! bound; whoever receives it runs with its label from then on, and what a task
-//! sends is as urgent as the task. A datagram more urgent than those that wait
-//! raises the task that waits for it. Nothing is reported that UDP does not
-//! know: a datagram that could not be sent is an error here, one that was lost
-//! is not.
+//! Received datagrams wait in the stack, the most urgent first, in a bounded queue. A task that
+//! receives one runs with its label from then on, and its output has its label. A datagram more
+//! urgent than the waiting ones raises the waiting task. A datagram that could not be sent is an
+//! error; one that was lost on the way is not reported.
 
 use std::future::poll_fn;
 use std::io;
@@ -21,44 +19,43 @@ use super::handle::{Shared, lock};
 use super::waiter::Waiter;
 use super::{Handle, current};
 
-/// Sends and receives datagrams. One task may receive at a time, any send.
+/// A UDP socket. One task may receive at a time, any number may send.
 pub struct UdpSocket {
     home: Arc<Shared>,
     id: UdpId,
     local: SocketAddr,
 }
 
-/// A datagram that came.
+/// A received datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Received {
-    /// Bytes of it that were taken.
+    /// Bytes consumed.
     pub len: usize,
-    /// Who sent it.
+    /// Sender.
     pub remote: SocketAddr,
-    /// Which of our addresses it was for.
+    /// Our address to which it was sent.
     pub local: IpAddr,
 }
 
 impl UdpSocket {
-    /// Receives on `port` of the stack of the task that asks; 0 takes a free one.
+    /// Binds `port` of the current task's stack; 0 selects a free one.
     ///
     /// # Errors
-    /// [`io::ErrorKind::AddrInUse`]; [`io::ErrorKind::AddrNotAvailable`] when no
-    /// port is free.
+    /// [`io::ErrorKind::AddrInUse`]; [`io::ErrorKind::AddrNotAvailable`] if no port is free.
     ///
     /// # Panics
-    /// When this is not called from a task; see [`Handle::bind_udp`].
+    /// If called outside a task; see [`Handle::bind_udp`].
     pub fn bind(port: u16) -> io::Result<Self> {
         Handle::current().bind_udp(port, UdpOptions::default())
     }
 
-    /// Where it receives.
+    /// Local address.
     #[must_use]
     pub fn local_addr(&self) -> SocketAddr {
         self.local
     }
 
-    /// The most urgent datagram, into `buf`; what does not fit is dropped.
+    /// Receives the most urgent datagram into `buf`, truncated to its length.
     pub async fn recv_from(&mut self, buf: &mut [u8]) -> Received {
         poll_fn(|cx| {
             self.poll_recv_with(cx, |payload| {
@@ -70,8 +67,8 @@ impl UdpSocket {
         .await
     }
 
-    /// Shows `take` the most urgent datagram, whose answer becomes
-    /// [`Received::len`]. The task runs with its label from then on.
+    /// Passes the most urgent datagram to `take`, whose result becomes [`Received::len`]. The task
+    /// runs with its label from then on.
     pub fn poll_recv_with(
         &mut self,
         cx: &mut Context<'_>,
@@ -95,18 +92,17 @@ impl UdpSocket {
         Poll::Ready(Received { len, remote, local })
     }
 
-    /// Sends `payload` to `remote`, as urgently as the task is. Never waits: when
-    /// too many wait to be sent, this one is not.
+    /// Sends `payload` to `remote` at the task's level. Never waits.
     ///
     /// # Errors
-    /// [`io::ErrorKind::WouldBlock`] when too many wait;
-    /// [`io::ErrorKind::NetworkUnreachable`]; [`io::ErrorKind::InvalidInput`] when
-    /// it is longer than a datagram can be.
+    /// [`io::ErrorKind::WouldBlock`] if the send queue is full;
+    /// [`io::ErrorKind::NetworkUnreachable`]; [`io::ErrorKind::InvalidInput`] if it is longer than
+    /// a datagram can be.
     pub fn send_to(&self, payload: &[u8], remote: SocketAddr) -> io::Result<()> {
         self.send_from(IpAddr::V4(Ipv4Addr::UNSPECIFIED), payload, remote)
     }
 
-    /// The same back the way `received` came.
+    /// Sends `payload` back to the sender of `received`, from the address to which it was sent.
     ///
     /// # Errors
     /// As [`UdpSocket::send_to`].
@@ -130,7 +126,7 @@ impl UdpSocket {
     }
 }
 
-/// What waits in it is forgotten; the port is free.
+/// Drops the queued datagrams and frees the port.
 impl Drop for UdpSocket {
     fn drop(&mut self) {
         let mut sockets = lock(&self.home.sockets);
@@ -142,11 +138,10 @@ impl Drop for UdpSocket {
 }
 
 impl Handle {
-    /// Receives datagrams on `port`; 0 takes a free one.
+    /// Binds `port` for datagrams; 0 selects a free one.
     ///
     /// # Errors
-    /// [`io::ErrorKind::AddrInUse`]; [`io::ErrorKind::AddrNotAvailable`] when no
-    /// port is free.
+    /// [`io::ErrorKind::AddrInUse`]; [`io::ErrorKind::AddrNotAvailable`] if no port is free.
     pub fn bind_udp(&self, port: u16, options: UdpOptions) -> io::Result<UdpSocket> {
         let mut sockets = lock(&self.0.sockets);
         let id = sockets.stack.bind_udp(port, options).map_err(|e| match e {

@@ -1,4 +1,4 @@
-//! Who waits at a socket.
+//! Waiter of a socket or file.
 
 use std::sync::Arc;
 use std::task::{Context, Waker};
@@ -8,15 +8,15 @@ use queueing::Priority;
 use super::control_block::Task;
 use super::current;
 
-/// A task, or whatever else knows how to be woken.
+/// A task, or any other waker.
 ///
-/// A task that waits itself is woken as urgently as what came. What waits
-/// inside a combinator with wakers of its own is woken through those, and then
-/// its task waits at its own label, or as urgently as what came, if that is more.
+/// A task that waits directly is woken at the level of the event. A future inside a combinator with
+/// wakers of its own is woken through those; its task is then queued at its own label or the
+/// event's level, whichever is more urgent.
 #[derive(Clone)]
 pub(crate) struct Waiter {
     task: Option<Arc<Task>>,
-    /// `None` where it is the task's own.
+    /// `None` if it is the task's own.
     waker: Option<Waker>,
 }
 
@@ -29,7 +29,7 @@ impl Waiter {
         }
     }
 
-    /// Wakes it for something that is as urgent as `level`.
+    /// Wakes it for an event at `level`.
     pub fn wake(self, level: Priority) {
         if let Some(task) = self.task {
             task.wake_at(level);
