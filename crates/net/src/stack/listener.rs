@@ -38,7 +38,7 @@ pub(super) struct Listener {
     pub(super) fast_open_max: usize,
     /// Hop limits that its connections inherit, of IPv4 and of IPv6.
     pub(super) hops: [HopLimits; 2],
-    /// True once it has lost its port.
+    /// True once its port is released.
     closed: bool,
 }
 
@@ -64,13 +64,13 @@ impl Listener {
         }
     }
 
-    /// Takes its port away; accepted connections stay.
+    /// Closes the listener; accepted connections stay.
     pub(super) fn close(&mut self) {
         self.closed = true;
     }
 
-    /// True if `next` can reuse its slot: it counts no connections, and its connections depend on
-    /// neither classifier.
+    /// True if `next` can take its slot: it is closed and counts no connections, and neither has a
+    /// classifier, so that remaining connections notice no difference.
     pub(super) fn is_replaced_by(&self, next: &Self) -> bool {
         self.is_over() && self.classifier.is_none() && next.classifier.is_none()
     }
