@@ -1,9 +1,10 @@
-//! What buffers a web server's packets need: as packets none, because they stay
-//! in the device's. An exchange needs four, for what TCP has received and is to
-//! send, and for request and response on their way to a worker and back; these
-//! are nearly never asked of the allocator.
-//! Source: the overload paper §3.2: 7 of 12 packets of an exchange are small
-//! (58.3 %), and 92 % of small buffers came from its pool.
+//! Buffers that a web server's packets need.
+//!
+//! Packets need none, because they stay in the device's buffers. An exchange needs four: for bytes
+//! that TCP has received and is to send, and for request and response on their way to a worker and
+//! back. These rarely need the allocator.
+//! Source: the overload paper §3.2: 7 of 12 packets of an exchange are small (58.3 %), and 92 % of
+//! small buffers came from its pool.
 
 use std::sync::Arc;
 
@@ -17,10 +18,10 @@ use runtime::mode::{Classifiers, Mode};
 use runtime::shard::{Config, Shard, Step};
 use sched::dispatch::{Params, Steering};
 
-/// What counts as small: the paper's buffers held 128 bytes.
+/// Maximum length of a small packet: the paper's buffers held 128 bytes.
 const SMALL: usize = 128;
 
-/// A device that counts frames and small ones among them, in both directions.
+/// A device that counts frames, and small ones among them, in both directions.
 struct Counted<D> {
     device: D,
     frames: u64,
@@ -68,7 +69,7 @@ fn of_the_papers_mix_an_exchange_needs_four_buffers_and_they_come_from_the_pools
     let mut client = Stack::new(Tcp { time_wait: Span::from_millis(1), ..tcp(2) });
     let clock = VirtualClock::new(Time::from_nanos(1));
     let mut answered = 0_u64;
-    // Pages of 300 bytes to 3.6 KB, each on a connection of its own, some at once.
+    // Pages of 300 bytes to 3.6 KB, each on its own connection, some at once.
     for round in 0..200 {
         for n in 0..10 {
             let id = client.connect(clock.now(), "10.0.0.1:80".parse().unwrap(), None).unwrap();

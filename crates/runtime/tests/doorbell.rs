@@ -1,7 +1,8 @@
-//! No interleaving of a worker that falls asleep and a shard that rings loses
-//! the wake-up.
+//! Model check: no interleaving of a worker that falls asleep and a shard that rings loses the
+//! wake-up.
 //!
-//! The code under test is the crate's own source, compiled here against
+//! The code under test is the crate's own source, compiled here against loom's threads and atomics.
+//! A lost wake-up is a deadlock, which loom finds.
 //! loom's threads and atomics. A lost wake-up is a deadlock, which loom finds.
 
 use loom::sync::Arc;
@@ -17,8 +18,8 @@ mod doorbell;
 use doorbell::Doorbell;
 use sync::Ordering;
 
-/// A shard that gives `jobs` one after the other, and a worker that sleeps
-/// whenever it has seen all there are.
+/// Checks a shard that passes `jobs` one after the other to a worker that sleeps whenever it has
+/// seen them all.
 fn check(jobs: usize) {
     loom::model(move || {
         let (bell, given) = (Arc::new(Doorbell::default()), Arc::new(AtomicUsize::new(0)));
@@ -53,8 +54,8 @@ fn every_further_job_wakes_it_again() {
     check(2);
 }
 
-/// Two shards each hand `frames` frames to a third, which sleeps whenever it
-/// has taken all there are, by a sleep that keeps a wake-up that comes early.
+/// Checks two shards that each pass `frames` frames to a third one. It sleeps whenever it has
+/// received them all, by a sleep that keeps an early wake-up.
 fn check_hand_over(frames: usize) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);

@@ -1,6 +1,7 @@
-//! A SYN that is shed allocates nothing and is in nobody's memory but the
-//! device's: its frame goes back before the next one is asked for, and neither
-//! the receive buffer nor the stack has seen it.
+//! Memory of a shed SYN: it allocates nothing and stays in the device's memory.
+//!
+//! Its frame is recycled before the next one is received, and neither the receive buffer nor the
+//! stack has seen it.
 //! Source: the overload paper §3.1 (G1).
 
 use std::sync::Arc;
@@ -20,7 +21,7 @@ mod counting;
 
 use counting::allocations;
 
-/// The same few SYNs over and over; one frame may be out at a time.
+/// A device that repeats a few SYNs; one frame may be out at a time.
 struct Flood {
     frames: Vec<&'static [u8]>,
     handed_out: usize,
@@ -50,7 +51,7 @@ impl Device for Flood {
     }
 }
 
-/// Lets nobody in.
+/// A policy that admits no SYN.
 struct Nobody;
 
 impl Policy for Nobody {
@@ -59,7 +60,7 @@ impl Policy for Nobody {
     }
 }
 
-/// What a client sends that wants `n` connections.
+/// SYNs of a client that opens `n` connections.
 fn syns(n: usize) -> Vec<&'static [u8]> {
     struct Kept(Vec<&'static [u8]>);
     impl Device for Kept {
@@ -77,7 +78,7 @@ fn syns(n: usize) -> Vec<&'static [u8]> {
     }
     let mut kept = Kept(Vec::new());
     let mut client = Stack::new(tcp(2));
-    // Who the server is is learned from its question for the client.
+    // The client learns the server's address from the server's ARP request.
     let mut server = Stack::new(tcp(1));
     let (mut near, mut far) = net::device::memory::pair(64, 1514);
     server.connect(Time::ZERO, "10.0.0.2:9".parse().unwrap(), None).unwrap();
@@ -87,7 +88,7 @@ fn syns(n: usize) -> Vec<&'static [u8]> {
         client.connect(Time::ZERO, "10.0.0.1:80".parse().unwrap(), None).unwrap();
     }
     client.egress(Time::ZERO, &mut kept);
-    // What is no TCP of IPv4 is the answer to that question.
+    // Any other frame is the ARP reply.
     kept.0.retain(|frame| frame[12..14] == [8, 0]);
     assert_eq!(kept.0.len(), n);
     kept.0

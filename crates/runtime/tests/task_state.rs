@@ -1,8 +1,7 @@
-//! No interleaving of threads that wake a task and the one that polls it loses
-//! a wake-up, queues the task twice at a level, or polls it twice at a time.
+//! Model check: no interleaving of threads that wake a task and the one that polls it loses a
+//! wake-up, queues the task twice at a level, or polls it twice at a time.
 //!
-//! The code under test is the crate's own source, compiled here against loom's
-//! atomics.
+//! The code under test is the crate's own source, compiled here against loom's atomics.
 
 use loom::sync::Arc;
 use loom::sync::atomic::AtomicUsize;
@@ -17,7 +16,7 @@ mod state;
 use state::{State, WakeAction};
 use sync::Ordering;
 
-/// A task that counts what it has seen, and the queue it stands in.
+/// A task that counts what it has seen, and its run queue.
 struct Task {
     state: State,
     queue: Mutex<usize>,
@@ -38,7 +37,7 @@ impl Task {
         }
     }
 
-    /// Takes every entry and polls where the task is queued.
+    /// Pops every entry and polls the task where it is queued.
     fn drain(&self) {
         loop {
             let mut queue = self.queue();
@@ -84,6 +83,6 @@ fn whoever_wakes_a_task_has_it_polled_afterwards() {
         assert_eq!(task.seen.load(Ordering::Relaxed), 2, "the last wake-up was lost");
         assert_eq!(task.state.queued_at(), None);
         task.state.end();
-        assert_eq!(task.state.wake(0), WakeAction::Nothing, "it is over");
+        assert_eq!(task.state.wake(0), WakeAction::Nothing, "the task has ended");
     });
 }

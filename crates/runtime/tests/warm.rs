@@ -1,5 +1,5 @@
-//! Once warm, a request through a shard allocates nothing: not in the driver
-//! stage, TCP, the event queue, the dispatcher, or on the way back.
+//! Allocations of a warm shard: none per request, in the driver stage, TCP, the event queue, the
+//! dispatcher, or on the way back.
 
 use std::sync::Arc;
 
@@ -56,7 +56,7 @@ impl World {
         world
     }
 
-    /// Steps both sides until nothing moves; returns the responses that came.
+    /// Steps both sides until nothing moves; returns the number of responses.
     fn settle(&mut self) -> usize {
         let mut responses = 0;
         loop {
@@ -94,8 +94,8 @@ impl World {
         }
     }
 
-    /// Eight requests and two datagrams at once, over and over; returns how
-    /// many were answered.
+    /// Sends eight requests and two datagrams at once, `rounds` times; returns the number of
+    /// answers.
     fn exchange(&mut self, rounds: usize) -> usize {
         let mut answered = 0;
         for round in 0..rounds {

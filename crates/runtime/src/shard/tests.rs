@@ -23,11 +23,10 @@ mod shown;
 mod slow;
 mod urgency;
 
-/// Lines; `!` cannot be framed, `P` panics, `C` closes, `W` writes to the
-/// shared bytes and `R` reads them, `7` takes long, `D` can
-/// wait for 50 µs, `M` begins to be a member and `E` ends it, `B` gets a long
-/// response, `G` one that is generated; of that `p` panics, `s` is too short. The
-/// kind is the digit.
+/// Line protocol. `!` cannot be framed, `P` panics, `C` closes, `W` writes to the shared bytes and
+/// `R` reads them, `7` takes long, `D` has a budget of 50 µs, `M` makes the connection a member and
+/// `E` ends that, `B` gets a long response, `G` a generated one, which panics with `p` and is too
+/// short with `s`. The request type is the digit.
 struct Lines;
 
 impl App for Lines {
@@ -98,12 +97,12 @@ struct World {
     jobs: Vec<Job>,
     got: Vec<(ConnId, Vec<u8>)>,
     closed: Vec<ConnId>,
-    /// What comes for them is left unread.
+    /// True if the client leaves input unread.
     unread: Vec<ConnId>,
     partial: usize,
 }
 
-/// The level is the digit that a payload begins with.
+/// Classifiers whose level is the first digit of a payload.
 fn by_digit() -> Classifiers {
     let transport: net::classify::TransportClassifier = Arc::new(|flow| match flow.payload.first() {
         Some(digit @ b'0'..=b'7') => Verdict::Level(digit - b'0'),
@@ -157,7 +156,7 @@ impl World {
         }
     }
 
-    /// The client takes what has come and answers it.
+    /// Handles the client's input; true if there was any.
     fn listen(&mut self) -> bool {
         let (now, mut heard) = (self.clock.now(), false);
         while self.client.ingress_from(now, &mut self.far) {
@@ -192,19 +191,19 @@ impl World {
         self.settle();
     }
 
-    /// Sends, and leaves the shard alone.
+    /// Sends without stepping the shard.
     fn queue(&mut self, id: ConnId, text: &str) {
         assert_eq!(self.client.send(self.clock.now(), id, text.as_bytes()), Ok(text.len()));
         self.client.egress(self.clock.now(), &mut self.far);
     }
 
-    /// Which worker has which request.
+    /// Requests in service, with their workers.
     fn workers(&self) -> Vec<(u8, String)> {
         let text = |job: &Job| String::from_utf8(job.request.clone()).unwrap();
         self.jobs.iter().map(|job| (job.worker.0, text(job))).collect()
     }
 
-    /// The first waiting job is served and handed back.
+    /// Serves and completes the first job.
     fn serve_one(&mut self) -> String {
         let mut job = self.jobs.remove(0);
         job.serve(&Lines, &self.clock);
@@ -343,8 +342,8 @@ fn a_request_that_fills_the_receive_buffer_is_refused() {
     assert_eq!((world.closed.clone(), world.counters().oversized), (vec![id], 1));
 }
 
-/// How many frames are sent at once when three requests wait, each served at
-/// once, and the shard may hold responses for `hold`.
+/// Frames per transmission when three requests wait, each served at once, and the shard holds
+/// responses for `hold`.
 fn sent_at_once(hold: Span) -> Vec<usize> {
     let budget = Budget { transport: 8, assign: 1, hold, ..Budget::default() };
     let mut world = world(1, |config| config.budget = budget);
@@ -366,7 +365,7 @@ fn sent_at_once(hold: Span) -> Vec<usize> {
 
 #[test]
 fn responses_are_held_while_others_are_to_come_but_not_for_long() {
-    assert!(sent_at_once(Span::ZERO).len() >= 3, "each response goes as soon as it is there");
+    assert!(sent_at_once(Span::ZERO).len() >= 3, "each response is sent at once");
     assert_eq!(sent_at_once(Span::from_millis(1)), [3]);
     // A request takes 1 µs here.
     assert_eq!(sent_at_once(Span::from_nanos(500)).len(), 2);

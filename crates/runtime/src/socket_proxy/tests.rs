@@ -1,4 +1,4 @@
-//! What programs and peers notice of each other.
+//! Behaviour that programs and peers observe of each other.
 
 use net::stack::{CloseReason, EventKind, HopLimits, State, Unreachable};
 use proptest::prelude::*;
@@ -73,13 +73,13 @@ fn small_segments_wait_for_more_where_a_program_says_so() {
         assert_eq!((&world.received[..], segments(&world) - before), (&b""[..], 0));
         if cork {
             world.answer(0, b"two");
-            assert_eq!(segments(&world), before, "it is to wait still");
+            assert_eq!(segments(&world), before, "the segment is held");
             set(&mut world, false);
         } else {
             world.answer(0, b"two");
         }
         assert_eq!((&world.received[..], segments(&world) - before), (&b"one two"[..], 1));
-        // Nothing follows; nobody is kept waiting for long.
+        // Nothing follows; the hold ends.
         if cork {
             set(&mut world, true);
         }
@@ -88,12 +88,12 @@ fn small_segments_wait_for_more_where_a_program_says_so() {
         assert_eq!(world.received, b"one two");
         let since = world.now;
         while world.received.len() < 13 && world.now.since(since) < Span::from_secs(1) {
-            world.now = world.streams.poll_timeout().expect("it waits for a while");
+            world.now = world.streams.poll_timeout().expect("the segment is held");
             world.settle();
         }
         assert_eq!(world.received, b"one two three");
         assert!((190..=210).contains(&(world.now.since(since).as_nanos() / 1_000_000)));
-        // Whole segments do not wait, nor does an end.
+        // Full segments are not held, nor is a FIN.
         end.borrow_mut().more = !cork;
         world.answer(0, &[b'x'; 2000]);
         assert!((14..2013).contains(&world.received.len()), "{}", world.received.len());
@@ -107,7 +107,7 @@ fn small_segments_wait_for_more_where_a_program_says_so() {
 fn a_killed_program_frees_its_connections() {
     let mut world = World::new(4);
     (0..7).for_each(|_| world.connect());
-    // Two with bytes that nobody read, one with more than there was room for.
+    // Two with unread bytes, one with more than the pipe holds.
     world.send(0, b"four");
     world.send(1, b"more than four");
     world.settle();
@@ -132,7 +132,7 @@ fn a_killed_program_frees_its_connections() {
     // TIME-WAIT: we closed first.
     world.now += Span::from_secs(300);
     world.settle();
-    assert_eq!(world.streams.stack.connections(), 0, "nothing is kept of them");
+    assert_eq!(world.streams.stack.connections(), 0, "no state is left");
 }
 
 #[test]
@@ -201,10 +201,11 @@ fn a_connection_that_nobody_takes_is_reset() {
     assert_eq!((world.streams.counters.untaken, world.streams.connections()), (1, 0));
     world.streams.programs.happened.push(AppEvent::Unlisten(80));
     world.connect();
-    assert_eq!((world.closed.len(), world.streams.counters.untaken), (2, 1), "refused at once");
+    assert_eq!((world.closed.len(), world.streams.counters.untaken), (2, 1), "refused by TCP");
 }
 
-/// Of several stacks one hears programs and has answered them when another takes in what follows.
+/// With several stacks, one may get the programs' events and answer them before another one
+/// receives the next frame.
 #[test]
 fn what_another_stack_has_left_is_known_before_a_frame_that_follows() {
     let mut world = World::without(100);
@@ -223,7 +224,7 @@ fn what_came_with_a_syn_is_handed_over_where_the_program_has_asked_for_it() {
         assert_eq!(opened.unwrap().1, 8);
         world.settle();
     };
-    // The port is had already; that data may come with a SYN is said later.
+    // The port has a listener already; fast open is enabled later.
     world.streams.programs.happened.push(AppEvent::Listen {
         port: 80,
         fast_open: 4,
@@ -262,7 +263,7 @@ fn a_peer_that_resets_takes_the_pipe_along() {
 
 #[test]
 fn what_came_before_a_reset_is_read_before_the_end() {
-    // More than the program has room for, and the reset in the same round.
+    // More bytes than the pipe holds, and the reset in the same round.
     let mut world = World::new(4);
     world.send(0, b"last words");
     world.client.egress(world.now, &mut world.far);
@@ -270,14 +271,14 @@ fn what_came_before_a_reset_is_read_before_the_end() {
     world.settle();
     let end = world.end(0);
     assert_eq!((end.borrow().inbound.len(), end.borrow().dropped), (4, false));
-    // What it writes now goes nowhere, and takes nothing from it.
+    // Later output is discarded and does not affect the input.
     end.borrow_mut().outbound.extend(b"answer");
     world.tell(0);
     world.settle();
     let mut read = Vec::new();
     while !end.borrow().dropped {
         let came: Vec<u8> = end.borrow_mut().inbound.drain(..).collect();
-        assert!(!came.is_empty(), "{read:?} is all that it was given");
+        assert!(!came.is_empty(), "{read:?} is all of its input");
         read.extend(came);
         world.tell(0);
         world.settle();
@@ -300,7 +301,7 @@ fn what_a_peer_does_not_read_stays_with_the_program_that_wrote_it() {
     let in_tcp = info.acknowledged + info.unacknowledged + info.unsent;
     assert_eq!(written - end.borrow().outbound.len(), in_tcp.get() as usize);
     assert!(info.unsent.get() <= 256 * 1024, "{:?}", info.unsent);
-    // It goes on when the peer does.
+    // It continues when the peer reads.
     world.deaf = false;
     let unread = world.client.received(world.conns[0]).len();
     world.client.consume(world.now, world.conns[0], unread);
@@ -317,12 +318,12 @@ fn the_most_urgent_is_handed_over_first() {
         world.send(n, *level);
         world.client.egress(world.now, &mut world.far);
     }
-    // All four are through TCP before any is handed over.
+    // All four go through TCP before any is delivered.
     assert!(world.streams.receive(world.now, &mut world.near));
     world.streams.take_events(world.now);
     let queued: Vec<usize> = world.streams.inbound.iter().map(VecDeque::len).collect();
     assert_eq!(queued, [1, 0, 0, 0, 0, 2, 0, 1]);
-    // A program that is full keeps nobody else waiting.
+    // A full program does not delay the others.
     world.end(2).borrow_mut().room = 0;
     world.streams.hand_over(world.now);
     let got: Vec<usize> = (0..4).map(|n| world.end(n).borrow().inbound.len()).collect();
@@ -338,14 +339,14 @@ fn other_classifiers_hold_for_connections_that_are_open() {
         world.settle();
         let end = world.end(0);
         let told = end.borrow().told.last().map(|(level, _)| level.level());
-        told.expect("it was told")
+        told.expect("it has a level")
     };
     assert_eq!(last(&mut world), 3);
     let driver: net::classify::DriverClassifier = std::sync::Arc::new(|_| net::classify::Verdict::Level(2));
     world.streams.set_classifiers(Classifiers { driver: Some(driver), ..Classifiers::default() });
-    assert_eq!(last(&mut world), 2, "the driver's word, and no digit is read");
+    assert_eq!(last(&mut world), 2, "the driver's level; no digit is read");
     world.streams.set_classifiers(Classifiers::default());
-    assert_eq!(last(&mut world), Priority::LOWEST.level(), "nobody says");
+    assert_eq!(last(&mut world), Priority::LOWEST.level(), "no classifier");
     assert!(world.closed.is_empty() && world.streams.connections() == 1);
 }
 
@@ -359,7 +360,7 @@ fn a_program_knows_how_urgent_something_is_before_it_has_it() {
     world.client.close(world.now, world.conns[0]);
     world.settle();
     let level = |n| Priority::new(n).unwrap();
-    // An end is as urgent as what came before it.
+    // A FIN has the level of the bytes before it.
     assert_eq!(world.end(0).borrow().told, [(level(3), 0), (level(0), 1), (level(0), 2)]);
     let conn = world.end(0).borrow().conn.unwrap();
     world.streams.programs.happened.push(AppEvent::Set(conn, Setting::Level(level(6))));
@@ -388,13 +389,13 @@ fn a_program_is_told_what_its_connection_is_like() {
         panic!("{:?}", world.streams.programs.answers)
     };
     assert_eq!((info.state, info.received.get(), info.segments[1]), (State::Established, 4, 0));
-    assert_eq!((keep_alive.idle, keep_alive.count), (idle, 9), "as set, though it is not switched on");
+    assert_eq!((keep_alive.idle, keep_alive.count), (idle, 9), "as set, though it is off");
     assert_eq!(info.dscp, 10);
     assert!(info.cwnd.get() >= 2 * u64::from(info.mss) && info.srtt.is_some(), "{info:?}");
 }
 
-/// A connection for each of `levels`, whose request is that digit, and whose program has
-/// written `answer`; nothing is collected yet.
+/// A world with one connection per level, whose request is that digit and whose program has written
+/// `answer`; no output is read yet.
 fn answered(levels: &[u8], answer: &[u8]) -> World {
     let mut world = World::new(100);
     (1..levels.len()).for_each(|_| world.connect());
@@ -410,7 +411,7 @@ fn answered(levels: &[u8], answer: &[u8]) -> World {
     world
 }
 
-/// From how many of the first `count` connections' programs something was collected.
+/// Number of the first `count` connections whose output was read.
 fn read(world: &World, count: usize) -> usize {
     (0..count).filter(|&n| world.end(n).borrow().read_as.is_some()).count()
 }
@@ -442,7 +443,7 @@ fn rounds_are_short_and_programs_have_the_core_while_some_are_more_urgent() {
         (read(&world, 3), world.streams.gives_way())
     };
     assert_eq!(collected(7), (3, false));
-    assert_eq!(collected(6), (2, true), "a turn for each level, and then no more");
+    assert_eq!(collected(6), (2, true), "each level is served once");
 }
 
 #[test]
@@ -469,7 +470,7 @@ fn every_level_has_a_turn_in_every_round() {
     let mut world = answered(&levels, b"answer");
     world.streams.collect(world.now, None);
     assert_eq!(read(&world, levels.len()), HANDED_MAX + 1);
-    assert!(world.end(urgent).borrow().read_as.is_some(), "the least urgent waits for no round to be short");
+    assert!(world.end(urgent).borrow().read_as.is_some(), "the least urgent is served in a full round");
     world.streams.collect(world.now, None);
     assert_eq!(read(&world, levels.len()), urgent + 1);
 }
@@ -477,8 +478,7 @@ fn every_level_has_a_turn_in_every_round() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
-    /// The model: what one side writes is what the other reads, however small
-    /// the pipe and however slow the program.
+    /// Model: each side reads what the other wrote, for any pipe size and program speed.
     #[test]
     fn streams_arrive_whole_and_in_order(
         room in 1usize..5000,
@@ -535,7 +535,7 @@ fn a_guard_keeps_connections_from_programs() {
     assert_eq!((of.seen, of.by_presence, world.streams.counters().offered), (1, 1, 1));
 }
 
-/// Lets everybody in and keeps what it was told.
+/// Policy that admits every SYN and records its signals.
 struct Hears(std::sync::Arc<std::sync::Mutex<Vec<guard::Signals>>>);
 
 impl guard::Policy for Hears {
@@ -545,7 +545,8 @@ impl guard::Policy for Hears {
     }
 }
 
-/// A world whose guard is heard: what waits, for how long, and what is served in a millisecond.
+/// A world with a recording guard: [`Heard::look`] returns waiting connections, delay, and
+/// connections served in a millisecond.
 struct Heard {
     world: World,
     signals: std::sync::Arc<std::sync::Mutex<Vec<guard::Signals>>>,
@@ -562,10 +563,10 @@ impl Heard {
         Self { world, signals }
     }
 
-    /// With two connections that have asked, the second a look later.
+    /// A world with two connections that have sent requests, the second one period later.
     fn asked(until: WaitEnd) -> Self {
         let mut heard = Self::new(until);
-        assert_eq!(heard.look(), (0, Span::ZERO, 0), "who sends nothing waits for nothing");
+        assert_eq!(heard.look(), (0, Span::ZERO, 0), "a silent connection does not wait");
         heard.world.send(0, b"first");
         heard.look();
         heard.world.send(1, b"second");
@@ -582,13 +583,13 @@ impl Heard {
         (last.waiting, last.delay, served)
     }
 
-    /// The program of connection `n` writes something.
+    /// Output of the program of connection `n`.
     fn write(&mut self, n: usize, bytes: &[u8]) {
         self.world.end(n).borrow_mut().outbound.extend(bytes);
         self.world.tell(n);
     }
 
-    /// The peer of the second is gone.
+    /// Ends the second connection from the peer's side.
     fn abort(&mut self) {
         self.world.client.abort(self.world.now, self.world.conns[1]);
         self.world.settle();
@@ -601,14 +602,14 @@ fn a_guard_hears_how_long_programs_leave_their_first_bytes_unread() {
     let (waiting, delay, served) = heard.look();
     assert_eq!((waiting, served), (2, 0));
     assert!(delay >= Span::from_millis(1), "{delay}");
-    // The program reads the first, and then the second's peer is gone.
+    // The program reads the first, and then the second's peer ends it.
     heard.world.end(0).borrow_mut().inbound.clear();
     let (waiting, later, served) = heard.look();
     assert_eq!((waiting, served), (1, 1));
     assert!(later >= Span::from_millis(1), "{later}");
     heard.abort();
     assert_eq!(heard.look(), (0, Span::ZERO, 0));
-    // Only first bytes count: later ones may lie while the program does something else.
+    // Only first bytes count: later ones may wait while the program is busy.
     heard.world.send(0, b"more");
     assert_eq!(heard.look().0, 0);
 }
@@ -622,17 +623,17 @@ fn or_how_long_until_they_write_their_first() {
     let (waiting, delay, served) = heard.look();
     assert_eq!((waiting, served), (2, 0), "the program has read both");
     assert!(delay >= Span::from_millis(1), "{delay}");
-    // It answers the second, and then the first.
+    // The program answers the second, and then the first.
     heard.write(1, b"answer");
     let (waiting, later, served) = heard.look();
     assert_eq!((waiting, served), (1, 1));
-    assert!(later > delay, "{later}: it is the first that waits");
+    assert!(later > delay, "{later}: the first still waits");
     heard.write(1, b"and more");
     assert_eq!(heard.look().2, 0, "it is answered once");
     heard.abort();
-    assert_eq!(heard.look().0, 1, "who was answered may go");
+    assert_eq!(heard.look().0, 1, "an answered connection may end");
     heard.write(0, b"answer");
     assert_eq!(heard.look(), (0, Span::ZERO, 1));
     heard.world.send(0, b"more");
-    assert_eq!(heard.look().0, 0, "it came in before");
+    assert_eq!(heard.look().0, 0, "it was admitted before");
 }

@@ -1,4 +1,4 @@
-//! A served shard answers, whoever serves, and stops.
+//! Served shards answer with every kind of worker, and stop.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::AtomicUsize;
@@ -28,7 +28,7 @@ impl Clock for Real {
     }
 }
 
-/// A host on the other end of a shard's wire.
+/// A host at the other end of a shard's wire.
 struct Client {
     stack: Stack,
     wire: MemoryDevice,
@@ -39,7 +39,7 @@ struct Client {
 const SERVER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 const SAID: &[u8] = b"who goes next?";
 
-/// More turns than any run needs, so that a shard that is silent fails the test.
+/// More loops than any run needs, so that a silent shard fails the test.
 const TURNS_MAX: usize = 100_000_000;
 
 fn shard() -> (Shard<MemoryDevice, Echo>, MemoryDevice, MemoryDevice) {
@@ -73,7 +73,7 @@ impl Client {
     }
 }
 
-/// An echo through each of `shards` served shards, which then stop.
+/// Checks an echo through each of `shards` served shards, and their stop.
 fn check(workers: Workers, shards: usize) {
     let clock: SharedClock = Arc::new(Real(Instant::now()));
     let mut served = Vec::new();
@@ -130,10 +130,10 @@ fn several_shards_serve_side_by_side() {
     check(Workers::Threads, 2);
 }
 
-/// A device on which nothing comes, and which breaks what drives it once told to.
+/// A device without input, which panics if `breaks`.
 struct Breaks {
     breaks: bool,
-    /// Those that are still there.
+    /// Devices that are not dropped yet.
     there: Arc<AtomicUsize>,
 }
 
@@ -158,7 +158,7 @@ impl Drop for Breaks {
     }
 }
 
-/// What `serve` says when the last of `shards` panics, and the devices that are left.
+/// Panic message of `serve` when the last of `shards` panics, and the number of devices left.
 fn broken(workers: Workers, shards: usize) -> (String, usize) {
     let there = Arc::new(AtomicUsize::new(shards));
     let served = (1..=shards).map(|number| {
@@ -179,7 +179,7 @@ fn broken(workers: Workers, shards: usize) -> (String, usize) {
         serving.is_finished()
     });
     stop.store(true, Ordering::Relaxed);
-    assert!(is_over, "the others go on without it");
+    assert!(is_over, "the others stop too");
     let why = serving.join().expect_err("a shard panicked");
     let why = why.downcast_ref::<&str>().map_or(String::new(), |why| (*why).to_owned());
     (why, there.load(Ordering::Relaxed))
@@ -209,7 +209,7 @@ fn a_worker_that_panics_ends_the_server() {
         serving.is_finished()
     });
     stop.store(true, Ordering::Relaxed);
-    assert!(serving.join().is_err() && is_over, "nobody else does its work");
+    assert!(serving.join().is_err() && is_over, "the server must stop");
 }
 
 #[test]

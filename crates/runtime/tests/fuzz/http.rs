@@ -1,4 +1,4 @@
-//! HTTP requests of any bytes: the answer does not depend on how they arrive.
+//! HTTP requests of random bytes: the answer does not depend on segmentation.
 
 use queueing::{Clock, Label, Span, Time};
 use runtime::App;
@@ -13,14 +13,14 @@ impl Clock for Still {
     fn compute(&self, _span: Span) {}
 }
 
-/// Whole at once and in pieces `data` gets the same answers.
+/// Checks that `data` gets the same answers whole and in pieces.
 pub fn http(data: &[u8]) {
     let whole = answers(data, usize::MAX);
     let piece = 1 + data.first().map_or(0, |byte| usize::from(*byte) % 40);
     assert_eq!(whole, answers(data, piece), "in pieces of {piece} bytes");
 }
 
-/// What is answered when `data` comes in pieces of `piece` bytes.
+/// Answers to `data` in pieces of `piece` bytes.
 fn answers(data: &[u8], piece: usize) -> Vec<u8> {
     let (mut response, mut unread) = (Vec::new(), Vec::new());
     for bytes in data.chunks(piece.max(1)) {

@@ -1,5 +1,5 @@
-//! The fuzz target of the HTTP server without a fuzzer: its seeds, and what is
-//! bred from them. `make fuzz` goes further.
+//! Fuzz target of the HTTP server without a fuzzer: its seeds and mutations of them. `make fuzz`
+//! goes further.
 #![forbid(unsafe_code)]
 
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Datagrams between tasks: by label, bounded, answered the way they came.
+//! Datagrams between tasks: ordered by label, bounded, answered to their sender.
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;
@@ -9,7 +9,7 @@ use runtime::task::{UdpSocket, label, spawn, yield_now};
 
 use crate::world::{PORT, World, address, level};
 
-/// Tells its level to whoever asks.
+/// Answers each datagram with the task's level.
 async fn tells_its_level() {
     let mut socket = UdpSocket::bind(PORT).expect("a free port");
     let mut buf = [0; 64];
@@ -58,7 +58,7 @@ fn waiting_datagrams_are_received_by_urgency() {
             socket.send_to(digit, address()).expect("room");
         }
     });
-    // The wire's first datagram waits for a hardware address; all come together.
+    // The first datagram on the wire waits for ARP; all arrive together.
     assert_eq!(world.finish(&heard), *b"03557");
 }
 
@@ -73,10 +73,10 @@ fn an_urgent_datagram_raises_a_task_that_waits_already() {
         socket.send_to(b"6", address()).expect("room");
         socket.send_to(b"1", address()).expect("room");
     });
-    // Both have come by the first turn.
+    // Both have arrived by the first poll.
     let mut turns = Vec::new();
     world.settle_with(|levels| turns.extend(levels));
-    let after = turns.iter().rposition(|&level| level == 1).expect("a turn at level 1");
+    let after = turns.iter().rposition(|&level| level == 1).expect("a poll at level 1");
     assert!(turns[after..].iter().all(|&level| level != 6), "{turns:?}: one task, raised");
 }
 
@@ -118,7 +118,7 @@ fn a_socket_that_is_not_read_keeps_the_most_urgent() {
             socket.recv_from(&mut [0; 8]).await;
             levels.push(label().priority);
         }
-        // What it spawns is as urgent.
+        // Spawned tasks inherit the level.
         (levels, spawn(async { label() }).await)
     });
     let (levels, spawned) = world.finish(&heard);

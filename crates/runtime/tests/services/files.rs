@@ -1,4 +1,4 @@
-//! Files that tasks read and write, on a disk of memory whose requests end when the test says so.
+//! Files that tasks read and write, on an in-memory disk whose requests the test completes.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -60,7 +60,7 @@ fn what_a_task_wrote_is_there() {
     assert_eq!(disk.get("new"), b"one two");
 }
 
-/// Tasks of these levels each read once; the order in which their reads ended.
+/// Runs one reading task per level; returns the order in which their reads ended.
 fn readers(world: &mut World, levels: &[u8]) -> Arc<Mutex<Vec<u8>>> {
     let order: Arc<Mutex<Vec<u8>>> = Arc::default();
     for &n in levels {
@@ -82,7 +82,7 @@ fn what_is_over_wakes_tasks_by_label_whichever_ended_first() {
     let order = readers(&mut world, &[6, 2, 7, 0]);
     world.settle();
     assert_eq!(disk.in_flight(), 4);
-    // The disk carries out the least urgent first.
+    // The disk completes the least urgent first.
     while disk.finish_nth(disk.in_flight().saturating_sub(1)) {}
     assert_eq!(world.serve(), [0, 2, 6, 7]);
     assert_eq!(*order.lock().unwrap(), [0, 2, 6, 7]);
@@ -96,7 +96,7 @@ fn a_full_disk_makes_tasks_wait_and_the_most_urgent_goes_next() {
     world.settle();
     let later = readers(&mut world, &[5, 1, 3]);
     world.settle();
-    assert_eq!(disk.in_flight(), 1, "it has one place");
+    assert_eq!(disk.in_flight(), 1, "its depth is one");
     while disk.finish_one() {
         world.settle();
     }
@@ -175,7 +175,7 @@ fn the_age_of_what_is_over_is_told_until_its_task_may_run() {
     while shard.step(at(1), &mut device) != Step::Idle {}
     assert_eq!((disk.in_flight(), shard.oldest()), (20, Oldest::default()));
     while disk.finish_one() {}
-    // A round lets some of them run before the first of those has its turn.
+    // A round wakes some of them before the first one is polled.
     let mut completed = 0;
     while shard.step(at(5), &mut device) == Step::Complete {
         completed += 1;
@@ -219,7 +219,7 @@ fn what_makes_no_sense_is_refused_in_a_line() {
     };
     assert_eq!(world.finish(&task), (16, [says(16, 8), says(8, 16)]));
     let lone = world.client.spawn(async { File::open("file", &Options::default()).err().map(|e| e.kind()) });
-    assert_eq!(world.finish(&lone), Some(Unsupported), "that shard has no disk");
+    assert_eq!(world.finish(&lone), Some(Unsupported), "the shard has no disk");
 }
 
 #[test]
@@ -241,8 +241,8 @@ fn a_disks_error_is_the_tasks() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
-    /// Tasks that each have a part of a file to themselves write and read there at
-    /// random, some of them in a hurry; the disk ends requests in any order.
+    /// Tasks with disjoint parts of a file write and read there at random, some with urgent labels;
+    /// the disk completes requests in any order.
     #[test]
     fn every_task_reads_what_it_wrote(seed: u64, depth in 1..5usize, buffers in 1..5usize) {
         const PART: u64 = 128;
@@ -270,7 +270,7 @@ proptest! {
                     } else {
                         let read = file.read_at(n * PART + at, len).await.expect("it is read");
                         for (at, byte) in (at..).zip(read.iter()) {
-                            // What nobody wrote is no business of this test's.
+                            // Bytes that were never written are not checked.
                             assert_eq!(model.get(&at).unwrap_or(byte), byte, "at {at} of part {n}");
                         }
                     }
@@ -290,6 +290,6 @@ proptest! {
                 break;
             }
         }
-        prop_assert_eq!(left, 0, "somebody waits for ever");
+        prop_assert_eq!(left, 0, "a task waits for ever");
     }
 }

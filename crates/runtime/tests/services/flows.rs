@@ -1,4 +1,4 @@
-//! What a task and its connection's classifier tell each other.
+//! State shared by a task and its connection's classifier.
 
 use std::sync::Arc;
 
@@ -11,8 +11,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::world::{PORT, World, address, level};
 
-/// As urgent as the memory says that is attached, and one level less urgent
-/// for each request that the shared bytes count.
+/// Classifier whose level is the attached memory's, plus one per request counted in the shared
+/// bytes.
 fn counting() -> TransportClassifier {
     Arc::new(|flow| {
         let first = flow.app.and_then(|memory| memory.downcast_ref::<Priority>());
@@ -21,7 +21,7 @@ fn counting() -> TransportClassifier {
     })
 }
 
-/// Sends each of `parts` for itself and answers what came back for the last.
+/// Sends each of `parts` separately; returns the answer to the last.
 async fn send(parts: &'static [&'static str]) -> String {
     let mut stream = TcpStream::connect(address()).await.expect("a server");
     let mut answer = [0; 512];
@@ -38,7 +38,7 @@ fn a_task_gives_its_connection_a_classifier_and_both_share_memory_and_bytes() {
     let mut world = World::new();
     let seen = world.server.spawn(async {
         let (mut stream, _) = TcpListener::bind(PORT).expect("a free port").accept().await;
-        // What comes with the handshake is classified before anybody has accepted.
+        // Bytes that arrive with the handshake are classified before the connection is accepted.
         let _ = stream.read(&mut [0; 64]).await.expect("a request");
         let flow = stream.flow();
         let memory: AppMemory = Arc::new(level(2));
@@ -51,7 +51,7 @@ fn a_task_gives_its_connection_a_classifier_and_both_share_memory_and_bytes() {
             let _ = stream.read(&mut [0; 64]).await.expect("a request");
             seen.push((label().priority.level(), flow.private().expect("it is open")[20]));
             match turn {
-                // Begins to count anew, from what it finds.
+                // The count restarts from the value found.
                 1 => assert!(flow.update(|private| private[20] -= 2)),
                 2 => flow.set_classifier(None),
                 _ => {}

@@ -1,4 +1,4 @@
-//! Tasks behind the front that every server has: guard, and receiving's share.
+//! Tasks behind the common pipeline: guard, and receiving's time share.
 
 use guard::{Limit, Policy, Signals};
 use net::device::memory;
@@ -9,7 +9,7 @@ use tokio::io::AsyncReadExt;
 
 use crate::world::{PORT, World, address, strict};
 
-/// Says one thing, whatever it sees.
+/// A policy with a constant limit.
 struct Says(Limit);
 
 impl Policy for Says {
@@ -36,7 +36,7 @@ fn a_guard_keeps_connections_from_tasks_and_who_is_in_goes_on() {
     world.settle();
     let asked = world.client.spawn(async {
         let mut first = TcpStream::connect(address()).await.expect("there is room for one");
-        // The guard stands before TCP: let that know of the first.
+        // The guard precedes TCP: it must learn of the first one.
         sleep(Span::from_millis(1)).await;
         let second = TcpStream::connect(address()).await.map(|_| ()).map_err(|e| e.kind());
         tokio::io::AsyncWriteExt::write_all(&mut first, b"hello").await.expect("it is in");

@@ -1,4 +1,4 @@
-//! hyper, axum and tonic on our tasks and sockets, both ends of the wire.
+//! hyper, axum and tonic on tasks and sockets, at both ends of the wire.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -22,7 +22,7 @@ use tonic::service::Routes;
 use crate::text::Text;
 use crate::world::{PORT, World, address, level};
 
-/// Says at which level it runs; counts the body; sleeps; panics.
+/// An application with routes that return the level, count the body, sleep and panic.
 fn app() -> Router {
     Router::new()
         .route("/level", get(|| async { label().priority.to_string() }))
@@ -45,7 +45,7 @@ fn serve_app(world: &World) {
 
 type Answer = Result<(StatusCode, Bytes), String>;
 
-/// One request on a connection of its own by HTTP/1.1.
+/// One HTTP/1.1 request on its own connection.
 fn ask(world: &World, method: &'static str, path: &'static str, body: Vec<u8>) -> JoinHandle<Answer> {
     world.client.spawn(async move {
         let stream = TcpStream::connect(address()).await.expect("a server");
@@ -88,8 +88,8 @@ fn a_handler_that_panics_costs_its_connection() {
     assert_eq!(world.server.counters().panicked, 1);
 }
 
-/// Raw HTTP/1.1 whose first byte the classifier reads: a request line may be
-/// preceded by an empty line only, so here the level stands in a method.
+/// Raw HTTP/1.1 whose first byte the classifier reads. Only an empty line may precede a request
+/// line, so the level is part of the method.
 #[test]
 fn a_handler_runs_with_the_label_of_its_request() {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -182,7 +182,7 @@ impl UnaryService<String> for Greet {
     }
 }
 
-/// What tonic's client needs of a channel: one connection by HTTP/2.
+/// The channel that tonic's client needs: one HTTP/2 connection.
 #[derive(Clone)]
 struct Channel(http2::SendRequest<Body>);
 
@@ -260,7 +260,7 @@ fn axums_own_server_runs_on_tokios_runtime_with_our_sockets() {
         });
     });
     let asked = ask(&world, "POST", "/length", vec![7; 100_000]);
-    // The other thread has its own time: turn until it has answered.
+    // The other thread has its own clock: run until it has answered.
     let answer = loop {
         world.settle();
         if let Some(answer) = asked.try_take() {

@@ -1,5 +1,5 @@
-//! Async services on the stack, over a wire of memory and in virtual time:
-//! nothing here depends on how fast the machine is.
+//! Async services on the stack, over an in-memory wire and in virtual time, independent of the
+//! machine's speed.
 
 mod datagrams;
 mod files;

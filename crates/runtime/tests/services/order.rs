@@ -1,4 +1,4 @@
-//! Who runs next: by the label of what came, within a bound.
+//! Order of tasks: by label of the arriving data, within a bound.
 
 use std::sync::{Arc, Mutex};
 
@@ -46,7 +46,7 @@ fn a_run_queue_that_is_full_loses_no_task() {
         world.server.handle().spawn_with(urgent(n), async {});
     }
     let mut turns = world.serve();
-    assert_eq!(turns[..2], [6, 0], "whom it has room for by urgency, then the most urgent of the others");
+    assert_eq!(turns[..2], [6, 0], "the queued ones by level, then the most urgent of the others");
     turns.sort_unstable();
     assert_eq!(turns, [0, 1, 4, 5, 6, 7]);
 }
@@ -92,7 +92,7 @@ fn a_handler_runs_and_spawns_with_the_label_of_what_it_read_until_it_changes_it(
     assert_eq!(world.finish(&seen), [(6, 6), (0, 0), (7, 7), (2, 9)]);
 }
 
-/// The server's turns after the client has sent `sent` on one connection each.
+/// Levels of the server's polls after the client has sent each of `sent` on its own connection.
 fn turns_after(world: &mut World, sent: &'static [&'static str]) -> Vec<u8> {
     world.server.spawn(async {
         let mut listener = TcpListener::bind(PORT).expect("a free port");
@@ -116,7 +116,7 @@ fn turns_after(world: &mut World, sent: &'static [&'static str]) -> Vec<u8> {
     }
     world.settle();
     go.notify_waiters();
-    // All of it is under way before the server looks.
+    // All of it is in flight before the server steps.
     while world.ask() {}
     world.serve()
 }
@@ -124,7 +124,7 @@ fn turns_after(world: &mut World, sent: &'static [&'static str]) -> Vec<u8> {
 #[test]
 fn connections_are_polled_in_the_order_of_their_requests_labels() {
     let turns = turns_after(&mut World::new(), &["7", "7", "4", "7", "0", "2"]);
-    // Eight frames go through TCP before the first turn: all of these.
+    // Eight frames go through TCP before the first poll: all of these.
     assert_eq!(turns, [0, 2, 4, 7, 7, 7]);
 }
 
@@ -188,7 +188,7 @@ fn the_least_urgent_task_has_its_turn_within_the_policys_bound() {
             StarvationBound::Bounded { entries } => entries,
             StarvationBound::Window { span } => turns(span) + URGENT as u64,
             StarvationBound::Aged { span, entries } => turns(span) + entries,
-            StarvationBound::Unbounded { .. } => panic!("{policy} promises nothing"),
+            StarvationBound::Unbounded { .. } => panic!("{policy} has no bound"),
         };
         assert!(before <= most, "{policy}: {before} turns went first, the bound is {most}");
     }

@@ -1,4 +1,4 @@
-//! Streams of bytes between tasks: whole, bounded, closed by halves.
+//! Byte streams between tasks: complete, bounded, closed by halves.
 
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 
 use crate::world::{PORT, World, address, level, strict};
 
-/// Sends everything back until the peer has closed its half.
+/// Echoes until the peer has closed its half.
 async fn echo(stream: TcpStream) {
     let (mut reader, mut writer) = split(stream);
     copy(&mut reader, &mut writer).await.expect("an echo");
@@ -29,7 +29,7 @@ fn serve_echo(world: &World) {
     });
 }
 
-/// What comes back of `bytes`.
+/// Echo of `bytes`.
 async fn ask(bytes: Vec<u8>) -> Vec<u8> {
     let (mut reader, mut writer) = split(TcpStream::connect(address()).await.expect("a server"));
     let sent = bytes.len();
@@ -101,7 +101,7 @@ fn a_peer_that_does_not_read_stops_the_writer_and_nothing_is_lost() {
     let stuck_at = written.load(Ordering::Relaxed);
     assert!(stuck_at < 2 << 20, "two buffers take {stuck_at} bytes");
     world.pass(Span::from_secs(1));
-    assert_eq!(written.load(Ordering::Relaxed), stuck_at, "nobody reads");
+    assert_eq!(written.load(Ordering::Relaxed), stuck_at, "the peer does not read");
     go.notify_one();
     assert!(world.finish(&reading) == sent);
 }
@@ -205,7 +205,7 @@ fn who_stays_is_accepted_in_order_however_many_have_gone_meanwhile() {
         world.finish(&asked).expect("a handshake")
     };
     let first = connect(&mut world);
-    // With the first one's, as many as two can have on eight levels.
+    // With the first one's, as many entries as two connections can have on eight levels.
     for _ in 0..15 {
         let gone = connect(&mut world);
         world.client.with_stack(|stack| stack.abort(world.now, gone.id()));

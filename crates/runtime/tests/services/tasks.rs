@@ -1,4 +1,4 @@
-//! Tasks end alone, in time, and within bounds.
+//! Ends of tasks: alone, in time, and within bounds.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -37,7 +37,7 @@ fn a_panic_while_a_task_is_dropped_ends_it_alone_too() {
         }
     }
     let mut world = World::new();
-    // It panics while what it holds is dropped with it.
+    // It panics when its own state is dropped.
     let held = world.server.spawn(async {
         let _bomb = Bomb;
         std::future::pending::<()>().await;
@@ -90,7 +90,7 @@ fn tasks_that_outlive_their_shard_are_dropped_and_waiters_told() {
     assert_eq!(waiting.try_take(), Some(Err(JoinError::Ended)));
     assert_eq!(unseen.try_take(), Some(Err(JoinError::Ended)));
     let late = handle.spawn(async {});
-    assert_eq!(late.try_take(), Some(Err(JoinError::Ended)), "nobody would run it");
+    assert_eq!(late.try_take(), Some(Err(JoinError::Ended)), "no shard would run it");
 }
 
 #[test]

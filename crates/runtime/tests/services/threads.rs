@@ -1,5 +1,4 @@
-//! Wake-ups and sockets from other threads, without a sleep that would hide a
-//! lost one.
+//! Wake-ups and sockets from other threads, without a sleep that would hide a lost one.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
@@ -100,7 +99,7 @@ fn a_shard_that_sleeps_is_woken_for_every_task_and_message() {
         let (ask, asked) = oneshot::channel();
         let (answer, answered) = oneshot::channel();
         handle.spawn(async move { answer.send(asked.await.map(|n: u32| n + 1)) });
-        // Most often it has been polled and the shard sleeps by now, sometimes not.
+        // Usually it has been polled and the shard sleeps by now, sometimes not.
         if n % 2 == 0 {
             std::thread::yield_now();
         }
@@ -113,7 +112,7 @@ fn a_shard_that_sleeps_is_woken_for_every_task_and_message() {
     assert_eq!((counters[0].started, counters[0].ended), (2_000, 2_000));
 }
 
-/// Whether it is set within 20 s of looking.
+/// True if `flag` is set within 20 s.
 fn becomes_true(flag: &AtomicBool) -> bool {
     let end = Instant::now() + std::time::Duration::from_secs(20);
     while !flag.load(Ordering::Relaxed) && Instant::now() < end {
@@ -122,7 +121,7 @@ fn becomes_true(flag: &AtomicBool) -> bool {
     flag.load(Ordering::Relaxed)
 }
 
-/// Runs `tasks` on the first of `shards` shards of `crew`, until `over` says so.
+/// Runs `tasks` on the first of `shards` shards with the options `crew`, until `over` returns.
 fn run_until(
     shards: usize,
     crew: WorkerOptions,
@@ -141,7 +140,7 @@ fn run_until(
     let (stop, clock) = (AtomicBool::new(false), Arc::new(Real(Instant::now())));
     std::thread::scope(|scope| {
         let running = scope.spawn(|| run(shards, clock, &stop, &crew));
-        // It stops also when `over` fails: the scope would wait for it for ever.
+        // Stops also when `over` fails: the scope would otherwise wait for ever.
         let failed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(over)).err();
         stop.store(true, Ordering::Relaxed);
         let ran = running.join().expect("it stops");
@@ -149,7 +148,7 @@ fn run_until(
     })
 }
 
-/// One task computes until another has run; whether it has, by whoever's help.
+/// Runs a task that computes until another one has run; returns whether it did, and the counters.
 fn computes_until_another_has_run(shards: usize, crew: WorkerOptions) -> (bool, Counters) {
     let (ran, seen, over) = <[Arc<AtomicBool>; 3]>::default().into();
     let done = over.clone();
@@ -193,7 +192,7 @@ fn a_thread_without_work_takes_turns_of_anothers_tasks() {
     assert_eq!((counters.stolen >= 1, counters.ended, counters.handed_over), (true, 2, 0));
 }
 
-/// A board in this process.
+/// Signal memory in this process.
 struct Local {
     page: SignalPage,
     asleep: (Mutex<()>, Condvar),
@@ -240,9 +239,9 @@ fn a_worker_that_is_asked_to_leaves_its_core_and_tells_what_waits() {
         crew,
         |shard| *handle = Some(shard.spawn(async { 5 })),
         || {
-            assert!(until(&|pulse| pulse.runnable == 1 && pulse.tasks.is_some()), "it tells what waits");
+            assert!(until(&|pulse| pulse.runnable == 1 && pulse.tasks.is_some()), "it publishes the task");
             assert!(board.request_park(0, false));
-            assert!(until(&|pulse| pulse.runnable == 0 && pulse.sleeping), "it goes on, and rests");
+            assert!(until(&|pulse| pulse.runnable == 0 && pulse.sleeping), "it continues, and sleeps");
         },
     );
     assert_eq!(ran.and_then(|task| task.try_take()), Some(Ok(5)));
@@ -285,10 +284,10 @@ fn a_worker_whose_scheduler_has_died_goes_on_by_itself() {
         || {
             seen[0] = tells(&|pulse| pulse.runnable == 1);
             seen[1] = !began.load(Ordering::Relaxed);
-            // Nobody takes the wish back: it counts no longer.
+            // The park request is never withdrawn; its lease has expired.
             board.page.set_lease(Some(Time::ZERO));
             seen[2] = tells(&|pulse| pulse.request.is_some() && pulse.core == Some(CoreId(3)));
         },
     );
-    assert_eq!(seen, [true; 3], "it tells what waits, has not begun it, and goes on");
+    assert_eq!(seen, [true; 3], "it publishes the waiting task, has not started it, and continues");
 }

@@ -1,4 +1,4 @@
-//! Turns that are taken elsewhere: by a spare thread's shard, or another's.
+//! Polls on other threads: of the shard's spare thread, or of another shard's.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,7 +18,7 @@ fn urgent(n: u8) -> Label {
     Label::new(level(n))
 }
 
-/// The next turn of the server's tasks, which the caller takes.
+/// Next poll of the server's tasks, for the caller.
 fn turn(world: &mut World) -> TaskPoll {
     loop {
         match world.turn() {
@@ -41,7 +41,7 @@ fn a_shard_goes_on_while_a_long_turn_is_being_taken() {
     let taken = turn(&mut world);
     assert_eq!(taken.priority(), level(0));
     world.settle();
-    assert_eq!(other.try_take(), Some(Ok(0)), "it waits for nobody");
+    assert_eq!(other.try_take(), Some(Ok(0)), "it does not wait for the long poll");
     assert_eq!((long.try_take(), world.server.counters().ended), (None, 1));
     taken.take().leave();
     world.settle();
@@ -58,7 +58,7 @@ fn a_task_that_waits_again_after_a_turn_elsewhere_is_its_shards() {
         5
     });
     let taken = turn(&mut world);
-    // Woken while its turn is being taken, it is in nobody's queue until that is over.
+    // Woken during its poll, it is queued only after the poll.
     assert!(world.serve().is_empty());
     taken.take().leave();
     assert_eq!(world.finish(&task), 5);
@@ -97,7 +97,7 @@ fn a_task_whose_turn_outlives_its_shard_is_dropped_afterwards() {
     let elsewhere = std::thread::spawn(move || taken.take().leave());
     begun.recv().expect("it begins");
     drop(world);
-    assert_eq!(waits.try_take(), None, "its turn is being taken");
+    assert_eq!(waits.try_take(), None, "its poll has not ended");
     end.send(()).expect("somebody listens");
     elsewhere.join().expect("it is over");
     assert_eq!(waits.try_take(), Some(Err(JoinError::Ended)));

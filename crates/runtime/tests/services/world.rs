@@ -1,4 +1,4 @@
-//! Two shards of tasks, a server's and a client's, at the ends of one wire.
+//! Two task shards, a server's and a client's, at the ends of one wire.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ pub struct World {
     far: MemoryDevice,
 }
 
-/// A host; a segment's level is the digit that it begins with.
+/// Stack of a host; a segment's level is its first digit.
 pub fn tcp(host: u8) -> Tcp {
     let mut tcp = Tcp::new([2, 0, 0, 0, 0, host], [10, 0, 0, host].into(), 24, [host; 16]);
     tcp.classifier = Some(Arc::new(|flow| match flow.payload.first() {
@@ -32,7 +32,7 @@ pub fn tcp(host: u8) -> Tcp {
     tcp
 }
 
-/// The most urgent task first, as under `adps`.
+/// A configuration with strict priority, as under `adps`.
 pub fn strict(host: u8) -> Config {
     let policy = Mode::Adps.policy(Classifiers::default(), &Params::new(1, 1 << 12), Steering::all(1));
     Config::new(tcp(host), policy)
@@ -42,7 +42,7 @@ pub fn level(n: u8) -> Priority {
     Priority::new(n).expect("a level")
 }
 
-/// Where the server listens.
+/// Address of the server's listener.
 pub fn address() -> SocketAddr {
     SocketAddr::from(([10, 0, 0, 1], PORT))
 }
@@ -63,8 +63,7 @@ impl World {
         }
     }
 
-    /// Steps the server until it has nothing to do; the levels at which tasks
-    /// had their turns.
+    /// Steps the server until it is idle; returns the levels of the polls.
     pub fn serve(&mut self) -> Vec<u8> {
         let mut turns = Vec::new();
         loop {
@@ -76,12 +75,12 @@ impl World {
         }
     }
 
-    /// The server's next step, of which a task's turn is the caller's.
+    /// Next step of the server, with a poll left to the caller.
     pub fn turn(&mut self) -> Next {
         self.server.next(self.now, &mut self.near)
     }
 
-    /// Steps the client until it has nothing to do; whether it had.
+    /// Steps the client until it is idle; true if it did any work.
     pub fn ask(&mut self) -> bool {
         let mut busy = false;
         while self.client.step(self.now, &mut self.far) != Step::Idle {
@@ -95,8 +94,7 @@ impl World {
         self.settle_with(|_| {});
     }
 
-    /// The same; `on_turns` hears the levels at which the server's tasks had
-    /// their turns.
+    /// As [`World::settle`]; passes the levels of the server's polls to `on_turns`.
     pub fn settle_with(&mut self, mut on_turns: impl FnMut(Vec<u8>)) {
         let mut quiet = 0;
         while quiet < 3 {
@@ -108,7 +106,7 @@ impl World {
         }
     }
 
-    /// Lets `span` pass, as fast as timers allow.
+    /// Advances time by `span`, as fast as timers allow.
     pub fn pass(&mut self, span: Span) {
         let until = self.now + span;
         while self.now < until {
@@ -120,7 +118,7 @@ impl World {
         self.settle();
     }
 
-    /// Lets time pass until `task` is over, a minute at the most.
+    /// Advances time until `task` has ended, a minute at most.
     pub fn finish<T>(&mut self, task: &JoinHandle<T>) -> T {
         for _ in 0..60_000 {
             self.pass(Span::from_millis(1));

@@ -1,4 +1,4 @@
-//! Requests that are framed, answered, refused.
+//! Framing, answers and refusals of requests.
 
 use queueing::{Clock, Label, Span, Time};
 
@@ -15,7 +15,8 @@ impl Clock for Still {
     fn compute(&self, _span: Span) {}
 }
 
-/// Serves everything in `received`; expects status lines, bodies, and whether it stays open.
+/// Serves everything in `received`; checks status codes, bodies, and whether the connection stays
+/// open.
 fn check(received: &str, expected: &[(u16, &str)], outcome: Outcome) {
     let mut rest = received.as_bytes();
     let mut last = Outcome::Keep;
@@ -110,7 +111,7 @@ fn what_a_request_says_of_itself_is_its_method_path_and_one_parent() {
     let one = told(field);
     assert_eq!((&*one.what, &*one.path), ("GET", "/pay/7"), "a query may be secret");
     assert_eq!(one.parent.map(|parent| parent.span[0]), Some(0xb7));
-    assert_eq!(told(&[field, field].concat()).parent, None, "nobody has two");
+    assert_eq!(told(&[field, field].concat()).parent, None, "two parents are invalid");
     assert_eq!(told("traceparent: 00-1-2-3\r\n").parent, None);
     let long = format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "x".repeat(1_000));
     assert_eq!(Http.told(long.as_bytes()).path.len(), PATH_MAX);

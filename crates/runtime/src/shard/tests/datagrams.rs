@@ -8,7 +8,7 @@ use super::*;
 
 const PORT: u16 = 53;
 
-/// A world whose server listens for datagrams, and the client's socket.
+/// A world whose server has a UDP socket, and the client's socket.
 fn heard(workers: usize, change: impl FnOnce(&mut Config)) -> (World, UdpId) {
     let mut world = world(workers, change);
     world.shard.stack().bind_udp(PORT, UdpOptions::default()).unwrap();
@@ -23,7 +23,7 @@ impl World {
         self.settle();
     }
 
-    /// What came back, and that it came from where it was sent to.
+    /// Responses received, checked to come from the address of the request.
     fn answers(&mut self, socket: UdpId) -> Vec<String> {
         let now = self.clock.now();
         let got = std::iter::from_fn(|| self.client.receive_from(now, socket));
@@ -64,11 +64,11 @@ fn datagrams_and_connections_wait_in_one_queue_by_label() {
 #[test]
 fn a_full_event_queue_keeps_datagrams_in_their_socket_and_lets_the_urgent_in_first() {
     let (mut world, socket) = heard(1, |config| config.dispatch = Box::new(strict(2)));
-    // One is served, two wait, one is at the door, two are in the socket.
+    // One is served, two are queued, one waits to enter, two are in the socket.
     for text in ["7 a\n", "7 b\n", "7 c\n", "7 d\n", "5 e\n", "3 f\n"] {
         world.say(socket, text);
     }
-    assert_eq!((world.shard.waiting(), world.counters().queue_full), (3, 1), "the rest waits where it is");
+    assert_eq!((world.shard.waiting(), world.counters().queue_full), (3, 1), "the rest stays in the socket");
     let order = world.serve_all();
     assert_eq!(order.len(), 6, "nothing is lost: {order:?}");
     assert_eq!(order[..2], ["7 a\n", "7 b\n"]);

@@ -1,4 +1,4 @@
-//! How connections end, and what becomes of their last requests.
+//! Ends of connections, and the fate of their last requests.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! The guard at the driver stage, and the share of time that receiving gets.
+//! Guard at the driver stage, and the time share of receiving.
 
 use std::sync::Mutex;
 
@@ -8,7 +8,7 @@ use proptest::prelude::{prop_assert, proptest};
 use super::*;
 use crate::pipeline::{TimeShare, Work};
 
-/// Says what it is told to say, and keeps what it was told.
+/// Policy with a limit set by the test, which records its signals.
 #[derive(Clone, Default)]
 struct Puppet(Arc<Mutex<(Limit, Vec<Signals>)>>);
 
@@ -30,7 +30,7 @@ impl Policy for Puppet {
     }
 }
 
-/// A world whose guard looks at every step.
+/// A world whose guard evaluates at every step.
 fn guarded(refusal: Refusal, watches: bool, change: impl FnOnce(&mut Config)) -> (World, Puppet) {
     let puppet = Puppet::default();
     let policy = Box::new(puppet.clone());
@@ -42,7 +42,7 @@ fn guarded(refusal: Refusal, watches: bool, change: impl FnOnce(&mut Config)) ->
     (world, puppet)
 }
 
-/// Seen and shed, of all classes.
+/// SYNs seen and shed, over all classes.
 fn counts(world: &World) -> (u64, u64) {
     let of = world.counters().guard;
     (of.iter().map(|class| class.seen).sum(), of.iter().map(Shed::shed).sum())
@@ -68,7 +68,7 @@ fn who_is_refused_by_a_reset_hears_of_it_at_once_and_an_open_connection_never_do
     puppet.says(Limit::Closed);
     let refused = world.connect();
     assert_eq!(world.closed, [refused]);
-    // A SYN of the same ports once more, as an old one in the network may be.
+    // A second SYN from the same ports, like an old duplicate in the network.
     let tuple = world.client.tuple(id).unwrap();
     let mut again = Stack::new(world.client.config().clone());
     let remote = (tuple.remote, tuple.remote_port).into();
@@ -107,17 +107,17 @@ fn a_class_is_the_level_of_the_drivers_classifier_and_the_last_is_shed_first() {
         world.client.connect(world.clock.now(), remote, Some(from)).unwrap();
         world.settle();
     };
-    // Nine sixteenths are for everybody.
+    // Nine sixteenths of the limit are open to every class.
     (0..7).for_each(|n| connect(&mut world, 1000 + n));
     connect(&mut world, 5000);
     (0..5).for_each(|n| connect(&mut world, 100 + n));
     let of = world.counters().guard;
-    assert_eq!((of[7].seen, of[7].by_presence), (8, 3), "no level is the last");
+    assert_eq!((of[7].seen, of[7].by_presence), (8, 3), "a SYN without a level is in the last class");
     assert_eq!((of[0].seen, of[0].by_presence), (5, 2));
 }
 
-/// Twenty SYNs at once before a request of an open connection: what was shed for
-/// want of room, and what was dropped for it.
+/// Sends twenty SYNs before a request of an open connection; returns the SYNs shed for space and
+/// the frames dropped from the full buffer.
 fn crowded(guard: Option<&str>) -> (u64, u64) {
     let (mut world, _puppet) = guarded(Refusal::Drop, false, |config| {
         config.rx_frames_max = 8;
@@ -139,8 +139,8 @@ fn crowded(guard: Option<&str>) -> (u64, u64) {
 
 #[test]
 fn however_many_come_at_once_what_was_let_in_finds_room_in_the_receive_buffer() {
-    assert_eq!(crowded(None), (14, 0), "six of eight places are for who is new");
-    assert_eq!(crowded(Some("none")), (0, 13), "a policy that never sheds keeps no place free");
+    assert_eq!(crowded(None), (14, 0), "six of eight frames may be SYNs");
+    assert_eq!(crowded(Some("none")), (0, 13), "a policy that never sheds reserves no space");
 }
 
 #[test]
@@ -153,7 +153,7 @@ fn a_syn_to_a_port_without_a_listener_is_not_the_guards_to_judge() {
     assert_eq!((counts(&world), world.closed.len()), ((0, 0), 1));
 }
 
-/// Lines that can spare as many milliseconds as they are long.
+/// Line protocol in which a request's budget is its length in milliseconds.
 struct Sparing;
 
 impl App for Sparing {
@@ -184,9 +184,9 @@ fn a_policy_is_told_what_waits_for_how_long_what_was_served_and_what_it_can_spar
     assert!(last.delay >= Span::from_millis(5), "{last:?}");
     world.serve_all();
     let saw = puppet.saw();
-    assert_eq!(saw.iter().map(|signals| signals.served).sum::<u64>(), 1, "the other was before");
+    assert_eq!(saw.iter().map(|signals| signals.served).sum::<u64>(), 1, "the other was served before");
     assert!(saw.iter().filter_map(|signals| signals.latency).any(|latency| latency >= Span::from_millis(5)));
-    assert_eq!(saw.last().unwrap().budget, None, "lines do not say");
+    assert_eq!(saw.last().unwrap().budget, None, "lines have no budget");
     world.send(ids[0], "a second on the same connection\n");
     world.serve_all();
     assert_eq!(
@@ -229,8 +229,8 @@ fn budgets_of_requests_reach_the_policy_at_the_door() {
 }
 
 proptest! {
-    /// Whatever pieces of work there are, receiving gets its share and no more,
-    /// as long as somebody waits, but for a millisecond that it may save up.
+    /// For any sequence of work, receiving stays within its share while other work waits, apart
+    /// from saved-up credit of 1 ms.
     #[test]
     fn receiving_takes_no_more_than_its_share(
         percent in 1_u8..=99,

@@ -1,10 +1,10 @@
-//! Responses that wait for peers that read slowly, or not at all.
+//! Responses to peers that read slowly, or not at all.
 
 use super::*;
 use crate::app::Body;
 
-/// The alphabet over and over, [`Letters::LEN`] bytes of it; how many are
-/// written, and the fault it has.
+/// A body of the repeated alphabet, [`Letters::LEN`] bytes long: number of bytes written so far,
+/// and a fault.
 pub(super) struct Letters(pub usize, pub u8);
 
 impl Letters {
@@ -30,7 +30,7 @@ impl Body for Letters {
 
 const MEMORY: usize = 1 << 20;
 
-/// A server of 1 MiB and a client that takes 8 KiB at once.
+/// A server with 1 MiB of memory and a client that receives 8 KiB at once.
 fn small() -> World {
     let mut world = world(1, |config| {
         config.stack.send_buffer = 16 * 1024;
@@ -43,7 +43,7 @@ fn small() -> World {
     world
 }
 
-/// Asks for `text`, and serves that at once.
+/// Sends `text` and serves it at once.
 fn ask(world: &mut World, id: ConnId, text: &str) {
     world.send(id, text);
     world.serve_all();
@@ -60,7 +60,7 @@ fn what_waits_for_peers_that_read_nothing_is_bounded_and_given_back() {
             let held = world.shard.stack().buffer_bytes();
             assert!(held <= MEMORY, "{request:?}: {held} bytes of {MEMORY}");
         }
-        // Who reads gets a response meanwhile.
+        // A peer that reads gets a response meanwhile.
         let reader = world.connect();
         ask(&mut world, reader, "3 hello\n");
         assert_eq!(world.text(reader), "3 hello\n", "{request:?}");
@@ -98,7 +98,7 @@ fn a_generated_body_arrives_whole_behind_what_the_application_appended() {
     let mut world = small();
     let id = world.connect();
     ask(&mut world, id, "G\n");
-    // The next request waits until it is out.
+    // The next request waits until the response is sent.
     ask(&mut world, id, "3 next\n");
     let expected = [b"G\n".to_vec(), Letters::text(0..Letters::LEN), b"3 next\n".to_vec()].concat();
     assert!(world.text(id).as_bytes() == expected);

@@ -1,11 +1,11 @@
-//! Who is served first under a queued mix, mode by mode.
+//! Order of service of queued requests, by mode.
 
 use net::classify::{DriverClassifier, TransportClassifier};
 
 use super::*;
 
-/// The level is the first digit of a request; what follows it in further
-/// segments has none at the driver, and the request's own at the transport.
+/// Classifiers whose level is a request's first digit. Later segments of a request have no level at
+/// the driver, and the request's own at the transport.
 fn by_request() -> Classifiers {
     let level =
         |byte: Option<&u8>| byte.filter(|digit| matches!(digit, b'0'..=b'7')).map(|digit| digit - b'0');
@@ -30,8 +30,7 @@ fn world_in(mode: Mode, workers: usize) -> World {
     })
 }
 
-/// Requests that come together while the only worker serves another, in the
-/// order in which they are served.
+/// Checks the order of service of requests that arrive together while the only worker is busy.
 fn check(mode: Mode, requests: &[&str], expected: &[&str]) -> World {
     let mut world = world_in(mode, 1);
     let busy = world.connect();
@@ -85,8 +84,8 @@ fn darc_keeps_a_worker_for_the_short_kind() {
     assert_eq!(world.serve_all(), ["7 x\n", "0 z\n", "7 y\n"]);
 }
 
-/// The second half of a request comes after a worker looked at the first in
-/// vain, together with another request of level 3.
+/// Sends the second half of a request after a worker found it incomplete, together with another
+/// request of level 3.
 fn check_torn(mode: Mode, expected: [&str; 3]) {
     let mut world = world_in(mode, 1);
     let (busy, other, torn) = (world.connect(), world.connect(), world.connect());

@@ -1,4 +1,4 @@
-//! What a shard shows while it serves.
+//! Snapshots of a running shard.
 
 use super::*;
 
@@ -20,7 +20,7 @@ fn what_is_shown_and_what_is_left_add_up_to_all_that_waited() {
     serve(&mut world, "1\n");
     world.shard.show(&mut seen);
     let service = |stats: &Stats| stats.stages.get(1, STAGES.len() - 1).count();
-    assert_eq!((service(&seen.stats), seen.stats.counters.responses), (1, 3), "counters go on");
+    assert_eq!((service(&seen.stats), seen.stats.counters.responses), (1, 3), "counters are cumulative");
     shown.merge_spans(&seen.stats);
     serve(&mut world, "1\n");
     let mut end = world.shard.into_stats();
@@ -49,9 +49,9 @@ fn budgets_are_looked_at_once_somebody_watches_and_waiting_counts_against_them()
     let mut seen = ShardSnapshot::default();
     world.shard.show(&mut seen);
     let left = |stats: &Stats| -> Vec<u64> { stats.left.iter().map(|(.., left)| left.count()).collect() };
-    assert_eq!(left(&seen.stats).iter().sum::<u64>(), 0, "nobody had looked");
+    assert_eq!(left(&seen.stats).iter().sum::<u64>(), 0, "no snapshot was taken before");
     seen.clear();
-    // The first is served for longer than the second can wait.
+    // The first is served for longer than the second's budget.
     world.send(one, "7\n");
     world.send(two, "D\n");
     world.serve_all();

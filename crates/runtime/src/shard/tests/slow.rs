@@ -1,4 +1,4 @@
-//! Requests that are kept whole.
+//! Slow-request log.
 
 use super::*;
 use crate::app::RequestAttributes;
@@ -20,7 +20,7 @@ fn the_stages_of_a_request_add_up_to_what_lies_between_its_stamp_and_its_end() {
     let sent = world.clock.now();
     world.send(two, "4\n");
     world.serve_one();
-    // Longer on the way back than the application took.
+    // Longer on the way back than in the application.
     let mut job = world.jobs.remove(0);
     job.serve(&Lines, &world.clock);
     world.clock.compute(Span::from_micros(3));
@@ -52,7 +52,7 @@ fn a_response_that_waits_for_room_is_on_its_way_out_until_tcp_has_it_all() {
     job.serve(&Lines, &world.clock);
     let served = world.clock.now();
     world.shard.complete(served, job);
-    assert_eq!(world.shard.stats().slow.clone().take(), [], "it is not out yet");
+    assert_eq!(world.shard.stats().slow.clone().take(), [], "it is not sent yet");
     world.settle();
     let kept = kept(&mut world);
     assert_eq!((kept.len(), kept[0].response, kept[0].end), (1, 100_002, End::Answered));
@@ -72,7 +72,7 @@ fn who_got_no_answer_is_kept_with_the_reason() {
     world.client.abort(world.clock.now(), id);
     world.settle();
     world.serve_one();
-    assert_eq!(ends(&mut world), [End::Gone], "before there was an answer");
+    assert_eq!(ends(&mut world), [End::Gone], "the connection ended before the answer");
     let id = world.connect();
     world.send(id, "B\n");
     let mut job = world.jobs.remove(0);
@@ -80,7 +80,7 @@ fn who_got_no_answer_is_kept_with_the_reason() {
     world.shard.complete(world.clock.now(), job);
     world.client.abort(world.clock.now(), id);
     world.settle();
-    assert_eq!(ends(&mut world), [End::Gone], "before all of it was out");
+    assert_eq!(ends(&mut world), [End::Gone], "the connection ended before all was sent");
     let id = world.connect();
     world.send(id, "P\n");
     world.serve_one();
@@ -108,5 +108,5 @@ fn nobody_is_kept_who_was_not_asked_for_and_a_look_begins_anew() {
     assert_eq!((seen.stats.slow.take().len(), seen.stats.slow.left_out()), (2, 1));
     world.send(id, "1\n");
     world.serve_all();
-    assert_eq!(kept(&mut world), [], "limits are the shard's, whatever a look brings");
+    assert_eq!(kept(&mut world), [], "limits stay the shard's");
 }

@@ -1,5 +1,4 @@
-//! What happens to urgency when segments of one connection differ in it, and
-//! to frames that carry none.
+//! Priority of connections whose segments differ in level, and of frames without a level.
 
 use net::classify::DriverClassifier;
 
@@ -24,7 +23,7 @@ fn a_waiting_request_stays_as_urgent_as_its_most_urgent_segment() {
     world.send(other, "3 other\n");
     world.send(id, "rn\n");
     assert_eq!(world.serve_all(), ["7 busy\n", "1 torn\n", "3 other\n"]);
-    assert_eq!(world.counters().stale, 0, "the less urgent segment made no task of its own");
+    assert_eq!(world.counters().stale, 0, "the less urgent segment made no second task");
 }
 
 #[test]
@@ -38,7 +37,7 @@ fn a_segment_after_a_look_in_vain_speaks_for_itself() {
     assert_eq!(world.serve_all(), ["7 busy\n", "3 other\n", "1 torn\n"]);
 }
 
-/// By the digit, at the driver: what has no payload has no verdict.
+/// Levels by digit, at the driver only: packets without payload have no verdict.
 fn driven() -> World {
     let driver: DriverClassifier = Arc::new(|packet| match packet.payload_byte(0) {
         Some(digit @ b'0'..=b'7') => Verdict::Level(digit - b'0'),
@@ -47,8 +46,7 @@ fn driven() -> World {
     world(1, |config| config.driver_classifier = Some(driver))
 }
 
-/// Steps the shard until nothing moves; for each frame through TCP, whether
-/// it carried payload.
+/// Steps the shard until nothing moves; for each frame through TCP, true if it carried payload.
 fn transported(world: &mut World) -> Vec<bool> {
     let mut payloads = Vec::new();
     loop {
@@ -61,8 +59,8 @@ fn transported(world: &mut World) -> Vec<bool> {
     }
 }
 
-/// Three requests of `level` come before an acknowledgement of a response:
-/// which of the four frames carry payload, in the order in which TCP sees them.
+/// Sends three requests of `level` before an acknowledgement of a response, and checks the order in
+/// which TCP gets the payloads and the acknowledgement.
 fn check_ack(level: u8, expected: [bool; 4]) {
     let mut world = driven();
     let (large, urgent) = (world.connect(), world.connect());
@@ -85,14 +83,14 @@ fn an_acknowledgement_takes_its_turn_with_the_most_urgent_data() {
     check_ack(7, [false, true, true, true]);
 }
 
-/// What `a` to `c` of one connection and then `d` of another are answered in,
-/// where nobody is preferred: connections take turns.
+/// Order of answers to `a`, `b`, `c` on one connection and then `d` on another without priorities:
+/// round robin between connections.
 const IN_TURN: [&str; 4] = ["a\n", "d\n", "b\n", "c\n"];
-/// The same where TCP has seen the other's frame first.
+/// Order of answers if TCP got the other connection's frame first.
 const OVERTAKEN: [&str; 4] = ["d\n", "a\n", "b\n", "c\n"];
 
-/// What is answered in which order when two connections that
-/// have each said `first` come again, the second after three requests of the first.
+/// Checks the order of answers on two connections whose first requests were `first`: three requests
+/// of the first, then one of the second.
 fn check_known(mut world: World, first: [&str; 2], expected: [&str; 4]) {
     let (one, other) = (world.connect(), world.connect());
     for (id, text) in [(one, first[0]), (other, first[1])] {
@@ -110,12 +108,12 @@ fn check_known(mut world: World, first: [&str; 2], expected: [&str; 4]) {
 
 #[test]
 fn a_frame_goes_by_what_is_known_of_its_connection() {
-    // Only the transport tells requests apart, and the dispatch does not.
+    // Only the transport classifies requests, and the dispatch policy is FCFS.
     let told = || world(1, |config| config.dispatch = Box::new(fcfs(64)));
     check_known(told(), ["7 bulk\n", "0 urgent\n"], OVERTAKEN);
     check_known(told(), ["0 urgent\n", "0 urgent\n"], IN_TURN);
     check_known(told(), ["0 urgent\n", "7 bulk\n"], IN_TURN);
-    // Nobody has told anybody apart.
+    // No connection has a priority.
     check_known(told(), ["bulk\n", "bulk\n"], IN_TURN);
 }
 
@@ -179,8 +177,8 @@ fn what_the_driver_classifier_does_wrong_is_counted_and_the_stack_goes_on() {
 
 #[test]
 fn classifier_and_application_talk_through_the_shared_bytes() {
-    // The classifier counts a connection's segments and serves first whom the
-    // application has let in; the application tells the count.
+    // The classifier counts a connection's segments and prefers connections that the application
+    // has marked; the application returns the count.
     let transport: net::classify::TransportClassifier = Arc::new(|flow| {
         flow.private[1] += 1;
         Verdict::Level(if flow.private[9] == 9 { 0 } else { 5 })

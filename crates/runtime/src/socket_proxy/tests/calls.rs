@@ -1,4 +1,4 @@
-//! Slow requests on connections that programs open: what is kept of them, and of which.
+//! Slow requests on connections that programs open.
 
 use net::stack::ListenOptions;
 use queueing::Span;
@@ -7,7 +7,7 @@ use super::super::*;
 use super::world::{THERE, World};
 use crate::shard::{End, Side};
 
-/// With a connection that a program has opened, and all of whose requests are kept.
+/// A world with a connection that a program has opened, which records all requests.
 fn world() -> World {
     let mut world = World::without(1000);
     world.streams.set_slow(Limits { over: Span::ZERO, most: 10, levels: PrioritySet::ALL });
@@ -39,7 +39,7 @@ fn a_call_is_followed_from_its_first_byte_to_the_first_of_its_answer() {
     assert!(service >= Span::from_millis(20) && service < Span::from_millis(21), "{service}");
     assert!(nic + tcp + event < Span::from_millis(1), "{slow:?}");
     world.ask(0, b"Content-Length: 0\r\n\r\n");
-    assert_eq!(world.slow().0, [], "an answer has one beginning");
+    assert_eq!(world.slow().0, [], "only the first part of an answer counts");
 }
 
 #[test]
@@ -54,7 +54,7 @@ fn an_answer_that_its_program_does_not_take_waits_at_the_end() {
     world.settle();
     let (slow, _) = world.slow();
     let [slow] = slow.as_slice() else { panic!("{slow:?}") };
-    assert_eq!((&*slow.told.what, &*slow.told.path), ("GET", ""), "no key is kept");
+    assert_eq!((&*slow.told.what, &*slow.told.path), ("GET", ""), "no key is recorded");
     assert!(slow.stages[2] >= Span::from_millis(7), "{slow:?}");
 }
 

@@ -7,11 +7,11 @@ use net::wire::ip::TrafficClass;
 use super::world::MAIL;
 use super::*;
 
-/// Where the client's socket is.
+/// Address of the client's socket.
 pub(super) const CLIENT: &str = "10.0.0.2:7";
 
 impl World {
-    /// A program with room for so many, and a client.
+    /// A program whose socket holds `room` datagrams, and a client.
     pub(super) fn with_mail(room: usize) -> (Self, UdpId) {
         let mut world = Self::without(1000);
         world.streams.programs.mail.room = room;
@@ -27,14 +27,14 @@ impl World {
         self.client.egress(self.now, &mut self.far);
     }
 
-    /// The program has sent this from `socket`.
+    /// Sends from the program's `socket`.
     pub(super) fn send_mail(&mut self, socket: u64, to: &str, payload: &[u8]) {
         let programs = &mut self.streams.programs;
         programs.mail.sent.push_back((socket, to.parse().unwrap(), payload.to_vec()));
         programs.happened.push(AppEvent::Mail(socket));
     }
 
-    /// What the client has.
+    /// Datagrams received by the client.
     fn got(&mut self, id: UdpId) -> Vec<Vec<u8>> {
         let (now, client) = (self.now, &mut self.client);
         std::iter::from_fn(|| client.receive_from(now, id)).map(|datagram| datagram.payload).collect()
@@ -60,7 +60,7 @@ fn datagrams_pass_both_ways() {
     assert_eq!((datagrams_in, datagrams_out, bytes_in, bytes_out), (3, 3, 5008, 5008));
 }
 
-/// Each chunk of what was sent at once is a datagram, also where the way out is full in between.
+/// Each segment of a send call is a datagram, also where the stack is full in between.
 #[test]
 fn what_is_sent_at_once_leaves_in_segments() {
     let (mut world, id) = World::with_mail(10);
@@ -78,7 +78,7 @@ fn what_is_sent_at_once_leaves_in_segments() {
     assert_eq!(world.streams.counters().bytes_out, 65_500);
 }
 
-/// RFC 3168: whoever sends datagrams says what their congestion bits are, and hears what became of them.
+/// RFC 3168: a sender of datagrams sets their ECN bits, and a receiver can read them.
 #[test]
 fn what_ip_says_of_datagrams_passes_both_ways() {
     let (mut world, id) = World::with_mail(10);
@@ -98,8 +98,8 @@ fn what_ip_says_of_datagrams_passes_both_ways() {
     }
 }
 
-/// Whoever takes several at once gets what whoever does not would, in fewer pieces; one ends
-/// where there was no room.
+/// A socket with UDP_GRO gets the same bytes as one without, in fewer pieces; a merge ends where
+/// the socket is full.
 #[test]
 fn datagrams_of_one_length_are_handed_over_at_once_where_that_is_wanted() {
     let lens = [100, 100, 100, 40, 40, 7, 0, 0, 100, 200, 200, 1, 1472, 1472];
@@ -112,7 +112,7 @@ fn datagrams_of_one_length_are_handed_over_at_once_where_that_is_wanted() {
         world.streams.programs.mail.calls = 0;
         let all: Vec<Vec<u8>> = lens.iter().enumerate().map(|(n, len)| vec![n as u8; *len]).collect();
         all.iter().for_each(|payload| world.post(id, payload));
-        // All are through UDP before any is handed over.
+        // All go through UDP before any is delivered.
         assert!(world.streams.receive(world.now, &mut world.near));
         world.settle();
         let mut came = world.came();
@@ -128,7 +128,7 @@ fn datagrams_of_one_length_are_handed_over_at_once_where_that_is_wanted() {
     }
 }
 
-/// A probe for the path's MTU is lost where it is too long, and nothing else is (RFC 8899).
+/// A probe for the path's MTU is dropped if it is too long, and no other datagram is (RFC 8899).
 #[test]
 fn what_is_not_to_be_cut_is_sent_whole_or_not_at_all() {
     let (mut world, id) = World::with_mail(10);
@@ -151,17 +151,17 @@ fn the_most_urgent_datagram_is_handed_over_first_and_waits_for_room_in_the_stack
     for payload in [b"5", b"7", b"0"] {
         world.post(id, payload);
     }
-    // All are through UDP before any is handed over.
+    // All go through UDP before any is delivered.
     assert!(world.streams.receive(world.now, &mut world.near));
     world.settle();
     assert_eq!(world.came(), [b"0"]);
     world.post(id, b"1");
     world.settle();
-    assert_eq!(world.came(), [b""; 0], "nobody has told of room");
+    assert_eq!(world.came(), [b""; 0], "no space was reported");
     for expected in [b"5", b"1", b"7"] {
         world.streams.programs.happened.push(AppEvent::Room(53));
         world.settle();
-        assert_eq!(world.came(), [expected], "the one that was tried, then the most urgent");
+        assert_eq!(world.came(), [expected], "the held one, then the most urgent");
     }
     assert_eq!(world.streams.counters().datagrams_lost, 0);
 }
@@ -186,7 +186,7 @@ fn what_programs_sent_is_collected_in_the_order_of_labels() {
         world.post(id, level);
         world.settle();
     }
-    // A socket that was handed nothing is not urgent.
+    // A socket without deliveries is least urgent.
     for socket in [4, 3, 1, 2] {
         world.send_mail(socket, CLIENT, b"answer");
     }
@@ -226,11 +226,11 @@ fn a_program_hears_that_nobody_listens() {
 #[test]
 fn a_port_that_nobody_has_any_more_refuses() {
     let (mut world, id) = World::with_mail(1);
-    assert!(!world.streams.is_quiet(), "it may send still");
+    assert!(!world.streams.is_quiet(), "it may still send");
     world.streams.programs.mail.gone = true;
     world.send_mail(1, CLIENT, b"the last");
     world.settle();
-    assert_eq!(world.got(id), [b"the last"], "what it sent before it ended");
+    assert_eq!(world.got(id), [b"the last"], "output from before the close");
     assert!(world.streams.is_quiet());
     world.post(id, b"late");
     world.settle();

@@ -12,12 +12,12 @@ fn a_program_opens_a_connection_and_bytes_pass_both_ways() {
     world.open();
     world.streams.turn(world.now, &mut world.near);
     let end = world.end(0);
-    assert!(end.borrow().opening && world.streams.is_quiet(), "a program need not wait for it");
+    assert!(end.borrow().opening && world.streams.is_quiet(), "an open handshake does not delay a stop");
     end.borrow_mut().outbound.extend(b"request");
     world.tell(0);
     world.settle();
     assert!(!end.borrow().opening);
-    assert_eq!(world.received, b"request", "what was told too early is not forgotten");
+    assert_eq!(world.received, b"request", "output from before the handshake is kept");
     world.send(0, b"response");
     world.settle();
     assert_eq!(end.borrow().inbound, *b"response");
@@ -42,7 +42,7 @@ fn a_connection_that_is_refused_says_so() {
 fn a_host_that_is_not_there_is_unreachable_and_one_that_is_silent_times_out() {
     let mut world = World::without(100);
     world.open();
-    // Nobody answers who it is.
+    // No host answers ARP.
     for _ in 0..60 {
         world.streams.turn(world.now, &mut world.near);
         world.now += Span::from_millis(500);
@@ -54,14 +54,14 @@ fn a_host_that_is_not_there_is_unreachable_and_one_that_is_silent_times_out() {
         world.streams.programs.unopened,
         [NotOpened::There(CloseReason::Unreachable(Unreachable::Host))]
     );
-    // It is known who it is; then it falls silent.
+    // The host answers ARP, and then no more TCP.
     let mut world = World::new(100);
     world.open();
     for _ in 0..2000 {
         world.streams.turn(world.now, &mut world.near);
         world.now += Span::from_millis(500);
         while let Some(received) = world.far.receive(world.now) {
-            // It still says who it is.
+            // It still answers ARP.
             if received.frame.as_ref()[12..14] == [8, 6] {
                 let frame = received.frame.as_ref();
                 world.client.ingress(world.now, frame, &PacketMeta::new(world.now, frame.len()));
@@ -110,5 +110,5 @@ fn a_program_that_closes_early_gives_its_handshake_up() {
     assert!(world.end(0).borrow().dropped);
     assert_eq!(world.streams.programs.unopened, [NotOpened::There(CloseReason::Aborted)]);
     assert_eq!((world.streams.connections(), world.streams.counters.unopened), (0, 1));
-    assert_eq!(world.streams.stack.connections(), 0, "nobody asks the peer again");
+    assert_eq!(world.streams.stack.connections(), 0, "no SYN is retransmitted");
 }

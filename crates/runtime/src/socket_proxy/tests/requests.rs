@@ -1,4 +1,4 @@
-//! Slow requests of programs' connections: what is kept of them, and of which.
+//! Slow requests on accepted connections.
 
 use queueing::Span;
 
@@ -6,7 +6,7 @@ use super::super::*;
 use super::world::World;
 use crate::shard::{End, Side};
 
-/// With one connection, and all of whose requests are kept.
+/// A world with one connection, which records all requests.
 fn world() -> World {
     let mut world = World::without(1000);
     world.streams.set_slow(Limits { over: Span::ZERO, most: 10, levels: PrioritySet::ALL });
@@ -33,7 +33,7 @@ fn a_request_is_followed_from_the_device_to_the_first_bytes_of_its_answer() {
     assert!(service >= Span::from_millis(20), "{service}");
     assert!(nic + tcp + event + transmit < Span::from_millis(1), "{slow:?}");
     world.answer(0, b"Content-Length: 0\r\n\r\n");
-    assert_eq!(world.slow().0, [], "an answer has one beginning");
+    assert_eq!(world.slow().0, [], "only the first part of an answer counts");
 }
 
 #[test]
@@ -47,7 +47,7 @@ fn requests_that_wait_together_are_counted_and_not_kept() {
     world.answer(0, b"END\r\n");
     let (slow, together) = world.slow();
     assert_eq!((slow.len(), together), (1, 3));
-    assert_eq!((&*slow[0].told.what, &*slow[0].told.path), ("GET", ""), "no key is kept");
+    assert_eq!((&*slow[0].told.what, &*slow[0].told.path), ("GET", ""), "no key is recorded");
 }
 
 #[test]
@@ -72,7 +72,7 @@ fn messages_are_followed_where_a_rule_says_how_long_they_are() {
     let message = b"\x07pay 42.";
     world.ask(0, message);
     world.answer(0, b"done");
-    assert_eq!(world.slow().0, [], "its first bytes say nothing");
+    assert_eq!(world.slow().0, [], "its first bytes do not show the protocol");
     let policy = "[message]\nlength_at = 0\nlength_bytes = 1\nlength_adds = 1\n\
         [[rule]]\nlayer = \"transport\"\nport = 80\nmessage = \"any\"\npriority = 0\n";
     let policy = net::classify::rules::Policy::parse(policy).unwrap();

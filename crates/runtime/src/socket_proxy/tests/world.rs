@@ -1,4 +1,4 @@
-//! Streams, a client's stack on the same wire, and programs of memory.
+//! A socket proxy, a client's stack on the same wire, and in-memory programs.
 
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
@@ -16,32 +16,32 @@ use super::super::*;
 use crate::mode::{Classifiers, Mode};
 use crate::shard::Slow;
 
-/// A program's end of a connection, in its hands and ours.
+/// Application end of a connection, shared between proxy and test.
 #[derive(Default)]
 pub(super) struct End {
     pub(super) conn: Option<ConnId>,
-    /// Bytes that wait for the program, and how many may.
+    /// Bytes that wait for the program, and their maximum.
     pub(super) inbound: VecDeque<u8>,
     pub(super) room: usize,
-    /// Bytes that it has written.
+    /// Bytes that the program has written.
     pub(super) outbound: VecDeque<u8>,
-    /// More follows what it has written.
+    /// True if more follows the last write.
     pub(super) more: bool,
-    /// It writes no more; it reads no more; it is gone, perhaps with bytes unread.
+    /// Writing ended; reading ended; closed; closed with unread bytes.
     pub(super) shut: bool,
     pub(super) deaf: bool,
     pub(super) gone: bool,
     pub(super) unread: bool,
-    /// It knows that nothing more comes.
+    /// True once the input has ended.
     pub(super) finished: bool,
-    /// We have let go.
+    /// True once the proxy has dropped its end.
     pub(super) dropped: bool,
-    /// Its handshake is under way.
+    /// True during the handshake.
     pub(super) opening: bool,
     pub(super) wanted: bool,
-    /// What it was told of its label, and how many bytes it had then.
+    /// Published levels, with the number of waiting bytes at that time.
     pub(super) told: Vec<(Priority, usize)>,
-    /// Which it was of all that were first read from.
+    /// Rank among all ends by first read.
     pub(super) read_as: Option<u32>,
     reads: Rc<Cell<u32>>,
 }
@@ -107,50 +107,50 @@ impl AppStream for Half {
     }
 }
 
-/// One program that takes every connection, or none.
+/// One program that accepts every connection, or none.
 #[derive(Default)]
 pub(super) struct Program {
     pub(super) happened: Vec<AppEvent>,
-    /// What another stack has left for this one.
+    /// Events that another stack has left for this one.
     pub(super) left: Vec<AppEvent>,
     pub(super) ends: Vec<Rc<RefCell<End>>>,
-    /// Of the connections that it is offered.
+    /// Pipe size of offered connections.
     pub(super) room: usize,
     pub(super) refuses: bool,
-    /// Why connections that it wanted could not be opened.
+    /// Failed active opens.
     pub(super) unopened: Vec<NotOpened>,
-    /// What it was told of connections that it asked about.
+    /// Answers to queries of connections.
     pub(super) answers: Vec<(u64, Option<Info>, KeepAlive)>,
     reads: Rc<Cell<u32>>,
     pub(super) mail: Mail,
 }
 
-/// Its sockets for datagrams.
+/// Its UDP sockets.
 #[derive(Default)]
 pub(super) struct Mail {
-    /// Who has what comes.
+    /// Socket that gets deliveries.
     pub(super) taker: u64,
-    /// What came, the marks of the last, how much of it may wait, and whether nobody waits for room.
+    /// Deliveries, the marks of the last, their maximum, and true if several sockets share the
+    /// port.
     pub(super) came: Vec<Vec<u8>>,
     pub(super) marked: TrafficClass,
     pub(super) room: usize,
     pub(super) shared: bool,
-    /// Nobody wants what comes.
+    /// True if no socket receives deliveries.
     pub(super) unwanted: bool,
-    /// What it has sent, to whom and from which socket; and from which it was
-    /// taken, in this order.
+    /// Output with destination and socket; below, the sockets in the order in which they were read.
     pub(super) sent: VecDeque<(u64, SocketAddr, Vec<u8>)>,
-    /// It is sent in datagrams of so many bytes, each of which carries these, or is not to be cut.
+    /// Segment length, marks, and the don't-fragment setting of the output.
     pub(super) segment: Option<usize>,
     pub(super) marks: TrafficClass,
     pub(super) whole: bool,
     pub(super) taken: Vec<u64>,
-    /// It takes several at once, and has been handed something so many times.
+    /// True with UDP_GRO, and the number of deliveries.
     pub(super) merges: bool,
     pub(super) calls: usize,
-    /// It has let go of them.
+    /// True once the sockets are closed.
     pub(super) gone: bool,
-    /// What found nobody.
+    /// Undeliverable output.
     pub(super) undelivered: Vec<(u16, SocketAddr)>,
 }
 
@@ -253,9 +253,9 @@ impl AppSockets for Program {
 }
 
 pub(super) const HERE: &str = "10.0.0.1:80";
-/// Where datagrams come to.
+/// Address of the program's UDP socket.
 pub(super) const MAIL: &str = "10.0.0.1:53";
-/// Where the client's stack may listen.
+/// Address of the client's listener.
 pub(super) const THERE: &str = "10.0.0.2:90";
 
 pub(super) struct World {
@@ -265,15 +265,15 @@ pub(super) struct World {
     pub(super) client: Stack,
     pub(super) far: MemoryDevice,
     pub(super) conns: Vec<ConnId>,
-    /// What the client received, and how its connections ended.
+    /// Bytes that the client received, and the ends of its connections.
     pub(super) received: Vec<u8>,
     pub(super) closed: Vec<EventKind>,
-    /// It leaves what comes unread.
+    /// True if the client leaves input unread.
     pub(super) deaf: bool,
 }
 
 impl World {
-    /// With one connection; `room`: bytes that wait for a program.
+    /// A world with one connection; `room`: pipe size in bytes.
     pub(super) fn new(room: usize) -> Self {
         let mut world = Self::without(room);
         world.connect();
@@ -339,7 +339,7 @@ impl World {
         busy | (self.client.egress(self.now, &mut self.far) > 0)
     }
 
-    /// A program wants a connection to [`THERE`].
+    /// Opens a connection to [`THERE`] from the program.
     pub(super) fn open(&mut self) {
         let (to, port) = (THERE.parse().unwrap(), None);
         self.streams.programs.happened.push(AppEvent::Connect {
@@ -350,7 +350,7 @@ impl World {
         });
     }
 
-    /// Turns both until nothing moves.
+    /// Runs both sides until nothing moves.
     pub(super) fn settle(&mut self) {
         loop {
             self.now += Span::from_micros(5);
@@ -366,7 +366,7 @@ impl World {
         self.streams.programs.ends[n].clone()
     }
 
-    /// Tells us what the program has done to its `n`th connection.
+    /// Reports the program's actions on its `n`th connection to the proxy.
     pub(super) fn tell(&mut self, n: usize) {
         let end = self.end(n);
         let end = end.borrow();
@@ -387,27 +387,27 @@ impl World {
         self.client.send(self.now, self.conns[n], bytes).unwrap()
     }
 
-    /// Bytes of the client, taken in.
+    /// Sends `bytes` from the client and runs until they are received.
     pub(super) fn ask(&mut self, n: usize, bytes: &[u8]) {
         assert_eq!(self.send(n, bytes), bytes.len());
         self.settle();
     }
 
-    /// The program has written this on its `n`th connection.
+    /// Output of the program on its `n`th connection.
     pub(super) fn answer(&mut self, n: usize, bytes: &[u8]) {
         self.end(n).borrow_mut().outbound.extend(bytes);
         self.tell(n);
         self.settle();
     }
 
-    /// The program is gone from its `n`th connection.
+    /// Closes the program's end of its `n`th connection.
     pub(super) fn leave(&mut self, n: usize) {
         self.end(n).borrow_mut().gone = true;
         self.tell(n);
         self.settle();
     }
 
-    /// Slow requests since the last look, and how many waited together so far.
+    /// Slow requests since the last snapshot, and the number that waited together so far.
     pub(super) fn slow(&mut self) -> (Vec<Slow>, u64) {
         let mut seen = Seen::default();
         self.streams.show(&mut seen);
