@@ -1,26 +1,28 @@
-//! ARP for IPv4 over Ethernet. Source: RFC 826.
+//! ARP packets for IPv4 over Ethernet.
+//!
+//! Neighbour resolution itself belongs to the stack. Source: RFC 826.
 
 use std::net::Ipv4Addr;
 
 use super::ethernet::Mac;
 use super::{Malformed, addr, be16};
 
-/// Bytes of a packet.
+/// Length of a packet in bytes.
 pub const LEN: usize = 28;
 
-/// What a packet does.
+/// Operation of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// Asks who has the target address.
+    /// Request for the hardware address of the target address.
     Request,
-    /// Says that the sender has the sender address.
+    /// Reply with the sender's hardware address.
     Reply,
 }
 
-/// A question or an answer.
+/// ARP request or reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet {
-    /// Question or answer.
+    /// Request or reply.
     pub operation: Operation,
     /// The sender's hardware address.
     pub sender_mac: Mac,
@@ -33,11 +35,11 @@ pub struct Packet {
 }
 
 impl Packet {
-    /// Reads a packet; what follows it is padding.
+    /// Parses a packet; trailing bytes are padding.
     ///
     /// # Errors
-    /// [`Malformed::Truncated`]; [`Malformed::Unsupported`] when it is not
-    /// IPv4 over Ethernet or neither request nor reply.
+    /// [`Malformed::Truncated`]; [`Malformed::Unsupported`] if it is not IPv4 over Ethernet, or
+    /// neither request nor reply.
     pub fn parse(packet: &[u8]) -> Result<Self, Malformed> {
         if packet.len() < LEN {
             return Err(Malformed::Truncated);
@@ -63,7 +65,7 @@ impl Packet {
     /// Writes the packet into the first [`LEN`] bytes of `buf`.
     ///
     /// # Panics
-    /// When `buf` is shorter than that.
+    /// If `buf` is shorter.
     pub fn emit(&self, buf: &mut [u8]) {
         buf[..6].copy_from_slice(&HARDWARE_AND_PROTOCOL);
         buf[6..8].copy_from_slice(&[0, if self.operation == Operation::Request { 1 } else { 2 }]);

@@ -1,29 +1,28 @@
-//! The Internet checksum, eight bytes at a time.
+//! Internet checksum, computed eight bytes at a time.
 //!
-//! The one's complement sum does not care in which byte order it is taken, so
-//! whole words are loaded as they lie and only the result is put in order.
-//! Sums have 128 bits, where a carry costs one instruction, and two run side
-//! by side, so that no addition waits for the one before it.
-//! Source: RFC 1071 §2; pseudo headers RFC 9293 §3.1, RFC 8200 §8.1.
+//! The one's complement sum does not depend on byte order: words are loaded in native order, and
+//! only the result is converted. Sums have 128 bits, where a carry costs one instruction. Two sums
+//! run in parallel, so that no addition waits for the previous one. Source: RFC 1071 §2; pseudo
+//! headers RFC 9293 §3.1, RFC 8200 §8.1.
 
 use std::net::IpAddr;
 
-/// A checksum in the making.
+/// Partial checksum.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Checksum {
     sum: u64,
 }
 
 impl Checksum {
-    /// Nothing summed yet.
+    /// The sum of no bytes.
     #[must_use]
     pub const fn new() -> Self {
         Self { sum: 0 }
     }
 
-    /// The sum over the pseudo header of either family: RFC 9293 §3.1,
-    /// RFC 8200 §8.1; `len` in bytes. The two pseudo headers differ in layout,
-    /// and a sum does not see that.
+    /// Sum of the pseudo header of either family, for `len` bytes (RFC 9293 §3.1, RFC 8200 §8.1).
+    ///
+    /// The two pseudo headers differ only in layout, which does not affect the sum.
     #[must_use]
     #[inline]
     pub fn pseudo(source: impl Into<IpAddr>, target: impl Into<IpAddr>, protocol: u8, len: usize) -> Self {
@@ -32,7 +31,7 @@ impl Checksum {
         Self { sum: address(source.into()) + address(target.into()) + protocol + len }
     }
 
-    /// This sum and that of `bytes`. Every part but the last must have an even length.
+    /// Sum including `bytes`; every part except the last must have an even length.
     #[must_use]
     #[inline]
     pub fn with(self, bytes: &[u8]) -> Self {
@@ -54,24 +53,23 @@ impl Checksum {
             last[..rest.len()].copy_from_slice(rest);
             sum += u128::from(word_of(&last));
         }
-        // 2⁶⁴ and 2³² count as 1; what is left has 34 bits.
+        // 2⁶⁴ and 2³² are congruent to 1; the result has 34 bits.
         let (high, low) = ((sum >> 64) as u64, sum as u64);
         Self { sum: high + (low >> 32) + (low & 0xffff_ffff) }
     }
 
-    /// This sum and that of whole words, each as it stands on the wire.
+    /// Sum including whole words in wire byte order.
     #[must_use]
     #[inline]
     pub(crate) fn with_words(self, words: &[u32; 8]) -> Self {
         Self { sum: self.sum + words.iter().map(|word| u64::from(*word)).sum::<u64>() }
     }
 
-    /// The checksum as it stands on the wire; `[0, 0]` when the summed bytes
-    /// include a correct checksum.
+    /// Checksum in wire byte order; `[0, 0]` if the summed bytes include a correct checksum.
     #[must_use]
     #[inline]
     pub const fn finish(self) -> [u8; 2] {
-        // Each pair of folds leaves half as many bits, and no carry.
+        // Each pair of folds halves the number of bits and leaves no carry.
         let mut sum = self.sum;
         sum = (sum & 0xffff_ffff) + (sum >> 32);
         sum = (sum & 0xffff_ffff) + (sum >> 32);
@@ -81,13 +79,13 @@ impl Checksum {
     }
 }
 
-/// The checksum of `bytes` alone.
+/// Checksum of `bytes`.
 #[must_use]
 pub fn of(bytes: &[u8]) -> [u8; 2] {
     Checksum::new().with(bytes).finish()
 }
 
-/// The checksum of an IPv4 header without options, which is what nearly all are.
+/// Checksum of an IPv4 header without options, the common case.
 #[must_use]
 #[inline]
 pub(crate) fn of_header(header: &[u8; 20]) -> [u8; 2] {
@@ -96,7 +94,7 @@ pub(crate) fn of_header(header: &[u8; 20]) -> [u8; 2] {
     Checksum { sum }.finish()
 }
 
-/// The checksum of big-endian words that stand as numbers, likewise.
+/// Checksum of an IPv4 header without options, given as five numbers.
 #[must_use]
 #[inline]
 pub(crate) fn of_words(words: &[u32; 5]) -> u16 {
@@ -104,7 +102,7 @@ pub(crate) fn of_words(words: &[u32; 5]) -> u16 {
     u16::from_ne_bytes(Checksum { sum }.finish())
 }
 
-/// The words of an address, added.
+/// Sum of the words of an address.
 #[inline]
 fn address(addr: IpAddr) -> u64 {
     match addr {
@@ -129,7 +127,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// RFC 1071 taken literally.
+    /// Literal implementation of RFC 1071.
     fn naive(bytes: &[u8]) -> [u8; 2] {
         let mut sum = 0u32;
         for pair in bytes.chunks(2) {

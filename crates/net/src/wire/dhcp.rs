@@ -1,43 +1,43 @@
 //! DHCP messages, as far as a client needs them.
 //!
-//! Unknown options are stepped over; options that continue in the fields of
-//! old (RFC 2131 §4.1, overload) are not looked for, since no server needs
-//! that room for what is asked here. Source: RFC 2131 §2, RFC 2132.
+//! Unknown options are skipped. Options in the `sname` and `file` fields (overload, RFC 2131 §4.1)
+//! are not read, since no server needs that space for the options requested here. Source: RFC 2131
+//! §2, RFC 2132.
 
 use std::net::Ipv4Addr;
 
 use super::ethernet::Mac;
 use super::{Malformed, addr, be32};
 
-/// The client's port.
+/// UDP port of the client.
 pub const CLIENT_PORT: u16 = 68;
-/// The server's port.
+/// UDP port of the server.
 pub const SERVER_PORT: u16 = 67;
 
-/// Bytes before the options, the cookie included.
+/// Length before the options in bytes, including the magic cookie.
 const HEADER_LEN: usize = 240;
-/// Old relays drop what is shorter (RFC 1542 §2.1).
+/// Minimum length in bytes, since old relays drop shorter messages (RFC 1542 §2.1).
 const LEN_MIN: usize = 300;
-/// What a client calls itself, before its hardware address.
+/// Prefix of the client identifier, before the hardware address.
 const NAME: &[u8; 9] = b"greenwave";
 const COOKIE: [u8; 4] = [99, 130, 83, 99];
 
-/// What a message is.
+/// DHCP message type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Which servers are there?
+    /// DHCPDISCOVER: the client looks for servers.
     Discover,
-    /// A server would lend an address.
+    /// DHCPOFFER: a server offers an address.
     Offer,
-    /// The client asks for an address, or to keep it.
+    /// DHCPREQUEST: the client requests an address or its extension.
     Request,
-    /// The client does not take it: someone has it.
+    /// DHCPDECLINE: the client refuses an address that is in use.
     Decline,
-    /// It has it.
+    /// DHCPACK: the server grants the address.
     Ack,
-    /// It cannot have it.
+    /// DHCPNAK: the server refuses the address.
     Nak,
-    /// The client gives it back.
+    /// DHCPRELEASE: the client returns the address.
     Release,
 }
 
@@ -50,41 +50,41 @@ impl Kind {
     }
 }
 
-/// A message.
+/// DHCP message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Message {
-    /// What it is.
+    /// Message type.
     pub kind: Kind,
-    /// Ties answers to questions.
+    /// Transaction id, common to requests and replies.
     pub transaction: u32,
     /// Seconds since the client began.
     pub seconds: u16,
-    /// The answer must be sent to everybody, since the client hears nothing else yet.
+    /// True if the reply must be broadcast, since the client cannot receive unicast yet.
     pub broadcast: bool,
-    /// The client's address, once it has one.
+    /// Client address, once it has one (`ciaddr`).
     pub client: Ipv4Addr,
-    /// The address that is lent.
+    /// Address offered or granted (`yiaddr`).
     pub yours: Ipv4Addr,
-    /// The client's hardware address.
+    /// Hardware address of the client.
     pub mac: Mac,
-    /// The address that the client would like.
+    /// Address requested by the client.
     pub requested: Option<Ipv4Addr>,
-    /// Who lends it.
+    /// Server identifier.
     pub server: Option<Ipv4Addr>,
-    /// Bits of the network's prefix, 0..=32.
+    /// Prefix length of the network, 0..=32.
     pub prefix: Option<u8>,
-    /// The way out.
+    /// Default router.
     pub router: Option<Ipv4Addr>,
-    /// Seconds for which it is lent; all ones for ever.
+    /// Lease time in seconds; all ones for infinity.
     pub lease_s: Option<u32>,
-    /// Seconds after which to ask the lender (T1).
+    /// Renewal time T1 in seconds, after which the client contacts its server.
     pub renew_s: Option<u32>,
-    /// Seconds after which to ask anyone (T2).
+    /// Rebinding time T2 in seconds, after which the client contacts any server.
     pub rebind_s: Option<u32>,
 }
 
 impl Message {
-    /// A message of a client with nothing to say but this.
+    /// A client message without options.
     #[must_use]
     pub const fn new(kind: Kind, transaction: u32, mac: Mac) -> Self {
         Self {
@@ -105,11 +105,11 @@ impl Message {
         }
     }
 
-    /// Reads a message.
+    /// Parses a message.
     ///
     /// # Errors
-    /// [`Malformed::Truncated`], [`Malformed::BadOption`];
-    /// [`Malformed::Unsupported`] when it is no DHCP over Ethernet.
+    /// [`Malformed::Truncated`], [`Malformed::BadOption`]; [`Malformed::Unsupported`] if it is not
+    /// DHCP over Ethernet.
     pub fn parse(bytes: &[u8]) -> Result<Self, Malformed> {
         let (header, options) = bytes.split_at_checked(HEADER_LEN).ok_or(Malformed::Truncated)?;
         if header[1..3] != [1, 6] || header[236..] != COOKIE {
@@ -167,7 +167,7 @@ impl Message {
         Ok(())
     }
 
-    /// Appends the message to `buf`, which is empty.
+    /// Appends the message to the empty `buf`.
     pub fn emit(&self, buf: &mut Vec<u8>) {
         let to_client = matches!(self.kind, Kind::Offer | Kind::Ack | Kind::Nak);
         buf.extend([if to_client { 2 } else { 1 }, 1, 6, 0]);
@@ -198,11 +198,12 @@ impl Message {
             }
         }
         if !to_client {
-            // Who we are (RFC 2132 §9.14), apart from a host with the same hardware address.
+            // Client identifier (RFC 2132 §9.14), distinct from that of a host with the same
+            // hardware address.
             buf.extend([61, 16, 0]);
             buf.extend(NAME);
             buf.extend(self.mac);
-            // We would like to know mask, router, lease and its two thirds.
+            // Parameter request list: mask, router, lease time, T1, T2.
             buf.extend([55, 5, 1, 3, 51, 58, 59]);
         }
         buf.push(255);

@@ -1,17 +1,19 @@
 //! Ethernet II frames without FCS, with at most one 802.1Q tag.
+//!
+//! Source: IEEE 802.3, 802.1Q.
 
 use super::{Malformed, be16};
 
-/// A hardware address.
+/// MAC address.
 pub type Mac = [u8; 6];
 
-/// Everyone on the segment.
+/// Broadcast address.
 pub const BROADCAST: Mac = [0xff; 6];
 
-/// Bytes of an untagged header.
+/// Length of an untagged header in bytes.
 pub const HEADER_LEN: usize = 14;
 
-/// What a frame carries.
+/// Protocol of the payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EtherType {
     /// IPv4.
@@ -20,7 +22,7 @@ pub enum EtherType {
     Arp,
     /// IPv6.
     Ipv6,
-    /// Anything else, by number.
+    /// Any other type, by number.
     Other(u16),
 }
 
@@ -36,7 +38,7 @@ impl EtherType {
         }
     }
 
-    /// The number on the wire.
+    /// EtherType on the wire.
     #[must_use]
     pub const fn number(self) -> u16 {
         match self {
@@ -48,26 +50,26 @@ impl EtherType {
     }
 }
 
-/// A received frame.
+/// Received frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame<'a> {
-    /// Whom it is for.
+    /// Destination address.
     pub target: Mac,
-    /// Who sent it.
+    /// Source address.
     pub source: Mac,
-    /// The VLAN of its 802.1Q tag; 0 is a tag that carries only a priority.
+    /// VLAN id of the 802.1Q tag; 0 for a tag with only a priority.
     pub vlan: Option<u16>,
-    /// What it carries.
+    /// EtherType of the payload.
     pub kind: EtherType,
-    /// What it carries, with the padding of short frames.
+    /// Payload, including the padding of short frames.
     pub payload: &'a [u8],
 }
 
 impl<'a> Frame<'a> {
-    /// Reads a frame.
+    /// Parses a frame.
     ///
     /// # Errors
-    /// [`Malformed::Truncated`] when it is shorter than its header.
+    /// [`Malformed::Truncated`] if it is shorter than its header.
     #[inline]
     pub fn parse(frame: &'a [u8]) -> Result<Self, Malformed> {
         let (kind, vlan, start) = network(frame).ok_or(Malformed::Truncated)?;
@@ -76,15 +78,14 @@ impl<'a> Frame<'a> {
         Ok(Self { target, source, vlan, kind, payload: &frame[start..] })
     }
 
-    /// True if it belongs to a VLAN: one that is not the stack's, which sends
-    /// without tags.
+    /// True if it belongs to a VLAN, which is never the stack's: the stack sends untagged frames.
     #[inline]
     pub(crate) fn is_of_vlan(&self) -> bool {
         matches!(self.vlan, Some(1..))
     }
 }
 
-/// Type, VLAN and start of what `frame` carries.
+/// EtherType, VLAN id and offset of the payload of `frame`.
 #[inline]
 pub(crate) fn network(frame: &[u8]) -> Option<(EtherType, Option<u16>, usize)> {
     if frame.len() < HEADER_LEN {
@@ -100,10 +101,10 @@ pub(crate) fn network(frame: &[u8]) -> Option<(EtherType, Option<u16>, usize)> {
 /// Writes an untagged header into the first [`HEADER_LEN`] bytes of `buf`.
 ///
 /// # Panics
-/// When `buf` is shorter than that.
+/// If `buf` is shorter.
 #[inline]
 pub fn emit_header(buf: &mut [u8], target: Mac, source: Mac, kind: EtherType) {
-    let header: &mut [u8; HEADER_LEN] = buf.first_chunk_mut().expect("room for a header");
+    let header: &mut [u8; HEADER_LEN] = buf.first_chunk_mut().expect("space for a header");
     header[..6].copy_from_slice(&target);
     header[6..12].copy_from_slice(&source);
     header[12..].copy_from_slice(&kind.number().to_be_bytes());

@@ -1,13 +1,11 @@
-//! The everyday frame, read and written in one go.
+//! Fast path of the common TCP frame: parsed and written in one pass.
 //!
-//! On an open connection nearly every frame has the same shape: untagged
-//! Ethernet, IPv4 without options or pieces, TCP with timestamps and no other
-//! option. All its fields stand at fixed places, so one look at its length
-//! replaces one for each field, and its checksum is taken from the fields
-//! while they are at hand. A frame of any other shape, or one that something
-//! is wrong with, is left to the formats' own files, which know what to say of
-//! it: whatever is read here they read alike, and write alike (the tests hold
-//! the two against each other).
+//! On an established connection nearly every frame is untagged Ethernet, IPv4 without options or
+//! fragmentation, and TCP with only the timestamps option. All fields have fixed offsets, so one
+//! length check replaces one per field, and the checksum is computed while the fields are at hand.
+//!
+//! Any other or invalid frame is left to the parsers of the formats, which return the error. Tests
+//! verify that both parse and write the same bytes.
 
 use std::net::Ipv4Addr;
 
@@ -17,9 +15,9 @@ use super::ip::Protocol;
 use super::tcp::{self, Flags, Options, Segment, Seq, Timestamps};
 use super::{addr, be16, be32, ipv4};
 
-/// Bytes of the TCP header.
+/// Length of the TCP header in bytes.
 pub(crate) const TCP_LEN: usize = 32;
-/// Bytes before the payload: 14 of Ethernet, 20 of IPv4, 32 of TCP.
+/// Length of all headers in bytes: 14 of Ethernet, 20 of IPv4, 32 of TCP.
 pub(crate) const HEADERS_LEN: usize = TCP + TCP_LEN;
 
 const IP: usize = ethernet::HEADER_LEN;
@@ -27,10 +25,10 @@ const TCP: usize = IP + ipv4::HEADER_LEN;
 
 /// NOP, NOP, timestamps, 10 bytes (RFC 7323, appendix A).
 const OPTION: u32 = 0x0101_080a;
-/// The TCP header's length in words, where it stands.
+/// Data offset of the TCP header, in its place in the byte.
 const TCP_WORDS: u8 = (TCP_LEN as u8 / 4) << 4;
 
-/// A frame of the everyday shape.
+/// Frame in the format of the fast path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FastPathFrame<'a> {
     pub(crate) target_mac: Mac,
@@ -47,15 +45,16 @@ pub(crate) struct FastPathFrame<'a> {
 }
 
 impl<'a> FastPathFrame<'a> {
-    /// Reads `frame` if it has the shape, is for `host` and nothing is wrong
-    /// with it; the segment's checksum counts only if `verify`.
+    /// Parses `frame` if it has this format, is addressed to `host` and is valid.
+    ///
+    /// The TCP checksum is verified only if `verify` is set.
     #[inline]
     pub(crate) fn parse(frame: &'a [u8], host: (Mac, Ipv4Addr), verify: bool) -> Option<Self> {
         let head: &[u8; HEADERS_LEN] = frame.first_chunk()?;
         let total_len = usize::from(be16(head, IP + 2));
         let (source, target) = (addr(head, IP + 12), addr(head, IP + 16));
         let target_mac = *head.first_chunk()?;
-        // EtherType, version and length of the header together.
+        // EtherType, IP version and header length in one comparison.
         let everyday = be32(head, 12) >> 8 == 0x08_0045
             && be16(head, IP + 6) & ipv4::MORE_OR_OFFSET == 0
             && head[IP + 9] == tcp::PROTOCOL
@@ -95,7 +94,7 @@ impl<'a> FastPathFrame<'a> {
         })
     }
 
-    /// Its segment.
+    /// TCP segment of the frame.
     #[inline]
     pub(crate) fn segment(&self) -> Segment<'a> {
         let Self { source_port, target_port, seq, ack, flags, window, stamps, payload, .. } = *self;
@@ -103,20 +102,22 @@ impl<'a> FastPathFrame<'a> {
         Segment { source_port, target_port, seq, ack, flags, window, options, payload }
     }
 
-    /// Its bytes.
+    /// Length of the frame in bytes.
     #[inline]
     pub(crate) fn len(&self) -> usize {
         HEADERS_LEN + self.payload.len()
     }
 
-    /// Writes it into `buf`, which is as long as that. A device that completes
-    /// checksums (`offloaded`) finds the sum of the pseudo header, not complemented.
+    /// Writes the frame into `buf`, which has exactly its length.
+    ///
+    /// With `offloaded`, the checksum field holds the uncomplemented sum of the pseudo header, for
+    /// a device that completes it.
     ///
     /// # Panics
-    /// When `buf` has another length.
+    /// If `buf` has another length.
     #[inline]
     pub(crate) fn emit(&self, buf: &mut [u8], offloaded: bool) {
-        let (head, data) = buf.split_first_chunk_mut::<HEADERS_LEN>().expect("room for the headers");
+        let (head, data) = buf.split_first_chunk_mut::<HEADERS_LEN>().expect("space for the headers");
         let Self { ip, source_port, target_port, seq, ack, flags, window, stamps, payload, .. } = self;
         ethernet::emit_header(head, self.target_mac, self.source_mac, EtherType::Ipv4);
         ip.emit(&mut head[IP..TCP]);
@@ -143,7 +144,7 @@ mod tests {
     use super::super::{Malformed, ip};
     use super::*;
 
-    /// What the formats' own files read.
+    /// Result of the parsers of the formats.
     fn read(
         frame: &[u8],
         verify: bool,
@@ -154,7 +155,7 @@ mod tests {
         Ok((frame, packet, segment))
     }
 
-    /// What they write.
+    /// Bytes written by the formats.
     fn write(frame: &FastPathFrame<'_>, offloaded: bool) -> Vec<u8> {
         let segment = frame.segment();
         let mut buf = vec![0; TCP + segment.header_len() + segment.payload.len()];
@@ -228,7 +229,7 @@ mod tests {
             for (at, byte) in damage {
                 bytes[at] = byte;
             }
-            // So that the rest is looked at, too.
+            // Corrects the IP checksum, so that the remaining fields are checked, too.
             bytes[IP + 10..IP + 12].fill(0);
             let sum = checksum::of(&bytes[IP..TCP]);
             bytes[IP + 10..IP + 12].copy_from_slice(&sum);

@@ -1,63 +1,64 @@
-//! ICMP for IPv4: echo and errors; the words for both versions' errors.
+//! ICMP for IPv4: echo and error messages, and the error type of both versions.
+//!
 //! Source: RFC 792, 1122 §3.2.2, 1191 §4.
 
 use super::{Malformed, be16, checksum};
 
-/// Bytes before the echoed payload, or before what an error quotes.
+/// Length in bytes before the echo payload or the quoted packet.
 pub const HEADER_LEN: usize = 8;
 
-/// A message of either version, neighbour discovery apart.
+/// ICMP message of IPv4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Message<'a> {
-    /// A ping or its answer.
+    /// Echo request or reply.
     Echo(Echo<'a>),
-    /// A packet did not get where it should.
+    /// Error about a packet that was not delivered.
     Error(Error<'a>),
 }
 
-/// A packet did not get where it should.
+/// Error about a packet that was not delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Error<'a> {
-    /// Why.
+    /// Cause of the error.
     pub cause: Cause,
-    /// The start of that packet.
+    /// Start of the packet.
     pub quoted: &'a [u8],
 }
 
-/// Why a packet did not get where it should.
+/// Cause of an ICMP error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// Nobody listens on the port.
+    /// Port unreachable: no socket on the port.
     Port,
-    /// The host does not speak the protocol.
+    /// Protocol unreachable: the host does not support the protocol.
     Protocol,
-    /// Someone forbids it.
+    /// Administratively prohibited.
     Prohibited,
-    /// No way to the host's network, perhaps for now only.
+    /// Network unreachable, perhaps only for now.
     Network,
-    /// No way to the host, likewise.
+    /// Host unreachable, perhaps only for now.
     Unreachable,
-    /// It is larger than a link on the way takes; 0 where the router does not say.
+    /// Packet too big for a link of the path (fragmentation needed).
     TooBig {
-        /// What that link takes, in bytes.
+        /// MTU of that link in bytes; 0 if the router does not report it.
         mtu: u32,
     },
-    /// It took too many hops.
+    /// Hop limit exceeded.
     Hops,
-    /// Not all its pieces came in time.
+    /// Reassembly time exceeded: fragments are missing.
     Reassembly,
-    /// A header field makes no sense to someone.
+    /// Parameter problem: invalid header field.
     Parameter,
 }
 
 impl Cause {
-    /// Whether trying again is of no use (RFC 1122 §4.2.3.9).
+    /// True for a hard error, for which a retry is useless (RFC 1122 §4.2.3.9).
     #[must_use]
     pub const fn is_hard(self) -> bool {
         matches!(self, Self::Port | Self::Protocol | Self::Prohibited)
     }
 
-    /// Type and code for IPv4, and what stands in the second word.
+    /// Type, code and second word for IPv4.
     const fn v4(self) -> (u8, u8, u32) {
         match self {
             Self::Network => (3, 0, 0),
@@ -74,11 +75,11 @@ impl Cause {
 }
 
 impl<'a> Message<'a> {
-    /// Reads a message.
+    /// Parses a message.
     ///
     /// # Errors
-    /// [`Malformed::Truncated`], [`Malformed::BadChecksum`];
-    /// [`Malformed::Unsupported`] when it is neither an echo nor an error.
+    /// [`Malformed::Truncated`], [`Malformed::BadChecksum`]; [`Malformed::Unsupported`] if it is
+    /// neither echo nor error.
     pub fn parse(message: &'a [u8]) -> Result<Self, Malformed> {
         if message.len() < HEADER_LEN {
             return Err(Malformed::Truncated);
@@ -105,11 +106,10 @@ impl<'a> Message<'a> {
 }
 
 impl Error<'_> {
-    /// Bytes of the largest error: what it quotes fits 576 bytes in all (RFC 1812 §4.3.2.3).
+    /// Maximum length of an error in bytes: its packet fits 576 bytes (RFC 1812 §4.3.2.3).
     pub const LEN_MAX: usize = 576 - 20;
 
-    /// Appends the message to `buf`, which is empty, with as much of the
-    /// quoted packet as may be sent back.
+    /// Appends the message to the empty `buf`, with as much of the quoted packet as is allowed.
     pub fn emit(&self, buf: &mut Vec<u8>) {
         let (kind, code, word) = self.cause.v4();
         buf.extend([kind, code, 0, 0]);
@@ -120,24 +120,24 @@ impl Error<'_> {
     }
 }
 
-/// An echo request or reply.
+/// Echo request or reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Echo<'a> {
-    /// Whether this is the answer.
+    /// True for a reply.
     pub reply: bool,
-    /// Which ping it belongs to.
+    /// Identifier.
     pub ident: u16,
-    /// Its number within the ping.
+    /// Sequence number.
     pub sequence: u16,
-    /// What comes back unchanged.
+    /// Payload, returned unchanged in the reply.
     pub payload: &'a [u8],
 }
 
 impl<'a> Echo<'a> {
-    /// Reads a message that is an echo.
+    /// Parses an echo message.
     ///
     /// # Errors
-    /// As [`Message::parse`]; [`Malformed::Unsupported`] when it is something else.
+    /// As [`Message::parse`]; [`Malformed::Unsupported`] for other messages.
     pub fn parse(message: &'a [u8]) -> Result<Self, Malformed> {
         match Message::parse(message)? {
             Message::Echo(echo) => Ok(echo),
@@ -145,19 +145,19 @@ impl<'a> Echo<'a> {
         }
     }
 
-    /// What stands behind type, code and checksum of `message`.
+    /// Fields behind type, code and checksum of `message`.
     pub(super) fn read(reply: bool, message: &'a [u8]) -> Self {
         let (ident, sequence) = (be16(message, 4), be16(message, 6));
         Self { reply, ident, sequence, payload: &message[HEADER_LEN..] }
     }
 
-    /// Bytes that [`Echo::emit`] writes.
+    /// Length written by [`Echo::emit`], in bytes.
     #[must_use]
     pub const fn len(&self) -> usize {
         HEADER_LEN + self.payload.len()
     }
 
-    /// Never: there is always a header.
+    /// Always false: the header is never empty.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         false
@@ -166,7 +166,7 @@ impl<'a> Echo<'a> {
     /// Writes the message into the first [`Echo::len`] bytes of `buf`.
     ///
     /// # Panics
-    /// When `buf` is shorter than that.
+    /// If `buf` is shorter.
     pub fn emit(&self, buf: &mut [u8]) {
         self.write(if self.reply { 0 } else { 8 }, buf);
         let sum = checksum::of(&buf[..self.len()]);

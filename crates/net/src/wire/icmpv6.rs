@@ -1,5 +1,6 @@
-//! ICMP for IPv6: echo, errors, and the door to neighbour discovery.
-//! Source: RFC 4443.
+//! ICMP for IPv6: echo and error messages, with access to neighbour and listener discovery.
+//!
+//! The latter are parsed in `ndp` and `mld`. Source: RFC 4443.
 
 use std::net::Ipv6Addr;
 
@@ -9,21 +10,21 @@ use super::{Malformed, be32, mld, ndp};
 
 const PROTOCOL: u8 = 58;
 
-/// A received message.
+/// Received message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Message<'a> {
-    /// A ping or its answer.
+    /// Echo request or reply.
     Echo(Echo<'a>),
-    /// A packet did not get where it should.
+    /// Error about a packet that was not delivered.
     Error(Error<'a>),
-    /// Neighbour discovery.
+    /// Neighbour discovery message.
     Ndp(ndp::Message<'a>),
-    /// Who listens to which group?
+    /// Multicast listener query.
     Query(mld::Query),
 }
 
 impl<'a> Message<'a> {
-    /// Reads a message that went from `source` to `target`.
+    /// Parses a message sent from `source` to `target`.
     ///
     /// # Errors
     /// [`Malformed::Truncated`], [`Malformed::BadChecksum`]; those of
@@ -55,10 +56,10 @@ impl<'a> Message<'a> {
     }
 }
 
-/// Bytes of the largest error: it fits the smallest MTU (RFC 4443 §2.4 c).
+/// Maximum length of an error in bytes: its packet fits the minimum MTU (RFC 4443 §2.4 c).
 pub const ERROR_LEN_MAX: usize = 1280 - 40;
 
-/// Appends the error to `buf`, which is empty.
+/// Appends the error to the empty `buf`.
 pub fn emit_error(error: &Error<'_>, source: Ipv6Addr, target: Ipv6Addr, buf: &mut Vec<u8>) {
     let (kind, code, word) = match error.cause {
         Cause::Network => (1, 0, 0),
@@ -69,7 +70,7 @@ pub fn emit_error(error: &Error<'_>, source: Ipv6Addr, target: Ipv6Addr, buf: &m
         Cause::Hops => (3, 0, 0),
         Cause::Reassembly => (3, 1, 0),
         Cause::Parameter => (4, 0, 0),
-        // The pointer names the header that said so: the first one.
+        // The pointer gives the offset of the next-header field in the fixed header.
         Cause::Protocol => (4, 1, 6),
     };
     buf.extend([kind, code, 0, 0]);
@@ -81,18 +82,17 @@ pub fn emit_error(error: &Error<'_>, source: Ipv6Addr, target: Ipv6Addr, buf: &m
 /// Writes `echo` into the first [`Echo::len`] bytes of `buf`.
 ///
 /// # Panics
-/// When `buf` is shorter than that.
+/// If `buf` is shorter.
 pub fn emit_echo(echo: &Echo<'_>, source: Ipv6Addr, target: Ipv6Addr, buf: &mut [u8]) {
     let buf = &mut buf[..echo.len()];
     echo.write(if echo.reply { 129 } else { 128 }, buf);
     finish_checksum(buf, source, target);
 }
 
-/// Writes the checksum of the whole message in `message`, whose checksum field
-/// is zero.
+/// Writes the checksum of the whole `message`, whose checksum field is zero.
 ///
 /// # Panics
-/// When `message` is shorter than 4 bytes.
+/// If `message` is shorter than 4 bytes.
 pub fn finish_checksum(message: &mut [u8], source: Ipv6Addr, target: Ipv6Addr) {
     let sum = Checksum::pseudo(source, target, PROTOCOL, message.len()).with(message).finish();
     message[2..4].copy_from_slice(&sum);

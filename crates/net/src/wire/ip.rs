@@ -1,12 +1,13 @@
-//! What both versions of IP say of a packet, so that the code above asks for
-//! neither: addresses, protocol, marks, payload.
-//! Source: RFC 791, 8200; marks RFC 2474, 3168.
+//! Fields common to IPv4 and IPv6: addresses, protocol, traffic class, hop limit, payload.
+//!
+//! Lets the layers above ignore the version; the formats themselves are in `ipv4` and `ipv6`.
+//! Source: RFC 791, 8200; traffic class RFC 2474, 3168.
 
 use std::net::IpAddr;
 
 use super::{Malformed, ipv4, ipv6};
 
-/// What a packet carries.
+/// Upper-layer protocol of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
     /// ICMP for IPv4.
@@ -15,14 +16,14 @@ pub enum Protocol {
     Tcp,
     /// UDP.
     Udp,
-    /// ICMP for IPv6, neighbour discovery included.
+    /// ICMP for IPv6, including neighbour discovery.
     Icmpv6,
-    /// Anything else, by number.
+    /// Any other protocol, by number.
     Other(u8),
 }
 
 impl Protocol {
-    /// A header of IPv6 that every hop looks at.
+    /// IPv6 hop-by-hop options header, processed by every hop.
     pub const HOP_BY_HOP: Self = Self::Other(0);
 
     /// The protocol with number `number`.
@@ -37,7 +38,7 @@ impl Protocol {
         }
     }
 
-    /// The number on the wire.
+    /// Protocol number on the wire.
     #[must_use]
     pub const fn number(self) -> u8 {
         match self {
@@ -49,11 +50,11 @@ impl Protocol {
         }
     }
 
-    /// Hops that a packet of ours with this protocol may take, unless its socket says otherwise.
+    /// Default hop limit of sent packets with this protocol.
     ///
-    /// Neighbour discovery must show that no router touched it (RFC 4861 §3.1). All of
-    /// ours with options for each hop is multicast listener discovery, which stays on the
-    /// link (RFC 3810 §5).
+    /// 255 for neighbour discovery, as proof that no router forwarded it (RFC 4861 §3.1). 1 for
+    /// packets with hop-by-hop options: the only ones sent are multicast listener discovery, which
+    /// stays on the link (RFC 3810 §5).
     #[must_use]
     #[inline]
     pub const fn hops(self) -> u8 {
@@ -65,83 +66,82 @@ impl Protocol {
     }
 }
 
-/// Hops that a packet of ours may take, of either version, unless its socket says otherwise.
+/// Default hop limit of sent packets, for both versions.
 pub const HOPS: u8 = ipv4::TTL;
 const _: () = assert!(HOPS == ipv6::HOPS);
 
-/// How a packet is to be treated on its way, and what it met there: the traffic class of
-/// IPv6, and what was the type of service of IPv4.
+/// Traffic class of IPv6, formerly type of service of IPv4: requested treatment and congestion
+/// mark.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TrafficClass {
-    /// Differentiated services code point, 0..64.
+    /// Differentiated services code point (DSCP), 0..64.
     pub dscp: u8,
-    /// Congestion bits: 0 not capable, 1 and 2 capable, 3 congestion experienced.
+    /// ECN field: 0 Not-ECT, 1 ECT(1), 2 ECT(0), 3 CE.
     pub ecn: u8,
 }
 
 impl TrafficClass {
-    /// Those of the header's byte.
+    /// Fields of the header byte.
     #[must_use]
     pub const fn of(byte: u8) -> Self {
         Self { dscp: byte >> 2, ecn: byte & 3 }
     }
 
-    /// The header's byte.
+    /// Header byte.
     #[must_use]
     pub const fn byte(self) -> u8 {
         self.dscp << 2 | self.ecn
     }
 }
 
-/// Where a piece of a larger packet belongs.
+/// Position of a fragment in its packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fragment {
-    /// Common to all pieces of one packet.
+    /// Identification, common to all fragments of a packet.
     pub ident: u32,
-    /// Bytes of the larger packet's payload before this piece's, in multiples of 8.
+    /// Offset in the payload of the whole packet, in bytes, a multiple of 8.
     pub offset: u32,
-    /// Whether others follow.
+    /// True if more fragments follow.
     pub more: bool,
 }
 
-/// A received packet of either version.
+/// Received packet of either version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet<'a> {
-    /// Who sent it.
+    /// Source address.
     pub source: IpAddr,
-    /// Whom it is for.
+    /// Destination address.
     pub target: IpAddr,
-    /// What it carries; of a fragment, what the whole carries.
+    /// Upper-layer protocol; for a fragment, that of the whole packet.
     pub protocol: Protocol,
-    /// Its marks.
+    /// Traffic class.
     pub marks: TrafficClass,
-    /// Hops left.
+    /// Remaining hops.
     pub hops: u8,
-    /// What it carries, without the link's padding.
+    /// Payload, without padding of the link layer.
     pub payload: &'a [u8],
 }
 
-/// What an ICMP error quotes of the packet that caused it.
+/// Packet quoted in an ICMP error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quote<'a> {
-    /// Who had sent it.
+    /// Source address.
     pub source: IpAddr,
-    /// Whom it was for.
+    /// Destination address.
     pub target: IpAddr,
-    /// What it carried.
+    /// Upper-layer protocol.
     pub protocol: Protocol,
-    /// The start of what it carried.
+    /// Start of the payload.
     pub payload: &'a [u8],
 }
 
 impl<'a> Quote<'a> {
-    /// Reads the start of a packet, of which most may be missing.
+    /// Parses the start of a packet that may be truncated.
     ///
     /// # Errors
-    /// [`Malformed::Truncated`] when the header is not whole,
-    /// [`Malformed::BadVersion`], [`Malformed::BadLength`],
-    /// [`Malformed::BadOption`]; [`Malformed::Unsupported`] for a fragment
-    /// that is not the first.
+    /// [`Malformed::Truncated`] if the header is incomplete, [`Malformed::BadVersion`],
+    /// [`Malformed::BadLength`], [`Malformed::BadOption`]; [`Malformed::Unsupported`] for a
+    /// fragment other than the first.
     pub fn parse(packet: &'a [u8]) -> Result<Self, Malformed> {
         match packet.first().ok_or(Malformed::Truncated)? >> 4 {
             4 => ipv4::quote(packet),
@@ -151,34 +151,34 @@ impl<'a> Quote<'a> {
     }
 }
 
-/// What a packet of ours says in its header, whatever the version.
+/// Header fields of a packet to send, of either version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Who sends it.
+    /// Source address.
     pub source: IpAddr,
-    /// Whom it is for; of the same family.
+    /// Destination address, of the same family.
     pub target: IpAddr,
-    /// What it carries.
+    /// Upper-layer protocol.
     pub protocol: Protocol,
-    /// Differentiated services code point, 0..64.
+    /// Differentiated services code point (DSCP), 0..64.
     pub dscp: u8,
-    /// Congestion bits: 0 not capable, 1 and 2 capable, 3 congestion experienced.
+    /// ECN field: 0 Not-ECT, 1 ECT(1), 2 ECT(0), 3 CE.
     pub ecn: u8,
-    /// Hops it may take: [`Protocol::hops`], or what the socket says.
+    /// Hop limit: [`Protocol::hops`], or the socket's value.
     pub hops: u8,
-    /// Bytes that follow the header, at most 65,515.
+    /// Length of the payload in bytes, at most 65,515.
     pub payload_len: usize,
 }
 
 impl Header {
-    /// Bytes that [`Header::emit`] writes: 20 or 40.
+    /// Length written by [`Header::emit`]: 20 or 40 bytes.
     #[must_use]
     #[inline]
     pub const fn len(&self) -> usize {
         header_len(self.target)
     }
 
-    /// Never: there is always a header.
+    /// Always false: the header is never empty.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         false
@@ -187,8 +187,7 @@ impl Header {
     /// Writes the header into the first [`Header::len`] bytes of `buf`.
     ///
     /// # Panics
-    /// When `buf` is shorter, `payload_len` does not fit a packet, or the
-    /// addresses are of two families.
+    /// If `buf` is shorter, `payload_len` exceeds a packet, or the address families differ.
     #[inline]
     pub fn emit(&self, buf: &mut [u8]) {
         let Self { protocol, dscp, ecn, hops, payload_len, .. } = *self;
@@ -199,12 +198,12 @@ impl Header {
             (IpAddr::V6(source), IpAddr::V6(target)) => {
                 ipv6::Header { source, target, protocol, dscp, ecn, hops, payload_len }.emit(buf);
             }
-            (source, target) => panic!("no packet goes from {source} to {target}"),
+            (source, target) => panic!("source {source} and target {target} differ in family"),
         }
     }
 }
 
-/// Bytes of a header without options or extensions in the family of `addr`.
+/// Length in bytes of a header without options or extensions, in the family of `addr`.
 #[must_use]
 #[inline]
 pub const fn header_len(addr: IpAddr) -> usize {

@@ -1,5 +1,7 @@
-//! IPv4 headers. Options are skipped. What is sent whole carries DF; what is
-//! sent in pieces does not. Source: RFC 791, 2474, 3168, 6864.
+//! IPv4 headers.
+//!
+//! Received options are skipped. Whole packets are sent with DF, fragments without. Source: RFC
+//! 791, 2474, 3168, 6864.
 
 use std::net::Ipv4Addr;
 
@@ -7,35 +9,35 @@ pub use super::ip::Protocol;
 use super::ip::{Fragment, Quote};
 use super::{Malformed, addr, be16, checksum};
 
-/// Bytes of a header without options, which is all this stack sends.
+/// Length in bytes of a header without options, the only form sent.
 pub const HEADER_LEN: usize = 20;
 
-/// Hops a packet of ours may take, unless told otherwise (RFC 1122 §3.2.1.7).
+/// Default TTL of sent packets (RFC 1122 §3.2.1.7).
 pub const TTL: u8 = 64;
 
-/// A received packet.
+/// Received packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet<'a> {
-    /// Who sent it.
+    /// Source address.
     pub source: Ipv4Addr,
-    /// Whom it is for.
+    /// Destination address.
     pub target: Ipv4Addr,
-    /// What it carries.
+    /// Upper-layer protocol.
     pub protocol: Protocol,
-    /// Differentiated services code point, 0..64.
+    /// Differentiated services code point (DSCP), 0..64.
     pub dscp: u8,
-    /// Congestion bits: 0 not capable, 1 and 2 capable, 3 congestion experienced.
+    /// ECN field: 0 Not-ECT, 1 ECT(1), 2 ECT(0), 3 CE.
     pub ecn: u8,
-    /// Hops left.
+    /// Remaining hops.
     pub ttl: u8,
-    /// Where it belongs, when it is a piece of a larger packet.
+    /// Position in the whole packet, for a fragment.
     pub fragment: Option<Fragment>,
-    /// What it carries, without the link's padding.
+    /// Payload, without padding of the link layer.
     pub payload: &'a [u8],
 }
 
 impl<'a> Packet<'a> {
-    /// Reads a packet and checks version, lengths and header checksum.
+    /// Parses a packet; verifies version, lengths and header checksum.
     ///
     /// # Errors
     /// [`Malformed::Truncated`], [`Malformed::BadVersion`],
@@ -76,37 +78,36 @@ impl<'a> Packet<'a> {
     }
 }
 
-/// What a packet of ours says in its header.
+/// Header fields of a packet to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Who sends it.
+    /// Source address.
     pub source: Ipv4Addr,
-    /// Whom it is for.
+    /// Destination address.
     pub target: Ipv4Addr,
-    /// What it carries.
+    /// Upper-layer protocol.
     pub protocol: Protocol,
-    /// Differentiated services code point, 0..64.
+    /// Differentiated services code point (DSCP), 0..64.
     pub dscp: u8,
-    /// Congestion bits: 0 not capable, 1 and 2 capable, 3 congestion experienced.
+    /// ECN field: 0 Not-ECT, 1 ECT(1), 2 ECT(0), 3 CE.
     pub ecn: u8,
-    /// Hops it may take: [`TTL`], or what the socket says.
+    /// Time to live: [`TTL`], or the socket's value.
     pub ttl: u8,
-    /// Bytes that follow the header, at most 65,515.
+    /// Length of the payload in bytes, at most 65,515.
     pub payload_len: usize,
 }
 
 impl Header {
-    /// Writes the header into the first [`HEADER_LEN`] bytes of `buf`, with
-    /// DF.
+    /// Writes the header, with DF set, into the first [`HEADER_LEN`] bytes of `buf`.
     ///
     /// # Panics
-    /// When `buf` is shorter than that or `payload_len` does not fit a packet.
+    /// If `buf` is shorter or `payload_len` exceeds a packet.
     #[inline]
     pub fn emit(&self, buf: &mut [u8]) {
         let total_len = HEADER_LEN + self.payload_len;
         assert!(total_len <= 0xffff, "a packet of {total_len} bytes is longer than 65535");
         let first = 0x4500_0000 | u32::from((self.dscp << 2) | self.ecn) << 16 | total_len as u32;
-        // With DF set the identification means nothing (RFC 6864 §4.1).
+        // With DF set, the identification has no meaning (RFC 6864 §4.1).
         let fragment = 0x0000_4000;
         let third = u32::from(self.ttl) << 24 | u32::from(self.protocol.number()) << 16;
         let mut words = [first, fragment, third, self.source.to_bits(), self.target.to_bits()];
@@ -115,7 +116,7 @@ impl Header {
         header.iter_mut().zip(words).for_each(|(bytes, word)| *bytes = word.to_be_bytes());
     }
 
-    /// Writes the header of a piece: DF clear, `fragment` filled in.
+    /// Writes the header of a fragment: DF clear, fields of `fragment` set.
     ///
     /// # Panics
     /// As [`Header::emit`].
@@ -130,7 +131,7 @@ impl Header {
     }
 }
 
-/// Where a packet belongs that is a piece of a larger one.
+/// Position of a fragment; `None` for a whole packet.
 #[inline]
 fn fragment(packet: &[u8]) -> Option<Fragment> {
     let place = be16(packet, 6);
@@ -141,7 +142,8 @@ fn fragment(packet: &[u8]) -> Option<Fragment> {
     })
 }
 
-/// The start of a packet inside an ICMP error; its checksum may be of any hop.
+/// Packet quoted in an ICMP error; its header checksum is not verified, since any hop may have
+/// changed it.
 pub(super) fn quote(packet: &[u8]) -> Result<Quote<'_>, Malformed> {
     let header_len = usize::from(packet[0] & 0xf) * 4;
     if packet.len() < HEADER_LEN || packet.len() < header_len {
@@ -161,5 +163,5 @@ pub(super) fn quote(packet: &[u8]) -> Result<Quote<'_>, Malformed> {
     })
 }
 
-/// The bits "more fragments" and the fragment offset.
+/// Mask of the more-fragments flag and the fragment offset.
 pub(crate) const MORE_OR_OFFSET: u16 = 0x3fff;

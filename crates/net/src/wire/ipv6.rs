@@ -1,28 +1,29 @@
-//! IPv6 headers and the extension headers between them and what a packet
-//! carries. The walk over extensions is bounded, in number and by the bytes
-//! that are there. Source: RFC 8200, 5095, 6946, 8504 §5.3; marks RFC 2474, 3168.
+//! IPv6 headers and extension headers.
+//!
+//! Extension headers are skipped, except fragment headers. Their number is bounded. Source: RFC
+//! 8200, 5095, 6946, 8504 §5.3; traffic class RFC 2474, 3168.
 
 use std::net::Ipv6Addr;
 
 use super::ip::{Fragment, Protocol, Quote};
 use super::{Malformed, addr6, be16, be32};
 
-/// Bytes of a header without extensions.
+/// Length in bytes of a header without extensions.
 pub const HEADER_LEN: usize = 40;
 
-/// Bytes of the fragment extension header.
+/// Length of the fragment header in bytes.
 pub const FRAGMENT_LEN: usize = 8;
 
-/// Hops a packet of ours may take.
+/// Default hop limit of sent packets.
 pub const HOPS: u8 = 64;
 
-/// The smallest MTU of any link (RFC 8200 §5).
+/// Minimum MTU of every link in bytes (RFC 8200 §5).
 pub const MTU_MIN: u16 = 1280;
 
-/// Most extension headers that are stepped over.
+/// Maximum number of extension headers in a packet.
 pub const EXTENSIONS_MAX: usize = 8;
 
-/// Most options in one extension header, padding included.
+/// Maximum number of options in an extension header, including padding.
 const OPTIONS_MAX: usize = 16;
 
 const HOP_BY_HOP: u8 = 0;
@@ -30,37 +31,35 @@ const ROUTING: u8 = 43;
 const FRAGMENT: u8 = 44;
 const DESTINATION: u8 = 60;
 
-/// A received packet.
+/// Received packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet<'a> {
-    /// Who sent it.
+    /// Source address.
     pub source: Ipv6Addr,
-    /// Whom it is for.
+    /// Destination address.
     pub target: Ipv6Addr,
-    /// What it carries; of a fragment, the first header of what the whole carries.
+    /// Upper-layer protocol; for a fragment, the first header of the fragmented part.
     pub protocol: Protocol,
-    /// Differentiated services code point, 0..64.
+    /// Differentiated services code point (DSCP), 0..64.
     pub dscp: u8,
-    /// Congestion bits: 0 not capable, 1 and 2 capable, 3 congestion experienced.
+    /// ECN field: 0 Not-ECT, 1 ECT(1), 2 ECT(0), 3 CE.
     pub ecn: u8,
-    /// Hops left.
+    /// Remaining hops.
     pub hops: u8,
-    /// Where it belongs, when it is a piece of a larger packet. A fragment
-    /// header around a whole packet is stepped over (RFC 6946).
+    /// Position in the whole packet, for a fragment; `None` for an atomic fragment, whose header is
+    /// skipped (RFC 6946).
     pub fragment: Option<Fragment>,
-    /// What it carries, without extensions and the link's padding.
+    /// Payload, without extension headers and padding of the link layer.
     pub payload: &'a [u8],
 }
 
 impl<'a> Packet<'a> {
-    /// Reads a packet and steps over its extension headers.
+    /// Parses a packet and skips its extension headers.
     ///
     /// # Errors
-    /// [`Malformed::Truncated`], [`Malformed::BadVersion`],
-    /// [`Malformed::BadLength`] for an extension or fragment whose length
-    /// cannot be, [`Malformed::BadOption`] for an option that must be
-    /// understood, [`Malformed::Unsupported`] for a source route or too many
-    /// extensions.
+    /// [`Malformed::Truncated`], [`Malformed::BadVersion`], [`Malformed::BadOption`] for an invalid
+    /// option or one that must be understood, [`Malformed::Unsupported`] for a source route, a
+    /// misplaced hop-by-hop header or too many extension headers.
     #[inline]
     pub fn parse(packet: &'a [u8]) -> Result<Self, Malformed> {
         if packet.len() < HEADER_LEN {
@@ -86,11 +85,11 @@ impl<'a> Packet<'a> {
     }
 }
 
-/// What a reassembled packet carries behind the extension headers that came
-/// in its pieces: `first` is the type of the first header in `bytes`.
+/// Upper-layer protocol and payload of a reassembled packet; `first` is the type of the first
+/// header in `bytes`.
 ///
 /// # Errors
-/// As [`Packet::parse`]; [`Malformed::Unsupported`] for a fragment within.
+/// As [`Packet::parse`]; [`Malformed::Unsupported`] for a nested fragment.
 pub fn upper(first: Protocol, bytes: &[u8]) -> Result<(Protocol, &[u8]), Malformed> {
     let body = walk(first.number(), bytes, false)?;
     match body.fragment {
@@ -99,14 +98,14 @@ pub fn upper(first: Protocol, bytes: &[u8]) -> Result<(Protocol, &[u8]), Malform
     }
 }
 
-/// What stands behind the extension headers.
+/// Result of the walk over the extension headers.
 struct Body<'a> {
     next: u8,
     fragment: Option<Fragment>,
     bytes: &'a [u8],
 }
 
-/// Steps over extension headers, up to a fragment's payload.
+/// Skips extension headers, up to a fragment's payload.
 #[inline]
 fn walk(mut next: u8, mut bytes: &[u8], mut first: bool) -> Result<Body<'_>, Malformed> {
     for _ in 0..=EXTENSIONS_MAX {
@@ -116,7 +115,7 @@ fn walk(mut next: u8, mut bytes: &[u8], mut first: bool) -> Result<Body<'_>, Mal
                 let len = 8 + usize::from(*bytes.get(1).ok_or(Malformed::Truncated)?) * 8;
                 let extension = bytes.get(..len).ok_or(Malformed::Truncated)?;
                 if next == ROUTING {
-                    // Segments left: it would have to go on from here (RFC 5095).
+                    // Segments left: a source route through this host (RFC 5095).
                     if extension[3] != 0 {
                         return Err(Malformed::Unsupported);
                     }
@@ -142,7 +141,7 @@ fn walk(mut next: u8, mut bytes: &[u8], mut first: bool) -> Result<Body<'_>, Mal
     Err(Malformed::Unsupported)
 }
 
-/// Options of unknown type say themselves whether they may be skipped (RFC 8200 §4.2).
+/// Checks that unknown options may be skipped, as their type states (RFC 8200 §4.2).
 fn check_options(mut options: &[u8]) -> Result<(), Malformed> {
     for _ in 0..OPTIONS_MAX {
         options = match *options {
@@ -160,7 +159,7 @@ fn check_options(mut options: &[u8]) -> Result<(), Malformed> {
     Err(Malformed::BadOption)
 }
 
-/// The start of a packet inside an ICMP error.
+/// Packet quoted in an ICMP error.
 pub(super) fn quote(packet: &[u8]) -> Result<Quote<'_>, Malformed> {
     let body = packet.get(HEADER_LEN..).ok_or(Malformed::Truncated)?;
     let Body { next, fragment, bytes } = walk(packet[6], body, true)?;
@@ -171,31 +170,30 @@ pub(super) fn quote(packet: &[u8]) -> Result<Quote<'_>, Malformed> {
     Ok(Quote { source, target, protocol: Protocol::new(next), payload: bytes })
 }
 
-/// What a packet of ours says in its header.
+/// Header fields of a packet to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Who sends it.
+    /// Source address.
     pub source: Ipv6Addr,
-    /// Whom it is for.
+    /// Destination address.
     pub target: Ipv6Addr,
-    /// What it carries.
+    /// Upper-layer protocol.
     pub protocol: Protocol,
-    /// Differentiated services code point, 0..64.
+    /// Differentiated services code point (DSCP), 0..64.
     pub dscp: u8,
-    /// Congestion bits: 0 not capable, 1 and 2 capable, 3 congestion experienced.
+    /// ECN field: 0 Not-ECT, 1 ECT(1), 2 ECT(0), 3 CE.
     pub ecn: u8,
-    /// Hops it may take: [`HOPS`], or 255 for neighbour discovery.
+    /// Hop limit: [`HOPS`], or 255 for neighbour discovery.
     pub hops: u8,
-    /// Bytes that follow the header, at most 65,535.
+    /// Length of the payload in bytes, at most 65,535.
     pub payload_len: usize,
 }
 
 impl Header {
-    /// Writes the header into the first [`HEADER_LEN`] bytes of `buf`, with
-    /// flow label 0.
+    /// Writes the header, with flow label 0, into the first [`HEADER_LEN`] bytes of `buf`.
     ///
     /// # Panics
-    /// When `buf` is shorter than that or `payload_len` does not fit a packet.
+    /// If `buf` is shorter or `payload_len` exceeds a packet.
     #[inline]
     pub fn emit(&self, buf: &mut [u8]) {
         assert!(self.payload_len <= 0xffff, "{} bytes do not fit a packet", self.payload_len);
@@ -216,8 +214,8 @@ impl Header {
         buf[24..40].copy_from_slice(&self.target.octets());
     }
 
-    /// Writes the header and a fragment header behind it, [`HEADER_LEN`] +
-    /// [`FRAGMENT_LEN`] bytes; `payload_len` counts without the latter.
+    /// Writes the header and a fragment header, [`HEADER_LEN`] + [`FRAGMENT_LEN`] bytes;
+    /// `payload_len` does not include the fragment header.
     ///
     /// # Panics
     /// As [`Header::emit`].
@@ -232,21 +230,21 @@ impl Header {
     }
 }
 
-/// The multicast group that listens for questions about `addr` (RFC 4291 §2.7.1).
+/// Solicited-node multicast group of `addr` (RFC 4291 §2.7.1).
 #[must_use]
 pub fn solicited_node(addr: Ipv6Addr) -> Ipv6Addr {
     let [.., a, b, c] = addr.octets();
     Ipv6Addr::from([0xff, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0xff, a, b, c])
 }
 
-/// The hardware address of the multicast group `addr` (RFC 2464 §7).
+/// MAC address of the multicast group `addr` (RFC 2464 §7).
 #[must_use]
 pub fn multicast_mac(addr: Ipv6Addr) -> [u8; 6] {
     let [.., a, b, c, d] = addr.octets();
     [0x33, 0x33, a, b, c, d]
 }
 
-/// All nodes on the link.
+/// Multicast group of all nodes on the link.
 pub const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
-/// All routers on the link.
+/// Multicast group of all routers on the link.
 pub const ALL_ROUTERS: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 2);

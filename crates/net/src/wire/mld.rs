@@ -1,9 +1,7 @@
-//! Multicast listener discovery: which groups a host listens to, for switches
-//! that deliver to listeners only.
+//! Multicast listener discovery (MLD), host side, for switches that forward only to listeners.
 //!
-//! A host's half: queries are read (those of version 1 too, which are a
-//! beginning of version 2's), reports are written, each with one group and no
-//! sources. Source: RFC 3810 §5.
+//! Parses queries (version 1 queries are a prefix of version 2's) and writes reports with one group
+//! and no sources. The router side is absent. Source: RFC 3810 §5.
 
 use std::net::Ipv6Addr;
 
@@ -11,38 +9,37 @@ use queueing::Span;
 
 use super::{Malformed, addr6, be16, icmpv6};
 
-/// Where reports go: all routers that speak version 2 (RFC 3810 §5.2.14).
+/// Destination of reports: all MLDv2-capable routers (RFC 3810 §5.2.14).
 pub const REPORTS: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 0x16);
 
-/// The hop-by-hop header before each message: a router alert (RFC 2711) and
-/// padding, then ICMP.
+/// Hop-by-hop header of each message: router alert (RFC 2711) and padding, followed by ICMPv6.
 pub const HOP_BY_HOP: [u8; 8] = [58, 0, 5, 2, 0, 0, 1, 0];
 
-/// Who listens to what?
+/// Multicast listener query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Query {
-    /// The group in question; unspecified for all.
+    /// Group queried; unspecified for all groups.
     pub group: Ipv6Addr,
-    /// How long answers may take at most.
+    /// Maximum response delay.
     pub within: Span,
 }
 
-/// What a report says of a group.
+/// Multicast address record of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Record {
-    /// We listen to it (MODE_IS_EXCLUDE of no sources).
+    /// MODE_IS_EXCLUDE without sources: the host listens to the group.
     Listening = 2,
-    /// We do not listen any more (CHANGE_TO_INCLUDE_MODE of none).
+    /// CHANGE_TO_INCLUDE_MODE without sources: the host has left the group.
     Left = 3,
-    /// We listen from now on (CHANGE_TO_EXCLUDE_MODE of none).
+    /// CHANGE_TO_EXCLUDE_MODE without sources: the host has joined the group.
     Joined = 4,
 }
 
 impl Query {
-    /// Reads a query whose checksum is right.
+    /// Parses a query whose checksum was verified.
     ///
     /// # Errors
-    /// [`Malformed::Truncated`]; [`Malformed::BadAddress`] for what is no group.
+    /// [`Malformed::Truncated`]; [`Malformed::BadAddress`] if the address is no group.
     pub fn parse(message: &[u8]) -> Result<Self, Malformed> {
         if message.len() < 24 {
             return Err(Malformed::Truncated);
@@ -51,14 +48,14 @@ impl Query {
         if !group.is_multicast() && !group.is_unspecified() {
             return Err(Malformed::BadAddress);
         }
-        // Large codes are mantissa and exponent (§5.1.3).
+        // Large codes consist of mantissa and exponent (§5.1.3).
         let code = u64::from(be16(message, 4));
         let ms = if code < 0x8000 { code } else { (code & 0xfff | 0x1000) << ((code >> 12 & 7) + 3) };
         Ok(Self { group, within: Span::from_millis(ms) })
     }
 }
 
-/// The report that says `record` of `group`, behind its hop-by-hop header.
+/// Report with `record` for `group`, preceded by its hop-by-hop header.
 #[must_use]
 pub fn report(record: Record, group: Ipv6Addr, source: Ipv6Addr) -> Vec<u8> {
     let mut message = vec![143, 0, 0, 0, 0, 0, 0, 1, record as u8, 0, 0, 0];

@@ -1,10 +1,8 @@
-//! Formats on the wire: parsed without copying, emitted into given buffers.
+//! Wire formats, one per file: parsed without copying, written into buffers of the caller.
 //!
-//! One file per format. Parsing borrows the bytes and says with [`Malformed`]
-//! why they are refused; it never panics, whatever the bytes. Emitting writes
-//! into a buffer that the caller has sized with the format's length constant
-//! or `header_len`. Sources: IEEE 802.3, RFC 826, 791, 792, 768, 8200, 4443,
-//! 4861, 9293, 7323, 2018.
+//! Parsing borrows the bytes, returns [`Malformed`] for invalid ones and never panics. Writing
+//! needs a buffer of the format's length constant or `header_len`. Protocol behaviour is not here.
+//! Sources: IEEE 802.3, RFC 826, 791, 792, 768, 8200, 4443, 4861, 9293, 7323, 2018.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -27,40 +25,40 @@ pub mod udp;
 #[cfg(test)]
 mod tests;
 
-/// Which connection a segment belongs to, seen from this host.
+/// Four-tuple of a connection, seen from this host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FourTuple {
-    /// Our address, of the same family as the peer's.
+    /// Local address, of the same family as the remote one.
     pub local: IpAddr,
-    /// Our port.
+    /// Local port.
     pub local_port: u16,
-    /// The peer's address.
+    /// Remote address.
     pub remote: IpAddr,
-    /// The peer's port.
+    /// Remote port.
     pub remote_port: u16,
 }
 
-/// Why received bytes are refused.
+/// Reason why received bytes are invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Malformed {
-    /// Shorter than its header.
+    /// The packet is shorter than its header.
     Truncated,
-    /// A length field contradicts the bytes that are there.
+    /// A length field contradicts the number of bytes received.
     BadLength,
     /// The checksum does not match.
     BadChecksum,
-    /// Not the version this format has.
+    /// The version field does not match the format.
     BadVersion,
-    /// An option runs past the header or has a length that its kind cannot have.
+    /// An option exceeds the header or has a length that its kind does not allow.
     BadOption,
-    /// An address or port that no packet may carry in that place.
+    /// An address or port that is not allowed in that field.
     BadAddress,
-    /// Well-formed, but of a type or hardware that this stack does not speak.
+    /// Well-formed, but of a type or hardware that this stack does not support.
     Unsupported,
 }
 
 impl Malformed {
-    /// Every reason, in the order of [`Malformed::index`].
+    /// All reasons, in the order of [`Malformed::index`].
     pub const ALL: [Self; 7] = [
         Self::Truncated,
         Self::BadLength,
@@ -71,13 +69,13 @@ impl Malformed {
         Self::Unsupported,
     ];
 
-    /// The reason as an array index, for counters.
+    /// Array index of the reason, for counters.
     #[must_use]
     pub const fn index(self) -> usize {
         self as usize
     }
 
-    /// The reason in words, for reports.
+    /// Text of the reason, for reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -100,25 +98,25 @@ impl fmt::Display for Malformed {
 
 impl std::error::Error for Malformed {}
 
-/// The big-endian `u16` at `at`; the caller has checked that it is there.
+/// Big-endian `u16` at `at`; the caller has checked the length.
 #[inline]
 pub(crate) fn be16(bytes: &[u8], at: usize) -> u16 {
     u16::from_be_bytes([bytes[at], bytes[at + 1]])
 }
 
-/// The big-endian `u32` at `at`; the caller has checked that it is there.
+/// Big-endian `u32` at `at`; the caller has checked the length.
 #[inline]
 pub(crate) fn be32(bytes: &[u8], at: usize) -> u32 {
     u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
 
-/// The address at `at`; the caller has checked that it is there.
+/// IPv4 address at `at`; the caller has checked the length.
 #[inline]
 pub(crate) fn addr(bytes: &[u8], at: usize) -> Ipv4Addr {
     Ipv4Addr::from_bits(be32(bytes, at))
 }
 
-/// The IPv6 address at `at`; the caller has checked that it is there.
+/// IPv6 address at `at`; the caller has checked the length.
 #[inline]
 pub(crate) fn addr6(bytes: &[u8], at: usize) -> Ipv6Addr {
     let mut octets = [0; 16];

@@ -1,90 +1,89 @@
-//! Neighbour discovery: who has which hardware address, and what routers say.
+//! Neighbour discovery (NDP) messages, as far as a host needs them.
 //!
-//! Only what a host needs is read; unknown options are stepped over. That a
-//! message came from this link (hop limit 255) is for the caller to check.
-//! Source: RFC 4861 §4, 4862.
+//! Unknown options are skipped. The caller checks that a message comes from this link (hop limit
+//! 255). Source: RFC 4861 §4, 4862.
 
 use std::net::Ipv6Addr;
 
 use super::ethernet::Mac;
 use super::{Malformed, addr6, be16, be32};
 
-/// A message.
+/// Neighbour discovery message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Message<'a> {
-    /// Which routers are there?
+    /// Router solicitation.
     RouterSolicitation {
-        /// Who asks.
+        /// Hardware address of the sender.
         source: Option<Mac>,
     },
-    /// A router says what this link is like.
+    /// Router advertisement.
     RouterAdvertisement(RouterAdvertisement<'a>),
-    /// Who has `target`?
+    /// Neighbour solicitation.
     NeighborSolicitation {
-        /// The address in question.
+        /// Address to resolve.
         target: Ipv6Addr,
-        /// The asker's hardware address; none when it checks for duplicates.
+        /// Hardware address of the sender; `None` for duplicate address detection.
         source: Option<Mac>,
     },
-    /// I have `target`.
+    /// Neighbour advertisement.
     NeighborAdvertisement(NeighborAdvertisement),
-    /// There is a better way than over me.
+    /// Redirect to a better first hop.
     Redirect {
-        /// The better first hop; the destination itself when it is on this link.
+        /// Better first hop; the destination itself if it is on this link.
         target: Ipv6Addr,
-        /// Where packets are to go.
+        /// Redirected destination.
         destination: Ipv6Addr,
-        /// The first hop's hardware address.
+        /// Hardware address of the first hop.
         mac: Option<Mac>,
     },
 }
 
-/// I have `target`.
+/// Neighbour advertisement: the owner of `target` announces its hardware address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NeighborAdvertisement {
-    /// The address in question.
+    /// Advertised address.
     pub target: Ipv6Addr,
-    /// Its hardware address.
+    /// Hardware address of `target`.
     pub mac: Option<Mac>,
-    /// It routes.
+    /// Router flag: the sender is a router.
     pub router: bool,
-    /// It answers a question.
+    /// Solicited flag: the message answers a solicitation.
     pub solicited: bool,
-    /// It may replace what is known.
+    /// Override flag: the message may replace a cached address.
     pub replaces: bool,
 }
 
-/// What a router says of the link.
+/// Router advertisement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RouterAdvertisement<'a> {
-    /// Hop limit to use; 0 leaves it open.
+    /// Hop limit for sent packets; 0 for unspecified.
     pub hops: u8,
-    /// Seconds for which it may be a default router; 0 when it is none.
+    /// Lifetime as a default router in seconds; 0 if it is none.
     pub lifetime_s: u16,
-    /// Milliseconds for which a neighbour counts as reachable; 0 leaves it open.
+    /// Time for which a neighbour counts as reachable, in milliseconds; 0 for unspecified.
     pub reachable_ms: u32,
-    /// Its hardware address.
+    /// Hardware address of the router.
     pub mac: Option<Mac>,
-    /// The link's MTU.
+    /// MTU of the link in bytes.
     pub mtu: Option<u32>,
-    /// The options, well-formed; ask [`RouterAdvertisement::prefixes`].
+    /// Well-formed options, read by [`RouterAdvertisement::prefixes`].
     pub options: &'a [u8],
 }
 
-/// One prefix that a router announces.
+/// Prefix information option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prefix {
-    /// The prefix; bits behind `len` mean nothing.
+    /// Prefix; bits beyond `len` are ignored.
     pub addr: Ipv6Addr,
-    /// Its length, 0..=128.
+    /// Prefix length, 0..=128.
     pub len: u8,
-    /// Its addresses are on this link.
+    /// On-link flag: its addresses are on this link.
     pub on_link: bool,
-    /// Hosts may make themselves addresses in it.
+    /// Autonomous flag: hosts may configure addresses in it.
     pub autonomous: bool,
-    /// Seconds for which it is valid; all ones for ever.
+    /// Valid lifetime in seconds; all ones for infinity.
     pub valid_s: u32,
-    /// Seconds for which addresses in it are preferred.
+    /// Preferred lifetime in seconds.
     pub preferred_s: u32,
 }
 
@@ -93,16 +92,15 @@ const TARGET_MAC: u8 = 2;
 const PREFIX: u8 = 3;
 const MTU: u8 = 5;
 
-/// Most options that are read (RFC 4861 has five types).
+/// Maximum number of options (RFC 4861 has five types).
 const OPTIONS_MAX: usize = 32;
 
 impl<'a> Message<'a> {
-    /// Reads a message whose checksum is right.
+    /// Parses a message whose checksum was verified.
     ///
     /// # Errors
-    /// [`Malformed::Truncated`], [`Malformed::BadOption`],
-    /// [`Malformed::BadAddress`] when a multicast group is asked or spoken
-    /// for or redirected, [`Malformed::Unsupported`] for other types.
+    /// [`Malformed::Truncated`], [`Malformed::BadOption`]; [`Malformed::BadAddress`] if a target or
+    /// redirected destination is multicast; [`Malformed::Unsupported`] for other types.
     pub fn parse(message: &'a [u8]) -> Result<Self, Malformed> {
         if message.len() < 8 {
             return Err(Malformed::Truncated);
@@ -151,7 +149,7 @@ impl<'a> Message<'a> {
         }
     }
 
-    /// Appends the message to `buf`, which is empty, with a checksum of zero.
+    /// Appends the message, with a checksum of zero, to the empty `buf`.
     pub fn emit(&self, buf: &mut Vec<u8>) {
         match *self {
             Self::RouterSolicitation { source } => {
@@ -188,7 +186,7 @@ impl<'a> Message<'a> {
 }
 
 impl RouterAdvertisement<'_> {
-    /// The prefixes it announces.
+    /// Prefixes announced by the router.
     pub fn prefixes(&self) -> impl Iterator<Item = Prefix> {
         each(self.options).filter(|(kind, body)| *kind == PREFIX && body.len() == 30 && body[0] <= 128).map(
             |(_, body)| Prefix {
@@ -204,7 +202,7 @@ impl RouterAdvertisement<'_> {
 }
 
 impl Prefix {
-    /// Appends the option that announces it.
+    /// Appends the prefix information option.
     pub fn emit(&self, buf: &mut Vec<u8>) {
         let flags = u8::from(self.on_link) << 7 | u8::from(self.autonomous) << 6;
         buf.extend([PREFIX, 4, self.len, flags]);
@@ -215,7 +213,7 @@ impl Prefix {
     }
 }
 
-/// `options`, if each has a length that can be.
+/// Returns `options` if the lengths of all are valid.
 fn checked(options: &[u8]) -> Result<&[u8], Malformed> {
     let mut rest = options;
     for _ in 0..OPTIONS_MAX {
@@ -228,7 +226,7 @@ fn checked(options: &[u8]) -> Result<&[u8], Malformed> {
     Err(Malformed::BadOption)
 }
 
-/// The options, as type and what stands behind type and length.
+/// Options as pairs of type and body.
 fn each(options: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
     let mut rest = options;
     std::iter::from_fn(move || {
@@ -239,7 +237,7 @@ fn each(options: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
     })
 }
 
-/// The hardware address in the first option of type `wanted`.
+/// Hardware address in the first option of type `wanted`.
 fn mac(options: &[u8], wanted: u8) -> Option<Mac> {
     each(options).find(|(kind, _)| *kind == wanted).and_then(|(_, body)| body.first_chunk().copied())
 }

@@ -1,4 +1,4 @@
-//! What is emitted is read back, and no bytes make a parser panic.
+//! Round trips of the wire formats, and parsers that never panic.
 
 use std::net::Ipv4Addr;
 
@@ -54,7 +54,7 @@ fn cookie_that_does_not_fit_is_left_out() {
         assert_eq!(Options::parse(&bytes), Ok(expected), "{len} bytes");
     }
     for bad in [1, 2, 3, 5, 15] {
-        assert_eq!(cookie(bad), None, "no cookie has {bad} bytes");
+        assert_eq!(cookie(bad), None, "a cookie of {bad} bytes is invalid");
     }
 }
 
@@ -129,7 +129,7 @@ proptest! {
     fn segments_round_trip(mut segment in segment(), source in addr4(), target in addr4(), payload in vec(any::<u8>(), 0..100)) {
         segment.payload = &payload;
         let bytes = emitted(&segment, source, target);
-        // SACK blocks that do not fit beside the other options stay behind.
+        // SACK blocks that do not fit beside the other options are omitted.
         let room = (bytes.len() - payload.len() - tcp::HEADER_LEN - {
             let others = Options { sack: SackBlocks::NONE, ..segment.options };
             others.len()
@@ -160,7 +160,7 @@ proptest! {
         let whole = emitted(&segment, source, target);
         let mut partial = vec![0xcc; whole.len()];
         segment.emit_partial(source, target, &mut partial);
-        // What a device does that is told where the segment starts.
+        // Checksum offload of a device that knows the start of the segment.
         let sum = crate::wire::checksum::of(&partial);
         partial[16..18].copy_from_slice(&sum);
         prop_assert_eq!(partial, whole);
@@ -218,8 +218,7 @@ proptest! {
     }
 }
 
-/// A good packet of 4 payload bytes, changed by `change`, with a header
-/// checksum that fits again.
+/// Parses a valid packet of 4 payload bytes after `change` and a corrected header checksum.
 fn check_ipv4(change: impl FnOnce(&mut Vec<u8>), expected: Result<&[u8], Malformed>) {
     let (source, target) = (Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 0, 2));
     let mut bytes = vec![0; ipv4::HEADER_LEN];

@@ -1,35 +1,37 @@
-//! UDP datagrams. Source: RFC 768, 8200 §8.1.
+//! UDP datagrams.
+//!
+//! Source: RFC 768, 8200 §8.1.
 
 use std::net::IpAddr;
 
 use super::checksum::Checksum;
 use super::{Malformed, be16};
 
-/// Bytes of the header.
+/// Length of the header in bytes.
 pub const HEADER_LEN: usize = 8;
 
 const PROTOCOL: u8 = 17;
 
-/// A datagram, received or to be sent.
+/// Datagram, received or to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Datagram<'a> {
-    /// The sender's port; 0 when no answer is expected.
+    /// Source port; 0 if no reply is expected.
     pub source_port: u16,
-    /// The receiver's port.
+    /// Destination port.
     pub target_port: u16,
-    /// Data.
+    /// Payload.
     pub payload: &'a [u8],
 }
 
 impl<'a> Datagram<'a> {
-    /// Reads a datagram that went from `source` to `target`. The checksum is
-    /// checked unless a device has done so already, or IPv4 carried it and it
-    /// has none.
+    /// Parses a datagram sent from `source` to `target`.
+    ///
+    /// The checksum is verified unless a device has done so, or the datagram has none, which IPv4
+    /// allows.
     ///
     /// # Errors
-    /// [`Malformed::Truncated`], [`Malformed::BadLength`],
-    /// [`Malformed::BadChecksum`] (also for a missing one over IPv6);
-    /// [`Malformed::BadAddress`] when the target port is 0.
+    /// [`Malformed::Truncated`], [`Malformed::BadLength`], [`Malformed::BadChecksum`] (over IPv6
+    /// also for a missing one); [`Malformed::BadAddress`] if the destination port is 0.
     pub fn parse(
         packet: &'a [u8],
         source: impl Into<IpAddr>,
@@ -62,13 +64,13 @@ impl<'a> Datagram<'a> {
         Ok(Self { source_port, target_port, payload: &packet[HEADER_LEN..] })
     }
 
-    /// Bytes that [`Datagram::emit`] writes.
+    /// Length written by [`Datagram::emit`], in bytes.
     #[must_use]
     pub const fn len(&self) -> usize {
         HEADER_LEN + self.payload.len()
     }
 
-    /// Never: there is always a header.
+    /// Always false: the header is never empty.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         false
@@ -77,7 +79,7 @@ impl<'a> Datagram<'a> {
     /// Writes the datagram into the first [`Datagram::len`] bytes of `buf`.
     ///
     /// # Panics
-    /// When `buf` is shorter than that or the payload does not fit a datagram.
+    /// If `buf` is shorter or the payload exceeds a datagram.
     pub fn emit(&self, source: impl Into<IpAddr>, target: impl Into<IpAddr>, buf: &mut [u8]) {
         let len = self.len();
         assert!(len <= 0xffff, "a datagram of {len} bytes is longer than 65535");
@@ -88,7 +90,7 @@ impl<'a> Datagram<'a> {
         buf[6..8].fill(0);
         buf[HEADER_LEN..].copy_from_slice(self.payload);
         let sum = Checksum::pseudo(source, target, PROTOCOL, len).with(buf).finish();
-        // Zero means that there is none; its other form means zero.
+        // 0 means no checksum; 0xffff is the other representation of 0.
         let sum = if sum == [0, 0] { [0xff, 0xff] } else { sum };
         buf[6..8].copy_from_slice(&sum);
     }

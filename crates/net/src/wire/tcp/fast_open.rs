@@ -1,6 +1,8 @@
-//! The Fast Open cookie option. Source: RFC 7413 §4.1.1.
+//! TCP Fast Open cookie option.
+//!
+//! Source: RFC 7413 §4.1.1.
 
-/// A cookie, or with no bytes the request for one.
+/// Fast Open cookie; an empty one is a cookie request.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct FastOpen {
     len: u8,
@@ -8,10 +10,12 @@ pub struct FastOpen {
 }
 
 impl FastOpen {
-    /// The request for a cookie.
+    /// Cookie request.
     pub const REQUEST: Self = Self { len: 0, bytes: [0; 16] };
 
-    /// A cookie of 4 to 16 bytes, an even number of them; none gives the request.
+    /// A cookie of 4 to 16 bytes, an even number; an empty slice gives the request.
+    ///
+    /// `None` for any other length.
     #[must_use]
     pub fn new(cookie: &[u8]) -> Option<Self> {
         if !(cookie.is_empty() || (4..=16).contains(&cookie.len()) && cookie.len().is_multiple_of(2)) {
@@ -22,19 +26,19 @@ impl FastOpen {
         Some(Self { len: cookie.len() as u8, bytes })
     }
 
-    /// The cookie's bytes.
+    /// Bytes of the cookie.
     #[must_use]
     pub fn as_slice(&self) -> &[u8] {
         &self.bytes[..usize::from(self.len)]
     }
 
-    /// Whether it asks for a cookie.
+    /// True for a cookie request.
     #[must_use]
     pub const fn is_request(&self) -> bool {
         self.len == 0
     }
 
-    /// Bytes on the wire, padding in front included: a multiple of 4.
+    /// Length on the wire in bytes, including leading padding: a multiple of 4.
     pub(super) const fn wire_len(&self) -> usize {
         (2 + self.len as usize).next_multiple_of(4)
     }
@@ -54,6 +58,6 @@ impl std::fmt::Debug for FastOpen {
     }
 }
 
-/// The option's kind.
+/// Option kind.
 pub(super) const KIND: u8 = 34;
 const NOP: u8 = 1;

@@ -1,63 +1,65 @@
-//! TCP's control bits.
+//! Control bits of the TCP header.
+//!
+//! Source: RFC 9293 §3.1, RFC 3168 §6.1.
 
 use std::fmt;
 use std::ops::{BitOr, BitOrAssign};
 
-/// A set of control bits.
+/// Set of control bits.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Flags(u8);
 
 impl Flags {
-    /// No bit.
+    /// Empty set.
     pub const NONE: Self = Self(0);
-    /// No more data from the sender.
+    /// FIN: end of the sender's data.
     pub const FIN: Self = Self(0x01);
-    /// Synchronise sequence numbers.
+    /// SYN: synchronise sequence numbers.
     pub const SYN: Self = Self(0x02);
-    /// Reset the connection.
+    /// RST: reset the connection.
     pub const RST: Self = Self(0x04);
-    /// Push.
+    /// PSH: push buffered data to the application.
     pub const PSH: Self = Self(0x08);
-    /// The acknowledgement field means something.
+    /// ACK: the acknowledgement number is valid.
     pub const ACK: Self = Self(0x10);
-    /// The urgent pointer means something.
+    /// URG: the urgent pointer is valid.
     pub const URG: Self = Self(0x20);
-    /// ECN echo.
+    /// ECE: ECN echo.
     pub const ECE: Self = Self(0x40);
-    /// Congestion window reduced.
+    /// CWR: congestion window reduced.
     pub const CWR: Self = Self(0x80);
 
-    /// The set that `bits` is on the wire.
+    /// The set with the wire representation `bits`.
     #[must_use]
     pub const fn from_bits(bits: u8) -> Self {
         Self(bits)
     }
 
-    /// The set as on the wire.
+    /// Wire representation of the set.
     #[must_use]
     pub const fn bits(self) -> u8 {
         self.0
     }
 
-    /// Whether all of `other` are set.
+    /// True if all bits of `other` are set.
     #[must_use]
     pub const fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// Whether any of `other` is set.
+    /// True if any bit of `other` is set.
     #[must_use]
     pub const fn intersects(self, other: Self) -> bool {
         self.0 & other.0 != 0
     }
 
-    /// This set and `other`; also in constants.
+    /// Union with `other`, also usable in constants.
     #[must_use]
     pub const fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// This set without `other`.
+    /// Difference to `other`.
     #[must_use]
     pub const fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
@@ -77,7 +79,7 @@ impl BitOrAssign for Flags {
     }
 }
 
-/// `SYN|ACK`, or `-` for none.
+/// `SYN|ACK`, or `-` for the empty set.
 impl fmt::Debug for Flags {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names = ["FIN", "SYN", "RST", "PSH", "ACK", "URG", "ECE", "CWR"];

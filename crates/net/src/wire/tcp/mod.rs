@@ -1,4 +1,6 @@
-//! TCP segments. Source: RFC 9293 §3.1; options RFC 7323, 2018.
+//! TCP segments.
+//!
+//! Only the format; the protocol is in `crate::tcp`. Source: RFC 9293 §3.1; options RFC 7323, 2018.
 
 use std::net::IpAddr;
 
@@ -15,43 +17,43 @@ pub use seq::Seq;
 use super::checksum::Checksum;
 use super::{Malformed, be16, be32};
 
-/// Bytes of a header without options.
+/// Length in bytes of a header without options.
 pub const HEADER_LEN: usize = 20;
 
-/// Bytes of the longest header.
+/// Maximum length of a header in bytes.
 pub const HEADER_LEN_MAX: usize = 60;
-/// Where a header has its control bits.
+/// Offset of the control bits in the header.
 pub const FLAGS_AT: usize = 13;
 
-/// A segment, received or to be sent.
+/// Segment, received or to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment<'a> {
-    /// The sender's port.
+    /// Source port.
     pub source_port: u16,
-    /// The receiver's port.
+    /// Destination port.
     pub target_port: u16,
-    /// Number of the first byte (or of SYN).
+    /// Sequence number of the first byte, or of SYN.
     pub seq: Seq,
-    /// The next byte expected, when ACK is set.
+    /// Acknowledgement number, valid if ACK is set.
     pub ack: Seq,
     /// Control bits.
     pub flags: Flags,
-    /// Receive window, not scaled.
+    /// Receive window field, not scaled.
     pub window: u16,
     /// Options.
     pub options: Options,
-    /// Data.
+    /// Payload.
     pub payload: &'a [u8],
 }
 
 impl<'a> Segment<'a> {
-    /// Reads a segment that went from `source` to `target`. The
-    /// checksum is checked unless a device has done so already.
+    /// Parses a segment sent from `source` to `target`.
+    ///
+    /// The checksum is verified unless a device has done so.
     ///
     /// # Errors
-    /// [`Malformed::Truncated`], [`Malformed::BadLength`],
-    /// [`Malformed::BadChecksum`], [`Malformed::BadOption`];
-    /// [`Malformed::BadAddress`] when a port is 0.
+    /// [`Malformed::Truncated`], [`Malformed::BadLength`], [`Malformed::BadChecksum`],
+    /// [`Malformed::BadOption`]; [`Malformed::BadAddress`] if a port is 0.
     #[inline]
     pub fn parse(
         packet: &'a [u8],
@@ -79,7 +81,7 @@ impl<'a> Segment<'a> {
             return Err(Malformed::BadAddress);
         }
         let options = &packet[HEADER_LEN..header_len];
-        // Where it is filled in and not where `Options::parse` would return it.
+        // Written in place, which avoids a copy of the result of `Options::parse`.
         let options = match Options::read_timestamps_alone(options) {
             timestamps @ Some(_) => Options { timestamps, ..Options::NONE },
             None => Options::parse(options)?,
@@ -96,7 +98,7 @@ impl<'a> Segment<'a> {
         })
     }
 
-    /// Sequence numbers the segment takes up: its bytes, SYN and FIN.
+    /// Sequence numbers occupied by the segment: payload bytes, SYN and FIN.
     #[must_use]
     #[inline]
     pub const fn seq_len(&self) -> u32 {
@@ -105,18 +107,17 @@ impl<'a> Segment<'a> {
             + self.flags.contains(Flags::FIN) as u32
     }
 
-    /// Bytes of the header with its options, 20..=60.
+    /// Length of the header with options, 20..=60 bytes.
     #[must_use]
     #[inline]
     pub const fn header_len(&self) -> usize {
         HEADER_LEN + self.options.len()
     }
 
-    /// Writes the whole segment into the first `header_len() + payload.len()`
-    /// bytes of `buf`.
+    /// Writes the whole segment into the first `header_len() + payload.len()` bytes of `buf`.
     ///
     /// # Panics
-    /// When `buf` is shorter than that.
+    /// If `buf` is shorter.
     #[inline]
     pub fn emit(&self, source: impl Into<IpAddr>, target: impl Into<IpAddr>, buf: &mut [u8]) {
         let header_len = self.header_len();
@@ -127,11 +128,11 @@ impl<'a> Segment<'a> {
         finish_checksum(buf, source, target);
     }
 
-    /// As [`emit`](Self::emit), for a device that completes the checksum: its
-    /// field holds the sum of the pseudo header, not complemented.
+    /// Same as [`emit`](Self::emit), for a device that completes the checksum: the field holds the
+    /// uncomplemented sum of the pseudo header.
     ///
     /// # Panics
-    /// When `buf` is too short.
+    /// If `buf` is shorter.
     #[inline]
     pub fn emit_partial(&self, source: impl Into<IpAddr>, target: impl Into<IpAddr>, buf: &mut [u8]) {
         let header_len = self.header_len();
@@ -142,21 +143,22 @@ impl<'a> Segment<'a> {
         buf[16..18].copy_from_slice(&[!a, !b]);
     }
 
-    /// Writes the header alone, with a checksum of zero: the caller gathers
-    /// the data behind it and then calls [`finish_checksum`].
+    /// Writes only the header, with a checksum of zero.
+    ///
+    /// The caller appends the payload and calls [`finish_checksum`].
     ///
     /// # Panics
-    /// When `buf` is shorter than [`Segment::header_len`].
+    /// If `buf` is shorter than [`Segment::header_len`].
     #[inline]
     pub fn emit_header(&self, buf: &mut [u8]) {
         self.emit_exact(&mut buf[..self.header_len()]);
     }
 
-    /// Writes the header into `buf`, which is as long as that.
+    /// Writes the header into `buf`, which has exactly its length.
     #[inline]
     fn emit_exact(&self, buf: &mut [u8]) {
         let header_len = buf.len();
-        let (fixed, options) = buf.split_first_chunk_mut::<HEADER_LEN>().expect("room for a header");
+        let (fixed, options) = buf.split_first_chunk_mut::<HEADER_LEN>().expect("space for a header");
         let ([a, b], [c, d]) = (self.source_port.to_be_bytes(), self.target_port.to_be_bytes());
         let ([e, f, g, h], [i, j, k, l]) = (self.seq.0.to_be_bytes(), self.ack.0.to_be_bytes());
         let ([m, n], len, flags) =
@@ -166,11 +168,10 @@ impl<'a> Segment<'a> {
     }
 }
 
-/// Writes the checksum of the whole segment in `segment`, whose checksum field
-/// is zero.
+/// Writes the checksum of the whole `segment`, whose checksum field is zero.
 ///
 /// # Panics
-/// When `segment` is shorter than a header.
+/// If `segment` is shorter than a header.
 #[inline]
 pub fn finish_checksum(segment: &mut [u8], source: impl Into<IpAddr>, target: impl Into<IpAddr>) {
     let sum = Checksum::pseudo(source, target, PROTOCOL, segment.len()).with(segment).finish();

@@ -1,37 +1,39 @@
-//! TCP options: those this stack speaks; others are skipped.
+//! TCP options supported by the stack; others are skipped.
+//!
+//! Source: RFC 9293 §3.2, RFC 7323, 2018, 7413.
 
 use super::super::{Malformed, be16, be32};
 use super::Seq;
 use super::fast_open::{self, FastOpen};
 
-/// The options of one segment.
+/// Options of one segment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
-    /// Largest segment the sender takes; on SYN.
+    /// Maximum segment size of the sender, in bytes; on SYN.
     pub mss: Option<u16>,
-    /// Shift of the sender's window, 0..=14; on SYN.
+    /// Window scale shift of the sender, 0..=14; on SYN.
     pub window_scale: Option<u8>,
-    /// The sender understands SACK; on SYN.
+    /// SACK-permitted: the sender supports SACK; on SYN.
     pub sack_permitted: bool,
     /// Timestamps.
     pub timestamps: Option<Timestamps>,
-    /// A Fast Open cookie, or the request for one; on SYN. One that does not
-    /// fit beside the other options is left out.
+    /// Fast Open cookie or cookie request, on SYN; omitted if it does not fit beside the other
+    /// options.
     pub fast_open: Option<FastOpen>,
-    /// What the sender has received beyond its acknowledgement.
+    /// SACK blocks: data received beyond the acknowledgement.
     pub sack: SackBlocks,
 }
 
-/// The timestamps option (RFC 7323 §3).
+/// Timestamps option (RFC 7323 §3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Timestamps {
-    /// The sender's clock (TSval).
+    /// TSval: clock of the sender.
     pub value: u32,
-    /// The latest value received (TSecr).
+    /// TSecr: latest value received.
     pub echo: u32,
 }
 
-/// Up to four blocks `[start, end)` of received bytes (RFC 2018 §3).
+/// Up to four SACK blocks `[start, end)` (RFC 2018 §3).
 #[derive(Clone, Copy, Default)]
 pub struct SackBlocks {
     len: u8,
@@ -39,10 +41,10 @@ pub struct SackBlocks {
 }
 
 impl SackBlocks {
-    /// No block.
+    /// No blocks.
     pub const NONE: Self = Self { len: 0, blocks: [(Seq(0), Seq(0)); 4] };
 
-    /// Adds a block; `false` when there are four already.
+    /// Adds a block; returns false if there are four already.
     pub fn push(&mut self, start: Seq, end: Seq) -> bool {
         let Some(slot) = self.blocks.get_mut(usize::from(self.len)) else { return false };
         *slot = (start, end);
@@ -50,29 +52,29 @@ impl SackBlocks {
         true
     }
 
-    /// The blocks, in the order in which they stand.
+    /// Blocks in their order on the wire.
     #[must_use]
     pub fn as_slice(&self) -> &[(Seq, Seq)] {
         &self.blocks[..usize::from(self.len)]
     }
 
-    /// Orders the blocks by how far they start after `seq`.
+    /// Sorts the blocks by the distance of their start from `seq`.
     pub(crate) fn sort_after(&mut self, seq: Seq) {
         self.blocks[..usize::from(self.len)].sort_unstable_by_key(|block| block.0.distance(seq));
     }
 
-    /// The blocks one by one.
+    /// Iterator over the blocks.
     pub fn iter(&self) -> impl Iterator<Item = (Seq, Seq)> + '_ {
         self.as_slice().iter().copied()
     }
 
-    /// How many there are.
+    /// Number of blocks.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.len as usize
     }
 
-    /// Whether there is none.
+    /// True without blocks.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len == 0
@@ -94,7 +96,7 @@ impl std::fmt::Debug for SackBlocks {
 }
 
 impl FromIterator<(Seq, Seq)> for SackBlocks {
-    /// The first four blocks.
+    /// Keeps the first four blocks.
     fn from_iter<I: IntoIterator<Item = (Seq, Seq)>>(blocks: I) -> Self {
         let mut sack = Self::NONE;
         blocks.into_iter().take(4).for_each(|(start, end)| {
@@ -105,7 +107,7 @@ impl FromIterator<(Seq, Seq)> for SackBlocks {
 }
 
 impl Options {
-    /// No option.
+    /// No options.
     pub const NONE: Self = Self {
         mss: None,
         window_scale: None,
@@ -115,11 +117,11 @@ impl Options {
         sack: SackBlocks::NONE,
     };
 
-    /// Reads the bytes between the fixed header and the data.
+    /// Parses the bytes between the fixed header and the data.
     ///
     /// # Errors
-    /// [`Malformed::BadOption`] when an option runs past the end, is shorter
-    /// than its own two bytes, or has a length that its kind cannot have.
+    /// [`Malformed::BadOption`] if an option exceeds the header, is shorter than 2 bytes, or has a
+    /// length that its kind does not allow.
     #[inline]
     pub fn parse(bytes: &[u8]) -> Result<Self, Malformed> {
         match Self::read_timestamps_alone(bytes) {
@@ -128,7 +130,7 @@ impl Options {
         }
     }
 
-    /// The timestamps, where nothing else is in `bytes`.
+    /// Timestamps, if `bytes` contains nothing else.
     #[inline]
     pub(super) fn read_timestamps_alone(bytes: &[u8]) -> Option<Timestamps> {
         (bytes.len() == 12 && bytes[..4] == TIMESTAMPS_ALIGNED)
@@ -153,7 +155,7 @@ impl Options {
             let (option, after) = bytes.split_at(len);
             match (*kind, len) {
                 (MSS, 4) => options.mss = Some(be16(option, 2)),
-                // A shift beyond 14 means 14 (RFC 7323 §2.3).
+                // A shift above 14 counts as 14 (RFC 7323 §2.3).
                 (WINDOW_SCALE, 3) => options.window_scale = Some(option[2].min(14)),
                 (SACK_PERMITTED, 2) => options.sack_permitted = true,
                 (SACK, 10 | 18 | 26 | 34) => {
@@ -163,7 +165,7 @@ impl Options {
                 (TIMESTAMPS, 10) => {
                     options.timestamps = Some(Timestamps { value: be32(option, 2), echo: be32(option, 6) });
                 }
-                // A cookie that cannot be is as good as none.
+                // A cookie of invalid length is ignored.
                 (fast_open::KIND, _) => options.fast_open = FastOpen::new(&option[2..]),
                 (MSS | WINDOW_SCALE | SACK_PERMITTED | SACK | TIMESTAMPS, _) => {
                     return Err(Malformed::BadOption);
@@ -175,8 +177,9 @@ impl Options {
         Ok(options)
     }
 
-    /// Bytes on the wire, padding included: a multiple of 4, at most 40. SACK
-    /// blocks that do not fit are left out.
+    /// Length on the wire in bytes, including padding: a multiple of 4, at most 40.
+    ///
+    /// SACK blocks that do not fit are omitted.
     #[must_use]
     #[inline]
     pub const fn len(&self) -> usize {
@@ -186,17 +189,17 @@ impl Options {
         self.len_without_sack() + if self.sack_fitting() == 0 { 0 } else { 4 + 8 * self.sack_fitting() }
     }
 
-    /// Whether there is no option at all.
+    /// True without options.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Writes the options into the first [`Options::len`] bytes of `buf`,
-    /// every one padded in front to a multiple of 4.
+    /// Writes the options into the first [`Options::len`] bytes of `buf`, each padded in front to a
+    /// multiple of 4.
     ///
     /// # Panics
-    /// When `buf` is shorter than that.
+    /// If `buf` is shorter.
     #[inline]
     pub fn emit(&self, buf: &mut [u8]) {
         let (Some(stamps), Some(buf)) = (self.timestamps_alone(), buf.first_chunk_mut::<12>()) else {
@@ -246,8 +249,7 @@ impl Options {
         }
     }
 
-    /// The timestamps, if there is nothing else: what nearly every segment of
-    /// an open connection carries.
+    /// Timestamps, if no other option is set: the common case on an established connection.
     #[inline]
     const fn timestamps_alone(&self) -> Option<Timestamps> {
         let others = self.mss.is_some()
@@ -262,7 +264,7 @@ impl Options {
         self.len_of_fixed() + self.fast_open_len()
     }
 
-    /// Bytes of the cookie, if it fits.
+    /// Length of the cookie option in bytes; 0 if it does not fit.
     const fn fast_open_len(&self) -> usize {
         match self.fast_open {
             Some(fast_open) if self.len_of_fixed() + fast_open.wire_len() <= LEN_MAX => fast_open.wire_len(),
@@ -277,7 +279,7 @@ impl Options {
             + 12 * self.timestamps.is_some() as usize
     }
 
-    /// SACK blocks that fit behind the other options: three beside timestamps.
+    /// Number of SACK blocks that fit beside the other options: three with timestamps.
     const fn sack_fitting(&self) -> usize {
         let room = (LEN_MAX - self.len_without_sack()).saturating_sub(4) / 8;
         if self.sack.len() < room { self.sack.len() } else { room }

@@ -1,50 +1,51 @@
-//! Sequence numbers: a circle of 2³² on which half lies before and half after.
+//! Sequence numbers modulo 2³², compared by their signed distance.
+//!
 //! Source: RFC 9293 §3.4.
 
 use std::ops::{Add, AddAssign, Sub};
 
-/// A sequence number. It has no `Ord`: on a circle, "less" is no order.
+/// TCP sequence number. No `Ord`, since the comparison is not transitive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Seq(pub u32);
 
 impl Seq {
-    /// Whether this number comes before `other`.
+    /// True if this number precedes `other`.
     #[must_use]
     pub const fn before(self, other: Self) -> bool {
         self.distance(other) < 0
     }
 
-    /// Whether this number comes after `other`.
+    /// True if this number follows `other`.
     #[must_use]
     pub const fn after(self, other: Self) -> bool {
         self.distance(other) > 0
     }
 
-    /// Whether this number is `other` or comes before it.
+    /// True if this number equals or precedes `other`.
     #[must_use]
     pub const fn at_or_before(self, other: Self) -> bool {
         self.distance(other) <= 0
     }
 
-    /// Whether this number is `other` or comes after it.
+    /// True if this number equals or follows `other`.
     #[must_use]
     pub const fn at_or_after(self, other: Self) -> bool {
         self.distance(other) >= 0
     }
 
-    /// How far this number lies after `other`; negative when before it.
+    /// Signed distance from `other`; negative if this number precedes it.
     #[must_use]
     pub const fn distance(self, other: Self) -> i32 {
         self.0.wrapping_sub(other.0) as i32
     }
 
-    /// The later of two.
+    /// The later of two numbers.
     #[must_use]
     pub const fn max(self, other: Self) -> Self {
         if self.before(other) { other } else { self }
     }
 
-    /// The earlier of two.
+    /// The earlier of two numbers.
     #[must_use]
     pub const fn min(self, other: Self) -> Self {
         if self.before(other) { self } else { other }
@@ -71,7 +72,7 @@ impl Sub<u32> for Seq {
     }
 }
 
-/// Bytes from `earlier` up to this number; [`Seq::distance`] has the sign.
+/// Bytes from `earlier` to this number, unsigned; [`Seq::distance`] is signed.
 impl Sub for Seq {
     type Output = u32;
     fn sub(self, earlier: Self) -> u32 {

@@ -1,4 +1,4 @@
-//! IPv6, ICMP, neighbour discovery and UDP: round trips, bounds, refusals.
+//! Round trips, bounds and errors of IPv6, ICMP, neighbour discovery and UDP.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -29,7 +29,7 @@ fn header(protocol: u8, payload_len: usize) -> ipv6::Header {
     ipv6::Header { source: HERE, target: THERE, protocol, dscp: 0, ecn: 0, hops: 64, payload_len }
 }
 
-/// A packet of these headers and bytes.
+/// Packet whose first header is `first`, with `body` as its payload.
 fn packet(first: u8, body: &[u8]) -> Vec<u8> {
     let mut bytes = vec![0; ipv6::HEADER_LEN];
     header(first, body.len()).emit(&mut bytes);
@@ -98,7 +98,7 @@ fn what_a_quote_leaves_out_is_not_missed() {
 
 #[test]
 fn the_group_of_an_address_is_that_of_the_rfc() {
-    // The example of RFC 4291 §2.7.1.
+    // Example of RFC 4291 §2.7.1.
     let addr: Ipv6Addr = "4037::01:800:200e:8c6c".parse().unwrap();
     assert_eq!(ipv6::solicited_node(addr), "ff02::1:ff0e:8c6c".parse::<Ipv6Addr>().unwrap());
     assert_eq!(ipv6::multicast_mac(ipv6::ALL_NODES), [0x33, 0x33, 0, 0, 0, 1]);
