@@ -1,5 +1,5 @@
 //! Fuzz targets of this crate without a fuzzer: every checked-in seed, and some thousand inputs
-//! bred from the seeds. `make fuzz` runs longer.
+//! generated from them. `make fuzz` runs longer.
 #![forbid(unsafe_code)]
 
 mod corpus;

@@ -300,7 +300,7 @@ fn acknowledgement_rides_with_a_response_that_comes_within_a_round() {
     let question = peer.data(0, b"question");
     peer.tell(&question);
     assert!(peer.stack.wants_egress());
-    assert_eq!(leave(&mut peer, true), 0, "more input is pending");
+    assert_eq!(leave(&mut peer, true), 0, "the round has not ended");
     peer.stack.send(peer.now, conn, b"answer").unwrap();
     let answer = peer.hear();
     assert_eq!((answer.len(), answer[0].ack, &answer[0].payload[..]), (1, peer.seq + 8, &b"answer"[..]));

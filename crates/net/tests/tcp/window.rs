@@ -62,7 +62,7 @@ fn reading_opens_the_window_by_whole_segments() {
     let answer = peer.say(beyond);
     assert_eq!((answer[0].ack, answer[0].window), (peer.seq, 0));
     peer.stack.consume(peer.now, conn, 500);
-    assert_eq!(peer.hear(), [], "too little for a segment (SWS)");
+    assert_eq!(peer.hear(), [], "too little to announce (SWS)");
     peer.stack.consume(peer.now, conn, 1500);
     assert_eq!(peer.hear()[0].window, 2000);
 }
@@ -105,7 +105,7 @@ fn receiver_of_less_than_a_segment_is_not_sent_crumbs() {
     peer.say(small);
     peer.stack.send(peer.now, conn, &[0; 5000]).unwrap();
     assert_eq!(peer.hear(), [], "10 bytes are too little for a segment");
-    assert_eq!(peer.wait().len(), 1, "a window probe");
+    assert_eq!(peer.wait().len(), 1, "the peer is probed");
 }
 
 #[test]
