@@ -61,11 +61,11 @@ impl Guard {
 pub struct Shed {
     /// SYNs received.
     pub seen: u64,
-    /// Of these, shed (or, in a dry run, counted as such) because of the rate limit.
+    /// SYNs shed (or, in a dry run, counted as such) because of the rate limit.
     pub by_rate: u64,
-    /// Shed because of too many connections in the server or frames in the receive buffer.
+    /// SYNs shed because of too many connections in the server or frames in the receive buffer.
     pub by_presence: u64,
-    /// Shed because admission was closed.
+    /// SYNs shed because admission was closed.
     pub by_closing: u64,
 }
 

@@ -74,7 +74,7 @@ pub(super) struct Conn {
 
 /// Maximum of segments kept apart per connection; more are merged into the last.
 const MARKS_MAX: usize = 64;
-/// Of these, the capacity that an unused slot keeps.
+/// Capacity for segments that an unused slot keeps.
 const MARKS_KEPT: usize = 4;
 
 impl Conn {

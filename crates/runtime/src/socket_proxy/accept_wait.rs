@@ -24,7 +24,7 @@ pub(super) struct UnacceptedConnections {
     until: WaitEnd,
     /// In order of delivery; may contain accepted connections.
     queue: VecDeque<(ConnId, Time)>,
-    /// Of these, the ones not answered yet ([`WaitEnd::Answer`]).
+    /// Number of connections not answered yet ([`WaitEnd::Answer`]).
     unanswered: usize,
 }
 
@@ -72,8 +72,7 @@ impl UnacceptedConnections {
         }
     }
 
-    /// Records the program's first write or its end of interest, either of which ends an unanswered
-    /// wait.
+    /// Records the program's first write or close, which ends a wait for an answer.
     pub fn on_answer(&mut self, stage: &mut Stage, gate: &mut Option<DriverAdmission>) {
         if self.until == WaitEnd::Accept {
             return;

@@ -19,7 +19,7 @@ pub struct Counters {
     pub unopened: u64,
     /// Connections that ended, for any reason.
     pub ended: u64,
-    /// Of those, reset because the program closed with bytes unread, or requested it.
+    /// Connections reset because the program closed with bytes unread, or requested it.
     pub reset: u64,
     /// Bytes delivered to programs.
     pub bytes_in: u64,

@@ -60,9 +60,9 @@ impl TrackerState {
 
 /// Tracker of one connection.
 pub(super) enum RequestTracker {
-    /// Of an accepted connection.
+    /// Tracker of an accepted connection.
     Requests(Requests),
-    /// Of a connection that a program opened.
+    /// Tracker of a connection that a program opened.
     Calls(ClientRequests),
 }
 

@@ -21,7 +21,7 @@ pub struct Counts {
     pub own: u64,
     /// Received by its own queue for other shards, including copies for all of them.
     pub handed: u64,
-    /// Of those, dropped because the link was full.
+    /// Frames among these dropped because the link was full.
     pub dropped: u64,
     /// Received by other shards' queues for it.
     pub taken: u64,

@@ -105,7 +105,7 @@ pub(crate) fn level(word: u64) -> Priority {
     Priority::new((word >> DUE_BITS) as u8).unwrap_or_default()
 }
 
-/// 2^61 ns are 73 years.
+/// Bits of the expiry time in ns: 73 years.
 const DUE_BITS: u32 = 61;
 const NEVER: u64 = (1 << DUE_BITS) - 1;
 /// Label without classification, packed.

@@ -73,7 +73,7 @@ impl<T> Future for JoinHandle<T> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut outcome = lock(&self.0);
-        assert!(!outcome.taken, "a task's result was asked for after it was taken");
+        assert!(!outcome.taken, "a task's join handle was polled after its result was taken");
         if let Some(result) = outcome.take() {
             return Poll::Ready(result);
         }

@@ -111,7 +111,7 @@ mod tests {
                 let late = QUANTUM * (1 + PERIOD_MAX);
                 match called {
                     Some(after) => prop_assert!(after >= QUANTUM && after <= late),
-                    None => prop_assert!(*len <= late, "a turn of {len} went unseen"),
+                    None => prop_assert!(*len <= late, "a poll of {len} was not detected"),
                 }
             }
         }

@@ -68,7 +68,7 @@ pub struct Counters {
     pub refused: u64,
     /// Polls of tasks.
     pub polls: u64,
-    /// Of those, run by threads of other shards.
+    /// Polls among these that threads of other shards ran.
     pub stolen: u64,
     /// Handovers to a spare thread because of a long poll.
     pub handed_over: u64,

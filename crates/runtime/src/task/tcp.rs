@@ -127,8 +127,8 @@ impl TcpStream {
         self.id
     }
 
-    /// Passes the received bytes to `take`, which returns the number consumed; empty only after the
-    /// peer's close. The task runs with their label from then on.
+    /// Passes the received bytes, never empty, to `take`, which returns the number consumed. Returns 0
+    /// after the peer's close. The task runs with their label from then on.
     ///
     /// # Errors
     /// The reason why the connection has ended.

@@ -190,6 +190,6 @@ fn the_least_urgent_task_has_its_turn_within_the_policys_bound() {
             StarvationBound::Aged { span, entries } => turns(span) + entries,
             StarvationBound::Unbounded { .. } => panic!("{policy} has no bound"),
         };
-        assert!(before <= most, "{policy}: {before} turns went first, the bound is {most}");
+        assert!(before <= most, "{policy}: {before} polls came first, the bound is {most}");
     }
 }

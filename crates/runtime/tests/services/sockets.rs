@@ -135,7 +135,7 @@ fn a_half_that_is_closed_leaves_the_other_open() {
 fn who_asks_where_nobody_listens_is_refused() {
     let mut world = World::new();
     let asked = world.client.spawn(async { TcpStream::connect(address()).await.map(|_| ()) });
-    assert_eq!(world.finish(&asked).expect_err("nobody listens").kind(), ErrorKind::ConnectionRefused);
+    assert_eq!(world.finish(&asked).expect_err("no listener").kind(), ErrorKind::ConnectionRefused);
     let asked = world.client.spawn(async { TcpStream::connect(([10, 9, 9, 9], 1).into()).await.map(|_| ()) });
     assert_eq!(world.finish(&asked).expect_err("no route").kind(), ErrorKind::NetworkUnreachable);
 }

@@ -146,7 +146,7 @@ fn tokios_mutexes_channels_and_notifications_work() {
                     yield_now().await;
                     *sum += n;
                     drop(sum);
-                    tell.send(n).await.expect("somebody listens");
+                    tell.send(n).await.expect("an open receiver");
                 })
             })
             .collect();

@@ -27,7 +27,7 @@ fn no_wake_up_of_another_thread_is_lost() {
     });
     let teller = std::thread::spawn(move || {
         for n in 0..20_000u64 {
-            tell.blocking_send(n).expect("somebody listens");
+            tell.blocking_send(n).expect("an open receiver");
         }
     });
     let sum = loop {
@@ -37,7 +37,7 @@ fn no_wake_up_of_another_thread_is_lost() {
         }
         std::thread::yield_now();
     };
-    teller.join().expect("it told everything");
+    teller.join().expect("it sent everything");
     assert_eq!(sum, Ok((0..20_000).sum()));
 }
 

@@ -88,8 +88,8 @@ fn a_task_whose_turn_outlives_its_shard_is_dropped_afterwards() {
     let (begins, begun) = mpsc::channel();
     let (end, ends) = mpsc::channel::<()>();
     let waits = world.server.spawn(async move {
-        begins.send(()).expect("somebody listens");
-        ends.recv().expect("somebody tells");
+        begins.send(()).expect("an open receiver");
+        ends.recv().expect("an open sender");
         std::future::pending::<()>().await;
     });
     let handle = world.server.handle();
@@ -98,7 +98,7 @@ fn a_task_whose_turn_outlives_its_shard_is_dropped_afterwards() {
     begun.recv().expect("it begins");
     drop(world);
     assert_eq!(waits.try_take(), None, "its poll has not ended");
-    end.send(()).expect("somebody listens");
+    end.send(()).expect("an open receiver");
     elsewhere.join().expect("it is over");
     assert_eq!(waits.try_take(), Some(Err(JoinError::Ended)));
     assert_eq!(handle.spawn(async {}).try_take(), Some(Err(JoinError::Ended)));

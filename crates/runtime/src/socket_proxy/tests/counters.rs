@@ -1,4 +1,4 @@
-//! Every counter of connections and datagrams of programs counts: for each there is an input that moves it.
+//! Coverage of the socket proxy's counters: for each there is an input that moves it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use super::*;
 use crate::mode::{Classifiers, Mode};
 use crate::pipeline::DriverCountersMut;
 
-/// What was counted after an input, and the counters that the input is for.
+/// Counts after an input, with the counters that the input is for.
 type Case = (&'static [&'static str], fn() -> Counters);
 
 const CASES: &[Case] = &[
@@ -100,7 +100,7 @@ const CASES: &[Case] = &[
         });
         let (port, to) = (7, "10.0.0.1:9".parse().unwrap());
         let id = world.client.bind_udp(port, UdpOptions::default()).unwrap();
-        // More frames than wait for TCP, of which none is looked at meanwhile.
+        // More frames than the receive buffer holds, with none processed meanwhile.
         for _ in 0..9 {
             let _ = world.client.send_to(world.now, id, to, b"x");
             world.client.egress(world.now, &mut world.far);
@@ -123,7 +123,7 @@ const CASES: &[Case] = &[
     (&["guard: by_rate"], || guarded(guard::Limit::Rate { per_s: 1e-9 })),
 ];
 
-/// After a request that the driver's classifier has seen.
+/// Counts after a request that the driver's classifier has seen.
 fn driven(verdict: fn(&net::classify::PacketView<'_>) -> Verdict) -> Counters {
     let mut world = World::new(1000);
     let driver = Some(std::sync::Arc::new(move |view: &net::classify::PacketView<'_>| verdict(view)) as _);
@@ -136,7 +136,7 @@ fn driven(verdict: fn(&net::classify::PacketView<'_>) -> Verdict) -> Counters {
     world.streams.counters
 }
 
-/// After two connections to programs behind a guard that says so.
+/// Counts after two connections behind a guard with this limit.
 fn guarded(limit: guard::Limit) -> Counters {
     let mut world = World::new(1000);
     let guard = crate::shard::Guard {
@@ -151,11 +151,11 @@ fn guarded(limit: guard::Limit) -> Counters {
     world.streams.counters
 }
 
-/// Counters by name; those of the driver and the guard with theirs before.
+/// Counters by name; those of the driver and the guard with a prefix.
 fn by_name(counters: &Counters) -> BTreeMap<String, u64> {
     let mut all = BTreeMap::new();
     let mut add = |prefix: &str, text: String| {
-        // `Debug` knows all fields; a line is "name: value,".
+        // `Debug` lists all fields; a line is "name: value,".
         for line in text.lines().filter(|line| line.starts_with("    ") && !line.starts_with("     ")) {
             let Some((name, value)) = line.trim().trim_end_matches(',').split_once(": ") else { continue };
             if let Ok(value) = value.parse::<u64>() {
@@ -184,5 +184,5 @@ fn every_counter_counts() {
         }
     }
     assert!(still.is_empty(), "{}", still.join("\n"));
-    assert!(left.is_empty(), "no input is known for {left:?}");
+    assert!(left.is_empty(), "no input covers {left:?}");
 }
