@@ -6,7 +6,8 @@
 //! On an established connection nearly every segment is the expected one. [`Connection::expects`]
 //! replaces the checks of [`Connection::screen`] for it (header prediction, RFC 1323 §4.2.1). This
 //! is safe: every expected segment passes the checks, and they leave no state for a segment that
-//! passes. Source: RFC 9293 §3.10.7.4, RFC 7323, RFC 5961.
+//! passes.
+//! Source: RFC 9293 §3.10.7.4, RFC 7323, RFC 5961.
 
 use queueing::{Span, Time};
 

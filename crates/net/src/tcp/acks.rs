@@ -1,7 +1,7 @@
 //! ACK processing: frees acknowledged data, samples the round-trip time, grows the window.
 //!
-//! Loss is not decided here: `recovery` evaluates the result of each acknowledgement. Source: RFC
-//! 5681, 6298, 2018, 2883.
+//! Loss is not decided here: `recovery` evaluates the result of each acknowledgement.
+//! Source: RFC 5681, 6298, 2018, 2883.
 
 use queueing::{Bytes, Span, Time};
 

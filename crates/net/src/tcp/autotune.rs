@@ -10,7 +10,8 @@
 //! path changes while all data flows towards us. Without either the window stays constant.
 //!
 //! When memory is short, the window is limited to [`ReceiveWindow::SHORT`]. Space already
-//! advertised is never withdrawn. Source: Fisk and Feng, *Dynamic Right-Sizing*, 2001; RFC 7323 §4.
+//! advertised is never withdrawn.
+//! Source: Fisk and Feng, *Dynamic Right-Sizing*, 2001; RFC 7323 §4.
 
 use queueing::{Span, Time};
 

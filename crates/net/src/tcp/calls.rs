@@ -1,6 +1,7 @@
 //! User calls of a connection: write, read, close and detach, with their effects on the windows.
 //!
-//! Connection setup is in `handshake`. Source: RFC 9293 §3.9.
+//! Connection setup is in `handshake`.
+//! Source: RFC 9293 §3.9.
 
 use super::autotune::ReceiveWindow;
 use super::buffer::Pool;

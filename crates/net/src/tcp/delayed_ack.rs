@@ -7,8 +7,8 @@
 //! expires.
 //!
 //! An ACK never waits while segments are missing or when a gap is filled, at the start of a
-//! connection (its sender is in slow start), or for a segment marked CE. Source: RFC 9293 §3.8.6.3,
-//! RFC 5681 §4.2, RFC 3168 §6.1.3.
+//! connection (its sender is in slow start), or for a segment marked CE.
+//! Source: RFC 9293 §3.8.6.3, RFC 5681 §4.2, RFC 3168 §6.1.3.
 
 use queueing::Time;
 

@@ -9,7 +9,8 @@
 //! at once with the old ECE value.
 //!
 //! The pacer spreads a window over a round trip, in bursts of up to a quantum. It is a time before
-//! which no new data is sent. Source: RFC 3168, 8257 §3.
+//! which no new data is sent.
+//! Source: RFC 3168, 8257 §3.
 
 use std::collections::VecDeque;
 

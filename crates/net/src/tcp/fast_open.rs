@@ -1,6 +1,7 @@
 //! TCP Fast Open of one connection: data in the SYN, or before the handshake is complete.
 //!
-//! Cookies are created and checked by the stack. Source: RFC 7413 §4.2.
+//! Cookies are created and checked by the stack.
+//! Source: RFC 7413 §4.2.
 
 use queueing::Time;
 

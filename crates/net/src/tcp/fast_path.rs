@@ -1,12 +1,12 @@
-//! Fast path of an established connection without loss, options or special state.
+//! Fast path of an established connection without loss or special state.
 //!
 //! A request and its response are nearly always one segment each, in order. Each condition of the
 //! fast path is a single comparison. If all hold, the remaining work is that of `input` for a
 //! segment, or of `output` for a plan, without the steps whose conditions are known to be false.
 //!
 //! If a condition fails, nothing changes. Both paths leave the same state: a test drives two hosts
-//! through the same packets, one of which uses only the slow path. Source: header prediction, RFC
-//! 1323 §4.2.1.
+//! through the same packets, one of which uses only the slow path.
+//! Source: header prediction, RFC 1323 §4.2.1.
 
 use queueing::Time;
 

@@ -1,6 +1,7 @@
 //! Connection establishment: active, passive and simultaneous open.
 //!
-//! Listeners belong to the stack. Source: RFC 9293 §3.5 and §3.10.7.3.
+//! Listeners belong to the stack.
+//! Source: RFC 9293 §3.5 and §3.10.7.3.
 
 use queueing::{Span, Time};
 

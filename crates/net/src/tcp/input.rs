@@ -1,7 +1,8 @@
 //! Processing of an arriving segment, in the order of RFC 9293 §3.10.7.
 //!
 //! The checks of RFC 9293 §3.10.7.4 that come before a segment has any effect are in
-//! `acceptability`. Source: RFC 9293 §3.10.7.
+//! `acceptability`.
+//! Source: RFC 9293 §3.10.7.
 
 use queueing::{Label, Time};
 

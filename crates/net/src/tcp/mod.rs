@@ -2,11 +2,11 @@
 //!
 //! Does no I/O: the stack passes segments and the time in and sends the planned segments.
 //!
-//!  - `connection` holds the state, `state` its transitions; `handshake` opens, `calls` holds the user calls.
-//!  - `acceptability`, `input` and `acks` process an arriving segment (RFC 9293 §3.10.7).
-//!  - `recovery` detects and repairs loss, with `rack`, `scoreboard`, `prr` and `spurious`.
-//!  - `output` plans the next segment, `segment_builder` builds it; `timers` holds the deadlines.
-//!  - `fast_path` handles the common case of all of these.
+//! - `connection` holds the state, `state` its transitions; `handshake` opens, `calls` holds the user calls.
+//! - `acceptability`, `input` and `acks` process an arriving segment (RFC 9293 §3.10.7).
+//! - `recovery` detects and repairs loss, with `rack`, `scoreboard`, `prr` and `spurious`.
+//! - `output` plans the next segment, `segment_builder` builds it; `timers` holds the deadlines.
+//! - `fast_path` handles the common case of all of these.
 //!
 //! Source: RFC 9293; each file names its own.
 

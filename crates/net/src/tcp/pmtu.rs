@@ -11,7 +11,8 @@
 //! shrinks.
 //!
 //! The search itself belongs to the stack, which checks a connection below its largest size when
-//! its timer is due. Source: RFC 1191 §6, RFC 8201, RFC 4821 §7, RFC 8899.
+//! its timer is due.
+//! Source: RFC 1191 §6, RFC 8201, RFC 4821 §7, RFC 8899.
 
 use queueing::{Span, Time};
 

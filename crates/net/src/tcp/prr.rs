@@ -1,8 +1,8 @@
 //! Proportional rate reduction (PRR): the sending rate during fast recovery.
 //!
 //! Above the new threshold, a fraction of each delivered byte is sent; below it, as much as was
-//! delivered, and one segment more while acknowledgements show progress. Source: RFC 6937 §3, with
-//! the choice of bound by progress of RFC 9937 §6.
+//! delivered, and one segment more while acknowledgements show progress.
+//! Source: RFC 6937 §3, with the choice of bound by progress of RFC 9937 §6.
 
 /// PRR state of one recovery.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

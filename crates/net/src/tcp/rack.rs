@@ -1,7 +1,8 @@
 //! RACK: time-based loss detection.
 //!
 //! A segment is lost once a segment sent later was delivered and the reordering window has passed.
-//! This file holds only the rule; `recovery` applies it to the records. Source: RFC 8985 §6.2.
+//! This file holds only the rule; `recovery` applies it to the records.
+//! Source: RFC 8985 §6.2.
 
 use queueing::{Span, Time};
 

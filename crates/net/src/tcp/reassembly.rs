@@ -3,7 +3,8 @@
 //! Pieces are sorted and disjoint. Adjacent pieces are joined but keep their segment boundaries,
 //! since the classifier runs per segment once the data is in order. The number of pieces and
 //! segments is bounded, and the receive window bounds their bytes. Data that does not fit is
-//! dropped and retransmitted by the peer. Source: RFC 9293 §3.10.7.4, RFC 2018.
+//! dropped and retransmitted by the peer.
+//! Source: RFC 9293 §3.10.7.4, RFC 2018.
 
 use super::buffer::Pool;
 use super::store::Run;

@@ -1,8 +1,8 @@
 //! Loss recovery: its start and end, detection of spurious recoveries, and the retransmission
 //! timeout.
 //!
-//! Loss detection is in `loss_detection`, the tail loss probe in `tlp`. Source: RFC 6582, 6675,
-//! 8985, 9937, 6298 §5, 3522, 5682.
+//! Loss detection is in `loss_detection`, the tail loss probe in `tlp`.
+//! Source: RFC 6582, 6675, 8985, 9937, 6298 §5, 3522, 5682.
 
 mod loss_detection;
 mod tlp;

@@ -6,8 +6,8 @@
 //!
 //! Records are contiguous and sorted by sequence number. Their number is bounded by
 //! [`RetransmitQueue::RECORDS_MAX`], and beyond the first few their memory counts towards the
-//! pool's bound. At either bound, no new data is sent until some is acknowledged. Source: RFC 8985
-//! §5.
+//! pool's bound. At either bound, no new data is sent until some is acknowledged.
+//! Source: RFC 8985 §5.
 
 use std::collections::VecDeque;
 

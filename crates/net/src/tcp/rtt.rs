@@ -1,7 +1,8 @@
 //! Round-trip time estimator and retransmission timeout (RTO).
 //!
 //! Samples come only from segments that were never retransmitted (Karn's rule), so no sample is
-//! ambiguous. Source: RFC 6298.
+//! ambiguous.
+//! Source: RFC 6298.
 
 use queueing::Span;
 

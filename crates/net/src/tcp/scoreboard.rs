@@ -1,7 +1,8 @@
 //! SACK scoreboard: ranges that the peer has received beyond its acknowledgement.
 //!
 //! Ranges are sorted and disjoint. Their number is bounded, since a peer can report any number; a
-//! range that does not fit is merely retransmitted. Source: RFC 2018, 6675.
+//! range that does not fit is merely retransmitted.
+//! Source: RFC 2018, 6675.
 
 use crate::wire::tcp::Seq;
 

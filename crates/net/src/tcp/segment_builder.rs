@@ -1,6 +1,7 @@
 //! Segment builder: turns a plan into a segment with acknowledgement, window and options.
 //!
-//! The decision what to send is in `output`. Source: RFC 9293 §3.1, §3.8.6, RFC 7323.
+//! The decision what to send is in `output`.
+//! Source: RFC 9293 §3.1, §3.8.6, RFC 7323.
 
 use queueing::Time;
 

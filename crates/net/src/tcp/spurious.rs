@@ -1,12 +1,12 @@
 //! Detection of spurious retransmissions: the original was only late, not lost.
 //!
-//!  - Before the first retransmission, an ACK of new data can only answer an original (Linux,
-//!    `tcp_packet_delayed`), for example if several segments arrived before any was sent.
-//!  - With timestamps, the first ACK of new data shows which copy it answers (Eifel, RFC 3522).
-//!  - Without timestamps, after a timeout, new data is sent once instead of old. If an ACK then covers
-//!    data that was never retransmitted, nothing was lost (F-RTO, RFC 5682).
-//!  - Otherwise D-SACKs decide, though later: once every retransmission of an episode is reported
-//!    as received twice, all originals arrived (RFC 2883, RFC 3708).
+//! - Before the first retransmission, an ACK of new data can only answer an original (Linux,
+//!   `tcp_packet_delayed`), for example if several segments arrived before any was sent.
+//! - With timestamps, the first ACK of new data shows which copy it answers (Eifel, RFC 3522).
+//! - Without timestamps, after a timeout, new data is sent once instead of old. If an ACK then covers
+//!   data that was never retransmitted, nothing was lost (F-RTO, RFC 5682).
+//! - Otherwise D-SACKs decide, though later: once every retransmission of an episode is reported
+//!   as received twice, all originals arrived (RFC 2883, RFC 3708).
 //!
 //! The response is the caller's: RFC 4015, through `CongestionControl::on_undo`.
 

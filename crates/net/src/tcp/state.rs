@@ -1,7 +1,7 @@
 //! TCP connection states and their transitions, as one table.
 //!
-//! LISTEN is absent: a listener is an entry of the stack, not a connection. Source: RFC 9293
-//! §3.3.2.
+//! LISTEN is absent: a listener is an entry of the stack, not a connection.
+//! Source: RFC 9293 §3.3.2.
 
 use queueing::Time;
 

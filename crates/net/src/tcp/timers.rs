@@ -1,8 +1,8 @@
 //! Connection timers: the next deadline, and the actions at it.
 //!
 //! The stack has one timer per connection. It is set to the earliest of retransmission or persist
-//! timer, tail loss probe or RACK, keep-alive, delayed ACK, pacer, and TIME-WAIT. Source: RFC 9293
-//! §3.8, RFC 6298.
+//! timer, tail loss probe or RACK, keep-alive, delayed ACK, pacer, and TIME-WAIT.
+//! Source: RFC 9293 §3.8, RFC 6298.
 
 use queueing::Time;
 

@@ -1,6 +1,7 @@
 //! ARP packets for IPv4 over Ethernet.
 //!
-//! Neighbour resolution itself belongs to the stack. Source: RFC 826.
+//! Neighbour resolution itself belongs to the stack.
+//! Source: RFC 826.
 
 use std::net::Ipv4Addr;
 

@@ -2,8 +2,8 @@
 //!
 //! The one's complement sum does not depend on byte order: words are loaded in native order, and
 //! only the result is converted. Sums have 128 bits, where a carry costs one instruction. Two sums
-//! run in parallel, so that no addition waits for the previous one. Source: RFC 1071 §2; pseudo
-//! headers RFC 9293 §3.1, RFC 8200 §8.1.
+//! run in parallel, so that no addition waits for the previous one.
+//! Source: RFC 1071 §2; pseudo headers RFC 9293 §3.1, RFC 8200 §8.1.
 
 use std::net::IpAddr;
 

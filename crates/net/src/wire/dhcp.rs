@@ -1,8 +1,8 @@
 //! DHCP messages, as far as a client needs them.
 //!
 //! Unknown options are skipped. Options in the `sname` and `file` fields (overload, RFC 2131 §4.1)
-//! are not read, since no server needs that space for the options requested here. Source: RFC 2131
-//! §2, RFC 2132.
+//! are not read, since no server needs that space for the options requested here.
+//! Source: RFC 2131 §2, RFC 2132.
 
 use std::net::Ipv4Addr;
 

@@ -1,6 +1,7 @@
 //! ICMP for IPv6: echo and error messages, with access to neighbour and listener discovery.
 //!
-//! The latter are parsed in `ndp` and `mld`. Source: RFC 4443.
+//! The latter are parsed in `ndp` and `mld`.
+//! Source: RFC 4443.
 
 use std::net::Ipv6Addr;
 

@@ -1,7 +1,7 @@
 //! IPv4 headers.
 //!
-//! Received options are skipped. Whole packets are sent with DF, fragments without. Source: RFC
-//! 791, 2474, 3168, 6864.
+//! Received options are skipped. Whole packets are sent with DF, fragments without.
+//! Source: RFC 791, 2474, 3168, 6864.
 
 use std::net::Ipv4Addr;
 

@@ -1,7 +1,7 @@
 //! IPv6 headers and extension headers.
 //!
-//! Extension headers are skipped, except fragment headers. Their number is bounded. Source: RFC
-//! 8200, 5095, 6946, 8504 §5.3; traffic class RFC 2474, 3168.
+//! Extension headers are skipped, except fragment headers. Their number is bounded.
+//! Source: RFC 8200, 5095, 6946, 8504 §5.3; traffic class RFC 2474, 3168.
 
 use std::net::Ipv6Addr;
 

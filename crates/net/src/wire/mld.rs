@@ -1,7 +1,8 @@
 //! Multicast listener discovery (MLD), host side, for switches that forward only to listeners.
 //!
 //! Parses queries (version 1 queries are a prefix of version 2's) and writes reports with one group
-//! and no sources. The router side is absent. Source: RFC 3810 §5.
+//! and no sources. The router side is absent.
+//! Source: RFC 3810 §5.
 
 use std::net::Ipv6Addr;
 

@@ -1,7 +1,8 @@
 //! Neighbour discovery (NDP) messages, as far as a host needs them.
 //!
 //! Unknown options are skipped. The caller checks that a message comes from this link (hop limit
-//! 255). Source: RFC 4861 §4, 4862.
+//! 255).
+//! Source: RFC 4861 §4, 4862.
 
 use std::net::Ipv6Addr;
 

@@ -8,7 +8,8 @@
 //! response its window.
 //!
 //! Uses only +, −, ×, ÷ on `f64`, which round alike on every machine, so that a run replays
-//! exactly. Source: RFC 9438.
+//! exactly.
+//! Source: RFC 9438.
 
 use queueing::{Bytes, Span, Time};
 

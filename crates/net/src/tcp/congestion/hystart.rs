@@ -2,7 +2,8 @@
 //!
 //! A round whose minimum RTT clearly exceeds that of the previous round indicates a queue. The
 //! window then grows at a quarter of the rate (conservative slow start). Slow start ends if the
-//! delay lasts for five rounds, and resumes if the delay was transient. Source: RFC 9406.
+//! delay lasts for five rounds, and resumes if the delay was transient.
+//! Source: RFC 9406.
 
 use queueing::Span;
 

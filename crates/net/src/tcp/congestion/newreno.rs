@@ -1,6 +1,7 @@
 //! NewReno: slow start, congestion avoidance, and halving on loss.
 //!
-//! The first slow start is HyStart++. Source: RFC 5681, RFC 6582.
+//! The first slow start is HyStart++.
+//! Source: RFC 5681, RFC 6582.
 
 use queueing::{Bytes, Span, Time};
 

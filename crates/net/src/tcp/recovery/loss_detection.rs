@@ -1,7 +1,7 @@
 //! Loss detection: by time (RACK), by SACK blocks, or by duplicate ACKs alone.
 //!
-//! Marks segments as lost and returns their number; `recovery` decides the reaction. Source: RFC
-//! 8985 §6, 6675 §4, 6582 §3.
+//! Marks segments as lost and returns their number; `recovery` decides the reaction.
+//! Source: RFC 8985 §6, 6675 §4, 6582 §3.
 
 use queueing::{Span, Time};
 

@@ -1,7 +1,8 @@
 //! Tail loss probe (TLP), and the timer that it shares with RACK.
 //!
 //! The two uses of the timer exclude each other: a tail loss probe, or the expiry of RACK's
-//! reordering window. The retransmission timer is separate. Source: RFC 8985 §7, §6.2.
+//! reordering window. The retransmission timer is separate.
+//! Source: RFC 8985 §7, §6.2.
 
 use queueing::{Span, Time};
 

@@ -1,6 +1,7 @@
 //! Loss and SACK marks of the retransmission queue, and the choice of the next retransmission.
 //!
-//! The rules of loss are in `recovery`. Source: RFC 6675 §4, RFC 6582 §3.2.
+//! The rules of loss are in `recovery`.
+//! Source: RFC 6675 §4, RFC 6582 §3.2.
 
 use super::{Record, RetransmitQueue};
 use crate::wire::tcp::Seq;

@@ -1,6 +1,7 @@
 //! TCP segments.
 //!
-//! Only the format; the protocol is in `crate::tcp`. Source: RFC 9293 §3.1; options RFC 7323, 2018.
+//! Only the format; the protocol is in `crate::tcp`.
+//! Source: RFC 9293 §3.1; options RFC 7323, 2018.
 
 use std::net::IpAddr;
 
