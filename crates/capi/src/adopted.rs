@@ -9,9 +9,9 @@ use std::mem::ManuallyDrop;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-use host::seam::name::Kind;
-use host::seam::options::is_stacks;
-use host::seam::{HopLimits, Name, Request, Seam};
+use host::shim::socket_name::Kind;
+use host::shim::tcp_sockopt::is_stacks;
+use host::shim::{HopLimits, Name, Request, ShimClient};
 use libc::{IPPROTO_IP, IPPROTO_TCP, SOL_SOCKET, socklen_t};
 use rustix::fs::{OFlags, fcntl_getfl};
 use rustix::io::{DupFlags, Errno, FdFlags, dup3, fcntl_getfd, ioctl_fionbio};
@@ -116,7 +116,7 @@ const TCP_INQ: c_int = 36;
 const TCP_TX_DELAY: c_int = 37;
 
 /// Puts a copy of `end` in the place of the program's socket `fd`, and of other descriptors of it.
-pub(crate) fn become_ours(seam: &Seam, fd: c_int, end: &OwnedFd) -> Result<(), Errno> {
+pub(crate) fn become_ours(seam: &ShimClient, fd: c_int, end: &OwnedFd) -> Result<(), Errno> {
     let name = Name::of(end.as_fd());
     if let Some(name) = &name {
         count_effects(seam, fd, name);
@@ -138,7 +138,7 @@ pub(crate) fn become_ours(seam: &Seam, fd: c_int, end: &OwnedFd) -> Result<(), E
 }
 
 /// Has the desk count options that were set on the kernel's socket `fd` and have no effect on the stack.
-fn count_effects(seam: &Seam, fd: c_int, name: &Name) {
+fn count_effects(seam: &ShimClient, fd: c_int, name: &Name) {
     let Some(socket) = borrow(fd) else { return };
     let mut fresh = None;
     let datagrams = name.kind == Kind::Datagrams;
@@ -159,7 +159,7 @@ fn count_effects(seam: &Seam, fd: c_int, name: &Name) {
 }
 
 /// True if `socket` is bound to an interface other than the stack's device (`SO_BINDTODEVICE`).
-pub(crate) fn is_elsewhere(seam: &Seam, socket: BorrowedFd<'_>) -> bool {
+pub(crate) fn is_elsewhere(seam: &ShimClient, socket: BorrowedFd<'_>) -> bool {
     let bound = int(socket.as_raw_fd(), SOL_SOCKET, libc::SO_BINDTOIFINDEX).unwrap_or(0);
     bound != 0 && seam.interface().is_ok_and(|device| device.number != bound.cast_unsigned())
 }
@@ -238,7 +238,7 @@ pub(crate) fn hop_limits(fd: c_int, to: SocketAddr) -> HopLimits {
 
 /// Tells the desk how much may wait for socket `id`, which is to be `fd`, if
 /// the program has said it.
-fn tell_room(seam: &Seam, fd: c_int, id: u64) {
+fn tell_room(seam: &ShimClient, fd: c_int, id: u64) {
     let (level, name) = (SOL_SOCKET, libc::SO_RCVBUF);
     let chosen = int(fd, level, SO_BUF_LOCK).is_some_and(|locked| locked & 2 == 2);
     if let (true, Some(size)) = (chosen, int(fd, level, name)) {
@@ -247,7 +247,7 @@ fn tell_room(seam: &Seam, fd: c_int, id: u64) {
 }
 
 /// Tells the desk which of the stack's options `fd` has, for number `id`.
-fn tell(seam: &Seam, fd: c_int, id: u64) {
+fn tell(seam: &ShimClient, fd: c_int, id: u64) {
     // What it refuses, the kernel took; the desk counts it.
     let ask = |level, name, value| drop(seam.ask(&Request::Option { id, level, name, value }));
     for (level, name, usual) in TOLD {

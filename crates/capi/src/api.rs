@@ -13,10 +13,10 @@
 
 use std::ffi::{CStr, c_char, c_int};
 
-use host::seam::labels::PRIVATE;
-use host::seam::name::Kind;
-use host::seam::options::{PRIORITY, PRIVATE_BYTES, SOL_GREENWAVE};
-use host::seam::{Answer, Name, Request};
+use host::shim::label_table::PRIVATE;
+use host::shim::socket_name::Kind;
+use host::shim::tcp_sockopt::{PRIORITY, PRIVATE_BYTES, SOL_GREENWAVE};
+use host::shim::{Answer, Name, Request};
 use rustix::io::Errno;
 
 use crate::{fail, label, ours, seam};
@@ -127,7 +127,7 @@ pub unsafe extern "C" fn greenwave_flow(fd: c_int, flow: *mut GreenwaveFlow) -> 
     });
     match known {
         Ok(known) => {
-            let host::seam::labels::Flow { rtt_ns, received, sent, loss } = known;
+            let host::shim::label_table::Flow { rtt_ns, received, sent, loss } = known;
             // SAFETY: the caller's `flow` is one.
             unsafe { flow.write(GreenwaveFlow { rtt_ns, received, sent, loss }) };
             0

@@ -3,8 +3,8 @@
 
 use std::ffi::c_int;
 
-use host::seam::name::Kind;
-use host::seam::{Answer, Name, Seam};
+use host::shim::socket_name::Kind;
+use host::shim::{Answer, Name, ShimClient};
 use rustix::io::Errno;
 
 use crate::next::next;
@@ -40,7 +40,7 @@ pub unsafe extern "C" fn shutdown(fd: c_int, how: c_int) -> c_int {
 }
 
 /// True if `fd`, which is `socket`, has no peer, or not any more, so that TCP does not shut it down.
-fn is_unconnected(seam: &Seam, fd: c_int, socket: &Name) -> bool {
+fn is_unconnected(seam: &ShimClient, fd: c_int, socket: &Name) -> bool {
     match socket.kind {
         Kind::Listener => {
             let listens = seam.option(socket.id, libc::SOL_SOCKET, libc::SO_ACCEPTCONN);

@@ -9,8 +9,8 @@ use std::ffi::{c_int, c_ulong, c_void};
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-use host::seam::name::Kind;
-use host::seam::{Answer, Name, Request, Seam};
+use host::shim::socket_name::Kind;
+use host::shim::{Answer, Name, Request, ShimClient};
 use libc::{pollfd, sigset_t, sockaddr, socklen_t, ssize_t, time_t, timespec};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{OFlags, fcntl_getfl};
@@ -82,7 +82,7 @@ fn other_family(six: bool, family: Option<c_int>, len: socklen_t) -> Option<Errn
 
 /// Disconnects socket `name` (connect(2) with `AF_UNSPEC`): a connection is reset, and its descriptor is a
 /// socket of the kernel's again.
-fn disconnect(seam: &Seam, fd: c_int, name: &Name) -> Result<(), Errno> {
+fn disconnect(seam: &ShimClient, fd: c_int, name: &Name) -> Result<(), Errno> {
     match name.kind {
         Kind::Datagrams => datagrams::aim(seam, name, None),
         // It keeps its address; one that listens goes on.
@@ -140,7 +140,7 @@ fn free(fd: c_int, to: SocketAddr) -> Option<bool> {
 
 /// Opens a connection, from the address of listener `from` if that is not 0.
 /// Whether it is ours.
-fn open(seam: &Seam, fd: c_int, to: SocketAddr, six: bool, from: u64) -> Result<bool, Errno> {
+fn open(seam: &ShimClient, fd: c_int, to: SocketAddr, six: bool, from: u64) -> Result<bool, Errno> {
     let socket = borrow(fd).ok_or(Errno::BADF)?;
     let waits = !fcntl_getfl(socket)?.contains(OFlags::NONBLOCK);
     let patience = if waits { socket_timeout(socket, Timeout::Send)? } else { None };
@@ -179,7 +179,7 @@ fn receive(end: BorrowedFd<'_>, bytes: &mut [u8]) -> Result<usize, Errno> {
 /// What connecting a connection once more says; `None` when it could not be
 /// opened and the program knows: it may try again. Who waits (a signal had ended that
 /// before) waits for the handshake that is under way.
-fn already(seam: &Seam, fd: c_int, name: &Name) -> Option<Result<(), Errno>> {
+fn already(seam: &ShimClient, fd: c_int, name: &Name) -> Option<Result<(), Errno>> {
     let errno = match stands(seam, name) {
         Answer::No(errno) if errno != Errno::NOTCONN.raw_os_error() => Errno::from_raw_os_error(errno),
         _ => Errno::ISCONN,
@@ -220,7 +220,7 @@ fn waited(fd: c_int) -> Result<(), Errno> {
 }
 
 /// State of a connection: open, or `EALREADY` while its handshake is under way, or the reason why it is not.
-pub(crate) fn stands(seam: &Seam, name: &Name) -> Answer {
+pub(crate) fn stands(seam: &ShimClient, name: &Name) -> Answer {
     match name.kind {
         Kind::Opened | Kind::Connection => {
             let asked = seam.ask(&Request::Opening { id: name.id });
@@ -237,7 +237,7 @@ pub(crate) fn listens(fd: c_int) -> bool {
 }
 
 /// Whether `fd`, a connection, has a peer.
-pub(crate) fn has_peer(seam: &Seam, fd: c_int, name: &Name) -> bool {
+pub(crate) fn has_peer(seam: &ShimClient, fd: c_int, name: &Name) -> bool {
     match name.kind {
         Kind::Listener | Kind::Datagrams => return false,
         Kind::Connection => return !errors::is_hung_up(fd) || stands(seam, name) == Answer::Done,

@@ -11,8 +11,8 @@
 use std::ffi::c_int;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use host::seam::envelope::mapped;
-use host::seam::{Here, Said, class_of_v6};
+use host::shim::datagram_header::mapped;
+use host::shim::{Cmsg, PktInfo, class_of_v6};
 use libc::{IPPROTO_IP, IPPROTO_IPV6, cmsghdr, in_pktinfo, in6_pktinfo, msghdr};
 use rustix::io::Errno;
 
@@ -75,7 +75,7 @@ pub(crate) unsafe fn all(start: *const u8, len: usize) -> impl Iterator<Item = R
 ///
 /// # Safety
 /// The program's message, for sendmsg(2).
-pub(crate) unsafe fn read(message: &msghdr) -> Result<Said, Errno> {
+pub(crate) unsafe fn read(message: &msghdr) -> Result<Cmsg, Errno> {
     /// What the kernel has memory for (`net.core.optmem_max`) is of this order.
     const MOST: usize = 1 << 17;
     let (start, len) = (message.msg_control.cast_const(), message.msg_controllen);
@@ -85,7 +85,7 @@ pub(crate) unsafe fn read(message: &msghdr) -> Result<Said, Errno> {
     if !memory::is_readable(start, len) {
         return Err(Errno::FAULT);
     }
-    let mut said = Said::default();
+    let mut said = Cmsg::default();
     // SAFETY: so many bytes can be read.
     for control in unsafe { all(start.cast(), len) } {
         // SAFETY: as above.
@@ -96,19 +96,19 @@ pub(crate) unsafe fn read(message: &msghdr) -> Result<Said, Errno> {
 
 /// # Safety
 /// `control` is in a buffer that can be read.
-unsafe fn one(control: &Control, said: &mut Said) -> Result<(), Errno> {
+unsafe fn one(control: &Control, said: &mut Cmsg) -> Result<(), Errno> {
     match control.of {
         (IPPROTO_IP, libc::IP_PKTINFO) => {
             // SAFETY: the caller's.
             let info: in_pktinfo = unsafe { control.value() }?;
             let addr = Ipv4Addr::from(u32::from_be(info.ipi_spec_dst.s_addr));
-            said.here = Some(Here { addr: addr.into(), interface: info.ipi_ifindex.cast_unsigned() });
+            said.here = Some(PktInfo { addr: addr.into(), interface: info.ipi_ifindex.cast_unsigned() });
         }
         (IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
             // SAFETY: the caller's.
             let info: in6_pktinfo = unsafe { control.value() }?;
             let addr = Ipv6Addr::from(info.ipi6_addr.s6_addr).to_canonical();
-            said.here = Some(Here { addr, interface: info.ipi6_ifindex });
+            said.here = Some(PktInfo { addr, interface: info.ipi6_ifindex });
         }
         // An int, or a byte, as the kernel takes it.
         (IPPROTO_IP, libc::IP_TOS) => {
@@ -146,19 +146,19 @@ pub(crate) unsafe fn write(
     message: &mut msghdr,
     six: bool,
     from: Option<SocketAddr>,
-    said: Said,
+    said: Cmsg,
 ) -> Result<(), Errno> {
     let left = std::mem::take(&mut message.msg_controllen);
     let mut room = Room { message, left };
-    let Said { here, class, segment } = said;
+    let Cmsg { here, class, segment } = said;
     match here {
-        Some(Here { addr, interface }) if six => {
+        Some(PktInfo { addr, interface }) if six => {
             let ipi6_addr = libc::in6_addr { s6_addr: mapped(addr).octets() };
             let info = in6_pktinfo { ipi6_addr, ipi6_ifindex: interface };
             // SAFETY: the caller's.
             unsafe { room.put((IPPROTO_IPV6, libc::IPV6_PKTINFO), info) }?;
         }
-        Some(Here { addr: IpAddr::V4(addr), interface }) => {
+        Some(PktInfo { addr: IpAddr::V4(addr), interface }) => {
             let addr = libc::in_addr { s_addr: addr.to_bits().to_be() };
             let info =
                 in_pktinfo { ipi_ifindex: interface.cast_signed(), ipi_spec_dst: addr, ipi_addr: addr };
@@ -238,9 +238,9 @@ mod tests {
         for (six, addr, from) in
             [(false, "10.0.0.1", PEER4), (true, "fd00::1", PEER6), (true, "10.0.0.1", PEER4)]
         {
-            let here = Some(Here { addr: addr.parse().unwrap(), interface: 3 });
+            let here = Some(PktInfo { addr: addr.parse().unwrap(), interface: 3 });
             for (here, class) in [(here, None), (None, Some(0)), (here, Some(255))] {
-                let said = Said { here, class, segment: 0 };
+                let said = Cmsg { here, class, segment: 0 };
                 let read = with(256, |message| {
                     // SAFETY: there is so much room.
                     unsafe { write(message, six, Some(from.parse().unwrap()), said) }.unwrap();
@@ -255,7 +255,7 @@ mod tests {
     #[test]
     fn how_what_comes_at_once_is_to_be_cut_is_told_last() {
         let told = with(256, |message| {
-            let said = Said { here: None, class: Some(1), segment: 1200 };
+            let said = Cmsg { here: None, class: Some(1), segment: 1200 };
             // SAFETY: there is so much room.
             unsafe { write(message, false, Some(PEER4.parse().unwrap()), said) }.unwrap();
             // SAFETY: it was just filled.
@@ -269,8 +269,8 @@ mod tests {
     /// An address and its interface are 28 bytes (32 with what comes next), a traffic class 17.
     #[test]
     fn where_there_is_no_room_that_is_said() {
-        let here = Some(Here { addr: "10.0.0.1".parse().unwrap(), interface: 3 });
-        let (both, none) = (Said { here, class: Some(1), segment: 0 }, Said::default());
+        let here = Some(PktInfo { addr: "10.0.0.1".parse().unwrap(), interface: 3 });
+        let (both, none) = (Cmsg { here, class: Some(1), segment: 0 }, Cmsg::default());
         let lost = libc::MSG_CTRUNC;
         for (room, said, expected) in [
             (0, both, (0, lost)),
@@ -303,7 +303,7 @@ mod tests {
         };
         assert_eq!(read(libc::SOL_UDP, libc::UDP_GRO, 20), Err(Errno::OPNOTSUPP));
         assert_eq!(read(libc::SOL_UDP, libc::UDP_SEGMENT, 17), Err(Errno::INVAL));
-        assert_eq!(read(libc::SOL_UDP, libc::UDP_SEGMENT, 18), Ok(Said::default()));
+        assert_eq!(read(libc::SOL_UDP, libc::UDP_SEGMENT, 18), Ok(Cmsg::default()));
         for (len, expected) in
             [(16, Err(Errno::INVAL)), (17, Ok(Some(0))), (18, Err(Errno::INVAL)), (20, Ok(Some(0)))]
         {
@@ -312,7 +312,7 @@ mod tests {
         assert_eq!(read(IPPROTO_IPV6, libc::IPV6_TCLASS, 17), Err(Errno::INVAL));
         assert_eq!(read(IPPROTO_IP, libc::IP_PKTINFO, 20), Err(Errno::INVAL));
         // SAFETY: a header of zeros is a message of nothing.
-        assert_eq!(unsafe { super::read(&std::mem::zeroed()) }, Ok(Said::default()));
+        assert_eq!(unsafe { super::read(&std::mem::zeroed()) }, Ok(Cmsg::default()));
     }
 
     /// Lengths that a header may say, in as many bytes, where it stands aligned and where not: nothing is read
@@ -339,11 +339,11 @@ mod tests {
                     // SAFETY: there is so much room.
                     let read = unsafe { super::read(&message) };
                     let expected = match room {
-                        0..16 => Ok(Said::default()),
+                        0..16 => Ok(Cmsg::default()),
                         _ if cmsg_len < 28 || cmsg_len > room => Err(Errno::INVAL),
-                        _ => Ok(Said {
-                            here: Some(Here { addr: Ipv4Addr::UNSPECIFIED.into(), interface: 0 }),
-                            ..Said::default()
+                        _ => Ok(Cmsg {
+                            here: Some(PktInfo { addr: Ipv4Addr::UNSPECIFIED.into(), interface: 0 }),
+                            ..Cmsg::default()
                         }),
                     };
                     assert_eq!(read, expected, "{cmsg_len} in {room} bytes at {shift}");

@@ -11,7 +11,7 @@ use std::ffi::c_int;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-use host::seam::{Answer, DatagramOptions, Name, Request, Reuse, Seam};
+use host::shim::{Answer, DatagramOptions, Name, Request, Reuse, ShimClient};
 use libc::{sockaddr, socklen_t};
 use rustix::io::Errno;
 use rustix::net::{getsockname, sockopt};
@@ -79,7 +79,7 @@ pub(crate) fn adopt(fd: c_int, to: SocketAddr, connects: bool) -> Result<bool, E
 }
 
 /// Connects socket `name` with `to`, or with nobody.
-pub(crate) fn aim(seam: &Seam, name: &Name, to: Option<SocketAddr>) -> Result<(), Errno> {
+pub(crate) fn aim(seam: &ShimClient, name: &Name, to: Option<SocketAddr>) -> Result<(), Errno> {
     if to.is_some_and(|to| to.is_ipv6() && !name.six) {
         return Err(Errno::AFNOSUPPORT);
     }
@@ -99,7 +99,7 @@ pub(crate) unsafe fn is_nobody(addr: *const sockaddr, len: socklen_t) -> bool {
 }
 
 /// Our address of socket `name`.
-pub(crate) fn local(seam: &Seam, name: &Name) -> SocketAddr {
+pub(crate) fn local(seam: &ShimClient, name: &Name) -> SocketAddr {
     // Only a socket of all addresses has another when it is connected.
     let is_any = name.local.ip().is_unspecified();
     let asked = if is_any { seam.ends(name.id).ok() } else { None };

@@ -2,7 +2,7 @@
 
 use std::ffi::c_int;
 
-use host::seam::name::Kind;
+use host::shim::socket_name::Kind;
 use libc::{sockaddr, socklen_t};
 use rustix::io::Errno;
 

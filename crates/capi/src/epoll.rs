@@ -13,7 +13,7 @@ use std::cell::Cell;
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use host::seam::Labels;
+use host::shim::LabelReader;
 use host::{Monotonic, affinity};
 use libc::{epoll_event, sigset_t, timespec};
 use queueing::event_order::{BATCH, Rank, ReorderResult, reorder};
@@ -112,7 +112,7 @@ unsafe fn wait(
 }
 
 /// Gives the stack the core that the two share, after a piece of work.
-fn give_way(labels: &Labels) {
+fn give_way(labels: &LabelReader) {
     thread_local! { static YIELDING: Cell<YieldPolicy> = const { Cell::new(YieldPolicy::new()) } }
     if labels.core().is_none_or(|core| affinity::here() != Some(core)) {
         return;

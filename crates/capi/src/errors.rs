@@ -8,8 +8,8 @@
 
 use std::ffi::{c_int, c_uint};
 
-use host::seam::name::Kind;
-use host::seam::{Answer, ErrorUse, Name, Request, Seam};
+use host::shim::socket_name::Kind;
+use host::shim::{Answer, ErrorUse, Name, Request, ShimClient};
 use libc::ssize_t;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -17,12 +17,12 @@ use rustix::io::Errno;
 use crate::{borrow, errno, fail, ours, outbox};
 
 /// Where the stack is asked; not by a process that has confined itself, which makes no system call of ours.
-fn seam() -> Option<Seam> {
+fn seam() -> Option<ShimClient> {
     if outbox::is_confined() { None } else { crate::seam() }
 }
 
 /// The error of connection `id`, to a call that asks `by` its kind. A stack that is gone has reset all of them.
-fn error(seam: &Seam, id: u64, by: ErrorUse) -> Option<Errno> {
+fn error(seam: &ShimClient, id: u64, by: ErrorUse) -> Option<Errno> {
     match seam.ask(&Request::Error { id, by }).map(|asked| asked.answer) {
         Ok(Answer::No(errno)) => Some(Errno::from_raw_os_error(errno)),
         Ok(_) => None,
@@ -31,7 +31,7 @@ fn error(seam: &Seam, id: u64, by: ErrorUse) -> Option<Errno> {
 }
 
 /// The same of `socket`, if it is a connection.
-pub(crate) fn of(seam: &Seam, socket: &Name, by: ErrorUse) -> Option<Errno> {
+pub(crate) fn of(seam: &ShimClient, socket: &Name, by: ErrorUse) -> Option<Errno> {
     matches!(socket.kind, Kind::Connection | Kind::Opened).then(|| error(seam, socket.id, by)).flatten()
 }
 

@@ -7,7 +7,7 @@ use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::net::{IpAddr, SocketAddr};
 use std::ptr::null_mut;
 
-use host::seam::Interface;
+use host::shim::Interface;
 use libc::{ifaddrs, sockaddr, sockaddr_in6, socklen_t};
 
 use crate::next::next;

@@ -7,8 +7,8 @@
 use std::ffi::{c_int, c_void};
 use std::os::fd::{AsRawFd, OwnedFd};
 
-use host::seam::Name;
-use host::seam::name::Kind;
+use host::shim::Name;
+use host::shim::socket_name::Kind;
 use libc::socklen_t;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};

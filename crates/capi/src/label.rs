@@ -16,25 +16,25 @@
 
 use std::ffi::{c_int, c_void};
 
-use host::seam::labels::{PRIVATE, of_mailbox};
-use host::seam::name::Kind;
-use host::seam::options::{PRIORITY, PRIVATE_BYTES};
-use host::seam::{Answer, Labels, Name, Request, Seam};
+use host::shim::label_table::{PRIVATE, of_mailbox};
+use host::shim::socket_name::Kind;
+use host::shim::tcp_sockopt::{PRIORITY, PRIVATE_BYTES};
+use host::shim::{Answer, LabelReader, Name, Request, ShimClient};
 use libc::socklen_t;
 use rustix::io::Errno;
 
 use crate::mapped::Mapped;
 use crate::{memory, outbox, seam};
 
-static LABELS: Mapped<Labels> = Mapped::new();
+static LABELS: Mapped<LabelReader> = Mapped::new();
 
 /// The labels, once a connection has been registered.
-pub(crate) fn mapped() -> Option<&'static Labels> {
+pub(crate) fn mapped() -> Option<&'static LabelReader> {
     LABELS.get()
 }
 
 /// The labels; asked for when they are needed first.
-pub(crate) fn all() -> Option<&'static Labels> {
+pub(crate) fn all() -> Option<&'static LabelReader> {
     LABELS.get_or(|| Some(seam()?.labels()))
 }
 
@@ -43,7 +43,7 @@ pub(crate) fn has(socket: &Name) -> bool {
     matches!(socket.kind, Kind::Connection | Kind::Opened)
 }
 
-/// The number by which [`Labels`] knows `socket`, if it is one that has a label.
+/// The number by which [`LabelReader`] knows `socket`, if it is one that has a label.
 pub(crate) fn number(socket: &Name) -> Option<u64> {
     match socket.kind {
         Kind::Connection | Kind::Opened => Some(socket.id),
@@ -78,7 +78,7 @@ pub(crate) fn get(socket: &Name, name: c_int) -> Result<Vec<u8>, Errno> {
 /// # Safety
 /// `value` points to `len` bytes, or is null.
 pub(crate) unsafe fn set_private(
-    seam: Seam,
+    seam: ShimClient,
     socket: &Name,
     value: *const c_void,
     len: socklen_t,

@@ -9,8 +9,8 @@
 use std::ffi::{c_int, c_void};
 use std::net::SocketAddr;
 
-use host::seam::envelope::{LEN, PAYLOAD_MAX, SEGMENTS_MAX};
-use host::seam::{Envelope, Name, Said};
+use host::shim::datagram_header::{LEN, PAYLOAD_MAX, SEGMENTS_MAX};
+use host::shim::{Cmsg, DatagramHeader, Name};
 use libc::{iovec, msghdr, ssize_t};
 use rustix::fs::{OFlags, fcntl_getfl};
 use rustix::io::Errno;
@@ -27,7 +27,7 @@ pub(crate) struct Received {
     /// Who sent it; nobody when the socket was shut down.
     pub from: Option<SocketAddr>,
     /// What else the program wants to be told.
-    pub said: Said,
+    pub said: Cmsg,
     /// `msg_flags`.
     pub flags: c_int,
 }
@@ -86,15 +86,15 @@ pub(crate) unsafe fn receive(fd: c_int, pieces: &[iovec], flags: c_int) -> Optio
         return None;
     }
     if got == 0 {
-        return Some(Received { len: 0, from: None, said: Said::default(), flags: 0 });
+        return Some(Received { len: 0, from: None, said: Cmsg::default(), flags: 0 });
     }
     // Shorter than an envelope is nothing that the stack has sent.
-    match (Envelope::decode(&envelope), got.checked_sub(LEN)) {
-        (Some(Envelope::Peer(from)), Some(len)) => {
-            let said = Said::decode(&envelope);
+    match (DatagramHeader::decode(&envelope), got.checked_sub(LEN)) {
+        (Some(DatagramHeader::Peer(from)), Some(len)) => {
+            let said = Cmsg::decode(&envelope);
             Some(Received { len, from: Some(from), said, flags: told })
         }
-        (Some(Envelope::Failed(errno)), Some(_)) => {
+        (Some(DatagramHeader::Failed(errno)), Some(_)) => {
             if flags & libc::MSG_PEEK != 0 {
                 take_failure(fd);
             }
@@ -120,7 +120,7 @@ pub(crate) unsafe fn send(
     fd: c_int,
     name: &Name,
     to: Option<SocketAddr>,
-    said: Said,
+    said: Cmsg,
     pieces: &[iovec],
     flags: c_int,
 ) -> ssize_t {
@@ -150,7 +150,7 @@ pub(crate) unsafe fn send(
     if to.is_none() && connected == Some(false) {
         return failed(Errno::DESTADDRREQ);
     }
-    let mut envelope = to.map_or(Envelope::Connected, Envelope::Peer).encode_with(said);
+    let mut envelope = to.map_or(DatagramHeader::Connected, DatagramHeader::Peer).encode_with(said);
     let sent = with(&mut envelope, pieces, |message| {
         let message: *const msghdr = message;
         next!(sendmsg(fd, message, flags & libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) as Real)
@@ -165,8 +165,8 @@ pub(crate) unsafe fn send(
 /// is not told again.
 pub(crate) fn failure(fd: c_int) -> Option<Errno> {
     let (envelope, len) = read_head(fd, RecvFlags::PEEK)?;
-    match (Envelope::decode(&envelope), len) {
-        (Some(Envelope::Failed(errno)), LEN) => {
+    match (DatagramHeader::decode(&envelope), len) {
+        (Some(DatagramHeader::Failed(errno)), LEN) => {
             take_failure(fd);
             Some(Errno::from_raw_os_error(errno.into()))
         }
@@ -192,7 +192,7 @@ fn read_head(fd: c_int, flags: RecvFlags) -> Option<([u8; LEN], usize)> {
 mod tests {
     use std::os::fd::{AsRawFd, OwnedFd};
 
-    use host::seam::name::Kind;
+    use host::shim::socket_name::Kind;
     use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, socketpair};
 
     use super::*;
@@ -210,7 +210,7 @@ mod tests {
         std::io::Error::last_os_error().raw_os_error()
     }
 
-    fn come(end: &OwnedFd, envelope: Envelope, payload: &[u8]) {
+    fn come(end: &OwnedFd, envelope: DatagramHeader, payload: &[u8]) {
         let bytes = [&envelope.encode()[..], payload].concat();
         rustix::net::send(end, &bytes, SendFlags::empty()).unwrap();
     }
@@ -227,7 +227,7 @@ mod tests {
             payload.chunks(3).map(|part| piece(part.as_ptr().cast(), part.len())).collect();
         let to = to.map(|to| to.parse().unwrap());
         // SAFETY: the pieces are of `payload`.
-        unsafe { send(fd.as_raw_fd(), &name(six), to, Said::default(), &pieces, 0) }
+        unsafe { send(fd.as_raw_fd(), &name(six), to, Cmsg::default(), &pieces, 0) }
     }
 
     #[test]
@@ -237,7 +237,7 @@ mod tests {
         let mut buf = [0; 8];
         assert_eq!((get(&theirs, &mut buf, 0), errno()), (None, Some(libc::EAGAIN)));
         for payload in [&b"hello"[..], b"", b"more than eight"] {
-            come(&ours, Envelope::Peer(peer), payload);
+            come(&ours, DatagramHeader::Peer(peer), payload);
         }
         assert_eq!(get(&theirs, &mut buf, libc::MSG_PEEK), Some((5, Some(peer), 0)));
         assert_eq!(get(&theirs, &mut buf, 0), Some((5, Some(peer), 0)));
@@ -255,7 +255,7 @@ mod tests {
     fn what_is_shorter_than_an_envelope_is_an_error_and_no_length() {
         let (ours, theirs) = pair();
         let mut buf = [0; 8];
-        for envelope in [Envelope::Peer("10.0.0.9:7".parse().unwrap()), Envelope::Failed(111)] {
+        for envelope in [DatagramHeader::Peer("10.0.0.9:7".parse().unwrap()), DatagramHeader::Failed(111)] {
             for len in [1, 20, LEN - 1] {
                 rustix::net::send(&ours, &envelope.encode()[..len], SendFlags::empty()).unwrap();
                 assert_eq!((get(&theirs, &mut buf, 0), errno()), (None, Some(libc::EIO)), "{len} bytes");
@@ -272,10 +272,10 @@ mod tests {
         assert_eq!(put(&theirs, false, None, b""), 0);
         let mut bytes = [0; 200];
         let (len, _) = recv(&ours, &mut bytes[..], RecvFlags::empty()).unwrap();
-        assert_eq!(Envelope::decode(&bytes), Some(Envelope::Peer(peer.parse().unwrap())));
+        assert_eq!(DatagramHeader::decode(&bytes), Some(DatagramHeader::Peer(peer.parse().unwrap())));
         assert_eq!(bytes[LEN..len], noise);
         let (len, _) = recv(&ours, &mut bytes[..], RecvFlags::empty()).unwrap();
-        assert_eq!((Envelope::decode(&bytes), len), (Some(Envelope::Connected), LEN));
+        assert_eq!((DatagramHeader::decode(&bytes), len), (Some(DatagramHeader::Connected), LEN));
     }
 
     #[test]
@@ -293,7 +293,7 @@ mod tests {
     #[test]
     fn a_failure_is_told_once_by_whichever_call_meets_it() {
         let (ours, theirs) = pair();
-        let refused = || come(&ours, Envelope::Failed(111), b"");
+        let refused = || come(&ours, DatagramHeader::Failed(111), b"");
         let mut buf = [0; 8];
         refused();
         assert_eq!((get(&theirs, &mut buf, 0), errno()), (None, Some(111)));
@@ -311,7 +311,7 @@ mod tests {
         assert_eq!(put(&theirs, false, Some("10.0.0.9:7"), b"x"), 1, "to somebody else");
         assert_eq!(failure(theirs.as_raw_fd()), Some(Errno::CONNREFUSED));
         assert_eq!(failure(theirs.as_raw_fd()), None);
-        come(&ours, Envelope::Peer("10.0.0.9:7".parse().unwrap()), b"");
+        come(&ours, DatagramHeader::Peer("10.0.0.9:7".parse().unwrap()), b"");
         assert_eq!(failure(theirs.as_raw_fd()), None, "a datagram is none");
         assert!(get(&theirs, &mut buf, 0).is_some(), "and stays");
     }

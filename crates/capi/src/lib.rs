@@ -15,7 +15,7 @@
 //! Nothing is kept here but where the desk is, and hints: which decide about
 //! order, which epoll sets there are, whether any socket for datagrams is, and which connections
 //! this process has made; so threads, signals, fork and exec find nothing to confuse. What a descriptor is, it says itself
-//! ([`Seam::name`](host::seam::Seam::name)). A program without the variable
+//! ([`ShimClient::name`](host::seam::Seam::name)). A program without the variable
 //! [`host::seam::VARIABLE`] notices nothing.
 //!
 //! A thread may be cancelled in the calls in which the C library lets it be
@@ -70,10 +70,10 @@ use std::os::fd::BorrowedFd;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use host::seam::{Name, OTHER_BUILD, Seam, Stranger, VARIABLE};
+use host::shim::{HandshakeError, Name, OTHER_BUILD, ShimClient, VARIABLE};
 use rustix::io::Errno;
 
-static SEAM: OnceLock<Option<Seam>> = OnceLock::new();
+static SEAM: OnceLock<Option<ShimClient>> = OnceLock::new();
 
 /// The loader has run [`on_load`].
 static LOADED: AtomicBool = AtomicBool::new(false);
@@ -103,11 +103,11 @@ extern "C" fn on_load() {
     }
     // SAFETY: getenv gave a string that ends with NUL.
     let text = unsafe { CStr::from_ptr(text) };
-    match text.to_str().map(Seam::parse) {
+    match text.to_str().map(ShimClient::parse) {
         Ok(Ok(seam)) => {
             let _ = SEAM.set(Some(seam));
         }
-        Ok(Err(Stranger::Build)) => end(),
+        Ok(Err(HandshakeError::Build)) => end(),
         _ => {}
     }
     mailbox::look();
@@ -126,7 +126,7 @@ fn end() -> ! {
 static ON_LOAD: extern "C" fn() = on_load;
 
 /// Where the desk is, if this program was started by `greenwave run`.
-fn seam() -> Option<Seam> {
+fn seam() -> Option<ShimClient> {
     SEAM.get().copied().flatten()
 }
 

@@ -9,9 +9,9 @@ use std::ffi::c_int;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
 
-use host::seam::name::{Kind, LEN};
-use host::seam::pass::{self, Message};
-use host::seam::{Answer, Half, Name, Request};
+use host::shim::scm_rights::{self, Message};
+use host::shim::socket_name::{Kind, LEN};
+use host::shim::{Answer, KernelSocketInfo, Name, Request};
 use libc::{msghdr, sockaddr, socklen_t, ssize_t};
 use rustix::io::{Errno, fcntl_dupfd_cloexec, ioctl_fionbio};
 use rustix::net::{SendFlags, getsockname, send, sockopt};
@@ -129,10 +129,10 @@ impl Bound {
         // Where it cannot be told, the desk is gone, and the program hears of that.
         match &self.0 {
             Ok(socket) => {
-                let _ = pass::send(end, None, &Half::Here.encode(), socket.as_fd());
+                let _ = scm_rights::send(end, None, &KernelSocketInfo::Here.encode(), socket.as_fd());
             }
             Err(errno) => {
-                let none = Half::None { errno: errno.raw_os_error() };
+                let none = KernelSocketInfo::None { errno: errno.raw_os_error() };
                 let _ = send(end, &none.encode(), SendFlags::NOSIGNAL);
             }
         }
@@ -303,7 +303,7 @@ mod tests {
         let (here, there) = UnixDatagram::pair().unwrap();
         let (mut kept, sent) = UnixStream::pair().unwrap();
         for cloexec in [false, true] {
-            pass::send(&here, None, b"name", sent.as_fd()).unwrap();
+            scm_rights::send(&here, None, b"name", sent.as_fd()).unwrap();
             let mut bytes = [0; LEN];
             let flags = if cloexec { libc::MSG_CMSG_CLOEXEC } else { 0 };
             let Message { len, fd, lost } = receive(there.as_raw_fd(), &mut bytes, flags).unwrap();

@@ -6,8 +6,8 @@
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use host::seam::Name;
-use host::seam::name::Kind;
+use host::shim::Name;
+use host::shim::socket_name::Kind;
 
 use crate::ours;
 

@@ -6,9 +6,9 @@
 
 use std::ffi::{c_int, c_void};
 
-use host::seam::name::Kind;
-use host::seam::options::{self, PRIVATE_BYTES, SOL_GREENWAVE};
-use host::seam::{Answer, ErrorUse, Name, Request, Seam};
+use host::shim::socket_name::Kind;
+use host::shim::tcp_sockopt::{self, PRIVATE_BYTES, SOL_GREENWAVE};
+use host::shim::{Answer, ErrorUse, Name, Request, ShimClient};
 use libc::{IPPROTO_IP, IPPROTO_IPV6, IPPROTO_TCP, SOL_SOCKET, socklen_t};
 use rustix::io::Errno;
 
@@ -102,7 +102,7 @@ fn owner(socket: &Name, level: c_int, name: c_int) -> Owner {
         (IPPROTO_TCP, libc::TCP_NODELAY | libc::TCP_QUICKACK) if !datagrams => Owner::Hint,
         // A socket of IPv4 has none of these.
         (IPPROTO_IPV6, _) if !socket.six => Owner::Kernel,
-        _ if options::is_stacks(datagrams, level, name) => Owner::Stack,
+        _ if tcp_sockopt::is_stacks(datagrams, level, name) => Owner::Stack,
         _ => Owner::Kernel,
     }
 }
@@ -208,7 +208,7 @@ pub unsafe extern "C" fn setsockopt(
 }
 
 /// Whether setting this would let the program write before the handshake is over.
-fn is_kept_full(seam: &Seam, socket: &Name, level: c_int, name: c_int) -> bool {
+fn is_kept_full(seam: &ShimClient, socket: &Name, level: c_int, name: c_int) -> bool {
     (level, name) == (SOL_SOCKET, libc::SO_SNDBUF)
         && connecting::stands(seam, socket) == Answer::No(Errno::ALREADY.raw_os_error())
 }
@@ -284,7 +284,7 @@ fn is_pairs(socket: &Name, name: c_int) -> bool {
 ///
 /// # Safety
 /// getsockopt(2) of SO_ERROR has filled `value` with `len` bytes.
-unsafe fn explain(seam: &Seam, fd: c_int, socket: &Name, value: *mut c_void, len: *const socklen_t) {
+unsafe fn explain(seam: &ShimClient, fd: c_int, socket: &Name, value: *mut c_void, len: *const socklen_t) {
     // SAFETY: the kernel wrote the length.
     let whole = unsafe { len.read() } as usize == size_of::<c_int>();
     let value = value.cast::<c_int>();

@@ -12,9 +12,9 @@
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use host::seam::name::Kind;
-use host::seam::outbox::BYTES;
-use host::seam::{Name, Outboxes};
+use host::shim::shm_send::BYTES;
+use host::shim::socket_name::Kind;
+use host::shim::{Name, ShmSendBuffers};
 use libc::{iovec, ssize_t};
 
 use crate::mapped::Mapped;
@@ -23,7 +23,7 @@ use crate::{borrow, memory, ours, seam};
 /// By descriptor: one more than the number of the connection that it may be, perhaps with [`SHUT`]; or
 /// [`LISTENER`]; 0: it is none, or unknown. Descriptors beyond have no note.
 static NOTES: [AtomicU64; 1 << 16] = [const { AtomicU64::new(0) }; 1 << 16];
-static OUTBOXES: Mapped<Outboxes> = Mapped::new();
+static OUTBOXES: Mapped<ShmSendBuffers> = Mapped::new();
 /// This process has confined itself.
 static CONFINED: AtomicBool = AtomicBool::new(false);
 
@@ -40,7 +40,7 @@ fn place(fd: c_int) -> Option<&'static AtomicU64> {
 }
 
 /// The outboxes; asked for when they are needed first, but not by a process that has confined itself.
-pub(crate) fn all() -> Option<&'static Outboxes> {
+pub(crate) fn all() -> Option<&'static ShmSendBuffers> {
     if is_confined() { OUTBOXES.get() } else { OUTBOXES.get_or(|| Some(seam()?.outboxes())) }
 }
 

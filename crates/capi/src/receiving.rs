@@ -416,7 +416,7 @@ mod tests {
     use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
     use std::os::unix::net::{UnixDatagram, UnixStream};
 
-    use host::seam::pass;
+    use host::shim::scm_rights;
     use libc::{SCM_CREDENTIALS, SCM_RIGHTS, SOL_SOCKET, cmsghdr};
     use rustix::net::sockopt::set_socket_passcred;
 
@@ -449,7 +449,7 @@ mod tests {
         let (_kept, sent) = UnixStream::pair().unwrap();
         for passcred in [false, true] {
             set_socket_passcred(&there, passcred).unwrap();
-            pass::send(&here, None, b"x", sent.as_fd()).unwrap();
+            scm_rights::send(&here, None, b"x", sent.as_fd()).unwrap();
             let (credentials, fd) = got(&there);
             assert_eq!((credentials, fd.is_some()), (passcred, true));
             here.send(b"x").unwrap();

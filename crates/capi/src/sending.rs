@@ -8,8 +8,8 @@
 use std::ffi::{c_int, c_uint, c_void};
 use std::net::SocketAddr;
 
-use host::seam::name::Kind;
-use host::seam::{Name, Said};
+use host::shim::socket_name::Kind;
+use host::shim::{Cmsg, Name};
 use libc::{iovec, mmsghdr, msghdr, off_t, off64_t, size_t, sockaddr, socklen_t, ssize_t};
 use rustix::io::Errno;
 
@@ -60,7 +60,7 @@ unsafe fn sender(fd: c_int, addr: *const sockaddr, len: socklen_t) -> Result<Opt
 /// The program's arguments to sendmsg(2).
 unsafe fn send_one(
     (fd, name): (c_int, &Name),
-    said: Said,
+    said: Cmsg,
     pieces: &[iovec],
     flags: c_int,
     (addr, len): (*const sockaddr, socklen_t),
@@ -79,7 +79,7 @@ unsafe fn send_one(
 /// The program's arguments to send(2).
 unsafe fn send_bytes(fd: c_int, name: &Name, bytes: *const c_void, n: size_t, flags: c_int) -> ssize_t {
     // SAFETY: the program's bytes.
-    unsafe { send_pieces(fd, name, None, Said::default(), &[piece(bytes, n)], flags) }
+    unsafe { send_pieces(fd, name, None, Cmsg::default(), &[piece(bytes, n)], flags) }
 }
 
 /// send(2).
@@ -125,7 +125,7 @@ pub unsafe extern "C-unwind" fn sendto(
     match unsafe { sender(fd, addr, len) } {
         // SAFETY: as above.
         Ok(Some(name)) => unsafe {
-            send_one((fd, &name), Said::default(), &[piece(bytes, n)], flags, (addr, len))
+            send_one((fd, &name), Cmsg::default(), &[piece(bytes, n)], flags, (addr, len))
         },
         // SAFETY: as above.
         Ok(None) => match unsafe { bare(fd, flags, addr, len) } {
@@ -363,7 +363,7 @@ pub unsafe extern "C-unwind" fn writev(fd: c_int, pieces: *const iovec, count: c
     // SAFETY: the program's pieces.
     match (unsafe { memory::pieces(pieces, count_of) }, name) {
         // SAFETY: as above.
-        (Ok(pieces), Some(name)) => unsafe { send_pieces(fd, &name, None, Said::default(), &pieces, 0) },
+        (Ok(pieces), Some(name)) => unsafe { send_pieces(fd, &name, None, Cmsg::default(), &pieces, 0) },
         // SAFETY: as above.
         (Ok(pieces), None) => unsafe { outbox::write(fd, &pieces, 0, call) },
         (Err(Errno::FAULT), Some(_)) => fail(Errno::FAULT) as ssize_t,

@@ -6,8 +6,8 @@
 
 use std::ffi::{c_int, c_void};
 
-use host::seam::Name;
-use host::seam::name::Kind;
+use host::shim::Name;
+use host::shim::socket_name::Kind;
 use libc::{iovec, msghdr, size_t, ssize_t};
 use rustix::io::Errno;
 

@@ -147,16 +147,16 @@ impl From<host::cores::CoresError> for Error {
     }
 }
 
-impl From<host::seam::preload::PreloadError> for Error {
-    fn from(e: host::seam::preload::PreloadError) -> Self {
+impl From<host::shim::preload::PreloadError> for Error {
+    fn from(e: host::shim::preload::PreloadError) -> Self {
         // Another file would do; that the loader takes none may be the machine's fault.
-        let is_machines = matches!(e, host::seam::preload::PreloadError::NotLoaded(..));
+        let is_machines = matches!(e, host::shim::preload::PreloadError::NotLoaded(..));
         Self { is_machines, ..Self::of_machine(&e, Some(e.advice())) }
     }
 }
 
-impl From<host::seam::preload::fit::Unfit> for Error {
-    fn from(e: host::seam::preload::fit::Unfit) -> Self {
+impl From<host::shim::preload::elf_check::NotPreloadable> for Error {
+    fn from(e: host::shim::preload::elf_check::NotPreloadable) -> Self {
         // Another program would do.
         Self { is_machines: false, ..Self::of_machine(&e, Some(e.advice())) }
     }

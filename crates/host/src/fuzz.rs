@@ -15,8 +15,8 @@ pub type Target = fn(&[u8]);
 
 /// Every target of this room by name.
 pub const TARGETS: &[(&str, Target)] = &[
-    ("seam_messages", crate::seam::fuzz::messages),
-    ("seam_desk", crate::seam::fuzz::desk),
+    ("seam_messages", crate::shim::fuzz::messages),
+    ("seam_desk", crate::shim::fuzz::desk),
     ("guard_maps", crate::guard::fuzz::maps),
     ("fabric_notes", crate::egress::fuzz::notes),
     ("scheduler_words", crate::cores::scx::fuzz::words),

@@ -46,7 +46,7 @@ pub mod proc;
 mod queue_report;
 pub mod rss;
 pub mod sandbox;
-pub mod seam;
+pub mod shim;
 pub mod signal_page;
 pub mod signals;
 mod sock_diag;

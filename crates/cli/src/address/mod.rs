@@ -9,7 +9,7 @@ use std::str::FromStr;
 
 use host::afxdp::Claims;
 use host::interface::Interface;
-use host::seam::Place;
+use host::shim::Routes;
 use net::stack::{Config, Ipv6, Lease};
 
 mod cidr;
@@ -264,12 +264,12 @@ impl Addresses {
     /// What is a stack's on a device of this kind, with the addresses that it
     /// has found and what it was lent.
     #[must_use]
-    pub fn place(&self, kind: &Kind, every: Vec<IpAddr>, lease: Option<&Lease>) -> Place {
+    pub fn place(&self, kind: &Kind, every: Vec<IpAddr>, lease: Option<&Lease>) -> Routes {
         let given = self.v4.iter().chain(&self.v6).map(|cidr| (cidr.addr, cidr.prefix));
         let lent = lease.map(|lease| (lease.addr.into(), lease.prefix));
         // What a router advertises is a prefix of 64 bits (RFC 4862 §5.5.3).
         let made = every.iter().filter(|addr| self.slaac && addr.is_ipv6()).map(|addr| (*addr, 64));
-        Place {
+        Routes {
             subnets: given.chain(lent).chain(made).collect(),
             beyond4: self.named[0] || lease.is_some_and(|lease| lease.router.is_some()),
             beyond6: self.named[1] || self.slaac,

@@ -4,8 +4,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use host::seam::Place;
-use host::seam::bypass::{Event, Finding, Protocol, Use, Watcher};
+use host::shim::Routes;
+use host::shim::bypass::{Event, Finding, Protocol, Use, Watcher};
 use rustix::process::Pid;
 
 use crate::error::plain;
@@ -57,7 +57,7 @@ impl Bypass {
     }
 
     /// Says where the stack is: from now on sockets are looked for.
-    pub(super) fn set_place(&mut self, place: &Place) {
+    pub(super) fn set_place(&mut self, place: &Routes) {
         // One that has ended is noticed when it is looked at.
         self.watcher.iter_mut().for_each(|watcher| drop(watcher.set_place(place)));
     }

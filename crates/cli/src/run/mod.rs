@@ -13,7 +13,7 @@ use std::process::ExitCode;
 
 use host::guard::ReportCounter;
 use host::sandbox::Duty;
-use host::seam::preload::{Library, fit};
+use host::shim::preload::{Library, elf_check};
 use net::stack::Config as StackConfig;
 use queueing::Span;
 use runtime::steer::{LINK_FRAMES, Steered, over_queues};
@@ -135,7 +135,7 @@ impl Args {
 pub fn run(args: &Args, arguments: &Arguments) -> Result<ExitCode, Error> {
     // As for `serve`: a signal that comes before there is anybody to hear it is not lost.
     let _ = host::signals::hangup();
-    let program = fit::find(&args.program[0])?;
+    let program = elf_check::find(&args.program[0])?;
     let lib = Library::find(args.lib.as_deref())?;
     let heard = ReportCounter::default();
     let guard = || args.guard.joined(&args.joined, &heard);

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
-use host::seam::{self, End, Figures, NoOffer, Place, Refusal, Window};
+use host::shim::{self, AcceptError, End, Refusal, Routes, SocketInfo, StackHandle};
 use net::classify::{FlowState, Private, TransportClassifier, private};
 use net::stack::{CloseReason, ConnId, ConnectError, Datagram, Info, KeepAlive, Unreachable};
 use net::steer::Steering;
@@ -19,23 +19,23 @@ use crate::error::plain;
 
 /// Where programs sit, as one stack sees it.
 pub(super) struct Seats {
-    window: Window,
-    happened: Vec<seam::Happened>,
+    window: StackHandle,
+    happened: Vec<shim::SocketEvent>,
     /// Connections that were not taken: nobody listened, too many waited, no
     /// descriptor was left.
     pub(super) untaken: [u64; 3],
 }
 
 /// A program's connection.
-pub(super) struct Seat(seam::Pipe);
+pub(super) struct Seat(shim::ConnPair);
 
 impl Seats {
     /// For each stack of `steering`; programs can ask one desk.
     ///
     /// # Errors
     /// The kernel has no descriptor, or no abstract sockets.
-    pub(super) fn open(key: seam::Key, steering: Steering) -> Result<Vec<Self>, Error> {
-        let windows = Window::open(key, steering).map_err(|e| no_desk(&e))?;
+    pub(super) fn open(key: shim::Key, steering: Steering) -> Result<Vec<Self>, Error> {
+        let windows = StackHandle::open(key, steering).map_err(|e| no_desk(&e))?;
         Ok(windows.into_iter().map(|window| Self { window, happened: Vec::new(), untaken: [0; 3] }).collect())
     }
 
@@ -48,7 +48,7 @@ impl Seats {
     }
 
     /// Where the stacks are, for all of them.
-    pub(super) fn set_place(&self, place: Place) {
+    pub(super) fn set_place(&self, place: Routes) {
         self.window.set_place(place);
     }
 
@@ -65,7 +65,7 @@ impl Seats {
                     let why = std::io::Error::from_raw_os_error(errno);
                     format!("port {port} of the kernel's addresses: {}", plain(&why.to_string()))
                 }
-                Refusal::HalfFull { port } => {
+                Refusal::KernelSocketOverflow { port } => {
                     format!("datagrams for port {port} of the kernel's addresses: the program is too slow")
                 }
                 Refusal::Connect => {
@@ -77,7 +77,7 @@ impl Seats {
                         .to_owned()
                 }
                 Refusal::SetOption { level, name } => format!("setsockopt level {level} option {name}"),
-                Refusal::Nonsense => "malformed requests from the preloaded library".to_owned(),
+                Refusal::Malformed => "malformed requests from the preloaded library".to_owned(),
             };
             format!("refused: {what}, {count}×")
         })
@@ -94,26 +94,26 @@ impl Seats {
     fn hear(
         &mut self,
         into: &mut Vec<AppEvent>,
-        poll: impl FnOnce(&mut Window, &mut Vec<seam::Happened>) -> bool,
+        poll: impl FnOnce(&mut StackHandle, &mut Vec<shim::SocketEvent>) -> bool,
     ) -> bool {
         let Self { window, happened, .. } = self;
         let some = poll(window, happened);
         let conn = |id| window.conn(id);
         into.extend(happened.drain(..).map(|what| match what {
-            seam::Happened::Pipe { id, readable, writable, gone } => {
+            shim::SocketEvent::Pipe { id, readable, writable, gone } => {
                 AppEvent::Pipe { conn: conn(id), readable, writable, gone }
             }
-            seam::Happened::Written(id) => AppEvent::Written(conn(id)),
-            seam::Happened::Shut(id) => AppEvent::Shut(conn(id)),
-            seam::Happened::Listen { port, fast_open, hops } => AppEvent::Listen { port, fast_open, hops },
-            seam::Happened::Unlisten(port) => AppEvent::Unlisten(port),
-            seam::Happened::Connect { call, to, port, hops } => AppEvent::Connect { call, to, port, hops },
-            seam::Happened::Set { id, setting } => AppEvent::Set(conn(id), translated(setting)),
-            seam::Happened::Asked { call, id } => AppEvent::Asked { call, conn: conn(id) },
-            seam::Happened::Bound(port) => AppEvent::Bound(port),
-            seam::Happened::Left { socket, port, last } => AppEvent::Left { socket, port, last },
-            seam::Happened::Mail(socket) => AppEvent::Mail(socket),
-            seam::Happened::Room(port) => AppEvent::Room(port),
+            shim::SocketEvent::Written(id) => AppEvent::Written(conn(id)),
+            shim::SocketEvent::Shut(id) => AppEvent::Shut(conn(id)),
+            shim::SocketEvent::Listen { port, fast_open, hops } => AppEvent::Listen { port, fast_open, hops },
+            shim::SocketEvent::Unlisten(port) => AppEvent::Unlisten(port),
+            shim::SocketEvent::Connect { call, to, port, hops } => AppEvent::Connect { call, to, port, hops },
+            shim::SocketEvent::Set { id, setting } => AppEvent::Set(conn(id), translated(setting)),
+            shim::SocketEvent::Asked { call, id } => AppEvent::Asked { call, conn: conn(id) },
+            shim::SocketEvent::Bound(port) => AppEvent::Bound(port),
+            shim::SocketEvent::Closed { socket, port, last } => AppEvent::Left { socket, port, last },
+            shim::SocketEvent::DatagramReadable(socket) => AppEvent::Mail(socket),
+            shim::SocketEvent::DatagramWritable(port) => AppEvent::Room(port),
         }));
         some
     }
@@ -123,7 +123,7 @@ impl AppSockets for Seats {
     type Pipe = Seat;
 
     fn poll(&mut self, into: &mut Vec<AppEvent>) -> bool {
-        self.hear(into, Window::poll)
+        self.hear(into, StackHandle::poll)
     }
 
     fn poll_left(&mut self, into: &mut Vec<AppEvent>) -> bool {
@@ -147,9 +147,9 @@ impl AppSockets for Seats {
             Ok(pipe) => Some(Seat(pipe)),
             Err(why) => {
                 let kind = match why {
-                    NoOffer::NoListener => 0,
-                    NoOffer::Full => 1,
-                    NoOffer::NoDescriptor => 2,
+                    AcceptError::NoListener => 0,
+                    AcceptError::Full => 1,
+                    AcceptError::NoDescriptor => 2,
                 };
                 self.untaken[kind] += 1;
                 None
@@ -182,7 +182,7 @@ impl AppSockets for Seats {
     }
 
     fn answer(&mut self, call: u64, info: Option<&Info>, keep_alive: KeepAlive) {
-        let figures = info.map_or(Figures::gone(), |info| Figures::of(info, keep_alive));
+        let figures = info.map_or(SocketInfo::gone(), |info| SocketInfo::of(info, keep_alive));
         self.window.answer(call, &figures);
     }
 
@@ -193,19 +193,19 @@ impl AppSockets for Seats {
     fn deliver(&mut self, port: u16, datagram: &Datagram, segment: usize) -> DeliveryResult {
         let Datagram { remote, local, marks, ref payload, label, .. } = *datagram;
         let local = SocketAddr::new(local, port);
-        let arrived = seam::Arrived { local, remote, class: marks.byte() };
+        let arrived = shim::Arrived { local, remote, class: marks.byte() };
         delivered(self.window.deliver(arrived, label.priority.level(), payload, segment))
     }
 
     fn letter(&mut self, socket: u64, level: Priority, bytes: &mut [u8]) -> OutgoingDatagram {
         match self.window.letter(socket, level.level(), bytes) {
-            seam::Letter::Out { from, to, len, segment, class, whole, hops } => {
+            shim::QueuedDatagram::Out { from, to, len, segment, class, whole, hops } => {
                 OutgoingDatagram::Out { from, to, len, segment, marks: TrafficClass::of(class), whole, hops }
             }
-            seam::Letter::Settled(what) => OutgoingDatagram::Settled(delivered(what)),
-            seam::Letter::Elsewhere => OutgoingDatagram::Elsewhere,
-            seam::Letter::Nothing => OutgoingDatagram::Nothing,
-            seam::Letter::End { port, last } => OutgoingDatagram::End { port, last },
+            shim::QueuedDatagram::Settled(what) => OutgoingDatagram::Settled(delivered(what)),
+            shim::QueuedDatagram::Elsewhere => OutgoingDatagram::Elsewhere,
+            shim::QueuedDatagram::Nothing => OutgoingDatagram::Nothing,
+            shim::QueuedDatagram::End { port, last } => OutgoingDatagram::End { port, last },
         }
     }
 
@@ -214,12 +214,12 @@ impl AppSockets for Seats {
     }
 }
 
-fn delivered(what: seam::Delivered) -> DeliveryResult {
+fn delivered(what: shim::Delivered) -> DeliveryResult {
     match what {
-        seam::Delivered::To(socket) => DeliveryResult::To(socket),
-        seam::Delivered::Full => DeliveryResult::Full,
-        seam::Delivered::Lost => DeliveryResult::Lost,
-        seam::Delivered::Nobody => DeliveryResult::Nobody,
+        shim::Delivered::To(socket) => DeliveryResult::To(socket),
+        shim::Delivered::Full => DeliveryResult::Full,
+        shim::Delivered::Lost => DeliveryResult::Lost,
+        shim::Delivered::Nobody => DeliveryResult::Nobody,
     }
 }
 
@@ -259,22 +259,22 @@ fn end_errno(why: CloseReason, whole: bool) -> Option<Errno> {
     })
 }
 
-fn translated(setting: seam::Setting) -> Setting {
+fn translated(setting: shim::TcpSockopt) -> Setting {
     match setting {
-        seam::Setting::KeepAlive(on) => Setting::KeepAlive(on),
-        seam::Setting::KeepIdle(span) => Setting::KeepIdle(span),
-        seam::Setting::KeepInterval(span) => Setting::KeepInterval(span),
-        seam::Setting::KeepCount(count) => Setting::KeepCount(count),
-        seam::Setting::UserTimeout(timeout) => Setting::UserTimeout(timeout),
-        seam::Setting::Cork(cork) => Setting::Cork(cork),
-        seam::Setting::ResetOnClose(reset) => Setting::ResetOnClose(reset),
-        seam::Setting::Dscp(dscp) => Setting::Dscp(dscp),
-        seam::Setting::Ttl(hops) => Setting::Hops { six: false, hops },
-        seam::Setting::HopLimit(hops) => Setting::Hops { six: true, hops },
-        seam::Setting::TtlMin(hops) => Setting::HopsMin { six: false, hops },
-        seam::Setting::HopLimitMin(hops) => Setting::HopsMin { six: true, hops },
-        seam::Setting::Priority(level) => Setting::Level(level),
-        seam::Setting::Private(bytes) => Setting::Private(bytes),
+        shim::TcpSockopt::KeepAlive(on) => Setting::KeepAlive(on),
+        shim::TcpSockopt::KeepIdle(span) => Setting::KeepIdle(span),
+        shim::TcpSockopt::KeepInterval(span) => Setting::KeepInterval(span),
+        shim::TcpSockopt::KeepCount(count) => Setting::KeepCount(count),
+        shim::TcpSockopt::UserTimeout(timeout) => Setting::UserTimeout(timeout),
+        shim::TcpSockopt::Cork(cork) => Setting::Cork(cork),
+        shim::TcpSockopt::ResetOnClose(reset) => Setting::ResetOnClose(reset),
+        shim::TcpSockopt::Dscp(dscp) => Setting::Dscp(dscp),
+        shim::TcpSockopt::Ttl(hops) => Setting::Hops { six: false, hops },
+        shim::TcpSockopt::HopLimit(hops) => Setting::Hops { six: true, hops },
+        shim::TcpSockopt::TtlMin(hops) => Setting::HopsMin { six: false, hops },
+        shim::TcpSockopt::HopLimitMin(hops) => Setting::HopsMin { six: true, hops },
+        shim::TcpSockopt::Priority(level) => Setting::Level(level),
+        shim::TcpSockopt::Private(bytes) => Setting::Private(bytes),
     }
 }
 
@@ -286,14 +286,14 @@ impl AppStream for Seat {
     fn flow(&mut self, flow: &FlowState) {
         let FlowState { srtt, loss, received, sent, .. } = *flow;
         let rtt_ns = srtt.map_or(0, Span::as_nanos);
-        self.0.flow(&seam::labels::Flow { rtt_ns, received: received.get(), sent: sent.get(), loss });
+        self.0.flow(&shim::label_table::Flow { rtt_ns, received: received.get(), sent: sent.get(), loss });
     }
 
     fn write(&mut self, bytes: &[u8]) -> WriteResult {
         match self.0.write(bytes) {
-            seam::Wrote::Some(taken) => WriteResult::Some(taken),
-            seam::Wrote::Full => WriteResult::Full,
-            seam::Wrote::Gone => WriteResult::Gone,
+            shim::Wrote::Some(taken) => WriteResult::Some(taken),
+            shim::Wrote::Full => WriteResult::Full,
+            shim::Wrote::Gone => WriteResult::Gone,
         }
     }
 
@@ -303,10 +303,10 @@ impl AppStream for Seat {
 
     fn read(&mut self, bytes: &mut [u8]) -> Read {
         match self.0.read(bytes) {
-            seam::Read::Some(taken) => Read::Some(taken),
-            seam::Read::Nothing => Read::Nothing,
-            seam::Read::End => Read::End,
-            seam::Read::Reset => Read::Reset,
+            shim::Read::Some(taken) => Read::Some(taken),
+            shim::Read::Nothing => Read::Nothing,
+            shim::Read::End => Read::End,
+            shim::Read::Reset => Read::Reset,
         }
     }
 

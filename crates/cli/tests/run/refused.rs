@@ -1,6 +1,6 @@
 //! What cannot run is told in one line, with what to try, and exit status 2.
 
-use host::seam::{BUILD, OTHER_BUILD, VARIABLE};
+use host::shim::{BUILD, OTHER_BUILD, VARIABLE};
 
 use super::*;
 

@@ -16,9 +16,9 @@ use rustix::process::{Gid, Resource, Uid, geteuid, getrlimit};
 use rustix::thread::{UnshareFlags, set_thread_gid, set_thread_uid, unshare_unsafe};
 
 use super::{Finding, Health};
-use crate::seam::preload::fit::{fits, is_program};
-use crate::seam::preload::{Library, PreloadError};
-use crate::seam::{Desk, Seam};
+use crate::shim::preload::elf_check::{fits, is_program};
+use crate::shim::preload::{Library, PreloadError};
+use crate::shim::{ShimClient, SocketServer};
 
 const AREA: &str = "run";
 
@@ -53,12 +53,12 @@ fn desk() -> Finding {
     static LOOKS: AtomicU8 = AtomicU8::new(0);
     let remedies =
         || ["a kernel with CONFIG_UNIX and CONFIG_MEMFD_CREATE, and free descriptors (ulimit -n)".to_owned()];
-    let opened = Desk::open([LOOKS.fetch_add(1, Ordering::Relaxed); 16]);
+    let opened = SocketServer::open([LOOKS.fetch_add(1, Ordering::Relaxed); 16]);
     let mut desk = match opened {
         Ok(desk) => Some(desk),
         Err(e) => return Finding::absent(AREA, WHAT, e.to_string(), remedies()),
     };
-    let seam = Seam::parse(&desk.as_ref().map(Desk::variable).unwrap_or_default());
+    let seam = ShimClient::parse(&desk.as_ref().map(SocketServer::variable).unwrap_or_default());
     let asked = std::thread::scope(|scope| {
         let asking = scope.spawn(|| seam.ok().and_then(|seam| seam.labels().ok()).is_some());
         let start = Instant::now();

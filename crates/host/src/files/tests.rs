@@ -238,7 +238,7 @@ const OTHERS: [(&str, &str); 24] = [
     ("host/src/netlab/cgroup.rs", "control groups"),
     ("host/src/netlab/namespace.rs", "/proc/sys"),
     ("host/src/tap/mod.rs", "/dev/net/tun, /proc/sys"),
-    ("host/src/seam/bypass/watcher.rs", "/dev/null"),
+    ("host/src/shim/bypass/watcher.rs", "/dev/null"),
     ("host/src/netlab/temp_dir.rs", "a folder with a name of its own, made and never taken as it is"),
     ("host/src/cores/handoff_latency.rs", "a page in a folder of the laboratory"),
     ("host/src/signal_page.rs", "/proc/ID/fd, and checked by its seals"),

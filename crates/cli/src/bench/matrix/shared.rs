@@ -9,7 +9,7 @@
 use std::os::unix::fs::MetadataExt;
 
 use host::proc;
-use host::seam::VARIABLE;
+use host::shim::VARIABLE;
 use rustix::process::Signal;
 
 use super::world::{Server, World, because, signal};

@@ -1,0 +1,372 @@
+//! The program's side of the seam: asking the desk.
+//!
+//! Nothing is kept between two requests, so a fork, an exec or a thread that
+//! asks at the same time cannot confuse anything. System calls are made
+//! directly (rustix), never through the C library, whose names the library in
+//! the program has taken; how to wait for an outcome it may say itself. A signal's handler ends no
+//! question: only who waits for an outcome is interrupted, as connect(2) is.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::io::{Errno, retry_on_intr};
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, getpeername, recv, send,
+    socket_with, socketpair,
+};
+
+use super::build_id::BUILD;
+use super::datagram_header::{self, DatagramHeader};
+use super::ifaddrs::Interface;
+use super::label_table::LabelReader;
+use super::protocol::{ANSWER_BYTES, Answer, Key, OPTION_BYTES_MAX, RULES_BYTES_MAX, Request};
+use super::scm_rights;
+use super::shm_send::ShmSendBuffers;
+use super::socket_name::Name;
+
+/// Where the desk is, and what shows that we may ask it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ShimClient {
+    run: u32,
+    key: Key,
+}
+
+/// Why what [`VARIABLE`](super::VARIABLE) says is nothing to us.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HandshakeError {
+    /// It makes no sense.
+    Malformed,
+    /// A `greenwave run` of another build says it.
+    Build,
+}
+
+/// What [`VARIABLE`](super::VARIABLE) says of desk `run`.
+pub(super) fn variable(run: u32, key: &Key) -> String {
+    let key: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("{run:08x}:{key}:{BUILD}")
+}
+
+/// The abstract name of the desk's socket.
+pub(super) fn desk_name(run: u32) -> String {
+    format!("greenwave-desk-{run:08x}")
+}
+
+/// An answer, and our end of the pair it came over.
+#[derive(Debug)]
+pub struct Reply {
+    /// What the desk says.
+    pub answer: Answer,
+    /// For a bound socket: the listener.
+    pub end: OwnedFd,
+    /// What came with the answer: a connection that is being opened.
+    pub brought: Option<OwnedFd>,
+}
+
+impl Reply {
+    /// Waits for the second answer to a [`Request::Connect`] that says it is
+    /// waited for, at most as long as `patience` if there is one.
+    ///
+    /// # Errors
+    /// `EINTR`, as for a call that a signal interrupts; `EAGAIN` at the end of
+    /// the patience; `ENETDOWN` when the desk is gone.
+    pub fn outcome(&self, patience: Option<Duration>) -> Result<Answer, Errno> {
+        self.outcome_by(patience, |end, bytes| recv(end, bytes, RecvFlags::empty()).map(|(len, _)| len))
+    }
+
+    /// The same, where `receive` waits as recv(2) does: a thread that waits in the C library's can be
+    /// cancelled (pthreads(7)).
+    ///
+    /// # Errors
+    /// As [`outcome`](Self::outcome).
+    pub fn outcome_by(
+        &self,
+        patience: Option<Duration>,
+        receive: impl FnOnce(BorrowedFd<'_>, &mut [u8]) -> Result<usize, Errno>,
+    ) -> Result<Answer, Errno> {
+        if patience.is_some() {
+            set_socket_timeout(&self.end, Timeout::Recv, patience)?;
+        }
+        let mut bytes = [0; ANSWER_BYTES];
+        let len = receive(self.end.as_fd(), &mut bytes)?;
+        Answer::decode(&bytes[..len]).ok_or(Errno::NETDOWN)
+    }
+}
+
+impl ShimClient {
+    /// What [`VARIABLE`](super::VARIABLE) says.
+    ///
+    /// # Errors
+    /// It is another build's, or makes no sense.
+    pub fn parse(text: &str) -> Result<Self, HandshakeError> {
+        let (run, rest) = text.split_once(':').ok_or(HandshakeError::Malformed)?;
+        let (key, build) = rest.split_once(':').unwrap_or((rest, ""));
+        let run = u32::from_str_radix(run, 16).map_err(|_| HandshakeError::Malformed)?;
+        if key.len() != 32 || !key.is_ascii() {
+            return Err(HandshakeError::Malformed);
+        }
+        let mut bytes = [0; 16];
+        for (at, byte) in bytes.iter_mut().enumerate() {
+            *byte =
+                u8::from_str_radix(&key[2 * at..2 * at + 2], 16).map_err(|_| HandshakeError::Malformed)?;
+        }
+        if build == BUILD { Ok(Self { run, key: bytes }) } else { Err(HandshakeError::Build) }
+    }
+
+    /// Whose `fd` is, if it is of this desk's. Others may bind names that look like ours.
+    #[must_use]
+    pub fn name(&self, fd: BorrowedFd<'_>) -> Option<Name> {
+        Name::of(fd).filter(|name| name.run == self.run)
+    }
+
+    /// Asks, and waits for the answer.
+    ///
+    /// # Errors
+    /// `ENETDOWN` when the desk is gone; `EMFILE` and the like.
+    pub fn ask(&self, request: &Request) -> Result<Reply, Errno> {
+        self.ask_with(request, &[])
+    }
+
+    /// Gives listener `id` rules for the connections that it will accept;
+    /// what is wrong with them, if anything is.
+    ///
+    /// # Errors
+    /// As for [`ask`](Self::ask), `EISCONN` when it listens already, and
+    /// `EMSGSIZE` when the text is longer than [`RULES_BYTES_MAX`].
+    pub fn rule(&self, id: u64, text: &[u8]) -> Result<Option<String>, Errno> {
+        if text.is_empty() || text.len() > RULES_BYTES_MAX {
+            return Err(Errno::MSGSIZE);
+        }
+        let asked = self.ask_with(&Request::Rules { id }, text)?;
+        match asked.answer {
+            Answer::No(errno) if errno == Errno::INVAL.raw_os_error() => {
+                let mut why = vec![0; RULES_BYTES_MAX];
+                let (len, _) = heard(|| recv(&asked.end, &mut why[..], RecvFlags::empty()))?;
+                Ok(Some(String::from_utf8_lossy(&why[..len]).into_owned()))
+            }
+            Answer::No(errno) => Err(Errno::from_raw_os_error(errno)),
+            _ => Ok(None),
+        }
+    }
+
+    /// Asks; `more` waits in the pair, if it is anything.
+    fn ask_with(&self, request: &Request, more: &[u8]) -> Result<Reply, Errno> {
+        let flags = SocketFlags::CLOEXEC;
+        let control = socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None)?;
+        let (end, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+        let desk = SocketAddrUnix::new_abstract_name(desk_name(self.run).as_bytes())?;
+        if !more.is_empty() {
+            heard(|| send(&end, more, SendFlags::NOSIGNAL))?;
+        }
+        let request = request.encode(&self.key);
+        // Where other questions wait it waits for room.
+        heard(|| scm_rights::send(&control, Some(&desk), &request, theirs.as_fd()).map_err(errno))?;
+        drop(theirs);
+        let mut bytes = [0; ANSWER_BYTES];
+        let message = heard(|| scm_rights::receive(&end, &mut bytes, true).map_err(errno))?;
+        if message.lost {
+            return Err(Errno::MFILE);
+        }
+        let answer = Answer::decode(&bytes[..message.len]).ok_or(Errno::NETDOWN)?;
+        Ok(Reply { answer, end, brought: message.fd })
+    }
+
+    /// Asks for what follows the answer as a message of its own, into `bytes`.
+    fn ask_for<'a>(&self, request: &Request, bytes: &'a mut [u8]) -> Result<&'a [u8], Errno> {
+        let asked = self.ask(request)?;
+        if let Answer::No(errno) = asked.answer {
+            return Err(Errno::from_raw_os_error(errno));
+        }
+        let (len, _) = heard(|| recv(&asked.end, &mut *bytes, RecvFlags::empty()))?;
+        Ok(&bytes[..len])
+    }
+
+    /// The addresses of socket `id` for datagrams: ours, and the peer's if it
+    /// is connected.
+    ///
+    /// # Errors
+    /// As [`ask`](Self::ask).
+    pub fn ends(&self, id: u64) -> Result<(SocketAddr, Option<SocketAddr>), Errno> {
+        let mut bytes = [0; 2 * datagram_header::LEN];
+        let told = self.ask_for(&Request::Ends { id }, &mut bytes)?;
+        let envelopes = told.chunks_exact(datagram_header::LEN).map(DatagramHeader::decode);
+        match envelopes.collect::<Vec<_>>()[..] {
+            [Some(DatagramHeader::Peer(local)), Some(DatagramHeader::Peer(peer))] => Ok((local, Some(peer))),
+            [Some(DatagramHeader::Peer(local)), Some(DatagramHeader::Connected)] => Ok((local, None)),
+            _ => Err(Errno::NETDOWN),
+        }
+    }
+
+    /// What `getsockopt` gives for option `name` of `level` of socket `id`, where
+    /// TCP answers for that.
+    ///
+    /// # Errors
+    /// As [`ask`](Self::ask); `ENOPROTOOPT` where it does not.
+    pub fn option(&self, id: u64, level: i32, name: i32) -> Result<Vec<u8>, Errno> {
+        let mut value = [0; OPTION_BYTES_MAX];
+        Ok(self.ask_for(&Request::GetOption { id, level, name }, &mut value)?.to_vec())
+    }
+
+    /// The stack's addresses.
+    ///
+    /// # Errors
+    /// As [`ask`](Self::ask).
+    pub fn interface(&self) -> Result<Interface, Errno> {
+        let mut bytes = [0; Interface::BYTES_MAX];
+        Interface::decode(self.ask_for(&Request::Interface, &mut bytes)?).ok_or(Errno::NETDOWN)
+    }
+
+    /// What tells the labels of a program's connections.
+    ///
+    /// # Errors
+    /// As [`ask`](Self::ask); or there is no memory left.
+    pub fn labels(&self) -> Result<LabelReader, Errno> {
+        self.map(&Request::Labels, LabelReader::map)
+    }
+
+    /// Where the program may leave what it writes to its connections.
+    ///
+    /// # Errors
+    /// As [`labels`](Self::labels).
+    pub fn outboxes(&self) -> Result<ShmSendBuffers, Errno> {
+        self.map(&Request::Outboxes, ShmSendBuffers::map)
+    }
+
+    /// Maps that of connection `id`.
+    ///
+    /// # Errors
+    /// As [`labels`](Self::labels).
+    pub fn reach(&self, outboxes: &ShmSendBuffers, id: u64) -> Result<(), Errno> {
+        self.map(&Request::Outboxes, |file| outboxes.reach(file, id))
+    }
+
+    /// True if `fd` is connection `id` of this desk's, as the kernel knows it.
+    #[must_use]
+    pub fn is_connection(&self, fd: BorrowedFd<'_>, id: u64) -> bool {
+        let named = getpeername(fd).ok().flatten().and_then(|addr| SocketAddrUnix::try_from(addr).ok());
+        let number = named.and_then(|addr| Name::decode_number(addr.abstract_name()?));
+        number == Some((self.run, id))
+    }
+
+    /// Maps the file that `request` asks for.
+    fn map<T>(
+        &self,
+        request: &Request,
+        map: impl FnOnce(BorrowedFd<'_>) -> io::Result<T>,
+    ) -> Result<T, Errno> {
+        let asked = self.ask(request)?;
+        let message = heard(|| scm_rights::receive(&asked.end, &mut [0; 16], true).map_err(errno))?;
+        map(message.fd.ok_or(Errno::NETDOWN)?.as_fd()).map_err(errno)
+    }
+}
+
+/// What `call` says, however often a signal interrupts it; `ENETDOWN` where it says that the desk is gone.
+fn heard<T>(call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
+    retry_on_intr(call).map_err(|errno| match errno {
+        Errno::CONNREFUSED | Errno::PIPE | Errno::NOTCONN | Errno::CONNRESET => Errno::NETDOWN,
+        other => other,
+    })
+}
+
+fn errno(error: io::Error) -> Errno {
+    match error.kind() {
+        io::ErrorKind::OutOfMemory => Errno::NOMEM,
+        _ => Errno::from_io_error(&error).unwrap_or(Errno::IO),
+    }
+}
+
+impl Name {
+    /// Whose `fd` is, if it is one of ours.
+    #[must_use]
+    pub fn of(fd: BorrowedFd<'_>) -> Option<Self> {
+        let addr = SocketAddrUnix::try_from(getpeername(fd).ok()??).ok()?;
+        Self::decode(addr.abstract_name()?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::thread::JoinHandleExt;
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::time::Instant;
+
+    use rustix::net::{bind, connect};
+
+    use super::super::socket_name::Kind;
+    use super::*;
+
+    static HANDLED: AtomicU32 = AtomicU32::new(0);
+
+    extern "C" fn on_signal(_: libc::c_int) {
+        HANDLED.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Has SIGURG interrupt what a thread waits for.
+    fn listen() {
+        // SAFETY: all zeros are no flags (SA_RESTART is none of them), no mask, the default action.
+        let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+        let handler: extern "C" fn(libc::c_int) = on_signal;
+        action.sa_sigaction = handler as libc::sighandler_t;
+        // SAFETY: the handler adds to an atomic, which any may; `action` lives through the call.
+        unsafe { libc::sigaction(libc::SIGURG, &raw const action, std::ptr::null_mut()) };
+    }
+
+    #[test]
+    fn a_signal_ends_no_question_that_waits_for_room() {
+        listen();
+        let seam = ShimClient { run: std::process::id() ^ 0x5eed_5eed, key: [7; 16] };
+        let name = SocketAddrUnix::new_abstract_name(desk_name(seam.run).as_bytes()).unwrap();
+        let socket = || {
+            let flags = SocketFlags::CLOEXEC;
+            socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None).unwrap()
+        };
+        assert_eq!(seam.ask(&Request::Labels).unwrap_err(), Errno::NETDOWN, "nobody is there");
+        let desk = socket();
+        bind(&desk, &name).unwrap();
+        // How many wait there, and how many one may send, the machine says.
+        let sent_some = || {
+            let other = socket();
+            connect(&other, &name).unwrap();
+            let sent = std::iter::repeat_with(|| send(&other, b"no question", SendFlags::DONTWAIT));
+            sent.take_while(Result::is_ok).count() > 0
+        };
+        while sent_some() {}
+        let before = HANDLED.load(Ordering::Relaxed);
+        let asking = std::thread::spawn(move || seam.ask(&Request::Labels).map(|asked| asked.answer));
+        let start = Instant::now();
+        while HANDLED.load(Ordering::Relaxed) < before + 20 && !asking.is_finished() {
+            assert!(start.elapsed() < Duration::from_secs(30), "no signal is handled");
+            std::thread::yield_now();
+            // SAFETY: the thread is not joined before below.
+            unsafe { libc::pthread_kill(asking.as_pthread_t(), libc::SIGURG) };
+        }
+        assert!(!asking.is_finished(), "it waits");
+        let mut bytes = [0; super::super::REQUEST_BYTES_MAX];
+        let question = loop {
+            let message = scm_rights::receive(&desk, &mut bytes, true).unwrap();
+            if let Some(end) = message.fd {
+                break end;
+            }
+        };
+        send(&question, &Answer::Done.encode(), SendFlags::NOSIGNAL).unwrap();
+        assert_eq!(asking.join().unwrap(), Ok(Answer::Done));
+    }
+
+    #[test]
+    fn a_name_of_another_desk_is_none_of_ours() {
+        let seam = ShimClient { run: 7, key: [7; 16] };
+        let end: SocketAddr = "10.0.0.1:53".parse().unwrap();
+        let known = |run| {
+            let flags = SocketFlags::CLOEXEC;
+            let (theirs, ours) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
+            let id = u64::from(std::process::id());
+            let name = Name { run, kind: Kind::Datagrams, six: false, id, local: end, remote: end };
+            bind(&theirs, &SocketAddrUnix::new_abstract_name(&name.encode()).unwrap()).unwrap();
+            assert_eq!(Name::of(ours.as_fd()), Some(name), "it looks like one");
+            seam.name(ours.as_fd()).map(|name| name.run)
+        };
+        assert_eq!((known(7), known(8)), (Some(7), None));
+    }
+}

@@ -1,0 +1,647 @@
+//! A desk and its programs in one process: requests, datagrams and bytes in any
+//! order, with hostile memory between both.
+//!
+//! Promises: no panic, and no call that blocks; each request with a pair to
+//! answer on is answered, at once or when the stack has; a stream arrives whole
+//! and in order whichever way it took, while nobody has spoilt the shared
+//! memory; a datagram arrives as it was sent; who listens is told when it
+//! begins and when it ends; once all programs are gone nothing is told any more.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
+
+use net::stack::HopLimits;
+use rustix::io::{Errno, pwrite};
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, Shutdown, SocketAddrUnix, SocketFlags, SocketType, recv, send,
+    shutdown, socket_with, socketpair,
+};
+
+use super::super::server::{Arrived, Delivered, QueuedDatagram, SocketEvent, SocketServer};
+use super::super::{
+    ANSWER_BYTES, Answer, Cmsg, ConnPair, DatagramHeader, DatagramOptions, KernelSocketInfo, Key, Name, Read,
+    Request, Reuse, Routes, ShmSendBuffers, SocketInfo, Wrote, client, datagram_header, scm_rights, shm_send,
+    socket_name,
+};
+use crate::fuzz::input::{Input, pattern};
+
+const SECRET: Key = *b"programs know it";
+const QUIET: SendFlags = SendFlags::NOSIGNAL.union(SendFlags::DONTWAIT);
+/// Where programs bind and connect: ours, beside us, beyond us.
+const ADDRS: [&str; 8] = [
+    "10.0.0.1:80",
+    "10.0.0.1:0",
+    "0.0.0.0:80",
+    "[fd00::1]:80",
+    "[::]:53",
+    "10.0.0.1:53",
+    "10.0.0.9:80",
+    "203.0.113.9:80",
+];
+/// Programs keep so many files of each kind at the most.
+const FILES_MAX: usize = 12;
+
+/// A connection, with both ends.
+struct Stream {
+    id: u64,
+    pipe: Option<ConnPair>,
+    /// The program's end, once it has it.
+    end: Option<OwnedFd>,
+    /// Bytes that the program has written, and that the stack has read.
+    written: u32,
+    read: u32,
+}
+
+struct World {
+    desk: SocketServer,
+    control: OwnedFd,
+    to: SocketAddrUnix,
+    /// Ends of programs: of listeners, of sockets for datagrams, and of questions still open.
+    listeners: Vec<OwnedFd>,
+    mailboxes: Vec<OwnedFd>,
+    questions: Vec<OwnedFd>,
+    streams: Vec<Stream>,
+    made: u64,
+    /// Questions that the stack has not answered.
+    connects: Vec<u64>,
+    asked: Vec<u64>,
+    mail: BTreeSet<u64>,
+    listens: BTreeMap<u16, bool>,
+    file: OwnedFd,
+    outboxes: ShmSendBuffers,
+    /// Somebody has written to the memory as no program of ours would.
+    spoilt: bool,
+}
+
+pub(crate) fn desk(data: &[u8]) {
+    let Some(mut world) = World::new() else { return };
+    let mut input = Input(data);
+    for _ in 0..300 {
+        if world.step(&mut input).is_none() {
+            break;
+        }
+        world.poll();
+    }
+    world.end();
+}
+
+impl World {
+    /// None where this process has no descriptor or no memory left.
+    fn new() -> Option<Self> {
+        let addrs = vec!["10.0.0.1".parse().ok()?, "fd00::1".parse().ok()?];
+        let mut desk = SocketServer::open(SECRET).ok()?;
+        desk.set_place(Routes { subnets: vec![(addrs[0], 24)], addrs, ..Routes::default() });
+        let control = socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None).ok()?;
+        let run = u32::from_be_bytes([SECRET[0], SECRET[1], SECRET[2], SECRET[3]]) ^ std::process::id();
+        let to = SocketAddrUnix::new_abstract_name(client::desk_name(run).as_bytes()).ok()?;
+        let mut world = Self {
+            // Replaced below by what the desk gives.
+            file: control.try_clone().ok()?,
+            outboxes: ShmSendBuffers::new(1).ok()?.0,
+            desk,
+            control,
+            to,
+            listeners: Vec::new(),
+            mailboxes: Vec::new(),
+            questions: Vec::new(),
+            streams: Vec::new(),
+            made: 0,
+            connects: Vec::new(),
+            asked: Vec::new(),
+            mail: BTreeSet::new(),
+            listens: BTreeMap::new(),
+            spoilt: false,
+        };
+        let (answer, end) = world.ask(&Request::Outboxes)?;
+        assert_eq!(answer, Some(Answer::Done));
+        world.file = scm_rights::receive_now(&end, &mut [0; 16]).ok()?.fd.expect("the file of the outboxes");
+        world.outboxes = ShmSendBuffers::map(world.file.as_fd()).ok()?;
+        let (answer, end) = world.ask(&Request::Labels)?;
+        assert_eq!(answer, Some(Answer::Done));
+        let labels = scm_rights::receive_now(&end, &mut [0; 16]).ok()?.fd.expect("the file of the labels");
+        assert!(pwrite(&labels, &[1], 200).is_err(), "programs read labels and write none");
+        Some(world)
+    }
+
+    /// Sends a request and lets the desk serve it; the answer, if there is one yet.
+    fn ask(&mut self, request: &Request) -> Option<(Option<Answer>, OwnedFd)> {
+        self.ask_bytes(&request.encode(&SECRET), &[])
+    }
+
+    fn ask_bytes(&mut self, bytes: &[u8], more: &[u8]) -> Option<(Option<Answer>, OwnedFd)> {
+        let (end, theirs) =
+            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).ok()?;
+        if !more.is_empty() {
+            let _ = send(&end, more, QUIET);
+        }
+        scm_rights::send(&self.control, Some(&self.to), bytes, theirs.as_fd()).ok()?;
+        drop(theirs);
+        self.poll();
+        let mut answer = [0; ANSWER_BYTES];
+        let answer = match recv(&end, &mut answer, RecvFlags::DONTWAIT | RecvFlags::PEEK) {
+            Ok((len, _)) => Answer::decode(&answer[..len]),
+            Err(_) => None,
+        };
+        if answer.is_some() {
+            // With a descriptor it is for whoever takes that.
+            let opened =
+                scm_rights::receive_now(&end, &mut [0; ANSWER_BYTES]).ok().and_then(|message| message.fd);
+            if let Some(opened) = opened {
+                self.take_end(opened);
+            }
+        }
+        Some((answer, end))
+    }
+
+    /// The program's end of a connection that it has opened or accepted.
+    fn take_end(&mut self, end: OwnedFd) {
+        let id = Name::of(end.as_fd()).map(|name| socket_name.id);
+        if let Some(stream) = self.streams.iter_mut().find(|stream| Some(stream.id) == id) {
+            stream.end = Some(end);
+        }
+    }
+
+    /// Lets the desk tell what happened, and holds it to that.
+    fn poll(&mut self) {
+        let mut happened = Vec::new();
+        for _ in 0..8 {
+            if !self.desk.poll(&mut happened) {
+                break;
+            }
+        }
+        self.desk_told(&happened);
+        let kinds = self.desk.refused().count();
+        assert!(kinds <= 1024, "{kinds} kinds of refusals");
+        self.desk.outboxes().written(0, |_| ());
+    }
+
+    fn desk_told(&mut self, happened: &[SocketEvent]) {
+        for what in happened {
+            match *what {
+                SocketEvent::Listen { port, .. } => {
+                    self.listens.insert(port, true);
+                }
+                SocketEvent::Unlisten(port) => {
+                    self.listens.insert(port, false);
+                }
+                SocketEvent::Connect { call, .. } => self.connects.push(call),
+                SocketEvent::Asked { call, .. } => self.asked.push(call),
+                SocketEvent::DatagramReadable(id) => {
+                    self.mail.insert(id);
+                }
+                SocketEvent::Pipe { id, readable, gone, .. } => {
+                    let stream = self.streams.iter_mut().find(|stream| stream.id == id);
+                    if let Some(pipe) = stream.and_then(|stream| stream.pipe.as_mut()).filter(|_| readable) {
+                        pipe.arrived(gone);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// One act of somebody's; `None` when the input has no more.
+    fn step(&mut self, input: &mut Input<'_>) -> Option<()> {
+        match input.below(16)? {
+            0..=3 => self.request(input)?,
+            4 => self.nonsense(input)?,
+            5 => self.offer(input)?,
+            6 => self.accept(input)?,
+            7 => self.write(input)?,
+            8 => self.read(input)?,
+            9 => self.hand(input)?,
+            10 => self.spoil(input)?,
+            11 => self.answer(input)?,
+            12 => self.deliver(input)?,
+            13 => self.send_datagram(input)?,
+            14 => self.mail(input)?,
+            _ => self.close(input)?,
+        }
+        Some(())
+    }
+
+    fn id(&self, input: &mut Input<'_>) -> Option<u64> {
+        let (kind, at) = (input.below(4)?, usize::from(input.byte()?));
+        let of = |ends: &[OwnedFd]| {
+            let end = ends.get(at % ends.len().max(1))?;
+            Name::of(end.as_fd()).map(|name| socket_name.id)
+        };
+        let known = match kind {
+            0 => of(&self.listeners),
+            1 => of(&self.mailboxes),
+            2 => self.streams.get(at % self.streams.len().max(1)).map(|stream| stream.id),
+            _ => None,
+        };
+        Some(known.unwrap_or(u64::from(input.u16()?) << (at % 49)))
+    }
+
+    fn addr(input: &mut Input<'_>) -> Option<SocketAddr> {
+        let mut addr: SocketAddr = input.one_of(&ADDRS)?.parse().expect("an address");
+        let byte = input.byte()?;
+        if byte >= 192 {
+            addr.set_port(byte.into());
+        }
+        Some(addr)
+    }
+
+    fn request(&mut self, input: &mut Input<'_>) -> Option<()> {
+        let flag = |bits: u8, bit: u8| bits >> bit & 1 == 1;
+        let mut more = Vec::new();
+        let request = match input.below(13)? {
+            0 => {
+                let (addr, bits) = (Self::addr(input)?, input.byte()?);
+                let (v6_only, reuse_port) = (flag(bits, 0), flag(bits, 1));
+                Request::Bind { addr, six: addr.is_ipv6(), v6_only, reuse_port }
+            }
+            1 => Request::Listen { id: self.id(input)?, backlog: input.one_of(&[0, 1, 2, 5, u32::MAX])? },
+            2 => {
+                let (to, bits) = (Self::addr(input)?, input.byte()?);
+                let from = if flag(bits, 1) { self.id(input)? } else { 0 };
+                let send_buffer = if flag(bits, 2) { 4096 } else { 0 };
+                let hops = HopLimits { sent: bits, received_min: bits >> 4 };
+                Request::Connect { to, six: to.is_ipv6(), waits: flag(bits, 0), from, send_buffer, hops }
+            }
+            3 => {
+                let (addr, bits) = (Self::addr(input)?, input.byte()?);
+                let to = if flag(bits, 0) { Some(Self::addr(input)?) } else { None };
+                let (v6_only, connects) = (flag(bits, 2), flag(bits, 3));
+                let reuse = Reuse { addr: flag(bits, 4), port: flag(bits, 5) };
+                let mut options = [0; DatagramOptions::LEN];
+                if flag(bits, 6) {
+                    options.iter_mut().zip(input.bytes(22)).for_each(|(to, byte)| *to = byte);
+                }
+                let (six, options) = (addr.is_ipv6(), DatagramOptions::decode(options));
+                Request::Datagrams { addr, six, v6_only, reuse, options, to, connects }
+            }
+            4 => {
+                let id = self.id(input)?;
+                Request::Aim { id, to: if input.byte()? % 2 == 0 { Some(Self::addr(input)?) } else { None } }
+            }
+            5 => Request::Ends { id: self.id(input)? },
+            6 => Request::Opening { id: self.id(input)? },
+            7 => {
+                let (id, len) = (self.id(input)?, usize::from(input.byte()?));
+                more = input.bytes(len);
+                Request::Rules { id }
+            }
+            8 | 9 => {
+                let id = self.id(input)?;
+                let (level, name) = Self::option(input)?;
+                let value = [i32::from(input.byte()?) - 1, i32::from(input.byte()? % 2)];
+                Request::Option { id, level, socket_name, value }
+            }
+            10 => {
+                let (level, name) = Self::option(input)?;
+                Request::GetOption { id: self.id(input)?, level, socket_name }
+            }
+            11 => Request::Private { id: self.id(input)?, bytes: [input.byte()?; 48] },
+            _ => input.one_of(&[Request::Labels, Request::Outboxes, Request::Interface])?,
+        };
+        self.ask_and_check(request, &more)
+    }
+
+    fn option(input: &mut Input<'_>) -> Option<(i32, i32)> {
+        let known = [
+            (libc::SOL_SOCKET, libc::SO_KEEPALIVE),
+            (libc::SOL_SOCKET, libc::SO_RCVBUF),
+            (libc::SOL_SOCKET, libc::SO_BROADCAST),
+            (libc::IPPROTO_TCP, libc::TCP_FASTOPEN),
+            (libc::IPPROTO_TCP, libc::TCP_INFO),
+            (libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT),
+            (libc::IPPROTO_IP, libc::IP_TOS),
+            (libc::SOL_UDP, libc::UDP_SEGMENT),
+        ];
+        let at = usize::from(input.byte()?);
+        Some(known.get(at % 9).copied().unwrap_or((at as i32, i32::from(input.byte()?))))
+    }
+
+    /// Asks; the answer is there, or is the stack's to give.
+    fn ask_and_check(&mut self, request: Request, more: &[u8]) -> Option<()> {
+        let open = self.connects.len() + self.asked.len();
+        let (answer, end) = self.ask_bytes(&request.encode(&SECRET), more)?;
+        if self.connects.len() + self.asked.len() > open {
+            assert_eq!(answer, None, "{request:?} is the stack's to answer");
+            self.questions.push(end);
+            self.questions.truncate(FILES_MAX);
+            return Some(());
+        }
+        assert!(answer.is_some(), "{request:?} has no answer");
+        let done = answer == Some(Answer::Done);
+        match request {
+            Request::Bind { .. } | Request::Datagrams { .. } => {
+                let named = Name::of(end.as_fd());
+                assert_eq!(named.is_some(), done, "{request:?} has a name where it is ours");
+                let ends = match request {
+                    Request::Bind { .. } => &mut self.listeners,
+                    _ => &mut self.mailboxes,
+                };
+                if done && ends.len() < FILES_MAX {
+                    ends.push(end);
+                }
+            }
+            _ => {}
+        }
+        Some(())
+    }
+
+    /// Something that is no request, or a file that is no pair.
+    fn nonsense(&mut self, input: &mut Input<'_>) -> Option<()> {
+        let (kind, len) = (input.below(3)?, usize::from(input.byte()?));
+        let bytes = input.bytes(len.min(120));
+        let before: u64 = self.desk.refused().map(|(_, count)| count).sum();
+        match kind {
+            0 => {
+                let _ = self.ask_bytes(&bytes, &[]);
+                let after = self.desk.refused().map(|(_, count)| count).sum::<u64>();
+                assert!(after > before || bytes.starts_with(&SECRET), "without the key");
+            }
+            1 => drop(self.ask_bytes(&[&SECRET[..], &bytes].concat(), &[])),
+            // The desk's answer goes where nobody reads.
+            _ => {
+                let request = Request::Interface.encode(&SECRET);
+                let _ = scm_rights::send(&self.control, Some(&self.to), &request, self.control.as_fd());
+            }
+        }
+        Some(())
+    }
+
+    /// A connection comes from the network.
+    fn offer(&mut self, input: &mut Input<'_>) -> Option<()> {
+        let (local, slot) = (Self::addr(input)?, u64::from(input.byte()? % 8));
+        self.streams.retain(|stream| stream.pipe.is_some() || stream.end.is_some());
+        // As the stack, which uses a slot again once its connection is gone.
+        let taken = self.streams.iter().any(|stream| stream.id >> 32 == slot && stream.pipe.is_some());
+        if self.streams.len() >= FILES_MAX || taken {
+            return Some(());
+        }
+        self.made += 1;
+        let id = slot << 32 | self.made;
+        let remote = if local.is_ipv4() { "10.0.0.9:4242" } else { "[fd00::9]:4242" };
+        if let Ok(pipe) = self.desk.offer(id, local, remote.parse().expect("an address")) {
+            self.streams.push(Stream { id, pipe: Some(pipe), end: None, written: 0, read: 0 });
+        }
+        Some(())
+    }
+
+    fn accept(&mut self, input: &mut Input<'_>) -> Option<()> {
+        let at = usize::from(input.byte()?);
+        let Some(listener) = self.listeners.get(at % self.listeners.len().max(1)) else { return Some(()) };
+        let mut bytes = [0; socket_name::LEN];
+        if let Ok(message) = scm_rights::receive_now(listener, &mut bytes)
+            && let Some(end) = message.fd
+        {
+            assert!(Name::decode(&bytes[..message.len]).is_some(), "a connection comes with its name");
+            self.take_end(end);
+        }
+        Some(())
+    }
+
+    /// The program writes to a connection: to its outbox, or to the pair.
+    fn write(&mut self, input: &mut Input<'_>) -> Option<()> {
+        let (at, way) = (usize::from(input.byte()?), input.below(3)?);
+        let len = input.one_of(&[1u32, 10, 500, 5000, 70_000])?;
+        let (count, outboxes) = (self.streams.len().max(1), &self.outboxes);
+        let Some(stream) = self.streams.get_mut(at % count) else { return Some(()) };
+        let Some(end) = &stream.end else { return Some(()) };
+        let bytes: Vec<u8> = (0..len).map(|i| pattern(stream.written.wrapping_add(i))).collect();
+        let is_alone = || rustix::io::ioctl_fionread(end).is_ok() && !is_unsent(end);
+        let put = way != 0 && outboxes.put(stream.id, bytes.chunks(3000), is_alone);
+        let taken = if put { bytes.len() } else { send(end, &bytes, QUIET).unwrap_or(0) };
+        stream.written = stream.written.wrapping_add(taken as u32);
+        Some(())
+    }
+
+    /// The stack reads what the program has written.
+    fn read(&mut self, input: &mut Input<'_>) -> Option<()> {
+        let (at, len) = (usize::from(input.byte()?), input.one_of(&[1usize, 100, 8192, 200_000])?);
+        let (count, spoilt) = (self.streams.len().max(1), self.spoilt);
+        let Some(stream) = self.streams.get_mut(at % count) else { return Some(()) };
+        let Some(pipe) = &mut stream.pipe else { return Some(()) };
+        let mut bytes = vec![0; len];
+        match pipe.read(&mut bytes) {
+            Read::Some(taken) => {
+                assert!((1..=len).contains(&taken), "{taken} bytes of {len}");
+                let wanted = |i: usize| pattern(stream.read.wrapping_add(i as u32));
+                let whole = (0..taken).all(|i| bytes[i] == wanted(i));
+                assert!(spoilt || whole, "the program's bytes, in order");
+                stream.read = stream.read.wrapping_add(taken as u32);
+                assert!(spoilt || stream.read <= stream.written, "bytes from nowhere");
+            }
+            Read::End | Read::Reset => stream.pipe = None,
+            Read::Nothing => {}
+        }
+        Some(())
+    }
+
+    /// The stack hands bytes to the program.
+    fn hand(&mut self, input: &mut Input<'_>) -> Option<()> {
+        let (at, level) = (usize::from(input.byte()?), input.byte()?);
+        let count = self.streams.len().max(1);
+        let Some(stream) = self.streams.get_mut(at % count) else { return Some(()) };
+        let Some(pipe) = &mut stream.pipe else { return Some(()) };
+        pipe.tell(level, &[level; 48]);
+        pipe.want_room(level % 2 == 0);
+        match pipe.write(&[level; 300]) {
+            Wrote::Some(taken) => assert!((1..=300).contains(&taken)),
+            Wrote::Full => {}
+            Wrote::Gone => stream.pipe = None,
+        }
+        Some(())
+    }
+
+    /// A hostile program writes anything anywhere in the memory of the outboxes.
+    fn spoil(&mut self, input: &mut Input<'_>) -> Option<()> {
+        let (which, slot) = (input.below(4)?, u64::from(input.byte()? % 8));
+        let (at, word) = (u64::from(input.u16()?), u64::from(input.u16()?) << (input.byte()? % 64));
+        // The stack's page, or an outbox's words, or its bytes.
+        let slots = 2 * 4096 + slot * (shm_send::BYTES as u64 + 64);
+        let place = match which {
+            0 => at % 4096,
+            1 => 4096 + at % 4096,
+            2 => slots + at % 4 * 8,
+            _ => slots + at,
+        };
+        let word = if word == 0 { u64::MAX } else { word };
+        self.spoilt |= pwrite(&self.file, &word.to_ne_bytes(), place / 8 * 8).is_ok();
+        Some(())
+    }
+
+    /// The stack answers what it was asked.
+    fn answer(&mut self, input: &mut Input<'_>) -> Option<()> {
+        let how = input.below(4)?;
+        if let Some(call) = self.asked.pop() {
+            self.desk.answer(call, &SocketInfo::gone());
+        }
+        let Some(call) = self.connects.pop() else { return Some(()) };
+        if how == 0 || self.streams.len() >= FILES_MAX {
+            self.desk.refuse_opening(call, Errno::ADDRNOTAVAIL);
+            return Some(());
+        }
+        self.made += 1;
+        let id = (8 + self.made % 8) << 32 | self.made;
+        if self.streams.iter().any(|stream| stream.id >> 32 == id >> 32 && stream.pipe.is_some()) {
+            self.desk.refuse_opening(call, Errno::ADDRNOTAVAIL);
+            return Some(());
+        }
+        let ends: [SocketAddr; 2] = ["10.0.0.1:40000", "10.0.0.9:80"].map(|end| end.parse().expect("an end"));
+        let Some(mut pipe) = self.desk.opening(call, id, ends[0], ends[1]) else { return Some(()) };
+        match how {
+            1 => self.desk.opened(id, &mut pipe),
+            2 => {
+                self.desk.failed(id, Errno::CONNREFUSED);
+                return Some(());
+            }
+            _ => {}
+        }
+        let stream = Stream { id, pipe: Some(pipe), end: None, written: 0, read: 0 };
+        self.streams.push(stream);
+        // Whoever asked finds the program's end with the answer, which stays in its pair.
+        if how == 3 {
+            self.desk.opened(id, self.streams.last_mut()?.pipe.as_mut()?);
+        }
+        let handed: Vec<_> = self.questions.iter().filter_map(received).collect();
+        handed.into_iter().for_each(|end| self.take_end(end));
+        Some(())
+    }
+
+    /// A datagram comes from the network.
+    fn deliver(&mut self, input: &mut Input<'_>) -> Option<()> {
+        let (local, class, level) = (Self::addr(input)?, input.byte()?, input.byte()?);
+        let len = input.one_of(&[0usize, 1, 1200, 9000, 65_000])?;
+        let segment = input.one_of(&[0usize, 1, 1200, 70_000])?;
+        if len / segment.max(1) > 128 && segment > 0 {
+            return Some(());
+        }
+        let remote = if local.is_ipv4() { "10.0.0.9:7" } else { "[fd00::9]:7" };
+        let arrived = Arrived { local, remote: remote.parse().expect("an address"), class };
+        let payload: Vec<u8> = (0..len as u32).map(pattern).collect();
+        let delivered = self.desk.deliver(arrived, level, &payload, segment);
+        if let Delivered::To(id) = delivered {
+            assert!(self.mailboxes.is_empty() || id != 0);
+        }
+        Some(())
+    }
+
+    /// A program sends a datagram, or something that is none, or takes one.
+    fn send_datagram(&mut self, input: &mut Input<'_>) -> Option<()> {
+        let (at, kind) = (usize::from(input.byte()?), input.below(5)?);
+        let Some(end) = self.mailboxes.get(at % self.mailboxes.len().max(1)) else { return Some(()) };
+        let to = Self::addr(input)?;
+        let said = Cmsg { here: None, class: None, segment: u16::from(input.byte()? / 64) * 400 };
+        match kind {
+            0 => {
+                let len = usize::from(input.byte()?);
+                let _ = send(end, &input.bytes(len), QUIET);
+            }
+            1 => {
+                let head = DatagramHeader::Connected.encode_with(said);
+                let _ = send(end, &[&head[..], &[7; 1000]].concat(), QUIET);
+            }
+            2 => drop(send(end, &KernelSocketInfo::Here.encode(), QUIET)),
+            3 => {
+                let mut bytes = vec![0; datagram_header::LEN + 65_600];
+                if let Ok((len @ 1.., _)) = recv(end, &mut bytes[..], RecvFlags::DONTWAIT) {
+                    let head = &bytes[..len.min(datagram_header::LEN)];
+                    let envelope =
+                        DatagramHeader::decode(head).expect("what a program is told is an envelope");
+                    if matches!(envelope, DatagramHeader::Peer(_)) {
+                        let (rest, cut) = (&bytes[datagram_header::LEN..len.min(bytes.len())], 1200);
+                        let whole =
+                            |from: usize| rest.iter().zip(from as u32..).all(|(b, i)| *b == pattern(i));
+                        let sent = rest.iter().all(|byte| *byte == 7);
+                        assert!(sent || (0..64).any(|n| whole(n * cut)) || rest.len() <= 1, "as it was sent");
+                    }
+                }
+            }
+            _ => {
+                let head = DatagramHeader::Peer(to).encode_with(said);
+                let _ = send(end, &[&head[..], &[7; 1000]].concat(), QUIET);
+            }
+        }
+        Some(())
+    }
+
+    /// The stack takes what programs have sent.
+    fn mail(&mut self, input: &mut Input<'_>) -> Option<()> {
+        let level = input.byte()?;
+        let Some(id) = self.mail.pop_first() else { return Some(()) };
+        let mut bytes = vec![0; 65_600];
+        for _ in 0..20 {
+            match self.desk.letter(id, level, &mut bytes) {
+                QueuedDatagram::Out { len, segment, .. } => {
+                    assert!(len <= bytes.len() && segment > 0, "{len} bytes in segments of {segment}");
+                    assert!(len.div_ceil(segment) <= datagram_header::SEGMENTS_MAX);
+                }
+                QueuedDatagram::Settled(_) | QueuedDatagram::Elsewhere => {}
+                QueuedDatagram::Nothing | QueuedDatagram::End { .. } => break,
+            }
+        }
+        Some(())
+    }
+
+    /// A program closes something, or half of it.
+    fn close(&mut self, input: &mut Input<'_>) -> Option<()> {
+        let (kind, at) = (input.below(5)?, usize::from(input.byte()?));
+        let take = |ends: &mut Vec<OwnedFd>| (!ends.is_empty()).then(|| ends.swap_remove(at % ends.len()));
+        match kind {
+            0 => drop(take(&mut self.listeners)),
+            1 => drop(take(&mut self.mailboxes)),
+            2 => drop(take(&mut self.questions)),
+            3 => {
+                let count = self.streams.len().max(1);
+                self.streams.get_mut(at % count).into_iter().for_each(|stream| stream.end = None);
+            }
+            _ => {
+                let ends = self.streams.iter().filter_map(|stream| stream.end.as_ref());
+                let ends: Vec<_> = ends.chain(&self.listeners).chain(&self.mailboxes).collect();
+                if let Some(end) = ends.get(at % ends.len().max(1)) {
+                    let _ = shutdown(*end, Shutdown::Write);
+                }
+            }
+        }
+        Some(())
+    }
+
+    /// All programs end, and the stack lets go of their connections.
+    fn end(mut self) {
+        self.listeners.clear();
+        self.mailboxes.clear();
+        self.questions.clear();
+        self.streams.clear();
+        let are_open = |all: &Self| all.listens.values().any(|listens| *listens);
+        for round in 0..1_000_000 {
+            // A child that another test forks has all descriptors until it becomes its program.
+            if round >= 4 && !are_open(&self) {
+                break;
+            }
+            std::thread::yield_now();
+            self.poll();
+            while let Some(id) = self.mail.pop_first() {
+                let mut bytes = vec![0; 65_600];
+                while !matches!(
+                    self.desk.letter(id, 7, &mut bytes),
+                    QueuedDatagram::End { .. } | QueuedDatagram::Nothing
+                ) {}
+            }
+        }
+        let open: Vec<_> = self.listens.iter().filter(|(_, listens)| **listens).collect();
+        assert!(open.is_empty(), "nobody is left, and {open:?} are listened on");
+        let mut happened = Vec::new();
+        assert!(!self.desk.poll(&mut happened), "nobody is left, and is told of: {happened:?}");
+    }
+}
+
+/// The descriptor that came with the next answer on `question`.
+fn received(question: &OwnedFd) -> Option<OwnedFd> {
+    scm_rights::receive_now(question, &mut [0; ANSWER_BYTES]).ok()?.fd
+}
+
+/// True if something written to `end` has not been read at the other.
+fn is_unsent(end: &OwnedFd) -> bool {
+    use std::os::fd::AsRawFd;
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: the descriptor is open, and the kernel writes one int to where `bytes` is.
+    let done = unsafe { libc::ioctl(end.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
+    done != 0 || bytes > 0
+}

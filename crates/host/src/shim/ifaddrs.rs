@@ -1,0 +1,87 @@
+//! Which addresses the stack has, as getifaddrs(3) is to tell them: programs that
+//! listen on each address there is (BIND does) would never come upon ours.
+
+use std::net::IpAddr;
+
+use super::datagram_header;
+use super::routes::Routes;
+
+/// The stack's addresses, and the interface that they are had by.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Interface {
+    /// The number of the interface that the device is, or 0.
+    pub number: u32,
+    /// Each with its prefix in bits.
+    pub addrs: Vec<(IpAddr, u8)>,
+}
+
+/// An address: its kind, itself, its prefix.
+const ADDR_BYTES: usize = 1 + 16 + 1;
+/// As many as are told.
+const ADDRS_MAX: usize = 64;
+
+impl Interface {
+    /// Bytes that it takes, at the most.
+    pub const BYTES_MAX: usize = 4 + ADDRS_MAX * ADDR_BYTES;
+
+    /// Where a stack is.
+    #[must_use]
+    pub fn of(place: &Routes) -> Self {
+        let addrs = place.addrs.iter().map(|addr| (*addr, place.prefix(*addr)));
+        Self { number: place.interface, addrs: addrs.take(ADDRS_MAX).collect() }
+    }
+
+    /// As it is sent.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = self.number.to_be_bytes().to_vec();
+        for (addr, prefix) in &self.addrs {
+            bytes.push(u8::from(addr.is_ipv6()));
+            bytes.extend(datagram_header::mapped(*addr).octets());
+            bytes.push(*prefix);
+        }
+        bytes
+    }
+
+    /// What `bytes` say; `None` when that is nothing.
+    #[must_use]
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let (number, rest) = bytes.split_first_chunk()?;
+        let (addrs, []) = rest.as_chunks::<ADDR_BYTES>() else { return None };
+        let addr = |bytes: &[u8; ADDR_BYTES]| {
+            let [six, sixteen @ .., prefix] = bytes;
+            let addr = IpAddr::from(*sixteen);
+            Some((if *six == 1 { addr } else { Some(addr.to_canonical()).filter(IpAddr::is_ipv4)? }, *prefix))
+        };
+        Some(Self {
+            number: u32::from_be_bytes(*number),
+            addrs: addrs.iter().map(addr).collect::<Option<_>>()?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_comes_back_as_it_was_sent() {
+        let addr = |text: &str| text.parse::<IpAddr>().unwrap();
+        let place = Routes {
+            addrs: ["198.18.77.2", "2001:db8:77::2", "fe80::2", "198.51.100.2"].map(addr).to_vec(),
+            subnets: vec![(addr("198.18.77.2"), 24), (addr("2001:db8:77::2"), 64)],
+            interface: 7,
+            ..Routes::default()
+        };
+        let interface = Interface::of(&place);
+        assert_eq!(interface.addrs.iter().map(|(_, prefix)| *prefix).collect::<Vec<_>>(), [24, 64, 64, 32]);
+        let bytes = interface.encode();
+        assert!(bytes.len() <= Interface::BYTES_MAX);
+        assert_eq!(Interface::decode(&bytes), Some(interface));
+        for len in (0..bytes.len()).filter(|len| (len - 4.min(*len)) % ADDR_BYTES != 0 || *len < 4) {
+            assert_eq!(Interface::decode(&bytes[..len]), None, "{len} bytes");
+        }
+        let many = Routes { addrs: vec![addr("::1"); 100], ..place };
+        assert_eq!(Interface::of(&many).encode().len(), Interface::BYTES_MAX);
+    }
+}

@@ -1,0 +1,189 @@
+//! Sockets that programs bind and listen on, and the connections that they are given.
+//!
+//! A listener's pair carries connections to its program; beyond what the pair
+//! holds they wait in the listener, and the pair is watched for room.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::fd::OwnedFd;
+
+use rustix::event::epoll;
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, socketpair};
+
+use super::super::conn_pair::{ConnPair, READABLE};
+use super::super::listener_table::{BACKLOG_MAX, Listener, Stack};
+use super::super::protocol::Answer;
+use super::super::socket_name::{Kind, LEN, Name};
+use super::super::tcp_sockopt::{self, TcpSockopt};
+use super::reply::{no, refused, say};
+use super::{AcceptError, COOKIES_MAX, LISTENER, MAILBOX, Refusal, SocketEvent, SocketServer};
+
+impl SocketServer {
+    /// Gives `addr` to the socket whose other end is `end`.
+    pub(super) fn bind(&mut self, mut addr: SocketAddr, end: OwnedFd, change: impl FnOnce(&mut Listener)) {
+        if !self.place.is_for(addr) {
+            return say(&end, Answer::NotOurs);
+        }
+        self.made += 1;
+        if addr.port() == 0 {
+            let Some(port) = self.listeners.free_port(&self.key, self.made) else {
+                return no(&end, Errno::ADDRINUSE);
+            };
+            addr.set_port(port);
+        }
+        let id = LISTENER | self.made;
+        let mut listener = Listener::new(id, addr, end);
+        change(&mut listener);
+        let nobody = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
+        let name = self.name(Kind::Listener, id, listener.six, addr, nobody);
+        if let Err(listener) = self.listeners.add(listener) {
+            return no(&listener.end, Errno::ADDRINUSE);
+        }
+        let Some(listener) = self.listeners.get_mut(id) else { return };
+        let named = rustix::io::ioctl_fionbio(&listener.end, true).and_then(|()| bind(&listener.end, &name?));
+        let data = epoll::EventData::new_u64(id);
+        let flags = epoll::EventFlags::IN | epoll::EventFlags::RDHUP;
+        match named.and_then(|()| epoll::add(&self.watches[0], &listener.end, data, flags)) {
+            Ok(()) => say(&listener.end, Answer::Done),
+            Err(errno) => {
+                no(&listener.end, errno);
+                self.listeners.remove(id);
+            }
+        }
+    }
+
+    /// The kernel's socket `cookie` is `bound` here; or it is to be used where another process has bound it.
+    pub(super) fn on_cookie(&mut self, cookie: u64, bound: bool) -> Answer {
+        if bound {
+            if self.cookies.len() >= COOKIES_MAX {
+                self.cookies.pop_front();
+            }
+            self.cookies.push_back(cookie);
+            return Answer::Done;
+        }
+        if !self.cookies.contains(&cookie) {
+            return Answer::Done;
+        }
+        self.refuse(Refusal::Cookie);
+        refused(Errno::INVAL)
+    }
+
+    /// Listener `id` takes connections from now on, so many of which may wait.
+    pub(super) fn listen(&mut self, id: u64, backlog: u32, into: &mut Vec<SocketEvent>) -> Answer {
+        // What it has sent is there: once listen(2) has returned, the kernel's half listens, too.
+        if self.listeners.get(id).is_some_and(|listener| listener.half.is_none()) {
+            self.take_half(id);
+        }
+        let Some(listener) = self.listeners.get_mut(id) else { return refused(Errno::INVAL) };
+        listener.listen(backlog);
+        let port = listener.addr.port();
+        into.push(self.listens(port));
+        self.open_half(id);
+        Answer::Done
+    }
+
+    /// So many connections of listener `id` may have brought data with their SYN; as tcp(7) has it.
+    pub(super) fn set_fast_open(&mut self, id: u64, most: i32, into: &mut Vec<SocketEvent>) -> Answer {
+        let (Some(listener), Ok(most)) = (self.listeners.get_mut(id), usize::try_from(most)) else {
+            return refused(Errno::INVAL);
+        };
+        listener.fast_open = most.min(BACKLOG_MAX);
+        if listener.backlog > 0 {
+            let port = listener.addr.port();
+            into.push(self.listens(port));
+        }
+        Answer::Done
+    }
+
+    /// Connections of listener `id` are to have `setting` from now on.
+    pub(super) fn set_listener(&mut self, id: u64, setting: TcpSockopt, into: &mut Vec<SocketEvent>) {
+        let Some(listener) = self.listeners.get_mut(id) else { return };
+        let before = tcp_sockopt::hop_limits(listener.settings());
+        listener.set(setting);
+        // They are the stack's to know before there is a connection.
+        if listener.backlog > 0 && tcp_sockopt::hop_limits(listener.settings()) != before {
+            let port = listener.addr.port();
+            into.push(self.listens(port));
+        }
+    }
+
+    /// Somebody listens on `port`.
+    fn listens(&self, port: u16) -> SocketEvent {
+        let listening: Vec<_> = self.listeners.at(port).filter(|listener| listener.backlog > 0).collect();
+        // Who has not asked for requests that may come twice gets none.
+        let fast_open = listening.iter().map(|listener| listener.fast_open).min().unwrap_or(0);
+        let mut limits = listening.iter().map(|listener| tcp_sockopt::hop_limits(listener.settings()));
+        let first = limits.next().unwrap_or_default();
+        let hops = if limits.all(|other| other == first) { first } else { Default::default() };
+        SocketEvent::Listen { port, fast_open, hops }
+    }
+
+    /// Its program is gone, or has sent something, or there is room in the pair of listener `id`.
+    pub(super) fn on_listener(&mut self, id: u64, flags: epoll::EventFlags, into: &mut Vec<SocketEvent>) {
+        use epoll::EventFlags as F;
+        if flags.intersects(F::HUP | F::ERR | F::RDHUP) {
+            if let Some((Listener { addr, end, half, .. }, last)) = self.listeners.remove(id) {
+                half.iter().chain([&end]).for_each(|file| self.unwatch(file));
+                into.extend(last.then_some(SocketEvent::Unlisten(addr.port())));
+            }
+            return;
+        }
+        if flags.contains(F::IN) {
+            self.take_half(id);
+        }
+        let Some(listener) = self.listeners.get_mut(id) else { return };
+        listener.refill();
+        let _ = self.watch_listener(id);
+        self.accept_half(id);
+    }
+
+    /// Watches whether the listener is still there, and for room where it lacks.
+    fn watch_listener(&self, id: u64) -> io::Result<()> {
+        use epoll::EventFlags as F;
+        let Some(listener) = self.listeners.get(id) else { return Ok(()) };
+        let room = if listener.is_full() { F::OUT } else { F::empty() };
+        let (flags, data) = (F::IN | F::RDHUP | room, epoll::EventData::new_u64(id));
+        epoll::modify(&self.watches[0], &listener.end, data, flags)?;
+        Ok(())
+    }
+
+    /// Hands a connection to listener `id`; gives it back where too many wait.
+    pub(super) fn hand_over(&mut self, id: u64, name: [u8; LEN], theirs: OwnedFd) -> Result<(), OwnedFd> {
+        let Some(listener) = self.listeners.get_mut(id) else { return Err(theirs) };
+        let before = listener.is_full();
+        listener.hand_over(name, theirs)?;
+        if listener.is_full() && !before {
+            let _ = self.watch_listener(id);
+        }
+        Ok(())
+    }
+
+    /// Hands a new connection from `remote` to `local` to the program that
+    /// listens there. `id` is how it is called from now on: below 2⁶², and no
+    /// other connection's that a program may still have.
+    ///
+    /// # Errors
+    /// [`AcceptError`]; the program hears nothing of it.
+    pub fn offer(&mut self, id: u64, local: SocketAddr, remote: SocketAddr) -> Result<ConnPair, AcceptError> {
+        assert!(id < MAILBOX, "connection {id} is called like a listener, or like a mailbox");
+        let stack = Stack { number: self.stack_of(id), of: self.watches.len() };
+        let (run, watch) = (self.run, self.watches[stack.number].clone());
+        let listener = self.listeners.taker(local, stack).ok_or(AcceptError::NoListener)?;
+        let name = Name { run, kind: Kind::Connection, six: listener.six, id, local, remote };
+        let (name, listener) = (name.encode(), listener.id);
+        let none = |_: Errno| AcceptError::NoDescriptor;
+        let (ours, theirs) =
+            socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None).map_err(none)?;
+        bind(&ours, &SocketAddrUnix::new_abstract_name(&name).map_err(none)?).map_err(none)?;
+        epoll::add(&watch, &ours, epoll::EventData::new_u64(id), READABLE).map_err(none)?;
+        // Before the program has it, so that it finds its label.
+        let pipe = ConnPair::new(ours, id, watch, self.shared.clone());
+        self.hand_over(listener, name, theirs).map_err(|_| AcceptError::Full)?;
+        if let Some(listener) = self.listeners.get(listener) {
+            let set = listener.settings().iter().map(|&setting| SocketEvent::Set { id, setting });
+            self.inherited.extend(set);
+        }
+        Ok(pipe)
+    }
+}

@@ -1,0 +1,246 @@
+//! Connections that programs open.
+
+use net::stack::HopLimits;
+use rustix::event::{PollFd, PollFlags, poll};
+
+use super::super::connect::KEPT;
+use super::*;
+
+const PEER: &str = "10.0.0.9:80";
+const FROM: &str = "10.0.0.1:40000";
+
+fn connect(to: &str) -> Request {
+    Request::Connect {
+        to: end(to),
+        six: false,
+        waits: false,
+        from: 0,
+        send_buffer: 0,
+        hops: HopLimits::default(),
+    }
+}
+
+/// What poll(2) says of `socket` now.
+fn ready(socket: &OwnedFd) -> PollFlags {
+    let mut fds = [PollFd::new(socket, PollFlags::IN | PollFlags::OUT)];
+    poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).unwrap();
+    fds[0].revents()
+}
+
+impl World {
+    /// A handshake under way as connection 7; our end, and the program's.
+    fn opening(&mut self, waits: bool) -> (ConnPair, OwnedFd, Reply) {
+        let mut pipe = None;
+        let request = Request::Connect {
+            to: end(PEER),
+            six: false,
+            waits,
+            from: 0,
+            send_buffer: 0,
+            hops: HopLimits::default(),
+        };
+        let (mut asked, _) = self.ask_stack(request, |desk, what| {
+            if let SocketEvent::Connect { call, to, port: None, .. } = *what {
+                assert_eq!(to, end(PEER));
+                pipe = desk.opening(call, 7, end(FROM), to);
+            }
+        });
+        assert_eq!(asked.answer, Answer::Done);
+        let theirs = asked.brought.take().expect("the connection comes with the answer");
+        (pipe.expect("the stack was asked"), theirs, asked)
+    }
+
+    fn stands(&mut self) -> Answer {
+        self.ask(Request::Opening { id: 7 }).0
+    }
+}
+
+fn no(errno: Errno) -> Answer {
+    Answer::No(errno.raw_os_error())
+}
+
+#[test]
+fn a_connection_is_writable_once_its_handshake_is_complete() {
+    let mut world = World::new(20);
+    let (mut pipe, theirs, _) = world.opening(false);
+    let name = Name::of(theirs.as_fd()).unwrap();
+    assert_eq!((name.kind, name.local, name.remote), (Kind::Opened, end(FROM), end(PEER)));
+    assert_eq!((ready(&theirs), world.stands()), (PollFlags::empty(), no(Errno::ALREADY)));
+    let mut stream = UnixStream::from(theirs.try_clone().unwrap());
+    stream.set_nonblocking(true).unwrap();
+    assert_eq!(stream.write(b"early").unwrap_err().kind(), io::ErrorKind::WouldBlock);
+    world.desk.opened(7, &mut pipe);
+    assert_eq!((ready(&theirs), world.stands()), (PollFlags::OUT, Answer::Done));
+    let much = vec![b'x'; 100_000];
+    assert_eq!(stream.write(&much).unwrap(), much.len(), "there is as much room as ever");
+    let mut bytes = vec![0; much.len()];
+    let mut got = 0;
+    while let Read::Some(len) = found(&mut pipe, &mut bytes[got..]) {
+        got += len;
+        if got == bytes.len() {
+            break;
+        }
+    }
+    assert!(bytes == much, "and nothing before it");
+    drop((theirs, stream));
+    soon(|| found(&mut pipe, &mut [0; 8]) == Read::End);
+}
+
+#[test]
+fn a_connection_that_could_not_be_opened_is_an_error_with_its_reason() {
+    let mut world = World::new(21);
+    let (pipe, theirs, _) = world.opening(false);
+    world.desk.failed(7, Errno::CONNREFUSED);
+    drop(pipe);
+    soon(|| ready(&theirs).contains(PollFlags::ERR | PollFlags::OUT | PollFlags::IN));
+    assert_eq!(world.stands(), no(Errno::CONNREFUSED));
+    assert!(Name::of(theirs.as_fd()).is_some(), "it still says what it was");
+}
+
+#[test]
+fn who_waits_is_told_the_outcome() {
+    let mut world = World::new(22);
+    let (mut pipe, _theirs, asked) = world.opening(true);
+    let moment = Some(std::time::Duration::from_millis(1));
+    assert_eq!(asked.outcome(moment), Err(Errno::AGAIN), "not yet");
+    world.desk.opened(7, &mut pipe);
+    assert_eq!(asked.outcome(None), Ok(Answer::Done));
+    let mut world = World::new(23);
+    let (_, _theirs, asked) = world.opening(true);
+    world.desk.failed(7, Errno::TIMEDOUT);
+    assert_eq!(asked.outcome(None), Ok(no(Errno::TIMEDOUT)));
+    let (_, _theirs, asked) = world.opening(true);
+    drop(world);
+    assert_eq!(asked.outcome(None), Err(Errno::NETDOWN), "nobody is there any more");
+}
+
+#[test]
+fn what_the_stack_cannot_begin_is_refused_with_its_reason() {
+    let mut world = World::new(24);
+    let (asked, _) = world.ask_stack(connect(PEER), |desk, what| {
+        if let SocketEvent::Connect { call, .. } = *what {
+            desk.refuse_opening(call, Errno::ADDRNOTAVAIL);
+        }
+    });
+    assert_eq!((asked.answer, asked.brought.is_none()), (no(Errno::ADDRNOTAVAIL), true));
+    assert_eq!(world.ask(connect("192.0.2.1:80")).0, Answer::NotOurs);
+}
+
+#[test]
+fn a_syn_has_the_hop_limits_of_its_socket() {
+    let mut world = World::new(27);
+    let (_, bound) = world.bind("10.0.0.1:4444");
+    let bound = Name::of(bound.as_fd()).unwrap().id;
+    for (name, value) in [(libc::IP_TTL, 5), (libc::IP_MINTTL, 3)] {
+        let level = libc::IPPROTO_IP;
+        world.ask(Request::Option { id: bound, level, name, value: [value, 0] });
+    }
+    let kernels = HopLimits { sent: 255, received_min: 254 };
+    for (from, expected) in [(0, kernels), (bound, HopLimits { sent: 5, received_min: 3 })] {
+        let to = end(PEER);
+        let request = Request::Connect { to, six: false, waits: false, from, send_buffer: 0, hops: kernels };
+        let mut told = None;
+        world.ask_stack(request, |desk, what| {
+            if let SocketEvent::Connect { call, hops, .. } = *what {
+                told = Some(hops);
+                desk.refuse_opening(call, Errno::NETUNREACH);
+            }
+        });
+        assert_eq!(told, Some(expected), "from {from}");
+    }
+}
+
+#[test]
+fn a_bound_socket_connects_from_its_port_with_what_was_set() {
+    let mut world = World::new(25);
+    let (_, bound) = world.bind("10.0.0.1:4444");
+    let from = Name::of(bound.as_fd()).unwrap().id;
+    let (level, name) = (libc::SOL_SOCKET, libc::SO_KEEPALIVE);
+    world.ask(Request::Option { id: from, level, name, value: [1, 0] });
+    let request = |to| Request::Connect {
+        to: end(to),
+        six: false,
+        waits: false,
+        from,
+        send_buffer: 0,
+        hops: HopLimits::default(),
+    };
+    let mut pipe = None;
+    let (_, happened) = world.ask_stack(request(PEER), |desk, what| {
+        if let SocketEvent::Connect { call, to, port, .. } = *what {
+            assert_eq!(port, Some(4444));
+            pipe = desk.opening(call, 7, end("10.0.0.1:4444"), to);
+        }
+    });
+    let set = SocketEvent::Set { id: 7, setting: TcpSockopt::KeepAlive(true) };
+    assert!(happened.contains(&set) || world.poll().contains(&set));
+    // It has given its right to choose away: the kernel's it cannot be.
+    assert_eq!(world.ask(request("192.0.2.1:80")).0, no(Errno::NETUNREACH));
+    let listener = world.listener(HERE);
+    let from = Name::of(listener.as_fd()).unwrap().id;
+    let listening = Request::Connect {
+        to: end(PEER),
+        six: false,
+        waits: false,
+        from,
+        send_buffer: 0,
+        hops: HopLimits::default(),
+    };
+    assert_eq!(world.ask(listening).0, no(Errno::ISCONN));
+}
+
+#[test]
+fn programs_connect_to_each_other_without_a_wire() {
+    let mut world = World::new(26);
+    assert_eq!(world.ask(connect(HERE)).0, no(Errno::CONNREFUSED));
+    let listener = world.listener(HERE);
+    let (asked, happened) = world.ask_stack(connect(HERE), |_, _| ());
+    assert_eq!((asked.answer, &happened[..]), (Answer::Done, &[][..]));
+    let mut ours = UnixStream::from(asked.brought.unwrap());
+    let (accepted, mut theirs) = accept(&listener);
+    let opened = Name::of(ours.as_fd()).unwrap();
+    assert_eq!((opened.kind, accepted.kind), (Kind::Opened, Kind::Connection));
+    assert_eq!((opened.local, opened.remote), (accepted.remote, accepted.local));
+    assert_eq!(Name::of(theirs.as_fd()), Some(accepted), "each end says what it is");
+    ours.write_all(b"hello").unwrap();
+    let mut bytes = [0; 5];
+    theirs.read_exact(&mut bytes).unwrap();
+    assert_eq!(&bytes, b"hello");
+}
+
+#[test]
+fn a_connection_in_its_handshake_has_no_outbox_to_write_to() {
+    let mut world = World::new(31);
+    let (mut pipe, _theirs, _) = world.opening(false);
+    let (outboxes, _) = world.while_polled(|seam| reached(seam, 7), |_, _| ());
+    let put = || outboxes.put(7, std::iter::once(&b"hello"[..]), || true);
+    assert!(!put());
+    world.desk.opened(7, &mut pipe);
+    assert!(put());
+    assert_eq!(pipe.read(&mut [0; 8]), Read::Some(5));
+}
+
+#[test]
+fn a_program_that_is_gone_before_its_handshake_is_complete_is_noticed_after_a_while() {
+    let mut world = World::new(67);
+    let (_pipe, theirs, _asked) = world.opening(false);
+    let is_gone = |what: &SocketEvent| matches!(what, SocketEvent::Pipe { id: 7, gone: true, .. });
+    drop(theirs);
+    assert!(!world.poll().iter().any(is_gone), "its end is kept");
+    world.desk.openings.let_go(|| std::time::Instant::now() + KEPT);
+    soon(|| world.poll().iter().any(is_gone));
+}
+
+#[test]
+fn a_handshake_that_takes_a_while_ends_as_others_do() {
+    let mut world = World::new(68);
+    let (mut pipe, theirs, _asked) = world.opening(false);
+    world.desk.openings.let_go(|| std::time::Instant::now() + KEPT);
+    assert_eq!((ready(&theirs), world.stands()), (PollFlags::empty(), no(Errno::ALREADY)));
+    world.desk.opened(7, &mut pipe);
+    assert_eq!((ready(&theirs), world.stands()), (PollFlags::OUT, Answer::Done));
+    UnixStream::from(theirs).write_all(b"hello").unwrap();
+    let mut bytes = [0; 8];
+    assert_eq!(found(&mut pipe, &mut bytes), Read::Some(5));
+    assert_eq!(&bytes[..5], b"hello", "and nothing before it");
+}

@@ -1,0 +1,278 @@
+//! Two stacks at one desk, and a program that asks.
+
+use std::io::Write as _;
+use std::net::IpAddr;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+
+use net::stack::HopLimits;
+use net::steer::FlowHash;
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::net::{SendFlags, send};
+
+use super::super::{
+    Answer, DatagramHeader, DatagramOptions, Name, Reply, Request, Reuse, ShimClient, TcpSockopt, scm_rights,
+    socket_name,
+};
+use super::*;
+use crate::soon::soon;
+
+const HERE: &str = "10.0.0.1:80";
+const PEER: &str = "10.0.0.9:4242";
+
+struct World {
+    windows: [StackHandle; 2],
+    seam: ShimClient,
+}
+
+fn end(text: &str) -> SocketAddr {
+    text.parse().unwrap()
+}
+
+impl World {
+    fn new(secret: u8) -> Self {
+        let steering = Steering::new(2, FlowHash::Keyed([secret; 16]));
+        let windows = StackHandle::open([secret; 16], steering).unwrap();
+        let Ok(windows) = <[StackHandle; 2]>::try_from(windows) else { panic!("a window for each stack") };
+        let addrs: Vec<IpAddr> = vec!["10.0.0.1".parse().unwrap()];
+        windows[0].set_place(Routes { subnets: vec![(addrs[0], 24)], addrs, ..Routes::default() });
+        let seam = ShimClient::parse(&windows[0].variable()).unwrap();
+        Self { windows, seam }
+    }
+
+    /// Asks from another thread; what each stack is told until there is an answer. Nobody connects.
+    fn ask(&mut self, request: Request) -> (Reply, [Vec<SocketEvent>; 2]) {
+        let (seam, mut told) = (self.seam, [Vec::new(), Vec::new()]);
+        let asked = std::thread::scope(|scope| {
+            let asking = scope.spawn(move || seam.ask(&request).expect("the desk is there"));
+            while !asking.is_finished() {
+                self.poll(&mut told);
+                std::thread::yield_now();
+            }
+            asking.join().unwrap()
+        });
+        self.poll(&mut told);
+        (asked, told)
+    }
+
+    fn poll(&mut self, told: &mut [Vec<SocketEvent>; 2]) {
+        for (window, told) in self.windows.iter_mut().zip(told) {
+            window.poll(told);
+        }
+    }
+
+    /// What each stack is told now.
+    fn told(&mut self) -> [Vec<SocketEvent>; 2] {
+        let mut told = [Vec::new(), Vec::new()];
+        self.poll(&mut told);
+        told
+    }
+
+    /// What is `expected` each stack is told soon, and nothing else.
+    #[track_caller]
+    fn told_soon(&mut self, expected: [Vec<SocketEvent>; 2]) {
+        let mut told = [Vec::new(), Vec::new()];
+        soon(|| {
+            self.poll(&mut told);
+            let begins = told.iter().zip(&expected).all(|(told, expected)| expected.starts_with(told));
+            assert!(begins, "{told:?} is not {expected:?}");
+            told == expected
+        });
+    }
+
+    fn bind(&mut self, addr: &str) -> (u64, OwnedFd) {
+        let request = Request::Bind { addr: end(addr), six: false, v6_only: false, reuse_port: false };
+        let (Reply { answer, end, .. }, _) = self.ask(request);
+        assert_eq!(answer, Answer::Done);
+        (Name::of(end.as_fd()).expect("it has a name").id, end)
+    }
+
+    fn listener(&mut self) -> (u64, OwnedFd) {
+        let (id, listener) = self.bind(HERE);
+        let (asked, told) = self.ask(Request::Listen { id, backlog: 8 });
+        assert_eq!(
+            (asked.answer, told),
+            (
+                Answer::Done,
+                [
+                    vec![SocketEvent::Listen { port: 80, fast_open: 0, hops: Default::default() }],
+                    vec![SocketEvent::Listen { port: 80, fast_open: 0, hops: Default::default() }]
+                ]
+            )
+        );
+        (id, listener)
+    }
+
+    /// Whether who sleeps on the readiness of this stack is awake.
+    fn is_awake(&self, stack: usize) -> bool {
+        let epoll = self.windows[stack].readiness().unwrap();
+        let mut ends = [PollFd::new(&epoll, PollFlags::IN)];
+        rustix::event::poll(&mut ends, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })) == Ok(1)
+    }
+}
+
+fn accept(listener: &OwnedFd) -> (Name, UnixStream) {
+    let mut bytes = [0; socket_name::LEN];
+    let message = scm_rights::receive(listener, &mut bytes, true).unwrap();
+    let stream = UnixStream::from(message.fd.expect("a connection comes with its descriptor"));
+    (Name::decode(&bytes[..message.len]).expect("and its name"), stream)
+}
+
+#[test]
+fn a_connection_is_one_stacks_and_who_listens_is_for_all() {
+    let mut world = World::new(1);
+    let (_, listener) = world.listener();
+    let conn = ConnId { index: 3, generation: 5 };
+    for stack in [1, 0] {
+        let _pipe = world.windows[stack].offer(conn, end(HERE), end(PEER)).unwrap();
+        let (name, mut stream) = accept(&listener);
+        assert_eq!((name.id, world.windows[stack].conn(name.id)), (world.windows[stack].number(conn), conn));
+        assert!(!world.is_awake(0) && !world.is_awake(1));
+        stream.write_all(b"request").unwrap();
+        assert!(world.is_awake(stack) && !world.is_awake(1 - stack));
+        let pipe = SocketEvent::Pipe { id: socket_name.id, readable: true, writable: false, gone: false };
+        let mut told = world.told();
+        assert_eq!((std::mem::take(&mut told[stack]), told), (vec![pipe], [vec![], vec![]]));
+    }
+    assert_ne!(world.windows[0].number(conn), world.windows[1].number(conn));
+    drop(listener);
+    world.told_soon([vec![SocketEvent::Unlisten(80)], vec![SocketEvent::Unlisten(80)]]);
+}
+
+#[test]
+fn who_listens_is_known_before_a_frame_that_follows_is_looked_at() {
+    let mut world = World::new(5);
+    let (id, _listener) = world.bind(HERE);
+    let seam = world.seam;
+    let mut first = Vec::new();
+    std::thread::scope(|scope| {
+        let asking =
+            scope.spawn(move || seam.ask(&Request::Listen { id, backlog: 8 }).expect("the desk is there"));
+        while !asking.is_finished() {
+            world.windows[0].poll(&mut first);
+            std::thread::yield_now();
+        }
+    });
+    // The program has its answer, and the other stack has not been polled since.
+    let mut told = Vec::new();
+    assert!(world.windows[1].poll_left(&mut told));
+    assert_eq!(
+        (told, first),
+        (
+            vec![SocketEvent::Listen { port: 80, fast_open: 0, hops: Default::default() }],
+            vec![SocketEvent::Listen { port: 80, fast_open: 0, hops: Default::default() }]
+        )
+    );
+    assert!(!world.windows[1].poll_left(&mut Vec::new()));
+}
+
+#[test]
+fn what_a_program_asks_of_a_connection_its_stack_hears() {
+    let mut world = World::new(2);
+    let (id, _listener) = world.listener();
+    let option =
+        |id| Request::Option { id, level: libc::SOL_SOCKET, name: libc::SO_KEEPALIVE, value: [1, 0] };
+    let setting = TcpSockopt::KeepAlive(true);
+    // Of the listener it is inherited, by the first stack's connections and the second's.
+    assert_eq!(world.ask(option(id)).1, [vec![], vec![]]);
+    let conn = ConnId { index: 0, generation: 1 };
+    for stack in [0, 1] {
+        let _pipe = world.windows[stack].offer(conn, end(HERE), end(PEER)).unwrap();
+        let id = world.windows[stack].number(conn);
+        let set = vec![SocketEvent::Set { id, setting }];
+        let mut told = world.told();
+        assert_eq!((std::mem::take(&mut told[stack]), told), (set.clone(), [vec![], vec![]]), "{stack}");
+        let mut told = world.ask(option(id)).1;
+        assert_eq!((std::mem::take(&mut told[stack]), told), (set, [vec![], vec![]]), "{stack}");
+    }
+}
+
+/// Who was asked to open a connection to `to`, and answered that it cannot.
+fn opener(world: &mut World, from: u64, to: &str) -> usize {
+    let request = Request::Connect {
+        to: end(to),
+        six: false,
+        waits: false,
+        from,
+        send_buffer: 0,
+        hops: HopLimits::default(),
+    };
+    let (seam, mut opener) = (world.seam, None);
+    std::thread::scope(|scope| {
+        let asking = scope.spawn(move || seam.ask(&request).expect("the desk is there"));
+        while !asking.is_finished() {
+            for (stack, told) in world.told().into_iter().enumerate() {
+                for what in told {
+                    let SocketEvent::Connect { call, .. } = what else { panic!("{what:?}") };
+                    assert_eq!(opener.replace(stack), None, "one is asked");
+                    world.windows[stack].refuse_opening(call, Errno::ADDRNOTAVAIL);
+                }
+            }
+            std::thread::yield_now();
+        }
+    });
+    opener.expect("one is asked")
+}
+
+#[test]
+fn a_connection_is_opened_by_the_owner_of_its_flow_or_by_each_in_turn() {
+    let mut world = World::new(3);
+    let turns: Vec<usize> = (0..4).map(|_| opener(&mut world, 0, PEER)).collect();
+    assert!(turns == [0, 1, 0, 1] || turns == [1, 0, 1, 0], "{turns:?}");
+    let mut owners = [0; 2];
+    for port in 4000..4016 {
+        let (from, _socket) = world.bind(&format!("10.0.0.1:{port}"));
+        let [local, peer] = ["10.0.0.1", "10.0.0.9"].map(|addr| addr.parse::<IpAddr>().unwrap());
+        let flow = FourTuple { local, remote: peer, local_port: port, remote_port: 4242 };
+        let owner = usize::from(world.windows[0].steering.of_flow(&flow));
+        assert_eq!(opener(&mut world, from, PEER), owner, "port {port}");
+        owners[owner] += 1;
+    }
+    assert!(owners[0] > 0 && owners[1] > 0, "{owners:?}");
+}
+
+#[test]
+fn datagrams_leave_by_the_stack_that_delivered_last() {
+    let mut world = World::new(4);
+    let (mail, alone) = (end("10.0.0.1:53"), Reuse { addr: false, port: false });
+    let request = Request::Datagrams {
+        addr: mail,
+        six: false,
+        v6_only: false,
+        reuse: alone,
+        options: DatagramOptions::default(),
+        to: None,
+        connects: false,
+    };
+    let (Reply { answer, end: socket, .. }, told) = world.ask(request);
+    assert_eq!((answer, told), (Answer::Done, [vec![SocketEvent::Bound(53)], vec![SocketEvent::Bound(53)]]));
+    let id = Name::of(socket.as_fd()).expect("a socket has a name").id;
+    let answers = [&DatagramHeader::Peer(end(PEER)).encode()[..], b"answer"].concat();
+    let mut bytes = [0; 64];
+    let arrived = Arrived { local: mail, remote: end(PEER), class: 0 };
+    for stack in [1, 0, 1] {
+        assert_eq!(world.windows[stack].deliver(arrived, 2, b"question", 0), Delivered::To(id));
+        send(&socket, &answers, SendFlags::empty()).unwrap();
+        let mut told = world.told();
+        // The first hears it, and leaves it where it belongs.
+        told.iter_mut().zip(world.told()).for_each(|(told, later)| told.extend(later));
+        assert_eq!(
+            (std::mem::take(&mut told[stack]), told),
+            (vec![SocketEvent::DatagramReadable(id)], [vec![], vec![]])
+        );
+        let out = QueuedDatagram::Out {
+            from: mail,
+            to: end(PEER),
+            len: 6,
+            segment: 6,
+            class: 0,
+            whole: false,
+            hops: 64,
+        };
+        assert_eq!(world.windows[stack].letter(id, 2, &mut bytes), out);
+    }
+    drop(socket);
+    world.told_soon([vec![], vec![SocketEvent::DatagramReadable(id)]]);
+    assert_eq!(world.windows[1].letter(id, 2, &mut bytes), QueuedDatagram::End { port: 53, last: true });
+    assert_eq!(world.told(), [vec![SocketEvent::Closed { socket: id, port: 53, last: true }], vec![]]);
+}
