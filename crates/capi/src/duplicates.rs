@@ -7,18 +7,20 @@
 use std::ffi::{c_int, c_long};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::next::next;
-use crate::{borrow, is_loaded, outbox, seam, sort};
+use crate::real_fn::next;
+use crate::{borrow, is_loaded, seam, shm_send, socket_kind};
 
 /// This process has duplicated the descriptor of a kernel's socket that may become ours.
 static ANY: AtomicBool = AtomicBool::new(false);
 
 /// Takes note that the descriptor `fd` is duplicated.
 pub(crate) fn note(fd: c_int) {
-    if ANY.load(Ordering::Relaxed) || seam().is_none() || outbox::is_confined() {
+    if ANY.load(Ordering::Relaxed) || seam().is_none() || shm_send::is_confined() {
         return;
     }
-    if borrow(fd).is_some_and(|socket| sort::tcp(socket).or_else(|| sort::udp(socket)).is_some()) {
+    if borrow(fd)
+        .is_some_and(|socket| socket_kind::tcp(socket).or_else(|| socket_kind::udp(socket)).is_some())
+    {
         ANY.store(true, Ordering::Relaxed);
     }
 }

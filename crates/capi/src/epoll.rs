@@ -20,12 +20,12 @@ use queueing::event_order::{BATCH, Rank, ReorderResult, reorder};
 use queueing::{Clock, YieldPolicy};
 use rustix::io::Errno;
 
-use crate::hints::{Hint, Hints};
-use crate::next::next;
-use crate::{errors, fail, label, memory, ours, seam, watched};
+use crate::epoll_index::{EpollIndex, Hint};
+use crate::real_fn::next;
+use crate::{epoll_registry, errors, fail, label, memory, ours, seam};
 
 /// As many connections as a process has descriptors here, three times.
-static HINTS: Hints<16_384> = Hints::new();
+static HINTS: EpollIndex<16_384> = EpollIndex::new();
 /// Calls in a row in which who is less urgent had no turn, by the set's number.
 static LEFT: [AtomicU8; 256] = [const { AtomicU8::new(0) }; 256];
 
@@ -37,7 +37,7 @@ static LEFT: [AtomicU8; 256] = [const { AtomicU8::new(0) }; 256];
 pub unsafe extern "C" fn epoll_ctl(epoll: c_int, op: c_int, fd: c_int, event: *mut epoll_event) -> c_int {
     type Real = unsafe extern "C" fn(c_int, c_int, c_int, *mut epoll_event) -> c_int;
     if op == libc::EPOLL_CTL_ADD {
-        watched::put(fd);
+        epoll_registry::put(fd);
     }
     let wanted = match op {
         libc::EPOLL_CTL_DEL => None,

@@ -14,11 +14,11 @@ use libc::ssize_t;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-use crate::{borrow, errno, fail, ours, outbox};
+use crate::{borrow, errno, fail, ours, shm_send};
 
 /// Where the stack is asked; not by a process that has confined itself, which makes no system call of ours.
 fn seam() -> Option<ShimClient> {
-    if outbox::is_confined() { None } else { crate::seam() }
+    if shm_send::is_confined() { None } else { crate::seam() }
 }
 
 /// The error of connection `id`, to a call that asks `by` its kind. A stack that is gone has reset all of them.
@@ -72,7 +72,7 @@ pub(crate) fn sent(
     quietly: impl FnOnce() -> ssize_t,
     plainly: impl FnOnce() -> ssize_t,
 ) -> ssize_t {
-    let known = seam().is_some() && outbox::known(fd).is_some();
+    let known = seam().is_some() && shm_send::known(fd).is_some();
     let sent = match known.then(quietly) {
         // The note is old: the number is no socket any more.
         Some(-1) if errno() == Errno::NOTSOCK => return plainly(),

@@ -13,8 +13,8 @@ use libc::socklen_t;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
-use crate::next::next;
-use crate::{adopted, errno, fail};
+use crate::real_fn::next;
+use crate::{errno, fail, fd_replace};
 
 /// Bytes of an option's value that are compared.
 const VALUE_MAX: usize = 64;
@@ -80,7 +80,7 @@ pub(crate) unsafe fn effect(
 
 /// The value of an option, as far as it is compared; `None` where it cannot be read.
 pub(crate) fn read(socket: &impl AsRawFd, level: c_int, name: c_int) -> Option<([u8; VALUE_MAX], usize)> {
-    adopted::get(socket.as_raw_fd(), level, name)
+    fd_replace::get(socket.as_raw_fd(), level, name)
 }
 
 #[cfg(test)]

@@ -23,8 +23,8 @@ use host::shim::{Answer, LabelReader, Name, Request, ShimClient};
 use libc::socklen_t;
 use rustix::io::Errno;
 
-use crate::mapped::Mapped;
-use crate::{memory, outbox, seam};
+use crate::lazy_mmap::Mapped;
+use crate::{memory, seam, shm_send};
 
 static LABELS: Mapped<LabelReader> = Mapped::new();
 
@@ -55,7 +55,7 @@ pub(crate) fn number(socket: &Name) -> Option<u64> {
 /// True if `socket`, for datagrams, is connected; `None` where that is not known.
 pub(crate) fn is_connected(socket: &Name) -> Option<bool> {
     // A process that has confined itself asks for nothing any more.
-    let labels = if outbox::is_confined() { mapped() } else { all() };
+    let labels = if shm_send::is_confined() { mapped() } else { all() };
     labels?.is_connected(of_mailbox(socket.id))
 }
 

@@ -30,39 +30,39 @@
 
 #![cfg_attr(test, expect(dead_code, reason = "a test exports nothing: it would take its own calls"))]
 
-mod address;
-mod adopted;
 pub mod api;
-#[cfg(test)]
-mod cancelled;
-mod closing;
-mod confining;
-mod connecting;
-mod control;
-mod datagrams;
+mod close;
+mod cmsg;
+mod connect;
+mod datagram_io;
 mod duplicates;
-mod ends;
 mod epoll;
+mod epoll_index;
+mod epoll_registry;
 mod errors;
-mod hints;
-mod interfaces;
+mod fd_replace;
+mod getifaddrs;
 mod kernel_socket;
 mod label;
-mod letters;
-mod listening;
-mod mailbox;
-mod mapped;
+mod lazy_mmap;
+mod listen;
 mod memory;
-mod next;
-mod numbered;
-mod options;
-mod outbox;
 mod polling;
-mod receiving;
-mod sending;
-mod sort;
+mod prctl;
+#[cfg(test)]
+mod pthread_cancel;
+mod real_fn;
+mod recv;
+mod send;
+mod shm_send;
+mod sockaddr;
+mod socket_kind;
+mod sockname;
+mod sockopt;
 mod stream;
-mod watched;
+mod syscall;
+mod udp_fds;
+mod udp_socket;
 
 use std::ffi::{CStr, c_int};
 use std::io::Write as _;
@@ -89,9 +89,9 @@ extern "C" fn on_load() {
     LOADED.store(true, Ordering::Relaxed);
     // These may be called by a signal's handler: they are found now.
     // SAFETY: there is no such descriptor, and no byte to it.
-    unsafe { receiving::read(-1, std::ptr::null_mut(), 0) };
+    unsafe { recv::read(-1, std::ptr::null_mut(), 0) };
     // SAFETY: as above.
-    unsafe { sending::write(-1, std::ptr::null(), 0) };
+    unsafe { send::write(-1, std::ptr::null(), 0) };
     memory::look();
     let name = format!("{VARIABLE}\0");
     let Ok(name) = CStr::from_bytes_with_nul(name.as_bytes()) else { return };
@@ -110,7 +110,7 @@ extern "C" fn on_load() {
         Ok(Err(HandshakeError::Build)) => end(),
         _ => {}
     }
-    mailbox::look();
+    udp_fds::look();
 }
 
 /// Ends a program that would serve on the kernel's TCP without a word.

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use libc::iovec;
 use rustix::io::Errno;
 
-use crate::outbox;
+use crate::shm_send;
 
 /// Where the heap began when the library was loaded, and where the main thread's stack does.
 static HEAP: AtomicUsize = AtomicUsize::new(usize::MAX);
@@ -75,7 +75,7 @@ fn ask(number: c_long, arguments: [usize; 4]) -> Result<usize, Errno> {
 pub(crate) fn is_readable(start: *const c_void, len: usize) -> bool {
     const NO_ORDER: usize = c_int::MAX as usize;
     let Some(end) = start.addr().checked_add(len).filter(|_| !start.is_null()) else { return len == 0 };
-    if len == 0 || cfg!(miri) || is_known(start.addr(), end) || outbox::is_confined() {
+    if len == 0 || cfg!(miri) || is_known(start.addr(), end) || shm_send::is_confined() {
         return true;
     }
     let first = start.addr() & !(PAGE - 1);
@@ -89,7 +89,7 @@ pub(crate) fn is_readable(start: *const c_void, len: usize) -> bool {
 /// True if `len` bytes at `start`, all of which are about to be written, can be.
 fn is_writable(start: *mut c_void, len: usize) -> bool {
     let Some(end) = start.addr().checked_add(len).filter(|_| !start.is_null()) else { return len == 0 };
-    if len == 0 || cfg!(miri) || is_known(start.addr(), end) || outbox::is_confined() {
+    if len == 0 || cfg!(miri) || is_known(start.addr(), end) || shm_send::is_confined() {
         return true;
     }
     (start.addr()..end).step_by(WRITTEN_MAX).all(|at| {

@@ -7,7 +7,7 @@ use std::ffi::c_int;
 use libc::{nfds_t, pollfd, sigset_t, size_t, timespec};
 
 use crate::errors::polled;
-use crate::next::next;
+use crate::real_fn::next;
 
 /// Adds errors of connections to the result `found` of a poll of `count` descriptors at `fds`.
 ///

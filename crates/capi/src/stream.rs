@@ -11,8 +11,8 @@ use host::shim::socket_name::Kind;
 use libc::{iovec, msghdr, size_t, ssize_t};
 use rustix::io::Errno;
 
-use crate::next::next;
-use crate::{connecting, errors, fail, ours, outbox};
+use crate::real_fn::next;
+use crate::{connect, errors, fail, ours, shm_send};
 
 /// Flags of recv(2) that a socket pair does not have, or has otherwise.
 const UNLIKE: c_int = libc::MSG_ERRQUEUE | libc::MSG_OOB | libc::MSG_TRUNC;
@@ -27,7 +27,7 @@ fn is_connection(socket: &Name) -> bool {
 /// Receives from `fd`, no socket for datagrams, with `flags` up to `n` bytes by `call`.
 pub(crate) fn receive(fd: c_int, flags: c_int, n: usize, call: impl FnOnce() -> ssize_t) -> ssize_t {
     match () {
-        () if outbox::is_listener(fd) => receive_unconnected(fd, flags),
+        () if shm_send::is_listener(fd) => receive_unconnected(fd, flags),
         () if is_unlike(fd, flags) => receive_unlike(fd, flags, n),
         () => errors::received(fd, call(), || n > 0),
     }
@@ -37,7 +37,7 @@ pub(crate) fn receive(fd: c_int, flags: c_int, n: usize, call: impl FnOnce() -> 
 pub(crate) fn receive_unconnected(fd: c_int, flags: c_int) -> ssize_t {
     fail(match flags {
         _ if flags & libc::MSG_ERRQUEUE != 0 => Errno::AGAIN,
-        _ if flags & libc::MSG_OOB != 0 && !connecting::listens(fd) => Errno::INVAL,
+        _ if flags & libc::MSG_OOB != 0 && !connect::listens(fd) => Errno::INVAL,
         _ => Errno::NOTCONN,
     }) as ssize_t
 }
@@ -105,7 +105,7 @@ pub(crate) fn send(
     call: impl FnOnce() -> ssize_t,
 ) -> ssize_t {
     type Real = unsafe extern "C-unwind" fn(c_int, *const c_void, size_t, c_int) -> ssize_t;
-    if outbox::is_listener(fd) {
+    if shm_send::is_listener(fd) {
         return send_unconnected(flags);
     }
     if let Some(errno) = refused(fd, flags) {
@@ -140,7 +140,7 @@ pub(crate) fn send_message(
     call: impl FnOnce() -> ssize_t,
 ) -> ssize_t {
     type Real = unsafe extern "C-unwind" fn(c_int, *const msghdr, c_int) -> ssize_t;
-    if outbox::is_listener(fd) {
+    if shm_send::is_listener(fd) {
         return send_unconnected(flags);
     }
     if let Some(errno) = refused(fd, flags) {

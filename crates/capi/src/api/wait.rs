@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use libc::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, epoll_event};
 use rustix::io::Errno;
 
-use crate::next::next;
+use crate::real_fn::next;
 use crate::{fail, label, ours};
 
 /// An event.

@@ -6,8 +6,8 @@ use host::shim::socket_name::Kind;
 use libc::{sockaddr, socklen_t};
 use rustix::io::Errno;
 
-use crate::next::next;
-use crate::{address, connecting, datagrams, fail, ours, seam};
+use crate::real_fn::next;
+use crate::{connect, fail, ours, seam, sockaddr, udp_socket};
 
 fn done(result: Result<(), Errno>) -> c_int {
     result.map_or_else(fail, |()| 0)
@@ -23,9 +23,9 @@ pub unsafe extern "C" fn getsockname(fd: c_int, addr: *mut sockaddr, len: *mut s
     let (Some(seam), Some(name)) = (seam(), ours(fd)) else {
         return next!(getsockname(fd, addr, len) as Real);
     };
-    let local = if name.kind == Kind::Datagrams { datagrams::local(&seam, &name) } else { name.local };
+    let local = if name.kind == Kind::Datagrams { udp_socket::local(&seam, &name) } else { name.local };
     // SAFETY: the program's arguments.
-    done(unsafe { address::tell(local, name.six, addr, len) })
+    done(unsafe { sockaddr::tell(local, name.six, addr, len) })
 }
 
 /// getpeername(2).
@@ -40,11 +40,11 @@ pub unsafe extern "C" fn getpeername(fd: c_int, addr: *mut sockaddr, len: *mut s
     };
     let peer = match name.kind {
         Kind::Datagrams => seam.ends(name.id).ok().and_then(|(_, peer)| peer),
-        _ => connecting::has_peer(&seam, fd, &name).then_some(name.remote),
+        _ => connect::has_peer(&seam, fd, &name).then_some(name.remote),
     };
     match peer {
         // SAFETY: the program's arguments.
-        Some(peer) => done(unsafe { address::tell(peer, name.six, addr, len) }),
+        Some(peer) => done(unsafe { sockaddr::tell(peer, name.six, addr, len) }),
         None => fail(Errno::NOTCONN),
     }
 }

@@ -17,7 +17,7 @@ use host::shim::socket_name::Kind;
 use host::shim::{Name, ShmSendBuffers};
 use libc::{iovec, ssize_t};
 
-use crate::mapped::Mapped;
+use crate::lazy_mmap::Mapped;
 use crate::{borrow, memory, ours, seam};
 
 /// By descriptor: one more than the number of the connection that it may be, perhaps with [`SHUT`]; or
@@ -53,11 +53,11 @@ pub(crate) fn accept(fd: c_int, name: &Name) {
     if let Some(outboxes) = all() {
         outboxes.accept(name.id);
     }
-    note(fd, name);
+    register(fd, name);
 }
 
 /// Notes that `fd` is the connection `name`, of this process's own making.
-pub(crate) fn note(fd: c_int, name: &Name) {
+pub(crate) fn register(fd: c_int, name: &Name) {
     if is_confined() {
         return;
     }
@@ -113,7 +113,7 @@ pub(crate) fn is_confined() -> bool {
 }
 
 /// From now on this process makes no system call that it does not know of.
-pub(crate) fn confine() {
+pub(crate) fn disable() {
     CONFINED.store(true, Ordering::Relaxed);
 }
 

@@ -3,8 +3,8 @@
 
 use std::ffi::{c_int, c_ulong};
 
-use crate::next::next;
-use crate::outbox;
+use crate::real_fn::next;
+use crate::shm_send;
 
 /// prctl(2).
 ///
@@ -15,7 +15,7 @@ use crate::outbox;
 pub unsafe extern "C" fn prctl(option: c_int, a: c_ulong, b: c_ulong, c: c_ulong, d: c_ulong) -> c_int {
     type Real = unsafe extern "C" fn(c_int, c_ulong, c_ulong, c_ulong, c_ulong) -> c_int;
     if option == libc::PR_SET_SECCOMP {
-        outbox::confine();
+        shm_send::disable();
     }
     next!(prctl(option, a, b, c, d) as Real)
 }

@@ -6,8 +6,8 @@ use std::ffi::{c_int, c_long, c_uint};
 
 use libc::{mmsghdr, timespec};
 
-use crate::next::next;
-use crate::{outbox, receiving, sending};
+use crate::real_fn::next;
+use crate::{recv, send, shm_send};
 
 /// syscall(2).
 ///
@@ -30,12 +30,11 @@ pub unsafe extern "C-unwind" fn syscall(
     match number {
         // SAFETY: the program's arguments.
         libc::SYS_sendmmsg => unsafe {
-            sending::sendmmsg(a as c_int, b as *mut mmsghdr, c as c_uint, d as c_int).into()
+            send::sendmmsg(a as c_int, b as *mut mmsghdr, c as c_uint, d as c_int).into()
         },
         // SAFETY: as above.
         libc::SYS_recvmmsg => unsafe {
-            receiving::recvmmsg(a as c_int, b as *mut mmsghdr, c as c_uint, d as c_int, e as *mut timespec)
-                .into()
+            recv::recvmmsg(a as c_int, b as *mut mmsghdr, c as c_uint, d as c_int, e as *mut timespec).into()
         },
         _ => next!(syscall(number, a, b, c, d, e, f) as Real),
     }
@@ -44,9 +43,9 @@ pub unsafe extern "C-unwind" fn syscall(
 /// Tells `outbox` of call `number`, whose first argument is `a`.
 fn heed(number: c_long, a: c_long) {
     match number {
-        libc::SYS_shutdown => outbox::shut(a as c_int),
-        libc::SYS_seccomp => outbox::confine(),
-        libc::SYS_prctl if a as c_int == libc::PR_SET_SECCOMP => outbox::confine(),
+        libc::SYS_shutdown => shm_send::shut(a as c_int),
+        libc::SYS_seccomp => shm_send::disable(),
+        libc::SYS_prctl if a as c_int == libc::PR_SET_SECCOMP => shm_send::disable(),
         _ => {}
     }
 }

@@ -16,8 +16,8 @@ use libc::{IPPROTO_IP, IPPROTO_TCP, SOL_SOCKET, socklen_t};
 use rustix::fs::{OFlags, fcntl_getfl};
 use rustix::io::{DupFlags, Errno, FdFlags, dup3, fcntl_getfd, ioctl_fionbio};
 
-use crate::next::next;
-use crate::{borrow, duplicates, kernel_socket, label, mailbox, outbox, watched};
+use crate::real_fn::next;
+use crate::{borrow, duplicates, epoll_registry, kernel_socket, label, shm_send, udp_fds};
 
 /// Options that a socket pair keeps, and that say nothing while they are as
 /// they begin: 0, for each of their words.
@@ -116,7 +116,7 @@ const TCP_INQ: c_int = 36;
 const TCP_TX_DELAY: c_int = 37;
 
 /// Puts a copy of `end` in the place of the program's socket `fd`, and of other descriptors of it.
-pub(crate) fn become_ours(seam: &ShimClient, fd: c_int, end: &OwnedFd) -> Result<(), Errno> {
+pub(crate) fn replace_fd(seam: &ShimClient, fd: c_int, end: &OwnedFd) -> Result<(), Errno> {
     let name = Name::of(end.as_fd());
     if let Some(name) = &name {
         count_effects(seam, fd, name);
@@ -124,7 +124,7 @@ pub(crate) fn become_ours(seam: &ShimClient, fd: c_int, end: &OwnedFd) -> Result
     match name {
         Some(Name { kind: Kind::Datagrams, id, .. }) => {
             // Before anybody can meet it.
-            mailbox::expect();
+            udp_fds::expect();
             tell_room(seam, fd, id);
         }
         Some(name) => tell(seam, fd, name.id),
@@ -177,18 +177,18 @@ pub(crate) fn replace(fd: c_int, end: &OwnedFd) -> Result<(), Errno> {
     let name = Name::of(end.as_fd());
     let cloexec = fcntl_getfd(socket)?.contains(FdFlags::CLOEXEC);
     let flags = if cloexec { DupFlags::CLOEXEC } else { DupFlags::empty() };
-    let watches = watched::of(fd);
+    let watches = epoll_registry::of(fd);
     // SAFETY: the number is the program's and stays so: it is not dropped here.
     let mut place = ManuallyDrop::new(unsafe { OwnedFd::from_raw_fd(fd) });
-    outbox::forget(fd);
-    watched::leave(fd, &watches);
+    shm_send::forget(fd);
+    epoll_registry::leave(fd, &watches);
     let taken = dup3(end, &mut place, flags);
     match name.filter(|_| taken.is_ok()) {
-        Some(name) if label::has(&name) => outbox::note(fd, &name),
-        Some(Name { kind: Kind::Listener, .. }) => outbox::note_listener(fd),
+        Some(name) if label::has(&name) => shm_send::register(fd, &name),
+        Some(Name { kind: Kind::Listener, .. }) => shm_send::note_listener(fd),
         _ => {}
     }
-    watched::again(fd, &watches);
+    epoll_registry::again(fd, &watches);
     taken
 }
 

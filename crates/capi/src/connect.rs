@@ -18,8 +18,8 @@ use rustix::io::Errno;
 use rustix::net::getsockname;
 use rustix::net::sockopt::{Timeout, socket_error, socket_timeout};
 
-use crate::next::next;
-use crate::{adopted, borrow, datagrams, errors, fail, kernel_socket, ours, seam, sort};
+use crate::real_fn::next;
+use crate::{borrow, errors, fail, fd_replace, kernel_socket, ours, seam, socket_kind, udp_socket};
 
 /// connect(2).
 ///
@@ -29,9 +29,9 @@ use crate::{adopted, borrow, datagrams, errors, fail, kernel_socket, ours, seam,
 pub unsafe extern "C-unwind" fn connect(fd: c_int, addr: *const sockaddr, len: socklen_t) -> c_int {
     type Real = unsafe extern "C-unwind" fn(c_int, *const sockaddr, socklen_t) -> c_int;
     // SAFETY: the program's arguments.
-    let (Some(seam), Some(to)) = (seam(), unsafe { crate::address::read(addr, len) }) else {
+    let (Some(seam), Some(to)) = (seam(), unsafe { crate::sockaddr::read(addr, len) }) else {
         // SAFETY: as above.
-        let is_nobody = unsafe { datagrams::is_nobody(addr, len) };
+        let is_nobody = unsafe { udp_socket::is_unspec(addr, len) };
         return match (seam(), ours(fd)) {
             (Some(seam), Some(name)) if is_nobody => disconnect(&seam, fd, &name).map_or_else(fail, |()| 0),
             _ => next!(connect(fd, addr, len) as Real),
@@ -39,7 +39,7 @@ pub unsafe extern "C-unwind" fn connect(fd: c_int, addr: *const sockaddr, len: s
     };
     let name = ours(fd);
     // SAFETY: as above.
-    let family = unsafe { crate::address::family(addr, len) }.map(c_int::from);
+    let family = unsafe { crate::sockaddr::family(addr, len) }.map(c_int::from);
     let opened = match (unopened(fd, to, name.as_ref()), name) {
         (Some((six, from)), _) => match other_family(six, family, len) {
             // The desk says so of any other address.
@@ -48,7 +48,7 @@ pub unsafe extern "C-unwind" fn connect(fd: c_int, addr: *const sockaddr, len: s
             None => open(&seam, fd, to, six, from),
         },
         (None, Some(name)) if name.kind == Kind::Datagrams => {
-            datagrams::aim(&seam, &name, Some(to)).map(|()| true)
+            udp_socket::connect(&seam, &name, Some(to)).map(|()| true)
         }
         (None, Some(name)) => match (already(&seam, fd, &name), other_family(name.six, family, len)) {
             (Some(outcome), _) => outcome.map(|()| true),
@@ -59,7 +59,7 @@ pub unsafe extern "C-unwind" fn connect(fd: c_int, addr: *const sockaddr, len: s
                 false => Err(Errno::NETUNREACH),
             }),
         },
-        (None, None) => datagrams::adopt(fd, to, true),
+        (None, None) => udp_socket::adopt(fd, to, true),
     };
     match opened {
         Ok(true) => 0,
@@ -84,14 +84,14 @@ fn other_family(six: bool, family: Option<c_int>, len: socklen_t) -> Option<Errn
 /// socket of the kernel's again.
 fn disconnect(seam: &ShimClient, fd: c_int, name: &Name) -> Result<(), Errno> {
     match name.kind {
-        Kind::Datagrams => datagrams::aim(seam, name, None),
+        Kind::Datagrams => udp_socket::connect(seam, name, None),
         // It keeps its address; one that listens goes on.
         Kind::Listener => Ok(()),
         Kind::Connection | Kind::Opened => {
             let kernel = kernel_socket::new(name)?;
             let (level, option) = (libc::SOL_SOCKET, libc::SO_LINGER);
             seam.ask(&Request::Option { id: name.id, level, name: option, value: [1, 0] })?;
-            adopted::replace(fd, &kernel)
+            fd_replace::replace(fd, &kernel)
         }
     }
 }
@@ -103,7 +103,7 @@ fn disconnect(seam: &ShimClient, fd: c_int, name: &Name) -> Result<(), Errno> {
 /// `addr` points to `len` bytes.
 pub(crate) unsafe fn opens(fd: c_int, addr: *const sockaddr, len: socklen_t) -> Result<bool, Errno> {
     // SAFETY: the caller's address.
-    match (seam(), unsafe { crate::address::read(addr, len) }) {
+    match (seam(), unsafe { crate::sockaddr::read(addr, len) }) {
         (Some(seam), Some(to)) => unopened(fd, to, ours(fd).as_ref())
             .map_or(Ok(false), |(six, from)| open(&seam, fd, to, six, from)),
         _ => Ok(false),
@@ -129,8 +129,8 @@ fn free(fd: c_int, to: SocketAddr) -> Option<bool> {
         return None;
     }
     let socket = borrow(fd)?;
-    let six = sort::tcp(socket)?;
-    if seam().is_some_and(|seam| adopted::is_elsewhere(&seam, socket)) {
+    let six = socket_kind::tcp(socket)?;
+    if seam().is_some_and(|seam| fd_replace::is_elsewhere(&seam, socket)) {
         return None;
     }
     // Who has bound an address of the kernel's means the kernel.
@@ -144,7 +144,7 @@ fn open(seam: &ShimClient, fd: c_int, to: SocketAddr, six: bool, from: u64) -> R
     let socket = borrow(fd).ok_or(Errno::BADF)?;
     let waits = !fcntl_getfl(socket)?.contains(OFlags::NONBLOCK);
     let patience = if waits { socket_timeout(socket, Timeout::Send)? } else { None };
-    let (send_buffer, hops) = (adopted::send_buffer(fd), adopted::hop_limits(fd, to));
+    let (send_buffer, hops) = (fd_replace::send_buffer(fd), fd_replace::hop_limits(fd, to));
     let asked = seam.ask(&Request::Connect { to, six, waits, from, send_buffer, hops })?;
     match asked.answer {
         Answer::Done => {}
@@ -160,7 +160,7 @@ fn open(seam: &ShimClient, fd: c_int, to: SocketAddr, six: bool, from: u64) -> R
         // The socket stays what it was, and may try another address.
         return Err(Errno::from_raw_os_error(errno));
     }
-    adopted::become_ours(seam, fd, end)?;
+    fd_replace::replace_fd(seam, fd, end)?;
     match outcome {
         Ok(_) => Ok(true),
         // It goes on, as the kernel's would.
@@ -180,12 +180,12 @@ fn receive(end: BorrowedFd<'_>, bytes: &mut [u8]) -> Result<usize, Errno> {
 /// opened and the program knows: it may try again. Who waits (a signal had ended that
 /// before) waits for the handshake that is under way.
 fn already(seam: &ShimClient, fd: c_int, name: &Name) -> Option<Result<(), Errno>> {
-    let errno = match stands(seam, name) {
+    let errno = match handshake_state(seam, name) {
         Answer::No(errno) if errno != Errno::NOTCONN.raw_os_error() => Errno::from_raw_os_error(errno),
         _ => Errno::ISCONN,
     };
     if errno == Errno::ALREADY {
-        return Some(waited(fd).and_then(|()| match stands(seam, name) {
+        return Some(waited(fd).and_then(|()| match handshake_state(seam, name) {
             Answer::No(errno) => {
                 // Told now, it is not to be told again.
                 let _ = borrow(fd).map(socket_error);
@@ -220,7 +220,7 @@ fn waited(fd: c_int) -> Result<(), Errno> {
 }
 
 /// State of a connection: open, or `EALREADY` while its handshake is under way, or the reason why it is not.
-pub(crate) fn stands(seam: &ShimClient, name: &Name) -> Answer {
+pub(crate) fn handshake_state(seam: &ShimClient, name: &Name) -> Answer {
     match name.kind {
         Kind::Opened | Kind::Connection => {
             let asked = seam.ask(&Request::Opening { id: name.id });
@@ -240,7 +240,7 @@ pub(crate) fn listens(fd: c_int) -> bool {
 pub(crate) fn has_peer(seam: &ShimClient, fd: c_int, name: &Name) -> bool {
     match name.kind {
         Kind::Listener | Kind::Datagrams => return false,
-        Kind::Connection => return !errors::is_hung_up(fd) || stands(seam, name) == Answer::Done,
+        Kind::Connection => return !errors::is_hung_up(fd) || handshake_state(seam, name) == Answer::Done,
         Kind::Opened => {}
     }
     let Some(socket) = borrow(fd) else { return false };
@@ -248,7 +248,7 @@ pub(crate) fn has_peer(seam: &ShimClient, fd: c_int, name: &Name) -> bool {
     let mut fds = [PollFd::new(&socket, PollFlags::OUT)];
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
     let open = poll(&mut fds, Some(&now)) == Ok(1) && fds[0].revents() == PollFlags::OUT;
-    open || stands(seam, name) == Answer::Done
+    open || handshake_state(seam, name) == Answer::Done
 }
 
 #[cfg(test)]
@@ -257,15 +257,15 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     use super::*;
-    use crate::cancelled;
+    use crate::pthread_cancel;
 
     #[test]
     fn a_thread_that_waits_for_a_handshake_can_be_cancelled() {
         let (here, _there) = UnixStream::pair().unwrap();
         let wait = |fd| assert!(receive(borrow(fd).unwrap(), &mut [0; 8]).is_err());
-        cancelled::check(wait, here.as_raw_fd());
-        let (full, _other) = cancelled::full();
-        cancelled::check(|fd| assert!(waited(fd).is_err()), full.as_raw_fd());
+        pthread_cancel::check(wait, here.as_raw_fd());
+        let (full, _other) = pthread_cancel::full();
+        pthread_cancel::check(|fd| assert!(waited(fd).is_err()), full.as_raw_fd());
     }
 
     #[test]

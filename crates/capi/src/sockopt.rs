@@ -13,8 +13,8 @@ use libc::{IPPROTO_IP, IPPROTO_IPV6, IPPROTO_TCP, SOL_SOCKET, socklen_t};
 use rustix::io::Errno;
 
 use crate::kernel_socket::{self, Effect};
-use crate::next::next;
-use crate::{connecting, errors, fail, label, letters, memory, ours, seam};
+use crate::real_fn::next;
+use crate::{connect, datagram_io, errors, fail, label, memory, ours, seam};
 
 /// Where a socket option is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -210,7 +210,7 @@ pub unsafe extern "C" fn setsockopt(
 /// Whether setting this would let the program write before the handshake is over.
 fn is_kept_full(seam: &ShimClient, socket: &Name, level: c_int, name: c_int) -> bool {
     (level, name) == (SOL_SOCKET, libc::SO_SNDBUF)
-        && connecting::stands(seam, socket) == Answer::No(Errno::ALREADY.raw_os_error())
+        && connect::handshake_state(seam, socket) == Answer::No(Errno::ALREADY.raw_os_error())
 }
 
 /// getsockopt(2).
@@ -231,7 +231,7 @@ pub unsafe extern "C" fn getsockopt(
     };
     let bytes = match (level, constant(&socket, level, name)) {
         (SOL_SOCKET, None) if name == libc::SO_ERROR && socket.kind == Kind::Datagrams => {
-            letters::failure(fd).map_or(0, Errno::raw_os_error).to_ne_bytes().to_vec()
+            datagram_io::failure(fd).map_or(0, Errno::raw_os_error).to_ne_bytes().to_vec()
         }
         (_, Some(constant)) => constant.to_ne_bytes().to_vec(),
         (SOL_SOCKET, None) if is_pairs(&socket, name) => {

@@ -7,8 +7,8 @@ use host::shim::socket_name::Kind;
 use host::shim::{Answer, Name, ShimClient};
 use rustix::io::Errno;
 
-use crate::next::next;
-use crate::{connecting, errors, fail, label, listening, ours, outbox, seam};
+use crate::real_fn::next;
+use crate::{connect, errors, fail, label, listen, ours, seam, shm_send};
 
 /// shutdown(2).
 ///
@@ -18,7 +18,7 @@ use crate::{connecting, errors, fail, label, listening, ours, outbox, seam};
 pub unsafe extern "C" fn shutdown(fd: c_int, how: c_int) -> c_int {
     type Real = unsafe extern "C" fn(c_int, c_int) -> c_int;
     if how != libc::SHUT_RD {
-        outbox::shut(fd);
+        shm_send::shut(fd);
     }
     if (libc::SHUT_RD..=libc::SHUT_RDWR).contains(&how)
         && let (Some(seam), Some(socket)) = (seam(), ours(fd))
@@ -32,7 +32,7 @@ pub unsafe extern "C" fn shutdown(fd: c_int, how: c_int) -> c_int {
                 return 0;
             }
             let done = next!(shutdown(fd, libc::SHUT_RDWR) as Real);
-            listening::empty(fd);
+            listen::empty(fd);
             return done;
         }
     }
@@ -47,7 +47,7 @@ fn is_unconnected(seam: &ShimClient, fd: c_int, socket: &Name) -> bool {
             !listens.is_ok_and(|value| value == 1_i32.to_ne_bytes())
         }
         Kind::Connection | Kind::Opened => {
-            let stands = || connecting::stands(seam, socket);
+            let stands = || connect::handshake_state(seam, socket);
             errors::is_hung_up(fd) && !matches!(stands(), Answer::Done)
         }
         Kind::Datagrams => label::is_connected(socket) == Some(false),

@@ -16,7 +16,7 @@ use rustix::fs::{Mode, OFlags, open};
 use rustix::io::retry_on_intr;
 
 use crate::borrow;
-use crate::next::next;
+use crate::real_fn::next;
 
 /// Sets that a process is known to have; of more, sockets that become ours
 /// after they were registered are lost.
@@ -28,7 +28,7 @@ const FDS: usize = 1 << 20;
 static WATCHED: [AtomicU64; FDS / 64] = [const { AtomicU64::new(0) }; FDS / 64];
 
 /// A place in a set.
-pub(crate) struct Watch {
+pub(crate) struct EpollEntry {
     set: c_int,
     events: EventFlags,
     data: u64,
@@ -80,13 +80,13 @@ fn noted(fd: c_int) -> Option<(&'static AtomicU64, u64)> {
 }
 
 /// The places of `fd`.
-pub(crate) fn of(fd: c_int) -> Vec<Watch> {
+pub(crate) fn of(fd: c_int) -> Vec<EpollEntry> {
     if noted(fd).is_some_and(|(word, bit)| word.load(Ordering::Relaxed) & bit == 0) {
         return Vec::new();
     }
     let known = SETS_LEN.load(Ordering::Acquire).min(SETS_MAX);
     let sets = SETS[..known].iter().map(|set| set.load(Ordering::Relaxed));
-    let places: Vec<Watch> = sets.filter_map(|set| place(set, fd)).collect();
+    let places: Vec<EpollEntry> = sets.filter_map(|set| place(set, fd)).collect();
     // The note was of an earlier descriptor of this number.
     if let (true, Some((word, bit))) = (places.is_empty(), noted(fd)) {
         word.fetch_and(!bit, Ordering::Relaxed);
@@ -95,9 +95,9 @@ pub(crate) fn of(fd: c_int) -> Vec<Watch> {
 }
 
 /// The place of `fd` in `set`.
-fn place(set: c_int, fd: c_int) -> Option<Watch> {
+fn place(set: c_int, fd: c_int) -> Option<EpollEntry> {
     let info = text(&format!("/proc/self/fdinfo/{set}"))?;
-    info.lines().find_map(|line| read(line, fd)).map(|(events, data)| Watch { set, events, data })
+    info.lines().find_map(|line| read(line, fd)).map(|(events, data)| EpollEntry { set, events, data })
 }
 
 /// What stands in the file `path`, by system calls made directly: in the C library's a thread may be
@@ -127,7 +127,7 @@ fn read(line: &str, fd: c_int) -> Option<(EventFlags, u64)> {
 
 /// Takes `fd`, which is about to be another file, from its places: as long as another process has a copy
 /// of the file that it was, sets would go on telling of that.
-pub(crate) fn leave(fd: c_int, watches: &[Watch]) {
+pub(crate) fn leave(fd: c_int, watches: &[EpollEntry]) {
     for watch in watches {
         if let (Some(set), Some(it)) = (borrow(watch.set), borrow(fd)) {
             // Taken out meanwhile, it is out.
@@ -137,7 +137,7 @@ pub(crate) fn leave(fd: c_int, watches: &[Watch]) {
 }
 
 /// Gives `fd`, now another file, its places again.
-pub(crate) fn again(fd: c_int, watches: &[Watch]) {
+pub(crate) fn again(fd: c_int, watches: &[EpollEntry]) {
     for watch in watches {
         if let (Some(set), Some(it)) = (borrow(watch.set), borrow(fd))
             // Closed meanwhile, it has no places.

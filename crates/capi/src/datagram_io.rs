@@ -16,12 +16,12 @@ use rustix::fs::{OFlags, fcntl_getfl};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 
-use crate::next::next;
+use crate::real_fn::next;
 use crate::{borrow, errors, fail, label};
 
 /// What was received.
 #[derive(Debug)]
-pub(crate) struct Received {
+pub(crate) struct ReceivedDatagram {
     /// Bytes, as recv(2) returns them.
     pub len: usize,
     /// Who sent it; nobody when the socket was shut down.
@@ -65,7 +65,7 @@ fn with<T>(envelope: &mut [u8; LEN], pieces: &[iovec], call: impl FnOnce(&mut ms
 ///
 /// # Safety
 /// The pieces are the program's, for recvmsg(2).
-pub(crate) unsafe fn receive(fd: c_int, pieces: &[iovec], flags: c_int) -> Option<Received> {
+pub(crate) unsafe fn receive(fd: c_int, pieces: &[iovec], flags: c_int) -> Option<ReceivedDatagram> {
     type Real = unsafe extern "C-unwind" fn(c_int, *mut msghdr, c_int) -> ssize_t;
     if flags & libc::MSG_ERRQUEUE != 0 {
         fail(Errno::AGAIN);
@@ -86,13 +86,13 @@ pub(crate) unsafe fn receive(fd: c_int, pieces: &[iovec], flags: c_int) -> Optio
         return None;
     }
     if got == 0 {
-        return Some(Received { len: 0, from: None, said: Cmsg::default(), flags: 0 });
+        return Some(ReceivedDatagram { len: 0, from: None, said: Cmsg::default(), flags: 0 });
     }
     // Shorter than an envelope is nothing that the stack has sent.
     match (DatagramHeader::decode(&envelope), got.checked_sub(LEN)) {
         (Some(DatagramHeader::Peer(from)), Some(len)) => {
             let said = Cmsg::decode(&envelope);
-            Some(Received { len, from: Some(from), said, flags: told })
+            Some(ReceivedDatagram { len, from: Some(from), said, flags: told })
         }
         (Some(DatagramHeader::Failed(errno)), Some(_)) => {
             if flags & libc::MSG_PEEK != 0 {

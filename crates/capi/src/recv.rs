@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 use libc::{iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t, timespec};
 use rustix::io::Errno;
 
-use crate::letters::{Received, piece, receive};
-use crate::next::next;
-use crate::{address, control, errors, fail, is_loaded, mailbox, memory, ours, outbox, stream};
+use crate::datagram_io::{ReceivedDatagram, piece, receive};
+use crate::real_fn::next;
+use crate::{cmsg, errors, fail, is_loaded, memory, ours, shm_send, sockaddr, stream, udp_fds};
 
 /// A datagram into `n` bytes at `bytes`; its length, as the calls below return it.
 ///
@@ -30,7 +30,7 @@ unsafe fn one(fd: c_int, bytes: *mut c_void, n: size_t, flags: c_int) -> ssize_t
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn recv(fd: c_int, bytes: *mut c_void, n: size_t, flags: c_int) -> ssize_t {
     type Real = unsafe extern "C-unwind" fn(c_int, *mut c_void, size_t, c_int) -> ssize_t;
-    match mailbox::of(fd) {
+    match udp_fds::of(fd) {
         // SAFETY: the program's arguments.
         Some(_) => unsafe { one(fd, bytes, n, flags) },
         None => stream::receive(fd, flags, n, || next!(recv(fd, bytes, n, flags) as Real)),
@@ -50,7 +50,7 @@ pub unsafe extern "C-unwind" fn __recv_chk(
     flags: c_int,
 ) -> ssize_t {
     type Real = unsafe extern "C-unwind" fn(c_int, *mut c_void, size_t, size_t, c_int) -> ssize_t;
-    match mailbox::of(fd) {
+    match udp_fds::of(fd) {
         // SAFETY: the program's arguments.
         Some(_) if n <= room => unsafe { one(fd, bytes, n, flags) },
         _ => stream::receive(fd, flags, n, || next!(__recv_chk(fd, bytes, n, room, flags) as Real)),
@@ -79,7 +79,7 @@ pub unsafe extern "C-unwind" fn recvfrom(
         *mut socklen_t,
     ) -> ssize_t;
     let (null, none) = (std::ptr::null_mut(), std::ptr::null_mut());
-    if let Some(name) = mailbox::of(fd) {
+    if let Some(name) = udp_fds::of(fd) {
         // SAFETY: the program's bytes.
         let got = unsafe { receive(fd, &[piece(bytes, n)], flags) };
         // SAFETY: the program's arguments.
@@ -139,11 +139,11 @@ pub unsafe extern "C-unwind" fn __recvfrom_chk(
 ///
 /// # Safety
 /// As recvfrom(2).
-unsafe fn told(got: &Received, six: bool, addr: *mut sockaddr, len: *mut socklen_t) -> ssize_t {
+unsafe fn told(got: &ReceivedDatagram, six: bool, addr: *mut sockaddr, len: *mut socklen_t) -> ssize_t {
     // SAFETY: the program's arguments.
     let named = unsafe {
         match got.from {
-            Some(from) => address::write(from, six, addr, len),
+            Some(from) => sockaddr::write(from, six, addr, len),
             None if len.is_null() => Ok(()),
             None => no_name(len),
         }
@@ -158,11 +158,11 @@ unsafe fn told(got: &Received, six: bool, addr: *mut sockaddr, len: *mut socklen
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
     type Real = unsafe extern "C-unwind" fn(c_int, *mut msghdr, c_int) -> ssize_t;
-    if let Some(name) = mailbox::of(fd) {
+    if let Some(name) = udp_fds::of(fd) {
         // SAFETY: the program's arguments.
         return unsafe { into(fd, name.six, message, flags) };
     }
-    if outbox::is_listener(fd) {
+    if shm_send::is_listener(fd) {
         return stream::receive_unconnected(fd, flags);
     }
     if stream::is_unlike(fd, flags) {
@@ -188,8 +188,8 @@ pub unsafe extern "C-unwind" fn recvmsg(fd: c_int, message: *mut msghdr, flags: 
     // SAFETY: the kernel has filled it, where it says 0.
     let got = errors::received(fd, got, || unsafe { room(message) } > 0);
     // SAFETY: the kernel has filled it.
-    if got >= 0 && unsafe { brought(message) }.is_some() {
-        mailbox::expect();
+    if got >= 0 && unsafe { received_fd(message) }.is_some() {
+        udp_fds::expect();
     }
     got
 }
@@ -225,12 +225,12 @@ unsafe fn discard(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
 ///
 /// # Safety
 /// recvmsg(2) has filled `message`.
-pub(crate) unsafe fn brought(message: *const msghdr) -> Option<c_int> {
+pub(crate) unsafe fn received_fd(message: *const msghdr) -> Option<c_int> {
     // SAFETY: the caller's message is there, aligned or not.
     let message = unsafe { message.read_unaligned() };
     // SAFETY: so is what it says of itself.
-    let mut all = unsafe { control::all(message.msg_control.cast_const().cast(), message.msg_controllen) };
-    let rights = |of: &control::Control| of.of == (libc::SOL_SOCKET, libc::SCM_RIGHTS);
+    let mut all = unsafe { cmsg::all(message.msg_control.cast_const().cast(), message.msg_controllen) };
+    let rights = |of: &cmsg::Control| of.of == (libc::SOL_SOCKET, libc::SCM_RIGHTS);
     // The kernel writes none without a descriptor.
     let first = all.find_map(|of| of.ok().filter(rights))?;
     // SAFETY: as above.
@@ -244,7 +244,7 @@ pub(crate) unsafe fn brought(message: *const msghdr) -> Option<c_int> {
 unsafe fn any_brings(messages: *const mmsghdr, count: usize) -> bool {
     (0..count).any(|at| {
         // SAFETY: the caller has so many, and each starts with its header.
-        unsafe { brought(messages.add(at).cast()) }.is_some()
+        unsafe { received_fd(messages.add(at).cast()) }.is_some()
     })
 }
 
@@ -270,7 +270,7 @@ unsafe fn into(fd: c_int, six: bool, message: *mut msghdr, flags: c_int) -> ssiz
     let told = unsafe { told(&got, six, copy.msg_name.cast(), len) };
     copy.msg_flags = got.flags;
     // SAFETY: the program says how much room for control data there is.
-    let done = unsafe { control::write(&mut copy, six, got.from, got.said) };
+    let done = unsafe { cmsg::write(&mut copy, six, got.from, got.said) };
     // SAFETY: as above.
     match done.and_then(|()| unsafe { memory::write(message, copy) }) {
         Ok(()) => told,
@@ -291,12 +291,12 @@ pub unsafe extern "C-unwind" fn recvmmsg(
     timeout: *mut timespec,
 ) -> c_int {
     type Real = unsafe extern "C-unwind" fn(c_int, *mut mmsghdr, c_uint, c_int, *mut timespec) -> c_int;
-    let mail = mailbox::of(fd);
+    let mail = udp_fds::of(fd);
     if mail.is_none() && ours(fd).is_none() {
         let got = next!(recvmmsg(fd, messages, count, flags, timeout) as Real);
         // SAFETY: the kernel has filled so many of the program's.
         if unsafe { any_brings(messages, usize::try_from(got).unwrap_or(0)) } {
-            mailbox::expect();
+            udp_fds::expect();
         }
         return got;
     }
@@ -354,11 +354,11 @@ fn span(of: &timespec) -> Result<Duration, Errno> {
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn read(fd: c_int, bytes: *mut c_void, n: size_t) -> ssize_t {
     type Real = unsafe extern "C-unwind" fn(c_int, *mut c_void, size_t) -> ssize_t;
-    match mailbox::of(fd) {
+    match udp_fds::of(fd) {
         // SAFETY: the program's arguments.
         Some(_) => unsafe { one(fd, bytes, n, 0) },
         // Nothing is nothing everywhere.
-        None if n > 0 && outbox::is_listener(fd) => stream::receive_unconnected(fd, 0),
+        None if n > 0 && shm_send::is_listener(fd) => stream::receive_unconnected(fd, 0),
         None if is_loaded() => errors::received(fd, next!(read(fd, bytes, n) as Real), || n > 0),
         // SAFETY: the program's arguments; it may be its allocator that reads,
         // without which nothing can be looked for.
@@ -378,10 +378,10 @@ pub unsafe extern "C-unwind" fn __read_chk(
     room: size_t,
 ) -> ssize_t {
     type Real = unsafe extern "C-unwind" fn(c_int, *mut c_void, size_t, size_t) -> ssize_t;
-    match mailbox::of(fd) {
+    match udp_fds::of(fd) {
         // SAFETY: the program's arguments.
         Some(_) if n <= room => unsafe { one(fd, bytes, n, 0) },
-        None if (1..=room).contains(&n) && outbox::is_listener(fd) => stream::receive_unconnected(fd, 0),
+        None if (1..=room).contains(&n) && shm_send::is_listener(fd) => stream::receive_unconnected(fd, 0),
         _ => errors::received(fd, next!(__read_chk(fd, bytes, n, room) as Real), || n > 0),
     }
 }
@@ -393,8 +393,8 @@ pub unsafe extern "C-unwind" fn __read_chk(
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn readv(fd: c_int, pieces: *const iovec, count: c_int) -> ssize_t {
     type Real = unsafe extern "C-unwind" fn(c_int, *const iovec, c_int) -> ssize_t;
-    if mailbox::of(fd).is_none() {
-        if outbox::is_listener(fd) {
+    if udp_fds::of(fd).is_none() {
+        if shm_send::is_listener(fd) {
             return stream::receive_unconnected(fd, 0);
         }
         let got = next!(readv(fd, pieces, count) as Real);
@@ -438,7 +438,7 @@ mod tests {
         let first = unsafe { libc::CMSG_FIRSTHDR(&raw const message).as_ref() };
         let credentials = first.is_some_and(|first| first.cmsg_type == SCM_CREDENTIALS);
         // SAFETY: as above.
-        let fd = unsafe { brought(&raw const message) };
+        let fd = unsafe { received_fd(&raw const message) };
         // SAFETY: it is nobody else's.
         (credentials, fd.map(|fd| unsafe { OwnedFd::from_raw_fd(fd) }))
     }

@@ -17,10 +17,10 @@ use rustix::io::{Errno, fcntl_dupfd_cloexec, ioctl_fionbio};
 use rustix::net::{SendFlags, getsockname, send, sockopt};
 use rustix::thread::CapabilitySet;
 
-use crate::letters::piece;
-use crate::next::next;
-use crate::receiving::brought;
-use crate::{address, adopted, borrow, datagrams, fail, ours, outbox, seam, sort};
+use crate::datagram_io::piece;
+use crate::real_fn::next;
+use crate::recv::received_fd;
+use crate::{borrow, fail, fd_replace, ours, seam, shm_send, sockaddr, socket_kind, udp_socket};
 
 /// What `bind` asks the desk for; `None` when the socket is the kernel's for sure.
 ///
@@ -28,10 +28,10 @@ use crate::{address, adopted, borrow, datagrams, fail, ours, outbox, seam, sort}
 /// As bind(2).
 unsafe fn wanted(fd: c_int, addr: *const sockaddr, len: socklen_t) -> Option<Request> {
     // SAFETY: the program's arguments.
-    let addr = unsafe { address::read(addr, len) }?;
+    let addr = unsafe { sockaddr::read(addr, len) }?;
     let socket = borrow(fd)?;
-    let Some(six) = sort::tcp(socket) else { return datagrams::wanted(socket, addr) };
-    if seam().is_some_and(|seam| adopted::is_elsewhere(&seam, socket)) {
+    let Some(six) = socket_kind::tcp(socket) else { return udp_socket::wanted(socket, addr) };
+    if seam().is_some_and(|seam| fd_replace::is_elsewhere(&seam, socket)) {
         return None;
     }
     let v6_only = six && sockopt::ipv6_v6only(socket).unwrap_or(false);
@@ -58,7 +58,7 @@ pub unsafe extern "C" fn bind(fd: c_int, addr: *const sockaddr, len: socklen_t) 
                 tell_cookie(fd, true);
                 // SAFETY: the program's arguments.
                 let half = if is_half(&request) { unsafe { bind_half(fd, addr, len) } } else { None };
-                let ours = adopted::become_ours(&seam, fd, &end);
+                let ours = fd_replace::replace_fd(&seam, fd, &end);
                 // Not before: the desk's socket blocks nobody, and is the same file.
                 half.iter().for_each(|half| half.send(&end));
                 return ours.map_or_else(fail, |()| 0);
@@ -75,12 +75,12 @@ pub unsafe extern "C" fn bind(fd: c_int, addr: *const sockaddr, len: socklen_t) 
 /// bound it: then it is no use to this one.
 fn tell_cookie(fd: c_int, bound: bool) -> Option<Errno> {
     let (socket, seam) = (borrow(fd)?, seam()?);
-    sort::tcp(socket)?;
+    socket_kind::tcp(socket)?;
     // Most that are not bound yet listen by their own; those that are do not ask.
     if !bound && SocketAddr::try_from(getsockname(socket).ok()?).ok()?.port() != 0 {
         return None;
     }
-    let (cookie, 8) = adopted::get::<8>(fd, libc::SOL_SOCKET, libc::SO_COOKIE)? else { return None };
+    let (cookie, 8) = fd_replace::get::<8>(fd, libc::SOL_SOCKET, libc::SO_COOKIE)? else { return None };
     match seam.ask(&Request::Cookie { cookie: u64::from_ne_bytes(cookie), bound }).ok()?.answer {
         Answer::No(errno) => Some(Errno::from_raw_os_error(errno)),
         _ => None,
@@ -90,7 +90,7 @@ fn tell_cookie(fd: c_int, bound: bool) -> Option<Errno> {
 /// accept(2) of what is not ours, by `call`.
 fn accept_elsewhere(fd: c_int, call: impl FnOnce() -> c_int) -> c_int {
     let got = call();
-    if got == -1 && crate::errno() == Errno::INVAL && !outbox::is_confined() {
+    if got == -1 && crate::errno() == Errno::INVAL && !shm_send::is_confined() {
         tell_cookie(fd, false);
         return fail(Errno::INVAL);
     }
@@ -173,9 +173,9 @@ pub unsafe extern "C" fn listen(fd: c_int, backlog: c_int) -> c_int {
         }
     };
     let backlog = u32::try_from(backlog).unwrap_or(u32::MAX);
-    outbox::note_listener(fd);
+    shm_send::note_listener(fd);
     // Later this process may have confined itself, and what it accepts is to be marked.
-    outbox::all();
+    shm_send::all();
     match seam.ask(&Request::Listen { id, backlog }).map(|asked| asked.answer) {
         Ok(Answer::Done) => 0,
         Ok(Answer::No(errno)) => fail(Errno::from_raw_os_error(errno)),
@@ -238,7 +238,7 @@ unsafe fn take(
     // A connection that arrives where no number is left would be lost.
     // Not even for a moment may it be a child's.
     drop(fcntl_dupfd_cloexec(listener, 0)?);
-    outbox::note_listener(fd);
+    shm_send::note_listener(fd);
     let mut bytes = [0; LEN];
     let cloexec = if flags & libc::SOCK_CLOEXEC != 0 { libc::MSG_CMSG_CLOEXEC } else { 0 };
     let message = receive(fd, &mut bytes, cloexec)?;
@@ -256,10 +256,10 @@ unsafe fn take(
         // The kernel's, which was to be reset until now.
         let _ = sockopt::set_socket_linger(&connection, None);
     }
-    adopted::inherit(fd, connection.as_raw_fd());
-    outbox::accept(connection.as_raw_fd(), &name);
+    fd_replace::inherit(fd, connection.as_raw_fd());
+    shm_send::accept(connection.as_raw_fd(), &name);
     // SAFETY: the program's arguments.
-    unsafe { address::write(name.remote, name.six, addr, len) }?;
+    unsafe { sockaddr::write(name.remote, name.six, addr, len) }?;
     Ok(connection.into_raw_fd())
 }
 
@@ -284,7 +284,7 @@ fn receive(fd: c_int, bytes: &mut [u8], flags: c_int) -> Result<Message, Errno> 
     let got = next!(recvmsg(fd, &raw mut message, flags) as Real);
     let len = usize::try_from(got).map_err(|_| crate::errno())?;
     // SAFETY: the kernel has filled it.
-    let came = unsafe { brought(&raw const message) };
+    let came = unsafe { received_fd(&raw const message) };
     // SAFETY: the kernel has just made it, and nobody else knows of it.
     let fd = came.map(|fd| unsafe { OwnedFd::from_raw_fd(fd) });
     let lost = fd.is_none() && message.msg_flags & libc::MSG_CTRUNC != 0;
@@ -315,7 +315,7 @@ mod tests {
             kept.write_all(b"x").unwrap();
             assert_eq!(std::io::Read::read(&mut &came, &mut [0; 8]).unwrap(), 1);
         }
-        crate::cancelled::check(|fd| assert!(receive(fd, &mut [0; LEN], 0).is_err()), there.as_raw_fd());
+        crate::pthread_cancel::check(|fd| assert!(receive(fd, &mut [0; LEN], 0).is_err()), there.as_raw_fd());
         there.set_nonblocking(true).unwrap();
         assert_eq!(receive(there.as_raw_fd(), &mut [0; LEN], 0).unwrap_err(), Errno::AGAIN);
     }

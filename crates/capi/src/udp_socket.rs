@@ -16,7 +16,7 @@ use libc::{sockaddr, socklen_t};
 use rustix::io::Errno;
 use rustix::net::{getsockname, sockopt};
 
-use crate::{address, adopted, borrow, seam, sort};
+use crate::{borrow, fd_replace, seam, sockaddr, socket_kind};
 
 /// What `bind` asks the desk for, of a socket of UDP.
 pub(crate) fn wanted(socket: BorrowedFd<'_>, addr: SocketAddr) -> Option<Request> {
@@ -29,8 +29,8 @@ fn request(
     to: Option<SocketAddr>,
     connects: bool,
 ) -> Option<Request> {
-    let six = sort::udp(socket)?;
-    if seam().is_some_and(|seam| adopted::is_elsewhere(&seam, socket)) {
+    let six = socket_kind::udp(socket)?;
+    if seam().is_some_and(|seam| fd_replace::is_elsewhere(&seam, socket)) {
         return None;
     }
     let v6_only = six && sockopt::ipv6_v6only(socket).unwrap_or(false);
@@ -46,7 +46,7 @@ fn options(socket: BorrowedFd<'_>) -> DatagramOptions {
     let mut options = DatagramOptions::default();
     for (level, name) in DatagramOptions::NAMES {
         // Those of IPv6 are none of a socket of IPv4's.
-        if let Some(value) = adopted::int(socket.as_raw_fd(), level, name).filter(|value| *value != 0) {
+        if let Some(value) = fd_replace::int(socket.as_raw_fd(), level, name).filter(|value| *value != 0) {
             // What the kernel lets be is within the bounds.
             let _ = options.set(level, name, value);
         }
@@ -72,14 +72,14 @@ pub(crate) fn adopt(fd: c_int, to: SocketAddr, connects: bool) -> Result<bool, E
     let Some(request) = request else { return Ok(false) };
     let asked = seam.ask(&request)?;
     match asked.answer {
-        Answer::Done => adopted::become_ours(&seam, fd, &asked.end).map(|()| true),
+        Answer::Done => fd_replace::replace_fd(&seam, fd, &asked.end).map(|()| true),
         Answer::NotOurs => Ok(false),
         Answer::No(errno) => Err(Errno::from_raw_os_error(errno)),
     }
 }
 
 /// Connects socket `name` with `to`, or with nobody.
-pub(crate) fn aim(seam: &ShimClient, name: &Name, to: Option<SocketAddr>) -> Result<(), Errno> {
+pub(crate) fn connect(seam: &ShimClient, name: &Name, to: Option<SocketAddr>) -> Result<(), Errno> {
     if to.is_some_and(|to| to.is_ipv6() && !name.six) {
         return Err(Errno::AFNOSUPPORT);
     }
@@ -93,9 +93,9 @@ pub(crate) fn aim(seam: &ShimClient, name: &Name, to: Option<SocketAddr>) -> Res
 ///
 /// # Safety
 /// As `connect`'s arguments.
-pub(crate) unsafe fn is_nobody(addr: *const sockaddr, len: socklen_t) -> bool {
+pub(crate) unsafe fn is_unspec(addr: *const sockaddr, len: socklen_t) -> bool {
     // SAFETY: the caller's address.
-    unsafe { address::family(addr, len) }.is_some_and(|family| c_int::from(family) == libc::AF_UNSPEC)
+    unsafe { sockaddr::family(addr, len) }.is_some_and(|family| c_int::from(family) == libc::AF_UNSPEC)
 }
 
 /// Our address of socket `name`.
@@ -131,11 +131,11 @@ mod tests {
         let (none, four) = ([0_u8; 16], [2_u8, 0, 0, 80, 10, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0]);
         let is = |bytes: &[u8], len: u32| {
             // SAFETY: so many bytes are there.
-            unsafe { is_nobody(bytes.as_ptr().cast(), len) }
+            unsafe { is_unspec(bytes.as_ptr().cast(), len) }
         };
         assert!(is(&none, 16) && is(&none, 2));
         assert!(!is(&none, 1) && !is(&four, 16));
         // SAFETY: null is allowed.
-        assert!(!unsafe { is_nobody(std::ptr::null(), 16) });
+        assert!(!unsafe { is_unspec(std::ptr::null(), 16) });
     }
 }

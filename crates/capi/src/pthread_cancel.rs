@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::letters::piece;
+use crate::datagram_io::piece;
 
 /// What a thread does, and whether it has left it.
 struct Task {
@@ -76,7 +76,7 @@ pub(crate) fn full() -> (UnixStream, UnixStream) {
 fn receives(fd: c_int) {
     let mut bytes = [0_u8; 8];
     // SAFETY: there is room for so many bytes.
-    let got = unsafe { crate::receiving::recv(fd, bytes.as_mut_ptr().cast(), bytes.len(), 0) };
+    let got = unsafe { crate::recv::recv(fd, bytes.as_mut_ptr().cast(), bytes.len(), 0) };
     assert!(got < 0, "it never returns");
 }
 
@@ -84,7 +84,7 @@ fn receives_pieces(fd: c_int) {
     let mut bytes = [0_u8; 8];
     let pieces = [piece(bytes.as_mut_ptr().cast(), bytes.len())];
     // SAFETY: as above.
-    let got = unsafe { crate::receiving::readv(fd, pieces.as_ptr(), 1) };
+    let got = unsafe { crate::recv::readv(fd, pieces.as_ptr(), 1) };
     assert!(got < 0, "it never returns");
 }
 
@@ -93,14 +93,14 @@ fn receives_a_datagram(fd: c_int) {
     let mut byte = 0_u8;
     let pieces = [piece((&raw mut byte).cast(), 1); 20];
     // SAFETY: as above.
-    let got = unsafe { crate::letters::receive(fd, &pieces, 0) };
+    let got = unsafe { crate::datagram_io::receive(fd, &pieces, 0) };
     assert!(got.is_none(), "it never returns");
 }
 
 fn sends(fd: c_int) {
     let bytes = [0_u8; 8];
     // SAFETY: so many bytes are there.
-    let sent = unsafe { crate::sending::send(fd, bytes.as_ptr().cast(), bytes.len(), 0) };
+    let sent = unsafe { crate::send::send(fd, bytes.as_ptr().cast(), bytes.len(), 0) };
     assert!(sent < 0, "it never returns");
 }
 

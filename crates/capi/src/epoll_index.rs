@@ -25,9 +25,9 @@ const SOME: u64 = 1 << 62;
 const WAYS: usize = 4;
 
 /// `SETS` × 4 entries: the key and the value together, and the value.
-pub(crate) struct Hints<const SETS: usize>([[[AtomicU64; 2]; WAYS]; SETS]);
+pub(crate) struct EpollIndex<const SETS: usize>([[[AtomicU64; 2]; WAYS]; SETS]);
 
-impl<const SETS: usize> Hints<SETS> {
+impl<const SETS: usize> EpollIndex<SETS> {
     pub(crate) const fn new() -> Self {
         Self([const { [const { [const { AtomicU64::new(0) }; 2] }; WAYS] }; SETS])
     }
@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn a_word_stands_for_what_it_was_registered_for_last_in_its_set() {
-        let hints = Hints::<64>::new();
+        let hints = EpollIndex::<64>::new();
         assert_eq!(hints.get(3, 77), None);
         hints.note(3, 77, Some(hint(8)));
         hints.note(4, 77, Some(hint(9)));
@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn of_too_many_some_are_forgotten_and_none_is_mistaken() {
-        let hints = Hints::<16>::new();
+        let hints = EpollIndex::<16>::new();
         let all = 0..1000_u64;
         all.clone().for_each(|n| hints.note(5, n << 4, Some(hint(n))));
         let known: Vec<_> = all.filter(|&n| hints.get(5, n << 4).is_some()).collect();

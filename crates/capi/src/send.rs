@@ -13,11 +13,9 @@ use host::shim::{Cmsg, Name};
 use libc::{iovec, mmsghdr, msghdr, off_t, off64_t, size_t, sockaddr, socklen_t, ssize_t};
 use rustix::io::Errno;
 
-use crate::letters::{piece, send as send_pieces};
-use crate::next::next;
-use crate::{
-    address, connecting, control, datagrams, fail, is_loaded, mailbox, memory, ours, outbox, stream,
-};
+use crate::datagram_io::{piece, send as send_pieces};
+use crate::real_fn::next;
+use crate::{cmsg, connect, fail, is_loaded, memory, ours, shm_send, sockaddr, stream, udp_fds, udp_socket};
 
 /// Whom a datagram is for, as `sendto` and `sendmsg` say it.
 ///
@@ -28,10 +26,10 @@ unsafe fn target(addr: *const sockaddr, len: socklen_t) -> Result<Option<SocketA
         return Ok(None);
     }
     // SAFETY: the caller's address.
-    match unsafe { address::read(addr, len) } {
+    match unsafe { sockaddr::read(addr, len) } {
         Some(to) => Ok(Some(to)),
         // SAFETY: as above.
-        None => Err(match unsafe { address::family(addr, len) }.map(c_int::from) {
+        None => Err(match unsafe { sockaddr::family(addr, len) }.map(c_int::from) {
             Some(libc::AF_INET | libc::AF_INET6 | libc::AF_UNSPEC) | None => Errno::INVAL,
             Some(_) => Errno::AFNOSUPPORT,
         }),
@@ -44,12 +42,12 @@ unsafe fn target(addr: *const sockaddr, len: socklen_t) -> Result<Option<SocketA
 /// # Safety
 /// As [`target`].
 unsafe fn sender(fd: c_int, addr: *const sockaddr, len: socklen_t) -> Result<Option<Name>, Errno> {
-    if let Some(name) = mailbox::of(fd) {
+    if let Some(name) = udp_fds::of(fd) {
         return Ok(Some(name));
     }
     // SAFETY: the caller's address.
-    match unsafe { address::read(addr, len) } {
-        Some(to) if datagrams::adopt(fd, to, false)? => Ok(mailbox::of(fd)),
+    match unsafe { sockaddr::read(addr, len) } {
+        Some(to) if udp_socket::adopt(fd, to, false)? => Ok(udp_fds::of(fd)),
         _ => Ok(None),
     }
 }
@@ -89,13 +87,13 @@ unsafe fn send_bytes(fd: c_int, name: &Name, bytes: *const c_void, n: size_t, fl
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn send(fd: c_int, bytes: *const c_void, n: size_t, flags: c_int) -> ssize_t {
     type Real = unsafe extern "C-unwind" fn(c_int, *const c_void, size_t, c_int) -> ssize_t;
-    match mailbox::of(fd) {
+    match udp_fds::of(fd) {
         // SAFETY: the program's arguments.
         Some(name) => unsafe { send_bytes(fd, &name, bytes, n, flags) },
         None => {
             let call = || stream::send(fd, bytes, n, flags, || next!(send(fd, bytes, n, flags) as Real));
             // SAFETY: as above.
-            unsafe { outbox::write(fd, &[piece(bytes, n)], flags, call) }
+            unsafe { shm_send::write(fd, &[piece(bytes, n)], flags, call) }
         }
     }
 }
@@ -135,7 +133,7 @@ pub unsafe extern "C-unwind" fn sendto(
             }
             // SAFETY: as above.
             Ok(None) if addr.is_null() => unsafe { send(fd, bytes, n, flags) },
-            Ok(None) if outbox::is_listener(fd) => stream::send_unconnected(flags),
+            Ok(None) if shm_send::is_listener(fd) => stream::send_unconnected(flags),
             Ok(None) => next!(sendto(fd, bytes, n, flags, addr, len) as Real),
             Err(errno) => fail(errno) as ssize_t,
         },
@@ -155,13 +153,13 @@ unsafe fn bare(
     addr: *const sockaddr,
     len: socklen_t,
 ) -> Result<Option<c_int>, Errno> {
-    if addr.is_null() || flags & libc::MSG_FASTOPEN == 0 && outbox::is_listener(fd) {
+    if addr.is_null() || flags & libc::MSG_FASTOPEN == 0 && shm_send::is_listener(fd) {
         return Ok(None);
     }
     let is_open = ours(fd).is_some_and(|name| name.kind != Kind::Listener);
     let opens = !is_open && flags & libc::MSG_FASTOPEN != 0;
     // SAFETY: the caller's address.
-    let goes_here = is_open || opens && unsafe { connecting::opens(fd, addr, len) }?;
+    let goes_here = is_open || opens && unsafe { connect::opens(fd, addr, len) }?;
     Ok(goes_here.then_some(if is_open { flags } else { flags & !libc::MSG_FASTOPEN }))
 }
 
@@ -203,13 +201,13 @@ unsafe fn send_bare(fd: c_int, message: &msghdr, flags: c_int) -> ssize_t {
             let kernel = || next!(sendmsg(fd, std::ptr::from_ref(message), flags) as Real);
             let call = || stream::send_message(fd, message, flags, kernel);
             let bare = message.msg_controllen == 0 && message.msg_name.is_null();
-            if !bare || outbox::noted(fd).is_none() {
+            if !bare || shm_send::noted(fd).is_none() {
                 return call();
             }
             // SAFETY: as above; what is wrong with them the kernel says.
             match unsafe { memory::pieces(message.msg_iov, message.msg_iovlen) } {
                 // SAFETY: as above.
-                Ok(pieces) => unsafe { outbox::write(fd, &pieces, flags, call) },
+                Ok(pieces) => unsafe { shm_send::write(fd, &pieces, flags, call) },
                 Err(_) => call(),
             }
         }
@@ -221,7 +219,7 @@ unsafe fn send_bare(fd: c_int, message: &msghdr, flags: c_int) -> ssize_t {
 /// As sendmsg(2).
 unsafe fn send_message(fd: c_int, name: &Name, message: &msghdr, flags: c_int) -> ssize_t {
     // SAFETY: the program's message.
-    let said = match unsafe { control::read(message) } {
+    let said = match unsafe { cmsg::read(message) } {
         Ok(said) => said,
         Err(errno) => return fail(errno) as ssize_t,
     };
@@ -291,7 +289,7 @@ pub unsafe extern "C-unwind" fn sendmmsg(
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn sendfile(to: c_int, from: c_int, at: *mut off_t, n: size_t) -> ssize_t {
     type Real = unsafe extern "C-unwind" fn(c_int, c_int, *mut off_t, size_t) -> ssize_t;
-    outbox::follow(to);
+    shm_send::follow(to);
     next!(sendfile(to, from, at, n) as Real)
 }
 
@@ -321,7 +319,7 @@ pub unsafe extern "C-unwind" fn splice(
     type Real =
         unsafe extern "C-unwind" fn(c_int, *mut off64_t, c_int, *mut off64_t, size_t, c_uint) -> ssize_t;
     if flags & libc::SPLICE_F_MORE == 0 {
-        outbox::follow(to);
+        shm_send::follow(to);
     }
     next!(splice(from, from_at, to, to_at, n, flags) as Real)
 }
@@ -333,13 +331,13 @@ pub unsafe extern "C-unwind" fn splice(
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn write(fd: c_int, bytes: *const c_void, n: size_t) -> ssize_t {
     type Real = unsafe extern "C-unwind" fn(c_int, *const c_void, size_t) -> ssize_t;
-    match mailbox::of(fd) {
+    match udp_fds::of(fd) {
         // SAFETY: the program's arguments.
         Some(name) => unsafe { send_bytes(fd, &name, bytes, n, 0) },
         None if is_loaded() => {
             let call = || stream::send(fd, bytes, n, 0, || next!(write(fd, bytes, n) as Real));
             // SAFETY: as above.
-            unsafe { outbox::write(fd, &[piece(bytes, n)], 0, call) }
+            unsafe { shm_send::write(fd, &[piece(bytes, n)], 0, call) }
         }
         // SAFETY: the program's arguments; see `read`.
         None => unsafe { libc::syscall(libc::SYS_write, fd, bytes, n) as ssize_t },
@@ -356,8 +354,8 @@ pub unsafe extern "C-unwind" fn writev(fd: c_int, pieces: *const iovec, count: c
     let count_of = usize::try_from(count).unwrap_or(usize::MAX);
     let kernel = || next!(writev(fd, pieces, count) as Real);
     let call = || stream::send_pieces(fd, pieces, count_of, kernel);
-    let name = mailbox::of(fd);
-    if name.is_none() && outbox::noted(fd).is_none() {
+    let name = udp_fds::of(fd);
+    if name.is_none() && shm_send::noted(fd).is_none() {
         return call();
     }
     // SAFETY: the program's pieces.
@@ -365,7 +363,7 @@ pub unsafe extern "C-unwind" fn writev(fd: c_int, pieces: *const iovec, count: c
         // SAFETY: as above.
         (Ok(pieces), Some(name)) => unsafe { send_pieces(fd, &name, None, Cmsg::default(), &pieces, 0) },
         // SAFETY: as above.
-        (Ok(pieces), None) => unsafe { outbox::write(fd, &pieces, 0, call) },
+        (Ok(pieces), None) => unsafe { shm_send::write(fd, &pieces, 0, call) },
         (Err(Errno::FAULT), Some(_)) => fail(Errno::FAULT) as ssize_t,
         (Err(_), Some(_)) => fail(Errno::INVAL) as ssize_t,
         // What is wrong with them the kernel says.
