@@ -16,7 +16,7 @@ use runtime::mode::Classifiers;
 use serde_json::json;
 
 use crate::table::Table;
-use crate::{Error, configuration, fabric, include, sched};
+use crate::{Error, config_file, egress, include, sched};
 
 /// Validate a file and show its content.
 ///
@@ -51,10 +51,10 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         return sched::describe(&args.file, args.json).map(|()| ExitCode::SUCCESS);
     }
     if has("thresholds") {
-        return fabric::describe(&args.file, args.json).map(|()| ExitCode::SUCCESS);
+        return egress::describe(&args.file, args.json).map(|()| ExitCode::SUCCESS);
     }
-    if configuration::is_one(&file) {
-        return configuration::describe(&args.file, args.json).map(|()| ExitCode::SUCCESS);
+    if config_file::is_one(&file) {
+        return config_file::describe(&args.file, args.json).map(|()| ExitCode::SUCCESS);
     }
     let (policy, when) = policy(&args.file)?;
     if args.json {

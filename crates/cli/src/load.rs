@@ -15,7 +15,7 @@ use queueing::{Arrivals, Clock as _, Distribution, Span};
 
 use crate::options::Burst;
 use crate::report::{Header, Plot};
-use crate::{Error, progress, result};
+use crate::{Error, load_row, progress};
 
 /// Generate open-loop load over kernel sockets.
 #[derive(clap::Args)]
@@ -104,7 +104,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         println!("{:#}", as_json(&report, args.seed, is_partial)?);
         return partial(is_partial, took, args);
     }
-    print!("{}", result::latency_table(&report));
+    print!("{}", load_row::latency_table(&report));
     let answered = report.answered() as f64 / report.requests().max(1) as f64;
     println!(
         "{} of {} answered ({:.3} %), {} reconnects   (seed {}, target {target})",
@@ -132,7 +132,7 @@ fn partial(is_partial: bool, took: Span, args: &Args) -> Result<ExitCode, Error>
 
 /// The report with a header, and the distributions that its figures are of.
 fn as_json(report: &Report, seed: u64, is_partial: bool) -> Result<serde_json::Value, Error> {
-    let curves = report.classes.iter().map(|class| (class.name.clone(), result::curve(class)));
+    let curves = report.classes.iter().map(|class| (class.name.clone(), load_row::curve(class)));
     let plots = [Plot::cdf("Latency from the scheduled send time", curves)];
     let mut body = serde_json::to_value(report).map_err(|e| Error::new(e.to_string()))?;
     body["plots"] = serde_json::json!(plots);

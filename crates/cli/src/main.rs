@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 
-use configuration::Arguments;
+use config_file::Arguments;
 use error::Error;
 
 /// As `std::print`, by [`output`].
@@ -34,32 +34,32 @@ macro_rules! eprintln {
 }
 
 mod address;
-mod asked;
 mod bench;
 mod calibrate;
 mod check;
 mod classify;
-mod client;
-mod configuration;
+mod confidence;
+mod config_file;
 mod control;
 mod demo;
 mod device;
 mod doctor;
-mod door;
+mod egress;
 mod error;
 mod exp;
 mod explain;
-mod fabric;
 mod failure;
 #[cfg(test)]
 mod fuzz;
 mod guard;
+mod guard_args;
 mod include;
-mod interval;
-mod link;
 mod load;
-mod malformed;
-mod manual;
+mod load_client;
+mod load_row;
+mod malformed_summary;
+mod man_pages;
+mod network_args;
 mod options;
 mod output;
 mod panics;
@@ -67,15 +67,15 @@ mod parallel;
 mod programs;
 mod progress;
 mod report;
-mod result;
 mod run;
 mod sandbox;
 mod sched;
 mod serve;
 mod settings;
-mod shards;
+mod shard_args;
 mod sim;
-mod sources;
+mod snapshot_poller;
+mod source_dir;
 mod table;
 mod top;
 mod traces;
@@ -112,7 +112,7 @@ enum Command {
     /// Allocate cores between latency-critical and best-effort programs.
     Sched(sched::Args),
     /// Schedule short flows first at a network interface's egress.
-    Fabric(fabric::Args),
+    Fabric(egress::Args),
     /// List and run the papers' experiments.
     Exp(exp::Args),
     /// Simulate switched networks and compute their thresholds.
@@ -122,7 +122,7 @@ enum Command {
     /// Show a command that runs with --ui, live.
     Top(top::Args),
     /// Query or control a daemon that runs with --control.
-    Control(control::ask::Args),
+    Control(control::client::Args),
     /// Measure the CPU cost of each step of the stack on this machine.
     Calibrate(calibrate::Args),
     /// Compare greenwave with other systems on this machine.
@@ -136,9 +136,9 @@ enum Command {
     /// Explain a request's priority.
     Explain(explain::Args),
     /// Generate the man pages.
-    Man(manual::ManArgs),
+    Man(man_pages::ManArgs),
     /// Print a shell completion script.
-    Completions(manual::CompletionsArgs),
+    Completions(man_pages::CompletionsArgs),
 }
 
 impl Command {
@@ -269,20 +269,20 @@ fn start() -> ExitCode {
         Command::Run(args) => run::run(&args, &arguments),
         Command::Load(args) => load::run(&args),
         Command::Sched(args) => sched::run(&args, &arguments),
-        Command::Fabric(args) => fabric::run(&args),
+        Command::Fabric(args) => egress::run(&args),
         Command::Exp(args) => exp::run(args),
         Command::Sim(args) => sim::run(&args),
         Command::Guard(args) => guard::run(&args, &arguments),
         Command::Top(args) => top::run(&args),
-        Command::Control(args) => control::ask::run(&args),
+        Command::Control(args) => control::client::run(&args),
         Command::Calibrate(args) => calibrate::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Report(args) => report::run(&args),
         Command::Check(args) => check::run(&args),
         Command::Explain(args) => explain::run(&args),
-        Command::Man(args) => manual::man(&args, Cli::command()),
-        Command::Completions(args) => manual::completions(&args, Cli::command()),
+        Command::Man(args) => man_pages::man(&args, Cli::command()),
+        Command::Completions(args) => man_pages::completions(&args, Cli::command()),
     };
     done.map(failure::or).unwrap_or_else(|e| {
         let code = refused(&e);

@@ -17,26 +17,26 @@ use queueing::Span;
 use runtime::mode::{Classifiers, Mode, Policy};
 
 use crate::address::list;
-use crate::configuration::Arguments;
+use crate::config_file::Arguments;
 use crate::device::{Open, Watch};
-use crate::link::Link;
+use crate::network_args::Link;
 use crate::options::{self, Steer, made_up_mac, secret};
 use crate::report::Header;
 use crate::sandbox::Sandbox;
-use crate::shards::FlowHash;
+use crate::shard_args::FlowHash;
 use crate::ui::{self, Head};
-use crate::{Error, control, door, sandbox, traces};
+use crate::{Error, control, guard_args, sandbox, traces};
 
-mod place;
+pub(crate) mod address_setup;
+pub(crate) mod live_view;
 mod policy;
 pub(crate) mod reload;
-pub(crate) mod settle;
+mod server;
 mod summary;
-pub(crate) mod watched;
 
-use place::Place;
 use policy::policies;
-use reload::Said;
+use reload::PolicyFiles;
+use server::Server;
 
 /// Run a server on greenwave's TCP/IP stack, until ctrl-C.
 #[derive(clap::Args)]
@@ -80,7 +80,7 @@ pub struct Args {
     #[arg(long, value_name = "SPAN", default_value = "30us", value_parser = options::hold)]
     hold: Span,
     #[command(flatten)]
-    guard: door::Args,
+    guard: guard_args::Args,
     #[command(flatten)]
     sandbox: sandbox::Flags,
     #[command(flatten)]
@@ -175,7 +175,7 @@ pub fn run(args: &Args, arguments: &Arguments) -> Result<ExitCode, Error> {
         false => kind.company().to_owned(),
     };
     let interface = Watch::of(&kind);
-    let place = Place {
+    let place = Server {
         args,
         arguments,
         sandbox,
@@ -203,7 +203,7 @@ pub fn run(args: &Args, arguments: &Arguments) -> Result<ExitCode, Error> {
 }
 
 /// What the files say now of `shards` shards' policy, where they say nothing else that is new.
-fn read(arguments: &Arguments, shards: usize) -> Result<Said, Error> {
+fn read(arguments: &Arguments, shards: usize) -> Result<PolicyFiles, Error> {
     let args: Args = arguments.again(&["policy"])?;
     let (policies, observed) = policies(&args, shards)?;
     let classifiers = |policy: Policy| Classifiers {
@@ -212,7 +212,7 @@ fn read(arguments: &Arguments, shards: usize) -> Result<Said, Error> {
         ..Classifiers::default()
     };
     let classifiers = policies.into_iter().map(classifiers).collect();
-    Ok(Said { policy: args.link.policy, classifiers, observed })
+    Ok(PolicyFiles { policy: args.link.policy, classifiers, observed })
 }
 
 /// What this is, for who looks at it live.

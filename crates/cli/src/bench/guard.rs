@@ -19,7 +19,7 @@ use host::xdp::Mode;
 use queueing::{Clock, Span};
 use serde_json::json;
 
-use super::goal::{self, Goal};
+use super::target::{self, Goal};
 use crate::Error;
 use crate::report::Header;
 use crate::table::Table;
@@ -63,7 +63,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         }
         goals.iter().for_each(|goal| println!("{goal}"));
     }
-    Ok(ExitCode::from(u8::from(!goal::none_missed(&goals))))
+    Ok(ExitCode::from(u8::from(!target::none_missed(&goals))))
 }
 
 /// What frames take in a namespace that forwards nothing: those that are tried are for no address of
@@ -167,7 +167,7 @@ fn as_json(costs: &[Cost], shares: Shares, goals: &[Goal]) -> serde_json::Value 
     let body = json!({
         "frames": costs.iter().map(cost).collect::<Vec<_>>(), "controller_share": shares.accept,
         "controller_share_answer": shares.answer,
-        "goals": goals.iter().map(Goal::json).collect::<Vec<_>>(), "holds": goal::none_missed(goals),
+        "goals": goals.iter().map(Goal::json).collect::<Vec<_>>(), "holds": target::none_missed(goals),
     });
     Header::of_host("bench-guard", None).examined(&["guard"]).stamp(body)
 }

@@ -5,17 +5,17 @@ use std::process::ExitCode;
 
 use crate::Error;
 
-mod beside;
+mod baselines;
+mod comparison;
 mod cores;
 mod fabric;
-mod goal;
 mod guard;
 mod idle;
 mod matrix;
 mod net;
-mod peer;
 mod programs;
 mod sched;
+mod target;
 
 /// Compare greenwave with other systems on this machine.
 #[derive(clap::Args)]
@@ -36,7 +36,7 @@ enum What {
     Matrix(matrix::Args),
     /// One of the compared servers, as `bench net` and `cores` start it.
     #[command(hide = true)]
-    Peer(peer::Args),
+    Peer(baselines::Args),
     /// Measure the cost of idle and active connections.
     Idle(idle::Args),
     /// Measure the speed and memory of the network simulator.
@@ -64,7 +64,7 @@ impl Args {
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
     match &args.what {
         What::Net(args) => net::run(args),
-        What::Peer(args) => peer::run(args),
+        What::Peer(args) => baselines::run(args),
         What::Programs(args) => programs::run(args),
         What::Cores(args) => cores::run(args),
         What::Matrix(args) => matrix::run(args),

@@ -8,8 +8,8 @@
 //! queue; a line of [`talk::LINE_MAX`] bytes within [`ASK_MAX`]; an outcome within
 //! [`OUTCOME_MAX`], of which the client has [`HEAR_MAX`] to hear.
 
-pub mod ask;
-mod talk;
+pub mod client;
+mod protocol;
 
 use std::io::ErrorKind;
 use std::path::PathBuf;
@@ -23,7 +23,7 @@ use rustix::process::geteuid;
 use crate::Error;
 use crate::error::plain;
 use crate::ui::{Seen, Ui};
-use talk::{Answer, LINE_MAX, Status, Want, hear, may};
+use protocol::{Answer, Command, LINE_MAX, Status, hear, may};
 
 /// By which name a daemon is asked.
 // Its name is that of the command's own arguments, which clap takes for one group.
@@ -31,7 +31,7 @@ use talk::{Answer, LINE_MAX, Status, Want, hear, may};
 #[group(skip)]
 pub struct Flags {
     /// Name for `greenwave control NAME status|reload|end`.
-    #[arg(long, value_name = "NAME", value_parser = talk::name)]
+    #[arg(long, value_name = "NAME", value_parser = protocol::name)]
     control: Option<String>,
 }
 
@@ -217,7 +217,7 @@ impl Client {
     }
 
     /// What it asks, once its line has ended; what came is kept.
-    fn hear(&mut self) -> Result<Option<Want>, Error> {
+    fn hear(&mut self) -> Result<Option<Command>, Error> {
         let State::Asks(came) = &mut self.state else { return Ok(None) };
         let mut piece = [0; LINE_MAX + 2];
         match self.peer.receive(&mut piece) {
@@ -233,11 +233,11 @@ impl Client {
         Ok(None)
     }
 
-    fn ask(&mut self, now: Time, want: Want, daemon: &Daemon) {
+    fn ask(&mut self, now: Time, want: Command, daemon: &Daemon) {
         match want {
-            Want::Status => self.answer(now, &Answer::status(daemon.status())),
-            Want::Reload => (self.state, self.until) = (State::Waits, now + OUTCOME_MAX),
-            Want::End => {
+            Command::Status => self.answer(now, &Answer::status(daemon.status())),
+            Command::Reload => (self.state, self.until) = (State::Waits, now + OUTCOME_MAX),
+            Command::End => {
                 let who = self.peer.who;
                 eprintln!("stopped by process {} of user {}", who.process, who.user);
                 self.answer(now, &Answer::done("stopping"));

@@ -18,10 +18,10 @@ use serde_json::json;
 use crate::options::Burst;
 use crate::report::{self, Header};
 use crate::table::Table;
-use crate::{Error, progress, result};
+use crate::{Error, load_row, progress};
 
-mod page;
-mod wire;
+mod report;
+mod run;
 
 /// Run a bursty mixed workload on the stack, without and with priorities.
 ///
@@ -158,7 +158,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     for (index, (round, mode)) in rounds.enumerate() {
         let before = index as u64 * u64::from(args.seconds) * 1000;
         bar.set_message(format!("{mode} (round {round} of {})", args.rounds));
-        let report = wire::run(mode, &settings, stop, |ms| bar.set_position(before + ms));
+        let report = run::run(mode, &settings, stop, |ms| bar.set_position(before + ms));
         // A run that was cut short is kept if it measured something.
         match report {
             Ok(report) if report.answered() > 0 || !stop.load(Ordering::Relaxed) => {
@@ -204,7 +204,7 @@ fn medians<T, K: Ord>(modes: &[Mode], mut measured: Vec<(Mode, T)>, order: fn(&T
 
 fn show(args: &Args, settings: &Settings, results: &[(Mode, Report)], is_partial: bool) -> Result<(), Error> {
     print(args, settings, results, is_partial);
-    let html = page::page(settings, results, &table(results), &last_line(settings, results));
+    let html = report::page(settings, results, &table(results), &last_line(settings, results));
     report::whole(&args.out, &html)
 }
 
@@ -232,7 +232,7 @@ fn print(args: &Args, settings: &Settings, results: &[(Mode, Report)], is_partia
             "settings": settings,
             "modes": modes,
             "compared": compared,
-            "plots": page::plots(results),
+            "plots": report::plots(results),
             "page": args.out,
         });
         if is_partial {
@@ -270,10 +270,10 @@ fn table(results: &[(Mode, Report)]) -> Table {
     for (mode, report) in results {
         for (i, class) in report.classes.iter().enumerate() {
             let mode = if i == 0 { mode.name() } else { "" };
-            let [requests, unsent, late, _] = result::counts(class);
+            let [requests, unsent, late, _] = load_row::counts(class);
             let words = vec![mode.to_owned(), class.name.clone(), requests, unsent, late];
             table.row(
-                [words, result::latency(class).to_vec(), result::stages(&class.at_p99).to_vec()].concat(),
+                [words, load_row::latency(class).to_vec(), load_row::stages(&class.at_p99).to_vec()].concat(),
             );
         }
     }
@@ -291,7 +291,7 @@ fn late(results: &[(Mode, Report)]) -> Option<f64> {
 
 /// The p99 of the latency-sensitive, where any was answered.
 fn urgent_p99(report: &Report) -> Option<Span> {
-    report.class(wire::LS).filter(|class| class.answered() > 0).map(::load::ClassReport::p99)
+    report.class(run::LS).filter(|class| class.answered() > 0).map(::load::ClassReport::p99)
 }
 
 /// The p99 of the latency-sensitive under none and under adps.

@@ -1,6 +1,6 @@
 //! `--device`: where frames come from, in one place for every command.
 //!
-//! [`Kind`] is the text, [`Kind::open`] makes the devices, one for each queue, [`Wrapped`] puts a bad path and a capture around one. All kinds come
+//! [`Kind`] is the text, [`Kind::open`] makes the devices, one for each queue, [`WrappedDevice`] puts a bad path and a capture around one. All kinds come
 //! out as one type, [`AnyDevice`], so that a server is compiled once.
 
 use std::io::ErrorKind;
@@ -22,19 +22,19 @@ use crate::Error;
 use crate::address::Addresses;
 use crate::error::plain;
 
-mod any;
+mod any_device;
 mod capture;
 pub mod kind;
+mod link_monitor;
 mod record;
 #[cfg(test)]
 mod tests;
-mod watch;
 mod xdp;
 
-pub use any::{AnyDevice, Wrapped};
+pub use any_device::{AnyDevice, WrappedDevice};
 pub use kind::Kind;
+pub use link_monitor::Watch;
 pub use record::Recording;
-pub use watch::Watch;
 
 /// Devices that are open.
 pub struct Open {
@@ -197,16 +197,16 @@ pub fn wrap<D: Device>(
     device: D,
     fault: Option<Rates>,
     pcap: Option<(&Path, Bytes)>,
-) -> Result<Wrapped<D>, Error> {
+) -> Result<WrappedDevice<D>, Error> {
     let log = |path: (&Path, Bytes)| Recording::create(path.0, path.1);
     let bad = |e: std::io::Error| Error::new(format!("pcap: {}", plain(&e.to_string())));
     let faulty = |device, rates| FaultInjector::new(device, rates, &Rng::seeded(FAULT_SEED));
     Ok(match (fault, pcap) {
-        (None, None) => Wrapped::Plain(device),
-        (Some(rates), None) => Wrapped::Faulty(Box::new(faulty(device, rates))),
-        (None, Some(path)) => Wrapped::Tee(Box::new(PcapTap::new(device, log(path)?).map_err(bad)?)),
+        (None, None) => WrappedDevice::Plain(device),
+        (Some(rates), None) => WrappedDevice::Faulty(Box::new(faulty(device, rates))),
+        (None, Some(path)) => WrappedDevice::Tee(Box::new(PcapTap::new(device, log(path)?).map_err(bad)?)),
         (Some(rates), Some(path)) => {
-            Wrapped::Both(Box::new(PcapTap::new(faulty(device, rates), log(path)?).map_err(bad)?))
+            WrappedDevice::Both(Box::new(PcapTap::new(faulty(device, rates), log(path)?).map_err(bad)?))
         }
     })
 }

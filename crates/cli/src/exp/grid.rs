@@ -2,10 +2,10 @@
 //! its world allows; modes of one seed go together, so that a machine's noise
 //! meets all of them.
 
-use super::figures::Figures;
-use super::journal::{Journal, Key};
+use super::checkpoint::{Journal, Key};
+use super::metrics::Figures;
 use super::spec::{Experiment, Scale};
-use super::world::{self, Found, Noise, Row};
+use super::world::{self, Noise, Row, RunResult};
 use crate::error::Error;
 use crate::parallel;
 
@@ -72,7 +72,7 @@ pub fn run(
     let bar = crate::progress::bar(left as u64);
     bar.set_message(name.to_owned());
     let all_found =
-        parallel::map(&tasks, world.kind.at_once(parallel::cores()), |task| -> Result<Found, Error> {
+        parallel::map(&tasks, world.kind.at_once(parallel::cores()), |task| -> Result<RunResult, Error> {
             let journal = journal.map(|journal| (journal, task.key()));
             if let Some(found) = journal.as_ref().and_then(|(journal, run)| journal.found(run)) {
                 return Ok(found);
@@ -89,7 +89,7 @@ pub fn run(
 
     let figures = Figures::new(world);
     let mut measured = Measured { figures, runs: Vec::new(), events: 0, noise: None, seeds: scale.runs };
-    for (task, Found { events, rows, noise }) in tasks.into_iter().zip(all_found?) {
+    for (task, RunResult { events, rows, noise }) in tasks.into_iter().zip(all_found?) {
         measured.events += events;
         measured.noise = [measured.noise, noise].into_iter().flatten().reduce(Noise::worse);
         measured.figures.add(&task.point, &task.mode, &rows);

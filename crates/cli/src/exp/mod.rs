@@ -4,19 +4,19 @@
 //! points, modes and seeds in the simulator, or on real services, prints the
 //! figures, and checks every claim. It draws what it measured and hard-codes nothing.
 
-mod catalogue;
-mod checked;
+mod checkpoint;
 mod claim;
-pub mod figures;
+mod embedded;
+mod fingerprint;
 mod grid;
-mod journal;
-mod kept;
-mod overview;
+pub mod metrics;
 mod plots;
-mod program;
+mod registry;
 mod result;
-mod shipped;
+mod resume;
 mod spec;
+mod summary;
+mod verdict;
 pub mod world;
 
 use std::path::PathBuf;
@@ -26,11 +26,11 @@ use clap::{Args as ClapArgs, Subcommand, ValueEnum};
 use host::signals;
 
 use crate::error::Error;
-use catalogue::Source;
-use journal::Journal;
-use overview::Overview;
+use checkpoint::Journal;
+use registry::Source;
 use result::ExperimentResult;
 pub use spec::lay;
+use summary::Overview;
 
 /// List or run the papers' experiments.
 #[derive(Debug, ClapArgs)]
@@ -127,7 +127,7 @@ impl RunArgs {
     /// The result of `source` that need not be found again.
     fn kept(&self, source: &Source) -> Result<Option<serde_json::Value>, Error> {
         match &self.out {
-            Some(folder) if self.resume => kept::result(folder, source, self.scale.name(), self.seed),
+            Some(folder) if self.resume => resume::result(folder, source, self.scale.name(), self.seed),
             _ => Ok(None),
         }
     }
@@ -169,14 +169,14 @@ pub fn run(args: Args) -> Result<ExitCode, Error> {
 /// As `exp run`.
 #[cfg(test)]
 pub fn check_file(file: &std::path::Path) -> Result<(), Error> {
-    for source in catalogue::find(&file.display().to_string())? {
+    for source in registry::find(&file.display().to_string())? {
         source.parse()?.world().map_err(Error::new)?;
     }
     Ok(())
 }
 
 fn list(json: bool) -> Result<ExitCode, Error> {
-    let sources = catalogue::all();
+    let sources = registry::all();
     if json {
         let rows = sources.iter().map(|s| {
             let experiment = s.parse()?;
@@ -201,7 +201,7 @@ fn list(json: bool) -> Result<ExitCode, Error> {
 fn run_all(args: &RunArgs) -> Result<ExitCode, Error> {
     let mut sources: Vec<Source> = Vec::new();
     for name in &args.names {
-        for source in catalogue::find(name)? {
+        for source in registry::find(name)? {
             let is_new = sources.iter().all(|other| other.name != source.name);
             if is_new && args.world.map_or(Ok(true), |world| world.takes(&source))? {
                 sources.push(source);
@@ -271,7 +271,7 @@ fn run_one(source: &Source, args: &RunArgs) -> Result<(ExperimentResult, Option<
     printed.map(|id| source.printed(id)).collect::<Result<Vec<_>, _>>()?;
     // What the machine decides is measured in one go.
     let folder = args.out.as_ref().filter(|_| world.kind == world::Kind::Sim);
-    let path = folder.map(|folder| folder.join(format!("{}.part", catalogue::stem(&source.name))));
+    let path = folder.map(|folder| folder.join(format!("{}.part", registry::stem(&source.name))));
     let journal = path.map(Journal::open).transpose()?;
     let scale = &experiment.scale[args.scale.name()];
     let measured = grid::run(&source.name, &experiment, scale, args.seed, journal.as_ref())?;

@@ -5,16 +5,16 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use super::catalogue::{Source, stem};
-use super::checked::{Checked, seed_plot};
 use super::claim::{Bound, Metric};
+use super::fingerprint;
 use super::grid::{Measured, Run};
 use super::plots;
-use super::program;
+use super::registry::{Source, stem};
 use super::spec::Experiment;
-use super::world::{Kind, Noise, Stat, World};
+use super::verdict::{Checked, seed_plot};
+use super::world::{Kind, MetricColumn, Noise, World};
+use crate::confidence::interval;
 use crate::error::Error;
-use crate::interval::interval;
 use crate::report::{self, Header, Plot};
 use crate::table::{Table, in_unit, number};
 
@@ -104,7 +104,7 @@ impl ExperimentResult {
         }
         let world = experiment.world().map_err(Error::new)?;
         let header = header(world, seed);
-        let program = program::mark_with(source)?;
+        let program = fingerprint::mark_with(source)?;
         let name = source.name.clone();
         Ok(Self { name, world, experiment, scale, seed, measured, header, program, claims, left_out })
     }
@@ -171,13 +171,13 @@ impl ExperimentResult {
 
     fn figure_table(&self) -> Table {
         let varies = self.experiment.varies.as_deref().unwrap_or("");
-        let shown: Vec<&Stat> = self.shown().collect();
+        let shown: Vec<&MetricColumn> = self.shown().collect();
         let columns = shown.iter().map(|stat| stat.column);
         let header: Vec<&str> = [varies, "mode", "class"].into_iter().chain(columns).collect();
         let mut table = Table::new(3, &header).groups(self.world.groups);
         for run in &self.measured.runs {
             for class in run.rows.iter().map(|row| row.class.as_str()) {
-                let mean = |stat: &Stat| {
+                let mean = |stat: &MetricColumn| {
                     let mean = self.measured.figures.mean(&run.point, &run.mode, class, stat.name);
                     in_unit(stat.unit, mean.unwrap_or(f64::NAN))
                 };
@@ -277,7 +277,7 @@ impl ExperimentResult {
     }
 
     /// The figures with a column.
-    fn shown(&self) -> impl Iterator<Item = &'static Stat> {
+    fn shown(&self) -> impl Iterator<Item = &'static MetricColumn> {
         self.world.stats.iter().filter(|stat| !stat.column.is_empty())
     }
 
@@ -288,10 +288,11 @@ impl ExperimentResult {
         row.extend(
             [("point", point), ("mode", mode), ("class", class)].map(|(k, v)| (k.to_owned(), json!(v))),
         );
-        let mean =
-            |stat: &Stat| (stat.name.to_owned(), json!(figures.mean(point, mode, class, stat.name).ok()));
+        let mean = |stat: &MetricColumn| {
+            (stat.name.to_owned(), json!(figures.mean(point, mode, class, stat.name).ok()))
+        };
         row.extend(self.world.stats.iter().map(mean));
-        let seeds = |stat: &Stat| {
+        let seeds = |stat: &MetricColumn| {
             let values = figures.by_seed(point, mode, class, stat.name).unwrap_or_default();
             (stat.name.to_owned(), json!(values.into_iter().map(rounded).collect::<Vec<_>>()))
         };

@@ -1,10 +1,10 @@
 //! Every shipped experiment is complete: it parses, its settings are valid at
 //! every point, mode and scale, and every printed number it names exists.
 
-use super::catalogue::{self, Source};
+use super::registry::{self, Source};
 
 fn each(check: impl Fn(&Source)) {
-    let sources = catalogue::all();
+    let sources = registry::all();
     assert!(sources.len() >= 11, "the figures of ADPS and D2P ship with the program");
     sources.iter().for_each(check);
 }
@@ -41,7 +41,7 @@ fn every_printed_number_exists() {
 
 #[test]
 fn an_unknown_experiment_lists_those_there_are() {
-    let error = catalogue::find("adps/fig9").unwrap_err().to_string();
+    let error = registry::find("adps/fig9").unwrap_err().to_string();
     assert!(error.contains("adps/fig5"), "{error}");
-    assert_eq!(catalogue::find("adps").unwrap().len(), 9);
+    assert_eq!(registry::find("adps").unwrap().len(), 9);
 }

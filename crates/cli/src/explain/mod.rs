@@ -11,10 +11,10 @@ use clap::Subcommand;
 
 use crate::{Error, check};
 
-mod answer;
+mod report;
 mod request;
 
-use answer::Answer;
+use report::Answer;
 
 /// Explain a request's priority.
 #[derive(clap::Args)]

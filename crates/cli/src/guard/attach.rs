@@ -20,10 +20,10 @@ use host::xdp::Mode;
 use queueing::{Clock, Span, Time};
 
 use super::status;
-use crate::configuration::{Arguments, read_again};
+use crate::config_file::{Arguments, read_again};
 use crate::sandbox::Sandbox;
-use crate::ui::{self, Head, Told, Ui};
-use crate::{Error, control, door, options, sandbox};
+use crate::ui::{self, Head, MetricsSample, Ui};
+use crate::{Error, control, guard_args, options, sandbox};
 
 /// Drop excess new connections to a server before the kernel processes them.
 ///
@@ -59,7 +59,7 @@ pub struct Args {
         hide_default_value = true,
         hide_possible_values = true
     )]
-    until: door::Until,
+    until: guard_args::Until,
     /// Control interval.
     #[arg(long, value_name = "TIME", default_value = "10ms")]
     period: Span,
@@ -296,7 +296,10 @@ fn show(ui: &Ui, args: &Args, guard: &Guard, now: Time) {
         return;
     }
     if let Ok(status) = guard.status(now) {
-        ui.tell(now, Told { figures: status::figures(&args.device, &status), ..Told::default() });
+        ui.tell(
+            now,
+            MetricsSample { figures: status::figures(&args.device, &status), ..MetricsSample::default() },
+        );
     }
 }
 
@@ -322,8 +325,8 @@ fn greeting(args: &Args) -> String {
         _ => String::new(),
     };
     let until = match args.until {
-        door::Until::Accept => "",
-        door::Until::Answer => ", until the first response byte",
+        guard_args::Until::Accept => "",
+        guard_args::Until::Answer => ", until the first response byte",
     };
     let joined = match args.joined.len() {
         0 => String::new(),

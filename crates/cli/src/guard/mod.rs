@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use clap::Subcommand;
 
 use crate::Error;
-use crate::configuration::Arguments;
+use crate::config_file::Arguments;
 
 /// Keep a server's goodput under overload.
 #[derive(clap::Args)]

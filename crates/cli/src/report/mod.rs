@@ -10,27 +10,27 @@ use std::process::ExitCode;
 
 use crate::error::Error;
 
+mod atomic_write;
 mod compare;
 mod files;
 mod header;
 pub mod html;
 mod plot;
 mod plots;
-mod rows;
+mod render;
 mod run;
-mod save;
 #[cfg(test)]
 #[path = "../../tests/common/schema.rs"]
 pub mod schema;
-mod show;
+mod tables;
 
+pub use atomic_write::{at_once, whole, whole_by};
 pub use header::{Finding, Header, KEY};
 pub use html::{Section, escape, page};
 pub use plot::Plot;
 pub use plots::line_plot;
+pub use render::of as page_of;
 pub use run::{Run, experiment_again};
-pub use save::{at_once, whole, whole_by};
-pub use show::of as page_of;
 
 /// Render the results of a run as a page, or compare two runs.
 ///
@@ -62,7 +62,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let out = args.out.clone().unwrap_or("report.html".into());
     whole(&out, &page_of(&runs))?;
     let count = if runs.len() == 1 { "1 run".to_owned() } else { format!("{} runs", runs.len()) };
-    println!("{count}, {}: {}", show::score(&runs), out.display());
+    println!("{count}, {}: {}", render::score(&runs), out.display());
     Ok(ExitCode::SUCCESS)
 }
 

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::header::{FORM, Finding, Header, KEY};
 use super::plot::Plot;
-use super::rows::{self, Rows};
+use super::tables::{self, Rows};
 
 /// A result that was read.
 #[derive(Clone, Debug)]
@@ -103,10 +103,10 @@ impl Run {
         let text = |key: &str| result[key].as_str().map(str::to_owned);
         let name = text("experiment").unwrap_or_else(|| header.kind.clone());
         let title = text("title").unwrap_or_else(|| format!("greenwave {}", header.kind.replace('-', " ")));
-        let mut found = rows::read(result);
+        let mut found = tables::read(result);
         if header.kind == "doctor" {
             header.doctor = Vec::deserialize(&result["findings"]).map_err(foreign)?;
-            found = rows::Found::default();
+            found = tables::Found::default();
         }
         let plots = Option::<Vec<Plot>>::deserialize(&result["plots"]).map_err(foreign)?;
         let not_checked = Option::<Vec<String>>::deserialize(&result["not_checked"]).map_err(foreign)?;
@@ -117,7 +117,7 @@ impl Run {
             tables: found.tables,
             notes: found.notes,
             facts: found.facts,
-            settings: rows::settings(&result["settings"]),
+            settings: tables::settings(&result["settings"]),
             header,
             name,
             title,

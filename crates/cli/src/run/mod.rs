@@ -18,21 +18,21 @@ use net::stack::Config as StackConfig;
 use queueing::Span;
 use runtime::steer::{LINK_FRAMES, Steered, over_queues};
 
-use crate::configuration::Arguments;
+use crate::config_file::Arguments;
 use crate::device::{AnyDevice, Open, Watch};
-use crate::link::Link;
+use crate::network_args::Link;
 use crate::options::{self, made_up_mac, secret};
-use crate::serve::reload::Said;
-use crate::shards::FlowHash;
-use crate::{Error, control, door, sandbox, traces, ui};
+use crate::serve::reload::PolicyFiles;
+use crate::shard_args::FlowHash;
+use crate::{Error, control, guard_args, sandbox, traces, ui};
 
 mod bypass;
-mod seats;
+mod live_view;
+mod socket_adapter;
 mod stacks;
-mod watched;
 
 use bypass::Bypass;
-use seats::Seats;
+use socket_adapter::SocketAdapter;
 use stacks::Stacks;
 
 /// Run an unmodified server on greenwave's TCP/IP stack.
@@ -65,7 +65,7 @@ pub struct Args {
     #[arg(long, value_name = "SPAN", default_value = "20us", value_parser = options::spin)]
     spin: Span,
     #[command(flatten)]
-    guard: door::Args,
+    guard: guard_args::Args,
     /// File in which the program reports its internal queue; added to the
     /// guard's delay; repeatable.
     #[arg(long, value_name = "FILE", requires = "guard", verbatim_doc_comment)]
@@ -83,7 +83,7 @@ pub struct Args {
         hide_possible_values = true,
         verbatim_doc_comment
     )]
-    until: door::Until,
+    until: guard_args::Until,
     /// Library to preload [default: $GREENWAVE_LIB, or libgreenwave.so
     /// beside the greenwave program].
     #[arg(long, value_name = "FILE", verbatim_doc_comment)]
@@ -146,7 +146,7 @@ pub fn run(args: &Args, arguments: &Arguments) -> Result<ExitCode, Error> {
     let sandbox = args.sandbox.plan(Duty::Run { joined: !args.joined.is_empty() }, kind.kept());
     // While there is no other thread than this one.
     let bypass = Bypass::watch(lib.path(), args.sandbox.is_on());
-    let ui = args.ui.open(watched::head(&program, &args.link.device), args.control.is_on())?;
+    let ui = args.ui.open(live_view::head(&program, &args.link.device), args.control.is_on())?;
     let reads = arguments.file().into_iter().chain(args.link.policy.clone()).collect();
     let control = args.control.open(ui.as_ref(), reads)?;
     let key = secret()?;
@@ -157,7 +157,7 @@ pub fn run(args: &Args, arguments: &Arguments) -> Result<ExitCode, Error> {
     check_queues(args, &devices)?;
     let stack = StackConfig { mtu, ..addresses.stack(mac.unwrap_or(made_up_mac()?), key) };
     let steering = args.flow_hash.steering(args.shards)?;
-    let seats = Seats::open(secret()?, steering)?;
+    let seats = SocketAdapter::open(secret()?, steering)?;
     for (queue, device) in devices.iter_mut().enumerate() {
         device.watch(seats[queue % seats.len()].readiness()?);
     }
@@ -211,8 +211,8 @@ fn check_queues(args: &Args, devices: &[AnyDevice]) -> Result<(), Error> {
 }
 
 /// What the files say now of the policy of `shards` stacks, where they say nothing else that is new.
-fn read(arguments: &Arguments, shards: usize) -> Result<Said, Error> {
+fn read(arguments: &Arguments, shards: usize) -> Result<PolicyFiles, Error> {
     let args: Args = arguments.again(&["policy"])?;
     let (classifiers, observed) = args.link.classifiers()?.unwrap_or_default();
-    Ok(Said { policy: args.link.policy, classifiers: vec![classifiers; shards], observed })
+    Ok(PolicyFiles { policy: args.link.policy, classifiers: vec![classifiers; shards], observed })
 }

@@ -28,18 +28,18 @@ use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, setrlimit};
 use sched::dispatch::{self, Params};
 
 use super::bypass::Bypass;
-use super::seats::Seats;
-use super::watched::Watched;
+use super::live_view::Watched;
+use super::socket_adapter::SocketAdapter;
 use super::{Args, read};
 use crate::address::{Addresses, list};
-use crate::configuration::Arguments;
+use crate::config_file::Arguments;
 use crate::control::{self, Control};
 use crate::device::{Kind, Watch};
 use crate::sandbox::Sandbox;
+use crate::serve::address_setup::settle;
 use crate::serve::reload::{Reads, Reload};
-use crate::serve::settle::settle;
 use crate::ui::Ui;
-use crate::{Error, door, malformed, panics, shards, traces};
+use crate::{Error, guard_args, malformed_summary, panics, shard_args, traces};
 
 /// What there is once the devices are open.
 pub(super) struct Stacks<'a> {
@@ -65,7 +65,7 @@ pub(super) struct Stacks<'a> {
     /// Whether these heard of the program's own queue.
     pub(super) heard: ReportCounter,
     /// Likewise.
-    pub(super) seats: Vec<Seats>,
+    pub(super) seats: Vec<SocketAdapter>,
     pub(super) steering: Steering,
     /// What their devices count, where there are several.
     pub(super) meters: Vec<Meter>,
@@ -82,7 +82,7 @@ pub(super) struct Stacks<'a> {
 }
 
 /// A stack and its device.
-pub(super) type Server<D> = (SocketProxy<D, Seats>, D);
+pub(super) type Server<D> = (SocketProxy<D, SocketAdapter>, D);
 
 /// Received frames that wait for TCP.
 const FRAMES_MAX: usize = 16_384;
@@ -234,7 +234,7 @@ where
             let (clock, stop, spin) = (&clock, &stop, args.spin);
             let core = args.pin.then_some(CoreId(number as u16));
             threads.push(scope.spawn(move || {
-                core.into_iter().for_each(shards::pin);
+                core.into_iter().for_each(shard_args::pin);
                 socket_proxy::serve(proxy, device, clock, stop, spin, hatches)
             }));
         }
@@ -339,9 +339,9 @@ fn summary<D: Device>(servers: &mut [Server<D>], meters: &[Meter], is_guarded: b
             c.datagrams_in, c.datagrams_out, c.datagrams_untaken, c.datagrams_unsent
         );
     }
-    malformed::line(&refused).into_iter().for_each(|line| eprintln!("{line}"));
+    malformed_summary::line(&refused).into_iter().for_each(|line| eprintln!("{line}"));
     if is_guarded {
-        eprintln!("{}", door::shed(&c.guard));
+        eprintln!("{}", guard_args::shed(&c.guard));
     }
     for (number, ((proxy, _), meter)) in servers.iter().zip(meters).enumerate() {
         let c = proxy.counters();

@@ -16,30 +16,30 @@ use sched::cores::Allocator;
 use sched::cores::contention_alarm::ContentionAlarm;
 use serde_json::json;
 
-use crate::configuration::Arguments;
+use crate::config_file::Arguments;
 use crate::control;
 use crate::table::Table;
 use crate::{Error, sandbox, ui};
 
+mod banner;
 mod config;
-mod greeting;
+mod control_loop;
+mod live_view;
 mod mechanism;
 mod plan;
 mod programs;
 mod reload;
 mod restore;
-mod rounds;
 mod sensor;
-mod shown;
 mod status;
 
+use banner::{Start, greet};
 use config::Config;
-use greeting::{Start, greet};
+use control_loop::ControlLoop;
+use live_view::Shown;
 use plan::Plan;
 use programs::Programs;
 use reload::Reload;
-use rounds::Rounds;
-use shown::Shown;
 
 /// Allocate cores between latency-critical and best-effort programs.
 ///
@@ -169,7 +169,7 @@ fn share(config: &Config, args: &Args, reload: Reload<'_>, reads: Vec<PathBuf>) 
         let free = task.who().map_or(Ok(()), |who| who.check_free());
         free.map_err(|e| Error::from(e.of_task(&task.name)))?;
     }
-    let ui = args.ui.open(shown::head(config, &cores), args.control.is_on())?;
+    let ui = args.ui.open(live_view::head(config, &cores), args.control.is_on())?;
     ui.as_ref().map_or(Ok(()), |ui| args.sandbox.confine_view(ui))?;
     let control = args.control.open(ui.as_ref(), reads)?;
     let interrupted = host::signals::flag();
@@ -192,7 +192,7 @@ fn share(config: &Config, args: &Args, reload: Reload<'_>, reads: Vec<PathBuf>) 
         greet(config, args, &*manager, &start);
         let shown = ui.map(|ui| Shown::new(ui, &board, config));
         let allocator = Allocator::new(policy, board);
-        let mut rounds = Rounds {
+        let mut rounds = ControlLoop {
             config: config.clone(),
             args,
             reload,

@@ -9,7 +9,7 @@ use std::path::Path;
 use super::Args;
 use super::config::{Config, Task};
 use crate::Error;
-use crate::configuration::{Arguments, read_again};
+use crate::config_file::{Arguments, read_again};
 use crate::control::Control;
 
 /// See the module.

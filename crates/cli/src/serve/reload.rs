@@ -14,7 +14,7 @@ use net::classify::rules::Observed;
 use runtime::mode::Classifiers;
 use runtime::snapshot_exchange::SnapshotExchange;
 
-use crate::configuration::{Arguments, read_again};
+use crate::config_file::{Arguments, read_again};
 use crate::control::Control;
 use crate::{Error, check};
 
@@ -26,11 +26,11 @@ pub(crate) struct Reads<'a> {
     /// Whether a policy was named.
     pub(crate) policy: bool,
     /// Reads it again, for so many shards.
-    pub(crate) read: fn(&Arguments, usize) -> Result<Said, Error>,
+    pub(crate) read: fn(&Arguments, usize) -> Result<PolicyFiles, Error>,
 }
 
 /// What the files say.
-pub(crate) struct Said {
+pub(crate) struct PolicyFiles {
     /// The policy's, if one is named.
     pub(crate) policy: Option<PathBuf>,
     /// For each shard.
@@ -94,7 +94,7 @@ impl<'a> Reload<'a> {
             return Err(Error::new(what).advice("restart with one of them"));
         }
         // All of them can be, or none is handed over.
-        let Said { policy, classifiers, observed } = read(arguments, self.hatches.len())?;
+        let PolicyFiles { policy, classifiers, observed } = read(arguments, self.hatches.len())?;
         for (hatch, classifiers) in self.hatches.iter().zip(classifiers) {
             hatch.request(Box::new(classifiers));
         }

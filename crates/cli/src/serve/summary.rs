@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::Proto;
 use crate::report::{Header, Plot};
 use crate::table::{Table, micros};
-use crate::{door, malformed};
+use crate::{guard_args, malformed_summary};
 
 /// Parts of a distribution that are shown.
 const SHOWN: [(f64, &str); 3] = [(0.5, "p50"), (0.99, "p99"), (0.999, "p99.9")];
@@ -26,11 +26,11 @@ pub(super) fn print(stats: &Stats, proto: Proto, guarded: bool) {
             c.datagrams, c.requests, c.responses, c.unsent
         ),
     }
-    malformed::line(&stats.malformed).into_iter().for_each(|line| println!("{line}"));
+    malformed_summary::line(&stats.malformed).into_iter().for_each(|line| println!("{line}"));
     if guarded {
         let [p50, p99, _] = quantiles(&stats.delay);
         println!("guard: age of the oldest waiting connection, p50 {p50} p99 {p99}");
-        println!("{}", door::shed(&c.guard));
+        println!("{}", guard_args::shed(&c.guard));
     }
     if c.requests > 0 {
         println!("{}", waits(stats));
@@ -91,7 +91,7 @@ fn shard(stats: &Stats) -> Value {
         let spans = SHOWN.map(|(q, name)| (name.to_owned(), json!(histogram.quantile(q).as_nanos())));
         Value::Object(spans.into_iter().collect())
     };
-    let classes = door::classes(&c.guard).map(|(class, of)| {
+    let classes = guard_args::classes(&c.guard).map(|(class, of)| {
         let shed = json!({ "rate": of.by_rate, "present": of.by_presence, "closed": of.by_closing });
         json!({ "class": class.level(), "seen": of.seen, "shed": shed })
     });
@@ -123,7 +123,7 @@ mod tests {
     fn who_was_shed_stands_by_class_and_reason_in_table_and_json() {
         let mut stats = Stats::default();
         stats.counters.guard[7] = Shed { seen: 12, by_rate: 4, by_presence: 0, by_closing: 3 };
-        let table = door::shed(&stats.counters.guard).to_string();
+        let table = guard_args::shed(&stats.counters.guard).to_string();
         let row = table.lines().last().expect("a row").split_whitespace().collect::<Vec<_>>();
         assert_eq!(row, ["7", "12", "4", "0", "3", "5"]);
         let json = json(&Header::of_host("serve", None), &[stats]);

@@ -11,7 +11,7 @@ use sim::fabric::{self, Outcome};
 use super::args::Args;
 use super::flows::Flows;
 use super::plan::{Plan, Point};
-use super::show::Shown;
+use super::render::Shown;
 use super::workload::flows_expected;
 use super::{flows, parquet};
 use crate::error::Error;

@@ -6,7 +6,7 @@ mod fabric;
 mod flows;
 mod parquet;
 mod plan;
-mod show;
+mod render;
 mod thresholds;
 mod workload;
 

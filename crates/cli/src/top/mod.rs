@@ -21,8 +21,8 @@ use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, Ke
 
 use crate::Error;
 use crate::error::plain;
-use crate::ui::live::{WINDOW_MAX_S, WINDOW_S};
-use crate::ui::{snapshot::Snapshot, view};
+use crate::ui::window::{WINDOW_MAX_S, WINDOW_S};
+use crate::ui::{snapshot::Snapshot, tables};
 use screen::Screen;
 
 /// Show a command that runs with --ui, live.
@@ -88,7 +88,7 @@ fn once(args: &Args) -> Result<ExitCode, Error> {
         println!("{text}");
         return Ok(ExitCode::SUCCESS);
     }
-    print!("{}", view::text(&read(&text).map_err(|why| silent(args.address, &why))?));
+    print!("{}", tables::text(&read(&text).map_err(|why| silent(args.address, &why))?));
     Ok(ExitCode::SUCCESS)
 }
 

@@ -11,7 +11,7 @@ use ratatui::widgets::{Paragraph, Sparkline, Wrap};
 
 use super::Answer;
 use crate::ui::snapshot::Snapshot;
-use crate::ui::view;
+use crate::ui::tables;
 
 /// A smaller terminal has no room for a table.
 const LEAST: (u16, u16) = (60, 12);
@@ -102,11 +102,11 @@ impl Screen {
     /// Who it is, and what a reader must know.
     fn head(&self, frame: &mut Frame<'_>, area: Rect, now: Time) {
         let (who, what) = match &self.shown {
-            Some(snapshot) => (view::headline(snapshot), view::rate(snapshot)),
+            Some(snapshot) => (tables::headline(snapshot), tables::rate(snapshot)),
             None => (format!("greenwave top {}", self.address), "waiting for the first snapshot".to_owned()),
         };
         let warn = Style::new().fg(Color::Black).bg(Color::Yellow);
-        let second = match (&self.lost, self.shown.as_deref().and_then(view::caution)) {
+        let second = match (&self.lost, self.shown.as_deref().and_then(tables::caution)) {
             (Some((why, since)), _) => {
                 let span = now.since(*since).as_secs_f64();
                 let old = if self.shown.is_some() { "; the tables below are old" } else { "" };
@@ -126,7 +126,7 @@ impl Screen {
 fn text(snapshot: &Snapshot) -> Text<'static> {
     let title = Style::new().fg(Color::Green).add_modifier(Modifier::BOLD);
     let mut lines = Vec::new();
-    for view::Section { title: name, table } in view::sections(snapshot) {
+    for tables::Section { title: name, table } in tables::sections(snapshot) {
         lines.push(Line::styled(name, title));
         lines.extend(table.to_string().lines().map(|line| Line::raw(line.to_owned())));
         lines.push(Line::raw(""));

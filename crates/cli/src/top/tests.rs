@@ -17,7 +17,7 @@ fn drawn(screen: &mut Screen, (width, height): (u16, u16), now: queueing::Time) 
     (0..height).map(line).collect()
 }
 
-fn answered(live: &crate::ui::live::Live, now: f64) -> Answer {
+fn answered(live: &crate::ui::window::Live, now: f64) -> Answer {
     Ok(Box::new(live.snapshot(at(now), 10)))
 }
 

@@ -19,7 +19,7 @@ use queueing::{PrioritySet, Span, Time};
 use runtime::shard::{Limits, Slow};
 
 use crate::error::plain;
-use crate::ui::live::SLOW_SHOWN;
+use crate::ui::window::SLOW_SHOWN;
 use crate::{Error, failure, options};
 use otlp::Format;
 

@@ -4,8 +4,8 @@ use queueing::{Histogram, Label, Priority, Span, Time};
 use runtime::app::RequestAttributes as Of;
 use runtime::shard::{End, Side, Slow};
 
-use super::live::{Head, Live, Spans, Told};
 use super::metrics::{CAME, DEPTH, LEFT, SHED, WAIT};
+use super::window::{Head, Live, MetricsSample, Spans};
 use super::{Figure, Labels, Move, Owner};
 
 /// `s` seconds after a beginning that is not 0.
@@ -65,7 +65,7 @@ pub fn serve(seconds: u64) -> Live {
             Spans { name: LEFT, labels: left, recorded: &urgent },
         ];
         let slow = vec![slow(second, 7, End::Answered), slow(second, 0, End::Gone)];
-        live.tell(at(second as f64), Told { figures, spans, slow, ..Told::default() });
+        live.tell(at(second as f64), MetricsSample { figures, spans, slow, ..MetricsSample::default() });
     }
     live
 }
@@ -108,7 +108,7 @@ pub fn sched() -> Live {
                 moved(1.75, "memcached", "<batch>", "memcached gave it back"),
             ],
         };
-        live.tell(at(second.into()), Told { figures, owners, moves, ..Told::default() });
+        live.tell(at(second.into()), MetricsSample { figures, owners, moves, ..MetricsSample::default() });
     }
     live
 }

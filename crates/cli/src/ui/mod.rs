@@ -1,7 +1,7 @@
 //! The live view: what a running command shows to a browser, to `greenwave top`
 //! and to Prometheus.
 //!
-//! The command tells figures, spans and cores about once a second ([`Told`]);
+//! The command tells figures, spans and cores about once a second ([`MetricsSample`]);
 //! [`live`] keeps a minute of them and makes a [`Snapshot`](snapshot::Snapshot)
 //! of any window; [`metrics`], [`page`] and [`view`] write it down; [`server`]
 //! answers. Only the last has a socket and a thread, and nothing here touches
@@ -10,12 +10,12 @@
 #[cfg(test)]
 pub mod fixture;
 pub mod labels;
-pub mod live;
 pub mod metrics;
 mod page;
 mod server;
 pub mod snapshot;
-pub mod view;
+pub mod tables;
+pub mod window;
 
 use std::cell::Cell;
 use std::io::ErrorKind;
@@ -27,14 +27,14 @@ use host::sandbox::SandboxError;
 use queueing::{Clock, Time};
 
 pub use labels::Labels;
-pub use live::{Head, Spans, Told};
 pub use snapshot::{Figure, Move, Owner};
+pub use window::{Head, MetricsSample, Spans};
 
 use crate::Error;
 use crate::error::plain;
-use live::{Live, STEP, WINDOW_S};
-use server::{GiveUp, Server, Site};
+use server::{DropPrivileges, Server, Site};
 use snapshot::Snapshot;
+use window::{Live, STEP, WINDOW_S};
 
 /// Where a command shows itself.
 #[derive(clap::Args)]
@@ -130,7 +130,7 @@ impl Ui {
     ///
     /// # Errors
     /// What `give_up` says, which that thread calls.
-    pub fn confine(&self, give_up: GiveUp) -> Result<(), SandboxError> {
+    pub fn confine(&self, give_up: DropPrivileges) -> Result<(), SandboxError> {
         self.server.as_ref().map_or(Ok(()), |server| server.confine(give_up))
     }
 
@@ -140,7 +140,7 @@ impl Ui {
     }
 
     /// Shows what is told.
-    pub fn tell(&self, now: Time, told: Told<'_>) {
+    pub fn tell(&self, now: Time, told: MetricsSample<'_>) {
         self.told.set(Some(now));
         self.seen.live().tell(now, told);
     }

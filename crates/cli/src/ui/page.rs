@@ -5,7 +5,7 @@
 use std::fmt::Write as _;
 
 use super::snapshot::{Move, Owner, Snapshot};
-use super::view::{self, Section};
+use super::tables::{self, Section};
 use crate::report::escape;
 use crate::table::number;
 
@@ -27,14 +27,14 @@ pub fn html(snapshot: &Snapshot, window_s: u64) -> String {
 }
 
 fn main(snapshot: &Snapshot) -> String {
-    let mut main = format!("\n<h1>{}</h1>\n", escape(&view::headline(snapshot)));
-    if let Some(caution) = view::caution(snapshot) {
+    let mut main = format!("\n<h1>{}</h1>\n", escape(&tables::headline(snapshot)));
+    if let Some(caution) = tables::caution(snapshot) {
         let _ = writeln!(main, "<p class=\"note\">{}</p>", escape(&caution));
     }
-    let _ = writeln!(main, "<p class=\"soft\">{}</p>", escape(&view::rate(snapshot)));
+    let _ = writeln!(main, "<p class=\"soft\">{}</p>", escape(&tables::rate(snapshot)));
     main += &throughput(snapshot);
     main += &cores(snapshot);
-    for Section { title, table } in view::sections(snapshot) {
+    for Section { title, table } in tables::sections(snapshot) {
         let _ = write!(main, "<section>\n<h2>{}</h2>\n{}</section>\n", escape(title), table.html());
     }
     main

@@ -28,7 +28,7 @@ use queueing::Clock;
 use tokio::net::TcpStream;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
-use super::live::{Live, WINDOW_MAX_S, WINDOW_S};
+use super::window::{Live, WINDOW_MAX_S, WINDOW_S};
 use super::{metrics, page};
 
 /// Connections at a time.
@@ -61,11 +61,11 @@ pub struct Server {
 }
 
 /// What a thread calls to have less than before.
-pub type GiveUp = fn() -> Result<(), SandboxError>;
+pub type DropPrivileges = fn() -> Result<(), SandboxError>;
 
 /// For the thread: what it is to call, and where the outcome is awaited.
 struct Confine {
-    give_up: GiveUp,
+    give_up: DropPrivileges,
     outcome: std::sync::mpsc::Sender<Result<(), SandboxError>>,
 }
 
@@ -106,7 +106,7 @@ impl Server {
     ///
     /// # Errors
     /// What `give_up` says.
-    pub fn confine(&self, give_up: GiveUp) -> Result<(), SandboxError> {
+    pub fn confine(&self, give_up: DropPrivileges) -> Result<(), SandboxError> {
         let (outcome, heard) = std::sync::mpsc::channel();
         // Where the thread has ended, it has nothing.
         let _ = self.confine.send(Confine { give_up, outcome });

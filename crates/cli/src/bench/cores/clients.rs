@@ -16,10 +16,10 @@ use net::steer::{FlowHash, ShardIndex, Steering};
 use queueing::{Clock, CoreId, Histogram, Span, Time};
 use runtime::steer::{LINK_FRAMES, Steered, over_queues};
 
-use super::choice::Cores;
-use crate::bench::peer::PORT;
+use super::core_assignment::Cores;
+use crate::bench::baselines::PORT;
 use crate::programs::SERVER;
-use crate::{client, panics};
+use crate::{load_client, panics};
 
 /// Where the clients are.
 const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 3);
@@ -76,7 +76,7 @@ impl Clients {
     /// # Errors
     /// Why it cannot be opened, in a line.
     pub fn open(namespace: &Namespace, device: &str, cores: &Cores) -> Result<Self, String> {
-        let (queues, mac) = namespace.enter(|| client::xdp_queues(device, CLIENT))?;
+        let (queues, mac) = namespace.enter(|| load_client::xdp_queues(device, CLIENT))?;
         let steering = Steering::new(queues.len() as u16, FlowHash::Toeplitz);
         let devices = over_queues(queues, steering, LINK_FRAMES);
         let (cores, are_shared) = (cores.clients.clone(), cores.are_shared);
@@ -101,7 +101,7 @@ impl Clients {
         let parts = std::thread::scope(|scope| {
             let mut running = Vec::new();
             for (shard, (device, &core)) in (0..).zip(self.devices.iter_mut().zip(&self.cores)) {
-                let mut config = client::stack(mac, CLIENT, secret);
+                let mut config = load_client::stack(mac, CLIENT, secret);
                 config.place = Some(ShardIndex { steering, shard });
                 let exchanger =
                     ClosedLoopClient::new(exchange.clone(), config, SocketAddr::from((SERVER, PORT)));

@@ -12,19 +12,19 @@ use std::process::ExitCode;
 
 use queueing::Span;
 
-use super::beside::{self, Common, Ours, Scale};
-use super::goal;
+use super::comparison::{self, Common, Ours, Scale};
+use super::target;
 use crate::{Error, progress};
 
-mod choice;
 mod clients;
-mod figures;
-mod place;
+mod core_assignment;
 mod report;
+mod results;
 mod servers;
+mod setup;
 
-use choice::Cores;
-use figures::Row;
+use core_assignment::Cores;
+use results::Row;
 use servers::{Server, Stack};
 
 /// Compare servers' throughput on 1, 2, 4 … cores (needs root).
@@ -57,13 +57,13 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let smoke = args.common.scale == Scale::Smoke;
     let there = host::affinity::cores().map_err(|e| Error::new(e.to_string()))?;
-    let steps = if args.cores.is_empty() { choice::steps(there.len()) } else { args.cores.clone() };
+    let steps = if args.cores.is_empty() { core_assignment::steps(there.len()) } else { args.cores.clone() };
     let all = steps.iter().map(|&count| match smoke {
         true => Ok(Cores::shared(&there, count)),
         false => Cores::apart(&there, count),
     });
     let all: Vec<Cores> = all.collect::<Result<_, _>>()?;
-    let lab = beside::lab("bench cores")?;
+    let lab = comparison::lab("bench cores")?;
     let (rounds, time, crowd) = match args.common.scale {
         Scale::Full => (args.common.rounds, args.time, CROWD),
         Scale::Smoke => (1, Span::from_millis(400), 4),
@@ -79,7 +79,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     for round in 0..rounds {
         for row in &mut rows {
             bar.set_message(row.name());
-            let setting = place::Setting {
+            let setting = setup::Setting {
                 cores: &row.cores,
                 device: &args.ours.device,
                 spin: args.spin,
@@ -88,7 +88,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
                 time,
                 seed: round.into(),
             };
-            let measured = place::measure(&lab, row.server, row.stack, &setting);
+            let measured = setup::measure(&lab, row.server, row.stack, &setting);
             row.add(measured);
             bar.inc(1);
         }
@@ -103,7 +103,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         println!("medians of {rounds} rounds of {time} each\n");
         report::print(&rows, &goals);
     }
-    let met = goal::none_missed(&goals);
+    let met = target::none_missed(&goals);
     Ok(if args.common.check && !met { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 

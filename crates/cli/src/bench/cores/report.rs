@@ -3,9 +3,9 @@
 use queueing::Span;
 use serde_json::{Value, json};
 
-use super::figures::{Figures, Row, speed_up};
+use super::results::{Figures, Row, speed_up};
 use super::servers::Stack;
-use crate::bench::goal::Goal;
+use crate::bench::target::Goal;
 use crate::report::Header;
 use crate::table::{Table, micros};
 

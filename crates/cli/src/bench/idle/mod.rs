@@ -11,13 +11,13 @@ use std::process::ExitCode;
 use queueing::{Clock, Histogram, Span};
 use serde::Serialize;
 
-use self::world::World;
+use self::harness::World;
 use crate::options::Count;
 use crate::report::Header;
 use crate::table::{Table, micros};
 use crate::{Error, progress};
 
-mod world;
+mod harness;
 
 /// Measure the cost of idle and active connections.
 #[derive(clap::Args)]

@@ -2,10 +2,10 @@
 
 use host::netlab::is_installed;
 
-use super::came::Came;
+use super::harness::{Server, World};
+use super::http_checks::serving;
 use super::program::{Program, Shape};
-use super::serves::serving;
-use super::world::{Server, World};
+use super::verdict::Came;
 
 pub fn load(program: Program, world: &World<'_>) -> Result<Came, String> {
     let server = serving(program, world, Shape::Usual, b"")?;

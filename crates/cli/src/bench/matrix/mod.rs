@@ -12,28 +12,28 @@ use std::process::ExitCode;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use super::beside;
+use super::comparison;
 use crate::report::whole;
 use crate::{Error, progress};
 
-mod came;
-mod crowd;
-mod ends;
+mod connection_flood;
 mod feature;
+mod harness;
+mod http_checks;
+mod lifecycle_tests;
 mod load;
-mod page;
 mod program;
+mod report;
 mod results;
-mod serves;
-mod shared;
+mod shared_stack;
 mod suite;
 mod trial;
-mod world;
+mod verdict;
 
-use came::{Row, has_failed};
 use feature::Feature;
+use harness::Place;
 use program::Program;
-use world::Place;
+use verdict::{Row, has_failed};
 
 /// Test unmodified servers and clients on greenwave's stack (needs root).
 ///
@@ -80,7 +80,7 @@ fn feature(name: &str) -> Result<Feature, String> {
 /// # Errors
 /// No laboratory here, or the page cannot be written.
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
-    let lab = beside::lab("bench matrix")?;
+    let lab = comparison::lab("bench matrix")?;
     args.page.as_deref().map_or(Ok(()), Error::unless_writable)?;
     let greenwave = std::env::current_exe().map_err(|e| Error::new(format!("this program: {e}")))?;
     let sources = args.sources.as_deref();
@@ -106,11 +106,11 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     }
     bar.finish_and_clear();
     if let Some(path) = &args.page {
-        whole(path, &page::markdown(&rows, &features, &args.device))?;
+        whole(path, &report::markdown(&rows, &features, &args.device))?;
     }
     match args.json {
-        true => println!("{:#}", page::json(&rows, &features, &args.device)),
-        false => print!("{}", page::text(&rows, &features)),
+        true => println!("{:#}", report::json(&rows, &features, &args.device)),
+        false => print!("{}", report::text(&rows, &features)),
     }
     Ok(if has_failed(&rows) { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }

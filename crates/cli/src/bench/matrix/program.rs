@@ -9,7 +9,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use super::world::{World, because};
+use super::harness::{World, because};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Program {

@@ -1,10 +1,10 @@
 //! One field of the matrix: a program and a feature, tried.
 
-use super::came::Came;
 use super::feature::Feature;
+use super::harness::{Place, World};
 use super::program::Program;
-use super::world::{Place, World};
-use super::{crowd, ends, load, serves, suite};
+use super::verdict::Came;
+use super::{connection_flood, http_checks, lifecycle_tests, load, suite};
 use crate::programs::Stack;
 
 /// Tries `feature` of `program` on our stack, and what goes wrong there on the kernel's.
@@ -34,17 +34,17 @@ pub fn tried(place: &Place<'_>, program: Program, feature: Feature) -> Came {
 /// What comes of it on the stack of `world`, or what did not go as it should.
 fn run(feature: Feature, program: Program, world: &World<'_>) -> Result<Came, String> {
     match feature {
-        _ if program.is_client() => serves::client(feature, program, world),
-        Feature::Serves => serves::serves(program, world),
-        Feature::KeepAlive => serves::is_kept(program, world),
-        Feature::Download => serves::download(program, world),
-        Feature::Upload => serves::upload(program, world),
-        Feature::Crowd => crowd::many(program, world),
-        Feature::Descriptors => crowd::few_descriptors(program, world),
+        _ if program.is_client() => http_checks::client(feature, program, world),
+        Feature::Serves => http_checks::serves(program, world),
+        Feature::KeepAlive => http_checks::is_kept(program, world),
+        Feature::Download => http_checks::download(program, world),
+        Feature::Upload => http_checks::upload(program, world),
+        Feature::Crowd => connection_flood::many(program, world),
+        Feature::Descriptors => connection_flood::few_descriptors(program, world),
         Feature::Load => load::load(program, world),
-        Feature::Restart => ends::restart(program, world),
-        Feature::Reload => ends::reload(program, world),
-        Feature::Kill => ends::kill(program, world),
+        Feature::Restart => lifecycle_tests::restart(program, world),
+        Feature::Reload => lifecycle_tests::reload(program, world),
+        Feature::Kill => lifecycle_tests::kill(program, world),
         Feature::Suite => suite::suite(program, world),
     }
 }

@@ -3,7 +3,7 @@
 use load::closed_loop::{Answer, Exchange, Kind, Pace};
 use queueing::Span;
 
-use crate::bench::peer::{CHUNK, REQUEST, Serves};
+use crate::bench::baselines::{CHUNK, REQUEST, Serves};
 
 /// One thing that is measured.
 #[derive(Clone, Debug)]

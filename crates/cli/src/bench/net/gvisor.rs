@@ -5,7 +5,7 @@ use std::process::Command;
 
 use host::netlab::is_installed;
 
-use crate::sources;
+use crate::source_dir;
 
 /// The program, or why there is none.
 pub type Program = Result<PathBuf, String>;
@@ -23,7 +23,7 @@ pub fn built() -> Program {
 
 /// Builds it: some minutes and a download the first time, a second later on.
 pub fn build() -> Program {
-    let source = sources::path("bench/gvisor");
+    let source = source_dir::path("bench/gvisor");
     if !source.exists() {
         return Err(format!("its source {} is not there", source.display()));
     }

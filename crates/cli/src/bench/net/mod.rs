@@ -10,19 +10,19 @@ use std::process::ExitCode;
 
 use queueing::Span;
 
-use super::beside::{Common, Cores, Scale, lab};
+use super::comparison::{Common, Cores, Scale, lab};
 use crate::{Error, progress};
 
 mod cases;
-mod figures;
-mod goals;
 mod gvisor;
-mod place;
 mod report;
+mod results;
+mod setup;
 mod systems;
+mod targets;
 
 use cases::Case;
-use figures::Row;
+use results::Row;
 use systems::System;
 
 /// Compare TCP servers on greenwave, the kernel, smoltcp and gVisor (needs root).
@@ -88,7 +88,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         for row in &mut rows {
             bar.set_message(format!("{} {}", row.system.name(), row.case.name));
             let seed = u64::from(round);
-            let setting = place::Setting {
+            let setting = setup::Setting {
                 cores,
                 time,
                 receive_on,
@@ -97,13 +97,13 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
                 gvisor: &gvisor,
                 seed,
             };
-            row.add(place::measure(&lab, &row.system, &row.case, &setting));
+            row.add(setup::measure(&lab, &row.system, &row.case, &setting));
             bar.inc(1);
         }
     }
     bar.finish_and_clear();
-    let goals = goals::goals(&rows);
-    let met = super::goal::none_missed(&goals);
+    let goals = targets::goals(&rows);
+    let met = super::target::none_missed(&goals);
     if args.common.json {
         println!("{:#}", report::json(&rows, &goals, rounds, time));
     } else {

@@ -3,8 +3,8 @@
 use queueing::Span;
 use serde_json::{Value, json};
 
-use super::figures::{Figures, Row};
-use crate::bench::goal::Goal;
+use super::results::{Figures, Row};
+use crate::bench::target::Goal;
 use crate::report::Header;
 use crate::table::{Table, micros};
 

@@ -1,7 +1,7 @@
 //! The compared servers and the devices they serve on.
 
 use super::cases::Case;
-use crate::bench::peer::Serves;
+use crate::bench::baselines::Serves;
 
 /// Whose TCP/IP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

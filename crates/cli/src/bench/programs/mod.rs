@@ -13,14 +13,14 @@ use host::netlab::{NetLab, is_installed};
 use load::closed_loop::{Kind, Pace};
 use queueing::Span;
 
-use super::beside::{self, Common, Cores, Ours, Scale};
+use super::comparison::{self, Common, Cores, Ours, Scale};
 use crate::programs::{BULK, Program, Rig, SMALL, Setting, Stack};
 use crate::{Error, progress};
 
-mod figures;
 mod report;
+mod results;
 
-use figures::{Case, Figures, Rows};
+use results::{Case, Figures, Rows};
 
 /// Compare unmodified servers on the kernel's TCP and on greenwave's (needs root).
 #[derive(clap::Args)]
@@ -60,7 +60,7 @@ struct Crowd {
 /// # Errors
 /// No laboratory here.
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
-    let lab = beside::lab("bench programs")?;
+    let lab = comparison::lab("bench programs")?;
     let (rounds, time, crowd) = match args.common.scale {
         Scale::Full => (args.common.rounds, args.time, Crowd { small: 50, bulk: 32 }),
         Scale::Smoke => (1, Span::from_millis(50), Crowd { small: 4, bulk: 4 }),

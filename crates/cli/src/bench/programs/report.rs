@@ -5,7 +5,7 @@ use std::fmt;
 use queueing::Span;
 use serde_json::{Value, json};
 
-use super::figures::{Case, Rows};
+use super::results::{Case, Rows};
 use crate::programs::{Program, Stack};
 use crate::report::Header;
 use crate::table::{Table, micros};
@@ -93,7 +93,7 @@ pub fn print(rows: &Rows, goals: &[Goal]) {
 
 /// The same figures for programs.
 pub fn json(rows: &Rows, goals: &[Goal], rounds: u32, time: Span) -> Value {
-    let row = |row: &super::figures::Row| {
+    let row = |row: &super::results::Row| {
         let f = row.figures();
         json!({
             "program": row.program.name(),

@@ -17,12 +17,12 @@ use sched::cores::fake::FakeCores;
 use sched::cores::{POLICIES, PolicyEntry};
 use serde_json::json;
 
-use super::goal::{self, Goal};
+use super::target::{self, Goal};
 use crate::Error;
 use crate::report::Header;
 use crate::table::Table;
 
-mod handoff;
+mod core_handoff;
 mod tasks;
 
 /// Measure the time to hand a core over and to decide it.
@@ -98,7 +98,7 @@ pub fn part(args: &PartArgs) -> Result<ExitCode, Error> {
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(|e| Error::new(e.to_string()))?;
     match (&*args.part, &args.page) {
         ("tasks", None) => tasks::run()?,
-        (part, Some(page)) => handoff::part(part, page)?,
+        (part, Some(page)) => core_handoff::part(part, page)?,
         (part, None) => {
             return Err(Error::new(format!("part {part:?} has no page")).advice("tasks, which needs none"));
         }
@@ -112,7 +112,7 @@ pub fn part(args: &PartArgs) -> Result<ExitCode, Error> {
 /// Fewer than two cores; what keeps processes from being scheduled.
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let bounds = Bounds { count: args.count, limit: args.limit };
-    let (operations, mut without) = handoff::measure(bounds)?;
+    let (operations, mut without) = core_handoff::measure(bounds)?;
     let empty = operations.iter().filter(|op| op.is_empty());
     without.extend(empty.map(|op| format!("{}: no sample in {} tries", op.name, op.samples.tries)));
     let loops: Vec<(usize, Span)> = CORES.iter().map(|&cores| (cores, control_loop(cores))).collect();
@@ -152,7 +152,7 @@ impl Operation {
 
 /// Whether no goal was missed and nothing that was tried got no sample.
 fn holds(operations: &[Operation], goals: &[Goal]) -> bool {
-    goal::none_missed(goals) && !operations.iter().any(Operation::is_empty)
+    target::none_missed(goals) && !operations.iter().any(Operation::is_empty)
 }
 
 /// What is aimed at.

@@ -7,7 +7,7 @@ use queueing::Span;
 use sim::cores::{self, Config, Outcome, TaskOutcome};
 use toml::{Table, Value};
 
-use super::{Found, Kind, Row, Run, World, checked, kept, micros_if, points, shown};
+use super::{Kind, Row, Run, RunResult, World, checked, kept, micros_if, points, shown};
 
 pub const WORLD: World = World {
     name: "cores",
@@ -35,7 +35,7 @@ fn prepare(mode: &str, mut settings: Table) -> Result<Run, String> {
     let config = checked(settings, Config::check)?;
     Ok(Box::new(move || {
         let outcome = cores::run(&config);
-        Ok(Found { events: outcome.events, rows: rows(&config, &outcome), noise: None })
+        Ok(RunResult { events: outcome.events, rows: rows(&config, &outcome), noise: None })
     }))
 }
 

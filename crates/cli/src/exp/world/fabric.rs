@@ -6,7 +6,7 @@
 use sim::fabric::{self, Config, Flow, Outcome};
 use toml::Table;
 
-use super::{Found, Kind, Row, Run, World, checked, kept, shown};
+use super::{Kind, Row, Run, RunResult, World, checked, kept, shown};
 
 pub const WORLD: World = World {
     name: "fabric",
@@ -40,7 +40,7 @@ fn prepare(_mode: &str, settings: Table) -> Result<Run, String> {
     let config = checked(settings, Config::check)?;
     Ok(Box::new(move || {
         let outcome = fabric::run(&config);
-        Ok(Found { events: outcome.events, rows: rows(&outcome), noise: None })
+        Ok(RunResult { events: outcome.events, rows: rows(&outcome), noise: None })
     }))
 }
 

@@ -5,24 +5,24 @@
 //! drawn is said here once, so that claims, tables, plots and JSON need not
 //! know one world from another.
 
-mod callers;
+mod background_load;
 mod colocated;
 mod cores;
-mod daemon;
 mod egress;
 pub mod fabric;
+mod host_requirements;
 mod httpd;
-mod machine;
-mod others;
 mod overload;
-mod pages;
+mod overloaded_stack;
 mod platform;
-mod real;
-mod said;
+mod processes;
+mod progress_lines;
+mod sched_daemon;
 mod server;
 mod services;
 mod tiers;
 mod web;
+mod web_qoe;
 
 use std::fmt::Display;
 
@@ -40,17 +40,17 @@ pub const WORLDS: [&World; 17] = [
     &fabric::WORLD,
     &overload::WORLD,
     &cores::WORLD,
-    &callers::WORLD,
+    &overloaded_stack::WORLD,
     &platform::WORLD,
-    &real::TONIC,
-    &real::DUBBO,
-    &real::FANOUT,
-    &real::STORM,
+    &processes::TONIC,
+    &processes::DUBBO,
+    &processes::FANOUT,
+    &processes::STORM,
     &egress::WORLD,
     &httpd::WORLD,
     &colocated::WORLD,
     &tiers::WORLD,
-    &pages::WORLD,
+    &web_qoe::WORLD,
     &web::WORLD,
 ];
 
@@ -63,7 +63,7 @@ pub struct World {
     /// What the table's words mean.
     pub note: &'static str,
     /// The figures of a row, in order.
-    pub stats: &'static [Stat],
+    pub stats: &'static [MetricColumn],
     /// Titles over the columns that are shown, point, mode and class included.
     pub groups: &'static [(&'static str, usize)],
     /// The figure that is drawn over the points.
@@ -112,7 +112,7 @@ impl Kind {
     /// As [`IdleInhibitor::keep`].
     pub fn keep_awake(self) -> Result<Vec<IdleInhibitor>, LabError> {
         let awake = match self {
-            Self::Host { awake, .. } if machine::can_keep_awake(awake) => awake,
+            Self::Host { awake, .. } if host_requirements::can_keep_awake(awake) => awake,
             _ => &[],
         };
         awake.iter().map(|&core| IdleInhibitor::keep(core)).collect()
@@ -129,7 +129,7 @@ impl Kind {
 }
 
 /// A figure.
-pub struct Stat {
+pub struct MetricColumn {
     /// Its name in claims and JSON.
     pub name: &'static str,
     /// `1` (a count), `share`, `ratio`, `×`, `%`, `1/s`, `Gbit/s` or `µs`.
@@ -139,10 +139,10 @@ pub struct Stat {
 }
 
 /// A run that can be started, on any thread.
-pub type Run = Box<dyn Fn() -> Result<Found, Error> + Send + Sync>;
+pub type Run = Box<dyn Fn() -> Result<RunResult, Error> + Send + Sync>;
 
 /// What a run found.
-pub struct Found {
+pub struct RunResult {
     /// Events simulated, or told of.
     pub events: u64,
     /// One row per class of requests (or per stage).
@@ -226,13 +226,13 @@ fn points(cdf: impl IntoIterator<Item = (Span, f64)>) -> Vec<(f64, f64)> {
 }
 
 /// A figure with a column.
-const fn shown(name: &'static str, unit: &'static str, column: &'static str) -> Stat {
-    Stat { name, unit, column }
+const fn shown(name: &'static str, unit: &'static str, column: &'static str) -> MetricColumn {
+    MetricColumn { name, unit, column }
 }
 
 /// A figure that only claims and JSON use.
-const fn kept(name: &'static str, unit: &'static str) -> Stat {
-    Stat { name, unit, column: "" }
+const fn kept(name: &'static str, unit: &'static str) -> MetricColumn {
+    MetricColumn { name, unit, column: "" }
 }
 
 /// Text of an error in settings, on one line.

@@ -5,7 +5,7 @@
 use sim::world::overload::{self, Config, Guard, Outcome};
 use toml::Table;
 
-use super::{Found, Kind, Row, Run, World, checked, kept, micros_if, points, shown};
+use super::{Kind, Row, Run, RunResult, World, checked, kept, micros_if, points, shown};
 
 pub const WORLD: World = World {
     name: "overload",
@@ -33,7 +33,7 @@ fn prepare(_mode: &str, settings: Table) -> Result<Run, String> {
     let config = checked(settings, Config::check)?;
     Ok(Box::new(move || {
         let outcome = overload::run(&config);
-        Ok(Found { events: outcome.events, rows: vec![row(&config, &outcome)], noise: None })
+        Ok(RunResult { events: outcome.events, rows: vec![row(&config, &outcome)], noise: None })
     }))
 }
 

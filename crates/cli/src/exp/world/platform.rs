@@ -7,7 +7,7 @@ use queueing::{Histogram, Span};
 use sim::world::platform::{self, ClassOutcome, Config, Outcome};
 use toml::Table;
 
-use super::{Found, Kind, Row, Run, World, checked, kept, micros_if, points, shown};
+use super::{Kind, Row, Run, RunResult, World, checked, kept, micros_if, points, shown};
 
 pub const WORLD: World = World {
     name: "platform",
@@ -46,7 +46,7 @@ fn prepare(_mode: &str, settings: Table) -> Result<Run, String> {
     let config = checked(settings, Config::check)?;
     Ok(Box::new(move || {
         let outcome = platform::run(&config);
-        Ok(Found { events: outcome.events, rows: rows(&outcome), noise: None })
+        Ok(RunResult { events: outcome.events, rows: rows(&outcome), noise: None })
     }))
 }
 

@@ -4,7 +4,7 @@ use load::report::ClassReport;
 use sim::world::server::{self, Config};
 use toml::{Table, Value};
 
-use super::{Found, Kind, Row, Run, World, checked, kept, micros_if, points, shown};
+use super::{Kind, Row, Run, RunResult, World, checked, kept, micros_if, points, shown};
 
 pub const WORLD: World = World {
     name: "server",
@@ -43,7 +43,7 @@ fn prepare(mode: &str, mut settings: Table) -> Result<Run, String> {
             figures: figures(class).to_vec(),
             cdf: points(class.cdf()),
         });
-        Ok(Found { events: outcome.events, rows: rows.collect(), noise: None })
+        Ok(RunResult { events: outcome.events, rows: rows.collect(), noise: None })
     }))
 }
 

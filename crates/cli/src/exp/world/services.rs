@@ -8,7 +8,7 @@ use queueing::{Histogram, Span};
 use sim::world::services::{self, Class, Config, Outcome, StageReport};
 use toml::Table;
 
-use super::{Found, Kind, Row, Run, World, kept, line, micros_if, points, shown};
+use super::{Kind, Row, Run, RunResult, World, kept, line, micros_if, points, shown};
 
 pub const WORLD: World = World {
     name: "services",
@@ -38,7 +38,7 @@ pub const WORLD: World = World {
 
 fn prepare(_mode: &str, settings: Table) -> Result<Run, String> {
     let mut config: Config = settings.try_into().map_err(|e: toml::de::Error| line(&e))?;
-    config.load(crate::exp::shipped::text).map_err(|e| line(&e))?;
+    config.load(crate::exp::embedded::text).map_err(|e| line(&e))?;
     config.check().map_err(|e| line(&e))?;
     Ok(simulated(config))
 }
@@ -47,7 +47,7 @@ fn prepare(_mode: &str, settings: Table) -> Result<Run, String> {
 pub(super) fn simulated(config: Config) -> Run {
     Box::new(move || {
         let outcome = services::run(&config);
-        Ok(Found { events: outcome.events, rows: rows(&outcome), noise: None })
+        Ok(RunResult { events: outcome.events, rows: rows(&outcome), noise: None })
     })
 }
 

@@ -6,8 +6,8 @@ use queueing::Span;
 use sim::world::web::{self, Config};
 use toml::{Table, Value};
 
-use super::pages::qoe::qoe;
-use super::{Found, Kind, Row, Run, World, checked, kept, points, shown};
+use super::web_qoe::qoe::qoe;
+use super::{Kind, Row, Run, RunResult, World, checked, kept, points, shown};
 
 pub const WORLD: World = World {
     name: "web",
@@ -43,7 +43,7 @@ fn prepare(mode: &str, mut settings: Table) -> Result<Run, String> {
             Row { class: class.to_owned(), figures, cdf: points(tally.latency.cdf()) }
         };
         let rows = ["near", "far"].into_iter().zip(&outcome.groups).map(row).collect();
-        Ok(Found { events: outcome.events, rows, noise: None })
+        Ok(RunResult { events: outcome.events, rows, noise: None })
     }))
 }
 

@@ -7,15 +7,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-mod show;
+mod render;
 mod stats;
 
-pub use show::{page, text};
+pub use render::{page, text};
 pub use stats::{By, Difference};
 
 use super::plot::Plot;
-use super::rows::{Figure, Row, Rows};
 use super::run::{Claim, Run};
+use super::tables::{Figure, Row, Rows};
 use crate::error::Error;
 
 /// A pair of runs, compared.

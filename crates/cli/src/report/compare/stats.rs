@@ -5,7 +5,7 @@
 //! variances of both, which need not be alike. Of single values it says
 //! nothing. Source: Welch, *Biometrika* 34 (1947); Student's t.
 
-use crate::interval::{interval, t_975};
+use crate::confidence::{interval, t_975};
 
 /// How a difference was judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

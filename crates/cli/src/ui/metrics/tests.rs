@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::fixture::{at, sched, serve};
-use super::super::live::Live;
+use super::super::window::Live;
 use super::*;
 
 /// A sample as a strict reader of the text format sees it.

@@ -6,9 +6,9 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
+use super::super::harness::{OURS, PEER, World, because, finished};
 use super::super::results::{File, Said};
-use super::super::shared::Shared;
-use super::super::world::{OURS, PEER, World, because, finished};
+use super::super::shared_stack::Shared;
 use super::{LIMIT, copy};
 
 /// Files at once: they sleep most of the time.

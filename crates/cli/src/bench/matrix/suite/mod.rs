@@ -7,10 +7,10 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::came::Came;
+use super::harness::{World, because};
 use super::program::Program;
 use super::results::{Results, Said};
-use super::world::{World, because};
+use super::verdict::Came;
 use crate::programs::Stack;
 
 mod memcached;

@@ -4,10 +4,10 @@
 
 use std::path::Path;
 
+use super::super::harness::{OURS, World, because, finished};
+use super::super::http_checks::serving;
 use super::super::program::{Program, Shape};
 use super::super::results::{File, Said};
-use super::super::serves::serving;
-use super::super::world::{OURS, World, because, finished};
 use super::{LIMIT, copy};
 
 /// Takes a port of the machine that the tests run on, so that the server cannot have it;

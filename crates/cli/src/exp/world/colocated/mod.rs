@@ -9,21 +9,21 @@
 //! partitioned otherwise, so these two limit the best-effort program's time
 //! where the paper's limit its cores. Runs go one after the other.
 
-mod drive;
-mod manage;
+mod core_manager;
 mod programs;
-mod rig;
+mod setup;
+mod workload;
 
 use load::{Class, Plan};
 use queueing::{Histogram, Span};
 use serde::Deserialize;
 use toml::{Table, Value};
 
-use self::drive::Driven;
 use self::programs::{BestEffort, Critical};
-use self::rig::Rig;
-use super::machine::Alone;
-use super::{Found, Kind, Row, Run, World, checked, kept, micros_if, points, shown};
+use self::setup::Rig;
+use self::workload::Driven;
+use super::host_requirements::HostLock;
+use super::{Kind, Row, Run, RunResult, World, checked, kept, micros_if, points, shown};
 use crate::error::Error;
 use crate::settings::{text, text_or_none, within};
 
@@ -182,9 +182,9 @@ impl Config {
 const TIMEOUT: Span = Span::from_secs(5);
 
 /// Knows what BE does by itself.
-static ALONE: Alone<(BestEffort, u32, Span, u64)> = Alone::new();
+static ALONE: HostLock<(BestEffort, u32, Span, u64)> = HostLock::new();
 
-fn run(config: &Config) -> Result<Found, Error> {
+fn run(config: &Config) -> Result<RunResult, Error> {
     let mut only = ALONE.enter();
     if config.sharing == Sharing::Alone {
         let driven = Rig::new(config)?.drive(config)?;
@@ -195,7 +195,7 @@ fn run(config: &Config) -> Result<Found, Error> {
     Ok(found(config, &driven, by_itself))
 }
 
-fn found(config: &Config, driven: &Driven, by_itself: f64) -> Found {
+fn found(config: &Config, driven: &Driven, by_itself: f64) -> RunResult {
     let mut rows = vec![critical(config, driven)];
     let none = f64::NAN;
     if let Some(done) = &driven.done {
@@ -215,7 +215,7 @@ fn found(config: &Config, driven: &Driven, by_itself: f64) -> Found {
         rows.push(Row { class: "be".to_owned(), figures, cdf: Vec::new() });
     }
     let events = driven.report.requests();
-    Found { events, rows, noise: None }
+    RunResult { events, rows, noise: None }
 }
 
 /// The row of LC: all its requests together.

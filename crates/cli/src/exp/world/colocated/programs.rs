@@ -8,10 +8,10 @@ use ::load::protocol::memcached;
 use host::netlab::{self, TempDir};
 use serde::Deserialize;
 
-use super::super::said::workload;
+use super::super::progress_lines::workload;
 use super::Config;
 use crate::error::Error;
-use crate::sources;
+use crate::source_dir;
 
 /// A latency-critical program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -170,7 +170,7 @@ const EVERY: &str = "20ms";
 
 /// What is not in Rust, in the tree that this was built from.
 fn source(name: &str) -> Result<PathBuf, Error> {
-    let path = sources::path("workloads").join(name);
+    let path = source_dir::path("workloads").join(name);
     match path.exists() {
         true => Ok(path),
         false => Err(Error::new(format!("world colocated: {} is not there", path.display()))

@@ -18,7 +18,7 @@ use toml::Table;
 
 use self::flows::Took;
 use self::network::Network;
-use super::{Found, Kind, Row, Run, World, kept, line, micros_if, points, shown};
+use super::{Kind, Row, Run, RunResult, World, kept, line, micros_if, points, shown};
 use crate::error::Error;
 
 pub const WORLD: World = World {
@@ -89,7 +89,7 @@ const FLOWS_MAX: u32 = 200;
 
 fn prepare(_mode: &str, settings: Table) -> Result<Run, String> {
     let config: Config = settings.try_into().map_err(|e: toml::de::Error| line(&e))?;
-    let mut policy = crate::fabric::named(&config.policy).map_err(|e| line(&e))?;
+    let mut policy = crate::egress::named(&config.policy).map_err(|e| line(&e))?;
     policy.queue = config.queue.unwrap_or(policy.queue);
     policy.check().map_err(|e| line(&e))?;
     let rate: Rate = config.rate.parse().map_err(|e| line(&e))?;
@@ -112,7 +112,7 @@ fn prepare(_mode: &str, settings: Table) -> Result<Run, String> {
 /// One at a time: they share the machine's processors.
 static ALONE: Mutex<()> = Mutex::new(());
 
-fn run(plan: &Plan) -> Result<Found, Error> {
+fn run(plan: &Plan) -> Result<RunResult, Error> {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let network = Network::new(plan)?;
     let found = flows::run(plan, &network)?;
@@ -121,7 +121,7 @@ fn run(plan: &Plan) -> Result<Found, Error> {
     let of = |large: bool| found.took.iter().filter(|took| took.large == large).collect::<Vec<_>>();
     let none = [f64::NAN; 3];
     let rows = vec![row("small", &of(false), none), row("large", &of(true), none), row("all", &all, figures)];
-    Ok(Found { events: found.took.len() as u64, rows, noise: None })
+    Ok(RunResult { events: found.took.len() as u64, rows, noise: None })
 }
 
 /// The figures of some flows, and the link's.

@@ -9,10 +9,10 @@
 //! what else uses the machine is watched: a run that was disturbed is
 //! repeated, and the table says what remained. Runs go one after the other.
 
-mod drive;
 mod guard;
-mod rig;
 mod server;
+mod setup;
+mod workload;
 
 use std::collections::BTreeMap;
 
@@ -21,17 +21,17 @@ use queueing::Span;
 use serde::Deserialize;
 use toml::Table;
 
-use self::drive::Driven;
-use self::rig::Rig;
 use self::server::Server;
-use super::machine::Alone;
-use super::{Found, Kind, Row, Run, World, checked, kept, micros_if, points, shown};
+use self::setup::Rig;
+use self::workload::Driven;
+use super::host_requirements::HostLock;
+use super::{Kind, Row, Run, RunResult, World, checked, kept, micros_if, points, shown};
 use crate::error::Error;
 use crate::settings::{text, within};
 
 pub const WORLD: World = World {
     name: "httpd",
-    kind: Kind::Host { per_core: 1, awake: &[rig::SERVER_CORE] },
+    kind: Kind::Host { per_core: 1, awake: &[setup::SERVER_CORE] },
     note: "goodput: answered within patience; phantom: connected and never answered; late and phantom \
            visitors have left; other: what else used a core; client: visits that began late",
     stats: &[
@@ -233,13 +233,13 @@ impl Config {
 }
 
 /// Knows what a server can serve, for each seed of an experiment.
-static ALONE: Alone<KnownBy> = Alone::new();
+static ALONE: HostLock<KnownBy> = HostLock::new();
 
 /// What capacity is measured by, and what tells experiments of one server apart, which may be hours of
 /// the machine from each other.
 type KnownBy = (Setup, u64, [Span; 2], bool, Option<u32>);
 
-fn run(config: &Config) -> Result<Found, Error> {
+fn run(config: &Config) -> Result<RunResult, Error> {
     let mut only = ALONE.enter();
     let spans = [config.capacity, config.patience];
     let known_by = (config.setup.clone(), config.seed, spans, config.swell.is_some(), config.visitors);
@@ -250,7 +250,7 @@ fn run(config: &Config) -> Result<Found, Error> {
     if config.swell.is_some() {
         rows.push(row(config, &driven, "swell", &driven.outcome.burst, capacity));
     }
-    Ok(Found { events: all.total(), rows, noise: None })
+    Ok(RunResult { events: all.total(), rows, noise: None })
 }
 
 /// The run that others disturbed least, of as many as it takes.

@@ -11,9 +11,9 @@
 //! runs go one after the other.
 
 mod bulk;
-mod drive;
-mod rig;
+mod setup;
 mod stack;
+mod workload;
 
 use host::egress::Policy;
 use queueing::{Priority, Rate, Span};
@@ -22,10 +22,10 @@ use sim::world::platform::Mechanisms;
 use sim::world::services::{Class, Config};
 use toml::{Table, Value};
 
-use self::drive::{Driven, Told};
-use self::rig::Rig;
-use super::machine::Alone;
-use super::{Found, Kind, Row, Run, World, kept, line, micros_if, points, shown};
+use self::setup::Rig;
+use self::workload::{Driven, Told};
+use super::host_requirements::HostLock;
+use super::{Kind, Row, Run, RunResult, World, kept, line, micros_if, points, shown};
 use crate::error::Error;
 use crate::settings::{text, text_or_none, within};
 
@@ -151,7 +151,7 @@ fn prepare(_mode: &str, mut settings: Table) -> Result<Run, String> {
 /// What stands at the workers' ways out: in both cases each class has a level of
 /// its own as far as there are some, so that packets are counted by their label.
 fn policy(on: Mechanisms, host: &Host) -> Result<Policy, String> {
-    let mut policy = crate::fabric::named(if on.fabric { "fish" } else { "fifo" }).map_err(|e| line(&e))?;
+    let mut policy = crate::egress::named(if on.fabric { "fish" } else { "fifo" }).map_err(|e| line(&e))?;
     policy.idle = ENDLESS;
     let lowest = policy.levels() - 1;
     let level = |class: usize| Priority::new(class.min(lowest) as u8).unwrap_or(Priority::LOWEST);
@@ -201,9 +201,9 @@ impl Plan {
 }
 
 /// One at a time; nothing is known before.
-static ALONE: Alone<()> = Alone::new();
+static ALONE: HostLock<()> = HostLock::new();
 
-fn run(plan: &Plan) -> Result<Found, Error> {
+fn run(plan: &Plan) -> Result<RunResult, Error> {
     let _only = ALONE.enter();
     let mut best: Option<Driven> = None;
     for _ in 0..=plan.host.repeats {
@@ -216,7 +216,7 @@ fn run(plan: &Plan) -> Result<Found, Error> {
         }
     }
     let driven = best.expect("there is one run at least");
-    Ok(Found { events: driven.events, rows: rows(plan, &driven), noise: Some(driven.noise) })
+    Ok(RunResult { events: driven.events, rows: rows(plan, &driven), noise: Some(driven.noise) })
 }
 
 fn rows(plan: &Plan, driven: &Driven) -> Vec<Row> {

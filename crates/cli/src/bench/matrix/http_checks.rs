@@ -1,0 +1,171 @@
+//! That a program serves, and that what it serves is whole; and clients.
+
+use host::netlab::client::noise;
+
+use super::feature::Feature;
+use super::harness::{OURS, PEER, Server, World, because};
+use super::program::{BIG, Program, SMALL, Shape};
+use super::verdict::Came;
+
+/// Requests on one connection.
+const REQUESTS: usize = 100;
+/// Clients that load at once.
+const CLIENTS: usize = 4;
+
+/// `program` as it usually is, with something to serve.
+pub fn serving<'a>(
+    program: Program,
+    world: &'a World<'_>,
+    shape: Shape,
+    big: &[u8],
+) -> Result<Server<'a>, String> {
+    program.files(world, big)?;
+    world.serve(&program.words(world, OURS, shape)?, program.port())
+}
+
+pub fn serves(program: Program, world: &World<'_>) -> Result<Came, String> {
+    let server = serving(program, world, Shape::Usual, b"")?;
+    program.ask(&mut server.connect().map_err(because("a connection"))?)?;
+    server.stop().map(|()| Came::Works)
+}
+
+pub fn is_kept(program: Program, world: &World<'_>) -> Result<Came, String> {
+    let server = serving(program, world, Shape::Usual, b"")?;
+    let mut stream = server.connect().map_err(because("a connection"))?;
+    (0..REQUESTS).try_for_each(|_| program.ask(&mut stream))?;
+    server.stop().map(|()| Came::Works)
+}
+
+pub fn download(program: Program, world: &World<'_>) -> Result<Came, String> {
+    let big = noise(BIG);
+    let server = serving(program, world, Shape::Usual, &big)?;
+    if !program.is_http() {
+        program.store(&mut server.connect().map_err(because("a connection"))?, &big)?;
+    }
+    program.fetch(server.connect().map_err(because("a connection"))?, "/big", &big)?;
+    let streams = server.connections(CLIENTS)?;
+    std::thread::scope(|scope| {
+        let fetch = |stream| program.fetch(stream, "/big", &big);
+        let all: Vec<_> = streams.into_iter().map(|stream| scope.spawn(move || fetch(stream))).collect();
+        all.into_iter().try_for_each(|one| one.join().unwrap_or_else(|_| Err("a client panicked".to_owned())))
+    })?;
+    server.stop().map(|()| Came::Works)
+}
+
+pub fn upload(program: Program, world: &World<'_>) -> Result<Came, String> {
+    let big = noise(BIG);
+    let server = serving(program, world, Shape::Usual, &big)?;
+    if !program.is_http() {
+        program.store(&mut server.connect().map_err(because("a connection"))?, &big)?;
+        program.fetch(server.connect().map_err(because("a connection"))?, "", &big)?;
+        return server.stop().map(|()| Came::Works);
+    }
+    let path = world.folder().join("big").display().to_string();
+    let curl = ["curl", "--silent", "--show-error", "--fail", "--max-time", "60"];
+    let how: &[&str] = match program {
+        Program::Nginx | Program::Asyncio | Program::Node | Program::Java => &["--upload-file", &path],
+        // A script gets it.
+        _ => &["--request", "POST", "--upload-file", &path],
+    };
+    let name = if matches!(program, Program::Lighttpd | Program::Apache) { "up.cgi" } else { "up" };
+    let url = format!("http://{}/{name}", server.to);
+    let said = world.peer_client(&[&curl[..], how, &[&url]].concat())?;
+    if program == Program::Nginx {
+        let came = std::fs::read(world.folder().join("up")).map_err(because("what came"))?;
+        if came != big {
+            return Err(format!("{} bytes came, or others", came.len()));
+        }
+    } else {
+        let sums = world.peer_client(&["sha256sum", &path])?;
+        let sum = sums.split(' ').next().unwrap_or_default();
+        if !said.starts_with(sum) {
+            return Err(format!("it says the SHA-256 is {said}, and it is {sum}"));
+        }
+    }
+    server.stop().map(|()| Came::Works)
+}
+
+/// A client on our stack, and its server on the kernel's.
+pub fn client(feature: Feature, program: Program, world: &World<'_>) -> Result<Came, String> {
+    match program {
+        Program::Iperf3 => iperf3(feature, world),
+        _ => curl(feature, world),
+    }
+}
+
+/// Downloads, fifty at once.
+const DOWNLOADS: usize = 200;
+
+fn curl(feature: Feature, world: &World<'_>) -> Result<Came, String> {
+    let big = match feature {
+        Feature::Download | Feature::Upload => noise(BIG),
+        _ => Vec::new(),
+    };
+    Program::Nginx.files(world, &big)?;
+    let nginx = Program::Nginx.words(world, PEER, Shape::Usual)?;
+    let at = std::net::SocketAddr::new(PEER.parse().expect("an address"), 80);
+    let takes = || world.clients.enter(|| std::net::TcpStream::connect(at).is_ok());
+    let _peer = world.peer(&nginx, takes)?;
+    let curl = ["curl", "--silent", "--show-error", "--fail", "--max-time", "60"];
+    let (here, there) = (world.folder().join("big"), world.folder().join("came"));
+    let (here, there) = (here.display().to_string(), there.display().to_string());
+    let [small, large, up] = ["small", "big", "came"].map(|name| format!("http://{at}/{name}"));
+    let whole = || match std::fs::read(&there).map_err(because("what came"))? == big {
+        true => Ok(Came::Works),
+        false => Err("other bytes came".to_owned()),
+    };
+    let same = |said: String, times: usize| match said == SMALL.repeat(times) {
+        true => Ok(Came::Works),
+        false => Err(format!("{} bytes came, or others", said.len())),
+    };
+    match feature {
+        Feature::Download => {
+            world.client(&[&curl[..], &["--output", &there, &large]].concat())?;
+            whole()
+        }
+        Feature::Upload => {
+            world.client(&[&curl[..], &["--upload-file", &here, &up]].concat())?;
+            whole()
+        }
+        Feature::KeepAlive => {
+            // After each, how many connections it took to open.
+            let said =
+                world.client(&[&curl[..], &["--write-out", "%{num_connects}", &small, &small]].concat())?;
+            match said == format!("{SMALL}1{SMALL}0") {
+                true => Ok(Came::Works),
+                false => Err(format!("it opens another connection, or gets others: {said:?}")),
+            }
+        }
+        Feature::Load => {
+            let many = format!("{small}?[1-{DOWNLOADS}]");
+            let said = world.client(&[&curl[..], &["--parallel", "--parallel-max", "50", &many]].concat())?;
+            same(said, DOWNLOADS)
+        }
+        _ => same(world.client(&[&curl[..], &[&small]].concat())?, 1),
+    }
+}
+
+fn iperf3(feature: Feature, world: &World<'_>) -> Result<Came, String> {
+    let server = ["iperf3", "--server", "--one-off"].map(str::to_owned);
+    let listens = || {
+        let listening = world.clients.run("ss", &["-Htln", "sport = :5201"]);
+        listening.is_ok_and(|text| !text.trim().is_empty())
+    };
+    let _peer = world.peer(&server, listens)?;
+    let client = Program::Iperf3.words(world, PEER, Shape::Usual)?;
+    let client: Vec<&str> = client.iter().map(String::as_str).collect();
+    let how: &[&str] = match feature {
+        Feature::Download => &["--reverse", "--bytes", "256M"],
+        Feature::Upload => &["--bytes", "256M"],
+        Feature::Load => &["--parallel", "16", "--bytes", "256M"],
+        _ => &["--bytes", "1M"],
+    };
+    let said = world.client(&[&client, how].concat())?;
+    match (said.contains("iperf Done"), feature) {
+        (true, Feature::Download | Feature::Upload) => {
+            Ok(Came::Noted("256 MB; it counts them and compares none".to_owned()))
+        }
+        (true, _) => Ok(Came::Works),
+        (false, _) => Err(format!("it is not done: {said}")),
+    }
+}

@@ -1,0 +1,108 @@
+//! Ends of programs and of their workers, and what comes after.
+
+use std::io::Read;
+use std::net::TcpStream;
+
+use host::netlab::client::noise;
+use rustix::process::Signal;
+
+use super::harness::{OURS, Server, World, because, signal, until};
+use super::http_checks::serving;
+use super::program::{AGAIN, BIG, Program, Shape};
+use super::verdict::Came;
+
+/// Connections that are open when something ends.
+const OPEN: usize = 10;
+
+/// `program`, and when it has ended the same once more, on the same stack.
+fn twice<'a>(program: Program, world: &'a World<'_>) -> Result<Server<'a>, String> {
+    program.files(world, b"")?;
+    let shell = ["sh", "-c", "\"$@\"; exec \"$@\"", "sh"].map(str::to_owned);
+    let words = [&shell[..], &program.words(world, OURS, Shape::Usual)?].concat();
+    world.serve(&words, program.port())
+}
+
+/// Connections that have been answered.
+fn open(program: Program, server: &Server<'_>) -> Result<Vec<TcpStream>, String> {
+    let mut streams = server.connections(OPEN)?;
+    streams.iter_mut().try_for_each(|stream| program.ask(stream))?;
+    Ok(streams)
+}
+
+/// Each must end, politely or not.
+fn all_end(streams: Vec<TcpStream>) -> Result<(), String> {
+    for mut stream in streams {
+        if let Err(e) = stream.read_to_end(&mut Vec::new())
+            && matches!(e.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut)
+        {
+            return Err("a connection outlives who had it".to_owned());
+        }
+    }
+    Ok(())
+}
+
+/// Until others than `before` run and serve.
+fn others_serve(program: Program, server: &Server<'_>, before: &[u32]) -> Result<(), String> {
+    until("another one runs", || {
+        let now = server.processes(program.process());
+        !now.is_empty() && now.iter().all(|id| !before.contains(id))
+    })?;
+    until("the other one serves", || {
+        server.connect().is_ok_and(|mut stream| program.ask(&mut stream).is_ok())
+    })
+}
+
+pub fn restart(program: Program, world: &World<'_>) -> Result<Came, String> {
+    end_and_come_again(program, world, Signal::TERM)
+}
+
+pub fn kill(program: Program, world: &World<'_>) -> Result<Came, String> {
+    if !program.has_workers() {
+        return end_and_come_again(program, world, Signal::KILL);
+    }
+    let server = serving(program, world, Shape::Workers, b"")?;
+    let streams = open(program, &server)?;
+    let before = server.processes(program.process());
+    let [_, workers @ ..] = &before[..] else { return Err("it has no processes".to_owned()) };
+    if workers.is_empty() {
+        return Err("it has no workers".to_owned());
+    }
+    workers.iter().for_each(|&id| signal(id, Signal::KILL));
+    all_end(streams)?;
+    until("other workers run", || {
+        let now = server.processes(program.process());
+        now.len() > 1 && now.iter().all(|id| !workers.contains(id))
+    })?;
+    program.ask(&mut server.connect().map_err(because("a connection"))?)?;
+    server.stop().map(|()| Came::Works)
+}
+
+fn end_and_come_again(program: Program, world: &World<'_>, by: Signal) -> Result<Came, String> {
+    let server = twice(program, world)?;
+    let streams = open(program, &server)?;
+    let before = server.processes(program.process());
+    let Some(&first) = before.first() else { return Err("it has no process".to_owned()) };
+    signal(first, by);
+    all_end(streams)?;
+    others_serve(program, &server, &before)?;
+    server.stop().map(|()| Came::Works)
+}
+
+pub fn reload(program: Program, world: &World<'_>) -> Result<Came, String> {
+    let big = noise(BIG);
+    let server = serving(program, world, Shape::Usual, &big)?;
+    let mut stream = server.connect().map_err(because("a connection"))?;
+    let mut answer = program.begin(&mut stream, "/big")?;
+    let Some(&first) = server.processes(program.process()).first() else {
+        return Err("it has no process".to_owned());
+    };
+    // It has its configuration in the same file.
+    program.words(world, OURS, Shape::Next)?;
+    signal(first, if program == Program::Nginx { Signal::HUP } else { Signal::USR1 });
+    stream.read_to_end(&mut answer).map_err(because("what is under way"))?;
+    program.brings(&answer, &big).map_err(|why| format!("what was under way: {why}"))?;
+    until("the new configuration is in force", || {
+        server.connect().is_ok_and(|stream| program.fetch(stream, "/small", AGAIN.as_bytes()).is_ok())
+    })?;
+    server.stop().map(|()| Came::Works)
+}

@@ -1,0 +1,90 @@
+//! What was measured of a server in a case: medians over rounds.
+
+use queueing::Span;
+
+use super::cases::Case;
+use super::setup::Measured;
+use super::systems::System;
+use crate::bench::comparison::{median, median_span};
+
+/// One server in one case, over all rounds.
+pub struct Row {
+    pub system: System,
+    pub case: Case,
+    rounds: Vec<Measured>,
+    /// Why a round has no figures.
+    failed: Option<String>,
+}
+
+/// A row's medians.
+#[derive(Clone, Copy, Debug)]
+pub struct Figures {
+    pub answers_per_s: f64,
+    pub bytes_per_s: f64,
+    /// Cores that the server used.
+    pub cores: f64,
+    pub p50: Span,
+    pub p99: Span,
+    pub p999: Span,
+    /// Connections that did not live to the end, over all rounds.
+    pub broken: u64,
+    /// Share of the client's segments that were sent again, 0..=1.
+    pub resent: f64,
+    /// Segments that came to the client out of order, over all rounds.
+    pub early: u64,
+}
+
+impl Figures {
+    /// Answers that one core of the server gives in a second.
+    pub fn per_core(&self) -> f64 {
+        self.answers_per_s / self.cores.max(1e-3)
+    }
+
+    /// Payload in 10⁹ bits per second.
+    pub fn gigabits(&self) -> f64 {
+        self.bytes_per_s * 8.0 / 1e9
+    }
+}
+
+impl Row {
+    pub fn new(system: System, case: &Case) -> Self {
+        Self { system, case: case.clone(), rounds: Vec::new(), failed: None }
+    }
+
+    pub fn add(&mut self, round: Result<Measured, String>) {
+        match round {
+            Ok(measured) => self.rounds.push(measured),
+            Err(why) => self.failed = Some(why),
+        }
+    }
+
+    /// The medians, unless no round has figures.
+    pub fn figures(&self) -> Result<Figures, &str> {
+        match self.rounds.as_slice() {
+            [] => Err(self.failed.as_deref().unwrap_or("no round was run")),
+            rounds => Ok(medians(rounds)),
+        }
+    }
+
+    /// Each round by itself.
+    pub fn each(&self) -> Vec<Figures> {
+        self.rounds.iter().map(|round| medians(std::slice::from_ref(round))).collect()
+    }
+}
+
+/// Of at least one round.
+fn medians(rounds: &[Measured]) -> Figures {
+    let of = |figure: fn(&Measured) -> f64| median(rounds, figure);
+    let quantile = |q: f64| median_span(rounds, |m| m.latency.quantile(q));
+    Figures {
+        answers_per_s: of(|m| m.answers_per_s),
+        bytes_per_s: of(|m| m.bytes_per_s),
+        cores: of(|m| m.cores),
+        p50: quantile(0.5),
+        p99: quantile(0.99),
+        p999: quantile(0.999),
+        broken: rounds.iter().map(|m| m.broken).sum(),
+        resent: of(|m| m.resent as f64 / (m.sent as f64).max(1.0)),
+        early: rounds.iter().map(|m| m.early).sum(),
+    }
+}

@@ -1,0 +1,266 @@
+//! One server, one client and the cable between them, for one measurement.
+//!
+//! On a veth pair the server has one end and the client, over AF_XDP, the
+//! other. A server on a TAP device has its descriptor, and the client a packet
+//! socket, which hears of checksums left out, on the kernel's end; where the kernel is the server it is the other way
+//! round. Unless asked otherwise, received packets are steered to the core of
+//! who receives them: these devices by themselves do the receiver's half of
+//! the work on the sender's core.
+
+use std::io::{BufRead, BufReader};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use host::cpu_time::Meter;
+use host::netlab::{Child, LabError, Namespace, NetLab, Veth};
+use host::packet::{self, Packet};
+use host::{Monotonic, Tap, affinity};
+use load::closed_loop::{ClosedLoopClient, Outcome, Tally};
+use queueing::{Clock, CoreId, Histogram, Span};
+
+use super::cases::Case;
+use super::gvisor::Program;
+use super::systems::{Device, Stack, System};
+use super::{Cores, ReceiveOn};
+use crate::bench::baselines::{PORT, Serves, page};
+use crate::bench::comparison::kernel_address;
+use crate::load_client::{self, FRAMES, OPEN_WITHIN, xdp};
+use crate::options::secret_of;
+use crate::panics;
+use crate::programs::SERVER;
+
+const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
+/// The server's device and the client's.
+const HERE: &str = "gw0";
+const THERE: &str = "gw1";
+
+/// What all measurements of a round share.
+pub struct Setting<'a> {
+    pub cores: Cores,
+    pub time: Span,
+    pub receive_on: ReceiveOn,
+    pub spin: Span,
+    pub hold: Span,
+    pub gvisor: &'a Program,
+    pub seed: u64,
+}
+
+/// What one measurement found.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    pub answers_per_s: f64,
+    pub bytes_per_s: f64,
+    /// Share of a core that the server used.
+    pub cores: f64,
+    pub latency: Histogram,
+    /// Connections that did not live to the end.
+    pub broken: u64,
+    /// Segments that the client sent again, of all it sent.
+    pub resent: u64,
+    pub sent: u64,
+    /// Segments that came to it before their turn: earlier ones were lost.
+    pub early: u64,
+}
+
+/// Measures `system` in `case`.
+///
+/// # Errors
+/// Why it could not be measured, in a line.
+pub fn measure(
+    lab: &NetLab,
+    system: &System,
+    case: &Case,
+    setting: &Setting<'_>,
+) -> Result<Measured, String> {
+    let said = |e: LabError| e.to_string();
+    let server = lab.namespace("server").map_err(said)?;
+    let client = lab.namespace("client").map_err(said)?;
+    for namespace in [&server, &client] {
+        let _ = namespace.without_ipv6();
+    }
+    let place = Place { system, case, setting, server, client };
+    match system.device {
+        Device::Veth | Device::Xdp | Device::XdpNative | Device::Packet => place.on_veth(lab),
+        Device::Tap if system.stack == Stack::Kernel => place.behind_tap(),
+        Device::Tap => place.on_tap(),
+    }
+}
+
+struct Place<'a> {
+    system: &'a System,
+    case: &'a Case,
+    setting: &'a Setting<'a>,
+    server: Namespace,
+    client: Namespace,
+}
+
+impl Place<'_> {
+    fn on_veth(&self, lab: &NetLab) -> Result<Measured, String> {
+        let said = |e: LabError| e.to_string();
+        let Cores { client, server, .. } = self.setting.cores;
+        lab.veth((&self.server, HERE), (&self.client, THERE), &Veth::default()).map_err(said)?;
+        self.steer(&self.server, HERE, server)?;
+        self.steer(&self.client, THERE, client)?;
+        if self.system.stack == Stack::Kernel {
+            kernel_address(&self.server, HERE).map_err(said)?;
+        }
+        let child = self.start(&format!("{}:{HERE}", self.system.device.name()))?;
+        let (device, mac) = self.client.enter(|| xdp(THERE, CLIENT))?;
+        self.drive(device, mac, &child)
+    }
+
+    /// The server makes the TAP device; we sit at its kernel end.
+    fn on_tap(&self) -> Result<Measured, String> {
+        let said = |e: LabError| e.to_string();
+        let child = self.start(&format!("tap:{HERE}"))?;
+        self.server.disable_offloads(HERE).map_err(said)?;
+        self.server.up(HERE).map_err(said)?;
+        self.steer(&self.server, HERE, self.setting.cores.client)?;
+        let (device, mac) = self.server.enter(|| packet_socket(HERE))?;
+        self.drive(device, mac, &child)
+    }
+
+    /// We hold the TAP device; the kernel serves at its end.
+    fn behind_tap(&self) -> Result<Measured, String> {
+        let said = |e: LabError| e.to_string();
+        let tap = self.server.enter(|| Tap::create(HERE)).map_err(|e| e.to_string())?;
+        self.server.disable_offloads(HERE).map_err(said)?;
+        self.server.up(HERE).map_err(said)?;
+        self.steer(&self.server, HERE, self.setting.cores.server)?;
+        kernel_address(&self.server, HERE).map_err(said)?;
+        let child = self.start("")?;
+        self.drive(tap, [2, 0, 0, 0, 0, 1], &child)
+    }
+
+    /// Lets `core` work on what comes to `device`, if that is wanted.
+    fn steer(&self, namespace: &Namespace, device: &str, core: CoreId) -> Result<(), String> {
+        if self.setting.receive_on == ReceiveOn::Sender {
+            return Ok(());
+        }
+        namespace.steer_receive(device, core).map_err(|e| e.to_string())
+    }
+
+    /// Starts the server on its core and waits until it is ready.
+    fn start(&self, device: &str) -> Result<Child, String> {
+        let app = match self.case.serves {
+            Serves::Echo => "echo",
+            Serves::Http => "http",
+            Serves::Sink => "sink",
+            Serves::Source => "source",
+        };
+        let mut command = if self.system.stack == Stack::Gvisor {
+            self.gvisor(self.setting.gvisor.as_ref()?, app)?
+        } else {
+            let this = std::env::current_exe().map_err(|e| e.to_string())?;
+            let mut command = self.server.command(&this.to_string_lossy());
+            let connections = self.case.connections.to_string();
+            command.args(["bench", "peer", "--system", self.system.stack.name(), "--device", device]);
+            command.args(["--addr", &SERVER.to_string(), "--app", app, "--connections", &connections]);
+            for (option, span) in [("--spin", self.setting.spin), ("--hold", self.setting.hold)] {
+                command.args([option, &format!("{}ns", span.as_nanos())]);
+            }
+            command
+        };
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let child = self.server.spawn_on(self.setting.cores.server, &mut command);
+        let mut child = child.map_err(|e| e.to_string())?;
+        let mut line = String::new();
+        let stdout = child.stdout.take().ok_or("the server has no stdout")?;
+        BufReader::new(stdout).read_line(&mut line).map_err(|e| e.to_string())?;
+        if line.trim() == "ready" {
+            return Ok(child);
+        }
+        let mut said = String::new();
+        if let Some(stderr) = child.stderr.take() {
+            let _ = BufReader::new(stderr).read_line(&mut said);
+        }
+        Err(said.trim().trim_start_matches("error: ").to_owned())
+    }
+
+    fn gvisor(&self, program: &Path, app: &str) -> Result<Command, String> {
+        let mut command = self.server.command(&program.to_string_lossy());
+        command.args(["-device", HERE, "-addr", &format!("{SERVER}/24"), "-app", app]);
+        if app == "http" {
+            let file = program.with_extension("page");
+            std::fs::write(&file, page()).map_err(|e| format!("{}: {e}", file.display()))?;
+            command.arg("-response").arg(file);
+        }
+        Ok(command)
+    }
+
+    /// Runs the client on its core against the server `child`.
+    fn drive<D: net::Device + Send>(
+        &self,
+        device: D,
+        mac: [u8; 6],
+        child: &Child,
+    ) -> Result<Measured, String> {
+        let secret = secret_of(self.setting.seed, u64::from(child.id()));
+        let exchange = self.case.exchange(self.setting.time, self.setting.seed);
+        let client = ClosedLoopClient::new(
+            exchange,
+            load_client::stack(mac, CLIENT, secret),
+            SocketAddr::from((SERVER, PORT)),
+        );
+        let meter = Meter::new(child.id(), self.setting.cores.server);
+        let core = self.setting.cores.client;
+        let limit = self.setting.time * 4 + OPEN_WITHIN;
+        std::thread::scope(|scope| {
+            let client = scope.spawn(move || {
+                affinity::pin(core).map_err(|e| e.to_string())?;
+                run(client, device, &meter, limit)
+            });
+            panics::join("the client", client)?
+        })
+    }
+}
+
+/// Carries the exchange out; the server's time is read where the measured time
+/// begins and ends.
+fn run<D: net::Device>(
+    mut client: ClosedLoopClient,
+    mut device: D,
+    meter: &Meter,
+    limit: Span,
+) -> Result<Measured, String> {
+    let clock = Monotonic::new();
+    let end = clock.now() + limit;
+    let mut before = None;
+    while !client.is_done() {
+        let now = clock.now();
+        if before.is_none() && client.is_measuring(now) {
+            before = Some(meter.used().map_err(|_| "the server ended")?);
+        }
+        if !client.step(now, &mut device) {
+            std::hint::spin_loop();
+        }
+        if now > end {
+            return Err(client.connect_status());
+        }
+    }
+    let before = before.ok_or("the client did not get its core while it was to measure")?;
+    let used = meter.used().map_err(|_| "the server ended")?.saturating_sub(before);
+    let counters = client.stack().counters();
+    let Outcome { span, kinds } = client.outcome().clone();
+    let Tally { answers, bytes, latency, broken, .. } = kinds.into_iter().next().ok_or("there is no kind")?;
+    let seconds = span.as_secs_f64();
+    Ok(Measured {
+        answers_per_s: answers as f64 / seconds,
+        bytes_per_s: bytes as f64 / seconds,
+        cores: used.as_secs_f64() / seconds,
+        latency,
+        broken,
+        resent: counters.retransmissions,
+        sent: counters.frames_sent,
+        early: counters.out_of_order,
+    })
+}
+
+/// A packet socket on `device` of this thread's namespace, and its hardware
+/// address.
+fn packet_socket(device: &str) -> Result<(Packet, [u8; 6]), String> {
+    let options = packet::Options { frames: FRAMES, ..packet::Options::default() };
+    let (interface, mut sockets) = packet::open(device, &options).map_err(|e| e.to_string())?;
+    Ok((sockets.pop().ok_or("there is no packet socket")?, interface.mac))
+}

@@ -1,0 +1,64 @@
+//! What was aimed at: ratios of our figures to others'.
+
+use load::closed_loop::Pace;
+
+use super::cases::Case;
+use super::results::{Figures, Row};
+use super::systems::{Device, Stack};
+use crate::bench::target::Goal;
+
+/// A server: whose, and on what.
+type Server = (Stack, Device);
+
+const KERNEL: Server = (Stack::Kernel, Device::Veth);
+const OURS: Server = (Stack::Greenwave, Device::Xdp);
+
+/// All goals.
+pub fn goals(rows: &[Row]) -> Vec<Goal> {
+    let exchanges = |case: &Case| !case.is_stream();
+    let closed = |case: &Case| !case.is_stream() && matches!(case.pace, Pace::Closed { .. });
+    let tap = |stack| (stack, Device::Tap);
+    vec![
+        Goal::at_least("requests per second and server core over AF_XDP, ÷ the kernel's on veth", 3.0)
+            .over(ratios(rows, OURS, KERNEL, closed, |f| f.per_core())),
+        Goal::at_most("p99 over AF_XDP, ÷ the kernel's on veth", 1.0).over(ratios(
+            rows,
+            OURS,
+            KERNEL,
+            exchanges,
+            |f| f.p99.as_nanos() as f64,
+        )),
+        Goal::at_least("requests per second and server core on TAP, ÷ gVisor's", 4.0).over(ratios(
+            rows,
+            tap(Stack::Greenwave),
+            tap(Stack::Gvisor),
+            closed,
+            |f| f.per_core(),
+        )),
+        Goal::at_least("throughput of one connection over AF_XDP, ÷ the kernel's on veth", 0.8).over(ratios(
+            rows,
+            OURS,
+            KERNEL,
+            Case::is_stream,
+            |f| f.bytes_per_s,
+        )),
+    ]
+}
+
+/// The figure of `ours` ÷ that of `theirs` in all cases that `fits`.
+fn ratios(
+    rows: &[Row],
+    ours: Server,
+    theirs: Server,
+    fits: impl Fn(&Case) -> bool,
+    figure: impl Fn(&Figures) -> f64,
+) -> Vec<(f64, String)> {
+    let find = |(stack, device): Server, case: &str| {
+        let mut rows = rows.iter();
+        let row = rows.find(|r| (r.system.stack, r.system.device) == (stack, device) && r.case.name == case);
+        row.and_then(|row| row.figures().ok()).map(|figures| figure(&figures))
+    };
+    let ratio = |row: &Row| Some(find(ours, &row.case.name)? / find(theirs, &row.case.name)?);
+    let ours = rows.iter().filter(|r| (r.system.stack, r.system.device) == ours && fits(&r.case));
+    ours.filter_map(|r| Some((ratio(r)?, r.case.name.clone()))).collect()
+}

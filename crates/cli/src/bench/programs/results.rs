@@ -1,0 +1,122 @@
+//! What was measured of a server in a case: medians over rounds.
+
+use queueing::Span;
+
+use crate::bench::comparison::{median, median_span};
+use crate::programs::{Measured, Program, Stack};
+
+/// What is asked, and how fast.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Case {
+    /// Small requests, the next when the last is answered.
+    Closed,
+    /// At half the rate that the slower stack can serve.
+    Half,
+    /// At nine tenths of it.
+    Most,
+    /// Small requests at a twentieth of it, beside as many others as are served.
+    MixedSmall,
+    /// Those others.
+    MixedBulk,
+}
+
+impl Case {
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Closed => "closed",
+            Self::Half => "at 50 %",
+            Self::Most => "at 90 %",
+            Self::MixedSmall => "mixed, small",
+            Self::MixedBulk => "mixed, 32 KiB",
+        }
+    }
+}
+
+/// One case of one server on one stack.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Figures {
+    pub answers_per_s: f64,
+    /// Cores that the server used; of both kinds together where they are mixed.
+    pub cores: f64,
+    pub p50: Span,
+    pub p99: Span,
+    pub p999: Span,
+    /// Connections that did not live to the end.
+    pub broken: u64,
+    /// Share of the time in which the client had something to do.
+    pub busy: f64,
+}
+
+impl Figures {
+    /// Of the `nth` kind of requests.
+    pub fn of(measured: &Measured, nth: usize) -> Self {
+        let tally = &measured.kinds[nth];
+        let quantile = |q| tally.latency.quantile(q);
+        Self {
+            answers_per_s: tally.answers as f64 / measured.span.as_secs_f64(),
+            cores: measured.cores,
+            p50: quantile(0.5),
+            p99: quantile(0.99),
+            p999: quantile(0.999),
+            broken: tally.broken,
+            busy: measured.busy,
+        }
+    }
+
+    /// Answers that one core of the server gives in a second.
+    pub fn per_core(&self) -> f64 {
+        self.answers_per_s / self.cores.max(1e-3)
+    }
+}
+
+/// One line of the table.
+pub struct Row {
+    pub program: Program,
+    pub stack: Stack,
+    pub case: Case,
+    rounds: Vec<Figures>,
+}
+
+impl Row {
+    /// Medians, and the sum of what broke.
+    pub fn figures(&self) -> Figures {
+        let rounds = &self.rounds;
+        Figures {
+            answers_per_s: median(rounds, |f| f.answers_per_s),
+            cores: median(rounds, |f| f.cores),
+            p50: median_span(rounds, |f| f.p50),
+            p99: median_span(rounds, |f| f.p99),
+            p999: median_span(rounds, |f| f.p999),
+            broken: rounds.iter().map(|f| f.broken).sum(),
+            busy: median(rounds, |f| f.busy),
+        }
+    }
+}
+
+/// All lines, and why others are missing.
+#[derive(Default)]
+pub struct Rows {
+    pub rows: Vec<Row>,
+    pub missing: Vec<(Program, String)>,
+}
+
+impl Rows {
+    pub fn add(&mut self, program: Program, stack: Stack, case: Case, figures: Figures) {
+        let is = |row: &&mut Row| (row.program, row.stack, row.case) == (program, stack, case);
+        match self.rows.iter_mut().find(is) {
+            Some(row) => row.rounds.push(figures),
+            None => self.rows.push(Row { program, stack, case, rounds: vec![figures] }),
+        }
+    }
+
+    pub fn fail(&mut self, program: Program, why: String) {
+        if !self.missing.iter().any(|(other, _)| *other == program) {
+            self.missing.push((program, why));
+        }
+    }
+
+    pub fn get(&self, program: Program, stack: Stack, case: Case) -> Option<Figures> {
+        let row = self.rows.iter().find(|row| (row.program, row.stack, row.case) == (program, stack, case));
+        row.map(Row::figures)
+    }
+}

@@ -1,0 +1,220 @@
+//! What is asked of a daemon, by whom, and what it answers: a line in, a line of
+//! JSON out (`spec/control.md`). No socket and no clock.
+
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+
+use crate::Error;
+use crate::ui::snapshot::Snapshot;
+
+/// What is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Command {
+    /// Print the daemon's state and counters.
+    Status,
+    /// Reload its files, as SIGHUP does, and print the result.
+    Reload,
+    /// Stop the daemon, as SIGTERM does.
+    End,
+}
+
+/// An answer; `said` or `status` is there.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+pub struct Answer {
+    /// [`VERSION`].
+    pub control: u32,
+    /// Whether it was done.
+    pub done: bool,
+    /// What became of it, in a line.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub said: Option<String>,
+    /// What to do about it, where it was not done.
+    #[serde(default, rename = "try", skip_serializing_if = "Option::is_none")]
+    pub advice: Option<String>,
+    /// To `status`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<Status>,
+}
+
+/// What a daemon is.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+pub struct Status {
+    /// Who it is now: the effective user.
+    pub user: u32,
+    /// When it began, in seconds since 1970.
+    pub began_unix_s: u64,
+    /// The files that its flags and policies are from.
+    pub reads: Vec<String>,
+    /// Whether it reads them again when it is asked to.
+    pub reloads: bool,
+    /// Its command, what it does, its process, for how long, and its figures: what
+    /// its view shows.
+    pub live: Snapshot,
+}
+
+/// Changes when a reader of the last one would misread this one.
+pub const VERSION: u32 = 1;
+/// Bytes of a line that asks, without its end.
+pub const LINE_MAX: usize = 64;
+/// Bytes of a name.
+const NAME_MAX: usize = 64;
+
+/// A daemon's name.
+///
+/// # Errors
+/// What it may be.
+pub fn name(text: &str) -> Result<String, String> {
+    let is_good = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
+    match (1..=NAME_MAX).contains(&text.len()) && text.bytes().all(is_good) {
+        true => Ok(text.to_owned()),
+        false => Err(format!("a name is 1 to {NAME_MAX} letters, digits, and any of - _ .")),
+    }
+}
+
+/// What the bytes that came ask: nothing yet where their line has no end and `more` may come.
+///
+/// # Errors
+/// The line is too long, or nothing that can be asked.
+pub fn hear(bytes: &[u8], more: bool) -> Result<Option<Command>, Error> {
+    let end = bytes.iter().position(|byte| *byte == b'\n');
+    let line = &bytes[..end.unwrap_or(bytes.len())];
+    if line.len() > LINE_MAX {
+        return Err(Error::new(format!("a line is {LINE_MAX} bytes at most")).advice(WORDS));
+    }
+    if end.is_none() && more {
+        return Ok(None);
+    }
+    let word = String::from_utf8_lossy(line);
+    let want = Command::from_str(word.trim(), false);
+    want.map(Some).map_err(|_| Error::new(format!("{:?} cannot be asked", word.trim())).advice(WORDS))
+}
+
+const WORDS: &str = "status, reload or end";
+
+/// Whether `user` may ask of a daemon that is its `owners`', besides root; `name` is the daemon's.
+///
+/// # Errors
+/// Who may.
+pub fn may(user: u32, owners: &[u32], name: &str) -> Result<(), Error> {
+    if user == ROOT || owners.contains(&user) {
+        return Ok(());
+    }
+    let mut owners: Vec<u32> = owners.iter().copied().filter(|owner| *owner != ROOT).collect();
+    owners.dedup();
+    let who = owners.iter().map(|owner| format!(" and user {owner}")).collect::<String>();
+    let what = format!("user {user} may not ask {name}: root{who} may");
+    Err(Error::new(what).advice(format!("sudo greenwave control {name}")))
+}
+
+/// Who may everything.
+pub const ROOT: u32 = 0;
+
+impl Command {
+    /// The line that asks.
+    pub fn line(self) -> String {
+        self.to_possible_value().map_or(String::new(), |value| format!("{}\n", value.get_name()))
+    }
+}
+
+impl Answer {
+    /// What is asked was done.
+    pub fn done(said: &str) -> Self {
+        Self { control: VERSION, done: true, said: Some(said.to_owned()), advice: None, status: None }
+    }
+
+    /// It was not.
+    pub fn refused(e: &Error) -> Self {
+        let (what, advice) = e.parts();
+        let advice = advice.map(str::to_owned);
+        Self { control: VERSION, done: false, said: Some(what.to_owned()), advice, status: None }
+    }
+
+    /// What the daemon is.
+    pub fn status(status: Status) -> Self {
+        Self { control: VERSION, done: true, said: None, advice: None, status: Some(status) }
+    }
+
+    /// The line that it is.
+    pub fn line(&self) -> Vec<u8> {
+        let mut line = serde_json::to_vec(self).expect("words and figures are JSON");
+        line.push(b'\n');
+        line
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_asks_once_it_has_ended_and_long_ones_are_refused_before_that() {
+        for (bytes, want) in [
+            ("status\n", Some(Command::Status)),
+            ("reload\r\nand more", Some(Command::Reload)),
+            (" end \n", Some(Command::End)),
+            ("", None),
+            ("stat", None),
+        ] {
+            assert_eq!(hear(bytes.as_bytes(), true), Ok(want), "{bytes:?}");
+        }
+        assert_eq!(hear(b"end", false), Ok(Some(Command::End)), "nothing more comes");
+        assert_eq!(hear(&[b'a'; LINE_MAX], true), Ok(None));
+        for line in [&[b'a'; LINE_MAX + 1][..], &[&[0xff; LINE_MAX + 1][..], b"\n"].concat()[..]] {
+            let refused = hear(line, true).map_err(|e| e.to_string());
+            assert_eq!(
+                refused,
+                Err("error: a line is 64 bytes at most\n  try: status, reload or end".into())
+            );
+        }
+        for (line, what) in [("\n", "\"\""), ("END\n", "\"END\""), ("end now\n", "\"end now\"")] {
+            let refused = hear(line.as_bytes(), true).expect_err(line).to_string();
+            assert!(refused.starts_with(&format!("error: {what} cannot be asked\n")), "{refused}");
+        }
+        let escaped = hear(b"\x1b[2J\xff\n", true).expect_err("no word").to_string();
+        assert!(escaped.chars().all(|c| c == '\n' || !c.is_control()), "{escaped}");
+    }
+
+    #[test]
+    fn what_is_asked_is_read_as_it_was_meant() {
+        for want in Command::value_variants() {
+            assert_eq!(hear(want.line().as_bytes(), true), Ok(Some(*want)));
+        }
+    }
+
+    #[test]
+    fn root_and_the_daemons_own_users_may_ask_and_nobody_else() {
+        let refused = |user, owners: &[u32]| may(user, owners, "web").err().map(|e| e.to_string());
+        for (user, owners) in [(0, &[33][..]), (33, &[33]), (33, &[0, 33]), (0, &[])] {
+            assert_eq!(refused(user, owners), None, "{user} of {owners:?}");
+        }
+        let advice = "\n  try: sudo greenwave control web";
+        for (owners, who) in
+            [(&[0, 0][..], "root"), (&[0, 33], "root and user 33"), (&[33, 33], "root and user 33")]
+        {
+            let what = format!("error: user 1000 may not ask web: {who} may{advice}");
+            assert_eq!(refused(1000, owners), Some(what));
+        }
+    }
+
+    #[test]
+    fn names_are_words() {
+        for good in ["web", "guard-eth0", "a.b_C9", &"a".repeat(64)] {
+            assert_eq!(name(good).as_deref(), Ok(good));
+        }
+        for bad in ["", "a b", "a/b", "a\0", "ä", &"a".repeat(65)] {
+            assert!(name(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn an_answer_is_one_line_that_is_read_back() {
+        let refused = Answer::refused(&Error::new("line 3:\nno flag").advice("another"));
+        for answer in [Answer::done("reloaded"), refused] {
+            let line = answer.line();
+            assert_eq!(line.iter().filter(|byte| **byte == b'\n').count(), 1);
+            assert_eq!(serde_json::from_slice::<Answer>(&line).expect("JSON"), answer);
+        }
+        let text = String::from_utf8(Answer::done("it ends").line()).expect("text");
+        assert_eq!(text, "{\"control\":1,\"done\":true,\"said\":\"it ends\"}\n");
+    }
+}

@@ -1,0 +1,198 @@
+//! What the runs of a simulated experiment have found so far, in a file beside
+//! its result: one of hours that was interrupted goes on where it was.
+//!
+//! The same program with the same settings and seed finds the same, so what is
+//! there need not be found again, and nobody has to ask for it. Another program
+//! begins anew. A line of JSON for each run; a figure as its bits, so that it
+//! comes back as it was. The file is gone once the result is written.
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::io::{self, Write as _};
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+
+use serde::{Deserialize, Serialize};
+
+use super::fingerprint;
+use super::world::{Row, RunResult};
+use crate::error::Error;
+
+/// What was found, and where more is written down.
+pub struct Journal {
+    path: PathBuf,
+    file: Mutex<File>,
+    there: HashMap<u64, Entry>,
+}
+
+/// A run of a mode with its settings, of which the seed is one, and the files that they name.
+pub struct Key(u64);
+
+impl Key {
+    /// Of that run.
+    #[must_use]
+    pub fn new(mode: &str, settings: &toml::Table) -> Self {
+        let mut hasher = DefaultHasher::new();
+        (mode, settings.to_string()).hash(&mut hasher);
+        settings.values().for_each(|value| fingerprint::hash_files(value, &mut hasher));
+        Self(hasher.finish())
+    }
+}
+
+/// The first line: who wrote the others.
+#[derive(PartialEq, Eq, Serialize, Deserialize)]
+struct Author {
+    /// Of the whole program.
+    program: u64,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Entry {
+    run: u64,
+    events: u64,
+    rows: Vec<Line>,
+}
+
+/// A row, its figures and its distribution as bits.
+#[derive(Serialize, Deserialize)]
+struct Line(String, Vec<u64>, Vec<(u64, u64)>);
+
+impl Journal {
+    /// The one at `path`, with what this program wrote there; else a new one.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn open(path: PathBuf) -> Result<Self, Error> {
+        let bad = |e: io::Error| Error::file(&path, &e);
+        let author = Author { program: fingerprint::mark()? };
+        let there = fs::read_to_string(&path).ok().and_then(|text| entries(&text, &author));
+        let there = there.unwrap_or_default();
+        // What was cut off in the middle is left out, so that lines stay whole.
+        let lines = std::iter::once(json(&author)).chain(there.values().map(json)).collect::<String>();
+        crate::report::whole(&path, &lines)?;
+        let file = host::files::append(&path).map_err(bad)?;
+        Ok(Self { path, file: Mutex::new(file), there })
+    }
+
+    /// Whether it is known what `run` found.
+    #[must_use]
+    pub fn knows(&self, run: &Key) -> bool {
+        self.there.contains_key(&run.0)
+    }
+
+    /// What `run` found, if that is known.
+    #[must_use]
+    pub fn found(&self, run: &Key) -> Option<RunResult> {
+        let Entry { events, rows, .. } = self.there.get(&run.0)?;
+        let row = |Line(class, figures, cdf): &Line| Row {
+            class: class.clone(),
+            figures: figures.iter().copied().map(f64::from_bits).collect(),
+            cdf: cdf.iter().map(|&(at, share)| (f64::from_bits(at), f64::from_bits(share))).collect(),
+        };
+        Some(RunResult { events: *events, rows: rows.iter().map(row).collect(), noise: None })
+    }
+
+    /// Writes down what `run` found.
+    ///
+    /// # Errors
+    /// When the disk is full.
+    pub fn add(&self, run: &Key, found: &RunResult) -> Result<(), Error> {
+        let row = |row: &Row| {
+            let bits = |value: &f64| value.to_bits();
+            let cdf = row.cdf.iter().map(|(at, share)| (bits(at), bits(share))).collect();
+            Line(row.class.clone(), row.figures.iter().map(bits).collect(), cdf)
+        };
+        let entry = Entry { run: run.0, events: found.events, rows: found.rows.iter().map(row).collect() };
+        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        file.write_all(json(&entry).as_bytes()).map_err(|e| Error::file(&self.path, &e))
+    }
+
+    /// The result is written: nobody needs it any more.
+    pub fn end(self) {
+        // What stays is read again, and is right.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// The runs of `text`, if `author` wrote it; a last line may be half of one.
+fn entries(text: &str, author: &Author) -> Option<HashMap<u64, Entry>> {
+    let mut lines = text.lines();
+    let wrote: Author = serde_json::from_str(lines.next()?).ok()?;
+    let read = |line| serde_json::from_str::<Entry>(line).ok();
+    (wrote == *author).then(|| lines.map_while(read).map(|entry| (entry.run, entry)).collect())
+}
+
+fn json(line: &impl Serialize) -> String {
+    serde_json::to_string(line).expect("texts and whole numbers are JSON") + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(value: f64) -> RunResult {
+        let row = Row { class: "small".into(), figures: vec![value, f64::NAN], cdf: vec![(0.1, 1.0)] };
+        RunResult { events: 7, rows: vec![row], noise: None }
+    }
+
+    fn key(seed: i64) -> Key {
+        let settings = toml::Table::from_iter([("seed".to_owned(), toml::Value::Integer(seed))]);
+        Key::new("fish", &settings)
+    }
+
+    /// What is known of run 1, run 2 and run 3 after a journal of the first two had `change` done to it.
+    fn known_after(name: &str, change: impl FnOnce(String) -> String) -> [Option<f64>; 3] {
+        let path = std::env::temp_dir().join(format!("greenwave-journal-{name}-{}", std::process::id()));
+        let _ = fs::remove_file(&path);
+        let journal = Journal::open(path.clone()).unwrap();
+        assert!(journal.found(&key(1)).is_none());
+        // No decimal writes this one in few digits.
+        journal.add(&key(1), &found(1.0 / 3.0)).unwrap();
+        journal.add(&key(2), &found(2.0)).unwrap();
+        drop(journal);
+        fs::write(&path, change(fs::read_to_string(&path).unwrap())).unwrap();
+        let again = Journal::open(path.clone()).unwrap();
+        let known = [1, 2, 3].map(|seed| {
+            let found = again.found(&key(seed))?;
+            assert!(found.events == 7 && found.rows[0].figures[1].is_nan());
+            assert_eq!((found.rows[0].class.as_str(), &found.rows[0].cdf), ("small", &vec![(0.1, 1.0)]));
+            Some(found.rows[0].figures[0])
+        });
+        again.end();
+        assert!(!path.exists());
+        known
+    }
+
+    #[test]
+    fn what_was_found_comes_back_to_the_bit() {
+        assert_eq!(known_after("whole", |text| text), [Some(1.0 / 3.0), Some(2.0), None]);
+    }
+
+    #[test]
+    fn a_line_that_was_cut_off_is_found_again() {
+        let cut = |text: String| text[..text.len() - 9].to_owned();
+        assert_eq!(known_after("cut", cut), [Some(1.0 / 3.0), None, None]);
+    }
+
+    #[test]
+    fn a_file_that_settings_name_is_one_of_them() {
+        let path = std::env::temp_dir().join(format!("greenwave-record-{}", std::process::id()));
+        let name = toml::Value::String(path.display().to_string());
+        let settings = toml::Table::from_iter([("record".to_owned(), name)]);
+        let key = |text: &str| {
+            fs::write(&path, text).unwrap();
+            Key::new("fish", &settings).0
+        };
+        assert_eq!(key("1,2"), key("1,2"));
+        assert_ne!(key("1,2"), key("1,3"));
+        fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn what_another_program_found_is_not_taken_over() {
+        let other = |text: String| text.replacen("\"program\":", "\"program\":1", 1);
+        assert_eq!(known_after("other", other), [None, None, None]);
+        assert_eq!(known_after("none", |_| "no journal".to_owned()), [None, None, None]);
+    }
+}

@@ -1,0 +1,67 @@
+//! What tells this program, and an experiment's files, from others: only what the same gave
+//! is taken over by a run that goes on where another was. What a run starts besides
+//! (`testbed`, `libgreenwave.so`) is built with the program and not looked at.
+
+use std::fs::File;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::io::{self, Read as _};
+use std::path::Path;
+use std::sync::OnceLock;
+
+use super::embedded;
+use super::registry::Source;
+use crate::error::Error;
+
+/// Of the whole program: another, or one built of other sources, has another.
+///
+/// # Errors
+/// When it cannot be read.
+pub fn mark() -> Result<u64, Error> {
+    // It is a hundred megabytes, and asked for with every experiment.
+    static MARK: OnceLock<u64> = OnceLock::new();
+    if let Some(mark) = MARK.get() {
+        return Ok(*mark);
+    }
+    let path = Path::new("/proc/self/exe");
+    let mark = of_file(path).map_err(|e| Error::file(path, &e))?;
+    Ok(*MARK.get_or_init(|| mark))
+}
+
+/// Of the program and of `source`'s file, with the paper's numbers beside it and the files that it
+/// names: 16 hex digits.
+///
+/// # Errors
+/// When the program cannot be read.
+pub fn mark_with(source: &Source) -> Result<String, Error> {
+    let mut hasher = DefaultHasher::new();
+    (mark()?, source.texts()).hash(&mut hasher);
+    hash_files(&toml::Value::Table(source.texts()[0].parse().unwrap_or_default()), &mut hasher);
+    Ok(format!("{:016x}", hasher.finish()))
+}
+
+/// Tells `hasher` what stands in the files of the user's that `settings` name, such as records of
+/// service times; those that ship are the program's.
+pub fn hash_files(settings: &toml::Value, hasher: &mut DefaultHasher) {
+    match settings {
+        toml::Value::String(name) if embedded::SHIPPED.get_file(name).is_none() => {
+            let path = Path::new(name);
+            if let Some(mark) = path.is_file().then(|| of_file(path).ok()).flatten() {
+                mark.hash(hasher);
+            }
+        }
+        toml::Value::Array(items) => items.iter().for_each(|item| hash_files(item, hasher)),
+        toml::Value::Table(table) => table.values().for_each(|item| hash_files(item, hasher)),
+        _ => {}
+    }
+}
+
+fn of_file(path: &Path) -> io::Result<u64> {
+    let mut file = File::open(path)?;
+    let (mut hasher, mut buffer) = (DefaultHasher::new(), vec![0; 1 << 20]);
+    loop {
+        match file.read(&mut buffer)? {
+            0 => return Ok(hasher.finish()),
+            len => hasher.write(&buffer[..len]),
+        }
+    }
+}

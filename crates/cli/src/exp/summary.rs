@@ -1,0 +1,314 @@
+//! Every paper at once: one row per claim, over many experiments.
+//!
+//! Rows come from results in the form in which they are written, whether they
+//! were run just now or lie in a folder since last month; so no row can show
+//! what no run gave; only why a claim fails is as its file has it today. It
+//! deliberately runs nothing and knows no bound: a result says itself whether its
+//! claims hold. Beside a page lies its record, so that one experiment that was run again is all that
+//! changes: the others, which take hours, are as recorded.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::registry::{self, stem};
+use super::spec;
+use crate::error::Error;
+use crate::report::{self, Header, Plot, Run};
+use crate::table::{Table, number};
+
+/// The claims of several experiments, in the order in which they came.
+#[derive(Debug, Default)]
+pub struct Overview {
+    results: Vec<Stored>,
+    /// Experiments that could not run, and why.
+    missing: Vec<(String, String)>,
+}
+
+/// What an overview needs of a result's JSON, the rest is passed over; and what it records of it.
+#[derive(Debug, Deserialize, Serialize)]
+struct Stored {
+    experiment: String,
+    world: String,
+    /// Of real services; simulations do not depend on it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    machine: Option<String>,
+    /// What it says about itself; absent from results from before they did, and from records.
+    #[serde(skip_serializing)]
+    greenwave: Option<Header>,
+    /// When it ran, of those.
+    date: Option<String>,
+    /// Where the paper shows it.
+    #[serde(default)]
+    source: String,
+    scale: String,
+    seed: u64,
+    runs: u64,
+    claims: Vec<Claim>,
+    /// What its figures show.
+    #[serde(default)]
+    titles: Vec<String>,
+    /// Of a result that was recorded, they are drawn already.
+    #[serde(skip)]
+    plots: Vec<Plot>,
+}
+
+#[derive(Debug, Deserialize, Serialize)]
+struct Claim {
+    id: String,
+    paper: Option<f64>,
+    /// None where it is no number, as a ratio to nothing.
+    ours: Option<f64>,
+    interval: Option<f64>,
+    bound: String,
+    holds: bool,
+    /// Why it fails, where that is known.
+    why: Option<String>,
+}
+
+impl Stored {
+    /// What stands at the foot of a table about where its rows come from.
+    fn origin(&self) -> String {
+        let runs = if self.runs == 1 { "1 run".to_owned() } else { format!("{} runs", self.runs) };
+        let mut text = format!("world {}, scale {}, seed {}, {runs}", self.world, self.scale, self.seed);
+        for more in [self.date.as_ref(), self.machine.as_ref()].into_iter().flatten() {
+            let _ = write!(text, ", {more}");
+        }
+        text
+    }
+
+    /// The file of its figure `number`, from 0.
+    fn figure(&self, number: usize) -> String {
+        match number {
+            0 => format!("{}.svg", stem(&self.experiment)),
+            more => format!("{}-{}.svg", stem(&self.experiment), more + 1),
+        }
+    }
+
+    /// Why claims fail as their file has it today.
+    fn explain(&mut self) {
+        for known in known(&self.experiment) {
+            if let Some(claim) = self.claims.iter_mut().find(|claim| claim.id == known.id) {
+                claim.why = known.why.or(claim.why.take());
+            }
+        }
+    }
+}
+
+impl Overview {
+    /// Adds a result, as [`super::result::ExperimentResult::json`] gives it.
+    ///
+    /// # Errors
+    /// One line: what is missing in it.
+    pub fn add(&mut self, result: Value) -> Result<(), String> {
+        let run = Run::read(&result).map_err(|e| e.to_string())?;
+        let mut stored: Stored = serde_json::from_value(result).map_err(|e| e.to_string())?;
+        stored.explain();
+        let date = stored.greenwave.take().map(|header| header.date).or(stored.date);
+        let titles = run.plots.iter().map(|plot| plot.title().to_owned()).collect();
+        self.results.push(Stored { date, titles, plots: run.plots, ..stored });
+        Ok(())
+    }
+
+    /// Adds an experiment that could not run.
+    pub fn add_missing(&mut self, name: &str, why: &Error) {
+        self.missing.push((name.to_owned(), why.to_string().replace('\n', ";")));
+    }
+
+    /// Reads every result in `folders`, by name; one that lies in several, from the first of them.
+    ///
+    /// # Errors
+    /// When one cannot be read, a JSON file in it is no result, or there is none at all.
+    pub fn from_folders(folders: &[PathBuf]) -> Result<Self, Error> {
+        let mut found = BTreeMap::new();
+        for folder in folders {
+            let entries = std::fs::read_dir(folder).map_err(|e| Error::file(folder, &e))?;
+            let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
+            for path in paths.filter(|path| path.extension().is_some_and(|e| e == "json")) {
+                found.entry(path.file_name().map(ToOwned::to_owned)).or_insert(path);
+            }
+        }
+        let mut overview = Self::default();
+        for path in found.into_values() {
+            let text = std::fs::read_to_string(&path).map_err(|e| Error::file(&path, &e))?;
+            let result = serde_json::from_str(&text).map_err(|e| e.to_string());
+            result.and_then(|value| overview.add(value)).map_err(|e| {
+                Error::new(format!("{} is no experiment's result: {e}", path.display()))
+                    .advice("a folder that `exp run --out` wrote")
+            })?;
+        }
+        if overview.results.is_empty() {
+            let names: Vec<_> = folders.iter().map(|folder| folder.display().to_string()).collect();
+            return Err(Error::new(format!("{} holds no results", names.join(", ")))
+                .advice(format!("greenwave exp run all --out {}", names[0])));
+        }
+        Ok(overview)
+    }
+
+    /// How many experiments stand in it, those that could not run among them.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.results.len() + self.missing.len()
+    }
+
+    /// Whether every claim holds, of the experiments that ran.
+    #[must_use]
+    pub fn all_hold(&self) -> bool {
+        self.claims().all(|(_, claim)| claim.holds)
+    }
+
+    /// The table, reasons where a claim does not hold, and one closing line.
+    #[must_use]
+    pub fn text(&self) -> String {
+        format!("{}{}\n{}\n", self.table(), self.reasons("  "), self.closing())
+    }
+
+    /// The same as a page of Markdown, with where each row comes from; with
+    /// the figures that lie in folder `figures`, where that is given.
+    #[must_use]
+    pub fn markdown(&self, figures: Option<&str>) -> String {
+        let mut text = format!("{HEAD}\n{}", self.table().markdown());
+        let _ = write!(text, "\n{}\n{}\n", self.closing(), self.reasons("* "));
+        let mut origins = Table::new(3, &["experiment", "the paper's", "ran"]);
+        for stored in &self.results {
+            origins.row(vec![stored.experiment.clone(), stored.source.clone(), stored.origin()]);
+        }
+        text += &origins.markdown();
+        for stored in self.results.iter().filter(|stored| figures.is_some() && !stored.titles.is_empty()) {
+            let _ = write!(text, "\n## {}\n", stored.experiment);
+            for (number, title) in stored.titles.iter().enumerate() {
+                let _ =
+                    writeln!(text, "![{title}]({}/{})", figures.unwrap_or_default(), stored.figure(number));
+            }
+        }
+        text
+    }
+
+    /// Writes the page as `results.md` into `folder`, and its figures as SVG and a record of it
+    /// into `results/` below that; returns how many files. What the record of an earlier page
+    /// has of other experiments, if they are still shipped, stays in it and in the page.
+    ///
+    /// # Errors
+    /// When one cannot be written, it is then as it was; when there is a record and it is none.
+    pub fn write(mut self, folder: &Path) -> Result<usize, Error> {
+        let below = folder.join(FIGURES);
+        std::fs::create_dir_all(&below).map_err(|e| Error::file(&below, &e))?;
+        let record = below.join(RECORD);
+        self.keep(&record)?;
+        let mut count = 2;
+        for stored in &self.results {
+            for (number, plot) in stored.plots.iter().enumerate() {
+                report::whole(&below.join(stored.figure(number)), &plot.svg())?;
+                count += 1;
+            }
+        }
+        report::whole(&record, &self.record())?;
+        report::whole(&folder.join("results.md"), &self.markdown(Some(FIGURES)))?;
+        Ok(count)
+    }
+
+    /// Adds what `record` has of experiments that have no result here.
+    fn keep(&mut self, record: &Path) -> Result<(), Error> {
+        let text = match std::fs::read_to_string(record) {
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+            read => read.map_err(|e| Error::file(record, &e))?,
+        };
+        let kept: Vec<Stored> = serde_json::from_str(&text).map_err(|e| {
+            Error::new(format!("{} is no record of results: {e}", record.display()))
+                .advice("git checkout of it, or remove it and give all results")
+        })?;
+        let shipped = registry::all();
+        for mut stored in kept {
+            let has = self.results.iter().any(|result| result.experiment == stored.experiment);
+            if !has && shipped.iter().any(|source| source.name == stored.experiment) {
+                stored.explain();
+                self.results.push(stored);
+            }
+        }
+        // As files of results follow each other.
+        self.results.sort_by_key(|stored| format!("{}.json", stem(&stored.experiment)));
+        Ok(())
+    }
+
+    /// Each experiment on a line.
+    fn record(&self) -> String {
+        let line = |stored: &Stored| serde_json::to_string(stored).expect("a result is JSON");
+        format!("[\n{}\n]\n", self.results.iter().map(line).collect::<Vec<_>>().join(",\n"))
+    }
+
+    fn table(&self) -> Table {
+        let header = ["experiment", "claim", "paper", "ours", "±", "ours/paper", "must be", "holds"];
+        let mut table = Table::new(2, &header);
+        for (stored, claim) in self.claims() {
+            let figure = |value: Option<f64>| value.map_or("–".to_owned(), number);
+            table.row(vec![
+                stored.experiment.clone(),
+                claim.id.clone(),
+                figure(claim.paper),
+                figure(claim.ours),
+                figure(claim.interval),
+                figure(claim.ours.zip(claim.paper).map(|(ours, paper)| ours / paper)),
+                claim.bound.clone(),
+                if claim.holds { "yes" } else { "NO" }.to_owned(),
+            ]);
+        }
+        table
+    }
+
+    fn reasons(&self, before: &str) -> String {
+        let failed: Vec<_> = self.claims().filter(|(_, claim)| !claim.holds).collect();
+        let same = |a: &(&Stored, &Claim), b: &(&Stored, &Claim)| {
+            (&a.0.experiment, &a.1.why) == (&b.0.experiment, &b.1.why)
+        };
+        let failed = failed.chunk_by(same).map(|claims| {
+            let ids: Vec<&str> = claims.iter().map(|(_, claim)| claim.id.as_str()).collect();
+            let (stored, claim) = claims[0];
+            let why = claim.why.as_deref().unwrap_or("cause not known");
+            format!("{before}{} {}: {why}\n", stored.experiment, ids.join(", "))
+        });
+        let missing = self.missing.iter().map(|(name, why)| format!("{before}{name} could not run: {why}\n"));
+        failed.chain(missing).collect()
+    }
+
+    fn closing(&self) -> String {
+        let hold = self.claims().filter(|(_, claim)| claim.holds).count();
+        let missing = match self.missing.len() {
+            0 => String::new(),
+            n => format!("; {n} could not run"),
+        };
+        format!(
+            "{hold} of {} claims hold in {} experiments{missing}",
+            self.claims().count(),
+            self.results.len()
+        )
+    }
+
+    fn claims(&self) -> impl Iterator<Item = (&Stored, &Claim)> {
+        self.results.iter().flat_map(|stored| stored.claims.iter().map(move |claim| (stored, claim)))
+    }
+}
+
+/// The claims of an experiment as its file has them today, if it ships with the program: why
+/// one fails may have become known since a result was written.
+fn known(experiment: &str) -> Vec<spec::Claim> {
+    let source = registry::all().into_iter().find(|source| source.name == experiment);
+    source.and_then(|source| source.parse().ok()).map_or(Vec::new(), |experiment| experiment.claim)
+}
+
+/// The folder of figures, beside the page.
+const FIGURES: &str = "results";
+/// What is recorded of a page, in that folder.
+const RECORD: &str = "record.json";
+
+const HEAD: &str = "\
+# Results
+Every claim of every experiment that was run, written by `greenwave exp table --markdown`
+(`make results`) from what `exp run --out` left; nothing here is edited by hand. What the claims
+say stands in `experiments/`; where a paper prints a number, it stands beside ours.
+";
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,223 @@
+//! The programs, their network and their shares, for one run: gone with this.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::process::{ChildStdout, Command, Stdio};
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
+
+use ::load::protocol::memcached;
+use host::netlab::{Child, Group, LabError, Namespace, NetLab, TempDir, Veth};
+use queueing::{CoreId, Span};
+use serde_json::Value;
+
+use super::super::host_requirements::unless_possible;
+use super::super::progress_lines::workload;
+use super::programs::{Critical, KEYS};
+use super::{Config, Sharing};
+use crate::error::{Error, plain};
+
+/// Whose the clients are, and whoever manages.
+pub const CLIENT_CORE: CoreId = CoreId(0);
+/// The one that is shared.
+pub const SHARED_CORE: CoreId = CoreId(1);
+
+const SERVER: Ipv4Addr = Ipv4Addr::new(10, 74, 0, 1);
+const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 74, 0, 2);
+const PREFIX: u8 = 24;
+const PORT: u16 = 11_211;
+/// The device of a server on our own stack; the client's end of another's cable.
+const DEVICE: &str = "gw0";
+/// The kernel's end of a cable.
+const HERE: &str = "eth0";
+
+/// The part of a core for which LC may be real-time: the kernel's own limit is 0.95.
+const REAL_TIME: f64 = 0.9;
+/// In which BE gets its share, where it has one.
+const PERIOD: Span = Span::from_millis(10);
+/// How long a program may take to be ready.
+const START: Duration = Duration::from_secs(60);
+const LOOK: Duration = Duration::from_millis(10);
+
+/// Both programs, ready.
+pub struct Rig {
+    // In the order in which they are to go.
+    pub be: Option<Best>,
+    pub lc: Child,
+    /// BE is in it too, as the kernel's classes count within a group, unless it has one of
+    /// its own: then LC's goes before it. Otherwise it is one like others: in one that went before them,
+    /// BE would go before the kernel's own threads, which serve LC's disk and network.
+    _group: Group,
+    pub client: Namespace,
+    pub target: SocketAddr,
+    _host: Namespace,
+    _folder: TempDir,
+    _lab: NetLab,
+}
+
+/// A best-effort program that works.
+pub struct Best {
+    pub child: Child,
+    /// What it says.
+    pub stdout: Option<ChildStdout>,
+    /// Where its time is limited.
+    pub group: Option<Group>,
+}
+
+impl Rig {
+    /// The rig of `config`: LC answers, BE works.
+    ///
+    /// # Errors
+    /// What is not there, or does not start.
+    pub fn new(config: &Config) -> Result<Self, Error> {
+        possible()?;
+        let lab = NetLab::new("colocated")?;
+        let folder = TempDir::new(config.lc.program())?;
+        let host = lab.namespace("server")?;
+        let group = match config.sharing {
+            Sharing::Static | Sharing::Parties => Group::preferred(config.lc.program())?,
+            _ => Group::new(config.lc.program())?,
+        };
+        if matches!(config.sharing, Sharing::Caladan | Sharing::CaladanRuntime) {
+            group.real_time(REAL_TIME)?;
+        }
+        let command = |program: &str| group.command(&host, program);
+        let (lc, client, target) = match config.lc {
+            Critical::Memcached => {
+                let client = cabled(&lab, &host)?;
+                let mut command = command("memcached");
+                command.args(["-u", "nobody", "-t", "1", "-U", "0", "-m", "256", "-l", &SERVER.to_string()]);
+                command.args(["-p", &PORT.to_string()]);
+                let lc = host.spawn_on(SHARED_CORE, quiet(&mut command).stdout(Stdio::null()))?;
+                let target = SocketAddr::from((SERVER, PORT));
+                client.enter(|| fill(target))?;
+                (lc, client, target)
+            }
+            Critical::Storage | Critical::Tpcc => {
+                let mut command = command(&workload(config.lc.program())?.display().to_string());
+                command.args(["--device", DEVICE, "--spin", "0ns"]);
+                let mut lc = host.spawn_on(SHARED_CORE, quiet(&mut command).stdout(Stdio::piped()))?;
+                let target = listens(&mut lc, config.lc.program())?;
+                // What it sends comes in on the clients' core.
+                host.steer_receive(DEVICE, CLIENT_CORE)?;
+                (lc, host.clone(), target)
+            }
+        };
+        let be = match config.sharing {
+            Sharing::Alone => None,
+            _ => Some(Best::new(config, &host, &group, &folder)?),
+        };
+        Ok(Self { be, lc, _group: group, client, target, _host: host, _folder: folder, _lab: lab })
+    }
+
+    /// What BE does by itself, per second.
+    ///
+    /// # Errors
+    /// As [`Rig::new`]; or it says nothing.
+    pub fn best_effort_alone(config: &Config) -> Result<f64, Error> {
+        possible()?;
+        let lab = NetLab::new("colocated")?;
+        let folder = TempDir::new(config.be.program())?;
+        let host = lab.namespace("server")?;
+        let config = Config { sharing: Sharing::Linux, ..config.clone() };
+        let group = Group::new(config.be.program())?;
+        let mut best = Best::new(&config, &host, &group, &folder)?;
+        best.by_itself(&config)
+    }
+}
+
+impl Best {
+    fn new(config: &Config, host: &Namespace, shared: &Group, folder: &TempDir) -> Result<Self, Error> {
+        let words = config.be.words(config, folder)?;
+        let group = match config.sharing {
+            Sharing::Static | Sharing::Parties => {
+                let group = Group::new(config.be.program())?;
+                group.limit(config.be_share, PERIOD)?;
+                Some(group)
+            }
+            _ => None,
+        };
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let idle: &[&str] = if config.sharing == Sharing::Idle { &["chrt", "--idle", "0"] } else { &[] };
+        let words = [idle, &words].concat();
+        let mut command = group.as_ref().unwrap_or(shared).command(host, words[0]);
+        command.args(&words[1..]);
+        let mut child = host.spawn_on(SHARED_CORE, quiet(&mut command).stdout(Stdio::piped()))?;
+        let stdout = child.stdout.take();
+        Ok(Self { child, stdout, group })
+    }
+
+    /// Grants it `share` of the core, where it has a group.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn limit(&self, share: f64) -> Result<(), Error> {
+        self.group.as_ref().map_or(Ok(()), |group| Ok(group.limit(share, PERIOD)?))
+    }
+}
+
+/// Whether there can be such a run here.
+fn possible() -> Result<(), Error> {
+    unless_possible("colocated", "caladan/host", "clients and the programs")
+}
+
+/// A namespace for the clients, on a cable to `host`.
+fn cabled(lab: &NetLab, host: &Namespace) -> Result<Namespace, LabError> {
+    let client = lab.namespace("client")?;
+    lab.veth((host, HERE), (&client, DEVICE), &Veth::default())?;
+    client.steer_receive(DEVICE, CLIENT_CORE)?;
+    host.steer_receive(HERE, SHARED_CORE)?;
+    host.address(HERE, SERVER.into(), PREFIX)?;
+    client.address(DEVICE, CLIENT.into(), PREFIX)?;
+    Ok(client)
+}
+
+fn quiet(command: &mut Command) -> &mut Command {
+    command.stdin(Stdio::null()).stderr(Stdio::null())
+}
+
+/// Where a server of ours says that it listens. What else it says is read on.
+fn listens(lc: &mut Child, program: &str) -> Result<SocketAddr, Error> {
+    let failed = |what: &str| Error::new(format!("{program}: {what}"));
+    let stdout = lc.stdout.take().ok_or_else(|| failed("no stdout"))?;
+    let (tell, told) = channel();
+    std::thread::spawn(move || {
+        let mut lines = BufReader::new(stdout).lines().map_while(Result::ok);
+        // Nobody listens when it took too long.
+        let _ = lines.next().map(|line| tell.send(line));
+        lines.for_each(drop);
+    });
+    let line = told.recv_timeout(START).map_err(|_| failed("it does not say where it listens"))?;
+    let said: Value = serde_json::from_str(&line).map_err(|e| failed(&e.to_string()))?;
+    let at = said["listens"].as_str().and_then(|at| at.parse().ok());
+    at.ok_or_else(|| failed(&format!("{line:?} does not say where it listens")))
+}
+
+/// Gives memcached a value for every key, once it answers.
+fn fill(target: SocketAddr) -> Result<(), Error> {
+    let failed = |e: std::io::Error| Error::new(format!("memcached at {target}: {}", plain(&e.to_string())));
+    let end = Instant::now() + START;
+    let mut stream = loop {
+        match TcpStream::connect_timeout(&target, START) {
+            Ok(stream) => break stream,
+            Err(e) if Instant::now() > end => return Err(failed(e)),
+            Err(_) => std::thread::sleep(LOOK),
+        }
+    };
+    stream.set_read_timeout(Some(START)).map_err(failed)?;
+    const AT_ONCE: u32 = 500;
+    const STORED: &[u8] = b"STORED\r\n";
+    let mut text = Vec::new();
+    for first in (0..KEYS).step_by(AT_ONCE as usize) {
+        let keys = first..(first + AT_ONCE).min(KEYS);
+        text.clear();
+        keys.clone().for_each(|key| memcached::write_set(key, &mut text));
+        stream.write_all(&text).map_err(failed)?;
+        let mut answers = vec![0; keys.len() * STORED.len()];
+        stream.read_exact(&mut answers).map_err(failed)?;
+        if answers.chunks(STORED.len()).any(|answer| answer != STORED) {
+            return Err(Error::new(format!("memcached at {target} does not keep what it is given")));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,123 @@
+//! Visitors at work, and what is read while they are.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use host::netlab::Group;
+use host::{Monotonic, affinity, packet, signals};
+use load::short_connections::{ClientPopulation, Outcome, ShortConnections};
+use net::stack::Config;
+use queueing::{Clock, Span};
+
+use super::super::background_load::BackgroundLoad;
+use super::server::PORT;
+use super::setup::{CLIENT_CORE, PREFIX, Rig, SERVER, THERE, VISITORS};
+use crate::error::Error;
+use crate::load_client::{FRAMES, RTO_MIN};
+use crate::options::secret_of;
+use crate::panics;
+
+/// What a run found.
+pub struct Driven {
+    pub outcome: Outcome,
+    /// Cores that the server used, and the kernel for it.
+    pub server_cpu: f64,
+    /// Cores that the guard's process used.
+    pub guard_cpu: f64,
+    /// Accept queue overflows per second.
+    pub overflows: f64,
+    /// What others used, in % of a core.
+    pub other: f64,
+}
+
+/// Visitors' addresses: each has 28,232 ports, so none repeats within seconds.
+const ADDRESSES: u32 = 64;
+/// A visit's buffers: a request and a few segments of an answer.
+const SEND_BUFFER: usize = 4096;
+const RECEIVE_BUFFER: usize = 64 * 1024;
+/// How long what a visitor has left behind is remembered.
+const LINGER: Span = Span::from_millis(500);
+
+impl Rig {
+    /// Lets `visits` be made.
+    pub fn drive(&self, visits: ShortConnections) -> Result<Driven, Error> {
+        let options = packet::Options { frames: FRAMES, ..packet::Options::default() };
+        let (interface, mut devices) = self.client.enter(|| packet::open(THERE, &options))?;
+        let mut device = devices.pop().ok_or_else(|| Error::new("there is no packet socket"))?;
+        let stacks = (0..ADDRESSES).map(|n| stack(interface.mac, n, &visits)).collect();
+        let (warmup, duration) = (Duration::from(visits.warmup), Duration::from(visits.duration));
+        let mut visitors = ClientPopulation::new(visits, stacks, SocketAddr::from((SERVER, PORT)));
+        let stop = signals::flag();
+        let group = Group::preferred("visitors")?;
+        let joined = &group;
+        thread::scope(|scope| {
+            let (starts, started) = channel();
+            let work = scope.spawn(move || {
+                affinity::pin(CLIENT_CORE).map_err(|e| Error::new(format!("core {}: {e}", CLIENT_CORE.0)))?;
+                joined.join().map_err(|e| Error::new(e.to_string()))?;
+                let clock = Monotonic::new();
+                // Nobody listens when reading failed, which cannot be.
+                let _ = starts.send(Instant::now());
+                while !visitors.is_done() {
+                    if stop.load(Ordering::Relaxed) {
+                        return Err(Error::interrupted(""));
+                    }
+                    if !visitors.step(clock.now(), &mut device) {
+                        std::hint::spin_loop();
+                    }
+                }
+                Ok(visitors.outcome().clone())
+            });
+            let read = started.recv().ok().map(|start| {
+                signals::sleep_until(start + warmup);
+                let (from, before) = (Instant::now(), self.read());
+                signals::sleep_until(start + warmup + duration);
+                (from.elapsed().as_secs_f64(), before, self.read())
+            });
+            let outcome = panics::join("the visitors", work).map_err(Error::new)??;
+            let (seconds, before, after) = read.ok_or_else(|| Error::new("the visitors did not start"))?;
+            let cores =
+                |of: fn(&Read) -> Span| of(&after).saturating_sub(of(&before)).as_secs_f64() / seconds;
+            Ok(Driven {
+                outcome,
+                server_cpu: cores(|read| read.server),
+                guard_cpu: cores(|read| read.guard),
+                overflows: (after.overflows - before.overflows) as f64 / seconds,
+                other: after.others.since(before.others) / seconds * 100.0,
+            })
+        })
+    }
+
+    fn read(&self) -> Read {
+        Read {
+            server: self.used(),
+            guard: self.guard_used(),
+            overflows: self.overflows(),
+            others: BackgroundLoad::now(),
+        }
+    }
+}
+
+/// What accounts say at one moment.
+struct Read {
+    server: Span,
+    guard: Span,
+    overflows: u64,
+    others: BackgroundLoad,
+}
+
+/// The stack of visitor `n`.
+fn stack(mac: [u8; 6], n: u32, visits: &ShortConnections) -> Config {
+    let addr = Ipv4Addr::from(u32::from(VISITORS) + n);
+    let mut config = Config::new(mac, addr, PREFIX, secret_of(visits.seed, n.into()));
+    (config.send_buffer, config.send_buffer_max) = (SEND_BUFFER, SEND_BUFFER);
+    (config.recv_buffer, config.recv_buffer_max) = (RECEIVE_BUFFER, RECEIVE_BUFFER);
+    config.rto_min = RTO_MIN;
+    // As long as a visitor waits, at least: with less, a SYN that is lost would not be sent again.
+    let unheard = LINGER.max(visits.timeout);
+    (config.time_wait, config.fin_wait, config.user_timeout) = (LINGER, LINGER, Some(unheard));
+    config
+}

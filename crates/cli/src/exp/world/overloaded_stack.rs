@@ -1,0 +1,78 @@
+//! Our stack under overload: callers who want one answer each.
+//!
+//! A row for all callers, and one for those who are shed first, if there are
+//! any. `line` is what (7) leaves a server that receives whatever there is
+//! first, by the costs of the stack's steps.
+
+use queueing::Span;
+use sim::world::overloaded_stack::{self, Config, Outcome};
+use toml::Table;
+
+use super::{Kind, Row, Run, RunResult, World, checked, kept, points, shown};
+use crate::error::Error;
+
+pub const WORLD: World = World {
+    name: "callers",
+    kind: Kind::Sim,
+    note: "goodput: answered while the caller waited; delay: the longest wait when the guard looked",
+    stats: &[
+        shown("offered", "1/s", "offered"),
+        shown("served", "1/s", "served"),
+        shown("line", "1/s", "(7)"),
+        shown("goodput", "1/s", "good/s"),
+        shown("shed", "%", "shed %"),
+        kept("refused", "%"),
+        shown("receiving", "%", "recv %"),
+        kept("frames_lost", "1"),
+        shown("delay", "µs", "delay"),
+        kept("p50", "µs"),
+        shown("p99", "µs", "p99"),
+    ],
+    groups: &[("", 3), ("per second", 4), ("share", 2), ("µs", 2)],
+    drawn: "goodput",
+    parts: &[],
+    prepare,
+};
+
+fn prepare(_mode: &str, settings: Table) -> Result<Run, String> {
+    let config = checked(settings, Config::check)?;
+    Ok(Box::new(move || {
+        let outcome = overloaded_stack::run(&config).map_err(|e| {
+            Error::new(e.to_string()).advice("a lower load, or a shorter warmup and duration")
+        })?;
+        let mut rows = vec![row(&config, &outcome)];
+        if config.load_others > 0.0 {
+            rows.push(others(&outcome));
+        }
+        Ok(RunResult { events: outcome.events, rows, noise: None })
+    }))
+}
+
+fn row(config: &Config, outcome: &Outcome) -> Row {
+    let seconds = outcome.counting.as_secs_f64();
+    let of = |part: u64, all: u64| part as f64 / all.max(1) as f64 * 100.0;
+    let us = Span::as_micros_f64;
+    let figures = vec![
+        outcome.offered as f64 / seconds,
+        outcome.served_per_s,
+        config.line_per_s((outcome.offered + outcome.others.0) as f64 / seconds),
+        outcome.in_time as f64 / seconds,
+        of(outcome.guard.shed(), outcome.guard.seen),
+        of(outcome.refused, outcome.offered),
+        outcome.receiving * 100.0,
+        outcome.frames_lost as f64,
+        us(outcome.delay.quantile(0.5)),
+        us(outcome.latency.quantile(0.5)),
+        us(outcome.latency.quantile(0.99)),
+    ];
+    Row { class: "first".to_owned(), figures, cdf: points(outcome.latency.cdf()) }
+}
+
+/// What is known of those who are shed first.
+fn others(outcome: &Outcome) -> Row {
+    let seconds = outcome.counting.as_secs_f64();
+    let (offered, in_time) = outcome.others;
+    let mut figures = vec![0.0; WORLD.stats.len()];
+    (figures[0], figures[3]) = (offered as f64 / seconds, in_time as f64 / seconds);
+    Row { class: "others".to_owned(), figures, cdf: Vec::new() }
+}

@@ -1,0 +1,193 @@
+//! Services that call services, for real: the trace of `services`, given to a
+//! runner that starts real services on loopback (`spec/testbed.md`).
+//!
+//! Settings are those of world `services`, and so are the figures. `hop` is
+//! what the simulator draws for the network; here the network is the
+//! machine's own. `on = "sim"` runs a mode in the simulator all the same, so
+//! that both can be compared request by request.
+
+pub(super) mod runner;
+pub(super) mod sidecar;
+pub(super) mod tally;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use sim::world::services::{Config, Expects, Trace};
+use toml::{Table, Value};
+
+use self::runner::Conversation;
+use self::sidecar::Sidecar;
+use self::tally::Tally;
+use super::{Kind, Run, RunResult, World, line, services};
+use crate::error::Error;
+use crate::exp::embedded;
+use crate::source_dir;
+
+/// tonic services under the layers of `deadline::tower`.
+pub const TONIC: World =
+    World { name: "tonic", kind: Kind::host(4), prepare: prepare_tonic, ..services::WORLD };
+
+/// Dubbo services under the plug-in of `java/dubbo`.
+pub const DUBBO: World =
+    World { name: "dubbo", kind: Kind::host(1), prepare: prepare_dubbo, ..services::WORLD };
+
+/// A search split over tonic workers under the same layers, and its aggregator.
+pub const FANOUT: World =
+    World { name: "fanout", kind: Kind::host(1), prepare: prepare_fanout, ..services::WORLD };
+
+/// A topology on Storm under the wrappers of `java/storm`.
+pub const STORM: World =
+    World { name: "storm", kind: Kind::host(1), prepare: prepare_storm, ..services::WORLD };
+
+/// How a runner is started, looked up when it is to be.
+type Runner = Box<dyn Fn(&Config) -> Result<Staged, Error> + Send + Sync>;
+
+/// A runner, and what serves beside it.
+struct Staged {
+    command: Command,
+    beside: Option<Sidecar>,
+}
+
+impl From<Command> for Staged {
+    fn from(command: Command) -> Self {
+        Self { command, beside: None }
+    }
+}
+
+fn prepare_tonic(_mode: &str, settings: Table) -> Result<Run, String> {
+    prepare(Box::new(|_| Ok(testbed("series")?.into())), settings, false)
+}
+
+fn prepare_dubbo(_mode: &str, settings: Table) -> Result<Run, String> {
+    prepare(Box::new(|_| Ok(java("testbed", "greenwave.testbed.Dubbo")?.into())), settings, false)
+}
+
+fn prepare_fanout(_mode: &str, mut settings: Table) -> Result<Run, String> {
+    let corpus = Corpus::taken(&mut settings)?.unwrap_or(Corpus::Made);
+    prepare(Box::new(move |_| Ok(corpus.told(testbed("search")?)?.into())), settings, true)
+}
+
+/// Without `corpus` workers wait as long as searches took, and nothing else.
+fn prepare_storm(_mode: &str, mut settings: Table) -> Result<Run, String> {
+    let corpus = Corpus::taken(&mut settings)?;
+    let staged = move |config: &Config| {
+        let mut staged = Staged::from(java("testbed-storm", "greenwave.testbed.Storm")?);
+        if let Some(corpus) = corpus {
+            let parts = config.stages.iter().map(|stage| stage.parts).max().unwrap_or(1);
+            let mut partitions = testbed("partitions")?;
+            partitions.arg(parts.to_string());
+            // A line for each of its servers, which is an argument of the runner's.
+            let (beside, said) = Sidecar::start(corpus.told(partitions)?, 2)?;
+            staged.command.args(said);
+            staged.beside = Some(beside);
+        }
+        Ok(staged)
+    };
+    prepare(Box::new(staged), settings, true)
+}
+
+/// What is searched, in setting `corpus`.
+#[derive(Clone, Copy)]
+enum Corpus {
+    /// `"made"`: a small one, from a seed.
+    Made,
+    /// `"fetched"`: the newspaper of those that `experiments/d2p/corpus`
+    /// fetches, for the words of the record.
+    Fetched,
+}
+
+impl Corpus {
+    fn taken(settings: &mut Table) -> Result<Option<Self>, String> {
+        let Some(corpus) = settings.remove("corpus") else { return Ok(None) };
+        match corpus.as_str() {
+            Some("made") => Ok(Some(Self::Made)),
+            Some("fetched") => Ok(Some(Self::Fetched)),
+            _ => Err(format!("corpus {corpus} is none of \"made\", \"fetched\"")),
+        }
+    }
+
+    /// `command`, told where it is.
+    fn told(self, mut command: Command) -> Result<Command, Error> {
+        if let Self::Made = self {
+            return Ok(command);
+        }
+        let corpus = source_dir::path("target/corpora/text/tag");
+        if !corpus.exists() {
+            let what = format!("{}: the corpus is not fetched", corpus.display());
+            return Err(
+                Error::new(what).advice("experiments/d2p/corpus, from the project's folder, fetches it")
+            );
+        }
+        command.arg(corpus).arg(source_dir::path("experiments/d2p/search-times.csv"));
+        Ok(command)
+    }
+}
+
+/// `unit`: the runner's first stage is one, and no other.
+fn prepare(runner: Runner, mut settings: Table, unit: bool) -> Result<Run, String> {
+    let on = settings.remove("on").unwrap_or_else(|| Value::String("host".to_owned()));
+    let mut config: Config = settings.try_into().map_err(|e: toml::de::Error| line(&e))?;
+    config.load(embedded::text).map_err(|e| line(&e))?;
+    config.check().map_err(|e| line(&e))?;
+    match on.as_str() {
+        Some("host") => {}
+        Some("sim") => return Ok(services::simulated(config)),
+        _ => return Err(format!("on {on} is none of \"host\", \"sim\"")),
+    }
+    if config.expects != Expects::Rest {
+        return Err("expects \"own\" is the simulator's alone; real services look ahead".to_owned());
+    }
+    let mut services = config.stages.iter().skip(usize::from(unit));
+    if let Some(unit) = services.find(|stage| stage.parts > 1) {
+        return Err(format!("stage {}: parts {} is not 1 there", unit.name, unit.parts));
+    }
+    Ok(Box::new(move || converse(runner(&config)?, &config)))
+}
+
+/// Gives the trace of `config` to a runner and sums up what it says.
+fn converse(staged: Staged, config: &Config) -> Result<RunResult, Error> {
+    let trace: Vec<_> = Trace::new(config).collect();
+    let mut tally = Tally::new(config, &trace);
+    let conversation = Conversation { setup: runner::setup(config), plan: runner::plan(&trace) };
+    conversation.with(staged.command, runner::lasts(&trace), &mut |line| tally.take(line))?;
+    drop(staged.beside);
+    let (outcome, noise, events) = tally.finish()?;
+    Ok(RunResult { events, rows: services::rows(&outcome), noise: Some(noise) })
+}
+
+/// `testbed RUNNER`.
+fn testbed(runner: &str) -> Result<Command, Error> {
+    let mut command = Command::new(program()?);
+    command.arg(runner);
+    Ok(command)
+}
+
+/// `testbed`, from beside this program.
+///
+/// # Errors
+/// It is not there.
+pub(super) fn program() -> Result<PathBuf, Error> {
+    let this = std::env::current_exe().map_err(|e| Error::file(Path::new("greenwave"), &e))?;
+    built(this.with_file_name("testbed"))
+}
+
+/// The runner `class` of `java/ROOM`, from where this program was built.
+fn java(room: &str, class: &str) -> Result<Command, Error> {
+    let listed = built(source_dir::path("java").join(room).join("target/testbed.classpath"))?;
+    let path = std::fs::read_to_string(&listed).map_err(|e| Error::file(&listed, &e))?;
+    let mut command = Command::new("java");
+    // Runs are short, and a compiler at work would take the services' cores.
+    command.args(["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto"]);
+    command.args(["-cp", path.trim(), class]);
+    Ok(command)
+}
+
+fn built(path: PathBuf) -> Result<PathBuf, Error> {
+    match path.exists() {
+        true => Ok(path),
+        false => {
+            Err(Error::new(format!("{}: the runner is not built", path.display())).advice("make testbed"))
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! What a best-effort program says it has done: lines of JSON, as those of
+//! `workloads` are.
+
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::ChildStdout;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use host::netlab::Child;
+use host::signals;
+use serde_json::Value;
+
+use crate::error::Error;
+
+/// What a program has said so far, and when.
+#[derive(Clone, Default)]
+pub struct ProgressLines(Arc<Mutex<Vec<(Instant, u64)>>>);
+
+/// How long it may take to say something first.
+const START: Duration = Duration::from_secs(30);
+const NAP: Duration = Duration::from_millis(20);
+
+impl ProgressLines {
+    /// Reads all of `stdout`, on a thread that ends with it.
+    pub fn of(stdout: Option<ChildStdout>) -> Self {
+        let said = Self::default();
+        let Some(stdout) = stdout else { return said };
+        let writes = said.clone();
+        thread::spawn(move || {
+            for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+                let line: Option<Value> = serde_json::from_str(&line).ok();
+                if let Some(total) = line.and_then(|line| line["total"].as_u64()) {
+                    writes.0.lock().unwrap_or_else(PoisonError::into_inner).push((Instant::now(), total));
+                }
+            }
+        });
+        said
+    }
+
+    /// Waits until program `child`, called `name`, works.
+    ///
+    /// # Errors
+    /// It has ended, or says nothing; or the run was interrupted.
+    pub fn works(&self, child: &mut Child, name: &str) -> Result<(), Error> {
+        let end = Instant::now() + START;
+        while self.0.lock().unwrap_or_else(PoisonError::into_inner).is_empty() {
+            // Before all: ctrl-C ends the program, too.
+            if signals::is_set() {
+                return Err(Error::interrupted(""));
+            }
+            let gone = child.try_wait().is_ok_and(|status| status.is_some());
+            if gone || Instant::now() > end {
+                let why = if gone { "it has ended" } else { "it says nothing" };
+                return Err(Error::new(format!("{name}: {why}")));
+            }
+            thread::sleep(NAP);
+        }
+        Ok(())
+    }
+
+    /// What was done per second between two instants: between the last lines
+    /// before each.
+    pub fn per_s(&self, from: Instant, to: Instant) -> f64 {
+        let said = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let before =
+            |end: Instant| said.iter().rev().find(|(at, _)| *at <= end).map_or(0, |&(_, total)| total);
+        (before(to) - before(from)) as f64 / (to - from).as_secs_f64()
+    }
+}
+
+/// A program of `workloads`, which is built beside this one.
+///
+/// # Errors
+/// It is not there.
+pub fn workload(name: &str) -> Result<PathBuf, Error> {
+    let here = std::env::current_exe().map_err(|e| Error::new(format!("where this program lies: {e}")))?;
+    let program = here.with_file_name(name);
+    match program.exists() {
+        true => Ok(program),
+        false => Err(Error::new(format!("{}: the program is not built", program.display()))
+            .advice("cargo build --release -p cli -p workloads")),
+    }
+}

@@ -1,0 +1,292 @@
+//! The services, their namespaces and what is beside them, for one run: gone
+//! with this.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::thread;
+
+use host::affinity;
+use host::egress::{self, Status};
+use host::netlab::{self, Child, Group, LabError, Namespace, NetLab, TempDir, Veth};
+use queueing::CoreId;
+use serde_json::json;
+
+use super::super::host_requirements::unless_possible;
+use super::super::processes;
+use super::super::processes::sidecar::Sidecar;
+use super::super::progress_lines::{ProgressLines, workload};
+use super::super::sched_daemon::Daemon;
+use super::Plan;
+use super::bulk::Bulk;
+use super::stack::OurStack;
+use crate::error::Error;
+
+/// The users', the bulk flows', and whose who manages.
+pub const CLIENT_CORE: CoreId = CoreId(0);
+/// That of the services, and of who computes beside them.
+pub const SHARED_CORE: CoreId = CoreId(1);
+
+/// Of each network, by number: this end's address, and the one at the front.
+const fn ends(network: u8) -> [Ipv4Addr; 2] {
+    [Ipv4Addr::new(10, 75, network, 2), Ipv4Addr::new(10, 75, network, 1)]
+}
+
+/// The users' network; those of the workers come after it.
+const USERS: u8 = 0;
+const PREFIX: u8 = 24;
+const PORT: u16 = 7000;
+/// The front's end of the users' cable, and our stack's address there.
+const USERS_DEVICE: &str = "users";
+const OURS: Ipv4Addr = Ipv4Addr::new(10, 75, USERS, 3);
+/// Everybody's end of the cable to the front.
+const DEVICE: &str = "eth0";
+/// The best-effort program, and from one line of it to the next.
+const BEST_EFFORT: &str = "swaptions";
+const EVERY: &str = "20ms";
+/// A thread of a service that waits longer for the core has BE parked. Services wait
+/// for each other, too, for which parking BE is no help; before that, it is
+/// the kernel's idle class that makes BE leave.
+const DELAY_MAX: &str = "2ms";
+
+/// Everything that runs before users come.
+pub struct Rig {
+    // In the order in which they are to go.
+    daemon: Option<Daemon>,
+    pub around: AuxProcesses,
+    front: Sidecar,
+    _stack: Option<OurStack>,
+    workers: Vec<Sidecar>,
+    /// Where services tell of their queues.
+    _told: TempDir,
+    /// Goes before all that is none of the experiment's. BE is in it too, as the
+    /// kernel's classes count within a group.
+    _group: Group,
+    pub users: Namespace,
+    /// Where they call.
+    pub target: SocketAddr,
+    _front_host: Namespace,
+    _lab: NetLab,
+}
+
+/// What is beside the services, and can be read while they work.
+pub struct AuxProcesses {
+    bulk: Bulk,
+    pub best: Best,
+    worker_hosts: Vec<Namespace>,
+}
+
+/// The best-effort program at work.
+pub struct Best {
+    pub child: Child,
+    pub said: ProgressLines,
+}
+
+impl Rig {
+    /// All of `plan`'s.
+    ///
+    /// # Errors
+    /// What is not there, or does not start.
+    pub fn new(plan: &Plan) -> Result<Self, Error> {
+        unless_possible("tiers", "platform/host", "users and services")?;
+        if !netlab::is_installed("tc") {
+            return Err(
+                Error::new("world tiers: the program tc is not there").advice("apt-get install iproute2")
+            );
+        }
+        let testbed = processes::program()?;
+        let lab = NetLab::new("tiers")?;
+        let [users, front_host] = ["users", "front"].map(|name| netlab.namespace(name));
+        let (users, front_host) = (users?, front_host?);
+        let parts = plan.config.stages[1].parts;
+        let worker_hosts = (1..=parts).map(|n| netlab.namespace(&format!("worker-{n}")));
+        let worker_hosts = worker_hosts.collect::<Result<Vec<_>, LabError>>()?;
+        cable(&netlab, &users, &front_host, USERS_DEVICE, USERS)?;
+        for (n, host) in (1..).zip(&worker_hosts) {
+            cable(&netlab, host, &front_host, &format!("worker{n}"), n)?;
+            let shaped = || egress::attach(DEVICE, plan.host.rate, &plan.policy, plan.config.seed);
+            host.enter(shaped)?;
+        }
+        for host in worker_hosts.iter().chain([&front_host]) {
+            // Answers carry what the first packet of their connection did.
+            host.sysctl("net.ipv4.tcp_reflect_tos", "1")?;
+        }
+        let mut bulk = Bulk::default();
+        for (n, host) in (1..).zip(&worker_hosts) {
+            let ([_, target], congestion) = (ends(n), &plan.host.congestion);
+            bulk.add(plan.host.bulk, (host, &front_host), target.into(), congestion, CLIENT_CORE)?;
+        }
+        let group = Group::preferred("tiers")?;
+        let testbed = testbed.display().to_string();
+        let start = |command| on_core(SHARED_CORE, || Sidecar::start(command, 1).map(|(service, _)| service));
+        let service = |host: &Namespace, settings: String| {
+            let mut command = group.command(host, &testbed);
+            command.args(["tier", &settings]);
+            start(command)
+        };
+        let told = TempDir::new("tiers")?;
+        let queue = |n: u8| told.path().join(format!("queue-{n}"));
+        let workers = (1..)
+            .zip(&worker_hosts)
+            .map(|(n, host)| service(host, settings(plan, at(n, 0), &[], plan.asks().then(|| queue(n)))))
+            .collect::<Result<Vec<_>, Error>>()?;
+        let parts: Vec<SocketAddr> = (1..).zip(&workers).map(|(n, _)| at(n, 0)).collect();
+        let stack = plan.host.stack.then(|| OurStack::new(&plan.host.dscp)).transpose()?;
+        let target = if stack.is_some() { (OURS, PORT).into() } else { at(USERS, 1) };
+        let front_queue = queue(0);
+        let tells = (plan.has_door() || plan.asks()).then(|| front_queue.clone());
+        let settings = settings(plan, target, &parts, tells);
+        let front = match &stack {
+            None => service(&front_host, settings)?,
+            Some(stack) => {
+                let (addr, words) = (format!("{OURS}/{PREFIX}"), [&testbed, "tier", &settings]);
+                let door = plan.has_door().then_some((plan.host.guard_target, &*front_queue));
+                let command = stack.command((&group, &front_host), USERS_DEVICE, &addr, door, &words)?;
+                start(command).map_err(|why| stack.explained(why))?
+            }
+        };
+        let best = Best::new(plan, &front_host, &group)?;
+        let services: Vec<u32> = [&front].into_iter().chain(&workers).map(Sidecar::id).collect();
+        let daemon = match plan.on.cores {
+            true => {
+                let asking: Vec<PathBuf> =
+                    if plan.asks() { (0..=parts.len() as u8).map(queue).collect() } else { Vec::new() };
+                Some(Daemon::new(&users, &tasks(&services, &asking, best.child.id()))?)
+            }
+            false => None,
+        };
+        bulk.settles()?;
+        Ok(Self {
+            daemon,
+            around: AuxProcesses { bulk, best, worker_hosts },
+            front,
+            _stack: stack,
+            workers,
+            _told: told,
+            target,
+            _group: group,
+            users,
+            _front_host: front_host,
+            _lab: netlab,
+        })
+    }
+
+    /// Whether who manages has done so to the end.
+    ///
+    /// # Errors
+    /// It has ended.
+    pub fn worked(&self) -> Result<(), Error> {
+        self.daemon.as_ref().map_or(Ok(()), Daemon::worked)
+    }
+
+    /// Ends all of it; what the services say of themselves, the front first.
+    pub fn end(self) -> Vec<Option<String>> {
+        // The group, which ends all that is in it, and the namespaces go last.
+        let Self { daemon, around, front, workers, _stack, _told, _group, _front_host, .. } = self;
+        drop((daemon, around));
+        [front].into_iter().chain(workers).map(Sidecar::end).collect()
+    }
+}
+
+impl AuxProcesses {
+    /// Bytes of bulk flows that have come.
+    pub fn bulk(&self) -> u64 {
+        self.bulk.came()
+    }
+
+    /// What passes the workers' ways out.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn egress(&self) -> Result<Vec<Status>, Error> {
+        self.worker_hosts.iter().map(|host| Ok(host.enter(|| egress::status(DEVICE))?)).collect()
+    }
+}
+
+impl Best {
+    fn new(plan: &Plan, host: &Namespace, group: &Group) -> Result<Self, Error> {
+        let mut command = group.command(host, &workload(BEST_EFFORT)?.display().to_string());
+        command.args(["--every", EVERY, "--seed", &plan.config.seed.to_string()]);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = host.spawn_on(SHARED_CORE, &mut command)?;
+        let said = ProgressLines::of(child.stdout.take());
+        said.works(&mut child, BEST_EFFORT)?;
+        Ok(Self { child, said })
+    }
+}
+
+/// A cable from `host` to device `name` of `front`: network `number`. Both ends
+/// receive where their own programs run.
+fn cable(lab: &NetLab, host: &Namespace, front: &Namespace, name: &str, number: u8) -> Result<(), LabError> {
+    netlab.veth((host, DEVICE), (front, name), &Veth::default())?;
+    let [here, there] = ends(number);
+    host.address(DEVICE, here.into(), PREFIX)?;
+    front.address(name, there.into(), PREFIX)?;
+    let mine = if number == USERS { CLIENT_CORE } else { SHARED_CORE };
+    host.steer_receive(DEVICE, mine)?;
+    front.steer_receive(name, SHARED_CORE)
+}
+
+/// Where a service of network `number` listens: at end 0, or at the front's, 1.
+fn at(number: u8, end: usize) -> SocketAddr {
+    SocketAddr::from((ends(number)[end], PORT))
+}
+
+/// What a service is told of itself; the front has `parts`, and each may tell of its queue.
+fn settings(plan: &Plan, listen: SocketAddr, parts: &[SocketAddr], tells: Option<PathBuf>) -> String {
+    let (config, host) = (&plan.config, &plan.host);
+    let is_front = !parts.is_empty();
+    let stage = &config.stages[usize::from(!is_front)];
+    json!({
+        "listen": listen, "parts": parts, "threads": stage.servers,
+        "order": config.order.to_string(), "shedding": config.shedding.to_string(),
+        "patience_ns": config.patience.as_nanos(), "capacity": config.capacity,
+        "answer": host.answer, "dscp": host.dscp, "loss_ns": host.loss.map(|loss| loss.as_nanos()),
+        // Ours has one of its own.
+        "congestion": (!(is_front && host.stack)).then_some(&host.congestion),
+        "guard": if is_front && plan.on.guard { "queue-delay" } else { "none" },
+        "guard_target_ns": host.guard_target.as_nanos(),
+        "tells": tells,
+    })
+    .to_string()
+}
+
+/// What `greenwave sched` is told: `services`, the front first, with the files in which they ask
+/// for a core, where they do; and `best`.
+fn tasks(services: &[u32], asking: &[PathBuf], best: u32) -> String {
+    let mut text = format!(
+        "policy = \"caladan\"\nmechanism = \"affinity\"\nsensor = \"none\"\ncores = \"{}\"\n",
+        SHARED_CORE.0
+    );
+    for (n, pid) in services.iter().enumerate() {
+        // There is one core, and it cannot be guaranteed to each of them.
+        let guaranteed = u8::from(n == 0);
+        let joined = asking.get(n).map_or(String::new(), |file| format!("joined = [{file:?}]\n"));
+        text += &format!(
+            "[[tasks]]\nname = \"service-{n}\"\nclass = \"LC\"\npid = {pid}\nguaranteed = {guaranteed}\n\
+             delay_max = \"{DELAY_MAX}\"\n{joined}"
+        );
+    }
+    text + &format!("[[tasks]]\nname = \"be\"\nclass = \"BE\"\npid = {best}\n")
+}
+
+/// Does `start` on a thread that is pinned to `core`, as what it starts then is.
+pub fn on_core<R: Send>(core: CoreId, start: impl FnOnce() -> Result<R, Error> + Send) -> Result<R, Error> {
+    thread::scope(|scope| {
+        let work = scope.spawn(move || {
+            affinity::pin(core).map_err(|e| Error::new(format!("core {}: {e}", core.0)))?;
+            start()
+        });
+        work.join().map_err(|_| Error::new("what was pinned panicked"))?
+    })
+}
+
+/// The runner that calls, from beside this program.
+///
+/// # Errors
+/// It is not there.
+pub fn caller(users: &Namespace) -> Result<Command, Error> {
+    let mut command = users.command(&processes::program()?.display().to_string());
+    command.arg("calls");
+    Ok(command)
+}

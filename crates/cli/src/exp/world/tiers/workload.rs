@@ -1,0 +1,151 @@
+//! Users at work, and what is read while they are.
+
+use std::time::Instant;
+
+use host::cpu_time;
+use host::egress::Status;
+use host::netlab::Group;
+use queueing::Span;
+use serde::Deserialize;
+use sim::world::services::{Outcome, Trace};
+
+use super::super::Noise;
+use super::super::background_load::BackgroundLoad;
+use super::super::processes::runner::{self, Conversation};
+use super::super::processes::tally::Tally;
+use super::Plan;
+use super::setup::{AuxProcesses, CLIENT_CORE, Rig, caller, on_core};
+use crate::error::Error;
+
+/// What a run found.
+pub struct Driven {
+    pub outcome: Outcome,
+    pub noise: Noise,
+    pub events: u64,
+    /// What each service says of itself, the front first.
+    pub services: Vec<(String, Told)>,
+    /// BE's work, in its own unit.
+    pub be_per_s: f64,
+    /// Cores that BE used.
+    pub be_cores: f64,
+    pub bulk_bits_per_s: f64,
+    /// Packets at the workers' ways out whose level their label said.
+    pub labelled_per_s: f64,
+    /// What others used, in % of a core.
+    pub other: f64,
+}
+
+/// What a service says of itself at its end.
+#[derive(Clone, Copy, Debug, Deserialize)]
+pub struct Told {
+    /// Requests whose work was done, in whichever order they came.
+    pub worked: u64,
+    /// Requests of the first level that came, and of the last.
+    pub first: u64,
+    pub last: u64,
+    /// Requests that brought no budget that could be read.
+    pub unbudgeted: u64,
+    pub refused: u64,
+    pub shed: u64,
+    pub queue_p50_ns: u64,
+    pub queue_p99_ns: u64,
+    /// What work took beyond what it was to, on average.
+    pub beyond_ns: u64,
+}
+
+/// What accounts say at one moment.
+struct Read {
+    at: Instant,
+    be: Span,
+    bulk: u64,
+    egress: Vec<Status>,
+    others: BackgroundLoad,
+}
+
+impl Rig {
+    /// Lets users come as `plan` says. What is beside them is read from the first
+    /// answer to the last.
+    ///
+    /// # Errors
+    /// Something does not work, or the run was interrupted.
+    pub fn drive(self, plan: &Plan) -> Result<Driven, Error> {
+        let config = &plan.config;
+        let trace: Vec<_> = Trace::new(config).collect();
+        let mut tally = Tally::new(config, &trace);
+        let mut command = caller(&self.users)?;
+        command.arg(self.target.to_string()).args(classes(plan));
+        let group = Group::preferred("users")?;
+        let (mut first, mut last, around) = (None, None, &self.around);
+        on_core(CLIENT_CORE, || {
+            // What this thread starts is in its group.
+            group.join()?;
+            let conversation = Conversation { setup: runner::setup(config), plan: runner::plan(&trace) };
+            conversation.with(command, runner::lasts(&trace), &mut |line| {
+                if first.is_none() {
+                    first = Some(around.read()?);
+                }
+                if line.starts_with("late,") {
+                    last = Some(around.read()?);
+                }
+                tally.take(line)
+            })
+        })?;
+        self.worked()?;
+        let (outcome, mut noise, events) = tally.finish()?;
+        let (Some(first), Some(last)) = (first, last) else {
+            return Err(Error::new("the users said nothing"));
+        };
+        let be_per_s = self.around.best.said.per_s(first.at, last.at);
+        let services = told(plan, self.end())?;
+        noise.beyond =
+            services.iter().map(|(_, told)| Span::from_nanos(told.beyond_ns)).max().unwrap_or(Span::ZERO);
+        let seconds = (last.at - first.at).as_secs_f64();
+        let labelled = |read: &Read| read.egress.iter().map(|status| status.pinned.packets).sum::<u64>();
+        Ok(Driven {
+            outcome,
+            noise,
+            events,
+            services,
+            be_per_s,
+            be_cores: last.be.saturating_sub(first.be).as_secs_f64() / seconds,
+            bulk_bits_per_s: (last.bulk - first.bulk) as f64 * 8.0 / seconds,
+            labelled_per_s: (labelled(&last) - labelled(&first)) as f64 / seconds,
+            other: last.others.since(first.others) / seconds * 100.0,
+        })
+    }
+}
+
+/// Classes of users, as who calls is told of them.
+fn classes(plan: &Plan) -> impl Iterator<Item = String> {
+    let open = plan.host.dscp.len() - plan.host.newcomers;
+    let class =
+        move |(n, dscp): (usize, &u8)| if n < open { dscp.to_string() } else { format!("new:{dscp}") };
+    plan.host.dscp.iter().enumerate().map(class)
+}
+
+impl AuxProcesses {
+    fn read(&self) -> Result<Read, String> {
+        Ok(Read {
+            at: Instant::now(),
+            be: cpu_time::process(self.best.child.id()).unwrap_or(Span::ZERO),
+            bulk: self.bulk(),
+            egress: self.egress().map_err(|e| e.to_string())?,
+            others: BackgroundLoad::now(),
+        })
+    }
+}
+
+/// The services' last words, by name.
+fn told(plan: &Plan, said: Vec<Option<String>>) -> Result<Vec<(String, Told)>, Error> {
+    let [front, workers] = &plan.config.stages[..] else { unreachable!("a plan has a front and workers") };
+    let names = std::iter::once(front.name.clone())
+        .chain((1..=workers.parts).map(|n| format!("{}-{n}", workers.name)));
+    names
+        .zip(said)
+        .map(|(name, said)| {
+            let told = said.as_deref().and_then(|line| serde_json::from_str(line).ok());
+            let told = told.ok_or_else(|| Error::new(format!("service {name} did not say what it did")))?;
+            Ok((name, told))
+        })
+        .collect()
+}

@@ -1,0 +1,205 @@
+//! An unmodified web server and two crowds of clients, near and far: the
+//! first paper's Table 1 on a real machine.
+//!
+//! The server is lighttpd of Debian's package, on the kernel's TCP (mode
+//! `kernel`), or on ours without a policy (`none`) or with scenario 3 as a
+//! policy (`adps`): connections with a long way or with losses are less
+//! urgent. Server and stack have core 1, clients core 0. Each crowd is our
+//! stack behind a path of its own: what `--fault` does to a device, for what
+//! it sends or both ways, before a bridge of the kernel's. Every connection asks
+//! for a page once in a period, all at once, or for the next when the last has
+//! come. Runs go one after the other.
+
+pub mod qoe;
+
+use host::affinity;
+use host::netlab::{NetLab, is_installed};
+use load::closed_loop::{Kind as Requests, Pace, Tally};
+use net::device::fault_injector::{FaultInjector, Rates};
+use queueing::{CoreId, Rng, Span};
+use serde::Deserialize;
+use toml::Table;
+
+use self::qoe::qoe;
+use super::host_requirements::HostLock;
+use super::{Kind, Row, Run, RunResult, World, checked, kept, points, shown};
+use crate::error::Error;
+use crate::programs::{Item, Program, Rig, SMALL, Setting, Stack};
+use crate::settings::{text, text_or_none, within};
+
+pub const WORLD: World = World {
+    name: "pages",
+    kind: Kind::host(1),
+    note: "pages that came in the measured time; QoE is worked out from the response time alone",
+    stats: &[
+        shown("pages", "1/s", "pages/s"),
+        shown("p50", "µs", "p50"),
+        shown("p99", "µs", "p99"),
+        shown("qoe50", "ratio", "p50"),
+        shown("qoe99", "ratio", "p99"),
+        shown("cores", "share", "cores"),
+        kept("mean", "µs"),
+        shown("broken", "1", "broken"),
+        kept("answers", "1"),
+        kept("unanswered", "1"),
+    ],
+    groups: &[("", 4), ("response", 2), ("QoE", 2), ("", 2)],
+    drawn: "p99",
+    parts: &[],
+    prepare,
+};
+
+/// What runs.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Config {
+    /// Connections of both crowds together, half of them near.
+    connections: u32,
+    /// Length of a page.
+    bytes: usize,
+    /// What happens to frames to the server,
+    #[serde(deserialize_with = "text")]
+    near: Rates,
+    #[serde(deserialize_with = "text")]
+    far: Rates,
+    /// and to those that it sends, too.
+    #[serde(default)]
+    both_ways: bool,
+    /// Every connection asks once in it, all at once; otherwise for the next
+    /// page when the last has come.
+    #[serde(default, deserialize_with = "text_or_none")]
+    period: Option<Span>,
+    /// Who is less urgent: connections with a longer way,
+    #[serde(deserialize_with = "text")]
+    rtt_max: Span,
+    /// or with more loss than this share.
+    loss_max: f64,
+    /// Before pages count.
+    #[serde(deserialize_with = "text")]
+    warmup: Span,
+    /// While they do.
+    #[serde(deserialize_with = "text")]
+    duration: Span,
+    /// Replays what happens on the way.
+    #[serde(default)]
+    seed: u64,
+}
+
+fn prepare(mode: &str, settings: Table) -> Result<Run, String> {
+    let stack = match mode {
+        "kernel" => Stack::Kernel,
+        "none" => Stack::None,
+        "adps" => Stack::Adps,
+        other => return Err(format!("mode {other:?} is none of kernel, none, adps")),
+    };
+    let config = checked(settings, Config::check)?;
+    Ok(Box::new(move || run(&config, stack)))
+}
+
+impl Config {
+    fn check(&self) -> Result<(), String> {
+        within("connections", self.connections.into(), 2.0..=8000.0)?;
+        within("bytes", self.bytes as f64, 1.0..=1e8)?;
+        within("loss_max", self.loss_max, 0.0..=1.0)?;
+        within("period in seconds", self.period.map_or(1.0, Span::as_secs_f64), 0.001..=3600.0)?;
+        within("duration in seconds", self.duration.as_secs_f64(), 0.01..=3600.0)
+    }
+
+    /// Scenario 3 as a policy.
+    fn policy(&self) -> String {
+        let far = |what: &str| format!("[[rule]]\nlayer = \"transport\"\n{what}\npriority = 7\n");
+        let (rtt, loss) = (self.rtt_max.as_nanos(), self.loss_max);
+        let [long, lossy] =
+            [format!("rtt = \"> {rtt}ns\""), format!("loss = \"> {loss}\"")].map(|what| far(&what));
+        format!("default = 0\n{long}{lossy}")
+    }
+}
+
+static ALONE: HostLock<()> = HostLock::new();
+
+fn run(config: &Config, stack: Stack) -> Result<RunResult, Error> {
+    let _only = ALONE.enter();
+    let (server, advice) = (Program::Lighttpd, "sudo greenwave exp run adps/e5");
+    if let Some(why) = NetLab::unavailable() {
+        return Err(Error::new(format!("world pages: {why}")).advice(advice));
+    }
+    if !is_installed(server.name()) {
+        let what = format!("world pages: the program {} is not there", server.name());
+        return Err(Error::new(what).advice(format!("apt-get install {}", server.name())));
+    }
+    let cores = affinity::cores().map_err(|e| Error::new(e.to_string()))?;
+    let (client, core): (CoreId, CoreId) = (cores[0], cores[cores.len() - 1]);
+    let (page, policy) = (Item { key: "p", bytes: config.bytes }, config.policy());
+    let setting = Setting {
+        client,
+        receive: client,
+        server: core,
+        device: "xdp",
+        spin: Span::ZERO,
+        lib: None,
+        items: &[SMALL, page],
+        policy: &policy,
+        seed: config.seed,
+    };
+    let said = |why: String| Error::new(format!("world pages, {}: {why}", stack.name()));
+    let lab = NetLab::new("pages").map_err(|e| Error::new(e.to_string()))?;
+    let ways = [config.near, config.far];
+    let rng = Rng::seeded(config.seed);
+    let back = |way| if config.both_ways { way } else { Rates::NONE };
+    let before =
+        |n: usize, device| FaultInjector::with_faults(device, [ways[n], back(ways[n])], &rng.fork(n as u64));
+    let mut rig = Rig::new(&lab, server, stack, &setting, ways.len(), before).map_err(said)?;
+    let (request, answer) = server.ask(page);
+    let half = config.connections / 2;
+    let crowd = |connections| {
+        let pace = Pace::periodic(connections, config.period);
+        vec![Requests { connections, request: request.clone(), answer, pace }]
+    };
+    let crowds = vec![crowd(half), crowd(config.connections - half)];
+    let measured = rig.measure(crowds, config.warmup, config.duration).map_err(said)?;
+    let seconds = measured.span.as_secs_f64();
+    let row = |(class, tally): (&str, &Tally)| row(class, tally, seconds, measured.cores);
+    let rows: Vec<Row> = ["near", "far"].into_iter().zip(&measured.kinds).map(row).collect();
+    Ok(RunResult { events: measured.kinds.iter().map(|tally| tally.answers).sum(), rows, noise: None })
+}
+
+fn row(class: &str, tally: &Tally, seconds: f64, cores: f64) -> Row {
+    let latency = &tally.latency;
+    // Of nothing there is no quantile.
+    let of = |span: Span| if tally.answers > 0 { span.as_secs_f64() } else { f64::NAN };
+    let (p50, p99) = (of(latency.quantile(0.5)), of(latency.quantile(0.99)));
+    let figures = vec![
+        tally.answers as f64 / seconds,
+        p50 * 1e6,
+        p99 * 1e6,
+        qoe(p50),
+        qoe(p99),
+        cores,
+        of(latency.mean()) * 1e6,
+        tally.broken as f64,
+        tally.answers as f64,
+        tally.unanswered as f64,
+    ];
+    Row { class: class.to_owned(), figures, cdf: points(latency.cdf()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use net::classify::rules::Policy;
+
+    use super::*;
+
+    const TEXT: &str = "connections = 10\nbytes = 1000\nnear = \"delay=25ms\"\nfar = \"delay=100ms,loss=1%\"\n\
+        rtt_max = \"100ms\"\nloss_max = 0.005\nwarmup = \"1s\"\nduration = \"1s\"\n";
+
+    #[test]
+    fn settings_are_read_and_make_a_policy() {
+        let config: Config = toml::from_str(TEXT).unwrap();
+        assert_eq!(config.check(), Ok(()));
+        assert_eq!((config.far.loss, config.near.delay.0), (0.01, Span::from_millis(25)));
+        assert_eq!(Policy::parse(&config.policy()).map_err(|e| e.message).unwrap().rules().len(), 2);
+        assert!(prepare("fast", toml::from_str(TEXT).unwrap()).is_err());
+        let none: Config = toml::from_str(&TEXT.replace("connections = 10", "connections = 0")).unwrap();
+        assert_eq!(none.check(), Err("connections 0 is outside 2..=8000".to_owned()));
+    }
+}

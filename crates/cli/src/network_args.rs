@@ -1,0 +1,120 @@
+//! Where a stack meets the network, and whom it takes for urgent: what `serve`
+//! and `run` are told alike.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use net::Device;
+use net::classify::rules::Observed;
+use net::device::fault_injector::Rates;
+use net::device::multi_queue::MultiQueue;
+use queueing::Bytes;
+use runtime::mode::Classifiers;
+
+use crate::address::{Addresses, KernelEnd, Scoped, Wanted};
+use crate::device::{self, Kind, WrappedDevice};
+use crate::{Error, check};
+
+/// The arguments.
+#[derive(clap::Args)]
+pub struct Link {
+    /// Network device (needs root, except pcap):
+    /// tap:NAME[,queues=N], a new TAP device;
+    /// xdp:INTERFACE[,mode=native|skb][,zerocopy][,queues=N][,frames=N]
+    /// [,busy-poll][,hugepages], an AF_XDP socket;
+    /// packet:INTERFACE[,queues=N][,fanout=flow|queue], packet sockets;
+    /// dpdk:DEVICE[,queues=N][,mtu=N][,no-huge[=MIB]][,ARGUMENT=VALUE],
+    /// a DPDK port and its driver's arguments, if built in;
+    /// pcap:FILE[,fast], replay of a capture.
+    // The brackets are what is shown, and no links.
+    #[allow(rustdoc::broken_intra_doc_links)]
+    #[arg(long, value_name = "KIND:NAME", verbatim_doc_comment)]
+    pub device: String,
+    /// Addresses of the stack with prefix lengths: 10.77.0.2/24,
+    /// fd00::2/64; dhcp for IPv4 by DHCP; slaac for IPv6 from router
+    /// advertisements; comma-separated, or repeat the flag.
+    #[arg(long, required = true, value_name = "ADDRESSES", value_delimiter = ',', verbatim_doc_comment)]
+    pub addr: Vec<Wanted>,
+    /// Kernel's address on a TAP device [default: first free one of the subnet].
+    #[arg(long, value_name = "ADDRESS", value_delimiter = ',')]
+    pub host_addr: Vec<KernelEnd>,
+    /// Gateways, one for each address family
+    /// [default: the kernel's address, or from dhcp and slaac].
+    #[arg(long, value_name = "ADDRESS", value_delimiter = ',', verbatim_doc_comment)]
+    pub gateway: Vec<Scoped<IpAddr>>,
+    /// Policy file: rules that give requests priorities (see `greenwave check`).
+    #[arg(long, value_name = "FILE")]
+    pub policy: Option<PathBuf>,
+    /// Write every frame to this file in pcap format.
+    #[arg(long, value_name = "FILE")]
+    pub pcap: Option<PathBuf>,
+    /// Maximum size of the --pcap file; later frames are not written.
+    #[arg(long, value_name = "SIZE", requires = "pcap", default_value = "1024MiB", value_parser = pcap_max)]
+    pub pcap_max: Bytes,
+    /// Network impairments to emulate, such as loss=1%,delay=5ms.
+    #[arg(long, value_name = "FAULTS")]
+    pub fault: Option<Rates>,
+}
+
+/// A size that has room for the file's own header and a frame.
+fn pcap_max(text: &str) -> Result<Bytes, String> {
+    let size: Bytes = text.parse().map_err(|e: queueing::ParseBytesError| e.to_string())?;
+    match size.get() {
+        0..=4095 => Err(format!("{text:?} is less than 4096B")),
+        _ => Ok(size),
+    }
+}
+
+impl Link {
+    /// The device, and the addresses on it.
+    ///
+    /// # Errors
+    /// What does not read, or contradicts itself.
+    pub fn plan(&self) -> Result<(Kind, Addresses), Error> {
+        let kind: Kind = self.device.parse()?;
+        let addresses = Addresses::plan(&kind, &self.addr, &self.host_addr, &self.gateway)?;
+        Ok((kind, addresses))
+    }
+
+    /// Checks of device and addresses before a start opens anything, as far as they are
+    /// given: `has` says whether the flag of this name is. That an address or a name is in use is not looked at.
+    ///
+    /// # Errors
+    /// As [`plan`](Self::plan); the device cannot be.
+    pub fn check(&self, has: &dyn Fn(&str) -> bool) -> Result<(), Error> {
+        if !has("device") {
+            return Ok(());
+        }
+        let kind = if has("addr") { self.plan()?.0 } else { self.device.parse()? };
+        kind.check()
+    }
+
+    /// What the policy file says, if one is named.
+    ///
+    /// # Errors
+    /// The file's.
+    pub fn classifiers(&self) -> Result<Option<(Classifiers, Arc<Observed>)>, Error> {
+        let load = |path: &PathBuf| {
+            check::load(path).map_err(|e| e.advice(format!("greenwave check {}", path.display())))
+        };
+        self.policy.as_ref().map(load).transpose()
+    }
+
+    /// Before anything is opened: whether the capture can be written.
+    ///
+    /// # Errors
+    /// It cannot.
+    pub fn check_capture(&self) -> Result<(), Error> {
+        self.pcap.as_deref().map_or(Ok(()), Error::unless_writable)
+    }
+
+    /// `devices` as one, behind the path and the capture that are asked for.
+    ///
+    /// # Errors
+    /// The capture cannot be written.
+    pub fn wrap<D: Device>(&self, devices: Vec<D>) -> Result<WrappedDevice<MultiQueue<D>>, Error> {
+        let pcap = self.pcap.as_deref().map(|path| (path, self.pcap_max));
+        device::wrap(MultiQueue::new(devices), self.fault, pcap)
+    }
+}

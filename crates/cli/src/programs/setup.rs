@@ -1,0 +1,352 @@
+//! One server, on the kernel's TCP or on ours, and the clients beside it.
+//!
+//! The server has one core, with all that serves it: its own process, the
+//! stack's, and the kernel's receive path. Clients are our stack on another
+//! core over AF_XDP, and speak to both alike. Several of them are behind a
+//! bridge of the kernel's in a namespace of its own, each with an address and
+//! a device of its own, before which the caller may put a bad path.
+
+use std::io::Read;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use host::afxdp::AfXdp;
+use host::netlab::{Child, LabError, Namespace, NetLab, TempDir, Veth};
+use host::{Monotonic, affinity, cpu_time, proc};
+use load::closed_loop::{ClosedLoopClient, Exchange, Kind, Pace, Tally};
+use net::Device;
+use queueing::{Clock, CoreId, Span};
+
+use super::server::{Item, PORT, Program};
+use crate::load_client::{self, OPEN_WITHIN, xdp};
+use crate::options::secret_of;
+use crate::panics;
+
+/// Whose TCP/IP, and under which policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stack {
+    Kernel,
+    /// Ours, first come, first served.
+    None,
+    /// Ours, under a policy.
+    Adps,
+}
+
+impl Stack {
+    pub const ALL: [Self; 3] = [Self::Kernel, Self::None, Self::Adps];
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Kernel => "kernel",
+            Self::None => "greenwave-none",
+            Self::Adps => "greenwave-adps",
+        }
+    }
+}
+
+/// What all rigs share.
+pub struct Setting<'a> {
+    pub client: CoreId,
+    /// Works on what has come for the clients.
+    pub receive: CoreId,
+    pub server: CoreId,
+    /// Our stack's device: xdp or packet.
+    pub device: &'a str,
+    pub spin: Span,
+    pub lib: Option<&'a Path>,
+    /// What the server serves.
+    pub items: &'a [Item],
+    /// Of [`Stack::Adps`].
+    pub policy: &'a str,
+    pub seed: u64,
+}
+
+/// One end of the way to the server.
+pub struct Client<D> {
+    device: D,
+    mac: [u8; 6],
+    addr: Ipv4Addr,
+}
+
+impl<D> Client<D> {
+    /// The same behind what `change` puts before its device.
+    pub fn map<E>(self, change: impl FnOnce(D) -> E) -> Client<E> {
+        Client { device: change(self.device), mac: self.mac, addr: self.addr }
+    }
+}
+
+/// A server that answers.
+pub struct Rig<'a, D> {
+    // In the order in which they are to go.
+    child: Child,
+    clients: Vec<Client<D>>,
+    program: Program,
+    /// The server's processes and the softirq thread of its core.
+    processes: Vec<u32>,
+    setting: &'a Setting<'a>,
+    exchanges: u64,
+    _namespaces: Vec<Namespace>,
+    _folder: TempDir,
+}
+
+/// What one exchange found.
+pub struct Measured {
+    /// Of each client's kinds, one after the other.
+    pub kinds: Vec<Tally>,
+    pub span: Span,
+    /// Share of a core that the server used.
+    pub cores: f64,
+    /// Share of the time in which the clients had something to do: near 1 they
+    /// are what was measured.
+    pub busy: f64,
+}
+
+/// Where servers are, in a network of 24 bits.
+pub const SERVER: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
+/// The server's device and a client's.
+const HERE: &str = "gw0";
+const THERE: &str = "gw1";
+/// How long a server may take to answer first.
+const START: Duration = Duration::from_secs(20);
+/// One try.
+const TRY: Span = Span::from_millis(100);
+
+impl<'a, D: Device + Send> Rig<'a, D> {
+    /// Starts `program` on `stack`, with so many clients; `change` is what is
+    /// put before the device of each.
+    ///
+    /// # Errors
+    /// Why it does not serve, in a line.
+    pub fn new(
+        lab: &NetLab,
+        program: Program,
+        stack: Stack,
+        setting: &'a Setting<'a>,
+        clients: usize,
+        change: impl Fn(usize, AfXdp) -> D,
+    ) -> Result<Self, String> {
+        let said = |e: LabError| e.to_string();
+        let server = lab.namespace("server").map_err(said)?;
+        let _ = server.without_ipv6();
+        let mut namespaces = Vec::new();
+        for n in 0..clients {
+            let client = lab.namespace(&format!("client {n}")).map_err(said)?;
+            let _ = client.without_ipv6();
+            namespaces.push(client);
+        }
+        match &namespaces[..] {
+            [client] => lab.veth((&server, HERE), (client, THERE), &Veth::default()).map_err(said)?,
+            all => namespaces.push(bridge(lab, &server, all)?),
+        }
+        server.steer_receive(HERE, setting.server).map_err(said)?;
+        let folder = TempDir::new("programs").map_err(said)?;
+        let words = program.command(SERVER, None, setting.items, &folder).map_err(said)?;
+        let mut command = match stack {
+            Stack::Kernel => {
+                kernel_address(&server, HERE).map_err(said)?;
+                let mut command = server.command(&words[0]);
+                command.args(&words[1..]);
+                command
+            }
+            Stack::None | Stack::Adps => {
+                let this = std::env::current_exe().map_err(|e| e.to_string())?;
+                let mut command = server.command(&this.to_string_lossy());
+                let device = format!("{}:{HERE}", setting.device);
+                command.args(["run", "--device", &device, "--addr", &format!("{SERVER}/24")]);
+                command.args(["--spin", &format!("{}ns", setting.spin.as_nanos())]);
+                if let Some(lib) = setting.lib {
+                    command.arg("--lib").arg(lib);
+                }
+                if stack == Stack::Adps {
+                    let policy = folder.write("policy.toml", setting.policy.as_bytes()).map_err(said)?;
+                    command.arg("--policy").arg(policy);
+                }
+                command.arg("--").args(&words);
+                command
+            }
+        };
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let child = server.spawn_on(setting.server, &mut command).map_err(said)?;
+        let mut ends = Vec::new();
+        for (n, client) in namespaces.iter().take(clients).enumerate() {
+            client.steer_receive(THERE, setting.receive).map_err(said)?;
+            let addr = Ipv4Addr::new(10, 77, 0, 3 + n as u8);
+            let (device, mac) = client.enter(|| xdp(THERE, addr))?;
+            ends.push(Client { device, mac, addr }.map(|device| change(n, device)));
+        }
+        namespaces.push(server);
+        let (processes, exchanges) = (Vec::new(), 0);
+        let (clients, _namespaces, _folder) = (ends, namespaces, folder);
+        let mut rig = Self { child, clients, program, processes, setting, exchanges, _namespaces, _folder };
+        for item in setting.items {
+            rig.store(*item)?;
+        }
+        rig.processes = proc::family(rig.child.id());
+        rig.processes.extend(cpu_time::kernel_thread(&format!("ksoftirqd/{}\n", setting.server.0)));
+        Ok(rig)
+    }
+
+    /// Puts what is asked for there, as soon as the server answers.
+    fn store(&mut self, item: Item) -> Result<(), String> {
+        let end = Instant::now() + START;
+        loop {
+            let (request, answer) = self.program.store(item);
+            let pace = Pace::Closed { outstanding: 1 };
+            let kind = Kind { connections: 1, request, answer, pace };
+            let stored = self.exchange(vec![vec![kind]], Span::ZERO, TRY, TRY * 3);
+            if stored.is_ok_and(|measured| measured.kinds[0].answers > 0) {
+                return Ok(());
+            }
+            let ended = self.child.try_wait().map_err(|e| e.to_string())?.is_some();
+            if ended || Instant::now() > end {
+                return Err(self.said());
+            }
+        }
+    }
+
+    /// What the server had to say when it did not serve.
+    fn said(&mut self) -> String {
+        let _ = self.child.kill();
+        said(&mut self.child)
+    }
+
+    /// Exchanges `kinds`, those of each client in turn, for `time` after `warmup`; all
+    /// begin together, when the last connection is open.
+    ///
+    /// # Errors
+    /// The server has ended, or does not take connections.
+    pub fn measure(&mut self, kinds: Vec<Vec<Kind>>, warmup: Span, time: Span) -> Result<Measured, String> {
+        let measured = self.exchange(kinds, warmup, time, (warmup + time) * 4 + OPEN_WITHIN);
+        measured.map_err(|why| match self.child.try_wait() {
+            Ok(Some(status)) => format!("{why}; the server has ended ({status}): {}", self.said()),
+            _ => why,
+        })
+    }
+
+    fn exchange(
+        &mut self,
+        kinds: Vec<Vec<Kind>>,
+        warmup: Span,
+        duration: Span,
+        limit: Span,
+    ) -> Result<Measured, String> {
+        let mut driven = Vec::new();
+        for (client, kinds) in self.clients.iter_mut().zip(kinds) {
+            self.exchanges += 1;
+            let secret = secret_of(self.setting.seed << 32 | self.exchanges, self.child.id().into());
+            let config = load_client::stack(client.mac, client.addr, secret);
+            let exchange = Exchange { kinds, warmup, duration };
+            let exchanger =
+                ClosedLoopClient::new(exchange, config, SocketAddr::from((SERVER, PORT))).paused();
+            driven.push((exchanger, &mut client.device));
+        }
+        let (processes, core) = (&self.processes, self.setting.client);
+        std::thread::scope(|scope| {
+            let client = scope.spawn(move || {
+                affinity::pin(core).map_err(|e| e.to_string())?;
+                carry_out(driven, processes, limit)
+            });
+            panics::join("the client", client)?
+        })
+    }
+}
+
+fn carry_out<D: Device>(
+    mut clients: Vec<(ClosedLoopClient, &mut D)>,
+    processes: &[u32],
+    limit: Span,
+) -> Result<Measured, String> {
+    let used = || processes.iter().filter_map(|&id| cpu_time::process(id).ok()).sum::<Span>();
+    let clock = Monotonic::new();
+    let end = clock.now() + limit;
+    let (mut before, mut after, mut worked) = (None, None, Span::ZERO);
+    let mut last = clock.now();
+    while clients.iter().any(|(client, _)| !client.is_done()) && clock.now() < end {
+        let mut busy = false;
+        for (client, device) in &mut clients {
+            let now = clock.now();
+            busy |= client.step(now, &mut **device);
+            // What was held up leaves when the device is asked, and is to be sent on.
+            device.flush(now);
+        }
+        if !busy {
+            std::hint::spin_loop();
+        }
+        if clients.iter().all(|(client, _)| client.is_open()) {
+            clients.iter_mut().for_each(|(client, _)| client.begin());
+        }
+        // The account is kept while all of them measure.
+        let now = clock.now();
+        if busy && before.is_some() && after.is_none() {
+            worked += now.since(last);
+        }
+        last = now;
+        if before.is_none() && clients.iter().all(|(client, _)| client.is_measuring(now)) {
+            before = Some((now, used()));
+        }
+        if before.is_some() && after.is_none() && !clients.iter().all(|(client, _)| client.is_measuring(now))
+        {
+            after = Some((now, used()));
+        }
+    }
+    for (client, device) in &mut clients {
+        client.reset_all(clock.now(), &mut **device);
+    }
+    if let Some((client, _)) = clients.iter().find(|(client, _)| !client.is_done()) {
+        return Err(client.connect_status());
+    }
+    let span = clients[0].0.outcome().span;
+    let kinds = clients.iter().flat_map(|(client, _)| client.outcome().kinds.clone()).collect();
+    let (cores, busy) = match (before, after) {
+        (Some((from, before)), Some((to, after))) => {
+            let share = |of: Span| of.as_secs_f64() / to.since(from).as_secs_f64().max(1e-9);
+            (share(after.saturating_sub(before)), share(worked))
+        }
+        _ => (f64::NAN, f64::NAN),
+    };
+    Ok(Measured { kinds, span, cores, busy })
+}
+
+/// Gives the kernel's `device` the server's address; with CUBIC, as ours,
+/// whatever this machine prefers.
+///
+/// # Errors
+/// What `ip` said.
+pub fn kernel_address(namespace: &Namespace, device: &str) -> Result<(), LabError> {
+    namespace.address(device, SERVER.into(), 24)?;
+    let route = ["route", "replace", "10.77.0.0/24", "dev", device, "src", "10.77.0.2", "congctl", "cubic"];
+    namespace.run("ip", &route).map(drop)
+}
+
+/// What a server that has ended, or was killed, had to say for it: where it
+/// panicked and why, or its last line.
+pub fn said(server: &mut Child) -> String {
+    let mut said = String::new();
+    if let Some(mut stderr) = server.stderr.take() {
+        let _ = stderr.read_to_string(&mut said);
+    }
+    let lines: Vec<&str> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    if let Some(at) = lines.iter().position(|line| line.contains("panicked at")) {
+        return lines[at..].iter().take(2).copied().collect::<Vec<_>>().join(" ");
+    }
+    let line = lines.last();
+    line.map_or("it does not answer".to_owned(), |line| line.trim_start_matches("error: ").to_owned())
+}
+
+/// A namespace with a bridge to which `server` and all of `clients` have a cable.
+fn bridge(lab: &NetLab, server: &Namespace, clients: &[Namespace]) -> Result<Namespace, String> {
+    let said = |e: LabError| e.to_string();
+    let between = lab.namespace("between").map_err(said)?;
+    let _ = between.without_ipv6();
+    between.run("ip", &["link", "add", "bridge", "type", "bridge"]).map_err(said)?;
+    between.up("bridge").map_err(said)?;
+    let ends = clients.iter().map(|client| (client, THERE)).chain([(server, HERE)]);
+    for (n, end) in ends.enumerate() {
+        let port = format!("port{n}");
+        lab.veth(end, (&between, &port), &Veth::default()).map_err(said)?;
+        between.run("ip", &["link", "set", "dev", &port, "master", "bridge"]).map_err(said)?;
+    }
+    Ok(between)
+}

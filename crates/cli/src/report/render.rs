@@ -1,0 +1,214 @@
+//! The page of one run, or of several: claims first, then plots and figures,
+//! then what it takes to run it again.
+
+use super::html::{Section, anchor, escape, folded, page};
+use super::plot::Plot;
+use super::run::{Claim, Run};
+use super::tables::{Figure, Rows};
+use crate::table::{Table, in_unit, number, with_half};
+
+/// Tables of more rows are folded.
+const ROWS_OPEN_MAX: usize = 40;
+/// Values of one setting that are shown side by side.
+const VALUES_MAX: usize = 8;
+
+/// The page of `runs`, which are not empty.
+#[must_use]
+pub fn of(runs: &[Run]) -> String {
+    match runs {
+        [run] => page(&run.title, &[vec![lead(run)], sections(run)].concat()),
+        several => page("Runs of greenwave", &articles(several)),
+    }
+}
+
+/// How many of the runs' claims hold, in a line.
+#[must_use]
+pub fn score(runs: &[Run]) -> String {
+    let (hold, checked) = runs.iter().map(Run::score).fold((0, 0), |(a, b), (c, d)| (a + c, b + d));
+    match checked {
+        0 => "no claims".to_owned(),
+        checked => format!("{hold} of {checked} claims hold"),
+    }
+}
+
+/// Several runs: a list that leads to each, all claims, and one after the other.
+fn articles(runs: &[Run]) -> Vec<Section> {
+    let id = |number: usize, run: &Run| format!("run-{}-{}", number + 1, anchor(&run.name));
+    let link = |(number, run): (usize, &Run)| {
+        let (id, title) = (id(number, run), escape(&run.title));
+        format!(
+            "<li><a href=\"#{id}\">{title}</a>: {}, {}</li>\n",
+            escape(&run.name),
+            score(std::slice::from_ref(run))
+        )
+    };
+    let links: String = runs.iter().enumerate().map(link).collect();
+    let mut sections =
+        vec![Section::new("", format!("<p>{}</p>\n<nav>\n<ul>\n{links}</ul>\n</nav>\n", score(runs)))];
+    sections.extend(runs.iter().enumerate().map(|(number, run)| {
+        let parts: String =
+            [vec![lead(run)], self::sections(run)].concat().iter().map(Section::inner).collect();
+        let heading = format!("<h2 id=\"{}\">{}</h2>\n", id(number, run), escape(&run.title));
+        Section::new("", heading + &parts)
+    }));
+    sections
+}
+
+fn lead(run: &Run) -> Section {
+    let mut lines: Vec<String> = run.source.iter().cloned().collect();
+    lines.push(format!(
+        "{}; world {}, {}",
+        score(std::slice::from_ref(run)),
+        run.header.world,
+        run.header.date
+    ));
+    Section::text("", &lines.join("\n"))
+}
+
+fn sections(run: &Run) -> Vec<Section> {
+    let mut sections = Vec::new();
+    if !run.claims.is_empty() {
+        sections.push(Section::new("Claims", claims(run)));
+    }
+    if !run.plots.is_empty() {
+        sections.push(Section::new("Plots", run.plots.iter().map(Plot::html).collect::<String>()));
+    }
+    sections.extend(run.tables.iter().map(figures));
+    if !run.notes.is_empty() {
+        sections.push(Section::pairs("Notes", &run.notes));
+    }
+    sections.push(set_up(run));
+    if !run.settings.is_empty() {
+        let pairs: Vec<_> =
+            run.settings.iter().map(|(path, text)| (path.as_str(), shortened(text))).collect();
+        let body = folded(&format!("{} settings", pairs.len()), &Section::pairs("", &pairs).body);
+        sections.push(Section::new("Settings", body));
+    }
+    if !run.header.doctor.is_empty() {
+        sections.push(doctor(run));
+    }
+    sections
+}
+
+/// The table of claims, what they say, and why some fail.
+fn claims(run: &Run) -> String {
+    let header = ["claim", "paper", "ours", "±", "ours/paper", "must be", "holds", "at"];
+    let mut table = Table::new(1, &header);
+    let figure = |value: Option<f64>| value.map_or("–".to_owned(), number);
+    for claim in &run.claims {
+        table.row(vec![
+            claim.id.clone(),
+            figure(claim.paper),
+            figure(claim.ours),
+            figure(claim.interval),
+            figure(claim.ours.zip(claim.paper).map(|(ours, paper)| ours / paper)),
+            claim.bound.clone(),
+            verdict(claim).to_owned(),
+            claim.at.clone(),
+        ]);
+    }
+    let failed = run.claims.iter().filter(|claim| claim.holds == Some(false));
+    let reason = |claim: &Claim| {
+        let why = claim.why.as_deref().unwrap_or("cause not known");
+        format!("<p><strong>{}</strong> does not hold: {}</p>\n", escape(&claim.id), escape(why))
+    };
+    let reasons: String = failed.map(reason).collect();
+    let left = |id: &String| format!("<p class=\"note\">{}: not checked at this scale</p>\n", escape(id));
+    let left_out: String = run.not_checked.iter().map(left).collect();
+    let says: Vec<_> = run.claims.iter().filter(|c| !c.says.is_empty()).map(|c| (&c.id, &c.says)).collect();
+    let says = match says.as_slice() {
+        [] => String::new(),
+        says => folded("What the claims say", &Section::pairs("", says).body),
+    };
+    format!("{reasons}{}{left_out}{says}", table.html())
+}
+
+fn verdict(claim: &Claim) -> &'static str {
+    match claim.holds {
+        Some(true) => "yes",
+        Some(false) => "NO",
+        None => "not measured",
+    }
+}
+
+/// One table of figures; a single row that needs no name as pairs.
+fn figures(rows: &Rows) -> Section {
+    let heading = match rows.name.as_str() {
+        "figures" => "Figures".to_owned(),
+        "run" => "The whole run".to_owned(),
+        name => capitalised(&name.replace('_', " ")),
+    };
+    let title = |(name, unit): &(String, String)| match unit.as_str() {
+        "" | "1" => name.clone(),
+        unit => format!("{name}, {unit}"),
+    };
+    if let ([row], []) = (rows.rows.as_slice(), rows.labels.as_slice()) {
+        let cells = rows.columns.iter().zip(&row.figures);
+        let pairs: Vec<_> =
+            cells.map(|(column, figure)| (title(column), cell(column, figure.as_ref()))).collect();
+        return Section::pairs(heading, &pairs);
+    }
+    let titles: Vec<String> = rows.labels.iter().cloned().chain(rows.columns.iter().map(title)).collect();
+    let mut table = Table::new(rows.labels.len(), &titles.iter().map(String::as_str).collect::<Vec<_>>());
+    for row in &rows.rows {
+        let cells =
+            rows.columns.iter().zip(&row.figures).map(|(column, figure)| cell(column, figure.as_ref()));
+        table.row(row.labels.iter().cloned().chain(cells).collect());
+    }
+    let html = table.html();
+    let body = match table.len() {
+        many if many > ROWS_OPEN_MAX => folded(&format!("{many} rows"), &html),
+        _ => html,
+    };
+    Section::new(heading, body)
+}
+
+/// A figure with its interval, as its unit asks for.
+fn cell((_, unit): &(String, String), figure: Option<&Figure>) -> String {
+    let Some(figure) = figure else { return "–".to_owned() };
+    match (unit.as_str(), figure.interval) {
+        (unit, Some(half)) => with_half(unit, figure.value, half),
+        ("", None) if figure.value.fract() == 0.0 => format!("{:.0}", figure.value),
+        (unit, None) => in_unit(unit, figure.value),
+    }
+}
+
+fn set_up(run: &Run) -> Section {
+    let header = &run.header;
+    let seed = header.seed.map_or("none".to_owned(), |seed| seed.to_string());
+    let mut pairs = vec![
+        ("run it again".to_owned(), header.repeat()),
+        ("world".to_owned(), header.world.clone()),
+        ("seed".to_owned(), seed),
+        ("machine".to_owned(), header.machine.clone().unwrap_or("any: it is simulated".to_owned())),
+        ("date".to_owned(), header.date.clone()),
+        ("greenwave".to_owned(), header.version.clone()),
+    ];
+    let told: Vec<_> = pairs.iter().map(|(name, _)| name.clone()).collect();
+    pairs.extend(run.facts.iter().filter(|(name, _)| !told.contains(name)).cloned());
+    Section::pairs("Set-up", &pairs)
+}
+
+fn doctor(run: &Run) -> Section {
+    let mut table = Table::new(5, &["command", "mechanism", "here", "seen", "try"]);
+    for finding in &run.header.doctor {
+        let words = [&finding.command, &finding.mechanism, &finding.here, &finding.seen].map(String::clone);
+        table.row([&words[..], &[finding.remedies.join("; ")]].concat());
+    }
+    let works = run.header.doctor.iter().filter(|finding| finding.works()).count();
+    let summary = format!("{works} of {} mechanisms work without limits", table.len());
+    Section::new("What the doctor found", folded(&summary, &table.html()))
+}
+
+fn shortened(text: &str) -> String {
+    let values: Vec<&str> = text.split(" | ").collect();
+    match values.len() {
+        many if many > VALUES_MAX => format!("{} | … ({many} values)", values[..VALUES_MAX].join(" | ")),
+        _ => text.to_owned(),
+    }
+}
+
+fn capitalised(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
+}

@@ -1,0 +1,186 @@
+//! What stacks show while a program uses them, and the slow requests that are
+//! written: asked about once a second.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use net::Device;
+use queueing::{Priority, Span, Time};
+use runtime::shard::{Limits, Shed};
+use runtime::snapshot_exchange::SnapshotExchange;
+use runtime::socket_proxy::Seen;
+
+use super::bypass::Bypass;
+use super::stacks::Server;
+use crate::serve::live_view::{of_guard, of_resets, slowest};
+use crate::snapshot_poller::SnapshotPoller;
+use crate::traces::Traces;
+use crate::ui::metrics::DEPTH;
+use crate::ui::{Figure, Head, Labels, MetricsSample, Ui};
+
+/// See the module.
+pub(super) struct Watched {
+    ui: Option<Ui>,
+    traces: Option<Traces>,
+    /// Which requests are kept whole, of all stacks together.
+    slow: Limits,
+    /// Slow requests that were not kept, as others were slower.
+    left_out: u64,
+    /// The device, as it is called on the command line.
+    device: String,
+    stacks: SnapshotPoller<Seen>,
+}
+
+/// What this is, for who looks at it live.
+pub(super) fn head(program: &Path, device: &str) -> Head {
+    let about = format!("{} on {device}", program.display());
+    Head { command: "run", about, rate: "greenwave_connections_total" }
+}
+
+impl Watched {
+    pub(super) fn new(
+        ui: Option<Ui>,
+        traces: Option<Traces>,
+        device: String,
+        slow: Limits,
+        stacks: usize,
+    ) -> Self {
+        let stacks = SnapshotPoller::new(stacks, Seen::default);
+        Self { ui, traces, slow, left_out: 0, device, stacks }
+    }
+
+    /// Where the stacks show themselves.
+    pub(super) fn hatches(&self) -> Vec<Arc<SnapshotExchange<Seen>>> {
+        self.stacks.hatches()
+    }
+
+    /// Asks if it is time to, and tells once all have answered.
+    pub(super) fn look(&mut self, now: Time, bypass: &Bypass) {
+        if self.stacks.look(now) {
+            self.tell(now, bypass);
+        }
+    }
+
+    /// Tells what the stacks have answered, as far as they have.
+    fn tell(&mut self, now: Time, bypass: &Bypass) {
+        let (mut figures, mut shed, mut slow) = (Vec::new(), [Shed::default(); Priority::LEVELS], Vec::new());
+        for (number, seen) in self.stacks.seen().enumerate() {
+            let Some(seen) = seen else { continue };
+            of_stack(number, seen, &mut figures);
+            shed.iter_mut().zip(&seen.counters.guard).for_each(|(sum, shed)| sum.add(shed));
+            self.left_out += seen.slow.left_out();
+            slow.extend(seen.slow.take().into_iter().map(|slow| (number, slow)));
+        }
+        self.left_out += slowest(&mut slow, self.slow.most);
+        of_guard(&self.device, &shed, &mut figures);
+        bypass.figures(&mut figures);
+        if let Some(ui) = &self.ui {
+            let slow = slow.iter().map(|(_, slow)| slow.clone()).collect();
+            ui.tell(now, MetricsSample { figures, slow, ..MetricsSample::default() });
+        }
+        self.traces.iter_mut().for_each(|traces| traces.tell(now, std::mem::take(&mut slow)));
+    }
+
+    /// Tells what `servers` have left, and ends the traces, if there are any,
+    /// with a line on stderr.
+    pub(super) fn end<D: Device>(mut self, now: Time, servers: &mut [Server<D>], bypass: &Bypass) {
+        // Answered, and never told.
+        if self.stacks.end() {
+            self.tell(now, bypass);
+        }
+        let mut together = 0;
+        for (seen, (streams, _)) in self.stacks.seen().zip(servers) {
+            let seen = seen.get_or_insert_default();
+            streams.show(seen);
+            together += seen.together;
+        }
+        self.tell(now, bypass);
+        let Some(traces) = self.traces else { return };
+        // As for `serve`: more than the slowest of a second are left out on
+        // purpose, where nobody said how slow.
+        let left_out = if self.slow.over == Span::ZERO { 0 } else { self.left_out };
+        let together = match together {
+            0 => String::new(),
+            count => format!("; {count} not separated because they were pipelined on a connection"),
+        };
+        eprintln!("{}{together}", traces.end(left_out));
+    }
+}
+
+/// Appends the figures of stack `number`.
+fn of_stack(number: usize, seen: &Seen, figures: &mut Vec<Figure>) {
+    let c = &seen.counters;
+    let of = |pairs: &[(&str, &str)]| {
+        let shard = Labels::none().with("shard", number);
+        pairs.iter().fold(shard, |labels, (name, value)| labels.with(name, value))
+    };
+    let all = [
+        ("greenwave_connections_total", of(&[]), c.offered),
+        ("greenwave_datagrams_total", of(&[]), c.datagrams_in),
+        ("greenwave_dropped_total", of(&[("reason", "verdict")]), c.driver.dropped_by_verdict),
+        ("greenwave_dropped_total", of(&[("reason", "nic full")]), c.driver.dropped_full),
+        ("greenwave_dropped_total", of(&[("reason", "untaken")]), c.untaken),
+        ("greenwave_dropped_total", of(&[("reason", "program full")]), c.datagrams_lost),
+        ("greenwave_frames_total", of(&[]), c.driver.frames),
+        ("greenwave_bytes_total", of(&[("direction", "in")]), c.bytes_in),
+        ("greenwave_bytes_total", of(&[("direction", "out")]), c.bytes_out),
+        ("greenwave_opened_total", of(&[("outcome", "opened")]), c.opened),
+        ("greenwave_opened_total", of(&[("outcome", "failed")]), c.unopened),
+        (DEPTH, of(&[("queue", "nic")]), seen.frames as u64),
+        (DEPTH, of(&[("queue", "to program")]), seen.inbound as u64),
+        (DEPTH, of(&[("queue", "from program")]), seen.outbound as u64),
+        ("greenwave_connections", of(&[]), seen.connections as u64),
+    ];
+    of_resets(number, &seen.stack, figures);
+    figures.extend(all.into_iter().map(|(name, labels, value)| Figure::new(name, labels, value as f64)));
+}
+
+#[cfg(test)]
+mod tests {
+    use net::driver::DriverCounters;
+    use runtime::socket_proxy::Counters;
+
+    use super::*;
+
+    /// Each field has a value, so that one that is new is looked at here.
+    #[test]
+    fn every_metric_moves_with_what_it_shows() {
+        let driver = DriverCounters {
+            frames: 1,
+            classified: 1,
+            dropped_by_verdict: 1,
+            dropped_full: 1,
+            panics: 1,
+            out_of_range: 1,
+        };
+        let counters = Counters {
+            offered: 1,
+            untaken: 1,
+            opened: 1,
+            unopened: 1,
+            ended: 1,
+            reset: 1,
+            bytes_in: 1,
+            bytes_out: 1,
+            bytes_unheard: 1,
+            datagrams_in: 1,
+            datagrams_out: 1,
+            datagrams_lost: 1,
+            datagrams_untaken: 1,
+            datagrams_unsent: 1,
+            driver,
+            guard: Default::default(),
+        };
+        let stack = net::stack::Counters { resets: 1, resets_received: 1, refusals: 1, ..Default::default() };
+        let (frames, inbound, outbound, connections) = (1, 1, 1, 1);
+        let seen = Seen { counters, stack, frames, inbound, outbound, connections, ..Seen::default() };
+        for (seen, expected) in [(Seen::default(), 0.0), (seen, 1.0)] {
+            let mut figures = Vec::new();
+            of_stack(0, &seen, &mut figures);
+            assert_eq!(figures.len(), 18);
+            for figure in figures {
+                assert!((figure.value - expected).abs() < 1e-9, "{figure:?} is {expected}");
+            }
+        }
+    }
+}

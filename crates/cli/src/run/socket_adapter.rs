@@ -1,0 +1,334 @@
+//! The desk of [`host::seam`] as the stack sees it.
+
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+
+use host::shim::{self, AcceptError, End, Refusal, Routes, SocketInfo, StackHandle};
+use net::classify::{FlowState, Private, TransportClassifier, private};
+use net::stack::{CloseReason, ConnId, ConnectError, Datagram, Info, KeepAlive, Unreachable};
+use net::steer::Steering;
+use net::wire::ip::TrafficClass;
+use queueing::{Priority, Span};
+use runtime::socket_proxy::{
+    AppEvent, AppSockets, AppStream, DeliveryResult, NotOpened, OutgoingDatagram, Read, Setting, WriteResult,
+};
+use rustix::io::Errno;
+
+use crate::Error;
+use crate::error::plain;
+
+/// Where programs sit, as one stack sees it.
+pub(super) struct SocketAdapter {
+    window: StackHandle,
+    happened: Vec<shim::SocketEvent>,
+    /// Connections that were not taken: nobody listened, too many waited, no
+    /// descriptor was left.
+    pub(super) untaken: [u64; 3],
+}
+
+/// A program's connection.
+pub(super) struct StreamAdapter(shim::ConnPair);
+
+impl SocketAdapter {
+    /// For each stack of `steering`; programs can ask one desk.
+    ///
+    /// # Errors
+    /// The kernel has no descriptor, or no abstract sockets.
+    pub(super) fn open(key: shim::Key, steering: Steering) -> Result<Vec<Self>, Error> {
+        let windows = StackHandle::open(key, steering).map_err(|e| no_desk(&e))?;
+        Ok(windows.into_iter().map(|window| Self { window, happened: Vec::new(), untaken: [0; 3] }).collect())
+    }
+
+    /// A descriptor that is readable while programs have something to say.
+    ///
+    /// # Errors
+    /// The kernel has no descriptor.
+    pub(super) fn readiness(&self) -> Result<OwnedFd, Error> {
+        self.window.readiness().map_err(|e| no_desk(&e))
+    }
+
+    /// Where the stacks are, for all of them.
+    pub(super) fn set_place(&self, place: Routes) {
+        self.window.set_place(place);
+    }
+
+    /// What a program's environment is to say.
+    pub(super) fn variable(&self) -> String {
+        self.window.variable()
+    }
+
+    /// What was refused by any of them, a line each.
+    pub(super) fn refused(&self) -> impl Iterator<Item = String> {
+        self.window.refused().into_iter().map(|(refusal, count)| {
+            let what = match refusal {
+                Refusal::Half { port, errno } => {
+                    let why = std::io::Error::from_raw_os_error(errno);
+                    format!("port {port} of the kernel's addresses: {}", plain(&why.to_string()))
+                }
+                Refusal::KernelSocketOverflow { port } => {
+                    format!("datagrams for port {port} of the kernel's addresses: the program is too slow")
+                }
+                Refusal::Connect => {
+                    "connect from a greenwave address to a host that is not behind the device".to_owned()
+                }
+                Refusal::Cookie => {
+                    "listen or accept by a socket that another process has bound (fork, SCM_RIGHTS): \
+                     only that process's descriptors are the stack's"
+                        .to_owned()
+                }
+                Refusal::SetOption { level, name } => format!("setsockopt level {level} option {name}"),
+                Refusal::Malformed => "malformed requests from the preloaded library".to_owned(),
+            };
+            format!("refused: {what}, {count}×")
+        })
+    }
+}
+
+fn no_desk(e: &std::io::Error) -> Error {
+    Error::new(format!("cannot open the socket for the preloaded library: {e}"))
+        .advice("a larger limit: ulimit -n")
+}
+
+impl SocketAdapter {
+    /// What `poll` tells, as the stack knows it.
+    fn hear(
+        &mut self,
+        into: &mut Vec<AppEvent>,
+        poll: impl FnOnce(&mut StackHandle, &mut Vec<shim::SocketEvent>) -> bool,
+    ) -> bool {
+        let Self { window, happened, .. } = self;
+        let some = poll(window, happened);
+        let conn = |id| window.conn(id);
+        into.extend(happened.drain(..).map(|what| match what {
+            shim::SocketEvent::Pipe { id, readable, writable, gone } => {
+                AppEvent::Pipe { conn: conn(id), readable, writable, gone }
+            }
+            shim::SocketEvent::Written(id) => AppEvent::Written(conn(id)),
+            shim::SocketEvent::Shut(id) => AppEvent::Shut(conn(id)),
+            shim::SocketEvent::Listen { port, fast_open, hops } => AppEvent::Listen { port, fast_open, hops },
+            shim::SocketEvent::Unlisten(port) => AppEvent::Unlisten(port),
+            shim::SocketEvent::Connect { call, to, port, hops } => AppEvent::Connect { call, to, port, hops },
+            shim::SocketEvent::Set { id, setting } => AppEvent::Set(conn(id), translated(setting)),
+            shim::SocketEvent::Asked { call, id } => AppEvent::Asked { call, conn: conn(id) },
+            shim::SocketEvent::Bound(port) => AppEvent::Bound(port),
+            shim::SocketEvent::Closed { socket, port, last } => AppEvent::Left { socket, port, last },
+            shim::SocketEvent::DatagramReadable(socket) => AppEvent::Mail(socket),
+            shim::SocketEvent::DatagramWritable(port) => AppEvent::Room(port),
+        }));
+        some
+    }
+}
+
+impl AppSockets for SocketAdapter {
+    type Pipe = StreamAdapter;
+
+    fn poll(&mut self, into: &mut Vec<AppEvent>) -> bool {
+        self.hear(into, StackHandle::poll)
+    }
+
+    fn poll_left(&mut self, into: &mut Vec<AppEvent>) -> bool {
+        self.hear(into, |window, into| window.poll_left(into))
+    }
+
+    fn sleep(&mut self) -> bool {
+        self.window.sleep()
+    }
+
+    fn wake(&mut self) {
+        self.window.wake();
+    }
+
+    fn classifier(&self, port: u16) -> Option<TransportClassifier> {
+        self.window.classifier(port)
+    }
+
+    fn offer(&mut self, conn: ConnId, local: SocketAddr, remote: SocketAddr) -> Option<StreamAdapter> {
+        match self.window.offer(conn, local, remote) {
+            Ok(pipe) => Some(StreamAdapter(pipe)),
+            Err(why) => {
+                let kind = match why {
+                    AcceptError::NoListener => 0,
+                    AcceptError::Full => 1,
+                    AcceptError::NoDescriptor => 2,
+                };
+                self.untaken[kind] += 1;
+                None
+            }
+        }
+    }
+
+    fn opening(
+        &mut self,
+        call: u64,
+        conn: ConnId,
+        local: SocketAddr,
+        remote: SocketAddr,
+    ) -> Option<StreamAdapter> {
+        self.window.opening(call, conn, local, remote).map(StreamAdapter)
+    }
+
+    fn refuse(&mut self, call: u64, why: NotOpened) {
+        self.window.refuse_opening(call, errno(why));
+    }
+
+    fn opened(&mut self, conn: ConnId, pipe: &mut StreamAdapter) {
+        self.window.opened(conn, &mut pipe.0);
+    }
+
+    fn failed(&mut self, conn: ConnId, why: NotOpened) {
+        self.window.failed(conn, errno(why));
+    }
+
+    fn ended(&mut self, conn: ConnId, why: CloseReason, whole: bool) {
+        self.window.ended(conn, End { error: end_errno(why, whole), whole, released: false });
+    }
+
+    fn released(&mut self, conn: ConnId) {
+        self.window.ended(conn, End { error: None, whole: true, released: true });
+    }
+
+    fn answer(&mut self, call: u64, info: Option<&Info>, keep_alive: KeepAlive) {
+        let figures = info.map_or(SocketInfo::gone(), |info| SocketInfo::of(info, keep_alive));
+        self.window.answer(call, &figures);
+    }
+
+    fn merges(&mut self, port: u16) -> bool {
+        self.window.merges(port)
+    }
+
+    fn deliver(&mut self, port: u16, datagram: &Datagram, segment: usize) -> DeliveryResult {
+        let Datagram { remote, local, marks, ref payload, label, .. } = *datagram;
+        let local = SocketAddr::new(local, port);
+        let arrived = shim::Arrived { local, remote, class: marks.byte() };
+        delivered(self.window.deliver(arrived, label.priority.level(), payload, segment))
+    }
+
+    fn letter(&mut self, socket: u64, level: Priority, bytes: &mut [u8]) -> OutgoingDatagram {
+        match self.window.letter(socket, level.level(), bytes) {
+            shim::QueuedDatagram::Out { from, to, len, segment, class, whole, hops } => {
+                OutgoingDatagram::Out { from, to, len, segment, marks: TrafficClass::of(class), whole, hops }
+            }
+            shim::QueuedDatagram::Settled(what) => OutgoingDatagram::Settled(delivered(what)),
+            shim::QueuedDatagram::Elsewhere => OutgoingDatagram::Elsewhere,
+            shim::QueuedDatagram::Nothing => OutgoingDatagram::Nothing,
+            shim::QueuedDatagram::End { port, last } => OutgoingDatagram::End { port, last },
+        }
+    }
+
+    fn undelivered(&mut self, port: u16, remote: SocketAddr, why: Unreachable) {
+        self.window.undelivered(port, remote, unreachable(why));
+    }
+}
+
+fn delivered(what: shim::Delivered) -> DeliveryResult {
+    match what {
+        shim::Delivered::To(socket) => DeliveryResult::To(socket),
+        shim::Delivered::Full => DeliveryResult::Full,
+        shim::Delivered::Lost => DeliveryResult::Lost,
+        shim::Delivered::Nobody => DeliveryResult::Nobody,
+    }
+}
+
+/// What connect(2) says of it.
+fn errno(why: NotOpened) -> Errno {
+    match why {
+        NotOpened::Here(ConnectError::NoPort) => Errno::ADDRNOTAVAIL,
+        NotOpened::Here(ConnectError::TooMany) => Errno::NOBUFS,
+        NotOpened::Here(ConnectError::NoRoute) => Errno::NETUNREACH,
+        NotOpened::There(CloseReason::Reset) => Errno::CONNREFUSED,
+        NotOpened::There(CloseReason::TimedOut) => Errno::TIMEDOUT,
+        NotOpened::There(CloseReason::Unreachable(why)) => unreachable(why),
+        NotOpened::There(CloseReason::Finished | CloseReason::Aborted) => Errno::CONNABORTED,
+    }
+}
+
+/// Error of a peer that cannot be reached (Linux, `icmp_err_convert` and `icmpv6_err_convert`).
+fn unreachable(why: Unreachable) -> Errno {
+    match why {
+        Unreachable::Network => Errno::NETUNREACH,
+        Unreachable::Host | Unreachable::Prohibited { v6: false } => Errno::HOSTUNREACH,
+        Unreachable::Protocol => Errno::NOPROTOOPT,
+        Unreachable::Port => Errno::CONNREFUSED,
+        Unreachable::Prohibited { v6: true } => Errno::ACCESS,
+    }
+}
+
+/// Error of a connection that ended for the reason `why`; `whole`: after the peer had closed (Linux, `tcp_reset`).
+fn end_errno(why: CloseReason, whole: bool) -> Option<Errno> {
+    Some(match why {
+        CloseReason::Finished => return None,
+        CloseReason::Reset if whole => Errno::PIPE,
+        CloseReason::Reset => Errno::CONNRESET,
+        CloseReason::TimedOut => Errno::TIMEDOUT,
+        CloseReason::Unreachable(why) => unreachable(why),
+        CloseReason::Aborted => Errno::CONNABORTED,
+    })
+}
+
+fn translated(setting: shim::TcpSockopt) -> Setting {
+    match setting {
+        shim::TcpSockopt::KeepAlive(on) => Setting::KeepAlive(on),
+        shim::TcpSockopt::KeepIdle(span) => Setting::KeepIdle(span),
+        shim::TcpSockopt::KeepInterval(span) => Setting::KeepInterval(span),
+        shim::TcpSockopt::KeepCount(count) => Setting::KeepCount(count),
+        shim::TcpSockopt::UserTimeout(timeout) => Setting::UserTimeout(timeout),
+        shim::TcpSockopt::Cork(cork) => Setting::Cork(cork),
+        shim::TcpSockopt::ResetOnClose(reset) => Setting::ResetOnClose(reset),
+        shim::TcpSockopt::Dscp(dscp) => Setting::Dscp(dscp),
+        shim::TcpSockopt::Ttl(hops) => Setting::Hops { six: false, hops },
+        shim::TcpSockopt::HopLimit(hops) => Setting::Hops { six: true, hops },
+        shim::TcpSockopt::TtlMin(hops) => Setting::HopsMin { six: false, hops },
+        shim::TcpSockopt::HopLimitMin(hops) => Setting::HopsMin { six: true, hops },
+        shim::TcpSockopt::Priority(level) => Setting::Level(level),
+        shim::TcpSockopt::Private(bytes) => Setting::Private(bytes),
+    }
+}
+
+impl AppStream for StreamAdapter {
+    fn tell(&mut self, level: Priority, private: &Private) {
+        self.0.tell(level.level(), private::application(private).try_into().expect("48 of its 64 bytes"));
+    }
+
+    fn flow(&mut self, flow: &FlowState) {
+        let FlowState { srtt, loss, received, sent, .. } = *flow;
+        let rtt_ns = srtt.map_or(0, Span::as_nanos);
+        self.0.flow(&shim::label_table::Flow { rtt_ns, received: received.get(), sent: sent.get(), loss });
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> WriteResult {
+        match self.0.write(bytes) {
+            shim::Wrote::Some(taken) => WriteResult::Some(taken),
+            shim::Wrote::Full => WriteResult::Full,
+            shim::Wrote::Gone => WriteResult::Gone,
+        }
+    }
+
+    fn arrived(&mut self, ends: bool) {
+        self.0.arrived(ends);
+    }
+
+    fn read(&mut self, bytes: &mut [u8]) -> Read {
+        match self.0.read(bytes) {
+            shim::Read::Some(taken) => Read::Some(taken),
+            shim::Read::Nothing => Read::Nothing,
+            shim::Read::End => Read::End,
+            shim::Read::Reset => Read::Reset,
+        }
+    }
+
+    fn take_more(&mut self) -> bool {
+        self.0.take_more()
+    }
+
+    fn finish(&mut self) {
+        self.0.finish();
+    }
+
+    fn want_room(&mut self, wanted: bool) {
+        self.0.want_room(wanted);
+    }
+
+    fn is_unread(&self) -> bool {
+        self.0.is_unread()
+    }
+}

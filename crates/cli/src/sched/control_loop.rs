@@ -1,0 +1,136 @@
+//! Rounds that follow each other: the policy decides, the mechanism acts, and what happens is told.
+
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use host::Monotonic;
+use host::cores::{Manager, Mechanism};
+use queueing::{Clock as _, Span};
+use sched::cores::contention_alarm::{Change, Contention, ContentionAlarm};
+use sched::cores::{Allocator, TaskId};
+
+use super::Args;
+use super::config::Config;
+use super::live_view::Shown;
+use super::programs::Programs;
+use super::reload::Reload;
+use super::status::{self, Status};
+use crate::control::{self, Control};
+
+/// How often we look whether programs of ours have ended.
+const REAP_EVERY: Span = Span::from_millis(25);
+
+/// One round after another.
+pub(super) struct ControlLoop<'a> {
+    /// As it is now.
+    pub config: Config,
+    pub args: &'a Args,
+    pub reload: Reload<'a>,
+    pub clock: Monotonic,
+    pub allocator: Allocator,
+    pub watch: ContentionAlarm,
+    pub mechanism: Mechanism,
+    pub period: Span,
+    /// Where it shows itself, if anywhere.
+    pub shown: Option<Shown>,
+    /// Where it is asked, if anywhere.
+    pub control: Option<Control>,
+}
+
+impl ControlLoop<'_> {
+    /// Until ctrl-C, the end of all tasks, or of the time.
+    pub fn run(
+        &mut self,
+        manager: &mut dyn Manager,
+        programs: &mut Programs,
+        interrupted: &AtomicBool,
+    ) -> Status {
+        let begin = self.clock.now();
+        let mut status = Status::new(begin, self.config.tasks.len());
+        let (mut told, mut reaped, mut changes) = (begin, begin, Vec::new());
+        loop {
+            let start = self.clock.now();
+            if start.since(reaped) >= REAP_EVERY {
+                reaped = start;
+                programs.reap();
+                self.control.iter_mut().for_each(|control| control.look(start));
+                self.read_again(manager);
+            }
+            status.actions += self.allocator.round(start, manager) as u64;
+            status.rounds += 1;
+            self.watch.round(start, self.allocator.signals(), self.allocator.assignment(), &mut changes);
+            changes.drain(..).for_each(|change| {
+                status.raised += u64::from(matches!(change, Change::Raised(_)));
+                self.report(change);
+            });
+            let end = self.clock.now();
+            let cost = end.since(start);
+            status.cost.record(cost);
+            if let Some(shown) = &mut self.shown {
+                shown.round(start, &self.allocator, cost);
+                if shown.is_due(start) {
+                    let conditions: Vec<Contention> = self.watch.raised().collect();
+                    let figures = status.figures(start, &self.config, manager, &self.allocator, &conditions);
+                    shown.tell(start, &self.config, self.allocator.assignment(), figures);
+                }
+            }
+            let is_over = (0..self.config.tasks.len()).all(|number| manager.is_over(TaskId(number as u16)));
+            let is_late = self.args.lasts.is_some_and(|lasts| start.since(begin) >= lasts);
+            status.lost = manager.lost();
+            let ends = is_over || is_late || status.lost.is_some() || interrupted.load(Ordering::Relaxed);
+            if ends || start.since(told) >= self.args.every {
+                told = start;
+                let conditions: Vec<Contention> = self.watch.raised().collect();
+                status.tell(start, &self.config, manager, &self.allocator, &conditions, self.args.json);
+            }
+            if ends {
+                return status;
+            }
+            // Whatever a round takes, others have the core for as long.
+            let next = (start + self.period).max(self.clock.now() + cost);
+            std::thread::sleep(Duration::from(next.since(self.clock.now())));
+        }
+    }
+
+    /// Takes over other thresholds, if that was asked for.
+    fn read_again(&mut self, manager: &mut dyn Manager) {
+        let Some(read) = self.reload.look(self.control.as_mut(), &self.config) else { return };
+        let outcome = read.map(|config| self.take_over(manager, config));
+        control::tell(self.control.as_mut(), self.clock.now(), &outcome);
+    }
+
+    /// Has other thresholds hold from now on; what to say of it.
+    fn take_over(&mut self, manager: &mut dyn Manager, config: Config) -> String {
+        for (number, task) in config.tasks.iter().enumerate() {
+            let (id, spec) = (TaskId(number as u16), task.spec(self.mechanism));
+            self.allocator.set_thresholds(id, &spec);
+            manager.set_thresholds(id, &spec);
+        }
+        self.watch.set_after(config.condition_after);
+        self.config = config;
+        "reloaded: thresholds".to_owned()
+    }
+
+    /// To the log, and to the hook.
+    fn report(&self, change: Change) {
+        let (word, trouble) = match change {
+            Change::Raised(trouble) => ("raised", trouble),
+            Change::Cleared(trouble) => ("cleared", trouble),
+        };
+        let (what, place) = status::parts(trouble, &self.config);
+        eprintln!("interference alarm {word}: {what} {place} (after {})", self.config.condition_after);
+        let Some((program, words)) = self.config.hook.split_first() else { return };
+        let mut hook = Command::new(program);
+        hook.args(words)
+            .env("GREENWAVE_CONDITION", word)
+            .env("GREENWAVE_TROUBLE", what)
+            .env("GREENWAVE_WHERE", place);
+        hook.stdin(std::process::Stdio::null()).stdout(std::io::stderr());
+        match hook.spawn() {
+            // It may take as long as it likes, and nobody waits for it.
+            Ok(mut child) => drop(std::thread::spawn(move || child.wait())),
+            Err(e) => eprintln!("hook {program}: {e}"),
+        }
+    }
+}

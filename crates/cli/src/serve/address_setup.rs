@@ -1,0 +1,190 @@
+//! Before a server listens: its addresses are checked and found.
+//!
+//! The shards do that themselves, as they will while they serve; here they are
+//! turned until all have what was asked for, somebody else turns out to have
+//! it, or nobody has answered for too long.
+
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use host::Monotonic;
+use net::{Device, Stack};
+use queueing::{Clock, Span, Time};
+use runtime::shard::Step;
+use runtime::socket_proxy::{AppSockets, SocketProxy};
+use runtime::{App, Shard};
+
+use crate::Error;
+use crate::address::{Addresses, Cidr};
+use crate::device::not_the_kernels;
+
+/// How long a server or a router may take to say something.
+const PATIENCE: Span = Span::from_secs(10);
+/// How often things are looked at while nothing comes.
+const LOOK_EVERY: Span = Span::from_millis(5);
+/// Steps of a shard before the next one's turn.
+const STEPS_MAX: usize = 1024;
+
+/// Addresses that are in use.
+pub(crate) struct Found {
+    /// Those that clients are to use.
+    pub(crate) served: Vec<IpAddr>,
+    /// Those and our link-local one.
+    pub(crate) every: Vec<IpAddr>,
+}
+
+/// A stack with an owner who turns it.
+pub(crate) trait Steppable<D: Device> {
+    /// The stack.
+    fn stack(&mut self) -> &mut Stack;
+    /// Does what there is to do, up to a bound; nobody listens yet.
+    fn turn(&mut self, now: Time, device: &mut D);
+}
+
+impl<D: Device, A: App> Steppable<D> for Shard<D, A> {
+    fn stack(&mut self) -> &mut Stack {
+        self.stack()
+    }
+
+    fn turn(&mut self, now: Time, device: &mut D) {
+        for _ in 0..STEPS_MAX {
+            match self.step(now, device) {
+                Step::Idle => break,
+                Step::Assign(_) => unreachable!("nobody listens yet"),
+                _ => {}
+            }
+        }
+    }
+}
+
+impl<D: Device, P: AppSockets> Steppable<D> for SocketProxy<D, P> {
+    fn stack(&mut self) -> &mut Stack {
+        self.stack()
+    }
+
+    fn turn(&mut self, now: Time, device: &mut D) {
+        self.turn(now, device);
+    }
+}
+
+/// Turns `shards` until they have what `wanted` says, and prints what was
+/// found (`aside`: to stderr). `None` when `interrupted`.
+///
+/// # Errors
+/// An address that somebody has; nobody answers within [`PATIENCE`].
+pub(crate) fn settle<D: Device, S: Steppable<D>>(
+    shards: &mut [(S, D)],
+    wanted: &Addresses,
+    interrupted: &AtomicBool,
+    aside: bool,
+) -> Result<Option<Found>, Error> {
+    let clock = Monotonic::new();
+    let end = clock.now() + PATIENCE;
+    loop {
+        let missing = shards.iter_mut().find_map(|(shard, _)| missing(shard.stack(), wanted));
+        match missing {
+            None => break,
+            Some(Missing::Taken(addr)) => return Err(taken(addr)),
+            Some(what) if clock.now() > end => return Err(silence(&what)),
+            Some(_) if interrupted.load(Ordering::Relaxed) => return Ok(None),
+            Some(_) => turn(shards, &clock),
+        }
+    }
+    // Every shard has the same.
+    let Some((first, _)) = shards.first_mut() else { return Ok(None) };
+    let stack = first.stack();
+    let every: Vec<IpAddr> = stack.addrs().collect();
+    let served = every.iter().copied().filter(|addr| is_served(*addr, wanted)).collect();
+    say(stack, wanted, clock.now(), aside)?;
+    Ok(Some(Found { served, every }))
+}
+
+/// Lets each shard do what there is to do, then waits a little for more.
+fn turn<D: Device, S: Steppable<D>>(shards: &mut [(S, D)], clock: &Monotonic) {
+    for (shard, device) in shards.iter_mut() {
+        shard.turn(clock.now(), device);
+    }
+    // The first shard has a device in any case; others may share it.
+    if let Some((_, device)) = shards.first_mut() {
+        device.wait(LOOK_EVERY);
+    }
+}
+
+/// What a stack still lacks.
+enum Missing {
+    /// An address that it has to check.
+    Checked,
+    /// An address that somebody else has.
+    Taken(Cidr),
+    /// A server's answer.
+    Lease,
+    /// A router's advertisement.
+    Advertisement,
+}
+
+fn missing(stack: &Stack, wanted: &Addresses) -> Option<Missing> {
+    let has = |addr: IpAddr| stack.addrs().any(|own| own == addr);
+    let not_there: Vec<Cidr> = wanted.v6.iter().copied().filter(|cidr| !has(cidr.addr)).collect();
+    if let Some(taken) = not_there.iter().find(|cidr| !stack.is_checking(cidr.addr)) {
+        return Some(Missing::Taken(*taken));
+    }
+    if !not_there.is_empty() {
+        return Some(Missing::Checked);
+    }
+    if wanted.dhcp && stack.lease().is_none() {
+        return Some(Missing::Lease);
+    }
+    let found = stack.addrs().any(|addr| is_made(addr, wanted));
+    (wanted.slaac && !found).then_some(Missing::Advertisement)
+}
+
+/// Whether a router's advertisement led to `addr`.
+fn is_made(addr: IpAddr, wanted: &Addresses) -> bool {
+    let is_global = matches!(addr, IpAddr::V6(addr) if !addr.is_unicast_link_local());
+    is_global && wanted.given().all(|given| given != addr)
+}
+
+/// Whether clients are to use `addr`.
+fn is_served(addr: IpAddr, wanted: &Addresses) -> bool {
+    addr.is_ipv4() || is_made(addr, wanted) || wanted.given().any(|given| given == addr)
+}
+
+fn taken(cidr: Cidr) -> Error {
+    let what = format!("address {} is in use by another host of the link", cidr.addr);
+    Error::new(what).advice("--addr with an address of the subnet that nobody has, or --addr slaac")
+}
+
+fn silence(what: &Missing) -> Error {
+    match what {
+        Missing::Checked | Missing::Taken(_) => {
+            Error::new(format!("duplicate address detection did not finish within {PATIENCE}"))
+                .advice("--pcap FILE, to see whether the device sends")
+        }
+        Missing::Lease => Error::new(format!("no DHCP lease within {PATIENCE}"))
+            .advice("--addr with an address of the subnet that nobody has"),
+        Missing::Advertisement => {
+            Error::new(format!("no router advertisement with a prefix within {PATIENCE}"))
+                .advice("--addr with an address, such as fd00::2/64")
+        }
+    }
+}
+
+/// Prints what was found; `aside`, to stderr.
+fn say(stack: &Stack, wanted: &Addresses, now: Time, aside: bool) -> Result<(), Error> {
+    let say = |line: String| if aside { eprintln!("{line}") } else { println!("{line}") };
+    if let Some(lease) = stack.lease() {
+        not_the_kernels(lease.addr.into(), "--addr with an address of the subnet that nobody has")?;
+        let way = lease.router.map_or("no gateway".to_owned(), |router| format!("gateway {router}"));
+        let span = match lease.until {
+            Time::MAX => "without expiry".to_owned(),
+            until => {
+                format!("for {} s", (until.since(now) + Span::from_millis(500)).as_nanos() / 1_000_000_000)
+            }
+        };
+        say(format!("{}/{} leased from {} {span}, {way}", lease.addr, lease.prefix, lease.server));
+    }
+    for addr in stack.addrs().filter(|addr| is_made(*addr, wanted)) {
+        say(format!("{addr}/64 from a router advertisement"));
+    }
+    Ok(())
+}

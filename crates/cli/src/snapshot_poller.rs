@@ -1,0 +1,106 @@
+//! Several who show themselves through hatches, asked together once a second.
+//!
+//! What they answer is looked at when all have; until then nobody is asked
+//! again, and whoever asks does something else.
+
+use std::sync::Arc;
+
+use queueing::Time;
+use runtime::snapshot_exchange::SnapshotExchange;
+
+use crate::ui::window::STEP;
+
+/// See the module.
+pub struct SnapshotPoller<T> {
+    each: Vec<One<T>>,
+    /// When all had answered last.
+    answered: Option<Time>,
+    /// They have been asked, and not all have answered.
+    waits: bool,
+}
+
+struct One<T> {
+    hatch: Arc<SnapshotExchange<T>>,
+    /// Its answer, or what it is to fill next.
+    seen: Option<Box<T>>,
+}
+
+impl<T: Default> SnapshotPoller<T> {
+    /// So many, each of which is given what `empty` makes to fill.
+    pub fn new(count: usize, mut empty: impl FnMut() -> T) -> Self {
+        let mut one = || One { hatch: Arc::default(), seen: Some(Box::new(empty())) };
+        Self { each: (0..count).map(|_| one()).collect(), answered: None, waits: false }
+    }
+
+    /// Where they show themselves.
+    pub fn hatches(&self) -> Vec<Arc<SnapshotExchange<T>>> {
+        self.each.iter().map(|one| one.hatch.clone()).collect()
+    }
+
+    /// Asks if it is time to; whether all have answered, just now.
+    pub fn look(&mut self, now: Time) -> bool {
+        if !self.waits && self.answered.is_none_or(|answered| now.since(answered) >= STEP) {
+            self.waits = true;
+            for one in &mut self.each {
+                one.seen.take().into_iter().for_each(|empty| one.hatch.request(empty));
+            }
+        }
+        let all = self.waits && self.collect();
+        if all {
+            (self.answered, self.waits) = (Some(now), false);
+        }
+        all
+    }
+
+    /// Takes what was answered and not looked at yet, when nobody is asked any more;
+    /// whether there can be such.
+    pub fn end(&mut self) -> bool {
+        self.collect();
+        std::mem::take(&mut self.waits)
+    }
+
+    /// What each has answered, to be emptied for the next time; `None` where it has not.
+    pub fn seen(&mut self) -> impl Iterator<Item = &mut Option<Box<T>>> {
+        self.each.iter_mut().map(|one| &mut one.seen)
+    }
+
+    /// Whether all have answered.
+    fn collect(&mut self) -> bool {
+        for one in self.each.iter_mut().filter(|one| one.seen.is_none()) {
+            one.seen = one.hatch.take();
+        }
+        self.each.iter().all(|one| one.seen.is_some())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use queueing::Span;
+
+    use super::*;
+
+    #[test]
+    fn they_are_asked_once_a_second_and_looked_at_when_all_have_answered() {
+        let mut asked = SnapshotPoller::new(2, || 0);
+        let hatches = asked.hatches();
+        let at = |ms: u64| Time::ZERO + Span::from_millis(ms);
+        let answer = |which: usize, with: u32| hatches[which].fill_if_requested(|seen| *seen += with);
+        answer(0, 1);
+        assert!(!asked.look(at(0)), "nobody was asked before");
+        answer(0, 10);
+        assert!(!asked.look(at(5)), "one has answered");
+        answer(1, 20);
+        assert!(asked.look(at(10)));
+        let seen: Vec<_> = asked.seen().map(|seen| **seen.as_ref().unwrap()).collect();
+        assert_eq!(seen, [10, 20]);
+        assert!(!asked.look(at(1_009)), "it was less than a second ago");
+        answer(0, 100);
+        answer(1, 100);
+        assert!(!asked.look(at(1_010)));
+        answer(1, 200);
+        assert!(asked.end(), "one has, and nobody looked");
+        let seen: Vec<_> = asked.seen().map(|seen| seen.as_ref().map(|seen| **seen)).collect();
+        assert_eq!(seen, [None, Some(220)]);
+        assert!(!asked.end());
+    }
+}

@@ -1,0 +1,270 @@
+//! What a command has told of itself, kept for a minute and added up.
+//!
+//! Pure: `now` is an argument, and what comes out is a [`Snapshot`] or
+//! Prometheus' text. Bounds: a minute of moments, of each what it told and the
+//! values of its histograms that occurred (two digits, so at most some thousand
+//! each), [`MOVES_MAX`] moves, and 23 numbers for each histogram ever told.
+
+use std::collections::VecDeque;
+
+use queueing::{Histogram, Span, Time};
+use runtime::shard::{Side, Slow};
+
+use super::labels::Labels;
+use super::metrics::{self, Buckets};
+use super::snapshot::{Figure, Move, Owner, Point, Request, SCHEMA, Snapshot, Spread};
+
+/// Who tells, and what.
+#[derive(Clone, Debug)]
+pub struct Head {
+    /// `serve`, `run`, `sched`, `guard`.
+    pub command: &'static str,
+    /// What it does, in a line.
+    pub about: String,
+    /// The counter whose rate is the command's throughput.
+    pub rate: &'static str,
+}
+
+/// What a command tells at a moment.
+#[derive(Debug, Default)]
+pub struct MetricsSample<'a> {
+    /// Counters since it began, and gauges.
+    pub figures: Vec<Figure>,
+    /// What was recorded since it told last.
+    pub spans: Vec<Spans<'a>>,
+    /// Who has which core.
+    pub owners: Vec<Owner>,
+    /// Cores that changed hands since it told last.
+    pub moves: Vec<Move>,
+    /// The slowest requests since it told last, the slowest first.
+    pub slow: Vec<Slow>,
+}
+
+/// A histogram of the time since the last one.
+#[derive(Debug)]
+pub struct Spans<'a> {
+    /// A metric of the kind histogram.
+    pub name: &'static str,
+    /// Of what.
+    pub labels: Labels,
+    /// What was recorded.
+    pub recorded: &'a Histogram,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Live {
+    head: Head,
+    began: Time,
+    /// The latest is the last.
+    moments: VecDeque<Moment>,
+    owners: Vec<Owner>,
+    moves: VecDeque<Move>,
+    /// Since it began.
+    sums: Vec<Buckets>,
+}
+
+#[derive(Debug)]
+struct Moment {
+    at: Time,
+    figures: Vec<Figure>,
+    spans: Vec<Tally>,
+    /// How many were told.
+    moves: usize,
+    /// The first of those that were told, at most [`SLOW_SHOWN`].
+    slow: Vec<Request>,
+}
+
+/// What occurred, and how often.
+#[derive(Debug)]
+struct Tally {
+    name: &'static str,
+    labels: Labels,
+    counts: Box<[(Span, u64)]>,
+}
+
+/// From one moment to the next.
+pub const STEP: Span = Span::from_secs(1);
+/// The longest window, in seconds; as many moments are kept.
+pub const WINDOW_MAX_S: u64 = 60;
+/// The window where nobody says which.
+pub const WINDOW_S: u64 = 10;
+/// Slow requests that are kept of a moment and shown of a window.
+pub const SLOW_SHOWN: usize = 8;
+/// Moves that are kept.
+const MOVES_MAX: usize = 512;
+
+impl Live {
+    /// It begins at `now`.
+    pub fn new(head: Head, now: Time) -> Self {
+        Self {
+            head,
+            began: now,
+            moments: VecDeque::new(),
+            owners: Vec::new(),
+            moves: VecDeque::new(),
+            sums: Vec::new(),
+        }
+    }
+
+    /// Seconds since it began.
+    pub fn seconds(&self, at: Time) -> f64 {
+        at.since(self.began).as_secs_f64()
+    }
+
+    /// Keeps what is told at `now`.
+    pub fn tell(&mut self, now: Time, told: MetricsSample<'_>) {
+        let figures = told.figures.iter().map(|figure| figure.name.as_str());
+        let mut names = figures.chain(told.spans.iter().map(|spans| spans.name));
+        let command = self.head.command;
+        debug_assert!(names.all(|name| metrics::is_known(name, command)), "{command}: {told:?}");
+        let mut spans = Vec::new();
+        for Spans { name, labels, recorded } in told.spans {
+            self.sum(name, &labels).add(recorded);
+            if recorded.count() > 0 {
+                let mut coarse = Histogram::coarse();
+                coarse.merge(recorded);
+                spans.push(Tally { name, labels, counts: coarse.counts().collect() });
+            }
+        }
+        if self.moments.len() > WINDOW_MAX_S as usize {
+            self.moments.pop_front();
+        }
+        let moves = told.moves.len();
+        let slow = told.slow.iter().take(SLOW_SHOWN).map(|slow| self.request(slow)).collect();
+        self.moments.push_back(Moment { at: now, figures: told.figures, spans, moves, slow });
+        self.owners = told.owners;
+        self.moves.extend(told.moves);
+        let too_many = self.moves.len().saturating_sub(MOVES_MAX);
+        self.moves.drain(..too_many);
+    }
+
+    fn request(&self, slow: &Slow) -> Request {
+        let to = match slow.side {
+            Side::Served => "",
+            Side::Called(_) => "→ ",
+        };
+        Request {
+            at_s: self.seconds(slow.begun),
+            class: slow.label.priority.level(),
+            what: format!("{to}{} {}", slow.told.what, slow.told.path).trim().to_owned(),
+            end: slow.end.to_string(),
+            total_ns: slow.total().as_nanos(),
+            stages_ns: slow.stages.map(Span::as_nanos),
+        }
+    }
+
+    fn sum(&mut self, name: &'static str, labels: &Labels) -> &mut Buckets {
+        let place = self.sums.iter().position(|sum| sum.name == name && sum.labels == *labels);
+        let place = place.unwrap_or_else(|| {
+            self.sums.push(Buckets::new(name, labels.clone()));
+            self.sums.len() - 1
+        });
+        &mut self.sums[place]
+    }
+
+    /// All that is known, for [`metrics::text`].
+    pub fn exported(&self, now: Time) -> (Vec<Figure>, Vec<Buckets>) {
+        let mut figures = self.moments.back().map_or(Vec::new(), |last| last.figures.clone());
+        let program =
+            Labels::none().with("command", self.head.command).with("version", env!("CARGO_PKG_VERSION"));
+        figures.push(Figure::new("greenwave_build_info", program, 1.0));
+        figures.push(Figure::new("greenwave_up_seconds", Labels::none(), self.seconds(now)));
+        (figures, self.sums.clone())
+    }
+
+    /// What is live at `now`, over the last `window_s` seconds, 1 and more.
+    pub fn snapshot(&self, now: Time, window_s: u64) -> Snapshot {
+        let window = window_s.clamp(1, WINDOW_MAX_S) as usize;
+        let last = self.moments.back();
+        let at = last.map_or(self.began, |last| last.at);
+        // The moment before the window, whose counters it begins with.
+        let before = self.moments.len().checked_sub(window + 1);
+        let begin = before.map_or(self.began, |place| self.moments[place].at);
+        let recent = || self.moments.range(before.map_or(0, |place| place + 1)..);
+        let span_s = at.since(begin).as_secs_f64();
+        let per_s = |count: f64| if span_s > 0.0 { count / span_s } else { 0.0 };
+        let mut figures = last.map_or(Vec::new(), |last| last.figures.clone());
+        for figure in &mut figures {
+            if metrics::is_counter(&figure.name) {
+                let then = before.map_or(0.0, |place| self.moments[place].value(figure));
+                figure.per_s = Some(per_s((figure.value - then).max(0.0)));
+            }
+        }
+        let mut spreads = Vec::new();
+        for Buckets { name, labels, .. } in &self.sums {
+            let tallies = recent().flat_map(|moment| &moment.spans);
+            let tallies = tallies.filter(|tally| tally.name == *name && tally.labels == *labels);
+            let mut all = Histogram::coarse();
+            tallies.flat_map(|tally| tally.counts.iter()).for_each(|&(span, n)| all.record_n(span, n));
+            if all.count() > 0 {
+                spreads.push(spread(name, labels, &all, per_s(all.count() as f64)));
+            }
+        }
+        let since_s = self.seconds(begin);
+        let moves: Vec<Move> = self.moves.iter().filter(|moved| moved.at_s > since_s).cloned().collect();
+        let told: usize = recent().map(|moment| moment.moves).sum();
+        let mut slow: Vec<Request> = recent().flat_map(|moment| &moment.slow).cloned().collect();
+        slow.sort_by_key(|request| std::cmp::Reverse(request.total_ns));
+        slow.truncate(SLOW_SHOWN);
+        Snapshot {
+            schema: SCHEMA,
+            command: self.head.command.to_owned(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            about: self.head.about.clone(),
+            process: std::process::id(),
+            at_s: self.seconds(now),
+            silent_s: now.since(at).as_secs_f64(),
+            window_s: span_s,
+            rate: self.head.rate.to_owned(),
+            figures,
+            spreads,
+            history: self.history(),
+            owners: self.owners.clone(),
+            moves_lost: told.saturating_sub(moves.len()) as u64,
+            moves,
+            slow,
+        }
+    }
+
+    /// What happened from each moment to the next.
+    fn history(&self) -> Vec<Point> {
+        let pairs = self.moments.iter().zip(self.moments.iter().skip(1));
+        let points = pairs.map(|(before, after)| {
+            let seconds = after.at.since(before.at).as_secs_f64().max(1e-9);
+            let rate = |name| (after.sum(name) - before.sum(name)).max(0.0) / seconds;
+            Point { at_s: self.seconds(after.at), rate: rate(self.head.rate), shed: rate(metrics::SHED) }
+        });
+        points.collect()
+    }
+}
+
+impl Moment {
+    /// What `figure` was then; 0 where it was not.
+    fn value(&self, figure: &Figure) -> f64 {
+        let same = |other: &&Figure| other.name == figure.name && other.labels == figure.labels;
+        self.figures.iter().find(same).map_or(0.0, |found| found.value)
+    }
+
+    /// All of a name together.
+    fn sum(&self, name: &str) -> f64 {
+        self.figures.iter().filter(|figure| figure.name == name).map(|figure| figure.value).sum()
+    }
+}
+
+fn spread(name: &str, labels: &Labels, all: &Histogram, per_s: f64) -> Spread {
+    let ns = |q| all.quantile(q).as_nanos();
+    Spread {
+        name: name.to_owned(),
+        labels: labels.clone(),
+        per_s,
+        p1_ns: ns(0.01),
+        p50_ns: ns(0.5),
+        p99_ns: ns(0.99),
+        p999_ns: ns(0.999),
+        max_ns: all.max().as_nanos(),
+    }
+}
+
+#[cfg(test)]
+mod tests;
