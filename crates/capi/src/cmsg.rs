@@ -312,7 +312,7 @@ mod tests {
         assert_eq!(read(IPPROTO_IPV6, libc::IPV6_TCLASS, 17), Err(Errno::INVAL));
         assert_eq!(read(IPPROTO_IP, libc::IP_PKTINFO, 20), Err(Errno::INVAL));
         // SAFETY: a header of zeros is a message of nothing.
-        assert_eq!(unsafe { cmsg::read(&std::mem::zeroed()) }, Ok(Cmsg::default()));
+        assert_eq!(unsafe { super::read(&std::mem::zeroed()) }, Ok(Cmsg::default()));
     }
 
     /// Lengths that a header may say, in as many bytes, where it stands aligned and where not: nothing is read

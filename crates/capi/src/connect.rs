@@ -29,7 +29,7 @@ use crate::{borrow, errors, fail, fd_replace, kernel_socket, ours, seam, socket_
 pub unsafe extern "C-unwind" fn connect(fd: c_int, addr: *const sockaddr, len: socklen_t) -> c_int {
     type Real = unsafe extern "C-unwind" fn(c_int, *const sockaddr, socklen_t) -> c_int;
     // SAFETY: the program's arguments.
-    let (Some(seam), Some(to)) = (seam(), unsafe { crate::sockaddr::read(addr, len) }) else {
+    let (Some(seam), Some(to)) = (seam(), unsafe { crate::socket_address::read(addr, len) }) else {
         // SAFETY: as above.
         let is_nobody = unsafe { udp_socket::is_unspec(addr, len) };
         return match (seam(), ours(fd)) {
@@ -39,7 +39,7 @@ pub unsafe extern "C-unwind" fn connect(fd: c_int, addr: *const sockaddr, len: s
     };
     let name = ours(fd);
     // SAFETY: as above.
-    let family = unsafe { crate::sockaddr::family(addr, len) }.map(c_int::from);
+    let family = unsafe { crate::socket_address::family(addr, len) }.map(c_int::from);
     let opened = match (unopened(fd, to, name.as_ref()), name) {
         (Some((six, from)), _) => match other_family(six, family, len) {
             // The desk says so of any other address.
@@ -103,7 +103,7 @@ fn disconnect(seam: &ShimClient, fd: c_int, name: &Name) -> Result<(), Errno> {
 /// `addr` points to `len` bytes.
 pub(crate) unsafe fn opens(fd: c_int, addr: *const sockaddr, len: socklen_t) -> Result<bool, Errno> {
     // SAFETY: the caller's address.
-    match (seam(), unsafe { crate::sockaddr::read(addr, len) }) {
+    match (seam(), unsafe { crate::socket_address::read(addr, len) }) {
         (Some(seam), Some(to)) => unopened(fd, to, ours(fd).as_ref())
             .map_or(Ok(false), |(six, from)| open(&seam, fd, to, six, from)),
         _ => Ok(false),

@@ -11,7 +11,7 @@ use host::shim::Interface;
 use libc::{ifaddrs, sockaddr, sockaddr_in6, socklen_t};
 
 use crate::real_fn::next;
-use crate::{seam, sockaddr};
+use crate::{seam, socket_address};
 
 /// What the data of entries of ours points to.
 static MARK: u8 = 0;
@@ -152,7 +152,8 @@ fn raw(addr: IpAddr, interface: u32) -> sockaddr_in6 {
     let mut len = size_of::<sockaddr_in6>() as socklen_t;
     let place: *mut sockaddr = (&raw mut bytes).cast();
     // SAFETY: there is as much room as is said.
-    let written = unsafe { sockaddr::write(SocketAddr::new(addr, 0), addr.is_ipv6(), place, &raw mut len) };
+    let written =
+        unsafe { socket_address::write(SocketAddr::new(addr, 0), addr.is_ipv6(), place, &raw mut len) };
     debug_assert!(written.is_ok(), "there is room");
     if matches!(addr, IpAddr::V6(addr) if addr.is_unicast_link_local()) {
         bytes.sin6_scope_id = interface;
@@ -190,7 +191,7 @@ mod tests {
                 [entry.ifa_addr, entry.ifa_netmask, entry.ifa_ifu].into_iter().filter(|addr| !addr.is_null());
             let len = size_of::<sockaddr_in6>() as socklen_t;
             // SAFETY: each has so much room.
-            let addrs = addrs.filter_map(|addr| unsafe { sockaddr::read(addr, len) }).collect();
+            let addrs = addrs.filter_map(|addr| unsafe { socket_address::read(addr, len) }).collect();
             // SAFETY: it ends with NUL.
             let name = unsafe { std::ffi::CStr::from_ptr(entry.ifa_name) };
             all.push((name.to_string_lossy().into_owned(), addrs));

@@ -55,7 +55,7 @@ mod real_fn;
 mod recv;
 mod send;
 mod shm_send;
-mod sockaddr;
+mod socket_address;
 mod socket_kind;
 mod sockname;
 mod sockopt;

@@ -20,7 +20,7 @@ use rustix::thread::CapabilitySet;
 use crate::datagram_io::piece;
 use crate::real_fn::next;
 use crate::recv::received_fd;
-use crate::{borrow, fail, fd_replace, ours, seam, shm_send, sockaddr, socket_kind, udp_socket};
+use crate::{borrow, fail, fd_replace, ours, seam, shm_send, socket_address, socket_kind, udp_socket};
 
 /// What `bind` asks the desk for; `None` when the socket is the kernel's for sure.
 ///
@@ -28,7 +28,7 @@ use crate::{borrow, fail, fd_replace, ours, seam, shm_send, sockaddr, socket_kin
 /// As bind(2).
 unsafe fn wanted(fd: c_int, addr: *const sockaddr, len: socklen_t) -> Option<Request> {
     // SAFETY: the program's arguments.
-    let addr = unsafe { sockaddr::read(addr, len) }?;
+    let addr = unsafe { socket_address::read(addr, len) }?;
     let socket = borrow(fd)?;
     let Some(six) = socket_kind::tcp(socket) else { return udp_socket::wanted(socket, addr) };
     if seam().is_some_and(|seam| fd_replace::is_elsewhere(&seam, socket)) {
@@ -259,7 +259,7 @@ unsafe fn take(
     fd_replace::inherit(fd, connection.as_raw_fd());
     shm_send::accept(connection.as_raw_fd(), &name);
     // SAFETY: the program's arguments.
-    unsafe { sockaddr::write(name.remote, name.six, addr, len) }?;
+    unsafe { socket_address::write(name.remote, name.six, addr, len) }?;
     Ok(connection.into_raw_fd())
 }
 

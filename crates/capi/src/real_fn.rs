@@ -33,12 +33,12 @@ impl Next {
 macro_rules! next {
     // A C library without it cannot have started this program.
     ($name:ident($($arg:expr),*) as $type:ty) => {
-        $crate::next::next!($name($($arg),*) as $type, or std::process::abort())
+        $crate::real_fn::next!($name($($arg),*) as $type, or std::process::abort())
     };
     ($name:ident($($arg:expr),*) as $type:ty, or $missing:expr) => {{
-        static NEXT: $crate::next::Next = {
+        static NEXT: $crate::real_fn::Next = {
             const NAME: &str = concat!(stringify!($name), "\0");
-            $crate::next::Next::new(match std::ffi::CStr::from_bytes_with_nul(NAME.as_bytes()) {
+            $crate::real_fn::Next::new(match std::ffi::CStr::from_bytes_with_nul(NAME.as_bytes()) {
                 Ok(name) => name,
                 Err(_) => panic!("the name of a function has no NUL"),
             })

@@ -12,7 +12,7 @@ use rustix::io::Errno;
 
 use crate::datagram_io::{ReceivedDatagram, piece, receive};
 use crate::real_fn::next;
-use crate::{cmsg, errors, fail, is_loaded, memory, ours, shm_send, sockaddr, stream, udp_fds};
+use crate::{cmsg, errors, fail, is_loaded, memory, ours, shm_send, socket_address, stream, udp_fds};
 
 /// A datagram into `n` bytes at `bytes`; its length, as the calls below return it.
 ///
@@ -143,7 +143,7 @@ unsafe fn told(got: &ReceivedDatagram, six: bool, addr: *mut sockaddr, len: *mut
     // SAFETY: the program's arguments.
     let named = unsafe {
         match got.from {
-            Some(from) => sockaddr::write(from, six, addr, len),
+            Some(from) => socket_address::write(from, six, addr, len),
             None if len.is_null() => Ok(()),
             None => no_name(len),
         }

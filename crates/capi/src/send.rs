@@ -15,7 +15,9 @@ use rustix::io::Errno;
 
 use crate::datagram_io::{piece, send as send_pieces};
 use crate::real_fn::next;
-use crate::{cmsg, connect, fail, is_loaded, memory, ours, shm_send, sockaddr, stream, udp_fds, udp_socket};
+use crate::{
+    cmsg, connect, fail, is_loaded, memory, ours, shm_send, socket_address, stream, udp_fds, udp_socket,
+};
 
 /// Whom a datagram is for, as `sendto` and `sendmsg` say it.
 ///
@@ -26,10 +28,10 @@ unsafe fn target(addr: *const sockaddr, len: socklen_t) -> Result<Option<SocketA
         return Ok(None);
     }
     // SAFETY: the caller's address.
-    match unsafe { sockaddr::read(addr, len) } {
+    match unsafe { socket_address::read(addr, len) } {
         Some(to) => Ok(Some(to)),
         // SAFETY: as above.
-        None => Err(match unsafe { sockaddr::family(addr, len) }.map(c_int::from) {
+        None => Err(match unsafe { socket_address::family(addr, len) }.map(c_int::from) {
             Some(libc::AF_INET | libc::AF_INET6 | libc::AF_UNSPEC) | None => Errno::INVAL,
             Some(_) => Errno::AFNOSUPPORT,
         }),
@@ -46,7 +48,7 @@ unsafe fn sender(fd: c_int, addr: *const sockaddr, len: socklen_t) -> Result<Opt
         return Ok(Some(name));
     }
     // SAFETY: the caller's address.
-    match unsafe { sockaddr::read(addr, len) } {
+    match unsafe { socket_address::read(addr, len) } {
         Some(to) if udp_socket::adopt(fd, to, false)? => Ok(udp_fds::of(fd)),
         _ => Ok(None),
     }

@@ -7,7 +7,7 @@ use libc::{sockaddr, socklen_t};
 use rustix::io::Errno;
 
 use crate::real_fn::next;
-use crate::{connect, fail, ours, seam, sockaddr, udp_socket};
+use crate::{connect, fail, ours, seam, socket_address, udp_socket};
 
 fn done(result: Result<(), Errno>) -> c_int {
     result.map_or_else(fail, |()| 0)
@@ -25,7 +25,7 @@ pub unsafe extern "C" fn getsockname(fd: c_int, addr: *mut sockaddr, len: *mut s
     };
     let local = if name.kind == Kind::Datagrams { udp_socket::local(&seam, &name) } else { name.local };
     // SAFETY: the program's arguments.
-    done(unsafe { sockaddr::tell(local, name.six, addr, len) })
+    done(unsafe { socket_address::tell(local, name.six, addr, len) })
 }
 
 /// getpeername(2).
@@ -44,7 +44,7 @@ pub unsafe extern "C" fn getpeername(fd: c_int, addr: *mut sockaddr, len: *mut s
     };
     match peer {
         // SAFETY: the program's arguments.
-        Some(peer) => done(unsafe { sockaddr::tell(peer, name.six, addr, len) }),
+        Some(peer) => done(unsafe { socket_address::tell(peer, name.six, addr, len) }),
         None => fail(Errno::NOTCONN),
     }
 }

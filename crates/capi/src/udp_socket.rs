@@ -16,7 +16,7 @@ use libc::{sockaddr, socklen_t};
 use rustix::io::Errno;
 use rustix::net::{getsockname, sockopt};
 
-use crate::{borrow, fd_replace, seam, sockaddr, socket_kind};
+use crate::{borrow, fd_replace, seam, socket_address, socket_kind};
 
 /// What `bind` asks the desk for, of a socket of UDP.
 pub(crate) fn wanted(socket: BorrowedFd<'_>, addr: SocketAddr) -> Option<Request> {
@@ -95,7 +95,7 @@ pub(crate) fn connect(seam: &ShimClient, name: &Name, to: Option<SocketAddr>) ->
 /// As `connect`'s arguments.
 pub(crate) unsafe fn is_unspec(addr: *const sockaddr, len: socklen_t) -> bool {
     // SAFETY: the caller's address.
-    unsafe { sockaddr::family(addr, len) }.is_some_and(|family| c_int::from(family) == libc::AF_UNSPEC)
+    unsafe { socket_address::family(addr, len) }.is_some_and(|family| c_int::from(family) == libc::AF_UNSPEC)
 }
 
 /// Our address of socket `name`.

@@ -20,7 +20,7 @@ use crate::report::{self, Header};
 use crate::table::Table;
 use crate::{Error, load_row, progress};
 
-mod report;
+mod html_report;
 mod run;
 
 /// Run a bursty mixed workload on the stack, without and with priorities.
@@ -204,7 +204,7 @@ fn medians<T, K: Ord>(modes: &[Mode], mut measured: Vec<(Mode, T)>, order: fn(&T
 
 fn show(args: &Args, settings: &Settings, results: &[(Mode, Report)], is_partial: bool) -> Result<(), Error> {
     print(args, settings, results, is_partial);
-    let html = report::page(settings, results, &table(results), &last_line(settings, results));
+    let html = html_report::page(settings, results, &table(results), &last_line(settings, results));
     report::whole(&args.out, &html)
 }
 
@@ -232,7 +232,7 @@ fn print(args: &Args, settings: &Settings, results: &[(Mode, Report)], is_partia
             "settings": settings,
             "modes": modes,
             "compared": compared,
-            "plots": report::plots(results),
+            "plots": html_report::plots(results),
             "page": args.out,
         });
         if is_partial {

@@ -174,17 +174,17 @@ fn share(config: &Config, args: &Args, reload: Reload<'_>, reads: Vec<PathBuf>) 
     let control = args.control.open(ui.as_ref(), reads)?;
     let interrupted = host::signals::flag();
     let mut journal = Journal::begin(&folder, &cores).map_err(|e| Error::file(&folder, &e))?;
-    let path = undo_log.path().to_owned();
+    let path = journal.path().to_owned();
     let mut guardian = restore::guardian(&path)?;
     let mut programs = Programs::default();
     let clock = Monotonic::new();
     let watch = ContentionAlarm::new(config.condition_after, &settings, &board);
-    let tasks = start(config, choice.mechanism, &mut programs, &mut undo_log);
+    let tasks = start(config, choice.mechanism, &mut programs, &mut journal);
     // After programs, which are to be where they like; before LC, which may go before us.
     let is_first = stand_back(&ours, &cores);
     let manager = tasks.and_then(|tasks| {
         let real_time = config.real_time;
-        let setup = Setup { layout, tasks, real_time, calm, period, sensor, undo_log };
+        let setup = Setup { layout, tasks, real_time, calm, period, sensor, journal };
         setup.take(choice.mechanism, clock.now()).map_err(Error::from)
     });
     let done = manager.map(|mut manager| {
@@ -239,7 +239,7 @@ fn start(
             (Some(who), _) => who,
             (None, command) => {
                 let id = programs.start(task, command.as_deref().unwrap_or_default())?;
-                undo_log.started(number, id).map_err(|e| Error::file(undo_log.path(), &e))?;
+                journal.started(number, id).map_err(|e| Error::file(journal.path(), &e))?;
                 TaskSelector::Child(id)
             }
         };

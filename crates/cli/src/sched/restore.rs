@@ -139,7 +139,7 @@ pub fn text(restored: &Restored) -> String {
 pub fn guardian(journal: &Path) -> Result<Child, Error> {
     let this = Path::new("/proc/self/exe");
     let mut command = Command::new(this);
-    command.args(["sched", "restore", "--guard"]).arg(undo_log);
+    command.args(["sched", "restore", "--guard"]).arg(journal);
     // In a group of its own: ctrl-C is not meant for it.
     let child =
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0).spawn();

@@ -31,8 +31,8 @@ fn pair(test: &str) -> Option<[Namespace; 2]> {
         return None;
     }
     let lab = NetLab::new(test).unwrap();
-    let [a, b] = ["a", "b"].map(|name| netlab.namespace(name).unwrap());
-    netlab.veth((&a, "eth0"), (&b, "eth0"), &Veth::default()).unwrap();
+    let [a, b] = ["a", "b"].map(|name| lab.namespace(name).unwrap());
+    lab.veth((&a, "eth0"), (&b, "eth0"), &Veth::default()).unwrap();
     for (namespace, host) in [(&a, 1), (&b, 2)] {
         namespace.address("eth0", IpAddr::V4(Ipv4Addr::new(10, 77, 0, host)), 24).unwrap();
     }

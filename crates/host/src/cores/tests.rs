@@ -83,7 +83,7 @@ fn manager(test: &str, lc: &Program, be: &Program, real_time: bool) -> (TempDir,
         calm: Span::from_millis(20),
         period: Span::from_millis(2),
         sensor: Box::new(NullSensor),
-        undo_log,
+        journal,
     };
     (folder, Affinity::new(setup, now).unwrap(), cores)
 }

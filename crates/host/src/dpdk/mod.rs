@@ -16,8 +16,6 @@
 //! on receive interrupts, a second process at the same port.
 //! Source: DPDK 22.11 Programmer's Guide, chapters on EAL, mbuf and ethdev.
 
-#[cfg(not(feature = "dpdk"))]
-mod absent;
 #[cfg(any(feature = "dpdk", test))]
 mod burst;
 #[cfg(feature = "dpdk")]
@@ -31,14 +29,16 @@ mod port_setup;
 mod queue;
 #[cfg(feature = "dpdk")]
 mod shim;
-
 #[cfg(not(feature = "dpdk"))]
-pub use absent::{Dpdk, Frame, open};
+mod stub;
+
 pub use error::DpdkError;
 #[cfg(feature = "dpdk")]
 pub use port_setup::open;
 #[cfg(feature = "dpdk")]
 pub use queue::{Dpdk, Frame};
+#[cfg(not(feature = "dpdk"))]
+pub use stub::{Dpdk, Frame, open};
 
 /// Whether DPDK is built in.
 pub const BUILT: bool = cfg!(feature = "dpdk");

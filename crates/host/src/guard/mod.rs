@@ -24,8 +24,6 @@ use queueing::{Clock, Span, Time};
 use crate::interface::{Interface, InterfaceError};
 use crate::{Monotonic, bpf, xdp};
 
-#[cfg(not(feature = "bpf"))]
-mod absent;
 mod accept_queue;
 mod app_queue_policy;
 mod attachment;
@@ -47,6 +45,8 @@ mod response_wait;
 mod settings;
 mod sock_diag;
 mod status;
+#[cfg(not(feature = "bpf"))]
+mod stub;
 mod syn;
 mod syn_reply;
 mod system_load;
@@ -55,10 +55,6 @@ mod tests;
 #[cfg(test)]
 mod vectors;
 
-#[cfg(not(feature = "bpf"))]
-pub use absent::costs;
-#[cfg(not(feature = "bpf"))]
-use absent::{Loaded, load};
 use accept_queue::Queues;
 pub use app_queue_policy::{AppQueuePolicy, ReportCounter};
 pub use attachment::GuardAttachment;
@@ -79,6 +75,10 @@ use queue_reports::QueueReports;
 use response_wait::PendingResponses;
 use settings::{Settings, Way};
 pub use status::{Status, detach, status};
+#[cfg(not(feature = "bpf"))]
+pub use stub::costs;
+#[cfg(not(feature = "bpf"))]
+use stub::{Loaded, load};
 pub use syn::Syn;
 use system_load::Machine;
 

@@ -53,21 +53,21 @@ const DIGITS: [u8; 16] = {
 
 /// All that knows how what passes is laid out.
 const SUM: u64 = sum(&[
-    include_str!("asking.rs"),
-    include_str!("bound.rs"),
-    include_str!("desk.rs"),
-    include_str!("envelope.rs"),
-    include_str!("labels.rs"),
-    include_str!("listeners.rs"),
-    include_str!("mailboxes.rs"),
-    include_str!("name.rs"),
-    include_str!("options.rs"),
-    include_str!("outbox.rs"),
-    include_str!("outbox/slot.rs"),
-    include_str!("pass.rs"),
-    include_str!("pipe.rs"),
-    include_str!("place.rs"),
-    include_str!("request.rs"),
+    include_str!("client.rs"),
+    include_str!("bind_addr.rs"),
+    include_str!("server.rs"),
+    include_str!("datagram_header.rs"),
+    include_str!("label_table.rs"),
+    include_str!("listener_table.rs"),
+    include_str!("udp_table.rs"),
+    include_str!("socket_name.rs"),
+    include_str!("tcp_sockopt.rs"),
+    include_str!("shm_send.rs"),
+    include_str!("shm_send/buffer.rs"),
+    include_str!("scm_rights.rs"),
+    include_str!("conn_pair.rs"),
+    include_str!("routes.rs"),
+    include_str!("protocol.rs"),
 ]);
 
 /// FNV-1a.

@@ -186,11 +186,11 @@ fn of_connection(info: &Info) -> Vec<u8> {
         RecoveryKind::Timeout => 4,
     };
     let options = [info.timestamps, info.sack, info.scales.is_some(), info.ecn];
-    let options = (0..).zip(tcp_sockopt).map(|(bit, on)| u8::from(on) << bit).sum();
+    let options = (0..).zip(options).map(|(bit, on)| u8::from(on) << bit).sum();
     let [theirs, ours] = info.scales.unwrap_or_default();
     // Two fields of four bits.
     let scales = (theirs & 15) | (ours << 4);
-    let head = [number(info.state), repair, info.retries, 0, 0, tcp_sockopt, scales, 0];
+    let head = [number(info.state), repair, info.retries, 0, 0, options, scales, 0];
     let mut words = [0; 24];
     for (word, value) in [
         (RTO, micros(info.rto)),

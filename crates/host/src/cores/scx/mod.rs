@@ -25,22 +25,22 @@ use super::sched_policy::SchedPolicy;
 use super::undo_log::{Restored, pid};
 use super::{CoresError, Figures, ManagedTasks, Manager, Setup, misses};
 
-#[cfg(not(feature = "bpf"))]
-mod absent;
 mod assignments;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
 #[cfg(feature = "bpf")]
 mod program;
 mod shared_layout;
+#[cfg(not(feature = "bpf"))]
+mod stub;
 mod threads;
 
-#[cfg(not(feature = "bpf"))]
-use absent::load;
 use assignments::Grants;
 #[cfg(feature = "bpf")]
 use program::load;
 use shared_layout::{CORES, Core, Kick, State, TASKS, Task, Thread};
+#[cfg(not(feature = "bpf"))]
+use stub::load;
 use threads::Threads;
 
 /// The scheduler in the kernel, from here.

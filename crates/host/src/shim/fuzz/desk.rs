@@ -156,7 +156,7 @@ impl World {
 
     /// The program's end of a connection that it has opened or accepted.
     fn take_end(&mut self, end: OwnedFd) {
-        let id = Name::of(end.as_fd()).map(|name| socket_name.id);
+        let id = Name::of(end.as_fd()).map(|name| name.id);
         if let Some(stream) = self.streams.iter_mut().find(|stream| Some(stream.id) == id) {
             stream.end = Some(end);
         }
@@ -225,7 +225,7 @@ impl World {
         let (kind, at) = (input.below(4)?, usize::from(input.byte()?));
         let of = |ends: &[OwnedFd]| {
             let end = ends.get(at % ends.len().max(1))?;
-            Name::of(end.as_fd()).map(|name| socket_name.id)
+            Name::of(end.as_fd()).map(|name| name.id)
         };
         let known = match kind {
             0 => of(&self.listeners),
@@ -289,11 +289,11 @@ impl World {
                 let id = self.id(input)?;
                 let (level, name) = Self::option(input)?;
                 let value = [i32::from(input.byte()?) - 1, i32::from(input.byte()? % 2)];
-                Request::Option { id, level, socket_name, value }
+                Request::Option { id, level, name, value }
             }
             10 => {
                 let (level, name) = Self::option(input)?;
-                Request::GetOption { id: self.id(input)?, level, socket_name }
+                Request::GetOption { id: self.id(input)?, level, name }
             }
             11 => Request::Private { id: self.id(input)?, bytes: [input.byte()?; 48] },
             _ => input.one_of(&[Request::Labels, Request::Outboxes, Request::Interface])?,

@@ -79,6 +79,6 @@ fn datagram(bytes: &[u8]) {
     let Some(envelope) = DatagramHeader::decode(bytes) else { return };
     let head = bytes.first_chunk::<{ datagram_header::LEN }>().expect("an envelope is as long as it is");
     let said = Cmsg::decode(head);
-    let again = datagram_header.encode_with(said);
+    let again = envelope.encode_with(said);
     assert_eq!((DatagramHeader::decode(&again), Cmsg::decode(&again)), (Some(envelope), said));
 }

@@ -84,8 +84,8 @@ pub enum QueuedDatagram {
 
 /// Puts a message into a pair, with what else is said.
 pub(super) fn put(end: &OwnedFd, envelope: DatagramHeader, said: Cmsg, payload: &[u8]) -> Result<(), Errno> {
-    let envelope = datagram_header.encode_with(said);
-    let both = [IoSlice::new(&datagram_header), IoSlice::new(payload)];
+    let envelope = envelope.encode_with(said);
+    let both = [IoSlice::new(&envelope), IoSlice::new(payload)];
     sendmsg(end, &both, &mut SendAncillaryBuffer::default(), QUIET).map(|_| ())
 }
 
@@ -165,7 +165,7 @@ impl SocketServer {
         };
         let envelope =
             if whole { DatagramHeader::decode(&head[..len.min(datagram_header::LEN)]) } else { None };
-        let to = match (datagram_header, mailbox.peer) {
+        let to = match (envelope, mailbox.peer) {
             (Some(DatagramHeader::Peer(to)), _) | (Some(DatagramHeader::Connected), Some(to)) => to,
             (Some(DatagramHeader::Connected), None) => {
                 let _ = put(&mailbox.end, failed(Errno::DESTADDRREQ), Cmsg::default(), &[]);

@@ -130,7 +130,7 @@ fn a_connection_is_one_stacks_and_who_listens_is_for_all() {
         assert!(!world.is_awake(0) && !world.is_awake(1));
         stream.write_all(b"request").unwrap();
         assert!(world.is_awake(stack) && !world.is_awake(1 - stack));
-        let pipe = SocketEvent::Pipe { id: socket_name.id, readable: true, writable: false, gone: false };
+        let pipe = SocketEvent::Pipe { id: name.id, readable: true, writable: false, gone: false };
         let mut told = world.told();
         assert_eq!((std::mem::take(&mut told[stack]), told), (vec![pipe], [vec![], vec![]]));
     }

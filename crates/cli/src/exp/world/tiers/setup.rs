@@ -96,14 +96,14 @@ impl Rig {
         }
         let testbed = processes::program()?;
         let lab = NetLab::new("tiers")?;
-        let [users, front_host] = ["users", "front"].map(|name| netlab.namespace(name));
+        let [users, front_host] = ["users", "front"].map(|name| lab.namespace(name));
         let (users, front_host) = (users?, front_host?);
         let parts = plan.config.stages[1].parts;
-        let worker_hosts = (1..=parts).map(|n| netlab.namespace(&format!("worker-{n}")));
+        let worker_hosts = (1..=parts).map(|n| lab.namespace(&format!("worker-{n}")));
         let worker_hosts = worker_hosts.collect::<Result<Vec<_>, LabError>>()?;
-        cable(&netlab, &users, &front_host, USERS_DEVICE, USERS)?;
+        cable(&lab, &users, &front_host, USERS_DEVICE, USERS)?;
         for (n, host) in (1..).zip(&worker_hosts) {
-            cable(&netlab, host, &front_host, &format!("worker{n}"), n)?;
+            cable(&lab, host, &front_host, &format!("worker{n}"), n)?;
             let shaped = || egress::attach(DEVICE, plan.host.rate, &plan.policy, plan.config.seed);
             host.enter(shaped)?;
         }
@@ -167,7 +167,7 @@ impl Rig {
             _group: group,
             users,
             _front_host: front_host,
-            _lab: netlab,
+            _lab: lab,
         })
     }
 
@@ -218,7 +218,7 @@ impl Best {
 /// A cable from `host` to device `name` of `front`: network `number`. Both ends
 /// receive where their own programs run.
 fn cable(lab: &NetLab, host: &Namespace, front: &Namespace, name: &str, number: u8) -> Result<(), LabError> {
-    netlab.veth((host, DEVICE), (front, name), &Veth::default())?;
+    lab.veth((host, DEVICE), (front, name), &Veth::default())?;
     let [here, there] = ends(number);
     host.address(DEVICE, here.into(), PREFIX)?;
     front.address(name, there.into(), PREFIX)?;

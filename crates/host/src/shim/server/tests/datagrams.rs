@@ -18,7 +18,7 @@ struct Socket(OwnedFd, u64);
 
 impl Socket {
     fn send(&self, envelope: DatagramHeader, payload: &[u8]) {
-        let bytes = [&datagram_header.encode()[..], payload].concat();
+        let bytes = [&envelope.encode()[..], payload].concat();
         assert_eq!(send(&self.0, &bytes, SendFlags::empty()), Ok(bytes.len()));
     }
 

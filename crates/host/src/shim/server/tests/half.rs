@@ -165,7 +165,7 @@ fn mailbox_with(world: &mut World, half: UdpSocket) -> (OwnedFd, u64, SocketAddr
 
 /// What the program sends to `to`.
 fn says(end: &OwnedFd, envelope: DatagramHeader, text: &[u8]) {
-    let _ = send(end, &[&datagram_header.encode()[..], text].concat(), QUIET).unwrap();
+    let _ = send(end, &[&envelope.encode()[..], text].concat(), QUIET).unwrap();
 }
 
 /// What the program of `end` hears: from whom, and what.
