@@ -4,8 +4,8 @@
 //! are in buckets of 32 ns: a bitmap finds the next bucket, which is sorted when it is reached.
 //! Events beyond the last bucket are in a heap. Deliberately without cancellation: the owner of
 //! a timer remembers which of its events is valid, which is cheaper than a search. Nothing is
-//! allocated once the set has reached its working size. Source: calendar queue, Brown, CACM
-//! '88.
+//! allocated once the set has reached its working size.
+//! Source: calendar queue, Brown, CACM '88.
 
 use queueing::Time;
 

@@ -4,8 +4,8 @@
 //! kernel answers with the DSCP of the first packet (`net.ipv4.tcp_reflect_tos`), and the
 //! server reads the level from there. [`LevelHeader`] writes it into the headers of each request and
 //! overwrites the peer's header, so that a request always has the level of its packets. Socket
-//! options are read through the C library, so that a preloaded stack can answer. Source: RFC
-//! 2474; Linux, ip(7) (`IP_TOS`), ip-sysctl.rst.
+//! options are read through the C library, so that a preloaded stack can answer.
+//! Source: RFC 2474; Linux, ip(7) (`IP_TOS`), ip-sysctl.rst.
 
 use std::io;
 use std::net::SocketAddr;

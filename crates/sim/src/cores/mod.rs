@@ -4,8 +4,8 @@
 //! open-loop requests; BE tasks work without end, in phases. The speed of a logical core
 //! depends on its siblings and on the utilisation of DRAM and cache ([`memory`]). The policies
 //! are `sched::cores`' own, called through [`sched::cores::Cores`]; [`Costs`] holds the cost of
-//! their decisions. Not modelled: cache warm-up, NUMA placement, frequency. Source: Caladan
-//! (OSDI '20) §2 and §7.
+//! their decisions. Not modelled: cache warm-up, NUMA placement, frequency.
+//! Source: Caladan (OSDI '20) §2 and §7.
 //!
 //! ```
 //! use sim::cores::{self, Config};

@@ -66,8 +66,9 @@ pub struct RedParams {
 }
 
 impl Default for RedParams {
-    /// 30 to 90 packets, up to 0.1, 0.002 and 1.2 µs. Source: Floyd and Jacobson, ToN 1993,
-    /// §11, except for the lengths (max is three times min).
+    /// 30 to 90 packets, up to 0.1, 0.002 and 1.2 µs.
+    /// Source: Floyd and Jacobson, ToN 1993, §11, except for the lengths (max is three times
+    /// min).
     fn default() -> Self {
         let (min, max) = (QueueLength::Entries(30), QueueLength::Entries(90));
         Self { min, max, chance: 0.1, weight: 0.002, service: Span::from_nanos(1_200) }

@@ -8,7 +8,8 @@
 //! connections, and is done when its last byte is acknowledged. The sender is then dropped
 //! without FIN, the receiver one network latency later; later packets are not answered. The
 //! level of data depends on the bytes of the flow before it; packets without data have the
-//! highest level. Source: RFC 9293, 6928, 2018, 8985, 3168, 8257.
+//! highest level.
+//! Source: RFC 9293, 6928, 2018, 8985, 3168, 8257.
 
 use std::collections::HashMap;
 

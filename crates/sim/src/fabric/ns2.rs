@@ -2,8 +2,8 @@
 //!
 //! Not a host's TCP: large initial window, no handshake, loss detection by a fixed timer
 //! without backoff, since packets are sprayed over all paths and reordering must not count as
-//! loss. The receiver acknowledges every segment, names it, and echoes its mark. Source: DCTCP,
-//! SIGCOMM '10 §3; parameters of PIAS, NSDI '15 §6, which FISH uses.
+//! loss. The receiver acknowledges every segment, names it, and echoes its mark.
+//! Source: DCTCP, SIGCOMM '10 §3; parameters of PIAS, NSDI '15 §6, which FISH uses.
 
 use std::collections::VecDeque;
 

@@ -38,8 +38,8 @@ pub enum Topology {
         core: Cable,
     },
     /// Three layers of switches with `k` ports: `k` pods of `k/2` edge switches with `k/2`
-    /// hosts each and `k/2` aggregation switches, and `(k/2)²` core switches. Source: Al-Fares
-    /// et al., SIGCOMM '08 §2.2.
+    /// hosts each and `k/2` aggregation switches, and `(k/2)²` core switches.
+    /// Source: Al-Fares et al., SIGCOMM '08 §2.2.
     FatTree {
         /// Ports per switch, even.
         k: u32,

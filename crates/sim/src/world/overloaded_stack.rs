@@ -4,8 +4,8 @@
 //! loop of `greenwave serve --workers 0`, with a guard at its driver stage; costs are the
 //! [`CostModel`]'s. A client connects, sends a request, and closes on the answer or on its
 //! timeout. The server cannot distinguish a timeout from a half-closed connection and serves
-//! the request in vain. Arrivals are open-loop; clients cost no time. Source: overload paper §4
-//! (S-Client's open loop).
+//! the request in vain. Arrivals are open-loop; clients cost no time.
+//! Source: overload paper §4 (S-Client's open loop).
 
 mod clients;
 

@@ -5,7 +5,8 @@
 //! thread that works on each request for some time, writes as far as its pipe has space, and
 //! serves the most urgent of the ready connections. Stack and program have a core each. A round
 //! of the stack takes the time that the cost model gives for its frames; what it sends leaves
-//! at the start of the round. Source: ADPS §4.5.
+//! at the start of the round.
+//! Source: ADPS §4.5.
 
 use std::net::{Ipv4Addr, SocketAddr};
 

@@ -1,8 +1,8 @@
 //! Private `redis-server` and one connection to it.
 //!
 //! Debian's server on a free loopback port, without files; it is killed when the value is
-//! dropped. Two commands need no library: RESP is lines of text. Source: Redis serialization
-//! protocol, version 2.
+//! dropped. Two commands need no library: RESP is lines of text.
+//! Source: Redis serialization protocol, version 2.
 
 use std::net::{SocketAddr, TcpListener};
 use std::process::{Child, Command, Stdio};

@@ -133,7 +133,7 @@ pub struct Stage {
 }
 
 impl Config {
-    /// Range of the parts of `stage` in [`TraceRequest::parts`](super::Born::parts).
+    /// Range of the parts of `stage` in [`TraceRequest::parts`](super::TraceRequest::parts).
     #[must_use]
     pub fn parts(&self, stage: usize) -> std::ops::Range<usize> {
         let before = self.stages[..stage].iter().map(|stage| stage.parts).sum();

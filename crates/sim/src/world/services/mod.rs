@@ -5,7 +5,8 @@
 //! back or, with partial answers, when their time is up. Queues are the real [`DeadlineQueue`],
 //! budgets the real [`Budget`]. All random values of a request are drawn at its arrival, so
 //! that all policies of one seed get the same work. The network stack is not modelled: see
-//! [`server`](super::server). Source: D2P §2 (stage-service and parallel-unit model) and §5.
+//! [`server`](super::server).
+//! Source: D2P §2 (stage-service and parallel-unit model) and §5.
 
 mod config;
 mod outcome;

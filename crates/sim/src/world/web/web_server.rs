@@ -1,7 +1,7 @@
 //! Model of the web server: one thread, and bounded pipes to the stack.
 //!
 //! The thread works on a request, or writes as much as the pipe holds. It waits with a
-//! level-triggered `epoll`; `libgreenwave.so` reorders the result as [`batch`] does once its
+//! level-triggered `epoll`; `libgreenwave.so` reorders the result as [`reorder`] does once its
 //! connections differ in priority (ADR 0030). The thread serves a whole batch before its next
 //! wait.
 
