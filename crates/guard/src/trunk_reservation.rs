@@ -2,7 +2,7 @@
 //!
 //! The last part of the limit is reserved for the first class, a slightly larger part for the
 //! first two, and so on. A class is shed only after the less important ones, without knowledge of
-//! their arrival rates. Of a concurrency limit, half is open to all classes. Of a rate, the
+//! their arrival rates. Of a concurrency limit, at least half is open to all classes. Of a rate, the
 //! reserved tokens cover random bursts of the more important classes; otherwise these would be
 //! shed although their mean rate fits. Counting requests and tokens is left to
 //! [`AdmissionController`](crate::AdmissionController) and the BPF program.
