@@ -49,10 +49,10 @@ miri:
 	  exit 2; \
 	fi
 	MIRIFLAGS=-Zmiri-disable-isolation PROPTEST_CASES=8 $(CARGO) +$(MIRI_TOOLCHAIN) miri test --locked -p host --lib -- \
-	  seam::outbox::slot seam::name seam::envelope seam::request seam::options seam::mailboxes \
+	  shim::shm_send::buffer shim::socket_name shim::datagram_header shim::protocol shim::tcp_sockopt shim::udp_table \
 	  --skip interleavings
 	MIRIFLAGS=-Zmiri-disable-isolation PROPTEST_CASES=8 $(CARGO) +$(MIRI_TOOLCHAIN) miri test --locked -p capi -- \
-	  control:: address:: memory:: hints:: receiving::tests::each_of_several
+	  cmsg:: socket_address:: memory:: epoll_index:: recv::tests::each_of_several
 
 # What clippy says of all that builds anywhere.
 clippy: toolchain

@@ -6,7 +6,7 @@
 //! `epoll_wait` returns into the order of labels. All other calls on our
 //! connections, `read` and `poll` among them, are not touched: a socket of ours
 //! is an end of a socket pair whose other end is the stack's process, and the
-//! kernel does the rest ([`host::seam`]). Datagrams have envelopes, which the
+//! kernel does the rest ([`host::shim`]). Datagrams have envelopes, which the
 //! calls that send and receive add and strip (`letters`), also where a program asks
 //! by number (`numbered`).
 //!
@@ -15,8 +15,8 @@
 //! Nothing is kept here but where the desk is, and hints: which decide about
 //! order, which epoll sets there are, whether any socket for datagrams is, and which connections
 //! this process has made; so threads, signals, fork and exec find nothing to confuse. What a descriptor is, it says itself
-//! ([`ShimClient::name`](host::seam::Seam::name)). A program without the variable
-//! [`host::seam::VARIABLE`] notices nothing.
+//! ([`ShimClient::name`](host::shim::ShimClient::name)). A program without the variable
+//! [`host::shim::VARIABLE`] notices nothing.
 //!
 //! A thread may be cancelled in the calls in which the C library lets it be
 //! (pthreads(7)): they wait in the C library's functions, hold no

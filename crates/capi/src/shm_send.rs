@@ -1,5 +1,5 @@
 //! What a program writes to its connections, on the shorter way
-//! ([`host::seam::outbox`]): memory that it shares with the stack, instead of the pair.
+//! ([`host::shim::shm_send`]): memory that it shares with the stack, instead of the pair.
 //!
 //! Which descriptors may be connections is noted where this process accepts or opens them; a fork copies
 //! the notes. A note is a guess: its number may be another file's by now, as there are many ways to close

@@ -1,7 +1,7 @@
 //! `greenwave fabric`: an egress of this machine that serves short flows first.
 //!
 //! `attach` and `detach` change it, `status` shows what passes, `policy`
-//! prints a policy to start one's own from. What they do is `host::fabric`'s;
+//! prints a policy to start one's own from. What they do is `host::egress`'s;
 //! here are words.
 
 use std::process::ExitCode;

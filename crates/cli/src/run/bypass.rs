@@ -1,5 +1,5 @@
 //! Sockets that a program's processes have in the kernel and should have had on
-//! the stack ([`host::seam::bypass`]): said when they are found, counted, and said
+//! the stack ([`host::shim::bypass`]): said when they are found, counted, and said
 //! once more at the end.
 
 use std::collections::{BTreeMap, BTreeSet};

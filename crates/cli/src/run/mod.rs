@@ -2,7 +2,7 @@
 //!
 //! The stack and the device are this process's. The program is a child with
 //! `libgreenwave.so` preloaded, and a socket that it binds to one of the
-//! stack's addresses is ours ([`host::seam`]). So the program may fork,
+//! stack's addresses is ours ([`host::shim`]). So the program may fork,
 //! reload, crash or be killed: its connections end as the kernel's would, and
 //! nothing of the device was ever its. Until it and what it started have
 //! ended, or ctrl-C. SIGHUP has it read its policy again.

@@ -1,4 +1,4 @@
-//! The desk of [`host::seam`] as the stack sees it.
+//! The desk of [`host::shim`] as the stack sees it.
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;

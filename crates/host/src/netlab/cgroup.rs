@@ -5,7 +5,7 @@
 //! that runs inside, children of children too, which a [`Child`](super::Child)
 //! cannot reach. Version 1 of control groups where their `cpu` controller is,
 //! else version 2. Its folder's name carries the mark of who made it, so what
-//! a crash left is found by the next [`NetLab::new`](super::Lab::new).
+//! a crash left is found by the next [`NetLab::new`](super::NetLab::new).
 //! Source: Linux, Documentation/scheduler/sched-bwc.rst,
 //! Documentation/admin-guide/cgroup-v2.rst.
 

@@ -11,12 +11,12 @@
 //! what is missing, for a line `skipped: NAME: why`.
 //!
 //! ```
-//! use host::lab::{Lab, Veth};
+//! use host::netlab::{NetLab, Veth};
 //!
-//! if let Some(why) = Lab::unavailable() {
+//! if let Some(why) = NetLab::unavailable() {
 //!     return eprintln!("skipped: the lab's example: {why}");
 //! }
-//! let lab = Lab::new("example").unwrap();
+//! let lab = NetLab::new("example").unwrap();
 //! let (ours, kernel) = (lab.namespace("ours").unwrap(), lab.namespace("kernel").unwrap());
 //! lab.veth((&ours, "gw0"), (&kernel, "eth0"), &Veth::default()).unwrap();
 //! kernel.address("eth0", "10.1.0.1".parse().unwrap(), 24).unwrap();

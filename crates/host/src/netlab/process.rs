@@ -66,7 +66,7 @@ pub(super) struct Leftovers;
 static MADE: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
 impl Leftovers {
-    /// Makes `path` by `make`, to be removed by [`NetLab::end_all`](super::Lab::end_all); once that has begun,
+    /// Makes `path` by `make`, to be removed by [`NetLab::end_all`](super::NetLab::end_all); once that has begun,
     /// nothing is made any more, and the caller waits for the end of the process.
     pub(super) fn make(path: &Path, make: impl FnOnce(&Path) -> io::Result<()>) -> io::Result<()> {
         let mut made = Self::lock();

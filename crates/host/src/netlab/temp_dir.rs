@@ -8,7 +8,7 @@ use super::LabError;
 use super::process::Leftovers;
 
 /// A folder of temporary files that all users may read; it is gone when this
-/// is dropped, and what a crash left with the next [`NetLab::new`](super::Lab::new).
+/// is dropped, and what a crash left with the next [`NetLab::new`](super::NetLab::new).
 #[derive(Debug)]
 pub struct TempDir(PathBuf);
 

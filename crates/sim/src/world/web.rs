@@ -1,6 +1,6 @@
 //! Unmodified web server with near and far users: Table 1 of the ADPS paper in virtual time.
 //!
-//! The stack is `runtime::streams`, the code of `greenwave run`. The users are `load`'s; each
+//! The stack is `runtime::socket_proxy`, the code of `greenwave run`. The users are `load`'s; each
 //! group has its own stack and its own path. The program is modelled (`web_server`): a single
 //! thread that works on each request for some time, writes as far as its pipe has space, and
 //! serves the most urgent of the ready connections. Stack and program have a core each. A round

@@ -39,8 +39,8 @@ pub enum SocketEvent {
     },
     /// Nobody listens on this port any more.
     Unlisten(u16),
-    /// A program wants a connection to `to`: [`opening`](super::Desk::opening) or
-    /// [`refuse_opening`](super::Desk::refuse_opening) is to follow.
+    /// A program wants a connection to `to`: [`opening`](super::SocketServer::opening) or
+    /// [`refuse_opening`](super::SocketServer::refuse_opening) is to follow.
     Connect {
         /// How the question is called.
         call: u64,
@@ -58,7 +58,7 @@ pub enum SocketEvent {
         /// What it wants.
         setting: TcpSockopt,
     },
-    /// A program asks what connection `id` is like: [`answer`](super::Desk::answer) is to follow.
+    /// A program asks what connection `id` is like: [`answer`](super::SocketServer::answer) is to follow.
     Asked {
         /// How the question is called.
         call: u64,
@@ -77,7 +77,7 @@ pub enum SocketEvent {
         last: bool,
     },
     /// A program has sent datagrams from this socket, or nobody has it any
-    /// more: [`letter`](super::Desk::letter) tells.
+    /// more: [`letter`](super::SocketServer::letter) tells.
     DatagramReadable(u64),
     /// Where [`Full`](super::Delivered::Full) was said of this port there may be room.
     DatagramWritable(u16),
