@@ -10,6 +10,7 @@ use std::process::{Command, ExitCode};
 mod dependencies;
 mod lines;
 mod spec;
+mod words;
 
 /// A broken rule.
 #[derive(Debug, PartialEq, Eq)]
@@ -61,6 +62,7 @@ fn look(root: &Path) -> Result<(usize, Vec<Finding>), String> {
     let tree: spec::Tree = files.lines().filter_map(read).collect();
     findings.extend(spec::check(&tree));
     findings.extend(tree.iter().flat_map(|(file, text)| lines::check(file, text)));
+    findings.extend(tree.iter().flat_map(|(file, text)| words::check(file, text)));
     Ok((tree.len(), findings))
 }
 

@@ -1,0 +1,111 @@
+//! Rules of comments in plain words (CONTRIBUTING.md, *Words*).
+//!
+//! Holds for the crates of [`CRATES`]; a crate joins once its comments keep the rules. Looks at the first line of each paragraph of a doc comment,
+//! and for metaphors anywhere in a comment.
+
+use super::Finding;
+
+/// Crates whose comments keep the rules.
+const CRATES: [&str; 10] =
+    ["queueing", "net", "sched", "deadline", "guard", "storage", "runtime", "load", "sim", "testbed"];
+
+/// Words that do not begin a paragraph: its subject is a noun.
+const STARTS: [&str; 11] =
+    ["What", "Who", "Whoever", "Whose", "Whether", "Which", "How", "Nobody", "Somebody", "So", "Of"];
+
+/// Metaphors, and the field's terms for them.
+const METAPHORS: [(&str, &str); 9] = [
+    ("manners", "ECN, pacing"),
+    ("crew", "threads, workers"),
+    ("ears", "request rules"),
+    ("jar", "cookie cache"),
+    ("hatch", "snapshot exchange"),
+    ("whoever", "the caller, thread, task or peer"),
+    ("nobody", "no caller, thread, task or peer"),
+    ("somebody", "a caller, thread, task or peer"),
+    ("newcomers", "new connections, new flows"),
+];
+
+/// Holds the comments of `text`, the content of `file`, against the rules.
+pub(super) fn check(file: &str, text: &str) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let covered =
+        |name: &str| file.strip_prefix("crates/").is_some_and(|rest| rest.starts_with(&format!("{name}/")));
+    if !file.ends_with(".rs") || !CRATES.iter().any(|name| covered(name)) {
+        return findings;
+    }
+    let mut in_paragraph = false;
+    for (index, line) in text.lines().enumerate() {
+        let mut find = |what: String| findings.push(Finding { file: file.to_owned(), line: index + 1, what });
+        let doc = doc_text(line);
+        if let Some(first) = doc.filter(|doc| !in_paragraph && !doc.is_empty())
+            && let Some(start) = STARTS.iter().find(|start| first_word(first) == **start)
+        {
+            find(format!("a paragraph begins with {start:?}; valid: a noun phrase, or `true if …`"));
+        }
+        in_paragraph = doc.is_some_and(|doc| !doc.is_empty());
+        let comment = prose(line.split_once("//").map_or("", |(_, comment)| comment)).to_lowercase();
+        for (metaphor, term) in METAPHORS {
+            if words(&comment).any(|word| word == metaphor) {
+                find(format!("{metaphor:?} in a comment; valid: {term}"));
+            }
+        }
+    }
+    findings
+}
+
+/// The text of a doc comment's line; none of another line.
+fn doc_text(line: &str) -> Option<&str> {
+    let line = line.trim_start();
+    let text = line.strip_prefix("///").or_else(|| line.strip_prefix("//!"))?;
+    (!text.starts_with('/')).then(|| text.trim())
+}
+
+/// `comment` without its code: names between backticks are the compiler's.
+fn prose(comment: &str) -> String {
+    comment.split('`').step_by(2).collect::<Vec<_>>().join(" ")
+}
+
+fn first_word(text: &str) -> &str {
+    let text = text.trim_start_matches(['*', '-', '`', '(', ' ']);
+    text.split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default()
+}
+
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|c: char| !c.is_alphanumeric() && c != '_')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The lines of `text` that break a rule in a crate that keeps them.
+    #[track_caller]
+    fn found(text: &str, expected: &[usize]) {
+        let lines: Vec<usize> =
+            check("crates/queueing/src/x.rs", text).iter().map(|found| found.line).collect();
+        assert_eq!(lines, expected, "{text}");
+        assert!(check("crates/host/src/x.rs", text).is_empty(), "not covered yet");
+        assert!(check("crates/queueing/README.md", text).is_empty(), "not Rust");
+    }
+
+    #[test]
+    fn a_paragraph_of_a_doc_comment_begins_with_a_noun() {
+        found("/// Whether it is full.\nfn x()", &[1]);
+        found("/// `true` if it is full.\nfn x()", &[]);
+        found("/// The queue.\n///\n/// What waits longest.\nstruct X", &[3]);
+        found("/// The queue says\n/// How long it is.\nstruct X", &[]);
+        found("//! Nobody waits.", &[1]);
+        found("// How it works.", &[]);
+        found("//// Who.", &[]);
+        found("/// However long it is.\nfn x()", &[]);
+    }
+
+    #[test]
+    fn a_metaphor_is_found_in_any_comment_and_not_in_code() {
+        found("let x = 1; // the crew", &[1]);
+        found("let crew = 1;", &[]);
+        found("/// The hatch.\nstruct X", &[1]);
+        found("/// `crew_len` is a key.\nstruct X", &[]);
+    }
+}
