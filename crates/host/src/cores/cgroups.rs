@@ -1,42 +1,41 @@
-//! Folders of processes (cgroups), for two things: to park who has no core,
-//! and to hold BE below everybody else.
+//! Control groups that park best-effort tasks (freezer) and rank them below all others (`cpu.idle`).
 //!
-//! A task's folder is made *beneath* the one that its process is in, so limits
-//! that hold there still do, and everything it starts comes along. To undo it,
-//! whoever is inside moves up and the folder is removed. Parking is the freezer
-//! (version 2, or version 1 where that is all there is); holding down is `cpu.idle`, which
-//! `SCHED_IDLE` needs where programs of different sessions are scheduled in
-//! groups (autogroup). Source: Linux, Documentation/admin-guide/cgroup-v2.rst,
-//! cgroup-v1/freezer-subsystem.rst, scheduler/sched-design-CFS.rst.
+//! A task's group is made *beneath* the group of its process: the limits there still hold, and children
+//! of the task are inside. Dissolving it moves the members up and removes the directory. The freezer is
+//! that of cgroup v2, or of v1 where nothing else is mounted. `cpu.idle` is needed beside `SCHED_IDLE`
+//! where the kernel schedules sessions as groups (autogroup).
+//!
+//! Source: Linux, Documentation/admin-guide/cgroup-v2.rst, cgroup-v1/freezer-subsystem.rst,
+//! scheduler/sched-design-CFS.rst.
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// A tree of folders that the kernel has mounted.
+/// A mounted cgroup hierarchy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hierarchy {
     mount: PathBuf,
-    /// In `/proc/PID/cgroup`, what its line begins with after the number: empty in version 2.
+    /// Controller field of its line in `/proc/PID/cgroup`; empty in version 2.
     controller: String,
 }
 
 impl Hierarchy {
-    /// Where processes can be frozen: version 2 before 1.
+    /// The hierarchy that can freeze processes: version 2 before 1.
     #[must_use]
     pub fn freezer() -> Option<Self> {
         let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
         find(&mounts, "").or_else(|| find(&mounts, "freezer"))
     }
 
-    /// Where a folder can be in the idle class.
+    /// The hierarchy with `cpu.idle`.
     #[must_use]
     pub fn idle() -> Option<Self> {
         let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
         find(&mounts, "cpu")
     }
 
-    /// The folder that `process` is in.
+    /// Directory of the group of `process`.
     #[must_use]
     pub fn folder_of(&self, process: u32) -> Option<PathBuf> {
         let text = fs::read_to_string(format!("/proc/{process}/cgroup")).ok()?;
@@ -48,7 +47,7 @@ impl Hierarchy {
     }
 }
 
-/// Finds the mount of version 2 (`controller` empty), or of a controller of version 1.
+/// Finds the mount of version 2 (`controller` empty) or of a version 1 controller.
 fn find(mounts: &str, controller: &str) -> Option<Hierarchy> {
     let mount = mounts.lines().find_map(|line| {
         let words: Vec<&str> = line.split(' ').collect();
@@ -62,24 +61,24 @@ fn find(mounts: &str, controller: &str) -> Option<Hierarchy> {
     Some(Hierarchy { mount, controller: controller.to_owned() })
 }
 
-/// One folder.
+/// A control group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group(PathBuf);
 
 impl Group {
-    /// That at `path`.
+    /// The group at `path`.
     ///
     /// # Errors
-    /// It is none.
+    /// `path` is not a control group.
     pub fn at(path: &Path) -> io::Result<Self> {
         fs::metadata(path.join("cgroup.procs"))?;
         Ok(Self(path.to_owned()))
     }
 
-    /// Makes one called `name` beneath `parent`.
+    /// Creates the group `name` beneath `parent`.
     ///
     /// # Errors
-    /// No right to; no such parent.
+    /// No permission; no such parent.
     pub fn make(parent: &Path, name: &str) -> io::Result<Self> {
         let path = parent.join(name);
         match fs::create_dir(&path) {
@@ -88,28 +87,28 @@ impl Group {
         }
     }
 
-    /// Where it is.
+    /// Its directory.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.0
     }
 
-    /// Takes `process` in.
+    /// Moves `process` into the group.
     ///
     /// # Errors
-    /// It has ended; no right to.
+    /// The process has ended; no permission.
     pub fn take(&self, process: u32) -> io::Result<()> {
         fs::write(self.0.join("cgroup.procs"), process.to_string())
     }
 
-    /// Who is inside, folders below included.
+    /// Processes in the group and in the groups below.
     #[must_use]
     pub fn members(&self) -> Vec<u32> {
         let mut members = Vec::new();
         let mut folders = vec![self.0.clone()];
         while let Some(folder) = folders.pop() {
             let text = fs::read_to_string(folder.join("cgroup.procs")).unwrap_or_default();
-            // 0 is somebody in another namespace of processes.
+            // 0 is a process in another PID namespace.
             members.extend(text.lines().filter_map(|line| line.parse::<u32>().ok()).filter(|&id| id > 0));
             let entries = fs::read_dir(&folder).into_iter().flatten().flatten();
             let below = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
@@ -118,10 +117,10 @@ impl Group {
         members
     }
 
-    /// Stops everybody inside, or lets them go on.
+    /// Freezes or thaws the group.
     ///
     /// # Errors
-    /// No freezer here; no right to.
+    /// No freezer here; no permission.
     pub fn freeze(&self, frozen: bool) -> io::Result<()> {
         let (new, old) = (self.0.join("cgroup.freeze"), self.0.join("freezer.state"));
         if new.exists() {
@@ -137,33 +136,33 @@ impl Group {
         says("cgroup.freeze") || says("freezer.self_freezing")
     }
 
-    /// Whether [`freeze`](Self::freeze) can work here.
+    /// True if [`freeze`](Self::freeze) works here.
     #[must_use]
     pub fn can_freeze(&self) -> bool {
         ["cgroup.freeze", "freezer.state"].iter().any(|file| self.0.join(file).exists())
     }
 
-    /// Puts it below all others when cores are scarce.
+    /// Sets `cpu.idle`: the group runs below all others.
     ///
     /// # Errors
-    /// The kernel cannot (before 5.15), or no right to.
+    /// The kernel is older than 5.15; no permission.
     pub fn idle(&self) -> io::Result<()> {
         fs::write(self.0.join("cpu.idle"), "1")
     }
 
-    /// Lets everybody go on, moves them up, and removes the folder.
+    /// Thaws the group, moves its members up and removes it.
     ///
     /// # Errors
-    /// Somebody stays inside; what the kernel says.
+    /// A process stays inside; the kernel's error.
     pub fn dissolve(&self) -> io::Result<()> {
         let Some(parent) = self.0.parent() else { return Ok(()) };
         if self.can_freeze() {
             self.freeze(false)?;
         }
-        // Whoever forks meanwhile has its child in here: look again.
+        // A process that forks meanwhile leaves its child here: try again.
         for _ in 0..DISSOLVE_TRIES {
             for process in self.members() {
-                // Who has ended needs no moving.
+                // An ended process needs no move.
                 let _ = fs::write(parent.join("cgroup.procs"), process.to_string());
             }
             match fs::remove_dir(&self.0) {
@@ -176,7 +175,7 @@ impl Group {
     }
 }
 
-/// Looks at a folder that somebody keeps forking in.
+/// Attempts to empty a group in which a process keeps forking.
 const DISSOLVE_TRIES: usize = 1000;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Cores as the kernel writes them, `0-3,8`, and as it takes them.
+//! CPU lists in the kernel's notation (`0-3,8`), and the sets that system calls take.
 
 use queueing::CoreId;
 use rustix::thread::CpuSet;
@@ -6,7 +6,7 @@ use rustix::thread::CpuSet;
 /// Reads `0-3,8`; ascending.
 ///
 /// # Errors
-/// One line: what is no core, or a core that is named twice.
+/// One line: the entry that is not a core, or the core that is named twice.
 pub fn parse(text: &str) -> Result<Vec<CoreId>, String> {
     let mut cores = Vec::new();
     for part in text.trim().split(',') {
@@ -40,7 +40,7 @@ pub fn text(cores: &[CoreId]) -> String {
     parts.join(",")
 }
 
-/// The same as a set.
+/// The set of these cores.
 #[must_use]
 pub fn set_of(cores: impl IntoIterator<Item = CoreId>) -> CpuSet {
     let mut set = CpuSet::new();

@@ -1,12 +1,11 @@
-//! On which cores each task may run, given who holds what.
+//! CPU masks: the cores on which each task may run, from the owner of each core.
 //!
-//! A core that LC *holds* is free of BE and of other LC. Where it holds none it
-//! may run on every core that no other LC holds: over BE, which is in the idle
-//! class, the kernel hands it the core in the time of a wake. So LC is never
-//! parked, and burstable cores bound it. BE runs where it holds. When it holds
-//! nothing it is parked where a core is left idle on purpose, for DRAM or a long
-//! request; where LC holds every core it goes on beneath LC, for what that leaves: parking
-//! it would shorten nobody's wait.
+//! No BE task and no other LC task runs on a core that an LC task *holds*. An LC task that holds none
+//! may run on every core that no other LC task holds. BE tasks on those are in the idle class, so the
+//! kernel gives LC the core within one wake-up. LC is therefore never parked, and its burstable cores
+//! bound it. BE runs on the cores it holds. A BE task that holds none is parked where a core is left
+//! idle on purpose, for DRAM or a long request. Where LC holds every core, it runs beneath LC instead:
+//! parking it would shorten no wait.
 
 use queueing::CoreId;
 use rustix::thread::CpuSet;
@@ -14,22 +13,22 @@ use sched::cores::{Action, TaskId, TaskSpec};
 
 use super::layout::Layout;
 
-/// Who a core was given to.
+/// Owner of a core.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CoreOwner {
-    /// Nobody: LC may wake up there.
+    /// No owner: LC may wake up there.
     #[default]
     Open,
-    /// A task, until it needs it no more.
+    /// A task, until it no longer needs the core.
     Run(TaskId),
-    /// A task, for good.
+    /// A task, permanently.
     Keep(TaskId),
     /// The kernel.
     Shared,
 }
 
 impl CoreOwner {
-    /// Which core `action` is about, and what that is from now on; nothing where its counter is asked for.
+    /// The core of `action` and its owner from then on; `None` for a sample of its counter.
     pub fn of(action: Action) -> (CoreId, Option<Self>) {
         match action {
             Action::Run { core, task, keep: false } => (core, Some(Self::Run(task))),
@@ -41,12 +40,12 @@ impl CoreOwner {
     }
 }
 
-/// Whether LC holds every core, none of them for good: who holds nothing runs beneath it.
+/// True if LC holds every core, none permanently: a task without a core then runs beneath LC.
 pub fn are_all_critical(specs: &[TaskSpec], given: &[CoreOwner]) -> bool {
     given.iter().all(|given| matches!(given, CoreOwner::Run(who) if specs[who.index()].is_critical()))
 }
 
-/// Cores of `task`; `None`: it is to be parked.
+/// Cores of `task`; `None`: park it.
 pub fn mask(layout: &Layout, specs: &[TaskSpec], given: &[CoreOwner], task: TaskId) -> Option<CpuSet> {
     let spec = &specs[task.index()];
     let own = |given: &CoreOwner| matches!(given, CoreOwner::Run(who) | CoreOwner::Keep(who) if *who == task);
@@ -62,12 +61,12 @@ pub fn mask(layout: &Layout, specs: &[TaskSpec], given: &[CoreOwner], task: Task
         CoreOwner::Run(who) => !specs[who.index()].is_critical(),
         CoreOwner::Keep(_) => false,
     };
-    // Tasks begin at different cores, so that those that burst little do not meet.
+    // Tasks start at different cores, so that those with few burstable cores do not collide.
     let home: usize = specs[..task.index()].iter().map(|spec| usize::from(spec.guaranteed)).sum();
     let around = (0..given.len()).map(|core| (core + home) % given.len());
     let open = around.filter(|core| !is_partition && is_open(core));
     let most = usize::from(spec.cores_max().max(1));
-    // Nothing is left for it: better somewhere than nowhere, for LC is never parked.
+    // No core is left: LC is never parked, so it gets all.
     set(layout, held.chain(open).take(most)).or_else(|| Some(layout.all()))
 }
 
@@ -84,8 +83,8 @@ mod tests {
     use super::super::cpulist;
     use super::*;
 
-    /// Who may run where, as lists; two LC with a core each, then two BE. A letter a
-    /// core: `a` to `d` run there, `A` to `D` keep it, `*` the kernel's.
+    /// Masks as CPU lists, for two LC tasks with a core each, then two BE tasks. One letter per core:
+    /// `a` to `d` run there, `A` to `D` keep it, `*` is shared.
     #[track_caller]
     fn check(held: &str, expected: [Option<&str>; 4]) {
         let layout = Layout::new(&(0..held.len() as u16).map(CoreId).collect::<Vec<_>>()).unwrap();

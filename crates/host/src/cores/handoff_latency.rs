@@ -1,8 +1,8 @@
-//! How long a core takes from hand to hand, between processes.
+//! Latency of a core's hand-off between processes, measured.
 //!
-//! One process waits as LC does, on a futex; one computes as BE does and says
-//! when it did last; both write the time into memory that they share with who
-//! measures. Not here: who changes class and cores in between, which is measured.
+//! One process waits on a futex as LC does. Another computes as BE does and records when it last ran.
+//! Both write times into memory that they share with the measuring process. The change of classes and
+//! cores in between, which is measured, is the caller's.
 
 use std::fs::OpenOptions;
 use std::io;
@@ -15,42 +15,42 @@ use rustix::thread::{futex, sched_getcpu};
 use crate::Monotonic;
 use crate::mapping::Mapping;
 
-/// Memory that three processes share, of a file.
+/// A file mapping shared by the three processes.
 #[derive(Debug)]
 pub struct Page(Mapping);
 
-/// What stands in it. Each word has one writer.
+/// Its contents. Each word has one writer.
 #[repr(C)]
 #[derive(Debug)]
 struct Words {
-    /// Who measures: how often LC was woken; what it waits on.
+    /// Written by the measuring process: number of LC wake-ups; LC waits on it.
     woken: AtomicU32,
-    /// Who measures: all are to end.
+    /// Written by the measuring process: both others end.
     over: AtomicU32,
-    /// LC: when it had the core.
+    /// LC: when it got the core.
     began_ns: AtomicU64,
-    /// LC: when it went to sleep again.
+    /// LC: when it slept again.
     slept_ns: AtomicU64,
-    /// BE: when it computed last.
+    /// BE: when it last computed.
     beat_ns: AtomicU64,
-    /// BE: when it computed first on the core where it is …
+    /// BE: when it first computed on its present core …
     moved_ns: AtomicU64,
-    /// … and which that is.
+    /// … and the number of that core.
     core: AtomicU32,
 }
 
-/// So long has LC the core.
+/// Time for which LC uses the core.
 const SERVICE: Span = Span::from_micros(20);
-/// Nothing here takes as long.
+/// Upper bound of every measurement.
 const LIMIT: Span = Span::from_secs(10);
-/// LC looks so often whether all is over, should nobody wake it any more.
+/// Interval at which a sleeping LC checks for the end.
 const LOOK_EVERY_S: i64 = 5;
 
 impl Page {
-    /// Makes it, or opens the one that is there.
+    /// Opens the file, or creates it.
     ///
     /// # Errors
-    /// What the kernel says of the file.
+    /// The kernel's error for the file.
     pub fn open(path: &Path) -> io::Result<Self> {
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
         file.set_len(4096)?;
@@ -63,14 +63,15 @@ impl Page {
         unsafe { self.0.at::<Words>(0).as_ref() }
     }
 
-    /// Waits to be woken, has the core for a while, and sleeps again; until all is over.
-    /// Who was woken before it came to wait is awake: nobody wakes it again.
+    /// Waits for a wake-up, uses the core for a while and sleeps again, until the end.
+    ///
+    /// A wake-up sent before it first waits counts: it does not sleep through it.
     pub fn latency_critical(&self) {
         let (words, clock) = (self.words(), Monotonic::new());
         let mut seen = 0;
         let patience = rustix::time::Timespec { tv_sec: LOOK_EVERY_S, tv_nsec: 0 };
         while words.over.load(Ordering::Acquire) == 0 {
-            // Whatever it says, the words are looked at.
+            // Any result will do: the words are checked next.
             let _ = futex::wait(&words.woken, futex::Flags::empty(), seen, Some(&patience));
             let woken = words.woken.load(Ordering::Acquire);
             if woken == seen {
@@ -88,7 +89,8 @@ impl Page {
         let (words, clock) = (self.words(), Monotonic::new());
         let mut last = u32::MAX;
         while words.over.load(Ordering::Relaxed) == 0 {
-            // In this order: who is moved between the two is on its new core at a later time, not an earlier one.
+            // In this order, a move between the two calls gives the new core a later time, never an
+            // earlier one.
             let core = sched_getcpu() as u32;
             let now = clock.now().as_nanos();
             if core != last {
@@ -100,15 +102,17 @@ impl Page {
         }
     }
 
-    /// Ends both.
+    /// Ends both processes.
     pub fn end(&self) {
         self.words().over.store(1, Ordering::Release);
         self.words().woken.fetch_add(1, Ordering::Release);
         let _ = futex::wake(&self.words().woken, futex::Flags::empty(), 1);
     }
 
-    /// Wakes LC: how long until it has the core, and from when it sleeps again until BE
-    /// computes, if BE does. Spins meanwhile; nothing when it took beyond all measure.
+    /// Wakes LC. Result: time until LC has the core, and time from its sleep until BE computes (if
+    /// `be_follows`).
+    ///
+    /// Spins meanwhile; `None` after 10 s.
     #[must_use]
     pub fn wake(&self, be_follows: bool) -> Option<(Span, Span)> {
         let (words, clock) = (self.words(), Monotonic::new());
@@ -121,19 +125,19 @@ impl Page {
         Some((began.since(start), resumed.since(slept)))
     }
 
-    /// When BE computed after `start`; nothing when it does not.
+    /// When BE computed after `start`; `None` if it does not.
     #[must_use]
     pub fn beat_after(&self, start: Time) -> Option<Time> {
         self.after(&self.words().beat_ns, start)
     }
 
-    /// When BE computed last.
+    /// When BE last computed.
     #[must_use]
     pub fn last_beat(&self) -> Time {
         Time::from_nanos(self.words().beat_ns.load(Ordering::Acquire))
     }
 
-    /// On which core BE is, and since when.
+    /// Core of BE, and since when.
     #[must_use]
     pub fn place(&self) -> (u32, Time) {
         let since = Time::from_nanos(self.words().moved_ns.load(Ordering::Acquire));
@@ -169,7 +173,7 @@ mod tests {
             let other = Page::open(&path).unwrap();
             scope.spawn(move || other.best_effort());
             let seen = (page.beat_after(Time::ZERO), page.wake(true));
-            // Before anything is asked of what was seen: who fails here would wait for both.
+            // Ends both first: a failing assertion would wait for them.
             page.end();
             seen
         });

@@ -1,4 +1,4 @@
-//! The managed cores as a policy sees them: numbered from 0, with siblings and sockets.
+//! Layout of the managed cores: policy numbers from 0, siblings and sockets.
 
 use std::fs;
 
@@ -8,19 +8,19 @@ use sched::cores::{CoresConfigError, Topology};
 
 use super::cpulist;
 
-/// Which of Linux's cores are managed.
+/// The managed cores.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// By the policy's number.
+    /// Linux's numbers, by policy number.
     cores: Vec<CoreId>,
     topology: Topology,
 }
 
 impl Layout {
-    /// Of `cores`, as `/sys` describes them.
+    /// Layout of `cores`, read from `/sys`.
     ///
     /// # Errors
-    /// There is none.
+    /// `cores` is empty.
     pub fn new(cores: &[CoreId]) -> Result<Self, CoresConfigError> {
         let of = |core: &CoreId, file: &str| {
             let path = format!("/sys/devices/system/cpu/cpu{}/topology/{file}", core.0);
@@ -29,8 +29,8 @@ impl Layout {
         Self::described(cores, |core| (of(core, "thread_siblings_list"), of(core, "physical_package_id")))
     }
 
-    /// Of `cores`, whose siblings and socket `describe` tells as `/sys` does; what it
-    /// does not tell is a core of its own on the first socket.
+    /// Layout of `cores`, with siblings and socket from `describe`. A core that it does not describe is
+    /// alone on the first socket.
     fn described(
         cores: &[CoreId],
         describe: impl Fn(&CoreId) -> (String, String),
@@ -53,19 +53,19 @@ impl Layout {
         Ok(Self { cores: cores.to_vec(), topology: Topology::of(places)? })
     }
 
-    /// For the board.
+    /// Topology for the core assignment.
     #[must_use]
     pub const fn topology(&self) -> &Topology {
         &self.topology
     }
 
-    /// Linux's numbers, by the policy's.
+    /// Linux's numbers, by policy number.
     #[must_use]
     pub fn cores(&self) -> &[CoreId] {
         &self.cores
     }
 
-    /// All of them, for the kernel.
+    /// All managed cores as a CPU set.
     #[must_use]
     pub fn all(&self) -> CpuSet {
         cpulist::set_of(self.cores.iter().copied())

@@ -1,6 +1,6 @@
-//! Tasks that were taken over: what every mechanism knows of them.
+//! Tasks under management: the state that all mechanisms share.
 //!
-//! Not here: who has which core, which is the mechanism's.
+//! Not here: the owner of each core, which the mechanism keeps.
 
 use std::io;
 use std::path::Path;
@@ -15,25 +15,25 @@ use super::task::{Managed, RESCAN};
 use super::undo_log::Restored;
 use super::{CoresError, Journal, Layout, Sensor, TaskSetup};
 
-/// What a mechanism is made of.
+/// Parameters of a mechanism.
 pub struct Setup {
-    /// The cores that are shared out.
+    /// The managed cores.
     pub layout: Layout,
-    /// Who shares them, each with its name for errors.
+    /// Tasks, each with its name for errors.
     pub tasks: Vec<(String, TaskSetup)>,
-    /// LC's threads that sleep now and then become real-time, where that is allowed.
+    /// Makes LC threads that sleep regularly real-time, where that is permitted.
     pub real_time: bool,
-    /// LC gives a core back that it had no use for during this time.
+    /// Time without need after which LC gives a core back.
     pub calm: Span,
-    /// From one round to the next.
+    /// Time between rounds.
     pub period: Span,
-    /// What tells how busy DRAM is.
+    /// DRAM sensor.
     pub sensor: Box<dyn Sensor>,
-    /// Where everything that is changed is written before.
+    /// Undo log, written before every change.
     pub journal: Journal,
 }
 
-/// Tasks of this machine, and what they had before.
+/// Tasks under management, and their earlier state.
 pub struct ManagedTasks {
     pub(super) layout: Layout,
     pub(super) specs: Vec<TaskSpec>,
@@ -46,10 +46,10 @@ pub struct ManagedTasks {
 }
 
 impl ManagedTasks {
-    /// Takes them over at `now`, LC and BE into the classes `lc` and `be`, if those are given.
+    /// Takes the tasks over at `now`; LC gets class `lc` and BE class `be`, if given.
     ///
     /// # Errors
-    /// A task is not there or not ours to schedule; the others are put back.
+    /// A task does not exist or we may not schedule it; the others are restored.
     pub(super) fn new(
         setup: Setup,
         [lc, be]: [Option<SchedPolicy>; 2],
@@ -63,7 +63,7 @@ impl ManagedTasks {
             match Managed::take(number, critical, class, task.who.clone(), now, &mut journal) {
                 Ok(task) => managed.push(task),
                 Err(e) => {
-                    // What could not be put back stays in the journal's words to the next start.
+                    // What could not be restored stays in the log for the next start.
                     let _ = journal.put_back();
                     return Err(e.of_task(name));
                 }
@@ -79,20 +79,20 @@ impl ManagedTasks {
         Ok(Self { layout, specs, tasks: managed, tails, asking, sensor, journal, scanned: now })
     }
 
-    /// Looks for processes and threads that are new, where it is time to; whether it was.
+    /// Rescans processes and threads when that is due; true if it did.
     pub(super) fn rescan(&mut self, now: Time) -> bool {
         let due = now.since(self.scanned) >= RESCAN;
         if due {
             self.scanned = now;
             self.tasks.iter_mut().for_each(|task| task.scan(now, &mut self.journal));
             let tasks = &self.tasks;
-            // Where a shorter one cannot be written, the longer one goes on.
+            // If the log cannot be shortened, the longer one stays in use.
             let _ = self.journal.shorten(|task, thread| tasks[task].is_watched(thread));
         }
         due
     }
 
-    /// What clients measure, and what services tell.
+    /// Reads the clients' tail latencies and the services' queue reports.
     pub(super) fn listen(&mut self, now: Time, signals: &mut Signals) {
         self.tails.read(now, &mut signals.tasks);
         self.asking.read(now);
@@ -101,12 +101,12 @@ impl ManagedTasks {
         }
     }
 
-    /// Files in which services of `task` were to tell of their requests and none ever did.
+    /// Queue-report files of `task` that no service has ever written.
     pub fn silent(&self, task: TaskId) -> impl Iterator<Item = &Path> {
         self.asking.silent(task)
     }
 
-    /// Whether they were looked for at `now`.
+    /// True if tasks were rescanned at `now`.
     pub(super) fn was_scanned(&self, now: Time) -> bool {
         self.scanned == now
     }

@@ -1,4 +1,4 @@
-//! What every mechanism can be asked beyond the port of policies.
+//! Interface of every mechanism, beyond the policies' trait `Cores`.
 
 use std::io;
 
@@ -8,87 +8,89 @@ use sched::cores::{Cores, TaskId, TaskSpec};
 use super::undo_log::Restored;
 use super::{Affinity, CoresError, Figures, ManagedTasks, Runtime, Scx, Sensor, Setup};
 
-/// Tasks of this machine, under one mechanism.
+/// Tasks under one mechanism.
 pub trait Manager: Cores {
     /// Its name: affinity, scx, runtime.
     fn mechanism(&self) -> &'static str;
 
-    /// Puts everything back; there are only figures to be had from it then.
+    /// Restores everything; afterwards only figures can be read.
     ///
     /// # Errors
-    /// The journal cannot be read.
+    /// The undo log cannot be read.
     fn put_back(&mut self) -> io::Result<Restored>;
 
-    /// What `task` did.
+    /// Figures of `task`.
     fn figures(&self, task: TaskId) -> &Figures;
 
-    /// The longest wait of `task` since this was asked last.
+    /// Longest wait of `task` since the last call.
     fn take_longest(&mut self, task: TaskId) -> Span;
 
-    /// What was taken over.
+    /// State that all mechanisms share.
     fn taken(&self) -> &ManagedTasks;
 
-    /// The same, to change what is known of it.
+    /// The same, mutable.
     fn taken_mut(&mut self) -> &mut ManagedTasks;
 
-    /// From now on `task` has the thresholds of `spec`.
+    /// Replaces the thresholds of `task` by those of `spec`.
     fn set_thresholds(&mut self, task: TaskId, spec: &TaskSpec) {
         self.taken_mut().specs[task.index()].set_thresholds(spec);
     }
 
-    /// Whether `task` is parked.
+    /// True if `task` is parked.
     fn is_parked(&self, task: TaskId) -> bool {
         self.taken().of(task).is_parked()
     }
 
-    /// Whether `task` was to be real-time and may not.
+    /// True if `task` should be real-time but lacks the permission.
     fn stays_fair(&self, task: TaskId) -> bool {
         self.taken().of(task).stays_fair()
     }
 
-    /// Whether `task` can be parked. Where not, it stays when it has no core, below everybody who has one.
+    /// True if `task` can be parked. Otherwise a task without cores keeps running, below all that have
+    /// one.
     fn can_park(&self, task: TaskId) -> bool {
         self.taken().of(task).can_park()
     }
 
-    /// Workers of `task` that tell what waits for them, and how many of those are parked;
-    /// `None` where its threads are looked at instead.
+    /// Workers of `task` that publish their waits, and how many of those are parked; `None` where its
+    /// threads are observed instead.
     fn workers(&self, _task: TaskId) -> Option<(usize, usize)> {
         None
     }
 
-    /// Whether nobody of `task` is left.
+    /// True if no process of `task` is left.
     fn is_over(&self, task: TaskId) -> bool {
         self.taken().of(task).is_over()
     }
 
-    /// What tells how busy DRAM is.
+    /// DRAM sensor.
     fn sensor(&self) -> &dyn Sensor {
         &*self.taken().sensor
     }
 
-    /// Why cores are not shared out any more, if that is so: all tasks are the kernel's then.
+    /// Reason why cores are no longer managed; the kernel then schedules all tasks.
     fn lost(&self) -> Option<String> {
         None
     }
 }
 
-/// How decisions are carried out.
+/// Mechanism that carries out decisions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mechanism {
-    /// By class and affinity: any program, any kernel.
+    /// Class and affinity: any program, any kernel.
     Affinity,
-    /// By a scheduler of ours in the kernel.
+    /// A scheduler in the kernel (sched_ext).
     Scx,
-    /// By affinity, and by asking the workers of programs on our runtime.
+    /// Affinity, and requests to the workers of programs on greenwave's runtime.
     Runtime,
 }
 
 impl Setup {
-    /// Takes the tasks over at `now`, by `mechanism`.
+    /// Takes the tasks over at `now` with `mechanism`.
     ///
     /// # Errors
-    /// The mechanism cannot be had here; a task is not there or not ours to schedule. The others are put back.
+    /// The mechanism is not available here; a task does not exist or we may not schedule it. The others
+    /// are restored.
     pub fn take(self, mechanism: Mechanism, now: Time) -> Result<Box<dyn Manager>, CoresError> {
         Ok(match mechanism {
             Mechanism::Affinity => Box::new(Affinity::new(self, now)?),

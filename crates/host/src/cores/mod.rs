@@ -1,20 +1,22 @@
-//! Linux's cores for `sched::cores`: the mechanism `affinity`; beside it [`scx`], a
-//! scheduler of ours in the kernel where that can be, and [`runtime`], which asks the
-//! workers of programs on our own runtime.
+//! Core allocation on Linux for `sched::cores`, by class and affinity ([`Affinity`]).
 //!
-//! Any kernel, any program, no code in the kernel. The fast path is the kernel's own: BE
-//! is in the idle class and LC, where that is allowed, real-time, so LC that wakes up has the core in
-//! the time of a wake, over BE and over the kernel's own threads.
-//! What [`Affinity`] adds are the slow decisions, every few milliseconds: it
-//! senses who waits for a core and how busy DRAM is, keeps BE off cores that
-//! LC needs for itself as long as there is another, and parks BE that has none while a
-//! core is left idle on purpose.
+//! Two other mechanisms stand beside it: [`scx`], a scheduler in the kernel, and [`runtime`], which
+//! asks workers of programs on greenwave's runtime.
 //!
-//! So signals mean here: LC *could use* a core when its threads wait longer for
-//! one than its THRESH_QD, in spite of the idle class; and it *gives one back* when
-//! they have not for a while. Nothing tells when a request began, so long requests (C5) are not seen.
+//! [`Affinity`] needs no code in the kernel and works with any program. The fast path is the kernel's
+//! own. BE is in the idle class and LC, where permitted, real-time: LC that wakes up gets the core
+//! within one wake-up, before BE and the kernel's own threads. [`Affinity`] adds the slow decisions,
+//! every few milliseconds. It measures waits for a core and the load of DRAM, keeps BE off cores that
+//! LC needs for itself while there is another, and parks BE without a core where a core is left idle on
+//! purpose.
 //!
-//! Not here: microseconds. Those take shared memory with the programs (`runtime`), or a scheduler in the kernel.
+//! Signals therefore mean: LC *could use* a core when its threads wait longer than THRESH_QD in spite
+//! of the idle class, and *gives one back* when they have not for a while. The start of a request is
+//! not visible, so long requests (C5) are not seen.
+//!
+//! Not here: decisions within microseconds. Those take memory shared with the programs (`runtime`) or a
+//! scheduler in the kernel.
+//!
 //! Source: Caladan (OSDI '20) §5; sched(7).
 
 use std::fmt;
@@ -55,33 +57,33 @@ pub use undo_log::{Journal, Restored};
 use cpumask::{CoreOwner, mask};
 use sched_policy::SchedPolicy;
 
-/// Which processes a task is.
+/// Processes of a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TaskSelector {
-    /// A process of somebody else's, and what it started.
+    /// A running process and its descendants.
     Process(u32),
-    /// One that we started.
+    /// A child of ours.
     Child(u32),
-    /// Everybody in a cgroup: the folder's path.
+    /// All processes of the control group at this path.
     Group(PathBuf),
 }
 
-/// A task to be managed.
+/// A task to manage.
 #[derive(Clone, Debug)]
 pub struct TaskSetup {
-    /// What it may have.
+    /// Its class, cores and thresholds.
     pub spec: TaskSpec,
-    /// What it is.
+    /// Its processes.
     pub who: TaskSelector,
-    /// Where its clients write their tail, a span such as `812us`.
+    /// File in which its clients write their tail latency, a span such as `812us`.
     pub tail: Option<PathBuf>,
-    /// Files in which its services tell of their requests: who is behind there asks for a core.
+    /// Queue-report files of its services; a service that is behind asks for a core.
     pub joined: Vec<PathBuf>,
-    /// Whether it runs on our runtime and tells what waits there; only `runtime` looks.
+    /// True if it runs on greenwave's runtime and publishes its waits; only `runtime` uses it.
     pub pulse: bool,
 }
 
-/// Why a machine cannot be shared so.
+/// Reason why cores cannot be managed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CoresError {
     what: String,
@@ -93,13 +95,13 @@ impl CoresError {
         Self { what: format!("{name}: {e}"), advice: None }
     }
 
-    /// What to do about it, if anything is known to help.
+    /// A remedy, if one is known.
     #[must_use]
     pub fn advice(&self) -> Option<String> {
         self.advice.clone()
     }
 
-    /// The same, of the task called `name`.
+    /// The same error for the task called `name`.
     #[must_use]
     pub fn of_task(self, name: &str) -> Self {
         Self { what: format!("task {name}: {}", self.what), ..self }
@@ -114,26 +116,26 @@ impl fmt::Display for CoresError {
 
 impl std::error::Error for CoresError {}
 
-/// Tasks of this machine, shared by affinity and class.
+/// Tasks managed by affinity and class.
 pub struct Affinity {
     taken: ManagedTasks,
     given: Vec<CoreOwner>,
-    /// Per core, when it was given.
+    /// Per core, when its owner changed.
     since: Vec<Time>,
     /// Per task, since when it has not waited beyond its threshold.
     quiet_since: Vec<Time>,
     calm: Span,
     asked: Vec<CoreId>,
-    /// Tasks in the order in which they are moved: BE leaves before LC comes.
+    /// Order in which tasks are moved: BE leaves before LC comes.
     order: Vec<TaskId>,
 }
 
 impl Affinity {
-    /// Takes tasks over at `now`. What was changed is put back by [`put_back`](Manager::put_back), or
-    /// from the journal.
+    /// Takes tasks over at `now`. [`put_back`](Manager::put_back) or the undo log restores what was
+    /// changed.
     ///
     /// # Errors
-    /// A task is not there or not ours to schedule; the others are put back.
+    /// A task does not exist or we may not schedule it; the others are restored.
     pub fn new(setup: Setup, now: Time) -> Result<Self, CoresError> {
         let calm = setup.calm;
         let lc = setup.real_time.then_some(SchedPolicy::URGENT);
@@ -152,7 +154,7 @@ impl Affinity {
         })
     }
 
-    /// The core that `task` gives back now, if it has not waited for long.
+    /// Core that `task` gives back now, if it has not waited for long.
     fn gives_back(&mut self, now: Time, task: TaskId) -> Option<usize> {
         let since = &mut self.quiet_since[task.index()];
         if now.since(*since) < self.calm {
@@ -160,12 +162,12 @@ impl Affinity {
         }
         let its = (0..self.given.len()).filter(|&core| self.given[core] == CoreOwner::Run(task));
         let latest = its.max_by_key(|&core| self.since[core])?;
-        // The next one not before it has been as calm with one core less.
+        // The next one follows only after the same quiet time with one core less.
         *since = now;
         Some(latest)
     }
 
-    /// What the threads of task `number` did since they were looked at last.
+    /// Samples the threads of task `number` since the last call.
     fn look(&mut self, now: Time, number: usize, signals: &mut Signals) {
         let (id, spec) = (TaskId(number as u16), &self.taken.specs[number]);
         let look = self.taken.tasks[number].look(now, spec.delay_max);
@@ -189,9 +191,9 @@ impl Affinity {
         }
     }
 
-    /// Ends a look at all tasks: what was given back is open, and what was asked for is answered.
+    /// Ends the sampling of all tasks: cores given back become open, and requested samples are
+    /// answered.
     fn looked(&mut self, now: Time, signals: &mut Signals) {
-        // What was given back is open until it is given again.
         for (given, core) in self.given.iter_mut().zip(&signals.cores) {
             if core.yielded.is_some() {
                 *given = CoreOwner::Open;
@@ -206,7 +208,7 @@ impl Affinity {
         self.taken.sensor.bandwidth(now, &mut signals.bandwidth);
     }
 
-    /// A decision.
+    /// Records a decision.
     fn note(&mut self, now: Time, action: Action) {
         let (core, given) = CoreOwner::of(action);
         let Some(given) = given else { return self.asked.push(core) };
@@ -214,7 +216,7 @@ impl Affinity {
         self.since[core.0 as usize] = now;
     }
 
-    /// Cores of `task`; `None`: it is to be parked.
+    /// Cores of `task`; `None`: park it.
     fn mask(&self, task: TaskId) -> Option<CpuSet> {
         mask(&self.taken.layout, &self.taken.specs, &self.given, task)
     }
@@ -231,7 +233,7 @@ impl Cores for Affinity {
 
     fn act(&mut self, now: Time, actions: &[Action]) {
         actions.iter().for_each(|&action| self.note(now, action));
-        // Who stays as he is costs nothing.
+        // A task that keeps its cores costs nothing.
         for place in 0..self.order.len() {
             let task = self.order[place];
             let cores = self.mask(task);
@@ -266,8 +268,8 @@ impl Manager for Affinity {
     }
 }
 
-/// Misses of a core, where nothing counts them: the CPU time of the BE task that has it, so that
-/// the one that runs most is taken for the one that disturbs most.
+/// Cache misses of a core without counters: the CPU time of its BE task, so that the task that runs
+/// most counts as the one that interferes most.
 fn misses(given: &[CoreOwner], specs: &[TaskSpec], ran_ns: impl Fn(TaskId) -> u64, core: CoreId) -> u64 {
     let CoreOwner::Run(task) = given[core.0 as usize] else { return 0 };
     if specs[task.index()].is_critical() {

@@ -1,10 +1,11 @@
-//! Services that tell that somebody there is behind, in the file in which they tell a
-//! guard of their queue.
+//! Pressure reports: services that report a late request in their queue-report file.
 //!
-//! A scheduler sees threads. That a request has less left than it may take only its
-//! service knows, and the cores may be others' by the time its threads wait for one.
-//! A file need not be there yet. What cannot be read, or says nothing new, counts for
-//! nothing after a while.
+//! A scheduler sees threads. Only the service knows that a request has less time left than it may need,
+//! and by the time its threads wait for a core, others may have it.
+//!
+//! A file need not exist yet. A file that cannot be read or does not change stops counting after a
+//! while.
+//!
 //! Source: ADR 0060.
 
 use std::path::{Path, PathBuf};
@@ -15,10 +16,10 @@ use sched::cores::TaskId;
 
 use crate::queue_report;
 
-/// How often files are read.
+/// Interval at which files are read.
 const EVERY: Span = Span::from_millis(1);
 
-/// Who is listened to.
+/// Reports by task.
 #[derive(Debug)]
 pub struct PressureReports {
     /// By task, each with its file.
@@ -27,14 +28,14 @@ pub struct PressureReports {
 }
 
 impl PressureReports {
-    /// Listens to services that tell in these files, by task.
+    /// Reads these files, listed by task.
     pub fn new(files: Vec<Vec<PathBuf>>) -> Self {
         let listen =
             |files: Vec<PathBuf>| files.into_iter().map(|file| (file, ReportSource::default())).collect();
         Self { tasks: files.into_iter().map(listen).collect(), read: None }
     }
 
-    /// Reads the files, if it is time to.
+    /// Reads the files when that is due.
     pub fn read(&mut self, now: Time) {
         if self.read.is_some_and(|read| now.since(read) < EVERY) {
             return;
@@ -47,13 +48,13 @@ impl PressureReports {
         }
     }
 
-    /// Whether somebody of `task` is behind, as of the last look.
+    /// True if a service of `task` was behind at the last read.
     pub fn is_behind(&self, task: TaskId) -> bool {
         let told = |service: &ReportSource| service.fresh(self.read?);
         self.tasks[task.index()].iter().any(|(_, service)| told(service).is_some_and(|told| told.late))
     }
 
-    /// Files of `task` in which nobody has ever told anything.
+    /// Files of `task` that no service has ever written.
     pub fn silent(&self, task: TaskId) -> impl Iterator<Item = &Path> {
         let silent = self.tasks[task.index()].iter().filter(|(_, service)| !service.has_reported());
         silent.map(|(file, _)| file.as_path())
@@ -83,13 +84,13 @@ mod tests {
             assert!(!asking.is_behind(batch));
             (asking.is_behind(web), asking.silent(web).count())
         };
-        assert_eq!(look(0, None), (false, 1), "it is not there yet");
-        assert_eq!(look(10, Some((7, true))), (false, 1), "it may be of yesterday");
+        assert_eq!(look(0, None), (false, 1), "the file does not exist yet");
+        assert_eq!(look(10, Some((7, true))), (false, 1), "an old report does not count");
         assert_eq!(look(20, Some((8, true))), (true, 0));
         assert_eq!(look(30, Some((9, false))), (false, 0));
         assert_eq!(look(40, Some((10, true))), (true, 0));
         assert_eq!(look(500, None), (true, 0));
-        assert_eq!(look(600, None), (false, 0), "there was no news for long");
+        assert_eq!(look(600, None), (false, 0), "the report has not changed for long");
         std::fs::remove_file(&path).unwrap();
     }
 }

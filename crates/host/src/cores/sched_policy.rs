@@ -1,15 +1,16 @@
-//! A thread's scheduling class.
+//! Linux scheduling class of a thread.
 //!
-//! BE runs in `SCHED_IDLE`: whoever wakes up in another class takes the core from
-//! it, in the kernel, at the cost of one wake. A thread of the fair class does so when it is its turn,
-//! which it may wait for until the next tick; one of a real-time class does it at once.
+//! BE runs in `SCHED_IDLE`: a thread of another class that wakes up takes the core, in the kernel, at
+//! the cost of one wake-up. A thread of the fair class may wait for that until the next tick; one of a
+//! real-time class does not.
+//!
 //! Source: sched(7), sched_setscheduler(2).
 
 use std::io;
 
 use rustix::process::Pid;
 
-/// Class and priority, as the kernel numbers them.
+/// Class and priority, in the kernel's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SchedPolicy {
     /// `SCHED_OTHER` and so on, with `SCHED_RESET_ON_FORK` if it is set.
@@ -19,21 +20,21 @@ pub struct SchedPolicy {
 }
 
 impl SchedPolicy {
-    /// Runs when nobody else wants to.
+    /// Runs only when no other class wants the core.
     pub const IDLE: Self = Self { policy: libc::SCHED_IDLE, priority: 0 };
-    /// The one that programs begin in.
+    /// Default class of programs.
     pub const OTHER: Self = Self { policy: libc::SCHED_OTHER, priority: 0 };
-    /// A scheduler's that was loaded into the kernel; that of others while there is none.
+    /// Class of a scheduler loaded into the kernel; the fair class while there is none.
     pub const EXT: Self = Self { policy: 7, priority: 0 };
-    /// Before everybody who is not real-time, the kernel's own threads among them.
+    /// Before all that is not real-time, including the kernel's own threads.
     pub const URGENT: Self = Self { policy: libc::SCHED_RR, priority: 1 };
-    /// Before those, too, for who shares out cores; what it starts is not.
+    /// Before [`URGENT`](Self::URGENT) too, for the core manager; its children do not inherit it.
     pub const FIRST: Self = Self { policy: libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, priority: 2 };
 
-    /// That of `thread`; `None` is the calling one.
+    /// Class of `thread`; `None` is the calling one.
     ///
     /// # Errors
-    /// There is no such thread.
+    /// No such thread.
     pub fn of(thread: Option<Pid>) -> io::Result<Self> {
         let id = Pid::as_raw(thread);
         // SAFETY: two plain system calls; `param` lives through the second, which fills it.
@@ -48,10 +49,10 @@ impl SchedPolicy {
         Ok(Self { policy, priority: param.sched_priority })
     }
 
-    /// Puts `thread` into it.
+    /// Puts `thread` into the class.
     ///
     /// # Errors
-    /// No such thread, or no right to.
+    /// No such thread; no permission.
     pub fn set(self, thread: Option<Pid>) -> io::Result<()> {
         // SAFETY: all-zero bytes are a valid `sched_param`.
         let mut param: libc::sched_param = unsafe { std::mem::zeroed() };
@@ -63,7 +64,7 @@ impl SchedPolicy {
         }
     }
 
-    /// That of what a thread of this one starts.
+    /// Class that a child of such a thread starts in.
     #[must_use]
     pub const fn child(self) -> Self {
         let policy = self.policy & !libc::SCHED_RESET_ON_FORK;
@@ -74,8 +75,8 @@ impl SchedPolicy {
         }
     }
 
-    /// Whether it is `SCHED_DEADLINE`, which belongs to who asked for it: neither
-    /// class nor cores can be changed by the calls above.
+    /// True for `SCHED_DEADLINE`, which a thread requests for itself: the calls above can change
+    /// neither its class nor its cores.
     #[must_use]
     pub const fn is_deadline(self) -> bool {
         self.policy & !libc::SCHED_RESET_ON_FORK == libc::SCHED_DEADLINE
@@ -88,7 +89,7 @@ mod tests {
 
     #[test]
     fn a_thread_that_became_idle_says_so() {
-        // On a thread of its own, which ends with it: leaving the class takes rights.
+        // On a thread of its own that ends: leaving the class requires privileges.
         let both = || {
             Ok::<_, io::Error>((SchedPolicy::of(None)?, SchedPolicy::IDLE.set(None), SchedPolicy::of(None)?))
         };
@@ -111,7 +112,7 @@ mod tests {
         );
         assert_eq!(SchedPolicy::FIRST.child(), SchedPolicy::OTHER);
         let deadline = SchedPolicy { policy: libc::SCHED_DEADLINE, priority: 0 };
-        assert_eq!(deadline.child(), SchedPolicy::OTHER, "it can start others with the flag only");
+        assert_eq!(deadline.child(), SchedPolicy::OTHER, "such a thread can fork with the flag only");
     }
 
     #[test]

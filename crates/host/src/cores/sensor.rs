@@ -1,17 +1,16 @@
-//! What tells how busy DRAM is.
+//! Sensors of DRAM load.
 //!
-//! Behind one port: [`NullSensor`], which knows nothing, [`Probe`], which needs
-//! no counters, and [`Counters`] of memory controllers, caches and cores, of which
-//! most virtual machines have none.
+//! One interface, three sensors: [`NullSensor`], which measures nothing; [`Probe`], which needs no
+//! counters; and [`Counters`] of memory controllers, caches and cores, which most virtual machines
+//! lack.
 //!
-//! The probe is a walk through memory that no cache holds: each load waits for
-//! the one before, so the time of one is the latency of DRAM, and latency rises
-//! as DRAM nears saturation. It says how much on the socket where it runs, and
-//! nothing about who it is. The memory is in huge pages where the kernel has them: with small
-//! ones, each load waits for page tables, too, which others push out of the caches
-//! long before DRAM is busy. What counts is a quarter's: of the last few readings, beside the
-//! quietest block of many. The shortest of all would be a reading whose lines some cache
-//! happened to hold, shorter the longer one looks, and everything busy beside it.
+//! The probe walks through memory that no cache holds. Each load depends on the one before, so its time
+//! is the latency of DRAM, which rises as DRAM nears saturation. It measures the load of the socket it
+//! runs on, not the cause. Huge pages are used where the kernel has them: with small pages each load
+//! also waits for page tables, which other programs evict from the caches long before DRAM is busy. The
+//! measure is the lower quartile of the last few readings, against that of the quietest block of many.
+//! The minimum would be a reading whose lines some cache happened to hold; it falls the longer one
+//! measures, and everything looks busy beside it.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -29,22 +28,22 @@ pub trait Sensor: Send {
     /// Its name.
     fn name(&self) -> &'static str;
 
-    /// Overwrites `used`, bytes per second and socket since the last reading;
-    /// `None` where it cannot tell.
+    /// Overwrites `used` with bytes per second since the last reading, per socket; `None` where that is
+    /// unknown.
     fn bandwidth(&mut self, now: Time, used: &mut [Option<f64>]);
 
-    /// Misses of the last-level cache so far of Linux's `core`, where they are counted.
+    /// Total last-level cache misses of Linux's `core`, where they are counted.
     fn misses(&mut self, _core: CoreId) -> Option<u64> {
         None
     }
 
-    /// How many times as long a load takes as on an idle machine, if it knows.
+    /// Load latency relative to an idle machine, if known.
     fn slowdown(&self) -> Option<f64> {
         None
     }
 }
 
-/// Knows nothing.
+/// Sensor that measures nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NullSensor;
 
@@ -58,58 +57,58 @@ impl Sensor for NullSensor {
     }
 }
 
-/// Latency of DRAM by walking.
+/// DRAM latency, measured by a pointer chase.
 #[derive(Debug)]
 pub struct Probe {
-    /// The place after each place; one circle.
+    /// Successor of each element; one cycle.
     next: Vec<u32>,
     at: u32,
     latencies: Latencies,
     limit: Limit,
 }
 
-/// Readings of one load, ns.
+/// Latencies of one load, in ns.
 #[derive(Debug)]
 struct Latencies {
-    /// The last few.
+    /// The last few readings.
     recent: [f64; RECENT],
-    /// Those of this block.
+    /// Readings of the current block.
     block: Vec<f64>,
-    /// Of an idle machine, as far as was seen: of the quietest block.
+    /// Latency of an idle machine so far: that of the quietest block.
     idle: f64,
     turn: usize,
 }
 
-/// Which slowdown counts as which bandwidth.
+/// Slowdown that stands for a bandwidth.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limit {
-    /// Loads that take so many times as long as on an idle machine …
+    /// A load latency this many times that of an idle machine …
     pub slowdown: f64,
-    /// … are THRESH_BW, bytes per second.
+    /// … counts as THRESH_BW, in bytes per second.
     pub bandwidth: f64,
 }
 
-/// Readings of which a quarter is shorter than what counts: most of them may have been interrupted.
+/// Readings whose lower quartile counts: most of them may have been interrupted.
 const RECENT: usize = 8;
-/// Loads of one reading.
+/// Loads per reading.
 const LOADS: u32 = 32;
-/// Readings of a block. From the first, the latency of an idle machine is learned.
+/// Readings per block. The first block gives the latency of an idle machine.
 const BLOCK: usize = 64;
-/// They are as far apart as a round's: read in a row, they would find in caches what is others' by then,
-/// and every later one would look like a busy machine's.
+/// Interval between those first readings, the same as between rounds. Taken in a row, they would find
+/// lines in caches that later readings do not, and every later one would look busy.
 const APART: Duration = Duration::from_millis(2);
-/// Bytes of a cache line, of which each holds one place.
+/// Bytes of a cache line, which holds one element.
 const LINE: usize = 64;
 /// Bytes of a huge page.
 const HUGE: usize = 2 << 20;
 
 impl Probe {
-    /// Walks through `bytes`, several times the last-level cache.
+    /// Probe over `bytes` of memory, several times the last-level cache.
     #[must_use]
     pub fn new(bytes: usize, limit: Limit) -> Self {
         let lines = (bytes / LINE).max(2);
-        // One circle through all lines (Sattolo), one place a line; no clock and no
-        // outside randomness: any order that prefetchers cannot guess will do.
+        // One cycle through all lines (Sattolo), one element per line. Any order that prefetchers
+        // cannot guess will do, so there is no clock and no outside randomness.
         let mut order: Vec<u32> = (0..lines as u32).collect();
         let mut state = 0x9e37_79b9_7f4a_7c15_u64;
         for i in (1..lines).rev() {
@@ -130,7 +129,7 @@ impl Probe {
         probe
     }
 
-    /// Twice the largest cache that the kernel tells of, within 16 and 256 MB.
+    /// Twice the largest cache that the kernel reports, between 16 and 256 MB.
     #[must_use]
     pub fn size() -> usize {
         let of = |index: usize| {
@@ -142,7 +141,7 @@ impl Probe {
         (2 * largest).clamp(16 << 20, 256 << 20)
     }
 
-    /// How long one load takes on an idle machine, as far as was seen.
+    /// Latency of one load on an idle machine, as observed so far.
     #[must_use]
     pub fn idle(&self) -> Span {
         Span::from_nanos(self.latencies.idle as u64)
@@ -177,19 +176,19 @@ impl Latencies {
         }
     }
 
-    /// How many times as long a load takes as on an idle machine.
+    /// Load latency relative to an idle machine.
     fn slowdown(&self) -> f64 {
         quarter(&mut self.recent.clone()) / self.idle
     }
 }
 
-/// What a quarter of `readings`, which are not none, is shorter than.
+/// Lower quartile of `readings`, which must not be empty.
 fn quarter(readings: &mut [f64]) -> f64 {
     let (_, quarter, _) = readings.select_nth_unstable_by(readings.len() / 4, f64::total_cmp);
     *quarter
 }
 
-/// Asks for huge pages under `memory`, which nobody has touched yet; without any, it stays as it is.
+/// Requests huge pages for `memory`, which is still untouched; without any it stays as it is.
 fn widen(memory: &mut [u32]) {
     let all = memory.as_mut_ptr_range();
     let start = (all.start as usize).next_multiple_of(HUGE);
@@ -240,18 +239,18 @@ mod tests {
         let limit = Limit { slowdown: 3.0, bandwidth: 25e9 };
         let mut probe = Probe::new(64 * 1000, limit);
         let mut used = [None, Some(1.0)];
-        // Whatever is read next, an idle latency far below it makes DRAM busy …
+        // With an idle latency far below any reading, DRAM is busy …
         probe.latencies.idle = 1e-9;
         probe.bandwidth(Time::ZERO, &mut used);
         assert!(used[0].is_some_and(|used| used > 25e9) && used[1].is_none(), "{used:?}");
-        // … and one that is what was read makes it idle.
+        // … and with one equal to the readings it is idle.
         probe.latencies.recent = [5.0; RECENT];
         probe.latencies.idle = 5.0;
         assert_eq!(probe.slowdown(), Some(1.0));
     }
 
-    /// Readings of an idle machine: 250 to 350 ns, one in a hundred half as long, as a cache held its
-    /// lines, and one in twenty a thousand times, as something ran instead.
+    /// Reading of an idle machine: 250 to 350 ns. One in a hundred takes half as long (lines in a
+    /// cache), one in twenty a thousand times (interrupted).
     fn idle(rng: &mut Rng) -> f64 {
         let ns = 250.0 + 100.0 * rng.unit();
         match rng.below(100) {

@@ -1,4 +1,4 @@
-//! Tails that clients measure and write into files, a span such as `812us`.
+//! Tail latencies that clients measure and write into files, each a span such as `812us`.
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use sched::cores::TaskSignals;
 
 use crate::queue_report;
 
-/// How often files with tails are read.
+/// Interval at which the files are read.
 const EVERY: Span = Span::from_millis(100);
 
 /// The files, by task.
@@ -19,12 +19,12 @@ pub struct TailFiles {
 }
 
 impl TailFiles {
-    /// Of these files, from `now` on.
+    /// Reads these files, from `now` on.
     pub fn new(files: Vec<Option<PathBuf>>, now: Time) -> Self {
         Self { files, read: now }
     }
 
-    /// Reads them, if it is time to.
+    /// Reads the files when that is due.
     pub fn read(&mut self, now: Time, signals: &mut [TaskSignals]) {
         if now.since(self.read) < EVERY {
             return;
@@ -38,7 +38,7 @@ impl TailFiles {
     }
 }
 
-/// The span in a file. It may be anybody's: nothing of it is waited for, and no more is read than a span takes.
+/// The span in a file. The file is not trusted: the read never blocks, and is no longer than a span.
 fn tail(path: &Path) -> Option<Span> {
     let mut bytes = [0; 64];
     let len = queue_report::open(path).ok()?.read(&mut bytes).ok()?;

@@ -1,9 +1,8 @@
-//! A task: programs that the kernel knows as processes and threads.
+//! A managed task: processes and threads.
 //!
-//! Membership is looked up anew every [`RESCAN`]; what a thread starts has its
-//! class, cores and folder from the kernel at once, so nobody escapes in
-//! between. A thread is noted in the journal before anything of it is changed.
-//! Threads that end are forgotten at the next look.
+//! Membership is rescanned every [`RESCAN`]. The kernel gives a child its parent's class, cores and
+//! cgroup, so no thread escapes in between. A thread is recorded in the undo log before it is changed.
+//! Ended threads are forgotten at the next scan.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,52 +22,53 @@ use adopt::InheritedState;
 pub(super) use task_cgroups::OURS;
 pub use task_cgroups::group_path;
 
-/// How often members are looked up.
+/// Interval between scans for members.
 pub const RESCAN: Span = Span::from_millis(50);
-/// Who did nothing for so long has no work.
+/// Idle time after which a thread counts as without work.
 const ACTIVE: Span = Span::from_millis(100);
-/// An account is brought up to date at a tick at the latest, of 10 ms at most. LC whose account stands still for
-/// longer sleeps, or waits for a core all the time, which the account tells only afterwards: it is
-/// asked, and again after as long.
+/// The kernel updates a thread's CPU account every tick, of 10 ms at most. An LC thread whose account
+/// stands still for longer sleeps, or waits for a core all the time, which the account shows only
+/// afterwards: its state is read then, and again after the same time.
 const STILL: Span = Span::from_millis(12);
-/// Threads of one task that are watched; more are counted, run in the task's class and
-/// on its cores by inheritance, and are seen when others end.
+/// Maximum of watched threads per task. More are counted. They inherit the task's class and cores, and
+/// are watched once others end.
 const THREADS_MAX: usize = 4096;
-/// How often threads are asked whether they sleep now and then.
+/// Interval at which threads are checked for regular sleep.
 const WEIGH: Span = Span::from_millis(10);
-/// Real-time threads that were awake for more of that time are so no more,
+/// Share of that time awake above which a thread stops being real-time,
 const BUSY: f64 = 0.8;
-/// until they are for less than this part.
+/// and share below which it becomes real-time again.
 const CALM: f64 = 0.5;
 
-/// A task at work.
+/// A task under management.
 #[derive(Debug)]
 pub struct Managed {
     number: usize,
     critical: bool,
-    /// What its threads become here, LC's if they were in the fair class; whoever asks for [`take_fresh`](Managed::take_fresh) does it instead.
+    /// Class that its threads get here (LC: those of the fair class). With `None`, the caller of
+    /// [`take_fresh`](Managed::take_fresh) sets it instead.
     class: Option<SchedPolicy>,
     who: TaskSelector,
-    /// When the first process began, where it is known by number.
+    /// Start time of the first process, if the task is given by process number.
     began: Option<u64>,
-    /// Where its members are, if they have a folder of their own.
+    /// Group of its members, if they have one of their own.
     group: Option<Group>,
     threads: BTreeMap<(u32, u32), Thread>,
-    /// Threads that cannot be watched or noted, and were counted.
+    /// Threads that cannot be watched or recorded, and were counted.
     unwatched: BTreeSet<(u32, u32)>,
-    /// Threads that the last scan found.
+    /// Threads found by the last scan.
     fresh: Vec<u32>,
-    /// The cores it may run on, once it was told.
+    /// Cores it may run on, once they were set.
     cores: Option<CpuSet>,
-    /// What those that are born have from us.
+    /// State that new threads inherit from us.
     legacy: InheritedState,
     parked: bool,
-    /// Its control group was frozen before it was taken over: it stays as it is.
+    /// True if its control group was frozen before it was taken over; it stays frozen.
     is_held: bool,
     ended: bool,
-    /// A thread could not become real-time.
+    /// True if a thread could not become real-time.
     stays_fair: bool,
-    /// When threads were asked last whether they sleep now and then.
+    /// When threads were last checked for regular sleep.
     weighed: Time,
     figures: Figures,
 }
@@ -77,26 +77,26 @@ pub struct Managed {
 struct Thread {
     ledger: Ledger,
     last: Account,
-    /// When its account changed last.
+    /// When its account last changed.
     changed: Time,
-    /// When it was asked last whether it waits, and whether it did.
+    /// When its state was last read, and whether it waited.
     asked: Time,
     waits: bool,
-    /// LC's, where it may be real-time: the class to go back to, whether it is, and for how long it had been
-    /// awake when it was weighed last.
+    /// For LC that may be real-time: the class to return to, whether it is real-time, and its time
+    /// awake at the last check.
     fair: Option<SchedPolicy>,
     urgent: bool,
     weighed_ns: u64,
 }
 
-/// What a task did, since it was taken over.
+/// Figures of a task since it was taken over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
     /// Nanoseconds on cores, all threads together.
     pub ran_ns: u64,
-    /// Nanoseconds runnable without one.
+    /// Nanoseconds runnable without a core.
     pub waited_ns: u64,
-    /// How often one of them got a core.
+    /// Number of times one of them got a core.
     pub turns: u64,
     /// Its longest wait of a round since `Managed::take_longest`: the mean of a thread's waits.
     pub longest: Span,
@@ -106,22 +106,22 @@ pub struct Figures {
     pub refused: u64,
 }
 
-/// What a look at a task found.
+/// Result of a look at a task.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ScanResult {
     /// The longest of its threads' mean waits for a core in this round.
     pub delay: Span,
-    /// Threads whose wait was longer than what was asked about.
+    /// Threads whose wait exceeded the given limit.
     pub waiting: u32,
-    /// Threads that did anything of late.
+    /// Threads that were active recently.
     pub active: u32,
 }
 
 impl Managed {
-    /// Takes task `number` over: notes how it is, and puts its threads into `class`, if any.
+    /// Takes task `number` over: records its state, and puts its threads into `class`, if any.
     ///
     /// # Errors
-    /// It is not there, or we have no right to.
+    /// It does not exist; no permission.
     pub fn take(
         number: usize,
         critical: bool,
@@ -160,14 +160,15 @@ impl Managed {
         Ok(task)
     }
 
-    /// Who computes without end would keep others waiting, the kernel's own threads and, since
-    /// equals take turns of 100 ms, threads of its own task: only who sleeps now and then is real-time.
+    /// Makes only threads that sleep regularly real-time. A real-time thread that computes without end
+    /// would starve others: the kernel's own threads and, with a time slice of 100 ms, threads of its
+    /// own task.
     fn weigh(&mut self, now: Time) {
         let elapsed = now.since(self.weighed).as_nanos() as f64;
         self.weighed = now;
         for (&(_, id), thread) in &mut self.threads {
             let Some(fair) = thread.fair else { continue };
-            // Who waits for a core sleeps as little as who has it.
+            // A thread that waits for a core sleeps as little as one that has it.
             let awake_ns = thread.last.ran_ns + thread.last.waited_ns;
             let busy = awake_ns.saturating_sub(thread.weighed_ns) as f64 / elapsed;
             thread.weighed_ns = awake_ns;
@@ -176,26 +177,26 @@ impl Managed {
                 (busy, false) if busy < CALM => (fair, SchedPolicy::URGENT),
                 _ => continue,
             };
-            // Another class is the program's own doing.
+            // A different class was set by the program itself.
             if SchedPolicy::of(pid(id)).is_ok_and(|class| class == is) && becomes.set(pid(id)).is_ok() {
                 thread.urgent = !thread.urgent;
             }
         }
     }
 
-    /// Its processes, as the last scan found them, each once.
+    /// Its processes at the last scan, each once.
     pub fn processes(&self) -> impl Iterator<Item = u32> + '_ {
         let mut last = None;
         let processes = self.threads.keys().map(|&(process, _)| process);
         processes.filter(move |&process| last.replace(process) != Some(process))
     }
 
-    /// Threads that the last scan found.
+    /// Threads found by the last scan.
     pub fn take_fresh(&mut self) -> Vec<u32> {
         std::mem::take(&mut self.fresh)
     }
 
-    /// Reads all accounts; `longer` is the wait from which a thread counts as waiting.
+    /// Reads all accounts; a thread counts as waiting from a wait of `longer`.
     pub fn look(&mut self, now: Time, longer: Span) -> ScanResult {
         let mut look = ScanResult::default();
         let (figures, parked, critical) = (&mut self.figures, self.parked, self.critical);
@@ -223,7 +224,7 @@ impl Managed {
             true
         });
         if parked {
-            // Nobody counts as idle for having been stopped.
+            // A frozen thread does not count as idle.
             self.threads.values_mut().for_each(|thread| thread.changed = now);
         }
         self.figures.longest = self.figures.longest.max(look.delay);
@@ -247,14 +248,14 @@ impl Managed {
         self.place_again();
     }
 
-    /// Lets every thread run where its task may, whatever it has chosen since.
+    /// Resets every thread to the task's cores, whatever mask it has set itself since.
     pub fn place_again(&mut self) {
         let Some(cores) = self.cores else { return };
         let mut has = None;
         for &(_, thread) in self.threads.keys() {
             let id = pid(thread);
             match sched_setaffinity(id, &cores) {
-                // The kernel leaves out what a cpuset forbids.
+                // The kernel leaves out cores that a cpuset forbids.
                 Ok(()) => has = has.or_else(|| sched_getaffinity(id).ok()),
                 Err(_) => self.figures.refused += u64::from(SchedPolicy::of(id).is_ok()),
             }
@@ -262,25 +263,25 @@ impl Managed {
         self.legacy.let_on(has.unwrap_or(cores));
     }
 
-    /// Whether it can be stopped when it has no core.
+    /// True if it can be frozen when it has no core.
     #[must_use]
     pub fn can_park(&self) -> bool {
         !self.critical && !self.is_held && self.group.as_ref().is_some_and(Group::can_freeze)
     }
 
-    /// Whether it was to be real-time and may not.
+    /// True if it should be real-time but lacks the permission.
     #[must_use]
     pub const fn stays_fair(&self) -> bool {
         self.stays_fair
     }
 
-    /// Whether it is stopped.
+    /// True if it is frozen.
     #[must_use]
     pub const fn is_parked(&self) -> bool {
         self.parked
     }
 
-    /// Whether nobody of it is left, and nobody can come: a folder that is there may fill again.
+    /// True if no process is left and none can come; an existing cgroup may fill again.
     #[must_use]
     pub fn is_over(&self) -> bool {
         match &self.who {
@@ -289,13 +290,13 @@ impl Managed {
         }
     }
 
-    /// What it did.
+    /// Its figures.
     #[must_use]
     pub const fn figures(&self) -> &Figures {
         &self.figures
     }
 
-    /// Its longest wait since this was asked last.
+    /// Longest wait since the last call.
     pub fn take_longest(&mut self) -> Span {
         std::mem::take(&mut self.figures.longest)
     }

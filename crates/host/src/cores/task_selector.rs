@@ -1,4 +1,4 @@
-//! Who may be a task: what is refused before anything is changed.
+//! Checks of a task selector, before anything is changed.
 
 use std::path::Path;
 
@@ -11,10 +11,10 @@ use super::{CoresError, TaskSelector};
 use crate::proc;
 
 impl TaskSelector {
-    /// Refuses what cannot be scheduled by us.
+    /// Rejects processes that cannot be managed.
     ///
     /// # Errors
-    /// It is not there, or we have no right to change it, or none to put it back.
+    /// They do not exist, or we lack the permission to change or to restore them.
     pub fn check(&self, critical: bool) -> Result<(), CoresError> {
         let refused = |what: String, advice: &str| Err(CoresError { what, advice: Some(advice.to_owned()) });
         match self {
@@ -61,10 +61,10 @@ impl TaskSelector {
         }
     }
 
-    /// Refuses a process that a scheduler of ours manages.
+    /// Rejects a process that another greenwave scheduler manages.
     ///
     /// # Errors
-    /// Identifier of that boot.
+    /// The manager's number.
     pub fn check_free(&self) -> Result<(), CoresError> {
         let (Self::Process(id) | Self::Child(id)) = self else { return Ok(()) };
         let Some(manager) = Hierarchy::freezer().and_then(|tree| manager(&tree.folder_of(*id)?)) else {
@@ -78,7 +78,7 @@ impl TaskSelector {
     }
 }
 
-/// Whose folder `path` is in, if it is one of ours.
+/// Process whose control group `path` is in, if it is one of ours.
 fn manager(path: &Path) -> Option<String> {
     path.iter().find_map(|name| name.to_str()?.strip_prefix(OURS)?.split('-').next().map(str::to_owned))
 }

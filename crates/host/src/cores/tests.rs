@@ -1,4 +1,4 @@
-//! Two programs that do nothing but compute, shared out by hand.
+//! Two programs that only compute, with cores assigned by hand.
 
 use std::process::{Child, Command, Stdio};
 
@@ -15,7 +15,7 @@ use crate::{Monotonic, affinity, proc};
 
 mod starts;
 
-/// A program that computes until it is killed, with what it has started.
+/// A program that computes until it is killed, with its descendants.
 pub(super) struct Program(Child);
 
 impl Program {
@@ -47,7 +47,7 @@ fn class_of(id: u32) -> SchedPolicy {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // The number of who was waited for may be another's.
+        // The number of a reaped process may have been reused.
         let runs = self.0.try_wait().is_ok_and(|ended| ended.is_none());
         let family = if runs { proc::family(self.id()) } else { Vec::new() };
         for member in family {
@@ -58,7 +58,7 @@ impl Drop for Program {
     }
 }
 
-/// With the folder of its journal, which is to outlive it.
+/// Manager, with the directory of its undo log, which must outlive it.
 fn manager(test: &str, lc: &Program, be: &Program, real_time: bool) -> (TempDir, Affinity, Vec<CoreId>) {
     let cores = affinity::cores().unwrap();
     let layout = Layout::new(&cores).unwrap();
@@ -106,7 +106,8 @@ fn be_leaves_the_core_that_lc_holds_and_everything_is_put_back() {
         assert_eq!(be.cores(), cores[1..]);
         assert_eq!(lc.cores(), cores, "beside the core that is its alone it runs over BE");
     }
-    // Without any core, where one is left idle, it is parked if a freezer is at hand, and goes on afterwards.
+    // Without a core, where one is left idle, it is parked if a freezer is available, and runs again
+    // afterwards.
     let first = usize::from(cores.len() > 1);
     let idle: Vec<Action> =
         (first..cores.len()).map(|core| Action::Idle { core: CoreId(core as u16) }).collect();
@@ -141,7 +142,7 @@ fn lc_is_real_time_while_it_sleeps_now_and_then_and_has_its_class_again() {
             )
             .unwrap(),
         );
-        // Who spins is found out when it has had a core from one scan to the next.
+        // A spinning thread is detected after it has had a core from one scan to the next.
         let clock = Monotonic::new();
         let end = clock.now() + if keeps { RESCAN * 3 } else { Span::from_secs(30) };
         while clock.now() < end && (keeps || lc.class() == SchedPolicy::URGENT) {
@@ -181,7 +182,7 @@ fn a_task_s_time_is_counted_its_end_is_noticed_and_its_forks_belong_to_it() {
             std::thread::yield_now();
         }
     };
-    // The shell's child as well, whether it was forked before or after.
+    // The shell's child as well, forked before or after.
     let both = &mut |manager: &mut Affinity, signals: &Signals| {
         let figures = manager.figures(TaskId(1));
         figures.threads == 2 && figures.ran_ns > 0 && signals.tasks[1].runnable == 2

@@ -1,22 +1,21 @@
-//! What was changed, written down before it is changed.
+//! Undo log: the original state, written to a file before each change.
 //!
-//! A line a thread (its class and cores as they were), a line a folder, a line a
-//! program whose workers are asked to leave their cores; each line is one write,
-//! which outlives us in the kernel however we end. Whoever reads it, a guardian that notices our end or the next start, puts
-//! everything back. A thread is known by when it began, so a number that was
-//! given again is left alone. Doing it twice does no harm.
+//! One line per thread (its class and cores), per control group, and per program whose workers are
+//! asked to leave their cores. Each line is one write, which the kernel keeps however this process
+//! ends. A reader, the guardian that notices the end or the next start, restores everything. A thread
+//! is identified by its start time, so a reused number is left alone. Restoring twice does no harm.
 //!
-//! What a thread starts has inherited what we did to that. So of who is found later and has what its task was
-//! given, there stands what it would have without us: what its process's first thread had, its parent's, or
-//! the task's. What began after the last line was written gets the same.
+//! A child inherits the changes made to its parent. A thread that is found later with the task's
+//! settings is therefore recorded with the state it would have without us: that of its process's first
+//! thread, of its parent, or of the task. Threads started after the last line was written get the same.
 //!
-//! Who has ended needs no line. Once there are many of those, all that is needed is written to a file beside,
-//! which then takes the journal's name: at any moment that is one which puts everything back.
+//! Ended threads need no line. Once there are many, all lines still needed are written to a second
+//! file, which is then renamed over the log: at any moment the log restores everything.
 //!
-//! A program that the daemon started has a line as well, and ends with it. The daemon holds a lock on
-//! its journal, which the kernel releases when it ends: neither a zombie nor another process of its
-//! number is taken for it. The journal names the boot that it is of, since after another nothing of
-//! it is there. It lies in a folder that no other user can change ([`crate::files`]).
+//! A program that the daemon started has a line as well, and ends with the daemon. The daemon holds a
+//! lock on its log, which the kernel releases when it ends: neither a zombie nor a process with a
+//! reused number counts as the daemon. The log names its boot, since nothing of it survives another. It
+//! is in a directory that no other user can change ([`crate::files`]).
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -43,59 +42,60 @@ mod restore;
 pub use programs::{GRACE, end_programs};
 pub use restore::{Restored, restore};
 
-/// Lines that a journal has beyond twice those that were needed when it was shortened last.
+/// Lines beyond twice those needed at the last compaction before the next one.
 const SPARE: usize = 1000;
 
-/// The journal of a daemon that runs.
+/// Undo log of a running daemon.
 #[derive(Debug)]
 pub struct Journal {
     path: PathBuf,
     folder: Folder,
-    /// Locked as long as this process runs.
+    /// Locked for the life of this process.
     file: File,
-    /// Its first lines, which say who writes it, and in which boot.
+    /// Its first lines: writer and boot.
     head: String,
-    /// Lines of folders, and of programs that were started.
+    /// Lines of control groups and started programs.
     folders: Vec<String>,
-    /// Programs whose workers may have been asked, and when they began.
+    /// Programs whose workers may have been asked to leave cores, with their start times.
     pulses: BTreeMap<u32, u64>,
-    /// The first thread of each task.
+    /// First thread of each task.
     firsts: BTreeMap<usize, Was>,
-    /// By task, process and number: threads that have a line, with those that ended since it was shortened.
+    /// Threads with a line, by task, process and number; ended ones stay until the next compaction.
     threads: BTreeMap<(usize, u32, u32), Was>,
-    /// Lines that it has, and with how many it is not to be shortened yet.
+    /// Lines written, and the number below which it is not compacted.
     lines: usize,
     lines_max: usize,
-    /// The last line was cut short.
+    /// True if the last line was cut short.
     is_cut: bool,
 }
 
-/// What the members of a task have from us: who has the same later, has inherited it.
+/// Marks that members of a task have from us; a new thread with the same has inherited them.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct InheritedMarks<'a> {
-    /// The class that they were put into.
+    /// Class set by us.
     pub class: Option<SchedPolicy>,
-    /// On which cores they were let of late.
+    /// Core masks set recently.
     pub cores: &'a [CpuSet],
 }
 
-/// Who wrote a journal.
+/// Writer of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Author {
     /// Its process.
     pub process: u32,
-    /// When that began.
+    /// Start time of that process.
     began: u64,
-    /// The cores that it manages.
+    /// Managed cores.
     pub cores: Vec<CoreId>,
-    /// The boot that it ran in, if it says so.
+    /// Boot in which it ran, if recorded.
     boot: Option<String>,
     /// True if its lock is held.
     is_locked: bool,
 }
 
 impl Author {
-    /// True if it still runs. Versions that held no lock named no boot: they are known by when they began.
+    /// True if it still runs. Versions without a lock recorded no boot; they are identified by start
+    /// time.
     #[must_use]
     pub fn is_alive(&self) -> bool {
         let is_there =
@@ -104,14 +104,15 @@ impl Author {
     }
 }
 
-/// Where journals lie: of root for all to see, otherwise the user's.
+/// Directory of logs: a system one for root, otherwise the user's own.
 #[must_use]
 pub fn folder() -> PathBuf {
     let user = rustix::process::geteuid();
     if user.is_root() {
         return PathBuf::from("/run/greenwave");
     }
-    // Who has no session's environment, as under cron or sudo, may have its folder all the same.
+    // A process without a session's environment, as under cron or sudo, may have a session directory
+    // all the same.
     let sessions = PathBuf::from(format!("/run/user/{}", user.as_raw()));
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").filter(|folder| !folder.is_empty()).map(PathBuf::from);
     match runtime.or_else(|| sessions.is_dir().then_some(sessions)) {
@@ -120,10 +121,10 @@ pub fn folder() -> PathBuf {
     }
 }
 
-/// The journals in `folder`, and who wrote each; none where there is no such folder.
+/// Logs in `folder` with their writers; none if there is no such directory.
 ///
 /// # Errors
-/// The folder or a file in it is not to be trusted ([`crate::files`]), or cannot be read.
+/// The directory or a file in it is not trusted ([`crate::files`]) or cannot be read.
 pub fn all(folder: &Path) -> io::Result<Vec<(PathBuf, Author)>> {
     let opened = match Folder::open(folder) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -141,7 +142,7 @@ pub fn all(folder: &Path) -> io::Result<Vec<(PathBuf, Author)>> {
             Ok((text, is_locked)) => {
                 found.extend(author(&text, is_locked).map(|author| (folder.join(&name), author)));
             }
-            // It was put back meanwhile.
+            // It was restored meanwhile.
             Err(e) if e.kind() == io::ErrorKind::NotFound => {}
             Err(e) => return Err(of_file(e)),
         }
@@ -149,7 +150,7 @@ pub fn all(folder: &Path) -> io::Result<Vec<(PathBuf, Author)>> {
     Ok(found)
 }
 
-/// True if a daemon holds the lock of its journal.
+/// True if a daemon holds the lock of its log.
 fn is_locked(file: &File) -> bool {
     flock(file, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK)
 }
@@ -161,22 +162,22 @@ fn author(text: &str, is_locked: bool) -> Option<Author> {
     Some(Author { process, began, cores: cpulist::parse(cores).ok()?, boot: boot(text), is_locked })
 }
 
-/// The boot that a journal is of.
+/// Boot recorded in a log.
 fn boot(text: &str) -> Option<String> {
     text.lines().nth(1)?.strip_prefix("boot ").map(str::to_owned)
 }
 
-/// The boot that this is; nothing where `/proc` does not tell.
+/// Current boot; `None` if `/proc` does not name it.
 fn this_boot() -> Option<String> {
     let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     Some(id.trim().to_owned())
 }
 
 impl Journal {
-    /// Begins one in `folder` for this process, which manages `cores`.
+    /// Creates a log in `folder` for this process, which manages `cores`.
     ///
     /// # Errors
-    /// What the kernel says of the file.
+    /// The kernel's error for the file.
     pub fn begin(folder: &Path, cores: &[CoreId]) -> io::Result<Self> {
         let opened = Folder::create(folder)?;
         let id = std::process::id();
@@ -204,16 +205,16 @@ impl Journal {
         Ok(journal)
     }
 
-    /// Where it is.
+    /// Path of the file.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Puts back all that it says, as [`restore`], though its folder may have been removed meanwhile.
+    /// Restores everything in the log, as [`restore`], even if its directory was removed meanwhile.
     ///
     /// # Errors
-    /// It cannot be read, or not be removed.
+    /// It cannot be read or removed.
     pub fn put_back(&self) -> io::Result<Restored> {
         let mut text = vec![0; usize::try_from(self.file.metadata()?.len()).unwrap_or(usize::MAX)];
         self.file.read_exact_at(&mut text, 0)?;
@@ -221,9 +222,9 @@ impl Journal {
         restore::put_back(&String::from_utf8_lossy(&text), || restore::remove_from(&self.folder, &name))
     }
 
-    /// Notes how `thread` of `process`, which belongs to `task`, is scheduled
-    /// now, if that can be read; of what it has inherited as one of `ours`, what it would have
-    /// without us. Who was noted before is as he was then. Its class, as it is noted.
+    /// Records the scheduling of `thread` of `process`, which belongs to `task`, if it can be read.
+    /// Settings inherited as one of `ours` are replaced by those it would have without us. A thread
+    /// recorded before keeps its record. Result: its class as recorded.
     ///
     /// # Errors
     /// It has ended, or the file cannot be written.
@@ -260,14 +261,15 @@ impl Journal {
         Ok(class)
     }
 
-    /// From whom `thread` has inherited: its process's first thread, that of its parent, or the task's.
+    /// Record that `thread` has inherited from: its process's first thread, its parent's, or the
+    /// task's.
     fn parent(&self, task: usize, process: u32, thread: u32) -> Option<&Was> {
         let first_of = |id: u32| self.threads.get(&(task, id, id)).filter(|was| was.is_there());
         let own = if thread == process { None } else { first_of(process) };
         own.or_else(|| first_of(proc::parent(process)?)).or_else(|| self.firsts.get(&task))
     }
 
-    /// Notes that `group` was made for `task`.
+    /// Records that `group` was made for `task`.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -275,7 +277,7 @@ impl Journal {
         self.folder(format!("made {task} {}", group.display()))
     }
 
-    /// Notes that `group`, which others made, will be frozen now and then.
+    /// Records that `group`, which others made, will be frozen at times.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -283,7 +285,7 @@ impl Journal {
         self.folder(format!("freezes {}", group.display()))
     }
 
-    /// Notes that `process`, the first of a process group of its own, was started for `task` and ends with us.
+    /// Records that `process`, the leader of a process group, was started for `task` and ends with us.
     ///
     /// # Errors
     /// It has ended already, or the file cannot be written.
@@ -298,7 +300,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Notes that workers of `process`, which began at `began`, will be asked to leave their cores.
+    /// Records that workers of `process`, started at `began`, will be asked to leave their cores.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -310,16 +312,17 @@ impl Journal {
         Ok(())
     }
 
-    /// Leaves out who has ended, if there may be many; of threads that `is_watched`, given a task, a process
-    /// and their number, it is known that they have not.
+    /// Compacts the log if it may hold many ended threads. `is_watched`, given a task, a process and a
+    /// thread, is true for threads known to be alive.
     ///
     /// # Errors
-    /// The shorter one cannot be written; this one goes on, and it is tried again when it has grown as much.
+    /// The shorter log cannot be written; this one stays in use, and the next attempt follows after as
+    /// much growth.
     pub fn shorten(&mut self, is_watched: impl Fn(usize, (u32, u32)) -> bool) -> io::Result<()> {
         if self.lines <= self.lines_max {
             return Ok(());
         }
-        // Who is not watched any more may be there: what its parent left behind is found by its line alone.
+        // An unwatched thread may be alive: an orphan is found by its line alone.
         self.threads
             .retain(|&(task, process, thread), was| is_watched(task, (process, thread)) || was.is_there());
         self.pulses.retain(|&process, began| proc::began(process, process) == Some(*began));
@@ -328,7 +331,7 @@ impl Journal {
         done
     }
 
-    /// Writes all that is needed to a file beside this one, and gives it the name of this one.
+    /// Writes the needed lines to a second file, and renames it over this one.
     fn write_anew(&mut self) -> io::Result<()> {
         let mut lines = vec![self.head.clone()];
         lines.extend(self.folders.iter().cloned());
@@ -338,11 +341,11 @@ impl Journal {
         lines.extend(others.map(Was::line));
         let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let (new, old) = (name(&beside(&self.path)), name(&self.path));
-        // One that was not finished.
+        // An unfinished earlier attempt.
         let _ = self.folder.remove(&new);
         let mut file = self.folder.create_file(&new)?;
         let text = lines.join("\n") + "\n";
-        // It is locked before it has the name: at any moment who looks finds a lock.
+        // Locked before it is renamed: a reader finds a lock at any moment.
         let done = flock(&file, FlockOperation::NonBlockingLockExclusive)
             .map_err(io::Error::from)
             .and_then(|()| file.write_all(text.as_bytes()))
@@ -355,7 +358,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Adds `line`. What stands before it makes one that was cut short none.
+    /// Appends `line`; after a line that was cut short, [`CUT`] comes first.
     fn write(&mut self, line: &str) -> io::Result<()> {
         let end = if self.is_cut { CUT } else { "" };
         let done = self.file.write_all(format!("{end}{line}\n").as_bytes());
@@ -364,15 +367,15 @@ impl Journal {
     }
 }
 
-/// Ends a line that was cut short, so that it is none.
+/// Ends a line that was cut short, and makes it invalid.
 const CUT: &str = "?\n";
 
-/// Where a shorter journal is written that takes the place of the one at `path`; by its name it is none.
+/// Path of the shorter log that replaces the one at `path`; its name is not that of a log.
 fn beside(path: &Path) -> PathBuf {
     path.with_extension("journal.new")
 }
 
-/// What `line` says of a process's pulse: its number, and when it began.
+/// Program of a signal-page `line`: its number and start time.
 fn pulse(line: &str) -> Option<(u32, u64)> {
     let (process, began) = line.strip_prefix("pulse ")?.split_once(' ')?;
     Some((process.parse().ok()?, began.parse().ok()?))
@@ -382,7 +385,7 @@ fn pulse_line(process: u32, began: u64) -> String {
     format!("pulse {process} {began}")
 }
 
-/// A thread as it was.
+/// Recorded state of a thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Was {
     task: usize,
@@ -394,7 +397,7 @@ struct Was {
 }
 
 impl Was {
-    /// As [`was`] reads it.
+    /// Its line, as [`was`] reads it.
     fn line(&self) -> String {
         let Self { task, process, thread, began, class: SchedPolicy { policy, priority }, cores } = self;
         format!("thread {task} {process} {thread} {began} {policy} {priority} {}", cpulist::text(cores))
@@ -405,10 +408,10 @@ impl Was {
     }
 }
 
-/// The class that who has inherited `ours` would be in without us, if its parent was in `parent`.
+/// Class without us of a thread that inherited `ours`, if its parent was in `parent`.
 fn inherited(ours: SchedPolicy, parent: SchedPolicy) -> SchedPolicy {
     match parent.child() {
-        // Who is real-time by us was in the fair class, other than by itself.
+        // A thread made real-time by us was in the fair class before, unless it set the class itself.
         class if ours == SchedPolicy::URGENT && class != ours => SchedPolicy::OTHER,
         class => class,
     }
@@ -432,7 +435,7 @@ fn made(line: &str) -> Option<(usize, PathBuf)> {
     Some((task.parse().ok()?, PathBuf::from(path)))
 }
 
-/// As the kernel's calls take it.
+/// The number as the kernel's calls take it.
 pub(super) fn pid(id: u32) -> Option<Pid> {
     Pid::from_raw(i32::try_from(id).ok()?)
 }

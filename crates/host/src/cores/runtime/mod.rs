@@ -1,16 +1,16 @@
-//! The mechanism `runtime`: affinity and class, and beside them the workers of
-//! programs on our own runtime, which tell what waits for them and leave a core when asked.
+//! The mechanism `runtime`: affinity and class, plus the workers of programs on greenwave's runtime,
+//! which publish their waits and leave a core when asked.
 //!
-//! Of a task that has pulses ([`SharedPage`]) nothing is read in `/proc` to decide:
-//! since when its frames, tasks and timers wait, and when its requests began,
-//! stands in memory, so a round takes microseconds. As many of its workers go on as
-//! it has cores, others with work are parked by a word; which ones, [`Workers`]
-//! says. LC keeps one at least, and who has nothing to do sleeps anyway, so LC is
-//! woken by the kernel over BE as under [`Affinity`]. BE that is to be parked is asked first, and
-//! frozen if it still computes after `GRACE`.
+//! For a task with signal pages ([`SharedPage`]), decisions need no read of `/proc`. The start times of
+//! waiting frames, tasks, timers and requests are in shared memory, so a round takes microseconds. As
+//! many workers run as the task has cores; others with work are parked by a word in that memory, chosen
+//! by [`Workers`]. LC keeps at least one. Workers without work sleep anyway, so the kernel wakes LC
+//! over BE as under [`Affinity`]. BE that must leave is asked first, and frozen if it still computes
+//! after `GRACE`.
 //!
-//! Tasks without a pulse, or whose programs have made none yet, are [`Affinity`]'s;
-//! their threads are looked at every `LOOK` as a reading takes long, and what was seen then counts once.
+//! [`Affinity`] manages tasks without a signal page, or whose programs have not made one yet. Their
+//! threads are sampled every `LOOK`, because reading takes long, and each sample counts once.
+//!
 //! Source: Caladan (OSDI '20) §4.1, §4.2.
 
 use std::collections::BTreeMap;
@@ -28,39 +28,39 @@ use super::{Affinity, CoresError, Figures, ManagedTasks, Manager, Setup};
 use crate::proc;
 use crate::signal_page::SharedPage;
 
-/// How often threads are looked at, and those of tasks with pulses counted.
+/// Interval at which threads are sampled, and those of tasks with signal pages counted.
 const LOOK: Span = Span::from_millis(2);
-/// BE that computes so long after it has lost its last core is frozen.
+/// Time after which BE that still computes without a core is frozen.
 const GRACE: Span = Span::from_millis(2);
-/// A process without a pulse is looked at again after so long, and each time after
-/// twice as long, up to the second.
+/// First interval at which a process without a signal page is checked again; it doubles up to one
+/// second.
 const AGAIN_MIN: Span = Span::from_millis(50);
 const AGAIN_MAX: Span = Span::from_secs(2);
 
-/// Tasks of this machine, some of them on our runtime.
+/// Tasks, some of them on greenwave's runtime.
 pub struct Runtime {
     base: Affinity,
-    /// By task; `None` where no pulse is looked for.
+    /// By task; `None` where no signal page is expected.
     crowds: Vec<Option<Crowd>>,
-    /// When threads were looked at.
+    /// When threads were last sampled.
     looked: Option<Time>,
 }
 
-/// A task's workers.
+/// Workers of a task.
 struct Crowd {
     workers: Workers<Program>,
-    /// Processes that have no pulse: when they are looked at again, and how long after that.
+    /// Processes without a signal page: time of the next check, and the interval after it.
     without: BTreeMap<u32, (Time, Span)>,
     /// Since when it has no core.
     bare_since: Option<Time>,
-    /// Its longest wait since this was asked last.
+    /// Longest wait since the last call of `take_longest`.
     longest: Span,
 }
 
-/// A program that has a pulse.
+/// A program with a signal page.
 struct Program {
     process: u32,
-    /// When that began.
+    /// Start time of its process.
     began: u64,
     page: SharedPage,
 }
@@ -69,7 +69,7 @@ impl Runtime {
     /// Takes tasks over at `now`.
     ///
     /// # Errors
-    /// A task is not there or not ours to schedule; the others are put back.
+    /// A task does not exist or we may not schedule it; the others are restored.
     pub fn new(setup: Setup, now: Time) -> Result<Self, CoresError> {
         let workers = || Workers::new(setup.period);
         let crowd =
@@ -80,7 +80,7 @@ impl Runtime {
         Ok(runtime)
     }
 
-    /// Looks for pulses of processes that are new, and forgets those of who has ended.
+    /// Finds signal pages of new processes and forgets ended ones.
     fn find(&mut self, now: Time) {
         let ManagedTasks { tasks, journal, .. } = &mut self.base.taken;
         for (task, crowd) in tasks.iter().zip(&mut self.crowds) {
@@ -96,12 +96,12 @@ impl Runtime {
         }
     }
 
-    /// The task's workers, if there are any yet.
+    /// Workers of the task, if it has any yet.
     fn crowd(&mut self, task: TaskId) -> Option<&mut Crowd> {
         self.crowds[task.index()].as_mut().filter(|crowd| !crowd.workers.is_empty())
     }
 
-    /// Cores on which `task` may have a worker each.
+    /// Cores on which `task` may run one worker each.
     fn cores(&self, task: TaskId) -> usize {
         let own = |given: &&CoreOwner| match **given {
             CoreOwner::Run(who) | CoreOwner::Keep(who) => who == task,
@@ -117,7 +117,7 @@ impl Runtime {
         given.iter().filter(own).count().max(least)
     }
 
-    /// What the task's workers tell.
+    /// Reads the signals of the task's workers.
     fn hear(&mut self, now: Time, task: TaskId, signals: &mut Signals) {
         let cores = self.cores(task);
         let Some(crowd) = self.crowd(task) else { return };
@@ -140,7 +140,7 @@ impl Runtime {
         }
     }
 
-    /// Lets the task have its cores.
+    /// Gives the task its cores.
     fn place(&mut self, now: Time, task: TaskId) {
         let (mask, cores) = (self.base.mask(task), self.cores(task));
         if let Some(crowd) = self.crowd(task) {
@@ -157,7 +157,7 @@ impl Runtime {
 }
 
 impl Crowd {
-    /// Looks whether `process` has a pulse, if it is time to.
+    /// Checks `process` for a signal page when that is due.
     fn find(&mut self, now: Time, process: u32, journal: &mut super::Journal) {
         let is_known = self.workers.programs().iter().any(|program| program.process == process);
         if is_known || self.without.get(&process).is_some_and(|(again, _)| now < *again) {
@@ -173,7 +173,7 @@ impl Crowd {
         (*again, *span) = (now + *span, (*span * 2).min(AGAIN_MAX));
     }
 
-    /// `process`, if it has a pulse of its own.
+    /// The program of `process`, if it has a signal page.
     fn program(&self, process: u32) -> Option<Program> {
         let began = proc::began(process, process)?;
         let page = SharedPage::of_process(process).ok()?;
@@ -198,14 +198,14 @@ impl Cores for Runtime {
             let tells = self.crowd(task).is_some();
             match (tells, is_due) {
                 (false, true) => self.base.look(now, number, signals),
-                // What was seen has been acted on.
+                // This sample has already been used.
                 (false, false) => {
                     signals.tasks[number].delay = Span::ZERO;
                     signals.tasks[number].late = false;
                 }
                 (true, _) => {
                     if is_due {
-                        // For the figures alone.
+                        // For the figures only.
                         self.base.taken.tasks[number].look(now, Span::MAX);
                     }
                     self.hear(now, task, signals);

@@ -1,5 +1,5 @@
-//! Seeded signals over boards that are made up: two programs of the kernel's stand
-//! for the tasks, and their workers are words.
+//! Signals from a seed over synthetic signal pages: two real processes stand for the tasks, their
+//! workers are words in memory.
 
 use queueing::{Clock, CoreId};
 use sched::cores::worker_signals::WorkerSignals;
@@ -15,7 +15,7 @@ const BE: TaskId = TaskId(1);
 const PERIOD: Span = Span::from_micros(50);
 const CALM: Span = Span::from_micros(100);
 
-/// LC with a guarantee of one core and BE, both with pulses of three workers, under a policy.
+/// LC with a guarantee of one core and BE, each with a signal page of three workers, under a policy.
 struct Rig {
     runtime: Runtime,
     allocator: Allocator,
@@ -70,7 +70,7 @@ impl Rig {
         self.runtime.crowds[task.index()].as_ref().unwrap().workers.programs()[0].page()
     }
 
-    /// Worker `n` of `task` has had a task waiting since `us`, or has nothing to do.
+    /// Publishes that worker `n` of `task` has had a task waiting since `us`, or nothing to do.
     fn tells(&self, task: TaskId, n: usize, us: Option<u64>) {
         let tasks = us.map(|us| self.at(us));
         self.page(task).slots()[n].publish(&WorkerSignals {
@@ -80,12 +80,12 @@ impl Rig {
         });
     }
 
-    /// A round at `us`.
+    /// One round at `us`.
     fn round(&mut self, us: u64) {
         self.allocator.round(self.at(us), &mut self.runtime);
     }
 
-    /// Which workers of `task` are parked: they do what they are asked.
+    /// Parked workers of `task`; all do what is requested.
     fn parked(&self, task: TaskId) -> Vec<bool> {
         self.page(task).slots().iter().map(|lane| lane.park.acknowledge().is_some()).collect()
     }
@@ -112,15 +112,15 @@ fn what_workers_tell_moves_cores_and_as_many_go_on_as_there_are() {
     let its = all.min(3);
     assert_eq!((rig.held(LC), rig.held(BE)), (0, its), "nobody else wants the machine");
     assert_eq!(rig.parked(BE).iter().filter(|parked| !**parked).count(), its);
-    // Above its 10 µs: no look at /proc is needed for it.
+    // Above its 10 µs; this needs no read of /proc.
     rig.tells(LC, 1, Some(80));
     rig.round(100);
     assert_eq!((rig.held(LC), rig.held(BE)), (1, its.min(all - 1)));
     assert_eq!(rig.parked(LC), [false; 3], "who goes on and who has nothing to do");
-    // Of one core LC has all, and BE goes on beneath it.
+    // With one core, LC has all of them, and BE runs beneath it.
     let go_on = if all == 1 { 1 } else { its.min(all - 1) };
     assert_eq!(rig.parked(BE).iter().filter(|parked| !**parked).count(), go_on);
-    // Once it has had nothing to do for long enough, the core is BE's again.
+    // After enough time without work the core goes back to BE.
     rig.tells(LC, 1, None);
     rig.round(150);
     assert_eq!(rig.held(LC), 1);
@@ -131,7 +131,7 @@ fn what_workers_tell_moves_cores_and_as_many_go_on_as_there_are() {
 #[test]
 fn lc_with_more_workers_than_cores_takes_turns_and_none_starves() {
     let mut rig = Rig::new("turns", "caladan-top");
-    // BE holds nothing back: LC has what it asks for, up to all cores.
+    // BE holds no cores: LC gets what it requests, up to all of them.
     let mut went_on = [false; 3];
     (0..3).for_each(|n| rig.tells(LC, n, Some(0)));
     for round in 1..400 {
@@ -164,7 +164,7 @@ fn be_without_a_core_is_asked_first_and_frozen_if_it_still_computes() {
     assert!(rig.runtime.is_parked(BE));
     place(5000, &mut rig);
     assert!(!frozen(&rig), "it has left its core");
-    // A turn that took long goes on without its worker.
+    // A long poll goes on without its worker.
     rig.page(BE).slots()[0].publish(&WorkerSignals {
         tasks: Some(begin),
         long: 1,

@@ -1,8 +1,8 @@
-//! Which core is whose, as it was decided, as it is written, and as it was seen.
+//! Core assignments as decided, as written to shared memory, and as observed.
 //!
-//! A decision is written at once and its core kicked. A core that has not looked
-//! when the next round comes is kicked again, and so is one that idles while its
-//! task waits, less and less often: another class may have it for long.
+//! A decision is written at once and its core kicked. A core that has not read it by the next round is
+//! kicked again. A core that idles while its task waits is kicked again at growing intervals, because
+//! another class may hold it for long.
 
 use queueing::{CoreId, Span, Time};
 use sched::cores::{Action, Signals, TaskId};
@@ -12,21 +12,21 @@ use super::shared_layout::{Core, Kick};
 use super::threads::Threads;
 use crate::cores::cpumask::CoreOwner;
 
-/// From kick to kick of a core that does not do as it is told: at first, and at most.
+/// Interval between kicks of a core that has not obeyed: the first, and the maximum.
 const PATIENCE: Span = Span::from_micros(50);
 const PATIENCE_MAX: Span = Span::from_millis(10);
-/// Who is stopped, or cannot be, has a core for so long.
+/// Time for which a task that is to be parked, or cannot be, is lent a core.
 const LEND: Span = Span::from_millis(20);
 
-/// All managed cores, by the policy's numbers.
+/// All managed cores, by policy number.
 #[derive(Debug)]
 pub struct Grants {
     /// Linux's numbers.
     numbers: Vec<u32>,
     given: Vec<CoreOwner>,
-    /// Since when it is given so.
+    /// When its owner changed.
     since: Vec<Time>,
-    /// When it was kicked last, and how long it is let be then.
+    /// Time of the last kick, and the wait until the next.
     kicked: Vec<(Time, Span)>,
     calm: Span,
     lent: Option<Lent>,
@@ -41,7 +41,7 @@ struct Lent {
 }
 
 impl Grants {
-    /// Nobody has any of `cores`; who has no work for `calm` gives a core back.
+    /// No core has an owner; a task without work for `calm` gives a core back.
     pub fn new(cores: &[CoreId], calm: Span, now: Time) -> Self {
         Self {
             numbers: cores.iter().map(|core| u32::from(core.0)).collect(),
@@ -54,22 +54,22 @@ impl Grants {
         }
     }
 
-    /// Who has which.
+    /// Owners by core.
     pub fn given(&self) -> &[CoreOwner] {
         &self.given
     }
 
-    /// Whether `task` has a core.
+    /// True if `task` has a core.
     pub fn has_any(&self, task: TaskId) -> bool {
         self.given.iter().any(|given| runs(*given) == Some(task))
     }
 
-    /// A core whose counter was asked for, and is not any more.
+    /// Next core whose counter was requested; removes the request.
     pub fn next_asked(&mut self) -> Option<CoreId> {
         self.asked.pop()
     }
 
-    /// A decision.
+    /// Records a decision.
     pub fn note(&mut self, now: Time, action: Action) {
         let (core, given) = CoreOwner::of(action);
         let Some(given) = given else { return self.asked.push(core) };
@@ -77,13 +77,13 @@ impl Grants {
         self.since[core.0 as usize] = now;
     }
 
-    /// Who is to run on `core`: as it was decided, or to whom it is lent.
+    /// Task to run on `core`: its owner, or the task it is lent to.
     fn task(&self, core: usize) -> Option<TaskId> {
         let lent = self.lent.filter(|lent| lent.core == core);
         lent.map_or_else(|| runs(self.given[core]), |lent| Some(lent.task))
     }
 
-    /// Writes what was decided, and kicks the cores that it changes.
+    /// Writes the decisions, and kicks the cores that change.
     pub fn write(&mut self, now: Time, kernel: &dyn Kernel, tasks: usize) {
         let mut kick = Kick::default();
         for core in 0..self.numbers.len() {
@@ -101,11 +101,11 @@ impl Grants {
             let its = (0..self.numbers.len()).filter(|&core| self.task(core) == Some(TaskId(task as u16)));
             kernel.tasks()[task].set(its.map(|core| self.numbers[core]));
         }
-        // Should it fail, the cores are kicked again.
+        // After an error the cores are kicked again.
         let _ = kernel.kick(&kick);
     }
 
-    /// Notes which cores have had no work for long.
+    /// Reports cores that have had no work for long.
     pub fn give_back(&mut self, now: Time, cores: &[Core], threads: &Threads, signals: &mut Signals) {
         for (core, signal) in signals.cores.iter_mut().enumerate() {
             let CoreOwner::Run(task) = self.given[core] else { continue };
@@ -125,7 +125,7 @@ impl Grants {
         }
     }
 
-    /// Gives `task` a core for a moment: one that LC (`critical`) has not, if there is any.
+    /// Lends `task` a core for a moment, preferably one without LC (`critical`).
     pub fn lend(&mut self, now: Time, task: TaskId, critical: impl Fn(TaskId) -> bool) {
         if self.lent.is_some() {
             return;
@@ -137,7 +137,7 @@ impl Grants {
         }
     }
 
-    /// Takes back what was lent, and kicks whoever does not do as he was told.
+    /// Takes lent cores back, and kicks cores that have not obeyed.
     pub fn insist(&mut self, now: Time, kernel: &dyn Kernel, threads: &Threads) {
         self.lent = self.lent.filter(|lent| now < lent.until && threads.load(lent.task).waiting > 0);
         self.write(now, kernel, threads.tasks());
@@ -163,7 +163,7 @@ impl Grants {
     }
 }
 
-/// Whose threads run on a core given so.
+/// Task whose threads run on a core with this owner.
 fn runs(given: CoreOwner) -> Option<TaskId> {
     match given {
         CoreOwner::Run(task) | CoreOwner::Keep(task) => Some(task),

@@ -1,7 +1,7 @@
-//! Body of a fuzz target: words of the kernel's half, as wrong as they can be.
+//! Body of a fuzz target: arbitrary words in the memory that the kernel's half writes.
 //!
-//! Promises: no panic; figures only grow; no more threads wait and run than
-//! there are; only managed cores are kicked; decisions are what was decided.
+//! Properties: no panic; figures never decrease; no more threads wait and run than exist; only managed
+//! cores are kicked; assignments equal the decisions.
 
 use std::cell::RefCell;
 use std::io;
@@ -19,7 +19,7 @@ use crate::fuzz::input::Input;
 const MANAGED: [CoreId; 3] = [CoreId(0), CoreId(2), CoreId(255)];
 const NUMBERS: [u32; 3] = [0, 2, 255];
 
-/// The kernel's half: whatever the input says.
+/// A kernel half whose words come from the input.
 struct Made {
     cores: Vec<Core>,
     tasks: Vec<Task>,
@@ -61,7 +61,7 @@ impl Kernel for Made {
     }
 }
 
-/// Words are written, and the manager's half looks, decides and insists.
+/// Writes words, and runs the manager's half on them: look, decide, insist.
 pub(crate) fn words(data: &[u8]) {
     let specs = vec![TaskSpec::critical(1), TaskSpec::best_effort()];
     let topology = Topology::regular(1, MANAGED.len(), 1).expect("a machine of three cores");
@@ -187,7 +187,7 @@ impl World {
     }
 }
 
-/// A word: small, large, or anything.
+/// A word: small, large, or arbitrary.
 fn value(input: &mut Input<'_>) -> Option<u64> {
     let byte = input.byte()?;
     Some(match byte % 8 {

@@ -1,18 +1,17 @@
-//! The mechanism `scx`: a scheduler of ours in the kernel (sched_ext).
+//! The mechanism `scx`: greenwave's scheduler in the kernel (sched_ext).
 //!
-//! Threads of tasks are in the class SCHED_EXT, which that scheduler has; all
-//! others are scheduled as ever, and before them. [`Scx`] writes which task each
-//! core is to run into memory that both see and kicks those cores, by a call that
-//! does not wait; the expensive part happens on the core. A decision is a word with
-//! a number; a core that has not looked at it is kicked again. Waits are words
-//! too, so a round takes no system call unless a core changes hands.
+//! Threads of tasks are in the class SCHED_EXT, which that scheduler owns. All others keep the kernel's
+//! scheduling and run before them. [`Scx`] writes the task of each core into shared memory and kicks
+//! the core; the call does not wait, and the expensive part happens on the core. A decision is a word
+//! with a sequence number, and a core that has not read it is kicked again. Waits are words too, so a
+//! round makes a system call only when a core changes its owner.
 //!
-//! So C6's commands are: *run* a task on a core and *idle* a core, a word and a
-//! kick each; *sample* a core's counter, which is left to the sensors.
+//! Commands of C6: to *run* a task on a core or *idle* it is one word and a kick each; to *sample* a
+//! core's counter is left to the sensors.
 //!
-//! Who has work and waits in vain for long would have the kernel take the
-//! scheduler off for all: BE is stopped by the freezer then, and who cannot be
-//! stopped gets a core for a moment.
+//! A runnable thread that gets no core for long would make the kernel remove the scheduler for all. BE
+//! is frozen before that; a task that cannot be frozen is lent a core for a moment.
+//!
 //! Source: Caladan (OSDI '20) §4.3; Linux, Documentation/scheduler/sched-ext.rst.
 
 use std::io;
@@ -43,40 +42,39 @@ use shared_layout::{CORES, Core, Kick, State, TASKS, Task, Thread};
 use stub::load;
 use threads::Threads;
 
-/// The scheduler in the kernel, from here.
+/// Interface to the scheduler in the kernel.
 pub(crate) trait Kernel {
-    /// A word for each of Linux's cores, and what is known of it.
+    /// One entry per Linux core: the word wanted, and the observed state.
     fn cores(&self) -> &[Core];
-    /// A list of cores for each task.
+    /// Core list of each task.
     fn tasks(&self) -> &[Task];
-    /// Places of threads.
+    /// Thread slots.
     fn threads(&self) -> &[Thread];
-    /// Whether it is still in place.
+    /// State of the scheduler: in place, or the reason of its end.
     fn state(&self) -> &State;
-    /// Has cores look again; returns before they have.
+    /// Makes cores reschedule; returns before they have.
     fn kick(&self, kick: &Kick) -> io::Result<()>;
-    /// Whether `thread` belongs to a task.
+    /// True if `thread` belongs to a task.
     fn is_member(&self, thread: u32) -> io::Result<bool>;
-    /// From now on it is scheduled as one of `task`'s, with its words at `place`.
+    /// Schedules `thread` as one of `task`'s from now on, with its words at slot `place`.
     fn join(&self, thread: u32, task: TaskId, place: Option<usize>) -> io::Result<()>;
 }
 
-/// Where the kernel tells of sched_ext.
+/// Directory with the kernel's state of sched_ext.
 const SYS: &str = "/sys/kernel/sched_ext";
-/// BE that has waited so long for its first core is stopped, if it can be; a
-/// fifth of the time after which the kernel gives up on us.
+/// Wait for a first core after which BE is frozen, if possible: a fifth of the kernel's stall timeout.
 const PARK_AFTER: Span = Span::from_secs(1);
 
-/// Whether the mechanism can be had here.
+/// Checks that the mechanism is available here.
 ///
 /// # Errors
-/// Why not, and what would help.
+/// The reason, with a remedy.
 pub fn check() -> Result<(), CoresError> {
     allowed(Path::new(SYS))?;
     load(false).map(drop)
 }
 
-/// What the kernel says before anything is loaded.
+/// Checks of what the kernel reports before anything is loaded.
 pub(crate) fn allowed(sys: &Path) -> Result<(), CoresError> {
     let refused = |what: String, advice: &str| Err(CoresError { what, advice: Some(advice.to_owned()) });
     if !sys.exists() {
@@ -97,29 +95,30 @@ pub(crate) fn allowed(sys: &Path) -> Result<(), CoresError> {
     Ok(())
 }
 
-/// Tasks of this machine, shared out by a scheduler in the kernel.
+/// Tasks managed by a scheduler in the kernel.
 pub struct Scx {
     taken: ManagedTasks,
     figures: Vec<Figures>,
-    /// Per task: threads that would not join.
+    /// Per task: threads that could not join.
     refused: Vec<u64>,
     grants: Grants,
     threads: Threads,
-    /// Gone once everything was put back.
+    /// `None` once everything was restored.
     kernel: Option<Box<dyn Kernel>>,
 }
 
 impl Scx {
-    /// Puts the scheduler in place and takes tasks over at `now`.
+    /// Starts the scheduler and takes tasks over at `now`.
     ///
     /// # Errors
-    /// The mechanism cannot be had here; a task is not there or not ours to schedule: nothing is changed then.
+    /// The mechanism is not available here; a task does not exist or we may not schedule it. Nothing is
+    /// changed then.
     pub fn new(setup: Setup, now: Time) -> Result<Self, CoresError> {
         allowed(Path::new(SYS))?;
         Self::with(load(true)?, setup, now)
     }
 
-    /// How often a core was about to run who had lost it, and looked again.
+    /// Number of times a core was about to run a task that had lost it, and chose again.
     #[must_use]
     pub fn stale(&self) -> u64 {
         let Some(kernel) = &self.kernel else { return 0 };
@@ -154,26 +153,27 @@ impl Scx {
             taken,
             kernel: Some(kernel),
         };
-        // What a thread may run on beyond is the kernel's to look at, who waits in vain otherwise.
+        // Threads get the mask of all managed cores: the scheduler places them, and a narrower mask
+        // would only keep some waiting in vain.
         let all = scx.taken.layout.all();
         scx.taken.tasks.iter_mut().for_each(|task| task.place(Some(all)));
         scx.join();
         Ok(scx)
     }
 
-    /// Has threads that are new to us run as their tasks'.
+    /// Makes new threads members of their tasks.
     fn join(&mut self) {
         let Some(kernel) = &self.kernel else { return };
         for (number, task) in self.taken.tasks.iter_mut().enumerate() {
             let id = TaskId(number as u16);
             for thread in task.take_fresh() {
-                // What a member started is one already.
+                // Children of a member are members already.
                 if kernel.is_member(thread).is_ok_and(|is| is) {
                     continue;
                 }
                 let place = threads::take_place(kernel.threads(), thread, id);
                 let joined = kernel.join(thread, id, place);
-                // Who has ended meanwhile refused nothing.
+                // An ended thread is not a refusal.
                 if joined.is_err() && SchedPolicy::of(pid(thread)).is_ok() {
                     self.refused[number] += 1;
                 }
@@ -187,7 +187,7 @@ impl Scx {
         self.threads.find(kernel.threads());
     }
 
-    /// Stops BE that has no core and waits for long; who cannot be stopped gets one for a moment.
+    /// Freezes BE that has no core and has waited long; a task that cannot be frozen is lent a core.
     fn park(&mut self, now: Time) {
         for number in 0..self.taken.tasks.len() {
             let id = TaskId(number as u16);
@@ -196,14 +196,14 @@ impl Scx {
                 continue;
             }
             if self.grants.has_any(id) {
-                // It has cores and waits: perhaps somebody of it may not run there any more.
+                // It has cores and still waits: perhaps one of its threads may no longer run there.
                 if self.taken.was_scanned(now) {
                     self.taken.tasks[number].place_again();
                 }
                 continue;
             }
             self.taken.tasks[number].place(None);
-            // Even to stop takes a core.
+            // Freezing, too, takes a core.
             let critical = |task: TaskId| self.taken.specs[task.index()].is_critical();
             self.grants.lend(now, id, critical);
         }
@@ -222,7 +222,7 @@ impl Cores for Scx {
             let load = self.threads.load(TaskId(number as u16));
             seen.delay = load.delay;
             seen.runnable = match self.taken.tasks[number].is_parked() {
-                // Nobody counts as idle for having been stopped.
+                // A frozen task does not count as idle.
                 true => self.figures[number].threads as u32,
                 false => load.waiting + load.running,
             };
@@ -273,7 +273,7 @@ impl Manager for Scx {
     }
 
     fn put_back(&mut self) -> io::Result<Restored> {
-        // First the scheduler: whoever waits runs.
+        // The scheduler goes first, so that waiting threads run.
         self.kernel = None;
         self.taken.put_back()
     }

@@ -1,4 +1,4 @@
-//! The scheduler in the kernel, loaded by libbpf; in place as long as what was loaded lives.
+//! The scheduler in the kernel, loaded by libbpf; it is in place as long as the loaded object lives.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -18,11 +18,11 @@ use crate::mapping::Mapping;
 
 static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/cores.bpf.o")));
 
-/// A descriptor of a thread, where one of a process would do for its first thread only (Linux 6.9).
+/// Pidfd of a thread; the pidfd of a process stands for its first thread only (Linux 6.9).
 const PIDFD_THREAD: PidfdFlags = PidfdFlags::from_bits_retain(libc::O_EXCL as u32);
 
 struct Loaded {
-    /// Dropped first: the kernel schedules by itself from then on.
+    /// Dropped first: the kernel's own scheduler takes over.
     _link: Option<Link>,
     kick: OwnedFd,
     members: Map,
@@ -56,10 +56,10 @@ fn refused(what: &'static str) -> impl Fn(io::Error) -> CoresError {
     move |e| CoresError::of_file(what, &e)
 }
 
-/// Has the kernel verify the scheduler, and puts it in place if asked to.
+/// Has the kernel verify the scheduler, and starts it if `in_place`.
 ///
 /// # Errors
-/// What the kernel says; nothing is left behind then.
+/// The kernel's; nothing is left behind then.
 pub fn load(in_place: bool) -> Result<Box<dyn Kernel>, CoresError> {
     let mut object = object::load(OBJECT, &[])?;
     let own = |fd: std::os::fd::BorrowedFd<'_>| fd.try_clone_to_owned().map_err(refused("scx: a descriptor"));
@@ -91,7 +91,7 @@ pub fn load(in_place: bool) -> Result<Box<dyn Kernel>, CoresError> {
             kick = Some(own(program.as_fd())?);
         }
     }
-    let kick = kick.expect("it is in the object");
+    let kick = kick.expect("the program is in the object");
     let mut link = None;
     if in_place {
         for mut map in object.maps_mut().filter(|map| map.map_type() == MapType::StructOps) {
@@ -101,14 +101,14 @@ pub fn load(in_place: bool) -> Result<Box<dyn Kernel>, CoresError> {
     Ok(Box::new(Loaded { _link: link, kick, members, cores, tasks, threads, state }))
 }
 
-/// `count` words of a kind at the start of `mapping`.
+/// The first `count` values of a kind in `mapping`.
 fn words<T>(mapping: &Mapping, count: usize) -> &[T] {
-    assert!(count > 0, "there are some");
-    // The last one is inside, so all are.
+    assert!(count > 0, "count is at least 1");
+    // The last one is inside, therefore all are.
     let _ = mapping.at::<T>((count - 1) * size_of::<T>());
-    // SAFETY: the mapping holds `count` of them, as was just asserted, is aligned to
-    // a page, and lives as long as the borrow. `T` is made of atomics only, of which
-    // any bits are a value; others change them by atomic operations or whole words.
+    // SAFETY: the mapping holds `count` values, as just asserted, is page-aligned and outlives the
+    // borrow. `T` consists of atomics only, for which any bits are valid; others change them by atomic
+    // operations or in whole words.
     unsafe { std::slice::from_raw_parts(mapping.start().as_ptr().cast::<T>(), count) }
 }
 

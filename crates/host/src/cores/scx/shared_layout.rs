@@ -1,8 +1,7 @@
-//! What the manager and the kernel's half share, in memory that both see:
-//! `bpf/cores.h` in Rust.
+//! Memory layout shared by the manager and the kernel's half: `bpf/cores.h` in Rust.
 //!
-//! Each word has one writer at a time and is read at any. Nothing here is
-//! believed beyond what it says: places out of range name nobody.
+//! Each word has one writer at a time and is read at any time. Values are not trusted: slots out of
+//! range mean no thread.
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
@@ -10,33 +9,33 @@ use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
 use queueing::Time;
 use sched::cores::TaskId;
 
-/// Linux's cores, by number.
+/// Maximum of Linux's core numbers.
 pub const CORES: usize = 256;
-/// Tasks.
+/// Maximum of tasks.
 pub const TASKS: usize = 64;
-/// Threads whose waits are told.
+/// Maximum of threads whose waits are published.
 pub const THREADS: usize = 4096;
 
-/// What is wanted of a core: a task or none, and which decision that was.
+/// Decision for a core: a task or none, with a sequence number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Wanted(pub u64);
 
 impl Wanted {
-    /// The decision after this one: `task` runs, or nobody.
+    /// The next decision: `task` runs, or none.
     #[must_use]
     pub fn next(self, task: Option<TaskId>) -> Self {
         let number = (self.0 >> 32).wrapping_add(1) as u32;
         Self(u64::from(number) << 32 | task.map_or(0, |task| u64::from(task.0) + 1))
     }
 
-    /// Who is to run.
+    /// Task that is to run.
     #[must_use]
     pub fn task(self) -> Option<TaskId> {
         (self.0 as u32).checked_sub(1).and_then(|task| u16::try_from(task).ok()).map(TaskId)
     }
 }
 
-/// A core.
+/// Entry of a core.
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
 pub struct Core {
@@ -48,22 +47,22 @@ pub struct Core {
 }
 
 impl Core {
-    /// What is wanted of it.
+    /// Current decision for it.
     pub fn wanted(&self) -> Wanted {
         Wanted(self.wanted.load(Relaxed))
     }
 
-    /// Wants something else.
+    /// Replaces the decision.
     pub fn want(&self, wanted: Wanted) {
         self.wanted.store(wanted.0, Release);
     }
 
-    /// What was wanted when it looked last.
+    /// Decision that the core last read.
     pub fn seen(&self) -> Wanted {
         Wanted(self.seen.load(Acquire))
     }
 
-    /// Who runs there, of all tasks.
+    /// Managed task that runs there.
     pub fn runs(&self) -> Option<TaskId> {
         Wanted(self.runs.load(Acquire)).task()
     }
@@ -73,13 +72,13 @@ impl Core {
         Time::from_nanos(self.since_ns.load(Relaxed))
     }
 
-    /// How often it was about to run who had lost it.
+    /// Number of times it was about to run a task that had lost it.
     pub fn stale(&self) -> u64 {
         self.stale.load(Relaxed)
     }
 }
 
-/// A task's cores.
+/// Core list of a task.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Task {
@@ -99,7 +98,8 @@ impl Default for Task {
 }
 
 impl Task {
-    /// Its cores from now on; who reads meanwhile finds old and new ones, and looks at the core itself.
+    /// Replaces its cores. A concurrent reader sees a mix of old and new ones, and checks the core's
+    /// own entry.
     pub fn set(&self, cores: impl Iterator<Item = u32>) {
         let mut count = 0;
         for (place, core) in self.cores.iter().zip(cores) {
@@ -117,7 +117,7 @@ impl Task {
     }
 }
 
-/// A thread, as long as it lives.
+/// Entry of a thread, for as long as it lives.
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
 pub struct Thread {
@@ -131,33 +131,33 @@ pub struct Thread {
     pub(super) slept_ns: AtomicU64,
 }
 
-/// What a thread's words say.
+/// Snapshot of a thread's words.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ThreadSnapshot {
     /// Since when it waits for a core, if it does.
     pub waits: Option<Time>,
-    /// Whether it runs.
+    /// True if it runs.
     pub runs: bool,
-    /// Nanoseconds on cores, those of the present turn not included.
+    /// Nanoseconds on cores, without the present time slice.
     pub ran_ns: u64,
-    /// Nanoseconds that it waited, those of the present wait not included.
+    /// Nanoseconds spent waiting, without the present wait.
     pub waited_ns: u64,
-    /// How often it got a core.
+    /// Number of times it got a core.
     pub turns: u64,
 }
 
 impl Thread {
-    /// Whose place it is: a thread's number.
+    /// Number of the thread that owns the slot.
     pub fn owner(&self) -> Option<u32> {
         self.owner.load(Acquire).checked_sub(1).map(|owner| owner as u32)
     }
 
-    /// The task that it belongs to.
+    /// Task of that thread.
     pub fn task(&self) -> usize {
         self.task.load(Relaxed) as usize
     }
 
-    /// Takes the place for `thread` of `task`, if it is free.
+    /// Takes the slot for `thread` of `task`, if it is free.
     pub fn take(&self, thread: u32, task: TaskId) -> bool {
         if self.owner.compare_exchange(0, u64::from(thread) + 1, AcqRel, Relaxed).is_err() {
             return false;
@@ -169,12 +169,12 @@ impl Thread {
         true
     }
 
-    /// Nobody's any more.
+    /// Frees the slot.
     pub fn free(&self) {
         self.owner.store(0, Release);
     }
 
-    /// What it does.
+    /// Reads the thread's state.
     pub fn look(&self) -> ThreadSnapshot {
         let waits = self.waits_ns.load(Relaxed);
         ThreadSnapshot {
@@ -186,13 +186,13 @@ impl Thread {
         }
     }
 
-    /// When it went to sleep last.
+    /// When it last went to sleep.
     pub fn slept(&self) -> Time {
         Time::from_nanos(self.slept_ns.load(Relaxed))
     }
 }
 
-/// Why the kernel took the scheduler off.
+/// State of the scheduler, with the kernel's reason for removing it.
 #[derive(Debug)]
 #[repr(C)]
 pub struct State {
@@ -214,7 +214,7 @@ impl Default for State {
 }
 
 impl State {
-    /// In a line, if it has.
+    /// That reason in one line, if the scheduler was removed.
     pub fn why(&self) -> Option<String> {
         if self.kind.load(Acquire) == 0 {
             return None;
@@ -228,7 +228,7 @@ impl State {
     }
 }
 
-/// What a thread belongs to, as the kernel keeps it with the thread.
+/// Membership of a thread, as the kernel stores it with the thread.
 #[cfg_attr(not(feature = "bpf"), allow(dead_code, reason = "there is nobody to keep it"))]
 pub fn member(task: TaskId, place: Option<usize>) -> [u8; 8] {
     let place = place.map_or(u32::MAX, |place| place as u32);
@@ -236,17 +236,17 @@ pub fn member(task: TaskId, place: Option<usize>) -> [u8; 8] {
     words.concat().try_into().expect("two words")
 }
 
-/// Cores to be kicked, as a call's arguments.
+/// Cores to kick, as arguments of a call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Kick([u64; CORES / 64]);
 
 impl Kick {
-    /// Core `number` as well.
+    /// Adds core `number`.
     pub fn add(&mut self, number: u32) {
         self.0[number as usize / 64] |= 1 << (number % 64);
     }
 
-    /// Whether there is any.
+    /// True if there is none.
     pub fn is_empty(&self) -> bool {
         self.0.iter().all(|word| *word == 0)
     }

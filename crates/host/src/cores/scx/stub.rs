@@ -1,5 +1,5 @@
-//! What stands in for the scheduler where it is not built in: nothing can be
-//! loaded, and callers need not ask how they were built.
+//! Stub of the scheduler for builds without it: loading always fails, so callers need no conditional
+//! code.
 
 use super::Kernel;
 use crate::cores::CoresError;

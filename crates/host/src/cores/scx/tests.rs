@@ -1,5 +1,4 @@
-//! The manager over a kernel that is made up, everywhere; and over the real one,
-//! where that has sched_ext.
+//! The manager over a simulated kernel, everywhere, and over the real one where that has sched_ext.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -16,16 +15,16 @@ use crate::Monotonic;
 
 mod real;
 
-/// What the kernel's half would do, on two cores.
+/// Simulated kernel half, on two cores.
 struct Made {
     cores: Vec<Core>,
     tasks: Vec<Task>,
     threads: Vec<Thread>,
     state: State,
     members: RefCell<BTreeMap<u32, usize>>,
-    /// Cores that were kicked, call by call.
+    /// Cores kicked, per call.
     kicks: RefCell<Vec<Vec<u32>>>,
-    /// Nobody looks when kicked.
+    /// True if cores ignore kicks.
     deaf: Cell<bool>,
 }
 
@@ -61,7 +60,7 @@ impl Kernel for Rc<Made> {
     }
 
     fn join(&self, thread: u32, _task: TaskId, place: Option<usize>) -> io::Result<()> {
-        self.members.borrow_mut().insert(thread, place.expect("there is room"));
+        self.members.borrow_mut().insert(thread, place.expect("there is a free slot"));
         Ok(())
     }
 }
@@ -127,18 +126,18 @@ impl World {
         self.begin + Span::from_micros(us)
     }
 
-    /// The words of the only thread of `task`.
+    /// Words of the only thread of `task`.
     fn thread(&self, task: TaskId) -> &Thread {
         let place = self.kernel.members.borrow()[&self.programs[task.index()].id()];
         &self.kernel.threads[place]
     }
 
-    /// That thread waits since `us`.
+    /// That thread has been waiting since `us`.
     fn waits(&self, task: TaskId, us: u64) {
         self.thread(task).waits_ns.store(self.at(us).as_nanos(), Relaxed);
     }
 
-    /// It runs on `core` since `us`.
+    /// It has been running on `core` since `us`.
     fn runs(&self, task: TaskId, core: usize, us: u64) {
         self.thread(task).waits_ns.store(0, Relaxed);
         self.thread(task).runs_ns.store(self.at(us).as_nanos(), Relaxed);
@@ -266,12 +265,12 @@ fn who_waits_for_long_without_any_core_is_stopped_and_has_one_to_stop_on() {
     world.sense(late);
     assert_eq!(world.scx.is_parked(BE), world.scx.can_park(BE));
     let lent = |world: &World| (0..2).find(|core| world.kernel.cores[*core].wanted().task() == Some(BE));
-    let core = lent(&world).expect("a core to stop on");
+    let core = lent(&world).expect("a core to be frozen on");
     world.runs(BE, core, late + 10);
     world.sleeps(BE, core, late + 20);
     world.sense(late + 30);
     assert_eq!(lent(&world), None, "it stands still and needs none");
-    // Who is stopped has work all the same, and goes on with his first core.
+    // A frozen task still has work, and runs again with its first core.
     assert_eq!(world.signals.tasks[1].runnable > 0, world.scx.can_park(BE));
     world.act(late + 40, &[run(1, BE)]);
     assert!(!world.scx.is_parked(BE));

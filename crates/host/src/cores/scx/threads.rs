@@ -1,4 +1,4 @@
-//! Who waits and who runs, thread by thread, out of the words that the kernel writes.
+//! Load of tasks from the words that the kernel writes for each thread.
 
 use queueing::{Span, Time};
 use sched::cores::TaskId;
@@ -6,21 +6,21 @@ use sched::cores::TaskId;
 use super::shared_layout::{THREADS, Thread, ThreadSnapshot};
 use crate::cores::Figures;
 
-/// Places that a new thread tries, as in `cores.bpf.c`.
+/// Slots that a new thread tries, as in `cores.bpf.c`.
 const TRIES: usize = 64;
 
-/// A free place for `thread` of `task`, taken.
+/// Takes a free slot for `thread` of `task`.
 pub fn take_place(places: &[Thread], thread: u32, task: TaskId) -> Option<usize> {
     let tried = (0..TRIES).map(|n| (thread as usize + n) % THREADS);
     tried.into_iter().find(|&place| places[place].take(thread, task))
 }
 
-/// What a task's threads do now.
+/// Present load of a task's threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Load {
-    /// The longest wait: of those that wait, or on average of a thread's that ended in this round.
+    /// Longest wait: of the waiting threads, or the mean of a thread's waits that ended in this round.
     pub delay: Span,
-    /// The longest of those that wait.
+    /// Longest of the present waits.
     pub oldest: Span,
     /// Threads that wait for a core.
     pub waiting: u32,
@@ -32,7 +32,7 @@ pub struct Load {
 #[derive(Debug)]
 pub struct Threads {
     used: Vec<Used>,
-    /// By place, whether it is among those.
+    /// By slot, true if it is among those.
     known: Vec<bool>,
     loads: Vec<Load>,
 }
@@ -46,7 +46,7 @@ struct Used {
 }
 
 impl Threads {
-    /// Nobody yet, of so many tasks.
+    /// No threads yet, for `tasks` tasks.
     pub fn new(tasks: usize) -> Self {
         Self {
             used: Vec::with_capacity(THREADS),
@@ -55,7 +55,7 @@ impl Threads {
         }
     }
 
-    /// Finds places that were taken since the last time.
+    /// Finds slots taken since the last call.
     pub fn find(&mut self, places: &[Thread]) {
         for (place, words) in places.iter().enumerate() {
             let Some(owner) = words.owner().filter(|_| !self.known[place]) else { continue };
@@ -67,7 +67,7 @@ impl Threads {
         }
     }
 
-    /// Looks at everybody, and adds what they did to `figures`.
+    /// Reads every thread, and adds its changes to `figures`.
     pub fn look(&mut self, now: Time, places: &[Thread], figures: &mut [Figures]) {
         self.loads.fill(Load::default());
         let (loads, known) = (&mut self.loads, &mut self.known);
@@ -75,7 +75,7 @@ impl Threads {
             let words = &places[used.place];
             let (owner, seen) = (words.owner(), words.look());
             if owner.is_some_and(|owner| owner != used.owner) {
-                // Somebody else has the place: he is found as a new one.
+                // Another thread has taken the slot: it is found as a new one.
                 known[used.place] = false;
                 return false;
             }
@@ -88,7 +88,7 @@ impl Threads {
             figures.turns = figures.turns.saturating_add(turns);
             used.last = seen;
             if owner.is_none() {
-                // What it did last is counted.
+                // Its last activity has been counted.
                 known[used.place] = false;
                 return false;
             }
@@ -103,12 +103,12 @@ impl Threads {
         });
     }
 
-    /// Of how many tasks.
+    /// Number of tasks.
     pub fn tasks(&self) -> usize {
         self.loads.len()
     }
 
-    /// What those of `task` did at the last look.
+    /// Load of `task` at the last look.
     pub fn load(&self, task: TaskId) -> Load {
         self.loads[task.index()]
     }

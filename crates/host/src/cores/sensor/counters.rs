@@ -1,10 +1,9 @@
-//! Counters of the hardware: what DRAM moved, by socket, and who missed the cache, by core.
+//! Hardware counters: DRAM traffic per socket and cache misses per core.
 //!
-//! Where the bytes are counted differs: Intel's memory controllers (uncore IMC),
-//! AMD's (UMC), and the caches' own monitoring (resctrl MBM); what is made of
-//! them does not. Each is found in `/sys`, which says what its events are called and
-//! worth; what is opened are events of perf or files of resctrl. A virtual machine
-//! mostly has none of them.
+//! The source of the bytes differs: Intel's memory controllers (uncore IMC), AMD's (UMC), or the
+//! caches' own monitoring (resctrl MBM). Their use does not. `/sys` gives the names and units of the
+//! events; perf events or files of resctrl are opened. Most virtual machines have none of them.
+//!
 //! Source: Linux, Documentation/ABI/testing/sysfs-bus-event_source-devices-{format,events},
 //! Documentation/filesystems/resctrl.rst, perf_event_open(2); AMD PPR 19h, UMC performance monitoring.
 
@@ -22,46 +21,47 @@ mod sys;
 
 pub use sys::MECHANISMS;
 
-/// Something that counts.
+/// A counter.
 pub trait Meter: Send {
-    /// So far; `None` where it cannot be read.
+    /// Current count; `None` if it cannot be read.
     fn count(&mut self) -> Option<u64>;
 }
 
-/// Opens an event of perf.
+/// Opens a perf event.
 type Open<'a> = &'a dyn Fn(&Event) -> io::Result<Box<dyn Meter>>;
 
-/// Misses of cores, by Linux's number.
+/// Cache-miss counters, by Linux's core number.
 type Misses = Vec<(CoreId, Box<dyn Meter>)>;
 
-/// A meter of a socket's DRAM.
+/// Traffic counter of a socket's DRAM.
 pub struct Moved {
     socket: usize,
     meter: Box<dyn Meter>,
-    /// Bytes of one count.
+    /// Bytes per count.
     bytes: f64,
     last: Option<u64>,
 }
 
-/// The sensor.
+/// Sensor that reads hardware counters.
 pub struct Counters {
     name: &'static str,
     moved: Vec<Moved>,
-    /// Of cores where they are counted.
+    /// Cache-miss counters of the cores that have them.
     misses: Misses,
     last: Option<Time>,
 }
 
 impl Counters {
-    /// The first of `MECHANISMS` that works here, with cache misses of `cores` where they are counted.
+    /// Sensor with the first of `MECHANISMS` that works here, and cache misses of `cores` where they
+    /// are counted.
     ///
     /// # Errors
-    /// Why each of them does not.
+    /// The reason for each mechanism.
     pub fn here(cores: &[CoreId]) -> Result<Self, String> {
         Self::find(Path::new("/"), cores, &|event| perf::open(event))
     }
 
-    /// The same of the machine whose `/sys` lies in `root`.
+    /// The same for the machine whose `/sys` is at `root`.
     fn find(root: &Path, cores: &[CoreId], open: Open<'_>) -> Result<Self, String> {
         let mut why = Vec::new();
         for (name, look) in MECHANISMS {
@@ -76,7 +76,7 @@ impl Counters {
         Err(why.join("; "))
     }
 
-    /// Of each mechanism here whether it works, and of the one that counts misses on `core`: why not.
+    /// Availability of each mechanism here, and of cache-miss counting on `core`.
     #[must_use]
     pub fn tried(core: CoreId) -> Vec<(&'static str, Result<(), String>)> {
         let (root, open): (_, Open<'_>) = (Path::new("/"), &|event| perf::open(event));
@@ -97,7 +97,7 @@ impl Sensor for Counters {
             let count = moved.meter.count();
             let before = std::mem::replace(&mut moved.last, count);
             let (Some(count), Some(before), Some(seconds)) = (count, before, seconds) else { continue };
-            // One that was reset says nothing this time.
+            // A counter that was reset gives no value this time.
             let (true, Some(delta)) = (seconds > 0.0, count.checked_sub(before)) else { continue };
             if let Some(used) = used.get_mut(moved.socket) {
                 *used = Some(used.unwrap_or(0.0) + delta as f64 * moved.bytes / seconds);
@@ -111,7 +111,7 @@ impl Sensor for Counters {
     }
 }
 
-/// A counter in a file: a number in a line.
+/// A counter in a file that holds one number.
 struct InFile(PathBuf);
 
 impl Meter for InFile {

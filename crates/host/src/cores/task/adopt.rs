@@ -1,7 +1,7 @@
-//! Who belongs to a task, and what becomes of who is new.
+//! Scan for a task's members, and takeover of new ones.
 //!
-//! Those that a look finds are noted before any of them is changed. So what the first one finds is as it was
-//! without us; later, who has what the task was given may have inherited it.
+//! All threads of a scan are recorded before any is changed. The first scan therefore finds their
+//! original state; later ones may find a state inherited from us.
 
 use std::collections::BTreeSet;
 
@@ -14,19 +14,19 @@ use super::super::undo_log::{InheritedMarks, Journal, pid};
 use super::{Managed, THREADS_MAX, Thread};
 use crate::proc::{self, Ledger};
 
-/// What a task's threads have from us.
+/// State that a task's threads have from us.
 #[derive(Debug, Default)]
 pub(super) struct InheritedState {
-    /// Whether the first of them were noted: who comes later may have inherited it.
+    /// True once the first threads were recorded: later ones may have inherited the state.
     begun: bool,
-    /// Masks that they were given, the latest last. What was forked and not yet to be seen at a look has one
-    /// of before that: they are kept for one look more.
+    /// Masks given to the threads, the latest last. A thread forked just before a scan may still have
+    /// an earlier mask, so those are kept for one more scan.
     cores: Vec<CpuSet>,
-    /// From which of them on they are those since the last look; that is the one that held then.
+    /// Index of the first mask since the last scan: the one that was in force then.
     recent: usize,
 }
 
-/// A thread that is noted, and not changed yet.
+/// A thread that is recorded but not yet changed.
 struct New {
     id: (u32, u32),
     ledger: Ledger,
@@ -34,7 +34,7 @@ struct New {
 }
 
 impl Managed {
-    /// Looks up who belongs to it, and takes over who is new.
+    /// Scans for members, and takes new ones over.
     pub fn scan(&mut self, now: Time, journal: &mut Journal) {
         self.fresh.clear();
         let processes = self.members();
@@ -73,23 +73,23 @@ impl Managed {
         }
     }
 
-    /// Notes how a thread is; nothing where it has ended, or cannot be watched or noted.
+    /// Records the state of a thread; `None` if it has ended, or cannot be watched or recorded.
     fn note(&mut self, id: (u32, u32), journal: &mut Journal) -> Option<New> {
         let (process, thread) = id;
-        // Who is put into no class here is put into this one.
+        // Without a class here, the thread will be in this one.
         let ours = self.legacy.ours(self.class.unwrap_or(SchedPolicy::EXT));
         let noted = Ledger::open(process, thread).and_then(|ledger| {
             let class = journal.thread(self.number, process, thread, &ours)?;
             Ok(New { id, ledger, class })
         });
-        // Who has ended meanwhile refused nothing. It is tried again at every look, and counted once.
+        // An ended thread is not a refusal. Others are tried again at every scan, and counted once.
         if noted.is_err() && SchedPolicy::of(pid(thread)).is_ok() && self.unwatched.insert(id) {
             self.figures.refused += 1;
         }
         noted.ok()
     }
 
-    /// Puts a thread that was noted into the task's class, and on its cores.
+    /// Puts a recorded thread into the task's class and on its cores.
     fn adopt(&mut self, now: Time, new: New) {
         let New { id: (process, thread), ledger, class } = new;
         let id = pid(thread);
@@ -100,10 +100,10 @@ impl Managed {
             None => Ok(()),
         };
         let cores = self.cores.map_or(Ok(()), |cores| sched_setaffinity(id, &cores));
-        // Who has ended meanwhile refused nothing.
+        // An ended thread is not a refusal.
         let is_there = SchedPolicy::of(id).is_ok();
         let fair = (urgent && class == SchedPolicy::OTHER && ours.is_ok()).then_some(class);
-        // The fair class serves, too.
+        // The fair class is the fallback.
         let ours = if urgent {
             self.stays_fair |= is_there && ours.is_err();
             Ok(())
@@ -122,14 +122,14 @@ impl Managed {
         }
     }
 
-    /// Whether the thread of that process and number was there at the last look.
+    /// True if the thread of that process and number was there at the last scan.
     pub fn is_watched(&self, id: (u32, u32)) -> bool {
         self.threads.contains_key(&id)
     }
 }
 
 impl InheritedState {
-    /// They were let on `cores`.
+    /// Records that the threads were given `cores`.
     pub(super) fn let_on(&mut self, cores: CpuSet) {
         if let Some(place) = self.cores[self.recent..].iter().position(|known| *known == cores) {
             self.cores.remove(self.recent + place);
@@ -137,14 +137,14 @@ impl InheritedState {
         self.cores.push(cores);
     }
 
-    /// A look has ended.
+    /// Ends a scan.
     fn looked(&mut self) {
         self.begun = true;
         self.cores.drain(..self.recent);
         self.recent = self.cores.len().saturating_sub(1);
     }
 
-    /// What somebody who is new may have inherited, of a task in `class`.
+    /// Marks that a new thread may have inherited, of a task in `class`.
     fn ours(&self, class: SchedPolicy) -> InheritedMarks<'_> {
         if self.begun {
             InheritedMarks { class: Some(class), cores: &self.cores }

@@ -1,4 +1,4 @@
-//! A task's folders among the control groups: one that can be frozen, and one in the idle class.
+//! A task's control groups: one to freeze, and one in the idle class.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -10,23 +10,23 @@ use super::super::{CoresError, TaskSelector};
 use super::Managed;
 use crate::proc;
 
-/// What names of our folders begin with; then come our process and which folder of its.
+/// Prefix of the names of our groups; our process and a serial number follow.
 pub(in crate::cores) const OURS: &str = "greenwave-sched-";
-/// Folders made by this process: one that has several managers keeps their tasks apart.
+/// Number of groups made by this process, which keeps the tasks of several managers apart.
 static MADE: AtomicU32 = AtomicU32::new(0);
 
-/// Looks for members outside the task's folder while it forks.
+/// Attempts to find members outside the task's group while it forks.
 const GATHER_TRIES: usize = 100;
 
 impl Managed {
-    /// Gives its members a folder of their own where that can be.
+    /// Moves its members into a group of their own where that is possible.
     pub(super) fn gather(&mut self, journal: &mut Journal) -> Result<(), CoresError> {
         let written = |e: std::io::Error| CoresError::of_file("the journal", &e);
         let id = match &self.who {
             TaskSelector::Group(path) => {
                 let group =
                     Group::at(path).map_err(|e| CoresError::of_file(&path.display().to_string(), &e))?;
-                // What an operator has frozen is neither thawed nor parked by us.
+                // A group that the operator has frozen is neither thawed nor parked.
                 self.is_held = group.is_frozen();
                 if !self.is_held {
                     journal.freezes(path).map_err(written)?;
@@ -40,19 +40,21 @@ impl Managed {
         if self.class == Some(SchedPolicy::IDLE)
             && let Some(idle) = Hierarchy::idle().and_then(|tree| self.move_into(&tree, id, journal))
         {
-            // Without it the idle class holds within a session only, which the doctor says.
+            // Without it the idle class holds within a session only, which the doctor reports.
             let _ = idle.idle();
         }
         Ok(())
     }
 
-    /// Makes a folder in `tree` beneath that of process `id`, and moves it and its descendants there.
+    /// Makes a group in `tree` beneath that of process `id`, and moves the process and its descendants
+    /// there.
     fn move_into(&self, tree: &Hierarchy, id: u32, journal: &mut Journal) -> Option<Group> {
         let home = tree.folder_of(id)?;
         let name = format!("{OURS}{}-{}", std::process::id(), MADE.fetch_add(1, Ordering::Relaxed));
         journal.made(self.number, &home.join(&name)).ok()?;
         let group = Group::make(&home, &name).ok()?;
-        // What is forked while we move is inside when its parent was: look until nobody is outside.
+        // A child forked during the move is inside if its parent was: repeat until no member is
+        // outside.
         for _ in 0..GATHER_TRIES {
             let inside = group.members();
             let outside: Vec<u32> = proc::family(id)
@@ -73,7 +75,7 @@ impl Managed {
     }
 }
 
-/// The folder of processes at `path`, as it was given: whole, or beneath where version 2 is mounted.
+/// Path of the control group `given`: absolute, or below the mount of version 2.
 #[must_use]
 pub fn group_path(given: &str) -> PathBuf {
     let path = PathBuf::from(given);

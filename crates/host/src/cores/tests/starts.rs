@@ -1,5 +1,5 @@
-//! What a task starts after it was taken over has inherited what we did to it: class and cores are put back
-//! all the same.
+//! Children started after the takeover inherit our settings: their class and cores are restored all the
+//! same.
 
 use super::*;
 
@@ -7,14 +7,14 @@ use super::*;
 const LIMIT: Span = Span::from_secs(30);
 
 impl Program {
-    /// One that sleeps until it is told to start `command`.
+    /// A shell that sleeps until it is signalled to start `command`.
     fn starts(command: &str) -> Self {
         let shell = format!("read told; {command} & wait");
         let started = Command::new("sh").args(["-c", shell.as_str()]).stdin(Stdio::piped()).spawn();
         Self(started.unwrap())
     }
 
-    /// Tells it to; the process that it has started.
+    /// Signals it to start the command; the number of the new process.
     fn start_it(&mut self) -> u32 {
         drop(self.0.stdin.take());
         let clock = Monotonic::new();
@@ -29,7 +29,7 @@ impl Program {
     }
 }
 
-/// Listens to the two tasks until `done`; whether it came to that.
+/// Samples the two tasks until `done`; false after the limit.
 fn sensed_until(manager: &mut Affinity, done: impl Fn(&Affinity) -> bool) -> bool {
     let topology = manager.taken.layout.topology().clone();
     let board =
@@ -66,7 +66,7 @@ fn what_be_starts_is_put_back_as_if_it_had_been_started_without_us() {
     let given = be.cores();
     let child = be.start_it();
     assert_eq!((class_of(child), cores_of(child)), (SchedPolicy::IDLE, given), "it has inherited all");
-    // Before it is seen, its task moves once more.
+    // Before it is found, its task moves once more.
     manager.act(now, &[run(0, 1)]);
     assert_eq!(be.cores(), cores);
     assert!(sensed_until(&mut manager, |manager| manager.figures(TaskId(1)).threads == 2));

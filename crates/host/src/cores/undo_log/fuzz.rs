@@ -1,4 +1,4 @@
-//! Body of a fuzz target: the journal, as a crash or another hand left it.
+//! Body of a fuzz target: the undo log after a crash or an edit by another program.
 
 use std::path::Path;
 
@@ -8,9 +8,8 @@ use super::{CUT, SchedPolicy, Was, author, made, pulse, pulse_line, was};
 use crate::cores::cpulist;
 use crate::fuzz::input::Input;
 
-/// Any text is read without a panic, and what is read is written the same. A
-/// journal that was cut anywhere, and went on or not, tells of what was
-/// written whole and of nothing else.
+/// Any text is read without a panic, and what is read is written the same. A log that was cut anywhere,
+/// and continued or not, yields exactly its complete lines.
 pub(crate) fn journal(data: &[u8]) {
     any(data);
     cut(&mut Input(data));
@@ -52,7 +51,7 @@ fn cut(input: &mut Input<'_>) -> Option<()> {
     let mut left = text[..at].to_owned();
     let mut expected = lines[..whole].to_vec();
     if goes_on && let Some(line) = lines.first() {
-        // As `Journal::write` does where the last line was cut short.
+        // As `Journal::write` after a line that was cut short.
         let end = if left.ends_with('\n') { "" } else { CUT };
         left += &format!("{end}{}\n", line.line());
         expected.push(line.clone());
@@ -66,7 +65,7 @@ fn cut(input: &mut Input<'_>) -> Option<()> {
     Some(())
 }
 
-/// One thread's line.
+/// A line of one thread.
 fn line(input: &mut Input<'_>) -> Option<Was> {
     let task = usize::from(input.byte()? % 4);
     let (process, thread) = (u32::from(input.u16()?), u32::from(input.u16()?));

@@ -1,8 +1,8 @@
-//! Programs that a daemon started, ended after it.
+//! Programs that a daemon started, ended after its death.
 //!
-//! Each is the first of a process group, and all of the group end with it, as they do when the daemon
-//! ends in order. The kernel gives the number of a group to no other as long as a process is in it, so a group is
-//! the daemon's if its first process, or a process that the journal knows, still is that one.
+//! Each leads a process group, and the whole group ends with it, as in an orderly end of the daemon.
+//! The kernel does not reuse a group's number while a process is in it. A group is therefore the
+//! daemon's if its leader, or a process in the log, is still the recorded one.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -18,11 +18,11 @@ use crate::proc::{self, Stat};
 /// Time for programs to end after SIGTERM, before SIGKILL.
 pub const GRACE: Duration = Duration::from_secs(5);
 
-/// Ends the programs that the journal at `path` names as started, each with its process group, and
-/// removes the journal. Which they were: `stress (4242)`.
+/// Ends the programs that the log at `path` records as started, with their process groups, and removes
+/// the log. Result: the programs, such as `stress (4242)`.
 ///
 /// # Errors
-/// It cannot be read, or is not to be trusted ([`crate::files`]).
+/// The log cannot be read or is not trusted ([`crate::files`]).
 pub fn end_programs(path: &Path) -> io::Result<Vec<String>> {
     let (folder, name) = parts(path)?;
     let text = folder.read(&name)?;
@@ -41,12 +41,12 @@ pub fn end_programs(path: &Path) -> io::Result<Vec<String>> {
     }
     let signal = |signal: Signal| {
         for &(group, _) in &groups {
-            // Whoever has ended needs none.
+            // An ended group needs no signal.
             let _ = pid(group).map(|group| kill_process_group(group, signal));
         }
     };
     signal(Signal::TERM);
-    // Who was stopped could not hear it.
+    // A stopped process does not act on it.
     signal(Signal::CONT);
     let end = Instant::now() + GRACE;
     while groups.iter().any(|&(group, _)| members(group).next().is_some()) && Instant::now() < end {
@@ -64,7 +64,7 @@ pub(super) fn members(group: u32) -> impl Iterator<Item = u32> {
     })
 }
 
-/// The group that `line` says was started, and when its first process began.
+/// Group that `line` records as started, and start time of its leader.
 pub(super) fn started(line: &str) -> Option<(u32, u64)> {
     let mut words = line.strip_prefix("started ")?.split(' ');
     let (_task, process, began) = (words.next()?, words.next()?, words.next()?);

@@ -1,4 +1,4 @@
-//! What a journal says, put back.
+//! Restore of the state recorded in an undo log.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -17,32 +17,32 @@ use crate::files::Folder;
 use crate::proc;
 use crate::signal_page::SharedPage;
 
-/// What was put back.
+/// Counts of a restore.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Restored {
-    /// Threads that have their class and cores again.
+    /// Threads with their class and cores restored.
     pub threads: usize,
-    /// Folders that are gone, or whose processes go on.
+    /// Control groups removed or thawed.
     pub groups: usize,
-    /// Programs whose workers are asked nothing any more.
+    /// Programs whose workers are no longer asked to leave.
     pub pulses: usize,
-    /// True if all this was before the machine started last, and so is gone.
+    /// True if the log is of an earlier boot, of which nothing is left.
     pub is_of_earlier_boot: bool,
-    /// What could not be put back.
+    /// Entries that could not be restored.
     pub failed: usize,
 }
 
-/// Puts back what the journal at `path` says, and removes it, unless it names programs that the daemon
-/// started: those go on, and it is left to [`end_programs`](super::end_programs).
+/// Restores the log at `path` and removes it, unless it names programs that the daemon started: those
+/// keep running, and the log is left to [`end_programs`](super::end_programs).
 ///
 /// # Errors
-/// It cannot be read, or is not to be trusted ([`crate::files`]).
+/// It cannot be read or is not trusted ([`crate::files`]).
 pub fn restore(path: &Path) -> io::Result<Restored> {
     let (folder, name) = parts(path)?;
     put_back(&folder.read(&name)?, || remove(path))
 }
 
-/// As [`restore`], of a journal that says `text`; `remove` removes it.
+/// As [`restore`], for a log that contains `text`; `remove` removes it.
 ///
 /// # Errors
 /// As `remove`.
@@ -51,7 +51,7 @@ pub(super) fn put_back(text: &str, remove: impl FnOnce() -> io::Result<()>) -> i
         remove()?;
         return Ok(Restored { is_of_earlier_boot: true, ..Restored::default() });
     }
-    // What a last line that was cut short was to tell of has not been changed.
+    // A last line that was cut short precedes a change that never happened.
     let text = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
     let mut restored = Restored::default();
     let count = |done: Option<bool>, restored: &mut Restored| match done {
@@ -67,7 +67,7 @@ pub(super) fn put_back(text: &str, remove: impl FnOnce() -> io::Result<()>) -> i
         }
     }
     let threads: Vec<Was> = text.lines().filter_map(was).collect();
-    // A thread's first line tells how it was before anything of it was changed.
+    // A thread's first line is its state before any change.
     let mut known: BTreeMap<(u32, u32), &Was> = BTreeMap::new();
     for was in threads.iter().filter(|was| was.is_there()) {
         known.entry((was.process, was.thread)).or_insert(was);
@@ -76,7 +76,7 @@ pub(super) fn put_back(text: &str, remove: impl FnOnce() -> io::Result<()>) -> i
     for was in &threads {
         firsts.entry(was.task).or_insert(was);
     }
-    // Before folders are dissolved: who is inside tells what is a task's.
+    // Before groups are dissolved: their members tell which processes are a task's.
     let inside = |task: usize| {
         let made = text.lines().filter_map(made).filter(move |made| made.0 == task);
         made.filter_map(|(_, path)| Group::at(&path).ok()).flat_map(|group| group.members())
@@ -120,35 +120,35 @@ pub(super) fn put_back(text: &str, remove: impl FnOnce() -> io::Result<()>) -> i
     Ok(restored)
 }
 
-/// Folder and name of the journal at `path`.
+/// Directory and name of the log at `path`.
 pub(super) fn parts(path: &Path) -> io::Result<(Folder, String)> {
     let name = path.file_name().and_then(|name| name.to_str()).ok_or(io::ErrorKind::InvalidFilename)?;
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     Ok((Folder::open(&folder.map_or_else(|| PathBuf::from("."), Path::to_owned))?, name.to_owned()))
 }
 
-/// Removes the journal at `path`, and a shorter one that was not finished.
+/// Removes the log at `path`, and an unfinished shorter one.
 pub(super) fn remove(path: &Path) -> io::Result<()> {
     let (folder, name) = parts(path)?;
     remove_from(&folder, &name)
 }
 
-/// As [`remove`], of the journal called `name` in `folder`.
+/// As [`remove`], for the log `name` in `folder`.
 pub(super) fn remove_from(folder: &Folder, name: &str) -> io::Result<()> {
     let beside = beside(Path::new(name));
     let _ = folder.remove(&beside.to_string_lossy());
     match folder.remove(name) {
-        // Another one was as quick.
+        // Another process removed it first.
         Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
         _ => Ok(()),
     }
 }
 
-/// Gives `thread` the `cores` that it had, and the class, given the one of ours that it is in; nothing
-/// when it has ended.
+/// Restores the `cores` of `thread`, and its class, computed from the present one of ours; `None` if it
+/// has ended.
 fn back(thread: u32, class: impl FnOnce(SchedPolicy) -> SchedPolicy, cores: &[CoreId]) -> Option<bool> {
     let id = pid(thread)?;
-    // A class that is not the one we set is the program's own doing.
+    // A class that we did not set is the program's own.
     let class = match SchedPolicy::of(Some(id)).ok()? {
         ours @ (SchedPolicy::IDLE | SchedPolicy::EXT | SchedPolicy::URGENT) => class(ours).set(Some(id)),
         _ => Ok(()),

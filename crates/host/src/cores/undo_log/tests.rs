@@ -1,4 +1,4 @@
-//! Journals of programs that sleep, and of threads that come and go.
+//! Undo logs of sleeping programs, and of threads that come and go.
 
 use std::fs;
 use std::process::{Child, Command};
@@ -42,13 +42,13 @@ fn what_was_noted_is_put_back_and_done_once() {
     if proc::may_schedule() {
         SchedPolicy::IDLE.set(pid(id)).unwrap();
     }
-    // What is known of it is known: it has no second line.
+    // It is recorded already and gets no second line.
     assert_eq!(journal.thread(0, id, id, &InheritedMarks::default()).unwrap(), before.0);
     assert_eq!(journal.lines, 3);
     assert_eq!(restore(path).unwrap(), expected);
     assert_eq!((SchedPolicy::of(pid(id)).unwrap(), affinity(id)), before);
     assert!(!path.exists() && restore(path).is_err());
-    // Who has ended needs nothing.
+    // Ended threads need no line.
     let mut journal = Journal::begin(&folder, &[CoreId(0)]).unwrap();
     journal.thread(0, id, id, &InheritedMarks::default()).unwrap();
     end([child]);
@@ -61,7 +61,7 @@ fn what_was_noted_is_put_back_and_done_once() {
 fn who_has_what_its_task_was_given_is_noted_as_it_would_be_without() {
     let folder = scratch("inherited");
     let children = [sleep(), sleep(), sleep(), sleep()];
-    // This process, which started all, is of no task: they have it from the task's first.
+    // This process, parent of all, is in no task: they inherit from the task's first thread.
     let [first, same, other, own] = children.each_ref().map(Child::id);
     let (class, cores) = (SchedPolicy::of(pid(first)).unwrap(), affinity(first));
     let mut journal = Journal::begin(&folder, &[CoreId(0)]).unwrap();
@@ -100,7 +100,7 @@ fn what_is_inherited_from_us_would_have_been_the_parent_s() {
     check(SchedPolicy::IDLE, SchedPolicy::OTHER, SchedPolicy::OTHER);
     check(SchedPolicy::IDLE, fifo, fifo);
     check(SchedPolicy::EXT, SchedPolicy::FIRST, SchedPolicy::OTHER);
-    // We make real-time who is in the fair class: not the parent, but one beside it.
+    // Threads of the fair class become real-time: not the parent, but one beside it.
     check(SchedPolicy::URGENT, fifo, SchedPolicy::OTHER);
     check(SchedPolicy::URGENT, SchedPolicy::OTHER, SchedPolicy::OTHER);
     check(SchedPolicy::URGENT, SchedPolicy::URGENT, SchedPolicy::URGENT);
@@ -138,11 +138,11 @@ fn a_journal_of_threads_that_come_and_go_stays_short_and_puts_everything_back() 
     assert!(!has(&pulse_line(nobody, 1)), "it has ended");
     let its = |task: usize| text.lines().filter_map(was).filter(move |was| was.task == task);
     assert_eq!(its(0).map(|was| was.process).collect::<Vec<_>>(), [early, late]);
-    // A thread that was waited for may be seen for a moment more.
+    // A reaped thread may be visible for a moment more.
     soon(|| !its(1).any(|was| was.is_there()));
     assert_eq!(its(1).next().as_ref(), journal.firsts.get(&1), "for who is found last");
 
-    // One that was not finished when we were killed is not read.
+    // A log that was unfinished when we were killed is not read.
     fs::write(beside(journal.path()), &journal.head[..journal.head.len() / 2]).unwrap();
     let [(path, author)] = &all(&folder).unwrap()[..] else { panic!("one journal") };
     assert!(author.is_alive() && path == journal.path());
@@ -159,11 +159,11 @@ fn a_journal_of_threads_that_come_and_go_stays_short_and_puts_everything_back() 
 fn a_journal_that_cannot_be_shortened_goes_on() {
     let folder = scratch("long");
     let mut journal = Journal::begin(&folder, &[CoreId(0)]).unwrap();
-    // Where the shorter one would be, there is something else.
+    // The path of the shorter log is occupied.
     fs::create_dir(beside(journal.path())).unwrap();
     (0..=SPARE).for_each(|n| journal.made(n, Path::new("/no/such/folder")).unwrap());
     journal.shorten(|_, _| true).unwrap_err();
-    journal.shorten(|_, _| true).expect("it is not tried at once again");
+    journal.shorten(|_, _| true).expect("no second attempt follows at once");
     journal.made(7, Path::new("/no/such/other")).unwrap();
     let text = fs::read_to_string(journal.path()).unwrap();
     assert!(text.ends_with("made 7 /no/such/other\n"));
@@ -171,7 +171,7 @@ fn a_journal_that_cannot_be_shortened_goes_on() {
     fs::remove_dir_all(&folder).unwrap();
 }
 
-/// A journal as `sched-7.journal` in `folder` that `process` wrote, with these lines.
+/// A log `sched-7.journal` in `folder`, written by `process`, with these lines.
 fn written(folder: &Path, process: u32, lines: &str) -> PathBuf {
     let began = proc::began(process, process).unwrap();
     let path = folder.join("sched-7.journal");
@@ -196,7 +196,7 @@ fn a_daemon_is_alive_while_it_holds_its_journal_whatever_has_its_number() {
     drop(journal);
     assert_eq!(alive(), [false], "the kernel has released the lock, and this process has its number");
     restore(&folder.join(format!("sched-{this}.journal"))).unwrap();
-    // What versions wrote that held no lock.
+    // A log of a version without a lock.
     let old = written(&folder, this, "");
     assert_eq!(alive(), [true]);
     fs::remove_file(old).unwrap();
@@ -235,7 +235,8 @@ fn programs_that_were_started_end_with_all_that_they_have_started_and_no_other_d
     use std::os::unix::process::CommandExt as _;
     let folder = scratch("started");
     let group = |script: &str| Command::new("sh").args(["-c", script]).process_group(0).spawn().unwrap();
-    // One with a child, one whose first process ends before its child, one that hears nothing, one that is stopped.
+    // One with a child, one whose leader ends before its child, one that ignores SIGTERM, one that is
+    // stopped.
     let mut ours =
         [group("sleep 600 & wait"), group("sleep 600 & exit"), group("sleep 600 & kill -STOP $$; wait")];
     let other = group("sleep 600 & wait");
@@ -246,7 +247,7 @@ fn programs_that_were_started_end_with_all_that_they_have_started_and_no_other_d
     for (task, child) in ours.iter().enumerate() {
         journal.started(task, child.id()).unwrap();
     }
-    // The number was another's.
+    // The number belonged to another process.
     journal.folder(format!("started 9 {} 1", reused.id())).unwrap();
     let path = journal.path().to_owned();
     let restored = restore(&path).unwrap();
@@ -285,7 +286,7 @@ fn a_journal_in_a_folder_of_others_is_neither_read_nor_written() {
         assert_eq!(e.to_string(), says);
     }
     fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).unwrap();
-    // One in our own folder that others may write is as bad.
+    // A file in our own directory that others may write is rejected, too.
     fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
     assert!(all(&folder).unwrap_err().to_string().starts_with("sched-7.journal: it is not a regular file"));
     fs::remove_dir_all(&folder).unwrap();
@@ -301,7 +302,7 @@ fn a_line_that_was_cut_short_is_no_line() {
     for len in 0..line.len() - 3 {
         assert_eq!(was(&line[..len]), None, "{:?}", &line[..len]);
     }
-    // With whatever is written behind it, it is none at any length.
+    // With anything written after it, it is invalid at any length.
     for len in 0..=line.len() {
         let text = format!("{}{CUT}{line}\n", &line[..len]);
         assert_eq!(text.lines().filter_map(was).collect::<Vec<_>>(), std::slice::from_ref(&is), "{text:?}");

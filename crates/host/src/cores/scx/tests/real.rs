@@ -1,4 +1,4 @@
-//! The scheduler in this kernel, if that can be: `make test-vm` has one where it can.
+//! The scheduler in this kernel, where sched_ext is available; `make test-vm` provides such a kernel.
 
 use std::io::Write;
 use std::os::unix::process::CommandExt;
@@ -12,15 +12,15 @@ use crate::affinity;
 use crate::proc::Ledger;
 
 const SPINS: &str = "while :; do :; done";
-/// Many times what anything here takes, in a machine that is made up, too.
+/// Many times what anything here takes, in a virtual machine too.
 const LIMIT: Span = Span::from_secs(60);
-/// How often each operation is done.
+/// Repetitions of each operation.
 const TURNS: usize = 100;
 
-/// There can be one scheduler.
+/// Only one scheduler can be loaded at a time.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// A shell and what it starts, ended with this.
+/// A shell with its children, killed on drop.
 struct Shell(Child);
 
 impl Shell {
@@ -50,7 +50,7 @@ impl Drop for Shell {
     }
 }
 
-/// LC and BE on two cores of this machine, the first of its cores being ours.
+/// LC and BE on two cores of this machine; the test itself uses the first of its cores.
 struct Rig {
     scx: Scx,
     signals: Signals,
@@ -60,7 +60,7 @@ struct Rig {
 }
 
 impl Rig {
-    /// Nothing where it cannot be, which is said.
+    /// `None`, with a message, where sched_ext is not available.
     fn new(test: &str, lc: &str) -> Option<Self> {
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let ours = affinity::cores().unwrap();
@@ -107,7 +107,7 @@ impl Rig {
         self.scx.act(Monotonic::new().now(), actions);
     }
 
-    /// Who runs on `core`.
+    /// Task that runs on `core`.
     fn on(&self, core: usize) -> Option<TaskId> {
         self.scx.kernel.as_ref().unwrap().cores()[self.cores[core].0 as usize].runs()
     }
@@ -132,7 +132,7 @@ impl Rig {
         self.signals = signals;
     }
 
-    /// Gives `core` to the other one and then to `task`: that goes on, and the other one stands still.
+    /// Gives `core` to the other task and then to `task`: `task` runs, and the other one stands still.
     #[track_caller]
     fn runs_alone(&mut self, core: u16, task: TaskId) {
         let (its, other) = (task.index(), 1 - task.index());
@@ -230,7 +230,7 @@ fn what_a_task_starts_is_the_tasks_from_its_first_moment() {
         let both = |rig: &Rig| rig.load(LC).waiting + rig.load(LC).running == count;
         rig.until("one more has work", both);
     }
-    // They take turns on the one core that their task has.
+    // They take turns on the only core of their task.
     let turns = rig.scx.figures(LC).turns;
     rig.until("turns are taken", |rig| rig.scx.figures(LC).turns > turns + 9);
     rig.until("they have no other", |rig| rig.on(1).is_none());

@@ -1,4 +1,4 @@
-//! Events of perf, counted for everybody on a core.
+//! Perf events, counted for all threads on a core.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -6,24 +6,25 @@ use std::os::fd::{FromRawFd, OwnedFd};
 
 use super::Meter;
 
-/// What is counted, where.
+/// A perf event and its core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// Which counter: of `/sys/bus/event_source/devices/*/type`, 0 for the processor's usual ones.
+    /// Type of the counter, from `/sys/bus/event_source/devices/*/type`; 0 for the processor's generic
+    /// ones.
     pub kind: u32,
-    /// What it counts.
+    /// Event in that counter (`config`).
     pub config: u64,
-    /// On which of Linux's cores, or the one that stands for its socket.
+    /// Linux's core, or the core that stands for its socket.
     pub core: u32,
 }
 
-/// Bytes of `struct perf_event_attr` that are said; the rest is zero.
+/// Bytes of `struct perf_event_attr` passed; the rest is zero.
 const LEN: usize = 128;
 
-/// Begins to count.
+/// Starts a counter.
 ///
 /// # Errors
-/// No such counter; no right to (CAP_PERFMON, `kernel.perf_event_paranoid`).
+/// No such counter; no permission (CAP_PERFMON, `kernel.perf_event_paranoid`).
 pub fn open(event: &Event) -> io::Result<Box<dyn Meter>> {
     let mut attributes = [0_u8; LEN];
     attributes[..4].copy_from_slice(&event.kind.to_ne_bytes());
@@ -31,7 +32,7 @@ pub fn open(event: &Event) -> io::Result<Box<dyn Meter>> {
     attributes[8..16].copy_from_slice(&event.config.to_ne_bytes());
     let everybody: libc::pid_t = -1;
     let (alone, flags): (libc::c_int, libc::c_ulong) = (-1, 8);
-    // SAFETY: the kernel reads as many bytes as the second word says, which are there.
+    // SAFETY: the kernel reads as many bytes as the second word gives, all of which exist.
     let fd = unsafe {
         libc::syscall(
             libc::SYS_perf_event_open,
@@ -45,7 +46,7 @@ pub fn open(event: &Event) -> io::Result<Box<dyn Meter>> {
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the descriptor is fresh and nobody else's.
+    // SAFETY: the descriptor is new and has no other owner.
     let fd = unsafe { OwnedFd::from_raw_fd(fd as libc::c_int) };
     Ok(Box::new(Counter(fd.into())))
 }

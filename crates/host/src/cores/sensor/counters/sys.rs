@@ -1,4 +1,4 @@
-//! What `/sys` says of the counters that a machine has.
+//! Discovery of hardware counters in `/sys`.
 
 use std::fs;
 use std::path::Path;
@@ -9,17 +9,17 @@ use super::perf::Event;
 use super::{InFile, Meter, Misses, Moved, Open};
 use crate::cores::cpulist;
 
-/// Finds the meters of a kind on the machine whose `/sys` lies in a folder.
+/// Finds the traffic counters of one kind in the `/sys` at a path.
 type Look = fn(&Path, Open<'_>) -> Result<Vec<Moved>, String>;
 
-/// Where bytes are counted, the best first.
+/// Sources of byte counts, best first.
 pub const MECHANISMS: &[(&str, Look)] = &[("uncore IMC", intel), ("AMD UMC", amd), ("resctrl MBM", resctrl)];
 
-/// Bytes of a cache line, which is what memory moves.
+/// Bytes of a cache line, the unit of memory traffic.
 const LINE: f64 = 64.0;
-/// Of a UMC: commands to read or write a column.
+/// UMC event: column commands, read and write.
 const UMC_CAS: u64 = 0x0a;
-/// `PERF_COUNT_HW_CACHE_MISSES`: of the last level.
+/// `PERF_COUNT_HW_CACHE_MISSES`, of the last level.
 const CACHE_MISSES: u64 = 3;
 
 fn text(path: &Path) -> Option<String> {
@@ -37,13 +37,13 @@ fn entries(folder: &Path, prefix: &str) -> Vec<std::path::PathBuf> {
     found
 }
 
-/// The socket of `core`; the first where `/sys` does not tell.
+/// Socket of `core`; the first where `/sys` does not name it.
 fn socket(root: &Path, core: u32) -> usize {
     let path = root.join(format!("sys/devices/system/cpu/cpu{core}/topology/physical_package_id"));
     text(&path).and_then(|text| text.parse().ok()).unwrap_or(0)
 }
 
-/// `event=0x04,umask=0x03` as bits of a config, by what `format/` of `device` says: `config:8-15`.
+/// Config bits of `event=0x04,umask=0x03`, by the `format/` of `device`, such as `config:8-15`.
 fn config(device: &Path, event: &str) -> Option<u64> {
     let mut config = 0;
     for term in event.split(',') {
@@ -60,7 +60,7 @@ fn config(device: &Path, event: &str) -> Option<u64> {
     Some(config)
 }
 
-/// Counts `config` of `device` once a socket, on the core that stands for it.
+/// Counts `config` of `device` once per socket, on the core that stands for it.
 fn on_sockets(
     root: &Path,
     device: &Path,
@@ -78,14 +78,14 @@ fn on_sockets(
     cores.into_iter().map(of).collect()
 }
 
-/// Intel's memory controllers: lines that were read and written.
+/// Intel's memory controllers: lines read and written.
 fn intel(root: &Path, open: Open<'_>) -> Result<Vec<Moved>, String> {
     let mut moved = Vec::new();
     for device in entries(&root.join("sys/bus/event_source/devices"), "uncore_imc") {
         for name in ["cas_count_read", "cas_count_write"] {
             let Some(event) = text(&device.join("events").join(name)) else { continue };
             let config = config(&device, &event).ok_or_else(|| format!("event {event:?} is not known"))?;
-            // In units that the kernel tells: MiB, of which one count is this part.
+            // The kernel gives the scale: MiB per count.
             let scale = text(&device.join(format!("events/{name}.scale"))).and_then(|text| text.parse().ok());
             let bytes = scale.map_or(LINE, |scale: f64| scale * f64::from(1 << 20));
             moved.extend(on_sockets(root, &device, config, bytes, open)?);
@@ -94,7 +94,7 @@ fn intel(root: &Path, open: Open<'_>) -> Result<Vec<Moved>, String> {
     found(moved)
 }
 
-/// AMD's memory controllers (Zen 4 and later): commands, of a line each.
+/// AMD's memory controllers (Zen 4 and later): commands, one line each.
 fn amd(root: &Path, open: Open<'_>) -> Result<Vec<Moved>, String> {
     let mut moved = Vec::new();
     for device in entries(&root.join("sys/bus/event_source/devices"), "amd_umc_") {
@@ -103,7 +103,7 @@ fn amd(root: &Path, open: Open<'_>) -> Result<Vec<Moved>, String> {
     found(moved)
 }
 
-/// What caches of the last level exchanged with memory, of all who have no group of their own.
+/// Traffic between the last-level caches and memory, of all tasks without a resctrl group of their own.
 fn resctrl(root: &Path, _open: Open<'_>) -> Result<Vec<Moved>, String> {
     let mut moved = Vec::new();
     for domain in entries(&root.join("sys/fs/resctrl/mon_data"), "mon_L3_") {
@@ -118,7 +118,7 @@ fn resctrl(root: &Path, _open: Open<'_>) -> Result<Vec<Moved>, String> {
     found(moved)
 }
 
-/// The socket of the last-level cache with this number.
+/// Socket of the last-level cache `id`.
 fn socket_of_cache(root: &Path, id: u32) -> usize {
     let number = |path: &Path| path.file_name()?.to_str()?.strip_prefix("cpu")?.parse::<u32>().ok();
     let its = entries(&root.join("sys/devices/system/cpu"), "cpu").into_iter().find_map(|core| {
@@ -128,7 +128,7 @@ fn socket_of_cache(root: &Path, id: u32) -> usize {
     its.map_or(0, |core| socket(root, core))
 }
 
-/// Cache misses of each of `cores`.
+/// Cache-miss counters of `cores`.
 pub fn misses(cores: &[CoreId], open: Open<'_>) -> Result<Misses, String> {
     let of = |&core: &CoreId| {
         let event = Event { kind: 0, config: CACHE_MISSES, core: core.0.into() };

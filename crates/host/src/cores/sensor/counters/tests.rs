@@ -1,4 +1,4 @@
-//! Machines as the kernel describes them, in folders.
+//! Machines as the kernel describes them, in directories.
 
 use std::sync::{Arc, Mutex};
 
@@ -6,7 +6,7 @@ use queueing::Span;
 
 use super::*;
 
-/// A `/sys` with these files, gone with this.
+/// A `/sys` with these files, removed on drop.
 struct Machine(PathBuf);
 
 impl Machine {
@@ -30,7 +30,7 @@ impl Drop for Machine {
     }
 }
 
-/// Opened events, each of which counts up by its core plus one million a reading.
+/// Opened events; each counts up by its core plus one million per reading.
 type Opened = Arc<Mutex<Vec<Event>>>;
 
 struct Steps {
@@ -89,13 +89,14 @@ fn intels_controllers_count_lines_read_and_written_by_socket() {
             machine.set(&imc(n, file), text);
         }
     }
-    // Counters that run by themselves are not those.
+    // Free-running counters are not these.
     machine.set("bus/event_source/devices/uncore_imc_free_running_0/type", "30");
     let opened = Opened::default();
     let mut sensor = Counters::find(&machine.0, &[CoreId(3)], &opening(&opened)).unwrap();
     assert_eq!(sensor.name(), "uncore IMC");
     let used = read(&mut sensor);
-    // Two controllers, reading and writing, a million lines a millisecond each; by core a few more.
+    // Two controllers, reads and writes, a million lines per millisecond each; plus a few by core
+    // number.
     assert_eq!(used, [Some(256e9), Some(256e9 + 24.0 * 4.0 * 64.0 * 1e3)]);
     let opened = opened.lock().unwrap();
     assert_eq!(opened[0], Event { kind: 15, config: 0x304, core: 0 });
