@@ -1,11 +1,9 @@
-//! The accept queues of guarded ports: how many wait in each, and since when
-//! the first of them.
+//! Accept queues of guarded ports: length of each, and age of the first connection.
 //!
-//! Where somebody listens is asked of the kernel's socket table
-//! ([`Listeners`]), a walk that takes longer the more memory the machine has:
-//! once a second, and when nobody answers who did. The queues are read at every
-//! look by a program of ours in the kernel, `gw_look`, which is run on a
-//! question as on a frame.
+//! Listeners are read from the kernel's socket table ([`Listeners`]), a walk that takes longer the more
+//! memory the machine has: once a second, and while a listener is missing. The queues are read at every
+//! look by the BPF program `gw_look`, which is run on a query in place of a frame.
+//!
 //! Source: bpf(2) `BPF_PROG_TEST_RUN`; `bpf/queues.h`.
 
 use std::io;
@@ -23,7 +21,7 @@ pub(super) struct Queue {
     pub port: u16,
     pub waiting: u32,
     pub room: u32,
-    /// When the first in it was made, if somebody waits and that is known.
+    /// When the first connection in it was made; `None` if it is empty or the time is unknown.
     pub since: Option<Time>,
 }
 
@@ -31,25 +29,25 @@ pub(super) struct Queue {
 const QUESTION: usize = 24;
 pub(super) const QUEUE: usize = 16;
 
-/// How often it is asked who listens.
+/// Interval between reads of the socket table.
 const AGAIN: Span = Span::from_secs(1);
 
-/// Looks at the accept queues of some ports.
+/// Reader of the accept queues of some ports.
 #[derive(Debug)]
 pub(super) struct Queues {
     listeners: Listeners,
     ports: Vec<u16>,
-    /// Who listens there, one for each address and port.
+    /// Listeners there, one per address and port.
     there: Vec<Listener>,
-    /// When to ask again who does.
+    /// Time of the next read of the socket table.
     due: Time,
     found: Vec<Queue>,
-    /// A question and its answer.
+    /// A query and its result.
     frame: Vec<u8>,
 }
 
 impl Queues {
-    /// Of this thread's network namespace, in which it is to look as well.
+    /// Reader for this thread's network namespace, in which it must stay.
     pub fn new(ports: &[u16]) -> io::Result<Self> {
         Ok(Self {
             listeners: Listeners::new()?,
@@ -61,7 +59,7 @@ impl Queues {
         })
     }
 
-    /// Connections that wait now, and the ports on which somebody listens.
+    /// Number of waiting connections, and the ports with a listener.
     pub fn sample(&mut self) -> io::Result<(u64, Vec<u16>)> {
         let (mut waiting, mut open) = (0, Vec::new());
         self.listeners.each(None, |listener| {
@@ -74,23 +72,23 @@ impl Queues {
         Ok((waiting, open))
     }
 
-    /// How many connections the guarded ports have.
+    /// Number of connections of the guarded ports.
     pub fn connections(&mut self) -> io::Result<u32> {
         self.ports.iter().map(|&port| self.listeners.connections(port)).sum()
     }
 
-    /// What `gw_look` sees; the order is no order.
+    /// Queues seen by `gw_look`, in no particular order.
     pub fn look(&mut self, program: &OwnedFd, now: Time) -> io::Result<&[Queue]> {
         if now < self.due && self.ask(program)? {
             return Ok(&self.found);
         }
         self.list()?;
-        // While somebody is not found, this is asked at every look.
+        // While a listener is missing, the table is read at every look.
         self.due = if self.ask(program)? { now + AGAIN } else { now };
         Ok(&self.found)
     }
 
-    /// Asks who listens.
+    /// Reads the socket table.
     fn list(&mut self) -> io::Result<()> {
         self.there.clear();
         let only = if let [port] = self.ports[..] { Some(port) } else { None };
@@ -110,8 +108,7 @@ impl Queues {
         })
     }
 
-    /// Looks at the queues of everybody that is known to listen; whether all
-    /// of them were found.
+    /// Reads the queues of all known listeners; true if all were found.
     fn ask(&mut self, program: &OwnedFd) -> io::Result<bool> {
         self.found.clear();
         let mut all = true;
@@ -129,8 +126,8 @@ impl Queues {
     }
 }
 
-/// How many queues the program finds behind a listener's address and port; they
-/// stand in `frame` behind the question.
+/// Number of queues that the program finds behind a listener's address and port; they follow the query
+/// in `frame`.
 fn ask(program: &OwnedFd, listener: &Listener, frame: &mut [u8]) -> io::Result<usize> {
     let mut question = [0; QUESTION + QUEUE * QUEUES];
     question[..16].copy_from_slice(&listener.target);
@@ -140,7 +137,7 @@ fn ask(program: &OwnedFd, listener: &Listener, frame: &mut [u8]) -> io::Result<u
         let (found, _) = bpf::run(program, &question, &mut [], frame)?;
         return Ok((found as usize).min(QUEUES));
     }
-    // `struct xdp_md`: who is bound to a device is found by what comes from there.
+    // `struct xdp_md`: a listener bound to a device is found by its ingress interface.
     let words = [0, question.len() as u32, 0, listener.device, 0, 0];
     let mut context = words.map(u32::to_ne_bytes).concat();
     let asked = bpf::run(program, &question, &mut context, frame);

@@ -1,8 +1,9 @@
-//! A guard on our own stack that listens to the services behind it.
+//! Guard policy on greenwave's own stack that includes the services' queue reports.
 //!
-//! The stack sees connections that a program has not read; what a program has read
-//! and queues by itself it tells in a file, as to a guard in the kernel. A policy
-//! around the policy joins both, so that the stack need not know of files.
+//! The stack sees connections that a program has not read. Requests that a program has read and queued
+//! are in its queue report, as for a guard in the kernel. This wrapper joins both, so the stack needs
+//! no files.
+//!
 //! Source: ADR 0042.
 
 use std::path::PathBuf;
@@ -15,23 +16,23 @@ use queueing::{Span, Time};
 use super::GuardError;
 use super::queue_reports::QueueReports;
 
-/// A policy that knows what services tell, too.
+/// A policy whose signals include queue reports.
 pub struct AppQueuePolicy<Make> {
-    /// One that has learned nothing yet.
+    /// Creates a fresh policy.
     anew: Make,
     policy: Box<dyn Policy>,
     tellers: QueueReports,
-    /// What it aims at, where that has changed since.
+    /// Target delay, if it was changed.
     target: Option<Span>,
     heard: ReportCounter,
 }
 
-/// How often somebody was heard, for who asks later.
+/// Number of looks with a report, readable elsewhere.
 #[derive(Clone, Debug, Default)]
 pub struct ReportCounter(Arc<AtomicU64>);
 
 impl ReportCounter {
-    /// Looks at which one service at least had told lately.
+    /// Looks at which at least one service had reported recently.
     #[must_use]
     pub fn looks(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
@@ -39,8 +40,8 @@ impl ReportCounter {
 }
 
 impl<Make: Fn() -> Box<dyn Policy>> AppQueuePolicy<Make> {
-    /// A policy that `anew` makes, joined by who tells in `paths`. The files need not
-    /// be there yet, as those may make them that the stack is there for.
+    /// The policy made by `anew`, joined with reports in `paths`. The files need not exist yet: the
+    /// programs that the stack serves may create them.
     ///
     /// # Errors
     /// [`GuardError::TooMany`] files.
@@ -87,10 +88,10 @@ mod tests {
     fn who_tells_of_a_long_queue_has_others_shed_until_it_falls_silent() {
         let path = std::env::temp_dir().join(format!("greenwave-joining-{}", std::process::id()));
         let heard = ReportCounter::default();
-        let anew = || by_name("queue-delay", &Params::default()).expect("there is such a policy");
+        let anew = || by_name("queue-delay", &Params::default()).expect("the policy exists");
         let mut policy = AppQueuePolicy::new(anew, std::slice::from_ref(&path), &heard).unwrap();
         let at = |look: u64| Time::ZERO + Span::from_millis(10 * look);
-        // At the door nothing waits, and the file is not there yet.
+        // No connection waits in the stack, and the file does not exist yet.
         let seen = Signals { offered: 10, admitted: 10, served: 3, ..Signals::default() };
         assert_eq!((policy.tick(at(0), &seen), heard.looks()), (Limit::Open, 0));
         let mut look = 1;
@@ -108,7 +109,7 @@ mod tests {
             policy.tick(at(look), &seen);
             look += 1;
         }
-        assert_eq!(heard.looks(), 49, "the first may be of yesterday");
+        assert_eq!(heard.looks(), 49, "an old report does not count");
         assert_ne!(policy.tick(at(look), &seen), Limit::Open);
         let later = at(look) + STALE_AFTER + STALE_AFTER;
         assert_eq!(policy.tick(later, &seen), Limit::Open);

@@ -1,5 +1,5 @@
-//! What is attached, kept in the program's maps: there as long as the program
-//! is, whoever attached it. There is no file.
+//! Metadata of an attached guard, in the program's maps: it exists as long as the program, whichever
+//! process attached it. There is no file.
 
 use queueing::Span;
 use serde_json::{Value, json};
@@ -10,26 +10,26 @@ use super::maps::{Maps, refused};
 use super::{Options, Refusal, WaitEnd};
 use crate::xdp::Mode;
 
-/// What is attached.
+/// Configuration of an attached guard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GuardAttachment {
     /// The policy's name.
     pub policy: String,
-    /// How long a connection may wait.
+    /// Target delay of a connection.
     pub target: Span,
-    /// Where the program runs.
+    /// XDP mode of the program.
     pub mode: Mode,
     /// Guarded ports.
     pub ports: Vec<u16>,
-    /// Who is in each class, in words; the last has everybody else.
+    /// Rules of each class, as text; the last class has all other connections.
     pub classes: Vec<String>,
-    /// How long connections are followed.
+    /// End of a connection's wait.
     pub until: WaitEnd,
-    /// Whether nobody is shed.
+    /// True if no connection is shed.
     pub watching: bool,
-    /// What who is shed hears.
+    /// Response to a shed SYN.
     pub refusal: Refusal,
-    /// The process that looks.
+    /// Process of the controller.
     pub process: u32,
 }
 
@@ -52,13 +52,13 @@ impl GuardAttachment {
         }
     }
 
-    /// Those of the attached program `id`.
+    /// Metadata of the attached program `id`.
     pub(super) fn attached(id: u32) -> Result<Self, GuardError> {
         let settings = Maps::attached(id)?.settings().map_err(refused("a look at our maps"))?;
         Self::read(&settings.notes)
     }
 
-    /// In a line: `queue-delay on port 80, by process 77`.
+    /// One line: `queue-delay on port 80, by process 77`.
     #[must_use]
     pub fn name(&self) -> String {
         let ports = self.ports.iter().map(u16::to_string).collect::<Vec<_>>().join(", ");
@@ -66,7 +66,7 @@ impl GuardAttachment {
         format!("{} on {plural} {ports}, by process {}", self.policy, self.process)
     }
 
-    /// As the map keeps it. Where names of classes are too long to fit, they are cut.
+    /// Encoding as the map's value. Class names that are too long are cut.
     pub(super) fn bytes(&self) -> Vec<u8> {
         let text = |classes: &[String]| {
             json!({

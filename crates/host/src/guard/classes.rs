@@ -1,5 +1,4 @@
-//! Who is of which class: by where a connection comes from, or by the port it
-//! asks for.
+//! Classes of connections, by source address or destination port.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -8,20 +7,19 @@ use std::str::FromStr;
 use super::error::GuardError;
 use super::map_layout::{CLASSES, PORTS_MAX, PREFIXES_MAX};
 
-/// Addresses that begin alike: `10.0.0.0/8`, `fd00::/16`, `192.0.2.7`.
+/// Address prefix: `10.0.0.0/8`, `fd00::/16`, `192.0.2.7`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Prefix {
-    /// As IPv6 has it; IPv4 as `::ffff:a.b.c.d`.
+    /// As IPv6; IPv4 as `::ffff:a.b.c.d`.
     address: u128,
-    /// Of 128.
+    /// Prefix length, of 128.
     bits: u8,
 }
 
 const V4: u128 = 0xffff << 32;
 
 impl Prefix {
-    /// Addresses that have the first `bits` bits of `addr`; all of it where
-    /// that is more than there are. What follows is of no matter.
+    /// Prefix of the first `bits` bits of `addr`, at most its length. The bits after it are ignored.
     #[must_use]
     pub fn new(addr: IpAddr, bits: u8) -> Self {
         let (address, bits) = match addr {
@@ -35,13 +33,13 @@ impl Prefix {
         u128::MAX.checked_shl(128 - u32::from(bits)).unwrap_or(0)
     }
 
-    /// Whether `other` lies within.
+    /// True if `other` lies within.
     #[must_use]
     pub fn holds(self, other: Self) -> bool {
         self.bits <= other.bits && other.address & Self::mask(self.bits) == self.address
     }
 
-    /// How many bits are alike, of 128.
+    /// Prefix length, of 128.
     #[must_use]
     pub const fn bits(self) -> u8 {
         self.bits
@@ -81,12 +79,12 @@ impl fmt::Display for Prefix {
     }
 }
 
-/// One thing that makes a connection one of a class.
+/// Condition that puts a connection into a class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
-    /// Where it comes from.
+    /// Source prefix.
     From(Prefix),
-    /// The port that it asks for.
+    /// Destination port.
     Port(u16),
 }
 
@@ -113,31 +111,30 @@ impl fmt::Display for Rule {
     }
 }
 
-/// Classes, the most important first; who is in none is of one more, the last.
-/// Who is in several is of the first of them.
+/// Classes, the most important first. A connection in none is in one more, the last; a connection in
+/// several is in the first of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Classes(pub Vec<Vec<Rule>>);
 
 impl Classes {
-    /// How many there are, the last one counted.
+    /// Number of classes, including the last.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.len() + 1
     }
 
-    /// Never: everybody is of some class.
+    /// Always false: every connection has a class.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         false
     }
 
-    /// The class of each guarded port, for who comes from anywhere.
+    /// Class of each guarded port, for any source address.
     pub(super) fn of_ports<'a>(&'a self, ports: &'a [u16]) -> impl Iterator<Item = (u16, u8)> + 'a {
         ports.iter().map(|&port| (port, self.first(|rule| *rule == Rule::Port(port))))
     }
 
-    /// Prefixes and their classes, such that the longest that holds an address
-    /// says the first of its classes.
+    /// Prefixes and their classes: the longest prefix of an address gives the first of its classes.
     pub(super) fn of_prefixes(&self) -> impl Iterator<Item = (Prefix, u8)> + '_ {
         let all = self.0.iter().flatten().filter_map(|rule| match rule {
             Rule::From(prefix) => Some(*prefix),

@@ -1,4 +1,4 @@
-//! Why a guard could not be attached, shown or detached, and what to do about it.
+//! Errors of attaching, showing and detaching a guard, with remedies.
 
 use std::fmt;
 use std::io;
@@ -6,71 +6,71 @@ use std::path::PathBuf;
 
 use crate::interface::InterfaceError;
 
-/// Why a guard could not be attached, shown or detached.
+/// Error of attaching, showing or detaching a guard.
 #[derive(Debug)]
 pub enum GuardError {
-    /// The interface is not there, or is none for this, or another program sits there.
+    /// The interface does not exist, is unsuitable, or has another program.
     Interface(InterfaceError),
-    /// This greenwave was built without what it takes.
+    /// This build lacks the BPF programs.
     NotBuilt,
-    /// The kernel tells nothing of its structures.
+    /// The kernel has no BTF.
     NoBtf,
-    /// It tells nothing of what is sent.
+    /// The kernel cannot report transmissions.
     NoAnswers,
-    /// The kernel does not let us.
+    /// The kernel denies permission.
     NoPermission,
-    /// A guard is there already.
+    /// A guard is attached already.
     Attached {
         /// The interface.
         device: String,
-        /// What it is, and whose.
+        /// The attached guard and its process.
         what: String,
     },
-    /// There is no guard.
+    /// No guard is attached.
     NotAttached(String),
-    /// Nobody listens on a port.
+    /// A port has no listener.
     NoListener {
         /// The port.
         port: u16,
-        /// The ports where somebody does.
+        /// Ports that have one.
         there: Vec<u16>,
     },
-    /// More than the program has room for.
+    /// More than the program supports.
     TooMany {
-        /// Of what.
+        /// Kind of item.
         what: &'static str,
-        /// How many were given.
+        /// Number given.
         given: usize,
-        /// How many there can be.
+        /// Maximum.
         max: usize,
     },
-    /// A class is made of a port that is not guarded.
+    /// A class contains a port that is not guarded.
     Unguarded {
         /// The port.
         port: u16,
-        /// Those that are.
+        /// Guarded ports.
         ports: Vec<u16>,
     },
-    /// A file in which a service should tell of its requests, and none does.
+    /// No service reports in a queue-report file.
     Untold {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         source: io::Error,
     },
-    /// The kernel refuses something.
+    /// The kernel rejects an operation.
     Refused {
-        /// What was asked of it.
+        /// The operation.
         what: String,
-        /// What it said.
+        /// The kernel's error.
         source: io::Error,
     },
-    /// What is attached makes no sense.
+    /// The attached metadata is malformed.
     Unreadable(String),
 }
 
 impl GuardError {
-    /// What to do about it, if anything is known to help.
+    /// A remedy, if one is known.
     #[must_use]
     pub fn advice(&self) -> Option<String> {
         Some(match self {

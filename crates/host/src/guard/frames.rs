@@ -1,6 +1,6 @@
-//! Frames to try a guard with: of a test, or of a measurement.
+//! Test frames for a guard.
 
-/// A SYN of IPv4 from 10.0.0.1 for `port`.
+/// An IPv4 SYN from 10.0.0.1 to `port`.
 pub fn syn(port: u16) -> Vec<u8> {
     ipv4([10, 0, 0, 1], 0, 0, &tcp(port, SYN))
 }
@@ -12,13 +12,13 @@ pub fn ethernet(kind: u16, payload: &[u8]) -> Vec<u8> {
     [&[2; 12], &kind.to_be_bytes()[..], payload].concat()
 }
 
-/// A VLAN tag in the frame, before what is there.
+/// The frame with a VLAN tag inserted before its payload.
 #[cfg(test)]
 pub fn tagged(kind: u16, frame: &[u8]) -> Vec<u8> {
     [&frame[..12], &kind.to_be_bytes()[..], &[0, 5], &frame[12..]].concat()
 }
 
-/// TCP for 10.0.0.2, behind bytes of options, in a packet that says so of fragments.
+/// An IPv4 packet to 10.0.0.2 with `options` bytes of options and this fragment field.
 pub fn ipv4(source: [u8; 4], options: usize, fragment: u16, payload: &[u8]) -> Vec<u8> {
     let mut header = vec![0; 20 + options];
     header[0] = 0x45 + (options / 4) as u8;
@@ -30,7 +30,7 @@ pub fn ipv4(source: [u8; 4], options: usize, fragment: u16, payload: &[u8]) -> V
     ethernet(0x0800, &[&header, payload].concat())
 }
 
-/// From fd00::`source` to fd00::ff.
+/// An IPv6 packet from fd00::`source` to fd00::ff.
 pub fn ipv6(source: u8, next: u8, payload: &[u8]) -> Vec<u8> {
     let mut header = vec![0; 40];
     header[0] = 0x60;

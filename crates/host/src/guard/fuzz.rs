@@ -1,8 +1,7 @@
-//! Bodies of fuzz targets: values of the guard's maps as any program may have
-//! left them, and what the kernel tells the guard.
+//! Bodies of fuzz targets: arbitrary values of the guard's maps, and arbitrary data from the kernel.
 //!
-//! Promises: no panic; a value that is read is written the same; counts never
-//! wrap; shares are shares.
+//! Properties: no panic; a value that is read is written the same; counts never wrap; shares are within
+//! 0..=1.
 
 use super::accept_queue::{self, QUEUE};
 use super::attachment::GuardAttachment;
@@ -12,7 +11,7 @@ use super::system_load::{memory_share, share_max, sockets, ticks};
 use crate::netstat::counter;
 use crate::sock_diag;
 
-/// The first byte chooses the map; the rest is a value of it, cut or filled up to its length.
+/// The first byte selects the map; the rest is its value, cut or padded to length.
 pub(crate) fn maps(data: &[u8]) {
     let Some((which, bytes)) = data.split_first() else { return };
     let value = |len: usize| {
@@ -22,7 +21,7 @@ pub(crate) fn maps(data: &[u8]) {
     };
     match which % 6 {
         0 => {
-            assert!(LimitEntry::read(bytes).is_none() || bytes.len() == LimitEntry::LEN, "of another length");
+            assert!(LimitEntry::read(bytes).is_none() || bytes.len() == LimitEntry::LEN, "a foreign length");
             if let Some(look) = LimitEntry::read(&value(LimitEntry::LEN)) {
                 assert_eq!(LimitEntry::read(&look.bytes()), Some(look));
             }
@@ -35,11 +34,11 @@ pub(crate) fn maps(data: &[u8]) {
         }
         2 => {
             let len = bytes.len().next_multiple_of(Counts::LEN);
-            let counts = Counts::sum(&value(len)).expect("whole processors are read");
+            let counts = Counts::sum(&value(len)).expect("the length is a multiple of a processor's part");
             assert!(counts.seen.iter().all(|seen| *seen <= counts.offered()), "{counts:?}");
             assert!(counts.shed.iter().flatten().all(|shed| *shed <= counts.shed()), "{counts:?}");
             assert_eq!(counts.shed.as_flattened().len(), CLASSES * Reason::ALL.len());
-            assert!(bytes.len() == len || Counts::sum(bytes).is_none(), "half a processor is none");
+            assert!(bytes.len() == len || Counts::sum(bytes).is_none(), "a part of a processor is rejected");
         }
         3 => {
             assert_eq!(connections(bytes).is_some(), bytes.len() == 24);
@@ -60,7 +59,7 @@ pub(crate) fn maps(data: &[u8]) {
     }
 }
 
-/// One answer of the kernel's about sockets.
+/// A reply of the kernel's about sockets.
 pub(crate) fn listeners(data: &[u8]) {
     let mut found = 0;
     let end = sock_diag::read(data, &mut |answer| {
@@ -74,13 +73,13 @@ pub(crate) fn listeners(data: &[u8]) {
             answer.room(),
         );
     });
-    assert!(found * 88 <= data.len(), "no listener from nowhere");
+    assert!(found * 88 <= data.len(), "each listener takes 88 bytes of the reply");
     if let Some(Err(error)) = end {
         assert!(error.raw_os_error().is_some());
     }
 }
 
-/// Figures of the machine, as text.
+/// System load, as text.
 pub(crate) fn machine(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let (before, after) = text.split_once("\n\n").unwrap_or((&text, &text));

@@ -1,45 +1,45 @@
-//! `intf.h` in Rust: what lies in the program's maps, byte for byte.
+//! Layout of the BPF program's maps, byte for byte: `intf.h` in Rust.
 //!
-//! Values go through bytes and not through pointers, so nothing here is
-//! unsafe; [`load`](super::program) checks lengths against the program's own.
+//! Values are converted through bytes, not pointers, so nothing here is unsafe;
+//! [`load`](super::program) compares lengths with the program's own.
 
 use guard::app_queue::Requests;
 use guard::{Limit, Share};
 use queueing::{Span, Time};
 
-/// Classes that a guard tells apart at the most.
+/// Maximum of classes.
 pub const CLASSES: usize = 8;
-/// Ports that it guards at the most.
+/// Maximum of guarded ports.
 pub const PORTS_MAX: usize = 64;
-/// Prefixes that name classes, at the most.
+/// Maximum of prefixes in classes.
 pub const PREFIXES_MAX: usize = 1024;
-/// Accept queues behind one address and port that are looked at.
+/// Maximum of accept queues read behind one address and port.
 pub(super) const QUEUES: usize = 192;
-/// Accept queues that [`ThreadSnapshot`] tells apart.
+/// Accept queues shown in [`ObservedSignals`].
 pub const SHOWN: usize = 16;
-/// Without a sign of the controller for so long, everything passes.
+/// Silence of the controller after which every SYN passes.
 pub const DEADMAN: Span = Span::from_secs(1);
-/// Bytes of text about what is attached.
+/// Bytes of the metadata.
 pub(super) const NOTES_LEN: usize = 2048;
 
-/// Why a SYN is shed.
+/// Reason why a SYN is shed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// Nobody comes in.
+    /// No SYN is admitted.
     Closed,
-    /// More came than the rate.
+    /// The rate is exceeded.
     Rate,
-    /// As many are in the server as may be.
+    /// The concurrency limit is reached.
     Present,
-    /// The accept queue is full: the kernel would drop it too, later.
+    /// The accept queue is full; the kernel would drop it too, later.
     Full,
 }
 
 impl Reason {
-    /// All of them, as the maps have them.
+    /// All reasons, in the maps' order.
     pub const ALL: [Self; 4] = [Self::Closed, Self::Rate, Self::Present, Self::Full];
 
-    /// In a word.
+    /// Short name.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -51,32 +51,32 @@ impl Reason {
     }
 }
 
-/// What may come in, as the program has it.
+/// Limit in the program's units.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LimitInForce {
-    /// Everybody.
+    /// Admit every SYN.
     #[default]
     Open,
-    /// So much time per connection, of what was saved up.
+    /// Rate limit: each connection consumes time from a bucket.
     Rate {
-        /// What a connection takes.
+        /// Time per connection.
         cost_ns: u64,
-        /// What can be saved up.
+        /// Size of the bucket.
         burst_ns: u64,
-        /// What must have been saved up for each class.
+        /// Time that the bucket must hold for each class.
         need_ns: [u64; CLASSES],
     },
-    /// Below so many in the server, for each class.
+    /// Admit below these numbers of connections in the server, per class.
     Concurrency([u64; CLASSES]),
-    /// Nobody.
+    /// Admit no SYN.
     Closed,
 }
 
 impl LimitInForce {
-    /// `limit` for `classes` classes, as [`Share`] has it.
+    /// `limit` for `classes` classes, with the shares of [`Share`].
     ///
     /// # Panics
-    /// When `classes` is outside 1..=[`CLASSES`].
+    /// `classes` is outside 1..=[`CLASSES`].
     #[must_use]
     pub fn new(limit: Limit, classes: usize) -> Self {
         assert!((1..=CLASSES).contains(&classes), "{classes} classes are outside 1..={CLASSES}");
@@ -101,19 +101,19 @@ impl LimitInForce {
 }
 
 const NS_PER_S: f64 = 1e9;
-/// Less than one a minute is nobody for the time between two looks.
+/// Minimum rate, one per minute: a lower one admits no SYN between two looks.
 const PER_S_MIN: f64 = 1.0 / 60.0;
 
-/// A listener's accept queue, as the controller saw it.
+/// Accept queue of a listener, as the controller saw it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Queue {
     /// Its port.
     pub port: u16,
     /// Connections in it.
     pub waiting: u32,
-    /// Above how many none is taken.
+    /// Its backlog: the length above which no connection enters.
     pub room: u32,
-    /// How long the first of them has waited.
+    /// Wait of the first connection.
     pub delay: Span,
 }
 
@@ -128,42 +128,41 @@ impl Queue {
     }
 }
 
-/// What the controller saw, for whoever asks.
+/// Signals that the controller saw, for [`super::status()`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ObservedSignals {
-    /// The accept queues whose first has waited longest, it first; those of
-    /// port 0 are none.
+    /// Accept queues in descending order of the first connection's wait; entries with port 0 are empty.
     pub queues: [Queue; SHOWN],
     /// Connections in the accept queues.
     pub waiting: u64,
-    /// Room in them.
+    /// Their total capacity.
     pub room: u64,
-    /// How long the first has waited where it has waited longest.
+    /// Longest wait of a first connection.
     pub delay: Span,
-    /// Taken off since the guard was attached.
+    /// Connections accepted since the attach.
     pub served: u64,
-    /// What the kernel dropped since an accept queue was full (`ListenOverflows`):
-    /// mostly the last step of a handshake, after which a client takes itself for connected.
+    /// `ListenOverflows`: drops by the kernel at a full accept queue, mostly of the last ACK of a
+    /// handshake, after which the client considers itself connected.
     pub overflows: u64,
-    /// All that the kernel dropped at listeners (`ListenDrops`).
+    /// `ListenDrops`: all drops by the kernel at listeners.
     pub drops: u64,
-    /// What services told of their requests.
+    /// Requests in the services' queue reports.
     pub requests: Requests,
-    /// Connections that have sent something and have not been sent a byte, where
-    /// that is looked at ([`super::Until::Answer`]).
+    /// Connections that have sent data and received none, where that is observed
+    /// ([`super::WaitEnd::Answer`]).
     pub unanswered: u64,
-    /// How long the first of these has waited.
+    /// Wait of the first of them.
     pub unanswered_delay: Span,
 }
 
 /// `struct limit`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LimitEntry {
-    /// When, by the monotonic clock.
+    /// Last sign of the controller, by the monotonic clock.
     pub alive: Time,
-    /// What may come in.
+    /// Limit in force.
     pub held: LimitInForce,
-    /// What was seen.
+    /// Signals observed.
     pub seen: ObservedSignals,
 }
 
@@ -248,14 +247,14 @@ impl LimitEntry {
     }
 }
 
-/// What came, as all processors together counted it.
+/// Counts of SYNs, over all processors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// SYNs for guarded listeners, by class.
+    /// SYNs to guarded listeners, by class.
     pub seen: [u64; CLASSES],
-    /// Of these, shed, by class and [`Reason`].
+    /// Shed SYNs, by class and [`Reason`].
     pub shed: [[u64; 4]; CLASSES],
-    /// Of those seen, let in as the controller was silent.
+    /// SYNs admitted because the controller was silent.
     pub silent: u64,
 }
 
@@ -263,19 +262,19 @@ impl Counts {
     const WORDS: usize = CLASSES + CLASSES * 4 + 1;
     pub(super) const LEN: usize = 8 * Self::WORDS;
 
-    /// All that came.
+    /// All SYNs.
     #[must_use]
     pub fn offered(&self) -> u64 {
         total(&self.seen)
     }
 
-    /// All that was shed, or would have been.
+    /// All SYNs shed, or that would have been.
     #[must_use]
     pub fn shed(&self) -> u64 {
         total(self.shed.as_flattened())
     }
 
-    /// The sum of what each processor counted, one after the other.
+    /// Sum over the processors' consecutive values.
     pub(super) fn sum(bytes: &[u8]) -> Option<Self> {
         let mut all = Self::default();
         for bytes in bytes.chunks(Self::LEN) {
@@ -289,7 +288,7 @@ impl Counts {
     }
 }
 
-/// All of `counts`, which may be anything: others can write to the map.
+/// Saturating sum of `counts`, which others can write to and may be anything.
 fn total(counts: &[u64]) -> u64 {
     counts.iter().fold(0, |sum, count| sum.saturating_add(*count))
 }
@@ -299,7 +298,7 @@ pub(super) fn connections(bytes: &[u8]) -> Option<[u64; 3]> {
     words(bytes)
 }
 
-/// The first words of those, of which there are enough.
+/// The first `N` words, which must exist.
 fn each_of<const N: usize>(words: &[u64]) -> [u64; N] {
     std::array::from_fn(|at| words[at])
 }
@@ -353,12 +352,12 @@ mod tests {
         let LimitInForce::Rate { cost_ns, burst_ns, need_ns } =
             LimitInForce::new(Limit::Rate { per_s: 1000.0 }, 2)
         else {
-            panic!("a rate is a rate")
+            panic!("a rate limit stays a rate limit")
         };
         assert_eq!((cost_ns, burst_ns), (1_000_000, 60_000_000));
         assert_eq!(need_ns[..3], [1_000_000, 51_000_000, 51_000_000]);
         let LimitInForce::Concurrency(present) = LimitInForce::new(Limit::Concurrency { max: 100 }, 2) else {
-            panic!("so many are so many")
+            panic!("a concurrency limit stays a concurrency limit")
         };
         assert_eq!(present[..2], [100, 75]);
     }

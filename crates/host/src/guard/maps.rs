@@ -1,4 +1,4 @@
-//! The maps of a guard, by name, whoever made them.
+//! Maps of a guard, whichever process created them.
 
 use std::io;
 
@@ -18,7 +18,7 @@ pub struct Maps {
     spent: Map,
     counts: Map,
     connections: Map,
-    /// What is written once, by its owner.
+    /// Maps written once, by the owner.
     own: Option<Own>,
 }
 
@@ -31,20 +31,20 @@ struct Own {
 const FIRST: [u8; 4] = [0; 4];
 
 impl Maps {
-    /// Those of a program that was just loaded.
+    /// Maps of a program that was just loaded.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's.
     #[cfg(feature = "bpf")]
     pub(super) fn of(fds: Vec<std::os::fd::OwnedFd>) -> Result<Self, GuardError> {
         let maps = fds.into_iter().map(Map::with_fd).collect::<io::Result<Vec<_>>>();
         Self::named(maps.map_err(refused("a look at our maps"))?, true)
     }
 
-    /// Those of the attached program `id`.
+    /// Maps of the attached program `id`.
     ///
     /// # Errors
-    /// What the kernel says, or they are of another version of the guard.
+    /// The kernel's, or the maps are of another version.
     pub(super) fn attached(id: u32) -> Result<Self, GuardError> {
         let maps = bpf::program_maps(id).and_then(|ids| ids.into_iter().map(Map::with_id).collect());
         Self::named(maps.map_err(refused("a look at our maps"))?, false)
@@ -73,7 +73,7 @@ impl Maps {
     }
 
     fn own(&self) -> &Own {
-        self.own.as_ref().expect("only its owner asks")
+        self.own.as_ref().expect("only the owner writes these maps")
     }
 
     fn value<T>(map: &Map, read: impl Fn(&[u8]) -> Option<T>) -> io::Result<T> {
@@ -89,7 +89,7 @@ impl Maps {
         Self::value(&self.settings, Settings::read)
     }
 
-    /// From now on `port` is guarded, and who comes to it of `class`.
+    /// Guards `port`, with `class` for its connections.
     pub(super) fn set_port(&self, port: u16, class: u8) -> io::Result<()> {
         self.own().ports.set(&port.to_ne_bytes(), &u32::from(class).to_ne_bytes())
     }
@@ -106,7 +106,7 @@ impl Maps {
         Self::value(&self.limit, LimitEntry::read)
     }
 
-    /// Of a rate, everything is spent until `time`.
+    /// Empties the rate's bucket until `time`.
     pub(super) fn set_spent(&self, time: Time) -> io::Result<()> {
         self.spent.set(&FIRST, &time.as_nanos().to_ne_bytes())
     }
@@ -115,7 +115,7 @@ impl Maps {
         Self::value(&self.counts, Counts::sum)
     }
 
-    /// Connections made, those no longer served, and those answered, since the start.
+    /// Connections made, no longer served, and answered, since the attach.
     pub(super) fn connections(&self) -> io::Result<[u64; 3]> {
         Self::value(&self.connections, map_layout::connections)
     }

@@ -1,15 +1,15 @@
-//! A guard in front of a kernel's server: sheds connections before the kernel
-//! makes a packet of their first frame.
+//! Admission control in XDP for servers on the kernel's TCP: sheds SYNs before the kernel allocates an
+//! skb.
 //!
-//! [`attach`] puts a program on an interface. Whoever attached it then looks
-//! ([`Guard::look`]), has a policy of crate `guard` decide, and says what may
-//! come in ([`Guard::hold`]), a hundred times a second or so. While nobody
-//! does, for a second, everybody comes in; when its process ends, however it
-//! ends, the program goes with it. There is no file: what is attached, and what
-//! it did, is asked of the kernel ([`status`], [`detach`]).
+//! [`attach`] puts a program on an interface. The attaching process then runs a control loop, about a
+//! hundred times a second: it observes ([`Guard::look`]), lets a policy of crate `guard` decide, and
+//! sets the limit ([`Guard::hold`]). After one second without it, every SYN passes. When the process
+//! ends in any way, the program is removed. There is no file: configuration and counters are read from
+//! the kernel ([`status`], [`detach`]).
 //!
-//! Built by the feature `bpf` alone, since the program is in C; without it
-//! [`attach`] says so. The same decision in Rust is [`Model`].
+//! The program is in C and needs the feature `bpf`; without it [`attach`] returns an error. The same
+//! decision in Rust is [`Model`].
+//!
 //! Source: the overload paper §3.3; bpf-helpers(7).
 
 use std::fs;
@@ -82,79 +82,79 @@ use stub::{Loaded, load};
 pub use syn::Syn;
 use system_load::Machine;
 
-/// Whether the programs are built in.
+/// True if the BPF programs are built in.
 pub const BUILT: bool = cfg!(feature = "bpf");
 
-/// The program's name, by which it is known again.
+/// Name of the program, by which it is found again.
 const PROGRAM: &str = "gw_guard";
 
-/// What the program takes of the processor for one kind of frame.
+/// CPU cost of the program for one kind of frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cost {
-    /// The frame, and what becomes of it.
+    /// The frame, and the verdict.
     pub what: &'static str,
-    /// Whether it is a SYN for a guarded port.
+    /// True for a SYN to a guarded port.
     pub is_syn: bool,
-    /// For each such frame.
+    /// Time per frame.
     pub each: Span,
 }
 
-/// Why a guard is not attached any more.
+/// Reason why a guard is no longer attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// [`detach`] took it off.
+    /// [`detach`] removed it.
     Detached,
-    /// Another program took it off, or put its own in its place.
+    /// Another program removed or replaced it.
     Removed,
     /// The interface was removed, or moved to another network namespace.
     NoInterface,
 }
 
-/// The notes of a guard that [`detach`] is about to take off.
+/// Metadata written by [`detach`] before it removes a guard.
 const DETACHED: &[u8] = b"detached";
 
-/// What a client hears whose SYN is shed.
+/// Response to a shed SYN.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Refusal {
-    /// Nothing: it tries again after a second or so.
+    /// None: the client retries after about a second.
     #[default]
     Silence,
-    /// A reset: it knows at once, and costs a frame. A SYN behind options or
-    /// extension headers of IP hears nothing all the same.
+    /// RST: the client fails at once; costs a frame. A SYN behind IP options or extension headers gets
+    /// no response.
     Reset,
 }
 
-/// How to guard.
+/// Options of a guard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Guarded ports, one and more.
+    /// Guarded ports, at least one.
     pub ports: Vec<u16>,
-    /// Where the program runs.
+    /// XDP mode of the program.
     pub mode: xdp::Mode,
-    /// Who is shed last.
+    /// Classes, which set the order of shedding.
     pub classes: Classes,
-    /// Until when they wait.
+    /// End of a connection's wait.
     pub until: WaitEnd,
-    /// Sheds nobody, and counts whom it would have shed.
+    /// Sheds no connection, and counts those it would have shed.
     pub watching: bool,
-    /// What who is shed hears.
+    /// Response to a shed SYN.
     pub refusal: Refusal,
-    /// Whether the policy looks at the machine ([`guard::Policy::needs_system_signals`]).
+    /// True if the policy needs system load ([`guard::Policy::needs_system_signals`]).
     pub machine: bool,
     /// The policy's name, for [`status`].
     pub policy: String,
-    /// How long a connection may wait, for [`status`].
+    /// Target delay, for [`status`].
     pub target: Span,
-    /// Where the services behind these ports tell of their requests
-    /// ([`guard::app_queue`]), [`JOINED_MAX`] at the most.
+    /// Queue-report files of the services behind these ports ([`guard::app_queue`]), at most
+    /// [`JOINED_MAX`].
     pub joined: Vec<PathBuf>,
 }
 
 impl Options {
-    /// Checks of [`attach`] before it looks at the interface.
+    /// Checks that [`attach`] makes before it opens the interface.
     ///
     /// # Errors
-    /// Rules that contradict each other, or a file in which no service tells.
+    /// Contradicting rules, or a file without a report.
     pub fn check(&self) -> Result<(), GuardError> {
         self.tellers().map(drop)
     }
@@ -165,7 +165,7 @@ impl Options {
     }
 }
 
-/// A guard; it is detached when this is dropped.
+/// An attached guard; detached on drop.
 pub struct Guard {
     attachment: Option<xdp::Attachment>,
     link: OwnedFd,
@@ -174,16 +174,16 @@ pub struct Guard {
     machine: Machine,
     tellers: QueueReports,
     options: Options,
-    /// At the last look.
+    /// State at the last look.
     last: Last,
-    /// Connections that waited before the guard was there.
+    /// Connections that waited before the guard was attached.
     before: u64,
-    /// All that there were then.
+    /// All connections at that time.
     served_before: u64,
     look: LimitEntry,
 }
 
-/// What there was at the last look.
+/// State at the last look.
 #[derive(Clone, Copy, Debug, Default)]
 struct Last {
     at: Time,
@@ -194,8 +194,8 @@ struct Last {
     present: u64,
 }
 
-/// Guards the listeners on `options.ports` of this thread's network namespace
-/// against what comes in by `device`.
+/// Guards the listeners on `options.ports` of this thread's network namespace against SYNs that arrive
+/// on `device`.
 ///
 /// # Errors
 /// [`GuardError`]; nothing is left behind then.
@@ -214,7 +214,7 @@ pub fn attach(device: &str, options: &Options) -> Result<Guard, GuardError> {
     }
     let loaded = load(options.until)?;
     let maps = &loaded.maps;
-    // Counted when those that come and go are: there may be one too many, and none is forgotten.
+    // Counted while changes are counted too: there may be one too many, but none is lost.
     let served_before = queues.connections().map_err(refused("a look at connections"))?;
     let refused = refused("an entry in our maps");
     let settings = Settings {
@@ -260,34 +260,33 @@ pub fn attach(device: &str, options: &Options) -> Result<Guard, GuardError> {
     })
 }
 
-/// The number of this thread's network namespace.
+/// Number of this thread's network namespace.
 fn netns() -> io::Result<u32> {
     use std::os::unix::fs::MetadataExt;
     fs::metadata("/proc/thread-self/ns/net").map(|namespace| namespace.ino() as u32)
 }
 
-/// By which way resets go back to interface `index`: see `bpf/reset.h`.
+/// Way back for RSTs on interface `index`: see `bpf/reset.h`.
 fn way(index: u32, mode: xdp::Mode) -> Way {
     if mode == xdp::Mode::Native && xdp::is_veth(index) { Way::Redirect } else { Way::Driver }
 }
 
-/// The number of the guard's program on interface `index`.
+/// ID of the guard's program on interface `index`.
 fn attached(index: u32) -> Option<u32> {
     xdp::attached(index).filter(|&id| bpf::program_name(id).as_deref() == Some(PROGRAM))
 }
 
 impl Guard {
-    /// What the server looks like, and what came since the last look.
+    /// Signals of the server, with the counts since the last look.
     ///
-    /// The wait is that of the accept queue whose first has waited longest. One
-    /// who was there before the guard has waited since then. Latency is by
-    /// Little's law, of whole connections. Under [`WaitEnd::Answer`] the wait is until
-    /// the first byte of an answer, of whoever has sent something, those in the accept queue
-    /// among them; others may be answered before the first. What services tell of their
-    /// requests is joined to it.
+    /// The wait is that of the accept queue whose first connection has waited longest; a connection
+    /// older than the guard has waited since the attach. Latency is by Little's law, over whole
+    /// connections. Under [`WaitEnd::Answer`] the wait ends with the first byte of a response. It
+    /// covers every connection that has sent data, including those in the accept queue; later ones may
+    /// be answered before the first. Queue reports of services are joined to it.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's.
     pub fn look(&mut self, now: Time) -> io::Result<Signals> {
         let span = now.since(self.last.at);
         let maps = &self.loaded.maps;
@@ -340,16 +339,16 @@ impl Guard {
         Ok(signals)
     }
 
-    /// From now on holds connections to `limit`; says that somebody is there.
+    /// Sets `limit`, and renews the sign of the controller.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's.
     pub fn hold(&mut self, now: Time, limit: Limit) -> io::Result<()> {
         let held = LimitInForce::new(limit, self.options.classes.len());
         if let LimitInForce::Rate { cost_ns, .. } = held
             && !matches!(self.look.held, LimitInForce::Rate { .. })
         {
-            // Nobody has saved up.
+            // The bucket starts empty.
             self.loaded.maps.set_spent(Time::from_nanos(now.as_nanos().saturating_sub(cost_ns)))?;
         }
         self.look.alive = now;
@@ -357,10 +356,10 @@ impl Guard {
         self.loaded.maps.set_limit(&self.look)
     }
 
-    /// From now on [`status`] says that a connection may wait for `target`.
+    /// Changes the target delay that [`status`] shows.
     ///
     /// # Errors
-    /// What the kernel says; nothing has changed then.
+    /// The kernel's; nothing has changed then.
     pub fn set_target(&mut self, target: Span) -> io::Result<()> {
         let options = Options { target, ..self.options.clone() };
         let mut settings = self.loaded.maps.settings()?;
@@ -370,7 +369,7 @@ impl Guard {
         Ok(())
     }
 
-    /// Why it is not where it was attached any more, if so. It is, where the kernel does not say.
+    /// Reason why it is no longer attached; `None` while it is, or if the kernel does not tell.
     pub fn end(&mut self) -> Option<End> {
         match self.attachment.as_mut()?.look() {
             xdp::Attached::Here => None,
@@ -383,23 +382,22 @@ impl Guard {
         }
     }
 
-    /// Whether the last service that told of its requests had fallen silent at the last look.
+    /// True if the last reporting service had stopped reporting at the last look.
     #[must_use]
     pub fn is_silenced(&self) -> bool {
         self.tellers.is_silenced()
     }
 
-    /// What came so far.
+    /// Counts since the attach.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's.
     pub fn counts(&self) -> io::Result<Counts> {
         self.loaded.maps.counts()
     }
 }
 
-/// The queues, summed up; `unknown` is how long the first of one has waited who
-/// is not known.
+/// Summary of the queues; `unknown` is the wait of a first connection whose age is unknown.
 fn seen(now: Time, queues: &[accept_queue::Queue], unknown: Span) -> ObservedSignals {
     let mut seen = ObservedSignals::default();
     for &accept_queue::Queue { port, waiting, room, since } in queues {
@@ -410,7 +408,7 @@ fn seen(now: Time, queues: &[accept_queue::Queue], unknown: Span) -> ObservedSig
         seen.waiting += u64::from(waiting);
         seen.room += u64::from(room);
         seen.delay = seen.delay.max(delay);
-        // Behind those that wait longer; the last is pushed out.
+        // After those with a longer wait; the last entry is dropped.
         let at = seen.queues.iter().position(|other| other.port == 0 || other.delay < delay);
         if let Some(at) = at {
             seen.queues[at..].rotate_right(1);
@@ -422,7 +420,7 @@ fn seen(now: Time, queues: &[accept_queue::Queue], unknown: Span) -> ObservedSig
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        // Where this fails, closing the link does it.
+        // If this fails, closing the link detaches it.
         let _ = bpf::detach(&self.link);
     }
 }

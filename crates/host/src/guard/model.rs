@@ -1,6 +1,6 @@
-//! The program's decision in Rust: what the loaded one is held to.
+//! Reference model of the XDP program's decision, with which tests compare the loaded one.
 //!
-//! Which listener a SYN finds is the kernel's to know, so here it is told.
+//! The listener of a SYN, which the kernel looks up, is an argument here.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -12,27 +12,27 @@ use super::map_layout::{CLASSES, Counts, DEADMAN, LimitInForce, Reason};
 use super::syn::Syn;
 use super::syn_reply;
 
-/// The listener that a SYN finds: how many wait, and above how many none is taken.
+/// Listener of a SYN: length and capacity of its accept queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Listening {
     /// Connections in its accept queue.
     pub waiting: u32,
-    /// Room in it.
+    /// Its capacity.
     pub room: u32,
 }
 
-/// What becomes of a frame.
+/// Verdict on a frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It goes on to the kernel.
+    /// Passed to the kernel.
     Passes,
-    /// Nobody hears of it.
+    /// Dropped silently.
     Dropped,
-    /// This goes back the way it came.
+    /// Answered with this frame.
     Answered(Vec<u8>),
 }
 
-/// Says what becomes of each frame.
+/// Reference model of the XDP program.
 #[derive(Clone, Debug)]
 pub struct Model {
     ports: BTreeMap<u16, u8>,
@@ -46,7 +46,7 @@ pub struct Model {
 }
 
 impl Model {
-    /// A guard of `ports` with `classes`, whom nobody has told anything at `now`.
+    /// A guard of `ports` with `classes`, open, with the controller's last sign at `now`.
     #[must_use]
     pub fn new(now: Time, ports: &[u16], classes: &Classes, watching: bool) -> Self {
         Self {
@@ -61,13 +61,13 @@ impl Model {
         }
     }
 
-    /// The same, where who is shed hears so.
+    /// The same, with RST as response.
     #[must_use]
     pub fn with_reset(self) -> Self {
         Self { resets: true, ..self }
     }
 
-    /// From now on it holds to this.
+    /// Sets the limit.
     pub fn hold(&mut self, now: Time, held: LimitInForce) {
         if let LimitInForce::Rate { cost_ns, .. } = held
             && !matches!(self.held, LimitInForce::Rate { .. })
@@ -77,13 +77,13 @@ impl Model {
         (self.alive, self.held) = (now, held);
     }
 
-    /// Everything of a rate is spent until `time`.
+    /// Empties the rate's bucket until `time`.
     pub fn set_spent(&mut self, time: Time) {
         self.spent_ns = time.as_nanos();
     }
 
-    /// What becomes of `frame` at `now`, when `listening` says which listener a
-    /// SYN finds, and so many connections are in the server.
+    /// Verdict on `frame` at `now`. `listening` gives the listener of a SYN; the server has this many
+    /// connections.
     pub fn decide(
         &mut self,
         now: Time,
@@ -120,13 +120,13 @@ impl Model {
         true
     }
 
-    /// What came so far.
+    /// Counts so far.
     #[must_use]
     pub fn counts(&self) -> &Counts {
         &self.counts
     }
 
-    /// Of the longest prefix that holds `addr`.
+    /// Class of the longest prefix that contains `addr`.
     fn class(&self, addr: IpAddr) -> Option<u8> {
         let addr = Prefix::new(addr, 128);
         let holding = self.prefixes.iter().filter(|(prefix, _)| prefix.holds(addr));
@@ -134,7 +134,7 @@ impl Model {
     }
 
     fn reason(&mut self, now: Time, class: usize, listening: Listening, present: u64) -> Option<Reason> {
-        assert!(class < CLASSES, "classes were checked");
+        assert!(class < CLASSES, "classes are validated");
         if listening.waiting > listening.room {
             return Some(Reason::Full);
         }
@@ -186,8 +186,8 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
-        /// It counts time where a door counts requests, both of which are the
-        /// same up to a nanosecond in a request.
+        /// The model counts time where `AdmissionController` counts requests; both agree up to a
+        /// nanosecond per request.
         #[test]
         fn it_lets_in_as_many_as_a_door(
             per_s in 20.0..2e5_f64,
@@ -207,7 +207,7 @@ mod tests {
                 frame[26] = 10 + class;
                 let passes = model.decide(now, &frame, 0, |_| Some(LISTENING)) == Verdict::Passes;
                 ahead += i64::from(passes) - i64::from(door.try_admit(now, Class::new(class), 0));
-                prop_assert!(ahead.abs() <= 1, "{ahead} more than the door at {now:?}");
+                prop_assert!(ahead.abs() <= 1, "{ahead} more than the controller at {now:?}");
             }
         }
     }

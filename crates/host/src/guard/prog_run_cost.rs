@@ -1,5 +1,5 @@
-//! What the program takes of the processor, by having the kernel run it many
-//! times on one frame (`BPF_PROG_TEST_RUN`): no device and no traffic.
+//! CPU cost of the XDP program, from repeated runs on one frame (`BPF_PROG_TEST_RUN`): no device and no
+//! traffic.
 
 use std::net::TcpListener;
 
@@ -16,13 +16,13 @@ use super::settings::Settings;
 use super::{Cost, WaitEnd, netns};
 use crate::{Monotonic, bpf};
 
-/// Rounds, of which the fastest counts: what else the machine does makes others slower.
+/// Rounds; the fastest counts, since other load slows rounds down.
 const ROUNDS: u32 = 9;
-/// Runs in a round.
+/// Runs per round.
 const RUNS: u32 = 100_000;
 
-/// What frames of several kinds take, in this thread's network namespace and
-/// with a listener that is made for this.
+/// Costs of several kinds of frames, in this thread's network namespace and with a listener made for
+/// this.
 ///
 /// # Errors
 /// [`GuardError`].
@@ -48,7 +48,7 @@ pub fn costs() -> Result<Vec<Cost>, GuardError> {
             ports: vec![port],
             ..Settings::default()
         })?;
-        // None of this lasts long enough for the controller to be missed.
+        // Long enough for the controller never to count as silent.
         let alive = Monotonic::new().now() + Span::from_secs(3600);
         loaded.maps.set_limit(&LimitEntry {
             alive,

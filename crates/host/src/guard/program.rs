@@ -1,4 +1,4 @@
-//! The programs, loaded by libbpf.
+//! BPF programs of the guard, loaded by libbpf.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -11,15 +11,15 @@ use crate::bpf::object::{self, Aligned, Refusal};
 
 static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/guard.bpf.o")));
 
-/// Programs and maps; the one that remembers connections runs as long as this lives.
+/// Programs and maps; the program that tracks connections runs as long as this lives.
 pub struct Loaded {
-    /// For an interface.
+    /// XDP program.
     pub program: OwnedFd,
     /// Reads accept queues.
     pub look: OwnedFd,
-    /// Counts those that wait for an answer, where they are followed.
+    /// Counts connections that wait for a response, if `until` needs it.
     pub waits: Option<OwnedFd>,
-    /// Of all.
+    /// Maps of all programs.
     pub maps: Maps,
     _traces: Vec<Link>,
 }
@@ -34,13 +34,13 @@ impl From<Refusal> for GuardError {
     }
 }
 
-/// The programs that take a newer kernel: one sees what is sent, by this
-/// tracepoint, and one counts who waits for that.
+/// Programs that need a newer kernel: one observes transmissions, at this tracepoint; one counts
+/// connections that wait for a response.
 const ANSWER: &str = "gw_answer";
 const SENT: &str = "sock_send_length";
 const WAITS: &str = "gw_waits";
 
-/// Has the kernel verify the programs; connections are followed until `until`.
+/// Has the kernel verify the programs; a connection's wait ends at `until`.
 ///
 /// # Errors
 /// [`GuardError`]; nothing is left behind then.

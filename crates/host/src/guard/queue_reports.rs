@@ -1,7 +1,8 @@
-//! What services tell of their requests, read from the files in which they do.
+//! Queue reports of services, read from their files.
 //!
-//! What cannot be read, or says nothing, is as if nobody had told: whoever listens
-//! believes nothing after a while.
+//! A file that cannot be read or is empty counts as no report; an unchanged report expires after a
+//! while.
+//!
 //! Source: [`guard::app_queue`], ADR 0042.
 
 use std::path::PathBuf;
@@ -13,10 +14,10 @@ use queueing::Time;
 use super::error::GuardError;
 use crate::queue_report;
 
-/// Services that a guard, or a task's scheduler, listens to, at the most.
+/// Maximum of queue-report files of a guard or of a task.
 pub const JOINED_MAX: usize = 16;
 
-/// Listens to services.
+/// Reader of queue reports.
 #[derive(Debug)]
 pub(super) struct QueueReports {
     paths: Vec<PathBuf>,
@@ -24,10 +25,10 @@ pub(super) struct QueueReports {
 }
 
 impl QueueReports {
-    /// Of services that tell in these files.
+    /// Reader of these files.
     ///
     /// # Errors
-    /// One of them tells nothing, or there are too many.
+    /// One has no report, or there are too many.
     pub fn new(paths: &[PathBuf]) -> Result<Self, GuardError> {
         for path in paths {
             queue_report::read(path).map_err(|source| GuardError::Untold { path: path.clone(), source })?;
@@ -35,7 +36,7 @@ impl QueueReports {
         Self::expected(paths)
     }
 
-    /// Of services that will tell in these files, or not.
+    /// Reader of these files, which need not have a report yet.
     ///
     /// # Errors
     /// There are too many.
@@ -46,7 +47,7 @@ impl QueueReports {
         Ok(Self { paths: paths.to_vec(), joined: CombinedSignals::new(paths.len()) })
     }
 
-    /// What is `seen` of connections, with what services tell of requests.
+    /// Joins the reports of requests to the signals `seen` of connections.
     pub fn join(&mut self, now: Time, seen: Signals) -> Signals {
         for (at, path) in self.paths.iter().enumerate() {
             if let Ok(told) = queue_report::read(path) {
@@ -56,12 +57,12 @@ impl QueueReports {
         self.joined.combine(now, seen)
     }
 
-    /// What they told, as of the last look.
+    /// Requests reported at the last look.
     pub fn requests(&self) -> Requests {
         self.joined.requests()
     }
 
-    /// Whether the last one that told had fallen silent at that look.
+    /// True if the last reporting service had stopped reporting at that look.
     pub fn is_silenced(&self) -> bool {
         self.joined.is_stale()
     }
@@ -90,11 +91,11 @@ mod tests {
         let mut tellers = QueueReports::new(std::slice::from_ref(&path)).unwrap();
         let mut waiting =
             |ms: u64| tellers.join(Time::from_nanos(ms * 1_000_000), Signals::default()).waiting;
-        assert_eq!(waiting(10), 0, "it may be of yesterday");
+        assert_eq!(waiting(10), 0, "an old report does not count");
         tell(2);
         assert_eq!(waiting(20), 2);
         std::fs::remove_file(&path).unwrap();
-        assert_eq!(waiting(30), 2, "for a while it is believed");
+        assert_eq!(waiting(30), 2, "an unchanged report counts for a while");
         tell(3);
         assert_eq!(waiting(40), 3);
         std::fs::write(&path, "greenwave-queue 1 turn=4").unwrap();

@@ -1,8 +1,7 @@
-//! Connections that wait for the first byte of an answer: how many there are,
-//! and for how long the first of them has.
+//! Connections that wait for the first byte of a response: their number, and the wait of the first.
 //!
-//! They are counted by a program of ours in the kernel, `gw_waits`, which walks
-//! through those alone that have not been answered.
+//! The BPF program `gw_waits` counts them; it visits only connections without a response.
+//!
 //! Source: bpf(2) `BPF_PROG_TEST_RUN`; `bpf/answers.h`.
 
 use std::io;
@@ -13,15 +12,15 @@ use queueing::{Span, Time};
 use super::map_layout::words;
 use crate::bpf;
 
-/// Who waits for an answer.
+/// Connections that wait for a response.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct PendingResponses {
     pub waiting: u64,
-    /// Since the first of them was made.
+    /// Wait of the first of them.
     pub delay: Span,
 }
 
-/// What `gw_waits` counts.
+/// Runs `gw_waits`.
 pub(super) fn look(program: &OwnedFd, now: Time) -> io::Result<PendingResponses> {
     let mut answer = [0; 16];
     bpf::run(program, &[0; 16], &mut [], &mut answer)?;

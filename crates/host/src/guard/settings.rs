@@ -1,41 +1,41 @@
-//! What the guard's program is told at the start: `struct settings` of `intf.h`,
-//! byte for byte. Later its notes may change, which no program reads.
+//! Settings of the XDP program: `struct settings` of `intf.h`, byte for byte. Fixed at the attach
+//! except for the metadata, which no program reads.
 
 use super::map_layout::{NOTES_LEN, words};
 
-/// By which way a reset goes back.
+/// Way of a RST back to the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// As the driver sends back what it received (`XDP_TX`).
+    /// Sent back by the driver (`XDP_TX`).
     Driver = 1,
-    /// As what was redirected to the device (`XDP_REDIRECT`).
+    /// Redirected to the device (`XDP_REDIRECT`).
     Redirect = 2,
 }
 
-/// Where ports and notes begin in it.
+/// Offsets of ports and metadata.
 const GUARDED: usize = 32;
 const NOTES: usize = GUARDED + 8192;
 
 /// `struct settings`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
-    /// Of the network namespace.
+    /// Number of the network namespace.
     pub netns: u32,
-    /// How many there are.
+    /// Number of classes.
     pub classes: u32,
-    /// Sheds nobody.
+    /// True if no connection is shed.
     pub watching: bool,
-    /// Whether there are prefixes.
+    /// True if there are prefixes.
     pub prefixes: bool,
-    /// Whether who is shed hears so, and by which way.
+    /// Way of RSTs for shed SYNs; `None` without RSTs.
     pub resets: Option<Way>,
-    /// Whether connections are followed until they are answered.
+    /// True if connections are tracked until their first response.
     pub answers: bool,
-    /// Connections of the guarded ports that were there before.
+    /// Connections of the guarded ports before the attach.
     pub before: u32,
-    /// Guarded ports, in order.
+    /// Guarded ports, ascending.
     pub ports: Vec<u16>,
-    /// Text about what is attached.
+    /// Metadata of the attached guard.
     pub notes: Vec<u8>,
 }
 

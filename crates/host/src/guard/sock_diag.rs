@@ -1,27 +1,27 @@
-//! The accept queues of guarded ports, and how many connections they have, asked of the kernel by netlink.
+//! Accept queues and connection counts of guarded ports, by netlink (sock_diag).
 
 use std::io;
 use std::net::IpAddr;
 
 use crate::sock_diag::{self, CLOSE_WAIT, ESTABLISHED, LISTEN, SockDiag};
 
-/// Those that are served, or wait for that.
+/// States of connections that are served or wait for it.
 const SERVED: u32 = 1 << ESTABLISHED | 1 << CLOSE_WAIT;
 
-/// One listener: where it is, how many connections wait to be accepted, how many may.
+/// A listener: address, accept-queue length and capacity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Listener {
-    /// Its address; of IPv4 in the last four bytes.
+    /// Its address; IPv4 in the last four bytes.
     pub target: [u8; 16],
     pub is_v6: bool,
     pub port: u16,
-    /// The device that it is bound to, or 0.
+    /// Device it is bound to, or 0.
     pub device: u32,
     pub waiting: u32,
     pub room: u32,
 }
 
-/// Asks for listeners of this thread's network namespace, as it was at the start.
+/// Reads listeners of the network namespace in which it was created.
 #[derive(Debug)]
 pub(super) struct Listeners(SockDiag);
 
@@ -30,7 +30,7 @@ impl Listeners {
         SockDiag::new().map(Self)
     }
 
-    /// Calls `each` for every listener on `port`, or on any.
+    /// Calls `each` for every listener on `port`, or on any port.
     pub fn each(&mut self, port: Option<u16>, mut each: impl FnMut(Listener)) -> io::Result<()> {
         self.0.dump(sock_diag::TCP, port.unwrap_or(0), 1 << LISTEN, |answer| {
             let local = answer.local();
@@ -49,7 +49,7 @@ impl Listeners {
         })
     }
 
-    /// How many connections of `port` are served, or wait for that.
+    /// Connections of `port` that are served or wait for it.
     pub fn connections(&mut self, port: u16) -> io::Result<u32> {
         let mut there = 0;
         self.0.dump(sock_diag::TCP, port, SERVED, |_| there += 1)?;
@@ -66,7 +66,7 @@ mod tests {
     #[test]
     fn a_listener_tells_how_many_wait() {
         for any in ["127.0.0.1:0", "[::1]:0"] {
-            // A machine without IPv6 has nothing to show.
+            // A machine without IPv6 has no such listener.
             let Ok(listener) = TcpListener::bind(any) else { continue };
             let addr = listener.local_addr().unwrap();
             let waits: Vec<_> = (0..3).map(|_| TcpStream::connect(addr).unwrap()).collect();
@@ -83,7 +83,7 @@ mod tests {
             assert_eq!(
                 Listeners::new().unwrap().connections(addr.port()).unwrap(),
                 3,
-                "though nobody took them"
+                "though none was accepted"
             );
             drop(waits);
         }

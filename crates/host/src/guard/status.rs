@@ -1,4 +1,4 @@
-//! What a guard did, and its end, asked of the kernel by anybody.
+//! Status and detachment of a guard, through the kernel, from any process.
 
 use std::io;
 
@@ -13,23 +13,23 @@ use super::{DETACHED, Guard, attached};
 use crate::interface::{Interface, InterfaceError};
 use crate::{Monotonic, bpf};
 
-/// What a guard did so far, and what it saw last.
+/// Counts and latest signals of a guard.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Status {
-    /// What is attached.
+    /// Its configuration.
     pub notes: GuardAttachment,
-    /// How long ago its controller last looked.
+    /// Time since its controller's last look.
     pub silent: Span,
-    /// What may come in.
+    /// Limit in force.
     pub held: LimitInForce,
-    /// What it saw then.
+    /// Signals at that look.
     pub seen: ObservedSignals,
-    /// What came since it was attached.
+    /// Counts since the attach.
     pub counts: Counts,
 }
 
 impl Status {
-    /// Whether its controller is there; if not, everything passes.
+    /// True if its controller is alive; otherwise every SYN passes.
     #[must_use]
     pub fn is_alive(&self) -> bool {
         self.silent <= DEADMAN
@@ -37,10 +37,10 @@ impl Status {
 }
 
 impl Guard {
-    /// What it did so far, as [`status`] tells root, of descriptors that are open.
+    /// Status as [`status`] gives it to root, from open descriptors.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's.
     pub fn status(&self, now: Time) -> io::Result<Status> {
         let counts = self.counts()?;
         let silent = now.since(self.look.alive);
@@ -54,10 +54,10 @@ impl Guard {
     }
 }
 
-/// What the guard on `device` did.
+/// Status of the guard on `device`.
 ///
 /// # Errors
-/// [`GuardError::NotAttached`] when there is none.
+/// [`GuardError::NotAttached`] if there is none.
 pub fn status(device: &str) -> Result<Status, GuardError> {
     let id = find(device)?;
     let refused = refused("a look at our maps");
@@ -69,16 +69,16 @@ pub fn status(device: &str) -> Result<Status, GuardError> {
     Ok(Status { notes, silent, held: look.held, seen: look.seen, counts })
 }
 
-/// Takes the guard off `device`, whoever attached it, and says what it was;
-/// its controller notices.
+/// Detaches the guard of `device`, whichever process attached it; its controller notices. Result: the
+/// guard's name.
 ///
 /// # Errors
-/// [`GuardError::NotAttached`] when there is none.
+/// [`GuardError::NotAttached`] if there is none.
 pub fn detach(device: &str) -> Result<String, GuardError> {
     let id = find(device)?;
     let name = GuardAttachment::attached(id)
         .map_or_else(|_| "a guard of another version".to_owned(), |notes| notes.name());
-    // Its controller tells this from a removal by others.
+    // Marks the removal as ours, for the controller.
     let _ = Maps::attached(id).map(|maps| {
         let settings = maps.settings()?;
         maps.set_settings(&Settings { notes: DETACHED.to_vec(), ..settings })
@@ -91,12 +91,12 @@ pub fn detach(device: &str) -> Result<String, GuardError> {
     Ok(name)
 }
 
-/// The number of the guard's program on `device`.
+/// ID of the guard's program on `device`.
 fn find(device: &str) -> Result<u32, GuardError> {
     if !rustix::process::geteuid().is_root() {
         return Err(GuardError::NoPermission);
     }
-    // One that is down has its program all the same.
+    // An interface that is down still has its program.
     let index = match Interface::find(device) {
         Ok(interface) => interface.index,
         Err(InterfaceError::Down(_)) => {

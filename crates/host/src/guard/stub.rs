@@ -1,5 +1,5 @@
-//! What stands in for the programs where they are not built in: nothing can be
-//! loaded, and callers need not ask how they were built.
+//! Stub of the BPF programs for builds without them: loading always fails, so callers need no
+//! conditional code.
 
 use std::os::fd::OwnedFd;
 
@@ -7,15 +7,15 @@ use super::error::GuardError;
 use super::maps::Maps;
 use super::{Cost, WaitEnd};
 
-/// Programs and maps; without the feature there are none.
+/// Programs and maps; empty without the feature.
 pub struct Loaded {
-    /// For an interface.
+    /// XDP program.
     pub program: OwnedFd,
     /// Reads accept queues.
     pub look: OwnedFd,
-    /// Counts those that wait for an answer.
+    /// Counts connections that wait for a response.
     pub waits: Option<OwnedFd>,
-    /// Of all.
+    /// Maps of all programs.
     pub maps: Maps,
 }
 

@@ -1,20 +1,20 @@
-//! A SYN in a frame, as the program reads it.
+//! Parser of SYNs, as in the XDP program.
 //! Source: RFC 9293 §3.1, RFC 791 §3.1, RFC 8200 §4, IEEE 802.1Q.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// A SYN, read.
+/// A parsed SYN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Syn {
-    /// Who asks.
+    /// Source address and port.
     pub source: (IpAddr, u16),
-    /// Who is asked.
+    /// Destination address and port.
     pub target: (IpAddr, u16),
 }
 
 impl Syn {
-    /// A frame's, if it is a SYN and no more, whole, behind at most two VLAN
-    /// tags and six extension headers of IPv6.
+    /// The SYN in a frame, if its header is complete, other flags are clear, and it is behind at most
+    /// two VLAN tags and six IPv6 extension headers.
     #[must_use]
     pub fn read(frame: &[u8]) -> Option<Self> {
         let (kind, at) = at_ip(frame)?;
@@ -47,7 +47,7 @@ impl Syn {
     }
 }
 
-/// What a frame carries, behind at most two VLAN tags, and where that begins.
+/// Ethertype behind at most two VLAN tags, and offset of the payload.
 pub(super) fn at_ip(frame: &[u8]) -> Option<(u16, usize)> {
     let word = |at: usize| Some(u16::from_be_bytes(*frame.get(at..)?.first_chunk()?));
     let mut at = 12;
@@ -62,8 +62,7 @@ pub(super) fn at_ip(frame: &[u8]) -> Option<(u16, usize)> {
     Some((kind, at + 2))
 }
 
-/// TCP, behind extension headers that may stand before it, where this host is
-/// the packet's last.
+/// TCP segment behind permitted extension headers, if this host is the packet's final destination.
 fn behind_extensions(mut next: u8, mut bytes: &[u8]) -> Option<&[u8]> {
     for _ in 0..EXTENSIONS {
         if !matches!(next, HOP_BY_HOP | ROUTING | DESTINATION) {
@@ -82,9 +81,9 @@ fn behind_extensions(mut next: u8, mut bytes: &[u8]) -> Option<&[u8]> {
 const HOP_BY_HOP: u8 = 0;
 const ROUTING: u8 = 43;
 const DESTINATION: u8 = 60;
-/// Extension headers that a SYN is looked for behind.
+/// Maximum of extension headers before a SYN.
 const EXTENSIONS: usize = 6;
 const TCP: u8 = 6;
 const SYN: u8 = 2;
-/// SYN, and what it may not stand with: FIN, RST, ACK.
+/// SYN, and the flags it must not have: FIN, RST, ACK.
 const SYN_FLAGS: u8 = SYN | 1 | 4 | 16;

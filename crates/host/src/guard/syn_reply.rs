@@ -1,4 +1,4 @@
-//! What a host says to a SYN where nobody listens: `bpf/reset.h` in Rust.
+//! RST of a host to a SYN for a closed port: `bpf/reset.h` in Rust.
 //! Source: RFC 9293 §3.10.7.1, RFC 1122 §4.2.3.10.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -7,9 +7,8 @@ use net::wire::checksum::{self, Checksum};
 
 use super::syn::{Syn, at_ip};
 
-/// The frame that refuses the SYN in `frame`. None where there is none, it
-/// stands behind options or extension headers of IP, has impossible lengths, or
-/// comes from or goes to a group.
+/// The RST frame that refuses the SYN in `frame`. `None` if there is no SYN, it is behind IP options or
+/// extension headers, has invalid lengths, or a multicast or broadcast address.
 pub(super) fn reset(frame: &[u8]) -> Option<Vec<u8>> {
     Syn::read(frame)?;
     let (kind, at) = at_ip(frame)?;
@@ -81,7 +80,7 @@ mod tests {
     use super::super::vectors::vectors;
     use super::*;
 
-    /// Acknowledged, ports, and who sends to whom, read by our stack's parsers.
+    /// Acknowledgment number and ports, read by greenwave's own parsers.
     fn read(frame: &[u8]) -> (u32, u16, u16) {
         let frame = Frame::parse(frame).expect("an Ethernet frame");
         let (source, target, bytes): (std::net::IpAddr, std::net::IpAddr, _) = match frame.payload[0] >> 4 {
@@ -112,7 +111,7 @@ mod tests {
             (ipv6(1, 6, &with_seq(tcp(80, 2), 0)), 8),
             (ipv6(1, 6, &with_seq(tcp(80, 2), 100)), 108),
         ] {
-            assert_eq!(read(&reset(&frame).expect("it is answered")), (ack, 80, 1000));
+            assert_eq!(read(&reset(&frame).expect("a SYN gets a RST")), (ack, 80, 1000));
         }
     }
 
@@ -126,6 +125,6 @@ mod tests {
         assert_eq!([from([0, 0, 0, 1]), from([224, 0, 0, 1]), from([255; 4])], [None, None, None]);
         let mut group = syn(80);
         group[6] |= 1;
-        assert_eq!(reset(&group), None, "from a group of stations");
+        assert_eq!(reset(&group), None, "from a multicast address");
     }
 }

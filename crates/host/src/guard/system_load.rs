@@ -1,9 +1,8 @@
-//! How busy the machine is, as `/proc` has it: what some policies look at, and
-//! what the kernel dropped, which is shown.
+//! System load from `/proc`: input of some policies, and the kernel's drops, which are shown.
 //!
-//! Read ten times a second and not at every look: the kernel counts processor
-//! time by ticks, of which a look sees one or two. Where no policy looks at it,
-//! what was dropped is read once a second, and nothing else.
+//! Read ten times a second and not at every look: the kernel counts CPU time in ticks, one or two per
+//! look. If no policy needs it, only the drops are read, once a second.
+//!
 //! Source: proc_stat(5), proc_meminfo(5); `/proc/net/sockstat`, `/proc/net/netstat`.
 
 use std::fs::File;
@@ -14,34 +13,34 @@ use queueing::{Span, Time};
 
 use crate::netstat::counter;
 
-/// How busy it is.
+/// A sample of the system load.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct SystemLoad {
-    /// The kernel's share of the processor where it is largest, 0 to 1: an
-    /// overload by packets is one processor's.
+    /// Share of kernel time of the busiest processor, 0 to 1: an overload by packets hits one
+    /// processor.
     pub kernel_share: f64,
     /// TCP sockets of this network namespace.
     pub sockets: u64,
-    /// The share of memory in use, 0 to 1.
+    /// Share of memory in use, 0 to 1.
     pub memory_share: f64,
     /// `ListenOverflows` and `ListenDrops` of this network namespace.
     pub overflows: u64,
     pub drops: u64,
 }
 
-/// Looks at a machine.
+/// Reader of the system load.
 #[derive(Debug)]
 pub(super) struct Machine {
     stat: Text,
     meminfo: Text,
-    /// Of the network namespace where this was made.
+    /// `netstat` of the network namespace where this was created.
     netstat: Text,
-    /// Of IPv4, and of IPv6 where the kernel has it.
+    /// `sockstat` of IPv4, and of IPv6 if the kernel has it.
     sockstats: Vec<Text>,
-    /// Whether all of it is looked at.
+    /// True if everything is read.
     whole: bool,
     read: Option<Time>,
-    /// Ticks of each processor: the kernel's, and all.
+    /// Ticks of each processor: in the kernel, and in total.
     ticks: Vec<[u64; 2]>,
     busy: SystemLoad,
 }
@@ -50,9 +49,9 @@ const PERIOD: Span = Span::from_millis(100);
 const PERIOD_DROPS: Span = Span::from_secs(1);
 
 impl Machine {
-    /// Looks at all that there is, or else only at what was dropped.
+    /// Reads everything if `whole`, else only the drops.
     pub fn new(whole: bool) -> io::Result<Self> {
-        // Those of the thread: tests enter namespaces by thread.
+        // Files of the thread: tests enter namespaces by thread.
         let net = |name: &str| Text::open(&format!("/proc/thread-self/net/{name}"));
         let sockstats = [Some(net("sockstat")?), net("sockstat6").ok()];
         Ok(Self {
@@ -67,8 +66,7 @@ impl Machine {
         })
     }
 
-    /// How busy it is, as of at most a tenth of a second ago; what was dropped,
-    /// as of at most a second.
+    /// The load, at most a tenth of a second old; drops, at most a second.
     pub fn sample(&mut self, now: Time) -> io::Result<SystemLoad> {
         let period = if self.whole { PERIOD } else { PERIOD_DROPS };
         if self.read.is_none_or(|read| now.since(read) >= period) {
@@ -96,7 +94,7 @@ impl Machine {
     }
 }
 
-/// A file of `/proc`, which is made anew each time that it is read from its start.
+/// A file of `/proc`, which the kernel regenerates for each read from its start.
 #[derive(Debug)]
 struct Text {
     file: File,
@@ -122,7 +120,7 @@ impl Text {
     }
 }
 
-/// Of each processor: ticks in the kernel (system, irq, softirq), and all.
+/// Per processor: ticks in the kernel (system, irq, softirq), and in total.
 pub(super) fn ticks(stat: &str) -> Vec<[u64; 2]> {
     let lines = stat.lines().filter(|line| {
         line.strip_prefix("cpu").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
@@ -131,24 +129,24 @@ pub(super) fn ticks(stat: &str) -> Vec<[u64; 2]> {
         .map(|line| {
             let fields: Vec<u64> = line.split_whitespace().skip(1).map_while(|n| n.parse().ok()).collect();
             let at = |at: usize| fields.get(at).copied().unwrap_or_default();
-            // The last two, guests' time, are in the first two as well.
+            // The last two, guest time, are included in the first two.
             let sum = |ticks: &[u64]| ticks.iter().fold(0_u64, |sum, ticks| sum.saturating_add(*ticks));
             [sum(&[at(2), at(5), at(6)]), sum(&fields[..fields.len().min(8)])]
         })
         .collect()
 }
 
-/// The largest share of the kernel on any processor, since `before`.
+/// Largest share of kernel time of any processor since `before`.
 pub(super) fn share_max(before: &[[u64; 2]], now: &[[u64; 2]]) -> f64 {
     let pairs = before.iter().zip(now).filter(|(before, now)| now[1] > before[1]);
-    // Time spent idle may go backwards (proc_stat(5)), and then all grows by less than a part.
+    // Idle time may go backwards (proc_stat(5)); the total then grows by less than a part.
     let share = |(before, now): (&[u64; 2], &[u64; 2])| {
         (now[0].saturating_sub(before[0]) as f64 / (now[1] - before[1]) as f64).min(1.0)
     };
     pairs.map(share).fold(0.0, f64::max)
 }
 
-/// `TCP: inuse 7 …`, or `TCP6: …`.
+/// The count in `TCP: inuse 7 …` or `TCP6: …`.
 pub(super) fn sockets(sockstat: &str) -> u64 {
     let line =
         sockstat.lines().find_map(|line| line.strip_prefix("TCP").map(|rest| rest.trim_start_matches('6')));
@@ -214,6 +212,6 @@ mod tests {
         assert!((0.01..1.0).contains(&busy.memory_share), "{busy:?}");
         assert_eq!(machine.sample(now).unwrap(), busy, "not read again at once");
         let busy = Machine::new(false).unwrap().sample(now).unwrap();
-        assert_eq!((busy.memory_share, busy.sockets), (0.0, 0), "nobody looks at it");
+        assert_eq!((busy.memory_share, busy.sockets), (0.0, 0), "no policy needs it");
     }
 }

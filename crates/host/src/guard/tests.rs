@@ -1,4 +1,4 @@
-//! The loaded program, held to the model.
+//! The loaded XDP program, compared with the model.
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
@@ -15,8 +15,7 @@ use super::*;
 use crate::netlab::{Namespace, NetLab};
 use crate::soon::soon;
 
-/// Says what is not tested. Written past the test harness, which keeps what
-/// passing tests print to itself.
+/// Prints a skipped test, past the test harness, which captures the output of passing tests.
 fn skipped(test: &str, why: &str) {
     use std::io::Write;
     let _ = std::io::stderr().write_all(format!("skipped: {test}: {why}\n").as_bytes());
@@ -29,7 +28,7 @@ fn classes() -> Classes {
     Classes(vec![rules(&["10.7.0.0/16", "11.7.7.7", "port:81"]), rules(&["11.0.0.0/8", "fd00::7/128"])])
 }
 
-/// The program, loaded and set up, and a network namespace with listeners for the vectors.
+/// The loaded program, and a network namespace with listeners for the vectors.
 struct Rig {
     loaded: Loaded,
     namespace: Namespace,
@@ -40,7 +39,7 @@ struct Rig {
 }
 
 impl Rig {
-    /// Unless there can be none here, when `test` is skipped.
+    /// `None`, with `test` skipped, if BPF is not available.
     fn new(test: &str) -> Option<Self> {
         Self::with(test, false, None)
     }
@@ -62,7 +61,7 @@ impl Rig {
                 skipped(test, &e.to_string());
                 return None;
             }
-            Err(e) => panic!("the verifier refuses: {e}"),
+            Err(e) => panic!("the verifier rejects: {e}"),
         };
         let maps = &loaded.maps;
         for (port, class) in classes().of_ports(&PORTS) {
@@ -86,7 +85,7 @@ impl Rig {
         let sockets = namespace.enter(|| {
             let on = |at: &str| TcpListener::bind(at).unwrap();
             let listeners = vec![on("0.0.0.0:80"), on("[::]:81"), on("[::]:82"), on("[::]:84")];
-            // A queue with room for one takes two.
+            // A backlog of one holds two.
             listen(&listeners[2], 1).unwrap();
             let to = SocketAddr::from(([127, 0, 0, 1], 82));
             let waits = (0..2).map(|_| TcpStream::connect(to).unwrap()).collect();
@@ -98,14 +97,14 @@ impl Rig {
         Some(Self { loaded, namespace, listening, watching, resets, _sockets: sockets })
     }
 
-    /// What a SYN finds.
+    /// Listener of a SYN.
     fn finds(&self, syn: &Syn) -> Option<Listening> {
         let of_port = self.listening.iter().find(|(port, _)| *port == syn.target.1);
         of_port?.1.filter(|_| syn.target.1 != 80 || syn.target.0.is_ipv4())
     }
 
-    /// Both in the same state: told to hold to `held` at `alive`, everything
-    /// spent until `spent`, `present` in the server.
+    /// Sets program and model to the same state: limit `held` at `alive`, bucket empty until `spent`,
+    /// `present` connections in the server.
     fn state(&self, alive: Time, held: LimitInForce, spent: Time, present: u64) -> Model {
         let maps = &self.loaded.maps;
         maps.set_limit(&LimitEntry { alive, held, seen: ObservedSignals::default() }).unwrap();
@@ -120,7 +119,7 @@ impl Rig {
     fn judge(&self, frame: &[u8]) -> Verdict {
         let mut out = vec![0; frame.len()];
         let ran = bpf::run(&self.loaded.program, frame, &mut [], &mut out);
-        let (verdict, len) = ran.expect("the kernel runs what it has loaded");
+        let (verdict, len) = ran.expect("the kernel runs the loaded program");
         match verdict {
             1 => Verdict::Dropped,
             2 => Verdict::Passes,
@@ -134,7 +133,7 @@ impl Rig {
         self.judge(frame) == Verdict::Passes
     }
 
-    /// The accept queues of these ports, by port and length.
+    /// Accept queues of these ports, sorted by port and length.
     fn queues(&self, ports: &[u16]) -> Vec<accept_queue::Queue> {
         let mut looks = Queues::new(ports).unwrap();
         let mut found = looks.look(&self.loaded.look, Monotonic::new().now()).unwrap().to_vec();
@@ -142,7 +141,7 @@ impl Rig {
         found
     }
 
-    /// Asks both of `frames` in turn, and compares what they counted.
+    /// Compares both on `frames` in order, and then their counts.
     fn agree(&self, model: &mut Model, present: u64, frames: impl IntoIterator<Item = (String, Vec<u8>)>) {
         let (before, counted) = (self.loaded.maps.counts().unwrap(), *model.counts());
         for (what, frame) in frames {
@@ -166,11 +165,10 @@ impl Rig {
     }
 }
 
-/// What a connection takes of a rate here: long, so that no test is slow enough
-/// to see any of it saved up.
+/// Time per connection of a rate here: so long that even a slow test refills none of it.
 const COST: u64 = 60_000_000_000;
 
-/// Limits, from nobody spent to all spent, from nobody present to all.
+/// Limits, from an unused to an exhausted one.
 fn states() -> Vec<(&'static str, Time, LimitInForce, Time, u64)> {
     let now = Monotonic::new().now();
     let alive = now + Span::from_secs(3600);
@@ -229,7 +227,8 @@ fn any_frames_are_judged_alike_by_model_and_kernel() {
                 let at = at.index(frame.len());
                 frame[at] = byte;
             }
-            // One in four is cut; the kernel tests no frame without an Ethernet header.
+            // One in four is truncated; the kernel's test run rejects a frame without an Ethernet
+            // header.
             frame.truncate(15 + len.index(4 * frame.len()));
             ("a damaged frame".to_owned(), frame)
         }).collect();
@@ -261,15 +260,14 @@ fn a_connection_is_left_alone_and_what_is_left_of_an_old_one_is_not() {
         let frame = syn_of(client.local_addr().unwrap());
         assert!(rig.passes(&frame), "it belongs to a connection");
         assert_eq!(rig.loaded.maps.counts().unwrap().offered(), 0);
-        // Who closes first waits: the server.
+        // The side that closes first keeps the TIME_WAIT state: the server.
         let (server, _) = rig._sockets.0[0].accept().unwrap();
         drop(server);
         use std::io::Read;
-        assert_eq!((&client).read(&mut [0]).unwrap(), 0, "the server has closed");
-        // It is closed once the server has said that it heard so.
+        assert_eq!((&client).read(&mut [0]).unwrap(), 0, "the server has closed the connection");
+        // The close is complete once the server has acknowledged it.
         sockopt::set_socket_linger(&client, Some(Duration::from_secs(10))).unwrap();
         drop(client);
-        // The connection is over.
         soon(|| !rig.passes(&frame));
         assert_eq!(rig.loaded.maps.counts().unwrap().offered(), 1);
     });
@@ -297,7 +295,7 @@ fn arrivals_at_guarded_ports_of_the_namespace_are_remembered() {
         assert!(second.0 == 1 && first.1 < second.1, "{second:?} after {first:?}");
         drop((streams, taken));
     });
-    // Elsewhere the same port is another's.
+    // In another namespace the port belongs to another listener.
     let elsewhere = NetLab::new(test).unwrap().namespace("b").unwrap();
     let _kept = elsewhere.enter(|| {
         let listener = TcpListener::bind("127.0.0.1:80").unwrap();
@@ -318,7 +316,7 @@ fn who_has_asked_waits_until_it_is_sent_its_first_byte() {
     };
     let listener = &rig._sockets.0[0];
     let start = Monotonic::new().now();
-    // Who waits, and how many are answered.
+    // Waiting connections, and responses.
     let look = || {
         let now = Monotonic::new().now();
         let waits = response_wait::look(program, now).unwrap();
@@ -329,31 +327,31 @@ fn who_has_asked_waits_until_it_is_sent_its_first_byte() {
     rig.namespace.enter(|| {
         let connect = || TcpStream::connect("127.0.0.1:80").unwrap();
         let mut first = connect();
-        assert_eq!(look(), (0, 0), "it has asked for nothing");
+        assert_eq!(look(), (0, 0), "it has sent nothing");
         first.write_all(b"a").unwrap();
-        assert_eq!(look(), (1, 0), "nobody has accepted it");
+        assert_eq!(look(), (1, 0), "it is not accepted yet");
         let (mut server, _) = listener.accept().unwrap();
         server.read_exact(&mut [0]).unwrap();
         assert_eq!(look(), (1, 0), "it is accepted, and read");
         server.write_all(b"b").unwrap();
         assert_eq!(look(), (0, 1));
         first.write_all(b"c").unwrap();
-        assert_eq!(look(), (0, 1), "it came in before");
+        assert_eq!(look(), (0, 1), "it was admitted before");
         let mut second = connect();
         second.write_all(b"d").unwrap();
         second.shutdown(std::net::Shutdown::Write).unwrap();
         let (mut server, _) = listener.accept().unwrap();
         server.read_exact(&mut [0]).unwrap();
-        assert_eq!(look(), (1, 1), "who has said all still waits");
+        assert_eq!(look(), (1, 1), "a half-closed connection still waits");
         drop(server);
-        // The server is done with it.
+        // The server closes it.
         soon(|| look() == (0, 2));
         let mut third = connect();
         third.write_all(b"e").unwrap();
         assert_eq!(look(), (1, 2));
         sockopt::set_socket_linger(&third, Some(Duration::ZERO)).unwrap();
         drop(third);
-        // Who leaves by a reset waits no more, and was not answered.
+        // A connection that ends by RST no longer waits, and was not answered.
         soon(|| look() == (0, 2));
         let mut other = TcpStream::connect("127.0.0.1:84").unwrap();
         other.write_all(b"f").unwrap();
@@ -370,7 +368,7 @@ fn who_was_there_before_the_guard_is_among_those_present() {
         rig.state(alive, held, spent, present);
         for (before, passes) in [(0, true), (14, true), (15, false)] {
             rig.loaded.maps.set_settings(&Settings { before, ..settings.clone() }).unwrap();
-            // Of the most urgent class, which 100 may be of.
+            // Of the most urgent class, which may have 100.
             assert_eq!(rig.passes(&syn(81)), passes, "85 came since, {before} were there");
         }
     });
@@ -380,7 +378,7 @@ fn who_was_there_before_the_guard_is_among_those_present() {
 fn a_host_that_forwards_judges_what_is_its_own() {
     let Some(rig) = Rig::new("a_host_that_forwards_judges_what_is_its_own") else { return };
     let (_, alive, closed, ..) = states()[1];
-    // It begins to while it is guarded.
+    // It starts forwarding while it is guarded.
     rig.namespace.sysctl("net.ipv4.ip_forward", "1").unwrap();
     rig.namespace.run("ip", &["route", "add", "10.0.0.0/24", "dev", "lo"]).unwrap();
     rig.namespace.enter(|| {
@@ -391,7 +389,7 @@ fn a_host_that_forwards_judges_what_is_its_own() {
     });
 }
 
-/// A listener on `at`, beside others or on one device alone.
+/// A listener on `at`, with SO_REUSEPORT or bound to one device.
 fn listener(at: &str, shared: bool, device: Option<&str>) -> TcpListener {
     let at: SocketAddr = at.parse().unwrap();
     let family = if at.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
@@ -418,7 +416,7 @@ fn of_several_listeners_each_tells_since_when_its_first_waits() {
         let [of_80, of_81] = queues[..] else { panic!("{queues:?}") };
         assert_eq!((of_80.port, of_80.waiting, of_81.port, of_81.waiting), (80, 1, 81, 1));
         assert!(of_81.since < of_80.since && of_81.since.is_some(), "{queues:?}");
-        // Several workers on one port, and one that only hears what comes by a device.
+        // Several workers on one port, and a listener bound to a device.
         let shared = [1, 2].map(|_| listener("127.0.0.1:83", true, None));
         let bound = listener("[::1]:83", false, Some("lo"));
         let before = Monotonic::new().now();
@@ -444,7 +442,7 @@ fn a_listener_that_goes_and_one_that_comes_are_noticed() {
             now += after;
             looks.look(&rig.loaded.look, now).unwrap().iter().map(|queue| queue.waiting).collect::<Vec<_>>()
         };
-        // At once, and not because a second has passed.
+        // At once, not after a second.
         const NEXT: Span = Span::from_micros(1);
         assert_eq!(look(Span::ZERO), [0_u32; 0]);
         let first = listener("127.0.0.1:83", false, None);
@@ -452,7 +450,7 @@ fn a_listener_that_goes_and_one_that_comes_are_noticed() {
         drop(first);
         let other = listener("[::1]:83", false, None);
         let _waits = TcpStream::connect("[::1]:83").unwrap();
-        // As the first is gone.
+        // The first one is gone now.
         soon(|| look(NEXT) == [1]);
         drop(other);
         soon(|| look(NEXT).is_empty());

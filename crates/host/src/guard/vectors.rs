@@ -1,21 +1,21 @@
-//! Frames, asked of the model and of the loaded program.
+//! Test frames for the model and the loaded program.
 
 use super::frames::{ACK, SYN, ethernet, ipv4, ipv6, syn, tagged, tcp};
 use super::model::Listening;
 
-/// A frame and what it is.
+/// A frame with a description.
 pub struct Vector {
     pub what: &'static str,
     pub frame: Vec<u8>,
-    /// Whether it is a SYN that is read as one.
+    /// True if it is parsed as a SYN.
     pub is_syn: bool,
 }
 
-/// A listener with room.
+/// A listener with free capacity.
 pub const LISTENING: Listening = Listening { waiting: 0, room: 128 };
 
-/// Ports: 80 and 81 are guarded and have listeners, of IPv4 alone and of both;
-/// 82 has one that is full; 83 is guarded and has none; 84 has one and is not guarded.
+/// Frames. Ports 80 and 81 are guarded and have listeners, of IPv4 only and of both; 82 has a full one;
+/// 83 is guarded and has none; 84 has one and is not guarded.
 pub fn vectors() -> Vec<Vector> {
     let cut = |mut frame: Vec<u8>, len: usize| {
         frame.truncate(len);
@@ -26,7 +26,7 @@ pub fn vectors() -> Vec<Vector> {
         frame
     };
     let (syn4, syn6) = (|port| syn(port), |port| ipv6(1, 6, &tcp(port, 2)));
-    // Of IPv6, behind extension headers of these kinds, each of 8 bytes and `more` eights.
+    // IPv6 behind extension headers of these kinds, each of 8 bytes plus `more` times 8.
     let behind = |kinds: &[u8], more: u8, last: &[u8]| {
         let next = kinds[1..].iter().copied().chain([6]);
         let extension = |next: u8| [&[next, more, 1, 0][..], &vec![0; 4 + 8 * usize::from(more)]].concat();
