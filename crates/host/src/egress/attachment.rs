@@ -1,8 +1,7 @@
-//! What is attached, written down where it cannot be lost or be wrong.
+//! Metadata of an attached egress, in a map of the classifier.
 //!
-//! The notes are a map of the classifier: they are there exactly as long as
-//! the filter is, in its network namespace, whoever attached it and however
-//! that process ended. There is no file.
+//! The map exists exactly as long as the filter, in its network namespace, whichever process attached
+//! it and however that process ended. There is no file.
 
 use queueing::{Rate, Span};
 use serde_json::{Value, json};
@@ -12,27 +11,27 @@ use super::policy::Policy;
 use super::qdisc_plan::Shape;
 use super::saved_qdisc::{SavedQdisc, text};
 
-/// Bytes of the notes' map.
+/// Bytes of the map's value.
 pub(super) const NOTES_LEN: usize = 4096;
 
-/// What is attached.
+/// Configuration of an attached egress.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EgressAttachment {
     /// The policy's name.
     pub policy: String,
-    /// The rate it is shaped to.
+    /// Rate it is shaped to.
     pub rate: Rate,
-    /// What levels and queues are made of.
+    /// Qdiscs that form levels and queues.
     pub shape: Shape,
-    /// Where flows sink, in bytes.
+    /// Bytes after which flows drop a level.
     pub thresholds: Vec<u64>,
     /// Queues per level.
     pub buckets: u16,
-    /// A flow that sent nothing for so long starts anew.
+    /// A flow that was silent for so long starts at the top level again.
     pub idle: Span,
-    /// What was there before.
+    /// Root qdisc that was there before.
     pub(super) before: SavedQdisc,
-    /// Whether clsact was not there.
+    /// True if clsact was absent before.
     pub(super) clsact_is_ours: bool,
 }
 
@@ -56,22 +55,22 @@ impl EgressAttachment {
         }
     }
 
-    /// In a line: `fish at 9.5gbit`.
+    /// One line: `fish at 9.5gbit`.
     #[must_use]
     pub fn name(&self) -> String {
         format!("{} at {}", self.policy, self.rate)
     }
 
-    /// What stood there before, in words.
+    /// Qdisc that was there before, as text.
     #[must_use]
     pub fn before(&self) -> String {
         self.before.name()
     }
 
-    /// As the map keeps it.
+    /// Encoding as the map's value.
     ///
     /// # Errors
-    /// When it is longer than the map's value.
+    /// It is longer than the map's value.
     pub(super) fn bytes(&self) -> Result<Vec<u8>, FabricError> {
         let before = match &self.before {
             SavedQdisc::Default => Value::Null,
@@ -94,7 +93,7 @@ impl EgressAttachment {
         Ok(bytes)
     }
 
-    /// What the map keeps.
+    /// Decodes the map's value.
     pub(super) fn read(bytes: &[u8]) -> Result<Self, FabricError> {
         let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
         let read = || {

@@ -1,4 +1,4 @@
-//! Why an egress could not be attached, shown or detached.
+//! Errors of attaching, showing and detaching an egress.
 
 use std::fmt;
 use std::io;
@@ -6,59 +6,59 @@ use std::io;
 use super::policy::BadPolicy;
 use crate::interface::InterfaceError;
 
-/// Why an egress could not be attached, shown or detached.
+/// Error of attaching, showing or detaching an egress.
 #[derive(Debug)]
 pub enum FabricError {
-    /// The interface is not there, or is none for this.
+    /// The interface does not exist or is unsuitable.
     Interface(InterfaceError),
-    /// The policy cannot be carried out.
+    /// The policy is invalid.
     Policy(BadPolicy),
     /// The program `tc` could not be started.
     NoTc(String),
-    /// `tc` said no.
+    /// `tc` failed.
     Tc {
-        /// Its arguments, or the line it was given.
+        /// Its arguments, or its batch line.
         command: String,
-        /// What it printed on stderr, in one line.
+        /// Its stderr, in one line.
         said: String,
     },
-    /// The kernel does not let us.
+    /// The kernel denies permission.
     NoPermission(String),
-    /// The kernel has no qdisc that this cannot do without.
+    /// The kernel lacks a required qdisc.
     Lacks(&'static str),
-    /// It is attached already, wholly or by one who did not get to the end.
+    /// An egress is attached already, completely or by an attach that was interrupted.
     Attached {
         /// The interface.
         device: String,
-        /// What is attached: policy and rate.
+        /// The attached policy and rate.
         what: String,
     },
-    /// There is nothing of ours.
+    /// No egress of ours is attached.
     NotAttached(String),
-    /// What is there now could not be put back later.
+    /// The present root qdisc could not be restored later.
     Unrestorable {
         /// The interface.
         device: String,
         /// Its root qdisc.
         root: String,
-        /// Why not.
+        /// The reason.
         why: String,
     },
-    /// A qdisc `ingress` stands where clsact would go.
+    /// An `ingress` qdisc occupies the place of clsact.
     Ingress(String),
-    /// The kernel refuses a program, a map or a filter.
+    /// The kernel rejects a program, a map or a filter.
     Bpf {
-        /// What was asked of it.
+        /// The operation.
         what: &'static str,
-        /// What it said.
+        /// The kernel's error.
         source: io::Error,
     },
-    /// What `tc` or our notes say makes no sense.
+    /// The output of `tc` or our metadata is malformed.
     Unreadable(String),
 }
 
 impl FabricError {
-    /// What to do about it, if anything is known to help.
+    /// A remedy, if one is known.
     #[must_use]
     pub fn advice(&self) -> Option<String> {
         Some(match self {

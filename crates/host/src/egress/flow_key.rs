@@ -1,29 +1,28 @@
-//! Which flow a frame belongs to, read as the program in the kernel reads it.
+//! Flow key of a frame, parsed as the program in the kernel parses it.
 
-/// A flow's key, laid out as in the kernel's map: source address, target
-/// address (IPv4 in the first 4 bytes of 16), ports, protocol, a zero, ethertype.
+/// Flow key, laid out as in the kernel's map: source address, destination address (IPv4 in the first 4
+/// bytes of 16), ports, protocol, a zero byte, ethertype.
 ///
-/// TCP, UDP, UDP-Lite, DCCP and SCTP are told apart by ports. Fragments go
-/// without, the first like the rest, so that a datagram stays in one queue;
-/// so does whatever stands behind an IPv6 extension header, which counts as
-/// the protocol. What is no IP, or cannot be read, is one flow per ethertype.
-/// One VLAN tag is looked through; behind two, all is one flow.
+/// TCP, UDP, UDP-Lite, DCCP and SCTP flows include ports. Fragments have none, the first like the rest,
+/// so that a datagram stays in one queue. The same holds for packets with an IPv6 extension header,
+/// which counts as the protocol. Frames without a readable IP header form one flow per ethertype. One
+/// VLAN tag is skipped; all frames behind two form one flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Key(pub [u8; 40]);
 
-/// What is read of a frame.
+/// Parsed frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Read {
     /// The flow.
     pub key: Key,
-    /// What the frame is, as far as it matters.
+    /// Kind of the frame.
     pub kind: Kind,
 }
 
-/// What a frame is.
+/// Kind of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// ARP, on which everything waits.
+    /// ARP, which all other traffic depends on.
     Arp,
     /// An IP packet whose header starts at `at`.
     Ip {
@@ -31,7 +30,7 @@ pub enum Kind {
         at: usize,
         /// 4 or 6.
         version: u8,
-        /// The DSCP it has.
+        /// Its DSCP.
         dscp: u8,
     },
     /// Anything else.
@@ -41,16 +40,16 @@ pub enum Kind {
 pub(super) const IPV4: u16 = 0x0800;
 pub(super) const IPV6: u16 = 0x86dd;
 pub(super) const ARP: u16 = 0x0806;
-/// Tags of IEEE 802.1Q and 802.1ad.
+/// Ethertypes of VLAN tags (IEEE 802.1Q and 802.1ad).
 pub(super) const VLAN: [u16; 2] = [0x8100, 0x88a8];
-/// Bytes before the ethertype, and of a tag.
+/// Bytes before the ethertype; length of a tag.
 pub(super) const TYPE_AT: usize = 12;
 pub(super) const TAG: usize = 4;
-/// Where an IPv4 header says that it is a fragment: any offset, or more to come.
+/// Bits of an IPv4 header that mark a fragment: the offset, and "more fragments".
 pub(super) const FRAGMENT_BITS: u16 = 0x3fff;
-/// TCP, UDP, DCCP, SCTP, UDP-Lite: both ports come first.
+/// TCP, UDP, DCCP, SCTP, UDP-Lite: protocols that begin with both ports.
 pub(super) const WITH_PORTS: [u8; 5] = [6, 17, 33, 132, 136];
-/// Where in a key the parts stand.
+/// Offsets within a key.
 pub(super) const SOURCE: usize = 0;
 pub(super) const TARGET: usize = 16;
 pub(super) const PORTS: usize = 32;
@@ -58,7 +57,7 @@ pub(super) const PROTOCOL: usize = 36;
 pub(super) const ETHERTYPE: usize = 38;
 
 impl Read {
-    /// Reads a frame from the destination MAC on.
+    /// Parses a frame that begins with the destination MAC.
     #[must_use]
     pub fn frame(frame: &[u8]) -> Self {
         let mut key = Key([0; 40]);
@@ -80,7 +79,7 @@ impl Read {
     }
 }
 
-/// `None` when it is no header, or none that is whole.
+/// `None` if there is no complete IPv4 header.
 fn ipv4(frame: &[u8], at: usize, mut key: Key) -> Option<Read> {
     let header: &[u8; 20] = frame.get(at..)?.first_chunk()?;
     let words = usize::from(header[0] & 15);
@@ -96,7 +95,7 @@ fn ipv4(frame: &[u8], at: usize, mut key: Key) -> Option<Read> {
     Some(Read { key, kind: Kind::Ip { at, version: 4, dscp: header[1] >> 2 } })
 }
 
-/// `None` when it is no header, or none that is whole.
+/// `None` if there is no complete IPv6 header.
 fn ipv6(frame: &[u8], at: usize, mut key: Key) -> Option<Read> {
     let header: &[u8; 40] = frame.get(at..)?.first_chunk()?;
     if header[0] >> 4 != 6 {
@@ -123,8 +122,7 @@ fn half(frame: &[u8], at: usize) -> Option<u16> {
 }
 
 impl Key {
-    /// A number of 32 bits that hardly two flows share, and that nobody can
-    /// foretell who does not know `seed`.
+    /// A 32-bit hash that is unpredictable without `seed`.
     #[must_use]
     pub fn hash(&self, seed: u64) -> u32 {
         let (words, _) = self.0.as_chunks::<8>();
@@ -133,12 +131,12 @@ impl Key {
         ((mixed ^ mixed >> 32).wrapping_mul(FACTOR) >> 32) as u32
     }
 
-    /// Which of `buckets` queues it is in.
+    /// Queue of the flow, of `buckets` queues.
     #[must_use]
     pub fn bucket(&self, seed: u64, buckets: u16) -> u16 {
         ((u64::from(self.hash(seed)) * u64::from(buckets)) >> 32) as u16
     }
 }
 
-/// An odd number without pattern: 2⁶⁴ over the golden ratio.
+/// An odd multiplier without pattern: 2⁶⁴ over the golden ratio.
 pub(super) const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;

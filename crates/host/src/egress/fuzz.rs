@@ -1,8 +1,8 @@
-//! Body of a fuzz target: notes of an egress as any program may have left them.
+//! Body of a fuzz target: egress metadata with arbitrary contents.
 
 use super::attachment::{EgressAttachment, NOTES_LEN};
 
-/// No panic; notes that are read are written the same, where they fit.
+/// No panic; metadata that is read is written the same, if it fits.
 pub(crate) fn notes(data: &[u8]) {
     let Ok(notes) = EgressAttachment::read(data) else { return };
     let _ = (notes.name(), notes.before());

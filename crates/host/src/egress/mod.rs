@@ -1,13 +1,13 @@
-//! An egress that serves short flows first, with nothing but what Linux has.
+//! Egress scheduling that serves short flows first, built from Linux's own qdiscs.
 //!
-//! A classifier at clsact counts every flow's bytes and names, in
-//! `skb->priority`, the queue of its level; qdiscs below a shaper are the
-//! levels and queues. [`attach`] puts both there, [`status`] says what passes,
-//! [`detach`] puts back what was there before. All state is the kernel's: what
-//! a killed process left half done, `detach` takes away.
+//! A classifier at clsact counts the bytes of each flow and writes the queue of its level to
+//! `skb->priority`. Qdiscs below a shaper are the levels and queues. [`attach`] sets both up,
+//! [`status`] shows counters, [`detach`] restores the previous state. All state is in the kernel:
+//! `detach` also removes what a killed process left unfinished.
 //!
-//! The decision itself is [`Model`], which runs anywhere; the program that the
-//! kernel runs is held to it. Needs root and the program `tc`.
+//! The decision itself is [`Model`], which runs anywhere; tests compare the kernel's program with it.
+//! Needs root and the program `tc`.
+//!
 //! Source: FISH; PIAS (Bai et al., NSDI '15) §4; tc-bpf(8), tc-htb(8).
 
 use std::io;
@@ -46,14 +46,14 @@ pub use qdisc_plan::{Choice, Shape};
 use saved_qdisc::{SavedQdisc, is_root, text};
 pub use status::{Counter, Level, Status, status};
 
-/// The names of program and maps, by which they are known again.
+/// Names of the program and its maps, by which they are found again.
 const PROGRAM: &str = "gw_fabric";
 const FLOWS: &str = "gw_flows";
 const COUNTS: &str = "gw_counts";
 const NOTES: &str = "gw_notes";
 
-/// Turns the egress of `device`, in this thread's network namespace, into
-/// levels and queues as `policy` says, shaped to `rate`.
+/// Sets up levels and queues by `policy` on the egress of `device`, in this thread's network namespace,
+/// shaped to `rate`.
 ///
 /// # Errors
 /// [`FabricError`]; nothing is left behind then.
@@ -84,7 +84,7 @@ pub fn attach(device: &str, rate: Rate, policy: &Policy, seed: u64) -> Result<Ch
     match tc_filter::attach(interface.index, &loaded.program, PROGRAM) {
         Ok(()) => {}
         Err(e) => {
-            // Somebody else's attaching came first, or the kernel does not want ours.
+            // Another attach came first, or the kernel rejects ours.
             if e.kind() != io::ErrorKind::AlreadyExists && notes.clsact_is_ours {
                 let _ = tc::run(&["qdisc", "del", "dev", device, "clsact"]);
             }
@@ -94,18 +94,18 @@ pub fn attach(device: &str, rate: Rate, policy: &Policy, seed: u64) -> Result<Ch
     match tc::batch(&choice.shape.commands(device, rate, policy, interface.mtu)) {
         Ok(()) => Ok(choice),
         Err(e) => {
-            // Why it failed says more than why undoing did, if that did.
+            // The first error is more informative than a failed cleanup.
             let _ = detach(device);
             Err(e)
         }
     }
 }
 
-/// Puts back what was there before [`attach`], or before one that was killed;
-/// says what that was.
+/// Restores the state before [`attach`], also after one that was killed. Result: the restored qdisc, as
+/// text.
 ///
 /// # Errors
-/// [`FabricError::NotAttached`] when there is nothing of ours.
+/// [`FabricError::NotAttached`] if there is nothing of ours.
 pub fn detach(device: &str) -> Result<String, FabricError> {
     exists(device)?;
     let found = Found::on(device)?;
@@ -113,7 +113,7 @@ pub fn detach(device: &str) -> Result<String, FabricError> {
         return Err(FabricError::NotAttached(device.to_owned()));
     }
     let before = found.notes.as_ref().map_or(&SavedQdisc::Default, |notes| &notes.before);
-    // The root first: the notes go with the filter.
+    // The root first: the metadata is removed with the filter.
     if found.root_is_ours {
         tc::batch(&before.commands(device))?;
     }
@@ -133,14 +133,14 @@ pub fn detach(device: &str) -> Result<String, FabricError> {
     })
 }
 
-/// What of ours is on an interface.
+/// Our parts on an interface.
 struct Found {
     qdiscs: Vec<Value>,
-    /// The number of our program, if it is there.
+    /// ID of our program, if attached.
     filter: Option<u32>,
     notes: Option<EgressAttachment>,
     root_is_ours: bool,
-    /// Filters of others at clsact.
+    /// Number of other filters at clsact.
     others: usize,
 }
 
@@ -155,7 +155,7 @@ impl Found {
         }
         for side in ["ingress", "egress"] {
             for filter in tc::show(&["filter", "show", "dev", device, side])? {
-                // One line per preference comes before those of its filters.
+                // A line for each preference precedes those of its filters.
                 let Some(options) = filter.get("options") else { continue };
                 match program_of(options) {
                     Some(id) if side == "egress" => found.filter = Some(id),
@@ -174,7 +174,7 @@ impl Found {
         self.qdiscs.iter().any(|qdisc| text(qdisc, "kind") == kind)
     }
 
-    /// What is attached, in words.
+    /// The attached policy and rate, as text.
     fn what(&self) -> Option<String> {
         let name = self.notes.as_ref().map(EgressAttachment::name);
         match (&self.filter, self.root_is_ours) {
@@ -186,13 +186,13 @@ impl Found {
     }
 }
 
-/// The number of the program of a filter, if it is ours.
+/// Program ID of a filter, if it is ours.
 fn program_of(options: &Value) -> Option<u32> {
     let id = options.get("prog")?.get("id")?.as_u64()?.try_into().ok()?;
     (bpf::program_name(id)? == PROGRAM).then_some(id)
 }
 
-/// The map called `name` of program `id`.
+/// The map `name` of program `id`.
 fn map_of(id: u32, name: &str) -> Result<Map, FabricError> {
     let refused = refused("a look at our maps");
     for map in bpf::program_maps(id).map_err(&refused)? {
@@ -215,7 +215,7 @@ fn no_workshop(e: LabError) -> FabricError {
     FabricError::NoPermission(e.to_string())
 }
 
-/// Whether there is such an interface, in whatever state.
+/// Checks that the interface exists, in any state.
 fn exists(device: &str) -> Result<(), FabricError> {
     match Interface::find(device) {
         Err(e @ InterfaceError::Missing { .. }) => Err(e.into()),
@@ -223,7 +223,7 @@ fn exists(device: &str) -> Result<(), FabricError> {
     }
 }
 
-/// Program and maps, ready to be attached.
+/// Loaded program and maps, not attached yet.
 struct Loaded {
     program: std::os::fd::OwnedFd,
     #[cfg(test)]
@@ -266,13 +266,13 @@ impl Loaded {
     }
 }
 
-/// Nanoseconds since the machine started, as the program has them.
+/// Nanoseconds since boot, the program's clock.
 fn uptime_ns() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     (now.tv_sec as u64).saturating_mul(1_000_000_000).saturating_add(now.tv_nsec as u64)
 }
 
-/// The rule by which what is attached has flows sink.
+/// The attached thresholds.
 fn rule(notes: &EgressAttachment) -> Result<Thresholds, FabricError> {
     let bytes = notes.thresholds.iter().copied().map(queueing::Bytes::new).collect();
     Thresholds::new(bytes).map_err(|e| FabricError::Policy(BadPolicy::Thresholds(e)))

@@ -1,10 +1,11 @@
-//! The decision in Rust: what the loaded program is held to.
+//! Reference model of the classifier's decision, with which tests compare the loaded program.
 //!
-//! Levels are [`Mlfq`]'s, the same that simulated switches count with; what is
-//! added is how a frame is read, who is pinned, and which queue of a level:
-//! new flows take queues in turn and keep them, pinned packets are hashed.
-//! Where the kernel's map of flows forgets approximately who paused longest,
-//! this forgets exactly; short of that both say the same.
+//! Levels are those of [`Mlfq`], which simulated switches use as well. Added are frame parsing,
+//! pinning, and the queue within a level: new flows take queues in turn and keep them, pinned packets
+//! are hashed.
+//!
+//! The kernel's flow map evicts the least recently used flow approximately, this model exactly;
+//! otherwise both agree.
 
 use std::num::NonZeroUsize;
 
@@ -14,36 +15,36 @@ use queueing::{Bytes, FlowId, Mlfq, Priority, Time};
 use super::flow_key::{Key, Kind, Read};
 use super::policy::Policy;
 
-/// What becomes of a frame.
+/// Decision for a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Verdict {
     /// Its level.
     pub level: Priority,
     /// Its queue in that level.
     pub bucket: u16,
-    /// Whether the sender's label said so.
+    /// True if the sender's label set the level.
     pub pinned: bool,
-    /// The DSCP that it leaves with, if it is another than it came with.
+    /// DSCP on departure, if it differs from that on arrival.
     pub dscp: Option<u8>,
 }
 
-/// Says for each frame where it goes.
+/// Reference model of the classifier.
 #[derive(Clone, Debug)]
 pub struct Model {
     policy: Policy,
     seed: u64,
     mlfq: Mlfq,
-    /// Each flow's queue.
+    /// Queue of each flow.
     queues: LruCache<FlowId, u16>,
-    /// Flows that were new so far.
+    /// New flows so far.
     new: u64,
 }
 
 impl Model {
-    /// A model of `policy`, with pinned packets spread by `seed`.
+    /// A model of `policy`; pinned packets are spread by `seed`.
     ///
     /// # Panics
-    /// When [`Policy::check`] refuses the policy.
+    /// [`Policy::check`] rejects the policy.
     #[must_use]
     pub fn new(policy: &Policy, seed: u64) -> Self {
         policy.check().expect("a policy that was checked");
@@ -53,8 +54,7 @@ impl Model {
         Self { policy: policy.clone(), seed, mlfq, queues: LruCache::new(flows), new: 0 }
     }
 
-    /// Where `frame` goes, which takes `bytes` on the wire and was given
-    /// `priority` by its sender.
+    /// Decision for `frame`, which takes `bytes` on the wire and has the `skb->priority` `priority`.
     pub fn decide(&mut self, now: Time, frame: &[u8], bytes: Bytes, priority: u32) -> Verdict {
         let Read { key, kind } = Read::frame(frame);
         if kind == Kind::Arp {
@@ -74,7 +74,7 @@ impl Model {
         Verdict { level, bucket, pinned: false, dscp }
     }
 
-    /// The queue that `flow` has, or takes as the next new one.
+    /// Queue of `flow`; a new flow takes the next one.
     fn queue(&mut self, flow: FlowId) -> u16 {
         let (new, buckets) = (&mut self.new, u64::from(self.policy.buckets));
         *self.queues.get_or_insert(flow, || {
@@ -92,7 +92,7 @@ impl Model {
         by_priority.map(|(_, level)| *level).or_else(|| by_dscp().map(|(_, level)| *level))
     }
 
-    /// Two hashes, so that in practice no two flows are taken for one.
+    /// Two hashes, so that in practice no two flows collide.
     fn id(&self, key: &Key) -> u64 {
         u64::from(key.hash(self.seed)) << 32 | u64::from(key.hash(!self.seed))
     }

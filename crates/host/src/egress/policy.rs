@@ -1,4 +1,4 @@
-//! What an egress is to do: levels, queues, and who does not sink.
+//! Egress policy: levels, queues, and pinned traffic.
 
 use std::fmt;
 
@@ -6,52 +6,47 @@ use queueing::{Bytes, Priority, Rate, Span, Thresholds, ThresholdsError};
 
 /// A policy for one egress.
 ///
-/// [`Policy::check`] says whether it can be carried out; whoever reads one
-/// from a file calls it first.
+/// [`Policy::check`] validates it; call it on a policy read from a file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Policy {
     /// Its name, for status and messages.
     pub name: String,
-    /// Bytes on the wire, headers counted, after which a flow sinks a level;
-    /// at most 7, increasing. None: everything is at one level.
+    /// Bytes on the wire, headers included, after which a flow drops a level; at most 7, increasing.
+    /// Empty: one level.
     pub thresholds: Vec<u64>,
-    /// Queues that each level's flows take in turn, 1..=256. One makes the
-    /// level a FIFO.
+    /// Queues per level, 1..=256, taken in turn by new flows. One makes the level a FIFO.
     pub buckets: u16,
-    /// Packets that each of these queues holds, 1..=1,000,000.
+    /// Capacity of each queue in packets, 1..=1,000,000.
     pub queue: u32,
-    /// A flow that sent nothing for so long starts anew at the top, 1 ms..=1 h.
+    /// A flow that was silent for so long starts at the top level again, 1 ms..=1 h.
     pub idle: Span,
-    /// Flows that are remembered, 16..=4,194,304; who paused longest is forgotten.
+    /// Flows remembered, 16..=4,194,304; the least recently active one is evicted.
     pub flows: u32,
-    /// The share of the rate that each level gets whatever the others want;
-    /// all levels' together are at most 0.5. The least that the kernel can
-    /// give is a few packets a second.
+    /// Share of the rate guaranteed to each level; together at most 0.5. The kernel's minimum is a few
+    /// packets per second.
     pub guaranteed: f64,
-    /// Packets with this `skb->priority` (`SO_PRIORITY`) are at this level.
+    /// Levels of packets with this `skb->priority` (`SO_PRIORITY`).
     pub pin_priority: Vec<(u32, Priority)>,
-    /// Packets with this DSCP are at this level, unless their priority says
-    /// otherwise.
+    /// Levels of packets with this DSCP; `pin_priority` takes precedence.
     pub pin_dscp: Vec<(u8, Priority)>,
-    /// What DSCP packets leave with, one per level; none: what they came
-    /// with. Pinned packets keep theirs.
+    /// DSCP on departure, one per level; empty: unchanged. Pinned packets keep theirs.
     pub dscp: Vec<u8>,
 }
 
-/// Why a policy cannot be carried out: the value and what would be valid.
+/// Error in a policy: the value, and what would be valid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BadPolicy {
     /// Thresholds that do not increase, or too many.
     Thresholds(ThresholdsError),
-    /// A threshold of nothing.
+    /// A threshold of 0 bytes.
     ZeroThreshold,
     /// A value outside its range.
     Outside {
-        /// What it is called.
+        /// Name of the value.
         what: &'static str,
-        /// What was given.
+        /// The value.
         given: String,
-        /// What would be valid.
+        /// The valid range.
         valid: String,
     },
 }
@@ -70,28 +65,28 @@ impl fmt::Display for BadPolicy {
     }
 }
 
-/// Rates that the kernel's shaper can keep: 1 Mbit/s to 1 Tbit/s.
+/// Valid rates of the kernel's shaper: 1 Mbit/s to 1 Tbit/s.
 const RATES: [u64; 2] = [1_000_000, 1_000_000_000_000];
 
 impl Policy {
-    /// How many levels there are, 1..=8.
+    /// Number of levels, 1..=8.
     #[must_use]
     pub fn levels(&self) -> usize {
         self.thresholds.len() + 1
     }
 
-    /// The rule by which flows sink.
+    /// Thresholds at which flows drop a level.
     ///
     /// # Errors
-    /// When thresholds do not increase or are more than seven.
+    /// Thresholds do not increase, or are more than seven.
     pub fn rule(&self) -> Result<Thresholds, ThresholdsError> {
         Thresholds::new(self.thresholds.iter().copied().map(Bytes::new).collect())
     }
 
-    /// Whether it can be carried out.
+    /// Validates the policy.
     ///
     /// # Errors
-    /// The first value that cannot be, and what would be valid.
+    /// The first invalid value, with the valid range.
     pub fn check(&self) -> Result<(), BadPolicy> {
         self.rule().map_err(BadPolicy::Thresholds)?;
         if self.thresholds.first() == Some(&0) {
@@ -123,10 +118,10 @@ impl Policy {
         self.dscp.iter().try_for_each(|dscp| within("dscp", (*dscp).into(), [0, 63]))
     }
 
-    /// Whether an egress can be shaped to `rate`.
+    /// Validates the rate of an egress.
     ///
     /// # Errors
-    /// When it is below 1 Mbit/s or above 1 Tbit/s.
+    /// It is below 1 Mbit/s or above 1 Tbit/s.
     pub fn check_rate(rate: Rate) -> Result<(), BadPolicy> {
         match (RATES[0]..=RATES[1]).contains(&rate.bits_per_sec()) {
             true => Ok(()),

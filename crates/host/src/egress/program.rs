@@ -1,14 +1,13 @@
-//! The classifier: what runs in the kernel for every packet that leaves.
+//! The classifier: the BPF program that runs for every outgoing packet.
 //!
-//! It reads the flow, looks up what the flow has sent, picks the level, and
-//! writes the class of that level's queue into `skb->priority`, which is where
-//! HTB, prio and ets all look first. What the policy says stands in the
-//! program as constants: it is assembled anew for each egress. The same
-//! decision in Rust is [`Model`](super::Model); shared vectors hold the two
-//! together.
+//! It parses the flow, looks up the bytes sent so far, picks the level, and writes the class of that
+//! level's queue to `skb->priority`, which HTB, prio and ets all read first. The policy's values are
+//! constants in the program, which is assembled for each egress. The same decision in Rust is
+//! [`Model`](super::Model); shared test vectors compare the two.
 //!
-//! `tc_classid` would be another way to name a class, but at clsact it ends in
-//! `tc_index`, which these qdiscs do not read.
+//! `tc_classid` would be another way to name a class, but at clsact it ends up in `tc_index`, which
+//! these qdiscs do not read.
+//!
 //! Source: linux/bpf.h; net/sched's `htb_classify`, `prio_classify`, `ets_classify`.
 
 use super::flow_key::{ARP, ETHERTYPE, FACTOR, IPV4, IPV6, PORTS, PROTOCOL, TAG, TYPE_AT, VLAN, WITH_PORTS};
@@ -17,66 +16,66 @@ use crate::bpf::asm::{Assembler, LOAD_BYTES, LOOKUP, Label, NOW, Op, Reg, UPDATE
 
 mod header;
 
-/// What the program counts: levels first, then these.
+/// Counter indices: the levels first, then these.
 pub(super) const COUNTED_PINNED: i32 = 8;
 pub(super) const COUNTED_OTHER: i32 = 9;
-/// Not a counter of packets: how many flows were new.
+/// Counter of new flows, not of packets.
 pub(super) const COUNTED_FLOWS: i32 = 10;
 pub(super) const COUNTERS: u32 = 11;
-/// A counter: packets, bytes.
+/// Bytes of a counter: packets, bytes.
 pub(super) const COUNTER_LEN: usize = 16;
-/// A flow's entry: bytes sent, when last in ns since the machine started, its queue.
+/// Bytes of a flow's entry: bytes sent, last activity in ns since boot, queue.
 pub(super) const FLOW_LEN: usize = 24;
 pub(super) const KEY_LEN: usize = 40;
 
-/// How levels and queues are numbered as classes of a qdisc.
+/// Numbering of levels and queues as classes of a qdisc.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Classes {
     /// The qdisc's major number.
     pub(super) major: u16,
-    /// The first level's first queue.
+    /// Minor number of the first level's first queue.
     pub(super) base: u16,
-    /// From one level to the next.
+    /// Distance between levels.
     pub(super) step: u16,
     /// Queues per level.
     pub(super) buckets: u16,
 }
 
 impl Classes {
-    /// The minor number of a queue.
+    /// Minor number of a queue.
     pub(super) fn minor(&self, level: usize, bucket: u16) -> u16 {
         self.base + level as u16 * self.step + bucket
     }
 
-    /// The level that class `minor` is of, if it is one of ours.
+    /// Level of class `minor`, if it is one of ours.
     pub(super) fn level(&self, minor: u16) -> Option<usize> {
         let beyond = minor.checked_sub(self.base)?;
         (beyond % self.step < self.buckets).then_some(usize::from(beyond / self.step))
     }
 }
 
-/// What a program needs besides the policy.
+/// Inputs of a program besides the policy.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wiring {
     pub(super) classes: Classes,
-    /// What pinned packets are spread by.
+    /// Hash seed for pinned packets.
     pub(super) seed: u64,
-    /// Descriptors of the maps.
+    /// File descriptors of the maps.
     pub(super) flows: i32,
     pub(super) counts: i32,
     pub(super) notes: i32,
 }
 
-/// Registers that are kept through calls.
+/// Callee-saved registers.
 const CONTEXT: Reg = Reg::R6;
-/// Where the IP header starts.
+/// Offset of the IP header.
 const AT: Reg = Reg::R7;
-/// The transport header's start; later the time.
+/// Offset of the transport header; later the time.
 const KEPT: Reg = Reg::R8;
 const LEVEL: Reg = Reg::R9;
 const STACK: Reg = Reg::R10;
 
-/// Places on the stack.
+/// Stack offsets.
 const KEY: i16 = -(KEY_LEN as i16);
 const SEEN: i16 = KEY - FLOW_LEN as i16;
 const HEADER: i16 = SEEN - 40;
@@ -85,25 +84,25 @@ const VERSION: i16 = DSCP - 4;
 const INDEX: i16 = VERSION - 4;
 const QUEUE: i16 = INDEX - 12;
 
-/// Fields of the context, `struct __sk_buff`.
+/// Offsets in the context, `struct __sk_buff`.
 const PRIORITY: i16 = 32;
 const WIRE_LEN: i16 = 160;
 const GSO_SEGS: i16 = 164;
 
-/// Go on with the next filter, if any: `TC_ACT_UNSPEC`.
+/// Verdict `TC_ACT_UNSPEC`: continue with the next filter.
 pub(super) const NEXT_FILTER: i32 = -1;
-/// No DSCP has this value.
+/// A value that no DSCP has.
 const NO_DSCP: i32 = 64;
 
 /// The program of `policy`.
 ///
 /// # Panics
-/// When the policy was not checked.
+/// The policy was not validated.
 pub(super) fn assemble(policy: &Policy, wiring: &Wiring) -> Vec<u64> {
     let mut a = Assembler::default();
     let [ip, v6, ports, pins, other, counted, out] = std::array::from_fn(|_| a.label());
     a.mov(CONTEXT, Reg::R1);
-    // Nothing is looked up in the notes; named here, they live as long as the program.
+    // The metadata is never read here; the reference keeps its map alive as long as the program.
     a.map(Reg::R1, wiring.notes);
     a.set(LEVEL, 0);
     for at in (KEY..0).step_by(8) {
@@ -143,7 +142,7 @@ pub(super) fn assemble(policy: &Policy, wiring: &Wiring) -> Vec<u64> {
     WITH_PORTS.iter().for_each(|&protocol| a.jump_when(When::Equal, Reg::R1, protocol.into(), has_ports));
     a.jump(pins);
     a.bind(has_ports);
-    // Where there are none, zeros are left.
+    // Otherwise zeros remain.
     load_bytes(&mut a, From::Reg(KEPT), KEY + PORTS as i16, 4);
     a.jump(pins);
 
@@ -164,7 +163,7 @@ pub(super) fn assemble(policy: &Policy, wiring: &Wiring) -> Vec<u64> {
     a.finish()
 }
 
-/// Goes to `out` with the level of whom the sender has pinned.
+/// Jumps to `out` with the level, if the sender has pinned the packet.
 fn pin(a: &mut Assembler, policy: &Policy, wiring: &Wiring, out: Label) {
     let levels = policy.levels();
     let pinned: Vec<Label> = (0..levels).map(|_| a.label()).collect();
@@ -182,7 +181,7 @@ fn pin(a: &mut Assembler, policy: &Policy, wiring: &Wiring, out: Label) {
     }
     let [free, is_pinned] = std::array::from_fn(|_| a.label());
     a.jump(free);
-    // The verifier refuses code that nothing leads to.
+    // The verifier rejects unreachable code.
     for level in (0..levels).filter(|&level| pins.iter().any(|pin| pin.2.index() == level)) {
         a.bind(pinned[level]);
         a.set(LEVEL, level as i32);
@@ -197,8 +196,8 @@ fn pin(a: &mut Assembler, policy: &Policy, wiring: &Wiring, out: Label) {
     a.bind(free);
 }
 
-/// Counts the packet for its flow; the level by what the flow sent before, the
-/// queue by how many flows were new before this one.
+/// Counts the packet for its flow. The level depends on the bytes sent before, the queue on the number
+/// of flows before this one.
 fn sink(a: &mut Assembler, policy: &Policy, wiring: &Wiring, counted: Label) {
     let [fresh, stale] = std::array::from_fn(|_| a.label());
     a.call(NOW);
@@ -217,7 +216,7 @@ fn sink(a: &mut Assembler, policy: &Policy, wiring: &Wiring, counted: Label) {
     a.load(Width::Double, Reg::R2, Reg::R0, 16);
     a.store(Width::Double, STACK, QUEUE, Reg::R2);
     a.set_wide(Reg::R3, policy.idle.as_nanos());
-    // With sign: another processor's packet may have been a little later.
+    // Signed: a packet on another processor may have a slightly later time.
     a.jump_reg(When::SignedNotLess, Reg::R1, Reg::R3, stale);
     a.load(Width::Double, Reg::R4, Reg::R0, 0);
     a.load(Width::Word, Reg::R1, CONTEXT, WIRE_LEN);
@@ -233,8 +232,8 @@ fn sink(a: &mut Assembler, policy: &Policy, wiring: &Wiring, counted: Label) {
     a.store(Width::Double, Reg::R0, 0, Reg::R1);
     a.jump(counted);
     a.bind(fresh);
-    // Those who start together are in queues of their own, as long as there
-    // are as many; a hash would put two into one long before.
+    // Flows that start together get separate queues, as long as there are enough; a hash would collide
+    // much earlier.
     a.store_value(Width::Word, STACK, INDEX, COUNTED_FLOWS);
     a.map(Reg::R1, wiring.counts);
     address(a, Reg::R2, INDEX);
@@ -255,7 +254,7 @@ fn sink(a: &mut Assembler, policy: &Policy, wiring: &Wiring, counted: Label) {
     a.call(UPDATE);
 }
 
-/// The queue of who is not counted: the key's hash, as [`Key::bucket`](super::Key::bucket).
+/// Queue of a pinned packet: the key's hash, as [`Key::bucket`](super::Key::bucket).
 fn spread(a: &mut Assembler, wiring: &Wiring) {
     a.set_wide(Reg::R1, wiring.seed);
     a.set_wide(Reg::R2, FACTOR);
@@ -274,7 +273,7 @@ fn spread(a: &mut Assembler, wiring: &Wiring) {
     a.store(Width::Double, STACK, QUEUE, Reg::R1);
 }
 
-/// Names the queue of the level.
+/// Writes the class of the level's queue.
 fn name_class(a: &mut Assembler, wiring: &Wiring) {
     let Classes { major, base, step, .. } = wiring.classes;
     a.alu_value(Op::Mul, LEVEL, step.into());
@@ -285,14 +284,14 @@ fn name_class(a: &mut Assembler, wiring: &Wiring) {
     a.store(Width::Word, CONTEXT, PRIORITY, LEVEL);
 }
 
-/// Which counter.
+/// Counter of a packet.
 #[derive(Clone, Copy)]
 enum Counter {
     Level,
     Fixed(i32),
 }
 
-/// Counts the packet: as many as it will be on the wire, and their bytes.
+/// Counts the packet, GSO segments as packets of their own, and its bytes on the wire.
 fn count(a: &mut Assembler, wiring: &Wiring, counter: Counter) {
     let [segments, done] = std::array::from_fn(|_| a.label());
     match counter {
@@ -313,15 +312,15 @@ fn count(a: &mut Assembler, wiring: &Wiring, counter: Counter) {
     a.bind(done);
 }
 
-/// Where something is loaded from.
+/// Source of a load.
 #[derive(Clone, Copy)]
 enum From {
     Value(i32),
     Reg(Reg),
 }
 
-/// Loads `len` bytes of the packet to `to` on the stack; not 0 in `R0`, and
-/// zeros there, when it has not so many.
+/// Loads `len` bytes of the packet to `to` on the stack. If the packet is too short, `R0` is not 0 and
+/// zeros are stored.
 fn load_bytes(a: &mut Assembler, from: From, to: i16, len: i32) {
     a.mov(Reg::R1, CONTEXT);
     match from {
@@ -333,7 +332,7 @@ fn load_bytes(a: &mut Assembler, from: From, to: i16, len: i32) {
     a.call(LOAD_BYTES);
 }
 
-/// `to` points to `at` on the stack.
+/// Makes `to` point to `at` on the stack.
 fn address(a: &mut Assembler, to: Reg, at: i16) {
     a.mov(to, STACK);
     a.alu_value(Op::Add, to, at.into());
@@ -344,7 +343,7 @@ fn copy(a: &mut Assembler, width: Width, from: i16, to: i16) {
     a.store(width, STACK, to, Reg::R2);
 }
 
-/// 16 bits in network order, as a load sees them.
+/// 16 bits in network order, as a load returns them.
 fn half(value: u16) -> u32 {
     u16::from_ne_bytes(value.to_be_bytes()).into()
 }

@@ -1,51 +1,51 @@
-//! Levels and queues from what the kernel has.
+//! Qdisc plan: levels and queues from the qdiscs that the kernel has.
 //!
-//! Best is a qdisc that is made for levels, prio or ets, with one inside each
-//! that keeps flows apart by itself, fq or sfq. Where one of them is missing,
-//! HTB is both: its priorities are the levels, its leaves, which it serves by
-//! deficit round robin, the queues that flows take in turn. The class between
-//! the rate's and the leaves holds the share that a level is guaranteed,
-//! however many of its queues want it. Either way HTB is
-//! at the root, for the rate. DRR inside prio is not among them: flows would
-//! have to be told apart a second time, and HTB's leaves are the same.
+//! The first choice is a qdisc with strict bands, prio or ets, and inside each band one that isolates
+//! flows, fq or sfq. Where one is missing, HTB does both: its priorities are the levels; its leaves,
+//! served by deficit round robin, are the queues that flows take in turn. The class between the rate's
+//! and the leaves holds the level's guaranteed share, however many of its queues are busy. In both
+//! cases HTB is the root, for the rate.
+//!
+//! DRR inside prio is not offered: it would have to classify flows a second time, and HTB's leaves do
+//! the same.
 
 use queueing::Rate;
 
 use super::policy::Policy;
 use super::program::Classes;
 
-/// The handle of our root qdisc, and of what is below it.
+/// Handle of our root qdisc and of those below it.
 pub(super) const ROOT: u16 = 0x0fab;
 const BANDS: u16 = 0x0fac;
 
-/// What levels and queues are made of.
+/// Qdiscs that form levels and queues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// HTB's priorities and leaves.
     Classes,
-    /// A qdisc of strict bands, and one in each band.
+    /// A qdisc with strict bands, and one in each band.
     Bands {
         /// `prio` or `ets`.
         levels: &'static str,
-        /// `fq` or `sfq`; `pfifo` where flows are not kept apart.
+        /// `fq` or `sfq`; `pfifo` where flows are not isolated.
         queues: &'static str,
     },
 }
 
-/// Qdiscs that hold levels, and that keep flows apart; best first.
+/// Qdiscs for levels, and qdiscs that isolate flows; best first.
 const LEVELS: [&str; 2] = ["prio", "ets"];
 const QUEUES: [&str; 2] = ["fq", "sfq"];
 
-/// What was chosen, and what would have been better.
+/// Chosen shape, and better qdiscs that are missing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice {
-    /// What is used.
+    /// Shape in use.
     pub shape: Shape,
-    /// Kinds of qdisc that were looked for and are not there.
+    /// Qdiscs that the kernel lacks.
     pub missing: Vec<&'static str>,
 }
 
-/// The best shape for `policy` of the qdiscs that the kernel `has`.
+/// Best shape for `policy` from the qdiscs that the kernel `has`.
 pub(super) fn choose(policy: &Policy, has: impl Fn(&str) -> bool) -> Choice {
     let mut missing = Vec::new();
     let mut best = |kinds: &[&'static str]| {
@@ -65,20 +65,19 @@ pub(super) fn choose(policy: &Policy, has: impl Fn(&str) -> bool) -> Choice {
     }
 }
 
-/// The words in which the kernel is asked whether it has `kind`: ets is no
-/// qdisc without its bands.
+/// Arguments that test whether the kernel has `kind`; ets requires its bands.
 pub(super) fn tried(kind: &str) -> String {
     if kind == "ets" { levels(kind) } else { kind.to_owned() }
 }
 
-/// A qdisc of strict bands in `tc`'s words.
+/// Arguments of `tc` for a qdisc with strict bands.
 fn levels(kind: &str) -> String {
     let strict = if kind == "ets" { " strict 16" } else { "" };
     format!("{kind} bands 16{strict}")
 }
 
 impl Shape {
-    /// In a word or two: `htb`, `prio of fq`.
+    /// Short name: `htb`, `prio of fq`.
     #[must_use]
     pub fn name(self) -> String {
         match self {
@@ -87,18 +86,17 @@ impl Shape {
         }
     }
 
-    /// The shape of this name.
+    /// Shape with this name.
     pub(super) fn named(name: &str) -> Option<Self> {
         let queues = QUEUES.into_iter().chain(["pfifo"]);
         let bands = queues.flat_map(|queues| LEVELS.map(|levels| Self::Bands { levels, queues }));
         [Self::Classes].into_iter().chain(bands).find(|shape| shape.name() == name)
     }
 
-    /// How its classes are numbered for `buckets` queues a level.
+    /// Numbering of its classes, for `buckets` queues per level.
     ///
-    /// Bands start at the ninth of sixteen: fq reads the lowest four bits of
-    /// `skb->priority` too, and 7 there (`TC_PRIO_CONTROL`) has it keep no
-    /// flows apart.
+    /// Bands start at the ninth of sixteen: fq reads the lowest four bits of `skb->priority` too, and
+    /// with 7 there (`TC_PRIO_CONTROL`) it does not isolate flows.
     pub(super) fn classes(self, buckets: u16) -> Classes {
         match self {
             Self::Classes => Classes { major: ROOT, base: 0x100, step: 0x100, buckets },
@@ -106,7 +104,7 @@ impl Shape {
         }
     }
 
-    /// What `tc -batch` makes of `device`, whose frames carry `mtu` bytes.
+    /// Lines of `tc -batch` for `device` with MTU `mtu`.
     pub(super) fn commands(self, device: &str, rate: Rate, policy: &Policy, mtu: u16) -> Vec<String> {
         let frame = u64::from(mtu) + 14;
         let (bits, burst) = (rate.bits_per_sec(), burst(rate, frame));
@@ -165,17 +163,16 @@ impl Shape {
     }
 }
 
-/// What a level gets whatever the others want, in bits per second.
+/// Guaranteed rate of a level, bits per second.
 fn guaranteed(rate: Rate, policy: &Policy) -> u64 {
     ((rate.bits_per_sec() as f64 * policy.guaranteed) as u64).max(LEAST)
 }
 
-/// The least that a class can be given, in bits per second, and what each
-/// queue's is: a full frame in twelve minutes.
+/// Minimum rate of a class and rate of each queue, bits per second: one full frame in twelve minutes.
 const LEAST: u64 = 16;
 
-/// Bytes that may go back to back: half a millisecond's, as the kernel's timer
-/// is late now and then, and no less than four frames.
+/// Burst in bytes: half a millisecond's worth, since the kernel's timer may be late, and at least four
+/// frames.
 fn burst(rate: Rate, frame: u64) -> u64 {
     (rate.bits_per_sec() / 8 / 2_000).max(4 * frame)
 }

@@ -1,9 +1,8 @@
-//! What an egress was before, and how it is put back.
+//! Saved root qdisc of an egress, and how to restore it.
 //!
-//! The kernel's own choice comes back by itself when ours goes. A qdisc that
-//! somebody chose is put back by the words in which `tc` shows it; that they
-//! are good for it is tried beforehand, in a namespace of its own, so that
-//! nothing is taken down that could not be put up again.
+//! The kernel's default returns by itself once ours is removed. A configured qdisc is restored from the
+//! arguments that `tc` prints. They are tried in a separate network namespace first, so that nothing is
+//! removed that could not be restored.
 
 use serde_json::Value;
 
@@ -11,27 +10,27 @@ use super::error::FabricError;
 use super::tc;
 use crate::netlab::Namespace;
 
-/// The root qdisc that was there before.
+/// Root qdisc before the attach.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum SavedQdisc {
-    /// The kernel's own choice.
+    /// The kernel's default.
     Default,
-    /// Somebody's: its handle, such as `8001:`, and its kind and options.
+    /// A configured one: its handle, such as `8001:`, and its kind and options.
     Chosen { handle: String, words: String },
 }
 
-/// A qdisc as `tc` shows it.
+/// A text field of a qdisc in `tc`'s JSON.
 pub(super) fn text<'a>(qdisc: &'a Value, key: &str) -> &'a str {
     qdisc.get(key).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// Whether it is the root.
+/// True for the root qdisc.
 pub(super) fn is_root(qdisc: &Value) -> bool {
     qdisc.get("root").and_then(Value::as_bool).unwrap_or_default()
 }
 
 impl SavedQdisc {
-    /// What is at the root of `device` now, when it can be put back: tried in `workshop`.
+    /// Saves the root qdisc of `device`, after a trial restore in `workshop`.
     pub(super) fn of(device: &str, qdiscs: &[Value], workshop: &Namespace) -> Result<Self, FabricError> {
         let Some(root) = qdiscs.iter().find(|qdisc| is_root(qdisc)) else { return Ok(Self::Default) };
         let handle = text(root, "handle").to_owned();
@@ -67,7 +66,7 @@ impl SavedQdisc {
             show("lo")
         });
         match tried {
-            // A class that the qdisc makes by itself is there then, too.
+            // Classes that the qdisc makes by itself will exist then, too.
             Ok([_, made]) if made != classes => refuse("it has classes".to_owned()),
             Ok([shown, _]) if self::words(&shown).as_deref() == Some(words.as_str()) => Ok(before),
             Ok([shown, _]) => refuse(format!("tc makes {:?} of {words:?}", shown.trim())),
@@ -75,7 +74,7 @@ impl SavedQdisc {
         }
     }
 
-    /// What puts it back on `device`, which has ours.
+    /// Lines that restore it on `device`, which has ours.
     pub(super) fn commands(&self, device: &str) -> Vec<String> {
         match self {
             Self::Default => vec![format!("qdisc del dev {device} root")],
@@ -85,7 +84,7 @@ impl SavedQdisc {
         }
     }
 
-    /// In words, for who reads what was done.
+    /// The qdisc as text for the user.
     pub(super) fn name(&self) -> String {
         match self {
             Self::Default => "the kernel's default qdisc".to_owned(),
@@ -94,14 +93,14 @@ impl SavedQdisc {
     }
 }
 
-/// Kind and options of the root in `tc qdisc show`:
+/// Kind and options of the root in the output of `tc qdisc show`:
 /// `qdisc tbf 8001: root refcnt 2 rate 1Mbit …`.
 fn words(shown: &str) -> Option<String> {
     let line = shown.lines().find(|line| line.split_whitespace().nth(3) == Some("root"))?;
     let mut words = line.split_whitespace().skip(1);
     let kind = words.next()?;
     let rest: Vec<&str> = words.skip(2).collect();
-    // How many queues share it is the kernel's to say.
+    // The number of queues that share it is the kernel's choice.
     let options = match rest.split_first() {
         Some((&"refcnt", [_, options @ ..])) => options,
         _ => &rest[..],
@@ -109,7 +108,7 @@ fn words(shown: &str) -> Option<String> {
     Some([&[kind], options].concat().join(" "))
 }
 
-/// What `tc` understands of what it shows: packets are `77p` there, 77 here.
+/// Arguments for `tc` from its output: packets are printed as `77p`, but given as 77.
 fn spoken(words: &str) -> String {
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let spoken = words.split(' ').map(|word| match word.strip_suffix('p') {

@@ -1,4 +1,4 @@
-//! What passes an egress: counters of the program, and of the queues.
+//! Counters of an egress: of the program, and of the queues.
 
 use queueing::Bytes;
 use serde_json::Value;
@@ -10,52 +10,50 @@ use super::saved_qdisc::text;
 use super::{COUNTS, FLOWS, Found, exists, map_of, refused, rule, tc, uptime_ns};
 use crate::bpf::Map;
 
-/// Packets and their bytes on the wire.
+/// Packets and bytes on the wire.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counter {
     /// Packets.
     pub packets: u64,
-    /// Their bytes, headers counted.
+    /// Their bytes, headers included.
     pub bytes: u64,
 }
 
-/// What became of the packets of one level since it was attached.
+/// Counters of one level since the attach.
 ///
-/// Once nothing is on the way, `came.packets` are those sent, dropped and
-/// waiting, except that a packet that the network card was to cut into
-/// segments (GSO) is dropped as one.
+/// Once no packet is in flight, `came.packets` equals sent, dropped and waiting together. Exception: a
+/// packet that the NIC was to segment (GSO) is dropped as one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Level {
-    /// Came.
+    /// Packets classified.
     pub came: Counter,
-    /// Left for the wire.
+    /// Packets sent to the wire.
     pub sent: Counter,
-    /// Found their queue full.
+    /// Packets dropped at a full queue.
     pub dropped: u64,
-    /// Wait.
+    /// Packets queued.
     pub waiting: Counter,
-    /// Flows that are at this level, and not silent for so long that they
-    /// would start anew.
+    /// Active flows at this level; a flow silent for the idle time is not counted.
     pub flows: u64,
 }
 
-/// What passes an egress.
+/// Status of an egress.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Status {
-    /// What is attached.
+    /// Its configuration.
     pub notes: EgressAttachment,
-    /// Level by level, the most urgent first.
+    /// Levels, most urgent first.
     pub levels: Vec<Level>,
-    /// Of all that came: whose level the sender's label said.
+    /// Packets, of all, whose level was set by the sender's label.
     pub pinned: Counter,
-    /// Of all that came: neither IPv4 nor IPv6, or not readable as such.
+    /// Packets, of all, without a readable IPv4 or IPv6 header.
     pub other: Counter,
 }
 
-/// What passes the egress of `device` now.
+/// Present status of the egress of `device`.
 ///
 /// # Errors
-/// [`FabricError::NotAttached`] when nothing is attached, or only by half.
+/// [`FabricError::NotAttached`] if nothing is attached, or only partly.
 pub fn status(device: &str) -> Result<Status, FabricError> {
     exists(device)?;
     let found = Found::on(device)?;
@@ -100,7 +98,7 @@ fn counter(counts: &Map, at: u32) -> Result<Counter, FabricError> {
     Ok(Counter { packets: word(0), bytes: word(8) })
 }
 
-/// Adds what `tc` shows of one queue.
+/// Adds the counters of one queue from `tc`.
 fn add(level: &mut Level, qdisc: &Value) {
     let number = |key: &str| qdisc.get(key).and_then(Value::as_u64).unwrap_or_default();
     level.sent.packets += number("packets");

@@ -1,8 +1,7 @@
-//! The program `tc`, asked and told.
+//! The program `tc`, run as a child.
 //!
-//! Qdiscs and classes are its trade: it is wherever `ip` is, knows every
-//! attribute of every kind, and says what it did not like. What it shows is
-//! read as JSON.
+//! It manages qdiscs and classes: it is installed wherever `ip` is, knows every attribute of every
+//! kind, and reports errors in text. Its output is read as JSON.
 
 use std::io::Write;
 use std::process::{Command, Output, Stdio};
@@ -13,14 +12,14 @@ use serde_json::Value;
 use super::error::FabricError;
 use crate::proc;
 
-/// Runs `tc`; what it printed.
+/// Runs `tc`; its stdout.
 pub(super) fn run(args: &[&str]) -> Result<String, FabricError> {
     let out = command(args).stdin(Stdio::null()).output().map_err(no_tc)?;
     finished(&out, || args.join(" "))?;
     Ok(String::from_utf8_lossy(&out.stdout).into_owned())
 }
 
-/// What `tc` shows, as JSON; nothing is an empty list.
+/// JSON output of `tc`; empty output is an empty list.
 pub(super) fn show(args: &[&str]) -> Result<Vec<Value>, FabricError> {
     let text = run(&[&["-j"], args].concat())?;
     if text.trim().is_empty() {
@@ -32,12 +31,12 @@ pub(super) fn show(args: &[&str]) -> Result<Vec<Value>, FabricError> {
     }
 }
 
-/// Runs lines one after the other until one fails.
+/// Runs lines in order until one fails.
 pub(super) fn batch(lines: &[String]) -> Result<(), FabricError> {
     let mut tc = command(&["-batch", "-"]).stdin(Stdio::piped()).spawn().map_err(no_tc)?;
     let text = lines.join("\n") + "\n";
-    let mut stdin = tc.stdin.take().expect("it was piped");
-    // One that stops early says why; what it did not read does not matter.
+    let mut stdin = tc.stdin.take().expect("stdin is piped");
+    // A `tc` that stops early reports the reason; the unread rest does not matter.
     let _ = stdin.write_all(text.as_bytes());
     drop(stdin);
     let out = tc.wait_with_output().map_err(no_tc)?;
@@ -51,7 +50,7 @@ pub(super) fn batch(lines: &[String]) -> Result<(), FabricError> {
     })
 }
 
-/// `tc`, which ends with us: what it would do after our death nobody undoes.
+/// Command `tc`, killed when we die: nothing would undo its later changes.
 fn command(args: &[&str]) -> Command {
     let mut command = Command::new("tc");
     command.args(args).stdout(Stdio::piped()).stderr(Stdio::piped());

@@ -1,8 +1,9 @@
-//! Gives an interface the classifier, by netlink.
+//! Attaches the classifier to an interface, by netlink.
 //!
-//! `tc` can do this too, but takes programs from files of a mounted bpffs, and
-//! does one thing at a time. Here clsact and filter go to the kernel in one
-//! call, so that no death of ours can fall between the two.
+//! `tc` can do this too, but loads programs from files of a mounted bpffs, and does one thing at a
+//! time. Here clsact and the filter are sent in one call, so that our death cannot fall between the
+//! two.
+//!
 //! Source: rtnetlink(7), linux/pkt_cls.h.
 
 use std::fs::File;
@@ -12,12 +13,12 @@ use std::os::fd::{AsFd, AsRawFd};
 use rustix::net::netlink::SocketAddrNetlink;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with};
 
-/// The place of our filter among those of an egress: the lower the earlier.
+/// Preference of our filter at an egress; lower runs earlier.
 pub(super) const PREFERENCE: u16 = 4011;
 
 const RTM_NEWQDISC: u16 = 36;
 const RTM_NEWTFILTER: u16 = 44;
-/// Ask, tell how it went, make it, and only if it is not there.
+/// NLM_F_REQUEST, NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL.
 const FLAGS: u16 = 0x1 | 0x4 | 0x400 | 0x200;
 const NLMSG_ERROR: u16 = 2;
 /// Bytes of `struct nlmsghdr`.
@@ -26,21 +27,20 @@ const HEADER: usize = 16;
 const CLSACT: u32 = 0xffff_fff1;
 const CLSACT_HANDLE: u32 = 0xffff_0000;
 const EGRESS: u32 = 0xffff_fff3;
-/// Every protocol, in network order.
+/// Every protocol (`ETH_P_ALL`), in network order.
 const ETH_P_ALL: u16 = 3_u16.to_be();
 const TCA_KIND: u16 = 1;
 const TCA_OPTIONS: u16 = 2;
 const TCA_BPF_FD: u16 = 6;
 const TCA_BPF_NAME: u16 = 7;
 const TCA_BPF_FLAGS: u16 = 8;
-/// The program's verdict is the filter's: `TCA_BPF_FLAG_ACT_DIRECT`.
+/// `TCA_BPF_FLAG_ACT_DIRECT`: the program's return value is the filter's verdict.
 const DIRECT: u32 = 1;
 
-/// Gives interface `index` a clsact, unless it has one, and `program` as a
-/// filter of its egress.
+/// Adds a clsact to interface `index`, unless it has one, and `program` as a filter of its egress.
 ///
 /// # Errors
-/// The kernel's; `AlreadyExists` when there is a filter at our place.
+/// The kernel's; `AlreadyExists` if there is a filter with our preference.
 pub(super) fn attach(index: u32, program: impl AsFd, name: &str) -> io::Result<()> {
     let clsact = Message::new(RTM_NEWQDISC, index, CLSACT_HANDLE, CLSACT, 0).text(TCA_KIND, "clsact");
     let info = u32::from(PREFERENCE) << 16 | u32::from(ETH_P_ALL);
@@ -51,7 +51,7 @@ pub(super) fn attach(index: u32, program: impl AsFd, name: &str) -> io::Result<(
     let filter = Message::new(RTM_NEWTFILTER, index, 1, EGRESS, info)
         .text(TCA_KIND, "bpf")
         .nested(TCA_OPTIONS, options);
-    // Protocol 0 of netlink is routing.
+    // Netlink protocol 0 is routing.
     let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, None)?;
     connect(&socket, &SocketAddrNetlink::new(0, 0))?;
     let mut socket = File::from(socket);
@@ -63,7 +63,7 @@ pub(super) fn attach(index: u32, program: impl AsFd, name: &str) -> io::Result<(
     answer(&mut socket, 2)
 }
 
-/// How request `number` went.
+/// Result of request `number`.
 fn answer(socket: &mut File, number: u32) -> io::Result<()> {
     let mut bytes = vec![0; 8 * 1024];
     loop {
@@ -89,7 +89,7 @@ fn result_in(answer: &[u8], number: u32) -> Option<io::Result<()>> {
     }
 }
 
-/// A request in the making: header, `struct tcmsg`, attributes.
+/// A request under construction: header, `struct tcmsg`, attributes.
 #[derive(Default)]
 struct Message(Vec<u8>);
 
@@ -108,7 +108,7 @@ impl Message {
         self.0.extend((4 + value.len() as u16).to_ne_bytes());
         self.0.extend(kind.to_ne_bytes());
         self.0.extend(value);
-        // Attributes start at multiples of 4.
+        // Attributes are aligned to 4 bytes.
         self.0.resize(self.0.len().next_multiple_of(4), 0);
         self
     }
@@ -125,7 +125,7 @@ impl Message {
         self.attribute(kind, &inner.0)
     }
 
-    /// The bytes, with length and number filled in.
+    /// The bytes, with length and sequence number filled in.
     fn numbered(mut self, number: u32) -> Vec<u8> {
         let len = self.0.len() as u32;
         self.0[..4].copy_from_slice(&len.to_ne_bytes());

@@ -1,4 +1,4 @@
-//! Where frames go, said once and asked of the model and of the loaded program.
+//! Classification of frames, compared between the model and the loaded program.
 
 use proptest::prelude::*;
 use queueing::{Bytes, Priority, Span, Time};
@@ -10,14 +10,13 @@ use super::*;
 const SEED: u64 = 0x0123_4567_89ab_cdef;
 const SHAPE: Shape = Shape::Classes;
 
-/// Says what is not tested. Written past the test harness, which keeps what
-/// passing tests print to itself.
+/// Prints a skipped test, past the test harness, which captures the output of passing tests.
 fn skipped(test: &str, why: &FabricError) {
     use std::io::Write;
     let _ = std::io::stderr().write_all(format!("skipped: {test}: no BPF here: {why}\n").as_bytes());
 }
 
-/// The loaded program of `policy`; unless there is no BPF here, when `test` is skipped.
+/// The loaded program of `policy`; `None`, with `test` skipped, if BPF is not available.
 fn load(test: &str, policy: &Policy) -> Option<Loaded> {
     match Loaded::new(policy, SHAPE, SEED, None) {
         Ok(loaded) => Some(loaded),
@@ -25,11 +24,11 @@ fn load(test: &str, policy: &Policy) -> Option<Loaded> {
             skipped(test, &e);
             None
         }
-        Err(e) => panic!("the verifier refuses: {e}"),
+        Err(e) => panic!("the verifier rejects: {e}"),
     }
 }
 
-/// What the program made of a frame.
+/// Result of the program for a frame.
 struct Made {
     level: usize,
     bucket: u16,
@@ -37,7 +36,7 @@ struct Made {
 }
 
 impl Loaded {
-    /// Runs the program on `frame`, `segments` of which go to the wire as `wire` bytes.
+    /// Runs the program on `frame`, sent as `segments` segments of `wire` bytes in total.
     fn run(&self, policy: &Policy, frame: &[u8], priority: u32, wire: u32, segments: u32) -> Made {
         let mut context = [0_u8; 192];
         for (at, value) in [(32, priority), (160, wire), (164, segments)] {
@@ -66,12 +65,12 @@ fn ethernet(kind: u16, payload: &[u8]) -> Vec<u8> {
     [&[2; 12], &kind.to_be_bytes()[..], payload].concat()
 }
 
-/// A VLAN tag in the frame, before what is there.
+/// The frame with a VLAN tag inserted before its payload.
 fn tagged(kind: u16, frame: &[u8]) -> Vec<u8> {
     [&frame[..12], &kind.to_be_bytes()[..], &[0, 5], &frame[12..]].concat()
 }
 
-/// An IPv4 packet from 10.0.0.`from`, its checksum right.
+/// An IPv4 packet from 10.0.0.`from` with a correct checksum.
 fn ipv4(from: u8, protocol: u8, tos: u8, fragment: u16, options: usize, payload: &[u8]) -> Vec<u8> {
     let mut header = vec![0; 20 + options];
     header[0] = 0x45 + (options / 4) as u8;
@@ -106,12 +105,12 @@ fn ipv6(from: u8, next: u8, class: u8, payload: &[u8]) -> Vec<u8> {
     ethernet(0x86dd, &[&header, payload].concat())
 }
 
-/// A transport header between these ports.
+/// A transport header with these ports.
 fn ports(source: u16, target: u16) -> Vec<u8> {
     [&source.to_be_bytes()[..], &target.to_be_bytes(), &[0; 16]].concat()
 }
 
-/// Frames, and which of them are of one flow: those with the same number.
+/// Frames with a flow number; frames of one flow have the same number.
 fn vectors() -> Vec<(&'static str, Vec<u8>, u32)> {
     let cut = |mut frame: Vec<u8>, len: usize| {
         frame.truncate(len);
@@ -144,7 +143,7 @@ fn vectors() -> Vec<(&'static str, Vec<u8>, u32)> {
         ("an ipv6 fragment", ipv6(2, 44, 0, &[6, 0, 0, 1, 0, 0, 0, 1]), 10),
         ("a later ipv6 fragment", ipv6(2, 44, 0, &[6, 0, 5, 8, 0, 0, 0, 1]), 10),
         ("ipv6 options", ipv6(2, 0, 0, &[6, 0, 1, 4, 0, 0, 0, 0]), 11),
-        // Untagged, the kernel's test run takes none that is shorter than its header.
+        // Untagged, the kernel's test run rejects a frame shorter than its header.
         ("ipv4 cut short", cut(tagged(0x8100, &tcp(1000)), 37), 12),
         ("ipv4 of another version", wrong(tcp(1000), 14, 0x65), 12),
         ("ipv4 with a header too short", wrong(tcp(1000), 14, 0x44), 12),
@@ -167,7 +166,7 @@ fn frames_of_one_flow_have_one_key_and_no_other_has_it() {
     }
 }
 
-/// Asks both of `frames` in turn; each takes its length on the wire.
+/// Compares both on `frames` in order; each takes its length on the wire.
 fn agree(policy: &Policy, loaded: &Loaded, frames: impl IntoIterator<Item = (String, Vec<u8>, u32)>) {
     let mut model = Model::new(policy, SEED);
     for (n, (what, frame, priority)) in frames.into_iter().enumerate() {
@@ -197,7 +196,7 @@ fn agree(policy: &Policy, loaded: &Loaded, frames: impl IntoIterator<Item = (Str
     }
 }
 
-/// A policy with everything in it.
+/// A policy that uses every feature.
 fn full() -> Policy {
     let level = |level| Priority::new(level).unwrap();
     Policy {
@@ -238,7 +237,7 @@ fn a_sender_that_says_the_level_is_believed_and_not_counted() {
     check(&tcp(46 << 2), 6, 0);
     check(&ipv6(2, 6, 1 << 2 | 1, &ports(1, 2)), 0, 2);
     assert_eq!(loaded.counter(COUNTED_PINNED), [5, 5 * 30_000]);
-    // Had these been counted, the next would be at the last level.
+    // If these had been counted, the next would be at the last level.
     check(&tcp(0), 0, 0);
     check(&tcp(0), 7, 3);
 }
@@ -263,7 +262,7 @@ fn a_packet_counts_for_what_it_is_on_the_wire() {
     let policy = policy();
     let Some(loaded) = load("a_packet_counts_for_what_it_is_on_the_wire", &policy) else { return };
     let frame = ipv4(2, 6, 0, 0, 0, &ports(1000, 80));
-    // Three segments of one large packet, then a small one.
+    // Three segments of one GSO packet, then a small packet.
     assert_eq!(loaded.run(&policy, &frame, 0, 4_542, 3).level, 0);
     assert_eq!(loaded.run(&policy, &frame, 0, 60, 0).level, 1);
     assert_eq!((loaded.counter(0), loaded.counter(1)), ([3, 4_542], [1, 60]));
@@ -288,7 +287,7 @@ fn who_paused_for_long_starts_anew() {
     assert_eq!(paused(2_000_000_000), 0);
     assert_eq!(loaded.run(&policy, &frame, 0, 901, 0).level, 0, "100 bytes since");
     assert_eq!(loaded.run(&policy, &frame, 0, 100, 0).level, 1, "1001 bytes since");
-    // Another processor's packet may bear a time that is yet to come.
+    // A packet on another processor may have a later time.
     let ahead = uptime_ns() + 60_000_000_000;
     loaded.flows.set(&key, &[30_000_u64, ahead, 2].map(u64::to_ne_bytes).concat()).unwrap();
     assert_eq!(loaded.run(&policy, &frame, 0, 100, 0).level, 3);
@@ -312,8 +311,8 @@ fn any_mix_of_flows_is_levelled_alike_by_model_and_kernel() {
                 let at = at.index(frame.len());
                 frame[at] = byte;
             }
-            // One in four is cut. The kernel's test run takes no frame that is
-            // its Ethernet header alone, and no untagged IP without its header.
+            // One in four is truncated. The kernel's test run rejects a frame with an Ethernet header
+            // only, and untagged IP without its header.
             frame.truncate(15 + len.index(4 * frame.len()));
             let header = match frame[12..14] {
                 [0x08, 0x00] => 20,
@@ -335,7 +334,7 @@ fn pinned_flows_spread_over_queues_evenly_and_by_seed() {
     let spread = |seed: u64| frames.iter().map(move |frame| Read::frame(frame).key.bucket(seed, 16));
     let mut counts = [0; 16];
     spread(SEED).for_each(|bucket| counts[usize::from(bucket)] += 1);
-    // 250 each, with a deviation of 15.
+    // 250 each, with a standard deviation of 15.
     assert!(counts.iter().all(|n| (170..330).contains(n)), "{counts:?}");
     let moved = spread(SEED).zip(spread(SEED + 1)).filter(|(a, b)| a != b).count();
     assert!(moved > 3_500, "another seed spreads anew: {moved} of 4000");

@@ -1,4 +1,4 @@
-//! IP headers: what is read of them, and the DSCP that is written.
+//! IP headers in the classifier: parsing, and writing the DSCP.
 //! Source: RFC 791 §3.1, RFC 8200 §3, RFC 2474 §3.
 
 use super::{
@@ -7,8 +7,7 @@ use super::{
 use crate::bpf::asm::{Assembler, Label, Op, REPLACE_CHECKSUM, Reg, STORE_BYTES, When, Width};
 use crate::egress::flow_key::{FRAGMENT_BITS, PROTOCOL, SOURCE, TARGET};
 
-/// Reads an IPv4 header into the key; goes to `other` where there is none and
-/// to `pins` with a fragment.
+/// Parses an IPv4 header into the key; jumps to `other` if there is none, to `pins` for a fragment.
 pub(super) fn ipv4(a: &mut Assembler, other: Label, pins: Label) {
     load_bytes(a, From::Reg(AT), HEADER, 20);
     a.jump_when(When::NotEqual, Reg::R0, 0, other);
@@ -33,7 +32,7 @@ pub(super) fn ipv4(a: &mut Assembler, other: Label, pins: Label) {
     a.jump_when(When::NotEqual, Reg::R1, 0, pins);
 }
 
-/// Reads an IPv6 header into the key; goes to `other` where there is none.
+/// Parses an IPv6 header into the key; jumps to `other` if there is none.
 pub(super) fn ipv6(a: &mut Assembler, other: Label) {
     load_bytes(a, From::Reg(AT), HEADER, 40);
     a.jump_when(When::NotEqual, Reg::R0, 0, other);
@@ -48,7 +47,7 @@ pub(super) fn ipv6(a: &mut Assembler, other: Label) {
         copy(a, Width::Double, HEADER + 24 + word, KEY + TARGET as i16 + word);
     }
     copy(a, Width::Byte, HEADER + 6, KEY + PROTOCOL as i16);
-    // The traffic class lies across the first two bytes.
+    // The traffic class spans the first two bytes.
     a.alu_value(Op::And, Reg::R1, 15);
     a.alu_value(Op::ShiftLeft, Reg::R1, 2);
     a.load(Width::Byte, Reg::R2, STACK, HEADER + 1);
@@ -58,7 +57,7 @@ pub(super) fn ipv6(a: &mut Assembler, other: Label) {
     a.store_value(Width::Word, STACK, VERSION, 6);
 }
 
-/// Writes the level's DSCP into the IP header, where it is another.
+/// Writes the level's DSCP into the IP header, if it differs.
 pub(super) fn rewrite(a: &mut Assembler, dscp: &[u8], out: Label) {
     let [known, v6] = std::array::from_fn(|_| a.label());
     for (level, &value) in dscp.iter().enumerate() {
@@ -73,7 +72,7 @@ pub(super) fn rewrite(a: &mut Assembler, dscp: &[u8], out: Label) {
     a.load(Width::Word, Reg::R1, STACK, VERSION);
     a.jump_when(When::Equal, Reg::R1, 6, v6);
     a.jump_when(When::NotEqual, Reg::R1, 4, out);
-    // The second byte: DSCP, then two bits of ECN, which stay.
+    // The second byte: DSCP, and two ECN bits that stay.
     a.load(Width::Half, Reg::R3, STACK, HEADER);
     a.load(Width::Byte, Reg::R1, STACK, HEADER + 1);
     a.alu_value(Op::And, Reg::R1, 3);
@@ -89,7 +88,7 @@ pub(super) fn rewrite(a: &mut Assembler, dscp: &[u8], out: Label) {
     let store = a.label();
     a.jump(store);
     a.bind(v6);
-    // Four bits of the DSCP in the first byte, two in the second.
+    // Four bits of the DSCP are in the first byte, two in the second.
     a.load(Width::Byte, Reg::R1, STACK, HEADER);
     a.alu_value(Op::And, Reg::R1, 0xf0);
     a.mov(Reg::R2, KEPT);
