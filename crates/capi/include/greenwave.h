@@ -13,7 +13,7 @@
 #define GREENWAVE_PRIVATE 48
 
 /*
- What a connection has been like, as of what came last on it.
+ State of a connection as of its last segment received.
  */
 struct GreenwaveFlow {
   /*
@@ -43,11 +43,11 @@ struct GreenwaveEvent {
    */
   int fd;
   /*
-   What happened, as epoll says it.
+   Event mask, as in epoll.
    */
   uint32_t events;
   /*
-   0 (most urgent) to 7; -1 for what is no connection on the stack. Those
+   0 (most urgent) to 7; -1 for a descriptor that is no connection on the stack. Events with -1
    come first.
    */
   int priority;
@@ -58,25 +58,25 @@ extern "C" {
 #endif // __cplusplus
 
 /*
- Whose a descriptor is: 3 for a socket for datagrams on the stack, 2 for a
- connection on it, 1 for a listener, 0 for anything else.
+ Kind of a descriptor: 3 for a UDP socket on the stack, 2 for a connection, 1 for a listener, 0
+ for anything else.
  */
 int greenwave_owns(int fd);
 
 /*
- How urgent is what connection `fd` was handed last, or what was said of
- it: 0 (most) to 7 (least); -1 and errno where that is not known.
+ Priority of connection `fd`, 0 (most urgent) to 7 (least): that of the data received last, or
+ the one set. -1 and errno if it is not known.
  */
 int greenwave_priority(int fd);
 
 /*
- What connection `fd` sends is as urgent as `priority`, 0 to 7, until
- something comes on it. 0, or -1 and errno.
+ Sets the priority, 0 to 7, of data sent on connection `fd` until data arrives on it. Returns 0,
+ or -1 and errno.
  */
 int greenwave_set_priority(int fd, int priority);
 
 /*
- Copies connection `fd`'s private bytes to `bytes`. 0, or -1 and errno.
+ Copies connection `fd`'s private bytes to `bytes`. Returns 0, or -1 and errno.
 
  # Safety
  `bytes` has room for `GREENWAVE_PRIVATE` bytes.
@@ -84,8 +84,8 @@ int greenwave_set_priority(int fd, int priority);
 int greenwave_private_read(int fd, uint8_t *bytes);
 
 /*
- Sets connection `fd`'s private bytes; its classifiers see them from the
- next packet on. 0, or -1 and errno.
+ Sets connection `fd`'s private bytes; its classifiers see them from the next packet on. Returns
+ 0, or -1 and errno.
 
  # Safety
  `bytes` points to `GREENWAVE_PRIVATE` bytes.
@@ -93,7 +93,7 @@ int greenwave_private_read(int fd, uint8_t *bytes);
 int greenwave_private_write(int fd, const uint8_t *bytes);
 
 /*
- Copies what connection `fd` has been like to `flow`. 0, or -1 and errno.
+ Copies the state of connection `fd` to `flow`. Returns 0, or -1 and errno.
 
  # Safety
  `flow` points to a flow.
@@ -101,11 +101,10 @@ int greenwave_private_write(int fd, const uint8_t *bytes);
 int greenwave_flow(int fd, struct GreenwaveFlow *flow);
 
 /*
- Registers `policy` (TOML, see the guide to policies; rules of the
- transport) for the connections that listener `fd` will accept. To be called
- between bind and listen; it holds instead of the operator's rules. 0, or -1
- and errno: `EINVAL` for a policy that means nothing, with the reason in
- `why`, cut to `why_len` bytes with the NUL.
+ Registers `policy` (TOML, see the guide to policies; transport rules only) for the connections
+ that listener `fd` will accept. It replaces the operator's rules; call it between bind and
+ listen. Returns 0, or -1 and errno. `EINVAL` means an invalid policy; the reason is in `why`,
+ cut to `why_len` bytes with the NUL.
 
  # Safety
  `policy` ends with NUL; `why` has room for `why_len` bytes, or is null.
@@ -113,17 +112,16 @@ int greenwave_flow(int fd, struct GreenwaveFlow *flow);
 int greenwave_classify(int fd, const char *policy, char *why, size_t why_len);
 
 /*
- Watches `fd` for `events` (EPOLLIN and the like, level-triggered) in the
- epoll set `epfd`, in the place of what it was watched for before; 0 for
- `events` ends that. 0, or -1 and errno.
+ Registers `fd` for `events` (EPOLLIN and the like, level-triggered) in the epoll set `epfd`,
+ replacing an earlier registration; 0 for `events` removes it. Returns 0, or -1 and errno.
  */
 int greenwave_watch(int epfd, int fd, uint32_t events);
 
 /*
- Waits as epoll_wait for events of what `greenwave_watch` put into `epfd`,
- and returns up to `max` of them, the most urgent first. Of connections only
- those whose priority has its bit in `levels` (1 << priority; 0xff for all).
- Their number, 0 after `timeout` milliseconds (-1 waits on), or -1 and errno.
+ Waits as epoll_wait for events that `greenwave_watch` registered in `epfd`, and returns up to
+ `max` of them, the most urgent first. Of connections, only those are returned whose priority has
+ its bit in `levels` (1 << priority; 0xff for all). Returns their number, 0 after `timeout`
+ milliseconds (-1: no timeout), or -1 and errno.
 
  # Safety
  `events` has room for `max` events.

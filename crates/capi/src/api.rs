@@ -1,15 +1,12 @@
-//! The C API: what a program that knows of us can ask, beyond the calls that
-//! every program makes. `include/greenwave.h` is made from this file.
+//! C API for programs written for greenwave. cbindgen makes `include/greenwave.h` from this file.
 //!
-//! The program runs under `greenwave run` and has ordinary descriptors; these
-//! functions tell what the stack knows of them. It need not be linked with
-//! anything else. [`greenwave_watch`] and [`greenwave_wait`] work on any
-//! descriptor; of what is not on the stack, and without `greenwave run`,
-//! [`greenwave_owns`] says 0 and all others fail with `ENOTSOCK`, so one
-//! program serves both.
-//! A classifier of C cannot be asked for each packet, for the stack is another
-//! process: what a program registers are rules ([`greenwave_classify`]), and
-//! what they and the program share is the private area. Source: ADPS M3–M7.
+//! The program runs under `greenwave run`, has ordinary descriptors, and need not be linked with
+//! anything. [`greenwave_watch`] and [`greenwave_wait`] work on any descriptor. For a descriptor
+//! that is not on the stack, and without `greenwave run`, [`greenwave_owns`] returns 0 and all
+//! others fail with `ENOTSOCK`, so one binary serves both.
+//!
+//! There is no per-packet callback, because the stack is another process: a program registers rules
+//! ([`greenwave_classify`]), and shares the private area with them. Source: ADPS M3–M7.
 
 use std::ffi::{CStr, c_char, c_int};
 
@@ -29,7 +26,7 @@ pub use wait::{GreenwaveEvent, greenwave_wait, greenwave_watch};
 pub const GREENWAVE_PRIVATE: usize = 48;
 const _: () = assert!(GREENWAVE_PRIVATE == PRIVATE);
 
-/// What a connection has been like, as of what came last on it.
+/// State of a connection as of its last segment received.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct GreenwaveFlow {
@@ -43,8 +40,8 @@ pub struct GreenwaveFlow {
     pub loss: f32,
 }
 
-/// Whose a descriptor is: 3 for a socket for datagrams on the stack, 2 for a
-/// connection on it, 1 for a listener, 0 for anything else.
+/// Kind of a descriptor: 3 for a UDP socket on the stack, 2 for a connection, 1 for a listener, 0
+/// for anything else.
 #[unsafe(no_mangle)]
 pub extern "C" fn greenwave_owns(fd: c_int) -> c_int {
     match ours(fd).map(|name| name.kind) {
@@ -55,8 +52,8 @@ pub extern "C" fn greenwave_owns(fd: c_int) -> c_int {
     }
 }
 
-/// How urgent is what connection `fd` was handed last, or what was said of
-/// it: 0 (most) to 7 (least); -1 and errno where that is not known.
+/// Priority of connection `fd`, 0 (most urgent) to 7 (least): that of the data received last, or
+/// the one set. -1 and errno if it is not known.
 #[unsafe(no_mangle)]
 pub extern "C" fn greenwave_priority(fd: c_int) -> c_int {
     let level = connection(fd).and_then(|name| label::get(&name, PRIORITY));
@@ -67,8 +64,8 @@ pub extern "C" fn greenwave_priority(fd: c_int) -> c_int {
     }
 }
 
-/// What connection `fd` sends is as urgent as `priority`, 0 to 7, until
-/// something comes on it. 0, or -1 and errno.
+/// Sets the priority, 0 to 7, of data sent on connection `fd` until data arrives on it. Returns 0,
+/// or -1 and errno.
 #[unsafe(no_mangle)]
 pub extern "C" fn greenwave_set_priority(fd: c_int, priority: c_int) -> c_int {
     let asked = connection(fd).and_then(|name| {
@@ -79,7 +76,7 @@ pub extern "C" fn greenwave_set_priority(fd: c_int, priority: c_int) -> c_int {
     outcome(asked.map(|asked| asked.answer))
 }
 
-/// Copies connection `fd`'s private bytes to `bytes`. 0, or -1 and errno.
+/// Copies connection `fd`'s private bytes to `bytes`. Returns 0, or -1 and errno.
 ///
 /// # Safety
 /// `bytes` has room for `GREENWAVE_PRIVATE` bytes.
@@ -88,7 +85,7 @@ pub unsafe extern "C" fn greenwave_private_read(fd: c_int, bytes: *mut u8) -> c_
     let private = connection(fd).and_then(|name| label::get(&name, PRIVATE_BYTES));
     match private {
         Ok(private) if private.len() == PRIVATE && !bytes.is_null() => {
-            // SAFETY: the caller has room for so many bytes, and they are not ours.
+            // SAFETY: the caller provides so many bytes, outside our memory.
             unsafe { std::ptr::copy_nonoverlapping(private.as_ptr(), bytes, PRIVATE) };
             0
         }
@@ -97,8 +94,8 @@ pub unsafe extern "C" fn greenwave_private_read(fd: c_int, bytes: *mut u8) -> c_
     }
 }
 
-/// Sets connection `fd`'s private bytes; its classifiers see them from the
-/// next packet on. 0, or -1 and errno.
+/// Sets connection `fd`'s private bytes; its classifiers see them from the next packet on. Returns
+/// 0, or -1 and errno.
 ///
 /// # Safety
 /// `bytes` points to `GREENWAVE_PRIVATE` bytes.
@@ -106,13 +103,13 @@ pub unsafe extern "C" fn greenwave_private_read(fd: c_int, bytes: *mut u8) -> c_
 pub unsafe extern "C" fn greenwave_private_write(fd: c_int, bytes: *const u8) -> c_int {
     let set = connection(fd).and_then(|name| {
         let seam = seam().ok_or(Errno::NOTSOCK)?;
-        // SAFETY: the caller's `bytes` are so many, or it is null, which is refused.
+        // SAFETY: the caller's `bytes` has this length, or is null, which is refused.
         unsafe { label::set_private(seam, &name, bytes.cast(), PRIVATE as u32) }
     });
     outcome(set.map(|()| Answer::Done))
 }
 
-/// Copies what connection `fd` has been like to `flow`. 0, or -1 and errno.
+/// Copies the state of connection `fd` to `flow`. Returns 0, or -1 and errno.
 ///
 /// # Safety
 /// `flow` points to a flow.
@@ -128,7 +125,7 @@ pub unsafe extern "C" fn greenwave_flow(fd: c_int, flow: *mut GreenwaveFlow) -> 
     match known {
         Ok(known) => {
             let host::shim::label_table::Flow { rtt_ns, received, sent, loss } = known;
-            // SAFETY: the caller's `flow` is one.
+            // SAFETY: the caller's `flow` points to a flow.
             unsafe { flow.write(GreenwaveFlow { rtt_ns, received, sent, loss }) };
             0
         }
@@ -136,11 +133,10 @@ pub unsafe extern "C" fn greenwave_flow(fd: c_int, flow: *mut GreenwaveFlow) -> 
     }
 }
 
-/// Registers `policy` (TOML, see the guide to policies; rules of the
-/// transport) for the connections that listener `fd` will accept. To be called
-/// between bind and listen; it holds instead of the operator's rules. 0, or -1
-/// and errno: `EINVAL` for a policy that means nothing, with the reason in
-/// `why`, cut to `why_len` bytes with the NUL.
+/// Registers `policy` (TOML, see the guide to policies; transport rules only) for the connections
+/// that listener `fd` will accept. It replaces the operator's rules; call it between bind and
+/// listen. Returns 0, or -1 and errno. `EINVAL` means an invalid policy; the reason is in `why`,
+/// cut to `why_len` bytes with the NUL.
 ///
 /// # Safety
 /// `policy` ends with NUL; `why` has room for `why_len` bytes, or is null.
@@ -166,9 +162,9 @@ pub unsafe extern "C" fn greenwave_classify(
         Ok(Some(reason)) => {
             if !why.is_null() && why_len > 0 {
                 let len = reason.len().min(why_len - 1);
-                // SAFETY: the caller has room for `why_len` bytes, of which these are the first.
+                // SAFETY: the caller provides `why_len` bytes, of which these are the first.
                 unsafe { std::ptr::copy_nonoverlapping(reason.as_ptr(), why.cast(), len) };
-                // SAFETY: as above; `len` is at most the last.
+                // SAFETY: as above; `len` is at most the last index.
                 unsafe { why.add(len).write(0) };
             }
             fail(Errno::INVAL)
@@ -193,7 +189,7 @@ fn outcome(answer: Result<Answer, Errno>) -> c_int {
 mod tests {
     use std::path::Path;
 
-    /// `UPDATE=1 cargo test -p capi` writes it anew.
+    /// `UPDATE=1 cargo test -p capi` regenerates the header.
     #[test]
     fn the_header_says_what_the_sources_say() {
         let here = Path::new(env!("CARGO_MANIFEST_DIR"));

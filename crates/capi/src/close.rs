@@ -1,5 +1,5 @@
-//! shutdown(2), after which a connection takes nothing more: its bytes take the pair from then on, and the
-//! kernel refuses them (`outbox`).
+//! shutdown(2). Later writes to the connection use the socket pair, where the kernel refuses them
+//! ([`shm_send`]).
 
 use std::ffi::c_int;
 
@@ -27,7 +27,7 @@ pub unsafe extern "C" fn shutdown(fd: c_int, how: c_int) -> c_int {
             return fail(Errno::NOTCONN);
         }
         if socket.kind == Kind::Listener {
-            // One that listens has nothing to write, and ends where it takes no connections any more.
+            // A listener has no write side, and stops accepting.
             if how == libc::SHUT_WR {
                 return 0;
             }
@@ -39,7 +39,8 @@ pub unsafe extern "C" fn shutdown(fd: c_int, how: c_int) -> c_int {
     next!(shutdown(fd, how) as Real)
 }
 
-/// True if `fd`, which is `socket`, has no peer, or not any more, so that TCP does not shut it down.
+/// True if stack socket `socket` with descriptor `fd` has no peer (any more), so that TCP returns
+/// `ENOTCONN`.
 fn is_unconnected(seam: &ShimClient, fd: c_int, socket: &Name) -> bool {
     match socket.kind {
         Kind::Listener => {

@@ -1,12 +1,11 @@
-//! Control data of datagrams: at which address of ours they came, from which
-//! they are to leave, their traffic class, and how what a program sends, or is handed,
-//! at once is cut into them.
+//! Ancillary data of datagrams: local address, traffic class and segment size.
 //!
-//! As `IP_PKTINFO` says it of a socket of IPv4, and `IPV6_PKTINFO` of one of IPv6,
-//! where IPv4 is written as it is mapped; as `IP_TOS` does of a datagram of IPv4, and
-//! `IPV6_TCLASS` of one of IPv6; and as `UDP_SEGMENT` and `UDP_GRO` do. Other control
-//! data that a program sends is refused: what it asks for would not be done.
-//! Source: cmsg(3), ip(7), udp(7), RFC 3542 §6.
+//! * `IP_PKTINFO` on IPv4 sockets; `IPV6_PKTINFO` on IPv6 sockets, with IPv4 addresses mapped;
+//! * `IP_TOS` on IPv4 datagrams, `IPV6_TCLASS` on IPv6 datagrams;
+//! * `UDP_SEGMENT` when sending, `UDP_GRO` when receiving.
+//!
+//! Any other control message sent is refused, because it would have no effect. Source: cmsg(3),
+//! ip(7), udp(7), RFC 3542 §6.
 
 use std::ffi::c_int;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -18,7 +17,7 @@ use rustix::io::Errno;
 
 use crate::memory;
 
-/// A control message of the program's, or the kernel's: of which level and type it is, and where what it holds is.
+/// Control message: its level and type, and the address and length of its data.
 pub(crate) struct Control {
     pub(crate) of: (c_int, c_int),
     start: *const u8,
@@ -26,36 +25,36 @@ pub(crate) struct Control {
 }
 
 impl Control {
-    /// The first bytes of its content, as a value.
+    /// The first bytes of the data, as a value.
     ///
     /// # Errors
-    /// `EINVAL`: it is too short.
+    /// `EINVAL`: the data is too short.
     ///
     /// # Safety
-    /// Its buffer can be read, and any bytes are a `T`.
+    /// The buffer can be read, and any bytes are a valid `T`.
     pub(crate) unsafe fn value<T: Copy>(&self) -> Result<T, Errno> {
         if self.len < size_of::<T>() {
             return Err(Errno::INVAL);
         }
-        // SAFETY: so many bytes are in the buffer, which the caller says can be read.
+        // SAFETY: the buffer has this many bytes and can be read, by the caller's contract.
         Ok(unsafe { self.start.cast::<T>().read_unaligned() })
     }
 }
 
-/// The control messages in `len` bytes at `start`, aligned or not; `EINVAL` instead of one that
-/// says to be longer than what is left (as `CMSG_OK` of the kernel's), and none after it.
+/// Control messages in `len` bytes at `start`, aligned or not. A message with a length beyond the
+/// buffer yields `EINVAL` and ends the iteration (`CMSG_OK` of Linux).
 ///
 /// # Safety
-/// So many bytes can be read, as long as the messages are looked at.
+/// The bytes can be read as long as the iterator is used.
 pub(crate) unsafe fn all(start: *const u8, len: usize) -> impl Iterator<Item = Result<Control, Errno>> {
     const HEADER: usize = size_of::<cmsghdr>();
-    // Headers are as long as a multiple of what they are aligned to.
+    // The header's length is a multiple of its alignment.
     const { assert!(HEADER.is_multiple_of(align_of::<usize>())) };
     let mut at = 0;
     std::iter::from_fn(move || {
         let left = len.checked_sub(at).filter(|left| *left >= HEADER && !start.is_null())?;
         let here = start.wrapping_add(at);
-        // SAFETY: a header is left.
+        // SAFETY: at least one header is left.
         let header = unsafe { here.cast::<cmsghdr>().read_unaligned() };
         if !(HEADER..=left).contains(&header.cmsg_len) {
             at = len;
@@ -67,16 +66,16 @@ pub(crate) unsafe fn all(start: *const u8, len: usize) -> impl Iterator<Item = R
     })
 }
 
-/// What `message` says.
+/// Ancillary data of `message`.
 ///
 /// # Errors
-/// `EINVAL`: it is cut short, or says what cannot be; `EOPNOTSUPP`: it says something else, too; `ENOBUFS`: it is
-/// longer than the kernel takes; `EFAULT`.
+/// `EINVAL`: truncated, or an invalid value; `EOPNOTSUPP`: another control message; `ENOBUFS`:
+/// longer than the kernel accepts; `EFAULT`.
 ///
 /// # Safety
-/// The program's message, for sendmsg(2).
+/// `message` is the program's argument to sendmsg(2).
 pub(crate) unsafe fn read(message: &msghdr) -> Result<Cmsg, Errno> {
-    /// What the kernel has memory for (`net.core.optmem_max`) is of this order.
+    /// Order of magnitude of the kernel's limit (`net.core.optmem_max`).
     const MOST: usize = 1 << 17;
     let (start, len) = (message.msg_control.cast_const(), message.msg_controllen);
     if len > MOST {
@@ -86,7 +85,7 @@ pub(crate) unsafe fn read(message: &msghdr) -> Result<Cmsg, Errno> {
         return Err(Errno::FAULT);
     }
     let mut said = Cmsg::default();
-    // SAFETY: so many bytes can be read.
+    // SAFETY: `len` bytes can be read.
     for control in unsafe { all(start.cast(), len) } {
         // SAFETY: as above.
         unsafe { one(&control?, &mut said) }?;
@@ -110,7 +109,7 @@ unsafe fn one(control: &Control, said: &mut Cmsg) -> Result<(), Errno> {
             let addr = Ipv6Addr::from(info.ipi6_addr.s6_addr).to_canonical();
             said.here = Some(PktInfo { addr, interface: info.ipi6_ifindex });
         }
-        // An int, or a byte, as the kernel takes it.
+        // An int or a byte, as in the kernel.
         (IPPROTO_IP, libc::IP_TOS) => {
             let class: c_int = if control.len == 1 {
                 // SAFETY: the caller's.
@@ -134,14 +133,14 @@ unsafe fn one(control: &Control, said: &mut Cmsg) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Writes what a program is told of a datagram from `from`, on a socket that speaks IPv6 if
-/// `six`, into the room for control data; MSG_CTRUNC where that has none.
+/// Writes ancillary data `said` of a datagram from `from` into the control buffer of `message`;
+/// `six`: the socket is IPv6. Sets MSG_CTRUNC if the buffer is too small.
 ///
 /// # Errors
-/// `EFAULT`: the room is not there.
+/// `EFAULT`: the buffer cannot be written.
 ///
 /// # Safety
-/// The program's message, for recvmsg(2).
+/// `message` is the program's argument to recvmsg(2).
 pub(crate) unsafe fn write(
     message: &mut msghdr,
     six: bool,
@@ -165,7 +164,7 @@ pub(crate) unsafe fn write(
             // SAFETY: the caller's.
             unsafe { room.put((IPPROTO_IP, libc::IP_PKTINFO), info) }?;
         }
-        // No socket of IPv4 has an address of IPv6.
+        // An IPv4 socket has no IPv6 address.
         Some(_) | None => {}
     }
     match (class, from) {
@@ -184,7 +183,7 @@ pub(crate) unsafe fn write(
     Ok(())
 }
 
-/// A program's room for control data, of which `msg_controllen` bytes are taken.
+/// Control buffer of the program, of which `msg_controllen` bytes are used.
 struct Room<'a> {
     message: &'a mut msghdr,
     left: usize,
@@ -192,10 +191,10 @@ struct Room<'a> {
 
 impl Room<'_> {
     /// # Safety
-    /// The program's message has `left` bytes of room behind `msg_controllen`.
+    /// `left` bytes are free after `msg_controllen`.
     unsafe fn put<T: Copy>(&mut self, (level, kind): (c_int, c_int), value: T) -> Result<(), Errno> {
         let len = size_of::<T>() as u32;
-        // SAFETY: they take a number and give one.
+        // SAFETY: both only compute.
         let (needed, space) = unsafe { (libc::CMSG_LEN(len) as usize, libc::CMSG_SPACE(len) as usize) };
         let Self { message, left } = self;
         if message.msg_control.is_null() || *left < needed {
@@ -205,7 +204,7 @@ impl Room<'_> {
         }
         let header = cmsghdr { cmsg_len: needed, cmsg_level: level, cmsg_type: kind };
         let next = message.msg_control.wrapping_byte_add(message.msg_controllen);
-        // SAFETY: the caller's room has a header, and the value behind it.
+        // SAFETY: the buffer has space for the header and the value after it.
         unsafe { memory::write(next.cast(), header) }?;
         // SAFETY: as above.
         unsafe { memory::write(next.wrapping_byte_add(size_of::<cmsghdr>()).cast(), value) }?;
@@ -220,10 +219,10 @@ impl Room<'_> {
 mod tests {
     use super::*;
 
-    /// A message with room for `room` bytes of control data, of 256.
+    /// A message with a control buffer of `room` bytes, of 256.
     fn with<R>(room: usize, see: impl FnOnce(&mut msghdr) -> R) -> R {
         let mut space = [0_u64; 32];
-        // SAFETY: a header of zeros is a message of nothing.
+        // SAFETY: a zeroed header is an empty message.
         let mut message: msghdr = unsafe { std::mem::zeroed() };
         message.msg_control = space.as_mut_ptr().cast();
         message.msg_controllen = room;
@@ -242,7 +241,7 @@ mod tests {
             for (here, class) in [(here, None), (None, Some(0)), (here, Some(255))] {
                 let said = Cmsg { here, class, segment: 0 };
                 let read = with(256, |message| {
-                    // SAFETY: there is so much room.
+                    // SAFETY: the buffer is large enough.
                     unsafe { write(message, six, Some(from.parse().unwrap()), said) }.unwrap();
                     // SAFETY: it was just filled.
                     unsafe { read(message) }
@@ -256,17 +255,17 @@ mod tests {
     fn how_what_comes_at_once_is_to_be_cut_is_told_last() {
         let told = with(256, |message| {
             let said = Cmsg { here: None, class: Some(1), segment: 1200 };
-            // SAFETY: there is so much room.
+            // SAFETY: the buffer is large enough.
             unsafe { write(message, false, Some(PEER4.parse().unwrap()), said) }.unwrap();
             // SAFETY: it was just filled.
             let second = unsafe { libc::CMSG_NXTHDR(message, libc::CMSG_FIRSTHDR(message)) };
-            // SAFETY: there are two.
+            // SAFETY: there are two messages.
             unsafe { (*second, libc::CMSG_DATA(second).cast::<c_int>().read_unaligned()) }
         });
         assert_eq!((told.0.cmsg_level, told.0.cmsg_type, told.1), (libc::SOL_UDP, libc::UDP_GRO, 1200));
     }
 
-    /// An address and its interface are 28 bytes (32 with what comes next), a traffic class 17.
+    /// An address with its interface takes 28 bytes (32 padded), a traffic class 17.
     #[test]
     fn where_there_is_no_room_that_is_said() {
         let here = Some(PktInfo { addr: "10.0.0.1".parse().unwrap(), interface: 3 });
@@ -282,7 +281,7 @@ mod tests {
             (0, none, (0, 0)),
         ] {
             let told = with(room, |message| {
-                // SAFETY: there is so much room.
+                // SAFETY: the buffer is large enough.
                 unsafe { write(message, false, Some(PEER4.parse().unwrap()), said) }.unwrap();
                 (message.msg_controllen, message.msg_flags)
             });
@@ -295,7 +294,7 @@ mod tests {
         let read = |level, kind, len| {
             with(24, |message| {
                 let header = cmsghdr { cmsg_len: len, cmsg_level: level, cmsg_type: kind };
-                // SAFETY: there is room for it.
+                // SAFETY: the buffer is large enough.
                 unsafe { message.msg_control.cast::<cmsghdr>().write(header) };
                 // SAFETY: it was just filled.
                 unsafe { read(message) }
@@ -311,12 +310,12 @@ mod tests {
         }
         assert_eq!(read(IPPROTO_IPV6, libc::IPV6_TCLASS, 17), Err(Errno::INVAL));
         assert_eq!(read(IPPROTO_IP, libc::IP_PKTINFO, 20), Err(Errno::INVAL));
-        // SAFETY: a header of zeros is a message of nothing.
+        // SAFETY: a zeroed header is an empty message.
         assert_eq!(unsafe { super::read(&std::mem::zeroed()) }, Ok(Cmsg::default()));
     }
 
-    /// Lengths that a header may say, in as many bytes, where it stands aligned and where not: nothing is read
-    /// beyond them (Miri and a page that is not there see it).
+    /// Header lengths in buffers of every size, aligned and unaligned: nothing is read beyond the
+    /// buffer (checked by Miri and by an unmapped page).
     #[test]
     fn a_length_that_a_header_says_is_not_believed() {
         let (level, kind) = (IPPROTO_IP, libc::IP_PKTINFO);
@@ -325,18 +324,18 @@ mod tests {
                 for cmsg_len in
                     [0, 1, 15, 16, 17, 27, 28, 29, 32, 40, 41, 1 << 31, usize::MAX - 7, usize::MAX]
                 {
-                    // As many as the buffer has, not one more.
+                    // Exactly this many bytes, so that Miri sees any read beyond them.
                     let mut bytes = vec![0_u8; shift + room];
                     let header = cmsghdr { cmsg_len, cmsg_level: level, cmsg_type: kind };
-                    // SAFETY: a header is bytes.
+                    // SAFETY: a header is plain bytes.
                     let said: [u8; size_of::<cmsghdr>()] = unsafe { std::mem::transmute(header) };
                     let len = said.len().min(room);
                     bytes[shift..shift + len].copy_from_slice(&said[..len]);
-                    // SAFETY: a header of zeros is a message of nothing.
+                    // SAFETY: a zeroed header is an empty message.
                     let mut message: msghdr = unsafe { std::mem::zeroed() };
                     message.msg_control = bytes[shift..].as_mut_ptr().cast();
                     message.msg_controllen = room;
-                    // SAFETY: there is so much room.
+                    // SAFETY: the buffer has `room` bytes.
                     let read = unsafe { super::read(&message) };
                     let expected = match room {
                         0..16 => Ok(Cmsg::default()),

@@ -1,9 +1,9 @@
 //! connect(2): connections that a program opens.
 //!
-//! Whose a connection is, its target says, and the desk knows. Then the
-//! connection's end of a socket pair takes the socket's number. It cannot be
-//! written to before its handshake is complete, and so `poll` and `epoll_wait`
-//! say what they would say of TCP.
+//! The socket server decides by the target address whether the stack opens the connection. The
+//! connection's end of a socket pair then replaces the program's descriptor. It is not writable
+//! before the handshake is complete, so `poll` and `epoll_wait` report what they would report for
+//! TCP.
 
 use std::ffi::{c_int, c_ulong, c_void};
 use std::net::SocketAddr;
@@ -42,7 +42,7 @@ pub unsafe extern "C-unwind" fn connect(fd: c_int, addr: *const sockaddr, len: s
     let family = unsafe { crate::socket_address::family(addr, len) }.map(c_int::from);
     let opened = match (unopened(fd, to, name.as_ref()), name) {
         (Some((six, from)), _) => match other_family(six, family, len) {
-            // The desk says so of any other address.
+            // The socket server returns this for any other address.
             Some(_) if from != 0 && listens(fd) => Err(Errno::ISCONN),
             Some(errno) => Err(errno),
             None => open(&seam, fd, to, six, from),
@@ -55,7 +55,7 @@ pub unsafe extern "C-unwind" fn connect(fd: c_int, addr: *const sockaddr, len: s
             (None, Some(errno)) => Err(errno),
             (None, None) => open(&seam, fd, to, name.six, 0).and_then(|ours| match ours {
                 true => Ok(true),
-                // It is the kernel's socket no more.
+                // The descriptor is no kernel socket any more.
                 false => Err(Errno::NETUNREACH),
             }),
         },
@@ -68,8 +68,8 @@ pub unsafe extern "C-unwind" fn connect(fd: c_int, addr: *const sockaddr, len: s
     }
 }
 
-/// The error of connecting a stream socket, which speaks IPv6 if it is `six`, to an address of another `family`
-/// in `len` bytes (Linux, `tcp_v4_connect` and `tcp_v6_connect`).
+/// Error of connecting a stream socket (IPv6 if `six`) to an address of another `family`, of `len`
+/// bytes (Linux, `tcp_v4_connect` and `tcp_v6_connect`).
 fn other_family(six: bool, family: Option<c_int>, len: socklen_t) -> Option<Errno> {
     const WITHOUT_SCOPE: socklen_t = 24;
     match family? {
@@ -80,12 +80,12 @@ fn other_family(six: bool, family: Option<c_int>, len: socklen_t) -> Option<Errn
     }
 }
 
-/// Disconnects socket `name` (connect(2) with `AF_UNSPEC`): a connection is reset, and its descriptor is a
-/// socket of the kernel's again.
+/// Disconnects socket `name` (connect(2) with `AF_UNSPEC`). A connection is reset, and its
+/// descriptor becomes a kernel socket again.
 fn disconnect(seam: &ShimClient, fd: c_int, name: &Name) -> Result<(), Errno> {
     match name.kind {
         Kind::Datagrams => udp_socket::connect(seam, name, None),
-        // It keeps its address; one that listens goes on.
+        // A bound socket keeps its address; a listener keeps listening.
         Kind::Listener => Ok(()),
         Kind::Connection | Kind::Opened => {
             let kernel = kernel_socket::new(name)?;
@@ -96,8 +96,8 @@ fn disconnect(seam: &ShimClient, fd: c_int, name: &Name) -> Result<(), Errno> {
     }
 }
 
-/// Opens a connection to `addr` with `fd`, a socket of the kernel's or one that is bound here,
-/// if that is ours to open; whether it was.
+/// Opens a connection to `addr` with `fd`, a kernel socket or a bound stack socket, if the stack
+/// routes there. True if it did.
 ///
 /// # Safety
 /// `addr` points to `len` bytes.
@@ -110,9 +110,8 @@ pub(crate) unsafe fn opens(fd: c_int, addr: *const sockaddr, len: socklen_t) -> 
     }
 }
 
-/// Whether `fd`, of our name `name` if it has one, is a socket with which a connection to `to` may
-/// be opened for the first time; with, whether it speaks IPv6, and the listener whose address
-/// it is bound to, or 0.
+/// Checks that `fd` (with stack name `name`, if any) can open its first connection, to `to`.
+/// Returns true for IPv6, and the number of the listener to whose address it is bound, or 0.
 fn unopened(fd: c_int, to: SocketAddr, name: Option<&Name>) -> Option<(bool, u64)> {
     match name {
         Some(name) if name.kind == Kind::Listener => Some((name.six, name.id)),
@@ -121,8 +120,8 @@ fn unopened(fd: c_int, to: SocketAddr, name: Option<&Name>) -> Option<(bool, u64
     }
 }
 
-/// Whether `fd` is a socket of TCP that a connection to `to` may make ours;
-/// with, whether it speaks IPv6.
+/// Checks that `fd` is a TCP socket of the kernel that may move to the stack to connect to `to`.
+/// Returns true for IPv6.
 fn free(fd: c_int, to: SocketAddr) -> Option<bool> {
     let ip = to.ip();
     if ip.is_loopback() || ip.is_unspecified() || ip.is_multicast() {
@@ -133,13 +132,12 @@ fn free(fd: c_int, to: SocketAddr) -> Option<bool> {
     if seam().is_some_and(|seam| fd_replace::is_elsewhere(&seam, socket)) {
         return None;
     }
-    // Who has bound an address of the kernel's means the kernel.
+    // A program that bound an address of the kernel wants the kernel's TCP.
     let bound = SocketAddr::try_from(getsockname(socket).ok()?).ok()?;
     bound.ip().to_canonical().is_unspecified().then_some(six)
 }
 
-/// Opens a connection, from the address of listener `from` if that is not 0.
-/// Whether it is ours.
+/// Opens a connection, from the address of listener `from` unless 0. True if the stack opened it.
 fn open(seam: &ShimClient, fd: c_int, to: SocketAddr, six: bool, from: u64) -> Result<bool, Errno> {
     let socket = borrow(fd).ok_or(Errno::BADF)?;
     let waits = !fcntl_getfl(socket)?.contains(OFlags::NONBLOCK);
@@ -157,28 +155,28 @@ fn open(seam: &ShimClient, fd: c_int, to: SocketAddr, six: bool, from: u64) -> R
         false => Err(Errno::INPROGRESS),
     };
     if let Ok(Answer::No(errno)) = outcome {
-        // The socket stays what it was, and may try another address.
+        // The socket stays as it was, and may try another address.
         return Err(Errno::from_raw_os_error(errno));
     }
     fd_replace::replace_fd(seam, fd, end)?;
     match outcome {
         Ok(_) => Ok(true),
-        // It goes on, as the kernel's would.
+        // The handshake goes on, as in the kernel.
         Err(Errno::AGAIN) => Err(Errno::INPROGRESS),
         Err(errno) => Err(errno),
     }
 }
 
-/// recv(2) of the C library's, in which a thread can be cancelled, as in connect(2).
+/// recv(2) of the C library: a cancellation point, as connect(2) is.
 fn receive(end: BorrowedFd<'_>, bytes: &mut [u8]) -> Result<usize, Errno> {
     type Real = unsafe extern "C-unwind" fn(c_int, *mut c_void, usize, c_int) -> ssize_t;
     let got = next!(recv(end.as_raw_fd(), bytes.as_mut_ptr().cast(), bytes.len(), 0) as Real);
     usize::try_from(got).map_err(|_| crate::errno())
 }
 
-/// What connecting a connection once more says; `None` when it could not be
-/// opened and the program knows: it may try again. Who waits (a signal had ended that
-/// before) waits for the handshake that is under way.
+/// Result of connecting a connection again; `None` if the handshake failed and the program has read
+/// the error, so that it may try again. A blocking call waits for a pending handshake (a signal had
+/// interrupted the earlier wait).
 fn already(seam: &ShimClient, fd: c_int, name: &Name) -> Option<Result<(), Errno>> {
     let errno = match handshake_state(seam, name) {
         Answer::No(errno) if errno != Errno::NOTCONN.raw_os_error() => Errno::from_raw_os_error(errno),
@@ -187,21 +185,21 @@ fn already(seam: &ShimClient, fd: c_int, name: &Name) -> Option<Result<(), Errno
     if errno == Errno::ALREADY {
         return Some(waited(fd).and_then(|()| match handshake_state(seam, name) {
             Answer::No(errno) => {
-                // Told now, it is not to be told again.
+                // Clears the error, which is reported now.
                 let _ = borrow(fd).map(socket_error);
                 Err(Errno::from_raw_os_error(errno))
             }
             _ => Ok(()),
         }));
     }
-    // Asking takes the error from the socket, as SO_ERROR and a read do.
+    // Reading SO_ERROR clears it, as a read does.
     let knows = || borrow(fd).is_none_or(|socket| socket_error(socket) == Ok(Ok(())));
     let failed = errno != Errno::ISCONN;
     (!failed || !knows()).then_some(Err(errno))
 }
 
-/// Waits until the handshake of `fd` is over, if that is what its calls do; in the C library's ppoll(2), as
-/// [`receive`] does in its recv(2).
+/// Blocks until the handshake of `fd` is over, if `fd` blocks; waits in the C library's ppoll(2), a
+/// cancellation point as [`receive`] is.
 fn waited(fd: c_int) -> Result<(), Errno> {
     type Real = unsafe extern "C-unwind" fn(*mut pollfd, c_ulong, *const timespec, *const sigset_t) -> c_int;
     let socket = borrow(fd).ok_or(Errno::BADF)?;
@@ -219,7 +217,8 @@ fn waited(fd: c_int) -> Result<(), Errno> {
     }
 }
 
-/// State of a connection: open, or `EALREADY` while its handshake is under way, or the reason why it is not.
+/// Handshake state of a connection: `Done`, `EALREADY` while it is pending, or the error that ended
+/// it.
 pub(crate) fn handshake_state(seam: &ShimClient, name: &Name) -> Answer {
     match name.kind {
         Kind::Opened | Kind::Connection => {
@@ -230,13 +229,13 @@ pub(crate) fn handshake_state(seam: &ShimClient, name: &Name) -> Answer {
     }
 }
 
-/// True if `fd`, which is bound, listens.
+/// True if the bound socket `fd` listens.
 pub(crate) fn listens(fd: c_int) -> bool {
     let asked = || seam()?.option(ours(fd)?.id, libc::SOL_SOCKET, libc::SO_ACCEPTCONN).ok();
     asked().is_some_and(|value| value == 1_i32.to_ne_bytes())
 }
 
-/// Whether `fd`, a connection, has a peer.
+/// True if connection `fd` has a peer.
 pub(crate) fn has_peer(seam: &ShimClient, fd: c_int, name: &Name) -> bool {
     match name.kind {
         Kind::Listener | Kind::Datagrams => return false,
@@ -244,7 +243,7 @@ pub(crate) fn has_peer(seam: &ShimClient, fd: c_int, name: &Name) -> bool {
         Kind::Opened => {}
     }
     let Some(socket) = borrow(fd) else { return false };
-    // Who can write need not ask.
+    // A writable connection needs no request.
     let mut fds = [PollFd::new(&socket, PollFlags::OUT)];
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
     let open = poll(&mut fds, Some(&now)) == Ok(1) && fds[0].revents() == PollFlags::OUT;
@@ -283,9 +282,9 @@ mod tests {
             assert_eq!(free(four.as_raw_fd(), never.parse().unwrap()), None, "{never}");
         }
         let bound = TcpListener::bind("127.0.0.1:0").unwrap();
-        assert_eq!(free(bound.as_raw_fd(), far), None, "bound to an address of the kernel's");
+        assert_eq!(free(bound.as_raw_fd(), far), None, "bound to a kernel address");
         let udp = UdpSocket::bind("0.0.0.0:0").unwrap();
-        assert_eq!(free(udp.as_raw_fd(), far), None, "no socket of TCP");
+        assert_eq!(free(udp.as_raw_fd(), far), None, "no TCP socket");
         assert_eq!(free(-1, far), None);
     }
 }

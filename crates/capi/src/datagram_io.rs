@@ -1,10 +1,8 @@
-//! One message of a socket for datagrams: the envelope, and what the program
-//! sees of it.
+//! Datagrams over the socket pair of a UDP socket: a header, then the payload.
 //!
-//! The envelope goes before the program's own pieces, and the kernel does the
-//! rest: waiting, MSG_PEEK, MSG_TRUNC, MSG_DONTWAIT, timeouts. An envelope may
-//! tell that an earlier datagram found nobody; that is the error of whichever
-//! call meets it first, sending or receiving, as with the kernel's UDP.
+//! The header precedes the program's iovecs. The kernel does the rest: blocking, MSG_PEEK,
+//! MSG_TRUNC, MSG_DONTWAIT, timeouts. A header may report that an earlier datagram was
+//! undeliverable. The next send or receive returns that error, as with the kernel's UDP.
 
 use std::ffi::{c_int, c_void};
 use std::net::SocketAddr;
@@ -19,23 +17,23 @@ use rustix::net::{RecvFlags, recv};
 use crate::real_fn::next;
 use crate::{borrow, errors, fail, label};
 
-/// What was received.
+/// Received datagram.
 #[derive(Debug)]
 pub(crate) struct ReceivedDatagram {
-    /// Bytes, as recv(2) returns them.
+    /// Length, as recv(2) returns it.
     pub len: usize,
-    /// Who sent it; nobody when the socket was shut down.
+    /// Sender; `None` after the socket was shut down.
     pub from: Option<SocketAddr>,
-    /// What else the program wants to be told.
+    /// Ancillary data that the program requested.
     pub said: Cmsg,
     /// `msg_flags`.
     pub flags: c_int,
 }
 
-/// A program's pieces that need no memory of their own.
+/// Iovecs that fit without an allocation.
 const FEW: usize = 16;
 
-/// An `iovec` of one piece.
+/// `iovec` of one buffer.
 pub(crate) fn piece(bytes: *const c_void, len: usize) -> iovec {
     iovec { iov_base: bytes.cast_mut(), iov_len: len }
 }
@@ -54,17 +52,17 @@ fn with<T>(envelope: &mut [u8; LEN], pieces: &[iovec], call: impl FnOnce(&mut ms
     };
     all[0] = head;
     all[1..].copy_from_slice(pieces);
-    // SAFETY: a header of zeros is a message of nothing.
+    // SAFETY: a zeroed header is an empty message.
     let mut message: msghdr = unsafe { std::mem::zeroed() };
     message.msg_iov = all.as_mut_ptr();
     message.msg_iovlen = all.len();
     call(&mut message)
 }
 
-/// Receives into `pieces`; `None` leaves an error behind.
+/// Receives a datagram into `pieces`; `None`: errno is set.
 ///
 /// # Safety
-/// The pieces are the program's, for recvmsg(2).
+/// `pieces` are the program's, for recvmsg(2).
 pub(crate) unsafe fn receive(fd: c_int, pieces: &[iovec], flags: c_int) -> Option<ReceivedDatagram> {
     type Real = unsafe extern "C-unwind" fn(c_int, *mut msghdr, c_int) -> ssize_t;
     if flags & libc::MSG_ERRQUEUE != 0 {
@@ -74,21 +72,21 @@ pub(crate) unsafe fn receive(fd: c_int, pieces: &[iovec], flags: c_int) -> Optio
     let mut envelope = [0; LEN];
     let (got, told) = with(&mut envelope, pieces, |message| {
         let message: *mut msghdr = message;
-        // There is no urgent data, and the kernel's UDP looks at no such flag.
+        // There is no urgent data; the kernel's UDP ignores the flag.
         let got = next!(recvmsg(fd, message, flags & !libc::MSG_OOB) as Real);
-        // SAFETY: it is ours, and there.
+        // SAFETY: the message is a local of `with`.
         (got, unsafe { (*message).msg_flags })
     });
     let got = usize::try_from(got).ok()?;
     if got == 0 && (flags & libc::MSG_DONTWAIT != 0 || is_nonblocking(fd)) && !errors::is_hung_up(fd) {
-        // It was shut down for reading: only a call that waits is told so.
+        // Shut down for reading: only blocking calls return 0.
         fail(Errno::AGAIN);
         return None;
     }
     if got == 0 {
         return Some(ReceivedDatagram { len: 0, from: None, said: Cmsg::default(), flags: 0 });
     }
-    // Shorter than an envelope is nothing that the stack has sent.
+    // A message shorter than the header is not from the stack.
     match (DatagramHeader::decode(&envelope), got.checked_sub(LEN)) {
         (Some(DatagramHeader::Peer(from)), Some(len)) => {
             let said = Cmsg::decode(&envelope);
@@ -112,10 +110,10 @@ fn is_nonblocking(fd: c_int) -> bool {
     borrow(fd).and_then(|fd| fcntl_getfl(fd).ok()).is_some_and(|flags| flags.contains(OFlags::NONBLOCK))
 }
 
-/// Sends `pieces` to `to`, or to whom the socket is connected with, as it is said.
+/// Sends `pieces` to `to`, or to the connected peer, with ancillary data `said`.
 ///
 /// # Safety
-/// The pieces are the program's, for sendmsg(2).
+/// `pieces` are the program's, for sendmsg(2).
 pub(crate) unsafe fn send(
     fd: c_int,
     name: &Name,
@@ -140,7 +138,7 @@ pub(crate) unsafe fn send(
         }
         _ => {}
     }
-    // A connected socket tells of an earlier datagram first.
+    // A connected socket reports the failure of an earlier datagram first.
     let connected = label::is_connected(name);
     if (to.is_none() || connected == Some(true))
         && let Some(errno) = failure(fd)
@@ -161,8 +159,7 @@ pub(crate) unsafe fn send(
     }
 }
 
-/// What became of an earlier datagram, if that is the next thing to read; it
-/// is not told again.
+/// Takes the error of an earlier datagram, if it is the next message. It is reported once.
 pub(crate) fn failure(fd: c_int) -> Option<Errno> {
     let (envelope, len) = read_head(fd, RecvFlags::PEEK)?;
     match (DatagramHeader::decode(&envelope), len) {
@@ -174,13 +171,13 @@ pub(crate) fn failure(fd: c_int) -> Option<Errno> {
     }
 }
 
-/// Takes the message that said so.
+/// Removes a failure message.
 fn take_failure(fd: c_int) {
     read_head(fd, RecvFlags::empty());
 }
 
-/// An envelope, if one is there, and how many bytes there were. The program has not asked: its errno stays
-/// what it is, and its thread is not cancelled here.
+/// Header of the next message, if there is one, and the message's length. It leaves the program's
+/// errno as it is and is no cancellation point.
 fn read_head(fd: c_int, flags: RecvFlags) -> Option<([u8; LEN], usize)> {
     let mut envelope = [0; LEN];
     let flags = flags | RecvFlags::DONTWAIT | RecvFlags::TRUNC;
@@ -217,7 +214,7 @@ mod tests {
 
     fn get(fd: &OwnedFd, buf: &mut [u8], flags: c_int) -> Option<(usize, Option<SocketAddr>, c_int)> {
         let pieces = [piece(buf.as_ptr().cast(), buf.len())];
-        // SAFETY: the piece is `buf`.
+        // SAFETY: the iovec is `buf`.
         let got = unsafe { receive(fd.as_raw_fd(), &pieces, flags | libc::MSG_DONTWAIT) };
         got.map(|got| (got.len, got.from, got.flags & libc::MSG_TRUNC))
     }
@@ -226,7 +223,7 @@ mod tests {
         let pieces: Vec<iovec> =
             payload.chunks(3).map(|part| piece(part.as_ptr().cast(), part.len())).collect();
         let to = to.map(|to| to.parse().unwrap());
-        // SAFETY: the pieces are of `payload`.
+        // SAFETY: the iovecs are of `payload`.
         unsafe { send(fd.as_raw_fd(), &name(six), to, Cmsg::default(), &pieces, 0) }
     }
 
@@ -242,13 +239,13 @@ mod tests {
         assert_eq!(get(&theirs, &mut buf, libc::MSG_PEEK), Some((5, Some(peer), 0)));
         assert_eq!(get(&theirs, &mut buf, 0), Some((5, Some(peer), 0)));
         assert_eq!(&buf[..5], b"hello");
-        assert_eq!(get(&theirs, &mut buf, 0), Some((0, Some(peer), 0)), "an empty one is one");
+        assert_eq!(get(&theirs, &mut buf, 0), Some((0, Some(peer), 0)), "an empty datagram");
         let (peek, trunc) = (libc::MSG_PEEK, libc::MSG_TRUNC);
         assert_eq!(get(&theirs, &mut buf, peek | trunc), Some((15, Some(peer), trunc)));
         assert_eq!(get(&theirs, &mut buf, 0), Some((8, Some(peer), trunc)));
         assert_eq!(&buf, b"more tha");
         drop(ours);
-        assert_eq!(get(&theirs, &mut buf, 0), Some((0, None, 0)), "an end");
+        assert_eq!(get(&theirs, &mut buf, 0), Some((0, None, 0)), "end of stream");
     }
 
     #[test]
@@ -268,7 +265,7 @@ mod tests {
         let (ours, theirs) = pair();
         let peer = "10.0.0.9:7";
         let noise: Vec<u8> = (0..100).collect();
-        assert_eq!(put(&theirs, false, Some(peer), &noise), 100, "in more pieces than few");
+        assert_eq!(put(&theirs, false, Some(peer), &noise), 100, "in more iovecs than `FEW`");
         assert_eq!(put(&theirs, false, None, b""), 0);
         let mut bytes = [0; 200];
         let (len, _) = recv(&ours, &mut bytes[..], RecvFlags::empty()).unwrap();
@@ -302,17 +299,17 @@ mod tests {
         assert_eq!(
             (get(&theirs, &mut buf, 0), errno()),
             (None, Some(libc::EAGAIN)),
-            "though it was peeked at"
+            "a peek takes the error"
         );
         refused();
         assert_eq!((put(&theirs, false, None, b"x"), errno()), (-1, Some(111)));
         assert_eq!(put(&theirs, false, None, b"x"), 1);
         refused();
-        assert_eq!(put(&theirs, false, Some("10.0.0.9:7"), b"x"), 1, "to somebody else");
+        assert_eq!(put(&theirs, false, Some("10.0.0.9:7"), b"x"), 1, "to another address");
         assert_eq!(failure(theirs.as_raw_fd()), Some(Errno::CONNREFUSED));
         assert_eq!(failure(theirs.as_raw_fd()), None);
         come(&ours, DatagramHeader::Peer("10.0.0.9:7".parse().unwrap()), b"");
-        assert_eq!(failure(theirs.as_raw_fd()), None, "a datagram is none");
-        assert!(get(&theirs, &mut buf, 0).is_some(), "and stays");
+        assert_eq!(failure(theirs.as_raw_fd()), None, "a datagram is no error");
+        assert!(get(&theirs, &mut buf, 0).is_some(), "and is not removed");
     }
 }

@@ -1,8 +1,9 @@
-//! Descriptors of one kernel socket: when the socket becomes ours, all of them in this process do.
+//! Duplicate descriptors of one kernel socket: when the socket moves to the stack, all duplicates
+//! in this process do.
 //!
-//! Only the calls that duplicate a descriptor are noted, so a process that never does pays nothing. What a
-//! forked child or another process has of the socket stays the kernel's: `greenwave run` says where one of
-//! those listens or connects. Source: dup(2), fcntl(2).
+//! Only the calls that duplicate a descriptor are recorded, so a process that makes none pays
+//! nothing. A duplicate in a forked child or another process stays with the kernel's socket;
+//! `greenwave run` reports if one of those listens or connects. Source: dup(2), fcntl(2).
 
 use std::ffi::{c_int, c_long};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,10 +11,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::real_fn::next;
 use crate::{borrow, is_loaded, seam, shm_send, socket_kind};
 
-/// This process has duplicated the descriptor of a kernel's socket that may become ours.
+/// True once this process has duplicated the descriptor of a kernel socket that may move to the
+/// stack.
 static ANY: AtomicBool = AtomicBool::new(false);
 
-/// Takes note that the descriptor `fd` is duplicated.
+/// Records that `fd` is duplicated.
 pub(crate) fn note(fd: c_int) {
     if ANY.load(Ordering::Relaxed) || seam().is_none() || shm_send::is_confined() {
         return;
@@ -71,7 +73,7 @@ pub unsafe extern "C" fn dup3(from: c_int, to: c_int, flags: c_int) -> c_int {
 /// fcntl(2).
 ///
 /// # Safety
-/// As the C library's; where a command has no argument, `argument` is whatever stood there.
+/// As the C library's; for a command without an argument, `argument` is undefined.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn fcntl(fd: c_int, command: c_int, argument: c_long) -> c_int {
     type Real = unsafe extern "C-unwind" fn(c_int, c_int, c_long) -> c_int;
@@ -79,17 +81,17 @@ pub unsafe extern "C-unwind" fn fcntl(fd: c_int, command: c_int, argument: c_lon
     if is_loaded() {
         return next!(fcntl(fd, command, argument) as Real);
     }
-    // SAFETY: the program's arguments; before the loader is done nothing can be looked for.
+    // SAFETY: the program's arguments; before the loader is done, no function can be looked up.
     unsafe { libc::syscall(libc::SYS_fcntl, fd, command, argument) as c_int }
 }
 
-/// fcntl(2), as programs call it that know of large files.
+/// fcntl(2) for programs built with large-file support.
 ///
 /// # Safety
 /// As [`fcntl`].
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn fcntl64(fd: c_int, command: c_int, argument: c_long) -> c_int {
-    // SAFETY: the program's arguments; with 64 bits the two are one.
+    // SAFETY: the program's arguments; on 64-bit machines the two are the same.
     unsafe { fcntl(fd, command, argument) }
 }
 

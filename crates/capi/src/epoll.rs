@@ -1,13 +1,11 @@
-//! Events in the order of labels: epoll_ctl is listened to, and what
-//! epoll_wait and its kin return is put into order ([`queueing::batch`]).
+//! epoll with events in label order: epoll_ctl is recorded, and the events that epoll_wait returns
+//! are reordered ([`queueing::event_order`]).
 //!
-//! Nothing is done while no two sockets differ in urgency, so a program
-//! without a policy waits as it does on the kernel. poll and select have no
-//! order to change: they return the program's own list.
+//! Nothing is done while no two sockets differ in priority, so without a policy a program waits as
+//! on the kernel. poll and select are not reordered: they fill the program's own list.
 //!
-//! Before it waits a thread on the stack's core gives that away, or what has come
-//! meanwhile, and what it has answered, would wait for the end of its slice
-//! ([`YieldPolicy`]).
+//! Before it waits, a thread on the stack's core yields; otherwise received packets and the
+//! thread's own responses would wait until its time slice ends ([`YieldPolicy`]).
 
 use std::cell::Cell;
 use std::ffi::c_int;
@@ -24,9 +22,9 @@ use crate::epoll_index::{EpollIndex, Hint};
 use crate::real_fn::next;
 use crate::{epoll_registry, errors, fail, label, memory, ours, seam};
 
-/// As many connections as a process has descriptors here, three times.
+/// Connections by epoll registration: capacity for three times a process's descriptors.
 static HINTS: EpollIndex<16_384> = EpollIndex::new();
-/// Calls in a row in which who is less urgent had no turn, by the set's number.
+/// Consecutive calls that held back less urgent events, by the set's number.
 static LEFT: [AtomicU8; 256] = [const { AtomicU8::new(0) }; 256];
 
 /// epoll_ctl(2).
@@ -48,7 +46,8 @@ pub unsafe extern "C" fn epoll_ctl(epoll: c_int, op: c_int, fd: c_int, event: *m
     let (word, by_level) = (wanted.u64, is_by_level(wanted.events));
     let before = if op == libc::EPOLL_CTL_MOD { HINTS.get(epoll, word) } else { None };
     let id = before.map(|hint| hint.id).or_else(|| number(fd));
-    // What the kernel may not return again must never be taken for what it does.
+    // An event that is edge-triggered or one-shot must never count as level-triggered, not even for
+    // a moment.
     let early = Hint { id: id.unwrap_or_default(), by_level: false };
     HINTS.note(epoll, word, id.map(|_| early));
     let done = next!(epoll_ctl(epoll, op, fd, event) as Real);
@@ -58,31 +57,32 @@ pub unsafe extern "C" fn epoll_ctl(epoll: c_int, op: c_int, fd: c_int, event: *m
     done
 }
 
-/// Takes note that `fd`, which is ours by now, has a place with `word` and `events` in the set `epoll`.
+/// Records that `fd`, by now a stack socket, is registered with `word` and `events` in the set
+/// `epoll`.
 pub(crate) fn note(epoll: c_int, fd: c_int, word: u64, events: u32) {
     keep(epoll, word, number(fd), events);
 }
 
-/// Remembers that `word` in the set `epoll`, registered with `events`, stands for number `id`.
+/// Records that `word` in the set `epoll`, registered with `events`, belongs to number `id`.
 fn keep(epoll: c_int, word: u64, id: Option<u64>, events: u32) {
     HINTS.note(epoll, word, id.map(|id| Hint { id, by_level: is_by_level(events) }));
 }
 
-/// Whether the kernel returns what is registered with `events` as long as it is ready.
+/// True if the kernel returns an event of `events` again as long as the descriptor is ready.
 fn is_by_level(events: u32) -> bool {
     events & (libc::EPOLLET | libc::EPOLLONESHOT) as u32 == 0
 }
 
-/// By which number labels know `fd`, if it is a connection or a socket for datagrams of ours.
+/// Number of `fd` in the label table, if it is a connection or a UDP socket on the stack.
 fn number(fd: c_int) -> Option<u64> {
     let id = label::number(&ours(fd)?)?;
     label::all().map(|_| id)
 }
 
-/// Waits by `call`, which takes so many events at the most.
+/// Waits by `call`, whose argument is the maximum number of events.
 ///
 /// # Safety
-/// `call` writes as many events to `events` as it says, at most `max`.
+/// `call` writes as many events to `events` as it returns, at most `max`.
 unsafe fn wait(
     epoll: c_int,
     events: *mut epoll_event,
@@ -111,13 +111,13 @@ unsafe fn wait(
     kept as c_int
 }
 
-/// Gives the stack the core that the two share, after a piece of work.
+/// Yields the core shared with the stack, if a yield is due.
 fn give_way(labels: &LabelReader) {
     thread_local! { static YIELDING: Cell<YieldPolicy> = const { Cell::new(YieldPolicy::new()) } }
     if labels.core().is_none_or(|core| affinity::here() != Some(core)) {
         return;
     }
-    // A thread that ends has nobody to give way to.
+    // A thread that is ending need not yield.
     let _ = YIELDING.try_with(|cell| {
         let mut yielding = cell.get();
         if yielding.is_due() {
@@ -195,7 +195,7 @@ mod tests {
 
     #[test]
     fn a_place_from_before_a_socket_was_ours_is_known_by_its_events() {
-        // No descriptor, so no other test's set.
+        // No real descriptor, so no other test uses the set.
         let (set, word) = (c_int::MAX, 77);
         let flags = [(0, true), (libc::EPOLLET, false), (libc::EPOLLONESHOT, false)];
         for (flag, by_level) in flags {
@@ -203,6 +203,6 @@ mod tests {
             assert_eq!(HINTS.get(set, word), Some(Hint { id: 8, by_level }), "{flag:#x}");
         }
         note(set, -1, word, libc::EPOLLIN as u32);
-        assert_eq!(HINTS.get(set, word), None, "what is none of ours has none");
+        assert_eq!(HINTS.get(set, word), None, "no stack socket, no entry");
     }
 }

@@ -1,30 +1,28 @@
-//! Which connection of ours an event speaks of.
+//! Index of epoll registrations: from set and user data to connection.
 //!
-//! epoll returns the word that the program registered, and nothing else. So
-//! what epoll_ctl is told is remembered here, by set and word, in a table of
-//! fixed size without locks: threads share it, a fork copies it, and an exec
-//! closes the sets with it. An entry that was overwritten by another, or that
-//! outlived its connection, costs an event its place in the order; nothing
-//! else hangs on it. An entry that two threads wrote at once fails its check
-//! and counts as none.
+//! epoll returns only the user data that the program registered, so epoll_ctl fills this index. It
+//! is a fixed-size table without locks: threads share it, a fork copies it, and exec closes the
+//! sets. A wrong answer costs an event only its position in the order: an entry may be overwritten
+//! by another, or outlive its connection. An entry written by two threads at once fails its check
+//! and counts as absent.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What is remembered of a registration.
+/// Entry for one registration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Hint {
-    /// The connection's number, below 2⁶².
+    /// Number of the connection, below 2⁶².
     pub(crate) id: u64,
-    /// The kernel returns it as long as it is ready.
+    /// Level-triggered: the kernel returns the event as long as the descriptor is ready.
     pub(crate) by_level: bool,
 }
 
 const BY_LEVEL: u64 = 1 << 63;
 const SOME: u64 = 1 << 62;
-/// Registrations that fall together.
+/// Associativity: entries per set of the table.
 const WAYS: usize = 4;
 
-/// `SETS` × 4 entries: the key and the value together, and the value.
+/// `SETS` × 4 entries: key XOR value, and value.
 pub(crate) struct EpollIndex<const SETS: usize>([[[AtomicU64; 2]; WAYS]; SETS]);
 
 impl<const SETS: usize> EpollIndex<SETS> {
@@ -32,7 +30,7 @@ impl<const SETS: usize> EpollIndex<SETS> {
         Self([const { [const { [const { AtomicU64::new(0) }; 2] }; WAYS] }; SETS])
     }
 
-    /// Remembers what `word` in the set `epoll` stands for; `None`: nothing of ours.
+    /// Records `hint` for `word` in the set `epoll`; `None` removes it.
     pub(crate) fn note(&self, epoll: i32, word: u64, hint: Option<Hint>) {
         let key = key(epoll, word);
         let ways = &self.0[key as usize % SETS];
@@ -52,7 +50,7 @@ impl<const SETS: usize> EpollIndex<SETS> {
         }
     }
 
-    /// What `word` in the set `epoll` stands for, as far as is known.
+    /// Entry of `word` in the set `epoll`, if it is known.
     pub(crate) fn get(&self, epoll: i32, word: u64) -> Option<Hint> {
         let key = key(epoll, word);
         let mut known = self.0[key as usize % SETS].iter().map(read);
@@ -61,7 +59,7 @@ impl<const SETS: usize> EpollIndex<SETS> {
     }
 }
 
-/// Key and value of an entry; key 0: it is empty, or being written.
+/// Key and value of an entry; key 0: empty, or being written.
 fn read(entry: &[AtomicU64; 2]) -> (u64, u64) {
     let (both, value) = (entry[0].load(Ordering::Relaxed), entry[1].load(Ordering::Relaxed));
     (both ^ value, value)
@@ -72,7 +70,7 @@ fn write(entry: &[AtomicU64; 2], key: u64, value: u64) {
     entry[1].store(value, Ordering::Relaxed);
 }
 
-/// Never 0. Two different pairs have the same one in 2⁶³ times.
+/// Key, never 0. Two different pairs collide with probability 2⁻⁶³.
 fn key(epoll: i32, word: u64) -> u64 {
     // The finalizer of SplitMix64, twice.
     let mix = |mut x: u64| {

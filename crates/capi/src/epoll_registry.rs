@@ -1,12 +1,11 @@
-//! Places in epoll sets, kept when a socket becomes ours.
+//! Registry of epoll registrations, which are restored when a socket moves to the stack.
 //!
-//! An epoll set watches a file, not a number: what takes the number's place is
-//! not watched. Programs that register first and connect then (nginx does)
-//! would wait for ever. Which sets there are is noted when they are made, and
-//! which descriptors were ever put into one; what sets watch, the kernel itself tells,
-//! so a note that is old does no harm. Nothing is asked by trying: what is added only to see whether
-//! it can be may be told at once to whoever waits there.
-//! Source: proc_pid_fdinfo(5), epoll(7).
+//! An epoll set refers to an open file, not to a descriptor number, so a replaced descriptor is no
+//! longer registered. Programs that register before they connect (nginx) would wait forever. The
+//! registry records epoll sets when they are created, and descriptors that were ever registered.
+//! The registrations themselves are read from the kernel, so a stale record does no harm. No trial
+//! registration is made: it could report an event to a waiting thread. Source: proc_pid_fdinfo(5),
+//! epoll(7).
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicI32, AtomicU64, AtomicUsize, Ordering};
@@ -18,23 +17,23 @@ use rustix::io::retry_on_intr;
 use crate::borrow;
 use crate::real_fn::next;
 
-/// Sets that a process is known to have; of more, sockets that become ours
-/// after they were registered are lost.
+/// Maximum number of sets recorded; registrations in further sets are lost when a socket moves to
+/// the stack.
 const SETS_MAX: usize = 256;
 static SETS: [AtomicI32; SETS_MAX] = [const { AtomicI32::new(-1) }; SETS_MAX];
 static SETS_LEN: AtomicUsize = AtomicUsize::new(0);
-/// Descriptors that are told apart, a bit each; those beyond count as watched.
+/// Descriptors recorded, one bit each; those beyond count as registered.
 const FDS: usize = 1 << 20;
 static WATCHED: [AtomicU64; FDS / 64] = [const { AtomicU64::new(0) }; FDS / 64];
 
-/// A place in a set.
+/// Registration in an epoll set.
 pub(crate) struct EpollEntry {
     set: c_int,
     events: EventFlags,
     data: u64,
 }
 
-/// Takes note of `set`, a new descriptor.
+/// Records `set`, a new descriptor.
 fn note(set: c_int) -> c_int {
     let known = SETS_LEN.load(Ordering::Acquire).min(SETS_MAX);
     if set >= 0 && SETS[..known].iter().all(|known| known.load(Ordering::Relaxed) != set) {
@@ -66,20 +65,20 @@ pub unsafe extern "C" fn epoll_create1(flags: c_int) -> c_int {
     note(next!(epoll_create1(flags) as Real))
 }
 
-/// Takes note that `fd` is put into some set.
+/// Records that `fd` is registered in some set.
 pub(crate) fn put(fd: c_int) {
     if let Some((word, bit)) = noted(fd) {
         word.fetch_or(bit, Ordering::Relaxed);
     }
 }
 
-/// Where it is noted whether `fd` is in a set.
+/// Word and bit that record a registration of `fd`.
 fn noted(fd: c_int) -> Option<(&'static AtomicU64, u64)> {
     let at = usize::try_from(fd).ok()?;
     Some((WATCHED.get(at / 64)?, 1 << (at % 64)))
 }
 
-/// The places of `fd`.
+/// Registrations of `fd`.
 pub(crate) fn of(fd: c_int) -> Vec<EpollEntry> {
     if noted(fd).is_some_and(|(word, bit)| word.load(Ordering::Relaxed) & bit == 0) {
         return Vec::new();
@@ -87,21 +86,21 @@ pub(crate) fn of(fd: c_int) -> Vec<EpollEntry> {
     let known = SETS_LEN.load(Ordering::Acquire).min(SETS_MAX);
     let sets = SETS[..known].iter().map(|set| set.load(Ordering::Relaxed));
     let places: Vec<EpollEntry> = sets.filter_map(|set| place(set, fd)).collect();
-    // The note was of an earlier descriptor of this number.
+    // The record belonged to an earlier descriptor of this number.
     if let (true, Some((word, bit))) = (places.is_empty(), noted(fd)) {
         word.fetch_and(!bit, Ordering::Relaxed);
     }
     places
 }
 
-/// The place of `fd` in `set`.
+/// Registration of `fd` in `set`.
 fn place(set: c_int, fd: c_int) -> Option<EpollEntry> {
     let info = text(&format!("/proc/self/fdinfo/{set}"))?;
     info.lines().find_map(|line| read(line, fd)).map(|(events, data)| EpollEntry { set, events, data })
 }
 
-/// What stands in the file `path`, by system calls made directly: in the C library's a thread may be
-/// cancelled, and the standard library may not be unwound there.
+/// Content of the file `path`, by direct system calls: the C library's are cancellation points, and
+/// the standard library must not be unwound there.
 fn text(path: &str) -> Option<String> {
     let file = open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
     let (mut text, mut piece) = (Vec::new(), [0; 4096]);
@@ -113,7 +112,7 @@ fn text(path: &str) -> Option<String> {
     }
 }
 
-/// Events and data, where a line of an epoll set is about `fd`.
+/// Events and user data, if `line` of an epoll set's fdinfo is about `fd`.
 fn read(line: &str, fd: c_int) -> Option<(EventFlags, u64)> {
     let mut words = line.strip_prefix("tfd:")?.split_whitespace();
     if words.next()?.parse() != Ok(fd) {
@@ -125,22 +124,22 @@ fn read(line: &str, fd: c_int) -> Option<(EventFlags, u64)> {
     Some((events, u64::from_str_radix(data, 16).ok()?))
 }
 
-/// Takes `fd`, which is about to be another file, from its places: as long as another process has a copy
-/// of the file that it was, sets would go on telling of that.
+/// Removes the registrations of `fd`, which is about to be replaced. Otherwise the sets would keep
+/// reporting the old file as long as another process has it open.
 pub(crate) fn leave(fd: c_int, watches: &[EpollEntry]) {
     for watch in watches {
         if let (Some(set), Some(it)) = (borrow(watch.set), borrow(fd)) {
-            // Taken out meanwhile, it is out.
+            // Fails if it was removed meanwhile.
             let _ = epoll::delete(set, it);
         }
     }
 }
 
-/// Gives `fd`, now another file, its places again.
+/// Restores the registrations of `fd`, now another file.
 pub(crate) fn again(fd: c_int, watches: &[EpollEntry]) {
     for watch in watches {
         if let (Some(set), Some(it)) = (borrow(watch.set), borrow(fd))
-            // Closed meanwhile, it has no places.
+            // Fails if it was closed meanwhile.
             && epoll::add(set, it, EventData::new_u64(watch.data), watch.events).is_ok()
         {
             crate::epoll::note(watch.set, fd, watch.data, watch.events.bits());
@@ -165,12 +164,12 @@ mod tests {
         let (after, mut other) = UnixStream::pair().unwrap();
         assert!(of(before.as_raw_fd()).is_empty());
         put(before.as_raw_fd());
-        assert!(of(before.as_raw_fd()).is_empty(), "an old note does no harm");
+        assert!(of(before.as_raw_fd()).is_empty(), "a stale record does no harm");
         put(before.as_raw_fd());
         let wanted = EventFlags::IN | EventFlags::RDHUP | EventFlags::ET;
         epoll::add(&set, &before, EventData::new_u64(u64::MAX - 5), wanted).unwrap();
         let places = of(before.as_raw_fd());
-        assert_eq!(places.len(), 1, "one set, noted once");
+        assert_eq!(places.len(), 1, "one set, recorded once");
         assert!(places[0].events.contains(wanted));
         again(after.as_raw_fd(), &places);
         other.write_all(b"x").unwrap();
@@ -192,7 +191,7 @@ mod tests {
         let mut events: Vec<epoll::Event> = Vec::with_capacity(4);
         let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
         epoll::wait(&set, rustix::buffer::spare_capacity(&mut events), Some(&now)).unwrap();
-        assert!(events.is_empty(), "its end is no news");
+        assert!(events.is_empty(), "no event for its end");
     }
 
     #[test]

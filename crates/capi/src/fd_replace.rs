@@ -1,8 +1,7 @@
-//! A socket of the kernel's becomes ours: another file takes its number, and
-//! has what the program has said of it before.
+//! Replacement of a kernel socket by a stack socket under the same descriptor.
 //!
-//! Flags go along, options, and its places in epoll sets. What the kernel can
-//! keep for a socket pair it keeps; what is TCP's is told to the desk.
+//! Flags, options and epoll registrations are carried over. Options that a socket pair keeps are
+//! set on it; options of TCP go to the socket server.
 
 use std::ffi::{c_int, c_void};
 use std::mem::ManuallyDrop;
@@ -19,8 +18,7 @@ use rustix::io::{DupFlags, Errno, FdFlags, dup3, fcntl_getfd, ioctl_fionbio};
 use crate::real_fn::next;
 use crate::{borrow, duplicates, epoll_registry, kernel_socket, label, shm_send, udp_fds};
 
-/// Options that a socket pair keeps, and that say nothing while they are as
-/// they begin: 0, for each of their words.
+/// Options that a socket pair keeps; a value of all zeros is the default.
 const KEPT: [c_int; 7] = [
     libc::SO_REUSEADDR,
     libc::SO_REUSEPORT,
@@ -30,12 +28,10 @@ const KEPT: [c_int; 7] = [
     libc::SO_SNDTIMEO,
     libc::SO_OOBINLINE,
 ];
-/// Whether buffers have sizes that a program chose: bit 0 for what it sends,
-/// bit 1 for what it receives (socket(7)).
+/// Bit mask of buffers whose size the program set: bit 0 send, bit 1 receive (socket(7)).
 const SO_BUF_LOCK: c_int = 72;
 
-/// Options that the stack answers for, and what Linux does unless it is told otherwise
-/// (tcp(7), ip(7), ipv6(7)).
+/// Options that the stack implements, with Linux's defaults (tcp(7), ip(7), ipv6(7)).
 const TOLD: [(c_int, c_int, c_int); 12] = [
     (IPPROTO_TCP, libc::TCP_KEEPIDLE, 7200),
     (IPPROTO_TCP, libc::TCP_KEEPINTVL, 75),
@@ -51,8 +47,8 @@ const TOLD: [(c_int, c_int, c_int); 12] = [
     (libc::IPPROTO_IPV6, libc::IPV6_MINHOPCOUNT, 0),
 ];
 
-/// Options with an effect that the stack does not have on all kinds of sockets: level, name, whether zero is
-/// their default.
+/// Options with an effect that the stack lacks on some kinds of sockets: level, name, true if zero
+/// is the default.
 const EFFECTS: [(c_int, c_int, bool); 45] = [
     (SOL_SOCKET, libc::SO_DONTROUTE, true),
     (SOL_SOCKET, libc::SO_TIMESTAMP, true),
@@ -100,7 +96,7 @@ const EFFECTS: [(c_int, c_int, bool); 45] = [
     (IPPROTO_IP, IP_UNICAST_IF, true),
     (IPPROTO_IP, IP_LOCAL_PORT_RANGE, true),
 ];
-/// As include/uapi/linux/in.h and asm-generic/socket.h have them.
+/// From include/uapi/linux/in.h and asm-generic/socket.h.
 const IP_CHECKSUM: c_int = 23;
 const IP_RECVFRAGSIZE: c_int = 25;
 const IP_RECVERR_RFC4884: c_int = 26;
@@ -110,12 +106,12 @@ const IP_LOCAL_PORT_RANGE: c_int = 51;
 const SO_TIMESTAMP_NEW: c_int = 63;
 const SO_TIMESTAMPNS_NEW: c_int = 64;
 const SO_TIMESTAMPING_NEW: c_int = 65;
-/// As include/uapi/linux/tcp.h has them.
+/// From include/uapi/linux/tcp.h.
 const TCP_FASTOPEN_NO_COOKIE: c_int = 34;
 const TCP_INQ: c_int = 36;
 const TCP_TX_DELAY: c_int = 37;
 
-/// Puts a copy of `end` in the place of the program's socket `fd`, and of other descriptors of it.
+/// Replaces the program's socket `fd` and its duplicates by copies of `end`.
 pub(crate) fn replace_fd(seam: &ShimClient, fd: c_int, end: &OwnedFd) -> Result<(), Errno> {
     let name = Name::of(end.as_fd());
     if let Some(name) = &name {
@@ -123,7 +119,7 @@ pub(crate) fn replace_fd(seam: &ShimClient, fd: c_int, end: &OwnedFd) -> Result<
     }
     match name {
         Some(Name { kind: Kind::Datagrams, id, .. }) => {
-            // Before anybody can meet it.
+            // Set before any thread can use the descriptor.
             udp_fds::expect();
             tell_room(seam, fd, id);
         }
@@ -131,19 +127,20 @@ pub(crate) fn replace_fd(seam: &ShimClient, fd: c_int, end: &OwnedFd) -> Result<
         None => {}
     }
     for other in duplicates::of(fd) {
-        // One that is closed meanwhile needs no other file.
+        // A duplicate closed meanwhile needs no replacement.
         let _ = replace(other, end);
     }
     replace(fd, end)
 }
 
-/// Has the desk count options that were set on the kernel's socket `fd` and have no effect on the stack.
+/// Reports to the socket server the options set on the kernel socket `fd` that the stack ignores;
+/// it counts them.
 fn count_effects(seam: &ShimClient, fd: c_int, name: &Name) {
     let Some(socket) = borrow(fd) else { return };
     let mut fresh = None;
     let datagrams = name.kind == Kind::Datagrams;
     for (level, option, zero) in EFFECTS {
-        // The desk would set it.
+        // The socket server would set it.
         if datagrams && is_stacks(datagrams, level, option) {
             continue;
         }
@@ -164,13 +161,13 @@ pub(crate) fn is_elsewhere(seam: &ShimClient, socket: BorrowedFd<'_>) -> bool {
     bound != 0 && seam.interface().is_ok_and(|device| device.number != bound.cast_unsigned())
 }
 
-/// Puts a copy of `end` in the place of the program's descriptor `fd`, with its flags, options and places in
-/// epoll sets.
+/// Replaces the program's descriptor `fd` by a copy of `end`, with its flags, options and epoll
+/// registrations.
 pub(crate) fn replace(fd: c_int, end: &OwnedFd) -> Result<(), Errno> {
     let socket = borrow(fd).ok_or(Errno::BADF)?;
     ioctl_fionbio(end, fcntl_getfl(socket)?.contains(OFlags::NONBLOCK))?;
     inherit(fd, end.as_raw_fd());
-    // Connections do not have their listener's.
+    // Connections do not inherit it from their listener.
     if let Some(level) = int(fd, SOL_SOCKET, libc::SO_PRIORITY).filter(|level| *level != 0) {
         set(end.as_raw_fd(), SOL_SOCKET, libc::SO_PRIORITY, &level.to_ne_bytes());
     }
@@ -178,7 +175,7 @@ pub(crate) fn replace(fd: c_int, end: &OwnedFd) -> Result<(), Errno> {
     let cloexec = fcntl_getfd(socket)?.contains(FdFlags::CLOEXEC);
     let flags = if cloexec { DupFlags::CLOEXEC } else { DupFlags::empty() };
     let watches = epoll_registry::of(fd);
-    // SAFETY: the number is the program's and stays so: it is not dropped here.
+    // SAFETY: the program owns the descriptor and keeps it: it is not dropped here.
     let mut place = ManuallyDrop::new(unsafe { OwnedFd::from_raw_fd(fd) });
     shm_send::forget(fd);
     epoll_registry::leave(fd, &watches);
@@ -192,7 +189,7 @@ pub(crate) fn replace(fd: c_int, end: &OwnedFd) -> Result<(), Errno> {
     taken
 }
 
-/// Gives the pair `to` the options of `from`, a socket of the kernel's or a listener.
+/// Copies the options of `from`, a kernel socket or a listener, to the pair `to`.
 pub(crate) fn inherit(from: c_int, to: c_int) {
     for name in KEPT {
         if let Some((value, len)) = get::<16>(from, SOL_SOCKET, name)
@@ -203,26 +200,26 @@ pub(crate) fn inherit(from: c_int, to: c_int) {
     }
     let locked = int(from, SOL_SOCKET, SO_BUF_LOCK).unwrap_or(0);
     for (bit, name) in [(1, libc::SO_SNDBUF), (2, libc::SO_RCVBUF)] {
-        // While a handshake is under way, the one of what is sent is not for us to set.
+        // While a handshake is pending, the pair's send buffer is kept full.
         let filling = name == libc::SO_SNDBUF && int(to, SOL_SOCKET, SO_BUF_LOCK).is_some_and(|l| l & 1 == 1);
         if locked & bit != 0
             && !filling
             && let Some(size) = int(from, SOL_SOCKET, name)
         {
-            // The kernel tells twice what it was told.
+            // The kernel reports twice the value set.
             set(to, SOL_SOCKET, name, &(size / 2).to_ne_bytes());
         }
     }
 }
 
-/// What the program chose for `SO_SNDBUF`, in bytes; 0: nothing.
+/// `SO_SNDBUF` as the program set it, in bytes; 0: not set.
 pub(crate) fn send_buffer(fd: c_int) -> u32 {
     let chosen = int(fd, SOL_SOCKET, SO_BUF_LOCK).is_some_and(|locked| locked & 1 == 1);
     let size = if chosen { int(fd, SOL_SOCKET, libc::SO_SNDBUF) } else { None };
     size.and_then(|size| u32::try_from(size / 2).ok()).unwrap_or(0)
 }
 
-/// Hop limits of the kernel's socket `fd` towards `to`.
+/// Hop limits of the kernel socket `fd` for the address family of `to`.
 pub(crate) fn hop_limits(fd: c_int, to: SocketAddr) -> HopLimits {
     let (level, sent, received_min) = match to {
         SocketAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_TTL, libc::IP_MINTTL),
@@ -236,8 +233,8 @@ pub(crate) fn hop_limits(fd: c_int, to: SocketAddr) -> HopLimits {
     }
 }
 
-/// Tells the desk how much may wait for socket `id`, which is to be `fd`, if
-/// the program has said it.
+/// Sends the receive buffer size of `fd`, if the program set it, to the socket server for socket
+/// `id`.
 fn tell_room(seam: &ShimClient, fd: c_int, id: u64) {
     let (level, name) = (SOL_SOCKET, libc::SO_RCVBUF);
     let chosen = int(fd, level, SO_BUF_LOCK).is_some_and(|locked| locked & 2 == 2);
@@ -246,9 +243,9 @@ fn tell_room(seam: &ShimClient, fd: c_int, id: u64) {
     }
 }
 
-/// Tells the desk which of the stack's options `fd` has, for number `id`.
+/// Sends the options of `fd` that the stack implements to the socket server, for number `id`.
 fn tell(seam: &ShimClient, fd: c_int, id: u64) {
-    // What it refuses, the kernel took; the desk counts it.
+    // The kernel accepted the value; the socket server counts it if it refuses it.
     let ask = |level, name, value| drop(seam.ask(&Request::Option { id, level, name, value }));
     for (level, name, usual) in TOLD {
         if let Some(value) = int(fd, level, name).filter(|value| *value != usual) {
@@ -263,7 +260,7 @@ fn tell(seam: &ShimClient, fd: c_int, id: u64) {
     }
 }
 
-/// What the kernel says of an option, and how many bytes that is.
+/// Value of an option in the kernel, and its length in bytes.
 pub(crate) fn get<const N: usize>(fd: c_int, level: c_int, name: c_int) -> Option<([u8; N], usize)> {
     type Real = unsafe extern "C" fn(c_int, c_int, c_int, *mut c_void, *mut socklen_t) -> c_int;
     let mut value = [0; N];
@@ -272,7 +269,7 @@ pub(crate) fn get<const N: usize>(fd: c_int, level: c_int, name: c_int) -> Optio
     (got == 0).then_some((value, (len as usize).min(N)))
 }
 
-/// What the kernel says of an option that is one word.
+/// Value of a four-byte option in the kernel.
 pub(crate) fn int(fd: c_int, level: c_int, name: c_int) -> Option<c_int> {
     let (value, len) = get::<4>(fd, level, name)?;
     (len == 4).then_some(c_int::from_ne_bytes(value))
@@ -280,7 +277,7 @@ pub(crate) fn int(fd: c_int, level: c_int, name: c_int) -> Option<c_int> {
 
 fn set(fd: c_int, level: c_int, name: c_int, value: &[u8]) {
     type Real = unsafe extern "C" fn(c_int, c_int, c_int, *const c_void, socklen_t) -> c_int;
-    // What a pair does not take, nobody misses.
+    // An option that a pair does not support has no effect.
     next!(setsockopt(fd, level, name, value.as_ptr().cast(), value.len() as socklen_t) as Real);
 }
 
@@ -307,7 +304,7 @@ mod tests {
         assert_eq!(pair.write_timeout().unwrap(), None);
         assert_eq!(int(pair.as_raw_fd(), SOL_SOCKET, libc::SO_KEEPALIVE), Some(1));
         assert_eq!(int(pair.as_raw_fd(), SOL_SOCKET, libc::SO_SNDBUF), Some(20_000));
-        assert_eq!(int(pair.as_raw_fd(), SOL_SOCKET, libc::SO_RCVBUF), usual, "nobody chose it");
+        assert_eq!(int(pair.as_raw_fd(), SOL_SOCKET, libc::SO_RCVBUF), usual, "not set by the program");
         assert_eq!((send_buffer(of), send_buffer(_other.as_raw_fd())), (10_000, 0));
     }
 }

@@ -1,7 +1,7 @@
-//! getifaddrs(3): the stack's addresses are among those that a program finds.
+//! getifaddrs(3): adds the stack's addresses to the list.
 //!
-//! They stand before the kernel's, in a block of ours that says of itself that it
-//! is: each entry's data, which is nobody's with addresses, points to a mark.
+//! They precede the kernel's, in one allocation. Each of their entries is recognised by `ifa_data`,
+//! which is unused for addresses and points to a mark.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::net::{IpAddr, SocketAddr};
@@ -13,19 +13,19 @@ use libc::{ifaddrs, sockaddr, sockaddr_in6, socklen_t};
 use crate::real_fn::next;
 use crate::{seam, socket_address};
 
-/// What the data of entries of ours points to.
+/// Target of `ifa_data` in the stack's entries.
 static MARK: u8 = 0;
-/// The name of an interface that has none.
+/// Name of an interface that has none.
 const NAMELESS: &[u8] = b"greenwave\0";
-/// What is said of an interface that the kernel does not list.
+/// Flags of an interface that the kernel does not list.
 const FLAGS: c_int = libc::IFF_UP | libc::IFF_RUNNING | libc::IFF_BROADCAST | libc::IFF_MULTICAST;
 
-/// One address, and what its entry points to.
+/// Address entry, and the data that it points to.
 #[repr(C)]
 struct Entry {
-    /// What a program sees; first, so that where it is the entry is.
+    /// Entry visible to the program; first, so that its address is that of the [`Entry`].
     told: ifaddrs,
-    /// Entries of the block from here on.
+    /// Number of entries from this one to the end of the block.
     count: usize,
     name: [c_char; libc::IF_NAMESIZE],
     addr: sockaddr_in6,
@@ -44,7 +44,7 @@ pub unsafe extern "C-unwind" fn getifaddrs(list: *mut *mut ifaddrs) -> c_int {
     if got == 0
         && let Some(Ok(interface)) = seam().map(|seam| seam.interface())
     {
-        // SAFETY: the C library has filled it.
+        // SAFETY: the C library has filled `list`.
         unsafe { *list = before(&interface, *list) };
     }
     got
@@ -62,13 +62,13 @@ pub unsafe extern "C" fn freeifaddrs(list: *mut ifaddrs) {
     next!(freeifaddrs(kernels) as Real);
 }
 
-/// The list that begins with the addresses of `interface` and goes on with `kernels`.
+/// Prepends the addresses of `interface` to the list `kernels`.
 ///
 /// # Safety
 /// `kernels` is a list of the C library's, or null.
 unsafe fn before(interface: &Interface, kernels: *mut ifaddrs) -> *mut ifaddrs {
     let mut name = [0; libc::IF_NAMESIZE];
-    // SAFETY: it has room for a name.
+    // SAFETY: the buffer is large enough for a name.
     if unsafe { libc::if_indextoname(interface.number, name.as_mut_ptr()) }.is_null() {
         name.iter_mut().zip(NAMELESS).for_each(|(to, from)| *to = *from as c_char);
     }
@@ -95,7 +95,7 @@ unsafe fn before(interface: &Interface, kernels: *mut ifaddrs) -> *mut ifaddrs {
     if entries.is_empty() {
         return kernels;
     }
-    // It stays where it is from now on.
+    // The entries must not move from now on.
     let entries = Box::leak(entries);
     let mut next = kernels;
     for (at, entry) in entries.iter_mut().enumerate().rev() {
@@ -112,10 +112,10 @@ unsafe fn before(interface: &Interface, kernels: *mut ifaddrs) -> *mut ifaddrs {
     entries.as_mut_ptr().cast()
 }
 
-/// Frees what of `list` is ours; the rest.
+/// Frees the stack's entries of `list`; returns the rest.
 ///
 /// # Safety
-/// `list` is what [`before`] gave, a list of the C library's, or null.
+/// `list` was returned by [`before`], is a list of the C library's, or null.
 unsafe fn without_ours(list: *mut ifaddrs) -> *mut ifaddrs {
     // SAFETY: the caller's list.
     let is_ours =
@@ -124,15 +124,15 @@ unsafe fn without_ours(list: *mut ifaddrs) -> *mut ifaddrs {
         return list;
     }
     let first: *mut Entry = list.cast();
-    // SAFETY: the mark says that this is the first of so many entries of a box.
+    // SAFETY: the mark shows that this is the first of `count` entries of a box.
     let entries = unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(first, (*first).count)) };
     entries.last().map_or(null_mut(), |last| last.told.ifa_next)
 }
 
-/// The flags that the kernel has told of interface `name`.
+/// The kernel's flags of interface `name`.
 ///
 /// # Safety
-/// `list` is one of the C library's, or null.
+/// `list` is a list of the C library's, or null.
 unsafe fn flags_of(name: &[c_char; libc::IF_NAMESIZE], mut list: *mut ifaddrs) -> Option<c_uint> {
     // SAFETY: the caller's list.
     while let Some(entry) = unsafe { list.as_ref() } {
@@ -145,16 +145,16 @@ unsafe fn flags_of(name: &[c_char; libc::IF_NAMESIZE], mut list: *mut ifaddrs) -
     None
 }
 
-/// An address as the kernel writes it; `interface`: of one that is good for a link only.
+/// Address as a sockaddr; `interface`: scope of a link-local address.
 fn raw(addr: IpAddr, interface: u32) -> sockaddr_in6 {
-    // SAFETY: all zeros are one.
+    // SAFETY: all zeros are a valid value.
     let mut bytes: sockaddr_in6 = unsafe { std::mem::zeroed() };
     let mut len = size_of::<sockaddr_in6>() as socklen_t;
     let place: *mut sockaddr = (&raw mut bytes).cast();
-    // SAFETY: there is as much room as is said.
+    // SAFETY: `len` is the size of `bytes`.
     let written =
         unsafe { socket_address::write(SocketAddr::new(addr, 0), addr.is_ipv6(), place, &raw mut len) };
-    debug_assert!(written.is_ok(), "there is room");
+    debug_assert!(written.is_ok(), "the buffer is large enough");
     if matches!(addr, IpAddr::V6(addr) if addr.is_unicast_link_local()) {
         bytes.sin6_scope_id = interface;
     }
@@ -182,7 +182,7 @@ fn broadcast(addr: &IpAddr, prefix: u8) -> IpAddr {
 mod tests {
     use super::*;
 
-    /// What a list tells, up to the kernel's.
+    /// Names and addresses of a list, the kernel's included.
     unsafe fn told(mut list: *mut ifaddrs) -> Vec<(String, Vec<SocketAddr>)> {
         let mut all = Vec::new();
         // SAFETY: the caller's list.
@@ -190,7 +190,7 @@ mod tests {
             let addrs =
                 [entry.ifa_addr, entry.ifa_netmask, entry.ifa_ifu].into_iter().filter(|addr| !addr.is_null());
             let len = size_of::<sockaddr_in6>() as socklen_t;
-            // SAFETY: each has so much room.
+            // SAFETY: each has this size.
             let addrs = addrs.filter_map(|addr| unsafe { socket_address::read(addr, len) }).collect();
             // SAFETY: it ends with NUL.
             let name = unsafe { std::ffi::CStr::from_ptr(entry.ifa_name) };
@@ -206,9 +206,9 @@ mod tests {
         let interface =
             Interface { number: 1, addrs: vec![(addr("198.18.77.2"), 24), (addr("2001:db8::2"), 64)] };
         let mut kernels = null_mut();
-        // SAFETY: there is room for where it is.
+        // SAFETY: the pointer is writable.
         assert_eq!(unsafe { libc::getifaddrs(&raw mut kernels) }, 0);
-        // SAFETY: it is the C library's.
+        // SAFETY: the list is the C library's.
         let all = unsafe { before(&interface, kernels) };
         // SAFETY: as above.
         let told = unsafe { told(all) };
@@ -222,8 +222,8 @@ mod tests {
         let rest = unsafe { without_ours(all) };
         assert!(std::ptr::eq(rest, kernels));
         // SAFETY: as above.
-        assert!(std::ptr::eq(unsafe { without_ours(rest) }, kernels), "none of it is ours");
-        // SAFETY: it is the C library's.
+        assert!(std::ptr::eq(unsafe { without_ours(rest) }, kernels), "no stack entries");
+        // SAFETY: the list is the C library's.
         unsafe { libc::freeifaddrs(kernels) };
         // SAFETY: there is no list.
         let none = unsafe { before(&Interface::default(), null_mut()) };
@@ -233,9 +233,9 @@ mod tests {
     #[test]
     fn an_interface_without_a_name_has_ours() {
         let interface = Interface { number: 0, addrs: vec![("fe80::2".parse().unwrap(), 64)] };
-        // SAFETY: there is no list of the kernel's.
+        // SAFETY: the kernel's list is null.
         let all = unsafe { before(&interface, null_mut()) };
-        // SAFETY: it is what was made just now.
+        // SAFETY: the list was just made.
         assert_eq!(unsafe { told(all) }[0].0, "greenwave");
         // SAFETY: freed once.
         assert!(unsafe { without_ours(all) }.is_null());

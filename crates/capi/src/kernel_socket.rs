@@ -1,8 +1,7 @@
 //! The kernel's answer for a socket option that the stack does not implement.
 //!
-//! A new kernel socket of the same family and type is asked, so the answer is that of this
-//! kernel's TCP or UDP. The socket pair that stands in for a connection has other options than
-//! TCP (`SO_PEERCRED`, `SO_PASSCRED`), and is not asked for these.
+//! It is that of a new kernel socket of the same family and type. The socket pair of a connection
+//! is not used, because its options differ from TCP's (`SO_PEERCRED`, `SO_PASSCRED`).
 
 use std::ffi::{c_int, c_void};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -19,7 +18,7 @@ use crate::{errno, fail, fd_replace};
 /// Bytes of an option's value that are compared.
 const VALUE_MAX: usize = 64;
 
-/// Effect that setting an option would have on a new socket of the kernel's.
+/// Effect that setting an option would have on a new kernel socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Effect {
     /// The kernel refuses it.
@@ -37,7 +36,7 @@ pub(crate) fn new(socket: &Name) -> Result<OwnedFd, Errno> {
     socket_with(family, kind, SocketFlags::CLOEXEC, None)
 }
 
-/// getsockopt(2) on a new socket of the kind of `socket`.
+/// getsockopt(2) on a new kernel socket of the kind of `socket`.
 ///
 /// # Safety
 /// `value` and `len` are the program's arguments to getsockopt(2).
@@ -55,7 +54,7 @@ pub(crate) unsafe fn get(
     }
 }
 
-/// Effect of setsockopt(2) on a new socket of the kind of `socket`.
+/// Effect of setsockopt(2) on a new kernel socket of the kind of `socket`.
 ///
 /// # Safety
 /// `value` and `len` are the program's arguments to setsockopt(2).
@@ -78,7 +77,7 @@ pub(crate) unsafe fn effect(
     }
 }
 
-/// The value of an option, as far as it is compared; `None` where it cannot be read.
+/// Value of an option, up to [`VALUE_MAX`] bytes; `None` if it cannot be read.
 pub(crate) fn read(socket: &impl AsRawFd, level: c_int, name: c_int) -> Option<([u8; VALUE_MAX], usize)> {
     fd_replace::get(socket.as_raw_fd(), level, name)
 }

@@ -1,7 +1,5 @@
-//! Where labels are, and the options that only we have, for programs that want to
-//! know: how urgent a connection is, and the private bytes that it shares with
-//! the classifiers.
-//!
+//! Label table and greenwave's own socket options: the priority of a connection, and the private
+//! bytes that it shares with the classifiers.
 //! ```c
 //! int level;
 //! socklen_t len = sizeof level;
@@ -11,8 +9,8 @@
 //! getsockopt(fd, 0x6777, 2, own, &len);
 //! setsockopt(fd, 0x6777, 2, own, sizeof own);
 //! ```
-//! Reading costs no question to the stack; on a socket of the kernel's both
-//! are refused by the kernel. Source: ADPS M5, M6.
+//! Reading takes no request to the stack. The kernel refuses both options on its own sockets.
+//! Source: ADPS M5, M6.
 
 use std::ffi::{c_int, c_void};
 
@@ -28,22 +26,22 @@ use crate::{memory, seam, shm_send};
 
 static LABELS: Mapped<LabelReader> = Mapped::new();
 
-/// The labels, once a connection has been registered.
+/// Label table, once a connection has been registered.
 pub(crate) fn mapped() -> Option<&'static LabelReader> {
     LABELS.get()
 }
 
-/// The labels; asked for when they are needed first.
+/// Label table, mapped on first use.
 pub(crate) fn all() -> Option<&'static LabelReader> {
     LABELS.get_or(|| Some(seam()?.labels()))
 }
 
-/// Whether `socket` is a connection, which has a label.
+/// True if `socket` is a connection, which has a label.
 pub(crate) fn has(socket: &Name) -> bool {
     matches!(socket.kind, Kind::Connection | Kind::Opened)
 }
 
-/// The number by which [`LabelReader`] knows `socket`, if it is one that has a label.
+/// Number of `socket` in the label table ([`LabelReader`]), if it has a label.
 pub(crate) fn number(socket: &Name) -> Option<u64> {
     match socket.kind {
         Kind::Connection | Kind::Opened => Some(socket.id),
@@ -52,14 +50,14 @@ pub(crate) fn number(socket: &Name) -> Option<u64> {
     }
 }
 
-/// True if `socket`, for datagrams, is connected; `None` where that is not known.
+/// True if UDP socket `socket` is connected; `None` if that is not known.
 pub(crate) fn is_connected(socket: &Name) -> Option<bool> {
-    // A process that has confined itself asks for nothing any more.
+    // After seccomp a process makes no requests.
     let labels = if shm_send::is_confined() { mapped() } else { all() };
     labels?.is_connected(of_mailbox(socket.id))
 }
 
-/// Option `name` of `socket`.
+/// Value of option `name` of `socket`.
 pub(crate) fn get(socket: &Name, name: c_int) -> Result<Vec<u8>, Errno> {
     if !has(socket) {
         return Err(Errno::NOTCONN);
@@ -89,7 +87,7 @@ pub(crate) unsafe fn set_private(
     if len as usize != PRIVATE {
         return Err(Errno::INVAL);
     }
-    // SAFETY: the caller's `value` has so many bytes.
+    // SAFETY: the caller's `value` has this many bytes.
     let bytes = unsafe { memory::read(value.cast::<[u8; PRIVATE]>()) }?;
     match seam.ask(&Request::Private { id: socket.id, bytes })?.answer {
         Answer::No(errno) => Err(Errno::from_raw_os_error(errno)),

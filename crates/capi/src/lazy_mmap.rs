@@ -1,20 +1,20 @@
-//! What is mapped when it is needed first, and stays as long as the program.
+//! Global that is mapped on first use and lives as long as the program.
 //!
-//! Not behind a lock: one that is held while another thread forks is held for ever in the child.
+//! It takes no lock: a lock held by another thread during fork is never released in the child.
 
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 
-/// Perhaps mapped.
+/// A global that may not be mapped yet.
 pub(crate) struct Mapped<T> {
     place: AtomicPtr<T>,
-    /// The limit of address space (RLIMIT_AS) under which there was no memory for it.
+    /// Address-space limit (RLIMIT_AS) under which mapping failed with `ENOMEM`.
     refused: AtomicU64,
 }
 
-/// There was memory so far. A limit has no such value, or none at all.
+/// Mapping has not failed. No limit has this value.
 const NEVER: u64 = u64::MAX;
 
 impl<T: 'static> Mapped<T> {
@@ -22,14 +22,14 @@ impl<T: 'static> Mapped<T> {
         Self { place: AtomicPtr::new(std::ptr::null_mut()), refused: AtomicU64::new(NEVER) }
     }
 
-    /// It, once it is mapped.
+    /// The value, once it is mapped.
     pub(crate) fn get(&self) -> Option<&'static T> {
-        // SAFETY: null, or what `get_or` made, which lives as long as the program.
+        // SAFETY: null, or made by `get_or`, and never freed.
         unsafe { self.place.load(Ordering::Acquire).as_ref() }
     }
 
-    /// It; `map` makes it where nobody has before. Where there was no memory for it, `map` is not called again
-    /// under the same limit: it may ask another process each time.
+    /// The value; `map` makes it on first use. After `ENOMEM`, `map` is not called again under the
+    /// same limit, because it may send a request to another process each time.
     pub(crate) fn get_or(&self, map: impl FnOnce() -> Option<Result<T, Errno>>) -> Option<&'static T> {
         self.get().or_else(|| {
             let refused = self.refused.load(Ordering::Relaxed);
@@ -44,7 +44,7 @@ impl<T: 'static> Mapped<T> {
             let new = Box::into_raw(Box::new(made.ok()?));
             let (set, null) = (Ordering::AcqRel, std::ptr::null_mut());
             if self.place.compare_exchange(null, new, set, Ordering::Acquire).is_err() {
-                // SAFETY: another thread was first, and nobody else knows of ours.
+                // SAFETY: another thread was first, and `new` is not shared.
                 drop(unsafe { Box::from_raw(new) });
             }
             self.get()
@@ -52,7 +52,7 @@ impl<T: 'static> Mapped<T> {
     }
 }
 
-/// The limit of address space; without one, the largest there can be.
+/// Address-space limit; the largest possible value if there is none.
 fn limit() -> u64 {
     getrlimit(Resource::As).current.unwrap_or(NEVER - 1)
 }
@@ -73,12 +73,12 @@ mod tests {
             });
             (got.copied(), asked - before)
         };
-        assert_eq!(ask(None), (None, 1), "there is nobody to ask");
-        assert_eq!(ask(Some(Err(Errno::MFILE))), (None, 1), "that may pass");
+        assert_eq!(ask(None), (None, 1), "no server");
+        assert_eq!(ask(Some(Err(Errno::MFILE))), (None, 1), "EMFILE is retried");
         assert_eq!(ask(Some(Err(Errno::NOMEM))), (None, 1));
-        assert_eq!(ask(Some(Ok(7))), (None, 0), "the limit is the same");
+        assert_eq!(ask(Some(Ok(7))), (None, 0), "same limit");
         mapped.refused.store(1 << 40, Ordering::Relaxed);
-        assert_eq!(ask(Some(Ok(7))), (Some(7), 1), "it is another");
+        assert_eq!(ask(Some(Ok(7))), (Some(7), 1), "another limit");
         assert_eq!(ask(Some(Ok(8))), (Some(7), 0));
     }
 }

@@ -1,32 +1,27 @@
-//! `libgreenwave.so`: unmodified programs on our stack.
+//! `libgreenwave.so`: the preloaded library that puts the sockets of an unmodified program on the
+//! stack.
 //!
-//! Preloaded into a program (`greenwave run`), it takes the few calls of the C
-//! library in which the kernel would speak of its own TCP: where a socket is
-//! bound, who connects, which addresses and options it has; and it puts what
-//! `epoll_wait` returns into the order of labels. All other calls on our
-//! connections, `read` and `poll` among them, are not touched: a socket of ours
-//! is an end of a socket pair whose other end is the stack's process, and the
-//! kernel does the rest ([`host::shim`]). Datagrams have envelopes, which the
-//! calls that send and receive add and strip (`letters`), also where a program asks
-//! by number (`numbered`).
+//! It interposes the calls of the C library that the kernel would answer for its own TCP: bind,
+//! listen, accept, connect, socket addresses and socket options. It reorders the events that
+//! `epoll_wait` returns by label. A stack socket is one end of a socket pair; the stack's process
+//! has the other end ([`host::shim`]). Calls on connections pass to the kernel. Datagrams carry a
+//! header, which the send and receive calls add and strip (`datagram_io`), also for calls by number
+//! (`syscall`). Bytes written to a connection may go through shared memory instead of the socket
+//! pair (`shm_send`).
 //!
-//! Bytes that it writes may take a shorter way than the pair (`outbox`).
+//! The library keeps no table of sockets. [`ShimClient::name`](host::shim::ShimClient::name) reads
+//! the kind and number of a socket from the kernel. Its state is the address of the socket server
+//! and hints: connections by epoll registration, epoll sets, one flag for UDP sockets, and the
+//! connections that this process made. Threads, signals, fork and exec therefore need no handling.
+//! Without the environment variable [`host::shim::VARIABLE`] every call is the C library's.
 //!
-//! Nothing is kept here but where the desk is, and hints: which decide about
-//! order, which epoll sets there are, whether any socket for datagrams is, and which connections
-//! this process has made; so threads, signals, fork and exec find nothing to confuse. What a descriptor is, it says itself
-//! ([`ShimClient::name`](host::shim::ShimClient::name)). A program without the variable
-//! [`host::shim::VARIABLE`] notices nothing.
+//! Cancellation points (pthreads(7)) wait in the C library's functions, hold no lock and have an
+//! ABI that unwinds. All else is done by direct system calls, in which no thread is cancelled.
 //!
-//! A thread may be cancelled in the calls in which the C library lets it be
-//! (pthreads(7)): they wait in the C library's functions, hold no
-//! lock then, and are of the ABI by which it unwinds. Whatever else is done here is done
-//! by system calls, in which no thread is cancelled.
+//! Programs written for greenwave use [`api`].
 //!
-//! Programs that know of us find more in [`api`].
-//!
-//! `docs/guide/unmodified-programs.md` lists every call; a test holds it
-//! against what this library exports.
+//! `docs/guide/unmodified-programs.md` lists every call; a test compares the list with the exported
+//! symbols.
 
 #![cfg_attr(test, expect(dead_code, reason = "a test exports nothing: it would take its own calls"))]
 
@@ -78,30 +73,29 @@ static SEAM: OnceLock<Option<ShimClient>> = OnceLock::new();
 /// The loader has run [`on_load`].
 static LOADED: AtomicBool = AtomicBool::new(false);
 
-/// Whether the C library's own functions may be looked for.
+/// True once the C library's functions may be looked up.
 fn is_loaded() -> bool {
     LOADED.load(Ordering::Relaxed)
 }
 
-/// Run by the loader before the program: later the program may have changed
-/// its environment.
+/// Constructor, run by the loader before the program can change its environment.
 extern "C" fn on_load() {
     LOADED.store(true, Ordering::Relaxed);
-    // These may be called by a signal's handler: they are found now.
-    // SAFETY: there is no such descriptor, and no byte to it.
+    // Signal handlers may call these two, so they are resolved now.
+    // SAFETY: the descriptor is invalid, and there are no bytes.
     unsafe { recv::read(-1, std::ptr::null_mut(), 0) };
     // SAFETY: as above.
     unsafe { send::write(-1, std::ptr::null(), 0) };
     memory::look();
     let name = format!("{VARIABLE}\0");
     let Ok(name) = CStr::from_bytes_with_nul(name.as_bytes()) else { return };
-    // SAFETY: `name` ends with NUL; nobody else runs yet who could change the
-    // environment, and the text is copied at once.
+    // SAFETY: `name` ends with NUL; no other thread runs yet that could change the environment, and
+    // the text is copied at once.
     let text = unsafe { libc::getenv(name.as_ptr()) };
     if text.is_null() {
         return;
     }
-    // SAFETY: getenv gave a string that ends with NUL.
+    // SAFETY: getenv returned a NUL-terminated string.
     let text = unsafe { CStr::from_ptr(text) };
     match text.to_str().map(ShimClient::parse) {
         Ok(Ok(seam)) => {
@@ -113,9 +107,9 @@ extern "C" fn on_load() {
     udp_fds::look();
 }
 
-/// Ends a program that would serve on the kernel's TCP without a word.
+/// Ends the program: it would silently run on the kernel's TCP.
 fn end() -> ! {
-    // Who cannot be told sees the status.
+    // Without a usable stderr the exit status reports it.
     let _ = std::io::stderr().write_all(format!("error: {OTHER_BUILD}\n").as_bytes());
     // SAFETY: it ends this process, in which nothing has begun yet.
     unsafe { libc::_exit(2) }
@@ -125,32 +119,31 @@ fn end() -> ! {
 #[cfg_attr(not(test), unsafe(link_section = ".init_array"))]
 static ON_LOAD: extern "C" fn() = on_load;
 
-/// Where the desk is, if this program was started by `greenwave run`.
+/// Client of the socket server, if `greenwave run` started this program.
 fn seam() -> Option<ShimClient> {
     SEAM.get().copied().flatten()
 }
 
-/// What descriptor `fd` of the program is, if it is ours.
+/// Name of descriptor `fd`, if it is a stack socket.
 fn ours(fd: c_int) -> Option<Name> {
     seam()?.name(borrow(fd)?)
 }
 
-/// A descriptor as the program names it.
+/// Borrows a descriptor of the program; `None` if negative.
 fn borrow(fd: c_int) -> Option<BorrowedFd<'static>> {
-    // SAFETY: -1 is excluded; it is used for system calls during this call
-    // only, and if the program closes it meanwhile they say EBADF, as its own
-    // call would.
+    // SAFETY: -1 is excluded; it is used for system calls during this call only, and if the program
+    // closes it meanwhile they return EBADF, as its own call would.
     (fd >= 0).then(|| unsafe { BorrowedFd::borrow_raw(fd) })
 }
 
-/// Why the C library's call failed that was made last.
+/// Error of the last failed call to the C library.
 fn errno() -> Errno {
     Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
 }
 
-/// Fails as the C library does.
+/// Sets `errno` and returns -1, as the C library does.
 fn fail(errno: Errno) -> c_int {
-    // SAFETY: the C library gives every thread an errno of its own.
+    // SAFETY: the C library gives every thread its own errno.
     unsafe { *libc::__errno_location() = errno.raw_os_error() };
     -1
 }

@@ -1,9 +1,8 @@
-//! From a socket to its connections: bind, listen, accept.
+//! bind(2), listen(2), accept(2).
 //!
-//! Until `bind` a socket is the kernel's, because only the address says whose
-//! it is to be. Then the listener's end of a socket pair takes its number
-//! (dup3), with its flags. Accepting is receiving a descriptor, by the C library's
-//! recvmsg(2): who waits there can be cancelled, as in its accept(2).
+//! A socket is the kernel's until `bind`, because the address decides whether the stack takes it.
+//! The listener's end of a socket pair then replaces the descriptor (dup3), with its flags. accept
+//! receives a descriptor by the C library's recvmsg(2), a cancellation point as accept(2) is.
 
 use std::ffi::c_int;
 use std::net::SocketAddr;
@@ -22,7 +21,7 @@ use crate::real_fn::next;
 use crate::recv::received_fd;
 use crate::{borrow, fail, fd_replace, ours, seam, shm_send, socket_address, socket_kind, udp_socket};
 
-/// What `bind` asks the desk for; `None` when the socket is the kernel's for sure.
+/// Request that `bind` sends to the socket server; `None` if the socket stays the kernel's.
 ///
 /// # Safety
 /// As bind(2).
@@ -59,7 +58,8 @@ pub unsafe extern "C" fn bind(fd: c_int, addr: *const sockaddr, len: socklen_t) 
                 // SAFETY: the program's arguments.
                 let half = if is_half(&request) { unsafe { bind_half(fd, addr, len) } } else { None };
                 let ours = fd_replace::replace_fd(&seam, fd, &end);
-                // Not before: the desk's socket blocks nobody, and is the same file.
+                // Sent after the replacement, because it refers to the same file as `fd` did; the
+                // socket server's end does not block.
                 half.iter().for_each(|half| half.send(&end));
                 return ours.map_or_else(fail, |()| 0);
             }
@@ -71,12 +71,13 @@ pub unsafe extern "C" fn bind(fd: c_int, addr: *const sockaddr, len: socklen_t) 
     next!(bind(fd, addr, len) as Real)
 }
 
-/// Tells the desk that the kernel's socket `fd` is to be one that is bound there, or asks if another process has
-/// bound it: then it is no use to this one.
+/// Reports the cookie of the kernel socket `fd` to the socket server if it is `bound`. Otherwise
+/// requests the error, if another process's socket of this cookie is bound at the stack.
 fn tell_cookie(fd: c_int, bound: bool) -> Option<Errno> {
     let (socket, seam) = (borrow(fd)?, seam()?);
     socket_kind::tcp(socket)?;
-    // Most that are not bound yet listen by their own; those that are do not ask.
+    // A listener that is not bound yet usually binds to an ephemeral port; bound ones need no
+    // request.
     if !bound && SocketAddr::try_from(getsockname(socket).ok()?).ok()?.port() != 0 {
         return None;
     }
@@ -87,7 +88,7 @@ fn tell_cookie(fd: c_int, bound: bool) -> Option<Errno> {
     }
 }
 
-/// accept(2) of what is not ours, by `call`.
+/// accept(2) by `call` on a socket that is not the stack's.
 fn accept_elsewhere(fd: c_int, call: impl FnOnce() -> c_int) -> c_int {
     let got = call();
     if got == -1 && crate::errno() == Errno::INVAL && !shm_send::is_confined() {
@@ -97,7 +98,7 @@ fn accept_elsewhere(fd: c_int, call: impl FnOnce() -> c_int) -> c_int {
     got
 }
 
-/// True if the port takes a privilege that this thread lacks, as the kernel's bind(2) says (ip(7)).
+/// True if the port takes a privilege that this thread lacks, as in the kernel's bind(2) (ip(7)).
 fn is_privileged(request: &Request) -> bool {
     let (Request::Bind { addr, .. } | Request::Datagrams { addr, .. }) = request else { return false };
     if addr.port() == 0 || addr.port() >= PRIVILEGED {
@@ -109,10 +110,10 @@ fn is_privileged(request: &Request) -> bool {
     !has && addr.port() < first().and_then(|first| first.trim().parse().ok()).unwrap_or(PRIVILEGED)
 }
 
-/// Ports below this take a privilege, unless `ip_unprivileged_port_start` says otherwise.
+/// Ports below this take a privilege, unless `ip_unprivileged_port_start` is set otherwise.
 const PRIVILEGED: u16 = 1024;
 
-/// Whether what was asked for is the kernel's, too: all addresses are.
+/// True if the request is for all addresses, which include the kernel's.
 fn is_half(request: &Request) -> bool {
     let (Request::Bind { addr, .. } | Request::Datagrams { addr, to: None, .. }) = request else {
         return false;
@@ -120,13 +121,13 @@ fn is_half(request: &Request) -> bool {
     addr.ip().to_canonical().is_unspecified()
 }
 
-/// A program's socket in the kernel, once more, or why there is none.
+/// Duplicate of the kernel socket bound beside the stack's, or the error of its bind.
 struct Bound(Result<OwnedFd, Errno>);
 
 impl Bound {
-    /// Hands it to the desk by `end`, the socket that is in its place.
+    /// Sends it to the socket server by `end`, the socket pair's end that replaced it.
     fn send(&self, end: &OwnedFd) {
-        // Where it cannot be told, the desk is gone, and the program hears of that.
+        // Sending fails only if the socket server is gone, which the program's own calls report.
         match &self.0 {
             Ok(socket) => {
                 let _ = scm_rights::send(end, None, &KernelSocketInfo::Here.encode(), socket.as_fd());
@@ -139,7 +140,7 @@ impl Bound {
     }
 }
 
-/// Binds the socket `fd` in the kernel; `None` where nobody could come by that.
+/// Binds the kernel socket `fd`; `None` if the kernel has no addresses of this family.
 ///
 /// # Safety
 /// As bind(2).
@@ -150,7 +151,7 @@ unsafe fn bind_half(fd: c_int, addr: *const sockaddr, len: socklen_t) -> Option<
         return Some(Bound(fcntl_dupfd_cloexec(socket, 0)));
     }
     let why = crate::errno();
-    // Where the kernel has no addresses of that kind, it is no loss.
+    // The kernel has no addresses of this family.
     (why == Errno::ADDRINUSE || why == Errno::ACCESS).then_some(Bound(Err(why)))
 }
 
@@ -174,7 +175,8 @@ pub unsafe extern "C" fn listen(fd: c_int, backlog: c_int) -> c_int {
     };
     let backlog = u32::try_from(backlog).unwrap_or(u32::MAX);
     shm_send::note_listener(fd);
-    // Later this process may have confined itself, and what it accepts is to be marked.
+    // Mapped now: the process may enter seccomp later, and accepted connections need their send
+    // buffers.
     shm_send::all();
     match seam.ask(&Request::Listen { id, backlog }).map(|asked| asked.answer) {
         Ok(Answer::Done) => 0,
@@ -217,7 +219,7 @@ pub unsafe extern "C-unwind" fn accept(fd: c_int, addr: *mut sockaddr, len: *mut
     }
 }
 
-/// The next connection of listener `fd`.
+/// Accepts the next connection of listener `fd`.
 ///
 /// # Safety
 /// As accept4(2).
@@ -235,8 +237,8 @@ unsafe fn take(
     if name.kind != Kind::Listener || flags & !(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC) != 0 {
         return Err(Errno::INVAL);
     }
-    // A connection that arrives where no number is left would be lost.
-    // Not even for a moment may it be a child's.
+    // Fails first if no descriptor is left: a connection received then would be lost.
+    // Close-on-exec, so that no child inherits it.
     drop(fcntl_dupfd_cloexec(listener, 0)?);
     shm_send::note_listener(fd);
     let mut bytes = [0; LEN];
@@ -245,7 +247,7 @@ unsafe fn take(
     let connection = match message.fd {
         Some(connection) => connection,
         None if message.lost => return Err(Errno::MFILE),
-        // It was shut down, or the stack is gone.
+        // The listener was shut down, or the stack is gone.
         None => return Err(Errno::INVAL),
     };
     let name = Name::decode(&bytes[..message.len]).ok_or(Errno::CONNABORTED)?;
@@ -253,7 +255,7 @@ unsafe fn take(
         ioctl_fionbio(connection.as_fd(), true)?;
     }
     if ours(connection.as_raw_fd()).is_none() {
-        // The kernel's, which was to be reset until now.
+        // A connection of the kernel's, set to reset on close until now.
         let _ = sockopt::set_socket_linger(&connection, None);
     }
     fd_replace::inherit(fd, connection.as_raw_fd());
@@ -263,19 +265,20 @@ unsafe fn take(
     Ok(connection.into_raw_fd())
 }
 
-/// Ends the connections that wait in the pair of `fd`, a listener that was shut down.
+/// Closes the connections queued in the pair of `fd`, a listener that was shut down.
 pub(crate) fn empty(fd: c_int) {
     let flags = libc::MSG_CMSG_CLOEXEC | libc::MSG_DONTWAIT;
     while receive(fd, &mut [0; LEN], flags).is_ok_and(|message| message.len > 0) {}
 }
 
-/// A message of the pair `fd`, received with `flags`, and the descriptor that comes with it, as [`pass::receive`] does.
+/// Receives a message of the pair `fd` with `flags`, and the descriptor in it, as
+/// [`scm_rights::receive`] does.
 fn receive(fd: c_int, bytes: &mut [u8], flags: c_int) -> Result<Message, Errno> {
     type Real = unsafe extern "C-unwind" fn(c_int, *mut msghdr, c_int) -> ssize_t;
     let mut pieces = piece(bytes.as_mut_ptr().cast(), bytes.len());
-    // A header and one descriptor, aligned as a header is.
+    // One header and one descriptor, aligned as a header.
     let mut room = [0_u64; 3];
-    // SAFETY: a header of zeros is a message of nothing.
+    // SAFETY: a zeroed header is an empty message.
     let mut message: msghdr = unsafe { std::mem::zeroed() };
     message.msg_iov = &raw mut pieces;
     message.msg_iovlen = 1;
@@ -285,7 +288,7 @@ fn receive(fd: c_int, bytes: &mut [u8], flags: c_int) -> Result<Message, Errno> 
     let len = usize::try_from(got).map_err(|_| crate::errno())?;
     // SAFETY: the kernel has filled it.
     let came = unsafe { received_fd(&raw const message) };
-    // SAFETY: the kernel has just made it, and nobody else knows of it.
+    // SAFETY: the kernel has just made it; no other code refers to it.
     let fd = came.map(|fd| unsafe { OwnedFd::from_raw_fd(fd) });
     let lost = fd.is_none() && message.msg_flags & libc::MSG_CTRUNC != 0;
     Ok(Message { len, fd, lost })

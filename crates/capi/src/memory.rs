@@ -1,14 +1,14 @@
-//! The program's memory, at addresses that may be wrong.
+//! Access to the program's memory at addresses that may be invalid.
 //!
-//! Where the kernel says `EFAULT`, a library that reads or writes there dies. So the kernel is
-//! asked first, by calls that read or write a few bytes and do nothing else: rt_sigprocmask(2) with an order
-//! that there is none reads eight bytes, and getrandom(2) writes as many as are about to be
-//! written anyway. Both are among the calls that filters (seccomp) let pass for everybody. Memory of the main
-//! thread's stack, and of the heap that brk(2) makes, is there and need not be asked for.
+//! The kernel returns `EFAULT` for an invalid address; a library that accesses it crashes. The
+//! address is therefore probed first by system calls without other effect: rt_sigprocmask(2) with
+//! an invalid operation reads eight bytes, and getrandom(2) writes bytes that are about to be
+//! overwritten anyway. seccomp filters commonly allow both. The main thread's stack and the brk(2)
+//! heap need no probe.
 //!
-//! Not here: memory that another thread, or who cuts a mapped file short, takes away between the question and
-//! the access. Rejected: process_vm_readv(2), which copies and cannot be overtaken so, but costs three times
-//! a question and is refused by many filters; a handler of SIGSEGV, of which a program has its own.
+//! Memory that another thread unmaps, or a mapped file that is truncated, between probe and access
+//! is not covered. Rejected: process_vm_readv(2), which has no such gap but costs three times a
+//! probe and is refused by many filters; a SIGSEGV handler, which belongs to the program.
 
 use std::ffi::{c_int, c_long, c_void};
 use std::mem::MaybeUninit;
@@ -20,31 +20,32 @@ use rustix::io::Errno;
 
 use crate::shm_send;
 
-/// Where the heap began when the library was loaded, and where the main thread's stack does.
+/// Start of the heap when the library was loaded, and of the main thread's stack.
 static HEAP: AtomicUsize = AtomicUsize::new(usize::MAX);
 static STACK: AtomicUsize = AtomicUsize::new(0);
-/// The kernel places nothing else so close below the main thread's stack (mmap_base, 128 MiB at least).
+/// Distance below the main thread's stack that the kernel keeps free (mmap_base, 128 MiB at least).
 const STACK_MAX: usize = 64 << 20;
-/// Every page is as large, or a multiple.
+/// Smallest page size; every page size is a multiple.
 const PAGE: usize = 4096;
-/// Pieces that need no memory of their own.
+/// Iovecs that fit without an allocation.
 const FEW: usize = 64;
-/// Bytes that getrandom(2) writes whole, or fails.
+/// Bytes that getrandom(2) writes completely or not at all.
 const WRITTEN_MAX: usize = 256;
 
-/// Looks where the heap and the main thread's stack are. By that thread.
+/// Records where the heap and the main thread's stack are. The main thread calls it.
 pub(crate) fn look() {
-    // SAFETY: it moves nothing.
+    // SAFETY: an increment of 0 moves nothing.
     let heap = unsafe { libc::sbrk(0) };
     HEAP.store(heap.addr(), Ordering::Relaxed);
     unsafe extern "C" {
         static environ: *const *const libc::c_char;
     }
-    // SAFETY: nobody changes it yet; what it points to is not looked at.
+    // SAFETY: no other thread runs yet that could change it; it is not dereferenced.
     STACK.store(unsafe { environ }.addr(), Ordering::Relaxed);
 }
 
-/// True if the bytes from `start` to `end` are of the heap, or of the stack that this thread uses and the main one has.
+/// True if the bytes from `start` to `end` are in the heap, or in the main thread's stack and this
+/// thread is the main one.
 fn is_known(start: usize, end: usize) -> bool {
     let here = (&raw const start).addr();
     let stack = STACK.load(Ordering::Relaxed);
@@ -52,18 +53,18 @@ fn is_known(start: usize, end: usize) -> bool {
         return true;
     }
     let heap = HEAP.load(Ordering::Relaxed);
-    // SAFETY: it moves nothing.
+    // SAFETY: an increment of 0 moves nothing.
     start >= heap && end <= unsafe { libc::sbrk(0) }.addr()
 }
 
-/// Calls the kernel without a trace in `errno`.
+/// Makes a system call and restores `errno`.
 fn ask(number: c_long, arguments: [usize; 4]) -> Result<usize, Errno> {
-    // SAFETY: every thread has one.
+    // SAFETY: every thread has an `errno`.
     let place = unsafe { libc::__errno_location() };
     // SAFETY: as above.
     let before = unsafe { place.read() };
     let [a, b, c, d] = arguments;
-    // SAFETY: the callers' calls write, if anything, what the program wants written.
+    // SAFETY: the callers' system calls write only memory that the program wants written.
     let said = unsafe { libc::syscall(number, a, b, c, d) };
     let asked = usize::try_from(said).map_err(|_| crate::errno());
     // SAFETY: as above.
@@ -79,14 +80,14 @@ pub(crate) fn is_readable(start: *const c_void, len: usize) -> bool {
         return true;
     }
     let first = start.addr() & !(PAGE - 1);
-    // Words that are aligned lie in one page.
+    // An aligned word does not cross a page.
     (first..end).step_by(PAGE).all(|page| {
         let word = page.max(start.addr()) & !7;
         ask(libc::SYS_rt_sigprocmask, [NO_ORDER, word, 0, 8]) == Err(Errno::INVAL)
     })
 }
 
-/// True if `len` bytes at `start`, all of which are about to be written, can be.
+/// True if `len` bytes at `start`, all of which are about to be overwritten, can be written.
 fn is_writable(start: *mut c_void, len: usize) -> bool {
     let Some(end) = start.addr().checked_add(len).filter(|_| !start.is_null()) else { return len == 0 };
     if len == 0 || cfg!(miri) || is_known(start.addr(), end) || shm_send::is_confined() {
@@ -98,18 +99,18 @@ fn is_writable(start: *mut c_void, len: usize) -> bool {
     })
 }
 
-/// The value at `place`, aligned or not.
+/// Value at `place`, aligned or not.
 ///
 /// # Errors
 /// `EFAULT`.
 ///
 /// # Safety
-/// Nobody else writes there meanwhile, and any bytes are a `T`.
+/// No other thread writes there meanwhile, and any bytes are a valid `T`.
 pub(crate) unsafe fn read<T: Copy>(place: *const T) -> Result<T, Errno> {
     if !is_readable(place.cast(), size_of::<T>()) {
         return Err(Errno::FAULT);
     }
-    // SAFETY: it can be read, and is what the caller says.
+    // SAFETY: it can be read, and is a `T` by the caller's contract.
     Ok(unsafe { place.read_unaligned() })
 }
 
@@ -119,7 +120,7 @@ pub(crate) unsafe fn read<T: Copy>(place: *const T) -> Result<T, Errno> {
 /// `EFAULT`.
 ///
 /// # Safety
-/// The program wants it written there.
+/// The program wants `value` written there.
 pub(crate) unsafe fn write<T: Copy>(place: *mut T, value: T) -> Result<(), Errno> {
     if !is_writable(place.cast(), size_of::<T>()) {
         return Err(Errno::FAULT);
@@ -140,12 +141,12 @@ pub(crate) unsafe fn write_bytes(place: *mut u8, bytes: &[u8]) -> Result<(), Err
     if !is_writable(place.cast(), bytes.len()) {
         return Err(Errno::FAULT);
     }
-    // SAFETY: they can be written to, and are none of ours.
+    // SAFETY: they can be written, and do not overlap memory of this library.
     unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), place, bytes.len()) };
     Ok(())
 }
 
-/// A program's pieces, as they were when this looked.
+/// Copy of a program's iovecs.
 #[expect(
     clippy::large_enum_variant,
     reason = "few are on the stack: a signal's handler may write, and allocates nothing"
@@ -160,17 +161,17 @@ impl Deref for Pieces {
 
     fn deref(&self) -> &[iovec] {
         match self {
-            // SAFETY: the first so many were read.
+            // SAFETY: the first `len` were read.
             Self::Few(pieces, len) => unsafe { std::slice::from_raw_parts(pieces.as_ptr().cast(), *len) },
             Self::Many(pieces) => pieces,
         }
     }
 }
 
-/// The program's pieces; none where it says that there are none.
+/// Copies the program's iovecs; empty if `count` is 0.
 ///
 /// # Errors
-/// `EMSGSIZE`: there are too many; `EFAULT`.
+/// `EMSGSIZE`: more than 1024; `EFAULT`.
 ///
 /// # Safety
 /// As [`read`].
@@ -181,7 +182,7 @@ pub(crate) unsafe fn pieces(start: *const iovec, count: usize) -> Result<Pieces,
     if !is_readable(start.cast(), count * size_of::<iovec>()) {
         return Err(Errno::FAULT);
     }
-    // SAFETY: so many can be read.
+    // SAFETY: this many can be read.
     let piece = |at| unsafe { start.add(at).read_unaligned() };
     if count > FEW {
         return Ok(Pieces::Many((0..count).map(piece).collect()));
@@ -197,14 +198,14 @@ pub(crate) unsafe fn pieces(start: *const iovec, count: usize) -> Result<Pieces,
 mod tests {
     use super::*;
 
-    /// Two pages, of which the program may do this and that with the second.
+    /// Two pages; the second has `protection`.
     fn pages(protection: c_int) -> *mut u8 {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
         let whole = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: a new mapping, placed by the kernel where nothing is.
+        // SAFETY: a new mapping, placed by the kernel in free address space.
         let start = unsafe { libc::mmap(std::ptr::null_mut(), 2 * PAGE, whole, flags, -1, 0) };
         assert_ne!(start, libc::MAP_FAILED);
-        // SAFETY: it is of that mapping.
+        // SAFETY: the page is part of that mapping.
         assert_eq!(unsafe { libc::mprotect(start.byte_add(PAGE), PAGE, protection) }, 0);
         start.cast()
     }
@@ -227,10 +228,10 @@ mod tests {
             }
             for at in [0, 4, PAGE - 4] {
                 let place = start.wrapping_add(at).cast::<u32>();
-                // SAFETY: it is this test's.
+                // SAFETY: the memory is this test's.
                 assert_eq!(unsafe { (write(place, 7), read(place)) }, (Ok(()), Ok(7)));
             }
-            // SAFETY: as above; the second half may not be there.
+            // SAFETY: as above; the second half may be inaccessible.
             let torn = unsafe { read(start.wrapping_add(PAGE - 2).cast::<u32>()) };
             assert_eq!(torn.is_ok(), second.0);
         }
@@ -247,7 +248,7 @@ mod tests {
     fn what_is_known_is_there_and_errno_stays() {
         let (mut local, boxed) = (7_u64, Box::new(8_u64));
         look();
-        // SAFETY: they are ours.
+        // SAFETY: both are locals of this test.
         unsafe {
             *libc::__errno_location() = 77;
             assert_eq!((read(&raw const local), read(&raw const *boxed)), (Ok(7), Ok(8)));
@@ -264,19 +265,19 @@ mod tests {
                 let start = bytes[shift..].as_mut_ptr().cast::<iovec>();
                 for at in 0..count {
                     let piece = iovec { iov_base: std::ptr::without_provenance_mut(at), iov_len: at };
-                    // SAFETY: there is room for 200.
+                    // SAFETY: the buffer holds 200.
                     unsafe { start.add(at).write_unaligned(piece) };
                 }
-                // SAFETY: so many are there.
+                // SAFETY: the buffer holds `count`.
                 let read = unsafe { pieces(start, count) }.unwrap();
                 assert!(
                     read.iter().enumerate().all(|(at, piece)| piece.iov_len == at) && read.len() == count
                 );
             }
         }
-        // SAFETY: there is none to read.
+        // SAFETY: too many are refused before any is read.
         assert_eq!(unsafe { pieces(std::ptr::null(), 1025) }.err(), Some(Errno::MSGSIZE));
-        // SAFETY: as above.
+        // SAFETY: the address is probed before it is read.
         assert_eq!(unsafe { pieces(std::ptr::null(), 1) }.err(), Some(Errno::FAULT));
     }
 }

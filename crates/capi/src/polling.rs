@@ -1,6 +1,6 @@
-//! poll(2) and ppoll(2): a connection that ended abnormally has an error (`POLLERR`).
+//! poll(2) and ppoll(2), with `POLLERR` for connections that ended abnormally.
 //!
-//! The C library's functions poll; only descriptors that are hung up are looked at afterwards.
+//! The C library's functions poll; only descriptors with `POLLHUP` are checked afterwards.
 
 use std::ffi::c_int;
 
@@ -17,7 +17,7 @@ unsafe fn told(fds: *mut pollfd, count: nfds_t, found: c_int) -> c_int {
     if found <= 0 || !fds.is_aligned() {
         return found;
     }
-    // SAFETY: the kernel has written so many.
+    // SAFETY: the kernel has written `count` entries.
     polled(unsafe { std::slice::from_raw_parts_mut(fds, count as usize) }, found)
 }
 
@@ -33,7 +33,7 @@ pub unsafe extern "C-unwind" fn poll(fds: *mut pollfd, count: nfds_t, ms: c_int)
     unsafe { told(fds, count, found) }
 }
 
-/// poll(2), as a compiler calls it that knows how much room there is.
+/// poll(2) as compiled with `_FORTIFY_SOURCE`, with the size of the buffer.
 ///
 /// # Safety
 /// As the C library's.
@@ -67,7 +67,7 @@ pub unsafe extern "C-unwind" fn ppoll(
     unsafe { told(fds, count, found) }
 }
 
-/// ppoll(2), as a compiler calls it that knows how much room there is.
+/// ppoll(2) as compiled with `_FORTIFY_SOURCE`, with the size of the buffer.
 ///
 /// # Safety
 /// As the C library's.

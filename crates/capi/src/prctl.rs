@@ -1,5 +1,5 @@
-//! prctl(2), by which a process confines itself to the system calls that it knows (seccomp(2)). From
-//! then on the library makes no others for it (`outbox`).
+//! prctl(2). Once a process enters seccomp(2) by it, the library makes no further system calls of
+//! its own for the process ([`shm_send`]).
 
 use std::ffi::{c_int, c_ulong};
 
@@ -9,8 +9,8 @@ use crate::shm_send;
 /// prctl(2).
 ///
 /// # Safety
-/// As the C library's, which takes as many arguments as the option has; where they are
-/// fewer than four, the others are whatever stood there, and nobody looks.
+/// As the C library's, which takes as many arguments as the option has. If they are fewer than
+/// four, the others are undefined and unused.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn prctl(option: c_int, a: c_ulong, b: c_ulong, c: c_ulong, d: c_ulong) -> c_int {
     type Real = unsafe extern "C" fn(c_int, c_ulong, c_ulong, c_ulong, c_ulong) -> c_int;

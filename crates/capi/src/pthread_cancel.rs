@@ -1,4 +1,5 @@
-//! Threads that are cancelled while they wait (pthreads(7)): the C library unwinds what is on their stack.
+//! Test support: cancels a thread that waits in a call (pthreads(7)); the C library unwinds its
+//! stack.
 
 use std::ffi::{c_int, c_void};
 use std::os::fd::AsRawFd;
@@ -8,14 +9,14 @@ use std::time::{Duration, Instant};
 
 use crate::datagram_io::piece;
 
-/// What a thread does, and whether it has left it.
+/// Call that a thread makes, and a flag set when it has left the call.
 struct Task {
     wait: fn(c_int),
     fd: c_int,
     is_left: AtomicBool,
 }
 
-/// Says so, also where the stack is unwound.
+/// Sets the flag on drop, also while the stack is unwound.
 struct Leaving<'a>(&'a AtomicBool);
 
 impl Drop for Leaving<'_> {
@@ -25,28 +26,28 @@ impl Drop for Leaving<'_> {
 }
 
 type Body = extern "C-unwind" fn(*mut c_void) -> *mut c_void;
-/// The same, as it is declared.
+/// The type that `pthread_create` declares.
 type Declared = extern "C" fn(*mut c_void) -> *mut c_void;
 
 extern "C-unwind" fn body(task: *mut c_void) -> *mut c_void {
-    // SAFETY: it is a task, and stays.
+    // SAFETY: `task` points to a leaked [`Task`].
     let task = unsafe { &*task.cast::<Task>() };
     let _leaving = Leaving(&task.is_left);
     (task.wait)(task.fd);
     std::ptr::null_mut()
 }
 
-/// A thread waits for `fd` by `wait`, which nothing ends, and is cancelled, at once and once it waits: that
-/// ends it, and leaves what is on its stack in order.
+/// Asserts that a thread that waits for `fd` in `wait`, which never returns, can be cancelled both
+/// at once and while it waits, and that its stack is unwound.
 #[track_caller]
 pub(crate) fn check(wait: fn(c_int), fd: c_int) {
     for pause in [Duration::ZERO, Duration::from_millis(30)] {
         let task: &Task = Box::leak(Box::new(Task { wait, fd, is_left: AtomicBool::new(false) }));
-        // SAFETY: the one ABI is the other, but that it may be unwound.
+        // SAFETY: the ABIs differ only in that one may unwind.
         let body = unsafe { std::mem::transmute::<Body, Declared>(body) };
         let (mut thread, mut said): (libc::pthread_t, *mut c_void) = (0, std::ptr::null_mut());
         let argument = std::ptr::from_ref(task).cast_mut().cast();
-        // SAFETY: the task stays, and the body takes one.
+        // SAFETY: the task is leaked, and `body` takes one.
         let made = unsafe { libc::pthread_create(&raw mut thread, std::ptr::null(), body, argument) };
         assert_eq!(made, 0);
         std::thread::sleep(pause);
@@ -64,7 +65,7 @@ pub(crate) fn check(wait: fn(c_int), fd: c_int) {
     }
 }
 
-/// A stream that takes nothing more, and its other end.
+/// A stream whose send buffer is full, and its peer.
 pub(crate) fn full() -> (UnixStream, UnixStream) {
     let (full, other) = UnixStream::pair().unwrap();
     full.set_nonblocking(true).unwrap();
@@ -75,7 +76,7 @@ pub(crate) fn full() -> (UnixStream, UnixStream) {
 
 fn receives(fd: c_int) {
     let mut bytes = [0_u8; 8];
-    // SAFETY: there is room for so many bytes.
+    // SAFETY: the buffer has this many bytes.
     let got = unsafe { crate::recv::recv(fd, bytes.as_mut_ptr().cast(), bytes.len(), 0) };
     assert!(got < 0, "it never returns");
 }
@@ -88,7 +89,7 @@ fn receives_pieces(fd: c_int) {
     assert!(got < 0, "it never returns");
 }
 
-/// Into so many pieces that there is something to free.
+/// Into so many iovecs that they are allocated, and must be freed.
 fn receives_a_datagram(fd: c_int) {
     let mut byte = 0_u8;
     let pieces = [piece((&raw mut byte).cast(), 1); 20];
@@ -99,21 +100,21 @@ fn receives_a_datagram(fd: c_int) {
 
 fn sends(fd: c_int) {
     let bytes = [0_u8; 8];
-    // SAFETY: so many bytes are there.
+    // SAFETY: the buffer has this many bytes.
     let sent = unsafe { crate::send::send(fd, bytes.as_ptr().cast(), bytes.len(), 0) };
     assert!(sent < 0, "it never returns");
 }
 
 fn waits_for_events(fd: c_int) {
     let mut event = libc::epoll_event { events: 0, u64: 0 };
-    // SAFETY: there is room for one.
+    // SAFETY: the buffer holds one event.
     let count = unsafe { crate::epoll::epoll_wait(fd, &raw mut event, 1, -1) };
     assert!(count < 0, "it never returns");
 }
 
 fn waits_by_priority(fd: c_int) {
     let mut event = crate::api::GreenwaveEvent::default();
-    // SAFETY: there is room for one.
+    // SAFETY: the buffer holds one event.
     let count = unsafe { crate::api::greenwave_wait(fd, &raw mut event, 1, -1, 0xff) };
     assert!(count < 0, "it never returns");
 }

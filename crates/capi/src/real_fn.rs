@@ -1,9 +1,10 @@
-//! The C library's own functions, for what is not ours.
+//! The C library's own functions, called for sockets that are not the stack's (dlsym with
+//! RTLD_NEXT).
 
 use std::ffi::{CStr, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// A function that comes after ours in the loader's order, once it is found.
+/// Next definition of a function in the loader's order, looked up on first use.
 pub(crate) struct Next {
     name: &'static CStr,
     found: AtomicPtr<c_void>,
@@ -14,24 +15,24 @@ impl Next {
         Self { name, found: AtomicPtr::new(std::ptr::null_mut()) }
     }
 
-    /// Where it is, not null, if the C library has it.
+    /// Its address, not null, if the C library has it.
     pub(crate) fn find(&self) -> Option<*mut c_void> {
         let found = self.found.load(Ordering::Relaxed);
         if !found.is_null() {
             return Some(found);
         }
-        // SAFETY: the name ends with NUL; the loader may be asked at any time
-        // after it has loaded us.
+        // SAFETY: the name ends with NUL; dlsym may be called at any time after this library is
+        // loaded.
         let found = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) };
         self.found.store(found, Ordering::Relaxed);
         (!found.is_null()).then_some(found)
     }
 }
 
-/// Calls the C library's `$name`, of the type given, with these arguments; or does as said where an
-/// older one has no such function: a program that looks whether it is there finds ours.
+/// Calls the C library's `$name`, of the given type, with these arguments. `or` gives the result if
+/// an old C library lacks the function: a program that probes for it finds the one of this library.
 macro_rules! next {
-    // A C library without it cannot have started this program.
+    // A program cannot have started with a C library that lacks it.
     ($name:ident($($arg:expr),*) as $type:ty) => {
         $crate::real_fn::next!($name($($arg),*) as $type, or std::process::abort())
     };

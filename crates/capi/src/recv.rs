@@ -1,8 +1,8 @@
-//! Calls that receive.
+//! Calls that receive: recv(2) and its variants, and read(2).
 //!
-//! On a connection they are the kernel's, but that `recvfrom` names no sender;
-//! of a datagram the envelope is taken off. In a process without a socket for
-//! datagrams they cost a look at one flag.
+//! On a connection they are the kernel's, except that `recvfrom` returns no sender. From a datagram
+//! they strip the header. In a process that never had a UDP socket on the stack they cost one flag
+//! check.
 
 use std::ffi::{c_int, c_uint, c_void};
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use crate::datagram_io::{ReceivedDatagram, piece, receive};
 use crate::real_fn::next;
 use crate::{cmsg, errors, fail, is_loaded, memory, ours, shm_send, socket_address, stream, udp_fds};
 
-/// A datagram into `n` bytes at `bytes`; its length, as the calls below return it.
+/// Receives a datagram into `n` bytes at `bytes`; returns its length or -1.
 ///
 /// # Safety
 /// The program's arguments to recv(2).
@@ -37,7 +37,7 @@ pub unsafe extern "C-unwind" fn recv(fd: c_int, bytes: *mut c_void, n: size_t, f
     }
 }
 
-/// recv(2), as a compiler calls it that knows how much room there is.
+/// recv(2) as compiled with `_FORTIFY_SOURCE`, with the size of the buffer.
 ///
 /// # Safety
 /// As the C library's.
@@ -57,7 +57,7 @@ pub unsafe extern "C-unwind" fn __recv_chk(
     }
 }
 
-/// recvfrom(2): TCP names no sender, a socket pair would.
+/// recvfrom(2). On TCP it returns no sender; a socket pair would.
 ///
 /// # Safety
 /// As the C library's.
@@ -89,14 +89,14 @@ pub unsafe extern "C-unwind" fn recvfrom(
         return stream::receive(fd, flags, n, || next!(recvfrom(fd, bytes, n, flags, addr, len) as Real));
     }
     let got = stream::receive(fd, flags, n, || next!(recvfrom(fd, bytes, n, flags, null, none) as Real));
-    // SAFETY: the program's `len`; the kernel, too, says only then that there is none.
+    // SAFETY: the program's `len`; the kernel, too, writes it only on success.
     match got {
         0.. => unsafe { no_name(len) }.map_or_else(|errno| fail(errno) as ssize_t, |()| got),
         _ => got,
     }
 }
 
-/// Says that nobody is named as the sender.
+/// Writes the length 0: there is no sender address.
 ///
 /// # Safety
 /// `len` is the program's.
@@ -105,7 +105,7 @@ unsafe fn no_name(len: *mut socklen_t) -> Result<(), Errno> {
     unsafe { memory::write(len, 0) }
 }
 
-/// recvfrom(2), as a compiler calls it that knows how much room there is.
+/// recvfrom(2) as compiled with `_FORTIFY_SOURCE`, with the size of the buffer.
 ///
 /// # Safety
 /// As the C library's.
@@ -135,7 +135,7 @@ pub unsafe extern "C-unwind" fn __recvfrom_chk(
     unsafe { recvfrom(fd, bytes, n, flags, addr, len) }
 }
 
-/// Says who sent what was received; its length.
+/// Writes the sender of a received datagram; returns the datagram's length.
 ///
 /// # Safety
 /// As recvfrom(2).
@@ -169,11 +169,11 @@ pub unsafe extern "C-unwind" fn recvmsg(fd: c_int, message: *mut msghdr, flags: 
         // SAFETY: the program's message.
         return unsafe { discard(fd, message, flags) };
     }
-    // SAFETY: the program's message; if there is none, the kernel says so.
+    // SAFETY: the program's message; the kernel reports an invalid one.
     let named = unsafe { memory::read(message) }.ok().filter(|named| !named.msg_name.is_null());
     let got = match named {
         Some(named) if ours(fd).is_some() => {
-            // As TCP does: of a connection's end of a pair the kernel would give the name.
+            // As in TCP: for the pair's end the kernel would return the pair's name.
             let mut nameless = msghdr { msg_name: std::ptr::null_mut(), msg_namelen: 0, ..named };
             let got = next!(recvmsg(fd, &raw mut nameless, flags) as Real);
             let told = msghdr { msg_name: named.msg_name, ..nameless };
@@ -185,7 +185,7 @@ pub unsafe extern "C-unwind" fn recvmsg(fd: c_int, message: *mut msghdr, flags: 
         }
         _ => next!(recvmsg(fd, message, flags) as Real),
     };
-    // SAFETY: the kernel has filled it, where it says 0.
+    // SAFETY: the kernel has filled it, if it returned 0.
     let got = errors::received(fd, got, || unsafe { room(message) } > 0);
     // SAFETY: the kernel has filled it.
     if got >= 0 && unsafe { received_fd(message) }.is_some() {
@@ -194,17 +194,17 @@ pub unsafe extern "C-unwind" fn recvmsg(fd: c_int, message: *mut msghdr, flags: 
     got
 }
 
-/// Bytes that the pieces of `message` hold.
+/// Capacity in bytes of the iovecs of `message`.
 ///
 /// # Safety
-/// `message` is one, or null.
+/// `message` points to a message, or is null.
 unsafe fn room(message: *const msghdr) -> usize {
-    // SAFETY: the caller's message, and its pieces; what is wrong with them the kernel says.
+    // SAFETY: the caller's message, and its iovecs; the kernel reports invalid ones.
     let pieces = unsafe { memory::read(message).and_then(|m| memory::pieces(m.msg_iov, m.msg_iovlen)) };
     pieces.map_or(0, |pieces| pieces.iter().fold(0, |room, piece| room.saturating_add(piece.iov_len)))
 }
 
-/// recvmsg(2) on a connection with flags that a socket pair has otherwise: no bytes are copied.
+/// recvmsg(2) on a connection with flags that differ on a socket pair: no bytes are copied.
 ///
 /// # Safety
 /// As recvmsg(2).
@@ -220,40 +220,40 @@ unsafe fn discard(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
     got
 }
 
-/// The first descriptor that another process has handed us with `message`. Before it stands what else a
-/// program wants to be told, as who sent it (SO_PASSCRED, unix(7)).
+/// First descriptor received with `message`. Other ancillary data may precede it, such as
+/// credentials (SO_PASSCRED, unix(7)).
 ///
 /// # Safety
 /// recvmsg(2) has filled `message`.
 pub(crate) unsafe fn received_fd(message: *const msghdr) -> Option<c_int> {
-    // SAFETY: the caller's message is there, aligned or not.
+    // SAFETY: the caller's message can be read, aligned or not.
     let message = unsafe { message.read_unaligned() };
-    // SAFETY: so is what it says of itself.
+    // SAFETY: its control buffer can be read.
     let mut all = unsafe { cmsg::all(message.msg_control.cast_const().cast(), message.msg_controllen) };
     let rights = |of: &cmsg::Control| of.of == (libc::SOL_SOCKET, libc::SCM_RIGHTS);
-    // The kernel writes none without a descriptor.
+    // The kernel writes no SCM_RIGHTS without a descriptor.
     let first = all.find_map(|of| of.ok().filter(rights))?;
     // SAFETY: as above.
     unsafe { first.value() }.ok()
 }
 
-/// Whether another process has handed us descriptors with any of `count` messages.
+/// True if descriptors were received with any of `count` messages.
 ///
 /// # Safety
-/// recvmmsg(2) has filled so many.
+/// recvmmsg(2) has filled `count` messages.
 unsafe fn any_brings(messages: *const mmsghdr, count: usize) -> bool {
     (0..count).any(|at| {
-        // SAFETY: the caller has so many, and each starts with its header.
+        // SAFETY: the caller has this many, and each starts with its header.
         unsafe { received_fd(messages.add(at).cast()) }.is_some()
     })
 }
 
-/// A datagram into `message`.
+/// Receives a datagram into `message`.
 ///
 /// # Safety
 /// As recvmsg(2).
 unsafe fn into(fd: c_int, six: bool, message: *mut msghdr, flags: c_int) -> ssize_t {
-    // SAFETY: the program's message, if it is one.
+    // SAFETY: the program's message; an invalid one is refused.
     let mut copy = match unsafe { memory::read(message) } {
         Ok(copy) => copy,
         Err(errno) => return fail(errno) as ssize_t,
@@ -266,10 +266,10 @@ unsafe fn into(fd: c_int, six: bool, message: *mut msghdr, flags: c_int) -> ssiz
     // SAFETY: as above.
     let Some(got) = (unsafe { receive(fd, &pieces, flags) }) else { return -1 };
     let len = if copy.msg_name.is_null() { std::ptr::null_mut() } else { &raw mut copy.msg_namelen };
-    // SAFETY: the program says how much room is at the name.
+    // SAFETY: the program gives the size of the name buffer.
     let told = unsafe { told(&got, six, copy.msg_name.cast(), len) };
     copy.msg_flags = got.flags;
-    // SAFETY: the program says how much room for control data there is.
+    // SAFETY: the program gives the size of the control buffer.
     let done = unsafe { cmsg::write(&mut copy, six, got.from, got.said) };
     // SAFETY: as above.
     match done.and_then(|()| unsafe { memory::write(message, copy) }) {
@@ -294,7 +294,7 @@ pub unsafe extern "C-unwind" fn recvmmsg(
     let mail = udp_fds::of(fd);
     if mail.is_none() && ours(fd).is_none() {
         let got = next!(recvmmsg(fd, messages, count, flags, timeout) as Real);
-        // SAFETY: the kernel has filled so many of the program's.
+        // SAFETY: the kernel has filled this many of the program's.
         if unsafe { any_brings(messages, usize::try_from(got).unwrap_or(0)) } {
             udp_fds::expect();
         }
@@ -312,10 +312,10 @@ pub unsafe extern "C-unwind" fn recvmmsg(
     for at in 0..count.min(1024) {
         let message = messages.wrapping_add(at as usize);
         let wait = flags & !libc::MSG_WAITFORONE;
-        // Each starts with its header.
+        // Each `mmsghdr` starts with its header.
         let header = message.cast::<msghdr>();
         let got = match &mail {
-            // SAFETY: the program has `count` of them.
+            // SAFETY: the program has `count` messages.
             Some(name) => unsafe { into(fd, name.six, header, wait) },
             // SAFETY: as above.
             None => unsafe { recvmsg(fd, header, wait) },
@@ -331,7 +331,7 @@ pub unsafe extern "C-unwind" fn recvmmsg(
         if flags & libc::MSG_WAITFORONE != 0 {
             flags |= libc::MSG_DONTWAIT;
         }
-        // The kernel, too, looks at the time only when something came.
+        // The kernel, too, checks the timeout only after each datagram.
         if end.is_some_and(|end| Instant::now() >= end) {
             return at as c_int + 1;
         }
@@ -339,7 +339,7 @@ pub unsafe extern "C-unwind" fn recvmmsg(
     count.min(1024) as c_int
 }
 
-/// Time that a program waits.
+/// Timeout of a program.
 fn span(of: &timespec) -> Result<Duration, Errno> {
     match (u64::try_from(of.tv_sec), u32::try_from(of.tv_nsec)) {
         (Ok(seconds), Ok(rest @ ..1_000_000_000)) => Ok(Duration::new(seconds, rest)),
@@ -357,16 +357,16 @@ pub unsafe extern "C-unwind" fn read(fd: c_int, bytes: *mut c_void, n: size_t) -
     match udp_fds::of(fd) {
         // SAFETY: the program's arguments.
         Some(_) => unsafe { one(fd, bytes, n, 0) },
-        // Nothing is nothing everywhere.
+        // Zero bytes read as zero on any file.
         None if n > 0 && shm_send::is_listener(fd) => stream::receive_unconnected(fd, 0),
         None if is_loaded() => errors::received(fd, next!(read(fd, bytes, n) as Real), || n > 0),
-        // SAFETY: the program's arguments; it may be its allocator that reads,
-        // without which nothing can be looked for.
+        // SAFETY: the program's arguments; its allocator may read before the loader is done, when
+        // no function can be looked up.
         None => unsafe { libc::syscall(libc::SYS_read, fd, bytes, n) as ssize_t },
     }
 }
 
-/// read(2), as a compiler calls it that knows how much room there is.
+/// read(2) as compiled with `_FORTIFY_SOURCE`, with the size of the buffer.
 ///
 /// # Safety
 /// As the C library's.
@@ -398,7 +398,7 @@ pub unsafe extern "C-unwind" fn readv(fd: c_int, pieces: *const iovec, count: c_
             return stream::receive_unconnected(fd, 0);
         }
         let got = next!(readv(fd, pieces, count) as Real);
-        // SAFETY: the kernel has looked at them, where it says 0.
+        // SAFETY: the kernel has checked them, if it returned 0.
         let pieces = || unsafe { memory::pieces(pieces, usize::try_from(count).unwrap_or(0)) };
         return errors::received(fd, got, || pieces().is_ok_and(|all| all.iter().any(|one| one.iov_len > 0)));
     }
@@ -422,24 +422,25 @@ mod tests {
 
     use super::*;
 
-    /// Receives a message at `end`; whether credentials stand first in it, and what it brought.
+    /// Receives a message at `end`. Returns true if credentials come first, and the descriptor
+    /// received.
     fn got(end: &UnixDatagram) -> (bool, Option<OwnedFd>) {
         let (mut bytes, mut room) = ([0_u8; 8], [0_u64; 16]);
         let mut pieces = piece(bytes.as_mut_ptr().cast(), bytes.len());
-        // SAFETY: a header of zeros is a message of nothing.
+        // SAFETY: a zeroed header is an empty message.
         let mut message: msghdr = unsafe { std::mem::zeroed() };
         message.msg_iov = &raw mut pieces;
         message.msg_iovlen = 1;
         message.msg_control = room.as_mut_ptr().cast();
         message.msg_controllen = size_of_val(&room);
-        // SAFETY: the message says what room it has.
+        // SAFETY: the message gives the sizes of its buffers.
         assert_eq!(unsafe { recvmsg(end.as_raw_fd(), &raw mut message, 0) }, 1);
         // SAFETY: it was just filled.
         let first = unsafe { libc::CMSG_FIRSTHDR(&raw const message).as_ref() };
         let credentials = first.is_some_and(|first| first.cmsg_type == SCM_CREDENTIALS);
         // SAFETY: as above.
         let fd = unsafe { received_fd(&raw const message) };
-        // SAFETY: it is nobody else's.
+        // SAFETY: no other code refers to it.
         (credentials, fd.map(|fd| unsafe { OwnedFd::from_raw_fd(fd) }))
     }
 
@@ -461,16 +462,16 @@ mod tests {
     #[test]
     fn each_of_several_messages_is_looked_at() {
         let mut room = [0_u64; 3];
-        // SAFETY: it takes a number and gives one.
+        // SAFETY: it only computes.
         let cmsg_len = unsafe { libc::CMSG_LEN(size_of::<c_int>() as u32) } as usize;
         let header = cmsghdr { cmsg_len, cmsg_level: SOL_SOCKET, cmsg_type: SCM_RIGHTS };
-        // SAFETY: there is room for it.
+        // SAFETY: the buffer is large enough.
         unsafe { room.as_mut_ptr().cast::<cmsghdr>().write(header) };
-        // SAFETY: headers of zeros are messages of nothing.
+        // SAFETY: zeroed headers are empty messages.
         let mut messages: [mmsghdr; 2] = unsafe { std::mem::zeroed() };
         messages[1].msg_hdr.msg_control = room.as_mut_ptr().cast();
         messages[1].msg_hdr.msg_controllen = size_of_val(&room);
-        // SAFETY: so many are there.
+        // SAFETY: at most two are read.
         let seen = |count| unsafe { any_brings(messages.as_ptr(), count) };
         assert_eq!((seen(1), seen(2)), (false, true));
     }

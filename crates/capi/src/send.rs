@@ -1,9 +1,8 @@
-//! Calls that send.
+//! Calls that send: send(2) and its variants, write(2), sendfile(2), splice(2).
 //!
-//! On a connection they are the kernel's, but that a pair takes no address, and that
-//! one which is to open with its first bytes (MSG_FASTOPEN) may be ours to open;
-//! a datagram goes out in an envelope. A socket of UDP that has no address yet
-//! becomes ours with the first datagram, if the device leads to whom that is.
+//! On a connection they are the kernel's, with two exceptions: a socket pair takes no address, and
+//! MSG_FASTOPEN may open a connection on the stack. A datagram is sent with a header. An unbound
+//! UDP socket moves to the stack with its first datagram, if the stack routes to its destination.
 
 use std::ffi::{c_int, c_uint, c_void};
 use std::net::SocketAddr;
@@ -19,7 +18,7 @@ use crate::{
     cmsg, connect, fail, is_loaded, memory, ours, shm_send, socket_address, stream, udp_fds, udp_socket,
 };
 
-/// Whom a datagram is for, as `sendto` and `sendmsg` say it.
+/// Destination of a datagram, from the address given to `sendto` or `sendmsg`.
 ///
 /// # Safety
 /// `addr` points to `len` bytes, or is null.
@@ -38,8 +37,7 @@ unsafe fn target(addr: *const sockaddr, len: socklen_t) -> Result<Option<SocketA
     }
 }
 
-/// What `fd` is, if it is a socket for datagrams of ours, or becomes one now
-/// that something goes to `addr`.
+/// Name of `fd`, if it is a UDP socket on the stack, or becomes one because it sends to `addr`.
 ///
 /// # Safety
 /// As [`target`].
@@ -54,7 +52,7 @@ unsafe fn sender(fd: c_int, addr: *const sockaddr, len: socklen_t) -> Result<Opt
     }
 }
 
-/// A datagram from socket `name` to `addr`.
+/// Sends a datagram from socket `name` to `addr`.
 ///
 /// # Safety
 /// The program's arguments to sendmsg(2).
@@ -73,7 +71,7 @@ unsafe fn send_one(
     }
 }
 
-/// The same, to whom it is connected with.
+/// Sends a datagram from socket `name` to its connected peer.
 ///
 /// # Safety
 /// The program's arguments to send(2).
@@ -100,7 +98,7 @@ pub unsafe extern "C-unwind" fn send(fd: c_int, bytes: *const c_void, n: size_t,
     }
 }
 
-/// sendto(2): TCP knows where to, a socket pair would not take the address.
+/// sendto(2). On TCP the address is not needed; a socket pair would refuse it.
 ///
 /// # Safety
 /// As the C library's.
@@ -143,9 +141,9 @@ pub unsafe extern "C-unwind" fn sendto(
     }
 }
 
-/// Whether what goes to `addr` by `fd` goes out by a connection of ours, which takes none; and
-/// with which flags. With MSG_FASTOPEN one is opened if the device leads there; its bytes follow
-/// the handshake, as they do where no cookie is known (RFC 7413 §4.1.3).
+/// Flags with which data for `addr` is sent without the address, if `fd` is a connection on the
+/// stack. MSG_FASTOPEN opens one if the stack routes there; its data follows the handshake, as
+/// without a cookie (RFC 7413 §4.1.3).
 ///
 /// # Safety
 /// `addr` points to `len` bytes, or is null.
@@ -172,7 +170,7 @@ unsafe fn bare(
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t {
     type Real = unsafe extern "C-unwind" fn(c_int, *const msghdr, c_int) -> ssize_t;
-    // SAFETY: the program's message; if there is none, the kernel says so.
+    // SAFETY: the program's message; the kernel reports an invalid one.
     let Ok(copy) = (unsafe { memory::read(message) }) else {
         return next!(sendmsg(fd, message, flags) as Real);
     };
@@ -186,7 +184,7 @@ pub unsafe extern "C-unwind" fn sendmsg(fd: c_int, message: *const msghdr, flags
     }
 }
 
-/// A message by what is no socket for datagrams.
+/// Sends a message on a descriptor that is no UDP socket on the stack.
 ///
 /// # Safety
 /// As sendmsg(2).
@@ -206,7 +204,7 @@ unsafe fn send_bare(fd: c_int, message: &msghdr, flags: c_int) -> ssize_t {
             if !bare || shm_send::noted(fd).is_none() {
                 return call();
             }
-            // SAFETY: as above; what is wrong with them the kernel says.
+            // SAFETY: as above; the kernel reports invalid iovecs.
             match unsafe { memory::pieces(message.msg_iov, message.msg_iovlen) } {
                 // SAFETY: as above.
                 Ok(pieces) => unsafe { shm_send::write(fd, &pieces, flags, call) },
@@ -276,7 +274,8 @@ pub unsafe extern "C-unwind" fn sendmmsg(
             return if at == 0 { -1 } else { at as c_int };
         }
         let len = message.wrapping_byte_add(std::mem::offset_of!(mmsghdr, msg_len)).cast::<c_uint>();
-        // SAFETY: as above. It is sent by then, and the kernel says no more than that either.
+        // SAFETY: as above. The datagram is sent by then; the kernel reports no more than that
+        // either.
         if let Err(errno) = unsafe { memory::write(len, sent as c_uint) } {
             return if at == 0 { fail(errno) } else { at as c_int };
         }
@@ -284,7 +283,7 @@ pub unsafe extern "C-unwind" fn sendmmsg(
     count.min(1024) as c_int
 }
 
-/// sendfile(2): the kernel's. What was to follow bytes that were sent with `MSG_MORE` follows by it.
+/// sendfile(2) of the kernel. It ends the effect of `MSG_MORE` on earlier bytes.
 ///
 /// # Safety
 /// As the C library's.
@@ -295,17 +294,17 @@ pub unsafe extern "C-unwind" fn sendfile(to: c_int, from: c_int, at: *mut off_t,
     next!(sendfile(to, from, at, n) as Real)
 }
 
-/// sendfile(2), as programs call it that know of large files.
+/// sendfile(2) for programs built with large-file support.
 ///
 /// # Safety
 /// As [`sendfile`].
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn sendfile64(to: c_int, from: c_int, at: *mut off_t, n: size_t) -> ssize_t {
-    // SAFETY: the program's arguments; with 64 bits the two are one.
+    // SAFETY: the program's arguments; on 64-bit machines the two are the same.
     unsafe { sendfile(to, from, at, n) }
 }
 
-/// splice(2): as [`sendfile`].
+/// splice(2). It ends the effect of `MSG_MORE`, as [`sendfile`] does.
 ///
 /// # Safety
 /// As the C library's.
@@ -368,7 +367,7 @@ pub unsafe extern "C-unwind" fn writev(fd: c_int, pieces: *const iovec, count: c
         (Ok(pieces), None) => unsafe { shm_send::write(fd, &pieces, 0, call) },
         (Err(Errno::FAULT), Some(_)) => fail(Errno::FAULT) as ssize_t,
         (Err(_), Some(_)) => fail(Errno::INVAL) as ssize_t,
-        // What is wrong with them the kernel says.
+        // The kernel reports invalid iovecs.
         (Err(_), None) => call(),
     }
 }

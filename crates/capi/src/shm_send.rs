@@ -1,13 +1,13 @@
-//! What a program writes to its connections, on the shorter way
-//! ([`host::shim::shm_send`]): memory that it shares with the stack, instead of the pair.
+//! Shared-memory path for bytes that a program writes to its connections
+//! ([`host::shim::shm_send`]), instead of the socket pair.
 //!
-//! Which descriptors may be connections is noted where this process accepts or opens them; a fork copies
-//! the notes. A note is a guess: its number may be another file's by now, as there are many ways to close
-//! one that the library does not see. Nothing is sent by it before the kernel has said that the
-//! descriptor is that connection (getpeername(2): the name of our end). What comes otherwise (by exec, dup, or
-//! another process) has no note, and its
-//! bytes take the pair. So do all of a process that confines itself (seccomp): the questions
-//! are system calls that a program does not know of.
+//! Descriptors that may be connections are recorded when this process accepts or opens them; a fork
+//! copies the records. A record is a guess: the descriptor may be another file by now, because the
+//! library does not see every way to close one. Nothing is sent by it before the kernel confirms
+//! that the descriptor is that connection (getpeername(2) returns the name of the stack's end). A
+//! descriptor obtained by exec, dup or from another process has no record, and its bytes take the
+//! pair. So do all bytes of a process under seccomp, whose filter may not allow the system calls of
+//! this check.
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -20,33 +20,34 @@ use libc::{iovec, ssize_t};
 use crate::lazy_mmap::Mapped;
 use crate::{borrow, memory, ours, seam};
 
-/// By descriptor: one more than the number of the connection that it may be, perhaps with [`SHUT`]; or
-/// [`LISTENER`]; 0: it is none, or unknown. Descriptors beyond have no note.
+/// Record by descriptor: the number of the connection plus one, perhaps with [`SHUT`]; or
+/// [`LISTENER`]; 0: none or unknown. Larger descriptors have no record.
 static NOTES: [AtomicU64; 1 << 16] = [const { AtomicU64::new(0) }; 1 << 16];
 static OUTBOXES: Mapped<ShmSendBuffers> = Mapped::new();
-/// This process has confined itself.
+/// True once this process has entered seccomp.
 static CONFINED: AtomicBool = AtomicBool::new(false);
 
-/// Of a note: the program writes nothing more to that connection. Numbers have no such bit.
+/// Flag in a record: the program has shut down the write side. Connection numbers do not use this
+/// bit.
 const SHUT: u64 = 1 << 63;
-/// The note of a socket that is bound, or listens.
+/// Record of a socket that is bound or listens.
 const LISTENER: u64 = u64::MAX;
 
-/// Flags of send(2) with which bytes are bytes.
+/// Flags of send(2) that the shared-memory path supports.
 const PLAIN: c_int = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL | libc::MSG_MORE;
 
 fn place(fd: c_int) -> Option<&'static AtomicU64> {
     NOTES.get(usize::try_from(fd).ok()?)
 }
 
-/// The outboxes; asked for when they are needed first, but not by a process that has confined itself.
+/// Send buffers, mapped on first use unless the process has entered seccomp.
 pub(crate) fn all() -> Option<&'static ShmSendBuffers> {
     if is_confined() { OUTBOXES.get() } else { OUTBOXES.get_or(|| Some(seam()?.outboxes())) }
 }
 
-/// Notes that `fd` is the connection `name`, which this process has accepted.
+/// Records that `fd` is the connection `name`, which this process has accepted.
 pub(crate) fn accept(fd: c_int, name: &Name) {
-    // The first of all connections has number 0, and so has one that is the kernel's.
+    // Number 0 is the first connection of all, and any connection of the kernel's.
     if name.id == 0 && ours(fd).is_none() {
         return;
     }
@@ -56,13 +57,13 @@ pub(crate) fn accept(fd: c_int, name: &Name) {
     register(fd, name);
 }
 
-/// Notes that `fd` is the connection `name`, of this process's own making.
+/// Records that `fd` is the connection `name`, which this process has opened or accepted.
 pub(crate) fn register(fd: c_int, name: &Name) {
     if is_confined() {
         return;
     }
     let Some(outboxes) = all() else { return };
-    // Without memory for it the pair is there.
+    // If mapping fails, the pair is used.
     let is_reached = outboxes.is_reached(name.id)
         || outboxes.has_room() && seam().is_some_and(|seam| seam.reach(outboxes, name.id).is_ok());
     if let (Some(place), true) = (place(fd), is_reached) {
@@ -70,14 +71,14 @@ pub(crate) fn register(fd: c_int, name: &Name) {
     }
 }
 
-/// Notes that `fd` is bound, or listens.
+/// Records that `fd` is bound or listens.
 pub(crate) fn note_listener(fd: c_int) {
     if let Some(place) = place(fd) {
         place.store(LISTENER, Ordering::Relaxed);
     }
 }
 
-/// True if `fd` is bound or listens, as the kernel knows it. If it is not, its note goes.
+/// True if `fd` is bound or listens, confirmed by the kernel. Otherwise its record is cleared.
 pub(crate) fn is_listener(fd: c_int) -> bool {
     if place(fd).is_none_or(|place| place.load(Ordering::Relaxed) != LISTENER) {
         return false;
@@ -89,7 +90,7 @@ pub(crate) fn is_listener(fd: c_int) -> bool {
     is
 }
 
-/// The program writes nothing more to `fd`: what it tries takes the pair.
+/// Records that the program has shut down the write side of `fd`: later writes take the pair.
 pub(crate) fn shut(fd: c_int) {
     if let Some(place) = place(fd)
         && known(fd).is_some()
@@ -98,7 +99,7 @@ pub(crate) fn shut(fd: c_int) {
     }
 }
 
-/// `fd` is another file.
+/// Clears the record of `fd`, which becomes another file.
 pub(crate) fn forget(fd: c_int) {
     if let Some(place) = place(fd)
         && place.load(Ordering::Relaxed) != 0
@@ -107,17 +108,17 @@ pub(crate) fn forget(fd: c_int) {
     }
 }
 
-/// True if this process has confined itself.
+/// True if this process has entered seccomp.
 pub(crate) fn is_confined() -> bool {
     CONFINED.load(Ordering::Relaxed)
 }
 
-/// From now on this process makes no system call that it does not know of.
+/// Stops all system calls that the library makes of its own.
 pub(crate) fn disable() {
     CONFINED.store(true, Ordering::Relaxed);
 }
 
-/// Writes `pieces` to `fd` with `flags`: into its outbox, or by `call`.
+/// Writes `pieces` to `fd` with `flags`: into its shared-memory send buffer, or by `call`.
 ///
 /// # Safety
 /// `pieces` are the program's.
@@ -129,12 +130,12 @@ pub(crate) unsafe fn write(
 ) -> ssize_t {
     let Some(id) = noted(fd) else { return call() };
     let Some(outboxes) = OUTBOXES.get().filter(|_| !is_confined()) else { return call() };
-    // Before the bytes, which the stack may take at once.
+    // Set before the bytes, which the stack may read at once.
     outboxes.set_more(id, flags & libc::MSG_MORE != 0);
     let asleep = outboxes.asleep(id);
     let len = pieces.iter().fold(0_usize, |len, piece| len.saturating_add(piece.iov_len));
     let fits = (1..=BYTES).contains(&len) && flags & !PLAIN == 0;
-    // What is wrong with the pieces the kernel says.
+    // The kernel reports invalid iovecs.
     if asleep.is_none() && fits && pieces.iter().all(|of| memory::is_readable(of.iov_base, of.iov_len)) {
         // SAFETY: the program's bytes, which can be read.
         let pieces = pieces.iter().filter(|piece| piece.iov_len > 0).map(|piece| unsafe {
@@ -154,7 +155,7 @@ pub(crate) unsafe fn write(
     sent
 }
 
-/// Something goes to `fd` by a call that the kernel does alone: it is what was to follow.
+/// Ends `MSG_MORE` on `fd`, because a system call of the kernel's sends the data that follows.
 pub(crate) fn follow(fd: c_int) {
     if let Some(id) = noted(fd)
         && let Some(outboxes) = OUTBOXES.get()
@@ -163,19 +164,19 @@ pub(crate) fn follow(fd: c_int) {
     }
 }
 
-/// The connection that `fd` may be, if it takes more.
+/// Connection recorded for `fd`, unless its write side is shut down.
 pub(crate) fn noted(fd: c_int) -> Option<u64> {
     let note = place(fd)?.load(Ordering::Relaxed);
     if note & SHUT != 0 { None } else { note.checked_sub(1) }
 }
 
-/// The connection that `fd` may be.
+/// Connection recorded for `fd`.
 pub(crate) fn known(fd: c_int) -> Option<u64> {
     let note = place(fd)?.load(Ordering::Relaxed);
     if note == LISTENER { None } else { (note & !SHUT).checked_sub(1) }
 }
 
-/// True if `fd` is connection `id`, as the kernel knows it. If it is not, its note goes.
+/// True if `fd` is connection `id`, confirmed by the kernel. Otherwise its record is cleared.
 fn is(fd: c_int, id: u64) -> bool {
     let is = seam().zip(borrow(fd)).is_some_and(|(seam, fd)| seam.is_connection(fd, id));
     if !is {
@@ -184,10 +185,10 @@ fn is(fd: c_int, id: u64) -> bool {
     is
 }
 
-/// True if the stack has taken all that went through the pair (unix(7), SIOCOUTQ).
+/// True if the stack has read all bytes from the pair (unix(7), SIOCOUTQ).
 fn is_empty(fd: c_int) -> bool {
     let mut bytes: c_int = 0;
-    // SAFETY: the kernel writes one int to where `bytes` is.
+    // SAFETY: the kernel writes one int to `bytes`.
     let asked = unsafe { libc::ioctl(fd, libc::TIOCOUTQ, &raw mut bytes) };
     asked == 0 && bytes == 0
 }

@@ -1,4 +1,4 @@
-//! Addresses as C has them.
+//! Conversion between `sockaddr` and [`SocketAddr`].
 
 use std::ffi::c_int;
 use std::net::{IpAddr, SocketAddr};
@@ -9,25 +9,25 @@ use rustix::io::Errno;
 
 use crate::memory;
 
-/// The family of the address that a program gives; `None` when there is none.
+/// Family of the program's address; `None` if there is none.
 ///
 /// # Safety
 /// As [`read`].
 pub(crate) unsafe fn family(addr: *const sockaddr, len: socklen_t) -> Option<libc::sa_family_t> {
-    // SAFETY: the caller's `len` covers the family, which stands first.
+    // SAFETY: the caller's `len` covers the family, which is the first field.
     (len as usize >= size_of::<libc::sa_family_t>()).then(|| unsafe { memory::read(addr.cast()) })?.ok()
 }
 
-/// The address that a program gives; `None` when it is not one of IP, or not there: what is wrong with it then
-/// the kernel says.
+/// The program's address; `None` if it is not an IP address or cannot be read. The kernel reports
+/// the error.
 ///
 /// # Safety
-/// `addr` is the program's, and it says that `len` bytes are there.
+/// `addr` is the program's, and `len` the length that it gives.
 pub(crate) unsafe fn read(addr: *const sockaddr, len: socklen_t) -> Option<SocketAddr> {
     // SAFETY: the caller's address.
     match c_int::from(unsafe { family(addr, len) }?) {
         libc::AF_INET if len as usize >= size_of::<sockaddr_in>() => {
-            // SAFETY: the caller's `len` covers the whole of it.
+            // SAFETY: the caller's `len` covers the whole structure.
             let addr = unsafe { memory::read(addr.cast::<sockaddr_in>()) }.ok()?;
             Some((addr.sin_addr.s_addr.to_ne_bytes(), u16::from_be(addr.sin_port)).into())
         }
@@ -41,8 +41,8 @@ pub(crate) unsafe fn read(addr: *const sockaddr, len: socklen_t) -> Option<Socke
     }
 }
 
-/// Gives the program `from`, if it wants to know, for a socket that speaks IPv6 or not; as much as
-/// it has room for.
+/// Writes `from` to the program's buffer, unless `addr` is null; `six`: as an IPv6 address. It is
+/// cut to the buffer's size.
 ///
 /// # Errors
 /// As [`tell`].
@@ -59,13 +59,14 @@ pub(crate) unsafe fn write(
     if addr.is_null() { Ok(()) } else { unsafe { tell(from, six, addr, len) } }
 }
 
-/// The same to a program that wants to know it in any case.
+/// Writes `from` as [`write`] does; a null `addr` is an error.
 ///
 /// # Errors
-/// `EFAULT`: there is no room; `EINVAL`: it is negative.
+/// `EFAULT`: the buffer cannot be written; `EINVAL`: its size is negative.
 ///
 /// # Safety
-/// `addr` and `len` are what the program gave to accept(2) and its kin: `len` says how much room there is.
+/// `addr` and `len` are the program's arguments to accept(2) and the like: `len` gives the buffer's
+/// size.
 pub(crate) unsafe fn tell(
     from: SocketAddr,
     six: bool,
@@ -94,7 +95,7 @@ pub(crate) unsafe fn tell(
         }
     };
     let given = whole.min(room as usize);
-    // SAFETY: `given` is at most the room that the program says there is.
+    // SAFETY: `given` is at most the buffer's size.
     unsafe { memory::write_bytes(addr.cast(), &bytes[..given]) }?;
     // SAFETY: as above.
     unsafe { memory::write(len, whole as socklen_t) }
@@ -104,11 +105,11 @@ pub(crate) unsafe fn tell(
 mod tests {
     use super::*;
 
-    /// Writes `addr` where `room` bytes are; what was written, and the length told.
+    /// Writes `addr` to a buffer of `room` bytes; returns its content, and the length reported.
     fn written(addr: &str, six: bool, room: usize) -> (Vec<u8>, usize) {
         let mut bytes = [0xee_u8; 64];
         let mut len = room as socklen_t;
-        // SAFETY: 64 bytes are there, and `len` says less.
+        // SAFETY: the buffer has 64 bytes, and `len` is less.
         unsafe { write(addr.parse().unwrap(), six, bytes.as_mut_ptr().cast(), &raw mut len) }.unwrap();
         assert!(bytes[room..].iter().all(|byte| *byte == 0xee), "nothing beyond the room");
         (bytes[..room].to_vec(), len as usize)
@@ -119,7 +120,7 @@ mod tests {
         for (addr, six) in [("10.0.0.1:80", false), ("10.0.0.1:80", true), ("[fd00::1]:443", true)] {
             let (bytes, len) = written(addr, six, 40);
             assert_eq!(len, if six { 28 } else { 16 });
-            // SAFETY: so many bytes are there.
+            // SAFETY: the buffer has `len` bytes.
             let read = unsafe { read(bytes.as_ptr().cast(), len as socklen_t) };
             assert_eq!(read, addr.parse().ok());
         }
@@ -131,7 +132,7 @@ mod tests {
         // SAFETY: null is allowed.
         assert_eq!(unsafe { read(std::ptr::null(), 16) }, None);
         let unix = [1_u8, 0, b'/', 0];
-        // SAFETY: so many bytes are there.
+        // SAFETY: the buffer has four bytes.
         assert_eq!(unsafe { read(unix.as_ptr().cast(), 4) }, None);
     }
 }

@@ -1,20 +1,20 @@
-//! What sort of socket the kernel's are: whether one may become ours.
+//! Family, type and protocol of a kernel socket, which decide if it may move to the stack.
 
 use std::os::fd::BorrowedFd;
 
 use rustix::net::{AddressFamily, Protocol, SocketType, ipproto, sockopt};
 
-/// Of a socket of TCP: whether it speaks IPv6.
+/// True for IPv6, false for IPv4, if `socket` is a TCP socket.
 pub(crate) fn tcp(socket: BorrowedFd<'_>) -> Option<bool> {
     speaks(socket, SocketType::STREAM, ipproto::TCP)
 }
 
-/// Of a socket of UDP: whether it speaks IPv6.
+/// True for IPv6, false for IPv4, if `socket` is a UDP socket.
 pub(crate) fn udp(socket: BorrowedFd<'_>) -> Option<bool> {
     speaks(socket, SocketType::DGRAM, ipproto::UDP)
 }
 
-/// Of a socket of this kind and protocol: whether it speaks IPv6.
+/// True for IPv6, false for IPv4, if `socket` has this type and protocol.
 fn speaks(socket: BorrowedFd<'_>, kind: SocketType, protocol: Protocol) -> Option<bool> {
     let domain = sockopt::socket_domain(socket).ok()?;
     let six = domain == AddressFamily::INET6;

@@ -1,4 +1,4 @@
-//! The calls that ask which addresses a socket has: its own, and its peer's.
+//! getsockname(2) and getpeername(2).
 
 use std::ffi::c_int;
 

@@ -1,8 +1,8 @@
 //! getsockopt(2) and setsockopt(2) on sockets of the stack.
 //!
-//! An option answers as the kernel's TCP or UDP would. The socket pair in the place of the
-//! connection is asked only for options that mean the same there ([`PAIR`]); options that the stack does
-//! not implement read as on a new kernel socket, and take that value and no other.
+//! Options behave as on the kernel's TCP or UDP. The connection's socket pair holds only options
+//! with the same meaning there ([`PAIR`]). An option that the stack does not implement reads as on
+//! a new kernel socket, and accepts that value only.
 
 use std::ffi::{c_int, c_void};
 
@@ -16,12 +16,12 @@ use crate::kernel_socket::{self, Effect};
 use crate::real_fn::next;
 use crate::{connect, datagram_io, errors, fail, label, memory, ours, seam};
 
-/// Where a socket option is kept.
+/// Owner of a socket option's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Owner {
-    /// The socket pair, where the option means what it means on TCP or UDP.
+    /// The socket pair: the option means the same there as on TCP or UDP.
     Pair,
-    /// Nowhere: the option has no effect that a program could see, here as in the kernel, or is advice.
+    /// None: the option has no effect visible to a program, here as in the kernel, or is advice.
     Hint,
     /// The stack, which may refuse a value.
     Stack,
@@ -29,7 +29,7 @@ enum Owner {
     Kernel,
 }
 
-/// Options at `SOL_SOCKET` that a socket pair keeps with the meaning that they have on TCP.
+/// Options at `SOL_SOCKET` with the same meaning on a socket pair as on TCP.
 const PAIR: [c_int; 17] = [
     libc::SO_ERROR,
     libc::SO_REUSEADDR,
@@ -40,7 +40,7 @@ const PAIR: [c_int; 17] = [
     libc::SO_RCVLOWAT,
     libc::SO_SNDLOWAT,
     libc::SO_PRIORITY,
-    // Urgent data is in line always; vsftpd does not serve where that is refused.
+    // Urgent data is always in line; vsftpd does not serve if this is refused.
     libc::SO_OOBINLINE,
     libc::SO_RCVTIMEO,
     libc::SO_SNDTIMEO,
@@ -50,16 +50,16 @@ const PAIR: [c_int; 17] = [
     libc::SO_MEMINFO,
     libc::SO_NETNS_COOKIE,
 ];
-/// As `SO_RCVTIMEO` and `SO_SNDTIMEO`, with 64 bits of seconds on every machine (asm-generic/socket.h).
+/// As `SO_RCVTIMEO` and `SO_SNDTIMEO`, with 64-bit seconds on every machine (asm-generic/socket.h).
 const SO_RCVTIMEO_NEW: c_int = 66;
 const SO_SNDTIMEO_NEW: c_int = 67;
-/// Further numbers of asm-generic/socket.h.
+/// From asm-generic/socket.h.
 const SO_BUF_LOCK: c_int = 72;
 const SO_TXREHASH: c_int = 74;
 const SO_RCVMARK: c_int = 75;
 const SO_RCVPRIORITY: c_int = 82;
 
-/// Options at `SOL_SOCKET` that have no effect on a connection in the kernel either, or are advice.
+/// Options at `SOL_SOCKET` without effect on a connection in the kernel, or that are advice.
 const HINTS: [c_int; 18] = [
     libc::SO_DEBUG,
     libc::SO_REUSEPORT,
@@ -80,34 +80,34 @@ const HINTS: [c_int; 18] = [
     SO_RCVMARK,
     SO_RCVPRIORITY,
 ];
-/// Those of [`HINTS`] that change what a socket for datagrams does or says.
+/// Those of [`HINTS`] with an effect on a UDP socket.
 const DATAGRAM_EFFECTS: [c_int; 5] =
     [libc::SO_BROADCAST, libc::SO_NO_CHECK, libc::SO_RXQ_OVFL, SO_RCVMARK, SO_RCVPRIORITY];
 
-/// Where option `name` of `level` of `socket` is kept.
+/// Owner of option `name` at `level` of `socket`.
 fn owner(socket: &Name, level: c_int, name: c_int) -> Owner {
     let datagrams = socket.kind == Kind::Datagrams;
     match (level, name) {
-        // The other end decides how much may wait for the program.
+        // The receive queue of a UDP socket is in the stack.
         (SOL_SOCKET, libc::SO_RCVBUF) if datagrams => Owner::Stack,
-        // Without effect on these in the kernel, too; Traffic Server asks names so.
+        // Without effect on UDP in the kernel, too; Traffic Server's resolver sets them.
         (SOL_SOCKET, libc::SO_KEEPALIVE | libc::SO_LINGER) if datagrams => Owner::Pair,
-        // An offset would count the envelope before each datagram.
+        // An offset would include the header before each datagram.
         (SOL_SOCKET, libc::SO_PEEK_OFF) if !datagrams => Owner::Pair,
         (SOL_SOCKET, _) if PAIR.contains(&name) => Owner::Pair,
         (SOL_SOCKET, _) if HINTS.contains(&name) && !(datagrams && DATAGRAM_EFFECTS.contains(&name)) => {
             Owner::Hint
         }
-        // Small segments leave at once, unless they are to wait for more.
+        // Small segments leave at once, unless corked.
         (IPPROTO_TCP, libc::TCP_NODELAY | libc::TCP_QUICKACK) if !datagrams => Owner::Hint,
-        // A socket of IPv4 has none of these.
+        // An IPv4 socket has none of these.
         (IPPROTO_IPV6, _) if !socket.six => Owner::Kernel,
         _ if tcp_sockopt::is_stacks(datagrams, level, name) => Owner::Stack,
         _ => Owner::Kernel,
     }
 }
 
-/// What getsockopt says of a socket of ours, where that is no affair of the kernel's.
+/// Constant value of an option of a stack socket, if it has one.
 fn constant(socket: &Name, level: c_int, name: c_int) -> Option<c_int> {
     let datagrams = socket.kind == Kind::Datagrams;
     Some(match (level, name) {
@@ -117,7 +117,7 @@ fn constant(socket: &Name, level: c_int, name: c_int) -> Option<c_int> {
         (SOL_SOCKET, libc::SO_DOMAIN) => libc::AF_INET,
         (SOL_SOCKET, libc::SO_PROTOCOL) if datagrams => libc::IPPROTO_UDP,
         (SOL_SOCKET, libc::SO_PROTOCOL) => IPPROTO_TCP,
-        // Of one that is bound the desk knows whether it listens.
+        // The socket server knows if a bound socket listens.
         (SOL_SOCKET, libc::SO_ACCEPTCONN) if socket.kind != Kind::Listener => 0,
         (IPPROTO_TCP, _) if datagrams => return None,
         (IPPROTO_TCP, libc::TCP_NODELAY) => 1,
@@ -149,14 +149,14 @@ pub unsafe extern "C" fn setsockopt(
     // SAFETY: the program's arguments.
     let effect = || unsafe { kernel_socket::effect(&socket, level, name, value, len) };
     match owner(&socket, level, name) {
-        // While its handshake is under way the pair is kept full, which a larger buffer would end.
+        // A larger buffer would make the pair writable, which is kept full during the handshake.
         Owner::Pair if is_kept_full(&seam, &socket, level, name) => return 0,
         Owner::Pair => return next!(setsockopt(fd, level, name, value, len) as Real),
         Owner::Hint => {
             if let Effect::Refused(errno) = effect() {
                 return fail(errno);
             }
-            // Where the pair keeps it, it can be read again.
+            // The pair keeps the value, so that it can be read.
             if level == SOL_SOCKET {
                 next!(setsockopt(fd, level, name, value, len) as Real);
             }
@@ -165,18 +165,18 @@ pub unsafe extern "C" fn setsockopt(
         Owner::Kernel => match effect() {
             Effect::Refused(errno) => return fail(errno),
             Effect::None => return 0,
-            // The desk refuses and counts it.
+            // The socket server refuses and counts it.
             Effect::Changed => {}
         },
         Owner::Stack => {}
     }
     let words = len as usize / size_of::<c_int>();
-    // A byte does for options of IPv4 (ip(7)).
+    // One byte is accepted for IPv4 options (ip(7)).
     let is_byte = level == IPPROTO_IP && words == 0 && len > 0;
     if words == 0 && !is_byte {
         return fail(Errno::INVAL);
     }
-    // SAFETY: the program says that `value` has `len` bytes.
+    // SAFETY: the program gives `len` as the size of `value`.
     let read = |at: usize| match is_byte {
         true => unsafe { memory::read(value.cast::<u8>()) }.map(c_int::from),
         false => unsafe { memory::read(value.cast::<c_int>().wrapping_add(at)) },
@@ -189,25 +189,26 @@ pub unsafe extern "C" fn setsockopt(
         }
     }
     match seam.ask(&Request::Option { id: socket.id, level, name, value: values }) {
-        // The kernel keeps what it can tell again.
+        // The pair keeps the value, so that it can be read.
         Ok(asked) if asked.answer == Answer::Done && level == SOL_SOCKET => {
             next!(setsockopt(fd, level, name, value, len) as Real)
         }
         Ok(asked) => match asked.answer {
             Answer::No(errno) => match effect() {
-                // A value out of its range.
+                // The value is out of range.
                 Effect::Refused(errno) => fail(errno),
                 _ => fail(Errno::from_raw_os_error(errno)),
             },
             _ => 0,
         },
-        // A program that has left the network namespace (vsftpd's transfers) has what the pair keeps.
+        // A program that has left the network namespace (vsftpd's transfers) has the options of the
+        // pair.
         Err(_) if level == SOL_SOCKET => next!(setsockopt(fd, level, name, value, len) as Real),
         Err(errno) => fail(errno),
     }
 }
 
-/// Whether setting this would let the program write before the handshake is over.
+/// True if setting the option would let the program write before the handshake is complete.
 fn is_kept_full(seam: &ShimClient, socket: &Name, level: c_int, name: c_int) -> bool {
     (level, name) == (SOL_SOCKET, libc::SO_SNDBUF)
         && connect::handshake_state(seam, socket) == Answer::No(Errno::ALREADY.raw_os_error())
@@ -237,7 +238,7 @@ pub unsafe extern "C" fn getsockopt(
         (SOL_SOCKET, None) if is_pairs(&socket, name) => {
             let told = next!(getsockopt(fd, level, name, value, len) as Real);
             if told == 0 && name == libc::SO_ERROR {
-                // SAFETY: the kernel has written what the program has room for.
+                // SAFETY: the kernel has written `value`, of the size that the program gives.
                 unsafe { explain(&seam, fd, &socket, value, len) };
             }
             return told;
@@ -258,7 +259,7 @@ pub unsafe extern "C" fn getsockopt(
             }
         }
     };
-    // SAFETY: the program's `len`, and as much room as it says.
+    // SAFETY: the program's `len`, and a buffer of that size.
     let told = unsafe { memory::read(len) }.and_then(|room| {
         let given = bytes.len().min(room as usize);
         // SAFETY: as above.
@@ -273,14 +274,14 @@ pub unsafe extern "C" fn getsockopt(
 fn is_pairs(socket: &Name, name: c_int) -> bool {
     match owner(socket, SOL_SOCKET, name) {
         Owner::Pair | Owner::Hint => true,
-        // The pair keeps a copy of what was set at the stack.
+        // The pair keeps a copy of the value set at the stack.
         Owner::Stack => [libc::SO_KEEPALIVE, libc::SO_LINGER, libc::SO_RCVBUF].contains(&name),
         Owner::Kernel => false,
     }
 }
 
-/// Puts the error with which the connection `socket` ended where getsockopt(2) has put the pair's: that knows
-/// of fewer ends, and no reasons.
+/// Replaces the pair's SO_ERROR by the error with which the connection `socket` ended. The pair
+/// reports fewer ends, and no cause.
 ///
 /// # Safety
 /// getsockopt(2) of SO_ERROR has filled `value` with `len` bytes.
@@ -288,7 +289,7 @@ unsafe fn explain(seam: &ShimClient, fd: c_int, socket: &Name, value: *mut c_voi
     // SAFETY: the kernel wrote the length.
     let whole = unsafe { len.read() } as usize == size_of::<c_int>();
     let value = value.cast::<c_int>();
-    // SAFETY: so many bytes are there.
+    // SAFETY: `whole`: the value has the size of an int.
     if whole
         && (unsafe { value.read_unaligned() } != 0 || errors::is_hung_up(fd))
         && let Some(error) = errors::of(seam, socket, ErrorUse::Take)
@@ -312,8 +313,8 @@ mod tests {
         assert_eq!(of(libc::SO_PROTOCOL), Some(IPPROTO_TCP));
         assert_eq!(of(libc::SO_ACCEPTCONN), Some(0));
         let listener = Name { kind: Kind::Listener, ..socket };
-        assert_eq!(constant(&listener, SOL_SOCKET, libc::SO_ACCEPTCONN), None, "it may be bound and no more");
-        assert_eq!(of(libc::SO_ERROR), None, "the kernel knows");
+        assert_eq!(constant(&listener, SOL_SOCKET, libc::SO_ACCEPTCONN), None, "it may be bound only");
+        assert_eq!(of(libc::SO_ERROR), None, "the kernel answers");
         let socket = Name { kind: Kind::Datagrams, ..socket };
         let of = |level, name| constant(&socket, level, name);
         assert_eq!(of(SOL_SOCKET, libc::SO_TYPE), Some(libc::SOCK_DGRAM));
@@ -321,7 +322,7 @@ mod tests {
         assert_eq!(of(IPPROTO_TCP, libc::TCP_NODELAY), None);
     }
 
-    /// Options that Unix sockets have and TCP has not.
+    /// Options that Unix sockets have and TCP lacks.
     const OF_UNIX: [c_int; 7] = [
         libc::SO_PASSCRED,
         libc::SO_PEERCRED,
@@ -344,7 +345,7 @@ mod tests {
                 assert_eq!(of(kind, SOL_SOCKET, name), Owner::Kernel, "option {name}");
             }
             assert_eq!(of(kind, SOL_SOCKET, libc::SO_SNDTIMEO), Owner::Pair);
-            assert_eq!(of(kind, IPPROTO_IPV6, libc::IPV6_TCLASS), Owner::Kernel, "a socket of IPv4");
+            assert_eq!(of(kind, IPPROTO_IPV6, libc::IPV6_TCLASS), Owner::Kernel, "an IPv4 socket");
             let pairs = (0..=255).filter(|&name| of(kind, SOL_SOCKET, name) == Owner::Pair);
             assert!(pairs.count() <= PAIR.len() + 2);
         }

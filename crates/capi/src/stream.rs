@@ -1,8 +1,8 @@
-//! Receiving from and sending to a connection: flags that mean something else to a socket pair.
+//! Send and receive on a connection: flags that a socket pair handles differently from TCP.
 //!
-//! `MSG_ERRQUEUE` and `MSG_OOB` have nothing to read on our TCP, and `MSG_TRUNC` discards bytes;
-//! a socket pair would hand out bytes of the stream. Ends: [`errors`].
-//! Source: tcp(7), recv(2), `tcp_recv_urg` of Linux.
+//! `MSG_ERRQUEUE` and `MSG_OOB` have nothing to read on the stack's TCP, and `MSG_TRUNC` discards
+//! bytes; a socket pair would return bytes of the stream. Ends: [`errors`]. Source: tcp(7),
+//! recv(2), `tcp_recv_urg` of Linux.
 
 use std::ffi::{c_int, c_void};
 
@@ -14,9 +14,9 @@ use rustix::io::Errno;
 use crate::real_fn::next;
 use crate::{connect, errors, fail, ours, shm_send};
 
-/// Flags of recv(2) that a socket pair does not have, or has otherwise.
+/// Flags of recv(2) that a socket pair lacks or handles differently.
 const UNLIKE: c_int = libc::MSG_ERRQUEUE | libc::MSG_OOB | libc::MSG_TRUNC;
-/// Bytes that are discarded by one system call.
+/// Bytes discarded per system call.
 const DISCARDED: usize = 16 * 1024;
 
 /// True if `socket` is a connection.
@@ -24,7 +24,7 @@ fn is_connection(socket: &Name) -> bool {
     matches!(socket.kind, Kind::Connection | Kind::Opened)
 }
 
-/// Receives from `fd`, no socket for datagrams, with `flags` up to `n` bytes by `call`.
+/// Receives up to `n` bytes with `flags` from `fd`, which is no UDP socket, by `call`.
 pub(crate) fn receive(fd: c_int, flags: c_int, n: usize, call: impl FnOnce() -> ssize_t) -> ssize_t {
     match () {
         () if shm_send::is_listener(fd) => receive_unconnected(fd, flags),
@@ -33,7 +33,8 @@ pub(crate) fn receive(fd: c_int, flags: c_int, n: usize, call: impl FnOnce() -> 
     }
 }
 
-/// Receiving from `fd`, which is bound or listens, with `flags`. Its pair would hand out connections.
+/// Error of receiving with `flags` from `fd`, which is bound or listens. Its pair would return
+/// connections.
 pub(crate) fn receive_unconnected(fd: c_int, flags: c_int) -> ssize_t {
     fail(match flags {
         _ if flags & libc::MSG_ERRQUEUE != 0 => Errno::AGAIN,
@@ -42,7 +43,7 @@ pub(crate) fn receive_unconnected(fd: c_int, flags: c_int) -> ssize_t {
     }) as ssize_t
 }
 
-/// Sending by `fd`, which is bound or listens, with `flags`.
+/// Error of sending with `flags` on a socket that is bound or listens.
 pub(crate) fn send_unconnected(flags: c_int) -> ssize_t {
     if flags & libc::MSG_NOSIGNAL == 0 {
         // SAFETY: the signal that the kernel would have sent to this thread.
@@ -51,12 +52,12 @@ pub(crate) fn send_unconnected(flags: c_int) -> ssize_t {
     fail(Errno::PIPE) as ssize_t
 }
 
-/// True if a socket pair has one of `flags` otherwise, and `fd` is a connection.
+/// True if `fd` is a connection and a socket pair handles one of `flags` differently.
 pub(crate) fn is_unlike(fd: c_int, flags: c_int) -> bool {
     flags & UNLIKE != 0 && ours(fd).is_some_and(|socket| is_connection(&socket))
 }
 
-/// TCP's handling of such flags on connection `fd`: no bytes are copied.
+/// TCP's behaviour for such flags on connection `fd`: no bytes are copied.
 pub(crate) fn receive_unlike(fd: c_int, flags: c_int, n: usize) -> ssize_t {
     match flags {
         _ if flags & libc::MSG_ERRQUEUE != 0 => fail(Errno::AGAIN) as ssize_t,
@@ -65,7 +66,7 @@ pub(crate) fn receive_unlike(fd: c_int, flags: c_int, n: usize) -> ssize_t {
     }
 }
 
-/// Takes up to `n` bytes, or with `MSG_PEEK` counts them, without copying them to the program.
+/// Discards up to `n` bytes, or counts them with `MSG_PEEK`.
 fn discard(fd: c_int, n: usize, flags: c_int) -> ssize_t {
     type Real = unsafe extern "C-unwind" fn(c_int, *mut c_void, size_t, c_int) -> ssize_t;
     let mut scrap = [0_u8; DISCARDED];
@@ -88,15 +89,15 @@ fn discard(fd: c_int, n: usize, flags: c_int) -> ssize_t {
     taken as ssize_t
 }
 
-/// Bytes that wait in `fd`, at most `n` (tcp(7), SIOCINQ).
+/// Bytes that can be read from `fd`, at most `n` (tcp(7), SIOCINQ).
 fn peeked(fd: c_int, n: usize) -> Option<ssize_t> {
     let mut bytes: c_int = 0;
-    // SAFETY: the kernel writes one int to where `bytes` is.
+    // SAFETY: the kernel writes one int to `bytes`.
     let asked = unsafe { libc::ioctl(fd, libc::FIONREAD, &raw mut bytes) };
     (asked == 0).then(|| n.min(usize::try_from(bytes).unwrap_or(0)) as ssize_t)
 }
 
-/// Sends `n` bytes at `bytes` by `fd` with `flags`, as a call of `call`.
+/// Sends `n` bytes at `bytes` on `fd` with `flags`; `call` is the program's own call.
 pub(crate) fn send(
     fd: c_int,
     bytes: *const c_void,
@@ -115,18 +116,18 @@ pub(crate) fn send(
     errors::sent(fd, flags, quietly, call)
 }
 
-/// Sends the `count` pieces at `pieces`, as [`send`].
+/// Sends the `count` iovecs at `pieces`, as [`send`].
 pub(crate) fn send_pieces(
     fd: c_int,
     pieces: *const iovec,
     count: usize,
     call: impl FnOnce() -> ssize_t,
 ) -> ssize_t {
-    // The kernel says what is wrong with the pieces, and of too many sendmsg(2) says something else.
+    // The kernel reports invalid iovecs; for too many, sendmsg(2) has another error than writev(2).
     if count > libc::UIO_MAXIOV as usize {
         return call();
     }
-    // SAFETY: a header of zeros is a message of nothing.
+    // SAFETY: a zeroed header is an empty message.
     let mut message: msghdr = unsafe { std::mem::zeroed() };
     (message.msg_iov, message.msg_iovlen) = (pieces.cast_mut(), count);
     send_message(fd, &message, 0, call)
@@ -150,7 +151,7 @@ pub(crate) fn send_message(
     errors::sent(fd, flags, quietly, call)
 }
 
-/// The error of sending with `flags` by a connection: urgent data does not leave, and it is open already.
+/// Error of sending with `flags` on a connection: no urgent data is sent, and it is open already.
 fn refused(fd: c_int, flags: c_int) -> Option<Errno> {
     let errno = match flags {
         _ if flags & libc::MSG_FASTOPEN != 0 => Errno::ISCONN,

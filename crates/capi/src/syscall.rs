@@ -1,6 +1,6 @@
-//! syscall(2): what a program asks of the kernel by number, past the functions
-//! of these calls. libuv does for datagrams (`uv__sendmmsg`), so BIND and others
-//! on it would put bare bytes where an envelope is due. libseccomp confines a process so.
+//! syscall(2): system calls by number, which bypass the C library's wrappers. libuv sends and
+//! receives datagrams this way (`uv__sendmmsg`), so BIND and others would omit the datagram header.
+//! libseccomp enters seccomp this way.
 
 use std::ffi::{c_int, c_long, c_uint};
 
@@ -12,8 +12,8 @@ use crate::{recv, send, shm_send};
 /// syscall(2).
 ///
 /// # Safety
-/// As the C library's, which takes as many arguments as the call has; where they
-/// are fewer than six, the others are whatever stood there, and nobody looks.
+/// As the C library's, which takes as many arguments as the call has. If they are fewer than six,
+/// the others are undefined and unused.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn syscall(
     number: c_long,
@@ -26,7 +26,7 @@ pub unsafe extern "C-unwind" fn syscall(
 ) -> c_long {
     type Real = unsafe extern "C-unwind" fn(c_long, c_long, c_long, c_long, c_long, c_long, c_long) -> c_long;
     heed(number, a);
-    // The kernel, too, takes the lower half of a descriptor, a count and flags.
+    // As in the kernel, descriptors, counts and flags are the lower 32 bits.
     match number {
         // SAFETY: the program's arguments.
         libc::SYS_sendmmsg => unsafe {
@@ -40,7 +40,7 @@ pub unsafe extern "C-unwind" fn syscall(
     }
 }
 
-/// Tells `outbox` of call `number`, whose first argument is `a`.
+/// Reports call `number` with first argument `a` to [`shm_send`].
 fn heed(number: c_long, a: c_long) {
     match number {
         libc::SYS_shutdown => shm_send::shut(a as c_int),

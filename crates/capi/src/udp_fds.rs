@@ -1,7 +1,7 @@
-//! Which descriptors are sockets for datagrams of ours.
+//! Detection of descriptors that are UDP sockets on the stack.
 //!
-//! All calls that send or receive have to know. They ask the kernel what a
-//! descriptor is, but only in a process that has ever had such a socket.
+//! Every send and receive call needs it. It asks the kernel for the kind of a descriptor, but only
+//! in a process that has ever had such a socket.
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,16 +11,16 @@ use host::shim::socket_name::Kind;
 
 use crate::ours;
 
-/// This process has, or had, a socket for datagrams of ours. A fork copies
-/// this; after an exec the loader looks what is there.
+/// True if this process has, or had, a UDP socket on the stack. A fork copies it; after an exec the
+/// constructor determines it.
 static ANY: AtomicBool = AtomicBool::new(false);
 
-/// From now on descriptors are looked at.
+/// Enables the check of descriptors.
 pub(crate) fn expect() {
     ANY.store(true, Ordering::Relaxed);
 }
 
-/// Looks whether this program was started with such a socket.
+/// Enables the check if this program was started with such a socket.
 pub(crate) fn look() {
     let Ok(folder) = std::fs::read_dir("/proc/self/fd") else { return };
     let mut there = folder.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
@@ -29,7 +29,7 @@ pub(crate) fn look() {
     }
 }
 
-/// What `fd` is, if it is a socket for datagrams of ours.
+/// Name of `fd`, if it is a UDP socket on the stack.
 pub(crate) fn of(fd: c_int) -> Option<Name> {
     if !ANY.load(Ordering::Relaxed) {
         return None;

@@ -1,11 +1,9 @@
-//! Sockets for datagrams: when they become ours, and with whom they are
-//! connected.
+//! UDP sockets: move to the stack, connect and disconnect.
 //!
-//! Such a socket is ours when it is bound to an address of ours, or when it
-//! has no address yet and connects or sends to where the device leads. From
-//! then on it stays ours, and its descriptor is the end of a pair whose
-//! messages carry envelopes (`letters`): so all calls that send or receive
-//! have to know (`mailbox`).
+//! A UDP socket moves to the stack when it binds to one of the stack's addresses, or when it is
+//! unbound and connects or sends to a destination that the stack routes. It then stays there. Its
+//! descriptor is the end of a socket pair whose messages carry a header (`datagram_io`), so every
+//! send and receive call checks for it ([`udp_fds`](crate::udp_fds)).
 
 use std::ffi::c_int;
 use std::net::SocketAddr;
@@ -18,7 +16,7 @@ use rustix::net::{getsockname, sockopt};
 
 use crate::{borrow, fd_replace, seam, socket_address, socket_kind};
 
-/// What `bind` asks the desk for, of a socket of UDP.
+/// Request that `bind` of a UDP socket sends to the socket server.
 pub(crate) fn wanted(socket: BorrowedFd<'_>, addr: SocketAddr) -> Option<Request> {
     request(socket, addr, None, false)
 }
@@ -41,21 +39,21 @@ fn request(
     Some(Request::Datagrams { addr, six, v6_only, reuse, options: options(socket), to, connects })
 }
 
-/// What a socket that is the kernel's still has been told.
+/// Options that the program has set on the kernel socket `socket`.
 fn options(socket: BorrowedFd<'_>) -> DatagramOptions {
     let mut options = DatagramOptions::default();
     for (level, name) in DatagramOptions::NAMES {
-        // Those of IPv6 are none of a socket of IPv4's.
+        // An IPv4 socket has no IPv6 options.
         if let Some(value) = fd_replace::int(socket.as_raw_fd(), level, name).filter(|value| *value != 0) {
-            // What the kernel lets be is within the bounds.
+            // The kernel has accepted the value, so it is in range.
             let _ = options.set(level, name, value);
         }
     }
     options
 }
 
-/// Makes `fd` ours if it is a socket of UDP without an address whose first
-/// datagram goes to `to`, where the device leads; whether it did.
+/// Moves `fd` to the stack if it is an unbound UDP socket whose first datagram goes to `to`, and
+/// the stack routes there. True if it did.
 pub(crate) fn adopt(fd: c_int, to: SocketAddr, connects: bool) -> Result<bool, Errno> {
     let ip = to.ip();
     if ip.is_loopback() || ip.is_unspecified() || ip.is_multicast() {
@@ -66,7 +64,7 @@ pub(crate) fn adopt(fd: c_int, to: SocketAddr, connects: bool) -> Result<bool, E
     let Some(bound) = bound.filter(|addr| addr.ip().to_canonical().is_unspecified()) else {
         return Ok(false);
     };
-    // Who has sent before, or has a port, has decided for the kernel.
+    // A socket that has sent, or has a port, stays with the kernel.
     let is_free = (connects || bound.port() == 0) && (bound.is_ipv6() || to.is_ipv4());
     let request = if is_free { request(socket, bound, Some(to), connects) } else { None };
     let Some(request) = request else { return Ok(false) };
@@ -78,7 +76,7 @@ pub(crate) fn adopt(fd: c_int, to: SocketAddr, connects: bool) -> Result<bool, E
     }
 }
 
-/// Connects socket `name` with `to`, or with nobody.
+/// Connects socket `name` to `to`; `None` disconnects it.
 pub(crate) fn connect(seam: &ShimClient, name: &Name, to: Option<SocketAddr>) -> Result<(), Errno> {
     if to.is_some_and(|to| to.is_ipv6() && !name.six) {
         return Err(Errno::AFNOSUPPORT);
@@ -89,7 +87,7 @@ pub(crate) fn connect(seam: &ShimClient, name: &Name, to: Option<SocketAddr>) ->
     }
 }
 
-/// Whether `addr` says that a socket is to be connected with nobody.
+/// True if `addr` has the family AF_UNSPEC, which disconnects a socket.
 ///
 /// # Safety
 /// As `connect`'s arguments.
@@ -98,9 +96,9 @@ pub(crate) unsafe fn is_unspec(addr: *const sockaddr, len: socklen_t) -> bool {
     unsafe { socket_address::family(addr, len) }.is_some_and(|family| c_int::from(family) == libc::AF_UNSPEC)
 }
 
-/// Our address of socket `name`.
+/// Local address of socket `name`.
 pub(crate) fn local(seam: &ShimClient, name: &Name) -> SocketAddr {
-    // Only a socket of all addresses has another when it is connected.
+    // Connecting changes the local address only of a socket bound to all addresses.
     let is_any = name.local.ip().is_unspecified();
     let asked = if is_any { seam.ends(name.id).ok() } else { None };
     asked.map_or(name.local, |(local, _)| local)
@@ -119,7 +117,7 @@ mod tests {
         let socket = UdpSocket::bind("[::]:0").unwrap();
         sockopt::set_socket_reuseport(&socket, true).unwrap();
         let Some(Request::Datagrams { six, reuse, to, connects, .. }) = wanted(socket.as_fd(), addr) else {
-            panic!("it is one of UDP")
+            panic!("a UDP socket")
         };
         assert_eq!((six, reuse, to, connects), (true, Reuse { addr: false, port: true }, None, false));
         let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -130,7 +128,7 @@ mod tests {
     fn nobody_has_a_family_of_its_own() {
         let (none, four) = ([0_u8; 16], [2_u8, 0, 0, 80, 10, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0]);
         let is = |bytes: &[u8], len: u32| {
-            // SAFETY: so many bytes are there.
+            // SAFETY: the buffers have 16 bytes.
             unsafe { is_unspec(bytes.as_ptr().cast(), len) }
         };
         assert!(is(&none, 16) && is(&none, 2));

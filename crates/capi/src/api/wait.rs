@@ -1,10 +1,9 @@
-//! Events by priority: an epoll set of which a program takes the most urgent
-//! first, or only those of some levels (ADPS M7).
+//! Event wait by priority: returns the most urgent events of an epoll set first, or only those of
+//! some levels (ADPS M7).
 //!
-//! What is registered here carries its descriptor and mask in epoll's word, so
-//! nothing is kept. An event of a level that is not wanted stays the kernel's:
-//! for as long as the wait takes, its descriptor is told of once more and then
-//! only when more comes, by which it may have become urgent.
+//! The descriptor and its mask are in epoll's user data, so no table is kept. An event of an
+//! unwanted level is left to the kernel: for the rest of the wait its descriptor is edge-triggered.
+//! It is reported once more and then only when more data arrives, which may raise its priority.
 
 use std::collections::BTreeMap;
 use std::ffi::c_int;
@@ -22,14 +21,14 @@ use crate::{fail, label, ours};
 pub struct GreenwaveEvent {
     /// The descriptor that was watched.
     pub fd: c_int,
-    /// What happened, as epoll says it.
+    /// Event mask, as in epoll.
     pub events: u32,
-    /// 0 (most urgent) to 7; -1 for what is no connection on the stack. Those
+    /// 0 (most urgent) to 7; -1 for a descriptor that is no connection on the stack. Events with -1
     /// come first.
     pub priority: c_int,
 }
 
-/// Events that are looked at together.
+/// Events fetched by one epoll_wait.
 const BATCH: usize = 256;
 
 type Control = unsafe extern "C" fn(c_int, c_int, c_int, *mut epoll_event) -> c_int;
@@ -42,9 +41,8 @@ fn control(epfd: c_int, op: c_int, fd: c_int, events: u32) -> c_int {
     next!(epoll_ctl(epfd, op, fd, event) as Control)
 }
 
-/// Watches `fd` for `events` (EPOLLIN and the like, level-triggered) in the
-/// epoll set `epfd`, in the place of what it was watched for before; 0 for
-/// `events` ends that. 0, or -1 and errno.
+/// Registers `fd` for `events` (EPOLLIN and the like, level-triggered) in the epoll set `epfd`,
+/// replacing an earlier registration; 0 for `events` removes it. Returns 0, or -1 and errno.
 #[unsafe(no_mangle)]
 pub extern "C" fn greenwave_watch(epfd: c_int, fd: c_int, events: u32) -> c_int {
     const FLAGS: i32 = libc::EPOLLET | libc::EPOLLONESHOT | libc::EPOLLEXCLUSIVE;
@@ -60,10 +58,10 @@ pub extern "C" fn greenwave_watch(epfd: c_int, fd: c_int, events: u32) -> c_int 
     }
 }
 
-/// Waits as epoll_wait for events of what `greenwave_watch` put into `epfd`,
-/// and returns up to `max` of them, the most urgent first. Of connections only
-/// those whose priority has its bit in `levels` (1 << priority; 0xff for all).
-/// Their number, 0 after `timeout` milliseconds (-1 waits on), or -1 and errno.
+/// Waits as epoll_wait for events that `greenwave_watch` registered in `epfd`, and returns up to
+/// `max` of them, the most urgent first. Of connections, only those are returned whose priority has
+/// its bit in `levels` (1 << priority; 0xff for all). Returns their number, 0 after `timeout`
+/// milliseconds (-1: no timeout), or -1 and errno.
 ///
 /// # Safety
 /// `events` has room for `max` events.
@@ -104,7 +102,7 @@ pub unsafe extern "C-unwind" fn greenwave_wait(
         if !wanted.is_empty() {
             wanted.sort_by_key(|event| event.priority);
             let taken = wanted.len().min(room);
-            // SAFETY: the caller has room for `max` events, of which these are the first.
+            // SAFETY: the caller provides space for `max` events, of which these are the first.
             unsafe { std::ptr::copy_nonoverlapping(wanted.as_ptr(), events, taken) };
             break taken as c_int;
         }
@@ -120,8 +118,8 @@ pub unsafe extern "C-unwind" fn greenwave_wait(
     }
 }
 
-/// Descriptors that are told of only when more comes, with their masks: until the wait is over, also by the
-/// end of its thread.
+/// Descriptors made edge-triggered, with their masks. Drop restores them, also when the thread is
+/// cancelled.
 struct PassedOver {
     epfd: c_int,
     masks: BTreeMap<c_int, u32>,
@@ -129,12 +127,12 @@ struct PassedOver {
 
 impl Drop for PassedOver {
     fn drop(&mut self) {
-        // A descriptor that was closed meanwhile is in no set any more.
+        // A descriptor closed meanwhile is in no set any more.
         self.masks.iter().for_each(|(&fd, &mask)| drop_result(control(self.epfd, EPOLL_CTL_MOD, fd, mask)));
     }
 }
 
-/// Has `fd` told of once more, and then when more comes. The word stays.
+/// Makes `fd` edge-triggered: one more event, then one when more data arrives. The user data stays.
 fn watch_for_more(epfd: c_int, fd: c_int, mask: u32) {
     let word = u64::from(mask) << 32 | u64::from(fd.cast_unsigned());
     let mut event = epoll_event { events: mask | libc::EPOLLET.cast_unsigned(), u64: word };
@@ -144,7 +142,7 @@ fn watch_for_more(epfd: c_int, fd: c_int, mask: u32) {
 
 fn drop_result(_: c_int) {}
 
-/// How urgent `fd` is; -1 when it is no connection on the stack.
+/// Priority of `fd`; -1 if it is no connection on the stack.
 fn priority(fd: c_int) -> c_int {
     let name = ours(fd).filter(label::has);
     let level = name.and_then(|name| label::all()?.level(name.id));
@@ -169,7 +167,7 @@ mod tests {
         let (set, fd) = (set.as_raw_fd(), there.as_raw_fd());
         let wait = |timeout| {
             let mut events = [GreenwaveEvent::default(); 4];
-            // SAFETY: there is room for four events.
+            // SAFETY: there is space for four events.
             let count = unsafe { greenwave_wait(set, events.as_mut_ptr(), 4, timeout, 1) };
             events.iter().take(count as usize).map(|e| (e.fd, e.events, e.priority)).collect::<Vec<_>>()
         };
@@ -182,7 +180,7 @@ mod tests {
         assert_eq!(wait(0).len(), 1);
         assert_eq!(greenwave_watch(set, fd, 0), 0);
         assert_eq!(wait(0), []);
-        // SAFETY: it writes nothing where there is no room.
+        // SAFETY: with `max` 0 it writes nothing.
         assert_eq!(unsafe { greenwave_wait(set, std::ptr::null_mut(), 0, 0, 1) }, -1);
     }
 }
