@@ -1,13 +1,12 @@
-//! `greenwave calibrate`: what each step of the stack costs on this machine.
+//! `greenwave calibrate`: cost of each step of the stack on this machine.
 //!
-//! The real stack serves requests that take no time over a memory wire, in
-//! one thread, and every step is timed. The stacks themselves live in virtual
-//! time, so each slice does exactly the same steps. Of a slice's times only the middle
-//! half counts, because interrupts are the machine's and not the stack's; the
-//! clock's own cost is taken off. Whatever else the machine does only ever
-//! adds to a cost, for milliseconds or for minutes: so the run is cut into
-//! many short slices, with and without a classifier in turn, and per step the
-//! fastest slice counts. A cost is that of a warm cache and a busy stack.
+//! The real stack serves requests of zero service time over an in-memory wire, in one thread, and
+//! every step is timed. The stacks run in virtual time, so each slice does exactly the same steps.
+//! Only the middle half of a slice's times counts, because interrupts belong to the machine and not
+//! to the stack; the clock's own cost is subtracted. Other activity on the machine only adds to a
+//! cost, for milliseconds or for minutes. The run is therefore cut into many short slices,
+//! alternately with and without a classifier, and the fastest slice counts per step. A cost is that
+//! of a warm cache and a busy stack.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -62,10 +61,9 @@ const CONNECTIONS: u32 = 100;
 const SLICES: u32 = 60;
 const REQUESTS: u64 = 10_000;
 
-/// Measures, prints, writes.
+/// Measures, prints and writes the costs.
 ///
-/// # Errors
-/// A measurement that was interrupted, or a file that cannot be written.
+/// # Errors An interrupted measurement, or a file that cannot be written.
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
     if let Some(path) = &args.out {
         Error::unless_writable(path)?;
@@ -74,8 +72,8 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     bar.set_message("calibrate");
     let (mut plain, mut classified) = (Costs::default(), Costs::default());
     for slice in 0..args.slices {
-        // The first one of each also warms caches and the allocator; it is
-        // never the fastest.
+        // The first slice of each kind also warms caches and the allocator; it is never the
+        // fastest.
         match slice % 2 {
             0 => plain.add(&measure(args.requests, Classifiers::default())?),
             _ => classified.add(&measure(args.requests, classify::by_tag())?),
@@ -102,7 +100,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
 }
 
 impl Args {
-    /// What a reader of the file has to type, and how its figures came about.
+    /// The command that reproduces the file, and the origin of its figures.
     fn command(&self) -> String {
         let mut command = "greenwave calibrate".to_owned();
         if self.slices != SLICES {
@@ -117,7 +115,7 @@ impl Args {
 
 fn model(plain: &Costs, classified: &Costs, clock: Span) -> CostModel {
     let clock_ns = clock.as_nanos() as f64;
-    // A float that is negative becomes 0.
+    // A negative float becomes 0.
     let cost = |step: &Cost| if step.samples > 0 { (step.ns - clock_ns).round() as u64 } else { 0 };
     CostModel {
         driver_ns: cost(&plain.driver),
@@ -147,7 +145,7 @@ fn table(model: &CostModel, plain: &Costs, classified: &Costs) -> Table {
     table
 }
 
-/// How long steps of one kind took, in nanoseconds.
+/// Durations of the steps of one kind, in nanoseconds.
 #[derive(Default)]
 struct Samples(Vec<u64>);
 
@@ -156,8 +154,8 @@ impl Samples {
         self.0.push(span.as_nanos());
     }
 
-    /// The mean of the middle half, in nanoseconds: as robust as the median,
-    /// and finer than the clock's tick.
+    /// The mean of the middle half, in nanoseconds: as robust as the median, and finer than the
+    /// clock's tick.
     fn middle_ns(&self) -> f64 {
         let mut sorted = self.0.clone();
         sorted.sort_unstable();
@@ -167,10 +165,10 @@ impl Samples {
     }
 }
 
-/// What a step costs in the fastest slice so far, the clock's cost included.
+/// Cost of a step in the fastest slice so far, the clock's cost included.
 struct Cost {
     ns: f64,
-    /// In all slices.
+    /// Number of samples in all slices.
     samples: usize,
 }
 
@@ -189,7 +187,7 @@ impl Cost {
     }
 }
 
-/// What each kind of step costs.
+/// Cost of each kind of step.
 #[derive(Default)]
 struct Costs {
     driver: Cost,
@@ -213,7 +211,7 @@ impl Costs {
     }
 }
 
-/// How long each kind of step took in one slice.
+/// Durations of each kind of step in one slice.
 #[derive(Default)]
 struct Measured {
     driver: Samples,
@@ -245,7 +243,7 @@ fn measure(requests: u64, classifiers: Classifiers) -> Result<Measured, Error> {
     let mut measured = Measured::default();
     while !client.is_done() {
         while client.step(now, &mut client_end) {}
-        // Handshakes are not what is measured.
+        // Handshakes are not measured.
         let counts = client.started().is_some();
         let mut unmeasured = Measured::default();
         let into = if counts { &mut measured } else { &mut unmeasured };
@@ -276,7 +274,7 @@ fn measure(requests: u64, classifiers: Classifiers) -> Result<Measured, Error> {
     Ok(measured)
 }
 
-/// Lets nobody in.
+/// A guard policy that admits no connection.
 struct Nobody;
 
 impl Policy for Nobody {
@@ -285,7 +283,7 @@ impl Policy for Nobody {
     }
 }
 
-/// SYNs that wait at once.
+/// SYNs queued at once.
 const SYNS: u64 = 64;
 const SYN_LEN: usize = ethernet::HEADER_LEN + ipv4::HEADER_LEN + tcp::HEADER_LEN;
 
@@ -309,10 +307,10 @@ fn syn(frame: &mut [u8], port: u16) {
     segment.emit(CLIENT, SERVER, &mut frame[ethernet::HEADER_LEN + ipv4::HEADER_LEN..]);
 }
 
-/// Virtual time from one turn of client and server to the next.
+/// Virtual time between two iterations of client and server.
 const TURN: Span = Span::from_micros(5);
 
-/// Bursts of requests that take no time.
+/// Bursts of requests of zero service time.
 fn plan(requests: u64) -> Plan {
     let class = Class {
         name: "all".to_owned(),
@@ -349,7 +347,7 @@ fn serve<A: App>(
             Step::Transmit { frames } => measured.transmit.add(taken / frames.max(1) as u64),
             Step::Assign(mut job) => {
                 measured.event.add(taken);
-                // Reading it costs next to nothing while the job is timed.
+                // Reading a stopped clock costs next to nothing while the job is timed.
                 let still = VirtualClock::new(now);
                 let start = clock.now();
                 job.serve(app, &still);

@@ -1,9 +1,8 @@
-//! `greenwave check`: is this file valid, and what does it say?
+//! `greenwave check`: validates a configuration file and prints its meaning.
 //!
-//! Policies, tasks of `sched`, policies of an egress and configurations of all
-//! commands, told apart by what only one of them has.
-//! `FILE:LINE: ...` for what is wrong, so that editors can jump there. What
-//! becomes of a request under it is `greenwave explain request`'s to say.
+//! Accepts policies, `sched` tasks, egress policies and files for all commands, and distinguishes
+//! them by keys that only one kind has. Errors read `FILE:LINE: ...`, so that editors can jump
+//! there. The effect on a single request is shown by `greenwave explain request`.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -33,18 +32,17 @@ pub struct Args {
 
 #[cfg(test)]
 impl Args {
-    /// Of this file.
+    /// Arguments that check this file.
     pub fn of(file: &Path, json: bool) -> Self {
         Self { file: file.to_owned(), json }
     }
 }
 
-/// Reads the file and prints what it says.
+/// Reads the file and prints its meaning.
 ///
-/// # Errors
-/// A file that cannot be read, or what is wrong in it and where.
+/// # Errors A file that cannot be read, or the mistake in it and its line.
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
-    // What is no TOML is refused with the better words of a policy's reader.
+    // The policy reader has better messages for invalid TOML.
     let file: toml::Table = include::read(&args.file)?.text.parse().unwrap_or_default();
     let has = |key: &str| file.contains_key(key);
     if has("tasks") {
@@ -68,11 +66,9 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The classifiers that the policy in `path` stands for, and what they will
-/// have seen.
+/// The classifiers of the policy in `path`, and the counters of what they will observe.
 ///
-/// # Errors
-/// As [`run`].
+/// # Errors As [`run`].
 pub fn load(path: &Path) -> Result<(Classifiers, Arc<Observed>), Error> {
     let (policy, _) = policy(path)?;
     let (driver, transport, spoken) = (policy.driver(), policy.transport(), policy.spoken());
@@ -80,8 +76,7 @@ pub fn load(path: &Path) -> Result<(Classifiers, Arc<Observed>), Error> {
     Ok((classifiers, policy.observed()))
 }
 
-/// What a policy's classifiers have come across, a line each; nothing where no
-/// rule asked what requests say.
+/// Observations of a policy's classifiers, one per line; empty where no rule inspects requests.
 pub fn summary(observed: &Observed) -> Vec<String> {
     let notes = &observed.notes;
     let given_up =
@@ -103,10 +98,9 @@ pub fn summary(observed: &Observed) -> Vec<String> {
     std::iter::once(first).chain(learned).collect()
 }
 
-/// The policy in `path`, and what each of its rules looks at.
+/// The policy in `path`, and the conditions of each rule.
 ///
-/// # Errors
-/// As [`run`].
+/// # Errors As [`run`].
 pub fn policy(path: &Path) -> Result<(Policy, Vec<When>), Error> {
     let all = include::read(path)?;
     let wrong = |e: PolicyError| Error::new(format!("{}: {}", all.place(e.line), e.message));
@@ -114,10 +108,10 @@ pub fn policy(path: &Path) -> Result<(Policy, Vec<When>), Error> {
     Ok((policy, conditions(&all.text)))
 }
 
-/// What a rule looks at, and for what.
+/// Conditions of a rule: fields and values.
 pub type When = Vec<(String, String)>;
 
-/// What each rule looks at, as the file says it.
+/// Conditions of each rule, as written in the file.
 fn conditions(text: &str) -> Vec<When> {
     let file: toml::Table = text.parse().unwrap_or_default();
     let rules = file.get("rule").and_then(toml::Value::as_array).cloned().unwrap_or_default();
@@ -130,7 +124,7 @@ fn conditions(text: &str) -> Vec<When> {
     rules.iter().map(looked_at).collect()
 }
 
-/// A verdict, in words.
+/// A verdict as text.
 pub fn verdict(verdict: Verdict) -> String {
     match verdict {
         Verdict::Level(level) | Verdict::Default(level) => format!("priority {level}"),

@@ -13,7 +13,7 @@ pub fn by_tag() -> Classifiers {
     Classifiers { driver: Some(Arc::new(tag)), ..Classifiers::default() }
 }
 
-/// A frame that carries no request's header keeps the default.
+/// A frame without a request header keeps the default.
 fn tag(packet: &PacketView<'_>) -> Verdict {
     match packet.tcp_payload() {
         Some(p) if p.len() > LEVEL_AT && p[..2] == MAGIC && p[TYPE_AT] == TYPE_REQUEST => {

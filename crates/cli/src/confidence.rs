@@ -1,7 +1,7 @@
-//! How sure a mean of several seeds is: Student's t, 95 %.
+//! Confidence interval of a mean over several seeds: Student's t, 95 %.
 
-/// Half the width of the 95 % confidence interval of the mean of `values`,
-/// those that are numbers; none of fewer than two. Student's t.
+/// Half the width of the 95 % confidence interval of the mean of the finite `values`; `None` for
+/// fewer than two.
 #[must_use]
 pub fn interval(values: &[f64]) -> Option<f64> {
     let values: Vec<f64> = values.iter().copied().filter(|value| !value.is_nan()).collect();
@@ -14,8 +14,7 @@ pub fn interval(values: &[f64]) -> Option<f64> {
     Some(t_975((n - 1) as f64) * (variance / n as f64).sqrt())
 }
 
-/// Student's t at 0.975 for `freedom` degrees of freedom, at least 1; those of
-/// the whole number below where it is none.
+/// Student's t at 0.975 for `freedom` degrees of freedom, at least 1; fractions are rounded down.
 #[must_use]
 pub fn t_975(freedom: f64) -> f64 {
     let whole = freedom.max(1.0).floor();

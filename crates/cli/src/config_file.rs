@@ -1,4 +1,4 @@
-//! One file for all commands: `greenwave --config greenwave.toml serve`.
+//! Configuration file for all commands: `greenwave --config greenwave.toml serve`.
 //!
 //! ```toml
 //! [serve]
@@ -10,12 +10,12 @@
 //! target-delay = "20ms"
 //! ```
 //!
-//! A section for each command, and its flags as keys: what `--help` says is
-//! all there is to know, and values are read by the same readers. It becomes
-//! words of the command line, before those that are there, and a flag that is
-//! given there wins. What is no flag, such as an interface or a program, is given
-//! on the command line alone. A command that runs may read it again, and takes
-//! what it can change while it runs or nothing ([`read_again`], [`Arguments::again`]).
+//! Each command has a section, with its flags as keys: `--help` is the complete reference,
+//! and the same parsers read the values. The file becomes words of the command line, before
+//! the given ones, so a given flag wins. Positional arguments, such as an interface or a program,
+//! are given on the command line only. A running command may read the file again; it applies
+//! all changes or none, and only to settings that can change while it runs ([`read_again`],
+//! [`Arguments::again`]).
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -36,10 +36,10 @@ pub use file::is_one;
 
 use file::{File, Setting};
 
-/// What `read` gives, if SIGHUP came since this was last asked, or somebody asks
-/// `control` for it; where it cannot be, all stays as it was. What becomes of it is
-/// told by the caller ([`control::tell`](crate::control::tell)). Who runs has had the signal heard from
-/// its begin on ([`interrupt::hangup`]).
+/// Result of `read`, if SIGHUP came since the last call or a client of `control` requests it; on an
+/// error all stays as it was. The caller reports the outcome
+/// ([`control::tell`](crate::control::tell)). A command that calls this handles the signal from its
+/// start on ([`interrupt::hangup`]).
 pub fn read_again<T>(
     control: Option<&mut Control>,
     read: impl FnOnce() -> Result<T, Error>,
@@ -51,7 +51,7 @@ pub fn read_again<T>(
     Some(read().map_err(|e| e.and("the previous settings stay in force")))
 }
 
-/// A command line, and what its file adds to it.
+/// A command line, and the words that its file adds.
 #[derive(Default)]
 pub struct Arguments {
     given: Vec<OsString>,
@@ -59,15 +59,14 @@ pub struct Arguments {
 }
 
 impl Arguments {
-    /// The words that were given, with what `--config` before the command says.
+    /// The given words, with the settings of a `--config` before the command.
     ///
-    /// # Errors
-    /// The file cannot be read; a section that is no command, or a key that is no
-    /// flag of it, with the line and what would be valid.
+    /// # Errors A file that cannot be read; a section that is no command, or a key that is no flag
+    /// of it, with the line and what would be valid.
     pub fn new(given: Vec<OsString>) -> Result<Self, Error> {
         let Some((path, _)) = config(&given) else { return Ok(Self { given, added: Vec::new() }) };
         let (names, end) = command(&given);
-        // What stands behind `--` is another program's.
+        // Words behind `--` belong to another program.
         let ours: Vec<&str> =
             given[end..].iter().take_while(|word| *word != "--").filter_map(|word| word.to_str()).collect();
         let mut added = File::read(Path::new(&path))?.settings(&names);
@@ -75,7 +74,7 @@ impl Arguments {
         Ok(Self { given, added })
     }
 
-    /// The words that are to be read.
+    /// The words to parse.
     pub fn words(&self) -> Vec<OsString> {
         let (head, rest) = self.given.split_at(command(&self.given).1);
         let added = self.added.iter().flat_map(|setting| &setting.words).map(OsString::from);
@@ -87,7 +86,7 @@ impl Arguments {
         config(&self.given).map(|(path, _)| path.into())
     }
 
-    /// The file and the line of the flag that `e` is about, if the file says it.
+    /// File and line of the flag that `e` is about, if the file sets it.
     pub fn place(&self, e: &clap::Error) -> Option<&str> {
         self.place_of(&flag_of(e)?)
     }
@@ -96,12 +95,10 @@ impl Arguments {
         self.added.iter().find(|setting| setting.key == key).map(|setting| setting.place.as_str())
     }
 
-    /// The command's arguments by its file as it is now. It may say something
-    /// else of the flags in `may`, and of no other.
+    /// The command's arguments by its file as it is now. Only the flags in `may` may have changed.
     ///
-    /// # Errors
-    /// As [`Arguments::new`]; a value that cannot be; another flag than those in
-    /// `may` has changed, with the line.
+    /// # Errors As [`Arguments::new`]; an invalid value; a changed flag outside `may`, with its
+    /// line.
     pub fn again<A: FromArgMatches>(&self, may: &[&str]) -> Result<A, Error> {
         let next = Self::new(self.given.clone())?;
         let (before, now) = (self.matches()?, next.matches()?);
@@ -124,7 +121,7 @@ impl Arguments {
         A::from_arg_matches(&now).map_err(|e| refusal(&e, next.place(&e)))
     }
 
-    /// What the words say of the command, the last of them where it has several.
+    /// Parsed matches of the command, or of its last subcommand.
     fn matches(&self) -> Result<ArgMatches, Error> {
         let all = commands().try_get_matches_from(self.words());
         let mut matches = all.map_err(|e| refusal(&e, self.place(&e)))?;
@@ -135,7 +132,7 @@ impl Arguments {
     }
 }
 
-/// What is said of a flag, by whomever.
+/// The values of a flag, from the file or the command line.
 fn values(matches: &ArgMatches, id: &str) -> String {
     let values = matches.try_get_raw(id).ok().flatten();
     let values = values.map(|all| all.map(OsStr::to_string_lossy).collect::<Vec<_>>().join(","));
@@ -152,7 +149,7 @@ fn flag_of(e: &clap::Error) -> Option<String> {
     Some(flag.strip_prefix("--")?.split([' ', '=', '[']).next()?.to_owned())
 }
 
-/// The file of `--config` where it stands before the command, and in how many words.
+/// The file of a `--config` before the command, and the number of words it takes.
 fn config(given: &[OsString]) -> Option<(OsString, usize)> {
     let first = given.get(1)?;
     if first == "--config" {
@@ -161,7 +158,7 @@ fn config(given: &[OsString]) -> Option<(OsString, usize)> {
     Some((first.to_str()?.strip_prefix("--config=")?.into(), 1))
 }
 
-/// The names of a command line's command, and how many words end with its last.
+/// The names of a command line's command, and the number of words up to its last.
 fn command(given: &[OsString]) -> (Vec<String>, usize) {
     let (mut names, mut command) = (Vec::new(), &commands());
     let mut end = 1 + config(given).map_or(0, |(_, words)| words);

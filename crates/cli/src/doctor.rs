@@ -1,6 +1,7 @@
-//! `greenwave doctor`: what works on this machine, why not, and what would help.
+//! `greenwave doctor`: the mechanisms that work on this machine, the reasons of those that do not,
+//! and advice.
 //!
-//! The mechanisms themselves are `host`'s to try; here are words.
+//! `host` tries the mechanisms; only the text is here.
 
 use std::process::ExitCode;
 
@@ -31,10 +32,9 @@ pub struct Args {
     json: bool,
 }
 
-/// Looks, and prints what was found.
+/// Examines the machine and prints the findings.
 ///
-/// # Errors
-/// None: what could not be tried is a finding.
+/// # Errors None: an untestable mechanism is a finding.
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let asked: Vec<&str> = match args.areas.as_slice() {
         [] => AREAS.to_vec(),
@@ -49,15 +49,15 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     Ok(if asked.iter().all(|area| serves(area, &findings)) { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
-/// Of a command that this machine refused, what it lacks, if that is why: where it can do
-/// its work here, it was something else.
+/// The missing prerequisites of a command that this machine refused; empty where they are all met,
+/// because the reason was another.
 #[must_use]
 pub fn of_refused(area: &str) -> String {
     let findings = doctor::examine(&[area]);
     if serves(area, &findings) { String::new() } else { lacking(area, &findings) }
 }
 
-/// Those of `findings` that do not fully work, those with one reason in one line.
+/// The `findings` that do not fully work; those with the same reason share a line.
 fn lacking(area: &str, findings: &[Finding]) -> String {
     let lacking: Vec<&Finding> = findings.iter().filter(|finding| finding.health != Health::Works).collect();
     let same =
@@ -76,7 +76,7 @@ fn as_text(findings: &[Finding]) -> String {
     for finding in findings {
         table.row(vec![finding.area.to_owned(), finding.what.clone(), finding.health.to_string()]);
     }
-    // What was seen and would help are sentences: below the row they belong to.
+    // Evidence and advice are sentences: they follow below their row.
     let (table, mut text) = (table.to_string(), format!("{}\n", Machine::this()));
     let mut lines = table.lines();
     text.extend(lines.next().map(|line| format!("{line}\n")));

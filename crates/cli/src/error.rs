@@ -1,4 +1,4 @@
-//! Why a command could not run: one line, and one that says what to try.
+//! Errors of commands: one line, and one of advice.
 
 use std::fmt;
 use std::process::ExitCode;
@@ -6,7 +6,7 @@ use std::process::ExitCode;
 /// The exit status of a measurement that was interrupted.
 pub const INTERRUPTED: u8 = 130;
 
-/// What went wrong, for the person at the terminal.
+/// An error, for the person at the terminal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
     what: String,
@@ -16,52 +16,52 @@ pub struct Error {
 }
 
 impl Error {
-    /// `what`: one line with the value that was given and what would be valid.
+    /// An error `what`: one line with the given value and what would be valid.
     pub fn new(what: impl Into<String>) -> Self {
         Self { what: what.into(), advice: None, is_machines: false, is_interrupt: false }
     }
 
-    /// A measurement was interrupted by ctrl-C or SIGTERM; `what` says what is left of it.
+    /// A measurement interrupted by ctrl-C or SIGTERM; `what` describes the remaining results.
     pub fn interrupted(what: &str) -> Self {
         Self { is_interrupt: true, ..Self::new(format!("interrupted{what}")) }
     }
 
-    /// The exit status: 130 where it was interrupted, as of a program that SIGINT ends; else 2.
+    /// The exit status: 130 for an interruption, as of a program that SIGINT ends; else 2.
     #[must_use]
     pub fn code(&self) -> ExitCode {
         ExitCode::from(if self.is_interrupt { INTERRUPTED } else { 2 })
     }
 
-    /// What this machine refused, in its own words.
+    /// An error reported by this machine, in its words.
     fn of_machine(e: &impl fmt::Display, advice: Option<String>) -> Self {
         Self { advice, is_machines: true, ..Self::new(plain(&e.to_string())) }
     }
 
-    /// Whether it is the machine that refused, rather than what was asked that made no sense.
+    /// True if the machine refused a valid request.
     #[must_use]
     pub fn is_machines(&self) -> bool {
         self.is_machines
     }
 
-    /// Adds what to do about it.
+    /// Adds advice.
     #[must_use]
     pub fn advice(self, advice: impl Into<String>) -> Self {
         Self { advice: Some(advice.into()), ..self }
     }
 
-    /// Puts before what went wrong what it is about.
+    /// Puts the subject `what` before the error's text.
     #[must_use]
     pub fn begin(self, what: &str) -> Self {
         Self { what: format!("{what}{}", self.what), ..self }
     }
 
-    /// Adds to what went wrong, such as what stays as it was.
+    /// Appends to the error's text, such as the state that remains.
     #[must_use]
     pub fn and(self, more: &str) -> Self {
         Self { what: format!("{}; {more}", self.what), ..self }
     }
 
-    /// What went wrong, and what to do about it, for who says that elsewhere.
+    /// The error's text and advice, for callers that print them elsewhere.
     pub fn parts(&self) -> (&str, Option<&str>) {
         (&self.what, self.advice.as_deref())
     }
@@ -75,16 +75,15 @@ impl Error {
         }
     }
 
-    /// Unless `path` can be written, before a long measurement rather than
-    /// after it; what is there already stays as it is.
+    /// Ok if `path` can be written; called before a long measurement rather than after it. An
+    /// existing file stays as it is.
     ///
-    /// # Errors
-    /// What the kernel says.
+    /// # Errors The kernel's.
     pub fn unless_writable(path: &std::path::Path) -> Result<(), Self> {
         host::files::check_writable(path).map_err(|e| Self::unwritable(path, &e))
     }
 
-    /// An error about `path`, which was to be written.
+    /// An error about the output file `path`.
     pub fn unwritable(path: &std::path::Path, e: &std::io::Error) -> Self {
         let error = Self::file(path, e);
         match &error.advice {
@@ -94,13 +93,13 @@ impl Error {
     }
 }
 
-/// What the kernel said, without its number.
+/// The kernel's message, without its number.
 #[must_use]
 pub fn plain(text: &str) -> &str {
     text.split(" (os error").next().unwrap_or(text)
 }
 
-/// `error: …`, and `  try: …` on a second line where something is known to help.
+/// `error: …`, and `  try: …` on a second line where there is advice.
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "error: {}", self.what.replace('\n', " "))?;
@@ -149,7 +148,7 @@ impl From<host::cores::CoresError> for Error {
 
 impl From<host::shim::preload::PreloadError> for Error {
     fn from(e: host::shim::preload::PreloadError) -> Self {
-        // Another file would do; that the loader takes none may be the machine's fault.
+        // Another file would do, except that a refusal by the loader may be the machine's fault.
         let is_machines = matches!(e, host::shim::preload::PreloadError::NotLoaded(..));
         Self { is_machines, ..Self::of_machine(&e, Some(e.advice())) }
     }

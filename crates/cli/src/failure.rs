@@ -1,5 +1,5 @@
-//! Failures that a command goes on without, such as a file that cannot be written any more: said at once, and in
-//! the exit status at the end.
+//! Failures that do not end a command, such as a file that can no longer be written: reported at
+//! once, and by the exit status at the end.
 
 use std::fmt::Display;
 use std::process::ExitCode;
@@ -7,13 +7,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 static ANY: AtomicBool = AtomicBool::new(false);
 
-/// Says `what` in a line on stderr; the exit status will be 2.
+/// Reports `what` in a line on stderr; the exit status will be 2.
 pub fn note(what: impl Display) {
     ANY.store(true, Ordering::Relaxed);
     eprintln!("error: {what}");
 }
 
-/// `code`, or 2 if there was any.
+/// `code`, or 2 if there was a failure.
 pub fn or(code: ExitCode) -> ExitCode {
     if ANY.load(Ordering::Relaxed) { ExitCode::from(2) } else { code }
 }

@@ -1,8 +1,9 @@
-//! Configuration files of any bytes, by the code of `greenwave check` and of `exp run`.
+//! Fuzz target for configuration files: arbitrary bytes through the code of `greenwave check` and
+//! `exp run`.
 //!
-//! Promises: no panic, and no file that takes long; a file means the same with a comment behind it; what is refused
-//! is refused in one line. Seeds are the files of the tree. `GREENWAVE_FUZZ_COUNT` is the number of inputs that are
-//! bred from them.
+//! Promises: no panic; no file takes long; a trailing comment does not change a file's meaning; an
+//! error is one line. Seeds are the files of the tree. `GREENWAVE_FUZZ_COUNT` is the number of
+//! inputs bred from them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,19 +16,19 @@ use crate::{check, output};
 #[path = "../../net/tests/fuzz/corpus.rs"]
 mod corpus;
 
-/// Inputs of an ordinary run of the tests.
+/// Inputs in an ordinary test run.
 const COUNT: u64 = 300;
 
-/// The outcome of `text` as a file, for `greenwave check` and for `exp run`.
+/// Outcomes of `text` as a file of `greenwave check` and of `exp run`.
 fn outcomes(file: &Path, text: &[u8]) -> [Result<(), Error>; 3] {
     fs::write(file, text).expect("the file is ours");
     let checked = |json| check::run(&check::Args::of(file, json)).map(drop);
     [checked(false), checked(true), check_file(file)]
 }
 
-/// A configuration file.
+/// Checks one configuration file.
 fn configuration(data: &[u8]) {
-    // Two at once would write to one file.
+    // Concurrent runs would write the same file.
     let file = std::env::temp_dir().join(format!(
         "greenwave-configuration-{}-{:?}.toml",
         std::process::id(),
@@ -49,7 +50,7 @@ fn configuration(data: &[u8]) {
     }
 }
 
-/// The files of the tree below `folder` that are configurations.
+/// The configuration files of the tree below `folder`.
 fn files(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let path = entry.path();
@@ -73,7 +74,7 @@ fn configurations_of_any_bytes_are_taken_or_refused_in_a_line() {
     let mut seeds: Vec<Vec<u8>> =
         found.iter().map(|path| fs::read(path).expect("a file of the tree")).collect();
     assert!(seeds.len() > 20, "{found:?}");
-    // Of each kind one.
+    // One of each kind.
     seeds.extend(corpus::seeds("rules"));
     let flags = "[serve]\nmode = \"adps\"\nworkers = 2\nsteer = [\"high=0\"]\n[guard.attach]\nport = [80]\n\
                  target-delay = \"20ms\"\nclass = [\"10.0.0.0/8,port:80\"]\n[run]\nspin = \"20us\"\n";

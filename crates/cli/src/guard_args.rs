@@ -1,4 +1,4 @@
-//! Whose SYN comes in: what `serve` and `run` are told alike.
+//! Admission control: arguments common to `serve` and `run`.
 
 use std::path::PathBuf;
 
@@ -60,18 +60,16 @@ impl From<Until> for guard::WaitEnd {
 }
 
 impl Args {
-    /// A stack's guard, if one is asked for.
+    /// A stack's guard, if requested.
     ///
-    /// # Errors
-    /// When there is no such policy.
+    /// # Errors An unknown policy.
     pub fn guard(&self) -> Result<Option<Guard>, Error> {
         self.joined(&[], &ReportCounter::default())
     }
 
-    /// The same, joined by the services that tell of their queues in these files.
+    /// The same, with the queue reports of services in `files`.
     ///
-    /// # Errors
-    /// When there is no such policy, or there are too many files.
+    /// # Errors An unknown policy, or too many files.
     pub fn joined(&self, files: &[PathBuf], heard: &ReportCounter) -> Result<Option<Guard>, Error> {
         let Some(name) = self.guard.clone() else { return Ok(None) };
         let default = Params::default();
@@ -90,7 +88,7 @@ impl Args {
         Ok(Some(Guard { refusal, watches: self.guard_dry_run, ..guard }))
     }
 
-    /// Whether somebody is guarded.
+    /// True if a guard is requested.
     pub fn is_on(&self) -> bool {
         self.guard.is_some()
     }
@@ -101,7 +99,7 @@ impl Args {
     }
 }
 
-/// SYNs by class and reason.
+/// SYN counts by class and reason.
 pub fn shed(guard: &[Shed; Priority::LEVELS]) -> Table {
     let header = ["class", "seen", "rate", "present", "closed", "admitted"];
     let mut table = Table::new(1, &header).groups(&[("", 1), ("SYNs", 1), ("shed, by reason", 3), ("", 1)]);
@@ -113,7 +111,7 @@ pub fn shed(guard: &[Shed; Priority::LEVELS]) -> Table {
     table
 }
 
-/// Classes of which anybody came.
+/// Classes with at least one SYN.
 pub fn classes(guard: &[Shed; Priority::LEVELS]) -> impl Iterator<Item = (Priority, &Shed)> {
     Priority::all().zip(guard).filter(|(_, of)| of.seen > 0)
 }

@@ -1,10 +1,9 @@
-//! A configuration of several files: `include = ["shop.toml", "bulk.toml"]`.
+//! Configurations of several files: `include = ["shop.toml", "bulk.toml"]`.
 //!
-//! What is included follows the file that includes it, in the order of the
-//! list, so of rules the first file's are asked first. An included file has
-//! tables alone (`[[rule]]`, `[[tasks]]`): what is said once for the whole stands in the
-//! first. All becomes one text, and its lines know where they are from; what
-//! it means is its reader's to say.
+//! Included files follow the file that includes them, in list order, so the first file's rules are
+//! evaluated first. An included file has tables only (`[[rule]]`, `[[tasks]]`); global settings
+//! stand in the first file. All files form one text whose lines keep their origin; its reader
+//! interprets it.
 
 use std::path::{Path, PathBuf};
 
@@ -12,24 +11,23 @@ use toml::de::{DeTable, DeValue};
 
 use crate::Error;
 
-/// A file and all that it includes, as one text.
+/// A file and all its includes, as one text.
 #[derive(Debug)]
 pub struct Included {
     pub text: String,
-    /// Where each file's lines begin in it, and the file.
+    /// The first line of each file, and the file.
     files: Vec<(usize, PathBuf)>,
 }
 
-/// Files in files in files …
+/// Nesting depth of includes.
 const DEPTH_MAX: usize = 8;
-/// Files altogether.
+/// Files in total.
 const FILES_MAX: usize = 64;
 
-/// Reads the file at `path`, and what it includes.
+/// Reads the file at `path` and its includes.
 ///
-/// # Errors
-/// A file that cannot be read, that includes itself, or that is no part; with
-/// the file and the line that ask for it.
+/// # Errors A file that cannot be read, that includes itself, or that may not be included; with the
+/// including file and line.
 pub fn read(path: &Path) -> Result<Included, Error> {
     let text = std::fs::read_to_string(path).map_err(|e| Error::file(path, &e))?;
     let mut all = Included { text: String::new(), files: Vec::new() };
@@ -46,8 +44,8 @@ impl Included {
         format!("{}:{}", file.display(), line - first + 1)
     }
 
-    /// Adds `text`, which is the file at `path`; `within` are the files that
-    /// are being read, itself the last.
+    /// Appends `text` of the file at `path`; `within` is the stack of files being read, itself the
+    /// last.
     fn append(&mut self, path: &Path, text: String, within: &mut Vec<PathBuf>) -> Result<(), Error> {
         self.files.push((self.text.lines().count() + 1, path.to_owned()));
         let (text, asked) = split(path, text, within.len() > 1)?;
@@ -81,11 +79,11 @@ impl Included {
     }
 }
 
-/// `text` with its `include` blanked, and what that asks for: line and name.
+/// `text` with its `include` blanked, and the includes: line and name.
 fn split(path: &Path, mut text: String, is_part: bool) -> Result<(String, Vec<(usize, String)>), Error> {
     let wrong = |line: usize, what: String| Error::new(format!("{}:{line}: {what}", path.display()));
     let line = |at: usize| text[..at].matches('\n').count() + 1;
-    // What is no TOML is its reader's to refuse, with better words.
+    // The file's reader has better messages for invalid TOML.
     let Ok(table) = DeTable::parse(&text) else { return Ok((text, Vec::new())) };
     let (mut asked, mut blank) = (Vec::new(), None);
     for (key, value) in table.get_ref() {
@@ -114,7 +112,7 @@ fn split(path: &Path, mut text: String, is_part: bool) -> Result<(String, Vec<(u
     Ok((text, asked))
 }
 
-/// A table, or a list of them.
+/// True for a table, or a list of tables.
 fn is_tables(value: &DeValue<'_>) -> bool {
     let is_table = |value: &DeValue<'_>| value.as_table().is_some();
     is_table(value) || value.as_array().is_some_and(|all| all.iter().all(|one| is_table(one.get_ref())))
@@ -124,7 +122,7 @@ fn is_tables(value: &DeValue<'_>) -> bool {
 mod tests {
     use super::*;
 
-    /// Files in a folder that is gone when this is dropped.
+    /// A folder of files, removed on drop.
     struct Folder(PathBuf);
 
     impl Folder {

@@ -1,7 +1,7 @@
 //! `greenwave load`: an open-loop load generator on the kernel's sockets.
 //!
-//! Requests are due by the clock, whatever the server does; latency counts
-//! from when a request was due, so a stalled server cannot hide its stalls.
+//! Requests are due by the clock, independent of the server. Latency counts from a request's due
+//! time, so a stalled server cannot hide its stalls.
 
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::process::ExitCode;
@@ -72,10 +72,9 @@ enum Speaks {
     Synthetic,
 }
 
-/// Loads and prints what was found.
+/// Generates the load and prints the results.
 ///
-/// # Errors
-/// Arguments out of range, or a target that does not answer.
+/// # Errors Arguments out of range, or a target that does not answer.
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let target = resolve(&args.target)?;
     let plan = args.plan()?;
@@ -117,7 +116,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     partial(is_partial, took, args)
 }
 
-/// The end of a run that was interrupted after it `took` so long, or not.
+/// Outcome of a run that was interrupted after `took`, or completed.
 fn partial(is_partial: bool, took: Span, args: &Args) -> Result<ExitCode, Error> {
     if !is_partial {
         return Ok(ExitCode::SUCCESS);
@@ -130,7 +129,7 @@ fn partial(is_partial: bool, took: Span, args: &Args) -> Result<ExitCode, Error>
     Err(Error::interrupted(&what))
 }
 
-/// The report with a header, and the distributions that its figures are of.
+/// The report with a header, and the distributions of its figures.
 fn as_json(report: &Report, seed: u64, is_partial: bool) -> Result<serde_json::Value, Error> {
     let curves = report.classes.iter().map(|class| (class.name.clone(), load_row::curve(class)));
     let plots = [Plot::cdf("Latency from the scheduled send time", curves)];
@@ -143,10 +142,9 @@ fn as_json(report: &Report, seed: u64, is_partial: bool) -> Result<serde_json::V
 }
 
 impl Args {
-    /// Checks of a start before it connects.
+    /// Checks the arguments before it connects.
     ///
-    /// # Errors
-    /// As [`run`].
+    /// # Errors As [`run`].
     pub fn check(&self) -> Result<(), Error> {
         resolve(&self.target)?;
         self.plan().map(drop)
@@ -203,8 +201,7 @@ fn resolve(target: &str) -> Result<SocketAddr, Error> {
     found.next().ok_or_else(|| bad("no address".to_owned()))
 }
 
-/// Refuses a target where nobody listens at once; a busy one is tried for
-/// longer when the run opens its connections.
+/// Refuses a target without a listener at once; the run itself retries a busy one for longer.
 fn answers(target: SocketAddr) -> Result<(), Error> {
     let tried = TcpStream::connect_timeout(&target, ANSWERS_WITHIN);
     tried.map(drop).map_err(|e| {
@@ -213,7 +210,7 @@ fn answers(target: SocketAddr) -> Result<(), Error> {
     })
 }
 
-/// Time for a lost SYN to be sent again.
+/// Time for a lost SYN to be retransmitted.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
 
 fn refused(e: &KernelError) -> Error {

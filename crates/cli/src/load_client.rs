@@ -1,5 +1,5 @@
-//! Clients of servers that are measured: our own stack, set up as the kernel
-//! sets up its clients, so that all servers are asked alike.
+//! Clients of measured servers: our own stack, configured like the kernel's, so that all servers
+//! get the same load.
 
 use std::net::Ipv4Addr;
 
@@ -7,15 +7,14 @@ use host::afxdp::{self, AfXdp, Claims, Mode, Options};
 use net::stack::Config;
 use queueing::Span;
 
-/// How long connections may take to open.
+/// Time for connections to open.
 pub const OPEN_WITHIN: Span = Span::from_secs(10);
-/// Frames that each direction of a client's socket holds.
+/// Frames in each ring of a client's socket.
 pub const FRAMES: u32 = 8192;
-/// Linux' `TCP_RTO_MIN`: with less, a thousand requests that wait in a queue
-/// are all sent again.
+/// Linux' `TCP_RTO_MIN`: with less, a thousand queued requests are all retransmitted.
 pub const RTO_MIN: Span = Span::from_millis(200);
 
-/// A client's stack at `addr` of a network of 24 bits.
+/// A client's stack at `addr` in a /24 network.
 pub fn stack(mac: [u8; 6], addr: Ipv4Addr, secret: [u8; 16]) -> Config {
     let mut config = Config::new(mac, addr, 24, secret);
     (config.recv_buffer, config.send_buffer) = (4 << 20, 4 << 20);
@@ -23,20 +22,18 @@ pub fn stack(mac: [u8; 6], addr: Ipv4Addr, secret: [u8; 16]) -> Config {
     config
 }
 
-/// AF_XDP on `device` of this thread's namespace, which has one queue, for a
-/// client at `addr`, and its hardware address.
+/// AF_XDP on `device` of this thread's namespace, which has one queue, for a client at `addr`; and
+/// its hardware address.
 ///
-/// # Errors
-/// Why there is none, in a line.
+/// # Errors The reason it cannot be opened, in a line.
 pub fn xdp(device: &str, addr: Ipv4Addr) -> Result<(AfXdp, [u8; 6]), String> {
     let (mut queues, mac) = xdp_queues(device, addr)?;
     Ok((queues.pop().ok_or("the interface has no queue")?, mac))
 }
 
-/// The same on each of its queues.
+/// The same on each queue.
 ///
-/// # Errors
-/// As [`xdp`].
+/// # Errors As [`xdp`].
 pub fn xdp_queues(device: &str, addr: Ipv4Addr) -> Result<(Vec<AfXdp>, [u8; 6]), String> {
     let options = Options { mode: Some(Mode::Generic), frames: FRAMES, ..Options::default() };
     let claims = Claims { addresses: vec![addr.into()], ports: Vec::new() };

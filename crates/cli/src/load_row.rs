@@ -4,7 +4,7 @@ use ::load::{Breakdown, ClassReport, Report};
 
 use crate::table::{Table, micros};
 
-/// Figures first that say whether the others can be believed.
+/// First the counts that tell if the other figures are valid.
 const COUNTS: [&str; 4] = ["requests", "unsent", "late", "lost"];
 const LATENCY: [&str; 4] = ["p50", "p99", "p99.9", "max"];
 
@@ -25,7 +25,7 @@ pub fn counts(class: &ClassReport) -> [String; 4] {
     [class.requests, class.never_sent, class.late, class.unanswered].map(|n| n.to_string())
 }
 
-/// p50, p99, p99.9, max in µs; dashes where nothing was answered.
+/// p50, p99, p99.9, max in µs; dashes without answers.
 #[must_use]
 pub fn latency(class: &ClassReport) -> [String; 4] {
     if class.answered() == 0 {
@@ -41,7 +41,7 @@ pub fn curve(class: &ClassReport) -> Vec<(f64, f64)> {
     class.cdf().into_iter().map(|(latency, share)| (latency.as_micros_f64(), share)).collect()
 }
 
-/// The p99's parts in µs: NIC queue, TCP, event queue, service, rest.
+/// Stages of the p99 in µs: NIC queue, TCP, event queue, service, rest.
 #[must_use]
 pub fn stages(at: &Breakdown) -> [String; 5] {
     [at.nic, at.tcp, at.event, at.service, at.client_and_wire].map(micros)

@@ -1,7 +1,8 @@
-//! `greenwave`: the one binary. One file per subcommand; results on stdout,
-//! progress on stderr.
+//! `greenwave`: the single binary, one file per subcommand. Results go to stdout, progress to
+//! stderr.
 //!
-//! Exit 0: done; 1: a claim failed; 2: could not run, or a file is not whole; 130: a measurement was interrupted.
+//! Exit 0: done; 1: a claim failed; 2: could not run, or a file is incomplete; 130: a measurement
+//! was interrupted.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;
@@ -81,8 +82,8 @@ mod top;
 mod traces;
 mod ui;
 
-/// Large simulations are many small allocations that are met in any order: a tenth to a
-/// fifth faster than with glibc's (ADR 0056).
+/// Large simulations make many small allocations, accessed in any order: a tenth to a fifth faster
+/// than with glibc's (ADR 0056).
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -92,7 +93,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 struct Cli {
     /// TOML file with a section for each command and a key for each flag.
     /// Flags on the command line override it (see `greenwave check`).
-    // Put into the command line before it is read.
+    // Inserted into the command line before parsing.
     #[arg(long, value_name = "FILE")]
     config: Option<std::path::PathBuf>,
     #[command(subcommand)]
@@ -142,10 +143,9 @@ enum Command {
 }
 
 impl Command {
-    /// Checks of a start before its first action; `has` says whether the flag of this name is given.
+    /// Checks the arguments before the first action; `has` is true for a given flag's name.
     ///
-    /// # Errors
-    /// As the command.
+    /// # Errors As the command.
     fn check(&self, has: &dyn Fn(&str) -> bool) -> Result<(), Error> {
         match self {
             Self::Serve(args) => args.check(has),
@@ -155,7 +155,7 @@ impl Command {
             Self::Fabric(args) => args.check(),
             Self::Guard(args) => args.check(),
             Self::Demo(args) => args.check(),
-            // The others have nothing that is refused other than by their flags, or run for a person who hears it.
+            // The others are checked by their flags alone, or run interactively.
             Self::Exp(_)
             | Self::Sim(_)
             | Self::Top(_)
@@ -171,7 +171,7 @@ impl Command {
         }
     }
 
-    /// How it takes signals, and a stdout that cannot be written.
+    /// The command's treatment of signals and of an unwritable stdout.
     fn kind(&self) -> Kind {
         match self {
             Self::Serve(_) | Self::Run(_) => Kind::Daemon,
@@ -196,7 +196,7 @@ impl Command {
         }
     }
 
-    /// What the doctor looks at for it, where it needs something of the machine.
+    /// The doctor's area for the command, where it needs something of the machine.
     fn area(&self) -> Option<&'static str> {
         match self {
             Self::Serve(_) => Some("serve"),
@@ -209,26 +209,26 @@ impl Command {
     }
 }
 
-/// A kind of command, by its end.
+/// Kinds of command, by how they end.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// Runs until it is asked to end, whatever becomes of its output.
+    /// Runs until ended, regardless of its output.
     Daemon,
-    /// Runs for a result; an interruption leaves nothing of it behind.
+    /// Runs for a result; an interruption leaves nothing behind.
     Measurement,
-    /// Changes the machine in one short step, which no signal divides.
+    /// Changes the machine in one short step that no signal interrupts.
     Change,
-    /// Done at once, or a part of another command.
+    /// Done at once, or part of another command.
     Prompt,
 }
 
 impl Kind {
-    /// Has signals and failing prints treated as those of this kind are.
+    /// Sets up signals and print failures for this kind.
     fn prepare(self) {
         match self {
             Self::Daemon => output::go_on(),
             Self::Measurement => {
-                // Where it cannot be, signals end it as they end other programs.
+                // On failure, signals end it as they end other programs.
                 let _ = host::signals::watch(|| {
                     eprintln!("{}", Error::interrupted(" before its results were complete"));
                     output::end(error::INTERRUPTED)
@@ -298,10 +298,9 @@ fn refused(e: &Error) -> ExitCode {
     e.code()
 }
 
-/// Checks of the command of `words` before its first action; `has` as of [`Command::check`].
+/// Checks the command of `words` before its first action; `has` as of [`Command::check`].
 ///
-/// # Errors
-/// Errors of the arguments, then those of the command.
+/// # Errors Errors of the arguments, then those of the command.
 fn check_words(words: &[String], has: &dyn Fn(&str) -> bool) -> Result<Result<(), Error>, clap::Error> {
     Cli::try_parse_from(words).map(|Cli { command, .. }| command.check(has))
 }
@@ -311,8 +310,8 @@ fn commands() -> clap::Command {
     Cli::command()
 }
 
-/// Help as it is; an error as one line, and what to try. `place` is where a
-/// file says what is wrong.
+/// Prints help as it is, and an error as one line with advice. `place` is the file and line of the
+/// mistake.
 fn usage(e: &clap::Error, place: Option<&str>) -> ExitCode {
     if matches!(e.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
         print!("{e}");
@@ -325,7 +324,7 @@ fn usage(e: &clap::Error, place: Option<&str>) -> ExitCode {
     refused(&refusal(e, place))
 }
 
-/// What clap found wrong at `place`, if that is not the command line, and what to try.
+/// Clap's error at `place`, if that is not the command line, with advice.
 fn refusal(e: &clap::Error, place: Option<&str>) -> Error {
     let text = e.to_string();
     let tip = text.lines().find_map(|line| line.trim().strip_prefix("tip: "));
@@ -333,16 +332,16 @@ fn refusal(e: &clap::Error, place: Option<&str>) -> Error {
     Error::new(place + &words(e)).advice(tip.map_or_else(help, str::to_owned))
 }
 
-/// What clap found wrong, in one line.
+/// Clap's error in one line.
 fn words(e: &clap::Error) -> String {
     let text = e.to_string();
     let what: Vec<&str> = text.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
-    // Rust's own words for a number it cannot read say little.
+    // Rust's message for an unreadable number says little.
     let what = what.join(" ").replace("invalid digit found in string", "it is not a whole number");
     what.strip_prefix("error: ").unwrap_or(&what).to_owned()
 }
 
-/// The command whose help explains what went wrong.
+/// The command that prints the help.
 fn help() -> String {
     let commands = Cli::command();
     let given = std::env::args().skip(1).find(|name| commands.find_subcommand(name).is_some());

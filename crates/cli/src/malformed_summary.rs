@@ -1,11 +1,11 @@
-//! Frames that made no sense, in the last lines of `serve` and `run`.
+//! Malformed frames, in the last lines of `serve` and `run`.
 //!
-//! Who is not answered looks at the server first; a peer's kernel that leaves checksums
-//! to a card which is not there is the reason that is met most, and the one that can be helped.
+//! Unanswered clients look like a fault of the server. The most common cause is a peer whose kernel
+//! leaves checksums to an absent network card, and that one can be fixed.
 
 use net::wire::Malformed;
 
-/// A line about the frames that were refused, by [`Malformed::index`]; `None` without any.
+/// A line about the refused frames, by [`Malformed::index`]; `None` without any.
 pub fn line(refused: &[u64; Malformed::ALL.len()]) -> Option<String> {
     let reasons = Malformed::ALL.map(|reason| (reason, refused[reason.index()]));
     let met: Vec<_> = reasons.into_iter().filter(|(_, count)| *count > 0).collect();

@@ -24,10 +24,9 @@ pub struct CompletionsArgs {
     shell: Shell,
 }
 
-/// Writes the pages of `command` and of all below it.
+/// Writes the pages of `command` and its subcommands.
 ///
-/// # Errors
-/// When the folder or a page cannot be written.
+/// # Errors The folder or a page cannot be written.
 pub fn man(args: &ManArgs, command: Command) -> Result<ExitCode, Error> {
     std::fs::create_dir_all(&args.folder).map_err(|e| Error::file(&args.folder, &e))?;
     let mut command = command.disable_help_subcommand(true);
@@ -37,7 +36,8 @@ pub fn man(args: &ManArgs, command: Command) -> Result<ExitCode, Error> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Writes the pages of `command` and of all below it into `folder`, where another user may have put links.
+/// Writes the pages of `command` and its subcommands into `folder`, where another user may have put
+/// links.
 fn pages(command: Command, folder: &Path) -> Result<(), Error> {
     for below in command.get_subcommands().filter(|below| !below.is_hide_set()) {
         pages(below.clone(), folder)?;
@@ -46,10 +46,9 @@ fn pages(command: Command, folder: &Path) -> Result<(), Error> {
     crate::report::whole_by(&folder.join(page.get_filename()), |file| page.render(file))
 }
 
-/// Prints what `shell` needs to complete `command`.
+/// Prints the completions of `command` for `shell`.
 ///
-/// # Errors
-/// Never; it has the shape of every command.
+/// # Errors None; every command has this signature.
 pub fn completions(args: &CompletionsArgs, mut command: Command) -> Result<ExitCode, Error> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut command, "greenwave", &mut script);

@@ -1,5 +1,4 @@
-//! Where a stack meets the network, and whom it takes for urgent: what `serve`
-//! and `run` are told alike.
+//! Device, addresses and classifier of a stack: arguments common to `serve` and `run`.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -57,7 +56,7 @@ pub struct Link {
     pub fault: Option<Rates>,
 }
 
-/// A size that has room for the file's own header and a frame.
+/// A size of at least the file's header and one frame.
 fn pcap_max(text: &str) -> Result<Bytes, String> {
     let size: Bytes = text.parse().map_err(|e: queueing::ParseBytesError| e.to_string())?;
     match size.get() {
@@ -69,19 +68,17 @@ fn pcap_max(text: &str) -> Result<Bytes, String> {
 impl Link {
     /// The device, and the addresses on it.
     ///
-    /// # Errors
-    /// What does not read, or contradicts itself.
+    /// # Errors Unparsable or contradictory arguments.
     pub fn plan(&self) -> Result<(Kind, Addresses), Error> {
         let kind: Kind = self.device.parse()?;
         let addresses = Addresses::plan(&kind, &self.addr, &self.host_addr, &self.gateway)?;
         Ok((kind, addresses))
     }
 
-    /// Checks of device and addresses before a start opens anything, as far as they are
-    /// given: `has` says whether the flag of this name is. That an address or a name is in use is not looked at.
+    /// Checks the given device and addresses before anything is opened; `has` is true for a given
+    /// flag's name. Does not check if an address or a name is in use.
     ///
-    /// # Errors
-    /// As [`plan`](Self::plan); the device cannot be.
+    /// # Errors As [`plan`](Self::plan); a device that cannot exist.
     pub fn check(&self, has: &dyn Fn(&str) -> bool) -> Result<(), Error> {
         if !has("device") {
             return Ok(());
@@ -90,10 +87,9 @@ impl Link {
         kind.check()
     }
 
-    /// What the policy file says, if one is named.
+    /// The classifiers of the policy file, if one is named.
     ///
-    /// # Errors
-    /// The file's.
+    /// # Errors The file's.
     pub fn classifiers(&self) -> Result<Option<(Classifiers, Arc<Observed>)>, Error> {
         let load = |path: &PathBuf| {
             check::load(path).map_err(|e| e.advice(format!("greenwave check {}", path.display())))
@@ -101,18 +97,16 @@ impl Link {
         self.policy.as_ref().map(load).transpose()
     }
 
-    /// Before anything is opened: whether the capture can be written.
+    /// Checks that the capture can be written, before anything is opened.
     ///
-    /// # Errors
-    /// It cannot.
+    /// # Errors It cannot.
     pub fn check_capture(&self) -> Result<(), Error> {
         self.pcap.as_deref().map_or(Ok(()), Error::unless_writable)
     }
 
-    /// `devices` as one, behind the path and the capture that are asked for.
+    /// `devices` as one, wrapped in the requested faults and capture.
     ///
-    /// # Errors
-    /// The capture cannot be written.
+    /// # Errors The capture cannot be written.
     pub fn wrap<D: Device>(&self, devices: Vec<D>) -> Result<WrappedDevice<MultiQueue<D>>, Error> {
         let pcap = self.pcap.as_deref().map(|path| (path, self.pcap_max));
         device::wrap(MultiQueue::new(devices), self.fault, pcap)

@@ -1,4 +1,4 @@
-//! Arguments that several commands take, and how they are read.
+//! Arguments that several commands share, and their parsers.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,7 +6,7 @@ use std::str::FromStr;
 use queueing::Span;
 use runtime::threads::Threads;
 
-/// `300/10ms`: so many requests at once, so often.
+/// A burst, `300/10ms`: size and period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Burst {
     /// Requests per burst, 1 or more.
@@ -32,17 +32,17 @@ impl fmt::Display for Burst {
     }
 }
 
-/// `20us`: how long a thread without work looks for more.
+/// `20us`: time that an idle thread polls for work.
 pub fn spin(text: &str) -> Result<Span, String> {
     up_to(text, Threads::SPIN_MAX)
 }
 
-/// `30us`: how long responses are gathered.
+/// `30us`: time that responses are collected.
 pub fn hold(text: &str) -> Result<Span, String> {
     up_to(text, Threads::HOLD_MAX)
 }
 
-/// `20ms`: how long a request may wait.
+/// `20ms`: target waiting time of a request.
 pub fn target_delay(text: &str) -> Result<Span, String> {
     let span: Span = text.parse().map_err(|e| format!("{e}"))?;
     let valid = Span::from_micros(100)..=Span::from_secs(10);
@@ -71,7 +71,7 @@ impl FromStr for Count {
     }
 }
 
-/// `low=1,2`: these priorities are for these workers.
+/// Workers of priorities: `low=1,2`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Steer {
     /// Levels, as [`sched::dispatch::Steering::from_lists`] names them.
@@ -91,10 +91,9 @@ impl FromStr for Steer {
     }
 }
 
-/// 16 bytes nobody can guess, for a stack's `secret`.
+/// 16 unpredictable bytes for a stack's `secret`.
 ///
-/// # Errors
-/// When the kernel offers no random bytes.
+/// # Errors The kernel offers no random bytes.
 pub fn secret() -> Result<[u8; 16], crate::Error> {
     use std::io::Read;
     let path = std::path::Path::new("/dev/urandom");
@@ -103,17 +102,16 @@ pub fn secret() -> Result<[u8; 16], crate::Error> {
     read.map(|()| bytes).map_err(|e| crate::Error::file(path, &e))
 }
 
-/// A hardware address for a device that has none: locally administered, and
-/// another one each time, so that no stale ARP entry fits it.
+/// A random hardware address for a device that has none: locally administered, and different each
+/// time, so that no stale ARP entry fits it.
 ///
-/// # Errors
-/// As [`secret`].
+/// # Errors As [`secret`].
 pub fn made_up_mac() -> Result<[u8; 6], crate::Error> {
     let drawn = secret()?;
     Ok([2, drawn[0] ^ drawn[8], drawn[1], drawn[2], drawn[3], drawn[4]])
 }
 
-/// `bytes` that only depend on `seed` and `which`, for runs that must replay.
+/// Bytes that depend only on `seed` and `which`, for runs that must replay.
 #[must_use]
 pub fn secret_of(seed: u64, which: u64) -> [u8; 16] {
     let mut bytes = [0; 16];

@@ -1,9 +1,10 @@
-//! Lines on stdout and stderr: [`println!`] and its kin write through here, and a line that cannot be written is
-//! no panic.
+//! Output on stdout and stderr: [`println!`] and its kin write through here, and a failed write
+//! does not panic.
 //!
-//! A daemon goes on: the failure is said once, and is in the exit status at the end, as of any other file of
-//! its. Any other command is there for what it prints, and ends: without a word, as by SIGPIPE, where its reader
-//! has gone, else with an error. What it has made is removed first. A line that stderr does not take is lost.
+//! A daemon continues: it reports the failure once, and by the exit status at the end, as for any
+//! other of its files. Any other command runs for its output, and ends: silently, as by SIGPIPE,
+//! where its reader has gone, else with an error. Its resources are removed first. A line that
+//! stderr does not accept is lost.
 
 use std::fmt;
 use std::io::{self, ErrorKind, Write as _};
@@ -17,21 +18,21 @@ use crate::failure;
 
 /// True in a daemon.
 static GOES_ON: AtomicBool = AtomicBool::new(false);
-/// True once the failure of a daemon's stdout was said.
+/// True once the failure of a daemon's stdout was reported.
 static IS_SAID: AtomicBool = AtomicBool::new(false);
 
-/// From now on a line that cannot be printed does not end this process.
+/// Makes failed writes non-fatal to this process from now on.
 pub fn go_on() {
     GOES_ON.store(true, Ordering::Relaxed);
 }
 
-/// From now on nothing is printed: of tests that print what they do not look at.
+/// Suppresses all output from now on, for tests that do not look at it.
 #[cfg(test)]
 pub fn mute() {
     IS_MUTE.store(true, Ordering::Relaxed);
 }
 
-/// True where nothing is printed.
+/// True while output is suppressed.
 #[cfg(test)]
 static IS_MUTE: AtomicBool = AtomicBool::new(false);
 
@@ -51,16 +52,16 @@ pub fn line(text: fmt::Arguments<'_>) {
 
 /// Prints `text` on stderr.
 pub fn say(text: fmt::Arguments<'_>) {
-    // There is no place left to say that it failed.
+    // There is no other channel for this failure.
     let _ = io::stderr().lock().write_fmt(text);
 }
 
-/// Has all that was printed written.
+/// Flushes all output.
 pub fn flush() {
     io::stdout().flush().unwrap_or_else(|e| failed(&e));
 }
 
-/// Removes what this process has made for its measurements, and ends it with `code` of its exit status.
+/// Removes what this process created for its measurements, and ends it with the exit status `code`.
 pub fn end(code: u8) -> ! {
     NetLab::end_all();
     std::process::exit(code.into())

@@ -1,10 +1,9 @@
-//! What a thread said that panicked, for the error in which its command ends.
+//! Messages of panicked threads, for the error with which their command ends.
 //!
-//! The hook ([`watch`]) sees where a panic is and what it says; who joins the
-//! thread ([`join`]) gets what it says alone, perhaps through another thread
-//! that joined it first. So the last ones are kept here and found by their
-//! text. What is caught and served on (an application's own panic) is nobody's
-//! error and is forgotten after some others.
+//! The hook ([`watch`]) sees a panic's location and message. The joining thread ([`join`]) gets
+//! only the message, perhaps through another thread that joined it first. The latest panics are
+//! therefore kept here and found by their text. A panic that is caught while serving continues (an
+//! application's own) is no error of the command; later ones push it out.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -12,7 +11,7 @@ use std::panic::PanicHookInfo;
 use std::sync::{Mutex, PoisonError};
 use std::thread::ScopedJoinHandle;
 
-/// A panic: what it says, and where it is.
+/// A panic: its message and location.
 struct Said {
     text: String,
     place: String,
@@ -20,10 +19,10 @@ struct Said {
 
 /// The latest, oldest first.
 static LATEST: Mutex<VecDeque<Said>> = Mutex::new(VecDeque::new());
-/// How many are kept.
+/// Number of panics kept.
 const LATEST_MAX: usize = 32;
 
-/// Keeps what panics say from now on, before whatever else is done about them.
+/// Records panics from now on, before any other hook runs.
 pub fn watch() {
     let other = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -42,10 +41,9 @@ fn keep(panic: &PanicHookInfo<'_>) {
     latest.push_back(Said { text, place });
 }
 
-/// What `thread`, which does the work of `who`, has come to.
+/// The result of `thread`, which does the work of `who`.
 ///
-/// # Errors
-/// It panicked: who did, where and why, in a line.
+/// # Errors It panicked: its role, location and message, in a line.
 pub fn join<T>(who: &str, thread: ScopedJoinHandle<'_, T>) -> Result<T, String> {
     thread.join().map_err(|payload| {
         let text = text(&*payload);
@@ -67,7 +65,7 @@ mod tests {
 
     use super::*;
 
-    /// What is said of a thread that does `work`.
+    /// The error of a thread that does `work`.
     fn check(work: impl FnOnce() + Send, expected: &[&str]) {
         let said = thread::scope(|scope| join("the stack", scope.spawn(work))).unwrap_err();
         assert!(expected.iter().all(|part| said.contains(part)) && !said.contains('\n'), "{said}");
@@ -80,7 +78,7 @@ mod tests {
         check(|| panic!("no chunk is left"), &[place, ": no chunk is left"]);
         let one = std::hint::black_box(1);
         check(|| assert_eq!(one, 2, "chunks"), &[place, "left: 1 right: 2"]);
-        // Joined by another thread, which goes the same way.
+        // Joined by another thread, which panics with the same message.
         let inner = || thread::scope(|scope| scope.spawn(|| panic!("deep {}", one)).join());
         check(|| inner().unwrap_or_else(|why| std::panic::resume_unwind(why)), &[place, ": deep 1"]);
         check(|| std::panic::panic_any(7), &[place, "no message"]);

@@ -1,20 +1,17 @@
-//! Work that is cut into tasks, on several threads.
+//! Parallel map over tasks on several threads.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// Cores that this process may use.
+/// Number of cores that this process may use.
 #[must_use]
 pub fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// What `work` makes of each of `tasks`, in their order, on up to `threads`
-/// threads at once.
+/// Applies `work` to each of `tasks` on up to `threads` threads; results in the tasks' order.
 ///
-/// # Errors
-/// That of the first task, in their order, that failed; when one does, no
-/// further one is begun.
+/// # Errors That of the first failed task in order; after a failure no further task begins.
 pub fn map<T: Sync, R: Send, E: Send>(
     tasks: &[T],
     threads: usize,
@@ -39,7 +36,7 @@ pub fn map<T: Sync, R: Send, E: Send>(
         }
     });
     let done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
-    // Where one failed, what was never begun is left out of those before it.
+    // After a failure the tasks that never began are left out.
     done.into_iter().flatten().collect()
 }
 

@@ -1,12 +1,11 @@
-//! How far a run is, on stderr: a bar where somebody looks, and a line a minute
-//! where it is written to a file.
+//! Progress of a run on stderr: a bar on a terminal, a line a minute in a file.
 
 use std::io::{IsTerminal as _, Write as _};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle, WeakProgressBar};
 
-/// Between two lines where no bar can be drawn.
+/// Interval of lines where no bar can be drawn.
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// A bar of `steps` steps; a line a minute when stderr is no terminal.
@@ -33,7 +32,7 @@ fn tell(bar: &WeakProgressBar) {
     }
 }
 
-/// `done` of `all` steps of `what` took `elapsed`; the rest as long a step.
+/// Progress line: `done` of `all` steps of `what` took `elapsed`; the estimate assumes equal steps.
 fn line(what: &str, done: u64, all: u64, elapsed: Duration) -> String {
     let what = if what.is_empty() { "so far" } else { what };
     let minutes = |time: f64| (time / 60.0).ceil();

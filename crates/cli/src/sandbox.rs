@@ -1,5 +1,4 @@
-//! `--user`, `--no-sandbox`: what a daemon gives up once it is set up, said and
-//! done alike by all that can.
+//! `--user`, `--no-sandbox`: privileges that a daemon drops after its setup, common to all daemons.
 
 use host::sandbox::{Duty, User};
 
@@ -28,7 +27,7 @@ pub struct Kept {
 }
 
 impl Kept {
-    /// True if anything is to be given up.
+    /// True if any privilege is to be dropped.
     pub fn is_on(&self) -> bool {
         !self.no_sandbox
     }
@@ -38,11 +37,10 @@ impl Kept {
         Sandbox { duty, user: None, kept: self.no_sandbox.then_some("--no-sandbox").or(kept) }
     }
 
-    /// Has the thread of `ui` alone, which hears strangers, give up what it does not
-    /// need, where the command has to keep what it has.
+    /// Confines only the thread of `ui`, which serves strangers, where the command itself has to
+    /// keep its privileges.
     ///
-    /// # Errors
-    /// The kernel's.
+    /// # Errors The kernel's.
     pub fn confine_view(&self, ui: &Ui) -> Result<(), Error> {
         if self.no_sandbox {
             eprintln!(
@@ -55,11 +53,10 @@ impl Kept {
 }
 
 impl Flags {
-    /// What is to be given up by who has `duty`, before anything is opened;
-    /// `kept` is why nothing can be, if so.
+    /// The privileges to drop for `duty`, before anything is opened; `kept` is the reason to keep
+    /// them all, if any.
     ///
-    /// # Errors
-    /// There is no such user, or we may not become it.
+    /// # Errors There is no such user, or we may not become it.
     pub fn plan(&self, duty: Duty, kept: Option<&'static str>) -> Result<Sandbox, Error> {
         let sandbox = self.kept.plan(duty, kept);
         let Some(text) = &self.user else { return Ok(sandbox) };
@@ -76,23 +73,21 @@ impl Flags {
     }
 }
 
-/// What is to be given up.
+/// Privileges to drop.
 pub struct Sandbox {
     duty: Duty,
     user: Option<User>,
-    /// Why capabilities and calls are kept, if they are.
+    /// Reason for which capabilities and system calls are kept, if any.
     kept: Option<&'static str>,
 }
 
 impl Sandbox {
-    /// Gives it up, in all threads: `ui` has one of its own. Others are started
-    /// after this.
+    /// Drops them in all threads, including that of `ui`. Other threads start after this.
     ///
-    /// # Errors
-    /// The kernel's.
+    /// # Errors The kernel's.
     pub fn enter(&self, ui: Option<&Ui>) -> Result<(), Error> {
         if let Some(user) = &self.user {
-            // All threads together, which takes a capability that each still has.
+            // Changes all threads together, which takes a capability that each still has.
             host::sandbox::become_user(user, self.duty)?;
         }
         match self.kept {
@@ -108,7 +103,7 @@ impl Sandbox {
         Ok(())
     }
 
-    /// One that gives up nothing, and says so.
+    /// A sandbox that drops nothing, and reports so.
     #[cfg(test)]
     pub fn none() -> Self {
         Self { duty: Duty::Serve, user: None, kept: Some("a test") }

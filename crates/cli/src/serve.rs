@@ -1,9 +1,8 @@
-//! `greenwave serve`: a server on our own TCP/IP, for ordinary clients.
+//! `greenwave serve`: a server on greenwave's TCP/IP, for ordinary clients.
 //!
-//! On a TAP device the clients are those of the kernel at its other end:
-//! `curl` and `wrk` as they are. On an interface they are the network's, and
-//! the kernel keeps its own address there. Until ctrl-C; then it says what
-//! happened. SIGHUP has it read its policy again.
+//! On a TAP device the clients are those of the kernel at its other end: `curl` and `wrk`
+//! unmodified. On an interface they are the network's, and the kernel keeps its own address there.
+//! Runs until ctrl-C, then prints a summary. SIGHUP reloads the policy.
 
 use std::net::IpAddr;
 use std::process::ExitCode;
@@ -120,16 +119,15 @@ struct Valid {
 }
 
 impl Args {
-    /// Checks of a start before it opens anything; `has` says whether the flag of this name is given.
+    /// Checks the arguments before it opens anything; `has` is true for a given flag's name.
     ///
-    /// # Errors
-    /// As [`run`].
+    /// # Errors As [`run`].
     pub fn check(&self, has: &dyn Fn(&str) -> bool) -> Result<(), Error> {
         self.link.check(has)?;
         self.valid(None).map(drop)
     }
 
-    /// What the flags say beside device and addresses; `kept` as of [`sandbox::Flags::plan`].
+    /// The flags other than device and addresses; `kept` as of [`sandbox::Flags::plan`].
     fn valid(&self, kept: Option<&'static str>) -> Result<Valid, Error> {
         if self.proto == Proto::Udp && matches!(self.app, Serves::Http) {
             let what = "--app http needs --proto tcp";
@@ -151,10 +149,9 @@ impl Args {
 
 /// Serves until interrupted.
 ///
-/// # Errors
-/// Anything that keeps the server from starting.
+/// # Errors The reason it cannot start.
 pub fn run(args: &Args, arguments: &Arguments) -> Result<ExitCode, Error> {
-    // A signal that comes before there is a server to hear it is not lost.
+    // A signal before the server's first check is not lost.
     let _ = host::signals::hangup();
     let (kind, addresses) = args.link.plan()?;
     let Valid { policies, observed, sandbox } = args.valid(kind.kept())?;
@@ -193,7 +190,7 @@ pub fn run(args: &Args, arguments: &Arguments) -> Result<ExitCode, Error> {
         ui,
         control,
     };
-    // One file takes what passes one place.
+    // One capture file records a single queue.
     let queues = match args.link.pcap {
         None if devices.len() == usize::from(args.shards) => devices.into_iter().map(|d| vec![d]).collect(),
         _ => vec![devices],
@@ -202,7 +199,7 @@ pub fn run(args: &Args, arguments: &Arguments) -> Result<ExitCode, Error> {
     place.serve_on(wrapped)
 }
 
-/// What the files say now of `shards` shards' policy, where they say nothing else that is new.
+/// The policy of `shards` shards in the files now, if nothing else in them has changed.
 fn read(arguments: &Arguments, shards: usize) -> Result<PolicyFiles, Error> {
     let args: Args = arguments.again(&["policy"])?;
     let (policies, observed) = policies(&args, shards)?;
@@ -215,7 +212,7 @@ fn read(arguments: &Arguments, shards: usize) -> Result<PolicyFiles, Error> {
     Ok(PolicyFiles { policy: args.link.policy, classifiers, observed })
 }
 
-/// What this is, for who looks at it live.
+/// Description of this command for the live view.
 fn head(args: &Args) -> Head {
     let app = args.app.to_possible_value().map_or(String::new(), |app| app.get_name().to_owned());
     let (device, port, mode) = (&args.link.device, args.port, args.mode);

@@ -1,4 +1,4 @@
-//! Settings in files: spans and the like as text, numbers within bounds.
+//! Settings in files: spans and other values as text, numbers with bounds.
 
 use std::fmt::Display;
 use std::ops::RangeInclusive;
@@ -7,22 +7,21 @@ use std::str::FromStr;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 
-/// Reads what is written as text, such as "20ms".
+/// Deserializes a value written as text, such as "20ms".
 pub fn text<'de, T: FromStr<Err: Display>, D: Deserializer<'de>>(from: D) -> Result<T, D::Error> {
     String::deserialize(from)?.parse().map_err(D::Error::custom)
 }
 
-/// As [`text`], for what may be left out.
+/// As [`text`], for optional values.
 pub fn text_or_none<'de, T: FromStr<Err: Display>, D: Deserializer<'de>>(
     from: D,
 ) -> Result<Option<T>, D::Error> {
     text(from).map(Some)
 }
 
-/// Refuses a setting outside of what is valid.
+/// Refuses a setting outside of its valid range.
 ///
-/// # Errors
-/// One line: its name, its value, and what would be valid.
+/// # Errors One line: its name, its value, and what would be valid.
 pub fn within<T: PartialOrd + Display>(name: &str, value: T, valid: RangeInclusive<T>) -> Result<(), String> {
     match valid.contains(&value) {
         true => Ok(()),

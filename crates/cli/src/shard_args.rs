@@ -1,4 +1,4 @@
-//! Where there are several stacks: whose a flow is, and who has which core.
+//! Arguments for several stacks: assignment of flows to shards, and of cores to threads.
 
 use clap::ValueEnum;
 use net::steer::{self, Steering};
@@ -20,10 +20,9 @@ pub enum FlowHash {
 }
 
 impl FlowHash {
-    /// The flows of `shards` stacks.
+    /// The assignment of flows to `shards` stacks.
     ///
-    /// # Errors
-    /// The kernel has no random bytes for a key.
+    /// # Errors The kernel has no random bytes for a key.
     pub fn steering(self, shards: u16) -> Result<Steering, Error> {
         let hash = match self {
             Self::Keyed => steer::FlowHash::Keyed(secret()?),
@@ -33,8 +32,8 @@ impl FlowHash {
     }
 }
 
-/// Keeps this thread on the core of this number among those it may use; it
-/// runs where it can when that is refused.
+/// Pins this thread to the core of this number among those it may use; without effect when that is
+/// refused.
 pub fn pin(core: CoreId) {
     if let Err(e) = host::affinity::pin_nth(core) {
         eprintln!("note: --pin: core {} is not available: {e}", core.0);

@@ -1,7 +1,7 @@
-//! Several who show themselves through hatches, asked together once a second.
+//! Poller of several snapshot exchanges, all together once a second.
 //!
-//! What they answer is looked at when all have; until then nobody is asked
-//! again, and whoever asks does something else.
+//! The snapshots are read when all have arrived; until then none is requested again. The poller
+//! never blocks.
 
 use std::sync::Arc;
 
@@ -10,34 +10,34 @@ use runtime::snapshot_exchange::SnapshotExchange;
 
 use crate::ui::window::STEP;
 
-/// See the module.
+/// State of the poller.
 pub struct SnapshotPoller<T> {
     each: Vec<One<T>>,
-    /// When all had answered last.
+    /// Time at which the last snapshots were complete.
     answered: Option<Time>,
-    /// They have been asked, and not all have answered.
+    /// True while snapshots are requested and incomplete.
     waits: bool,
 }
 
 struct One<T> {
     hatch: Arc<SnapshotExchange<T>>,
-    /// Its answer, or what it is to fill next.
+    /// The snapshot, or the buffer for the next one.
     seen: Option<Box<T>>,
 }
 
 impl<T: Default> SnapshotPoller<T> {
-    /// So many, each of which is given what `empty` makes to fill.
+    /// A poller of `count` exchanges; `empty` makes their buffers.
     pub fn new(count: usize, mut empty: impl FnMut() -> T) -> Self {
         let mut one = || One { hatch: Arc::default(), seen: Some(Box::new(empty())) };
         Self { each: (0..count).map(|_| one()).collect(), answered: None, waits: false }
     }
 
-    /// Where they show themselves.
+    /// The exchanges to be polled.
     pub fn hatches(&self) -> Vec<Arc<SnapshotExchange<T>>> {
         self.each.iter().map(|one| one.hatch.clone()).collect()
     }
 
-    /// Asks if it is time to; whether all have answered, just now.
+    /// Requests snapshots when due; true if all have just arrived.
     pub fn look(&mut self, now: Time) -> bool {
         if !self.waits && self.answered.is_none_or(|answered| now.since(answered) >= STEP) {
             self.waits = true;
@@ -52,19 +52,19 @@ impl<T: Default> SnapshotPoller<T> {
         all
     }
 
-    /// Takes what was answered and not looked at yet, when nobody is asked any more;
-    /// whether there can be such.
+    /// Takes snapshots that arrived and were not read, once no more are requested; true if there
+    /// may be any.
     pub fn end(&mut self) -> bool {
         self.collect();
         std::mem::take(&mut self.waits)
     }
 
-    /// What each has answered, to be emptied for the next time; `None` where it has not.
+    /// The snapshot of each, to be emptied for the next time; `None` where it has not arrived.
     pub fn seen(&mut self) -> impl Iterator<Item = &mut Option<Box<T>>> {
         self.each.iter_mut().map(|one| &mut one.seen)
     }
 
-    /// Whether all have answered.
+    /// True if all have arrived.
     fn collect(&mut self) -> bool {
         for one in self.each.iter_mut().filter(|one| one.seen.is_none()) {
             one.seen = one.hatch.take();

@@ -1,9 +1,9 @@
-//! Where the project lies that this program was built from: what is built or fetched there, such as
-//! Java's services, is not part of a package.
+//! Source tree from which this program was built: artifacts built or fetched there, such as Java's
+//! services, are not part of a package.
 
 use std::path::{Path, PathBuf};
 
-/// `below` of the project's folder; it need not be there.
+/// The path `below` in the source tree; it need not exist.
 #[must_use]
 pub fn path(below: &str) -> PathBuf {
     let mut folders = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();

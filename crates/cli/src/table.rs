@@ -1,5 +1,4 @@
-//! Aligned tables: the first columns left, figures right, on the terminal and
-//! in a page.
+//! Aligned tables: leading text columns left, figures right, on the terminal and in a page.
 
 use std::fmt;
 use std::sync::OnceLock;
@@ -9,24 +8,23 @@ use crate::report::html;
 /// Rows of text under a header.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
-    /// Titles over neighbouring columns: text and how many columns it spans.
+    /// Titles over adjacent columns: text and number of columns.
     groups: Vec<(String, usize)>,
     header: Vec<String>,
     rows: Vec<Vec<String>>,
-    /// Leading columns that hold words, not figures.
+    /// Number of leading text columns.
     words: usize,
 }
 
 impl Table {
-    /// A table whose first `words` columns hold words and the others figures.
+    /// A table whose first `words` columns hold text and the others figures.
     #[must_use]
     pub fn new(words: usize, header: &[&str]) -> Self {
         let header = header.iter().map(|&h| h.to_owned()).collect();
         Self { header, words, ..Self::default() }
     }
 
-    /// Puts a line of titles above the header; the spans must add up to the
-    /// number of columns.
+    /// Adds a line of titles above the header; the spans must add up to the number of columns.
     #[must_use]
     pub fn groups(mut self, groups: &[(&str, usize)]) -> Self {
         assert_eq!(groups.iter().map(|g| g.1).sum::<usize>(), self.header.len(), "titles cover all columns");
@@ -34,7 +32,7 @@ impl Table {
         self
     }
 
-    /// Adds a row of as many cells as the header has.
+    /// Adds a row with as many cells as the header.
     pub fn row(&mut self, cells: Vec<String>) {
         assert_eq!(cells.len(), self.header.len(), "a row has as many cells as the header");
         self.rows.push(cells);
@@ -63,13 +61,13 @@ impl Table {
         html::wide("table", &table)
     }
 
-    /// How many rows it has.
+    /// Number of rows.
     #[must_use]
     pub fn len(&self) -> usize {
         self.rows.len()
     }
 
-    /// The table as Markdown; titles over columns are left out.
+    /// The table as Markdown, without titles over columns.
     #[must_use]
     pub fn markdown(&self) -> String {
         let line = |cells: &[String]| {
@@ -82,15 +80,15 @@ impl Table {
         format!("{}|{}|\n{rows}", line(&self.header), rules.join("|"))
     }
 
-    /// The header's lines: one, but where the table is wide and the title of a column of words
-    /// is wider than all that stands below it.
+    /// The header's lines: one, unless the table is wide and the title of a text column is wider
+    /// than all its cells.
     fn head(&self) -> Vec<Vec<String>> {
         let below = |i: usize| self.rows.iter().map(|cells| chars(&cells[i])).max().unwrap_or(0);
         let is_wide = width(&self.widths(std::slice::from_ref(&self.header))) > WIDE;
         let room = |i: usize| if is_wide && i < self.words { below(i).max(ROOM) } else { usize::MAX };
         let broken: Vec<_> = self.header.iter().enumerate().map(|(i, text)| wrapped(text, room(i))).collect();
         let lines = broken.iter().map(Vec::len).max().unwrap_or(1);
-        // Titles stand on what they are of.
+        // Titles are aligned as their columns.
         let line = |at: usize, title: &Vec<String>| {
             (at + title.len()).checked_sub(lines).map_or(String::new(), |i| title[i].clone())
         };
@@ -104,8 +102,8 @@ impl Table {
             .collect()
     }
 
-    /// Columns one space apart where that keeps the table within 80 columns and two apart
-    /// otherwise; no trailing space. What is wider than `room` stands below, behind the same words.
+    /// Lines of the table: columns one space apart where that keeps it within 80 columns, else two;
+    /// no trailing space. Columns beyond `room` follow below, after the same text columns.
     fn lines(&self, room: usize) -> Vec<String> {
         let head = self.head();
         let widths = self.widths(&head);
@@ -131,7 +129,7 @@ impl Table {
         lines
     }
 
-    /// The columns that stand beside each other within `room`: all words, and a figure at least.
+    /// Groups of columns that fit `room`: all text columns, and at least one figure.
     fn parts(&self, widths: &[usize], gap: usize, room: usize) -> Vec<Vec<usize>> {
         let words: Vec<usize> = (0..self.words.min(widths.len())).collect();
         let wide = |columns: &[usize]| columns.iter().map(|&i| widths[i] + gap).sum::<usize>();
@@ -166,23 +164,23 @@ impl Table {
     }
 }
 
-/// Of the terminal on stdout, if it is one and was looked at.
+/// Width of the terminal on stdout, if it is one and was measured.
 static COLUMNS: OnceLock<usize> = OnceLock::new();
 
-/// Looks how wide the terminal on stdout is: before a sandbox would keep us from it.
+/// Measures the terminal on stdout, before a sandbox prevents it.
 pub fn look_at_terminal() {
     if let Ok(size) = rustix::termios::tcgetwinsize(std::io::stdout()) {
         COLUMNS.get_or_init(|| usize::from(size.ws_col).max(WIDE));
     }
 }
 
-/// What every terminal has room for.
+/// Width that every terminal has.
 const WIDE: usize = 80;
 
-/// For a title of words at least, before it is broken.
+/// Least width of a text column's title before it is wrapped.
 const ROOM: usize = 10;
 
-/// As wide as the terminal it goes to has room for; whole where it goes elsewhere.
+/// Fits the terminal's width; whole on other outputs.
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.lines(COLUMNS.get().copied().unwrap_or(usize::MAX))
@@ -191,7 +189,7 @@ impl fmt::Display for Table {
     }
 }
 
-/// Of a line whose columns stand one space apart.
+/// Width of a line whose columns stand one space apart.
 fn width(widths: &[usize]) -> usize {
     widths.iter().sum::<usize>() + widths.len().saturating_sub(1)
 }
@@ -200,7 +198,7 @@ fn chars(text: &str) -> usize {
     text.chars().count()
 }
 
-/// `text` in lines of `room` characters, broken between words; a longer word is left whole.
+/// `text` wrapped at `room` characters between words; a longer word stays whole.
 fn wrapped(text: &str, room: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split(' ') {
@@ -218,8 +216,8 @@ fn centred(text: &str, width: usize, fill: char) -> String {
     format!("{}{text}{}", side(free / 2), side(free - free / 2))
 }
 
-/// Microseconds with as many digits as matter: `0.42`, `5.2`, `41`, `1234`;
-/// what would take six digits carries its unit: `507ms`, `12.3s`.
+/// A span in microseconds with its significant digits: `0.42`, `5.2`, `41`, `1234`; one of six
+/// digits or more carries its unit: `507ms`, `12.3s`.
 #[must_use]
 pub fn micros(span: queueing::Span) -> String {
     match span.as_micros_f64() {
@@ -232,7 +230,7 @@ pub fn micros(span: queueing::Span) -> String {
     }
 }
 
-/// A figure as its unit asks for: nothing where it does not exist.
+/// A figure in the format of its unit; empty where it does not exist.
 #[must_use]
 pub fn in_unit(unit: &str, value: f64) -> String {
     match unit {
@@ -243,8 +241,8 @@ pub fn in_unit(unit: &str, value: f64) -> String {
     }
 }
 
-/// A figure and half its interval, as their unit asks for; where the figure carries
-/// its unit, so does the half: `1861ms ± 85.9ms`.
+/// A figure and half its interval in the format of their unit; where the figure carries a unit, so
+/// does the half: `1861ms ± 85.9ms`.
 #[must_use]
 pub fn with_half(unit: &str, value: f64, half: f64) -> String {
     let value = in_unit(unit, value);
@@ -256,8 +254,8 @@ pub fn with_half(unit: &str, value: f64, half: f64) -> String {
     format!("{value} ± {half}")
 }
 
-/// Three significant digits, of which at most four are behind the point; what would be
-/// zero then as a power of ten.
+/// Three significant digits, at most four of them after the point; smaller values as a power of
+/// ten.
 #[must_use]
 pub fn number(value: f64) -> String {
     let digits = match value.abs() {

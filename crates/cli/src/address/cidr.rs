@@ -13,7 +13,7 @@ pub struct Cidr {
     pub prefix: u8,
 }
 
-/// An address as the number it is, and its length in bits.
+/// The address as a number, and its length in bits.
 fn number(addr: IpAddr) -> (u128, u8) {
     match addr {
         IpAddr::V4(addr) => (addr.to_bits().into(), 32),
@@ -22,7 +22,7 @@ fn number(addr: IpAddr) -> (u128, u8) {
 }
 
 impl Cidr {
-    /// The number of the subnet, and the bits that tell its hosts apart.
+    /// The subnet's number, and the host bits of the address.
     fn parts(self) -> (u128, u128) {
         let (own, bits) = number(self.addr);
         let hosts = (1u128 << (bits - self.prefix)) - 1;
@@ -36,8 +36,8 @@ impl Cidr {
         }
     }
 
-    /// Whether `addr` is a host's address in this subnet. Its first address is
-    /// none, and the last of IPv4 neither.
+    /// True if `addr` is a host's address in this subnet. The first address is not one, and in IPv4
+    /// neither is the last.
     #[must_use]
     pub fn holds(self, addr: IpAddr) -> bool {
         let ((network, hosts), (other, _)) = (self.parts(), number(addr));
@@ -45,7 +45,7 @@ impl Cidr {
         addr.is_ipv4() == self.addr.is_ipv4() && other & !hosts == network && other & hosts != 0 && !last
     }
 
-    /// Whether `addr` is another host's address in this subnet.
+    /// True if `addr` is another host's address in this subnet.
     #[must_use]
     pub fn has_neighbor(self, addr: IpAddr) -> bool {
         self.holds(addr) && addr != self.addr
@@ -58,14 +58,14 @@ impl Cidr {
         if first == self.addr { self.with(self.parts().0 + 2) } else { first }
     }
 
-    /// Whether it means the same on every link.
+    /// True if the address means the same on every link.
     #[must_use]
     pub fn is_global(&self) -> bool {
         !matches!(self.addr, IpAddr::V6(addr) if addr.is_unicast_link_local())
     }
 }
 
-/// Whether no host can have `addr`.
+/// True if no host can have `addr`.
 fn is_unusable(addr: IpAddr) -> bool {
     match addr {
         IpAddr::V4(addr) => addr.is_loopback() || !(1..=223).contains(&addr.octets()[0]),

@@ -1,7 +1,7 @@
-//! `--addr`: which addresses a server has, and how it comes by them.
+//! `--addr`: the addresses of a server and their sources.
 //!
-//! [`Wanted`] reads one word, [`Addresses::plan`] brings what was asked for
-//! together with gateways and the kernel's end, and says what does not fit.
+//! [`Wanted`] reads one word. [`Addresses::plan`] combines the requested addresses, gateways and
+//! the kernel's end, and reports contradictions.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -20,18 +20,18 @@ use crate::Error;
 use crate::device::kind::Kind;
 pub use cidr::Cidr;
 
-/// One address that a server is to have.
+/// One requested address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wanted {
-    /// This one.
+    /// A given address.
     Given(Scoped<Cidr>),
-    /// An IPv4 address that a DHCP server lends.
+    /// An IPv4 address leased by a DHCP server.
     Dhcp,
     /// IPv6 addresses in the prefixes that routers advertise.
     Slaac,
 }
 
-/// An address with the interface that it is on, where it says so: `fe80::1%eth0`.
+/// An address, with its interface where one is named: `fe80::1%eth0`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scoped<T> {
     /// The address.
@@ -86,20 +86,20 @@ impl FromStr for KernelEnd {
     }
 }
 
-/// What a server's addresses are and come from.
+/// A server's addresses and their sources.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Addresses {
-    /// The IPv4 address, if it is given.
+    /// The IPv4 address, if given.
     pub v4: Option<Cidr>,
-    /// Whether a server is asked for one.
+    /// True if an IPv4 address is requested by DHCP.
     pub dhcp: bool,
-    /// IPv6 addresses that are given.
+    /// Given IPv6 addresses.
     pub v6: Vec<Cidr>,
-    /// Whether routers' advertisements make more.
+    /// True if router advertisements add addresses.
     pub slaac: bool,
     /// The kernel's end of a TAP device, by family.
     pub kernel: Vec<Cidr>,
-    /// Whether the link is asked if somebody has an IPv6 address.
+    /// True if IPv6 addresses are checked for duplicates on the link.
     checked: bool,
     gateway4: Option<Ipv4Addr>,
     gateway6: Option<Ipv6Addr>,
@@ -111,10 +111,9 @@ pub struct Addresses {
 const GIVEN_MAX: usize = 8;
 
 impl Addresses {
-    /// Brings together what was asked for on a device of this kind.
+    /// Combines the addresses requested on a device of this kind.
     ///
-    /// # Errors
-    /// What contradicts itself, or cannot be on such a device.
+    /// # Errors Contradictory arguments, or ones that such a device cannot have.
     pub fn plan(
         kind: &Kind,
         wanted: &[Wanted],
@@ -169,8 +168,8 @@ impl Addresses {
         }
     }
 
-    /// Gives the kernel's end its addresses: in each subnet that is given, as
-    /// asked or the first other.
+    /// Sets the kernel end's addresses: in each given subnet the requested one, or else the first
+    /// other.
     fn meet_kernel(&mut self, asked: &[KernelEnd]) -> Result<(), Error> {
         let subnets = [self.v4, self.v6.iter().copied().find(Cidr::is_global)];
         for subnet in subnets.into_iter().flatten() {
@@ -244,30 +243,30 @@ impl Addresses {
         Ok(())
     }
 
-    /// Whether IPv6 is spoken.
+    /// True if the server uses IPv6.
     #[must_use]
     pub fn has_ipv6(&self) -> bool {
         self.slaac || !self.v6.is_empty()
     }
 
-    /// Whether some addresses are still to be found.
+    /// True if some addresses are still to be found.
     #[must_use]
     pub fn are_found(&self) -> bool {
         self.dhcp || self.slaac
     }
 
-    /// Addresses that are given.
+    /// The given addresses.
     pub fn given(&self) -> impl Iterator<Item = IpAddr> + '_ {
         self.v4.iter().chain(&self.v6).map(|cidr| cidr.addr)
     }
 
-    /// What is a stack's on a device of this kind, with the addresses that it
-    /// has found and what it was lent.
+    /// A stack's address configuration on a device of this kind, with the addresses found and the
+    /// lease.
     #[must_use]
     pub fn place(&self, kind: &Kind, every: Vec<IpAddr>, lease: Option<&Lease>) -> Routes {
         let given = self.v4.iter().chain(&self.v6).map(|cidr| (cidr.addr, cidr.prefix));
         let lent = lease.map(|lease| (lease.addr.into(), lease.prefix));
-        // What a router advertises is a prefix of 64 bits (RFC 4862 §5.5.3).
+        // Router advertisements carry 64-bit prefixes (RFC 4862 §5.5.3).
         let made = every.iter().filter(|addr| self.slaac && addr.is_ipv6()).map(|addr| (*addr, 64));
         Routes {
             subnets: given.chain(lent).chain(made).collect(),
@@ -279,7 +278,7 @@ impl Addresses {
         }
     }
 
-    /// A stack with these addresses, without IPv4 where none is asked for.
+    /// A stack with these addresses; without IPv4 where none is requested.
     #[must_use]
     pub fn stack(&self, mac: [u8; 6], secret: [u8; 16]) -> Config {
         let (addr, prefix) = match self.v4 {
@@ -303,7 +302,7 @@ impl Addresses {
         config
     }
 
-    /// What of an interface's traffic is such a stack's before it has found more.
+    /// The interface's traffic that such a stack claims before it has found more addresses.
     #[must_use]
     pub fn claims(&self, mac: [u8; 6], secret: [u8; 16]) -> Claims {
         let made = self.stack(mac, secret).link_local().map(IpAddr::V6);
@@ -311,7 +310,7 @@ impl Addresses {
     }
 }
 
-/// Refuses a link-local address that is not said to be on the device.
+/// Refuses a link-local address that is not scoped to the device.
 fn on_this_link(
     kind: &Kind,
     what: &str,
@@ -331,7 +330,7 @@ fn on_this_link(
     Err(Error::new(said).advice(format!("{what} {addr}%{here}{prefix}")))
 }
 
-/// Refuses a gateway that is in none of the subnets.
+/// Refuses a gateway outside all subnets.
 fn neighbor_in(subnets: &[Cidr], addr: IpAddr) -> Result<(), Error> {
     if subnets.iter().any(|subnet| subnet.has_neighbor(addr)) {
         return Ok(());

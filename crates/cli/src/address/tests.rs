@@ -1,4 +1,4 @@
-//! What `--addr`, `--host-addr` and `--gateway` mean together.
+//! Combinations of `--addr`, `--host-addr` and `--gateway`.
 
 use super::*;
 

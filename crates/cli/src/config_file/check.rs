@@ -1,4 +1,4 @@
-//! `greenwave check` of a file for all commands: what each of them would get.
+//! `greenwave check` of a file for all commands: the arguments that each command would get.
 
 use std::path::Path;
 
@@ -10,10 +10,9 @@ use super::flag_of;
 use crate::table::Table;
 use crate::{Error, check_words, words};
 
-/// Prints what the file at `path` says, once every value is one that its flag takes.
+/// Prints the settings of the file at `path` after checking every value.
 ///
-/// # Errors
-/// As [`File::read`], and a value that its command refuses.
+/// # Errors As [`File::read`], and a value that its command refuses.
 pub fn describe(path: &Path, as_json: bool) -> Result<(), Error> {
     let file = File::read(path)?;
     file.sections.iter().try_for_each(|section| check(path, section))?;
@@ -38,7 +37,8 @@ pub fn describe(path: &Path, as_json: bool) -> Result<(), Error> {
     Ok(())
 }
 
-/// What stands for what a command needs and a file may leave to the command line: flags, and what is none.
+/// Placeholders for required arguments that a file may leave to the command line: flags, then
+/// positional ones.
 const REQUIRED: [(&str, &[&str], &[&str]); 6] = [
     ("serve", &["--device=tap:gw0", "--addr=10.77.0.2/24"], &[]),
     ("run", &["--device=tap:gw0", "--addr=10.77.0.2/24"], &["--", "true"]),
@@ -48,8 +48,8 @@ const REQUIRED: [(&str, &[&str], &[&str]); 6] = [
     ("sched", &[], &[]),
 ];
 
-/// Refuses what the command would before its first action, on this machine, but that something is missing: that
-/// may come from the command line.
+/// Refuses what the command would refuse before its first action on this machine, except missing
+/// arguments: the command line may supply those.
 fn check(path: &Path, section: &Section) -> Result<(), Error> {
     let has = |flag: &str| section.settings.iter().any(|setting| setting.key == flag);
     let command = section.command.join(" ");
@@ -57,7 +57,7 @@ fn check(path: &Path, section: &Section) -> Result<(), Error> {
     let (flags, others) = required.map_or((&[][..], &[][..]), |&(_, flags, others)| (flags, others));
     let is_missing = |word: &&&str| {
         let flag = word.trim_start_matches("--").split('=').next().unwrap_or_default();
-        // A burst stands in a rate's place.
+        // A burst replaces a rate.
         !(has(flag) || flag == "rate" && has("burst"))
     };
     let given = section.settings.iter().flat_map(|setting| &setting.words).map(String::as_str);

@@ -1,7 +1,7 @@
-//! What a file for all commands says, in the words of the command line.
+//! Settings of a file for all commands, as words of the command line.
 //!
-//! Keys are checked here, against the definitions that `--help` is made of;
-//! values by whoever reads the command line.
+//! Keys are checked here, against the definitions behind `--help`; values by the command-line
+//! parser.
 
 use std::path::Path;
 
@@ -11,37 +11,37 @@ use toml::de::{DeTable, DeValue};
 use crate::include::{self, Included};
 use crate::{Error, commands};
 
-/// Checked for keys and not for values.
+/// A file whose keys are checked and whose values are not.
 pub struct File {
-    /// In the order of the file.
+    /// Sections in the file's order.
     pub sections: Vec<Section>,
 }
 
-/// What it says of one command.
+/// The settings of one command.
 pub struct Section {
-    /// `guard`, `attach`.
+    /// The command's names, such as `guard`, `attach`.
     pub command: Vec<String>,
-    /// In the order of the file.
+    /// Settings in the file's order.
     pub settings: Vec<Setting>,
 }
 
 /// A flag.
 #[derive(Clone)]
 pub struct Setting {
-    /// Its name without dashes.
+    /// The flag's name without dashes.
     pub key: String,
     short: Option<char>,
-    /// Where it stands in the text, in bytes, and for people: the file and the line.
+    /// Position in the text: byte offset, and file with line.
     at: usize,
     pub place: String,
-    /// As the file has them.
+    /// Values as written in the file.
     pub values: Vec<String>,
-    /// As the command line says it, once for each value.
+    /// The setting as words of the command line, once for each value.
     pub words: Vec<String>,
 }
 
 impl Setting {
-    /// Whether it is among `words` of the command line.
+    /// True if the flag is among `words` of the command line.
     pub fn is_given(&self, words: &[&str]) -> bool {
         let is_it = |word: &&str| match (word.strip_prefix("--"), word.strip_prefix('-'), self.short) {
             (Some(long), ..) => long.split('=').next() == Some(&self.key),
@@ -53,11 +53,10 @@ impl Setting {
 }
 
 impl File {
-    /// Reads the file at `path`, and what it includes.
+    /// Reads the file at `path` and its includes.
     ///
-    /// # Errors
-    /// It cannot be read; a section that is no command, or a key that is no flag of
-    /// it, with the line and what would be valid.
+    /// # Errors A file that cannot be read; a section that is no command, or a key that is no flag
+    /// of it, with the line and what would be valid.
     pub fn read(path: &Path) -> Result<Self, Error> {
         let all = include::read(path)?;
         let table = DeTable::parse(&all.text).map_err(|e| {
@@ -73,14 +72,14 @@ impl File {
         Ok(Self { sections })
     }
 
-    /// What it says of `command`.
+    /// The settings of `command`.
     pub fn settings(self, command: &[String]) -> Vec<Setting> {
         let section = self.sections.into_iter().find(|section| section.command == command);
         section.map_or(Vec::new(), |section| section.settings)
     }
 }
 
-/// Whether `file` has a section for a command.
+/// True if `file` has a section for a command.
 pub fn is_one(file: &toml::Table) -> bool {
     let commands = commands();
     file.iter().any(|(key, value)| value.is_table() && commands.find_subcommand(key).is_some())
@@ -92,20 +91,20 @@ pub fn flags(command: &Command) -> impl Iterator<Item = &Arg> {
     command.get_arguments().filter(is_own)
 }
 
-/// What to look at for what is valid.
+/// Advice that names the help to read.
 pub fn help(names: &[String]) -> String {
     let names = names.iter().map(String::as_str);
     ["greenwave"].into_iter().chain(names).chain(["--help"]).collect::<Vec<_>>().join(" ")
 }
 
-/// A file that is being read.
+/// State of reading a file.
 struct Reading<'a> {
     all: &'a Included,
     sections: Vec<Section>,
 }
 
 impl Reading<'_> {
-    /// Reads the section of `command`, which is called by `names`.
+    /// Reads the section of `command`, whose names are `names`.
     fn walk(&mut self, table: &DeTable<'_>, command: &Command, names: &[String]) -> Result<(), Error> {
         let mut settings = Vec::new();
         for (key, value) in table {
@@ -136,8 +135,8 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// The values that `value` is, and what the command line says for them;
-    /// none where that is no value of `arg`.
+    /// The values in `value` and their words on the command line; `None` if `arg` cannot take such
+    /// a value.
     fn words(
         &self,
         name: &str,
@@ -157,7 +156,7 @@ impl Reading<'_> {
             DeValue::Array(all) if is_list(arg) => all.iter().map(one).collect::<Option<Vec<_>>>()?,
             _ => vec![one(value)?],
         };
-        // One that takes so many at once has them behind it.
+        // A flag that takes several values at once has them behind it.
         let is_one = arg.get_num_args().is_none_or(|count| count.min_values() < 2);
         let words = match is_one {
             true => values.iter().map(|value| format!("--{name}={value}")).collect(),
@@ -167,7 +166,7 @@ impl Reading<'_> {
     }
 }
 
-/// What a flag's key may be, in words.
+/// The kinds of value a flag's key accepts, as text.
 fn kind(arg: &Arg) -> &'static str {
     match arg.get_action() {
         action if !action.takes_values() => "true or false",
@@ -176,13 +175,12 @@ fn kind(arg: &Arg) -> &'static str {
     }
 }
 
-/// Whether it may be given more than once.
+/// True if the flag may be repeated.
 fn is_list(arg: &Arg) -> bool {
     matches!(arg.get_action(), ArgAction::Append)
 }
 
-/// What may stand in the section of `command`; of the program itself there are
-/// sections alone.
+/// The keys valid in the section of `command`; the program itself has sections only.
 fn valid(command: &Command, is_top: bool) -> String {
     let flags = flags(command).filter_map(Arg::get_long).map(str::to_owned).filter(|_| !is_top);
     let commands = command.get_subcommands().map(Command::get_name).filter(|name| *name != "help");

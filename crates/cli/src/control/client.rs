@@ -1,7 +1,7 @@
-//! `greenwave control`: asks a daemon that runs with `--control`.
+//! `greenwave control`: client of a daemon's control socket.
 //!
-//! Whoever has the name could lie about what it is, but not about whose it is: a
-//! daemon that is neither ours nor root's is asked by root alone.
+//! Any process could take the name, but the kernel reports its user. Only root talks to a daemon of
+//! another user that is not root.
 
 use std::io::{BufRead, BufReader, ErrorKind, Read};
 use std::os::unix::net::UnixStream;
@@ -35,15 +35,14 @@ pub struct Args {
     json: bool,
 }
 
-/// Longer than a daemon takes for anything, if it is well.
+/// Longer than a working daemon takes for any command.
 const PATIENCE: Duration = Duration::from_secs(12);
-/// More is no answer.
+/// Largest answer in bytes.
 const BYTES_MAX: u64 = 8 * 1024 * 1024;
 
-/// Asks, and prints what was answered.
+/// Sends the command and prints the answer.
 ///
-/// # Errors
-/// Nobody has the name, or answers; what is asked was refused.
+/// # Errors No process has the name or answers; the command was refused.
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let (stream, who) = host::control::ask(&args.name, PATIENCE).map_err(|e| unheard(&args.name, &e))?;
     if !is_trusted(who.user, geteuid().as_raw()) {
@@ -65,14 +64,15 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Whether `ours` may believe who listens as `user`.
+/// True if a client of user `ours` may trust a listener of `user`.
 fn is_trusted(user: u32, ours: u32) -> bool {
     user == ROOT || user == ours || ours == ROOT
 }
 
-/// The line that is answered.
+/// The answer, one line.
 fn said(stream: UnixStream, want: Command) -> std::io::Result<String> {
-    // Who may not ask is told so before that is heard, and the connection ends: what counts is the answer.
+    // A refused client gets its answer before its request is read, and the connection ends: the
+    // answer counts, not the write.
     let asked = send(&stream, want.line().as_bytes(), SendFlags::NOSIGNAL);
     let mut line = Vec::new();
     let heard = BufReader::new(stream.take(BYTES_MAX)).read_until(b'\n', &mut line);
@@ -94,7 +94,7 @@ fn read(name: &str, text: &str) -> Result<Answer, Error> {
     }
 }
 
-/// Nobody hears.
+/// Error of a name without a listener.
 fn unheard(name: &str, e: &std::io::Error) -> Error {
     match e.kind() {
         ErrorKind::ConnectionRefused => {
@@ -113,7 +113,7 @@ fn unheard(name: &str, e: &std::io::Error) -> Error {
     }
 }
 
-/// It has heard and does not answer.
+/// Error of a daemon that accepted and does not answer.
 fn silent(name: &str, who: Who, e: &std::io::Error) -> Error {
     match e.kind() {
         ErrorKind::WouldBlock | ErrorKind::TimedOut => {
@@ -125,7 +125,7 @@ fn silent(name: &str, who: Who, e: &std::io::Error) -> Error {
     }
 }
 
-/// What a daemon is, as tables.
+/// A daemon's status as tables.
 fn shown(name: &str, status: &Status) -> String {
     let Status { user, reads, reloads, live, .. } = status;
     let mut table = Table::new(2, &["daemon", name]);

@@ -1,12 +1,12 @@
-//! `--control NAME`: a daemon that can be asked what it is, to read its files
-//! again, and to end ([`ask`] is who asks).
+//! `--control NAME`: control socket of a daemon, for its status, a reload and its end; [`client`]
+//! is the other side.
 //!
-//! It is looked at by the loop that looks for signals, so it has no thread, no
-//! lock and no capability of its own, and what is asked is done where a signal's
-//! wish is. Who asks is known before a byte is read, and whoever may not is heard no
-//! further. Bounds: [`CLIENTS_MAX`] at a time, the others wait in the kernel's
-//! queue; a line of [`talk::LINE_MAX`] bytes within [`ASK_MAX`]; an outcome within
-//! [`OUTCOME_MAX`], of which the client has [`HEAR_MAX`] to hear.
+//! The daemon's signal loop polls it, so it has no thread, lock or capability of its own, and a
+//! command is carried out where a signal would be. The kernel reports a client's user before a byte
+//! is read; a client without permission is refused without reading further. Bounds: [`CLIENTS_MAX`]
+//! clients at a time, the others wait in the kernel's queue; a line of [`protocol::LINE_MAX`] bytes
+//! within [`ASK_MAX`]; an outcome within [`OUTCOME_MAX`], and [`HEAR_MAX`] for the client to read
+//! it.
 
 pub mod client;
 mod protocol;
@@ -36,16 +36,15 @@ pub struct Flags {
 }
 
 impl Flags {
-    /// Whether it can be asked.
+    /// True if the daemon has a control socket.
     pub fn is_on(&self) -> bool {
         self.control.is_some()
     }
 
-    /// Listens, if it is to: before anything is made, so that who is second makes
-    /// nothing. `ui` is what it shows, and `reads` the files that it was told by.
+    /// Listens, if requested: before anything is created, so that a second daemon of the name
+    /// creates nothing. `ui` provides the figures; `reads` are the daemon's configuration files.
     ///
-    /// # Errors
-    /// Somebody has the name.
+    /// # Errors Another process has the name.
     pub fn open(&self, ui: Option<&Ui>, reads: Vec<PathBuf>) -> Result<Option<Control>, Error> {
         let (Some(name), Some(ui)) = (&self.control, ui) else { return Ok(None) };
         let listener = Listener::open(name).map_err(|e| match e.kind() {
@@ -64,7 +63,7 @@ impl Flags {
     }
 }
 
-/// Somebody has the name; who, if that can be said.
+/// Error of a name in use; with the process, if known.
 fn taken(name: &str) -> Error {
     let whose = host::control::ask(name, std::time::Duration::from_secs(1));
     let whose = whose.map_or("another process".to_owned(), |(_, who)| match who.process {
@@ -75,7 +74,7 @@ fn taken(name: &str) -> Error {
     Error::new(format!("--control {name}: the name is in use by {whose}")).advice(advice)
 }
 
-/// Says what became of reading again: on stderr, and to who asked `control` for it.
+/// Reports the outcome of a reload: on stderr, and to the client of `control` that requested it.
 pub fn tell(control: Option<&mut Control>, now: Time, outcome: &Result<String, Error>) {
     match outcome {
         Ok(said) => eprintln!("{said}"),
@@ -86,17 +85,17 @@ pub fn tell(control: Option<&mut Control>, now: Time, outcome: &Result<String, E
     }
 }
 
-/// A daemon's end of it; the name is free when this is dropped.
+/// A daemon's control socket; dropping it frees the name.
 pub struct Control {
     listener: Listener,
     daemon: Daemon,
     clients: Vec<Client>,
 }
 
-/// Whom a client asks.
+/// The daemon's identity.
 struct Daemon {
     name: String,
-    /// Its user when it began.
+    /// Effective user at the start.
     owner: u32,
     reads: Vec<PathBuf>,
     began_unix_s: u64,
@@ -106,37 +105,37 @@ struct Daemon {
 struct Client {
     peer: Peer,
     state: State,
-    /// When it has had its time.
+    /// Deadline of the current state.
     until: Time,
 }
 
 #[derive(Debug, PartialEq, Eq)]
 enum State {
-    /// It asks: what came so far.
+    /// Sends its request: the bytes so far.
     Asks(Vec<u8>),
-    /// It wants the files to be read again, which has not begun.
+    /// Waits for a reload that has not begun.
     Waits,
-    /// They have been read, and it hears what becomes of that.
+    /// Waits for the outcome of a reload in progress.
     Reloads,
-    /// It is answered: what is not sent yet.
+    /// Receives its answer: the bytes still to send.
     Hears(Vec<u8>),
-    /// It is gone, or has all.
+    /// Gone, or fully answered.
     Over,
 }
 
 /// Clients at a time.
 const CLIENTS_MAX: usize = 16;
-/// Clients that are taken at one look.
+/// Clients accepted per poll.
 const LOOK_MAX: usize = 64;
-/// How long a client may take to say what it wants.
+/// Time for a client to send its request.
 const ASK_MAX: Span = Span::from_secs(1);
-/// How long a reload may take.
+/// Time for a reload.
 const OUTCOME_MAX: Span = Span::from_secs(10);
-/// How long a client may take to hear the answer.
+/// Time for a client to read the answer.
 const HEAR_MAX: Span = Span::from_secs(4);
 
 impl Control {
-    /// Hears who asks and answers whom it can; never waits. Whoever may have it end sets
+    /// Accepts clients and advances each; never waits. A permitted `end` sets
     /// [`host::interrupt::flag`].
     pub fn look(&mut self, now: Time) {
         self.clients.iter_mut().for_each(|client| client.turn(now, &self.daemon));
@@ -157,8 +156,8 @@ impl Control {
         }
     }
 
-    /// Whether somebody wants the files to be read again; the caller reads them now
-    /// and tells what becomes of it ([`tell`]).
+    /// True if a client waits for a reload; the caller reads its files now and reports the outcome
+    /// ([`tell`]).
     pub fn begin_reload(&mut self) -> bool {
         let mut is_wanted = false;
         for client in self.clients.iter_mut().filter(|client| client.state == State::Waits) {
@@ -180,7 +179,7 @@ impl Control {
 }
 
 impl Daemon {
-    /// Whose it is: who started it, and who it is now.
+    /// The daemon's users: at its start and now.
     fn owners(&self) -> [u32; 2] {
         [self.owner, geteuid().as_raw()]
     }
@@ -193,7 +192,7 @@ impl Daemon {
 }
 
 impl Client {
-    /// As far as it goes now.
+    /// Advances the client as far as possible now.
     fn turn(&mut self, now: Time, daemon: &Daemon) {
         if let State::Asks(_) = self.state {
             match self.hear() {
@@ -216,7 +215,7 @@ impl Client {
         self.send();
     }
 
-    /// What it asks, once its line has ended; what came is kept.
+    /// The client's command, once its line is complete; the bytes are kept.
     fn hear(&mut self) -> Result<Option<Command>, Error> {
         let State::Asks(came) = &mut self.state else { return Ok(None) };
         let mut piece = [0; LINE_MAX + 2];
@@ -250,7 +249,7 @@ impl Client {
         (self.state, self.until) = (State::Hears(answer.line()), now + HEAR_MAX);
     }
 
-    /// What there is room for.
+    /// Sends as much as the socket takes.
     fn send(&mut self) {
         let State::Hears(rest) = &mut self.state else { return };
         match self.peer.send(rest) {

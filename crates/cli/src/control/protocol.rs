@@ -1,5 +1,5 @@
-//! What is asked of a daemon, by whom, and what it answers: a line in, a line of
-//! JSON out (`spec/control.md`). No socket and no clock.
+//! Protocol of the control socket: a line in, a line of JSON out, and the permission to ask
+//! (`spec/control.md`). Pure: no socket and no clock.
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::Error;
 use crate::ui::snapshot::Snapshot;
 
-/// What is asked.
+/// A command of the control socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Command {
     /// Print the daemon's state and counters.
@@ -18,51 +18,49 @@ pub enum Command {
     End,
 }
 
-/// An answer; `said` or `status` is there.
+/// An answer; has `said` or `status`.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub struct Answer {
-    /// [`VERSION`].
+    /// Always [`VERSION`].
     pub control: u32,
-    /// Whether it was done.
+    /// True if the command was carried out.
     pub done: bool,
-    /// What became of it, in a line.
+    /// The outcome, one line.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub said: Option<String>,
-    /// What to do about it, where it was not done.
+    /// Advice, where the command was not carried out.
     #[serde(default, rename = "try", skip_serializing_if = "Option::is_none")]
     pub advice: Option<String>,
-    /// To `status`.
+    /// Answer to `status`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<Status>,
 }
 
-/// What a daemon is.
+/// A daemon's status.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub struct Status {
-    /// Who it is now: the effective user.
+    /// The effective user now.
     pub user: u32,
-    /// When it began, in seconds since 1970.
+    /// Start time in seconds since 1970.
     pub began_unix_s: u64,
-    /// The files that its flags and policies are from.
+    /// Files of its flags and policies.
     pub reads: Vec<String>,
-    /// Whether it reads them again when it is asked to.
+    /// True if the daemon can reload them.
     pub reloads: bool,
-    /// Its command, what it does, its process, for how long, and its figures: what
-    /// its view shows.
+    /// Command, purpose, process, uptime and figures: the same as in its live view.
     pub live: Snapshot,
 }
 
-/// Changes when a reader of the last one would misread this one.
+/// Protocol version; changes when a reader of the last version would misread this one.
 pub const VERSION: u32 = 1;
-/// Bytes of a line that asks, without its end.
+/// Largest request line in bytes, without its end.
 pub const LINE_MAX: usize = 64;
-/// Bytes of a name.
+/// Longest name in bytes.
 const NAME_MAX: usize = 64;
 
 /// A daemon's name.
 ///
-/// # Errors
-/// What it may be.
+/// # Errors The valid characters and length.
 pub fn name(text: &str) -> Result<String, String> {
     let is_good = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
     match (1..=NAME_MAX).contains(&text.len()) && text.bytes().all(is_good) {
@@ -71,10 +69,9 @@ pub fn name(text: &str) -> Result<String, String> {
     }
 }
 
-/// What the bytes that came ask: nothing yet where their line has no end and `more` may come.
+/// The command in the bytes so far: `None` where the line has no end and `more` may come.
 ///
-/// # Errors
-/// The line is too long, or nothing that can be asked.
+/// # Errors The line is too long, or not a command.
 pub fn hear(bytes: &[u8], more: bool) -> Result<Option<Command>, Error> {
     let end = bytes.iter().position(|byte| *byte == b'\n');
     let line = &bytes[..end.unwrap_or(bytes.len())];
@@ -91,10 +88,9 @@ pub fn hear(bytes: &[u8], more: bool) -> Result<Option<Command>, Error> {
 
 const WORDS: &str = "status, reload or end";
 
-/// Whether `user` may ask of a daemon that is its `owners`', besides root; `name` is the daemon's.
+/// Checks that `user` may command a daemon of `owners`, besides root; `name` is the daemon's.
 ///
-/// # Errors
-/// Who may.
+/// # Errors The users that may.
 pub fn may(user: u32, owners: &[u32], name: &str) -> Result<(), Error> {
     if user == ROOT || owners.contains(&user) {
         return Ok(());
@@ -106,35 +102,35 @@ pub fn may(user: u32, owners: &[u32], name: &str) -> Result<(), Error> {
     Err(Error::new(what).advice(format!("sudo greenwave control {name}")))
 }
 
-/// Who may everything.
+/// User id of root, which may everything.
 pub const ROOT: u32 = 0;
 
 impl Command {
-    /// The line that asks.
+    /// The request line of the command.
     pub fn line(self) -> String {
         self.to_possible_value().map_or(String::new(), |value| format!("{}\n", value.get_name()))
     }
 }
 
 impl Answer {
-    /// What is asked was done.
+    /// Answer to a command that was carried out.
     pub fn done(said: &str) -> Self {
         Self { control: VERSION, done: true, said: Some(said.to_owned()), advice: None, status: None }
     }
 
-    /// It was not.
+    /// Answer to a refused command.
     pub fn refused(e: &Error) -> Self {
         let (what, advice) = e.parts();
         let advice = advice.map(str::to_owned);
         Self { control: VERSION, done: false, said: Some(what.to_owned()), advice, status: None }
     }
 
-    /// What the daemon is.
+    /// Answer with the daemon's status.
     pub fn status(status: Status) -> Self {
         Self { control: VERSION, done: true, said: None, advice: None, status: Some(status) }
     }
 
-    /// The line that it is.
+    /// The answer as a line.
     pub fn line(&self) -> Vec<u8> {
         let mut line = serde_json::to_vec(self).expect("words and figures are JSON");
         line.push(b'\n');

@@ -1,5 +1,5 @@
-//! Whoever asks gets an outcome within bounds: over real sockets, by a clock that
-//! is the tests' own.
+//! Bounds of the control socket: every client gets an outcome in time. Real sockets, simulated
+//! clock.
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -12,10 +12,10 @@ use rustix::thread::set_thread_res_uid;
 use super::*;
 use crate::ui::Head;
 
-/// Many times what anything here takes.
+/// Many times longer than any step here.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// A daemon of this process's user, which is looked at when the test says so.
+/// A daemon of this process's user, polled by the test.
 struct Rig {
     control: Control,
     now: Time,
@@ -35,14 +35,14 @@ impl Rig {
         Self { control, now: Time::ZERO + Span::from_secs(1), name }
     }
 
-    /// One that has said `bytes`.
+    /// A client that has sent `bytes`.
     fn asks(&self, bytes: &[u8]) -> Asks {
         let (mut stream, _) = host::control::ask(&self.name, LIMIT).expect("it listens");
         stream.write_all(bytes).expect("there is room");
         Asks(BufReader::new(stream))
     }
 
-    /// It is looked at, so much later.
+    /// Polls the daemon `later` after the last time.
     fn look(&mut self, later: Span) {
         self.now += later;
         self.control.look(self.now);
@@ -50,14 +50,14 @@ impl Rig {
 }
 
 impl Asks {
-    /// The answer, which is there already.
+    /// The answer, which is already there.
     fn answer(&mut self) -> Answer {
         let mut line = String::new();
         self.0.read_line(&mut line).expect("it is answered");
         serde_json::from_str(&line).unwrap_or_else(|e| panic!("{e}: {line:?}"))
     }
 
-    /// What it was told.
+    /// Outcome and text of the answer.
     fn said(&mut self) -> (bool, String) {
         let Answer { done, said, .. } = self.answer();
         (done, said.expect("words"))
@@ -92,7 +92,8 @@ fn status_is_what_the_daemon_is() {
     assert_eq!((status.live.command.as_str(), status.live.process), ("serve", std::process::id()));
 }
 
-/// A client of user `user`, which a thread becomes; unless we may not.
+/// A client of user `user`, in a thread that changes to that user; `None` without the permission
+/// to.
 fn of_another(rig: &Rig, user: u32, bytes: &'static [u8]) -> Option<Asks> {
     let user = Uid::from_raw(user);
     std::thread::scope(|scope| {
@@ -109,7 +110,7 @@ fn another_user_is_told_who_may_ask_and_nothing_is_done() {
         let _ = std::io::stderr().write_all(line.as_bytes());
         return;
     };
-    // Whoever says nothing hears as much.
+    // A silent client gets the same refusal.
     let mut silent = of_another(&rig, 70_001, b"").expect("we may");
     rig.look(Span::ZERO);
     let answer = stranger.answer();
@@ -119,7 +120,7 @@ fn another_user_is_told_who_may_ask_and_nothing_is_done() {
     assert!(rig.control.clients.is_empty(), "they take no place");
     assert!(!host::signals::is_set());
 
-    // Who started the daemon may ask even though it is root's now.
+    // The user that started the daemon may command it though root runs it now.
     rig.control.daemon.owner = 70_002;
     let mut owner = of_another(&rig, 70_002, b"status\n").expect("we may");
     let mut stranger = of_another(&rig, 70_001, b"reload\n").expect("we may");

@@ -14,23 +14,23 @@ use super::record::Recording;
 use super::xdp;
 
 /// A device of any kind.
-#[allow(clippy::large_enum_variant)] // One or a few of them, looked at all the time.
+#[allow(clippy::large_enum_variant)] // One or a few of them, always in use.
 pub enum AnyDevice {
     /// A TAP device.
     Tap(Tap),
     /// A packet socket.
     Packet(packet::Packet),
-    /// A queue of an interface.
+    /// A queue of an AF_XDP interface.
     Xdp(xdp::Xdp),
     /// A queue of a DPDK port.
     Dpdk(dpdk::Dpdk),
-    /// A capture.
+    /// A capture file.
     Replay(Box<Replay<Ending>>),
 }
 
 impl AnyDevice {
-    /// Ends [`wait`](Device::wait) also while `fd` is readable, from now on.
-    /// What never sleeps, or has its own pace, need not be told.
+    /// Makes [`wait`](Device::wait) also end while `fd` is readable, from now on. Devices that
+    /// never sleep, or keep their own pace, ignore it.
     pub fn watch(&mut self, fd: OwnedFd) {
         match self {
             Self::Tap(device) => device.watch(fd),
@@ -44,13 +44,13 @@ impl AnyDevice {
 /// A frame of any device.
 #[derive(Debug)]
 pub enum AnyFrame {
-    /// Of a TAP device or packet socket.
+    /// Frame of a TAP device or packet socket.
     Copied(packet::Frame),
-    /// Of an AF_XDP socket.
+    /// Frame of an AF_XDP socket.
     Xdp(xdp::Frame),
-    /// Of a DPDK port.
+    /// Frame of a DPDK port.
     Dpdk(dpdk::Frame),
-    /// Of a capture.
+    /// Frame of a capture.
     Replayed(Vec<u8>),
 }
 
@@ -66,7 +66,7 @@ impl AsRef<[u8]> for AnyFrame {
     }
 }
 
-/// Calls the same method of whichever device it is.
+/// Calls the same method of the device, of any kind.
 macro_rules! each {
     ($enum:ident: $($variant:ident)|+, $of:expr, $device:ident => $call:expr) => {
         match $of { $($enum::$variant($device) => $call),+ }
@@ -136,15 +136,15 @@ impl Device for AnyDevice {
     }
 }
 
-/// A device as it is, or behind a bad path, or written down, or both.
+/// A device, optionally behind injected faults, recorded, or both.
 pub enum WrappedDevice<D: Device> {
-    /// As it is.
+    /// The device alone.
     Plain(D),
-    /// Behind a bad path.
+    /// Behind injected faults.
     Faulty(Box<FaultInjector<D>>),
-    /// Written down.
+    /// Recorded.
     Tee(Box<PcapTap<D, Recording>>),
-    /// Written down as it looks from behind the path.
+    /// Behind injected faults and recorded after them.
     Both(Box<PcapTap<FaultInjector<D>, Recording>>),
 }
 

@@ -1,4 +1,4 @@
-//! A capture as a device: who we are in it, and when it is over.
+//! A capture file as a device: our address in it, and its end.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read};
@@ -14,7 +14,7 @@ use queueing::Time;
 use crate::Error;
 use crate::address::list;
 
-/// A file that says when it has been read to its end.
+/// A file that reports its end.
 #[derive(Debug)]
 pub struct Ending {
     file: BufReader<File>,
@@ -31,15 +31,14 @@ impl Read for Ending {
     }
 }
 
-/// Plays `path`; `over` becomes true after its last frame.
+/// Replays `path`; `over` becomes true after its last frame.
 pub(super) fn replay(path: &Path, pace: Pace, over: Arc<AtomicBool>) -> Result<Replay<Ending>, Error> {
     let file = File::open(path).map_err(|e| Error::file(path, &e).advice(WRITERS))?;
     Replay::new(Ending { file: BufReader::new(file), over }, pace).map_err(|e| damaged(path, &e))
 }
 
-/// Reads `path` to its end: the hardware address of `ours` in it, and how many
-/// frames it holds. A capture that is damaged is found now, not when it has
-/// been half played.
+/// Reads `path` to its end: the hardware address of `ours` in it, and the number of frames. Finds a
+/// damaged capture now instead of halfway through the replay.
 pub(super) fn look_through(path: &Path, ours: &[IpAddr]) -> Result<([u8; 6], u64), Error> {
     let mut replay = replay(path, Pace::Fast, Arc::default())?;
     let (mut mac, mut other) = (None, None);
@@ -72,7 +71,7 @@ fn damaged(path: &Path, e: &dyn std::fmt::Display) -> Error {
     Error::new(format!("{} {e}", path.display())).advice(WRITERS)
 }
 
-/// Whom an IP packet to a single host is for.
+/// Destination of a unicast IP packet.
 fn target(frame: &[u8]) -> Option<([u8; 6], IpAddr)> {
     let mac = *frame.first_chunk::<6>()?;
     let addr: IpAddr = match frame.get(12..14)? {
@@ -83,5 +82,5 @@ fn target(frame: &[u8]) -> Option<([u8; 6], IpAddr)> {
     (mac[0] & 1 == 0).then_some((mac, addr))
 }
 
-/// What writes captures that can be played.
+/// Programs that write captures that can be replayed.
 const WRITERS: &str = "a file written by tcpdump -w FILE or serve --pcap FILE";

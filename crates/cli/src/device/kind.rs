@@ -11,42 +11,42 @@ use net::device::pcap::Pace;
 
 use crate::Error;
 
-/// What `--device` says.
+/// A parsed `--device`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A new TAP device.
     Tap {
-        /// Its name.
+        /// Interface name.
         name: String,
-        /// Its queues.
+        /// Number of queues.
         queues: u16,
     },
     /// Packet sockets on an interface.
     Packet {
         /// The interface.
         name: String,
-        /// How to open it.
+        /// Open options.
         options: packet::Options,
     },
     /// AF_XDP on an interface.
     Xdp {
         /// The interface.
         name: String,
-        /// How to open it.
+        /// Open options.
         options: afxdp::Options,
     },
     /// A port of DPDK.
     Dpdk {
         /// The device with its driver's arguments, as DPDK writes it.
         device: String,
-        /// How to open it.
+        /// Open options.
         options: dpdk::Options,
     },
-    /// A capture that is played back.
+    /// A capture that is replayed.
     Pcap {
-        /// The file.
+        /// The capture file.
         path: PathBuf,
-        /// How fast.
+        /// Replay speed.
         pace: Pace,
     },
 }
@@ -54,7 +54,7 @@ pub enum Kind {
 /// The texts that [`Kind`] reads, for help and errors.
 const KINDS: &str = "tap:NAME, packet:INTERFACE, xdp:INTERFACE, dpdk:DEVICE or pcap:FILE";
 
-/// What `no-huge` means when it says no more: enough for some 20 queues.
+/// Meaning of `no-huge` without a size: enough for about 20 queues.
 const PLAIN: Memory = Memory::Plain { mib: 512 };
 impl FromStr for Kind {
     type Err = Error;
@@ -96,7 +96,7 @@ impl Kind {
         })
     }
 
-    /// The options that may follow the name.
+    /// The valid options after the name.
     fn valid(&self) -> &'static str {
         match self {
             Self::Tap { .. } => "queues=1..=256",
@@ -111,7 +111,7 @@ impl Kind {
         }
     }
 
-    /// Takes one option in; `None` when there is no such.
+    /// Applies one option; `None` if there is no such option.
     fn set(&mut self, word: &str) -> Option<()> {
         let (key, value) = word.split_once('=').unwrap_or((word, ""));
         let queues_given = || value.parse().ok().filter(|n| (1..=256).contains(n));
@@ -142,7 +142,7 @@ impl Kind {
                 let mib = value.parse().ok().filter(|mib| (64..=65_536).contains(mib))?;
                 options.memory = Memory::Plain { mib };
             }
-            // The driver's, which reads it; behind a dot whatever it says.
+            // DPDK's driver reads these; behind a dot any text.
             (Self::Dpdk { .. }, "" | ".", _) => return None,
             (Self::Dpdk { device, .. }, _, _) => {
                 device.push(',');
@@ -153,13 +153,13 @@ impl Kind {
         Some(())
     }
 
-    /// Whether the kernel has an end of its own, with an address of its own.
+    /// True if the kernel has an end of its own, with its own address.
     #[must_use]
     pub fn has_kernel_end(&self) -> bool {
         matches!(self, Self::Tap { .. })
     }
 
-    /// Who else uses the device, where that is not the kernel's end, in words.
+    /// The other user of the device, where that is not the kernel's end, as text.
     #[must_use]
     pub fn company(&self) -> &'static str {
         match self {
@@ -168,13 +168,13 @@ impl Kind {
         }
     }
 
-    /// Whether somebody is at the other end.
+    /// True if there is a peer at the other end.
     #[must_use]
     pub fn is_live(&self) -> bool {
         !matches!(self, Self::Pcap { .. })
     }
 
-    /// The interface, if it is one.
+    /// The interface, if the device is one.
     #[must_use]
     pub fn name(&self) -> Option<&str> {
         match self {

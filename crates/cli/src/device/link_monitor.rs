@@ -1,4 +1,4 @@
-//! True if a device is still what it was when it was opened: its interface is there, and has our XDP program.
+//! Monitor of an interface: it still exists and has our XDP program attached.
 
 use host::interface::Presence;
 use host::xdp::{Attached, Attachment};
@@ -7,15 +7,15 @@ use queueing::{Span, Time};
 use super::Kind;
 use crate::Error;
 
-/// An interface that is looked at; without one nothing can be taken away.
+/// A monitored interface; without one nothing can be lost.
 #[derive(Default)]
 pub struct Watch {
     interface: Option<Presence>,
-    /// Our program on it, where frames come by one.
+    /// Our XDP program on it, where frames arrive through one.
     program: Option<Attachment>,
-    /// When to ask the kernel next.
+    /// Time of the next check.
     due: Time,
-    /// The fault.
+    /// The detected fault.
     gone: Option<&'static str>,
 }
 
@@ -23,11 +23,11 @@ const REMOVED: &str = "interface lost: it was removed, renamed or moved to anoth
 const TAKEN_OFF: &str =
     "another program detached greenwave's XDP program from the interface, so no frames arrive";
 
-/// How often the kernel is asked.
+/// Interval between checks of the kernel.
 const EVERY: Span = Span::from_millis(500);
 
 impl Watch {
-    /// Of the interface of `kind`, where it has one.
+    /// Monitor of the interface of `kind`, where it has one.
     pub fn of(kind: &Kind) -> Self {
         let interface = kind.name().map(Presence::of);
         let index = interface.as_ref().and_then(Presence::index);
@@ -35,12 +35,13 @@ impl Watch {
         Self { interface, program, ..Self::default() }
     }
 
-    /// Takes the program on it for ours from now on: it was replaced by one that knows the addresses found.
+    /// Takes the program attached now for ours: it was replaced by one that knows the addresses
+    /// found.
     pub fn renew(&mut self) {
         self.program.iter_mut().for_each(Attachment::renew);
     }
 
-    /// True if nothing comes by it any more, as far as is known at `now`.
+    /// True if frames no longer arrive through it, as far as known at `now`.
     pub fn is_gone(&mut self, now: Time) -> bool {
         if self.gone.is_none() && now >= self.due {
             self.due = now + EVERY;
@@ -54,10 +55,9 @@ impl Watch {
         self.gone.is_some()
     }
 
-    /// Whether `command` over `device` came to its own end.
+    /// Ok if `command` over `device` ended by itself.
     ///
-    /// # Errors
-    /// It could not go on, as the interface was gone.
+    /// # Errors The interface was lost.
     pub fn end(&self, device: &str, command: &str) -> Result<(), Error> {
         let Some(what) = self.gone else { return Ok(()) };
         Err(Error::new(format!("{device}: {what}"))

@@ -1,7 +1,8 @@
-//! `--device`: where frames come from, in one place for every command.
+//! `--device`: the source of frames, common to all commands.
 //!
-//! [`Kind`] is the text, [`Kind::open`] makes the devices, one for each queue, [`WrappedDevice`] puts a bad path and a capture around one. All kinds come
-//! out as one type, [`AnyDevice`], so that a server is compiled once.
+//! [`Kind`] is the parsed text, [`Kind::open`] opens one device per queue, [`WrappedDevice`] adds
+//! injected faults and a capture. All kinds share one type, [`AnyDevice`], so that a server is
+//! compiled once.
 
 use std::io::ErrorKind;
 use std::net::IpAddr;
@@ -36,34 +37,33 @@ pub use kind::Kind;
 pub use link_monitor::Watch;
 pub use record::Recording;
 
-/// Devices that are open.
+/// Open devices.
 pub struct Open {
     /// One for each queue.
     pub devices: Vec<AnyDevice>,
-    /// The hardware address to use; `None`: one of our own.
+    /// Hardware address of the device; `None`: use a generated one.
     pub mac: Option<[u8; 6]>,
     /// The largest IP packet, 68..=9216.
     pub mtu: u16,
     /// Received frames that may be held at once, if the device has a bound.
     pub held: Option<usize>,
-    /// Becomes true when nothing more will come.
+    /// Becomes true when no more frames will come.
     pub over: Arc<AtomicBool>,
-    /// How it was opened, if that is more than the text says.
+    /// Description of the open mode, if it says more than the text.
     pub how: Option<String>,
-    /// Says which frames are ours, on an interface that is shared by frame.
+    /// Claims frames for us, on an interface that is shared by frame.
     pub claimant: Option<Claimant>,
 }
 
-/// The largest MTU that the stack takes.
+/// The largest MTU that the stack supports.
 const MTU_MAX: u16 = 9216;
 /// The smallest that carries IPv6 (RFC 8200 §5).
 const MTU_IPV6: u16 = 1280;
 
 impl Kind {
-    /// Makes the devices for stacks with these addresses and this secret.
+    /// Opens the devices for stacks with these addresses and this secret.
     ///
-    /// # Errors
-    /// Whatever keeps them from being made; nothing is left behind.
+    /// # Errors The reason they cannot be opened; nothing is left behind.
     pub fn open(&self, addresses: &Addresses, secret: [u8; 16]) -> Result<Open, Error> {
         let advice = match self.has_kernel_end() {
             true => "--addr in another subnet, such as 10.78.0.2/24",
@@ -86,10 +86,10 @@ impl Kind {
         Ok(open)
     }
 
-    /// True if there is such a device on this machine, where [`open`](Self::open) makes none.
+    /// Checks that the device exists on this machine, where [`open`](Self::open) does not create
+    /// it.
     ///
-    /// # Errors
-    /// As [`open`](Self::open).
+    /// # Errors As [`open`](Self::open).
     pub fn check(&self) -> Result<(), Error> {
         match self {
             Self::Packet { name, .. } | Self::Xdp { name, .. } => Ok(Interface::find(name).map(drop)?),
@@ -98,17 +98,16 @@ impl Kind {
         }
     }
 
-    /// Why whoever drives it keeps capabilities and all system calls, if so.
+    /// Reason for which the driving process keeps capabilities and all system calls, if any.
     #[must_use]
     pub fn kept(&self) -> Option<&'static str> {
         matches!(self, Self::Dpdk { .. }).then_some("DPDK's drivers make calls of their own")
     }
 
-    /// Keeps other stacks of ours from these addresses on this device while what
-    /// is returned lives.
+    /// Keeps other greenwave stacks from these addresses on this device until the result is
+    /// dropped.
     ///
-    /// # Errors
-    /// One has them already.
+    /// # Errors Another stack has one of them.
     pub fn take(&self, addresses: &Addresses) -> Result<Vec<OwnedFd>, Error> {
         let Some(name) = self.name() else { return Ok(Vec::new()) };
         let take = |addr: IpAddr| {
@@ -178,8 +177,8 @@ impl Kind {
     }
 }
 
-/// Refuses an address that this machine has already: the kernel would answer
-/// for it, or send answers elsewhere.
+/// Refuses an address that this machine has already: the kernel would answer for it, or route
+/// answers elsewhere.
 pub fn not_the_kernels(addr: IpAddr, advice: &str) -> Result<(), Error> {
     if address::is_ours(addr) {
         let what = format!("address {addr} is in use: this machine has it already");
@@ -188,11 +187,10 @@ pub fn not_the_kernels(addr: IpAddr, advice: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// Puts around `device` the path that `fault` describes and a capture of what
-/// passes between path and stack, of the size that is given with it at the most.
+/// Wraps `device` in the faults of `fault` and a capture of the frames between them and the stack,
+/// up to the given size.
 ///
-/// # Errors
-/// When the capture cannot be written.
+/// # Errors The capture cannot be written.
 pub fn wrap<D: Device>(
     device: D,
     fault: Option<Rates>,
@@ -211,5 +209,5 @@ pub fn wrap<D: Device>(
     })
 }
 
-/// Of the faults: each start decides alike.
+/// Seed of the faults: every start draws the same.
 const FAULT_SEED: u64 = 1;

@@ -1,7 +1,7 @@
-//! `--pcap FILE`: a file of whole frames, up to a size.
+//! `--pcap FILE`: a capture of whole frames, up to a size.
 //!
-//! What cannot be written is said at once, and the file ends with the last frame that is whole:
-//! a capture that is cut within one is refused by those that read it. The traffic goes on.
+//! A write error is reported at once, and the file ends with the last whole frame, because readers
+//! refuse a capture that ends within one. Traffic continues.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Seek as _, SeekFrom, Write};
@@ -12,7 +12,8 @@ use queueing::Bytes;
 use crate::error::plain;
 use crate::{Error, failure};
 
-/// The file, for `net::device::pcap::Tee`, which writes a header, and then a header and a frame for each.
+/// The writer for `net::device::pcap::Tee`, which writes the file header, then a header and the
+/// bytes of each frame.
 pub struct Recording {
     file: File,
     path: PathBuf,
@@ -22,22 +23,21 @@ pub struct Recording {
     written: u64,
     size_max: u64,
     frames: u64,
-    /// Bytes of the frame whose header came last that are still to come.
+    /// Bytes still to come of the frame whose header came last.
     coming: usize,
     is_over: bool,
 }
 
-/// Bytes that are gathered for one write.
+/// Bytes buffered for one write.
 const GATHERED: usize = 8192;
-/// Bytes of a frame's header, and where its length in the file stands there.
+/// Length of a frame header, and the offset of the frame length in it.
 const HEADER: usize = 16;
 const LEN: usize = 8;
 
 impl Recording {
-    /// Makes the file at `path`, which is to have `size_max` bytes at the most.
+    /// Creates the file at `path`, which will hold `size_max` bytes at most.
     ///
-    /// # Errors
-    /// It cannot be made.
+    /// # Errors It cannot be created.
     pub fn create(path: &Path, size_max: Bytes) -> Result<Self, Error> {
         let file = host::files::create(path).map_err(|e| Error::unwritable(path, &e))?;
         Ok(Self::to(file, path, size_max))
@@ -55,7 +55,7 @@ impl Recording {
 }
 
 impl Write for Recording {
-    /// Takes a header, of the file or of a frame, or a frame.
+    /// Accepts the file header, a frame header, or a frame.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if self.is_over {
             return Err(self.end());
@@ -83,19 +83,19 @@ impl Write for Recording {
         self.buffer.extend(bytes);
         match is_frame {
             true => (self.coming, self.frames) = (len as usize, self.frames + 1),
-            // That nothing can be written is known at the start.
+            // An unwritable file is detected at the start.
             false => self.flush()?,
         }
         Ok(bytes.len())
     }
 
-    /// Has whole frames in the file.
+    /// Writes the buffered whole frames to the file.
     fn flush(&mut self) -> io::Result<()> {
         if self.is_over {
             return Ok(());
         }
         if let Err(e) = self.file.write_all(&self.buffer) {
-            // What is no file has no length.
+            // Pipes and devices have no length.
             let _ = self.file.set_len(self.written);
             let _ = self.file.seek(SeekFrom::End(0));
             self.is_over = true;
@@ -128,7 +128,7 @@ mod tests {
 
     use super::*;
 
-    /// What a capture holds of so many frames of 100 bytes each; how often it was refused.
+    /// The capture after so many frames of 100 bytes each; the number of refused writes.
     fn recorded(file: File, frames: usize, size_max: u64) -> io::Result<bool> {
         let (device, _other) = memory::pair(frames.max(1), 2048);
         let recording = Recording::to(file, Path::new("a.pcap"), Bytes::new(size_max));

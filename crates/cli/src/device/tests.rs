@@ -1,4 +1,4 @@
-//! What `--device` takes and what it says to the rest.
+//! Accepted values of `--device`, and the errors of others.
 
 use super::*;
 

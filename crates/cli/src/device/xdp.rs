@@ -1,24 +1,24 @@
-//! A queue of AF_XDP, and an ear for what no XDP program may take.
+//! An AF_XDP queue, with a packet socket for frames that no XDP program may take.
 
 use host::{afxdp, packet};
 use net::Device;
 use net::device::{Full, Offloads, Received, Waker};
 use queueing::{Span, Time};
 
-/// A queue of an interface.
+/// A queue of an AF_XDP interface.
 pub struct Xdp {
     pub(super) queue: afxdp::AfXdp,
-    /// Hears what concerns the kernel as well; looked at when the queue is
-    /// empty, never waited for.
+    /// Packet socket that also receives what concerns the kernel; polled when the queue is empty,
+    /// never waited for.
     pub(super) ear: Option<Box<packet::Packet>>,
 }
 
-/// A frame of either.
+/// A frame of either source.
 #[derive(Debug)]
 pub enum Frame {
-    /// Of the queue.
+    /// From the AF_XDP queue.
     Queue(afxdp::Frame),
-    /// That was overheard.
+    /// From the packet socket.
     Ear(packet::Frame),
 }
 

@@ -1,8 +1,7 @@
-//! `greenwave fabric`: an egress of this machine that serves short flows first.
+//! `greenwave fabric`: egress queueing of this machine that serves short flows first.
 //!
-//! `attach` and `detach` change it, `status` shows what passes, `policy`
-//! prints a policy to start one's own from. What they do is `host::egress`'s;
-//! here are words.
+//! `attach` and `detach` change it, `status` shows its traffic, `policy` prints a policy as a
+//! template. `host::egress` does the work; only the text is here.
 
 use std::process::ExitCode;
 
@@ -59,10 +58,9 @@ enum Command {
 }
 
 impl Args {
-    /// Checks of a start before its first action.
+    /// Checks the arguments before the first action.
     ///
-    /// # Errors
-    /// As [`run`].
+    /// # Errors As [`run`].
     pub fn check(&self) -> Result<(), Error> {
         let Command::Attach { rate, policy, .. } = &self.command else { return Ok(()) };
         named(policy)?;
@@ -70,10 +68,9 @@ impl Args {
     }
 }
 
-/// Does what was asked.
+/// Runs the subcommand.
 ///
-/// # Errors
-/// What could not be done, and what to try.
+/// # Errors The failed action, with advice.
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
     match &args.command {
         Command::Attach { device, rate, policy } => attach(device, *rate, policy)?,
@@ -91,10 +88,9 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints what the policy in `path` says, if it is one.
+/// Prints the settings of the policy in `path`.
 ///
-/// # Errors
-/// A file that cannot be read, or what is wrong in it and what would be valid.
+/// # Errors A file that cannot be read, or the mistake in it and what would be valid.
 pub fn describe(path: &std::path::Path, as_json: bool) -> Result<(), Error> {
     let policy = named(&path.display().to_string())?;
     let (levels, queues) = (policy.levels(), policy.buckets);
@@ -125,7 +121,7 @@ fn attach(device: &str, rate: Rate, name: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// `8 levels of 16 queues, by htb`.
+/// Layout as text: `8 levels of 16 queues, by htb`.
 fn layout(policy: &Policy, shape: Shape) -> String {
     let plural = |n: usize, what: &str| if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") };
     let queues = match shape {

@@ -1,4 +1,4 @@
-//! Policies as files: what users write, and the three that come along.
+//! Egress policy files: those of users, and three built-in ones.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use crate::error::Error;
 
-/// The policies that come along, by name.
+/// The built-in policies, by name.
 const POLICIES: [(&str, &str); 3] = [
     ("fish", include_str!("fish.toml")),
     ("pias", include_str!("pias.toml")),
@@ -36,7 +36,7 @@ struct File {
     pin: Pins,
 }
 
-/// Whose level the sender says: value and level.
+/// Levels set by the sender: value and level.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Pins {
@@ -58,18 +58,16 @@ fn flows() -> u32 {
     65_536
 }
 
-/// The policy called `name`: one that comes along, or a file's.
+/// The policy called `name`: a built-in one, or a file.
 ///
-/// # Errors
-/// A file that cannot be read, or what is wrong in it and what would be valid.
+/// # Errors A file that cannot be read, or the mistake in it and what would be valid.
 pub fn named(name: &str) -> Result<Policy, Error> {
     parse(name, &text(name)?)
 }
 
-/// The text of the policy called `name`, once it is known to be good.
+/// The text of the policy called `name`, after validation.
 ///
-/// # Errors
-/// As [`named`].
+/// # Errors As [`named`].
 pub fn text(name: &str) -> Result<String, Error> {
     if let Some((_, text)) = POLICIES.iter().find(|(known, _)| *known == name) {
         return Ok((*text).to_owned());
@@ -83,7 +81,7 @@ pub fn text(name: &str) -> Result<String, Error> {
     Ok(text)
 }
 
-/// Reads `text`; `name` is its file or its own name.
+/// Parses `text`; `name` is its file or built-in name.
 fn parse(name: &str, text: &str) -> Result<Policy, Error> {
     let wrong = |what: String| {
         Error::new(format!("{name}: {what}")).advice("greenwave fabric policy fish, for a valid one")

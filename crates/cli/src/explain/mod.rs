@@ -1,8 +1,7 @@
-//! `greenwave explain`: what becomes of something, and why.
+//! `greenwave explain`: the handling of a request, and its reason.
 //!
-//! Of a request: every rule of a policy that is asked, the first condition
-//! that it misses, and who decides. Whether the policy is valid is
-//! `greenwave check`'s to say.
+//! For a request: every rule of a policy that is evaluated, the first condition that it misses, and
+//! the rule that decides. `greenwave check` says if the policy is valid.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -41,10 +40,9 @@ struct Request {
     json: bool,
 }
 
-/// Explains.
+/// Explains a request.
 ///
-/// # Errors
-/// A policy that cannot be read or is wrong; a request that is none.
+/// # Errors A policy that cannot be read or is wrong; an invalid request.
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let Command::Request(Request { file, asked, json }) = &args.command;
     let (policy, when) = check::policy(file)?;

@@ -1,4 +1,4 @@
-//! What becomes of a request, for a person and for a program.
+//! Report of an explained request, as text and as JSON.
 
 use net::classify::Verdict;
 use net::classify::rules::{Decided, Explanation, Policy, Rule, RuleTrace, UnmetCondition};
@@ -8,10 +8,10 @@ use super::request::Packet;
 use crate::check::{When, verdict};
 use crate::table::Table;
 
-/// What was asked, and all that was found.
+/// The request and all findings.
 pub(super) struct Answer<'a> {
     pub(super) policy: &'a Policy,
-    /// What each rule says, by key.
+    /// Conditions of each rule, by key.
     pub(super) when: &'a [When],
     pub(super) packet: &'a Packet,
 }
@@ -21,13 +21,13 @@ impl Answer<'_> {
         &self.policy.rules()[tried.rule]
     }
 
-    /// What `rule` wants where it misses something, as the file says it.
+    /// The condition that `rule` misses, as written in the file.
     fn wanted(&self, rule: usize, missed: &UnmetCondition) -> &str {
         let keys = self.when.get(rule).into_iter().flatten();
         keys.filter(|(key, _)| key == missed.condition).map(|(_, value)| value.as_str()).next().unwrap_or("?")
     }
 
-    /// One request, rule by rule.
+    /// One request, rule by rule, as text.
     pub(super) fn text(&self, explained: &Explanation) -> String {
         let what = match &explained.request {
             Some(Ok((request, protocol))) => format!("{request} ({protocol})"),
@@ -63,7 +63,7 @@ impl Answer<'_> {
         format!("request: {bytes} bytes, {peer} → port {port}: {what}\n{table}{outcome}: {by}\n")
     }
 
-    /// The same for a program.
+    /// The same as JSON.
     pub(super) fn json(&self, explained: &Explanation) -> serde_json::Value {
         let tried = explained.tried.iter().map(|tried| {
             let rule = self.rule(tried);

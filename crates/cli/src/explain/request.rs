@@ -1,4 +1,4 @@
-//! The request that is to be explained, as the frame it would come in.
+//! The request to explain, as the frame in which it would arrive.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
@@ -65,10 +65,9 @@ pub(super) struct Packet {
 }
 
 impl Asked {
-    /// The packet.
+    /// The request's packet.
     ///
-    /// # Errors
-    /// What makes no sense as a request; nothing is asked.
+    /// # Errors Arguments that do not form a request; nothing is evaluated.
     pub(super) fn packet(&self) -> Result<Packet, Error> {
         let (payload, usual) = if let Some(text) = &self.http {
             (http(text, &self.header)?, 80)
@@ -101,9 +100,9 @@ impl Asked {
     }
 }
 
-/// What fits a packet of IP.
+/// Largest payload that fits an IP packet.
 const PAYLOAD_BYTES_MAX: usize = 60_000;
-/// A client's port, when none is given.
+/// Default port of the client.
 const PEER_PORT: u16 = 40_000;
 
 fn peer(text: &str) -> Result<SocketAddr, String> {
@@ -151,7 +150,7 @@ fn memcached(text: &str) -> Result<Vec<u8>, Error> {
     Ok(format!("{text}\r\n").into_bytes())
 }
 
-/// A ClientHello that says no more than it must (RFC 8446 §4.1.2, RFC 6066 §3).
+/// A minimal ClientHello (RFC 8446 §4.1.2, RFC 6066 §3).
 fn hello(name: &str) -> Result<Vec<u8>, Error> {
     if !(1..=255).contains(&name.len()) || !name.bytes().all(|byte| byte.is_ascii_graphic()) {
         return Err(Error::new(format!("--sni {name:?} is not a server name")).advice("--sni shop.example"));

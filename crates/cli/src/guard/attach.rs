@@ -1,9 +1,9 @@
-//! `greenwave guard attach`: the controller of a guard, which runs until it is
-//! interrupted or the guard is taken off.
+//! `greenwave guard attach`: a guard's controller, which runs until it is interrupted or the guard
+//! is detached.
 //!
-//! It looks at the server, asks a policy, and tells the program in the kernel;
-//! all three are others' work. Here are words and the loop. SIGHUP has it read
-//! `--config` again, for another `target-delay`.
+//! It observes the server, asks a policy and updates the program in the kernel; those parts are
+//! elsewhere, text and loop are here. SIGHUP makes it read `--config` again, for another
+//! `target-delay`.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -125,16 +125,15 @@ impl FromStr for Class {
 }
 
 impl Args {
-    /// Checks of a start before it looks at the interface.
+    /// Checks the arguments before it looks at the interface.
     ///
-    /// # Errors
-    /// As [`run`].
+    /// # Errors As [`run`].
     pub fn check(&self) -> Result<(), Error> {
         self.ui.check()?;
         Ok(self.valid()?.1.check()?)
     }
 
-    /// What the flags say.
+    /// The validated flags.
     fn valid(&self) -> Result<(Controller, Options, Sandbox), Error> {
         let bounds = Span::from_millis(1)..=Span::from_millis(200);
         if !bounds.contains(&self.period) {
@@ -161,10 +160,9 @@ impl Args {
     }
 }
 
-/// Attaches, controls, and detaches.
+/// Attaches, controls and detaches.
 ///
-/// # Errors
-/// What keeps the guard from being attached, or from being told.
+/// # Errors The guard cannot be attached or updated.
 pub fn run(args: &Args, arguments: &Arguments) -> Result<ExitCode, Error> {
     let _ = host::signals::hangup();
     let (mut controller, options, sandbox) = args.valid()?;
@@ -220,7 +218,7 @@ pub fn run(args: &Args, arguments: &Arguments) -> Result<ExitCode, Error> {
     removed(&args.device, end).map_or(Ok(ExitCode::SUCCESS), Err)
 }
 
-/// What is wrong with an end that nobody asked this program for.
+/// Error of an end that this program was not asked for.
 fn removed(device: &str, end: Option<End>) -> Option<Error> {
     let again = format!("greenwave guard attach {device} … again, or Restart=on-failure in its unit");
     let what = match end? {
@@ -231,30 +229,30 @@ fn removed(device: &str, end: Option<End>) -> Option<Error> {
     Some(Error::new(format!("{device}: {what}; the server is unprotected")).advice(again))
 }
 
-/// A policy that has learned nothing yet.
+/// A policy without learned state.
 fn policy(args: &Args, params: &Params) -> Result<Box<dyn guard::Policy>, Error> {
     guard::by_name(&args.policy, params).map_err(|e| Error::new(e.to_string()).advice("--policy queue-delay"))
 }
 
-/// The policy and what it was told.
+/// The policy and its arguments.
 struct Controller {
     policy: Box<dyn guard::Policy>,
     params: Params,
 }
 
-/// What a look found.
+/// Result of one control step.
 #[derive(PartialEq, Eq)]
 #[must_use]
 enum Turn {
-    /// What is to be done was done.
+    /// The step is complete.
     Done,
-    /// The last service that told has fallen silent: what the policy has learned
-    /// from it counts no more, and everybody comes in until a new one knows better.
+    /// The last reporting service has fallen silent: the policy forgets what it learned from it and
+    /// admits every connection until another one reports.
     Silenced,
 }
 
 impl Controller {
-    /// One look and what follows from it.
+    /// One observation and the resulting update.
     fn turn(&mut self, guard: &mut Guard, now: Time) -> std::io::Result<Turn> {
         let signals = guard.look(now)?;
         if guard.is_silenced() {
@@ -265,7 +263,7 @@ impl Controller {
         Ok(Turn::Done)
     }
 
-    /// Takes the target that the file of `--config` says now; what to say of it.
+    /// Applies the target in the file of `--config` now; returns its description.
     fn reload(&mut self, guard: &mut Guard, arguments: &Arguments) -> Result<String, Error> {
         if arguments.file().is_none() {
             let what = "reload reads --config, and the guard was started without it";
@@ -279,7 +277,7 @@ impl Controller {
     }
 }
 
-/// What this is, for who looks at it live.
+/// Description of this command for the live view.
 fn head(args: &Args) -> Head {
     let ports = args.port.iter().map(u16::to_string).collect::<Vec<_>>().join(", ");
     let dry = if args.dry_run { ", dry run" } else { "" };
@@ -290,7 +288,7 @@ fn head(args: &Args) -> Head {
     }
 }
 
-/// Shows what `guard status` would print, once a second.
+/// Shows the figures of `guard status`, once a second.
 fn show(ui: &Ui, args: &Args, guard: &Guard, now: Time) {
     if !ui.is_due(now) {
         return;
@@ -303,8 +301,8 @@ fn show(ui: &Ui, args: &Args, guard: &Guard, now: Time) {
     }
 }
 
-/// Sleeps until `due`, or not at all when that is past; the next is counted
-/// from there, so that one that was late does not make others come in a row.
+/// Sleeps until `due`, or not at all when that is past. The next deadline counts from the wake-up,
+/// so that a late step is not followed by a burst.
 fn wait(clock: &Monotonic, due: Time) -> Time {
     let now = clock.now();
     if due <= now {
@@ -314,7 +312,7 @@ fn wait(clock: &Monotonic, due: Time) -> Time {
     due
 }
 
-/// Looks between two checks whether the guard is still there.
+/// Control steps between two checks that the guard is still attached.
 const CHECK: u64 = 20;
 
 fn greeting(args: &Args) -> String {

@@ -1,4 +1,4 @@
-//! `greenwave guard`: servers that keep their goodput under overload.
+//! `greenwave guard`: admission control that keeps a server's goodput under overload.
 
 mod attach;
 mod model;
@@ -34,15 +34,14 @@ enum Command {
 }
 
 impl Args {
-    /// True of the controller of a guard.
+    /// True for the controller of a guard.
     pub fn is_daemon(&self) -> bool {
         matches!(self.command, Command::Attach(_))
     }
 
-    /// Checks of a start before its first action.
+    /// Checks the arguments before the first action.
     ///
-    /// # Errors
-    /// As [`run`].
+    /// # Errors As [`run`].
     pub fn check(&self) -> Result<(), Error> {
         match &self.command {
             Command::Attach(args) => args.check(),
@@ -51,10 +50,9 @@ impl Args {
     }
 }
 
-/// Does what the subcommand says.
+/// Runs the subcommand.
 ///
-/// # Errors
-/// As the subcommand.
+/// # Errors As the subcommand.
 pub fn run(args: &Args, arguments: &Arguments) -> Result<ExitCode, Error> {
     match &args.command {
         Command::Attach(args) => attach::run(args, arguments),

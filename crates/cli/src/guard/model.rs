@@ -1,4 +1,4 @@
-//! `greenwave guard model`: what a server of two stages does under overload.
+//! `greenwave guard model`: model of a two-stage server under overload.
 //!
 //! Closed forms, nothing measured: `queueing::theory::livelock`.
 
@@ -49,12 +49,12 @@ pub struct Args {
     json: bool,
 }
 
-/// Room for more is no queue any more.
+/// Largest modelled queue capacity.
 const ROOM_MAX: i64 = 65_536;
-/// Loads that are looked at.
+/// Number of evaluated loads.
 const POINTS: u32 = 12;
 
-/// `1k..40k`.
+/// A range of rates: `1k..40k`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Rates {
     from: u64,
@@ -62,7 +62,7 @@ struct Rates {
 }
 
 impl Rates {
-    /// From where either rate is hardly used to what can be received at most.
+    /// The default range: from low use of both rates to the maximum receive rate.
     fn usual(mu1: u64, mu2: u64) -> Self {
         let from = (mu1.min(mu2) / 10).max(1);
         Self { from, to: mu1.max(from + 1) }
@@ -81,23 +81,22 @@ impl FromStr for Rates {
     }
 }
 
-/// One load and what becomes of it.
+/// Results at one load.
 #[derive(serde::Serialize)]
 struct Point {
-    /// A second, as what is served and admitted.
+    /// Requests per second, as for the served and admitted rates.
     offered: f64,
     served: f64,
-    /// A share of what is offered, 0.0..=1.0.
+    /// A share of the offered load, 0.0..=1.0.
     lost_receiving: f64,
     lost_serving: f64,
     admitted: f64,
     served_shedding: f64,
 }
 
-/// Computes, prints, and draws if asked to.
+/// Computes and prints the model, and draws it on request.
 ///
-/// # Errors
-/// A page that cannot be written.
+/// # Errors A page that cannot be written.
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
     if let Some(path) = &args.out {
         Error::unless_writable(path)?;
@@ -159,7 +158,7 @@ fn table(points: &[Point]) -> Table {
     table
 }
 
-/// What shedding gains at the highest load.
+/// Gain of shedding at the highest load.
 fn verdict(points: &[Point]) -> String {
     let most = points.last().expect("there are points");
     let more = match most.served {

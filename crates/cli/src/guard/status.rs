@@ -1,5 +1,5 @@
-//! `greenwave guard status`: what a guard sheds and sees, as a table, as JSON,
-//! or as Prometheus reads it.
+//! `greenwave guard status`: a guard's counters and observations as a table, as JSON, or for
+//! Prometheus.
 
 use std::process::ExitCode;
 
@@ -27,10 +27,9 @@ pub struct Args {
     metrics: bool,
 }
 
-/// Asks and prints.
+/// Reads and prints the status.
 ///
-/// # Errors
-/// There is no guard.
+/// # Errors There is no guard.
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let status = host::guard::status(&args.device)?;
     match (args.json, args.metrics) {
@@ -62,7 +61,7 @@ fn refusal(status: &Status) -> &'static str {
     }
 }
 
-/// What may come in, in words.
+/// The admitted classes as text.
 fn held(status: &Status) -> String {
     match status.held {
         _ if !status.is_alive() => "all connections, because the controller is stalled".to_owned(),
@@ -120,7 +119,7 @@ fn as_text(device: &str, status: &Status) -> String {
     )
 }
 
-/// Who waits for an answer, if that is looked at.
+/// Connections that wait for an answer, if they are observed.
 fn unanswered(status: &Status) -> String {
     match status.notes.until {
         WaitEnd::Accept => String::new(),
@@ -131,7 +130,7 @@ fn unanswered(status: &Status) -> String {
     }
 }
 
-/// What services tell of their requests, if any are to.
+/// The queue reports of services, if any are configured.
 fn requests(requests: &Requests) -> String {
     let Requests { services, reporting, waiting, delay, budget } = *requests;
     let budget = budget.map_or(String::new(), |budget| format!("; median deadline budget left {budget}"));
@@ -185,7 +184,7 @@ fn as_json(device: &str, status: &Status) -> serde_json::Value {
     })
 }
 
-/// The same figures as Prometheus and the live view know them.
+/// The same figures for Prometheus and the live view.
 pub(super) fn figures(device: &str, status: &Status) -> Vec<Figure> {
     let (counts, seen) = (&status.counts, &status.seen);
     let of_device = Labels::none().with("device", device);

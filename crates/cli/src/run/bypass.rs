@@ -1,6 +1,5 @@
-//! Sockets that a program's processes have in the kernel and should have had on
-//! the stack ([`host::shim::bypass`]): said when they are found, counted, and said
-//! once more at the end.
+//! Sockets of the program's processes that are in the kernel and should be on the stack
+//! ([`host::shim::bypass`]): reported when found, counted, and reported again at the end.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,19 +10,19 @@ use rustix::process::Pid;
 use crate::error::plain;
 use crate::ui::{Figure, Labels};
 
-/// Sockets that are named; more are counted.
+/// Sockets reported by name; further ones are counted.
 const NAMED_MAX: usize = 16;
 
-/// See the module.
+/// Monitor of bypassing sockets.
 pub(super) struct Bypass {
     watcher: Option<Watcher>,
-    /// Warnings, with the sockets that they are about.
+    /// Warnings, with their sockets.
     said: BTreeMap<(String, Protocol, Use, String), Said>,
     counts: BTreeMap<(Protocol, Use), u64>,
-    /// Those that were not named.
+    /// Number of sockets without a warning of their own.
     unnamed: u64,
     unseen: BTreeSet<u32>,
-    /// Processes with a ring of io_uring.
+    /// Processes that use io_uring.
     rings: BTreeMap<u32, String>,
 }
 
@@ -33,8 +32,8 @@ struct Said {
 }
 
 impl Bypass {
-    /// Begins to watch programs into which `library` is preloaded, while this process
-    /// has one thread. Where that cannot be, it is said.
+    /// Starts to watch programs that preload `library`, while this process has one thread. Reports
+    /// where it cannot.
     pub(super) fn watch(library: &std::path::Path, is_confined: bool) -> Self {
         let mut new = Self {
             watcher: None,
@@ -51,18 +50,18 @@ impl Bypass {
         new
     }
 
-    /// The process that looks.
+    /// The watching process.
     pub(super) fn process(&self) -> Option<Pid> {
         self.watcher.as_ref().map(Watcher::process)
     }
 
-    /// Says where the stack is: from now on sockets are looked for.
+    /// Sets the stack's addresses; sockets are searched from now on.
     pub(super) fn set_place(&mut self, place: &Routes) {
-        // One that has ended is noticed when it is looked at.
+        // The next check notices an ended watcher.
         self.watcher.iter_mut().for_each(|watcher| drop(watcher.set_place(place)));
     }
 
-    /// Says what was found since.
+    /// Reports new findings.
     pub(super) fn look(&mut self) {
         let Some(watcher) = &mut self.watcher else { return };
         let events = watcher.look();
@@ -109,7 +108,7 @@ impl Bypass {
         }
     }
 
-    /// True if any was found.
+    /// True if there was any finding.
     pub(super) fn is_any(&self) -> bool {
         !self.counts.is_empty()
     }
@@ -129,7 +128,7 @@ impl Bypass {
         figures.push(Figure::new("greenwave_kernel_sockets_unseen", Labels::none(), unseen));
     }
 
-    /// Says all of it once more; `full` connections were not taken as too many waited to be.
+    /// Reports all findings again; `full` connections were refused because the queue was full.
     pub(super) fn summary(&self, full: u64) {
         let sum: u64 = self.counts.values().sum();
         if sum > 0 {

@@ -1,5 +1,5 @@
-//! What stacks show while a program uses them, and the slow requests that are
-//! written: asked about once a second.
+//! Live view of the stacks while a program uses them, and their slow requests, polled about once a
+//! second.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,20 +18,20 @@ use crate::traces::Traces;
 use crate::ui::metrics::DEPTH;
 use crate::ui::{Figure, Head, Labels, MetricsSample, Ui};
 
-/// See the module.
+/// State of the live view.
 pub(super) struct Watched {
     ui: Option<Ui>,
     traces: Option<Traces>,
-    /// Which requests are kept whole, of all stacks together.
+    /// Slow requests kept in full, of all stacks together.
     slow: Limits,
-    /// Slow requests that were not kept, as others were slower.
+    /// Slow requests that were not kept because others were slower.
     left_out: u64,
-    /// The device, as it is called on the command line.
+    /// The device, as named on the command line.
     device: String,
     stacks: SnapshotPoller<Seen>,
 }
 
-/// What this is, for who looks at it live.
+/// Description of this command for the live view.
 pub(super) fn head(program: &Path, device: &str) -> Head {
     let about = format!("{} on {device}", program.display());
     Head { command: "run", about, rate: "greenwave_connections_total" }
@@ -49,19 +49,19 @@ impl Watched {
         Self { ui, traces, slow, left_out: 0, device, stacks }
     }
 
-    /// Where the stacks show themselves.
+    /// Snapshot exchanges of the stacks.
     pub(super) fn hatches(&self) -> Vec<Arc<SnapshotExchange<Seen>>> {
         self.stacks.hatches()
     }
 
-    /// Asks if it is time to, and tells once all have answered.
+    /// Polls the stacks when due, and publishes once all have answered.
     pub(super) fn look(&mut self, now: Time, bypass: &Bypass) {
         if self.stacks.look(now) {
             self.tell(now, bypass);
         }
     }
 
-    /// Tells what the stacks have answered, as far as they have.
+    /// Publishes the answers that have arrived.
     fn tell(&mut self, now: Time, bypass: &Bypass) {
         let (mut figures, mut shed, mut slow) = (Vec::new(), [Shed::default(); Priority::LEVELS], Vec::new());
         for (number, seen) in self.stacks.seen().enumerate() {
@@ -81,10 +81,10 @@ impl Watched {
         self.traces.iter_mut().for_each(|traces| traces.tell(now, std::mem::take(&mut slow)));
     }
 
-    /// Tells what `servers` have left, and ends the traces, if there are any,
-    /// with a line on stderr.
+    /// Publishes the remaining figures of `servers`, and ends the traces, if any, with a line on
+    /// stderr.
     pub(super) fn end<D: Device>(mut self, now: Time, servers: &mut [Server<D>], bypass: &Bypass) {
-        // Answered, and never told.
+        // Answered and not published.
         if self.stacks.end() {
             self.tell(now, bypass);
         }
@@ -96,8 +96,8 @@ impl Watched {
         }
         self.tell(now, bypass);
         let Some(traces) = self.traces else { return };
-        // As for `serve`: more than the slowest of a second are left out on
-        // purpose, where nobody said how slow.
+        // As for `serve`: without a given threshold only the slowest of a second are kept, on
+        // purpose.
         let left_out = if self.slow.over == Span::ZERO { 0 } else { self.left_out };
         let together = match together {
             0 => String::new(),
@@ -142,7 +142,7 @@ mod tests {
 
     use super::*;
 
-    /// Each field has a value, so that one that is new is looked at here.
+    /// Each field has a value, so that a new field fails here.
     #[test]
     fn every_metric_moves_with_what_it_shows() {
         let driver = DriverCounters {

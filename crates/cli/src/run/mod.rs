@@ -1,11 +1,10 @@
-//! `greenwave run`: an unmodified server on our own TCP/IP.
+//! `greenwave run`: an unmodified server on greenwave's TCP/IP.
 //!
-//! The stack and the device are this process's. The program is a child with
-//! `libgreenwave.so` preloaded, and a socket that it binds to one of the
-//! stack's addresses is ours ([`host::shim`]). So the program may fork,
-//! reload, crash or be killed: its connections end as the kernel's would, and
-//! nothing of the device was ever its. Until it and what it started have
-//! ended, or ctrl-C. SIGHUP has it read its policy again.
+//! This process owns the stack and the device. The program is a child with `libgreenwave.so`
+//! preloaded, and a socket that it binds to one of the stack's addresses is on the stack
+//! ([`host::shim`]). The program may fork, reload, crash or be killed: its connections end as the
+//! kernel's would, and it never holds the device. Runs until the program and its children have
+//! ended, or ctrl-C. SIGHUP reloads the policy.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -42,7 +41,7 @@ use stacks::Stacks;
 /// device, use greenwave's stack; all other sockets use the kernel's. Ends
 /// with the program, or with ctrl-C.
 #[derive(clap::Args)]
-// What clap makes of it is longer than a line.
+// Clap's version is longer than a line.
 #[command(
     next_line_help = true,
     override_usage = "greenwave run [OPTIONS] --device KIND:NAME --addr ADDRESSES -- PROGRAM..."
@@ -103,10 +102,9 @@ pub struct Args {
 }
 
 impl Args {
-    /// Checks of a start before it opens anything; `has` says whether the flag of this name is given.
+    /// Checks the arguments before it opens anything; `has` is true for a given flag's name.
     ///
-    /// # Errors
-    /// As [`run`].
+    /// # Errors As [`run`].
     pub fn check(&self, has: &dyn Fn(&str) -> bool) -> Result<(), Error> {
         self.lib.iter().try_for_each(|lib| Library::find(Some(lib)).map(drop))?;
         self.guard.joined(&self.joined, &ReportCounter::default())?;
@@ -116,7 +114,7 @@ impl Args {
         self.check_files()
     }
 
-    /// Checks that its files can be written.
+    /// Checks that the output files can be written.
     fn check_files(&self) -> Result<(), Error> {
         self.link.check_capture()?;
         if let (Some(file), 2..) = (&self.link.pcap, self.shards) {
@@ -127,13 +125,12 @@ impl Args {
     }
 }
 
-/// Runs the program to its end; with its exit status, or 1 where that is 0 and
-/// sockets of its were the kernel's that should have been the stack's.
+/// Runs the program to its end. Returns its exit status, or 1 where that is 0 and some of its
+/// sockets bypassed the stack.
 ///
-/// # Errors
-/// Anything that keeps it from starting.
+/// # Errors The reason it cannot start.
 pub fn run(args: &Args, arguments: &Arguments) -> Result<ExitCode, Error> {
-    // As for `serve`: a signal that comes before there is anybody to hear it is not lost.
+    // As for `serve`: a signal before the handler's first check is not lost.
     let _ = host::signals::hangup();
     let program = elf_check::find(&args.program[0])?;
     let lib = Library::find(args.lib.as_deref())?;
@@ -144,14 +141,14 @@ pub fn run(args: &Args, arguments: &Arguments) -> Result<ExitCode, Error> {
     let (classifiers, observed) = args.link.classifiers()?.unwrap_or_default();
     args.check_files()?;
     let sandbox = args.sandbox.plan(Duty::Run { joined: !args.joined.is_empty() }, kind.kept());
-    // While there is no other thread than this one.
+    // While this process has one thread.
     let bypass = Bypass::watch(lib.path(), args.sandbox.is_on());
     let ui = args.ui.open(live_view::head(&program, &args.link.device), args.control.is_on())?;
     let reads = arguments.file().into_iter().chain(args.link.policy.clone()).collect();
     let control = args.control.open(ui.as_ref(), reads)?;
     let key = secret()?;
     let _taken = kind.take(&addresses)?;
-    // What the doctor asks, too; that there is nothing to try it on is no reason not to start.
+    // The doctor's check as well; a missing test program does not prevent a start.
     lib.check()?;
     let Open { mut devices, mac, mtu, held, how, claimant, .. } = kind.open(&addresses, key)?;
     check_queues(args, &devices)?;
@@ -195,7 +192,7 @@ pub fn run(args: &Args, arguments: &Arguments) -> Result<ExitCode, Error> {
     stacks.serve_on(devices)
 }
 
-/// Whether each stack has a queue: one that had none could not be woken by programs.
+/// Checks that each stack has a queue: programs could not wake one without.
 fn check_queues(args: &Args, devices: &[AnyDevice]) -> Result<(), Error> {
     let (shards, queues) = (usize::from(args.shards), devices.len());
     if shards == 1 || shards == queues {
@@ -210,7 +207,7 @@ fn check_queues(args: &Args, devices: &[AnyDevice]) -> Result<(), Error> {
     Err(Error::new(what).advice(format!("--device {name},queues={shards}{rest}")))
 }
 
-/// What the files say now of the policy of `shards` stacks, where they say nothing else that is new.
+/// The policy of `shards` stacks in the files now, if nothing else in them has changed.
 fn read(arguments: &Arguments, shards: usize) -> Result<PolicyFiles, Error> {
     let args: Args = arguments.again(&["policy"])?;
     let (classifiers, observed) = args.link.classifiers()?.unwrap_or_default();

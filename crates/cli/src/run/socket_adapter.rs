@@ -1,4 +1,4 @@
-//! The desk of [`host::shim`] as the stack sees it.
+//! Adapter of [`host::shim`]'s server side to the stack's socket interface.
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -17,12 +17,11 @@ use rustix::io::Errno;
 use crate::Error;
 use crate::error::plain;
 
-/// Where programs sit, as one stack sees it.
+/// The shim's server side, for one stack.
 pub(super) struct SocketAdapter {
     window: StackHandle,
     happened: Vec<shim::SocketEvent>,
-    /// Connections that were not taken: nobody listened, too many waited, no
-    /// descriptor was left.
+    /// Connections refused: no listener, queue full, no descriptor left.
     pub(super) untaken: [u64; 3],
 }
 
@@ -30,34 +29,32 @@ pub(super) struct SocketAdapter {
 pub(super) struct StreamAdapter(shim::ConnPair);
 
 impl SocketAdapter {
-    /// For each stack of `steering`; programs can ask one desk.
+    /// One adapter for each stack of `steering`; programs connect to the same shim server.
     ///
-    /// # Errors
-    /// The kernel has no descriptor, or no abstract sockets.
+    /// # Errors The kernel has no descriptor, or no abstract sockets.
     pub(super) fn open(key: shim::Key, steering: Steering) -> Result<Vec<Self>, Error> {
         let windows = StackHandle::open(key, steering).map_err(|e| no_desk(&e))?;
         Ok(windows.into_iter().map(|window| Self { window, happened: Vec::new(), untaken: [0; 3] }).collect())
     }
 
-    /// A descriptor that is readable while programs have something to say.
+    /// A descriptor that is readable while programs have sent something.
     ///
-    /// # Errors
-    /// The kernel has no descriptor.
+    /// # Errors The kernel has no descriptor.
     pub(super) fn readiness(&self) -> Result<OwnedFd, Error> {
         self.window.readiness().map_err(|e| no_desk(&e))
     }
 
-    /// Where the stacks are, for all of them.
+    /// Sets the stacks' addresses, for all of them.
     pub(super) fn set_place(&self, place: Routes) {
         self.window.set_place(place);
     }
 
-    /// What a program's environment is to say.
+    /// The environment variable for programs.
     pub(super) fn variable(&self) -> String {
         self.window.variable()
     }
 
-    /// What was refused by any of them, a line each.
+    /// Requests that any program was refused, a line each.
     pub(super) fn refused(&self) -> impl Iterator<Item = String> {
         self.window.refused().into_iter().map(|(refusal, count)| {
             let what = match refusal {
@@ -90,7 +87,7 @@ fn no_desk(e: &std::io::Error) -> Error {
 }
 
 impl SocketAdapter {
-    /// What `poll` tells, as the stack knows it.
+    /// A shim event as the stack's event.
     fn hear(
         &mut self,
         into: &mut Vec<AppEvent>,
@@ -229,7 +226,7 @@ fn delivered(what: shim::Delivered) -> DeliveryResult {
     }
 }
 
-/// What connect(2) says of it.
+/// The errno of connect(2) for it.
 fn errno(why: NotOpened) -> Errno {
     match why {
         NotOpened::Here(ConnectError::NoPort) => Errno::ADDRNOTAVAIL,
@@ -242,7 +239,7 @@ fn errno(why: NotOpened) -> Errno {
     }
 }
 
-/// Error of a peer that cannot be reached (Linux, `icmp_err_convert` and `icmpv6_err_convert`).
+/// Error for an unreachable peer (Linux, `icmp_err_convert` and `icmpv6_err_convert`).
 fn unreachable(why: Unreachable) -> Errno {
     match why {
         Unreachable::Network => Errno::NETUNREACH,

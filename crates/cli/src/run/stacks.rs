@@ -1,4 +1,4 @@
-//! Stacks that have their devices: a program runs on them to its end.
+//! Stacks with open devices, while a program runs on them.
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -41,16 +41,16 @@ use crate::serve::reload::{Reads, Reload};
 use crate::ui::Ui;
 use crate::{Error, guard_args, malformed_summary, panics, shard_args, traces};
 
-/// What there is once the devices are open.
+/// State once the devices are open.
 pub(super) struct Stacks<'a> {
     pub(super) args: &'a Args,
-    /// What they were read from.
+    /// The command line they were read from.
     pub(super) arguments: &'a Arguments,
     pub(super) program: PathBuf,
     pub(super) lib: Library,
-    /// Looks for sockets that are not theirs.
+    /// Finds sockets that bypass the stack.
     pub(super) bypass: Bypass,
-    /// What is given up once the program runs.
+    /// Privileges to drop once the program runs.
     pub(super) sandbox: Sandbox,
     pub(super) kind: Kind,
     /// The device's interface.
@@ -58,46 +58,45 @@ pub(super) struct Stacks<'a> {
     pub(super) addresses: Addresses,
     pub(super) stack: StackConfig,
     pub(super) classifiers: Classifiers,
-    /// What they see.
+    /// Observations of the classifiers.
     pub(super) observed: Arc<Observed>,
     /// One for each stack.
     pub(super) guards: Vec<Option<Guard>>,
-    /// Whether these heard of the program's own queue.
+    /// Counts reports of the program's own queue.
     pub(super) heard: ReportCounter,
     /// Likewise.
     pub(super) seats: Vec<SocketAdapter>,
     pub(super) steering: Steering,
-    /// What their devices count, where there are several.
+    /// Meters of the devices, where there are several.
     pub(super) meters: Vec<Meter>,
-    /// Received frames that the device can do without.
+    /// Received frames that may be held without starving the device.
     pub(super) held: Option<usize>,
-    /// How the device was opened, in brackets.
+    /// Open mode of the device, in brackets.
     pub(super) how: String,
-    /// Says which frames are ours, on an interface that is shared by frame.
+    /// Claims frames for us, on an interface that is shared by frame.
     pub(super) claimant: Option<Claimant>,
-    /// Where it shows itself, if anywhere.
+    /// The live view, if any.
     pub(super) ui: Option<Ui>,
-    /// Where it is asked, if anywhere.
+    /// The control socket, if any.
     pub(super) control: Option<Control>,
 }
 
 /// A stack and its device.
 pub(super) type Server<D> = (SocketProxy<D, SocketAdapter>, D);
 
-/// Received frames that wait for TCP.
+/// Bound of received frames queued for TCP.
 const FRAMES_MAX: usize = 16_384;
-/// How often the program and the interrupt flag are looked at.
+/// Interval of checks of the program and the interrupt flag.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
-/// How long a program has to end after ctrl-C before it is killed.
+/// Time for a program to end after ctrl-C before it is killed.
 const GRACE: Span = Span::from_secs(5);
-/// How long what programs wrote before they ended may take to reach its peers.
+/// Time for data of ended programs to reach their peers.
 const FLUSH: Span = Span::from_secs(2);
 
 impl Stacks<'_> {
-    /// Runs the program over `devices`, one for each stack; its exit status.
+    /// Runs the program over `devices`, one for each stack; returns its exit status.
     ///
-    /// # Errors
-    /// What keeps it from starting; a stack that dies.
+    /// # Errors The program cannot start; a stack dies.
     pub(super) fn serve_on<D: Device + Send>(mut self, devices: Vec<D>) -> Result<ExitCode, Error>
     where
         D::Frame: Send,
@@ -160,7 +159,7 @@ impl Stacks<'_> {
         Ok(exit(status, interrupted.load(Ordering::Relaxed), self.bypass.is_any()))
     }
 
-    /// The stacks, none of which has been turned yet.
+    /// The stacks, before their first step.
     fn servers<D: Device>(&mut self, devices: Vec<D>) -> Vec<Server<D>> {
         let frames_max = self.held.map_or(FRAMES_MAX, |held| held.min(FRAMES_MAX));
         let slow = self.args.traces.kept(self.ui.is_some());
@@ -182,7 +181,7 @@ impl Stacks<'_> {
     }
 }
 
-/// Who looks at the stacks while they run, and who changes them.
+/// Observers of the running stacks, and the reload.
 struct Watching<'a, 'b> {
     watched: Option<&'a mut Watched>,
     control: Option<&'a mut Control>,
@@ -191,16 +190,16 @@ struct Watching<'a, 'b> {
     bypass: &'a mut Bypass,
 }
 
-/// What is to become of a program.
+/// The fate of a program.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fate {
     Runs,
-    /// It is asked to end, and killed when it takes too long.
+    /// Ends; it is killed if it takes too long.
     Ends,
     Dies,
 }
 
-/// Starts the program. Whoever in it comes to us before there is a stack waits for it.
+/// Starts the program. Its processes wait for the stack if they connect earlier.
 fn start(command: &mut Command, other: Option<Pid>) -> Result<Programs, Error> {
     let programs = Programs::start(command, other).map_err(|e| {
         Error::file(Path::new(command.get_program()), &e).advice("start it without greenwave")
@@ -209,7 +208,7 @@ fn start(command: &mut Command, other: Option<Pid>) -> Result<Programs, Error> {
     Ok(programs)
 }
 
-/// Serves until nobody of the program is left; its exit status.
+/// Serves until no process of the program is left; returns its exit status.
 fn serve<D: Device + Send>(
     servers: &mut [Server<D>],
     args: &Args,
@@ -271,15 +270,16 @@ where
     Ok(status)
 }
 
-/// A descriptor for each connection: as many as we may have. The program has
-/// been started and keeps its own limit. Where this is refused, connections
-/// beyond the limit are not taken, and counted.
+/// Raises the limit of descriptors to the maximum: each connection takes one. The program has been
+/// started and keeps its own limit. On failure, connections beyond the limit are refused and
+/// counted.
 fn raise_limit() {
     let limit = getrlimit(Resource::Nofile);
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
-/// Waits until all of the program have ended, or ends them as `fate` says, which is asked each time.
+/// Waits until all processes of the program have ended, or ends them as `fate` says, which is
+/// called each time.
 fn wait(programs: &mut Programs, clock: &Monotonic, mut fate: impl FnMut() -> Fate) -> Option<ExitStatus> {
     let mut kill_at = None;
     while programs.run() {
@@ -299,8 +299,8 @@ fn wait(programs: &mut Programs, clock: &Monotonic, mut fate: impl FnMut() -> Fa
     programs.status()
 }
 
-/// The program's exit status as a shell gives it; ctrl-C is how it is meant to end.
-/// What would be 0 is 1 where something of it was not on the stack.
+/// The program's exit status in the shell's convention; ctrl-C is its normal end. 0 becomes 1 if a
+/// socket bypassed the stack.
 fn exit(status: Option<ExitStatus>, interrupted: bool, is_bypassed: bool) -> ExitCode {
     let code = match status {
         _ if interrupted => 0,
@@ -311,8 +311,8 @@ fn exit(status: Option<ExitStatus>, interrupted: bool, is_bypassed: bool) -> Exi
     ExitCode::from(u8::try_from(code).unwrap_or(2))
 }
 
-/// Says what happened, on all stacks together, and of several what each had of it;
-/// how many connections were not taken as too many waited.
+/// Prints the summary of all stacks together, and of each if there are several; returns the number
+/// of connections refused because the queue was full.
 fn summary<D: Device>(servers: &mut [Server<D>], meters: &[Meter], is_guarded: bool) -> u64 {
     let (mut c, mut untaken, mut udp_full, mut refused) =
         (Counters::default(), [0; 3], 0, [0; Malformed::ALL.len()]);
@@ -347,7 +347,7 @@ fn summary<D: Device>(servers: &mut [Server<D>], meters: &[Meter], is_guarded: b
         let c = proxy.counters();
         eprintln!("stack {number}: {} connections, {}", c.offered + c.opened, meter.read());
     }
-    // Programs ask at one desk.
+    // All stacks share one shim server.
     servers[0].0.programs().refused().for_each(|line| eprintln!("{line}"));
     full
 }

@@ -1,4 +1,4 @@
-//! What is said at the start: what was chosen and why, and what has its limits here.
+//! Lines at the start: the choices with their reasons, and limits of this machine.
 
 use host::cores::{Manager, Mechanism, cpulist};
 use host::proc;
@@ -10,17 +10,17 @@ use super::Args;
 use super::config::Config;
 use super::mechanism::Choice;
 
-/// How it starts.
+/// Facts about the start.
 pub(super) struct Start<'a> {
     pub cores: &'a [CoreId],
     pub period: Span,
     pub choice: &'a Choice,
     pub sensor_why: &'a str,
-    /// Whether we run before those whom we manage.
+    /// True if we run before the managed tasks.
     pub is_first: bool,
 }
 
-/// What was chosen, and why.
+/// Prints the choices and their reasons.
 pub(super) fn greet(config: &Config, args: &Args, manager: &dyn Manager, start: &Start<'_>) {
     let &Start { cores, period, choice, sensor_why, is_first } = start;
     let paper = Settings::default().period;
@@ -44,7 +44,7 @@ pub(super) fn greet(config: &Config, args: &Args, manager: &dyn Manager, start: 
     limits.iter().for_each(|limit| println!("limit: {limit}"));
 }
 
-/// What does not work as one might expect, and what it would take.
+/// Limits that may surprise, and their remedies.
 fn limits(config: &Config, manager: &dyn Manager, choice: &Choice, is_first: bool) -> Vec<String> {
     let mut limits = Vec::new();
     let ids = (0..config.tasks.len()).map(|number| TaskId(number as u16));

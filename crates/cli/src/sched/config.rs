@@ -1,4 +1,4 @@
-//! The file that says what shares a machine.
+//! Configuration file of `greenwave sched`: the tasks that share a machine.
 
 use std::path::{Path, PathBuf};
 
@@ -11,10 +11,10 @@ use serde::Deserialize;
 use crate::settings::{text, text_or_none, within};
 use crate::{Error, include};
 
-/// What `greenwave sched example` prints: every setting with its default.
+/// Output of `greenwave sched example`: every setting with its default.
 pub const EXAMPLE: &str = include_str!("example.toml");
 
-/// The mechanisms that can be asked for.
+/// The accepted mechanisms.
 pub const MECHANISMS: [&str; 4] = ["auto", "affinity", "scx", "runtime"];
 
 /// The file.
@@ -79,7 +79,7 @@ pub enum ClassName {
     BE,
 }
 
-/// What tells how busy DRAM is.
+/// Sensors of DRAM load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SensorName {
@@ -114,27 +114,26 @@ impl Default for Config {
     }
 }
 
-/// Where to find one that is right.
+/// Advice for a valid file.
 const RIGHT: &str = "greenwave sched example, for a valid one";
 
 impl Config {
-    /// Reads the file at `path`; `mechanism` goes before its own.
+    /// Reads the file at `path`; `mechanism` overrides its own.
     ///
-    /// # Errors
-    /// It cannot be read, or what is wrong in it and what would be valid.
+    /// # Errors A file that cannot be read, or the mistake in it and what would be valid.
     pub fn load(path: &Path, mechanism: Option<&str>) -> Result<Self, Error> {
         let start = "greenwave sched example >tasks.toml, to start from";
         let all = include::read(path).map_err(|e| if path.exists() { e } else { e.advice(start) })?;
         Self::of(&path.display().to_string(), &all.text, mechanism, |line| all.place(line))
     }
 
-    /// Reads `text`; `name` is its file.
+    /// Parses `text`; `name` is its file.
     #[cfg(test)]
     pub fn parse(name: &str, text: &str) -> Result<Self, Error> {
         Self::of(name, text, None, |line| format!("{name}:{line}"))
     }
 
-    /// Reads `text`, which `name` begins; `place` says of a line where it is.
+    /// Parses `text`; `name` begins its errors, and `place` maps a line to its file.
     fn of(
         name: &str,
         text: &str,
@@ -152,7 +151,7 @@ impl Config {
         Ok(config)
     }
 
-    /// Refuses what can be refused without looking at the machine: what is wrong, and what to try.
+    /// Refuses mistakes that show without looking at the machine: the error and advice.
     fn check(&self) -> Result<(), (String, String)> {
         let right = |what: String| (what, RIGHT.to_owned());
         let bad = |what: String| Err(right(what));
@@ -265,10 +264,9 @@ impl Config {
         Ok(())
     }
 
-    /// The cores to share out, of those that this process may use.
+    /// The managed cores, among those that this process may use.
     ///
-    /// # Errors
-    /// What is no core, or not ours.
+    /// # Errors Not a core, or not ours.
     pub fn managed(&self, ours: &[CoreId]) -> Result<Vec<CoreId>, Error> {
         let Some(text) = &self.cores else { return Ok(ours.to_vec()) };
         let advice = format!("cores = {:?}, which greenwave may use here", cpulist::text(ours));
@@ -286,10 +284,9 @@ impl Config {
         }
     }
 
-    /// Who has which core, at first nobody; and who decides, every `period`.
+    /// The core assignment, at first empty; and the policy that decides every `period`.
     ///
-    /// # Errors
-    /// More guaranteed cores than there are; an unknown policy.
+    /// # Errors More guaranteed cores than there are; an unknown policy.
     pub fn arrange(
         &self,
         topology: Topology,
@@ -307,8 +304,8 @@ impl Config {
         Ok((board, policy))
     }
 
-    /// From round to round, and how long without waiting until a core is given back: as it was
-    /// said, or as it suits the mechanism.
+    /// The period of rounds, and the idle time until a core is returned: as set, or the mechanism's
+    /// default.
     pub fn tempo(&self, mechanism: Mechanism) -> (Span, Span) {
         let (period, calm) = match mechanism {
             Mechanism::Scx | Mechanism::Runtime => (Span::from_micros(50), Span::from_micros(100)),
@@ -317,7 +314,7 @@ impl Config {
         (self.period.unwrap_or(period), self.calm.unwrap_or(calm))
     }
 
-    /// For the policy.
+    /// The policy's settings.
     pub fn settings(&self, period: Span) -> Settings {
         Settings {
             period,
@@ -331,28 +328,28 @@ impl Config {
         }
     }
 
-    /// Whether a task runs on our runtime, and says so.
+    /// True if a task declares that it runs on our runtime.
     pub fn has_pulses(&self) -> bool {
         self.tasks.iter().any(|task| task.pulse)
     }
 
-    /// Whether the policy looks at bandwidth.
+    /// True if the policy uses bandwidth.
     pub fn asks_for_bandwidth(&self) -> bool {
         ["caladan", "caladan-no-hyperthread"].contains(&self.policy.as_str())
     }
 }
 
-/// THRESH_QD of a task whose threads are looked at, unless it is said: shorter waits than half a
-/// round of 2 ms end before a decision could end them, by the kernel's idle class.
+/// Default THRESH_QD of a task whose threads are observed: shorter waits than half a round of 2 ms
+/// end before a decision could end them, by the kernel's idle class.
 const DELAY_SEEN: Span = Span::from_millis(1);
 
 impl Task {
-    /// Whether it is LC.
+    /// True for an LC task.
     pub fn is_critical(&self) -> bool {
         self.class == ClassName::LC
     }
 
-    /// As policies know it under `mechanism`: what was not said is as it suits that.
+    /// The task for policies under `mechanism`, with that mechanism's defaults.
     pub fn spec(&self, mechanism: Mechanism) -> TaskSpec {
         let default = TaskSpec::critical(self.guaranteed);
         let is_told = match mechanism {
@@ -374,7 +371,7 @@ impl Task {
         }
     }
 
-    /// Its processes, where somebody else started them.
+    /// Its processes, where greenwave did not start them.
     pub fn who(&self) -> Option<TaskSelector> {
         let by_group = || self.cgroup.as_ref().map(|path| TaskSelector::Group(group_path(path)));
         self.pid.map(TaskSelector::Process).or_else(by_group)

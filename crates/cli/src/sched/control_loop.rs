@@ -1,4 +1,4 @@
-//! Rounds that follow each other: the policy decides, the mechanism acts, and what happens is told.
+//! Control loop: the policy decides, the mechanism acts, and changes are reported.
 
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,12 +18,12 @@ use super::reload::Reload;
 use super::status::{self, Status};
 use crate::control::{self, Control};
 
-/// How often we look whether programs of ours have ended.
+/// Interval of checks for ended programs of ours.
 const REAP_EVERY: Span = Span::from_millis(25);
 
-/// One round after another.
+/// State of the control loop.
 pub(super) struct ControlLoop<'a> {
-    /// As it is now.
+    /// The configuration in force.
     pub config: Config,
     pub args: &'a Args,
     pub reload: Reload<'a>,
@@ -32,14 +32,14 @@ pub(super) struct ControlLoop<'a> {
     pub watch: ContentionAlarm,
     pub mechanism: Mechanism,
     pub period: Span,
-    /// Where it shows itself, if anywhere.
+    /// The live view, if any.
     pub shown: Option<Shown>,
-    /// Where it is asked, if anywhere.
+    /// The control socket, if any.
     pub control: Option<Control>,
 }
 
 impl ControlLoop<'_> {
-    /// Until ctrl-C, the end of all tasks, or of the time.
+    /// Runs until ctrl-C, the end of all tasks, or the end of the time.
     pub fn run(
         &mut self,
         manager: &mut dyn Manager,
@@ -87,20 +87,20 @@ impl ControlLoop<'_> {
             if ends {
                 return status;
             }
-            // Whatever a round takes, others have the core for as long.
+            // Other tasks have the core at least as long as a round took.
             let next = (start + self.period).max(self.clock.now() + cost);
             std::thread::sleep(Duration::from(next.since(self.clock.now())));
         }
     }
 
-    /// Takes over other thresholds, if that was asked for.
+    /// Applies new thresholds, if a reload is requested.
     fn read_again(&mut self, manager: &mut dyn Manager) {
         let Some(read) = self.reload.look(self.control.as_mut(), &self.config) else { return };
         let outcome = read.map(|config| self.take_over(manager, config));
         control::tell(self.control.as_mut(), self.clock.now(), &outcome);
     }
 
-    /// Has other thresholds hold from now on; what to say of it.
+    /// Applies `config`'s thresholds from now on; returns the report.
     fn take_over(&mut self, manager: &mut dyn Manager, config: Config) -> String {
         for (number, task) in config.tasks.iter().enumerate() {
             let (id, spec) = (TaskId(number as u16), task.spec(self.mechanism));
@@ -112,7 +112,7 @@ impl ControlLoop<'_> {
         "reloaded: thresholds".to_owned()
     }
 
-    /// To the log, and to the hook.
+    /// Reports to the log and the hook.
     fn report(&self, change: Change) {
         let (word, trouble) = match change {
             Change::Raised(trouble) => ("raised", trouble),
@@ -128,7 +128,7 @@ impl ControlLoop<'_> {
             .env("GREENWAVE_WHERE", place);
         hook.stdin(std::process::Stdio::null()).stdout(std::io::stderr());
         match hook.spawn() {
-            // It may take as long as it likes, and nobody waits for it.
+            // Its duration is unbounded, and no other thread waits for it.
             Ok(mut child) => drop(std::thread::spawn(move || child.wait())),
             Err(e) => eprintln!("hook {program}: {e}"),
         }

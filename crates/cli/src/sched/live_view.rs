@@ -1,5 +1,4 @@
-//! What a scheduler shows live: its tasks, who has which core, and what was
-//! seen when one changed hands.
+//! Live view of a scheduler: tasks, core assignment, and the observations behind each reallocation.
 
 use host::cores::cpulist;
 use queueing::{CoreId, Histogram, Span, Time};
@@ -9,20 +8,20 @@ use sched::cores::{Allocator, CoreAssignment, CoreState, TaskId};
 use super::config::Config;
 use crate::ui::{Figure, Head, Labels, MetricsSample, Move, Owner, Spans, Ui};
 
-/// A view, and what it is told next.
+/// A live view, and the data for its next update.
 pub(super) struct Shown {
     ui: Ui,
     moves: ReallocationLog,
-    /// Since it was told last; at most [`MOVES_MAX`].
+    /// Moves since the last update; at most [`MOVES_MAX`].
     moved: Vec<reallocations::Move>,
-    /// What rounds took since then.
+    /// Cost of rounds since then.
     cost: Histogram,
 }
 
-/// Cores that change hands between two looks; those beyond it are not shown.
+/// Core moves kept between two updates; further ones are not shown.
 const MOVES_MAX: usize = 4096;
 
-/// What this is, for who looks at it live.
+/// Description of this command for the live view.
 pub(super) fn head(config: &Config, cores: &[CoreId]) -> Head {
     let (policy, cores, tasks) = (&config.policy, cpulist::text(cores), config.tasks.len());
     let about = format!("policy {policy} on cores {cores}, {tasks} tasks");
@@ -35,7 +34,7 @@ impl Shown {
         Self { ui, moves, moved: Vec::new(), cost: Histogram::coarse() }
     }
 
-    /// Looks at a round that began at `now` and took `cost`.
+    /// Records a round that began at `now` and took `cost`.
     pub(super) fn round(&mut self, now: Time, allocator: &Allocator, cost: Span) {
         self.moves.round(now, allocator, &mut self.moved);
         self.moved.truncate(MOVES_MAX);
@@ -46,7 +45,7 @@ impl Shown {
         self.ui.is_due(now)
     }
 
-    /// Shows `figures`, and what the rounds since the last time brought.
+    /// Publishes `figures`, and the rounds since the last update.
     pub(super) fn tell(&mut self, now: Time, config: &Config, board: &CoreAssignment, figures: Vec<Figure>) {
         let owners = board.topology().all().map(|core| {
             let hold = board.state(core);

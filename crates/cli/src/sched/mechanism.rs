@@ -1,4 +1,4 @@
-//! How decisions are carried out: what was asked for, or the best that works here.
+//! Choice of the mechanism: the requested one, or the best that works here.
 
 use host::cores::{Mechanism, scx};
 use queueing::CoreId;
@@ -6,11 +6,11 @@ use queueing::CoreId;
 use super::config::Config;
 use crate::Error;
 
-/// A mechanism, and why this one.
+/// A mechanism, and the reason for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice {
     pub mechanism: Mechanism,
-    /// In a line.
+    /// The reason in a line.
     pub why: String,
 }
 
@@ -23,8 +23,8 @@ const RUNTIME: &str = "programs on greenwave's runtime (pulse = true) report wai
 
 /// Chooses for `managed` of the cores that are `ours`.
 ///
-/// # Errors
-/// What was asked for cannot be had here, or not with this policy: why, and what to try.
+/// # Errors The requested mechanism does not work here, or not with this policy: the reason and
+/// advice.
 pub fn choose(config: &Config, ours: &[CoreId], managed: &[CoreId]) -> Result<Choice, Error> {
     let by = |mechanism: Mechanism, why: String| Ok(Choice { mechanism, why });
     let affinity = |why: String| by(Mechanism::Affinity, why);
@@ -54,7 +54,7 @@ pub fn choose(config: &Config, ours: &[CoreId], managed: &[CoreId]) -> Result<Ch
 }
 
 impl Choice {
-    /// What does not hold under it, for whoever reads the first lines.
+    /// Limits of the mechanism, for the first lines of output.
     pub fn limits(&self, config: &Config, limits: &mut Vec<String>) {
         match self.mechanism {
             Mechanism::Scx => limits.push(
@@ -87,7 +87,7 @@ mod tests {
         let by = |text: &str, managed: &[CoreId]| choose(&config(text), &ours, managed);
         let plain = by("mechanism = \"affinity\"", &managed).unwrap();
         assert_eq!(plain, Choice { mechanism: Mechanism::Affinity, why: AFFINITY.to_owned() });
-        // Whatever works here, with all cores shared out none is left for rounds.
+        // If all cores are managed, none is left for rounds, on any machine.
         let all = by("", &ours).unwrap();
         assert!(
             all.mechanism == Mechanism::Affinity && all.why.contains("scx is off because it needs a core"),

@@ -1,9 +1,9 @@
-//! `greenwave sched`: a machine shared by latency-critical and best-effort programs.
+//! `greenwave sched`: sharing of a machine between latency-critical and best-effort programs.
 //!
-//! Policies are `sched::cores`', what is done to programs is `host::cores`';
-//! here a configuration becomes both, [rounds](rounds::Rounds) follow each other, and what
-//! happens is told. However this ends, everything that was changed is put back: by us, by a
-//! guardian, or by the next start.
+//! `sched::cores` holds the policies, `host::cores` the mechanisms. This module builds both from a
+//! configuration, runs the [control loop](control_loop::ControlLoop) and reports changes. All
+//! changes are undone however the command ends: by itself, by a guardian process, or by the next
+//! start.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -85,10 +85,9 @@ enum Sub {
     Restore(restore::Args),
 }
 
-/// Does what was asked.
+/// Runs the subcommand.
 ///
-/// # Errors
-/// A configuration that cannot be, and what to try.
+/// # Errors An invalid configuration, with advice.
 pub fn run(args: &Args, arguments: &Arguments) -> Result<ExitCode, Error> {
     match (&args.command, &args.config) {
         (Some(Sub::Example), _) => print!("{}", config::EXAMPLE),
@@ -107,15 +106,14 @@ pub fn run(args: &Args, arguments: &Arguments) -> Result<ExitCode, Error> {
 }
 
 impl Args {
-    /// True unless a subcommand does something else.
+    /// True unless a subcommand is given.
     pub fn is_daemon(&self) -> bool {
         self.command.is_none()
     }
 
-    /// Checks of a start before its first action.
+    /// Checks the arguments before the first action.
     ///
-    /// # Errors
-    /// As [`run`].
+    /// # Errors As [`run`].
     pub fn check(&self) -> Result<(), Error> {
         if self.every < Span::from_millis(10) {
             return Err(Error::new(format!("every {} is less than 10 ms", self.every)).advice("--every 1s"));
@@ -125,10 +123,9 @@ impl Args {
     }
 }
 
-/// Prints what the configuration in `path` says, if it is one that can start on this machine.
+/// Prints the configuration in `path`, if it can start on this machine.
 ///
-/// # Errors
-/// A file that cannot be read, or what is wrong in it and what would be valid; as [`run`].
+/// # Errors A file that cannot be read, or the mistake in it and what would be valid; as [`run`].
 pub fn describe(path: &Path, as_json: bool) -> Result<(), Error> {
     let config = Config::load(path, None)?;
     Plan::new(&config)?;
@@ -157,7 +154,7 @@ pub fn describe(path: &Path, as_json: bool) -> Result<(), Error> {
     Ok(())
 }
 
-/// Takes the tasks over, manages them, and puts them back.
+/// Takes over the tasks, manages them, and restores them.
 fn share(config: &Config, args: &Args, reload: Reload<'_>, reads: Vec<PathBuf>) -> Result<(), Error> {
     let folder = args.journals.clone().unwrap_or_else(undo_log::folder);
     restore::leftovers(&folder)?.iter().for_each(|line| eprintln!("{line}"));
@@ -180,7 +177,7 @@ fn share(config: &Config, args: &Args, reload: Reload<'_>, reads: Vec<PathBuf>) 
     let clock = Monotonic::new();
     let watch = ContentionAlarm::new(config.condition_after, &settings, &board);
     let tasks = start(config, choice.mechanism, &mut programs, &mut journal);
-    // After programs, which are to be where they like; before LC, which may go before us.
+    // After the programs, which choose their own cores; before LC tasks, which may precede us.
     let is_first = stand_back(&ours, &cores);
     let manager = tasks.and_then(|tasks| {
         let real_time = config.real_time;
@@ -205,7 +202,7 @@ fn share(config: &Config, args: &Args, reload: Reload<'_>, reads: Vec<PathBuf>) 
             control,
         };
         let status = rounds.run(&mut *manager, &mut programs, interrupted);
-        // Everybody goes on before anybody is asked to end.
+        // All tasks are resumed before any is asked to end.
         let restored = manager.put_back();
         let text = restored.as_ref().map_or_else(ToString::to_string, restore::text);
         status.end(clock.now(), config, &*manager, &text, args.json);
@@ -220,14 +217,14 @@ fn share(config: &Config, args: &Args, reload: Reload<'_>, reads: Vec<PathBuf>) 
         })
     });
     drop(programs);
-    // Its programs have ended, so nothing is left to do by it.
+    // Its programs have ended, so the log has nothing left to undo.
     let _ = undo_log::end_programs(&path);
     drop(guardian.stdin.take());
     let _ = guardian.wait();
     done.and_then(|done| done)
 }
 
-/// Starts commands, and says who every task is.
+/// Starts the commands, and resolves each task to its processes.
 fn start(
     config: &Config,
     mechanism: Mechanism,
@@ -257,12 +254,13 @@ fn start(
     config.tasks.iter().enumerate().map(setup).collect()
 }
 
-/// Off the managed cores, where others are, and before all whom we manage; whether that was allowed.
+/// Moves this process off the managed cores, where there are others, and before the managed tasks;
+/// true if that was allowed.
 fn stand_back(ours: &[CoreId], managed: &[CoreId]) -> bool {
     let rest = ours.iter().copied().filter(|core| !managed.contains(core));
     let rest = cpulist::set_of(rest);
     if rest.count() > 0 {
-        // On managed cores we only take more time from others.
+        // A failure only costs the managed tasks more of their cores' time.
         let _ = rustix::thread::sched_setaffinity(None, &rest);
     }
     SchedPolicy::FIRST.set(None).is_ok()

@@ -1,4 +1,4 @@
-//! All that can be refused before anything is started or changed, for `sched` and `check` alike.
+//! Checks before anything is started or changed, common to `sched` and `check`.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,7 @@ use super::mechanism::{self, Choice};
 use super::sensor::sensor;
 use crate::Error;
 
-/// A configuration as it is on this machine.
+/// A configuration applied to this machine.
 pub struct Plan {
     pub ours: Vec<CoreId>,
     pub cores: Vec<CoreId>,
@@ -28,10 +28,9 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Looks at this machine, and changes nothing.
+    /// Examines this machine, and changes nothing.
     ///
-    /// # Errors
-    /// Refusal of what this machine lacks, with advice.
+    /// # Errors A missing prerequisite, with advice.
     pub fn new(config: &Config) -> Result<Self, Error> {
         let ours =
             affinity::cores().map_err(|e| Error::new(format!("cannot read the allowed cores: {e}")))?;
@@ -56,7 +55,7 @@ impl Plan {
     }
 }
 
-/// Checks that there is such a program, where execvp(3) looks for it.
+/// Checks that the program exists where execvp(3) looks for it.
 fn program(name: &str) -> Result<(), Error> {
     let places = std::env::var_os("PATH").unwrap_or_default();
     let found = match name.contains('/') {

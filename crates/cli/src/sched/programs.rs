@@ -1,7 +1,7 @@
-//! The commands of a configuration: started, and ended with us.
+//! The commands of a configuration, which are started and ended by greenwave.
 //!
-//! Killed, we leave that to the kernel, which has each program end, and to the guardian, which ends
-//! what the programs have started, too ([`host::cores::journal::end_programs`]).
+//! If greenwave is killed, the kernel ends each program, and the guardian ends the processes that
+//! the programs have started ([`host::cores::undo_log::end_programs`]).
 
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
@@ -13,15 +13,14 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use super::config::Task;
 use crate::Error;
 
-/// Programs that we started, each in a process group of its own.
+/// Programs started by us, each in its own process group.
 #[derive(Default)]
 pub struct Programs(Vec<(Child, bool)>);
 
 impl Programs {
-    /// Starts `task`'s command; its process.
+    /// Starts `task`'s command; returns its process.
     ///
-    /// # Errors
-    /// It is no program, or its output has nowhere to go.
+    /// # Errors It is no program, or its output cannot be opened.
     pub fn start(&mut self, task: &Task, words: &[String]) -> Result<u32, Error> {
         let of_task = |what: String| Error::new(format!("task {}: {what}", task.name));
         let mut command = Command::new(&words[0]);
@@ -34,7 +33,7 @@ impl Programs {
                     file.map_err(|e| Error::unwritable(path, &e).begin(&format!("task {}: ", task.name)))?;
                 command.stdout(out).stderr(err);
             }
-            // Stdout is ours.
+            // Stdout is reserved for our output.
             None => {
                 command.stdout(std::io::stderr());
             }
@@ -48,7 +47,7 @@ impl Programs {
         Ok(id)
     }
 
-    /// Buries who has ended.
+    /// Reaps ended programs.
     pub fn reap(&mut self) {
         for (child, ended) in &mut self.0 {
             *ended = *ended || !matches!(child.try_wait(), Ok(None));
@@ -57,7 +56,8 @@ impl Programs {
 
     fn signal(&self, signal: Signal) {
         for (child, _) in &self.0 {
-            // Of the whole group: what a program started ends with it. Whoever is gone needs none.
+            // Signals the whole group: processes started by a program end with it. Ended ones need
+            // no signal.
             let _ = i32::try_from(child.id())
                 .ok()
                 .and_then(Pid::from_raw)
@@ -67,7 +67,7 @@ impl Programs {
 }
 
 impl Drop for Programs {
-    /// Asks them to end, then ends them.
+    /// Asks the programs to end, then kills them.
     fn drop(&mut self) {
         self.signal(Signal::TERM);
         let end = Instant::now() + GRACE;

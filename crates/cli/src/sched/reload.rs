@@ -1,8 +1,7 @@
-//! SIGHUP, and `control … reload`: the file is read again, and its thresholds hold from the next round on.
+//! Reload of the file by SIGHUP or `control … reload`: its thresholds apply from the next round on.
 //!
-//! Thresholds, and what becomes of a condition, alone: who shares which cores, by
-//! which policy and mechanism, takes a restart. What is wrong, or would change
-//! anything else, changes nothing.
+//! Only thresholds and the reaction to a condition can change. Tasks, cores, policy and mechanism
+//! need a restart. A file with a mistake or any other change has no effect.
 
 use std::path::Path;
 
@@ -12,20 +11,20 @@ use crate::Error;
 use crate::config_file::{Arguments, read_again};
 use crate::control::Control;
 
-/// See the module.
+/// State of reloads.
 pub struct Reload<'a> {
-    /// What the scheduler was started with.
+    /// The scheduler's command line.
     arguments: &'a Arguments,
 }
 
 impl<'a> Reload<'a> {
-    /// From now on the signal is heard.
+    /// Handles the signal from now on.
     pub fn new(arguments: &'a Arguments) -> Self {
         let _ = host::signals::hangup();
         Self { arguments }
     }
 
-    /// What is to take the place of `config`, if that was asked for, or why it cannot.
+    /// The configuration that replaces `config`, if a reload is requested, or its error.
     pub fn look(&self, control: Option<&mut Control>, config: &Config) -> Option<Result<Config, Error>> {
         read_again(control, || self.read(config))
     }
@@ -46,9 +45,9 @@ impl<'a> Reload<'a> {
 
 const MAY: &str = "delay_max, request_max, tail_target, condition_after and hook";
 
-/// The first setting that is not as it was and cannot be changed.
+/// The first changed setting that needs a restart.
 fn changed(config: &Config, next: &Config) -> Option<String> {
-    // Whoever adds one says which kind it is.
+    // A new field must be sorted into one of the kinds.
     let Config {
         policy,
         mechanism,

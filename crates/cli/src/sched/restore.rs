@@ -1,8 +1,7 @@
-//! What a daemon that is gone left behind, put back.
+//! Restoration of the changes of a daemon that has ended.
 //!
-//! By its guardian, a process of our own that waits at the other end of a pipe
-//! until the daemon has ended however it may; and, should that be gone too, by
-//! the next start, or by hand.
+//! Done by its guardian, a process of ours that waits at the other end of a pipe for any end of the
+//! daemon; if that is gone too, by the next start, or by hand.
 
 use std::io::Read;
 use std::os::unix::process::CommandExt;
@@ -29,10 +28,9 @@ pub struct Args {
     guard: bool,
 }
 
-/// Puts back, and says what.
+/// Restores, and prints the changes.
 ///
-/// # Errors
-/// A journal that cannot be read.
+/// # Errors An undo log that cannot be read.
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let Some(path) = &args.journal else {
         let lines = leftovers(&args.journals.clone().unwrap_or_else(undo_log::folder))?;
@@ -44,7 +42,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     };
     if args.guard {
         let mut all = Vec::new();
-        // It ends when the last one who could write has ended.
+        // The pipe ends when its last writer has ended.
         let _ = std::io::stdin().read_to_end(&mut all);
         if !path.exists() {
             return Ok(ExitCode::SUCCESS);
@@ -57,10 +55,10 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Puts back what the journal at `path` says, ends the programs that its daemon started, and says so.
+/// Undoes the log at `path`, ends the programs that its daemon started, and returns the report.
 fn whole(path: &Path) -> std::io::Result<String> {
     let restored = undo_log::restore(path)?;
-    // Everybody goes on before anybody is asked to end.
+    // All tasks are resumed before any is asked to end.
     let ended = match undo_log::end_programs(path) {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => Vec::new(),
         ended => ended?,
@@ -72,10 +70,9 @@ fn whole(path: &Path) -> std::io::Result<String> {
     Ok(format!("{}{ended}", text(&restored)))
 }
 
-/// Puts back what those left behind, with journals in `folder`, who are gone; a line for each.
+/// Undoes the logs in `folder` whose daemons have ended; a line for each.
 ///
-/// # Errors
-/// A journal that cannot be read.
+/// # Errors An undo log that cannot be read.
 pub fn leftovers(folder: &Path) -> Result<Vec<String>, Error> {
     let mut lines = Vec::new();
     for (path, author) in journals(folder)? {
@@ -84,7 +81,7 @@ pub fn leftovers(folder: &Path) -> Result<Vec<String>, Error> {
         }
         match whole(&path) {
             Ok(text) => lines.push(format!("greenwave {} has ended: {text}", author.process)),
-            // Its guardian was as quick.
+            // Its guardian was faster.
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
             Err(e) => return Err(Error::file(&path, &e)),
         }
@@ -92,10 +89,9 @@ pub fn leftovers(folder: &Path) -> Result<Vec<String>, Error> {
     Ok(lines)
 }
 
-/// Refuses `cores` that another one manages, with a journal in `folder`.
+/// Refuses `cores` that another daemon manages, by its undo log in `folder`.
 ///
-/// # Errors
-/// Which, and whose they are.
+/// # Errors The cores and their daemon.
 pub fn unless_managed(folder: &Path, cores: &[CoreId]) -> Result<(), Error> {
     for (_, author) in journals(folder)? {
         let both: Vec<CoreId> = cores.iter().copied().filter(|core| author.cores.contains(core)).collect();
@@ -108,7 +104,7 @@ pub fn unless_managed(folder: &Path, cores: &[CoreId]) -> Result<(), Error> {
     Ok(())
 }
 
-/// The journals in `folder`, and who wrote each.
+/// The undo logs in `folder`, and the author of each.
 fn journals(folder: &Path) -> Result<Vec<(PathBuf, Author)>, Error> {
     undo_log::all(folder).map_err(|e| Error::file(folder, &e))
 }
@@ -134,13 +130,12 @@ pub fn text(restored: &Restored) -> String {
 
 /// Starts the guardian of `journal`. It ends once the child's stdin is closed.
 ///
-/// # Errors
-/// We cannot be started again.
+/// # Errors This program cannot be started again.
 pub fn guardian(journal: &Path) -> Result<Child, Error> {
     let this = Path::new("/proc/self/exe");
     let mut command = Command::new(this);
     command.args(["sched", "restore", "--guard"]).arg(journal);
-    // In a group of its own: ctrl-C is not meant for it.
+    // In its own process group, so that ctrl-C does not reach it.
     let child =
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0).spawn();
     child.map_err(|e| Error::file(this, &e))

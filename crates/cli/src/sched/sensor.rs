@@ -1,4 +1,4 @@
-//! Which sensor of the machine a configuration gets.
+//! Choice of the DRAM sensor for a configuration.
 
 use host::cores::{Counters, Limit, NullSensor, Probe, Sensor};
 use queueing::CoreId;
@@ -6,10 +6,9 @@ use queueing::CoreId;
 use super::config::{Config, SensorName};
 use crate::Error;
 
-/// What tells how busy DRAM is around `cores`, and why this.
+/// The sensor of DRAM load around `cores`, and the reason for it.
 ///
-/// # Errors
-/// Counters were asked for, and there are none.
+/// # Errors Counters were requested, and there are none.
 pub fn sensor(config: &Config, cores: &[CoreId]) -> Result<(Box<dyn Sensor>, String), Error> {
     let none = |why: &str| -> (Box<dyn Sensor>, String) { (Box::new(NullSensor), why.to_owned()) };
     let probe = |why: &str| -> (Box<dyn Sensor>, String) {

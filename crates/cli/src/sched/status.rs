@@ -1,4 +1,4 @@
-//! What a scheduler says: at first, every so often, and at the end.
+//! Status output of a scheduler: at the start, periodically, and at the end.
 
 use host::cores::{Figures, Manager};
 use queueing::{Histogram, Span, Time};
@@ -11,25 +11,25 @@ use crate::table::{Table, micros};
 use crate::ui::{Figure, Labels, metrics};
 use crate::{failure, report};
 
-/// What happened since the last line, and altogether.
+/// Statistics since the last line, and in total.
 pub struct Status {
     began: Time,
-    /// Since the last line, and since the live view was told.
+    /// Marks of the last line and of the last live-view update.
     told: Mark,
     shown: Mark,
-    /// What a round took.
+    /// Cost of rounds.
     pub cost: Histogram,
     pub rounds: u64,
     pub actions: u64,
     /// Conditions raised so far.
     pub raised: u64,
-    /// Why the kernel took the mechanism off, if it has.
+    /// The kernel's reason for the loss of the mechanism, if lost.
     pub lost: Option<String>,
-    /// Why the metrics could not be written the last time, if so.
+    /// Error of the last write of the metrics, if any.
     metrics_failed: Option<String>,
 }
 
-/// Where an interval began.
+/// Beginning of an interval.
 struct Mark {
     at: Time,
     before: Vec<Figures>,
@@ -37,7 +37,7 @@ struct Mark {
     longest: Vec<Span>,
 }
 
-/// A task in an interval.
+/// Statistics of a task in an interval.
 struct Line {
     cores: u16,
     cpu: f64,
@@ -45,15 +45,15 @@ struct Line {
     longest: Span,
     threads: usize,
     parked: bool,
-    /// Somebody there is behind his budget.
+    /// True if a request is behind its budget.
     behind: bool,
     refused: u64,
-    /// Workers that tell, and how many of them are parked.
+    /// Reporting workers, and the parked ones among them.
     workers: Option<(usize, usize)>,
 }
 
 impl Status {
-    /// From `now` on, for so many tasks.
+    /// Statistics of `tasks` tasks from `now` on.
     pub fn new(now: Time, tasks: usize) -> Self {
         let mark =
             || Mark { at: now, before: vec![Figures::default(); tasks], longest: vec![Span::ZERO; tasks] };
@@ -72,7 +72,7 @@ impl Status {
         }
     }
 
-    /// What happened since the last line, or since the view was told.
+    /// Statistics since `mark`, for the last line or the last live-view update.
     fn lines(
         &mut self,
         now: Time,
@@ -110,7 +110,7 @@ impl Status {
         mark.before.iter_mut().zip(&mut mark.longest).enumerate().map(of).collect()
     }
 
-    /// The same for the live view.
+    /// The same as figures for the live view.
     pub fn figures(
         &mut self,
         now: Time,
@@ -123,7 +123,8 @@ impl Status {
         figures(config, &lines, self, manager.sensor().slowdown(), conditions)
     }
 
-    /// A line for each task since the last time, as text or JSON; and the metrics, if they go anywhere.
+    /// Prints a line for each task since the last time, as text or JSON, and writes the metrics, if
+    /// requested.
     pub fn tell(
         &mut self,
         now: Time,
@@ -190,7 +191,7 @@ impl Status {
         }
     }
 
-    /// The whole run: a row a task, and what it took.
+    /// Prints the whole run: a row per task, and the scheduler's cost.
     pub fn end(&self, now: Time, config: &Config, manager: &dyn Manager, restored: &str, as_json: bool) {
         if let Some(why) = &self.metrics_failed {
             failure::note(format!("the metrics file does not have the final values: {why}"));
@@ -242,7 +243,7 @@ impl Status {
     }
 }
 
-/// Tasks in an interval, as Prometheus and the live view know them.
+/// Statistics of tasks in an interval, for Prometheus and the live view.
 fn figures(
     config: &Config,
     lines: &[Line],
@@ -289,7 +290,7 @@ pub fn named(trouble: Contention, config: &Config) -> String {
     format!("{what} {place}")
 }
 
-/// What the trouble is, and where.
+/// The contention's kind and place.
 pub fn parts(trouble: Contention, config: &Config) -> (&'static str, String) {
     match trouble {
         Contention::Queue(task) => ("queue", config.tasks[task.index()].name.clone()),

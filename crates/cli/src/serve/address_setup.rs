@@ -1,8 +1,7 @@
-//! Before a server listens: its addresses are checked and found.
+//! Address setup before a server listens: duplicate detection, DHCP and router advertisements.
 //!
-//! The shards do that themselves, as they will while they serve; here they are
-//! turned until all have what was asked for, somebody else turns out to have
-//! it, or nobody has answered for too long.
+//! The stacks do this themselves, as later while they serve; here they run until all requested
+//! addresses are found, another host has one of them, or the time is over.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,26 +17,26 @@ use crate::Error;
 use crate::address::{Addresses, Cidr};
 use crate::device::not_the_kernels;
 
-/// How long a server or a router may take to say something.
+/// Time for a server or a router to answer.
 const PATIENCE: Span = Span::from_secs(10);
-/// How often things are looked at while nothing comes.
+/// Poll interval while nothing comes.
 const LOOK_EVERY: Span = Span::from_millis(5);
-/// Steps of a shard before the next one's turn.
+/// Steps of a shard before the next shard runs.
 const STEPS_MAX: usize = 1024;
 
-/// Addresses that are in use.
+/// Addresses in use.
 pub(crate) struct Found {
-    /// Those that clients are to use.
+    /// Addresses for clients.
     pub(crate) served: Vec<IpAddr>,
     /// Those and our link-local one.
     pub(crate) every: Vec<IpAddr>,
 }
 
-/// A stack with an owner who turns it.
+/// A stack that its owner steps.
 pub(crate) trait Steppable<D: Device> {
     /// The stack.
     fn stack(&mut self) -> &mut Stack;
-    /// Does what there is to do, up to a bound; nobody listens yet.
+    /// Does the pending work, up to a bound; there is no listener yet.
     fn turn(&mut self, now: Time, device: &mut D);
 }
 
@@ -67,11 +66,10 @@ impl<D: Device, P: AppSockets> Steppable<D> for SocketProxy<D, P> {
     }
 }
 
-/// Turns `shards` until they have what `wanted` says, and prints what was
-/// found (`aside`: to stderr). `None` when `interrupted`.
+/// Steps `shards` until they have the addresses in `wanted`, and prints them (`aside`: on stderr).
+/// `None` when `interrupted`.
 ///
-/// # Errors
-/// An address that somebody has; nobody answers within [`PATIENCE`].
+/// # Errors An address that another host has; no answer within [`PATIENCE`].
 pub(crate) fn settle<D: Device, S: Steppable<D>>(
     shards: &mut [(S, D)],
     wanted: &Addresses,
@@ -90,7 +88,7 @@ pub(crate) fn settle<D: Device, S: Steppable<D>>(
             Some(_) => turn(shards, &clock),
         }
     }
-    // Every shard has the same.
+    // Every shard has the same addresses.
     let Some((first, _)) = shards.first_mut() else { return Ok(None) };
     let stack = first.stack();
     let every: Vec<IpAddr> = stack.addrs().collect();
@@ -99,24 +97,24 @@ pub(crate) fn settle<D: Device, S: Steppable<D>>(
     Ok(Some(Found { served, every }))
 }
 
-/// Lets each shard do what there is to do, then waits a little for more.
+/// Steps each shard until it is idle, then waits a little for more.
 fn turn<D: Device, S: Steppable<D>>(shards: &mut [(S, D)], clock: &Monotonic) {
     for (shard, device) in shards.iter_mut() {
         shard.turn(clock.now(), device);
     }
-    // The first shard has a device in any case; others may share it.
+    // The first shard always has a device; others may share it.
     if let Some((_, device)) = shards.first_mut() {
         device.wait(LOOK_EVERY);
     }
 }
 
-/// What a stack still lacks.
+/// The missing part of a stack's addresses.
 enum Missing {
-    /// An address that it has to check.
+    /// An address that is still being checked.
     Checked,
-    /// An address that somebody else has.
+    /// An address that another host has.
     Taken(Cidr),
-    /// A server's answer.
+    /// A DHCP server's answer.
     Lease,
     /// A router's advertisement.
     Advertisement,
@@ -138,13 +136,13 @@ fn missing(stack: &Stack, wanted: &Addresses) -> Option<Missing> {
     (wanted.slaac && !found).then_some(Missing::Advertisement)
 }
 
-/// Whether a router's advertisement led to `addr`.
+/// True if `addr` derives from a router's advertisement.
 fn is_made(addr: IpAddr, wanted: &Addresses) -> bool {
     let is_global = matches!(addr, IpAddr::V6(addr) if !addr.is_unicast_link_local());
     is_global && wanted.given().all(|given| given != addr)
 }
 
-/// Whether clients are to use `addr`.
+/// True if `addr` is for clients.
 fn is_served(addr: IpAddr, wanted: &Addresses) -> bool {
     addr.is_ipv4() || is_made(addr, wanted) || wanted.given().any(|given| given == addr)
 }
@@ -169,7 +167,7 @@ fn silence(what: &Missing) -> Error {
     }
 }
 
-/// Prints what was found; `aside`, to stderr.
+/// Prints the addresses found; `aside`: on stderr.
 fn say(stack: &Stack, wanted: &Addresses, now: Time, aside: bool) -> Result<(), Error> {
     let say = |line: String| if aside { eprintln!("{line}") } else { println!("{line}") };
     if let Some(lease) = stack.lease() {

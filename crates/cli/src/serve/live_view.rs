@@ -1,6 +1,5 @@
-//! What a running server shows: its shards are asked about once a second, and
-//! what they hand over is told to the view, written as traces, and kept for the
-//! summary.
+//! Live view of a running server: its shards are polled about once a second; their data goes to the
+//! view and the traces, and is kept for the summary.
 
 use std::sync::Arc;
 
@@ -13,20 +12,20 @@ use crate::traces::Traces;
 use crate::ui::metrics::{CAME, DEPTH, LEFT, RESETS, SHED, WAIT};
 use crate::ui::{Figure, Labels, MetricsSample, Spans, Ui};
 
-/// See the module.
+/// State of the live view.
 pub(super) struct Watched<'a> {
     ui: Option<&'a Ui>,
     traces: Option<Traces>,
-    /// Which requests are kept whole, of all shards together.
+    /// Slow requests kept in full, of all shards together.
     slow: Limits,
-    /// Slow requests that are in nobody's traces, as there were too many.
+    /// Slow requests that are in no trace because there were too many.
     left_out: u64,
-    /// The device, as it is called on the command line.
+    /// The device, as named on the command line.
     device: &'a str,
     shards: SnapshotPoller<ShardSnapshot>,
-    /// Waits of all answers so far, of each shard.
+    /// Waits of all snapshots so far, of each shard.
     totals: Vec<Stats>,
-    /// All of them in the last one, added up.
+    /// Sum over the shards in the last snapshot.
     sum: Stats,
 }
 
@@ -48,12 +47,12 @@ impl<'a> Watched<'a> {
         Self { ui, traces, slow, left_out: 0, device, shards, totals, sum: Stats::default() }
     }
 
-    /// Where the shards show themselves.
+    /// Snapshot exchanges of the shards.
     pub(super) fn hatches(&self) -> Vec<Arc<SnapshotExchange<ShardSnapshot>>> {
         self.shards.hatches()
     }
 
-    /// Asks if it is time to, and tells what has been answered.
+    /// Polls the shards when due, and publishes the answers.
     pub(super) fn look(&mut self, now: Time) {
         if self.shards.look(now) {
             self.tell(now);
@@ -90,7 +89,7 @@ impl<'a> Watched<'a> {
         });
         let labels = Labels::none().with("device", device);
         let oldest = Spans { name: "greenwave_guard_oldest_seconds", labels, recorded: &sum.delay };
-        // What never occurred is no histogram.
+        // An empty histogram is left out.
         let spans = waits.chain(left).chain([oldest]).filter(|spans| spans.recorded.count() > 0).collect();
         if let Some(ui) = self.ui {
             let slow = slow.iter().map(|(_, slow)| slow.clone()).collect();
@@ -99,11 +98,11 @@ impl<'a> Watched<'a> {
         self.traces.iter_mut().for_each(|traces| traces.tell(now, std::mem::take(&mut slow)));
     }
 
-    /// Adds the waits that the view has taken to what each shard has left, and
-    /// ends the traces, if there are any, with a line on stderr.
+    /// Adds the waits that the view has consumed to those left in each shard, and ends the traces,
+    /// if any, with a line on stderr.
     pub(super) fn give_back(mut self, now: Time, stats: &mut [Stats]) {
         let (mut left_out, mut slow) = (self.left_out, Vec::new());
-        // What was answered and never told; what was told is empty again.
+        // Answered and not published; published histograms are empty again.
         self.shards.end();
         for ((number, stats), (seen, total)) in
             stats.iter_mut().enumerate().zip(self.shards.seen().zip(&self.totals))
@@ -118,21 +117,20 @@ impl<'a> Watched<'a> {
         left_out += slowest(&mut slow, self.slow.most);
         if let Some(mut traces) = self.traces {
             traces.tell(now, slow);
-            // More than the slowest of a second are left out on purpose, where
-            // nobody said how slow.
+            // Without a given threshold only the slowest of a second are kept, on purpose.
             let left_out = if self.slow.over == queueing::Span::ZERO { 0 } else { left_out };
             eprintln!("{}", traces.end(left_out));
         }
     }
 }
 
-/// Moves the slow requests of shard `number` into `slow`; how many it left out.
+/// Moves the slow requests of shard `number` into `slow`; returns the number that it left out.
 fn whole(number: usize, stats: &mut Stats, slow: &mut Vec<(usize, Slow)>) -> u64 {
     slow.extend(stats.slow.take().into_iter().map(|slow| (number, slow)));
     stats.slow.left_out()
 }
 
-/// Keeps the slowest of all shards, in order; how many that leaves out.
+/// Keeps the slowest of all shards, in order; returns the number left out.
 pub(crate) fn slowest(slow: &mut Vec<(usize, Slow)>, most: usize) -> u64 {
     slow.sort_by_key(|(_, slow)| std::cmp::Reverse(slow.total()));
     let left_out = slow.len().saturating_sub(most);
@@ -159,7 +157,7 @@ pub(crate) fn of_resets(number: usize, c: &net::stack::Counters, figures: &mut V
     }));
 }
 
-/// What shard `number` counts, and what waits there.
+/// Counters of shard `number`, and its queue depths.
 fn of_shard(number: usize, c: &Counters, depths: &Depths, figures: &mut Vec<Figure>) {
     let shard = Labels::none().with("shard", number);
     let counters = [
@@ -198,7 +196,7 @@ mod tests {
 
     use super::*;
 
-    /// Each field has a value, so that one that is new is looked at here.
+    /// Each field has a value, so that a new field fails here.
     #[test]
     fn every_metric_moves_with_what_it_shows() {
         let driver = DriverCounters {

@@ -1,4 +1,4 @@
-//! Which policy a server's shards follow: a mode, or what stands in its place.
+//! Policy of a server's shards: a mode, or its overrides.
 
 use std::sync::Arc;
 
@@ -9,13 +9,12 @@ use sched::dispatch::{Params, Steering, by_name};
 use super::{Args, Serves};
 use crate::{Error, classify};
 
-/// Tasks that the event queue holds.
+/// Bound of the event queue.
 const TASKS: usize = 65_536;
 
-/// One for each of so many shards, and what they will have seen together.
+/// A policy for each of `shards` shards, and their common observations.
 ///
-/// # Errors
-/// The file's of `--policy`; what the mode and its classifiers cannot be together.
+/// # Errors The file's of `--policy`; an invalid combination of mode and classifiers.
 pub(super) fn policies(args: &Args, shards: usize) -> Result<(Vec<Policy>, Arc<Observed>), Error> {
     let (classifiers, observed) = match args.link.classifiers()? {
         Some(read) => read,
@@ -26,7 +25,7 @@ pub(super) fn policies(args: &Args, shards: usize) -> Result<(Vec<Policy>, Arc<O
     Ok((policies, observed))
 }
 
-/// What the mode makes of the classifiers, and what was asked for instead.
+/// The mode applied to the classifiers, with the requested overrides.
 fn policy(args: &Args, classifiers: Classifiers) -> Result<Policy, Error> {
     let workers = usize::from(args.workers.max(1));
     let params = Params::new(workers, TASKS);

@@ -1,4 +1,4 @@
-//! A server that has its device: it listens, serves, and says what happened.
+//! A server with an open device: it listens, serves, and prints a summary.
 
 use std::net::SocketAddr;
 use std::process::ExitCode;
@@ -33,7 +33,7 @@ use crate::sandbox::Sandbox;
 use crate::ui::Ui;
 use crate::{Error, panics, shard_args, traces};
 
-/// Says where threads must share a core.
+/// Notes that threads must share a core.
 fn note_cores(args: &Args) {
     let (shards, cores) = (usize::from(args.shards), host::Machine::this().cores);
     let workers = shards * usize::from(args.workers);
@@ -50,40 +50,40 @@ fn note_cores(args: &Args) {
     );
 }
 
-/// A server that has its device.
+/// A server with an open device.
 pub(super) struct Server<'a> {
     pub(super) args: &'a Args,
-    /// What they were read from.
+    /// The command line they were read from.
     pub(super) arguments: &'a Arguments,
-    /// What it gives up once it listens.
+    /// Privileges to drop once it listens.
     pub(super) sandbox: Sandbox,
-    /// Of the JSON at the end: the doctor could look at nothing then.
+    /// Header of the final JSON; the doctor could examine nothing by then.
     pub(super) header: Option<Header>,
     pub(super) addresses: Addresses,
-    /// Says which frames are ours, on an interface that is shared by frame.
+    /// Claims frames for us, on an interface that is shared by frame.
     pub(super) claimant: Option<Claimant>,
     /// The device's interface.
     pub(super) interface: Watch,
     pub(super) stack: StackConfig,
-    /// Received frames that the device can do without.
+    /// Received frames that may be held without starving the device.
     pub(super) held: Option<usize>,
     /// One for each shard.
     pub(super) policies: Vec<Policy>,
-    /// What they see.
+    /// Observations of the classifiers.
     pub(super) observed: Arc<Observed>,
-    /// Nothing more will come.
+    /// True when no more frames will come.
     pub(super) over: Arc<AtomicBool>,
-    /// How the device was opened, in brackets, and who else is there.
+    /// Open mode of the device and its other user, in brackets.
     pub(super) how: String,
     pub(super) end: String,
-    /// Where it shows itself, if anywhere.
+    /// The live view, if any.
     pub(super) ui: Option<Ui>,
-    /// Where it is asked, if anywhere.
+    /// The control socket, if any.
     pub(super) control: Option<Control>,
 }
 
 impl Server<'_> {
-    /// Over one device, or one for each shard.
+    /// Serves over one device, or one for each shard.
     pub(super) fn serve_on<D: Device + Send>(self, devices: Vec<D>) -> Result<ExitCode, Error>
     where
         D::Frame: Send,
@@ -125,7 +125,7 @@ impl Server<'_> {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// Says what happened; `begin` goes before what shard `number` did.
+    /// Prints the summary; `begin` goes before that of shard `number`.
     fn end(&self, stats: &[Stats], begin: impl Fn(usize)) {
         if let Some(header) = &self.header {
             return println!("{:#}", summary::json(header, stats));
@@ -153,8 +153,8 @@ impl Server<'_> {
         Ok(Shard::new(config, app.clone()))
     }
 
-    /// Has the shards find what addresses they do not have yet, and listen;
-    /// where that is. `None` when that was interrupted.
+    /// Lets the shards complete their addresses, and listen; returns where. `None` when
+    /// interrupted.
     fn listen<D: Device, A: App>(
         &self,
         shards: &mut [(Shard<D, A>, D)],
@@ -177,11 +177,10 @@ impl Server<'_> {
         Ok(Some(found.served.into_iter().map(|addr| SocketAddr::new(addr, port)).collect()))
     }
 
-    /// Serves until ctrl-C, or until nothing more will come.
+    /// Serves until ctrl-C, or until no more frames will come.
     ///
-    /// # Errors
-    /// What keeps it from listening; a thread of it dies, or its interface is
-    /// taken away: then all of it ends.
+    /// # Errors It cannot listen; a thread dies, or the interface is removed: then the whole server
+    /// ends.
     fn until_interrupted<D: Device + Send, A: App>(
         &mut self,
         mut shards: Vec<(Shard<D, A>, D)>,
@@ -248,7 +247,7 @@ impl Server<'_> {
     }
 }
 
-/// How often the flags that signals set are looked at.
+/// Interval of checks of the signal flags.
 const LOOK_EVERY: std::time::Duration = std::time::Duration::from_millis(50);
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! What a server says when it ends: what happened, who was shed, and where
-//! requests waited; as tables, or the same figures as JSON.
+//! Summary of a server at its end: counters, shed connections and waits per stage; as tables, or
+//! the same figures as JSON.
 
 use queueing::Span;
 use runtime::shard::Stats;
@@ -10,10 +10,10 @@ use crate::report::{Header, Plot};
 use crate::table::{Table, micros};
 use crate::{guard_args, malformed_summary};
 
-/// Parts of a distribution that are shown.
+/// Quantiles that are shown.
 const SHOWN: [(f64, &str); 3] = [(0.5, "p50"), (0.99, "p99"), (0.999, "p99.9")];
 
-/// Prints what one shard did.
+/// Prints the summary of one shard.
 pub(super) fn print(stats: &Stats, proto: Proto, guarded: bool) {
     let c = &stats.counters;
     match proto {
@@ -56,15 +56,15 @@ fn quantiles(histogram: &queueing::Histogram) -> [Span; 3] {
     SHOWN.map(|(q, _)| histogram.quantile(q))
 }
 
-/// The same of every shard, behind `header`.
+/// The same of every shard, after `header`.
 pub(super) fn json(header: &Header, stats: &[Stats]) -> Value {
     let shards: Vec<_> = stats.iter().map(shard).collect();
     let body = json!({ "world": "host", "shards": shards, "plots": [waits_plot(stats)] });
     header.stamp(body)
 }
 
-/// A bar for each shard and priority, of the mean waits at each stage: means
-/// add up, as other figures of a distribution do not.
+/// Bars for each shard and priority, of the mean waits at each stage: means add up, unlike
+/// quantiles.
 fn waits_plot(stats: &[Stats]) -> Plot {
     let mut bars: Vec<(String, Vec<(String, f64)>)> = Vec::new();
     for (number, shard) in stats.iter().enumerate() {

@@ -1,5 +1,4 @@
-//! What `greenwave sim fabric` is asked for: read by who plans the runs, who
-//! runs them and who shows what they found.
+//! Arguments of `greenwave sim fabric`, common to its planning, runs and output.
 
 use std::path::PathBuf;
 

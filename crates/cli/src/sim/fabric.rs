@@ -1,8 +1,7 @@
-//! `greenwave sim fabric`: flows through a network of switches.
+//! `greenwave sim fabric`: flows through a simulated network of switches.
 //!
-//! Every scheduler meets the same flows, seed by seed. Runs go side by side on
-//! all cores; what is shown is the mean over the seeds and, where there are
-//! several, its 95 % interval.
+//! Every scheduler gets the same flows, seed by seed. Runs go in parallel on all cores. Figures are
+//! means over the seeds and, where there are several, their 95 % intervals.
 
 use std::process::ExitCode;
 
@@ -17,10 +16,9 @@ use super::{flows, parquet};
 use crate::error::Error;
 use crate::{parallel, progress};
 
-/// Runs all points and shows what they found.
+/// Runs all points and prints the results.
 ///
-/// # Errors
-/// Settings that cannot be, before anything runs; files that cannot be written.
+/// # Errors Invalid settings, before anything runs; files that cannot be written.
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let plan = Plan::new(args)?;
     let files: Vec<_> = [&args.csv, &args.parquet, &args.report].into_iter().flatten().collect();
@@ -45,7 +43,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         args.parquet.as_ref().map(|path| parquet::write(path, runs())),
         args.report.as_ref().map(|path| crate::report::whole(path, &shown.page())),
     ];
-    // One that cannot be written does not keep the others from it.
+    // One failed file does not prevent the others.
     let mut failed = written.into_iter().flatten().filter_map(Result::err);
     let first = failed.next();
     failed.for_each(|e| eprintln!("{e}"));
@@ -56,8 +54,8 @@ fn flows_of<'a>((point, outcome): (&'a Point, &'a Outcome)) -> Flows<'a> {
     Flows { scheduler: &point.scheduler, seed: point.seed, flows: &outcome.flows }
 }
 
-/// As many of `threads` as can run at once: they meet every few microseconds,
-/// and one without a core keeps all others waiting.
+/// As many of `threads` as have cores: threads synchronize every few microseconds, and one without
+/// a core blocks all others.
 fn useful(threads: usize, cores: usize) -> usize {
     if threads > cores {
         eprintln!("note: --threads {threads} exceeds the {cores} cores; {cores} threads are used");
@@ -65,7 +63,7 @@ fn useful(threads: usize, cores: usize) -> usize {
     threads.min(cores)
 }
 
-/// The outcome of every point, with a bar that counts flows.
+/// The outcome of every point, with a progress bar of flows.
 fn simulate(plan: &Plan, threads: usize) -> Vec<Outcome> {
     let expected = plan.points.iter().map(|point| flows_expected(&point.config)).sum();
     let bar = progress::bar(expected);

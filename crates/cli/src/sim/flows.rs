@@ -1,4 +1,4 @@
-//! Every flow of every run, a line each.
+//! CSV output of every flow of every run, one per line.
 
 use std::io::{BufWriter, Write};
 use std::path::Path;
@@ -11,20 +11,19 @@ use crate::report;
 
 const HEADER: &str = "scheduler,seed,id,src,dst,bytes,start_s,fct_s,slowdown,retransmitted,timeouts";
 
-/// A run's flows, in the order of their beginnings.
+/// A run's flows, in the order of their starts.
 pub struct Flows<'a> {
     /// The discipline at every port.
     pub scheduler: &'a str,
-    /// Of the run.
+    /// Seed of the run.
     pub seed: u64,
-    /// One that was not done has neither time nor slowdown.
+    /// An unfinished flow has neither time nor slowdown.
     pub flows: &'a [Flow],
 }
 
-/// Writes `runs` to `path` as CSV, whole or not at all.
+/// Writes `runs` to `path` as CSV, complete or not at all.
 ///
-/// # Errors
-/// What the kernel says.
+/// # Errors The kernel's.
 pub fn write<'a>(path: &Path, mut runs: impl Iterator<Item = Flows<'a>>) -> Result<(), Error> {
     report::whole_by(path, |file| {
         let mut file = BufWriter::new(file);

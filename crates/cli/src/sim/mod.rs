@@ -1,5 +1,4 @@
-//! `greenwave sim`: networks of switches under virtual time, and what helps to
-//! set them up.
+//! `greenwave sim`: networks of switches under virtual time, and aids to configure them.
 
 mod args;
 mod fabric;
@@ -31,10 +30,9 @@ enum Command {
     Thresholds(thresholds::Args),
 }
 
-/// Runs the command.
+/// Runs the subcommand.
 ///
-/// # Errors
-/// What was given and cannot be, and files that cannot be read or written.
+/// # Errors Invalid arguments, and files that cannot be read or written.
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
     match &args.command {
         Command::Fabric(args) => fabric::run(args),

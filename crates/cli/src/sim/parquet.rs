@@ -1,9 +1,8 @@
-//! Every flow of every run as Parquet: the columns of the CSV, by the same names
-//! and in the same units.
+//! Parquet output of every flow of every run: the columns of the CSV, with the same names and
+//! units.
 //!
-//! A run is a row group, so that no more than one has to be held. Nothing is
-//! compressed: what repeats is small by its dictionary already.
-//! Source: the Parquet format, `LogicalTypes.md`.
+//! A run is a row group, so that only one is held in memory. Nothing is compressed: the dictionary
+//! already makes repeated values small. Source: the Parquet format, `LogicalTypes.md`.
 
 use std::fs::File;
 use std::io;
@@ -36,10 +35,9 @@ const SCHEMA: &str = "message flows {
     required int64 timeouts;
 }";
 
-/// Writes `runs` to `path`, whole or not at all.
+/// Writes `runs` to `path`, complete or not at all.
 ///
-/// # Errors
-/// What the kernel says.
+/// # Errors The kernel's.
 pub fn write<'a>(path: &Path, runs: impl Iterator<Item = Flows<'a>>) -> Result<(), Error> {
     report::whole_by(path, |file| groups(file, runs).map_err(told))
 }
@@ -85,7 +83,7 @@ fn column<T: DataType>(
     column.close()
 }
 
-/// As [`column()`]; a seed beyond 2⁶³ keeps its bits, which is what its type says.
+/// As [`column()`]; a seed beyond 2⁶³ keeps its bits, as the column's type says.
 fn integers(
     group: &mut SerializedRowGroupWriter<'_, &mut File>,
     values: impl Iterator<Item = u64>,
@@ -93,7 +91,7 @@ fn integers(
     column::<Int64Type>(group, values.map(|value| Some(value as i64)))
 }
 
-/// What the kernel said, where it was the kernel.
+/// The kernel's error, where it is one.
 fn told(error: ParquetError) -> io::Error {
     match error {
         ParquetError::External(said) => {

@@ -1,4 +1,4 @@
-//! From arguments to runs: everything is read and checked before anything runs.
+//! Plan of a simulation: all arguments are read and checked before anything runs.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,26 +11,26 @@ use super::workload::Spacing;
 use crate::error::Error;
 use crate::exp;
 
-/// One run to be.
+/// One planned run.
 pub struct Point {
     pub scheduler: String,
     pub seed: u64,
     pub config: Config,
 }
 
-/// All runs, and what they share.
+/// All runs, and their common settings.
 pub struct Plan {
-    /// Seeds of a scheduler stand together, in order.
+    /// Seeds of a scheduler are adjacent, in order.
     pub points: Vec<Point>,
-    /// What flows there are, in words.
+    /// Description of the flows.
     pub flows: String,
-    /// As [`Config::load`] has it; not that of a list of flows.
+    /// As in [`Config::load`]; unset for a list of flows.
     pub load: Option<f64>,
-    /// In segments.
+    /// Thresholds in segments.
     pub thresholds: Vec<u64>,
 }
 
-/// Networks that need no file: name and what a file would say.
+/// Built-in networks: name and contents of the equivalent file.
 pub const BUILT_IN: [(&str, &str); 2] = [
     ("two-hosts", "kind = \"star\"\nhosts = 2\nhost = { gbps = 10, delay = \"20200ns\" }\n"),
     (
@@ -40,8 +40,7 @@ pub const BUILT_IN: [(&str, &str); 2] = [
     ),
 ];
 
-/// Settings that have an option of their own: that option would not know what
-/// `--set` says.
+/// Settings with an option of their own, which would not see a value given by `--set`.
 const OWN: [(&str, &str); 11] = [
     ("scheduler", "--scheduler fish"),
     ("thresholds", "--thresholds 909,1329,1648"),
@@ -56,22 +55,21 @@ const OWN: [(&str, &str); 11] = [
     ("occupancy", "--report FILE, which shows what waits where in any case"),
 ];
 
-/// The load at which thresholds are chosen when none is given.
+/// Default load for the choice of thresholds.
 const LOAD: f64 = 0.8;
-/// Levels that thresholds are chosen for.
+/// Levels of the chosen thresholds.
 const LEVELS: usize = queueing::Priority::LEVELS;
-/// Of a list of flows so many are looked at, evenly over their sizes.
+/// Size of the sample of a list of flows, evenly over their sizes.
 const SAMPLE: usize = 10_000;
-/// Flows of a run that says neither how many nor for how long.
+/// Default number of flows of a run without a duration.
 const FLOWS: u32 = 1000;
 /// The most flows of a run.
 const FLOWS_MAX: u32 = 10_000_000;
 
 impl Plan {
-    /// Reads and checks all that `args` say.
+    /// Reads and checks `args`.
     ///
-    /// # Errors
-    /// The value that cannot be, what would be valid, and what to try.
+    /// # Errors The invalid value, what would be valid, and advice.
     pub fn new(args: &Args) -> Result<Self, Error> {
         let mut shared = config(args, "fifo")?;
         let mut load = None;
@@ -106,7 +104,7 @@ impl Plan {
     }
 }
 
-/// The settings of `args` as a configuration, all but flows and thresholds.
+/// The settings of `args` as a configuration, without flows and thresholds.
 fn config(args: &Args, scheduler: &str) -> Result<Config, Error> {
     let topology = topology(&args.topology)?;
     let hosts = topology.get("hosts").and_then(Value::as_integer);
@@ -150,12 +148,12 @@ fn config(args: &Args, scheduler: &str) -> Result<Config, Error> {
     Ok(config)
 }
 
-/// A number of packets, or whatever else an experiment's file may say there.
+/// A number of packets, or any other value of an experiment's file.
 fn depth(text: &str) -> Value {
     text.parse::<i64>().map_or_else(|_| text.into(), Value::from)
 }
 
-/// The network called `name`, or in the file of that name.
+/// The built-in network called `name`, or the file of that name.
 fn topology(name: &str) -> Result<Table, Error> {
     let built_in = BUILT_IN.iter().find(|(known, _)| *known == name).map(|(_, text)| (*text).to_owned());
     let text = match built_in {
@@ -172,7 +170,7 @@ fn topology(name: &str) -> Result<Table, Error> {
     })
 }
 
-/// When flows begin; the load that this is.
+/// Sets the flows' arrival process; returns its load.
 fn arrive(args: &Args, config: &mut Config) -> Result<f64, Error> {
     let load = match (args.arrivals, args.load) {
         (Spacing::Given(arrivals), Some(load)) => {
@@ -214,7 +212,7 @@ fn read_flows(path: &Path, hosts: u32) -> Result<Arc<[TraceFlow]>, Error> {
     Ok(flows.into())
 }
 
-/// The thresholds that were given, or the best for what flows there are.
+/// The given thresholds, or the best for these flows.
 fn thresholds(args: &Args, config: &Config, load: Option<f64>) -> Result<Vec<u64>, Error> {
     if let Some(given) = &args.thresholds {
         let config = Config { thresholds: given.clone(), ..config.clone() };
@@ -232,7 +230,7 @@ fn thresholds(args: &Args, config: &Config, load: Option<f64>) -> Result<Vec<u64
     Ok(queueing::theory::feedback::thresholds_best(&demand, load, LEVELS).unwrap_or_default())
 }
 
-/// A configuration that cannot be, with what would help.
+/// Error of an invalid configuration, with advice.
 fn refused(args: &Args, what: &str) -> Error {
     let what = what.trim();
     let known: [(&str, &str); 6] = [
@@ -243,7 +241,7 @@ fn refused(args: &Args, what: &str) -> Error {
         ("flows", "--count 1000"),
         ("limit", "--for 20ms"),
     ];
-    // What else there is to say is none of what was said.
+    // The rest of the message does not concern the argument.
     let said = what.split(", expected").next().unwrap_or(what);
     let of_topology = said.contains("topology") || what.contains("in `topology");
     let advice = match of_topology {

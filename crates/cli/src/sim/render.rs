@@ -1,4 +1,4 @@
-//! What runs of a fabric found: tables, JSON, a page.
+//! Output of fabric simulations: tables, JSON, a page.
 
 use std::fmt::Write as _;
 
@@ -13,7 +13,7 @@ use crate::exp::world::fabric::{WORLD, rows};
 use crate::report::{self, Header, Plot, Section};
 use crate::table::{Table, in_unit, number, with_half};
 
-/// The outcomes of a plan, ready to be shown.
+/// The outcomes of a plan, prepared for output.
 pub struct Shown<'a> {
     args: &'a Args,
     plan: &'a Plan,
@@ -47,7 +47,7 @@ impl<'a> Shown<'a> {
         self.figures.mean("", scheduler, class, stat).unwrap_or(f64::NAN)
     }
 
-    /// `stat` seed by seed.
+    /// `stat` for each seed.
     fn by_seed(&self, scheduler: &str, class: &str, stat: &str) -> Vec<f64> {
         let of_run = |run| self.figures.of_run(run, "", scheduler, class, stat).unwrap_or(f64::NAN);
         (0..self.seeds()).map(of_run).collect()
@@ -61,7 +61,7 @@ impl<'a> Shown<'a> {
         &self.outcomes[scheduler * self.seeds()..][..self.seeds()]
     }
 
-    /// Tables, and one line that compares.
+    /// Tables, and a line of comparison.
     pub fn text(&self) -> String {
         let mut text = format!("{}\n\n{}\n{}\n", self.title(), self.completions(), self.network());
         let _ = writeln!(text, "{}", self.closing());
@@ -150,8 +150,8 @@ impl<'a> Shown<'a> {
         table
     }
 
-    /// The last scheduler beside the first, seed by seed; alone, beside an
-    /// empty network.
+    /// Comparison of the last scheduler with the first, seed by seed; a single one with an empty
+    /// network.
     fn closing(&self) -> String {
         let class = self.classes.get(1).or(self.classes.first()).map_or("all", String::as_str);
         let (first, last) = (&self.args.scheduler[0], &self.args.scheduler[self.args.scheduler.len() - 1]);
@@ -171,7 +171,7 @@ impl<'a> Shown<'a> {
         format!("{found}\n({}, {runs}, {:.1} M packet-hops)", self.args.seeds, hops as f64 / 1e6)
     }
 
-    /// The last scheduler's figure over the first's, with its interval.
+    /// Ratio of the last scheduler's figure to the first's, with its interval.
     fn ratio(&self, class: &str, stat: &str) -> String {
         let schedulers = &self.args.scheduler;
         let (first, last) = (&schedulers[0], &schedulers[schedulers.len() - 1]);
@@ -284,8 +284,7 @@ impl<'a> Shown<'a> {
     }
 }
 
-/// Packets that waited at ports of a place: p99 over time, mean of the runs;
-/// and the most of all.
+/// Packets queued at ports of a place: p99 over time, mean of the runs; and the maximum of all.
 fn waiting(outcomes: &[Outcome], place: usize) -> [f64; 2] {
     let places = || outcomes.iter().map(|outcome| &outcome.occupancy.places[place]);
     if places().all(|place| place.ports == 0) {
@@ -295,10 +294,10 @@ fn waiting(outcomes: &[Outcome], place: usize) -> [f64; 2] {
     [mean(places().map(|place| place.quantile(0.99) as f64)), most as f64]
 }
 
-/// Points of a plot over time, or over sizes.
+/// Points of a plot over time or sizes.
 const POINTS: usize = 100;
 
-/// Over time in ms, the most packets at any port of a place.
+/// Longest queue in packets at any port of a place, over time in ms.
 fn fullest(outcome: &Outcome, place: usize) -> Vec<(f64, f64)> {
     let occupancy = &outcome.occupancy;
     let series = if occupancy.places[place].ports == 0 { &[][..] } else { &occupancy.places[place].series };

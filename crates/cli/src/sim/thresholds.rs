@@ -1,8 +1,7 @@
-//! `greenwave sim thresholds`: where flows should sink a level.
+//! `greenwave sim thresholds`: sizes at which flows drop a level.
 //!
-//! Nothing is simulated: the mean is that of M/G/1 over levels (see
-//! [`queueing::theory::feedback`]), one line as the only place where flows
-//! wait, and the thresholds are those that make it least.
+//! Nothing is simulated: the mean is that of M/G/1 with levels (see
+//! [`queueing::theory::feedback`]), with one link as the only queue. The thresholds minimize it.
 
 use std::process::ExitCode;
 
@@ -39,8 +38,7 @@ pub struct Args {
     json: bool,
 }
 
-/// Thresholds in segments that PIAS (NSDI '15) was simulated with: workload,
-/// load, and where they come from.
+/// Thresholds in segments used in PIAS's simulations (NSDI '15): workload, load and origin.
 const PUBLISHED: [(&str, f64, [u64; 7]); 6] = [
     ("websearch", 0.5, [1059, 1412, 1643, 1869, 2008, 2115, 2184]),
     ("websearch", 0.6, [956, 1381, 1718, 2028, 2297, 2551, 2660]),
@@ -50,10 +48,9 @@ const PUBLISHED: [(&str, f64, [u64; 7]); 6] = [
     ("datamining", 0.8, [745, 1083, 1391, 13689, 14936, 21149, 27245]),
 ];
 
-/// Finds the thresholds and prints them.
+/// Computes the thresholds and prints them.
 ///
-/// # Errors
-/// A load of 1 or more.
+/// # Errors A load of 1 or more.
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let sizes: sim::fabric::Sizes = args.workload.sizes.parse().expect("a workload's sizes were read before");
     let demand = sizes.demand();

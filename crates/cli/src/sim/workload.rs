@@ -1,4 +1,4 @@
-//! What flows there are, as the command line says it.
+//! Workload of a simulation, as given on the command line.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -11,15 +11,15 @@ use sim::fabric::{Config, Sizes};
 /// `all-to-all [BYTES]`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Workload {
-    /// As it was given.
+    /// The text as given.
     pub text: String,
-    /// How long flows are, as [`Sizes`] reads it.
+    /// Flow sizes, as [`Sizes`] reads them.
     pub sizes: String,
-    /// Who sends to whom, where the workload says so.
+    /// Senders and receivers, where the workload sets them.
     pub senders: Option<toml::Value>,
 }
 
-/// Bytes of a flow of an incast, or of all to all, unless given.
+/// Default bytes of a flow of an incast or all-to-all.
 const ROUND_BYTES: &str = "20000";
 
 impl FromStr for Workload {
@@ -47,7 +47,7 @@ impl FromStr for Workload {
     }
 }
 
-/// Sizes of flows that all have as many bytes as `words` say.
+/// Sizes of flows with equal bytes, as given in `words`.
 fn round(words: &[&str]) -> Option<String> {
     match words {
         [] => Some(format!("list {ROUND_BYTES}")),
@@ -56,22 +56,21 @@ fn round(words: &[&str]) -> Option<String> {
     }
 }
 
-/// How flows' beginnings are spaced: a law at a rate, or one that a load gives
-/// its rate.
+/// Spacing of flow starts: a process with its own rate, or one whose rate follows from the load.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Spacing {
-    /// `poisson`: at random.
+    /// `poisson`: exponential gaps.
     Poisson,
-    /// `uniform`: evenly.
+    /// `uniform`: equal gaps.
     Uniform,
-    /// `burst N`: so many at once, evenly.
+    /// `burst N`: bursts of N at equal gaps.
     Burst(u64),
     /// As [`Arrivals`] reads it.
     Given(Arrivals),
 }
 
 impl Spacing {
-    /// The arrivals, so many per second unless they say it themselves.
+    /// The arrivals, at `rate_per_s` unless they have a rate of their own.
     pub fn at(self, rate_per_s: f64) -> Arrivals {
         match self {
             Self::Poisson => Arrivals::Poisson { rate_per_s },
@@ -107,7 +106,7 @@ impl FromStr for Spacing {
     }
 }
 
-/// `7`, or `1..10` with both ends.
+/// A seed, `7`, or a range with both ends, `1..10`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seeds(pub RangeInclusive<u64>);
 
@@ -141,13 +140,13 @@ impl fmt::Display for Seeds {
     }
 }
 
-/// `0.8`: a share of a host's line, above 0.
+/// A load as a share of a host's line rate, above 0: `0.8`.
 pub fn load(text: &str) -> Result<f64, String> {
     let load = text.parse().ok().filter(|load: &f64| load.is_finite() && *load > 0.0);
     load.ok_or_else(|| format!("load {text:?} is not a number above 0, such as 0.8"))
 }
 
-/// About how many flows begin in a run.
+/// Expected number of flows in a run.
 #[must_use]
 pub fn flows_expected(config: &Config) -> u64 {
     use sim::fabric::Senders;

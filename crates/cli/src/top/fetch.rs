@@ -1,4 +1,4 @@
-//! One question over HTTP/1.0, which ends with its connection.
+//! Fetch of a snapshot over HTTP/1.0, one connection per request.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -6,15 +6,14 @@ use std::time::Duration;
 
 use crate::error::plain;
 
-/// How long somebody may take to answer at all, and between two bytes.
+/// Time limit for a connection, and between two bytes.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// More is no snapshot.
+/// Largest snapshot in bytes.
 const BYTES_MAX: u64 = 8 * 1024 * 1024;
 
-/// The text of the snapshot over `window_s` seconds of who answers at `address`.
+/// The snapshot over `window_s` seconds of the command at `address`, as text.
 ///
-/// # Errors
-/// Why there is none, in a sentence.
+/// # Errors The reason there is none, in a sentence.
 pub fn snapshot(address: SocketAddr, window_s: u64) -> Result<String, String> {
     let failed = |e: std::io::Error| match e.kind() {
         std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut => {
@@ -32,7 +31,7 @@ pub fn snapshot(address: SocketAddr, window_s: u64) -> Result<String, String> {
     body(&bytes)
 }
 
-/// What follows the head of a good answer.
+/// The body of a successful response.
 fn body(bytes: &[u8]) -> Result<String, String> {
     let mut headers = [httparse::EMPTY_HEADER; 32];
     let mut head = httparse::Response::new(&mut headers);

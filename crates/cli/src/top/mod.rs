@@ -1,8 +1,8 @@
-//! `greenwave top`: what a command with `--ui` does, on a terminal.
+//! `greenwave top`: live view of a command with `--ui`, on a terminal.
 //!
-//! Asks for the same snapshot as the page's, from a thread of its own, and
-//! draws it ([`screen`]). When nobody answers it says so, keeps what it had, and
-//! asks again. `--once` prints the tables and ends.
+//! Fetches the same snapshot as the page, in its own thread, and draws it ([`screen`]). Without an
+//! answer it reports that, keeps the last snapshot, and retries. `--once` prints the tables and
+//! ends.
 
 mod fetch;
 mod screen;
@@ -47,15 +47,14 @@ pub struct Args {
     json: bool,
 }
 
-/// How often keys are looked for.
+/// Interval of checks for keys.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// Windows that `+` and `-` go through, in seconds.
+/// Windows for `+` and `-`, in seconds.
 const WINDOWS_S: [u64; 6] = [1, 5, 10, 20, 30, 60];
 
-/// Shows until somebody wants it to end.
+/// Shows the view until the user ends it.
 ///
-/// # Errors
-/// Nobody answers (`--once`), or there is no terminal.
+/// # Errors No answer (`--once`), or no terminal.
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let bounds = Span::from_millis(100)..=Span::from_secs(60);
     if !bounds.contains(&args.every) {
@@ -96,17 +95,17 @@ fn silent(address: SocketAddr, why: &str) -> Error {
     Error::new(format!("{address}: {why}")).advice(format!("greenwave serve … --ui {address}"))
 }
 
-/// The snapshot of `text`.
+/// Parses a snapshot.
 fn read(text: &str) -> Result<Snapshot, String> {
     let of_ours =
         |e: serde_json::Error| format!("the answer is not from greenwave, or from another version: {e}");
     serde_json::from_str(text).map_err(of_ours)
 }
 
-/// What was answered, or why not.
+/// A snapshot, or the reason there is none.
 type Answer = Result<Box<Snapshot>, String>;
 
-/// Asks every so often, in a thread that ends with the process.
+/// Fetches periodically, in a thread that ends with the process.
 fn ask(args: &Args, window_s: Arc<AtomicU64>) -> Receiver<Answer> {
     let (answers, taken) = sync_channel(1);
     let (address, every) = (args.address, Duration::from(args.every));
@@ -164,7 +163,7 @@ fn show(
     Ok(())
 }
 
-/// What a key asks for.
+/// Action of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Act {
     End,

@@ -1,4 +1,4 @@
-//! What `top` draws: pure, so that a test can look at it.
+//! Screen of `top`. Pure, so that a test can look at it.
 
 use std::net::SocketAddr;
 
@@ -13,29 +13,29 @@ use super::Answer;
 use crate::ui::snapshot::Snapshot;
 use crate::ui::tables;
 
-/// A smaller terminal has no room for a table.
+/// Smallest terminal with room for a table.
 const LEAST: (u16, u16) = (60, 12);
 
-/// What is on the terminal.
+/// State of the screen.
 pub struct Screen {
     address: SocketAddr,
-    /// The window that is asked for, in seconds.
+    /// The requested window, in seconds.
     pub window_s: u64,
     shown: Option<Box<Snapshot>>,
-    /// Why there is no answer, and since when.
+    /// The reason for missing answers, and its beginning.
     lost: Option<(String, Time)>,
     paused: bool,
-    /// Rows that are above the screen.
+    /// Rows scrolled off above the screen.
     above: u16,
 }
 
 impl Screen {
-    /// Nothing yet.
+    /// A screen without data.
     pub const fn new(address: SocketAddr, window_s: u64) -> Self {
         Self { address, window_s, shown: None, lost: None, paused: false, above: 0 }
     }
 
-    /// Takes what was answered at `now`.
+    /// Takes the answer of `now`.
     pub fn on_answer(&mut self, now: Time, answer: Answer) {
         match answer {
             Ok(snapshot) => {
@@ -51,22 +51,22 @@ impl Screen {
         }
     }
 
-    /// Stops and goes on.
+    /// Toggles the pause.
     pub const fn pause(&mut self) {
         self.paused = !self.paused;
     }
 
-    /// Whether nobody answers.
+    /// True if the command does not answer.
     pub const fn is_lost(&self) -> bool {
         self.lost.is_some()
     }
 
-    /// Moves `rows` down, or up.
+    /// Scrolls `rows` down, or up if negative.
     pub fn scroll(&mut self, rows: i32) {
         self.above = i32::from(self.above).saturating_add(rows).clamp(0, i32::from(u16::MAX)) as u16;
     }
 
-    /// Draws it as it is at `now`.
+    /// Draws the state at `now`.
     pub fn draw(&mut self, frame: &mut Frame<'_>, now: Time) {
         let area = frame.area();
         if area.width < LEAST.0 || area.height < LEAST.1 {
@@ -99,7 +99,7 @@ impl Screen {
         frame.render_widget(Line::styled(keys, Style::new().fg(Color::DarkGray)), foot);
     }
 
-    /// Who it is, and what a reader must know.
+    /// Draws the command's description and warnings.
     fn head(&self, frame: &mut Frame<'_>, area: Rect, now: Time) {
         let (who, what) = match &self.shown {
             Some(snapshot) => (tables::headline(snapshot), tables::rate(snapshot)),

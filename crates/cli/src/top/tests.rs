@@ -1,4 +1,4 @@
-//! What stands on the terminal.
+//! Contents of the terminal.
 
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
@@ -8,7 +8,7 @@ use crate::ui::fixture::{at, sched, serve};
 
 const HERE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 9900);
 
-/// The lines of a terminal of that size.
+/// The lines of a terminal of the given size.
 fn drawn(screen: &mut Screen, (width, height): (u16, u16), now: queueing::Time) -> Vec<String> {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).expect("a terminal in memory");
     terminal.draw(|frame| screen.draw(frame, now)).expect("it draws");

@@ -1,10 +1,9 @@
 //! `--traces FILE`: slow requests as OpenTelemetry traces, for any collector.
 //!
-//! Which requests those are, the stacks decide; what a line says is [`otlp`]'s.
-//! Here is the way into the file: a thread of its own behind a bounded queue, so
-//! that a slow disk keeps nobody waiting. The file is bounded too, and one that
-//! cannot be written any more costs its traces and nothing else; what is not in
-//! it is counted and said at the end.
+//! The stacks select the requests; [`otlp`] formats the lines. This module writes the file: a
+//! thread of its own behind a bounded queue, so that a slow disk blocks no other thread. The file
+//! is bounded too. A write error costs only the traces; missing ones are counted and reported at
+//! the end.
 
 mod otlp;
 
@@ -50,17 +49,17 @@ pub struct Flags {
     slow_levels: PrioritySet,
 }
 
-/// Requests of a second, at the most.
+/// Maximum of requests per second.
 const MOST: i64 = 1000;
-/// Requests of a second where nobody says how slow or how many.
+/// Default number of requests per second, without threshold and number.
 const FEW: usize = 10;
-/// Bytes of a file, at the most.
+/// Default bound of a file in bytes.
 const FILE_MAX: u64 = 64 << 20;
-/// Seconds whose requests may wait to be written.
+/// Bound of the queue, in seconds of requests.
 const QUEUE: usize = 16;
 
 impl Flags {
-    /// Which requests are to be written, if any.
+    /// The requests to write, if any.
     fn limits(&self) -> Option<Limits> {
         self.traces.as_ref()?;
         let few = if self.slower_than.is_some() { MOST as usize } else { FEW };
@@ -68,25 +67,22 @@ impl Flags {
         Some(Limits { over: self.slower_than.unwrap_or_default(), most, levels: self.slow_levels })
     }
 
-    /// Which requests are to be kept whole: those that are to be written, or a
-    /// few to be looked at where that `is_shown`.
+    /// The requests to keep in full: those to write, or else a few to show where `is_shown`.
     pub fn kept(&self, is_shown: bool) -> Limits {
         let shown = is_shown.then_some(Limits { most: SLOW_SHOWN, ..Limits::default() });
         self.limits().or(shown).unwrap_or_default()
     }
 
-    /// Before anything else is opened: whether the file can be written.
+    /// Checks that the file can be written, before anything else is opened.
     ///
-    /// # Errors
-    /// It cannot.
+    /// # Errors It cannot.
     pub fn check(&self) -> Result<(), Error> {
         self.traces.as_deref().map_or(Ok(()), Error::unless_writable)
     }
 
-    /// Makes the file, of subcommand `command`; what was in it is replaced. [`Writer::start`] is to follow.
+    /// Creates or truncates the file, for subcommand `command`. [`Writer::start`] must follow.
     ///
-    /// # Errors
-    /// It cannot be made, or there is no seed.
+    /// # Errors It cannot be created, or there is no seed.
     pub fn open(&self, command: &str) -> Result<Option<Writer>, Error> {
         let Some(path) = &self.traces else { return Ok(None) };
         let drawn = options::secret()?;
@@ -97,34 +93,34 @@ impl Flags {
     }
 }
 
-/// A file of traces that is open; ended by [`Traces::end`].
+/// An open file of traces; ended by [`Traces::end`].
 pub struct Traces {
     queue: SyncSender<Batch>,
     writer: JoinHandle<Done>,
-    /// Found the queue full.
+    /// Requests dropped because the queue was full.
     dropped: u64,
     path: PathBuf,
 }
 
-/// Requests of one look, each with the number of its shard.
+/// Requests of one poll, each with the number of its shard.
 struct Batch {
     slow: Vec<(usize, Slow)>,
-    /// What the wall's clock says at the beginning of ours, in nanoseconds.
+    /// Unix time in nanoseconds at the start of the shards' clock.
     epoch_ns: u64,
 }
 
-/// What became of the requests.
+/// Counts of written and missing requests.
 #[derive(Debug, Default)]
 struct Done {
     written: u64,
     not_written: u64,
     bytes: u64,
-    /// Why no more are written.
+    /// The error that ended writing.
     why: Option<String>,
 }
 
 impl Traces {
-    /// Has these written, by and by; `now` is the time of their shards.
+    /// Queues the requests for writing; `now` is the shards' time.
     pub fn tell(&mut self, now: Time, slow: Vec<(usize, Slow)>) {
         if slow.is_empty() {
             return;
@@ -137,8 +133,8 @@ impl Traces {
         }
     }
 
-    /// Waits until all is written; what became of it, in a line. `left_out` were
-    /// slow and too many.
+    /// Waits until all are written; returns a line of summary. `left_out` is the number of slow
+    /// requests beyond the limit.
     pub fn end(self, left_out: u64) -> String {
         let Self { queue, writer, dropped, path } = self;
         drop(queue);
@@ -149,7 +145,7 @@ impl Traces {
     }
 }
 
-/// `traces: 12 slow requests in FILE`, and what is not there.
+/// Summary `traces: 12 slow requests in FILE`, with the missing ones.
 fn said(path: &Path, done: &Done, dropped: u64, left_out: u64) -> String {
     let Done { written, not_written, bytes, why } = done;
     let mut line = format!("traces: {written} slow requests in {}, {bytes} bytes", path.display());
@@ -165,7 +161,7 @@ fn said(path: &Path, done: &Done, dropped: u64, left_out: u64) -> String {
     line
 }
 
-/// The thread's side.
+/// The writing thread's side.
 pub struct Writer {
     path: PathBuf,
     file: File,
@@ -175,10 +171,9 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Begins to write, in a thread of its own.
+    /// Starts to write, in its own thread.
     ///
-    /// # Errors
-    /// There is no thread.
+    /// # Errors The thread cannot be started.
     pub fn start(self) -> Result<Traces, Error> {
         let (queue, batches) = sync_channel(QUEUE);
         let path = self.path.clone();
@@ -189,7 +184,7 @@ impl Writer {
     }
 
     fn run(mut self, batches: &Receiver<Batch>) -> Done {
-        // A thousand lines take milliseconds, which those may not wait for who are served.
+        // A thousand lines take milliseconds, which must not delay the serving threads.
         host::thread::step_back();
         for Batch { slow, epoch_ns } in batches {
             for (shard, slow) in slow {
@@ -199,7 +194,7 @@ impl Writer {
         self.done
     }
 
-    /// A line, whole or not at all.
+    /// Writes a line, complete or not at all.
     fn write(&mut self, shard: usize, slow: &Slow, epoch_ns: u64) {
         if self.done.why.is_some() {
             self.done.not_written += 1;
@@ -217,7 +212,7 @@ impl Writer {
                 self.done.bytes += line.len() as u64;
             }
             Err(e) => {
-                // Half a line is no line; what is no file has no length.
+                // Removes a partial line; pipes and devices have no length.
                 let _ = self.file.set_len(self.done.bytes);
                 let _ = self.file.seek(std::io::SeekFrom::End(0));
                 let why = plain(&e.to_string()).to_owned();

@@ -1,32 +1,31 @@
-//! A slow request as a line of OTLP/JSON: one trace, a span for the whole and a
-//! span for each stage. Pure: identifiers come from a seed, times from the caller.
+//! A slow request as a line of OTLP/JSON: one trace with a span for the whole and one for each
+//! stage. Pure: identifiers come from a seed, times from the caller.
 //!
-//! Numbers of 64 bits are strings, identifiers are hexadecimal, enumerations are
-//! numbers, as the mapping has it.
-//! Source: OpenTelemetry Protocol 1.5 (JSON encoding), W3C Trace Context.
+//! 64-bit numbers are strings, identifiers are hexadecimal, enumerations are numbers, as in the
+//! mapping. Source: OpenTelemetry Protocol 1.5 (JSON encoding), W3C Trace Context.
 
 use queueing::{Rng, Span};
 use runtime::shard::{End, Side, Slow};
 use serde_json::{Value, json};
 
-/// See the module.
+/// Formatter of traces.
 #[derive(Debug)]
 pub struct Format {
     resource: Value,
     ids: Rng,
 }
 
-/// `SpanKind`.
+/// `SpanKind` of an internal span.
 const INTERNAL: u8 = 1;
 const SERVER: u8 = 2;
 const CLIENT: u8 = 3;
-/// `Status.code` of what went wrong.
+/// `Status.code` of an error.
 const ERROR: u8 = 2;
-/// `Span.flags`: it is known whether the parent is another process's, and it is.
+/// `Span.flags`: the parent is known to be remote.
 const REMOTE_PARENT: u32 = 0x300;
 
 impl Format {
-    /// Lines of the service `name`, which is process `process`.
+    /// A formatter for the service `name` in process `process`.
     pub fn new(name: &str, process: u32, seed: u64) -> Self {
         let attributes = [
             text("service.name", name),
@@ -36,8 +35,8 @@ impl Format {
         Self { resource: json!({ "attributes": attributes }), ids: Rng::seeded(seed) }
     }
 
-    /// The trace of a request of shard `shard`, whose time began at `epoch_ns`
-    /// of Unix time; with the line's end.
+    /// The line of a request of shard `shard`, whose clock began at `epoch_ns` of Unix time; with
+    /// the line's end.
     pub fn line(&mut self, shard: usize, slow: &Slow, epoch_ns: u64) -> String {
         let parent = slow.told.parent;
         let trace = hex(&parent.map_or_else(|| self.id(), |parent| parent.trace));
@@ -68,7 +67,7 @@ impl Format {
             part["name"] = stage.into();
             part["kind"] = INTERNAL.into();
             times(&mut part, at_ns, span);
-            // Where the application is a program of its own, nobody knows.
+            // Unknown where the application is a separate program.
             if stage == "service" && slow.app > Span::ZERO {
                 part["attributes"] = json!([number("greenwave.app_ns", slow.app.as_nanos())]);
             }
@@ -80,7 +79,7 @@ impl Format {
         format!("{}\n", json!({ "resourceSpans": [{ "resource": self.resource, "scopeSpans": scoped }] }))
     }
 
-    /// The next identifier; never 0, which is none.
+    /// The next identifier; never 0, the invalid one.
     fn id<const N: usize>(&mut self) -> [u8; N] {
         loop {
             let id: [u8; N] = std::array::from_fn(|_| self.ids.below(256) as u8);
@@ -93,7 +92,7 @@ impl Format {
 
 fn attributes(shard: usize, slow: &Slow) -> Vec<Value> {
     let told = &slow.told;
-    // A verb without a path is a store's.
+    // A verb without a path is a key-value store's.
     let what = if told.path.is_empty() { "db.operation.name" } else { "http.request.method" };
     let words = [(what, &told.what), ("url.path", &told.path)];
     let words = words.into_iter().filter(|(_, word)| !word.is_empty()).map(|(key, word)| text(key, word));

@@ -1,4 +1,4 @@
-//! Lines are what a collector reads, and a file that is full ends nothing.
+//! Trace lines follow the OTLP mapping, and a full file ends nothing.
 
 use std::collections::BTreeSet;
 
@@ -24,7 +24,7 @@ fn slow(level: u8) -> Slow {
     }
 }
 
-/// The resource's spans and the spans of `line`, which holds to the mapping.
+/// The resource and the spans of `line`, after validation.
 fn spans(line: &str) -> Vec<Value> {
     assert_eq!(line.matches('\n').count(), 1, "a line, with its end");
     let value: Value = serde_json::from_str(line).expect("JSON");
@@ -171,7 +171,7 @@ fn a_request_without_an_answer_says_why() {
     assert_eq!(spans(&Format::new("greenwave serve", 7, 1).line(0, &nameless, 0))[0]["name"], "request");
 }
 
-/// Ten requests into the file at `path`; what is said of it.
+/// Writes ten requests into the file at `path`; returns the summary.
 fn ten_into(path: &Path, size_max: u64) -> String {
     let file = File::create(path).expect("it can be opened");
     let format = Format::new("greenwave serve", 7, 1);
@@ -206,7 +206,7 @@ fn a_file_takes_whole_lines_up_to_its_limit_and_the_rest_is_counted() {
 fn a_full_disk_costs_the_traces_and_nothing_else() {
     let full = Path::new("/dev/full");
     if !full.exists() {
-        // Past the test harness, which keeps what passing tests print to itself.
+        // Bypasses the test harness, which hides the output of passing tests.
         let why = "skipped: a_full_disk_costs_the_traces_and_nothing_else: there is no /dev/full\n";
         let _ = std::io::stderr().write_all(why.as_bytes());
         return;

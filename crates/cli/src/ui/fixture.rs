@@ -1,4 +1,4 @@
-//! A server and a scheduler as they might have told of themselves.
+//! Sample data of a server and a scheduler.
 
 use queueing::{Histogram, Label, Priority, Span, Time};
 use runtime::app::RequestAttributes as Of;
@@ -8,7 +8,7 @@ use super::metrics::{CAME, DEPTH, LEFT, SHED, WAIT};
 use super::window::{Head, Live, MetricsSample, Spans};
 use super::{Figure, Labels, Move, Owner};
 
-/// `s` seconds after a beginning that is not 0.
+/// `s` seconds after a start that is not 0.
 pub fn at(s: f64) -> Time {
     Time::ZERO + Span::from_secs(1_000) + Span::from_secs_f64(s)
 }
@@ -70,7 +70,7 @@ pub fn serve(seconds: u64) -> Live {
     live
 }
 
-/// A scheduler of two tasks and two cores, of which the second changed hands twice.
+/// A scheduler of two tasks and two cores, of which the second was moved twice.
 pub fn sched() -> Live {
     let head = Head {
         command: "sched",

@@ -1,4 +1,4 @@
-//! What a figure is of: pairs of name and value, in a fixed order.
+//! Labels of a figure: pairs of name and value, in a fixed order.
 //!
 //! In JSON an object, in Prometheus' text `{class="0",stage="nic"}`.
 
@@ -7,17 +7,17 @@ use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// See the module.
+/// An ordered set of labels.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Labels(Vec<(String, String)>);
 
 impl Labels {
-    /// None.
+    /// No labels.
     pub const fn none() -> Self {
         Self(Vec::new())
     }
 
-    /// One more.
+    /// Adds a label.
     #[must_use]
     pub fn with(mut self, name: &str, value: impl fmt::Display) -> Self {
         self.0.push((name.to_owned(), value.to_string()));
@@ -34,13 +34,13 @@ impl Labels {
         self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
-    /// The values, for people: `eth0, 7, rate`.
+    /// The values as text: `eth0, 7, rate`.
     pub fn words(&self) -> String {
         self.iter().map(|(_, value)| value).collect::<Vec<_>>().join(", ")
     }
 }
 
-/// As Prometheus reads it; nothing where there is none.
+/// Prometheus' notation; empty without labels.
 impl fmt::Display for Labels {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (place, (name, value)) in self.iter().enumerate() {

@@ -1,9 +1,8 @@
-//! Every metric that greenwave exports, and Prometheus' text of them.
+//! Table of every metric that greenwave exports, and Prometheus' text of them.
 //!
-//! The table is the contract: names and labels in it stay as they are. The
-//! guide's table (`docs/guide/watch.md`) is this one, held to it by a test; so
-//! is the Grafana dashboard. Whoever exports (`--ui`, `sched`'s metrics file,
-//! `guard status --metrics`) goes through [`text`].
+//! The table is the contract: its names and labels do not change. The guide's table
+//! (`docs/guide/watch.md`) is this one, which a test checks, as it does the Grafana dashboard.
+//! Every export (`--ui`, `sched`'s metrics file, `guard status --metrics`) goes through [`text`].
 //! Source: Prometheus' text exposition format 0.0.4.
 
 use std::fmt::Write as _;
@@ -13,19 +12,19 @@ use queueing::{Histogram, Span};
 use super::labels::Labels;
 use super::snapshot::Figure;
 
-/// What a metric is.
+/// Kinds of metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Grows from 0.
+    /// Monotonic, from 0.
     Counter,
-    /// Goes up and down.
+    /// Rises and falls.
     Gauge,
     /// Spans, in buckets of [`BOUNDS_NS`].
     Histogram,
 }
 
 impl Kind {
-    /// As Prometheus calls it.
+    /// Prometheus' name of the kind.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Counter => "counter",
@@ -38,15 +37,15 @@ impl Kind {
 /// A metric.
 #[derive(Clone, Copy, Debug)]
 pub struct Metric {
-    /// Its name; counters end in `_total`, spans in `_seconds`.
+    /// Name; counters end in `_total`, spans in `_seconds`.
     pub name: &'static str,
-    /// What it is.
+    /// Kind.
     pub kind: Kind,
-    /// Its labels, in a list; empty for none.
+    /// Labels, as a list; empty for none.
     pub labels: &'static str,
     /// The commands that export it.
     pub by: &'static str,
-    /// What it says.
+    /// Help text.
     pub help: &'static str,
 }
 
@@ -62,22 +61,22 @@ const fn spans(name: &'static str, labels: &'static str, by: &'static str, help:
     Metric { name, kind: Kind::Histogram, labels, by, help }
 }
 
-/// How long requests waited.
+/// Waiting times of requests.
 pub const WAIT: &str = "greenwave_wait_seconds";
-/// What was left of budgets.
+/// Remaining budgets.
 pub const LEFT: &str = "greenwave_budget_left_seconds";
-/// Who was shed.
+/// Shed connections.
 pub const SHED: &str = "greenwave_guard_shed_total";
-/// Who came.
+/// Connections seen by a guard.
 pub const CAME: &str = "greenwave_guard_seen_total";
-/// Side that reset.
+/// Resets, by side.
 pub const RESETS: &str = "greenwave_resets_total";
-/// What waits.
+/// Queue depths.
 pub const DEPTH: &str = "greenwave_queue_depth";
 
 const STACK: &str = "serve, run";
 
-/// All of them, in the order in which they are exported.
+/// All metrics, in the order of export.
 pub const METRICS: &[Metric] = &[
     gauge(
         "greenwave_build_info",
@@ -258,17 +257,17 @@ pub fn find(name: &str) -> Option<&'static Metric> {
     METRICS.iter().find(|metric| metric.name == name)
 }
 
-/// Whether there is one that `command` exports.
+/// True if `command` exports a metric of that name.
 pub fn is_known(name: &str, command: &str) -> bool {
     find(name).is_some_and(|metric| metric.by == "all" || metric.by.split(", ").any(|by| by == command))
 }
 
-/// Whether `name` is a counter.
+/// True if `name` is a counter.
 pub fn is_counter(name: &str) -> bool {
     find(name).is_some_and(|metric| metric.kind == Kind::Counter)
 }
 
-/// Where buckets end, in nanoseconds: 1, 2.5 and 5 of each decade from 1 µs to 10 s.
+/// Upper bounds of buckets in nanoseconds: 1, 2.5 and 5 of each decade from 1 µs to 10 s.
 pub const BOUNDS_NS: [u64; 22] = {
     let (mut bounds, mut unit, mut place) = ([0; 22], 1_000, 0);
     while place < 21 {
@@ -282,26 +281,26 @@ pub const BOUNDS_NS: [u64; 22] = {
     bounds
 };
 
-/// A histogram since the beginning, as Prometheus keeps it.
+/// A cumulative histogram, as Prometheus keeps it.
 #[derive(Clone, Debug)]
 pub struct Buckets {
-    /// The metric.
+    /// The metric's name.
     pub name: &'static str,
-    /// Of what.
+    /// The metric's labels.
     pub labels: Labels,
-    /// Up to each bound and not up to the one before.
+    /// Counts above the previous bound and up to this one.
     counts: [u64; BOUNDS_NS.len()],
     count: u64,
     sum_s: f64,
 }
 
 impl Buckets {
-    /// Empty.
+    /// An empty histogram.
     pub const fn new(name: &'static str, labels: Labels) -> Self {
         Self { name, labels, counts: [0; BOUNDS_NS.len()], count: 0, sum_s: 0.0 }
     }
 
-    /// Adds what was recorded, to the recorder's digits.
+    /// Adds `recorded`, at the recorder's precision.
     pub fn add(&mut self, recorded: &Histogram) {
         for (span, times) in recorded.counts() {
             let place = BOUNDS_NS.partition_point(|&bound| bound < span.as_nanos());

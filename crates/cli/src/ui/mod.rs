@@ -1,11 +1,9 @@
-//! The live view: what a running command shows to a browser, to `greenwave top`
-//! and to Prometheus.
+//! Live view of a running command, for a browser, `greenwave top` and Prometheus.
 //!
-//! The command tells figures, spans and cores about once a second ([`MetricsSample`]);
-//! [`live`] keeps a minute of them and makes a [`Snapshot`](snapshot::Snapshot)
-//! of any window; [`metrics`], [`page`] and [`view`] write it down; [`server`]
-//! answers. Only the last has a socket and a thread, and nothing here touches
-//! what it shows.
+//! The command reports figures, spans and cores about once a second ([`MetricsSample`]); [`window`]
+//! keeps a minute of them and makes a [`Snapshot`](snapshot::Snapshot) of any window; [`metrics`],
+//! [`page`] and [`tables`] format it; [`server`] answers requests. Only the last has a socket and a
+//! thread, and nothing here changes what it shows.
 
 #[cfg(test)]
 pub mod fixture;
@@ -49,12 +47,11 @@ pub struct Flags {
 }
 
 impl Flags {
-    /// Begins to show what `head` says, if that is asked for; `kept`: whether it is
-    /// to be seen in another way ([`Ui::seen`]) even where nobody listens.
+    /// Opens the view of `head`, if requested; `kept`: also without a server, for readers of
+    /// [`Ui::seen`].
     ///
-    /// # Errors
-    /// An address for others without a word that they may look; one where
-    /// nobody can listen.
+    /// # Errors A non-local address without explicit permission; an address that cannot be listened
+    /// on.
     pub fn open(&self, head: Head, kept: bool) -> Result<Option<Ui>, Error> {
         if self.ui.is_none() && !kept {
             return Ok(None);
@@ -65,10 +62,9 @@ impl Flags {
         Ok(Some(Ui { seen, server, told: Cell::new(None) }))
     }
 
-    /// Checks of [`open`](Self::open) before it listens.
+    /// The checks of [`open`](Self::open) before it listens.
     ///
-    /// # Errors
-    /// An address for others without a word that they may look.
+    /// # Errors A non-local address without explicit permission.
     pub fn check(&self) -> Result<(), Error> {
         let Some(place) = self.ui else { return Ok(()) };
         if !place.ip().is_loopback() && !self.ui_remote {
@@ -93,16 +89,16 @@ impl Flags {
     }
 }
 
-/// A view that is open; closed when this is dropped.
+/// An open view; closed on drop.
 pub struct Ui {
     seen: Seen,
-    /// Where people look, if anywhere.
+    /// The HTTP server, if any.
     server: Option<Server>,
-    /// When something was told last: who asks that in every round waits for nobody who looks.
+    /// Time of the last report; callers check it in every round without a lock.
     told: Cell<Option<Time>>,
 }
 
-/// What a view shows, for who is asked for it in another way.
+/// A view's data, for other readers.
 #[derive(Clone)]
 pub struct Seen {
     live: Arc<Mutex<Live>>,
@@ -110,7 +106,7 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// What is live now.
+    /// The current snapshot.
     pub fn snapshot(&self) -> Snapshot {
         self.live().snapshot(self.clock.now(), WINDOW_S)
     }
@@ -121,31 +117,30 @@ impl Seen {
 }
 
 impl Ui {
-    /// What it shows.
+    /// The view's data.
     pub fn seen(&self) -> Seen {
         self.seen.clone()
     }
 
-    /// Has its thread give up what it does not need.
+    /// Drops the server thread's unneeded privileges.
     ///
-    /// # Errors
-    /// What `give_up` says, which that thread calls.
+    /// # Errors Those of `give_up`, which that thread calls.
     pub fn confine(&self, give_up: DropPrivileges) -> Result<(), SandboxError> {
         self.server.as_ref().map_or(Ok(()), |server| server.confine(give_up))
     }
 
-    /// Whether it is time to tell something.
+    /// True if a report is due.
     pub fn is_due(&self, now: Time) -> bool {
         self.told.get().is_none_or(|last| now.since(last) >= STEP)
     }
 
-    /// Shows what is told.
+    /// Publishes a sample.
     pub fn tell(&self, now: Time, told: MetricsSample<'_>) {
         self.told.set(Some(now));
         self.seen.live().tell(now, told);
     }
 
-    /// `at` in seconds since this was opened.
+    /// `at` in seconds since the view was opened.
     pub fn seconds(&self, at: Time) -> f64 {
         self.seen.live().seconds(at)
     }

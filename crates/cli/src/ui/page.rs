@@ -1,6 +1,5 @@
-//! The page: a snapshot drawn here, in Rust, as tables and two drawings. Its
-//! script only asks for the next picture; without one the page reloads itself.
-//! One document, nothing from elsewhere.
+//! HTML page of a snapshot, rendered in Rust: tables and two drawings. Its script only fetches the
+//! next version; without a script the page reloads itself. One document without external parts.
 
 use std::fmt::Write as _;
 
@@ -10,10 +9,10 @@ use crate::report::escape;
 use crate::table::number;
 
 const PAGE: &str = include_str!("page.html");
-/// Lengths of the window to choose from, in seconds; the keys 1 to 4.
+/// Selectable lengths of the window in seconds; the keys 1 to 4.
 pub const WINDOWS_S: [u64; 4] = [1, 10, 30, 60];
 
-/// The page of `snapshot`, which was asked for over `window_s` seconds.
+/// The page of `snapshot`, requested over `window_s` seconds.
 pub fn html(snapshot: &Snapshot, window_s: u64) -> String {
     let links = WINDOWS_S.iter().enumerate().map(|(place, &length)| {
         let current = if length == window_s { " aria-current=\"true\"" } else { "" };
@@ -40,12 +39,11 @@ fn main(snapshot: &Snapshot) -> String {
     main
 }
 
-/// Width of drawings, and height of that of throughput, in units that are
-/// stretched to what place there is.
+/// Width of drawings, and height of the throughput's, in units that scale to the available space.
 const WIDTH: f64 = 640.0;
 const HEIGHT: f64 = 100.0;
 
-/// Throughput and who was shed over the last minute.
+/// Throughput and shed connections over the last minute.
 fn throughput(snapshot: &Snapshot) -> String {
     let history = &snapshot.history;
     let (Some(first), Some(last)) = (history.first(), history.last()) else { return String::new() };
@@ -77,7 +75,7 @@ fn throughput(snapshot: &Snapshot) -> String {
     )
 }
 
-/// A piece of a core's time.
+/// An interval of a core's time.
 #[derive(Clone, Debug, PartialEq)]
 struct Piece<'a> {
     from_s: f64,
@@ -86,7 +84,7 @@ struct Piece<'a> {
     why: &'a str,
 }
 
-/// Who had `owner`'s core over the window, in order.
+/// Holders of `owner`'s core over the window, in order.
 fn pieces<'a>(owner: &'a Owner, moves: &'a [Move], begin_s: f64, end_s: f64) -> Vec<Piece<'a>> {
     let mut pieces: Vec<Piece<'a>> = Vec::new();
     let its = || moves.iter().filter(|moved| moved.core == owner.core);
@@ -104,7 +102,7 @@ fn pieces<'a>(owner: &'a Owner, moves: &'a [Move], begin_s: f64, end_s: f64) -> 
     pieces
 }
 
-/// Who had which core when.
+/// Core assignment over time.
 fn cores(snapshot: &Snapshot) -> String {
     let Snapshot { owners, moves, at_s, silent_s, window_s, .. } = snapshot;
     let end_s = at_s - silent_s;
@@ -145,13 +143,13 @@ fn cores(snapshot: &Snapshot) -> String {
     )
 }
 
-/// A patch of the colour of `class`, and whose it is.
+/// Legend entry: a patch in the colour of `class`, and its name.
 fn key(class: &str, name: &str) -> String {
     let patch = format!("<svg viewBox=\"0 0 1 1\"><rect class=\"{class}\" width=\"1\" height=\"1\"/></svg>");
     format!("<span class=\"key\">{patch}</span>{}", escape(name))
 }
 
-/// The class of `holder`'s colour; `names` are the tasks met so far.
+/// The class of `holder`'s colour; `names` are the tasks so far.
 fn colour<'a>(names: &mut Vec<&'a str>, holder: &'a str) -> &'static str {
     if ["free", "shared"].contains(&holder) {
         return "none";

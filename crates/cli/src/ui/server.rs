@@ -1,11 +1,10 @@
-//! Three pages over HTTP on the kernel's sockets, by one thread: hyper's
-//! HTTP/1 on tokio's smallest runtime.
+//! HTTP server of the live view on the kernel's sockets, in one thread: hyper's HTTP/1 on tokio's
+//! current-thread runtime.
 //!
-//! Bounds: [`CONNECTIONS_MAX`] connections, each with one request and
-//! [`CONNECTION_MAX`] for everything; who comes beyond them waits in the kernel's
-//! accept queue. A page of somebody else's in a browser on this machine cannot
-//! read ours by giving its own name our address: on loopback only addresses and
-//! `localhost` are answered to.
+//! Bounds: [`CONNECTIONS_MAX`] connections, each with one request and [`CONNECTION_MAX`] in total;
+//! further ones wait in the kernel's accept queue. A foreign page in a local browser cannot read
+//! ours through a name that resolves to our address (DNS rebinding): on loopback only requests for
+//! addresses and `localhost` are answered.
 
 use std::convert::Infallible;
 use std::io;
@@ -31,28 +30,28 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 use super::window::{Live, WINDOW_MAX_S, WINDOW_S};
 use super::{metrics, page};
 
-/// Connections at a time.
+/// Concurrent connections.
 pub const CONNECTIONS_MAX: usize = 16;
-/// How long one may take, from its first byte to the last of its answer.
+/// Time limit of a connection, from its first byte to the last of its answer.
 pub const CONNECTION_MAX: Duration = Duration::from_secs(4);
-/// How long its head may take.
+/// Time limit of a request's head.
 const HEAD_MAX: Duration = Duration::from_secs(1);
-/// Bytes of a request that are looked at; more is refused.
+/// Largest request in bytes; more is refused.
 const BUFFER: usize = 16 * 1024;
-/// After the kernel had no descriptor for a connection.
+/// Pause after the kernel had no descriptor for a connection.
 const BREATH: Duration = Duration::from_millis(100);
 
-/// What is served.
+/// The served data.
 pub struct Site {
-    /// What there is to see.
+    /// Data of the live view.
     pub live: Arc<Mutex<Live>>,
-    /// Now.
+    /// The command's clock.
     pub clock: Monotonic,
-    /// By any name, as others than this machine may look.
+    /// True if any host name is accepted, as the view is open to other machines.
     pub any_name: bool,
 }
 
-/// A server; ended when this is dropped.
+/// A server; ended on drop.
 pub struct Server {
     place: SocketAddr,
     confine: mpsc::UnboundedSender<Confine>,
@@ -60,10 +59,10 @@ pub struct Server {
     thread: Option<JoinHandle<()>>,
 }
 
-/// What a thread calls to have less than before.
+/// Function with which a thread drops privileges.
 pub type DropPrivileges = fn() -> Result<(), SandboxError>;
 
-/// For the thread: what it is to call, and where the outcome is awaited.
+/// Request to the thread: the function to call, and the channel for its result.
 struct Confine {
     give_up: DropPrivileges,
     outcome: std::sync::mpsc::Sender<Result<(), SandboxError>>,
@@ -72,8 +71,7 @@ struct Confine {
 impl Server {
     /// Serves `site` at `place`.
     ///
-    /// # Errors
-    /// Nobody can listen there; no thread.
+    /// # Errors The address cannot be listened on; no thread.
     pub fn start(place: SocketAddr, site: Site) -> io::Result<Self> {
         let listener = TcpListener::bind(place)?;
         listener.set_nonblocking(true)?;
@@ -88,13 +86,13 @@ impl Server {
         let serve = move || {
             runtime.block_on(async move {
                 tokio::spawn(accept(listener, Arc::new(site)));
-                // On this thread, the only one.
+                // Runs on this thread, the only one.
                 tokio::spawn(async move {
                     while let Some(Confine { give_up, outcome }) = asked.recv().await {
                         let _ = outcome.send(give_up());
                     }
                 });
-                // Sent, or its sender is gone: both are the end.
+                // A message or a dropped sender: both end the server.
                 let _ = stopped.await;
             });
         };
@@ -102,18 +100,17 @@ impl Server {
         Ok(Self { place, confine, stop: Some(stop), thread: Some(thread) })
     }
 
-    /// Has its thread give up what it does not need; returns when that is done.
+    /// Drops the thread's unneeded privileges; returns when that is done.
     ///
-    /// # Errors
-    /// What `give_up` says.
+    /// # Errors Those of `give_up`.
     pub fn confine(&self, give_up: DropPrivileges) -> Result<(), SandboxError> {
         let (outcome, heard) = std::sync::mpsc::channel();
-        // Where the thread has ended, it has nothing.
+        // An ended thread has no privileges.
         let _ = self.confine.send(Confine { give_up, outcome });
         heard.recv().unwrap_or(Ok(()))
     }
 
-    /// Where it listens.
+    /// The listening address.
     pub fn place(&self) -> SocketAddr {
         self.place
     }
@@ -122,7 +119,7 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         drop(self.stop.take());
-        // Whatever it was at is dropped with its runtime.
+        // Unfinished work is dropped with the runtime.
         let _ = self.thread.take().map(JoinHandle::join);
     }
 }
@@ -151,7 +148,7 @@ async fn serve(stream: TcpStream, site: Arc<Site>) {
     let mut http = http1::Builder::new();
     http.keep_alive(false).timer(TokioTimer::new()).header_read_timeout(HEAD_MAX).max_buf_size(BUFFER);
     let connection = http.serve_connection(TokioIo::new(stream), service);
-    // A connection that fails is its client's affair.
+    // A failed connection concerns its client only.
     let _ = tokio::time::timeout(CONNECTION_MAX, connection).await;
 }
 
@@ -172,7 +169,7 @@ impl Site {
             return plain(StatusCode::BAD_REQUEST, &why);
         };
         let now = self.clock.now();
-        // Nobody who tells waits while something is written down.
+        // The lock is released before formatting, so that the command never waits for it.
         match uri.path() {
             "/" => {
                 let snapshot = self.live().snapshot(now, window_s);
@@ -198,7 +195,7 @@ impl Site {
 
 /// Prometheus' text format.
 const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
-/// The page's own script and style, and questions to ourselves; nothing else.
+/// Allows the page's own script and style and requests to this server; nothing else.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; \
      connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
@@ -222,7 +219,7 @@ fn page(text: String) -> Response<String> {
     page
 }
 
-/// The window that a query asks for; `None` for one that cannot be.
+/// The window of a query; `None` if invalid.
 fn window(query: &str) -> Option<u64> {
     match query.split('&').find_map(|pair| pair.strip_prefix("window=")) {
         None => Some(WINDOW_S),
@@ -230,7 +227,7 @@ fn window(query: &str) -> Option<u64> {
     }
 }
 
-/// Whether `host`, with or without a port, is an address or `localhost`.
+/// True if `host`, with or without a port, is an address or `localhost`.
 fn is_ours(host: &[u8]) -> bool {
     let Ok(host) = std::str::from_utf8(host) else { return false };
     if host.parse::<SocketAddr>().is_ok() {

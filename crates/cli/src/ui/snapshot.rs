@@ -1,51 +1,49 @@
-//! What is live now: the one thing that page, terminal and Prometheus show.
+//! Snapshot of a running command, the common source of page, terminal and Prometheus.
 //!
-//! Plain data, no clock, no opinion on how it looks. It travels as JSON
-//! (`/snapshot.json`); spans there are nanoseconds, times are seconds since the
-//! command began.
+//! Plain data without a clock or presentation. Sent as JSON (`/snapshot.json`); spans are
+//! nanoseconds, times are seconds since the command's start.
 
 use queueing::Span;
 use serde::{Deserialize, Serialize};
 
 use super::labels::Labels;
 
-/// Changes when a reader of the last one would misread this one.
+/// Schema version; changes when a reader of the last one would misread this one.
 pub const SCHEMA: u32 = 1;
 
-/// What is live now.
+/// State of a running command.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Snapshot {
-    /// [`SCHEMA`].
+    /// Always [`SCHEMA`].
     pub schema: u32,
-    /// `serve`, `run`, `sched`, `guard`.
+    /// Subcommand: `serve`, `run`, `sched`, `guard`.
     pub command: String,
-    /// Of greenwave.
+    /// Version of greenwave.
     pub version: String,
-    /// What it does, in a line.
+    /// Description in a line.
     pub about: String,
-    /// Its process.
+    /// Process id.
     pub process: u32,
-    /// When this was taken, in seconds since it began.
+    /// Time of the snapshot, in seconds since the start.
     pub at_s: f64,
-    /// For how long it has not said anything new; longer than a second or two
-    /// means that it is busy with something else, or stuck.
+    /// Time since the last report; longer than a second or two means that the command is busy or
+    /// stuck.
     pub silent_s: f64,
-    /// The time that rates, spreads and moves are of; less than what was asked
-    /// for when it has not run for so long.
+    /// The window of rates, spreads and moves; shorter than requested early in a run.
     pub window_s: f64,
-    /// The figure that [`history`](Self::history) follows.
+    /// The metric of [`history`](Self::history).
     pub rate: String,
-    /// Counters and gauges, in the order in which the command tells them.
+    /// Counters and gauges, in the order of the report.
     pub figures: Vec<Figure>,
-    /// How long things took, over the window.
+    /// Distributions over the window.
     pub spreads: Vec<Spread>,
-    /// A point about every second, the oldest first; of the last minute.
+    /// A point about every second of the last minute, the oldest first.
     pub history: Vec<Point>,
-    /// Who has which core.
+    /// Core assignment.
     pub owners: Vec<Owner>,
-    /// Cores that changed hands within the window, the oldest first.
+    /// Core moves within the window, the oldest first.
     pub moves: Vec<Move>,
-    /// Moves of the window that were too many to keep.
+    /// Moves of the window that were not kept.
     pub moves_lost: u64,
     /// The slowest requests of the window, the slowest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -55,19 +53,19 @@ pub struct Snapshot {
 /// A counter or a gauge.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Figure {
-    /// As Prometheus knows it, see [`METRICS`](super::metrics::METRICS).
+    /// Prometheus' name, see [`METRICS`](super::metrics::METRICS).
     pub name: String,
-    /// Of what.
+    /// Labels.
     pub labels: Labels,
-    /// Now.
+    /// Current value.
     pub value: f64,
-    /// Of a counter, how much it grew each second of the window.
+    /// A counter's growth per second over the window.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub per_s: Option<f64>,
 }
 
 impl Figure {
-    /// Of the metric `name`, a counter or gauge of that table.
+    /// A value of the metric `name`, a counter or gauge of that table.
     pub fn new(name: &str, labels: Labels, value: f64) -> Self {
         Self { name: name.to_owned(), labels, value, per_s: None }
     }
@@ -76,78 +74,78 @@ impl Figure {
 /// A distribution over the window, to two digits.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
-    /// As Prometheus knows it.
+    /// Prometheus' name.
     pub name: String,
-    /// Of what.
+    /// Labels.
     pub labels: Labels,
-    /// How many there were, each second.
+    /// Values per second.
     pub per_s: f64,
-    /// A hundredth of them was not longer.
+    /// 1st percentile.
     pub p1_ns: u64,
     /// The median.
     pub p50_ns: u64,
-    /// All but a hundredth were not longer.
+    /// 99th percentile.
     pub p99_ns: u64,
-    /// All but a thousandth.
+    /// 99.9th percentile.
     pub p999_ns: u64,
-    /// The longest.
+    /// Maximum.
     pub max_ns: u64,
 }
 
-/// What happened until a moment, since the one before it.
+/// Rates in the interval since the previous point.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Point {
-    /// When.
+    /// End of the interval.
     pub at_s: f64,
-    /// Of [`Snapshot::rate`], each second.
+    /// Growth of [`Snapshot::rate`] per second.
     pub rate: f64,
-    /// Shed, each second.
+    /// Shed connections per second.
     pub shed: f64,
 }
 
-/// A core and who has it.
+/// A core and its task.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Owner {
-    /// Its number.
+    /// The core's number.
     pub core: u16,
-    /// The task, or nobody.
+    /// The task, if any.
     pub task: Option<String>,
-    /// How: `runs`, `keeps`, `quiet`, `free`, `shared`.
+    /// State: `runs`, `keeps`, `quiet`, `free`, `shared`.
     pub how: String,
-    /// Since when.
+    /// Beginning of the assignment.
     pub since_s: f64,
 }
 
-/// A core that changed hands.
+/// A core's move from one task to another.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Move {
-    /// When.
+    /// Time of the move.
     pub at_s: f64,
-    /// Its number.
+    /// The core's number.
     pub core: u16,
-    /// Who had it; `free` for nobody.
+    /// The previous task; `free` for none.
     pub from: String,
-    /// Who has it.
+    /// The new task.
     pub to: String,
-    /// What was seen then.
+    /// Observations at the move.
     pub why: String,
 }
 
 /// A slow request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Request {
-    /// When it came, or left.
+    /// Arrival or departure time.
     pub at_s: f64,
     /// Its level, 0 the most urgent.
     pub class: u8,
-    /// What it wanted, such as `GET /pay`, or `→ GET /pay` where a program of this
-    /// machine asked; empty where it does not say.
+    /// The operation, such as `GET /pay`, or `→ GET /pay` for a call by a program of this machine;
+    /// empty if unknown.
     pub what: String,
-    /// `answered`, `gone`, `failed`.
+    /// Outcome: `answered`, `gone`, `failed`.
     pub end: String,
-    /// All stages together.
+    /// Sum of the stages.
     pub total_ns: u64,
-    /// In the receive buffer, in TCP, in the event queue, at a worker, on the way out.
+    /// Time in the receive buffer, in TCP, in the event queue, at a worker, on the way out.
     pub stages_ns: [u64; 5],
 }
 
@@ -162,11 +160,11 @@ impl Snapshot {
         self.spreads.iter().filter(move |spread| spread.name == name)
     }
 
-    /// Whether it has been silent for so long that a reader should know.
+    /// True if the last report is so old that a reader should be warned.
     pub fn is_stale(&self) -> bool {
         self.silent_s > STALE.as_secs_f64()
     }
 }
 
-/// A few times what lies between two looks.
+/// Several report intervals.
 const STALE: Span = Span::from_secs(4);

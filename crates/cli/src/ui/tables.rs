@@ -1,5 +1,5 @@
-//! A snapshot as titled tables: the same for the page, for `top`, and for a
-//! terminal without cursor. What is empty is left out.
+//! Titled tables of a snapshot, common to the page, `top`, and plain output. Empty tables are left
+//! out.
 
 use std::collections::BTreeMap;
 
@@ -12,20 +12,20 @@ use crate::table::{Table, micros, number};
 
 /// A table with its title.
 pub struct Section {
-    /// What it shows.
+    /// Title.
     pub title: &'static str,
-    /// The figures.
+    /// Figures.
     pub table: Table,
 }
 
-/// Moves that are shown; a page for those who read them all is `/snapshot.json`.
+/// Number of moves shown; `/snapshot.json` has them all.
 const MOVES_SHOWN: usize = 12;
-/// Columns that a word may take, so that tables stay within 80.
+/// Width of a text column, so that tables stay within 80.
 const WORD_MAX: usize = 34;
-/// Columns that a slow request may take beside its stages.
+/// Width of a slow request beside its stages.
 const REQUEST_MAX: usize = 20;
 
-/// All that `snapshot` has to show.
+/// All tables of `snapshot`.
 pub fn sections(snapshot: &Snapshot) -> Vec<Section> {
     let all = [
         ("Request time by stage, µs", waits(snapshot)),
@@ -43,19 +43,19 @@ pub fn sections(snapshot: &Snapshot) -> Vec<Section> {
     all.into_iter().filter_map(|(title, table)| Some(Section { title, table: table? })).collect()
 }
 
-/// Who it is and how long it runs, in a line.
+/// Name and uptime in a line.
 pub fn headline(snapshot: &Snapshot) -> String {
     let Snapshot { command, about, process, at_s, .. } = snapshot;
     format!("greenwave {command}, {about}; process {process}, up {}", up(*at_s))
 }
 
-/// What a reader should know before the figures: that they are old, or few.
+/// Warning before the figures: they are old, or few.
 pub fn caution(snapshot: &Snapshot) -> Option<String> {
     let silent = format!("{} has sent no update for {:.0} s", snapshot.command, snapshot.silent_s);
     snapshot.is_stale().then(|| format!("{silent}: it is busy or hangs"))
 }
 
-/// The throughput over the window, in words.
+/// The throughput over the window as text.
 pub fn rate(snapshot: &Snapshot) -> String {
     let total: f64 = snapshot.figures(&snapshot.rate).filter_map(|figure| figure.per_s).sum();
     let shed: f64 = snapshot.figures(SHED).filter_map(|figure| figure.per_s).sum();
@@ -64,7 +64,7 @@ pub fn rate(snapshot: &Snapshot) -> String {
     format!("{} {what} a second{shed}, over {:.0} s", number(total), snapshot.window_s)
 }
 
-/// `3 h 12 min`, to two units.
+/// Uptime in two units: `3 h 12 min`.
 pub fn up(seconds: f64) -> String {
     let seconds = seconds.max(0.0) as u64;
     match (seconds / 86_400, seconds / 3_600 % 24, seconds / 60 % 60, seconds % 60) {
@@ -75,7 +75,7 @@ pub fn up(seconds: f64) -> String {
     }
 }
 
-/// `greenwave_guard_seen_total` as people say it: `guard seen`.
+/// Readable name of a metric: `guard seen` for `greenwave_guard_seen_total`.
 fn plain(name: &str) -> String {
     let name = name.strip_prefix("greenwave_").unwrap_or(name);
     let name = ["_total", "_seconds"].iter().find_map(|end| name.strip_suffix(end)).unwrap_or(name);
@@ -97,7 +97,7 @@ fn us(ns: u64) -> String {
     micros(Span::from_nanos(ns))
 }
 
-/// Whole numbers as they are.
+/// Integers without a fraction.
 fn count(value: f64) -> String {
     if value.fract() == 0.0 { format!("{value:.0}") } else { number(value) }
 }
@@ -131,7 +131,7 @@ fn waits(snapshot: &Snapshot) -> Option<Table> {
     })
 }
 
-/// The slowest first; who got no answer has that behind what he wanted.
+/// Slow requests, the slowest first; the outcome of an unanswered one follows its operation.
 fn slow(snapshot: &Snapshot) -> Option<Table> {
     let header = ["s ago", "class", "request", "total", "nic", "tcp", "event", "service", "out"];
     table(3, &header, &snapshot.slow, |request| {
@@ -162,7 +162,7 @@ fn others(snapshot: &Snapshot) -> Option<Table> {
     })
 }
 
-/// A row for each class at a guard; reasons are its columns.
+/// A row for each class at a guard, a column for each reason.
 fn shed(snapshot: &Snapshot) -> Option<Table> {
     let mut reasons: Vec<&str> = Vec::new();
     for reason in snapshot.figures(SHED).filter_map(|figure| figure.labels.get("reason")) {
@@ -187,7 +187,7 @@ fn shed(snapshot: &Snapshot) -> Option<Table> {
     })
 }
 
-/// A row for each task; what is known of tasks are its columns.
+/// A row for each task, a column for each metric.
 fn tasks(snapshot: &Snapshot) -> Option<Table> {
     const COLUMNS: [(&str, &str); 5] = [
         ("greenwave_sched_cores", "cores"),
@@ -222,7 +222,7 @@ fn owners(snapshot: &Snapshot) -> Option<Table> {
     })
 }
 
-/// The latest first.
+/// Core moves, the latest first.
 fn moves(snapshot: &Snapshot) -> Option<Table> {
     let short = |name: &str| -> String { clip(name).chars().take(14).collect() };
     let latest = snapshot.moves.iter().rev().take(MOVES_SHOWN);
@@ -232,7 +232,7 @@ fn moves(snapshot: &Snapshot) -> Option<Table> {
     })
 }
 
-/// A row for each queue; shards, where there are several, are its columns.
+/// A row for each queue; a column for each shard, where there are several.
 fn queues(snapshot: &Snapshot) -> Option<Table> {
     let mut depths = BTreeMap::<&str, Vec<f64>>::new();
     for figure in snapshot.figures(DEPTH) {
@@ -244,7 +244,7 @@ fn queues(snapshot: &Snapshot) -> Option<Table> {
     })
 }
 
-/// Counters that have no table of their own and are not 0, all shards together.
+/// Non-zero counters without a table of their own, summed over the shards.
 fn counted(snapshot: &Snapshot) -> Option<Table> {
     let is_shown = |figure: &&Figure| {
         figure.per_s.is_some() && figure.value > 0.0 && ![CAME, SHED].contains(&figure.name.as_str())
@@ -264,7 +264,7 @@ fn counted(snapshot: &Snapshot) -> Option<Table> {
     })
 }
 
-/// Gauges that have no table of their own.
+/// Gauges without a table of their own.
 fn now(snapshot: &Snapshot) -> Option<Table> {
     let in_tables = |name: &str| name == DEPTH || name.starts_with("greenwave_sched_") && is_of_tasks(name);
     let rest = snapshot.figures.iter().filter(|figure| figure.per_s.is_none() && !in_tables(&figure.name));
@@ -281,8 +281,7 @@ fn is_of_tasks(name: &str) -> bool {
     METRICS.iter().any(|metric| metric.name == name && metric.labels.starts_with("task"))
 }
 
-/// `values` as a line of `width` blocks, the latest at its end; the highest is
-/// the tallest.
+/// `values` as a line of `width` blocks, the latest last; the highest value is the tallest.
 pub fn sparkline(values: impl DoubleEndedIterator<Item = f64>, width: usize) -> String {
     const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let mut latest: Vec<f64> = values.rev().take(width).collect();

@@ -1,9 +1,9 @@
-//! What a command has told of itself, kept for a minute and added up.
+//! Sliding window over a command's reports: a minute of them, and sums.
 //!
-//! Pure: `now` is an argument, and what comes out is a [`Snapshot`] or
-//! Prometheus' text. Bounds: a minute of moments, of each what it told and the
-//! values of its histograms that occurred (two digits, so at most some thousand
-//! each), [`MOVES_MAX`] moves, and 23 numbers for each histogram ever told.
+//! Pure: `now` is an argument, and the result is a [`Snapshot`] or Prometheus' text. Bounds: a
+//! minute of reports, each with its figures and the values of its histograms that occurred (two
+//! digits, so at most some thousand each), [`MOVES_MAX`] moves, and 23 numbers for each histogram
+//! ever reported.
 
 use std::collections::VecDeque;
 
@@ -14,53 +14,53 @@ use super::labels::Labels;
 use super::metrics::{self, Buckets};
 use super::snapshot::{Figure, Move, Owner, Point, Request, SCHEMA, Snapshot, Spread};
 
-/// Who tells, and what.
+/// Description of the reporting command.
 #[derive(Clone, Debug)]
 pub struct Head {
-    /// `serve`, `run`, `sched`, `guard`.
+    /// Subcommand: `serve`, `run`, `sched`, `guard`.
     pub command: &'static str,
-    /// What it does, in a line.
+    /// Description in a line.
     pub about: String,
     /// The counter whose rate is the command's throughput.
     pub rate: &'static str,
 }
 
-/// What a command tells at a moment.
+/// A command's report at a moment.
 #[derive(Debug, Default)]
 pub struct MetricsSample<'a> {
-    /// Counters since it began, and gauges.
+    /// Counters since the start, and gauges.
     pub figures: Vec<Figure>,
-    /// What was recorded since it told last.
+    /// Histograms since the last report.
     pub spans: Vec<Spans<'a>>,
-    /// Who has which core.
+    /// Core assignment.
     pub owners: Vec<Owner>,
-    /// Cores that changed hands since it told last.
+    /// Core moves since the last report.
     pub moves: Vec<Move>,
-    /// The slowest requests since it told last, the slowest first.
+    /// The slowest requests since the last report, the slowest first.
     pub slow: Vec<Slow>,
 }
 
-/// A histogram of the time since the last one.
+/// A histogram of the time since the last report.
 #[derive(Debug)]
 pub struct Spans<'a> {
-    /// A metric of the kind histogram.
+    /// Name of a histogram metric.
     pub name: &'static str,
-    /// Of what.
+    /// Labels.
     pub labels: Labels,
-    /// What was recorded.
+    /// Recorded values.
     pub recorded: &'a Histogram,
 }
 
-/// See the module.
+/// Reports of the last minute, and sums.
 #[derive(Debug)]
 pub struct Live {
     head: Head,
     began: Time,
-    /// The latest is the last.
+    /// Reports, the latest last.
     moments: VecDeque<Moment>,
     owners: Vec<Owner>,
     moves: VecDeque<Move>,
-    /// Since it began.
+    /// Sums since the start.
     sums: Vec<Buckets>,
 }
 
@@ -69,13 +69,13 @@ struct Moment {
     at: Time,
     figures: Vec<Figure>,
     spans: Vec<Tally>,
-    /// How many were told.
+    /// Number of reported moves.
     moves: usize,
-    /// The first of those that were told, at most [`SLOW_SHOWN`].
+    /// The first reported slow requests, at most [`SLOW_SHOWN`].
     slow: Vec<Request>,
 }
 
-/// What occurred, and how often.
+/// Values that occurred, with their counts.
 #[derive(Debug)]
 struct Tally {
     name: &'static str,
@@ -83,19 +83,19 @@ struct Tally {
     counts: Box<[(Span, u64)]>,
 }
 
-/// From one moment to the next.
+/// Interval between two reports.
 pub const STEP: Span = Span::from_secs(1);
-/// The longest window, in seconds; as many moments are kept.
+/// The longest window in seconds; as many reports are kept.
 pub const WINDOW_MAX_S: u64 = 60;
-/// The window where nobody says which.
+/// The default window.
 pub const WINDOW_S: u64 = 10;
-/// Slow requests that are kept of a moment and shown of a window.
+/// Slow requests kept per report and shown per window.
 pub const SLOW_SHOWN: usize = 8;
-/// Moves that are kept.
+/// Bound of kept moves.
 const MOVES_MAX: usize = 512;
 
 impl Live {
-    /// It begins at `now`.
+    /// An empty window that begins at `now`.
     pub fn new(head: Head, now: Time) -> Self {
         Self {
             head,
@@ -107,12 +107,12 @@ impl Live {
         }
     }
 
-    /// Seconds since it began.
+    /// Seconds since the start.
     pub fn seconds(&self, at: Time) -> f64 {
         at.since(self.began).as_secs_f64()
     }
 
-    /// Keeps what is told at `now`.
+    /// Stores the report of `now`.
     pub fn tell(&mut self, now: Time, told: MetricsSample<'_>) {
         let figures = told.figures.iter().map(|figure| figure.name.as_str());
         let mut names = figures.chain(told.spans.iter().map(|spans| spans.name));
@@ -163,7 +163,7 @@ impl Live {
         &mut self.sums[place]
     }
 
-    /// All that is known, for [`metrics::text`].
+    /// All figures and sums, for [`metrics::text`].
     pub fn exported(&self, now: Time) -> (Vec<Figure>, Vec<Buckets>) {
         let mut figures = self.moments.back().map_or(Vec::new(), |last| last.figures.clone());
         let program =
@@ -173,12 +173,12 @@ impl Live {
         (figures, self.sums.clone())
     }
 
-    /// What is live at `now`, over the last `window_s` seconds, 1 and more.
+    /// The snapshot at `now` over the last `window_s` seconds, 1 or more.
     pub fn snapshot(&self, now: Time, window_s: u64) -> Snapshot {
         let window = window_s.clamp(1, WINDOW_MAX_S) as usize;
         let last = self.moments.back();
         let at = last.map_or(self.began, |last| last.at);
-        // The moment before the window, whose counters it begins with.
+        // The report before the window has the counters at its beginning.
         let before = self.moments.len().checked_sub(window + 1);
         let begin = before.map_or(self.began, |place| self.moments[place].at);
         let recent = || self.moments.range(before.map_or(0, |place| place + 1)..);
@@ -227,7 +227,7 @@ impl Live {
         }
     }
 
-    /// What happened from each moment to the next.
+    /// Rates of each interval between reports.
     fn history(&self) -> Vec<Point> {
         let pairs = self.moments.iter().zip(self.moments.iter().skip(1));
         let points = pairs.map(|(before, after)| {
@@ -240,13 +240,13 @@ impl Live {
 }
 
 impl Moment {
-    /// What `figure` was then; 0 where it was not.
+    /// The value of `figure` in that report; 0 where it was missing.
     fn value(&self, figure: &Figure) -> f64 {
         let same = |other: &&Figure| other.name == figure.name && other.labels == figure.labels;
         self.figures.iter().find(same).map_or(0.0, |found| found.value)
     }
 
-    /// All of a name together.
+    /// Sum of all figures of a name.
     fn sum(&self, name: &str) -> f64 {
         self.figures.iter().filter(|figure| figure.name == name).map(|figure| figure.value).sum()
     }

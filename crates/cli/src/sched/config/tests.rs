@@ -1,4 +1,4 @@
-//! What is right, and what is refused.
+//! Valid and refused configurations.
 
 use super::*;
 
@@ -9,7 +9,7 @@ fn the_example_is_right_and_shows_the_defaults() {
     assert_eq!(format!("{:?}", Config { tasks: Vec::new(), ..example }), format!("{default:?}"));
     assert_eq!(tasks[0].spec(Mechanism::Scx), TaskSpec::critical(1));
     assert_eq!(tasks[1].spec(Mechanism::Scx), TaskSpec::best_effort());
-    // What is commented out can be commented in, once the other way to say who it is goes.
+    // Commented settings are valid once the alternative task selector is removed.
     let told = EXAMPLE
         .replace("\n# ", "\n#  ")
         .replace("\n#  delay_max", "\ndelay_max")
@@ -20,7 +20,7 @@ fn the_example_is_right_and_shows_the_defaults() {
     let told = Config::parse("example.toml", &told).unwrap();
     assert_eq!(told.tasks[0].request_max, Some(Span::from_micros(40)));
     assert!(told.tasks[0].tail.is_some() && told.tasks[0].pulse && told.tasks[0].joined.len() == 1);
-    // The commented value is what holds where threads are looked at.
+    // The commented value is the default where threads are observed.
     assert_eq!(told.tasks[0].spec(Mechanism::Scx).delay_max, tasks[0].spec(Mechanism::Affinity).delay_max);
 }
 

@@ -1,5 +1,5 @@
-//! A server one of whose threads dies: all of it ends, with a line, and its
-//! devices go.
+//! Death of a server's thread: the whole server ends with an error line, and its devices are
+//! closed.
 
 use std::sync::atomic::AtomicUsize;
 use std::time::{Duration, Instant};
@@ -17,10 +17,10 @@ struct Line {
     args: Args,
 }
 
-/// A device on which nothing comes; it may break what drives it.
+/// A device without frames; it may panic in the thread that drives it.
 struct Breaks {
     breaks: bool,
-    /// Those that are still there.
+    /// The number of devices still open.
     there: Arc<AtomicUsize>,
 }
 
@@ -45,10 +45,10 @@ impl Drop for Breaks {
     }
 }
 
-/// Many times what anything here takes.
+/// Many times longer than any step here.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// The shard that dies drives the device of all, or has a queue of its own.
+/// The dying shard drives the device of all, or has a queue of its own.
 fn check(queues: usize, more: &[&str]) {
     let words = ["serve", "--device", "pcap:x", "--addr", "10.77.0.2/24", "--app", "echo", "--shards", "3"];
     let args = Line::parse_from([&words[..], more].concat()).args;

@@ -1,4 +1,4 @@
-//! The text is Prometheus', and what is written about the metrics is true.
+//! The text follows Prometheus' format, and the guide's table of metrics is correct.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +6,7 @@ use super::super::fixture::{at, sched, serve};
 use super::super::window::Live;
 use super::*;
 
-/// A sample as a strict reader of the text format sees it.
+/// A sample as a strict parser of the text format reads it.
 #[derive(Debug)]
 struct Sample {
     family: String,
@@ -21,7 +21,7 @@ fn is_name(text: &str) -> bool {
         && letters.all(|b| b.is_ascii_alphanumeric() || b == b'_')
 }
 
-/// The labels between braces, and what follows.
+/// The labels between braces, and the rest.
 fn labels(text: &str) -> (BTreeMap<String, String>, &str) {
     let mut labels = BTreeMap::new();
     let Some(mut rest) = text.strip_prefix('{') else { return (labels, text) };
@@ -49,7 +49,7 @@ fn labels(text: &str) -> (BTreeMap<String, String>, &str) {
     }
 }
 
-/// Reads `text` as the format's specification says, and nothing more.
+/// Parses `text` strictly by the format's specification.
 fn read(text: &str) -> Vec<Sample> {
     assert!(text.is_empty() || text.ends_with('\n'));
     let (mut samples, mut family) = (Vec::<Sample>::new(), None::<(String, String)>);
@@ -117,7 +117,7 @@ fn buckets_grow_to_the_count_and_the_sum_is_the_sum() {
     assert_eq!(buckets.len(), BOUNDS_NS.len() + 1);
     assert!(buckets.windows(2).all(|pair| pair[0].value <= pair[1].value));
     let below = |le: &str| buckets.iter().find(|bucket| bucket.labels["le"] == le).map(|bucket| bucket.value);
-    // What was recorded at a bound may stand a thousandth above it.
+    // A value recorded at a bound may be stored a thousandth above it.
     assert!(below("0.00005").is_some_and(|count| (245.0..=250.0).contains(&count)));
     assert_eq!((below("0.0001"), below("+Inf")), (Some(500.0), Some(500.0)));
     assert_eq!(of("greenwave_wait_seconds_count")[0].value, 500.0);
@@ -142,7 +142,7 @@ fn names_say_what_they_are() {
     assert_eq!((BOUNDS_NS[0], BOUNDS_NS[21]), (1_000, 10_000_000_000));
 }
 
-/// The table as it stands in the guide.
+/// The table as the guide has it.
 fn documented() -> String {
     let rows = METRICS.iter().map(|Metric { name, kind, labels, by, help }| {
         format!("| `{name}` | {} | {labels} | {by} | {help} |\n", kind.name())

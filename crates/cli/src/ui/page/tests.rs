@@ -1,4 +1,4 @@
-//! The page stands alone, and nobody's name becomes markup.
+//! The page is self-contained, and no name becomes markup.
 
 use super::super::fixture::{at, sched, serve};
 use super::*;

@@ -1,4 +1,4 @@
-//! Who is answered, and with what; over a real socket where that matters.
+//! Answered requests and their answers; over a real socket where that matters.
 
 use std::io::{Read, Write};
 
@@ -47,13 +47,13 @@ fn another_name_for_this_address_is_not_answered_to_on_loopback() {
     }
 }
 
-/// All that comes until the connection ends.
+/// All bytes until the connection ends.
 fn answer_to(place: SocketAddr, question: &[u8]) -> String {
     let mut stream = std::net::TcpStream::connect(place).expect("somebody listens");
     stream.set_read_timeout(Some(CONNECTION_MAX * 4)).expect("a timeout");
     let _ = stream.write_all(question);
     let mut text = Vec::new();
-    // A reset is an end, too.
+    // A reset ends it, too.
     let _ = stream.read_to_end(&mut text);
     String::from_utf8_lossy(&text).into_owned()
 }
@@ -71,7 +71,7 @@ fn a_server_answers_on_a_socket_and_is_gone_when_dropped() {
     let mut long = b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX: ".to_vec();
     long.resize(BUFFER, b'x');
     assert!(answer_to(place, &long).starts_with("HTTP/1.1 431"));
-    // More who say nothing than are let in: who asks waits for their places, and is answered.
+    // More silent clients than slots: the request waits for a slot, and is answered.
     let silent: Vec<_> = (0..CONNECTIONS_MAX + 4).map(|_| std::net::TcpStream::connect(place)).collect();
     let metrics = answer_to(place, b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n");
     assert!(metrics.starts_with("HTTP/1.1 200 OK\r\n"), "{metrics}");

@@ -1,4 +1,4 @@
-//! Tables hold the figures, and fit.
+//! Tables contain the figures, and fit.
 
 use super::super::fixture::{at, sched, serve};
 use super::*;

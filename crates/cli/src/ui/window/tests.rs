@@ -1,4 +1,4 @@
-//! What is told adds up over any window.
+//! Reports add up over any window.
 
 use super::super::fixture::{at, sched, serve};
 use super::super::metrics::WAIT;
@@ -65,7 +65,7 @@ fn moves_beyond_what_is_kept_are_counted() {
 fn a_snapshot_is_the_same_after_a_journey_as_json() {
     for live in [serve(5), sched()] {
         let mut seen = live.snapshot(at(5.0), 10);
-        // Labels of an object come back in order of their names.
+        // JSON objects return labels in the order of their names.
         let text = serde_json::to_string(&seen).expect("JSON");
         let mut back: Snapshot = serde_json::from_str(&text).expect("a snapshot");
         for labels in [&mut seen, &mut back].into_iter().flat_map(|s| &mut s.figures) {
