@@ -1,10 +1,8 @@
-//! A film that is made up, for Debian's x264 to encode: x264 does the work, and says
-//! nothing of it in lines of JSON.
+//! A synthetic film as input of Debian's x264, which itself reports no progress as JSON.
 //!
-//! Frames go into x264 and its stream comes out, where each frame begins with a
-//! mark of its own (`--aud`): marks are counted. What went in must have come out in
-//! the end. Not here: how good the stream is, which is x264's own affair.
-//! Source: ITU-T H.264 §7.3.1, §7.4.1.2.3 and annex B.
+//! Frames go into x264 and its stream comes out, with a delimiter before each frame (`--aud`).
+//! Delimiters are counted; in the end as many frames must have come out as went in. The quality of
+//! the stream is not checked. Source: ITU-T H.264 §7.3.1, §7.4.1.2.3 and annex B.
 
 use std::io::{self, Read, Write};
 use std::os::unix::process::CommandExt;
@@ -16,17 +14,17 @@ use queueing::Rng;
 
 use crate::progress::{Check, Pace, Progress};
 
-/// Small, so that much less than a second shows.
+/// Small, so that progress shows in much less than a second.
 const WIDTH: usize = 320;
 const HEIGHT: usize = 176;
-/// Frames that are made before any is encoded; then they come again.
+/// Frames made before the encoding; they are repeated.
 const FRAMES: usize = 48;
-/// Each frame moves on by so many pixels.
+/// Pixels that each frame moves on.
 const STEP: usize = 3;
-/// Bytes of the stream that are read at once.
+/// Bytes read at once.
 const PIECE: usize = 16 * 1024;
 
-/// What x264 is told: one thread, raw frames in, a raw stream with marks out.
+/// Arguments of x264: one thread, raw frames in, a raw stream with delimiters out.
 const ARGUMENTS: [&str; 16] = [
     "--demuxer",
     "raw",
@@ -46,11 +44,11 @@ const ARGUMENTS: [&str; 16] = [
     "--output=-",
 ];
 
-/// Frames in planes of luma and, a quarter each, two of chroma.
+/// Frames as planes: luma and, a quarter each, two of chroma.
 pub struct Film(Vec<Vec<u8>>);
 
 impl Film {
-    /// A slope that moves, with noise drawn from `seed`.
+    /// A moving gradient, with noise drawn from `seed`.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         let mut rng = Rng::seeded(seed);
@@ -66,7 +64,7 @@ impl Film {
         Self((0..FRAMES).map(&mut frame).collect())
     }
 
-    /// Writes frames until `over`; how many.
+    /// Writes frames until `over`; returns their number.
     fn feed(&self, mut encoder: impl Write, over: &AtomicBool) -> io::Result<u64> {
         let mut fed = 0;
         for frame in self.0.iter().cycle().take_while(|_| !over.load(Ordering::Relaxed)) {
@@ -77,19 +75,19 @@ impl Film {
     }
 }
 
-/// Counts the frames of a stream, however it is cut into pieces.
+/// Counts the frames of a stream, in pieces of any size.
 #[derive(Default)]
 struct Marks {
-    /// Zeros before this byte; a unit begins behind two and a one.
+    /// Number of zeros before this byte; a unit begins after two zeros and a one.
     zeros: u32,
     begins: bool,
 }
 
-/// The type of a unit that stands before each frame.
+/// Type of the unit before each frame.
 const DELIMITER: u8 = 9;
 
 impl Marks {
-    /// Frames that begin in `bytes`.
+    /// Number of frames that begin in `bytes`.
     fn count(&mut self, bytes: &[u8]) -> u64 {
         let mut frames = 0;
         for &byte in bytes {
@@ -101,7 +99,7 @@ impl Marks {
     }
 }
 
-/// x264; it ends with this.
+/// An x264 process, killed on drop.
 struct Encoder(Child);
 
 impl Drop for Encoder {
@@ -113,11 +111,10 @@ impl Drop for Encoder {
 
 /// Encodes for as long as `pace` says or until `stop`, and checks that every frame has come out.
 ///
-/// # Errors
-/// There is no x264, it ends before it is told to, or it cannot be spoken with.
+/// # Errors There is no x264, it ends early, or its pipes fail.
 pub fn encode(pace: Pace, stop: &'static AtomicBool) -> io::Result<ExitCode> {
     let film = Film::new(pace.seed);
-    // Ctrl-C is ours alone: x264 would end with frames on their way.
+    // Ctrl-C must not reach x264, which would end with frames in flight.
     let mut command = Command::new("x264");
     command.args(ARGUMENTS).arg("-").stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
     let started = command.spawn().map_err(|e| match e.kind() {
@@ -145,7 +142,7 @@ pub fn encode(pace: Pace, stop: &'static AtomicBool) -> io::Result<ExitCode> {
                 }
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) => {
-                    // Nobody reads what it writes, so it would not read what is fed.
+                    // With its output unread, x264 would stop reading its input.
                     let _ = x264.0.kill();
                     break Err(e);
                 }

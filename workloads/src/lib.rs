@@ -1,11 +1,11 @@
 //! The programs that share a machine in Caladan's experiments.
 //!
 //! Best-effort: [`swaptions`], [`streamcluster`], [`stream`] and [`film`] work until they
-//! are told to stop, say how much they have done ([`progress`]), and check
-//! their own result. Latency-critical: [`storage`] and [`tpcc`] answer
-//! requests on our own runtime ([`serve`]). Each is as small as its experiment
-//! allows; none is a benchmark of the thing it is named after. Not here:
-//! memcached, which runs as Debian packages it, and x264, which [`film`] starts.
+//! are stopped, report their progress ([`progress`]), and check their own
+//! result. Latency-critical: [`storage`] and [`tpcc`] answer requests on
+//! greenwave's runtime ([`serve`]). Each is as small as its experiment allows;
+//! none is a benchmark of its namesake. Not here: memcached, which runs
+//! as Debian packages it, and x264, which [`film`] starts.
 //! Source: Caladan (OSDI '20) §7.
 //!
 //! ```

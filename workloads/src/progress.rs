@@ -1,7 +1,7 @@
-//! What a best-effort program says of itself: lines of JSON on stdout.
+//! Progress reports of a best-effort program: lines of JSON on stdout.
 //!
-//! One line a second while it works, and at its end one that says whether its
-//! result was right. Whoever reads them needs to know nothing of the program:
+//! One line a second while it works, and a last one with the check of its
+//! result. The format is the same for all programs:
 //!
 //! ```text
 //! {"workload":"swaptions","unit":"paths","at_s":1.0067,"total":72320,"per_s":71835.2}
@@ -30,16 +30,16 @@ pub struct Pace {
     pub seed: u64,
 }
 
-/// A result that was looked at: what it is, and whether that is right.
+/// Check of a result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Check {
-    /// Whether the result is right.
+    /// True if the result is right.
     pub holds: bool,
-    /// The result, and what it was held against.
+    /// The result, and the expected one.
     pub says: String,
 }
 
-/// Counts work and says so.
+/// Counts and reports work.
 #[derive(Debug)]
 pub struct Progress {
     workload: &'static str,
@@ -71,7 +71,7 @@ struct Last<'a> {
 }
 
 impl Progress {
-    /// Begins to count `unit`s; ends early when `stop` becomes true, or nobody reads stdout.
+    /// Starts to count `unit`s; ends early when `stop` becomes true, or stdout has no reader.
     #[must_use]
     pub fn new(workload: &'static str, unit: &'static str, pace: Pace, stop: &'static AtomicBool) -> Self {
         let start = Instant::now();
@@ -81,7 +81,7 @@ impl Progress {
         Self { workload, unit, every, start, end, said, said_total, total, is_heard, stop }
     }
 
-    /// `count` more are done; whether there is to be more.
+    /// Counts `count` more units; true if the work shall continue.
     pub fn add(&mut self, count: u64) -> bool {
         self.total += count;
         let now = Instant::now();
@@ -96,14 +96,14 @@ impl Progress {
         self.is_heard && self.end.is_none_or(|end| now < end) && !self.stop.load(Ordering::Relaxed)
     }
 
-    /// Says how the result was; the program's exit status, 1 when it was wrong.
+    /// Reports the check of the result; returns the exit status, 1 for a wrong result.
     #[must_use]
     pub fn end(self, check: &Check) -> ExitCode {
         say_check(self.workload, check)
     }
 }
 
-/// Says how the result of `workload` was; the exit status that belongs to it.
+/// Reports the check of `workload`'s result; returns its exit status.
 #[must_use]
 pub fn say_check(workload: &'static str, check: &Check) -> ExitCode {
     let word = if check.holds { "holds" } else { "fails" };
@@ -111,8 +111,8 @@ pub fn say_check(workload: &'static str, check: &Check) -> ExitCode {
     ExitCode::from(u8::from(!check.holds))
 }
 
-/// One line. Where nobody reads it any more, most programs here are ended by the signal
-/// of a closed pipe; one that writes to other pipes, too, is told.
+/// Prints one line. Without a reader most programs here end by SIGPIPE; one that also writes to
+/// other pipes gets the error.
 fn say(line: &impl Serialize) -> io::Result<()> {
     let mut text = serde_json::to_string(line).expect("plain figures and text");
     text.push('\n');

@@ -1,13 +1,11 @@
-//! A latency-critical program: tasks on our own stack that answer requests.
+//! Frame of a latency-critical program: tasks on greenwave's stack that answer requests.
 //!
-//! One shard, one thread, on a TAP device that is gone with it. What waits there
-//! stands in memory for a core scheduler that looks for it (`greenwave sched`,
-//! `pulse = true`), and the thread leaves its core when asked. A [`Service`]
-//! answers the requests of a connection in their order, and while one waits for a
-//! file it answers those of others. Requests and answers travel in `load`'s synthetic protocol; an
-//! answer carries what was asked for behind its header. Bytes that are no
-//! request, and requests that make no sense, end their connection and are
-//! counted.
+//! One shard, one thread, on a TAP device that is removed at the end. The signal page shows its
+//! queueing delay to `greenwave sched` (`pulse = true`), and the thread yields its core on request.
+//! A [`Service`] answers the requests of a connection in order; while one waits for a file it
+//! answers those of other connections. Requests and answers use `load`'s synthetic protocol; an
+//! answer carries its payload after the header. Bytes that are no request, and invalid requests,
+//! end their connection and are counted.
 
 use std::error::Error;
 use std::fs::File;
@@ -28,17 +26,15 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::progress::{Check, Pace, Progress, say_check};
 
-/// What a request that makes no sense is told, in the log.
+/// Error of an invalid request, for the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused(pub String);
 
-/// What a server does.
+/// A service that answers requests.
 pub trait Service: Send + Sync + 'static {
-    /// Carries `request` out; `body` is what follows its header. What was
-    /// asked for is appended to `answer`.
+    /// Executes `request`; `body` is the data after its header. Appends the result to `answer`.
     ///
-    /// # Errors
-    /// A request that makes no sense, or cannot be carried out.
+    /// # Errors An invalid request, or one that cannot be executed.
     fn serve(
         &self,
         request: &Request,
@@ -46,16 +42,15 @@ pub trait Service: Send + Sync + 'static {
         answer: &mut Vec<u8>,
     ) -> impl Future<Output = Result<(), Refused>> + Send;
 
-    /// Whether its state is right after all that was served.
+    /// Check of the state after all requests.
     fn check(&self) -> Check;
 }
 
-/// What a service's files are asked through, and what its thread watches while
-/// it sleeps, if that has to be.
+/// A service's file I/O, and the descriptor that its thread polls while it sleeps, if required.
 pub struct Files {
-    /// It carries out what tasks ask.
+    /// Performs the tasks' file operations.
     pub disk: Box<dyn Disk>,
-    /// Readable while something is over.
+    /// Readable once an operation is complete.
     pub readiness: Option<OwnedFd>,
 }
 
@@ -78,22 +73,22 @@ pub struct Place {
 
 /// The kernel's end of the device.
 const KERNEL: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
-/// Where servers are.
+/// Address of servers.
 pub const ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
 const PREFIX: u8 = 24;
-/// Shards, each with a thread of its own.
+/// Number of shards, each with its own thread.
 const SHARDS: usize = 1;
-/// Bytes that are read at once.
+/// Bytes read at once.
 const PIECE: usize = 16 * 1024;
 
-/// A service, and what it has done.
+/// A service, and its progress.
 pub struct Served<S> {
     service: S,
     tally: Mutex<Tally>,
 }
 
 struct Tally {
-    /// Nothing where nobody is told.
+    /// `None` where progress is not reported.
     progress: Option<Progress>,
     refused: u64,
 }
@@ -101,8 +96,8 @@ struct Tally {
 /// A service that tasks share.
 pub type Shared<S> = Arc<Served<S>>;
 
-/// Serves what `make` makes as `workload`, until ctrl-C or SIGTERM; then
-/// checks it. It may open files through the handle where there are `files`.
+/// Serves the result of `make` as `workload` until ctrl-C or SIGTERM, then checks it. With `files`
+/// it may open files through the handle.
 pub fn main<S: Service>(
     workload: &'static str,
     place: &Place,
@@ -115,7 +110,7 @@ pub fn main<S: Service>(
     }
 }
 
-/// Says why a program cannot run; its exit status.
+/// Reports the reason a program cannot run; returns its exit status.
 pub fn failed(e: &dyn Error) -> ExitCode {
     eprintln!("error: {e}");
     ExitCode::from(2)
@@ -130,7 +125,7 @@ fn run<S: Service>(
     let stop = host::signals::flag();
     let mut secret = [0; 16];
     File::open("/dev/urandom")?.read_exact(&mut secret)?;
-    // Before it says that it listens: who reads that may look for it at once.
+    // Before it reports that it listens: a reader may open the page at once.
     let board = Arc::new(SharedPage::create(SHARDS)?);
     let mac = [2, secret[0], secret[1], secret[2], secret[3], secret[4]];
     let tcp = net::stack::Config::new(mac, ADDRESS, PREFIX, secret);
@@ -148,7 +143,7 @@ fn run<S: Service>(
     shard.spawn(listen(listener, served.clone()));
     let at = SocketAddr::from((ADDRESS, place.port));
     writeln!(io::stdout(), "{}", serde_json::json!({ "workload": workload, "listens": at }))?;
-    // One request at a time: a thread beside a long one would only wait for it.
+    // One request at a time: a second thread would only wait for a long request.
     let crew = WorkerOptions {
         quantum: None,
         board: Some(board),
@@ -161,23 +156,23 @@ fn run<S: Service>(
     Ok(say_check(workload, &Check { holds, says: format!("{says}; {refused} refused") }))
 }
 
-/// `service`, for tasks; `progress` is told of what it does.
+/// `service`, for tasks; `progress` counts its requests.
 pub fn shared<S: Service>(service: S, progress: Option<Progress>) -> Shared<S> {
     Arc::new(Served { service, tally: Mutex::new(Tally { progress, refused: 0 }) })
 }
 
-/// Answers whoever connects to `listener`, by tasks of their own.
+/// Serves the connections to `listener`, each in its own task.
 pub async fn listen<S: Service>(mut listener: TcpListener, served: Shared<S>) {
     loop {
         let (stream, _) = listener.accept().await;
-        // Who ends its connection, or has it ended, is done.
+        // A connection that ends or is ended needs nothing more.
         drop(spawn(talk(stream, served.clone())));
     }
 }
 
-/// Answers one connection, in the order of its requests.
+/// Serves one connection, in the order of its requests.
 async fn talk<S: Service>(mut stream: TcpStream, served: Shared<S>) -> io::Result<()> {
-    // At most a request that is not complete and a piece.
+    // At most an incomplete request and one read.
     let mut inbox = Vec::new();
     let mut piece = vec![0; PIECE].into_boxed_slice();
     let mut answer = Vec::new();
@@ -222,13 +217,13 @@ impl<S: Service> Served<S> {
         let body = answer.len() - RESPONSE_LEN;
         answer[..RESPONSE_LEN].copy_from_slice(&head.header(body));
         if let Some(progress) = &mut self.tally().progress {
-            // It ends by a signal, not by its own account.
+            // It ends by a signal, not by its own count.
             progress.add(1);
         }
         Ok(())
     }
 
-    /// Counts a request that is not answered, and says why of the first.
+    /// Counts a refused request, and reports the reason of the first.
     fn refuse(&self, why: &str) -> io::Error {
         let mut tally = self.tally();
         tally.refused += 1;

@@ -1,11 +1,10 @@
-//! Memory traffic and nothing else: the antagonists of a cache and of DRAM.
+//! Memory traffic only: antagonists of a cache and of DRAM.
 //!
-//! The four kernels of STREAM over three arrays: copy, scale, add, triad. Small
-//! arrays live in the second-level cache and keep it busy, large ones pass
-//! through DRAM. The factor is √2 − 1, so that a round leaves the first array
-//! as large as it was; what every element must be is known by doing the same
-//! to one number.
-//! Source: McCalpin, STREAM (1995); Caladan (OSDI '20) §7.
+//! The four kernels of STREAM over three arrays: copy, scale, add, triad. Small arrays stay in the
+//! second-level cache and keep it busy, large ones stream through DRAM. The factor is √2 − 1, so
+//! that a round preserves the magnitude of the first array; the expected value of every element
+//! comes from the same operations on one number. Source: McCalpin, STREAM (1995); Caladan (OSDI
+//! '20) §7.
 
 use std::process::ExitCode;
 
@@ -13,7 +12,7 @@ use clap::Parser;
 
 use crate::progress::{Check, Pace, Progress};
 
-/// Three arrays, and what their elements must be.
+/// Three arrays, and the expected values of their elements.
 #[derive(Debug)]
 pub struct Arrays {
     a: Vec<f64>,
@@ -22,14 +21,14 @@ pub struct Arrays {
     expected: [f64; 3],
 }
 
-/// With it a round gives back what it took: factor² + 2·factor = 1.
+/// A round then restores the first array: factor² + 2·factor = 1.
 const FACTOR: f64 = std::f64::consts::SQRT_2 - 1.0;
 
-/// Bytes that a round reads and writes for each element: 2 + 2 + 3 + 3 of 8.
+/// Bytes read and written per element and round: 2 + 2 + 3 + 3 of 8.
 const TRAFFIC: usize = 80;
 
 impl Arrays {
-    /// Arrays of `bytes` together, one element each at least.
+    /// Arrays of `bytes` in total, one element each at least.
     #[must_use]
     pub fn new(bytes: usize) -> Self {
         let len = (bytes / 24).max(1);
@@ -37,7 +36,7 @@ impl Arrays {
         Self { a: of(1.0), b: of(2.0), c: of(0.0), expected: [1.0, 2.0, 0.0] }
     }
 
-    /// Copy, scale, add, triad; how many bytes were read and written.
+    /// Copy, scale, add, triad; returns the bytes read and written.
     pub fn round(&mut self) -> u64 {
         let Self { a, b, c, expected } = self;
         c.copy_from_slice(a);
@@ -52,7 +51,7 @@ impl Arrays {
         (a.len() * TRAFFIC) as u64
     }
 
-    /// Whether every element is what it must be, to the last bit.
+    /// Checks every element to the last bit.
     #[must_use]
     pub fn check(&self) -> Check {
         let arrays = [&self.a, &self.b, &self.c];
@@ -76,7 +75,7 @@ struct Args {
     kib: Option<usize>,
 }
 
-/// The program `workload`, over arrays of `kib` KiB unless told otherwise.
+/// The program `workload`, over arrays of `kib` KiB by default.
 #[must_use]
 pub fn main(workload: &'static str, kib: usize) -> ExitCode {
     host::signals::restore_sigpipe();

@@ -1,30 +1,28 @@
-//! Clusters of points that come as a stream, each seen once.
+//! Clustering of a stream of points, each seen once.
 //!
-//! A chunk of points is reduced to `medians` of them, each weighted by the
-//! points that are nearest to it; when those fill a chunk, they are reduced the
-//! same way. Reducing is local search: as long as to replace one median by any
-//! point makes the sum of distances less, that is done. Where no such swap is
-//! left the sum is at most 5 times the least there can be, which is what the
-//! check asks for, with medians that we planted in place of the best.
-//! Source: Guha, Mishra, Motwani, O'Callaghan, *Clustering data streams*
-//! (FOCS 2000); Arya et al. (STOC 2001) for the bound; all swaps of a point at
-//! once: Schubert and Rousseeuw (2021). The workload: PARSEC's.
+//! A chunk of points is reduced to `medians` of them, each weighted by its nearest points; when
+//! those fill a chunk, they are reduced the same way. The reduction is local search: it replaces
+//! one median by any point as long as that lowers the sum of distances. Without such a swap left,
+//! the sum is at most 5 times the minimum. The check asserts that bound, with planted medians in
+//! place of the optimum. Source: Guha, Mishra, Motwani, O'Callaghan, *Clustering data streams*
+//! (FOCS 2000); Arya et al. (STOC 2001) for the bound; all swaps of a point at once: Schubert and
+//! Rousseeuw (2021). The workload: PARSEC's.
 
 use queueing::Rng;
 
 use crate::progress::Check;
 
-/// How a stream is drawn and reduced.
+/// Parameters of the stream and its reduction.
 #[derive(Clone, Copy, Debug)]
 pub struct Setup {
     /// Coordinates of a point.
     pub dimensions: usize,
-    /// Points that are reduced at once, more than `medians`.
+    /// Points reduced at once, more than `medians`.
     pub chunk: usize,
-    /// Medians that remain, 2 or more.
+    /// Remaining medians, 2 or more.
     pub medians: usize,
-    /// Standard deviation of points around their planted median, where those
-    /// lie in a cube of side 1.
+    /// Standard deviation of points around their planted median; the medians lie in a cube of side
+    /// 1.
     pub spread: f32,
 }
 
@@ -47,13 +45,13 @@ impl Points {
         Self { dimensions, ..Self::default() }
     }
 
-    /// How many there are.
+    /// Number of points.
     #[must_use]
     pub fn len(&self) -> usize {
         self.weights.len()
     }
 
-    /// Whether there are none.
+    /// True if there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.weights.is_empty()
@@ -86,14 +84,14 @@ fn distance(a: &[f32], b: &[f32]) -> f32 {
     a.iter().zip(b).map(|(a, b)| (a - b) * (a - b)).sum::<f32>().sqrt()
 }
 
-/// For each point its nearest and second nearest median.
+/// Nearest and second nearest median of each point.
 #[derive(Clone, Copy)]
 struct Near {
     first: (usize, f32),
     second: f32,
 }
 
-/// A stream of points, and what it is reduced to.
+/// A stream of points, and its reduction.
 #[derive(Debug)]
 pub struct Stream {
     setup: Setup,
@@ -102,19 +100,18 @@ pub struct Stream {
     chunk: Points,
     /// Medians of earlier chunks.
     medians: Points,
-    /// The last chunk's cost over that of planted medians, at worst so far.
+    /// Highest ratio so far of the last chunk's cost to that of the planted medians.
     worst: f64,
     chunks: u64,
 }
 
-/// Of a local optimum's cost over the least there can be.
+/// Bound of the ratio of a local optimum's cost to the minimum.
 pub const BOUND: f64 = 5.0;
 
 impl Stream {
     /// The stream of `seed`.
     ///
-    /// # Panics
-    /// When fewer than two medians are asked for, or a chunk has no more points than those.
+    /// # Panics Fewer than two medians, or a chunk with no more points than medians.
     #[must_use]
     pub fn new(setup: Setup, seed: u64) -> Self {
         assert!((2..setup.chunk).contains(&setup.medians), "a chunk is more than its medians");
@@ -128,7 +125,7 @@ impl Stream {
         Self { setup, rng, planted, chunk: empty.clone(), medians: empty, worst: 0.0, chunks: 0 }
     }
 
-    /// Draws a chunk and reduces it; how many points that were.
+    /// Draws a chunk and reduces it; returns its number of points.
     pub fn turn(&mut self) -> u64 {
         let Setup { dimensions, chunk, medians, spread } = self.setup;
         self.chunk.at.clear();
@@ -153,7 +150,7 @@ impl Stream {
         chunk as u64
     }
 
-    /// What the last chunk costs with the points nearest to the planted medians.
+    /// Cost of the last chunk with the points nearest to the planted medians.
     fn planted_cost(&self) -> f64 {
         let mut points = Points::new(self.setup.dimensions);
         for m in 0..self.planted.len() {
@@ -173,8 +170,8 @@ impl Stream {
         }
     }
 
-    /// Whether every chunk, and the whole stream by its last chunk, cost no
-    /// more than they may.
+    /// Checks that the cost of every chunk, and of the whole stream on its last chunk, is within
+    /// the bound.
     #[must_use]
     pub fn check(&mut self) -> Check {
         if self.chunks == 0 {
@@ -182,7 +179,7 @@ impl Stream {
         }
         let medians = self.medians();
         let whole = self.chunk.cost(&medians) / self.planted_cost();
-        // All points are somewhere: none was lost on the way, none counted twice.
+        // The weights add up: no point was lost or counted twice.
         let weight: f64 = medians.weights.iter().sum();
         let points = self.chunks as f64 * self.setup.chunk as f64;
         let holds = self.worst <= BOUND && whole <= BOUND && (weight / points - 1.0).abs() < 1e-3;
@@ -195,12 +192,11 @@ impl Stream {
     }
 }
 
-/// `count` of `points` that no swap makes better, each with the weight of
-/// those that are nearest to it.
+/// `count` of `points` that no swap improves, each with the weight of its nearest points.
 fn reduced(points: &Points, count: usize, rng: &mut Rng) -> Points {
     let mut chosen = spread_out(points, count, rng);
     let mut near = nearest(points, &chosen);
-    // Ends: the sum of distances only falls, and by more than rounding would.
+    // Terminates: the sum of distances only falls, and by more than rounding errors.
     let mut since = 0;
     let mut x = rng.below(points.len() as u64) as usize;
     while since < points.len() {
@@ -222,7 +218,7 @@ fn reduced(points: &Points, count: usize, rng: &mut Rng) -> Points {
     medians
 }
 
-/// Medians to begin with: each a point that is likely far from those before.
+/// Initial medians: each a point that is probably far from those before.
 fn spread_out(points: &Points, count: usize, rng: &mut Rng) -> Vec<usize> {
     let mut chosen = vec![rng.below(points.len() as u64) as usize];
     let mut away: Vec<f32> = (0..points.len()).map(|i| points.distance(i, chosen[0])).collect();
@@ -257,9 +253,9 @@ fn nearest(points: &Points, chosen: &[usize]) -> Vec<Near> {
     (0..points.len()).map(near).collect()
 }
 
-/// Which median is best replaced by point `x`, and by how much the sum falls.
+/// The median to replace by point `x`, and the reduction of the sum.
 fn best_swap(points: &Points, chosen: &[usize], near: &[Near], x: usize) -> (usize, f64) {
-    // What is gained whoever goes, and what else the going of each costs.
+    // The gain independent of the removed median, and the further cost of each removal.
     let mut gain = 0.0;
     let mut costs = vec![0.0; chosen.len()];
     for (i, near) in near.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! The programs as they are started: what they say, and that their checks hold.
+//! The programs as separate processes: their output, and that their checks hold.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -19,13 +19,13 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use workloads::{storage, tpcc};
 
-/// Says what is not tested, past the harness, which keeps what passing tests print.
+/// Reports a skipped test, bypassing the harness, which hides the output of passing tests.
 fn skipped(name: &str, why: &str) {
     let line = format!("skipped: {name}: {why}\n");
     let _ = std::io::stderr().write_all(line.as_bytes());
 }
 
-/// What a program says on stdout, line by line; it ends well.
+/// The lines of a program's stdout; checks that it exits with success.
 fn said(command: &mut Command) -> Vec<Value> {
     let out = command.stdin(Stdio::null()).output().expect("it starts");
     let text = String::from_utf8(out.stdout).expect("text");
@@ -33,7 +33,7 @@ fn said(command: &mut Command) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).expect("a line of JSON")).collect()
 }
 
-/// That it worked, said so, and that its check holds.
+/// Checks that it worked, reported so, and that its check holds.
 fn works(workload: &str, lines: &[Value]) {
     let (last, counts) = lines.split_last().expect("it says something");
     assert_eq!((&last["workload"], &last["check"]), (&workload.into(), &"holds".into()), "{last}");
@@ -42,7 +42,7 @@ fn works(workload: &str, lines: &[Value]) {
     assert!(counts.iter().all(|line| line["per_s"].as_f64() >= Some(0.0)), "{counts:?}");
 }
 
-/// Many times what anything here takes.
+/// Many times longer than any step here.
 const LIMIT: Duration = Duration::from_secs(60);
 const PACE: [&str; 4] = ["--for", "300ms", "--every", "50ms"];
 
@@ -153,7 +153,7 @@ fn trees_of_the_go_program_outlive_its_collector() {
     works("garbage", &said(Command::new(&program).args(go)));
 }
 
-/// Starts `program` in a laboratory, asks it as `plan` says, ends it; its last line.
+/// Starts `program` in a test network, sends it the load of `plan`, ends it; returns its last line.
 fn served(name: &str, program: &str, plan: &Plan, protocol: &Protocol) -> Option<Value> {
     let no_tap = || {
         let there = Path::new("/dev/net/tun").exists();

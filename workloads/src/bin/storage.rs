@@ -1,4 +1,4 @@
-//! `storage`: compressed and encrypted blocks on a file, for whoever asks.
+//! `storage`: a server of compressed and encrypted blocks in a file.
 #![forbid(unsafe_code)]
 
 use std::error::Error;
@@ -35,13 +35,13 @@ struct Args {
     seed: u64,
 }
 
-/// Blocks of a MiB.
+/// Number of blocks, a MiB in total.
 const BLOCKS: u32 = 256;
 
 fn main() -> ExitCode {
     host::signals::restore_sigpipe();
     let args = Args::parse();
-    // Gone at the end; the file too, unless it has a place of its own.
+    // Removed at the end; with the file, unless that has a path of its own.
     let folder = match TempDir::new("storage") {
         Ok(folder) => folder,
         Err(e) => return serve::failed(&e),

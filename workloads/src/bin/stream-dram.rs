@@ -3,7 +3,7 @@
 
 use std::process::ExitCode;
 
-/// Beyond any last-level cache that a core has to itself.
+/// Larger than any core's share of a last-level cache.
 const KIB: usize = 192 << 10;
 
 fn main() -> ExitCode {

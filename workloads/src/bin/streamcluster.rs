@@ -1,4 +1,4 @@
-//! `streamcluster`: clusters a stream of points until it is told to stop.
+//! `streamcluster`: clusters a stream of points until it is stopped.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;

@@ -1,4 +1,4 @@
-//! `swaptions`: prices one swaption by simulation until it is told to stop.
+//! `swaptions`: prices one swaption by simulation until it is stopped.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;
@@ -17,7 +17,7 @@ struct Args {
     keep_mib: usize,
 }
 
-/// Paths between two looks at the clock.
+/// Paths between two checks of the clock.
 const BATCH: u64 = 64;
 
 fn main() -> ExitCode {

@@ -1,4 +1,4 @@
-//! `tpcc`: an in-memory store that runs TPC-C's transactions for whoever asks.
+//! `tpcc`: server of an in-memory store that runs TPC-C's transactions.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;

@@ -1,4 +1,4 @@
-//! `x264-film`: lets Debian's x264 encode until it is told to stop.
+//! `x264-film`: runs Debian's x264 until it is stopped.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;

@@ -6,7 +6,7 @@ use runtime::task::{JoinHandle, Step};
 
 use super::*;
 
-/// Answers a request's id as often as its kind says; kind 0 makes no sense.
+/// Repeats a request's id as often as its kind says; kind 0 is invalid.
 struct Repeat;
 
 impl Service for Repeat {
@@ -30,8 +30,7 @@ fn request(id: u64, kind: u8, length: u32) -> Vec<u8> {
     bytes
 }
 
-/// What the service answers to `bytes` until the connection ends, and how many
-/// requests it refused.
+/// The service's answer to `bytes` until the connection ends, and the number of refused requests.
 fn answer(bytes: Vec<u8>) -> (io::Result<Vec<u8>>, u64) {
     let tcp =
         |host: u8| net::stack::Config::new([2, 0, 0, 0, 0, host], [10, 0, 0, host].into(), 24, [host; 16]);

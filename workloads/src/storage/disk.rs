@@ -1,4 +1,4 @@
-//! What the store's file is read and written by.
+//! File I/O backend of the store.
 
 use std::error::Error;
 
@@ -7,7 +7,7 @@ use host::disk::{BlockingDisk, Ring};
 use super::Store;
 use crate::serve::Files;
 
-/// What is asked for files.
+/// File I/O interfaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Io {
     /// io_uring: other requests are answered meanwhile
@@ -16,15 +16,14 @@ pub enum Io {
     Plain,
 }
 
-/// Requests that are under way at a time, and buffers.
+/// Operations in flight, and buffers.
 const DEPTH: usize = 32;
 const BUFFERS: usize = 32;
 
-/// What `io` asks for, and its name; where nothing is asked for, `Ring`, or
-/// `Plain` where that cannot be had: then `note` hears why.
+/// The backend `io` and its name; by default `Ring`, or `Plain` where that is unavailable: `note`
+/// gets the reason.
 ///
-/// # Errors
-/// It cannot be had.
+/// # Errors The backend is unavailable.
 pub fn disk(io: Option<Io>, note: impl FnOnce(&str)) -> Result<(Files, &'static str), Box<dyn Error>> {
     if io != Some(Io::Plain) {
         match Ring::new(DEPTH, BUFFERS, Store::BUFFER) {

@@ -1,15 +1,12 @@
-//! Blocks on a file, compressed and encrypted, for whoever asks.
+//! Server of compressed and encrypted blocks in a file.
 //!
-//! A request reads or writes 1 to 16 blocks of 4 KiB from some block on; which
-//! one follows from the request's id, so that a client needs no state. At rest a
-//! block is compressed, then encrypted and bound to its place; what a request
-//! costs depends on how many blocks it asks for and on how well they compress.
-//! The file is preloaded with text. It is read and written by io_uring, past the
-//! page cache where its file system can, and other requests are answered meanwhile;
-//! where io_uring cannot be had ([`disk()`]) by system calls that hold the core. Not
-//! like the paper's: whatever disk is there, not an NVMe one of the program's own.
-//! Source: Caladan (OSDI '20) §7; its requests travel in `load`'s synthetic
-//! protocol.
+//! A request reads or writes 1 to 16 consecutive blocks of 4 KiB. The first block follows from the
+//! request's id, so that a client needs no state. At rest a block is compressed, then encrypted and
+//! bound to its place; a request's cost depends on the number of blocks and on how well they
+//! compress. The file is preloaded with text. I/O uses io_uring, past the page cache where the file
+//! system supports it, and other requests are answered meanwhile; without io_uring ([`disk()`]) it
+//! uses system calls that hold the core. Differs from the paper: any disk, not an NVMe drive of its
+//! own. Source: Caladan (OSDI '20) §7; requests use `load`'s synthetic protocol.
 
 mod disk;
 mod slot;
@@ -24,22 +21,22 @@ use load::protocol::synthetic::{REQUEST_LEN_MIN, Request};
 use crate::progress::Check;
 use crate::serve::{Refused, Service};
 
-/// What a request asks for: its protocol's `kind`.
+/// A request's operation: its protocol's `kind`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// So many blocks, 1 to 16: 4 to 64 KiB.
+    /// Reads 1 to 16 blocks: 4 to 64 KiB.
     Read(u8),
-    /// So many blocks, 1 to 15, whose bytes follow the header.
+    /// Writes 1 to 15 blocks, whose bytes follow the header.
     Write(u8),
 }
 
-/// The most that is read at once.
+/// Most blocks of a read.
 pub const BLOCKS_MAX: u8 = 16;
-/// In a kind: this is a write.
+/// Bit of a kind that marks a write.
 const WRITE: u8 = 0x80;
 
 impl Kind {
-    /// As a byte of the protocol.
+    /// The kind as a byte of the protocol.
     #[must_use]
     pub const fn code(self) -> u8 {
         match self {
@@ -48,7 +45,7 @@ impl Kind {
         }
     }
 
-    /// What `code` stands for; nothing where that is no request.
+    /// The kind of `code`; `None` if invalid.
     #[must_use]
     pub const fn of(code: u8) -> Option<Self> {
         match code & !WRITE {
@@ -59,8 +56,8 @@ impl Kind {
     }
 }
 
-/// The first block of a request of `blocks` with this id, in a store of `of`;
-/// ids that follow each other are far from each other.
+/// The first block of a request of `blocks` with this id, in a store of `of` blocks; consecutive
+/// ids are far apart.
 #[must_use]
 pub const fn first(id: u64, blocks: u8, of: u32) -> u32 {
     // Fibonacci hashing: the upper half of a product.
@@ -88,7 +85,7 @@ impl Service for Store {
         }
     }
 
-    /// Whether every block is what was last written there.
+    /// Checks that every block has its last written contents.
     fn check(&self) -> Check {
         let wrong = self.wrong();
         let says = match wrong.first() {

@@ -1,21 +1,21 @@
-//! One block at rest: compressed, encrypted, in a slot of fixed size, which is what
-//! the store's file wants it to be a multiple of.
+//! One block at rest: compressed, encrypted, in a slot of fixed size, which the
+//! store's file may require to be a multiple of its own unit.
 //!
 //! | bytes | |
 //! |---|---|
-//! | 0..2 | length of what is encrypted, big-endian; 4096: not compressed |
+//! | 0..2 | length of the compressed block, big-endian; 4096: not compressed |
 //! | 2..14 | nonce, never used twice with a key |
 //! | 14.. | ciphertext and its tag of 16 bytes; zeros to the slot's end |
 //!
 //! The block's number and the length are authenticated too, so that a block in
-//! another's place is found out.
+//! another's place is detected.
 
 use aes_gcm::Aes256Gcm;
 use aes_gcm::aead::{AeadInOut, KeyInit};
 
 /// Bytes of a block.
 pub const BLOCK: usize = 4096;
-/// Bytes that its slot has at least.
+/// Least size of a slot in bytes.
 pub(super) const SLOT_MIN: usize = BLOCK + TEXT_AT + TAG;
 
 const NONCE_AT: usize = 2;
@@ -23,7 +23,7 @@ const NONCE: usize = 12;
 const TEXT_AT: usize = NONCE_AT + NONCE;
 const TAG: usize = 16;
 
-/// A slot that does not hold what was sealed there.
+/// Error of a slot without the contents sealed there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Damaged;
 
@@ -36,12 +36,12 @@ pub(super) struct Sealer {
 }
 
 impl Sealer {
-    /// With a key that nobody used before: nonces count from 0.
+    /// A sealer with a key that was never used before: nonces count from 0.
     pub fn new(key: [u8; 32]) -> Self {
         Self { cipher: Aes256Gcm::new(&key.into()), sealed: 0, buffer: vec![0; room()] }
     }
 
-    /// Puts `block`, the one of this number, into `slot`.
+    /// Seals `block`, which is block `number`, into `slot`.
     pub fn seal(&mut self, number: u32, block: &[u8; BLOCK], slot: &mut [u8]) {
         let len = match lz4_flex::block::compress_into(block, &mut self.buffer) {
             Ok(len) if len < BLOCK => len,
@@ -64,7 +64,7 @@ impl Sealer {
         slot[TEXT_AT + len..][..TAG].copy_from_slice(&tag);
     }
 
-    /// Appends the block in `slot`, the one of this number, to `out`.
+    /// Appends the contents of `slot`, which is block `number`, to `out`.
     pub fn open(&mut self, number: u32, slot: &[u8], out: &mut Vec<u8>) -> Result<(), Damaged> {
         let len = usize::from(u16::from_be_bytes([slot[0], slot[1]]));
         if len > BLOCK {
@@ -91,7 +91,7 @@ impl Sealer {
     }
 }
 
-/// What is authenticated beside the text.
+/// Additional authenticated data.
 fn about(number: u32, len: usize) -> [u8; 6] {
     let mut about = [0; 6];
     about[..4].copy_from_slice(&number.to_be_bytes());
@@ -99,7 +99,7 @@ fn about(number: u32, len: usize) -> [u8; 6] {
     about
 }
 
-/// What compression may need for a block that does not compress.
+/// Space for the compression of an incompressible block.
 fn room() -> usize {
     lz4_flex::block::get_maximum_output_size(BLOCK)
 }

@@ -1,7 +1,7 @@
-//! The file, and what must be in it.
+//! Store of blocks in a file, and digests of their contents.
 //!
-//! Requests for the same blocks wait for each other where one of them writes;
-//! all others are under way at once.
+//! Requests for the same blocks wait for each other if one of them writes; all others run
+//! concurrently.
 
 use std::fmt;
 use std::fs;
@@ -19,12 +19,12 @@ use tokio::sync::RwLock;
 use super::BLOCKS_MAX;
 use super::slot::{BLOCK, SLOT_MIN, Sealer};
 
-/// Why a request could not be carried out.
+/// Error of a request.
 #[derive(Debug)]
 pub enum StoreError {
-    /// The file could not be read or written.
+    /// The file cannot be read or written.
     File(io::Error),
-    /// This block is not what was written.
+    /// A block without its written contents.
     Damaged(u32),
 }
 
@@ -49,43 +49,40 @@ impl From<io::Error> for StoreError {
 pub struct Store {
     path: PathBuf,
     file: File,
-    /// How its blocks are read and written, for whoever asks.
+    /// Description of the file I/O.
     how: String,
-    /// From one slot to the next.
+    /// Bytes from one slot to the next.
     stride: usize,
     sealer: Mutex<Sealer>,
     digests: Mutex<Vec<Digest>>,
-    /// One for as many blocks as a request has at the most, so that none has more than two.
+    /// Locks, one per maximum request size in blocks, so that a request needs two at most.
     stripes: Vec<RwLock<()>>,
 }
 
-/// Of a block.
+/// Digests of a block.
 #[derive(Clone, Copy, Debug, Default)]
 struct Digest {
-    /// As it was last written.
+    /// Digest of the last write.
     last: u64,
-    /// As a write that was not over may have left it.
+    /// Digest of an unfinished write.
     perhaps: Option<u64>,
 }
 
-/// Slots are multiples of it where the file does not ask for more.
+/// Slot sizes are multiples of it where the file requires no more.
 const ROUND: usize = 32;
 
 impl Store {
-    /// Bytes that a buffer has to have: for the largest request, where slots are two
-    /// pages.
+    /// Size of a buffer in bytes: the largest request, with slots of two pages.
     pub const BUFFER: usize = BLOCKS_MAX as usize * 2 * BLOCK;
 
-    /// A new file at `path` of `blocks` blocks, 16 or more, preloaded with pieces
-    /// of `text`; which, `seed` says. It is then read and written by `handle`'s tasks, past the
-    /// page cache where `direct`; the shard's disk is called `disk`. Its key is random and forgotten with it.
+    /// A new file at `path` of `blocks` blocks, 16 or more, preloaded with pieces of `text` drawn
+    /// from `seed`. The tasks of `handle` do its I/O, past the page cache if `direct`; `disk` names
+    /// the shard's backend. The key is random and lost with the store.
     ///
-    /// # Errors
-    /// The file cannot be made; or no random bytes; or it has to be cached
+    /// # Errors The file cannot be created; no random bytes; or caching cannot be avoided
     /// ([`ErrorKind::Unsupported`]).
     ///
-    /// # Panics
-    /// When there are fewer than 16 blocks, or there is no text.
+    /// # Panics Fewer than 16 blocks, or an empty text.
     pub fn create(
         handle: &Handle,
         disk: &str,
@@ -108,7 +105,7 @@ impl Store {
         let mut rng = Rng::seeded(seed);
         let (mut block, mut slot) = ([0; BLOCK], vec![0; stride]);
         for (number, digest) in (0..blocks).zip(&mut digests) {
-            // From anywhere in the text, which begins again at its end.
+            // From anywhere in the text, which wraps around.
             let from = rng.below(text.len() as u64) as usize;
             let mut bytes = text[from..].iter().chain(text.iter().cycle());
             block.fill_with(|| *bytes.next().expect("it begins again"));
@@ -116,7 +113,7 @@ impl Store {
             digest.last = digest_of(&block);
             preloaded.write_all_at(&slot, u64::from(number) * stride as u64)?;
         }
-        // Whoever reads it first does not wait for all of it to be written.
+        // The first reader does not wait for the whole write-back.
         preloaded.sync_data()?;
         Ok(Self {
             path: path.to_owned(),
@@ -129,25 +126,23 @@ impl Store {
         })
     }
 
-    /// How many blocks there are.
+    /// Number of blocks.
     #[must_use]
     pub fn blocks(&self) -> u32 {
         lock(&self.digests).len() as u32
     }
 
-    /// How they are read and written.
+    /// Description of the file I/O.
     #[must_use]
     pub fn how(&self) -> &str {
         &self.how
     }
 
-    /// Appends blocks `first` and the `count - 1` after it to `out`; 16 at the most.
+    /// Appends blocks `first` and the `count - 1` after it to `out`; 16 at most.
     ///
-    /// # Errors
-    /// The file cannot be read; or a block is not what was written.
+    /// # Errors The file cannot be read; a block lacks its written contents.
     ///
-    /// # Panics
-    /// When there are no such blocks.
+    /// # Panics There are no such blocks.
     pub async fn read(&self, first: u32, count: u32, out: &mut Vec<u8>) -> Result<(), StoreError> {
         let (one, other) = self.stripes(first, count);
         let held = (one.read().await, read(other).await);
@@ -163,18 +158,16 @@ impl Store {
         Ok(())
     }
 
-    /// Writes `bytes`, whole blocks and 16 at the most, from block `first` on.
+    /// Writes `bytes`, whole blocks and 16 at most, from block `first` on.
     ///
-    /// # Errors
-    /// The file cannot be written.
+    /// # Errors The file cannot be written.
     ///
-    /// # Panics
-    /// When there are no such blocks, or the task has no shard.
+    /// # Panics There are no such blocks, or the task has no shard.
     pub async fn write(&self, first: u32, bytes: &[u8]) -> Result<(), StoreError> {
         let blocks = bytes.as_chunks::<BLOCK>().0;
         let (one, other) = self.stripes(first, blocks.len() as u32);
         let held = (one.write().await, write(other).await);
-        // Whoever has a buffer waits for the disk only, so one will be free.
+        // Holders of a buffer wait for the disk only, so one will be free.
         let mut slots = Buffer::new(blocks.len() * self.stride).await?;
         let digests: Vec<_> = blocks.iter().map(|block| digest_of(block)).collect();
         self.seal(first, blocks, &mut slots);
@@ -192,14 +185,14 @@ impl Store {
         }
     }
 
-    /// Changes what is known of blocks from `first` on.
+    /// Changes the digests of blocks from `first` on.
     fn note(&self, first: u32, changes: impl Iterator<Item = impl FnOnce(Digest) -> Digest>) {
         for (digest, change) in lock(&self.digests)[first as usize..].iter_mut().zip(changes) {
             *digest = change(*digest);
         }
     }
 
-    /// The blocks that are not what was last written. Nothing else is under way.
+    /// The blocks without their last written contents. Requires that no request is running.
     pub fn wrong(&self) -> Vec<u32> {
         let Ok(file) = fs::File::open(&self.path) else { return (0..self.blocks()).collect() };
         let (mut slot, mut block) = (vec![0; self.stride], Vec::with_capacity(BLOCK));
@@ -218,7 +211,7 @@ impl Store {
             .collect()
     }
 
-    /// The stripes in which `count` blocks from `first` on are, in their order.
+    /// The locks of `count` blocks from `first` on, in order.
     fn stripes(&self, first: u32, count: u32) -> (&RwLock<()>, Option<&RwLock<()>>) {
         let blocks = self.blocks();
         assert!(first + count <= blocks, "blocks {first}+{count} are outside 0..{blocks}");
@@ -239,14 +232,14 @@ impl Store {
     }
 }
 
-/// What a new store holds.
+/// Initial contents of a store.
 #[derive(Clone, Copy, Debug)]
 pub struct Preload<'a> {
-    /// How many blocks there are.
+    /// Number of blocks.
     pub blocks: u32,
-    /// Pieces of it are in them.
+    /// Source text of the contents.
     pub text: &'a [u8],
-    /// Replays which piece is where.
+    /// Seed of the choice of pieces.
     pub seed: u64,
 }
 

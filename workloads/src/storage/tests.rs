@@ -1,4 +1,4 @@
-//! What is read is what was written, or nothing is.
+//! A read returns the written contents or an error.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -17,7 +17,7 @@ mod asleep;
 
 const TEXT: &[u8] = include_bytes!("../../../LICENSE");
 
-/// A store, and the shard whose tasks ask it.
+/// A store, and the shard whose tasks use it.
 struct World {
     store: Arc<Store>,
     shard: TaskShard<MemoryDevice>,
@@ -42,7 +42,7 @@ impl World {
         self.folder.path().join("blocks")
     }
 
-    /// Begins what `ask` makes.
+    /// Spawns the task of `ask`.
     fn begin<T, F>(&self, ask: impl FnOnce(Arc<Store>) -> F) -> JoinHandle<T>
     where
         T: Send + 'static,
@@ -51,7 +51,7 @@ impl World {
         self.shard.spawn(ask(self.store.clone()))
     }
 
-    /// What becomes of a task, within twenty seconds.
+    /// The result of a task, within twenty seconds.
     fn end<T>(&mut self, task: &JoinHandle<T>) -> T {
         let end = std::time::Instant::now() + std::time::Duration::from_secs(20);
         while std::time::Instant::now() < end {
@@ -65,7 +65,7 @@ impl World {
         panic!("it takes more than 20 s");
     }
 
-    /// What the store answers.
+    /// The store's answer.
     fn serve(&mut self, request: Request, body: Vec<u8>) -> Result<Vec<u8>, Refused> {
         let task = self.begin(|store| async move {
             let mut answer = Vec::new();
@@ -139,8 +139,8 @@ fn requests_reach_every_block_and_none_beyond() {
     assert!(seen.iter().all(|count| (400..900).contains(count)), "{seen:?}");
 }
 
-/// Writes by tasks at once, of the blocks that ids and seeds say; each reads what it
-/// wrote unless another wrote there, and at the end every block is one of theirs, whole.
+/// Concurrent writes by tasks, of blocks drawn from ids and seeds. Each reads its write unless
+/// another task wrote there, and at the end every block is one task's, complete.
 fn tasks_write_and_read_at_once(world: &mut World, seed: u64) {
     let tasks: Vec<_> = (0..12u64)
         .map(|n| {
@@ -155,7 +155,7 @@ fn tasks_write_and_read_at_once(world: &mut World, seed: u64) {
                     let id = rng.next_u64();
                     let kind = Kind::Write(blocks).code();
                     store.serve(&request(id, kind, body.len()), &body, &mut Vec::new()).await?;
-                    // Never half of one write and half of another.
+                    // Never a mixture of two writes.
                     let mut out = Vec::new();
                     store.serve(&request(id, Kind::Read(blocks).code(), 0), &[], &mut out).await?;
                     assert_eq!(out.len(), body.len());

@@ -1,13 +1,11 @@
-//! What a swaption is worth, by simulation and by formula.
+//! Price of a swaption, by simulation and by formula.
 //!
-//! The simulation moves a whole curve of forward rates through time, path by
-//! path (Heath, Jarrow, Morton), and averages what the option pays. One factor
-//! moves all rates alike, so that the same price has a closed form: an option
-//! on a coupon bond is a sum of options on its payments (Jamshidian), and each
-//! of those is Black's formula. The steps' drift is the one that leaves no
-//! arbitrage *between steps*, so the two agree however coarse the steps are.
-//! Source: Heath, Jarrow, Morton (Econometrica 1992); Jamshidian (J. Finance
-//! 1989); Black (J. Financial Economics 1976). The workload: PARSEC's.
+//! The simulation moves a whole curve of forward rates through time, path by path (Heath, Jarrow,
+//! Morton), and averages the option's payoff. One factor moves all rates alike, so that the price
+//! has a closed form: an option on a coupon bond is a sum of options on its payments (Jamshidian),
+//! each priced by Black's formula. The steps' drift excludes arbitrage *between steps*, so the two
+//! agree for any step length. Source: Heath, Jarrow, Morton (Econometrica 1992); Jamshidian (J.
+//! Finance 1989); Black (J. Financial Economics 1976). The workload: PARSEC's.
 
 mod normal;
 mod simulation;
@@ -16,29 +14,29 @@ pub use simulation::{Estimate, Simulation};
 
 use normal::below;
 
-/// The right to enter a swap that pays `strike` and receives what rates are then.
+/// The right to enter a swap that pays `strike` and receives the rates at that time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Swaption {
     /// Length of a step, in years.
     pub step: f64,
-    /// Steps until the right can be used, 1 or more.
+    /// Steps until expiry, 1 or more.
     pub expiry: usize,
-    /// Payments of the swap, 1 or more.
+    /// Number of payments of the swap, 1 or more.
     pub payments: usize,
     /// Steps from one payment to the next, 1 or more.
     pub period: usize,
-    /// The rate it pays, per year.
+    /// The rate paid, per year.
     pub strike: f64,
     /// Forward rate of the first step, per year.
     pub rate: f64,
-    /// By how much forward rates rise from each step to the next.
+    /// Increase of forward rates from each step to the next.
     pub slope: f64,
     /// Standard deviation of every forward rate after a year.
     pub volatility: f64,
 }
 
 impl Default for Swaption {
-    /// Five years into five, at about what rates are.
+    /// Five years into five, approximately at the money.
     fn default() -> Self {
         Self {
             step: 0.25,
@@ -66,7 +64,7 @@ impl Swaption {
         self.rate + self.slope * k as f64
     }
 
-    /// Steps at which the swap pays, and what: the rate, and 1 at the end.
+    /// Steps and amounts of the swap's payments: the rate, and 1 at the end.
     pub fn coupons(&self) -> impl Iterator<Item = (usize, f64)> + '_ {
         let rate = self.strike * self.period as f64 * self.step;
         (1..=self.payments).map(move |i| {
@@ -75,16 +73,16 @@ impl Swaption {
         })
     }
 
-    /// What 1 paid at step `to` is worth at step `from`, by today's rates.
+    /// Value at step `from` of 1 paid at step `to`, by today's rates.
     fn bond(&self, from: usize, to: usize) -> f64 {
         (-self.step * (from..to).map(|k| self.forward(k)).sum::<f64>()).exp()
     }
 
-    /// Its price today, by formula.
+    /// Today's price by formula.
     #[must_use]
     pub fn price(&self) -> f64 {
-        // At expiry a payment at step p is worth forward · exp(−v²/2 − v·x),
-        // x normal; the more x, the less all of them are worth.
+        // At expiry a payment at step p is worth forward · exp(−v²/2 − v·x), x normal; all of them
+        // fall with x.
         let spread = |at: usize| {
             let years = (at - self.expiry) as f64 * self.step;
             self.volatility * years * (self.expiry as f64 * self.step).sqrt()
@@ -93,7 +91,7 @@ impl Swaption {
             self.coupons().map(|(at, pays)| (pays * self.bond(self.expiry, at), spread(at))).collect();
         let swap =
             |x: f64| payments.iter().map(|(worth, v)| worth * (-v * v / 2.0 - v * x).exp()).sum::<f64>();
-        // Beyond this x the swap is worth having: halves of −50..50.
+        // The swap has a value beyond this x: bisection of −50..50.
         let (mut low, mut high) = (-50.0, 50.0);
         for _ in 0..100 {
             let middle = (low + high) / 2.0;

@@ -1,9 +1,9 @@
-//! The normal distribution's share below a value.
+//! Cumulative distribution function of the normal distribution.
 
 use std::f64::consts::TAU;
 
-/// The share of a standard normal distribution that lies below `x`, to 15
-/// digits. Source: Marsaglia (J. Statistical Software 2004).
+/// The probability that a standard normal variable is below `x`, to 15 digits. Source: Marsaglia
+/// (J. Statistical Software 2004).
 pub(super) fn below(x: f64) -> f64 {
     if x.abs() > 8.0 {
         return if x > 0.0 { 1.0 } else { 0.0 };

@@ -1,8 +1,7 @@
 //! Paths of a curve of forward rates.
 //!
-//! Each path is a matrix of its own that is filled step by step and left
-//! behind, as in PARSEC: memory that a collector has to find again. Some of
-//! the last ones may be kept, so that it has something to look through.
+//! Each path is a matrix of its own that is filled step by step and dropped, as in PARSEC: memory
+//! for a garbage collector to reclaim. The last paths may be kept, as live memory for it to scan.
 
 use std::collections::VecDeque;
 
@@ -10,7 +9,7 @@ use queueing::Rng;
 
 use super::Swaption;
 
-/// Averages what a swaption pays over paths.
+/// Averages a swaption's payoff over paths.
 #[derive(Debug)]
 pub struct Simulation {
     swaption: Swaption,
@@ -21,23 +20,22 @@ pub struct Simulation {
     keep: usize,
 }
 
-/// A mean of so many draws, and how sure it is.
+/// A mean, and its precision.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Estimate {
-    /// Draws.
+    /// Number of draws.
     pub count: u64,
-    /// Their mean.
+    /// The mean.
     pub mean: f64,
-    /// Sum of squared distances from it.
+    /// Sum of squared deviations from it.
     squares: f64,
 }
 
-/// Standard errors that a right mean may be away from the truth: 6 in 100,000
-/// right ones are further.
+/// Accepted standard errors between mean and truth: 6 in 100,000 correct means are further away.
 const ERRORS: f64 = 4.0;
 
 impl Estimate {
-    /// One draw more. Source: Welford (Technometrics 1962).
+    /// Adds a draw. Source: Welford (Technometrics 1962).
     pub fn add(&mut self, value: f64) {
         self.count += 1;
         let away = value - self.mean;
@@ -45,14 +43,14 @@ impl Estimate {
         self.squares += away * (value - self.mean);
     }
 
-    /// How far the truth may be from the mean.
+    /// The accepted distance between truth and mean.
     #[must_use]
     pub fn interval(&self) -> f64 {
         let count = self.count as f64;
         ERRORS * (self.squares / (count * (count - 1.0)).max(1.0)).sqrt()
     }
 
-    /// Whether `truth` may be what was drawn from.
+    /// True if `truth` is compatible with the draws.
     #[must_use]
     pub fn holds(&self, truth: f64) -> bool {
         (self.mean - truth).abs() <= self.interval()
@@ -74,14 +72,14 @@ impl Simulation {
         }
     }
 
-    /// Keeps the last paths, as many as fit into `bytes`.
+    /// Keeps the last paths that fit into `bytes`.
     #[must_use]
     pub fn keeping(mut self, bytes: usize) -> Self {
         self.keep = bytes / (self.len() * size_of::<f64>());
         self
     }
 
-    /// What `count` more paths add.
+    /// Adds `count` paths.
     pub fn add(&mut self, count: u64) {
         for _ in 0..count {
             let (path, pays) = self.path();
@@ -99,13 +97,13 @@ impl Simulation {
         self.estimate
     }
 
-    /// Figures of a path.
+    /// Numbers in a path.
     const fn len(&self) -> usize {
         (self.swaption.expiry + 1) * self.swaption.steps()
     }
 
-    /// A path, a row of forward rates for each step until expiry, and what the
-    /// swaption pays at its end, in today's money.
+    /// A path, a row of forward rates for each step until expiry; and the swaption's payoff,
+    /// discounted to today.
     fn path(&mut self) -> (Vec<f64>, f64) {
         let Swaption { step, expiry, volatility, .. } = self.swaption;
         let steps = self.swaption.steps();
@@ -113,7 +111,7 @@ impl Simulation {
         for (k, rate) in path[..steps].iter_mut().enumerate() {
             *rate = self.swaption.forward(k);
         }
-        // Discounted bonds are worth as much tomorrow, on average, as today.
+        // The expected value of discounted bonds is the same tomorrow as today.
         let drift = volatility * volatility * step * step / 2.0;
         let mut spot = 0.0;
         for (i, two) in (0..expiry).map(|i| (i, i * steps)) {

@@ -1,4 +1,4 @@
-//! Simulation and formula against each other, and against what is known.
+//! Simulation and formula against each other, and against known values.
 
 use super::*;
 

@@ -1,8 +1,8 @@
-//! The consistency conditions that every committed state fulfils.
+//! The consistency conditions of every committed state.
 //!
-//! Source: TPC-C §3.3.2.1 to §3.3.2.12, less the eleventh, which is of the
-//! initial population only (and checked by its test). The first four are those
-//! that the specification demands of every implementation.
+//! Source: TPC-C §3.3.2.1 to §3.3.2.12, less the eleventh, which concerns only the initial
+//! population (checked by its test). The specification demands the first four of every
+//! implementation.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -10,14 +10,14 @@ use std::fmt;
 use super::Store;
 use super::rows::{District, Warehouse};
 
-/// A condition that is broken.
+/// A violated condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Broken {
-    /// Its number in §3.3.2.
+    /// Number in §3.3.2.
     pub condition: u8,
-    /// Where.
+    /// The warehouse.
     pub warehouse: usize,
-    /// What is not what it must be.
+    /// The values that differ.
     pub what: String,
 }
 
@@ -29,10 +29,9 @@ impl fmt::Display for Broken {
 }
 
 impl Store {
-    /// Whether all conditions are fulfilled.
+    /// Checks all conditions.
     ///
-    /// # Errors
-    /// The first that is not.
+    /// # Errors The first violated one.
     pub fn consistent(&self) -> Result<(), Broken> {
         let paid = self.paid();
         for (at, warehouse) in self.warehouses.iter().enumerate() {
@@ -50,7 +49,7 @@ impl Store {
         Ok(())
     }
 
-    /// What every customer has paid, by the history of all districts.
+    /// Payments of every customer, by the history of all districts.
     fn paid(&self) -> HashMap<(u32, u8, u32), i64> {
         let mut paid = HashMap::new();
         let districts = self.warehouses.iter().flat_map(|warehouse| &warehouse.districts);
@@ -63,7 +62,7 @@ impl Store {
 
 type Found = Result<(), (u8, String)>;
 
-/// That `left` is `right`, which condition `number` says.
+/// Checks that `left` equals `right`, by condition `number`.
 fn same<T: PartialEq + fmt::Debug>(number: u8, what: &str, left: T, right: T) -> Found {
     match left == right {
         true => Ok(()),

@@ -1,4 +1,4 @@
-//! Inputs of transactions, as the specification draws them.
+//! Random inputs of transactions by the specification.
 //!
 //! Source: TPC-C §2.1.6 (NURand), §2.4.1, §2.5.1, §2.6.1, §2.7.1, §2.8.1.
 
@@ -11,12 +11,12 @@ use super::{Kind, MIX};
 /// A warehouse and one of its districts.
 pub(super) type Home = (usize, usize);
 
-/// Whom a transaction is about.
+/// Selection of a transaction's customer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Who {
     /// The customer of this number.
     Number(usize),
-    /// The one in the middle of those of this last name, by first name.
+    /// The middle one of those with this last name, by first name.
     Name(usize),
 }
 
@@ -25,7 +25,7 @@ pub(super) enum Who {
 pub(super) struct NewOrder {
     pub home: Home,
     pub customer: usize,
-    /// Item, supplying warehouse, quantity. One item may be one there is not.
+    /// Item, supplying warehouse, quantity. One item may not exist.
     pub lines: Vec<(usize, usize, u8)>,
 }
 
@@ -33,13 +33,13 @@ pub(super) struct NewOrder {
 #[derive(Clone, Debug)]
 pub(super) struct Payment {
     pub home: Home,
-    /// The customer's, which may be another.
+    /// The customer's district, which may be another.
     pub from: Home,
     pub who: Who,
     pub amount: i64,
 }
 
-/// Draws inputs.
+/// Source of random inputs.
 #[derive(Clone, Debug)]
 pub struct Draws {
     rng: Rng,
@@ -72,7 +72,7 @@ impl Draws {
         &mut self.rng
     }
 
-    /// `low..=high`, evenly.
+    /// Uniform in `low..=high`.
     pub(super) fn within(&mut self, low: u64, high: u64) -> u64 {
         low + self.rng.below(high - low + 1)
     }
@@ -97,7 +97,7 @@ impl Draws {
 
     fn who(&mut self, scale: &Scale) -> Who {
         match self.rng.below(100) < 60 {
-            // No more names than the population has given.
+            // Only names that the population has.
             true => Who::Name(self.uneven(255, 2, NAMES.min(scale.customers as usize))),
             false => Who::Number(self.uneven(1023, 0, scale.customers as usize)),
         }

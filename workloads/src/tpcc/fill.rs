@@ -8,35 +8,34 @@ use super::draw::Draws;
 use super::rows::{Customer, DATA_MAX, DISTRICTS, District, History, Line, NAMES, Order, Stock, Warehouse};
 use super::{Ended, Kind, Store};
 
-/// How large the tables are.
+/// Sizes of the tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scale {
-    /// 1 or more.
+    /// Warehouses, 1 or more.
     pub warehouses: u32,
-    /// 16 or more.
+    /// Items, 16 or more.
     pub items: u32,
-    /// In each district, 10 or more; as many orders to begin with.
+    /// Customers of each district, 10 or more; as many initial orders.
     pub customers: u32,
-    /// Orders, and payments, that a district holds: beyond, they are rolled
-    /// back. More than `customers`.
+    /// Orders, and payments, that a district holds; further ones are rolled back. More than
+    /// `customers`.
     pub orders_max: u32,
 }
 
 impl Default for Scale {
-    /// The specification's, with room for 600 MB of orders.
+    /// The specification's sizes, with room for 600 MB of orders.
     fn default() -> Self {
         Self { warehouses: 1, items: 100_000, customers: 3000, orders_max: 1 << 17 }
     }
 }
 
-/// An initial payment.
+/// Amount of an initial payment.
 const PAID: i64 = 1000;
 
 impl Store {
-    /// A store as it is before the first transaction.
+    /// A store before its first transaction.
     ///
-    /// # Panics
-    /// When `scale` is outside its ranges.
+    /// # Panics `scale` outside its ranges.
     #[must_use]
     pub fn new(scale: Scale, seed: u64) -> Self {
         assert!(scale.warehouses >= 1 && scale.items >= 16, "{scale:?} has a warehouse and 16 items");
@@ -68,7 +67,7 @@ fn district(home: (u32, u8), scale: &Scale, draws: &mut Draws) -> District {
     let mut by_name = vec![Vec::new(); NAMES];
     let mut customers: Vec<Customer> = (0..count)
         .map(|number| {
-            // The first thousand have a last name each.
+            // The first thousand customers have distinct last names.
             let name = if number < NAMES { number } else { draws.within(0, NAMES as u64 - 1) as usize };
             by_name[name].push(number as u32);
             customer(draws)
@@ -77,12 +76,12 @@ fn district(home: (u32, u8), scale: &Scale, draws: &mut Draws) -> District {
     for names in &mut by_name {
         names.sort_by_key(|&number| customers[number as usize].first);
     }
-    // Each customer has one order, in no order.
+    // Each customer has one order, in random order.
     let mut whose: Vec<u32> = (0..scale.customers).collect();
     for at in (1..count).rev() {
         whose.swap(at, draws.within(0, at as u64) as usize);
     }
-    // Of 3000 the last 900 are not delivered.
+    // Of 3000 the last 900 are undelivered.
     let delivered = count * 7 / 10;
     let orders = whose
         .iter()

@@ -1,14 +1,12 @@
 //! TPC-C in memory: the store, its five transactions and its consistency.
 //!
-//! Transactions run one after the other, each to its end, so every schedule is
-//! serial; one that fails reads all that it may fail on before it writes, so a
-//! rollback has nothing to undo. Many cores would need one [`Store`] each, by
-//! warehouse (as in H-Store, VLDB '07), and are not what a machine that is
-//! shared with others has to spare. Left out: what no transaction here reads
-//! (addresses, phone numbers, the texts of stock), and terminals with keying
-//! and think times: clients set the pace. So it is the mix of TPC-C and not the
-//! benchmark: its figures are no tpmC.
-//! Source: TPC-C 5.11; the workload: silo's in Caladan (OSDI '20) §7.
+//! Transactions run one after the other, each to its end, so every schedule is serial. A failing
+//! transaction reads all that it may fail on before it writes, so a rollback has nothing to undo.
+//! Many cores would need one [`Store`] each, by warehouse (as in H-Store, VLDB '07); a shared
+//! machine cannot spare them. Left out: columns that no transaction here reads (addresses, phone
+//! numbers, the texts of stock), and terminals with keying and think times: clients set the pace.
+//! It is therefore TPC-C's mix and not the benchmark, and its figures are no tpmC. Source: TPC-C
+//! 5.11; the workload: silo's in Caladan (OSDI '20) §7.
 
 mod consistency;
 mod draw;
@@ -28,18 +26,18 @@ use self::rows::Warehouse;
 use crate::progress::Check;
 use crate::serve::{Refused, Service};
 
-/// A transaction of the mix; the order is that of the protocol's `kind`.
+/// A transaction of the mix, in the order of the protocol's `kind`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// §2.4: a customer orders 5 to 15 items. One in 100 names one there is not.
+    /// §2.4: a customer orders 5 to 15 items. One order in 100 names a missing item.
     NewOrder,
     /// §2.5: a customer pays.
     Payment,
-    /// §2.6: what became of a customer's last order.
+    /// §2.6: the state of a customer's last order.
     OrderStatus,
     /// §2.7: the oldest order of each district is delivered.
     Delivery,
-    /// §2.8: items of recent orders of which few are left.
+    /// §2.8: items of recent orders with low stock.
     StockLevel,
 }
 
@@ -52,30 +50,30 @@ pub const MIX: [(Kind, u64); 5] = [
     (Kind::StockLevel, 4),
 ];
 
-/// How a transaction ended.
+/// Outcome of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// It did what it is for; of queries, what they found.
+    /// Completed; for queries with the result.
     Committed(u64),
-    /// As if it had never begun: it named an item there is not, or a table is full.
+    /// Without effect: it named a missing item, or a table is full.
     RolledBack,
 }
 
-/// Warehouses and all that belongs to them.
+/// Warehouses and their tables.
 pub struct Store {
     scale: Scale,
     /// Prices of items in cents; the first item is number 0 here.
     prices: Vec<i64>,
     warehouses: Vec<Warehouse>,
     draws: Draws,
-    /// The time of day: transactions so far.
+    /// The time of day: the number of transactions so far.
     now: u64,
     committed: u64,
     rolled_back: u64,
 }
 
 impl Store {
-    /// A new transaction of this kind, with inputs of its own.
+    /// Runs a new transaction of this kind, with its own inputs.
     pub fn run(&mut self, kind: Kind) -> Ended {
         self.now += 1;
         let ended = match kind {
@@ -109,7 +107,7 @@ impl Store {
 }
 
 impl Store {
-    /// Whether it is consistent, and what was done.
+    /// Check of the consistency, and the transaction counts.
     fn check(&self) -> Check {
         let done = format!("{} committed, {} rolled back", self.committed, self.rolled_back);
         match self.consistent() {

@@ -1,14 +1,13 @@
-//! The tables, nested as they belong together.
+//! The tables, nested by ownership.
 //!
-//! A row is found by its number, which is its place: districts, customers,
-//! items and orders count from 0 here and from 1 in the specification. Money
-//! is in cents, rates in parts of 10,000. Source: TPC-C §1.3.
+//! A row's number is its index: districts, customers, items and orders count from 0 here and from 1
+//! in the specification. Money is in cents, rates in parts of 10,000. Source: TPC-C §1.3.
 
 use std::collections::VecDeque;
 
 /// Districts of a warehouse.
 pub(super) const DISTRICTS: usize = 10;
-/// Last names there are.
+/// Number of last names.
 pub(super) const NAMES: usize = 1000;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -23,20 +22,20 @@ pub(super) struct Warehouse {
 pub(super) struct District {
     pub tax: i64,
     pub ytd: i64,
-    /// The next order's number.
+    /// Number of the next order.
     pub next_order: u32,
     pub customers: Vec<Customer>,
     /// Customers of each last name, by first name.
     pub by_name: Vec<Vec<u32>>,
     pub orders: Vec<Order>,
-    /// NEW-ORDER: orders that are not delivered, oldest first.
+    /// NEW-ORDER: undelivered orders, oldest first.
     pub waiting: VecDeque<u32>,
     pub history: Vec<History>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Customer {
-    /// Orders those of one last name.
+    /// Orders the customers of one last name.
     pub first: u64,
     pub bad_credit: bool,
     pub discount: i64,
@@ -44,7 +43,7 @@ pub(super) struct Customer {
     pub paid: i64,
     pub payments: u32,
     pub deliveries: u32,
-    /// What is noted of customers with bad credit, at most [`DATA_MAX`] bytes.
+    /// Notes on a customer with bad credit, at most [`DATA_MAX`] bytes.
     pub data: String,
     pub last_order: Option<u32>,
 }
@@ -78,7 +77,7 @@ pub(super) struct Stock {
     pub remote: u32,
 }
 
-/// A payment, kept where it was made.
+/// A payment, stored in the district where it was made.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct History {
     /// The customer's warehouse, district, number.

@@ -1,4 +1,4 @@
-//! Whatever transactions run, the store stays consistent; what breaks it is found.
+//! The store stays consistent under any transactions, and violations are detected.
 
 use proptest::prelude::*;
 

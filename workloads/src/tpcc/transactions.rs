@@ -1,13 +1,12 @@
 //! The five transactions.
 //!
-//! Each reads first and writes then, and what it writes cannot fail.
-//! Source: TPC-C §2.4 to §2.8.
+//! Each reads first and writes then, and its writes cannot fail. Source: TPC-C §2.4 to §2.8.
 
 use super::draw::{Home, NewOrder, Payment, Who};
 use super::rows::{DATA_MAX, District, History, Line, Order};
 use super::{Ended, Store};
 
-/// Orders that Stock-Level looks at, §2.8.2.2.
+/// Orders examined by Stock-Level, §2.8.2.2.
 const RECENT: usize = 20;
 
 impl Store {
@@ -15,7 +14,7 @@ impl Store {
         &mut self.warehouses[home.0].districts[home.1]
     }
 
-    /// Whether a district's tables hold one row more.
+    /// True if a district's tables have room for one more row.
     fn has_room(&self, rows: usize) -> bool {
         rows < self.scale.orders_max as usize
     }
@@ -93,7 +92,7 @@ impl Store {
         let now = self.now;
         let mut delivered = 0;
         for district in &mut self.warehouses[warehouse].districts {
-            // A district without any is passed over, §2.7.4.2.
+            // A district without any is skipped, §2.7.4.2.
             let Some(number) = district.waiting.pop_front() else { continue };
             let order = &mut district.orders[number as usize];
             order.carrier = Some(carrier);
@@ -118,8 +117,7 @@ impl Store {
 }
 
 impl District {
-    /// The number of `who`; of a name, the one in the middle, rounded up,
-    /// §2.5.2.2.
+    /// The number of the customer `who`; by last name the middle one, rounded up, §2.5.2.2.
     fn find(&self, who: Who) -> Option<usize> {
         match who {
             Who::Number(number) => Some(number),

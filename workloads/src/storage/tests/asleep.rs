@@ -1,4 +1,4 @@
-//! A thread that has nothing to do sleeps, however long; what its ring has done wakes it.
+//! An idle thread sleeps for any time; completions of its ring wake it.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -14,8 +14,8 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
 use super::*;
 
-/// A device that sleeps until it is rung or its ring has something; a sleep of
-/// 20 s is one that nobody has ended.
+/// A device that sleeps until it is woken or its ring has a completion; a sleep of 20 s was ended
+/// by neither.
 struct Sleeper {
     wire: MemoryDevice,
     ready: OwnedFd,
@@ -88,7 +88,7 @@ fn a_thread_that_sleeps_is_woken_by_its_ring() {
             let mut buffer = Buffer::new(1).await?;
             buffer[0] = n;
             file.write_at(n.into(), buffer).await?;
-            // It takes long enough to fall asleep.
+            // Long enough for the thread to fall asleep.
             file.sync().await?;
             sum += u32::from(file.read_at(n.into(), 1).await?[0]);
         }
