@@ -12,12 +12,12 @@ use net::stack::ListenOptions;
 use queueing::{Label, Priority, Span};
 use runtime::task::{label, serve, set_label, sleep};
 
-/// Runs at level 0, because the classifier says so of its request.
+/// Runs at level 0, because the classifier gives its request that level.
 async fn pay() -> String {
     format!("paid at level {}\n", label().priority)
 }
 
-/// Waits for a database, say; what comes after that is not urgent at all.
+/// Stands for a wait for a database; the rest is not urgent.
 async fn report() -> String {
     sleep(Span::from_millis(5)).await;
     set_label(Label::new(Priority::LOWEST));

@@ -1,10 +1,10 @@
-//! Classifiers that the guide shows, word for word.
+//! Classifiers that the guide shows verbatim.
 
 use std::sync::Arc;
 
 use net::classify::{FlowContext, TransportClassifier, Verdict};
 
-/// Urgent until the connection has sent us a megabyte; then bulk for good.
+/// Urgent until the connection has sent a megabyte to the server; then bulk for good.
 pub fn until_bulk() -> TransportClassifier {
     Arc::new(|flow: &mut FlowContext<'_>| {
         if flow.flow.received.get() < 1 << 20 {

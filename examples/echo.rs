@@ -1,5 +1,4 @@
-//! Sends back what comes, with the traits that any tokio program reads and
-//! writes by.
+//! An echo server, with the I/O traits of any tokio program.
 //!
 //! `cargo run -p examples --bin echo`, then `nc 10.77.0.2 7`.
 
@@ -12,7 +11,7 @@ use runtime::task::spawn;
 use tokio::io::{AsyncWriteExt, copy, split};
 
 fn main() -> Result<(), Box<dyn Error>> {
-    // Everybody is equal.
+    // All connections have the same level.
     examples::run(Arc::new(|_| Verdict::NoVerdict), |shard| {
         let mut listener = shard.handle().listen(7, ListenOptions::default()).expect("nobody else listens");
         shard.spawn(async move {

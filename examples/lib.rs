@@ -1,7 +1,7 @@
-//! What the examples share: a TAP device, a stack on it, and a thread.
+//! Setup shared by the examples: a TAP device, a stack on it, and a thread.
 //!
-//! The kernel's end is 10.77.0.1, ours 10.77.0.2, so any client of this
-//! machine can ask: `curl http://10.77.0.2/`. Needs root; ends at ctrl-C.
+//! The kernel's end is 10.77.0.1, ours 10.77.0.2, so any client of this machine can connect: `curl
+//! http://10.77.0.2/`. Needs root; ends at ctrl-C.
 
 #![forbid(unsafe_code)]
 
@@ -18,11 +18,10 @@ use runtime::threads::Threads;
 pub mod classifiers;
 pub mod text;
 
-/// Runs what `start` starts on a device of its own, until ctrl-C; `classifier`
-/// says how urgent what comes is.
+/// Runs the tasks of `start` on a device of its own, until ctrl-C; `classifier` gives each packet
+/// its level.
 ///
-/// # Errors
-/// No permission to make a device, or no random bytes.
+/// # Errors No permission to make a device, or no random bytes.
 pub fn run(
     classifier: TransportClassifier,
     start: impl FnOnce(&TaskShard<Tap>),
@@ -40,7 +39,7 @@ pub fn run(
     let mut crew = WorkerOptions::new(Threads::SPIN);
     crew.quantum =
         Some(Quantum { thread: host::thread::number, demote: host::thread::demote, ..Quantum::default() });
-    // For `greenwave sched`, should it look.
+    // Signal page for `greenwave sched`, if it runs.
     crew.board = Some(Arc::new(SharedPage::create(1)?));
     crew.here = Some(host::affinity::here);
     let counted = task::run(vec![(shard, tap)], Arc::new(Monotonic), host::signals::flag(), &crew);

@@ -1,4 +1,4 @@
-//! gRPC messages that are text as it is, so that no generated code is needed.
+//! gRPC messages of plain text, without generated code.
 
 use bytes::{Buf, BufMut};
 use tonic::Status;

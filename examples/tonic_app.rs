@@ -1,8 +1,8 @@
 //! A gRPC service by tonic: text in, text out.
 //!
-//! `cargo run -p examples --bin tonic_app`; its method is `/hello.Greeter/Greet`
-//! at `http://10.77.0.2:50051`. With generated code, what is written by hand
-//! here comes from `.proto` files, and goes to [`serve`] the same way.
+//! `cargo run -p examples --bin tonic_app`; its method is `/hello.Greeter/Greet` at
+//! `http://10.77.0.2:50051`. A real service generates the handwritten code from `.proto` files, and
+//! passes it to [`serve`] the same way.
 
 use std::convert::Infallible;
 use std::error::Error;

@@ -1,7 +1,7 @@
-//! The examples, asked by the kernel's own TCP over their TAP devices.
+//! Tests of the examples, with the kernel's TCP as client over their TAP devices.
 //!
-//! Everything happens in network namespaces that this test makes. Needs root
-//! and `curl`; what is missing is printed.
+//! Everything happens in network namespaces that this test makes. Needs root and `curl`; missing
+//! requirements are printed.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::Stdio;
@@ -9,13 +9,13 @@ use std::process::Stdio;
 use host::netlab::client::what_is_sent_comes_back;
 use host::netlab::{Child, Namespace, NetLab, is_installed};
 
-/// Says what is not tested, past the harness, which keeps what passing tests print.
+/// Reports a skipped test, bypassing the harness, which hides the output of passing tests.
 fn skipped(name: &str, why: &str) {
     let line = format!("skipped: {name}: {why}\n");
     let _ = std::io::stderr().write_all(line.as_bytes());
 }
 
-/// Runs `program` in a namespace of its own and asks it by `ask`.
+/// Runs `program` in its own namespace, and `ask` as its client.
 fn with(name: &str, program: &str, ask: impl FnOnce(&Namespace)) {
     let no_tap = || {
         let there = std::path::Path::new("/dev/net/tun").exists();
@@ -68,7 +68,7 @@ fn the_axum_app_answers_curl_by_http_1_and_2_with_the_classifiers_label() {
 #[test]
 fn the_tonic_app_answers_a_call() {
     with("the_tonic_app_answers_a_call", env!("CARGO_BIN_EXE_tonic_app"), |here| {
-        // A message: not compressed, five bytes, text.
+        // A gRPC message: uncompressed, five bytes, text.
         let mut call = here.command("sh");
         let script = "printf '\\0\\0\\0\\0\\005world' | curl --silent --show-error --fail --max-time 30 \
             --http2-prior-knowledge -H 'content-type: application/grpc' -H 'te: trailers' \

@@ -1,6 +1,5 @@
-//! Every fuzz target by name. The bodies stand with the tests that run the
-//! same without a fuzzer: crates/{net,runtime,deadline,sim}/tests/fuzz,
-//! crates/host/src/fuzz.rs.
+//! Table of every fuzz target by name. The bodies are shared with the tests that run them without a
+//! fuzzer: crates/{net,runtime,deadline,sim}/tests/fuzz, crates/host/src/fuzz.rs.
 #![forbid(unsafe_code)]
 
 #[path = "../../crates/deadline/tests/fuzz/texts.rs"]
@@ -18,11 +17,11 @@ mod targets;
 #[path = "../../crates/net/tests/tcp/world.rs"]
 mod world;
 
-/// Targets of packages that have one or two.
+/// Targets of packages with one or two.
 const OTHERS: &[(&str, targets::Target)] =
     &[("http", http::http), ("budgets", budgets::budgets), ("settings", settings::settings)];
 
-/// Runs the target called `name` on `data`; panics when a promise is broken.
+/// Runs the target called `name` on `data`; panics when a promise is violated.
 pub fn run(name: &str, data: &[u8]) {
     let mut all = targets::TARGETS.iter().chain(::host::fuzz::TARGETS).chain(OTHERS);
     let (_, target) = all.find(|(known, _)| *known == name).expect("a target of that name");

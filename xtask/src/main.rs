@@ -1,6 +1,6 @@
-//! Chores of the workspace: `cargo run -p xtask -- tidy`, `… -- dist`.
+//! Maintenance commands of the workspace: `cargo run -p xtask -- tidy`, `… -- dist`.
 //!
-//! Not a build system: everything that builds or tests is cargo's.
+//! Not a build system: cargo builds and tests.
 #![forbid(unsafe_code)]
 
 use std::path::Path;

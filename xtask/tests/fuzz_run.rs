@@ -1,5 +1,5 @@
-//! `fuzz/run` itself: all targets run, failures are named, an interrupt ends it,
-//! and no target is forgotten. Targets are scripts here, so nothing is built.
+//! Tests of `fuzz/run`: all targets run, failures are named, an interrupt ends it, and no target is
+//! left out. Targets are scripts here, so nothing is built.
 #![forbid(unsafe_code)]
 
 use std::fs;
@@ -17,7 +17,7 @@ impl Workspace {
         let workspace = Self(root);
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/run");
         workspace.program("fuzz/run", &fs::read_to_string(script).expect("fuzz/run"));
-        // What the script asks of Rust: cargo fuzz is there, builds, and for this machine.
+        // Stand-ins for Rust's tools: cargo fuzz exists, builds, and for this machine.
         workspace.program("home/.cargo/bin/cargo", "#!/bin/sh\n");
         workspace.program("home/.cargo/bin/rustc", "#!/bin/sh\necho host: here\n");
         let mut manifest = String::new();
@@ -44,7 +44,7 @@ impl Workspace {
     }
 
     fn command(&self, args: &[&str]) -> Command {
-        // A shell's job in the background ignores SIGINT, and so would the script.
+        // A shell ignores SIGINT in background jobs, and so would the script.
         let mut command = Command::new("env");
         command.arg("--default-signal=INT").arg(self.0.join("fuzz/run"));
         command.args(args).env("HOME", self.0.join("home")).env_remove("CARGO_TARGET_DIR");
@@ -68,7 +68,7 @@ fn told(output: &Output) -> (Option<i32>, String, String) {
     (output.status.code(), text(&output.stdout), text(&output.stderr))
 }
 
-/// True if the script can run here at all; it says so itself where it cannot.
+/// True if the script can run here; it reports the reason where it cannot.
 fn runs() -> bool {
     let there = ["bash", "c++"].iter().all(|program| {
         let found =
@@ -136,7 +136,7 @@ fn an_interrupt_ends_all_that_runs() {
     while started().len() < 2 {
         std::thread::yield_now();
     }
-    // As a terminal does: to all of the group.
+    // To the whole process group, as a terminal does.
     let group = format!("-{}", child.id());
     let sent = Command::new("kill").args(["-INT", "--", &group]).status();
     assert!(sent.is_ok_and(|status| status.success()));

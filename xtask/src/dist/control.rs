@@ -1,10 +1,9 @@
-//! What the package says of itself (deb-control(5)).
+//! The package's control file (deb-control(5)).
 
 use std::fs;
 use std::path::Path;
 
-/// Libraries of the system that what we build may be linked to, and the
-/// package of Debian that has each.
+/// System libraries that our builds may link to, and Debian's package of each.
 const LIBRARIES: [(&str, &str); 4] = [
     ("libgcc_s.so.1", "libgcc-s1"),
     ("libelf.so.1", "libelf1"),
@@ -12,7 +11,7 @@ const LIBRARIES: [(&str, &str); 4] = [
     ("libzstd.so.1", "libzstd1"),
 ];
 
-/// Debian's word for a machine that Rust calls `arch`.
+/// Debian's name of Rust's architecture `arch`.
 pub(super) fn arch(arch: &str) -> &str {
     match arch {
         "x86_64" => "amd64",
@@ -22,10 +21,9 @@ pub(super) fn arch(arch: &str) -> &str {
     }
 }
 
-/// The file `control` of what lies in `tree`.
+/// The file `control` for the contents of `tree`.
 ///
-/// # Errors
-/// The program is not there.
+/// # Errors The program is missing.
 pub(super) fn control(tree: &Path, version: &str, arch: &str) -> Result<String, String> {
     let lib = tree.join("usr/lib/greenwave");
     let mut built = Vec::new();
@@ -52,8 +50,8 @@ pub(super) fn control(tree: &Path, version: &str, arch: &str) -> Result<String, 
     ))
 }
 
-/// What the files `built` need: glibc of the newest version that they name,
-/// and the libraries that they name.
+/// Dependencies of the files `built`: glibc of the newest version that they name, and the named
+/// libraries.
 fn depends(built: &[u8]) -> String {
     let words = built.split(|&byte| byte == 0).filter_map(|word| std::str::from_utf8(word).ok());
     let words: Vec<&str> =
@@ -71,7 +69,7 @@ fn depends(built: &[u8]) -> String {
     std::iter::once(libc.as_str()).chain(others).collect::<Vec<_>>().join(", ")
 }
 
-/// Bytes of all files below `path`.
+/// Total size in bytes of the files below `path`.
 fn size(path: &Path) -> u64 {
     let Ok(meta) = fs::symlink_metadata(path) else { return 0 };
     if !meta.is_dir() {

@@ -1,16 +1,14 @@
-//! Whether a program is linked statically: whether it names no loader.
-//! Source: elf(5).
+//! Check for static linking: the program names no loader. Source: elf(5).
 
 use std::fs;
 use std::path::Path;
 
-/// The segment that names the loader.
+/// Type of the segment that names the loader.
 const PT_INTERP: u32 = 3;
 
-/// Says no to a program that the machine's loader would load.
+/// Refuses a dynamically linked program.
 ///
-/// # Errors
-/// It names a loader, which is said; or it is no ELF file.
+/// # Errors The loader that it names; or it is no ELF file.
 pub(super) fn must_be_static(program: &Path) -> Result<(), String> {
     let failed = |why: String| format!("{}: {why}", program.display());
     let bytes = fs::read(program).map_err(|e| failed(e.to_string()))?;
@@ -20,8 +18,7 @@ pub(super) fn must_be_static(program: &Path) -> Result<(), String> {
     }
 }
 
-/// The loader that an ELF file of 64 bits in our byte order names, if any;
-/// `None` where it is no such file.
+/// The loader that a 64-bit ELF file in our byte order names, if any; `None` if it is no such file.
 fn loader(bytes: &[u8]) -> Option<Option<String>> {
     let half = |at: usize| Some(usize::from(u16::from_ne_bytes(*bytes.get(at..)?.first_chunk()?)));
     let word = |at: usize| Some(u32::from_ne_bytes(*bytes.get(at..)?.first_chunk()?));

@@ -1,10 +1,9 @@
-//! What users install: a Debian package and a tarball of the same tree.
+//! Release archives: a Debian package and a tarball of the same tree.
 //!
-//! `stage` lays the tree out, and knows nothing of archives; `dpkg-deb` and
-//! `tar` make them, as they do for everybody. What the package depends on is
-//! read from the program and its library. `--static` makes a tarball alone, of a
-//! program that takes no library of the system; `libgreenwave.so` beside it is
-//! preloaded into programs of the machine's, and so is never static.
+//! `stage` lays out the tree and knows nothing of archives; `dpkg-deb` and `tar` make them. The
+//! package's dependencies are read from the program and its library. `--static` makes a tarball
+//! only, of a statically linked program; `libgreenwave.so` beside it is preloaded into dynamically
+//! linked programs, and is never static.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -13,12 +12,12 @@ mod control;
 mod elf;
 mod stage;
 
-/// Where what cargo built lies, and where the archives go.
+/// Location of cargo's outputs, and of the archives.
 struct Settings {
-    /// Built already, there; otherwise it is built.
+    /// Folder of an existing build; by default it is built.
     from: Option<PathBuf>,
     out: PathBuf,
-    /// The tarball of a static program, and nothing else.
+    /// Makes only the tarball of a static program.
     is_static: bool,
 }
 
@@ -42,7 +41,7 @@ impl Settings {
     }
 }
 
-/// Makes the archives. Exit 0: they are there; 2: they could not be made.
+/// Makes the archives. Exit 0: done; 2: they could not be made.
 pub(crate) fn run(root: &Path, args: &[String]) -> ExitCode {
     match Settings::parse(root, args).and_then(|settings| make(root, &settings)) {
         Ok(made) => {
@@ -64,7 +63,7 @@ fn make(root: &Path, settings: &Settings) -> Result<Vec<PathBuf>, String> {
         None => built(root, settings.is_static)?,
     };
     let (version, arch) = (env!("CARGO_PKG_VERSION"), control::arch(std::env::consts::ARCH));
-    // The last commit's, so that the same tree gives the same archives.
+    // Time of the last commit, so that the same tree gives the same archives.
     let time = output(Command::new("git").args(["log", "-1", "--format=%ct"]).current_dir(root))
         .unwrap_or_else(|_| "0".to_owned());
     let libc = if settings.is_static { "static" } else { "gnu" };
@@ -88,7 +87,7 @@ fn make(root: &Path, settings: &Settings) -> Result<Vec<PathBuf>, String> {
     Ok(vec![deb, tar])
 }
 
-/// Where what `make build` builds lies, or `make build-static`, once it is built.
+/// Output folder of `make build`, or of `make build-static`, after the build.
 fn built(root: &Path, is_static: bool) -> Result<PathBuf, String> {
     let goal = if is_static { "build-static" } else { "build" };
     match Command::new("make").arg(goal).current_dir(root).status() {
@@ -101,7 +100,7 @@ fn built(root: &Path, is_static: bool) -> Result<PathBuf, String> {
     Ok(target.join(machine.unwrap_or_default()).join("release"))
 }
 
-/// What is below `usr`, in a folder of its own.
+/// The contents of `usr`, in its own folder.
 fn tarball(tree: &Path, name: &str, time: &str, to: &Path) -> Result<(), String> {
     let mut tar = Command::new("tar");
     tar.args(["--create", "--gzip", "--sort=name", "--owner=0", "--group=0", "--numeric-owner"]);
@@ -115,7 +114,7 @@ fn debian(tree: &Path, time: &str, to: &Path) -> Result<(), String> {
     output(dpkg.env("SOURCE_DATE_EPOCH", time)).map(drop)
 }
 
-/// What `command` prints.
+/// The output of `command`.
 fn output(command: &mut Command) -> Result<String, String> {
     let program = command.get_program().to_string_lossy().into_owned();
     let out = command.output().map_err(|e| format!("{program}: {e}"))?;

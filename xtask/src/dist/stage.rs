@@ -1,4 +1,4 @@
-//! The tree of the package: what lies where.
+//! Layout of the package's tree.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -7,12 +7,11 @@ use std::process::Command;
 
 use super::output;
 
-/// The program and its library lie beside each other: that is where it looks.
+/// The program looks for its library in its own folder.
 const LIB: &str = "usr/lib/greenwave";
 const DOC: &str = "usr/share/doc/greenwave";
 
-/// What is taken as it is: from the checkout, to the package. Folders with all
-/// that is in them.
+/// Files and folders copied unchanged: from the checkout, to the package.
 const TAKEN: [(&str, &str); 7] = [
     ("deploy/systemd", "usr/lib/systemd/system"),
     ("deploy/etc", "usr/share/doc/greenwave/examples/etc"),
@@ -23,7 +22,7 @@ const TAKEN: [(&str, &str); 7] = [
     ("LICENSE", "usr/share/doc/greenwave/LICENSE"),
 ];
 
-/// A shell, and where its completions lie.
+/// A shell, and the location of its completions.
 const COMPLETIONS: [(&str, &str); 3] = [
     ("bash", "usr/share/bash-completion/completions/greenwave"),
     ("zsh", "usr/share/zsh/vendor-completions/_greenwave"),
@@ -45,10 +44,9 @@ License: Apache-2.0
  On Debian systems, /usr/share/common-licenses/Apache-2.0 has the text.
 ";
 
-/// Lays out at `tree` what lies in the checkout `root` and was built in `from`.
+/// Lays out at `tree` the files of the checkout `root` and of the build in `from`.
 ///
-/// # Errors
-/// What is not there, or cannot be written.
+/// # Errors A missing file, or one that cannot be written.
 pub(super) fn stage(root: &Path, from: &Path, tree: &Path) -> Result<(), String> {
     if tree.exists() {
         fs::remove_dir_all(tree).map_err(|e| format!("{}: {e}", tree.display()))?;
@@ -76,16 +74,16 @@ pub(super) fn stage(root: &Path, from: &Path, tree: &Path) -> Result<(), String>
     allow(tree)
 }
 
-/// Copies what was built, less what only a debugger reads.
+/// Copies a built file without its debug information.
 fn program(source: &Path, target: &Path, mode: u32) -> Result<(), String> {
     copy(source, target)?;
-    // A program that cannot be stripped is larger, and the same.
+    // An unstripped program is larger and works the same.
     let _ = output(Command::new("strip").arg("--strip-debug").arg(target));
     let mode = fs::Permissions::from_mode(mode);
     fs::set_permissions(target, mode).map_err(|e| format!("{}: {e}", target.display()))
 }
 
-/// `source`, with all that is in it.
+/// Copies `source`, with its contents.
 fn copy(source: &Path, target: &Path) -> Result<(), String> {
     if source.is_dir() {
         return entries(source)?.iter().try_for_each(|name| copy(&source.join(name), &target.join(name)));
@@ -104,21 +102,19 @@ fn entries(folder: &Path) -> Result<Vec<String>, String> {
     Ok(names)
 }
 
-/// A file, and the folders that it lies in.
+/// Writes a file, and creates its folders.
 ///
-/// # Errors
-/// It cannot be written.
+/// # Errors It cannot be written.
 pub(super) fn write(path: &Path, bytes: impl AsRef<[u8]>) -> Result<(), String> {
     let failed = |e: std::io::Error| format!("{}: {e}", path.display());
     fs::create_dir_all(path.parent().expect("a file lies in a folder")).map_err(failed)?;
     fs::write(path, bytes).map_err(failed)
 }
 
-/// Everybody may read all, and go into folders; who may write is root alone,
-/// whatever this process's umask is.
+/// Makes all files readable and all folders accessible to everyone, writable by root only,
+/// regardless of the umask.
 ///
-/// # Errors
-/// They are not ours.
+/// # Errors They are not ours.
 pub(super) fn allow(path: &Path) -> Result<(), String> {
     let failed = |e: std::io::Error| format!("{}: {e}", path.display());
     let meta = fs::symlink_metadata(path).map_err(failed)?;
@@ -134,7 +130,7 @@ pub(super) fn allow(path: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// The crates of others that the program may contain: name, version, licence, source.
+/// The third-party crates that the program may contain: name, version, licence, source.
 fn crates(root: &Path) -> Result<String, String> {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     let platform = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);

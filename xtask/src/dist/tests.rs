@@ -1,4 +1,4 @@
-//! The package of a program that is not one: what is in it, where, and whose.
+//! Packages of a placeholder program: contents, paths, and owners.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -7,7 +7,7 @@ use std::process::Command;
 
 use super::*;
 
-/// Answers as greenwave does where it is asked for pages and completions.
+/// A stand-in for greenwave that prints man pages and completions.
 const PROGRAM: &str = "#!/bin/sh
 case $1 in
   man) mkdir -p \"$2\" && echo page >\"$2/greenwave.1\" && echo page >\"$2/greenwave-serve.1\" ;;
@@ -15,7 +15,7 @@ case $1 in
 esac
 ";
 
-/// A folder that is gone when this is dropped, and what was built in it.
+/// A folder with build outputs, removed on drop.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -105,7 +105,7 @@ fn both_archives_hold_the_tree_and_are_roots() {
     let listed = output(Command::new("tar").arg("-tzf").arg(tar)).unwrap();
     assert!(listed.lines().any(|line| line.ends_with("-linux-gnu/lib/greenwave/greenwave")), "{listed}");
     assert!(!folder.0.join("out/tree").exists(), "what they were made of is gone");
-    // The same once more, to the byte.
+    // A second run gives the same bytes.
     let before = made.iter().map(|path| fs::read(path).unwrap()).collect::<Vec<_>>();
     make(root(), &settings).unwrap();
     let again = made.iter().map(|path| fs::read(path).unwrap()).collect::<Vec<_>>();

@@ -1,8 +1,8 @@
-//! Dependencies between the workspace's crates, held to the list in `ARCHITECTURE.md`.
+//! Check of the dependencies between the workspace's crates against the list in `ARCHITECTURE.md`.
 //!
-//! The list stands between `<!-- dependencies -->` and `<!-- /dependencies -->`, one
-//! crate a line: `- net → queueing`, `- queueing → –` (none), `- cli → all` (any). A
-//! line with `(planned)` names a crate that may be missing, and so may dependencies on it.
+//! The list stands between `<!-- dependencies -->` and `<!-- /dependencies -->`, one crate a line:
+//! `- net → queueing`, `- queueing → –` (none), `- cli → all` (any). A line with `(planned)` names
+//! a crate that may be missing, and so may dependencies on it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,12 +15,10 @@ const MARK_END: &str = "<!-- /dependencies -->";
 /// Dependencies of each crate, by name.
 pub(super) type Edges = BTreeMap<String, BTreeSet<String>>;
 
-/// Edges between the workspace's crates from the JSON text of `cargo metadata
-/// --no-deps`. Dev-dependencies count: a test that needs another crate belongs
-/// into that crate.
+/// Edges between the workspace's crates from the JSON text of `cargo metadata --no-deps`.
+/// Dev-dependencies count: a test that needs another crate belongs in that crate.
 ///
-/// # Errors
-/// Text that is not cargo's output.
+/// # Errors Text that is not cargo's output.
 pub(super) fn edges(metadata: &str) -> Result<Edges, String> {
     let json: serde_json::Value =
         serde_json::from_str(metadata).map_err(|e| format!("cargo metadata: {e}"))?;
@@ -91,7 +89,7 @@ fn parse(architecture: &str) -> Result<BTreeMap<String, Row>, (usize, String)> {
         if text == MARK || text == MARK_END {
             return Ok(rows);
         }
-        // Rows of the list only; prose between them is allowed.
+        // Only the rows of the list; prose between them is allowed.
         let Some(row) = text.strip_prefix("- ") else { continue };
         let planned = row.contains("(planned)");
         let row = row.replace("(planned)", "").replace('`', "");

@@ -1,16 +1,16 @@
-//! Rules that one file's text answers.
+//! Rules for the text of a single file.
 //!
-//! Patterns are put together from pieces, so that this file passes them.
+//! Patterns are assembled from pieces, so that this file passes them.
 
 use super::Finding;
 
-/// Where rules of Rust sources hold.
+/// Folders whose Rust sources the rules cover.
 const ROOMS: [&str; 3] = ["crates/", "xtask/", "workloads/"];
 
 /// Crates that may hold unsafe blocks.
 const UNSAFE_ROOMS: [&str; 2] = ["host", "capi"];
 
-/// Sources that take `now` as an argument and touch nothing.
+/// Sources that take `now` as an argument and do no I/O.
 const PURE: [&str; 10] = [
     "crates/queueing/src/",
     "crates/net/src/",
@@ -24,10 +24,10 @@ const PURE: [&str; 10] = [
     "crates/load/src/protocol",
 ];
 
-/// The one file among them that reads a clock: for the feature `tower`.
+/// The one file among them that reads a clock, for the feature `tower`.
 const CLOCK: &str = "crates/deadline/src/tower/clock.rs";
 
-/// What a pure source cannot contain, and what it does instead.
+/// Patterns forbidden in pure sources, and the alternative.
 const IMPURE: [(&str, &str); 5] = [
     (concat!("Instant", "::now"), "take `now` as an argument"),
     (concat!("System", "Time"), "take `now` as an argument"),
@@ -36,7 +36,7 @@ const IMPURE: [(&str, &str); 5] = [
     (concat!("std", "::fs"), "take the text as an argument"),
 ];
 
-/// What no source contains.
+/// Patterns forbidden in all sources.
 const NEVER: [(&str, &str); 4] = [
     (concat!("to", "do!("), "write it, or leave it out and say so in the docs"),
     (concat!("unimpl", "emented!("), "write it, or leave it out and say so in the docs"),
@@ -44,11 +44,11 @@ const NEVER: [(&str, &str); 4] = [
     (concat!("#[ig", "nore ="), "a test runs, or prints why it cannot"),
 ];
 
-/// What no test contains.
+/// Patterns forbidden in tests.
 const NEVER_IN_TESTS: [(&str, &str); 1] =
     [(concat!("thread", "::sleep"), "wait for what must happen, or use virtual time")];
 
-/// What belongs to one machine only.
+/// Patterns tied to one machine.
 const MACHINE: [(&str, &str); 6] = [
     (concat!("/wo", "rk/"), "a path relative to the repository"),
     (concat!("/ro", "ot/"), "a path relative to the repository, or $HOME"),
@@ -61,7 +61,7 @@ const MACHINE: [(&str, &str); 6] = [
 /// The one registry a lock file may name.
 const REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
-/// Holds `text`, the content of `file`, against the rules for files of its kind.
+/// Checks `text`, the content of `file`, by the rules for files of its kind.
 pub(super) fn check(file: &str, text: &str) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut find = |line: usize, what: String| findings.push(Finding { file: file.to_owned(), line, what });
@@ -109,14 +109,14 @@ fn rust(file: &str, text: &str, find: &mut impl FnMut(usize, String)) {
     }
 }
 
-/// Whether the `#[cfg(test)]` at line `index` guards a `use` or a `mod x;`
-/// only, so that what follows is not a test.
+/// True if the `#[cfg(test)]` at line `index` guards only a `use` or a `mod x;`, so that the lines
+/// after it are not a test.
 fn text_follows_is_use(text: &str, index: usize) -> bool {
     let next = text.lines().skip(index + 1).map(str::trim).find(|line| !line.starts_with("#["));
     next.is_some_and(|line| line.ends_with(';'))
 }
 
-/// The crate whose root `file` is.
+/// The crate with the root `file`.
 fn root_of(file: &str) -> Option<&str> {
     match file {
         "xtask/src/main.rs" => return Some("xtask"),

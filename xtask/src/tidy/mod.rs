@@ -1,7 +1,7 @@
-//! Rules of the house that the compiler does not know.
+//! House rules beyond those of the compiler.
 //!
-//! Each rule looks at text and returns [`Finding`]s, so it can be tested on a
-//! few lines. A finding says where, what, and what would be valid.
+//! Each rule takes text and returns [`Finding`]s, so that a few lines test it. A finding gives the
+//! place, the violation, and what would be valid.
 
 use std::fmt;
 use std::path::Path;
@@ -12,14 +12,14 @@ mod lines;
 mod spec;
 mod words;
 
-/// A broken rule.
+/// A violated rule.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Finding {
     /// The file, relative to the workspace.
     pub file: String,
     /// The line, from 1.
     pub line: usize,
-    /// What is wrong and what would be valid.
+    /// The violation, and what would be valid.
     pub what: String,
 }
 
@@ -29,8 +29,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Holds the workspace at `root` against all rules. Exit 0: none is broken,
-/// 1: some are, 2: could not look.
+/// Checks the workspace at `root` by all rules. Exit 0: no violation, 1: some, 2: could not look.
 pub(crate) fn run(root: &Path) -> ExitCode {
     match look(root) {
         Ok((files, findings)) if findings.is_empty() => {
@@ -55,9 +54,9 @@ fn look(root: &Path) -> Result<(usize, Vec<Finding>), String> {
     let metadata = output(root, "cargo", &["metadata", "--format-version=1", "--no-deps", "--offline"])?;
     findings
         .extend(dependencies::check(architecture.as_deref().unwrap_or(""), &dependencies::edges(&metadata)?));
-    // What git tracks or would track; ignored build outputs are not ours.
+    // Files that git tracks or would track; ignored build outputs are left out.
     let files = output(root, "git", &["ls-files", "--cached", "--others", "--exclude-standard"])?;
-    // Not text, or deleted and not committed yet: nothing to read.
+    // Not text, or deleted and not committed yet.
     let read = |file: &str| Some((file.to_owned(), std::fs::read_to_string(root.join(file)).ok()?));
     let tree: spec::Tree = files.lines().filter_map(read).collect();
     findings.extend(spec::check(&tree));

@@ -1,10 +1,9 @@
-//! What `SPEC.md` names is there: its files, and each test in the file that it is said to be in.
+//! Check that the files and tests named in `SPEC.md` exist.
 //!
-//! Not whether a test shows its promise: that is for who reads the row. A name
-//! stands between backquotes: `cli/tests/sim.rs` begins at the root or in
-//! `crates/`, `sack/` among the scripts of `net`, and `red.rs` lies beside what
-//! was named before it. `::name` is in the file named before it, `.name` in the
-//! Java class, no further up than the heading. All else is no name.
+//! It does not check that a test shows its promise. A name stands between backquotes:
+//! `cli/tests/sim.rs` begins at the root or in `crates/`, `sack/` among the scripts of `net`, and
+//! `red.rs` lies beside the file named before it. `::name` is in the file named before it, `.name`
+//! in the Java class, no further up than the heading. Other text is no name.
 
 use std::collections::BTreeMap;
 
@@ -12,22 +11,22 @@ use super::Finding;
 
 const FILE: &str = "SPEC.md";
 
-/// Where a path may begin.
+/// Prefixes of paths.
 const ROOTS: [&str; 3] = ["", "crates/", "crates/net/tests/scripts/"];
 
-/// What a path may leave out at its end.
+/// Suffixes that a path may omit.
 const ENDS: [&str; 3] = ["", ".rs", ".pkt"];
 
-/// What makes a word without a root a path.
+/// Marks of a word that is a path without a known root.
 const MARKS: [&str; 4] = [".rs", ".toml", ".md", "/"];
 
-/// What stands before the name of a test, in Rust and in Java.
+/// Keywords before the name of a test, in Rust and in Java.
 const KEYWORDS: [&str; 3] = ["fn", "mod", "void"];
 
-/// The text of each file by its path.
+/// Text of each file by its path.
 pub(super) type Tree = BTreeMap<String, String>;
 
-/// Holds what the page in `tree` names against the rest of `tree`.
+/// Checks the names on the page in `tree` against the rest of `tree`.
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let Some(page) = tree.get(FILE) else {
         return vec![Finding { file: FILE.to_owned(), line: 1, what: "the page is not there".to_owned() }];
@@ -48,7 +47,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// `a/{b,c}.rs` is `a/b.rs` and `a/c.rs`.
+/// Expands `a/{b,c}.rs` to `a/b.rs` and `a/c.rs`.
 fn spread(word: &str) -> Vec<String> {
     let parts = word.split_once('{').and_then(|(head, rest)| Some((head, rest.split_once('}')?)));
     let Some((head, (middle, tail))) = parts else { return vec![word.to_owned()] };
@@ -57,7 +56,7 @@ fn spread(word: &str) -> Vec<String> {
 
 /// A file or folder, tests in it, or both.
 struct Name<'a> {
-    /// Empty: the file named before.
+    /// Empty for the file named before.
     path: String,
     tests: Vec<&'a str>,
 }
@@ -81,7 +80,7 @@ impl<'a> Name<'a> {
     }
 }
 
-/// Whether `word` says that it is a path, be it there or not.
+/// True if `word` has the form of a path, existing or not.
 fn is_path(tree: &Tree, word: &str) -> bool {
     let begins = word.split_once('/').is_some_and(|(first, _)| {
         !first.is_empty() && ROOTS.iter().any(|root| is_folder(tree, &format!("{root}{first}")))
@@ -99,20 +98,19 @@ fn is_letter(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_'
 }
 
-/// What was named last.
+/// The last named place.
 #[derive(Default)]
 struct Place {
-    /// As it is written.
+    /// The path as written.
     path: String,
-    /// Where it is: of a Java class, each file of that name.
+    /// The matching files: of a Java class, each file of that name.
     found: Vec<String>,
 }
 
 impl Place {
-    /// Goes on to what `name` names.
+    /// Moves to the place that `name` names.
     ///
-    /// # Errors
-    /// What of it is not there, and what would be valid.
+    /// # Errors The missing part, and what would be valid.
     fn follow(&mut self, tree: &Tree, name: &Name<'_>) -> Result<(), String> {
         if !name.path.is_empty() {
             *self = Self { path: name.path.clone(), found: self.find(tree, &name.path) };
@@ -141,7 +139,7 @@ impl Place {
         paths.find(is_there).into_iter().collect()
     }
 
-    /// The folder, with its `/`, that names without a root are beside.
+    /// Folder, with its `/`, of names without a root.
     fn folder(&self, tree: &Tree) -> String {
         let path = self.found.first().map_or("", String::as_str);
         if !tree.contains_key(path) {
@@ -162,7 +160,7 @@ impl Place {
     }
 }
 
-/// Whether `text` has a function or a module of that name.
+/// True if `text` has a function or a module of that name.
 fn declares(text: &str, name: &str) -> bool {
     KEYWORDS.iter().any(|keyword| {
         let declared = format!("{keyword} {name}");
@@ -184,7 +182,7 @@ mod tests {
         ("java/storm/src/test/PeersTest.java", "@Test void aBoltIsServed() {}\n"),
     ];
 
-    /// What is wrong with a page of `rows` after a heading, in `TREE`.
+    /// Findings on a page of `rows` after a heading, in `TREE`.
     #[track_caller]
     fn found(rows: &str, expected: &[&str]) {
         let mut tree: Tree = TREE.map(|(file, text)| (file.to_owned(), text.to_owned())).into();
