@@ -17,7 +17,7 @@ async fn pay() -> String {
     format!("paid at level {}\n", label().priority)
 }
 
-/// Stands for a wait for a database; the rest is not urgent.
+/// Waits for a database, say; what comes after that is not urgent at all.
 async fn report() -> String {
     sleep(Span::from_millis(5)).await;
     set_label(Label::new(Priority::LOWEST));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use net::classify::{FlowContext, TransportClassifier, Verdict};
 
-/// Urgent until the connection has sent a megabyte to the server; then bulk for good.
+/// Urgent until the connection has sent us a megabyte; then bulk for good.
 pub fn until_bulk() -> TransportClassifier {
     Arc::new(|flow: &mut FlowContext<'_>| {
         if flow.flow.received.get() < 1 << 20 {

@@ -1,7 +1,7 @@
 //! Setup shared by the examples: a TAP device, a stack on it, and a thread.
 //!
-//! The kernel's end is 10.77.0.1, ours 10.77.0.2, so any client of this machine can connect: `curl
-//! http://10.77.0.2/`. Needs root; ends at ctrl-C.
+//! The kernel's end is 10.77.0.1, ours 10.77.0.2, so any client of this machine can connect:
+//! `curl http://10.77.0.2/`. Needs root; ends at ctrl-C.
 
 #![forbid(unsafe_code)]
 
@@ -21,7 +21,8 @@ pub mod text;
 /// Runs the tasks of `start` on a device of its own, until ctrl-C; `classifier` gives each packet
 /// its level.
 ///
-/// # Errors No permission to make a device, or no random bytes.
+/// # Errors
+/// No permission to make a device, or no random bytes.
 pub fn run(
     classifier: TransportClassifier,
     start: impl FnOnce(&TaskShard<Tap>),

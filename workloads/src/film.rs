@@ -111,7 +111,8 @@ impl Drop for Encoder {
 
 /// Encodes for as long as `pace` says or until `stop`, and checks that every frame has come out.
 ///
-/// # Errors There is no x264, it ends early, or its pipes fail.
+/// # Errors
+/// There is no x264, it ends early, or its pipes fail.
 pub fn encode(pace: Pace, stop: &'static AtomicBool) -> io::Result<ExitCode> {
     let film = Film::new(pace.seed);
     // Ctrl-C must not reach x264, which would end with frames in flight.

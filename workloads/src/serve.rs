@@ -34,7 +34,8 @@ pub struct Refused(pub String);
 pub trait Service: Send + Sync + 'static {
     /// Executes `request`; `body` is the data after its header. Appends the result to `answer`.
     ///
-    /// # Errors An invalid request, or one that cannot be executed.
+    /// # Errors
+    /// An invalid request, or one that cannot be executed.
     fn serve(
         &self,
         request: &Request,

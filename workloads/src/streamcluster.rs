@@ -111,7 +111,8 @@ pub const BOUND: f64 = 5.0;
 impl Stream {
     /// The stream of `seed`.
     ///
-    /// # Panics Fewer than two medians, or a chunk with no more points than medians.
+    /// # Panics
+    /// Fewer than two medians, or a chunk with no more points than medians.
     #[must_use]
     pub fn new(setup: Setup, seed: u64) -> Self {
         assert!((2..setup.chunk).contains(&setup.medians), "a chunk is more than its medians");

@@ -63,7 +63,8 @@ const REQUESTS: u64 = 10_000;
 
 /// Measures, prints and writes the costs.
 ///
-/// # Errors An interrupted measurement, or a file that cannot be written.
+/// # Errors
+/// An interrupted measurement, or a file that cannot be written.
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
     if let Some(path) = &args.out {
         Error::unless_writable(path)?;

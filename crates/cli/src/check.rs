@@ -40,7 +40,8 @@ impl Args {
 
 /// Reads the file and prints its meaning.
 ///
-/// # Errors A file that cannot be read, or the mistake in it and its line.
+/// # Errors
+/// A file that cannot be read, or the mistake in it and its line.
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
     // The policy reader has better messages for invalid TOML.
     let file: toml::Table = include::read(&args.file)?.text.parse().unwrap_or_default();
@@ -68,7 +69,8 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
 
 /// The classifiers of the policy in `path`, and the counters of what they will observe.
 ///
-/// # Errors As [`run`].
+/// # Errors
+/// As [`run`].
 pub fn load(path: &Path) -> Result<(Classifiers, Arc<Observed>), Error> {
     let (policy, _) = policy(path)?;
     let (driver, transport, spoken) = (policy.driver(), policy.transport(), policy.spoken());
@@ -100,7 +102,8 @@ pub fn summary(observed: &Observed) -> Vec<String> {
 
 /// The policy in `path`, and the conditions of each rule.
 ///
-/// # Errors As [`run`].
+/// # Errors
+/// As [`run`].
 pub fn policy(path: &Path) -> Result<(Policy, Vec<When>), Error> {
     let all = include::read(path)?;
     let wrong = |e: PolicyError| Error::new(format!("{}: {}", all.place(e.line), e.message));

@@ -61,8 +61,9 @@ pub struct Arguments {
 impl Arguments {
     /// The given words, with the settings of a `--config` before the command.
     ///
-    /// # Errors A file that cannot be read; a section that is no command, or a key that is no flag
-    /// of it, with the line and what would be valid.
+    /// # Errors
+    /// A file that cannot be read; a section that is no command, or a key that is no flag of it,
+    /// with the line and what would be valid.
     pub fn new(given: Vec<OsString>) -> Result<Self, Error> {
         let Some((path, _)) = config(&given) else { return Ok(Self { given, added: Vec::new() }) };
         let (names, end) = command(&given);
@@ -97,8 +98,8 @@ impl Arguments {
 
     /// The command's arguments by its file as it is now. Only the flags in `may` may have changed.
     ///
-    /// # Errors As [`Arguments::new`]; an invalid value; a changed flag outside `may`, with its
-    /// line.
+    /// # Errors
+    /// As [`Arguments::new`]; an invalid value; a changed flag outside `may`, with its line.
     pub fn again<A: FromArgMatches>(&self, may: &[&str]) -> Result<A, Error> {
         let next = Self::new(self.given.clone())?;
         let (before, now) = (self.matches()?, next.matches()?);

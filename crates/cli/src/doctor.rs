@@ -34,7 +34,8 @@ pub struct Args {
 
 /// Examines the machine and prints the findings.
 ///
-/// # Errors None: an untestable mechanism is a finding.
+/// # Errors
+/// None: an untestable mechanism is a finding.
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let asked: Vec<&str> = match args.areas.as_slice() {
         [] => AREAS.to_vec(),

@@ -78,7 +78,8 @@ impl Error {
     /// Ok if `path` can be written; called before a long measurement rather than after it. An
     /// existing file stays as it is.
     ///
-    /// # Errors The kernel's.
+    /// # Errors
+    /// The kernel's.
     pub fn unless_writable(path: &std::path::Path) -> Result<(), Self> {
         host::files::check_writable(path).map_err(|e| Self::unwritable(path, &e))
     }

@@ -62,14 +62,16 @@ impl From<Until> for guard::WaitEnd {
 impl Args {
     /// A stack's guard, if requested.
     ///
-    /// # Errors An unknown policy.
+    /// # Errors
+    /// An unknown policy.
     pub fn guard(&self) -> Result<Option<Guard>, Error> {
         self.joined(&[], &ReportCounter::default())
     }
 
     /// The same, with the queue reports of services in `files`.
     ///
-    /// # Errors An unknown policy, or too many files.
+    /// # Errors
+    /// An unknown policy, or too many files.
     pub fn joined(&self, files: &[PathBuf], heard: &ReportCounter) -> Result<Option<Guard>, Error> {
         let Some(name) = self.guard.clone() else { return Ok(None) };
         let default = Params::default();

@@ -26,7 +26,8 @@ const FILES_MAX: usize = 64;
 
 /// Reads the file at `path` and its includes.
 ///
-/// # Errors A file that cannot be read, that includes itself, or that may not be included; with the
+/// # Errors
+/// A file that cannot be read, that includes itself, or that may not be included; with the
 /// including file and line.
 pub fn read(path: &Path) -> Result<Included, Error> {
     let text = std::fs::read_to_string(path).map_err(|e| Error::file(path, &e))?;

@@ -74,7 +74,8 @@ enum Speaks {
 
 /// Generates the load and prints the results.
 ///
-/// # Errors Arguments out of range, or a target that does not answer.
+/// # Errors
+/// Arguments out of range, or a target that does not answer.
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let target = resolve(&args.target)?;
     let plan = args.plan()?;
@@ -144,7 +145,8 @@ fn as_json(report: &Report, seed: u64, is_partial: bool) -> Result<serde_json::V
 impl Args {
     /// Checks the arguments before it connects.
     ///
-    /// # Errors As [`run`].
+    /// # Errors
+    /// As [`run`].
     pub fn check(&self) -> Result<(), Error> {
         resolve(&self.target)?;
         self.plan().map(drop)

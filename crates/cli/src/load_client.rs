@@ -25,7 +25,8 @@ pub fn stack(mac: [u8; 6], addr: Ipv4Addr, secret: [u8; 16]) -> Config {
 /// AF_XDP on `device` of this thread's namespace, which has one queue, for a client at `addr`; and
 /// its hardware address.
 ///
-/// # Errors The reason it cannot be opened, in a line.
+/// # Errors
+/// The reason it cannot be opened, in a line.
 pub fn xdp(device: &str, addr: Ipv4Addr) -> Result<(AfXdp, [u8; 6]), String> {
     let (mut queues, mac) = xdp_queues(device, addr)?;
     Ok((queues.pop().ok_or("the interface has no queue")?, mac))
@@ -33,7 +34,8 @@ pub fn xdp(device: &str, addr: Ipv4Addr) -> Result<(AfXdp, [u8; 6]), String> {
 
 /// The same on each queue.
 ///
-/// # Errors As [`xdp`].
+/// # Errors
+/// As [`xdp`].
 pub fn xdp_queues(device: &str, addr: Ipv4Addr) -> Result<(Vec<AfXdp>, [u8; 6]), String> {
     let options = Options { mode: Some(Mode::Generic), frames: FRAMES, ..Options::default() };
     let claims = Claims { addresses: vec![addr.into()], ports: Vec::new() };

@@ -145,7 +145,8 @@ enum Command {
 impl Command {
     /// Checks the arguments before the first action; `has` is true for a given flag's name.
     ///
-    /// # Errors As the command.
+    /// # Errors
+    /// As the command.
     fn check(&self, has: &dyn Fn(&str) -> bool) -> Result<(), Error> {
         match self {
             Self::Serve(args) => args.check(has),
@@ -300,7 +301,8 @@ fn refused(e: &Error) -> ExitCode {
 
 /// Checks the command of `words` before its first action; `has` as of [`Command::check`].
 ///
-/// # Errors Errors of the arguments, then those of the command.
+/// # Errors
+/// Errors of the arguments, then those of the command.
 fn check_words(words: &[String], has: &dyn Fn(&str) -> bool) -> Result<Result<(), Error>, clap::Error> {
     Cli::try_parse_from(words).map(|Cli { command, .. }| command.check(has))
 }

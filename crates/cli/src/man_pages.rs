@@ -26,7 +26,8 @@ pub struct CompletionsArgs {
 
 /// Writes the pages of `command` and its subcommands.
 ///
-/// # Errors The folder or a page cannot be written.
+/// # Errors
+/// The folder or a page cannot be written.
 pub fn man(args: &ManArgs, command: Command) -> Result<ExitCode, Error> {
     std::fs::create_dir_all(&args.folder).map_err(|e| Error::file(&args.folder, &e))?;
     let mut command = command.disable_help_subcommand(true);
@@ -48,7 +49,8 @@ fn pages(command: Command, folder: &Path) -> Result<(), Error> {
 
 /// Prints the completions of `command` for `shell`.
 ///
-/// # Errors None; every command has this signature.
+/// # Errors
+/// None; every command has this signature.
 pub fn completions(args: &CompletionsArgs, mut command: Command) -> Result<ExitCode, Error> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut command, "greenwave", &mut script);

@@ -68,7 +68,8 @@ fn pcap_max(text: &str) -> Result<Bytes, String> {
 impl Link {
     /// The device, and the addresses on it.
     ///
-    /// # Errors Unparsable or contradictory arguments.
+    /// # Errors
+    /// Unparsable or contradictory arguments.
     pub fn plan(&self) -> Result<(Kind, Addresses), Error> {
         let kind: Kind = self.device.parse()?;
         let addresses = Addresses::plan(&kind, &self.addr, &self.host_addr, &self.gateway)?;
@@ -78,7 +79,8 @@ impl Link {
     /// Checks the given device and addresses before anything is opened; `has` is true for a given
     /// flag's name. Does not check if an address or a name is in use.
     ///
-    /// # Errors As [`plan`](Self::plan); a device that cannot exist.
+    /// # Errors
+    /// As [`plan`](Self::plan); a device that cannot exist.
     pub fn check(&self, has: &dyn Fn(&str) -> bool) -> Result<(), Error> {
         if !has("device") {
             return Ok(());
@@ -89,7 +91,8 @@ impl Link {
 
     /// The classifiers of the policy file, if one is named.
     ///
-    /// # Errors The file's.
+    /// # Errors
+    /// The file's.
     pub fn classifiers(&self) -> Result<Option<(Classifiers, Arc<Observed>)>, Error> {
         let load = |path: &PathBuf| {
             check::load(path).map_err(|e| e.advice(format!("greenwave check {}", path.display())))
@@ -99,14 +102,16 @@ impl Link {
 
     /// Checks that the capture can be written, before anything is opened.
     ///
-    /// # Errors It cannot.
+    /// # Errors
+    /// It cannot.
     pub fn check_capture(&self) -> Result<(), Error> {
         self.pcap.as_deref().map_or(Ok(()), Error::unless_writable)
     }
 
     /// `devices` as one, wrapped in the requested faults and capture.
     ///
-    /// # Errors The capture cannot be written.
+    /// # Errors
+    /// The capture cannot be written.
     pub fn wrap<D: Device>(&self, devices: Vec<D>) -> Result<WrappedDevice<MultiQueue<D>>, Error> {
         let pcap = self.pcap.as_deref().map(|path| (path, self.pcap_max));
         device::wrap(MultiQueue::new(devices), self.fault, pcap)

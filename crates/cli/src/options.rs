@@ -93,7 +93,8 @@ impl FromStr for Steer {
 
 /// 16 unpredictable bytes for a stack's `secret`.
 ///
-/// # Errors The kernel offers no random bytes.
+/// # Errors
+/// The kernel offers no random bytes.
 pub fn secret() -> Result<[u8; 16], crate::Error> {
     use std::io::Read;
     let path = std::path::Path::new("/dev/urandom");
@@ -105,7 +106,8 @@ pub fn secret() -> Result<[u8; 16], crate::Error> {
 /// A random hardware address for a device that has none: locally administered, and different each
 /// time, so that no stale ARP entry fits it.
 ///
-/// # Errors As [`secret`].
+/// # Errors
+/// As [`secret`].
 pub fn made_up_mac() -> Result<[u8; 6], crate::Error> {
     let drawn = secret()?;
     Ok([2, drawn[0] ^ drawn[8], drawn[1], drawn[2], drawn[3], drawn[4]])

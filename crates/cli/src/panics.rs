@@ -43,7 +43,8 @@ fn keep(panic: &PanicHookInfo<'_>) {
 
 /// The result of `thread`, which does the work of `who`.
 ///
-/// # Errors It panicked: its role, location and message, in a line.
+/// # Errors
+/// It panicked: its role, location and message, in a line.
 pub fn join<T>(who: &str, thread: ScopedJoinHandle<'_, T>) -> Result<T, String> {
     thread.join().map_err(|payload| {
         let text = text(&*payload);

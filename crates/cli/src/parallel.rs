@@ -11,7 +11,8 @@ pub fn cores() -> usize {
 
 /// Applies `work` to each of `tasks` on up to `threads` threads; results in the tasks' order.
 ///
-/// # Errors That of the first failed task in order; after a failure no further task begins.
+/// # Errors
+/// That of the first failed task in order; after a failure no further task begins.
 pub fn map<T: Sync, R: Send, E: Send>(
     tasks: &[T],
     threads: usize,

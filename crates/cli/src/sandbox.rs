@@ -40,7 +40,8 @@ impl Kept {
     /// Confines only the thread of `ui`, which serves strangers, where the command itself has to
     /// keep its privileges.
     ///
-    /// # Errors The kernel's.
+    /// # Errors
+    /// The kernel's.
     pub fn confine_view(&self, ui: &Ui) -> Result<(), Error> {
         if self.no_sandbox {
             eprintln!(
@@ -56,7 +57,8 @@ impl Flags {
     /// The privileges to drop for `duty`, before anything is opened; `kept` is the reason to keep
     /// them all, if any.
     ///
-    /// # Errors There is no such user, or we may not become it.
+    /// # Errors
+    /// There is no such user, or we may not become it.
     pub fn plan(&self, duty: Duty, kept: Option<&'static str>) -> Result<Sandbox, Error> {
         let sandbox = self.kept.plan(duty, kept);
         let Some(text) = &self.user else { return Ok(sandbox) };
@@ -84,7 +86,8 @@ pub struct Sandbox {
 impl Sandbox {
     /// Drops them in all threads, including that of `ui`. Other threads start after this.
     ///
-    /// # Errors The kernel's.
+    /// # Errors
+    /// The kernel's.
     pub fn enter(&self, ui: Option<&Ui>) -> Result<(), Error> {
         if let Some(user) = &self.user {
             // Changes all threads together, which takes a capability that each still has.

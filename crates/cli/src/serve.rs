@@ -121,7 +121,8 @@ struct Valid {
 impl Args {
     /// Checks the arguments before it opens anything; `has` is true for a given flag's name.
     ///
-    /// # Errors As [`run`].
+    /// # Errors
+    /// As [`run`].
     pub fn check(&self, has: &dyn Fn(&str) -> bool) -> Result<(), Error> {
         self.link.check(has)?;
         self.valid(None).map(drop)
@@ -149,7 +150,8 @@ impl Args {
 
 /// Serves until interrupted.
 ///
-/// # Errors The reason it cannot start.
+/// # Errors
+/// The reason it cannot start.
 pub fn run(args: &Args, arguments: &Arguments) -> Result<ExitCode, Error> {
     // A signal before the server's first check is not lost.
     let _ = host::signals::hangup();

@@ -22,7 +22,8 @@ pub enum FlowHash {
 impl FlowHash {
     /// The assignment of flows to `shards` stacks.
     ///
-    /// # Errors The kernel has no random bytes for a key.
+    /// # Errors
+    /// The kernel has no random bytes for a key.
     pub fn steering(self, shards: u16) -> Result<Steering, Error> {
         let hash = match self {
             Self::Keyed => steer::FlowHash::Keyed(secret()?),

@@ -23,7 +23,8 @@ const BUFFERS: usize = 32;
 /// The backend `io` and its name; by default `Ring`, or `Plain` where that is unavailable: `note`
 /// gets the reason.
 ///
-/// # Errors The backend is unavailable.
+/// # Errors
+/// The backend is unavailable.
 pub fn disk(io: Option<Io>, note: impl FnOnce(&str)) -> Result<(Files, &'static str), Box<dyn Error>> {
     if io != Some(Io::Plain) {
         match Ring::new(DEPTH, BUFFERS, Store::BUFFER) {

@@ -79,10 +79,12 @@ impl Store {
     /// from `seed`. The tasks of `handle` do its I/O, past the page cache if `direct`; `disk` names
     /// the shard's backend. The key is random and lost with the store.
     ///
-    /// # Errors The file cannot be created; no random bytes; or caching cannot be avoided
+    /// # Errors
+    /// The file cannot be created; no random bytes; or caching cannot be avoided
     /// ([`ErrorKind::Unsupported`]).
     ///
-    /// # Panics Fewer than 16 blocks, or an empty text.
+    /// # Panics
+    /// Fewer than 16 blocks, or an empty text.
     pub fn create(
         handle: &Handle,
         disk: &str,
@@ -140,9 +142,11 @@ impl Store {
 
     /// Appends blocks `first` and the `count - 1` after it to `out`; 16 at most.
     ///
-    /// # Errors The file cannot be read; a block lacks its written contents.
+    /// # Errors
+    /// The file cannot be read; a block lacks its written contents.
     ///
-    /// # Panics There are no such blocks.
+    /// # Panics
+    /// There are no such blocks.
     pub async fn read(&self, first: u32, count: u32, out: &mut Vec<u8>) -> Result<(), StoreError> {
         let (one, other) = self.stripes(first, count);
         let held = (one.read().await, read(other).await);
@@ -160,9 +164,11 @@ impl Store {
 
     /// Writes `bytes`, whole blocks and 16 at most, from block `first` on.
     ///
-    /// # Errors The file cannot be written.
+    /// # Errors
+    /// The file cannot be written.
     ///
-    /// # Panics There are no such blocks, or the task has no shard.
+    /// # Panics
+    /// There are no such blocks, or the task has no shard.
     pub async fn write(&self, first: u32, bytes: &[u8]) -> Result<(), StoreError> {
         let blocks = bytes.as_chunks::<BLOCK>().0;
         let (one, other) = self.stripes(first, blocks.len() as u32);

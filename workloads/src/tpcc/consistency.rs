@@ -31,7 +31,8 @@ impl fmt::Display for Broken {
 impl Store {
     /// Checks all conditions.
     ///
-    /// # Errors The first violated one.
+    /// # Errors
+    /// The first violated one.
     pub fn consistent(&self) -> Result<(), Broken> {
         let paid = self.paid();
         for (at, warehouse) in self.warehouses.iter().enumerate() {

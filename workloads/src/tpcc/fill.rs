@@ -35,7 +35,8 @@ const PAID: i64 = 1000;
 impl Store {
     /// A store before its first transaction.
     ///
-    /// # Panics `scale` outside its ranges.
+    /// # Panics
+    /// `scale` outside its ranges.
     #[must_use]
     pub fn new(scale: Scale, seed: u64) -> Self {
         assert!(scale.warehouses >= 1 && scale.items >= 16, "{scale:?} has a warehouse and 16 items");

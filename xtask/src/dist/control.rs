@@ -23,7 +23,8 @@ pub(super) fn arch(arch: &str) -> &str {
 
 /// The file `control` for the contents of `tree`.
 ///
-/// # Errors The program is missing.
+/// # Errors
+/// The program is missing.
 pub(super) fn control(tree: &Path, version: &str, arch: &str) -> Result<String, String> {
     let lib = tree.join("usr/lib/greenwave");
     let mut built = Vec::new();

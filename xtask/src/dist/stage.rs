@@ -46,7 +46,8 @@ License: Apache-2.0
 
 /// Lays out at `tree` the files of the checkout `root` and of the build in `from`.
 ///
-/// # Errors A missing file, or one that cannot be written.
+/// # Errors
+/// A missing file, or one that cannot be written.
 pub(super) fn stage(root: &Path, from: &Path, tree: &Path) -> Result<(), String> {
     if tree.exists() {
         fs::remove_dir_all(tree).map_err(|e| format!("{}: {e}", tree.display()))?;
@@ -104,7 +105,8 @@ fn entries(folder: &Path) -> Result<Vec<String>, String> {
 
 /// Writes a file, and creates its folders.
 ///
-/// # Errors It cannot be written.
+/// # Errors
+/// It cannot be written.
 pub(super) fn write(path: &Path, bytes: impl AsRef<[u8]>) -> Result<(), String> {
     let failed = |e: std::io::Error| format!("{}: {e}", path.display());
     fs::create_dir_all(path.parent().expect("a file lies in a folder")).map_err(failed)?;
@@ -114,7 +116,8 @@ pub(super) fn write(path: &Path, bytes: impl AsRef<[u8]>) -> Result<(), String> 
 /// Makes all files readable and all folders accessible to everyone, writable by root only,
 /// regardless of the umask.
 ///
-/// # Errors They are not ours.
+/// # Errors
+/// They are not ours.
 pub(super) fn allow(path: &Path) -> Result<(), String> {
     let failed = |e: std::io::Error| format!("{}: {e}", path.display());
     let meta = fs::symlink_metadata(path).map_err(failed)?;

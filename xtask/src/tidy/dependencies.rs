@@ -18,7 +18,8 @@ pub(super) type Edges = BTreeMap<String, BTreeSet<String>>;
 /// Edges between the workspace's crates from the JSON text of `cargo metadata --no-deps`.
 /// Dev-dependencies count: a test that needs another crate belongs in that crate.
 ///
-/// # Errors Text that is not cargo's output.
+/// # Errors
+/// Text that is not cargo's output.
 pub(super) fn edges(metadata: &str) -> Result<Edges, String> {
     let json: serde_json::Value =
         serde_json::from_str(metadata).map_err(|e| format!("cargo metadata: {e}"))?;

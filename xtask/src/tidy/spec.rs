@@ -110,7 +110,8 @@ struct Place {
 impl Place {
     /// Moves to the place that `name` names.
     ///
-    /// # Errors The missing part, and what would be valid.
+    /// # Errors
+    /// The missing part, and what would be valid.
     fn follow(&mut self, tree: &Tree, name: &Name<'_>) -> Result<(), String> {
         if !name.path.is_empty() {
             *self = Self { path: name.path.clone(), found: self.find(tree, &name.path) };

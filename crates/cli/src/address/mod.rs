@@ -113,7 +113,8 @@ const GIVEN_MAX: usize = 8;
 impl Addresses {
     /// Combines the addresses requested on a device of this kind.
     ///
-    /// # Errors Contradictory arguments, or ones that such a device cannot have.
+    /// # Errors
+    /// Contradictory arguments, or ones that such a device cannot have.
     pub fn plan(
         kind: &Kind,
         wanted: &[Wanted],

@@ -12,7 +12,8 @@ use crate::{Error, check_words, words};
 
 /// Prints the settings of the file at `path` after checking every value.
 ///
-/// # Errors As [`File::read`], and a value that its command refuses.
+/// # Errors
+/// As [`File::read`], and a value that its command refuses.
 pub fn describe(path: &Path, as_json: bool) -> Result<(), Error> {
     let file = File::read(path)?;
     file.sections.iter().try_for_each(|section| check(path, section))?;

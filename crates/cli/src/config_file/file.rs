@@ -55,8 +55,9 @@ impl Setting {
 impl File {
     /// Reads the file at `path` and its includes.
     ///
-    /// # Errors A file that cannot be read; a section that is no command, or a key that is no flag
-    /// of it, with the line and what would be valid.
+    /// # Errors
+    /// A file that cannot be read; a section that is no command, or a key that is no flag of it,
+    /// with the line and what would be valid.
     pub fn read(path: &Path) -> Result<Self, Error> {
         let all = include::read(path)?;
         let table = DeTable::parse(&all.text).map_err(|e| {

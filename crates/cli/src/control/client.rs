@@ -42,7 +42,8 @@ const BYTES_MAX: u64 = 8 * 1024 * 1024;
 
 /// Sends the command and prints the answer.
 ///
-/// # Errors No process has the name or answers; the command was refused.
+/// # Errors
+/// No process has the name or answers; the command was refused.
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let (stream, who) = host::control::ask(&args.name, PATIENCE).map_err(|e| unheard(&args.name, &e))?;
     if !is_trusted(who.user, geteuid().as_raw()) {

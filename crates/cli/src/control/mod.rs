@@ -44,7 +44,8 @@ impl Flags {
     /// Listens, if requested: before anything is created, so that a second daemon of the name
     /// creates nothing. `ui` provides the figures; `reads` are the daemon's configuration files.
     ///
-    /// # Errors Another process has the name.
+    /// # Errors
+    /// Another process has the name.
     pub fn open(&self, ui: Option<&Ui>, reads: Vec<PathBuf>) -> Result<Option<Control>, Error> {
         let (Some(name), Some(ui)) = (&self.control, ui) else { return Ok(None) };
         let listener = Listener::open(name).map_err(|e| match e.kind() {

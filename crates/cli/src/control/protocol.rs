@@ -60,7 +60,8 @@ const NAME_MAX: usize = 64;
 
 /// A daemon's name.
 ///
-/// # Errors The valid characters and length.
+/// # Errors
+/// The valid characters and length.
 pub fn name(text: &str) -> Result<String, String> {
     let is_good = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
     match (1..=NAME_MAX).contains(&text.len()) && text.bytes().all(is_good) {
@@ -71,7 +72,8 @@ pub fn name(text: &str) -> Result<String, String> {
 
 /// The command in the bytes so far: `None` where the line has no end and `more` may come.
 ///
-/// # Errors The line is too long, or not a command.
+/// # Errors
+/// The line is too long, or not a command.
 pub fn hear(bytes: &[u8], more: bool) -> Result<Option<Command>, Error> {
     let end = bytes.iter().position(|byte| *byte == b'\n');
     let line = &bytes[..end.unwrap_or(bytes.len())];
@@ -90,7 +92,8 @@ const WORDS: &str = "status, reload or end";
 
 /// Checks that `user` may command a daemon of `owners`, besides root; `name` is the daemon's.
 ///
-/// # Errors The users that may.
+/// # Errors
+/// The users that may.
 pub fn may(user: u32, owners: &[u32], name: &str) -> Result<(), Error> {
     if user == ROOT || owners.contains(&user) {
         return Ok(());

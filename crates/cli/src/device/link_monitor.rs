@@ -57,7 +57,8 @@ impl Watch {
 
     /// Ok if `command` over `device` ended by itself.
     ///
-    /// # Errors The interface was lost.
+    /// # Errors
+    /// The interface was lost.
     pub fn end(&self, device: &str, command: &str) -> Result<(), Error> {
         let Some(what) = self.gone else { return Ok(()) };
         Err(Error::new(format!("{device}: {what}"))

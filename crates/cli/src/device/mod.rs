@@ -63,7 +63,8 @@ const MTU_IPV6: u16 = 1280;
 impl Kind {
     /// Opens the devices for stacks with these addresses and this secret.
     ///
-    /// # Errors The reason they cannot be opened; nothing is left behind.
+    /// # Errors
+    /// The reason they cannot be opened; nothing is left behind.
     pub fn open(&self, addresses: &Addresses, secret: [u8; 16]) -> Result<Open, Error> {
         let advice = match self.has_kernel_end() {
             true => "--addr in another subnet, such as 10.78.0.2/24",
@@ -89,7 +90,8 @@ impl Kind {
     /// Checks that the device exists on this machine, where [`open`](Self::open) does not create
     /// it.
     ///
-    /// # Errors As [`open`](Self::open).
+    /// # Errors
+    /// As [`open`](Self::open).
     pub fn check(&self) -> Result<(), Error> {
         match self {
             Self::Packet { name, .. } | Self::Xdp { name, .. } => Ok(Interface::find(name).map(drop)?),
@@ -107,7 +109,8 @@ impl Kind {
     /// Keeps other greenwave stacks from these addresses on this device until the result is
     /// dropped.
     ///
-    /// # Errors Another stack has one of them.
+    /// # Errors
+    /// Another stack has one of them.
     pub fn take(&self, addresses: &Addresses) -> Result<Vec<OwnedFd>, Error> {
         let Some(name) = self.name() else { return Ok(Vec::new()) };
         let take = |addr: IpAddr| {
@@ -190,7 +193,8 @@ pub fn not_the_kernels(addr: IpAddr, advice: &str) -> Result<(), Error> {
 /// Wraps `device` in the faults of `fault` and a capture of the frames between them and the stack,
 /// up to the given size.
 ///
-/// # Errors The capture cannot be written.
+/// # Errors
+/// The capture cannot be written.
 pub fn wrap<D: Device>(
     device: D,
     fault: Option<Rates>,

@@ -37,7 +37,8 @@ const LEN: usize = 8;
 impl Recording {
     /// Creates the file at `path`, which will hold `size_max` bytes at most.
     ///
-    /// # Errors It cannot be created.
+    /// # Errors
+    /// It cannot be created.
     pub fn create(path: &Path, size_max: Bytes) -> Result<Self, Error> {
         let file = host::files::create(path).map_err(|e| Error::unwritable(path, &e))?;
         Ok(Self::to(file, path, size_max))

@@ -60,7 +60,8 @@ enum Command {
 impl Args {
     /// Checks the arguments before the first action.
     ///
-    /// # Errors As [`run`].
+    /// # Errors
+    /// As [`run`].
     pub fn check(&self) -> Result<(), Error> {
         let Command::Attach { rate, policy, .. } = &self.command else { return Ok(()) };
         named(policy)?;
@@ -70,7 +71,8 @@ impl Args {
 
 /// Runs the subcommand.
 ///
-/// # Errors The failed action, with advice.
+/// # Errors
+/// The failed action, with advice.
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
     match &args.command {
         Command::Attach { device, rate, policy } => attach(device, *rate, policy)?,
@@ -90,7 +92,8 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
 
 /// Prints the settings of the policy in `path`.
 ///
-/// # Errors A file that cannot be read, or the mistake in it and what would be valid.
+/// # Errors
+/// A file that cannot be read, or the mistake in it and what would be valid.
 pub fn describe(path: &std::path::Path, as_json: bool) -> Result<(), Error> {
     let policy = named(&path.display().to_string())?;
     let (levels, queues) = (policy.levels(), policy.buckets);

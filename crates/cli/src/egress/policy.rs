@@ -60,14 +60,16 @@ fn flows() -> u32 {
 
 /// The policy called `name`: a built-in one, or a file.
 ///
-/// # Errors A file that cannot be read, or the mistake in it and what would be valid.
+/// # Errors
+/// A file that cannot be read, or the mistake in it and what would be valid.
 pub fn named(name: &str) -> Result<Policy, Error> {
     parse(name, &text(name)?)
 }
 
 /// The text of the policy called `name`, after validation.
 ///
-/// # Errors As [`named`].
+/// # Errors
+/// As [`named`].
 pub fn text(name: &str) -> Result<String, Error> {
     if let Some((_, text)) = POLICIES.iter().find(|(known, _)| *known == name) {
         return Ok((*text).to_owned());

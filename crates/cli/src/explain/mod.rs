@@ -42,7 +42,8 @@ struct Request {
 
 /// Explains a request.
 ///
-/// # Errors A policy that cannot be read or is wrong; an invalid request.
+/// # Errors
+/// A policy that cannot be read or is wrong; an invalid request.
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let Command::Request(Request { file, asked, json }) = &args.command;
     let (policy, when) = check::policy(file)?;

@@ -67,7 +67,8 @@ pub(super) struct Packet {
 impl Asked {
     /// The request's packet.
     ///
-    /// # Errors Arguments that do not form a request; nothing is evaluated.
+    /// # Errors
+    /// Arguments that do not form a request; nothing is evaluated.
     pub(super) fn packet(&self) -> Result<Packet, Error> {
         let (payload, usual) = if let Some(text) = &self.http {
             (http(text, &self.header)?, 80)

@@ -127,7 +127,8 @@ impl FromStr for Class {
 impl Args {
     /// Checks the arguments before it looks at the interface.
     ///
-    /// # Errors As [`run`].
+    /// # Errors
+    /// As [`run`].
     pub fn check(&self) -> Result<(), Error> {
         self.ui.check()?;
         Ok(self.valid()?.1.check()?)
@@ -162,7 +163,8 @@ impl Args {
 
 /// Attaches, controls and detaches.
 ///
-/// # Errors The guard cannot be attached or updated.
+/// # Errors
+/// The guard cannot be attached or updated.
 pub fn run(args: &Args, arguments: &Arguments) -> Result<ExitCode, Error> {
     let _ = host::signals::hangup();
     let (mut controller, options, sandbox) = args.valid()?;

@@ -41,7 +41,8 @@ impl Args {
 
     /// Checks the arguments before the first action.
     ///
-    /// # Errors As [`run`].
+    /// # Errors
+    /// As [`run`].
     pub fn check(&self) -> Result<(), Error> {
         match &self.command {
             Command::Attach(args) => args.check(),
@@ -52,7 +53,8 @@ impl Args {
 
 /// Runs the subcommand.
 ///
-/// # Errors As the subcommand.
+/// # Errors
+/// As the subcommand.
 pub fn run(args: &Args, arguments: &Arguments) -> Result<ExitCode, Error> {
     match &args.command {
         Command::Attach(args) => attach::run(args, arguments),

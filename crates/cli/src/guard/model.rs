@@ -96,7 +96,8 @@ struct Point {
 
 /// Computes and prints the model, and draws it on request.
 ///
-/// # Errors A page that cannot be written.
+/// # Errors
+/// A page that cannot be written.
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
     if let Some(path) = &args.out {
         Error::unless_writable(path)?;

@@ -29,7 +29,8 @@ pub struct Args {
 
 /// Reads and prints the status.
 ///
-/// # Errors There is no guard.
+/// # Errors
+/// There is no guard.
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let status = host::guard::status(&args.device)?;
     match (args.json, args.metrics) {

@@ -104,7 +104,8 @@ pub struct Args {
 impl Args {
     /// Checks the arguments before it opens anything; `has` is true for a given flag's name.
     ///
-    /// # Errors As [`run`].
+    /// # Errors
+    /// As [`run`].
     pub fn check(&self, has: &dyn Fn(&str) -> bool) -> Result<(), Error> {
         self.lib.iter().try_for_each(|lib| Library::find(Some(lib)).map(drop))?;
         self.guard.joined(&self.joined, &ReportCounter::default())?;
@@ -128,7 +129,8 @@ impl Args {
 /// Runs the program to its end. Returns its exit status, or 1 where that is 0 and some of its
 /// sockets bypassed the stack.
 ///
-/// # Errors The reason it cannot start.
+/// # Errors
+/// The reason it cannot start.
 pub fn run(args: &Args, arguments: &Arguments) -> Result<ExitCode, Error> {
     // As for `serve`: a signal before the handler's first check is not lost.
     let _ = host::signals::hangup();

@@ -31,7 +31,8 @@ pub(super) struct StreamAdapter(shim::ConnPair);
 impl SocketAdapter {
     /// One adapter for each stack of `steering`; programs connect to the same shim server.
     ///
-    /// # Errors The kernel has no descriptor, or no abstract sockets.
+    /// # Errors
+    /// The kernel has no descriptor, or no abstract sockets.
     pub(super) fn open(key: shim::Key, steering: Steering) -> Result<Vec<Self>, Error> {
         let windows = StackHandle::open(key, steering).map_err(|e| no_desk(&e))?;
         Ok(windows.into_iter().map(|window| Self { window, happened: Vec::new(), untaken: [0; 3] }).collect())
@@ -39,7 +40,8 @@ impl SocketAdapter {
 
     /// A descriptor that is readable while programs have sent something.
     ///
-    /// # Errors The kernel has no descriptor.
+    /// # Errors
+    /// The kernel has no descriptor.
     pub(super) fn readiness(&self) -> Result<OwnedFd, Error> {
         self.window.readiness().map_err(|e| no_desk(&e))
     }

@@ -96,7 +96,8 @@ const FLUSH: Span = Span::from_secs(2);
 impl Stacks<'_> {
     /// Runs the program over `devices`, one for each stack; returns its exit status.
     ///
-    /// # Errors The program cannot start; a stack dies.
+    /// # Errors
+    /// The program cannot start; a stack dies.
     pub(super) fn serve_on<D: Device + Send>(mut self, devices: Vec<D>) -> Result<ExitCode, Error>
     where
         D::Frame: Send,

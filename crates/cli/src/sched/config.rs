@@ -120,7 +120,8 @@ const RIGHT: &str = "greenwave sched example, for a valid one";
 impl Config {
     /// Reads the file at `path`; `mechanism` overrides its own.
     ///
-    /// # Errors A file that cannot be read, or the mistake in it and what would be valid.
+    /// # Errors
+    /// A file that cannot be read, or the mistake in it and what would be valid.
     pub fn load(path: &Path, mechanism: Option<&str>) -> Result<Self, Error> {
         let start = "greenwave sched example >tasks.toml, to start from";
         let all = include::read(path).map_err(|e| if path.exists() { e } else { e.advice(start) })?;
@@ -266,7 +267,8 @@ impl Config {
 
     /// The managed cores, among those that this process may use.
     ///
-    /// # Errors Not a core, or not ours.
+    /// # Errors
+    /// Not a core, or not ours.
     pub fn managed(&self, ours: &[CoreId]) -> Result<Vec<CoreId>, Error> {
         let Some(text) = &self.cores else { return Ok(ours.to_vec()) };
         let advice = format!("cores = {:?}, which greenwave may use here", cpulist::text(ours));
@@ -286,7 +288,8 @@ impl Config {
 
     /// The core assignment, at first empty; and the policy that decides every `period`.
     ///
-    /// # Errors More guaranteed cores than there are; an unknown policy.
+    /// # Errors
+    /// More guaranteed cores than there are; an unknown policy.
     pub fn arrange(
         &self,
         topology: Topology,

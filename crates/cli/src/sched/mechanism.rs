@@ -23,8 +23,8 @@ const RUNTIME: &str = "programs on greenwave's runtime (pulse = true) report wai
 
 /// Chooses for `managed` of the cores that are `ours`.
 ///
-/// # Errors The requested mechanism does not work here, or not with this policy: the reason and
-/// advice.
+/// # Errors
+/// The requested mechanism does not work here, or not with this policy: the reason and advice.
 pub fn choose(config: &Config, ours: &[CoreId], managed: &[CoreId]) -> Result<Choice, Error> {
     let by = |mechanism: Mechanism, why: String| Ok(Choice { mechanism, why });
     let affinity = |why: String| by(Mechanism::Affinity, why);

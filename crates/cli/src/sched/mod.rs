@@ -87,7 +87,8 @@ enum Sub {
 
 /// Runs the subcommand.
 ///
-/// # Errors An invalid configuration, with advice.
+/// # Errors
+/// An invalid configuration, with advice.
 pub fn run(args: &Args, arguments: &Arguments) -> Result<ExitCode, Error> {
     match (&args.command, &args.config) {
         (Some(Sub::Example), _) => print!("{}", config::EXAMPLE),
@@ -113,7 +114,8 @@ impl Args {
 
     /// Checks the arguments before the first action.
     ///
-    /// # Errors As [`run`].
+    /// # Errors
+    /// As [`run`].
     pub fn check(&self) -> Result<(), Error> {
         if self.every < Span::from_millis(10) {
             return Err(Error::new(format!("every {} is less than 10 ms", self.every)).advice("--every 1s"));
@@ -125,7 +127,8 @@ impl Args {
 
 /// Prints the configuration in `path`, if it can start on this machine.
 ///
-/// # Errors A file that cannot be read, or the mistake in it and what would be valid; as [`run`].
+/// # Errors
+/// A file that cannot be read, or the mistake in it and what would be valid; as [`run`].
 pub fn describe(path: &Path, as_json: bool) -> Result<(), Error> {
     let config = Config::load(path, None)?;
     Plan::new(&config)?;

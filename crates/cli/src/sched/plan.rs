@@ -30,7 +30,8 @@ pub struct Plan {
 impl Plan {
     /// Examines this machine, and changes nothing.
     ///
-    /// # Errors A missing prerequisite, with advice.
+    /// # Errors
+    /// A missing prerequisite, with advice.
     pub fn new(config: &Config) -> Result<Self, Error> {
         let ours =
             affinity::cores().map_err(|e| Error::new(format!("cannot read the allowed cores: {e}")))?;

@@ -30,7 +30,8 @@ pub struct Args {
 
 /// Restores, and prints the changes.
 ///
-/// # Errors An undo log that cannot be read.
+/// # Errors
+/// An undo log that cannot be read.
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let Some(path) = &args.journal else {
         let lines = leftovers(&args.journals.clone().unwrap_or_else(undo_log::folder))?;
@@ -72,7 +73,8 @@ fn whole(path: &Path) -> std::io::Result<String> {
 
 /// Undoes the logs in `folder` whose daemons have ended; a line for each.
 ///
-/// # Errors An undo log that cannot be read.
+/// # Errors
+/// An undo log that cannot be read.
 pub fn leftovers(folder: &Path) -> Result<Vec<String>, Error> {
     let mut lines = Vec::new();
     for (path, author) in journals(folder)? {
@@ -91,7 +93,8 @@ pub fn leftovers(folder: &Path) -> Result<Vec<String>, Error> {
 
 /// Refuses `cores` that another daemon manages, by its undo log in `folder`.
 ///
-/// # Errors The cores and their daemon.
+/// # Errors
+/// The cores and their daemon.
 pub fn unless_managed(folder: &Path, cores: &[CoreId]) -> Result<(), Error> {
     for (_, author) in journals(folder)? {
         let both: Vec<CoreId> = cores.iter().copied().filter(|core| author.cores.contains(core)).collect();
@@ -130,7 +133,8 @@ pub fn text(restored: &Restored) -> String {
 
 /// Starts the guardian of `journal`. It ends once the child's stdin is closed.
 ///
-/// # Errors This program cannot be started again.
+/// # Errors
+/// This program cannot be started again.
 pub fn guardian(journal: &Path) -> Result<Child, Error> {
     let this = Path::new("/proc/self/exe");
     let mut command = Command::new(this);

@@ -8,7 +8,8 @@ use crate::Error;
 
 /// The sensor of DRAM load around `cores`, and the reason for it.
 ///
-/// # Errors Counters were requested, and there are none.
+/// # Errors
+/// Counters were requested, and there are none.
 pub fn sensor(config: &Config, cores: &[CoreId]) -> Result<(Box<dyn Sensor>, String), Error> {
     let none = |why: &str| -> (Box<dyn Sensor>, String) { (Box::new(NullSensor), why.to_owned()) };
     let probe = |why: &str| -> (Box<dyn Sensor>, String) {

@@ -69,7 +69,8 @@ impl<D: Device, P: AppSockets> Steppable<D> for SocketProxy<D, P> {
 /// Steps `shards` until they have the addresses in `wanted`, and prints them (`aside`: on stderr).
 /// `None` when `interrupted`.
 ///
-/// # Errors An address that another host has; no answer within [`PATIENCE`].
+/// # Errors
+/// An address that another host has; no answer within [`PATIENCE`].
 pub(crate) fn settle<D: Device, S: Steppable<D>>(
     shards: &mut [(S, D)],
     wanted: &Addresses,

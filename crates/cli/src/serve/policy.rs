@@ -14,7 +14,8 @@ const TASKS: usize = 65_536;
 
 /// A policy for each of `shards` shards, and their common observations.
 ///
-/// # Errors The file's of `--policy`; an invalid combination of mode and classifiers.
+/// # Errors
+/// The file's of `--policy`; an invalid combination of mode and classifiers.
 pub(super) fn policies(args: &Args, shards: usize) -> Result<(Vec<Policy>, Arc<Observed>), Error> {
     let (classifiers, observed) = match args.link.classifiers()? {
         Some(read) => read,

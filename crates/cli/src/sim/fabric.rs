@@ -18,7 +18,8 @@ use crate::{parallel, progress};
 
 /// Runs all points and prints the results.
 ///
-/// # Errors Invalid settings, before anything runs; files that cannot be written.
+/// # Errors
+/// Invalid settings, before anything runs; files that cannot be written.
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let plan = Plan::new(args)?;
     let files: Vec<_> = [&args.csv, &args.parquet, &args.report].into_iter().flatten().collect();

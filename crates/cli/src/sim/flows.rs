@@ -23,7 +23,8 @@ pub struct Flows<'a> {
 
 /// Writes `runs` to `path` as CSV, complete or not at all.
 ///
-/// # Errors The kernel's.
+/// # Errors
+/// The kernel's.
 pub fn write<'a>(path: &Path, mut runs: impl Iterator<Item = Flows<'a>>) -> Result<(), Error> {
     report::whole_by(path, |file| {
         let mut file = BufWriter::new(file);

@@ -32,7 +32,8 @@ enum Command {
 
 /// Runs the subcommand.
 ///
-/// # Errors Invalid arguments, and files that cannot be read or written.
+/// # Errors
+/// Invalid arguments, and files that cannot be read or written.
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
     match &args.command {
         Command::Fabric(args) => fabric::run(args),

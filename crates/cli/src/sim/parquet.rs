@@ -37,7 +37,8 @@ const SCHEMA: &str = "message flows {
 
 /// Writes `runs` to `path`, complete or not at all.
 ///
-/// # Errors The kernel's.
+/// # Errors
+/// The kernel's.
 pub fn write<'a>(path: &Path, runs: impl Iterator<Item = Flows<'a>>) -> Result<(), Error> {
     report::whole_by(path, |file| groups(file, runs).map_err(told))
 }

@@ -69,7 +69,8 @@ const FLOWS_MAX: u32 = 10_000_000;
 impl Plan {
     /// Reads and checks `args`.
     ///
-    /// # Errors The invalid value, what would be valid, and advice.
+    /// # Errors
+    /// The invalid value, what would be valid, and advice.
     pub fn new(args: &Args) -> Result<Self, Error> {
         let mut shared = config(args, "fifo")?;
         let mut load = None;

@@ -50,7 +50,8 @@ const PUBLISHED: [(&str, f64, [u64; 7]); 6] = [
 
 /// Computes the thresholds and prints them.
 ///
-/// # Errors A load of 1 or more.
+/// # Errors
+/// A load of 1 or more.
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let sizes: sim::fabric::Sizes = args.workload.sizes.parse().expect("a workload's sizes were read before");
     let demand = sizes.demand();

@@ -13,7 +13,8 @@ const BYTES_MAX: u64 = 8 * 1024 * 1024;
 
 /// The snapshot over `window_s` seconds of the command at `address`, as text.
 ///
-/// # Errors The reason there is none, in a sentence.
+/// # Errors
+/// The reason there is none, in a sentence.
 pub fn snapshot(address: SocketAddr, window_s: u64) -> Result<String, String> {
     let failed = |e: std::io::Error| match e.kind() {
         std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut => {

@@ -54,7 +54,8 @@ const WINDOWS_S: [u64; 6] = [1, 5, 10, 20, 30, 60];
 
 /// Shows the view until the user ends it.
 ///
-/// # Errors No answer (`--once`), or no terminal.
+/// # Errors
+/// No answer (`--once`), or no terminal.
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let bounds = Span::from_millis(100)..=Span::from_secs(60);
     if !bounds.contains(&args.every) {

@@ -75,14 +75,16 @@ impl Flags {
 
     /// Checks that the file can be written, before anything else is opened.
     ///
-    /// # Errors It cannot.
+    /// # Errors
+    /// It cannot.
     pub fn check(&self) -> Result<(), Error> {
         self.traces.as_deref().map_or(Ok(()), Error::unless_writable)
     }
 
     /// Creates or truncates the file, for subcommand `command`. [`Writer::start`] must follow.
     ///
-    /// # Errors It cannot be created, or there is no seed.
+    /// # Errors
+    /// It cannot be created, or there is no seed.
     pub fn open(&self, command: &str) -> Result<Option<Writer>, Error> {
         let Some(path) = &self.traces else { return Ok(None) };
         let drawn = options::secret()?;
@@ -173,7 +175,8 @@ pub struct Writer {
 impl Writer {
     /// Starts to write, in its own thread.
     ///
-    /// # Errors The thread cannot be started.
+    /// # Errors
+    /// The thread cannot be started.
     pub fn start(self) -> Result<Traces, Error> {
         let (queue, batches) = sync_channel(QUEUE);
         let path = self.path.clone();

@@ -50,8 +50,8 @@ impl Flags {
     /// Opens the view of `head`, if requested; `kept`: also without a server, for readers of
     /// [`Ui::seen`].
     ///
-    /// # Errors A non-local address without explicit permission; an address that cannot be listened
-    /// on.
+    /// # Errors
+    /// A non-local address without explicit permission; an address that cannot be listened on.
     pub fn open(&self, head: Head, kept: bool) -> Result<Option<Ui>, Error> {
         if self.ui.is_none() && !kept {
             return Ok(None);
@@ -64,7 +64,8 @@ impl Flags {
 
     /// The checks of [`open`](Self::open) before it listens.
     ///
-    /// # Errors A non-local address without explicit permission.
+    /// # Errors
+    /// A non-local address without explicit permission.
     pub fn check(&self) -> Result<(), Error> {
         let Some(place) = self.ui else { return Ok(()) };
         if !place.ip().is_loopback() && !self.ui_remote {
@@ -124,7 +125,8 @@ impl Ui {
 
     /// Drops the server thread's unneeded privileges.
     ///
-    /// # Errors Those of `give_up`, which that thread calls.
+    /// # Errors
+    /// Those of `give_up`, which that thread calls.
     pub fn confine(&self, give_up: DropPrivileges) -> Result<(), SandboxError> {
         self.server.as_ref().map_or(Ok(()), |server| server.confine(give_up))
     }

@@ -71,7 +71,8 @@ struct Confine {
 impl Server {
     /// Serves `site` at `place`.
     ///
-    /// # Errors The address cannot be listened on; no thread.
+    /// # Errors
+    /// The address cannot be listened on; no thread.
     pub fn start(place: SocketAddr, site: Site) -> io::Result<Self> {
         let listener = TcpListener::bind(place)?;
         listener.set_nonblocking(true)?;
@@ -102,7 +103,8 @@ impl Server {
 
     /// Drops the thread's unneeded privileges; returns when that is done.
     ///
-    /// # Errors Those of `give_up`.
+    /// # Errors
+    /// Those of `give_up`.
     pub fn confine(&self, give_up: DropPrivileges) -> Result<(), SandboxError> {
         let (outcome, heard) = std::sync::mpsc::channel();
         // An ended thread has no privileges.
