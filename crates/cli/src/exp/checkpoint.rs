@@ -1,10 +1,8 @@
-//! What the runs of a simulated experiment have found so far, in a file beside
-//! its result: one of hours that was interrupted goes on where it was.
+//! Checkpoint file of a simulated experiment: the results of its finished runs, one JSON line each.
 //!
-//! The same program with the same settings and seed finds the same, so what is
-//! there need not be found again, and nobody has to ask for it. Another program
-//! begins anew. A line of JSON for each run; a figure as its bits, so that it
-//! comes back as it was. The file is gone once the result is written.
+//! An interrupted experiment resumes from the file beside its result. The file is reused only by
+//! the same program; another program starts a new one. Figures are stored as bits, so that they are
+//! read back exactly. The file is removed once the result is written.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -19,18 +17,18 @@ use super::fingerprint;
 use super::world::{Row, RunResult};
 use crate::error::Error;
 
-/// What was found, and where more is written down.
+/// Results of finished runs, and the file that records them.
 pub struct Journal {
     path: PathBuf,
     file: Mutex<File>,
     there: HashMap<u64, Entry>,
 }
 
-/// A run of a mode with its settings, of which the seed is one, and the files that they name.
+/// Hash of a run's mode, its settings including the seed, and the files that they name.
 pub struct Key(u64);
 
 impl Key {
-    /// Of that run.
+    /// Key of that run.
     #[must_use]
     pub fn new(mode: &str, settings: &toml::Table) -> Self {
         let mut hasher = DefaultHasher::new();
@@ -40,10 +38,10 @@ impl Key {
     }
 }
 
-/// The first line: who wrote the others.
+/// First line: the program that wrote the file.
 #[derive(PartialEq, Eq, Serialize, Deserialize)]
 struct Author {
-    /// Of the whole program.
+    /// Fingerprint of the whole program.
     program: u64,
 }
 
@@ -54,34 +52,34 @@ struct Entry {
     rows: Vec<Line>,
 }
 
-/// A row, its figures and its distribution as bits.
+/// A row: its figures and its distribution as bits.
 #[derive(Serialize, Deserialize)]
 struct Line(String, Vec<u64>, Vec<(u64, u64)>);
 
 impl Journal {
-    /// The one at `path`, with what this program wrote there; else a new one.
+    /// Opens the file at `path` with the entries of this program, or starts a new one.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// The file cannot be written.
     pub fn open(path: PathBuf) -> Result<Self, Error> {
         let bad = |e: io::Error| Error::file(&path, &e);
         let author = Author { program: fingerprint::mark()? };
         let there = fs::read_to_string(&path).ok().and_then(|text| entries(&text, &author));
         let there = there.unwrap_or_default();
-        // What was cut off in the middle is left out, so that lines stay whole.
+        // Drops a truncated last line, so that every line is complete.
         let lines = std::iter::once(json(&author)).chain(there.values().map(json)).collect::<String>();
         crate::report::whole(&path, &lines)?;
         let file = host::files::append(&path).map_err(bad)?;
         Ok(Self { path, file: Mutex::new(file), there })
     }
 
-    /// Whether it is known what `run` found.
+    /// True if the result of `run` is known.
     #[must_use]
     pub fn knows(&self, run: &Key) -> bool {
         self.there.contains_key(&run.0)
     }
 
-    /// What `run` found, if that is known.
+    /// Recorded result of `run`, if any.
     #[must_use]
     pub fn found(&self, run: &Key) -> Option<RunResult> {
         let Entry { events, rows, .. } = self.there.get(&run.0)?;
@@ -93,10 +91,10 @@ impl Journal {
         Some(RunResult { events: *events, rows: rows.iter().map(row).collect(), noise: None })
     }
 
-    /// Writes down what `run` found.
+    /// Records the result of `run`.
     ///
     /// # Errors
-    /// When the disk is full.
+    /// The disk is full.
     pub fn add(&self, run: &Key, found: &RunResult) -> Result<(), Error> {
         let row = |row: &Row| {
             let bits = |value: &f64| value.to_bits();
@@ -108,14 +106,14 @@ impl Journal {
         file.write_all(json(&entry).as_bytes()).map_err(|e| Error::file(&self.path, &e))
     }
 
-    /// The result is written: nobody needs it any more.
+    /// Removes the file, once the result is written.
     pub fn end(self) {
-        // What stays is read again, and is right.
+        // A file that remains is read again, and is valid.
         let _ = fs::remove_file(&self.path);
     }
 }
 
-/// The runs of `text`, if `author` wrote it; a last line may be half of one.
+/// Entries of `text` if `author` wrote it; the last line may be truncated.
 fn entries(text: &str, author: &Author) -> Option<HashMap<u64, Entry>> {
     let mut lines = text.lines();
     let wrote: Author = serde_json::from_str(lines.next()?).ok()?;
@@ -141,13 +139,13 @@ mod tests {
         Key::new("fish", &settings)
     }
 
-    /// What is known of run 1, run 2 and run 3 after a journal of the first two had `change` done to it.
+    /// Known results of runs 1, 2 and 3 after `change` modified a journal of the first two.
     fn known_after(name: &str, change: impl FnOnce(String) -> String) -> [Option<f64>; 3] {
         let path = std::env::temp_dir().join(format!("greenwave-journal-{name}-{}", std::process::id()));
         let _ = fs::remove_file(&path);
         let journal = Journal::open(path.clone()).unwrap();
         assert!(journal.found(&key(1)).is_none());
-        // No decimal writes this one in few digits.
+        // A number without a short decimal form.
         journal.add(&key(1), &found(1.0 / 3.0)).unwrap();
         journal.add(&key(2), &found(2.0)).unwrap();
         drop(journal);

@@ -1,10 +1,9 @@
-//! Claims: what the paper says, as a formula over measured figures.
+//! Claims: statements of a paper as formulas over measured figures.
 //!
-//! A metric is arithmetic over references `mode.class.stat`, such as
-//! `adps.LS.p99 / none.LS.p99`. A claim names the metric, the bound it must
-//! keep and the points of the experiment at which it must keep it; over
-//! several points the worst one counts. The paper's own figure stands beside
-//! it for comparison and never decides.
+//! A metric is arithmetic over references `mode.class.stat`, such as `adps.LS.p99 / none.LS.p99`. A
+//! claim names the metric, its bound and the points of the experiment at which the bound applies;
+//! over several points the worst value counts. The paper's own figure is shown for comparison and
+//! never decides.
 
 use std::fmt;
 
@@ -19,9 +18,8 @@ pub enum Metric {
     Binary(char, Box<Metric>, Box<Metric>),
 }
 
-/// Names a measured figure: `mode.class.stat`, or `mode.class.stat@point` to
-/// look at another point than the claim's own; `@peak` is the point where the
-/// figure is largest.
+/// Name of a measured figure: `mode.class.stat`, or `mode.class.stat@point` for a point other than
+/// the claim's own. `@peak` is the point with the largest figure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reference {
     /// Mode, such as `adps`.
@@ -34,21 +32,21 @@ pub struct Reference {
     pub point: Option<String>,
 }
 
-/// The point where a figure is largest, in a [`Reference`].
+/// Name of the point with the largest figure, in a [`Reference`].
 const PEAK: &str = "peak";
 
 impl Reference {
-    /// The point it names, if it names one.
+    /// Point in the reference, if any.
     #[must_use]
     pub fn named_point(&self) -> Option<&str> {
         self.point.as_deref().filter(|point| *point != PEAK)
     }
 
-    /// What it is at `point`, or where it says itself, where `figure` says
-    /// what it is at one point and `points` are all.
+    /// Value at the reference's own point, or else at `point`; `figure` gives the value at one
+    /// point and `points` lists all points.
     ///
     /// # Errors
-    /// Whatever `figure` says.
+    /// Those of `figure`.
     pub fn at(
         &self,
         point: &str,
@@ -65,10 +63,10 @@ impl Reference {
 }
 
 impl Metric {
-    /// Reads a metric.
+    /// Parses a metric.
     ///
     /// # Errors
-    /// One line that quotes the text and says where it stops making sense.
+    /// One line that quotes the text and the position of the syntax error.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut parser = Parser { text, at: 0 };
         let metric = parser.sum()?;
@@ -76,7 +74,7 @@ impl Metric {
         if parser.at < text.len() { Err(parser.error("end of the metric or + - * /")) } else { Ok(metric) }
     }
 
-    /// Whether all that it refers to is `there`.
+    /// True if `there` accepts every reference.
     #[must_use]
     pub fn needs_only(&self, there: &dyn Fn(&Reference) -> bool) -> bool {
         match self {
@@ -86,10 +84,10 @@ impl Metric {
         }
     }
 
-    /// The metric's value, where `figure` looks references up.
+    /// Value of the metric; `figure` resolves references.
     ///
     /// # Errors
-    /// Whatever `figure` says of a reference that does not exist.
+    /// Those of `figure`, for a reference that does not exist.
     pub fn value(&self, figure: &dyn Fn(&Reference) -> Result<f64, String>) -> Result<f64, String> {
         Ok(match self {
             Self::Number(n) => *n,
@@ -100,7 +98,7 @@ impl Metric {
                     '+' => left + right,
                     '-' => left - right,
                     '*' => left * right,
-                    // What is not known is not small.
+                    // An unknown value is not small.
                     '<' if left.is_nan() || right.is_nan() => f64::NAN,
                     '<' => left.min(right),
                     _ => left / right,
@@ -121,13 +119,13 @@ pub enum Bound {
     AtLeast(f64),
     /// Between these, both included.
     Within(f64, f64),
-    /// Asks of no value, but that the paper's own figure lies between the
-    /// least and the largest that single seeds gave.
+    /// No bound on the value: the paper's own figure must lie between the smallest and the largest
+    /// value of single seeds.
     PaperWithinSeeds,
 }
 
 impl Bound {
-    /// Reads `<= 0.015`, `>= 2`, `0.25..0.42` or `among seeds`.
+    /// Parses `<= 0.015`, `>= 2`, `0.25..0.42` or `among seeds`.
     ///
     /// # Errors
     /// One line that quotes the text and lists the four forms.
@@ -148,8 +146,8 @@ impl Bound {
         if low <= high { Ok(Self::Within(low, high)) } else { Err(bad()) }
     }
 
-    /// Whether `value` keeps the bound; NaN keeps none, and nothing that
-    /// which asks of no value.
+    /// True if `value` keeps the bound. NaN keeps no bound, and no value keeps
+    /// [`PaperWithinSeeds`](Self::PaperWithinSeeds).
     #[must_use]
     pub fn holds(self, value: f64) -> bool {
         match self {
@@ -160,7 +158,7 @@ impl Bound {
         }
     }
 
-    /// Whether a value from `low` to `high` keeps the bound; NaN is none.
+    /// True if a value in `low..=high` keeps the bound; false for NaN.
     #[must_use]
     pub fn meets(self, low: f64, high: f64) -> bool {
         match self {
@@ -171,7 +169,7 @@ impl Bound {
         }
     }
 
-    /// By how much `value` misses the bound: negative inside it, larger is worse.
+    /// Distance of `value` from the bound: negative inside it, larger is worse.
     fn badness(self, value: f64) -> f64 {
         match self {
             Self::AtMost(x) => value - x,
@@ -181,14 +179,14 @@ impl Bound {
         }
     }
 
-    /// Of several values, the one that counts: the worst. NaN is worst of all.
+    /// The worst of several values; NaN is worse than any number.
     #[must_use]
     pub fn worst(self, values: impl IntoIterator<Item = f64>) -> Option<f64> {
         let rank = |v: f64| if v.is_nan() { f64::INFINITY } else { self.badness(v) };
         values.into_iter().max_by(|a, b| rank(*a).total_cmp(&rank(*b)))
     }
 
-    /// Of several values, the one that keeps the bound best.
+    /// The best of several values.
     #[must_use]
     pub fn best(self, values: impl IntoIterator<Item = f64>) -> Option<f64> {
         let rank = |v: f64| if v.is_nan() { f64::INFINITY } else { self.badness(v) };

@@ -1,15 +1,14 @@
-//! The files that ship with the program: experiments, the papers' numbers, and
-//! what experiments read.
+//! Files embedded in the program: experiments, the papers' numbers, and inputs of experiments.
 
 use include_dir::{Dir, File, include_dir};
 
 /// The folder `experiments/`.
 pub static SHIPPED: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../experiments");
 
-/// The text of a file that ships among the experiments, or lies at path `name`.
+/// Text of an embedded file of the experiments, or of the file at path `name`.
 ///
 /// # Errors
-/// One line: what the kernel says of the path.
+/// One line with the kernel's error for the path.
 pub fn text(name: &str) -> Result<String, String> {
     let shipped = SHIPPED.get_file(name).and_then(File::contents_utf8);
     let read = || std::fs::read_to_string(name).map_err(|e| format!("{name}: {e}"));

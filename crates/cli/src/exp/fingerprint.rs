@@ -1,6 +1,7 @@
-//! What tells this program, and an experiment's files, from others: only what the same gave
-//! is taken over by a run that goes on where another was. What a run starts besides
-//! (`testbed`, `libgreenwave.so`) is built with the program and not looked at.
+//! Fingerprints of this program and of an experiment's files.
+//!
+//! A resumed run reuses results of the same fingerprint only. Other programs that a run starts
+//! (`testbed`, `libgreenwave.so`) are built with this program and are not hashed.
 
 use std::fs::File;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -12,12 +13,12 @@ use super::embedded;
 use super::registry::Source;
 use crate::error::Error;
 
-/// Of the whole program: another, or one built of other sources, has another.
+/// Fingerprint of the whole program; it differs for every build from other sources.
 ///
 /// # Errors
-/// When it cannot be read.
+/// The program cannot be read.
 pub fn mark() -> Result<u64, Error> {
-    // It is a hundred megabytes, and asked for with every experiment.
+    // Cached: the file has a hundred megabytes and every experiment needs the value.
     static MARK: OnceLock<u64> = OnceLock::new();
     if let Some(mark) = MARK.get() {
         return Ok(*mark);
@@ -27,11 +28,11 @@ pub fn mark() -> Result<u64, Error> {
     Ok(*MARK.get_or_init(|| mark))
 }
 
-/// Of the program and of `source`'s file, with the paper's numbers beside it and the files that it
-/// names: 16 hex digits.
+/// Fingerprint of the program, `source`'s file, the paper's numbers and the files that it names: 16
+/// hex digits.
 ///
 /// # Errors
-/// When the program cannot be read.
+/// The program cannot be read.
 pub fn mark_with(source: &Source) -> Result<String, Error> {
     let mut hasher = DefaultHasher::new();
     (mark()?, source.texts()).hash(&mut hasher);
@@ -39,8 +40,8 @@ pub fn mark_with(source: &Source) -> Result<String, Error> {
     Ok(format!("{:016x}", hasher.finish()))
 }
 
-/// Tells `hasher` what stands in the files of the user's that `settings` name, such as records of
-/// service times; those that ship are the program's.
+/// Hashes the contents of the user's files that `settings` name, such as records of service times;
+/// embedded files are part of the program.
 pub fn hash_files(settings: &toml::Value, hasher: &mut DefaultHasher) {
     match settings {
         toml::Value::String(name) if embedded::SHIPPED.get_file(name).is_none() => {

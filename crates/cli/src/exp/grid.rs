@@ -1,6 +1,7 @@
-//! Runs every point, seed and mode of an experiment, as many side by side as
-//! its world allows; modes of one seed go together, so that a machine's noise
-//! meets all of them.
+//! Grid of an experiment's runs: every point, seed and mode.
+//!
+//! Runs in parallel as far as the world allows. Modes of one seed run together, so that background
+//! noise affects all of them.
 
 use super::checkpoint::{Journal, Key};
 use super::metrics::Figures;
@@ -9,15 +10,15 @@ use super::world::{self, Noise, Row, RunResult};
 use crate::error::Error;
 use crate::parallel;
 
-/// What the grid measured.
+/// Results of the grid.
 pub struct Measured {
-    /// Figures, for claims and tables.
+    /// Figures for claims and tables.
     pub figures: Figures,
     /// The first seed's run per (point, mode), for plots.
     pub runs: Vec<Run>,
-    /// Simulated events, all runs.
+    /// Simulated events of all runs.
     pub events: u64,
-    /// Of real services: how far the worst run was from its plan.
+    /// Largest deviation of a real run from its plan; none in simulations.
     pub noise: Option<Noise>,
     /// Seeds per point and mode.
     pub seeds: u64,
@@ -25,13 +26,13 @@ pub struct Measured {
 
 /// One point and mode.
 pub struct Run {
-    /// Point's name, empty if the experiment has none.
+    /// Name of the point, empty if the experiment has no points.
     pub point: String,
     /// Mode.
     pub mode: String,
     /// Settings it ran with.
     pub settings: toml::Table,
-    /// What it found with the first seed.
+    /// Rows of the first seed.
     pub rows: Vec<Row>,
 }
 
@@ -49,11 +50,11 @@ impl Task {
     }
 }
 
-/// Runs `experiment` at `scale` with seeds from `seed` on; not what `journal`
-/// knows, which is told of the rest.
+/// Runs `experiment` at `scale` with seeds from `seed` on. Skips runs that `journal` knows and
+/// records the others there.
 ///
 /// # Errors
-/// When settings are invalid, before anything runs; and when a run fails.
+/// Settings are invalid, reported before anything runs; or a run fails.
 pub fn run(
     name: &str,
     experiment: &Experiment,

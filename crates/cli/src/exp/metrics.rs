@@ -1,4 +1,4 @@
-//! Measured figures: what claims look up, averaged over seeds.
+//! Measured figures that claims refer to, averaged over seeds.
 
 use std::collections::BTreeMap;
 
@@ -15,20 +15,20 @@ struct Cell {
 /// All figures of an experiment.
 pub struct Figures {
     world: &'static World,
-    /// Per cell a row for each seed, in their order; without figures where a run had no such row.
+    /// Per cell one row for each seed, in their order; an empty row where a run had no such row.
     cells: BTreeMap<Cell, Vec<Vec<f64>>>,
-    /// Runs that were taken in, per point and mode.
+    /// Added runs per point and mode.
     runs: BTreeMap<(String, String), usize>,
 }
 
 impl Figures {
-    /// No figures yet.
+    /// Creates an empty set of figures.
     #[must_use]
     pub fn new(world: &'static World) -> Self {
         Self { world, cells: BTreeMap::new(), runs: BTreeMap::new() }
     }
 
-    /// Takes in one run; those of one cell come in the order of their seeds.
+    /// Adds one run; runs of one cell arrive in the order of their seeds.
     pub fn add(&mut self, point: &str, mode: &str, rows: &[Row]) {
         let runs = self.runs.entry((point.to_owned(), mode.to_owned())).or_default();
         let nothing = vec![f64::NAN; self.world.stats.len()];
@@ -44,18 +44,17 @@ impl Figures {
         }
     }
 
-    /// The mean over seeds of `stat`; over those that have it, where some had
-    /// nothing to measure, and NaN where none has.
+    /// Mean of `stat` over the seeds that have it; NaN where no seed has it.
     ///
     /// # Errors
-    /// One line: what was asked for and what there is.
+    /// One line: the name requested and the names that exist.
     pub fn mean(&self, point: &str, mode: &str, class: &str, stat: &str) -> Result<f64, String> {
         let (runs, index) = self.runs(point, mode, class, stat)?;
         let had: Vec<f64> = runs.iter().map(|run| run[index]).filter(|figure| !figure.is_nan()).collect();
         Ok(had.iter().sum::<f64>() / had.len() as f64)
     }
 
-    /// `stat` as the seed number `run` gave it.
+    /// `stat` of the run with index `run`.
     ///
     /// # Errors
     /// As [`mean`](Self::mean).
@@ -71,7 +70,7 @@ impl Figures {
         runs.get(run).map(|row| row[index]).ok_or_else(|| format!("there is no run {run}"))
     }
 
-    /// `stat` seed by seed, in their order.
+    /// `stat` of each seed, in their order.
     ///
     /// # Errors
     /// As [`mean`](Self::mean).

@@ -1,8 +1,8 @@
-//! `greenwave exp`: the papers' figures, run again and held to their claims.
+//! `greenwave exp`: reproduction of the papers' figures, checked against claims.
 //!
-//! An experiment is a file (see [`spec`]); this command runs its grid of
-//! points, modes and seeds in the simulator, or on real services, prints the
-//! figures, and checks every claim. It draws what it measured and hard-codes nothing.
+//! An experiment is a file (see [`spec`]). This command runs its grid of points, modes and seeds in
+//! the simulator or on real services, prints the figures and checks every claim. Plots come from
+//! the measured data only.
 
 mod checkpoint;
 mod claim;
@@ -124,7 +124,7 @@ impl WorldName {
 }
 
 impl RunArgs {
-    /// The result of `source` that need not be found again.
+    /// Result of `source` that `--resume` reuses.
     fn kept(&self, source: &Source) -> Result<Option<serde_json::Value>, Error> {
         match &self.out {
             Some(folder) if self.resume => resume::result(folder, source, self.scale.name(), self.seed),
@@ -145,8 +145,7 @@ impl ScaleName {
 /// Runs the command.
 ///
 /// # Errors
-/// When an experiment does not exist or cannot run; a failed claim is exit
-/// code 1, not an error.
+/// An experiment does not exist or cannot run; a failed claim is exit code 1, not an error.
 pub fn run(args: Args) -> Result<ExitCode, Error> {
     match args.command {
         Command::List { json } => list(json),
@@ -163,7 +162,7 @@ pub fn run(args: Args) -> Result<ExitCode, Error> {
     }
 }
 
-/// Checks of the experiment in `file` before anything of it is measured.
+/// Checks the experiment in `file` before any measurement.
 ///
 /// # Errors
 /// As `exp run`.
@@ -231,7 +230,7 @@ fn run_all(args: &RunArgs) -> Result<ExitCode, Error> {
         }
         let (result, journal) = match run_one(source, args) {
             Ok(done) => done,
-            // One that cannot run here does not keep the others from it; ctrl-C does.
+            // An experiment that cannot run here does not stop the others; ctrl-C does.
             Err(e) if sources.len() > 1 && !signals::is_set() => {
                 eprintln!("{e}");
                 overview.add_missing(&source.name, &e);
@@ -258,18 +257,18 @@ fn run_all(args: &RunArgs) -> Result<ExitCode, Error> {
     Ok(ExitCode::from(if ran_not { 2 } else { u8::from(!overview.all_hold()) }))
 }
 
-/// The result, and what keeps its runs until it is written.
+/// The result, and the journal to remove once it is written.
 fn run_one(source: &Source, args: &RunArgs) -> Result<(ExperimentResult, Option<Journal>), Error> {
     let experiment = source.parse()?;
     let world = experiment.world().map_err(Error::new)?;
-    // A simulation has its journal, and nothing to put back.
+    // A simulation has its journal and no machine state to restore.
     if world.kind == world::Kind::Sim && signals::restore_default_signals() {
         return Err(Error::interrupted(""));
     }
-    // Not after minutes of measuring.
+    // Checked before minutes of measuring.
     let printed = experiment.claim.iter().filter_map(|claim| claim.paper.as_deref());
     printed.map(|id| source.printed(id)).collect::<Result<Vec<_>, _>>()?;
-    // What the machine decides is measured in one go.
+    // Measurements on the machine are not checkpointed.
     let folder = args.out.as_ref().filter(|_| world.kind == world::Kind::Sim);
     let path = folder.map(|folder| folder.join(format!("{}.part", registry::stem(&source.name))));
     let journal = path.map(Journal::open).transpose()?;

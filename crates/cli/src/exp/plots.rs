@@ -1,5 +1,5 @@
-//! An experiment's figures as plots: what its world draws over its points, and
-//! the parts of that.
+//! Plots of an experiment: the figure that its world draws over the points, and the parts of that
+//! figure.
 
 use std::collections::BTreeSet;
 
@@ -9,12 +9,13 @@ use super::spec::Experiment;
 use super::world::World;
 use crate::report::Plot;
 
-/// Bars that can be read below each other.
+/// Largest number of bars in one plot.
 const BARS_MAX: usize = 60;
 
-/// The plots of `runs`, points and modes in the order of the table, with the
-/// `mean` of a figure by point, mode and name: a line for each mode where the
-/// points are numbers or times, else a bar for each point and mode; and where the time went.
+/// Plots of `runs`, in the order of the table, from the `mean` of a figure by point, mode and name.
+///
+/// One line per mode where the points are numbers or times, else one bar per point and mode; and
+/// the breakdown of the time into parts.
 #[must_use]
 pub fn of(
     experiment: &Experiment,
@@ -63,7 +64,7 @@ fn axis(name: &str, unit: &str) -> String {
     if unit == "1" { name.to_owned() } else { format!("{name}, {unit}") }
 }
 
-/// Where a point stands on an axis: a number, a percentage or a time in µs.
+/// Position of a point on an axis: a number, a percentage or a time in µs.
 fn position(point: &str) -> Option<f64> {
     let number = point.strip_suffix('%').unwrap_or(point).parse::<f64>().ok();
     number.or_else(|| Some(point.parse::<Span>().ok()?.as_micros_f64()))

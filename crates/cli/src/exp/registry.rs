@@ -1,5 +1,4 @@
-//! Which experiments there are: those that ship with the program, and any
-//! file a user names.
+//! Registry of experiments: those that ship with the program, and files that a user names.
 
 use std::path::Path;
 
@@ -9,7 +8,7 @@ use super::embedded::SHIPPED;
 use super::spec::Experiment;
 use crate::error::Error;
 
-/// An experiment's file.
+/// File of an experiment.
 #[derive(Clone, Debug)]
 pub struct Source {
     /// `paper/name`, or the path the user gave.
@@ -20,15 +19,15 @@ pub struct Source {
 }
 
 impl Source {
-    /// Reads the experiment.
+    /// Parses the experiment.
     ///
     /// # Errors
-    /// One line naming the experiment and what is wrong with it.
+    /// One line: the experiment's name and the error.
     pub fn parse(&self) -> Result<Experiment, Error> {
         Experiment::parse(&self.text).map_err(|e| Error::new(format!("experiment {}: {e}", self.name)))
     }
 
-    /// All that the experiment is read from.
+    /// All texts that the experiment is parsed from.
     pub fn texts(&self) -> [&str; 2] {
         [&self.text, &self.paper]
     }
@@ -36,7 +35,7 @@ impl Source {
     /// The paper's printed number called `id`.
     ///
     /// # Errors
-    /// When `paper.csv` has no such row, or its value is no number.
+    /// `paper.csv` has no such row, or its value is not a number.
     pub fn printed(&self, id: &str) -> Result<f64, Error> {
         let row = self.paper.lines().find_map(|line| line.strip_prefix(id)?.strip_prefix(','));
         let value = row.and_then(|rest| rest.split(',').next()).and_then(|v| v.parse().ok());
@@ -66,10 +65,10 @@ fn in_folder<'a>(folder: &'a Dir<'a>) -> impl Iterator<Item = Source> + 'a {
     })
 }
 
-/// The experiments that `name` stands for: one, a paper's, a file's, or `all`.
+/// Experiments that `name` selects: one, all of a paper, a file, or `all`.
 ///
 /// # Errors
-/// When there is none; lists what there is.
+/// No experiment has the name; the error lists the names that exist.
 pub fn find(name: &str) -> Result<Vec<Source>, Error> {
     if name.ends_with(".toml") {
         return from_file(Path::new(name)).map(|source| vec![source]);
@@ -87,13 +86,13 @@ pub fn find(name: &str) -> Result<Vec<Source>, Error> {
     Ok(found)
 }
 
-/// What files about the experiment `name` are called, without an extension.
+/// File name stem for files about the experiment `name`.
 #[must_use]
 pub fn stem(name: &str) -> String {
     name.trim_end_matches(".toml").trim_matches(['.', '/']).replace('/', "-")
 }
 
-/// Reads `path`, and `paper.csv` beside it if it is there.
+/// Reads `path`, and `paper.csv` beside it if that exists.
 fn from_file(path: &Path) -> Result<Source, Error> {
     let text = std::fs::read_to_string(path).map_err(|e| Error::file(path, &e))?;
     let paper = std::fs::read_to_string(path.with_file_name("paper.csv")).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What an experiment found: tables for people, JSON for programs, a page to look at.
+//! Result of an experiment: tables on the terminal, JSON for programs, an HTML page.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -35,10 +35,10 @@ pub struct ExperimentResult {
 }
 
 impl ExperimentResult {
-    /// Checks the claims of `experiment` against what was measured.
+    /// Checks the claims of `experiment` against the measured figures.
     ///
     /// # Errors
-    /// When a claim names a figure that does not exist, or this program cannot be read.
+    /// A claim names a figure that does not exist, or this program cannot be read.
     pub fn new(
         source: &Source,
         experiment: Experiment,
@@ -109,7 +109,7 @@ impl ExperimentResult {
         Ok(Self { name, world, experiment, scale, seed, measured, header, program, claims, left_out })
     }
 
-    /// The claims about what single seeds gave.
+    /// Claims about the values of single seeds.
     fn of_seeds(&self) -> impl Iterator<Item = &Checked> {
         self.claims.iter().filter(|claim| claim.bound == Bound::PaperWithinSeeds)
     }
@@ -140,7 +140,7 @@ impl ExperimentResult {
         text
     }
 
-    /// Which world, and which machine where that decides.
+    /// The world, and the machine where results depend on it.
     fn place(&self) -> String {
         match self.world.kind {
             Kind::Sim => "sim".to_owned(),
@@ -206,7 +206,7 @@ impl ExperimentResult {
         table
     }
 
-    /// How the paper's figure lies among those of single seeds.
+    /// Table of the paper's figure among those of single seeds.
     fn seed_table(&self) -> Table {
         let header = ["claim", "paper", "least", "25 %", "median", "75 %", "most", "seeds", "below paper"];
         let mut table = Table::new(1, &header);
@@ -226,8 +226,7 @@ impl ExperimentResult {
         table
     }
 
-    /// The same figures as one JSON object, and all that a page of it takes
-    /// (`spec/results.md`).
+    /// The same figures as one JSON object, with all data that a page needs (`spec/results.md`).
     #[must_use]
     pub fn json(&self) -> Value {
         let figures = self.measured.runs.iter().flat_map(|run| {
@@ -276,12 +275,12 @@ impl ExperimentResult {
         Header { command, ..header }.stamp(result)
     }
 
-    /// The figures with a column.
+    /// Figures that have a column.
     fn shown(&self) -> impl Iterator<Item = &'static MetricColumn> {
         self.world.stats.iter().filter(|stat| !stat.column.is_empty())
     }
 
-    /// Means of all figures, and what each seed gave of those with a column.
+    /// Means of all figures, and the values of each seed for those with a column.
     fn figure_row(&self, point: &str, mode: &str, class: &str) -> Value {
         let figures = &self.measured.figures;
         let mut row = serde_json::Map::new();
@@ -303,19 +302,19 @@ impl ExperimentResult {
     /// Writes JSON and page into `folder`; returns the JSON's path.
     ///
     /// # Errors
-    /// When the folder or a file cannot be written.
+    /// The folder or a file cannot be written.
     pub fn write(&self, folder: &Path) -> Result<PathBuf, Error> {
         std::fs::create_dir_all(folder).map_err(|e| Error::file(folder, &e))?;
         let stem = stem(&self.name);
         let json = folder.join(format!("{stem}.json"));
         let result = self.json();
-        let run = report::Run::read(&result).expect("what is written can be read");
+        let run = report::Run::read(&result).expect("a written result is valid");
         report::whole(&json, &format!("{result:#}\n"))?;
         report::whole(&folder.join(format!("{stem}.html")), &report::page_of(&[run]))?;
         Ok(json)
     }
 
-    /// What the world draws, and distributions where there is only one point.
+    /// Plots of the world, and distributions if there is only one point.
     fn plots(&self) -> Vec<Plot> {
         let class = &self.experiment.class;
         let runs = &self.measured.runs;
@@ -340,14 +339,13 @@ impl ExperimentResult {
     }
 }
 
-/// Six digits, which is more than a run is worth, so that thirty seeds take
-/// little room.
+/// `value` rounded to six digits, more than a run's precision, to keep results of thirty seeds
+/// small.
 fn rounded(value: f64) -> f64 {
     format!("{value:.5e}").parse().unwrap_or(value)
 }
 
-/// What a result says about itself; of real services also what the doctor says
-/// of what they stand on.
+/// Header of the result; for real services with the doctor's report on the mechanisms they use.
 fn header(world: &World, seed: u64) -> Header {
     let areas: &[&str] = match world.name {
         "egress" => &["fabric"],

@@ -1,9 +1,7 @@
-//! Results that a folder has already: many experiments take hours, and `--resume` goes on with
-//! those that are not there.
+//! Reuse of results in a folder: `exp run --resume` runs only experiments without a result.
 //!
-//! It deliberately takes over nothing that another program gave, or another file, scale or seed, or,
-//! where it is the machine that decides, another machine:
-//! that would stand in one table with what it cannot be compared with.
+//! Deliberately reuses no result of another program, file, scale or seed, nor, for measurements on
+//! the machine, of another machine: such results cannot be compared in one table.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -17,7 +15,7 @@ use crate::error::Error;
 /// The result in `folder` that this program gave for `source` at `scale` with seeds from `seed` on.
 ///
 /// # Errors
-/// When a file is there and cannot be read.
+/// The file exists and cannot be read.
 pub fn result(folder: &Path, source: &Source, scale: &str, seed: u64) -> Result<Option<Value>, Error> {
     let path = folder.join(format!("{}.json", stem(&source.name)));
     let text = match std::fs::read_to_string(&path) {

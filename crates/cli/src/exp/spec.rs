@@ -1,10 +1,9 @@
-//! An experiment as a file: settings, what varies, what is claimed.
+//! File format of an experiment: settings, variations and claims.
 //!
-//! `experiments/<paper>/<name>.toml` holds one world's settings and
-//! the ways in which its points, modes and scales differ from them, each as
-//! `path = value` ("load.classes.*.service" sets it for every class). The
-//! paper's own numbers stand apart in `paper.csv`, so that no claim can be
-//! tuned by editing what it is compared with.
+//! `experiments/<paper>/<name>.toml` holds one world's settings and the differences of its points,
+//! modes and scales, each as `path = value` ("load.classes.*.service" sets it for every class). The
+//! paper's own numbers are kept apart in `paper.csv`, so that no claim can be tuned by editing the
+//! number that it is compared with.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +17,7 @@ use super::world::World;
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Experiment {
-    /// One line: what it shows.
+    /// One line: the effect that it shows.
     pub title: String,
     /// Paper section and figure.
     pub source: String,
@@ -26,52 +25,52 @@ pub struct Experiment {
     pub modes: Vec<String>,
     /// Class whose tail the figure shows.
     pub class: String,
-    /// Which world it runs in; `server` when absent.
+    /// World that it runs in; `server` when absent.
     #[serde(default = "server")]
     world: String,
     /// Settings that all runs share: the world's `Config` without mode and seed.
     pub settings: Table,
-    /// Per mode, what differs.
+    /// Differences per mode.
     #[serde(default)]
     pub mode: BTreeMap<String, Overrides>,
-    /// Per scale, what differs: `smoke` and `paper`.
+    /// Differences per scale: `smoke` and `paper`.
     pub scale: BTreeMap<String, Scale>,
-    /// What the points vary, as the plot's axis says it.
+    /// Title of the plot's x axis: the parameter that the points vary.
     #[serde(default)]
     pub varies: Option<String>,
-    /// The points; none means a single unnamed one.
+    /// Points; if none, one unnamed point.
     #[serde(default)]
     pub point: Vec<Point>,
-    /// What is claimed.
+    /// Claims.
     pub claim: Vec<Claim>,
 }
 
 /// `path = value` pairs laid over the settings.
 pub type Overrides = BTreeMap<String, Value>;
 
-/// How large the experiment runs.
+/// Size of the experiment.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Scale {
     /// Seeds to average over.
     pub runs: u64,
-    /// What differs.
+    /// Differences.
     #[serde(default)]
     pub set: Overrides,
-    /// Points to run; all when absent. Claims at other points are left out and named.
+    /// Points to run; all when absent. Claims at other points are skipped and listed.
     pub points: Option<Vec<String>>,
-    /// Modes to run, the same way.
+    /// Modes to run; all when absent.
     pub modes: Option<Vec<String>>,
 }
 
 impl Scale {
-    /// Whether it runs the point called `name`.
+    /// True if it runs the point called `name`.
     #[must_use]
     pub fn runs_point(&self, name: &str) -> bool {
         self.points.as_ref().is_none_or(|wanted| wanted.iter().any(|point| point == name))
     }
 
-    /// Whether it runs `mode`.
+    /// True if it runs `mode`.
     #[must_use]
     pub fn runs_mode(&self, mode: &str) -> bool {
         self.modes.as_ref().is_none_or(|wanted| wanted.iter().any(|known| known == mode))
@@ -82,17 +81,17 @@ impl Scale {
 #[derive(Debug, Default, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Point {
-    /// Its name in tables and claims.
+    /// Name in tables and claims.
     pub name: String,
-    /// What differs.
+    /// Differences.
     #[serde(default)]
     pub set: Overrides,
-    /// Modes that it has; all when absent.
+    /// Modes that the point has; all when absent.
     pub modes: Option<Vec<String>>,
 }
 
 impl Point {
-    /// Whether it has `mode`.
+    /// True if the point has `mode`.
     #[must_use]
     pub fn has_mode(&self, mode: &str) -> bool {
         self.modes.as_ref().is_none_or(|had| had.iter().any(|known| known == mode))
@@ -105,30 +104,30 @@ impl Point {
 pub struct Claim {
     /// Short name.
     pub id: String,
-    /// What is measured, in words.
+    /// Claim in words.
     pub says: String,
-    /// What is measured, as a [`Metric`].
+    /// Measured quantity, as a [`Metric`].
     pub metric: String,
-    /// What it must be, as a [`Bound`].
+    /// Bound on it, as a [`Bound`].
     pub holds: String,
-    /// Row of `paper.csv` to stand beside it, if the paper prints one.
+    /// Row of `paper.csv` shown for comparison, if the paper prints one.
     pub paper: Option<String>,
     /// Unit of the metric; `ratio` when absent.
     #[serde(default = "ratio")]
     pub unit: String,
     /// Points at which it must hold; all when absent.
     pub at: Option<Vec<String>>,
-    /// Whether it is enough that it holds at one of its points.
+    /// True if one point that keeps the bound is enough.
     #[serde(default)]
     pub best: bool,
-    /// Whether it is enough that the bound lies within the 95 % interval of
-    /// the metric over the seeds.
+    /// True if it is enough that the bound lies within the 95 % interval of the metric over the
+    /// seeds.
     #[serde(default)]
     pub within_interval: bool,
-    /// Whether it must hold at both ends of the 95 % interval over the seeds.
+    /// True if both ends of the 95 % interval over the seeds must keep the bound.
     #[serde(default)]
     pub significant: bool,
-    /// Why it fails, where it is known to; shown when it does.
+    /// Known reason of a failure; shown when the claim fails.
     pub why: Option<String>,
 }
 
@@ -141,21 +140,21 @@ fn ratio() -> String {
 }
 
 impl Experiment {
-    /// Reads and checks an experiment file; every metric and bound must parse
-    /// and every name it uses must exist.
+    /// Parses and checks an experiment file; every metric and bound must parse and every name it
+    /// uses must exist.
     ///
     /// # Errors
-    /// One line that says what was given and what would be valid.
+    /// One line: the given value and the valid ones.
     pub fn parse(text: &str) -> Result<Self, String> {
         let experiment: Self = toml::from_str(text).map_err(|e| e.to_string().trim().replace('\n', " "))?;
         experiment.check()?;
         Ok(experiment)
     }
 
-    /// The world it runs in.
+    /// World that it runs in.
     ///
     /// # Errors
-    /// One line: what there is.
+    /// One line: the worlds that exist.
     pub fn world(&self) -> Result<&'static World, String> {
         World::named(&self.world)
     }
@@ -225,7 +224,7 @@ impl Experiment {
         Ok(())
     }
 
-    /// The points; a single unnamed one when the file lists none.
+    /// Points; one unnamed point when the file lists none.
     #[must_use]
     pub fn points(&self) -> Vec<Point> {
         if self.point.is_empty() { vec![Point::default()] } else { self.point.clone() }
@@ -235,11 +234,11 @@ impl Experiment {
         self.point.iter().map(|p| p.name.as_str()).collect()
     }
 
-    /// The world's settings for one run: shared settings, then scale, point
-    /// and mode laid over them, in this order.
+    /// Settings of one run: the shared settings, overlaid with those of scale, point and mode, in
+    /// this order.
     ///
     /// # Errors
-    /// One line naming the path that leads nowhere.
+    /// One line: the path that does not exist.
     pub fn settings_for(&self, scale: &Scale, point: &Point, mode: &str) -> Result<Table, String> {
         let mut settings = Value::Table(self.settings.clone());
         let of_mode = self.mode.get(mode);
@@ -252,11 +251,11 @@ impl Experiment {
     }
 }
 
-/// Sets the value at `steps` below `target`, making tables on the way; `*`
-/// stands for every element of an array.
+/// Sets the value at `steps` below `target` and creates missing tables; `*` stands for every
+/// element of an array.
 ///
 /// # Errors
-/// One line: the step that leads nowhere.
+/// One line: the step that does not exist.
 pub fn lay(target: &mut Value, steps: &[&str], value: &Value) -> Result<(), String> {
     let Some((step, rest)) = steps.split_first() else {
         *target = value.clone();

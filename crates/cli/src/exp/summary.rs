@@ -1,11 +1,9 @@
-//! Every paper at once: one row per claim, over many experiments.
+//! Summary of claims over many experiments: one row per claim.
 //!
-//! Rows come from results in the form in which they are written, whether they
-//! were run just now or lie in a folder since last month; so no row can show
-//! what no run gave; only why a claim fails is as its file has it today. It
-//! deliberately runs nothing and knows no bound: a result says itself whether its
-//! claims hold. Beside a page lies its record, so that one experiment that was run again is all that
-//! changes: the others, which take hours, are as recorded.
+//! Rows come from written results, new or old; only the known reason of a failure is read from the
+//! experiment's current file. The module deliberately runs nothing and checks no bound: a result
+//! states whether its claims hold. A record beside the page keeps the rows of other experiments
+//! when one experiment is run again.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -20,38 +18,38 @@ use crate::error::Error;
 use crate::report::{self, Header, Plot, Run};
 use crate::table::{Table, number};
 
-/// The claims of several experiments, in the order in which they came.
+/// Claims of several experiments, in the order in which they were added.
 #[derive(Debug, Default)]
 pub struct Overview {
     results: Vec<Stored>,
-    /// Experiments that could not run, and why.
+    /// Experiments that could not run, with the reason.
     missing: Vec<(String, String)>,
 }
 
-/// What an overview needs of a result's JSON, the rest is passed over; and what it records of it.
+/// Part of a result's JSON that the summary reads and records; other keys are ignored.
 #[derive(Debug, Deserialize, Serialize)]
 struct Stored {
     experiment: String,
     world: String,
-    /// Of real services; simulations do not depend on it.
+    /// Machine of a run on real services; absent from simulations, which do not depend on it.
     #[serde(skip_serializing_if = "Option::is_none")]
     machine: Option<String>,
-    /// What it says about itself; absent from results from before they did, and from records.
+    /// Header; absent from results that predate headers, and from records.
     #[serde(skip_serializing)]
     greenwave: Option<Header>,
-    /// When it ran, of those.
+    /// Date of a result without a header.
     date: Option<String>,
-    /// Where the paper shows it.
+    /// Source in the paper.
     #[serde(default)]
     source: String,
     scale: String,
     seed: u64,
     runs: u64,
     claims: Vec<Claim>,
-    /// What its figures show.
+    /// Plots of its figures.
     #[serde(default)]
     titles: Vec<String>,
-    /// Of a result that was recorded, they are drawn already.
+    /// True if the result comes from a record, whose figures are drawn already.
     #[serde(skip)]
     plots: Vec<Plot>,
 }
@@ -60,17 +58,17 @@ struct Stored {
 struct Claim {
     id: String,
     paper: Option<f64>,
-    /// None where it is no number, as a ratio to nothing.
+    /// None if it is not a number, such as a ratio to zero.
     ours: Option<f64>,
     interval: Option<f64>,
     bound: String,
     holds: bool,
-    /// Why it fails, where that is known.
+    /// Known reason of a failure.
     why: Option<String>,
 }
 
 impl Stored {
-    /// What stands at the foot of a table about where its rows come from.
+    /// Origin of the rows, for the foot of a table.
     fn origin(&self) -> String {
         let runs = if self.runs == 1 { "1 run".to_owned() } else { format!("{} runs", self.runs) };
         let mut text = format!("world {}, scale {}, seed {}, {runs}", self.world, self.scale, self.seed);
@@ -80,7 +78,7 @@ impl Stored {
         text
     }
 
-    /// The file of its figure `number`, from 0.
+    /// File name of figure `number`, from 0.
     fn figure(&self, number: usize) -> String {
         match number {
             0 => format!("{}.svg", stem(&self.experiment)),
@@ -88,7 +86,7 @@ impl Stored {
         }
     }
 
-    /// Why claims fail as their file has it today.
+    /// Sets the known reasons of failures from the experiment's current file.
     fn explain(&mut self) {
         for known in known(&self.experiment) {
             if let Some(claim) = self.claims.iter_mut().find(|claim| claim.id == known.id) {
@@ -99,10 +97,10 @@ impl Stored {
 }
 
 impl Overview {
-    /// Adds a result, as [`super::result::ExperimentResult::json`] gives it.
+    /// Adds a result in the format of [`super::result::ExperimentResult::json`].
     ///
     /// # Errors
-    /// One line: what is missing in it.
+    /// One line: the missing key.
     pub fn add(&mut self, result: Value) -> Result<(), String> {
         let run = Run::read(&result).map_err(|e| e.to_string())?;
         let mut stored: Stored = serde_json::from_value(result).map_err(|e| e.to_string())?;
@@ -118,10 +116,10 @@ impl Overview {
         self.missing.push((name.to_owned(), why.to_string().replace('\n', ";")));
     }
 
-    /// Reads every result in `folders`, by name; one that lies in several, from the first of them.
+    /// Reads every result in `folders`, by name; of duplicates the first folder's counts.
     ///
     /// # Errors
-    /// When one cannot be read, a JSON file in it is no result, or there is none at all.
+    /// A folder or file cannot be read, a JSON file is no result, or there is no result.
     pub fn from_folders(folders: &[PathBuf]) -> Result<Self, Error> {
         let mut found = BTreeMap::new();
         for folder in folders {
@@ -148,13 +146,13 @@ impl Overview {
         Ok(overview)
     }
 
-    /// How many experiments stand in it, those that could not run among them.
+    /// Number of experiments, including those that could not run.
     #[must_use]
     pub fn len(&self) -> usize {
         self.results.len() + self.missing.len()
     }
 
-    /// Whether every claim holds, of the experiments that ran.
+    /// True if every claim holds, of the experiments that ran.
     #[must_use]
     pub fn all_hold(&self) -> bool {
         self.claims().all(|(_, claim)| claim.holds)
@@ -166,8 +164,8 @@ impl Overview {
         format!("{}{}\n{}\n", self.table(), self.reasons("  "), self.closing())
     }
 
-    /// The same as a page of Markdown, with where each row comes from; with
-    /// the figures that lie in folder `figures`, where that is given.
+    /// The same as a Markdown page with the origin of each row, and with the plots in folder
+    /// `figures` if given.
     #[must_use]
     pub fn markdown(&self, figures: Option<&str>) -> String {
         let mut text = format!("{HEAD}\n{}", self.table().markdown());
@@ -187,12 +185,13 @@ impl Overview {
         text
     }
 
-    /// Writes the page as `results.md` into `folder`, and its figures as SVG and a record of it
-    /// into `results/` below that; returns how many files. What the record of an earlier page
-    /// has of other experiments, if they are still shipped, stays in it and in the page.
+    /// Writes the page as `results.md` into `folder`, and its figures as SVG and its record into
+    /// `results/` below that; returns the number of files.
+    ///
+    /// Rows of an earlier record are kept for other experiments that are still shipped.
     ///
     /// # Errors
-    /// When one cannot be written, it is then as it was; when there is a record and it is none.
+    /// A file cannot be written, and is then unchanged; or the existing record is invalid.
     pub fn write(mut self, folder: &Path) -> Result<usize, Error> {
         let below = folder.join(FIGURES);
         std::fs::create_dir_all(&below).map_err(|e| Error::file(&below, &e))?;
@@ -210,7 +209,7 @@ impl Overview {
         Ok(count)
     }
 
-    /// Adds what `record` has of experiments that have no result here.
+    /// Adds the rows of `record` for experiments without a result here.
     fn keep(&mut self, record: &Path) -> Result<(), Error> {
         let text = match std::fs::read_to_string(record) {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
@@ -228,12 +227,12 @@ impl Overview {
                 self.results.push(stored);
             }
         }
-        // As files of results follow each other.
+        // Same order as the files of results.
         self.results.sort_by_key(|stored| format!("{}.json", stem(&stored.experiment)));
         Ok(())
     }
 
-    /// Each experiment on a line.
+    /// The record: one experiment per line.
     fn record(&self) -> String {
         let line = |stored: &Stored| serde_json::to_string(stored).expect("a result is JSON");
         format!("[\n{}\n]\n", self.results.iter().map(line).collect::<Vec<_>>().join(",\n"))
@@ -291,16 +290,16 @@ impl Overview {
     }
 }
 
-/// The claims of an experiment as its file has them today, if it ships with the program: why
-/// one fails may have become known since a result was written.
+/// Claims in the current file of an experiment, if it ships with the program. The reason of a
+/// failure may have become known after the result was written.
 fn known(experiment: &str) -> Vec<spec::Claim> {
     let source = registry::all().into_iter().find(|source| source.name == experiment);
     source.and_then(|source| source.parse().ok()).map_or(Vec::new(), |experiment| experiment.claim)
 }
 
-/// The folder of figures, beside the page.
+/// Folder of figures, beside the page.
 const FIGURES: &str = "results";
-/// What is recorded of a page, in that folder.
+/// File name of the page's record, in that folder.
 const RECORD: &str = "record.json";
 
 const HEAD: &str = "\

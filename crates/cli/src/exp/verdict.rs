@@ -1,38 +1,38 @@
-//! A claim held to what was measured.
+//! Verdict: a claim checked against the measured value.
 
 use super::claim::Bound;
 use crate::report::Plot;
 
-/// A claim and what was found.
+/// A claim and its measured value.
 pub struct Checked {
     /// Its name.
     pub id: String,
-    /// What is claimed, in words.
+    /// Claim in words.
     pub says: String,
-    /// What the paper prints.
+    /// Value that the paper prints.
     pub paper: Option<f64>,
-    /// What was measured.
+    /// Measured value.
     pub ours: f64,
-    /// What each seed gave, in their order; NaN where one gave no number.
+    /// Value of each seed, in their order; NaN where a seed has none.
     pub seeds: Vec<f64>,
-    /// Half the 95 % interval over the seeds, where there are several.
+    /// Half the 95 % interval over the seeds, if there are several.
     pub interval: Option<f64>,
-    /// Whether it is enough that the bound lies within the interval.
+    /// True if it is enough that the bound lies within the interval.
     pub within_interval: bool,
-    /// Both ends of the interval must keep the bound; there must be one.
+    /// True if an interval must exist and both its ends must keep the bound.
     pub significant: bool,
-    /// What it must be.
+    /// Bound on the value.
     pub bound: Bound,
-    /// Of the figure.
+    /// Unit of the value.
     pub unit: String,
-    /// Where it was checked, if not everywhere.
+    /// Points that were checked, if not all.
     pub at: String,
-    /// Why it fails, where that is known.
+    /// Known reason of a failure.
     pub why: Option<String>,
 }
 
 impl Checked {
-    /// Whether the figure is what it must be.
+    /// True if the value satisfies the claim.
     #[must_use]
     pub fn holds(&self) -> bool {
         if self.bound == Bound::PaperWithinSeeds {
@@ -48,7 +48,7 @@ impl Checked {
         self.bound.meets(self.ours - tolerance, self.ours + tolerance)
     }
 
-    /// What the seeds gave that are numbers, in ascending order.
+    /// Values of the seeds that are numbers, in ascending order.
     #[must_use]
     pub fn sorted(&self) -> Vec<f64> {
         let mut seeds: Vec<f64> = self.seeds.iter().copied().filter(|value| !value.is_nan()).collect();
@@ -57,8 +57,8 @@ impl Checked {
     }
 }
 
-/// Per claim about single seeds, the share of them up to each value; the
-/// paper's figure is an upright line; none without such claims.
+/// Distribution over the seeds of each claim about single seeds, with the paper's figure as a
+/// vertical line; none without such claims.
 #[must_use]
 pub fn seed_plot<'a>(of_seeds: impl Iterator<Item = &'a Checked>) -> Option<Plot> {
     let mut series = Vec::new();

@@ -1,4 +1,4 @@
-//! What a table of results says, on a page and beside it.
+//! Tests of the summary table, its page and its record.
 
 use serde_json::json;
 
@@ -97,12 +97,12 @@ fn what_is_not_run_again_stays_as_it_was_recorded() {
         std::fs::read_to_string(folder.join("results.md")).unwrap()
     };
     let whole = page(&[("adps/fig1", true), ("fish/fig2", false)]);
-    assert_eq!(page(&[("fish/fig2", false)]), whole, "of the other nothing is lost");
+    assert_eq!(page(&[("fish/fig2", false)]), whole, "the other experiment's rows are kept");
     let changed = page(&[("fish/fig2", true)]);
     assert!(changed.contains("2 of 2 claims hold in 2 experiments"), "{changed}");
     let gone = page(&[("not/shipped", true)]);
     assert!(gone.contains("3 of 3"), "{gone}");
-    assert!(!page(&[("fish/fig2", true)]).contains("not/shipped"), "it is no experiment any more");
+    assert!(!page(&[("fish/fig2", true)]).contains("not/shipped"), "no longer a shipped experiment");
     std::fs::write(folder.join("results/record.json"), "[{}]").unwrap();
     let mut overview = Overview::default();
     overview.add(drawn("fish/fig2", true)).unwrap();

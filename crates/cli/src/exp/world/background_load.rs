@@ -1,48 +1,45 @@
-//! What the machine does that is none of the experiment's.
+//! CPU time used by processes outside the experiment.
 
 use std::collections::BTreeSet;
 use std::fs;
 
 use host::proc::{self, Stat};
 
-/// Processor time of others so far: two of these, and what lies between them
-/// is known.
+/// Cumulative CPU time of other processes; the difference of two samples is the time between them.
 #[derive(Clone, Copy, Debug)]
 pub struct BackgroundLoad {
     /// In clock ticks.
     ticks: u64,
-    /// Taken by the machine below this one, on all cores.
+    /// Stolen time of the hypervisor, on all cores.
     stolen: u64,
 }
 
-/// Clock ticks per second: `USER_HZ`, which programs may rely on.
+/// Clock ticks per second: `USER_HZ`, constant for user space.
 pub const TICKS_PER_S: f64 = 100.0;
-/// The parent of the kernel's own threads.
+/// Parent of the kernel threads.
 const KERNEL: u64 = 2;
 
 impl BackgroundLoad {
-    /// Up to now, without this process, what descends from it by now, such as
-    /// processes that a server under load adds, and the kernel's threads.
+    /// Samples the time so far. Excludes this process, its current descendants, such as processes
+    /// that a server adds under load, and kernel threads.
     pub fn now() -> Self {
         let ours: BTreeSet<u32> = proc::family(std::process::id()).into_iter().collect();
-        // What a process used is its parent's once it is buried, so that the
-        // sum forgets nothing.
+        // The time of a process moves to its parent when it is reaped, so the sum keeps it.
         let ticks = proc::processes().filter(|id| !ours.contains(id)).filter_map(ticks).sum();
         let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
         let stolen = stat.lines().next().and_then(|line| line.split_whitespace().nth(8)?.parse().ok());
         Self { ticks, stolen: stolen.unwrap_or(0) }
     }
 
-    /// Seconds of a core that others used since `before`.
+    /// Core-seconds that other processes used since `before`.
     pub fn since(self, before: Self) -> f64 {
         let ticks = self.ticks.saturating_sub(before.ticks) + self.stolen.saturating_sub(before.stolen);
         ticks as f64 / TICKS_PER_S
     }
 }
 
-/// User and system time of process `id` and of its children that are gone;
-/// none of a thread of the kernel's. Fields 4 and 14 to 17 of
-/// proc_pid_stat(5).
+/// User and system time of process `id` and of its reaped children; none for a kernel thread.
+/// Source: proc_pid_stat(5), fields 4 and 14 to 17.
 fn ticks(id: u32) -> Option<u64> {
     let stat = Stat::of(id)?;
     let is_the_kernels = stat.field(4)? == KERNEL;

@@ -1,7 +1,7 @@
-//! A machine shared by tasks that disturb each other: Caladan's world.
+//! World `cores`: a machine shared by tasks that interfere. Source: Caladan.
 //!
-//! A row per task, and one, `machine`, of what the policy did. Modes that name no
-//! policy are policies.
+//! One row per task, and a row `machine` for the policy's actions. A mode's name is a policy unless
+//! the settings name one.
 
 use queueing::Span;
 use sim::cores::{self, Config, Outcome, TaskOutcome};

@@ -1,7 +1,7 @@
-//! Networks of switches: FISH's world.
+//! World `fabric`: networks of switches. Source: FISH.
 //!
-//! A row per class of flows by size, as the paper has them, and one for all
-//! of them together, which also has what the network did.
+//! One row per size class of flows, as in the paper, and one for all flows, which also has the
+//! counters of the network.
 
 use sim::fabric::{self, Config, Flow, Outcome};
 use toml::Table;
@@ -33,7 +33,7 @@ pub const WORLD: World = World {
     prepare,
 };
 
-/// Classes by size: name, and the bytes that the largest has.
+/// Size classes: name, and the largest size in bytes.
 const CLASSES: [(&str, u64); 3] = [("small", 100_000), ("medium", 10_000_000), ("large", u64::MAX)];
 
 fn prepare(_mode: &str, settings: Table) -> Result<Run, String> {
@@ -44,7 +44,7 @@ fn prepare(_mode: &str, settings: Table) -> Result<Run, String> {
     }))
 }
 
-/// One row for all flows, and one for each class of them.
+/// One row for all flows, and one for each size class.
 #[must_use]
 pub fn rows(outcome: &Outcome) -> Vec<Row> {
     let counters = outcome.counters;
@@ -61,7 +61,7 @@ pub fn rows(outcome: &Outcome) -> Vec<Row> {
     rows
 }
 
-/// The figures of some flows, and what the network did.
+/// Figures of some flows, and of the network.
 fn row(class: &str, flows: &[&Flow], network: [f64; 3]) -> Row {
     let mut took: Vec<f64> =
         flows.iter().filter_map(|flow| flow.took).map(|took| took.as_micros_f64()).collect();
@@ -90,7 +90,7 @@ fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
-/// What a share `q` of `sorted` does not exceed; NaN of nothing.
+/// Quantile `q` of `sorted`; NaN if empty.
 fn quantile(sorted: &[f64], q: f64) -> f64 {
     let place = ((sorted.len() as f64 * q) as usize).min(sorted.len().saturating_sub(1));
     sorted.get(place).copied().unwrap_or(f64::NAN)

@@ -1,5 +1,4 @@
-//! What runs on this machine have in common: what they need, and that they go
-//! one after the other, as they share its processors.
+//! Requirements of runs on this machine, and their serialization: they share its cores.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -9,19 +8,20 @@ use queueing::CoreId;
 
 use crate::error::Error;
 
-/// Whether this process can keep `cores` from halting, where there are any; from now on ctrl-C
-/// ends it in order, if so.
+/// True if this process can keep `cores` from halting and there are any. From then on ctrl-C sets a
+/// flag, so that the process can clean up.
 pub fn can_keep_awake(cores: &[CoreId]) -> bool {
     let has = affinity::cores().unwrap_or_default();
     let can = !cores.is_empty() && cores.iter().all(|core| has.contains(core));
     can && Group::unavailable().is_none() && !signals::is_set()
 }
 
-/// Refuses a run of `world` where it needs what is not here; `who` need a core each. From now on
-/// ctrl-C is a flag, so that nothing that is made for the run is left behind.
+/// Checks that a run of `world` is possible here; each of `who` needs a core. From then on ctrl-C
+/// sets a flag, so that the run can clean up.
 ///
 /// # Errors
-/// What is missing; to be tried with more rights is `experiment`. It was interrupted.
+/// The missing requirement, with `experiment` as the command to retry with more rights; or an
+/// interruption.
 pub fn unless_possible(world: &str, experiment: &str, who: &str) -> Result<(), Error> {
     if signals::is_set() {
         return Err(Error::interrupted(""));
@@ -37,10 +37,10 @@ pub fn unless_possible(world: &str, experiment: &str, who: &str) -> Result<(), E
     Ok(())
 }
 
-/// Lets one run in at a time, and knows what was measured once for several.
+/// Lock that admits one run at a time and caches values that several runs share.
 pub struct HostLock<K>(Mutex<Vec<(K, f64)>>);
 
-/// The run that is in.
+/// Guard of the admitted run.
 pub struct HostLockGuard<'a, K>(MutexGuard<'a, Vec<(K, f64)>>);
 
 impl<K: PartialEq> HostLock<K> {
@@ -48,17 +48,17 @@ impl<K: PartialEq> HostLock<K> {
         Self(Mutex::new(Vec::new()))
     }
 
-    /// Waits until nobody else runs.
+    /// Waits until no other run holds the lock.
     pub fn enter(&self) -> HostLockGuard<'_, K> {
         HostLockGuard(self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
 impl<K: PartialEq> HostLockGuard<'_, K> {
-    /// The measure of `what`: by `measure`, unless it is known.
+    /// Cached value of `what`, or else the result of `measure`.
     ///
     /// # Errors
-    /// Those of `measure`; it is then asked again.
+    /// Those of `measure`; they are not cached.
     pub fn known(&mut self, what: K, measure: impl FnOnce() -> Result<f64, Error>) -> Result<f64, Error> {
         if let Some((_, value)) = self.0.iter().find(|(known, _)| *known == what) {
             return Ok(*value);

@@ -1,9 +1,8 @@
-//! The worlds an experiment can run in, and what each of them measures.
+//! Worlds of experiments, and the figures of each.
 //!
-//! A world turns settings into a run and a run into rows of figures; which
-//! figures there are, what they are called in tables and which of them are
-//! drawn is said here once, so that claims, tables, plots and JSON need not
-//! know one world from another.
+//! A world turns settings into a run, and a run into rows of figures. The names, columns and plots
+//! of the figures are defined here once, so that claims, tables, plots and JSON are independent of
+//! the world.
 
 mod background_load;
 mod colocated;
@@ -33,7 +32,7 @@ use toml::Table;
 
 use crate::error::Error;
 
-/// Every world, by name.
+/// All worlds, by name.
 pub const WORLDS: [&World; 17] = [
     &server::WORLD,
     &services::WORLD,
@@ -54,50 +53,50 @@ pub const WORLDS: [&World; 17] = [
     &web::WORLD,
 ];
 
-/// What a world measures and how it is shown.
+/// A world: its figures and their presentation.
 pub struct World {
-    /// Its name in an experiment's file.
+    /// Name in an experiment's file.
     pub name: &'static str,
-    /// What time is there.
+    /// Kind of time.
     pub kind: Kind,
-    /// What the table's words mean.
+    /// Explanation of the table's terms.
     pub note: &'static str,
-    /// The figures of a row, in order.
+    /// Figures of a row, in order.
     pub stats: &'static [MetricColumn],
-    /// Titles over the columns that are shown, point, mode and class included.
+    /// Titles over groups of columns, including point, mode and class; with their widths in
+    /// columns.
     pub groups: &'static [(&'static str, usize)],
-    /// The figure that is drawn over the points.
+    /// Figure that is drawn over the points.
     pub drawn: &'static str,
-    /// The figures that `drawn` is the sum of, if any.
+    /// Figures whose sum is `drawn`, if any.
     pub parts: &'static [&'static str],
-    /// Reads settings: what runs, or why it cannot.
+    /// Reads settings; returns the run or the reason why it cannot run.
     pub prepare: fn(mode: &str, settings: Table) -> Result<Run, String>,
 }
 
-/// What time is in a world.
+/// Kind of time in a world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Virtual: a seed gives the same figures everywhere, and runs take all
-    /// cores.
+    /// Virtual time: a seed gives the same figures on every machine, and runs use all cores.
     Sim,
-    /// The machine's, so figures are too. Runs wait more than they work.
+    /// Real time: figures depend on the machine. Runs wait more than they compute.
     Host {
-        /// So many of them per core go side by side.
+        /// Parallel runs per core.
         per_core: usize,
-        /// Cores that would halt now and then, and are kept from it for as long as an experiment takes:
-        /// on a virtual machine the time of one that halts is worth less for seconds afterwards.
+        /// Cores kept from halting for the length of an experiment: on a virtual machine a core
+        /// that halted runs slower for seconds afterwards.
         awake: &'static [CoreId],
     },
 }
 
 impl Kind {
-    /// The machine's, whose cores are left as they are.
+    /// Real time, with the cores' idle state unchanged.
     #[must_use]
     pub const fn host(per_core: usize) -> Self {
         Self::Host { per_core, awake: &[] }
     }
 
-    /// Its name in reports.
+    /// Name in reports.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -106,7 +105,8 @@ impl Kind {
         }
     }
 
-    /// Keeps awake what is to be; nothing where its runs are not possible, which they say themselves.
+    /// Keeps the world's cores awake; no-op where its runs are not possible, which they report
+    /// themselves.
     ///
     /// # Errors
     /// As [`IdleInhibitor::keep`].
@@ -118,7 +118,7 @@ impl Kind {
         awake.iter().map(|&core| IdleInhibitor::keep(core)).collect()
     }
 
-    /// How many runs go side by side on `cores`.
+    /// Number of parallel runs on `cores`.
     #[must_use]
     pub fn at_once(self, cores: usize) -> usize {
         match self {
@@ -130,51 +130,51 @@ impl Kind {
 
 /// A figure.
 pub struct MetricColumn {
-    /// Its name in claims and JSON.
+    /// Name in claims and JSON.
     pub name: &'static str,
     /// `1` (a count), `share`, `ratio`, `×`, `%`, `1/s`, `Gbit/s` or `µs`.
     pub unit: &'static str,
-    /// Its column in tables; empty where it has none.
+    /// Column title in tables; empty if it has no column.
     pub column: &'static str,
 }
 
-/// A run that can be started, on any thread.
+/// Run that can be started on any thread.
 pub type Run = Box<dyn Fn() -> Result<RunResult, Error> + Send + Sync>;
 
-/// What a run found.
+/// Result of a run.
 pub struct RunResult {
-    /// Events simulated, or told of.
+    /// Events simulated, or reported.
     pub events: u64,
     /// One row per class of requests (or per stage).
     pub rows: Vec<Row>,
-    /// How well the machine kept to the plan, where it is a real one.
+    /// Deviation from the plan; none in simulations.
     pub noise: Option<Noise>,
 }
 
-/// How far a run on a machine was from its plan.
+/// Deviation of a run on a machine from its plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Noise {
-    /// A request was sent so long after its birth, at worst.
+    /// Largest delay between a request's birth and its sending.
     pub late: Span,
-    /// Services took so much longer than planned, on average.
+    /// Mean excess of service times over the plan.
     pub beyond: Span,
 }
 
 impl Noise {
-    /// The noisier of both, in each respect.
+    /// Maximum of both, per field.
     #[must_use]
     pub fn worse(self, other: Self) -> Self {
         Self { late: self.late.max(other.late), beyond: self.beyond.max(other.beyond) }
     }
 }
 
-/// The figures of one class.
+/// Figures of one class.
 pub struct Row {
-    /// Its name.
+    /// Name of the class.
     pub class: String,
     /// In the order of [`World::stats`].
     pub figures: Vec<f64>,
-    /// Its cumulative distribution of latency: µs and share.
+    /// Cumulative distribution of latency: µs and share.
     pub cdf: Vec<(f64, f64)>,
 }
 
@@ -182,7 +182,7 @@ impl World {
     /// The world called `name`.
     ///
     /// # Errors
-    /// One line: what there is.
+    /// One line: the names that exist.
     pub fn named(name: &str) -> Result<&'static Self, String> {
         WORLDS.into_iter().find(|world| world.name == name).ok_or_else(|| {
             let names: Vec<_> = WORLDS.iter().map(|world| world.name).collect();
@@ -190,10 +190,10 @@ impl World {
         })
     }
 
-    /// The place of figure `stat` in a row.
+    /// Index of figure `stat` in a row.
     ///
     /// # Errors
-    /// One line: what there is.
+    /// One line: the names that exist.
     pub fn stat(&self, stat: &str) -> Result<usize, String> {
         self.stats.iter().position(|known| known.name == stat).ok_or_else(|| {
             let names: Vec<_> = self.stats.iter().map(|known| known.name).collect();
@@ -202,10 +202,10 @@ impl World {
     }
 }
 
-/// Settings that nobody else reads; none that `check` refuses.
+/// Parses settings without unknown keys, and checks them with `check`.
 ///
 /// # Errors
-/// One line: what cannot be read, or what `check` says.
+/// One line: the parse error, or that of `check`.
 fn checked<C: DeserializeOwned, E: Display>(
     settings: Table,
     check: impl FnOnce(&C) -> Result<(), E>,
@@ -215,12 +215,12 @@ fn checked<C: DeserializeOwned, E: Display>(
     Ok(config)
 }
 
-/// A time in µs; no number unless there `is_somebody` whose it is.
+/// Conversion of a time to µs; NaN unless `is_somebody`, when the class is empty.
 fn micros_if(is_somebody: bool) -> impl Fn(Span) -> f64 {
     move |span| if is_somebody { span.as_micros_f64() } else { f64::NAN }
 }
 
-/// The points of a distribution of latency, in µs.
+/// Points of a distribution of latency, in µs.
 fn points(cdf: impl IntoIterator<Item = (Span, f64)>) -> Vec<(f64, f64)> {
     cdf.into_iter().map(|(span, share)| (span.as_micros_f64(), share)).collect()
 }
@@ -230,12 +230,12 @@ const fn shown(name: &'static str, unit: &'static str, column: &'static str) -> 
     MetricColumn { name, unit, column }
 }
 
-/// A figure that only claims and JSON use.
+/// A figure for claims and JSON only.
 const fn kept(name: &'static str, unit: &'static str) -> MetricColumn {
     MetricColumn { name, unit, column: "" }
 }
 
-/// Text of an error in settings, on one line.
+/// Text of a settings error, on one line.
 fn line(error: &dyn Display) -> String {
     error.to_string().trim().replace('\n', " ")
 }

@@ -1,6 +1,6 @@
-//! A server of two stages under overload: the third paper's world.
+//! World `overload`: a two-stage server under overload. Source: the third paper.
 //!
-//! One row. `model` is what the closed form says of the same settings.
+//! One row. `model` is the closed-form result for the same settings.
 
 use sim::world::overload::{self, Config, Guard, Outcome};
 use toml::Table;

@@ -1,8 +1,7 @@
-//! Our stack under overload: callers who want one answer each.
+//! World `callers`: greenwave's stack under overload by clients with one request each.
 //!
-//! A row for all callers, and one for those who are shed first, if there are
-//! any. `line` is what (7) leaves a server that receives whatever there is
-//! first, by the costs of the stack's steps.
+//! One row for all clients, and one for those that are shed first, if any. `line` is the capacity
+//! by (7) of a server that always receives first, from the costs of the stack's steps.
 
 use queueing::Span;
 use sim::world::overloaded_stack::{self, Config, Outcome};
@@ -68,7 +67,7 @@ fn row(config: &Config, outcome: &Outcome) -> Row {
     Row { class: "first".to_owned(), figures, cdf: points(outcome.latency.cdf()) }
 }
 
-/// What is known of those who are shed first.
+/// Row of the clients that are shed first.
 fn others(outcome: &Outcome) -> Row {
     let seconds = outcome.counting.as_secs_f64();
     let (offered, in_time) = outcome.others;

@@ -1,7 +1,7 @@
-//! A whole platform: tiers on a fabric, with every mechanism as a switch.
+//! World `platform`: a whole platform of tiers on a fabric, with a switch for every mechanism.
 //!
-//! A row per class of requests that came; one, `total`, for all of them together, which also
-//! has what BE and bulk flows got done.
+//! One row per class of requests with arrivals, and one, `total`, for all classes, which also has
+//! the throughput of BE and bulk flows.
 
 use queueing::{Histogram, Span};
 use sim::world::platform::{self, ClassOutcome, Config, Outcome};
@@ -57,7 +57,7 @@ fn rows(outcome: &Outcome) -> Vec<Row> {
     rows
 }
 
-/// What became of a class of which somebody came.
+/// Row of a class with arrivals.
 fn row(class: &ClassOutcome, counted: Span) -> Row {
     let seconds = counted.as_secs_f64();
     let percent = |part: u64| part as f64 / class.requests as f64 * 100.0;
@@ -89,7 +89,7 @@ fn row(class: &ClassOutcome, counted: Span) -> Row {
     Row { class: class.name.clone(), figures, cdf: points(class.latency.cdf()) }
 }
 
-/// All classes together, and what else was done.
+/// Row of all classes together, BE and bulk flows.
 fn total(outcome: &Outcome) -> Row {
     let seconds = outcome.counted.as_secs_f64();
     let sum = |of: fn(&ClassOutcome) -> u64| outcome.classes.iter().map(of).sum::<u64>() as f64;

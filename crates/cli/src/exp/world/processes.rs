@@ -1,10 +1,9 @@
-//! Services that call services, for real: the trace of `services`, given to a
-//! runner that starts real services on loopback (`spec/testbed.md`).
+//! Worlds of real services that call services: the trace of world `services`, run by a runner
+//! process that starts the services on loopback (`spec/testbed.md`).
 //!
-//! Settings are those of world `services`, and so are the figures. `hop` is
-//! what the simulator draws for the network; here the network is the
-//! machine's own. `on = "sim"` runs a mode in the simulator all the same, so
-//! that both can be compared request by request.
+//! Settings and figures are those of world `services`. `hop` is the network delay drawn by the
+//! simulator; here the machine's own network applies. `on = "sim"` runs a mode in the simulator
+//! anyway, so that both can be compared request by request.
 
 pub(super) mod runner;
 pub(super) mod sidecar;
@@ -28,22 +27,22 @@ use crate::source_dir;
 pub const TONIC: World =
     World { name: "tonic", kind: Kind::host(4), prepare: prepare_tonic, ..services::WORLD };
 
-/// Dubbo services under the plug-in of `java/dubbo`.
+/// Dubbo services with the plug-in of `java/dubbo`.
 pub const DUBBO: World =
     World { name: "dubbo", kind: Kind::host(1), prepare: prepare_dubbo, ..services::WORLD };
 
-/// A search split over tonic workers under the same layers, and its aggregator.
+/// A search split over tonic workers with the same layers, and its aggregator.
 pub const FANOUT: World =
     World { name: "fanout", kind: Kind::host(1), prepare: prepare_fanout, ..services::WORLD };
 
-/// A topology on Storm under the wrappers of `java/storm`.
+/// A topology on Storm with the wrappers of `java/storm`.
 pub const STORM: World =
     World { name: "storm", kind: Kind::host(1), prepare: prepare_storm, ..services::WORLD };
 
-/// How a runner is started, looked up when it is to be.
+/// Constructor of a runner's command, called at start.
 type Runner = Box<dyn Fn(&Config) -> Result<Staged, Error> + Send + Sync>;
 
-/// A runner, and what serves beside it.
+/// A runner, and the sidecar that serves it.
 struct Staged {
     command: Command,
     beside: Option<Sidecar>,
@@ -68,7 +67,7 @@ fn prepare_fanout(_mode: &str, mut settings: Table) -> Result<Run, String> {
     prepare(Box::new(move |_| Ok(corpus.told(testbed("search")?)?.into())), settings, true)
 }
 
-/// Without `corpus` workers wait as long as searches took, and nothing else.
+/// Without `corpus`, workers wait for the recorded search times and do nothing else.
 fn prepare_storm(_mode: &str, mut settings: Table) -> Result<Run, String> {
     let corpus = Corpus::taken(&mut settings)?;
     let staged = move |config: &Config| {
@@ -77,7 +76,7 @@ fn prepare_storm(_mode: &str, mut settings: Table) -> Result<Run, String> {
             let parts = config.stages.iter().map(|stage| stage.parts).max().unwrap_or(1);
             let mut partitions = testbed("partitions")?;
             partitions.arg(parts.to_string());
-            // A line for each of its servers, which is an argument of the runner's.
+            // One line per server, which becomes an argument of the runner.
             let (beside, said) = Sidecar::start(corpus.told(partitions)?, 2)?;
             staged.command.args(said);
             staged.beside = Some(beside);
@@ -87,13 +86,13 @@ fn prepare_storm(_mode: &str, mut settings: Table) -> Result<Run, String> {
     prepare(Box::new(staged), settings, true)
 }
 
-/// What is searched, in setting `corpus`.
+/// Searched corpus, setting `corpus`.
 #[derive(Clone, Copy)]
 enum Corpus {
-    /// `"made"`: a small one, from a seed.
+    /// `"made"`: small and synthetic, from a seed.
     Made,
-    /// `"fetched"`: the newspaper of those that `experiments/d2p/corpus`
-    /// fetches, for the words of the record.
+    /// `"fetched"`: the newspaper corpus that `experiments/d2p/corpus` fetches, searched for the
+    /// recorded words.
     Fetched,
 }
 
@@ -107,7 +106,7 @@ impl Corpus {
         }
     }
 
-    /// `command`, told where it is.
+    /// `command` with the corpus's path.
     fn told(self, mut command: Command) -> Result<Command, Error> {
         if let Self::Made = self {
             return Ok(command);
@@ -124,7 +123,7 @@ impl Corpus {
     }
 }
 
-/// `unit`: the runner's first stage is one, and no other.
+/// `unit`: settings for the runner's first stage as the only stage.
 fn prepare(runner: Runner, mut settings: Table, unit: bool) -> Result<Run, String> {
     let on = settings.remove("on").unwrap_or_else(|| Value::String("host".to_owned()));
     let mut config: Config = settings.try_into().map_err(|e: toml::de::Error| line(&e))?;
@@ -145,7 +144,7 @@ fn prepare(runner: Runner, mut settings: Table, unit: bool) -> Result<Run, Strin
     Ok(Box::new(move || converse(runner(&config)?, &config)))
 }
 
-/// Gives the trace of `config` to a runner and sums up what it says.
+/// Sends the trace of `config` to a runner and aggregates its output.
 fn converse(staged: Staged, config: &Config) -> Result<RunResult, Error> {
     let trace: Vec<_> = Trace::new(config).collect();
     let mut tally = Tally::new(config, &trace);
@@ -163,21 +162,21 @@ fn testbed(runner: &str) -> Result<Command, Error> {
     Ok(command)
 }
 
-/// `testbed`, from beside this program.
+/// Path of `testbed`, beside this program.
 ///
 /// # Errors
-/// It is not there.
+/// It does not exist.
 pub(super) fn program() -> Result<PathBuf, Error> {
     let this = std::env::current_exe().map_err(|e| Error::file(Path::new("greenwave"), &e))?;
     built(this.with_file_name("testbed"))
 }
 
-/// The runner `class` of `java/ROOM`, from where this program was built.
+/// Runner `class` of `java/ROOM`, from the source tree of this build.
 fn java(room: &str, class: &str) -> Result<Command, Error> {
     let listed = built(source_dir::path("java").join(room).join("target/testbed.classpath"))?;
     let path = std::fs::read_to_string(&listed).map_err(|e| Error::file(&listed, &e))?;
     let mut command = Command::new("java");
-    // Runs are short, and a compiler at work would take the services' cores.
+    // Runs are short, and the optimizing compiler would compete with the services for cores.
     command.args(["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto"]);
     command.args(["-cp", path.trim(), class]);
     Ok(command)

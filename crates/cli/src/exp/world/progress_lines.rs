@@ -1,5 +1,4 @@
-//! What a best-effort program says it has done: lines of JSON, as those of
-//! `workloads` are.
+//! Progress lines of a best-effort program: JSON lines in the format of `workloads`.
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
@@ -14,16 +13,16 @@ use serde_json::Value;
 
 use crate::error::Error;
 
-/// What a program has said so far, and when.
+/// Progress lines so far, with their times.
 #[derive(Clone, Default)]
 pub struct ProgressLines(Arc<Mutex<Vec<(Instant, u64)>>>);
 
-/// How long it may take to say something first.
+/// Timeout of the first line.
 const START: Duration = Duration::from_secs(30);
 const NAP: Duration = Duration::from_millis(20);
 
 impl ProgressLines {
-    /// Reads all of `stdout`, on a thread that ends with it.
+    /// Reads all of `stdout` on a thread that ends with it.
     pub fn of(stdout: Option<ChildStdout>) -> Self {
         let said = Self::default();
         let Some(stdout) = stdout else { return said };
@@ -39,14 +38,14 @@ impl ProgressLines {
         said
     }
 
-    /// Waits until program `child`, called `name`, works.
+    /// Waits until program `child`, called `name`, reports progress.
     ///
     /// # Errors
-    /// It has ended, or says nothing; or the run was interrupted.
+    /// It has ended or reports nothing; or the run was interrupted.
     pub fn works(&self, child: &mut Child, name: &str) -> Result<(), Error> {
         let end = Instant::now() + START;
         while self.0.lock().unwrap_or_else(PoisonError::into_inner).is_empty() {
-            // Before all: ctrl-C ends the program, too.
+            // Checked first: ctrl-C also ends the program.
             if signals::is_set() {
                 return Err(Error::interrupted(""));
             }
@@ -60,8 +59,7 @@ impl ProgressLines {
         Ok(())
     }
 
-    /// What was done per second between two instants: between the last lines
-    /// before each.
+    /// Rate per second between two instants, from the last lines before each.
     pub fn per_s(&self, from: Instant, to: Instant) -> f64 {
         let said = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let before =
@@ -70,10 +68,10 @@ impl ProgressLines {
     }
 }
 
-/// A program of `workloads`, which is built beside this one.
+/// Path of a program of `workloads`, which is built beside this one.
 ///
 /// # Errors
-/// It is not there.
+/// It does not exist.
 pub fn workload(name: &str) -> Result<PathBuf, Error> {
     let here = std::env::current_exe().map_err(|e| Error::new(format!("where this program lies: {e}")))?;
     let program = here.with_file_name(name);

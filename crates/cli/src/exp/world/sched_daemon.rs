@@ -1,4 +1,4 @@
-//! `greenwave sched` at work for the length of a run.
+//! `greenwave sched` for the length of a run.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -12,23 +12,22 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::error::Error;
 
-/// A scheduler; it puts back what it changed when this is dropped.
+/// Running scheduler; it restores its changes on drop.
 pub struct Daemon {
     child: Child,
     _folder: TempDir,
 }
 
-/// How long it may take to begin, and to put things back.
+/// Timeout of its start, and of restoring its changes.
 const PATIENCE: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(5);
 
 impl Daemon {
-    /// One that is told `tasks`, a file's text; it stands back from cores that
-    /// it shares out by itself. It is started in `place`, which makes no
-    /// difference but that it is ended with what else is there.
+    /// Starts a scheduler with the task file text `tasks` in namespace `place`, which only bounds
+    /// its lifetime. It stays off the cores that it allocates.
     ///
     /// # Errors
-    /// It does not start; why it says.
+    /// It does not start; with the reason from its log.
     pub fn new(place: &Namespace, tasks: &str) -> Result<Self, Error> {
         let failed = |what: &str| Error::new(format!("greenwave sched: {what}"));
         let folder = TempDir::new("sched").map_err(|e| failed(&e.to_string()))?;
@@ -42,13 +41,13 @@ impl Daemon {
         let mut child = place.spawn(&mut command).map_err(|e| failed(&e.to_string()))?;
         let stdout = child.stdout.take().ok_or_else(|| failed("no stdout"))?;
         let (tell, told) = channel();
-        // Reads on to the end, so that it can always write.
+        // Drains the output to its end, so that the daemon never blocks on a write.
         thread::spawn(move || {
             for line in BufReader::new(stdout).lines().map_while(Result::ok) {
                 let _ = tell.send(line);
             }
         });
-        // It says first what it does; where it cannot, it says why in its log.
+        // The first line reports the mechanism; a failure is in the log.
         if told.recv_timeout(PATIENCE).is_ok() {
             return Ok(Self { child, _folder: folder });
         }
@@ -57,7 +56,7 @@ impl Daemon {
         Err(failed(line.trim_start_matches("error: ")))
     }
 
-    /// Whether it is still at work.
+    /// Checks that it still runs.
     ///
     /// # Errors
     /// It has ended.
@@ -71,7 +70,7 @@ impl Daemon {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
-        // It puts back what it changed when asked to end.
+        // It restores its changes on SIGTERM.
         if let Some(pid) = Pid::from_raw(self.child.id() as i32) {
             let _ = kill_process(pid, Signal::TERM);
         }

@@ -1,4 +1,4 @@
-//! One server on our stack and its clients: ADPS's world.
+//! World `server`: one server on greenwave's stack and its clients. Source: ADPS.
 
 use load::report::ClassReport;
 use sim::world::server::{self, Config};
@@ -32,7 +32,7 @@ pub const WORLD: World = World {
     prepare,
 };
 
-/// The mode that is not set is the one its name says.
+/// A mode without settings is the one of its name.
 fn prepare(mode: &str, mut settings: Table) -> Result<Run, String> {
     settings.entry("mode").or_insert_with(|| Value::String(mode.to_owned()));
     let config = checked(settings, Config::check)?;
@@ -47,7 +47,7 @@ fn prepare(mode: &str, mut settings: Table) -> Result<Run, String> {
     }))
 }
 
-/// One class's figures in the order of the table above.
+/// Figures of one class in the order of the table above.
 fn figures(class: &ClassReport) -> [f64; WORLD.stats.len()] {
     let us = micros_if(class.latency.count() > 0);
     let at = &class.at_p99;

@@ -1,8 +1,7 @@
-//! Services that call services: D2P's world.
+//! World `services`: services that call services. Source: D2P.
 //!
-//! A row per class of users, one for all of them together, and one per stage
-//! whose latency is the time since the request was born, as the paper's
-//! tables have it.
+//! One row per class of users, one for all classes, and one per stage. The latency of a stage is
+//! the time since the request's birth, as in the paper's tables.
 
 use queueing::{Histogram, Span};
 use sim::world::services::{self, Class, Config, Outcome, StageReport};
@@ -51,7 +50,7 @@ pub(super) fn simulated(config: Config) -> Run {
     })
 }
 
-/// What `outcome` is in figures.
+/// Rows of `outcome`.
 pub(super) fn rows(outcome: &Outcome) -> Vec<Row> {
     let seconds = outcome.arriving.as_secs_f64();
     let mut rows: Vec<Row> = Vec::new();
@@ -65,7 +64,7 @@ pub(super) fn rows(outcome: &Outcome) -> Vec<Row> {
     rows
 }
 
-/// The figures of one class, or of several together.
+/// Figures of one class, or of several together.
 fn of_class(name: &str, classes: &[Class], seconds: f64) -> Row {
     let sum = |of: fn(&Class) -> u64| classes.iter().map(of).sum::<u64>() as f64;
     let (requests, on_time) = (sum(|class| class.requests), sum(|class| class.on_time));
@@ -86,7 +85,7 @@ fn of_class(name: &str, classes: &[Class], seconds: f64) -> Row {
     row(name, counts, &latency, [all, range, f64::NAN, parts])
 }
 
-/// The figures of one stage; what is dropped there is a share of what came.
+/// Figures of one stage; drops are a share of its arrivals.
 fn of_stage(stage: &StageReport) -> Row {
     let served = stage.elapsed.count() as f64;
     let came = served + stage.dropped as f64;
@@ -96,8 +95,8 @@ fn of_stage(stage: &StageReport) -> Row {
     row(&stage.name, counts, &stage.elapsed, [all, f64::NAN, queue, f64::NAN])
 }
 
-/// The p95 in µs when what was dropped took longer than anything: infinite
-/// when that is more than one in twenty. `answered` is the share of the rest.
+/// p95 in µs with dropped requests counted as infinitely slow: infinite if more than one in twenty
+/// is dropped. `answered` is the share of the others.
 fn of_all(latency: &Histogram, answered: f64) -> f64 {
     let q = 0.95 / answered;
     if q <= 1.0 { latency.quantile(q).as_micros_f64() } else { f64::INFINITY }

@@ -1,5 +1,5 @@
-//! A web server and two crowds of clients, near and far, in virtual time: the
-//! first paper's Table 1, whose real machine is world `pages`.
+//! World `web`: a web server with a near and a far client population, in virtual time. Source: ADPS
+//! Table 1; world `pages` runs it on a real machine.
 
 use load::closed_loop::Tally;
 use queueing::Span;
@@ -32,7 +32,7 @@ pub const WORLD: World = World {
     prepare,
 };
 
-/// The mode that is not set is the one its name says.
+/// A mode without settings is the one of its name.
 fn prepare(mode: &str, mut settings: Table) -> Result<Run, String> {
     settings.entry("mode").or_insert_with(|| Value::String(mode.to_owned()));
     let config = checked(settings, Config::check)?;
@@ -47,9 +47,9 @@ fn prepare(mode: &str, mut settings: Table) -> Result<Run, String> {
     }))
 }
 
-/// One crowd's figures in the order of the table above.
+/// Figures of one population in the order of the table above.
 fn figures(tally: &Tally, duration: Span, [program, stack]: [f64; 2]) -> [f64; WORLD.stats.len()] {
-    // Of nothing there is no quantile.
+    // No samples, no quantile.
     let of = |q| if tally.answers > 0 { tally.latency.quantile(q).as_secs_f64() } else { f64::NAN };
     let [p50, p99] = [0.5, 0.99].map(of);
     [

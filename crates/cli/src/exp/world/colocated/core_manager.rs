@@ -1,8 +1,8 @@
-//! Who manages the shared core while requests come.
+//! Manager of the shared core during a run.
 //!
-//! Nobody, where the kernel does or a share is fixed; [`Parties`], which moves
-//! that share; or `greenwave sched`, which knows the two programs by process, and
-//! under `caladan-runtime` what LC's worker tells. A run in which it did not is none.
+//! None, where the kernel or a fixed share decides; [`Parties`], which adapts that share; or
+//! `greenwave sched`, which is given the two processes, and under `caladan-runtime` the signal page
+//! of LC's worker. A run whose manager stopped is invalid.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -17,25 +17,25 @@ use super::setup::{Rig, SHARED_CORE};
 use super::{Config, Sharing};
 use crate::error::Error;
 
-/// Who manages.
+/// Manager of the shared core.
 pub struct Manager {
     parties: Option<Mutex<Parties>>,
-    /// The worst tail that was told since the last step.
+    /// The worst tail reported since the last step.
     tail: Mutex<Span>,
     daemon: Option<Daemon>,
-    /// What LC tells, where it is to be heard.
+    /// Signal page of LC, if `greenwave sched` must read it.
     pulse: Option<SharedPage>,
 }
 
-/// A scheduler that has no round for so long does not listen.
+/// Timeout after which a scheduler without a round counts as not reading the signal page.
 const PATIENCE: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(5);
 
-/// From one step to the next (Caladan §7).
+/// Interval between steps (Caladan §7).
 const STEP_EVERY: Duration = Duration::from_millis(500);
 
 impl Manager {
-    /// Who manages the programs of `rig`.
+    /// Starts the manager of the programs of `rig`.
     ///
     /// # Errors
     /// It does not start.
@@ -56,7 +56,7 @@ impl Manager {
         Ok(Self { parties, tail: Mutex::new(Span::ZERO), daemon, pulse })
     }
 
-    /// p99.9 of the last answers.
+    /// Reports p99.9 of the last answers.
     pub fn tail(&self, tail: Span) {
         let mut worst = self.tail.lock().unwrap_or_else(PoisonError::into_inner);
         *worst = worst.max(tail);
@@ -71,20 +71,20 @@ impl Manager {
         while Instant::now() < end && !signals::is_set() {
             signals::sleep_until(end.min(Instant::now() + STEP_EVERY));
             let tail = std::mem::take(&mut *self.tail.lock().unwrap_or_else(PoisonError::into_inner));
-            // The group was there a step ago; that it is gone shows in BE's work.
+            // The group existed one step ago; if it is gone, BE's work shows it.
             let _ = best.limit(parties.step(tail));
         }
     }
 
-    /// Whether it managed to the end, by what LC told where it is to.
+    /// Checks that it managed to the end, for LC's signal page by its lease.
     ///
     /// # Errors
-    /// It has ended, or never listened to LC.
+    /// It has ended, or never read LC's signal page.
     pub fn worked(&self) -> Result<(), Error> {
         self.daemon.as_ref().map_or(Ok(()), Daemon::worked)?;
         let Some(pulse) = &self.pulse else { return Ok(()) };
         let (clock, end) = (Monotonic::new(), Instant::now() + PATIENCE);
-        // It leads from round to round; on a busy machine one comes late.
+        // The lease lasts from round to round; on a busy machine a round may be late.
         while !pulse.page().is_leased(clock.now()) {
             if Instant::now() > end || signals::is_set() {
                 return Err(Error::new("greenwave sched does not listen to what LC tells"));
@@ -95,9 +95,11 @@ impl Manager {
     }
 }
 
-/// A share of time that follows a tail: one step in each period, since nothing
-/// tells which step helped; a step that broke the target is taken back, and
-/// none follows for a while. As `sched::cores::Parties`, which moves cores.
+/// Share of CPU time that follows a tail.
+///
+/// One step per period, since the effect of several steps could not be told apart. A step that
+/// broke the target is undone, and the next ones are skipped. Same policy as
+/// `sched::cores::Parties`, which moves cores.
 #[derive(Clone, Debug, PartialEq)]
 struct Parties {
     share: f64,
@@ -106,13 +108,13 @@ struct Parties {
     holding: u32,
 }
 
-/// By how much the share changes.
+/// Step of the share.
 const STEP: f64 = 0.1;
-/// It is never less, or more than 1 less this.
+/// Smallest share; the largest is 1 minus this.
 const LEAST: f64 = 0.05;
-/// Tails below this part of the target leave room for a step.
+/// Tails below this fraction of the target allow a step.
 const ROOM: f64 = 0.8;
-/// Steps that are not taken after one that broke the target.
+/// Steps skipped after one that broke the target.
 const HOLD: u32 = 10;
 
 impl Parties {
@@ -120,7 +122,7 @@ impl Parties {
         Self { share, target, gave: false, holding: 0 }
     }
 
-    /// What BE may have after a period with this tail.
+    /// BE's share after a period with this tail.
     fn step(&mut self, tail: Span) -> f64 {
         let gave = std::mem::take(&mut self.gave);
         let of_target = tail.as_secs_f64() / self.target.as_secs_f64();
@@ -140,7 +142,7 @@ impl Parties {
     }
 }
 
-/// What the daemon is told.
+/// Task file of the daemon.
 fn tasks(config: &Config, lc: u32, be: u32) -> String {
     let (mechanism, pulse) = match config.sharing {
         Sharing::CaladanRuntime => ("runtime", true),

@@ -1,13 +1,12 @@
-//! A latency-critical program and a best-effort one on one core of this machine.
+//! World `colocated`: a latency-critical and a best-effort program on one core of this machine.
 //!
-//! Core 1 is shared; on core 0 are the clients, and whoever manages. What the
-//! best-effort program gets done by itself is measured first, once for each
-//! seed, and its work is told as a part of that. How the core is shared is the
-//! mode: nothing but the kernel (`linux`, `idle`), a partition of its time
-//! (`static`, `parties`), or `greenwave sched`: it reads threads (`caladan`), or what
-//! programs on our runtime tell (`caladan-runtime`). A core cannot be
-//! partitioned otherwise, so these two limit the best-effort program's time
-//! where the paper's limit its cores. Runs go one after the other.
+//! Core 1 is shared; core 0 has the clients and the manager. The throughput of the best-effort
+//! program alone is measured first, once per seed, and its work is reported as a part of that. The
+//! mode is the way of sharing: the kernel alone (`linux`, `idle`), a partition of CPU time
+//! (`static`, `parties`), or `greenwave sched`, which samples threads (`caladan`) or reads the
+//! signal pages of programs on greenwave's runtime (`caladan-runtime`). The paper partitions cores;
+//! on one core `static` and `parties` limit the best-effort program's CPU time instead. Runs are
+//! serialized.
 
 mod core_manager;
 mod programs;
@@ -51,11 +50,11 @@ pub const WORLD: World = World {
     prepare,
 };
 
-/// What runs.
+/// Settings of a run.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Config {
-    /// How the core is shared; by the mode's name if not given.
+    /// Sharing of the core; by the mode's name when absent.
     sharing: Sharing,
     /// The latency-critical program.
     lc: Critical,
@@ -66,47 +65,46 @@ struct Config {
     /// Connections that carry them.
     #[serde(default = "connections")]
     connections: u32,
-    /// Before requests count.
+    /// Warm-up before requests count.
     #[serde(deserialize_with = "text")]
     warmup: Span,
-    /// While they do.
+    /// Duration in which requests count.
     #[serde(deserialize_with = "text")]
     duration: Span,
-    /// Under `static`, and to begin with under `parties`: the part of the
-    /// core's time that BE may have.
+    /// Share of the core's time for BE: fixed under `static`, initial under `parties`.
     #[serde(default = "half")]
     be_share: f64,
-    /// Under `parties`: what p99.9 is to be at most.
+    /// Target of p99.9 under `parties`.
     #[serde(default = "tail_target", deserialize_with = "text")]
     tail_target: Span,
-    /// Under `caladan` and `caladan-runtime`: THRESH_QD of LC, if not as it suits the mechanism.
+    /// THRESH_QD of LC under `caladan` and `caladan-runtime`; the mechanism's default when absent.
     #[serde(default, deserialize_with = "text_or_none")]
     delay_max: Option<Span>,
-    /// What programs that collect garbage keep, in MiB.
+    /// Live heap of programs with garbage collection, in MiB.
     #[serde(default = "keep_mib")]
     keep_mib: u32,
-    /// Replays when requests are due and what BE draws.
+    /// Seed of the arrival times and of BE's random draws.
     #[serde(default)]
     seed: u64,
 }
 
-/// How the core is shared.
+/// Sharing of the core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Sharing {
-    /// There is no best-effort program.
+    /// LC alone, without a best-effort program.
     Alone,
-    /// Both are programs like any other.
+    /// Both are ordinary processes.
     Linux,
     /// BE is in the kernel's idle class (`SCHED_IDLE`).
     Idle,
-    /// BE has a part of the core's time.
+    /// BE has a fixed share of the core's time.
     Static,
-    /// That part follows LC's tail.
+    /// BE's share follows LC's tail.
     Parties,
     /// `greenwave sched` with policy `caladan`.
     Caladan,
-    /// The same by the mechanism `runtime`: LC tells what waits.
+    /// The same by the mechanism `runtime`: LC publishes its queueing delay.
     CaladanRuntime,
 }
 
@@ -152,13 +150,13 @@ impl Config {
         Ok(())
     }
 
-    /// What is sent to LC, and when.
+    /// Requests to LC and their times.
     fn plan(&self) -> Plan {
         let class = |&(name, share, kind, length): &(&str, f64, u8, usize)| Class {
             name: name.to_owned(),
             share,
-            // The server's own.
-            service: "1ns".parse().expect("a law"),
+            // The server's own service time.
+            service: "1ns".parse().expect("a distribution"),
             length,
             kind,
             priority: 0,
@@ -172,16 +170,16 @@ impl Config {
         plan
     }
 
-    /// All that what BE does by itself depends on.
+    /// All inputs on which BE's throughput alone depends.
     fn by_itself(&self) -> (BestEffort, u32, Span, u64) {
         (self.be, self.keep_mib, self.duration, self.seed)
     }
 }
 
-/// A request is given up after so long.
+/// Timeout of a request.
 const TIMEOUT: Span = Span::from_secs(5);
 
-/// Knows what BE does by itself.
+/// Serializes runs; caches BE's throughput alone.
 static ALONE: HostLock<(BestEffort, u32, Span, u64)> = HostLock::new();
 
 fn run(config: &Config) -> Result<RunResult, Error> {
@@ -218,7 +216,7 @@ fn found(config: &Config, driven: &Driven, by_itself: f64) -> RunResult {
     RunResult { events, rows, noise: None }
 }
 
-/// The row of LC: all its requests together.
+/// Row of LC: all its requests together.
 fn critical(config: &Config, driven: &Driven) -> Row {
     let mut latency = Histogram::new();
     driven.report.classes.iter().for_each(|class| latency.merge(&class.latency));

@@ -1,4 +1,4 @@
-//! The programs: what they are started with, and what they are asked.
+//! Programs under test: their command lines and requests.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -17,11 +17,11 @@ use crate::source_dir;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Critical {
-    /// Debian's, with one thread, on the kernel's TCP.
+    /// Debian's package, with one thread, on the kernel's TCP.
     Memcached,
-    /// `workloads`' block server, on our own stack.
+    /// Block server of `workloads`, on greenwave's stack.
     Storage,
-    /// `workloads`' transactional store, on our own stack.
+    /// Transactional store of `workloads`, on greenwave's stack.
     Tpcc,
 }
 
@@ -29,25 +29,25 @@ pub enum Critical {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum BestEffort {
-    /// STREAM in a second-level cache.
+    /// STREAM that fits in the L2 cache.
     StreamL2,
     /// STREAM through DRAM.
     StreamDram,
-    /// A simulation that needs its core and little else.
+    /// Compute-bound simulation with a small working set.
     Swaptions,
     /// The same with the Boehm collector's malloc.
     SwaptionsGc,
-    /// A clustering of a stream.
+    /// Clustering of a stream.
     Streamcluster,
-    /// A Go program that collects garbage.
+    /// Go program with garbage collection.
     Garbage,
-    /// Debian's encoder, which `workloads` feeds.
+    /// Debian's encoder, fed by `workloads`.
     X264,
 }
 
-/// Keys that memcached holds.
+/// Keys stored in memcached.
 pub const KEYS: u32 = 100_000;
-/// Requests of `storage`: 4 to 64 KiB to read, a tenth as many to write.
+/// Requests of `storage`: reads of 4 to 64 KiB, and a tenth as many writes.
 const BLOCKS: [(&str, f64, u8, usize); 4] = [
     ("read-4k", 0.6, 1, 32),
     ("read-16k", 0.2, 4, 32),
@@ -78,7 +78,7 @@ impl Critical {
         }
     }
 
-    /// What is spoken.
+    /// Protocol of its requests.
     pub fn protocol(self) -> Protocol {
         match self {
             Self::Memcached => Protocol::Memcached { keys: KEYS },
@@ -87,12 +87,12 @@ impl Critical {
         }
     }
 
-    /// Whether it is on our runtime and tells a scheduler what waits.
+    /// True if it is on greenwave's runtime and publishes its queueing delay.
     pub const fn tells(self) -> bool {
         matches!(self, Self::Storage | Self::Tpcc)
     }
 
-    /// The name of its program.
+    /// Name of its executable.
     pub const fn program(self) -> &'static str {
         match self {
             Self::Memcached => "memcached",
@@ -103,7 +103,7 @@ impl Critical {
 }
 
 impl BestEffort {
-    /// The name of its program.
+    /// Name of its executable.
     pub const fn program(self) -> &'static str {
         match self {
             Self::StreamL2 => "stream-l2",
@@ -115,11 +115,10 @@ impl BestEffort {
         }
     }
 
-    /// How it is started: what goes before its arguments, and those. What has
-    /// to be built first is, in `folder`.
+    /// Command line that starts it, including a wrapper. Builds its inputs in `folder` if needed.
     ///
     /// # Errors
-    /// What it takes is not there.
+    /// A required file or program is missing.
     pub fn words(self, config: &Config, folder: &TempDir) -> Result<Vec<String>, Error> {
         let text = |path: PathBuf| path.display().to_string();
         let keep = config.keep_mib.to_string();
@@ -165,10 +164,10 @@ impl BestEffort {
     }
 }
 
-/// From one line on what was done to the next.
+/// Interval between progress lines.
 const EVERY: &str = "20ms";
 
-/// What is not in Rust, in the tree that this was built from.
+/// Source of a part that is not in Rust, in the source tree of this build.
 fn source(name: &str) -> Result<PathBuf, Error> {
     let path = source_dir::path("workloads").join(name);
     match path.exists() {

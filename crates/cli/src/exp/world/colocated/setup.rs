@@ -1,4 +1,4 @@
-//! The programs, their network and their shares, for one run: gone with this.
+//! Test setup of one run: the programs, their network and their shares; removed on drop.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -17,36 +17,36 @@ use super::programs::{Critical, KEYS};
 use super::{Config, Sharing};
 use crate::error::{Error, plain};
 
-/// Whose the clients are, and whoever manages.
+/// Core of the clients and the manager.
 pub const CLIENT_CORE: CoreId = CoreId(0);
-/// The one that is shared.
+/// Shared core.
 pub const SHARED_CORE: CoreId = CoreId(1);
 
 const SERVER: Ipv4Addr = Ipv4Addr::new(10, 74, 0, 1);
 const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 74, 0, 2);
 const PREFIX: u8 = 24;
 const PORT: u16 = 11_211;
-/// The device of a server on our own stack; the client's end of another's cable.
+/// Device of a server on greenwave's stack, and the client's end of the veth pair otherwise.
 const DEVICE: &str = "gw0";
-/// The kernel's end of a cable.
+/// Kernel's end of a veth pair.
 const HERE: &str = "eth0";
 
-/// The part of a core for which LC may be real-time: the kernel's own limit is 0.95.
+/// Share of a core for which LC may be real-time; the kernel's own limit is 0.95.
 const REAL_TIME: f64 = 0.9;
-/// In which BE gets its share, where it has one.
+/// CPU bandwidth period of BE's share.
 const PERIOD: Span = Span::from_millis(10);
-/// How long a program may take to be ready.
+/// Timeout of a program's start.
 const START: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(10);
 
 /// Both programs, ready.
 pub struct Rig {
-    // In the order in which they are to go.
+    // Fields are in drop order.
     pub be: Option<Best>,
     pub lc: Child,
-    /// BE is in it too, as the kernel's classes count within a group, unless it has one of
-    /// its own: then LC's goes before it. Otherwise it is one like others: in one that went before them,
-    /// BE would go before the kernel's own threads, which serve LC's disk and network.
+    /// Contains BE too, since scheduling classes compare within a group, unless BE has a group of
+    /// its own. LC's group is then preferred. Otherwise it is an ordinary group: a preferred one
+    /// would put BE before the kernel threads that serve LC's disk and network.
     _group: Group,
     pub client: Namespace,
     pub target: SocketAddr,
@@ -55,20 +55,20 @@ pub struct Rig {
     _lab: NetLab,
 }
 
-/// A best-effort program that works.
+/// A running best-effort program.
 pub struct Best {
     pub child: Child,
-    /// What it says.
+    /// Its progress lines.
     pub stdout: Option<ChildStdout>,
-    /// Where its time is limited.
+    /// Cgroup that limits its CPU time.
     pub group: Option<Group>,
 }
 
 impl Rig {
-    /// The rig of `config`: LC answers, BE works.
+    /// Creates the setup of `config`: LC answers, BE works.
     ///
     /// # Errors
-    /// What is not there, or does not start.
+    /// A required part is missing or does not start.
     pub fn new(config: &Config) -> Result<Self, Error> {
         possible()?;
         let lab = NetLab::new("colocated")?;
@@ -98,7 +98,7 @@ impl Rig {
                 command.args(["--device", DEVICE, "--spin", "0ns"]);
                 let mut lc = host.spawn_on(SHARED_CORE, quiet(&mut command).stdout(Stdio::piped()))?;
                 let target = listens(&mut lc, config.lc.program())?;
-                // What it sends comes in on the clients' core.
+                // Frames from LC are received on the clients' core.
                 host.steer_receive(DEVICE, CLIENT_CORE)?;
                 (lc, host.clone(), target)
             }
@@ -110,10 +110,10 @@ impl Rig {
         Ok(Self { be, lc, _group: group, client, target, _host: host, _folder: folder, _lab: lab })
     }
 
-    /// What BE does by itself, per second.
+    /// BE's throughput alone, per second.
     ///
     /// # Errors
-    /// As [`Rig::new`]; or it says nothing.
+    /// As [`Rig::new`]; or BE reports no progress.
     pub fn best_effort_alone(config: &Config) -> Result<f64, Error> {
         possible()?;
         let lab = NetLab::new("colocated")?;
@@ -147,7 +147,7 @@ impl Best {
         Ok(Self { child, stdout, group })
     }
 
-    /// Grants it `share` of the core, where it has a group.
+    /// Limits BE to `share` of the core, if it has a group.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -156,12 +156,12 @@ impl Best {
     }
 }
 
-/// Whether there can be such a run here.
+/// Checks that such a run is possible here.
 fn possible() -> Result<(), Error> {
     unless_possible("colocated", "caladan/host", "clients and the programs")
 }
 
-/// A namespace for the clients, on a cable to `host`.
+/// Namespace for the clients, with a veth pair to `host`.
 fn cabled(lab: &NetLab, host: &Namespace) -> Result<Namespace, LabError> {
     let client = lab.namespace("client")?;
     lab.veth((host, HERE), (&client, DEVICE), &Veth::default())?;
@@ -176,14 +176,14 @@ fn quiet(command: &mut Command) -> &mut Command {
     command.stdin(Stdio::null()).stderr(Stdio::null())
 }
 
-/// Where a server of ours says that it listens. What else it says is read on.
+/// Address on which a greenwave server reports that it listens. Its further output is drained.
 fn listens(lc: &mut Child, program: &str) -> Result<SocketAddr, Error> {
     let failed = |what: &str| Error::new(format!("{program}: {what}"));
     let stdout = lc.stdout.take().ok_or_else(|| failed("no stdout"))?;
     let (tell, told) = channel();
     std::thread::spawn(move || {
         let mut lines = BufReader::new(stdout).lines().map_while(Result::ok);
-        // Nobody listens when it took too long.
+        // The receiver is gone after a timeout.
         let _ = lines.next().map(|line| tell.send(line));
         lines.for_each(drop);
     });
@@ -193,7 +193,7 @@ fn listens(lc: &mut Child, program: &str) -> Result<SocketAddr, Error> {
     at.ok_or_else(|| failed(&format!("{line:?} does not say where it listens")))
 }
 
-/// Gives memcached a value for every key, once it answers.
+/// Stores a value for every key in memcached, once it answers.
 fn fill(target: SocketAddr) -> Result<(), Error> {
     let failed = |e: std::io::Error| Error::new(format!("memcached at {target}: {}", plain(&e.to_string())));
     let end = Instant::now() + START;

@@ -1,4 +1,4 @@
-//! What holds without a program.
+//! Tests that need no program.
 
 use super::super::line;
 use super::*;
@@ -41,7 +41,7 @@ fn a_mode_is_a_way_to_share_and_every_plan_is_valid() {
         assert!(prepare(mode, text.clone()).is_ok(), "{mode}");
     }
     assert!(prepare("numa", text.clone()).is_err());
-    // Who is on our runtime tells what waits, and nobody else.
+    // Only a program on greenwave's runtime publishes its queueing delay.
     for (lc, refused) in
         [("storage", None), ("tpcc", None), ("memcached", Some("memcached is not on our runtime"))]
     {

@@ -1,4 +1,4 @@
-//! Requests on their way, and what is read while they are.
+//! Workload of a run, and the samples taken during it.
 
 use std::sync::mpsc::channel;
 use std::thread;
@@ -18,30 +18,30 @@ use super::setup::{Best, CLIENT_CORE, Rig};
 use crate::error::Error;
 use crate::panics;
 
-/// What a run found.
+/// Results of a run.
 pub struct Driven {
     pub report: Report,
     /// Cores that LC used.
     pub lc_cores: f64,
-    /// What BE did, where there is one.
+    /// BE's work, if BE runs.
     pub done: Option<Done>,
-    /// What others used, in cores.
+    /// CPU time of other processes, in cores.
     pub other: f64,
 }
 
-/// What a best-effort program did.
+/// Work of a best-effort program.
 pub struct Done {
-    /// In its own unit.
+    /// Rate in its own unit.
     pub per_s: f64,
     /// Cores that it used.
     pub cores: f64,
 }
 
-/// The reads are so far apart at least.
+/// Smallest interval between samples.
 const NAP: Duration = Duration::from_millis(20);
 
 impl Best {
-    /// What it does per second while nobody else is there.
+    /// BE's rate without other load.
     pub fn by_itself(&mut self, config: &Config) -> Result<f64, Error> {
         let said = ProgressLines::of(self.stdout.take());
         said.works(&mut self.child, config.be.program())?;
@@ -56,7 +56,7 @@ impl Best {
     }
 }
 
-/// What accounts say at one moment.
+/// CPU time and progress at one instant.
 struct Read {
     at: Instant,
     lc: Span,
@@ -65,10 +65,10 @@ struct Read {
 }
 
 impl Rig {
-    /// Sends LC what `config` plans, while BE works and somebody manages.
+    /// Sends `config`'s requests to LC while BE works and the manager runs.
     ///
     /// # Errors
-    /// A program does not work, or the run was interrupted.
+    /// A program fails, or the run was interrupted.
     pub fn drive(mut self, config: &Config) -> Result<Driven, Error> {
         let said = match &mut self.be {
             Some(best) => {
@@ -94,7 +94,7 @@ impl Rig {
                         if progress.due > 0
                             && let Some(starts) = told.take()
                         {
-                            // Nobody listens when the run is given up.
+                            // The receiver is gone when the run is aborted.
                             let _ = starts.send(Instant::now());
                         }
                         managed.tail(progress.tail);
@@ -108,7 +108,7 @@ impl Rig {
             let read = started.recv().ok().map(|start| {
                 managed.until(start + Duration::from(config.warmup), rig);
                 let before = rig.read();
-                // A little less than requests count: they began a little earlier.
+                // Slightly shorter than the counted requests, which began a little earlier.
                 let end = start + Duration::from(config.warmup + config.duration) - LATE_START;
                 managed.until(end.max(before.at + NAP), rig);
                 (before, rig.read())
@@ -133,12 +133,12 @@ impl Rig {
 
     fn read(&self) -> Read {
         let used = |id: u32| cpu_time::process(id).unwrap_or(Span::ZERO);
-        // Whom it started works for it.
+        // Processes that it started count as its own.
         let family = self.be.as_ref().map(|best| proc::family(best.child.id()));
         let be = family.into_iter().flatten().map(used).fold(Span::ZERO, |sum, its| sum + its);
         Read { at: Instant::now(), lc: used(self.lc.id()), be, others: BackgroundLoad::now() }
     }
 }
 
-/// Requests may be due for so long before we are told.
+/// Largest delay between the first due request and its notification.
 const LATE_START: Duration = Duration::from_millis(110);

@@ -1,4 +1,4 @@
-//! Flows of the kernel's TCP, timed.
+//! Timed flows over the kernel's TCP.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -13,26 +13,26 @@ use super::network::Network;
 use super::{Group, Plan};
 use crate::error::{Error, plain};
 
-/// What became of a flow.
+/// Completion of a flow.
 #[derive(Clone, Copy, Debug)]
 pub struct Took {
-    /// Whether it is one of the large ones.
+    /// True for a large flow.
     pub large: bool,
-    /// From its start until the receiver had all and said so.
+    /// Time from its start until the receiver has all bytes and confirms.
     pub span: Span,
 }
 
-/// What a run found.
+/// Results of a run.
 pub struct Found {
-    /// Flows that ended, in no order.
+    /// Completed flows, unordered.
     pub took: Vec<Took>,
-    /// Utilisation and dropped in %, levels that packets came to.
+    /// Utilisation and drops in %, and levels that packets reached.
     pub link: [f64; 3],
 }
 
-/// No flow takes so long.
+/// Timeout of a flow.
 const LIMIT: Duration = Duration::from_secs(60);
-/// For flows that never end to fill the queue.
+/// Time for the endless flows to fill the queue.
 const WARMUP: Duration = Duration::from_millis(1_000);
 
 /// Runs the flows of `plan` on `network`.
@@ -43,7 +43,7 @@ pub fn run(plan: &Plan, network: &Network) -> Result<Found, Error> {
         let receivers = scope.spawn(|| receive(&network.listener, &stop));
         let sent = network.senders.enter(|| send(plan, network, &stop));
         stop.store(true, Ordering::Relaxed);
-        // Wakes the receivers, who look whether they are to stop.
+        // Wakes the receivers, which check the stop flag.
         let _ = network.senders.enter(|| TcpStream::connect_timeout(&network.target, LIMIT));
         let received = receivers.join().expect("receiving does not panic");
         let found = sent?;
@@ -52,7 +52,7 @@ pub fn run(plan: &Plan, network: &Network) -> Result<Found, Error> {
     })
 }
 
-/// Takes connections until it is to stop, and reads each to its end.
+/// Accepts connections until stopped, and reads each to its end.
 fn receive(listener: &TcpListener, stop: &AtomicBool) -> io::Result<()> {
     std::thread::scope(|scope| {
         loop {
@@ -65,18 +65,18 @@ fn receive(listener: &TcpListener, stop: &AtomicBool) -> io::Result<()> {
     })
 }
 
-/// Reads all; to close then is to say so. A sender that is gone is none of ours.
+/// Reads to the end; closing confirms it. Errors of a closed sender are ignored.
 fn drain(mut stream: TcpStream) {
     let mut buffer = vec![0; 256 * 1024];
     while stream.read(&mut buffer).is_ok_and(|len| len > 0) {}
 }
 
-/// Starts flows as planned; on a thread among the senders.
+/// Starts flows as planned, on a thread in the senders' namespace.
 fn send(plan: &Plan, network: &Network, stop: &AtomicBool) -> Result<Found, Error> {
     let config = &plan.config;
     let (done, ended) = channel();
     std::thread::scope(|scope| {
-        // Whatever happens, the endless flows end.
+        // Ends the endless flows on every return path.
         let ending = Ending(stop);
         for _ in 0..config.bulk {
             scope.spawn(|| endless(plan, network, stop));
@@ -113,7 +113,7 @@ impl Drop for Ending<'_> {
     }
 }
 
-/// Which flow of a burst starts when: true is a large one.
+/// Start order of a burst's flows: true is a large one.
 fn order(small: Group, large: Group, rng: &mut Rng) -> Vec<bool> {
     let mut left = [small.flows, large.flows];
     let mut order = Vec::new();
@@ -133,14 +133,14 @@ fn connect(plan: &Plan, network: &Network) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// A flow that ends when all are to.
+/// A flow that ends when the flag is set.
 fn endless(plan: &Plan, network: &Network, stop: &AtomicBool) {
     let Ok(mut stream) = connect(plan, network) else { return };
     let bytes = vec![0; 64 * 1024];
     while !stop.load(Ordering::Relaxed) && stream.write_all(&bytes).is_ok() {}
 }
 
-/// A flow of its group's size, and how long it took.
+/// A flow of its group's size, and its completion time.
 fn timed(plan: &Plan, network: &Network, large: bool, done: &Sender<io::Result<Took>>) {
     let group = if large { plan.config.large } else { plan.config.small };
     let flow = || {
@@ -151,7 +151,7 @@ fn timed(plan: &Plan, network: &Network, large: bool, done: &Sender<io::Result<T
         stream.read_to_end(&mut Vec::new())?;
         Ok(Took { large, span: Span::from_nanos(start.elapsed().as_nanos() as u64) })
     };
-    // Nobody listens any more when another flow failed.
+    // The receiver is gone when another flow failed.
     let _ = done.send(flow());
 }
 

@@ -1,10 +1,9 @@
-//! An egress of this machine, for real: flows of the kernel's TCP through a
-//! router whose way out is shaped (`greenwave fabric`).
+//! World `egress`: flows over the kernel's TCP through a router with a shaped egress (`greenwave
+//! fabric`).
 //!
-//! Three network namespaces: senders, the router, receivers. Some flows never
-//! end; beside them bursts of small and large ones start, each on a
-//! connection of its own, timed from its start to when the receiver has all
-//! and said so. Runs go one after the other.
+//! Three network namespaces: senders, router, receivers. Some flows never end. Beside them bursts
+//! of small and large flows start, each on its own connection and timed from its start until the
+//! receiver has all bytes and confirms. Runs are serialized.
 
 mod flows;
 mod network;
@@ -41,29 +40,29 @@ pub const WORLD: World = World {
     prepare,
 };
 
-/// What runs.
+/// Settings of a run.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Config {
-    /// A policy's name or file.
+    /// Name or file of a policy.
     policy: String,
-    /// Packets that each of its queues holds, if not what the policy says.
+    /// Packets per queue; the policy's value when absent.
     queue: Option<u32>,
-    /// What the router's way out is shaped to.
+    /// Rate of the router's egress.
     rate: String,
-    /// The senders' congestion control, such as `cubic`.
+    /// Congestion control of the senders, such as `cubic`.
     congestion: String,
-    /// Flows that never end.
+    /// Number of endless flows.
     bulk: u32,
-    /// Flows of each burst.
+    /// Small flows of each burst.
     small: Group,
     /// Larger flows that start with them.
     large: Group,
-    /// From the start of one burst to the next.
+    /// Interval between the starts of bursts.
     period: String,
-    /// How many bursts.
+    /// Number of bursts.
     bursts: u32,
-    /// The order in which a burst's flows start.
+    /// Start order of a burst's flows.
     #[serde(default)]
     seed: u64,
 }
@@ -76,7 +75,7 @@ struct Group {
     bytes: u64,
 }
 
-/// What runs, once it makes sense.
+/// Validated settings.
 struct Plan {
     config: Config,
     policy: Policy,
@@ -84,7 +83,7 @@ struct Plan {
     period: Span,
 }
 
-/// Flows at once, at most: each has two threads.
+/// Largest number of concurrent flows: each has two threads.
 const FLOWS_MAX: u32 = 200;
 
 fn prepare(_mode: &str, settings: Table) -> Result<Run, String> {
@@ -109,7 +108,7 @@ fn prepare(_mode: &str, settings: Table) -> Result<Run, String> {
     Ok(Box::new(move || run(&plan)))
 }
 
-/// One at a time: they share the machine's processors.
+/// Serializes runs, which share the machine's cores.
 static ALONE: Mutex<()> = Mutex::new(());
 
 fn run(plan: &Plan) -> Result<RunResult, Error> {
@@ -124,7 +123,7 @@ fn run(plan: &Plan) -> Result<RunResult, Error> {
     Ok(RunResult { events: found.took.len() as u64, rows, noise: None })
 }
 
-/// The figures of some flows, and the link's.
+/// Figures of some flows, and of the link.
 fn row(class: &str, took: &[&Took], link: [f64; 3]) -> Row {
     let mut histogram = Histogram::new();
     took.iter().for_each(|took| histogram.record(took.span));

@@ -1,4 +1,4 @@
-//! Senders, a router, receivers: namespaces that are gone with this process.
+//! Network of senders, router and receivers: namespaces that end with this process.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 
@@ -8,17 +8,17 @@ use host::netlab::{LabError, Namespace, NetLab, Veth};
 use super::Plan;
 use crate::error::Error;
 
-/// The router's way out, which is shaped.
+/// Device of the router's shaped egress.
 const OUT: &str = "out";
 const SENDER: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 71, 0, 2), Ipv4Addr::new(10, 71, 0, 1)];
 const RECEIVER: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 72, 0, 2), Ipv4Addr::new(10, 72, 0, 1)];
 
-/// A network with one place where packets wait.
+/// Network with one bottleneck queue.
 pub struct Network {
-    /// Where flows start.
+    /// Namespace of the senders.
     pub senders: Namespace,
     router: Namespace,
-    /// Where flows end.
+    /// Listening socket of the receivers.
     pub listener: TcpListener,
     /// Its address.
     pub target: SocketAddr,
@@ -26,7 +26,7 @@ pub struct Network {
 }
 
 impl Network {
-    /// The network of `plan`, attached.
+    /// Creates the network of `plan` and attaches its policy.
     pub fn new(plan: &Plan) -> Result<Self, Error> {
         if let Some(why) = NetLab::unavailable() {
             return Err(Error::new(format!("world egress: {why}")).advice("sudo greenwave exp run fish/host"));
@@ -60,7 +60,7 @@ impl Network {
         Ok(Self { senders, router, listener, target, _receivers: receivers })
     }
 
-    /// What passes the router's way out.
+    /// Counters of the router's egress.
     pub fn status(&self) -> Result<Status, Error> {
         Ok(self.router.enter(|| egress::status(OUT))?)
     }

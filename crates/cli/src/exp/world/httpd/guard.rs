@@ -1,4 +1,4 @@
-//! `greenwave guard attach`, before a server that knows nothing of it.
+//! `greenwave guard attach` in front of an unmodified server.
 
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
@@ -14,16 +14,16 @@ use super::Config;
 use super::server::PORT;
 use crate::error::Error;
 
-/// A guard that is attached; it is detached with this.
+/// Attached guard; dropping it detaches it.
 pub struct Guard(Child);
 
-/// How long it may take to be attached, and to be detached.
+/// Timeout of attaching and of detaching.
 const PATIENCE: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(5);
 
 impl Guard {
-    /// A guard on `device` of `host`, as `config` has it. It runs on `core`: the
-    /// server's, so that the server pays for it.
+    /// Attaches a guard to `device` of `host` as in `config`. It runs on `core`, the server's, so
+    /// that its CPU time counts against the server.
     pub fn attach(
         host: &Namespace,
         device: &str,
@@ -35,15 +35,14 @@ impl Guard {
         let this = std::env::current_exe().map_err(|e| failed(e.to_string()))?;
         let mut command = host.command(&this.to_string_lossy());
         command.args(["guard", "attach", device, "--port", &PORT.to_string()]);
-        // In the driver it would run on the visitors' core, where a veth's
-        // frames come in.
+        // In driver mode it would run on the clients' core, which receives the frames of a veth.
         command.args(["--policy", policy, "--target-delay", &config.guard_target, "--mode", "skb"]);
         command.args(["--until", &config.guard_until]);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = host.spawn_on(core, &mut command).map_err(|e| failed(e.to_string()))?;
         let stderr = child.stderr.take().ok_or_else(|| failed("no stderr".to_owned()))?;
         let (tell, told) = channel();
-        // Reads on to the end, so that the guard can always write.
+        // Drains the output to its end, so that the guard never blocks on a write.
         thread::spawn(move || {
             for line in BufReader::new(stderr).lines().map_while(Result::ok) {
                 let _ = tell.send(line);
@@ -56,7 +55,7 @@ impl Guard {
         }
     }
 
-    /// Its process.
+    /// Process id.
     pub fn id(&self) -> u32 {
         self.0.id()
     }
@@ -64,8 +63,8 @@ impl Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        // It takes the program off when asked to end; one that does not is
-        // killed, and its program goes with the namespace.
+        // The guard detaches its program on SIGTERM. A guard that does not exit is killed, and its
+        // program is removed with the namespace.
         if let Some(pid) = Pid::from_raw(self.0.id() as i32) {
             let _ = kill_process(pid, Signal::TERM);
         }

@@ -1,13 +1,12 @@
-//! An unmodified HTTP server on the kernel's TCP, under more visits than it
-//! can serve: the third paper's world on a real machine.
+//! World `httpd`: an unmodified HTTP server on the kernel's TCP under overload, the third paper's
+//! experiment on a real machine.
 //!
-//! Two network namespaces and a cable: on core 1 the server, from Debian's
-//! package but with a configuration of its own, and what the kernel does on
-//! its behalf; on core 0 the visitors (`load::short_connections`), on our own stack, so
-//! that they are not the limit. What the server can serve is measured first,
-//! once for each seed, and loads are multiples of it. While visits count, then, too,
-//! what else uses the machine is watched: a run that was disturbed is
-//! repeated, and the table says what remained. Runs go one after the other.
+//! Two network namespaces and a veth pair. Core 1 has the server, of Debian's package with a
+//! configuration of its own, and the kernel's work for it. Core 0 has the clients
+//! (`load::short_connections`) on greenwave's stack, so that they are not the bottleneck. The
+//! server's capacity is measured first, once per seed, and loads are multiples of it. Background
+//! CPU time is sampled in both phases: a disturbed run is repeated, and the table shows the
+//! remaining disturbance. Runs are serialized.
 
 mod guard;
 mod server;
@@ -62,68 +61,68 @@ pub const WORLD: World = World {
     prepare,
 };
 
-/// What runs.
+/// Settings of a run.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Config {
-    /// Which server, and what a request is to it.
+    /// Server and content of a request.
     #[serde(flatten)]
     setup: Setup,
-    /// What the server's host differs in from what it is by default.
+    /// Settings of the server's host that differ from the default.
     #[serde(default)]
     sysctl: BTreeMap<String, toml::Value>,
-    /// Whether a thread of the kernel's receives instead of a softirq.
+    /// True if a kernel thread receives instead of a softirq.
     #[serde(default)]
     threaded: bool,
-    /// Connections that may wait to be accepted, if not the server's default.
+    /// Length of the accept queue; the server's default when absent.
     backlog: Option<u32>,
-    /// A guard's policy, if there is one.
+    /// Policy of the guard, if there is one.
     guard: Option<String>,
-    /// What a guard aims at.
+    /// Target delay of the guard.
     #[serde(default = "target")]
     guard_target: String,
-    /// Until when a connection waits, to a guard: `accept` or `answer`.
+    /// End of a connection's wait as the guard counts it: `accept` or `answer`.
     #[serde(default = "accept")]
     guard_until: String,
-    /// Visits over what the server can serve.
+    /// Offered load as a multiple of the server's capacity.
     load: f64,
-    /// So many visitors who come again after a while, instead of visits that
-    /// are due whatever the server does.
+    /// Number of clients in a closed loop with a think time; when absent, visits arrive in an open
+    /// loop.
     visitors: Option<u32>,
-    /// Times of more visits.
+    /// Periods of higher load.
     swell: Option<SwellConfig>,
-    /// How long a visitor waits.
+    /// Timeout of a visit.
     #[serde(deserialize_with = "text")]
     patience: Span,
-    /// Before visits count.
+    /// Warm-up before visits count.
     #[serde(deserialize_with = "text")]
     warmup: Span,
-    /// While they do.
+    /// Duration in which visits count.
     #[serde(deserialize_with = "text")]
     duration: Span,
-    /// Of which pieces the spread of goodput is taken.
+    /// Length of the slices over which the spread of goodput is computed.
     #[serde(default = "slice", deserialize_with = "text")]
     slice: Span,
-    /// How long capacity is measured.
+    /// Duration of the capacity measurement.
     #[serde(deserialize_with = "text")]
     capacity: Span,
-    /// A run during which others used more of a core is repeated, in %.
+    /// Largest background CPU time of a valid run, in % of a core.
     #[serde(default = "other_max")]
     other_max: f64,
-    /// How often.
+    /// Largest number of repetitions.
     #[serde(default)]
     repeats: u32,
-    /// Replays when visits are due.
+    /// Seed of the arrival times.
     #[serde(default)]
     seed: u64,
 }
 
-/// What is served; capacity is a property of it.
+/// Server and content, which determine the capacity.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 struct Setup {
-    /// Which server.
+    /// Server under test.
     server: Server,
-    /// Whether what it sends is compressed for each request.
+    /// True if each response is compressed.
     #[serde(default)]
     gzip: bool,
     /// Length of the file.
@@ -163,8 +162,8 @@ fn whole() -> f64 {
     1.0
 }
 
-/// Visitors at once while capacity is measured: enough that the server always
-/// has one to serve, and few enough that all wait their turn.
+/// Concurrent clients of the capacity measurement: enough that the server never idles, and few
+/// enough that none times out.
 const ENOUGH: u32 = 32;
 
 fn prepare(_mode: &str, settings: Table) -> Result<Run, String> {
@@ -188,7 +187,7 @@ impl Config {
         }
         if let Some(swell) = &self.swell {
             within("swell.times", swell.times, 1.0..=1000.0)?;
-            // It begins a quarter of its period after the period does.
+            // The swell begins a quarter of its period into the period.
             let most = swell.period.as_secs_f64() * 0.75;
             within("swell.length in seconds", swell.length.as_secs_f64(), 0.001..=most)?;
         }
@@ -198,7 +197,7 @@ impl Config {
         Ok(())
     }
 
-    /// This, as it is without anything that a mode changes.
+    /// This configuration without anything that a mode changes.
     fn stock(&self) -> Self {
         let (sysctl, threaded, backlog, guard) = (BTreeMap::new(), false, None, None);
         Self { sysctl, threaded, backlog, guard, ..self.clone() }
@@ -232,11 +231,11 @@ impl Config {
     }
 }
 
-/// Knows what a server can serve, for each seed of an experiment.
+/// Serializes runs; caches the capacity for each seed of an experiment.
 static ALONE: HostLock<KnownBy> = HostLock::new();
 
-/// What capacity is measured by, and what tells experiments of one server apart, which may be hours of
-/// the machine from each other.
+/// Cache key of a capacity: the inputs of its measurement, and settings that tell apart experiments
+/// with the same server, which may run hours apart.
 type KnownBy = (Setup, u64, [Span; 2], bool, Option<u32>);
 
 fn run(config: &Config) -> Result<RunResult, Error> {
@@ -253,7 +252,7 @@ fn run(config: &Config) -> Result<RunResult, Error> {
     Ok(RunResult { events: all.total(), rows, noise: None })
 }
 
-/// The run that others disturbed least, of as many as it takes.
+/// The least disturbed run, after as many repetitions as needed and allowed.
 fn least_disturbed(config: &Config, drive: impl Fn() -> Result<Driven, Error>) -> Result<Driven, Error> {
     let mut best = drive()?;
     for _ in 0..config.repeats {
@@ -268,7 +267,7 @@ fn least_disturbed(config: &Config, drive: impl Fn() -> Result<Driven, Error>) -
     Ok(best)
 }
 
-/// What the server can serve, per second.
+/// Measures the server's capacity, per second.
 fn measured(config: &Config) -> Result<f64, Error> {
     let pace = Pace::Closed { clients: ENOUGH, think: Span::ZERO };
     let (warmup, duration) = (config.capacity / 4, config.capacity);
@@ -296,7 +295,7 @@ fn row(config: &Config, driven: &Driven, class: &str, fates: &OutcomeCounts, cap
     let good = fates.count(RequestOutcome::Ok) as f64;
     let us = micros_if(good > 0.0);
     let is_all = class == "all";
-    // What is known of all visits together only.
+    // Values known only for all visits together.
     let whole = |value: f64| if is_all { value } else { f64::NAN };
     let recovery =
         config.swell().and_then(|swell| swell.recovery(config.warmup, config.slice, &outcome.slices));

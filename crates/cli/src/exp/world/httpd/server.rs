@@ -1,6 +1,5 @@
-//! The servers: programs of Debian's packages, each with a configuration of
-//! its own in a folder of its own. What a configuration does not say is the
-//! package's default.
+//! Servers under test: Debian's packages, each with its own configuration in its own folder.
+//! Settings outside the configuration are the package's defaults.
 
 use std::net::Ipv4Addr;
 use std::path::Path;
@@ -11,33 +10,33 @@ use serde::Deserialize;
 
 use super::Config;
 
-/// Which server.
+/// Server under test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Server {
-    /// One worker process that turns in its own event loop.
+    /// One worker process with an event loop.
     Nginx,
-    /// One process that turns in its own event loop.
+    /// One process with an event loop.
     Lighttpd,
-    /// Processes of threads, each with one request (`mpm_event`).
+    /// Multi-threaded processes, one request per thread (`mpm_event`).
     Apache,
 }
 
-/// Where it listens.
+/// Listening port.
 pub const PORT: u16 = 80;
-/// What is asked for.
+/// Requested file.
 const FILE: &str = "file.txt";
-/// Where Debian puts Apache's modules.
+/// Debian's folder of Apache's modules.
 const MODULES: &str = "/usr/lib/apache2/modules";
 
-/// What every visit asks.
+/// Request of every visit.
 pub fn request() -> Vec<u8> {
     let head = ["GET /", FILE, " HTTP/1.1\r\nHost: server\r\nAccept-Encoding: gzip\r\n\r\n"];
     head.concat().into_bytes()
 }
 
 impl Server {
-    /// The program.
+    /// Name of the executable.
     pub const fn program(self) -> &'static str {
         match self {
             Self::Nginx => "nginx",
@@ -46,7 +45,7 @@ impl Server {
         }
     }
 
-    /// The package it is in.
+    /// Debian package.
     pub const fn package(self) -> &'static str {
         match self {
             Self::Nginx => "nginx-light",
@@ -54,13 +53,13 @@ impl Server {
         }
     }
 
-    /// Whether it can be started.
+    /// True if the executable is installed.
     pub fn is_there(self) -> bool {
         netlab::is_installed(self.program())
     }
 
-    /// Writes what it serves and how into `folder`; the arguments it is to be
-    /// started with, so that it stays in the foreground.
+    /// Writes content and configuration into `folder`; returns the arguments that start it in the
+    /// foreground.
     pub fn prepare(self, config: &Config, at: Ipv4Addr, folder: &TempDir) -> Result<Vec<String>, LabError> {
         folder.write(FILE, &text(config.setup.bytes))?;
         let here = folder.path();
@@ -126,7 +125,7 @@ fn apache(config: &Config, at: Ipv4Addr, here: &Path) -> String {
         ),
         false => String::new(),
     };
-    // The figures of Debian's mpm_event.conf.
+    // Values of Debian's mpm_event.conf.
     format!(
         "LoadModule mpm_event_module {MODULES}/mod_mpm_event.so\n\
          LoadModule authz_core_module {MODULES}/mod_authz_core.so\n\
@@ -140,7 +139,7 @@ fn apache(config: &Config, at: Ipv4Addr, here: &Path) -> String {
     )
 }
 
-/// `len` bytes that compress about as far as prose does.
+/// `len` bytes that compress about as well as prose.
 fn text(len: usize) -> Vec<u8> {
     let mut rng = Rng::seeded(2002);
     let words: Vec<Vec<u8>> = (0..500)

@@ -1,4 +1,4 @@
-//! The server, its host and the way to it, for one run: gone with this.
+//! Test setup of one run: the server, its host and the network; removed on drop.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::process::Stdio;
@@ -16,42 +16,41 @@ use super::guard::Guard;
 use super::server::PORT;
 use crate::error::Error;
 
-/// Whose the visitors are.
+/// Core of the clients.
 pub const CLIENT_CORE: CoreId = CoreId(0);
-/// The server's, and where its host receives.
+/// Core of the server, and of its host's receive processing.
 pub const SERVER_CORE: CoreId = CoreId(1);
 pub const SERVER: Ipv4Addr = Ipv4Addr::new(10, 73, 0, 1);
-/// The first visitors' address.
+/// Address of the first client.
 pub const VISITORS: Ipv4Addr = Ipv4Addr::new(10, 73, 1, 1);
 pub const PREFIX: u8 = 16;
-/// The visitors' end of the cable.
+/// Clients' end of the veth pair.
 pub const THERE: &str = "gw0";
 
-/// In which a server gets its share of a core: shorter than any delay that
-/// counts here.
+/// CPU bandwidth period of the server's share: shorter than any delay that is measured.
 const PERIOD: Span = Span::from_millis(10);
-/// How long a server may take to listen.
+/// Timeout of a server's start.
 const START: Duration = Duration::from_secs(20);
 const LOOK: Duration = Duration::from_millis(10);
 
-/// A server that listens, and visitors' end of the way to it.
+/// A listening server, and the clients' end of its network.
 pub struct Rig {
-    // In the order in which they are to go.
+    // Fields are in drop order.
     guard: Option<Guard>,
     _server: Child,
     group: Group,
     pub client: Namespace,
     pub host: Namespace,
-    /// The host's end of the cable.
+    /// Host's end of the veth pair.
     device: String,
-    /// The kernel's thread that receives for the server when softirqs are many.
+    /// Kernel thread that receives for the server when softirqs are many.
     receiver: Option<u32>,
     _folder: TempDir,
     _lab: NetLab,
 }
 
 impl Rig {
-    /// The rig of `config`.
+    /// Creates the setup of `config`.
     pub fn new(config: &Config) -> Result<Self, Error> {
         let server = config.setup.server;
         unless_possible("httpd", "overload/e1", "server and visitors")?;
@@ -94,7 +93,7 @@ impl Rig {
                 command: format!("echo 1 >/sys/class/net/{device}/threaded"),
                 said: "the kernel started no thread".to_owned(),
             })?;
-            // What receives in place of softirqs lives on the server's share, as they do.
+            // The thread counts against the server's share, as softirqs do.
             group.take(thread)?;
             affinity::pin_process(thread, SERVER_CORE)
                 .map_err(|e| LabError::Program { program: format!("napi/{device}"), why: e.to_string() })?;
@@ -122,7 +121,7 @@ impl Rig {
         })
     }
 
-    /// Waits until the server takes connections.
+    /// Waits until the server accepts connections.
     fn listens(&self, config: &Config) -> Result<(), Error> {
         let end = Instant::now() + START;
         let target = SocketAddr::from((SERVER, PORT));
@@ -137,19 +136,18 @@ impl Rig {
         }
     }
 
-    /// Processor time that was used for the server so far, that of the
-    /// kernel's threads that receive for it included.
+    /// CPU time of the server so far, including the kernel threads that receive for it.
     pub fn used(&self) -> Span {
         let receiver = self.receiver.and_then(|id| cpu_time::process(id).ok());
         self.group.used() + receiver.unwrap_or(Span::ZERO)
     }
 
-    /// Processor time that the guard used so far.
+    /// CPU time of the guard so far.
     pub fn guard_used(&self) -> Span {
         self.guard.as_ref().and_then(|guard| cpu_time::process(guard.id()).ok()).unwrap_or(Span::ZERO)
     }
 
-    /// How often a SYN or the end of a handshake found the accept queue full
+    /// Times that a SYN or a final ACK of a handshake found the accept queue full
     /// (`ListenOverflows`).
     pub fn overflows(&self) -> u64 {
         let read = || std::fs::read_to_string("/proc/thread-self/net/netstat").unwrap_or_default();
@@ -157,8 +155,8 @@ impl Rig {
     }
 }
 
-/// A name for the server's end that no kernel thread of another has: threads
-/// are named after devices, whatever their namespace.
+/// A name for the server's end that is unique across namespaces: kernel threads are named after
+/// devices, whatever their namespace.
 fn device() -> String {
     static MADE: AtomicU32 = AtomicU32::new(0);
     let number = MADE.fetch_add(1, Ordering::Relaxed) % 1000;

@@ -1,4 +1,4 @@
-//! What holds without a server.
+//! Tests that need no server.
 
 use super::super::line;
 use super::*;

@@ -1,4 +1,4 @@
-//! Visitors at work, and what is read while they are.
+//! Workload of a run, and the samples taken during it.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::Ordering;
@@ -20,29 +20,29 @@ use crate::load_client::{FRAMES, RTO_MIN};
 use crate::options::secret_of;
 use crate::panics;
 
-/// What a run found.
+/// Results of a run.
 pub struct Driven {
     pub outcome: Outcome,
-    /// Cores that the server used, and the kernel for it.
+    /// Cores used by the server and by the kernel on its behalf.
     pub server_cpu: f64,
-    /// Cores that the guard's process used.
+    /// Cores used by the guard's process.
     pub guard_cpu: f64,
     /// Accept queue overflows per second.
     pub overflows: f64,
-    /// What others used, in % of a core.
+    /// CPU time of other processes, in % of a core.
     pub other: f64,
 }
 
-/// Visitors' addresses: each has 28,232 ports, so none repeats within seconds.
+/// Client addresses: each has 28,232 ports, so none repeats within seconds.
 const ADDRESSES: u32 = 64;
-/// A visit's buffers: a request and a few segments of an answer.
+/// Send buffer of a visit: a request. Responses have a few segments.
 const SEND_BUFFER: usize = 4096;
 const RECEIVE_BUFFER: usize = 64 * 1024;
-/// How long what a visitor has left behind is remembered.
+/// TIME_WAIT and FIN_WAIT of a client.
 const LINGER: Span = Span::from_millis(500);
 
 impl Rig {
-    /// Lets `visits` be made.
+    /// Runs `visits`.
     pub fn drive(&self, visits: ShortConnections) -> Result<Driven, Error> {
         let options = packet::Options { frames: FRAMES, ..packet::Options::default() };
         let (interface, mut devices) = self.client.enter(|| packet::open(THERE, &options))?;
@@ -59,7 +59,7 @@ impl Rig {
                 affinity::pin(CLIENT_CORE).map_err(|e| Error::new(format!("core {}: {e}", CLIENT_CORE.0)))?;
                 joined.join().map_err(|e| Error::new(e.to_string()))?;
                 let clock = Monotonic::new();
-                // Nobody listens when reading failed, which cannot be.
+                // The receiver is gone only if sampling failed.
                 let _ = starts.send(Instant::now());
                 while !visitors.is_done() {
                     if stop.load(Ordering::Relaxed) {
@@ -101,7 +101,7 @@ impl Rig {
     }
 }
 
-/// What accounts say at one moment.
+/// Counters at one instant.
 struct Read {
     server: Span,
     guard: Span,
@@ -109,14 +109,14 @@ struct Read {
     others: BackgroundLoad,
 }
 
-/// The stack of visitor `n`.
+/// Stack of client address `n`.
 fn stack(mac: [u8; 6], n: u32, visits: &ShortConnections) -> Config {
     let addr = Ipv4Addr::from(u32::from(VISITORS) + n);
     let mut config = Config::new(mac, addr, PREFIX, secret_of(visits.seed, n.into()));
     (config.send_buffer, config.send_buffer_max) = (SEND_BUFFER, SEND_BUFFER);
     (config.recv_buffer, config.recv_buffer_max) = (RECEIVE_BUFFER, RECEIVE_BUFFER);
     config.rto_min = RTO_MIN;
-    // As long as a visitor waits, at least: with less, a SYN that is lost would not be sent again.
+    // At least the visit's timeout: with less, a lost SYN would not be retransmitted.
     let unheard = LINGER.max(visits.timeout);
     (config.time_wait, config.fin_wait, config.user_timeout) = (LINGER, LINGER, Some(unheard));
     config

@@ -1,8 +1,7 @@
-//! A process that is told a set-up and a plan, and heard line by line.
+//! Runner process: receives a setup and a plan on stdin, reports line by line on stdout.
 //!
-//! It is given a bounded time and killed when that is over, when a line makes
-//! no sense, or when whoever listens is gone; a runner also ends by itself
-//! once nobody reads what it says, so an interrupted experiment leaves none.
+//! It is killed at its time limit, after an invalid line, or when the reader is gone. A runner also
+//! ends when its stdout is closed, so that an interrupted experiment leaves none.
 
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -17,11 +16,11 @@ use sim::world::services::{Config, TraceRequest};
 
 use crate::error::{Error, plain};
 
-/// What a runner is told.
+/// Input of a runner.
 pub struct Conversation {
     /// The first line.
     pub setup: String,
-    /// The others.
+    /// The other lines.
     pub plan: String,
 }
 
@@ -59,8 +58,8 @@ pub fn plan(trace: &[TraceRequest]) -> String {
     text
 }
 
-/// How long a run of `trace` may take from `ready` on: until the last birth,
-/// then as if one server had all the work, and what a runner waits for.
+/// Time limit of a run of `trace` after `ready`: the last birth, the total work of the busiest
+/// stage on one server, and the runner's own timeout.
 pub fn lasts(trace: &[TraceRequest]) -> Duration {
     let births = trace.last().map_or(Span::ZERO, |born| born.at.since(Time::ZERO));
     let work = |n: usize| trace.iter().map(|born| born.parts[n].service).sum::<Span>();
@@ -70,12 +69,12 @@ pub fn lasts(trace: &[TraceRequest]) -> Duration {
 }
 
 impl Conversation {
-    /// Starts `command`, tells it all, and gives each line after `ready` to
-    /// `hear`; it may go on for `limit` then.
+    /// Starts `command`, writes the input, and passes each line after `ready` to `hear`. The run
+    /// may take `limit` after `ready`.
     ///
     /// # Errors
-    /// When it does not start, fails, says what `hear` does not take, or is
-    /// not done in time.
+    /// The runner does not start, fails, sends a line that `hear` rejects, or exceeds its time
+    /// limit.
     pub fn with(
         self,
         mut command: Command,
@@ -91,13 +90,13 @@ impl Conversation {
         let mut runner = Running(child);
         let failed = |what: String| Error::new(format!("{name}: {what}"));
 
-        let mut stdin = runner.0.stdin.take().expect("it was piped");
+        let mut stdin = runner.0.stdin.take().expect("stdin is piped");
         let told = format!("{}\n{}", self.setup, self.plan);
-        // A runner that does not listen says why, or is silent and killed.
+        // A runner that does not read its stdin prints the reason, or times out and is killed.
         std::thread::spawn(move || stdin.write_all(told.as_bytes()));
-        let stdout = runner.0.stdout.take().expect("it was piped");
+        let stdout = runner.0.stdout.take().expect("stdout is piped");
         let said = lines(stdout);
-        let stderr = runner.0.stderr.take().expect("it was piped");
+        let stderr = runner.0.stderr.take().expect("stderr is piped");
         let complaint = std::thread::spawn(move || complaint(stderr));
 
         let mut ends = Instant::now() + PATIENCE;
@@ -128,18 +127,18 @@ impl Conversation {
     }
 }
 
-/// A process that does not outlive this.
+/// Child process that is killed on drop.
 struct Running(Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Fails when it has ended, which is as well.
+        // Fails if it has exited, which is fine.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// The lines of `stdout`, read by a thread that ends with them.
+/// Lines of `stdout`, read by a thread that ends with them.
 pub fn lines(stdout: impl Read + Send + 'static) -> Receiver<String> {
     let (lines, said) = channel();
     std::thread::spawn(move || {
@@ -149,7 +148,7 @@ pub fn lines(stdout: impl Read + Send + 'static) -> Receiver<String> {
     said
 }
 
-/// The end of what a process complains of, however much that is.
+/// Last bytes of a process's stderr.
 fn complaint(stderr: impl Read) -> String {
     let mut kept = String::new();
     for line in BufReader::new(stderr).lines().map_while(Result::ok) {
@@ -161,7 +160,7 @@ fn complaint(stderr: impl Read) -> String {
     kept
 }
 
-/// What a runner that failed with `status` complained of.
+/// Error of a runner that failed with `status`, with its stderr.
 fn why(name: &str, status: &str, complaint: &str) -> Error {
     let mut lines = complaint.lines();
     let said = lines.next().and_then(|line| line.strip_prefix("error: "));
@@ -175,9 +174,9 @@ fn why(name: &str, status: &str, complaint: &str) -> Error {
     }
 }
 
-/// For a start, and for an end after all has been done.
+/// Timeout of a start, and of an exit after all work.
 pub const PATIENCE: Duration = Duration::from_secs(75);
-/// From one look at whether it is to end to the next.
+/// Interval between checks for an interruption.
 const LOOK: Duration = Duration::from_millis(100);
-/// Bytes of complaint beyond which older ones are forgotten.
+/// Largest stderr tail kept, in bytes.
 const COMPLAINT_MAX: usize = 1 << 16;

@@ -1,4 +1,4 @@
-//! A runner's lines, summed up: the outcome that a simulation would have.
+//! Aggregation of a runner's lines into the outcome of a simulation.
 
 use deadline::{Budget, Stage};
 use queueing::Span;
@@ -7,20 +7,20 @@ use sim::world::services::{Config, Outcome, TraceRequest};
 use super::super::Noise;
 use crate::error::Error;
 
-/// What a runner said so far.
+/// Aggregate of the lines so far.
 pub struct Tally<'a> {
     config: &'a Config,
     trace: &'a [TraceRequest],
     outcome: Outcome,
     ended: Vec<bool>,
     late: Option<Span>,
-    /// What services took beyond the plan, and how many did.
+    /// Total excess of service times over the plan, and the number of services.
     beyond: (Span, u64),
     lines: u64,
 }
 
 impl<'a> Tally<'a> {
-    /// Nothing was said of `trace` yet.
+    /// Creates an empty aggregate of `trace`.
     pub fn new(config: &'a Config, trace: &'a [TraceRequest]) -> Self {
         let mut outcome = Outcome::new(config);
         for (request, born) in trace.iter().enumerate() {
@@ -30,10 +30,10 @@ impl<'a> Tally<'a> {
         Self { config, trace, outcome, ended, late: None, beyond: (Span::ZERO, 0), lines: 0 }
     }
 
-    /// Takes a line in.
+    /// Adds a line.
     ///
     /// # Errors
-    /// When it is none of the protocol's, or says of a request what cannot be.
+    /// The line does not follow the protocol, or contradicts the request.
     pub fn take(&mut self, line: &str) -> Result<(), String> {
         self.lines += 1;
         let words: Vec<&str> = line.split(',').collect();
@@ -91,10 +91,10 @@ impl<'a> Tally<'a> {
         Some(())
     }
 
-    /// What all of it comes to: outcome, noise, lines.
+    /// Outcome, noise and number of lines.
     ///
     /// # Errors
-    /// When the runner did not say all that it has to.
+    /// Lines are missing.
     pub fn finish(self) -> Result<(Outcome, Noise, u64), Error> {
         if let Some(request) = self.ended.iter().position(|ended| !ended) {
             return Err(Error::new(format!("request {request} of {} never ended", self.ended.len())));
@@ -110,7 +110,7 @@ impl<'a> Tally<'a> {
     }
 }
 
-/// Whether `request` is more than one to fill the queues.
+/// True if `request` counts and does not only fill the queues.
 fn counted(config: &Config, request: usize) -> bool {
     request as u64 >= config.warmup
 }
@@ -144,7 +144,7 @@ mod tests {
         .unwrap()
     }
 
-    /// What `lines` come to, or why they come to nothing.
+    /// Result of `lines`, or the error.
     fn told(lines: &str) -> Result<(Outcome, Noise, u64), String> {
         let config = config();
         let trace: Vec<_> = Trace::new(&config).collect();
@@ -165,7 +165,7 @@ mod tests {
             outcome.stages.iter().map(|s| (s.elapsed.count(), s.dropped)).collect::<Vec<_>>(),
             [(1, 1), (1, 0)]
         );
-        assert_eq!(outcome.stages[0].busy, Span::from_nanos(2_600), "the first fills queues and no more");
+        assert_eq!(outcome.stages[0].busy, Span::from_nanos(2_600), "the first request is warm-up");
         assert_eq!((noise.late, noise.beyond, lines), (Span::from_nanos(4), Span::from_nanos(500), 8));
     }
 

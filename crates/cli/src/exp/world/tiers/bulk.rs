@@ -1,4 +1,4 @@
-//! Flows of the kernel's TCP that never end, for the length of a run.
+//! Bulk flows: endless flows over the kernel's TCP for the length of a run.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, Shutdown, TcpListener, TcpStream};
@@ -14,13 +14,13 @@ use rustix::net::sockopt::{set_socket_linger, set_tcp_congestion};
 
 use crate::error::{Error, plain};
 
-/// What a flow has sent when it has sunk below the levels of requests.
+/// Bytes after which a flow has sunk below the levels of requests.
 const SETTLED: u64 = 3_000_000;
 const LOOK: Duration = Duration::from_millis(20);
-/// They take seconds.
+/// Timeout of settling, which takes seconds.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Flows; they end when this is dropped.
+/// Bulk flows; they end on drop.
 #[derive(Default)]
 pub struct Bulk {
     stop: Arc<AtomicBool>,
@@ -30,11 +30,10 @@ pub struct Bulk {
 }
 
 impl Bulk {
-    /// Adds `flows` from `source` to `address` in `target`, sent and received
-    /// on `core`.
+    /// Adds `flows` from `source` to `address` in `target`, sent and received on `core`.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn add(
         &mut self,
         flows: usize,
@@ -50,7 +49,7 @@ impl Bulk {
         for _ in 0..flows {
             let sender = source.enter(|| TcpStream::connect(at)).map_err(failed)?;
             set_tcp_congestion(&sender, congestion).map_err(|e| failed(e.into()))?;
-            // What is still under way when it ends is of no use to anybody.
+            // Discards unsent data on close.
             set_socket_linger(&sender, Some(Duration::ZERO)).map_err(|e| failed(e.into()))?;
             let (receiver, _) = listener.accept().map_err(failed)?;
             for stream in [&sender, &receiver] {
@@ -63,13 +62,13 @@ impl Bulk {
         Ok(())
     }
 
-    /// Waits until each flow has sent so much, on average, that it is long for
-    /// every policy.
+    /// Waits until each flow has sent so much, on average, that it counts as long under every
+    /// policy.
     ///
     /// # Errors
-    /// They do not flow, or the run was interrupted.
+    /// They make no progress, or the run was interrupted.
     pub fn settles(&self) -> Result<(), Error> {
-        // A sender and a receiver each.
+        // A sender and a receiver per flow.
         let enough = SETTLED * (self.threads.len() / 2) as u64;
         let end = Instant::now() + PATIENCE;
         while self.came() < enough {
@@ -85,7 +84,7 @@ impl Bulk {
         Ok(())
     }
 
-    /// Bytes that have come so far.
+    /// Bytes received so far.
     pub fn came(&self) -> u64 {
         self.came.load(Ordering::Relaxed)
     }
@@ -95,7 +94,7 @@ impl Drop for Bulk {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         for stream in &self.streams {
-            // Fails when it is closed already.
+            // Fails if it is closed already.
             let _ = stream.shutdown(Shutdown::Both);
         }
         self.threads.drain(..).for_each(|thread| drop(thread.join()));
@@ -103,13 +102,13 @@ impl Drop for Bulk {
 }
 
 fn send(mut stream: TcpStream, stop: &AtomicBool, core: CoreId) {
-    // Where it cannot be pinned it runs anywhere, and what else is there says so.
+    // Runs unpinned if pinning fails; other parts of the run report that.
     let _ = affinity::pin(core);
     let bytes = vec![0; 64 * 1024];
     while !stop.load(Ordering::Relaxed) && stream.write_all(&bytes).is_ok() {}
 }
 
-/// Reads until the sender is gone.
+/// Reads until the sender closes.
 fn receive(mut stream: TcpStream, came: &AtomicU64, core: CoreId) {
     let _ = affinity::pin(core);
     let mut buffer = vec![0; 256 * 1024];

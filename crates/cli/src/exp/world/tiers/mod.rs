@@ -1,14 +1,12 @@
-//! Three services in three network namespaces of this machine, and every
-//! mechanism a switch: world `platform`, for real and small.
+//! World `tiers`: three services in three network namespaces of this machine, with a switch for
+//! every mechanism; world `platform` on a real machine, at a small scale.
 //!
-//! Users, in a namespace of their own, call a front; two workers work on each
-//! request and answer the front over links that are shaped and that bulk
-//! flows fill. The services share core 1 with a best-effort program; users, bulk
-//! flows and who manages have core 0. A request's level is its class of users:
-//! it leaves as DSCP, goes on with the request and comes back with the answer,
-//! as its budget does in a header. The trace is that of world `services`. A run
-//! that something else disturbed is repeated, and the table says what remained;
-//! runs go one after the other.
+//! Users, in a namespace of their own, call a front. Two workers process each request and answer
+//! the front over shaped links that bulk flows saturate. The services share core 1 with a
+//! best-effort program; users, bulk flows and the core manager have core 0. A request's level is
+//! its class of users: it is sent as DSCP, forwarded with the request and returned with the answer;
+//! the budget travels in a header. The trace is that of world `services`. A disturbed run is
+//! repeated, and the table shows the remaining disturbance. Runs are serialized.
 
 mod bulk;
 mod setup;
@@ -65,47 +63,47 @@ pub const WORLD: World = World {
     prepare,
 };
 
-/// What is around the services; the setting `host`.
+/// Environment of the services; setting `host`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Host {
-    /// Whether users meet the front on our own TCP rather than the kernel's.
+    /// True if users reach the front on greenwave's stack rather than the kernel's TCP.
     #[serde(default)]
     stack: bool,
-    /// Whether that sheds newcomers at the SYN, where there is a guard.
+    /// True if that stack sheds new connections at the SYN, in modes with a guard.
     #[serde(default = "yes")]
     door: bool,
-    /// So many classes, the last ones, open a connection for each request.
+    /// Number of classes, from the last, that open a connection for each request.
     #[serde(default)]
     newcomers: usize,
-    /// What the workers' ways out are shaped to.
+    /// Rate of the workers' egress.
     #[serde(deserialize_with = "text")]
     rate: Rate,
-    /// Flows from each worker's host that never end.
+    /// Endless flows from each worker's host.
     bulk: usize,
-    /// Their congestion control, and that of answers, such as `cubic`.
+    /// Congestion control of bulk flows and answers, such as `cubic`.
     congestion: String,
     /// Bytes of each answer.
     answer: usize,
     /// DSCP of each class of users, the most urgent first.
     dscp: Vec<u8>,
-    /// What a packet that is lost on the way to workers costs who waits for it, if any may be.
+    /// Timeout cost of a packet lost on the way to the workers; none if losses are not considered.
     #[serde(default, deserialize_with = "text_or_none")]
     loss: Option<Span>,
-    /// What a guard aims at.
+    /// Target delay of the guard.
     #[serde(deserialize_with = "text")]
     guard_target: Span,
-    /// How long who got no answer counts as having waited, at least.
+    /// Smallest latency recorded for an unanswered request.
     #[serde(deserialize_with = "text")]
     unanswered: Span,
-    /// A run during which others used more of a core is repeated, in %.
+    /// Largest background CPU time of a valid run, in % of a core.
     other_max: f64,
-    /// How often.
+    /// Largest number of repetitions.
     #[serde(default)]
     repeats: u32,
 }
 
-/// What runs, once it makes sense.
+/// Validated settings.
 struct Plan {
     config: Config,
     host: Host,
@@ -117,14 +115,14 @@ fn yes() -> bool {
     true
 }
 
-/// A bulk flow never ends. One that sends nothing for a while waits for its turn, or for
-/// TCP to try again, and is not to start anew among those it had to let pass.
+/// Idle time after which a flow counts as new. A bulk flow never ends: one that sends nothing for a
+/// while waits for a transmit opportunity or for a retransmission, and keeps its level.
 const ENDLESS: Span = Span::from_secs(60);
-/// Bulk flows from a worker's host, at most: each has two threads.
+/// Largest number of bulk flows per worker's host: each has two threads.
 const BULK_MAX: usize = 16;
-/// Workers, at most.
+/// Largest number of workers.
 const PARTS_MAX: usize = 8;
-/// As much as a service answers with at most.
+/// Largest answer of a service, in bytes.
 const ANSWER_MAX: usize = 1 << 20;
 
 fn prepare(_mode: &str, mut settings: Table) -> Result<Run, String> {
@@ -148,8 +146,8 @@ fn prepare(_mode: &str, mut settings: Table) -> Result<Run, String> {
     Ok(Box::new(move || run(&plan)))
 }
 
-/// What stands at the workers' ways out: in both cases each class has a level of
-/// its own as far as there are some, so that packets are counted by their label.
+/// Policy of the workers' egress. Each class has its own level, as far as levels exist, with and
+/// without the fabric, so that packets are counted by their label.
 fn policy(on: Mechanisms, host: &Host) -> Result<Policy, String> {
     let mut policy = crate::egress::named(if on.fabric { "fish" } else { "fifo" }).map_err(|e| line(&e))?;
     policy.idle = ENDLESS;
@@ -161,12 +159,12 @@ fn policy(on: Mechanisms, host: &Host) -> Result<Policy, String> {
 }
 
 impl Plan {
-    /// Whether the stack holds newcomers to what can be served.
+    /// True if the stack limits new connections to the capacity.
     fn has_door(&self) -> bool {
         self.host.stack && self.host.door && self.on.guard
     }
 
-    /// Whether who is behind his budget asks for a core.
+    /// True if a service whose request is behind its budget requests a core.
     fn asks(&self) -> bool {
         self.on.cores && self.on.deadline
     }
@@ -177,7 +175,7 @@ impl Plan {
         within("host.bulk", *bulk, 0..=BULK_MAX)?;
         within("host.answer", *answer, 1..=ANSWER_MAX)?;
         within("host.other_max", *other_max, 0.0..=1e4)?;
-        // What a guard on the stack is told, too.
+        // Also applies to a guard on the stack.
         within("host.guard_target in seconds", guard_target.as_secs_f64(), 0.001..=10.0)?;
         within("host.unanswered in seconds", unanswered.as_secs_f64(), 0.001..=3600.0)?;
         let classes = self.config.slos.len();
@@ -200,7 +198,7 @@ impl Plan {
     }
 }
 
-/// One at a time; nothing is known before.
+/// Serializes runs; caches nothing.
 static ALONE: HostLock<()> = HostLock::new();
 
 fn run(plan: &Plan) -> Result<RunResult, Error> {
@@ -215,7 +213,7 @@ fn run(plan: &Plan) -> Result<RunResult, Error> {
             break;
         }
     }
-    let driven = best.expect("there is one run at least");
+    let driven = best.expect("at least one run");
     Ok(RunResult { events: driven.events, rows: rows(plan, &driven), noise: Some(driven.noise) })
 }
 
@@ -229,7 +227,7 @@ fn rows(plan: &Plan, driven: &Driven) -> Vec<Row> {
     rows
 }
 
-/// What is known of a row, laid out; the rest is not a number.
+/// Row with the `known` figures; the others are NaN.
 fn row(class: &str, known: &[(&str, f64)], cdf: Vec<(f64, f64)>) -> Row {
     let mut figures = vec![f64::NAN; WORLD.stats.len()];
     for &(name, value) in known {
@@ -242,8 +240,8 @@ fn percent(part: u64, of: u64) -> f64 {
     if of > 0 { part as f64 / of as f64 * 100.0 } else { f64::NAN }
 }
 
-/// A class of users: all of its requests, who got no answer as having waited
-/// for `unanswered` or as long as anybody.
+/// Row of a class of users with all its requests. An unanswered request counts with `unanswered` or
+/// the largest latency, whichever is longer.
 fn of_class(class: &Class, unanswered: Span, seconds: f64) -> Row {
     let mut all = class.latency.clone();
     all.record_n(unanswered.max(class.latency.max()), class.dropped);
@@ -262,7 +260,7 @@ fn of_class(class: &Class, unanswered: Span, seconds: f64) -> Row {
     row(&class.name, &known, points(all.cdf()))
 }
 
-/// All classes together, and what else was done.
+/// Row of all classes together, BE and bulk flows.
 fn total(driven: &Driven, seconds: f64) -> Row {
     let sum = |of: fn(&Class) -> u64| driven.outcome.classes.iter().map(of).sum::<u64>();
     let (requests, on_time) = (sum(|class| class.requests), sum(|class| class.on_time));
@@ -281,8 +279,7 @@ fn total(driven: &Driven, seconds: f64) -> Row {
     row("total", &known, Vec::new())
 }
 
-/// A service: its own queue, from the first request to the last, those that
-/// only fill the queues included.
+/// Row of a service: its own queue, from the first request to the last, including warm-up requests.
 fn of_service(name: &str, told: &Told) -> Row {
     let us = |ns: u64| Span::from_nanos(ns).as_micros_f64();
     let known = [

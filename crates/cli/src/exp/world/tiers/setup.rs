@@ -1,5 +1,4 @@
-//! The services, their namespaces and what is beside them, for one run: gone
-//! with this.
+//! Test setup of one run: the services, their namespaces and auxiliary processes; removed on drop.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -22,71 +21,71 @@ use super::bulk::Bulk;
 use super::stack::OurStack;
 use crate::error::Error;
 
-/// The users', the bulk flows', and whose who manages.
+/// Core of the users, the bulk flows and the core manager.
 pub const CLIENT_CORE: CoreId = CoreId(0);
-/// That of the services, and of who computes beside them.
+/// Core of the services and the best-effort program.
 pub const SHARED_CORE: CoreId = CoreId(1);
 
-/// Of each network, by number: this end's address, and the one at the front.
+/// Addresses of a network, by number: the remote end, and the front's end.
 const fn ends(network: u8) -> [Ipv4Addr; 2] {
     [Ipv4Addr::new(10, 75, network, 2), Ipv4Addr::new(10, 75, network, 1)]
 }
 
-/// The users' network; those of the workers come after it.
+/// Network of the users; those of the workers follow.
 const USERS: u8 = 0;
 const PREFIX: u8 = 24;
 const PORT: u16 = 7000;
-/// The front's end of the users' cable, and our stack's address there.
+/// Front's end of the users' veth pair, and the address of greenwave's stack there.
 const USERS_DEVICE: &str = "users";
 const OURS: Ipv4Addr = Ipv4Addr::new(10, 75, USERS, 3);
-/// Everybody's end of the cable to the front.
+/// Remote end of each veth pair to the front.
 const DEVICE: &str = "eth0";
-/// The best-effort program, and from one line of it to the next.
+/// Best-effort program, and the interval between its progress lines.
 const BEST_EFFORT: &str = "swaptions";
 const EVERY: &str = "20ms";
-/// A thread of a service that waits longer for the core has BE parked. Services wait
-/// for each other, too, for which parking BE is no help; before that, it is
-/// the kernel's idle class that makes BE leave.
+/// Delay of a service's thread for the core after which BE is parked. Services also wait for each
+/// other, which parking BE does not shorten; below this delay the kernel's idle class makes BE
+/// yield.
 const DELAY_MAX: &str = "2ms";
 
-/// Everything that runs before users come.
+/// All processes that run before the users start.
 pub struct Rig {
-    // In the order in which they are to go.
+    // Fields are in drop order.
     daemon: Option<Daemon>,
     pub around: AuxProcesses,
     front: Sidecar,
     _stack: Option<OurStack>,
     workers: Vec<Sidecar>,
-    /// Where services tell of their queues.
+    /// Folder of the services' queue reports.
     _told: TempDir,
-    /// Goes before all that is none of the experiment's. BE is in it too, as the
-    /// kernel's classes count within a group.
+    /// Has priority over all processes outside the experiment. Contains BE too, since scheduling
+    /// classes compare within a group.
     _group: Group,
     pub users: Namespace,
-    /// Where they call.
+    /// Address that users call.
     pub target: SocketAddr,
     _front_host: Namespace,
     _lab: NetLab,
 }
 
-/// What is beside the services, and can be read while they work.
+/// Auxiliary processes, which are sampled while the services work.
 pub struct AuxProcesses {
     bulk: Bulk,
     pub best: Best,
     worker_hosts: Vec<Namespace>,
 }
 
-/// The best-effort program at work.
+/// Running best-effort program.
 pub struct Best {
     pub child: Child,
     pub said: ProgressLines,
 }
 
 impl Rig {
-    /// All of `plan`'s.
+    /// Creates the setup of `plan`.
     ///
     /// # Errors
-    /// What is not there, or does not start.
+    /// A required part is missing or does not start.
     pub fn new(plan: &Plan) -> Result<Self, Error> {
         unless_possible("tiers", "platform/host", "users and services")?;
         if !netlab::is_installed("tc") {
@@ -108,7 +107,7 @@ impl Rig {
             host.enter(shaped)?;
         }
         for host in worker_hosts.iter().chain([&front_host]) {
-            // Answers carry what the first packet of their connection did.
+            // Answers carry the DSCP of the first packet of their connection.
             host.sysctl("net.ipv4.tcp_reflect_tos", "1")?;
         }
         let mut bulk = Bulk::default();
@@ -171,7 +170,7 @@ impl Rig {
         })
     }
 
-    /// Whether who manages has done so to the end.
+    /// Checks that the core manager ran to the end.
     ///
     /// # Errors
     /// It has ended.
@@ -179,9 +178,9 @@ impl Rig {
         self.daemon.as_ref().map_or(Ok(()), Daemon::worked)
     }
 
-    /// Ends all of it; what the services say of themselves, the front first.
+    /// Ends all processes; returns the reports of the services, the front first.
     pub fn end(self) -> Vec<Option<String>> {
-        // The group, which ends all that is in it, and the namespaces go last.
+        // The group, which ends all its processes, and the namespaces go last.
         let Self { daemon, around, front, workers, _stack, _told, _group, _front_host, .. } = self;
         drop((daemon, around));
         [front].into_iter().chain(workers).map(Sidecar::end).collect()
@@ -189,15 +188,15 @@ impl Rig {
 }
 
 impl AuxProcesses {
-    /// Bytes of bulk flows that have come.
+    /// Bytes received by bulk flows.
     pub fn bulk(&self) -> u64 {
         self.bulk.came()
     }
 
-    /// What passes the workers' ways out.
+    /// Counters of the workers' egress.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// They cannot be read.
     pub fn egress(&self) -> Result<Vec<Status>, Error> {
         self.worker_hosts.iter().map(|host| Ok(host.enter(|| egress::status(DEVICE))?)).collect()
     }
@@ -215,8 +214,8 @@ impl Best {
     }
 }
 
-/// A cable from `host` to device `name` of `front`: network `number`. Both ends
-/// receive where their own programs run.
+/// veth pair from `host` to device `name` of `front`: network `number`. Both ends receive on the
+/// cores of their own programs.
 fn cable(lab: &NetLab, host: &Namespace, front: &Namespace, name: &str, number: u8) -> Result<(), LabError> {
     lab.veth((host, DEVICE), (front, name), &Veth::default())?;
     let [here, there] = ends(number);
@@ -227,12 +226,12 @@ fn cable(lab: &NetLab, host: &Namespace, front: &Namespace, name: &str, number: 
     front.steer_receive(name, SHARED_CORE)
 }
 
-/// Where a service of network `number` listens: at end 0, or at the front's, 1.
+/// Address of a service of network `number`: at end 0, or at the front's end, 1.
 fn at(number: u8, end: usize) -> SocketAddr {
     SocketAddr::from((ends(number)[end], PORT))
 }
 
-/// What a service is told of itself; the front has `parts`, and each may tell of its queue.
+/// Settings of a service. The front has `parts`; each service may write a queue report.
 fn settings(plan: &Plan, listen: SocketAddr, parts: &[SocketAddr], tells: Option<PathBuf>) -> String {
     let (config, host) = (&plan.config, &plan.host);
     let is_front = !parts.is_empty();
@@ -242,7 +241,7 @@ fn settings(plan: &Plan, listen: SocketAddr, parts: &[SocketAddr], tells: Option
         "order": config.order.to_string(), "shedding": config.shedding.to_string(),
         "patience_ns": config.patience.as_nanos(), "capacity": config.capacity,
         "answer": host.answer, "dscp": host.dscp, "loss_ns": host.loss.map(|loss| loss.as_nanos()),
-        // Ours has one of its own.
+        // greenwave's stack has its own congestion control.
         "congestion": (!(is_front && host.stack)).then_some(&host.congestion),
         "guard": if is_front && plan.on.guard { "queue-delay" } else { "none" },
         "guard_target_ns": host.guard_target.as_nanos(),
@@ -251,15 +250,15 @@ fn settings(plan: &Plan, listen: SocketAddr, parts: &[SocketAddr], tells: Option
     .to_string()
 }
 
-/// What `greenwave sched` is told: `services`, the front first, with the files in which they ask
-/// for a core, where they do; and `best`.
+/// Task file of `greenwave sched`: `services`, the front first, with their files of core requests,
+/// if any; and `best`.
 fn tasks(services: &[u32], asking: &[PathBuf], best: u32) -> String {
     let mut text = format!(
         "policy = \"caladan\"\nmechanism = \"affinity\"\nsensor = \"none\"\ncores = \"{}\"\n",
         SHARED_CORE.0
     );
     for (n, pid) in services.iter().enumerate() {
-        // There is one core, and it cannot be guaranteed to each of them.
+        // The only core cannot be guaranteed to each of them.
         let guaranteed = u8::from(n == 0);
         let joined = asking.get(n).map_or(String::new(), |file| format!("joined = [{file:?}]\n"));
         text += &format!(
@@ -270,7 +269,7 @@ fn tasks(services: &[u32], asking: &[PathBuf], best: u32) -> String {
     text + &format!("[[tasks]]\nname = \"be\"\nclass = \"BE\"\npid = {best}\n")
 }
 
-/// Does `start` on a thread that is pinned to `core`, as what it starts then is.
+/// Runs `start` on a thread pinned to `core`; its child processes inherit the affinity.
 pub fn on_core<R: Send>(core: CoreId, start: impl FnOnce() -> Result<R, Error> + Send) -> Result<R, Error> {
     thread::scope(|scope| {
         let work = scope.spawn(move || {
@@ -281,10 +280,10 @@ pub fn on_core<R: Send>(core: CoreId, start: impl FnOnce() -> Result<R, Error> +
     })
 }
 
-/// The runner that calls, from beside this program.
+/// Command of the load generator, beside this program.
 ///
 /// # Errors
-/// It is not there.
+/// It does not exist.
 pub fn caller(users: &Namespace) -> Result<Command, Error> {
     let mut command = users.command(&processes::program()?.display().to_string());
     command.arg("calls");

@@ -1,10 +1,9 @@
-//! The front on our own stack: `greenwave run` around it, at the users' cable.
+//! Front on greenwave's stack: `greenwave run` on the users' link.
 //!
-//! The service is the same unmodified program. The stack has an address of its own
-//! beside the kernel's on that cable, and takes frames for it by AF_XDP; what the
-//! front calls its workers by stays the kernel's. A class of users is a level of
-//! its receive buffer and of its events by the DSCP of their packets, and answers
-//! go back with the same.
+//! The service is the same unmodified program. The stack has its own address on that link beside
+//! the kernel's and receives its frames by AF_XDP; the front's connections to its workers stay on
+//! the kernel's TCP. The DSCP of a class of users selects its level in the receive buffer and the
+//! event queue, and answers carry the same DSCP.
 
 use std::fs::File;
 use std::path::Path;
@@ -16,13 +15,13 @@ use queueing::Span;
 
 use crate::error::Error;
 
-/// What `greenwave run` is told by files, and where it says what goes wrong.
+/// Input files and log of `greenwave run`.
 pub struct OurStack {
     folder: TempDir,
 }
 
 impl OurStack {
-    /// Its files; classes of users come with each of `dscp`.
+    /// Writes the files; each of `dscp` is a class of users.
     ///
     /// # Errors
     /// They cannot be written.
@@ -34,12 +33,12 @@ impl OurStack {
         Ok(Self { folder })
     }
 
-    /// Starts `words` in `group` and `host` on the stack that has `addr` on `device`. With a
-    /// target at its `door`, newcomers are held to what can be served, by the front's own queue, too,
-    /// of which it tells in a file.
+    /// Starts `words` in `group` and `host` on the stack with `addr` on `device`. With a target at
+    /// its `door`, the stack sheds new connections beyond the capacity, also by the front's own
+    /// queue, which the front writes to a queue report.
     ///
     /// # Errors
-    /// There is no log, or no program of ours.
+    /// The log cannot be created, or a greenwave program is missing.
     pub fn command(
         &self,
         (group, host): (&Group, &Namespace),
@@ -53,7 +52,7 @@ impl OurStack {
         command.args(["run", "--device", &format!("xdp:{device}"), "--addr", addr, "--policy"]);
         command.arg(self.folder.path().join(POLICY));
         if let Some((target, queue)) = door {
-            // Who is shed knows at once, as those do whom the front itself sheds.
+            // A shed client gets an immediate reject, as from the front's own shedding.
             let target = target.as_nanos().to_string() + "ns";
             command.args(["--guard", "queue-delay", "--target-delay", &target, "--guard-refusal", "reset"]);
             command.arg("--joined").arg(queue);
@@ -64,7 +63,7 @@ impl OurStack {
         Ok(command)
     }
 
-    /// `why` it does not serve, and what it said last of that.
+    /// `why` it does not serve, with the last lines of its log.
     pub fn explained(&self, why: Error) -> Error {
         let said = std::fs::read_to_string(self.folder.path().join(LOG)).unwrap_or_default();
         let line = said.lines().find_map(|line| line.strip_prefix("error: "));
@@ -72,7 +71,7 @@ impl OurStack {
     }
 }
 
-/// The levels at which our stack sends with each of `dscp`, where there are such.
+/// Levels at which greenwave's stack sends each of `dscp`, if each has one.
 pub fn levels(dscp: &[u8]) -> Result<Vec<usize>, String> {
     let known = StackConfig::DSCP;
     let level = |dscp: &u8| known.iter().position(|known| known == dscp);
@@ -100,7 +99,7 @@ mod tests {
         assert_eq!(levels(&[32, 10]), Ok(vec![0, 6]));
         let error = levels(&[46, 10]).unwrap_err();
         assert!(error.contains("host.dscp [46, 10] is not among") && error.contains("32, 34"), "{error}");
-        let read = net::classify::Policy::parse(&policy(&[32, 10]).unwrap()).expect("it is a policy");
+        let read = net::classify::Policy::parse(&policy(&[32, 10]).unwrap()).expect("a valid policy");
         assert_eq!(read.rules().len(), 2);
     }
 }

@@ -1,4 +1,4 @@
-//! What holds without a service.
+//! Tests that need no service.
 
 use super::*;
 
@@ -27,7 +27,7 @@ fn prepared(text: &str) -> Result<Run, String> {
 fn settings_that_make_no_sense_are_refused() {
     assert!(prepared(TEXT).is_ok());
     let check = |from: &str, to: &str, says: &str| {
-        assert!(TEXT.contains(from), "{from:?} is among the settings");
+        assert!(TEXT.contains(from), "{from:?} is not in the settings");
         let error = prepared(&TEXT.replace(from, to)).err().unwrap_or_default();
         assert!(error.contains(says), "{says:?} is not in {error:?}");
     };
@@ -71,7 +71,7 @@ fn who_got_no_answer_waited_longer_than_anybody() {
     assert!(figure("be").is_nan());
 }
 
-/// A class of which nobody came.
+/// A class without requests.
 fn none() -> Class {
     let config = Config::from_toml(
         r#"

@@ -1,4 +1,4 @@
-//! Users at work, and what is read while they are.
+//! Workload of a run, and the samples taken during it.
 
 use std::time::Instant;
 
@@ -17,43 +17,43 @@ use super::Plan;
 use super::setup::{AuxProcesses, CLIENT_CORE, Rig, caller, on_core};
 use crate::error::Error;
 
-/// What a run found.
+/// Results of a run.
 pub struct Driven {
     pub outcome: Outcome,
     pub noise: Noise,
     pub events: u64,
-    /// What each service says of itself, the front first.
+    /// Reports of the services, the front first.
     pub services: Vec<(String, Told)>,
-    /// BE's work, in its own unit.
+    /// BE's work rate, in its own unit.
     pub be_per_s: f64,
     /// Cores that BE used.
     pub be_cores: f64,
     pub bulk_bits_per_s: f64,
-    /// Packets at the workers' ways out whose level their label said.
+    /// Packets per second at the workers' egress whose level came from their label.
     pub labelled_per_s: f64,
-    /// What others used, in % of a core.
+    /// CPU time of other processes, in % of a core.
     pub other: f64,
 }
 
-/// What a service says of itself at its end.
+/// Report of a service at its end.
 #[derive(Clone, Copy, Debug, Deserialize)]
 pub struct Told {
-    /// Requests whose work was done, in whichever order they came.
+    /// Processed requests, in any order.
     pub worked: u64,
-    /// Requests of the first level that came, and of the last.
+    /// Requests received at the first level, and at the last.
     pub first: u64,
     pub last: u64,
-    /// Requests that brought no budget that could be read.
+    /// Requests without a readable budget.
     pub unbudgeted: u64,
     pub refused: u64,
     pub shed: u64,
     pub queue_p50_ns: u64,
     pub queue_p99_ns: u64,
-    /// What work took beyond what it was to, on average.
+    /// Mean excess of work over the plan.
     pub beyond_ns: u64,
 }
 
-/// What accounts say at one moment.
+/// Counters at one instant.
 struct Read {
     at: Instant,
     be: Span,
@@ -63,11 +63,10 @@ struct Read {
 }
 
 impl Rig {
-    /// Lets users come as `plan` says. What is beside them is read from the first
-    /// answer to the last.
+    /// Runs the users of `plan`. Auxiliary processes are sampled from the first answer to the last.
     ///
     /// # Errors
-    /// Something does not work, or the run was interrupted.
+    /// A part fails, or the run was interrupted.
     pub fn drive(self, plan: &Plan) -> Result<Driven, Error> {
         let config = &plan.config;
         let trace: Vec<_> = Trace::new(config).collect();
@@ -77,7 +76,7 @@ impl Rig {
         let group = Group::preferred("users")?;
         let (mut first, mut last, around) = (None, None, &self.around);
         on_core(CLIENT_CORE, || {
-            // What this thread starts is in its group.
+            // Child processes of this thread are in its group.
             group.join()?;
             let conversation = Conversation { setup: runner::setup(config), plan: runner::plan(&trace) };
             conversation.with(command, runner::lasts(&trace), &mut |line| {
@@ -115,7 +114,7 @@ impl Rig {
     }
 }
 
-/// Classes of users, as who calls is told of them.
+/// Classes of users, in the load generator's format.
 fn classes(plan: &Plan) -> impl Iterator<Item = String> {
     let open = plan.host.dscp.len() - plan.host.newcomers;
     let class =
@@ -135,7 +134,7 @@ impl AuxProcesses {
     }
 }
 
-/// The services' last words, by name.
+/// Final reports of the services, by name.
 fn told(plan: &Plan, said: Vec<Option<String>>) -> Result<Vec<(String, Told)>, Error> {
     let [front, workers] = &plan.config.stages[..] else { unreachable!("a plan has a front and workers") };
     let names = std::iter::once(front.name.clone())

@@ -1,14 +1,12 @@
-//! An unmodified web server and two crowds of clients, near and far: the
-//! first paper's Table 1 on a real machine.
+//! World `pages`: an unmodified web server with a near and a far client population on a real
+//! machine. Source: ADPS Table 1.
 //!
-//! The server is lighttpd of Debian's package, on the kernel's TCP (mode
-//! `kernel`), or on ours without a policy (`none`) or with scenario 3 as a
-//! policy (`adps`): connections with a long way or with losses are less
-//! urgent. Server and stack have core 1, clients core 0. Each crowd is our
-//! stack behind a path of its own: what `--fault` does to a device, for what
-//! it sends or both ways, before a bridge of the kernel's. Every connection asks
-//! for a page once in a period, all at once, or for the next when the last has
-//! come. Runs go one after the other.
+//! The server is lighttpd of Debian's package, on the kernel's TCP (mode `kernel`), or on
+//! greenwave's stack without a policy (`none`) or with scenario 3 as a policy (`adps`): connections
+//! with a long RTT or with losses are less urgent. Server and stack have core 1, clients core 0.
+//! Each population is a greenwave stack behind its own impaired path: a `--fault` on its device,
+//! for its sent frames or both directions, before a kernel bridge. Every connection requests a page
+//! once per period, all at once, or the next page when the last has arrived. Runs are serialized.
 
 pub mod qoe;
 
@@ -49,38 +47,38 @@ pub const WORLD: World = World {
     prepare,
 };
 
-/// What runs.
+/// Settings of a run.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Config {
-    /// Connections of both crowds together, half of them near.
+    /// Connections of both populations together, half of them near.
     connections: u32,
     /// Length of a page.
     bytes: usize,
-    /// What happens to frames to the server,
+    /// Faults of frames to the server.
     #[serde(deserialize_with = "text")]
     near: Rates,
     #[serde(deserialize_with = "text")]
     far: Rates,
-    /// and to those that it sends, too.
+    /// True if the faults also apply to frames from the server.
     #[serde(default)]
     both_ways: bool,
-    /// Every connection asks once in it, all at once; otherwise for the next
-    /// page when the last has come.
+    /// Period in which every connection requests one page, all at once; when absent, each requests
+    /// the next page when the last has arrived.
     #[serde(default, deserialize_with = "text_or_none")]
     period: Option<Span>,
-    /// Who is less urgent: connections with a longer way,
+    /// Less urgent connections: those with a longer RTT,
     #[serde(deserialize_with = "text")]
     rtt_max: Span,
-    /// or with more loss than this share.
+    /// or with a larger loss rate.
     loss_max: f64,
-    /// Before pages count.
+    /// Warm-up before pages count.
     #[serde(deserialize_with = "text")]
     warmup: Span,
-    /// While they do.
+    /// Duration in which pages count.
     #[serde(deserialize_with = "text")]
     duration: Span,
-    /// Replays what happens on the way.
+    /// Seed of the path's faults.
     #[serde(default)]
     seed: u64,
 }
@@ -165,7 +163,7 @@ fn run(config: &Config, stack: Stack) -> Result<RunResult, Error> {
 
 fn row(class: &str, tally: &Tally, seconds: f64, cores: f64) -> Row {
     let latency = &tally.latency;
-    // Of nothing there is no quantile.
+    // No samples, no quantile.
     let of = |span: Span| if tally.answers > 0 { span.as_secs_f64() } else { f64::NAN };
     let (p50, p99) = (of(latency.quantile(0.5)), of(latency.quantile(0.99)));
     let figures = vec![

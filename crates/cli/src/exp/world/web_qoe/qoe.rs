@@ -1,11 +1,10 @@
-//! What a user thinks of a response time: quality of experience, 0 to 1.
+//! Quality of experience (QoE) of a response time: 0 to 1.
 //!
-//! A function of the response time alone. The paper prints eight points of it;
-//! between them it is interpolated, and it falls throughout. Below the first it
-//! rises to 1 at once served, beyond the last it goes on as between the last two.
-//! Source: ADPS Table 1; its model is E2E's (SIGCOMM 2019).
+//! A decreasing function of the response time alone. The paper prints eight points; the function
+//! interpolates between them. Below the first point it rises to 1 at time 0; beyond the last it
+//! extends the last segment. Source: ADPS Table 1; its model is E2E's (SIGCOMM 2019).
 
-/// Seconds and what they are worth.
+/// Seconds and QoE.
 const POINTS: [(f64, f64); 9] = [
     (0.0, 1.0),
     (1.16, 0.98),
@@ -18,7 +17,7 @@ const POINTS: [(f64, f64); 9] = [
     (6.25, 0.38),
 ];
 
-/// What a response after `seconds` is worth.
+/// QoE of a response after `seconds`.
 pub fn qoe(seconds: f64) -> f64 {
     let after = POINTS.iter().position(|(at, _)| *at > seconds).unwrap_or(POINTS.len() - 1).max(1);
     let ((from, a), (to, b)) = (POINTS[after - 1], POINTS[after]);
