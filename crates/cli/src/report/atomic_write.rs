@@ -1,8 +1,7 @@
-//! Files that are written whole or not at all.
+//! Atomic file writes: a file is written whole or not at all.
 //!
-//! Text goes to a new file beside the target and takes its name when all of it
-//! is on the disk; so a full disk, or an end in the middle, leaves what was
-//! there before. Devices and pipes are written to as they are.
+//! Text goes to a new file beside the target, which replaces the target once all of it is on disk.
+//! A full disk or a crash leaves the old content. Devices and pipes are written directly.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Write as _};
@@ -12,18 +11,18 @@ use host::files::replace;
 
 use crate::error::Error;
 
-/// Writes `text` to `path`, whole or not at all.
+/// Writes `text` to `path` atomically.
 ///
 /// # Errors
-/// One line: what the kernel says, and what helps.
+/// One line: the kernel's error and advice.
 pub fn whole(path: &Path, text: &str) -> Result<(), Error> {
     whole_by(path, |file| file.write_all(text.as_bytes()))
 }
 
-/// As [`whole`], where `write` says what.
+/// As [`whole`], with the content from `write`.
 ///
 /// # Errors
-/// As [`whole`]'s.
+/// Those of [`whole`].
 pub fn whole_by(path: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> Result<(), Error> {
     replace(path, true, write).map_err(|e| match e.kind() {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Error::file(path, &e)
@@ -32,11 +31,11 @@ pub fn whole_by(path: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) ->
     })
 }
 
-/// Writes `text` to `path` for whoever reads it at any time; it need not outlive the machine, and
-/// nobody waits for a disk.
+/// Writes `text` to `path` atomically for concurrent readers, without waiting for the disk; the
+/// content need not survive a crash of the machine.
 ///
 /// # Errors
-/// What the kernel says.
+/// The kernel's error.
 pub fn at_once(path: &Path, text: &str) -> Result<(), Error> {
     replace(path, false, |file| file.write_all(text.as_bytes())).map_err(|e| Error::file(path, &e))
 }
@@ -47,7 +46,7 @@ mod tests {
 
     use super::*;
 
-    /// A folder that is gone afterwards.
+    /// Runs `test` in a temporary folder.
     fn in_folder(name: &str, test: impl FnOnce(&Path)) {
         let folder = std::env::temp_dir().join(format!("greenwave-save-{name}-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
@@ -77,7 +76,7 @@ mod tests {
             assert_eq!(fs::read_to_string(&file).unwrap(), "two");
             fs::remove_file(&file).unwrap();
             whole(&link, "three").unwrap();
-            assert!(link.is_symlink(), "also one that named nothing yet");
+            assert!(link.is_symlink(), "a dangling link also stays");
             assert_eq!(fs::read_to_string(&file).unwrap(), "three");
         });
     }

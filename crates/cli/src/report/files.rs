@@ -1,7 +1,7 @@
-//! The results that a person names: files, or folders of them.
+//! Reader of the results in named files and folders.
 //!
-//! A file that is named and is no result is an error; one that only lies in a
-//! named folder is passed over, with a word.
+//! A named file that is no result is an error; such a file in a named folder is skipped with a
+//! message.
 
 use std::path::{Path, PathBuf};
 
@@ -10,11 +10,11 @@ use serde_json::{Deserializer, Value};
 use super::run::{Run, Unreadable};
 use crate::error::Error;
 
-/// Every result in `paths`, in their order; those of a folder by name.
+/// Reads all results in `paths`, in their order; those of a folder by name.
 ///
 /// # Errors
-/// A path that cannot be read, a named file that is no result, a result of a
-/// later version, or no result at all.
+/// A path that cannot be read, a named file that is no result, a result of a later version, or no
+/// result at all.
 pub fn read(paths: &[PathBuf]) -> Result<Vec<Run>, Error> {
     let mut runs = Vec::new();
     for path in paths {
@@ -50,8 +50,8 @@ fn folder(path: &Path) -> Result<Vec<Run>, Error> {
     Ok(runs)
 }
 
-/// The results in one file, which may stand one after the other in it; or why
-/// it is nothing of ours.
+/// Results in one file, which may contain several in sequence; or the reason why it is not a result
+/// of greenwave.
 fn file(path: &Path) -> Result<Result<Vec<Run>, Unreadable>, Error> {
     let text = std::fs::read(path).map_err(|e| Error::file(path, &e).advice("a file that --json filled"))?;
     let mut runs = Vec::new();

@@ -1,56 +1,54 @@
-//! What every result says about itself before it says what was found: which
-//! command wrote it, of which version, where, when, and what repeats it.
+//! Header of a result: the command that wrote it, its version, machine and date, and the arguments
+//! that repeat it.
 //!
-//! One key, `greenwave`, so that a result's own figures keep their names and a
-//! file without it is seen to be somebody else's. `spec/results.md` has the
-//! fields for other languages.
+//! It is one key, `greenwave`, so that the result's own keys stay free and foreign files are
+//! recognised. `spec/results.md` lists the fields for other languages.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-/// The form of results that this version writes; it reads none that is newer.
+/// Version of the result format that this program writes; it reads no newer one.
 pub const FORM: u64 = 1;
 
-/// The key under which a result says what it is.
+/// Key of the header in a result.
 pub const KEY: &str = "greenwave";
 
-/// What a result says about itself.
+/// Header of a result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Header {
-    /// [`FORM`] of the version that wrote it; 0 for results from before there
-    /// was a header.
+    /// [`FORM`] of the program that wrote it; 0 for results that predate headers.
     pub form: u64,
-    /// Which command's it is, such as `experiment` or `bench-net`.
+    /// Kind of command, such as `experiment` or `bench-net`.
     pub kind: String,
     /// Greenwave's version.
     pub version: String,
-    /// The arguments that repeat it.
+    /// Arguments that repeat it.
     pub command: Vec<String>,
-    /// The day, as 2026-11-22.
+    /// Date, such as 2026-11-22.
     pub date: String,
     /// `sim` or `host`.
     pub world: String,
-    /// The first seed, where draws are seeded.
+    /// First seed, if the run is seeded.
     pub seed: Option<u64>,
-    /// What it was measured on; absent from simulations, which do not depend on it.
+    /// Machine; absent from simulations, which do not depend on it.
     pub machine: Option<String>,
-    /// What works on that machine, of what the command uses.
+    /// Mechanisms of that machine that the command uses.
     #[serde(default)]
     pub doctor: Vec<Finding>,
 }
 
-/// A mechanism, as `greenwave doctor` found it.
+/// A mechanism, as `greenwave doctor` reports it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
     /// The command that uses it.
     pub command: String,
-    /// The mechanism, or the interface.
+    /// Mechanism or interface.
     pub mechanism: String,
     /// `works`, `limits` or `absent`.
     pub here: String,
-    /// What was seen, in a line.
+    /// Observation, in one line.
     pub seen: String,
-    /// What would make it better.
+    /// Advice to improve it.
     #[serde(rename = "try")]
     pub remedies: Vec<String>,
 }
@@ -68,7 +66,7 @@ impl From<&host::doctor::Finding> for Finding {
 }
 
 impl Header {
-    /// Of a simulation, which its seed replays on any machine.
+    /// Header of a simulation, which its seed replays on any machine.
     #[must_use]
     pub fn of_sim(kind: &str, seed: Option<u64>) -> Self {
         let arguments = std::env::args_os().skip(1);
@@ -85,15 +83,15 @@ impl Header {
         }
     }
 
-    /// Of a measurement on this machine.
+    /// Header of a measurement on this machine.
     #[must_use]
     pub fn of_host(kind: &str, seed: Option<u64>) -> Self {
         let machine = Some(host::Machine::this().to_string());
         Self { world: "host".to_owned(), machine, ..Self::of_sim(kind, seed) }
     }
 
-    /// With what the doctor says of the commands in `areas`, looked at now: call
-    /// it after a measurement, never during one.
+    /// Adds the doctor's report on the commands in `areas`, taken now: call it after a measurement,
+    /// never during one.
     #[must_use]
     pub fn examined(mut self, areas: &[&str]) -> Self {
         if !areas.is_empty() {
@@ -102,7 +100,7 @@ impl Header {
         self
     }
 
-    /// `body`, which is an object, behind this header.
+    /// Adds this header to `body`, which is an object.
     #[must_use]
     pub fn stamp(&self, body: Value) -> Value {
         let mut all = Map::new();
@@ -112,7 +110,7 @@ impl Header {
         Value::Object(all)
     }
 
-    /// The command that repeats it, for a shell.
+    /// Shell command that repeats the run.
     #[must_use]
     pub fn repeat(&self) -> String {
         let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,+@%".contains(c);

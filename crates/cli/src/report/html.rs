@@ -1,27 +1,27 @@
-//! A page: title, sections, one style sheet, no script, no other file.
+//! HTML page: title, sections, one style sheet; no script and no external file.
 
 /// One section of a page.
 #[derive(Clone, Debug)]
 pub struct Section {
-    /// Its heading; empty for none.
+    /// Heading; empty for none.
     pub heading: String,
     /// HTML: tables, SVG, paragraphs.
     pub body: String,
 }
 
 impl Section {
-    /// A section of HTML.
+    /// Creates a section of HTML.
     pub fn new(heading: impl Into<String>, body: impl Into<String>) -> Self {
         Self { heading: heading.into(), body: body.into() }
     }
 
-    /// A section of plain text: one paragraph per line.
+    /// Creates a section of plain text: one paragraph per line.
     pub fn text(heading: impl Into<String>, text: &str) -> Self {
         let body = text.lines().map(|line| format!("<p>{}</p>\n", escape(line)));
         Self::new(heading, body.collect::<String>())
     }
 
-    /// A section that pairs names with values.
+    /// Creates a section of names and values.
     pub fn pairs<N: AsRef<str>, V: AsRef<str>>(heading: impl Into<String>, pairs: &[(N, V)]) -> Self {
         let row = |(name, value): &(N, V)| {
             format!("<dt>{}</dt><dd>{}</dd>\n", escape(name.as_ref()), escape(value.as_ref()))
@@ -29,7 +29,7 @@ impl Section {
         Self::new(heading, format!("<dl>\n{}</dl>\n", pairs.iter().map(row).collect::<String>()))
     }
 
-    /// The section as a part of a larger one, its heading one level below.
+    /// HTML of the section as a subsection, with its heading one level lower.
     #[must_use]
     pub fn inner(&self) -> String {
         let heading = match self.heading.as_str() {
@@ -40,27 +40,27 @@ impl Section {
     }
 }
 
-/// HTML that may be wider than the page: it scrolls by itself, with the
-/// keyboard too. `label` names it to those who cannot see it.
+/// HTML that scrolls on its own, also with the keyboard, if wider than the page. `label` is its
+/// accessible name.
 #[must_use]
 pub fn wide(label: &str, html: &str) -> String {
     let label = escape(label);
     format!("<div class=\"wide\" tabindex=\"0\" role=\"group\" aria-label=\"{label}\">\n{html}</div>\n")
 }
 
-/// HTML that is shown when its summary is opened, without a script.
+/// HTML that a click on its summary expands, without a script.
 #[must_use]
 pub fn folded(summary: &str, html: &str) -> String {
     format!("<details>\n<summary>{}</summary>\n{html}</details>\n", escape(summary))
 }
 
-/// `text` as a link's target in a page: letters, digits and hyphens.
+/// `text` as an anchor: letters, digits and hyphens.
 #[must_use]
 pub fn anchor(text: &str) -> String {
     text.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' }).collect()
 }
 
-/// `text` with the characters that mean something in HTML made harmless.
+/// `text` with HTML's special characters escaped.
 #[must_use]
 pub fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
@@ -86,9 +86,8 @@ pub fn page(title: &str, sections: &[Section]) -> String {
     )
 }
 
-/// Colours have names, so that a dark page is the same rules with other
-/// values; plots are drawn for a light one and take their lines and words from
-/// the page.
+/// Style sheet. Colours are variables, so that a dark page changes values only. Plots are drawn for
+/// a light page and take their line and text colours from the page.
 const STYLE: &str = r##"
 :root { color-scheme: light dark; --ink: #1a1a1a; --back: #fff; --soft: #f5f5f5;
   --rule: #ccc; --quiet: #555; --link: #005a8c; }
@@ -139,7 +138,7 @@ mod tests {
         {
             assert!(html.contains(part), "{part} in {html}");
         }
-        assert!(html.contains("prefers-color-scheme: dark"), "and is read at night");
+        assert!(html.contains("prefers-color-scheme: dark"), "the page supports dark mode");
         for foreign in ["http:", "https:", "<script", "<link", "@import", "src="] {
             assert!(!html.contains(foreign), "{foreign}");
         }

@@ -1,9 +1,8 @@
-//! `greenwave report`: what a run left, as one page that needs nothing else.
+//! `greenwave report`: results of a run as one self-contained HTML page.
 //!
-//! Results are JSON with a header that says what they are ([`header`]); pages
-//! are made from them alone, a minute or a year after they were measured. The
-//! page of `exp run --out` is the same page. Nothing here measures, and nothing
-//! knows one command from another: see [`mod@run`] and [`rows`].
+//! Results are JSON with a header ([`header`]); a page is rendered from them alone, at any time
+//! after the measurement. `exp run --out` writes the same page. This module measures nothing and
+//! does not depend on single commands: see [`mod@run`] and [`tables`].
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -50,10 +49,10 @@ pub struct Args {
     out: Option<PathBuf>,
 }
 
-/// Reads, and writes a page or compares.
+/// Reads results, and writes a page or compares them.
 ///
 /// # Errors
-/// What cannot be read or written.
+/// A file cannot be read or written.
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
     if let [a, b] = args.compare.as_slice() {
         return compared(a, b, args.out.as_deref());

@@ -1,8 +1,7 @@
-//! A plot as data: what results carry, so that a page drawn later shows the
-//! same curves as one drawn at once.
+//! Plot as data in a result, so that a page rendered later shows the same curves.
 //!
-//! Deliberately no style and no scale beyond what the writer alone can know;
-//! how it looks is [`super::plots`]'s to say.
+//! Deliberately has no style, and no scale except where only the writer knows it; rendering is in
+//! [`super::plots`].
 
 use serde::{Deserialize, Serialize};
 
@@ -13,34 +12,33 @@ use super::plots::{cdf_plot, line_plot, stacked_bars};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "plot", rename_all = "lowercase")]
 pub enum Plot {
-    /// Distributions of latency: points are µs and the share of requests
-    /// answered within, 0..=1.
+    /// Distributions of latency: points are µs and the share of requests answered within, 0..=1.
     Cdf {
-        /// What it shows.
+        /// Title.
         title: String,
-        /// One for each curve.
+        /// Curves.
         series: Vec<Series>,
     },
-    /// Lines over what varies, or over time.
+    /// Lines over a parameter or over time.
     Line {
-        /// What it shows.
+        /// Title.
         title: String,
-        /// The horizontal axis, with its unit.
+        /// Title of the x axis, with its unit.
         x: String,
-        /// The vertical axis, with its unit.
+        /// Title of the y axis, with its unit.
         y: String,
-        /// Whether the vertical axis is logarithmic.
+        /// True if the y axis is logarithmic.
         log_y: bool,
-        /// One for each line.
+        /// Lines.
         series: Vec<Series>,
     },
-    /// Bars cut into stages.
+    /// Stacked bars.
     Bars {
-        /// What it shows.
+        /// Title.
         title: String,
-        /// What lengths are in.
+        /// Unit of the lengths.
         unit: String,
-        /// From the top down; points of a bar are its parts.
+        /// Bars from top to bottom; the points of a bar are its parts.
         bars: Vec<Bar>,
     },
 }
@@ -59,10 +57,10 @@ pub struct Bar {
     parts: Vec<(String, f64)>,
 }
 
-/// A curve's name and points, as those who draw hand them over.
+/// Name and points of a curve, as callers pass them.
 type Named = (String, Vec<(f64, f64)>);
 
-/// Only points that are numbers are kept: JSON has no others.
+/// Keeps finite points only: JSON has no other numbers.
 fn series(named: impl IntoIterator<Item = Named>) -> Vec<Series> {
     let finite = |point: &(f64, f64)| point.0.is_finite() && point.1.is_finite();
     let one = |(name, points): Named| Series { name, points: points.into_iter().filter(finite).collect() };
@@ -74,12 +72,12 @@ fn named(series: &[Series]) -> Vec<Named> {
 }
 
 impl Plot {
-    /// Distributions; points are µs and shares.
+    /// Creates distributions; points are µs and shares.
     pub fn cdf(title: impl Into<String>, curves: impl IntoIterator<Item = Named>) -> Self {
         Self::Cdf { title: title.into(), series: series(curves) }
     }
 
-    /// Lines; `axes` are the titles of x and y.
+    /// Creates lines; `axes` are the titles of x and y.
     pub fn line(
         title: impl Into<String>,
         axes: (&str, &str),
@@ -90,7 +88,7 @@ impl Plot {
         Self::Line { title: title.into(), x, y, log_y, series: series(lines) }
     }
 
-    /// Bars of parts in `unit`.
+    /// Creates bars of parts in `unit`.
     pub fn bars(
         title: impl Into<String>,
         unit: &str,
@@ -103,7 +101,7 @@ impl Plot {
         Self::Bars { title: title.into(), unit: unit.to_owned(), bars: bars.into_iter().map(bar).collect() }
     }
 
-    /// What it shows.
+    /// Title.
     #[must_use]
     pub fn title(&self) -> &str {
         match self {
@@ -111,7 +109,7 @@ impl Plot {
         }
     }
 
-    /// Drawn: an SVG that stands alone.
+    /// Stand-alone SVG.
     #[must_use]
     pub fn svg(&self) -> String {
         match self {
@@ -124,16 +122,15 @@ impl Plot {
         }
     }
 
-    /// Drawn, for a page.
+    /// SVG for an HTML page.
     #[must_use]
     pub fn html(&self) -> String {
         let label = format!("<svg role=\"img\" aria-label=\"{}\" ", escape(self.title()));
         wide(self.title(), &self.svg().replacen("<svg ", &label, 1))
     }
 
-    /// Both in one: curves of `a` and `b`, which have the same title, side by
-    /// side; nothing for bars, whose parts have their colours already, and for
-    /// more curves than can be told apart.
+    /// One plot with the curves of `a` and `b`, which have the same title. None for bars, whose
+    /// parts have colours already, and for more curves than can be distinguished.
     #[must_use]
     pub fn beside(a: &Self, b: &Self) -> Option<Self> {
         let both = |a: &[Series], b: &[Series]| {
@@ -161,7 +158,7 @@ impl Plot {
     }
 }
 
-/// Curves in one plot that can be told apart.
+/// Largest number of curves that can be distinguished in one plot.
 const CURVES_MAX: usize = 12;
 
 #[cfg(test)]
@@ -190,7 +187,7 @@ mod tests {
     #[test]
     fn two_runs_curves_share_one_plot_if_they_show_the_same() {
         let (a, b) = (Plot::cdf("LS", [curve("none")]), Plot::cdf("LS", [curve("none")]));
-        let Some(Plot::Cdf { series, .. }) = Plot::beside(&a, &b) else { panic!("both are distributions") };
+        let Some(Plot::Cdf { series, .. }) = Plot::beside(&a, &b) else { panic!("not a distribution") };
         assert_eq!(series.iter().map(|s| s.name.as_str()).collect::<Vec<_>>(), ["A none", "B none"]);
         assert_eq!(Plot::beside(&a, &Plot::cdf("BE", [curve("none")])), None);
     }

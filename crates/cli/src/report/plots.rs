@@ -1,4 +1,4 @@
-//! Plots as inline SVG. Legends stand beside the plot, never on it.
+//! Plots as inline SVG. The legend is beside the plot, never on it.
 
 mod axes;
 
@@ -9,12 +9,12 @@ use axes::{DECADES, NINES_MAX, Nines, extent, larger_unit, log_range, marks, num
 
 /// Width of a plot in pixels; a page scales it.
 const WIDTH: u32 = 900;
-/// Room for the legend on the right.
+/// Width of the legend on the right.
 const LEGEND: u32 = 170;
-/// Width of a letter of a label, roughly.
+/// Approximate width of a label's character.
 const LETTER: u32 = 8;
 
-/// Colours that stay apart for colour-blind eyes (Okabe and Ito), and five more.
+/// Colours distinguishable for colour-blind readers (Okabe and Ito), and five more.
 const COLOURS: [RGBColor; 12] = [
     RGBColor(213, 94, 0),
     RGBColor(0, 114, 178),
@@ -34,7 +34,7 @@ fn colour(index: usize) -> RGBColor {
     COLOURS[index % COLOURS.len()]
 }
 
-/// The colours of stages, which are other things than the lines of a plot.
+/// Colour of part `index`; part colours differ in meaning from line colours.
 fn part_colour(index: usize) -> RGBColor {
     const PARTS: [RGBColor; 7] = [
         RGBColor(170, 170, 170),
@@ -48,29 +48,28 @@ fn part_colour(index: usize) -> RGBColor {
     PARTS[index % PARTS.len()]
 }
 
-/// How line `index` is drawn where colours have run out: as another of its colour, in dashes.
+/// True if line `index` repeats a colour and is therefore dashed.
 fn is_dashed(index: usize) -> bool {
     index / COLOURS.len() % 2 == 1
 }
 
-/// What stands for line `index`, at its points and in the legend.
+/// Marker of line `index`, at its points and in the legend.
 fn mark(index: usize) -> ShapeStyle {
     if is_dashed(index) { colour(index).stroke_width(2) } else { colour(index).filled() }
 }
 
-/// What stands for part `index`.
+/// Marker of part `index`.
 fn part_mark(index: usize) -> ShapeStyle {
     part_colour(index).filled()
 }
 
-/// How wide line `index` of `count` is: one that a later one covers still shows.
+/// Width of line `index` of `count`: earlier lines are wider, so that covered lines stay visible.
 fn width(index: usize, count: usize) -> u32 {
     2 + count.saturating_sub(index + 1).min(5) as u32
 }
 
-/// Distribution functions: latency in µs on a logarithmic axis, the share
-/// answered within it on an axis that gives each further nine the same room,
-/// so that the tail can be seen. A share is 0.0..=1.0.
+/// Distribution functions: latency in µs on a logarithmic axis, the share answered within it on an
+/// axis with equal space per nine, so that the tail is visible. A share is 0.0..=1.0.
 #[must_use]
 pub fn cdf_plot(title: &str, series: &[(String, Vec<(f64, f64)>)]) -> String {
     let nines = |share: f64| (-(1.0 - share).max(1e-12).log10()).clamp(0.0, NINES_MAX);
@@ -104,8 +103,8 @@ pub fn cdf_plot(title: &str, series: &[(String, Vec<(f64, f64)>)]) -> String {
     })
 }
 
-/// Lines through points, the y axis logarithmic if `log_y` (values ≤ 0 are
-/// left out then); the x axis is logarithmic where its values span decades.
+/// Lines through points. The y axis is logarithmic if `log_y`, without values ≤ 0; the x axis is
+/// logarithmic if its values span decades.
 #[must_use]
 pub fn line_plot(
     title: &str,
@@ -157,10 +156,9 @@ pub fn line_plot(
     })
 }
 
-/// One horizontal bar per label, cut into its parts, in `unit`; parts of the
-/// same name have the same colour. A bar's sum stands behind it. Where there are
-/// several parts and sums differ so much that the shorter bars could not be
-/// read, all bars have the same length and show shares.
+/// One horizontal bar per label, divided into parts in `unit`; parts of the same name have the same
+/// colour. The sum follows the bar. If there are several parts and the shortest bars would be
+/// unreadable, all bars have the same length and show shares.
 #[must_use]
 pub fn stacked_bars(title: &str, unit: &str, bars: &[(String, Vec<(String, f64)>)]) -> String {
     let mut parts: Vec<String> = Vec::new();
@@ -172,11 +170,11 @@ pub fn stacked_bars(title: &str, unit: &str, bars: &[(String, Vec<(String, f64)>
     let sum = |parts: &[(String, f64)]| parts.iter().map(|p| p.1.max(0.0)).sum::<f64>();
     let as_shares = parts.len() > 1 && spread(bars.iter().map(|(_, parts)| sum(parts))) >= DECADES;
     let (shortest, longest) = extent(bars.iter().map(|(_, parts)| sum(parts)));
-    // Of bars decades apart the shortest still has a sum that can be read.
+    // With shares, the unit suits the shortest bar, so that its sum is readable.
     let (unit, length) = larger_unit(unit, if as_shares { shortest } else { longest });
     let scale = |parts: &[(String, f64)]| if as_shares { 100.0 / sum(parts).max(1e-9) } else { length };
     let longest = bars.iter().map(|(_, parts)| sum(parts) * scale(parts)).fold(0.0, f64::max);
-    // Room behind the longest bar for its sum.
+    // Space after the longest bar for its sum.
     let to = longest.max(1e-3) * 1.15;
     let height = 110 + 34 * bars.len() as u32;
     let longest_label = bars.iter().map(|(label, _)| label.chars().count()).max().unwrap_or_default();
@@ -241,7 +239,7 @@ fn draw_line<C: CoordTranslate<From = (f64, f64)>>(
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
 
-/// How all plots are framed: `label` pixels for the y axis's labels.
+/// Frame of a plot, with `label` pixels for the y axis's labels.
 fn frame<'a, 'b>(area: &'a Area<'b>, title: &str, label: u32) -> ChartBuilder<'a, 'b, SVGBackend<'b>> {
     let mut frame = ChartBuilder::on(area);
     frame.caption(title, ("sans-serif", 18)).margin(8).margin_right(20);
@@ -253,7 +251,7 @@ fn text_style() -> TextStyle<'static> {
     ("sans-serif", 13).into_font().color(&BLACK)
 }
 
-/// Draws a plot and, right of it, what its colours mean.
+/// Draws a plot with a legend to its right.
 fn draw(
     height: u32,
     names: &[String],
@@ -277,8 +275,7 @@ fn draw(
     })();
     match drawn {
         Ok(()) => svg,
-        // Only a font or coordinate bug of ours can end here; the figures in
-        // the table are still worth the page.
+        // Only a bug in fonts or coordinates can cause this; the page keeps the tables.
         Err(e) => format!("<p class=\"note\">no plot: {}</p>\n", super::escape(&e)),
     }
 }

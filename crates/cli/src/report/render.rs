@@ -1,5 +1,5 @@
-//! The page of one run, or of several: claims first, then plots and figures,
-//! then what it takes to run it again.
+//! HTML page of one run or of several: claims first, then plots and figures, then the settings to
+//! repeat it.
 
 use super::html::{Section, anchor, escape, folded, page};
 use super::plot::Plot;
@@ -7,12 +7,12 @@ use super::run::{Claim, Run};
 use super::tables::{Figure, Rows};
 use crate::table::{Table, in_unit, number, with_half};
 
-/// Tables of more rows are folded.
+/// Number of rows above which a table is folded.
 const ROWS_OPEN_MAX: usize = 40;
-/// Values of one setting that are shown side by side.
+/// Largest number of values shown for one setting.
 const VALUES_MAX: usize = 8;
 
-/// The page of `runs`, which are not empty.
+/// Page of `runs`, which is not empty.
 #[must_use]
 pub fn of(runs: &[Run]) -> String {
     match runs {
@@ -21,7 +21,7 @@ pub fn of(runs: &[Run]) -> String {
     }
 }
 
-/// How many of the runs' claims hold, in a line.
+/// Number of the runs' claims that hold, in one line.
 #[must_use]
 pub fn score(runs: &[Run]) -> String {
     let (hold, checked) = runs.iter().map(Run::score).fold((0, 0), |(a, b), (c, d)| (a + c, b + d));
@@ -31,7 +31,7 @@ pub fn score(runs: &[Run]) -> String {
     }
 }
 
-/// Several runs: a list that leads to each, all claims, and one after the other.
+/// Several runs: a list of links, all claims, then each run.
 fn articles(runs: &[Run]) -> Vec<Section> {
     let id = |number: usize, run: &Run| format!("run-{}-{}", number + 1, anchor(&run.name));
     let link = |(number, run): (usize, &Run)| {
@@ -90,7 +90,7 @@ fn sections(run: &Run) -> Vec<Section> {
     sections
 }
 
-/// The table of claims, what they say, and why some fail.
+/// Table of claims with their texts, and the reasons of failures.
 fn claims(run: &Run) -> String {
     let header = ["claim", "paper", "ours", "±", "ours/paper", "must be", "holds", "at"];
     let mut table = Table::new(1, &header);
@@ -131,7 +131,7 @@ fn verdict(claim: &Claim) -> &'static str {
     }
 }
 
-/// One table of figures; a single row that needs no name as pairs.
+/// Table of figures; a single row without labels becomes name-value pairs.
 fn figures(rows: &Rows) -> Section {
     let heading = match rows.name.as_str() {
         "figures" => "Figures".to_owned(),
@@ -163,7 +163,7 @@ fn figures(rows: &Rows) -> Section {
     Section::new(heading, body)
 }
 
-/// A figure with its interval, as its unit asks for.
+/// A figure with its interval, formatted by its unit.
 fn cell((_, unit): &(String, String), figure: Option<&Figure>) -> String {
     let Some(figure) = figure else { return "–".to_owned() };
     match (unit.as_str(), figure.interval) {

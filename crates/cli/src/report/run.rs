@@ -1,8 +1,8 @@
-//! A run as pages and comparisons see it, whichever command wrote it.
+//! A run as pages and comparisons read it, independent of the command that wrote it.
 //!
-//! What is common to all results is read by name: the header, claims and
-//! goals, plots, settings. The rest is read by its shape alone ([`super::rows`]),
-//! so that a command's new figures need nothing here. Source: `spec/results.md`.
+//! Keys common to all results are read by name: the header, claims and goals, plots, settings.
+//! Other keys are read by their shape ([`super::tables`]), so that a command's new figures need no
+//! change here. Source: `spec/results.md`.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -11,28 +11,28 @@ use super::header::{FORM, Finding, Header, KEY};
 use super::plot::Plot;
 use super::tables::{self, Rows};
 
-/// A result that was read.
+/// Parsed result.
 #[derive(Clone, Debug)]
 pub struct Run {
-    /// What it says about itself.
+    /// Header.
     pub header: Header,
-    /// What it is compared by: an experiment's name, or the command's.
+    /// Name for pairing in comparisons: the experiment's, or the command's.
     pub name: String,
-    /// One line for people.
+    /// One-line title.
     pub title: String,
-    /// Where a paper shows it.
+    /// Source in a paper.
     pub source: Option<String>,
-    /// What was claimed or aimed at.
+    /// Claims and goals.
     pub claims: Vec<Claim>,
-    /// Claims that this run cannot say anything about.
+    /// Claims that this run cannot check.
     pub not_checked: Vec<String>,
-    /// Figures, by table.
+    /// Figures by table.
     pub tables: Vec<Rows>,
-    /// What was said about rows in words.
+    /// Notes on rows.
     pub notes: Vec<(String, String)>,
     /// Plots.
     pub plots: Vec<Plot>,
-    /// Single facts, such as how many runs.
+    /// Single facts, such as the number of runs.
     pub facts: Vec<(String, String)>,
     /// Settings by path; several values where points and modes differ.
     pub settings: Vec<(String, String)>,
@@ -41,42 +41,42 @@ pub struct Run {
 /// A claim, as its run checked it.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Claim {
-    /// Its name.
+    /// Name of the claim.
     pub id: String,
-    /// What is claimed, in words.
+    /// Claim in words.
     #[serde(default)]
     pub says: String,
-    /// What the paper prints.
+    /// Value that the paper prints.
     pub paper: Option<f64>,
-    /// What was measured; none where it is no number.
+    /// Measured value; none if it is not a number.
     pub ours: Option<f64>,
     /// Half the 95 % interval over the seeds.
     pub interval: Option<f64>,
-    /// What it must be.
+    /// Bound on the value.
     #[serde(default)]
     pub bound: String,
-    /// Whether it is; none where it could not be measured.
+    /// True if the value keeps the bound; none if it was not measured.
     pub holds: Option<bool>,
-    /// Why not, where that is known.
+    /// Known reason of a failure.
     pub why: Option<String>,
-    /// Where it was checked, if not everywhere.
+    /// Points that were checked, if not all.
     #[serde(default)]
     pub at: String,
-    /// What each seed gave, in their order.
+    /// Value of each seed, in their order.
     #[serde(default)]
     pub seeds: Vec<Option<f64>>,
 }
 
-/// Why a file is not shown.
+/// Reason why a file is not shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unreadable {
-    /// Not a result of greenwave: what is missing.
+    /// Not a result of greenwave; names the missing key.
     Foreign(String),
-    /// Of a later version: which form it has.
+    /// Result of a later version.
     Newer {
-        /// Its version of greenwave.
+        /// Version of greenwave.
         version: String,
-        /// Its form.
+        /// Format version.
         form: u64,
     },
 }
@@ -94,10 +94,10 @@ impl std::fmt::Display for Unreadable {
 }
 
 impl Run {
-    /// Reads a result.
+    /// Parses a result.
     ///
     /// # Errors
-    /// What keeps it from being one.
+    /// The reason why it is not one.
     pub fn read(result: &Value) -> Result<Self, Unreadable> {
         let mut header = header(result)?;
         let text = |key: &str| result[key].as_str().map(str::to_owned);
@@ -125,7 +125,7 @@ impl Run {
         })
     }
 
-    /// Claims that hold, and those that were checked.
+    /// Number of claims that hold, and of claims that were checked.
     #[must_use]
     pub fn score(&self) -> (usize, usize) {
         let checked = self.claims.iter().filter_map(|claim| claim.holds);
@@ -137,7 +137,7 @@ fn foreign(e: impl std::fmt::Display) -> Unreadable {
     Unreadable::Foreign(e.to_string())
 }
 
-/// The header, or what stands in for it in results from before there was one.
+/// The header, or a substitute for results that predate headers.
 fn header(result: &Value) -> Result<Header, Unreadable> {
     let stated = &result[KEY];
     let text = |key: &str| stated[key].as_str().unwrap_or("a later version").to_owned();
@@ -159,7 +159,7 @@ fn header(result: &Value) -> Result<Header, Unreadable> {
     }
 }
 
-/// The arguments that run the experiment of `result` again.
+/// Arguments that repeat the experiment of `result`.
 #[must_use]
 pub fn experiment_again(result: &Value) -> Vec<String> {
     let text = |key: &str| result[key].as_str().unwrap_or_default().to_owned();
@@ -176,7 +176,7 @@ fn claims(result: &Value) -> Result<Vec<Claim>, String> {
     Ok(stated.unwrap_or_default().into_iter().chain(goals.iter().map(goal)).collect())
 }
 
-/// A benchmark's goal is a claim over its cases, of which the worst decides.
+/// A benchmark's goal as a claim over its cases, of which the worst decides.
 fn goal(goal: &Value) -> Claim {
     let is_limit = goal["at_most"].as_bool().unwrap_or(false);
     let each = goal["found"].as_object().into_iter().flatten().filter_map(|(_, ratio)| ratio.as_f64());
@@ -197,7 +197,7 @@ fn goal(goal: &Value) -> Claim {
 }
 
 impl Finding {
-    /// Whether the mechanism is all there.
+    /// True if the mechanism is fully available.
     #[must_use]
     pub fn works(&self) -> bool {
         self.here == "works"

@@ -1,10 +1,9 @@
-//! The figures of a result, found by their shape.
+//! Figures of a result, found by the shape of its JSON.
 //!
-//! A list of objects is a table. Of each object the numbers are figures and
-//! the short texts say which row it is; lists inside it are tables of their own,
-//! whose rows carry its texts too. Units stand in `units` or at the end of a
-//! name (`p99_ns`). What repetitions gave stands in `seeds` or `rounds`, a list
-//! for each figure. It deliberately knows no command.
+//! A list of objects is a table. In an object, numbers are figures and short strings are the row's
+//! labels; nested lists are separate tables, whose rows inherit its labels. Units come from `units`
+//! or from the end of a name (`p99_ns`). Values of repetitions are in `seeds` or `rounds`, a list
+//! for each figure. It deliberately depends on no command.
 
 use std::collections::BTreeMap;
 
@@ -13,12 +12,12 @@ use serde_json::{Map, Value};
 use crate::confidence::interval;
 use crate::report::KEY;
 
-/// What a result holds besides what is read by name.
+/// Contents of a result that are not read by name.
 #[derive(Clone, Debug, Default)]
 pub struct Found {
-    /// Tables, in the order in which they came.
+    /// Tables, in order of appearance.
     pub tables: Vec<Rows>,
-    /// About a row (or about all, where that is empty), in words.
+    /// Notes: row (empty for all rows) and text.
     pub notes: Vec<(String, String)>,
     /// Single facts.
     pub facts: Vec<(String, String)>,
@@ -27,11 +26,11 @@ pub struct Found {
 /// A table.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rows {
-    /// Where in the result it stands.
+    /// Path in the result.
     pub name: String,
-    /// What says which row it is.
+    /// Names of the labels.
     pub labels: Vec<String>,
-    /// The figures' names and units.
+    /// Names and units of the figures.
     pub columns: Vec<(String, String)>,
     /// Rows; figures are in the order of the columns.
     pub rows: Vec<Row>,
@@ -49,23 +48,23 @@ pub struct Row {
 /// A figure.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figure {
-    /// What stands in the table.
+    /// Value shown in the table.
     pub value: f64,
-    /// Half the 95 % interval of the mean, where there are repetitions.
+    /// Half the 95 % interval of the mean, with repetitions.
     pub interval: Option<f64>,
-    /// What each repetition gave, in their order.
+    /// Value of each repetition, in their order.
     pub repeats: Vec<Option<f64>>,
 }
 
 impl Row {
-    /// Its labels in one line.
+    /// Labels in one line.
     #[must_use]
     pub fn label(&self) -> String {
         self.labels.iter().filter(|label| !label.is_empty()).cloned().collect::<Vec<_>>().join(" ")
     }
 }
 
-/// Keys with a meaning of their own, read elsewhere.
+/// Keys with a special meaning, read elsewhere.
 const APART: [&str; 13] = [
     KEY,
     "claims",
@@ -81,7 +80,7 @@ const APART: [&str; 13] = [
     "machine",
     "findings",
 ];
-/// What was asked for rather than found: facts, not figures.
+/// Keys of inputs: facts, not figures.
 const ASKED: [&str; 14] = [
     "experiment",
     "scale",
@@ -98,9 +97,9 @@ const ASKED: [&str; 14] = [
     "load",
     "form",
 ];
-/// Texts about a row that do not name it.
+/// Keys of texts about a row that are not labels.
 const PROSE: [&str; 3] = ["note", "not_run", "what"];
-/// What repetitions of a row's figures gave.
+/// Keys of the values of a row's repetitions.
 const REPEATS: [&str; 2] = ["seeds", "rounds"];
 
 /// Finds the figures of `result`.
@@ -121,16 +120,16 @@ pub fn read(result: &Value) -> Found {
 
 struct Reader<'a> {
     units: Option<&'a Map<String, Value>>,
-    /// Of a list of figures, those to show; all where empty.
+    /// Figures to show of a `figures` list; all if empty.
     shown: Vec<&'a str>,
     found: Found,
 }
 
-/// Names and texts of what says which row it is.
+/// Names and texts of a row's labels.
 type Labels = Vec<(String, String)>;
 
 impl Reader<'_> {
-    /// The result itself: what is no table is a fact, or one row.
+    /// Reads the result itself: keys that are not tables become facts or one row.
     fn top(&mut self, all: &Map<String, Value>) {
         let mut rest = Map::new();
         for (key, value) in all.iter().filter(|(key, _)| !APART.contains(&key.as_str())) {
@@ -159,7 +158,7 @@ impl Reader<'_> {
         self.found.facts.push((key.replace('_', " "), text));
     }
 
-    /// The rows of `list`, each with `labels` before its own.
+    /// Adds the rows of `list`, each with `labels` before its own.
     fn list(&mut self, path: &str, labels: &[(String, String)], list: &[Value]) {
         for (number, object) in list.iter().enumerate() {
             let Some(object) = object.as_object() else { continue };
@@ -169,7 +168,7 @@ impl Reader<'_> {
         }
     }
 
-    /// One row of table `path`, and the tables inside it.
+    /// Adds one row of table `path`, and its nested tables.
     fn row(&mut self, path: &str, labels: &[(String, String)], object: &Map<String, Value>) {
         let mut labels: Labels = labels.to_vec();
         let own = object.iter().filter(|(key, value)| is_label(key, value));
@@ -194,7 +193,7 @@ impl Reader<'_> {
                 Value::Object(_) if REPEATS.contains(&key.as_str()) => {}
                 Value::Object(inner) if has_tables(inner) => self.row(key, &labels, inner),
                 Value::Object(inner) => {
-                    // A unit at the end of the outer name is that of its parts.
+                    // A unit at the end of the outer name applies to its parts.
                     let (outer, unit) =
                         key.strip_suffix("_ns").map_or((key.as_str(), ""), |outer| (outer, "_ns"));
                     let flat = inner.iter().filter(|(_, value)| value.is_number() || value.is_null());
@@ -228,7 +227,7 @@ impl Reader<'_> {
             tables.push(Rows { name, labels: names, columns: Vec::new(), rows: Vec::new() });
             tables.len() - 1
         });
-        // Names of figures in other tables may mean something else.
+        // The same name may have another meaning in other tables.
         let units = self.units.filter(|_| path == "figures");
         let table = &mut tables[place];
         let mut row = Row { labels: labels.into_iter().map(|label| label.1).collect(), figures: Vec::new() };
@@ -262,7 +261,7 @@ fn is_label(key: &str, value: &Value) -> bool {
     text && ![&APART[..], &ASKED[..], &PROSE[..]].concat().contains(&key)
 }
 
-/// Whether there are tables inside it, at any depth.
+/// True if it has tables at any depth.
 fn has_tables(object: &Map<String, Value>) -> bool {
     object.iter().any(|(key, value)| match value {
         Value::Array(list) => list.iter().any(Value::is_object),
@@ -277,7 +276,7 @@ fn figure(value: &Value) -> Option<Figure> {
     Some(Figure { value: mean, interval: value["interval"].as_f64(), repeats: Vec::new() })
 }
 
-/// The name and unit of the figure under `key`, and what makes it of its number.
+/// Name and unit of the figure under `key`, and the factor from its number to that unit.
 fn column(key: &str, units: Option<&Map<String, Value>>) -> ((String, String), f64) {
     let of = |name: &str, unit: &str, scale| ((name.replace('_', " "), unit.to_owned()), scale);
     if let Some(unit) = units.and_then(|units| units.get(key)?.as_str()) {
@@ -292,7 +291,7 @@ fn column(key: &str, units: Option<&Map<String, Value>>) -> ((String, String), f
     }
 }
 
-/// A label that is empty in every row says nothing.
+/// Removes labels that are empty in every row.
 fn without_empty_labels(table: &mut Rows) {
     for place in (0..table.labels.len()).rev() {
         if table.rows.iter().all(|row| row.labels[place].is_empty()) {
@@ -302,13 +301,13 @@ fn without_empty_labels(table: &mut Rows) {
     }
 }
 
-/// A scalar as text, without a text's quotes.
+/// A scalar as text, without quotes.
 fn plain(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// Settings by path: of one object, or of a list of points and modes with
-/// settings each; values that differ between those stand side by side.
+/// Settings by path, of one object or of a list of points and modes with settings each; different
+/// values are listed together.
 #[must_use]
 pub fn settings(value: &Value) -> Vec<(String, String)> {
     let mut values: BTreeMap<String, Vec<String>> = BTreeMap::new();

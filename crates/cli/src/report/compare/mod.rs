@@ -1,9 +1,8 @@
-//! `greenwave report --compare A B`: what became of each claim, and which
-//! figures differ by more than chance.
+//! `greenwave report --compare A B`: changes of claims, and figures that differ significantly.
 //!
-//! Runs are paired by what they ran. A claim's verdict is that of its own bound
-//! in each run; whether its figure moved is said beside it and decides nothing.
-//! Which of two figures is better is not known here: a ratio says by how much.
+//! Runs are paired by name. A claim's verdict is that of its own bound in each run; the
+//! significance of a change of its value is shown beside it and decides nothing. The comparison
+//! does not know which of two figures is better; it gives their ratio.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,16 +17,16 @@ use super::run::{Claim, Run};
 use super::tables::{Figure, Row, Rows};
 use crate::error::Error;
 
-/// A pair of runs, compared.
+/// Comparison of two runs.
 #[derive(Debug)]
 pub struct Comparison {
     /// Run A.
     pub a: Run,
     /// Run B.
     pub b: Run,
-    /// Every claim of either.
+    /// All claims of either.
     pub claims: Vec<Compared>,
-    /// Every figure that both have.
+    /// All figures that both have.
     pub figures: Vec<Measure>,
     /// Settings that differ: path, in A, in B.
     pub settings: Vec<(String, String, String)>,
@@ -36,47 +35,47 @@ pub struct Comparison {
 /// A claim in both runs.
 #[derive(Debug)]
 pub struct Compared {
-    /// Its name.
+    /// Name of the claim.
     pub id: String,
-    /// What it must be, in B where that has it.
+    /// Bound, from B if B has the claim.
     pub bound: String,
-    /// What A found, and what B found.
+    /// Values in A and in B.
     pub ours: [Option<f64>; 2],
-    /// What became of it.
+    /// Change of the verdict.
     pub verdict: Verdict,
-    /// How the figures differ, where both are numbers.
+    /// Difference of the values, if both are numbers.
     pub difference: Option<Difference>,
 }
 
-/// What became of a claim from A to B.
+/// Change of a claim from A to B.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It held and holds.
+    /// Holds in A and in B.
     HoldsInBoth,
-    /// It held and does not any more.
+    /// Holds in A, fails in B.
     NowFails,
-    /// It did not hold and does now.
+    /// Fails in A, holds in B.
     NowHolds,
-    /// It held in neither.
+    /// Fails in both.
     FailsInBoth,
-    /// B does not have it, or could not measure it.
+    /// Absent from B, or not measured there.
     OnlyInA,
-    /// A does not have it, or could not measure it.
+    /// Absent from A, or not measured there.
     OnlyInB,
-    /// Neither could measure it.
+    /// Measured in neither.
     NotMeasured,
 }
 
 /// A figure in both runs.
 #[derive(Debug)]
 pub struct Measure {
-    /// The row it stands in.
+    /// Row of the figure.
     pub row: String,
-    /// Its name and unit.
+    /// Name and unit.
     pub column: (String, String),
-    /// In A and in B.
+    /// Values in A and in B.
     pub values: [f64; 2],
-    /// How they differ.
+    /// Difference of the values.
     pub difference: Difference,
 }
 
@@ -93,7 +92,7 @@ impl Verdict {
         }
     }
 
-    /// In words.
+    /// Text of the verdict.
     #[must_use]
     pub fn words(self) -> &'static str {
         match self {
@@ -122,13 +121,13 @@ impl Comparison {
         }
     }
 
-    /// Whether a claim that held fails now.
+    /// True if a claim that holds in A fails in B.
     #[must_use]
     pub fn is_worse(&self) -> bool {
         self.claims.iter().any(|claim| claim.verdict == Verdict::NowFails)
     }
 
-    /// Plots of the same thing in both.
+    /// Plots of the same title, combined.
     #[must_use]
     pub fn plots(&self) -> Vec<Plot> {
         let same = |a: &Plot| self.b.plots.iter().find_map(|b| Plot::beside(a, b));
@@ -136,18 +135,18 @@ impl Comparison {
     }
 }
 
-/// Whether the n-th repetitions of both drew from the same seed. Results from
-/// before there was a header gave what their seeds found in another order.
+/// True if the n-th repetitions of both used the same seed. Results without a header have their
+/// seeds' values in another order.
 fn have_same_seeds(a: &Run, b: &Run) -> bool {
     let [a, b] = [&a.header, &b.header];
     a.form.min(b.form) > 0 && a.seed.is_some() && a.seed == b.seed
 }
 
-/// Pairs the runs of `a` with those of `b` by name, in the order of `a`; and
-/// the names that only one side has.
+/// Pairs the runs of `a` with those of `b` by name, in the order of `a`; also returns the names in
+/// one of them only.
 ///
 /// # Errors
-/// When no name is on both sides.
+/// No name is in both.
 pub fn pairs(a: Vec<Run>, b: Vec<Run>) -> Result<(Vec<Comparison>, Vec<String>), Error> {
     let names = |runs: &[Run]| runs.iter().map(|run| run.name.clone()).collect::<Vec<_>>();
     let (in_a, in_b) = (names(&a), names(&b));
@@ -195,7 +194,7 @@ fn figures(a: &[Rows], b: &[Rows], is_paired: bool) -> Vec<Measure> {
         let same = |of_b: &&Rows| of_b.name == of_a.name && of_b.labels == of_a.labels;
         let Some(of_b) = b.iter().find(same) else { continue };
         for (number, row) in of_a.rows.iter().enumerate() {
-            // Rows that nothing but a number tells apart are paired in their order.
+            // Rows with equal labels are paired in their order.
             let same = |other: &&Row| other.labels == row.labels;
             let before = of_a.rows[..number].iter().filter(same).count();
             let Some(other) = of_b.rows.iter().filter(same).nth(before) else { continue };
@@ -220,7 +219,7 @@ fn sample(figure: &Figure) -> stats::Sample<'_> {
     (figure.value, &figure.repeats)
 }
 
-/// Settings that differ, and facts that were asked for and do.
+/// Settings that differ, and requested facts that differ.
 fn settings(a: &Run, b: &Run) -> Vec<(String, String, String)> {
     let of = |run: &Run| {
         let facts = run.facts.iter().filter(|(name, _)| !["date", "page"].contains(&name.as_str()));

@@ -1,4 +1,4 @@
-//! Comparisons as tables of 80 columns, and as a page.
+//! Comparisons as tables of 80 columns, and as an HTML page.
 
 use std::fmt::Write as _;
 
@@ -8,14 +8,14 @@ use crate::report::plot::Plot;
 use crate::report::run::Run;
 use crate::table::{Table, in_unit, number};
 
-/// Widest name of a claim on a terminal, and of a row.
+/// Largest width of a claim's or a row's name on a terminal.
 const CLAIM_WIDTH: usize = 24;
 const ROW_WIDTH: usize = 40;
-/// Figures and settings that a terminal shows of each pair.
+/// Figures and settings of each pair on a terminal.
 const FIGURES_MAX: usize = 12;
 const SETTINGS_MAX: usize = 5;
 
-/// For a terminal: claims, the figures that moved most, and one closing line.
+/// Terminal text: claims, the figures with the largest changes, and one closing line.
 #[must_use]
 pub fn text(comparisons: &[Comparison], alone: &[String]) -> String {
     let mut text = String::new();
@@ -46,7 +46,7 @@ pub fn text(comparisons: &[Comparison], alone: &[String]) -> String {
     text + &closing(comparisons) + "\n"
 }
 
-/// A page with all of it.
+/// HTML page with all of it.
 #[must_use]
 pub fn page(comparisons: &[Comparison], alone: &[String]) -> String {
     let mut lines = vec![closing(comparisons)];
@@ -85,7 +85,7 @@ pub fn page(comparisons: &[Comparison], alone: &[String]) -> String {
     html::page("Two runs of greenwave, compared", &sections)
 }
 
-/// Where a run comes from, in a line.
+/// Origin of a run, in one line.
 fn origin(run: &Run) -> String {
     let header = &run.header;
     let seed = header.seed.map_or(String::new(), |seed| format!(", seed {seed}"));
@@ -94,7 +94,7 @@ fn origin(run: &Run) -> String {
     format!("greenwave {}, {}, world {}{seed}{facts}", header.version, header.date, header.world)
 }
 
-/// A page has room for whole names, and for what each claim must be.
+/// Table of claims; a page has space for whole names and for bounds.
 fn claims(compared: &Comparison, for_page: bool) -> Table {
     let (width, bound) = if for_page { (usize::MAX, &["must be"][..]) } else { (CLAIM_WIDTH, &[][..]) };
     let columns = ["A", "B", "B/A", "±", "differs", "verdict"];
@@ -123,7 +123,7 @@ fn figures<'a>(measures: impl Iterator<Item = &'a Measure>, width: usize) -> Tab
     table
 }
 
-/// B/A, its half interval, and whether it is beyond it.
+/// B/A, half its interval, and its significance.
 fn cells(difference: Option<Difference>) -> [String; 3] {
     let of = |value: Option<f64>| value.map_or("–".to_owned(), number);
     let differs = match difference.and_then(|difference| difference.differs) {
@@ -134,11 +134,11 @@ fn cells(difference: Option<Difference>) -> [String; 3] {
     [of(difference.and_then(|d| d.ratio)), of(difference.and_then(|d| d.half)), differs.to_owned()]
 }
 
-/// The figures that differ beyond their interval, those that moved most first.
+/// Figures that differ significantly, the largest change first.
 fn moved(compared: &Comparison) -> Vec<&Measure> {
     let mut moved: Vec<&Measure> =
         compared.figures.iter().filter(|measure| measure.difference.differs == Some(true)).collect();
-    // From nothing to something is the largest step.
+    // A change from zero counts as the largest.
     let step = |measure: &Measure| match measure.difference.ratio {
         Some(ratio) if ratio > 0.0 => ratio.ln().abs(),
         _ => f64::INFINITY,
@@ -147,7 +147,7 @@ fn moved(compared: &Comparison) -> Vec<&Measure> {
     moved
 }
 
-/// How differences were judged, and how many of them chance alone would give.
+/// Method of judging differences, and the number of differences expected by chance.
 fn judged(compared: &Comparison) -> String {
     let all = || {
         let of_claims = compared.claims.iter().filter_map(|claim| claim.difference);
@@ -189,7 +189,7 @@ fn closing(comparisons: &[Comparison]) -> String {
     if counted.is_empty() { "no claims".to_owned() } else { format!("claims: {}", counted.join(", ")) }
 }
 
-/// `text` in at most `width` characters.
+/// `text` truncated to `width` characters.
 fn cut(text: &str, width: usize) -> String {
     match text.chars().count() > width {
         true => text.chars().take(width - 1).chain(['…']).collect(),

@@ -1,40 +1,39 @@
-//! Whether two figures differ by more than their repetitions do.
+//! Significance test of the difference between two figures.
 //!
-//! Where both runs drew from the same seeds, repetition by repetition: the
-//! 95 % interval of the mean difference of pairs. Otherwise Welch's: the
-//! variances of both, which need not be alike. Of single values it says
-//! nothing. Source: Welch, *Biometrika* 34 (1947); Student's t.
+//! If both runs used the same seeds: the 95 % interval of the mean difference of pairs. Otherwise
+//! Welch's test, which allows unequal variances. It gives no result for single values. Source:
+//! Welch, *Biometrika* 34 (1947); Student's t.
 
 use crate::confidence::{interval, t_975};
 
-/// How a difference was judged.
+/// Method of judging a difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum By {
-    /// Pairs of the same seed.
+    /// Paired differences of the same seed.
     Seed,
-    /// The spread of each run by itself.
+    /// Welch's test on both samples.
     Welch,
-    /// Not at all: a run has fewer than two repetitions.
+    /// None: a run has fewer than two repetitions.
     Nothing,
 }
 
-/// B beside A.
+/// B compared with A.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Difference {
-    /// B over A; none where A is 0.
+    /// B/A; none if A is 0.
     pub ratio: Option<f64>,
     /// Half the 95 % interval of B - A, over A.
     pub half: Option<f64>,
-    /// How it was judged.
+    /// Method.
     pub by: By,
-    /// Whether the interval of B - A leaves 0 out; none where there is no interval.
+    /// True if the interval of B - A excludes 0; none without an interval.
     pub differs: Option<bool>,
 }
 
-/// A figure of one run: what is shown, and what each repetition gave.
+/// Figure of one run: the value shown, and the values of its repetitions.
 pub type Sample<'a> = (f64, &'a [Option<f64>]);
 
-/// `b` beside `a`; `is_paired` if the n-th repetitions had the same seed.
+/// Compares `b` with `a`; `is_paired` if the n-th repetitions used the same seed.
 #[must_use]
 pub fn difference((a, of_a): Sample<'_>, (b, of_b): Sample<'_>, is_paired: bool) -> Difference {
     let found = match is_paired && of_a.len() == of_b.len() {
@@ -49,20 +48,20 @@ pub fn difference((a, of_a): Sample<'_>, (b, of_b): Sample<'_>, is_paired: bool)
     Difference { ratio: over_a(b), half, by, differs }
 }
 
-/// Mean and half interval of the differences of pairs that both have values.
+/// Mean and half interval of the differences of pairs with two values.
 fn paired(a: &[Option<f64>], b: &[Option<f64>]) -> Option<(f64, f64)> {
     let pairs: Vec<f64> = a.iter().zip(b).filter_map(|(a, b)| Some((*b)? - (*a)?)).collect();
     let half = interval(&pairs)?;
     Some((mean(&pairs), half))
 }
 
-/// Difference of means and its half interval, by Welch.
+/// Difference of the means and its half interval, by Welch.
 fn welch(a: &[Option<f64>], b: &[Option<f64>]) -> Option<(f64, f64)> {
     let [a, b] = [a, b].map(|all| all.iter().copied().flatten().collect::<Vec<f64>>());
     if a.len().min(b.len()) < 2 {
         return None;
     }
-    // The squared standard error of each mean.
+    // Squared standard error of each mean.
     let [of_a, of_b] = [&a, &b].map(|all| variance(all) / all.len() as f64);
     let freedom = |error: f64, all: &[f64]| error.powi(2) / (all.len() - 1) as f64;
     let below = freedom(of_a, &a) + freedom(of_b, &b);
@@ -92,7 +91,7 @@ mod tests {
         values.iter().copied().map(Some).collect()
     }
 
-    /// How often a difference of 0 is called one, in 4,000 tries.
+    /// Share of false positives in 4,000 tries with a true difference of 0.
     fn false_alarms(is_paired: bool, spread_b: f64, n: [usize; 2]) -> f64 {
         let mut rng = Rng::seeded(5);
         let alarm = |rng: &mut Rng| {

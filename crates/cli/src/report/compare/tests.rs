@@ -1,12 +1,11 @@
-//! Two results in, verdicts out.
+//! Tests of comparisons, from two results to verdicts.
 
 use serde_json::{Value, json};
 
 use super::*;
 use crate::report::header::Header;
 
-/// An experiment's result with one claim, `p99`, whose seeds gave `seeds` and
-/// which must be at most 4.
+/// Result of an experiment with one claim, `p99 <= 4`, and values `seeds`.
 fn result(name: &str, seed: u64, seeds: &[f64]) -> Value {
     let ours = seeds.iter().sum::<f64>() / seeds.len() as f64;
     Header::of_sim("experiment", Some(seed)).stamp(json!({
@@ -19,11 +18,11 @@ fn result(name: &str, seed: u64, seeds: &[f64]) -> Value {
 }
 
 fn run(name: &str, seed: u64, seeds: &[f64]) -> Run {
-    Run::read(&result(name, seed, seeds)).expect("it is a result")
+    Run::read(&result(name, seed, seeds)).expect("a valid result")
 }
 
 fn compared(a: Run, b: Run) -> Comparison {
-    let (mut comparisons, alone) = pairs(vec![a], vec![b]).expect("they have the same name");
+    let (mut comparisons, alone) = pairs(vec![a], vec![b]).expect("runs of the same name");
     assert_eq!(alone, [""; 0]);
     comparisons.remove(0)
 }

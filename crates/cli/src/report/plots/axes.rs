@@ -1,30 +1,29 @@
-//! Axes: where they end, in which unit they are, what their marks say.
+//! Axes of plots: ranges, units and tick labels.
 
 use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, ValueFormatter};
 
-/// Where the tail's axis ends: the share 1 - 10⁻⁵.
+/// End of the axis of nines: the share 1 - 10⁻⁵.
 pub(super) const NINES_MAX: f64 = 5.0;
 
-/// Times between the smallest and the largest value above which a linear
-/// scale hides the small ones.
+/// Ratio of the largest to the smallest value above which a linear scale hides the small ones.
 pub(super) const DECADES: f64 = 20.0;
 
-/// The smallest and the largest value; where there are none, the first is larger.
+/// Smallest and largest value; if there are none, the first is larger.
 pub(super) fn extent(values: impl Iterator<Item = f64>) -> (f64, f64) {
     values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| (low.min(value), high.max(value)))
 }
 
-/// The largest value over the smallest; 1.0 unless all are above 0.
+/// Ratio of the largest to the smallest value; 1.0 unless all are positive.
 pub(super) fn spread(values: impl Iterator<Item = f64>) -> f64 {
     let (low, high) = extent(values);
     if low > 0.0 && high >= low { high / low } else { 1.0 }
 }
 
-/// Above this many µs a time is not read in µs.
+/// Time in µs above which another unit is used.
 const LONG: f64 = 1e5;
 
-/// What stands under an axis that says `title`, and at its marks, the largest `to`: times in µs
-/// that reach far have their unit at each mark, for nobody reads 10 000 000 µs.
+/// Title and tick format of an axis with the largest value `to`. Long times in µs have their unit
+/// at each tick instead of in the title.
 pub(super) fn marks(title: &str, to: f64) -> (&str, fn(f64) -> String) {
     match title.strip_suffix(", µs") {
         Some(what) if to > LONG => (what, time),
@@ -32,7 +31,7 @@ pub(super) fn marks(title: &str, to: f64) -> (&str, fn(f64) -> String) {
     }
 }
 
-/// A time in µs, with the unit that it is read in.
+/// A time in µs, formatted in a suitable unit.
 fn time(us: f64) -> String {
     if us == 0.0 {
         return number(us);
@@ -41,13 +40,12 @@ fn time(us: f64) -> String {
     format!("{} {unit}", number(us * length))
 }
 
-/// The unit for bars of `value` in `unit`, and one of `unit` in it: nobody reads
-/// 3 380 609 µs.
+/// Larger unit for bars of `value` in `unit`, and its size in `unit`.
 pub(super) fn larger_unit(unit: &str, value: f64) -> (&str, f64) {
     if unit == "µs" { unit_of(value, LONG) } else { (unit, 1.0) }
 }
 
-/// The unit that a time in µs is read in, milliseconds from `ms_from` on, and a µs in it.
+/// Suitable unit of a time in µs, milliseconds from `ms_from` on, and its size in µs.
 fn unit_of(us: f64, ms_from: f64) -> (&'static str, f64) {
     match us {
         v if v >= 1e6 => ("s", 1e-6),
@@ -56,7 +54,7 @@ fn unit_of(us: f64, ms_from: f64) -> (&'static str, f64) {
     }
 }
 
-/// An axis of shares in nines: 0 %, 90 %, 99 %, …
+/// Axis of shares in nines: 0 %, 90 %, 99 %, …
 pub(super) struct Nines;
 
 impl Ranged for Nines {
@@ -88,7 +86,7 @@ impl ValueFormatter<f64> for Nines {
     }
 }
 
-/// Smallest and largest value with `margin` of the width on both sides.
+/// Smallest and largest value, extended by `margin` of the width on both sides.
 pub(super) fn range(values: impl Iterator<Item = f64>, margin: f64) -> (f64, f64) {
     let (low, high) = extent(values);
     if low > high {
@@ -98,7 +96,7 @@ pub(super) fn range(values: impl Iterator<Item = f64>, margin: f64) -> (f64, f64
     (low - margin * width, high + margin * width)
 }
 
-/// Whole decades around the values, which are above 0.
+/// Whole decades around the values, which are positive.
 pub(super) fn log_range(values: impl Iterator<Item = f64>) -> (f64, f64) {
     let (low, high) = extent(values);
     if low > high {
@@ -109,7 +107,7 @@ pub(super) fn log_range(values: impl Iterator<Item = f64>) -> (f64, f64) {
     (decade(from), decade(if to > from { to } else { from + 1.0 }))
 }
 
-/// A number without digits that say nothing, five and more in groups of three.
+/// A number without insignificant digits; five digits and more in groups of three.
 pub(super) fn number(value: f64) -> String {
     match value.abs() {
         v if v >= 9_999.5 => {

@@ -1,4 +1,4 @@
-//! What a plot shows, as a reader of the page would look for it.
+//! Tests of the SVG output.
 
 use super::*;
 
@@ -80,7 +80,7 @@ fn a_line_whose_colour_comes_again_is_dashed() {
     let lines: Vec<_> = (0..13).map(line).collect();
     let drawn = |lines, what: &str| line_plot("t", "x", "y", false, lines).matches(what).count();
     let last = |what: &str| drawn(&lines, what) - drawn(&lines[..12], what);
-    assert!(last("<polyline") > 1, "a line of dashes is several");
+    assert!(last("<polyline") > 1, "a dashed line is several");
     assert_eq!(last("<circle"), 2, "a mark at each point");
 }
 

@@ -1,10 +1,10 @@
-//! Results in, tables out.
+//! Tests of tables, from results to rows.
 
 use serde_json::json;
 
 use super::*;
 
-/// A table as lines: labels, then figures with their units.
+/// Table as lines: labels, then figures with their units.
 fn lines(result: &Value) -> Vec<String> {
     let line = |table: &Rows, row: &Row| {
         let figure = |(column, figure): (&(String, String), &Option<Figure>)| {
