@@ -1,5 +1,5 @@
-//! What benchmarks of servers side by side have in common: rounds in turn, a
-//! core for the server and one for its clients.
+//! Common parts of the server benchmarks: interleaved rounds, one core for the server and one for
+//! its clients.
 
 use std::path::PathBuf;
 
@@ -44,12 +44,12 @@ pub enum Scale {
     Smoke,
 }
 
-/// Where client and server run.
+/// Cores of client and server.
 #[derive(Clone, Copy, Debug)]
 pub struct Cores {
     pub client: CoreId,
-    /// Works on what has come for the client, which a core of its own does
-    /// without waiting for it: the second, and where there are two the client's.
+    /// Core of the client's receive processing, so that the client does not wait for it: the second
+    /// core, or the client's on a machine with two.
     pub receive: CoreId,
     pub server: CoreId,
 }
@@ -58,7 +58,7 @@ impl Cores {
     /// The first core and the last.
     ///
     /// # Errors
-    /// The kernel does not say which there are.
+    /// The kernel does not report the allowed cores.
     pub fn here() -> Result<Self, Error> {
         let there = host::affinity::cores().map_err(|e| Error::new(e.to_string()))?;
         if there.len() == 1 {
@@ -69,10 +69,10 @@ impl Cores {
     }
 }
 
-/// The laboratory of benchmark `name`.
+/// Network lab of benchmark `name`.
 ///
 /// # Errors
-/// There can be none here.
+/// None is possible here.
 pub fn lab(name: &str) -> Result<NetLab, Error> {
     if let Some(why) = NetLab::unavailable() {
         return Err(Error::new(format!("the benchmark needs network namespaces: {why}")).advice("as root"));
@@ -80,20 +80,20 @@ pub fn lab(name: &str) -> Result<NetLab, Error> {
     Ok(NetLab::new(name)?)
 }
 
-/// As [`programs::kernel_address`], for a crowd that comes at once.
+/// As [`programs::kernel_address`], for many connections at once.
 ///
 /// # Errors
-/// What `ip` said.
+/// Those of `ip`.
 pub fn kernel_address(namespace: &Namespace, device: &str) -> Result<(), LabError> {
-    // A thousand handshakes at once are no attack here.
+    // A thousand concurrent handshakes are not a SYN flood here.
     for (name, value) in [("tcp_max_syn_backlog", "16384"), ("tcp_syncookies", "0")] {
         namespace.sysctl(&format!("net.ipv4.{name}"), value)?;
     }
     programs::kernel_address(namespace, device)
 }
 
-/// The median of what `rounds`, one at least, have of `figure`; of an even
-/// number it is halfway between the two in the middle.
+/// Median of `figure` over `rounds`, which is not empty; for an even number the mean of the two
+/// middle values.
 pub fn median<R>(rounds: &[R], figure: impl Fn(&R) -> f64) -> f64 {
     let mut values: Vec<f64> = rounds.iter().map(figure).collect();
     values.sort_by(f64::total_cmp);
@@ -101,7 +101,7 @@ pub fn median<R>(rounds: &[R], figure: impl Fn(&R) -> f64) -> f64 {
     values[half].midpoint(values[values.len() - 1 - half])
 }
 
-/// The same of spans.
+/// Median of spans.
 pub fn median_span<R>(rounds: &[R], figure: impl Fn(&R) -> Span) -> Span {
     Span::from_nanos(median(rounds, |round| figure(round).as_nanos() as f64) as u64)
 }

@@ -1,16 +1,13 @@
-//! `greenwave bench fabric`: how fast networks of switches are simulated, and
-//! what a flow costs.
+//! `greenwave bench fabric`: speed of network simulations, and the cost of a flow.
 //!
-//! A hop is one packet put on one line, of data or of an answer. Speed on one
-//! thread counts its time on its core, so that other work on the machine does
-//! not show; that on several counts the time by the clock, since threads that
-//! wait for each other are busy too, and wants a quiet machine. Memory is what
-//! the process grew by, at its peak, over the most flows that were under way at
-//! once: switches' queues and the records of all flows included.
+//! A hop is one packet, data or ACK, sent on one link. Speed on one thread is measured in CPU time,
+//! so that other load on the machine does not count; speed on several threads in wall-clock time,
+//! since threads that wait for each other are busy too, and needs a quiet machine. Memory is the
+//! peak growth of the process divided by the largest number of concurrent flows, with switch queues
+//! and the records of all flows.
 //!
-//! The large network is run once, and what counts is that it ends in minutes:
-//! its hops, some 8,700 a flow, are what web search's sizes make, and no state
-//! of it fits a core's cache.
+//! The large network runs once, and the goal is its wall-clock time in minutes: some 8,700 hops per
+//! flow follow from web search's flow sizes, and its state exceeds every CPU cache.
 
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -59,7 +56,7 @@ struct Case {
     name: &'static str,
     topology: &'static str,
     flows: u32,
-    /// Flows per second of each sender.
+    /// Flows per second and sender.
     rate: u32,
     senders: &'static str,
 }
@@ -90,12 +87,12 @@ const CASES: [Case; 3] = [
 
 const TRANSPORTS: [&str; 2] = ["ns2", "modern"];
 
-/// Hops a second on one core that are aimed at, with hosts that run our TCP.
+/// Goal for hops per second on one core, with hosts that run greenwave's TCP.
 const GOAL: f64 = 4e6;
-/// What "minutes" are for the large network, by the clock.
+/// Goal for the wall-clock time of the large network.
 const GOAL_LARGE_S: f64 = 600.0;
 
-/// What was found.
+/// Results of one run.
 #[derive(Serialize)]
 struct Row {
     case: &'static str,
@@ -109,9 +106,9 @@ struct Row {
     cpu_s: f64,
     wall_s: f64,
     hops_per_s: f64,
-    /// By the clock, over one thread.
+    /// Ratio of wall-clock times, over one thread.
     speedup: Option<f64>,
-    /// Most memory of the process.
+    /// Peak memory of the process.
     peak_bytes: u64,
     bytes_per_active_flow: f64,
 }
@@ -119,7 +116,7 @@ struct Row {
 /// Simulates every case with both transports, or the large one once.
 ///
 /// # Errors
-/// A scheduler that does not exist.
+/// The scheduler does not exist.
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let [small @ .., large] = &CASES;
     let Found { rows, alike } = if args.large { once(large, args)? } else { compared(small, args)? };
@@ -136,7 +133,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
 }
 
 fn as_json(rows: &[Row], verdicts: &[(bool, String)], seed: u64) -> serde_json::Value {
-    // What was found stands behind the colon.
+    // The measured value follows the colon.
     let name = |text: &str| text.split(": ").next().unwrap_or_default().to_owned();
     let goal = |(holds, text): &(bool, String)| json!({ "goal": name(text), "holds": holds });
     let goals: Vec<_> = verdicts.iter().map(goal).collect();
@@ -150,7 +147,7 @@ struct Found {
     alike: bool,
 }
 
-/// One run with our TCP.
+/// One run with greenwave's TCP.
 fn once(case: &Case, args: &Args) -> Result<Found, Error> {
     let bar = progress::bar(case.flows(args).into());
     bar.set_message(case.name);
@@ -160,7 +157,7 @@ fn once(case: &Case, args: &Args) -> Result<Found, Error> {
     Ok(Found { rows: vec![row], alike: true })
 }
 
-/// Every case with every transport, and with ours on several threads.
+/// Every case with every transport, and with greenwave's TCP on several threads.
 fn compared(cases: &[Case], args: &Args) -> Result<Found, Error> {
     let each = TRANSPORTS.len() as u64 + u64::from(args.threads.is_some());
     let bar = progress::bar(cases.iter().map(|case| u64::from(case.flows(args)) * each).sum());
@@ -184,7 +181,7 @@ fn compared(cases: &[Case], args: &Args) -> Result<Found, Error> {
     Ok(found)
 }
 
-/// Whether one core is fast enough, and several say the same.
+/// Goals: speed of one core, and equal outcomes on several threads.
 fn fast(rows: &[Row], alike: bool, args: &Args) -> Vec<(bool, String)> {
     let ours = rows.iter().filter(|row| row.transport == "modern" && row.threads == 1);
     let slowest = ours.map(|row| row.hops_per_s).fold(f64::INFINITY, f64::min);
@@ -198,7 +195,7 @@ fn fast(rows: &[Row], alike: bool, args: &Args) -> Vec<(bool, String)> {
     [(slowest >= GOAL, of_one)].into_iter().chain(args.threads.map(|_| of_several())).collect()
 }
 
-/// Whether the large network came to its end in time.
+/// Goal: the large network ends in time.
 fn ended(rows: &[Row], args: &Args) -> (bool, String) {
     let wall_s: f64 = rows.iter().map(|row| row.wall_s).sum();
     let left: usize = rows.iter().map(|row| row.unfinished).sum();
@@ -207,13 +204,13 @@ fn ended(rows: &[Row], args: &Args) -> (bool, String) {
     (wall_s <= GOAL_LARGE_S && left == 0, text)
 }
 
-/// What replays the run, and where it was.
+/// Settings that replay the run, and the machine.
 fn how(args: &Args) -> String {
     format!("scheduler {}, seed {}, {}", args.scheduler, args.seed, host::Machine::this())
 }
 
 impl Case {
-    /// How many flows `args` ask for.
+    /// Number of flows for `args`.
     fn flows(&self, args: &Args) -> u32 {
         args.flows.unwrap_or(if args.quick { self.flows / 20 } else { self.flows })
     }
@@ -273,7 +270,7 @@ fn measure(
     (row, outcome)
 }
 
-/// The most memory that the process has until `over`.
+/// Peak memory of the process until `over`.
 fn peak_until(over: &AtomicBool) -> u64 {
     let mut peak = host::rss::resident();
     while !over.load(Ordering::Relaxed) {

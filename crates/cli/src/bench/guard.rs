@@ -1,9 +1,8 @@
-//! `greenwave bench guard`: what a guard takes of the processor, for each frame
-//! and to look at the server.
+//! `greenwave bench guard`: CPU cost of a guard, per frame and for its controller.
 //!
-//! Frames are run by the kernel on its own, without a device; the controller
-//! runs for some seconds at a device between two namespaces, and its time on a
-//! core counts, which other work on the machine does not show in.
+//! The kernel runs the XDP program on test frames, without a device. The controller runs for some
+//! seconds on a device between two namespaces, and its CPU time counts, which excludes other load
+//! on the machine.
 
 use std::io::Write;
 use std::net::{TcpListener, TcpStream};
@@ -35,10 +34,10 @@ pub struct Args {
     json: bool,
 }
 
-/// Measures and prints; exit 1 when something takes more than is aimed at.
+/// Measures and prints; exit 1 if a goal is missed.
 ///
 /// # Errors
-/// No root, or a greenwave without the programs.
+/// No root, or a greenwave built without the BPF programs.
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let costs = costs()?;
     let accept = controller(args.duration, WaitEnd::Accept)??;
@@ -66,26 +65,26 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     Ok(ExitCode::from(u8::from(!target::none_missed(&goals))))
 }
 
-/// What frames take in a namespace that forwards nothing: those that are tried are for no address of
-/// its own.
+/// Cost of frames in a namespace that forwards nothing: the test frames are not for its own
+/// addresses.
 fn costs() -> Result<Vec<Cost>, Error> {
     let namespace = NetLab::new("bench-guard-costs")?.namespace("a")?;
     namespace.disable_forwarding()?;
     Ok(namespace.enter(host::guard::costs)?)
 }
 
-/// The share of a core that a controller takes.
+/// CPU use of a controller, as a share of a core.
 #[derive(Clone, Copy)]
 struct Shares {
     accept: f64,
-    /// With [`WAITING`] connections that wait; none where the kernel tells nothing of them.
+    /// Share with [`WAITING`] waiting connections; none where the kernel does not report them.
     answer: Option<f64>,
 }
 
-/// Connections that wait for an answer while a controller looks at them.
+/// Connections that wait for an answer during the measurement.
 const WAITING: usize = 1_000;
 
-/// What is aimed at.
+/// Goals.
 fn goals(costs: &[Cost], shares: Shares) -> [Goal; 3] {
     let each = |is_syn| {
         let costs = costs.iter().filter(move |cost| cost.is_syn == is_syn);
@@ -99,8 +98,8 @@ fn goals(costs: &[Cost], shares: Shares) -> [Goal; 3] {
     ]
 }
 
-/// The share of a core that a controller takes which looks at a server a
-/// hundred times a second; or why it was not attached.
+/// CPU use of a controller that samples a server a hundred times a second, as a share of a core; or
+/// the reason why it was not attached.
 fn controller(duration: Span, until: WaitEnd) -> Result<Result<f64, GuardError>, Error> {
     let lab = NetLab::new("bench-guard")?;
     let [server, client] = ["server", "client"].map(|name| lab.namespace(name));
@@ -109,7 +108,7 @@ fn controller(duration: Span, until: WaitEnd) -> Result<Result<f64, GuardError>,
     server.enter(|| {
         let failed = |e: std::io::Error| Error::new(format!("port 80: {e}"));
         let listener = TcpListener::bind("0.0.0.0:80").map_err(failed)?;
-        let mut policy = by_name("queue-delay", &Params::default()).expect("it is the default");
+        let mut policy = by_name("queue-delay", &Params::default()).expect("a default policy");
         let options = Options {
             ports: vec![80],
             mode: Mode::Native,
@@ -147,7 +146,7 @@ fn controller(duration: Span, until: WaitEnd) -> Result<Result<f64, GuardError>,
     })
 }
 
-/// A connection that has asked and is accepted: both ends.
+/// An accepted connection with a request: both ends.
 fn asks(listener: &TcpListener) -> std::io::Result<(TcpStream, TcpStream)> {
     let mut client = TcpStream::connect("127.0.0.1:80")?;
     client.write_all(b"?")?;

@@ -1,5 +1,4 @@
-//! `greenwave bench`: this machine's figures, ours beside what users would
-//! pick instead, in one run.
+//! `greenwave bench`: benchmarks on this machine, with greenwave and its alternatives in one run.
 
 use std::process::ExitCode;
 
@@ -51,16 +50,16 @@ enum What {
 }
 
 impl Args {
-    /// True of a process that another measurement has started.
+    /// True for a process that another measurement has started.
     pub fn is_part(&self) -> bool {
         matches!(self.what, What::Peer(_) | What::SchedPart(_))
     }
 }
 
-/// Measures and prints what was found.
+/// Measures and prints the results.
 ///
 /// # Errors
-/// What keeps the benchmark from running at all.
+/// The benchmark cannot run at all.
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
     match &args.what {
         What::Net(args) => net::run(args),

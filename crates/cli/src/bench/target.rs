@@ -1,37 +1,37 @@
-//! What a benchmark aims at, held against what it found.
+//! Goals of a benchmark, checked against its results.
 //!
-//! A goal is held against every case that it speaks of; the worst decides, and
-//! the best is shown beside it. `report` reads it as a claim.
+//! A goal applies to every case in its scope; the worst decides, and the best is shown beside it.
+//! `report` reads it as a claim.
 
 use std::fmt;
 
 use serde_json::{Value, json};
 
-/// A goal and what became of it.
+/// A goal and its result.
 pub struct Goal {
     what: &'static str,
-    /// What was aimed at.
+    /// Bound.
     target: f64,
-    /// Less is better.
+    /// True if the bound is an upper bound.
     is_limit: bool,
     /// The worst figure and its case, and the best.
     found: Option<[(f64, String); 2]>,
-    /// Whether it holds; none when it could not be measured.
+    /// True if the goal holds; none if it could not be measured.
     pub holds: Option<bool>,
 }
 
 impl Goal {
-    /// `what` is to be at least `target` in every case.
+    /// `what` must be at least `target` in every case.
     pub fn at_least(what: &'static str, target: f64) -> Self {
         Self { what, target, is_limit: false, found: None, holds: None }
     }
 
-    /// `what` is to be `target` at most in every case.
+    /// `what` must be at most `target` in every case.
     pub fn at_most(what: &'static str, target: f64) -> Self {
         Self { is_limit: true, ..Self::at_least(what, target) }
     }
 
-    /// Held against a figure for each case; what is no number is no case.
+    /// Checks the goal against one figure per case; figures that are not finite are skipped.
     pub fn over(mut self, cases: impl IntoIterator<Item = (f64, String)>) -> Self {
         let mut found: Vec<_> = cases.into_iter().filter(|(figure, _)| figure.is_finite()).collect();
         found.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -46,7 +46,7 @@ impl Goal {
         self
     }
 
-    /// As results have it.
+    /// The goal in the format of results.
     pub fn json(&self) -> Value {
         let [worst, best] = self.found.clone().map_or([None, None], |found| found.map(Some));
         json!({
@@ -60,7 +60,7 @@ impl Goal {
     }
 }
 
-/// Whether none of `goals` was missed.
+/// True if none of `goals` was missed.
 pub fn none_missed(goals: &[Goal]) -> bool {
     goals.iter().all(|goal| goal.holds != Some(false))
 }

@@ -1,4 +1,4 @@
-//! Our own server: one shard that serves on its own thread, mode `none`.
+//! greenwave's server: one shard that serves on its own thread, mode `none`.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -18,9 +18,9 @@ use super::{Args, Bulk, PORT, Serves, ready};
 use crate::Error;
 use crate::options::secret;
 
-/// Tasks that the event queue holds.
+/// Capacity of the event queue.
 const TASKS: usize = 65_536;
-/// Frames that each direction of a socket holds.
+/// Frames per direction of a socket.
 const FRAMES: u32 = 8192;
 
 /// Serves until killed.

@@ -1,6 +1,6 @@
-//! The kernel's TCP, used as well as one thread can: edge-triggered epoll, one
-//! read and one write for a request, no copy between. Several threads have a
-//! listener, an epoll and a core each (`SO_REUSEPORT`), and share nothing.
+//! Server on the kernel's TCP, tuned for one thread: edge-triggered epoll, one read and one write
+//! per request, no copy in between. With several threads, each has its own listener
+//! (`SO_REUSEPORT`), epoll and core; they share nothing.
 
 use std::collections::HashMap;
 use std::io::{self, ErrorKind, Read, Write};
@@ -19,17 +19,17 @@ const LISTENER: Token = Token(usize::MAX);
 
 struct Conn {
     stream: TcpStream,
-    /// What the kernel has not taken yet, from `sent` on.
+    /// Bytes that the kernel has not accepted yet, from `sent` on.
     outbox: Vec<u8>,
     sent: usize,
-    /// The beginning of a request.
+    /// First bytes of an incomplete request.
     partial: Vec<u8>,
 }
 
-/// Connections that wait to be accepted: as many as the kernel allows.
+/// Length of the accept queue: the kernel's maximum.
 const BACKLOG: i32 = i32::MAX;
 
-/// Serves on so many threads until killed.
+/// Serves on `threads` threads until killed.
 pub fn serve(addr: SocketAddr, app: Serves, threads: u16) -> Result<(), Error> {
     let bound = (0..threads).map(|_| listen(addr)).collect::<io::Result<Vec<_>>>();
     let bound = bound.map_err(|e| Error::new(format!("{addr}: {e}")))?;
@@ -51,7 +51,7 @@ pub fn serve(addr: SocketAddr, app: Serves, threads: u16) -> Result<(), Error> {
     })
 }
 
-/// A listener at `addr`, where others may listen, too.
+/// Listener at `addr`, shared with other listeners.
 fn listen(addr: SocketAddr) -> io::Result<TcpListener> {
     let family = if addr.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -63,7 +63,7 @@ fn listen(addr: SocketAddr) -> io::Result<TcpListener> {
     Ok(TcpListener::from_std(socket.into()))
 }
 
-/// One thread's share; `all` of them are ready before the first serves.
+/// Event loop of one thread; `all` of them are ready before the first serves.
 fn turn(addr: SocketAddr, mut listener: TcpListener, app: Serves, all: &Barrier) -> Result<(), Error> {
     let error = |e: io::Error| Error::new(format!("{addr}: {e}"));
     let mut poll = Poll::new().map_err(error)?;
@@ -100,8 +100,7 @@ fn turn(addr: SocketAddr, mut listener: TcpListener, app: Serves, all: &Barrier)
 }
 
 impl Conn {
-    /// Reads and answers until the kernel has no more or takes no more; false
-    /// when the connection is over.
+    /// Reads and answers until a read or write would block; false when the connection is over.
     fn turn(&mut self, app: Serves, answer: &[u8], buffer: &mut [u8]) -> bool {
         loop {
             match self.flush() {
@@ -135,21 +134,21 @@ impl Conn {
             if done.is_err() {
                 return false;
             }
-            // Less than was asked for: there is no more, epoll(7).
+            // A short read means that there is no more, epoll(7).
             if n < buffer.len() && self.outbox.is_empty() {
                 return true;
             }
         }
     }
 
-    /// Sends `bytes`, or keeps what the kernel does not take.
+    /// Sends `bytes`; keeps the bytes that the kernel does not accept.
     fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
         let taken = if self.outbox.is_empty() { write(&mut self.stream, bytes)? } else { 0 };
         self.outbox.extend_from_slice(&bytes[taken..]);
         Ok(())
     }
 
-    /// Whether nothing waits any more.
+    /// True if nothing remains to be sent.
     fn flush(&mut self) -> io::Result<bool> {
         while self.sent < self.outbox.len() {
             let taken = write(&mut self.stream, &self.outbox[self.sent..])?;
@@ -164,7 +163,7 @@ impl Conn {
     }
 }
 
-/// How many of `bytes` the kernel takes now.
+/// Writes `bytes`; returns how many the kernel accepts.
 fn write(stream: &mut TcpStream, bytes: &[u8]) -> io::Result<usize> {
     loop {
         match stream.write(bytes) {

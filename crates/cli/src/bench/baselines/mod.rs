@@ -1,10 +1,9 @@
-//! The servers that are compared, each a process of its own: started, pinned
-//! and ended by `greenwave bench net` or `cores`, which read `ready` from its stdout.
+//! Baseline servers, each a separate process: started, pinned and ended by `greenwave bench net` or
+//! `cores`, which read `ready` from its stdout.
 //!
-//! Whatever the system, the same four applications: `echo`; `http`, which
-//! gives our server's answer to `GET /`; and a stream each way, of which
-//! `sink` takes everything and `source` sends [`CHUNK`] bytes for each byte
-//! that asks.
+//! All systems serve the same four applications: `echo`; `http`, with the same response to `GET /`
+//! as greenwave's server; and one stream per direction: `sink` reads everything, `source` sends
+//! [`CHUNK`] bytes for each byte received.
 
 use std::io::Write as _;
 use std::net::Ipv4Addr;
@@ -23,9 +22,9 @@ mod kernel;
 #[cfg(feature = "peers")]
 mod smoltcp_server;
 
-/// Bytes that `source` sends for one that asks.
+/// Bytes that `source` sends for each byte received.
 pub const CHUNK: usize = 64 * 1024;
-/// Where every server listens.
+/// Port of every server.
 pub const PORT: u16 = 80;
 
 /// Serve for `greenwave bench net`, until killed.
@@ -64,7 +63,7 @@ enum System {
     Smoltcp,
 }
 
-/// What a server does.
+/// Application of a baseline server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Serves {
     /// Sends back what comes.
@@ -80,7 +79,7 @@ pub enum Serves {
 /// Serves until killed.
 ///
 /// # Errors
-/// Anything that keeps the server from starting.
+/// The server cannot start.
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
     match args.system {
         System::Kernel => kernel::serve((args.addr, PORT).into(), args.app, args.threads)?,
@@ -93,14 +92,14 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Tells the benchmark that clients may come.
+/// Reports to the benchmark that the server is ready.
 fn ready() {
     println!("ready");
-    // Whoever started us is gone if this fails.
+    // Fails only if the parent process is gone.
     let _ = std::io::stdout().flush();
 }
 
-/// Our server's answer to `GET /`, which every other server gives too.
+/// Response to `GET /` of greenwave's server, which all other servers send too.
 pub fn page() -> Vec<u8> {
     let mut response = Vec::new();
     let clock = Monotonic::new();
@@ -112,12 +111,12 @@ pub fn page() -> Vec<u8> {
     response
 }
 
-/// The request that [`page`] answers.
+/// Request that [`page`] answers.
 pub const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: 10.77.0.2\r\nAccept: */*\r\n\r\n";
-/// Where a request without a body ends.
+/// End of a request without a body.
 const REQUEST_END: &[u8] = b"\r\n\r\n";
 
-/// How many requests without a body end in `bytes`, and where the last does.
+/// Number of requests without a body in `bytes`, and the end of the last.
 fn requests(bytes: &[u8]) -> (usize, usize) {
     let (mut count, mut at) = (0, 0);
     while let Some(end) = bytes[at..].windows(REQUEST_END.len()).position(|w| w == REQUEST_END) {
@@ -126,7 +125,7 @@ fn requests(bytes: &[u8]) -> (usize, usize) {
     (count, at)
 }
 
-/// `sink` and `source` on our stack.
+/// `sink` and `source` on greenwave's stack.
 #[derive(Clone, Copy)]
 struct Bulk(Serves);
 

@@ -1,6 +1,5 @@
-//! smoltcp on a TAP device, used as kindly as it allows: one listening socket
-//! for each connection that will come, no Nagle, and sockets are looked at
-//! only when the interface says that one has changed.
+//! smoltcp on a TAP device, tuned as far as it allows: one listening socket per expected
+//! connection, no Nagle, and sockets are polled only after the interface reports a change.
 
 use std::cell::RefCell;
 
@@ -16,7 +15,7 @@ use smoltcp::wire::{EthernetAddress, IpAddress, IpCidr};
 use super::{Args, PORT, Serves, page, ready, requests};
 use crate::Error;
 
-/// Bytes each socket buffers in each direction: four answers of 16 KiB.
+/// Buffer of each socket per direction: four responses of 16 KiB.
 const BUFFER: usize = 64 * 1024;
 
 struct Port(RefCell<Tap>);
@@ -37,7 +36,7 @@ impl TxToken for Tx<'_> {
         let (mut f, mut result) = (Some(f), None);
         let mut tap = self.0.0.borrow_mut();
         while result.is_none() {
-            // A full device is waited for: the token must be used.
+            // Waits while the device is full: the token must be used.
             let sent = tap.transmit(Time::ZERO, len, &mut |buffer| result = f.take().map(|f| f(buffer)));
             if sent.is_err() {
                 tap.wait(Span::from_micros(50));
@@ -81,10 +80,10 @@ pub fn serve(args: &Args) -> Result<(), Error> {
     let mut interface =
         Interface::new(Config::new(EthernetAddress([2, 0, 0, 0, 0, 2]).into()), &mut port, now());
     interface.update_ip_addrs(|addrs| {
-        addrs.push(IpCidr::new(IpAddress::Ipv4(args.addr), 24)).expect("room for an address");
+        addrs.push(IpCidr::new(IpAddress::Ipv4(args.addr), 24)).expect("space for an address");
     });
     let mut sockets = SocketSet::new(Vec::new());
-    // A few more than connections: a SYN may be sent again.
+    // A few more than connections: a SYN may be retransmitted.
     for _ in 0..args.connections + 8 {
         let buffer = || SocketBuffer::new(vec![0; BUFFER]);
         let mut socket = Socket::new(buffer(), buffer());
@@ -120,7 +119,7 @@ fn answer(socket: &mut Socket<'_>, app: Serves, page: &[u8], scratch: &mut [u8])
         let _ = socket.send_slice(&scratch[..taken]);
         return;
     }
-    // By a copy: a request may lie across the end of the ring.
+    // Copied: a request may wrap around the end of the ring.
     let seen = socket.peek_slice(scratch).unwrap_or(0);
     let (count, end) = requests(&scratch[..seen]);
     let _ = socket.recv_slice(&mut scratch[..end]);

@@ -1,9 +1,8 @@
-//! The clients: one host with our stack on as many cores as the server has.
+//! Clients: one host with greenwave's stack on as many cores as the server has.
 //!
-//! Each core has a queue of the device and connections of its own, and asks as
-//! fast as it is answered. A frame that comes by another's queue is handed on
-//! ([`runtime::steer`]), whichever server sent it. All begin together once the
-//! last has its connections, and keep asking until the last has measured.
+//! Each core has its own device queue and connections, in a closed loop. A frame that arrives on
+//! another core's queue is forwarded ([`runtime::steer`]), for every server. All clients begin
+//! together once all connections are open, and send until the last has measured.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -21,10 +20,10 @@ use crate::bench::baselines::PORT;
 use crate::programs::SERVER;
 use crate::{load_client, panics};
 
-/// Where the clients are.
+/// Address of the clients.
 const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 3);
 
-/// Clients that have their queues.
+/// Clients with open device queues.
 pub struct Clients {
     devices: Vec<Steered<AfXdp>>,
     steering: Steering,
@@ -33,7 +32,7 @@ pub struct Clients {
     are_shared: bool,
 }
 
-/// What one exchange found.
+/// Results of one exchange.
 #[derive(Clone, Debug)]
 pub struct Measured {
     pub answers: u64,
@@ -41,16 +40,16 @@ pub struct Measured {
     /// Cores that the server used.
     pub cores: f64,
     pub latency: Histogram,
-    /// Connections that did not live to the end.
+    /// Connections closed before the end.
     pub broken: u64,
-    /// Share of the time in which the busiest client had something to do, 0..=1.
+    /// Share of time in which the busiest client had work, 0..=1.
     pub busiest: f64,
 }
 
-/// What the clients know of each other.
+/// State shared by the clients.
 struct Course {
     all: usize,
-    /// They share cores.
+    /// True if clients share cores.
     yields: bool,
     limit: Span,
     open: AtomicUsize,
@@ -58,23 +57,23 @@ struct Course {
     failed: AtomicBool,
 }
 
-/// One client's part.
+/// One client.
 struct Part {
     exchanger: ClosedLoopClient,
     is_open: bool,
-    /// What the server had used when this began to measure, and when it ended.
+    /// CPU time of the server at the start and at the end of the measurement.
     used: [Option<(Time, Span)>; 2],
     busy: Span,
 }
 
-/// Tells what the server has used so far.
+/// Returns the CPU time of the server so far.
 type Used<'a> = &'a (dyn Fn() -> Span + Sync);
 
 impl Clients {
-    /// On each queue of `device` in `namespace`.
+    /// Opens each queue of `device` in `namespace`.
     ///
     /// # Errors
-    /// Why it cannot be opened, in a line.
+    /// The reason why it cannot be opened, in one line.
     pub fn open(namespace: &Namespace, device: &str, cores: &Cores) -> Result<Self, String> {
         let (queues, mac) = namespace.enter(|| load_client::xdp_queues(device, CLIENT))?;
         let steering = Steering::new(queues.len() as u16, FlowHash::Toeplitz);
@@ -83,10 +82,10 @@ impl Clients {
         Ok(Self { devices, steering, mac, cores, are_shared })
     }
 
-    /// Each carries `exchange` out; `used` is what the server has used so far.
+    /// Runs `exchange` on each client; `used` is the server's CPU time so far.
     ///
     /// # Errors
-    /// It is not over within `limit`.
+    /// It exceeds `limit`.
     pub fn exchange(
         &mut self,
         exchange: &Exchange,
@@ -107,7 +106,7 @@ impl Clients {
                     ClosedLoopClient::new(exchange.clone(), config, SocketAddr::from((SERVER, PORT)));
                 let exchanger = exchanger.paused();
                 let part = Part { exchanger, is_open: false, used: [None; 2], busy: Span::ZERO };
-                // One of them keeps the account.
+                // One client samples the server's CPU time.
                 let used = (shard == 0).then_some(used);
                 running.push(scope.spawn(move || part.carry_out(core, device, course, used)));
             }
@@ -116,7 +115,7 @@ impl Clients {
         });
         let parts = parts.into_iter().collect::<Result<Vec<_>, _>>()?;
         let late = parts.iter().filter(|part| !part.exchanger.is_done());
-        // Whoever never began kept the others from it.
+        // A client that never began delayed the others.
         match late.min_by_key(|part| part.is_open) {
             Some(part) => Err(part.exchanger.connect_status()),
             None => Ok(measured(&parts, exchange.duration)),
@@ -125,7 +124,7 @@ impl Clients {
 }
 
 impl Part {
-    /// Asks, on `core`, until all clients are done or one fails; then hangs up.
+    /// Sends requests on `core` until all clients are done or one fails; then closes.
     fn carry_out(
         mut self,
         core: CoreId,
@@ -180,7 +179,7 @@ impl Part {
     }
 }
 
-/// All clients' parts together, each of which measured for `span`.
+/// Sum over all clients, each of which measured for `span`.
 fn measured(parts: &[Part], span: Span) -> Measured {
     let mut sum =
         Measured { answers: 0, span, cores: f64::NAN, latency: Histogram::new(), broken: 0, busiest: 0.0 };

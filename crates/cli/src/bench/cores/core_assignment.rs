@@ -1,7 +1,7 @@
-//! Which cores a server has, and which its clients.
+//! Assignment of cores to a server and its clients.
 //!
-//! The server the last of the machine and the clients the first, as in the
-//! other comparisons; what lies between is left to whatever else runs.
+//! The server has the machine's last cores and the clients the first, as in the other comparisons;
+//! cores in between are left to other processes.
 
 use std::fmt;
 
@@ -9,17 +9,17 @@ use queueing::CoreId;
 
 use crate::Error;
 
-/// A core of the server's and one of its clients for each queue.
+/// One core of the server and one of its clients per queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cores {
     pub clients: Vec<CoreId>,
     pub servers: Vec<CoreId>,
-    /// Somebody has no core of his own: nothing is measured.
+    /// True if cores are shared; the measurement is then meaningless.
     pub are_shared: bool,
 }
 
-/// Server cores to try on a machine of so many: doubled as long as clients
-/// find as many, and all but one of its half if that is more.
+/// Numbers of server cores to measure on a machine with `there` cores: powers of two up to half of
+/// them, and that half less one if it is larger than all of these.
 pub fn steps(there: usize) -> Vec<u16> {
     let half = (there / 2).clamp(1, MOST) as u16;
     let mut steps: Vec<u16> = (0..).map(|power| 1 << power).take_while(|&step| step <= half).collect();
@@ -30,14 +30,14 @@ pub fn steps(there: usize) -> Vec<u16> {
     steps
 }
 
-/// Shards that a server can have.
+/// Largest number of shards of a server.
 const MOST: usize = 128;
 
 impl Cores {
     /// `count` cores for each side.
     ///
     /// # Errors
-    /// There are not so many of `there`.
+    /// `there` has fewer.
     pub fn apart(there: &[CoreId], count: u16) -> Result<Self, Error> {
         let (needed, fit) = (2 * usize::from(count), there.len() / 2);
         if fit >= count.into() {
@@ -51,7 +51,7 @@ impl Cores {
         }))
     }
 
-    /// The same; where there are not so many, some are shared.
+    /// As [`apart`](Self::apart); shares cores if there are too few.
     pub fn shared(there: &[CoreId], count: u16) -> Self {
         let count = usize::from(count);
         let clients = there.iter().copied().cycle().take(count).collect();
@@ -60,7 +60,7 @@ impl Cores {
         Self { clients, servers, are_shared: 2 * count > there.len() }
     }
 
-    /// Cores of each side.
+    /// Number of cores of each side.
     pub fn count(&self) -> usize {
         self.servers.len()
     }

@@ -1,12 +1,11 @@
-//! `greenwave bench cores`: how a server's throughput grows with its cores, on
-//! the kernel's TCP and on ours, side by side.
+//! `greenwave bench cores`: scaling of a server's throughput with its cores, on the kernel's TCP
+//! and on greenwave's.
 //!
-//! A server has N cores for itself and its stack, and its clients N others: as
-//! many connections for each core of N as for one, so that the work grows with
-//! the cores. What is compared is the same server on the same cores; servers
-//! and stacks take turns, and figures are medians over rounds. That one client's
-//! core is enough for one of the server's is not taken for granted: each row
-//! says how busy the busiest client was.
+//! A server and its stack have N cores, its clients N others, with the same number of connections
+//! per core for every N, so that the load grows with the cores. The comparison is between stacks
+//! for the same server on the same cores. Rounds are interleaved, and figures are medians over
+//! rounds. Each row shows the utilisation of the busiest client, since one client core may be too
+//! slow for one server core.
 
 use std::process::ExitCode;
 
@@ -50,10 +49,10 @@ pub struct Args {
     spin: Option<Span>,
 }
 
-/// Measures and prints what was found.
+/// Measures and prints the results.
 ///
 /// # Errors
-/// No laboratory here, or fewer cores than asked for.
+/// No network lab is possible here, or there are fewer cores than requested.
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let smoke = args.common.scale == Scale::Smoke;
     let there = host::affinity::cores().map_err(|e| Error::new(e.to_string()))?;
@@ -107,5 +106,5 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     Ok(if args.common.check && !met { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// Connections of each client, one request under way on each.
+/// Connections of each client, with one outstanding request each.
 const CROWD: u32 = 100;

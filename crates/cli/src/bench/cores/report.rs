@@ -1,4 +1,4 @@
-//! The figures as a table, and the same as JSON; what was aimed at.
+//! Results as a table and as JSON, and the goals.
 
 use queueing::Span;
 use serde_json::{Value, json};
@@ -27,7 +27,7 @@ pub fn goals(rows: &[Row]) -> Vec<Goal> {
     ]
 }
 
-/// A table, notes, and the goals as last lines.
+/// Prints a table, notes, and the goals as last lines.
 pub fn print(rows: &[Row], goals: &[Goal]) {
     let header = ["server", "stack", "cores", "req/s", "per core", "used", "÷ one", "p50", "p99", "busiest"];
     let groups = [("", 3), ("thousands", 2), ("", 2), ("latency, µs", 2), ("client", 1)];
@@ -61,7 +61,7 @@ pub fn print(rows: &[Row], goals: &[Goal]) {
     goals.iter().for_each(|goal| println!("{goal}"));
 }
 
-/// The same figures for programs.
+/// Results as JSON.
 pub fn json(rows: &[Row], goals: &[Goal], crowd: u32, rounds: u32, time: Span) -> Value {
     let row = |row: &Row| {
         let mut all = serde_json::Map::new();
@@ -96,7 +96,7 @@ pub fn json(rows: &[Row], goals: &[Goal], crowd: u32, rounds: u32, time: Span) -
     }))
 }
 
-/// Hands each of `figures` to `take`, with its name.
+/// Calls `take` for each of `figures`, with its name.
 fn each(figures: &Figures, mut take: impl FnMut(&str, f64)) {
     let Figures { answers_per_s, used, p50, p99, broken, busiest } = *figures;
     take("answers_per_s", answers_per_s);

@@ -1,4 +1,4 @@
-//! What was measured of a server on so many cores: medians over rounds.
+//! Results of a server on a number of cores: medians over rounds.
 
 use queueing::Span;
 
@@ -7,17 +7,17 @@ use super::core_assignment::Cores;
 use super::servers::{Server, Stack};
 use crate::bench::comparison::{median, median_span};
 
-/// One server on one stack and so many cores, over all rounds.
+/// One server on one stack and number of cores, over all rounds.
 pub struct Row {
     pub server: Server,
     pub stack: Stack,
     pub cores: Cores,
     rounds: Vec<Figures>,
-    /// Why a round has no figures.
+    /// Error of a round without figures.
     failed: Option<String>,
 }
 
-/// A row's medians, or a round by itself.
+/// Medians of a row, or one round.
 #[derive(Clone, Copy, Debug)]
 pub struct Figures {
     pub answers_per_s: f64,
@@ -25,14 +25,14 @@ pub struct Figures {
     pub used: f64,
     pub p50: Span,
     pub p99: Span,
-    /// Connections that did not live to the end, over all rounds.
+    /// Connections closed before the end, over all rounds.
     pub broken: u64,
-    /// Share of the time in which the busiest client had something to do.
+    /// Share of time in which the busiest client had work.
     pub busiest: f64,
 }
 
 impl Figures {
-    /// Answers that one core of those used gives in a second.
+    /// Answers per second and used core.
     pub fn per_core(&self) -> f64 {
         self.answers_per_s / self.used.max(1e-3)
     }
@@ -54,12 +54,12 @@ impl Row {
         Self { server, stack, cores: cores.clone(), rounds: Vec::new(), failed: None }
     }
 
-    /// Such as `nginx 4 greenwave`.
+    /// Name such as `nginx 4 greenwave`.
     pub fn name(&self) -> String {
         format!("{} {}", self.case(), self.stack.name())
     }
 
-    /// Such as `nginx 4`: what the stacks are compared in.
+    /// Name of the compared case, such as `nginx 4`.
     pub fn case(&self) -> String {
         format!("{} {}", self.server.name(), self.cores.count())
     }
@@ -71,7 +71,7 @@ impl Row {
         }
     }
 
-    /// The medians, unless no round has figures.
+    /// Medians, unless no round has figures.
     pub fn figures(&self) -> Result<Figures, &str> {
         if self.rounds.is_empty() {
             return Err(self.failed.as_deref().unwrap_or("no round was run"));
@@ -87,13 +87,14 @@ impl Row {
         })
     }
 
-    /// Each round by itself.
+    /// Figures of each round.
     pub fn each(&self) -> &[Figures] {
         &self.rounds
     }
 }
 
-/// Answers per second of `row`, ÷ those of the same server and stack on one core.
+/// Speed-up: answers per second of `row`, divided by those of the same server and stack on one
+/// core.
 pub fn speed_up(rows: &[Row], row: &Row) -> Option<f64> {
     let is_one = |one: &&Row| (one.server, one.stack, one.cores.count()) == (row.server, row.stack, 1);
     let one = rows.iter().find(is_one)?.figures().ok()?;

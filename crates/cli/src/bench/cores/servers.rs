@@ -1,11 +1,11 @@
-//! The servers, on either stack, and what is asked of them.
+//! Servers on either stack, and their requests.
 
 use clap::ValueEnum;
 use load::closed_loop::Answer;
 
 use crate::programs::{Program, SMALL};
 
-/// What serves.
+/// Server under test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Server {
     /// 64 bytes come back: an epoll loop on each core, or `greenwave serve`.
@@ -16,7 +16,7 @@ pub enum Server {
     Memcached,
 }
 
-/// Whose TCP/IP it is on.
+/// TCP/IP stack of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stack {
     Kernel,
@@ -34,7 +34,7 @@ impl Server {
         }
     }
 
-    /// The unmodified program that it is.
+    /// Unmodified program, if it is one.
     pub const fn program(self) -> Option<Program> {
         match self {
             Self::Echo => None,
@@ -43,13 +43,12 @@ impl Server {
         }
     }
 
-    /// A request, and what comes back.
+    /// A request and its answer.
     pub fn ask(self) -> (Vec<u8>, Answer) {
         self.program().map_or_else(echo, |program| program.ask(SMALL))
     }
 
-    /// What is asked first, until it is answered: then the server serves, and
-    /// has what it is asked for.
+    /// First request, repeated until it is answered: the server then serves and has its content.
     pub fn first(self) -> (Vec<u8>, Answer) {
         self.program().map_or_else(echo, |program| program.store(SMALL))
     }

@@ -1,15 +1,13 @@
-//! One server on its cores, its clients on theirs, and the cable between them,
-//! for one measurement.
+//! Test setup of one measurement: one server, its clients, and the veth pair between them.
 //!
-//! The cable has a queue for each core of a side. What one side sends by queue
-//! i comes to the other's queue i, and is received on the i-th core there
-//! (receive packet steering), as behind a card with a queue for each core
-//! that hashes by the symmetric key: clients do so, and a flow comes to the
-//! server by its client's queue. Ours is told (`--flow-hash rss`), has a stack
-//! on each core, and workers with listeners of their own hear of one stack.
-//! The kernel brings a connection to the worker that its listeners' hash says,
-//! whatever core it came to. By which queue an answer leaves is the sender's
-//! affair, and clients hand it on among themselves where they have to.
+//! The veth pair has one queue per core of a side. Frames sent on queue i arrive on queue i of the
+//! peer and are received on the i-th core there (receive packet steering), as with a NIC that has
+//! one queue per core and hashes by the symmetric key: clients select the queue so, and a flow
+//! arrives at the server on its client's queue. greenwave is configured for it (`--flow-hash rss`),
+//! has a stack on each core, and each worker with its own listener is attached to one stack. The
+//! kernel assigns a connection to a worker by the hash of its listeners, independent of the
+//! receiving core. The sender selects the queue of an answer, and clients forward it to each other
+//! if necessary.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -29,10 +27,10 @@ use crate::load_client::OPEN_WITHIN;
 use crate::options::secret_of;
 use crate::programs::{self, SERVER, SMALL};
 
-/// What all measurements of a row share.
+/// Settings that all measurements of a row share.
 pub struct Setting<'a> {
     pub cores: &'a Cores,
-    /// Our stack's device: xdp or packet.
+    /// Device of greenwave's stack: xdp or packet.
     pub device: &'a str,
     pub spin: Option<Span>,
     pub lib: Option<&'a Path>,
@@ -42,19 +40,19 @@ pub struct Setting<'a> {
     pub seed: u64,
 }
 
-/// The server's device and the clients'.
+/// Devices of the server and the clients.
 const HERE: &str = "gw0";
 const THERE: &str = "gw1";
-/// How long a server may take to answer first, and one try.
+/// Timeout of the first answer, and of one attempt.
 const START: Duration = Duration::from_secs(20);
 const TRY: Span = Span::from_millis(100);
-/// Of our stack where it has its cores for itself.
+/// Busy-polling time of greenwave's stack on its own cores.
 const SPIN: Span = Span::from_micros(20);
 
 /// Measures `server` on `stack`.
 ///
 /// # Errors
-/// Why it could not be measured, in a line.
+/// The reason why it could not be measured, in one line.
 pub fn measure(
     lab: &NetLab,
     server: Server,
@@ -72,7 +70,7 @@ pub fn measure(
 }
 
 struct Place<'a> {
-    // In the order in which they are to go.
+    // Fields are in drop order.
     child: Crew,
     clients: Clients,
     server: Server,
@@ -81,15 +79,15 @@ struct Place<'a> {
     _folder: TempDir,
 }
 
-/// A server's process and those that it starts.
+/// Server process and its descendants.
 struct Crew(Child);
 
 impl Crew {
-    /// Kills all of them: a master's workers do not end with it.
+    /// Kills all of them: workers do not exit with their master.
     fn end(&self) {
         let pids = proc::family(self.0.id()).into_iter().filter_map(|id| Pid::from_raw(id.try_into().ok()?));
         for pid in pids {
-            // One that has ended meanwhile is no loss.
+            // Fails if it has exited, which is fine.
             let _ = kill_process(pid, Signal::KILL);
         }
     }
@@ -154,7 +152,7 @@ impl<'a> Place<'a> {
         self.clients.exchange(exchange, secret, &used, limit)
     }
 
-    /// `why`, or that the server has ended.
+    /// `why`, or the error that the server has ended.
     fn ended(&mut self, why: String) -> String {
         match self.child.0.try_wait() {
             Ok(Some(status)) => format!("{why}; the server has ended ({status}): {}", self.said()),
@@ -162,19 +160,19 @@ impl<'a> Place<'a> {
         }
     }
 
-    /// What the server had to say when it did not serve.
+    /// Output of a server that did not serve.
     fn said(&mut self) -> String {
         self.child.end();
         programs::said(&mut self.child.0)
     }
 }
 
-/// Each connection asks again when it is answered.
+/// Closed loop with one request per connection.
 fn kind((request, answer): (Vec<u8>, load::closed_loop::Answer), connections: u32) -> Kind {
     Kind { connections, request, answer, pace: Pace::Closed { outstanding: 1 } }
 }
 
-/// What serves in `namespace`, with a thread of each sort for each core.
+/// Command of the server in `namespace`, with one thread of each kind per core.
 fn command(
     namespace: &Namespace,
     server: Server,

@@ -1,4 +1,4 @@
-//! A server, its clients and the wire between them, on one thread.
+//! Test setup: a server, its clients and the link between them, on one thread.
 
 use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -21,30 +21,30 @@ use crate::options::secret_of;
 
 const SERVER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 const PORT: u16 = 7000;
-/// Connections of one client: a client has 28,232 ephemeral ports.
+/// Largest number of connections per client: a client has 28,232 ephemeral ports.
 const CLIENT_CONNECTIONS_MAX: u64 = 28_000;
-/// Frames that the wire holds, each way.
+/// Capacity of the link per direction, in frames.
 const FRAMES: usize = 4096;
-/// Handshakes begun at once.
+/// Concurrent handshakes.
 const BATCH: u64 = 512;
 /// Bytes of a request and of its response.
 const REQUEST: usize = 64;
-/// Where the target address stands in a frame.
+/// Offset of the target address in a frame.
 const TARGET: std::ops::Range<usize> = 30..34;
-/// More turns without progress than any handshake needs.
+/// Limit of polls without progress, more than any handshake needs.
 const STILL_MAX: u32 = 1_000_000;
 
-/// A connection that asks.
+/// Connection that sends requests.
 struct Active {
     client: usize,
     id: ConnId,
-    /// When the requests under way were due.
+    /// Due times of the outstanding requests.
     due: VecDeque<Time>,
-    /// Bytes of the first one's response that came.
+    /// Bytes received of the first one's response.
     got: usize,
 }
 
-/// Everything.
+/// The whole setup.
 pub(super) struct World {
     clock: Box<dyn Clock>,
     shard: Shard<MemoryDevice, Echo>,
@@ -55,17 +55,17 @@ pub(super) struct World {
     opened: u64,
     connected: u64,
     active: Vec<Active>,
-    /// By client and slot: who is active.
+    /// Active connection by client and slot.
     by_slot: Vec<Vec<u32>>,
     latencies: Histogram,
     rng: Rng,
 }
 
-/// In `by_slot`: nobody.
+/// Value in `by_slot` without an active connection.
 const IDLE: u32 = u32::MAX;
 
 impl World {
-    /// Room for `connections`.
+    /// Creates the setup for `connections`.
     pub(super) fn new(connections: u64, clock: Box<dyn Clock>, seed: u64) -> Self {
         let (near, far) = memory::pair(FRAMES, 1514);
         let mut stack = StackConfig::new([2, 0, 0, 0, 0, 1], SERVER, 8, secret_of(seed, 1));
@@ -73,7 +73,7 @@ impl World {
         let policy = Mode::Adps.policy(Classifiers::default(), &Params::new(1, 65_536), Steering::all(1));
         let mut shard = Shard::new(Config::new(stack, policy, 1), Arc::new(Echo));
         let options = ListenOptions { backlog: 2 * BATCH as usize, ..ListenOptions::default() };
-        shard.stack().listen(PORT, options).expect("a port of its own");
+        shard.stack().listen(PORT, options).expect("an unused port");
         let clients = connections.div_ceil(CLIENT_CONNECTIONS_MAX);
         let client = |n: u64| {
             let host = Ipv4Addr::from_bits(SERVER.to_bits() + 1 + n as u32);
@@ -98,7 +98,7 @@ impl World {
         }
     }
 
-    /// Opens `more` connections; how long that took.
+    /// Opens `more` connections; returns the time taken.
     pub(super) fn open(&mut self, more: u64, active: bool, bar: &ProgressBar) -> Result<Span, Error> {
         let start = self.clock.now();
         let end = self.opened + more;
@@ -121,7 +121,7 @@ impl World {
     }
 
     fn connect(&mut self, now: Time, active: bool) -> Result<(), Error> {
-        // All clients in turn, so that the active ones are spread over them.
+        // Round-robin over clients, so that the active connections are spread over them.
         let clients = self.clients.len() as u64;
         let client = (self.opened % clients) as usize;
         let id = self.clients[client]
@@ -137,7 +137,7 @@ impl World {
         Ok(())
     }
 
-    /// Asks at `rate_per_s`, Poisson, for `span`: the latencies.
+    /// Latencies of requests at `rate_per_s`, Poisson, for `span`.
     pub(super) fn measure(&mut self, rate_per_s: f64, span: Span) -> Histogram {
         self.latencies.clear();
         let start = self.clock.now();
@@ -166,7 +166,7 @@ impl World {
         }
     }
 
-    /// Lets everybody do what is to be done now.
+    /// Polls the server and all clients once.
     fn turn(&mut self) {
         let now = self.clock.now();
         for client in &mut self.clients {
@@ -197,7 +197,7 @@ impl World {
                     }
                     self.take_events(client, now);
                 }
-                // Who has which address concerns everybody.
+                // ARP concerns all clients.
                 None => self.clients.iter_mut().for_each(|stack| stack.ingress(now, frame, &meta)),
             }
             self.far.recycle(received.frame);
@@ -234,18 +234,18 @@ impl World {
         }
     }
 
-    /// Client addresses.
+    /// Number of client addresses.
     pub(super) fn clients(&self) -> usize {
         self.clients.len()
     }
 
-    /// Connections that both ends have.
+    /// Connections established at both ends.
     pub(super) fn established(&mut self) -> u64 {
         let clients: usize = self.clients.iter().map(Stack::connections).sum();
         clients.min(self.shard.stack().connections()) as u64
     }
 
-    /// Bytes by our count: the server's TCP, its shard beyond that, the clients' TCP.
+    /// Bytes as counted by greenwave: the server's TCP, its shard beyond that, the clients' TCP.
     pub(super) fn bytes(&mut self) -> (u64, u64, u64) {
         let tcp = self.shard.stack().connection_bytes();
         let clients: usize = self.clients.iter().map(Stack::connection_bytes).sum();
@@ -253,7 +253,7 @@ impl World {
     }
 }
 
-/// One reading of the clock serves a turn.
+/// Clock that stands still, so that one reading serves a whole poll.
 struct Still(Time);
 
 impl Clock for Still {
@@ -264,5 +264,5 @@ impl Clock for Still {
     fn compute(&self, _span: Span) {}
 }
 
-/// How long to wait for the last responses.
+/// Timeout of the last responses.
 const GIVE_UP: Span = Span::from_secs(5);

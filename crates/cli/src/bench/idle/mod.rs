@@ -1,10 +1,9 @@
 //! `greenwave bench idle`: a million connections in one process, nearly all idle.
 //!
-//! One server shard and as many client stacks as the ports need share a wire
-//! of memory and one thread, so the figures are those of both ends on one
-//! core. The connections that will be active open first and are measured
-//! alone; then the idle ones open; then the same load is measured among them.
-//! A request's latency counts from when it was due, not from when it was sent.
+//! One server shard and as many client stacks as the ports require share an in-memory link and one
+//! thread, so the figures include both ends on one core. The active connections open first and are
+//! measured alone; then the idle ones open, and the same load is measured among them. A request's
+//! latency counts from its due time, not from its sending.
 
 use std::process::ExitCode;
 
@@ -48,13 +47,13 @@ pub struct Args {
 /// Memory of one connection, in bytes.
 #[derive(Serialize)]
 struct Bytes {
-    /// Of the process, both ends, as the kernel counts.
+    /// Resident memory of the process, both ends.
     resident: f64,
-    /// The server's TCP, by our own count.
+    /// The server's TCP, as counted by greenwave.
     server_tcp: f64,
-    /// The server's shard beyond TCP, by our own count.
+    /// The server's shard beyond TCP, as counted by greenwave.
     server_shard: f64,
-    /// The client's TCP, by our own count.
+    /// The client's TCP, as counted by greenwave.
     client_tcp: f64,
 }
 
@@ -74,7 +73,7 @@ impl From<&Histogram> for Latency {
     }
 }
 
-/// What was found.
+/// Results.
 #[derive(Serialize)]
 struct Report {
     connections: u64,
@@ -88,10 +87,10 @@ struct Report {
     machine: String,
 }
 
-/// Opens, measures, prints.
+/// Opens connections, measures and prints.
 ///
 /// # Errors
-/// Arguments out of range; connections that do not open.
+/// Arguments are out of range, or connections do not open.
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let connections = args.connections.0;
     if !(1..=CONNECTIONS_MAX).contains(&connections) {
@@ -180,5 +179,5 @@ fn print(report: &Report, args: &Args) {
     );
 }
 
-/// More would need more client addresses than the bench has.
+/// Limit from the number of client addresses.
 const CONNECTIONS_MAX: u64 = 4_000_000;

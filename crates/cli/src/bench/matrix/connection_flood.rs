@@ -1,18 +1,19 @@
-//! More connections than a program may like.
+//! Tests with many connections, and with more than a program's descriptors allow.
 
 use super::harness::{World, until};
 use super::http_checks::serving;
 use super::program::{DESCRIPTORS, Program, Shape};
 use super::verdict::Came;
 
-/// Connections at once.
+/// Concurrent connections.
 const MANY: usize = 1000;
-/// Connections that come to a program without descriptors for them.
+/// Connections to a program with too few descriptors.
 const TOO_MANY: usize = 150;
 
 pub fn many(program: Program, world: &World<'_>) -> Result<Came, String> {
     let server = serving(program, world, Shape::Usual, b"")?;
-    // Each has asked before the next comes: who waits for a request is a thread of some servers'.
+    // Each sends a request before the next opens: some servers use a thread per connection that
+    // waits for a request.
     let mut streams = Vec::new();
     for number in 0..MANY {
         let mut stream = server.connections(1)?.remove(0);
@@ -27,12 +28,12 @@ pub fn many(program: Program, world: &World<'_>) -> Result<Came, String> {
 
 pub fn few_descriptors(program: Program, world: &World<'_>) -> Result<Came, String> {
     program.files(world, b"")?;
-    // Root may take itself more, if it is not deprived of that.
+    // Root could raise the limit again unless it drops the capability.
     let limit = format!("--nofile={DESCRIPTORS}:{DESCRIPTORS}");
     let before = ["setpriv", "--bounding-set", "-sys_resource", "prlimit", &limit].map(str::to_owned);
     let words = [&before[..], &program.words(world, super::harness::OURS, Shape::Few)?].concat();
     let server = world.serve(&words, program.port())?;
-    // Some are refused, by whom ever; that is as it should be.
+    // Some are refused, by the program or by the stack, as expected.
     let streams: Vec<_> = (0..TOO_MANY).map(|_| server.connections(1)).collect();
     drop(streams);
     until("it serves again", || server.connect().is_ok_and(|mut stream| program.ask(&mut stream).is_ok()))?;

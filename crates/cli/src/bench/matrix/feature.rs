@@ -1,4 +1,4 @@
-//! What programs are tried with.
+//! Features that programs are tested with.
 
 use super::program::Program;
 
@@ -32,7 +32,7 @@ impl Feature {
         Self::Suite,
     ];
 
-    /// One word, for the command line.
+    /// Name on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Serves => "serves",
@@ -49,7 +49,7 @@ impl Feature {
         }
     }
 
-    /// What it means that this works.
+    /// Meaning of the feature.
     pub const fn about(self) -> &'static str {
         match self {
             Self::Serves => {
@@ -87,7 +87,7 @@ impl Feature {
         }
     }
 
-    /// Why `program` has no notion of it.
+    /// Reason why `program` does not have the feature, if so.
     pub const fn is_without(self, program: Program) -> Option<&'static str> {
         use Program as P;
         match (self, program) {

@@ -1,8 +1,8 @@
-//! Where a trial happens: a program in one network namespace, its peers in
-//! another, a cable between them, and a folder with what is served.
+//! Test setup of a trial: a program in one network namespace, its peers in another, a veth pair
+//! between them, and a folder with the served files.
 //!
-//! The program is on our stack or, to compare, on the kernel's at the same
-//! address. All of it is gone when it is dropped.
+//! The program is on greenwave's stack or, for comparison, on the kernel's at the same address. All
+//! of it is removed on drop.
 
 use std::fmt::Display;
 use std::fs::File;
@@ -20,15 +20,15 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::programs::Stack;
 
-/// What all trials share.
+/// Settings that all trials share.
 pub struct Place<'a> {
     pub lab: &'a NetLab,
-    /// This program.
+    /// Path of this program.
     pub greenwave: PathBuf,
     pub lib: Option<&'a Path>,
     /// `packet` or `xdp`.
     pub device: &'a str,
-    /// Where sources of programs lie that have tests.
+    /// Folder with the sources of programs that have tests.
     pub sources: Option<&'a Path>,
 }
 
@@ -40,24 +40,24 @@ pub struct World<'a> {
     folder: TempDir,
 }
 
-/// Where the program is, and where the kernel's end that clients connect to.
+/// Address of the program, and of the kernel's end that clients use.
 pub const OURS: &str = "10.7.0.2";
 pub const PEER: &str = "10.7.0.9";
-/// Many times what anything here takes.
+/// Timeout, many times longer than any trial takes.
 pub const LIMIT: Duration = Duration::from_secs(60);
-/// From one look at something to the next.
+/// Polling interval.
 const LOOK: Duration = Duration::from_millis(5);
-/// What one says of a file for a program.
+/// File of a program's output.
 const SAID: &str = "said";
 
 impl<'a> World<'a> {
     /// # Errors
-    /// What the kernel refuses, in a line.
+    /// The kernel's error, in one line.
     pub fn new(place: &'a Place<'a>, stack: Stack) -> Result<Self, String> {
         let made = || -> Result<Self, LabError> {
             let (ours, clients) = (place.lab.namespace("ours")?, place.lab.namespace("clients")?);
             place.lab.veth((&ours, "gw0"), (&clients, "eth0"), &Veth::default())?;
-            // On our stack the kernel keeps an address of its own there.
+            // With greenwave's stack the kernel has its own address there.
             let here = if stack == Stack::Kernel { OURS } else { "10.7.0.1" };
             ours.address("gw0", here.parse().expect("an address"), 24)?;
             clients.address("eth0", PEER.parse().expect("an address"), 24)?;
@@ -66,7 +66,7 @@ impl<'a> World<'a> {
         made().map_err(|e| e.to_string())
     }
 
-    /// The same once more, on `stack`.
+    /// The same setup again, on `stack`.
     pub fn again(&self, stack: Stack) -> Result<Self, String> {
         Self::new(self.place, stack)
     }
@@ -79,12 +79,12 @@ impl<'a> World<'a> {
         self.place.sources
     }
 
-    /// Writes a file that everybody may read.
+    /// Writes a world-readable file.
     pub fn write(&self, name: &str, bytes: &[u8]) -> Result<String, String> {
         self.folder.write(name, bytes).map(|path| path.display().to_string()).map_err(|e| e.to_string())
     }
 
-    /// The words that run `program` on the stack of this world, in the namespace `ours`.
+    /// Command line of `program` on the stack of this setup, in the namespace `ours`.
     pub fn words(&self, program: &[String]) -> Vec<String> {
         if self.stack == Stack::Kernel {
             return program.to_vec();
@@ -100,17 +100,17 @@ impl<'a> World<'a> {
         words
     }
 
-    /// Starts a server and waits until it takes connections at `port`.
+    /// Starts a server and waits until it accepts connections at `port`.
     ///
     /// # Errors
-    /// It does not; with what it said.
+    /// It does not; with its output.
     pub fn serve(&self, program: &[String], port: u16) -> Result<Server<'_>, String> {
         let mut server = self.start(program, port)?;
         server.wait_until("it takes no connection", |server| server.connect().is_ok())?;
         Ok(server)
     }
 
-    /// Starts a server that will take connections at `port`.
+    /// Starts a server that will accept connections at `port`.
     ///
     /// # Errors
     /// It does not start.
@@ -119,14 +119,14 @@ impl<'a> World<'a> {
         Ok(Server { world: self, child, to: SocketAddr::new(OURS.parse().expect("an address"), port) })
     }
 
-    /// A server on the kernel's TCP where clients are, once `takes` says so.
+    /// A server on the kernel's TCP in the clients' namespace, once `takes` returns true.
     pub fn peer(&self, program: &[String], mut takes: impl FnMut() -> bool) -> Result<Child, String> {
         let child = self.spawn(&self.clients, program)?;
         until("the peer is there", &mut takes).map(|()| child)
     }
 
-    /// Starts it with all that it says in a file. It has a process group of its
-    /// own, since some signal all of theirs, and ends when this process does.
+    /// Starts a process with its output in a file. It has its own process group, since some
+    /// programs signal all of theirs, and ends with this process.
     fn spawn(&self, namespace: &Namespace, words: &[String]) -> Result<Child, String> {
         let path = self.folder().join(SAID);
         let file = File::options().create(true).append(true).open(path).map_err(because("a file"))?;
@@ -137,28 +137,28 @@ impl<'a> World<'a> {
         namespace.spawn(&mut command).map_err(|e| e.to_string())
     }
 
-    /// Runs a client on the stack of this world to its end; what it printed.
+    /// Runs a client on the stack of this setup to its end; returns its output.
     pub fn client(&self, program: &[&str]) -> Result<String, String> {
         let program: Vec<String> = program.iter().map(|&word| word.to_owned()).collect();
         run(&self.ours, &self.words(&program), LIMIT)
     }
 
-    /// Runs a client on the kernel's TCP to its end; what it printed.
+    /// Runs a client on the kernel's TCP to its end; returns its output.
     pub fn peer_client(&self, program: &[&str]) -> Result<String, String> {
         let program: Vec<String> = program.iter().map(|&word| word.to_owned()).collect();
         run(&self.clients, &program, LIMIT)
     }
 
-    /// The last that servers said here.
+    /// Last lines of the servers' output.
     pub fn said(&self) -> String {
         tail(&std::fs::read(self.folder().join(SAID)).unwrap_or_default())
     }
 }
 
-/// Runs `words` to their end, `limit` at most; what they printed.
+/// Runs `words` to their end, at most `limit`; returns their output.
 ///
 /// # Errors
-/// They fail: the last that was said.
+/// They fail; with the last lines of their output.
 pub fn run(namespace: &Namespace, words: &[String], limit: Duration) -> Result<String, String> {
     let out = finished(namespace, words, limit)?;
     if out.status.success() {
@@ -168,19 +168,19 @@ pub fn run(namespace: &Namespace, words: &[String], limit: Duration) -> Result<S
     Err(format!("{} ends with {}: {said}", words.join(" "), out.status))
 }
 
-/// Runs `words` to their end, `limit` at most, however they end.
+/// Runs `words` to their end, at most `limit`, with any exit status.
 pub fn finished(
     namespace: &Namespace,
     words: &[String],
     limit: Duration,
 ) -> Result<std::process::Output, String> {
     let mut command = namespace.command("timeout");
-    // Politely first: what is under `greenwave run` ends with it.
+    // SIGTERM first: a program under `greenwave run` ends with it.
     command.args(["--kill-after=10", &limit.as_secs().to_string()]).args(words).stdin(Stdio::null());
     command.output().map_err(because("timeout"))
 }
 
-/// The last lines of something that was said.
+/// Last lines of an output.
 fn tail(said: &[u8]) -> String {
     let said = String::from_utf8_lossy(said);
     let lines: Vec<&str> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
@@ -191,7 +191,7 @@ fn tail(said: &[u8]) -> String {
 const LINES: usize = 3;
 const CHARS: usize = 400;
 
-/// Looks until `is` holds.
+/// Polls until `is` holds.
 pub fn until(what: &str, mut is: impl FnMut() -> bool) -> Result<(), String> {
     let end = Instant::now() + LIMIT;
     while !is() {
@@ -203,12 +203,12 @@ pub fn until(what: &str, mut is: impl FnMut() -> bool) -> Result<(), String> {
     Ok(())
 }
 
-/// For `map_err`: what could not be done, and why.
+/// For `map_err`: adds the failed action.
 pub fn because<E: Display>(what: &str) -> impl Fn(E) -> String + '_ {
     move |e| format!("{what}: {e}")
 }
 
-/// A server that takes connections, ended when this is dropped.
+/// A server that accepts connections; ended on drop.
 pub struct Server<'a> {
     world: &'a World<'a>,
     child: Child,
@@ -216,10 +216,10 @@ pub struct Server<'a> {
 }
 
 impl Server<'_> {
-    /// Looks until `is` holds, as long as it runs.
+    /// Polls until `is` holds, while the server runs.
     ///
     /// # Errors
-    /// It ends, or a minute has passed, which means `otherwise`; with what it said.
+    /// It ends, or a minute has passed, reported as `otherwise`; with its output.
     pub fn wait_until(&mut self, otherwise: &str, is: impl Fn(&Self) -> bool) -> Result<(), String> {
         let end = Instant::now() + LIMIT;
         while !is(self) {
@@ -234,12 +234,12 @@ impl Server<'_> {
         Ok(())
     }
 
-    /// A connection of a client; it gives up after a minute.
+    /// A client's connection, with a timeout of a minute.
     pub fn connect(&self) -> io::Result<TcpStream> {
         self.world.clients.enter(|| self.connect_here())
     }
 
-    /// So many of them.
+    /// `number` connections.
     pub fn connections(&self, number: usize) -> Result<Vec<TcpStream>, String> {
         let all = || (0..number).map(|_| self.connect_here()).collect::<io::Result<_>>();
         self.world.clients.enter(all).map_err(because("a connection"))
@@ -252,13 +252,13 @@ impl Server<'_> {
         Ok(stream)
     }
 
-    /// Its processes that are called `name`, who started others before those.
+    /// Its processes called `name`, parents before children.
     pub fn processes(&self, name: &str) -> Vec<u32> {
         let family = proc::family(self.child.id());
         family.into_iter().filter(|&id| proc::name(id) == name).collect()
     }
 
-    /// ctrl-C; it must end, and `greenwave run` must be content.
+    /// Sends SIGINT; the program must end, and `greenwave run` must succeed.
     pub fn stop(mut self) -> Result<(), String> {
         match self.end()? {
             Some(status) if self.world.stack == Stack::Kernel || status.success() => Ok(()),
@@ -284,19 +284,19 @@ impl Server<'_> {
     }
 }
 
-/// Longer than `greenwave run` leaves a program.
+/// Longer than the grace period of `greenwave run`.
 const END: Duration = Duration::from_secs(20);
 
 impl Drop for Server<'_> {
     fn drop(&mut self) {
         if matches!(self.child.try_wait(), Ok(None)) {
-            // What does not end is killed with the child.
+            // A process that does not end is killed with the child.
             let _ = self.end();
         }
     }
 }
 
-/// `signal` to a process that may have ended.
+/// Sends `signal` to a process that may have ended.
 pub fn signal(id: u32, signal: Signal) {
     if let Some(pid) = id.try_into().ok().and_then(Pid::from_raw) {
         let _ = kill_process(pid, signal);

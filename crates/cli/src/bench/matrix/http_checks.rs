@@ -1,4 +1,4 @@
-//! That a program serves, and that what it serves is whole; and clients.
+//! Tests that a program serves complete content; and tests of clients.
 
 use host::netlab::client::noise;
 
@@ -9,10 +9,10 @@ use super::verdict::Came;
 
 /// Requests on one connection.
 const REQUESTS: usize = 100;
-/// Clients that load at once.
+/// Concurrent clients.
 const CLIENTS: usize = 4;
 
-/// `program` as it usually is, with something to serve.
+/// `program` in its usual setup, with content.
 pub fn serving<'a>(
     program: Program,
     world: &'a World<'_>,
@@ -64,7 +64,7 @@ pub fn upload(program: Program, world: &World<'_>) -> Result<Came, String> {
     let curl = ["curl", "--silent", "--show-error", "--fail", "--max-time", "60"];
     let how: &[&str] = match program {
         Program::Nginx | Program::Asyncio | Program::Node | Program::Java => &["--upload-file", &path],
-        // A script gets it.
+        // A script receives it.
         _ => &["--request", "POST", "--upload-file", &path],
     };
     let name = if matches!(program, Program::Lighttpd | Program::Apache) { "up.cgi" } else { "up" };
@@ -85,7 +85,7 @@ pub fn upload(program: Program, world: &World<'_>) -> Result<Came, String> {
     server.stop().map(|()| Came::Works)
 }
 
-/// A client on our stack, and its server on the kernel's.
+/// A client on greenwave's stack, and its server on the kernel's.
 pub fn client(feature: Feature, program: Program, world: &World<'_>) -> Result<Came, String> {
     match program {
         Program::Iperf3 => iperf3(feature, world),
@@ -93,7 +93,7 @@ pub fn client(feature: Feature, program: Program, world: &World<'_>) -> Result<C
     }
 }
 
-/// Downloads, fifty at once.
+/// Number of downloads, fifty at a time.
 const DOWNLOADS: usize = 200;
 
 fn curl(feature: Feature, world: &World<'_>) -> Result<Came, String> {
@@ -128,7 +128,7 @@ fn curl(feature: Feature, world: &World<'_>) -> Result<Came, String> {
             whole()
         }
         Feature::KeepAlive => {
-            // After each, how many connections it took to open.
+            // Prints the number of opened connections after each transfer.
             let said =
                 world.client(&[&curl[..], &["--write-out", "%{num_connects}", &small, &small]].concat())?;
             match said == format!("{SMALL}1{SMALL}0") {

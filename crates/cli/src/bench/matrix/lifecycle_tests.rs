@@ -1,4 +1,4 @@
-//! Ends of programs and of their workers, and what comes after.
+//! Tests of the end and restart of programs and of their workers.
 
 use std::io::Read;
 use std::net::TcpStream;
@@ -11,10 +11,10 @@ use super::http_checks::serving;
 use super::program::{AGAIN, BIG, Program, Shape};
 use super::verdict::Came;
 
-/// Connections that are open when something ends.
+/// Open connections at the end of a process.
 const OPEN: usize = 10;
 
-/// `program`, and when it has ended the same once more, on the same stack.
+/// Starts `program` and, after its end, starts it again on the same stack.
 fn twice<'a>(program: Program, world: &'a World<'_>) -> Result<Server<'a>, String> {
     program.files(world, b"")?;
     let shell = ["sh", "-c", "\"$@\"; exec \"$@\"", "sh"].map(str::to_owned);
@@ -22,14 +22,14 @@ fn twice<'a>(program: Program, world: &'a World<'_>) -> Result<Server<'a>, Strin
     world.serve(&words, program.port())
 }
 
-/// Connections that have been answered.
+/// Connections with an answered request.
 fn open(program: Program, server: &Server<'_>) -> Result<Vec<TcpStream>, String> {
     let mut streams = server.connections(OPEN)?;
     streams.iter_mut().try_for_each(|stream| program.ask(stream))?;
     Ok(streams)
 }
 
-/// Each must end, politely or not.
+/// Checks that each connection ends, by FIN or RST.
 fn all_end(streams: Vec<TcpStream>) -> Result<(), String> {
     for mut stream in streams {
         if let Err(e) = stream.read_to_end(&mut Vec::new())
@@ -41,7 +41,7 @@ fn all_end(streams: Vec<TcpStream>) -> Result<(), String> {
     Ok(())
 }
 
-/// Until others than `before` run and serve.
+/// Waits until processes other than `before` run and serve.
 fn others_serve(program: Program, server: &Server<'_>, before: &[u32]) -> Result<(), String> {
     until("another one runs", || {
         let now = server.processes(program.process());
@@ -96,7 +96,7 @@ pub fn reload(program: Program, world: &World<'_>) -> Result<Came, String> {
     let Some(&first) = server.processes(program.process()).first() else {
         return Err("it has no process".to_owned());
     };
-    // It has its configuration in the same file.
+    // The configuration is in the same file.
     program.words(world, OURS, Shape::Next)?;
     signal(first, if program == Program::Nginx { Signal::HUP } else { Signal::USR1 });
     stream.read_to_end(&mut answer).map_err(because("what is under way"))?;

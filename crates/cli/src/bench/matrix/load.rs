@@ -1,4 +1,4 @@
-//! Load generators of others, which count errors.
+//! Third-party load generators that count errors.
 
 use host::netlab::is_installed;
 
@@ -37,12 +37,12 @@ pub fn load(program: Program, world: &World<'_>) -> Result<Came, String> {
 #[derive(Clone, Copy, Debug)]
 enum Generator {
     Wrk,
-    /// With keep-alive or without.
+    /// With or without keep-alive.
     Ab(bool),
     H2load,
-    /// Requests in a pipeline.
+    /// Pipelined requests.
     Redis(&'static str),
-    /// What it does.
+    /// Kind of operation.
     Memcslap(&'static str),
 }
 
@@ -75,7 +75,7 @@ impl Generator {
         words.split(' ').map(str::to_owned).collect()
     }
 
-    /// Whether it did all it was to do, as far as it says.
+    /// Checks its output for incomplete or failed requests.
     fn is_content(self, said: &str) -> Result<(), String> {
         let number = |begin: &str| {
             let line = said.lines().find_map(|line| line.trim().strip_prefix(begin))?;

@@ -1,11 +1,10 @@
-//! `greenwave bench matrix`: what unmodified programs bear on our stack, program
-//! by feature.
+//! `greenwave bench matrix`: compatibility of unmodified programs with greenwave's stack, by
+//! program and feature.
 //!
-//! Every field is a trial of its own: the program as its package has it, started
-//! by `greenwave run` in a network namespace, and its peers on the kernel's TCP
-//! in another. What goes wrong is tried on the kernel's TCP, too: where it goes
-//! wrong as well, that is a limit of the program's, or of the trial, and said to
-//! be one. Nothing here measures speed: that is `bench programs`.
+//! Each cell is a separate trial: the program of Debian's package, started by `greenwave run` in a
+//! network namespace, and its peers on the kernel's TCP in another. A failed trial is repeated on
+//! the kernel's TCP: if it fails there too, it counts as a limit of the program or of the trial.
+//! Nothing here measures speed; `bench programs` does.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -75,10 +74,10 @@ fn feature(name: &str) -> Result<Feature, String> {
     known.ok_or_else(|| format!("{name:?} is none of: {}", Feature::ALL.map(Feature::name).join(", ")))
 }
 
-/// Tries all that is asked for, and prints what came of it.
+/// Runs the requested trials and prints the results.
 ///
 /// # Errors
-/// No laboratory here, or the page cannot be written.
+/// No network lab is possible here, or the page cannot be written.
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let lab = comparison::lab("bench matrix")?;
     args.page.as_deref().map_or(Ok(()), Error::unless_writable)?;
@@ -115,9 +114,9 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     Ok(if has_failed(&rows) { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// Clients, servers and `greenwave run`, which start with this program's limit,
-/// may have as many descriptors as the machine allows. Where that is refused,
-/// there are fewer connections, and a trial says so.
+/// Raises the limit of descriptors to the machine's maximum for clients, servers and `greenwave
+/// run`, which inherit it. If that is refused, there are fewer connections, and the trial reports
+/// it.
 fn raise_limit() {
     let limit = getrlimit(Resource::Nofile);
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });

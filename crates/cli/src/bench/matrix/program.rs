@@ -1,7 +1,7 @@
-//! The programs: how each is started, as somebody would who uses it (with
-//! workers, threads, uploads), and how one asks it.
+//! Programs under test: the command line of each as in normal use, with workers, threads and
+//! uploads, and their requests.
 //!
-//! [`crate::programs`] has some of them as they are measured: alone on a core.
+//! [`crate::programs`] has some of them in a setup for measurements: alone on a core.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -26,25 +26,25 @@ pub enum Program {
     Iperf3,
 }
 
-/// What a program is to be like in a trial.
+/// Variant of a program's setup in a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     Usual,
-    /// With workers, if it can have any.
+    /// With workers, if the program has any.
     Workers,
-    /// It may have no more than [`DESCRIPTORS`].
+    /// Limited to [`DESCRIPTORS`] descriptors.
     Few,
-    /// It serves another folder, `next`.
+    /// Serves another folder, `next`.
     Next,
 }
 
 pub const DESCRIPTORS: usize = 64;
-/// The file, or value, that is not small.
+/// Size of the large file or value.
 pub const BIG: usize = 64 << 20;
-/// What is served as `/small`, and the same after a reload.
+/// Content of `/small`, and the same after a reload.
 pub const SMALL: &str = "hello\n";
 pub const AGAIN: &str = "again\n";
-/// The name of a value.
+/// Key of the value.
 const KEY: &str = "k";
 
 const LIGHTTPD: &str = "server.document-root = \"ROOT\"\nserver.bind = \"ADDRESS\"\nserver.port = 80\n\
@@ -69,9 +69,9 @@ const MODULES: &str = "/usr/lib/apache2/modules";
 const ASYNCIO: &str = include_str!("serve.py");
 const NODE: &str = include_str!("serve.js");
 const JAVA: &str = include_str!("Serve.java");
-/// Debian's, which may not be the first in PATH.
+/// Debian's Python, which may not be the first in PATH.
 const PYTHON: &str = "/usr/bin/python3";
-/// Says the sum of what is uploaded.
+/// Script that returns the checksum of an upload.
 const SUM: &str = "#!/bin/sh\nprintf 'Content-Type: text/plain\\r\\n\\r\\n'\nexec sha256sum\n";
 
 impl Program {
@@ -105,7 +105,7 @@ impl Program {
         }
     }
 
-    /// What is started.
+    /// Executable.
     pub const fn file(self) -> &'static str {
         match self {
             Self::Apache => "apache2",
@@ -114,7 +114,7 @@ impl Program {
         }
     }
 
-    /// What its source is called.
+    /// Name of its source package.
     pub const fn upstream(self) -> &'static str {
         match self {
             Self::Redis => "redis",
@@ -122,7 +122,7 @@ impl Program {
         }
     }
 
-    /// What its processes are called.
+    /// Name of its processes.
     pub const fn process(self) -> &'static str {
         match self {
             Self::HttpServer | Self::Asyncio => "python3",
@@ -130,7 +130,7 @@ impl Program {
         }
     }
 
-    /// What it lacks on this machine, if anything.
+    /// Requirement that is missing on this machine, if any.
     pub fn is_missing(self) -> Option<String> {
         let file = self.file();
         if !host::netlab::is_installed(file) {
@@ -143,7 +143,7 @@ impl Program {
         modules.then(|| format!("Apache's modules are not in {MODULES}"))
     }
 
-    /// Its version, as it says itself.
+    /// Version that it prints.
     pub fn version(self) -> Option<String> {
         let flag = match self {
             Self::Lighttpd | Self::Nginx | Self::Apache | Self::Redis | Self::Node | Self::Iperf3 => "-v",
@@ -170,15 +170,15 @@ impl Program {
         matches!(self, Self::Curl | Self::Iperf3)
     }
 
-    /// Whether it has other processes to serve.
+    /// True if it serves in other processes.
     pub const fn has_workers(self) -> bool {
         matches!(self, Self::Lighttpd | Self::Nginx | Self::Apache)
     }
 
-    /// How it is started at `addr`, in the foreground.
+    /// Command line that starts it at `addr`, in the foreground.
     ///
     /// # Errors
-    /// A file of its cannot be written.
+    /// One of its files cannot be written.
     pub fn words(self, world: &World<'_>, addr: &str, shape: Shape) -> Result<Vec<String>, String> {
         let folder = world.folder().display().to_string();
         let root = if shape == Shape::Next { format!("{folder}/next") } else { folder.clone() };
@@ -262,10 +262,10 @@ impl Program {
         Ok(words.iter().map(|&word| word.to_owned()).collect())
     }
 
-    /// What it is asked for lies in the folder; for those that have values, see [`store`](Self::store).
+    /// Writes the served files; for programs with values see [`store`](Self::store).
     pub fn files(self, world: &World<'_>, big: &[u8]) -> Result<(), String> {
         let next = world.folder().join("next");
-        // Not the folders above it: those are gone once the benchmark is interrupted.
+        // Does not create parent folders: they are gone after an interruption.
         if !next.exists() {
             std::fs::create_dir(&next).map_err(because("a folder"))?;
         }
@@ -277,7 +277,7 @@ impl Program {
         std::fs::set_permissions(script, may).map_err(because("a file"))
     }
 
-    /// Stores `value` over `stream`; only those that hold values.
+    /// Stores `value` over `stream`; only for programs with values.
     pub fn store(self, stream: &mut TcpStream, value: &[u8]) -> Result<(), String> {
         let len = value.len();
         let (head, done) = match self {
@@ -290,8 +290,8 @@ impl Program {
         ends_with(stream, done.as_bytes()).map(drop)
     }
 
-    /// Asks for the file `path` and reads the first of the answer; the
-    /// connection ends with it.
+    /// Requests the file `path` and reads the beginning of the answer; the server closes the
+    /// connection at its end.
     pub fn begin(self, stream: &mut TcpStream, path: &str) -> Result<Vec<u8>, String> {
         let request = format!("GET {path} HTTP/1.0\r\nHost: a\r\n\r\n");
         stream.write_all(request.as_bytes()).map_err(because("it reads"))?;
@@ -299,8 +299,8 @@ impl Program {
         stream.read_exact(&mut begin).map_err(because("it begins to answer")).map(|()| begin)
     }
 
-    /// Asks for the value, or for the file `path`, and reads until the
-    /// connection ends: `value` must come back, all of it and nothing else.
+    /// Requests the value or the file `path`, and reads until the connection ends: the answer must
+    /// be exactly `value`.
     pub fn fetch(self, mut stream: TcpStream, path: &str, value: &[u8]) -> Result<(), String> {
         let request = match self {
             Self::Redis => format!("*2\r\n$3\r\nGET\r\n$1\r\n{KEY}\r\n*1\r\n$4\r\nQUIT\r\n"),
@@ -313,7 +313,7 @@ impl Program {
         self.brings(&answer, value)
     }
 
-    /// Whether `answer` brings `value`.
+    /// Checks that `answer` contains `value`.
     pub fn brings(self, answer: &[u8], value: &[u8]) -> Result<(), String> {
         let len = value.len();
         let (head, tail) = match self {
@@ -331,7 +331,7 @@ impl Program {
         same.then_some(()).ok_or_else(|| format!("{} bytes for {len}, or others: {begin:?}", answer.len()))
     }
 
-    /// Asks for something small; the connection stays.
+    /// Sends a small request; the connection stays open.
     pub fn ask(self, stream: &mut TcpStream) -> Result<(), String> {
         let (request, end) = match self {
             Self::Redis => ("PING\r\n", "+PONG\r\n"),
@@ -343,7 +343,7 @@ impl Program {
     }
 }
 
-/// Reads until what came ends with `end`.
+/// Reads until the input ends with `end`.
 pub fn ends_with(stream: &mut TcpStream, end: &[u8]) -> Result<Vec<u8>, String> {
     let mut answer = Vec::new();
     let mut bytes = [0; 4096];
@@ -357,7 +357,7 @@ pub fn ends_with(stream: &mut TcpStream, end: &[u8]) -> Result<Vec<u8>, String> 
     Ok(answer)
 }
 
-/// The first word that looks like one.
+/// First word that looks like a version.
 fn version_in(said: &str) -> Option<String> {
     let words = said.split(|c: char| c.is_whitespace() || "/=\"".contains(c));
     let mut words = words.map(|word| word.trim_start_matches('v'));
@@ -370,14 +370,15 @@ mod tests {
 
     #[test]
     fn a_version_is_found_in_what_programs_say() {
-        // Those that are here: from a version's own words, such as those of `nginx -v`.
+        // Only installed programs are tested, with the output of their version flags, such as
+        // `nginx -v`.
         use Program::{Apache, Iperf3, Java, Lighttpd, Memcached, Nginx, Node, Redis};
         for program in [Apache, Iperf3, Java, Lighttpd, Memcached, Nginx, Node, Redis] {
             if let Some(why) = program.is_missing() {
                 eprintln!("skipped: a_version_is_found_in_what_programs_say: {why}");
                 continue;
             }
-            let version = program.version().unwrap_or_else(|| panic!("{program:?} says none"));
+            let version = program.version().unwrap_or_else(|| panic!("{program:?} has no version"));
             let parts = version.split(|c: char| !c.is_ascii_digit());
             assert!(parts.filter(|part| !part.is_empty()).count() >= 2, "{program:?}: {version}");
         }

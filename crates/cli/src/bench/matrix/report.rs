@@ -11,13 +11,13 @@ use super::verdict::{self, Came, Row};
 use crate::report::Header;
 use crate::table::Table;
 
-/// What is not said in a field, each text once: its number is in the fields.
+/// Footnotes, each text once; cells refer to their numbers.
 #[derive(Default)]
 struct Notes(Vec<String>);
 
 impl Notes {
     fn number(&mut self, why: &str) -> usize {
-        // On a line of its own, and nothing that Markdown takes for its own.
+        // One line, without characters special to Markdown.
         let why =
             why.split_whitespace().collect::<Vec<_>>().join(" ").replace('<', "\\<").replace('|', "\\|");
         let known = self.0.iter().position(|note| *note == why);
@@ -28,7 +28,7 @@ impl Notes {
     }
 }
 
-/// A row for each feature, a column for each program.
+/// One row per feature, one column per program.
 fn table(rows: &[Row], features: &[Feature], notes: &mut Notes) -> Table {
     let heads: Vec<String> =
         rows.iter().map(|row| format!("{} {}", row.program.name(), row.version)).collect();
@@ -50,7 +50,7 @@ fn notes_as_list(notes: &Notes) -> String {
     notes.0.iter().enumerate().map(|(index, note)| format!("{}. {note}\n", index + 1)).collect()
 }
 
-/// The table for a terminal: a line for each program and feature.
+/// Table for a terminal: one line per program and feature.
 pub fn text(rows: &[Row], features: &[Feature]) -> String {
     let mut table = Table::new(4, &["program", "version", "feature", "result"]);
     for row in rows {
@@ -68,7 +68,7 @@ pub fn text(rows: &[Row], features: &[Feature]) -> String {
     table.to_string()
 }
 
-/// The page, whole.
+/// The whole page.
 pub fn markdown(rows: &[Row], features: &[Feature], device: &str) -> String {
     let mut notes = Notes::default();
     let table = table(rows, features, &mut notes).markdown();
@@ -94,7 +94,7 @@ pub fn markdown(rows: &[Row], features: &[Feature], device: &str) -> String {
     page
 }
 
-/// A program's own tests: files of which the same is to be said are in one row.
+/// A program's own tests; files with equal results share a row.
 fn files(program: &str, results: &Results) -> String {
     let mut alike: Vec<([String; 2], Vec<&str>)> = Vec::new();
     for (file, cells) in results.files() {
@@ -112,7 +112,7 @@ fn files(program: &str, results: &Results) -> String {
     format!("\n## {program}'s own tests\n\nOf {}, file by file.\n\n{}", results.source, table.markdown())
 }
 
-/// The same for programs.
+/// Results as JSON.
 pub fn json(rows: &[Row], features: &[Feature], device: &str) -> Value {
     let fields = rows.iter().flat_map(|row| {
         features.iter().zip(&row.came).map(|(feature, came)| {

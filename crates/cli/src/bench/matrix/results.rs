@@ -1,25 +1,25 @@
-//! What a program's own tests say, file by file, on our stack and on the kernel's.
+//! Results of a program's own tests, per file, on greenwave's stack and on the kernel's.
 //!
-//! The kernel's TCP is the judge: what fails there as well is none of our doing,
-//! and what is skipped is said to be skipped, never to pass.
+//! The kernel's TCP is the reference: a test that fails there too does not count against greenwave.
+//! A skipped test is reported as skipped, never as passed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What one file of tests says.
+/// Result of one test file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct File {
-    /// Tests that pass, where they are told one by one.
+    /// Passed tests, if reported individually.
     pub passed: usize,
-    /// What fails: names of tests, or numbers.
+    /// Failed tests, by name or number.
     pub failed: Vec<String>,
     /// Tests that were not run.
     pub left_out: Vec<String>,
-    /// Why none of it was run.
+    /// Reason why none was run.
     pub skipped: Option<String>,
 }
 
 impl File {
-    /// All of it, in a field.
+    /// Text of a table cell.
     fn cell(&self) -> String {
         match (&self.skipped, &self.failed[..], &self.left_out[..]) {
             (Some(why), [], _) => format!("skipped: {why}"),
@@ -34,22 +34,22 @@ impl File {
     }
 }
 
-/// What all tests said on one stack.
+/// Results of all tests on one stack.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Said {
     pub files: BTreeMap<String, File>,
-    /// They have run to their end.
+    /// True if they ran to their end.
     pub whole: bool,
 }
 
 impl Said {
-    /// The files in which something fails.
+    /// Files with failures.
     pub fn failed(&self) -> Vec<String> {
         let failed = self.files.iter().filter(|(_, file)| !file.failed.is_empty());
         failed.map(|(name, _)| name.clone()).collect()
     }
 
-    /// Puts what `again` says of files in the place of what was said before.
+    /// Replaces the results of files that `again` contains.
     pub fn replace(&mut self, again: Self) {
         self.whole &= again.whole;
         self.files.extend(again.files);
@@ -73,11 +73,11 @@ impl Said {
     }
 }
 
-/// What that means for us.
+/// Verdict on greenwave's stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     Works,
-    /// What goes wrong goes wrong on the kernel's TCP, too.
+    /// Every failure also occurs on the kernel's TCP.
     Limited,
     Fails,
 }
@@ -85,7 +85,7 @@ pub enum Verdict {
 /// The same tests on both stacks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Results {
-    /// The source's name and version.
+    /// Name and version of the source.
     pub source: String,
     pub verdict: Verdict,
     pub summary: String,
@@ -94,7 +94,7 @@ pub struct Results {
 }
 
 impl Results {
-    /// Compares what `ours` and the `kernel` say of the tests of `source`.
+    /// Compares the results `ours` and `kernel` of the tests of `source`.
     pub fn new(source: &str, ours: Said, kernel: Said) -> Self {
         let worse = |name: &&String| match (ours.files.get(*name), kernel.files.get(*name)) {
             (Some(here), Some(there)) => {
@@ -125,7 +125,7 @@ impl Results {
         Self { source: source.to_owned(), verdict, summary, ours, kernel }
     }
 
-    /// Each file, and what came of it on our stack and on the kernel's.
+    /// Each file, with its results on greenwave's stack and on the kernel's.
     pub fn files(&self) -> impl Iterator<Item = (&str, [String; 2])> {
         let names: BTreeSet<&String> = self.ours.files.keys().chain(self.kernel.files.keys()).collect();
         names.into_iter().map(|name| (name.as_str(), [self.ours.cell(name), self.kernel.cell(name)]))
@@ -136,7 +136,7 @@ impl Results {
 mod tests {
     use super::*;
 
-    /// Of each word a file: `a` passes, `a!` fails, `a?` is skipped.
+    /// One file per word: `a` passes, `a!` fails, `a?` is skipped.
     fn said(words: &str, whole: bool) -> Said {
         let files = words.split_whitespace().map(|word| {
             let file = match word.chars().last() {

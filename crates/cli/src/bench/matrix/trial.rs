@@ -1,4 +1,4 @@
-//! One field of the matrix: a program and a feature, tried.
+//! One cell of the matrix: a trial of a program and a feature.
 
 use super::feature::Feature;
 use super::harness::{Place, World};
@@ -7,7 +7,7 @@ use super::verdict::Came;
 use super::{connection_flood, http_checks, lifecycle_tests, load, suite};
 use crate::programs::Stack;
 
-/// Tries `feature` of `program` on our stack, and what goes wrong there on the kernel's.
+/// Tests `feature` of `program` on greenwave's stack; a failure is repeated on the kernel's.
 pub fn tried(place: &Place<'_>, program: Program, feature: Feature) -> Came {
     if let Some(why) = feature.is_without(program) {
         return Came::Without(why);
@@ -31,7 +31,7 @@ pub fn tried(place: &Place<'_>, program: Program, feature: Feature) -> Came {
     }
 }
 
-/// What comes of it on the stack of `world`, or what did not go as it should.
+/// Runs the trial on the stack of `world`; returns its result or the failure.
 fn run(feature: Feature, program: Program, world: &World<'_>) -> Result<Came, String> {
     match feature {
         _ if program.is_client() => http_checks::client(feature, program, world),

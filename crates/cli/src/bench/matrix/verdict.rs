@@ -1,28 +1,28 @@
-//! What came of trials: a word for each, and why.
+//! Results of trials: a word for each, and the reason.
 
 use super::program::Program;
 use super::results::{Results, Verdict};
 
-/// What came of a trial.
+/// Result of a trial.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Came {
-    /// It went as it should,
+    /// Works.
     Works,
-    /// or so, and there is more to say,
+    /// Works, with a note.
     Noted(String),
-    /// or but for this.
+    /// Works with this limit.
     Limited(String),
     Fails(String),
-    /// What the program's own tests say on both stacks.
+    /// Results of the program's own tests on both stacks.
     Suite(Box<Results>),
-    /// The program has no notion of it.
+    /// The program does not have the feature.
     Without(&'static str),
-    /// Not tried: what was not there.
+    /// Not run, with the missing requirement.
     Skipped(String),
 }
 
 impl Came {
-    /// The result, without why.
+    /// Word for the result, without the reason.
     pub fn word(&self) -> &'static str {
         let verdict = match self {
             Self::Works | Self::Noted(_) => Verdict::Works,
@@ -39,7 +39,7 @@ impl Came {
         }
     }
 
-    /// Why it is not that it works, or what else there is to say.
+    /// Reason for a result other than success, or the note.
     pub fn why(&self) -> Option<&str> {
         match self {
             Self::Works => None,
@@ -65,7 +65,7 @@ impl Came {
     }
 }
 
-/// A program, and what came of each feature.
+/// A program and its result for each feature.
 pub struct Row {
     pub program: Program,
     pub version: String,

@@ -1,14 +1,14 @@
-//! What is asked of every server.
+//! Cases: the requests sent to every server.
 
 use load::closed_loop::{Answer, Exchange, Kind, Pace};
 use queueing::Span;
 
 use crate::bench::baselines::{CHUNK, REQUEST, Serves};
 
-/// One thing that is measured.
+/// One measured case.
 #[derive(Clone, Debug)]
 pub struct Case {
-    /// Such as `echo-64 100`.
+    /// Name such as `echo-64 100`.
     pub name: String,
     pub serves: Serves,
     pub connections: u32,
@@ -17,8 +17,9 @@ pub struct Case {
     answer: Answer,
 }
 
-/// Requests per second of the open loop: the first is within what every server here can do; the second
-/// is more than the kernel's TCP on veth, or gVisor, answers in a closed loop, and latency is a queue's there.
+/// Request rates of the open loop, per second. All servers here sustain the first. The second
+/// exceeds the closed-loop rate of the kernel's TCP on veth and of gVisor, whose latency is then
+/// queueing.
 const RATES: [f64; 2] = [20_000.0, 80_000.0];
 
 impl Case {
@@ -40,7 +41,7 @@ impl Case {
         Self { name, serves, connections, pace, request, answer }
     }
 
-    /// The loop is closed with one request on each connection.
+    /// Closed loop with one request on each connection.
     fn closed(serves: Serves, length: usize, connections: u32) -> Self {
         Self::new(serves, length, connections, Pace::Closed { outstanding: 1 })
     }
@@ -49,7 +50,7 @@ impl Case {
         Self::new(serves, length, connections, Pace::poisson(rate_per_s, 0))
     }
 
-    /// What a client does for `time`.
+    /// Client workload for `time`.
     pub fn exchange(&self, time: Span, seed: u64) -> Exchange {
         let pace = match self.pace {
             Pace::Open { arrivals, .. } => Pace::Open { arrivals, seed },
@@ -58,20 +59,20 @@ impl Case {
         let (connections, request) = (self.connections, self.request.clone());
         Exchange {
             kinds: vec![Kind { connections, request, answer: self.answer, pace }],
-            // Long enough for TCP's windows to open, and for what all connections
-            // send at once in the beginning to be answered.
+            // Long enough for TCP's windows to open, and for the initial burst of all connections
+            // to be answered.
             warmup: time / 2,
             duration: time,
         }
     }
 
-    /// Whether its figure is a throughput in bytes.
+    /// True if its figure is a throughput in bytes.
     pub fn is_stream(&self) -> bool {
         matches!(self.serves, Serves::Sink | Serves::Source)
     }
 }
 
-/// A stream asks for so much at once: 1 MiB.
+/// Outstanding requests of a stream: 1 MiB.
 const STREAM_OUTSTANDING: u32 = 16;
 
 fn streams() -> [Case; 2] {
@@ -79,7 +80,7 @@ fn streams() -> [Case; 2] {
         .map(|serves| Case::new(serves, 0, 1, Pace::Closed { outstanding: STREAM_OUTSTANDING }))
 }
 
-/// Every case.
+/// All cases.
 pub fn full() -> Vec<Case> {
     let mut cases = Vec::new();
     for (serves, length) in [(Serves::Echo, 64), (Serves::Http, 0), (Serves::Echo, 16 * 1024)] {
@@ -90,7 +91,7 @@ pub fn full() -> Vec<Case> {
     cases
 }
 
-/// Of each kind one, small.
+/// One small case of each kind.
 pub fn smoke() -> Vec<Case> {
     let mut cases = vec![
         Case::closed(Serves::Echo, 64, 10),

@@ -1,4 +1,4 @@
-//! gVisor's netstack: a Go program that is built when there is a Go.
+//! gVisor's netstack: a Go program, built if Go is installed.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -7,21 +7,21 @@ use host::netlab::is_installed;
 
 use crate::source_dir;
 
-/// The program, or why there is none.
+/// Path of the program, or the reason why it does not exist.
 pub type Program = Result<PathBuf, String>;
 
-/// Beside our own program.
+/// Path beside this program.
 fn path() -> PathBuf {
     std::env::current_exe().unwrap_or_default().with_file_name("greenwave-bench-gvisor")
 }
 
-/// What an earlier run has built.
+/// Program built by an earlier run.
 pub fn built() -> Program {
     let path = path();
     if path.exists() { Ok(path) } else { Err("not built; `greenwave bench net` builds it".to_owned()) }
 }
 
-/// Builds it: some minutes and a download the first time, a second later on.
+/// Builds it: minutes and a download the first time, about a second later on.
 pub fn build() -> Program {
     let source = source_dir::path("bench/gvisor");
     if !source.exists() {

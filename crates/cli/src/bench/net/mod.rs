@@ -1,10 +1,9 @@
-//! `greenwave bench net`: TCP servers side by side.
+//! `greenwave bench net`: comparison of TCP servers.
 //!
-//! Each server is a process on a core of its own, in a network namespace; the
-//! client is our stack on another core, closed loop or at a fixed rate, and
-//! speaks to all of them alike. Rounds are interleaved, so that a slow phase
-//! of the machine meets every server; figures are medians over rounds. What
-//! cannot run here has a row that says why.
+//! Each server is a process on its own core, in a network namespace. The client is greenwave's
+//! stack on another core, in a closed loop or at a fixed rate, with the same workload for all
+//! servers. Rounds are interleaved, so that a slow phase of the machine affects every server;
+//! figures are medians over rounds. A server that cannot run here has a row with the reason.
 
 use std::process::ExitCode;
 
@@ -61,10 +60,10 @@ enum ReceiveOn {
     Sender,
 }
 
-/// Measures and prints what was found.
+/// Measures and prints the results.
 ///
 /// # Errors
-/// No laboratory here, or names that are none.
+/// No network lab is possible here, or a name does not exist.
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let lab = lab("bench net")?;
     let smoke = args.common.scale == Scale::Smoke;
@@ -123,7 +122,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     Ok(if args.common.check && !met { ExitCode::from(1) } else { ExitCode::SUCCESS })
 }
 
-/// Those of `all` that are named, or all when nothing is.
+/// Items of `all` that are named, or all if no names are given.
 fn chosen<'a, T: Named>(
     all: &'a [T],
     names: &[String],
@@ -136,7 +135,7 @@ fn chosen<'a, T: Named>(
     Ok(all.iter().filter(|one| names.is_empty() || names.iter().any(|name| fits(one, name))).collect())
 }
 
-/// What can be chosen by name.
+/// An item that can be selected by name.
 trait Named {
     fn label(&self) -> String;
 }

@@ -1,4 +1,4 @@
-//! The figures as tables, and the same as JSON.
+//! Results as tables and as JSON.
 
 use queueing::Span;
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use crate::bench::target::Goal;
 use crate::report::Header;
 use crate::table::{Table, micros};
 
-/// Tables, notes, and the goals as last lines.
+/// Prints tables, notes, and the goals as last lines.
 pub fn print(rows: &[Row], goals: &[Goal]) {
     let mut header = vec!["case", "server", "req/s", "per core", "cores", "p50", "p99", "p99.9"];
     let mut groups = vec![("", 2), ("thousands", 2), ("", 1), ("latency, µs", 3)];
@@ -82,10 +82,10 @@ pub fn print(rows: &[Row], goals: &[Goal]) {
     }
 }
 
-/// With fewer segments sent again the client's figures are the server's.
+/// Share of retransmitted segments above which the client's figures may differ from the server's.
 const RESENT_MIN: f64 = 0.01;
 
-/// The same figures for programs.
+/// Results as JSON.
 pub fn json(rows: &[Row], goals: &[Goal], rounds: u32, time: Span) -> Value {
     let row = |row: &Row| {
         let head = json!({

@@ -1,4 +1,4 @@
-//! What was measured of a server in a case: medians over rounds.
+//! Results of a server in a case: medians over rounds.
 
 use queueing::Span;
 
@@ -12,11 +12,11 @@ pub struct Row {
     pub system: System,
     pub case: Case,
     rounds: Vec<Measured>,
-    /// Why a round has no figures.
+    /// Error of a round without figures.
     failed: Option<String>,
 }
 
-/// A row's medians.
+/// Medians of a row.
 #[derive(Clone, Copy, Debug)]
 pub struct Figures {
     pub answers_per_s: f64,
@@ -26,21 +26,21 @@ pub struct Figures {
     pub p50: Span,
     pub p99: Span,
     pub p999: Span,
-    /// Connections that did not live to the end, over all rounds.
+    /// Connections closed before the end, over all rounds.
     pub broken: u64,
-    /// Share of the client's segments that were sent again, 0..=1.
+    /// Share of the client's segments that were retransmitted, 0..=1.
     pub resent: f64,
-    /// Segments that came to the client out of order, over all rounds.
+    /// Out-of-order segments received by the client, over all rounds.
     pub early: u64,
 }
 
 impl Figures {
-    /// Answers that one core of the server gives in a second.
+    /// Answers per second and core of the server.
     pub fn per_core(&self) -> f64 {
         self.answers_per_s / self.cores.max(1e-3)
     }
 
-    /// Payload in 10⁹ bits per second.
+    /// Payload in Gbit/s.
     pub fn gigabits(&self) -> f64 {
         self.bytes_per_s * 8.0 / 1e9
     }
@@ -58,7 +58,7 @@ impl Row {
         }
     }
 
-    /// The medians, unless no round has figures.
+    /// Medians, unless no round has figures.
     pub fn figures(&self) -> Result<Figures, &str> {
         match self.rounds.as_slice() {
             [] => Err(self.failed.as_deref().unwrap_or("no round was run")),
@@ -66,13 +66,13 @@ impl Row {
         }
     }
 
-    /// Each round by itself.
+    /// Figures of each round.
     pub fn each(&self) -> Vec<Figures> {
         self.rounds.iter().map(|round| medians(std::slice::from_ref(round))).collect()
     }
 }
 
-/// Of at least one round.
+/// Medians of at least one round.
 fn medians(rounds: &[Measured]) -> Figures {
     let of = |figure: fn(&Measured) -> f64| median(rounds, figure);
     let quantile = |q: f64| median_span(rounds, |m| m.latency.quantile(q));

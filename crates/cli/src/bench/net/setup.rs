@@ -1,11 +1,10 @@
-//! One server, one client and the cable between them, for one measurement.
+//! Test setup of one measurement: one server, one client and the link between them.
 //!
-//! On a veth pair the server has one end and the client, over AF_XDP, the
-//! other. A server on a TAP device has its descriptor, and the client a packet
-//! socket, which hears of checksums left out, on the kernel's end; where the kernel is the server it is the other way
-//! round. Unless asked otherwise, received packets are steered to the core of
-//! who receives them: these devices by themselves do the receiver's half of
-//! the work on the sender's core.
+//! On a veth pair the server has one end and the client, over AF_XDP, the other. A server on a TAP
+//! device has its descriptor, and the client a packet socket, which receives checksum-offload
+//! metadata, on the kernel's end; for the kernel as server the ends are swapped. By default,
+//! received packets are steered to the receiver's core: without steering, these devices do the
+//! receiver's half of the work on the sender's core.
 
 use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -31,11 +30,11 @@ use crate::panics;
 use crate::programs::SERVER;
 
 const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
-/// The server's device and the client's.
+/// Devices of the server and the client.
 const HERE: &str = "gw0";
 const THERE: &str = "gw1";
 
-/// What all measurements of a round share.
+/// Settings that all measurements of a round share.
 pub struct Setting<'a> {
     pub cores: Cores,
     pub time: Span,
@@ -46,7 +45,7 @@ pub struct Setting<'a> {
     pub seed: u64,
 }
 
-/// What one measurement found.
+/// Results of one measurement.
 #[derive(Clone, Debug)]
 pub struct Measured {
     pub answers_per_s: f64,
@@ -54,19 +53,19 @@ pub struct Measured {
     /// Share of a core that the server used.
     pub cores: f64,
     pub latency: Histogram,
-    /// Connections that did not live to the end.
+    /// Connections closed before the end.
     pub broken: u64,
-    /// Segments that the client sent again, of all it sent.
+    /// Retransmitted segments of the client, of all that it sent.
     pub resent: u64,
     pub sent: u64,
-    /// Segments that came to it before their turn: earlier ones were lost.
+    /// Segments that the client received out of order: earlier ones were lost.
     pub early: u64,
 }
 
 /// Measures `system` in `case`.
 ///
 /// # Errors
-/// Why it could not be measured, in a line.
+/// The reason why it could not be measured, in one line.
 pub fn measure(
     lab: &NetLab,
     system: &System,
@@ -110,7 +109,7 @@ impl Place<'_> {
         self.drive(device, mac, &child)
     }
 
-    /// The server makes the TAP device; we sit at its kernel end.
+    /// The server opens the TAP device; the client uses its kernel end.
     fn on_tap(&self) -> Result<Measured, String> {
         let said = |e: LabError| e.to_string();
         let child = self.start(&format!("tap:{HERE}"))?;
@@ -121,7 +120,7 @@ impl Place<'_> {
         self.drive(device, mac, &child)
     }
 
-    /// We hold the TAP device; the kernel serves at its end.
+    /// The client opens the TAP device; the kernel serves at its end.
     fn behind_tap(&self) -> Result<Measured, String> {
         let said = |e: LabError| e.to_string();
         let tap = self.server.enter(|| Tap::create(HERE)).map_err(|e| e.to_string())?;
@@ -133,7 +132,7 @@ impl Place<'_> {
         self.drive(tap, [2, 0, 0, 0, 0, 1], &child)
     }
 
-    /// Lets `core` work on what comes to `device`, if that is wanted.
+    /// Steers frames received on `device` to `core`, if that is configured.
     fn steer(&self, namespace: &Namespace, device: &str, core: CoreId) -> Result<(), String> {
         if self.setting.receive_on == ReceiveOn::Sender {
             return Ok(());
@@ -216,8 +215,8 @@ impl Place<'_> {
     }
 }
 
-/// Carries the exchange out; the server's time is read where the measured time
-/// begins and ends.
+/// Runs the exchange; samples the server's CPU time at the start and at the end of the measured
+/// interval.
 fn run<D: net::Device>(
     mut client: ClosedLoopClient,
     mut device: D,
@@ -257,8 +256,7 @@ fn run<D: net::Device>(
     })
 }
 
-/// A packet socket on `device` of this thread's namespace, and its hardware
-/// address.
+/// A packet socket on `device` of this thread's namespace, and its MAC address.
 fn packet_socket(device: &str) -> Result<(Packet, [u8; 6]), String> {
     let options = packet::Options { frames: FRAMES, ..packet::Options::default() };
     let (interface, mut sockets) = packet::open(device, &options).map_err(|e| e.to_string())?;

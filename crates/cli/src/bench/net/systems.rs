@@ -3,7 +3,7 @@
 use super::cases::Case;
 use crate::bench::baselines::Serves;
 
-/// Whose TCP/IP.
+/// TCP/IP stack of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stack {
     Kernel,
@@ -12,16 +12,16 @@ pub enum Stack {
     Gvisor,
 }
 
-/// Where the server's packets come from.
+/// Device of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Device {
-    /// A veth end with an address of the kernel's.
+    /// A veth end with an address of the kernel.
     Veth,
-    /// AF_XDP on a veth end, behind the kernel's receive path.
+    /// AF_XDP on a veth end, in generic mode.
     Xdp,
-    /// AF_XDP on a veth end, in the driver.
+    /// AF_XDP on a veth end, in native mode.
     XdpNative,
-    /// AF_PACKET's rings on a veth end.
+    /// AF_PACKET rings on a veth end.
     Packet,
     /// A TAP device.
     Tap,
@@ -32,11 +32,11 @@ pub enum Device {
 pub struct System {
     pub stack: Stack,
     pub device: Device,
-    /// What the figures do not say.
+    /// Note that the figures do not show.
     pub note: &'static str,
 }
 
-/// Every server, those first that others are held against.
+/// All servers, the reference servers first.
 pub const SYSTEMS: &[System] = &[
     System { stack: Stack::Kernel, device: Device::Veth, note: "epoll, one thread; offloads off" },
     System { stack: Stack::Greenwave, device: Device::Xdp, note: "generic XDP, copied frames" },
@@ -53,13 +53,12 @@ pub const SYSTEMS: &[System] = &[
 ];
 
 impl System {
-    /// Such as `greenwave/xdp`.
+    /// Name such as `greenwave/xdp`.
     pub fn name(&self) -> String {
         format!("{}/{}", self.stack.name(), self.device.name())
     }
 
-    /// Whether it takes part in `case`. Streams are compared with the kernel's
-    /// only.
+    /// True if it takes part in `case`. Streams are compared with the kernel only.
     pub fn serves(&self, case: &Case) -> bool {
         let stream = matches!(case.serves, Serves::Sink | Serves::Source);
         !stream || matches!(self.stack, Stack::Kernel | Stack::Greenwave)

@@ -1,4 +1,4 @@
-//! What was aimed at: ratios of our figures to others'.
+//! Goals: ratios of greenwave's figures to those of others.
 
 use load::closed_loop::Pace;
 
@@ -7,7 +7,7 @@ use super::results::{Figures, Row};
 use super::systems::{Device, Stack};
 use crate::bench::target::Goal;
 
-/// A server: whose, and on what.
+/// A server: its stack and its device.
 type Server = (Stack, Device);
 
 const KERNEL: Server = (Stack::Kernel, Device::Veth);
@@ -45,7 +45,7 @@ pub fn goals(rows: &[Row]) -> Vec<Goal> {
     ]
 }
 
-/// The figure of `ours` ÷ that of `theirs` in all cases that `fits`.
+/// Ratios of the figure of `ours` to that of `theirs` in all cases that `fits` accepts.
 fn ratios(
     rows: &[Row],
     ours: Server,

@@ -1,11 +1,9 @@
-//! `greenwave bench programs`: unmodified servers on the kernel's TCP and on
-//! ours, side by side.
+//! `greenwave bench programs`: unmodified servers on the kernel's TCP and on greenwave's.
 //!
-//! Each server, as its package has it, is started three times: on the kernel,
-//! on our stack without a policy, and with one by which small requests are
-//! urgent. All three have one and the same core and take turns, so that a slow
-//! phase of the machine meets them alike; figures are medians over rounds.
-//! What the machine cannot run has a row that says why.
+//! Each server of a Debian package is started three times: on the kernel, on greenwave's stack
+//! without a policy, and with a policy that makes small requests urgent. All three share one core
+//! in interleaved rounds, so that a slow phase of the machine affects all; figures are medians over
+//! rounds. A server that the machine cannot run has a row with the reason.
 
 use std::process::ExitCode;
 
@@ -48,17 +46,17 @@ fn program(name: &str) -> Result<Program, String> {
         .ok_or_else(|| format!("{name:?} is none of: {}", Program::ALL.map(Program::name).join(", ")))
 }
 
-/// Connections of small requests, and of others beside them.
+/// Connections of small requests, and of bulk requests beside them.
 #[derive(Clone, Copy, Debug)]
 struct Crowd {
     small: u32,
     bulk: u32,
 }
 
-/// Measures and prints what was found.
+/// Measures and prints the results.
 ///
 /// # Errors
-/// No laboratory here.
+/// No network lab is possible here.
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let lab = comparison::lab("bench programs")?;
     let (rounds, time, crowd) = match args.common.scale {
@@ -108,8 +106,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     Ok(if args.common.check && !met { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// One round of one program: what it can serve on each stack, then the same
-/// load for all.
+/// One round of one program: its capacity on each stack, then the same load for all stacks.
 fn measure(
     lab: &NetLab,
     program: Program,
@@ -146,7 +143,7 @@ fn measure(
             rows.add(program, *stack, case, Figures::of(&measured, 0));
         }
     }
-    // Others take all there is, whatever small requests come beside them.
+    // Bulk requests in a closed loop take all remaining capacity.
     for (stack, rig) in &mut rigs {
         let (request, answer) = program.ask(BULK);
         let pace = Pace::Closed { outstanding: 1 };

@@ -1,4 +1,4 @@
-//! The figures as a table, and the same as JSON; what was aimed at.
+//! Results as a table and as JSON, and the goals.
 
 use std::fmt;
 
@@ -10,14 +10,13 @@ use crate::programs::{Program, Stack};
 use crate::report::Header;
 use crate::table::{Table, micros};
 
-/// A goal and what became of it; held against every program, of which the
-/// worst decides.
+/// A goal and its result; checked for every program, of which the worst decides.
 pub struct Goal {
     what: &'static str,
-    /// At least so many times.
+    /// Smallest ratio that is accepted.
     target: f64,
     found: Vec<(Program, f64)>,
-    /// None when it could not be measured.
+    /// None if it could not be measured.
     pub holds: Option<bool>,
 }
 
@@ -57,7 +56,7 @@ impl fmt::Display for Goal {
     }
 }
 
-/// A table, notes, and the goals as last lines.
+/// Prints a table, notes, and the goals as last lines.
 pub fn print(rows: &Rows, goals: &[Goal]) {
     let header = ["server", "case", "stack", "req/s", "per core", "cores", "p50", "p99", "p99.9", "client"];
     let groups = [("", 3), ("thousands", 2), ("", 1), ("latency, µs", 3), ("", 1)];
@@ -91,7 +90,7 @@ pub fn print(rows: &Rows, goals: &[Goal]) {
     goals.iter().for_each(|goal| println!("{goal}"));
 }
 
-/// The same figures for programs.
+/// Results as JSON.
 pub fn json(rows: &Rows, goals: &[Goal], rounds: u32, time: Span) -> Value {
     let row = |row: &super::results::Row| {
         let f = row.figures();

@@ -1,22 +1,22 @@
-//! What was measured of a server in a case: medians over rounds.
+//! Results of a server in a case: medians over rounds.
 
 use queueing::Span;
 
 use crate::bench::comparison::{median, median_span};
 use crate::programs::{Measured, Program, Stack};
 
-/// What is asked, and how fast.
+/// Requests and rate of a case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Case {
-    /// Small requests, the next when the last is answered.
+    /// Small requests in a closed loop.
     Closed,
-    /// At half the rate that the slower stack can serve.
+    /// Small requests at half the capacity of the slower stack.
     Half,
-    /// At nine tenths of it.
+    /// Small requests at nine tenths of that capacity.
     Most,
-    /// Small requests at a twentieth of it, beside as many others as are served.
+    /// Small requests at a twentieth of that capacity, beside bulk requests in a closed loop.
     MixedSmall,
-    /// Those others.
+    /// Those bulk requests.
     MixedBulk,
 }
 
@@ -36,19 +36,19 @@ impl Case {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Figures {
     pub answers_per_s: f64,
-    /// Cores that the server used; of both kinds together where they are mixed.
+    /// Cores that the server used; for both kinds of requests together where they are mixed.
     pub cores: f64,
     pub p50: Span,
     pub p99: Span,
     pub p999: Span,
-    /// Connections that did not live to the end.
+    /// Connections closed before the end.
     pub broken: u64,
-    /// Share of the time in which the client had something to do.
+    /// Share of time in which the client had work.
     pub busy: f64,
 }
 
 impl Figures {
-    /// Of the `nth` kind of requests.
+    /// Figures of the `nth` kind of requests.
     pub fn of(measured: &Measured, nth: usize) -> Self {
         let tally = &measured.kinds[nth];
         let quantile = |q| tally.latency.quantile(q);
@@ -63,7 +63,7 @@ impl Figures {
         }
     }
 
-    /// Answers that one core of the server gives in a second.
+    /// Answers per second and core of the server.
     pub fn per_core(&self) -> f64 {
         self.answers_per_s / self.cores.max(1e-3)
     }
@@ -78,7 +78,7 @@ pub struct Row {
 }
 
 impl Row {
-    /// Medians, and the sum of what broke.
+    /// Medians, and the sum of closed connections.
     pub fn figures(&self) -> Figures {
         let rounds = &self.rounds;
         Figures {
@@ -93,7 +93,7 @@ impl Row {
     }
 }
 
-/// All lines, and why others are missing.
+/// All lines, and the reasons for missing ones.
 #[derive(Default)]
 pub struct Rows {
     pub rows: Vec<Row>,

@@ -1,4 +1,4 @@
-//! A core from hand to hand: by hand, and by the mechanism.
+//! Latency of a core handoff: by the kernel's scheduler alone, and by each mechanism.
 
 use std::ops::{Deref, DerefMut};
 use std::path::Path;
@@ -24,17 +24,18 @@ use crate::Error;
 const LC: TaskId = TaskId(0);
 const BE: TaskId = TaskId(1);
 const BEGIN_LOOKS: usize = 2;
-/// Between two measurements: whoever was woken sleeps again.
+/// Pause between measurements, in which a woken process goes back to sleep.
 const PAUSE: Duration = Duration::from_micros(200);
-/// Looks, each after a pause, at whether BE has come to its new core; else a try has no sample.
+/// Number of checks, each after a pause, for BE's arrival on its new core; without arrival a try
+/// has no sample.
 const ARRIVES: usize = 50;
-/// BE that was parked has the core again after so long; else a try has no sample.
+/// Time for a parked BE to get the core again; otherwise a try has no sample.
 const SETTLES: Span = Span::from_secs(1);
 
-/// Takes part as `part` until all is over.
+/// Runs the process `part` until the benchmark ends.
 ///
 /// # Errors
-/// No such part, no such page.
+/// The part or the page does not exist.
 pub fn part(part: &str, page: &Path) -> Result<(), Error> {
     let page = Page::open(page).map_err(|e| Error::file(page, &e))?;
     match part {
@@ -45,17 +46,17 @@ pub fn part(part: &str, page: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// A manager that puts everything back, whatever happens: who is frozen cannot be ended.
+/// A manager that undoes its changes on every path: a frozen process cannot be ended.
 struct Managed {
     manager: Box<dyn Manager>,
     is_back: bool,
 }
 
 impl Managed {
-    /// Puts everything back.
+    /// Undoes all changes.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     fn end(mut self) -> Result<(), Error> {
         self.is_back = true;
         let back = self.manager.put_back();
@@ -80,13 +81,13 @@ impl DerefMut for Managed {
 impl Drop for Managed {
     fn drop(&mut self) {
         if !self.is_back {
-            // Something failed already, and that is told.
+            // An earlier error is reported instead.
             let _ = self.manager.put_back();
         }
     }
 }
 
-/// A page, who takes part, and a folder for journals; gone with this.
+/// Shared page, processes, and a folder for journals; removed on drop.
 struct Rig {
     page: Page,
     lc: Part,
@@ -101,7 +102,7 @@ impl Rig {
         let page = Page::open(&path).map_err(|e| Error::file(&path, &e))?;
         let (lc, be) = (Part::start("lc", Some(&path))?, Part::start("be", Some(&path))?);
         let rig = Self { page, lc, be, folder };
-        // Each look gives up after 10 s; on a busy machine a process takes a while to begin.
+        // Each check times out after 10 s; on a busy machine a process is slow to start.
         match (0..BEGIN_LOOKS).find_map(|_| rig.page.beat_after(queueing::Time::ZERO)) {
             Some(_) => Ok(rig),
             None => {
@@ -111,12 +112,12 @@ impl Rig {
         }
     }
 
-    /// Both under a mechanism on `cores`.
+    /// Manages both processes under a mechanism on `cores`.
     fn manager(&self, cores: &[CoreId], mechanism: Mechanism) -> Result<(Managed, Allocator), Error> {
         self.manager_of(&self.be, cores, mechanism)
     }
 
-    /// LC and `be` under a mechanism on `cores`; under `runtime`, `be` has a pulse.
+    /// Manages LC and `be` under a mechanism on `cores`; under `runtime`, `be` has a signal page.
     fn manager_of(
         &self,
         be: &Part,
@@ -155,8 +156,8 @@ impl Drop for Rig {
     }
 }
 
-/// Whoever measures keeps to one core, and has all of these again when this is dropped:
-/// the machine that a report names has them all.
+/// Pins the benchmark to one core, and restores its affinity to these cores on drop: the machine in
+/// a report has all of them.
 struct Pinned(Vec<CoreId>);
 
 impl Drop for Pinned {
@@ -165,12 +166,12 @@ impl Drop for Pinned {
     }
 }
 
-/// Measures every operation within `bounds`, under each mechanism that works here; and
-/// why others are not among them.
+/// Measures every operation within `bounds` under each mechanism that works here; also returns the
+/// reasons why others do not.
 ///
 /// # Errors
-/// Fewer than two cores; what keeps processes from being scheduled; ctrl-C. Everything is
-/// put back all the same.
+/// Fewer than two cores, no permission to schedule processes, or ctrl-C. All changes are undone in
+/// any case.
 pub fn measure(bounds: Bounds) -> Result<(Vec<Operation>, Vec<String>), Error> {
     let ours = affinity::cores().map_err(|e| Error::new(format!("cannot read the allowed cores: {e}")))?;
     let (Some(&own), Some(&theirs)) = (ours.first(), ours.get(1)) else {
@@ -183,7 +184,7 @@ pub fn measure(bounds: Bounds) -> Result<(Vec<Operation>, Vec<String>), Error> {
     goes_on()?;
     let rig = Rig::new()?;
     let (mut found, mut without) = (Vec::new(), Vec::new());
-    // By hand.
+    // By the kernel's scheduler alone.
     for part in [&rig.lc, &rig.be] {
         sched_setaffinity(Some(Pid::from_child(&part.0)), &cpulist::set_of([theirs]))
             .map_err(|e| failed(e.into()))?;
@@ -195,7 +196,7 @@ pub fn measure(bounds: Bounds) -> Result<(Vec<Operation>, Vec<String>), Error> {
     let clock = Monotonic::new();
     let (mut manager, mut allocator) = rig.manager(&[theirs], Mechanism::Affinity)?;
     handoffs(&rig, bounds, ["preempt", "give back"], &mut found, || {
-        // A round may park BE, since LC waited before it: then more, until it has the core again.
+        // A round may park BE because LC waited; repeats rounds until BE has the core again.
         let start = clock.now();
         loop {
             allocator.round(clock.now(), &mut *manager);
@@ -237,39 +238,39 @@ pub fn measure(bounds: Bounds) -> Result<(Vec<Operation>, Vec<String>), Error> {
         return Ok((found, without));
     }
     in_kernel(&rig, bounds, theirs, &mut found)?;
-    // Whoever measures would keep BE off its own core there.
+    // The benchmark itself would keep BE off its core there.
     if let Some(&third) = ours.get(2) {
         found.push(migrate(&rig, bounds, [theirs, third], Mechanism::Scx)?);
     }
     Ok((found, without))
 }
 
-/// An error after ctrl-C.
+/// Returns an error after ctrl-C.
 fn goes_on() -> Result<(), Error> {
     if signals::is_set() { Err(Error::interrupted("")) } else { Ok(()) }
 }
 
-/// BE's last instruction after it was parked at `start`; none where it had not the core then.
+/// Time to BE's last instruction after it was parked at `start`; none if BE did not have the core.
 fn parked(rig: &Rig, start: Time) -> Option<Span> {
     let last = rig.page.last_beat();
     (last > start).then(|| last.since(start))
 }
 
-/// `task` on the managed core `core`.
+/// `task` runs on the managed core with index `core`.
 fn run(core: usize, task: TaskId) -> Action {
     Action::Run { core: CoreId(core as u16), task, keep: false }
 }
 
-/// A worker of a program on our runtime, parked and woken by its word.
+/// A worker of a program on greenwave's runtime, parked and woken through its signal page.
 fn in_runtime(rig: &Rig, bounds: Bounds, core: CoreId, found: &mut Vec<Operation>) -> Result<(), Error> {
     let clock = Monotonic::new();
-    // Who computes as BE by hand would have its turns beside it, both being in the idle class.
+    // The BE process would share the core with it, since both are in the idle class.
     let _stopped = rig.be.stopped()?;
-    // Off our core before it has workers, which are where it is.
+    // Moved before it starts workers, which inherit its affinity.
     let part = Part::start("tasks", None)?;
     let failed = |e: rustix::io::Errno| Error::new(format!("scheduling our own processes: {e}"));
     sched_setaffinity(Some(Pid::from_child(&part.0)), &cpulist::set_of([core])).map_err(failed)?;
-    // It computes, or that has taken beyond all measure.
+    // Waits until it computes; fails after a time far beyond normal.
     let within = |done: &mut dyn FnMut() -> bool| {
         let since = clock.now();
         while !done() {
@@ -316,12 +317,12 @@ fn in_runtime(rig: &Rig, bounds: Bounds, core: CoreId, found: &mut Vec<Operation
     manager.end()
 }
 
-/// Whether a turn of `lane` began after `at`.
+/// True if a task poll of `lane` began after `at`.
 fn told_after(lane: &WorkerSlot, at: Time) -> bool {
     lane.read().is_some_and(|pulse| pulse.request.is_some_and(|since| since > at))
 }
 
-/// Both by a scheduler in the kernel, where a decision gives LC its core.
+/// Both processes under the sched_ext scheduler, where a decision gives LC its core.
 fn in_kernel(rig: &Rig, bounds: Bounds, core: CoreId, found: &mut Vec<Operation>) -> Result<(), Error> {
     let (clock, idle) = (Monotonic::new(), Action::Idle { core: CoreId(0) });
     let (mut manager, _) = rig.manager(&[core], Mechanism::Scx)?;
@@ -359,7 +360,8 @@ fn in_kernel(rig: &Rig, bounds: Bounds, core: CoreId, found: &mut Vec<Operation>
     manager.end()
 }
 
-/// LC woken over BE, and BE after it; `before` each, which says whether BE has the core.
+/// Wakes LC over BE, then lets BE resume; calls `before` first, which returns true if BE has the
+/// core.
 fn handoffs(
     rig: &Rig,
     bounds: Bounds,
@@ -378,7 +380,7 @@ fn handoffs(
     found.push(Operation { name: names[1], what: "LC sleeps to BE", samples: back });
 }
 
-/// BE to the other core and back.
+/// Moves BE to the other core and back.
 fn migrate(rig: &Rig, bounds: Bounds, both: [CoreId; 2], mechanism: Mechanism) -> Result<Operation, Error> {
     let (clock, mut samples) = (Monotonic::new(), Samples::default());
     let (mut manager, _) = rig.manager(&both, mechanism)?;
@@ -387,7 +389,7 @@ fn migrate(rig: &Rig, bounds: Bounds, both: [CoreId; 2], mechanism: Mechanism) -
         let from = 1 - to;
         let start = clock.now();
         manager.act(start, &[run(to, BE), run(from, LC)]);
-        // It may be our own core that it goes to: it comes while we sleep.
+        // BE may move to the benchmark's own core, and arrives there while the benchmark sleeps.
         let came = (0..ARRIVES).find_map(|_| {
             std::thread::sleep(PAUSE);
             let (core, since) = rig.page.place();

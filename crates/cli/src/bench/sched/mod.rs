@@ -1,10 +1,10 @@
-//! `greenwave bench sched`: what it takes to hand a core over, and to decide to.
+//! `greenwave bench sched`: latency of handing a core over, and of deciding it.
 //!
-//! Two processes share a core: one waits as LC does, one computes as BE does.
-//! First by hand, BE in the idle class and LC woken by a futex: the bare
-//! handoff. Then the same under each mechanism that works here; under affinity with a round of the policy
-//! before each. Then control loops on simulated cores, where nothing else counts. What is
-//! measured ends after so many tries or so long; what got no sample is said, and is no pass.
+//! Two processes share a core: one waits as LC does, one computes as BE does. The bare handoff
+//! comes first, with BE in the idle class and LC woken by a futex. The same follows under each
+//! mechanism that works here; under affinity with a policy round before each handoff. Last come
+//! control loops on simulated cores, which measure the policy alone. Each measurement ends after a
+//! number of tries or a time limit; an operation without samples is reported and does not pass.
 
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -48,10 +48,10 @@ pub struct PartArgs {
     page: Option<PathBuf>,
 }
 
-/// Cores of control loops.
+/// Core counts of the control loops.
 const CORES: [usize; 3] = [24, 96, 512];
 
-/// How often an operation is measured at most, and for how long.
+/// Limits of an operation's measurements: number and time.
 #[derive(Clone, Copy, Debug)]
 struct Bounds {
     count: u32,
@@ -59,7 +59,7 @@ struct Bounds {
 }
 
 impl Bounds {
-    /// The tries of one operation: one at least, none begins after the limit or ctrl-C.
+    /// Tries of one operation: at least one; none begins after the limit or ctrl-C.
     fn tries(self) -> impl Iterator<Item = u32> {
         let clock = Monotonic::new();
         let start = clock.now();
@@ -68,7 +68,7 @@ impl Bounds {
     }
 }
 
-/// How long something took, as often as it could be seen.
+/// Durations of an operation, from the tries that could be observed.
 #[derive(Default)]
 struct Samples {
     spans: Histogram,
@@ -76,24 +76,24 @@ struct Samples {
 }
 
 impl Samples {
-    /// One more try; nothing where it could not be seen.
+    /// Adds one try; `None` if it could not be observed.
     fn add(&mut self, took: Option<Span>) {
         self.tries += 1;
         took.into_iter().for_each(|took| self.spans.record(took));
     }
 }
 
-/// An operation, measured often.
+/// An operation and its samples.
 struct Operation {
     name: &'static str,
     what: &'static str,
     samples: Samples,
 }
 
-/// Takes part until all is over, or whoever measures is.
+/// Runs a part until the benchmark or its process ends.
 ///
 /// # Errors
-/// No such part, no such page.
+/// The part or the page does not exist.
 pub fn part(args: &PartArgs) -> Result<ExitCode, Error> {
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(|e| Error::new(e.to_string()))?;
     match (&*args.part, &args.page) {
@@ -106,10 +106,10 @@ pub fn part(args: &PartArgs) -> Result<ExitCode, Error> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Measures and prints; exit 1 when something takes more than is aimed at, or got no sample.
+/// Measures and prints; exit 1 if a goal is missed or an operation has no sample.
 ///
 /// # Errors
-/// Fewer than two cores; what keeps processes from being scheduled.
+/// Fewer than two cores, or no permission to schedule processes.
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let bounds = Bounds { count: args.count, limit: args.limit };
     let (operations, mut without) = core_handoff::measure(bounds)?;
@@ -144,18 +144,18 @@ impl Operation {
         self.samples.spans.count() == 0
     }
 
-    /// A quantile in ns, where there are samples.
+    /// Quantile in ns, if there are samples.
     fn at(&self, q: f64) -> Option<u64> {
         (!self.is_empty()).then(|| self.samples.spans.quantile(q).as_nanos())
     }
 }
 
-/// Whether no goal was missed and nothing that was tried got no sample.
+/// True if no goal was missed and every attempted operation has samples.
 fn holds(operations: &[Operation], goals: &[Goal]) -> bool {
     target::none_missed(goals) && !operations.iter().any(Operation::is_empty)
 }
 
-/// What is aimed at.
+/// Goals.
 fn goals(operations: &[Operation], loops: &[(usize, Span)]) -> [Goal; 2] {
     let median = |name: &str| {
         let measured = operations.iter().find(|op| op.name == name && !op.is_empty())?;
@@ -172,11 +172,11 @@ fn goals(operations: &[Operation], loops: &[(usize, Span)]) -> [Goal; 2] {
     ]
 }
 
-/// The median of a round, of many batches.
+/// Median duration of a round, over many batches.
 fn control_loop(cores: usize) -> Span {
     const BATCH: u64 = 64;
     const BATCHES: usize = 201;
-    let caladan: &PolicyEntry = POLICIES.iter().find(|entry| entry.name == "caladan").expect("it is there");
+    let caladan: &PolicyEntry = POLICIES.iter().find(|entry| entry.name == "caladan").expect("known policy");
     let (mut machine, mut allocator) = FakeCores::new(cores, caladan);
     let (clock, mut now) = (Monotonic::new(), Time::ZERO);
     let mut batch = || {
@@ -214,14 +214,14 @@ fn as_json(
     }))
 }
 
-/// A process that takes part; ended with this.
+/// Process of a part; ended on drop.
 struct Part(Child);
 
 impl Part {
     fn start(part: &str, page: Option<&Path>) -> Result<Self, Error> {
         let this = Path::new("/proc/self/exe");
         let mut command = Command::new(this);
-        // Ctrl-C is for whoever measures, who puts everything back first.
+        // The benchmark handles ctrl-C and undoes all changes first.
         command.args(["bench", "sched-part", part]).args(page).stdin(Stdio::null()).process_group(0);
         command.spawn().map(Self).map_err(|e| Error::file(this, &e))
     }
@@ -230,7 +230,7 @@ impl Part {
         self.0.id()
     }
 
-    /// Stops it for as long as there is what this gives.
+    /// Stops the process until the returned value is dropped.
     ///
     /// # Errors
     /// It has ended.
@@ -242,12 +242,12 @@ impl Part {
     }
 }
 
-/// A process that is stopped; goes on with the end of this.
+/// Stopped process, continued on drop.
 struct Stopped(Pid);
 
 impl Drop for Stopped {
     fn drop(&mut self) {
-        // Who is not there any more needs no going on.
+        // Fails if it has exited, which is fine.
         let _ = kill_process(self.0, Signal::CONT);
     }
 }
@@ -279,7 +279,7 @@ mod tests {
             let bounds = Bounds { count: 1, limit: Span::from_secs(1) };
             let result = as_json(bounds, &operations, &loops, &goals, &[]);
             crate::report::schema::conforms(&result);
-            // What got no sample is no pass.
+            // No sample, no pass.
             assert_eq!(result["holds"], holds == Some(true));
         };
         check(&[6500], Some(true));

@@ -1,5 +1,5 @@
-//! A program on our runtime that never runs out of work: two workers, and on each
-//! tasks that compute in short turns. It has a pulse, for whoever shares out cores.
+//! A program on greenwave's runtime that always has work: two workers, each with tasks that compute
+//! in short polls. It publishes a signal page for the core allocator.
 
 use std::sync::Arc;
 
@@ -13,13 +13,13 @@ use crate::Error;
 
 const WORKERS: usize = 2;
 const TASKS: usize = 2;
-/// A turn of a task computes for so long.
+/// Computing time of one task poll.
 const TURN: Span = Span::from_micros(20);
 
-/// Computes until ctrl-C or SIGTERM.
+/// Computes until SIGINT or SIGTERM.
 ///
 /// # Errors
-/// The kernel gives no memory to share.
+/// The kernel provides no shared memory.
 pub fn run() -> Result<(), Error> {
     let board = SharedPage::create(WORKERS).map_err(|e| Error::new(format!("a page to share: {e}")))?;
     let quantum =

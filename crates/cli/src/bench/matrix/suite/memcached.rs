@@ -1,7 +1,7 @@
-//! Memcached's own tests, in Perl: each starts servers of its own.
+//! memcached's own tests, in Perl; each starts its own servers.
 //!
-//! Their server is a script that starts memcached on the stack, and the tests'
-//! own address is replaced by ours.
+//! The tests' server is replaced by a script that starts memcached on the stack, and their address
+//! by that of the stack.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -11,10 +11,10 @@ use super::super::results::{File, Said};
 use super::super::shared_stack::Shared;
 use super::{LIMIT, copy};
 
-/// Files at once: they sleep most of the time.
+/// Concurrent files: they sleep most of the time.
 const AT_ONCE: &str = "4";
 
-/// Memcached's tests, or `only` those of these files, one after the other.
+/// Runs memcached's tests, or `only` those files, one after the other.
 pub fn run(world: &World<'_>, source: &Path, only: &[String]) -> Result<Said, String> {
     let folder = copy(world, &source.join("t"), "memcached")?;
     let executable = |name: &str, text: String| {
@@ -26,7 +26,7 @@ pub fn run(world: &World<'_>, source: &Path, only: &[String]) -> Result<Said, St
     let shared = Shared::new(world)?;
     let quoted = |word: &String| format!("'{}' ", word.replace('\'', "'\\''"));
     let words: String = shared.words("memcached").iter().map(quoted).collect();
-    // What asks for help hears of no Unix sockets: the tests use TCP then.
+    // Its help text hides Unix sockets, so that the tests use TCP.
     executable(
         "memcached-debug",
         format!(
@@ -55,10 +55,10 @@ pub fn run(world: &World<'_>, source: &Path, only: &[String]) -> Result<Said, St
     Ok(said(&String::from_utf8_lossy(&out.stdout)))
 }
 
-/// An option that their server is told, and that Debian's build does not know.
+/// Option that the tests pass, and that Debian's build does not know.
 const NOT_DEBIANS: &str = " -o relaxed_privileges";
 
-/// In the tests: where they are themselves, where servers are, and what those are told.
+/// Replaces, in the tests, the client and server addresses and the server's options.
 fn replace(path: &Path) -> Result<(), String> {
     let text = std::fs::read_to_string(path).map_err(because("a test"))?;
     let text = ["'", "\""].iter().fold(text, |text, quote| {
@@ -71,7 +71,7 @@ fn replace(path: &Path) -> Result<(), String> {
 
 fn said(text: &str) -> Said {
     let mut all = Said::default();
-    // Of whom of those that fail it is told at the end.
+    // File that the details at the end belong to.
     let mut of = String::new();
     for line in text.lines() {
         if line.starts_with("Files=") {
@@ -120,7 +120,7 @@ mod tests {
         let Ok(out) = out else {
             return eprintln!("skipped: what_prove_says_is_understood: the program prove is not there");
         };
-        // On a terminal both are one text.
+        // As on a terminal, both are one text.
         let text = String::from_utf8([out.stderr, out.stdout].concat()).unwrap();
         let here = said(&text);
         assert!(here.whole, "{text}");

@@ -1,8 +1,7 @@
-//! Programs' own tests, from Debian's source packages, against them on our stack
-//! and on the kernel's.
+//! Programs' own tests, from Debian's source packages, on greenwave's stack and on the kernel's.
 //!
-//! Files in which something fails are run once more, by themselves: several
-//! run at once, and some are timed. What counts is what they say then.
+//! Files with failures run once more, one at a time, since the first run is parallel and some tests
+//! depend on timing. The second result counts.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -16,7 +15,7 @@ use crate::programs::Stack;
 mod memcached;
 mod redis;
 
-/// Many times what all tests of one program take.
+/// Timeout, many times longer than all tests of one program take.
 const LIMIT: Duration = Duration::from_secs(1200);
 
 pub fn suite(program: Program, world: &World<'_>) -> Result<Came, String> {
@@ -43,7 +42,7 @@ pub fn suite(program: Program, world: &World<'_>) -> Result<Came, String> {
     Ok(Came::Suite(Box::new(Results::new(&name, ours, kernel))))
 }
 
-/// The folder in `sources` that holds the tests of `name`.
+/// Folder in `sources` with the tests of `name`.
 fn source(sources: &Path, name: &str) -> Option<PathBuf> {
     let entries = std::fs::read_dir(sources).ok()?.flatten().map(|entry| entry.path());
     let of = |path: &PathBuf| {
@@ -54,7 +53,7 @@ fn source(sources: &Path, name: &str) -> Option<PathBuf> {
     entries.filter(of).max()
 }
 
-/// A copy of `from`, which tests write into, as `to` in the world's folder.
+/// Copies `from`, which tests write into, to `to` in the setup's folder.
 fn copy(world: &World<'_>, from: &Path, to: &str) -> Result<PathBuf, String> {
     let there = world.folder().join(to);
     if there.exists() {

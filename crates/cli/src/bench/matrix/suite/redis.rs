@@ -1,6 +1,6 @@
-//! Redis's own tests: those for a server that is there already.
+//! redis's own tests for an external server.
 //!
-//! Its others start servers of their own, on the machine that the tests run on.
+//! Its other tests start servers themselves, on the machine of the tests.
 
 use std::path::Path;
 
@@ -10,11 +10,11 @@ use super::super::program::{Program, Shape};
 use super::super::results::{File, Said};
 use super::{LIMIT, copy};
 
-/// Takes a port of the machine that the tests run on, so that the server cannot have it;
-/// ours is on another, and a test that goes wrong so ends all of them.
+/// Test that occupies a port on the machine of the tests so that the server cannot bind it. Here
+/// the server is in another namespace, and the failure would end all tests.
 const ON_ONE_MACHINE: &str = "CONFIG SET rollback on apply error";
 
-/// All of redis's tests, or `only` those of these units.
+/// Runs all of redis's tests, or `only` these units.
 pub fn run(world: &World<'_>, source: &Path, only: &[String]) -> Result<Said, String> {
     let folder = copy(world, &source.join("tests"), "redis")?;
     std::fs::create_dir_all(folder.join("src")).map_err(because("a folder"))?;
@@ -50,7 +50,7 @@ fn said(text: &str) -> Said {
         } else if let Some(test) = after("[skip]: ") {
             file.left_out.push(test.to_owned());
         } else if let Some(of) = after("[ignore]: ") {
-            // A test's name goes before, a group has none.
+            // A test's name precedes the reason; a group has none.
             why = of.rsplit(": ").next().map(str::to_owned);
         }
     }
@@ -58,7 +58,7 @@ fn said(text: &str) -> Said {
     all
 }
 
-/// Unit `unit` has ended.
+/// Records the end of unit `unit`.
 fn end(all: &mut Said, unit: &str, mut file: File, why: Option<String>) {
     if unit.is_empty() {
         return;
