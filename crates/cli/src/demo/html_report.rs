@@ -1,4 +1,4 @@
-//! The demo's report: what came out, where the time went, on what.
+//! HTML report of the demo: results, breakdown of latency, machine.
 
 use ::load::{ClassReport, Report};
 use runtime::Mode;
@@ -9,7 +9,7 @@ use crate::load_row;
 use crate::report::{self, Plot, Section};
 use crate::table::Table;
 
-/// The page for `results`.
+/// Page for `results`.
 pub(super) fn page(settings: &Settings, results: &[(Mode, Report)], table: &Table, last: &str) -> String {
     let intro = "A few latency-sensitive requests (LS) share one server with many others. All arrive in bursts. \
                  Each mode below served the same requests through the same TCP/IP stack; only the scheduling differs.";
@@ -20,7 +20,7 @@ pub(super) fn page(settings: &Settings, results: &[(Mode, Report)], table: &Tabl
     report::page("greenwave demo", &sections)
 }
 
-/// For each class, its distribution and where its p99 went.
+/// Distribution of latency and breakdown of the p99, for each class.
 pub(super) fn plots(results: &[(Mode, Report)]) -> Vec<Plot> {
     let mut plots = Vec::new();
     for name in classes(results) {

@@ -1,10 +1,9 @@
 //! `greenwave demo`: a bursty mixed workload, without and with priority.
 //!
-//! Server and load generator are two instances of our own stack in one
-//! process, joined by a wire made of memory that carries real Ethernet
-//! frames: no root, no network. Modes take turns on the same requests, as one
-//! halt of the machine is all of a short run's tail; shown is each one's median
-//! run, and where its tail went.
+//! Server and load generator are two instances of greenwave's stack in one process, connected by an
+//! in-memory link that carries real Ethernet frames: no root, no network. Modes run interleaved on
+//! the same requests, since one stall of the machine determines the tail of a short run. The output
+//! shows the median run of each mode and the breakdown of its tail.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -58,7 +57,7 @@ pub struct Args {
     json: bool,
 }
 
-/// What was run, and on what.
+/// Settings of a run, and the machine.
 struct Settings {
     seconds: u32,
     rounds: u32,
@@ -74,13 +73,13 @@ struct Settings {
     machine: host::Machine,
 }
 
-/// Cores it takes to give client, stack and two workers one each.
+/// Cores needed for client, stack and two workers.
 const CORES_WANTED: usize = 4;
 
-/// Share of late requests above which the p99 says more of the machine.
+/// Share of late requests above which the p99 reflects the machine rather than the mode.
 const LATE_MAX: f64 = 0.005;
 
-/// Settings that would measure nothing are refused.
+/// Rejects settings that would measure nothing.
 impl Settings {
     fn check(&self, modes: &[Mode]) -> Result<(), Error> {
         if let Some(mode) = modes.iter().enumerate().find_map(|(i, m)| modes[..i].contains(m).then_some(m)) {
@@ -111,12 +110,11 @@ impl Settings {
     }
 }
 
-/// Share of the server's time that requests may take: above it no queue ends
-/// and every mode is late.
+/// Largest utilisation of the server: above it queues do not drain and every mode is late.
 const BUSY_MAX: f64 = 0.8;
 
 impl Args {
-    /// Checks of a start before it measures.
+    /// Checks the settings before a run.
     ///
     /// # Errors
     /// As [`run`].
@@ -147,7 +145,7 @@ impl Args {
 /// Runs the modes, prints the table, writes the page.
 ///
 /// # Errors
-/// A run that cannot start, or a page that cannot be written.
+/// A run cannot start, or the page cannot be written.
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let settings = args.settings()?;
     let stop = host::signals::flag();
@@ -159,7 +157,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         let before = index as u64 * u64::from(args.seconds) * 1000;
         bar.set_message(format!("{mode} (round {round} of {})", args.rounds));
         let report = run::run(mode, &settings, stop, |ms| bar.set_position(before + ms));
-        // A run that was cut short is kept if it measured something.
+        // An interrupted run is kept if it measured something.
         match report {
             Ok(report) if report.answered() > 0 || !stop.load(Ordering::Relaxed) => {
                 measured.push((mode, report))
@@ -185,13 +183,13 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// By which runs of a mode are ordered: where nobody was answered, that is the worst.
+/// Sort key of a mode's runs; a run without answers sorts last.
 fn tail(report: &Report) -> (bool, Option<Span>) {
     let p99 = urgent_p99(report);
     (p99.is_none(), p99)
 }
 
-/// Of each of `modes` that was measured the median of its runs by `order`; of two the lesser.
+/// Median run by `order` of each of `modes` that was measured; of two runs the lower.
 fn medians<T, K: Ord>(modes: &[Mode], mut measured: Vec<(Mode, T)>, order: fn(&T) -> K) -> Vec<(Mode, T)> {
     measured.sort_by_key(|(_, run)| order(run));
     let median = |&mode: &Mode| {
@@ -259,7 +257,7 @@ fn print(args: &Args, settings: &Settings, results: &[(Mode, Report)], is_partia
     println!("\n{}\n{}", table(results), last_line(settings, results));
 }
 
-/// One row per mode and class: counts, latency, and where the p99 went.
+/// One row per mode and class: counts, latency, and breakdown of the p99.
 fn table(results: &[(Mode, Report)]) -> Table {
     let header = [
         "mode", "class", "reqs", "never", "late", "p50", "p99", "p99.9", "max", "nic", "tcp", "event",
@@ -280,7 +278,7 @@ fn table(results: &[(Mode, Report)]) -> Table {
     table
 }
 
-/// The largest share of requests that were sent late in any mode.
+/// Largest share of late requests in any mode.
 fn late(results: &[(Mode, Report)]) -> Option<f64> {
     let share = |report: &Report| {
         let late: u64 = report.classes.iter().map(|class| class.late).sum();
@@ -289,12 +287,12 @@ fn late(results: &[(Mode, Report)]) -> Option<f64> {
     results.iter().map(|(_, report)| share(report)).max_by(f64::total_cmp)
 }
 
-/// The p99 of the latency-sensitive, where any was answered.
+/// p99 of the latency-sensitive class, if any was answered.
 fn urgent_p99(report: &Report) -> Option<Span> {
     report.class(run::LS).filter(|class| class.answered() > 0).map(::load::ClassReport::p99)
 }
 
-/// The p99 of the latency-sensitive under none and under adps.
+/// p99 of the latency-sensitive class under `none` and under `adps`.
 fn compared(results: &[(Mode, Report)]) -> Option<(Span, Span)> {
     let p99 = |wanted| {
         let (_, report) = results.iter().find(|(mode, _)| *mode == wanted)?;
@@ -331,7 +329,7 @@ mod tests {
         let (none, adps) = (Mode::None, Mode::Adps);
         let rounds = [(none, 3), (adps, 9), (none, 1), (adps, 7), (none, 2), (adps, 8)];
         assert_eq!(shown(&rounds), [(none, 2), (adps, 8)]);
-        assert_eq!(shown(&rounds[..4]), [(none, 1), (adps, 7)], "of two the lesser");
-        assert_eq!(shown(&rounds[..1]), [(none, 3)], "it was interrupted before the other");
+        assert_eq!(shown(&rounds[..4]), [(none, 1), (adps, 7)], "the lower of two runs");
+        assert_eq!(shown(&rounds[..1]), [(none, 3)], "interrupted before the second mode");
     }
 }

@@ -1,4 +1,4 @@
-//! One mode's run: client thread, server thread, a wire of memory.
+//! One mode's run: client thread, server thread, in-memory link.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -17,17 +17,17 @@ use sched::dispatch::{Params, Steering};
 use super::Settings;
 use crate::{Error, classify, options};
 
-/// The latency-sensitive class's name.
+/// Name of the latency-sensitive class.
 pub(super) const LS: &str = "LS";
 
 const SERVER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
 const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 const PORT: u16 = 7000;
-/// Frames the wire holds in each direction, and the receive buffer.
+/// Capacity of the link per direction, and of the receive buffer, in frames.
 const FRAMES: usize = 16_384;
 const TASKS: usize = 65_536;
 
-/// Runs the workload under `mode`; `progress` is told the milliseconds done.
+/// Runs the workload under `mode`; calls `progress` with the elapsed milliseconds.
 pub(super) fn run(
     mode: Mode,
     settings: &Settings,
@@ -60,8 +60,7 @@ pub(super) fn run(
     Ok(report)
 }
 
-/// Few urgent requests among many others, in bursts; each kind has
-/// connections of its own.
+/// Few urgent requests among many others, in bursts; each kind has its own connections.
 fn plan(settings: &Settings) -> Plan {
     let class = |name: &str, share: f64, kind: u8, priority: u8| Class {
         name: name.to_owned(),
@@ -93,7 +92,7 @@ fn shard(
 ) -> Result<Shard<MemoryDevice, Synthetic>, Error> {
     let workers = settings.workers.max(1);
     let mut params = Params::new(workers, TASKS);
-    // Past its profiling before the warm-up ends.
+    // Profiling ends within the warm-up.
     params.darc.samples = 5000;
     let policy = mode.policy(classify::by_tag(), &params, Steering::all(workers));
     let mut config = Config::new(stack, policy, workers);
@@ -123,7 +122,7 @@ fn drive(
         }
         let now = clock.now();
         if !client.step(now, &mut device) {
-            // With a core to itself this returns at once; without, the server gets on.
+            // Returns at once if the client has its own core; otherwise the server runs.
             std::thread::yield_now();
         }
         start = start.or(client.started());

@@ -1,5 +1,4 @@
-//! Unmodified servers on the kernel's TCP and on ours, and clients beside them:
-//! what comparisons of the two are made with.
+//! Unmodified servers on the kernel's TCP and on greenwave's, and their clients, for comparisons.
 
 mod server;
 mod setup;

@@ -1,5 +1,4 @@
-//! The servers: programs of Debian's packages as they are, one thread each,
-//! and what is asked of them.
+//! Servers under test: unmodified Debian packages with one thread each, and their requests.
 
 use std::net::Ipv4Addr;
 
@@ -7,10 +6,10 @@ use host::netlab::{LabError, TempDir};
 use load::closed_loop::Answer;
 use queueing::CoreId;
 
-/// Where they listen.
+/// Listening port.
 pub const PORT: u16 = 80;
 
-/// One of the servers.
+/// A server under test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Program {
     Lighttpd,
@@ -19,17 +18,16 @@ pub enum Program {
     Memcached,
 }
 
-/// Something to ask for: the file's or the key's name, one letter, and how
-/// many bytes come back.
+/// Requested content: the name of its file or key, one letter, and its size in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Item {
     pub key: &'static str,
     pub bytes: usize,
 }
 
-/// A small one,
+/// Small item,
 pub const SMALL: Item = Item { key: "s", bytes: 100 };
-/// and one that is not.
+/// and large item.
 pub const BULK: Item = Item { key: "b", bytes: 32 * 1024 };
 
 impl Item {
@@ -41,7 +39,7 @@ impl Item {
 impl Program {
     pub const ALL: [Self; 4] = [Self::Lighttpd, Self::Nginx, Self::Redis, Self::Memcached];
 
-    /// The program's name.
+    /// Name of the executable.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Lighttpd => "lighttpd",
@@ -51,8 +49,8 @@ impl Program {
         }
     }
 
-    /// How it is started so that it serves `items` at `at`, in the foreground:
-    /// alone on one thread, or with a worker for each of these `cores`, of those that can.
+    /// Command line that serves `items` at `at`, in the foreground: with one thread, or with one
+    /// worker for each of `cores`, if the server has workers.
     pub fn command(
         self,
         at: Ipv4Addr,
@@ -67,7 +65,7 @@ impl Program {
         let file = |text: String| Ok(folder.write("server.conf", text.as_bytes())?.display().to_string());
         let words = match self {
             Self::Lighttpd => {
-                // Connections last through a run, whatever their requests.
+                // Connections last for the whole run, for any number of requests.
                 let config = format!(
                     "server.document-root = \"{here}\"\nserver.bind = \"{at}\"\nserver.port = {PORT}\n\
                      server.max-keep-alive-requests = 65535\nserver.max-keep-alive-idle = 600\n"
@@ -100,7 +98,7 @@ impl Program {
         Ok(words.split(' ').map(str::to_owned).collect())
     }
 
-    /// A request, and what comes back.
+    /// A request and its answer.
     pub fn ask(self, item: Item) -> (Vec<u8>, Answer) {
         let Item { key, bytes } = item;
         let (request, answer) = match self {
@@ -119,8 +117,8 @@ impl Program {
         (request.into_bytes(), answer)
     }
 
-    /// What puts the value there that is asked for, and what comes back; web
-    /// servers, which have files, are asked for the small one.
+    /// Request that stores the item, and its answer; for web servers, which have files, a request
+    /// for the small item.
     pub fn store(self, item: Item) -> (Vec<u8>, Answer) {
         let Item { key, bytes } = item;
         let (head, answer) = match self {
@@ -131,9 +129,9 @@ impl Program {
         ([head.as_bytes(), &item.value(), b"\r\n"].concat(), Answer::Bytes(answer.len() as u64))
     }
 
-    /// The policy by which [`SMALL`] is urgent and [`BULK`] is not.
+    /// Policy that makes [`SMALL`] urgent and [`BULK`] not.
     pub fn policy(self) -> String {
-        // Where the two requests differ.
+        // Offset at which the two requests differ.
         let (small, bulk) = (self.ask(SMALL).0, self.ask(BULK).0);
         let offset = small.iter().zip(&bulk).take_while(|(a, b)| a == b).count();
         format!(
@@ -144,7 +142,7 @@ impl Program {
     }
 }
 
-/// What nginx is told of workers, each on one of these cores.
+/// Worker configuration of nginx, one worker per core of `cores`.
 fn crew(cores: &[CoreId]) -> String {
     let mask = |core: &CoreId| format!(" 1{}", "0".repeat(core.0.into()));
     let masks: String = cores.iter().map(mask).collect();

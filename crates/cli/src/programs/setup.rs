@@ -1,10 +1,9 @@
-//! One server, on the kernel's TCP or on ours, and the clients beside it.
+//! Test setup: one server, on the kernel's TCP or on greenwave's, and its clients.
 //!
-//! The server has one core, with all that serves it: its own process, the
-//! stack's, and the kernel's receive path. Clients are our stack on another
-//! core over AF_XDP, and speak to both alike. Several of them are behind a
-//! bridge of the kernel's in a namespace of its own, each with an address and
-//! a device of its own, before which the caller may put a bad path.
+//! The server and all work for it share one core: its process, the stack's, and the kernel's
+//! receive path. Clients are greenwave's stack on another core over AF_XDP, with the same requests
+//! for both stacks. Several clients are connected to a kernel bridge in a separate namespace, each
+//! with its own address and device, which the caller may wrap in an impaired path.
 
 use std::io::Read;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -24,13 +23,13 @@ use crate::load_client::{self, OPEN_WITHIN, xdp};
 use crate::options::secret_of;
 use crate::panics;
 
-/// Whose TCP/IP, and under which policy.
+/// TCP/IP stack and policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stack {
     Kernel,
-    /// Ours, first come, first served.
+    /// greenwave's stack, FCFS.
     None,
-    /// Ours, under a policy.
+    /// greenwave's stack with a policy.
     Adps,
 }
 
@@ -46,24 +45,24 @@ impl Stack {
     }
 }
 
-/// What all rigs share.
+/// Settings that all setups share.
 pub struct Setting<'a> {
     pub client: CoreId,
-    /// Works on what has come for the clients.
+    /// Core of the clients' receive processing.
     pub receive: CoreId,
     pub server: CoreId,
-    /// Our stack's device: xdp or packet.
+    /// Device of greenwave's stack: xdp or packet.
     pub device: &'a str,
     pub spin: Span,
     pub lib: Option<&'a Path>,
-    /// What the server serves.
+    /// Content of the server.
     pub items: &'a [Item],
-    /// Of [`Stack::Adps`].
+    /// Policy of [`Stack::Adps`].
     pub policy: &'a str,
     pub seed: u64,
 }
 
-/// One end of the way to the server.
+/// Client end of the network.
 pub struct Client<D> {
     device: D,
     mac: [u8; 6],
@@ -71,7 +70,7 @@ pub struct Client<D> {
 }
 
 impl<D> Client<D> {
-    /// The same behind what `change` puts before its device.
+    /// The same client with `change` applied to its device.
     pub fn map<E>(self, change: impl FnOnce(D) -> E) -> Client<E> {
         Client { device: change(self.device), mac: self.mac, addr: self.addr }
     }
@@ -79,11 +78,11 @@ impl<D> Client<D> {
 
 /// A server that answers.
 pub struct Rig<'a, D> {
-    // In the order in which they are to go.
+    // Fields are in drop order.
     child: Child,
     clients: Vec<Client<D>>,
     program: Program,
-    /// The server's processes and the softirq thread of its core.
+    /// Processes of the server and the softirq thread of its core.
     processes: Vec<u32>,
     setting: &'a Setting<'a>,
     exchanges: u64,
@@ -91,34 +90,32 @@ pub struct Rig<'a, D> {
     _folder: TempDir,
 }
 
-/// What one exchange found.
+/// Results of one exchange.
 pub struct Measured {
-    /// Of each client's kinds, one after the other.
+    /// Kinds of each client, concatenated.
     pub kinds: Vec<Tally>,
     pub span: Span,
     /// Share of a core that the server used.
     pub cores: f64,
-    /// Share of the time in which the clients had something to do: near 1 they
-    /// are what was measured.
+    /// Share of time in which the clients had work: near 1 they are the bottleneck.
     pub busy: f64,
 }
 
-/// Where servers are, in a network of 24 bits.
+/// Address of the servers, in a /24 network.
 pub const SERVER: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
-/// The server's device and a client's.
+/// Devices of the server and of a client.
 const HERE: &str = "gw0";
 const THERE: &str = "gw1";
-/// How long a server may take to answer first.
+/// Timeout of the first answer.
 const START: Duration = Duration::from_secs(20);
-/// One try.
+/// Timeout of one attempt.
 const TRY: Span = Span::from_millis(100);
 
 impl<'a, D: Device + Send> Rig<'a, D> {
-    /// Starts `program` on `stack`, with so many clients; `change` is what is
-    /// put before the device of each.
+    /// Starts `program` on `stack` with its clients; `change` wraps the device of each client.
     ///
     /// # Errors
-    /// Why it does not serve, in a line.
+    /// The reason why it does not serve, in one line.
     pub fn new(
         lab: &NetLab,
         program: Program,
@@ -188,7 +185,7 @@ impl<'a, D: Device + Send> Rig<'a, D> {
         Ok(rig)
     }
 
-    /// Puts what is asked for there, as soon as the server answers.
+    /// Stores the item as soon as the server answers.
     fn store(&mut self, item: Item) -> Result<(), String> {
         let end = Instant::now() + START;
         loop {
@@ -206,17 +203,17 @@ impl<'a, D: Device + Send> Rig<'a, D> {
         }
     }
 
-    /// What the server had to say when it did not serve.
+    /// Output of a server that did not serve.
     fn said(&mut self) -> String {
         let _ = self.child.kill();
         said(&mut self.child)
     }
 
-    /// Exchanges `kinds`, those of each client in turn, for `time` after `warmup`; all
-    /// begin together, when the last connection is open.
+    /// Runs `kinds` for `time` after `warmup`, one list per client; all clients begin together,
+    /// when the last connection is open.
     ///
     /// # Errors
-    /// The server has ended, or does not take connections.
+    /// The server has ended, or does not accept connections.
     pub fn measure(&mut self, kinds: Vec<Vec<Kind>>, warmup: Span, time: Span) -> Result<Measured, String> {
         let measured = self.exchange(kinds, warmup, time, (warmup + time) * 4 + OPEN_WITHIN);
         measured.map_err(|why| match self.child.try_wait() {
@@ -268,7 +265,7 @@ fn carry_out<D: Device>(
         for (client, device) in &mut clients {
             let now = clock.now();
             busy |= client.step(now, &mut **device);
-            // What was held up leaves when the device is asked, and is to be sent on.
+            // Flushes frames that the device delayed.
             device.flush(now);
         }
         if !busy {
@@ -277,7 +274,7 @@ fn carry_out<D: Device>(
         if clients.iter().all(|(client, _)| client.is_open()) {
             clients.iter_mut().for_each(|(client, _)| client.begin());
         }
-        // The account is kept while all of them measure.
+        // Counts while all clients measure.
         let now = clock.now();
         if busy && before.is_some() && after.is_none() {
             worked += now.since(last);
@@ -309,19 +306,18 @@ fn carry_out<D: Device>(
     Ok(Measured { kinds, span, cores, busy })
 }
 
-/// Gives the kernel's `device` the server's address; with CUBIC, as ours,
-/// whatever this machine prefers.
+/// Assigns the server's address to the kernel's `device`, with CUBIC, as on greenwave's stack,
+/// whatever the machine's default.
 ///
 /// # Errors
-/// What `ip` said.
+/// Those of `ip`.
 pub fn kernel_address(namespace: &Namespace, device: &str) -> Result<(), LabError> {
     namespace.address(device, SERVER.into(), 24)?;
     let route = ["route", "replace", "10.77.0.0/24", "dev", device, "src", "10.77.0.2", "congctl", "cubic"];
     namespace.run("ip", &route).map(drop)
 }
 
-/// What a server that has ended, or was killed, had to say for it: where it
-/// panicked and why, or its last line.
+/// Error of a server that has ended or was killed: its panic message, or its last line.
 pub fn said(server: &mut Child) -> String {
     let mut said = String::new();
     if let Some(mut stderr) = server.stderr.take() {
@@ -335,7 +331,7 @@ pub fn said(server: &mut Child) -> String {
     line.map_or("it does not answer".to_owned(), |line| line.trim_start_matches("error: ").to_owned())
 }
 
-/// A namespace with a bridge to which `server` and all of `clients` have a cable.
+/// A namespace with a bridge, and a veth pair to it from `server` and each of `clients`.
 fn bridge(lab: &NetLab, server: &Namespace, clients: &[Namespace]) -> Result<Namespace, String> {
     let said = |e: LabError| e.to_string();
     let between = lab.namespace("between").map_err(said)?;
