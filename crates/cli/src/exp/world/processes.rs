@@ -123,7 +123,7 @@ impl Corpus {
     }
 }
 
-/// `unit`: settings for the runner's first stage as the only stage.
+/// `unit`: true if the runner's first stage may have parts; no other stage may.
 fn prepare(runner: Runner, mut settings: Table, unit: bool) -> Result<Run, String> {
     let on = settings.remove("on").unwrap_or_else(|| Value::String("host".to_owned()));
     let mut config: Config = settings.try_into().map_err(|e: toml::de::Error| line(&e))?;

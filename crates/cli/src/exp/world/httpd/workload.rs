@@ -35,10 +35,10 @@ pub struct Driven {
 
 /// Client addresses: each has 28,232 ports, so none repeats within seconds.
 const ADDRESSES: u32 = 64;
-/// Send buffer of a visit: a request. Responses have a few segments.
+/// Buffers of a visit: for one request, and for a few segments of a response.
 const SEND_BUFFER: usize = 4096;
 const RECEIVE_BUFFER: usize = 64 * 1024;
-/// TIME_WAIT and FIN_WAIT of a client.
+/// Time that a client's closed connection stays in FIN_WAIT or TIME_WAIT.
 const LINGER: Span = Span::from_millis(500);
 
 impl Rig {

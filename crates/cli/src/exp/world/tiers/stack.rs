@@ -52,7 +52,7 @@ impl OurStack {
         command.args(["run", "--device", &format!("xdp:{device}"), "--addr", addr, "--policy"]);
         command.arg(self.folder.path().join(POLICY));
         if let Some((target, queue)) = door {
-            // A shed client gets an immediate reject, as from the front's own shedding.
+            // A shed client gets an immediate RST, as from the front's own shedding.
             let target = target.as_nanos().to_string() + "ns";
             command.args(["--guard", "queue-delay", "--target-delay", &target, "--guard-refusal", "reset"]);
             command.arg("--joined").arg(queue);
