@@ -1,19 +1,19 @@
-//! What a socket is bound to, and whose that is besides.
+//! Bound address of a socket, and its overlap with others.
 //!
 //! Source: ip(7), ipv6(7) (dual-stack wildcards).
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
-/// An address as a socket is bound to it.
+/// Address to which a socket is bound.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BindAddr {
     pub addr: SocketAddr,
-    /// It speaks IPv6 and nothing else.
+    /// IPv6 only (`IPV6_V6ONLY`).
     pub v6_only: bool,
 }
 
 impl BindAddr {
-    /// Whether something for both could come.
+    /// True if some packet would match both.
     pub fn overlaps(&self, other: &Self) -> bool {
         let (a, b) = (self.addr.ip(), other.addr.ip());
         let overlap = match (a.is_unspecified(), b.is_unspecified()) {
@@ -29,7 +29,7 @@ impl BindAddr {
         self.addr.port() == other.addr.port() && overlap
     }
 
-    /// Whether what comes to `local` is its.
+    /// True if a packet to `local` matches.
     pub fn hears(&self, local: IpAddr) -> bool {
         match self.addr.ip() {
             IpAddr::V6(Ipv6Addr::UNSPECIFIED) => local.is_ipv6() || !self.v6_only,
@@ -38,7 +38,7 @@ impl BindAddr {
         }
     }
 
-    /// How far it is from being exactly `local`: the least goes first.
+    /// Distance from an exact match of `local`: the least is preferred.
     pub fn distance(&self, local: IpAddr) -> (bool, bool) {
         let ip = self.addr.ip();
         (ip.is_unspecified(), ip.is_ipv6() != local.is_ipv6())

@@ -1,19 +1,18 @@
-//! Which build of the seam this is.
+//! Build identifier of the shim's protocol.
 //!
-//! The library and `greenwave run` are two files that one build makes, and what
-//! passes between them has no version: it may change with any build. So each
-//! says which sources of the seam it was made from, by a sum over them. A
-//! library that meets another sum ends its program ([`OTHER_BUILD`]), which
-//! would otherwise serve on the kernel's TCP without a word. The sum is in a note
-//! of the library's file, too (elf(5)): a file without it is another library.
+//! One build makes the library and `greenwave run`, so the protocol between them has no version and
+//! may change with any build. Its identifier is a hash of the sources that define it. A library
+//! with another identifier ends its program ([`OTHER_BUILD`]), which would otherwise silently run
+//! on the kernel's TCP. The identifier is also in an ELF note of the library (elf(5)); a file
+//! without it is another library.
 
-/// The sum, in hexadecimal: the last part of [`VARIABLE`](super::VARIABLE).
+/// The identifier, in hexadecimal: the last part of [`VARIABLE`](super::VARIABLE).
 pub const BUILD: &str = match std::str::from_utf8(&DIGITS) {
     Ok(digits) => digits,
     Err(_) => panic!("digits are ASCII"),
 };
 
-/// What a library of another build says before it ends its program.
+/// Error message of a library of another build.
 pub const OTHER_BUILD: &str = "libgreenwave.so and greenwave are from different builds";
 
 /// Owner and type of the note that holds [`BUILD`].
@@ -30,7 +29,7 @@ struct Note {
     content: [u8; 16],
 }
 
-// Sections of this name are notes to linkers, which keep them.
+// Linkers keep sections of this name.
 #[used]
 #[unsafe(link_section = ".note.greenwave")]
 static NOTE: Note = Note {
@@ -51,7 +50,7 @@ const DIGITS: [u8; 16] = {
     digits
 };
 
-/// All that knows how what passes is laid out.
+/// Hash of all sources that define the protocol.
 const SUM: u64 = sum(&[
     include_str!("client.rs"),
     include_str!("bind_addr.rs"),

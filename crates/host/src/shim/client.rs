@@ -1,10 +1,9 @@
-//! The program's side of the seam: asking the desk.
+//! Client of the socket server, in the program's process.
 //!
-//! Nothing is kept between two requests, so a fork, an exec or a thread that
-//! asks at the same time cannot confuse anything. System calls are made
-//! directly (rustix), never through the C library, whose names the library in
-//! the program has taken; how to wait for an outcome it may say itself. A signal's handler ends no
-//! question: only who waits for an outcome is interrupted, as connect(2) is.
+//! It keeps no state between requests, so fork, exec and threads need no handling. It makes system
+//! calls directly (rustix), because the preloaded library interposes the C library's functions; the
+//! caller may replace the call that waits for an outcome. Signals do not interrupt a request. They
+//! interrupt only waiting for an outcome, as in connect(2).
 
 use std::io;
 use std::net::SocketAddr;
@@ -27,57 +26,56 @@ use super::scm_rights;
 use super::shm_send::ShmSendBuffers;
 use super::socket_name::Name;
 
-/// Where the desk is, and what shows that we may ask it.
+/// Address of the socket server, and the key that authorises requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShimClient {
     run: u32,
     key: Key,
 }
 
-/// Why what [`VARIABLE`](super::VARIABLE) says is nothing to us.
+/// Error in the value of [`VARIABLE`](super::VARIABLE).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HandshakeError {
-    /// It makes no sense.
+    /// The value cannot be parsed.
     Malformed,
-    /// A `greenwave run` of another build says it.
+    /// The value is from a `greenwave run` of another build.
     Build,
 }
 
-/// What [`VARIABLE`](super::VARIABLE) says of desk `run`.
+/// Value of [`VARIABLE`](super::VARIABLE) for server `run`.
 pub(super) fn variable(run: u32, key: &Key) -> String {
     let key: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
     format!("{run:08x}:{key}:{BUILD}")
 }
 
-/// The abstract name of the desk's socket.
+/// Abstract name of the server's socket.
 pub(super) fn desk_name(run: u32) -> String {
     format!("greenwave-desk-{run:08x}")
 }
 
-/// An answer, and our end of the pair it came over.
+/// Reply to a request, and the client's end of its pair.
 #[derive(Debug)]
 pub struct Reply {
-    /// What the desk says.
+    /// The answer.
     pub answer: Answer,
-    /// For a bound socket: the listener.
+    /// The client's end: after [`Request::Bind`], the listener.
     pub end: OwnedFd,
-    /// What came with the answer: a connection that is being opened.
+    /// Descriptor received with the answer: a connection that is being opened.
     pub brought: Option<OwnedFd>,
 }
 
 impl Reply {
-    /// Waits for the second answer to a [`Request::Connect`] that says it is
-    /// waited for, at most as long as `patience` if there is one.
+    /// Waits for the second answer to a [`Request::Connect`] with `waits`, at most `patience` if
+    /// given.
     ///
     /// # Errors
-    /// `EINTR`, as for a call that a signal interrupts; `EAGAIN` at the end of
-    /// the patience; `ENETDOWN` when the desk is gone.
+    /// `EINTR`: interrupted by a signal; `EAGAIN`: timeout; `ENETDOWN`: the server is gone.
     pub fn outcome(&self, patience: Option<Duration>) -> Result<Answer, Errno> {
         self.outcome_by(patience, |end, bytes| recv(end, bytes, RecvFlags::empty()).map(|(len, _)| len))
     }
 
-    /// The same, where `receive` waits as recv(2) does: a thread that waits in the C library's can be
-    /// cancelled (pthreads(7)).
+    /// Waits as [`outcome`](Self::outcome), by `receive` in place of recv(2): the C library's recv
+    /// is a cancellation point (pthreads(7)).
     ///
     /// # Errors
     /// As [`outcome`](Self::outcome).
@@ -96,10 +94,10 @@ impl Reply {
 }
 
 impl ShimClient {
-    /// What [`VARIABLE`](super::VARIABLE) says.
+    /// Parses the value of [`VARIABLE`](super::VARIABLE).
     ///
     /// # Errors
-    /// It is another build's, or makes no sense.
+    /// The value is of another build, or cannot be parsed.
     pub fn parse(text: &str) -> Result<Self, HandshakeError> {
         let (run, rest) = text.split_once(':').ok_or(HandshakeError::Malformed)?;
         let (key, build) = rest.split_once(':').unwrap_or((rest, ""));
@@ -115,26 +113,26 @@ impl ShimClient {
         if build == BUILD { Ok(Self { run, key: bytes }) } else { Err(HandshakeError::Build) }
     }
 
-    /// Whose `fd` is, if it is of this desk's. Others may bind names that look like ours.
+    /// Name of `fd`, if it is of this server. Other processes may bind similar names.
     #[must_use]
     pub fn name(&self, fd: BorrowedFd<'_>) -> Option<Name> {
         Name::of(fd).filter(|name| name.run == self.run)
     }
 
-    /// Asks, and waits for the answer.
+    /// Sends a request and waits for its reply.
     ///
     /// # Errors
-    /// `ENETDOWN` when the desk is gone; `EMFILE` and the like.
+    /// `ENETDOWN`: the server is gone; `EMFILE` and the like.
     pub fn ask(&self, request: &Request) -> Result<Reply, Errno> {
         self.ask_with(request, &[])
     }
 
-    /// Gives listener `id` rules for the connections that it will accept;
-    /// what is wrong with them, if anything is.
+    /// Gives listener `id` classifier rules for the connections that it will accept. Returns the
+    /// error in the rules, if any.
     ///
     /// # Errors
-    /// As for [`ask`](Self::ask), `EISCONN` when it listens already, and
-    /// `EMSGSIZE` when the text is longer than [`RULES_BYTES_MAX`].
+    /// As for [`ask`](Self::ask); `EISCONN`: it listens already; `EMSGSIZE`: the text is empty or
+    /// longer than [`RULES_BYTES_MAX`].
     pub fn rule(&self, id: u64, text: &[u8]) -> Result<Option<String>, Errno> {
         if text.is_empty() || text.len() > RULES_BYTES_MAX {
             return Err(Errno::MSGSIZE);
@@ -151,7 +149,7 @@ impl ShimClient {
         }
     }
 
-    /// Asks; `more` waits in the pair, if it is anything.
+    /// Sends a request; `more` is queued in the pair before it, unless empty.
     fn ask_with(&self, request: &Request, more: &[u8]) -> Result<Reply, Errno> {
         let flags = SocketFlags::CLOEXEC;
         let control = socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None)?;
@@ -161,7 +159,7 @@ impl ShimClient {
             heard(|| send(&end, more, SendFlags::NOSIGNAL))?;
         }
         let request = request.encode(&self.key);
-        // Where other questions wait it waits for room.
+        // Blocks while the server's queue is full.
         heard(|| scm_rights::send(&control, Some(&desk), &request, theirs.as_fd()).map_err(errno))?;
         drop(theirs);
         let mut bytes = [0; ANSWER_BYTES];
@@ -173,7 +171,7 @@ impl ShimClient {
         Ok(Reply { answer, end, brought: message.fd })
     }
 
-    /// Asks for what follows the answer as a message of its own, into `bytes`.
+    /// Sends a request and receives the message that follows the answer, into `bytes`.
     fn ask_for<'a>(&self, request: &Request, bytes: &'a mut [u8]) -> Result<&'a [u8], Errno> {
         let asked = self.ask(request)?;
         if let Answer::No(errno) = asked.answer {
@@ -183,8 +181,7 @@ impl ShimClient {
         Ok(&bytes[..len])
     }
 
-    /// The addresses of socket `id` for datagrams: ours, and the peer's if it
-    /// is connected.
+    /// Addresses of UDP socket `id`: local, and the peer's if it is connected.
     ///
     /// # Errors
     /// As [`ask`](Self::ask).
@@ -199,11 +196,11 @@ impl ShimClient {
         }
     }
 
-    /// What `getsockopt` gives for option `name` of `level` of socket `id`, where
-    /// TCP answers for that.
+    /// Value of option `name` at `level` of socket `id`, as getsockopt(2) returns it for the
+    /// stack's TCP or UDP.
     ///
     /// # Errors
-    /// As [`ask`](Self::ask); `ENOPROTOOPT` where it does not.
+    /// As [`ask`](Self::ask); `ENOPROTOOPT`: the stack does not implement it.
     pub fn option(&self, id: u64, level: i32, name: i32) -> Result<Vec<u8>, Errno> {
         let mut value = [0; OPTION_BYTES_MAX];
         Ok(self.ask_for(&Request::GetOption { id, level, name }, &mut value)?.to_vec())
@@ -218,15 +215,15 @@ impl ShimClient {
         Interface::decode(self.ask_for(&Request::Interface, &mut bytes)?).ok_or(Errno::NETDOWN)
     }
 
-    /// What tells the labels of a program's connections.
+    /// Maps the label table.
     ///
     /// # Errors
-    /// As [`ask`](Self::ask); or there is no memory left.
+    /// As [`ask`](Self::ask); or mapping failed.
     pub fn labels(&self) -> Result<LabelReader, Errno> {
         self.map(&Request::Labels, LabelReader::map)
     }
 
-    /// Where the program may leave what it writes to its connections.
+    /// Maps the header of the shared-memory send buffers.
     ///
     /// # Errors
     /// As [`labels`](Self::labels).
@@ -234,7 +231,7 @@ impl ShimClient {
         self.map(&Request::Outboxes, ShmSendBuffers::map)
     }
 
-    /// Maps that of connection `id`.
+    /// Maps the send buffer of connection `id`.
     ///
     /// # Errors
     /// As [`labels`](Self::labels).
@@ -242,7 +239,7 @@ impl ShimClient {
         self.map(&Request::Outboxes, |file| outboxes.reach(file, id))
     }
 
-    /// True if `fd` is connection `id` of this desk's, as the kernel knows it.
+    /// True if `fd` is connection `id` of this server, by its peer's name in the kernel.
     #[must_use]
     pub fn is_connection(&self, fd: BorrowedFd<'_>, id: u64) -> bool {
         let named = getpeername(fd).ok().flatten().and_then(|addr| SocketAddrUnix::try_from(addr).ok());
@@ -250,7 +247,7 @@ impl ShimClient {
         number == Some((self.run, id))
     }
 
-    /// Maps the file that `request` asks for.
+    /// Maps the file that `request` returns.
     fn map<T>(
         &self,
         request: &Request,
@@ -262,7 +259,8 @@ impl ShimClient {
     }
 }
 
-/// What `call` says, however often a signal interrupts it; `ENETDOWN` where it says that the desk is gone.
+/// Result of `call`, retried after signals; `ENETDOWN` for errors that mean that the server is
+/// gone.
 fn heard<T>(call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
     retry_on_intr(call).map_err(|errno| match errno {
         Errno::CONNREFUSED | Errno::PIPE | Errno::NOTCONN | Errno::CONNRESET => Errno::NETDOWN,
@@ -278,7 +276,7 @@ fn errno(error: io::Error) -> Errno {
 }
 
 impl Name {
-    /// Whose `fd` is, if it is one of ours.
+    /// Name of `fd`, if it has the form of a stack socket's name.
     #[must_use]
     pub fn of(fd: BorrowedFd<'_>) -> Option<Self> {
         let addr = SocketAddrUnix::try_from(getpeername(fd).ok()??).ok()?;
@@ -303,13 +301,13 @@ mod tests {
         HANDLED.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Has SIGURG interrupt what a thread waits for.
+    /// Installs a handler for SIGURG without SA_RESTART.
     fn listen() {
-        // SAFETY: all zeros are no flags (SA_RESTART is none of them), no mask, the default action.
+        // SAFETY: all zeros are no flags, an empty mask and the default action.
         let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
         let handler: extern "C" fn(libc::c_int) = on_signal;
         action.sa_sigaction = handler as libc::sighandler_t;
-        // SAFETY: the handler adds to an atomic, which any may; `action` lives through the call.
+        // SAFETY: the handler only adds to an atomic; `action` lives through the call.
         unsafe { libc::sigaction(libc::SIGURG, &raw const action, std::ptr::null_mut()) };
     }
 
@@ -325,7 +323,7 @@ mod tests {
         assert_eq!(seam.ask(&Request::Labels).unwrap_err(), Errno::NETDOWN, "nobody is there");
         let desk = socket();
         bind(&desk, &name).unwrap();
-        // How many wait there, and how many one may send, the machine says.
+        // The system limits the queue's length and the bytes that one socket may send.
         let sent_some = || {
             let other = socket();
             connect(&other, &name).unwrap();
@@ -339,7 +337,7 @@ mod tests {
         while HANDLED.load(Ordering::Relaxed) < before + 20 && !asking.is_finished() {
             assert!(start.elapsed() < Duration::from_secs(30), "no signal is handled");
             std::thread::yield_now();
-            // SAFETY: the thread is not joined before below.
+            // SAFETY: the thread is joined only below.
             unsafe { libc::pthread_kill(asking.as_pthread_t(), libc::SIGURG) };
         }
         assert!(!asking.is_finished(), "it waits");

@@ -1,16 +1,14 @@
-//! Our end of the socket pair that is a program's connection.
+//! The stack's end of the socket pair of a program's connection.
 //!
-//! It never blocks. The kernel keeps the bytes, the bound of what waits, and
-//! the count of who still has the other end: when the last process has closed
-//! it, or was killed, this end is told.
+//! It never blocks. The kernel buffers the bytes, bounds them, and reports when the last process
+//! with the program's end has closed it or was killed.
 //!
-//! A program's socket is not writable while its handshake is under way, and
-//! only the kernel can say so to `poll` and `epoll`. Until then its end has
-//! the smallest buffer there is, filled with bytes that nobody wants; when the
-//! connection is open they are taken away and the buffer gets its size, for which the
-//! desk keeps the program's end once more, for a while. Where
-//! the handshake fails, our end closes with bytes unread, which is an error at
-//! the other.
+//! A program's socket is not writable during the handshake, and only the kernel can report that to
+//! `poll` and `epoll`. Until then the program's end has the smallest send buffer, filled with
+//! padding. When the connection is open the padding is removed and the buffer gets its size, for
+//! which the socket server keeps a copy of the program's end for a while. If the handshake fails,
+//! the stack's end closes with bytes unread, which the kernel reports as an error at the program's
+//! end.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
@@ -23,75 +21,76 @@ use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
 use super::label_table::{Flow, LabelTable, PRIVATE};
 use super::shm_send::ShmSendBuffers;
 
-/// Our end.
+/// The stack's end of a connection's pair.
 ///
-/// What the program writes is in its outbox, in the pair, or in both: then the outbox has what
-/// was written first ([`outbox`](super::outbox)).
+/// Bytes from the program are in its shared-memory send buffer, in the pair, or in both. In the
+/// last case those in the send buffer were written first ([`shm_send`](super::shm_send)).
 #[derive(Debug)]
 pub struct ConnPair {
     end: OwnedFd,
-    /// As the desk knows it.
+    /// Number of the connection.
     id: u64,
-    /// Where it is watched.
+    /// The epoll set in which it is registered.
     watch: Arc<OwnedFd>,
-    /// Where programs read how urgent it is.
+    /// Label table, read by programs.
     board: Arc<LabelTable>,
-    /// Where they may have left what they write.
+    /// Send buffers, written by programs.
     outboxes: Arc<ShmSendBuffers>,
-    /// There may be something in the pair; and its end is.
+    /// The pair may have bytes; and the end of the stream.
     arrived: bool,
     ends: bool,
-    /// The program has closed its end with bytes unread, or its listener before it had accepted this.
+    /// The program has closed its end with bytes unread, or its listener before accepting the
+    /// connection.
     reset: bool,
-    /// Its handshake is under way.
+    /// Set during the handshake.
     filled: Option<Filled>,
 }
 
-/// Memory that all pipes of a desk share with programs.
+/// Shared memory common to all connections of a socket server.
 #[derive(Clone, Debug)]
 pub(super) struct Shared {
     pub(super) board: Arc<LabelTable>,
     pub(super) outboxes: Arc<ShmSendBuffers>,
 }
 
-/// What is in the pair while the handshake of its connection is under way.
+/// Padding in the pair during the handshake.
 #[derive(Debug)]
 struct Filled {
-    /// Bytes that nobody wants.
+    /// Bytes of padding.
     filler: usize,
-    /// What the size of the program's buffer is to be, in bytes.
+    /// Size of the program's send buffer after the handshake, in bytes.
     send_buffer: usize,
 }
 
-/// A connection is looked at when there is more than before.
+/// Edge-triggered: reported when more arrives.
 pub(super) const READABLE: epoll::EventFlags =
     epoll::EventFlags::IN.union(epoll::EventFlags::RDHUP).union(epoll::EventFlags::ET);
 
-/// Bytes that a program's end is filled with at once; the smallest buffer
-/// takes no more.
+/// Padding written per call; the smallest buffer takes no more.
 const FILLER: usize = 8192;
 
-/// What became of bytes for the program.
+/// Result of writing to the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wrote {
-    /// The first so many are with the program.
+    /// Number of bytes written.
     Some(usize),
-    /// There is no room now.
+    /// The pair is full.
     Full,
     /// The program reads no more.
     Gone,
 }
 
-/// What the program has written.
+/// Result of reading from the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Read {
-    /// So many bytes.
+    /// Number of bytes read.
     Some(usize),
-    /// Nothing now.
+    /// Nothing to read now.
     Nothing,
-    /// And it will write nothing more.
+    /// End of stream.
     End,
-    /// It closed its end with bytes unread, or its listener without having accepted it.
+    /// The program closed its end with bytes unread, or its listener without accepting the
+    /// connection.
     Reset,
 }
 
@@ -104,26 +103,26 @@ impl ConnPair {
         Self { end, id, watch, board, outboxes, arrived: false, ends: false, reset: false, filled: None }
     }
 
-    /// What is handed over next is as urgent as `level`, 0..=7; and what the
-    /// program's private bytes are now.
+    /// Publishes the priority `level`, 0..=7, of the data written next, and the program's private
+    /// bytes.
     pub fn tell(&self, level: u8, private: &[u8; PRIVATE]) {
         self.board.tell(self.id, level, private);
     }
 
-    /// What the connection has been like.
+    /// Publishes statistics of the connection.
     pub fn flow(&self, flow: &Flow) {
         self.board.flow(self.id, flow);
     }
 
-    /// Our end of a connection that is being opened, `theirs` being the
-    /// program's; `send_buffer` in bytes is the program's wish, 0 for none.
+    /// Fills the pair of a connection that is being opened. `theirs` is the program's end;
+    /// `send_buffer` is its size in bytes after the handshake, 0 for the default.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// An error of the system calls.
     pub(super) fn filled(mut self, theirs: &OwnedFd, send_buffer: u32) -> Result<Self, Errno> {
         self.outboxes.close(self.id);
         self.outboxes.accept(self.id);
-        // The kernel tells twice what it was told (socket(7)).
+        // The kernel reports twice the value set (socket(7)).
         let usual = socket_send_buffer_size(theirs)? / 2;
         let send_buffer = if send_buffer == 0 { usual } else { send_buffer as usize };
         set_socket_send_buffer_size(theirs, 1)?;
@@ -139,8 +138,8 @@ impl ConnPair {
         Ok(self)
     }
 
-    /// The handshake is complete: the program may write. `theirs` is the program's end, where that is
-    /// still to be had.
+    /// Ends the handshake: the program may write. `theirs` is the program's end, if the server
+    /// still has it.
     pub(super) fn open(&mut self, theirs: Option<&OwnedFd>) {
         let Some(Filled { mut filler, send_buffer }) = self.filled.take() else { return };
         let mut scrap = [0; FILLER];
@@ -151,20 +150,20 @@ impl ConnPair {
                 _ => break,
             }
         }
-        // Without, or refused, it stays small, and the connection slow.
+        // Otherwise the buffer stays small, and the connection slow.
         if let Some(theirs) = theirs {
             let _ = set_socket_send_buffer_size(theirs, send_buffer);
         }
         self.outboxes.open(self.id);
     }
 
-    /// True if the program has said that more follows what it wrote last (`MSG_MORE`); once.
+    /// True if the program wrote with `MSG_MORE` last; resets the flag.
     #[must_use]
     pub fn take_more(&self) -> bool {
         self.outboxes.take_more(self.id)
     }
 
-    /// Hands `bytes` (not none) to the program, as many as there is room for.
+    /// Writes `bytes` (not empty) to the program, as many as fit.
     pub fn write(&self, bytes: &[u8]) -> Wrote {
         match send(&self.end, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
             Ok(taken) => Wrote::Some(taken),
@@ -173,14 +172,14 @@ impl ConnPair {
         }
     }
 
-    /// The pair has been seen to be readable: [`read`](Self::read) looks there, too, until
-    /// it has found all; where it `ends`, until it has found that.
+    /// Reports that the pair was readable: [`read`](Self::read) reads it, too, until it is empty,
+    /// or to the end of the stream if it `ends`.
     pub fn arrived(&mut self, ends: bool) {
         self.arrived = true;
         self.ends |= ends;
     }
 
-    /// Takes what the program has written into `bytes` (not none).
+    /// Reads bytes from the program into `bytes` (not empty).
     pub fn read(&mut self, bytes: &mut [u8]) -> Read {
         if self.reset {
             return Read::Reset;
@@ -192,7 +191,7 @@ impl ConnPair {
             }
             return some(len);
         }
-        // What is written from here on takes the pair, behind what is in the outbox.
+        // Later writes take the pair, after the bytes in the send buffer.
         self.outboxes.close(self.id);
         let len = self.outboxes.take(self.id, bytes);
         let room = bytes.len() - len;
@@ -200,7 +199,8 @@ impl ConnPair {
             return Read::Some(len);
         }
         match recv(&self.end, &mut bytes[len..], RecvFlags::DONTWAIT) {
-            // It ended with its listener, in the accept queue: the kernel resets such a connection.
+            // The connection ended in the accept queue of a closed listener: the kernel's TCP
+            // resets it.
             Ok((0, _)) if len == 0 && !self.outboxes.is_accepted(self.id) => {
                 self.reset = true;
                 Read::Reset
@@ -225,43 +225,43 @@ impl ConnPair {
         }
     }
 
-    /// The pair is empty: what comes next is told.
+    /// The pair is empty: epoll reports what comes next.
     fn found_all(&mut self) {
         self.arrived = false;
         self.outboxes.open(self.id);
     }
 
-    /// Tells the program that after what it was handed nothing comes.
+    /// Ends the stream to the program.
     pub fn finish(&self) {
-        // A program that is gone need not be told.
+        // Fails only if the program is gone.
         let _ = shutdown(&self.end, Shutdown::Write);
     }
 
-    /// Whether the program has yet to read some of what it was handed (unix(7), SIOCOUTQ).
+    /// True if the program has not read everything written (unix(7), SIOCOUTQ).
     pub fn is_unread(&self) -> bool {
         let mut bytes: libc::c_int = 0;
-        // SAFETY: the descriptor is ours, and the kernel writes one int to where `bytes` is.
+        // SAFETY: the descriptor is open, and the kernel writes one int to `bytes`.
         let done = unsafe { libc::ioctl(self.end.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
         done == 0 && bytes > 0
     }
 
-    /// Whether room is worth telling, from now on.
+    /// Enables or disables reports of free space in the pair.
     pub fn want_room(&self, wanted: bool) {
         let flags = if wanted { READABLE | epoll::EventFlags::OUT } else { READABLE };
-        // It is watched since it was offered.
+        // It has been registered since it was offered.
         let _ = epoll::modify(&*self.watch, &self.end, epoll::EventData::new_u64(self.id), flags);
     }
 }
 
 impl Drop for ConnPair {
     fn drop(&mut self) {
-        // Nobody empties it any more: who writes is to hear of it, by the pair.
+        // The send buffer is read no more: writers must get an error, from the pair.
         self.outboxes.end(self.id);
         self.board.end(self.id);
     }
 }
 
-/// So many bytes.
+/// `len` bytes read.
 fn some(len: usize) -> Read {
     if len == 0 { Read::Nothing } else { Read::Some(len) }
 }

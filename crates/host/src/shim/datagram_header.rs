@@ -1,73 +1,68 @@
-//! What stands before a datagram in the pair between a program and the stack.
+//! Header of a datagram in the socket pair between a program and the stack.
 //!
-//! A pair knows no addresses, so each message begins with 43 bytes that the
-//! library adds and strips:
+//! A pair has no addresses, so each message begins with 43 bytes that the library adds and strips:
 //!
 //! ```text
 //! KIND·1 SAYS·1 PORT·2 ADDRESS·16 INTERFACE·4 OURS·16 SEGMENT·2 CLASS·1
 //! ```
 //!
-//! in network order; IPv4 is written as it is mapped into IPv6 (RFC 4291
-//! §2.5.5.2). Towards a program the address is the peer's who sent, or there
-//! is none and the port's place says what went wrong; towards the stack it is
-//! the peer's who is to have it, or there is none and the one is meant with
-//! whom the socket is connected. What follows ([`Cmsg`]) is what a program is
-//! told beside the datagram, where it wants to be, or says beside it. Bit 0 of
-//! `SAYS`: to which address of ours it came, or from which it is to leave
-//! ([`PktInfo`]). Bit 1: its traffic class, DSCP and congestion bits (RFC 2474,
-//! RFC 3168). `SEGMENT`, where it is not 0, cuts what follows into datagrams of
-//! so many bytes and a last one that may be shorter (UDP_SEGMENT, udp(7)).
+//! in network order; IPv4 addresses are mapped into IPv6 (RFC 4291 §2.5.5.2). To a program, the
+//! address is the sender's; without one, the port field holds an error. To the stack, it is the
+//! destination's; without one, the connected peer is meant. The fields that follow are ancillary
+//! data ([`Cmsg`]). Bit 0 of `SAYS`: the local address is present ([`PktInfo`]). Bit 1: the traffic
+//! class is present, DSCP and congestion bits (RFC 2474, RFC 3168). `SEGMENT`, if not 0, splits the
+//! payload into datagrams of this length; the last may be shorter (UDP_SEGMENT, udp(7)).
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
-/// Bytes of an envelope.
+/// Bytes of a header.
 pub const LEN: usize = 43;
-/// Those of them that say whom it is for, or from.
+/// End of the peer's address, and start of the interface.
 const THERE: usize = 20;
-/// Where it says how it is cut, and the traffic class.
+/// Offsets of the segment size and of the traffic class.
 const SEGMENT: usize = 40;
 const CLASS: usize = 42;
-/// What a message says: our end, and a traffic class.
+/// Flags: local address, traffic class.
 const HERE: u8 = 1;
 const CLASSED: u8 = 2;
-/// Datagrams that a message is cut into at most, as Linux has it.
+/// Maximum number of datagrams in a message, as in Linux.
 pub const SEGMENTS_MAX: usize = 128;
-/// Bytes of the longest datagram, over IPv4 and over IPv6 (RFC 768, RFC 8200).
+/// Maximum payload over IPv4 and over IPv6, in bytes (RFC 768, RFC 8200).
 pub const PAYLOAD_MAX: [usize; 2] = [65_507, 65_527];
 
-/// What a message is.
+/// Kind and peer of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DatagramHeader {
     /// A datagram from this peer, or for it.
     Peer(SocketAddr),
-    /// A datagram for whom the socket is connected with.
+    /// A datagram for the connected peer.
     Connected,
-    /// No datagram: what became of an earlier one, or why there is none (errno(3)).
+    /// No datagram, but the error of an earlier one (errno(3)).
     Failed(u16),
 }
 
-/// Our end of a datagram, as IP_PKTINFO and IPV6_PKTINFO tell it (ip(7), ipv6(7)).
+/// Local end of a datagram, as in IP_PKTINFO and IPV6_PKTINFO (ip(7), ipv6(7)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PktInfo {
-    /// The address of ours; unspecified where a program leaves that to us.
+    /// Local address; unspecified if the stack chooses it.
     pub addr: IpAddr,
-    /// The interface's number; 0 where there is none.
+    /// Interface index; 0 for none.
     pub interface: u32,
 }
 
-/// What is said beside a datagram.
+/// Ancillary data of a datagram.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cmsg {
-    /// Our end of it.
+    /// Local end.
     pub here: Option<PktInfo>,
-    /// Its traffic class.
+    /// Traffic class.
     pub class: Option<u8>,
-    /// Bytes of each datagram that follows; 0: it is one.
+    /// Bytes of each datagram in the payload; 0: one datagram.
     pub segment: u16,
 }
 
 impl Cmsg {
-    /// What the envelope `bytes` says.
+    /// Ancillary data of the header `bytes`.
     #[must_use]
     pub fn decode(bytes: &[u8; LEN]) -> Self {
         let says = |bit| bytes[1] & bit != 0;
@@ -82,7 +77,7 @@ impl Cmsg {
     }
 }
 
-/// An address as IPv6 has it: how the seam writes all of them (RFC 4291 §2.5.5.2).
+/// Address in IPv6 form, as in all messages (RFC 4291 §2.5.5.2).
 #[must_use]
 pub fn mapped(ip: IpAddr) -> Ipv6Addr {
     match ip {
@@ -92,7 +87,7 @@ pub fn mapped(ip: IpAddr) -> Ipv6Addr {
 }
 
 impl DatagramHeader {
-    /// Its bytes, with what else is said.
+    /// Header bytes with ancillary data.
     #[must_use]
     pub fn encode_with(self, Cmsg { here, class, segment }: Cmsg) -> [u8; LEN] {
         let mut bytes = self.encode();
@@ -109,7 +104,7 @@ impl DatagramHeader {
         bytes
     }
 
-    /// Its bytes.
+    /// Header bytes without ancillary data.
     #[must_use]
     pub fn encode(self) -> [u8; LEN] {
         let (kind, number, addr) = match self {
@@ -124,7 +119,7 @@ impl DatagramHeader {
         bytes
     }
 
-    /// What `bytes` begin with; `None` when that is no envelope.
+    /// Header at the start of `bytes`; `None` if it is malformed.
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let &[kind, 0..=3, high, low, ref addr @ ..] = bytes.first_chunk::<LEN>()?.first_chunk::<THERE>()?

@@ -1,14 +1,12 @@
-//! Ports that programs leave to us: from a start that nobody outside can tell,
-//! and another one each time, so that one that was given back lately, and may
-//! still be known to a peer, comes again late.
-//! Source: RFC 6056 §3.3.
+//! Ephemeral ports. Each search starts at an unpredictable port, so a port that was released
+//! lately, which a peer may still know, is reused late. Source: RFC 6056 §3.3.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// Ports are given out from here on.
+/// First ephemeral port.
 pub(super) const EPHEMERAL: u16 = 32_768;
 
-/// A port from `first` on that is not taken; `turn` counts the calls.
+/// A free port from `first` on; `turn` counts the calls.
 pub(super) fn free(
     first: u16,
     secret: &[u8],

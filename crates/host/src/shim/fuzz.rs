@@ -1,5 +1,4 @@
-//! Bodies of fuzz targets: what programs may say to the desk, and leave in
-//! memory that they share with it.
+//! Fuzz targets: requests and datagrams of programs, and the memory shared with them.
 
 mod desk;
 mod messages;

@@ -1,37 +1,37 @@
-//! Which addresses the stack has, as getifaddrs(3) is to tell them: programs that
-//! listen on each address there is (BIND does) would never come upon ours.
+//! The stack's addresses for getifaddrs(3). Programs that listen on each interface address (BIND)
+//! would not find them otherwise.
 
 use std::net::IpAddr;
 
 use super::datagram_header;
 use super::routes::Routes;
 
-/// The stack's addresses, and the interface that they are had by.
+/// Addresses of the stack, and its interface.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Interface {
-    /// The number of the interface that the device is, or 0.
+    /// Interface index of the device, or 0.
     pub number: u32,
-    /// Each with its prefix in bits.
+    /// Each address with its prefix length in bits.
     pub addrs: Vec<(IpAddr, u8)>,
 }
 
-/// An address: its kind, itself, its prefix.
+/// Encoded address: family, address, prefix.
 const ADDR_BYTES: usize = 1 + 16 + 1;
-/// As many as are told.
+/// Maximum number of addresses encoded.
 const ADDRS_MAX: usize = 64;
 
 impl Interface {
-    /// Bytes that it takes, at the most.
+    /// Maximum encoded length in bytes.
     pub const BYTES_MAX: usize = 4 + ADDRS_MAX * ADDR_BYTES;
 
-    /// Where a stack is.
+    /// Addresses of a stack.
     #[must_use]
     pub fn of(place: &Routes) -> Self {
         let addrs = place.addrs.iter().map(|addr| (*addr, place.prefix(*addr)));
         Self { number: place.interface, addrs: addrs.take(ADDRS_MAX).collect() }
     }
 
-    /// As it is sent.
+    /// Encoded form.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = self.number.to_be_bytes().to_vec();
@@ -43,7 +43,7 @@ impl Interface {
         bytes
     }
 
-    /// What `bytes` say; `None` when that is nothing.
+    /// Decodes `bytes`; `None` if they are malformed.
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let (number, rest) = bytes.split_first_chunk()?;

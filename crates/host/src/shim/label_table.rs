@@ -1,13 +1,12 @@
-//! What a program may know of its connections without asking: labels.
+//! Label table: shared memory in which programs read the labels of their connections without a
+//! request.
 //!
-//! One file of shared memory with a line for each connection: how urgent is
-//! what it was handed last, and the private bytes that it shares with the
-//! classifiers. The stack writes ([`LabelTable`]), programs read ([`LabelReader`]), and
-//! the file's seal keeps it so. A connection's number tells its line (the
-//! upper half) and whose the line is now (the lower half), so that a line that
-//! is used again deceives nobody. Beyond [`LINES`] connections have no line.
-//! Sockets for datagrams share lines of their own ([`of_mailbox`]).
-//! Source: ADPS M5, M6, M7.
+//! It is one file with a record per connection: the priority of the data received last, and the
+//! private bytes shared with the classifiers. The stack writes ([`LabelTable`]), programs read
+//! ([`LabelReader`]), and the file's seals enforce it. The upper half of a connection's number is
+//! its record's index, the lower half its generation, so a reused record is not mistaken.
+//! Connections beyond [`LINES`] have no record. UDP sockets share records of their own
+//! ([`of_mailbox`]). Source: ADPS M5, M6, M7.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -19,36 +18,36 @@ use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create
 use super::udp_table::made;
 use crate::mapping::Mapping;
 
-/// Private bytes that are the program's (ADPS M5; of 64 the first 16 are the classifiers').
+/// Private bytes of the program (ADPS M5; of 64 the first 16 are the classifiers').
 pub const PRIVATE: usize = 48;
-/// Connections that have a line.
+/// Connections with a record.
 pub const LINES: usize = 1 << 16;
-/// Lines of sockets for datagrams; of two that fall together the newer has the line.
+/// Records of UDP sockets; the newer of two that collide has the record.
 const MAILBOX_LINES: u64 = 1 << 12;
-/// Where those begin in numbers, far above any connection's.
+/// First index of a UDP socket's record in numbers, far above any connection's.
 pub(super) const MAILBOX_FIRST: u64 = 1 << 29;
-/// The level of what nobody has called urgent.
+/// Level of data without a label.
 pub const LEVEL_LAST: u8 = 7;
 
-/// Two cache lines of eight words: what is read with every event, and the path.
+/// Record: two cache lines of eight words, one read with every event, one for the path.
 const WORD: usize = 8;
 const LINE: usize = 16 * WORD;
-/// The file: a line for all, then one for each connection, then those of sockets for datagrams.
+/// File: a record for the table, one for each connection, then those of UDP sockets.
 const LEN: usize = LINE * (LINES + MAILBOX_LINES as usize + 1);
-/// Where the file's own line says on which core the stack is: its number and one.
+/// Word of the table's record: the stack's core, plus one.
 const CORE: usize = 1;
-/// A line's first word: whose it is (upper half), whether it is anybody's, and its level.
+/// First word of a record: generation (upper half), this flag if it is in use, and its level.
 const USED: u64 = 1 << 8;
 /// The connection has ended; programs may still have its socket.
 const ENDED: u64 = 1 << 9;
-/// The socket for datagrams has a peer.
+/// The UDP socket has a peer.
 const CONNECTED: u64 = 1 << 10;
-/// Odd while the private bytes change.
+/// Sequence number of the private bytes: odd during a write (seqlock).
 const TURN: usize = 7;
-/// Where [`Flow`] starts.
+/// First word of [`Flow`].
 const FLOW: usize = 8;
 
-/// What a connection has been like, as of what came last.
+/// Statistics of a connection as of its last segment received.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Flow {
     /// Smoothed round-trip time in nanoseconds; 0 before the first sample.
@@ -61,23 +60,23 @@ pub struct Flow {
     pub loss: f32,
 }
 
-/// The memory, from either side.
+/// Mapped file, on either side.
 #[derive(Debug)]
 struct Lines(Mapping);
 
 impl Lines {
     fn word(&self, line: usize, word: usize) -> &AtomicU64 {
-        // SAFETY: `at` checks that it lies inside and is aligned; the memory
-        // is mapped as long as this is, and both sides use it atomically.
+        // SAFETY: `at` checks bounds and alignment; the memory is mapped as long as `self`, and
+        // both sides access it atomically.
         unsafe { self.0.at::<AtomicU64>(line * LINE + word * WORD).as_ref() }
     }
 
-    /// The levels that connections have had, one bit each.
+    /// Levels that any connection has had, one bit each.
     fn levels(&self) -> &AtomicU64 {
         self.word(0, 0)
     }
 
-    /// The line of connection `id`, or of what [`of_mailbox`] says, if it has one.
+    /// Record of connection `id`, or of an [`of_mailbox`] number, if it has one.
     fn of(id: u64) -> Option<usize> {
         let line = match id >> 32 {
             line @ MAILBOX_FIRST.. => LINES as u64 + line - MAILBOX_FIRST,
@@ -87,14 +86,14 @@ impl Lines {
     }
 }
 
-/// The number by which the labels of socket `id` for datagrams are found.
+/// Number of UDP socket `id` in the label table.
 #[must_use]
 pub fn of_mailbox(id: u64) -> u64 {
     let nth = made(id);
     (MAILBOX_FIRST + nth % MAILBOX_LINES) << 32 | nth & u64::from(u32::MAX)
 }
 
-/// The stack's side.
+/// Writer, in the stack.
 #[derive(Debug)]
 pub struct LabelTable {
     lines: Lines,
@@ -102,26 +101,26 @@ pub struct LabelTable {
 }
 
 impl LabelTable {
-    /// A board without connections.
+    /// Creates an empty table.
     ///
     /// # Errors
-    /// When there is no descriptor or no memory left.
+    /// No descriptor or no memory left.
     pub fn new() -> io::Result<Self> {
         let file = memfd_create("greenwave-labels", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         ftruncate(&file, LEN as u64)?;
         let lines = Lines(Mapping::shared(&file, LEN, true)?.without_dumps());
-        // Nobody else can write, or make it shorter under those who read.
+        // No other process can write, or truncate the file under its readers.
         let seals = SealFlags::FUTURE_WRITE | SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
         fcntl_add_seals(&file, seals)?;
         Ok(Self { lines, file })
     }
 
-    /// The file, for programs.
+    /// File for programs.
     pub fn file(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
 
-    /// Connection `id` begins: not urgent, its private bytes all zero.
+    /// Begins the record of connection `id`: lowest priority, private bytes zero.
     pub fn begin(&self, id: u64) {
         let Some(line) = Lines::of(id) else { return };
         self.write_private(line, &[0; PRIVATE]);
@@ -129,7 +128,7 @@ impl LabelTable {
         self.state(line).store(id << 32 | USED | u64::from(LEVEL_LAST), Ordering::Release);
     }
 
-    /// What `id` is handed next is as urgent as `level`, 0..=7, and its private bytes are these.
+    /// Sets the level, 0..=7, of data that `id` receives next, and its private bytes.
     pub fn tell(&self, id: u64, level: u8, private: &[u8; PRIVATE]) {
         let Some(line) = Lines::of(id) else { return };
         let before = self.state(line).load(Ordering::Relaxed);
@@ -145,7 +144,7 @@ impl LabelTable {
         self.write_private(line, private);
     }
 
-    /// Socket `id` for datagrams is connected, or not any more.
+    /// Sets if UDP socket `id` is connected.
     pub fn connect(&self, id: u64, connected: bool) {
         let Some(line) = Lines::of(id).filter(|_| self.is_open(id)) else { return };
         match connected {
@@ -154,21 +153,22 @@ impl LabelTable {
         };
     }
 
-    /// Connection `id` has ended.
+    /// Marks connection `id` as ended.
     pub fn end(&self, id: u64) {
         if let Some(line) = Lines::of(id).filter(|_| self.is_open(id)) {
             self.state(line).fetch_or(ENDED, Ordering::Release);
         }
     }
 
-    /// True if connection `id` has begun and not ended; unknown of one without a line, which counts as open.
+    /// True if connection `id` has begun and not ended. A connection without a record counts as
+    /// open.
     pub fn is_open(&self, id: u64) -> bool {
         let Some(line) = Lines::of(id) else { return true };
         let state = self.state(line).load(Ordering::Acquire);
         state >> 32 == id & u64::from(u32::MAX) && state & (USED | ENDED) == USED
     }
 
-    /// The stack runs on `core`.
+    /// Publishes the stack's core.
     pub fn on(&self, core: CoreId) {
         let word = self.lines.word(0, CORE);
         let here = u64::from(core.0) + 1;
@@ -177,14 +177,14 @@ impl LabelTable {
         }
     }
 
-    /// What connection `id` has been like.
+    /// Publishes statistics of connection `id`.
     pub fn flow(&self, id: u64, flow: &Flow) {
         if let Some(line) = Lines::of(id) {
             self.write_flow(line, flow);
         }
     }
 
-    /// Each figure by itself: they are read as they are, not as of one instant.
+    /// Each word is written by itself: readers may see words of different updates.
     fn write_flow(&self, line: usize, flow: &Flow) {
         let words = [flow.rtt_ns, flow.received, flow.sent, flow.loss.to_bits().into()];
         for (at, word) in words.into_iter().enumerate() {
@@ -211,15 +211,15 @@ impl LabelTable {
     }
 }
 
-/// A program's side.
+/// Reader, in a program.
 #[derive(Debug)]
 pub struct LabelReader(Lines);
 
 impl LabelReader {
-    /// What [`LabelTable::file`] holds.
+    /// Maps [`LabelTable::file`].
     ///
     /// # Errors
-    /// When it is no such file, or there is no memory left.
+    /// The file is not a label table, or there is no memory left.
     pub fn map(file: BorrowedFd<'_>) -> io::Result<Self> {
         if rustix::fs::fstat(file)?.st_size != LEN as i64 {
             return Err(io::ErrorKind::InvalidData.into());
@@ -227,22 +227,21 @@ impl LabelReader {
         Ok(Self(Lines(Mapping::modest(file, 0, LEN, false)?)))
     }
 
-    /// Whether connections have differed in urgency so far; until then there
-    /// is nothing to order.
+    /// True if connections have had different levels; until then there is nothing to reorder.
     #[must_use]
     pub fn differ(&self) -> bool {
         self.0.levels().load(Ordering::Relaxed).count_ones() > 1
     }
 
-    /// On which core the stack has run last, once it has.
+    /// The stack's last core, if known.
     #[must_use]
     pub fn core(&self) -> Option<CoreId> {
         let core = self.0.word(0, CORE).load(Ordering::Relaxed).checked_sub(1)?;
         u16::try_from(core).ok().map(CoreId)
     }
 
-    /// How urgent is what connection `id` was handed last, 0..=7; `None` when
-    /// it has no line, or is gone.
+    /// Level, 0..=7, of the data that connection `id` received last; `None` if it has no record or
+    /// the record was reused.
     #[must_use]
     pub fn level(&self, id: u64) -> Option<u8> {
         let state = self.0.word(Lines::of(id)?, 0).load(Ordering::Acquire);
@@ -250,14 +249,14 @@ impl LabelReader {
         is_its.then_some((state & 0xff) as u8)
     }
 
-    /// True if socket `id` for datagrams is connected; `None` as for [`level`](Self::level).
+    /// True if UDP socket `id` is connected; `None` as for [`level`](Self::level).
     #[must_use]
     pub fn is_connected(&self, id: u64) -> Option<bool> {
         self.level(id)?;
         Some(self.0.word(Lines::of(id)?, 0).load(Ordering::Acquire) & CONNECTED != 0)
     }
 
-    /// What it has been like; `None` as for [`level`](Self::level).
+    /// Statistics of connection `id`; `None` as for [`level`](Self::level).
     #[must_use]
     pub fn flow(&self, id: u64) -> Option<Flow> {
         let line = Lines::of(id)?;
@@ -268,8 +267,8 @@ impl LabelReader {
         self.level(id).map(|_| flow)
     }
 
-    /// Its private bytes; `None` as for [`level`](Self::level), and while they
-    /// change each time one looks.
+    /// Private bytes of connection `id`; `None` as for [`level`](Self::level), or if they changed
+    /// during every attempt.
     #[must_use]
     pub fn private(&self, id: u64) -> Option<[u8; PRIVATE]> {
         const LOOKS: u32 = 1000;
@@ -295,7 +294,7 @@ mod tests {
     use super::super::udp_table::UdpTable;
     use super::*;
 
-    /// Connection in line `line` that is its `nth`.
+    /// Number of the `nth` connection in record `line`.
     fn id(line: u64, nth: u64) -> u64 {
         line << 32 | nth
     }

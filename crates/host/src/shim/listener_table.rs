@@ -1,12 +1,10 @@
-//! Who listens where.
+//! Table of listeners.
 //!
-//! An address is had by one socket at a time, or by several that all say
-//! SO_REUSEPORT: those take connections in turn, and where there are several
-//! stacks each of them has some for itself, as far as there are enough. So a
-//! worker with a listener of its own hears of one stack, which may share its
-//! core. The more exact address goes first. What a program has not accepted yet waits in the kernel, as messages
-//! of the listener's pair; beyond that here, so many as its backlog says.
-//! Source: socket(7).
+//! An address belongs to one socket, or to several with SO_REUSEPORT. These share connections
+//! evenly; with several stacks, each stack has its own listeners if there are enough, so a worker
+//! with its own listener serves one stack, which may share its core. The most specific address
+//! matches first. Connections not yet accepted are queued in the kernel, as messages of the
+//! listener's pair; then here, up to the backlog. Source: socket(7).
 
 use std::collections::VecDeque;
 use std::io;
@@ -19,33 +17,34 @@ use super::scm_rights;
 use super::socket_name::LEN;
 use super::tcp_sockopt::TcpSockopt;
 
-/// A socket that is bound, and perhaps listens.
+/// A socket that is bound, and may listen.
 #[derive(Debug)]
 pub(super) struct Listener {
     pub id: u64,
     pub addr: SocketAddr,
-    /// The program's socket speaks IPv6,
+    /// IPv6 socket.
     pub six: bool,
-    /// and nothing else.
+    /// IPv6 only.
     pub v6_only: bool,
     pub reuse_port: bool,
-    /// Connections that may wait here; 0: it does not listen yet.
+    /// Maximum length of the queue here; 0: it does not listen yet.
     pub backlog: usize,
-    /// Connections that may have brought data with their SYN, as [`ListenOptions::fast_open`](net::stack::ListenOptions::fast_open).
+    /// Maximum number of connections with data in their SYN, as
+    /// [`ListenOptions::fast_open`](net::stack::ListenOptions::fast_open).
     pub fast_open: usize,
-    /// Our end of the pair.
+    /// The server's end of the pair.
     pub end: OwnedFd,
-    /// The kernel's socket at its port, where it is bound to all addresses.
+    /// The kernel socket on the same port, if the listener is bound to all addresses.
     pub half: Option<OwnedFd>,
-    /// Connections for which the pair had no room.
+    /// Accept queue beyond the pair's capacity.
     waiting: VecDeque<([u8; LEN], OwnedFd)>,
-    /// Connections it was given.
+    /// Number of connections assigned to it.
     given: u64,
-    /// What was set on it, for its connections to have, too.
+    /// Options that its connections inherit.
     settings: Vec<TcpSockopt>,
 }
 
-/// Connections that wait for one listener here, at the most.
+/// Maximum backlog.
 pub(super) const BACKLOG_MAX: usize = 4096;
 
 impl Listener {
@@ -66,24 +65,24 @@ impl Listener {
         }
     }
 
-    /// Its connections are to have `setting` from now on.
+    /// Sets an option for future connections.
     pub fn set(&mut self, setting: TcpSockopt) {
         let kind = std::mem::discriminant(&setting);
         self.settings.retain(|before| std::mem::discriminant(before) != kind);
         self.settings.push(setting);
     }
 
-    /// What its connections are to have, in the order in which it was set.
+    /// Options of its connections, in the order in which they were set.
     pub fn settings(&self) -> &[TcpSockopt] {
         &self.settings
     }
 
-    /// It takes connections from now on.
+    /// Starts listening.
     pub fn listen(&mut self, backlog: u32) {
         self.backlog = (backlog as usize).clamp(1, BACKLOG_MAX);
     }
 
-    /// Whether the two may not have their addresses at once.
+    /// True if both cannot be bound at once.
     fn quarrels_with(&self, other: &Self) -> bool {
         self.bound().overlaps(&other.bound()) && !(self.reuse_port && other.reuse_port)
     }
@@ -92,7 +91,8 @@ impl Listener {
         BindAddr { addr: self.addr, v6_only: self.v6_only }
     }
 
-    /// Hands a connection over; gives it back when too many wait, or the program takes none any more.
+    /// Queues a connection; returns it if the queue is full or the program has shut the listener
+    /// down.
     pub fn hand_over(&mut self, name: [u8; LEN], theirs: OwnedFd) -> Result<(), OwnedFd> {
         self.given += 1;
         if self.waiting.is_empty() {
@@ -114,24 +114,24 @@ impl Listener {
         self.waiting.len()
     }
 
-    /// Whether one more may wait.
+    /// True if one more connection may be queued.
     pub fn has_room(&self) -> bool {
         self.waiting.len() < self.backlog
     }
 
-    /// Whether connections wait for room.
+    /// True if connections wait for space in the pair.
     pub fn is_full(&self) -> bool {
         !self.waiting.is_empty()
     }
 
-    /// The pair may have room again.
+    /// Moves queued connections to the pair, which may have space again.
     pub fn refill(&mut self) {
         while let Some((name, theirs)) = self.waiting.front() {
             match scm_rights::hand(&self.end, name, theirs.as_fd()) {
                 Ok(()) => {
                     self.waiting.pop_front();
                 }
-                // As the kernel's listener that is shut down.
+                // As the kernel does when a listener is shut down.
                 Err(e) if is_shut(&e) => self.waiting.clear(),
                 Err(_) => return,
             }
@@ -139,12 +139,12 @@ impl Listener {
     }
 }
 
-/// Whether the program has shut its end down, and never takes anything from it again.
+/// True if the program has shut down its end for good.
 fn is_shut(e: &io::Error) -> bool {
     e.kind() == io::ErrorKind::BrokenPipe
 }
 
-/// By which of how many stacks a connection came.
+/// Stack by which a connection arrived, and the number of stacks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stack {
     pub number: usize,
@@ -152,16 +152,16 @@ pub(super) struct Stack {
 }
 
 impl Stack {
-    /// It came by none in particular.
+    /// No particular stack.
     pub const ANY: Self = Self { number: 0, of: 1 };
 }
 
-/// All that are bound. As many as programs have descriptors.
+/// All bound sockets, bounded by programs' descriptors.
 #[derive(Debug, Default)]
 pub(super) struct Listeners(Vec<Listener>);
 
 impl Listeners {
-    /// Takes one in; gives it back when its address is had by another.
+    /// Adds a listener; returns it if its address is in use.
     pub fn add(&mut self, listener: Listener) -> Result<(), Box<Listener>> {
         if self.0.iter().any(|other| other.quarrels_with(&listener)) {
             return Err(Box::new(listener));
@@ -170,13 +170,13 @@ impl Listeners {
         Ok(())
     }
 
-    /// A port that nobody has; `turn` counts the calls.
+    /// A free port; `turn` counts the calls.
     pub fn free_port(&self, secret: &[u8], turn: u64) -> Option<u16> {
         let is_taken = |port| self.0.iter().any(|listener| listener.addr.port() == port);
         ephemeral_ports::free(EPHEMERAL, secret, turn, is_taken)
     }
 
-    /// Those at this port.
+    /// Sockets bound to this port.
     pub fn at(&self, port: u16) -> impl Iterator<Item = &Listener> {
         self.0.iter().filter(move |listener| listener.addr.port() == port)
     }
@@ -189,7 +189,7 @@ impl Listeners {
         self.0.iter_mut().find(|listener| listener.id == id)
     }
 
-    /// Removes it; whether nobody listens on its port any more.
+    /// Removes a listener; true if no other listens on its port.
     pub fn remove(&mut self, id: u64) -> Option<(Listener, bool)> {
         let at = self.0.iter().position(|listener| listener.id == id)?;
         let gone = self.0.remove(at);
@@ -197,8 +197,8 @@ impl Listeners {
         Some((gone, last))
     }
 
-    /// Whose a connection to `local` is: the most exact address, of equals
-    /// those that are `stack`'s, and of these the one that was given the fewest.
+    /// Listener for a connection to `local`: the most specific address; of equals, those of
+    /// `stack`; of these, the one with the fewest connections so far.
     pub fn taker(&mut self, local: SocketAddr, stack: Stack) -> Option<&mut Listener> {
         let hears = |listener: &&mut Listener| {
             listener.backlog > 0 && listener.addr.port() == local.port() && listener.bound().hears(local.ip())
@@ -206,7 +206,7 @@ impl Listeners {
         let distance = |listener: &Listener| listener.bound().distance(local.ip());
         let nearest = self.0.iter_mut().filter(hears).map(|listener| distance(listener)).min()?;
         let equal = |listener: &&mut Listener| hears(listener) && distance(listener) == nearest;
-        // Each stack has one at least, and each of them a stack.
+        // Each stack has at least one listener, and each listener a stack.
         let shares = self.0.iter_mut().filter(equal).count().min(stack.of);
         let theirs = self.0.iter_mut().filter(equal).enumerate();
         let theirs = theirs.filter(|(place, _)| place % shares == stack.number % shares);
@@ -228,10 +228,10 @@ mod tests {
         (listener, theirs)
     }
 
-    /// An address, and what is done to its listener.
+    /// An address, and a change to its listener.
     type Wanted = (&'static str, fn(&mut Listener));
 
-    /// Adds these; whether each was taken.
+    /// Adds listeners; asserts which are accepted.
     fn check(addresses: &[Wanted], expected: &[bool]) -> Listeners {
         let mut all = Listeners::default();
         let taken: Vec<bool> = (0..)
@@ -277,7 +277,7 @@ mod tests {
         assert_eq!(turns(&mut all, &[Stack::ANY; 4]), [0, 1, 0, 1]);
     }
 
-    /// Who takes the connections that come by these stacks, one after the other.
+    /// Listeners of successive connections from these stacks.
     fn turns(all: &mut Listeners, stacks: &[Stack]) -> Vec<u64> {
         let turn = |&stack: &Stack| {
             let listener = all.taker("10.0.0.1:80".parse().unwrap(), stack).unwrap();
@@ -306,7 +306,7 @@ mod tests {
         let (mut listener, theirs) = listener(1, "10.0.0.1:80", |_| ());
         listener.listen(3);
         let connection = || rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC).unwrap();
-        // A bound far above what the kernel keeps for one socket pair.
+        // A bound far above the kernel's limit for one socket pair.
         let given =
             (0..100_000).take_while(|_| listener.hand_over([b'x'; LEN], connection()).is_ok()).count();
         assert!(given < 100_000 && listener.is_full());

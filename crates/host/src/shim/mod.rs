@@ -1,23 +1,22 @@
-//! Where a program's process meets the stack's.
+//! Shim between unmodified programs and the stack, which runs in another process.
 //!
-//! The stack does not live in the program. A socket of ours is, in the
-//! program, one end of a socket pair; the other end is here. So descriptor
-//! numbers, dup, fork, exec, poll and epoll with mixed sets, blocking,
-//! timeouts and signals are the kernel's own business, bytes pass from process
-//! to process, and when a program dies, however it dies, this end is told.
-//! What the kernel cannot know (who listens where, peers' addresses, TCP's
-//! options) goes through the [`SocketServer`], which the library `libgreenwave.so`
-//! asks ([`Request`]). Where a host has several stacks, each has a [`StackHandle`] there.
+//! A stack socket is, in the program, one end of a socket pair; this crate has the other end.
+//! Descriptor numbers, dup, fork, exec, poll and epoll over mixed sets, blocking, timeouts and
+//! signals are therefore the kernel's, and the stack's end reports when the program has closed its
+//! end or died. Operations that the kernel cannot do (listening, peers' addresses, TCP options) are
+//! requests ([`Request`]) of the library `libgreenwave.so` to the [`SocketServer`]. On a host with
+//! several stacks, each has a [`StackHandle`].
 //!
-//! Accepting is receiving: a listener's pair carries messages, each a new
-//! connection's [`Name`] and its descriptor. A connection that a program opens
-//! comes with the answer, not writable until its handshake is complete. How
-//! urgent connections are, programs read where the stack writes it ([`labels`]).
-//! A socket for datagrams is a pair of messages, too, each behind an
-//! [`DatagramHeader`] with the peer's address. What a program writes to a connection may take a
-//! shorter way than the pair ([`outbox`]).
+//! accept receives a message from the listener's pair: a new connection's [`Name`] and its
+//! descriptor. A connection that a program opens comes with the reply, and is not writable until
+//! its handshake is complete. Programs read the priority of connections in the label table
+//! ([`label_table`]). A UDP socket is a pair of messages, each with a [`DatagramHeader`] that has
+//! the peer's address. Bytes that a program writes to a connection may go through shared memory
+//! instead of the pair ([`shm_send`]).
+//!
 //! Decisions: `docs/adr/0025-programs-keep-kernel-descriptors.md`,
-//! `docs/adr/0049-datagram-header-on-socket-pairs.md`, `docs/adr/0064-writes-through-shared-memory.md`.
+//! `docs/adr/0049-datagram-header-on-socket-pairs.md`,
+//! `docs/adr/0064-writes-through-shared-memory.md`.
 
 mod bind_addr;
 mod build_id;
@@ -66,7 +65,6 @@ pub use tcp_sockopt::TcpSockopt;
 pub use udp_sockopt::{DatagramOptions, class_of_v6};
 pub use udp_table::Reuse;
 
-/// The environment variable that tells the library where the desk is:
-/// its socket's abstract name, the key, and of which build both are, in
-/// hexadecimal and with colons between them.
+/// Environment variable with the address of the socket server: the number in its socket's abstract
+/// name, the key and the build, in hexadecimal and separated by colons.
 pub const VARIABLE: &str = "GREENWAVE_SEAM";

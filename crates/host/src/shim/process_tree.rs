@@ -1,9 +1,8 @@
-//! A program and all that it starts.
+//! A program and its descendants.
 //!
-//! What it leaves behind when it ends becomes our child (a subreaper's), so
-//! that nothing outlives us; and when we are killed, the kernel tells the
-//! program (SIGTERM) in our place.
-//! Source: prctl(2), PR_SET_CHILD_SUBREAPER, PR_SET_PDEATHSIG.
+//! Orphaned descendants become children of this process (subreaper), so that none outlives it. If
+//! this process is killed, the kernel sends SIGTERM to the program. Source: prctl(2),
+//! PR_SET_CHILD_SUBREAPER, PR_SET_PDEATHSIG.
 
 use std::io;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -16,46 +15,46 @@ use rustix::process::{
 
 use crate::proc;
 
-/// A program that was started, and its descendants.
+/// A started program, and its descendants.
 #[derive(Debug)]
 pub struct Programs {
     first: Pid,
-    /// A child of ours that is none of them, and that wait(2) does not tell of.
+    /// Another child of this process, which wait(2) does not report.
     other: Option<Pid>,
-    /// How it ended.
+    /// Exit status of the program.
     status: Option<ExitStatus>,
-    /// Somebody is there.
+    /// True while a process of the tree runs.
     any: bool,
-    /// Those that were asked to end.
+    /// Processes that were sent SIGTERM.
     asked: Vec<Pid>,
 }
 
 impl Programs {
-    /// Starts `command`, from a thread that must live as long as the program:
-    /// the kernel takes the thread's end for ours. `other` is a child that is left
-    /// alone ([`Watcher`](super::bypass::Watcher)).
+    /// Starts `command`, from a thread that must live as long as the program: the kernel sends the
+    /// death signal when the thread ends. `other` is a child that is never signalled
+    /// ([`Watcher`](super::bypass::Watcher)).
     ///
     /// # Errors
-    /// What execve(2) says.
+    /// An error of execve(2).
     pub fn start(command: &mut Command, other: Option<Pid>) -> io::Result<Self> {
         set_child_subreaper(Some(getpid()))?;
         let parent = getpid();
         let tied = move || {
             set_parent_process_death_signal(Some(Signal::TERM))?;
-            // We may have been killed before that.
+            // This process may have been killed before that.
             match getppid() == Some(parent) {
                 true => Ok(()),
                 false => Err(io::ErrorKind::NotConnected.into()),
             }
         };
-        // SAFETY: between fork and exec it makes two system calls; it
-        // allocates nothing and takes no lock.
+        // SAFETY: between fork and exec it makes two system calls, allocates nothing and takes no
+        // lock.
         unsafe { command.pre_exec(tied) };
         let child = command.spawn()?;
         Ok(Self { first: Pid::from_child(&child), other, status: None, any: true, asked: Vec::new() })
     }
 
-    /// Whether anybody of them still runs.
+    /// True while a process of the tree runs.
     pub fn run(&mut self) -> bool {
         while self.any {
             match wait(WaitOptions::NOHANG) {
@@ -71,37 +70,36 @@ impl Programs {
         self.any
     }
 
-    /// How the program itself ended, once it has.
+    /// Exit status of the program, once it has ended.
     #[must_use]
     pub fn status(&self) -> Option<ExitStatus> {
         self.status
     }
 
-    /// Asks all of them that are our children to end, each once (SIGTERM): those that
-    /// are left behind by one that ends become our children later.
+    /// Sends SIGTERM to all of them that are children of this process, once each. Call it again:
+    /// orphans become children later.
     pub fn end(&mut self) {
         let other = self.other;
         for child in children().filter(|child| Some(*child) != other) {
             if !self.asked.contains(&child) {
                 self.asked.push(child);
-                // One that has ended meanwhile needs none.
+                // Fails if it has ended meanwhile.
                 let _ = kill_process(child, Signal::TERM);
             }
         }
     }
 
-    /// Sends `signal` to all of them that are our children: the program, and
-    /// those that it left behind.
+    /// Sends `signal` to all of them that are children of this process: the program, and orphans.
     pub fn signal(&self, signal: Signal) {
         for child in children().filter(|child| Some(*child) != self.other) {
-            // One that has ended meanwhile needs none.
+            // Fails if it has ended meanwhile.
             let _ = kill_process(child, signal);
         }
     }
 }
 
 impl Drop for Programs {
-    /// Nobody outlives us.
+    /// Kills all that are left.
     fn drop(&mut self) {
         while self.run() {
             self.signal(Signal::KILL);
@@ -110,7 +108,7 @@ impl Drop for Programs {
     }
 }
 
-/// Processes whose parent we are.
+/// Child processes.
 fn children() -> impl Iterator<Item = Pid> {
     let this = std::process::id();
     let ours = proc::processes().filter(move |&id| proc::parent(id) == Some(this));

@@ -1,11 +1,10 @@
-//! What the library in a program asks of `greenwave run`; as bytes, in `bytes`.
+//! Requests of the library in a program to the socket server; their encoding is in `codec`.
 //!
-//! A request is one datagram to the desk's socket, with a key that the desk
-//! gave to its programs alone and one end of a socket pair: the answer comes
-//! back over that pair. For [`Request::Bind`] the pair is, from then on, the
-//! listener itself, and [`KernelSocketInfo`] is the first that is said on it, if anything is;
-//! the answer to [`Request::Connect`] brings the connection's descriptor, and a
-//! second one says how its handshake ended, where that is waited for. For [`Request::Datagrams`] the pair is the socket itself.
+//! A request is one datagram to the server's socket, with a key that only the server's programs
+//! have, and one end of a socket pair, over which the answer returns. For [`Request::Bind`] the
+//! pair becomes the listener, and [`KernelSocketInfo`], if sent, is its first message. The answer
+//! to [`Request::Connect`] carries the connection's descriptor, and a second answer reports the
+//! result of the handshake, if requested. For [`Request::Datagrams`] the pair becomes the socket.
 
 use std::net::SocketAddr;
 
@@ -17,179 +16,174 @@ use super::udp_table::Reuse;
 
 mod codec;
 
-/// What only the programs of one `greenwave run` know.
+/// Secret of the programs of one `greenwave run`.
 pub type Key = [u8; 16];
 
-/// What is asked.
+/// Request to the socket server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// A stream socket wants this address.
+    /// Binds a stream socket.
     Bind {
-        /// The address; port 0 asks for any.
+        /// Address; port 0 means any.
         addr: SocketAddr,
-        /// The socket speaks IPv6.
+        /// IPv6 socket.
         six: bool,
-        /// And nothing else.
+        /// IPv6 only.
         v6_only: bool,
-        /// Others may have the same address if they say so, too.
+        /// SO_REUSEPORT.
         reuse_port: bool,
     },
-    /// A stream socket wants a connection.
+    /// Connects a stream socket.
     Connect {
-        /// To whom.
+        /// Destination.
         to: SocketAddr,
-        /// The socket speaks IPv6.
+        /// IPv6 socket.
         six: bool,
-        /// The program waits for the outcome.
+        /// The program waits for the result.
         waits: bool,
-        /// The number of the socket's end, where it is bound to an address of
-        /// ours; otherwise 0.
+        /// Number of the socket, if it is bound to a stack address; otherwise 0.
         from: u64,
-        /// What the program wants for `SO_SNDBUF`; 0: nothing.
+        /// `SO_SNDBUF`; 0: not set.
         send_buffer: u32,
         /// Hop limits of the program's socket, in the family of `to`.
         hops: HopLimits,
     },
-    /// A socket for datagrams wants an address.
+    /// Binds a UDP socket.
     Datagrams {
-        /// The address; port 0 asks for any.
+        /// Address; port 0 means any.
         addr: SocketAddr,
-        /// The socket speaks IPv6.
+        /// IPv6 socket.
         six: bool,
-        /// And nothing else.
+        /// IPv6 only.
         v6_only: bool,
-        /// Others may have the same address if they say so, too.
+        /// SO_REUSEADDR and SO_REUSEPORT.
         reuse: Reuse,
-        /// What it has been told so far.
+        /// Options set so far.
         options: DatagramOptions,
-        /// To whom the first datagram is to go, where that is to say whose the
-        /// socket is; then `addr` has no address, and its port is a wish.
+        /// Destination of the first datagram, if it decides whether the stack takes the socket;
+        /// `addr` is then unspecified, and its port is a preference.
         to: Option<SocketAddr>,
-        /// And it is connected with whom that is.
+        /// The socket is connected to `to`.
         connects: bool,
     },
-    /// Socket `id` is connected with `to` from now on, or with nobody.
+    /// Connects UDP socket `id` to `to`; `None` disconnects it.
     Aim {
-        /// Its number.
+        /// Number of the socket.
         id: u64,
         /// The peer.
         to: Option<SocketAddr>,
     },
-    /// The addresses of socket `id`, ours and the peer's: two envelopes follow
-    /// the answer as one message.
+    /// Local and peer address of socket `id`: two datagram headers follow the answer in one
+    /// message.
     Ends {
-        /// Its number.
+        /// Number of the socket.
         id: u64,
     },
-    /// How the handshake of connection `id`, which a program opened, stands:
-    /// done, `EALREADY`, or why there is none.
+    /// Handshake state of connection `id`: done, `EALREADY`, or its error.
     Opening {
-        /// Its number.
+        /// Number of the connection.
         id: u64,
     },
     /// The error with which connection `id` ended (`SO_ERROR`), if no call has read it yet.
     Error {
-        /// Its number.
+        /// Number of the connection.
         id: u64,
-        /// The call that asks.
+        /// Kind of the requesting call.
         by: ErrorUse,
     },
-    /// The listener `id` takes connections, so many of which may wait.
+    /// Makes socket `id` listen.
     Listen {
-        /// Its number.
+        /// Number of the socket.
         id: u64,
-        /// Connections that wait at the most.
+        /// Maximum length of the accept queue.
         backlog: u32,
     },
-    /// Listener `id`, which does not listen yet, gives its connections rules
-    /// of its own: their text waits in the pair, and behind the answer comes
-    /// why they are none.
+    /// Sets classifier rules for the connections of bound socket `id`, before it listens. Their
+    /// text is queued in the pair; a message after the answer has the error, if any.
     Rules {
-        /// Its number.
+        /// Number of the socket.
         id: u64,
     },
-    /// The kernel's socket `cookie` (SO_COOKIE) has become one that is bound here; or a program that still has
-    /// the kernel's wants to listen or accept by it: refused where another process has bound it, which that does
-    /// not know.
+    /// Reports that the kernel socket `cookie` (SO_COOKIE) is now bound at the stack. Otherwise a
+    /// program is about to listen or accept with the kernel socket: refused if another process has
+    /// bound it at the stack.
     Cookie {
-        /// Its number.
+        /// Cookie of the socket.
         cookie: u64,
-        /// It is bound here now.
+        /// It is now bound at the stack.
         bound: bool,
     },
-    /// `setsockopt` on connection `id` (or on a listener).
+    /// setsockopt(2) on socket `id`.
     Option {
-        /// The connection's number.
+        /// Number of the socket.
         id: u64,
         /// As in `setsockopt`.
         level: i32,
         /// As in `setsockopt`.
         name: i32,
-        /// Its value; for a linger time whether there is one, and the seconds.
+        /// Value; for SO_LINGER: on or off, and seconds.
         value: [i32; 2],
     },
-    /// `getsockopt` of an option of socket `id` that TCP answers for: its value
-    /// follows the answer as a message of its own.
+    /// getsockopt(2) of an option of socket `id` that the stack implements: its value follows the
+    /// answer in a message.
     GetOption {
-        /// The socket's number.
+        /// Number of the socket.
         id: u64,
         /// As in `getsockopt`.
         level: i32,
         /// As in `getsockopt`.
         name: i32,
     },
-    /// The private bytes of connection `id` that are the program's.
+    /// Sets the program's private bytes of connection `id`.
     Private {
-        /// The connection's number.
+        /// Number of the connection.
         id: u64,
-        /// All of them.
+        /// All private bytes.
         bytes: [u8; PRIVATE],
     },
-    /// The file with the labels of connections: it follows the answer as a
-    /// message of its own.
+    /// File of the label table: it follows the answer in a message.
     Labels,
-    /// The file of [`ShmSendBuffers`](super::Outboxes), which follows the answer.
+    /// File of [`ShmSendBuffers`](super::ShmSendBuffers): it follows the answer in a message.
     Outboxes,
-    /// The stack's addresses: an [`Interface`](super::Interface) follows the answer as a
-    /// message of its own.
+    /// Addresses of the stack: an [`Interface`](super::Interface) follows the answer in a message.
     Interface,
 }
 
-/// A call that is told the error of a connection.
+/// Kind of call that requests the error of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum ErrorUse {
-    /// `poll`, which leaves it.
+    /// `poll`, which does not clear it.
     Poll,
-    /// A call that receives, and takes it. Where the peer had closed, it reads the end instead.
+    /// A receive call, which clears it. After the peer's FIN it reads end of stream instead.
     Read,
-    /// A call that sends, or `SO_ERROR`, and takes it.
+    /// A send call or `SO_ERROR`, which clears it.
     Take,
 }
 
 impl ErrorUse {
-    /// All of them, by number.
+    /// All variants, by number.
     pub(super) const ALL: [Self; 3] = [Self::Poll, Self::Read, Self::Take];
 }
 
-/// What a program's end of a listener on all addresses says of the kernel's
-/// addresses, before anybody else has that end.
+/// First message of a program on a listener bound to all addresses: its socket on the kernel's
+/// addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KernelSocketInfo {
-    /// The socket that comes with this has the same port there.
+    /// The accompanying descriptor is bound to the same port there.
     Here,
-    /// It could not be had.
+    /// The kernel refused the port.
     None {
-        /// Why, as in errno(3).
+        /// Error, as in errno(3).
         errno: i32,
     },
 }
 
 impl KernelSocketInfo {
-    /// Bytes that it takes.
+    /// Encoded length in bytes.
     pub const BYTES: usize = 4;
 
-    /// As it is sent.
+    /// Encoded form.
     #[must_use]
     pub fn encode(self) -> [u8; Self::BYTES] {
         match self {
@@ -199,7 +193,7 @@ impl KernelSocketInfo {
         .to_be_bytes()
     }
 
-    /// What `bytes` say; `None` when that is nothing.
+    /// Decodes `bytes`; `None` if they are malformed.
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         match i32::from_be_bytes(bytes.try_into().ok()?) {
@@ -209,22 +203,22 @@ impl KernelSocketInfo {
     }
 }
 
-/// What came of it.
+/// Answer to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// Done; a handshake is under way.
+    /// Success; a handshake may be pending.
     Done,
-    /// The address is not one of ours: the kernel is to be asked.
+    /// The address is not the stack's: the kernel handles the call.
     NotOurs,
-    /// No, for this reason (errno(3)).
+    /// Failure (errno(3)).
     No(i32),
 }
 
-/// Bytes that a request takes at the most.
+/// Maximum length of a request in bytes.
 pub const REQUEST_BYTES_MAX: usize = 96;
-/// Bytes of a program's rules.
+/// Maximum length of a program's rules in bytes.
 pub const RULES_BYTES_MAX: usize = 32 << 10;
-/// Bytes of an option's value at the most.
+/// Maximum length of an option's value in bytes.
 pub const OPTION_BYTES_MAX: usize = 256;
-/// Bytes of an answer.
+/// Length of an answer in bytes.
 pub const ANSWER_BYTES: usize = 4;

@@ -1,41 +1,40 @@
-//! Which addresses are the stack's, and which it leads to.
+//! Addresses and routes of a stack.
 //!
-//! What a program binds to an address of the stack's is ours, and so is what
-//! it connects to an address that the device leads to: one of its subnets, or
-//! any other when a gateway was named. Everything else is the kernel's, as
-//! are loopback, groups, link-local addresses, and addresses of the kernel's
-//! own that the device does not lead to.
+//! The stack takes sockets that bind to one of its addresses, and connections to destinations that
+//! it routes: its subnets, or any address with a gateway. The kernel keeps all others, as well as
+//! loopback, multicast, link-local addresses, and addresses of the kernel itself that are not
+//! across the device.
 
 use std::net::{IpAddr, SocketAddr};
 
 use crate::address;
 
-/// Where a stack is.
+/// Addresses and routes of a stack.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Routes {
-    /// Its addresses.
+    /// Addresses.
     pub addrs: Vec<IpAddr>,
-    /// Its subnets: an address in each, and the prefix in bits.
+    /// Subnets: an address in each, and the prefix length in bits.
     pub subnets: Vec<(IpAddr, u8)>,
-    /// Somebody sends on what is for IPv4 addresses beyond them,
+    /// There is a gateway for IPv4.
     pub beyond4: bool,
-    /// and for those of IPv6.
+    /// There is a gateway for IPv6.
     pub beyond6: bool,
-    /// The number of the interface that the device is, or 0.
+    /// Interface index of the device, or 0.
     pub interface: u32,
-    /// The kernel is at the other end of the device, a peer like any other.
+    /// The kernel is a peer at the other end of the device.
     pub meets_kernel: bool,
 }
 
 impl Routes {
-    /// Whether `addr` is the stack's own.
+    /// True if `addr` is an address of the stack.
     #[must_use]
     pub fn has(&self, addr: IpAddr) -> bool {
         self.addrs.contains(&addr)
     }
 
-    /// Whether who binds `addr` means us. Who binds no address and no port
-    /// wants to send first, perhaps elsewhere.
+    /// True if the stack takes a socket bound to `addr`. A socket bound to no address and no port
+    /// is undecided until it sends.
     #[must_use]
     pub fn is_for(&self, addr: SocketAddr) -> bool {
         match addr.ip() {
@@ -44,7 +43,7 @@ impl Routes {
         }
     }
 
-    /// The prefix of the subnet in which `addr` is, in bits.
+    /// Prefix length of the subnet of `addr`, in bits.
     #[must_use]
     pub fn prefix(&self, addr: IpAddr) -> u8 {
         let near = self.subnets.iter().find(|(of, prefix)| is_in(addr, *of, *prefix));
@@ -54,8 +53,7 @@ impl Routes {
         }
     }
 
-    /// Where what goes to `to` comes from: an address of ours of the same
-    /// family, in the same subnet if there is one.
+    /// Source address for `to`: one of the same family, in the same subnet if possible.
     #[must_use]
     pub fn source(&self, to: IpAddr) -> Option<IpAddr> {
         if self.has(to) {
@@ -66,7 +64,7 @@ impl Routes {
         near.map(|(addr, _)| *addr).or_else(|| others.find(|addr| !is_link_local(**addr)).copied())
     }
 
-    /// Whether a connection to `to` is ours.
+    /// True if the stack routes to `to`.
     #[must_use]
     pub fn leads_to(&self, to: IpAddr) -> bool {
         if to.is_unspecified() || to.is_loopback() || to.is_multicast() || is_link_local(to) {
@@ -86,7 +84,7 @@ fn is_link_local(addr: IpAddr) -> bool {
     }
 }
 
-/// Whether the first `prefix` bits of both are the same.
+/// True if the first `prefix` bits of both are equal.
 fn is_in(addr: IpAddr, of: IpAddr, prefix: u8) -> bool {
     let (a, b, bits) = match (addr, of) {
         (IpAddr::V4(a), IpAddr::V4(b)) => (u128::from(a.to_bits()), u128::from(b.to_bits()), 32),

@@ -1,4 +1,4 @@
-//! Messages that carry a descriptor to another process (unix(7), SCM_RIGHTS).
+//! Descriptor passing between processes (unix(7), SCM_RIGHTS).
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -9,22 +9,22 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, SocketAddrUnix, recvmsg, sendmsg, sendmsg_addr,
 };
 
-/// A message as it came.
+/// A received message.
 #[derive(Debug)]
 pub struct Message {
-    /// Its length in bytes; 0 also when nobody sends any more.
+    /// Length in bytes; 0 also at the end of the stream.
     pub len: usize,
-    /// The descriptor that came with it.
+    /// Descriptor received with it.
     pub fd: Option<OwnedFd>,
-    /// One came that this process has no room for; it is gone.
+    /// A descriptor was lost because this process has none left.
     pub lost: bool,
 }
 
-/// Sends `bytes` and `fd` as one message: to `to`, or to whom `socket` is connected with. Waits for room,
-/// unless the socket is one that does not.
+/// Sends `bytes` and `fd` as one message, to `to` or to the connected peer. Blocks while the queue
+/// is full, unless the socket is non-blocking.
 ///
 /// # Errors
-/// What sendmsg(2) says.
+/// An error of sendmsg(2).
 pub fn send(
     socket: impl AsFd,
     to: Option<&SocketAddrUnix>,
@@ -34,11 +34,11 @@ pub fn send(
     send_with(socket, to, bytes, fd, SendFlags::NOSIGNAL)
 }
 
-/// The same to whom `socket` is connected with, for the desk, which waits for nobody: whether a socket
-/// blocks is for all to say who have its file, and programs may.
+/// Sends to the connected peer without blocking, for the socket server. `O_NONBLOCK` does not
+/// suffice: it belongs to the file, and programs that share the file may change it.
 ///
 /// # Errors
-/// Likewise; `EAGAIN` where there is no room.
+/// An error of sendmsg(2); `EAGAIN`: the queue is full.
 pub(super) fn hand(socket: impl AsFd, bytes: &[u8], fd: BorrowedFd<'_>) -> io::Result<()> {
     send_with(socket, None, bytes, fd, SendFlags::NOSIGNAL | SendFlags::DONTWAIT)
 }
@@ -62,7 +62,7 @@ fn send_with(
     Ok(())
 }
 
-/// The descriptor that came with a message.
+/// Descriptor received with a message.
 pub(super) fn brought(control: &mut RecvAncillaryBuffer<'_>) -> Option<OwnedFd> {
     let fds = control.drain().filter_map(|message| match message {
         RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
@@ -71,20 +71,19 @@ pub(super) fn brought(control: &mut RecvAncillaryBuffer<'_>) -> Option<OwnedFd> 
     fds.last()
 }
 
-/// Receives one message into `bytes`. A descriptor that comes with it closes
-/// on exec if `cloexec` says so.
+/// Receives one message into `bytes`; `cloexec` sets close-on-exec on its descriptor.
 ///
 /// # Errors
-/// What recvmsg(2) says.
+/// An error of recvmsg(2).
 pub fn receive(socket: impl AsFd, bytes: &mut [u8], cloexec: bool) -> io::Result<Message> {
     let flags = if cloexec { RecvFlags::CMSG_CLOEXEC } else { RecvFlags::empty() };
     receive_with(socket, bytes, flags)
 }
 
-/// The same for the desk, as [`hand`]; the descriptor closes on exec.
+/// Receives without blocking, for the socket server, as [`hand`]; sets close-on-exec.
 ///
 /// # Errors
-/// Likewise; `EAGAIN` where nothing waits.
+/// An error of recvmsg(2); `EAGAIN`: the queue is empty.
 pub(super) fn receive_now(socket: impl AsFd, bytes: &mut [u8]) -> io::Result<Message> {
     receive_with(socket, bytes, RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT)
 }

@@ -1,13 +1,12 @@
-//! The stack's side of the seam: where programs ask, and where their
-//! connections come from.
+//! Socket server: handles programs' requests, and has the stack's ends of their sockets.
 //!
-//! One epoll set watches the socket that requests come to, the listeners and
-//! the connections, so that a device can be slept on together with it
-//! ([`SocketServer::readiness`]). Nothing here blocks, and no call relies on a file not to: programs have
-//! many of them, too, and may say otherwise. So each says itself that it does not wait, and for a
-//! program that has left no room for its answer that is dropped. What programs send is hostile
-//! until it carries the key; other requests are counted and dropped. A file that is watched is taken from
-//! the set before it is closed: somebody else may have it, and the kernel would go on telling of it.
+//! One epoll set has the request socket, the listeners and the connections, so that a driver can
+//! sleep on it and on its device ([`SocketServer::readiness`]). No call blocks. Each call sets its
+//! own non-blocking flag, because programs share many of the files and may clear `O_NONBLOCK`. A
+//! reply is dropped if the program has left no space for it. Requests are untrusted until their key
+//! is checked; those without it are counted and dropped. A file is removed from the epoll set
+//! before it is closed, because another process may still have it open, and the kernel would keep
+//! reporting it.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -57,13 +56,13 @@ use kernel_socket::HALF;
 use reply::{give, refused, say, tell};
 use udp::Wanted;
 
-/// Where programs ask.
+/// Server of programs' socket requests.
 pub struct SocketServer {
     control: OwnedFd,
-    /// By stack, where pipes of its connections are watched; in the first one's all else is, too.
+    /// Epoll set of each stack's connections; the first one has all other files, too.
     watches: Vec<Arc<OwnedFd>>,
     shared: Shared,
-    /// The file of the outboxes, for programs.
+    /// File of the send buffers, for programs.
     outboxes: OwnedFd,
     key: Key,
     run: u32,
@@ -73,46 +72,45 @@ pub struct SocketServer {
     openings: PendingConnects,
     ended: Ended,
     questions: Questions,
-    /// The kernel's sockets that were bound here last, by cookie; oldest first.
+    /// Cookies of kernel sockets that were bound here last, oldest first.
     cookies: VecDeque<u64>,
-    /// Listeners so far.
+    /// Number of listeners made.
     made: u64,
-    /// What is to be told at the next [`poll`](Self::poll): what connections
-    /// inherit. Those of one round of the stack's.
+    /// Events for the next [`poll`](Self::poll): options that new connections inherit.
     inherited: Vec<SocketEvent>,
     refused: BTreeMap<Refusal, u64>,
-    /// Rules of listeners' own, by number.
+    /// Classifiers that programs set on their listeners, by number.
     rules: BTreeMap<u64, TransportClassifier>,
 }
 
-/// Numbers of listeners have this bit; connections must not, nor [`MAILBOX`].
+/// Bit in the numbers of listeners; connections have neither it nor [`MAILBOX`].
 const LISTENER: u64 = 1 << 63;
-/// The control socket's number.
+/// Number of the control socket.
 const CONTROL: u64 = u64::MAX;
-/// That of a bell, which only wakes.
+/// Number of an eventfd, which only wakes the driver.
 pub(super) const BELL: u64 = u64::MAX - 1;
-/// Events that are looked at together.
+/// Events and requests handled per poll.
 const EVENTS: usize = 64;
-/// Different refusals that are told apart; more are not counted.
+/// Maximum number of distinct refusals; further ones are not counted.
 const REFUSALS_MAX: usize = 1024;
-/// Cookies of bound sockets that are kept.
+/// Maximum number of cookies kept.
 const COOKIES_MAX: usize = 4096;
-/// What is said to a program: it is not waited for room, and a program that is gone hears nothing.
+/// Flags for messages to programs: no blocking, no SIGPIPE.
 const QUIET: SendFlags = SendFlags::DONTWAIT.union(SendFlags::NOSIGNAL);
 
 impl SocketServer {
-    /// A desk for a stack with no addresses yet. `secret` is what nobody can guess.
+    /// Opens a server for a stack without addresses. `secret` must be unpredictable.
     ///
     /// # Errors
-    /// When there is no descriptor left, or the kernel has no abstract sockets.
+    /// No descriptor left, or no abstract sockets in the kernel.
     pub fn open(secret: Key) -> io::Result<Self> {
         Self::of_several(secret, 1)
     }
 
-    /// The same for so many stacks ([`StackHandle`](super::Window)), not none.
+    /// Opens a server for `stacks` stacks ([`StackHandle`](super::StackHandle)), at least one.
     ///
     /// # Errors
-    /// Likewise.
+    /// As [`open`](Self::open).
     pub(super) fn of_several(secret: Key, stacks: u16) -> io::Result<Self> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let control = socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None)?;
@@ -143,31 +141,31 @@ impl SocketServer {
         })
     }
 
-    /// Where the stack is, from now on.
+    /// Sets the addresses and routes of the stack.
     pub fn set_place(&mut self, place: Routes) {
         self.place = place;
     }
 
-    /// What [`VARIABLE`](super::VARIABLE) is to say.
+    /// Value of [`VARIABLE`](super::VARIABLE).
     #[must_use]
     pub fn variable(&self) -> String {
         client::variable(self.run, &self.key)
     }
 
-    /// A descriptor that is readable while something waits to be polled.
+    /// Descriptor that is readable while events are pending.
     ///
     /// # Errors
-    /// When there is no descriptor left.
+    /// No descriptor left.
     pub fn readiness(&self) -> io::Result<OwnedFd> {
         self.watches[0].try_clone()
     }
 
-    /// What was refused so far, and how often.
+    /// Refusals so far, with their counts.
     pub fn refused(&self) -> impl Iterator<Item = (Refusal, u64)> + '_ {
         self.refused.iter().map(|(refusal, count)| (*refusal, *count))
     }
 
-    /// Appends what happened since, up to a batch; whether anything did.
+    /// Appends new events, at most a batch; true if there were any.
     pub fn poll(&mut self, into: &mut Vec<SocketEvent>) -> bool {
         if let Some(core) = affinity::here() {
             self.shared.board.on(core);
@@ -176,7 +174,7 @@ impl SocketServer {
         let inherits = !self.inherited.is_empty();
         into.append(&mut self.inherited);
         let mut asked = false;
-        // Who is gone first: what it had may be asked for by the next.
+        // Ends are handled before requests, which may ask for the same address.
         let some = ready(&self.watches[0].clone(), |id, flags| match id {
             CONTROL => asked = true,
             _ => self.on_event(id, flags, into),
@@ -187,17 +185,17 @@ impl SocketServer {
         inherits || some
     }
 
-    /// Whose connection `id` is: the stack's number.
+    /// Stack of connection `id`.
     pub(super) fn stack_of(&self, id: u64) -> usize {
         (id >> 32) as usize % self.watches.len()
     }
 
-    /// Where stack `number` is told what happens on its pipes.
+    /// Epoll set of the connections of stack `number`.
     pub(super) fn watch(&self, number: u16) -> &Arc<OwnedFd> {
         &self.watches[usize::from(number)]
     }
 
-    /// What connections of stack `number` inherit, to be told there.
+    /// Events with inherited options for connections of stack `number`.
     pub(super) fn take_inherited(&mut self, number: u16) -> Vec<SocketEvent> {
         let inherited = std::mem::take(&mut self.inherited);
         let (its, others) = inherited.into_iter().partition(
@@ -207,12 +205,12 @@ impl SocketServer {
         its
     }
 
-    /// Where programs may leave what they write.
+    /// Shared-memory send buffers.
     pub(super) fn outboxes(&self) -> &Arc<ShmSendBuffers> {
         &self.shared.outboxes
     }
 
-    /// Where the stack is.
+    /// Addresses and routes of the stack.
     pub(super) fn place(&self) -> &Routes {
         &self.place
     }
@@ -317,9 +315,9 @@ impl SocketServer {
         SocketAddrUnix::new_abstract_name(&name.encode())
     }
 
-    /// Is told no more of `file`, which is closed then.
+    /// Removes `file` from the epoll set before it is closed.
     fn unwatch(&self, file: &OwnedFd) {
-        // The half of a listener that does not listen is not watched.
+        // The kernel socket of a bound socket that does not listen is not in the set.
         let _ = epoll::delete(&self.watches[0], file);
     }
 
@@ -331,7 +329,7 @@ impl SocketServer {
     }
 }
 
-/// Tells of each that is ready in `epoll`, up to a batch; whether any is.
+/// Calls `tell` for each ready file in `epoll`, at most a batch; true if there are any.
 pub(super) fn ready(epoll: &OwnedFd, mut tell: impl FnMut(u64, epoll::EventFlags)) -> bool {
     let mut space = [const { MaybeUninit::<epoll::Event>::uninit() }; EVENTS];
     let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -340,7 +338,7 @@ pub(super) fn ready(epoll: &OwnedFd, mut tell: impl FnMut(u64, epoll::EventFlags
     !events.is_empty()
 }
 
-/// What `flags` say of the pipe of connection `id`.
+/// Events of connection `id` for `flags`.
 pub(super) fn on_pipe(id: u64, flags: epoll::EventFlags, into: &mut Vec<SocketEvent>) {
     use epoll::EventFlags as F;
     let gone = flags.intersects(F::HUP | F::ERR);

@@ -1,11 +1,10 @@
-//! A desk and its programs in one process: requests, datagrams and bytes in any
-//! order, with hostile memory between both.
+//! Fuzz target: a socket server and its programs in one process, with requests, datagrams and bytes
+//! in any order, and hostile shared memory.
 //!
-//! Promises: no panic, and no call that blocks; each request with a pair to
-//! answer on is answered, at once or when the stack has; a stream arrives whole
-//! and in order whichever way it took, while nobody has spoilt the shared
-//! memory; a datagram arrives as it was sent; who listens is told when it
-//! begins and when it ends; once all programs are gone nothing is told any more.
+//! Properties: no panic and no blocking call. Each request with a pair is answered, at once or by
+//! the stack. A stream arrives complete and in order by either path, unless the shared memory was
+//! corrupted. A datagram arrives as it was sent. Start and end of listening are reported. Once all
+//! programs are gone, no event follows.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -28,7 +27,7 @@ use crate::fuzz::input::{Input, pattern};
 
 const SECRET: Key = *b"programs know it";
 const QUIET: SendFlags = SendFlags::NOSIGNAL.union(SendFlags::DONTWAIT);
-/// Where programs bind and connect: ours, beside us, beyond us.
+/// Addresses that programs bind or connect to: local, on the subnet, beyond it.
 const ADDRS: [&str; 8] = [
     "10.0.0.1:80",
     "10.0.0.1:0",
@@ -39,16 +38,16 @@ const ADDRS: [&str; 8] = [
     "10.0.0.9:80",
     "203.0.113.9:80",
 ];
-/// Programs keep so many files of each kind at the most.
+/// Maximum number of files of each kind.
 const FILES_MAX: usize = 12;
 
 /// A connection, with both ends.
 struct Stream {
     id: u64,
     pipe: Option<ConnPair>,
-    /// The program's end, once it has it.
+    /// The program's end, once received.
     end: Option<OwnedFd>,
-    /// Bytes that the program has written, and that the stack has read.
+    /// Bytes written by the program, and read by the stack.
     written: u32,
     read: u32,
 }
@@ -57,20 +56,20 @@ struct World {
     desk: SocketServer,
     control: OwnedFd,
     to: SocketAddrUnix,
-    /// Ends of programs: of listeners, of sockets for datagrams, and of questions still open.
+    /// Programs' ends: of listeners, of UDP sockets, and of pending requests.
     listeners: Vec<OwnedFd>,
     mailboxes: Vec<OwnedFd>,
     questions: Vec<OwnedFd>,
     streams: Vec<Stream>,
     made: u64,
-    /// Questions that the stack has not answered.
+    /// Requests that the stack has not answered.
     connects: Vec<u64>,
     asked: Vec<u64>,
     mail: BTreeSet<u64>,
     listens: BTreeMap<u16, bool>,
     file: OwnedFd,
     outboxes: ShmSendBuffers,
-    /// Somebody has written to the memory as no program of ours would.
+    /// True once the shared memory was corrupted.
     spoilt: bool,
 }
 
@@ -87,7 +86,7 @@ pub(crate) fn desk(data: &[u8]) {
 }
 
 impl World {
-    /// None where this process has no descriptor or no memory left.
+    /// `None` if the process has no descriptor or no memory left.
     fn new() -> Option<Self> {
         let addrs = vec!["10.0.0.1".parse().ok()?, "fd00::1".parse().ok()?];
         let mut desk = SocketServer::open(SECRET).ok()?;
@@ -96,7 +95,7 @@ impl World {
         let run = u32::from_be_bytes([SECRET[0], SECRET[1], SECRET[2], SECRET[3]]) ^ std::process::id();
         let to = SocketAddrUnix::new_abstract_name(client::desk_name(run).as_bytes()).ok()?;
         let mut world = Self {
-            // Replaced below by what the desk gives.
+            // Replaced below by the server's files.
             file: control.try_clone().ok()?,
             outboxes: ShmSendBuffers::new(1).ok()?.0,
             desk,
@@ -124,7 +123,7 @@ impl World {
         Some(world)
     }
 
-    /// Sends a request and lets the desk serve it; the answer, if there is one yet.
+    /// Sends a request and polls the server; returns the answer, if there is one yet.
     fn ask(&mut self, request: &Request) -> Option<(Option<Answer>, OwnedFd)> {
         self.ask_bytes(&request.encode(&SECRET), &[])
     }
@@ -144,7 +143,7 @@ impl World {
             Err(_) => None,
         };
         if answer.is_some() {
-            // With a descriptor it is for whoever takes that.
+            // A descriptor in the answer is a connection.
             let opened =
                 scm_rights::receive_now(&end, &mut [0; ANSWER_BYTES]).ok().and_then(|message| message.fd);
             if let Some(opened) = opened {
@@ -154,7 +153,7 @@ impl World {
         Some((answer, end))
     }
 
-    /// The program's end of a connection that it has opened or accepted.
+    /// Stores the program's end of a connection that it has opened or accepted.
     fn take_end(&mut self, end: OwnedFd) {
         let id = Name::of(end.as_fd()).map(|name| name.id);
         if let Some(stream) = self.streams.iter_mut().find(|stream| Some(stream.id) == id) {
@@ -162,7 +161,7 @@ impl World {
         }
     }
 
-    /// Lets the desk tell what happened, and holds it to that.
+    /// Polls the server and checks its events.
     fn poll(&mut self) {
         let mut happened = Vec::new();
         for _ in 0..8 {
@@ -201,7 +200,7 @@ impl World {
         }
     }
 
-    /// One act of somebody's; `None` when the input has no more.
+    /// One action; `None` at the end of the input.
     fn step(&mut self, input: &mut Input<'_>) -> Option<()> {
         match input.below(16)? {
             0..=3 => self.request(input)?,
@@ -316,7 +315,7 @@ impl World {
         Some(known.get(at % 9).copied().unwrap_or((at as i32, i32::from(input.byte()?))))
     }
 
-    /// Asks; the answer is there, or is the stack's to give.
+    /// Sends a request; asserts that it is answered or pending at the stack.
     fn ask_and_check(&mut self, request: Request, more: &[u8]) -> Option<()> {
         let open = self.connects.len() + self.asked.len();
         let (answer, end) = self.ask_bytes(&request.encode(&SECRET), more)?;
@@ -345,7 +344,7 @@ impl World {
         Some(())
     }
 
-    /// Something that is no request, or a file that is no pair.
+    /// Sends a malformed request, or a descriptor that is no pair.
     fn nonsense(&mut self, input: &mut Input<'_>) -> Option<()> {
         let (kind, len) = (input.below(3)?, usize::from(input.byte()?));
         let bytes = input.bytes(len.min(120));
@@ -357,7 +356,7 @@ impl World {
                 assert!(after > before || bytes.starts_with(&SECRET), "without the key");
             }
             1 => drop(self.ask_bytes(&[&SECRET[..], &bytes].concat(), &[])),
-            // The desk's answer goes where nobody reads.
+            // The server's answer goes to a socket that is not read.
             _ => {
                 let request = Request::Interface.encode(&SECRET);
                 let _ = scm_rights::send(&self.control, Some(&self.to), &request, self.control.as_fd());
@@ -366,11 +365,11 @@ impl World {
         Some(())
     }
 
-    /// A connection comes from the network.
+    /// A connection arrives from the network.
     fn offer(&mut self, input: &mut Input<'_>) -> Option<()> {
         let (local, slot) = (Self::addr(input)?, u64::from(input.byte()? % 8));
         self.streams.retain(|stream| stream.pipe.is_some() || stream.end.is_some());
-        // As the stack, which uses a slot again once its connection is gone.
+        // As in the stack, which reuses a slot once its connection is gone.
         let taken = self.streams.iter().any(|stream| stream.id >> 32 == slot && stream.pipe.is_some());
         if self.streams.len() >= FILES_MAX || taken {
             return Some(());
@@ -397,7 +396,7 @@ impl World {
         Some(())
     }
 
-    /// The program writes to a connection: to its outbox, or to the pair.
+    /// The program writes to a connection: to its send buffer, or to the pair.
     fn write(&mut self, input: &mut Input<'_>) -> Option<()> {
         let (at, way) = (usize::from(input.byte()?), input.below(3)?);
         let len = input.one_of(&[1u32, 10, 500, 5000, 70_000])?;
@@ -412,7 +411,7 @@ impl World {
         Some(())
     }
 
-    /// The stack reads what the program has written.
+    /// The stack reads from the program.
     fn read(&mut self, input: &mut Input<'_>) -> Option<()> {
         let (at, len) = (usize::from(input.byte()?), input.one_of(&[1usize, 100, 8192, 200_000])?);
         let (count, spoilt) = (self.streams.len().max(1), self.spoilt);
@@ -434,7 +433,7 @@ impl World {
         Some(())
     }
 
-    /// The stack hands bytes to the program.
+    /// The stack writes to the program.
     fn hand(&mut self, input: &mut Input<'_>) -> Option<()> {
         let (at, level) = (usize::from(input.byte()?), input.byte()?);
         let count = self.streams.len().max(1);
@@ -450,11 +449,11 @@ impl World {
         Some(())
     }
 
-    /// A hostile program writes anything anywhere in the memory of the outboxes.
+    /// A hostile program writes anywhere in the memory of the send buffers.
     fn spoil(&mut self, input: &mut Input<'_>) -> Option<()> {
         let (which, slot) = (input.below(4)?, u64::from(input.byte()? % 8));
         let (at, word) = (u64::from(input.u16()?), u64::from(input.u16()?) << (input.byte()? % 64));
-        // The stack's page, or an outbox's words, or its bytes.
+        // The stack's page, or a send buffer's words, or its bytes.
         let slots = 2 * 4096 + slot * (shm_send::BYTES as u64 + 64);
         let place = match which {
             0 => at % 4096,
@@ -467,7 +466,7 @@ impl World {
         Some(())
     }
 
-    /// The stack answers what it was asked.
+    /// The stack answers its pending requests.
     fn answer(&mut self, input: &mut Input<'_>) -> Option<()> {
         let how = input.below(4)?;
         if let Some(call) = self.asked.pop() {
@@ -496,7 +495,7 @@ impl World {
         }
         let stream = Stream { id, pipe: Some(pipe), end: None, written: 0, read: 0 };
         self.streams.push(stream);
-        // Whoever asked finds the program's end with the answer, which stays in its pair.
+        // The client receives the program's end with the answer, which stays in its pair.
         if how == 3 {
             self.desk.opened(id, self.streams.last_mut()?.pipe.as_mut()?);
         }
@@ -505,7 +504,7 @@ impl World {
         Some(())
     }
 
-    /// A datagram comes from the network.
+    /// A datagram arrives from the network.
     fn deliver(&mut self, input: &mut Input<'_>) -> Option<()> {
         let (local, class, level) = (Self::addr(input)?, input.byte()?, input.byte()?);
         let len = input.one_of(&[0usize, 1, 1200, 9000, 65_000])?;
@@ -523,7 +522,7 @@ impl World {
         Some(())
     }
 
-    /// A program sends a datagram, or something that is none, or takes one.
+    /// A program sends a datagram or a malformed message, or receives one.
     fn send_datagram(&mut self, input: &mut Input<'_>) -> Option<()> {
         let (at, kind) = (usize::from(input.byte()?), input.below(5)?);
         let Some(end) = self.mailboxes.get(at % self.mailboxes.len().max(1)) else { return Some(()) };
@@ -562,7 +561,7 @@ impl World {
         Some(())
     }
 
-    /// The stack takes what programs have sent.
+    /// The stack takes datagrams from programs.
     fn mail(&mut self, input: &mut Input<'_>) -> Option<()> {
         let level = input.byte()?;
         let Some(id) = self.mail.pop_first() else { return Some(()) };
@@ -580,7 +579,7 @@ impl World {
         Some(())
     }
 
-    /// A program closes something, or half of it.
+    /// A program closes a descriptor, or its write side.
     fn close(&mut self, input: &mut Input<'_>) -> Option<()> {
         let (kind, at) = (input.below(5)?, usize::from(input.byte()?));
         let take = |ends: &mut Vec<OwnedFd>| (!ends.is_empty()).then(|| ends.swap_remove(at % ends.len()));
@@ -603,7 +602,7 @@ impl World {
         Some(())
     }
 
-    /// All programs end, and the stack lets go of their connections.
+    /// All programs end, and the stack closes their connections.
     fn end(mut self) {
         self.listeners.clear();
         self.mailboxes.clear();
@@ -611,7 +610,7 @@ impl World {
         self.streams.clear();
         let are_open = |all: &Self| all.listens.values().any(|listens| *listens);
         for round in 0..1_000_000 {
-            // A child that another test forks has all descriptors until it becomes its program.
+            // A child forked by another test has all descriptors until it calls exec.
             if round >= 4 && !are_open(&self) {
                 break;
             }
@@ -632,16 +631,16 @@ impl World {
     }
 }
 
-/// The descriptor that came with the next answer on `question`.
+/// Descriptor received with the next answer on `question`.
 fn received(question: &OwnedFd) -> Option<OwnedFd> {
     scm_rights::receive_now(question, &mut [0; ANSWER_BYTES]).ok()?.fd
 }
 
-/// True if something written to `end` has not been read at the other.
+/// True if bytes written to `end` are unread at the peer.
 fn is_unsent(end: &OwnedFd) -> bool {
     use std::os::fd::AsRawFd;
     let mut bytes: libc::c_int = 0;
-    // SAFETY: the descriptor is open, and the kernel writes one int to where `bytes` is.
+    // SAFETY: the descriptor is open, and the kernel writes one int to `bytes`.
     let done = unsafe { libc::ioctl(end.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
     done != 0 || bytes > 0
 }

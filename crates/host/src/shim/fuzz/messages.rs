@@ -1,7 +1,7 @@
-//! Messages by themselves, in both directions.
+//! Fuzz target: single messages, in both directions.
 //!
-//! Promises: no panic; what is read is written the same and read again the
-//! same; nothing is read of fewer bytes, or of more.
+//! Properties: no panic; a decoded message encodes and decodes to the same; fewer or more bytes do
+//! not decode.
 
 use super::super::preload::elf_check;
 use super::super::{
@@ -11,7 +11,7 @@ use super::super::{
 
 const KEY: Key = *b"only they know  ";
 
-/// The first byte chooses the kind of message.
+/// The first byte selects the kind of message.
 pub(crate) fn messages(data: &[u8]) {
     let Some((which, bytes)) = data.split_first() else { return };
     match which % 8 {
@@ -63,7 +63,7 @@ fn request(bytes: &[u8]) {
     is_request(bytes);
 }
 
-/// True if these are a request behind the key.
+/// True if `bytes` are a request without its key.
 fn is_request(bytes: &[u8]) -> bool {
     let with_key = [&KEY[..], bytes].concat();
     let Some(request) = Request::decode(&with_key, &KEY) else { return false };

@@ -1,7 +1,6 @@
-//! Requests and answers as bytes.
+//! Encoding of requests and answers.
 //!
-//! A letter says which request it is, what it says follows, and nothing may
-//! stand behind it. Numbers are in network order.
+//! A message is a tag and its fields; trailing bytes are an error. Numbers are in network order.
 
 use std::net::{Ipv6Addr, SocketAddr};
 
@@ -13,7 +12,7 @@ use super::super::udp_table::Reuse;
 use super::{ANSWER_BYTES, Answer, ErrorUse, Key, REQUEST_BYTES_MAX, Request};
 
 impl Request {
-    /// Its bytes, with the key before them.
+    /// Encoded request, with the key first.
     #[must_use]
     pub fn encode(&self, key: &Key) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(REQUEST_BYTES_MAX);
@@ -94,7 +93,7 @@ impl Request {
         bytes
     }
 
-    /// What `bytes` ask, if they carry `key`.
+    /// Decodes a request; `None` if it is malformed or lacks `key`.
     #[must_use]
     pub fn decode(bytes: &[u8], key: &Key) -> Option<Self> {
         let rest = bytes.strip_prefix(key)?;
@@ -147,7 +146,7 @@ impl Request {
 }
 
 impl Answer {
-    /// Its bytes.
+    /// Encoded answer.
     #[must_use]
     pub fn encode(self) -> [u8; ANSWER_BYTES] {
         match self {
@@ -158,7 +157,7 @@ impl Answer {
         .to_be_bytes()
     }
 
-    /// What `bytes` say; anything else means that nobody is there to ask.
+    /// Decodes an answer; `None` if it is malformed.
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         Some(match i32::from_be_bytes(bytes.try_into().ok()?) {
@@ -180,7 +179,7 @@ fn put_perhaps(bytes: &mut Vec<u8>, addr: Option<SocketAddr>) {
     addr.into_iter().for_each(|addr| put(bytes, addr));
 }
 
-/// Bytes not read yet.
+/// Bytes not decoded yet.
 struct Rest<'a>(&'a [u8]);
 
 impl Rest<'_> {

@@ -1,14 +1,13 @@
 //! Connections that programs open.
 //!
-//! A program asks, the stack begins a handshake, and the program has its
-//! descriptor at once, as if its socket were the kernel's: not writable until
-//! the peer has answered. Who waits for that is told by a second answer;
-//! others learn by `poll`, and where it says that something went wrong, they
-//! ask what ([`PendingConnects::stands`]). That nobody waits any more is told when
-//! the handshake has taken a while ([`KEPT`]), and then ends it.
+//! The stack starts a handshake on a program's request, and the program receives its descriptor at
+//! once. As a kernel socket, it is not writable until the handshake is complete. A blocking program
+//! receives a second answer. Others use `poll`, and request the error if there is one
+//! ([`PendingConnects::stands`]). A program that gives up is detected once the handshake has taken
+//! [`KEPT`]; the handshake is then aborted.
 //!
-//! A connection to an address of ours has two programs' ends and needs no
-//! TCP, as the kernel's loopback needs no wire.
+//! A connection to an address of the stack itself joins two programs' ends without TCP, similar to
+//! the kernel's loopback.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -31,62 +30,62 @@ use super::ended::End;
 use super::reply::{no, refused, say};
 use super::{Refusal, SocketEvent, SocketServer};
 
-/// A program that wants a connection.
+/// A program's request for a connection.
 pub(super) struct PendingConnect {
-    /// Where it hears of it.
+    /// Socket for the answers.
     pub(super) reply: OwnedFd,
-    /// Its socket speaks IPv6.
+    /// IPv6 socket.
     pub(super) six: bool,
-    /// It waits for the outcome.
+    /// The program waits for the result.
     pub(super) waits: bool,
-    /// What it wants for `SO_SNDBUF`; 0: nothing.
+    /// `SO_SNDBUF`; 0: not set.
     pub(super) send_buffer: u32,
-    /// Hop limits that were set on the kernel's socket.
+    /// Hop limits set on the kernel socket.
     pub(super) hops: HopLimits,
-    /// What was set on its socket while that was bound.
+    /// Options set on the bound socket.
     pub(super) settings: Vec<TcpSockopt>,
 }
 
-/// What is not decided yet, and what failed lately.
+/// Pending handshakes, and recent failures.
 #[derive(Default)]
 pub(super) struct PendingConnects {
-    /// Questions so far.
+    /// Number of requests so far.
     asked: u64,
-    /// Those that the stack has not answered: no more than it polls at once.
+    /// Requests that the stack has not answered, at most one poll's.
     askers: BTreeMap<u64, PendingConnect>,
-    /// Handshakes: as many as connections.
+    /// Handshakes, bounded by connections.
     under_way: BTreeMap<u64, UnderWay>,
-    /// When each of them began, of those whose program's end is kept: as many as begin within [`KEPT`].
+    /// Start times of handshakes whose program's end is kept: those of the last [`KEPT`].
     kept: VecDeque<(Instant, u64)>,
     failed: VecDeque<(u64, Errno)>,
 }
 
-/// A handshake that is under way.
+/// A pending handshake.
 struct UnderWay {
-    /// Who waits for its outcome.
+    /// Socket for the second answer.
     reply: Option<OwnedFd>,
-    /// The program's end once more, so that its buffer can be given its size. While it is kept here, the
-    /// kernel does not tell that the program has closed it.
+    /// Copy of the program's end, to set its buffer size. While it is kept, the kernel does not
+    /// report that the program has closed its own.
     theirs: Option<OwnedFd>,
 }
 
-/// Handshakes that failed and of which it is known why.
+/// Maximum number of failed handshakes whose error is kept.
 const FAILED_MAX: usize = 4096;
-/// How long a program's end is kept for its handshake: a SYN, and what follows one or two that were lost (after a
-/// second and after three, RFC 6298). A connection that takes longer keeps the smallest buffer.
+/// Time for which the program's end is kept: a SYN and two retransmissions (after one and three
+/// seconds, RFC 6298). A connection that takes longer keeps the smallest buffer.
 pub(super) const KEPT: Duration = Duration::from_secs(5);
-/// Numbers of connections between programs begin here: above the stack's.
+/// First number of connections between programs, above the stack's.
 pub(super) const BETWEEN: u64 = 0x3fff_ffff << 32;
 
 impl PendingConnects {
-    /// A handshake begins at `now` as connection `id`.
+    /// Adds a handshake that begins at `now` as connection `id`.
     fn begin(&mut self, now: Instant, id: u64, under_way: UnderWay) {
         self.under_way.insert(id, under_way);
         self.kept.push_back((now, id));
     }
 
-    /// Lets go, at `now`, of programs' ends that were [kept](KEPT) long enough: from then on it is told where
-    /// nobody has one any more.
+    /// Closes copies of programs' ends that were kept for [`KEPT`]. From then on the kernel reports
+    /// that a program has closed its end.
     pub(super) fn let_go(&mut self, now: impl Fn() -> Instant) {
         while let Some(&(since, id)) = self.kept.front() {
             match self.under_way.get_mut(&id) {
@@ -98,7 +97,7 @@ impl PendingConnects {
         }
     }
 
-    /// How the handshake of connection `id` stands.
+    /// Handshake state of connection `id`.
     pub(super) fn stands(&self, id: u64) -> Answer {
         if self.under_way.contains_key(&id) {
             return refused(Errno::ALREADY);
@@ -109,8 +108,8 @@ impl PendingConnects {
 }
 
 impl SocketServer {
-    /// `asker` wants a connection to `to`, from the address of socket `from`
-    /// if that is not 0.
+    /// Handles the request `asker` for a connection to `to`, from the address of socket `from`
+    /// unless 0.
     pub(super) fn connect(
         &mut self,
         to: SocketAddr,
@@ -152,8 +151,8 @@ impl SocketServer {
         }
     }
 
-    /// The handshake for question `call` is under way, as connection `id`
-    /// (below 2⁶²) from `local` to `remote`. `None`: the program cannot have it.
+    /// Starts the handshake of request `call`, as connection `id` (below 2⁶²) from `local` to
+    /// `remote`. `None` if the program could not receive its end.
     pub fn opening(&mut self, call: u64, id: u64, local: SocketAddr, remote: SocketAddr) -> Option<ConnPair> {
         let asker = self.openings.askers.remove(&call)?;
         let name = Name { run: self.run, kind: Kind::Opened, six: asker.six, id, local, remote };
@@ -172,7 +171,8 @@ impl SocketServer {
         }
     }
 
-    /// Makes the pair, and gives the program its end; ours, and the program's once more.
+    /// Makes the pair and sends the program its end; returns the stack's end and a copy of the
+    /// program's.
     fn hand_over_opening(&self, name: &Name, asker: &PendingConnect) -> Result<(ConnPair, OwnedFd), Errno> {
         let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
         bind(&ours, &SocketAddrUnix::new_abstract_name(&name.encode())?)?;
@@ -185,14 +185,14 @@ impl SocketServer {
         Ok((pipe, theirs))
     }
 
-    /// There is no handshake for question `call`.
+    /// Rejects request `call`.
     pub fn refuse_opening(&mut self, call: u64, why: Errno) {
         if let Some(asker) = self.openings.askers.remove(&call) {
             no(&asker.reply, why);
         }
     }
 
-    /// Connection `id` with this pipe is open.
+    /// Reports that the handshake of connection `id` is complete.
     pub fn opened(&mut self, id: u64, pipe: &mut ConnPair) {
         let under_way = self.openings.under_way.remove(&id);
         pipe.open(under_way.as_ref().and_then(|under_way| under_way.theirs.as_ref()));
@@ -201,7 +201,8 @@ impl SocketServer {
         }
     }
 
-    /// Connection `id` will not be open: drop its pipe after this.
+    /// Reports that the handshake of connection `id` has failed; the caller then drops the pair's
+    /// end.
     pub fn failed(&mut self, id: u64, why: Errno) {
         let openings = &mut self.openings;
         if let Some(UnderWay { reply: Some(reply), .. }) = openings.under_way.remove(&id) {
@@ -214,8 +215,7 @@ impl SocketServer {
         self.ended(id, End::error(why));
     }
 
-    /// Connects the program that asks with the one that listens at `to`, an
-    /// address of ours.
+    /// Connects the requesting program to the listener of `to`, an address of the stack.
     fn connect_programs(
         &mut self,
         to: SocketAddr,
@@ -230,7 +230,7 @@ impl SocketServer {
         let listener = self.listeners.taker(to, Stack::ANY).ok_or(Errno::CONNREFUSED)?;
         let (theirs, accepted) =
             socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-        // Each end is called what the other is to be told.
+        // The name of each end is read at the other end.
         let name = Name { run, kind: Kind::Opened, six: asker.six, id, local: from, remote: to };
         bind(&accepted, &SocketAddrUnix::new_abstract_name(&name.encode())?)?;
         let name = Name { kind: Kind::Connection, six: listener.six, local: to, remote: from, ..name };

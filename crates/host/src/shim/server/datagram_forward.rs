@@ -1,8 +1,8 @@
-//! Datagrams on their way between programs and the stack.
+//! Forwarding of datagrams between programs and the stack.
 //!
-//! A pair keeps what is on its way, in both directions, up to its buffers; what
-//! finds no room comes back to the stack ([`Delivered::Full`]), or is lost.
-//! From program to program there is no wire. Decision: ADR 0049.
+//! The pair buffers datagrams in both directions. One that does not fit stays with the stack
+//! ([`Delivered::Full`]) or is lost. Datagrams between programs do not pass the device. Decision:
+//! ADR 0049.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -22,67 +22,67 @@ use super::super::udp_sockopt::DatagramOptions;
 use super::kernel_socket::kernel_udp::sent;
 use super::{QUIET, Refusal, SocketServer};
 
-/// What IP said of a datagram that came, or that one program sends to another.
+/// IP metadata of a datagram received, or sent from one program to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrived {
-    /// For which address of ours, and which port.
+    /// Destination: address and port of the stack.
     pub local: SocketAddr,
-    /// From whom.
+    /// Source.
     pub remote: SocketAddr,
-    /// Its traffic class.
+    /// Traffic class.
     pub class: u8,
 }
 
-/// What became of a datagram for a program.
+/// Result of delivering a datagram to a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delivered {
-    /// This socket has it.
+    /// Delivered to this socket.
     To(u64),
-    /// There is no room; [`SocketEvent::Room`](super::Happened::Room) follows when there is.
+    /// The socket is full; [`SocketEvent::DatagramWritable`](super::SocketEvent::DatagramWritable)
+    /// follows.
     Full,
-    /// There is none, and others share the port; or the socket's buffer is
-    /// too small for it.
+    /// Lost: the socket is full and shares its port, or its buffer is too small for the datagram.
     Lost,
-    /// Nobody wants it.
+    /// No socket matches.
     Nobody,
 }
 
-/// What a program has sent.
+/// A message from a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueuedDatagram {
-    /// So many bytes.
+    /// Datagrams to send.
     Out {
-        /// From here; its address is unspecified where any of ours will do.
+        /// Source; an unspecified address means any of the stack.
         from: SocketAddr,
-        /// To whom.
+        /// Destination.
         to: SocketAddr,
-        /// Bytes.
+        /// Bytes of payload.
         len: usize,
-        /// Of each datagram that they are; the last may have less.
+        /// Bytes of each datagram; the last may be shorter.
         segment: usize,
-        /// The traffic class of each; a DSCP of 0 leaves it to its label.
+        /// Traffic class of each; a DSCP of 0 is replaced according to its label.
         class: u8,
-        /// None of them is to be cut on its way.
+        /// Do not fragment.
         whole: bool,
-        /// Hops that each may take.
+        /// Hop limit of each.
         hops: u8,
     },
-    /// It was for a program of ours, or made no sense.
+    /// Delivered to a program of this server, or malformed.
     Settled(Delivered),
-    /// It is the kernel's affair: the device does not lead there.
+    /// For the kernel: the stack does not route there.
     Elsewhere,
-    /// Nothing now.
+    /// Nothing to read now.
     Nothing,
-    /// And nothing more: nobody has the socket.
+    /// The socket is closed.
     End {
-        /// What it was bound to.
+        /// Port of the socket.
         port: u16,
-        /// Nobody else is.
+        /// No other socket is bound to the port.
         last: bool,
     },
 }
 
-/// Puts a message into a pair, with what else is said.
+/// Sends a message over a pair, with ancillary data.
 pub(super) fn put(end: &OwnedFd, envelope: DatagramHeader, said: Cmsg, payload: &[u8]) -> Result<(), Errno> {
     let envelope = envelope.encode_with(said);
     let both = [IoSlice::new(&envelope), IoSlice::new(payload)];
@@ -90,13 +90,12 @@ pub(super) fn put(end: &OwnedFd, envelope: DatagramHeader, said: Cmsg, payload: 
 }
 
 impl SocketServer {
-    /// Hands a datagram, as urgent as `level`, 0..=7, to the program that wants it; or,
-    /// where `segment` is not 0, datagrams of so many bytes: at once to a program that
-    /// takes them so.
+    /// Delivers a datagram of priority `level`, 0..=7, to the matching socket. If `segment` is not
+    /// 0, `payload` is several datagrams of this length: one message if the socket has UDP_GRO.
     pub fn deliver(&mut self, arrived: Arrived, level: u8, payload: &[u8], segment: usize) -> Delivered {
         let Arrived { local, remote, class } = arrived;
         let Some(mailbox) = self.mailboxes.taker(local, remote) else { return Delivered::Nobody };
-        // Before it can be met.
+        // Set before the program can read the datagram.
         self.shared.board.tell(of_mailbox(mailbox.id), level, &[0; PRIVATE]);
         let interface = self.place.interface;
         let DatagramOptions { info, told_class, gro, .. } = mailbox.options;
@@ -117,7 +116,7 @@ impl SocketServer {
             match put(&mailbox.end, DatagramHeader::Peer(remote), said, next) {
                 Ok(()) if after.is_empty() => return Delivered::To(mailbox.id),
                 Ok(()) => (rest, first) = (after, false),
-                // More than the buffer ever holds; one may be less.
+                // Larger than the socket's buffer; single datagrams may fit.
                 Err(Errno::MSGSIZE) if at_once => at_once = false,
                 Err(Errno::AGAIN) if first && !self.mailboxes.is_shared(local.port()) => {
                     let (data, flags) =
@@ -130,7 +129,7 @@ impl SocketServer {
         }
     }
 
-    /// Takes what the program has sent from socket `id`, as urgent as `level`, into `bytes`.
+    /// Reads the next message of socket `id` into `bytes`. `level` is its priority.
     pub fn letter(&mut self, id: u64, level: u8, bytes: &mut [u8]) -> QueuedDatagram {
         let Some(mailbox) = self.mailboxes.get(id) else {
             return QueuedDatagram::End { port: 0, last: false };
@@ -142,8 +141,8 @@ impl SocketServer {
             let mut both = [IoSliceMut::new(&mut head), IoSliceMut::new(bytes)];
             let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
             match recvmsg(&mailbox.end, &mut both, &mut control, flags) {
-                // It closed with something unread, which is told once; what it
-                // sent before is still there.
+                // Closed with unread messages, which is reported once; messages sent before can
+                // still be read.
                 Err(Errno::INTR | Errno::CONNRESET) => {}
                 got => break got,
             }
@@ -154,7 +153,7 @@ impl SocketServer {
         }
         let (len, whole) = match got {
             Ok(got) if got.bytes > 0 => (got.bytes, !got.flags.contains(ReturnFlags::TRUNC)),
-            // It has shut its end down, and may open no other.
+            // The program has shut its end down, but not closed it.
             Ok(_) if !mailbox.gone => return QueuedDatagram::Nothing,
             Err(Errno::AGAIN | Errno::NOBUFS | Errno::NOMEM) => return QueuedDatagram::Nothing,
             Ok(_) | Err(_) => {
@@ -180,13 +179,13 @@ impl SocketServer {
         let Cmsg { here, class, segment } = Cmsg::decode(&head);
         let here = here.filter(|here| !here.addr.is_unspecified());
         if here.is_some_and(|PktInfo { addr, .. }| !self.place.has(addr) || addr.is_ipv4() != to.is_ipv4()) {
-            // The kernel's would say so at once; this is its next call's error.
+            // The kernel returns EINVAL at once; here the next call does.
             let _ = put(&mailbox.end, failed(Errno::INVAL), Cmsg::default(), &[]);
             return QueuedDatagram::Settled(Delivered::Nobody);
         }
         let class = class.unwrap_or(mailbox.options.class[usize::from(to.is_ipv6())]);
         let segment = if segment == 0 { mailbox.options.segment } else { segment };
-        // A datagram of nothing is one.
+        // An empty datagram is one datagram.
         let segment = if segment == 0 { len.max(1) } else { segment.into() };
         if len.div_ceil(segment) > datagram_header::SEGMENTS_MAX {
             let _ = put(&mailbox.end, failed(Errno::INVAL), Cmsg::default(), &[]);
@@ -202,7 +201,8 @@ impl SocketServer {
         let from = SocketAddr::new(here.map_or(mailbox.local, |here| here.addr), mailbox.bound.addr.port());
         match self.place.has(to.ip()) {
             true => {
-                // A socket of all addresses is known by the one that it writes to.
+                // The peer sees a socket bound to all addresses under the address that it writes
+                // to.
                 let ip = if from.ip().is_unspecified() { to.ip() } else { from.ip() };
                 let remote = SocketAddr::new(ip, from.port());
                 let arrived = Arrived { local: to, remote, class };
@@ -216,7 +216,7 @@ impl SocketServer {
         }
     }
 
-    /// Hands what one program sends, in datagrams of `segment` bytes, to another.
+    /// Delivers datagrams of `segment` bytes from one program to another.
     fn between(&mut self, arrived: Arrived, level: u8, (payload, segment): (&[u8], usize)) -> Delivered {
         match self.deliver(arrived, level, payload, segment) {
             Delivered::Full => Delivered::Lost,
@@ -228,10 +228,10 @@ impl SocketServer {
         }
     }
 
-    /// What was sent to `remote` from `port` cannot get there: who is connected with it is told `why`.
+    /// Reports the error `why` for datagrams from `port` to `remote` to sockets connected to it.
     pub fn undelivered(&mut self, port: u16, remote: SocketAddr, why: Errno) {
         for mailbox in self.mailboxes.connected(port, remote) {
-            // Who has no room for it has something else to read.
+            // A socket that is full has other messages to read.
             let _ = put(&mailbox.end, failed(why), Cmsg::default(), &[]);
         }
     }

@@ -1,9 +1,10 @@
 //! Errors of connections that ended abnormally, until a program has read them.
 //!
-//! The kernel's TCP keeps such an error with the socket (`SO_ERROR`) and one call takes it. A socket
-//! pair reads as a clean end instead, so the library asks here ([`Request::Error`](super::super::Request::Error)).
-//! A connection that is neither open nor known here counts as reset: a cut answer is never taken for a whole one.
-//! Source: tcp(7), `tcp_reset` of Linux (net/ipv4/tcp_input.c).
+//! The kernel's TCP keeps such an error with the socket (`SO_ERROR`), and one call clears it. A
+//! socket pair reports a clean end, so the library requests the error
+//! ([`Request::Error`](super::super::Request::Error)). A connection that is neither open nor
+//! recorded here counts as reset, so that a truncated response is never taken as complete. Source:
+//! tcp(7), `tcp_reset` of Linux (net/ipv4/tcp_input.c).
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -18,11 +19,12 @@ use crate::shim::protocol::ErrorUse;
 /// End of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct End {
-    /// The error that is still to be told; `None` after a clean end, or once it was.
+    /// Error not reported yet; `None` after a clean end, or once reported.
     pub error: Option<Errno>,
-    /// The peer had closed before: what it sent is whole, and reads end without an error.
+    /// The peer had closed before: its data is complete, and reads return end of stream without an
+    /// error.
     pub whole: bool,
-    /// The program had shut both sides down, or closed: what is left of the connection is TCP's.
+    /// The program had shut down both sides, or closed: TCP finishes the connection alone.
     pub released: bool,
 }
 
@@ -37,11 +39,11 @@ impl End {
 #[derive(Default)]
 pub(super) struct Ended {
     ends: BTreeMap<u64, End>,
-    /// Oldest first.
+    /// Numbers, oldest first.
     order: VecDeque<u64>,
 }
 
-/// Ends that are kept. The oldest go first, and count as resets from then on.
+/// Maximum number of ends kept. Older ones count as resets.
 const ENDED_MAX: usize = 1 << 16;
 
 impl Ended {
@@ -58,18 +60,19 @@ impl Ended {
 }
 
 impl SocketServer {
-    /// Connection `id` has ended: drop its pipe after this.
+    /// Records the end of connection `id`; the caller then drops the pair's end.
     pub fn ended(&mut self, id: u64, end: End) {
         self.ended.insert(id, end);
     }
 
-    /// True if connection `id` has a pipe of ours, or no TCP that could end: sockets for datagrams, and
-    /// connections between two programs.
+    /// True if connection `id` is open, or has no TCP: UDP sockets, and connections between
+    /// programs.
     fn is_open(&self, id: u64) -> bool {
         id >> 32 >= MAILBOX_FIRST || id >= BETWEEN || self.shared.board.is_open(id)
     }
 
-    /// State of connection `id`: open, its handshake under way (`EALREADY`), failed, or ended (`ENOTCONN`).
+    /// State of connection `id`: open, handshake pending (`EALREADY`), failed, or ended
+    /// (`ENOTCONN`).
     pub(super) fn stands(&self, id: u64) -> Answer {
         match self.openings.stands(id) {
             Answer::Done if self.is_open(id) => Answer::Done,
@@ -79,7 +82,7 @@ impl SocketServer {
         }
     }
 
-    /// The error of connection `id`, to a call that asks `by` its kind.
+    /// Error of connection `id` for a call of kind `by`.
     pub(super) fn error(&mut self, id: u64, by: ErrorUse) -> Answer {
         if !self.ended.ends.contains_key(&id) {
             if self.is_open(id) {

@@ -1,4 +1,4 @@
-//! What the desk tells the stack, and why it takes something from nobody.
+//! Events of the socket server for the stack, and its errors.
 
 use std::net::SocketAddr;
 
@@ -6,120 +6,122 @@ use net::stack::HopLimits;
 
 use crate::shim::tcp_sockopt::TcpSockopt;
 
-/// What happened at the programs' side.
+/// Event on a program's socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SocketEvent {
-    /// On connection `id`.
+    /// I/O on connection `id`.
     Pipe {
-        /// The number it was offered under.
+        /// Number under which it was offered.
         id: u64,
-        /// There may be something to read, or its end.
+        /// There may be bytes to read, or the end of the stream.
         readable: bool,
-        /// There may be room again.
+        /// There may be space to write.
         writable: bool,
-        /// No process has the other end any more.
+        /// No process has the program's end any more.
         gone: bool,
     },
-    /// The program has left something in the outbox of connection `id`.
+    /// The program has written to the shared-memory send buffer of connection `id`.
     Written(u64),
-    /// The program writes nothing more on this connection; [`SocketEvent::Pipe`]
-    /// follows. Without it, or `gone`, what is read short is all there is now.
+    /// The program has shut down its write side; [`SocketEvent::Pipe`] follows. Without this event
+    /// or `gone`, a short read means that the pair is empty.
     Shut(u64),
-    /// A program listens on this port of the stack; perhaps not the first, or not for the
-    /// first time.
+    /// A program listens on this port; others may already.
     Listen {
-        /// Which.
+        /// Port.
         port: u16,
-        /// Connections that may have brought data with their SYN: as few as any that listens
-        /// there has asked for.
+        /// Maximum number of connections with data in their SYN: the minimum of all listeners on
+        /// the port.
         fast_open: usize,
-        /// Hop limits of connections of IPv4 and of IPv6: the defaults where those that listen
-        /// there differ, since each connection is told its listener's.
+        /// Hop limits for IPv4 and for IPv6: the defaults if listeners differ, because each
+        /// connection also inherits those of its own listener.
         hops: [HopLimits; 2],
     },
-    /// Nobody listens on this port any more.
+    /// The last listener on this port is gone.
     Unlisten(u16),
-    /// A program wants a connection to `to`: [`opening`](super::SocketServer::opening) or
-    /// [`refuse_opening`](super::SocketServer::refuse_opening) is to follow.
+    /// A program requests a connection; [`opening`](super::SocketServer::opening) or
+    /// [`refuse_opening`](super::SocketServer::refuse_opening) answers it.
     Connect {
-        /// How the question is called.
+        /// Number of the request.
         call: u64,
-        /// To whom.
+        /// Destination.
         to: SocketAddr,
-        /// The port of ours that the program wants.
+        /// Local port, if the program is bound to one.
         port: Option<u16>,
-        /// Its hop limits.
+        /// Hop limits.
         hops: HopLimits,
     },
     /// A program sets an option of connection `id`.
     Set {
-        /// The number it was offered under.
+        /// Number under which it was offered.
         id: u64,
-        /// What it wants.
+        /// The option and its value.
         setting: TcpSockopt,
     },
-    /// A program asks what connection `id` is like: [`answer`](super::SocketServer::answer) is to follow.
+    /// A program requests information on connection `id`; [`answer`](super::SocketServer::answer)
+    /// answers it.
     Asked {
-        /// How the question is called.
+        /// Number of the request.
         call: u64,
-        /// The number it was offered under.
+        /// Number under which the connection was offered.
         id: u64,
     },
-    /// A program wants the datagrams for this port; perhaps not the first.
+    /// A UDP socket is bound to this port; others may be already.
     Bound(u16),
-    /// What [`QueuedDatagram::End`](super::Letter::End) has told another stack.
+    /// Another stack received [`QueuedDatagram::End`](super::QueuedDatagram::End) for a UDP socket.
     Closed {
-        /// Which socket nobody has any more.
+        /// Number of the socket.
         socket: u64,
-        /// What it was bound to.
+        /// Port of the socket.
         port: u16,
-        /// Nobody else is.
+        /// No other socket is bound to the port.
         last: bool,
     },
-    /// A program has sent datagrams from this socket, or nobody has it any
-    /// more: [`letter`](super::SocketServer::letter) tells.
+    /// A UDP socket has datagrams to send, or is closed: read it by
+    /// [`letter`](super::SocketServer::letter).
     DatagramReadable(u64),
-    /// Where [`Full`](super::Delivered::Full) was said of this port there may be room.
+    /// A socket of this port that was [`Full`](super::Delivered::Full) may have space again.
     DatagramWritable(u16),
 }
 
-/// Why nobody takes a connection.
+/// Reason why a connection is not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AcceptError {
-    /// Nobody listens there.
+    /// No socket listens there.
     NoListener,
-    /// As many wait as the program wants to wait.
+    /// The accept queue is full.
     Full,
     /// This process has no descriptor left.
     NoDescriptor,
 }
 
-/// What was refused to programs, for the account at the end.
+/// Kind of refusal, for the summary at exit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Refusal {
-    /// What comes to this port of the kernel's addresses, where a program has it on all.
+    /// The kernel refused the port of a socket bound to all addresses.
     Half {
-        /// The port.
+        /// Port.
         port: u16,
-        /// Why, as in errno(3).
+        /// Error, as in errno(3).
         errno: i32,
     },
-    /// A datagram that came to this port of the kernel's addresses, where the program is too slow.
+    /// A datagram to this port of the kernel's addresses was dropped, because the program reads too
+    /// slowly.
     KernelSocketOverflow {
-        /// The port.
+        /// Port.
         port: u16,
     },
-    /// `connect` of a socket that is bound to our address, to one that is not ours to reach.
+    /// `connect` of a socket bound to a stack address, to a destination that the stack does not
+    /// route.
     Connect,
-    /// `listen` or `accept` by the kernel's socket that another process had bound.
+    /// `listen` or `accept` by a kernel socket that another process had bound at the stack.
     Cookie,
-    /// `setsockopt` of an option, or of a value.
+    /// `setsockopt` of an option or value that the stack does not implement.
     SetOption {
         /// As in `setsockopt`.
         level: i32,
         /// As in `setsockopt`.
         name: i32,
     },
-    /// Something that was no request, or without the key.
+    /// A malformed request, or one without the key.
     Malformed,
 }

@@ -1,7 +1,7 @@
-//! Options that programs ask for.
+//! getsockopt(2) requests of programs.
 //!
-//! Of a connection only the stack knows; it answers in the round in which it
-//! hears of the question.
+//! For a connection only the stack has the values; it answers in the round in which it receives the
+//! event.
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
@@ -13,23 +13,23 @@ use super::reply::{no, tell};
 use super::{LISTENER, MAILBOX, SocketEvent, SocketServer};
 use crate::shim::tcp_info::SocketInfo;
 
-/// A program that wants to know an option.
+/// A pending request.
 pub(super) struct PendingGetsockopt {
     reply: OwnedFd,
     level: i32,
     name: i32,
 }
 
-/// Those that the stack has not answered: no more than it polls at once.
+/// Requests that the stack has not answered, at most one poll's.
 #[derive(Default)]
 pub(super) struct Questions {
-    /// So far.
+    /// Number of requests so far.
     asked: u64,
     open: BTreeMap<u64, PendingGetsockopt>,
 }
 
 impl SocketServer {
-    /// A program wants to know option `name` of socket `id`.
+    /// Handles a request for option `name` of socket `id`.
     pub(super) fn take_question(
         &mut self,
         id: u64,

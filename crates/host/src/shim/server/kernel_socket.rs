@@ -1,13 +1,11 @@
-//! The kernel's half of a socket that is bound to all addresses.
+//! Kernel socket beside a listener that is bound to all addresses.
 //!
-//! `0.0.0.0` and `::` mean every address there is, those of the kernel too:
-//! 127.0.0.1, by which a program's own tools and its probes come. So the library
-//! binds the socket that the program made to the same port in the kernel, and
-//! hands it over, as the program has ours in its place. What connects to it is
-//! the kernel's connection, with nothing of ours: it is accepted here and handed
-//! on as it is, in the same line as the stack's own.
+//! `0.0.0.0` and `::` include the kernel's addresses, such as 127.0.0.1, used by local tools and
+//! health probes. The library therefore binds the program's original socket to the same port in the
+//! kernel and passes it to the server. Its connections are plain kernel connections: the server
+//! accepts them and passes them on in the same accept queue as the stack's.
 //!
-//! Bound: none is taken from the kernel while as many wait as the program wants.
+//! No connection is accepted from the kernel while the accept queue is full.
 
 pub(super) mod kernel_udp;
 
@@ -25,18 +23,18 @@ use crate::shim::protocol::KernelSocketInfo;
 use crate::shim::scm_rights;
 use crate::shim::socket_name::{Kind, Name};
 
-/// Numbers of halves have this bit beside that of their listener.
+/// Bit in the number of a kernel socket, added to its listener's.
 pub(super) const HALF: u64 = MAILBOX;
 
 impl SocketServer {
-    /// Listener `id` was sent something: its half, or why there is none.
+    /// Receives the first message on listener `id`: its kernel socket, or why there is none.
     pub(super) fn take_half(&mut self, id: u64) {
         let Some(listener) = self.listeners.get(id) else { return };
         let mut bytes = [0; KernelSocketInfo::BYTES];
         let Ok(message) = scm_rights::receive_now(&listener.end, &mut bytes) else { return };
         let port = listener.addr.port();
         if listener.half.is_some() {
-            // The first is watched, and stays.
+            // The first one is in the epoll set, and stays.
             return self.refuse(Refusal::Malformed);
         }
         if let Some(half) = self.half(port, &bytes[..message.len], message.fd)
@@ -47,29 +45,29 @@ impl SocketServer {
         }
     }
 
-    /// The half that a program's `said` of `port` brings; that there is none is counted.
+    /// Kernel socket in the message `said` for `port`; its absence is counted.
     fn half(&mut self, port: u16, said: &[u8], fd: Option<OwnedFd>) -> Option<OwnedFd> {
         match (KernelSocketInfo::decode(said), fd) {
             (Some(KernelSocketInfo::Here), Some(half)) if ioctl_fionbio(&half, true).is_ok() => {
                 return Some(half);
             }
             (Some(KernelSocketInfo::None { errno }), None) => self.refuse(Refusal::Half { port, errno }),
-            // A program of somebody who knows better.
+            // Not sent by the library.
             _ => self.refuse(Refusal::Malformed),
         }
         None
     }
 
-    /// Listener `id` takes what comes to its half, if it takes connections.
+    /// Starts listening on the kernel socket of listener `id`, if the listener listens.
     pub(super) fn open_half(&mut self, id: u64) {
         let Some(listener) = self.listeners.get(id).filter(|listener| listener.backlog > 0) else { return };
         let Some(half) = &listener.half else { return };
         let backlog = i32::try_from(listener.backlog).unwrap_or(i32::MAX);
-        // Told once for all that have come: who is not taken then is taken when there is room.
+        // Edge-triggered: connections left in the kernel's queue are accepted once there is space.
         let (data, flags) =
             (epoll::EventData::new_u64(id | HALF), epoll::EventFlags::IN | epoll::EventFlags::ET);
         let watched = || match epoll::add(&self.watches[0], half, data, flags) {
-            // It listens already, and has another backlog now.
+            // It listens already; the backlog is updated.
             Err(Errno::EXIST) => Ok(()),
             added => added,
         };
@@ -79,24 +77,25 @@ impl SocketServer {
         }
     }
 
-    /// Hands over what has come to the half of listener `id`, as far as there is room.
+    /// Accepts connections of listener `id`'s kernel socket while there is space.
     pub(super) fn accept_half(&mut self, id: u64) {
         while let Some(listener) = self.listeners.get(id).filter(|listener| listener.has_room())
             && let Some(half) = &listener.half
             && let Some((connection, remote)) = accepted(half)
         {
-            // For who accepts it to know the peer; the socket itself has no name of ours.
+            // Carries the peer's address to accept(2); the connection itself has no stack name.
             let (run, six, local) = (self.run, listener.six, listener.addr);
             let name = Name { run, kind: Kind::Connection, six, id: 0, local, remote };
             if self.hand_over(id, name.encode(), connection).is_err() {
-                // There was room: the program takes none any more.
+                // There was space, so the program has shut the listener down.
                 return;
             }
         }
     }
 }
 
-/// The next connection, and who it is. Until a program accepts it, closing it resets it: it may end in the queue.
+/// Accepts the next connection. Until the program accepts it, closing resets it, because it may end
+/// in the queue.
 fn accepted(half: &OwnedFd) -> Option<(OwnedFd, SocketAddr)> {
     while comes(half) {
         match acceptfrom_with(half, SocketFlags::CLOEXEC) {
@@ -106,21 +105,22 @@ fn accepted(half: &OwnedFd) -> Option<(OwnedFd, SocketAddr)> {
                     return Some((connection, remote));
                 }
             }
-            // It was gone before it was accepted.
+            // The connection was aborted before it was accepted.
             Err(Errno::INTR | Errno::CONNABORTED) => {}
-            // There is no other; or no descriptor for it, and the next one that comes brings it along.
+            // The queue is empty; or no descriptor is left, and the next event retries.
             Err(_) => return None,
         }
     }
     None
 }
 
-/// Whether a connection waits to be accepted, which does not block then. Whether the file blocks is for all to
-/// say who have it, and whoever is left with the socket may: so it is said again for each, and nothing is
-/// accepted that does not wait. A program would have to take that and unsay this between two calls.
+/// True if a connection is queued, so that accept does not block. Other processes may have the
+/// socket and clear `O_NONBLOCK`, so it is set before each call, and accept is called only for a
+/// queued connection. To block the server, a program would have to accept it and clear the flag
+/// between two calls.
 fn comes(half: &OwnedFd) -> bool {
     let mut fds = [PollFd::new(half, PollFlags::IN)];
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-    // Where poll cannot say, accepting does.
+    // If poll fails, accept reports the error.
     poll(&mut fds, Some(&now)) != Ok(0) && ioctl_fionbio(half, true).is_ok()
 }

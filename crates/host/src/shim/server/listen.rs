@@ -1,7 +1,7 @@
-//! Sockets that programs bind and listen on, and the connections that they are given.
+//! Bound sockets, listeners, and delivery of new connections.
 //!
-//! A listener's pair carries connections to its program; beyond what the pair
-//! holds they wait in the listener, and the pair is watched for room.
+//! A listener's pair carries connections to its program. Those that do not fit wait in the
+//! listener, which is refilled when the pair has space.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -20,7 +20,7 @@ use super::reply::{no, refused, say};
 use super::{AcceptError, COOKIES_MAX, LISTENER, MAILBOX, Refusal, SocketEvent, SocketServer};
 
 impl SocketServer {
-    /// Gives `addr` to the socket whose other end is `end`.
+    /// Binds the socket whose program's end is paired with `end` to `addr`.
     pub(super) fn bind(&mut self, mut addr: SocketAddr, end: OwnedFd, change: impl FnOnce(&mut Listener)) {
         if !self.place.is_for(addr) {
             return say(&end, Answer::NotOurs);
@@ -53,7 +53,8 @@ impl SocketServer {
         }
     }
 
-    /// The kernel's socket `cookie` is `bound` here; or it is to be used where another process has bound it.
+    /// Records that the kernel socket `cookie` is `bound` here; otherwise refuses it if another
+    /// process has bound it.
     pub(super) fn on_cookie(&mut self, cookie: u64, bound: bool) -> Answer {
         if bound {
             if self.cookies.len() >= COOKIES_MAX {
@@ -69,9 +70,9 @@ impl SocketServer {
         refused(Errno::INVAL)
     }
 
-    /// Listener `id` takes connections from now on, so many of which may wait.
+    /// Makes socket `id` listen with `backlog`.
     pub(super) fn listen(&mut self, id: u64, backlog: u32, into: &mut Vec<SocketEvent>) -> Answer {
-        // What it has sent is there: once listen(2) has returned, the kernel's half listens, too.
+        // The kernel socket is already in the pair: it listens, too, once listen(2) has returned.
         if self.listeners.get(id).is_some_and(|listener| listener.half.is_none()) {
             self.take_half(id);
         }
@@ -83,7 +84,7 @@ impl SocketServer {
         Answer::Done
     }
 
-    /// So many connections of listener `id` may have brought data with their SYN; as tcp(7) has it.
+    /// Sets the TCP_FASTOPEN queue length of listener `id` (tcp(7)).
     pub(super) fn set_fast_open(&mut self, id: u64, most: i32, into: &mut Vec<SocketEvent>) -> Answer {
         let (Some(listener), Ok(most)) = (self.listeners.get_mut(id), usize::try_from(most)) else {
             return refused(Errno::INVAL);
@@ -96,22 +97,22 @@ impl SocketServer {
         Answer::Done
     }
 
-    /// Connections of listener `id` are to have `setting` from now on.
+    /// Sets an option for future connections of listener `id`.
     pub(super) fn set_listener(&mut self, id: u64, setting: TcpSockopt, into: &mut Vec<SocketEvent>) {
         let Some(listener) = self.listeners.get_mut(id) else { return };
         let before = tcp_sockopt::hop_limits(listener.settings());
         listener.set(setting);
-        // They are the stack's to know before there is a connection.
+        // The stack needs hop limits before there is a connection.
         if listener.backlog > 0 && tcp_sockopt::hop_limits(listener.settings()) != before {
             let port = listener.addr.port();
             into.push(self.listens(port));
         }
     }
 
-    /// Somebody listens on `port`.
+    /// Event for the listeners on `port`.
     fn listens(&self, port: u16) -> SocketEvent {
         let listening: Vec<_> = self.listeners.at(port).filter(|listener| listener.backlog > 0).collect();
-        // Who has not asked for requests that may come twice gets none.
+        // Data in a SYN may be duplicated, so every listener must have enabled it.
         let fast_open = listening.iter().map(|listener| listener.fast_open).min().unwrap_or(0);
         let mut limits = listening.iter().map(|listener| tcp_sockopt::hop_limits(listener.settings()));
         let first = limits.next().unwrap_or_default();
@@ -119,7 +120,8 @@ impl SocketServer {
         SocketEvent::Listen { port, fast_open, hops }
     }
 
-    /// Its program is gone, or has sent something, or there is room in the pair of listener `id`.
+    /// Handles an event on listener `id`: its program is gone, has sent a message, or the pair has
+    /// space.
     pub(super) fn on_listener(&mut self, id: u64, flags: epoll::EventFlags, into: &mut Vec<SocketEvent>) {
         use epoll::EventFlags as F;
         if flags.intersects(F::HUP | F::ERR | F::RDHUP) {
@@ -138,7 +140,7 @@ impl SocketServer {
         self.accept_half(id);
     }
 
-    /// Watches whether the listener is still there, and for room where it lacks.
+    /// Registers listener `id` for its end, and for space if connections wait.
     fn watch_listener(&self, id: u64) -> io::Result<()> {
         use epoll::EventFlags as F;
         let Some(listener) = self.listeners.get(id) else { return Ok(()) };
@@ -148,7 +150,7 @@ impl SocketServer {
         Ok(())
     }
 
-    /// Hands a connection to listener `id`; gives it back where too many wait.
+    /// Queues a connection to listener `id`; returns it if the queue is full.
     pub(super) fn hand_over(&mut self, id: u64, name: [u8; LEN], theirs: OwnedFd) -> Result<(), OwnedFd> {
         let Some(listener) = self.listeners.get_mut(id) else { return Err(theirs) };
         let before = listener.is_full();
@@ -159,12 +161,11 @@ impl SocketServer {
         Ok(())
     }
 
-    /// Hands a new connection from `remote` to `local` to the program that
-    /// listens there. `id` is how it is called from now on: below 2⁶², and no
-    /// other connection's that a program may still have.
+    /// Offers a new connection from `remote` to `local` to the program that listens there. `id` is
+    /// its number: below 2⁶², and not in use by a connection that a program may still have.
     ///
     /// # Errors
-    /// [`AcceptError`]; the program hears nothing of it.
+    /// [`AcceptError`]; the program does not see the connection.
     pub fn offer(&mut self, id: u64, local: SocketAddr, remote: SocketAddr) -> Result<ConnPair, AcceptError> {
         assert!(id < MAILBOX, "connection {id} is called like a listener, or like a mailbox");
         let stack = Stack { number: self.stack_of(id), of: self.watches.len() };
@@ -177,7 +178,7 @@ impl SocketServer {
             socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None).map_err(none)?;
         bind(&ours, &SocketAddrUnix::new_abstract_name(&name).map_err(none)?).map_err(none)?;
         epoll::add(&watch, &ours, epoll::EventData::new_u64(id), READABLE).map_err(none)?;
-        // Before the program has it, so that it finds its label.
+        // Made before the program has the connection, so that its label exists.
         let pipe = ConnPair::new(ours, id, watch, self.shared.clone());
         self.hand_over(listener, name, theirs).map_err(|_| AcceptError::Full)?;
         if let Some(listener) = self.listeners.get(listener) {

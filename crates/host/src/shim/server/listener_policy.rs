@@ -1,8 +1,7 @@
-//! Rules that a program gives its own listener.
+//! Classifier rules that a program sets on its own listener.
 //!
-//! They are read here, in the stack's process, and asked there: a program's
-//! code never is. The text waits in the question's pair before the question
-//! is asked.
+//! They are parsed and applied in the stack's process; no code of the program runs there. The text
+//! is queued in the request's pair before the request.
 
 use std::os::fd::OwnedFd;
 
@@ -15,22 +14,20 @@ use super::reply::{refused, say_with};
 use crate::shim::protocol::{Answer, RULES_BYTES_MAX};
 
 impl SocketServer {
-    /// What connections to `port` are classified by, where whoever listens
-    /// there has said so.
+    /// Classifier of connections to `port`, if a listener there has set one.
     pub fn classifier(&self, port: u16) -> Option<TransportClassifier> {
         let of_port = |(id, _): &(&u64, _)| self.listeners.get(**id).is_some_and(|l| l.addr.port() == port);
         self.rules.iter().find(of_port).map(|(_, classifier)| classifier.clone())
     }
 
-    /// Takes the rules of listener `id` from `reply`, and answers with why
-    /// not where they are none.
+    /// Reads the rules of socket `id` from `reply` and answers; an error is returned as text.
     pub(super) fn take_rules(&mut self, id: u64, reply: &OwnedFd) {
         let mut bytes = vec![0; RULES_BYTES_MAX + 1];
         let text = match recv(reply, &mut bytes[..], RecvFlags::DONTWAIT) {
             Ok((len, _)) if len <= RULES_BYTES_MAX => &bytes[..len],
             _ => return say_with(reply, refused(Errno::MSGSIZE), b""),
         };
-        // What listens already has told the stack.
+        // For a socket that listens already, the stack has its classifier.
         if self.listeners.get(id).is_none_or(|listener| listener.backlog > 0) {
             return say_with(reply, refused(Errno::ISCONN), b"");
         }
@@ -45,7 +42,7 @@ impl SocketServer {
     }
 }
 
-/// What `text` means as the rules of one program.
+/// Classifier for the rules in `text`.
 fn classifier(text: &[u8]) -> Result<TransportClassifier, String> {
     let text = std::str::from_utf8(text).map_err(|_| "the policy is not UTF-8".to_owned())?;
     let policy = Policy::parse(text).map_err(|e| e.to_string())?;

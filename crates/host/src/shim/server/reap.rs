@@ -1,8 +1,7 @@
-//! Who has left since the desk last looked.
+//! Removal of closed sockets before a request for their address.
 //!
-//! A program that closes a socket may give its address to the next one at once. What
-//! it asks for then may be read in the same round as an earlier request, after
-//! the desk has looked who is gone: so it looks again where the address would be.
+//! A program may close a socket and bind its address again at once. Both may happen in one poll,
+//! after epoll events were read, so sockets on the requested port are checked again.
 
 use std::os::fd::OwnedFd;
 
@@ -11,7 +10,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 use super::{SocketEvent, SocketServer};
 
 impl SocketServer {
-    /// Lets go of what nobody has any more at `port`.
+    /// Removes sockets on `port` that are closed.
     pub(super) fn notice_leavers(&mut self, port: u16, into: &mut Vec<SocketEvent>) {
         let listeners = self.listeners.at(port).map(|listener| (listener.id, &listener.end));
         let mailboxes = self.mailboxes.at(port).map(|mailbox| (mailbox.id, &mailbox.end));
@@ -23,11 +22,11 @@ impl SocketServer {
     }
 }
 
-/// What `epoll` would say of an end whose other end is closed; `None` where that is open.
+/// epoll flags of an end whose peer is closed; `None` if it is open.
 fn left(end: &OwnedFd) -> Option<epoll::EventFlags> {
     let mut ends = [PollFd::new(end, PollFlags::RDHUP)];
     poll(&mut ends, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).ok()?;
-    // Both have the same bits.
+    // poll and epoll use the same bits.
     let flags = epoll::EventFlags::from_bits_truncate(i64::from(ends[0].revents().bits()) as u32);
     (!flags.is_empty()).then_some(flags)
 }

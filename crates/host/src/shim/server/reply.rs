@@ -1,5 +1,5 @@
-//! What programs are answered. One process awaits each answer, and has room for it: where it has filled
-//! its pair itself, the answer is dropped, and all that it hears is that our end closes.
+//! Replies to programs. Each pair has space for its reply; if the program has filled the pair
+//! itself, the reply is dropped, and the program sees only that the pair closes.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 
@@ -10,7 +10,7 @@ use super::QUIET;
 use crate::shim::protocol::Answer;
 use crate::shim::scm_rights;
 
-/// No, and why.
+/// Failure with an error.
 pub(super) fn refused(why: Errno) -> Answer {
     Answer::No(why.raw_os_error())
 }
@@ -23,18 +23,18 @@ pub(super) fn no(reply: &OwnedFd, why: Errno) {
     say(reply, refused(why));
 }
 
-/// An answer, and what belongs to it.
+/// Sends an answer, then a message with its data.
 pub(super) fn say_with(reply: &OwnedFd, answer: Answer, what: &[u8]) {
     say(reply, answer);
     let _ = send(reply, what, QUIET);
 }
 
-/// Yes, and what was asked for.
+/// Sends success, then a message with the data.
 pub(super) fn tell(reply: &OwnedFd, what: &[u8]) {
     say_with(reply, Answer::Done, what);
 }
 
-/// Yes, and the file that was asked for.
+/// Sends success, then a message with the file.
 pub(super) fn give(reply: &OwnedFd, what: &[u8], file: BorrowedFd<'_>) {
     say(reply, Answer::Done);
     let _ = scm_rights::hand(reply, what, file);

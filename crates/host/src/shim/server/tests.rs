@@ -1,4 +1,4 @@
-//! The desk and a program that asks it, in one process.
+//! Tests of the socket server with a client in the same process.
 
 mod datagrams;
 mod half;
@@ -27,7 +27,7 @@ struct World {
     seam: ShimClient,
 }
 
-/// Requests whose answer is to be had while the desk is polled.
+/// Sends requests from a thread while the server is polled.
 impl World {
     fn new(secret: u8) -> Self {
         let addrs = vec!["10.0.0.1".parse().unwrap(), "fd00::1".parse().unwrap()];
@@ -37,13 +37,13 @@ impl World {
         Self { desk, seam }
     }
 
-    /// Asks from another thread, as a program does; what the desk tells the stack.
+    /// Sends a request; returns the answer, the client's end and the stack's events.
     fn ask(&mut self, request: Request) -> (Answer, OwnedFd, Vec<SocketEvent>) {
         let (asked, happened) = self.ask_stack(request, |_, _| ());
         (asked.answer, asked.end, happened)
     }
 
-    /// The same, where the stack does something about it.
+    /// Sends a request; `stack` handles each event.
     fn ask_stack(
         &mut self,
         request: Request,
@@ -52,7 +52,7 @@ impl World {
         self.while_polled(move |seam| seam.ask(&request).expect("the desk is there"), stack)
     }
 
-    /// The same for whatever a program asks.
+    /// Runs `ask` in a thread while the server is polled.
     fn while_polled<R: Send>(
         &mut self,
         ask: impl FnOnce(ShimClient) -> R + Send,
@@ -97,7 +97,7 @@ impl World {
         happened
     }
 
-    /// Whether the kernel tells of something, as it does again and again where nobody does anything about it.
+    /// True if epoll reports an event; a level-triggered one repeats until handled.
     fn is_told(&self) -> bool {
         ready(&self.desk.watches[0], |_, _| ())
     }
@@ -114,7 +114,7 @@ fn accept(listener: &OwnedFd) -> (Name, UnixStream) {
     (Name::decode(&bytes[..message.len]).expect("and its name"), stream)
 }
 
-/// What is read once the pair was seen to be readable.
+/// Reads after an event that the pair is readable.
 fn found(pipe: &mut ConnPair, bytes: &mut [u8]) -> Read {
     pipe.arrived(false);
     pipe.read(bytes)
@@ -204,7 +204,7 @@ fn addresses_that_are_not_ours_are_the_kernels() {
     let again = format!("[fd00::1]:{}", name.local.port());
     assert_eq!(world.bind(&again).0, Answer::No(Errno::ADDRINUSE.raw_os_error()));
     drop(first);
-    // Who is gone has nothing.
+    // A closed socket frees its address.
     soon(|| world.bind(&again).0 == Answer::Done);
 }
 
@@ -212,7 +212,7 @@ fn addresses_that_are_not_ours_are_the_kernels() {
 fn who_left_is_noticed_by_the_request_that_wants_the_address() {
     let mut world = World::new(8);
     let (addr, reuse) = (end(HERE), Reuse::default());
-    // Nobody polls here: the request is read in the round that saw who was there.
+    // Without a poll in between: the requests are served in one round.
     let mut wants = |request: Request| {
         let flags = SocketFlags::CLOEXEC;
         let (end, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
@@ -241,7 +241,7 @@ fn who_listens_no_longer_leaves_the_port() {
     let mut pipe = world.desk.offer(1, end(HERE), end("10.0.0.9:1")).unwrap();
     drop(listener);
     soon(|| world.poll().contains(&SocketEvent::Unlisten(80)));
-    // A connection that nobody accepted is reset with it.
+    // A connection that was not accepted is reset with its listener.
     soon(|| found(&mut pipe, &mut [0; 8]) == Read::Reset);
     assert_eq!(pipe.read(&mut [0; 8]), Read::Reset);
     let refused = world.desk.offer(2, end(HERE), end("10.0.0.9:2"));
@@ -266,7 +266,7 @@ fn a_program_that_leaves_no_room_for_its_answer_is_not_waited_for() {
     let mut world = World::new(61);
     let patience = std::time::Duration::from_secs(20);
     for request in [Request::Labels, Request::Interface] {
-        // Both ends block, as a program may have it.
+        // Both ends are blocking, which a program may set.
         let flags = SocketFlags::CLOEXEC;
         let (reply, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
         set_socket_timeout(&reply, Timeout::Send, Some(patience)).unwrap();
@@ -299,7 +299,7 @@ fn options_are_told_or_refused_and_counted() {
     assert_eq!(world.desk.refused().collect::<Vec<_>>(), [(refusal, 1)]);
 }
 
-/// Asks for an option as a program does, of a stack that says of connections that they are gone.
+/// Requests an option; the stack answers for connections that are gone.
 fn option(world: &mut World, id: u64, level: i32, name: i32) -> (Result<Vec<u8>, Errno>, Vec<SocketEvent>) {
     world.while_polled(
         move |seam| seam.option(id, level, name),
@@ -373,7 +373,7 @@ fn data_may_come_with_a_syn_where_all_who_listen_have_asked_for_it() {
     assert_eq!(says(&mut world, ask(first, -1)), no);
 }
 
-/// The stack answers SYNs with them, before there is a connection that could inherit anything.
+/// The stack answers SYNs with them, before there is a connection that could inherit options.
 #[test]
 fn the_stack_is_told_hop_limits_of_listeners_while_all_that_share_a_port_agree() {
     let mut world = World::new(28);
@@ -507,7 +507,7 @@ fn rules_of_a_listeners_own_are_taken_before_it_listens() {
     });
 }
 
-/// The outboxes, that of connection `id` mapped.
+/// Send buffers, with that of connection `id` mapped.
 fn reached(seam: ShimClient, id: u64) -> ShmSendBuffers {
     let outboxes = seam.outboxes().unwrap();
     seam.reach(&outboxes, id).unwrap();

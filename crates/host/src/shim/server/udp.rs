@@ -1,8 +1,8 @@
-//! Sockets for datagrams that programs have.
+//! UDP sockets of programs.
 //!
-//! The pair's other end is the program's descriptor for as long as it lives:
-//! connecting changes what the stack hands over, and nothing in the program.
-//! What goes through the pair is in [`letters`](super::letters). Decision: ADR 0049.
+//! The program's descriptor stays the other end of the pair for the socket's lifetime: connecting
+//! changes only what the stack delivers. The datagrams are handled in
+//! [`datagram_forward`](super::datagram_forward). Decision: ADR 0049.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::OwnedFd;
@@ -23,7 +23,7 @@ use super::super::udp_table::{Reuse, UdpSocketEntry};
 use super::reply::{no, refused, say, tell};
 use super::{Refusal, SocketEvent, SocketServer};
 
-/// What [`Request::Datagrams`](super::Request::Datagrams) asks for.
+/// Fields of [`Request::Datagrams`](super::Request::Datagrams).
 pub(super) struct Wanted {
     pub addr: SocketAddr,
     pub six: bool,
@@ -35,7 +35,7 @@ pub(super) struct Wanted {
 }
 
 impl SocketServer {
-    /// Gives what is wanted to the socket whose other end is `end`.
+    /// Binds the socket whose program's end is paired with `end`.
     pub(super) fn bind_mailbox(&mut self, wanted: Wanted, end: OwnedFd, into: &mut Vec<SocketEvent>) {
         self.notice_leavers(wanted.addr.port(), into);
         let bound = match self.place_mailbox(&wanted) {
@@ -69,7 +69,7 @@ impl SocketServer {
         self.mailboxes.get(id).into_iter().for_each(|mailbox| say(&mailbox.end, Answer::Done));
     }
 
-    /// Where a socket is to be; `None` where that is the kernel's affair.
+    /// Address to bind to; `None` if the socket stays the kernel's.
     fn place_mailbox(&mut self, wanted: &Wanted) -> Result<Option<BindAddr>, Errno> {
         let Wanted { mut addr, v6_only, reuse, to, .. } = *wanted;
         let ours = match to {
@@ -89,7 +89,7 @@ impl SocketServer {
         Ok(Some(BindAddr { addr, v6_only }))
     }
 
-    /// Names the end of socket `id`, and watches it.
+    /// Names the server's end of socket `id`, and adds it to the epoll set.
     fn watch_mailbox(&self, id: u64, addr: SocketAddr, six: bool, end: &OwnedFd) -> Result<(), Errno> {
         let nobody = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
         let name = self.name(Kind::Datagrams, id, six, addr, nobody)?;
@@ -98,7 +98,7 @@ impl SocketServer {
         epoll::add(&self.watches[0], end, epoll::EventData::new_u64(id), READABLE)
     }
 
-    /// Connects socket `id` with `to`, or with nobody.
+    /// Connects socket `id` to `to`; `None` disconnects it.
     pub(super) fn aim(&mut self, id: u64, to: Option<SocketAddr>) -> Answer {
         let answer = self.connect_mailbox(id, to);
         let connected = self.mailboxes.get(id).is_some_and(|mailbox| mailbox.peer.is_some());
@@ -118,7 +118,7 @@ impl SocketServer {
                     self.refuse(Refusal::Connect);
                     return refused(Errno::NETUNREACH);
                 }
-                // Which of its addresses that is from the kernel decides.
+                // The kernel chooses the source address.
                 (mailbox.local, mailbox.peer) = (bound, Some(to));
                 Answer::Done
             }
@@ -135,7 +135,7 @@ impl SocketServer {
         }
     }
 
-    /// Tells the addresses of socket `id`.
+    /// Replies with the addresses of socket `id`.
     pub(super) fn tell_ends(&self, id: u64, reply: &OwnedFd) {
         let Some(UdpSocketEntry { bound, local, peer, .. }) = self.mailboxes.get(id) else {
             return no(reply, Errno::INVAL);
@@ -145,7 +145,7 @@ impl SocketServer {
         tell(reply, &[local.encode(), peer.encode()].concat());
     }
 
-    /// What option of socket `id` is, if it is the desk's.
+    /// Value of an option of socket `id`, if the server has it.
     pub(super) fn mailbox_option(&self, id: u64, level: i32, name: i32) -> Option<i32> {
         let UdpSocketEntry { bound, options, .. } = self.mailboxes.get(id)?;
         match (level, name) {
@@ -154,7 +154,7 @@ impl SocketServer {
         }
     }
 
-    /// Sets an option of socket `id`: how much may wait for its program, or one that is kept here.
+    /// Sets an option of socket `id`: its receive buffer size, or one that is kept here.
     pub(super) fn set_mailbox(&mut self, id: u64, (level, name): (i32, i32), value: i32) -> Answer {
         let is_half = [
             (libc::SOL_SOCKET, libc::SO_BROADCAST),
@@ -170,7 +170,7 @@ impl SocketServer {
                 set_socket_broadcast(half, value != 0)
             }
             (libc::SOL_SOCKET, libc::SO_RCVBUF, Some(mailbox), Ok(bytes)) => {
-                // What waits there the kernel counts as sent by this end.
+                // The kernel accounts the receive queue to the send buffer of this end.
                 set_socket_send_buffer_size(&mailbox.end, bytes)
             }
             (level, name, Some(mailbox), _) => mailbox.set(level, name, value),
@@ -195,18 +195,18 @@ impl SocketServer {
         }
     }
 
-    /// Whether a program that wants what comes to `port` takes several datagrams at once.
+    /// True if a socket on `port` has UDP_GRO.
     #[must_use]
     pub fn merges(&self, port: u16) -> bool {
         self.mailboxes.at(port).any(|mailbox| mailbox.options.gro)
     }
 
-    /// Which stack sends for socket `id`: the one that handed it something last.
+    /// Stack that sends for socket `id`: the one that delivered to it last.
     pub(in crate::shim) fn sender(&self, id: u64) -> u16 {
         self.mailboxes.get(id).map_or(0, |mailbox| mailbox.stack)
     }
 
-    /// Stack `number` has handed something to socket `id`.
+    /// Records that stack `number` has delivered to socket `id`.
     pub(in crate::shim) fn set_sender(&mut self, id: u64, number: u16) {
         self.mailboxes.get_mut(id).into_iter().for_each(|mailbox| mailbox.stack = number);
     }

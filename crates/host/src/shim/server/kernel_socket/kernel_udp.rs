@@ -1,13 +1,13 @@
-//! The same for datagrams: what comes to the kernel's half is put into the pair as
-//! if it came by the stack, and what goes to where the device does not lead goes
-//! out by it, so a resolver on all addresses reaches servers beyond the kernel's
-//! ways, and broadcasts are the kernel's.
+//! Kernel socket beside a UDP socket that is bound to all addresses.
 //!
-//! It is told of as long as there is something, so nothing may stay there that nobody takes: of
-//! what the kernel says of datagrams that were sent nobody wants to know. The program may
-//! have the socket's file still, by another descriptor, and do to it what it likes.
+//! Its datagrams are put into the pair as the stack's are. Datagrams to destinations that the stack
+//! does not route are sent by it, so a resolver bound to all addresses reaches servers by the
+//! kernel's routes, and broadcasts are the kernel's.
 //!
-//! To which of the kernel's addresses a datagram came is not told.
+//! The socket is level-triggered, so every pending condition must be cleared, the error queue
+//! included. The program may still have the socket by another descriptor and change it.
+//!
+//! The kernel address at which a datagram arrived is not reported.
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -26,20 +26,21 @@ use crate::shim::scm_rights;
 use crate::shim::udp_table::MAILBOX;
 use crate::sockopt;
 
-/// Numbers of these halves have this bit beside that of their socket, whose own has it never.
+/// Bit in the number of a kernel socket, added to its UDP socket's, which never has it.
 pub(in super::super) const HALF: u64 = MAILBOX >> 1;
-/// Datagrams that are taken at once; what is left is told of again.
+/// Datagrams received per event; the rest is reported again.
 const BATCH: usize = 64;
-/// The longest there is.
+/// Longest datagram in bytes.
 const LONGEST: usize = 65_535;
 
 impl SocketServer {
-    /// Socket `id` was sent something that is no letter: its half, or why there is none.
+    /// Handles a message of socket `id` that is no datagram: its kernel socket, or why there is
+    /// none.
     pub(in super::super) fn set_mail_half(&mut self, id: u64, said: &[u8], half: Option<OwnedFd>) {
         let Some(mailbox) = self.mailboxes.get(id) else { return };
         let port = mailbox.bound.addr.port();
         if mailbox.half.is_some() {
-            // The first is watched, and stays.
+            // The first one is in the epoll set, and stays.
             return self.refuse(Refusal::Malformed);
         }
         let Some(half) = self.half(port, said, half) else { return };
@@ -56,7 +57,7 @@ impl SocketServer {
         }
     }
 
-    /// Looks whether the half of socket `id` waits in the pair: it is the first that is sent.
+    /// Receives the kernel socket of socket `id`, if it is in the pair: it is the first message.
     pub(in super::super) fn expect_mail_half(&mut self, id: u64) {
         let Some(mailbox) = self.mailboxes.get(id).filter(|mailbox| mailbox.half.is_none()) else { return };
         let mut bytes = [0; KernelSocketInfo::BYTES];
@@ -68,7 +69,7 @@ impl SocketServer {
         }
     }
 
-    /// Hands over what has come to the half of socket `id`, of which `flags` are told.
+    /// Delivers datagrams of socket `id`'s kernel socket, which has `flags`.
     pub(in super::super) fn deliver_half(&mut self, id: u64, flags: epoll::EventFlags) {
         use epoll::EventFlags as F;
         if flags.intersects(F::HUP | F::RDHUP) {
@@ -97,7 +98,7 @@ impl SocketServer {
         }
     }
 
-    /// Somebody who has the half of socket `id`, too, has shut it down: nothing comes by it any more.
+    /// Drops the kernel socket of socket `id`, which another holder has shut down.
     fn close_half(&mut self, id: u64) {
         let Some(mailbox) = self.mailboxes.get_mut(id) else { return };
         let port = mailbox.bound.addr.port();
@@ -107,28 +108,28 @@ impl SocketServer {
     }
 }
 
-/// Whether it is what the library sends: of other files it is not known when they are empty.
+/// True if it is a UDP socket over IP, as the library sends; other files may never become empty.
 fn is_for_datagrams(half: &OwnedFd) -> bool {
     let inet = [AddressFamily::INET, AddressFamily::INET6];
     socket_domain(half).is_ok_and(|domain| inet.contains(&domain))
         && socket_type(half) == Ok(SocketType::DGRAM)
 }
 
-/// What the program has set before it bound the socket holds for it no more: nobody reads there what became of
-/// datagrams, or when they left.
+/// Disables the error queue and transmit timestamps, which the program may have set: nothing reads
+/// them here.
 fn be_told_nothing(half: &OwnedFd) {
     for (level, name) in [
         (libc::IPPROTO_IP, libc::IP_RECVERR),
         (libc::IPPROTO_IPV6, libc::IPV6_RECVERR),
         (libc::SOL_SOCKET, libc::SO_TIMESTAMPING),
     ] {
-        // A socket of IPv4 knows nothing of IPv6.
+        // An IPv4 socket has no IPv6 options.
         let _ = sockopt::set(half, level, name, &0_i32);
     }
 }
 
-/// Takes what the kernel says of datagrams that were sent (recvmsg(2), MSG_ERRQUEUE), where somebody
-/// has asked for that since; what is left is told of again.
+/// Clears the error queue (recvmsg(2), MSG_ERRQUEUE), which a program may have enabled since; the
+/// rest is reported again.
 fn take_errors(half: &OwnedFd) {
     for _ in 0..BATCH {
         if recv(half, &mut [0_u8; 1][..], RecvFlags::ERRQUEUE | RecvFlags::DONTWAIT).is_err() {
@@ -137,7 +138,7 @@ fn take_errors(half: &OwnedFd) {
     }
 }
 
-/// The next datagram, in place of what `bytes` were, and from whom it is.
+/// Receives the next datagram into `bytes`; returns its sender.
 fn received(half: &OwnedFd, bytes: &mut Vec<u8>) -> Option<SocketAddr> {
     loop {
         bytes.clear();
@@ -146,14 +147,14 @@ fn received(half: &OwnedFd, bytes: &mut Vec<u8>) -> Option<SocketAddr> {
                 let remote = SocketAddr::try_from(remote?).ok()?;
                 return Some(SocketAddr::new(remote.ip().to_canonical(), remote.port()));
             }
-            // What became of one that was sent; there may be others.
+            // Error of a datagram sent earlier; more may be queued.
             Err(Errno::INTR | Errno::CONNREFUSED | Errno::HOSTUNREACH | Errno::NETUNREACH) => {}
             Err(_) => return None,
         }
     }
 }
 
-/// Sends `payload`, in datagrams of `segment` bytes, from `half`, which speaks IPv6 or not.
+/// Sends `payload`, in datagrams of `segment` bytes, by the kernel socket `half`; `six`: IPv6.
 pub(in super::super) fn sent(
     (half, six): (&OwnedFd, bool),
     to: SocketAddr,
@@ -161,11 +162,11 @@ pub(in super::super) fn sent(
     segment: usize,
 ) -> Result<(), Errno> {
     let to = if six { SocketAddr::new(mapped(to.ip()).into(), to.port()) } else { to };
-    // A datagram of nothing is one.
+    // An empty datagram is one datagram.
     for at in (0..payload.len().max(1)).step_by(segment) {
         let piece = &payload[at..payload.len().min(at + segment)];
         match sendto(half, piece, SendFlags::DONTWAIT | SendFlags::NOSIGNAL, &to) {
-            // As the kernel loses it where there is no room on its way.
+            // A full queue drops the datagram, as in the kernel.
             Ok(_) | Err(Errno::AGAIN | Errno::NOBUFS) => {}
             Err(errno) => return Err(errno),
         }
