@@ -27,7 +27,7 @@ pub struct ExperimentResult {
     seed: u64,
     measured: Measured,
     header: Header,
-    /// See [`program::mark_with`].
+    /// Fingerprint of the program and the experiment's files: [`fingerprint::mark_with`].
     program: String,
     claims: Vec<Checked>,
     /// Claims whose points or modes this scale does not run.

@@ -37,7 +37,7 @@ struct Stored {
     /// Header; absent from results that predate headers, and from records.
     #[serde(skip_serializing)]
     greenwave: Option<Header>,
-    /// Date of a result without a header.
+    /// Date of a result without a header: an older one, or one from a record.
     date: Option<String>,
     /// Source in the paper.
     #[serde(default)]

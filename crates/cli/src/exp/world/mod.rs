@@ -215,7 +215,7 @@ fn checked<C: DeserializeOwned, E: Display>(
     Ok(config)
 }
 
-/// Conversion of a time to µs; NaN unless `is_somebody`, when the class is empty.
+/// Conversion of a time to µs; NaN unless `is_somebody`, that is, for an empty class.
 fn micros_if(is_somebody: bool) -> impl Fn(Span) -> f64 {
     move |span| if is_somebody { span.as_micros_f64() } else { f64::NAN }
 }

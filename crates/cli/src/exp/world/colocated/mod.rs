@@ -155,7 +155,7 @@ impl Config {
         let class = |&(name, share, kind, length): &(&str, f64, u8, usize)| Class {
             name: name.to_owned(),
             share,
-            // The server's own service time.
+            // The server itself determines the service time.
             service: "1ns".parse().expect("a distribution"),
             length,
             kind,

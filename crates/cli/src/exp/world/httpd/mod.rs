@@ -187,7 +187,7 @@ impl Config {
         }
         if let Some(swell) = &self.swell {
             within("swell.times", swell.times, 1.0..=1000.0)?;
-            // The swell begins a quarter of its period into the period.
+            // The swell begins after a quarter of its period.
             let most = swell.period.as_secs_f64() * 0.75;
             within("swell.length in seconds", swell.length.as_secs_f64(), 0.001..=most)?;
         }

@@ -87,7 +87,7 @@ struct Host {
     answer: usize,
     /// DSCP of each class of users, the most urgent first.
     dscp: Vec<u8>,
-    /// Timeout cost of a packet lost on the way to the workers; none if losses are not considered.
+    /// Delay that the loss of a packet on the way to the workers causes; none if no loss is expected.
     #[serde(default, deserialize_with = "text_or_none")]
     loss: Option<Span>,
     /// Target delay of the guard.
