@@ -1,5 +1,5 @@
-//! `greenwave bench net` runs, small: every server that can run here answers.
-//! So does `bench guard`: it says what it is to measure.
+//! Small runs of `greenwave bench net`: every server that can run here answers. `bench guard` names
+//! its measurements.
 
 #[cfg(feature = "bpf")]
 mod common;
@@ -18,8 +18,7 @@ use host::netlab::NetLab;
 use scratch::Scratch;
 use serde_json::Value;
 
-/// Says what is not tested. Written past the test harness, which keeps what
-/// passing tests print to itself.
+/// Reports a skipped test, bypassing the test harness, which hides the output of passing tests.
 fn skipped(test: &str, why: &str) {
     let line = format!("skipped: {test}: {why}\n");
     let _ = std::io::stderr().write_all(line.as_bytes());
@@ -37,7 +36,7 @@ fn every_server_of_the_benchmark_answers() {
     assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
     let json: Value = serde_json::from_slice(&out.stdout).expect("--json prints JSON");
     schema::conforms(&json);
-    // A busy machine may leave a server no time in a case, not in all of them.
+    // A busy machine may starve a server in one case, not in all.
     let mut answered = BTreeMap::new();
     for row in json["rows"].as_array().expect("there are rows") {
         let name = format!("{}/{}", row["stack"].as_str().unwrap(), row["device"].as_str().unwrap());
@@ -62,8 +61,8 @@ fn every_server_of_the_benchmark_answers() {
     }
 }
 
-/// What `bench` says of a small run, in words or as JSON. Exit 1 says that the
-/// machine is slower than is aimed at, which is no matter here.
+/// Output of a small run of `bench`, as text or JSON. Accepts exit 1: this machine may miss the
+/// performance targets.
 #[cfg(feature = "bpf")]
 fn small(args: &[&str]) -> String {
     let out = Command::new(env!("CARGO_BIN_EXE_greenwave")).arg("bench").args(args).output();
@@ -73,8 +72,8 @@ fn small(args: &[&str]) -> String {
     String::from_utf8(out.stdout).expect("text")
 }
 
-/// The result in `text` is what the schema says; each of `goals` was measured,
-/// and a comparison shows it as a claim.
+/// Checks `text` against the schema; each of `goals` is measured, and a comparison shows it as a
+/// claim.
 #[cfg(feature = "bpf")]
 fn has_goals(name: &str, text: &str, goals: &[&str]) {
     let result: Value = serde_json::from_str(text).expect("--json prints JSON");

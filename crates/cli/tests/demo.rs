@@ -1,5 +1,5 @@
-//! `greenwave demo` as a person and as a script see it. What is measured
-//! depends on the machine, so nothing here says how fast.
+//! Output of `greenwave demo` for people and scripts. Measured values depend on the machine and are
+//! not checked.
 
 #[path = "common/schema.rs"]
 mod schema;
@@ -7,7 +7,7 @@ mod schema;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// Runs a demo that writes its page to `name`; stdout and the page.
+/// Runs a demo that writes its page to `name`; returns stdout and the page.
 fn demo(name: &str, more: &[&str]) -> (String, String) {
     let page = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
     let mut command = Command::new(env!("CARGO_BIN_EXE_greenwave"));

@@ -1,4 +1,4 @@
-//! World `egress`: what is true of its experiments on any machine.
+//! World `egress`: properties of its experiments that hold on any machine.
 
 mod common;
 #[path = "common/scratch.rs"]

@@ -1,5 +1,5 @@
-//! Every simulated experiment runs at smoke scale, says what it found in one shape, and
-//! replays from its seed.
+//! Every simulated experiment runs at smoke scale, prints its results in one format, and replays
+//! from its seed.
 
 mod common;
 #[path = "common/schema.rs"]
@@ -31,7 +31,7 @@ fn names() -> Vec<String> {
     let output = greenwave(&["exp", "list", "--json"]);
     let list: Value = serde_json::from_slice(&output.stdout).expect("the list is JSON");
     let rows = list["experiments"].as_array().expect("experiments is a list");
-    // What runs on real services is not the same twice: `host.rs` has its tests.
+    // Experiments on real services do not replay: `host.rs` tests them.
     let simulated = rows.iter().filter(|row| row["world"] == "sim");
     simulated.map(|row| row["name"].as_str().expect("a name").to_owned()).collect()
 }
@@ -51,7 +51,7 @@ fn runs_small_and_its_claims_hold(name: &str) {
     assert_eq!(code, Some(0), "{name}: all claims hold");
 }
 
-// The longest test of all, and each experiment has one thread: as many at once as there are cores.
+// The longest test, with one thread per experiment: as many at once as there are cores.
 #[test]
 fn every_experiment_runs_small_and_its_claims_hold() {
     let (names, next) = (names(), AtomicUsize::new(0));
@@ -93,7 +93,7 @@ fn a_claim_that_fails_is_exit_1_and_a_file_that_is_wrong_exit_2() {
         assert!(text.contains(says), "{says:?} is not in {text}");
     };
     check("holds = \"<= 0.015\"", "holds = \"<= 0.000001\"", 1, "NO");
-    // One run has no interval.
+    // A single run has no interval.
     check("holds = \"<= 0.015\"", "holds = \"<= 0.015\"\nsignificant = true", 1, "NO");
     check("[scale.smoke]", "[scale.smoke]\nmodes = [\"none\"]", 0, "was not checked: scale smoke");
     check("workers = 2", "workers = 0", 2, "workers 0 is outside 1..=256");
@@ -119,7 +119,7 @@ fn a_folder_of_results_is_one_table() {
     assert_eq!(ran.status.code(), Some(0), "{said}");
     let table = String::from_utf8_lossy(&greenwave(&["exp", "table", out]).stdout).into_owned();
     let page = String::from_utf8_lossy(&greenwave(&["exp", "table", out, "--markdown"]).stdout).into_owned();
-    // Another run of one of them, elsewhere.
+    // A second run of one of them, in another folder.
     let elsewhere = folder.join("elsewhere");
     std::fs::create_dir(&elsewhere).unwrap();
     let again = std::fs::read_to_string(folder.join("adps-fig5.json")).unwrap();
@@ -147,7 +147,7 @@ fn a_folder_of_results_is_one_table() {
     assert!(String::from_utf8_lossy(&nothing.stderr).contains("/dev holds no results"));
 }
 
-/// Twenty runs of a tenth of a second each, where nothing else goes on.
+/// Twenty runs of a tenth of a second each, on an idle machine.
 const LONG: Tiny = Tiny(
     r#"
     title = "long"
@@ -190,7 +190,7 @@ fn a_simulation_that_is_killed_goes_on_where_it_was() {
             std::fs::read_dir(&folder).into_iter().flatten().flatten().map(|entry| entry.path());
         entries.find(|path| path.extension().is_some_and(|kind| kind == "part"))
     };
-    // Who wrote it, and a line for each run; the last may be half of one.
+    // The header and a line for each run; the last may be incomplete.
     let runs =
         || std::fs::read_to_string(part()?).ok().map(|text| text.matches('\n').count().saturating_sub(1));
     let mut command = Command::new(env!("CARGO_BIN_EXE_greenwave"));

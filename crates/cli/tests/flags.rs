@@ -1,5 +1,5 @@
-//! Flags of commands that need no privileges, and what these show: each has
-//! the effect that its help says. How fast anything is, is not a test's to say.
+//! Flags of unprivileged commands: each has the effect that its help describes. Speed is not
+//! tested.
 
 mod common;
 #[path = "common/schema.rs"]
@@ -17,12 +17,12 @@ use std::thread::Scope;
 use common::greenwave;
 use serde_json::Value;
 
-/// Past the test harness, which keeps what passing tests print to itself.
+/// Bypasses the test harness, which hides the output of passing tests.
 fn skipped(test: &str, why: &str) {
     let _ = std::io::stderr().write_all(format!("skipped: {test}: {why}\n").as_bytes());
 }
 
-/// A file's path that nothing else uses; the file goes when this is dropped.
+/// The path of a file of its own, which is removed on drop.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -41,7 +41,7 @@ impl Drop for Scratch {
     }
 }
 
-/// What `args` print, which must succeed.
+/// The output of `args`, which must succeed.
 #[track_caller]
 fn printed(args: &[&str]) -> String {
     let out = greenwave(args);
@@ -80,12 +80,12 @@ fn a_demo_takes_the_seed_spacing_and_service_that_it_is_told() {
     assert_ne!(urgent(&demo("10")), urgent(&first), "another has others");
 }
 
-/// On a terminal there is a bar, on stderr; the table on stdout has none of it.
+/// A terminal gets a bar, on stderr; it leaves the table on stdout alone.
 #[test]
 fn a_terminal_sees_a_bar_and_the_table_has_its_columns() {
     let test = "a_terminal_sees_a_bar_and_the_table_has_its_columns";
     let (page, table) = (Scratch::new("bar.html"), Scratch::new("bar.txt"));
-    // A terminal is what script(1) makes.
+    // script(1) provides a terminal.
     let program = env!("CARGO_BIN_EXE_greenwave");
     let demo = format!("'{program}' {} --out '{}' >'{}'", DEMO.join(" "), page.path(), table.path());
     let mut script = Command::new("timeout");
@@ -150,7 +150,7 @@ fn a_calibration_prints_and_writes_what_every_step_costs() {
     );
 }
 
-/// An HTTP server that remembers who came and what was asked for.
+/// An HTTP server that records its connections and requests.
 #[derive(Default)]
 struct Seen {
     connections: AtomicUsize,
@@ -159,7 +159,7 @@ struct Seen {
 }
 
 impl Seen {
-    /// Takes connections until it is over.
+    /// Accepts connections until the end.
     fn accept<'a>(&'a self, listener: &TcpListener, scope: &'a Scope<'a, '_>) {
         for stream in listener.incoming() {
             if self.over.load(Ordering::Relaxed) {
@@ -191,7 +191,7 @@ impl Seen {
     }
 }
 
-/// Ends the server however its test ends.
+/// Ends the server on drop, also after a failure.
 struct Ends<'a>(&'a Seen, SocketAddr);
 
 impl Drop for Ends<'_> {
@@ -217,10 +217,10 @@ fn a_load_of_http_comes_in_bursts_by_so_many_connections_to_one_path() {
     });
     let result: Value = serde_json::from_str(&result).expect("JSON");
     schema::conforms(&result);
-    // Five at once every 20 ms, of which those of the first 100 ms do not count.
+    // Five at once every 20 ms, of which the first 100 ms are not counted.
     assert_eq!((&result["classes"][0]["requests"], &result["seed"]), (&25.into(), &5.into()), "{result}");
     let asked = seen.asked.into_inner().expect("nobody panics");
     assert_eq!(asked.into_iter().collect::<Vec<_>>(), ["GET /some/path HTTP/1.1"]);
-    // The first one only looks whether anybody is there.
+    // The first connection only checks that the target listens.
     assert_eq!(seen.connections.load(Ordering::Relaxed), 1 + 3);
 }

@@ -1,6 +1,5 @@
-//! `greenwave guard` in front of a server of the kernel's, between two
-//! namespaces: who is new is shed, who is connected is not, and nothing is left
-//! of it however its controller ends.
+//! `greenwave guard` in front of a kernel TCP server, between two namespaces: new connections are
+//! shed, established ones are not, and nothing is left after any end of its controller.
 #![cfg_attr(not(feature = "bpf"), allow(dead_code))]
 
 #[cfg(feature = "bpf")]
@@ -34,19 +33,18 @@ use serde_json::Value;
 
 const GREENWAVE: &str = env!("CARGO_BIN_EXE_greenwave");
 const SERVER: ([u8; 4], u16) = ([10, 77, 0, 2], 80);
-/// Many times what anything here takes.
+/// Many times longer than any step here.
 const LIMIT: Duration = Duration::from_secs(60);
-/// Less than it takes until a SYN that was dropped is sent again.
+/// Shorter than the retransmission timeout of a dropped SYN.
 const ONE_SYN: Duration = Duration::from_millis(900);
 
-/// Says what is not tested. Written past the test harness, which keeps what
-/// passing tests print to itself.
+/// Reports a skipped test, bypassing the test harness, which hides the output of passing tests.
 fn skipped(test: &str, why: &str) {
     let _ = std::io::stderr().write_all(format!("skipped: {test}: {why}\n").as_bytes());
 }
 
-/// A client's namespace, a server's, and the server's listener, which accepts
-/// whom the test accepts; unless there can be none here, when `test` is skipped.
+/// A client's namespace, a server's, and the server's listener, from which the test accepts; `None`
+/// where there can be none, and `test` is skipped.
 struct Rig {
     client: Namespace,
     server: Namespace,
@@ -75,7 +73,7 @@ impl Rig {
         self.server.command(GREENWAVE).arg("guard").args(args).output().expect("the program starts")
     }
 
-    /// Does not do it, and says why and what to try.
+    /// Checks that a command is refused with `says` and advice.
     fn refused(&self, args: &[&str], says: &str) {
         let out = self.guard(args);
         let said = String::from_utf8_lossy(&out.stderr);
@@ -84,7 +82,7 @@ impl Rig {
         assert!(said.lines().nth(1).is_some_and(|line| line.starts_with("  try: ")), "{said}");
     }
 
-    /// A controller that has attached its guard.
+    /// A controller whose guard is attached.
     fn attach(&self, more: &[&str]) -> Child {
         let mut command = self.server.command(GREENWAVE);
         command.args(["guard", "attach", "eth0", "--port", "80"]).args(more);
@@ -102,23 +100,23 @@ impl Rig {
         serde_json::from_slice(&out.stdout).unwrap()
     }
 
-    /// The first status that is as it should be.
+    /// The first status for which `is_it` is true.
     fn until(&self, what: &str, is_it: impl Fn(&Value) -> bool) -> Value {
         let found = (0..2_000).map(|_| self.status()).find(is_it);
         found.unwrap_or_else(|| panic!("{what}: {}", self.status()))
     }
 
-    /// A connection by one SYN, if that is let in.
+    /// A connection by a single SYN, if admitted.
     fn connect(&self) -> Option<TcpStream> {
         self.connect_within(ONE_SYN).ok()
     }
 
-    /// A connection by as many SYNs as a client sends in this time.
+    /// A connection by as many SYNs as a client sends in `time`.
     fn connect_within(&self, time: Duration) -> std::io::Result<TcpStream> {
         self.client.enter(|| TcpStream::connect_timeout(&SocketAddr::from(SERVER), time))
     }
 
-    /// Connections that nobody accepts, until one is shed.
+    /// Unaccepted connections, until one is shed.
     fn overload(&self) -> Vec<TcpStream> {
         let mut waiting = vec![self.connect().expect("nobody has waited yet")];
         self.until("the first waits for too long", |status| status["limit"]["kind"] == "rate");
@@ -136,7 +134,7 @@ fn signal(child: &Child, signal: Signal) {
     kill_process(Pid::from_child(child), signal).unwrap();
 }
 
-/// Waits for the end of a controller; what it said of it.
+/// Waits for the end of a controller; returns its output.
 fn ended(mut child: Child) -> String {
     let mut said = String::new();
     child.stdout.take().unwrap().read_to_string(&mut said).unwrap();
@@ -192,7 +190,7 @@ fn a_killed_controller_leaves_nothing_behind() {
     let _waiting = rig.overload();
     controller.kill().unwrap();
     controller.wait().unwrap();
-    // The kernel closes what was its own some moments later.
+    // The kernel releases its resources a little later.
     let gone = (0..2_000).any(|_| !rig.guard(&["status", "eth0"]).status.success());
     assert!(gone, "the program is still there");
     let link = rig.server.run("ip", &["link", "show", "dev", "eth0"]).unwrap();
@@ -258,9 +256,9 @@ fn a_dry_run_counts_whom_it_would_have_shed() {
 #[test]
 fn who_is_shed_hears_a_reset_if_told_to() {
     let Some(rig) = Rig::new("who_is_shed_hears_a_reset_if_told_to") else { return };
-    // What a veth's driver sends back arrives where the other end polls, as with GRO.
+    // Frames that a veth returns arrive only if the peer polls, as with GRO.
     rig.client.run("ethtool", &["--offload", "eth0", "gro", "on"]).unwrap();
-    // And nothing else comes by that would wake it.
+    // No other traffic arrives that would wake it.
     for namespace in [&rig.client, &rig.server] {
         namespace.sysctl("net.ipv6.conf.all.disable_ipv6", "1").unwrap();
     }
@@ -268,12 +266,13 @@ fn who_is_shed_hears_a_reset_if_told_to() {
         let controller = rig.attach(&["--refusal", "reset", "--mode", mode]);
         let _waiting = rig.overload();
         assert_eq!(rig.status()["refusal"], "reset");
-        // One a second comes in. Whoever hears nothing asks until it does, and is no refusal.
+        // One connection a second is admitted. A client without an answer retries, and is not
+        // refused.
         let heard: Vec<_> = (0..8).map(|_| rig.connect_within(LIMIT).err().map(|e| e.kind())).collect();
         assert!(heard.contains(&Some(std::io::ErrorKind::ConnectionRefused)), "{mode}: {heard:?}");
         signal(&controller, Signal::INT);
         ended(controller);
-        // The next one begins with nobody waiting.
+        // The next test begins with an empty queue.
         rig.listener.set_nonblocking(true).unwrap();
         while rig.listener.accept().is_ok() {}
     }
@@ -335,7 +334,7 @@ fn another_program_keeps_its_place_and_a_driver_without_says_so() {
     rig.refused(&["detach", "eth0"], "no guard is attached");
     rig.refused(&["status", "eth0"], "no guard is attached");
     drop(other);
-    // Of these a kernel has one or the other.
+    // A kernel has one or the other of these.
     let made = ["dummy", "bridge", "ifb"]
         .map(|kind| rig.server.run("ip", &["link", "add", "gw0", "type", kind]).is_ok());
     assert!(made.contains(&true), "a device without native XDP");

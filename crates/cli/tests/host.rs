@@ -1,4 +1,4 @@
-//! Experiments on real services: what is true of them on any machine.
+//! Experiments on real services: properties that hold on any machine.
 
 mod common;
 #[path = "common/schema.rs"]
@@ -13,17 +13,17 @@ use common::greenwave;
 use scratch::Scratch;
 use serde_json::Value;
 
-/// A file of its own with `settings` changed from the tiny experiment's.
+/// Runs with a file of the tiny experiment, with `from` changed to `to`.
 fn with_file<T>(name: &str, from: &str, to: &str, run: impl FnOnce(&str) -> T) -> T {
     assert!(TINY.contains(from), "{from:?} is in the experiment");
     run(Scratch::new(&format!("host-{name}.toml"), &TINY.replace(from, to)).path())
 }
 
-/// Each of these experiments takes the machine for itself: beside another one a
-/// program may get no time at all.
+/// Each of these experiments takes the whole machine: beside another one a program may get no time
+/// at all.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// What the experiment in file `path` found; its claims hold.
+/// The result of the experiment in file `path`; checks that its claims hold.
 fn result(path: &str) -> Value {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let output = greenwave(&["exp", "run", path, "--json"]);
@@ -34,13 +34,13 @@ fn result(path: &str) -> Value {
     json
 }
 
-/// The figures of a class in a mode, if there are any.
+/// The figures of a class in a mode, if any.
 fn row<'a>(result: &'a Value, mode: &str, class: &str) -> Option<&'a Value> {
     let mut rows = result["figures"].as_array().expect("figures").iter();
     rows.find(|row| row["mode"] == mode && row["class"] == class)
 }
 
-/// Half a second, two modes side by side, and both again in the simulator.
+/// Half a second in two modes in parallel, and both again in the simulator.
 const TINY: &str = r#"
     title = "tiny"
     source = "none"
@@ -73,7 +73,7 @@ const TINY: &str = r#"
     holds = "80..80"
 "#;
 
-/// Whether the runner was built beside the program; says so when not.
+/// True if the runner was built beside the program; reports if not.
 fn runner_is_there(test: &str) -> bool {
     let there = Path::new(env!("CARGO_BIN_EXE_greenwave")).with_file_name("testbed").exists();
     if !there {
@@ -95,7 +95,7 @@ fn real_services_give_the_rows_that_the_simulator_gives() {
         let (all, urgent, patient) = (row("all"), row("urgent"), row("patient"));
         let requests = |row: &Value| row["requests"].as_f64().expect("a number");
         assert_eq!((requests(all), requests(urgent) + requests(patient)), (80.0, 80.0), "{mode}");
-        // 20 requests' work takes the first 40 ms away, whatever the machine.
+        // 20 requests' work takes the first 40 ms, on any machine.
         assert!(all["mean"].as_f64().expect("a time") >= 3_000.0, "{mode}: {all}");
         assert!(row("S1")["mean"].as_f64() < row("S2")["mean"].as_f64(), "{mode}");
     }
@@ -139,7 +139,7 @@ const SHARED: &str = r#"
     holds = ">= 100"
 "#;
 
-/// Why programs cannot share a core here, among them `workloads` of these names.
+/// The reason programs cannot share a core here, among them `workloads` of these names.
 fn no_sharing(workloads: &[&str]) -> Option<String> {
     let there = |name: &str| Path::new(env!("CARGO_BIN_EXE_greenwave")).with_file_name(name).exists();
     let cores = host::affinity::cores().map_or(0, |cores| cores.len());
@@ -190,7 +190,7 @@ fn a_program_on_our_runtime_shares_its_core_by_what_it_tells() {
         .replace("\"memcached\"", "\"storage\"")
         .replace("alone.lc", "caladan-runtime.lc");
     let file = Scratch::new("host-told.toml", &text);
-    // A run in which the scheduler heard nothing ends with an error.
+    // A run without reports to the scheduler ends with an error.
     let json = result(file.path());
     let mode = "caladan-runtime";
     let [lc, be] =

@@ -1,4 +1,4 @@
-//! World `httpd`: what is true of its experiments on any machine.
+//! World `httpd`: properties of its experiments that hold on any machine.
 
 mod common;
 #[path = "common/scratch.rs"]
@@ -11,7 +11,7 @@ use std::io::Write;
 use host::netlab::{Group, NetLab, is_installed};
 use tiny::{Tiny, found};
 
-/// A fifth of what a twentieth of a core serves, and ten times of it.
+/// A fifth of the capacity of a twentieth of a core, and ten times that capacity.
 const TINY: Tiny = Tiny(
     r#"
     title = "tiny"
@@ -52,7 +52,7 @@ const TINY: Tiny = Tiny(
 "#,
 );
 
-/// Whether there can be such experiments here with `server`; says so when not.
+/// True if such experiments can run here with `server`; reports if not.
 fn can_run(test: &str, server: &str) -> bool {
     let cores = host::affinity::cores().map_or(0, |cores| cores.len());
     let why = NetLab::unavailable().or_else(Group::unavailable);
@@ -72,7 +72,7 @@ fn every_visit_meets_a_fate(server: &str, program: &str) {
     for row in json["figures"].as_array().unwrap() {
         let figure = |stat: &str| row[stat].as_f64().unwrap_or_else(|| panic!("{stat}: {row}"));
         let fates = ["late", "phantom", "refused", "silent", "wrong"].map(figure).iter().sum::<f64>();
-        // The rest is what the client had no connection for.
+        // The rest are requests for which the client had no connection.
         assert!(fates <= figure("bad") + 1e-6 && fates + 1.0 >= figure("bad"), "{row}");
         assert!(figure("goodput") <= figure("offered") && figure("capacity") > 0.0, "{row}");
         assert_eq!(figure("wrong"), 0.0, "every answer is the page: {row}");
@@ -99,8 +99,8 @@ fn an_interrupted_experiment_leaves_nothing() {
     if !can_run("an_interrupted_experiment_leaves_nothing", "nginx") {
         return;
     }
-    // A group for who keeps the core awake, while files and a server are being made; and one for
-    // visitors, who are at it.
+    // A group for the process that keeps the core awake during the setup; and one for active
+    // visitors.
     for traces in [1, 4] {
         TINY.interrupt("300ms", "3600s", traces);
     }

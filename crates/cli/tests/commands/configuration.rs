@@ -1,4 +1,4 @@
-//! One file for all commands: what they get from it, and what is refused.
+//! One file for all commands: the resulting arguments, and refused files.
 
 use std::process::Output;
 
@@ -10,7 +10,7 @@ fn says(out: &Output) -> String {
     String::from_utf8_lossy(&out.stderr).into_owned()
 }
 
-/// Lines without the blanks that align them.
+/// Lines without alignment blanks.
 fn lines(out: &Output) -> Vec<String> {
     let text = String::from_utf8_lossy(&out.stdout).into_owned();
     text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect()
@@ -39,9 +39,9 @@ config = \"no/such/tasks.toml\"
 fn one_file_is_for_all_commands_and_the_command_line_goes_before_it() {
     let file = Scratch::new("all.toml", ALL);
     let run = |more: &[&str]| greenwave(&[&["--config", file.path()], more].concat());
-    // From the file alone: datagrams, of what answers connections.
+    // From the file alone: UDP for a server of connections.
     assert!(says(&run(&["serve"])).starts_with("error: --app http needs --proto tcp"));
-    // A worker that there is not, of ten.
+    // A worker beyond the ten that exist.
     for tcp in [&["--proto=tcp"][..], &["--proto", "tcp"]] {
         let said = says(&run(&[&["serve", "--steer", "high=11"], tcp].concat()));
         assert!(said.starts_with("error: ") && said.contains("11") && !said.contains("udp"), "{said}");
@@ -107,7 +107,7 @@ fn what_is_wrong_is_refused_with_its_line_before_anything_runs() {
     check("switch", "[serve]\n\npin = \"yes\"\n", "3: pin is not true or false");
     check("list", "[serve]\nport = [80, 81]\n", "2: port is not a text or a number");
     check("value", "[serve]\nworkers = 1\nport = 99999\n", "3: invalid value '99999' for '--port");
-    // Whoever reads it first.
+    // The file's first reader refuses it.
     let twice = Scratch::new("all-twice.toml", "[serve]\nport = 80\nport = 81\n");
     for out in [greenwave(&["--config", twice.path(), "serve"]), greenwave(&["check", twice.path()])] {
         assert!(
@@ -120,7 +120,7 @@ fn what_is_wrong_is_refused_with_its_line_before_anything_runs() {
     assert!(says(&out).starts_with("error: no/such.toml: No such file"), "{}", says(&out));
 }
 
-/// A file, and how its command is started; both are refused with the same words.
+/// Checks that `check` and a start of the command refuse a file with the same words.
 fn refused_alike(name: &str, section: &str, text: &str, start: &[&str], says: &str) {
     let file = Scratch::new(&format!("alike-{name}.toml"), &format!("[{section}]\n{text}\n"));
     let checked = greenwave(&["check", file.path()]);
@@ -234,7 +234,7 @@ fn check_refuses_what_a_start_refuses_with_the_same_words() {
     }
 }
 
-/// What `sched` and `run` are given by files of their own, and by programs that are not there.
+/// Covers the files of `sched` and `run`, and programs that do not exist.
 #[test]
 fn check_of_tasks_refuses_what_sched_refuses_with_the_same_words() {
     let task = "[[tasks]]\nname = \"a\"\nclass = \"LC\"\n";
@@ -282,7 +282,7 @@ fn check_of_tasks_refuses_what_sched_refuses_with_the_same_words() {
     }
 }
 
-/// What the command line has to add, check does not miss; what is in use it does not look at.
+/// `check` accepts missing arguments that a command line supplies, and ignores resources in use.
 #[test]
 fn check_takes_what_a_start_takes_with_a_command_line() {
     for (section, text) in [

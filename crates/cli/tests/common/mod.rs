@@ -1,4 +1,4 @@
-//! The program, as its tests start it.
+//! The program under test.
 
 use std::process::{Command, Output};
 

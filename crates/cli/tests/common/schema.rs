@@ -1,4 +1,4 @@
-//! Results held to `spec/result.schema.json`.
+//! Validation of results by `spec/result.schema.json`.
 
 use std::sync::LazyLock;
 
@@ -11,12 +11,12 @@ static SCHEMA: LazyLock<Validator> = LazyLock::new(|| {
     jsonschema::validator_for(&schema).expect("the schema is one")
 });
 
-/// What about `result` the schema does not allow, line by line.
+/// Violations of the schema in `result`, line by line.
 pub fn refused(result: &Value) -> Vec<String> {
     SCHEMA.iter_errors(result).map(|e| format!("{}: {e}", e.instance_path())).collect()
 }
 
-/// `result` must be what the schema says.
+/// Checks that `result` conforms to the schema.
 #[track_caller]
 pub fn conforms(result: &Value) {
     let errors = refused(result);

@@ -1,12 +1,12 @@
-//! A file for a test.
+//! A temporary file of a test.
 
 use std::path::PathBuf;
 
-/// A file that is gone when this is dropped.
+/// A file that is removed on drop.
 pub struct Scratch(PathBuf);
 
 impl Scratch {
-    /// With `text`; tests that run side by side give it different names.
+    /// A file with `text`; concurrent tests need different names.
     pub fn new(name: &str, text: &str) -> Self {
         let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
         std::fs::write(&path, text).expect("the folder for test files is writable");

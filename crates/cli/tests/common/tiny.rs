@@ -1,4 +1,4 @@
-//! A world's experiment, small, as the tests of that world run it.
+//! A small experiment of a world, for that world's tests.
 #![allow(dead_code, reason = "not every test takes every step")]
 
 use std::fs;
@@ -13,25 +13,25 @@ use serde_json::Value;
 use crate::common::greenwave;
 use crate::scratch::Scratch;
 
-/// Its text.
+/// The experiment's text.
 pub struct Tiny(pub &'static str);
 
 impl Tiny {
-    /// A file with it, `from` changed to `to`.
+    /// A file with the text, `from` changed to `to`.
     pub fn file(&self, from: &str, to: &str) -> Scratch {
         assert!(self.0.contains(from), "{from:?} is in the experiment");
-        // Tests run side by side.
+        // Tests run concurrently.
         static FILES: AtomicU32 = AtomicU32::new(0);
         let (id, number) = (std::process::id(), FILES.fetch_add(1, Ordering::Relaxed));
         Scratch::new(&format!("tiny-{id}-{number}.toml"), &self.0.replace(from, to))
     }
 
-    /// What `exp run --json` gives, with `from` changed to `to`.
+    /// Output of `exp run --json`, with `from` changed to `to`.
     pub fn run(&self, from: &str, to: &str) -> Output {
         greenwave(&["exp", "run", self.file(from, to).path(), "--json"])
     }
 
-    /// Fails unless it is refused, with `says` among what is said, with `from` changed to `to`.
+    /// Checks that it is refused with an error that contains `says`, with `from` changed to `to`.
     pub fn is_refused(&self, from: &str, to: &str, says: &str) {
         let out = self.run(from, to);
         let said = String::from_utf8_lossy(&out.stderr);
@@ -39,9 +39,9 @@ impl Tiny {
         assert!(said.contains(says), "{says:?} is not in {said:?}");
     }
 
-    /// Interrupts it, with `from` changed to `to`, when it has made `traces`
-    /// folders and control groups, of which none may be left; the processes
-    /// that it had then. A simulation that was to follow is not begun.
+    /// Interrupts it, with `from` changed to `to`, once it has created `traces` folders and control
+    /// groups, and checks that none is left. Returns the processes that it had then. A following
+    /// simulation is not begun.
     pub fn interrupt(&self, from: &str, to: &str, traces: usize) -> Vec<u32> {
         let file = self.file(from, to);
         let mut command = Command::new(env!("CARGO_BIN_EXE_greenwave"));
@@ -77,7 +77,7 @@ fn left_of(id: u32) -> Vec<PathBuf> {
     entries.map(|entry| entry.path()).filter(is_its).collect()
 }
 
-/// The result that `out` is; its claims hold.
+/// The result in `out`; checks that its claims hold.
 pub fn found(out: &Output) -> Value {
     let said = String::from_utf8_lossy(&out.stderr);
     let json: Value = serde_json::from_slice(&out.stdout).unwrap_or_else(|e| panic!("{e}\n{said}"));

@@ -1,5 +1,5 @@
-//! `greenwave fabric` on veths between namespaces: what is attached levels
-//! real traffic, and what was there before comes back, however we end.
+//! `greenwave fabric` on veths between namespaces: the attached qdiscs level real traffic, and the
+//! previous ones are restored, after any kind of end.
 
 mod order;
 
@@ -15,14 +15,12 @@ use serde_json::Value;
 
 const GREENWAVE: &str = env!("CARGO_BIN_EXE_greenwave");
 
-/// Says what is not tested. Written past the test harness, which keeps what
-/// passing tests print to itself.
+/// Reports a skipped test, bypassing the test harness, which hides the output of passing tests.
 fn skipped(test: &str, why: &str) {
     let _ = std::io::stderr().write_all(format!("skipped: {test}: {why}\n").as_bytes());
 }
 
-/// Two namespaces with a cable between their `eth0`; unless there can be none
-/// here, when `test` is skipped.
+/// Two namespaces connected by their `eth0`; `None` where there can be none, and `test` is skipped.
 fn pair(test: &str) -> Option<[Namespace; 2]> {
     let why =
         NetLab::unavailable().or_else(|| (!netlab::is_installed("tc")).then(|| "tc is not there".to_owned()));
@@ -43,7 +41,7 @@ fn fabric(namespace: &Namespace, args: &[&str]) -> Output {
     namespace.command(GREENWAVE).arg("fabric").args(args).output().expect("the program starts")
 }
 
-/// Does it, and says what it said.
+/// Runs a command that must succeed; returns its output.
 fn done(namespace: &Namespace, args: &[&str]) -> String {
     let out = fabric(namespace, args);
     let said = String::from_utf8_lossy(&out.stderr);
@@ -51,7 +49,7 @@ fn done(namespace: &Namespace, args: &[&str]) -> String {
     String::from_utf8_lossy(&out.stdout).into_owned()
 }
 
-/// Does not do it, and says why and what to try.
+/// Checks that a command is refused with `says` and advice.
 fn refused(namespace: &Namespace, args: &[&str], says: &str) {
     let out = fabric(namespace, args);
     let said = String::from_utf8_lossy(&out.stderr);
@@ -60,7 +58,7 @@ fn refused(namespace: &Namespace, args: &[&str], says: &str) {
     assert!(said.lines().nth(1).is_some_and(|line| line.starts_with("  try: ")), "{said}");
 }
 
-/// All of an interface's traffic control, as `tc` shows it.
+/// All traffic control of an interface, as `tc` shows it.
 fn shown(namespace: &Namespace) -> String {
     let show = |args: &[&str]| namespace.run("tc", args).unwrap();
     let qdiscs = show(&["qdisc", "show", "dev", "eth0"]);
@@ -72,7 +70,7 @@ fn shown(namespace: &Namespace) -> String {
 
 const ATTACH: [&str; 4] = ["attach", "eth0", "--rate", "50mbit"];
 
-/// Sends `len` bytes from `a` to `b` over `port`, and waits for all of it to arrive.
+/// Sends `len` bytes from `a` to `b` over `port`, and waits until all have arrived.
 fn transfer([a, b]: &[Namespace; 2], len: usize, set: impl FnOnce(&TcpStream) + Send) {
     let listener = b.enter(|| TcpListener::bind("10.77.0.2:0").unwrap());
     let target = listener.local_addr().unwrap();
@@ -100,7 +98,7 @@ fn number(value: &Value) -> u64 {
     value.as_u64().unwrap_or_else(|| panic!("{value} is a count"))
 }
 
-/// Of each level: came, and sent + dropped + waiting.
+/// Counters of each level: arrived, and sent + dropped + queued.
 fn balance(status: &Value) -> Vec<[u64; 2]> {
     let levels = status["levels"].as_array().unwrap().iter();
     let gone = |level: &Value| {
@@ -139,15 +137,15 @@ fn every_packet_is_counted_at_its_level_and_sent_dropped_or_waiting() {
     assert!(said.contains("3 levels of"), "{said}");
     let before = balance(&status(&pair[0]));
     transfer(&pair, 1_000_000, |_| ());
-    // The last acknowledgements may still be on their way.
+    // The last acknowledgements may still be in flight.
     let settled = (0..200).map(|_| status(&pair[0])).find(|now| {
         let now = balance(now);
         now.iter().zip(&before).all(|(now, before)| now[0] - before[0] == now[1] - before[1])
     });
     let status = settled.expect("what came is sent, dropped or waiting");
     let bytes: Vec<u64> = (0..3).map(|at| number(&status["levels"][at]["came"]["bytes"])).collect();
-    // Beyond a threshold by the packet that passes it, 64 KB at the most, and
-    // by what else the host says.
+    // A threshold is exceeded by the packet that crosses it, 64 KB at most, and by other packets of
+    // the host.
     assert!((100_000..=170_000).contains(&bytes[0]), "{bytes:?}");
     assert!((400_000..=470_000).contains(&(bytes[0] + bytes[1])), "{bytes:?}");
     assert!(bytes.iter().sum::<u64>() > 1_000_000, "{bytes:?}");
@@ -163,7 +161,7 @@ fn a_sender_can_say_the_level_of_its_packets() {
     let text = "thresholds = [1000, 5000]\nbuckets = 2\n[pin]\ndscp = { 46 = 1 }";
     let policy = PolicyFile::new("pinned", text);
     done(&pair[0], &[&ATTACH[..], &["--policy", policy.path()]].concat());
-    // DSCP 46, above the two bits of congestion marks.
+    // DSCP 46, above the two ECN bits.
     transfer(&pair, 300_000, |stream| rustix::net::sockopt::set_ip_tos(stream, 46 << 2).unwrap());
     let status = status(&pair[0]);
     assert!(number(&status["pinned"]["bytes"]) > 300_000, "{status}");
@@ -190,7 +188,7 @@ fn detach_puts_back_what_was_there() {
     check(&[&["qdisc", "add", "dev", "eth0", "root", "handle", "5:", "pfifo", "limit", "77"]]);
     let tbf = ["rate", "10mbit", "burst", "32k", "latency", "50ms"];
     check(&[&[&["qdisc", "replace", "dev", "eth0", "root", "handle", "6:", "tbf"][..], &tbf].concat()]);
-    // Somebody's clsact and filter stay.
+    // A foreign clsact and filter stay.
     check(&[
         &["qdisc", "add", "dev", "eth0", "clsact"],
         &[
@@ -230,11 +228,11 @@ fn a_second_attach_is_refused_and_changes_nothing() {
     done(&a, &["detach", "eth0"]);
 }
 
-/// A folder with a `tc` that is not quite the real one, for the start of PATH.
+/// A folder with a wrapper of `tc`, for the start of PATH.
 struct FalseTc(PathBuf);
 
 impl FalseTc {
-    /// `script` runs first; the real `tc` after it.
+    /// Runs `script` first, then the real `tc`.
     fn new(name: &str, script: &str) -> Self {
         let folder = std::env::temp_dir().join(format!("greenwave-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
@@ -245,7 +243,7 @@ impl FalseTc {
         Self(folder)
     }
 
-    /// As [`fabric`], with this `tc`, which sees `number`.
+    /// As [`fabric`], with this `tc`, whose script gets `number`.
     fn fabric(&self, namespace: &Namespace, args: &[&str], number: usize) -> Output {
         let path = std::env::var("PATH").unwrap_or_default();
         let mut command = namespace.command(GREENWAVE);
@@ -267,7 +265,7 @@ fn killed_at_any_step_attach_and_detach_leave_what_detach_takes_away() {
     let Some([a, _b]) = pair(test) else { return };
     a.run("tc", &["qdisc", "add", "dev", "eth0", "root", "handle", "5:", "pfifo", "limit", "77"]).unwrap();
     let before = shown(&a);
-    // The NUMBER-th call ends its caller; of several lines, half way.
+    // Call NUMBER kills its caller; a batch of lines halfway.
     let tc = FalseTc::new(
         "killed",
         "echo >>\"$FOLDER/calls\"; [ \"$(wc -l <\"$FOLDER/calls\")\" -ne \"$NUMBER\" ] || {
@@ -297,7 +295,8 @@ fn killed_at_any_step_attach_and_detach_leave_what_detach_takes_away() {
         done(&a, &ATTACH);
     }
     assert_eq!(shown(&a), before);
-    // To look, to try kinds of qdisc, to try what was there, to attach; to look, twice to undo.
+    // Calls to look, to try kinds of qdisc and the previous ones, and to attach; to look, and two
+    // to undo.
     assert!(calls[0] > 5 && calls[1] >= 4, "{calls:?}");
 }
 
@@ -305,7 +304,7 @@ fn killed_at_any_step_attach_and_detach_leave_what_detach_takes_away() {
 fn an_attach_that_fails_half_way_leaves_nothing() {
     let Some([a, _b]) = pair("an_attach_that_fails_half_way_leaves_nothing") else { return };
     let before = shown(&a);
-    // Of many lines it takes NUMBER and chokes on the next.
+    // Accepts NUMBER lines of a batch and fails at the next.
     let tc = FalseTc::new(
         "choking",
         "[ \"$1\" != -batch ] || {

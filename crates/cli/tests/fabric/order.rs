@@ -1,15 +1,14 @@
-//! In which order the egress sends what waits, against the queues that simulated
-//! switches have.
+//! Departure order of the egress, compared with the queues of simulated switches.
 //!
-//! The line is held by the most urgent level, to which a sender pins packets,
-//! until the packets of several flows wait at the three levels below; then they
-//! leave. The same packets go through the simulator's FISH and PIAS.
+//! The most urgent level, to which a sender pins packets, blocks the link until packets of several
+//! flows are queued at the three levels below; then they leave. The same packets go through the
+//! simulator's FISH and PIAS.
 //!
-//! PIAS's order is the kernel's, packet by packet. FISH's is level by level, turn
-//! by turn: who goes first within a turn is another, since the kernel's queues take
-//! turns by their number (HTB) or in two lists (fq), and the simulator's as flows
-//! appear. A turn is a frame's bytes, so it is one packet where packets are full,
-//! as they are here, and flows have queues of their own, as eight of them have.
+//! PIAS's order equals the kernel's, packet by packet. FISH's is compared by level and round: the
+//! order within a round differs, because the kernel's queues are served by their number (HTB) or in
+//! two lists (fq), and the simulator's in order of the flows' appearance. A quantum is a frame's
+//! bytes: one packet where packets are full, as they are here, and flows have separate queues, as
+//! eight of them have.
 
 use std::io::ErrorKind;
 use std::net::{SocketAddr, UdpSocket};
@@ -21,19 +20,19 @@ use queueing::{
 
 use super::*;
 
-/// Bytes of a full frame, and what a datagram in it carries.
+/// Bytes of a full frame, and the payload of its datagram.
 const FRAME: u64 = 1514;
 const PAYLOAD: usize = 1472;
-/// A flow's packets are two, four and four at the first levels.
+/// A flow has two, four and four packets at the first levels.
 const THRESHOLDS: [u64; 3] = [3_000, 9_000, 15_000];
 const OF_LEVEL: [u8; 3] = [2, 4, 4];
-/// Slow enough that all are sent long before those who hold the line are through.
+/// Slow enough that all packets are sent long before the blocking ones have left.
 const RATE: &str = "4mbit";
 const HOLDERS: u8 = 40;
-/// How many packets of each flow wait.
+/// Queued packets of each flow.
 const WAITING: [u8; 6] = [12, 10, 9, 6, 3, 1];
 
-/// The `number`-th packet of a flow.
+/// Packet `number` of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Packet {
     flow: u8,
@@ -57,7 +56,7 @@ impl Entry for Packet {
     }
 }
 
-/// The order of the simulator's queue.
+/// Departure order of the simulator's queue.
 fn simulated(mut queue: impl Discipline<Packet>, order: &[Packet]) -> Vec<Packet> {
     for &packet in order {
         assert!(matches!(queue.push(Time::ZERO, packet), PushResult::Queued));
@@ -71,7 +70,7 @@ fn send(socket: &UdpSocket, packet: Packet) {
     assert_eq!(socket.send(&payload).unwrap(), PAYLOAD);
 }
 
-/// A line between two hosts that carries datagrams of a full frame.
+/// A link between two hosts that carries datagrams of a full frame.
 struct Line<'a> {
     from: &'a Namespace,
     receiver: UdpSocket,
@@ -79,14 +78,14 @@ struct Line<'a> {
 
 impl<'a> Line<'a> {
     fn new([from, to]: &'a [Namespace; 2]) -> Self {
-        // Else the kernel says something now and then, which is a flow too.
+        // Otherwise the kernel's own IPv6 packets form another flow.
         from.sysctl("net.ipv6.conf.all.disable_ipv6", "1").unwrap();
         let receiver = to.enter(|| UdpSocket::bind("10.77.0.2:0").unwrap());
         receiver.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         Self { from, receiver }
     }
 
-    /// Somebody who sends: a new flow.
+    /// A sender: a new flow.
     fn flow(&self) -> UdpSocket {
         let target: SocketAddr = self.receiver.local_addr().unwrap();
         self.from.enter(|| {
@@ -102,7 +101,8 @@ impl<'a> Line<'a> {
         Ok(Packet { flow: payload[0], number: payload[1] })
     }
 
-    /// `count` flows that send so many packets, which arrive. Number by number: a socket has no room for all.
+    /// `count` flows that send `packets` packets each, which arrive. Sent round by round: a socket
+    /// cannot buffer all.
     fn begun(&self, count: u8, packets: u8) -> Vec<UdpSocket> {
         let flows: Vec<UdpSocket> = (0..count).map(|_| self.flow()).collect();
         for number in 0..packets {
@@ -114,8 +114,7 @@ impl<'a> Line<'a> {
         flows
     }
 
-    /// How `order` leaves when it may; `None` where some of it left before all of
-    /// it waited.
+    /// Departure order of `order`; `None` where a packet left before all were queued.
     fn departures(&self, order: &[Packet]) -> Option<Vec<Packet>> {
         const HOLDER: u8 = u8::MAX;
         let flows = self.begun(WAITING.len() as u8, OF_LEVEL[0]);
@@ -139,7 +138,7 @@ impl<'a> Line<'a> {
     }
 }
 
-/// For each departure its level, and how often its flow had left at it before.
+/// For each departure its level, and the number of earlier departures of its flow at that level.
 fn turns(departures: &[Packet]) -> Vec<(usize, usize)> {
     let turn = |(at, packet): (usize, &Packet)| {
         let before = departures[..at].iter();
@@ -149,7 +148,7 @@ fn turns(departures: &[Packet]) -> Vec<(usize, usize)> {
     departures.iter().enumerate().map(turn).collect()
 }
 
-/// Packets of all flows in any order in which each flow's own is kept.
+/// Packets of all flows in any order that keeps each flow's own.
 fn mixed(seed: u64) -> Vec<Packet> {
     let mut rng = Rng::seeded(seed);
     let mut left: Vec<u8> =
@@ -175,11 +174,11 @@ fn what_waits_leaves_level_by_level_and_turn_by_turn_as_in_the_simulator() {
         let policy = PolicyFile::new(&format!("order-{buckets}"), &text);
         done(&pair[0], &["attach", "eth0", "--rate", RATE, "--policy", policy.path()]);
         let line = Line::new(&pair);
-        // HTB gives each queue and each level a frame or two beyond their turn, so
-        // that they are never without anything: those are used up here.
+        // HTB gives each queue and each level a frame or two beyond their quantum, to keep them
+        // from running empty: these are used up first.
         line.begun(buckets.max(8), OF_LEVEL.iter().sum::<u8>() + 2);
         let order = mixed(buckets.into());
-        // A machine that is busy may let go before all wait.
+        // A busy machine may unblock before all are queued.
         let departures =
             (0..5).find_map(|_| line.departures(&order)).expect("all wait before the first leaves");
         compare(&departures, &order);

@@ -1,4 +1,4 @@
-//! A server that accepts at once, as threads do: guarded by who waits for an answer.
+//! A server that accepts at once, as threads do, guarded by its unanswered connections.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -8,7 +8,7 @@ use rustix::process::Signal;
 use super::{Rig, ended, number, signal};
 
 impl Rig {
-    /// A connection that has asked, and the server's end, accepted; if it is let in.
+    /// A connection with a request, and the server's accepted end; if admitted.
     fn ask(&self) -> Option<(TcpStream, TcpStream)> {
         let mut client = self.connect()?;
         client.write_all(b"?").unwrap();
@@ -20,14 +20,14 @@ impl Rig {
 #[test]
 fn who_is_accepted_and_not_answered_keeps_others_out() {
     let Some(rig) = Rig::new("who_is_accepted_and_not_answered_keeps_others_out") else { return };
-    // So long that no thread is late by it to what is to be quick.
+    // So long that a late thread does not matter for quick steps.
     let controller = rig.attach(&["--until", "answer", "--target-delay", "1s"]);
     let mut answered = rig.ask().expect("nobody waits");
     answered.1.write_all(b"!").unwrap();
     let idle = (rig.connect().expect("nobody waits"), rig.listener.accept().unwrap());
     let status = rig.until("both are accepted", |status| number(&status["served"]) == 2);
     assert_eq!((&status["until"], number(&status["unanswered"])), (&"answer".into(), 0), "{status}");
-    // Few who take long are no overload.
+    // A few slow requests are no overload.
     let mut waiting: Vec<_> = (0..16).map(|_| rig.ask().expect("nobody has waited for long")).collect();
     let status = rig.until("the first waits for too long", |status| status["limit"]["kind"] == "rate");
     assert!(number(&status["unanswered_delay_ns"]) > 1_000_000_000, "{status}");

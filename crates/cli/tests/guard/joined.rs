@@ -1,5 +1,4 @@
-//! A service that accepts at once and queues by itself, guarded by what it
-//! tells of its requests.
+//! A service that accepts at once and queues internally, guarded by its queue report.
 
 use std::collections::VecDeque;
 use std::net::{TcpListener, TcpStream};
@@ -15,17 +14,16 @@ use rustix::process::Signal;
 
 use super::{Rig, ended, number, signal};
 
-/// How often it tells, at the least.
+/// Longest interval between reports.
 const TELL: Timespec = Timespec { tv_sec: 0, tv_nsec: 5_000_000 };
 
-/// A service that takes every connection at once, queues it by itself, and
-/// tells of that.
+/// A service that accepts every connection at once, queues it internally, and reports its queue.
 struct Service {
     listener: TcpListener,
     path: PathBuf,
     waiting: Mutex<VecDeque<(Instant, TcpStream)>>,
     told: Mutex<QueueReport>,
-    /// Whether it goes on telling, and on at all.
+    /// True while it reports and runs.
     tells: AtomicBool,
     runs: AtomicBool,
 }
@@ -55,7 +53,7 @@ impl Service {
             if self.tells.load(Ordering::Relaxed) {
                 self.tell();
             }
-            // Until somebody comes, or it is time to tell.
+            // Until a connection arrives, or a report is due.
             let mut fds = [PollFd::new(&self.listener, PollFlags::IN)];
             let _ = poll(&mut fds, Some(&TELL));
         }
@@ -71,7 +69,7 @@ impl Service {
         std::fs::write(&self.path, told.line()).unwrap();
     }
 
-    /// Answers everybody who waits, by closing.
+    /// Answers all queued connections by closing them.
     fn serve(&self) {
         let served = std::mem::take(&mut *self.waiting.lock().unwrap());
         self.told.lock().unwrap().served += served.len() as u64;
@@ -84,7 +82,7 @@ impl Drop for Service {
     }
 }
 
-/// Ends a service's thread however its test ends.
+/// Ends a service's thread on drop, also after a failure.
 struct Ends<'a>(&'a Service);
 
 impl Drop for Ends<'_> {
@@ -98,7 +96,7 @@ fn a_service_that_queues_by_itself_is_guarded_by_what_it_tells_while_it_tells() 
     let test = "a_service_that_queues_by_itself_is_guarded_by_what_it_tells_while_it_tells";
     let Some(rig) = Rig::new(test) else { return };
     let service = Service::new(rig.listener.try_clone().unwrap());
-    // So long that no thread is late by it to what is to be quick.
+    // So long that a late thread does not matter for quick steps.
     let controller = rig.attach(&["--target-delay", "500ms", "--joined", service.path.to_str().unwrap()]);
     std::thread::scope(|scope| {
         scope.spawn(|| service.run());

@@ -1,4 +1,4 @@
-//! SIGHUP, and who asks by name: a controller takes another target, and nothing else.
+//! SIGHUP and `control reload`: a controller applies another target delay, and nothing else.
 
 use std::fs::File;
 use std::process::Stdio;
@@ -66,7 +66,7 @@ fn a_target_is_read_again_and_the_guard_stays() {
     assert_eq!(rig.status()["target_ns"], 80_000_000);
     let (code, printed, _) = control("status");
     assert_eq!(code, Some(0));
-    // Columns stand as far apart as there is room.
+    // Column gaps depend on the width.
     let words = printed.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(words.contains(" command guard, queue-delay before port 80 on eth0 "), "{printed}");
     assert_eq!(control("end"), (Some(0), "stopping\n".to_owned(), String::new()));

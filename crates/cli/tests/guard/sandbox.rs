@@ -1,4 +1,4 @@
-//! What a controller gives up once its guard is attached.
+//! Privileges that a controller drops once its guard is attached.
 
 use super::threads::statuses;
 use super::*;
@@ -27,7 +27,7 @@ fn a_controller_keeps_what_it_looks_with_and_no_more() {
         assert!(ended(controller).contains(": detached; "));
         let link = rig.server.run("ip", &["link", "show", "dev", "eth0"]).unwrap();
         assert!(!link.contains("xdp"), "{link}");
-        // The next one begins with nobody waiting.
+        // The next test begins with an empty queue.
         drop(waiting);
         rig.listener.set_nonblocking(true).unwrap();
         while rig.listener.accept().is_ok() {}

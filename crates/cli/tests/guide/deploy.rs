@@ -1,5 +1,5 @@
-//! What is in `deploy/`: units and manifests whose flags exist, that read as
-//! what they are, and that ask for no more than they need.
+//! The files in `deploy/`: units and manifests parse, use existing flags, and request minimal
+//! privileges.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -23,7 +23,7 @@ fn name(path: &Path) -> String {
     path.file_name().expect("a file").to_string_lossy().into_owned()
 }
 
-/// What `key=` of a unit or of a file of variables is, each time.
+/// All values of `key=` in a unit or environment file.
 fn values<'a>(text: &'a str, key: &'a str) -> impl Iterator<Item = &'a str> {
     text.lines().filter_map(move |line| line.strip_prefix(key)?.strip_prefix('='))
 }
@@ -35,7 +35,7 @@ fn the_flags_that_units_and_their_samples_use_exist() {
     for path in files("systemd") {
         let (name, text) = (name(&path), read(&path));
         let mut start = values(&text, "ExecStart").next().expect("a unit starts something").to_owned();
-        // A file of variables, of which there is a sample.
+        // An environment file, of which there is a sample.
         if let Some(file) = values(&text, "EnvironmentFile").next() {
             let instance = if name.contains("serve") { "web" } else { "eth0" };
             let file = file.trim_start_matches('-');
@@ -62,10 +62,10 @@ fn the_flags_that_units_and_their_samples_use_exist() {
     assert!(seen >= 4, "only {seen} flags were found");
 }
 
-/// Each unit that takes the one file finds a section of its own in the sample.
+/// Each unit that reads the common file finds its section in the sample.
 #[test]
 fn the_sample_of_the_one_file_is_right_and_is_what_units_take() {
-    // The files that it names are there, and the interface is one that every machine can have.
+    // The named files exist, and the interface is one that every machine can have.
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("deploy-etc");
     let text = read("deploy/etc/greenwave.toml")
         .replace("/etc/greenwave", folder.to_str().expect("a path of ours is UTF-8"))
@@ -92,7 +92,7 @@ fn the_sample_of_the_one_file_is_right_and_is_what_units_take() {
     }
 }
 
-/// Every unit that can be restricted is: the names say what is left.
+/// All units that can be sandboxed are; the list names the remaining privileges.
 #[test]
 fn units_give_up_what_they_do_not_need() {
     for path in files("systemd") {
@@ -121,7 +121,7 @@ fn units_give_up_what_they_do_not_need() {
             let is_known = may.contains(&capability) || more.contains(&capability);
             assert!(is_known, "{name} may do {capability}");
         }
-        // Without root, what it may is what it is given.
+        // Without root, a unit has only the capabilities it is given.
         if text.lines().any(|line| line == "DynamicUser=yes") {
             assert_eq!(values(&text, "AmbientCapabilities").next(), Some(bound), "{name}");
         }
@@ -135,7 +135,7 @@ fn units_reload_where_the_command_reads_its_file_again() {
         let (name, text) = (name(&path), read(&path));
         let start = values(&text, "ExecStart").next().expect("a unit starts something");
         let hears = ["guard", "sched", "serve"].iter().any(|command| name.contains(&format!("-{command}")));
-        // By the name that it is started with, which is a name once %i is one.
+        // By the name in the command line, which is valid once %i is replaced.
         let called = start.split_once(" --control ").and_then(|(_, rest)| rest.split(' ').next());
         assert_eq!(called.is_some(), hears, "{name}: {start}");
         let reload = called.map(|called| format!("/usr/bin/greenwave control {called} reload"));
@@ -143,7 +143,7 @@ fn units_reload_where_the_command_reads_its_file_again() {
     }
 }
 
-/// Copies of the units that start the program that was built, in a folder of their own.
+/// Copies of the units that start the built program, in their own folder.
 fn copies() -> PathBuf {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("units");
     let _ = std::fs::remove_dir_all(&folder);
@@ -155,7 +155,7 @@ fn copies() -> PathBuf {
     folder
 }
 
-/// Exposure, in tenths of systemd's points of 10, that no unit exceeds.
+/// Highest exposure of a unit, in tenths of systemd's points of 10.
 const EXPOSURE_MAX: &str = "35";
 
 #[test]
@@ -177,14 +177,14 @@ fn systemd_understands_the_units_and_finds_little_exposed() {
                 continue;
             }
             assert!(out.status.success(), "{}: {more:?}: {said}", unit.display());
-            // It warns of what it does not know, and succeeds.
+            // systemd warns of unknown keys, and succeeds.
             assert!(!said.contains("Unknown"), "{}: {said}", unit.display());
         }
     }
     let _ = std::fs::remove_dir_all(folder);
 }
 
-/// The documents of a file of YAML.
+/// The documents of a YAML file.
 fn documents(name: &str, text: &str) -> Vec<Value> {
     let documents = YamlLoader::load_from_str(text).unwrap_or_else(|e| panic!("{name}: {e}"));
     documents.iter().map(as_json).collect()
@@ -205,7 +205,7 @@ fn as_json(yaml: &Yaml) -> Value {
     }
 }
 
-/// The pod of a manifest, where it describes one.
+/// The pod of a manifest, if it describes one.
 fn pod(manifest: &Value) -> Option<&Value> {
     match manifest["kind"].as_str() {
         Some("DaemonSet" | "Deployment") => Some(&manifest["spec"]["template"]["spec"]),
@@ -244,7 +244,7 @@ fn manifests_use_flags_that_exist_and_ask_for_no_more_than_they_need() {
                 for capability in strings(&may["capabilities"]["add"]) {
                     let known =
                         ["BPF", "DAC_OVERRIDE", "KILL", "NET_ADMIN", "NET_RAW", "PERFMON", "SYS_NICE"];
-                    // A program's own, which greenwave runs.
+                    // Arguments of the program that greenwave runs.
                     let of_nginx =
                         name.ends_with("run.yaml") && ["CHOWN", "SETGID", "SETUID"].contains(&capability);
                     assert!(known.contains(&capability) || of_nginx, "{name} adds {capability}");
@@ -254,7 +254,7 @@ fn manifests_use_flags_that_exist_and_ask_for_no_more_than_they_need() {
                     "{name} has no limit of memory"
                 );
                 let words = [strings(&container["command"]), strings(&container["args"])].concat();
-                // What the image starts, where no command is given, or a copy of it.
+                // The image's entry point, where no command is given, or a copy of it.
                 let words = match words.first() {
                     Some(first) if first.ends_with("greenwave") => &words[1..],
                     _ if container["command"].is_null() => &words[..],

@@ -1,28 +1,28 @@
-//! Every flag that a page, a unit or a manifest gives to greenwave exists.
+//! Check that every greenwave flag in a page, a unit or a manifest exists.
 
 use std::collections::BTreeMap;
 use std::process::Command;
 
 use super::{pages, read};
 
-/// What `--help` says, by command; asked once each.
+/// Output of `--help`, by command, cached.
 #[derive(Default)]
 pub struct Help(BTreeMap<String, String>);
 
-/// Commands that have commands of their own.
+/// Commands with subcommands.
 const GROUPS: [&str; 6] = ["bench", "exp", "explain", "fabric", "guard", "sim"];
 
 impl Help {
-    /// Holds what stands behind `greenwave` against its help; how many flags
-    /// were looked at. `place` is where the words are.
+    /// Checks the arguments of a `greenwave` command against its help; returns the number of flags.
+    /// `place` is their location.
     #[track_caller]
     pub fn check(&mut self, words: &[&str], place: &str) -> usize {
-        // The file for all commands stands before the command.
+        // The file for all commands precedes the command.
         let words = match words {
             ["--config", _, rest @ ..] => rest,
             _ => words,
         };
-        // What stands behind `--` is another program's.
+        // Words behind `--` belong to another program.
         let ours = words.iter().take_while(|word| **word != "--");
         let flags: Vec<&str> = ours.copied().filter(|word| word.starts_with("--")).collect();
         let Some(first) = words.first().filter(|_| !flags.is_empty()) else { return 0 };
@@ -42,7 +42,7 @@ impl Help {
     }
 }
 
-/// The words behind each `greenwave ` of `line`, up to where the command ends.
+/// The arguments of each `greenwave ` in `line`, up to the command's end.
 pub fn commands(line: &str) -> impl Iterator<Item = Vec<&str>> {
     line.split("greenwave ").skip(1).map(|rest| {
         let rest = rest.split(['`', '#', ';', '&', '>']).next().unwrap_or_default();

@@ -1,7 +1,7 @@
-//! The guide does what it says: every command block of every page is run, by
-//! a person who types it from top to bottom, and prints what stands there.
+//! Test of the guide: every command block of every page is run in order, and prints the shown
+//! output.
 //!
-//! What this machine cannot run is named with the reason.
+//! Blocks that this machine cannot run are reported with the reason.
 
 mod deploy;
 mod flags;
@@ -16,7 +16,7 @@ use host::netlab::NetLab;
 use page::Block;
 use session::Place;
 
-/// The checkout.
+/// The root of the checkout.
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("the crate lies in crates/").to_owned()
 }
@@ -26,7 +26,7 @@ fn read(path: impl AsRef<Path>) -> String {
     std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }
 
-/// Where every Markdown link of `page` leads, but for those out of the tree.
+/// Targets of the Markdown links in `page`, except those outside the tree.
 fn links(page: &str) -> impl Iterator<Item = &str> {
     let targets = page.split("](").skip(1).filter_map(|rest| rest.split_once(')'));
     targets.map(|(target, _)| target.split('#').next().unwrap_or_default()).filter(|target| {
@@ -40,18 +40,18 @@ fn pages() -> Vec<(String, String)> {
     links(&summary).map(|path| (path.to_owned(), read(format!("docs/guide/{path}")))).collect()
 }
 
-/// Past the test harness, which keeps what passing tests print to itself.
+/// Bypasses the test harness, which hides the output of passing tests.
 fn skipped(what: &str, why: &str) {
     let _ = std::io::stderr().write_all(format!("skipped: {what}: {why}\n").as_bytes());
 }
 
-/// Whether `program` is in one of the folders of PATH.
+/// True if `program` is in a folder of PATH.
 fn is_there(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
 }
 
-/// What keeps this machine from running `block`, if anything does.
+/// The reason this machine cannot run `block`, if any.
 fn obstacle(block: &Block) -> Option<String> {
     if let Some(what) = block.value("unrun") {
         return Some(format!("it takes {}", what.replace('-', " ")));
@@ -86,7 +86,7 @@ fn not_built(program: &str) -> Option<String> {
     (!is_built).then(|| format!("{program} is not built; make test, or cargo test --workspace"))
 }
 
-/// Runs what can be run of a page; what went wrong, with page and line.
+/// Runs all possible blocks of a page; the error has page and line.
 fn run(name: &str, text: &str) -> Result<(), String> {
     let can_run = |block: &Block| match block.language() {
         "console" => match obstacle(block) {
@@ -114,7 +114,7 @@ fn every_command_of_the_guide_does_what_its_page_says() {
     assert!(failed.is_empty(), "{}", failed.join("\n"));
 }
 
-/// The pages' own test can fail.
+/// Checks that the pages' test can fail.
 #[test]
 fn a_page_whose_command_fails_or_prints_something_else_is_found_out() {
     let fails = |name: &str, page: &str, says: &str| {
@@ -206,7 +206,7 @@ fn what_a_page_has_make_do_is_in_the_makefile() {
     }
 }
 
-/// The policies that pages show; those that they have saved, they check.
+/// The policies on the pages; the pages check saved ones themselves.
 #[test]
 fn the_guides_policies_are_valid() {
     let mut valid = 0;

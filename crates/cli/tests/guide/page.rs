@@ -1,21 +1,21 @@
-//! A page of the guide: its fenced blocks, and what the words behind a fence say.
+//! A page of the guide: its fenced blocks, and the words behind a fence.
 //!
 //! | fence | means |
 //! |---|---|
-//! | `console` | a line `$ …` is a command, the lines below it are what it prints |
-//! | `console,root` | it takes root, and a network namespace of its own |
-//! | `console,bpf` | a greenwave with the feature `bpf` |
-//! | `console,needs=curl+tc` | these programs |
-//! | `console,exit=2` | its commands end with this status (`any`: with whatever they like) |
-//! | `console,unrun=systemd` | the test does not run it: what that would take |
+//! | `console` | a line `$ …` is a command, the lines below it are its output |
+//! | `console,root` | needs root, and a network namespace of its own |
+//! | `console,bpf` | needs a greenwave with the feature `bpf` |
+//! | `console,needs=curl+tc` | needs these programs |
+//! | `console,exit=2` | its commands end with this status (`any`: with any) |
+//! | `console,unrun=systemd` | the test does not run it, for lack of this |
 //! | `toml,file=policy.toml` | the reader saves this, and so does the test |
-//! | `rust,from=examples/echo.rs` | a piece of that file, word for word |
-//! | `text`, `rust` and others | nothing that is run |
+//! | `rust,from=examples/echo.rs` | an excerpt of that file, verbatim |
+//! | `text`, `rust` and others | not run |
 
-/// Everything between two fences.
+/// The contents between two fences.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Block {
-    /// Where its first fence is, from 1.
+    /// Line of its first fence, from 1.
     pub line: usize,
     /// The words behind the fence.
     words: Vec<String>,
@@ -27,14 +27,14 @@ pub struct Block {
 pub struct Step {
     pub line: usize,
     pub command: String,
-    /// Whether it runs on, beside the commands after it.
+    /// True if it keeps running, beside the following commands.
     pub goes_on: bool,
-    /// Lines that it prints, in this order; `…` stands for anything.
+    /// Lines of its output, in this order; `…` stands for any text.
     pub prints: Vec<String>,
 }
 
 impl Block {
-    /// All of `page`.
+    /// All blocks of `page`.
     pub fn all(page: &str) -> Vec<Self> {
         let mut lines = page.lines().enumerate();
         let mut blocks = Vec::new();
@@ -56,12 +56,12 @@ impl Block {
         self.words[1..].iter().any(|has| has == word)
     }
 
-    /// What stands behind `key=`.
+    /// The value of `key=`.
     pub fn value(&self, key: &str) -> Option<&str> {
         self.words[1..].iter().find_map(|word| word.strip_prefix(key)?.strip_prefix('='))
     }
 
-    /// The commands of a `console` block. A line that ends with `\` goes on in the next.
+    /// The commands of a `console` block. A line that ends with `\` continues in the next.
     pub fn steps(&self) -> Vec<Step> {
         let mut steps: Vec<Step> = Vec::new();
         let mut is_open = false;
@@ -86,7 +86,7 @@ impl Block {
             if let Some(command) = step.command.strip_suffix(" &") {
                 step.command = command.to_owned();
                 step.goes_on = true;
-                // A shell that was forked and has not become the program yet loses what it is sent by kill.
+                // A forked shell that has not yet executed the program loses a signal sent by kill.
                 let says = step.prints.iter().any(|line| line.trim() != "…");
                 assert!(says, "line {}: what runs on shows by a line that it is there", step.line);
             }
@@ -95,8 +95,7 @@ impl Block {
     }
 }
 
-/// Whether `line` is what a page shows as `shown`: word for word but for
-/// blanks, and `…` stands for anything.
+/// True if `line` matches `shown`: equal except for blanks, and `…` stands for any text.
 pub fn is_shown(shown: &str, line: &str) -> bool {
     let plain = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     let line = plain(line);
@@ -115,8 +114,8 @@ pub fn is_shown(shown: &str, line: &str) -> bool {
     *only == line
 }
 
-/// The first line that is shown and was not printed after those before it. A
-/// line of `…` alone is any number of lines, as are gaps.
+/// The first shown line that is not in the output after those before it. A line of `…` alone is any
+/// number of lines, as are gaps.
 pub fn missing<'a>(shown: &'a [String], printed: &str) -> Option<&'a str> {
     let mut lines = printed.lines();
     let mut shown = shown.iter().map(String::as_str).filter(|shown| shown.trim() != "…");

@@ -1,8 +1,8 @@
-//! The commands of a page as one session: a script for bash, in a folder of
-//! its own, and in a network namespace of its own where that can be.
+//! The commands of a page as one session: a bash script, in its own folder, and in its own network
+//! namespace where possible.
 //!
-//! Programs that run on are waited for until they have printed what the page
-//! shows, and ended by their process ids when the session ends.
+//! Programs that keep running are awaited until they have printed the page's output, and ended by
+//! their process ids when the session ends.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -12,17 +12,17 @@ use host::netlab::{Namespace, NetLab};
 
 use super::page::{Block, Step, missing};
 
-/// Many times what any page takes, in seconds.
+/// Time limit in seconds, many times longer than any page takes.
 const LIMIT_S: u32 = 120;
 
-/// What a session runs in.
+/// Environment of a session.
 pub struct Place {
     folder: PathBuf,
     namespace: Option<Namespace>,
 }
 
 impl Place {
-    /// A folder called `name`, and a namespace if this process can make one.
+    /// A folder called `name`, and a namespace if this process can create one.
     pub fn new(name: &str) -> Self {
         let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("guide").join(name);
         let _ = std::fs::remove_dir_all(&folder);
@@ -37,9 +37,9 @@ impl Place {
         };
         std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_greenwave"), folder.join("bin/greenwave"))
             .expect("the folder is ours");
-        // Root is what we are where anything asks for it.
+        // The session already runs as root where root is needed.
         program("sudo", "#!/bin/sh\nexec \"$@\"\n");
-        // What cargo would build is there already.
+        // Cargo's build outputs already exist.
         let target = target().display().to_string();
         program(
             "cargo",
@@ -55,7 +55,7 @@ impl Place {
         Self { folder, namespace }
     }
 
-    /// Runs `blocks`, and says what went wrong first, with its line.
+    /// Runs `blocks`; returns the first error, with its line.
     pub fn run(&self, blocks: &[Block]) -> Result<(), String> {
         let (script, steps) = self.script(blocks);
         if steps.is_empty() {
@@ -66,7 +66,7 @@ impl Place {
         let mut command = match &self.namespace {
             Some(namespace) => {
                 let mut command = namespace.command("unshare");
-                // Names of namespaces and journals of schedulers lie in /run.
+                // Namespaces and undo logs of schedulers lie in /run.
                 command.args(["--mount", "--propagation", "private", "sh", "-c"]);
                 command.arg("mount -t tmpfs none /run && exec \"$@\"").args(["sh", "timeout"]);
                 command
@@ -122,7 +122,7 @@ impl Place {
                 let command = &step.command;
                 match step.goes_on {
                     true => {
-                        // The first line that it prints says that it is there.
+                        // The first line of output shows that it runs.
                         let there = step.prints.iter().find(|line| line.trim() != "…").expect("it shows one");
                         write!(
                             script,
@@ -147,13 +147,13 @@ impl Place {
     }
 }
 
-/// Where cargo puts what it builds.
+/// Cargo's output folder.
 pub fn target() -> PathBuf {
     let program = Path::new(env!("CARGO_BIN_EXE_greenwave"));
     program.parent().expect("a program is in a folder").to_owned()
 }
 
-/// `line` for grep -E, `…` for anything; quoted for the shell.
+/// `line` as a pattern of grep -E, `…` for any text; quoted for the shell.
 fn pattern(line: &str) -> String {
     let quoted = |piece: &str| {
         let mut text = String::new();

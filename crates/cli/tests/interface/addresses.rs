@@ -1,5 +1,5 @@
-//! Addresses of both families: given, lent by a server, made from a router's
-//! advertisement, taken by somebody else; and datagrams to them.
+//! Addresses of both families: given, leased by DHCP, derived from a router's advertisement, in use
+//! by another host; and datagrams to them.
 
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -32,7 +32,7 @@ fn both_families_are_served_over_one_interface_and_the_host_answers_in_both() {
         let rest = server.stop(Signal::TERM);
         assert!(rest.contains("2 connections"), "{rest}");
     }
-    // IPv6 alone: IPv4 stays the kernel's.
+    // IPv6 only: IPv4 stays the kernel's.
     let server = Server::start(&cable.ours, "xdp:gw0", &format!("{OURS6}/64"), &["--shards", "2"]);
     cable.echoes_at(OURS6.parse().unwrap(), 100_000);
     cable.host_answers();
@@ -49,7 +49,7 @@ fn datagrams_are_echoed_over_every_device_and_by_several_shards() {
         let more = ["--proto", "udp", "--shards", shards];
         let server = Server::start(&cable.ours, device, &given, &more);
         for addr in both() {
-            // The last two come and go in pieces.
+            // The last two are fragmented in both directions.
             let lens = [1, 0, 1000, 1452, 4000, 30_000];
             cable.clients.enter(|| datagrams_come_back(SocketAddr::new(addr, 80), &lens));
         }
@@ -74,8 +74,8 @@ fn a_policy_labels_datagrams() {
     let _ = std::fs::remove_file(&policy);
 }
 
-/// dnsmasq on `device` in `place`: lends 10.7.0.50 to 10.7.0.99 and, asked to,
-/// advertises the prefix of fd07::/64.
+/// dnsmasq on `device` in `place`: leases 10.7.0.50 to 10.7.0.99 and, on request, advertises the
+/// prefix of fd07::/64.
 fn dnsmasq(place: &Namespace, device: &str) -> Child {
     place.sysctl("net.ipv6.conf.all.forwarding", "1").unwrap();
     let mut command = place.command("dnsmasq");
@@ -87,7 +87,7 @@ fn dnsmasq(place: &Namespace, device: &str) -> Child {
     place.spawn(command.stdout(Stdio::null()).stderr(Stdio::null())).unwrap()
 }
 
-/// Waits until the kernel has a `sort` of address on a device with `prefix`.
+/// Waits until the kernel has an address of a `sort` on a device with `prefix`.
 fn has_address(place: &Namespace, sort: &[&str], prefix: &str) {
     let show = [&["-6", "address", "show", "dev"], sort].concat();
     let end = Instant::now() + Duration::from_secs(30);
@@ -96,7 +96,7 @@ fn has_address(place: &Namespace, sort: &[&str], prefix: &str) {
     }
 }
 
-/// What an address of `found` begins with, as far as the prefix goes.
+/// The address in `found` that begins with the prefix of `net`.
 fn address_in(found: &str, net: &str) -> IpAddr {
     let line = found.lines().find(|line| line.starts_with(net)).unwrap_or_else(|| panic!("{net} in {found}"));
     line.split_once('/').and_then(|(addr, _)| addr.parse().ok()).unwrap_or_else(|| panic!("{line}"))
@@ -110,7 +110,7 @@ fn a_lent_and_an_advertised_address_are_found_used_and_not_taken_from_the_host()
         return skipped(test, "dnsmasq is not there");
     }
     let _server = dnsmasq(&cable.clients, "eth0");
-    // Until IPv6 is up on its end, the kernel drops what it is advertised.
+    // Until IPv6 is up on its end, the kernel drops advertisements.
     has_address(&cable.ours, &["gw0", "dynamic"], "fd07:");
     for (device, shards) in DEVICES.map(|device| (device, "1")).into_iter().chain([("xdp:gw0", "2")]) {
         cable
@@ -126,7 +126,7 @@ fn a_lent_and_an_advertised_address_are_found_used_and_not_taken_from_the_host()
             cable.echoes_at(addr, 100_000);
         }
         cable.host_answers();
-        // The kernel has heard the same advertisement.
+        // The kernel has received the same advertisement.
         let own = cable.ours.run("ip", &["-6", "address", "show", "dev", "gw0", "dynamic"]).unwrap();
         assert!(own.contains("fd07:"), "{device}: {own}");
         server.stop(Signal::TERM);

@@ -1,4 +1,4 @@
-//! The server on a port of DPDK: `make test-dpdk`.
+//! The server on a DPDK port: `make test-dpdk`.
 
 use host::dpdk;
 use rustix::process::Signal;

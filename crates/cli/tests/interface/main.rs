@@ -1,8 +1,7 @@
-//! The server on an interface that it shares with the kernel.
+//! The server on an interface shared with the kernel.
 //!
-//! Everything happens in network namespaces of this test's. Needs root, `ip`
-//! and `ethtool`; `setpriv` joins in where it is there. What is missing is
-//! printed.
+//! Everything happens in network namespaces of this test. Needs root, `ip` and `ethtool`; uses
+//! `setpriv` if present. Missing requirements are printed.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, SocketAddr};
@@ -33,7 +32,7 @@ struct Cable {
 }
 
 impl Cable {
-    /// `None`, and a line that says why, where there can be none.
+    /// `None` where there can be none, with a line that gives the reason.
     fn new(test: &str) -> Option<Self> {
         if let Some(why) = NetLab::unavailable() {
             skipped(test, &why);
@@ -76,7 +75,7 @@ impl Cable {
         self.clients.enter(|| what_is_sent_comes_back(SocketAddr::new(addr, 80), len));
     }
 
-    /// What `greenwave serve` says when it cannot.
+    /// The error of `greenwave serve`.
     fn refusal(&self, device: &str, more: &[&str]) -> String {
         let addr = format!("{OURS}/24");
         let addr = if more.contains(&"--addr") { &[][..] } else { &["--addr", &addr] };
@@ -88,10 +87,10 @@ impl Cable {
         stderr
     }
 
-    /// It cannot, and says why and what to try in a line each, with these words.
+    /// Checks that it is refused with these words in one line of error and one of advice.
     fn refuses(&self, device: &str, more: &[&str], expected: [&str; 2]) {
         let said = self.refusal(device, more);
-        // A machine that forwards is told so, too.
+        // A machine that forwards gets a note about it, too.
         let lines: Vec<&str> = said.lines().filter(|line| !line.starts_with("note: ")).collect();
         let [what, advice] = lines[..] else { panic!("{device}: two lines, not {said}") };
         assert!(what.starts_with("error: ") && what.contains(expected[0]), "{device}: {said}");
@@ -103,9 +102,9 @@ impl Cable {
 struct Server {
     child: Child,
     stdout: BufReader<std::process::ChildStdout>,
-    /// Which addresses it found.
+    /// The addresses it found.
     found: String,
-    /// Where it listens, in a line.
+    /// The line that says where it listens.
     said: String,
 }
 
@@ -125,7 +124,7 @@ impl Server {
         Self { child, stdout, found: String::new(), said: String::new() }
     }
 
-    /// Waits until it does.
+    /// Waits until it listens.
     fn listens(&mut self) {
         while !self.said.starts_with("listening on ") {
             self.found.push_str(&std::mem::take(&mut self.said));
@@ -138,7 +137,7 @@ impl Server {
         Pid::from_raw(self.child.id() as i32).expect("a process has an id")
     }
 
-    /// Ends it in order; what it printed last.
+    /// Ends it by a signal; returns its last output.
     fn stop(mut self, signal: Signal) -> String {
         kill_process(self.pid(), signal).expect("the server runs");
         self.wait()
@@ -236,10 +235,10 @@ fn without_permission_the_capabilities_are_named() {
     if !host::netlab::is_installed("setpriv") {
         return skipped(test, "setpriv is not there");
     }
-    // Where anybody may run it: the build's folder may be root's alone.
+    // A folder that any user may enter: that of the build may be root's alone.
     let copy = std::env::temp_dir().join(format!("greenwave-interface-{}", std::process::id()));
-    // By another process: what is open for writing cannot be run, and other tests' children would have
-    // it open for a moment if we wrote it.
+    // Copied by another process: a file that is open for writing cannot be executed, and children
+    // of other tests would briefly inherit our descriptor.
     let copied = Command::new("cp").args(["-p", GREENWAVE]).arg(&copy).status().expect("cp is there");
     assert!(copied.success(), "the temporary folder is writable");
     for (device, capabilities) in

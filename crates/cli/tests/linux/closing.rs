@@ -1,4 +1,4 @@
-//! Half-closed connections, resets, refusals.
+//! Half-closed connections, resets and refusals.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -46,7 +46,7 @@ fn we_hear_the_answer_after_we_closed_our_half() {
     same("the answer", &world.ours.only().inbox, &answer);
 }
 
-/// Connections that are reset in one test.
+/// Connections reset in one test.
 const STORM: usize = 2000;
 
 #[test]
@@ -64,7 +64,7 @@ fn a_storm_of_resets_leaves_nothing_behind() {
     let reset = |s: &Stream| s.ended == Some(CloseReason::Reset);
     assert!(world.ours.streams.values().all(reset), "every connection was reset");
     assert_eq!(world.ours.stack().connections(), 0);
-    // And it still serves.
+    // It still serves.
     world.ours.streams.clear();
     world.ours.accepts = Stream { is_echo: true, finishes: true, ..Stream::default() };
     let echo = || crate::world::converse(&dial(), b"still there?");

@@ -1,7 +1,7 @@
-//! Our TCP/IP against the Linux kernel's, byte by byte.
+//! Greenwave's TCP/IP against the Linux kernel's, byte by byte.
 //!
-//! Each test has a namespace for the kernel's end and runs our stack itself,
-//! so it sees both sides. Needs root; without it each says `skipped: …`.
+//! Each test has a namespace for the kernel's end and runs greenwave's stack itself, so it sees
+//! both sides. Needs root; without it each prints `skipped: …`.
 
 mod closing;
 mod many;

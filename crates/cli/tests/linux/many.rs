@@ -9,10 +9,10 @@ use crate::ours::Stream;
 use crate::world::{World, accept, dial, listener, same, skipped};
 
 const CONNECTIONS: usize = 10_000;
-/// Handshakes under way at once.
+/// Concurrent handshakes.
 const OPENING_MAX: usize = 64;
 
-/// Lets this process open as many files as it takes.
+/// Raises this process's limit of open files as required.
 fn files() -> Result<(), String> {
     let limit = getrlimit(Resource::Nofile);
     let needed = CONNECTIONS as u64 + 1000;
@@ -31,7 +31,7 @@ fn message(i: usize) -> [u8; 64] {
     bytes
 }
 
-/// Sends each connection a message of its own and reads it back, all at once.
+/// Sends a different message on each connection and reads it back, all at once.
 fn echo_on_all(streams: &mut [TcpStream]) {
     for (i, stream) in streams.iter_mut().enumerate() {
         stream.write_all(&message(i)).expect("our end takes it");
@@ -43,7 +43,7 @@ fn echo_on_all(streams: &mut [TcpStream]) {
     }
 }
 
-/// Both directions in one test: each takes half the files this process may open.
+/// Both directions in one test: each takes half of this process's open files.
 #[test]
 fn ten_thousand_connections_are_served_at_once() {
     let test = "ten_thousand_connections_are_served_at_once";

@@ -1,4 +1,4 @@
-//! The kernel may lack any option of TCP, and use any congestion control.
+//! The kernel may lack any TCP option, and use any congestion control.
 
 use std::net::Ipv6Addr;
 
@@ -14,7 +14,7 @@ fn bad(test: &str) -> Option<World> {
     World::over(test, Kind::Tap, BAD.parse().expect("the faults are well formed"))
 }
 
-/// What the kernel can be made to do without.
+/// Options that the kernel can disable.
 const OPTIONS: [&str; 3] = ["tcp_sack", "tcp_timestamps", "tcp_window_scaling"];
 
 fn without(test: &str, options: &[&str]) {
@@ -74,7 +74,7 @@ fn both_agree_on_congestion_notification() {
     world.kernel.sysctl("net.ipv4.tcp_ecn", "1").expect("the kernel has this parameter");
     let (there, here) = (noise(2 << 20, 1), noise(2 << 20, 2));
     world.ours.accepts = Stream { outbox: here.clone(), finishes: true, ..Stream::default() };
-    // Who marks packets as ECT(0) has agreed; the firewall counts them.
+    // A peer that sets ECT(0) has negotiated ECN; the firewall counts such packets.
     for chain in ["INPUT", "OUTPUT"] {
         if world.kernel.run("iptables", &["-w", "-A", chain, "-m", "ecn", "--ecn-ip-ect", "2"]).is_err() {
             return skipped(test, "iptables cannot count marked packets here");

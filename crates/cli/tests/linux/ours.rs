@@ -1,4 +1,4 @@
-//! Our end: the stack, its device, and an application that keeps everything.
+//! Our end: the stack, its device, and an application that keeps all data.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -11,28 +11,27 @@ use queueing::{Clock, Rng, Span, Time};
 
 use crate::port::Port;
 
-/// What one connection is to do, and what has come of it.
+/// A connection's task, and its state.
 #[derive(Clone, Debug, Default)]
 pub struct Stream {
-    /// What it sends; all that comes as well, if it is an echo.
+    /// Bytes to send; for an echo, also all received ones.
     pub outbox: Vec<u8>,
     pub is_echo: bool,
-    /// It closes its half once the outbox is sent and, if it is an echo, the
-    /// peer has closed.
+    /// Closes its half once the outbox is sent and, for an echo, the peer has closed.
     pub finishes: bool,
-    /// It waits with its outbox until the peer has closed its half.
+    /// Waits with its outbox until the peer has closed its half.
     pub answers: bool,
-    /// It leaves what comes in the stack's buffer.
+    /// Leaves received bytes in the stack's buffer.
     pub holds: bool,
     /// Bytes of the outbox that the stack has taken.
     pub sent: usize,
-    /// What came.
+    /// Received bytes.
     pub inbox: Vec<u8>,
     pub is_open: bool,
     pub peer_closed: bool,
-    /// We have closed our half.
+    /// True once we have closed our half.
     pub closed: bool,
-    /// Why it is gone, if it is.
+    /// The reason it ended, if it has.
     pub ended: Option<CloseReason>,
 }
 
@@ -44,7 +43,7 @@ pub struct Host {
 }
 
 impl Host {
-    /// `faults` is what the path does to frames, both ways.
+    /// A host; `faults` are applied to frames in both directions.
     pub fn new(config: Config, device: Port, faults: Rates) -> Self {
         let device = FaultInjector::new(device, faults, &Rng::seeded(1));
         Self { stack: Stack::new(config), clock: Monotonic::new(), device }
@@ -55,8 +54,8 @@ impl Host {
         self.stack.listen(port, options).expect("the port is free");
     }
 
-    /// Takes what has come, sends what is due; waits a millisecond for frames
-    /// when there is nothing to do. `on_event` hears of each event.
+    /// Receives, and sends what is due; waits a millisecond for frames when idle. Calls `on_event`
+    /// for each event.
     pub fn turn(&mut self, mut on_event: impl FnMut(&mut Stack, Time, Event)) {
         let mut busy = false;
         for _ in 0..256 {
@@ -87,13 +86,13 @@ impl Host {
 /// Our end.
 pub struct Ours {
     host: Host,
-    /// Every connection there was, by id.
+    /// Every connection so far, by id.
     pub streams: BTreeMap<ConnId, Stream>,
-    /// What an accepted connection is to do.
+    /// Task of an accepted connection.
     pub accepts: Stream,
 }
 
-/// The port that our end listens on.
+/// Listening port of our end.
 pub const PORT: u16 = 80;
 
 impl Ours {
@@ -102,7 +101,7 @@ impl Ours {
         Self { host, streams: BTreeMap::new(), accepts: Stream::default() }
     }
 
-    /// Opens a connection to `remote` that does what `stream` says.
+    /// Opens a connection to `remote` with the task `stream`.
     pub fn connect(&mut self, remote: SocketAddr, stream: Stream) -> ConnId {
         let now = self.host.clock.now();
         let id = self.host.stack.connect(now, remote, None).expect("a port is free");
@@ -110,7 +109,7 @@ impl Ours {
         id
     }
 
-    /// As [`Host::turn`], with every connection doing what it is to do.
+    /// As [`Host::turn`], with the tasks of all connections.
     pub fn turn(&mut self) {
         let Self { host, streams, accepts } = self;
         host.turn(|stack, now, event| {
@@ -129,7 +128,7 @@ impl Ours {
         });
     }
 
-    /// Lets `id` read and write what it can.
+    /// Reads and writes as much as possible on `id`.
     pub fn serve(&mut self, id: ConnId) {
         let now = self.host.clock.now();
         if let Some(stream) = self.streams.get_mut(&id) {
@@ -151,12 +150,12 @@ impl Ours {
         &self.host.stack
     }
 
-    /// Connections that are not gone.
+    /// Number of connections that have not ended.
     pub fn living(&self) -> usize {
         self.streams.values().filter(|stream| stream.ended.is_none()).count()
     }
 
-    /// The only connection there was.
+    /// The only connection so far.
     pub fn only(&self) -> &Stream {
         assert_eq!(self.streams.len(), 1, "one connection");
         self.streams.values().next().expect("there is one")
@@ -164,7 +163,7 @@ impl Ours {
 }
 
 impl Stream {
-    /// Reads and writes what it can.
+    /// Reads and writes as much as possible.
     fn serve(&mut self, stack: &mut Stack, now: Time, id: ConnId) {
         if !self.is_open || self.ended.is_some() {
             return;

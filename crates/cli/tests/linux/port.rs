@@ -1,4 +1,4 @@
-//! The devices over which the stack meets the kernel.
+//! Devices between the stack and the kernel.
 
 use host::Tap;
 use host::afxdp::AfXdp;
@@ -11,9 +11,9 @@ use queueing::{Span, Time};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Tap,
-    /// AF_XDP on a veth, the program behind the kernel's receive path.
+    /// AF_XDP on a veth, with the program in generic mode.
     Xdp,
-    /// The program in the driver.
+    /// AF_XDP with the program in the driver.
     XdpNative,
     /// AF_PACKET on a veth.
     Packet,

@@ -1,5 +1,5 @@
-//! Programs that everybody has: `curl`, `wrk` and `nc` against `greenwave
-//! serve`, and `iperf3` through a relay on our stack.
+//! Common programs: `curl`, `wrk` and `nc` against `greenwave serve`, and `iperf3` through a relay
+//! on our stack.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -33,7 +33,7 @@ fn serve(place: &Namespace, app: &str, more: &[&str]) -> Child {
     server
 }
 
-/// What `program` prints in `place` when it reads `input`; it must succeed.
+/// The output of `program` in `place` with `input` on stdin; it must succeed.
 fn output(place: &Namespace, program: &str, args: &[&str], input: &[u8]) -> Vec<u8> {
     let mut command = place.command(program);
     command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -95,14 +95,14 @@ fn what_nc_sends_comes_back_to_it() {
     drop(server);
     let _server = serve(&place, "echo", &["--proto", "udp"]);
     for (family, addr) in [("-4", OURS.to_string()), ("-6", OURS6.to_owned())] {
-        // -W: one datagram comes back, then it is over.
+        // -W: end after one received datagram.
         let args = [family, "-u", "-W", "1", &addr, "80"];
         same("a datagram", &output(&place, "nc", &args, &sent[..1000]), &sent[..1000]);
     }
 }
 
-/// Carries bytes between pairs of connections, each as fast as the slower end
-/// takes them: whoever connects to us is connected on to `target`.
+/// A relay between pairs of connections, each at the speed of the slower end: a connection to us is
+/// forwarded to `target`.
 struct Relay {
     target: SocketAddr,
     other: BTreeMap<ConnId, ConnId>,
@@ -162,7 +162,7 @@ fn iperf3_runs_both_ways_through_a_relay() {
     server.args(["--server", "--forceflush", "--bind", &KERNEL.to_string()]).stdout(Stdio::piped());
     let mut server = place.spawn(&mut server).expect("it is there");
     let stdout = BufReader::new(server.stdout.take().expect("stdout is a pipe"));
-    // Whoever waits for a line cannot turn the relay.
+    // A thread that waits for a line cannot drive the relay.
     let (say, said) = mpsc::channel();
     std::thread::spawn(move || stdout.lines().map_while(Result::ok).try_for_each(|line| say.send(line)));
     let mut relay = Relay {
@@ -177,14 +177,14 @@ fn iperf3_runs_both_ways_through_a_relay() {
         wait_until_it_listens(&mut host, &mut relay, &said);
         let report = run(&mut host, &mut relay, &place, &args);
         let end = &report["end"];
-        // What the two ends say was carried; they stop counting a moment apart.
+        // Bytes that both ends report; they stop counting at slightly different times.
         let received = end["sum_received"]["bytes"].as_u64().unwrap_or_default();
         assert!(report["error"].is_null() && received > 1 << 16, "{way:?}: {report}");
     }
 }
 
-/// Lets the relay work until `iperf3 --server` listens. It does so anew for each client, and only once
-/// what ends the one before has come through the relay; until then it turns others away.
+/// Drives the relay until `iperf3 --server` listens. It listens again for each client once the end
+/// of the one before has come through the relay; until then it refuses others.
 fn wait_until_it_listens(host: &mut Host, relay: &mut Relay, said: &Receiver<String>) {
     let start = Instant::now();
     loop {

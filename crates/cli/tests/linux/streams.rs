@@ -1,4 +1,4 @@
-//! Long streams arrive whole, in both directions, however bad the cable is.
+//! Long streams arrive complete, in both directions, over any bad path.
 
 use net::device::fault_injector::Rates;
 
@@ -8,7 +8,7 @@ use crate::world::{World, accept, converse, dial, listener, noise, same};
 
 const MB: usize = 1 << 20;
 
-/// Eight megabytes each way at once, on one connection; `ours_dials` says who
+/// Eight megabytes in each direction at once, on one connection; `ours_dials` selects the side that
 /// opens it.
 #[track_caller]
 pub fn both_ways(world: &mut World, length: usize, ours_dials: bool) {
@@ -39,7 +39,7 @@ fn eight_megabytes_arrive_whole_both_ways() {
     }
 }
 
-/// What a bad radio link does in a bad minute.
+/// Fault rates of a bad radio link.
 pub const BAD: &str = "loss=1%,reorder=2%,late=1ms,duplicate=0.5%,corrupt=0.1%";
 
 #[test]

@@ -1,4 +1,4 @@
-//! A reader that stops is waited for, on either side, and nothing is lost.
+//! Flow control: a sender waits for a reader that stops, on either side, and nothing is lost.
 
 use std::io::{Read, Write};
 use std::net::Shutdown;
@@ -10,7 +10,7 @@ use crate::ours::Stream;
 use crate::world::{World, dial, noise, same};
 
 const LENGTH: usize = 8 << 20;
-/// After so long without a byte a sender has stopped.
+/// Time without a byte after which a sender counts as stopped.
 const STILL: Span = Span::from_millis(200);
 
 #[test]

@@ -1,4 +1,4 @@
-//! Two hosts on one cable: the kernel's TCP in a namespace, and ours.
+//! Two hosts on one link: the kernel's TCP in a namespace, and ours.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -18,11 +18,10 @@ use crate::port::{Kind, Port};
 
 /// Our address.
 pub const OURS: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
-/// The kernel's.
+/// The kernel's address.
 pub const KERNEL: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
 
-/// Says what is not tested. Written past the test harness, which keeps what
-/// passing tests print to itself.
+/// Reports a skipped test, bypassing the test harness, which hides the output of passing tests.
 pub fn skipped(test: &str, why: &str) {
     let _ = io::stderr().write_all(format!("skipped: {test}: {why}\n").as_bytes());
 }
@@ -34,25 +33,24 @@ pub struct World {
 }
 
 impl World {
-    /// A world over a TAP device, unless there can be none here: then `test`
-    /// is skipped.
+    /// A world over a TAP device; `None` where there can be none, and `test` is skipped.
     pub fn tap(test: &str) -> Option<Self> {
         Self::over(test, Kind::Tap, Rates::NONE)
     }
 
-    /// A world over a device of this kind, with these faults on the way.
+    /// A world over a device of this kind, with these faults on the path.
     pub fn over(test: &str, kind: Kind, faults: Rates) -> Option<Self> {
         let (host, kernel) = Self::bare(test, kind, faults, |_| {})?;
         Some(Self { ours: Ours::new(host), kernel })
     }
 
-    /// A world over a TAP device, with our stack set up otherwise.
+    /// A world over a TAP device, with our stack's configuration changed.
     pub fn with(test: &str, change: impl FnOnce(&mut Config)) -> Option<Self> {
         let (host, kernel) = Self::bare(test, Kind::Tap, Rates::NONE, change)?;
         Some(Self { ours: Ours::new(host), kernel })
     }
 
-    /// The same cable, with no application at our end yet.
+    /// The same link, without an application at our end.
     pub fn bare(
         test: &str,
         kind: Kind,
@@ -76,13 +74,13 @@ impl World {
         Some((Host::new(config, port, faults), kernel))
     }
 
-    /// Where the kernel's applications find us.
+    /// Our address for the kernel's applications.
     pub fn target() -> SocketAddr {
         (OURS, PORT).into()
     }
 
-    /// Lets `there` run in the kernel's namespace while our stack runs here,
-    /// until `there` is done and `is_over` holds.
+    /// Runs `there` in the kernel's namespace while our stack runs here, until `there` is done and
+    /// `is_over` holds.
     #[track_caller]
     pub fn meet<R: Send>(
         &mut self,
@@ -109,7 +107,7 @@ impl World {
     }
 }
 
-/// What the first few connections that still live look like.
+/// State of the first few live connections.
 fn state(ours: &Ours) -> String {
     let living = ours.streams.iter().filter(|(_, stream)| stream.ended.is_none());
     let line = |(id, s): (&net::ConnId, &crate::ours::Stream)| {
@@ -127,12 +125,12 @@ fn state(ours: &Ours) -> String {
     living.take(4).map(line).collect::<Vec<_>>().join("; ")
 }
 
-/// How long a test may take, and before that each call of the kernel's
-/// applications; many times what they need.
+/// Time limit of a test, and before that of each call of the kernel's applications; many times what
+/// they need.
 const LIMIT: Duration = Duration::from_secs(40);
 const CALL_LIMIT: Duration = Duration::from_secs(30);
 
-/// A laboratory with TAP devices.
+/// A test network with TAP devices.
 pub fn lab(test: &str) -> Option<NetLab> {
     if let Some(why) = NetLab::unavailable() {
         skipped(test, &why);
@@ -145,8 +143,7 @@ pub fn lab(test: &str) -> Option<NetLab> {
     Some(NetLab::new(test).expect("the lab is available"))
 }
 
-/// A device of `kind` at the other end of the kernel's cable, and its
-/// hardware address.
+/// A device of `kind` at the other end of the kernel's link, and its hardware address.
 fn on_veth(lab: &NetLab, kernel: &Namespace, kind: Kind) -> Result<(Port, [u8; 6]), InterfaceError> {
     let ours = lab.namespace("ours").expect("the lab is available");
     lab.veth((&ours, "gw0"), (kernel, "eth0"), &Veth::default()).expect("both are new");
@@ -162,15 +159,14 @@ fn on_veth(lab: &NetLab, kernel: &Namespace, kind: Kind) -> Result<(Port, [u8; 6
     Ok((Port::Xdp(opened.devices.pop().expect("a veth has a queue")), opened.interface.mac))
 }
 
-/// A TAP device whose kernel end has its address.
+/// A TAP device with an address on its kernel end.
 fn tap() -> Tap {
     let tap = Tap::create("gw0").expect("the namespace is new and we are root");
     tap.up(KERNEL, 24).expect("the address is free");
     tap
 }
 
-/// `length` bytes that differ from any shifted copy of themselves and, by
-/// `seed`, from others.
+/// `length` bytes that differ from any shifted copy of themselves and, by `seed`, from others.
 pub fn noise(length: usize, seed: u64) -> Vec<u8> {
     let mix = |i: u64| ((i ^ seed << 40).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u8;
     (0..length as u64).map(mix).collect()
@@ -186,15 +182,14 @@ pub fn dial_to(target: SocketAddr) -> TcpStream {
     bounded(TcpStream::connect_timeout(&target, CALL_LIMIT).expect("our end listens"))
 }
 
-/// The kernel's application: listens, and keeps as many connections for
-/// [`accept`] as a test opens.
+/// The kernel's application: listens, with a backlog for [`accept`] as large as any test needs.
 pub fn listener() -> TcpListener {
     let listener = TcpListener::bind((KERNEL, 0)).expect("the kernel's address");
     rustix::net::listen(&listener, 4096).expect("it listens already");
     listener
 }
 
-/// The kernel's application: takes the next connection.
+/// The kernel's application: accepts the next connection.
 pub fn accept(listener: &TcpListener) -> TcpStream {
     let limit = Timespec { tv_sec: CALL_LIMIT.as_secs() as _, tv_nsec: 0 };
     let mut fds = [PollFd::new(listener, PollFlags::IN)];
@@ -202,15 +197,15 @@ pub fn accept(listener: &TcpListener) -> TcpStream {
     bounded(listener.accept().expect("somebody connects").0)
 }
 
-/// So that a test that fails does not hang.
+/// Sets timeouts, so that a failing test does not hang.
 fn bounded(stream: TcpStream) -> TcpStream {
     stream.set_read_timeout(Some(CALL_LIMIT)).expect("a valid timeout");
     stream.set_write_timeout(Some(CALL_LIMIT)).expect("a valid timeout");
     stream
 }
 
-/// The kernel's application: sends `bytes`, closes its half, and returns what
-/// has come until the peer closed its own.
+/// The kernel's application: sends `bytes`, closes its half, and returns the bytes received until
+/// the peer closed its own.
 pub fn converse(stream: &TcpStream, bytes: &[u8]) -> io::Result<Vec<u8>> {
     let mut received = Vec::new();
     thread::scope(|scope| {
@@ -224,7 +219,7 @@ pub fn converse(stream: &TcpStream, bytes: &[u8]) -> io::Result<Vec<u8>> {
     Ok(received)
 }
 
-/// That `got` is `expected`; says where they differ, not what they are.
+/// Checks that `got` is `expected`; reports the position of a difference, not the contents.
 #[track_caller]
 pub fn same(what: &str, got: &[u8], expected: &[u8]) {
     let differs = got.iter().zip(expected).position(|(a, b)| a != b);
