@@ -31,6 +31,6 @@ mod tests {
         refused[Malformed::BadChecksum.index()] = 7;
         let line = line(&refused).expect("there are some");
         assert!(line.starts_with("frames dropped as malformed: truncated 2, bad checksum 7; "), "{line}");
-        assert!(line.ends_with("ethtool -K DEVICE tx off"), "{line}");
+        assert!(line.ends_with("run ethtool -K DEVICE tx off there"), "{line}");
     }
 }

@@ -1,4 +1,4 @@
-//! What a person gets who makes a mistake: one line, what to try, exit 2.
+//! Errors of mistaken commands: one line, advice, exit 2.
 
 mod common;
 #[path = "commands/configuration.rs"]
@@ -13,7 +13,7 @@ use std::process::Command;
 use common::greenwave;
 use scratch::Scratch;
 
-/// `args` must be refused with one line that holds `expected`.
+/// Checks that `args` are refused with one line that contains `expected`.
 #[track_caller]
 fn refused(args: &[&str], expected: &str) {
     let out = greenwave(args);
@@ -37,7 +37,7 @@ fn bad_arguments_are_one_line_and_exit_2() {
     refused(&["load", "--target", "127.0.0.1:1", "--rate", "-1"], "-1");
     refused(&["demo", "--seconds", "x"], "it is not a whole number");
     refused(&["demo", "--modes", "none,adps,none"], "mode none is listed twice");
-    refused(&["demo", "--burst", "1/1s", "--seconds", "1"], "no burst to measure in 1 s");
+    refused(&["demo", "--burst", "1/1s", "--seconds", "1"], "no burst falls into the 1 s of measurement");
     refused(&["demo", "--service", "1ms"], " % load; at most ");
     refused(&["calibrate", "--slices", "1"], "1 is not in 2..");
     refused(&["doctor", "nerves"], "invalid value 'nerves'");
@@ -157,7 +157,7 @@ fn dispatch_and_steering_that_cannot_be_are_refused() {
     serve(&["--workers", "2", "--steer", "low=2"], "steering low: worker 2 is outside 0..=1");
     serve(&["--workers", "2", "--steer", "slow=1"], "steering \"slow\" is no level");
     serve(&["--workers", "2", "--steer", "low=1", "--steer", "5=0"], "level 5 is named by another line");
-    serve(&["--workers", "2", "--mode", "none", "--steer", "low=1"], "mode none lets every worker");
+    serve(&["--workers", "2", "--mode", "none", "--steer", "low=1"], "in mode none every worker serves all levels");
 }
 
 #[test]
@@ -172,7 +172,7 @@ fn a_guard_that_cannot_be_is_refused_before_anything_is_made() {
     serve(&["--proto", "udp", "--app", "echo", "--guard", "queue-delay"], "--guard needs --proto tcp");
 }
 
-/// The commands below `above`, as its help lists them.
+/// The subcommands of `above`, as its help lists them.
 fn commands_below(above: &str) -> Vec<String> {
     let out = greenwave(&above.split_whitespace().chain(["--help"]).collect::<Vec<_>>());
     let text = String::from_utf8_lossy(&out.stdout).into_owned();
@@ -180,7 +180,7 @@ fn commands_below(above: &str) -> Vec<String> {
         assert!(line.chars().count() <= 80, "{above}: {line}");
     }
     let listed = text.lines().skip_while(|line| *line != "Commands:").skip(1);
-    // A line that goes on is further in.
+    // Continuation lines are indented further.
     let names = listed.map_while(|line| line.strip_prefix("  ")).filter(|line| !line.starts_with(' '));
     let names = names.filter_map(|line| line.split_whitespace().next()).filter(|name| *name != "help");
     names.map(|name| format!("{above} {name}")).collect()
@@ -257,7 +257,7 @@ fn one_check_is_for_every_file() {
     assert!(said(egress.path()).contains("8 levels of 64 queues"), "{}", said(egress.path()));
 }
 
-/// A policy for requests, and what becomes of one under it.
+/// Explanation of a request under a policy.
 fn explained(name: &str, arguments: &[&str]) -> String {
     let policy = Scratch::new(
         &format!("explained-{name}.toml"),
@@ -341,7 +341,7 @@ fn a_request_that_is_none_is_refused() {
     check(&["--http", "GET /", "--loss", "2"], "is not a share 0.0..=1.0");
 }
 
-/// The bench of fabrics, small; how fast they are is not a test's to say.
+/// A small benchmark of fabrics; their speed is not tested.
 #[test]
 fn fabrics_are_measured_with_both_transports() {
     let out = greenwave(&["bench", "fabric", "--quick", "--json"]);
@@ -355,7 +355,7 @@ fn fabrics_are_measured_with_both_transports() {
     }
 }
 
-/// The large network comes to its end, with hardly any flows.
+/// The large network completes, with very few flows.
 #[test]
 fn a_thousand_hosts_are_measured_to_the_last_flow() {
     let out = greenwave(&["bench", "fabric", "--large", "--flows", "20", "--threads", "2", "--json"]);
@@ -366,7 +366,7 @@ fn a_thousand_hosts_are_measured_to_the_last_flow() {
     assert_eq!((&rows[0]["flows"], &rows[0]["unfinished"]), (&20.into(), &0.into()), "{rows}");
 }
 
-/// The bench of a million connections, small.
+/// A small version of the benchmark of a million connections.
 #[test]
 fn ten_thousand_connections_idle_in_one_process() {
     let out = greenwave(&["bench", "idle", "--connections", "10k", "--duration", "100ms", "--json"]);

@@ -1,8 +1,8 @@
-//! Every command by every cause of its end: the exit status, and what is said of it.
+//! Every command under every cause of its end: the exit status, and the error text.
 //!
-//! The commands are those of `--help`, which is made from the program's own definitions: one without a row here
-//! fails, and so does a row without a command, a flag that names a file and is in no row, and a cause that is
-//! said to be tested by a test that does not exist.
+//! The commands are those of `--help`, which comes from the program's own definitions. Failures: a
+//! command without a row here, a row without a command, a flag that names a file and is in no row,
+//! and a reference to a test that does not exist.
 
 mod common;
 
@@ -25,28 +25,28 @@ use Cause::{
 };
 
 const GREENWAVE: &str = env!("CARGO_BIN_EXE_greenwave");
-/// Many times what anything here takes.
+/// Many times longer than any step here.
 const LIMIT: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Cause {
     Interrupt,
     Terminate,
-    /// Two of SIGINT, at once.
+    /// Two SIGINTs in a row.
     Twice,
     Hangup,
-    /// Nobody reads stdout any more.
+    /// Stdout has no reader any more.
     OutputClosed,
     OutputFull,
-    /// Each file that a flag names is `/dev/full`, or in a folder where none can be.
+    /// Each file of a flag is `/dev/full`, or in a folder that cannot contain files.
     FileFull,
-    /// A FIFO in a file's place, whose reader closes it.
+    /// A FIFO as the file, whose reader closes it.
     FifoClosed,
     InterfaceRemoved,
     InterfaceDown,
-    /// Another program takes the XDP program off.
+    /// Another program detaches the XDP program.
     ProgramRemoved,
-    /// Somebody listens at the address of `--ui`.
+    /// The address of `--ui` is in use.
     PortTaken,
     /// Another daemon has the name of `--control`.
     ControlTaken,
@@ -70,19 +70,18 @@ const CAUSES: [Cause; 15] = [
     ControlTaken,
     ChildKilled,
     FolderGone,
-    // The last: the interface is gone for all that follows.
+    // Comes last: the interface is gone for the following cases.
     InterfaceRemoved,
 ];
 
 /// A command and a cause.
 #[derive(Clone, Copy, Debug)]
 enum Case {
-    /// Ends with this exit status, and says this on stderr; nothing more than at a start if it is empty.
-    /// -13: by SIGPIPE.
+    /// Exit status and text on stderr; empty text: nothing beyond that of a start. -13: by SIGPIPE.
     Ends(i32, &'static str),
-    /// A test elsewhere, `FILE::NAME` below `crates/`.
+    /// Tested elsewhere: `FILE::NAME` below `crates/`.
     Tested(&'static str),
-    /// Cannot happen, or is not tested, for this reason.
+    /// Impossible or untested, for this reason.
     Not(&'static str),
 }
 
@@ -90,15 +89,16 @@ enum Case {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Daemon,
-    /// Takes a while; words that take long enough to be interrupted.
+    /// Long-running, with arguments that last long enough for an interruption.
     Long(&'static [&'static str]),
-    /// Over in a moment.
+    /// Finishes at once.
     Short,
 }
 
 use Kind::{Daemon, Long, Short};
 
-/// A command: its kind, and words by which it prints something at once, unless it takes more than words.
+/// A command: its name, its kind, and arguments with which it prints something at once, or the
+/// reason there are none.
 struct Row(&'static str, Kind, Result<&'static [&'static str], &'static str>);
 
 const ROWS: &[Row] = &[
@@ -153,11 +153,11 @@ const ROWS: &[Row] = &[
     Row("completions", Short, Ok(&["bash"])),
 ];
 
-/// Flags that name a file, by command. `Some`: it is written; its command with these words is refused, or ends
-/// with status 2, where it cannot be.
+/// Flags that name a file, by command. `Some`: an output file; with these arguments its command is
+/// refused, or ends with status 2, where it cannot be written.
 type FileFlag = (&'static str, &'static str, Option<&'static [&'static str]>);
 
-/// Words of a file that another test writes.
+/// Mark of a file that another test writes.
 const ELSEWHERE: &[&str] = &["elsewhere"];
 
 const FILES: &[FileFlag] = &[
@@ -187,7 +187,7 @@ const FILES: &[FileFlag] = &[
     ("bench cores", "--lib", None),
     ("bench matrix", "--lib", None),
     ("bench matrix", "--sources", None),
-    // After minutes, by what writes the pages of the others.
+    // Takes minutes; uses the same writer as the others' pages.
     ("bench matrix", "--page", Some(ELSEWHERE)),
     ("report", "--out", Some(&["RESULTS"])),
     ("explain request", "--payload", None),
@@ -269,7 +269,7 @@ fn case(row: &Row, cause: Cause) -> Case {
     }
 }
 
-/// Names below `above` in its help, and the flags that name a file.
+/// Subcommands of `above` in its help, and the flags that name a file.
 fn help(above: &[&str]) -> (Vec<String>, BTreeSet<String>) {
     let out = greenwave(&[above, &["--help"]].concat());
     let text = String::from_utf8_lossy(&out.stdout).into_owned();
@@ -287,13 +287,13 @@ fn help(above: &[&str]) -> (Vec<String>, BTreeSet<String>) {
     (names.map(str::to_owned).collect(), flags.collect())
 }
 
-/// Commands that do something, and flags of each that name a file.
+/// Commands that do something, and the file flags of each.
 fn commands() -> Vec<(String, BTreeSet<String>)> {
     let (mut found, mut left) = (Vec::new(), vec![String::new()]);
     while let Some(above) = left.pop() {
         let words: Vec<&str> = above.split_whitespace().collect();
         let (below, flags) = help(&words);
-        // `sched` alone is one, too.
+        // `sched` alone is a command, too.
         if below.is_empty() || above == "sched" {
             found.push((above.clone(), flags));
         }
@@ -334,7 +334,7 @@ fn every_command_and_every_flag_that_names_a_file_has_a_row_and_every_reference_
     }
 }
 
-/// Files and a server that words name.
+/// Files and a server to which arguments refer.
 struct World {
     folder: TempDir,
     server: TcpListener,
@@ -363,7 +363,7 @@ impl World {
         Self { folder, server }
     }
 
-    /// `word` with what it names.
+    /// `word` with its reference resolved.
     fn word(&self, word: &str) -> String {
         let folder = self.folder.path().to_str().expect("a path of ours is UTF-8");
         match word {
@@ -388,7 +388,7 @@ impl World {
     }
 }
 
-/// The status as [`Ends`] has it.
+/// The status as in [`Ends`].
 fn code(status: ExitStatus) -> i32 {
     use std::os::unix::process::ExitStatusExt as _;
     status.code().or_else(|| status.signal().map(|signal| -signal)).expect("it has ended")
@@ -464,7 +464,7 @@ fn handles(id: u32, signals: &[Signal]) -> bool {
     signals.iter().all(|signal| caught >> (signal.as_raw() - 1) & 1 == 1)
 }
 
-/// Files and groups of a laboratory that process `id` has left.
+/// Test-network files and groups left by process `id`.
 fn left_of(id: u32) -> Vec<std::path::PathBuf> {
     let folders = [std::env::temp_dir(), "/sys/fs/cgroup/cpu".into(), "/sys/fs/cgroup".into()];
     let entries = folders.into_iter().flat_map(|folder| fs::read_dir(folder).into_iter().flatten().flatten());
@@ -475,7 +475,7 @@ fn left_of(id: u32) -> Vec<std::path::PathBuf> {
     entries.map(|entry| entry.path()).filter(is_its).collect()
 }
 
-/// Sends `signal`, if the process has not ended meanwhile.
+/// Sends `signal`, unless the process has already ended.
 fn send(to: Pid, signal: Signal) {
     let _ = kill_process(to, signal);
 }
@@ -499,7 +499,7 @@ fn an_interruption_ends_every_measurement_with_130_and_leaves_nothing() {
         for cause in [Interrupt, Terminate, Twice, Hangup] {
             let Ends(expected, says) = case(row, cause) else { continue };
             let mut command = Command::new("env");
-            // A shell's job in the background ignores SIGINT, and so would greenwave.
+            // A shell ignores SIGINT in background jobs, and so would greenwave.
             command.args(["--default-signal=INT,HUP", GREENWAVE]).args(row.0.split_whitespace());
             command.args(words.iter().map(|word| world.word(word))).current_dir(world.folder.path());
             let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
@@ -511,7 +511,7 @@ fn an_interruption_ends_every_measurement_with_130_and_leaves_nothing() {
                 has_ended || handles(id, &[Signal::INT, Signal::TERM, Signal::HUP])
             });
             if !has_ended {
-                // Where it makes a laboratory, after it has begun to, if that is soon.
+                // Once it has started to create a test network, if that is soon.
                 for _ in 0..50 {
                     if !left_of(id).is_empty() {
                         break;
@@ -522,7 +522,7 @@ fn an_interruption_ends_every_measurement_with_130_and_leaves_nothing() {
             }
             let out = child.wait_with_output().expect("a child is waited for");
             let said = String::from_utf8_lossy(&out.stderr);
-            // Some need more than this machine has, and some a library that this test does not make.
+            // Some need more than this machine has, others a library that this test does not build.
             let cannot_run = code(out.status) == 2 && said.contains("\n  try: ");
             if !cannot_run {
                 assert_eq!(code(out.status), expected, "{} {cause:?}: {said}", row.0);
@@ -557,8 +557,8 @@ impl Place {
         Some(Self { ours, world: World::new("ends-daemon"), _clients: clients, _listener: listener })
     }
 
-    /// Words of a daemon, unless this machine or this build cannot run it; and what it says on stderr, or prints,
-    /// when it has begun.
+    /// Arguments of a daemon, and a text on stderr or stdout that shows its start; `None` if this
+    /// machine or build cannot run it.
     fn daemon(&self, row: &str) -> Option<(Vec<String>, &'static str)> {
         let address = ["--addr", "10.77.0.2/24"];
         let (words, begun): (Vec<&str>, _) = match row {
@@ -593,7 +593,8 @@ impl Place {
         self.world.folder.path().join(name)
     }
 
-    /// Starts a daemon with `more` before `--`; its stderr is a file, and so is its stdout if it is not given.
+    /// Starts a daemon with `more` before `--`; its stderr is a file, and so is its stdout by
+    /// default.
     fn start(&self, words: &[String], more: &[&str], stdout: Option<Stdio>) -> Child {
         let mut command = self.ours.command("env");
         command.args(["--default-signal=INT,HUP", GREENWAVE]);
@@ -710,7 +711,7 @@ fn every_daemon_ends_as_its_row_says() {
             let said = fs::read_to_string(place.path("stderr")).unwrap();
             assert_eq!(code(child.wait().unwrap()), expected, "{what}: {said}");
             if says.is_empty() {
-                let is_known = |line: &str| cause == Hangup && line.contains("all stays as it was");
+                let is_known = |line: &str| cause == Hangup && line.contains("the previous settings stay in force");
                 assert!(
                     !said.lines().any(|line| line.starts_with("error: ") && !is_known(line)),
                     "{what}: {said}"

@@ -158,7 +158,7 @@ mod tests {
             );
             assert!(error.contains("\n  try: "), "{error}");
         };
-        check("thresholds = [2, 1]\nbuckets = 2", "threshold 1 is not above the one before it");
+        check("thresholds = [2, 1]\nbuckets = 2", "threshold 1 is not above the previous one");
         check("thresholds = []\nbuckets = 2\nbucket = 3", ":3: unknown field `bucket`");
         check("thresholds = []", "missing field `buckets`");
         check("thresholds = []\nbuckets = 0", "buckets 0 is outside 1..=256");

@@ -114,9 +114,9 @@ mod tests {
         for (old, new, what) in [
             ("caladan", "shenango", "policy"),
             ("[[tasks]]", "slice = \"3ms\"\n[[tasks]]", "slice"),
-            ("pid = 1", "pid = 3", "what task a is"),
-            ("guaranteed = 1", "guaranteed = 2", "what task a is"),
-            ("\"b\"", "\"c\"", "what task b is"),
+            ("pid = 1", "pid = 3", "the identity of task a"),
+            ("guaranteed = 1", "guaranteed = 2", "the identity of task a"),
+            ("\"b\"", "\"c\"", "the identity of task b"),
             (
                 "pid = 2\n",
                 "pid = 2\n[[tasks]]\nname = \"c\"\nclass = \"BE\"\npid = 3\n",
