@@ -1,6 +1,6 @@
 //! Detection of descriptors that are UDP sockets on the stack.
 //!
-//! Every send and receive call needs it. It asks the kernel for the kind of a descriptor, but only
+//! Every send and receive call needs it. It queries the kernel for the kind of a descriptor, but only
 //! in a process that has ever had such a socket.
 
 use std::ffi::c_int;

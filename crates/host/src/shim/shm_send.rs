@@ -1,24 +1,24 @@
-//! What programs write, on the shorter way: memory that they share with the stack.
+//! Shared-memory send buffers: the path of bytes from programs to the stack that avoids the socket
+//! pair.
 //!
-//! Each connection has an outbox of [`BYTES`] in one file, which all programs of a desk
-//! have mapped. What a program writes goes there while the stack is awake, and costs
-//! the program a copy and the stack another; it goes through the pair, as ever,
-//! whenever there is any doubt: the stack sleeps, and only the kernel wakes it; there is no room;
-//! something is on its way through the pair, so that this would overtake it; another thread writes, or
-//! the stack gives memory back; the connection is being opened, or its program has shut it down. So all that
-//! `poll`, blocking calls and signals know of the pair stays true, and what the library does
-//! not see (`sendfile`, another process, a descriptor that was passed on) keeps
-//! its place: [`ShmSendBuffers::put`] asks whether the pair is empty, and the stack closes an outbox
-//! and empties it before it reads the pair.
+//! Each connection has a buffer of [`BYTES`] in one file, which all programs of a socket server
+//! map. While the stack is awake, a write goes there and costs one copy on each side. It goes
+//! through the pair if the stack sleeps (only the kernel wakes it), if the buffer is full, if bytes
+//! in the pair would be overtaken, if another thread writes or the stack releases memory, or if the
+//! connection is in its handshake or shut down. The kernel's `poll`, blocking calls and signals on
+//! the pair therefore stay correct, and writes that bypass the library (`sendfile`, other
+//! processes, passed descriptors) keep their order: [`ShmSendBuffers::put`] checks that the pair is
+//! empty, and the stack closes and empties a buffer before it reads the pair.
 //!
-//! What stands in the file is hostile: the stack looks at it as at a packet. A
-//! program can spoil what others of the same desk write, as it can by their descriptors.
-//! The first [`OUTBOXES`] connections have one. A program maps [`CHUNK`] bytes of the file when it has a
-//! connection whose outbox lies there. Memory is used where something was written: a page of each, and
-//! beyond the first pages some [`HELD_MAX`], for what empties while there is more than that gives it back.
-//! What programs have touched beyond what they said to have written the stack finds in the size of the file, at
-//! which it looks now and then, and takes away from outboxes that are empty or nobody's.
-//! Source: ADR 0025; the lock-free order in `slot`.
+//! The file's content is untrusted, as packets are. A program can corrupt the data of other
+//! programs of the same server, as it can through their descriptors.
+//!
+//! The first [`OUTBOXES`] connections have a buffer. A program maps a chunk of [`CHUNK`] bytes when
+//! it has a connection with a buffer in it. A written buffer uses one page; pages beyond the first
+//! of all buffers are limited to about [`HELD_MAX`], because a buffer that empties above that limit
+//! releases its own. Memory that programs touch without reporting a write shows in the file's size,
+//! which the stack checks now and then; it then releases memory of empty and unused buffers.
+//! Source: ADR 0025, ADR 0064; the lock-free protocol is in `buffer`.
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -34,108 +34,108 @@ use buffer::{Memory, Taken, UNBROKEN};
 
 mod buffer;
 
-/// Bytes that an outbox holds.
+/// Capacity of a buffer in bytes.
 pub const BYTES: usize = SLOT - DATA;
-/// Connections that have an outbox.
+/// Number of connections with a buffer.
 pub const OUTBOXES: usize = 1 << 14;
-/// Bytes that outboxes may hold on to while they are empty, besides their first pages.
+/// Memory that empty buffers may keep beyond their first pages, in bytes.
 pub const HELD_MAX: usize = 64 << 20;
-/// Bytes that a program maps at once.
+/// Bytes that a program maps at a time.
 pub const CHUNK: usize = 16 * SLOT;
 
-/// The file: the process namespace of the stack, then marks of connections, then a page for each of its stacks
-/// (their count is in the file's length), then the outboxes.
+/// File layout: the stack's PID namespace, then flags of connections, then a page for each stack
+/// (their count follows from the file's length), then the buffers.
 const PID_NAMESPACE: [usize; 2] = [0, 8];
-/// The size of the file is looked at once in so many times that the stack gives back, or might.
+/// The file's size is checked once in this many releases or opportunities to release.
 const LOOK_EVERY: u32 = 1024;
-/// Outboxes that are looked into at once, where the file is too large.
+/// Buffers swept per check, if the file is too large.
 const SWEPT: usize = 64;
 
 const PAGE: usize = 4096;
-/// Marks, a bit for each outbox: whether a program has accepted (or opened) its connection, and whether more
-/// is to follow what was written last (`MSG_MORE`).
+/// Flags, one bit per buffer: a program has accepted (or opened) the connection; the last write had
+/// `MSG_MORE`.
 const ACCEPTED: usize = PAGE;
 const MORE: usize = ACCEPTED + OUTBOXES / 8;
 const _: () = assert!(MORE + OUTBOXES / 8 == 2 * PAGE);
-/// In a stack's page: whether it sleeps; which words of the next have bits; and a bit for
-/// each outbox that was written to.
+/// A stack's page: its sleep counter; a summary bitmap of the next field; a bitmap of buffers
+/// written to.
 const SLEEPS: usize = 0;
 const SOME: usize = 64;
 const WRITTEN: usize = 128;
 const WORDS: usize = OUTBOXES / 64;
 const _: () = assert!(WORDS.is_multiple_of(64) && SOME + WORDS / 8 <= WRITTEN && WRITTEN + WORDS * 8 <= PAGE);
-/// An outbox: its word, its lock, and from here on its bytes.
+/// A buffer: its state word, its lock, and from [`DATA`] on its bytes.
 const SLOT: usize = 64 * 1024;
 const DATA: usize = 64;
-/// Bytes of it in its first page.
+/// Bytes of a buffer in its first page.
 const FIRST: usize = PAGE - DATA;
 
-/// All outboxes, from either side.
+/// All send buffers, on either side.
 #[derive(Debug)]
 pub struct ShmSendBuffers {
-    /// Bytes before the first of them.
+    /// File before the buffers.
     head: Mapping,
     stacks: usize,
-    /// Where each chunk of them is mapped, if it is.
+    /// Mapped chunks; null if not mapped.
     chunks: Box<[AtomicPtr<u8>]>,
     side: Side,
 }
 
-/// What one side has that the other has not.
+/// State of one side.
 #[derive(Debug)]
 enum Side {
     Stack(Kept),
-    /// A page in which a process notes its number, as the stack knows it, or that the stack does not
-    /// know it; zero in a process that has not.
+    /// A page with this process's number in the stack's PID namespace, or [`UNBROKEN`]; zero until
+    /// it is determined, and after a fork.
     Program(Option<Mapping>),
 }
 
 /// State of the stack's side.
 #[derive(Debug)]
 struct Kept {
-    /// All chunks.
+    /// Mapping of all buffers.
     all: Mapping,
     file: OwnedFd,
-    /// State of each outbox.
+    /// State of each buffer.
     known: Box<[Known]>,
-    /// Bytes beyond first pages that have memory.
+    /// Bytes in use beyond first pages.
     held: AtomicUsize,
-    /// How often it might have looked at the file's size, and where it looks into outboxes next.
+    /// Number of opportunities to check the size, and the next buffer to sweep.
     looks: AtomicU32,
     swept: AtomicUsize,
 }
 
-/// What the stack knows of an outbox, whatever stands in it.
+/// Trusted state of a buffer.
 #[derive(Debug, Default)]
 struct Known {
-    /// The connection's generation.
+    /// Generation of the connection.
     owner: AtomicU32,
-    /// A connection has it, and it may be opened.
+    /// In use by a connection, and may be opened.
     lives: AtomicBool,
-    /// Where what was written reached at most since its memory was given back.
+    /// Highest end of written bytes since memory was released.
     reach: AtomicUsize,
 }
 
-/// One of them, which starts at `start`.
+/// Send buffer of a connection.
 struct Outbox<'a> {
     all: &'a ShmSendBuffers,
     start: NonNull<u8>,
     nth: usize,
 }
 
-/// Whether the stack sleeps, as it was when somebody looked.
+/// Sleep of a stack, by its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SleepFlag(u64);
 
 impl ShmSendBuffers {
-    /// The stack's side, of `stacks` stacks at one desk, and the file for programs.
+    /// Creates the stack's side, for `stacks` stacks of one server, and the file for programs.
     ///
     /// # Errors
-    /// When there is no descriptor or no memory left.
+    /// No descriptor or no memory left.
     pub fn new(stacks: u16) -> io::Result<(Self, OwnedFd)> {
         let file = memfd_create("greenwave-outboxes", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         ftruncate(&file, (head(stacks.into()) + OUTBOXES * SLOT) as u64)?;
-        // Nobody can make it shorter under those who have it mapped.
+        // No process can truncate the file under other mappings.
         fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
         let stacks = usize::from(stacks);
         let head = Mapping::shared(&file, head(stacks), true)?.without_dumps();
@@ -157,10 +157,11 @@ impl ShmSendBuffers {
         Ok((outboxes, file))
     }
 
-    /// A program's side: what [`new`](Self::new) has made. None of them is [reached](Self::reach) yet.
+    /// Maps the program's side of [`new`](Self::new). Its buffers are not [mapped](Self::reach)
+    /// yet.
     ///
     /// # Errors
-    /// When it is no such file, or there is no memory left.
+    /// The file has another size, or there is no memory left.
     pub fn map(file: BorrowedFd<'_>) -> io::Result<Self> {
         let size = usize::try_from(fstat(file)?.st_size).unwrap_or(0);
         let stacks = size.saturating_sub(head(0) + OUTBOXES * SLOT) / PAGE;
@@ -172,48 +173,48 @@ impl ShmSendBuffers {
         Ok(Self { head, stacks, chunks, side: Side::Program(Mapping::wiped_on_fork().ok()) })
     }
 
-    /// True if nothing is to be mapped for connection `id`: its outbox is, or it has none.
+    /// True if the buffer of connection `id` is mapped, or it has none.
     #[must_use]
     pub fn is_reached(&self, id: u64) -> bool {
         nth(id).is_none_or(|nth| !self.chunks[nth * SLOT / CHUNK].load(Ordering::Relaxed).is_null())
     }
 
-    /// True if the process has address space for one more to be [reached](Self::reach).
+    /// True if the process has address space for one more [`reach`](Self::reach).
     #[must_use]
     pub fn has_room(&self) -> bool {
         Mapping::has_room(CHUNK)
     }
 
-    /// Maps the outbox of connection `id`, of the same file. Without that its bytes take the pair.
+    /// Maps the buffer of connection `id`; until then its bytes take the pair.
     ///
     /// # Errors
-    /// When there is no memory, or no address space, left.
+    /// No memory or address space left.
     pub fn reach(&self, file: BorrowedFd<'_>, id: u64) -> io::Result<()> {
         let Some(nth) = nth(id) else { return Ok(()) };
         let chunk = nth * SLOT / CHUNK;
         let mapping = Mapping::modest(file, head(self.stacks) + chunk * CHUNK, CHUNK, true)?;
         let (start, null) = (mapping.at::<u8>(0).as_ptr(), std::ptr::null_mut());
         let set = Ordering::AcqRel;
-        // Where another thread was first, it goes again.
+        // If another thread was first, this mapping is dropped.
         if self.chunks[chunk].compare_exchange(null, start, set, Ordering::Relaxed).is_ok() {
             mapping.leak();
         }
         Ok(())
     }
 
-    /// That of connection `id`, if it has one.
+    /// Buffer of connection `id`, if it has one.
     fn get(&self, id: u64) -> Option<Outbox<'_>> {
         self.nth(nth(id)?)
     }
 
     fn nth(&self, nth: usize) -> Option<Outbox<'_>> {
         let chunk = NonNull::new(self.chunks[nth * SLOT / CHUNK].load(Ordering::Acquire))?;
-        // SAFETY: the chunk is mapped, and this is one of those in it.
+        // SAFETY: the chunk is mapped, and the offset is inside.
         let start = unsafe { chunk.add(nth * SLOT % CHUNK) };
         Some(Outbox { all: self, start, nth })
     }
 
-    /// The same, if it is still that connection's; and what the stack knows of it. The stack's side.
+    /// Buffer of connection `id`, if it is still in use by it, and its trusted state. Stack side.
     fn mine(&self, id: u64) -> Option<(Outbox<'_>, &Known)> {
         let (outbox, Side::Stack(kept)) = (self.get(id)?, &self.side) else { return None };
         let known = &kept.known[outbox.nth];
@@ -222,23 +223,23 @@ impl ShmSendBuffers {
     }
 
     fn word(&self, at: usize) -> &AtomicU64 {
-        // SAFETY: `at` checks that it lies inside and is aligned; the memory
-        // is mapped as long as this is, and both sides use it atomically.
+        // SAFETY: `at` checks bounds and alignment; the memory is mapped as long as `self`, and
+        // both sides access it atomically.
         unsafe { self.head.at::<AtomicU64>(at).as_ref() }
     }
 
-    /// A word of stack `stack`'s page.
+    /// Word of a stack's page.
     fn of_stack(&self, stack: usize, at: usize) -> &AtomicU64 {
         assert!(stack < self.stacks, "stack {stack} of {}", self.stacks);
         self.word((2 + stack) * PAGE + at)
     }
 
-    /// The word of `marks` that has the mark of outbox `nth`, and the mark's bit.
+    /// Word and bit of the flag of buffer `nth` in `marks`.
     fn mark(&self, marks: usize, nth: usize) -> (&AtomicU64, u64) {
         (self.word(marks + nth / 64 * 8), 1 << (nth % 64))
     }
 
-    /// Sets a mark of connection `id`, if it has an outbox.
+    /// Sets or clears a flag of connection `id`, if it has a buffer.
     fn set_mark(&self, marks: usize, id: u64, is_set: bool) {
         let Some((word, bit)) = nth(id).map(|nth| self.mark(marks, nth)) else { return };
         if (word.load(Ordering::Acquire) & bit != 0) == is_set {
@@ -255,25 +256,26 @@ impl ShmSendBuffers {
         Some(word.load(Ordering::Acquire) & bit != 0)
     }
 
-    /// A program has accepted connection `id`, or opens it: its end is no longer the listener's. Either side.
+    /// Records that a program has accepted connection `id`, or opens it: it no longer depends on
+    /// the listener. Either side.
     pub fn accept(&self, id: u64) {
         self.set_mark(ACCEPTED, id, true);
     }
 
-    /// True if a program has accepted connection `id`; of one that has no outbox that is not known, and it counts
-    /// as accepted.
+    /// True if a program has accepted connection `id`. A connection without a buffer counts as
+    /// accepted.
     #[must_use]
     pub fn is_accepted(&self, id: u64) -> bool {
         self.is_marked(ACCEPTED, id).unwrap_or(true)
     }
 
-    /// Says whether `more` is to follow what is written next to connection `id` (`MSG_MORE`). A program's side.
+    /// Sets or clears `MSG_MORE` for the next write to connection `id`. Program side.
     pub fn set_more(&self, id: u64, more: bool) {
         self.set_mark(MORE, id, more);
     }
 
-    /// True if more is to follow what was written to connection `id`; once, as what comes next may come by a
-    /// way that says nothing.
+    /// True if the last write to connection `id` had `MSG_MORE`; clears the flag, because the next
+    /// write may bypass the library.
     #[must_use]
     pub fn take_more(&self, id: u64) -> bool {
         let more = self.is_marked(MORE, id) == Some(true);
@@ -281,8 +283,8 @@ impl ShmSendBuffers {
         more
     }
 
-    /// Connection `id` begins: its outbox is empty, and closed, and nobody has accepted it. The stack's side, as all
-    /// that follows but [`put`](Self::put).
+    /// Begins connection `id`: its buffer is empty and closed, and it is not accepted. Stack side,
+    /// as all that follow except [`put`](Self::put).
     pub fn begin(&self, id: u64) {
         self.set_mark(ACCEPTED, id, false);
         self.set_mark(MORE, id, false);
@@ -293,22 +295,21 @@ impl ShmSendBuffers {
         }
     }
 
-    /// What programs write to connection `id` may go there from now on.
+    /// Opens the buffer of connection `id` for writes.
     pub fn open(&self, id: u64) {
         if let Some((outbox, _)) = self.mine(id) {
             buffer::open(&outbox);
         }
     }
 
-    /// And no more.
+    /// Closes the buffer of connection `id` for writes.
     pub fn close(&self, id: u64) {
         if let Some((outbox, _)) = self.mine(id) {
             buffer::close(&outbox);
         }
     }
 
-    /// Takes what programs have written to connection `id`, as much as `into` holds; how
-    /// many bytes that were.
+    /// Reads bytes written to connection `id` into `into`; returns their number.
     #[must_use]
     pub fn take(&self, id: u64, into: &mut [u8]) -> usize {
         let (Some((outbox, known)), Side::Stack(kept)) = (self.mine(id), &self.side) else { return 0 };
@@ -321,8 +322,8 @@ impl ShmSendBuffers {
         len
     }
 
-    /// Gives the memory of an empty outbox back, but for its first page, where all hold too much and nobody
-    /// writes just then; who wants to meanwhile finds its lock taken.
+    /// Releases the memory of an empty buffer beyond its first page, if the buffers hold too much
+    /// and none writes. A concurrent writer finds the lock taken.
     pub fn relieve(&self, id: u64) {
         let (Some((outbox, known)), Side::Stack(kept)) = (self.mine(id), &self.side) else { return };
         if kept.holds_much(known) {
@@ -331,8 +332,9 @@ impl ShmSendBuffers {
         self.look(kept);
     }
 
-    /// Connection `id` ends: its outbox is closed, and its memory given back where all hold too much. What
-    /// somebody still copies to it counts for nothing, as it is not opened again for this connection.
+    /// Ends connection `id`: closes its buffer, and releases its memory if the buffers hold too
+    /// much. A write in progress has no effect, because the buffer is not opened again for this
+    /// connection.
     pub fn end(&self, id: u64) {
         self.close(id);
         let (Some((outbox, known)), Side::Stack(kept)) = (self.mine(id), &self.side) else { return };
@@ -343,8 +345,8 @@ impl ShmSendBuffers {
         self.look(kept);
     }
 
-    /// Looks now and then at the size of the file. Where that is more than it can be by what was said to be
-    /// written, some outboxes that are empty or nobody's give theirs back, each time until it is not.
+    /// Checks the size of the file now and then. If it exceeds what reported writes explain, some
+    /// empty or unused buffers release memory, at each call until it does not.
     fn look(&self, kept: &Kept) {
         let look = kept.looks.fetch_add(1, Ordering::Relaxed);
         if look.is_multiple_of(LOOK_EVERY) && kept.is_crowded() {
@@ -352,7 +354,7 @@ impl ShmSendBuffers {
         }
     }
 
-    /// Has the next `count` outboxes give back what they need not hold.
+    /// Releases unneeded memory of the next `count` buffers.
     fn sweep(&self, kept: &Kept, count: usize) {
         let first = kept.swept.fetch_add(count, Ordering::Relaxed);
         for nth in (first..first + count).map(|nth| nth % OUTBOXES) {
@@ -363,13 +365,13 @@ impl ShmSendBuffers {
                 kept.give_back(nth);
             }
         }
-        // It goes on at the next chance.
+        // Continues at the next call.
         if kept.is_crowded() {
             kept.looks.store(0, Ordering::Relaxed);
         }
     }
 
-    /// Tells of each connection of stack `stack` that was written to since; whether any was.
+    /// Calls `tell` for each connection of stack `stack` with new writes; true if there are any.
     pub fn written(&self, stack: u16, mut tell: impl FnMut(u64)) -> bool {
         let Side::Stack(kept) = &self.side else { return false };
         let stack = usize::from(stack);
@@ -393,8 +395,8 @@ impl ShmSendBuffers {
         any
     }
 
-    /// Stack `stack` is about to sleep, and only the kernel wakes it; `false` where something was
-    /// written meanwhile, and it stays awake.
+    /// Announces that stack `stack` will sleep until the kernel wakes it; `false` if there are new
+    /// writes, in which case it stays awake.
     #[must_use]
     pub fn sleep(&self, stack: u16) -> bool {
         let stack = usize::from(stack);
@@ -408,15 +410,16 @@ impl ShmSendBuffers {
         !some
     }
 
-    /// Stack `stack` is awake.
+    /// Announces that stack `stack` is awake.
     pub fn wake(&self, stack: u16) {
-        // It may be even by now, as who wrote has woken it; the next sleep is another number in any case.
+        // The counter may be even already, if a writer has woken the stack; the next sleep has
+        // another number anyway.
         let awake = |asleep: u64| Some((asleep | 1).wrapping_add(1));
         let _ = self.of_stack(stack.into(), SLEEPS).fetch_update(Ordering::AcqRel, Ordering::Relaxed, awake);
     }
 
-    /// Writes all `pieces` to connection `id`, or nothing; whether it did. `is_alone` says that
-    /// the pair is empty. A program's side.
+    /// Writes all `pieces` to connection `id`, or nothing; true if written. `is_alone` checks that
+    /// the pair is empty. Program side.
     pub fn put<'a>(
         &self,
         id: u64,
@@ -426,10 +429,11 @@ impl ShmSendBuffers {
         self.get(id).is_some_and(|outbox| buffer::put(&outbox, id as u32, self.process(), pieces, is_alone))
     }
 
-    /// The number of this process, as the stack knows it; [`UNBROKEN`] where it does not.
+    /// Number of this process in the stack's PID namespace; [`UNBROKEN`] if it is in another one.
     fn process(&self) -> u32 {
         let Side::Program(Some(noted)) = &self.side else { return UNBROKEN };
-        // SAFETY: the page is mapped as long as this is, and its threads use it atomically.
+        // SAFETY: the page is mapped as long as `self`, and the process's threads access it
+        // atomically.
         let noted = unsafe { noted.at::<AtomicU32>(0).as_ref() };
         match noted.load(Ordering::Relaxed) {
             0 => {
@@ -443,7 +447,7 @@ impl ShmSendBuffers {
         }
     }
 
-    /// Whether the stack of connection `id` sleeps. A program's side.
+    /// Current sleep of connection `id`'s stack, if it sleeps. Program side.
     #[must_use]
     pub fn asleep(&self, id: u64) -> Option<SleepFlag> {
         let outbox = self.get(id)?;
@@ -451,8 +455,8 @@ impl ShmSendBuffers {
         (asleep & 1 != 0).then_some(SleepFlag(asleep))
     }
 
-    /// The stack of connection `id`, which slept, was sent something through the pair: if that
-    /// sleep is the same, it is over, and what is written now need not wake it once more. A program's side.
+    /// Records that the stack of connection `id` was woken through the pair. If it is still the
+    /// same sleep, later writes need not wake it again. Program side.
     pub fn woken(&self, id: u64, SleepFlag(before): SleepFlag) {
         if let Some(outbox) = self.get(id) {
             let asleep = self.of_stack(outbox.stack(), SLEEPS);
@@ -463,21 +467,21 @@ impl ShmSendBuffers {
 }
 
 impl Kept {
-    /// Gives the memory of an outbox back, but for its first page.
+    /// Releases the memory of a buffer beyond its first page.
     fn give_back(&self, nth: usize) {
-        // Where the kernel refuses, it is held on to.
+        // If the kernel refuses, the memory stays in use.
         if self.all.discard(nth * SLOT + PAGE, SLOT - PAGE).is_ok() {
             let reach = self.known[nth].reach.swap(0, Ordering::Relaxed);
             self.held.fetch_sub(beyond(reach), Ordering::Relaxed);
         }
     }
 
-    /// True if an outbox holds something of too much.
+    /// True if all buffers hold too much, and this one has a part in it.
     fn holds_much(&self, known: &Known) -> bool {
         self.held.load(Ordering::Relaxed) > HELD_MAX && beyond(known.reach.load(Ordering::Relaxed)) > 0
     }
 
-    /// True if the file has more memory than what was said to be written explains, and than may be held on to.
+    /// True if the file uses more memory than reported writes explain and the limit allows.
     fn is_crowded(&self) -> bool {
         let allowed = HELD_MAX.max(self.held.load(Ordering::Relaxed)) + OUTBOXES * PAGE + SWEPT * SLOT;
         fstat(&self.file).is_ok_and(|file| file.st_blocks as usize * 512 > allowed)
@@ -490,27 +494,27 @@ fn is_gone(process: u32) -> bool {
     process.is_some_and(|process| test_kill_process(process) == Err(Errno::SRCH))
 }
 
-/// The device and the number of the file that stands for this process's namespace of process numbers.
+/// Device and inode of this process's PID namespace.
 fn pid_namespace() -> Option<[u64; 2]> {
     stat("/proc/self/ns/pid").ok().map(|file| [file.st_dev, file.st_ino])
 }
 
-/// The how many-th outbox connection `id` has, if it has one.
+/// Index of connection `id`'s buffer, if it has one.
 fn nth(id: u64) -> Option<usize> {
     usize::try_from(id >> 32).ok().filter(|&nth| nth < OUTBOXES)
 }
 
-/// Bytes of the file before the outboxes.
+/// Bytes of the file before the buffers.
 const fn head(stacks: usize) -> usize {
     (2 + stacks) * PAGE
 }
 
-/// Bytes beyond the first page of what reaches so far.
+/// Bytes up to `reach` that are beyond the first page.
 fn beyond(reach: usize) -> usize {
     reach.saturating_sub(FIRST)
 }
 
-/// The places of the bits that are set.
+/// Indices of the bits that are set.
 fn bits(mut word: u64) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
         let bit = (word != 0).then(|| word.trailing_zeros() as usize)?;
@@ -520,26 +524,26 @@ fn bits(mut word: u64) -> impl Iterator<Item = usize> {
 }
 
 impl Outbox<'_> {
-    /// Whose it is, of several.
+    /// Stack of the buffer.
     fn stack(&self) -> usize {
         self.nth % self.all.stacks
     }
 
     fn state(&self) -> &AtomicU64 {
-        // SAFETY: an outbox starts with it, in memory that is mapped as long as `all` is, and both sides use
-        // it atomically.
+        // SAFETY: a buffer starts with this word, in memory that is mapped as long as `all`, and
+        // both sides access it atomically.
         unsafe { self.start.cast::<AtomicU64>().as_ref() }
     }
 
     fn latch(&self) -> &AtomicU32 {
-        // SAFETY: as above; it follows.
+        // SAFETY: as above; the lock follows the word.
         unsafe { self.start.add(8).cast::<AtomicU32>().as_ref() }
     }
 
-    /// Where `len` bytes from place `at` on lie.
+    /// Address of `len` bytes at offset `at`.
     fn bytes(&self, at: usize, len: usize) -> *mut u8 {
         assert!(at + len <= BYTES, "{len} bytes at {at} are not in an outbox");
-        // SAFETY: they lie in this outbox.
+        // SAFETY: they are inside this buffer.
         unsafe { self.start.add(DATA + at).as_ptr() }
     }
 }
@@ -563,7 +567,7 @@ impl Memory for Outbox<'_> {
         self.state().fetch_and(!bits, Ordering::AcqRel);
     }
 
-    // These two, and the word, in one order for all: see `Memory::lock`.
+    // Both, and `word`, are sequentially consistent: see `Memory::lock`.
     fn lock(&self, holder: u32) -> bool {
         self.latch().compare_exchange(0, holder, Ordering::SeqCst, Ordering::Relaxed).is_ok()
     }
@@ -577,14 +581,14 @@ impl Memory for Outbox<'_> {
     }
 
     fn write(&self, at: usize, bytes: &[u8]) {
-        // SAFETY: `bytes` says that there is room; who holds the lock alone writes there, and
-        // nobody reads it before it is said to be written. A hostile program may do both, and
-        // then the bytes are whatever it likes: they are bytes.
+        // SAFETY: `bytes` checks the bounds. Only the holder of the lock writes there, and the
+        // reader reads only what the word covers. A hostile program may break both rules; the
+        // result is still plain bytes.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.bytes(at, bytes.len()), bytes.len()) };
     }
 
     fn read(&self, at: usize, bytes: &mut [u8]) {
-        // SAFETY: as above; what was said to be written nobody writes again before it is taken.
+        // SAFETY: as above; bytes covered by the word are not overwritten before they are read.
         unsafe {
             std::ptr::copy_nonoverlapping(self.bytes(at, bytes.len()), bytes.as_mut_ptr(), bytes.len())
         };

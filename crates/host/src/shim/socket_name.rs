@@ -1,51 +1,50 @@
-//! What our end of a socket pair is called.
+//! Name of the stack's end of a socket pair, which identifies the program's socket.
 //!
-//! The kernel keeps the name as long as the pair lives, in whichever process
-//! the other end is, after fork, exec, dup, or a trip through another socket:
-//! `getpeername` of that end says it. So the library in the program needs no
-//! table of descriptors that could be wrong.
+//! The kernel keeps the name as long as the pair. `getpeername` at the program's end returns it in
+//! any process, after fork, exec, dup or descriptor passing, so the library needs no descriptor
+//! table.
 //!
-//! 107 bytes behind the NUL of an abstract name (unix(7)), all printable, so
-//! that `/proc/net/unix` shows what is what:
+//! It is 107 bytes after the NUL of an abstract name (unix(7)), all printable for `/proc/net/unix`:
 //!
 //! ```text
 //! greenwave RUN·8 KIND·1 FAMILY·1 ID·16 ADDRESS·32 PORT·4 ADDRESS·32 PORT·4
 //! ```
 //!
-//! in hexadecimal where it is a number; the first address is ours, the second
+//! Numbers are in hexadecimal. The first address is local, the second the peer's; IPv4 addresses
+//! are mapped into IPv6 (RFC 4291 §2.5.5.2).
 //! the peer's; IPv4 is written as it is mapped into IPv6 (RFC 4291 §2.5.5.2).
 
 use std::net::{Ipv6Addr, SocketAddr};
 
 use super::datagram_header::mapped;
 
-/// A socket of ours, as the program's end tells.
+/// Identity of a stack socket, read at the program's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Name {
-    /// Which `greenwave run` it belongs to.
+    /// Number of its `greenwave run`.
     pub run: u32,
-    /// What it stands for.
+    /// Kind of socket.
     pub kind: Kind,
-    /// The program's socket speaks IPv6: it is told IPv4 addresses as mapped ones.
+    /// IPv6 socket: it shows IPv4 addresses as mapped ones.
     pub six: bool,
-    /// A connection's number, a listener's, or that of a socket for datagrams.
+    /// Number of the connection, listener or UDP socket.
     pub id: u64,
-    /// Our address.
+    /// Local address.
     pub local: SocketAddr,
-    /// The peer's; of what is no connection nobody's.
+    /// Peer's address; unspecified if it is no connection.
     pub remote: SocketAddr,
 }
 
-/// What a descriptor stands for.
+/// Kind of socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Connections come out of it; bound, it perhaps does not listen yet.
+    /// A bound socket that may listen.
     Listener,
-    /// A connection that it accepted.
+    /// An accepted connection.
     Connection,
-    /// A connection that it opened, perhaps in its handshake.
+    /// A connection that the program opened; its handshake may be pending.
     Opened,
-    /// Datagrams go in and out, each behind its [`DatagramHeader`](super::Envelope).
+    /// A UDP socket, whose messages have a [`DatagramHeader`](super::DatagramHeader).
     Datagrams,
 }
 
@@ -68,7 +67,7 @@ pub const LEN: usize = 107;
 const MARK: &[u8; 9] = b"greenwave";
 
 impl Name {
-    /// As the kernel keeps it.
+    /// Encoded name.
     #[must_use]
     pub fn encode(&self) -> [u8; LEN] {
         let mut bytes = [0; LEN];
@@ -86,7 +85,7 @@ impl Name {
         bytes
     }
 
-    /// What `bytes` say; `None` when they are no name of ours.
+    /// Decodes a name; `None` if `bytes` have another format.
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let (run, kind, six, id, mut rest) = Self::decode_head(bytes)?;
@@ -98,14 +97,14 @@ impl Name {
         Some(Self { run, kind, six, id, local: end()?, remote: end()? })
     }
 
-    /// `run` and `id` of a connection, of the fields that [`decode`](Self::decode) gives.
+    /// Fields `run` and `id` of a connection's name, as in [`decode`](Self::decode).
     #[must_use]
     pub fn decode_number(bytes: &[u8]) -> Option<(u32, u64)> {
         let (run, kind, _, id, _) = Self::decode_head(bytes)?;
         matches!(kind, Kind::Connection | Kind::Opened).then_some((run, id))
     }
 
-    /// Fields before the addresses, and the rest.
+    /// Fields before the addresses, and the remaining bytes.
     fn decode_head(bytes: &[u8]) -> Option<(u32, Kind, bool, u64, &[u8])> {
         let mut rest = bytes.strip_prefix(MARK)?;
         if bytes.len() != LEN {

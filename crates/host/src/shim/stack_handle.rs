@@ -1,16 +1,15 @@
-//! A stack's window at the desk.
+//! Handle of one stack to a socket server that several stacks share.
 //!
-//! Stacks of one host share a [`SocketServer`]: who listens where, and sockets for datagrams. What passes
-//! on connections they do not: each watches the pipes of its own, and a
-//! connection's number tells whose it is. The first stack hears what programs
-//! ask, and leaves at the others' windows what is theirs to know. Who
-//! listens is for all. A connection that a program opens goes to the stack that owns
-//! the flow where its program has chosen the port, and to each in turn where
-//! not. What a socket for datagrams sends goes out by the stack that handed it
-//! something last. Decision: `docs/adr/0059-several-stacks-for-programs.md`.
+//! Stacks of a host share the [`SocketServer`], with its listeners and UDP sockets, but not
+//! connections: each stack polls its own, and a connection's number includes its stack. The first
+//! stack serves programs' requests and posts events to the handles of the others; events of
+//! listeners go to all. A connection that a program opens goes to the stack that owns the flow if
+//! the program has chosen the port, otherwise to each stack in turn. Datagrams of a UDP socket are
+//! sent by the stack that delivered to it last. Decision:
+//! `docs/adr/0059-several-stacks-for-programs.md`.
 //!
-//! Bounds: what is left at a window is read in its stack's next round, and no more
-//! is left in one of the first's than that polls at once.
+//! A stack reads posted events in its next round; each round of the first stack posts at most one
+//! poll's events.
 
 use std::io;
 use std::net::SocketAddr;
@@ -35,47 +34,47 @@ use super::server::{
 use super::shm_send::ShmSendBuffers;
 use super::tcp_info::SocketInfo;
 
-/// Where one stack meets programs.
+/// One stack's handle to the socket server.
 pub struct StackHandle {
-    /// Which stack this is, from 0.
+    /// Index of the stack.
     stack: u16,
     steering: Steering,
     desk: Arc<Mutex<SocketServer>>,
-    /// Where this stack's pipes are watched; the first one's is the desk's own.
+    /// Epoll set of this stack's connections; the first one's is the server's.
     epoll: Arc<OwnedFd>,
     outboxes: Arc<ShmSendBuffers>,
     posts: Arc<[Post]>,
-    /// Connections that were passed on to be opened.
+    /// Counter for connections without a chosen port.
     opened: u16,
     heard: Vec<SocketEvent>,
 }
 
-/// What others have left at a window.
+/// Events posted by other stacks.
 struct Post {
     left: Mutex<Vec<SocketEvent>>,
-    /// There is something.
+    /// True if there are any.
     any: AtomicBool,
     bell: OwnedFd,
 }
 
-/// Whom something concerns.
+/// Recipient of an event.
 enum Whom {
-    /// This stack.
+    /// One stack.
     One(u16),
     /// Every stack.
     All,
 }
 
-/// A stack that panics ends all of them.
+/// Locks `mutex`, poisoned or not: a stack that panics ends all of them.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Post {
-    /// One whose bell wakes who sleeps on `epoll`.
+    /// Creates an empty queue with an eventfd in `epoll`.
     fn new(epoll: &OwnedFd) -> io::Result<Self> {
         let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        // Each ring is an edge: it need not be read.
+        // Edge-triggered: the eventfd need not be read.
         let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
         epoll::add(epoll, &bell, epoll::EventData::new_u64(BELL), flags)?;
         Ok(Self { left: Mutex::default(), any: AtomicBool::new(false), bell })
@@ -87,12 +86,12 @@ impl Post {
         left.extend(what);
         if was_empty && !left.is_empty() {
             self.any.store(true, Ordering::Release);
-            // Who has not taken what was left before will take this with it.
+            // Otherwise an earlier wake-up is still pending.
             let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
         }
     }
 
-    /// Whether there was anything.
+    /// Appends all posted events; true if there were any.
     fn take(&self, into: &mut Vec<SocketEvent>) -> bool {
         if !self.any.load(Ordering::Acquire) {
             return false;
@@ -105,11 +104,10 @@ impl Post {
 }
 
 impl StackHandle {
-    /// A window for each stack of `steering`, at one desk. `secret` is what
-    /// nobody can guess.
+    /// Opens a server with a handle for each stack of `steering`. `secret` must be unpredictable.
     ///
     /// # Errors
-    /// When there is no descriptor left, or the kernel has no abstract sockets.
+    /// No descriptor left, or no abstract sockets in the kernel.
     pub fn open(secret: Key, steering: Steering) -> io::Result<Vec<Self>> {
         let desk = SocketServer::of_several(secret, steering.shards())?;
         let watches: Vec<_> = (0..steering.shards()).map(|stack| desk.watch(stack).clone()).collect();
@@ -129,74 +127,72 @@ impl StackHandle {
         Ok((0..).zip(watches).map(window).collect())
     }
 
-    /// Where the stacks are, from now on.
+    /// Sets the addresses and routes of the stacks.
     pub fn set_place(&self, place: Routes) {
         lock(&self.desk).set_place(place);
     }
 
-    /// What [`VARIABLE`](super::VARIABLE) is to say.
+    /// Value of [`VARIABLE`](super::VARIABLE).
     #[must_use]
     pub fn variable(&self) -> String {
         lock(&self.desk).variable()
     }
 
-    /// A descriptor that is readable while something waits to be polled here.
+    /// Descriptor that is readable while events for this stack are pending.
     ///
     /// # Errors
-    /// When there is no descriptor left.
+    /// No descriptor left.
     pub fn readiness(&self) -> io::Result<OwnedFd> {
         self.epoll.try_clone()
     }
 
-    /// What was refused so far at any window, and how often.
+    /// Refusals so far by any stack, with their counts.
     #[must_use]
     pub fn refused(&self) -> Vec<(Refusal, u64)> {
         lock(&self.desk).refused().collect()
     }
 
-    /// How this stack's connection `conn` is called at the desk.
+    /// Number of this stack's connection `conn` at the server.
     #[must_use]
     pub fn number(&self, conn: ConnId) -> u64 {
         let slot = u64::from(conn.index) * u64::from(self.steering.shards()) + u64::from(self.stack);
         slot << 32 | u64::from(conn.generation)
     }
 
-    /// Which of its stack's connections is called `number`.
+    /// Connection of its stack with this number.
     #[must_use]
     pub fn conn(&self, number: u64) -> ConnId {
         let slot = (number >> 32) / u64::from(self.steering.shards());
         ConnId { index: slot as u32, generation: number as u32 }
     }
 
-    /// Appends what happened since, up to a batch; whether anything did.
+    /// Appends new events, at most a batch; true if there were any.
     pub fn poll(&mut self, into: &mut Vec<SocketEvent>) -> bool {
         let some = if self.stack == 0 { self.hear(into) } else { self.look(into) };
-        // Who left something in an outbox before he sent through the pair is told of that first or later:
-        // who reads the pair looks into the outbox.
+        // The order of these two does not matter: reading the pair also reads the send buffer.
         some | self.outboxes.written(self.stack, |id| into.push(SocketEvent::Written(id)))
     }
 
-    /// This stack is about to sleep until the kernel wakes it; `false` where programs have written
-    /// something meanwhile: it is to be polled first.
+    /// Announces that this stack will sleep until the kernel wakes it; `false` if programs have
+    /// written meanwhile, in which case it polls first.
     #[must_use]
     pub fn sleep(&self) -> bool {
         self.outboxes.sleep(self.stack)
     }
 
-    /// It is awake.
+    /// Announces that this stack is awake.
     pub fn wake(&self) {
         self.outboxes.wake(self.stack);
     }
 
-    /// Appends what other stacks have left here; whether there was anything. A frame that
-    /// follows from it, as a first datagram does from a socket that was bound, has not
-    /// come before it was left: who looks here between taking frames in and
-    /// telling whose they are knows of it.
+    /// Appends events posted by other stacks; true if there were any. A frame that follows from an
+    /// event, such as the first datagram to a newly bound socket, arrives after it was posted. A
+    /// stack that calls this between receiving frames and assigning them therefore knows the event.
     pub fn poll_left(&self, into: &mut Vec<SocketEvent>) -> bool {
         self.posts[usize::from(self.stack)].take(into)
     }
 
-    /// Looks at what was left here, and at this stack's pipes.
+    /// Appends posted events and those of this stack's connections.
     fn look(&self, into: &mut Vec<SocketEvent>) -> bool {
         let some = ready(&self.epoll, |id, flags| {
             if id != BELL {
@@ -206,14 +202,14 @@ impl StackHandle {
         some | self.poll_left(into)
     }
 
-    /// Hears programs for all stacks.
+    /// Serves programs for all stacks.
     fn hear(&mut self, into: &mut Vec<SocketEvent>) -> bool {
         let desk = self.desk.clone();
         let mut desk = lock(&desk);
         if self.posts.len() == 1 {
             return desk.poll(into);
         }
-        // What was left came before what is heard now.
+        // Events posted earlier come before new ones.
         self.poll_left(into);
         let mut heard = std::mem::take(&mut self.heard);
         let some = desk.poll(&mut heard);
@@ -231,7 +227,7 @@ impl StackHandle {
         some
     }
 
-    /// Whom `what`, which was heard at the desk, concerns.
+    /// Recipient of an event of the server.
     fn whom(&mut self, desk: &SocketServer, what: &SocketEvent) -> Whom {
         match *what {
             SocketEvent::Pipe { id, .. }
@@ -255,21 +251,20 @@ impl StackHandle {
         }
     }
 
-    /// The stack that a connection from `port` of ours to `to` belongs to.
+    /// Stack that owns a connection from local port `port` to `to`.
     fn owner(&self, place: &Routes, to: SocketAddr, port: u16) -> u16 {
         let Some(local) = place.source(to.ip()) else { return 0 };
         let tuple = FourTuple { local, remote: to.ip(), local_port: port, remote_port: to.port() };
         self.steering.of_flow(&tuple)
     }
 
-    /// What connections to `port` are classified by, where whoever listens
-    /// there has said so.
+    /// Classifier of connections to `port`, if a listener there has set one.
     #[must_use]
     pub fn classifier(&self, port: u16) -> Option<TransportClassifier> {
         lock(&self.desk).classifier(port)
     }
 
-    /// [`SocketServer::offer`]: a new connection of this stack's.
+    /// Offers a new connection of this stack, as [`SocketServer::offer`].
     ///
     /// # Errors
     /// [`AcceptError`].
@@ -286,7 +281,7 @@ impl StackHandle {
         pipe
     }
 
-    /// [`SocketServer::opening`], by this stack.
+    /// Starts a handshake of this stack, as [`SocketServer::opening`].
     pub fn opening(
         &mut self,
         call: u64,
@@ -301,39 +296,39 @@ impl StackHandle {
         pipe
     }
 
-    /// What a connection of this stack's inherits is told here; the first stack polls it.
+    /// Posts inherited options of this stack's connections here; the first stack polls them.
     fn inherit(&self, desk: &mut SocketServer) {
         if self.stack != 0 {
             self.posts[usize::from(self.stack)].leave(desk.take_inherited(self.stack));
         }
     }
 
-    /// [`SocketServer::refuse_opening`].
+    /// Rejects a request, as [`SocketServer::refuse_opening`].
     pub fn refuse_opening(&self, call: u64, why: Errno) {
         lock(&self.desk).refuse_opening(call, why);
     }
 
-    /// [`SocketServer::opened`], of this stack's `conn`.
+    /// Reports a complete handshake of `conn`, as [`SocketServer::opened`].
     pub fn opened(&self, conn: ConnId, pipe: &mut ConnPair) {
         lock(&self.desk).opened(self.number(conn), pipe);
     }
 
-    /// [`SocketServer::failed`], of this stack's `conn`.
+    /// Reports a failed handshake of `conn`, as [`SocketServer::failed`].
     pub fn failed(&self, conn: ConnId, why: Errno) {
         lock(&self.desk).failed(self.number(conn), why);
     }
 
-    /// [`SocketServer::ended`], of this stack's `conn`.
+    /// Records the end of `conn`, as [`SocketServer::ended`].
     pub fn ended(&self, conn: ConnId, end: End) {
         lock(&self.desk).ended(self.number(conn), end);
     }
 
-    /// [`SocketServer::answer`].
+    /// Answers a getsockopt request, as [`SocketServer::answer`].
     pub fn answer(&self, call: u64, figures: &SocketInfo) {
         lock(&self.desk).answer(call, figures);
     }
 
-    /// [`SocketServer::deliver`], by this stack.
+    /// Delivers a datagram from this stack, as [`SocketServer::deliver`].
     pub fn deliver(&self, arrived: Arrived, level: u8, payload: &[u8], segment: usize) -> Delivered {
         let mut desk = lock(&self.desk);
         let delivered = desk.deliver(arrived, level, payload, segment);
@@ -341,19 +336,20 @@ impl StackHandle {
         delivered
     }
 
-    /// [`SocketServer::merges`].
+    /// True if a socket on `port` has UDP_GRO, as [`SocketServer::merges`].
     #[must_use]
     pub fn merges(&self, port: u16) -> bool {
         lock(&self.desk).merges(port)
     }
 
-    /// [`SocketServer::letter`], for this stack to send; others hear of the end of a socket.
+    /// Reads a datagram for this stack to send, as [`SocketServer::letter`]; posts the end of a
+    /// socket to the others.
     pub fn letter(&self, id: u64, level: u8, bytes: &mut [u8]) -> QueuedDatagram {
         let mut desk = lock(&self.desk);
         let letter = desk.letter(id, level, bytes);
         match letter {
             QueuedDatagram::Settled(delivered) => self.answers(&mut desk, delivered),
-            // While nobody else can have the port: what is told of that comes later.
+            // Posted under the lock, before the port can be bound again: events of that come later.
             QueuedDatagram::End { port, last } => {
                 let what = SocketEvent::Closed { socket: id, port, last };
                 let others = self.posts.iter().enumerate().filter(|(n, _)| *n != usize::from(self.stack));
@@ -364,14 +360,14 @@ impl StackHandle {
         letter
     }
 
-    /// Who was handed something by this stack answers by it.
+    /// Makes this stack the sender of a socket to which it has delivered.
     fn answers(&self, desk: &mut SocketServer, delivered: Delivered) {
         if let Delivered::To(socket) = delivered {
             desk.set_sender(socket, self.stack);
         }
     }
 
-    /// [`SocketServer::undelivered`].
+    /// Reports undeliverable datagrams, as [`SocketServer::undelivered`].
     pub fn undelivered(&self, port: u16, remote: SocketAddr, why: Errno) {
         lock(&self.desk).undelivered(port, remote, why);
     }

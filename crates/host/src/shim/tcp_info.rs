@@ -1,5 +1,4 @@
-//! Socket options that tell what a connection is like: what [`TcpSockopt`] is to
-//! `setsockopt` this is to `getsockopt`.
+//! Values of socket options for getsockopt(2), as [`TcpSockopt`] is for setsockopt(2).
 //!
 //! Source: tcp(7), ip(7), `struct tcp_info` of Linux (include/uapi/linux/tcp.h).
 
@@ -9,55 +8,53 @@ use queueing::{Bytes, Span};
 
 use super::tcp_sockopt::{self, TcpSockopt};
 
-/// What there is to tell of one socket.
+/// Option values of one socket.
 #[derive(Clone, Copy)]
 pub struct SocketInfo {
     what: What,
     keep_alive: KeepAlive,
     user_timeout: Option<Span>,
     dscp: u8,
-    /// Of IPv4, and of IPv6.
+    /// For IPv4 and for IPv6.
     hops: [HopLimits; 2],
     congestion: Option<&'static str>,
 }
 
-/// Whose they are.
+/// Kind and state of the socket.
 #[derive(Clone, Copy)]
 enum What {
     Connection(Info),
-    /// One with room for so many connections.
+    /// A listener with this backlog.
     Listener(u32),
-    /// Nothing is known but how Linux numbers its state.
+    /// Another socket, with Linux's number of its state.
     Other(u8),
 }
 
-/// The largest segment of a connection of which nothing is known (RFC 9293 §3.7.1).
+/// Default MSS (RFC 9293 §3.7.1).
 const MSS_DEFAULT: u16 = 536;
-/// What Linux says of a window without an end.
+/// Slow-start threshold of Linux that means infinite.
 const SSTHRESH_INFINITE: u32 = 0x7fff_ffff;
 
 impl SocketInfo {
-    /// A connection that is as `info` says; `keep_alive`: how its peer is asked
-    /// whether it lives, if it is.
+    /// Values of a connection with state `info` and `keep_alive` settings.
     #[must_use]
     pub fn of(info: &Info, keep_alive: KeepAlive) -> Self {
         let Info { user_timeout, dscp, congestion, hops, .. } = *info;
         Self { what: What::Connection(*info), keep_alive, user_timeout, dscp, hops: [hops; 2], congestion }
     }
 
-    /// A connection that has ended.
+    /// Values of an ended connection.
     #[must_use]
     pub fn gone() -> Self {
         Self::nothing(What::Other(CLOSE))
     }
 
-    /// A connection between two programs, without TCP.
+    /// Values of a connection between two programs, without TCP.
     pub(super) fn between() -> Self {
         Self::nothing(What::Other(ESTABLISHED))
     }
 
-    /// A listener with room for `backlog` connections, or a socket that does not listen
-    /// yet; `settings` are its connections', too.
+    /// Values of a listener with `backlog`, or of a bound socket if 0; `settings` are its options.
     pub(super) fn of_listener(backlog: usize, settings: &[TcpSockopt]) -> Self {
         let what = match backlog {
             0 => What::Other(CLOSE),
@@ -89,8 +86,7 @@ impl SocketInfo {
         }
     }
 
-    /// What `getsockopt` gives for option `name` of `level`; `None` when nothing
-    /// here answers to it.
+    /// Value of option `name` at `level`, as getsockopt(2) returns it; `None` if it is not here.
     #[must_use]
     pub fn value(&self, level: i32, name: i32) -> Option<Vec<u8>> {
         let KeepAlive { idle, interval, count } = self.keep_alive;
@@ -120,10 +116,10 @@ impl SocketInfo {
     }
 }
 
-/// Bytes of a name that `TCP_CONGESTION` gives.
+/// Length of a `TCP_CONGESTION` name in bytes.
 const TCP_CA_NAME_MAX: usize = 16;
 
-// How Linux numbers states (include/net/tcp_states.h).
+// Linux's numbers of states (include/net/tcp_states.h).
 const ESTABLISHED: u8 = 1;
 const CLOSE: u8 = 7;
 const LISTEN: u8 = 10;
@@ -157,7 +153,7 @@ impl SocketInfo {
     }
 }
 
-/// The words of `struct tcp_info` behind its first eight bytes, as far as they are told.
+/// Indices of the words of `struct tcp_info` after its first eight bytes.
 const RTO: usize = 0;
 const SND_MSS: usize = 2;
 const UNACKED: usize = 4;
@@ -173,7 +169,8 @@ const ADVMSS: usize = 19;
 const RCV_SPACE: usize = 22;
 const TOTAL_RETRANS: usize = 23;
 
-/// In Linux's units: segments, microseconds, and milliseconds for what is long ago.
+/// `struct tcp_info` of a connection in Linux's units: segments, microseconds, and milliseconds for
+/// ages.
 fn of_connection(info: &Info) -> Vec<u8> {
     let mss = u64::from(info.mss.max(1));
     let narrow = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
@@ -213,8 +210,8 @@ fn of_connection(info: &Info) -> Vec<u8> {
     let (acked, received) = (info.acknowledged.get(), info.received.get());
     let (unsent, sent) = (narrow(info.unsent.get()), info.segments[0]);
     let windows = [info.peer_window, info.window].map(|window| narrow(window.get()));
-    // Rates that are paced; how much went through; segments out and in; bytes not
-    // sent yet; then rates, times and counts that nobody keeps, and the windows.
+    // Pacing rates; bytes acknowledged and received; segments out and in; bytes not sent; rates,
+    // times and counts that are not kept; windows.
     let long = |value: u64| value.to_ne_bytes().to_vec();
     let short = |value: u32| value.to_ne_bytes().to_vec();
     let rest = [
@@ -300,11 +297,11 @@ mod tests {
         }
     }
 
-    /// As the C library declares it.
+    /// Decodes a value by the C library's declaration.
     fn read(told: &[u8]) -> tcp_info {
         let mut whole = [0; size_of::<tcp_info>()];
         whole[..told.len()].copy_from_slice(told);
-        // SAFETY: so many bytes are there, and it has integers only.
+        // SAFETY: the buffer has the size of the struct, which has integer fields only.
         unsafe { whole.as_ptr().cast::<tcp_info>().read_unaligned() }
     }
 
@@ -329,7 +326,7 @@ mod tests {
         assert_eq!(SocketInfo::gone().value(IPPROTO_TCP, libc::TCP_CONGESTION), None);
     }
 
-    /// musl's declaration ends before.
+    /// musl's declaration lacks these fields.
     #[cfg(target_env = "gnu")]
     #[test]
     fn what_linux_tells_since_it_told_less_stands_where_it_does() {

@@ -1,4 +1,4 @@
-//! Socket options that mean something to our TCP.
+//! Socket options of connections that the stack implements.
 
 use net::stack::HopLimits;
 use net::wire::ip::HOPS;
@@ -7,7 +7,7 @@ use queueing::{Priority, Span};
 use super::label_table::PRIVATE;
 use super::udp_sockopt::{DatagramOptions, class_of_v6};
 
-/// What a program sets on a connection.
+/// A socket option with its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TcpSockopt {
     /// SO_KEEPALIVE.
@@ -18,42 +18,42 @@ pub enum TcpSockopt {
     KeepInterval(Span),
     /// TCP_KEEPCNT.
     KeepCount(u8),
-    /// TCP_USER_TIMEOUT; none: as long as retransmission takes.
+    /// TCP_USER_TIMEOUT; none: the retransmission limit.
     UserTimeout(Option<Span>),
-    /// SO_LINGER with no time: closing resets.
+    /// SO_LINGER with a zero timeout: close resets.
     ResetOnClose(bool),
     /// TCP_CORK.
     Cork(bool),
-    /// IP_TOS, IPV6_TCLASS: the DSCP; the other two bits are TCP's own. 0: that of the level.
+    /// IP_TOS, IPV6_TCLASS: the DSCP; the ECN bits are TCP's. 0: the DSCP of the priority level.
     Dscp(u8),
-    /// IP_TTL: hops that packets of IPv4 may take.
+    /// IP_TTL: hop limit of IPv4 packets sent.
     Ttl(u8),
-    /// IPV6_UNICAST_HOPS: the same of IPv6.
+    /// IPV6_UNICAST_HOPS: hop limit of IPv6 packets sent.
     HopLimit(u8),
-    /// IP_MINTTL: hops that packets of IPv4 must have left.
+    /// IP_MINTTL: least hop limit of IPv4 packets received.
     TtlMin(u8),
-    /// IPV6_MINHOPCOUNT: the same of IPv6.
+    /// IPV6_MINHOPCOUNT: least hop limit of IPv6 packets received.
     HopLimitMin(u8),
-    /// [`PRIORITY`]: how urgent is what the program sends, until something comes.
+    /// [`PRIORITY`]: priority of data sent, until data arrives.
     Priority(Priority),
     /// [`PRIVATE_BYTES`].
     Private([u8; PRIVATE]),
 }
 
-/// The level of options that only we have: "gw".
+/// Level of greenwave's own options: "gw".
 pub const SOL_GREENWAVE: i32 = 0x6777;
-/// How urgent a connection is: an `int`, 0 (most urgent) to 7.
+/// Priority of a connection: an `int`, 0 (most urgent) to 7.
 pub const PRIORITY: i32 = 1;
-/// The 48 bytes of a connection's private area that are the program's (ADPS M5).
+/// Private bytes of the program: 48 of the connection's private area (ADPS M5).
 pub const PRIVATE_BYTES: i32 = 2;
 
-/// True if the stack implements setting option `name` of `level`, of a socket for datagrams or of a connection.
+/// True if the stack implements option `name` at `level`; `datagrams`: of a UDP socket.
 #[must_use]
 pub fn is_stacks(datagrams: bool, level: i32, name: i32) -> bool {
     match (level, name) {
         (SOL_GREENWAVE, _) => true,
         (libc::SOL_SOCKET, libc::SO_RCVBUF | libc::SO_BROADCAST) if datagrams => true,
-        // Of one that is bound the desk knows whether it listens.
+        // The socket server knows if a bound socket listens.
         (libc::SOL_SOCKET, libc::SO_ACCEPTCONN) => true,
         _ if datagrams => DatagramOptions::NAMES.contains(&(level, name)) || (level, name) == V6_ONLY,
         (
@@ -64,12 +64,12 @@ pub fn is_stacks(datagrams: bool, level: i32, name: i32) -> bool {
     }
 }
 
-/// An option of listeners and sockets for datagrams, set before `bind`.
+/// Option of listeners and UDP sockets that is set before `bind`.
 const V6_ONLY: (i32, i32) = (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY);
 
 impl TcpSockopt {
-    /// What setting option `name` of `level` to `value` means; `None` when
-    /// nothing here answers to it, or the value is out of its range.
+    /// Meaning of setting option `name` at `level` to `value`; `None` if it is not implemented or
+    /// the value is out of range.
     #[must_use]
     pub fn of(level: i32, name: i32, value: [i32; 2]) -> Option<Self> {
         let seconds =
@@ -99,12 +99,12 @@ impl TcpSockopt {
     }
 }
 
-/// Hops that packets of ours may take, of a program's `value`: −1 is the default.
+/// Hop limit of packets sent, from a program's `value`: −1 is the default.
 pub(super) fn hops(value: i32) -> Option<u8> {
     if value == -1 { Some(HOPS) } else { u8::try_from(value).ok() }
 }
 
-/// Hop limits of connections of IPv4 and of IPv6 on which `settings` were set.
+/// Hop limits for IPv4 and IPv6 of connections with these `settings`.
 pub(super) fn hop_limits(settings: &[TcpSockopt]) -> [HopLimits; 2] {
     let mut limits = [HopLimits::default(); 2];
     for setting in settings {

@@ -1,10 +1,9 @@
-//! Socket options of sockets for datagrams that the desk keeps: what their program is told
-//! beside a datagram, how what it sends is marked, and how that is cut.
+//! Socket options of UDP sockets that the server keeps: ancillary data on receipt, marking and
+//! segmentation on sending.
 //!
-//! A program may set them before its socket is ours: the library then brings along what the
-//! kernel has kept of them ([`DatagramOptions::NAMES`]). Addresses and marks are options of
-//! a version of IP, and a socket of IPv6 has those of both, since it may speak IPv4, too.
-//! Source: ip(7), ipv6(7), udp(7), RFC 3542 §6.
+//! Options set before the socket moves to the stack are read from the kernel by the library
+//! ([`DatagramOptions::NAMES`]). Address and marking options exist per IP version; an IPv6 socket
+//! has both sets, because it may use IPv4, too. Source: ip(7), ipv6(7), udp(7), RFC 3542 §6.
 
 use libc::{IPPROTO_IP, IPPROTO_IPV6, SOL_UDP};
 use net::wire::ip::HOPS;
@@ -12,29 +11,28 @@ use rustix::io::Errno;
 
 use super::tcp_sockopt::TcpSockopt;
 
-/// What they are; all of a new socket's are 0, but hops.
+/// Option values; all are 0 on a new socket except hop limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DatagramOptions {
-    /// It is told to which address of ours each datagram came (IP_PKTINFO, IPV6_RECVPKTINFO).
+    /// Receive the local address of each datagram (IP_PKTINFO, IPV6_RECVPKTINFO).
     pub info: bool,
-    /// It is told the traffic class of datagrams of IPv4, and of IPv6 (IP_RECVTOS,
-    /// IPV6_RECVTCLASS).
+    /// Receive the traffic class, for IPv4 and for IPv6 (IP_RECVTOS, IPV6_RECVTCLASS).
     pub told_class: [bool; 2],
-    /// The traffic class of what it sends by IPv4, and by IPv6 (IP_TOS, IPV6_TCLASS); where
-    /// its DSCP is 0 that is the stack's to say.
+    /// Traffic class of datagrams sent, for IPv4 and for IPv6 (IP_TOS, IPV6_TCLASS); a DSCP of 0
+    /// lets the stack choose.
     pub class: [u8; 2],
-    /// Whether what it sends may be cut on its way, by IPv4 and by IPv6 (IP_MTU_DISCOVER,
-    /// IPV6_MTU_DISCOVER): [`whole`](Self::whole).
+    /// Path MTU discovery, for IPv4 and for IPv6 (IP_MTU_DISCOVER, IPV6_MTU_DISCOVER): see
+    /// [`whole`](Self::whole).
     pub discover: [u8; 2],
-    /// Nothing that it sends by IPv6 may be (IPV6_DONTFRAG).
+    /// No fragmentation over IPv6 (IPV6_DONTFRAG).
     pub dontfrag: bool,
-    /// It takes several datagrams of one length at once (UDP_GRO).
+    /// Receive several datagrams of one length in one message (UDP_GRO).
     pub gro: bool,
-    /// It sends in segments of so many bytes; 0: as it writes (UDP_SEGMENT).
+    /// Segment size of messages sent, in bytes; 0: no segmentation (UDP_SEGMENT).
     pub segment: u16,
-    /// Hops that what it sends by IPv4, and by IPv6, may take (IP_TTL, IPV6_UNICAST_HOPS).
+    /// Hop limit of datagrams sent, for IPv4 and for IPv6 (IP_TTL, IPV6_UNICAST_HOPS).
     pub hops: [u8; 2],
-    /// IP_MINTTL and IPV6_MINHOPCOUNT, which UDP does not look at.
+    /// IP_MINTTL and IPV6_MINHOPCOUNT, without effect on UDP.
     pub hops_min: [u8; 2],
 }
 
@@ -55,7 +53,7 @@ impl Default for DatagramOptions {
 }
 
 impl DatagramOptions {
-    /// Levels and names of all of them.
+    /// Level and name of each option.
     pub const NAMES: [(i32, i32); 15] = [
         (IPPROTO_IP, libc::IP_PKTINFO),
         (IPPROTO_IP, libc::IP_RECVTOS),
@@ -73,12 +71,12 @@ impl DatagramOptions {
         (IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS),
         (IPPROTO_IPV6, libc::IPV6_MINHOPCOUNT),
     ];
-    /// Those of them that are hop limits.
+    /// Hop limits among [`NAMES`](Self::NAMES).
     const HOPS: [(i32, i32); 4] = [Self::NAMES[11], Self::NAMES[12], Self::NAMES[13], Self::NAMES[14]];
-    /// Bytes of [`encode`](Self::encode).
+    /// Length of [`encode`](Self::encode) in bytes.
     pub const LEN: usize = 2 * Self::NAMES.len();
 
-    /// What option `name` of `level` is; `None` if it is none of these.
+    /// Value of option `name` at `level`; `None` if it is none of these.
     #[must_use]
     pub fn get(&self, level: i32, name: i32) -> Option<i32> {
         Some(match (level, name) {
@@ -100,10 +98,10 @@ impl DatagramOptions {
         })
     }
 
-    /// Sets option `name` of `level` to `value`.
+    /// Sets option `name` at `level` to `value`.
     ///
     /// # Errors
-    /// `ENOPROTOOPT` if it is none of these; `EINVAL` for a value that it cannot have.
+    /// `ENOPROTOOPT`: none of these options; `EINVAL`: the value is out of range.
     pub fn set(&mut self, level: i32, name: i32, value: i32) -> Result<(), Errno> {
         match (level, name) {
             (IPPROTO_IP, libc::IP_PKTINFO) | (IPPROTO_IPV6, libc::IPV6_RECVPKTINFO) => self.info = value != 0,
@@ -123,7 +121,7 @@ impl DatagramOptions {
         Ok(())
     }
 
-    /// Hop limits are as those of connections.
+    /// Sets a hop limit, with the ranges of connections.
     fn set_hops(&mut self, level: i32, name: i32, value: i32) -> Result<(), Errno> {
         if !Self::HOPS.contains(&(level, name)) {
             return Err(Errno::NOPROTOOPT);
@@ -138,8 +136,8 @@ impl DatagramOptions {
         Ok(())
     }
 
-    /// Whether a datagram that it sends by IPv6, if `six`, or by IPv4 is not to be cut: it
-    /// probes for the path's MTU, or wants to be told of it.
+    /// True if datagrams sent over IPv6 (`six`) or IPv4 must not be fragmented: path MTU probes, or
+    /// IPV6_DONTFRAG.
     #[must_use]
     pub fn whole(&self, six: bool) -> bool {
         let probes =
@@ -147,18 +145,18 @@ impl DatagramOptions {
         probes || six && self.dontfrag
     }
 
-    /// Its bytes: the value of each of [`NAMES`](Self::NAMES).
+    /// Encoded form: the value of each of [`NAMES`](Self::NAMES).
     #[must_use]
     pub fn encode(&self) -> [u8; Self::LEN] {
         let mut bytes = [0; Self::LEN];
         for (place, (level, name)) in bytes.as_chunks_mut().0.iter_mut().zip(Self::NAMES) {
-            // None is larger: a class, a flag, hops, or a length.
+            // Each fits: a class, a flag, hops, or a length.
             *place = (self.get(level, name).unwrap_or(0) as u16).to_be_bytes();
         }
         bytes
     }
 
-    /// What [`encode`](Self::encode) has written; what it cannot have is left out.
+    /// Decodes [`encode`](Self::encode)'s form; values out of range are ignored.
     #[must_use]
     pub fn decode(bytes: [u8; Self::LEN]) -> Self {
         let mut options = Self::default();
@@ -174,8 +172,8 @@ fn discover(value: i32) -> Result<u8, Errno> {
     u8::try_from(value).ok().filter(|_| known.contains(&value)).ok_or(Errno::INVAL)
 }
 
-/// What `value` says of a traffic class of IPv6, of a socket or of a message: −1 is no
-/// word of it (RFC 3542 §6.5). `None`: it cannot be.
+/// IPv6 traffic class of a socket or message: −1 is the default (RFC 3542 §6.5). `None` if out of
+/// range.
 #[must_use]
 pub fn class_of_v6(value: i32) -> Option<Option<u8>> {
     if value == -1 { Some(None) } else { u8::try_from(value).ok().map(Some) }
@@ -209,14 +207,14 @@ mod tests {
     }
 
     proptest! {
-        /// Against a map: each name has a value of its own, but that our end is told by either of two.
+        /// Against a map: each name has its own value, except the two for the local address.
         #[test]
         fn options_are_what_they_were_set_to_last(sets in prop::collection::vec((0..15usize, 0..2), 0..30)) {
             let (mut options, mut model) = (DatagramOptions::default(), [0; 15]);
             (model[11], model[13]) = (64, 64);
             for (at, value) in sets {
                 let (level, name) = DatagramOptions::NAMES[at];
-                // No packet of IPv4 may take none.
+                // An IPv4 hop limit is at least 1.
                 let value = if at == 11 { value + 1 } else { value };
                 prop_assert_eq!(options.set(level, name, value), Ok(()));
                 model[at] = value;

@@ -1,10 +1,9 @@
-//! Which socket has the datagrams for an address.
+//! Table of UDP sockets.
 //!
-//! An address is had by one socket at a time, or by several that all say
-//! SO_REUSEADDR, or all SO_REUSEPORT. Who is connected goes before who is not,
-//! the more exact address before all addresses; of equals that say
-//! SO_REUSEPORT a peer always meets the same one, of others the newest has
-//! everything, as on Linux. Source: socket(7), udp(7), ip(7), ipv6(7).
+//! An address belongs to one socket, or to several that all have SO_REUSEADDR or all have
+//! SO_REUSEPORT. A connected socket matches before one that is not, and a specific address before
+//! all addresses. Of equal sockets with SO_REUSEPORT, each peer always matches the same one; of
+//! others, the newest matches, as on Linux. Source: socket(7), udp(7), ip(7), ipv6(7).
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -18,7 +17,7 @@ use super::bind_addr::BindAddr;
 use super::ephemeral_ports::{self, EPHEMERAL};
 use super::udp_sockopt::DatagramOptions;
 
-/// With whom a socket for datagrams shares its address.
+/// Address sharing of a UDP socket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reuse {
     /// SO_REUSEADDR.
@@ -27,30 +26,30 @@ pub struct Reuse {
     pub port: bool,
 }
 
-/// A socket for datagrams that is bound.
+/// A bound UDP socket.
 #[derive(Debug)]
 pub(super) struct UdpSocketEntry {
     pub id: u64,
     pub bound: BindAddr,
     pub reuse: Reuse,
-    /// Our address, of all addresses the one towards the peer, once there is one.
+    /// Local address; for a socket bound to all addresses the one towards the peer, once connected.
     pub local: IpAddr,
-    /// With whom it is connected.
+    /// Connected peer.
     pub peer: Option<SocketAddr>,
-    /// Which stack handed it something last.
+    /// Stack that delivered to it last.
     pub stack: u16,
-    /// What it has been told.
+    /// Option values.
     pub options: DatagramOptions,
-    /// Our end of the pair.
+    /// The server's end of the pair.
     pub end: OwnedFd,
-    /// The kernel's socket at its port, where it is bound to all addresses.
+    /// The kernel socket on the same port, if the socket is bound to all addresses.
     pub half: Option<OwnedFd>,
-    /// Nobody has the other end any more; what was sent may still be there.
+    /// The program has closed its end; messages sent before may be unread.
     pub gone: bool,
 }
 
 impl UdpSocketEntry {
-    /// Sets an option that is kept here. What its half sends has its hop limits, too.
+    /// Sets an option kept here; hop limits are set on the kernel socket, too.
     pub fn set(&mut self, level: i32, name: i32, value: i32) -> Result<(), Errno> {
         self.options.set(level, name, value)?;
         let [four, six] = self.options.hops;
@@ -73,40 +72,40 @@ impl UdpSocketEntry {
     }
 }
 
-/// All of them, by port. As many as programs have descriptors.
+/// All UDP sockets by port, bounded by programs' descriptors.
 #[derive(Debug, Default)]
 pub(super) struct UdpTable {
     ports: BTreeMap<u16, Vec<UdpSocketEntry>>,
-    /// Mailboxes so far.
+    /// Number of sockets made, and of searches for a port.
     made: u64,
 }
 
-/// Numbers of mailboxes have this bit, which those of connections have not.
+/// Bit in the numbers of UDP sockets; connections do not have it.
 pub(super) const MAILBOX: u64 = 1 << 62;
 
-/// The port of mailbox `id`: its last bits.
+/// Port of socket `id`: its lowest bits.
 fn port(id: u64) -> u16 {
     id as u16
 }
 
-/// The how many-th mailbox `id` is.
+/// Sequence number of socket `id`.
 pub(super) fn made(id: u64) -> u64 {
     (id & (MAILBOX - 1)) >> 16
 }
 
 impl UdpTable {
-    /// A number for a mailbox at `port`.
+    /// Number for a new socket on `port`.
     pub fn number(&mut self, port: u16) -> u64 {
         self.made += 1;
         MAILBOX | (self.made << 16 & (MAILBOX - 1)) | u64::from(port)
     }
 
-    /// Whether a socket may have this address.
+    /// True if a socket may bind to this address.
     pub fn is_free(&self, bound: &BindAddr, reuse: Reuse) -> bool {
         self.at(bound.addr.port()).all(|other| !other.quarrels_with(bound, reuse))
     }
 
-    /// A port that nobody has.
+    /// A free port.
     pub fn free_port(&mut self, secret: &[u8]) -> Option<u16> {
         self.made += 1;
         ephemeral_ports::free(EPHEMERAL, secret, self.made, |port| self.ports.contains_key(&port))
@@ -116,7 +115,7 @@ impl UdpTable {
         self.ports.entry(port(mailbox.id)).or_default().push(mailbox);
     }
 
-    /// Those at this port.
+    /// Sockets on this port.
     pub fn at(&self, port: u16) -> impl Iterator<Item = &UdpSocketEntry> {
         self.ports.get(&port).into_iter().flatten()
     }
@@ -129,7 +128,7 @@ impl UdpTable {
         self.ports.get_mut(&port(id))?.iter_mut().find(|mailbox| mailbox.id == id)
     }
 
-    /// Removes it; its port, and whether nobody has that any more.
+    /// Removes a socket; returns its port, and true if it was the last there.
     pub fn remove(&mut self, id: u64) -> (u16, bool) {
         let at = port(id);
         let Some(there) = self.ports.get_mut(&at) else { return (at, false) };
@@ -142,17 +141,17 @@ impl UdpTable {
         (at, last)
     }
 
-    /// All on this port that are connected with `peer`.
+    /// Sockets on this port that are connected to `peer`.
     pub fn connected(&self, port: u16, peer: SocketAddr) -> impl Iterator<Item = &UdpSocketEntry> {
         self.at(port).filter(move |mailbox| mailbox.peer == Some(peer) && !mailbox.gone)
     }
 
-    /// Whether several have this port.
+    /// True if several sockets have this port.
     pub fn is_shared(&self, port: u16) -> bool {
         self.at(port).filter(|mailbox| !mailbox.gone).count() > 1
     }
 
-    /// Whose a datagram from `remote` to `local` is.
+    /// Socket for a datagram from `remote` to `local`.
     pub fn taker(&self, local: SocketAddr, remote: SocketAddr) -> Option<&UdpSocketEntry> {
         let there = self.ports.get(&local.port())?;
         let rank = |of: &&UdpSocketEntry| (of.peer.is_none(), of.bound.distance(local.ip()));
@@ -182,7 +181,7 @@ mod tests {
         text.parse().unwrap()
     }
 
-    /// Those of these that may have what they want; each one's number.
+    /// Adds the sockets that may bind, as `expected`; returns their numbers.
     fn check(wanted: &[(&str, Reuse)], expected: &[bool]) -> (UdpTable, Vec<u64>) {
         let (mut all, mut ids) = (UdpTable::default(), Vec::new());
         let taken: Vec<bool> = wanted

@@ -1,4 +1,4 @@
-//! Messages of the watcher's process, a line each, and the one that it is sent.
+//! Messages of the watcher process, one per line, and the one message to it.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -7,25 +7,25 @@ use super::{Finding, Protocol, Routes, Use};
 /// Report of the watcher.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A socket that should be the stack's.
+    /// A kernel socket that should be the stack's.
     Found(Finding),
-    /// A process has a ring of io_uring.
+    /// A process uses io_uring.
     Ring {
-        /// Its number.
+        /// Process number.
         process: u32,
-        /// Its name.
+        /// Process name.
         name: String,
     },
-    /// A process may not be looked into.
+    /// A process that may not be inspected.
     Unseen {
-        /// Its number.
+        /// Process number.
         process: u32,
-        /// Its name.
+        /// Process name.
         name: String,
         /// Error of the kernel.
         why: String,
     },
-    /// Nothing more will be seen.
+    /// The watcher has failed; no more events follow.
     Blind {
         /// Error of the kernel.
         why: String,
@@ -33,7 +33,7 @@ pub enum Event {
 }
 
 impl Event {
-    /// The line that says so.
+    /// Encoded line.
     pub(super) fn line(&self) -> String {
         let words = match self {
             Self::Found(Finding { process, name, protocol, used, addr, why }) => vec![
@@ -54,7 +54,7 @@ impl Event {
         words.join("\t") + "\n"
     }
 
-    /// A line, without its end.
+    /// Decodes a line, without its newline.
     pub(super) fn parse(line: &str) -> Option<Self> {
         let words: Vec<&str> = line.split('\t').collect();
         let text = |at: usize| words.get(at).map(|word| (*word).to_owned());
@@ -83,12 +83,12 @@ impl Event {
     }
 }
 
-/// A text of others' in a line of ours.
+/// Replaces control characters in `text`.
 fn plain(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 
-/// The line that says where the stack is.
+/// Line with the stack's addresses and routes.
 pub(super) fn of_place(place: &Routes) -> String {
     let addrs = place.addrs.iter().map(IpAddr::to_string).collect::<Vec<_>>().join(",");
     let subnets = place.subnets.iter().map(|(addr, prefix)| format!("{addr}/{prefix}"));
@@ -97,7 +97,7 @@ pub(super) fn of_place(place: &Routes) -> String {
     format!("{addrs}\t{subnets}\t{beyond4}\t{beyond6}\t{interface}\t{meets_kernel}\n")
 }
 
-/// Where such a line says that it is.
+/// Decodes the line of [`of_place`].
 pub(super) fn place(line: &str) -> Option<Routes> {
     let words: Vec<&str> = line.trim_end_matches('\n').split('\t').collect();
     let [addrs, subnets, beyond4, beyond6, interface, meets_kernel] = words[..] else { return None };

@@ -1,15 +1,12 @@
-//! Sockets that a program's processes have in the kernel, where they should be
-//! the stack's.
+//! Detection of kernel sockets of a program that should be the stack's.
 //!
-//! A process that lost the library (`env -i`, a static or setuid program), or
-//! that makes system calls past it (Go's, io_uring), is on the kernel's TCP and
-//! notices nothing. [`Watcher`] finds such sockets, about once a second;
-//! [`Detector`] decides which they are, from a snapshot of processes and sockets.
-//! A socket that the library leaves to the kernel (loopback, addresses where the
-//! device does not lead) is none of them.
+//! A process without the library (`env -i`, a static or setuid program), or one that makes direct
+//! system calls (Go, io_uring), silently uses the kernel's TCP. [`Watcher`] looks for such sockets
+//! about once a second; [`Detector`] selects them from a snapshot of processes and sockets. Sockets
+//! that the library leaves to the kernel (loopback, destinations that the stack does not route) are
+//! not reported.
 //!
-//! Not found: a socket that is gone before the next look, and sockets in other
-//! network namespaces than the stack's.
+//! Not detected: sockets closed before the next snapshot, and sockets in other network namespaces.
 //! Source: sock_diag(7), proc_pid_fd(5), proc_pid_maps(5).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,33 +26,33 @@ mod watcher;
 pub use message::Event;
 pub use watcher::Watcher;
 
-/// A process of the program's.
+/// A process of the program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Process {
-    /// Its number.
+    /// Process number.
     pub id: u32,
-    /// As `ps` shows it.
+    /// Process name, as `ps` shows it.
     pub name: String,
-    /// Why the library is not loaded into it; none where it is.
+    /// Reason why the library is not loaded; none if it is.
     pub without: Option<String>,
-    /// It has a ring of io_uring.
+    /// The process uses io_uring.
     pub uses_io_uring: bool,
-    /// The numbers of its sockets, where they were looked for.
+    /// Inodes of its sockets, if they were read.
     pub sockets: BTreeSet<u32>,
 }
 
-/// A socket of the kernel's.
+/// A kernel socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Socket {
     /// TCP or UDP.
     pub protocol: Protocol,
-    /// It takes connections.
+    /// The socket listens.
     pub listens: bool,
-    /// Its address.
+    /// Local address.
     pub local: SocketAddr,
-    /// Its peer's; none where it has no peer.
+    /// Peer's address, if it has a peer.
     pub remote: Option<SocketAddr>,
-    /// Its number in `/proc/PID/fd`.
+    /// Inode number, as in `/proc/PID/fd`.
     pub inode: u32,
     /// Identity among all sockets since boot.
     pub cookie: u64,
@@ -73,44 +70,44 @@ pub enum Protocol {
 /// Use of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Use {
-    /// Bound to all addresses or to one of the stack's, for what comes.
+    /// Bound to all addresses or to one of the stack's, to receive.
     Listens,
-    /// Connected to an address where the device leads.
+    /// Connected to a destination that the stack routes.
     Connects,
 }
 
-/// A socket that should be the stack's.
+/// A kernel socket that should be the stack's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// A process that has it.
+    /// Number of a process that has it.
     pub process: u32,
-    /// The process's name.
+    /// Name of the process.
     pub name: String,
     /// The socket's protocol.
     pub protocol: Protocol,
-    /// Use.
+    /// Use of the socket.
     pub used: Use,
-    /// The address that it is bound to, or connected to.
+    /// Address that it is bound or connected to.
     pub addr: SocketAddr,
-    /// Why the library did not take it.
+    /// Reason why the library did not take it.
     pub why: String,
 }
 
-/// Why a program's socket is the kernel's although the library is loaded into its process.
+/// Reasons for a socket of a process with the library.
 const BY_IO_URING: &str = "by io_uring, which libgreenwave.so does not see";
 const BY_CALLS: &str = "past libgreenwave.so (system calls of its own, MPTCP), or given to it";
 
-/// Looks after which a verdict is final for a socket that no process has, or only processes
-/// with the library: at the first one it may be on its way from a process to another.
+/// Snapshots after which a verdict is final for a socket without a process, or only of processes
+/// with the library: at the first one it may be in transit between processes.
 const LOOKS: u8 = 2;
 
-/// Decides which sockets should be the stack's; told of each once.
+/// Selects sockets that should be the stack's; reports each once.
 #[derive(Debug)]
 pub struct Detector {
     place: Routes,
-    /// Ports that the kernel chooses.
+    /// Ephemeral ports of the kernel.
     chosen: RangeInclusive<u16>,
-    /// Candidates that are there.
+    /// Open candidates, by cookie.
     known: BTreeMap<u64, Known>,
 }
 
@@ -121,21 +118,20 @@ struct Known {
 }
 
 impl Detector {
-    /// For a stack at `place`; `chosen` are the ports that the kernel chooses
-    /// where a program names none.
+    /// Creates a detector for a stack at `place`; `chosen` are the kernel's ephemeral ports.
     #[must_use]
     pub fn new(place: Routes, chosen: RangeInclusive<u16>) -> Self {
         Self { place, chosen, known: BTreeMap::new() }
     }
 
-    /// True if sockets other than listeners matter: the library decides about the
-    /// connections of a process that has it.
+    /// True if sockets other than listeners are needed: in a process with the library, the library
+    /// decides about connections.
     #[must_use]
     pub fn wants_all(processes: &[Process]) -> bool {
         processes.iter().any(|process| process.without.is_some() || process.uses_io_uring)
     }
 
-    /// True if it has to be known which process has which of `sockets`. Forgets those that are gone.
+    /// True if the owners of `sockets` are needed. Forgets closed sockets.
     #[must_use]
     pub fn wants_owners(&mut self, sockets: &[Socket]) -> bool {
         let candidates: BTreeSet<u64> = self.candidates(sockets).map(|(socket, _)| socket.cookie).collect();
@@ -143,8 +139,7 @@ impl Detector {
         candidates.iter().any(|cookie| self.known.get(cookie).is_none_or(|known| !known.is_done))
     }
 
-    /// The sockets that should be the stack's and were not told of; `processes`
-    /// have their sockets.
+    /// New sockets that should be the stack's; `processes` have their sockets.
     #[must_use]
     pub fn judge(&mut self, sockets: &[Socket], processes: &[Process]) -> Vec<Finding> {
         let candidates: Vec<_> = self.candidates(sockets).collect();
@@ -171,8 +166,8 @@ impl Detector {
         findings
     }
 
-    /// The process because of which a candidate is not the stack's, and the reason.
-    /// `is_last`: the candidate was there at the look before, and is not judged again.
+    /// Process and reason why a candidate is not the stack's. `is_last`: the candidate was in the
+    /// last snapshot, and is not judged again.
     fn fault<'a>(
         &self,
         socket: &Socket,
@@ -185,14 +180,14 @@ impl Detector {
             if let Some(found) = owners.iter().find_map(without) {
                 return Some(found);
             }
-            // What the library leaves to the kernel when no port is named.
+            // The library leaves sockets without a chosen port to the kernel.
             let is_left = socket.local.ip().to_canonical().is_unspecified()
                 && self.chosen.contains(&socket.local.port());
             let first = owners.first().filter(|_| is_last && !is_left)?;
             let by_ring = owners.iter().find(|process| process.uses_io_uring);
             return Some(by_ring.map_or((*first, BY_CALLS), |process| (*process, BY_IO_URING)));
         }
-        // A process that has the library may have made it, and knows why.
+        // A process with the library may have left it to the kernel.
         if owners.iter().any(|process| process.without.is_none() && !process.uses_io_uring) {
             return None;
         }
@@ -203,7 +198,7 @@ impl Detector {
     fn candidates(&self, sockets: &[Socket]) -> impl Iterator<Item = (Socket, Use)> {
         let listening: BTreeSet<u16> =
             sockets.iter().filter(|socket| socket.listens).map(|socket| socket.local.port()).collect();
-        // One question for each peer: the answer is read from /proc.
+        // One query per peer: the answer is read from /proc.
         let mut leads = BTreeMap::<IpAddr, bool>::new();
         sockets
             .iter()
@@ -212,13 +207,13 @@ impl Detector {
                 let local = SocketAddr::new(socket.local.ip().to_canonical(), socket.local.port());
                 let is_for = || self.place.is_for(local);
                 let used = match (socket.protocol, socket.remote.map(|remote| remote.ip().to_canonical())) {
-                    // A kernel's client of the stack is meant to be one.
+                    // A client of the stack is intended to use the kernel.
                     (_, Some(remote)) if self.place.has(remote) => false,
-                    // It was accepted: its listener is what there is to be said of.
+                    // Accepted: its listener is reported instead.
                     (Protocol::Tcp, Some(_)) if listening.contains(&local.port()) => false,
                     (_, Some(remote)) => *leads.entry(remote).or_insert_with(|| self.place.leads_to(remote)),
                     (Protocol::Tcp, None) => socket.listens && is_for(),
-                    // Without a port of its own it is a client; its peers are unknown.
+                    // A socket with an ephemeral port is a client with unknown peers.
                     (Protocol::Udp, None) => {
                         is_for() && !(local.ip().is_unspecified() && self.chosen.contains(&local.port()))
                     }
@@ -231,7 +226,7 @@ impl Detector {
 }
 
 impl Protocol {
-    /// As metrics and messages call it.
+    /// Name in metrics and messages.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -242,7 +237,7 @@ impl Protocol {
 }
 
 impl Use {
-    /// As metrics call it.
+    /// Name in metrics.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

@@ -1,10 +1,8 @@
-//! A program's processes: whether the library is loaded into them, and which
-//! sockets they have.
+//! Processes of a program, with their sockets and a check that the library is loaded.
 //!
-//! A process is looked into when it is new, when it runs another program than
-//! before, and now and then, for rings of io_uring: reading what is mapped costs
-//! more than all else here.
-//! Source: proc_pid_maps(5), proc_pid_stat(5), proc_pid_fd(5).
+//! A process is inspected when it is new, after it has executed another program, and from time to
+//! time for io_uring: reading the mappings is the most expensive step. Source: proc_pid_maps(5),
+//! proc_pid_stat(5), proc_pid_fd(5).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
@@ -16,14 +14,14 @@ use super::Process;
 use crate::proc::{self, Stat};
 use crate::shim::preload::elf_check::{self, NotPreloadable};
 
-/// See the module.
+/// All known descendants of a process.
 #[derive(Debug)]
 pub(super) struct Processes {
-    /// That of which they descend, which is none of them.
+    /// Root process, not included.
     root: u32,
-    /// Another one of its that is not.
+    /// Child of the root that is not included.
     but: u32,
-    /// The file name of the library.
+    /// File name of the library.
     library: OsString,
     lives: BTreeMap<u32, Life>,
 }
@@ -32,36 +30,36 @@ pub(super) struct Processes {
 #[derive(Debug)]
 struct Life {
     image: Image,
-    /// Looks at which it had this image.
+    /// Snapshots with this image.
     looks: u32,
     state: State,
 }
 
 #[derive(Debug)]
 enum State {
-    /// The loader is at work, or it is about to run another program.
+    /// The loader is running, or the process is about to execute another program.
     Begins,
     Known(Process),
-    /// It may not be looked into, as the kernel says.
+    /// The process may not be inspected; error of the kernel.
     Unseen(Process, String),
 }
 
-/// When it began, where its program was loaded, and where its stack begins: what it
-/// runs now, and no other program before or after.
+/// Start time, load address and stack address of the running program: they differ for each
+/// execve(2).
 type Image = [Option<u64>; 3];
 
-/// Looks from one reading of what is mapped to the next.
+/// Snapshots between two readings of the mappings.
 const LOOKS_MAPPED: u32 = 10;
 
 impl Processes {
-    /// Those that descend from `root`, less its child `but`; `library` is the file that
-    /// is preloaded.
+    /// Creates the set of descendants of `root`, without its child `but`; `library` is the
+    /// preloaded file.
     pub fn new(root: u32, but: u32, library: &Path) -> Self {
         let library = library.file_name().unwrap_or_default().to_owned();
         Self { root, but, library, lives: BTreeMap::new() }
     }
 
-    /// Looks at all of them.
+    /// Takes a snapshot.
     pub fn look(&mut self) {
         let ids: BTreeSet<u32> =
             proc::descendants(self.root).into_iter().filter(|id| *id != self.but).collect();
@@ -72,7 +70,7 @@ impl Processes {
             let life = self.lives.remove(&id).filter(|life| life.image == now);
             let looks = life.as_ref().map_or(0, |life| life.looks + 1);
             let state = match life {
-                // A copy of the root runs another program at once.
+                // A forked copy of the root is about to execute another program.
                 _ if now[0].is_none() || now[1..] == root[1..] && now[1] > Some(0) => State::Begins,
                 Some(Life { state: state @ (State::Known(_) | State::Unseen(..)), .. })
                     if !looks.is_multiple_of(LOOKS_MAPPED) =>
@@ -85,7 +83,7 @@ impl Processes {
         }
     }
 
-    /// Those that could be looked into.
+    /// Processes that were inspected.
     pub fn known(&self) -> impl Iterator<Item = &Process> {
         self.lives.values().filter_map(|life| match &life.state {
             State::Known(process) => Some(process),
@@ -93,7 +91,7 @@ impl Processes {
         })
     }
 
-    /// Those that could not, and what the kernel says.
+    /// Processes that may not be inspected, with the kernel's error.
     pub fn unseen(&self) -> impl Iterator<Item = (&Process, &str)> {
         self.lives.values().filter_map(|life| match &life.state {
             State::Unseen(process, why) => Some((process, &**why)),
@@ -103,11 +101,11 @@ impl Processes {
 
     fn look_into(&self, id: u32) -> State {
         let process = Process { id, name: proc::name(id), ..Process::default() };
-        // The right to read this link is that to read those of descriptors. Reading `maps` can
-        // take less (CAP_PERFMON).
+        // Reading this link takes the same right as reading the links of descriptors. Reading
+        // `maps` may take less (CAP_PERFMON).
         let looked = std::fs::read_link(format!("/proc/{id}/exe"));
         match looked.and_then(|_| std::fs::read(format!("/proc/{id}/maps"))) {
-            // It has ended.
+            // The process has ended.
             Ok(maps) if maps.is_empty() => State::Begins,
             Ok(maps) => self.known_by(&maps, process),
             Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
@@ -132,7 +130,7 @@ impl Processes {
         let program = format!("/proc/{}/exe", process.id);
         let why = match elf_check::fits(Path::new(&program)) {
             Ok(()) => {
-                // The loader maps the C library after what is preloaded.
+                // The loader maps the C library after preloaded libraries.
                 let is_loaded = has(&|name| {
                     name.as_bytes().starts_with(b"libc.so") || name.as_bytes().starts_with(b"libc-")
                 });
@@ -150,7 +148,7 @@ impl Processes {
     }
 }
 
-/// The numbers of the sockets that `process` has.
+/// Inodes of the sockets of `process`.
 pub(super) fn sockets(process: u32) -> BTreeSet<u32> {
     let descriptors = std::fs::read_dir(format!("/proc/{process}/fd")).into_iter().flatten().flatten();
     let number = |link: &OsStr| {
@@ -165,7 +163,7 @@ fn image(process: u32) -> Image {
     [22, 26, 28].map(|field| stat.as_ref()?.field(field))
 }
 
-/// True if a line of `maps` ends with a path that `is` so: its sixth field.
+/// True if the path, the sixth field, of a line of `maps` satisfies `is`.
 fn is_mapped(maps: &[u8], mut is: impl FnMut(&[u8]) -> bool) -> bool {
     maps.split(|&b| b == b'\n').any(|line| {
         let mut rest = line;

@@ -1,4 +1,4 @@
-//! The kernel's sockets of TCP and UDP.
+//! TCP and UDP sockets of the kernel.
 
 use std::io;
 use std::ops::RangeInclusive;
@@ -6,13 +6,12 @@ use std::ops::RangeInclusive;
 use super::{Protocol, Socket};
 use crate::sock_diag::{self, CLOSE, CLOSE_WAIT, ESTABLISHED, LISTEN, SYN_SENT, SockDiag};
 
-/// Connections whose program is still to be told something, or may still say something.
+/// States of connections that may still transfer data.
 const CONNECTED: u32 = 1 << ESTABLISHED | 1 << SYN_SENT | 1 << CLOSE_WAIT;
-/// UDP's that are connected, and that are not.
+/// States of UDP sockets, connected and unconnected.
 const DATAGRAMS: u32 = 1 << ESTABLISHED | 1 << CLOSE;
 
-/// Those of this network namespace: listeners, which are few and cost little to ask
-/// for, or all.
+/// Sockets of this network namespace: listeners, which are few and cheap to query, or all.
 pub(super) fn sockets(diag: &mut SockDiag, all: bool) -> io::Result<Vec<Socket>> {
     let mut sockets = Vec::new();
     let mut ask = |protocol: Protocol, number: u8, states: u32| {
@@ -35,7 +34,7 @@ pub(super) fn sockets(diag: &mut SockDiag, all: bool) -> io::Result<Vec<Socket>>
     Ok(sockets)
 }
 
-/// Ports that the kernel chooses for sockets that name none.
+/// Ephemeral ports of the kernel.
 pub(super) fn chosen_ports() -> RangeInclusive<u16> {
     let text = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();
     let mut words = text.split_whitespace().map(str::parse);

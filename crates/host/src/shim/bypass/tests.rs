@@ -1,4 +1,4 @@
-//! Snapshots of real processes and sockets, in a namespace of their own.
+//! Tests with snapshots of real processes and sockets, in a network namespace.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::sock_diag::SockDiag;
 const OURS: &str = "10.7.0.2";
 const PEER: &str = "10.7.0.9";
 
-/// Sockets by which a program is found, and others; then it waits.
+/// Opens sockets that should be found and others, and waits.
 const PROGRAM: &str = "
 import socket, sys
 tcp, udp = socket.SOCK_STREAM, socket.SOCK_DGRAM
@@ -39,7 +39,7 @@ print('ready', flush=True)
 sys.stdin.read()
 ";
 
-/// The namespace, and the program in it.
+/// The namespaces, and the program.
 struct World {
     ours: Namespace,
     _clients: Namespace,
@@ -77,7 +77,7 @@ impl World {
         Detector::new(place, sockets::chosen_ports())
     }
 
-    /// The program as it is to one whose library is called `library`, with its sockets.
+    /// The program, inspected for a library of name `library`, with its sockets.
     fn process(&self, library: &str) -> Vec<Process> {
         let mut processes = Processes::new(std::process::id(), 0, Path::new(library));
         processes.look();
@@ -126,7 +126,7 @@ fn a_program_without_the_library_is_found_by_what_the_stack_should_have() {
             && said.ends_with(&line[line.len() - 90..])),
         "{said:#?}"
     );
-    // Each is told of once.
+    // Each is reported once.
     let sockets = world.sockets(true);
     assert!(!detector.wants_owners(&sockets) && detector.judge(&sockets, &processes).is_empty());
 }
@@ -138,7 +138,7 @@ fn the_library_decides_about_all_but_listeners_of_a_program_that_has_it() {
         return;
     };
     let mut detector = world.detector();
-    // Any library that the program has stands for ours.
+    // Any library that the program has loaded serves as the library.
     let processes = world.process("libc.so.6");
     assert!(processes.iter().all(|process| process.without.is_none()) && !Detector::wants_all(&processes));
     let sockets = world.sockets(false);

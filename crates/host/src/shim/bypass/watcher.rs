@@ -1,14 +1,12 @@
-//! A process that looks for sockets of a program's in the kernel.
+//! Process that looks for kernel sockets of a program.
 //!
-//! Looking into processes of other users takes rights that the stack's process has
-//! given up, as it takes input from the network. A copy of it, made before it opens
-//! anything, keeps those rights and no others. The copy reads `/proc`, asks the
-//! kernel for sockets, takes no input but the stack's place, and writes events to a
-//! socket pair. It ends with the stack's process.
+//! Inspecting processes of other users takes privileges that the stack's process has dropped,
+//! because it handles network input. A forked copy, made before the stack opens anything, keeps
+//! only those privileges. It reads `/proc`, queries sockets, accepts no input except the stack's
+//! addresses, and writes events to a socket pair. It ends with the stack's process.
 //!
-//! The kernel does not count it among the children that wait(2) tells of: its end
-//! is announced by no signal (clone(2), `__WCLONE`).
-//! Source: clone(2), ptrace(2) (`PTRACE_MODE_READ_FSCREDS`), capabilities(7).
+//! wait(2) does not report it, because its end raises no signal (clone(2), `__WCLONE`). Source:
+//! clone(2), ptrace(2) (`PTRACE_MODE_READ_FSCREDS`), capabilities(7).
 
 use std::collections::BTreeSet;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -26,31 +24,32 @@ use crate::proc;
 use crate::sandbox::{self, Duty};
 use crate::sock_diag::SockDiag;
 
-/// That process, as the stack's has it.
+/// Handle of the watcher process.
 #[derive(Debug)]
 pub struct Watcher {
     process: Pid,
     told: UnixStream,
-    /// A line that is not whole yet.
+    /// Start of an incomplete line.
     bytes: Vec<u8>,
     is_over: bool,
 }
 
-/// Its name in `ps`.
+/// Process name.
 const NAME: &std::ffi::CStr = c"greenwave-watch";
-/// Looks at the beginning, when programs start what they need, and from one to the next.
+/// Number of snapshots at the start, when programs open their sockets, and intervals between
+/// snapshots.
 const LOOKS_FIRST: u32 = 10;
 const STEP_FIRST: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 const STEP: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
-/// Processes that are told of for anything but sockets.
+/// Maximum number of processes reported for anything but sockets.
 const TOLD_MAX: usize = 1024;
 
 impl Watcher {
-    /// Starts it, while this process has no thread but this one, for programs into which
-    /// `library` is preloaded. It gives up what it does not need, if it `is_confined`.
+    /// Starts the process, while this one has a single thread, for programs with `library`
+    /// preloaded. It drops privileges and system calls if it `is_confined`.
     ///
     /// # Errors
-    /// There are other threads; the kernel's.
+    /// There are other threads; or an error of the kernel.
     pub fn start(library: &Path, is_confined: bool) -> io::Result<Self> {
         let this = std::process::id();
         if proc::threads(this).count() != 1 {
@@ -58,8 +57,8 @@ impl Watcher {
         }
         let (told, tells) = UnixStream::pair()?;
         told.set_nonblocking(true)?;
-        // SAFETY: no memory, thread or signal is shared, so this is fork(2) without its
-        // signal; the only thread there is goes on in both, and holds no lock.
+        // SAFETY: no memory, thread or signal is shared, so this is fork(2) without its signal; the
+        // only thread continues in both processes, and holds no lock.
         let process = unsafe { libc::syscall(libc::SYS_clone, 0, 0, 0, 0, 0) };
         let process = i32::try_from(process).ok().filter(|process| *process >= 0);
         match process.map(Pid::from_raw) {
@@ -68,27 +67,27 @@ impl Watcher {
             Some(None) => {
                 drop(told);
                 let ends = std::panic::catch_unwind(move || watch(tells, this, library, is_confined));
-                // SAFETY: it ends this copy, and runs nothing that the original has left to do.
+                // SAFETY: it ends this copy without running exit handlers of the original.
                 unsafe { libc::_exit(i32::from(ends.is_err())) }
             }
         }
     }
 
-    /// Its number.
+    /// Process number.
     #[must_use]
     pub fn process(&self) -> Pid {
         self.process
     }
 
-    /// Tells it where the stack is: from now on it looks.
+    /// Sends the stack's addresses and routes, which starts the search.
     ///
     /// # Errors
-    /// It has ended.
+    /// The process has ended.
     pub fn set_place(&mut self, place: &Routes) -> io::Result<()> {
         self.told.write_all(message::of_place(place).as_bytes())
     }
 
-    /// Reports since then.
+    /// Events since the last call.
     pub fn look(&mut self) -> Vec<Event> {
         let mut chunk = [0; 4096];
         while !self.is_over {
@@ -105,7 +104,7 @@ impl Watcher {
         String::from_utf8_lossy(&lines).lines().filter_map(Event::parse).collect()
     }
 
-    /// True if it has ended, and nothing more is told.
+    /// True if the process has ended; no more events follow.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.is_over
@@ -116,8 +115,7 @@ impl Drop for Watcher {
     fn drop(&mut self) {
         let _ = kill_process(self.process, Signal::KILL);
         let mut status = 0;
-        // SAFETY: waits for a child of ours that is waited for nowhere else; the kernel writes
-        // the status.
+        // SAFETY: waits for a child that is waited for nowhere else; the kernel writes the status.
         unsafe { libc::waitpid(self.process.as_raw_nonzero().get(), &raw mut status, libc::__WALL) };
     }
 }
@@ -155,14 +153,14 @@ fn watch(mut tells: UnixStream, parent: u32, library: &Path, is_confined: bool) 
         }
         let step = if looks < LOOKS_FIRST { STEP_FIRST } else { STEP };
         let mut ready = [PollFd::new(&tells, PollFlags::IN)];
-        // No more input comes: readable means that the stack's process has ended.
+        // No further input is expected: readable means that the stack's process has ended.
         if !matches!(poll(&mut ready, Some(&step)), Ok(0) | Err(rustix::io::Errno::INTR)) {
             return;
         }
     }
 }
 
-/// Lets go of what is the stack's.
+/// Detaches this process from the stack's descriptors, signals and output.
 fn begin(tells: &UnixStream, parent: u32) -> io::Result<()> {
     set_parent_process_death_signal(Some(Signal::KILL))?;
     if getppid().is_none_or(|now| now.as_raw_nonzero().get().unsigned_abs() != parent) {
@@ -173,7 +171,7 @@ fn begin(tells: &UnixStream, parent: u32) -> io::Result<()> {
         // SAFETY: ignores a signal that is meant for the stack's process, whose end is this one's.
         unsafe { libc::signal(signal, libc::SIG_IGN) };
     }
-    // A reader of the program's output gets its end although this copy lives on.
+    // A reader of the program's output must see its end although this copy lives on.
     let null = std::fs::File::options().read(true).write(true).open("/dev/null")?;
     for standard in 0..3 {
         // SAFETY: this copy uses its standard descriptors for nothing else.
@@ -192,7 +190,7 @@ fn begin(tells: &UnixStream, parent: u32) -> io::Result<()> {
 fn blind(tells: &mut UnixStream, e: &io::Error) {
     let why = e.to_string();
     let why = why.split(" (os error").next().unwrap_or_default().to_owned();
-    // If this fails, the stack's process has ended.
+    // Fails only if the stack's process has ended.
     let _ = tells.write_all(Event::Blind { why }.line().as_bytes());
 }
 

@@ -1,19 +1,19 @@
-//! An ELF file as far as its program headers describe how it is loaded.
+//! Program headers of an ELF file.
 //!
-//! Reads 64-bit files in our byte order. Of others only the machine is known.
-//! Sections are not read: a program may lack them.
-//! Source: elf(5); Go, `debug/buildinfo` and `cmd/link` (the build ID's note).
+//! Reads 64-bit files in the host's byte order. For other files only the machine is known. Sections
+//! are not read, because a program may lack them. Source: elf(5); Go, `debug/buildinfo` and
+//! `cmd/link` (the build ID's note).
 
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-/// See the module.
+/// An ELF file.
 #[derive(Debug)]
 pub(super) struct Elf {
     file: File,
     pub machine: Machine,
-    /// `e_type`; 0 where the machine is not ours.
+    /// `e_type`; 0 if class or byte order differ from the host's.
     kind: u16,
     segments: Vec<Segment>,
 }
@@ -55,16 +55,16 @@ const DT_NEEDED: u64 = 1;
 const HEADER: usize = 64;
 /// `struct Elf64_Phdr`.
 const SEGMENT: usize = 56;
-/// Bytes of a loader's name, of notes, or of a dynamic section that are read.
+/// Maximum length read of a loader's name, notes or a dynamic section, in bytes.
 const PART_MAX: u64 = 64 * 1024;
-/// Bytes of writable data that are searched for Go's build information.
+/// Maximum length of writable data searched for Go's build information, in bytes.
 const DATA_MAX: u64 = 64 << 20;
 /// A multiple of [`GO_ALIGN`].
 const CHUNK: u64 = 1 << 20;
 const GO_ALIGN: usize = 16;
 
 impl Elf {
-    /// The ELF file `file`; none where it is not one.
+    /// Reads `file`; none if it is no ELF file.
     ///
     /// # Errors
     /// The file cannot be read.
@@ -82,7 +82,7 @@ impl Elf {
             return Ok(Some(Self { file, machine, kind: 0, segments: Vec::new() }));
         }
         let (start, size, count) = (long(&head, 32), half(&head, 54), half(&head, 56));
-        // The kernel runs no program whose headers are of another size, or more than that.
+        // The kernel runs no program with program headers of another size, or longer than that.
         let len = (SEGMENT * usize::from(count)) as u64;
         let table = match usize::from(size) == SEGMENT && len <= PART_MAX {
             true => read(&file, start, len)?,
@@ -99,12 +99,12 @@ impl Elf {
         Ok(Some(Self { kind: half(&head, 16), machine, segments, file }))
     }
 
-    /// True if it is a program or a shared library, and not an object file or a core.
+    /// True for a program or a shared library, false for an object file or a core.
     pub fn is_loadable(&self) -> bool {
         matches!(self.kind, ET_EXEC | ET_DYN)
     }
 
-    /// The loader; none where it is linked statically, or a library.
+    /// Path of the dynamic loader; none if statically linked, or a library.
     pub fn loader(&self) -> Option<Vec<u8>> {
         let mut name = self.parts(PT_INTERP).next()?;
         while name.last() == Some(&0) {
@@ -113,7 +113,7 @@ impl Elf {
         Some(name)
     }
 
-    /// True if it needs any library: without one, its system calls are its own.
+    /// True if it needs any library: without one, it makes direct system calls.
     pub fn needs_library(&self) -> bool {
         let tags = |part: Vec<u8>| {
             let tags: Vec<_> = part.chunks_exact(16).map(|entry| long(entry, 0)).collect();
@@ -122,17 +122,17 @@ impl Elf {
         self.parts(PT_DYNAMIC).flat_map(tags).any(|tag| tag == DT_NEEDED)
     }
 
-    /// True if Go has compiled it: its build ID is in a note, and its build
-    /// information in writable data, either of which may have been left out.
+    /// True if compiled by Go: it has a build ID note, or build information in writable data.
+    /// Either may be stripped.
     pub fn is_go(&self) -> bool {
         self.find_note(|note| (note.name == b"Go").then_some(())).is_some() || self.has_go_build_information()
     }
 
-    /// The first result of `look` at a note.
+    /// First result of `look` at a note.
     pub fn find_note<T>(&self, mut look: impl FnMut(Note<'_>) -> Option<T>) -> Option<T> {
         self.segments.iter().filter(|segment| segment.kind == PT_NOTE).find_map(|segment| {
             let notes = self.part(segment);
-            // Others are laid out as with 4, whatever they say.
+            // Any other alignment means 4.
             let align = if segment.align == 8 { 8 } else { 4 };
             let mut rest = &notes[..];
             while let Some((note, next)) = note(rest, align) {
@@ -149,19 +149,19 @@ impl Elf {
         self.segments.iter().filter(move |segment| segment.kind == kind).map(|segment| self.part(segment))
     }
 
-    /// The part of it that exists.
+    /// Content of a segment, as far as it is in the file.
     fn part(&self, segment: &Segment) -> Vec<u8> {
         read(&self.file, segment.offset, segment.size.min(PART_MAX)).unwrap_or_default()
     }
 
     fn has_go_build_information(&self) -> bool {
-        // In two parts, so that our own data does not hold it.
+        // Split, so that this program's own data does not contain it.
         let magic = [&b"\xff Go build"[..], b"inf:"].concat();
         let writable =
             |segment: &&Segment| segment.kind == PT_LOAD && segment.flags & PF_W != 0 && segment.size > 0;
         self.segments.iter().filter(writable).any(|segment| {
             let end = segment.offset.saturating_add(segment.size.min(DATA_MAX));
-            // None where no file is that long.
+            // None if the offset overflows.
             let mut next = segment.offset.checked_next_multiple_of(GO_ALIGN as u64);
             while let Some(at) = next.filter(|at| *at < end) {
                 let chunk = read(&self.file, at, CHUNK.min(end - at)).unwrap_or_default();
@@ -197,7 +197,7 @@ impl std::fmt::Display for Machine {
     }
 }
 
-/// The first of these notes, and the rest of them.
+/// First note, and the bytes after it.
 fn note(bytes: &[u8], align: usize) -> Option<(Note<'_>, &[u8])> {
     const HEADER: usize = 12;
     let header = bytes.get(..HEADER)?;
@@ -213,7 +213,7 @@ fn note(bytes: &[u8], align: usize) -> Option<(Note<'_>, &[u8])> {
     Some((note, next.unwrap_or_default()))
 }
 
-/// As many of `len` bytes at `at` as there are.
+/// Reads `len` bytes at `at`, or fewer at the end of the file.
 fn read(file: &File, at: u64, len: u64) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; usize::try_from(len).unwrap_or(0)];
     let mut have = 0;
@@ -254,7 +254,7 @@ mod tests {
             let Some(elf) = Elf::read(File::open(&file).unwrap()).unwrap() else { continue };
             let _ = (elf.is_loadable(), elf.loader(), elf.needs_library(), elf.is_go());
         }
-        // Sizes beyond all bounds: of headers, and how many there are.
+        // Out-of-range sizes and counts of program headers.
         for at in [54..56, 56..58, 54..58] {
             let mut odd = whole[..4096].to_vec();
             odd[at].fill(0xff);
@@ -267,7 +267,8 @@ mod tests {
 
     #[test]
     fn segments_at_the_end_of_all_offsets_are_empty() {
-        // `e_phoff` 64, `e_phentsize` 56, `e_phnum` 1; the header's bytes all ones but type and flags.
+        // `e_phoff` 64, `e_phentsize` 56, `e_phnum` 1; the program header is all ones except type
+        // and offset.
         let mut bytes = std::fs::read("/proc/self/exe").unwrap()[..HEADER].to_vec();
         bytes[32..40].copy_from_slice(&64_u64.to_ne_bytes());
         bytes[54..58].copy_from_slice(&[56_u16.to_ne_bytes(), 1_u16.to_ne_bytes()].concat());
@@ -292,7 +293,7 @@ mod tests {
         assert!(elf.is_loadable() && elf.needs_library() && !elf.is_go());
         let loader = elf.loader().expect("tests are linked dynamically");
         assert!(std::path::Path::new(std::str::from_utf8(&loader).unwrap()).exists());
-        // The C library says with which kernel it may run (GNU, type 1).
+        // The C library has a note with its minimum kernel version (GNU, type 1).
         let abi = elf.find_note(|note| (note.name == b"GNU" && note.kind == 1).then_some(note.content.len()));
         assert_eq!(abi, Some(16));
     }

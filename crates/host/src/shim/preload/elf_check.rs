@@ -1,11 +1,9 @@
-//! Which file a program is, and whether a library can be preloaded into it.
+//! Lookup of a program's file, and a check that a library can be preloaded into it.
 //!
-//! The loader preloads into programs that are linked dynamically, with the C
-//! library that we are linked with, and that gain no rights by being started.
-//! What Go has compiled is loaded and calls the kernel itself all the same, as
-//! does what needs no library at all.
-//! Whatever else would start and serve on the kernel's TCP without a word.
-//! Source: ld.so(8), elf(5), execve(2).
+//! The loader preloads into dynamically linked programs with the same C library that gain no
+//! privileges on execve(2). Go programs, and programs without any library, load it but make direct
+//! system calls. Any such program would silently use the kernel's TCP. Source: ld.so(8), elf(5),
+//! execve(2).
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -19,35 +17,35 @@ use rustix::fs::{Access, StatVfsMountFlags, access, statvfs};
 
 use super::elf::{Elf, Machine};
 
-/// Why nothing can be preloaded into a program.
+/// Reason why nothing can be preloaded into a program.
 #[derive(Debug)]
 pub enum NotPreloadable {
-    /// No file is what a shell would take the name for.
+    /// No file has this name, or none in `PATH`.
     NotThere(OsString),
-    /// The file is no program, or not one for us.
+    /// The file is not executable by this user.
     NotRunnable(PathBuf),
-    /// It may not be read.
+    /// The file cannot be read.
     Unread(PathBuf, io::Error),
-    /// It runs with more rights than ours; how it gets them.
+    /// The program gains privileges; how.
     Gains(PathBuf, &'static str),
-    /// A script whose interpreter is a script, and so on.
+    /// Nested script interpreters beyond [`SCRIPTS_MAX`].
     Scripts(OsString),
     /// Neither a program nor a script.
     Neither(PathBuf),
-    /// Linked statically.
+    /// Statically linked.
     Static(PathBuf),
-    /// Another loader than ours, this one.
+    /// The program needs this other loader.
     Loader(PathBuf, String),
-    /// For another machine than ours: its, and ours.
+    /// Built for another machine: the program's, and this one.
     Foreign(PathBuf, String, String),
-    /// Compiled by Go, whose programs ask the kernel past the C library.
+    /// Compiled by Go, whose programs make system calls without the C library.
     Go(PathBuf),
-    /// Linked with no library, so that it asks the kernel itself.
+    /// Linked with no library, so that it makes direct system calls.
     NoLibrary(PathBuf),
 }
 
 impl NotPreloadable {
-    /// The same in a word.
+    /// Short form, for tables.
     #[must_use]
     pub fn word(&self) -> &'static str {
         match self {
@@ -65,7 +63,7 @@ impl NotPreloadable {
         }
     }
 
-    /// The same of a program that runs.
+    /// Form for a running program.
     #[must_use]
     pub fn clause(&self) -> String {
         match self {
@@ -80,7 +78,7 @@ impl NotPreloadable {
         }
     }
 
-    /// What to do about it.
+    /// Advice for the user.
     #[must_use]
     pub fn advice(&self) -> String {
         match self {
@@ -150,15 +148,15 @@ impl fmt::Display for NotPreloadable {
 
 impl std::error::Error for NotPreloadable {}
 
-/// Interpreters of interpreters that are followed.
+/// Maximum depth of script interpreters.
 const SCRIPTS_MAX: usize = 4;
 /// Bytes of a script's first line that the kernel reads.
 const LINE_MAX: u64 = 256;
 
-/// The file that `name` means to a shell, into which a library can be preloaded.
+/// File that a shell would run for `name`, if a library can be preloaded into it.
 ///
 /// # Errors
-/// There is none, or it cannot.
+/// There is no such file, or no library can be preloaded.
 pub fn find(name: &OsStr) -> Result<PathBuf, NotPreloadable> {
     let found = if name.as_bytes().contains(&b'/') {
         Some(PathBuf::from(name)).filter(|path| path.exists())
@@ -173,17 +171,17 @@ pub fn find(name: &OsStr) -> Result<PathBuf, NotPreloadable> {
     Ok(found)
 }
 
-/// Whether a library can be preloaded into `program`, a file that may be run.
+/// Checks that a library can be preloaded into the executable file `program`.
 ///
 /// # Errors
-/// It cannot.
+/// The reason why not.
 pub fn fits(program: &Path) -> Result<(), NotPreloadable> {
     let mut file = program.to_owned();
     for _ in 0..SCRIPTS_MAX {
         match interpreter(&head(&file)?) {
             Some(interpreter) => file = interpreter,
             None => {
-                // Of a script's own rights the kernel takes no notice.
+                // The kernel ignores setuid bits of scripts.
                 gains_nothing(&file)?;
                 return loads(&file);
             }
@@ -192,13 +190,13 @@ pub fn fits(program: &Path) -> Result<(), NotPreloadable> {
     Err(NotPreloadable::Scripts(program.as_os_str().to_owned()))
 }
 
-/// Whether `file` is one that we may run.
+/// True if this user may execute `file`.
 #[must_use]
 pub fn is_program(file: &Path) -> bool {
     file.is_file() && access(file, Access::EXEC_OK).is_ok()
 }
 
-/// The program `name` of a folder in `PATH`.
+/// Path of program `name` in `PATH`.
 fn in_path(name: &OsStr) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| is_program(file))
@@ -215,22 +213,21 @@ fn head(file: &Path) -> Result<Vec<u8>, NotPreloadable> {
     Ok(head)
 }
 
-/// The program that runs a script: the interpreter that its first line names,
-/// or the one that env(1) finds where that is the interpreter.
+/// Interpreter of a script: the one in its first line, or the program that env(1) would run.
 fn interpreter(head: &[u8]) -> Option<PathBuf> {
     let line = head.strip_prefix(b"#!")?.split(|&b| b == b'\n').next()?;
     let mut words = line.split(|b| b.is_ascii_whitespace()).filter(|word| !word.is_empty());
     let first = Path::new(OsStr::from_bytes(words.next()?));
-    // Options and variables come before the program's name.
+    // Options and variables precede the program's name.
     let name = words.find(|word| !word.starts_with(b"-") && !word.contains(&b'='));
     let found = name.filter(|_| first.ends_with("env")).and_then(|name| in_path(OsStr::from_bytes(name)));
     Some(found.unwrap_or_else(|| first.to_owned()))
 }
 
-/// Refuses a program that runs with more rights than ours.
+/// Refuses a program that gains privileges.
 fn gains_nothing(file: &Path) -> Result<(), NotPreloadable> {
     const SETUID: u32 = 0o4000;
-    /// Without the group's right to run it the bit means something else.
+    /// Without the group's execute bit, setgid has another meaning.
     const SETGID: u32 = 0o2010;
     let of = file.metadata().map_err(|e| NotPreloadable::Unread(file.to_owned(), e))?;
     let (user, group) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
@@ -251,17 +248,17 @@ fn has_capabilities(file: &Path) -> bool {
     rustix::fs::getxattr(file, "security.capability", &mut [0_u8; 64][..]).is_ok()
 }
 
-/// Loading of an ELF file.
+/// Machine and loader of an ELF file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Loading {
     machine: Machine,
-    /// The loader; none: linked statically.
+    /// Path of the loader; none: statically linked.
     loader: Option<Vec<u8>>,
 }
 
 impl Loading {
-    /// Whether what is loaded into `ours` is loaded into this, too. Ours may be
-    /// linked statically, and the library is glibc's all the same.
+    /// True if a library for `ours` can be loaded here. `ours` may be statically linked; the
+    /// library is glibc's anyway.
     fn is_loaded_as(&self, ours: &Self) -> bool {
         let is_glibc = |loader: &[u8]| {
             loader.rsplit(|&b| b == b'/').next().is_some_and(|name| name.starts_with(b"ld-linux"))
@@ -278,7 +275,7 @@ fn elf(file: &Path) -> Result<Elf, NotPreloadable> {
     elf.ok_or_else(|| NotPreloadable::Neither(file.to_owned()))
 }
 
-/// Refuses a program whose loader is not ours, or that does not call the C library.
+/// Refuses a program with another loader, or one that does not call the C library.
 fn loads(file: &Path) -> Result<(), NotPreloadable> {
     let program = elf(file)?;
     let ours = elf(Path::new("/proc/self/exe"))?;
@@ -306,7 +303,7 @@ fn loads(file: &Path) -> Result<(), NotPreloadable> {
     }
 }
 
-/// Looks at a program that is `bytes`.
+/// Fuzzes the ELF reader with a file of `bytes`.
 #[cfg(any(test, fuzzing))]
 pub(in crate::shim) fn fuzz(bytes: &[u8]) {
     use std::io::Write as _;

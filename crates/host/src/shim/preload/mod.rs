@@ -1,13 +1,10 @@
-//! The library that is preloaded into programs: where it lies, whether it is
-//! ours, whether the loader takes it, and into what ([`fit`]).
+//! Preloaded library: lookup, verification, and a trial load.
 //!
-//! Any library could be preloaded, and the program would serve on the kernel's
-//! TCP; so ours shows of which build it is, in a note, and is read before it is
-//! loaded into anything. Where root runs it, only root may write it
-//! ([`trust`]). The loader says of a library that it cannot load one line and starts the
-//! program without it. So this is tried, on a program that does nothing else,
-//! before one that serves is started.
-//! Source: ld.so(8), elf(5).
+//! Any library could be preloaded, and the program would silently use the kernel's TCP. The
+//! library's build identifier, an ELF note, is therefore checked before it is loaded. If root runs
+//! it, only root may be able to write it ([`trust`]). The loader reports a library that it cannot
+//! load on stderr and starts the program anyway, so the library is first loaded into a trivial
+//! program. Programs are checked in [`elf_check`]. Source: ld.so(8), elf(5).
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -26,42 +23,42 @@ mod trust;
 
 use elf::Elf;
 
-/// `libgreenwave.so`, found.
+/// Verified path of `libgreenwave.so`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Library(PathBuf);
 
-/// The environment variable that says where it is.
+/// Environment variable with the library's path.
 const PLACE: &str = "GREENWAVE_LIB";
-/// The loader's.
+/// Environment variable of the loader.
 const PRELOAD: &str = "LD_PRELOAD";
-/// The program that it is tried on, and what shows there what is loaded.
+/// Trial program, and the file with its mappings.
 const SHOWS: [&str; 2] = ["cat", "/proc/self/maps"];
 
-/// Why nothing can be preloaded.
+/// Reason why nothing can be preloaded.
 #[derive(Debug)]
 pub enum PreloadError {
-    /// The library is not there, or may not be read.
+    /// The library does not exist, or cannot be read.
     NotThere(PathBuf, io::Error),
-    /// The file is not a shared library; what it is.
+    /// The file is no shared library; what it is.
     NotLibrary(PathBuf, &'static str),
-    /// For another machine than this program: its, and ours.
+    /// Built for another machine: the library's, and this one.
     Foreign(PathBuf, String, String),
-    /// Some other library.
+    /// Another library.
     Stranger(PathBuf),
-    /// Others than root could write it; how.
+    /// Users other than root could write it; how.
     Exposed(PathBuf, String),
-    /// The file that `$GREENWAVE_LIB` names is wrong.
+    /// Error in the file that `$GREENWAVE_LIB` names.
     Variable(Box<PreloadError>),
-    /// The loader would take the path for several.
+    /// The loader would split the path.
     Separated(PathBuf),
-    /// Of another build than this program.
+    /// Built with another build of this program.
     OtherBuild(PathBuf),
-    /// The loader, or the program that it was tried on, says this.
+    /// Error message of the loader, or of the trial program.
     NotLoaded(PathBuf, String),
 }
 
 impl PreloadError {
-    /// What to do about it.
+    /// Advice for the user.
     #[must_use]
     pub fn advice(&self) -> String {
         match self {
@@ -111,13 +108,11 @@ impl fmt::Display for PreloadError {
 impl std::error::Error for PreloadError {}
 
 impl Library {
-    /// The one at `given`, or else where `$GREENWAVE_LIB` says, or beside this
-    /// program.
+    /// Library at `given`, else at `$GREENWAVE_LIB`, else beside this program.
     ///
     /// # Errors
-    /// It is not there, is not our library of this build, could be written by
-    /// others than root where root runs it, or has a name that the loader would
-    /// misread.
+    /// It does not exist, is not the library of this build, is writable by users other than root
+    /// when root runs it, or has a path that the loader would split.
     pub fn find(given: Option<&Path>) -> Result<Self, PreloadError> {
         if let Some(given) = given {
             return Self::at(given);
@@ -134,11 +129,11 @@ impl Library {
     fn at(path: &Path) -> Result<Self, PreloadError> {
         let not_there = |e| PreloadError::NotThere(path.to_owned(), e);
         let path = std::fs::canonicalize(path).map_err(not_there)?;
-        // The loader takes both for what separates libraries (ld.so(8)).
+        // The loader treats both as separators (ld.so(8)).
         if path.to_string_lossy().contains([' ', ':']) {
             return Err(PreloadError::Separated(path));
         }
-        // Opening a pipe would wait for its other end.
+        // Opening a FIFO would block.
         match std::fs::metadata(&path).map_err(not_there)? {
             of if of.is_dir() => return Err(PreloadError::NotLibrary(path, "a directory")),
             of if !of.is_file() => return Err(PreloadError::NotLibrary(path, "not a file")),
@@ -160,7 +155,7 @@ impl Library {
             (note.name == NOTE_OWNER && note.kind == NOTE_KIND).then_some(note.content == BUILD.as_bytes())
         }) {
             None => return Err(PreloadError::Stranger(path)),
-            // This program, and tests of it, have the note as well.
+            // This program, and its tests, have the note as well.
             Some(_) if library.loader().is_some() => {
                 return Err(PreloadError::NotLibrary(path, "a program"));
             }
@@ -173,13 +168,13 @@ impl Library {
         }
     }
 
-    /// Where it is.
+    /// Path of the library.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.0
     }
 
-    /// Has `command` start with it, before what is preloaded already.
+    /// Adds the library to `command`'s LD_PRELOAD, before others.
     pub fn preload<'a>(&self, command: &'a mut Command) -> &'a mut Command {
         let mut preload = self.0.as_os_str().to_owned();
         if let Some(others) = std::env::var_os(PRELOAD).filter(|others| !others.is_empty()) {
@@ -189,8 +184,8 @@ impl Library {
         command.env(PRELOAD, preload)
     }
 
-    /// Starts a program with it that ends at once; what it could not be tried
-    /// on, if so.
+    /// Loads the library into a program that ends at once; returns the reason if that could not be
+    /// tried.
     ///
     /// # Errors
     /// The loader does not load it, or it is of another build.
@@ -200,7 +195,7 @@ impl Library {
             Err(unfit) => return Ok(Some(unfit)),
         };
         let mut command = Command::new(program);
-        // Of no desk: the program asks nothing.
+        // No server has this number: the program sends no request.
         command.arg(SHOWS[1]).env(VARIABLE, client::variable(0, &Key::default()));
         let out = self.preload(&mut command).stdin(Stdio::null()).output();
         let not = |said: String| PreloadError::NotLoaded(self.0.clone(), said);
@@ -218,7 +213,7 @@ impl Library {
     }
 }
 
-/// Whether `path` is among the files that `maps` shows (proc_pid_maps(5)).
+/// True if `path` is among the files in `maps` (proc_pid_maps(5)).
 fn shows(maps: &[u8], path: &Path) -> bool {
     let path = OsString::from(path).into_encoded_bytes();
     maps.split(|&b| b == b'\n').any(|line| line.ends_with(&path))
@@ -228,7 +223,7 @@ fn shows(maps: &[u8], path: &Path) -> bool {
 mod tests {
     use super::*;
 
-    /// The C library that this test uses.
+    /// Path of this test's C library.
     fn libc() -> PathBuf {
         let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
         let line = maps.lines().find(|line| line.ends_with("/libc.so.6")).expect("we are linked dynamically");

@@ -1,10 +1,10 @@
-//! True if others than root could change a library that root's programs load.
+//! File permissions check: root's programs must not load a library that other users could change.
 //!
-//! Root and the owner of this program are trusted: they could change this program as
-//! well. The library belongs to one of them, no other group and not everybody may write
-//! it, and no other user can put another file in its place: the folders on its path
-//! belong to them as well, with the sticky bit where everybody may write.
-//! Source: sudo's plugins (sudo.conf(5)), `StrictModes` of sshd_config(5).
+//! Root and the owner of this program are trusted, because they could change this program as well.
+//! The library must belong to one of them and be writable by no other group and not by all. No
+//! other user may be able to replace it: the directories on its path belong to them as well, with
+//! the sticky bit if they are world-writable. Source: sudo's plugins (sudo.conf(5)), `StrictModes`
+//! of sshd_config(5).
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
@@ -25,8 +25,8 @@ const GROUP_WRITES: u32 = 0o020;
 const OTHERS_WRITE: u32 = 0o002;
 const STICKY: u32 = 0o1000;
 
-/// The file or folder by which others than root could change `library`, and
-/// how; none where it is not root that runs this.
+/// File or directory by which other users could change `library`, and how; none unless root runs
+/// this.
 pub(super) fn exposure(library: &Path) -> Option<(PathBuf, String)> {
     if !geteuid().is_root() {
         return None;
@@ -45,8 +45,8 @@ impl Rights {
         Self { user: file.uid(), group: file.gid(), mode: file.mode(), is_folder: file.is_dir() }
     }
 
-    /// Way in which a user other than root and the owner of `this` program may change it.
-    /// `unmapped` stands for users that have no number in this user namespace.
+    /// Reason why a user other than root and the owner of `this` program may change it. `unmapped`
+    /// is the number of users without one in this user namespace.
     fn exposed(self, this: Self, unmapped: Option<u32>) -> Option<String> {
         let mode = self.mode & 0o7777;
         if self.user != 0 && self.user != this.user && Some(self.user) != unmapped {
@@ -57,14 +57,14 @@ impl Rights {
             return Some(format!("world-writable (mode {mode:04o})"));
         }
         let is_ours = self.group == 0 || this.mode & GROUP_WRITES != 0 && self.group == this.group;
-        // A group that may write a folder, such as staff in /usr/local, is meant to.
+        // A group that may write a directory, such as staff in /usr/local, is intended to.
         (self.mode & GROUP_WRITES != 0 && !self.is_folder && !is_ours)
             .then(|| format!("writable by group {} (mode {mode:04o})", self.group))
     }
 }
 
-/// The number that the kernel gives to users that have none in this user
-/// namespace; none where every user has one. Source: user_namespaces(7).
+/// Number that the kernel shows for users unmapped in this user namespace; none if all are mapped.
+/// Source: user_namespaces(7).
 fn unmapped_user() -> Option<u32> {
     let map = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
     let every: [&str; 3] = ["0", "0", "4294967295"];

@@ -1,68 +1,70 @@
-//! One outbox: the order of accesses that keeps its bytes whole.
+//! Protocol of one send buffer: the order of memory accesses.
 //!
-//! A word says whose the outbox is, whether it is closed, which of its bytes are
-//! written and not taken, and whether the stack is taking them. Who writes holds the lock, or goes through the
-//! pair: nobody waits, so nobody who is killed is waited for. He copies his bytes behind the written
-//! ones and then moves their end by exchanging the whole word, which fails if the
-//! outbox was closed meanwhile or is another connection's now. The stack alone takes,
-//! and closes: what it takes after it has closed is all that was written before. Who copies is told of
-//! nothing until he exchanges the word, and one that was closed and opened meanwhile is the same: what must
-//! not happen under him, as memory that goes back, the stack does while it has the lock.
+//! A state word has the connection's generation, a closed bit, a taking bit, and the start and end
+//! of unread bytes. A writer takes the lock or uses the pair: no process waits, so a killed process
+//! blocks none. It copies its bytes after the unread ones and then moves the end by
+//! compare-and-exchange of the word, which fails if the buffer was closed meanwhile or belongs to
+//! another connection. Only the stack reads and closes; a read after closing returns all bytes
+//! written before. A writer sees a change only when it exchanges the word, and misses a close
+//! followed by an open. The stack therefore holds the lock for changes that must not happen during
+//! a copy, such as releasing memory.
 //!
-//! Bytes are taken back when the stack sleeps, but never while it takes: it sets a bit of the word before it
-//! reads, and clears it when it moves the start. Without the bit a write of the same length, after one that
-//! was taken back, would give the word that the stack has read, and the stack would take the bytes of the first.
+//! A writer withdraws its bytes if the stack sleeps, but never during a read: the stack sets the
+//! taking bit before it reads and clears it when it moves the start. Without the bit, a withdrawn
+//! write followed by one of the same length would restore the word that the stack has read, and the
+//! stack would return the withdrawn bytes.
 //!
-//! The lock says which process has it. One that ends with the lock leaves it locked: the stack breaks that
-//! lock when the next connection begins. A lock whose process lives is not broken, as that process may
-//! yet copy: the outbox stays closed, and the connection takes the pair.
-//! [`Memory`] keeps the order apart from where the bytes lie, so that the same code runs in
-//! shared memory and under loom, which tries every order of accesses.
+//! The lock has its holder's process number. If the holder dies, the stack breaks the lock when the
+//! next connection begins. The lock of a live process is not broken, because it may still copy: the
+//! buffer stays closed, and the connection uses the pair.
+//!
+//! [`Memory`] separates the protocol from the memory, so that the same code runs in shared memory
+//! and under loom, which tries all orders of accesses.
 
-/// Where an outbox lies, and the flag of the stack that empties it.
+/// Memory of a send buffer, and the sleep flag of its stack.
 pub(super) trait Memory {
-    /// Bytes that it holds.
+    /// Capacity in bytes.
     const BYTES: usize;
 
-    /// The word, acquired.
+    /// Loads the word (acquire).
     fn word(&self) -> u64;
-    /// Sets it if it is still `from`, acquired and released.
+    /// Replaces the word if it is `from` (acquire and release).
     fn exchange(&self, from: u64, to: u64) -> Result<(), u64>;
-    /// Sets bits, likewise; the word that has them.
+    /// Sets bits (acquire and release); returns the new word.
     fn set(&self, bits: u64) -> u64;
-    /// Clears bits, likewise.
+    /// Clears bits (acquire and release).
     fn clear(&self, bits: u64);
-    /// Takes the lock for `holder`, not 0, if nobody has it. Either this sees the word as
-    /// [`begin`] has left it, or [`begin`] sees this holder: both sides order the one before the other.
+    /// Takes the lock for `holder`, not 0, if it is free. Either this process sees the word of
+    /// [`begin`], or [`begin`] sees this holder: both sides are sequentially consistent.
     fn lock(&self, holder: u32) -> bool;
-    /// The holder of the lock, 0 if nobody has it; see [`lock`](Self::lock).
+    /// Holder of the lock, 0 if it is free; see [`lock`](Self::lock).
     fn holder(&self) -> u32;
-    /// Gives it back, if it is still `holder`'s; whether it was.
+    /// Releases the lock if `holder` has it; true if it did.
     fn unlock(&self, holder: u32) -> bool;
-    /// Copies `bytes` to place `at`.
+    /// Copies `bytes` to offset `at`.
     fn write(&self, at: usize, bytes: &[u8]);
-    /// Copies the bytes from place `at` on.
+    /// Copies the bytes from offset `at` on.
     fn read(&self, at: usize, bytes: &mut [u8]);
-    /// Notes for the stack that something was written.
+    /// Reports a write to the stack.
     fn note(&self);
-    /// Whether the stack sleeps: read after all that was written before, by anybody.
+    /// True if the stack sleeps; ordered after all earlier writes of any process.
     fn sleeps(&self) -> bool;
 }
 
-/// The word: the connection's generation but for its first two bits, then whether the stack is taking, whether
-/// it is closed, and where the bytes end and where they start.
+/// Layout of the word: the generation without its two highest bits, the taking bit, the closed bit,
+/// end, start.
 const FIELD: u32 = 16;
 const PLACE: u64 = (1 << FIELD) - 1;
 const CLOSED: u64 = 1 << (2 * FIELD);
 const TAKING: u64 = CLOSED << 1;
 const GENERATION: u32 = 2 * FIELD + 2;
-/// How often the stack looks again at what changes under it: who writes does so once or twice, and
-/// a hostile program is not to keep it.
+/// Attempts of the stack to change the word: a writer causes one or two, and a hostile program must
+/// not block the stack.
 const TRIES: usize = 64;
-/// The holder of a lock that is never broken: the stack, and a process whose number is not known.
+/// Holder of a lock that is never broken: the stack, or a process of another PID namespace.
 pub(super) const UNBROKEN: u32 = u32::MAX;
 
-/// What a word says.
+/// Fields of a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct State {
     generation: u32,
@@ -73,7 +75,7 @@ struct State {
 }
 
 impl State {
-    /// `None` where it makes no sense, as what hostile programs write.
+    /// Decodes a word; `None` if it is invalid, as from a hostile program.
     fn of<M: Memory>(word: u64) -> Option<Self> {
         const { assert!(M::BYTES as u64 <= PLACE, "a place has its bits") };
         let place = |shift: u32| (word >> shift & PLACE) as usize;
@@ -83,7 +85,7 @@ impl State {
         (start <= end && end <= M::BYTES).then_some(state)
     }
 
-    /// The same of `generation`'s, if it is that.
+    /// Decodes a word of `generation`.
     fn of_generation<M: Memory>(word: u64, generation: u32) -> Option<Self> {
         Self::of::<M>(word).filter(|state| state.generation == kept(generation))
     }
@@ -94,14 +96,13 @@ impl State {
     }
 }
 
-/// A connection's generation as words have it.
+/// Generation as stored in words.
 fn kept(generation: u32) -> u32 {
     generation & u32::MAX >> 2
 }
 
-/// It is `generation`'s, empty and closed, whoever had it. Whether it may be opened: not
-/// while a process writes to it that is not gone, by `is_gone`. The stack's side, as all that follows
-/// but [`put`].
+/// Begins `generation`, with an empty, closed buffer. True if it may be opened: no live process, by
+/// `is_gone`, still writes for an earlier one. Stack side, as all that follow except [`put`].
 #[must_use]
 pub(super) fn begin(memory: &impl Memory, generation: u32, is_gone: impl FnOnce(u32) -> bool) -> bool {
     let generation = kept(generation);
@@ -119,26 +120,26 @@ pub(super) fn begin(memory: &impl Memory, generation: u32, is_gone: impl FnOnce(
     false
 }
 
-/// Nothing more is written to it.
+/// Closes the buffer for writes.
 pub(super) fn close(memory: &impl Memory) {
     memory.set(CLOSED);
 }
 
-/// It is written to again.
+/// Opens the buffer for writes.
 pub(super) fn open(memory: &impl Memory) {
     memory.clear(CLOSED);
 }
 
-/// What was taken.
+/// Result of a read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Taken {
-    /// So many bytes.
+    /// Number of bytes read.
     pub(super) len: usize,
-    /// Where what was written ended.
+    /// End of the written bytes.
     pub(super) end: usize,
 }
 
-/// Takes what was written, as much as `into` holds.
+/// Reads written bytes, as many as `into` holds.
 pub(super) fn take<M: Memory>(memory: &M, into: &mut [u8]) -> Taken {
     if into.is_empty() || is_empty(memory) {
         return Taken::default();
@@ -150,7 +151,7 @@ pub(super) fn take<M: Memory>(memory: &M, into: &mut [u8]) -> Taken {
         if most < len {
             break;
         }
-        // Nobody takes back or moves the start of what is there; but there may be more by now.
+        // No process withdraws these bytes or moves the start; more may have been written.
         memory.read(state.start + len, &mut into[len..most]);
         len = most;
         match memory.exchange(word, State { start: state.start + len, taking: false, ..state }.word()) {
@@ -162,13 +163,13 @@ pub(super) fn take<M: Memory>(memory: &M, into: &mut [u8]) -> Taken {
     Taken::default()
 }
 
-/// True if there is nothing to take.
+/// True if there are no bytes to read.
 pub(super) fn is_empty<M: Memory>(memory: &M) -> bool {
     State::of::<M>(memory.word()).is_none_or(|state| state.start == state.end)
 }
 
-/// Has `give` give its memory back, if there is nothing to take and nobody writes: until
-/// that is done nobody does. The stack does not wait for the lock either.
+/// Calls `give` to release memory, if the buffer is empty and no process writes, and prevents
+/// writes until it returns. The stack does not wait for the lock.
 pub(super) fn give_back<M: Memory>(memory: &M, give: impl FnOnce()) {
     if !memory.lock(UNBROKEN) {
         return;
@@ -179,8 +180,8 @@ pub(super) fn give_back<M: Memory>(memory: &M, give: impl FnOnce()) {
     memory.unlock(UNBROKEN);
 }
 
-/// Writes all `pieces` for `generation`, or nothing; whether it did. `holder` is the process, and `is_alone`
-/// says that nothing is on another way which came before. The program's side.
+/// Writes all `pieces` for `generation`, or nothing; true if written. `holder` is the process;
+/// `is_alone` checks that no earlier bytes are in the pair. Program side.
 pub(super) fn put<'a, M: Memory>(
     memory: &M,
     generation: u32,
@@ -205,7 +206,7 @@ fn put_locked<'a, M: Memory>(
     let open = |word| State::of_generation::<M>(word, generation).filter(|state| !state.closed);
     let Some(mut before) = open(memory.word()) else { return false };
     let len = pieces.clone().fold(0_usize, |len, piece| len.saturating_add(piece.len()));
-    // Of an empty one the first bytes are used again: they are in the cache.
+    // An empty buffer is filled from its start, which is in the cache.
     let at = if before.start == before.end { 0 } else { before.end };
     if len > M::BYTES - at || !is_alone() {
         return false;
@@ -220,7 +221,7 @@ fn put_locked<'a, M: Memory>(
         let after = State { start, end, ..before };
         match memory.exchange(before.word(), after.word()) {
             Ok(()) => break after,
-            // Some of what was there was taken; or it is closed now.
+            // Some bytes were read meanwhile, or the buffer is closed.
             Err(other) => match open(other) {
                 Some(other) => before = other,
                 None => return false,
@@ -231,8 +232,8 @@ fn put_locked<'a, M: Memory>(
     if !memory.sleeps() {
         return true;
     }
-    // The stack may not have seen it before it fell asleep: only the pair wakes it. While it takes it sees this
-    // before it is done.
+    // The stack may have fallen asleep without seeing the write, and only the pair wakes it. During
+    // a read it sees the write before the read ends.
     after.taking || memory.exchange(after.word(), State { end: at, ..after }.word()).is_err()
 }
 

@@ -1,4 +1,4 @@
-//! Both sides of the file agree where an outbox lies, whose it is, and who sleeps.
+//! Tests of the file layout, with both sides in one process.
 
 use std::cell::Cell;
 use std::iter::once;
@@ -13,7 +13,7 @@ fn both(stacks: u16) -> (ShmSendBuffers, ShmSendBuffers) {
     (stack, program)
 }
 
-/// A program that has mapped all there is.
+/// A program that has mapped all buffers.
 fn program(file: &OwnedFd) -> ShmSendBuffers {
     let program = ShmSendBuffers::map(file.as_fd()).unwrap();
     for nth in (0..OUTBOXES as u64).step_by(CHUNK / SLOT) {
@@ -130,7 +130,7 @@ fn memory_of_what_was_taken_is_given_back_where_there_is_much_of_it() {
         let bound = HELD_MAX + (count + 3) * PAGE + SLOT;
         assert!(held() <= bound, "{} of {bound} in round {round}", held());
     }
-    // What is full keeps what it has.
+    // A full buffer keeps its memory.
     let conn = id(0, 2);
     assert!(program.put(conn, once(&most[..]), || true));
     stack.relieve(conn);
@@ -154,7 +154,7 @@ fn no_memory_goes_back_under_who_writes() {
     let asked = Cell::new(0);
     let pieces = most.chunks(BYTES / 2).inspect(|_| {
         asked.set(asked.get() + 1);
-        // Both were asked for their length; the first has been copied.
+        // Both lengths were read; the first piece has been copied.
         if asked.get() == 4 {
             stack.relieve(conn);
         }
@@ -214,7 +214,7 @@ fn a_program_maps_a_chunk_of_the_file_for_each_connection_beyond_the_last() {
     assert!(program.is_reached(id(OUTBOXES as u64, 1)), "there is none to map");
 }
 
-/// Mappings of the file in `/proc/self/smaps`: sizes in KiB, and flags.
+/// Mappings of the file in `/proc/self/smaps`: size in KiB, and flags.
 fn mappings(of: &str) -> Vec<(u64, String)> {
     let text = std::fs::read_to_string("/proc/self/smaps").unwrap();
     let (mut all, mut is_one) = (Vec::new(), false);
@@ -247,9 +247,9 @@ fn what_is_shared_is_in_no_core_dump_and_not_locked() {
     }
 }
 
-/// Runs `check` in a child, whose limits are its own; its status.
+/// Runs `check` in a child process with its own limits; returns its status.
 fn in_a_child(check: impl FnOnce()) -> i32 {
-    // SAFETY: the child calls what allocates, which glibc allows after a fork of several threads.
+    // SAFETY: the child allocates, which glibc allows after a fork of a multi-threaded process.
     let child = unsafe { libc::fork() };
     if child == 0 {
         let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(check));
@@ -257,7 +257,7 @@ fn in_a_child(check: impl FnOnce()) -> i32 {
         unsafe { libc::_exit(i32::from(done.is_err())) };
     }
     let mut status = 0;
-    // SAFETY: the child is ours, and not waited for yet.
+    // SAFETY: the child is not waited for yet.
     assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
     status
 }
@@ -270,7 +270,7 @@ fn a_lock_of_a_process_that_was_killed_is_broken_for_the_next_connection() {
     stack.open(conn(1));
     let killed = in_a_child(|| {
         program.put(conn(1), once(&b"lost"[..]), || {
-            // SAFETY: it ends the child, while that has the lock.
+            // SAFETY: it ends the child, which holds the lock.
             unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
             true
         });
@@ -328,7 +328,7 @@ fn memory_that_programs_touch_and_say_nothing_of_is_taken_away() {
     assert_eq!(taken(&stack, conn), b"a");
 }
 
-/// Such a process locks all that it maps, as memcached -k does.
+/// memcached -k locks all its mappings.
 #[test]
 fn a_process_that_locks_its_memory_or_may_have_little_has_of_it_what_it_touches() {
     let (stack, file) = ShmSendBuffers::new(1).unwrap();
@@ -343,7 +343,7 @@ fn a_process_that_locks_its_memory_or_may_have_little_has_of_it_what_it_touches(
         line.split_whitespace().next().unwrap().parse::<u64>().unwrap()
     };
     let status = in_a_child(|| {
-        // SAFETY: no pointers. Where it may not, it locks nothing, and the rest holds.
+        // SAFETY: no pointers. Without the privilege it locks nothing, and the rest still holds.
         unsafe { libc::mlockall(libc::MCL_FUTURE) };
         let locks = locked();
         let program = ShmSendBuffers::map(file.as_fd()).unwrap();

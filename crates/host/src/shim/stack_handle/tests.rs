@@ -1,4 +1,4 @@
-//! Two stacks at one desk, and a program that asks.
+//! Tests with two stacks at one socket server, and a client.
 
 use std::io::Write as _;
 use std::net::IpAddr;
@@ -40,7 +40,8 @@ impl World {
         Self { windows, seam }
     }
 
-    /// Asks from another thread; what each stack is told until there is an answer. Nobody connects.
+    /// Sends a request from a thread; returns each stack's events until the reply. It must not
+    /// connect.
     fn ask(&mut self, request: Request) -> (Reply, [Vec<SocketEvent>; 2]) {
         let (seam, mut told) = (self.seam, [Vec::new(), Vec::new()]);
         let asked = std::thread::scope(|scope| {
@@ -61,14 +62,14 @@ impl World {
         }
     }
 
-    /// What each stack is told now.
+    /// Events of each stack now.
     fn told(&mut self) -> [Vec<SocketEvent>; 2] {
         let mut told = [Vec::new(), Vec::new()];
         self.poll(&mut told);
         told
     }
 
-    /// What is `expected` each stack is told soon, and nothing else.
+    /// Asserts that each stack soon receives exactly the `expected` events.
     #[track_caller]
     fn told_soon(&mut self, expected: [Vec<SocketEvent>; 2]) {
         let mut told = [Vec::new(), Vec::new()];
@@ -103,7 +104,7 @@ impl World {
         (id, listener)
     }
 
-    /// Whether who sleeps on the readiness of this stack is awake.
+    /// True if the readiness descriptor of this stack is readable.
     fn is_awake(&self, stack: usize) -> bool {
         let epoll = self.windows[stack].readiness().unwrap();
         let mut ends = [PollFd::new(&epoll, PollFlags::IN)];
@@ -153,7 +154,7 @@ fn who_listens_is_known_before_a_frame_that_follows_is_looked_at() {
             std::thread::yield_now();
         }
     });
-    // The program has its answer, and the other stack has not been polled since.
+    // The program has its answer, and the second stack has not been polled since.
     let mut told = Vec::new();
     assert!(world.windows[1].poll_left(&mut told));
     assert_eq!(
@@ -173,7 +174,7 @@ fn what_a_program_asks_of_a_connection_its_stack_hears() {
     let option =
         |id| Request::Option { id, level: libc::SOL_SOCKET, name: libc::SO_KEEPALIVE, value: [1, 0] };
     let setting = TcpSockopt::KeepAlive(true);
-    // Of the listener it is inherited, by the first stack's connections and the second's.
+    // Connections of both stacks inherit it from the listener.
     assert_eq!(world.ask(option(id)).1, [vec![], vec![]]);
     let conn = ConnId { index: 0, generation: 1 };
     for stack in [0, 1] {
@@ -187,7 +188,7 @@ fn what_a_program_asks_of_a_connection_its_stack_hears() {
     }
 }
 
-/// Who was asked to open a connection to `to`, and answered that it cannot.
+/// Index of the stack that receives the request to open a connection to `to`, and rejects it.
 fn opener(world: &mut World, from: u64, to: &str) -> usize {
     let request = Request::Connect {
         to: end(to),
@@ -254,7 +255,7 @@ fn datagrams_leave_by_the_stack_that_delivered_last() {
         assert_eq!(world.windows[stack].deliver(arrived, 2, b"question", 0), Delivered::To(id));
         send(&socket, &answers, SendFlags::empty()).unwrap();
         let mut told = world.told();
-        // The first hears it, and leaves it where it belongs.
+        // The first stack receives the event, and posts it to its recipient.
         told.iter_mut().zip(world.told()).for_each(|(told, later)| told.extend(later));
         assert_eq!(
             (std::mem::take(&mut told[stack]), told),

@@ -1,11 +1,11 @@
-//! Datagrams between programs and the stack.
+//! Tests of datagrams between programs and the stack.
 
 use super::super::super::{Arrived, Cmsg, DatagramHeader, DatagramOptions, PktInfo, datagram_header};
 use super::*;
 
 const MAIL: &str = "10.0.0.1:53";
 const PEER: &str = "10.0.0.9:7";
-/// The traffic class of what comes.
+/// Traffic class of datagrams received.
 const CLASS: u8 = 46 << 2 | 1;
 const ALONE: Reuse = Reuse { addr: false, port: false };
 
@@ -13,7 +13,7 @@ fn no(errno: Errno) -> Answer {
     Answer::No(errno.raw_os_error())
 }
 
-/// A program's socket, and its number.
+/// A program's UDP socket, and its number.
 struct Socket(OwnedFd, u64);
 
 impl Socket {
@@ -22,20 +22,20 @@ impl Socket {
         assert_eq!(send(&self.0, &bytes, SendFlags::empty()), Ok(bytes.len()));
     }
 
-    /// Sends it to `to`, with what else is said.
+    /// Sends `payload` to `to`, with ancillary data.
     fn say(&self, to: &str, said: Cmsg, payload: &[u8]) {
         let bytes = [&DatagramHeader::Peer(end(to)).encode_with(said)[..], payload].concat();
         assert_eq!(send(&self.0, &bytes, SendFlags::empty()), Ok(bytes.len()));
     }
 
-    /// What is said beside what comes next.
+    /// Ancillary data of the next datagram.
     fn told(&self) -> Cmsg {
         let mut bytes = [0; 2000];
         recv(&self.0, &mut bytes[..], RecvFlags::DONTWAIT).expect("something came");
         Cmsg::decode(bytes.first_chunk().unwrap())
     }
 
-    /// What comes next.
+    /// The next message.
     fn get(&self) -> Option<(DatagramHeader, Vec<u8>)> {
         let mut bytes = vec![0; 2000];
         let (len, _) = recv(&self.0, &mut bytes[..], RecvFlags::DONTWAIT).ok()?;
@@ -43,12 +43,12 @@ impl Socket {
     }
 }
 
-/// A datagram for `local`.
+/// A datagram to `local`.
 fn arrived(local: &str, remote: &str) -> Arrived {
     Arrived { local: end(local), remote: end(remote), class: CLASS }
 }
 
-/// What is sent to `to` by a program that says nothing of it.
+/// A datagram sent to `to` without ancillary data.
 fn out(from: &str, to: &str, len: usize) -> QueuedDatagram {
     QueuedDatagram::Out {
         from: end(from),
@@ -74,7 +74,7 @@ impl World {
             to,
             connects,
         });
-        // Beside it may stand what those have left whose address it is now.
+        // Events of sockets that were closed before may come with it.
         let is_told = happened.iter().any(|what| matches!(what, SocketEvent::Bound(_)));
         assert_eq!(is_told, answer == Answer::Done, "{happened:?}");
         (answer, socket)
@@ -143,7 +143,7 @@ fn a_socket_is_ours_by_its_address_or_by_whom_its_first_datagram_is_for() {
     let socket = world.socket("0.0.0.0:53", ALONE);
     assert_eq!(world.wants(MAIL, ALONE, None, false).0, no(Errno::ADDRINUSE));
     assert_eq!(world.ends(&socket), (end("0.0.0.0:53"), None));
-    // Its port is a wish.
+    // The port is a preference.
     let (answer, fd) = world.wants("0.0.0.0:53", ALONE, Some(PEER), true);
     let name = Name::of(fd.as_fd()).unwrap();
     assert!(answer == Answer::Done && name.local.port() >= EPHEMERAL, "{name:?}");
@@ -215,7 +215,7 @@ fn programs_send_to_each_other_without_a_wire() {
     server.send(DatagramHeader::Peer(end("10.0.0.1:4000")), b"answer");
     world.letter(&server);
     assert_eq!(client.get(), Some((DatagramHeader::Peer(end(MAIL)), b"answer".to_vec())));
-    // Who is connected hears that nobody is there; others do not.
+    // A connected socket receives the error; others do not.
     let nobody = "10.0.0.1:4001";
     for connected in [false, true] {
         assert_eq!(world.aim(&client, connected.then_some(nobody)), Answer::Done);
@@ -240,7 +240,7 @@ fn what_a_program_sent_before_it_ended_is_collected() {
     drop(fd);
     soon(|| world.poll().contains(&SocketEvent::DatagramReadable(id)));
     assert_eq!(world.deliver(PEER, b"late"), Delivered::Nobody);
-    // The next may have the address already.
+    // The address may be bound again already.
     let next = world.socket(MAIL, ALONE);
     let mut bytes = [0; 100];
     let out = out(MAIL, PEER, 8);
@@ -331,7 +331,7 @@ fn what_is_sent_at_once_is_cut_as_the_message_says_or_the_socket_does() {
     for wrong in [-1, 65_536] {
         assert_eq!(option(&mut world, wrong), no(Errno::INVAL));
     }
-    // Too many; and to a program of ours.
+    // Too many segments; and to a program of this server.
     send_to(PEER, 7, 129 * 7);
     assert_eq!(world.letter(&socket).0, QueuedDatagram::Settled(Delivered::Nobody));
     assert_eq!(socket.get(), Some((DatagramHeader::Failed(libc::EINVAL as u16), vec![])));
@@ -342,7 +342,7 @@ fn what_is_sent_at_once_is_cut_as_the_message_says_or_the_socket_does() {
     assert_eq!(lens.collect::<Vec<_>>(), [40, 40, 20]);
 }
 
-/// A version of IP has its own options, and what a message says goes before its socket's.
+/// Each IP version has its own options; ancillary data overrides the socket's.
 #[test]
 fn a_socket_is_told_the_traffic_class_where_it_asks_and_says_its_own() {
     let mut world = World::new(50);
@@ -381,7 +381,7 @@ fn a_socket_is_told_the_traffic_class_where_it_asks_and_says_its_own() {
     set(&mut world, (v6, libc::IPV6_TCLASS), 10 << 2);
     assert_eq!(leaves(&mut world, None), [2, 10 << 2]);
     assert_eq!(leaves(&mut world, Some(1)), [1, 1]);
-    // From program to program it is what was said.
+    // Between programs the class is passed on.
     let other = world.socket("10.0.0.1:54", ALONE);
     let request = Request::Option { id: other.1, level: v4, name: libc::IP_RECVTOS, value: [1, 0] };
     assert_eq!(world.ask(request).0, Answer::Done);
@@ -407,7 +407,7 @@ fn datagrams_are_handed_over_at_once_to_a_socket_that_takes_them_so() {
             let lens = std::iter::from_fn(|| socket.get()).map(|(_, payload)| payload.len());
             assert_eq!(lens.collect::<Vec<_>>(), expected);
         }
-        // Of one alone nothing is said.
+        // A single datagram has no segment size.
         for (len, segment, said) in [(100, 40, if value == 1 { 40 } else { 0 }), (40, 40, 0), (40, 0, 0)] {
             world.desk.deliver(arrived(MAIL, PEER), 7, &vec![b'x'; len], segment);
             assert_eq!(socket.told().segment, said, "{len} in {segment}");
@@ -417,7 +417,7 @@ fn datagrams_are_handed_over_at_once_to_a_socket_that_takes_them_so() {
     assert!(!world.desk.merges(54), "there is nobody");
 }
 
-/// The buffer that a program asks for may be smaller than what came at once.
+/// The socket's buffer may be smaller than the merged datagrams.
 #[test]
 fn what_is_too_much_at_once_is_handed_over_one_by_one() {
     let mut world = World::new(53);
@@ -429,7 +429,7 @@ fn what_is_too_much_at_once_is_handed_over_one_by_one() {
         assert_eq!(world.ask(request).0, Answer::Done);
     }
     let payload: Vec<u8> = (0..30_000).map(|n| n as u8).collect();
-    // Not all of it has room, which is counted as if none had.
+    // Some do not fit, which counts as all lost.
     assert_eq!(world.desk.deliver(arrived(MAIL, PEER), 7, &payload, 1000), Delivered::Lost);
     let came: Vec<_> = std::iter::from_fn(|| socket.get()).map(|(_, one)| one).collect();
     assert!(came.len() > 1, "{} of 30", came.len());
@@ -444,7 +444,7 @@ fn a_socket_that_probes_for_the_mtu_sends_nothing_that_may_be_cut() {
         let (level, name) = (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER);
         let request = Request::Option { id: socket.1, level, name, value: [value, 0] };
         assert_eq!(world.ask(request).0, Answer::Done);
-        // By IPv6 it may be, whatever is said of IPv4.
+        // Options of IPv4 do not apply to IPv6.
         for (to, expected) in [(PEER, expected), ("[fd00::9]:7", false)] {
             socket.say(to, Cmsg::default(), b"x");
             let QueuedDatagram::Out { whole, .. } = world.letter(&socket).0 else {
@@ -471,7 +471,7 @@ fn messages_without_an_envelope_are_dropped_and_counted() {
         send(&socket.0, nonsense, SendFlags::empty()).unwrap();
         assert_eq!(world.letter(&socket).0, QueuedDatagram::Settled(Delivered::Nobody));
     }
-    // More than a datagram can hold.
+    // Longer than the buffer.
     socket.send(DatagramHeader::Peer(end(PEER)), &[b'x'; 3000]);
     assert_eq!(world.letter(&socket).0, QueuedDatagram::Settled(Delivered::Nobody));
     assert_eq!(world.desk.refused().collect::<Vec<_>>(), [(Refusal::Malformed, 4)]);

@@ -1,4 +1,4 @@
-//! Sockets on all addresses, and what comes to the kernel's.
+//! Tests of sockets bound to all addresses, and of their kernel sockets.
 
 use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
 use std::time::Duration;
@@ -8,14 +8,14 @@ use rustix::net::sockopt::{set_socket_linger, socket_linger};
 use super::*;
 use crate::shim::datagram_header::{self, DatagramHeader};
 
-/// A socket that a program made and bound in the kernel; where that is reached.
+/// A kernel socket bound by a program, and its address.
 fn socket() -> (OwnedFd, SocketAddr) {
     let socket = TcpListener::bind("127.0.0.1:0").unwrap();
     let addr = socket.local_addr().unwrap();
     (socket.into(), addr)
 }
 
-/// A program's listener at `port` of all addresses, which does not listen yet.
+/// A program's socket bound to `port` of all addresses, which does not listen yet.
 fn bound(world: &mut World, port: u16) -> OwnedFd {
     let (answer, end) = world.bind(&format!("0.0.0.0:{port}"));
     assert_eq!(answer, Answer::Done);
@@ -52,7 +52,7 @@ fn what_comes_to_the_kernels_addresses_is_accepted_in_the_same_line() {
     assert_eq!(name.remote, client.local_addr().unwrap());
     let fd = second.unwrap().fd.expect("with its descriptor");
     assert_eq!(Name::of(fd.as_fd()), None, "it is the kernel's");
-    // As the library does that accepts it: until then it ends by a reset, as all in a queue do.
+    // As the library does on accept: until then closing resets, as in an accept queue.
     assert_eq!(socket_linger(&fd).unwrap(), Some(std::time::Duration::ZERO));
     set_socket_linger(&fd, None).unwrap();
     TcpStream::from(fd).write_all(b"hello").unwrap();
@@ -62,7 +62,8 @@ fn what_comes_to_the_kernels_addresses_is_accepted_in_the_same_line() {
 
     drop(listener);
     soon(|| world.poll().contains(&SocketEvent::Unlisten(at.port())));
-    // It goes with the listener. A copy accepts nobody, so that a connection to it may wait in vain.
+    // The kernel socket is closed with the listener. A forked copy accepts nothing, so connecting
+    // may time out.
     soon(|| {
         let tried = TcpStream::connect_timeout(&at, Duration::from_secs(1));
         tried.is_err_and(|e| e.kind() == io::ErrorKind::ConnectionRefused)
@@ -105,7 +106,7 @@ fn nobody_is_taken_from_the_kernel_before_the_program_listens_or_while_too_many_
     listens(&mut world, &listener, 8);
     let mut clients = vec![client];
     let waiting = |world: &World| world.desk.listeners.get(id).expect("it is bound").waits();
-    // The pair takes some; of those behind, eight wait here and eight in the kernel.
+    // The pair takes some; then eight wait in the server and eight in the kernel.
     while waiting(&world) < 8 {
         assert!(clients.len() < 10_000, "a pair takes fewer");
         clients.push(TcpStream::connect(at).unwrap());
@@ -138,13 +139,13 @@ fn where_the_kernels_addresses_are_not_to_be_had_that_is_told() {
     assert_eq!(accept(&listener).0.id, 7, "ours is served");
 }
 
-/// A program's socket for datagrams at a port of all addresses, whose half is handed
-/// over; where that is reached in the kernel.
+/// A UDP socket bound to all addresses, whose kernel socket is passed on; and its address in the
+/// kernel.
 fn mailbox(world: &mut World) -> (OwnedFd, u64, SocketAddr) {
     mailbox_with(world, UdpSocket::bind("127.0.0.1:0").unwrap())
 }
 
-/// The same, with this half.
+/// As [`mailbox`], with this kernel socket.
 fn mailbox_with(world: &mut World, half: UdpSocket) -> (OwnedFd, u64, SocketAddr) {
     let at = half.local_addr().unwrap();
     let request = Request::Datagrams {
@@ -163,12 +164,12 @@ fn mailbox_with(world: &mut World, half: UdpSocket) -> (OwnedFd, u64, SocketAddr
     (end, id, at)
 }
 
-/// What the program sends to `to`.
+/// Sends a datagram as the program.
 fn says(end: &OwnedFd, envelope: DatagramHeader, text: &[u8]) {
     let _ = send(end, &[&envelope.encode()[..], text].concat(), QUIET).unwrap();
 }
 
-/// What the program of `end` hears: from whom, and what.
+/// Receives a datagram as the program of `end`: its sender and payload.
 fn hears(world: &mut World, end: &OwnedFd) -> (SocketAddr, Vec<u8>) {
     let mut bytes = [0; 2048];
     let mut heard = None;
@@ -192,7 +193,7 @@ fn datagrams_come_by_the_kernels_addresses_and_go_where_the_device_does_not_lead
     client.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     let here = client.local_addr().unwrap();
     let mut bytes = [0; 100];
-    // The half is the first that the stack finds there.
+    // The kernel socket is the first message.
     assert_eq!(world.desk.letter(id, 7, &mut bytes), QueuedDatagram::Elsewhere);
     assert_eq!(world.desk.letter(id, 7, &mut bytes), QueuedDatagram::Nothing);
     client.send_to(b"question", at).unwrap();
@@ -200,7 +201,7 @@ fn datagrams_come_by_the_kernels_addresses_and_go_where_the_device_does_not_lead
     says(&end, DatagramHeader::Peer(here), b"answer");
     assert_eq!(world.desk.letter(id, 7, &mut bytes), QueuedDatagram::Elsewhere, "the kernel has it");
     assert_eq!(client.recv(&mut bytes).map(|len| bytes[..len].to_vec()).unwrap(), b"answer");
-    // Where the device leads it is the stack's.
+    // The stack routes to this destination.
     says(&end, DatagramHeader::Peer("10.0.0.9:53".parse().unwrap()), b"out");
     assert!(matches!(world.desk.letter(id, 7, &mut bytes), QueuedDatagram::Out { len: 3, .. }));
     let broadcast = Request::Option { id, level: libc::SOL_SOCKET, name: libc::SO_BROADCAST, value: [1, 0] };
@@ -216,7 +217,7 @@ fn datagrams_come_by_the_kernels_addresses_and_go_where_the_device_does_not_lead
         world.poll();
         matches!(world.desk.letter(id, 7, &mut bytes), QueuedDatagram::End { .. })
     });
-    // It goes with the socket.
+    // The kernel socket is closed with the UDP socket.
     soon(|| UdpSocket::bind(at).is_ok());
 }
 
@@ -225,7 +226,7 @@ fn who_is_connected_beyond_the_device_hears_that_peer_alone() {
     let mut world = World::new(36);
     let (end, id, at) = mailbox(&mut world);
     let [peer, other] = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
-    // Asked before the stack has looked into the pair.
+    // Requested before the server has read the pair.
     let aim = Request::Aim { id, to: Some(peer.local_addr().unwrap()) };
     assert_eq!(world.ask(aim).0, Answer::Done);
     other.send_to(b"not me", at).unwrap();
@@ -257,7 +258,7 @@ fn what_became_of_datagrams_is_not_told_over_and_over() {
     };
     to_nobody(&mut world);
     assert!(!world.is_told(), "what it wanted before it was ours does not hold");
-    // Somebody who has it still wants it again.
+    // Another process that still has the socket enables it again.
     wants_errors();
     to_nobody(&mut world);
     soon(|| world.is_told());
@@ -291,7 +292,7 @@ fn a_half_that_somebody_shuts_down_is_let_go_of() {
     let other = half.try_clone().unwrap();
     let (_end, id, at) = mailbox_with(&mut world, half);
     assert_eq!(world.desk.letter(id, 7, &mut [0; 100]), QueuedDatagram::Elsewhere);
-    // It says that there is no peer, and does so.
+    // It returns ENOTCONN, and still shuts down.
     let _ = shutdown(&other, Shutdown::Both);
     let refusal = Refusal::Half { port: at.port(), errno: Errno::SHUTDOWN.raw_os_error() };
     soon(|| {

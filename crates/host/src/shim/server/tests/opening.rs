@@ -1,4 +1,4 @@
-//! Connections that programs open.
+//! Tests of connections that programs open.
 
 use net::stack::HopLimits;
 use rustix::event::{PollFd, PollFlags, poll};
@@ -20,7 +20,7 @@ fn connect(to: &str) -> Request {
     }
 }
 
-/// What poll(2) says of `socket` now.
+/// poll(2) flags of `socket` now.
 fn ready(socket: &OwnedFd) -> PollFlags {
     let mut fds = [PollFd::new(socket, PollFlags::IN | PollFlags::OUT)];
     poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).unwrap();
@@ -28,7 +28,7 @@ fn ready(socket: &OwnedFd) -> PollFlags {
 }
 
 impl World {
-    /// A handshake under way as connection 7; our end, and the program's.
+    /// A pending handshake as connection 7: the stack's end, and the program's.
     fn opening(&mut self, waits: bool) -> (ConnPair, OwnedFd, Reply) {
         let mut pipe = None;
         let request = Request::Connect {
@@ -174,7 +174,7 @@ fn a_bound_socket_connects_from_its_port_with_what_was_set() {
     });
     let set = SocketEvent::Set { id: 7, setting: TcpSockopt::KeepAlive(true) };
     assert!(happened.contains(&set) || world.poll().contains(&set));
-    // It has given its right to choose away: the kernel's it cannot be.
+    // The socket is bound to the stack, so it cannot be the kernel's.
     assert_eq!(world.ask(request("192.0.2.1:80")).0, no(Errno::NETUNREACH));
     let listener = world.listener(HERE);
     let from = Name::of(listener.as_fd()).unwrap().id;

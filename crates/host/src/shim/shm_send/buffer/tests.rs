@@ -1,5 +1,5 @@
-//! Bytes arrive whole, once, and in the order in which they were written, whichever
-//! way each of them takes; and a stack that sleeps is woken.
+//! Tests of the protocol: bytes arrive complete, once and in order by either path, and a sleeping
+//! stack is woken.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -9,10 +9,10 @@ use proptest::prelude::*;
 use super::*;
 
 const MINE: u32 = 7;
-/// A process that writes.
+/// A writing process.
 const PROCESS: u32 = 40;
 
-/// An outbox of four bytes in plain memory, for one thread.
+/// A buffer of four bytes in plain memory, for one thread.
 #[derive(Default)]
 struct Plain {
     word: Cell<u64>,
@@ -75,7 +75,7 @@ impl Memory for Plain {
     }
 }
 
-/// Writes `bytes` as one piece for each.
+/// Writes `bytes` as pieces of one byte.
 fn write(memory: &impl Memory, generation: u32, bytes: &[u8], is_alone: bool) -> bool {
     put(memory, generation, PROCESS, bytes.chunks(1), || is_alone)
 }
@@ -185,8 +185,8 @@ fn memory_goes_back_while_nobody_writes_and_there_is_nothing_to_take() {
     assert!(goes());
 }
 
-/// An outbox and the pair beside it in loom's memory: every order of accesses that the
-/// memory model allows is tried.
+/// A buffer and its pair in loom's memory, which tries every order of accesses that the memory
+/// model allows.
 mod interleavings {
     use loom::cell::UnsafeCell;
     use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
@@ -200,12 +200,12 @@ mod interleavings {
         bytes: [UnsafeCell<u8>; 2],
         noted: AtomicBool,
         asleep: AtomicU64,
-        /// What the kernel keeps, and who it wakes.
+        /// The kernel's socket buffer, and its wake-up.
         pair: Mutex<VecDeque<u8>>,
         bell: Notify,
     }
 
-    // SAFETY: the order of accesses gives each byte to one side at a time; loom checks that it does.
+    // SAFETY: the protocol gives each byte to one side at a time; loom checks it.
     unsafe impl Sync for Shared {}
 
     impl Memory for Shared {
@@ -225,7 +225,7 @@ mod interleavings {
         }
         fn lock(&self, holder: u32) -> bool {
             let locked = self.lock.compare_exchange(0, holder, Ordering::Acquire, Ordering::Relaxed).is_ok();
-            // loom knows sequentially consistent accesses by their fences only.
+            // loom supports sequential consistency only by fences.
             fence(Ordering::SeqCst);
             locked
         }
@@ -238,13 +238,13 @@ mod interleavings {
         }
         fn write(&self, at: usize, bytes: &[u8]) {
             for (place, byte) in self.bytes[at..].iter().zip(bytes) {
-                // SAFETY: it is the writer's; loom checks it.
+                // SAFETY: the writer owns the byte; loom checks it.
                 place.with_mut(|place| unsafe { *place = *byte });
             }
         }
         fn read(&self, at: usize, bytes: &mut [u8]) {
             for (place, byte) in self.bytes[at..].iter().zip(bytes) {
-                // SAFETY: it is the reader's; loom checks it.
+                // SAFETY: the reader owns the byte; loom checks it.
                 place.with(|place| unsafe { *byte = *place });
             }
         }
@@ -273,7 +273,7 @@ mod interleavings {
             Arc::new(shared)
         }
 
-        /// As the library does.
+        /// Sends as the library does.
         fn send(&self, byte: u8) {
             let is_empty = || self.pair.lock().unwrap().is_empty();
             let asleep = self.asleep.load(Ordering::Acquire);
@@ -287,8 +287,8 @@ mod interleavings {
             }
         }
 
-        /// As the stack does, until it has `count` bytes; `anyway`: it looks into the pair whether it
-        /// was told of something there or not; `relieves`: an outbox that it has emptied gives its memory back.
+        /// Receives as the stack does, until it has `count` bytes. `anyway`: it reads the pair
+        /// without an event; `relieves`: it releases the memory of an empty buffer.
         fn receive(&self, count: usize, anyway: bool, relieves: bool) -> Vec<u8> {
             let mut got = Vec::new();
             while got.len() < count {
@@ -318,9 +318,9 @@ mod interleavings {
         }
     }
 
-    /// Memory that was given back is zero.
+    /// Released memory is zero.
     fn zero(place: &UnsafeCell<u8>) {
-        // SAFETY: it is the stack's while that has the lock; loom checks it.
+        // SAFETY: the stack owns the byte while it holds the lock; loom checks it.
         place.with_mut(|place| unsafe { *place = 0 });
     }
 
@@ -369,8 +369,8 @@ mod interleavings {
         });
     }
 
-    /// The stack falls asleep and wakes by itself, as it does where something was written before
-    /// it slept; a write is taken back meanwhile, and another of the same length follows.
+    /// The stack falls asleep and wakes by itself, as it does after an earlier write; meanwhile a
+    /// write is withdrawn, and another of the same length follows.
     #[test]
     fn a_write_that_is_taken_back_is_never_taken_for_another() {
         model(3, || {
@@ -408,7 +408,7 @@ mod interleavings {
             });
             if begin(&*shared, MINE + 1, |_| false) {
                 open(&*shared);
-                // loom sees a process that still copies where this does.
+                // loom reports a data race if a process still copies here.
                 let is_put = put(&*shared, MINE + 1, PROCESS + 1, std::iter::once(&[2][..]), || true);
                 assert_eq!(taken(&*shared, 8), if is_put { vec![2] } else { vec![] });
             }
