@@ -1,8 +1,9 @@
-//! One receive queue of an interface, as a device.
+//! AF_XDP device: one receive queue of an interface.
 //!
-//! A chunk is in one place at a time: in the fill ring, lent out as a frame, in
-//! the rings for sending, or free to send with. What cannot be sent at once
-//! stays in the ring and is sent at the next turn.
+//! A chunk is in one place at a time: in the fill ring, lent as a frame, in the rings for sending, or
+//! free for sending. Frames that cannot be sent at once stay in the ring and are sent at the next
+//! flush.
+//!
 //! Source: Linux, Documentation/networking/af_xdp.rst.
 
 use std::sync::Arc;
@@ -23,20 +24,19 @@ use crate::wait;
 pub struct AfXdp {
     socket: Socket,
     umem: Umem,
-    /// Chunks to send with, by address.
+    /// Free chunks for sending, by address.
     free: Vec<u64>,
     frame_len_max: usize,
     busy_poll: bool,
-    /// The kernel has not sent everything: it was too much for one call, or the
-    /// link was busy.
+    /// True if the kernel has not sent everything: a call has a budget, or the link was busy.
     unsent: bool,
-    /// Where what is to be cut leaves, if it can.
+    /// Socket for frames to be segmented, if available.
     long: Option<RawSocket>,
     bell: wait::EventFd,
     _steering: Arc<Steering>,
 }
 
-/// What a device is made of.
+/// Parts of a device.
 pub(super) struct Parts {
     pub(super) socket: Socket,
     pub(super) umem: Umem,
@@ -77,13 +77,13 @@ impl AfXdp {
         device
     }
 
-    /// Frames that the kernel dropped because we were too slow.
+    /// Frames that the kernel dropped because the rings were full or empty.
     #[must_use]
     pub fn dropped(&self) -> u64 {
         self.socket.dropped()
     }
 
-    /// Nothing came: what can be done to make something come.
+    /// Wakes the kernel or polls the card after an empty receive.
     fn nudge(&mut self) {
         self.socket.fill.publish();
         if self.unsent {
@@ -94,23 +94,23 @@ impl AfXdp {
         }
     }
 
-    /// Has the kernel send, as often as it gets on with it.
+    /// Makes the kernel send, as long as it makes progress.
     fn send(&mut self) {
         self.unsent = false;
         if !self.socket.sending.words().needs_wakeup() {
             return;
         }
-        // Each call sends so many frames when the kernel copies them.
+        // The kernel copies frames up to a budget per call.
         for _ in 0..KICKS_MAX {
             if !self.socket.kick_send() {
                 break;
             }
         }
-        // Also where the link was busy: nobody else would ask the kernel again.
+        // Also after a busy link: no other caller would wake the kernel.
         self.unsent = self.socket.sending.is_pending();
     }
 
-    /// Takes back the chunks of frames that were sent.
+    /// Reclaims the chunks of frames that were sent.
     fn reap(&mut self) {
         while let Some(address) = self.socket.completed.pop() {
             self.free.push(self.umem.chunk_of(address));
@@ -128,8 +128,8 @@ impl Device for AfXdp {
                 self.nudge();
                 return None;
             };
-            // SAFETY: the kernel hands out a chunk once, and again only after
-            // `recycle` has put it into the fill ring.
+            // SAFETY: the kernel hands out a chunk once, and again only after `recycle` has put it into
+            // the fill ring.
             if let Some(frame) = unsafe { self.umem.lend(addr, len) } {
                 return Some(Received { frame, arrived: None, checked: false });
             }
@@ -152,7 +152,7 @@ impl Device for AfXdp {
         if self.free.is_empty() {
             self.reap();
         }
-        // What waits went before.
+        // Earlier frames go first.
         if self.long.as_mut().is_some_and(RawSocket::flush) {
             return Err(Full);
         }
@@ -160,7 +160,7 @@ impl Device for AfXdp {
             return Err(Full);
         }
         let address = self.free.pop().ok_or(Full)?;
-        // SAFETY: free chunks are in no ring and lent to nobody.
+        // SAFETY: free chunks are in no ring and not lent.
         fill(unsafe { self.umem.chunk_mut(address, len) });
         let pushed = self.socket.sending.push(Descriptor { addr: address, len: len as u32, options: 0 });
         debug_assert!(pushed, "there was room");
@@ -212,7 +212,7 @@ impl Device for AfXdp {
 
 /// Chunks that go to the fill ring at once.
 const FILL_BATCH: u32 = 16;
-/// How long a link that was busy is left alone while there is nothing else to do.
+/// Retry interval after a busy link when the device is otherwise idle.
 const RETRY: Span = Span::from_millis(1);
-/// Calls in a row to send a batch.
+/// Maximum of consecutive calls to send a batch.
 const KICKS_MAX: usize = 64;

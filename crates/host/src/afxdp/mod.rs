@@ -1,23 +1,21 @@
-//! AF_XDP: frames in memory that we share with the driver, one socket for each
-//! receive queue of an interface.
+//! AF_XDP: frames in memory shared with the driver, one socket for each receive queue of an interface.
 //!
-//! The kernel keeps the interface. An XDP program (see [`Claims`]) gives us
-//! what is for our addresses, and the kernel the rest, so the host stays
-//! reachable over the same card. Our hardware address is the interface's own.
+//! The kernel keeps the interface. An XDP program (see [`Claims`]) redirects frames for our addresses
+//! to us and passes the rest to the kernel, so the host stays reachable over the same card. Our
+//! hardware address is the interface's own.
 //!
-//! Nothing stays behind: the program is attached by a link, multicast is asked
-//! for by a socket, and the kernel takes both back with our descriptors,
-//! however the process ends. So there is nothing to restore at the next start.
+//! Nothing stays behind: the program is attached by a link, multicast is requested by a socket, and the
+//! kernel releases both with our descriptors, however the process ends. The next start has nothing to
+//! clean up.
 //!
-//! A received frame is lent out where the kernel put it, and a sent one is
-//! written in place. `transmit` only fills the ring; `flush` makes the one
-//! system call for a batch. On a virtual cable (veth) that has segmentation offload, what is longer than
-//! a frame leaves uncut by a packet socket, as the kernel's own does: frames are copied there in any case, and nothing
-//! queues behind us that one could overtake.
+//! A received frame is lent where the kernel put it, and a sent one is written in place. `transmit`
+//! only fills the ring; `flush` makes one system call per batch. On a veth pair with segmentation
+//! offload, a frame longer than the MTU leaves unsegmented through a packet socket, as the kernel's own
+//! do: frames are copied there in any case, and no queue behind the device could reorder them.
 //!
-//! Not here: shared memory between queues (each has its own, so that queues
-//! share nothing), frames longer than a chunk, checksums by the card (AF_XDP
-//! hands none through on receipt).
+//! Not here: memory shared between queues (each queue has its own, so that queues share nothing),
+//! frames longer than a chunk, checksum offload (AF_XDP does not report it on receipt).
+//!
 //! Source: Linux, Documentation/networking/af_xdp.rst.
 
 use std::io;
@@ -46,26 +44,24 @@ pub use crate::xdp::Mode;
 use socket::Socket;
 use umem::{HUGEPAGE, Umem};
 
-/// How to open an interface.
+/// Options of an interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Where the program runs; `None`: in the driver if it can.
+    /// XDP mode of the program; `None`: native if supported.
     pub mode: Option<Mode>,
-    /// Refuse to open rather than copy. Without it frames are copied only
-    /// where driver or mode cannot do otherwise.
+    /// Fails unless frames are zero-copy. Otherwise frames are copied where driver or mode requires it.
     pub zerocopy: bool,
-    /// Receive queues, all of which must be served; `None`: as many as there are.
+    /// Number of receive queues, all of which must be served; `None`: as many as the interface has.
     pub queues: Option<u16>,
-    /// Our system calls do the card's work in place of its interrupts: for a
-    /// core that spins.
+    /// Busy polling: our system calls do the card's work in place of its interrupts. For a core that
+    /// spins.
     pub busy_poll: bool,
-    /// Frames lie in huge pages of 2 MiB.
+    /// Places frames in huge pages of 2 MiB.
     pub hugepages: bool,
-    /// Frames that each direction of a queue holds, a power of two in 64..=32768.
+    /// Ring size in each direction of a queue, in frames; a power of two in 64..=32768.
     pub frames: u32,
-    /// Received frames of a queue that may be out at once before the kernel
-    /// has too few to receive into, 0..=65536. A receive buffer that holds no
-    /// more than this never keeps an urgent frame from coming in.
+    /// Received frames per queue that may be held before the kernel runs short of chunks, 0..=65536. A
+    /// receive buffer of at most this size never keeps an urgent frame from being received.
     pub held: u32,
 }
 
@@ -84,44 +80,43 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Chunks to receive into.
+    /// Number of chunks for receiving.
     fn receive_chunks(&self) -> u32 {
         self.frames + self.held
     }
 
-    /// Slots of the ring in which the kernel finds them.
+    /// Slots of the fill ring.
     fn fill_slots(&self) -> u32 {
         fill_slots(self.receive_chunks())
     }
 }
 
-/// Slots of the fill ring that always have room for every one of `chunks`.
+/// Slots of a fill ring that never overflows with `chunks` chunks.
 ///
-/// Twice as many: the kernel shows a received frame first and only then says
-/// that it has taken the chunk out of this ring (`xsk_flush`). On another core
-/// a chunk may be back before that, and each may have two slots for a moment.
+/// Twice as many: the kernel first publishes a received frame and only then releases the chunk's slot
+/// in this ring (`xsk_flush`). On another core a chunk may be back before that, and each may have two
+/// slots for a moment.
 fn fill_slots(chunks: u32) -> u32 {
     (2 * chunks).next_power_of_two()
 }
 
-/// An interface with our program on it.
+/// An interface with our program.
 #[derive(Debug)]
 pub struct Opened {
-    /// What was opened.
+    /// The interface.
     pub interface: Interface,
-    /// Where the program runs.
+    /// XDP mode of the program.
     pub mode: Mode,
-    /// Whether frames cross between kernel and us without a copy.
+    /// True if frames cross between kernel and us without a copy.
     pub zerocopy: bool,
-    /// One device for each receive queue, queue 0 first. The program goes with
-    /// the last of them.
+    /// One device per receive queue, queue 0 first. The program is detached with the last of them.
     pub devices: Vec<AfXdp>,
-    /// Says what the program claims.
+    /// Handle that changes the program's claims.
     pub claimant: Claimant,
 }
 
 impl Opened {
-    /// How it was opened, in a line: `native XDP, copied frames, 4 queues`.
+    /// Summary in one line: `native XDP, copied frames, 4 queues`.
     #[must_use]
     pub fn summary(&self) -> String {
         let mode = match self.mode {
@@ -134,7 +129,7 @@ impl Opened {
     }
 }
 
-/// What holds the program in place.
+/// Owner of the attached program.
 #[derive(Debug)]
 struct Steering {
     link: OwnedFd,
@@ -144,21 +139,19 @@ struct Steering {
 
 impl Drop for Steering {
     fn drop(&mut self) {
-        // Where this fails, on Linux before 5.9, closing the link does it.
+        // If this fails (Linux before 5.9), closing the link detaches it.
         let _ = bpf::detach(&self.link);
     }
 }
 
-/// Opens interface `name` for what `claims` says is ours, one device for each
-/// of its queues.
+/// Opens interface `name` for the traffic in `claims`, one device for each of its queues.
 ///
 /// # Errors
-/// Whatever keeps it from being opened, with the way out where one is known.
-/// Nothing is left behind.
+/// The reason, with a remedy where one is known. Nothing is left behind.
 ///
 /// # Panics
-/// When `options.frames` or `options.held` is outside its range, or `claims`
-/// holds more than its program can.
+/// `options.frames` or `options.held` is outside its range, or `claims` holds more than its program
+/// supports.
 pub fn open(name: &str, options: &Options, claims: &Claims) -> Result<Opened, InterfaceError> {
     let frames = options.frames;
     assert!(frames.is_power_of_two() && (64..=32_768).contains(&frames), "{frames} frames are not a ring");
@@ -205,7 +198,7 @@ pub fn open(name: &str, options: &Options, claims: &Claims) -> Result<Opened, In
         }
         bpf::set_socket(&sockets, queue.into(), socket).map_err(refused("a socket in the map"))?;
     }
-    // IPv6 neighbours ask for us by multicast.
+    // IPv6 neighbours address their solicitations to a multicast group.
     let by_multicast = claims.addresses.iter().any(std::net::IpAddr::is_ipv6);
     let multicast = by_multicast.then(|| AllMulticast::on(interface.index)).transpose();
     let multicast = multicast.map_err(refused("all multicast"))?;
@@ -223,8 +216,7 @@ pub fn open(name: &str, options: &Options, claims: &Claims) -> Result<Opened, In
     Ok(Opened { interface, mode, zerocopy, devices, claimant })
 }
 
-/// The chunk that holds the interface's longest frame with the kernel's room
-/// before it.
+/// Size of the chunk that holds the interface's longest frame with the kernel's headroom.
 fn chunk_for(interface: &Interface) -> Result<usize, InterfaceError> {
     let needed = HEADROOM + ETHERNET + usize::from(interface.mtu);
     CHUNKS.into_iter().find(|&chunk| needed <= chunk).ok_or_else(|| InterfaceError::MtuLarge {
@@ -247,21 +239,21 @@ fn refusal(name: &str, what: &'static str, e: io::Error) -> InterfaceError {
     }
 }
 
-/// Older kernels count BPF maps and frames against a limit of 64 KiB.
+/// Raises the limit of 64 KiB against which older kernels count BPF maps and frames.
 fn raise_memory_limit() {
     let all = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
-    // Where that is not allowed the limit may still do; if not, what needs the
-    // memory says so.
+    // If this is not permitted, the present limit may suffice; if not, the later allocation reports an
+    // error.
     // SAFETY: reads one `rlimit` that lives through the call.
     unsafe { libc::setrlimit(libc::RLIMIT_MEMLOCK, &raw const all) };
 }
 
 /// Bytes of an Ethernet header.
 const ETHERNET: usize = 14;
-/// What the kernel keeps free before a frame, `XDP_PACKET_HEADROOM`.
+/// Headroom of the kernel before a frame, `XDP_PACKET_HEADROOM`.
 const HEADROOM: usize = 256;
-/// Chunks: the smallest that holds 1500 bytes, and a page, the largest there is.
+/// Chunk sizes: the smallest for 1500 bytes, and a page, the maximum.
 const CHUNKS: [usize; 2] = [2048, 4096];
-/// How long and how far one busy poll goes.
+/// Duration and budget of one busy poll.
 const BUSY_POLL_MICROS: i32 = 20;
 const BUSY_POLL_FRAMES: i32 = 64;

@@ -1,5 +1,4 @@
-//! Another program in the place of the first, for addresses that were found
-//! while it ran.
+//! Replacement of a running XDP program, for addresses found while the devices run.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -10,12 +9,11 @@ use super::{Steering, refusal};
 use crate::bpf;
 use crate::interface::InterfaceError;
 
-/// Changes what is ours while the devices work: for addresses that were found
-/// through them.
+/// Handle that changes the claims of running devices, for addresses learned through them.
 #[derive(Debug)]
 pub struct Claimant {
     name: String,
-    /// Gone with the last device.
+    /// Dangling once the last device is closed.
     steering: Weak<Steering>,
 }
 
@@ -24,14 +22,13 @@ impl Claimant {
         Self { name: name.to_owned(), steering: Arc::downgrade(steering) }
     }
 
-    /// From the next frame on what `claims` says is ours, and nothing else.
+    /// Replaces the claims by `claims`, from the next frame on.
     ///
     /// # Errors
-    /// The kernel's refusal, then all stays as it was; or there is no device
-    /// any more.
+    /// The kernel's, and everything stays as it was; or all devices are closed.
     ///
     /// # Panics
-    /// When `claims` holds more than its program can.
+    /// `claims` holds more than its program supports.
     pub fn claim(&self, claims: &Claims) -> Result<(), InterfaceError> {
         let refused = |e: io::Error| refusal(&self.name, "another XDP program", e);
         let steering = self.steering.upgrade().ok_or_else(|| refused(io::ErrorKind::NotConnected.into()))?;

@@ -1,33 +1,33 @@
-//! One ring shared with the kernel, seen from one side.
+//! One side of a ring shared with the kernel.
 //!
-//! Both sides count without end and the ring's size is a power of two, so the
-//! distance of the counters, taken modulo 2³², is what the ring holds. Each
-//! side keeps its own counter here and looks at the other's only when it seems
-//! to have come to the end: the other's cache line is touched once a batch.
+//! Both counters run freely and the ring's size is a power of two, so their difference modulo 2³² is
+//! the number of entries. Each side caches the other's counter and reads it only when the ring seems
+//! full or empty: the other's cache line is touched once per batch.
 //!
-//! The order of memory accesses is the whole protocol: a producer writes its
-//! slots and then releases its counter, a consumer acquires that counter and
-//! then reads. [`Words`] keeps the rings apart from where their words lie, so
-//! the same code runs on the kernel's memory, against a model, and under loom.
+//! The protocol is the order of memory accesses: a producer writes its slots and then releases its
+//! counter, a consumer acquires that counter and then reads. [`Words`] separates the rings from the
+//! location of their words, so the same code runs on the kernel's memory, against a model, and under
+//! loom.
+//!
 //! Source: Linux, Documentation/networking/af_xdp.rst "Rings".
 
-/// Where a ring's words lie.
+/// Memory of a ring.
 pub(super) trait Words<T> {
-    /// The producer's counter, acquired.
+    /// The producer's counter, with acquire ordering.
     fn produced(&self) -> u32;
-    /// The consumer's counter, acquired.
+    /// The consumer's counter, with acquire ordering.
     fn consumed(&self) -> u32;
-    /// Releases what was produced before `produced`.
+    /// Publishes the slots before `produced`, with release ordering.
     fn publish(&self, produced: u32);
-    /// Gives the slots before `consumed` back.
+    /// Returns the slots before `consumed` to the producer.
     fn release(&self, consumed: u32);
-    /// What is in `slot`, which is below the ring's size.
+    /// Entry in `slot`, which is below the ring's size.
     fn read(&self, slot: u32) -> T;
-    /// Fills `slot`, which is below the ring's size.
+    /// Writes `slot`, which is below the ring's size.
     fn write(&mut self, slot: u32, item: T);
 }
 
-/// The side that fills slots: fill ring, transmit ring.
+/// Producer side: fill ring, transmit ring.
 #[derive(Debug)]
 pub(super) struct Producer<W> {
     words: W,
@@ -35,11 +35,11 @@ pub(super) struct Producer<W> {
     /// The next slot to fill, not yet published.
     next: u32,
     published: u32,
-    /// The consumer's counter as last seen.
+    /// The consumer's counter as last read.
     consumed: u32,
 }
 
-/// The side that empties slots: receive ring, completion ring.
+/// Consumer side: receive ring, completion ring.
 #[derive(Debug)]
 pub(super) struct Consumer<W> {
     words: W,
@@ -47,12 +47,12 @@ pub(super) struct Consumer<W> {
     /// The next slot to read; those before it are not yet released.
     next: u32,
     released: u32,
-    /// The producer's counter as last seen.
+    /// The producer's counter as last read.
     produced: u32,
 }
 
 impl<W> Producer<W> {
-    /// The producing side of a ring of `size` slots, a power of two.
+    /// Producer side of a ring of `size` slots, a power of two.
     pub(super) fn new<T>(words: W, size: u32) -> Self
     where
         W: Words<T>,
@@ -62,7 +62,7 @@ impl<W> Producer<W> {
         Self { words, size, next, published: next, consumed }
     }
 
-    /// Fills the next slot; `false` when there is none.
+    /// Fills the next slot; false if there is none.
     #[inline]
     pub(super) fn push<T>(&mut self, item: T) -> bool
     where
@@ -76,7 +76,7 @@ impl<W> Producer<W> {
         true
     }
 
-    /// Whether there is a slot to fill.
+    /// True if there is a slot to fill.
     #[inline]
     pub(super) fn has_room<T>(&mut self) -> bool
     where
@@ -88,7 +88,7 @@ impl<W> Producer<W> {
         self.next.wrapping_sub(self.consumed) < self.size
     }
 
-    /// Lets the other side see what was filled.
+    /// Publishes the filled slots.
     #[inline]
     pub(super) fn publish<T>(&mut self)
     where
@@ -100,13 +100,13 @@ impl<W> Producer<W> {
         }
     }
 
-    /// Slots filled and not published yet.
+    /// Slots filled and not yet published.
     #[inline]
     pub(super) fn unpublished(&self) -> u32 {
         self.next.wrapping_sub(self.published)
     }
 
-    /// Whether the other side has not taken everything yet.
+    /// True if the consumer has not taken everything yet.
     #[inline]
     pub(super) fn is_pending<T>(&mut self) -> bool
     where
@@ -122,7 +122,7 @@ impl<W> Producer<W> {
 }
 
 impl<W> Consumer<W> {
-    /// The consuming side of a ring of `size` slots, a power of two.
+    /// Consumer side of a ring of `size` slots, a power of two.
     pub(super) fn new<T>(words: W, size: u32) -> Self
     where
         W: Words<T>,
@@ -132,8 +132,7 @@ impl<W> Consumer<W> {
         Self { words, size, next, released: next, produced }
     }
 
-    /// The next item. Slots are given back a batch at a time: when the ring
-    /// has been emptied, or half of it.
+    /// The next entry. Slots are returned in batches: when the ring is empty, or half of it was read.
     #[inline]
     pub(super) fn pop<T>(&mut self) -> Option<T>
     where

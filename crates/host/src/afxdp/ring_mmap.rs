@@ -1,4 +1,4 @@
-//! A ring's words in memory that the kernel maps too.
+//! Ring words in memory mapped from the kernel.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -19,11 +19,11 @@ pub(super) struct Shared<T> {
     size: u32,
 }
 
-// SAFETY: the pointers lead into a mapping that goes with them.
+// SAFETY: the pointers point into a mapping that moves with them.
 unsafe impl<T: Send> Send for Shared<T> {}
 
 impl<T: Copy> Shared<T> {
-    /// Maps the ring of `size` slots that `socket` has at `page`.
+    /// Maps the ring of `size` slots at `page` of `socket`.
     pub(super) fn map(
         socket: &OwnedFd,
         page: i64,
@@ -42,7 +42,7 @@ impl<T: Copy> Shared<T> {
         })
     }
 
-    /// Whether the kernel sleeps and has to be told to go on.
+    /// True if the kernel sleeps and needs a wake-up.
     #[inline]
     pub(super) fn needs_wakeup(&self) -> bool {
         // SAFETY: an aligned word of a mapping that lives as long as `self`.
@@ -60,7 +60,7 @@ impl<T: Copy> Shared<T> {
         unsafe { self.consumer.as_ref() }
     }
 
-    /// The place of `slot`.
+    /// Location of `slot`.
     fn slot(&self, slot: u32) -> NonNull<T> {
         debug_assert!(slot < self.size, "slot {slot} of a ring of {}", self.size);
         // SAFETY: below the ring's size, so within the mapping. `ring` masks it.
@@ -91,8 +91,8 @@ impl<T: Copy> Words<T> for Shared<T> {
 
     #[inline]
     fn read(&self, slot: u32) -> T {
-        // SAFETY: the ring protocol makes the slot ours to read, and any bytes
-        // are a valid descriptor or address.
+        // SAFETY: the ring protocol makes the slot ours to read, and any bytes are a valid descriptor
+        // or address.
         unsafe { self.slot(slot).read() }
     }
 

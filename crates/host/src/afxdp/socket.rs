@@ -1,5 +1,4 @@
-//! An AF_XDP socket with its memory and its four rings, and the calls to the
-//! kernel that keep them going.
+//! AF_XDP socket with its memory and four rings, and the system calls that drive them.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -28,19 +27,19 @@ pub(super) struct Socket {
     pub(super) sending: Producer<Shared<Descriptor>>,
 }
 
-/// Opens a socket for AF_XDP.
+/// Opens an AF_XDP socket.
 pub(super) fn open() -> io::Result<OwnedFd> {
     // SAFETY: a plain call; its result is checked.
     let fd = unsafe { libc::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the descriptor is fresh and nobody else's.
+    // SAFETY: the descriptor is new and has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 impl Socket {
-    /// Gives `fd` its memory and rings of `slots` slots, and for filling of
+    /// Registers the memory of `fd`, and sets up rings of `slots` slots and a fill ring of
     /// `fill_slots`.
     pub(super) fn set_up(
         fd: OwnedFd,
@@ -64,7 +63,7 @@ impl Socket {
         }
         // SAFETY: a structure of integers.
         let offsets: libc::xdp_mmap_offsets = unsafe { sockopt::get(&fd, SOL_XDP, XDP_MMAP_OFFSETS)? };
-        // One call sends a whole batch. Linux before 6.17 keeps to 32 frames.
+        // One call sends a whole batch. Linux before 6.17 stays at 32 frames.
         let _ = sockopt::set(&fd, SOL_XDP, XDP_MAX_TX_SKB_BUDGET, &slots.min(TX_BUDGET));
         let fill = Shared::map(&fd, XDP_UMEM_PGOFF_FILL_RING as i64, &offsets.fr, fill_slots)?;
         let completed = Shared::map(&fd, XDP_UMEM_PGOFF_COMPLETION_RING as i64, &offsets.cr, slots)?;
@@ -79,8 +78,8 @@ impl Socket {
         })
     }
 
-    /// Binds to a queue: `zerocopy`, or as the driver can. A queue whose last
-    /// socket was just closed is busy for some milliseconds: that is waited for.
+    /// Binds to a queue, with `zerocopy` or as the driver prefers. Waits for a queue whose last socket
+    /// was just closed, which is busy for some milliseconds.
     pub(super) fn bind(&self, index: u32, queue: u32, zerocopy: bool) -> io::Result<()> {
         let address = libc::sockaddr_xdp {
             sxdp_family: libc::AF_XDP as u16,
@@ -106,29 +105,29 @@ impl Socket {
         }
     }
 
-    /// Whether frames are not copied between kernel and us.
+    /// True if frames are not copied between kernel and us.
     pub(super) fn is_zerocopy(&self) -> bool {
         // SAFETY: a structure of integers.
         let options = unsafe { sockopt::get::<libc::xdp_options>(&self.fd, SOL_XDP, XDP_OPTIONS) };
         options.is_ok_and(|options| options.flags & XDP_OPTIONS_ZEROCOPY != 0)
     }
 
-    /// Frames that the kernel had to drop: no room here, or nothing to fill.
+    /// Frames that the kernel dropped: no slot in the receive ring, or no chunk to fill.
     pub(super) fn dropped(&self) -> u64 {
         // SAFETY: a structure of integers.
         let counts = unsafe { sockopt::get::<libc::xdp_statistics>(&self.fd, SOL_XDP, libc::XDP_STATISTICS) };
         counts.map_or(0, |counts| counts.rx_dropped + counts.rx_ring_full)
     }
 
-    /// Lets our calls to the kernel do the card's work, `budget` frames at a
-    /// time, in place of its interrupts.
+    /// Enables busy polling: our system calls do the card's work, `budget` frames at a time, in place
+    /// of its interrupts.
     pub(super) fn busy_poll(&self, micros: i32, budget: i32) -> io::Result<()> {
         sockopt::set(&self.fd, libc::SOL_SOCKET, SO_PREFER_BUSY_POLL, &1_i32)?;
         sockopt::set(&self.fd, libc::SOL_SOCKET, SO_BUSY_POLL, &micros)?;
         sockopt::set(&self.fd, libc::SOL_SOCKET, SO_BUSY_POLL_BUDGET, &budget)
     }
 
-    /// Has the kernel look at the fill ring, or poll the card.
+    /// Wakes the kernel for the fill ring, or polls the card.
     pub(super) fn kick_receive(&self) {
         // SAFETY: no buffer; nothing is written.
         unsafe {
@@ -143,14 +142,13 @@ impl Socket {
         };
     }
 
-    /// Has the kernel send what is in the transmit ring. Returns whether it
-    /// has more to do than it does in one call.
+    /// Wakes the kernel for the transmit ring; true if more is left than it does in one call.
     pub(super) fn kick_send(&self) -> bool {
         // SAFETY: no buffer and no address; nothing is read.
         let sent = unsafe {
             libc::sendto(self.fd.as_raw_fd(), std::ptr::null(), 0, libc::MSG_DONTWAIT, std::ptr::null(), 0)
         };
-        // Busy or out of buffers: the link is, so let it be and try later.
+        // The link is busy or out of buffers: retry later.
         sent < 0 && io::Error::last_os_error().raw_os_error() == Some(libc::EAGAIN)
     }
 }
@@ -161,10 +159,10 @@ impl AsFd for Socket {
     }
 }
 
-/// How long a busy queue is waited for: 10 to 13 ms are usual.
+/// Maximum wait for a busy queue; 10 to 13 ms are usual.
 const BUSY_WAIT: Duration = Duration::from_millis(50);
 
-/// Frames that one call sends where the kernel copies them (linux/if_xdp.h).
+/// Frames per call if the kernel copies them (linux/if_xdp.h).
 const XDP_MAX_TX_SKB_BUDGET: i32 = 9;
 const TX_BUDGET: u32 = 256;
 

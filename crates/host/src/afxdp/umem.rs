@@ -1,7 +1,7 @@
-//! The memory that frames live in, and frames as handles into it.
+//! Frame memory (UMEM), and frames as handles into it.
 //!
-//! Chunks of one size, each owned by one party at a time: the kernel (fill,
-//! transmit and receive rings), the device, or whoever holds a [`Frame`].
+//! Chunks have one size and one owner at a time: the kernel (fill, transmit and receive rings), the
+//! device, or the holder of a [`Frame`].
 
 use std::io;
 use std::ptr::NonNull;
@@ -14,9 +14,9 @@ pub(super) struct Umem {
     mapping: Option<Mapping>,
     start: NonNull<u8>,
     len: usize,
-    /// Bytes of a chunk, a power of two.
+    /// Chunk size in bytes, a power of two.
     chunk: usize,
-    /// Frames that are lent out; with some out the memory must stay.
+    /// Frames that are lent; the memory must stay while there are any.
     lent: usize,
 }
 
@@ -25,22 +25,20 @@ unsafe impl Send for Umem {}
 
 /// A received frame where the kernel put it.
 ///
-/// Give it back with `recycle`; a frame that is dropped takes its chunk out of
-/// use until the device is closed.
+/// Return it with `recycle`; the chunk of a dropped frame is lost until the device is closed.
 #[derive(Debug)]
 pub struct Frame {
     bytes: NonNull<[u8]>,
 }
 
-// SAFETY: a frame is the only owner of its chunk, and the chunk's memory is
-// kept for as long as frames are out.
+// SAFETY: a frame is the only owner of its chunk, and the chunk's memory stays while frames are lent.
 unsafe impl Send for Frame {}
 
 impl AsRef<[u8]> for Frame {
     #[inline]
     fn as_ref(&self) -> &[u8] {
-        // SAFETY: initialised memory, owned by this frame until it is
-        // recycled; the mapping is kept while frames are out.
+        // SAFETY: initialised memory, owned by this frame until it is recycled; the mapping stays while
+        // frames are lent.
         unsafe { self.bytes.as_ref() }
     }
 }
@@ -55,7 +53,7 @@ impl Umem {
         Ok(Self { start: mapping.start(), mapping: Some(mapping), len, chunk, lent: 0 })
     }
 
-    /// Where the memory starts, as the kernel is told.
+    /// Start of the memory, as registered with the kernel.
     pub(super) fn address(&self) -> u64 {
         self.start.as_ptr() as u64
     }
@@ -65,17 +63,17 @@ impl Umem {
         self.len
     }
 
-    /// The first byte of the chunk that `address` lies in.
+    /// Address of the chunk that contains `address`.
     #[inline]
     pub(super) fn chunk_of(&self, address: u64) -> u64 {
         address & !(self.chunk as u64 - 1)
     }
 
-    /// Lends out the frame that a receive descriptor names; `None` if that is
-    /// not within a chunk, which the kernel never says.
+    /// Lends the frame of a receive descriptor; `None` if it is not within a chunk, which the kernel
+    /// never reports.
     ///
     /// # Safety
-    /// The chunk was handed out by the kernel and not lent since.
+    /// The kernel has handed out the chunk, and it was not lent since.
     #[inline]
     pub(super) unsafe fn lend(&mut self, address: u64, len: u32) -> Option<Frame> {
         let (at, len) = (usize::try_from(address).ok()?, len as usize);
@@ -92,7 +90,7 @@ impl Umem {
     /// Takes a frame back: the address of its chunk.
     ///
     /// # Panics
-    /// When the frame is another device's.
+    /// The frame is of another device.
     #[inline]
     pub(super) fn take_back(&mut self, frame: Frame) -> u64 {
         let at = (frame.bytes.cast::<u8>().as_ptr() as usize).wrapping_sub(self.start.as_ptr() as usize);
@@ -107,12 +105,12 @@ impl Umem {
     /// The chunk is the caller's: not in a ring, not lent.
     ///
     /// # Panics
-    /// When that is not within the chunk.
+    /// The range is not within the chunk.
     #[inline]
     pub(super) unsafe fn chunk_mut(&mut self, address: u64, len: usize) -> &mut [u8] {
         let at = address as usize;
         assert!(at < self.len && len <= self.chunk, "{len} bytes at {at} are not in a chunk");
-        // SAFETY: within the mapping, initialised, and the caller's alone.
+        // SAFETY: within the mapping, initialised, and owned by the caller alone.
         unsafe { std::slice::from_raw_parts_mut(self.start.add(at).as_ptr(), len) }
     }
 }
@@ -137,9 +135,9 @@ mod tests {
     #[test]
     fn a_frame_outlives_its_device() {
         let mut umem = Umem::new(4, 2048, false).unwrap();
-        // SAFETY: nobody else has chunk 1.
+        // SAFETY: chunk 1 has no other owner.
         unsafe { umem.chunk_mut(2048, 5) }.copy_from_slice(b"hello");
-        // SAFETY: nobody else has chunk 1.
+        // SAFETY: chunk 1 has no other owner.
         let frame = unsafe { umem.lend(2048, 5) }.unwrap();
         drop(umem);
         assert_eq!(frame.as_ref(), b"hello");
@@ -148,7 +146,7 @@ mod tests {
     #[test]
     fn a_chunk_comes_back_by_its_start() {
         let mut umem = Umem::new(4, 2048, false).unwrap();
-        // SAFETY: nobody else has chunk 1.
+        // SAFETY: chunk 1 has no other owner.
         let frame = unsafe { umem.lend(2048 + 256, 60) }.unwrap();
         assert_eq!((umem.lent, umem.take_back(frame), umem.lent), (1, 2048, 0));
     }
@@ -157,7 +155,7 @@ mod tests {
     fn a_descriptor_outside_the_memory_is_no_frame() {
         let mut umem = Umem::new(4, 2048, false).unwrap();
         for (address, len) in [(4 * 2048, 1), (2048 + 256, 1793), (u64::MAX, 1)] {
-            // SAFETY: nobody else has any chunk.
+            // SAFETY: no chunk has an owner.
             assert!(unsafe { umem.lend(address, len) }.is_none(), "{address}, {len}");
         }
     }

@@ -1,12 +1,11 @@
-//! Which frames of an interface are ours: the XDP program.
+//! XDP program that selects our frames of an interface.
 //!
-//! It runs in the kernel for every frame and gives those for our addresses to
-//! the AF_XDP socket of the queue they came on. Everything else goes on to the
-//! kernel as if we were not there, so the host stays reachable. [`Claims::hold`]
-//! is the same decision in Rust; shared vectors hold the two together.
+//! It runs in the kernel for every frame and redirects those for our addresses to the AF_XDP socket of
+//! their queue. All others go to the kernel unchanged, so the host stays reachable. [`Claims::hold`] is
+//! the same decision in Rust; shared test vectors compare the two.
 //!
-//! The addresses stand in the program as constants: it is assembled anew for
-//! each start, and there is no map to look things up in but that of sockets.
+//! The addresses are constants in the program, which is assembled for each start. Its only map is that
+//! of sockets.
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::ops::RangeInclusive;
@@ -17,23 +16,21 @@ mod tests;
 
 use crate::bpf::asm::{Assembler, Label, Op, REDIRECT_MAP, Reg, When, Width};
 
-/// What of an interface's traffic is ours.
+/// Claimed traffic of an interface.
 ///
-/// TCP, UDP and ICMP to one of our addresses, whole or in fragments; ARP that
-/// asks or answers our IPv4 address; neighbour solicitations for our IPv6
-/// address, and advertisements that somebody else has it (which go to all
-/// nodes). Frames with a VLAN tag are the kernel's, and whatever concerns the
-/// kernel as well as us: routers' advertisements, broadcasts of DHCP. A
-/// program can give a frame to one of the two only; [`packet::eavesdrop`]
-/// gets a copy.
+/// TCP, UDP and ICMP to our addresses, whole or in fragments; ARP requests and replies for our IPv4
+/// address; neighbour solicitations for our IPv6 address, and advertisements that another host has it
+/// (sent to all nodes). Not claimed: frames with a VLAN tag, and traffic that concerns the kernel as
+/// well: router advertisements, DHCP broadcasts. The program can give a frame to one side only;
+/// [`packet::open_copy`] gets a copy.
 ///
-/// [`packet::eavesdrop`]: crate::packet::eavesdrop
+/// [`packet::open_copy`]: crate::packet::open_copy
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Claims {
-    /// Our addresses, at most [`Claims::ADDRESSES_MAX`]; none claims nothing.
+    /// Our addresses, at most [`Claims::ADDRESSES_MAX`]; empty: claims nothing.
     pub addresses: Vec<IpAddr>,
-    /// TCP and UDP ports that are ours on these addresses; none means all.
-    /// [`Claims::PORTS_MAX`] ranges at most.
+    /// Our TCP and UDP ports on these addresses, at most [`Claims::PORTS_MAX`] ranges; empty: all
+    /// ports.
     pub ports: Vec<RangeInclusive<u16>>,
 }
 
@@ -44,17 +41,17 @@ const ICMP: u8 = 1;
 const TCP: u8 = 6;
 const UDP: u8 = 17;
 const ICMPV6: u8 = 58;
-/// Extension headers that may stand before what is ours: hop-by-hop options,
-/// routing, fragment, destination options (RFC 8200 §4).
+/// Extension headers that are skipped: hop-by-hop options, routing, fragment, destination options (RFC
+/// 8200 §4).
 const EXTENSIONS: [u8; 4] = [0, 43, 44, 60];
 const NEIGHBOR_SOLICITATION: u8 = 135;
 const NEIGHBOR_ADVERTISEMENT: u8 = 136;
-/// The group that hears who has an address (RFC 4862 §5.4.4).
+/// Multicast group of neighbour advertisements (RFC 4862 §5.4.4).
 const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
-/// Where an IPv4 header says that it is a fragment: any offset, or more to come.
+/// Bits of an IPv4 header that mark a fragment: the offset, and "more fragments".
 const FRAGMENT_BITS: u16 = 0x3fff;
 
-/// What the program says of a frame that is not ours: the kernel's.
+/// XDP action for frames that are not ours: pass to the kernel.
 pub(super) const XDP_PASS: i32 = 2;
 
 /// Registers of the program.
@@ -65,23 +62,22 @@ const SCRATCH: Reg = Reg::R4;
 const VALUE: Reg = Reg::R5;
 
 impl Claims {
-    /// More addresses than this make the program long: those that a stack has
-    /// at the most, 16 of IPv6 and one of IPv4.
+    /// Maximum of addresses, which bounds the program's length: those of a stack, 16 of IPv6 and one of
+    /// IPv4.
     pub const ADDRESSES_MAX: usize = 17;
-    /// More ranges than this make the program long.
+    /// Maximum of port ranges, which bounds the program's length.
     pub const PORTS_MAX: usize = 16;
 
-    /// The program that gives our frames to the sockets in map `sockets`, an
-    /// open descriptor. Where the frame's queue has no socket the answer is
-    /// `without_socket`, an XDP action.
+    /// The program that redirects our frames to the sockets in map `sockets`, an open descriptor.
+    /// `without_socket` is the XDP action for a queue without a socket.
     ///
     /// # Panics
-    /// When there are too many addresses or ranges.
+    /// Too many addresses or ranges.
     pub(super) fn assemble(&self, sockets: i32, without_socket: i32) -> Vec<u64> {
         assert!(self.addresses.len() <= Self::ADDRESSES_MAX, "too many addresses: {:?}", self.addresses);
         assert!(self.ports.len() <= Self::PORTS_MAX, "too many ports for the program");
         let mut a = Assembler::default();
-        // The verifier refuses code that nothing leads to.
+        // The verifier rejects unreachable code.
         if self.addresses.is_empty() {
             a.set(Reg::R0, XDP_PASS);
             a.exit();
@@ -129,7 +125,7 @@ impl Claims {
         a.jump(pass);
     }
 
-    /// Goes to `label` when the word in `VALUE` is one of our IPv4 addresses.
+    /// Jumps to `label` if the word in `VALUE` is one of our IPv4 addresses.
     fn any_ipv4(&self, a: &mut Assembler, label: Label) {
         for addr in &self.addresses {
             if let IpAddr::V4(addr) = addr {
@@ -158,7 +154,7 @@ impl Claims {
         a.load(Width::Half, VALUE, DATA, 20);
         a.alu_value(Op::And, VALUE, half(FRAGMENT_BITS) as i32);
         a.jump_when(When::NotEqual, VALUE, 0, ours);
-        // The header's length in words, times 4, after the Ethernet header.
+        // Header length in words, times 4, after the Ethernet header.
         a.load(Width::Byte, VALUE, DATA, 14);
         a.alu_value(Op::And, VALUE, 15);
         a.alu_value(Op::ShiftLeft, VALUE, 2);
@@ -223,8 +219,8 @@ impl Claims {
         }
     }
 
-    /// Goes to `ours` when the destination port of the transport header at
-    /// `DATA + start` is, to `pass` otherwise.
+    /// Jumps to `ours` if the destination port of the transport header at `DATA + start` is ours, to
+    /// `pass` otherwise.
     fn port(&self, a: &mut Assembler, start: i16, pass: Label, ours: Label) {
         need(a, start + 4, pass);
         a.load(Width::Half, VALUE, DATA, start + 2);
@@ -240,14 +236,14 @@ impl Claims {
     }
 }
 
-/// Goes to `pass` unless the frame has `len` bytes after `DATA`.
+/// Jumps to `pass` unless the frame has `len` bytes after `DATA`.
 fn need(a: &mut Assembler, len: i16, pass: Label) {
     a.mov(SCRATCH, DATA);
     a.alu_value(Op::Add, SCRATCH, len.into());
     a.jump_reg(When::Greater, SCRATCH, END, pass);
 }
 
-/// Goes to `other` unless `addr` stands at byte `at`.
+/// Jumps to `other` unless `addr` is at byte `at`.
 fn differs(a: &mut Assembler, at: i16, addr: Ipv6Addr, other: Label) {
     let octets = addr.octets();
     let (words, _) = octets.as_chunks::<4>();
@@ -257,12 +253,12 @@ fn differs(a: &mut Assembler, at: i16, addr: Ipv6Addr, other: Label) {
     }
 }
 
-/// 16 bits in network order, as a load sees them.
+/// 16 bits in network order, as a load returns them.
 fn half(value: u16) -> u32 {
     u16::from_ne_bytes(value.to_be_bytes()).into()
 }
 
-/// Where neighbours ask for `addr`, RFC 4291 §2.7.1.
+/// Solicited-node multicast address of `addr`, RFC 4291 §2.7.1.
 fn solicited_node(addr: Ipv6Addr) -> Ipv6Addr {
     let [.., a, b, c] = addr.octets();
     let [high, low] = [0xff00 | u16::from(a), u16::from_be_bytes([b, c])];

@@ -1,4 +1,4 @@
-//! The XDP program's decision in Rust.
+//! Reference model of the XDP program's decision.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -8,13 +8,13 @@ use super::{
 };
 
 impl Claims {
-    /// Whether `frame`, from the destination MAC on, is ours.
+    /// True if `frame`, from the destination MAC on, is ours.
     #[must_use]
     pub fn hold(&self, frame: &[u8]) -> bool {
         self.decide(frame).unwrap_or(false)
     }
 
-    /// `None` when the frame ends too early.
+    /// `None` if the frame ends too early.
     fn decide(&self, frame: &[u8]) -> Option<bool> {
         match u32::from(half(frame, 12)?) {
             ARP => Some(self.has(ipv4_at(frame, 38)?.into())),

@@ -1,4 +1,4 @@
-//! What is ours, said once and asked of the model and of the loaded program.
+//! Claimed frames, compared between the model and the loaded program.
 
 use std::os::fd::AsRawFd;
 
@@ -11,7 +11,7 @@ const US: [u8; 4] = [10, 0, 0, 2];
 const OTHER: [u8; 4] = [10, 0, 0, 1];
 const US6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0x12, 0x3456);
 const OTHER6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0x12, 0x3457);
-/// What the program says in these tests of a frame for a socket.
+/// Result of the program in these tests for a frame of a socket.
 const OURS: i32 = 1;
 
 fn claims(ports: &[RangeInclusive<u16>]) -> Claims {
@@ -51,12 +51,12 @@ fn solicitation(kind: u8, to: Ipv6Addr, asked: Ipv6Addr) -> Vec<u8> {
     ipv6(to, ICMPV6, &[&[kind, 0, 0, 0, 0, 0, 0, 0], &asked.octets()[..]].concat())
 }
 
-/// A transport header that goes to `port`.
+/// A transport header to `port`.
 fn to(port: u16) -> Vec<u8> {
     [&[1, 2], &port.to_be_bytes()[..], &[0; 16]].concat()
 }
 
-/// Frames and whether they are ours: with all ports, and with 80 and 8000 to 8009.
+/// Frames, and true if they are ours: with all ports, and with 80 and 8000 to 8009.
 fn vectors() -> Vec<(&'static str, Vec<u8>, bool, bool)> {
     let cut = |mut frame: Vec<u8>, len: usize| {
         frame.truncate(len);
@@ -123,23 +123,22 @@ fn what_is_ours_is_what_the_vectors_say() {
     }
 }
 
-/// Says what is not tested. Written past the test harness, which keeps what
-/// passing tests print to itself.
+/// Prints a skipped test, past the test harness, which captures the output of passing tests.
 fn skipped(test: &str, why: &str) {
     use std::io::Write;
     let _ = std::io::stderr().write_all(format!("skipped: {test}: {why}\n").as_bytes());
 }
 
-/// The loaded program, or why it cannot be.
+/// The loaded program, or the error.
 fn load(claims: &Claims) -> Result<impl Fn(&[u8]) -> bool + use<>, std::io::Error> {
     let sockets = bpf::socket_map(1)?;
     let program = match bpf::load(bpf::Kind::Xdp, "greenwave", &claims.assemble(sockets.as_raw_fd(), OURS)) {
-        Err(e) if e.raw_os_error() != Some(libc::EPERM) => panic!("the verifier refuses: {e}"),
+        Err(e) if e.raw_os_error() != Some(libc::EPERM) => panic!("the verifier rejects: {e}"),
         done => done?,
     };
     Ok(move |frame: &[u8]| {
         let _ = &sockets;
-        match bpf::run_xdp(&program, frame).expect("the kernel runs what it has loaded") {
+        match bpf::run_xdp(&program, frame).expect("the kernel runs the loaded program") {
             1 => true,
             2 => false,
             other => panic!("verdict {other}"),
@@ -198,7 +197,7 @@ fn damaged_frames_are_judged_alike_by_model_and_kernel() {
             let at = at.index(frame.len());
             frame[at] = byte;
         }
-        // The kernel tests no frame without an Ethernet header.
+        // The kernel's test run rejects a frame without an Ethernet header.
         frame.truncate(14 + len.index(frame.len() - 13));
         for (claims, program) in &pairs {
             prop_assert_eq!(program(&frame), claims.hold(&frame), "{:?}", frame);

@@ -1,5 +1,5 @@
-//! A ring holds what a queue holds, wherever its counters start, and its two
-//! sides agree under every interleaving.
+//! Equivalence of a ring with a queue from any initial counter, and agreement of its two sides under
+//! every interleaving.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -92,28 +92,28 @@ fn a_consumer_that_never_runs_dry_gives_slots_back() {
     assert!(producer.is_pending());
 }
 
-/// Chunks that go round: into the fill ring, to the kernel, out as frames, back.
+/// Circulation of chunks: into the fill ring, to the kernel, out as frames, back.
 struct Round {
     fill: Producer<Plain>,
     words: Plain,
     size: u32,
-    /// The kernel's own counter; what the words say of it comes later.
+    /// The kernel's own counter; the shared word is updated later.
     taken: u32,
-    /// Taken, and not yet shown as frames.
+    /// Taken, and not yet published as frames.
     filled: Vec<u64>,
-    /// Shown, and not yet given back.
+    /// Published, and not yet returned.
     shown: Vec<u64>,
 }
 
 impl Round {
     fn new(chunks: u32, size: u32, start: u32) -> Self {
         let (mut fill, consumer) = plain(size, start);
-        assert!((0..u64::from(chunks)).all(|chunk| fill.push(chunk)), "there is room to begin with");
+        assert!((0..u64::from(chunks)).all(|chunk| fill.push(chunk)), "the ring is empty at first");
         fill.publish();
         Self { fill, words: consumer.words, size, taken: start, filled: Vec::new(), shown: Vec::new() }
     }
 
-    /// The kernel fills a chunk, if there is one.
+    /// The kernel takes a chunk, if there is one.
     fn take(&mut self) {
         if self.taken != self.words.produced() {
             self.filled.push(self.words.read(self.taken & (self.size - 1)));
@@ -121,17 +121,17 @@ impl Round {
         }
     }
 
-    /// The first half of `xsk_flush`: frames are shown.
+    /// First half of `xsk_flush`: frames are published.
     fn show(&mut self) {
         self.shown.append(&mut self.filled);
     }
 
-    /// The second half: their chunks are said to be taken.
+    /// Second half: the slots of their chunks are released.
     fn release(&mut self) {
         self.words.release(self.taken);
     }
 
-    /// We give the last frame's chunk back; whether there was room.
+    /// Returns the last frame's chunk; true if the ring had a slot.
     fn give_back(&mut self) -> bool {
         self.shown.pop().is_none_or(|chunk| self.fill.push(chunk))
     }
@@ -160,7 +160,8 @@ proptest! {
         for (frames, between, after) in batches {
             (0..frames).for_each(|_| round.take());
             round.show();
-            // The kernel is held up here; what comes back it sees, and may take with the next frames.
+            // The kernel is delayed here; it sees the returned chunks, and may take them with the next
+            // frames.
             for _ in 0..between {
                 prop_assert!(round.give_back());
             }
@@ -174,8 +175,8 @@ proptest! {
     }
 }
 
-/// A ring in loom's memory: every order of accesses that the memory model
-/// allows is tried, and a slot that both sides touch at once is an error.
+/// A ring in loom's memory: every order of accesses that the memory model permits is tried, and
+/// concurrent access to a slot is an error.
 mod interleavings {
     use loom::cell::UnsafeCell;
     use loom::sync::Arc;
@@ -186,8 +187,7 @@ mod interleavings {
     #[derive(Clone)]
     struct Shared(Arc<(AtomicU32, AtomicU32, Vec<UnsafeCell<u64>>)>);
 
-    // SAFETY: the ring protocol gives each slot to one side at a time; loom
-    // checks that it does.
+    // SAFETY: the ring protocol gives each slot to one side at a time; loom checks this.
     unsafe impl Send for Shared {}
 
     impl Words<u64> for Shared {
