@@ -1,20 +1,20 @@
-//! AF_PACKET: frames copied by the kernel into a ring that we share with it,
-//! for any Ethernet interface and any kernel.
+//! AF_PACKET: frames copied by the kernel into a ring shared with it, for any Ethernet interface and
+//! any kernel.
 //!
-//! The kernel sees the same frames as we do. It leaves ours alone as long as
-//! our address is not its own and it does not forward: a host with
-//! `net.ipv4.ip_forward=1` would try to send them on, so there use AF_XDP. Our
+//! The kernel sees the same frames. It ignores ours as long as our address is not its own and it does
+//! not forward: a host with `net.ipv4.ip_forward=1` would try to forward them, so use AF_XDP there. Our
 //! hardware address is the interface's.
 //!
-//! Version 2 of the rings, not 3, whose blocks come a millisecond late. Frames
-//! are copied out of the ring at once: it is a ring, so one frame that waits
-//! would hold up all behind it. Frames that the kernel has merged (GRO) do not
-//! fit a slot and are fetched by a system call; the tag of a VLAN, which the kernel
-//! takes off, is put back, so that the stack knows it for another network's; datagrams that nobody has cut yet
-//! are cut here; what the kernel or the card is to cut (TSO) leaves by a system call,
-//! through a socket without a ring. That and the ring both go through the interface's
-//! queueing discipline, as everybody's: only so does the kernel cut, and what is sent
-//! last cannot overtake.
+//! The rings are of version 2, not 3, whose blocks arrive a millisecond late. Frames are copied out of
+//! the ring at once, since one waiting frame would block all behind it.
+//!
+//! Several kinds of frames need more than a slot. Frames merged by the kernel (GRO) do not fit and are
+//! fetched by a system call. A VLAN tag that the kernel removed is put back, so that the stack sees
+//! another network's frame as such. UDP GSO datagrams are split here. Frames to be segmented by the
+//! kernel or the card (TSO) are sent by a system call, through a socket without a ring. That socket and
+//! the ring both go through the interface's qdisc like other traffic: only then does the kernel
+//! segment, and later frames cannot overtake.
+//!
 //! Source: packet(7), Linux, Documentation/networking/packet_mmap.rst.
 
 use std::io;
@@ -42,7 +42,7 @@ pub use crate::frame_pool::Frame;
 pub(crate) use raw_socket::RawSocket;
 use ring::{Ring, TAG_LEN};
 
-/// Who gets which frame where several sockets share an interface.
+/// Distribution of frames to several sockets of an interface.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fanout {
     /// All frames of a flow go to one socket.
@@ -52,14 +52,14 @@ pub enum Fanout {
     Queue,
 }
 
-/// How to open an interface.
+/// Options of an interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Sockets, 1..=256.
+    /// Number of sockets, 1..=256.
     pub sockets: u16,
-    /// How they share.
+    /// Distribution of frames to them.
     pub fanout: Fanout,
-    /// Frames that each direction of a socket holds, 64..=65536.
+    /// Ring size in each direction of a socket, in frames, 64..=65536.
     pub frames: u32,
 }
 
@@ -73,17 +73,17 @@ impl Default for Options {
 #[derive(Debug)]
 pub struct Packet {
     fd: OwnedFd,
-    /// For frames that fit no slot: a socket with a ring sends from it only.
+    /// Socket for frames that fit no slot: a socket with a ring sends from the ring only.
     long: RawSocket,
     receiving: Ring,
     sending: Ring,
     pool: Pool,
-    /// Datagrams that came in one and are still to be received.
+    /// GSO datagrams that are still to be split.
     uncut: Option<virtio_net_hdr::GsoSegments>,
     frame_len_max: usize,
-    /// Slots filled since the last system call.
+    /// True if slots were filled since the last system call.
     unsent: bool,
-    /// Frames that came longer than could be fetched.
+    /// Frames longer than could be fetched.
     truncated: u64,
     bell: wait::EventFd,
     _multicast: AllMulticast,
@@ -92,10 +92,10 @@ pub struct Packet {
 /// Opens interface `name`: the interface and one device for each socket.
 ///
 /// # Errors
-/// Whatever keeps it from being opened, with the way out where one is known.
+/// The reason, with a remedy where one is known.
 ///
 /// # Panics
-/// When an option is outside its range.
+/// An option is outside its range.
 pub fn open(name: &str, options: &Options) -> Result<(Interface, Vec<Packet>), InterfaceError> {
     assert!((1..=256).contains(&options.sockets), "{} sockets are outside 1..=256", options.sockets);
     assert!((64..=65_536).contains(&options.frames), "{} frames are outside 64..=65536", options.frames);
@@ -106,10 +106,9 @@ pub fn open(name: &str, options: &Options) -> Result<(Interface, Vec<Packet>), I
     Ok((interface, devices))
 }
 
-/// A copy of what concerns the kernel behind `interface` as well as us, so
-/// that no XDP program may take it: routers' advertisements, who has which
-/// IPv6 address, and DHCP for clients. For a device beside one of AF_XDP; what
-/// its program takes does not come here.
+/// A copy of traffic that concerns the kernel behind `interface` as well, which no XDP program may
+/// therefore take: router advertisements, neighbour discovery of IPv6, and DHCP for clients. Used
+/// beside an AF_XDP device; frames taken by its XDP program do not arrive here.
 ///
 /// # Errors
 /// As [`open`].
@@ -123,8 +122,8 @@ impl Packet {
         self.bell.watch(fd);
     }
 
-    /// Receives what passes `filter`, or everything if it is empty. Of several sockets the first makes the
-    /// fanout `group` that the others join.
+    /// Receives frames that pass `filter`, or all if it is empty. The first of several sockets creates
+    /// the fanout `group` that the others join.
     fn open(
         interface: &Interface,
         options: &Options,
@@ -139,9 +138,9 @@ impl Packet {
         set(libc::PACKET_IGNORE_OUTGOING, 1).map_err(refused("leaving out our own frames"))?;
         // A frame that fits no slot waits in the socket instead.
         set(libc::PACKET_COPY_THRESH, 1).map_err(refused("fetching long frames"))?;
-        // A slot in disorder is skipped rather than waited for.
+        // A malformed slot is skipped, not waited for.
         set(libc::PACKET_LOSS, 1).map_err(refused("skipping bad slots"))?;
-        // What the kernel grants of a buffer is what it grants.
+        // A smaller buffer than requested will do.
         for buffer in [libc::SO_RCVBUFFORCE, libc::SO_SNDBUFFORCE] {
             let _ = sockopt::set(&fd, libc::SOL_SOCKET, buffer, &BUFFER);
         }
@@ -159,7 +158,8 @@ impl Packet {
                 Fanout::Flow => libc::PACKET_FANOUT_HASH,
                 Fanout::Queue => libc::PACKET_FANOUT_QM,
             };
-            // The kernel names it: a number of our own may be that of a process in another container.
+            // The kernel chooses the group's number: one of ours could collide with a process in
+            // another container.
             let asked = group.unwrap_or((kind as i32 | FANOUT_UNIQUE) << 16);
             set(libc::PACKET_FANOUT, asked).map_err(refused("a fanout group"))?;
             if group.is_none() {
@@ -184,13 +184,13 @@ impl Packet {
         })
     }
 
-    /// Frames that came longer than they could be fetched.
+    /// Frames longer than could be fetched.
     #[must_use]
     pub fn truncated(&self) -> u64 {
         self.truncated
     }
 
-    /// Has the kernel send what waits, as far as it can now.
+    /// Makes the kernel send waiting frames, as far as it can now.
     fn send_waiting(&mut self) {
         self.long.flush();
         if self.unsent {
@@ -198,16 +198,16 @@ impl Packet {
         }
     }
 
-    /// Has the kernel send what is in the ring, as far as it can now.
+    /// Makes the kernel send the ring's frames, as far as it can now.
     fn send(&mut self) {
         // SAFETY: no buffer; nothing is read.
         unsafe { libc::send(self.fd.as_raw_fd(), std::ptr::null(), 0, libc::MSG_DONTWAIT) };
-        // Slots are taken in order, until the socket's buffer is full, and a call that took some says
-        // that it did: the rest goes with the next.
+        // Slots are taken in order until the socket's buffer is full. A call that took some succeeds;
+        // the rest goes with the next.
         self.unsent = self.sending.previous().load(Ordering::Acquire) & TP_STATUS_SEND_REQUEST != 0;
     }
 
-    /// Copies the frame out of the slot at hand; `None` when it was cut short.
+    /// Copies the frame out of the current slot; `None` if it was truncated.
     fn copy(&mut self, status: u32) -> Option<Received<Frame>> {
         let tag = self.receiving.tag(status);
         if status & TP_STATUS_COPY != 0 {
@@ -220,14 +220,14 @@ impl Packet {
             let len = frame.len();
             return tagged(buffer, len, tag);
         }
-        // Slots are longer than ordinary frames, and so may be what was merged.
+        // Slots are longer than ordinary frames, so merged frames may fit, too.
         let mut buffer = self.pool.of_len(frame.len());
         buffer[..frame.len()].copy_from_slice(frame);
         let (header, frame) = (*vnet, Pool::frame(buffer, frame.len()));
         self.take(&header, frame, status & TP_STATUS_CSUMNOTREADY != 0)
     }
 
-    /// A frame as it came, or the first that it is cut into.
+    /// A received frame, or the first that it is split into.
     #[inline]
     fn take(
         &mut self,
@@ -247,7 +247,7 @@ impl Packet {
         }
     }
 
-    /// The next of what is still to be cut.
+    /// The next part of a frame that is being split.
     #[cold]
     fn cut(&mut self) -> Option<Received<Frame>> {
         let uncut = self.uncut.as_mut()?;
@@ -260,7 +260,7 @@ impl Packet {
         None
     }
 
-    /// A frame that fits no slot.
+    /// Fetches a frame that fits no slot.
     fn fetch(&mut self, tag: Option<[u8; TAG_LEN]>) -> Option<Received<Frame>> {
         let mut vnet = [0; virtio_net_hdr::HEADER_LEN];
         let mut buffer = self.pool.large();
@@ -272,7 +272,7 @@ impl Packet {
         let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
         message.msg_iov = parts.as_mut_ptr();
         message.msg_iovlen = parts.len() as _;
-        // SAFETY: two buffers of the lengths said, which live through the call.
+        // SAFETY: two buffers of the given lengths, which live through the call.
         let got = unsafe { libc::recvmsg(self.fd.as_raw_fd(), &raw mut message, libc::MSG_DONTWAIT) };
         let len = usize::try_from(got).ok().and_then(|got| got.checked_sub(vnet.len()));
         match len {
@@ -321,7 +321,7 @@ impl Device for Packet {
 
     fn transmit(&mut self, _now: Time, len: usize, fill: &mut dyn FnMut(&mut [u8])) -> Result<(), Full> {
         assert!(len <= self.frame_len_max, "a frame of {len} bytes is longer than {}", self.frame_len_max);
-        // What waits went before.
+        // Earlier frames go first.
         if self.long.flush() || self.sending.current().load(Ordering::Acquire) != TP_STATUS_AVAILABLE {
             return Err(Full);
         }
@@ -375,8 +375,8 @@ impl Device for Packet {
     }
 }
 
-/// The frame of `len` bytes in `buffer` with its tag, as it was on the wire: it is
-/// of a VLAN, and not to be taken for one without. One that has no room for it is cut.
+/// The frame of `len` bytes in `buffer` with its VLAN tag restored, as it was on the wire, since it is
+/// not a frame without one. A frame without space for the tag counts as truncated.
 fn tagged(mut buffer: Box<[u8]>, len: usize, tag: [u8; TAG_LEN]) -> Option<Received<Frame>> {
     let len = len.min(buffer.len() - TAG_LEN);
     buffer.copy_within(TAG_AT..len, TAG_AT + TAG_LEN);
@@ -384,7 +384,7 @@ fn tagged(mut buffer: Box<[u8]>, len: usize, tag: [u8; TAG_LEN]) -> Option<Recei
     Some(Received { frame: Pool::frame(buffer, len + TAG_LEN), arrived: None, checked: false })
 }
 
-/// Where a frame has its tag: behind both addresses.
+/// Offset of a frame's tag: behind both addresses.
 const TAG_AT: usize = 12;
 
 /// A packet socket that receives nothing before it is bound.
@@ -395,12 +395,11 @@ fn socket(flags: i32) -> io::Result<OwnedFd> {
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the descriptor is fresh and nobody else's.
+    // SAFETY: the descriptor is new and has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Binds to the interface; of what comes there, `protocol` is received, or
-/// nothing when it is 0.
+/// Binds to the interface and receives `protocol` there; 0 receives nothing.
 fn bind(fd: &OwnedFd, index: u32, protocol: u16) -> io::Result<()> {
     // SAFETY: all-zero bytes are a valid address.
     let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
@@ -429,12 +428,12 @@ fn refusal(name: &str, what: &'static str, e: io::Error) -> InterfaceError {
 
 /// Bytes of an Ethernet header.
 const ETHERNET: usize = 14;
-/// What a slot holds before a frame: the kernel's header and address, and the
-/// virtio header, each aligned.
+/// Bytes of a slot before the frame: the kernel's header and address, and the virtio header, each
+/// aligned.
 const HEADROOM: usize = size_of::<tpacket2_hdr>() + size_of::<libc::sockaddr_ll>() + 48;
-/// Bytes for frames between socket and card, and for those that fit no slot.
+/// Bytes of socket buffers, for sent frames and for those that fit no slot.
 const BUFFER: i32 = 8 << 20;
-/// When what the kernel had no room for is tried again.
+/// Retry interval for frames that the kernel could not buffer.
 const SOON: Span = Span::from_millis(1);
 const TPACKET_V2: i32 = 1;
 const PACKET_VNET_HDR: i32 = 15;

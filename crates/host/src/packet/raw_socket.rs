@@ -1,5 +1,6 @@
-//! Frames that are longer than the path carries, for the kernel to cut: a packet socket
-//! that only sends, a frame for each system call. Also for what sends all others by another way.
+//! Packet socket for frames longer than the MTU, which the kernel segments: send only, one frame per
+//! system call. Also used by devices that send all other frames another way.
+//!
 //! Source: packet(7), PACKET_VNET_HDR.
 
 use std::fs::File;
@@ -19,15 +20,15 @@ pub(crate) struct RawSocket {
 }
 
 impl RawSocket {
-    /// For `interface`.
+    /// A socket for `interface`.
     ///
     /// # Errors
-    /// The kernel's refusal.
+    /// The kernel's.
     pub(crate) fn open(interface: &Interface) -> Result<Self, InterfaceError> {
         let refused = |what| move |e: std::io::Error| refusal(&interface.name, what, e);
         let socket = socket(libc::SOCK_NONBLOCK).map_err(refused("a packet socket"))?;
         sockopt::set(&socket, SOL_PACKET, PACKET_VNET_HDR, &1).map_err(refused("segmentation offload"))?;
-        // What the kernel grants of a buffer is what it grants.
+        // A smaller buffer than requested will do.
         let _ = sockopt::set(&socket, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &BUFFER);
         bind(&socket, interface.index, 0).map_err(refused("a packet socket on it"))?;
         Ok(Self { socket: File::from(socket), outgoing: TxFrame::new() })
@@ -36,7 +37,7 @@ impl RawSocket {
     /// As [`Device::transmit_cut`](net::Device::transmit_cut).
     ///
     /// # Errors
-    /// [`Full`] while the one before it waits.
+    /// [`Full`] while an earlier frame waits.
     pub(crate) fn send(
         &mut self,
         len: usize,
@@ -46,13 +47,13 @@ impl RawSocket {
         self.outgoing.send(&self.socket, len, Some(size), fill)
     }
 
-    /// Hands the frame that waits to the kernel; whether it still waits.
+    /// Passes the waiting frame to the kernel; true if it still waits.
     pub(crate) fn flush(&mut self) -> bool {
         self.outgoing.flush(&self.socket);
         self.outgoing.is_held()
     }
 
-    /// Whether a frame waits.
+    /// True if a frame waits.
     pub(crate) fn is_held(&self) -> bool {
         self.outgoing.is_held()
     }

@@ -1,7 +1,7 @@
-//! A ring of slots that each say whose they are.
+//! Packet ring whose slots carry their owner.
 //!
-//! A slot is ours when its status says so; the status is acquired before the
-//! slot is touched and released after.
+//! A slot is ours when its status says so; the status is acquired before the slot is accessed and
+//! released after.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -15,7 +15,7 @@ use crate::frame_pool::LARGE_LEN;
 use crate::mapping::Mapping;
 use crate::{sockopt, virtio_net_hdr};
 
-/// One direction's slots, visited in order.
+/// Slots of one direction, visited in order.
 #[derive(Debug)]
 pub(super) struct Ring {
     start: NonNull<u8>,
@@ -25,11 +25,10 @@ pub(super) struct Ring {
     _mapping: Arc<Mapping>,
 }
 
-// SAFETY: the pointer leads into a mapping that goes with it.
+// SAFETY: the pointer points into a mapping that moves with it.
 unsafe impl Send for Ring {}
 
-/// Gives the socket a ring of `count` slots of `slot` bytes, a power of two,
-/// for receiving and one for sending.
+/// Sets up receive and send rings of `count` slots of `slot` bytes, a power of two, on the socket.
 pub(super) fn map_pair(fd: &OwnedFd, slot: usize, count: u32) -> io::Result<(Ring, Ring)> {
     let block = BLOCK.max(slot);
     let blocks = (count as usize * slot).div_ceil(block);
@@ -42,7 +41,7 @@ pub(super) fn map_pair(fd: &OwnedFd, slot: usize, count: u32) -> io::Result<(Rin
     };
     sockopt::set(fd, SOL_PACKET, libc::PACKET_RX_RING, &request)?;
     sockopt::set(fd, SOL_PACKET, PACKET_TX_RING, &request)?;
-    // One mapping: the ring for receiving, and behind it the one for sending.
+    // One mapping: the receive ring, followed by the send ring.
     let mapping = Mapping::of(fd, 0, 2 * blocks * block)?;
     // SAFETY: the second half of the mapping.
     let middle = unsafe { mapping.start().add(blocks * block) };
@@ -52,19 +51,19 @@ pub(super) fn map_pair(fd: &OwnedFd, slot: usize, count: u32) -> io::Result<(Rin
 }
 
 impl Ring {
-    /// The status of the slot at hand.
+    /// Status of the current slot.
     #[inline]
     pub(super) fn current(&self) -> &AtomicU32 {
         self.status(self.next)
     }
 
-    /// The status of the slot before.
+    /// Status of the previous slot.
     #[inline]
     pub(super) fn previous(&self) -> &AtomicU32 {
         self.status((self.next + self.count - 1) % self.count)
     }
 
-    /// Goes on to the next slot.
+    /// Advances to the next slot.
     #[inline]
     pub(super) fn advance(&mut self) {
         self.next += 1;
@@ -73,8 +72,8 @@ impl Ring {
         }
     }
 
-    /// The frame in the slot at hand, which is ours, and what precedes it;
-    /// `None` when the frame is longer than the slot, or than any buffer of ours.
+    /// Header and frame in the current slot, which is ours; `None` if the frame is longer than the slot
+    /// or than any buffer of ours.
     #[inline]
     pub(super) fn received(&self) -> Option<(&virtio_net_hdr::Header, &[u8])> {
         // SAFETY: the caller has acquired the slot, and any bytes are a valid header.
@@ -85,8 +84,7 @@ impl Ring {
         if !fits {
             return None;
         }
-        // SAFETY: within the slot, initialised by the kernel, ours until the
-        // status says otherwise.
+        // SAFETY: within the slot, initialised by the kernel, and ours until the status changes.
         let bytes = unsafe {
             let start = self.slot_start().add(at - virtio_net_hdr::HEADER_LEN);
             std::slice::from_raw_parts(start.as_ptr(), virtio_net_hdr::HEADER_LEN + len)
@@ -94,8 +92,8 @@ impl Ring {
         bytes.split_first_chunk()
     }
 
-    /// The tag of a VLAN that the kernel, or the card, has taken off the frame in
-    /// the slot at hand, which is ours and has this status.
+    /// VLAN tag that the kernel or the card has removed from the frame in the current slot, which is
+    /// ours and has this status.
     #[inline]
     pub(super) fn tag(&self, status: u32) -> Option<[u8; TAG_LEN]> {
         if status & TP_STATUS_VLAN_VALID == 0 {
@@ -108,8 +106,7 @@ impl Ring {
         (header.tp_vlan_tci & VLAN_ID != 0).then_some([a, b, c, d])
     }
 
-    /// Writes a frame of `len` bytes with what precedes it into the slot at
-    /// hand, which is ours.
+    /// Writes a frame of `len` bytes with its header into the current slot, which is ours.
     #[inline]
     pub(super) fn fill(&mut self, len: usize, write: impl FnOnce(&mut [u8])) {
         let len = virtio_net_hdr::HEADER_LEN + len;
@@ -136,14 +133,14 @@ impl Ring {
     }
 }
 
-/// Bytes of a VLAN's tag.
+/// Bytes of a VLAN tag.
 pub(super) const TAG_LEN: usize = 4;
-/// The type of a tag where the kernel does not say.
+/// Ethertype of a tag if the kernel does not report it.
 const VLAN: u16 = 0x8100;
-/// The VLAN in a tag; 0 is none, but a priority.
+/// VLAN number in a tag; 0 is a priority tag without a VLAN.
 const VLAN_ID: u16 = 0xfff;
-/// Bytes that the kernel allocates in one piece.
+/// Bytes of one contiguous allocation in the kernel.
 const BLOCK: usize = 1 << 16;
-/// Where a slot for sending has its frame.
+/// Offset of the frame in a send slot.
 const DATA: usize = (size_of::<tpacket2_hdr>() + 15) & !15;
 const PACKET_TX_RING: i32 = 13;
