@@ -1,46 +1,46 @@
-//! Why there is no TAP device, and what to do about it.
+//! Errors of TAP devices, with remedies.
 
 use std::fmt;
 use std::io;
 use std::net::IpAddr;
 
-/// Why a TAP device could not be made or brought up.
+/// Error of creating a TAP device or bringing it up.
 #[derive(Debug)]
 pub enum TapError {
-    /// The name is empty, longer than 15 bytes, or holds `/`, `:` or white space.
+    /// The name is empty, longer than 15 bytes, or contains `/`, `:` or white space.
     Name(String),
     /// The prefix is longer than an address.
     Prefix {
         /// Its length in bits.
         prefix: u8,
-        /// The address's.
+        /// Length of the address in bits.
         max: u8,
     },
-    /// The kernel's end may have no IPv6 address.
+    /// IPv6 is disabled at the kernel's end.
     NoIpv6(String),
-    /// There is no `/dev/net/tun`.
+    /// `/dev/net/tun` does not exist.
     NoTun,
-    /// The kernel does not let us.
+    /// The kernel denies permission.
     NoPermission,
     /// A device of this name exists.
     NameInUse(String),
-    /// The kernel refused the address.
+    /// The kernel rejects the address.
     Up {
         /// The device.
         name: String,
-        /// The address asked for.
+        /// The address.
         addr: IpAddr,
         /// Its prefix length.
         prefix: u8,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
-    /// Anything else.
+    /// Any other error.
     Other(io::Error),
 }
 
 impl TapError {
-    /// Opening `/dev/net/tun` failed.
+    /// Error of opening `/dev/net/tun`.
     pub(super) fn open(e: io::Error) -> Self {
         match e.raw_os_error() {
             Some(libc::ENOENT | libc::ENODEV | libc::ENXIO) => Self::NoTun,
@@ -49,18 +49,18 @@ impl TapError {
         }
     }
 
-    /// Attaching to device `name` failed.
+    /// Error of attaching to device `name`.
     pub(super) fn attach(name: &str, e: io::Error) -> Self {
         match e.raw_os_error() {
             Some(libc::EBUSY | libc::EEXIST) => Self::NameInUse(name.to_owned()),
-            // A device that is no TAP has the name.
+            // A device that is not a TAP has the name.
             Some(libc::EINVAL) => Self::NameInUse(name.to_owned()),
             Some(libc::EACCES | libc::EPERM) => Self::NoPermission,
             _ => Self::Other(e),
         }
     }
 
-    /// What to do about it, if anything is known to help.
+    /// A remedy, if one is known.
     #[must_use]
     pub fn advice(&self) -> Option<String> {
         Some(match self {

@@ -1,4 +1,4 @@
-//! The kernel calls behind a TAP device, each one wrapped.
+//! System calls of a TAP device, each wrapped once.
 
 use std::fs::File;
 use std::io;
@@ -10,13 +10,13 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
 use super::TapError;
 
-/// A device name as the kernel takes it: NUL-terminated, 15 bytes at most.
+/// A device name in the kernel's form: NUL-terminated, at most 15 bytes.
 #[derive(Clone, Copy)]
 pub(super) struct Name([c_char; IFNAMSIZ]);
 
 impl Name {
     /// # Errors
-    /// [`TapError::Name`] when no device can be called so.
+    /// [`TapError::Name`] for an invalid name.
     pub(super) fn new(text: &str) -> Result<Self, TapError> {
         let bad = |b: u8| b == b'/' || b == b':' || b == b'%' || b == 0 || b.is_ascii_whitespace();
         if text.is_empty() || text.len() >= IFNAMSIZ || text == "." || text == ".." || text.bytes().any(bad) {
@@ -28,23 +28,22 @@ impl Name {
     }
 }
 
-/// What an open `/dev/net/tun` becomes.
+/// Request to an open `/dev/net/tun`.
 #[derive(Clone, Copy)]
 pub(super) enum TunSetIff {
     /// A device with one queue.
     Single,
     /// The first queue of a device with several.
     FirstQueue,
-    /// One more queue of the device that the first one made.
+    /// One more queue of that device.
     NextQueue,
 }
 
-/// Makes `file`, an open `/dev/net/tun`, the TAP device `name` or a queue of
-/// it. Each frame has a virtio header before it, and the kernel neither sums
-/// up what it sends us nor cuts TCP into segments.
+/// Makes `file`, an open `/dev/net/tun`, the TAP device `name` or a queue of it. Each frame is preceded
+/// by a virtio header, and the kernel neither completes checksums nor segments TCP for us.
 pub(super) fn attach(file: &File, name: Name, kind: TunSetIff) -> io::Result<()> {
     let more = match kind {
-        // EXCL: never take over a device that somebody else set up.
+        // EXCL: never take over a device made by another program.
         TunSetIff::Single => libc::IFF_TUN_EXCL,
         TunSetIff::FirstQueue => libc::IFF_TUN_EXCL | libc::IFF_MULTI_QUEUE,
         TunSetIff::NextQueue => libc::IFF_MULTI_QUEUE,
@@ -59,7 +58,7 @@ pub(super) fn attach(file: &File, name: Name, kind: TunSetIff) -> io::Result<()>
     }
 }
 
-/// Gives device `name` its address.
+/// Sets the address of device `name`.
 pub(super) fn configure(name: Name, addr: Ipv4Addr, prefix: u8) -> io::Result<()> {
     let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
     let mask = u32::MAX.checked_shl(32 - u32::from(prefix)).unwrap_or(0);
@@ -67,7 +66,7 @@ pub(super) fn configure(name: Name, addr: Ipv4Addr, prefix: u8) -> io::Result<()
     request(&socket, libc::SIOCSIFNETMASK, name, Argument { ifru_netmask: sockaddr(mask.into()) }).map(drop)
 }
 
-/// Gives device `name` one more address.
+/// Adds an address to device `name`.
 pub(super) fn configure6(name: Name, addr: Ipv6Addr, prefix: u8) -> io::Result<()> {
     let socket = socket_with(AddressFamily::INET6, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
     let number = request(&socket, libc::SIOCGIFINDEX, name, Argument { ifru_ifindex: 0 })?;
@@ -78,8 +77,8 @@ pub(super) fn configure6(name: Name, addr: Ipv6Addr, prefix: u8) -> io::Result<(
         // SAFETY: this request fills in the index.
         ifr6_ifindex: unsafe { number.ifru_ifindex },
     };
-    // SAFETY: on a socket of IPv6 this request reads one `in6_ifreq`, which
-    // lives on this frame until the call returns.
+    // SAFETY: on an IPv6 socket this request reads one `in6_ifreq`, which lives on this frame until the
+    // call returns.
     match unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFADDR, &raw const wish) } {
         -1 => Err(io::Error::last_os_error()),
         _ => Ok(()),
@@ -93,18 +92,18 @@ pub(super) fn up(name: Name) -> io::Result<()> {
     request(&socket, libc::SIOCSIFFLAGS, name, Argument { ifru_flags: flags as c_short }).map(drop)
 }
 
-/// One `ifreq` ioctl; what the kernel made of its argument.
+/// One `ifreq` ioctl; its argument after the call.
 fn request(fd: impl AsFd, request: libc::Ioctl, name: Name, argument: Argument) -> io::Result<Argument> {
     let mut ifreq = ifreq { ifr_name: name.0, ifr_ifru: argument };
-    // SAFETY: all requests above read and write one `ifreq`, which lives on
-    // this frame until the call returns; the descriptor is borrowed, so open.
+    // SAFETY: all requests above read and write one `ifreq`, which lives on this frame until the call
+    // returns; the descriptor is borrowed, so open.
     match unsafe { libc::ioctl(fd.as_fd().as_raw_fd(), request, &raw mut ifreq) } {
         -1 => Err(io::Error::last_os_error()),
         _ => Ok(ifreq.ifr_ifru),
     }
 }
 
-/// `addr` as `sockaddr_in` lays it out: port 0 first, then the address.
+/// `addr` in the layout of `sockaddr_in`: port 0 first, then the address.
 fn sockaddr(addr: Ipv4Addr) -> libc::sockaddr {
     let mut sa_data = [0; 14];
     sa_data[2..6].iter_mut().zip(addr.octets()).for_each(|(to, from)| *to = from as c_char);

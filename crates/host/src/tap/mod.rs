@@ -1,11 +1,10 @@
-//! A TAP device: a network card whose other end is the kernel's own stack.
+//! TAP device: a virtual network interface whose other end is the kernel's stack.
 //!
-//! One frame per system call, so it is for talking to ordinary clients, not
-//! for speed. Frames never leave the machine's memory, so checksums are left
-//! out in both directions, and what would be cut into segments for a card is
-//! handed over whole, up to 64 KiB. The device is not persistent: it
-//! disappears when it is dropped or the process ends. [`Tap::up`] gives the
-//! kernel's end an address by ioctl, so no `ip` command is needed.
+//! One frame per system call: it serves ordinary clients, not speed. Frames never leave the machine's
+//! memory, so checksums are left out in both directions, and frames to be segmented are passed whole,
+//! up to 64 KiB. The device is not persistent: it disappears when it is dropped or the process ends.
+//! [`Tap::up`] sets the address of the kernel's end by ioctl, so no `ip` command is needed.
+//!
 //! Source: Linux, Documentation/networking/tuntap.rst.
 
 use std::fs::{File, OpenOptions};
@@ -29,7 +28,7 @@ pub use error::TapError;
 
 /// Bytes of an Ethernet header.
 const ETHERNET: usize = 14;
-/// The MTU of a new device.
+/// MTU of a new device.
 const MTU: usize = 1500;
 
 /// A TAP device, or one of its queues; non-blocking.
@@ -38,9 +37,9 @@ pub struct Tap {
     file: File,
     name: String,
     pool: Pool,
-    /// What of a received frame is longer than an ordinary one.
+    /// Buffer for the part of a received frame beyond an ordinary one.
     rest: Box<[u8]>,
-    /// What is sent.
+    /// Frame being sent.
     outgoing: TxFrame,
     /// Ends a wait.
     bell: wait::EventFd,
@@ -55,20 +54,19 @@ impl Tap {
     /// Creates device `name` (1..=15 bytes) with an MTU of 1500.
     ///
     /// # Errors
-    /// A name the kernel cannot take or has already, no permission, no TAP
-    /// support. Nothing is left behind.
+    /// An invalid name, a name in use, no permission, no TAP support. Nothing is left behind.
     pub fn create(name: &str) -> Result<Self, TapError> {
         Self::attach(name, ioctl::TunSetIff::Single)
     }
 
-    /// Creates device `name` with `queues` queues (1..=256), one device for
-    /// each. The kernel keeps a flow on the queue that last sent for it.
+    /// Creates device `name` with `queues` queues (1..=256), one device for each. The kernel keeps a
+    /// flow on the queue that last sent for it.
     ///
     /// # Errors
     /// As [`Tap::create`].
     ///
     /// # Panics
-    /// When `queues` is outside 1..=256.
+    /// `queues` is outside 1..=256.
     pub fn create_queues(name: &str, queues: u16) -> Result<Vec<Self>, TapError> {
         assert!((1..=256).contains(&queues), "{queues} queues are outside 1..=256");
         if queues == 1 {
@@ -100,13 +98,12 @@ impl Tap {
         })
     }
 
-    /// Gives the kernel's end `addr`/`prefix` and brings it up. May be called
-    /// again for the other family. An IPv6 address is usable at once where the
-    /// kernel lets us turn off the check for duplicates: nobody but us can
-    /// have it.
+    /// Sets `addr`/`prefix` at the kernel's end and brings it up. May be called again for the other
+    /// family. An IPv6 address is usable at once if the kernel permits turning duplicate detection off:
+    /// no other host can have it.
     ///
     /// # Errors
-    /// The kernel's refusal, with what was asked of it.
+    /// The kernel's, with the address.
     pub fn up(&self, addr: impl Into<IpAddr>, prefix: u8) -> Result<(), TapError> {
         let addr = addr.into();
         let max = if addr.is_ipv4() { 32 } else { 128 };
@@ -118,7 +115,7 @@ impl Tap {
             IpAddr::V4(addr) => ioctl::configure(name, addr, prefix).and_then(|()| ioctl::up(name)),
             IpAddr::V6(addr) => {
                 let check = format!("/proc/sys/net/ipv6/conf/{}/accept_dad", self.name);
-                // It only costs the client a second where it cannot be written.
+                // If this cannot be written, the client merely waits a second.
                 let _ = std::fs::write(check, "0");
                 ioctl::up(name).and_then(|()| ioctl::configure6(name, addr, prefix))
             }
@@ -129,15 +126,15 @@ impl Tap {
         })
     }
 
-    /// Brings the kernel's end up as it is.
+    /// Brings the kernel's end up without an address.
     ///
     /// # Errors
-    /// The kernel's refusal.
+    /// The kernel's.
     pub fn up_bare(&self) -> Result<(), TapError> {
         ioctl::up(ioctl::Name::new(&self.name)?).map_err(TapError::Other)
     }
 
-    /// The device's name.
+    /// Name of the device.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -155,7 +152,7 @@ impl net::Device for Tap {
         let got = (&self.file).read_vectored(parts);
         let len = got.ok().and_then(|got| got.checked_sub(header.len())).filter(|&len| len > 0);
         let frame = match len {
-            // Nothing there, or the device is going away: either way no frame.
+            // No frame, or the device is being removed.
             None => {
                 self.pool.take_back_buffer(small);
                 return None;

@@ -1,4 +1,4 @@
-//! What can be said without making a device, and one that makes one if it may.
+//! Checks that need no device, and one that creates a device if permitted.
 
 use net::Device;
 use rustix::net::netdevice::name_to_index;
@@ -53,19 +53,17 @@ fn a_device_exists_once_and_until_it_is_dropped() {
     std::thread::spawn(in_own_network).join().unwrap();
 }
 
-/// Says what is not tested. Written past the test harness, which keeps what
-/// passing tests print to itself.
+/// Prints a skipped test, past the test harness, which captures the output of passing tests.
 fn skipped(why: &str) {
     use std::io::Write;
     let line = format!("skipped: a_device_exists_once_and_until_it_is_dropped: {why}\n");
     let _ = std::io::stderr().write_all(line.as_bytes());
 }
 
-/// Runs on a thread with a network namespace of its own, so that the
-/// machine's network is left alone.
+/// Runs on a thread with a network namespace of its own, so that the machine's network is left alone.
 fn in_own_network() {
-    // SAFETY: NEWNET shares no memory and no descriptors; only the calling
-    // thread moves, and it opens its sockets after the move.
+    // SAFETY: NEWNET shares no memory and no descriptors; only the calling thread moves, and it opens
+    // its sockets after the move.
     if let Err(e) = unsafe { unshare_unsafe(UnshareFlags::NEWNET) } {
         return skipped(&format!("no network namespace: {e}"));
     }
