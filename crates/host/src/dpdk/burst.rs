@@ -1,6 +1,6 @@
-//! A burst of frames: filled at its end, used up from its front.
+//! Burst of frames: filled at its end, consumed from its front.
 
-/// Frames that cross between us and the driver at once.
+/// Maximum of frames per call to the driver.
 pub(super) const BURST: usize = 32;
 
 /// Up to [`BURST`] items in order.
@@ -24,35 +24,35 @@ impl<T: Copy> Burst<T> {
         self.end - self.next == BURST
     }
 
-    /// What is in it, first to last.
+    /// Remaining items, in order.
     pub(super) fn rest(&self) -> &[T] {
         &self.items[self.next..self.end]
     }
 
-    /// Takes the first.
+    /// Removes the first item.
     pub(super) fn next(&mut self) -> Option<T> {
         let item = *self.rest().first()?;
         self.next += 1;
         Some(item)
     }
 
-    /// Drops the first `count`, of which there are so many.
+    /// Removes the first `count` items, which must exist.
     pub(super) fn skip(&mut self, count: usize) {
         assert!(count <= self.end - self.next, "{count} cannot go of {}", self.end - self.next);
         self.next += count;
     }
 
-    /// Has `source` write items into the room it is given, and say how many;
-    /// whether there were any. For a burst that is used up.
+    /// Refills an empty burst: `source` writes items into the given space and returns their number.
+    /// True if there were any.
     pub(super) fn fill(&mut self, source: impl FnOnce(*mut T, u16) -> u16) -> bool {
-        assert!(self.is_empty(), "a burst is used up before the next");
+        assert!(self.is_empty(), "a burst is empty before it is refilled");
         let got = usize::from(source(self.items.as_mut_ptr(), BURST as u16));
-        assert!(got <= BURST, "a source gives no more than it is asked for");
+        assert!(got <= BURST, "a source returns at most the requested number");
         (self.next, self.end) = (0, got);
         got > 0
     }
 
-    /// Adds one at the end of a burst that is not full.
+    /// Appends an item to a burst that is not full.
     pub(super) fn push(&mut self, item: T) {
         if self.end == BURST {
             self.items.copy_within(self.next.., 0);
@@ -76,7 +76,7 @@ mod tests {
         let mut burst = Burst::new(0);
         assert!(!burst.fill(|_, max| max - BURST as u16));
         let give_two = |items: *mut i32, _| {
-            // SAFETY: there is room for `BURST` items.
+            // SAFETY: there is space for `BURST` items.
             unsafe { items.write(7) };
             // SAFETY: as above.
             unsafe { items.add(1).write(8) };

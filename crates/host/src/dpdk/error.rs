@@ -1,77 +1,77 @@
-//! Why a port could not be opened, and what to do about it.
+//! Errors of opening a DPDK port, with remedies.
 
 use std::fmt;
 
-/// Why a port of DPDK could not be opened.
+/// Error of opening a DPDK port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DpdkError {
-    /// This program was built without DPDK.
+    /// This build lacks DPDK.
     NotBuilt,
-    /// There are not enough huge pages.
+    /// Too few huge pages.
     NoHugepages {
-        /// The device as it was asked for.
+        /// The device as given.
         device: String,
         /// MiB needed.
         mib: usize,
         /// MiB in free huge pages.
         free: usize,
     },
-    /// EAL does not start; it cannot be tried twice in a process.
+    /// EAL does not start; a process cannot start it twice.
     Eal {
-        /// What it said.
+        /// The reason that it logged.
         why: String,
     },
-    /// No driver goes by this name, and no device has this address.
+    /// No driver of this name, or no device at this address.
     Unknown(String),
-    /// This process has the port open.
+    /// This process has the port open already.
     InUse(String),
-    /// It has fewer queues.
+    /// The port has fewer queues.
     Queues {
         /// The port.
         name: String,
-        /// How many were asked for.
+        /// Number requested.
         asked: u16,
-        /// How many there are.
+        /// Number available.
         there: u16,
     },
-    /// Its MTU is below what is worth a stack.
+    /// The MTU is too small.
     MtuSmall {
         /// The port.
         name: String,
         /// Its MTU.
         mtu: u16,
-        /// The smallest that would do.
+        /// The minimum.
         min: u16,
     },
-    /// The MTU is more than the port carries.
+    /// The MTU exceeds the port's maximum.
     MtuLarge {
         /// The port.
         name: String,
-        /// The MTU asked for, or the port's own.
+        /// The MTU requested, or the port's own.
         mtu: u16,
-        /// The largest that would do.
+        /// The maximum.
         max: u16,
     },
-    /// The frames do not fit the memory that EAL was started with.
+    /// The frames do not fit into the memory that EAL was started with.
     NoMemory {
         /// The port.
         name: String,
         /// MiB needed.
         mib: usize,
     },
-    /// The driver refuses.
+    /// The driver rejects an operation.
     Refused {
         /// The port.
         name: String,
-        /// What was asked of it.
+        /// The operation.
         what: &'static str,
-        /// What it said.
+        /// The driver's error.
         why: String,
     },
 }
 
 impl DpdkError {
-    /// What to do about it, if anything is known to help.
+    /// A remedy, if one is known.
     #[must_use]
     pub fn advice(&self) -> Option<String> {
         Some(match self {
@@ -135,7 +135,7 @@ impl fmt::Display for DpdkError {
 
 impl std::error::Error for DpdkError {}
 
-/// Whether `name` has the shape of a PCI address: `[DOMAIN:]BUS:DEVICE.FUNCTION`.
+/// True if `name` has the form of a PCI address: `[DOMAIN:]BUS:DEVICE.FUNCTION`.
 pub(super) fn is_pci(name: &str) -> bool {
     let hex = |text: &str, len: usize| text.len() == len && text.bytes().all(|b| b.is_ascii_hexdigit());
     let mut parts = name.rsplit(':');

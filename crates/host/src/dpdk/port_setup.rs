@@ -1,4 +1,4 @@
-//! A port that is asked for, until it is started or closed again.
+//! Setup of a port, until it is started or closed again.
 
 use std::ffi::{CStr, CString};
 use std::ptr::NonNull;
@@ -12,16 +12,15 @@ use super::queue::Dpdk;
 use super::shim::{self, Mempool, RSS, RX_CHECKSUM, RawPort, RteDevice, TX_CHECKSUM};
 use super::{Opened, Options};
 
-/// Opens `device`: a PCI address or the name of a virtual device, with the
-/// driver's arguments behind it, as DPDK writes it:
-/// `net_af_packet0,iface=eth0,qpairs=2`. Virtual devices that use network
-/// interfaces look for them in this thread's network namespace.
+/// Opens `device`: a PCI address or the name of a virtual device, with the driver's arguments, in
+/// DPDK's notation: `net_af_packet0,iface=eth0,qpairs=2`. Virtual devices look for network interfaces
+/// in this thread's network namespace.
 ///
 /// # Errors
-/// Whatever keeps it from being opened, with the way out. Nothing is left behind.
+/// The reason, with a remedy. Nothing is left behind.
 ///
 /// # Panics
-/// When an option is outside its range.
+/// An option is outside its range.
 pub fn open(device: &str, options: &Options) -> Result<Opened, DpdkError> {
     let Options { queues, mtu, frames, held, .. } = *options;
     assert!((1..=256).contains(&queues), "{queues} queues are outside 1..=256");
@@ -59,13 +58,13 @@ pub fn open(device: &str, options: &Options) -> Result<Opened, DpdkError> {
     Ok(Opened { driver, mac: described.mac, mtu: chosen, rss, tx_checksum, rx_checksum, devices })
 }
 
-/// Drivers begin what they log with the port's name, or not.
+/// The driver's error without the port's name, with which some drivers begin.
 fn refusal(name: &str, what: &'static str, why: &str) -> DpdkError {
     let why = why.strip_prefix(name).and_then(|why| why.strip_prefix(": ")).unwrap_or(why);
     DpdkError::Refused { name: name.to_owned(), what, why: why.to_owned() }
 }
 
-/// The name that DPDK gives the port of `device`.
+/// DPDK's name of the port of `device`.
 fn name_of(device: &str) -> String {
     let name = device.split(',').next().unwrap_or_default();
     match is_pci(name) && name.len() == "01:00.0".len() {
@@ -74,17 +73,17 @@ fn name_of(device: &str) -> String {
     }
 }
 
-/// Mbufs of one queue: both rings, what may be held, and what the device keeps.
+/// Mbufs of one queue: both rings, the held frames, and the device's bursts.
 fn mbufs(options: &Options) -> u32 {
     2 * u32::from(options.frames) + options.held + 8 * BURST as u32
 }
 
-/// Bytes of an mbuf for a frame and before it.
+/// Bytes of an mbuf for headroom and frame.
 fn room(mtu: u16) -> usize {
     HEADROOM + (ETHERNET + usize::from(mtu)).max(ROOM_MIN)
 }
 
-/// A port that is there and not started; closed again when dropped.
+/// A port that is probed but not started; closed on drop.
 struct Opening {
     id: u16,
     device: NonNull<RteDevice>,
@@ -112,14 +111,14 @@ impl Opening {
             libc::EFAULT | libc::ENODEV => unknown(),
             _ => refused("to attach")((code, why)),
         })?;
-        // It drives something, but no network port.
+        // A device, but no network port.
         eal.ask(find).map_err(|_| unknown())?;
         let mut described = NO_PORT;
         // SAFETY: a description that lives through the call.
         let asked = eal.ask(|| unsafe { shim::gw_describe(id, &raw mut described) });
         let device = NonNull::new(described.device);
         let Some(device) = device.filter(|_| asked.is_ok()) else {
-            // SAFETY: the port was made above and nobody uses it.
+            // SAFETY: the port was probed above and is not in use.
             unsafe { shim::rte_eth_dev_close(id) };
             return Err(refused("to say what it is")(asked.err().unwrap_or_default()));
         };
@@ -135,7 +134,7 @@ impl Opening {
         uses: u32,
         mib: usize,
     ) -> Result<Port, DpdkError> {
-        // SAFETY: asks for a number.
+        // SAFETY: returns a number.
         let socket = unsafe { shim::rte_eth_dev_socket_id(self.id) };
         for _ in 0..options.queues {
             let pool = Pool::new(mbufs(options), room(mtu) as u16, socket);
@@ -143,7 +142,7 @@ impl Opening {
         }
         let mut pools: Vec<*mut Mempool> = self.pools.iter().map(|pool| pool.0.as_ptr()).collect();
         let mtu = options.mtu.unwrap_or(0);
-        // SAFETY: a pool for each queue; the lock is held, and nobody has the port.
+        // SAFETY: a pool for each queue; the lock is held, and the port is not in use.
         let started = eal.ask(|| unsafe {
             shim::gw_start(self.id, options.queues, options.frames, mtu, uses, pools.as_mut_ptr())
         });
@@ -155,7 +154,7 @@ impl Opening {
 }
 
 impl Drop for Opening {
-    /// EAL is locked by whoever opens.
+    /// The caller holds the lock of EAL.
     fn drop(&mut self) {
         close(self.id, self.device, &self.pools);
     }
@@ -170,19 +169,18 @@ const NO_PORT: RawPort = RawPort {
     queues_max: 0,
     can: 0,
 };
-/// The smallest MTU that is worth a stack: what every IPv4 host must take
-/// (RFC 1122 §3.3.2).
+/// Minimum MTU: every IPv4 host must accept such packets (RFC 1122 §3.3.2).
 const MTU_MIN: u16 = 576;
-/// The largest that the stack takes.
+/// Maximum MTU of the stack.
 const MTU_MAX: u16 = 9216;
 /// Bytes of an Ethernet header with two tags.
 const ETHERNET: usize = 22;
-/// What DPDK keeps free before a frame, `RTE_PKTMBUF_HEADROOM`.
+/// Headroom before a frame, `RTE_PKTMBUF_HEADROOM`.
 const HEADROOM: usize = 128;
-/// MiB for what DPDK and its drivers keep beside frames.
+/// MiB for DPDK and its drivers besides frames.
 const SPARE_MIB: usize = 4;
-/// The least room for a frame that all drivers take.
+/// Minimum buffer size that all drivers accept.
 const ROOM_MIN: usize = 2048;
-/// Bytes of what DPDK keeps with the room: two cache lines of `struct rte_mbuf`,
-/// one of the pool's, and a little for alignment.
+/// Bytes of an mbuf besides its buffer: two cache lines of `struct rte_mbuf`, one of the pool's, and
+/// alignment.
 const MBUF: usize = 256;

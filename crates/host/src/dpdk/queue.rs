@@ -1,4 +1,4 @@
-//! One queue of a port as a device: frames in mbufs, in bursts.
+//! DPDK device: one queue of a port, with frames in mbufs and in bursts.
 
 use std::fmt;
 use std::ptr::NonNull;
@@ -17,29 +17,29 @@ use crate::virtio_net_hdr;
 pub struct Dpdk {
     port: Arc<Port>,
     queue: u16,
-    /// Received and not handed out yet.
+    /// Received and not yet handed out.
     received: Burst<RawFrame>,
-    /// Empty, to be sent with.
+    /// Empty mbufs for sending.
     empty: Burst<RawFrame>,
-    /// Written, and not yet the driver's.
+    /// Written, and not yet accepted by the driver.
     unsent: Burst<RawFrame>,
-    /// Given back by the stack.
+    /// Returned by the stack.
     spent: Vec<*mut Mbuf>,
     frame_len_max: usize,
     offloads: Offloads,
     counts: Counts,
 }
 
-/// What did not pass.
+/// Counts of frames not passed on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Received frames that did not fit one mbuf.
+    /// Received frames longer than one mbuf.
     pub chained: u64,
-    /// Frames that the driver would not send.
+    /// Frames that the driver rejected.
     pub refused: u64,
 }
 
-// SAFETY: mbufs and the queue may be used from any thread, from one at a time.
+// SAFETY: mbufs and the queue may be used from any thread, one at a time.
 unsafe impl Send for Dpdk {}
 
 impl fmt::Debug for Dpdk {
@@ -53,23 +53,21 @@ impl fmt::Debug for Dpdk {
 
 /// A received frame in the mbuf that the driver put it into.
 ///
-/// Give it back with `recycle`; a frame that is dropped takes its mbuf out of
-/// use for good.
+/// Return it with `recycle`; the mbuf of a dropped frame is lost.
 #[derive(Debug)]
 pub struct Frame {
     mbuf: NonNull<Mbuf>,
     bytes: NonNull<[u8]>,
 }
 
-// SAFETY: a frame is the only owner of its mbuf, whose pool stays while any
-// mbuf is out.
+// SAFETY: a frame is the only owner of its mbuf, whose pool stays while mbufs are lent.
 unsafe impl Send for Frame {}
 
 impl AsRef<[u8]> for Frame {
     #[inline]
     fn as_ref(&self) -> &[u8] {
-        // SAFETY: the driver wrote these bytes, and the mbuf is this frame's
-        // until it is recycled; its pool stays while mbufs are out.
+        // SAFETY: the driver wrote these bytes, and the mbuf is this frame's until it is recycled; its
+        // pool stays while mbufs are lent.
         unsafe { self.bytes.as_ref() }
     }
 }
@@ -89,33 +87,33 @@ impl Dpdk {
         }
     }
 
-    /// What did not pass.
+    /// Counts of frames not passed on.
     #[must_use]
     pub fn counts(&self) -> Counts {
         self.counts
     }
 
-    /// Hands the driver what it takes of what is to be sent.
+    /// Passes frames to the driver, as many as it accepts.
     fn send(&mut self) {
         let frames = self.unsent.rest();
         let count = frames.len() as u16;
         if count == 0 {
             return;
         }
-        // SAFETY: `count` frames whose mbufs are ours; those that it takes are
-        // the driver's from now on, and forgotten here.
+        // SAFETY: `count` frames whose mbufs are ours; those accepted are the driver's from now on, and
+        // forgotten here.
         let taken = unsafe {
             shim::gw_send(self.port.id, self.queue, frames.as_ptr(), count, &raw mut self.counts.refused)
         };
         self.unsent.skip(taken.into());
     }
 
-    /// Gives back what the stack has given back.
+    /// Frees the mbufs that the stack has returned.
     fn free_spent(&mut self) {
         free(&mut self.spent);
     }
 
-    /// The next burst from the driver; whether there was one.
+    /// Fetches the next burst from the driver; true if there was one.
     fn refill(&mut self) -> bool {
         let (port, queue) = (self.port.id, self.queue);
         // SAFETY: room for `max` frames; this thread alone has the queue.
@@ -173,7 +171,7 @@ impl Device for Dpdk {
             self.empty.fill(|frames, max| unsafe { shim::gw_take(pool, frames, max) });
         }
         let mut raw = self.empty.next().ok_or(Full)?;
-        assert!(len <= usize::from(raw.len), "an mbuf has room for the longest frame");
+        assert!(len <= usize::from(raw.len), "an mbuf holds the longest frame");
         // SAFETY: `raw.len` bytes of an mbuf that is ours alone. Memory of a
         // pool is mapped and zero at first, so any bytes in it are initialised.
         let bytes = unsafe { std::slice::from_raw_parts_mut(raw.data, len) };
@@ -198,7 +196,7 @@ impl Device for Dpdk {
         self.offloads
     }
 
-    /// Returns at once: there is nothing to sleep on.
+    /// Returns at once: a DPDK port cannot wake a sleeper.
     fn wait(&mut self, _span: Span) {
         self.send();
     }
@@ -216,10 +214,10 @@ impl Drop for Dpdk {
     }
 }
 
-/// Gives mbufs back to their pools.
+/// Returns mbufs to their pools.
 fn free(mbufs: &mut Vec<*mut Mbuf>) {
     if !mbufs.is_empty() {
-        // SAFETY: mbufs that are ours and, being drained, nobody's after this.
+        // SAFETY: the mbufs are ours and, being drained, used no more.
         unsafe { shim::rte_pktmbuf_free_bulk(mbufs.as_mut_ptr(), mbufs.len() as u32) };
         mbufs.clear();
     }

@@ -1,14 +1,14 @@
-//! DPDK's functions and those of `shim.h`, as Rust sees them.
+//! Bindings to DPDK's functions and to those of `shim.h`.
 
 use std::ffi::{c_char, c_int, c_uint};
 
-/// A frame's buffer, `struct rte_mbuf`; only DPDK looks inside.
+/// A frame's buffer, `struct rte_mbuf`; opaque.
 #[repr(C)]
 pub(super) struct Mbuf {
     _opaque: [u8; 0],
 }
 
-/// A pool of them, `struct rte_mempool`.
+/// An mbuf pool, `struct rte_mempool`.
 #[repr(C)]
 pub(super) struct Mempool {
     _opaque: [u8; 0],
@@ -55,7 +55,7 @@ pub(super) const TX_CHECKSUM: u32 = 1;
 pub(super) const RX_CHECKSUM: u32 = 2;
 pub(super) const RSS: u32 = 4;
 
-// Of the shim.
+// From the shim.
 unsafe extern "C" {
     pub(super) fn gw_init(argc: c_int, argv: *mut *mut c_char) -> c_int;
     pub(super) fn gw_said() -> *const c_char;
@@ -76,7 +76,7 @@ unsafe extern "C" {
     pub(super) fn gw_is_full(pool: *const Mempool) -> c_int;
 }
 
-// Of DPDK.
+// From DPDK.
 unsafe extern "C" {
     pub(super) fn rte_strerror(code: c_int) -> *const c_char;
     pub(super) fn rte_eal_get_runtime_dir() -> *const c_char;

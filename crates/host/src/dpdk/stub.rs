@@ -1,5 +1,4 @@
-//! What stands in for DPDK where it is not built in: nothing can be opened,
-//! and callers need not ask how they were built.
+//! Stub of DPDK for builds without it: opening always fails, so callers need no conditional code.
 
 use net::Device;
 use net::device::{Full, Received};
@@ -7,11 +6,11 @@ use queueing::Time;
 
 use super::{DpdkError, Opened, Options};
 
-/// One queue of a port; without DPDK there is none.
+/// One queue of a port; uninhabited without DPDK.
 #[derive(Debug)]
 pub enum Dpdk {}
 
-/// A received frame; without DPDK there is none.
+/// A received frame; uninhabited without DPDK.
 #[derive(Debug)]
 pub enum Frame {}
 
@@ -21,10 +20,10 @@ impl AsRef<[u8]> for Frame {
     }
 }
 
-/// Opens nothing.
+/// Always fails.
 ///
 /// # Errors
-/// Always [`DpdkError::NotBuilt`].
+/// [`DpdkError::NotBuilt`].
 pub fn open(_device: &str, _options: &Options) -> Result<Opened, DpdkError> {
     Err(DpdkError::NotBuilt)
 }
