@@ -1,6 +1,9 @@
-//! Datagrams that come in one: a sender on this machine, or in a virtual one of it, hands
-//! many to its kernel at once (UDP_SEGMENT, as QUIC does), and where no card lies between
-//! nobody has cut them. Their boundaries are what the peer means, so they are cut here.
+//! Software segmentation of UDP GSO frames.
+//!
+//! A sender on this machine, or in a VM of it, passes many datagrams to its kernel at once
+//! (UDP_SEGMENT, as QUIC does). Without a card in between they arrive unsegmented. Their boundaries are
+//! significant to the peer, so they are split here.
+//!
 //! Source: virtio 1.2 §5.1.6.4 (VIRTIO_NET_HDR_GSO_UDP_L4), udp(7), RFC 768.
 
 use net::wire::checksum;
@@ -8,31 +11,31 @@ use net::wire::checksum;
 use super::{ETHERNET, Header, IPV6_LEN, start_of};
 use crate::frame_pool::Frame;
 
-/// What the header says of such a frame, over either version of IP.
+/// GSO type of such a frame, over either version of IP.
 const DATAGRAMS: u8 = 5;
-/// It may say beside it that congestion was met.
+/// Flag beside the type: congestion was experienced.
 const ECN: u8 = 0x80;
-/// IP's number of UDP, and bytes of its header.
+/// IP protocol number of UDP, and bytes of its header.
 const UDP: u8 = 17;
 const UDP_LEN: usize = 8;
 
-/// What is still to be cut.
+/// Iterator over the datagrams of a GSO frame.
 #[derive(Debug)]
 pub(crate) struct GsoSegments {
     frame: Frame,
-    /// Where its UDP header begins.
+    /// Offset of its UDP header.
     start: usize,
-    /// Bytes of each datagram; the last may have less.
+    /// Bytes of each datagram; the last may be shorter.
     size: usize,
-    /// Where the next one's begin.
+    /// Offset of the next datagram.
     at: usize,
 }
 
 impl GsoSegments {
-    /// `frame`, if `header` says that it is to be cut.
+    /// Segments of `frame`, if `header` marks it as UDP GSO.
     ///
     /// # Errors
-    /// It is not, and comes back.
+    /// The frame, if it is not.
     #[inline]
     pub(crate) fn of(header: &Header, frame: Frame) -> Result<Self, Frame> {
         if header[1] & !ECN != DATAGRAMS {
@@ -47,13 +50,13 @@ impl GsoSegments {
         }
     }
 
-    /// Bytes of the next frame; `None` when there is none.
+    /// Length of the next frame; `None` at the end.
     pub(crate) fn next_len(&self) -> Option<usize> {
         let left = self.frame.as_ref().len().checked_sub(self.at).filter(|left| *left > 0)?;
         Some(self.start + UDP_LEN + left.min(self.size))
     }
 
-    /// Writes the next frame, of so many bytes. Its UDP checksum is nothing to look at.
+    /// Writes the next frame, of that length. Its UDP checksum is not valid and must be ignored.
     pub(crate) fn next(&mut self, into: &mut [u8]) {
         let whole = self.frame.as_ref();
         let (headers, payload) = into.split_at_mut(self.start + UDP_LEN);
@@ -75,7 +78,7 @@ impl GsoSegments {
         }
     }
 
-    /// What it was cut from.
+    /// The original frame.
     pub(crate) fn into_frame(self) -> Frame {
         self.frame
     }
@@ -93,7 +96,7 @@ mod tests {
     use super::*;
     use crate::frame_pool::Pool;
 
-    /// The frame of a datagram of IPv4, or IPv6 if `six`, with `payload`.
+    /// The frame of a datagram over IPv4, or IPv6 if `six`, with `payload`.
     fn frame(six: bool, payload: &[u8]) -> Vec<u8> {
         let (source, target): (IpAddr, IpAddr) = match six {
             true => ([1_u16; 8].into(), [2_u16; 8].into()),
@@ -119,7 +122,7 @@ mod tests {
         [1, kind, 0, 0, a, b, 0, 0, 0, 0]
     }
 
-    /// What a frame carries, if IP holds.
+    /// Payload of a frame with valid IP headers.
     fn payload(frame: &[u8]) -> Vec<u8> {
         let bytes = &frame[ETHERNET..];
         let (source, target, payload): (IpAddr, IpAddr, _) = match bytes[0] >> 4 {
@@ -146,7 +149,7 @@ mod tests {
             met in any::<bool>(),
         ) {
             let kind = DATAGRAMS | if met { ECN } else { 0 };
-            let mut uncut = uncut(says(kind, size), &frame(six, &data)).expect("it is to be cut");
+            let mut uncut = uncut(says(kind, size), &frame(six, &data)).expect("it is GSO");
             let mut came = Vec::new();
             while let Some(len) = uncut.next_len() {
                 let mut next = vec![0; len];
@@ -172,9 +175,9 @@ mod tests {
     fn other_frames_stay_whole() {
         let bytes = frame(false, b"data");
         for header in [[0; 10], says(1, 2), says(DATAGRAMS, 0)] {
-            assert_eq!(uncut(header, &bytes).expect_err("nothing is to be cut").as_ref(), bytes);
+            assert_eq!(uncut(header, &bytes).expect_err("it is not GSO").as_ref(), bytes);
         }
-        // Of IPv4 without UDP in it, and of neither version.
+        // IPv4 without UDP, and neither version of IP.
         for at in [12, 23] {
             let mut other = bytes.clone();
             other[at] ^= 1;

@@ -1,5 +1,5 @@
-//! What the kernel says of a frame before it, and what we say: whose checksum
-//! is missing and whose was verified, and which is to be cut into segments.
+//! virtio_net_hdr: metadata before each frame, for missing or verified checksums and for segmentation.
+//!
 //! Source: virtio 1.2 §5.1.6, linux/virtio_net.h, in its form of 10 bytes.
 
 mod gso_split;
@@ -12,33 +12,32 @@ pub(crate) const HEADER_LEN: usize = 10;
 /// The header.
 pub(crate) type Header = [u8; HEADER_LEN];
 
-/// The checksum has to be completed, from here on, there.
+/// Flag: complete the checksum, from `csum_start` on, at `csum_offset`.
 const NEEDS_CHECKSUM: u8 = 1;
-/// The checksum was verified.
+/// Flag: the checksum was verified.
 const DATA_VALID: u8 = 2;
 
-/// TCP segments in one, over IPv4 and over IPv6.
+/// GSO types of TCP over IPv4 and over IPv6.
 const SEGMENTS_V4: u8 = 1;
 const SEGMENTS_V6: u8 = 4;
 
-/// Where a TCP header has its checksum, and IP's number of TCP.
+/// Offset of the checksum in a TCP header, and IP protocol number of TCP.
 const TCP_CHECKSUM: usize = 16;
 const TCP: u8 = 6;
 const ETHERNET: usize = 14;
 /// Bytes of an IPv6 header.
 const IPV6_LEN: usize = 40;
 
-/// Whether the transport checksum need not be looked at: it was verified, or
-/// was never filled in because the frame has not left this machine.
+/// True if the transport checksum can be ignored: it was verified, or not filled in because the frame
+/// has not left this machine.
 #[inline]
 pub(crate) fn is_checked(header: &Header) -> bool {
     header[0] & (NEEDS_CHECKSUM | DATA_VALID) != 0
 }
 
-/// The header of a frame to be sent, which is to be cut into segments of `size`
-/// bytes of data if it brings more. A TCP checksum field that holds the sum
-/// of the pseudo header asks to be completed. One that is complete is left
-/// alone: a path that damages frames on purpose completes them first.
+/// Header of a frame to be sent, to be segmented into `size` bytes of data if it has more. A TCP
+/// checksum field that holds the sum of the pseudo header is marked for completion. A complete one is
+/// left alone: a path that corrupts frames on purpose completes them first.
 #[inline]
 pub(crate) fn header_for(frame: &[u8], size: Option<u16>) -> Header {
     let mut header = [0; HEADER_LEN];
@@ -56,13 +55,13 @@ pub(crate) fn header_for(frame: &[u8], size: Option<u16>) -> Header {
     header
 }
 
-/// Where the TCP header starts whose checksum is to be completed, if one is.
+/// Offset of the TCP header whose checksum must be completed, if any.
 #[inline]
 pub(crate) fn partial(frame: &[u8]) -> Option<usize> {
     start_of(TCP, frame).filter(|&start| is_partial(frame, start))
 }
 
-/// Whether the checksum of the segment at `start` is the pseudo header's sum.
+/// True if the checksum of the segment at `start` is the pseudo header's sum.
 fn is_partial(frame: &[u8], start: usize) -> bool {
     let addresses = if frame[12] == 8 { 26..34 } else { 22..54 };
     let field = start + TCP_CHECKSUM..start + TCP_CHECKSUM + 2;
@@ -75,8 +74,8 @@ fn is_partial(frame: &[u8], start: usize) -> bool {
     u32::from(u16::from_be_bytes([field[0], field[1]])) == sum
 }
 
-/// Where the header of `protocol`, by IP's number, starts in a frame, if it is right behind
-/// IP's: we send no IPv6 extension headers, and nobody's datagrams are merged behind some.
+/// Offset of the header of `protocol`, by IP number, directly behind IP's: we send no IPv6 extension
+/// headers, and datagrams behind some are never merged.
 fn start_of(protocol: u8, frame: &[u8]) -> Option<usize> {
     match (frame.get(12..14)?, *frame.get(ETHERNET)?) {
         ([8, 0], first) if *frame.get(23)? == protocol => Some(ETHERNET + usize::from(first & 15) * 4),
@@ -95,8 +94,8 @@ mod tests {
 
     use super::*;
 
-    /// A frame of 80 bytes that carries `protocol` at `start`; its addresses
-    /// sum to 0xfffe, and its checksum field holds `checksum`.
+    /// A frame of 80 bytes that carries `protocol` at `start`; its addresses sum to 0xfffe, and its
+    /// checksum field holds `checksum`.
     fn frame(first: u8, protocol: u8, start: usize, checksum: u16) -> Vec<u8> {
         let mut frame = vec![0; 80];
         frame[14] = first;
@@ -135,7 +134,7 @@ mod tests {
     fn what_is_to_be_cut_says_where_its_data_begins_and_how_long_a_segment_is() {
         let half = |header: &Header, at: usize| u16::from_ne_bytes([header[at], header[at + 1]]);
         for (first, start, kind) in [(0x45, 34, 1), (0x46, 38, 1), (0x60, 54, 4)] {
-            // A header of 32 bytes: timestamps.
+            // A header of 32 bytes, with timestamps.
             let mut long = frame(first, TCP, start.into(), 5 + 80 - start);
             long[usize::from(start) + 12] = 8 << 4;
             let header = header_for(&long, Some(7));
