@@ -1,8 +1,8 @@
-//! Body of a fuzz target: one answer of the kernel's about an interface.
+//! Body of a fuzz target: a reply of the kernel's about an interface.
 
 use super::query::{kind_in, program_in};
 
-/// No panic; what is found lies in the answer.
+/// No panic; the result is taken from the reply.
 pub(crate) fn links(data: &[u8]) {
     assert_ne!(program_in(data), Some(0), "program 0 is none");
     if let Some(kind) = kind_in(data) {

@@ -1,5 +1,6 @@
-//! An XDP program on an interface, held there by a link: it goes when the link
-//! is closed, however its owner ends.
+//! XDP program attached to an interface by a link, which detaches it when closed, however its owner
+//! ends.
+//!
 //! Source: bpf(2) `BPF_LINK_CREATE`, linux/if_link.h.
 
 use std::io;
@@ -15,17 +16,17 @@ mod query;
 pub use query::{Attached, Attachment};
 pub(crate) use query::{is_veth, program as attached};
 
-/// Where the program runs.
+/// XDP mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// In the driver, before the kernel makes a packet of the frame.
+    /// In the driver, before the kernel allocates an skb.
     Native,
     /// After that, with any driver.
     Generic,
 }
 
-/// Attaches the program in `mode`, or in the driver if it can; what else the
-/// kernel refuses, `refusal` puts into words.
+/// Attaches the program in `mode`, or natively if supported; `refusal` formats other errors of the
+/// kernel.
 pub(crate) fn attach(
     interface: &Interface,
     program: impl AsFd,

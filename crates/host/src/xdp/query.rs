@@ -1,5 +1,5 @@
-//! Which XDP program an interface has already, and of which kind it is, asked
-//! by netlink.
+//! Query of the XDP program attached to an interface, and of the interface's kind, by netlink.
+//!
 //! Source: rtnetlink(7), linux/if_link.h `IFLA_XDP`, `IFLA_LINKINFO`.
 
 use std::fs::File;
@@ -18,13 +18,13 @@ const RTM_NEWLINK: u16 = 16;
 const RTM_GETLINK: u16 = 18;
 const REQUEST: u16 = 1;
 const IFLA_XDP: u16 = 43;
-/// The program, by number: of the only mode, or native, generic, hardware.
+/// Attributes with the program's ID: of the only mode, or native, generic, hardware.
 const IFLA_XDP_IDS: [u16; 4] = [4, 6, 5, 7];
 
 const IFLA_LINKINFO: u16 = 18;
 const IFLA_INFO_KIND: u16 = 1;
 
-/// The number of the XDP program that is attached to interface `index`.
+/// ID of the XDP program attached to interface `index`.
 pub(crate) fn program(index: u32) -> Option<u32> {
     program_in(&asked(index)?)
 }
@@ -32,7 +32,7 @@ pub(crate) fn program(index: u32) -> Option<u32> {
 /// State of a program on an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Attached {
-    /// It is where it was.
+    /// It is still attached.
     Here,
     /// The interface has no program, or another one.
     Off,
@@ -40,8 +40,8 @@ pub enum Attached {
     NoInterface,
 }
 
-/// Looks whether a program is still on its interface, by a socket that is open: a process that may open no other
-/// goes on looking.
+/// Check that a program is still attached, through a socket kept open: a process that may open no other
+/// can continue.
 #[derive(Debug)]
 pub struct Attachment {
     socket: File,
@@ -50,7 +50,7 @@ pub struct Attachment {
 }
 
 impl Attachment {
-    /// Of what is on interface `index` now; none where there is no program, or the kernel does not say.
+    /// The program now on interface `index`; `None` if there is none or the kernel does not report it.
     #[must_use]
     pub fn of(index: u32) -> Option<Self> {
         let mut socket = socket()?;
@@ -58,20 +58,20 @@ impl Attachment {
         Some(Self { socket, index, program })
     }
 
-    /// The program's number.
+    /// ID of the program.
     #[must_use]
     pub fn program(&self) -> u32 {
         self.program
     }
 
-    /// Takes the program that is there now for its own: this process has replaced it.
+    /// Adopts the program that is attached now: this process has replaced it.
     pub fn renew(&mut self) {
         if let Some(program) = ask(&mut self.socket, self.index).ok().and_then(|answer| program_in(&answer)) {
             self.program = program;
         }
     }
 
-    /// State of it; attached where the kernel does not say.
+    /// State of the program; attached if the kernel does not report it.
     pub fn look(&mut self) -> Attached {
         let Ok(answer) = ask(&mut self.socket, self.index) else { return Attached::Here };
         match error_in(&answer) {
@@ -83,19 +83,19 @@ impl Attachment {
     }
 }
 
-/// Whether interface `index` is one end of a virtual cable.
+/// True if interface `index` is one end of a veth pair.
 pub(crate) fn is_veth(index: u32) -> bool {
     asked(index).is_some_and(|answer| kind_in(&answer).is_some_and(|kind| kind == b"veth\0"))
 }
 
-/// What the kernel says of interface `index`.
+/// The kernel's reply about interface `index`.
 fn asked(index: u32) -> Option<Vec<u8>> {
     ask(&mut socket()?, index).ok()
 }
 
-/// A socket that asks about interfaces.
+/// A socket for queries about interfaces.
 fn socket() -> Option<File> {
-    // Protocol 0 of netlink is routing.
+    // Netlink protocol 0 is routing.
     let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, None).ok()?;
     connect(&socket, &SocketAddrNetlink::new(0, 0)).ok()?;
     Some(File::from(socket))
@@ -114,7 +114,7 @@ fn ask(socket: &mut File, index: u32) -> io::Result<Vec<u8>> {
     Ok(answer)
 }
 
-/// The error that the kernel answers with, if it is one.
+/// Error in the kernel's reply, if it is one.
 fn error_in(answer: &[u8]) -> Option<i32> {
     let kind = u16::from_ne_bytes(*answer.get(4..)?.first_chunk()?);
     let code = i32::from_ne_bytes(*answer.get(MESSAGE..)?.first_chunk()?);
@@ -131,13 +131,13 @@ pub(super) fn kind_in(answer: &[u8]) -> Option<&[u8]> {
     attribute(attribute(attributes(answer)?, IFLA_LINKINFO)?, IFLA_INFO_KIND)
 }
 
-/// What an answer about a link holds.
+/// Attributes of a reply about a link.
 fn attributes(answer: &[u8]) -> Option<&[u8]> {
     let kind = u16::from_ne_bytes(*answer.get(4..)?.first_chunk()?);
     if kind == RTM_NEWLINK { answer.get(MESSAGE + LINK..) } else { None }
 }
 
-/// The value of the first attribute of this kind.
+/// Value of the first attribute of this kind.
 fn attribute(mut bytes: &[u8], kind: u16) -> Option<&[u8]> {
     loop {
         let len = usize::from(u16::from_ne_bytes(*bytes.first_chunk()?));
@@ -146,7 +146,7 @@ fn attribute(mut bytes: &[u8], kind: u16) -> Option<&[u8]> {
         if found == kind {
             return Some(value);
         }
-        // Attributes start at multiples of 4.
+        // Attributes are aligned to 4 bytes.
         bytes = bytes.get(len.next_multiple_of(4)..)?;
     }
 }
@@ -161,7 +161,7 @@ mod tests {
         assert_eq!(look(1, 7), Attached::Off);
         assert_eq!(look(i32::MAX as u32, 7), Attached::NoInterface);
         let closed = File::open("/dev/null").unwrap();
-        assert_eq!(Attachment { socket: closed, index: 1, program: 7 }.look(), Attached::Here, "nobody says");
+        assert_eq!(Attachment { socket: closed, index: 1, program: 7 }.look(), Attached::Here, "no report");
     }
 
     #[test]
