@@ -1,13 +1,13 @@
-//! A tiny assembler for BPF: the instructions that steering and levelling
-//! need, with labels, so that greenwave builds without a BPF toolchain.
+//! Assembler for BPF: the instructions that the classifiers need, with labels, so that greenwave builds
+//! without a BPF toolchain.
 //!
-//! It checks what it can: that every label is bound once, that jumps go
-//! forward (the kernel's verifier then sees no loop) and are not too far. Whether
-//! the program is safe to run, the verifier says.
+//! Checks that every label is bound once and that jumps go forward (the kernel's verifier then sees no
+//! loop) and are within range. The safety of the program is the verifier's concern.
+//!
 //! Source: RFC 9669 §3 and §4; helper numbers: linux/bpf.h.
 
-/// A register. `R0` returns, `R1` to `R5` are a helper's arguments and lost in
-/// the call, `R6` to `R9` are kept, `R10` points behind the stack.
+/// A register. `R0` is the return value, `R1` to `R5` are a helper's arguments and clobbered by the
+/// call, `R6` to `R9` are callee-saved, `R10` is the frame pointer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Reg {
@@ -24,7 +24,7 @@ pub(crate) enum Reg {
     R10 = 10,
 }
 
-/// How much a load or a store takes: 1, 2, 4 or 8 bytes.
+/// Size of a load or store: 1, 2, 4 or 8 bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Width {
     Byte = 0x10,
@@ -33,7 +33,7 @@ pub(crate) enum Width {
     Double = 0x18,
 }
 
-/// What becomes of two values of 64 bits.
+/// Operation on two 64-bit values.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Op {
     Add = 0x00,
@@ -48,7 +48,7 @@ pub(crate) enum Op {
     Set = 0xb0,
 }
 
-/// When a jump is taken; values are compared without sign unless it says so.
+/// Condition of a jump; comparisons are unsigned unless named otherwise.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum When {
     Equal = 0x10,
@@ -59,7 +59,7 @@ pub(crate) enum When {
     NotGreater = 0xb0,
 }
 
-/// A place in the program.
+/// Position in the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Label(usize);
 
@@ -73,18 +73,18 @@ pub(crate) const NOW: i32 = 5;
 pub(crate) const STORE_BYTES: i32 = 9;
 /// `bpf_l3_csum_replace(skb, offset, from, to, size)`.
 pub(crate) const REPLACE_CHECKSUM: i32 = 10;
-/// `bpf_skb_load_bytes(skb, offset, to, len)`: 0, or less when there are not so many.
+/// `bpf_skb_load_bytes(skb, offset, to, len)`: 0, or negative if the packet is shorter.
 pub(crate) const LOAD_BYTES: i32 = 26;
 /// `bpf_redirect_map(map, key, flags)`.
 pub(crate) const REDIRECT_MAP: i32 = 51;
 
-/// A program in the making.
+/// A program under construction.
 #[derive(Debug, Default)]
 pub(crate) struct Assembler {
     code: Vec<u64>,
-    /// Where each label is, once bound.
+    /// Position of each label, once bound.
     labels: Vec<Option<usize>>,
-    /// Jumps to be filled in: instruction and its label.
+    /// Jumps to resolve: instruction and its label.
     jumps: Vec<(usize, Label)>,
 }
 
@@ -94,9 +94,9 @@ impl Assembler {
         Label(self.labels.len() - 1)
     }
 
-    /// The next instruction is at `label`.
+    /// Binds `label` to the next instruction.
     pub(crate) fn bind(&mut self, label: Label) {
-        assert!(self.labels[label.0].is_none(), "a label is in one place");
+        assert!(self.labels[label.0].is_none(), "a label is bound once");
         self.labels[label.0] = Some(self.code.len());
     }
 
@@ -115,7 +115,7 @@ impl Assembler {
         self.emit(0x62 | width as u8, to, Reg::R0, offset, value);
     }
 
-    /// `*(to + offset) += from`, 8 bytes, whoever else does so at the time.
+    /// `*(to + offset) += from`, 8 bytes, atomically.
     pub(crate) fn add_at(&mut self, to: Reg, offset: i16, from: Reg) {
         self.emit(0xdb, to, from, offset, 0);
     }
@@ -138,30 +138,30 @@ impl Assembler {
         self.alu_value(Op::Set, to, value);
     }
 
-    /// `to = value`, all 64 bits of it.
+    /// `to = value`, all 64 bits.
     pub(crate) fn set_wide(&mut self, to: Reg, value: u64) {
         self.emit(0x18, to, Reg::R0, 0, value as i32);
         self.emit(0, Reg::R0, Reg::R0, 0, (value >> 32) as i32);
     }
 
-    /// The low 16 bits from network order, the others zero.
+    /// The low 16 bits, converted from network order; the others zero.
     pub(crate) fn half_from_network(&mut self, to: Reg) {
         self.emit(0xdc, to, Reg::R0, 0, 16);
     }
 
-    /// Goes to `label` when `reg` compares so with `value`, as 32-bit words.
+    /// Jumps to `label` if `reg` compares so with `value`, as 32-bit words.
     pub(crate) fn jump_when(&mut self, when: When, reg: Reg, value: u32, label: Label) {
         self.jumps.push((self.code.len(), label));
         self.emit(0x06 | when as u8, reg, Reg::R0, 0, value as i32);
     }
 
-    /// Goes to `label` when `reg` compares so with `other`: 64 bits, or pointers.
+    /// Jumps to `label` if `reg` compares so with `other`: 64 bits, or pointers.
     pub(crate) fn jump_reg(&mut self, when: When, reg: Reg, other: Reg, label: Label) {
         self.jumps.push((self.code.len(), label));
         self.emit(0x0d | when as u8, reg, other, 0, 0);
     }
 
-    /// Goes to `label` when the pointer in `reg` leads nowhere.
+    /// Jumps to `label` if the pointer in `reg` is null.
     pub(crate) fn jump_null(&mut self, reg: Reg, label: Label) {
         self.jumps.push((self.code.len(), label));
         self.emit(0x15, reg, Reg::R0, 0, 0);
@@ -172,7 +172,7 @@ impl Assembler {
         self.emit(0x05, Reg::R0, Reg::R0, 0, 0);
     }
 
-    /// `to` = the map that is open as descriptor `fd`.
+    /// `to` = the map with descriptor `fd`.
     pub(crate) fn map(&mut self, to: Reg, fd: i32) {
         // Source register 1: the value is a map's descriptor.
         self.emit(0x18, to, Reg::R1, 0, fd);
@@ -187,10 +187,10 @@ impl Assembler {
         self.emit(0x95, Reg::R0, Reg::R0, 0, 0);
     }
 
-    /// The program, as the kernel takes it.
+    /// The program in the kernel's format.
     ///
     /// # Panics
-    /// When a label is bound nowhere, or a jump goes back or too far.
+    /// A label is unbound, or a jump goes backward or too far.
     pub(crate) fn finish(mut self) -> Vec<u64> {
         for (at, label) in self.jumps {
             let target = self.labels[label.0].expect("every label is bound");
@@ -201,7 +201,7 @@ impl Assembler {
         self.code
     }
 
-    /// Code, registers (target low), offset, value: in this order in memory.
+    /// Opcode, registers (target in the low bits), offset, value: the order in memory.
     fn emit(&mut self, code: u8, to: Reg, from: Reg, offset: i16, value: i32) {
         let [o0, o1] = offset.to_ne_bytes();
         let [v0, v1, v2, v3] = value.to_ne_bytes();

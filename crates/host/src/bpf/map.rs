@@ -1,21 +1,21 @@
-//! A BPF map, from the side that did not write the program.
+//! BPF map, accessed from user space.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use super::{Attributes, INFO_BY_FD, MAP_BY_ID, MAP_CREATE, MAP_LOOKUP, MAP_NEXT_KEY, MAP_UPDATE, named};
 
-/// How a map finds its values.
+/// Kind of a map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum MapKind {
-    /// By number, below how many there are.
+    /// Array, by index.
     Array = 2,
-    /// By key; when it is full, who was used longest ago leaves.
+    /// Hash map by key that evicts the least recently used entry when full.
     Lru = 9,
 }
 
-/// A map, open.
+/// An open map.
 #[derive(Debug)]
 pub(crate) struct Map {
     fd: OwnedFd,
@@ -24,15 +24,15 @@ pub(crate) struct Map {
     entries: u32,
 }
 
-/// Bytes of a map's info that are asked for, and where its name is in them.
+/// Bytes of a map's info that are requested, and the offset of its name.
 const INFO_LEN: usize = 40;
 const INFO_NAME: usize = 24;
 
 /// Maps with a value per processor: `BPF_MAP_TYPE_PERCPU_HASH`, `_PERCPU_ARRAY`, `_LRU_PERCPU_HASH` and
-/// `_PERCPU_CGROUP_STORAGE`. The kernel reads and writes as many values as there could be processors.
+/// `_PERCPU_CGROUP_STORAGE`. The kernel reads and writes one value per possible processor.
 const PER_PROCESSOR: [u32; 4] = [5, 6, 10, 21];
 
-/// Processors that there could be: the kernel's copies of a value.
+/// Number of possible processors: the kernel's copies of a value.
 fn processors() -> io::Result<usize> {
     let text = std::fs::read_to_string("/sys/devices/system/cpu/possible")?;
     possible(&text).ok_or_else(|| io::Error::other(format!("possible processors: {text:?}")))
@@ -48,7 +48,7 @@ fn possible(text: &str) -> Option<usize> {
 }
 
 impl Map {
-    /// A map of at most `entries`, from keys of `key` bytes to values of `value`.
+    /// A map of at most `entries`, from keys of `key` bytes to values of `value` bytes.
     pub(crate) fn new(kind: MapKind, name: &str, [key, value]: [usize; 2], entries: u32) -> io::Result<Self> {
         let attributes = Attributes::new()
             .u32(0, kind as u32)
@@ -61,40 +61,40 @@ impl Map {
         Ok(Self { fd, key, value, entries })
     }
 
-    /// The map with this number, and its name.
+    /// The map with this ID, and its name.
     pub(crate) fn with_id(id: u32) -> io::Result<(Self, String)> {
         // SAFETY: no pointers.
         let fd = unsafe { Attributes::new().u32(0, id).open(MAP_BY_ID)? };
         Self::with_fd(fd)
     }
 
-    /// The map that `fd` is, and its name.
+    /// The map of descriptor `fd`, and its name.
     pub(crate) fn with_fd(fd: OwnedFd) -> io::Result<(Self, String)> {
         let mut info = [0_u8; INFO_LEN];
         let mut attributes =
             Attributes::new().fd(0, &fd).u32(4, INFO_LEN as u32).pointer(8, info.as_mut_ptr().cast_const());
         // SAFETY: the kernel writes at most `INFO_LEN` bytes.
         unsafe { attributes.call(INFO_BY_FD)? };
-        let word = |at: usize| u32::from_ne_bytes(*info[at..].first_chunk().expect("it is within"));
+        let word = |at: usize| u32::from_ne_bytes(*info[at..].first_chunk().expect("within the info"));
         let name = info[INFO_NAME..].split(|&byte| byte == 0).next().unwrap_or_default();
         let name = String::from_utf8_lossy(name).into_owned();
         let value = match PER_PROCESSOR.contains(&word(0)) {
-            // Each processor's, padded, one after the other.
+            // One value per processor, padded, consecutive.
             true => (word(12) as usize).next_multiple_of(8) * processors()?,
             false => word(12) as usize,
         };
         Ok((Self { fd, key: word(8) as usize, value, entries: word(16) }, name))
     }
 
-    /// Its descriptor's number, for a program that names it.
+    /// Its descriptor, for a program that refers to it.
     pub(crate) fn number(&self) -> i32 {
         self.fd.as_raw_fd()
     }
 
-    /// The value at `key`, if there is one.
+    /// Value at `key`, if there is one.
     ///
     /// # Panics
-    /// When the key is not as long as the map's are.
+    /// `key` does not have the map's key length.
     pub(crate) fn get(&self, key: &[u8]) -> io::Result<Option<Vec<u8>>> {
         assert_eq!(key.len(), self.key, "a key of this map");
         let mut value = vec![0; self.value];
@@ -110,15 +110,15 @@ impl Map {
         }
     }
 
-    /// Bytes of a value; of all processors' together.
+    /// Bytes of a value, for all processors together.
     pub(crate) fn value_len(&self) -> usize {
         self.value
     }
 
-    /// From now on `value` is at `key`.
+    /// Stores `value` at `key`.
     ///
     /// # Panics
-    /// When one is not as long as the map's are.
+    /// `key` or `value` does not have the map's length.
     pub(crate) fn set(&self, key: &[u8], value: &[u8]) -> io::Result<()> {
         assert_eq!((key.len(), value.len()), (self.key, self.value), "key and value of this map");
         let mut attributes =
@@ -127,8 +127,7 @@ impl Map {
         unsafe { attributes.call(MAP_UPDATE) }.map(drop)
     }
 
-    /// What is in it, or was while this looked: others write meanwhile, and
-    /// whoever comes up twice is counted twice.
+    /// All values. Not a snapshot: others write meanwhile, and an entry seen twice is counted twice.
     pub(crate) fn values(&self) -> io::Result<Vec<Vec<u8>>> {
         let mut values = Vec::new();
         let mut last: Option<Vec<u8>> = None;
@@ -172,7 +171,7 @@ mod tests {
         }
     }
 
-    /// What the kernel would write beyond shows in a value that is too small.
+    /// A write of the kernel beyond a value that is too small would show.
     #[test]
     fn a_value_has_room_for_every_processor_in_every_kind_of_map_that_has_one_for_each() {
         for (kind, per_processor) in [(1, false), (2, false), (5, true), (6, true), (9, false), (10, true)] {
@@ -196,7 +195,7 @@ mod tests {
                 assert_eq!(map.value_len(), whole, "kind {kind}, values of {value}");
                 let (key, bytes) = (0_u32.to_ne_bytes(), vec![7; whole]);
                 map.set(&key, &bytes).unwrap();
-                let got = map.get(&key).unwrap().expect("it is there");
+                let got = map.get(&key).unwrap().expect("it was set");
                 let first = |of: &[u8]| of[..value as usize].to_vec();
                 assert_eq!(
                     (got.len(), first(&got)),

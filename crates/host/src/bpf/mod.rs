@@ -1,9 +1,9 @@
-//! The bpf(2) calls that steering and levelling need, each one wrapped.
+//! Wrappers of the bpf(2) calls that greenwave needs.
 //!
-//! No library: these calls are all, and greenwave is to build without a
-//! BPF toolchain. Descriptors own what the kernel keeps, so that nothing is
-//! left behind by a process that dies, however it dies, unless an interface
-//! was given it.
+//! No library: these calls are all, and greenwave builds without a BPF toolchain. Descriptors own the
+//! kernel's objects, so that a process leaves nothing behind however it dies, unless an object is
+//! attached to an interface.
+//!
 //! Source: bpf(2), linux/bpf.h.
 
 use std::io;
@@ -38,30 +38,30 @@ impl Attributes {
         self.u32(at, fd.as_fd().as_raw_fd() as u32)
     }
 
-    /// A pointer that the kernel reads from or writes to during the call.
+    /// Sets a pointer that the kernel reads from or writes to during the call.
     fn pointer<T>(self, at: usize, pointer: *const T) -> Self {
         self.with(at, (pointer as u64).to_ne_bytes())
     }
 
     /// # Safety
-    /// Every pointer in `self` points to memory as large as the call takes it
-    /// to be, and writable where the call writes.
+    /// Every pointer in `self` points to memory of the size that the call assumes, writable where the
+    /// call writes.
     unsafe fn call(&mut self, command: libc::c_long) -> io::Result<i32> {
-        // SAFETY: the kernel reads and writes 128 bytes of attributes, which
-        // live through the call; the caller vouches for what they point to.
+        // SAFETY: the kernel reads and writes 128 bytes of attributes, which live through the call; the
+        // caller guarantees the pointers in them.
         let result =
             unsafe { libc::syscall(libc::SYS_bpf, command, std::ptr::from_mut(self), size_of::<Self>()) };
         if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result as i32) }
     }
 
-    /// As [`call`](Self::call), for a command that opens something.
+    /// As [`call`](Self::call), for a command that returns a descriptor.
     ///
     /// # Safety
     /// As for [`call`](Self::call).
     unsafe fn open(mut self, command: libc::c_long) -> io::Result<OwnedFd> {
-        // SAFETY: passed on.
+        // SAFETY: guaranteed by the caller.
         let fd = unsafe { self.call(command)? };
-        // SAFETY: the descriptor is fresh and nobody else's.
+        // SAFETY: the descriptor is new and has no other owner.
         Ok(unsafe { OwnedFd::from_raw_fd(fd) })
     }
 }
@@ -84,28 +84,28 @@ const LINK_DETACH: libc::c_long = 34;
 const MAP_XSK: u32 = 17;
 const ATTACH_XDP: u32 = 37;
 
-/// How many bytes of a program's info are asked for, and where in them are
-/// how many maps it has, where to put their numbers, and its name.
+/// Bytes of a program's info that are requested, and offsets in it: number of maps, pointer to their
+/// IDs, and name.
 const INFO_LEN: usize = 80;
 const INFO_MAP_COUNT: usize = 52;
 const INFO_MAPS: usize = 56;
 const INFO_NAME: usize = 64;
 
-/// The same of a link, and where its program's number is.
+/// The same for a link, and offset of its program's ID.
 const LINK_INFO_LEN: usize = 32;
 const LINK_INFO_PROGRAM: usize = 8;
 
-/// What a program is for.
+/// Kind of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// It sees every frame that an interface receives.
+    /// Runs for every frame that an interface receives.
     Xdp,
-    /// It sees every packet that passes a traffic control hook.
+    /// Runs for every packet that passes a traffic-control hook.
     Classifier,
 }
 
 impl Kind {
-    /// Its program type, and where it expects to be attached.
+    /// Its program type, and expected attach type.
     fn numbers(self) -> [u32; 2] {
         match self {
             Self::Xdp => [6, ATTACH_XDP],
@@ -121,7 +121,7 @@ pub(crate) fn socket_map(queues: u32) -> io::Result<OwnedFd> {
     unsafe { attributes.open(MAP_CREATE) }
 }
 
-/// Frames that came on `queue` go to `socket` from now on.
+/// Redirects frames of `queue` to `socket` from now on.
 pub(crate) fn set_socket(map: impl AsFd, queue: u32, socket: impl AsFd) -> io::Result<()> {
     let value = socket.as_fd().as_raw_fd() as u32;
     let mut attributes =
@@ -130,17 +130,17 @@ pub(crate) fn set_socket(map: impl AsFd, queue: u32, socket: impl AsFd) -> io::R
     unsafe { attributes.call(MAP_UPDATE) }.map(drop)
 }
 
-/// A name as the kernel keeps it: 15 bytes and a zero.
+/// A name in the kernel's format: 15 bytes and a NUL.
 fn named(name: &str) -> [u8; 16] {
     let mut bytes = [0; 16];
     bytes.iter_mut().take(15).zip(name.bytes()).for_each(|(to, from)| *to = from);
     bytes
 }
 
-/// Has the kernel verify a program and makes it ready to run.
+/// Has the kernel verify and load a program.
 ///
 /// # Errors
-/// The kernel's, with the verifier's last words where it has any.
+/// The kernel's, with the last line of the verifier's log if there is one.
 pub(crate) fn load(kind: Kind, name: &str, code: &[u64]) -> io::Result<OwnedFd> {
     let mut log = vec![0_u8; 256 * 1024];
     let license = c"Apache-2.0";
@@ -181,20 +181,19 @@ pub(crate) fn link_xdp(program: impl AsFd, index: u32, flags: u32) -> io::Result
     unsafe { attributes.open(LINK_CREATE) }
 }
 
-/// Puts `program` in the place of the one that `link` attached, between two frames.
+/// Replaces the program of `link` by `program`, between two frames.
 pub(crate) fn replace(link: impl AsFd, program: impl AsFd) -> io::Result<()> {
     // SAFETY: no pointers.
     unsafe { Attributes::new().fd(0, link).fd(4, program).call(LINK_UPDATE) }.map(drop)
 }
 
-/// Detaches what `link` attached, even while a process forked from this one
-/// still holds the link open.
+/// Detaches the program of `link`, even while a process forked from this one still holds the link open.
 pub(crate) fn detach(link: impl AsFd) -> io::Result<()> {
     // SAFETY: no pointers.
     unsafe { Attributes::new().fd(0, link).call(LINK_DETACH) }.map(drop)
 }
 
-/// The link that holds program `id` in place, if there is one.
+/// The link of program `id`, if there is one.
 pub(crate) fn link_of(id: u32) -> io::Result<Option<OwnedFd>> {
     let mut last = 0;
     loop {
@@ -205,8 +204,8 @@ pub(crate) fn link_of(id: u32) -> io::Result<Option<OwnedFd>> {
             Err(e) if e.raw_os_error() == Some(libc::ENOENT) => return Ok(None),
             Err(e) => return Err(e),
         }
-        last = u32::from_ne_bytes(*attributes.0[4..].first_chunk().expect("it is within"));
-        // SAFETY: no pointers. One that is gone meanwhile was another.
+        last = u32::from_ne_bytes(*attributes.0[4..].first_chunk().expect("in range"));
+        // SAFETY: no pointers. A link that is gone by now was not the one.
         let Ok(link) = (unsafe { Attributes::new().u32(0, last).open(LINK_BY_ID) }) else { continue };
         let mut info = [0_u8; LINK_INFO_LEN];
         let mut attributes = Attributes::new()
@@ -221,8 +220,7 @@ pub(crate) fn link_of(id: u32) -> io::Result<Option<OwnedFd>> {
     }
 }
 
-/// The program with this number, and what the kernel says of it; up to
-/// `maps.len()` numbers of its maps are written there.
+/// The program with this ID, and its info; up to `maps.len()` IDs of its maps are written to `maps`.
 fn program(id: u32, maps: &mut [u32]) -> io::Result<(OwnedFd, [u8; INFO_LEN])> {
     // SAFETY: no pointers.
     let program = unsafe { Attributes::new().u32(0, id).open(PROG_BY_ID) }?;
@@ -231,20 +229,20 @@ fn program(id: u32, maps: &mut [u32]) -> io::Result<(OwnedFd, [u8; INFO_LEN])> {
     info[INFO_MAPS..][..8].copy_from_slice(&(maps.as_mut_ptr() as u64).to_ne_bytes());
     let mut attributes =
         Attributes::new().fd(0, &program).u32(4, INFO_LEN as u32).pointer(8, info.as_mut_ptr().cast_const());
-    // SAFETY: the kernel writes at most `INFO_LEN` bytes, and as many numbers
-    // of maps as the info says there is room for.
+    // SAFETY: the kernel writes at most `INFO_LEN` bytes, and as many map IDs as the info gives space
+    // for.
     unsafe { attributes.call(INFO_BY_FD)? };
     Ok((program, info))
 }
 
-/// The name of the program with this number, if it may be known.
+/// Name of the program with this ID, if it is accessible.
 pub(crate) fn program_name(id: u32) -> Option<String> {
     let (_, info) = program(id, &mut []).ok()?;
     let name = info[INFO_NAME..].split(|&byte| byte == 0).next()?;
     (!name.is_empty()).then(|| String::from_utf8_lossy(name).into_owned())
 }
 
-/// The numbers of the maps of the program with this number, 16 at the most.
+/// IDs of the program's maps, at most 16.
 pub(crate) fn program_maps(id: u32) -> io::Result<Vec<u32>> {
     let mut maps = [0_u32; 16];
     let (_, info) = program(id, &mut maps)?;
@@ -252,14 +250,14 @@ pub(crate) fn program_maps(id: u32) -> io::Result<Vec<u32>> {
     Ok(maps.iter().copied().take(count as usize).collect())
 }
 
-/// Runs an XDP program on `frame` and returns its verdict.
+/// Runs an XDP program on `frame`; its verdict.
 #[cfg(test)]
 pub(crate) fn run_xdp(program: impl AsFd, frame: &[u8]) -> io::Result<u32> {
     run(program, frame, &mut [], &mut []).map(|(verdict, _)| verdict)
 }
 
-/// Runs a program on `frame` in `context`; its verdict, and how many bytes it
-/// left in `out`. The context is as it left it.
+/// Runs a program on `frame` and `context`; its verdict, and the bytes it left in `out`. The context is
+/// updated.
 pub(crate) fn run(
     program: impl AsFd,
     frame: &[u8],
@@ -278,26 +276,25 @@ pub(crate) fn run(
         let (len, pointer) = (context.len() as u32, context.as_mut_ptr().cast_const());
         attributes = attributes.u32(40, len).u32(44, len).pointer(48, pointer).pointer(56, pointer);
     }
-    // SAFETY: the kernel reads as many bytes as the frame has, and writes no
-    // more than `out` and the context have.
+    // SAFETY: the kernel reads the frame's length, and writes no more than `out` and the context hold.
     unsafe { attributes.call(PROG_TEST_RUN)? };
     let word = |at: usize| u32::from_ne_bytes(*attributes.0[at..].first_chunk().expect("it is within"));
     Ok((word(4), word(12) as usize))
 }
 
-/// Runs a program that was made to be called, with `arguments`, which it may change.
+/// Runs a syscall program with `arguments`, which it may change.
 #[cfg(feature = "bpf")]
 pub(crate) fn call(program: impl AsFd, arguments: &mut [u8]) -> io::Result<u32> {
     let mut attributes = Attributes::new()
         .fd(0, program)
         .u32(40, arguments.len() as u32)
         .pointer(48, arguments.as_mut_ptr().cast_const());
-    // SAFETY: the kernel reads and writes no more than the arguments have.
+    // SAFETY: the kernel reads and writes no more than the arguments' length.
     unsafe { attributes.call(PROG_TEST_RUN)? };
     Ok(u32::from_ne_bytes(*attributes.0[4..].first_chunk().expect("it is within")))
 }
 
-/// Runs an XDP program on `frame` `times` times; what a run took on average.
+/// Mean time of `times` runs of an XDP program on `frame`.
 #[cfg(feature = "bpf")]
 pub(crate) fn time_xdp(program: impl AsFd, frame: &[u8], times: u32) -> io::Result<queueing::Span> {
     let mut attributes = Attributes::new()
@@ -305,7 +302,7 @@ pub(crate) fn time_xdp(program: impl AsFd, frame: &[u8], times: u32) -> io::Resu
         .u32(8, frame.len() as u32)
         .pointer(16, frame.as_ptr())
         .u32(32, times);
-    // SAFETY: the kernel reads as many bytes as the frame has.
+    // SAFETY: the kernel reads the frame's length.
     unsafe { attributes.call(PROG_TEST_RUN)? };
     let ns = u32::from_ne_bytes(*attributes.0[36..].first_chunk().expect("it is within"));
     Ok(queueing::Span::from_nanos(ns.into()))

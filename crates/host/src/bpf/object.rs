@@ -1,5 +1,5 @@
-//! Compiled programs, handed to libbpf: it finds where this kernel keeps what
-//! they read. From then on they are descriptors like any other.
+//! Compiled BPF programs, loaded by libbpf, which relocates their structure accesses to this kernel.
+//! Once loaded they are descriptors like any other.
 
 use std::io;
 use std::path::Path;
@@ -7,27 +7,27 @@ use std::sync::Mutex;
 
 use libbpf_rs::{ErrorKind, Object, ObjectBuilder, PrintLevel};
 
-/// libbpf reads an object where it lies, as it would a file in memory.
+/// Aligned bytes: libbpf reads an object in place, like a mapped file.
 #[repr(align(8))]
 pub(crate) struct Aligned<T: ?Sized>(pub T);
 
-/// Why a program is not loaded.
+/// Reason why a program is not loaded.
 #[derive(Debug)]
 pub(crate) enum Refusal {
-    /// The kernel tells nothing of its structures.
+    /// The kernel has no BTF.
     NoBtf,
-    /// It does not let us.
+    /// The kernel denies permission.
     NoPermission,
-    /// It does not take the program; what libbpf said about it, and its error.
+    /// The kernel rejects the program; libbpf's message, and its error.
     Program(String, io::Error),
 }
 
-/// What libbpf complained of since the last load, which says more than its errors.
+/// Messages of libbpf since the last load, which are more informative than its errors.
 static SAID: Mutex<String> = Mutex::new(String::new());
-/// Bytes of complaints that are kept: the first ones name the cause.
+/// Bytes of messages kept: the first ones give the cause.
 const SAID_MAX: usize = 300;
 
-/// Has the kernel verify all programs of `bytes` but those called as in `without`.
+/// Has the kernel verify all programs of `bytes` except those named in `without`.
 pub(crate) fn load(bytes: &Aligned<[u8]>, without: &[&str]) -> Result<Object, Refusal> {
     if !Path::new("/sys/kernel/btf/vmlinux").exists() {
         return Err(Refusal::NoBtf);
@@ -52,7 +52,7 @@ pub(crate) fn load(bytes: &Aligned<[u8]>, without: &[&str]) -> Result<Object, Re
     object.load().map_err(Refusal::from)
 }
 
-/// Of the verifier's protocol the last words; a line as it is.
+/// Last line of the verifier's log; a single line as it is.
 fn essence(text: &str) -> &str {
     let last = text.lines().take_while(|line| !line.starts_with("processed ")).last();
     last.unwrap_or(text).trim().trim_start_matches("libbpf: ")
