@@ -1,4 +1,4 @@
-//! A disk that is asked by ordinary system calls: its thread waits.
+//! Blocking disk: each request is a system call of the shard's thread.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -12,8 +12,8 @@ use storage::{Buffer, Disk, FileId, IoCompletion, Opened, Options, Request};
 use super::buffers::BufferArena;
 use super::files::Files;
 
-/// See the module. Requests are carried out when they are handed on, in the
-/// order in which they began.
+/// Disk that carries out requests in [`flush`](Disk::flush), in the order in which they
+/// began.
 pub struct BlockingDisk {
     files: Files,
     buffers: Vec<Buffer>,
@@ -23,17 +23,16 @@ pub struct BlockingDisk {
 }
 
 impl BlockingDisk {
-    /// A disk that carries out `depth` requests for one round of its shard's,
-    /// with as many `buffers` of `len` bytes.
+    /// A disk that carries out `depth` requests per round of its shard, with `buffers` buffers of `len`
+    /// bytes.
     ///
     /// # Errors
-    /// No memory is left.
+    /// Out of memory.
     ///
     /// # Panics
-    /// When there are no buffers, `len` is no multiple of [`PAGE`](super::PAGE), or
-    /// `depth` is 0.
+    /// `buffers` or `depth` is 0, or `len` is not a multiple of [`PAGE`](super::PAGE).
     pub fn new(depth: usize, buffers: usize, len: usize) -> io::Result<Self> {
-        assert!(depth > 0, "a disk has a place");
+        assert!(depth > 0, "depth is at least 1");
         let (_, buffers) = BufferArena::new(buffers, len)?;
         Ok(Self { files: Files::default(), buffers, depth, begun: VecDeque::new(), over: VecDeque::new() })
     }
@@ -57,7 +56,7 @@ impl Disk for BlockingDisk {
     }
 
     fn begin(&mut self, number: u32, request: Request) {
-        assert!(self.begun.len() + self.over.len() < self.depth, "no more begin than places are");
+        assert!(self.begun.len() + self.over.len() < self.depth, "at most `depth` requests begin");
         let (Request::Read { file, .. } | Request::Write { file, .. } | Request::Sync { file }) = &request;
         let file = self.files.get(*file);
         self.begun.push_back((number, request, file));
@@ -87,7 +86,7 @@ impl Disk for BlockingDisk {
         self.flush();
     }
 
-    /// Nothing is under way while it sleeps.
+    /// False: no request is in progress while it sleeps.
     fn wakes(&self) -> bool {
         true
     }

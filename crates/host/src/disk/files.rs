@@ -1,4 +1,4 @@
-//! Open files, by the number that a disk gives them.
+//! Open files, by file ID.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -11,8 +11,7 @@ use storage::{FileId, Opened, Options};
 
 use super::PAGE;
 
-/// Who has begun a request holds its file: a descriptor that is closed may be
-/// another file's at once.
+/// Open files. A pending request holds its file: a closed descriptor number may be reused at once.
 #[derive(Default)]
 pub(super) struct Files(Vec<Option<Arc<File>>>);
 
@@ -48,12 +47,11 @@ impl Files {
     }
 }
 
-/// What offsets and lengths are multiples of past the page cache; `None` where
-/// the file has to be cached.
+/// Alignment of offsets and lengths for direct I/O; `None` if the file must be cached.
 fn align(file: &File) -> io::Result<Option<u32>> {
     let stat = statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN)?;
     if stat.stx_mask & StatxFlags::DIOALIGN.bits() == 0 {
-        // Linux before 6.1, or a file system that does not say: what all can do.
+        // Linux before 6.1, or a file system that does not report it: a page always works.
         return Ok(Some(PAGE as u32));
     }
     let (memory, offset) = (stat.stx_dio_mem_align, stat.stx_dio_offset_align);

@@ -1,12 +1,11 @@
-//! Files of this machine, as a disk that tasks ask.
+//! Disks for the tasks' files.
 //!
-//! [`Ring`] hands requests to the kernel by io_uring, many in one system call,
-//! and nobody waits for them. [`BlockingDisk`] carries each out by a system call that its
-//! thread waits for: for where io_uring cannot be had, as in many containers.
-//! Both have buffers of whole pages, so files can be opened past the page
-//! cache (`O_DIRECT`). A file system that refuses that is an error, never
-//! a quiet way through the cache; some (btrfs with checksums) take it and cache
-//! all the same, which nobody can see from here.
+//! [`Ring`] submits requests by io_uring, many per system call, without blocking. [`BlockingDisk`]
+//! makes one blocking system call per request, for systems without io_uring, as in many containers.
+//! Both have buffers of whole pages, so files can be opened for direct I/O (`O_DIRECT`). A file system
+//! that refuses this is an error, never a silent fallback to the page cache; some (btrfs with
+//! checksums) accept it and cache all the same, which is not detectable.
+//!
 //! Source: io_uring(7), open(2), statx(2).
 
 mod blocking;
@@ -17,7 +16,7 @@ mod ring;
 pub use blocking::BlockingDisk;
 pub use ring::{Ring, RingError};
 
-/// Memory pages: what buffers begin at and are long in multiples of.
+/// Memory page: alignment and length unit of buffers.
 pub const PAGE: usize = 4096;
 
 #[cfg(test)]

@@ -1,16 +1,16 @@
-//! A disk that is asked through io_uring.
+//! io_uring disk.
 //!
-//! What is begun is written into memory that the kernel reads, and handed on by one
-//! system call a round; what is over the kernel writes into memory that we
-//! read, without a call. Buffers are registered, so the kernel has their pages at
-//! hand. Nothing is taken back that was begun: a buffer that the kernel may
-//! write to is the ring's until it has said that it is done.
+//! New requests are written to shared memory and submitted by one system call per round; completions
+//! are read from shared memory without a call. Buffers are registered, so the kernel has their pages
+//! pinned. Submitted requests are never cancelled: a buffer that the kernel may write to belongs to the
+//! ring until its completion.
 //!
-//! The kernel carries out what a thread began on behalf of that thread: one that ends
-//! has its requests cancelled, and those begin again; one that is in the idle
-//! class hears of them when it next runs.
-//! Source: io_uring(7), io_uring_setup(2), io_uring_enter(2); the rings are the
-//! crate `io-uring`'s (ADR 0052).
+//! The kernel runs a request on behalf of the thread that submitted it. When that thread ends, its
+//! requests are cancelled and submitted again. A thread in the idle class sees completions only when it
+//! next runs.
+//!
+//! Source: io_uring(7), io_uring_setup(2), io_uring_enter(2); the rings are the crate `io-uring`'s (ADR
+//! 0052).
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -27,17 +27,17 @@ use storage::{Buffer, Disk, FileId, IoCompletion, Opened, Options, Request};
 use super::buffers::BufferArena;
 use super::files::Files;
 
-/// Why there is no ring.
+/// Error of creating a ring.
 #[derive(Debug)]
 pub enum RingError {
-    /// The kernel has none for us.
+    /// io_uring is not available.
     Ring(io::Error),
-    /// It does not take the buffers: how many KiB they have.
+    /// The kernel rejects the buffers, of so many KiB.
     Buffers(usize, io::Error),
 }
 
 impl RingError {
-    /// What is wrong.
+    /// The reason.
     pub(crate) fn why(&self) -> String {
         match self {
             Self::Ring(e) if is_unknown(e) => format!("this kernel has no io_uring ({e})"),
@@ -46,7 +46,7 @@ impl RingError {
         }
     }
 
-    /// What would help.
+    /// A remedy.
     #[must_use]
     pub fn advice(&self) -> String {
         match self {
@@ -66,29 +66,29 @@ impl fmt::Display for RingError {
     }
 }
 
-/// Whether the kernel does not know the call.
+/// True if the kernel does not have the call.
 fn is_unknown(e: &io::Error) -> bool {
     e.raw_os_error() == Some(libc::ENOSYS)
 }
 
 impl std::error::Error for RingError {}
 
-/// See the module.
+/// Disk that uses io_uring.
 pub struct Ring {
     ring: IoUring,
     pieces: Arc<BufferArena>,
     buffers: Vec<Buffer>,
     files: Files,
-    /// What the kernel has, by the number that it tells us with its end.
+    /// Requests in progress, by the number that the kernel returns on completion.
     flights: Vec<Option<Flight>>,
     free: Vec<u32>,
     over: VecDeque<IoCompletion>,
-    /// The kernel did not take everything yet.
+    /// True if the kernel has not accepted all submissions yet.
     held: bool,
     wakes: bool,
 }
 
-/// A request, and all that the kernel may touch for it.
+/// A request, with all memory that the kernel may access for it.
 struct Flight {
     number: u32,
     request: Request,
@@ -96,15 +96,14 @@ struct Flight {
 }
 
 impl Ring {
-    /// A ring that has up to `depth` requests under way, with as many `buffers` of
-    /// `len` bytes.
+    /// A ring for `depth` concurrent requests, with `buffers` buffers of `len` bytes.
     ///
     /// # Errors
     /// [`RingError`].
     ///
     /// # Panics
-    /// When `depth` is outside 1..=4096, `buffers` outside 1..=1024, or `len` is no
-    /// multiple of [`PAGE`](super::PAGE).
+    /// `depth` is outside 1..=4096, `buffers` outside 1..=1024, or `len` not a multiple of
+    /// [`PAGE`](super::PAGE).
     pub fn new(depth: usize, buffers: usize, len: usize) -> Result<Self, RingError> {
         assert!((1..=4096).contains(&depth), "a depth of {depth} is outside 1..=4096");
         assert!((1..=1024).contains(&buffers), "{buffers} buffers are outside 1..=1024");
@@ -116,8 +115,7 @@ impl Ring {
         let vectors: Vec<_> = places
             .map(|(start, len)| libc::iovec { iov_base: start.as_ptr().cast(), iov_len: len })
             .collect();
-        // SAFETY: the memory stays mapped while `pieces` lives, which the ring's
-        // field before it does not outlive.
+        // SAFETY: the memory stays mapped while `pieces` lives, which outlives the ring's field.
         unsafe { ring.submitter().register_buffers(&vectors) }.map_err(refused)?;
         Ok(Self {
             ring,
@@ -132,9 +130,8 @@ impl Ring {
         })
     }
 
-    /// A descriptor that is readable while something is over: for the device's
-    /// `watch`, so that it ends its thread's sleep. Without it that thread looks
-    /// now and then while requests are under way.
+    /// A descriptor that is readable while a completion is pending. Pass it to the device's `watch` to
+    /// wake the thread; otherwise that thread polls while requests are in progress.
     ///
     /// # Errors
     /// No descriptor is left.
@@ -144,12 +141,12 @@ impl Ring {
         Ok(fd)
     }
 
-    /// Requests that the kernel has.
+    /// Number of requests in progress.
     fn in_flight(&self) -> usize {
         self.flights.len() - self.free.len()
     }
 
-    /// Writes down for the kernel what is in place `at`.
+    /// Writes the submission of the request in place `at`.
     fn put(&mut self, at: u32, flight: Flight) {
         let fd = Fd(flight.file.as_raw_fd());
         let entry = match &flight.request {
@@ -170,21 +167,20 @@ impl Ring {
     }
 
     fn push(&mut self, entry: &squeue::Entry) {
-        // SAFETY: buffer and file that the entry names are in `flights` until the
-        // kernel says that it is over, or are leaked.
+        // SAFETY: buffer and file of the entry stay in `flights` until its completion, or are leaked.
         let pushed = unsafe { self.ring.submission().push(entry) };
-        pushed.expect("the queue has a place for each flight");
+        pushed.expect("the queue holds every request");
     }
 
-    /// Takes in what the kernel has done.
+    /// Reads completions.
     fn reap(&mut self) {
         loop {
             let next = self.ring.completion().next();
             let Some(entry) = next else { return };
             let at = entry.user_data() as u32;
-            let flight = self.flights[at as usize].take().expect("what is over was under way");
+            let flight = self.flights[at as usize].take().expect("a completion has a request");
             match entry.result() {
-                // The thread that began it has ended: we never take back.
+                // The submitting thread has ended: we never cancel.
                 result if [-libc::ECANCELED, -libc::EINTR].contains(&result) => {
                     self.put(at, flight);
                     self.held = true;
@@ -226,7 +222,7 @@ impl Disk for Ring {
             assert!(*len as usize <= buffer.bytes().len(), "a request stays in its buffer");
         }
         let file = self.files.get(*file);
-        let at = self.free.pop().expect("no more begin than places are");
+        let at = self.free.pop().expect("at most `depth` requests begin");
         self.put(at, Flight { number, request, file });
     }
 
@@ -256,7 +252,7 @@ impl Disk for Ring {
             match waited {
                 Ok(_) => {}
                 Err(e) if is_busy(&e) => std::thread::yield_now(),
-                // The kernel may write for ever: what it writes to stays.
+                // The kernel may write at any later time: the memory stays.
                 Err(_) => {
                     std::mem::forget(std::mem::take(&mut self.flights));
                     self.free.clear();
@@ -270,7 +266,7 @@ impl Disk for Ring {
     }
 }
 
-/// Whether the kernel may say otherwise when it is asked again.
+/// True if a retry may succeed.
 fn is_busy(e: &io::Error) -> bool {
     matches!(e.raw_os_error(), Some(libc::EINTR | libc::EAGAIN | libc::EBUSY | libc::ENOMEM))
 }

@@ -1,4 +1,4 @@
-//! What is read is what was written, by each disk, through the page cache and past it.
+//! Reads return what was written, on each disk, through the page cache and by direct I/O.
 
 use std::io::{ErrorKind, Write as _};
 use std::path::Path;
@@ -16,7 +16,7 @@ const LEN: usize = 4 * PAGE;
 const DIRECT: Options = Options { write: true, create: true, direct: true };
 const CACHED: Options = Options { direct: false, ..DIRECT };
 
-/// Says what is not tested, past the harness, which keeps what passing tests print.
+/// Prints a skipped test, past the harness, which captures the output of passing tests.
 fn skipped(test: &str, why: &dyn std::fmt::Display) {
     let _ = std::io::stderr().write_all(format!("skipped: {test}: {why}\n").as_bytes());
 }
@@ -25,27 +25,27 @@ fn ring(test: &str, depth: usize, buffers: usize) -> Option<Ring> {
     Ring::new(depth, buffers, LEN).map_err(|e| skipped(test, &e)).ok()
 }
 
-/// The next request that is over.
+/// Waits for the next completion.
 fn over(disk: &mut dyn Disk) -> storage::IoCompletion {
     let end = Instant::now() + Duration::from_secs(20);
     loop {
         match disk.done() {
             Some(done) => return done,
-            None => assert!(Instant::now() < end, "it is not over after 20 s"),
+            None => assert!(Instant::now() < end, "no completion within 20 s"),
         }
         std::thread::yield_now();
     }
 }
 
-/// Writes, then reads, where a model says what is there: `pieces` are offset and length, in units of the
-/// file's alignment, and what is written there, if something is.
+/// Writes and then reads, compared with a model. `pieces` are offset and length in units of the file's
+/// alignment, and the seed of the data to write, if any.
 fn agrees_with_a_model(disk: &mut dyn Disk, file: FileId, align: usize, pieces: &[(u16, u16, Option<u64>)]) {
     let mut buffer = disk.buffers().pop();
     let mut model: Vec<u8> = Vec::new();
     for &(at, len, seed) in pieces {
         let unit = align.max(64);
         let (at, len) = (usize::from(at) % 64 * unit, (usize::from(len) % 32 * unit).min(LEN));
-        let mut bytes: Buffer = buffer.take().expect("it came back");
+        let mut bytes: Buffer = buffer.take().expect("it was returned");
         let wanted = match seed {
             Some(seed) => {
                 let mut rng = Rng::seeded(seed);
@@ -69,8 +69,8 @@ fn agrees_with_a_model(disk: &mut dyn Disk, file: FileId, align: usize, pieces: 
         assert_eq!((done.number, done.result.expect("no error")), (7, wanted), "{len} bytes at {at}");
         if seed.is_none() {
             assert!(bytes.bytes()[..wanted] == model[at.min(model.len())..][..wanted], "{len} bytes at {at}");
-            // Past the cache and past the file's end there may be zeros.
-            assert!(bytes.bytes()[len..].iter().all(|byte| *byte == 0xee), "and nothing else is written");
+            // Direct I/O may return zeros past the file's end.
+            assert!(bytes.bytes()[len..].iter().all(|byte| *byte == 0xee), "the rest is untouched");
         }
         buffer = Some(bytes);
     }
@@ -147,11 +147,11 @@ fn many_requests_are_under_way_at_once_and_each_ends_with_its_own() {
     for done in written {
         assert_eq!(done.result.unwrap(), LEN);
         let at = u64::from(done.number) * LEN as u64;
-        // Of another length than another's, so that none is taken for another.
+        // All lengths differ, so that no completion is taken for another.
         let len = LEN as u32 - done.number;
         disk.begin(done.number, Request::Read { file, at, len, buffer: done.buffer.unwrap() });
     }
-    // It is closed only when they are over.
+    // It is closed only after its requests.
     disk.close(file);
     disk.flush();
     let mut seen = [false; DEPTH];
@@ -175,7 +175,7 @@ fn a_ring_that_is_dropped_ends_what_it_has_begun() {
         buffer.bytes_mut().fill(b'a' + n as u8);
         disk.begin(n, Request::Write { file, at: u64::from(n) * LEN as u64, len: LEN as u32, buffer });
     }
-    // Not even handed on.
+    // Not even submitted.
     drop(disk);
     let bytes = std::fs::read(&path).unwrap();
     assert_eq!(bytes.len(), 8 * LEN);
@@ -187,7 +187,7 @@ fn what_is_over_makes_its_descriptor_readable_until_it_is_taken() {
     let Some(mut disk) = ring("what_is_over_makes_its_descriptor_readable_until_it_is_taken", 1, 1) else {
         return;
     };
-    assert!(!disk.wakes(), "nobody has its descriptor");
+    assert!(!disk.wakes(), "its descriptor is not in use");
     let ready = disk.readiness().unwrap();
     assert!(disk.wakes());
     let is_ready = |seconds| {
