@@ -1,4 +1,4 @@
-//! Sharing cores between programs: what the mechanisms need, tried on a child of our own.
+//! Checks of core scheduling: each mechanism, tried on a child process.
 
 use std::process::{Child, Command, Stdio};
 
@@ -16,7 +16,7 @@ use crate::signal_page::SharedPage;
 
 const AREA: &str = "sched";
 
-/// A child that sleeps, and ends with this.
+/// A sleeping child, killed on drop.
 struct Sleeper(Child);
 
 impl Drop for Sleeper {
@@ -39,7 +39,7 @@ pub(super) fn examine() -> Vec<Finding> {
         .collect()
 }
 
-/// Class, cores and waits of a program.
+/// Class, affinity and schedstat of a process.
 fn mechanism(sleeper: &Sleeper) -> Finding {
     const WHAT: &str = "affinity";
     let id = sleeper.0.id();
@@ -68,7 +68,7 @@ fn mechanism(sleeper: &Sleeper) -> Finding {
     }
 }
 
-/// Stopping who has no core.
+/// Freezing of tasks without a core.
 fn parking(sleeper: &Sleeper) -> Finding {
     const WHAT: &str = "parking";
     let id = sleeper.0.id();
@@ -92,7 +92,7 @@ fn parking(sleeper: &Sleeper) -> Finding {
     }
 }
 
-/// Whether the idle class holds between sessions.
+/// Idle class across login sessions.
 fn sessions(sleeper: &Sleeper) -> Finding {
     const WHAT: &str = "idle class";
     let grouped = std::fs::read_to_string("/proc/sys/kernel/sched_autogroup_enabled").unwrap_or_default();
@@ -111,7 +111,7 @@ fn sessions(sleeper: &Sleeper) -> Finding {
     }
 }
 
-/// Does `what` to a folder with process `id` in it, which is gone afterwards.
+/// Applies `what` to a cgroup with process `id` in it, which is removed afterwards.
 fn folder(
     tree: &Hierarchy,
     id: u32,
@@ -124,7 +124,7 @@ fn folder(
     done
 }
 
-/// A scheduler of ours in the kernel: it is verified, and not put in place.
+/// The sched_ext scheduler: verified, but not started.
 fn scheduler(tried: Result<(), CoresError>) -> Finding {
     const WHAT: &str = "scx";
     match tried {
@@ -137,14 +137,14 @@ fn scheduler(tried: Result<(), CoresError>) -> Finding {
     }
 }
 
-/// Memory that a program on our runtime shares with whoever shares out cores.
+/// Signal page, shared between a program on greenwave's runtime and the core manager.
 fn pulses() -> Finding {
     const WHAT: &str = "runtime";
     const NAME: &str = "greenwave-doctor";
     let tried = SharedPage::named(NAME, 1).and_then(|page| {
         let found = SharedPage::find(std::process::id(), NAME)?;
         page.request_park(0, true);
-        // As a worker that is asked to leave its core hears it.
+        // The reply of a worker that is asked to leave its core.
         Ok(found.page().slots()[0].park.acknowledge().is_some())
     });
     let memfd = "a kernel with CONFIG_MEMFD_CREATE, and /proc mounted".to_owned();
@@ -160,7 +160,7 @@ fn pulses() -> Finding {
     }
 }
 
-/// The sensor that needs nothing.
+/// The sensor without requirements.
 fn probe() -> Finding {
     Finding::limited(
         AREA,
@@ -170,7 +170,7 @@ fn probe() -> Finding {
     )
 }
 
-/// Counters of the hardware, each tried.
+/// Hardware counters, each tried.
 fn counters(tried: Vec<(&'static str, Result<(), String>)>) -> Vec<Finding> {
     let finding = |(what, tried): (&'static str, Result<(), String>)| {
         let (seen, remedy) = match what {

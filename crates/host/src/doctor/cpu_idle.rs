@@ -1,9 +1,10 @@
-//! What a core does when there is nothing to do, where a hypervisor is to wake it.
+//! Idle behaviour of virtual cores.
 //!
-//! A virtual core that halts is given away. What wakes it waits until the machine below has a core for
-//! it again, which may be another one and cold: some time on each wake, more when that machine is busy,
-//! and no account of this one shows it. To poll for a while before halting costs nobody here
-//! anything. Read from `/proc` and `/sys`, and judged by a pure function.
+//! A virtual core that halts is given up to the hypervisor. A wake-up then waits until the host has a
+//! core for it again, perhaps another one with cold caches: this costs time on each wake-up, more on a
+//! busy host, and no account of the guest shows it. Polling for a while before halting costs the guest
+//! nothing. Read from `/proc` and `/sys`, and judged by a pure function.
+//!
 //! Source: Linux, Documentation/virt/guest-halt-polling.rst; kernel-parameters.txt, `idle=`.
 
 use std::fs;
@@ -13,16 +14,16 @@ use super::Finding;
 const AREA: &str = "sched";
 const WHAT: &str = "idle cores";
 
-/// What is known of how cores idle.
+/// Idle configuration of the cores.
 #[derive(Clone, Debug, Default)]
 struct Idle {
-    /// There is a hypervisor; not known where the processor's flags do not say.
+    /// True under a hypervisor; `None` if the processor's flags are not known.
     is_virtual: Option<bool>,
-    /// The kernel was told to never halt.
+    /// True if the kernel never halts.
     polls: bool,
-    /// Who chooses what an idle core does (`cpuidle`).
+    /// The `cpuidle` driver.
     driver: String,
-    /// For how long it is polled before a core halts, in ns.
+    /// Polling time before a core halts, in ns.
     polled_ns: Option<u64>,
 }
 
@@ -59,7 +60,7 @@ fn judge(idle: &Idle) -> Option<Finding> {
     Some(Finding::limited(AREA, WHAT, seen, [remedy]))
 }
 
-/// A driver that polls before it halts.
+/// Driver that polls before it halts.
 const HALTPOLL: &str = "haltpoll";
 const POLLED: &str = "/sys/module/haltpoll/parameters/guest_halt_poll_ns";
 

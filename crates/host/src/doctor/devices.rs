@@ -1,4 +1,4 @@
-//! The ways in and out that `serve` can take, each opened once.
+//! Checks of the devices of `serve`, each opened once.
 
 use std::fmt::Display;
 
@@ -43,13 +43,13 @@ fn found<T: Display, E: Display>(
     }
 }
 
-/// What a virtual cable can do says nothing of a card's driver.
+/// Restricts a finding: a veth pair proves nothing about a card's driver.
 fn on_a_veth(finding: Finding) -> Finding {
     let seen = format!("{} (tested on a veth; a NIC's driver can differ)", finding.seen);
     Finding { seen, ..finding }
 }
 
-/// DPDK is a matter of how greenwave was built; its ports are not ours to try.
+/// DPDK depends on the build; its ports are not tried.
 fn dpdk() -> Finding {
     if cfg!(feature = "dpdk") {
         Finding::works(AREA, "dpdk", "built in; a port is not tested before it is opened")

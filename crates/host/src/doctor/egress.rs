@@ -1,5 +1,4 @@
-//! Levels and queues at an egress: attached to a cable of its own, and taken
-//! away again.
+//! Check of egress scheduling: attached to a veth pair, and detached again.
 
 use queueing::{Rate, Span};
 
@@ -22,7 +21,7 @@ fn attach(here: &Namespace) -> Finding {
     }
 }
 
-/// The least that needs all of it: levels, and flows kept apart in them.
+/// Smallest policy that needs everything: levels, and flow isolation in them.
 fn two_levels() -> Policy {
     Policy {
         name: "doctor".to_owned(),
@@ -38,8 +37,7 @@ fn two_levels() -> Policy {
     }
 }
 
-/// HTB alone does it, but with queues that are there from the start and shared
-/// by what flows there are.
+/// Verdict on the qdiscs found. HTB alone suffices, but with a fixed number of queues that flows share.
 fn judge(choice: &Choice) -> Finding {
     let by = format!("by a BPF classifier and {}", choice.shape.name());
     if choice.missing.is_empty() {

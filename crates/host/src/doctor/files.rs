@@ -1,9 +1,8 @@
-//! Files of tasks on our runtime: by io_uring, and by system calls where that
-//! cannot be had.
+//! Checks of file I/O of tasks: io_uring, and blocking system calls as the fallback.
 //!
-//! A page is written to a file in memory and read back, so nothing is left. What
-//! a file system refuses, such as the way past the page cache, is not looked at:
-//! each has its own say, and opening a file tells.
+//! A page is written to a file in memory and read back, so nothing is left behind. Limits of a file
+//! system, such as missing direct I/O, are not checked: they differ per file system, and opening a file
+//! reports them.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -21,7 +20,7 @@ pub(super) fn examine() -> Vec<Finding> {
     vec![ring(Ring::new(1, 1, PAGE)), plain()]
 }
 
-/// Requests of which nobody waits for one.
+/// Asynchronous requests.
 fn ring(opened: Result<Ring, RingError>) -> Finding {
     const WHAT: &str = "io_uring";
     match opened.map(|mut ring| comes_back(&mut ring)) {
@@ -34,7 +33,7 @@ fn ring(opened: Result<Ring, RingError>) -> Finding {
     }
 }
 
-/// Requests each of which its thread waits for.
+/// Blocking requests.
 fn plain() -> Finding {
     const WHAT: &str = "system calls";
     match BlockingDisk::new(1, 1, PAGE).and_then(|mut plain| comes_back(&mut plain)) {
@@ -43,7 +42,7 @@ fn plain() -> Finding {
     }
 }
 
-/// Whether a page is read as it was written.
+/// Checks that a page is read as it was written.
 fn comes_back(disk: &mut dyn Disk) -> io::Result<()> {
     let memory = memfd_create("greenwave-doctor", MemfdFlags::CLOEXEC)?;
     let path = PathBuf::from(format!("/proc/self/fd/{}", memory.as_raw_fd()));
@@ -60,7 +59,7 @@ fn comes_back(disk: &mut dyn Disk) -> io::Result<()> {
     same.then_some(()).ok_or_else(|| io::Error::other("the data read back differs from the data written"))
 }
 
-/// Waits for a request of a page; its buffer.
+/// Carries out a request of a page; its buffer.
 fn carry_out(disk: &mut dyn Disk, request: Request) -> io::Result<storage::Buffer> {
     disk.begin(0, request);
     disk.flush();
@@ -117,7 +116,7 @@ mod tests {
             let arch = std::env::consts::ARCH.try_into().unwrap();
             let refuse = SeccompAction::Errno(libc::EPERM as u32);
             let filter = SeccompFilter::new(calls, SeccompAction::Allow, refuse, arch).unwrap();
-            // This thread's alone.
+            // For this thread only.
             apply_filter(&BpfProgram::try_from(filter).unwrap()).unwrap();
             examine()
         });

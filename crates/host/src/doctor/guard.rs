@@ -1,5 +1,4 @@
-//! Shedding before the kernel: a guard attached to a cable of its own, with
-//! somebody who listens behind it.
+//! Check of admission control in XDP: a guard attached to a veth pair with a listener behind it.
 
 use std::net::TcpListener;
 

@@ -1,11 +1,11 @@
-//! What works on this machine.
+//! Health of greenwave's mechanisms on this machine.
 //!
-//! Mechanisms are tried rather than guessed from version numbers: in a network
-//! of two namespaces that is gone afterwards, with the code that would use
-//! them. What cannot be tried without harm, such as who does the receive work
-//! of a card, is read from `/proc` and `/sys` and judged by a pure function.
+//! Mechanisms are tried, not inferred from version numbers: in a network of two namespaces that is
+//! removed afterwards, with the code that would use them. Properties that cannot be tried without harm,
+//! such as the core that does a card's receive work, are read from `/proc` and `/sys` and judged by a
+//! pure function.
 //!
-//! Not here: what a mechanism is worth, which is measured elsewhere.
+//! Not here: the benefit of a mechanism, which is measured elsewhere.
 
 use std::fmt;
 
@@ -20,14 +20,14 @@ mod guard;
 mod programs;
 mod receive;
 
-/// How far a mechanism goes here.
+/// Health of a mechanism.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Health {
-    /// As it should.
+    /// Works fully.
     Works,
-    /// With less than it could have; the finding says what.
+    /// Works with a limitation, named in the finding.
     Limited,
-    /// Not at all.
+    /// Not available.
     Absent,
 }
 
@@ -41,30 +41,30 @@ impl fmt::Display for Health {
     }
 }
 
-/// One mechanism, looked at.
+/// Result for one mechanism.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// Who uses it: one of [`AREAS`].
+    /// Command that uses it: one of [`AREAS`].
     pub area: &'static str,
     /// The mechanism, or the interface.
     pub what: String,
-    /// How far it goes.
+    /// Health of the mechanism.
     pub health: Health,
-    /// What was seen, in a line.
+    /// Observation, one line.
     pub seen: String,
-    /// What would make it better, if anything is known to: any of these.
+    /// Alternative remedies, if any are known.
     pub remedies: Vec<String>,
 }
 
-/// What can be asked about, by the commands that use it; `files` are those of tasks on our runtime.
+/// Areas: the commands, and `files` for file I/O of tasks on greenwave's runtime.
 pub const AREAS: [&str; 6] = ["serve", "run", "sched", "fabric", "guard", "files"];
 
-/// Looks at everything in `areas`, in the order of [`AREAS`].
+/// Checks everything in `areas`, in the order of [`AREAS`].
 #[must_use]
 pub fn examine(areas: &[&str]) -> Vec<Finding> {
     let asked = |area: &&'static str| areas.contains(area);
     let unavailable = NetLab::unavailable();
-    // Two commands take the same devices.
+    // Two commands use the same devices.
     let devices = std::cell::OnceCell::new();
     let devices = || devices.get_or_init(|| devices::examine(unavailable.as_deref()));
     let look = |area| match area {
@@ -78,8 +78,8 @@ pub fn examine(areas: &[&str]) -> Vec<Finding> {
     AREAS.into_iter().filter(asked).flat_map(look).collect()
 }
 
-/// Whether the command `area` can do its work with what `findings` say of it:
-/// `run` with all that it needs, others with any of what they can choose from.
+/// True if command `area` can work with these `findings`: `run` needs all of its mechanisms, others any
+/// one.
 #[must_use]
 pub fn serves(area: &str, findings: &[Finding]) -> bool {
     let mut its = findings.iter().filter(|finding| finding.area == area).peekable();
@@ -87,8 +87,8 @@ pub fn serves(area: &str, findings: &[Finding]) -> bool {
     its.peek().is_some() && if area == "run" { its.all(is_there) } else { its.any(is_there) }
 }
 
-/// What `look` finds of `mechanisms` in a namespace with a cable, `gw0`, whose
-/// other end is in another; where there can be none, why for each of them.
+/// Findings of `look` for `mechanisms` in a namespace with a veth pair, `gw0`, whose peer is in
+/// another; without namespaces, the reason for each mechanism.
 fn tried(
     area: &'static str,
     mechanisms: &[&str],

@@ -1,8 +1,7 @@
-//! Programs on our stack: whether the library is loaded into them, whether they
-//! can ask, and which of this machine's can be run so.
+//! Checks for unmodified programs on greenwave's stack: preloading the library, the socket server, and
+//! the programs of this machine that can run so.
 //!
-//! `run` needs the first three of these, so what is merely less than it could
-//! be is never absent here.
+//! `run` needs the first three, so a mere limitation is never reported as absent here.
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -22,13 +21,13 @@ use crate::shim::{ShimClient, SocketServer};
 
 const AREA: &str = "run";
 
-/// With what was found of the `devices` that `serve` can take.
+/// Checks, given the findings of the `devices` of `serve`.
 pub(super) fn examine(devices: &[Finding]) -> Vec<Finding> {
     let limit = getrlimit(Resource::Nofile).maximum;
     vec![preload(Library::find(None)), desk(), ways(devices), kinds(&in_path()), connections(limit), alone()]
 }
 
-/// The library, loaded into a program.
+/// Preloading of the library into a program.
 fn preload(found: Result<Library, PreloadError>) -> Finding {
     const WHAT: &str = "preload";
     let tried = found.and_then(|library| library.check().map(|untried| (library, untried)));
@@ -44,12 +43,12 @@ fn preload(found: Result<Library, PreloadError>) -> Finding {
     }
 }
 
-/// Who is asked, and asked once, from another thread as a program does.
+/// The socket server, with one request from another thread, as a program makes it.
 fn desk() -> Finding {
     const WHAT: &str = "channel";
-    /// Many times what an answer takes.
+    /// Many times what a reply takes.
     const PATIENCE: Duration = Duration::from_secs(5);
-    // Two that look at once are no stranger than two programs.
+    // Two concurrent checks use different names.
     static LOOKS: AtomicU8 = AtomicU8::new(0);
     let remedies =
         || ["a kernel with CONFIG_UNIX and CONFIG_MEMFD_CREATE, and free descriptors (ulimit -n)".to_owned()];
@@ -64,7 +63,7 @@ fn desk() -> Finding {
         let start = Instant::now();
         while !asking.is_finished() {
             if start.elapsed() > PATIENCE {
-                // Who waits for an answer of it is told that it is gone.
+                // A pending client sees the server's end.
                 desk = None;
             }
             if let Some(desk) = &mut desk {
@@ -80,7 +79,7 @@ fn desk() -> Finding {
     }
 }
 
-/// The devices that `serve` can take.
+/// Devices of `serve`.
 fn ways(devices: &[Finding]) -> Finding {
     const WHAT: &str = "device";
     let (there, absent): (Vec<_>, Vec<_>) = devices.iter().partition(|way| way.health != Health::Absent);
@@ -96,7 +95,7 @@ fn ways(devices: &[Finding]) -> Finding {
     }
 }
 
-/// All programs that a shell finds.
+/// All programs in PATH.
 fn in_path() -> Vec<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     // /bin may be another name of /usr/bin.
@@ -106,12 +105,12 @@ fn in_path() -> Vec<PathBuf> {
     files.map(|entry| entry.path()).filter(|file| is_program(file)).take(PROGRAMS_MAX).collect()
 }
 
-/// Programs that are looked at; more are not.
+/// Maximum of programs examined.
 const PROGRAMS_MAX: usize = 20_000;
-/// Names that are given of each kind.
+/// Number of names printed per kind.
 const NAMED: usize = 5;
 
-/// Into how many of `programs` nothing can be preloaded, and why not.
+/// Number of `programs` that cannot be preloaded, and the reasons.
 fn kinds(programs: &[PathBuf]) -> Finding {
     const WHAT: &str = "programs";
     let (mut without, mut remedies) = (BTreeMap::<&str, Vec<String>>::new(), BTreeSet::new());
@@ -136,10 +135,10 @@ fn kinds(programs: &[PathBuf]) -> Finding {
     Finding::limited(AREA, WHAT, seen, remedies)
 }
 
-/// How many connections there can be at a time under `limit` of descriptors.
+/// Maximum of connections under `limit` descriptors.
 fn connections(limit: Option<u64>) -> Finding {
     const WHAT: &str = "connections";
-    /// What one address of a client can have towards one port.
+    /// Ports of one client address towards one server port.
     const MANY: u64 = 65_536;
     match limit {
         Some(limit) if limit < MANY => {
@@ -156,7 +155,7 @@ fn connections(limit: Option<u64>) -> Finding {
     }
 }
 
-/// A network of one's own without root, to try a program in.
+/// A network namespace without root, to try a program in.
 fn alone() -> Finding {
     const WHAT: &str = "namespaces";
     let mut command = Command::new("true");
@@ -164,15 +163,15 @@ fn alone() -> Finding {
     let (is_root, nobody) = (geteuid().is_root(), 65_534);
     let moved = move || {
         if is_root {
-            // What root may do says nothing.
+            // As root the result would mean nothing.
             set_thread_gid(Gid::from_raw(nobody))?;
             set_thread_uid(Uid::from_raw(nobody))?;
         }
-        // SAFETY: this process is one thread that is about to become another program.
+        // SAFETY: this process is a single thread that is about to exec.
         unsafe { unshare_unsafe(UnshareFlags::NEWUSER | UnshareFlags::NEWNET) }.map_err(std::io::Error::from)
     };
-    // SAFETY: between fork and exec it makes three system calls; it allocates
-    // nothing and takes no lock.
+    // SAFETY: between fork and exec the closure makes three system calls; it allocates nothing and
+    // takes no lock.
     unsafe { command.pre_exec(moved) };
     match command.status() {
         Ok(_) => Finding::works(AREA, WHAT, "unprivileged users can test inside `unshare -rn`"),

@@ -1,10 +1,10 @@
-//! Who does the receive work, and how much of a core it takes.
+//! Placement and cost of receive work.
 //!
-//! Receive livelock needs two things: work that comes before all other work on
-//! a core, and more of it than the core can do. In Linux a softirq is that
-//! work; NAPI in threads is scheduled like any other, RPS spreads it. Judged
-//! per interface from how it is set up; the share of a core is the largest
-//! since boot, as the tick samples it.
+//! Receive livelock needs two things: work that precedes all other work on a core, and more of it than
+//! the core can do. In Linux that work is the softirq; threaded NAPI is scheduled like any other
+//! thread, and RPS spreads it. Each interface is judged by its configuration; the share of a core is
+//! the largest since boot, sampled at ticks.
+//!
 //! Source: the overload paper §4 (limiting the first stage's share); Linux,
 //! Documentation/networking/{napi,scaling}.rst, proc_stat(5).
 
@@ -21,18 +21,18 @@ pub(super) fn examine() -> Vec<Finding> {
     [softirq(&stat)].into_iter().chain(interfaces().iter().map(|set_up| judge(set_up, cores))).collect()
 }
 
-/// How an interface is set up to receive.
+/// Receive configuration of an interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct SetUp {
     name: String,
     queues: usize,
-    /// NAPI runs in threads of its own.
+    /// True for threaded NAPI.
     threaded: bool,
-    /// Queues whose packets other cores may take on.
+    /// Number of queues with RPS.
     steered: usize,
 }
 
-/// Every interface but the loopback that the `/sys` in view shows.
+/// All interfaces in `/sys` except the loopback.
 fn interfaces() -> Vec<SetUp> {
     let folders = fs::read_dir("/sys/class/net").into_iter().flatten().flatten();
     let mut found: Vec<SetUp> = folders.filter_map(|folder| set_up(&folder.path())).collect();
@@ -61,7 +61,7 @@ fn set_up(folder: &Path) -> Option<SetUp> {
     })
 }
 
-/// Advice for one interface on a machine of `cores`.
+/// Finding for one interface on a machine of `cores` cores.
 fn judge(set_up: &SetUp, cores: usize) -> Finding {
     const WHAT: &str = "receive work";
     let SetUp { name, queues, threaded, steered } = set_up;
@@ -84,7 +84,7 @@ fn judge(set_up: &SetUp, cores: usize) -> Finding {
     Finding::limited(AREA, WHAT, seen, [threads])
 }
 
-/// All of `cores`, as `rps_cpus` takes them: groups of 32 in hexadecimal.
+/// Mask of all `cores` for `rps_cpus`: groups of 32 in hexadecimal.
 fn mask(cores: usize) -> String {
     let group = |bits: usize| match bits {
         32.. => "ffffffff".to_owned(),
@@ -95,7 +95,7 @@ fn mask(cores: usize) -> String {
     [group(first)].into_iter().chain((0..whole).map(|_| group(32))).collect::<Vec<_>>().join(",")
 }
 
-/// Softirq's share of time since boot, of all cores and of the busiest.
+/// Share of softirq time since boot, of all cores and of the busiest.
 fn softirq(stat: &str) -> Finding {
     const WHAT: &str = "softirq time";
     let share = |line: &str| {
@@ -119,8 +119,8 @@ fn softirq(stat: &str) -> Finding {
     Finding::limited(AREA, WHAT, seen, [format!("cat /proc/softirqs, to see the softirqs of core {core}")])
 }
 
-/// Percent of a core beyond which receiving keeps the rest from it: where the
-/// paper's rule begins to shed.
+/// Percentage of a core above which receiving starves other work: the paper's rule begins to shed
+/// there.
 const SHARE_MAX: f64 = 75.0;
 
 #[cfg(test)]
