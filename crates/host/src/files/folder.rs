@@ -1,4 +1,4 @@
-//! A folder for run-time files that no other user can change.
+//! Directory for run-time files that no other user can change.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -11,7 +11,7 @@ use rustix::process::geteuid;
 
 use super::{Place, Untrusted, is_regular, is_shared};
 
-/// A folder whose owner is this user or root, and to which no one else may write.
+/// A directory owned by this user or root and not writable by others.
 #[derive(Debug)]
 pub struct Folder {
     folder: OwnedFd,
@@ -19,7 +19,7 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// The folder at `path`, made with mode 0700 if it is not there.
+    /// The directory at `path`, created with mode 0700 if absent.
     ///
     /// # Errors
     /// [`Untrusted`]; the kernel's.
@@ -29,7 +29,7 @@ impl Folder {
             done => return done,
         }
         if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-            // Folders on the way are made as `mkdir -p` makes them; this one is checked.
+            // Parent directories are created as by `mkdir -p`; only this one is checked.
             std::fs::create_dir_all(parent)?;
         }
         let place = Place::of(path)?;
@@ -39,7 +39,7 @@ impl Folder {
         }
     }
 
-    /// The folder at `path`.
+    /// The directory at `path`.
     ///
     /// # Errors
     /// [`Untrusted`]; the kernel's.
@@ -58,25 +58,25 @@ impl Folder {
         Ok(Self { folder, path: path.to_owned() })
     }
 
-    /// Where it is.
+    /// Its path.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// A new file called `name`, with mode 0600.
+    /// A new file `name` with mode 0600.
     ///
     /// # Errors
-    /// It is there; the kernel's.
+    /// It exists; the kernel's.
     pub fn create_file(&self, name: &str) -> io::Result<File> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         Ok(openat(&self.folder, name, flags, Mode::RUSR | Mode::WUSR)?.into())
     }
 
-    /// The file called `name`, to be read.
+    /// Opens file `name` for reading.
     ///
     /// # Errors
-    /// [`Untrusted`], if it is no plain file of this user or root with one name; the kernel's.
+    /// [`Untrusted`] unless it is a regular file of this user or root with one link; the kernel's.
     pub fn open_file(&self, name: &str) -> io::Result<File> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let advice = || format!("rm {}, if it is not needed", self.path.join(name).display());
@@ -94,17 +94,17 @@ impl Folder {
         Ok(file.into())
     }
 
-    /// The text of the file called `name`.
+    /// Text of file `name`.
     ///
     /// # Errors
-    /// As [`open_file`](Self::open_file), and text that is no UTF-8.
+    /// As [`open_file`](Self::open_file); text that is not UTF-8.
     pub fn read(&self, name: &str) -> io::Result<String> {
         let mut text = String::new();
         self.open_file(name)?.read_to_string(&mut text)?;
         Ok(text)
     }
 
-    /// Gives the file called `old` the name `new`, in place of what has that.
+    /// Renames file `old` to `new`, and replaces a file there.
     ///
     /// # Errors
     /// The kernel's.
@@ -112,7 +112,7 @@ impl Folder {
         Ok(renameat(&self.folder, old, &self.folder, new)?)
     }
 
-    /// Removes the file called `name`.
+    /// Removes file `name`.
     ///
     /// # Errors
     /// The kernel's.
@@ -120,7 +120,7 @@ impl Folder {
         Ok(unlinkat(&self.folder, name, AtFlags::empty())?)
     }
 
-    /// The names in it, in order; those that are text.
+    /// Names of the files, sorted; names that are not text are left out.
     ///
     /// # Errors
     /// The kernel's.
@@ -136,7 +136,7 @@ impl Folder {
     }
 }
 
-/// Checks that it is this user's or root's.
+/// Checks that the owner is this user or root.
 fn owned(stat: &Stat) -> io::Result<()> {
     if stat.st_uid == 0 || stat.st_uid == geteuid().as_raw() {
         return Ok(());

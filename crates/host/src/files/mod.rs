@@ -1,14 +1,14 @@
-//! Files and folders in places where other users may write, such as `/tmp`.
+//! Files and directories in places where other users may write, such as `/tmp`.
 //!
-//! A path is walked one folder at a time. In a folder that its group or everybody may write
-//! to, a link, a file or a FIFO counts only if its owner is this process's user or the
-//! folder's, and a file only if it has one name. These are the kernel's `protected_symlinks`,
-//! `protected_regular`, `protected_fifos` and `protected_hardlinks`, without depending on how
-//! they are set here. A [`TempDir`] for run-time files is held to more: nobody but its owner,
-//! this user or root, may write to it.
+//! A path is walked one directory at a time. In a directory writable by its group or by all, a link, a
+//! file or a FIFO is trusted only if its owner is this process's user or the directory's, and a file
+//! only if it has one link. These are the kernel's `protected_symlinks`, `protected_regular`,
+//! `protected_fifos` and `protected_hardlinks`, independent of their settings here. A [`Folder`] for
+//! run-time files must meet more: only its owner, this user or root, may write to it.
 //!
-//! Not for input that the operator names, such as a configuration: like other programs, greenwave
-//! reads that as any user may have written it.
+//! Not for input that the operator names, such as a configuration: like other programs, greenwave reads
+//! it whichever user wrote it.
+//!
 //! Source: openat(2), symlink(7), proc_sys_fs(5); `StrictModes` of sshd_config(5).
 
 use std::collections::VecDeque;
@@ -33,7 +33,7 @@ mod tests;
 
 pub use folder::Folder;
 
-/// Why a file or folder is not used, and what to do.
+/// Reason why a file or directory is not trusted, with a remedy.
 #[derive(Debug)]
 pub struct Untrusted {
     what: String,
@@ -45,7 +45,7 @@ impl Untrusted {
         io::Error::other(Self { what: what.into(), advice: advice.into() })
     }
 
-    /// Advice for `e`, if it is one of these.
+    /// Remedy for `e`, if it is an [`Untrusted`].
     #[must_use]
     pub fn advice(e: &io::Error) -> Option<&str> {
         Some(&e.get_ref()?.downcast_ref::<Self>()?.advice)
@@ -60,7 +60,7 @@ impl fmt::Display for Untrusted {
 
 impl std::error::Error for Untrusted {}
 
-/// `e`, of the file called `name`.
+/// `e`, prefixed with the file `name`.
 #[must_use]
 pub fn of_name(name: &str, e: io::Error) -> io::Error {
     match Untrusted::advice(&e) {
@@ -69,7 +69,7 @@ pub fn of_name(name: &str, e: io::Error) -> io::Error {
     }
 }
 
-/// Opens `path` for writing: an empty file, or a device or FIFO that is there.
+/// Opens `path` for writing: an empty file, or an existing device or FIFO.
 ///
 /// # Errors
 /// [`Untrusted`]; the kernel's.
@@ -81,7 +81,7 @@ pub fn create(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Opens `path` for writing at its end.
+/// Opens `path` for appending.
 ///
 /// # Errors
 /// As [`create`].
@@ -91,13 +91,13 @@ pub fn append(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Checks that [`create`] will open `path`. Leaves everything as it was.
+/// Checks that [`create`] would open `path`. Changes nothing.
 ///
 /// # Errors
 /// As [`create`].
 pub fn check_writable(path: &Path) -> io::Result<()> {
     let place = Place::of(path)?;
-    // A FIFO without a reader would keep the caller.
+    // A FIFO without a reader would block the caller.
     match place.stat()? {
         Some(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::Fifo => place.check(&stat),
         _ => match place.open()? {
@@ -107,7 +107,7 @@ pub fn check_writable(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Checks that `path` is a file that this process may run.
+/// Checks that `path` is an executable file.
 ///
 /// # Errors
 /// The kernel's.
@@ -116,12 +116,11 @@ pub fn check_runnable(path: &Path) -> io::Result<()> {
     if is_regular(&rustix::fs::stat(path)?) { Ok(()) } else { Err(Errno::ACCESS.into()) }
 }
 
-/// Writes `path` whole or not at all: `write` fills a new file beside it, which then takes its
-/// name. A device or FIFO that is there is written to as it is. Where it `lasts`, the file is on
-/// the disk before it has its name.
+/// Replaces `path` atomically: `write` fills a new file beside it, which is then renamed. An existing
+/// device or FIFO is written directly. With `lasts`, the file is synced to disk before the rename.
 ///
 /// # Errors
-/// As [`create`], and those of `write`; what was there before is as it was then.
+/// As [`create`], and those of `write`; the previous content is unchanged then.
 pub fn replace(path: &Path, lasts: bool, write: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
     let place = Place::of(path)?;
     let there = place.stat()?;
@@ -142,13 +141,13 @@ pub fn replace(path: &Path, lasts: bool, write: impl FnOnce(&mut File) -> io::Re
             rustix::fs::fchmod(&file, Mode::from_raw_mode(there.st_mode))?;
         }
         if lasts {
-            // Some file systems find out only now that they are full.
+            // Some file systems report a full disk only here.
             file.sync_all()?;
         }
         Ok(renameat(&place.folder, &new, &place.folder, &place.name)?)
     })();
     if written.as_ref().is_err_and(|e: &io::Error| e.kind() != io::ErrorKind::AlreadyExists) {
-        // It may not even have been made.
+        // It may not exist.
         let _ = unlinkat(&place.folder, &new, AtFlags::empty());
     }
     written
@@ -167,11 +166,11 @@ struct Place {
 
 /// Mode of new files before the umask.
 const WITH_UMASK: Mode = Mode::from_raw_mode(0o666);
-/// As the kernel's bound.
+/// Maximum of links, as in the kernel.
 const LINKS_MAX: usize = 40;
 
 impl Place {
-    /// Walks to the last name of `path` that is no link.
+    /// Walks to the last name of `path` that is not a link.
     fn of(path: &Path) -> io::Result<Self> {
         let mut rest: VecDeque<OsString> = VecDeque::new();
         let mut folder = enter(&mut rest, path)?;
@@ -226,18 +225,18 @@ impl Place {
         }
     }
 
-    /// Opens what is there for writing, or a new file; whether it is new.
+    /// Opens the existing file for writing, or a new one; true if it is new.
     fn open(&self) -> io::Result<(File, bool)> {
         let flags = OFlags::WRONLY | OFlags::CLOEXEC;
         let new = openat(&self.folder, &self.name, flags | OFlags::CREATE | OFlags::EXCL, WITH_UMASK);
         match new {
             Ok(file) => return Ok((file.into(), true)),
             Err(Errno::EXIST) => {}
-            // A folder in which nothing can be made, as /proc, may have what can be written.
+            // A directory where no file can be created, such as /proc, may have writable ones.
             Err(Errno::ACCESS | Errno::PERM | Errno::ROFS | Errno::NOENT) if self.stat()?.is_some() => {}
             Err(e) => return Err(e.into()),
         }
-        // A FIFO waits for its reader, one that is not ours is not opened.
+        // Opening a FIFO waits for its reader; an untrusted one is not opened.
         self.stat()?.map_or(Ok(()), |stat| self.check(&stat))?;
         let follow = if self.is_magic { OFlags::empty() } else { OFlags::NOFOLLOW };
         let file = openat(&self.folder, &self.name, flags | follow, Mode::empty())?;
@@ -262,7 +261,7 @@ impl Place {
     }
 }
 
-/// Puts the names of `path` before `rest`; the folder in which the first of them is.
+/// Puts the names of `path` before `rest`; the directory in which they start.
 fn enter(rest: &mut VecDeque<OsString>, path: &Path) -> io::Result<OwnedFd> {
     for component in path.components().rev() {
         match component {
@@ -275,7 +274,7 @@ fn enter(rest: &mut VecDeque<OsString>, path: &Path) -> io::Result<OwnedFd> {
     Ok(openat(CWD, start, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?)
 }
 
-/// True if others than its owner may write to a folder.
+/// True if users other than its owner may write to a directory.
 fn is_shared(folder: &Stat) -> bool {
     folder.st_mode & 0o022 != 0
 }
@@ -288,7 +287,7 @@ fn is_magic(folder: impl AsFd) -> io::Result<bool> {
     Ok(fstatfs(folder)?.f_type == PROC_SUPER_MAGIC)
 }
 
-/// True if the owner of what is in `folder` counts there; if not, the owner.
+/// Checks that the owner of `what` is trusted in `folder`; otherwise returns the owner.
 fn owned_by(folder: &Stat, what: &Stat) -> Result<(), u32> {
     let counts = !is_shared(folder) || what.st_uid == geteuid().as_raw() || what.st_uid == folder.st_uid;
     if counts { Ok(()) } else { Err(what.st_uid) }

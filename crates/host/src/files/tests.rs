@@ -1,4 +1,4 @@
-//! What another user has put into a folder that all may write to, and what is ours.
+//! Files of another user in a directory writable by all, and our own files.
 
 use std::fs::{self, Permissions};
 use std::io::{ErrorKind, Read as _, Write as _};
@@ -11,7 +11,7 @@ use super::*;
 /// Another user, `nobody`.
 const OTHER: u32 = 65_534;
 
-/// A folder of a test's own, gone afterwards.
+/// A directory of one test, removed on drop.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -33,7 +33,7 @@ impl Drop for Scratch {
     }
 }
 
-/// Has the other user run `script` in `folder`; unless this user cannot become another.
+/// Runs `script` in `folder` as the other user; false if this user cannot become another.
 fn by_other(test: &str, folder: &Path, script: &str) -> bool {
     if !geteuid().is_root() {
         println!("skipped: {test}: only root can act as two users");
@@ -45,7 +45,7 @@ fn by_other(test: &str, folder: &Path, script: &str) -> bool {
     true
 }
 
-/// Every way in which this crate's callers write or read here.
+/// A way in which this crate's callers write or read here.
 type Way = (&'static str, fn(&Path) -> io::Result<()>);
 
 const WAYS: [Way; 6] = [
@@ -155,7 +155,7 @@ fn hard_links_count_for_nothing_where_others_may_write() {
         assert!(run(&shared.at("t")).is_err(), "{way}");
         assert_eq!(fs::read_to_string(own.at("precious")).unwrap(), "precious", "{way}");
     }
-    // Where this user alone may, it has meant it.
+    // Where only this user may write, the link is intended.
     create(&own.at("precious")).unwrap();
     assert_eq!(fs::read_to_string(shared.at("t")).unwrap(), "");
 }
@@ -180,7 +180,7 @@ fn what_is_ours_is_written_by_any_path_to_it() {
             assert_eq!(fs::read_to_string(path).unwrap(), "three", "{} {is_new}", path.display());
         }
         assert!(link.is_symlink() && dangling.is_symlink(), "a link stays one");
-        assert_eq!(fs::read_dir(&scratch.0).unwrap().count(), 5, "nothing lies beside");
+        assert_eq!(fs::read_dir(&scratch.0).unwrap().count(), 5, "no temporary file is left");
     }
     for path in ["/dev/null", "/proc/self/fd/2", "/dev/stderr"] {
         check_writable(path.as_ref()).unwrap_or_else(|e| panic!("{path}: {e}"));
@@ -231,7 +231,7 @@ fn what_cannot_be_written_is_refused_and_nothing_is_left() {
     assert_eq!(fs::read_dir(&scratch.0).unwrap().count(), 2);
 }
 
-/// Files of the source that open, make or link files by their path and not by this module, and why they may.
+/// Source files that open, create or link files by path without this module, and the reasons.
 const OTHERS: [(&str, &str); 24] = [
     ("host/src/files/folder.rs", "folders on the way to one that is checked"),
     ("host/src/cores/cgroups.rs", "control groups"),
@@ -262,7 +262,7 @@ const OTHERS: [(&str, &str); 24] = [
     ("guard/src/tower/tell.rs", "a library of services: makes the file, or takes one that is its own"),
 ];
 
-/// Calls that open, make or link a file by a path, to be written.
+/// Calls that open, create or link a file by path for writing.
 const CALLS: [&str; 12] = [
     "fs::write(",
     "File::create",
@@ -278,7 +278,7 @@ const CALLS: [&str; 12] = [
     "generate_to(",
 ];
 
-/// The files below `folder` that are no tests.
+/// Source files below `folder`, without tests.
 fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap().flatten() {
         let (path, name) = (entry.path(), entry.file_name().to_string_lossy().into_owned());
@@ -296,7 +296,7 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
 fn files_are_written_by_this_module_or_for_a_reason_that_is_given() {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut found = Vec::new();
-    // `testbed` is started by experiments, in a folder of the laboratory; `capi` is in other programs.
+    // `testbed` runs in experiments, in a directory of the test bed; `capi` runs in other programs.
     for name in
         ["host", "cli", "guard", "runtime", "load", "sim", "net", "storage", "sched", "queueing", "deadline"]
     {
@@ -317,5 +317,5 @@ fn files_are_written_by_this_module_or_for_a_reason_that_is_given() {
         );
         unused.retain(|file| *file != name);
     }
-    assert_eq!(unused, [] as [&str; 0], "these do no such thing any more");
+    assert_eq!(unused, [] as [&str; 0], "these need no exception any more");
 }
