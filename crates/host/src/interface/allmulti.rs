@@ -1,8 +1,9 @@
-//! Makes an interface hear every multicast for as long as we live.
+//! All-multicast mode of an interface, for the life of this object.
 //!
-//! A card passes up only the multicasts that somebody asked for, and IPv6
-//! neighbours ask for us by multicast. The wish belongs to a packet socket, so
-//! the kernel takes it back when the process ends, however it ends.
+//! A card passes up only requested multicast groups, and IPv6 neighbours solicit us by multicast. The
+//! membership belongs to a packet socket, so the kernel drops it when the process ends, however it
+//! ends.
+//!
 //! Source: packet(7), `PACKET_ADD_MEMBERSHIP`.
 
 use std::io;
@@ -10,7 +11,7 @@ use std::os::fd::{FromRawFd, OwnedFd};
 
 use crate::sockopt;
 
-/// The wish; taken back when dropped.
+/// The membership; dropped with this.
 #[derive(Debug)]
 pub(crate) struct AllMulticast {
     _socket: OwnedFd,
@@ -24,7 +25,7 @@ impl AllMulticast {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the descriptor is fresh and nobody else's.
+        // SAFETY: the descriptor is new and has no other owner.
         let socket = unsafe { OwnedFd::from_raw_fd(fd) };
         let wish = libc::packet_mreq {
             mr_ifindex: index as i32,

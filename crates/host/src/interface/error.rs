@@ -1,108 +1,108 @@
-//! Why a driver could not be opened on an interface, and what to do about it.
+//! Errors of opening a driver on an interface, with remedies.
 
 use std::fmt;
 use std::io;
 
-/// Why an interface could not be opened by AF_XDP or a packet socket.
+/// Error of opening an interface by AF_XDP or a packet socket.
 #[derive(Debug)]
 pub enum InterfaceError {
-    /// There is no interface of this name.
+    /// No interface of this name.
     Missing {
-        /// The name asked for.
+        /// The name.
         name: String,
-        /// Those that are there.
+        /// Existing interfaces.
         there: Vec<String>,
     },
-    /// It is down.
+    /// The interface is down.
     Down(String),
-    /// It carries no Ethernet frames.
+    /// The interface carries no Ethernet frames.
     NotEthernet(String),
-    /// Its MTU is below what is worth a stack.
+    /// The MTU is too small.
     MtuSmall {
         /// The interface.
         name: String,
         /// Its MTU.
         mtu: u16,
-        /// The smallest that would do.
+        /// The minimum.
         min: u16,
     },
-    /// Its MTU is more than a frame buffer holds.
+    /// The MTU exceeds a frame buffer.
     MtuLarge {
         /// The interface.
         name: String,
         /// Its MTU.
         mtu: u16,
-        /// The largest that would do.
+        /// The maximum.
         max: u16,
     },
-    /// The kernel does not let us.
+    /// The kernel denies permission.
     NoPermission {
         /// The interface.
         name: String,
-        /// What was tried: "AF_XDP" or "a packet socket".
+        /// The operation: "AF_XDP" or "a packet socket".
         what: &'static str,
-        /// The capabilities that it takes, as setcap names them.
+        /// Required capabilities, as setcap names them.
         capabilities: &'static str,
     },
-    /// This kernel does not have what it takes.
+    /// The kernel lacks a feature.
     Unsupported {
-        /// What is missing.
+        /// The feature.
         what: &'static str,
-        /// Since when Linux has it.
+        /// Linux version that introduced it.
         since: &'static str,
     },
     /// Another XDP program is attached.
     XdpAttached {
         /// The interface.
         name: String,
-        /// The program's number, if the kernel told.
+        /// The program's ID, if known.
         id: Option<u32>,
-        /// The program's name, if the kernel told.
+        /// The program's name, if known.
         program: Option<String>,
     },
-    /// The driver runs no XDP programs.
+    /// The driver does not support XDP.
     NoNativeXdp(String),
-    /// Neither driver nor mode can do without copies.
+    /// Driver or mode does not support zero-copy.
     NoZeroCopy(String),
-    /// Somebody else's socket has the queue.
+    /// Another socket uses the queue.
     QueueBusy {
         /// The interface.
         name: String,
         /// Its queue, from 0.
         queue: u16,
     },
-    /// More or fewer queues were asked for than there are.
+    /// The number of queues does not match.
     Queues {
         /// The interface.
         name: String,
-        /// How many were asked for.
+        /// Number requested.
         asked: u16,
-        /// How many there are.
+        /// Number available.
         there: u16,
     },
-    /// There are not enough huge pages.
+    /// Too few huge pages.
     NoHugepages {
-        /// How many of 2 MiB are needed.
+        /// Huge pages of 2 MiB needed.
         pages: usize,
     },
-    /// Memory may not be locked, or there is none.
+    /// Memory cannot be locked or allocated.
     NoMemory {
-        /// Bytes asked for.
+        /// Bytes requested.
         bytes: usize,
     },
-    /// Anything else.
+    /// The kernel rejects an operation.
     Refused {
         /// The interface.
         name: String,
-        /// What was asked of the kernel.
+        /// The operation.
         what: &'static str,
-        /// What it said.
+        /// The kernel's error.
         source: io::Error,
     },
 }
 
 impl InterfaceError {
-    /// What to do about it, if anything is known to help.
+    /// A remedy, if one is known.
     #[must_use]
     pub fn advice(&self) -> Option<String> {
         Some(match self {

@@ -1,9 +1,9 @@
-//! A network interface that is there already, as the kernel describes it.
+//! Existing network interface, as the kernel describes it.
 //!
-//! What AF_XDP and packet sockets need to know before they open one, and every
-//! reason why it cannot be opened. Nothing here changes the interface. Asked
-//! by ioctl, not read from `/sys`, which shows the network namespace it was
-//! mounted in and not the one that a thread is in.
+//! Properties that AF_XDP and packet sockets need before they open one, and the errors of opening it.
+//! Nothing here changes the interface. Queried by ioctl, not from `/sys`, which shows the network
+//! namespace of its mount and not that of the thread.
+//!
 //! Source: netdevice(7), ethtool's `ETHTOOL_GCHANNELS`.
 
 use std::io;
@@ -23,28 +23,27 @@ pub use error::InterfaceError;
 pub struct Interface {
     /// Its name.
     pub name: String,
-    /// Its number in this network namespace.
+    /// Its index in this network namespace.
     pub index: u32,
     /// Its hardware address.
     pub mac: [u8; 6],
-    /// The largest packet it carries, without the Ethernet header.
+    /// MTU.
     pub mtu: u16,
-    /// Receive queues, 1 or more.
+    /// Number of receive queues, at least 1.
     pub queues: u16,
-    /// It is a virtual cable whose other end is on this machine, too, and takes segments that are
-    /// longer than a frame: they wait in no queue, and nobody cuts them.
+    /// True for a veth pair that accepts segments longer than a frame: they wait in no queue and are
+    /// not segmented.
     pub takes_uncut: bool,
 }
 
-/// The smallest MTU that is worth a stack: what every IPv4 host must take
-/// (RFC 1122 §3.3.2).
+/// Minimum MTU: every IPv4 host must accept such packets (RFC 1122 §3.3.2).
 const MTU_MIN: u16 = 576;
 
 impl Interface {
     /// The interface called `name`.
     ///
     /// # Errors
-    /// There is none, it is down, is no Ethernet, or its MTU is below 576.
+    /// It does not exist, is down, is not Ethernet, or has an MTU below 576.
     pub fn find(name: &str) -> Result<Self, InterfaceError> {
         let missing = || InterfaceError::Missing { name: name.to_owned(), there: names() };
         let asked = Question::new(name).ok_or_else(missing)?;
@@ -86,18 +85,18 @@ impl Interface {
     }
 }
 
-/// Looks whether an interface is still there, without opening anything then.
+/// Check that an interface still exists, without opening descriptors.
 ///
-/// Another interface of its name is not it.
+/// Another interface of the same name does not count.
 #[derive(Debug)]
 pub struct Presence {
     asked: Option<Question>,
-    /// Its number, as far as it was there at first.
+    /// Its index, if it existed at first.
     index: Option<u32>,
 }
 
 impl Presence {
-    /// Of the interface called `name` in this thread's network namespace.
+    /// The interface `name` in this thread's network namespace.
     #[must_use]
     pub fn of(name: &str) -> Self {
         let asked = Question::new(name);
@@ -105,13 +104,13 @@ impl Presence {
         Self { asked, index }
     }
 
-    /// Its number, if it was there at first.
+    /// Its index, if it existed at first.
     #[must_use]
     pub fn index(&self) -> Option<u32> {
         self.index
     }
 
-    /// Whether it is there now. Yes, where the kernel does not say.
+    /// True if it exists now, or if the kernel does not report it.
     #[must_use]
     pub fn is_there(&self) -> bool {
         let Some(asked) = &self.asked else { return true };
@@ -122,7 +121,7 @@ impl Presence {
     }
 }
 
-/// What an interface can be asked by name.
+/// Ioctl query of an interface by name.
 #[derive(Debug)]
 struct Question {
     socket: OwnedFd,
@@ -130,7 +129,7 @@ struct Question {
 }
 
 impl Question {
-    /// `None` for a name that no interface can have.
+    /// `None` for an invalid name.
     fn new(text: &str) -> Option<Self> {
         if text.is_empty() || text.len() >= IFNAMSIZ || text.contains('\0') {
             return None;
@@ -153,15 +152,15 @@ impl Question {
 
     fn ask_with(&self, request: libc::Ioctl, argument: Argument) -> io::Result<Argument> {
         let mut ifreq = ifreq { ifr_name: self.name, ifr_ifru: argument };
-        // SAFETY: every request used here reads and writes one `ifreq`, which
-        // lives until the call returns, and what it points to, if anything.
+        // SAFETY: every request used here reads and writes one `ifreq`, which lives until the call
+        // returns, and the memory it points to, if any.
         match unsafe { libc::ioctl(self.socket.as_raw_fd(), request, &raw mut ifreq) } {
             -1 => Err(io::Error::last_os_error()),
             _ => Ok(ifreq.ifr_ifru),
         }
     }
 
-    /// Receive queues in use; 1 where the driver does not say.
+    /// Receive queues in use; 1 if the driver does not report them.
     fn queues(&self) -> u16 {
         let mut channels = Channels { cmd: ETHTOOL_GCHANNELS, ..Channels::default() };
         let argument = Argument { ifru_data: (&raw mut channels).cast() };
@@ -171,7 +170,7 @@ impl Question {
         }
     }
 
-    /// Whether its driver is `veth`; not, where it does not say.
+    /// True if its driver is reported as `veth`.
     fn is_veth(&self) -> bool {
         let mut driver = Driver { cmd: ETHTOOL_GDRVINFO, name: [0; 32], rest: [0; 160] };
         let argument = Argument { ifru_data: (&raw mut driver).cast() };
@@ -179,7 +178,7 @@ impl Question {
         told.is_ok() && driver.name.starts_with(b"veth\0")
     }
 
-    /// Whether segmentation (TSO) is left to it. Not to a cable at whose other end an XDP program is.
+    /// True if it does segmentation (TSO). False for a veth whose peer has an XDP program.
     fn has_segmentation(&self) -> bool {
         let mut told = [ETHTOOL_GTSO, 0];
         let argument = Argument { ifru_data: told.as_mut_ptr().cast() };
@@ -212,11 +211,11 @@ struct Channels {
 
 const ETHTOOL_GCHANNELS: u32 = 0x3c;
 
-/// All-zero argument, as long as the longest.
+/// All-zero argument of maximum length.
 const EMPTY: libc::__c_anonymous_ifru_map =
     libc::__c_anonymous_ifru_map { mem_start: 0, mem_end: 0, base_addr: 0, irq: 0, dma: 0, port: 0 };
 
-/// The interfaces of this network namespace.
+/// Names of the interfaces of this network namespace.
 fn names() -> Vec<String> {
     let table = std::fs::read_to_string("/proc/thread-self/net/dev").unwrap_or_default();
     let names = table.lines().skip(2).filter_map(|line| line.split_once(':'));
