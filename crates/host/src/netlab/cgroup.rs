@@ -1,13 +1,11 @@
-//! Programs in the laboratory that share a part of a core.
+//! Control group that limits and accounts the CPU time of test programs.
 //!
-//! A control group for processor time: what runs inside gets no more than it
-//! is granted in each period, and its time is summed up. Dropping it ends all
-//! that runs inside, children of children too, which a [`Child`](super::Child)
-//! cannot reach. Version 1 of control groups where their `cpu` controller is,
-//! else version 2. Its folder's name carries the mark of who made it, so what
-//! a crash left is found by the next [`NetLab::new`](super::NetLab::new).
-//! Source: Linux, Documentation/scheduler/sched-bwc.rst,
-//! Documentation/admin-guide/cgroup-v2.rst.
+//! Its members get no more than the granted time in each period, and their time is summed. Dropping it
+//! kills all members, including grandchildren, which a [`Child`](super::Child) cannot reach. Uses
+//! cgroup v1 where its `cpu` controller is mounted, else v2. The directory's name carries the mark of
+//! its creator, so the next [`NetLab::new`](super::NetLab::new) finds what a crash left.
+//!
+//! Source: Linux, Documentation/scheduler/sched-bwc.rst, Documentation/admin-guide/cgroup-v2.rst.
 
 use std::path::{Path, PathBuf};
 use std::process::{self, Command};
@@ -21,7 +19,7 @@ use super::process::Leftovers;
 use super::{LabError, Namespace};
 use crate::cpu_time;
 
-/// A control group, and all that runs in it.
+/// A control group with its members.
 #[derive(Debug)]
 pub struct Group {
     path: PathBuf,
@@ -34,17 +32,17 @@ enum Version {
     Two,
 }
 
-/// Where the `cpu` controller may be.
+/// Mount point of the `cpu` controller of v1.
 const VERSION_1: &str = "/sys/fs/cgroup/cpu";
 const VERSION_2: &str = "/sys/fs/cgroup";
-/// Who runs inside, a line each.
+/// File with its processes, one per line.
 const MEMBERS: &str = "cgroup.procs";
-/// Looks at whether the killed are gone or a thread has begun, and from one to the next.
+/// Number of checks for the end of killed processes or the start of a thread, and the interval.
 const LOOKS: u32 = 200;
 const LOOK: Duration = Duration::from_millis(5);
 
 impl Group {
-    /// An empty group that goes before others ([`Group::prefer`]).
+    /// An empty group with preference over others ([`Group::prefer`]).
     ///
     /// # Errors
     /// As [`Group::new`] and [`Group::prefer`].
@@ -53,16 +51,16 @@ impl Group {
         group.prefer().map(|()| group)
     }
 
-    /// Why there can be none here, if so.
+    /// Reason why groups are not available here, if so.
     #[must_use]
     pub fn unavailable() -> Option<String> {
         home().err().map(|e| format!("no control group limits processor time: {e}"))
     }
 
-    /// An empty group without a limit; `name` tells it from others.
+    /// An empty group without a limit, with `name` as a part of its name.
     ///
     /// # Errors
-    /// [`LabError::Group`] when the kernel has no such groups or refuses.
+    /// [`LabError::Group`] if the kernel lacks such groups or refuses.
     pub fn new(name: &str) -> Result<Self, LabError> {
         let failed = |source| LabError::Group { name: name.to_owned(), source };
         let (home, version) = home().map_err(failed)?;
@@ -74,7 +72,7 @@ impl Group {
     /// Grants `share` of one core, 0.001..=1, in each `period`, 2 ms..=1 s.
     ///
     /// # Errors
-    /// [`LabError::Group`] when the kernel refuses.
+    /// [`LabError::Group`] if the kernel refuses.
     pub fn limit(&self, share: f64, period: Span) -> Result<(), LabError> {
         let period_us = period.as_nanos() / 1_000;
         let quota_us = (period_us as f64 * share).round() as u64;
@@ -87,23 +85,23 @@ impl Group {
         }
     }
 
-    /// Has what runs inside go before what runs outside, as far as weights do.
+    /// Gives members precedence over processes outside, by weight.
     ///
     /// # Errors
-    /// [`LabError::Group`] when the kernel refuses.
+    /// [`LabError::Group`] if the kernel refuses.
     pub fn prefer(&self) -> Result<(), LabError> {
         self.weigh("262144", "10000")
     }
 
-    /// Has what runs outside go before what runs inside, as far as weights do.
+    /// Gives processes outside precedence over members, by weight.
     ///
     /// # Errors
-    /// [`LabError::Group`] when the kernel refuses.
+    /// [`LabError::Group`] if the kernel refuses.
     pub fn yields(&self) -> Result<(), LabError> {
         self.weigh("2", "1")
     }
 
-    /// Gives it a weight: of version 1, or of version 2.
+    /// Sets its weight, in the units of version 1 or 2.
     fn weigh(&self, one: &str, two: &str) -> Result<(), LabError> {
         match self.version {
             Version::One => self.write("cpu.shares", one),
@@ -111,11 +109,11 @@ impl Group {
         }
     }
 
-    /// Lets its members be real-time for `share` of a core at most, where that
-    /// takes leave (version 1 of kernels with `RT_GROUP_SCHED`).
+    /// Permits its members to be real-time for at most `share` of a core, where this needs permission
+    /// (version 1 of kernels with `RT_GROUP_SCHED`).
     ///
     /// # Errors
-    /// [`LabError::Group`] when the kernel refuses.
+    /// [`LabError::Group`] if the kernel refuses.
     pub fn real_time(&self, share: f64) -> Result<(), LabError> {
         match self.version {
             Version::One if self.path.join(REAL_TIME).exists() => {
@@ -125,22 +123,21 @@ impl Group {
         }
     }
 
-    /// `program`, to be run inside this group and `namespace`; its arguments
-    /// are the caller's to add.
+    /// Command `program` inside this group and `namespace`; the caller adds arguments.
     #[must_use]
     pub fn command(&self, namespace: &Namespace, program: &str) -> Command {
-        // Inside before it is the program, so that no child of it is outside.
+        // It joins before the exec, so that no child is outside.
         let script = format!("echo $$ >'{}/{MEMBERS}' && exec \"$@\"", self.path.display());
         let mut command = namespace.command("sh");
         command.args(["-c", &script, "sh", program]);
         command
     }
 
-    /// Takes the calling thread in, until it ends; with version 2, where
-    /// threads of one process cannot part, it stays where it is.
+    /// Moves the calling thread into the group until it ends. With version 2, which cannot separate
+    /// threads of a process, it stays where it is.
     ///
     /// # Errors
-    /// [`LabError::Group`] when the kernel refuses.
+    /// [`LabError::Group`] if the kernel refuses.
     pub fn join(&self) -> Result<(), LabError> {
         match self.version {
             Version::One => self.write("tasks", "0"),
@@ -148,15 +145,13 @@ impl Group {
         }
     }
 
-    /// Takes in a thread of the kernel's, which works within the limit from
-    /// then on and goes back where it was when this is dropped.
+    /// Moves a kernel thread into the group, which limits it; dropping the group moves it back.
     ///
-    /// One that was made a moment ago belongs where all begin until it has had
-    /// a core for the first time, and then sets its own affinity: who pins it
-    /// does so after this.
+    /// A new kernel thread stays in the root group until it has had a core for the first time, and then
+    /// sets its own affinity: pin it after this call.
     ///
     /// # Errors
-    /// [`LabError::Group`] when the kernel refuses, still after a second.
+    /// [`LabError::Group`] if the kernel still refuses after a second.
     pub fn take(&self, kernel_thread: u32) -> Result<(), LabError> {
         let take = || self.write(MEMBERS, &kernel_thread.to_string());
         for _ in 0..LOOKS {
@@ -170,14 +165,13 @@ impl Group {
         take()
     }
 
-    /// The processes inside.
+    /// Processes in the group.
     #[must_use]
     pub fn members(&self) -> Vec<u32> {
         members(&self.path)
     }
 
-    /// Processor time that those inside have used; of one that has ended,
-    /// nothing.
+    /// CPU time used by the members; ended ones are not included.
     #[must_use]
     pub fn used(&self) -> Span {
         self.members().into_iter().filter_map(|id| cpu_time::process(id).ok()).sum()
@@ -198,19 +192,19 @@ impl Drop for Group {
     }
 }
 
-/// Ends groups whose maker is gone.
+/// Kills groups whose creator is gone.
 pub(super) fn end_leftovers() {
     let Ok((home, _)) = home() else { return };
     Leftovers::in_folder(&home).for_each(|path| end(&path));
 }
 
-/// How long in each second members may be real-time, in µs.
+/// File with the real-time share of members, in µs per second.
 const REAL_TIME: &str = "cpu.rt_runtime_us";
 
-/// Kills all that runs in a group, and removes it.
+/// Kills all members of a group, and removes it.
 pub(super) fn end(path: &Path) {
     for _ in 0..LOOKS {
-        // One that forks while it is killed is met by the next look.
+        // A process that forks meanwhile is found by the next check.
         for id in members(path).into_iter().filter(|&id| id != process::id()) {
             if is_kernels(id) {
                 let _ = fs::write(path.with_file_name(MEMBERS), id.to_string());
@@ -218,7 +212,7 @@ pub(super) fn end(path: &Path) {
                 let _ = kill_process(pid, Signal::KILL);
             }
         }
-        // What it was granted counts until the kernel has forgotten it, which takes a while.
+        // The grant counts until the kernel has released the group, which takes a while.
         let granted = path.join(REAL_TIME);
         if granted.exists() {
             let _ = fs::write(granted, "0");
@@ -230,8 +224,7 @@ pub(super) fn end(path: &Path) {
     }
 }
 
-/// Whether `id` is a thread of the kernel's: such runs no file, and does not
-/// die of signals.
+/// True if `id` is a kernel thread: it has no executable, and signals do not kill it.
 fn is_kernels(id: u32) -> bool {
     fs::read_link(format!("/proc/{id}/exe")).is_err()
 }
@@ -241,7 +234,7 @@ fn members(path: &Path) -> Vec<u32> {
     text.lines().filter_map(|line| line.parse().ok()).collect()
 }
 
-/// Where groups are made.
+/// Directory in which groups are created.
 fn home() -> io::Result<(PathBuf, Version)> {
     let one = Path::new(VERSION_1);
     if one.join("cpu.shares").exists() {

@@ -1,62 +1,62 @@
-//! Why a laboratory could not be set up.
+//! Errors of setting up a test bed.
 
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-/// Why a step of setting up a laboratory failed.
+/// Error of a step in setting up a test bed.
 #[derive(Debug)]
 pub enum LabError {
-    /// The kernel makes no network namespace.
+    /// The kernel cannot create a network namespace.
     Namespace {
-        /// The namespace asked for.
+        /// Name of the namespace.
         name: String,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
-    /// A program could not be started.
+    /// A program does not start.
     Program {
         /// The program.
         program: String,
-        /// Why not.
+        /// The reason.
         why: String,
     },
-    /// A program ran and said no.
+    /// A program failed.
     Failed {
-        /// The namespace it ran in.
+        /// The namespace.
         namespace: String,
         /// The program and its arguments.
         command: String,
-        /// What it printed on stderr, in one line.
+        /// Its stderr, in one line.
         said: String,
     },
-    /// A kernel parameter could not be set.
+    /// A kernel parameter cannot be set.
     Sysctl {
         /// The namespace.
         namespace: String,
         /// The parameter and the value.
         setting: String,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
-    /// A control group could not be made or set.
+    /// A control group cannot be created or changed.
     Group {
         /// The group, or the setting and its value.
         name: String,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
-    /// A temporary folder or file could not be made.
+    /// A temporary directory or file cannot be created.
     Folder {
-        /// Which.
+        /// Its path.
         path: PathBuf,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
 }
 
 impl LabError {
-    /// What to do about it, if anything is known to help.
+    /// A remedy, if one is known.
     #[must_use]
     pub fn advice(&self) -> Option<String> {
         Some(match self {

@@ -1,10 +1,10 @@
-//! A core that does not halt.
+//! Idle inhibitor: keeps a core from halting.
 //!
-//! With nothing to run a core halts, and a virtual one is then for the hypervisor to wake: what comes
-//! next waits for that and begins cold, maybe on another core of the machine below, and no account of
-//! this machine shows it. So where a core is idle now and then and speed is measured, somebody
-//! computes on it who yields to everybody: a thread of the idle class, in a control group with next
-//! to no weight where threads can be in one of their own.
+//! An idle core halts. The next wake-up of a virtual one waits for the hypervisor and starts cold,
+//! perhaps on another core of the host, and no account of the guest shows it. Where speed is measured
+//! on a core that is sometimes idle, a thread of the idle class therefore computes on it and yields to
+//! all others, in a control group with minimal weight where threads can have one of their own.
+//!
 //! Source: Linux, Documentation/virt/guest-halt-polling.rst; sched(7).
 
 use std::hint::black_box;
@@ -20,11 +20,11 @@ use super::{Group, LabError};
 use crate::affinity;
 use crate::cores::sched_policy::SchedPolicy;
 
-/// Keeps a core from halting, until it is dropped.
+/// Keeps a core from halting until it is dropped.
 #[derive(Debug)]
 pub struct IdleInhibitor {
     stop: Arc<AtomicBool>,
-    /// Gives back the group that it was in, which goes when nobody is inside.
+    /// Returns its group, which is removed when empty.
     thread: Option<JoinHandle<Group>>,
 }
 
@@ -32,7 +32,7 @@ impl IdleInhibitor {
     /// Keeps `core` from halting.
     ///
     /// # Errors
-    /// As [`Group::new`]; or this process may not use the core, or may start no thread.
+    /// As [`Group::new`]; or this process may not use the core, or cannot start a thread.
     pub fn keep(core: CoreId) -> Result<Self, LabError> {
         let failed = |e: io::Error| LabError::Program { program: NAME.to_owned(), why: e.to_string() };
         let group = Group::new(NAME)?;
@@ -45,9 +45,10 @@ impl IdleInhibitor {
                 affinity::pin(core).and_then(|()| SchedPolicy::IDLE.set(None)).map_err(failed)
             });
             let goes_on = can.is_ok();
-            // Who started this waits for it.
+            // The starter waits for it.
             let _ = says.send(can);
-            // A processor that is told that this is a loop may tell the hypervisor to run somebody else.
+            // No spin-loop hint: a processor may report such a loop to the hypervisor, which then runs
+            // another guest.
             let mut number = 0_u64;
             while goes_on && !until.load(Ordering::Relaxed) {
                 number = black_box(number.wrapping_add(1));
@@ -64,7 +65,7 @@ impl IdleInhibitor {
 impl Drop for IdleInhibitor {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
-        // It has not panicked: it counts.
+        // The thread only counts, and does not panic.
         let _ = self.thread.take().map(JoinHandle::join);
     }
 }
@@ -93,12 +94,12 @@ mod tests {
             proc::threads(ours).into_iter().find(named)
         };
         let awake = IdleInhibitor::keep(CoreId(0)).unwrap();
-        let thread = found().expect("it runs");
+        let thread = found().expect("the thread runs");
         let class = SchedPolicy::of(rustix::process::Pid::from_raw(thread as i32)).unwrap();
         assert_eq!(class, SchedPolicy::IDLE);
         assert!(proc::is_runnable(ours, thread), "it waits for nothing but the core");
         drop(awake);
-        // A thread that was waited for may be seen for a moment more.
+        // An ended thread may be visible for a moment more.
         soon(|| found().is_none());
     }
 }

@@ -1,14 +1,13 @@
-//! A laboratory: network namespaces and the cables between them.
+//! Test bed: network namespaces and veth pairs between them.
 //!
-//! Tests and benchmarks that need the kernel as a peer make one, so that the
-//! machine's own network is left alone. A namespace here has no name that
-//! could clash: it is an open file of this process and gone with it, as are
-//! its devices. Only programs that run inside can outlive a crash, and a
-//! [`Group`] or [`TempDir`]; they carry a mark by which the next [`NetLab::new`]
-//! finds and ends them ([`Child`]).
+//! For tests and benchmarks that need the kernel as a peer, so that the machine's own network is left
+//! alone. A namespace here has no name that could clash: it is an open file of this process and
+//! disappears with it, as do its devices. Only programs that run inside, a [`Group`] or a [`TempDir`]
+//! can outlive a crash; they carry a mark by which the next [`NetLab::new`] finds and removes them
+//! ([`Child`]).
 //!
-//! Needs root and the programs `ip` and `ethtool`; [`NetLab::unavailable`] says
-//! what is missing, for a line `skipped: NAME: why`.
+//! Needs root and the programs `ip` and `ethtool`; [`NetLab::unavailable`] gives the missing one, for a
+//! line `skipped: NAME: why`.
 //!
 //! ```
 //! use host::netlab::{NetLab, Veth};
@@ -45,25 +44,24 @@ pub use process::Child;
 use process::Leftovers;
 pub use temp_dir::TempDir;
 
-/// Programs that a laboratory runs.
+/// Programs that the test bed runs.
 const PROGRAMS: [&str; 2] = ["ip", "ethtool"];
 
-/// A place for experiments on the network.
+/// A test bed for network experiments.
 #[derive(Debug)]
 pub struct NetLab {
     name: String,
 }
 
-/// How a cable is made.
+/// Options of a veth pair.
 #[derive(Clone, Copy, Debug)]
 pub struct Veth {
     /// Receive and transmit queues of each end, 1..=4096.
     pub queues: u16,
     /// MTU of both ends, 68..=65535.
     pub mtu: u16,
-    /// Whether the ends keep the kernel's offloads. Without them packets
-    /// leave the kernel as they would a plain network card: with their
-    /// checksum filled in and no longer than the MTU.
+    /// True to keep the kernel's offloads. Without them packets leave the kernel as through a plain
+    /// network card: with their checksum filled in and no longer than the MTU.
     pub offloads: bool,
 }
 
@@ -75,7 +73,7 @@ impl Default for Veth {
 }
 
 impl NetLab {
-    /// Why there can be no laboratory here, if so.
+    /// Reason why the test bed is not available, if so.
     #[must_use]
     pub fn unavailable() -> Option<String> {
         if !rustix::process::geteuid().is_root() {
@@ -87,11 +85,11 @@ impl NetLab {
         Namespace::new("try".to_owned()).err().map(|e| e.to_string())
     }
 
-    /// A laboratory, after what a crashed run of this program left has been
-    /// ended. `name` appears in error messages.
+    /// A test bed, after removal of what a crashed run of this program left. `name` appears in error
+    /// messages.
     ///
     /// # Errors
-    /// [`LabError::Program`] when a program it runs is not there.
+    /// [`LabError::Program`] if a program is not installed.
     pub fn new(name: &str) -> Result<Self, LabError> {
         if let Some(program) = PROGRAMS.into_iter().find(|program| !is_installed(program)) {
             return Err(LabError::Program { program: program.to_owned(), why: "it is not there".to_owned() });
@@ -102,9 +100,10 @@ impl NetLab {
         Ok(Self { name: name.to_owned() })
     }
 
-    /// Ends and removes all that laboratories of this process have made: programs, control groups, folders.
+    /// Ends and removes everything that test beds of this process have created: programs, control
+    /// groups, directories.
     ///
-    /// For an end of the process that drops nothing: from now on whoever would make or start another waits for
+    /// For an end of the process without drops: a thread that creates or starts more then blocks until
     /// that end.
     pub fn end_all() {
         // Never released.
@@ -118,19 +117,19 @@ impl NetLab {
         }
     }
 
-    /// A network namespace with nothing but its loopback device, which is up.
+    /// A network namespace with only its loopback device, which is up.
     ///
     /// # Errors
-    /// [`LabError::Namespace`] when the kernel refuses.
+    /// [`LabError::Namespace`] if the kernel refuses.
     pub fn namespace(&self, name: &str) -> Result<Namespace, LabError> {
         Namespace::new(format!("{}/{name}", self.name))
     }
 
-    /// A cable from device `a.1` in namespace `a.0` to `b.1` in `b.0`; both
-    /// ends are up and have no address.
+    /// Connects device `a.1` in namespace `a.0` to `b.1` in `b.0` by a veth pair; both ends are up and
+    /// have no address.
     ///
     /// # Errors
-    /// [`LabError::Failed`] with what `ip` or `ethtool` said.
+    /// [`LabError::Failed`] with the stderr of `ip` or `ethtool`.
     pub fn veth(&self, a: (&Namespace, &str), b: (&Namespace, &str), options: &Veth) -> Result<(), LabError> {
         let (queues, mtu) = (options.queues.to_string(), options.mtu.to_string());
         let shape = ["mtu", &mtu, "numrxqueues", &queues, "numtxqueues", &queues];
@@ -153,10 +152,10 @@ impl fmt::Display for NetLab {
     }
 }
 
-/// Whether `program` can be started.
+/// True if `program` can be started.
 #[must_use]
 pub fn is_installed(program: &str) -> bool {
-    // What it says to this is of no interest; whether it starts is.
+    // Only the start matters, not the result.
     let tried = Command::new(program)
         .arg("--version")
         .stdin(Stdio::null())

@@ -1,4 +1,4 @@
-//! One network namespace, held open by a descriptor.
+//! Network namespace, held open by a descriptor.
 
 use std::fs::File;
 use std::net::IpAddr;
@@ -17,8 +17,8 @@ use super::error::LabError;
 use super::process::{self, Child, Leftovers};
 use crate::affinity;
 
-/// A network namespace. It and its devices are gone when this is dropped, no
-/// program runs in it any more and no device file of it is open.
+/// A network namespace. It and its devices are removed once this is dropped, all programs in it have
+/// ended and all its device files are closed.
 #[derive(Clone, Debug)]
 pub struct Namespace {
     name: String,
@@ -28,8 +28,8 @@ pub struct Namespace {
 impl Namespace {
     pub(crate) fn new(name: String) -> Result<Self, LabError> {
         let made = thread::spawn(|| {
-            // SAFETY: NEWNET shares no memory and no descriptors; only this
-            // thread moves, and it opens nothing but the namespace's file.
+            // SAFETY: NEWNET shares no memory and no descriptors; only this thread moves, and it opens
+            // only the namespace's file.
             unsafe { unshare_unsafe(UnshareFlags::NEWNET) }?;
             File::open("/proc/thread-self/ns/net")
         });
@@ -40,35 +40,33 @@ impl Namespace {
         Ok(namespace)
     }
 
-    /// Its name in messages, such as `echo/kernel`.
+    /// Name in messages, such as `echo/kernel`.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// A file that stands for the namespace as long as it lives, for programs
-    /// that take one: `nsenter --net=PATH`.
+    /// Path of the namespace, valid as long as it lives, for programs such as `nsenter --net=PATH`.
     #[must_use]
     pub fn path(&self) -> String {
         format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd())
     }
 
-    /// Runs `work` on a thread inside the namespace and waits for it. Sockets
-    /// and devices it opens stay in the namespace wherever they are used, and
-    /// threads it starts run there too.
+    /// Runs `work` on a thread inside the namespace and waits for it. Sockets and devices it opens stay
+    /// in the namespace wherever they are used, and threads it starts run there too.
     ///
     /// # Panics
-    /// As `work` does; or when the process may no longer change namespaces.
+    /// As `work` does; or the process may no longer change namespaces.
     pub fn enter<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
         let inside = || {
             let kind = Some(LinkNameSpaceType::Network);
-            move_into_link_name_space(self.file.as_fd(), kind).expect("the namespace is ours to enter");
+            move_into_link_name_space(self.file.as_fd(), kind).expect("the process may enter the namespace");
             work()
         };
         thread::scope(|scope| scope.spawn(inside).join().unwrap_or_else(|panic| resume_unwind(panic)))
     }
 
-    /// `program`, to be run inside; its arguments are the caller's to add.
+    /// Command `program` inside the namespace; the caller adds arguments.
     #[must_use]
     pub fn command(&self, program: &str) -> Command {
         let mut command = Command::new(program);
@@ -84,11 +82,10 @@ impl Namespace {
         command
     }
 
-    /// Runs `program` inside to its end; what it printed on stdout.
+    /// Runs `program` inside to completion; its stdout.
     ///
     /// # Errors
-    /// [`LabError::Program`] when it does not start, [`LabError::Failed`] when
-    /// it does not succeed.
+    /// [`LabError::Program`] if it does not start, [`LabError::Failed`] if it fails.
     pub fn run(&self, program: &str, args: &[&str]) -> Result<String, LabError> {
         let out = self.command(program).args(args).stdin(Stdio::null()).output();
         let out = out.map_err(|e| cannot_start(program, &e))?;
@@ -125,22 +122,22 @@ impl Namespace {
         })
     }
 
-    /// Starts `command`, which [`Namespace::command`] made; it is ended when
-    /// the child is dropped.
+    /// Starts `command`, made by [`Namespace::command`]; the program is killed when the child is
+    /// dropped.
     ///
     /// # Errors
-    /// [`LabError::Program`] when it does not start.
+    /// [`LabError::Program`] if it does not start.
     pub fn spawn(&self, command: &mut Command) -> Result<Child, LabError> {
         let program = command.get_program().to_string_lossy().into_owned();
         let _made = Leftovers::lock();
         command.spawn().map(Child::new).map_err(|e| cannot_start(&program, &e))
     }
 
-    /// Gives `device` an address. An IPv6 address is usable at once, without
-    /// duplicate address detection.
+    /// Adds an address to `device`. An IPv6 address is usable at once, without duplicate address
+    /// detection.
     ///
     /// # Errors
-    /// [`LabError::Failed`] with what `ip` said.
+    /// [`LabError::Failed`] with the stderr of `ip`.
     pub fn address(&self, device: &str, addr: IpAddr, prefix: u8) -> Result<(), LabError> {
         let cidr = format!("{addr}/{prefix}");
         let nodad: &[&str] = if addr.is_ipv6() { &["nodad"] } else { &[] };
@@ -155,20 +152,20 @@ impl Namespace {
         self.run("ip", &["link", "set", "dev", device, "up"]).map(drop)
     }
 
-    /// Takes from `device` the offloads that let the kernel hand over packets
-    /// without a checksum or longer than the MTU.
+    /// Turns off the offloads of `device` that let the kernel pass packets without a checksum or longer
+    /// than the MTU.
     ///
     /// # Errors
-    /// [`LabError::Failed`] with what `ethtool` said.
+    /// [`LabError::Failed`] with the stderr of `ethtool`.
     pub fn disable_offloads(&self, device: &str) -> Result<(), LabError> {
         let off = ["tx", "off", "tso", "off", "gso", "off", "gro", "off"];
         self.run("ethtool", &[&["--offload", device], &off[..]].concat()).map(drop)
     }
 
-    /// The hardware address of `device`.
+    /// Hardware address of `device`.
     ///
     /// # Errors
-    /// [`LabError::Failed`] when there is no such device.
+    /// [`LabError::Failed`] if there is no such device.
     pub fn mac(&self, device: &str) -> Result<[u8; 6], LabError> {
         let text = self.run("ip", &["-brief", "link", "show", "dev", device])?;
         let mac = text.split_whitespace().find_map(|word| {
@@ -182,8 +179,7 @@ impl Namespace {
     /// Sets a kernel parameter such as `net.ipv4.tcp_sack` inside.
     ///
     /// # Errors
-    /// [`LabError::Sysctl`] when the kernel has none of this name or does not
-    /// take the value.
+    /// [`LabError::Sysctl`] if the kernel has no such parameter or rejects the value.
     pub fn sysctl(&self, name: &str, value: &str) -> Result<(), LabError> {
         let path = format!("/proc/sys/{}", name.replace('.', "/"));
         self.enter(|| std::fs::write(&path, value)).map_err(|source| LabError::Sysctl {
@@ -193,8 +189,7 @@ impl Namespace {
         })
     }
 
-    /// Keeps what is here from sending on packets for others, as the host may do it: a new namespace
-    /// takes after it.
+    /// Disables IP forwarding, which a new namespace inherits from the host.
     ///
     /// # Errors
     /// As [`Namespace::sysctl`].
@@ -203,8 +198,8 @@ impl Namespace {
         self.sysctl("net.ipv6.conf.all.forwarding", "0")
     }
 
-    /// Keeps devices that come here from now on without IPv6: router
-    /// solicitations and the like are nobody's business where is measured.
+    /// Disables IPv6 on devices added from now on: router solicitations and the like would disturb
+    /// measurements.
     ///
     /// # Errors
     /// As [`Namespace::sysctl`].
@@ -212,19 +207,17 @@ impl Namespace {
         self.sysctl("net.ipv6.conf.default.disable_ipv6", "1")
     }
 
-    /// Lets `device` hand received packets to the kernel's stack on `core`
-    /// (receive packet steering), on each of its queues. Unless told so it is
-    /// the core where they come in, which on a veth is the sender's.
+    /// Steers received packets of all queues of `device` to the kernel's stack on `core` (receive
+    /// packet steering). The default is the core where they arrive, which on a veth is the sender's.
     ///
     /// # Errors
-    /// [`LabError::Failed`] with what the shell said.
+    /// [`LabError::Failed`] with the shell's stderr.
     pub fn steer_receive(&self, device: &str, core: CoreId) -> Result<(), LabError> {
         let script = "for queue in queues/rx-*; do echo \"$1\" >\"$queue/rps_cpus\" || exit 1; done";
         self.set_up(device, script, &only(core))
     }
 
-    /// As [`Namespace::steer_receive`], on this one of the device's queues, to
-    /// `core`.
+    /// As [`Namespace::steer_receive`], for one queue of the device.
     ///
     /// # Errors
     /// As [`Namespace::steer_receive`]; there is no such queue.
@@ -232,21 +225,20 @@ impl Namespace {
         self.set_up(device, &format!("echo \"$1\" >queues/rx-{queue}/rps_cpus"), &only(core))
     }
 
-    /// Lets a thread of the kernel's own, `napi/DEVICE-…`, receive for
-    /// `device` instead of a softirq (threaded NAPI). A veth has such threads
-    /// only with GRO, which this turns on.
+    /// Receives for `device` in a kernel thread, `napi/DEVICE-…`, instead of a softirq (threaded NAPI).
+    /// A veth has such threads only with GRO, which this turns on.
     ///
     /// # Errors
-    /// [`LabError::Failed`] with what `ethtool` or the shell said.
+    /// [`LabError::Failed`] with the stderr of `ethtool` or the shell.
     pub fn thread_receive(&self, device: &str) -> Result<(), LabError> {
         self.run("ethtool", &["--offload", device, "gro", "on"])?;
         self.set_up(device, "echo \"$1\" >threaded", "1")
     }
 
-    /// Runs `script` with `value` where /sys has `device`.
+    /// Runs `script` with `value` in the directory of `device` in /sys.
     fn set_up(&self, device: &str, script: &str, value: &str) -> Result<(), LabError> {
-        // /sys shows the devices of the namespace it was mounted in, so this
-        // mounts one of its own, unseen by anybody else.
+        // /sys shows the devices of the namespace in which it was mounted, so this mounts a private
+        // one.
         let script = format!("mount -t sysfs none /sys && cd /sys/class/net/\"$2\" && {script}");
         self.run("unshare", &["--mount", "sh", "-c", &script, "sh", value, device]).map(drop)
     }
@@ -260,8 +252,7 @@ fn cannot_start(program: &str, e: &io::Error) -> LabError {
     LabError::Program { program: program.to_owned(), why }
 }
 
-/// The mask of `core` alone as /sys has such masks: hexadecimal, 32 cores to a
-/// word, the last ones first.
+/// Mask of `core` in the format of /sys: hexadecimal, 32 cores per word, the last word first.
 fn only(core: CoreId) -> String {
     format!("{:x}", 1_u32 << (core.0 % 32)) + &",00000000".repeat(usize::from(core.0 / 32))
 }

@@ -1,9 +1,8 @@
-//! Programs in the laboratory, and those that a crash left behind.
+//! Programs of a test bed, and those left behind by a crash.
 //!
-//! Every program started in a namespace has an environment variable that
-//! names the process which started it, by id and start time. One whose
-//! starter is gone serves nobody: its end, by process id, is the whole
-//! clean-up, as namespace and devices go with the last process inside.
+//! Every program started in a namespace has an environment variable that names its starter by process
+//! ID and start time. A program whose starter is gone is killed by process ID. That is the whole
+//! clean-up: namespace and devices are removed with the last process inside.
 
 use std::ops::{Deref, DerefMut};
 use std::path::{Path, PathBuf};
@@ -15,7 +14,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::proc;
 
-/// A program that ends when this is dropped.
+/// A program that is killed when this is dropped.
 #[derive(Debug)]
 pub struct Child(process::Child);
 
@@ -41,16 +40,16 @@ impl DerefMut for Child {
 
 impl Drop for Child {
     fn drop(&mut self) {
-        // Both fail only when it has ended already.
+        // Both fail only if it has ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// The environment variable that says who started a program.
+/// Environment variable that names the starter of a program.
 pub(super) const MARK: &str = "GREENWAVE_LAB";
 
-/// Who this process is: `ID-START`.
+/// Mark of this process: `ID-START`.
 pub(super) fn mark() -> &'static str {
     static MARK: OnceLock<String> = OnceLock::new();
     MARK.get_or_init(|| {
@@ -59,37 +58,37 @@ pub(super) fn mark() -> &'static str {
     })
 }
 
-/// What outlives a crash and has a name: a folder, or a control group's.
+/// Named leftovers of a crash: directories, including control groups'.
 pub(super) struct Leftovers;
 
-/// Folders and control groups of this process that are not removed yet.
+/// Directories and control groups of this process not yet removed.
 static MADE: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
 impl Leftovers {
-    /// Makes `path` by `make`, to be removed by [`NetLab::end_all`](super::NetLab::end_all); once that has begun,
-    /// nothing is made any more, and the caller waits for the end of the process.
+    /// Creates `path` by `make`, to be removed by [`NetLab::end_all`](super::NetLab::end_all). Once
+    /// that has begun, nothing more is created, and the caller blocks until the process ends.
     pub(super) fn make(path: &Path, make: impl FnOnce(&Path) -> io::Result<()>) -> io::Result<()> {
         let mut made = Self::lock();
         make(path).map(|()| made.push(path.to_owned()))
     }
 
-    /// What this process has made; nothing is made or started while this is held.
+    /// Paths created by this process; nothing is created or started while the lock is held.
     pub(super) fn lock() -> MutexGuard<'static, Vec<PathBuf>> {
         MADE.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// `path` is removed.
+    /// Records that `path` was removed.
     pub(super) fn removed(path: &Path) {
         Self::lock().retain(|other| other != path);
     }
 
-    /// A name that says who made it, and is nobody else's.
+    /// A unique name that contains the creator's mark.
     pub(super) fn name(name: &str) -> String {
         static MADE: AtomicU32 = AtomicU32::new(0);
         format!("{PREFIX}{}-{}-{name}", mark(), MADE.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// What is in `folder` and whose maker is gone.
+    /// Entries of `folder` whose creator is gone.
     pub(super) fn in_folder(folder: &Path) -> impl Iterator<Item = PathBuf> {
         let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
         entries.map(|entry| entry.path()).filter(|path| {
@@ -103,30 +102,30 @@ impl Leftovers {
     }
 }
 
-/// How names of what is left begin.
+/// Prefix of leftovers' names.
 const PREFIX: &str = "greenwave-lab-";
 
-/// Whether the process that `mark` names is gone.
+/// True if the process named by `mark` is gone.
 fn is_gone(mark: &str) -> bool {
     let Some((id, start)) = mark.split_once('-') else { return false };
     let (Ok(id), Ok(start)) = (id.parse(), start.parse()) else { return false };
     proc::began(id, id) != Some(start)
 }
 
-/// Ends programs whose starter is gone.
+/// Kills programs whose starter is gone.
 pub(super) fn cleanup_stale() {
     end_marked(is_gone);
 }
 
-/// Ends programs that this process has started.
+/// Kills programs started by this process.
 pub(super) fn end_ours() {
     end_marked(|mark| mark == self::mark());
 }
 
-/// Ends programs whose starter's mark is one that `is_to_end`.
+/// Kills programs whose mark satisfies `is_to_end`.
 fn end_marked(is_to_end: impl Fn(&str) -> bool) {
     for id in proc::processes().filter(|&id| id > 1) {
-        // One that ends meanwhile, or is not ours to read, is nobody's leftover.
+        // One that ends meanwhile, or is not readable, is no leftover.
         let Ok(environment) = std::fs::read(format!("/proc/{id}/environ")) else { continue };
         let mark = environment
             .split(|&b| b == 0)
@@ -162,9 +161,9 @@ mod tests {
         assert!(!is_gone(mark()));
         let id = process::id();
         assert!(is_gone(&format!("{id}-1")), "the id is used again by another process");
-        assert!(is_gone("4194305-1"), "beyond the largest id there is");
+        assert!(is_gone("4194305-1"), "beyond the largest process ID");
         for text in ["", "x", "1", "x-1", "1-x"] {
-            assert!(!is_gone(text), "{text:?} names nobody");
+            assert!(!is_gone(text), "{text:?} is not a mark");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Files for programs in the laboratory.
+//! Temporary directory for programs of a test bed.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -7,16 +7,16 @@ use std::{env, fs};
 use super::LabError;
 use super::process::Leftovers;
 
-/// A folder of temporary files that all users may read; it is gone when this
-/// is dropped, and what a crash left with the next [`NetLab::new`](super::NetLab::new).
+/// A directory of temporary files readable by all users. It is removed on drop, or after a crash by the
+/// next [`NetLab::new`](super::NetLab::new).
 #[derive(Debug)]
 pub struct TempDir(PathBuf);
 
 impl TempDir {
-    /// An empty one; `name` tells it from others.
+    /// An empty directory, with `name` as a part of its name.
     ///
     /// # Errors
-    /// [`LabError::Folder`] when it cannot be made.
+    /// [`LabError::Folder`] if it cannot be created.
     pub fn new(name: &str) -> Result<Self, LabError> {
         let path = env::temp_dir().join(Leftovers::name(name));
         match Leftovers::make(&path, |path| fs::create_dir(path)) {
@@ -25,16 +25,16 @@ impl TempDir {
         }
     }
 
-    /// Where it is.
+    /// Its path.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.0
     }
 
-    /// Writes a file; where that is.
+    /// Writes a file; its path.
     ///
     /// # Errors
-    /// [`LabError::Folder`] when it cannot be written.
+    /// [`LabError::Folder`] if it cannot be written.
     pub fn write(&self, name: &str, bytes: &[u8]) -> Result<PathBuf, LabError> {
         let path = self.0.join(name);
         match fs::write(&path, bytes) {
@@ -46,21 +46,21 @@ impl TempDir {
 
 impl Drop for TempDir {
     fn drop(&mut self) {
-        // What cannot be removed now is tried again by the next laboratory.
+        // The next test bed tries again.
         let _ = fs::remove_dir_all(&self.0);
         Leftovers::removed(&self.0);
     }
 }
 
-/// Removes folders whose maker is gone.
+/// Removes directories whose creator is gone.
 pub(super) fn end_leftovers() {
     Leftovers::in_folder(&env::temp_dir()).for_each(|path| drop(fs::remove_dir_all(path)));
 }
 
-/// Tries to remove a folder into which somebody may be writing.
+/// Attempts to remove a directory to which a process may be writing.
 const TRIES: usize = 100;
 
-/// Removes the folder at `path` for good.
+/// Removes the directory at `path`.
 pub(super) fn end(path: &Path) {
     let is_gone = |_: &usize| match fs::remove_dir_all(path) {
         Ok(()) => true,

@@ -1,4 +1,4 @@
-//! What only a machine with root can show; elsewhere it says so.
+//! Tests that need root; without it they are skipped with a message.
 
 use queueing::CoreId;
 use std::io::{Read, Write};
@@ -6,8 +6,8 @@ use std::net::{Ipv4Addr, Ipv6Addr, TcpListener, TcpStream};
 
 use super::*;
 
-/// A laboratory, unless there can be none here: then `test` is skipped.
-/// Written past the test harness, which keeps what passing tests print.
+/// A test bed; `None`, with `test` skipped, if it is not available. The message goes past the test
+/// harness, which captures the output of passing tests.
 fn lab(test: &str) -> Option<NetLab> {
     use std::io::Write;
     if let Some(why) = NetLab::unavailable() {
@@ -17,7 +17,7 @@ fn lab(test: &str) -> Option<NetLab> {
     Some(NetLab::new(test).unwrap())
 }
 
-/// Two namespaces, a cable, an address of each kind at both ends.
+/// Two namespaces, a veth pair, an address of each family at both ends.
 fn pair(lab: &NetLab) -> [Namespace; 2] {
     let [a, b] = ["a", "b"].map(|name| lab.namespace(name).unwrap());
     lab.veth((&a, "eth0"), (&b, "eth0"), &Veth::default()).unwrap();
@@ -94,7 +94,7 @@ fn what_a_crashed_run_left_is_ended_by_the_next() {
     let Some(lab) = lab("what_a_crashed_run_left_is_ended_by_the_next") else { return };
     let namespace = lab.namespace("a").unwrap();
     let mut command = namespace.command("sleep");
-    // The mark of a process that is gone.
+    // Mark of a process that is gone.
     let mut child = namespace.spawn(command.arg("600").env(process::MARK, "4194305-1")).unwrap();
     let mut other = namespace.spawn(namespace.command("sleep").arg("600")).unwrap();
     NetLab::new("next").unwrap();
@@ -111,7 +111,7 @@ fn a_group_ends_with_all_that_runs_in_it() {
     let namespace = lab.namespace("inside").unwrap();
     let group = Group::new("test").unwrap();
     group.limit(0.2, queueing::Span::from_millis(10)).unwrap();
-    // A child of a child, which its starter does not wait for.
+    // A grandchild, for which the starter does not wait.
     let mut command = group.command(&namespace, "sh");
     command.args(["-c", "sleep 60 & echo; exec sleep 60"]).stdout(std::process::Stdio::piped());
     let mut child = namespace.spawn(&mut command).unwrap();
@@ -123,7 +123,7 @@ fn a_group_ends_with_all_that_runs_in_it() {
     drop(group);
     drop(child);
     let lives = |id: &u32| std::fs::read_to_string(format!("/proc/{id}/comm")).is_ok_and(|c| c == "sleep\n");
-    // One that init has not buried yet has its name still, but runs no more.
+    // A zombie keeps its name, but no longer runs.
     let runs =
         |id: &u32| lives(id) && std::fs::read(format!("/proc/{id}/cmdline")).is_ok_and(|c| !c.is_empty());
     assert!(!members.iter().any(runs), "{members:?}");
@@ -139,7 +139,7 @@ fn a_thread_of_the_kernels_is_taken_in_and_given_back() {
     let device = format!("gt{}", std::process::id() % 100_000);
     lab.veth((&a, &device), (&b, "eth0"), &Veth::default()).unwrap();
     a.thread_receive(&device).unwrap();
-    let thread = crate::cpu_time::kernel_thread(&format!("napi/{device}-")).expect("the kernel started one");
+    let thread = crate::cpu_time::kernel_thread(&format!("napi/{device}-")).expect("the kernel started it");
     let groups = || std::fs::read_to_string(format!("/proc/{thread}/cgroup")).unwrap();
     let before = groups();
     let group = Group::new("taken").unwrap();
