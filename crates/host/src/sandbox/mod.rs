@@ -1,15 +1,14 @@
-//! What a daemon gives up once it has all it needs: its user, capabilities,
-//! privileges that a program might bring, and most system calls.
+//! Privilege drop of a daemon after its start: its user, capabilities, privileges gained by exec, and
+//! most system calls.
 //!
-//! Whoever takes it over by its parser has what is left: the descriptors that
-//! it holds, memory, threads, and files that its user may read. It makes no
-//! file, no socket, no process and no memory that runs. A call that is not
-//! allowed fails with EPERM and is named on stderr, once; nothing is killed, so a
-//! C library that asks for something new costs that call and no connection.
+//! An attacker who takes over a parser keeps what is left: open descriptors, memory, threads, and files
+//! readable by the user. New files, sockets, processes and executable memory are denied. A denied call
+//! fails with EPERM and is named on stderr, once; the process is not killed, so a C library that makes
+//! a new call loses that call and no connection.
 //!
-//! What the end needs is left: a TAP device, a packet socket and an XDP link go
-//! with their descriptors, without a capability; that a link is detached at
-//! once is a call of its own, which is allowed.
+//! The end of the process needs no capability: a TAP device, a packet socket and an XDP link are
+//! removed with their descriptors. Detaching a link at once is a separate call, which is allowed.
+//!
 //! Source: capabilities(7), seccomp(2), credentials(7).
 
 use std::fmt;
@@ -27,26 +26,25 @@ mod user;
 
 pub use user::{User, UserError};
 
-/// What a process still has to do, which says what it keeps.
+/// Remaining work of a process, which determines the privileges it keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Duty {
-    /// Answers what comes by devices that are open: no capability.
+    /// Serves open devices: no capability.
     Serve,
-    /// The same, on sockets that it hands to programs which it has started, and
-    /// will have to end, whoever they have become: CAP_KILL.
+    /// The same, on sockets that it hands to programs which it has started and must end, whatever user
+    /// they run as: CAP_KILL.
     Run {
-        /// Listens to them, as a guard does.
+        /// True if it reads their queue reports, as a guard does.
         joined: bool,
     },
-    /// Looks into processes that `run` has started, of any user, and takes no input from
-    /// the network: CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH. Without the first it keeps
-    /// all capabilities it has: the kernel shows a process to one that has at least its
-    /// capabilities.
+    /// Inspects processes that `run` has started, of any user, and takes no input from the network:
+    /// CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH. Without the first it keeps all capabilities it has: the
+    /// kernel shows a process only to one with at least the same capabilities.
     Look,
-    /// Reads and writes the maps of a program in the kernel, and runs it: CAP_BPF,
-    /// which older kernels do not demand less than.
+    /// Accesses the maps of a BPF program and runs it: CAP_BPF, the minimum that older kernels demand.
     Guard {
-        /// Listens to services, whose files may be theirs alone: CAP_DAC_READ_SEARCH.
+        /// True if it reads queue reports, which may be private to a service's user:
+        /// CAP_DAC_READ_SEARCH.
         joined: bool,
     },
 }
@@ -70,14 +68,14 @@ impl Duty {
     }
 }
 
-/// What keeps a process from giving up what it does not need.
+/// Error of dropping privileges.
 #[derive(Debug)]
 pub enum SandboxError {
-    /// It is who it was.
+    /// The user was not changed.
     User(io::Error),
-    /// Capabilities are still there.
+    /// Capabilities were not dropped.
     Capabilities(io::Error),
-    /// Calls are not filtered.
+    /// System calls are not filtered.
     Filter(seccompiler::Error),
 }
 
@@ -96,19 +94,18 @@ impl fmt::Display for SandboxError {
 
 impl std::error::Error for SandboxError {}
 
-/// Takes from this process all that `duty` does not need. Other threads have the
-/// filter from now on as well; each gives up its own capabilities
-/// ([`drop_capabilities`]), or is started after this.
+/// Drops everything from this process that `duty` does not need. Other threads get the filter as well;
+/// each drops its own capabilities ([`drop_capabilities`]), or is started after this.
 ///
 /// # Errors
-/// The kernel's; what was given up until then is gone.
+/// The kernel's; privileges dropped before it stay dropped.
 pub fn enter(duty: Duty) -> Result<(), SandboxError> {
     keep_capabilities(duty.keeps()).map_err(SandboxError::Capabilities)?;
     seccomp::filter(duty, seccompiler::apply_filter_all_threads).map_err(SandboxError::Filter)
 }
 
-/// As [`enter`] of [`Duty::Serve`], but of this thread alone, and of those that it
-/// starts: of one that hears strangers, in a process that has to keep what it has.
+/// As [`enter`] with [`Duty::Serve`], but for this thread and those that it starts: for a thread with
+/// untrusted input in a process that must keep its privileges.
 ///
 /// # Errors
 /// As [`enter`].
@@ -117,36 +114,35 @@ pub fn enter_thread() -> Result<(), SandboxError> {
     seccomp::filter(Duty::Serve, seccompiler::apply_filter).map_err(SandboxError::Filter)
 }
 
-/// Makes this process that of `user`: each of its threads. Those of its
-/// capabilities that `duty` needs stay with this thread, and with those that it starts.
+/// Changes the user of each thread of this process to `user`. The capabilities that `duty` needs stay
+/// with this thread and those that it starts.
 ///
 /// # Errors
-/// The kernel's; only root may do that.
+/// The kernel's; only root may do this.
 pub fn become_user(user: &User, duty: Duty) -> Result<(), SandboxError> {
     set_keep_capabilities(true).map_err(|e| SandboxError::User(e.into()))?;
     user.enter().map_err(SandboxError::User)?;
     keep_capabilities(duty.keeps()).map_err(SandboxError::Capabilities)
 }
 
-/// From now on nobody else may write to the files and folders that this process
-/// makes, whatever the umask that it was started with allows; what else that says
-/// holds. Programs that it starts inherit this.
+/// Removes write permission for others from files and directories that this process creates, whatever
+/// its umask; other bits of the umask are kept. Programs that it starts inherit this.
 pub fn keep_files_from_others() {
-    // There is no other way to read it.
+    // The umask can only be read by setting it.
     let given = umask(Mode::WOTH);
     umask(given | Mode::WOTH);
 }
 
-/// Takes all capabilities from this thread, and from those that it starts.
+/// Drops all capabilities of this thread and of those that it starts.
 ///
 /// # Errors
-/// The kernel's; there is no known reason for one.
+/// The kernel's; no reason for one is known.
 pub fn drop_capabilities() -> Result<(), SandboxError> {
     keep_capabilities(CapabilitySet::empty()).map_err(SandboxError::Capabilities)
 }
 
-/// Takes all others than `kept` from this thread, and from those that it starts.
-/// What it does not have, it does not get.
+/// Drops all capabilities except `kept` from this thread and those that it starts. Missing ones are not
+/// added.
 fn keep_capabilities(kept: CapabilitySet) -> io::Result<()> {
     let kept = kept & capabilities(None)?.permitted;
     let inheritable = CapabilitySet::empty();

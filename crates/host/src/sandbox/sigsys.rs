@@ -1,8 +1,8 @@
-//! A system call that is refused says so, on stderr, the first time.
+//! SIGSYS handler: reports a refused system call on stderr, the first time.
 //!
-//! The kernel sends SIGSYS in the call's place; the handler writes a line and
-//! has the call fail with EPERM. Whoever floods us with refused calls gets one
-//! line for each kind of them.
+//! The kernel sends SIGSYS in place of the call; the handler writes a line and makes the call fail with
+//! EPERM. A flood of refused calls yields one line per call number.
+//!
 //! Source: seccomp(2), `SECCOMP_RET_TRAP`.
 
 use std::io::Write as _;
@@ -10,20 +10,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use libc::{c_int, c_long, c_void};
 
-/// Has refused calls told from now on.
+/// Installs the handler.
 pub(super) fn watch() {
     let handler: extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void) = on_refusal;
-    // SAFETY: all-zero bytes are a valid `sigaction`: no flags, no mask, the
-    // default action.
+    // SAFETY: all-zero bytes are a valid `sigaction`: no flags, no mask, the default action.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     action.sa_sigaction = handler as libc::sighandler_t;
     action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART;
-    // SAFETY: the handler takes three arguments, as SA_SIGINFO says, and does
-    // what is allowed in one; `action` lives through the call.
+    // SAFETY: the handler takes three arguments, as SA_SIGINFO requires, and is async-signal-safe;
+    // `action` lives through the call.
     unsafe { libc::sigaction(libc::SIGSYS, &raw const action, std::ptr::null_mut()) };
 }
 
-/// `siginfo_t` of a refused call, as far as it is looked at.
+/// The part of a refused call's `siginfo_t` that is read.
 #[repr(C)]
 struct Refused {
     signal: c_int,
@@ -34,17 +33,17 @@ struct Refused {
     arch: u32,
 }
 
-/// `SYS_SECCOMP` of asm-generic/siginfo.h: a filter sent it.
+/// `SYS_SECCOMP` of asm-generic/siginfo.h: sent by a filter.
 const BY_FILTER: c_int = 1;
 
 extern "C" fn on_refusal(_: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
-    // SAFETY: the kernel hands over a `siginfo_t`, whose part for this signal is laid out so.
+    // SAFETY: the kernel passes a `siginfo_t`, whose part for this signal has this layout.
     let refused = unsafe { &*info.cast::<Refused>() };
     if refused.code != BY_FILTER {
         return;
     }
-    // SAFETY: with SA_SIGINFO the third argument is the interrupted context,
-    // which is ours alone until we return.
+    // SAFETY: with SA_SIGINFO the third argument is the interrupted context, which is ours alone until
+    // we return.
     fail(unsafe { &mut *context.cast::<libc::ucontext_t>() });
     let call = c_long::from(refused.call);
     if !is_first(call) {
@@ -53,20 +52,19 @@ extern "C" fn on_refusal(_: c_int, info: *mut libc::siginfo_t, context: *mut c_v
     let mut space = [0; 160];
     let room = space.len();
     let mut rest = &mut space[..];
-    // No memory is asked for: the thread may have been interrupted while it did.
+    // No allocation: the thread may have been interrupted in one.
     let _ = match name(call) {
         Some(name) => writeln!(rest, "note: sandbox: the system call {name} was refused; {WAY_OUT}"),
         None => writeln!(rest, "note: sandbox: system call {call} was refused; {WAY_OUT}"),
     };
     let len = room - rest.len();
-    // SAFETY: writes bytes of an array that lives through the call. Where stderr
-    // is gone there is nobody to tell.
+    // SAFETY: writes bytes of an array that lives through the call. A closed stderr is ignored.
     unsafe { libc::write(libc::STDERR_FILENO, space.as_ptr().cast(), len) };
 }
 
 const WAY_OUT: &str = "--no-sandbox allows all";
 
-/// Has the call that was interrupted return EPERM.
+/// Makes the interrupted call return EPERM.
 fn fail(context: &mut libc::ucontext_t) {
     let error = -i64::from(libc::EPERM);
     #[cfg(target_arch = "x86_64")]
@@ -83,21 +81,21 @@ fn fail(context: &mut libc::ucontext_t) {
     }
     #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64")))]
     {
-        // No filter is made for other machines.
+        // Filters exist only for the architectures above.
         let _ = (context, error);
     }
 }
 
-/// Whether `call` was not refused before.
+/// True for the first refusal of `call`.
 fn is_first(call: c_long) -> bool {
-    /// A bit for each; numbers beyond them share the last.
+    /// One bit per number; larger numbers share the last.
     static SEEN: [AtomicU64; 8] = [const { AtomicU64::new(0) }; 8];
     let number = usize::try_from(call).unwrap_or(usize::MAX).min(SEEN.len() * 64 - 1);
     let bit = 1 << (number % 64);
     SEEN[number / 64].fetch_or(bit, Ordering::Relaxed) & bit == 0
 }
 
-/// What the call of this number is called, of those that somebody might want.
+/// Name of the call, if it is a likely one.
 fn name(call: c_long) -> Option<&'static str> {
     NAMES.iter().find(|(number, _)| *number == call).map(|(_, name)| name.trim_start_matches("SYS_"))
 }
@@ -129,9 +127,9 @@ mod tests {
 
     #[test]
     fn a_call_is_told_once_and_by_its_name() {
-        // Numbers that no call has, so that no other test tells them.
+        // Numbers that no call has, so that no other test reports them.
         assert!(is_first(500) && !is_first(500) && is_first(501));
-        assert!(is_first(70_000) && !is_first(-1), "those that have no bit share one");
+        assert!(is_first(70_000) && !is_first(-1), "those without a bit share one");
         assert_eq!(name(libc::SYS_socket), Some("socket"));
         assert_eq!(name(70_000), None);
     }

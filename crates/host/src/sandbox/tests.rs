@@ -1,7 +1,6 @@
-//! What is left to a daemon, and what is refused.
+//! Allowed and refused operations of a sandboxed daemon.
 //!
-//! Each check is in a copy of the test's own process, since nothing that is
-//! given up comes back.
+//! Each check runs in a copy of the test's process, since dropped privileges cannot be regained.
 
 use std::fs::File;
 use std::io::{ErrorKind, Write as _};
@@ -12,11 +11,11 @@ use std::sync::mpsc::channel;
 
 use super::*;
 
-/// Set for the copy.
+/// Set in the copy.
 const INSIDE: &str = "GREENWAVE_TEST_SANDBOX";
 
-/// Runs `check` in a copy of this process, as the test called `test`; what the copy
-/// said on stderr. `None` in the copy itself, and where there can be no sandbox.
+/// Runs `check` in a copy of this process, as the test called `test`; the copy's stderr. `None` in the
+/// copy itself, and where no sandbox is available.
 fn inside(test: &str, check: fn()) -> Option<String> {
     if std::env::var_os(INSIDE).is_some() {
         check();
@@ -37,14 +36,14 @@ fn inside(test: &str, check: fn()) -> Option<String> {
     Some(said)
 }
 
-/// Whether this process is in a sandbox now; says why not.
+/// True if this process is in a sandbox now; prints the reason if not.
 fn entered(duty: Duty) -> bool {
     let entered = enter(duty);
     let _ = entered.as_ref().map_err(|e| eprintln!("no sandbox: {e}"));
     entered.is_ok()
 }
 
-/// In each thread of this process, what `status` says of `keys`.
+/// Values of `keys` in `status`, for each thread of this process.
 fn statuses<const N: usize>(keys: [&str; N]) -> Vec<[String; N]> {
     let threads = std::fs::read_dir("/proc/self/task").expect("a folder is read");
     let of = |thread: io::Result<std::fs::DirEntry>| {
@@ -82,13 +81,13 @@ fn what_a_server_does_not_need_is_refused_and_told() {
         });
         refused("another filter", again);
         let fd = File::open("/proc/self/status").expect("a file is read");
-        // SAFETY: asks for fresh memory at a place of the kernel's choice; it is refused.
+        // SAFETY: requests new memory at an address of the kernel's choice; it is refused.
         let memory = unsafe {
             let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
             libc::mmap(std::ptr::null_mut(), 4096, libc::PROT_READ | libc::PROT_EXEC, flags, -1, 0)
         };
-        assert_eq!(memory, libc::MAP_FAILED, "memory that runs");
-        // SAFETY: would start terminal input anew, of what is no terminal; it is refused.
+        assert_eq!(memory, libc::MAP_FAILED, "executable memory");
+        // SAFETY: would inject terminal input into a descriptor that is no terminal; it is refused.
         let asked = unsafe { libc::ioctl(fd.as_raw_fd(), libc::TIOCSTI, std::ptr::null::<u8>()) };
         assert_eq!((asked, io::Error::last_os_error().kind()), (-1, ErrorKind::PermissionDenied));
     };
@@ -112,7 +111,7 @@ fn what_a_server_needs_is_left() {
         assert!(crate::Machine::this().cores > 0);
         std::thread::park_timeout(std::time::Duration::from_millis(1));
         let panics = std::thread::spawn(|| panic!("a bug of ours"));
-        assert!(panics.join().is_err(), "it ends its thread and no more");
+        assert!(panics.join().is_err(), "it ends its thread only");
     };
     let Some(said) = inside("what_a_server_needs_is_left", check) else { return };
     assert!(!said.contains("note: sandbox:"), "{said}");
@@ -124,8 +123,8 @@ fn no_thread_keeps_what_the_process_gives_up() {
         let (ask, asked) = channel::<()>();
         let (answer, answered) = channel();
         let older = std::thread::spawn(move || {
-            // Its capabilities are its own to give up.
-            drop_capabilities().expect("there is no reason against it");
+            // It must drop its own capabilities.
+            drop_capabilities().expect("capabilities can be dropped");
             answer.send(None).expect("the test waits");
             asked.recv().expect("the test asks");
             answer.send(UdpSocket::bind("127.0.0.1:0").err().map(|e| e.kind())).expect("the test waits");
@@ -171,7 +170,7 @@ fn root_becomes_a_user_in_all_threads_and_keeps_no_capability() {
         }
         let _ = entered(Duty::Serve);
         drop(stop);
-        older.join().expect("it ends").expect_err("nobody sent anything");
+        older.join().expect("it ends").expect_err("no message was sent");
     };
     inside(TEST, check);
 }

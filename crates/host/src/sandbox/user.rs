@@ -1,7 +1,7 @@
-//! Another user, who a process of root's becomes.
+//! User account to which a process of root changes.
 //!
-//! Source: getpwnam(3), setgroups(2); nptl(7): the C library changes the user
-//! of all threads, which the kernel's calls alone do not.
+//! Source: getpwnam(3), setgroups(2); nptl(7): the C library changes the user of all threads, which the
+//! kernel's calls alone do not.
 
 use std::ffi::CString;
 use std::fmt;
@@ -15,11 +15,11 @@ use rustix::thread::{CapabilitySet, capabilities};
 pub struct User {
     id: libc::uid_t,
     group: libc::gid_t,
-    /// All of them.
+    /// All its groups.
     groups: Vec<libc::gid_t>,
 }
 
-/// There is no such user.
+/// Error: no such user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UserError(String);
 
@@ -32,11 +32,11 @@ impl fmt::Display for UserError {
 impl std::error::Error for UserError {}
 
 impl User {
-    /// The user that `text` names: `www-data`, `33`, or `33:33`, which need not
-    /// be known here and has that one group.
+    /// The user named by `text`: `www-data`, `33`, or `33:33`, which need not exist here and has that
+    /// one group.
     ///
     /// # Errors
-    /// There is none.
+    /// No such user.
     pub fn find(text: &str) -> Result<Self, UserError> {
         if let Some((id, group)) = text.split_once(':') {
             let (Ok(id), Ok(group)) = (id.parse(), group.parse()) else {
@@ -46,13 +46,13 @@ impl User {
         }
         let known = match text.parse() {
             Ok(id) => lookup(|entry, buffer, result| {
-                // SAFETY: all point to what lives through the call, and the
-                // length is the buffer's.
+                // SAFETY: all pointers are to memory that lives through the call, and the length is the
+                // buffer's.
                 unsafe { libc::getpwuid_r(id, entry, buffer.as_mut_ptr().cast(), buffer.len(), result) }
             }),
             Err(_) => CString::new(text).ok().and_then(|name| {
                 lookup(|entry, buffer, result| {
-                    // SAFETY: as above; the name ends with a zero.
+                    // SAFETY: as above; the name ends with a NUL.
                     unsafe {
                         libc::getpwnam_r(
                             name.as_ptr(),
@@ -68,36 +68,36 @@ impl User {
         known.ok_or_else(|| UserError(text.to_owned()))
     }
 
-    /// Whether this process is that user's already.
+    /// True if this process already runs as that user.
     #[must_use]
     pub fn is_ours(&self) -> bool {
         rustix::process::geteuid().as_raw() == self.id && rustix::process::getuid().as_raw() == self.id
     }
 
-    /// Whether this process may become others.
+    /// True if this process may change its user.
     #[must_use]
     pub fn can_be_changed() -> bool {
         let needed = CapabilitySet::SETUID | CapabilitySet::SETGID;
         capabilities(None).is_ok_and(|sets| sets.effective.contains(needed))
     }
 
-    /// Makes each thread of this process theirs.
+    /// Changes the user and groups of each thread of this process.
     pub(super) fn enter(&self) -> io::Result<()> {
         let done = |result: libc::c_int| match result {
             0 => Ok(()),
             _ => Err(io::Error::last_os_error()),
         };
-        // Groups first: afterwards it is not allowed.
-        // SAFETY: so many groups lie there.
+        // Groups first: it is not allowed afterwards.
+        // SAFETY: the pointer is to that many groups.
         done(unsafe { libc::setgroups(self.groups.len(), self.groups.as_ptr()) })?;
-        // SAFETY: changes who we are, and touches no memory.
+        // SAFETY: changes the process's IDs, and accesses no memory.
         done(unsafe { libc::setresgid(self.group, self.group, self.group) })?;
         // SAFETY: as above.
         done(unsafe { libc::setresuid(self.id, self.id, self.id) })
     }
 }
 
-/// What `ask` finds in the table of users.
+/// User that `ask` finds in the user database.
 fn lookup(ask: impl Fn(*mut libc::passwd, &mut [u8], *mut *mut libc::passwd) -> libc::c_int) -> Option<User> {
     let mut buffer = vec![0; ENTRY_BYTES];
     loop {
@@ -108,7 +108,7 @@ fn lookup(ask: impl Fn(*mut libc::passwd, &mut [u8], *mut *mut libc::passwd) -> 
             libc::ERANGE if buffer.len() < ENTRY_BYTES_MAX => buffer.resize(2 * buffer.len(), 0),
             _ if found.is_null() => return None,
             _ => {
-                // SAFETY: it was found, so it has been filled in.
+                // SAFETY: it was found, so it is initialised.
                 let entry = unsafe { entry.assume_init() };
                 return Some(User { id: entry.pw_uid, group: entry.pw_gid, groups: groups(&entry) });
             }
@@ -116,13 +116,13 @@ fn lookup(ask: impl Fn(*mut libc::passwd, &mut [u8], *mut *mut libc::passwd) -> 
     }
 }
 
-/// All groups of a user whose names lie where `entry` says.
+/// All groups of the user in `entry`.
 fn groups(entry: &libc::passwd) -> Vec<libc::gid_t> {
     let mut groups = vec![entry.pw_gid; 16];
     loop {
         let mut count = groups.len() as libc::c_int;
-        // SAFETY: the name ends with a zero and lives in the caller's buffer;
-        // there is room for so many groups.
+        // SAFETY: the name ends with a NUL and lives in the caller's buffer; the array holds that many
+        // groups.
         let found =
             unsafe { libc::getgrouplist(entry.pw_name, entry.pw_gid, groups.as_mut_ptr(), &raw mut count) };
         let count = usize::try_from(count).unwrap_or_default();
@@ -134,7 +134,7 @@ fn groups(entry: &libc::passwd) -> Vec<libc::gid_t> {
     }
 }
 
-/// Bytes of a user's names and folders, to begin with, and at the most.
+/// Bytes of a user's names and directories: initial and maximum.
 const ENTRY_BYTES: usize = 1024;
 const ENTRY_BYTES_MAX: usize = 1 << 20;
 
@@ -145,7 +145,7 @@ mod tests {
     #[test]
     fn a_user_is_known_by_name_and_number_and_two_numbers_need_not_be() {
         let root = User { id: 0, group: 0, groups: vec![0] };
-        let named = User::find("root").expect("every machine has one");
+        let named = User::find("root").expect("every machine has root");
         assert_eq!((named.id, named.group), (0, 0));
         assert_eq!(User::find("0").as_ref(), Ok(&named));
         assert_eq!(User::find("0:0"), Ok(root));
