@@ -1,4 +1,4 @@
-//! `greenwave report` as a person and as a script see it.
+//! Output of `greenwave report` for people and scripts.
 
 mod common;
 #[path = "common/schema.rs"]
@@ -12,7 +12,7 @@ use std::sync::LazyLock;
 use common::greenwave;
 use serde_json::{Value, json};
 
-/// A folder of a test's own, gone when it is dropped.
+/// A folder of the test, removed on drop.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -28,7 +28,7 @@ impl Folder {
         self.0.join(name).to_str().expect("a path of ours is UTF-8").to_owned()
     }
 
-    /// Writes `text` to `name`; its path.
+    /// Writes `text` to `name`; returns its path.
     fn file(&self, name: &str, text: &str) -> String {
         std::fs::write(self.0.join(name), text).expect("the folder is writable");
         self.path(name)
@@ -53,8 +53,7 @@ fn read(path: impl AsRef<Path>) -> String {
     std::fs::read_to_string(path).expect("the file is there")
 }
 
-/// An experiment that takes a second, over two seeds: its result, and the page
-/// beside it.
+/// A one-second experiment over two seeds: its result, and its page.
 static RUN: LazyLock<(Value, String)> = LazyLock::new(|| {
     let folder = Folder::new("run");
     let ran = greenwave(&["exp", "run", "overload/e3", "--out", &folder.path("")]);
@@ -163,8 +162,8 @@ fn what_cannot_be_shown_is_one_line_with_what_to_do() {
     assert!(!folder.names().contains(&"page.html".to_owned()), "and no page is begun");
 }
 
-/// Runs `args`, which write to DISK/page.html, where the disk is full and a page
-/// is there: it stays, and the disk is what is said.
+/// Runs `args`, which write to DISK/page.html, where the disk is full and a page exists: the page
+/// stays, and the error names the disk.
 fn check_on_a_full_disk(test: &str, args: &[&str]) {
     let folder = Folder::new(test);
     let full = folder.path("disk");
@@ -176,10 +175,10 @@ fn check_on_a_full_disk(test: &str, args: &[&str]) {
     let mut command = Command::new("unshare");
     command.args(["--mount", "sh", "-c", script, "sh", &full, env!("CARGO_BIN_EXE_greenwave")]);
     let out = match command.args(args.iter().map(|arg| arg.replace("DISK", &full))).output() {
-        // Whatever came after the mount has printed something.
+        // Any output shows that the mount succeeded.
         Ok(out) if !out.stdout.is_empty() => out,
         refused => {
-            // Written past the test harness, which keeps what passing tests print.
+            // Bypasses the test harness, which hides the output of passing tests.
             let line = format!("skipped: {test}: no mount of our own");
             let refused = refused.map(|out| String::from_utf8_lossy(&out.stderr).into_owned());
             assert!(refused.as_ref().is_ok_and(|said| !said.contains("error: ")), "{refused:?}");

@@ -1,4 +1,4 @@
-//! `greenwave sched` and real programs: they share, and however it ends they are
+//! `greenwave sched` and real programs: they share cores, and after any kind of end they are
 //! scheduled as before.
 
 #[path = "sched/asking.rs"]
@@ -39,16 +39,15 @@ use serde_json::Value;
 
 const GREENWAVE: &str = env!("CARGO_BIN_EXE_greenwave");
 const SPINS: &str = "while :; do :; done";
-/// Many times what anything here takes.
+/// Many times longer than any step here.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Says what is not tested. Written past the test harness, which keeps what
-/// passing tests print to itself.
+/// Reports a skipped test, bypassing the test harness, which hides the output of passing tests.
 fn skipped(test: &str, why: &str) {
     let _ = std::io::stderr().write_all(format!("skipped: {test}: {why}\n").as_bytes());
 }
 
-/// Waits until `program` has computed for longer than before.
+/// Waits until `program`'s CPU time has grown.
 #[track_caller]
 fn goes_on(program: &Program) {
     let ran =
@@ -57,12 +56,12 @@ fn goes_on(program: &Program) {
     until("it goes on", || ran().expect("it runs") > begin + 1_000_000);
 }
 
-/// A folder of journals of a test's own.
+/// A folder of undo logs of the test.
 fn journals(test: &str) -> String {
     PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("journals-{test}")).display().to_string()
 }
 
-/// A process that is gone when this is dropped.
+/// A process that is killed on drop.
 struct Program(Child);
 
 impl Program {
@@ -74,7 +73,7 @@ impl Program {
         Some(Pid::from_child(&self.0))
     }
 
-    /// All that a scheduler may change: class, cores, folders.
+    /// All settings that a scheduler may change: class, cores, folders.
     fn scheduled(&self) -> (SchedPolicy, Vec<CoreId>, Vec<Option<PathBuf>>) {
         let cores = rustix::thread::sched_getaffinity(self.pid()).expect("it runs");
         let folders = [Hierarchy::freezer(), Hierarchy::idle()];
@@ -90,7 +89,7 @@ impl Drop for Program {
     }
 }
 
-/// Waits until `done`; a test that waits in vain says for what.
+/// Waits until `done`; a failure names `what`.
 #[track_caller]
 fn until(what: &str, mut done: impl FnMut() -> bool) {
     let end = Instant::now() + LIMIT;
@@ -100,14 +99,14 @@ fn until(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
-/// A BE program by its number, in a file.
+/// A configuration with `program` as a BE task, by process id.
 fn best_effort(test: &str, program: &Program) -> Scratch {
     let id = program.0.id();
     let text = format!("sensor = \"none\"\n[[tasks]]\nname = \"be\"\nclass = \"BE\"\npid = {id}\n");
     Scratch::new(&format!("{test}.toml"), &text)
 }
 
-/// A scheduler that has taken `program` over.
+/// A scheduler that manages `program`.
 fn daemon(test: &str, program: &Program) -> (Program, Scratch) {
     let config = best_effort(test, program);
     let args = ["sched", "--config", config.path(), "--journals", &journals(test)];
@@ -174,7 +173,7 @@ fn ctrl_c_ends_commands_and_puts_others_back_and_cores_are_managed_once() {
     assert_eq!(program.scheduled(), before);
 }
 
-/// Tasks that are commands, run for so long; the lines of JSON that were printed.
+/// Runs a configuration of commands for `lasts`; returns the printed lines of JSON.
 fn shared(test: &str, config: &str, lasts: &str) -> Vec<Value> {
     let file = Scratch::new(&format!("{test}.toml"), config);
     let args = [
@@ -208,7 +207,7 @@ fn commands_share_and_what_was_chosen_is_said() {
     assert_eq!((&first["event"], &first["mechanism"]), (&"start".into(), &"affinity".into()));
     assert!(["mechanism_why", "sensor", "sensor_why"].iter().all(|key| first[key].is_string()), "{first}");
     assert_eq!(last["event"], "end");
-    // BE has what is left, which may be nothing.
+    // BE has the remaining cores, perhaps none.
     let lc = &last["tasks"][0];
     assert!(lc["name"] == "lc" && lc["cpu"].as_f64().unwrap() > 0.0, "{last}");
     let statuses = lines.iter().filter(|line| line["event"] == "status");
@@ -228,7 +227,7 @@ fn a_scheduler_ends_when_no_task_is_left() {
 #[test]
 fn lc_that_waits_with_no_core_left_raises_a_condition_for_log_metric_and_hook() {
     let (told, metrics) = (Scratch::new("hook.txt", ""), Scratch::new("metrics.prom", ""));
-    // LC that is too much for one core disturbs itself, and nobody can be stopped for it.
+    // LC that overloads one core interferes with itself, and there is no task to stop for it.
     let one = cpulist::text(&host::affinity::cores().unwrap()[..1]);
     let config = format!(
         "cores = \"{one}\"\nsensor = \"none\"\ncondition_after = \"60ms\"\nmetrics = \"{}\"\n\
@@ -252,8 +251,8 @@ fn lc_that_waits_with_no_core_left_raises_a_condition_for_log_metric_and_hook() 
     assert_eq!(daemon.0.wait().unwrap().code(), Some(0));
 }
 
-/// What `greenwave sched` says first under `text` without a capability, which it loses
-/// if we have it; a line on why not where it cannot.
+/// The first lines of `greenwave sched` under `text` without a capability, which it drops if we
+/// have it; or the reason it cannot.
 fn limits_without(capability: &str, has_it: bool, name: &str, text: &str) -> Result<String, String> {
     let config = Scratch::new(&format!("{name}.toml"), text);
     let mut command = Command::new(if has_it { "setpriv" } else { GREENWAVE });
@@ -266,7 +265,7 @@ fn limits_without(capability: &str, has_it: bool, name: &str, text: &str) -> Res
     let out = command.output().map_err(|_| "setpriv is not there".to_owned())?;
     let [said, told] = [out.stderr, out.stdout].map(|text| String::from_utf8_lossy(&text).into_owned());
     if let Some(why) = said.lines().next().filter(|line| line.starts_with("setpriv: ")) {
-        // BusyBox's takes nothing away.
+        // BusyBox's version drops nothing.
         return Err(why.to_owned());
     }
     assert_eq!(out.status.code(), Some(0), "{said}");

@@ -1,7 +1,7 @@
-//! `greenwave serve` and `load` do what their flags say, and what is promised
-//! when somebody else gets in the way of a server.
+//! `greenwave serve` and `load` follow their flags, and keep their promises when another process
+//! interferes with a server.
 //!
-//! In network namespaces of these tests' own; needs root. What is missing is printed.
+//! In network namespaces of these tests; needs root. Missing requirements are printed.
 
 #[path = "serving/control.rs"]
 mod control;
@@ -28,15 +28,15 @@ use serde_json::Value;
 
 const GREENWAVE: &str = env!("CARGO_BIN_EXE_greenwave");
 const ADDR: &str = "10.77.0.2/24";
-/// Many times what anything here takes.
+/// Many times longer than any step here.
 const LIMIT: Duration = Duration::from_secs(60);
 
 fn skipped(test: &str, why: &str) {
     let _ = std::io::stderr().write_all(format!("skipped: {test}: {why}\n").as_bytes());
 }
 
-/// A namespace where a TAP device can be; `None`, and a line that says why,
-/// where there can be none.
+/// A namespace that can have a TAP device; `None` where there can be none, with a line that gives
+/// the reason.
 fn place(test: &str) -> Option<Namespace> {
     let no_tap = || {
         let there = Path::new("/dev/net/tun").exists();
@@ -52,20 +52,20 @@ fn place(test: &str) -> Option<Namespace> {
 /// A running server; ended when this is dropped.
 struct Server {
     child: Child,
-    /// Its results, and all else.
+    /// Its results, and all other output.
     stdout: BufReader<std::process::ChildStdout>,
     stderr: BufReader<std::process::ChildStderr>,
 }
 
 impl Server {
-    /// One that listens.
+    /// A server that listens.
     fn start(place: &Namespace, device: &str, more: &[&str]) -> Self {
         let mut command = place.command(GREENWAVE);
         command.args(["serve", "--device", device, "--addr", ADDR]).args(more);
         Self::started(place, &mut command, more.contains(&"--json"))
     }
 
-    /// As `command` starts it; `aside`: it listens on stderr.
+    /// A server started by `command`; `aside`: its first line goes to stderr.
     fn started(place: &Namespace, command: &mut Command, aside: bool) -> Self {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = place.spawn(command).unwrap();
@@ -85,7 +85,7 @@ impl Server {
         server
     }
 
-    /// ctrl-C; what it printed after that.
+    /// Sends ctrl-C; returns the output after it.
     fn stop(mut self) -> String {
         kill_process(Pid::from_child(&self.child), Signal::INT).expect("it runs");
         let (code, printed, said) = self.ended();
@@ -93,7 +93,7 @@ impl Server {
         printed
     }
 
-    /// Waits for its end: exit status, what it printed, what it said.
+    /// Waits for its end: exit status, stdout, stderr.
     fn ended(&mut self) -> (Option<i32>, String, String) {
         let end = Instant::now() + LIMIT;
         while self.child.try_wait().expect("it can be waited for").is_none() {
@@ -147,7 +147,7 @@ fn other_subnets_are_reached_by_the_gateway_that_is_told() {
     }
     let told = ["--host-addr", "10.77.0.7", "--gateway", "10.77.0.9"];
     let server = Server::start(&place, "tap:gw0", &told);
-    // Who would be asked by default is not there any more.
+    // The default target is gone.
     for [what, addr, device] in
         [["del", "10.77.0.7/24", "gw0"], ["add", "10.77.0.9/24", "gw0"], ["add", "10.88.0.1/32", "lo"]]
     {
@@ -167,7 +167,7 @@ fn every_mode_serves_with_and_without_workers() {
             let server = Server::start(&place, "tap:gw0", &["--mode", mode, "--workers", workers]);
             (0..3).for_each(|_| assert_eq!(get(&place, 80, "/"), GREETING));
             let threads = std::fs::read_dir(format!("/proc/{}/task", server.child.id())).unwrap().count();
-            // The main thread, one that waits for the stack's, that, and the workers'.
+            // The main thread, one that waits for the stack, the stack's, and the workers.
             let least = 3 + workers.parse::<usize>().unwrap();
             assert!(threads >= least, "{mode}: {threads} threads, {workers} of them workers");
             let printed = server.stop();
@@ -176,7 +176,7 @@ fn every_mode_serves_with_and_without_workers() {
     }
 }
 
-/// What `load` found of a synthetic server in `place`.
+/// Result of `load` on a synthetic server in `place`.
 fn loaded(place: &Namespace, more: &[&str]) -> Value {
     let mut command = place.command(GREENWAVE);
     command.args(["load", "--target", "10.77.0.2:80", "--protocol", "synthetic"]);
@@ -221,11 +221,11 @@ fn a_load_of_the_synthetic_protocol_is_what_its_flags_say() {
     assert_eq!(half("7"), first, "a seed replays its requests");
     assert_ne!(half("8"), first, "another has others");
     let result: Value = serde_json::from_str(&server.stop()).expect("JSON");
-    // Each run looks first whether anybody is there.
+    // Each run first checks that the target listens.
     assert_eq!(result["shards"][0]["connections"], 6 * 7, "{result}");
 }
 
-/// What `command` says that cannot run.
+/// Checks the error of a command that cannot run.
 #[track_caller]
 fn refused(place: &Namespace, args: &[&str], says: &str) {
     let out = place.command(GREENWAVE).args(args).output().expect("it starts");
@@ -254,7 +254,7 @@ fn an_address_on_an_interface_is_served_once() {
     let lib = library::library().to_str().expect("a path of ours is UTF-8");
     refused(&ours, &[&["run"], &on[..], &["--lib", lib, "--", "true"]].concat(), says);
     assert_eq!(get(&clients, 80, "/"), GREETING);
-    // However the first one ends, the next one can begin.
+    // After any end of the first one, the next one can begin.
     first.child.kill().unwrap();
     first.child.wait().unwrap();
     let second = Server::start(&ours, "packet:gw0", &[]);
@@ -296,7 +296,7 @@ fn a_server_that_is_killed_leaves_no_device() {
         assert_eq!(get(&place, 80, "/"), GREETING);
         server.child.kill().unwrap();
         server.child.wait().unwrap();
-        // The next one would be refused where a device of this name is left.
+        // The next one would be refused if a device of this name were left.
         Server::start(&place, device, &["--shards", "2"]).stop();
         assert!(!place.run("ip", &["-brief", "link"]).unwrap().contains("gw0"));
     }

@@ -1,4 +1,4 @@
-//! `greenwave sim`: what it prints, what it writes, and what it refuses.
+//! `greenwave sim`: output, files, and refused arguments.
 
 mod common;
 #[path = "common/schema.rs"]
@@ -29,7 +29,7 @@ fn json(args: &[&str]) -> Value {
     serde_json::from_str(&text(&greenwave(args))).expect("--json prints JSON")
 }
 
-/// `args` are refused with one line that holds `expected`, and advice.
+/// Checks that `args` are refused with one line that contains `expected`, and advice.
 #[track_caller]
 fn refused(args: &[&str], expected: &str) {
     let out = greenwave(args);

@@ -1,9 +1,8 @@
-//! The server on a TAP device against the Linux kernel's own TCP.
+//! The server on a TAP device, with the Linux kernel's TCP as client.
 //!
-//! Everything happens in a network namespace that this test makes, so the
-//! machine's network is left alone. Needs root, `unshare` and `curl`; `wrk`,
-//! `nft` or `iptables`, and `setpriv` join in where they are there. What is
-//! missing is printed.
+//! Everything happens in a network namespace of this test, so the machine's network is left alone.
+//! Needs root, `unshare` and `curl`; uses `wrk`, `nft` or `iptables`, and `setpriv` if present.
+//! Missing requirements are printed.
 
 #[path = "tap/reload.rs"]
 mod reload;
@@ -22,8 +21,7 @@ use rustix::process::{Pid, Signal, geteuid, kill_process};
 /// Set for the copy of this test that runs in the namespace.
 const INSIDE: &str = "GREENWAVE_TEST_NAMESPACE";
 
-/// Says what is not tested. Written past the test harness, which keeps what
-/// passing tests print to itself.
+/// Reports a skipped test, bypassing the test harness, which hides the output of passing tests.
 fn skipped(why: &str) {
     let line = format!("skipped: the_kernels_tcp_is_served_over_a_tap_device: {why}\n");
     let _ = std::io::stderr().write_all(line.as_bytes());
@@ -63,7 +61,7 @@ fn the_kernels_tcp_is_served_over_a_tap_device() {
     assert!(status.success(), "the copy in the namespace failed: {status}");
 }
 
-/// A running server; ended when this is dropped, whatever the test does.
+/// A running server; ended on drop, also after a failure.
 struct Server {
     child: Child,
     stdout: BufReader<std::process::ChildStdout>,
@@ -80,7 +78,7 @@ impl Server {
         Self::spawn(&[&words[..], more].concat(), Stdio::inherit())
     }
 
-    /// Starts one by all its words; what it says beside its result goes to `stderr`.
+    /// Starts a server with the words of a command line; all but its result goes to `stderr`.
     fn spawn(words: &[&str], stderr: Stdio) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_greenwave"))
             .args(words)
@@ -100,7 +98,7 @@ impl Server {
         kill_process(Pid::from_child(&self.child), signal).expect("the server runs");
     }
 
-    /// ctrl-C; what the server printed after that.
+    /// Sends ctrl-C; returns the server's output after it.
     fn stop(mut self) -> String {
         self.signal(Signal::INT);
         let mut rest = String::new();
@@ -118,7 +116,7 @@ impl Drop for Server {
     }
 }
 
-/// What `program` prints; it must succeed.
+/// The output of `program`, which must succeed.
 fn output(program: &str, args: &[&str]) -> Vec<u8> {
     let out = Command::new(program).args(args).output().expect("the program is there");
     assert!(out.status.success(), "{program} {args:?}: {}", String::from_utf8_lossy(&out.stderr));
@@ -131,7 +129,7 @@ fn curl(args: &[&str]) -> Vec<u8> {
 
 const URL: &str = "http://10.77.0.2/";
 
-/// Where an echo listens.
+/// Address of an echo server.
 fn echo() -> SocketAddr {
     ([10, 77, 0, 2], 80).into()
 }
@@ -182,7 +180,7 @@ fn inside() {
     without_permission_it_says_so();
 }
 
-/// The view takes histograms away from shards that serve; none is lost.
+/// The view takes histograms from serving shards; none is lost.
 fn what_is_served_is_shown_live_and_the_end_still_counts_it_all() {
     if !is_there("ip") {
         return skipped("its part with --ui, as ip is not there");
@@ -197,7 +195,7 @@ fn what_is_served_is_shown_live_and_the_end_still_counts_it_all() {
         let of = |line: &str| line.rsplit_once(' ').and_then(|(_, value)| value.parse::<f64>().ok());
         text.lines().filter(|line| line.starts_with(name)).filter_map(of).sum()
     };
-    // Some before it looks the first time, some between two looks, some after the last.
+    // Some before the first poll, some between two polls, some after the last.
     for round in 1..=2 {
         (0..5).for_each(|_| assert!(!curl(&[&budget[..], &[URL]].concat()).is_empty()));
         let expected = f64::from(round) * 5.0;
@@ -234,8 +232,8 @@ fn an_address_in_use_is_refused() {
     assert!(stderr.starts_with("error: address 10.77.0.1 is in use"), "{stderr}");
 }
 
-/// The same bytes twice and once in a piece: a stack that loses, repeats or
-/// reorders a segment cannot pass.
+/// The same bytes twice and once in a piece: a stack that loses, repeats or reorders a segment
+/// cannot pass.
 fn ten_megabytes_arrive_intact() {
     let url = format!("{URL}bytes/10000000");
     let body = curl(&[&url]);
@@ -289,7 +287,7 @@ fn the_load_generator_gets_its_answers(protocol: &[&str]) {
     }
 }
 
-/// A file's path that nothing else uses; the file goes when this is dropped.
+/// The path of a file of its own, which is removed on drop.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -385,7 +383,7 @@ fn lost_packets_cost_time_and_no_bytes() {
     server.stop();
 }
 
-/// Whether the namespace's firewall now drops packets.
+/// True if the namespace's firewall now drops packets.
 fn lose_packets() -> bool {
     let works = |program: &str, args: &[&str]| {
         let tried = Command::new(program).args(args).stdout(Stdio::null()).stderr(Stdio::null()).status();
@@ -406,10 +404,10 @@ fn without_permission_it_says_so() {
     if !is_there("setpriv") {
         return skipped("its part without root: setpriv is not there");
     }
-    // Where anybody may run it: the build's folder may be root's alone.
+    // A folder that any user may enter: that of the build may be root's alone.
     let copy = Scratch(std::env::temp_dir().join(format!("greenwave-{}", std::process::id())));
-    // By another process: what is open for writing cannot be run, and a child that is forked here would
-    // have it open for a moment if we wrote it.
+    // Copied by another process: a file that is open for writing cannot be executed, and a child
+    // forked here would briefly inherit our descriptor.
     let copied = Command::new("cp").args(["-p", env!("CARGO_BIN_EXE_greenwave"), copy.path()]).status();
     assert!(copied.expect("cp is there").success(), "the temporary folder is writable");
     let out = Command::new("setpriv")
@@ -426,7 +424,7 @@ fn without_permission_it_says_so() {
     let mut lines = stderr.lines();
     let first = lines.next().unwrap_or_default();
     assert!(first.starts_with("error: ") && first.contains("permission"), "{stderr}");
-    // What may help, and what the doctor says of all devices.
+    // Advice, and the doctor's lines about all devices.
     let about = |line: &str| line.trim_start().starts_with("try: ") || line.starts_with("  doctor serve: ");
     assert!(lines.clone().all(about), "{stderr}");
     let doctor: Vec<&str> = lines.filter(|line| line.starts_with("  doctor serve: ")).collect();

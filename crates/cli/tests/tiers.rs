@@ -1,4 +1,4 @@
-//! World `tiers`: what is true of its experiments on any machine.
+//! World `tiers`: properties of its experiments that hold on any machine.
 
 mod common;
 #[path = "common/library.rs"]
@@ -17,7 +17,7 @@ use std::path::Path;
 use host::netlab::{Group, NetLab, is_installed};
 use tiny::{Tiny, figure, found};
 
-/// A little work, and all the time in the world for it.
+/// Little work, with ample time for it.
 const TINY: Tiny = Tiny(
     r#"
     title = "tiny"
@@ -63,7 +63,7 @@ const TINY: Tiny = Tiny(
 "#,
 );
 
-/// Whether there can be such experiments here; says so when not.
+/// True if such experiments can run here; reports if not.
 fn can_run(test: &str) -> bool {
     let cores = host::affinity::cores().map_or(0, |cores| cores.len());
     let why = NetLab::unavailable().or_else(Group::unavailable);
@@ -84,7 +84,7 @@ fn label_and_budget_go_with_every_request_through_three_services() {
     if !can_run("label_and_budget_go_with_every_request_through_three_services") {
         return;
     }
-    // Beside the program, where the front's is looked for.
+    // Beside the program, where the front end's library is looked for.
     library::library();
     let json = found(&TINY.run("tiny", "tiny"));
     schema::conforms(&json);
@@ -96,10 +96,10 @@ fn label_and_budget_go_with_every_request_through_three_services() {
         for service in ["front", "worker-1", "worker-2"] {
             let stats = ["requests", "first", "last", "unbudgeted", "refused", "shed"];
             let did = stats.map(|stat| figure(service, stat));
-            // The front knows urgent requests by their packets, and so do workers.
+            // The front end recognizes urgent requests by their packets, and so do workers.
             assert_eq!(did, [60.0, urgent, new, 0.0, 0.0, 0.0], "{mode} {service}: {json}");
         }
-        // At least 2 ms of work; answers say whose they are.
+        // At least 2 ms of work; answers carry their label.
         assert!(figure("urgent", "p50") >= 2_000.0 && figure("total", "labelled") > 0.0, "{mode}: {json}");
         assert!(figure("urgent", "p50") <= figure("urgent", "p999"), "{mode}: {json}");
         assert!(figure("total", "bulk") > 0.0 && figure("total", "be") >= 0.0, "{mode}: {json}");
@@ -112,7 +112,8 @@ fn who_is_behind_goes_to_the_workers_a_level_more_urgent() {
         return;
     }
     library::library();
-    // Patient users alone, twice as many as the workers can serve: their queue soon takes more than half of what they have.
+    // Only users with long budgets, at twice the workers' capacity: their queue soon takes more
+    // than half of the budget.
     let late = r#"mechanisms = "all"
     "host.stack" = true
     arrivals = "uniform 20"
@@ -133,7 +134,7 @@ fn who_can_bear_a_loss_goes_to_the_workers_a_level_less_urgent() {
         return;
     }
     library::library();
-    // Patient users alone, with fifty seconds for what takes milliseconds.
+    // Only users with long budgets: fifty seconds for milliseconds of work.
     let alone = r#"mechanisms = "all"
     "host.stack" = true
     "host.loss" = "200ms"
@@ -144,7 +145,8 @@ fn who_can_bear_a_loss_goes_to_the_workers_a_level_less_urgent() {
     for mode in ["none", "no-stack", "all"] {
         let new = figure(&json, mode, "new", "requests");
         assert_eq!(figure(&json, mode, "front", "last"), new, "{mode}: {json}");
-        // Where budgets do not count, or nobody knows what a loss costs, all go as they came.
+        // Without budgets, or without known loss costs, all requests are served in order of
+        // arrival.
         let less = ["worker-1", "worker-2"].map(|worker| figure(&json, mode, worker, "last") > new);
         assert_eq!(less, [mode == "all"; 2], "{mode}: {json}");
     }
@@ -155,9 +157,9 @@ fn an_interrupted_experiment_of_services_leaves_nothing() {
     if !can_run("an_interrupted_experiment_of_services_leaves_nothing") {
         return;
     }
-    // Where services tell of their queues, a group for them, and one for the users: they are at it.
+    // Once services report their queues, a group for them, and one for the users: both are active.
     let family = TINY.interrupt("requests = 60", "requests = 3000", 3);
-    // Greenwave, three services and who computes beside them.
+    // Greenwave, three services and the background computation.
     assert!(family.len() >= 5, "{family:?}");
     let lives = |id: &&u32| {
         let environment = fs::read(format!("/proc/{id}/environ")).unwrap_or_default();

@@ -1,6 +1,6 @@
-//! Slow requests of a server on a TAP device, as a collector would read them.
+//! Slow requests of a server on a TAP device, read as a collector would.
 //!
-//! Needs root, `ip` and `curl`; says what is missing.
+//! Needs root, `ip` and `curl`; prints missing requirements.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::process::{Child, Command, Stdio};
@@ -9,7 +9,7 @@ use host::netlab::{NetLab, TempDir, is_installed};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-/// Ended when this is dropped, whatever the test does.
+/// Ended on drop, also after a failure.
 struct Server(Child);
 
 impl Drop for Server {

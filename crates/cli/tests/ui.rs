@@ -1,7 +1,7 @@
 //! The live view of a running command: over HTTP, in a browser, on a terminal.
 //!
-//! Needs nothing; Debian's chromium and tmux join in where they are there. What
-//! needs a network namespace is in `ui/inside.rs`; `serve --ui` is in `tap.rs`.
+//! Has no requirements; uses Debian's chromium and tmux if present. Tests that need a network
+//! namespace are in `ui/inside.rs`; those of `serve --ui` in `tap.rs`.
 
 mod common;
 #[path = "ui/inside.rs"]
@@ -24,11 +24,10 @@ use rustix::process::{Pid, Signal, kill_process};
 use scratch::Scratch;
 
 const GREENWAVE: &str = env!("CARGO_BIN_EXE_greenwave");
-/// Many times what anything here takes.
+/// Many times longer than any step here.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Says what is not tested. Written past the test harness, which keeps what
-/// passing tests print to itself.
+/// Reports a skipped test, bypassing the test harness, which hides the output of passing tests.
 fn skipped(test: &str, why: &str) {
     let _ = std::io::stderr().write_all(format!("skipped: {test}: {why}\n").as_bytes());
 }
@@ -38,7 +37,7 @@ fn is_there(program: &str) -> bool {
     tried.is_ok()
 }
 
-/// The first answer that `accepts`; asked again and again.
+/// The first answer that `accepts`, from repeated requests.
 fn until(what: &str, ask: impl Fn() -> String, accepts: impl Fn(&str) -> bool) -> String {
     let end = Instant::now() + LIMIT;
     loop {
@@ -51,18 +50,18 @@ fn until(what: &str, ask: impl Fn() -> String, accepts: impl Fn(&str) -> bool) -
     }
 }
 
-/// A command that shows itself; ended when this is dropped.
+/// A command with a live view; ended on drop.
 struct Shown {
     child: Child,
     place: String,
-    /// Where it runs, if not where the test does.
+    /// Its namespace, if not the test's.
     namespace: Option<Namespace>,
-    /// What it says is not read, and must not fail.
+    /// Its output is not read, and writing it must not fail.
     _said: Box<dyn Iterator<Item = String>>,
 }
 
 impl Shown {
-    /// `command` with a view in a place that is free.
+    /// Starts `command` with a view at a free address.
     fn start(mut command: Command, namespace: Option<&Namespace>) -> Self {
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("it starts");
@@ -75,7 +74,7 @@ impl Shown {
         Self { child, place, namespace: namespace.cloned(), _said: Box::new(places) }
     }
 
-    /// Runs `work` where the command runs.
+    /// Runs `work` in the command's namespace.
     fn there<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
         match &self.namespace {
             Some(namespace) => namespace.enter(work),
@@ -83,7 +82,7 @@ impl Shown {
         }
     }
 
-    /// What `path` answers, head and all.
+    /// Response for `path`, with its head.
     fn get(&self, path: &str) -> String {
         let place = &self.place;
         let mut stream = self.there(|| TcpStream::connect(place)).expect("it listens");
@@ -93,7 +92,7 @@ impl Shown {
         answer
     }
 
-    /// ctrl-C, and it is gone, and nobody listens any more; where it was.
+    /// Sends ctrl-C, and checks that it ends and no longer listens; returns its address.
     fn end(mut self) -> String {
         kill_process(Pid::from_child(&self.child), Signal::INT).expect("it runs");
         assert_eq!(self.child.wait().expect("it ends").code(), Some(0));
@@ -103,7 +102,7 @@ impl Shown {
     }
 }
 
-/// A scheduler of a program that stands for LC and one for BE.
+/// A scheduler with programs that stand for an LC and a BE task.
 fn scheduler() -> (Shown, Scratch) {
     let core = cpulist::text(&host::affinity::cores().expect("cores")[..1]);
     let config = format!(
@@ -182,7 +181,7 @@ fn another_view_in_the_same_place_is_refused(place: &str) {
     refused(&["--ui-remote"], "the following required arguments were not provided: --ui ");
 }
 
-/// The page as Debian's chromium makes it, script and all; narrow, and as a picture.
+/// The page rendered by Debian's chromium, with its script; narrow, and as a picture.
 fn a_browser_shows_it(place: &str) {
     if !is_there("chromium") {
         return skipped("a_browser_shows_it", "chromium is not there");
@@ -198,7 +197,7 @@ fn a_browser_shows_it(place: &str) {
     let out = command.stderr(Stdio::null()).output().expect("it starts");
     let page = String::from_utf8_lossy(&out.stdout);
     assert!(page.contains("<td class=\"word\">&lt;i&gt;batch</td>"), "{page}");
-    // The script has run: it takes the button out of hiding.
+    // The script has run: it shows the hidden button.
     assert!(page.contains("<button id=\"pause\" type=\"button\" aria-pressed=\"false\">"), "{page}");
     let bytes = std::fs::read(&picture).unwrap_or_default();
     assert!(bytes.starts_with(b"\x89PNG") && bytes.len() > 5_000, "a picture of {} bytes", bytes.len());
@@ -228,7 +227,7 @@ impl Terminal {
         self.tmux(&["send-keys", key]);
     }
 
-    /// What is there once `text` is.
+    /// The screen once it contains `text`.
     fn shows(&self, text: &str) -> String {
         until(text, || self.tmux(&["capture-pane", "-p"]), |there| there.contains(text))
     }

@@ -1,5 +1,5 @@
-//! What compares unmodified programs on the kernel's TCP and on ours runs, small:
-//! each server answers on every stack.
+//! Small runs of the comparison of unmodified programs on the kernel's TCP and on ours: each server
+//! answers on every stack.
 
 use super::*;
 
@@ -10,7 +10,7 @@ fn the_benchmark_of_programs_runs_small_on_every_stack() {
         return skipped(test, &why);
     }
     let mut command = Command::new(GREENWAVE);
-    // The others by hand: each takes its time to start, three times.
+    // The others only by hand: each starts slowly, three times.
     command.args(["bench", "programs", "--scale", "smoke", "--programs", "lighttpd,redis-server"]);
     command.args(["--json", "--lib"]).arg(library());
     let out = command.output().expect("it starts");
@@ -23,8 +23,7 @@ fn the_benchmark_of_programs_runs_small_on_every_stack() {
         assert!(why.contains("is not there"), "{missing}");
         skipped(test, &format!("its part with {}: {why}", missing["program"]));
     }
-    // A server has answered before it has rows. In a case of a moment, a busy
-    // machine may leave it no time to.
+    // A server without answers has no rows. A busy machine may starve it in a very short case.
     for stack in ["kernel", "greenwave-none", "greenwave-adps"] {
         for program in ["lighttpd", "redis-server"] {
             let has_row = rows.iter().any(|row| row["stack"] == stack && row["program"] == program);
@@ -87,7 +86,7 @@ fn the_matrix_says_what_works_and_what_does_not() {
     let (code, results, json) = matrix(library(), "serves,kill,suite");
     assert_eq!(results, r#""works" "works" "not applicable""#, "{json:#}");
     assert_eq!((code, &json["holds"]), (Some(0), &true.into()));
-    // The loader goes on without what is no library, and our address is nobody's.
+    // The loader ignores a file that is no library, and no host has our address.
     let (code, results, json) = matrix(&Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml"), "serves");
     let results = (results.as_str(), &json["holds"]);
     assert_eq!((code, results), (Some(1), (r#""fails""#, &false.into())), "{json:#}");
@@ -102,7 +101,7 @@ fn table_1_runs_small_on_every_stack() {
     {
         return skipped(test, &why);
     }
-    // The library lies beside the program then.
+    // The library then lies beside the program.
     library();
     let mut command = Command::new(GREENWAVE);
     command.args(["exp", "run", "adps/e5", "--scale", "smoke", "--json"]);

@@ -1,13 +1,13 @@
-//! Programs that silently fall to the kernel's TCP are found: by which way they
-//! lose the library, or go past it, and what is said of them.
+//! Detection of programs that silently use the kernel's TCP: the ways to lose or bypass the
+//! library, and the reports.
 
 use std::os::unix::fs::{PermissionsExt, chown};
 
 use super::unfit;
 use super::*;
 
-/// A program that loses the library, or goes past it: how it is built, what a shell is
-/// to do with it, `$OUT`, and what is said of it.
+/// A way to lose or bypass the library: the program's build, a shell script with `$OUT`, and the
+/// expected report.
 struct Way {
     name: &'static str,
     compiler: &'static str,
@@ -71,13 +71,13 @@ func main() {
 ";
 
 impl World {
-    /// What the one called `web` says of itself, once it does.
+    /// Status of the daemon called `web`, once it answers.
     fn json(&self) -> serde_json::Value {
         let out = self.ours.command(GREENWAVE).args(["control", "web", "status", "--json"]).output().unwrap();
         serde_json::from_slice(&out.stdout).unwrap_or_default()
     }
 
-    /// What a shell does with the program of `way`, or why it cannot be built here.
+    /// The script for the program of `way`, or the reason it cannot be built here.
     fn way(&self, way: &Way) -> Result<[String; 3], String> {
         std::fs::write(self.folder.join("bypass.c"), include_str!("bypass.c")).unwrap();
         std::fs::write(self.folder.join("listen.go"), GO).unwrap();
@@ -93,7 +93,7 @@ impl World {
 }
 
 impl Server {
-    /// What it says until a line contains `words`.
+    /// Its output until a line contains `words`.
     #[track_caller]
     fn says(&mut self, words: &str) -> String {
         let mut said = String::new();
@@ -105,7 +105,7 @@ impl Server {
         said
     }
 
-    /// Ctrl-C; its exit status, and what it said at the end.
+    /// Sends ctrl-C; returns its exit status and last output.
     fn interrupted(mut self) -> (Option<i32>, String) {
         kill_process(self.pid(), Signal::INT).expect("it runs");
         self.ended()
@@ -187,7 +187,7 @@ fn sockets_that_are_meant_to_be_the_kernels_are_none() {
     );
     let _listener = world.clients.enter(|| std::net::TcpListener::bind((PEER, 9000)).unwrap());
     let mut server = world.start("packet:gw0", 9999, &["--control", "web"], &["python3", &program]);
-    // Figures come after a second, in which it was looked at ten times.
+    // Figures come after a second, with ten checks in it.
     world.until("it has figures", || world.json().to_string().contains("greenwave_kernel_sockets_watched"));
     world.until("it takes connections", || world.clients.enter(|| TcpStream::connect(server.to).is_ok()));
     let (code, said) = server.ended();
@@ -241,7 +241,7 @@ fn a_process_that_may_not_be_looked_into_is_said() {
     let test = "a_process_that_may_not_be_looked_into_is_said";
     let Some(world) = World::new(test, "setpriv") else { return };
     let mut command = world.ours.command("setpriv");
-    // As in a container: root, and not all of its capabilities.
+    // As in a container: root without some of its capabilities.
     command.args(["--bounding-set", "-sys_ptrace", GREENWAVE, "run", "--device", "packet:gw0", "--addr"]);
     command.arg(format!("{OURS}/24")).arg("--lib").arg(library()).arg("--");
     command.args(["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", "sleep", "50"]);
@@ -275,7 +275,7 @@ fn io_uring_carries_the_bytes_of_connections_and_accepts_none() {
     }
     let (code, said) = server.ended();
     assert_eq!(code, Some(0), "{said}");
-    // It is no socket that the kernel could accept from, and the program is told so.
+    // The kernel could not accept from such a socket, and the program gets an error.
     let mut server = world.start("packet:gw0", 8080, &[], &[program, "mixed", "accept", OURS, "8080"]);
     let (code, said) = server.ended();
     assert_eq!(code, Some(3), "{said}");
@@ -288,10 +288,10 @@ fn connections_that_a_program_with_a_ring_leaves_waiting_are_told_with_the_ring(
     std::fs::write(world.folder.join("bypass.c"), include_str!("bypass.c")).unwrap();
     let program = unfit::build(&world.folder, &("bypass", "gcc", C, "")).unwrap();
     let server = world.run("packet:gw0", 8080, &[program.to_str().unwrap(), "mixed", "hold", OURS, "8080"]);
-    // More than may wait: from then on they are reset.
+    // More than the queue holds: further ones are reset.
     let waiting: Vec<_> =
         world.clients.enter(|| (0..2000).map_while(|_| TcpStream::connect(server.to).ok()).collect());
-    // The watching process looks ten times in the first second, and once in each that follows.
+    // The watching process checks ten times in the first second, and once in each later one.
     let seen = Instant::now();
     world.until("it has been looked at", || seen.elapsed() > Duration::from_secs(3));
     let (code, said) = server.interrupted();

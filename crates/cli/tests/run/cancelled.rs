@@ -1,4 +1,4 @@
-//! Threads of a program in C that are cancelled while they wait for sockets of ours.
+//! C programs whose threads are cancelled while they wait for sockets on the stack.
 
 use super::*;
 

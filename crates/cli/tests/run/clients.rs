@@ -1,11 +1,11 @@
-//! Programs that open connections, on our stack, to servers on the kernel's.
+//! Programs that open connections from our stack to servers on the kernel's.
 
 use std::net::TcpListener;
 
 use super::servers::lighttpd;
 use super::*;
 
-/// A peer that sends back what it is sent, until this process ends.
+/// An echo peer, until this process ends.
 pub(super) fn echo(world: &World) {
     let listener = world.clients.enter(|| TcpListener::bind((PEER, 8080)).unwrap());
     std::thread::spawn(move || {
@@ -13,7 +13,7 @@ pub(super) fn echo(world: &World) {
             let Ok(mut stream) = stream else { return };
             std::thread::spawn(move || {
                 let mut bytes = [0; 65_536];
-                // A client that resets has had enough.
+                // A client that resets needs no more.
                 while let Ok(len @ 1..) = stream.read(&mut bytes) {
                     if stream.write_all(&bytes[..len]).is_err() {
                         return;

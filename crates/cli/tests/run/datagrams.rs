@@ -1,4 +1,4 @@
-//! Programs that send and receive datagrams on our stack; peers on the kernel's.
+//! Programs that send and receive datagrams on our stack, with peers on the kernel's.
 
 use std::net::UdpSocket;
 
@@ -7,12 +7,12 @@ use rustix::net::sockopt;
 
 use super::*;
 
-/// Datagrams that are empty, in one piece, in pieces, and the longest there is.
+/// Lengths of datagrams: empty, whole, fragmented, and the maximum.
 const LENS: [usize; 6] = [0, 1, 1472, 1473, 9000, 65_507];
 
 impl World {
-    /// A socket of the clients', connected with `to`, and its answer to `ask`,
-    /// which is asked again until there is one.
+    /// The answer to `ask` from `to`, on a connected socket of the clients; repeats the request
+    /// until there is one.
     #[track_caller]
     fn answer(&self, to: SocketAddr, ask: &[u8]) -> Vec<u8> {
         self.answer_in((&self.clients, PEER), to, ask)
@@ -26,7 +26,7 @@ impl World {
             socket.connect(to).unwrap();
             socket.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
             let (mut bytes, mut got) = (vec![0; 65_536], None);
-            // Refused is whoever asks before it listens.
+            // A request before it listens is refused.
             self.until("it answers", || {
                 let _ = socket.send(ask);
                 got = socket.recv(&mut bytes).ok();
@@ -38,10 +38,10 @@ impl World {
     }
 }
 
-/// The traffic class of what the peer below sends: DSCP 46, and congestion bits of one that can hear of it.
+/// Traffic class of the peer's datagrams below: DSCP 46, and ECN bits of an ECN-capable transport.
 const CLASS: u8 = 46 << 2 | 2;
 
-/// A peer at `addr` that sends back what it is sent, until this process ends.
+/// An echo peer at `addr`, until this process ends.
 pub(super) fn echo(world: &World, addr: &str) {
     let socket = world.clients.enter(|| UdpSocket::bind((addr, 8080)).unwrap());
     match addr.contains(':') {
@@ -51,7 +51,7 @@ pub(super) fn echo(world: &World, addr: &str) {
     std::thread::spawn(move || {
         let mut bytes = [0; 65_536];
         loop {
-            // That nobody listens at the other end is told here, too.
+            // Errors of closed ports are reported here, too.
             if let Ok((len, who)) = socket.recv_from(&mut bytes) {
                 let _ = socket.send_to(&bytes[..len], who);
             }
@@ -59,7 +59,7 @@ pub(super) fn echo(world: &World, addr: &str) {
     });
 }
 
-/// Sends back what it is sent; `beyond` it asks another for.
+/// An echo server; for `beyond` it queries another server.
 const ON_ALL_ADDRESSES: &str = r#"
 import socket
 def bound(port):
@@ -101,7 +101,7 @@ fn python_answers_datagrams() {
     let Some(world) = World::new("python_answers_datagrams", "python3") else { return };
     let script = world.python("datagrams.py", include_str!("datagrams.py"));
     let mut server = world.start("packet:gw0", 7001, &[], &["python3", &script, OURS, PEER, "serves"]);
-    // What is empty asyncio does not send.
+    // Asyncio does not send empty datagrams.
     for (port, lens) in [(7001, &LENS[..]), (7002, &LENS[1..])] {
         let to = SocketAddr::new(OURS.parse().unwrap(), port);
         assert_eq!(world.answer(to, b"hello"), b"hello");
@@ -140,7 +140,7 @@ fn memcached_answers_datagrams() {
     let Some(world) = World::new("memcached_answers_datagrams", "memcached") else { return };
     let program = ["memcached", "-u", "root", "-l", OURS, "-p", "11211", "-U", "11211", "-t", "4"];
     let server = world.run("packet:gw0", 11_211, &program);
-    // Its frames: a number, which of how many datagrams, and nothing.
+    // Its frames: a number, the datagram's index and count, and a zero.
     let frame = |number: u8, text: &str| [&[0, number, 0, 0, 0, 1, 0, 0], text.as_bytes()].concat();
     assert_eq!(world.answer(server.to, &frame(1, "set k 0 0 5\r\nhello\r\n")), frame(1, "STORED\r\n"));
     let expected = "VALUE k 0 5\r\nhello\r\nEND\r\n";
@@ -151,14 +151,14 @@ fn memcached_answers_datagrams() {
     assert!(said.contains(" datagrams in, "), "{said}");
 }
 
-/// It binds all addresses, and drops what does not say by which interface it came.
+/// It binds all addresses, and drops datagrams without their interface's index.
 #[test]
 fn dnsmasq_answers_questions() {
     let Some(world) = World::new("dnsmasq_answers_questions", "dnsmasq") else { return };
     let alone = ["--conf-file=/dev/null", "--no-resolv", "--no-hosts", "--pid-file", "--user=root"];
     let program = [&["dnsmasq", "--keep-in-foreground", "--address=/x.test/192.0.2.1"], &alone[..]].concat();
     let server = world.start("packet:gw0", 53, &[], &program);
-    // Who is x.test? One question, of class IN, for an address (RFC 1035 §4).
+    // Query for x.test of class IN, type A (RFC 1035 §4).
     let ask = b"\x12\x34\x01\0\0\x01\0\0\0\0\0\0\x01x\x04test\0\0\x01\0\x01";
     let answer = world.answer(server.to, ask);
     assert!(answer.starts_with(b"\x12\x34") && answer.ends_with(&[0, 4, 192, 0, 2, 1]), "{answer:?}");
@@ -169,7 +169,7 @@ fn dnsmasq_answers_questions() {
 #[test]
 fn iperf3_measures_datagrams_at_either_end() {
     let Some(world) = World::new("iperf3_measures_datagrams_at_either_end", "iperf3") else { return };
-    // So slow that a socket's buffer holds what comes while a busy machine does not run iperf3.
+    // Slow enough that a socket's buffer holds the data while a busy machine does not run iperf3.
     let measure = ["-u", "-n", "2M", "-b", "20M", "-l", "1400", "-c"];
     let mut server = world.start("packet:gw0", 5201, &[], &["iperf3", "-s", "-1"]);
     let mut printed = String::new();

@@ -1,14 +1,17 @@
-//! The kernel against `greenwave run`: the same programs on both, over the same cable.
+//! Differential test of the kernel and `greenwave run`: the same programs on both, over the same
+//! link.
 //!
-//! A program prints a line for each case, and a case whose result differs is one that a row of
-//! `differential/differences.tsv` explains. The guide's page of differences is made from these rows.
-//! `GREENWAVE_DIFFERENTIAL=whole` also runs them on XDP and TAP devices; `GREENWAVE_UPDATE=1` writes the page.
+//! A program prints a line for each case; a row of `differential/differences.tsv` explains each
+//! case whose result differs. The guide's page of differences is made from these rows.
+//! `GREENWAVE_DIFFERENTIAL=whole` also runs them on XDP and TAP devices; `GREENWAVE_UPDATE=1`
+//! writes the page.
 
 use std::collections::BTreeMap;
 
 use super::*;
 
-/// A program, by the name that rows use, and if it runs over IPv6 too. Those are called `NAME over IPv6`.
+/// A program, by the name in rows, and true if it runs over IPv6 too. IPv6 runs are called
+/// `NAME over IPv6`.
 struct Program {
     name: &'static str,
     text: &'static str,
@@ -44,16 +47,17 @@ struct Device {
     peer: [&'static str; 2],
 }
 
-/// Those where the peer is in another network namespace, and the kernel's addresses on the same cable.
+/// A device with the peer in another network namespace, and the kernel's addresses on the same
+/// link.
 const PACKET: Device = Device { name: "packet:gw0", ours: [OURS, "fd00:7::2"], peer: [PEER, "fd00:7::9"] };
 const XDP: Device = Device { name: "xdp:gw0", ..PACKET };
 const KERNEL: Device = Device { name: "the kernel", ours: ["10.7.0.1", "fd00:7::1"], ..PACKET };
-/// One whose other end is the kernel.
+/// A device whose other end is the kernel.
 const TAP: Device =
     Device { name: "tap:gw9", ours: ["10.9.0.2", "fd00:9::2"], peer: ["10.9.0.9", "fd00:9::9"] };
 
 impl Device {
-    /// Options of `greenwave run` for it.
+    /// Its options of `greenwave run`.
     fn options(&self) -> (String, Vec<String>) {
         let [four, six] = self.ours;
         let mut options = vec!["--gateway".to_owned(), self.peer.join(",")];
@@ -108,7 +112,7 @@ fn results(printed: &str) -> BTreeMap<String, String> {
 fn peers(world: &World) -> [Child; 2] {
     let script = world.write("peer.py", include_str!("differential/peer.py"));
     [(&world.clients, PACKET.peer), (&world.ours, TAP.peer)].map(|(namespace, addresses)| {
-        // Else the kernel refuses only some of many datagrams.
+        // Otherwise the kernel rate-limits its ICMP errors.
         for rate in ["net.ipv4.icmp_ratelimit=0", "net.ipv6.icmp.ratelimit=0"] {
             namespace.run("sysctl", &["-qw", rate]).unwrap();
         }
@@ -134,7 +138,7 @@ fn runs(world: &World) -> Vec<(String, String, usize)> {
     runs
 }
 
-/// What a program prints on the kernel.
+/// A program's results on the kernel.
 fn on_the_kernel(world: &World, script: &str, family: usize) -> BTreeMap<String, String> {
     let (ours, peer) = (KERNEL.ours[family], KERNEL.peer[family]);
     let out = world.ours.command("timeout").args(["60", "python3", script, ours, peer]).output().unwrap();
@@ -142,7 +146,7 @@ fn on_the_kernel(world: &World, script: &str, family: usize) -> BTreeMap<String,
     results(&String::from_utf8_lossy(&out.stdout))
 }
 
-/// What it prints under `greenwave run` on `device`.
+/// Its results under `greenwave run` on `device`.
 fn on(world: &World, device: &Device, script: &str, family: usize) -> BTreeMap<String, String> {
     let (addr, options) = device.options();
     let options: Vec<_> = options.iter().map(String::as_str).collect();
@@ -159,7 +163,7 @@ fn programs_see_what_the_kernel_would_show_them() {
     for (far, peer) in ["10.8.0.0/16", "fd00:8::/32"].into_iter().zip(KERNEL.peer) {
         world.ours.run("ip", &["route", "add", far, "via", peer]).unwrap();
     }
-    // Else the kernel says that there is no way to an address of IPv6.
+    // Otherwise the kernel has no route to an IPv6 address.
     world.clients.run("ip", &["route", "add", "blackhole", "fd00:8::/32"]).unwrap();
     let _peers = peers(&world);
     let runs = runs(&world);
@@ -168,7 +172,7 @@ fn programs_see_what_the_kernel_would_show_them() {
     let rows = rows();
     let mut explained = vec![false; rows.len()];
     let mut unexplained = Vec::new();
-    // Both mostly wait, and do not meet.
+    // Both mostly wait, and do not interfere.
     let (kernel, ours) = std::thread::scope(|scope| {
         let each = || runs.iter().map(|(_, script, family)| on_the_kernel(&world, script, *family));
         let kernel = scope.spawn(move || each().collect::<Vec<_>>());
@@ -223,7 +227,7 @@ fn the_guide_has_every_difference() {
     );
 }
 
-/// Hop limits of what leaves, as the peer's device sees them; IPv4 and IPv6.
+/// Hop limits of outgoing packets, as the peer's device sees them; IPv4 and IPv6.
 #[test]
 fn packets_have_the_hop_limit_that_their_socket_was_told() {
     let test = "packets_have_the_hop_limit_that_their_socket_was_told";
@@ -271,7 +275,8 @@ fn options_that_were_set_before_and_have_no_effect_are_counted() {
     for option in ["level 1 option 36", "level 6 option 2", "level 6 option 9", "level 0 option 11"] {
         assert!(options.contains(&option), "{option} is not in\n{printed}");
     }
-    // Refused by a socket that is bound, and set on one before it was bound, and on one before it was connected.
+    // Counts for an option refused on a bound socket, one set before bind, and one set before
+    // connect.
     let counted = |option: &str| {
         let line =
             said.lines().find_map(|line| line.strip_prefix(&format!("refused: setsockopt {option}, ")));

@@ -1,10 +1,10 @@
-//! Whoever ends, and however: nothing is left.
+//! Ends of servers, clients and the command, by any cause: nothing is left.
 
 use super::servers::{lighttpd, nginx};
 use super::threads::{NONE, statuses};
 use super::*;
 
-/// Whether a connection ends, politely or not.
+/// True if a connection ends, by FIN or reset.
 fn ends(stream: &mut TcpStream) -> bool {
     stream.set_nonblocking(false).unwrap();
     matches!(stream.read(&mut [0; 64]), Ok(0)) || stream.read(&mut [0; 64]).is_err()
@@ -94,7 +94,7 @@ fn what_a_program_leaves_behind_as_it_ends_is_asked_to_end_too() {
          open('FOLDER/ready', 'w').close()\n\
          signal.pause()\n",
     );
-    // The shell ends at SIGTERM, and then the program is our child.
+    // The shell ends at SIGTERM, and the program then becomes our child.
     let words = format!("python3 {program} & wait");
     let server = world.start("packet:gw0", 80, &[], &["sh", "-c", &words]);
     world.until("it is there", || world.folder.join("ready").exists());

@@ -1,4 +1,4 @@
-//! A program behind the guard: whom it does not get to, others need not wait behind.
+//! A guarded program: connections that it cannot serve do not delay others.
 
 use std::io::ErrorKind;
 
@@ -20,7 +20,7 @@ fn new_clients_are_shed_while_a_program_leaves_others_unread() {
     world.until("it takes connections", || connect().is_ok());
     let mut open = world.connect(&server);
     assert!(ask(&mut open, "/small").ends_with("hello\n"));
-    // It gets to nobody, whom ever it has accepted.
+    // It serves no connection, not even accepted ones.
     let [program] = server.descendants()[..] else { panic!("lighttpd is one process") };
     kill_process(program, Signal::STOP).unwrap();
     let mut kept = Vec::new();
@@ -34,7 +34,7 @@ fn new_clients_are_shed_while_a_program_leaves_others_unread() {
     });
     assert!(!kept.is_empty(), "nobody is shed before somebody waits");
     kill_process(program, Signal::CONT).unwrap();
-    // Whoever was let in is served, open connections were never touched, and new ones come in.
+    // Admitted connections are served, open ones were never touched, and new ones are admitted.
     for stream in &mut kept {
         stream.set_read_timeout(Some(LIMIT)).unwrap();
         let mut answer = [0; 12];
@@ -44,7 +44,7 @@ fn new_clients_are_shed_while_a_program_leaves_others_unread() {
     assert!(ask(&mut open, "/small").ends_with("hello\n"));
     world.until("others come in again", || connect().is_ok());
     let said = server.stop();
-    // Without a policy there is one class: seen, shed by rate, let in.
+    // Without a policy there is one class: seen, shed by rate, admitted.
     let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
     let row = said.lines().map(words).find(|row| row.len() == 6 && row[0] == "0");
     let row = row.unwrap_or_else(|| panic!("{said}"));
@@ -62,7 +62,7 @@ fn new_clients_are_shed_while_a_program_tells_of_a_long_queue() {
     let connect = || world.clients.enter(|| TcpStream::connect_timeout(&server.to, LIMIT));
     world.until("it takes connections", || connect().is_ok());
     let mut open = world.connect(&server);
-    // Of two that come one is served, and those in its queue have waited far too long.
+    // Of two connections one is served, and the service's own queue has waited far too long.
     let mut told = QueueReport { waiting: 900, delay: Span::from_millis(300), ..QueueReport::default() };
     world.until("somebody is shed", || {
         told = QueueReport {
@@ -75,13 +75,13 @@ fn new_clients_are_shed_while_a_program_tells_of_a_long_queue() {
         connect().is_err_and(|e| e.kind() == ErrorKind::ConnectionRefused)
     });
     assert!(ask(&mut open, "/small").ends_with("hello\n"), "open connections are never touched");
-    // It has nothing new to tell.
+    // It reports nothing new.
     world.until("others come in again", || (0..20).all(|_| connect().is_ok()));
     let said = server.stop();
     assert!(!said.contains("no service reported"), "{said}");
 }
 
-/// Threads that take up whoever comes, at once, and answer when the file is there.
+/// Threads that accept every connection at once, and answer when the file exists.
 const THREADS: &str = r#"
 import os, socketserver, time
 class Handler(socketserver.StreamRequestHandler):
@@ -136,5 +136,5 @@ fn new_clients_are_shed_while_threads_have_answered_nobody() {
     server.stop();
 }
 
-/// Who waits for more than 5 ms has others hear that they do not come in.
+/// A wait of more than 5 ms sheds new connections.
 const GUARD: [&str; 6] = ["--guard", "queue-delay", "--target-delay", "5ms", "--guard-refusal", "reset"];

@@ -1,10 +1,10 @@
-//! The guide lists exactly the calls that the library takes.
+//! The guide lists exactly the calls that the library intercepts.
 
 use std::collections::BTreeSet;
 
 use super::*;
 
-/// The functions that an ELF file of 64 bits offers others (elf(5)).
+/// The functions exported by a 64-bit ELF file (elf(5)).
 fn exported(bytes: &[u8]) -> BTreeSet<String> {
     const SHT_DYNSYM: usize = 11;
     let number = |at: usize, len: usize| {

@@ -1,4 +1,4 @@
-//! A server in C that knows of us: `examples/levels.c`, against `greenwave.h`.
+//! A C server that uses greenwave's API: `examples/levels.c`, against `greenwave.h`.
 
 use super::*;
 
@@ -6,7 +6,7 @@ const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/levels
 const INCLUDE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../capi/include");
 const PORT: u16 = 7000;
 
-/// The example, built.
+/// Builds the example.
 fn build(world: &World) -> String {
     let program = world.folder() + "/levels";
     let folder = library().parent().expect("a library is in a folder").display().to_string();
@@ -19,12 +19,12 @@ fn build(world: &World) -> String {
     program
 }
 
-/// Sends a line, in one piece.
+/// Sends a line in one segment.
 fn tell(stream: &mut TcpStream, line: &str) {
     stream.write_all(format!("{line}\n").as_bytes()).expect("the server reads");
 }
 
-/// Sends a line; what is answered.
+/// Sends a line; returns the answer.
 fn say(stream: &mut TcpStream, line: &str) -> String {
     tell(stream, line);
     hear(stream)
@@ -41,8 +41,7 @@ fn hear(stream: &mut TcpStream) -> String {
     answer
 }
 
-/// Whether nothing that clients sent waits for its acknowledgement: then the
-/// program has it.
+/// True if all data sent by clients is acknowledged: then the program has it.
 fn all_has_come(world: &World) -> bool {
     let out = world.clients.command("ss").args(["-tnH", "state", "established"]).output().expect("ss starts");
     let text = String::from_utf8_lossy(&out.stdout).into_owned();
@@ -65,7 +64,7 @@ fn a_server_in_c_has_rules_of_its_own_and_takes_the_most_urgent_first() {
         let said = say(stream, "hello");
         assert!(said.contains("priority 6 lines 1"), "each has bytes of its own: {said}");
     }
-    // All of these wait when it looks again.
+    // All of these are queued when it polls again.
     let program = server.descendants()[0];
     kill_process(program, Signal::STOP).unwrap();
     let stat = format!("/proc/{}/stat", program.as_raw_nonzero());
@@ -103,8 +102,7 @@ fn the_same_server_serves_on_the_kernels_tcp() {
     let _ = child.wait();
 }
 
-/// Takes two connections, and waits for what is urgent while one has something
-/// that is not.
+/// Accepts two connections, and waits for urgent data while the other one has data that is not.
 const PROGRAM: &str = r#"
 import ctypes, errno, select, socket, time
 api = ctypes.CDLL(None, use_errno=True)

@@ -1,6 +1,5 @@
-//! What `--lib` and `$GREENWAVE_LIB` may name: our library of this build, which
-//! nobody but root may write where root runs it. Anything else is refused before
-//! the program starts.
+//! Valid values of `--lib` and `$GREENWAVE_LIB`: our library of this build, writable only by root
+//! where root runs it. Any other is refused before the program starts.
 
 use std::ffi::OsStr;
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
@@ -9,7 +8,7 @@ use std::os::unix::process::CommandExt;
 use super::refused::check;
 use super::*;
 
-/// A folder of this test's.
+/// A folder of the test.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -26,7 +25,7 @@ impl Folder {
         file
     }
 
-    /// The library, as others' with such rights.
+    /// A copy of the library with this owner and mode.
     fn library(&self, user: u32, group: u32, mode: u32) -> PathBuf {
         let copy = self.0.join(format!("libgreenwave-{user}-{group}-{mode:o}.so"));
         std::fs::copy(library(), &copy).unwrap();
@@ -35,7 +34,7 @@ impl Folder {
         copy
     }
 
-    /// Program that a compiler makes of `source` with these arguments, if there is a compiler.
+    /// The program compiled from `source` with these arguments, if there is a compiler.
     fn compiled(&self, name: &str, source: &str, args: &[&str]) -> Option<PathBuf> {
         let (source, out) = (self.file(&format!("{name}.c"), source), self.0.join(name));
         let done =
@@ -50,7 +49,7 @@ impl Drop for Folder {
     }
 }
 
-/// `lib` is refused by either way, as whom, and the program does not start.
+/// Checks that both ways refuse `lib`, as `user`, and the program does not start.
 #[track_caller]
 fn refuses_as(lib: &Path, user: Option<u32>, expected: &str) {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
@@ -101,7 +100,7 @@ fn what_is_not_the_library_is_refused_before_the_program_starts() {
     refuses(&folder.file("empty.so", ""), "it is not an ELF file, not libgreenwave.so");
     refuses(Path::new(GREENWAVE), "it is a program, not libgreenwave.so");
     let whole = std::fs::read(library()).unwrap();
-    // The headers and the note are there, and nothing else.
+    // The file has its headers and note, and nothing else.
     let cut = folder.file("cut.so", &whole[..4096]);
     let mut command = Command::new(GREENWAVE);
     command.args(["run", "--device", "tap:gwr9", "--addr", "10.7.0.2/24", "--lib"]).arg(&cut);
@@ -130,7 +129,7 @@ fn what_is_not_the_library_is_refused_before_the_program_starts() {
 fn an_empty_variable_names_no_library() {
     let mut command = Command::new(GREENWAVE);
     command.args(["run", "--device", "eth7", "--addr", "10.7.0.2/24", "--", "true"]).env("GREENWAVE_LIB", "");
-    // The library beside this program; what is wrong is the device.
+    // The library beside this program is valid; the device is not.
     library();
     check(&mut command, "device \"eth7\" is not tap:NAME");
 }
@@ -164,7 +163,7 @@ fn a_library_that_others_than_root_could_change_is_refused_by_root() {
     refuses(&file, &format!("{}: world-writable (mode 0777){end}", folder.0.display()));
     of_folder(NOBODY, 0o755);
     refuses(&file, &format!("{}: owned by user 65534{end}", folder.0.display()));
-    // As /tmp is; and what root alone may write.
+    // A folder like /tmp; and one that only root may write.
     for mode in [0o1777, 0o755] {
         of_folder(0, mode);
         let mut doctor = Command::new(GREENWAVE);

@@ -1,8 +1,7 @@
 //! Unmodified servers on our stack, for clients in another network namespace.
 //!
-//! Needs root, `ip`, `ethtool` and the servers; what is missing is printed.
-//! Everything happens in namespaces of this test's, with the servers' own
-//! configuration files in a folder of its own.
+//! Needs root, `ip`, `ethtool` and the servers; missing ones are printed. Everything happens in
+//! namespaces of this test, with the servers' own configuration files in a separate folder.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -44,33 +43,32 @@ mod ways;
 
 const GREENWAVE: &str = env!("CARGO_BIN_EXE_greenwave");
 const OURS: &str = "10.7.0.2";
-/// The address of the kernel's at the clients' end.
+/// The kernel's address at the clients' end.
 const PEER: &str = "10.7.0.9";
-/// Many times what anything here takes.
+/// Many times longer than any step here.
 const LIMIT: Duration = Duration::from_secs(60);
 
 fn skipped(test: &str, why: &str) {
     let _ = std::io::stderr().write_all(format!("skipped: {test}: {why}\n").as_bytes());
 }
 
-/// A namespace where the server is, one where clients are, a cable between
-/// them, and a folder with something to serve.
+/// A server's namespace, a clients' namespace, a link between them, and a folder of files to serve.
 struct World {
     ours: Namespace,
     clients: Namespace,
     folder: PathBuf,
 }
 
-/// What is served as `/big`.
+/// Length of `/big`.
 const BIG: usize = 3_000_000;
 
 impl World {
-    /// `None`, and a line that says why, where there can be none.
+    /// `None` where there can be none, with a line that gives the reason.
     fn new(test: &str, program: &str) -> Option<Self> {
         Self::over(&Veth::default(), test, program)
     }
 
-    /// The same over such a cable.
+    /// The same over a given link.
     fn over(cable: &Veth, test: &str, program: &str) -> Option<Self> {
         let missing = || {
             let there = Command::new("sh").args(["-c", "command -v \"$0\"", program]).output();
@@ -101,7 +99,7 @@ impl World {
         path.to_str().unwrap().to_owned()
     }
 
-    /// A program in Python, beside what such programs share.
+    /// A Python program, beside the module that such programs share.
     fn python(&self, name: &str, text: &str) -> String {
         self.write("sockets.py", include_str!("sockets.py"));
         self.write(name, text)
@@ -111,7 +109,7 @@ impl World {
         self.folder.to_str().expect("a path of ours is UTF-8").to_owned()
     }
 
-    /// Starts `program` on our stack and waits until it takes connections at `port`.
+    /// Starts `program` on our stack and waits until it accepts connections at `port`.
     fn run(&self, device: &str, port: u16, program: &[&str]) -> Server {
         let server = self.start(device, port, &[], program);
         self.until("it takes connections", || self.clients.enter(|| TcpStream::connect(server.to).is_ok()));
@@ -125,7 +123,7 @@ impl World {
         self.start_as(&words, device, port, program)
     }
 
-    /// The same by all words that come before the library.
+    /// The same with all words before the library.
     fn start_as(&self, words: &[&str], device: &str, port: u16, program: &[&str]) -> Server {
         let mut command = self.ours.command(GREENWAVE);
         command.args(words).arg("--lib").arg(library()).arg("--").args(program);
@@ -147,7 +145,7 @@ impl World {
         Server { child, stderr, to: SocketAddr::new(OURS.parse().unwrap(), port) }
     }
 
-    /// Runs `program` on our stack to its end; what it printed, and what was said of it.
+    /// Runs `program` on our stack to its end; returns its stdout and greenwave's stderr.
     #[track_caller]
     fn client(&self, device: &str, program: &[&str]) -> (String, String) {
         self.client_with(&[], device, program)
@@ -183,14 +181,14 @@ impl World {
         (printed, said)
     }
 
-    /// Asks who is called `web`; its exit status, and what it said.
+    /// Sends a command to the daemon called `web`; returns the exit status and output.
     fn control(&self, word: &str) -> (Option<i32>, String) {
         let out = self.ours.command(GREENWAVE).args(["control", "web", word]).output().unwrap();
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         (out.status.code(), text(&out.stdout) + &text(&out.stderr))
     }
 
-    /// Looks until `is` holds.
+    /// Waits until `is` holds.
     #[track_caller]
     fn until(&self, what: &str, mut is: impl FnMut() -> bool) {
         let start = Instant::now();
@@ -200,7 +198,7 @@ impl World {
         }
     }
 
-    /// A connection of a client.
+    /// A client's connection.
     fn connect(&self, server: &Server) -> TcpStream {
         self.clients.enter(|| host::netlab::client::connect(server.to))
     }
@@ -215,8 +213,8 @@ impl World {
         out.stdout
     }
 
-    /// Files arrive whole: one after another, several requests on one
-    /// connection, and many connections at once.
+    /// Checks that files arrive complete: one after another, several requests on one connection,
+    /// and many connections at once.
     fn files_arrive(&self, server: &Server) {
         assert_eq!(self.get(server, "/small"), b"hello\n");
         let big = noise(BIG);
@@ -254,14 +252,14 @@ impl Drop for World {
     }
 }
 
-/// `GET path` of a few bytes on a connection that stays.
+/// `GET path` of a few bytes on a keep-alive connection.
 fn ask(stream: &mut TcpStream, path: &str) -> String {
     request(stream, path);
     answer(stream)
 }
 
 fn request(stream: &mut TcpStream, path: &str) {
-    // In one piece: a driver's rule looks at what one frame holds.
+    // In one segment: a driver's rule sees a single frame.
     let request = format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n");
     stream.write_all(request.as_bytes()).expect("the server reads");
 }
@@ -290,7 +288,7 @@ impl Server {
         Pid::from_child(&self.child)
     }
 
-    /// ctrl-C; what it said at the end.
+    /// Sends ctrl-C; returns the last output.
     fn stop(mut self) -> String {
         kill_process(self.pid(), Signal::INT).expect("it runs");
         let (code, said) = self.ended();
@@ -298,7 +296,7 @@ impl Server {
         said
     }
 
-    /// Its exit status, and what it said at the end.
+    /// Its exit status and last output.
     fn ended(&mut self) -> (Option<i32>, String) {
         let status = self.child.wait().expect("it ends");
         let mut said = String::new();
@@ -306,7 +304,7 @@ impl Server {
         (status.code(), said)
     }
 
-    /// The processes of the program, and those that they have.
+    /// The program's processes, and their children.
     fn descendants(&self) -> Vec<Pid> {
         let mut all = vec![self.pid()];
         let mut at = 0;
@@ -320,11 +318,11 @@ impl Server {
 }
 
 impl Drop for Server {
-    /// A test that fails shows what the server has said by then.
+    /// A failing test shows the server's output so far.
     fn drop(&mut self) {
         if std::thread::panicking() {
             let mut said = Vec::new();
-            // Whoever else has the pipe is not waited for.
+            // Other holders of the pipe are not waited for.
             let _ = rustix::io::ioctl_fionbio(self.stderr.get_ref(), true);
             let _ = self.stderr.read_to_end(&mut said);
             eprintln!("greenwave run has said: {}", String::from_utf8_lossy(&said));
@@ -344,14 +342,14 @@ fn children(of: Pid) -> Vec<Pid> {
     .collect()
 }
 
-/// True if it is the one that looks for sockets of the program's in the kernel.
+/// True if it is the process that looks for the program's kernel sockets.
 fn is_watcher(pid: Pid) -> bool {
     host::proc::name(pid.as_raw_nonzero().get().unsigned_abs()) == "greenwave-watch"
 }
 
 fn is_gone(pid: Pid) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).unwrap_or_default();
-    // A zombie is gone: whoever adopted it has not looked yet.
+    // A zombie counts as gone: its new parent has not reaped it yet.
     let zombie = stat.rsplit_once(") ").is_some_and(|(_, fields)| fields.starts_with('Z'));
     zombie || test_kill_process(pid).is_err()
 }

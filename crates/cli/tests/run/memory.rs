@@ -1,5 +1,5 @@
-//! The library in a program's memory: it trusts no pointer of the program's, no number of a descriptor
-//! from before, and takes little of the memory that the program may have.
+//! The library in a program's memory: it trusts no pointer of the program and no stale descriptor
+//! number, and uses little of the program's memory.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -7,12 +7,12 @@ use super::*;
 
 const PORT: u16 = 7000;
 
-/// `text` is C; the program that it makes, or `None` and a line that says why there is none.
+/// The program compiled from the C source `text`, or `None` and a line that gives the reason.
 fn compiled(world: &World, name: &str, text: &str) -> String {
     let (source, program) = (world.write(&format!("{name}.c"), text), world.folder() + "/" + name);
     let mut cc = Command::new("cc");
     cc.args(["-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-pthread"]);
-    // What is wrong here is so on purpose.
+    // These mistakes are on purpose.
     cc.args([
         "-Wno-nonnull",
         "-Wno-stringop-overflow",
@@ -27,14 +27,15 @@ fn compiled(world: &World, name: &str, text: &str) -> String {
     program
 }
 
-/// What clients read, each until the end, `at_once` of them, while the server runs; and what that said.
+/// Data that clients read, `at_once` of them, each until the end, while the server runs; and the
+/// server's output.
 fn read_by_clients(world: &World, server: &mut Server, at_once: usize) -> (Vec<String>, String) {
     let (over, to) = (AtomicBool::new(false), server.to);
     std::thread::scope(|scope| {
         let client = || {
             let mut texts = Vec::new();
             while !over.load(Ordering::Relaxed) {
-                // Once the server is gone nobody answers.
+                // Once the server is gone no host answers.
                 let connect = || TcpStream::connect_timeout(&to, Duration::from_secs(2));
                 let Ok(mut stream) = world.clients.enter(connect) else { continue };
                 stream.set_read_timeout(Some(LIMIT)).unwrap();
@@ -84,7 +85,7 @@ fn a_call_with_a_wrong_pointer_says_what_the_kernel_says() {
     stream.write_all(&noise(40_000)).unwrap();
     let reads = std::thread::spawn(move || {
         let mut all = Vec::new();
-        // It may end by a reset, as much is left unread.
+        // It may end by a reset, because much is left unread.
         let _ = stream.read_to_end(&mut all);
     });
     let (code, said) = server.ended();
@@ -113,7 +114,7 @@ const FTP: &str = "import ftplib, sys\n\
     for _ in range(3):\n    ftp = ftplib.FTP(sys.argv[1], timeout=60)\n    ftp.login()\n\
     \x20   assert ftp.pwd() == '/'\n    ftp.quit()\n";
 
-/// It bounds its address space, and a mapping that is refused ends the session.
+/// It limits its address space, and a refused mapping ends the session.
 #[test]
 fn vsftpd_lets_clients_log_in() {
     let test = "vsftpd_lets_clients_log_in";
@@ -121,7 +122,7 @@ fn vsftpd_lets_clients_log_in() {
     for folder in ["ftp", "empty"] {
         std::fs::create_dir_all(world.folder.join(folder)).unwrap();
     }
-    // Whoever logs in is not root.
+    // The login user is not root.
     if !world.folder.ancestors().all(servers::may_be_entered) {
         return skipped(test, "the folder of the tests is not for everybody to enter");
     }

@@ -1,11 +1,9 @@
-//! A program that asks epoll meets its connections, and its sockets for datagrams, in
-//! the order of labels.
+//! Programs get connections and datagram sockets from epoll in the order of labels.
 
 use super::*;
 
-/// Takes ten connections, waits until each has something, and answers each
-/// with its turn and its level; the first also with whether its private bytes
-/// read as they were written.
+/// Accepts ten connections, waits until each has data, and answers each with its position and its
+/// level; the first also with the result of reading back its private bytes.
 const PROGRAM: &str = r#"
 import array, fcntl, select, socket, sys, termios, time
 SOL_GREENWAVE, PRIORITY, PRIVATE = 0x6777, 1, 2
@@ -57,13 +55,12 @@ fn epoll_returns_the_most_urgent_first() {
         streams[0].set_read_timeout(Some(LIMIT)).unwrap();
         streams.extend((1..9).map(|_| world.connect(&server)));
         let ask = |stream: &mut TcpStream, path| {
-            // In one piece: the policy looks at what one frame holds.
+            // In one segment: the policy sees a single frame.
             let request = format!("GET /{path} HTTP/1.1\r\nHost: a\r\n\r\n");
             stream.write_all(request.as_bytes()).unwrap();
         };
         streams[..7].iter_mut().for_each(|stream| ask(stream, "slow"));
-        // Once this is open, those have been handed over: the kernel has them
-        // first in its list.
+        // Once this is open, those have been handed over: the kernel has them first in its list.
         streams.push(world.connect(&server));
         streams[7..].iter_mut().for_each(|stream| ask(stream, "fast"));
         let answers = streams.iter().map(|stream| {
@@ -80,8 +77,8 @@ fn epoll_returns_the_most_urgent_first() {
     }
 }
 
-/// Binds six sockets for datagrams, says when the first four have something, and when all
-/// have, in which order epoll tells of them.
+/// Binds six datagram sockets, reports when the first four and when all have data, and the order in
+/// which epoll returns them.
 const DATAGRAMS: &str = r#"
 import array, fcntl, select, socket, sys, termios, time
 watched, ports = select.epoll(), {}
@@ -144,8 +141,7 @@ fn epoll_returns_the_most_urgent_datagrams_first() {
     }
 }
 
-/// Says of every connection, before anything has come on it, what getsockopt does of
-/// the type of service.
+/// Reports each connection's type of service by getsockopt, before any data has arrived on it.
 const SERVICE: &str = r#"
 import socket
 listener = socket.create_server(("ADDRESS", 80))
@@ -164,7 +160,7 @@ fn a_connection_is_as_urgent_as_its_first_packets() {
     let (program, policy) = (world.write("service.py", SERVICE), world.write("dscp.toml", BY_DSCP));
     let server = world.start("packet:gw0", 80, &["--policy", &policy], &["python3", &program]);
     world.until("it listens", || world.clients.enter(|| TcpStream::connect(server.to)).is_ok());
-    // What levels 0, 6 and 7 leave with.
+    // Type of service of packets of levels 0, 6 and 7.
     for (dscp, goes) in [(0, 0), (10, 10), (46, 32), (0, 0), (10, 10)] {
         let stream = world.clients.enter(|| {
             use rustix::net::{AddressFamily, SocketType, connect, socket, sockopt::set_ip_tos};

@@ -1,10 +1,10 @@
-//! What cannot run is told in one line, with what to try, and exit status 2.
+//! Errors of programs that cannot run: one line, advice, and exit status 2.
 
 use host::shim::{BUILD, OTHER_BUILD, VARIABLE};
 
 use super::*;
 
-/// `command` fails with one line that contains `expected`, and one that says what to try.
+/// Checks that `command` fails with one line that contains `expected`, and one of advice.
 #[track_caller]
 pub(super) fn check(command: &mut Command, expected: &str) {
     let out = command.output().expect("greenwave starts");

@@ -1,13 +1,12 @@
-//! SIGHUP, and who asks by name: another policy for a program that runs.
+//! SIGHUP and `control reload`: another policy for a running program.
 
 use std::io::ErrorKind;
 
 use super::servers::lighttpd;
 use super::*;
 
-/// What a policy drops is sent again, so it is answered on the same connection once
-/// another policy lets it in. Until then nothing is taken that cannot be changed, or
-/// that is wrong.
+/// Packets dropped by a policy are retransmitted, so the request is answered on the same connection
+/// once another policy admits it. Before that, unchangeable settings and mistakes are refused.
 #[test]
 fn a_policy_is_read_again_and_connections_stay() {
     let test = "a_policy_is_read_again_and_connections_stay";

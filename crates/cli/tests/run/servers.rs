@@ -1,4 +1,4 @@
-//! Each server does on our stack what it does on the kernel's.
+//! Each server behaves on our stack as on the kernel's.
 
 use std::net::TcpListener;
 
@@ -71,7 +71,7 @@ fn redis_serves() {
         other.read_exact(&mut got).unwrap();
         assert!(got == expected, "a million bytes come back");
     }
-    // Redis asks for each client's address.
+    // Redis reports each client's address.
     stream.write_all(b"CLIENT LIST\r\n").unwrap();
     let mut bytes = [0; 4096];
     let len = stream.read(&mut bytes).unwrap();
@@ -127,7 +127,7 @@ fn a_server_on_all_addresses_is_reached_by_the_kernels_too() {
     );
 }
 
-/// Connections at once: as many as a test may hold, at most.
+/// Concurrent connections, at most as many as a test may hold.
 const MANY: usize = 1000;
 
 #[test]
@@ -149,7 +149,7 @@ fn memcached_serves_many_connections_with_threads() {
     let expected = [b"VALUE k 0 100000\r\n", &value[..], b"\r\nEND\r\n"].concat();
     for (n, other) in others.iter_mut().enumerate() {
         other.write_all(b"get k\r\n").unwrap();
-        // All are open; some ask at once.
+        // All are open; some send requests at once.
         if n % 50 == 0 {
             let mut got = vec![0; expected.len()];
             other.read_exact(&mut got).unwrap();
@@ -191,7 +191,7 @@ fn apache_serves_with_threads_that_wait_for_events() {
     server.stop();
 }
 
-/// Whether any user may have a folder's files.
+/// True if any user may read a folder's files.
 pub(super) fn may_be_entered(folder: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt;
     folder.metadata().is_ok_and(|of| of.permissions().mode() & 1 == 1)
@@ -256,7 +256,7 @@ fn a_request_comes_with_the_syn_where_the_server_has_asked_for_that() {
         client.args([&script, OURS]);
         let said = world.clients.enter(|| client.output()).unwrap();
         let said = String::from_utf8(said.stdout).unwrap() + &String::from_utf8(said.stderr).unwrap();
-        // The first is given a cookie.
+        // The first connection gets a cookie.
         assert_eq!(said, "hello, it came later\nhello, it came with the SYN\n", "{when}");
         let said = server.stop();
         assert!(!said.contains("refused"), "{when}: {said}");
@@ -270,7 +270,7 @@ fn the_kernels_end_of_a_tap_device_is_served() {
     if !Path::new("/dev/net/tun").exists() {
         return skipped(test, "this kernel offers no TAP devices");
     }
-    // Its kernel's end is in the namespace of the server.
+    // The kernel's end is in the server's namespace.
     world.ours = NetLab::new("run").unwrap().namespace("tap").unwrap();
     world.clients = world.ours.clone();
     let mut config = String::new();

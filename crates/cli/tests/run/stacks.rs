@@ -8,7 +8,7 @@ use super::*;
 const TWO: [&str; 2] = ["--shards", "2"];
 const DEVICE: &str = "packet:gw0,queues=2";
 
-/// Connections of stack `number`, as was said at the end.
+/// Connections of stack `number`, by the summary.
 fn connections(said: &str, number: usize) -> u64 {
     let line = said.lines().find_map(|line| line.strip_prefix(&format!("stack {number}: ")));
     let count = line.and_then(|line| line.split(' ').next()?.parse().ok());
@@ -36,7 +36,7 @@ fn stacks_serve_one_program_together() {
     }
 }
 
-/// The cores on which each thread of process `id` may run, as the kernel lists them.
+/// The allowed cores of each thread of process `id`, as the kernel lists them.
 fn cores_of(id: u32) -> Vec<String> {
     let tasks = std::fs::read_dir(format!("/proc/{id}/task")).expect("it runs");
     let list = |task: std::io::Result<std::fs::DirEntry>| {

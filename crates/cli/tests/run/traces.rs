@@ -1,4 +1,4 @@
-//! Slow requests of unmodified programs, as a collector would read them.
+//! Slow requests of unmodified programs, read as a collector would.
 
 use std::net::TcpListener;
 
@@ -68,7 +68,7 @@ fn requests_of_an_unmodified_client_are_written_as_its_own() {
     assert!(length(&stages[1]) > 0, "the way there and back takes its time: {whole}");
 }
 
-/// The spans of `line`, which is one request's.
+/// The spans of `line`, which belong to one request.
 fn spans(line: &str) -> Vec<Value> {
     let line: Value = serde_json::from_str(line).expect("a line is JSON");
     let service = &line["resourceSpans"][0]["resource"]["attributes"][0]["value"]["stringValue"];

@@ -1,5 +1,5 @@
-//! Programs into which nothing can be preloaded are refused before anything is
-//! made. Each is built here, by the compiler that makes its kind.
+//! Programs that cannot preload a library are refused before anything is created. Each is built
+//! here by the compiler of its kind.
 
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
@@ -7,7 +7,7 @@ use std::os::unix::process::CommandExt;
 use super::refused::check;
 use super::*;
 
-/// A kind of program: its compiler, what a shell is told, and what is said of it.
+/// A kind of program: its name, its compiler, the build script, and the expected error.
 pub(super) type Kind = (&'static str, &'static str, &'static str, &'static str);
 
 const STATIC: &str = " is statically linked, so no library can be preloaded";
@@ -42,7 +42,7 @@ const KINDS: &[Kind] = &[
     ("go-cgo-static", "go", "CGO_ENABLED=1 go build -ldflags='-extldflags=-static' -o $OUT cgo.go", GO),
 ];
 
-/// Machines other than that on which this runs.
+/// Programs for foreign architectures.
 #[cfg(target_arch = "x86_64")]
 #[rustfmt::skip]
 const FOREIGN: &[Kind] = &[
@@ -51,7 +51,7 @@ const FOREIGN: &[Kind] = &[
     ("x32", "gcc", "gcc -mx32 -nostdlib bare.c -o $OUT", " is built for x86-64 with 32-bit pointers (x32), "),
     ("go-arm64", "go", "CGO_ENABLED=0 GOARCH=arm64 go build -o $OUT main.go", " is built for 64-bit ARM, "),
     ("go-386", "go", "CGO_ENABLED=0 GOARCH=386 go build -o $OUT main.go", " is built for 32-bit x86, "),
-    // The other byte order.
+    // The opposite byte order.
     ("go-s390x", "go", "CGO_ENABLED=0 GOARCH=s390x go build -o $OUT main.go", " is built for IBM S/390, "),
 ];
 #[cfg(not(target_arch = "x86_64"))]
@@ -69,7 +69,7 @@ const SOURCES: [(&str, &str); 6] = [
     ),
 ];
 
-/// A folder with the sources, and where Go keeps what it has compiled.
+/// A folder with the sources and Go's build cache.
 fn folder(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     std::fs::create_dir_all(&folder).unwrap();
@@ -77,7 +77,7 @@ fn folder(name: &str) -> PathBuf {
     folder
 }
 
-/// Builds it; why it cannot be built here, otherwise.
+/// Builds it, or returns the reason it cannot be built here.
 pub(super) fn build(folder: &Path, (name, compiler, script, _): &Kind) -> Result<PathBuf, String> {
     let there = Command::new("sh").args(["-c", "command -v \"$0\"", compiler]).output().unwrap();
     if !there.status.success() {
@@ -96,7 +96,7 @@ pub(super) fn build(folder: &Path, (name, compiler, script, _): &Kind) -> Result
     }
 }
 
-/// Output of `run` for `program`, started as `user`.
+/// Checks the refusal of `run` for `program`, started as `user`.
 #[track_caller]
 fn refuses(program: &Path, user: Option<u32>, expected: &str) {
     let program = program.to_str().unwrap();
@@ -130,7 +130,7 @@ fn a_go_program_without_sections_is_recognised_by_its_segments() {
             Ok(program) => program,
             Err(why) => return skipped(test, &why),
         };
-        // As sstrip does: the header names no sections any more.
+        // As sstrip does: the header refers to no sections any more.
         let mut bytes = std::fs::read(&program).unwrap();
         bytes[40..48].fill(0);
         bytes[58..64].fill(0);

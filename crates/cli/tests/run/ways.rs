@@ -1,9 +1,9 @@
-//! What a program writes arrives in the order in which it wrote it, whichever ways its bytes
-//! take: the outbox, the pair, the kernel's own moves, other processes, one of which may only read and write.
+//! A program's data arrives in the order written, over any path: the outbox, the socket pair, the
+//! kernel's splicing, other processes, one of which may only read and write.
 
 use super::*;
 
-/// Lines that are written; and the seed of how.
+/// Number of lines; and the seed of their paths.
 const LINES: &str = "6000";
 const SEED: &str = "20261127";
 

@@ -1,4 +1,5 @@
-//! A service that tells that somebody there is behind asks for a core, though no thread of it waits.
+//! A service that reports a request behind its budget gets a core, though none of its threads
+//! waits.
 
 use guard::app_queue::QueueReport;
 
@@ -29,7 +30,7 @@ fn who_is_behind_has_a_core_until_he_is_not_or_is_heard_no_more() {
     let mut daemon = Program(daemon.expect("greenwave starts"));
     let mut lines = BufReader::new(daemon.0.stdout.take().expect("it is piped")).lines();
     let mut turn = 0;
-    // Whether LC is behind, the cores that it holds, and those that BE holds.
+    // True if LC is behind; the cores that it holds, and those that BE holds.
     let mut seen = |telling: Option<bool>| {
         if let Some(behind) = telling {
             turn += 1;
@@ -50,7 +51,7 @@ fn who_is_behind_has_a_core_until_he_is_not_or_is_heard_no_more() {
     until("who is behind has it again", || seen(Some(true)) == asks);
     until("who is silent asks for nothing", || seen(None) == at_rest);
     kill_process(daemon.pid().unwrap(), Signal::INT).unwrap();
-    // Until it has ended somebody reads.
+    // Keeps reading until it has ended.
     lines.by_ref().for_each(drop);
     let mut said = String::new();
     std::io::Read::read_to_string(&mut daemon.0.stderr.take().expect("it is piped"), &mut said).unwrap();

@@ -1,4 +1,4 @@
-//! Every way in which a daemon ends, and all that it has changed.
+//! Every end of a daemon, and all that it has changed.
 
 use std::os::unix::process::CommandExt as _;
 
@@ -7,7 +7,7 @@ use rustix::process::kill_process_group;
 
 use super::*;
 
-/// Ways to end; whether the daemon itself puts back what it has changed, or its guardian.
+/// Signals; true if the daemon itself restores its changes, else its guardian does.
 const WAYS: [(Signal, bool); 7] = [
     (Signal::INT, true),
     (Signal::TERM, true),
@@ -18,7 +18,7 @@ const WAYS: [(Signal, bool); 7] = [
     (Signal::USR1, false),
 ];
 
-/// What a daemon takes over: a process, and one in each of two control groups, of which one is frozen.
+/// Managed tasks: a process, and one in each of two control groups, of which one is frozen.
 struct Victims {
     programs: [Program; 3],
     groups: [Group; 2],
@@ -46,7 +46,7 @@ impl Victims {
         Some(Self { programs, groups })
     }
 
-    /// All that may be changed of them.
+    /// All their settings that may be changed.
     fn state(&self) -> Vec<String> {
         let of = |program: &Program| format!("{:?} nice {:?}", program.scheduled(), nice_of(program.0.id()));
         let frozen = |group: &Group| format!("frozen: {}", group.is_frozen());
@@ -88,7 +88,7 @@ fn however_a_daemon_ends_all_is_as_before_and_what_it_started_has_ended() {
         let name = format!("ends-{}", way.as_raw());
         let Some(victims) = Victims::new(&name) else { return skipped(test, "no freezer") };
         let before = victims.state();
-        // A program with a child, both known by a number that nobody sleeps for.
+        // A program with a child, both marked by a unique argument of sleep.
         let mark = format!("86400.{}{}", std::process::id(), way.as_raw());
         let config = format!(
             "sensor = \"none\"\nmechanism = \"affinity\"\n\
@@ -103,7 +103,7 @@ fn however_a_daemon_ends_all_is_as_before_and_what_it_started_has_ended() {
         let file = Scratch::new(&format!("{name}.toml"), &config);
         let journals = journals(&name);
         let args = ["sched", "--config", file.path(), "--journals", &journals];
-        // A shell's job in the background ignores SIGQUIT, and so would the daemon.
+        // A shell ignores SIGQUIT in background jobs, and so would the daemon.
         let mut command = Command::new("env");
         command.args(["--default-signal=QUIT", GREENWAVE]).args(args);
         let daemon = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
@@ -126,7 +126,7 @@ fn restore_says_and_ends_what_a_killed_daemon_had_started() {
         return skipped(test, "no CAP_SYS_NICE");
     }
     let mark = format!("86401.{}", std::process::id());
-    // One that hears no SIGTERM, neither from the kernel nor from us.
+    // A program that ignores SIGTERM, from the kernel and from us.
     let config = format!(
         "sensor = \"none\"\nmechanism = \"affinity\"\n[[tasks]]\nname = \"own\"\nclass = \"BE\"\n\
          command = [\"sh\", \"-c\", \"trap '' TERM; sleep {mark} & wait; wait\"]\n"
@@ -134,7 +134,7 @@ fn restore_says_and_ends_what_a_killed_daemon_had_started() {
     let file = Scratch::new("restore-ends.toml", &config);
     let journals = journals("restore-ends");
     let args = ["sched", "--config", file.path(), "--journals", &journals];
-    // With its guardian in a group that is killed as a whole, as by a control group's end.
+    // With its guardian in a group that is killed as a whole, as when a control group ends.
     let mut command = Command::new(GREENWAVE);
     command.args(args).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
     let mut daemon = Program(command.spawn().expect("greenwave starts"));
@@ -168,7 +168,7 @@ fn a_zombie_daemon_has_ended() {
     for id in family.into_iter().rev() {
         kill_process(Pid::from_raw(id as i32).unwrap(), Signal::KILL).unwrap();
     }
-    // Nobody waits for it: it keeps its number.
+    // Unreaped, it keeps its process id.
     until("it is a zombie", || proc::is_zombie(daemon.0.id()));
     let out = greenwave(&["sched", "restore", "--journals", &journals("zombie")]);
     let said = String::from_utf8_lossy(&out.stdout);
@@ -178,14 +178,14 @@ fn a_zombie_daemon_has_ended() {
     daemon.0.wait().unwrap();
 }
 
-/// Runs greenwave as another user, without the folder of a session.
+/// Runs greenwave as another user, without a session's run-time folder.
 fn as_other(args: &[&str], environment: &[(&str, &str)]) -> std::process::Output {
     let mut command = Command::new(GREENWAVE);
     command.args(args).uid(OTHER).gid(OTHER).env_remove("XDG_RUNTIME_DIR").envs(environment.iter().copied());
     command.current_dir("/").output().expect("greenwave starts")
 }
 
-/// `nobody`.
+/// User id of `nobody`.
 const OTHER: u32 = 65_534;
 
 #[test]
@@ -212,7 +212,7 @@ fn a_folder_of_journals_that_another_user_prepared_is_refused() {
     if !as_other(&["--version"], &[]).status.success() {
         return skipped(test, "another user cannot run the program under test");
     }
-    // What root, here the attacker, cannot do to it: a folder of root's is to be trusted. So it is a third user's.
+    // A folder of root is trusted, and root is the attacker here; so it belongs to a third user.
     let third = |path: &std::path::Path| std::os::unix::fs::lchown(path, Some(1234), Some(1234)).unwrap();
     let check = |says: &str| {
         for args in [&starts[..], &["sched", "restore"]] {
@@ -237,7 +237,7 @@ fn a_folder_of_journals_that_another_user_prepared_is_refused() {
     let made = as_other(&starts, &[("TMPDIR", tmp)]);
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
     assert_eq!(std::fs::metadata(&folder).unwrap().permissions().mode() & 0o7777, 0o700);
-    // Its own, and open to others.
+    // Its own folder, writable by others.
     permit(&folder, 0o770);
     check("writable by other users (mode 770)");
 }

@@ -1,4 +1,4 @@
-//! `greenwave bench sched` ends within its bounds, says what it saw, and leaves nothing.
+//! `greenwave bench sched` ends in time, prints its observations, and leaves nothing behind.
 
 use std::io::Read as _;
 use std::path::PathBuf;
@@ -38,7 +38,8 @@ fn handing_a_core_over_is_measured_within_its_bounds() {
             assert!(without.contains(name), "{name} is neither measured nor said: {json}");
             continue;
         };
-        // A busy machine may leave one without samples: then it says so, and is no pass.
+        // A busy machine may leave a measurement without samples: it reports that, and does not
+        // pass.
         let [samples, tries] = ["count", "tries"].map(|what| found[what].as_u64().expect("a count"));
         let (p50, p99) = (found["p50_ns"].as_f64(), found["p99_ns"].as_f64());
         assert!(samples <= tries && (1..=10).contains(&tries), "{found}");
@@ -70,7 +71,7 @@ fn a_measurement_that_is_interrupted_leaves_nothing() {
         let entries = parents.iter().filter_map(|parent| parent.read_dir().ok()).flatten().flatten();
         entries.filter(|entry| is_its(&entry.file_name())).count()
     };
-    // By hand first, without a group; then the mechanism makes its own.
+    // First by hand, without a group; then the mechanism creates its own.
     until("its groups are there", || groups() > 0);
     let parts = proc::family(bench.0.id());
     assert!(parts.len() > 2, "it, and two that take part: {parts:?}");

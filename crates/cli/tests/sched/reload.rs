@@ -1,4 +1,4 @@
-//! SIGHUP, and who asks by name: a scheduler takes other thresholds, and nothing else.
+//! SIGHUP and `control reload`: a scheduler applies other thresholds, and nothing else.
 
 use std::fs::File;
 
@@ -6,7 +6,7 @@ use super::*;
 
 #[test]
 fn thresholds_are_read_again_and_the_rest_is_refused() {
-    // LC that is too much for one core is a trouble, which for now takes a day to be raised.
+    // LC that overloads one core is contention, which at first takes a day to be raised.
     let one = cpulist::text(&host::affinity::cores().unwrap()[..1]);
     let text = |policy: &str, after: &str| {
         format!(
@@ -19,7 +19,7 @@ fn thresholds_are_read_again_and_the_rest_is_refused() {
     let all = Scratch::new("reload-all.toml", &format!("[sched]\nconfig = \"{}\"\n", tasks.path()));
     let said = Scratch::new("reload.log", "");
     let log = File::options().append(true).open(said.path()).unwrap();
-    // Names are the network namespace's, which this test shares.
+    // Names are unique per network namespace, which this test shares.
     let name = format!("sched-reload-{}", std::process::id());
     let args = ["--config", all.path(), "sched", "--every", "20ms", "--journals", &journals("reload")];
     let daemon = Command::new(GREENWAVE)
@@ -65,7 +65,7 @@ fn thresholds_are_read_again_and_the_rest_is_refused() {
     );
     let (code, printed, _) = control("status");
     assert_eq!(code, Some(0));
-    // Columns stand as far apart as there is room, and paths may be long.
+    // Column gaps depend on the width, and paths may be long.
     let words = printed.split_whitespace().collect::<Vec<_>>().join(" ");
     let reads = format!("reads {}, {} reloads yes", all.path(), tasks.path());
     assert!(words.contains(" command sched, ") && words.contains(&reads), "{printed}");

@@ -1,5 +1,5 @@
-//! `greenwave sched` and a program on our runtime: what its workers tell is heard, they
-//! leave their cores when asked, and however it ends nobody is asked anything any more.
+//! `greenwave sched` and a program on our runtime: the reports of its workers are read, they leave
+//! their cores on request, and after any kind of end no request remains.
 
 use std::process::{Command, Stdio};
 
@@ -12,8 +12,8 @@ use serde_json::Value;
 
 use super::{GREENWAVE, Program, Scratch, greenwave, journals, skipped, until};
 
-/// A program with two workers that never run out of work, as LC of one core; a
-/// spinner as BE; and the scheduler.
+/// A program of two workers that never idle, as LC with one core; a busy loop as BE; and the
+/// scheduler.
 struct Shared {
     daemon: Program,
     be: Program,
@@ -34,7 +34,7 @@ impl Shared {
             page.as_ref()
                 .is_some_and(|page| page.page().slots().iter().all(|lane| goes_on_after(lane, Time::ZERO)))
         });
-        // Rounds are rare enough for a machine that is busy with other tests.
+        // Long rounds, for a machine that is busy with other tests.
         let config = format!(
             "mechanism = \"runtime\"\nperiod = \"500us\"\nsensor = \"none\"\n\
              [[tasks]]\nname = \"lc\"\nclass = \"LC\"\nguaranteed = 1\nburstable = 0\npulse = true\npid = {}\n\
@@ -56,12 +56,12 @@ impl Shared {
         self.page.page().slots()
     }
 
-    /// Workers that are asked to leave their cores.
+    /// Number of workers asked to leave their cores.
     fn asked(&self) -> usize {
         self.lanes().iter().filter(|lane| is_asked(lane)).count()
     }
 
-    /// Until one of the two is parked.
+    /// Waits until one of the two is parked.
     fn parks(&self) {
         let is_parked = |lane: &WorkerSlot| {
             let told = lane.read().is_some_and(|pulse| pulse.request.is_none() && pulse.runnable > 0);
@@ -70,7 +70,7 @@ impl Shared {
         until("a worker that is parked, with work", || self.lanes().iter().any(is_parked));
     }
 
-    /// Kills the scheduler, and its guardian, too, if `both`.
+    /// Kills the scheduler, and also its guardian if `both`.
     fn kill(&mut self, both: bool) {
         let mut family = proc::family(self.daemon.0.id());
         family.retain(|&id| both || id == self.daemon.0.id());
@@ -82,10 +82,10 @@ impl Shared {
         self.daemon.0.wait().unwrap();
     }
 
-    /// What was said of LC, in all status lines so far.
+    /// Values of LC in all status lines so far.
     fn said(&self) -> Vec<Value> {
         let text = std::fs::read_to_string(self.log.path()).unwrap();
-        // The last line may be written just now.
+        // The last line may be incomplete.
         let lines = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
         lines.filter(|line| line["event"] == "status").map(|line| line["tasks"][0].clone()).collect()
     }
@@ -95,7 +95,7 @@ fn is_asked(lane: &WorkerSlot) -> bool {
     lane.park.word().load(std::sync::atomic::Ordering::Acquire) & 1 == 1
 }
 
-/// Whether it takes a turn that began after `at`.
+/// True if it begins a run after `at`.
 fn goes_on_after(lane: &WorkerSlot, at: Time) -> bool {
     lane.read().is_some_and(|pulse| pulse.request.is_some_and(|since| since > at))
 }

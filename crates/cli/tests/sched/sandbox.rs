@@ -1,4 +1,4 @@
-//! A scheduler keeps what it has, and the thread that hears strangers nothing.
+//! A scheduler keeps its privileges, and the thread that serves strangers has none.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -7,7 +7,7 @@ use std::net::TcpStream;
 use super::threads::{NONE, status, statuses};
 use super::*;
 
-/// What `--ui` of the scheduler whose stderr is in `said` answers.
+/// Response of `--ui` of the scheduler whose stderr is in `said`.
 fn shown(said: &Scratch) -> String {
     let text = || std::fs::read_to_string(said.path()).unwrap();
     let place = || Some(text().split_once("shown at http://")?.1.split_once('/')?.0.to_owned());
@@ -36,7 +36,7 @@ fn the_view_of_a_scheduler_gives_up_what_the_scheduler_needs() {
         assert_eq!(daemon.0.wait().unwrap().code(), Some(0));
         std::fs::read_to_string(said.path()).unwrap()
     };
-    // Of a thread: its name, whether it can gain anything, its filters, its capabilities.
+    // Of a thread: name, no-new-privileges, seccomp filters, capabilities.
     let keys = ["Name", "NoNewPrivs", "Seccomp", "CapEff", "CapPrm"];
     let [_, gains, filter, effective, permitted] = status("/proc/self/status", keys);
     let ours = [gains, filter, effective, permitted];

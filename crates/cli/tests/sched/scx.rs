@@ -1,4 +1,4 @@
-//! `greenwave sched` by a scheduler in the kernel; `make test-vm` has a kernel for it.
+//! `greenwave sched` with a sched_ext scheduler; `make test-vm` provides a kernel for it.
 
 use std::io::{Read, Write};
 use std::path::Path;
@@ -11,10 +11,10 @@ use rustix::process::{Signal, kill_process};
 
 use super::{GREENWAVE, Program, SPINS, Scratch, goes_on, greenwave, journals, shared, skipped, until};
 
-/// There can be one scheduler.
+/// The kernel allows one scheduler.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// One core to share out, which is not the first one that is ours; nothing where the mechanism cannot be had.
+/// A managed core other than our first one; `None` where the mechanism does not work.
 fn core(test: &str) -> Option<(String, MutexGuard<'static, ()>)> {
     let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     if let Err(e) = scx::check() {
@@ -35,7 +35,7 @@ fn state() -> String {
     text.trim().to_owned()
 }
 
-/// A scheduler for `text`'s tasks on `core`, in place.
+/// A running scheduler for `text`'s tasks on `core`.
 fn daemon(test: &str, core: &str, text: &str) -> (Program, Scratch) {
     let config = format!("mechanism = \"scx\"\ncores = \"{core}\"\nsensor = \"none\"\n{text}");
     let file = Scratch::new(&format!("{test}.toml"), &config);
@@ -109,7 +109,7 @@ fn a_manager_that_hangs_loses_its_scheduler_to_the_kernel_and_says_so() {
     let (mut daemon, _file) = daemon("scx-hung", &core, &task);
     until("its class", || program.scheduled().0 == SchedPolicy::EXT);
     kill_process(daemon.pid().unwrap(), Signal::STOP).unwrap();
-    // Now it has work, and nobody gives it a core.
+    // Now it has work, and no core is given to it.
     program.0.stdin.take().unwrap().write_all(b"now\n").unwrap();
     until("the kernel gives up on us", || state() == "disabled");
     goes_on(&program);

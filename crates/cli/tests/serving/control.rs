@@ -1,4 +1,4 @@
-//! A server that is asked by its name: by whom, and what becomes of it.
+//! Control socket of a server: permitted users, and outcomes.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 
@@ -8,7 +8,7 @@ use rustix::thread::set_thread_res_uid;
 use super::threads::statuses;
 use super::*;
 
-/// What `greenwave control web` with `words` in `place` ends with: exit status, what it printed, what it said.
+/// Result of `greenwave control web` with `words` in `place`: exit status, stdout, stderr.
 fn control(place: &Namespace, words: &[&str]) -> (Option<i32>, String, String) {
     let out = place.command(GREENWAVE).args(["control", "web"]).args(words).output().expect("it starts");
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
@@ -31,7 +31,7 @@ fn a_server_in_its_sandbox_says_what_it_is_reloads_with_its_outcome_and_ends() {
     let process = server.child.id();
     let (code, printed, said) = control(&ours, &["status"]);
     assert_eq!((code, said.as_str()), (Some(0), ""));
-    // Columns stand as far apart as there is room, and a path may be long.
+    // Column gaps depend on the width, and a path may be long.
     let words = printed.split_whitespace().collect::<Vec<_>>().join(" ");
     for line in [
         "daemon web command serve, http on tap:gw0 port 80, mode learned ",
@@ -65,7 +65,7 @@ fn a_server_in_its_sandbox_says_what_it_is_reloads_with_its_outcome_and_ends() {
     refused(&ours, &second, &taken);
     refused(&ours, &["control", "wep", "status"], "no daemon named wep in this network namespace");
     refused(&ours, &["control", "web", "stop"], "invalid value 'stop'");
-    // A name is its network namespace's.
+    // Names are unique per network namespace.
     let elsewhere = NetLab::new("serving").unwrap().namespace("elsewhere").unwrap();
     refused(&elsewhere, &["control", "web", "end"], "no daemon named web in this network namespace");
 
@@ -78,13 +78,13 @@ fn a_server_in_its_sandbox_says_what_it_is_reloads_with_its_outcome_and_ends() {
     let _ = std::fs::remove_file(&policy);
 }
 
-/// What the server called web in `place` answers a thread that is `user`.
+/// Answer of the server called web in `place` to a thread that runs as `user`.
 fn as_user(place: &Namespace, user: u32, line: &str) -> Value {
     place.enter(|| {
         let user = Uid::from_raw(user);
         set_thread_res_uid(user, user, user).expect("root may, and the thread ends");
         let (stream, _) = host::control::ask("web", LIMIT).expect("it listens");
-        // Who may not ask may be told so first, and the connection ends.
+        // A refused client may get its answer first, and the connection ends.
         let _ = (&stream).write_all(line.as_bytes());
         let mut answer = String::new();
         BufReader::new(stream).read_line(&mut answer).expect("it answers");

@@ -1,13 +1,13 @@
-//! Files that a server, and one that loads it, leave behind when something is in their way.
+//! Files left by a server, and by its load generator, after write errors.
 
 use super::*;
 
-/// A folder of a test's own.
+/// A folder of the test.
 fn folder(name: &str) -> host::netlab::TempDir {
     host::netlab::TempDir::new(name).expect("a folder can be made")
 }
 
-/// True if it can be played back to its end: whether it ends with a whole frame.
+/// Checks that a capture can be replayed to its end, so that it ends with a whole frame.
 #[track_caller]
 fn is_whole(place: &Namespace, capture: &Path) {
     let device = format!("pcap:{},fast", capture.display());
@@ -20,7 +20,7 @@ fn a_capture_that_cannot_be_written_on_is_whole_and_the_server_goes_on_and_says_
     let Some(place) = place("a_capture_that_cannot_be_written_on_is_whole_and_…") else { return };
     let folder = folder("da-full");
     let path = folder.path().join("full.pcap");
-    // A file of 64 blocks at the most, as on a disk that has no more.
+    // A file limit of 64 blocks, as on a full disk.
     let script = "ulimit -f 64; exec \"$0\" \"$@\"";
     let mut command = place.command("sh");
     command
@@ -70,7 +70,7 @@ fn files_that_cannot_be_written_are_refused_before_a_device_is_made() {
             ("/proc/none", "No such file or directory"),
             ("/dev/full", "No space left on device"),
         ] {
-            // What a line of traces finds, it finds when there is one.
+            // The error shows once there is a line of traces.
             if (flag, path) == ("--traces", "/dev/full")
                 || (path == "/proc/version" && rustix::process::geteuid().is_root())
             {
@@ -102,7 +102,7 @@ fn a_load_that_is_interrupted_says_that_its_figures_are_partial() {
         let before = sent();
         let mut load = place.spawn(&mut command).unwrap();
         let end = Instant::now() + LIMIT;
-        // Beyond the opening of its 50 connections.
+        // More than the setup of its 50 connections.
         while sent() < before + 1000 {
             assert!(Instant::now() < end, "it does not load");
         }

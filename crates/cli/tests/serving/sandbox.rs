@@ -1,5 +1,4 @@
-//! What a server gives up once it listens, seen from outside, while it goes on
-//! with all that it does.
+//! Privileges that a server drops once it listens, seen from outside, while it continues to work.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -11,7 +10,7 @@ use std::process::Command;
 use super::threads::{NONE, statuses};
 use super::*;
 
-/// A folder that is gone when this is dropped.
+/// A folder that is removed on drop.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -33,7 +32,7 @@ impl Drop for Folder {
     }
 }
 
-/// ctrl-C; what it said.
+/// Sends ctrl-C; returns its output.
 fn stop(mut server: Server) -> String {
     kill_process(Pid::from_child(&server.child), Signal::INT).expect("it runs");
     let (code, printed, said) = server.ended();
@@ -41,7 +40,7 @@ fn stop(mut server: Server) -> String {
     said
 }
 
-/// The view of a server in `place`.
+/// The live view of a server in `place`.
 fn shown(place: &Namespace, at: SocketAddr) -> String {
     place.enter(|| {
         let mut stream = TcpStream::connect(at).expect("it listens");
@@ -127,7 +126,7 @@ fn who_cannot_be_another_user_is_told_before_anything_is_opened() {
     );
 }
 
-/// A scheduler; it ends in order when this is dropped, with what it started.
+/// A scheduler; on drop it ends in order, with the programs it started.
 struct Scheduler(std::process::Child);
 
 impl Drop for Scheduler {
@@ -182,7 +181,7 @@ fn nothing_that_is_made_may_be_written_by_others_whatever_the_umask_allows() {
         let mut command = Command::new("sh");
         generous(&mut command, &["sched", "--config", &config, "--journals", &journals]);
         let scheduler = Scheduler(command.stdout(Stdio::null()).spawn().expect("sh starts"));
-        // A journal goes with its scheduler; what it made meanwhile stays.
+        // An undo log is removed with its scheduler; files made meanwhile stay.
         let written = || std::fs::read_dir(&journals).is_ok_and(|mut folder| folder.next().is_some());
         let end = Instant::now() + LIMIT;
         while !written() || !Path::new(&output).exists() {

@@ -1,4 +1,4 @@
-//! SIGHUP: what a server reads again, and what it does not take.
+//! SIGHUP: settings that a server reloads, and those that it refuses.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -9,7 +9,7 @@ use rustix::process::Signal;
 
 use super::{Scratch, Server, URL, curl, echo};
 
-/// Many times what anything here takes.
+/// Many times longer than any step here.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// A server whose stderr is the file `said`.
@@ -18,7 +18,7 @@ fn telling(said: &Scratch, words: &[&str]) -> Server {
     Server::spawn(words, Stdio::from(file))
 }
 
-/// Waits until the server has said `words`; the line that has them.
+/// Waits until the server has printed `words`; returns their line.
 #[track_caller]
 fn has_said(said: &Scratch, words: &str) -> String {
     let end = Instant::now() + LIMIT;
@@ -43,9 +43,9 @@ fn write(file: &Scratch, text: &str) {
     std::fs::write(&file.0, text).expect("the folder for test files is writable");
 }
 
-/// What a policy drops is sent again, so it is answered on the same connection
-/// once another policy lets it in. Until then the server refuses what it cannot
-/// change while it runs, and what is wrong.
+/// Packets dropped by a policy are retransmitted, so the request is answered on the same connection
+/// once another policy admits it. Before that, the server refuses unchangeable settings and
+/// mistakes.
 pub fn a_policy_is_read_again_and_connections_stay() {
     let closed = |layer: &str, path: &str| {
         format!("[[rule]]\nlayer = \"{layer}\"\nhttp = {{ path = \"{path}\" }}\ndrop = true\n")
@@ -122,14 +122,14 @@ pub fn a_hangup_with_nothing_to_read_changes_nothing() {
     server.stop();
 }
 
-/// Sends a request that leaves the connection open, in one segment: a driver's
-/// rule sees no more.
+/// Sends a request that keeps the connection open, in one segment: a driver's rule sees a single
+/// frame.
 fn ask(stream: &mut TcpStream, path: &str) {
     let request = format!("GET {path} HTTP/1.1\r\nhost: a\r\n\r\n");
     stream.write_all(request.as_bytes()).expect("the server is there");
 }
 
-/// The length of the body that comes.
+/// Length of the received body.
 fn answer(stream: &mut TcpStream) -> usize {
     let (mut came, mut piece) = (Vec::new(), [0; 1024]);
     loop {

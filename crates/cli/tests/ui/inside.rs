@@ -10,20 +10,20 @@ use host::netlab::{NetLab, is_installed};
 use super::library::library;
 use super::*;
 
-/// The value of `metric` as it is shown; 0 where it is not.
+/// The value of `metric` in the view; 0 where it is missing.
 fn value(shown: &Shown, metric: &str) -> f64 {
     let text = shown.get("/metrics");
     let of = |line: &str| line.strip_prefix(metric)?.trim().parse().ok();
     text.lines().find_map(of).unwrap_or(0.0)
 }
 
-/// Looks until `metric` is at least `least`.
+/// Waits until `metric` is at least `least`.
 fn counts(shown: &Shown, metric: &str, least: f64) {
     let look = || value(shown, metric).to_string();
     until(metric, look, |value| value.parse::<f64>().is_ok_and(|value| value >= least));
 }
 
-/// The page and `greenwave top` tell what `metrics` do, of `command`.
+/// The page and `greenwave top` show the same `metrics` of `command`.
 fn is_shown_everywhere(shown: &Shown, namespace: &Namespace, command: &str, about: &str) {
     let page = shown.get("/");
     assert!(page.contains(about), "{about:?} is not in {page}");
