@@ -204,6 +204,6 @@ mod tests {
             std::fs::write(&path, &made).expect("the folder is writable");
         }
         let header = std::fs::read(&path).expect("the header is there");
-        assert!(made == header, "the header is old: UPDATE=1 cargo test -p capi makes it anew");
+        assert!(made == header, "greenwave.h is stale: UPDATE=1 cargo test -p capi regenerates it");
     }
 }

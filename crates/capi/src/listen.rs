@@ -311,7 +311,7 @@ mod tests {
             let flags = if cloexec { libc::MSG_CMSG_CLOEXEC } else { 0 };
             let Message { len, fd, lost } = receive(there.as_raw_fd(), &mut bytes, flags).unwrap();
             assert_eq!((&bytes[..len], lost), (&b"name"[..], false));
-            let came = UnixStream::from(fd.expect("it came along"));
+            let came = UnixStream::from(fd.expect("a descriptor"));
             let flags = rustix::io::fcntl_getfd(&came).unwrap();
             assert_eq!(flags.contains(rustix::io::FdFlags::CLOEXEC), cloexec);
             came.set_nonblocking(true).unwrap();

@@ -51,12 +51,12 @@ pub(crate) fn check(wait: fn(c_int), fd: c_int) {
         let made = unsafe { libc::pthread_create(&raw mut thread, std::ptr::null(), body, argument) };
         assert_eq!(made, 0);
         std::thread::sleep(pause);
-        assert!(!task.is_left.load(Ordering::Relaxed), "it waits");
+        assert!(!task.is_left.load(Ordering::Relaxed), "the call is blocked");
         // SAFETY: it is not joined yet.
         assert_eq!(unsafe { libc::pthread_cancel(thread) }, 0);
         let start = Instant::now();
         while !task.is_left.load(Ordering::Relaxed) {
-            assert!(start.elapsed() < Duration::from_secs(30), "it goes on, cancelled after {pause:?}");
+            assert!(start.elapsed() < Duration::from_secs(30), "not cancelled after {pause:?}");
             std::thread::sleep(Duration::from_millis(1));
         }
         // SAFETY: as above.

@@ -111,7 +111,7 @@ mod tests {
         let mut len = room as socklen_t;
         // SAFETY: the buffer has 64 bytes, and `len` is less.
         unsafe { write(addr.parse().unwrap(), six, bytes.as_mut_ptr().cast(), &raw mut len) }.unwrap();
-        assert!(bytes[room..].iter().all(|byte| *byte == 0xee), "nothing beyond the room");
+        assert!(bytes[room..].iter().all(|byte| *byte == 0xee), "nothing beyond the buffer");
         (bytes[..room].to_vec(), len as usize)
     }
 

@@ -320,7 +320,7 @@ mod tests {
             let flags = SocketFlags::CLOEXEC;
             socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None).unwrap()
         };
-        assert_eq!(seam.ask(&Request::Labels).unwrap_err(), Errno::NETDOWN, "nobody is there");
+        assert_eq!(seam.ask(&Request::Labels).unwrap_err(), Errno::NETDOWN, "no server");
         let desk = socket();
         bind(&desk, &name).unwrap();
         // The system limits the queue's length and the bytes that one socket may send.
@@ -340,7 +340,7 @@ mod tests {
             // SAFETY: the thread is joined only below.
             unsafe { libc::pthread_kill(asking.as_pthread_t(), libc::SIGURG) };
         }
-        assert!(!asking.is_finished(), "it waits");
+        assert!(!asking.is_finished(), "the request is pending");
         let mut bytes = [0; super::super::REQUEST_BYTES_MAX];
         let question = loop {
             let message = scm_rights::receive(&desk, &mut bytes, true).unwrap();
@@ -362,7 +362,7 @@ mod tests {
             let id = u64::from(std::process::id());
             let name = Name { run, kind: Kind::Datagrams, six: false, id, local: end, remote: end };
             bind(&theirs, &SocketAddrUnix::new_abstract_name(&name.encode()).unwrap()).unwrap();
-            assert_eq!(Name::of(ours.as_fd()), Some(name), "it looks like one");
+            assert_eq!(Name::of(ours.as_fd()), Some(name), "a name of the same format");
             seam.name(ours.as_fd()).map(|name| name.run)
         };
         assert_eq!((known(7), known(8)), (Some(7), None));

@@ -156,7 +156,7 @@ mod tests {
         assert_eq!(
             DatagramHeader::decode(&DatagramHeader::Failed(0).encode()),
             None,
-            "a failure has its reason"
+            "a failure has an error"
         );
     }
 

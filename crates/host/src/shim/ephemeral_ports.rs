@@ -32,7 +32,7 @@ mod tests {
         let ports: Vec<u16> =
             (0..8).map(|turn| free(EPHEMERAL, b"secret", turn, |_| false).unwrap()).collect();
         assert!(ports.iter().all(|port| *port >= EPHEMERAL), "{ports:?}");
-        assert!(ports.windows(2).all(|two| two[0] != two[1]), "given back, it comes again late: {ports:?}");
+        assert!(ports.windows(2).all(|two| two[0] != two[1]), "reused at once: {ports:?}");
         assert!(ports.windows(2).any(|two| two[0].abs_diff(two[1]) > 1), "{ports:?}");
     }
 }

@@ -359,7 +359,7 @@ mod tests {
         assert_eq!((labels.level(first), labels.level(second)), (Some(1), Some(2)));
         assert_eq!(labels.level(id(LINES as u64 - 1, 1)), Some(3));
         board.begin(last);
-        assert_eq!((labels.level(first), labels.level(last)), (None, Some(7)), "they fall together");
+        assert_eq!((labels.level(first), labels.level(last)), (None, Some(7)), "they share a record");
         assert_eq!((labels.is_connected(first), labels.is_connected(second)), (None, Some(false)));
         board.connect(second, true);
         board.tell(second, 5, &[0; PRIVATE]);

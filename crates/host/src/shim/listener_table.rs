@@ -327,12 +327,12 @@ mod tests {
         listener.listen(3);
         let connection = || rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC).unwrap();
         while !listener.is_full() {
-            listener.hand_over([b'x'; LEN], connection()).expect("there is room for three more");
+            listener.hand_over([b'x'; LEN], connection()).expect("the queue has space for three");
         }
         shutdown(&theirs, Shutdown::Read).unwrap();
         listener.refill();
         assert_eq!(listener.waits(), 0);
         assert!(listener.hand_over([b'x'; LEN], connection()).is_err());
-        assert!(!listener.is_full(), "there is no room to wait for");
+        assert!(!listener.is_full(), "the queue was cleared");
     }
 }

@@ -139,7 +139,7 @@ mod tests {
         assert_eq!(source("192.0.2.1"), Some(ours[3]));
         assert_eq!(source("2001:db8:2::9"), Some(ours[2]));
         assert_eq!(source("2001:db8:3::9"), Some(ours[1]));
-        assert_eq!(source("2001:db8:2::2"), Some(ours[2]), "ourselves");
+        assert_eq!(source("2001:db8:2::2"), Some(ours[2]), "the stack itself");
         assert_eq!(Routes::default().source(ours[3]), None);
     }
 

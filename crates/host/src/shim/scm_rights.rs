@@ -53,7 +53,7 @@ fn send_with(
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     let fds = [fd];
-    assert!(control.push(SendAncillaryMessage::ScmRights(&fds)), "there is room for one descriptor");
+    assert!(control.push(SendAncillaryMessage::ScmRights(&fds)), "a buffer for one descriptor");
     let iov = [IoSlice::new(bytes)];
     match to {
         Some(to) => sendmsg_addr(socket, to, &iov, &mut control, flags)?,
@@ -116,12 +116,12 @@ mod tests {
         let mut bytes = [0; 16];
         let message = receive(&b, &mut bytes, true).unwrap();
         assert_eq!((&bytes[..message.len], message.lost), (&b"here"[..], false));
-        let mut passed = UnixStream::from(message.fd.expect("it came along"));
+        let mut passed = UnixStream::from(message.fd.expect("a descriptor"));
         passed.write_all(b"hello").unwrap();
         drop(passed);
         let mut text = String::new();
         kept.read_to_string(&mut text).unwrap();
-        assert_eq!(text, "hello", "and it is closed with its last copy");
+        assert_eq!(text, "hello", "the last copy is closed");
         drop(a);
         let end = receive(&b, &mut bytes, true).unwrap();
         assert_eq!((end.len, end.fd.is_none()), (0, true));

@@ -542,7 +542,7 @@ impl Outbox<'_> {
 
     /// Address of `len` bytes at offset `at`.
     fn bytes(&self, at: usize, len: usize) -> *mut u8 {
-        assert!(at + len <= BYTES, "{len} bytes at {at} are not in an outbox");
+        assert!(at + len <= BYTES, "{len} bytes at {at} are outside a send buffer");
         // SAFETY: they are inside this buffer.
         unsafe { self.start.add(DATA + at).as_ptr() }
     }

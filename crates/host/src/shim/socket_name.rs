@@ -54,7 +54,7 @@ impl Kind {
 
     fn letter(self) -> u8 {
         let known = Self::ALL.into_iter().find(|(kind, _)| *kind == self);
-        known.expect("every kind has its letter").1
+        known.expect("every kind has a letter").1
     }
 
     fn of_letter(letter: u8) -> Option<Self> {
@@ -81,7 +81,7 @@ impl Name {
             put_hex(&mut bytes, &mut at, &mapped(end.ip()).octets());
             put_hex(&mut bytes, &mut at, &end.port().to_be_bytes());
         }
-        assert_eq!(at, LEN, "a name is as long as it says");
+        assert_eq!(at, LEN, "a name has 107 bytes");
         bytes
     }
 

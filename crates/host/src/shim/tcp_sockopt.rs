@@ -149,7 +149,7 @@ mod tests {
         assert_eq!(of(libc::SOL_SOCKET, libc::SO_LINGER, [1, 5]), Some(TcpSockopt::ResetOnClose(false)));
         let idle = Some(TcpSockopt::KeepIdle(Span::from_secs(300)));
         assert_eq!(of(libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, [300, 0]), idle);
-        assert_eq!(of(libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, [0, 0]), None, "the kernel refuses it, too");
+        assert_eq!(of(libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, [0, 0]), None, "as the kernel refuses it");
         assert_eq!(
             of(libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, [0, 0]),
             Some(TcpSockopt::UserTimeout(None))

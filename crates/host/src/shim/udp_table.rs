@@ -252,7 +252,10 @@ mod tests {
         let (all, ids) = check(&[("10.0.0.1:53", PORT); 4], &[true; 4]);
         let peers = (1..200).map(|port| format!("10.0.0.9:{port}"));
         let taken: Vec<u64> = peers.map(|peer| taker(&all, "10.0.0.1:53", &peer).unwrap()).collect();
-        assert!(ids.iter().all(|id| taken.iter().filter(|taken| *taken == id).count() > 10), "each has some");
-        assert_eq!(taker(&all, "10.0.0.1:53", "10.0.0.9:1"), Some(taken[0]), "and keeps them");
+        assert!(
+            ids.iter().all(|id| taken.iter().filter(|taken| *taken == id).count() > 10),
+            "each socket has some peers"
+        );
+        assert_eq!(taker(&all, "10.0.0.1:53", "10.0.0.9:1"), Some(taken[0]), "a peer keeps its socket");
     }
 }

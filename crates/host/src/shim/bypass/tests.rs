@@ -143,7 +143,7 @@ fn the_library_decides_about_all_but_listeners_of_a_program_that_has_it() {
     assert!(processes.iter().all(|process| process.without.is_none()) && !Detector::wants_all(&processes));
     let sockets = world.sockets(false);
     assert!(sockets.iter().all(|socket| socket.listens));
-    assert_eq!(detector.judge(&sockets, &processes), [], "it may be on its way to the stack");
+    assert_eq!(detector.judge(&sockets, &processes), [], "it may be moving to the stack");
     let findings = detector.judge(&sockets, &processes);
     let listens = |addr: &str| (Protocol::Tcp, Use::Listens, addr.to_owned());
     assert_eq!(found(&findings), [listens("0.0.0.0:8080"), listens("[::]:8084")]);
@@ -161,6 +161,6 @@ fn sockets_of_other_processes_are_left_alone_and_looked_for_twice() {
         assert_eq!(detector.wants_owners(&sockets), wanted);
         assert_eq!(detector.judge(&sockets, &[]), []);
     }
-    assert!(!detector.wants_owners(&[]), "they are forgotten");
+    assert!(!detector.wants_owners(&[]), "closed sockets are forgotten");
     assert!(detector.wants_owners(&sockets));
 }

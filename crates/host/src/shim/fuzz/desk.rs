@@ -114,12 +114,12 @@ impl World {
         };
         let (answer, end) = world.ask(&Request::Outboxes)?;
         assert_eq!(answer, Some(Answer::Done));
-        world.file = scm_rights::receive_now(&end, &mut [0; 16]).ok()?.fd.expect("the file of the outboxes");
+        world.file = scm_rights::receive_now(&end, &mut [0; 16]).ok()?.fd.expect("the send buffers");
         world.outboxes = ShmSendBuffers::map(world.file.as_fd()).ok()?;
         let (answer, end) = world.ask(&Request::Labels)?;
         assert_eq!(answer, Some(Answer::Done));
-        let labels = scm_rights::receive_now(&end, &mut [0; 16]).ok()?.fd.expect("the file of the labels");
-        assert!(pwrite(&labels, &[1], 200).is_err(), "programs read labels and write none");
+        let labels = scm_rights::receive_now(&end, &mut [0; 16]).ok()?.fd.expect("the label table");
+        assert!(pwrite(&labels, &[1], 200).is_err(), "programs must not write labels");
         Some(world)
     }
 
@@ -320,7 +320,7 @@ impl World {
         let open = self.connects.len() + self.asked.len();
         let (answer, end) = self.ask_bytes(&request.encode(&SECRET), more)?;
         if self.connects.len() + self.asked.len() > open {
-            assert_eq!(answer, None, "{request:?} is the stack's to answer");
+            assert_eq!(answer, None, "{request:?} is answered by the stack");
             self.questions.push(end);
             self.questions.truncate(FILES_MAX);
             return Some(());
@@ -330,7 +330,7 @@ impl World {
         match request {
             Request::Bind { .. } | Request::Datagrams { .. } => {
                 let named = Name::of(end.as_fd());
-                assert_eq!(named.is_some(), done, "{request:?} has a name where it is ours");
+                assert_eq!(named.is_some(), done, "{request:?} has a name if it succeeded");
                 let ends = match request {
                     Request::Bind { .. } => &mut self.listeners,
                     _ => &mut self.mailboxes,
@@ -425,7 +425,7 @@ impl World {
                 let whole = (0..taken).all(|i| bytes[i] == wanted(i));
                 assert!(spoilt || whole, "the program's bytes, in order");
                 stream.read = stream.read.wrapping_add(taken as u32);
-                assert!(spoilt || stream.read <= stream.written, "bytes from nowhere");
+                assert!(spoilt || stream.read <= stream.written, "more bytes read than written");
             }
             Read::End | Read::Reset => stream.pipe = None,
             Read::Nothing => {}
@@ -542,8 +542,7 @@ impl World {
                 let mut bytes = vec![0; datagram_header::LEN + 65_600];
                 if let Ok((len @ 1.., _)) = recv(end, &mut bytes[..], RecvFlags::DONTWAIT) {
                     let head = &bytes[..len.min(datagram_header::LEN)];
-                    let envelope =
-                        DatagramHeader::decode(head).expect("what a program is told is an envelope");
+                    let envelope = DatagramHeader::decode(head).expect("a message to a program has a header");
                     if matches!(envelope, DatagramHeader::Peer(_)) {
                         let (rest, cut) = (&bytes[datagram_header::LEN..len.min(bytes.len())], 1200);
                         let whole =
@@ -625,9 +624,9 @@ impl World {
             }
         }
         let open: Vec<_> = self.listens.iter().filter(|(_, listens)| **listens).collect();
-        assert!(open.is_empty(), "nobody is left, and {open:?} are listened on");
+        assert!(open.is_empty(), "no program is left, and ports {open:?} are open");
         let mut happened = Vec::new();
-        assert!(!self.desk.poll(&mut happened), "nobody is left, and is told of: {happened:?}");
+        assert!(!self.desk.poll(&mut happened), "no program is left, and there are events: {happened:?}");
     }
 }
 

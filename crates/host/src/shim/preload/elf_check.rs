@@ -310,11 +310,11 @@ pub(in crate::shim) fn fuzz(bytes: &[u8]) {
 
     let memory = rustix::fs::memfd_create("fuzz", rustix::fs::MemfdFlags::CLOEXEC).expect("a descriptor");
     let mut file = std::fs::File::from(memory);
-    file.write_all(bytes).expect("there is memory");
+    file.write_all(bytes).expect("memory is left");
     let _ = interpreter(bytes);
     if let Ok(Some(elf)) = Elf::read(file) {
         let loader = elf.loader();
-        assert!(loader.is_none_or(|loader| loader.len() <= bytes.len()), "no loader from nowhere");
+        assert!(loader.is_none_or(|loader| loader.len() <= bytes.len()), "the loader's name is in the file");
         let _ = (elf.is_loadable(), elf.is_go(), elf.needs_library());
     }
 }

@@ -89,7 +89,7 @@ impl Request {
             Self::Outboxes => bytes.push(b'X'),
             Self::Interface => bytes.push(b'I'),
         }
-        assert!(bytes.len() <= REQUEST_BYTES_MAX, "a request has a bound");
+        assert!(bytes.len() <= REQUEST_BYTES_MAX, "a request has at most REQUEST_BYTES_MAX bytes");
         bytes
     }
 

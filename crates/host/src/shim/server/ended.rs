@@ -139,18 +139,18 @@ mod tests {
         let mut desk = SocketServer::open([10; 16]).expect("descriptors are left");
         let id = 3 << 32 | 1;
         desk.shared.board.begin(id);
-        assert_eq!((desk.error(id, Read), desk.stands(id)), (Answer::Done, Answer::Done), "it is open");
+        assert_eq!((desk.error(id, Read), desk.stands(id)), (Answer::Done, Answer::Done), "still open");
         desk.shared.board.end(id);
         assert_eq!(
             (desk.error(id, Read), desk.stands(id)),
             (refused(Errno::CONNRESET), refused(Errno::NOTCONN))
         );
-        assert_eq!(desk.error(id, Take), Answer::Done, "it was read");
+        assert_eq!(desk.error(id, Take), Answer::Done, "reported already");
         for id in 0..=ENDED_MAX as u64 {
             desk.ended(id << 13, CLEAN);
         }
         assert_eq!(desk.ended.ends.len(), ENDED_MAX);
-        assert_eq!(desk.error(0, Read), refused(Errno::CONNRESET), "the oldest is forgotten");
+        assert_eq!(desk.error(0, Read), refused(Errno::CONNRESET), "the oldest end is dropped");
         assert_eq!(desk.error(BETWEEN | 7, Read), Answer::Done);
     }
 }

@@ -167,7 +167,7 @@ impl SocketServer {
     /// # Errors
     /// [`AcceptError`]; the program does not see the connection.
     pub fn offer(&mut self, id: u64, local: SocketAddr, remote: SocketAddr) -> Result<ConnPair, AcceptError> {
-        assert!(id < MAILBOX, "connection {id} is called like a listener, or like a mailbox");
+        assert!(id < MAILBOX, "connection {id} has the number of a listener or a UDP socket");
         let stack = Stack { number: self.stack_of(id), of: self.watches.len() };
         let (run, watch) = (self.run, self.watches[stack.number].clone());
         let listener = self.listeners.taker(local, stack).ok_or(AcceptError::NoListener)?;

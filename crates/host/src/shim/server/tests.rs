@@ -33,7 +33,7 @@ impl World {
         let addrs = vec!["10.0.0.1".parse().unwrap(), "fd00::1".parse().unwrap()];
         let mut desk = SocketServer::open([secret; 16]).unwrap();
         desk.set_place(Routes { subnets: vec![(addrs[0], 24)], addrs, ..Routes::default() });
-        let seam = ShimClient::parse(&desk.variable()).expect("what the desk says is read");
+        let seam = ShimClient::parse(&desk.variable()).expect("a valid variable");
         Self { desk, seam }
     }
 
@@ -49,7 +49,7 @@ impl World {
         request: Request,
         stack: impl FnMut(&mut SocketServer, &SocketEvent),
     ) -> (Reply, Vec<SocketEvent>) {
-        self.while_polled(move |seam| seam.ask(&request).expect("the desk is there"), stack)
+        self.while_polled(move |seam| seam.ask(&request).expect("the server is alive"), stack)
     }
 
     /// Runs `ask` in a thread while the server is polled.
@@ -128,7 +128,7 @@ fn a_connection_reaches_the_program_and_bytes_pass_both_ways() {
     let (name, mut stream) = accept(&listener);
     world.desk.outboxes().accept(name.id);
     assert_eq!((name.id, name.local, name.remote), (7, end(HERE), end("10.0.0.9:4242")));
-    assert_eq!(Name::of(stream.as_fd()), Some(name), "the descriptor itself says so, too");
+    assert_eq!(Name::of(stream.as_fd()), Some(name), "the descriptor's peer has the same name");
     assert_eq!(pipe.write(b"request"), Wrote::Some(7));
     let mut bytes = [0; 32];
     assert_eq!(stream.read(&mut bytes).unwrap(), 7);
@@ -138,7 +138,7 @@ fn a_connection_reaches_the_program_and_bytes_pass_both_ways() {
     assert_eq!(world.poll(), [told]);
     assert_eq!(found(&mut pipe, &mut bytes), Read::Some(8));
     pipe.finish();
-    assert_eq!(stream.read(&mut bytes).unwrap(), 0, "the peer sends no more");
+    assert_eq!(stream.read(&mut bytes).unwrap(), 0, "end of stream");
     stream.write_all(b"late").unwrap();
     drop(stream);
     let told = SocketEvent::Pipe { id: 7, readable: true, writable: false, gone: true };
@@ -184,7 +184,7 @@ fn room_is_told_where_it_was_wanted() {
     assert_eq!(pipe.write(b"x"), Wrote::Full);
     assert_eq!(world.poll(), []);
     pipe.want_room(true);
-    assert_eq!(world.poll(), [], "there is none yet");
+    assert_eq!(world.poll(), [], "no space yet");
     let mut bytes = vec![0; written];
     stream.read_exact(&mut bytes).unwrap();
     let told = SocketEvent::Pipe { id: 1, readable: false, writable: true, gone: false };
@@ -276,12 +276,12 @@ fn a_program_that_leaves_no_room_for_its_answer_is_not_waited_for() {
         }
         let start = std::time::Instant::now();
         world.desk.serve(request, reply, &mut Vec::new());
-        assert!(start.elapsed() < patience, "it was waited for");
+        assert!(start.elapsed() < patience, "the server blocked");
         let mut bytes = [0; 16];
         let mut next = || scm_rights::receive(&theirs, &mut bytes, true).unwrap();
         (0..before).for_each(|_| assert_eq!(next().len, 6));
         let last = next();
-        assert_eq!((last.len, last.fd.is_none()), (0, true), "it hears no answer, and then nobody");
+        assert_eq!((last.len, last.fd.is_none()), (0, true), "no answer, then end of stream");
     }
 }
 
@@ -319,14 +319,14 @@ fn the_stack_is_asked_what_only_it_knows() {
     let (level, name) = (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE);
     world.ask(Request::Option { id, level, name, value: [100, 0] });
     let int = |value: i32| Ok(value.to_ne_bytes().to_vec());
-    assert_eq!(option(&mut world, id, level, name), (int(100), vec![]), "what it was told");
+    assert_eq!(option(&mut world, id, level, name), (int(100), vec![]), "the value set");
     let (told, happened) = option(&mut world, 9, level, name);
-    assert_eq!(told, int(7200), "nothing is left of it but what is usual");
+    assert_eq!(told, int(7200), "the default");
     assert!(matches!(happened[..], [SocketEvent::Asked { id: 9, .. }]), "{happened:?}");
     let (told, _) = option(&mut world, id, level, libc::TCP_INFO);
-    assert_eq!(told.map(|info| info[0]), Ok(10), "it listens");
+    assert_eq!(told.map(|info| info[0]), Ok(10), "the state LISTEN");
     let (told, _) = option(&mut world, id, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY);
-    assert_eq!(told, int(0), "it may speak both");
+    assert_eq!(told, int(0), "dual-stack");
     let (_, bound) = world.bind("10.0.0.1:81");
     let bound = Name::of(bound.as_fd()).unwrap().id;
     for (id, listens) in [(id, 1), (bound, 0)] {
@@ -365,7 +365,7 @@ fn data_may_come_with_a_syn_where_all_who_listen_have_asked_for_it() {
     assert_eq!(says(&mut world, listen(first)), told(5));
     assert_eq!(says(&mut world, ask(first, 7)), told(7));
     assert_eq!(option(&mut world, first, level, name).0, Ok(7_i32.to_ne_bytes().to_vec()));
-    assert_eq!(says(&mut world, listen(second)), told(0), "this one has not");
+    assert_eq!(says(&mut world, listen(second)), told(0), "the second listener has it off");
     assert_eq!(says(&mut world, ask(second, 3)), told(3));
     drop(other);
     let no = (Answer::No(Errno::INVAL.raw_os_error()), vec![]);
@@ -398,7 +398,7 @@ fn the_stack_is_told_hop_limits_of_listeners_while_all_that_share_a_port_agree()
     let five = [HopLimits { sent: 5, ..usual }, usual];
     assert_eq!(says(ttl(first, 5)), [[usual; 2]; 0], "it does not listen yet");
     assert_eq!(says(Request::Listen { id: first, backlog: 8 }), [five]);
-    assert_eq!(says(ttl(first, 5)), [[usual; 2]; 0], "that is known");
+    assert_eq!(says(ttl(first, 5)), [[usual; 2]; 0], "unchanged");
     assert_eq!(says(Request::Listen { id: second, backlog: 8 }), [[usual; 2]], "they differ");
     assert_eq!(says(ttl(second, 5)), [five]);
     assert_eq!(says(ttl(second, -1)), [[usual; 2]]);
@@ -416,7 +416,7 @@ fn connections_inherit_what_was_set_on_their_listener() {
     }
     let _pipe = world.desk.offer(9, end(HERE), end("10.0.0.9:1")).unwrap();
     let idle = TcpSockopt::KeepIdle(queueing::Span::from_secs(200));
-    assert_eq!(world.poll(), [SocketEvent::Set { id: 9, setting: idle }], "the latest of each kind");
+    assert_eq!(world.poll(), [SocketEvent::Set { id: 9, setting: idle }], "the last value of each option");
 }
 
 #[test]
@@ -425,7 +425,7 @@ fn a_program_reads_how_urgent_its_connections_are() {
     let listener = world.listener(HERE);
     let seam = world.seam;
     let labels = std::thread::scope(|scope| {
-        let asking = scope.spawn(move || seam.labels().expect("the desk is there"));
+        let asking = scope.spawn(move || seam.labels().expect("the server is alive"));
         while !asking.is_finished() {
             assert_eq!(world.poll(), []);
             std::thread::yield_now();
@@ -435,7 +435,7 @@ fn a_program_reads_how_urgent_its_connections_are() {
     let id = 5 << 32 | 1;
     let pipe = world.desk.offer(id, end(HERE), end("10.0.0.9:1")).unwrap();
     let (name, _stream) = accept(&listener);
-    assert_eq!(labels.level(name.id), Some(7), "nothing has come");
+    assert_eq!(labels.level(name.id), Some(7), "no data received");
     pipe.tell(2, &[9; label_table::PRIVATE]);
     assert_eq!((labels.level(name.id), labels.private(name.id)), (Some(2), Some([9; label_table::PRIVATE])));
     let (answer, _, happened) = world.ask(Request::Private { id, bytes: [4; label_table::PRIVATE] });
@@ -499,7 +499,7 @@ fn rules_of_a_listeners_own_are_taken_before_it_listens() {
     assert_eq!(give(&mut world, RULES), Ok(None));
     assert!(world.desk.classifier(80).is_some() && world.desk.classifier(81).is_none());
     world.ask(Request::Listen { id, backlog: 4 });
-    assert_eq!(give(&mut world, RULES), Err(Errno::ISCONN), "the stack was told already");
+    assert_eq!(give(&mut world, RULES), Err(Errno::ISCONN), "it listens already");
     drop(end);
     soon(|| {
         world.poll();
@@ -529,23 +529,23 @@ fn what_is_in_the_outbox_comes_before_what_is_in_the_pair() {
     };
     outboxes.accept(name.id);
     assert!(put(b"one "));
-    assert_eq!(read(&mut pipe), b"one ", "without a look into the pair");
+    assert_eq!(read(&mut pipe), b"one ", "the pair is not read");
     assert!(put(b"two "));
     stream.write_all(b"three ").unwrap();
-    assert_eq!(read(&mut pipe), b"two ", "nobody has told of the pair");
-    assert!(put(b"four "), "somebody who has not looked whether the pair is empty");
+    assert_eq!(read(&mut pipe), b"two ", "no event for the pair");
+    assert!(put(b"four "), "by a writer that does not check the pair");
     pipe.arrived(false);
     assert_eq!(read(&mut pipe), b"four three ");
-    assert!(put(b"five "), "and all was found");
+    assert!(put(b"five "), "the pair was read to its end");
     stream.write_all(b"six").unwrap();
     drop(stream);
     let told = SocketEvent::Pipe { id: 7, readable: true, writable: false, gone: true };
     soon(|| world.poll().contains(&told));
     pipe.arrived(true);
     assert_eq!(read(&mut pipe), b"five six");
-    assert_eq!(pipe.read(&mut [0; 8]), Read::End, "without being told once more");
-    assert!(!put(b"more"), "it takes no more");
+    assert_eq!(pipe.read(&mut [0; 8]), Read::End, "without another event");
+    assert!(!put(b"more"), "the stream has ended");
     let again = world.desk.offer(7 + (1 << 32), end(HERE), end("10.0.0.9:2")).unwrap();
     drop(again);
-    assert!(!outboxes.put(7 + (1 << 32), std::iter::once(&b"lost"[..]), || true), "nobody would read it");
+    assert!(!outboxes.put(7 + (1 << 32), std::iter::once(&b"lost"[..]), || true), "the connection has ended");
 }

@@ -48,7 +48,7 @@ fn marks_are_of_one_connection_and_go_with_it() {
         program.set_more(one, true);
         assert_eq!((stack.is_accepted(next), stack.take_more(next)), (false, false));
         assert_eq!((stack.is_accepted(one), stack.take_more(one)), (true, true));
-        assert_eq!((stack.is_accepted(one), stack.take_more(one)), (true, false), "it was told");
+        assert_eq!((stack.is_accepted(one), stack.take_more(one)), (true, false), "reported once");
         program.set_more(one, true);
         program.set_more(one, false);
         assert!(!stack.take_more(one));
@@ -56,7 +56,7 @@ fn marks_are_of_one_connection_and_go_with_it() {
     let without = id(OUTBOXES as u64, 0);
     stack.begin(without);
     program.set_more(without, true);
-    assert_eq!((stack.is_accepted(without), stack.take_more(without)), (true, false), "it has none");
+    assert_eq!((stack.is_accepted(without), stack.take_more(without)), (true, false), "no send buffer");
     assert!(stack.sleep(0) && !stack.written(0, |_| ()), "nothing was written");
 }
 
@@ -77,7 +77,7 @@ fn each_stack_hears_of_its_own_connections_that_were_written_to() {
             assert!(!stack.sleep(nth), "something was written");
             assert_eq!(stack.written(nth, |id| heard.push(id)), !wanted.is_empty());
             assert_eq!(heard, wanted);
-            assert!(!stack.written(nth, |_| panic!("it was told")));
+            assert!(!stack.written(nth, |_| panic!("reported once")));
             heard.iter().for_each(|&id| assert_eq!(taken(&stack, id), id.to_ne_bytes()));
             assert!(stack.sleep(nth));
         }
@@ -106,7 +106,7 @@ fn a_message_has_room_or_takes_the_pair() {
     assert!(program.put(conn, [&b""[..], &most[..]].into_iter(), || true));
     assert!(!program.put(conn, once(&b"a"[..]), || true));
     assert_eq!(taken(&stack, conn), most);
-    assert!(program.put(conn, once(&most[..]), || true), "an empty one has room again");
+    assert!(program.put(conn, once(&most[..]), || true), "an empty buffer has space");
 }
 
 #[test]
@@ -135,7 +135,7 @@ fn memory_of_what_was_taken_is_given_back_where_there_is_much_of_it() {
     assert!(program.put(conn, once(&most[..]), || true));
     stack.relieve(conn);
     stack.relieve(id(0, 1));
-    assert_eq!(taken(&stack, conn), most, "nor is it for who had it before");
+    assert_eq!(taken(&stack, conn), most, "an earlier connection must not read it");
 }
 
 #[test]
@@ -161,9 +161,9 @@ fn no_memory_goes_back_under_who_writes() {
     });
     assert!(program.put(conn, pieces, || true));
     assert_eq!(asked.get(), 4);
-    assert!(taken(&stack, conn) == most, "some of it is zero");
+    assert!(taken(&stack, conn) == most, "some bytes are zero");
     stack.relieve(conn);
-    assert!(program.put(conn, once(&most[..]), || true), "it is open as it was");
+    assert!(program.put(conn, once(&most[..]), || true), "still open");
     assert!(taken(&stack, conn) == most);
 }
 
@@ -175,16 +175,16 @@ fn who_has_woken_a_stack_says_so_once_for_each_sleep() {
     stack.open(conn);
     assert_eq!(program.asleep(conn), None);
     assert!(stack.sleep(0));
-    let first = program.asleep(conn).expect("it sleeps");
-    assert!(!program.put(conn, once(&b"a"[..]), || true), "nobody would wake it");
+    let first = program.asleep(conn).expect("asleep");
+    assert!(!program.put(conn, once(&b"a"[..]), || true), "the stack sleeps");
     program.woken(conn, first);
-    assert!(program.put(conn, once(&b"a"[..]), || true), "somebody has");
+    assert!(program.put(conn, once(&b"a"[..]), || true), "it was woken");
     stack.wake(0);
-    assert!(!stack.sleep(0), "what was written meanwhile is to be looked at");
+    assert!(!stack.sleep(0), "there are new writes");
     assert!(stack.written(0, |id| assert_eq!(id, conn)));
     assert!(stack.sleep(0));
     program.woken(conn, first);
-    assert!(program.asleep(conn).is_some(), "that was another sleep");
+    assert!(program.asleep(conn).is_some(), "an earlier sleep");
 }
 
 #[test]
@@ -211,7 +211,7 @@ fn a_program_maps_a_chunk_of_the_file_for_each_connection_beyond_the_last() {
     let put = [first, last, next].map(|conn| program.put(conn, once(&b"a"[..]), || true));
     assert_eq!(put, [true, true, false]);
     assert_eq!([first, last, next].map(|conn| taken(&stack, conn).len()), [1, 1, 0]);
-    assert!(program.is_reached(id(OUTBOXES as u64, 1)), "there is none to map");
+    assert!(program.is_reached(id(OUTBOXES as u64, 1)), "nothing to map");
 }
 
 /// Mappings of the file in `/proc/self/smaps`: size in KiB, and flags.
@@ -276,7 +276,7 @@ fn a_lock_of_a_process_that_was_killed_is_broken_for_the_next_connection() {
         });
     });
     assert_eq!(killed & 0x7f, libc::SIGKILL);
-    assert!(!program.put(conn(1), once(&b"a"[..]), || true), "the lock is the child's");
+    assert!(!program.put(conn(1), once(&b"a"[..]), || true), "the child holds the lock");
     stack.end(conn(1));
     stack.begin(conn(2));
     stack.open(conn(2));
@@ -350,7 +350,7 @@ fn a_process_that_locks_its_memory_or_may_have_little_has_of_it_what_it_touches(
         program.reach(file.as_fd(), conn).unwrap();
         let _labels = LabelReader::map(board.file()).unwrap();
         assert!(locked() < locks + 512, "{} KiB, and {locks} before", locked());
-        assert!(blocks() - before <= 4 * (PAGE as i64 / 512), "pages that nobody has touched");
+        assert!(blocks() - before <= 4 * (PAGE as i64 / 512), "untouched pages are populated");
         assert!(program.put(conn, once(&b"a"[..]), || true));
         let limit = libc::rlimit { rlim_cur: 64 << 20, rlim_max: 64 << 20 };
         // SAFETY: the limit lives through the call.

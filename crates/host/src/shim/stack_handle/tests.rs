@@ -45,7 +45,7 @@ impl World {
     fn ask(&mut self, request: Request) -> (Reply, [Vec<SocketEvent>; 2]) {
         let (seam, mut told) = (self.seam, [Vec::new(), Vec::new()]);
         let asked = std::thread::scope(|scope| {
-            let asking = scope.spawn(move || seam.ask(&request).expect("the desk is there"));
+            let asking = scope.spawn(move || seam.ask(&request).expect("the server is alive"));
             while !asking.is_finished() {
                 self.poll(&mut told);
                 std::thread::yield_now();
@@ -148,7 +148,7 @@ fn who_listens_is_known_before_a_frame_that_follows_is_looked_at() {
     let mut first = Vec::new();
     std::thread::scope(|scope| {
         let asking =
-            scope.spawn(move || seam.ask(&Request::Listen { id, backlog: 8 }).expect("the desk is there"));
+            scope.spawn(move || seam.ask(&Request::Listen { id, backlog: 8 }).expect("the server is alive"));
         while !asking.is_finished() {
             world.windows[0].poll(&mut first);
             std::thread::yield_now();
@@ -200,19 +200,19 @@ fn opener(world: &mut World, from: u64, to: &str) -> usize {
     };
     let (seam, mut opener) = (world.seam, None);
     std::thread::scope(|scope| {
-        let asking = scope.spawn(move || seam.ask(&request).expect("the desk is there"));
+        let asking = scope.spawn(move || seam.ask(&request).expect("the server is alive"));
         while !asking.is_finished() {
             for (stack, told) in world.told().into_iter().enumerate() {
                 for what in told {
                     let SocketEvent::Connect { call, .. } = what else { panic!("{what:?}") };
-                    assert_eq!(opener.replace(stack), None, "one is asked");
+                    assert_eq!(opener.replace(stack), None, "one stack receives it");
                     world.windows[stack].refuse_opening(call, Errno::ADDRNOTAVAIL);
                 }
             }
             std::thread::yield_now();
         }
     });
-    opener.expect("one is asked")
+    opener.expect("one stack receives it")
 }
 
 #[test]

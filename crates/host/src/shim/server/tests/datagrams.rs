@@ -31,7 +31,7 @@ impl Socket {
     /// Ancillary data of the next datagram.
     fn told(&self) -> Cmsg {
         let mut bytes = [0; 2000];
-        recv(&self.0, &mut bytes[..], RecvFlags::DONTWAIT).expect("something came");
+        recv(&self.0, &mut bytes[..], RecvFlags::DONTWAIT).expect("a datagram");
         Cmsg::decode(bytes.first_chunk().unwrap())
     }
 
@@ -95,7 +95,7 @@ impl World {
     fn ends(&mut self, socket: &Socket) -> (SocketAddr, Option<SocketAddr>) {
         let (seam, id) = (self.seam, socket.1);
         std::thread::scope(|scope| {
-            let asking = scope.spawn(move || seam.ends(id).expect("the desk is there"));
+            let asking = scope.spawn(move || seam.ends(id).expect("the server is alive"));
             while !asking.is_finished() {
                 self.desk.poll(&mut Vec::new());
                 std::thread::yield_now();
@@ -139,7 +139,7 @@ fn a_socket_is_ours_by_its_address_or_by_whom_its_first_datagram_is_for() {
         assert_eq!(world.wants(addr, ALONE, None, false).0, Answer::NotOurs, "{addr}");
     }
     assert_eq!(world.wants("0.0.0.0:0", ALONE, Some("192.0.2.1:7"), true).0, Answer::NotOurs);
-    assert_eq!(world.wants("10.0.0.1:0", ALONE, Some(PEER), true).0, Answer::NotOurs, "it has an address");
+    assert_eq!(world.wants("10.0.0.1:0", ALONE, Some(PEER), true).0, Answer::NotOurs, "the socket is bound");
     let socket = world.socket("0.0.0.0:53", ALONE);
     assert_eq!(world.wants(MAIL, ALONE, None, false).0, no(Errno::ADDRINUSE));
     assert_eq!(world.ends(&socket), (end("0.0.0.0:53"), None));
@@ -167,7 +167,7 @@ fn who_is_connected_hears_its_peer_alone() {
     assert_eq!(world.aim(&client, Some("192.0.2.1:7")), no(Errno::NETUNREACH));
     assert_eq!(world.aim(&client, None), Answer::Done);
     assert_eq!(world.ends(&client), (end("0.0.0.0:53"), None));
-    assert_eq!(world.deliver(PEER, b"x"), Delivered::To(client.1), "the newest has what is everybody's");
+    assert_eq!(world.deliver(PEER, b"x"), Delivered::To(client.1), "the newest matches");
     client.get();
     client.get();
     client.send(DatagramHeader::Connected, b"to whom?");
@@ -182,11 +182,11 @@ fn who_is_full_says_when_there_is_room() {
     let (level, name) = (libc::SOL_SOCKET, libc::SO_RCVBUF);
     let set = |value| Request::Option { id: socket.1, level, name, value: [value, 0] };
     assert_eq!(world.ask(set(5000)).0, Answer::Done);
-    assert_eq!(world.deliver(PEER, &[b'x'; 30_000]), Delivered::Lost, "it will never fit");
+    assert_eq!(world.deliver(PEER, &[b'x'; 30_000]), Delivered::Lost, "larger than the buffer");
     let given = (0..1000).take_while(|_| world.deliver(PEER, b"x") == Delivered::To(socket.1)).count();
     assert!((1..100).contains(&given), "{given} of some ten");
     assert_eq!(world.deliver(PEER, b"x"), Delivered::Full);
-    assert_eq!(world.poll(), [], "there is none yet");
+    assert_eq!(world.poll(), [], "no space yet");
     while socket.get().is_some() {}
     assert_eq!(world.poll(), [SocketEvent::DatagramWritable(53)]);
     assert_eq!(world.deliver(PEER, b"x"), Delivered::To(socket.1));
@@ -292,7 +292,7 @@ fn a_socket_is_told_our_end_where_it_asks_and_says_from_which_it_sends() {
         assert_eq!(
             world.letter(&socket).0,
             QueuedDatagram::Settled(Delivered::Nobody),
-            "{from} is not ours, or not of its family"
+            "{from} is no address of the stack, or of another family"
         );
         assert_eq!(socket.get(), Some((DatagramHeader::Failed(libc::EINVAL as u16), vec![])));
     }
@@ -414,7 +414,7 @@ fn datagrams_are_handed_over_at_once_to_a_socket_that_takes_them_so() {
             while socket.get().is_some() {}
         }
     }
-    assert!(!world.desk.merges(54), "there is nobody");
+    assert!(!world.desk.merges(54), "no socket");
 }
 
 /// The socket's buffer may be smaller than the merged datagrams.
@@ -447,9 +447,7 @@ fn a_socket_that_probes_for_the_mtu_sends_nothing_that_may_be_cut() {
         // Options of IPv4 do not apply to IPv6.
         for (to, expected) in [(PEER, expected), ("[fd00::9]:7", false)] {
             socket.say(to, Cmsg::default(), b"x");
-            let QueuedDatagram::Out { whole, .. } = world.letter(&socket).0 else {
-                panic!("it goes to a peer")
-            };
+            let QueuedDatagram::Out { whole, .. } = world.letter(&socket).0 else { panic!("sent to a peer") };
             assert_eq!(whole, expected, "{to}");
         }
     }
@@ -458,7 +456,7 @@ fn a_socket_that_probes_for_the_mtu_sends_nothing_that_may_be_cut() {
     assert_eq!(world.ask(request).0, Answer::Done);
     for (to, expected) in [(PEER, false), ("[fd00::9]:7", true)] {
         socket.say(to, Cmsg::default(), b"x");
-        let QueuedDatagram::Out { whole, .. } = world.letter(&socket).0 else { panic!("it goes to a peer") };
+        let QueuedDatagram::Out { whole, .. } = world.letter(&socket).0 else { panic!("sent to a peer") };
         assert_eq!(whole, expected, "{to}");
     }
 }

@@ -38,7 +38,7 @@ fn what_comes_to_the_kernels_addresses_is_accepted_in_the_same_line() {
     let pipe = world.desk.offer(7, end(&format!("10.0.0.1:{}", at.port())), end("10.0.0.9:4242")).unwrap();
     let mut client = TcpStream::connect(at).unwrap();
     let (first, _ours) = accept(&listener);
-    assert_eq!(first.id, 7, "who came first");
+    assert_eq!(first.id, 7, "the first connection");
     drop(pipe);
 
     let mut bytes = [0; super::super::super::socket_name::LEN];
@@ -48,10 +48,10 @@ fn what_comes_to_the_kernels_addresses_is_accepted_in_the_same_line() {
         second = scm_rights::receive(&listener, &mut bytes, true).ok();
         second.is_some()
     });
-    let name = Name::decode(&bytes).expect("it is said who comes");
+    let name = Name::decode(&bytes).expect("the peer's name");
     assert_eq!(name.remote, client.local_addr().unwrap());
     let fd = second.unwrap().fd.expect("with its descriptor");
-    assert_eq!(Name::of(fd.as_fd()), None, "it is the kernel's");
+    assert_eq!(Name::of(fd.as_fd()), None, "a kernel connection");
     // As the library does on accept: until then closing resets, as in an accept queue.
     assert_eq!(socket_linger(&fd).unwrap(), Some(std::time::Duration::ZERO));
     set_socket_linger(&fd, None).unwrap();
@@ -136,7 +136,7 @@ fn where_the_kernels_addresses_are_not_to_be_had_that_is_told() {
     });
     listens(&mut world, &listener, 4);
     world.desk.offer(7, end(HERE), end("10.0.0.9:4242")).unwrap();
-    assert_eq!(accept(&listener).0.id, 7, "ours is served");
+    assert_eq!(accept(&listener).0.id, 7, "the stack's listener works");
 }
 
 /// A UDP socket bound to all addresses, whose kernel socket is passed on; and its address in the
@@ -199,16 +199,17 @@ fn datagrams_come_by_the_kernels_addresses_and_go_where_the_device_does_not_lead
     client.send_to(b"question", at).unwrap();
     assert_eq!(hears(&mut world, &end), (here, b"question".to_vec()));
     says(&end, DatagramHeader::Peer(here), b"answer");
-    assert_eq!(world.desk.letter(id, 7, &mut bytes), QueuedDatagram::Elsewhere, "the kernel has it");
+    assert_eq!(world.desk.letter(id, 7, &mut bytes), QueuedDatagram::Elsewhere, "sent by the kernel socket");
     assert_eq!(client.recv(&mut bytes).map(|len| bytes[..len].to_vec()).unwrap(), b"answer");
     // The stack routes to this destination.
     says(&end, DatagramHeader::Peer("10.0.0.9:53".parse().unwrap()), b"out");
     assert!(matches!(world.desk.letter(id, 7, &mut bytes), QueuedDatagram::Out { len: 3, .. }));
     let broadcast = Request::Option { id, level: libc::SOL_SOCKET, name: libc::SO_BROADCAST, value: [1, 0] };
-    assert_eq!(world.ask(broadcast).0, Answer::Done, "the kernel does it");
+    assert_eq!(world.ask(broadcast).0, Answer::Done, "set on the kernel socket");
     let ttl = Request::Option { id, level: libc::IPPROTO_IP, name: libc::IP_TTL, value: [7, 0] };
     assert_eq!(world.ask(ttl).0, Answer::Done);
-    let half = world.desk.mailboxes.get(id).and_then(|mailbox| mailbox.half.as_ref()).expect("it has one");
+    let half =
+        world.desk.mailboxes.get(id).and_then(|mailbox| mailbox.half.as_ref()).expect("a kernel socket");
     assert_eq!(rustix::net::sockopt::ip_ttl(half), Ok(7));
     says(&end, DatagramHeader::Peer("10.0.0.9:53".parse().unwrap()), b"out");
     assert!(matches!(world.desk.letter(id, 7, &mut bytes), QueuedDatagram::Out { hops: 7, .. }));
@@ -250,14 +251,14 @@ fn what_became_of_datagrams_is_not_told_over_and_over() {
     let (end, id, _) = mailbox_with(&mut world, half);
     let closed = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let mut bytes = [0; 100];
-    assert_eq!(world.desk.letter(id, 7, &mut bytes), QueuedDatagram::Elsewhere, "the half");
+    assert_eq!(world.desk.letter(id, 7, &mut bytes), QueuedDatagram::Elsewhere, "the kernel socket");
     let mut to_nobody = |world: &mut World| {
         says(&end, DatagramHeader::Peer(closed), b"anybody?");
         (0..3).for_each(|_| drop(world.poll()));
         assert_eq!(world.desk.letter(id, 7, &mut bytes), QueuedDatagram::Elsewhere);
     };
     to_nobody(&mut world);
-    assert!(!world.is_told(), "what it wanted before it was ours does not hold");
+    assert!(!world.is_told(), "IP_RECVERR is cleared");
     // Another process that still has the socket enables it again.
     wants_errors();
     to_nobody(&mut world);
@@ -314,7 +315,7 @@ fn a_socket_has_one_half_and_that_is_for_datagrams() {
     assert_eq!(world.desk.refused().collect::<Vec<_>>(), [(Refusal::Malformed, 1)]);
     let client = UdpSocket::bind("127.0.0.1:0").unwrap();
     client.send_to(b"question", at).unwrap();
-    assert_eq!(hears(&mut world, &end).1, b"question", "the first is heard");
+    assert_eq!(hears(&mut world, &end).1, b"question", "the first kernel socket stays");
 
     let request = Request::Datagrams {
         addr: SocketAddr::from((Ipv4Addr::UNSPECIFIED, second.local_addr().unwrap().port())),

@@ -47,7 +47,7 @@ impl World {
         });
         assert_eq!(asked.answer, Answer::Done);
         let theirs = asked.brought.take().expect("the connection comes with the answer");
-        (pipe.expect("the stack was asked"), theirs, asked)
+        (pipe.expect("the stack received the request"), theirs, asked)
     }
 
     fn stands(&mut self) -> Answer {
@@ -72,7 +72,7 @@ fn a_connection_is_writable_once_its_handshake_is_complete() {
     world.desk.opened(7, &mut pipe);
     assert_eq!((ready(&theirs), world.stands()), (PollFlags::OUT, Answer::Done));
     let much = vec![b'x'; 100_000];
-    assert_eq!(stream.write(&much).unwrap(), much.len(), "there is as much room as ever");
+    assert_eq!(stream.write(&much).unwrap(), much.len(), "the buffer has its full size");
     let mut bytes = vec![0; much.len()];
     let mut got = 0;
     while let Read::Some(len) = found(&mut pipe, &mut bytes[got..]) {
@@ -81,7 +81,7 @@ fn a_connection_is_writable_once_its_handshake_is_complete() {
             break;
         }
     }
-    assert!(bytes == much, "and nothing before it");
+    assert!(bytes == much, "no padding");
     drop((theirs, stream));
     soon(|| found(&mut pipe, &mut [0; 8]) == Read::End);
 }
@@ -94,7 +94,7 @@ fn a_connection_that_could_not_be_opened_is_an_error_with_its_reason() {
     drop(pipe);
     soon(|| ready(&theirs).contains(PollFlags::ERR | PollFlags::OUT | PollFlags::IN));
     assert_eq!(world.stands(), no(Errno::CONNREFUSED));
-    assert!(Name::of(theirs.as_fd()).is_some(), "it still says what it was");
+    assert!(Name::of(theirs.as_fd()).is_some(), "the name stays");
 }
 
 #[test]
@@ -111,7 +111,7 @@ fn who_waits_is_told_the_outcome() {
     assert_eq!(asked.outcome(None), Ok(no(Errno::TIMEDOUT)));
     let (_, _theirs, asked) = world.opening(true);
     drop(world);
-    assert_eq!(asked.outcome(None), Err(Errno::NETDOWN), "nobody is there any more");
+    assert_eq!(asked.outcome(None), Err(Errno::NETDOWN), "the server is gone");
 }
 
 #[test]
@@ -201,7 +201,7 @@ fn programs_connect_to_each_other_without_a_wire() {
     let opened = Name::of(ours.as_fd()).unwrap();
     assert_eq!((opened.kind, accepted.kind), (Kind::Opened, Kind::Connection));
     assert_eq!((opened.local, opened.remote), (accepted.remote, accepted.local));
-    assert_eq!(Name::of(theirs.as_fd()), Some(accepted), "each end says what it is");
+    assert_eq!(Name::of(theirs.as_fd()), Some(accepted), "the peer has the same name");
     ours.write_all(b"hello").unwrap();
     let mut bytes = [0; 5];
     theirs.read_exact(&mut bytes).unwrap();
@@ -226,7 +226,7 @@ fn a_program_that_is_gone_before_its_handshake_is_complete_is_noticed_after_a_wh
     let (_pipe, theirs, _asked) = world.opening(false);
     let is_gone = |what: &SocketEvent| matches!(what, SocketEvent::Pipe { id: 7, gone: true, .. });
     drop(theirs);
-    assert!(!world.poll().iter().any(is_gone), "its end is kept");
+    assert!(!world.poll().iter().any(is_gone), "the server keeps a copy");
     world.desk.openings.let_go(|| std::time::Instant::now() + KEPT);
     soon(|| world.poll().iter().any(is_gone));
 }
@@ -242,5 +242,5 @@ fn a_handshake_that_takes_a_while_ends_as_others_do() {
     UnixStream::from(theirs).write_all(b"hello").unwrap();
     let mut bytes = [0; 8];
     assert_eq!(found(&mut pipe, &mut bytes), Read::Some(5));
-    assert_eq!(&bytes[..5], b"hello", "and nothing before it");
+    assert_eq!(&bytes[..5], b"hello", "no padding");
 }

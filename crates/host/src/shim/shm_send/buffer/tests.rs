@@ -89,8 +89,8 @@ fn taken(memory: &impl Memory, most: usize) -> Vec<u8> {
 
 fn opened() -> Plain {
     let memory = Plain::default();
-    assert!(begin(&memory, MINE, |_| panic!("nobody has the lock")));
-    assert!(!write(&memory, MINE, b"a", true), "it is closed at first");
+    assert!(begin(&memory, MINE, |_| panic!("the lock is free")));
+    assert!(!write(&memory, MINE, b"a", true), "closed at first");
     open(&memory);
     memory
 }
@@ -109,7 +109,7 @@ proptest! {
                     queue.extend(bytes);
                     next = next.wrapping_add(len as u8);
                 } else {
-                    prop_assert!(len + queue.len() > 0 && len > 0, "an empty one has room");
+                    prop_assert!(len + queue.len() > 0 && len > 0, "an empty buffer has space");
                     prop_assert!(len > 4 || !queue.is_empty());
                 }
             } else {
@@ -136,21 +136,21 @@ proptest! {
 #[test]
 fn in_doubt_a_message_takes_the_other_way() {
     let memory = opened();
-    assert!(!write(&memory, MINE, b"a", false), "something is on the other way");
-    assert!(!write(&memory, MINE + 1, b"a", true), "it is another's");
+    assert!(!write(&memory, MINE, b"a", false), "the pair is not empty");
+    assert!(!write(&memory, MINE + 1, b"a", true), "another generation");
     assert!(memory.lock(PROCESS));
-    assert!(!write(&memory, MINE, b"a", true), "somebody writes");
+    assert!(!write(&memory, MINE, b"a", true), "the lock is taken");
     assert!(memory.unlock(PROCESS));
     memory.asleep.set(true);
     assert!(!write(&memory, MINE, b"a", true), "the stack sleeps");
     memory.asleep.set(false);
     assert!(write(&memory, MINE, b"ab", true) && memory.noted.get());
     close(&memory);
-    assert!(!write(&memory, MINE, b"c", true), "it is closed");
-    assert_eq!(taken(&memory, 8), b"ab", "and what was written before is there");
+    assert!(!write(&memory, MINE, b"c", true), "closed");
+    assert_eq!(taken(&memory, 8), b"ab", "earlier bytes can be read");
     assert!(begin(&memory, MINE + 1, |_| false));
     open(&memory);
-    assert!(!write(&memory, MINE, b"c", true), "it is another's by now");
+    assert!(!write(&memory, MINE, b"c", true), "another generation by now");
     assert_eq!(taken(&memory, 8), b"");
     assert!(write(&memory, MINE + 1, b"d", true));
 }
@@ -159,7 +159,7 @@ fn in_doubt_a_message_takes_the_other_way() {
 fn a_lock_is_broken_for_the_next_connection_only_when_its_process_is_gone() {
     let memory = opened();
     assert!(memory.lock(PROCESS));
-    assert!(!begin(&memory, MINE + 1, |holder| holder != PROCESS), "it may copy yet");
+    assert!(!begin(&memory, MINE + 1, |holder| holder != PROCESS), "the process may still copy");
     assert_eq!(memory.holder(), PROCESS);
     assert!(begin(&memory, MINE + 2, |holder| holder == PROCESS));
     open(&memory);
@@ -176,11 +176,11 @@ fn memory_goes_back_while_nobody_writes_and_there_is_nothing_to_take() {
         given
     };
     assert!(goes());
-    assert!(write(&memory, MINE, b"a", true), "it is open as it was");
-    assert!(!goes(), "there is something");
+    assert!(write(&memory, MINE, b"a", true), "still open");
+    assert!(!goes(), "not empty");
     assert_eq!(taken(&memory, 8), b"a");
     assert!(memory.lock(PROCESS));
-    assert!(!goes(), "somebody writes");
+    assert!(!goes(), "the lock is taken");
     assert!(memory.unlock(PROCESS));
     assert!(goes());
 }
