@@ -79,7 +79,7 @@ int greenwave_set_priority(int fd, int priority);
  Copies connection `fd`'s private bytes to `bytes`. Returns 0, or -1 and errno.
 
  # Safety
- `bytes` has room for `GREENWAVE_PRIVATE` bytes.
+ `bytes` has space for `GREENWAVE_PRIVATE` bytes.
  */
 int greenwave_private_read(int fd, uint8_t *bytes);
 
@@ -107,7 +107,7 @@ int greenwave_flow(int fd, struct GreenwaveFlow *flow);
  cut to `why_len` bytes with the NUL.
 
  # Safety
- `policy` ends with NUL; `why` has room for `why_len` bytes, or is null.
+ `policy` ends with NUL; `why` has space for `why_len` bytes, or is null.
  */
 int greenwave_classify(int fd, const char *policy, char *why, size_t why_len);
 
@@ -124,7 +124,7 @@ int greenwave_watch(int epfd, int fd, uint32_t events);
  milliseconds (-1: no timeout), or -1 and errno.
 
  # Safety
- `events` has room for `max` events.
+ `events` has space for `max` events.
  */
 int greenwave_wait(int epfd, struct GreenwaveEvent *events, int max, int timeout, uint32_t levels);
 

@@ -79,7 +79,7 @@ pub extern "C" fn greenwave_set_priority(fd: c_int, priority: c_int) -> c_int {
 /// Copies connection `fd`'s private bytes to `bytes`. Returns 0, or -1 and errno.
 ///
 /// # Safety
-/// `bytes` has room for `GREENWAVE_PRIVATE` bytes.
+/// `bytes` has space for `GREENWAVE_PRIVATE` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn greenwave_private_read(fd: c_int, bytes: *mut u8) -> c_int {
     let private = connection(fd).and_then(|name| label::get(&name, PRIVATE_BYTES));
@@ -139,7 +139,7 @@ pub unsafe extern "C" fn greenwave_flow(fd: c_int, flow: *mut GreenwaveFlow) -> 
 /// cut to `why_len` bytes with the NUL.
 ///
 /// # Safety
-/// `policy` ends with NUL; `why` has room for `why_len` bytes, or is null.
+/// `policy` ends with NUL; `why` has space for `why_len` bytes, or is null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn greenwave_classify(
     fd: c_int,

@@ -71,13 +71,12 @@ pub unsafe extern "C" fn bind(fd: c_int, addr: *const sockaddr, len: socklen_t) 
     next!(bind(fd, addr, len) as Real)
 }
 
-/// Reports the cookie of the kernel socket `fd` to the socket server if it is `bound`. Otherwise
-/// requests the error, if another process's socket of this cookie is bound at the stack.
+/// Reports the cookie of the kernel socket `fd` to the socket server. `bound`: the socket is now
+/// bound at the stack. Otherwise returns the error if another process has bound it there.
 fn tell_cookie(fd: c_int, bound: bool) -> Option<Errno> {
     let (socket, seam) = (borrow(fd)?, seam()?);
     socket_kind::tcp(socket)?;
-    // A listener that is not bound yet usually binds to an ephemeral port; bound ones need no
-    // request.
+    // A socket with a port in the kernel was not bound at the stack, so it needs no request.
     if !bound && SocketAddr::try_from(getsockname(socket).ok()?).ok()?.port() != 0 {
         return None;
     }

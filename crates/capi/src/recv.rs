@@ -258,7 +258,7 @@ unsafe fn into(fd: c_int, six: bool, message: *mut msghdr, flags: c_int) -> ssiz
         Ok(copy) => copy,
         Err(errno) => return fail(errno) as ssize_t,
     };
-    // SAFETY: the program's pieces.
+    // SAFETY: the program's iovecs.
     let pieces = match unsafe { memory::pieces(copy.msg_iov, copy.msg_iovlen) } {
         Ok(pieces) => pieces,
         Err(errno) => return fail(errno) as ssize_t,
@@ -402,7 +402,7 @@ pub unsafe extern "C-unwind" fn readv(fd: c_int, pieces: *const iovec, count: c_
         let pieces = || unsafe { memory::pieces(pieces, usize::try_from(count).unwrap_or(0)) };
         return errors::received(fd, got, || pieces().is_ok_and(|all| all.iter().any(|one| one.iov_len > 0)));
     }
-    // SAFETY: the program's pieces.
+    // SAFETY: the program's iovecs.
     match unsafe { memory::pieces(pieces, usize::try_from(count).unwrap_or(usize::MAX)) } {
         // SAFETY: as above.
         Ok(pieces) => unsafe { receive(fd, &pieces, 0) }.map_or(-1, |got| got.len as ssize_t),

@@ -65,7 +65,7 @@ unsafe fn send_one(
 ) -> ssize_t {
     // SAFETY: the program's address.
     match unsafe { target(addr, len) } {
-        // SAFETY: the program's pieces.
+        // SAFETY: the program's iovecs.
         Ok(to) => unsafe { send_pieces(fd, name, to, said, pieces, flags) },
         Err(errno) => fail(errno) as ssize_t,
     }
@@ -223,7 +223,7 @@ unsafe fn send_message(fd: c_int, name: &Name, message: &msghdr, flags: c_int) -
         Ok(said) => said,
         Err(errno) => return fail(errno) as ssize_t,
     };
-    // SAFETY: the program's pieces.
+    // SAFETY: the program's iovecs.
     match unsafe { memory::pieces(message.msg_iov, message.msg_iovlen) } {
         Ok(pieces) => {
             let to = (message.msg_name.cast_const().cast(), message.msg_namelen);
@@ -359,7 +359,7 @@ pub unsafe extern "C-unwind" fn writev(fd: c_int, pieces: *const iovec, count: c
     if name.is_none() && shm_send::noted(fd).is_none() {
         return call();
     }
-    // SAFETY: the program's pieces.
+    // SAFETY: the program's iovecs.
     match (unsafe { memory::pieces(pieces, count_of) }, name) {
         // SAFETY: as above.
         (Ok(pieces), Some(name)) => unsafe { send_pieces(fd, &name, None, Cmsg::default(), &pieces, 0) },

@@ -64,7 +64,7 @@ pub extern "C" fn greenwave_watch(epfd: c_int, fd: c_int, events: u32) -> c_int 
 /// milliseconds (-1: no timeout), or -1 and errno.
 ///
 /// # Safety
-/// `events` has room for `max` events.
+/// `events` has space for `max` events.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn greenwave_wait(
     epfd: c_int,

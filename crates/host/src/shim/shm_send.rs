@@ -323,7 +323,7 @@ impl ShmSendBuffers {
     }
 
     /// Releases the memory of an empty buffer beyond its first page, if the buffers hold too much
-    /// and none writes. A concurrent writer finds the lock taken.
+    /// and no process writes to it. A concurrent writer finds the lock taken.
     pub fn relieve(&self, id: u64) {
         let (Some((outbox, known)), Side::Stack(kept)) = (self.mine(id), &self.side) else { return };
         if kept.holds_much(known) {

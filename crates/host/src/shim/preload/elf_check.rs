@@ -28,7 +28,7 @@ pub enum NotPreloadable {
     Unread(PathBuf, io::Error),
     /// The program gains privileges; how.
     Gains(PathBuf, &'static str),
-    /// Nested script interpreters beyond [`SCRIPTS_MAX`].
+    /// Nested script interpreters beyond `SCRIPTS_MAX`.
     Scripts(OsString),
     /// Neither a program nor a script.
     Neither(PathBuf),

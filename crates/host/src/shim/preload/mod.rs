@@ -2,7 +2,7 @@
 //!
 //! Any library could be preloaded, and the program would silently use the kernel's TCP. The
 //! library's build identifier, an ELF note, is therefore checked before it is loaded. If root runs
-//! it, only root may be able to write it ([`trust`]). The loader reports a library that it cannot
+//! it, only root may be able to write it (`trust`). The loader reports a library that it cannot
 //! load on stderr and starts the program anyway, so the library is first loaded into a trivial
 //! program. Programs are checked in [`elf_check`]. Source: ld.so(8), elf(5).
 
