@@ -13,7 +13,7 @@ use tokio::io::{AsyncWriteExt, copy, split};
 fn main() -> Result<(), Box<dyn Error>> {
     // All connections have the same level.
     examples::run(Arc::new(|_| Verdict::NoVerdict), |shard| {
-        let mut listener = shard.handle().listen(7, ListenOptions::default()).expect("nobody else listens");
+        let mut listener = shard.handle().listen(7, ListenOptions::default()).expect("a free port");
         shard.spawn(async move {
             loop {
                 let (stream, _) = listener.accept().await;

@@ -54,7 +54,7 @@ impl tower_service::Service<http::Request<Body>> for Greeter {
 
 fn main() -> Result<(), Box<dyn Error>> {
     examples::run(Arc::new(|_| Verdict::Level(2)), |shard| {
-        let listener = shard.handle().listen(50051, ListenOptions::default()).expect("nobody else listens");
+        let listener = shard.handle().listen(50051, ListenOptions::default()).expect("a free port");
         shard.spawn(serve(listener, Routes::new(Greeter)));
     })
 }

@@ -25,7 +25,7 @@ fn with(name: &str, program: &str, ask: impl FnOnce(&Namespace)) {
     if let Some(why) = NetLab::unavailable().or_else(no_tap).or_else(no_curl) {
         return skipped(name, &why);
     }
-    let lab = NetLab::new("examples").expect("a laboratory");
+    let lab = NetLab::new("examples").expect("a test network");
     let here = lab.namespace("here").expect("a namespace");
     let mut command = here.command(program);
     let mut server: Child = here.spawn(command.stdout(Stdio::piped())).expect("the example starts");

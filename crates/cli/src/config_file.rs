@@ -196,7 +196,7 @@ mod tests {
 
     #[test]
     fn a_file_is_read_once_for_a_signal_and_never_without() {
-        assert_eq!(read_again(None, || Ok(1)), None, "nobody asked");
+        assert_eq!(read_again(None, || Ok(1)), None, "no reload requested");
         signals::hangup().store(true, Ordering::Relaxed);
         assert_eq!(read_again(None, || Ok(1)), Some(Ok(1)));
         assert_eq!(read_again(None, || Ok(2)), None);

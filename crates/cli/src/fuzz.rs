@@ -45,7 +45,7 @@ fn configuration(data: &[u8]) {
             assert!(text.lines().count() <= 2, "{text}");
         }
         if let (Ok(()), Err(why)) = (one, other) {
-            panic!("a comment spoils it: {why}");
+            panic!("a comment changes the outcome: {why}");
         }
     }
 }

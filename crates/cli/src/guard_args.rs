@@ -79,7 +79,7 @@ impl Args {
         let mut guard = Guard::by_name(&name, &params)
             .map_err(|e| Error::new(format!("--guard: {e}")).advice("--guard queue-delay"))?;
         if !files.is_empty() {
-            let anew = move || guard::by_name(&name, &params).expect("there was one by that name");
+            let anew = move || guard::by_name(&name, &params).expect("the policy exists");
             let joining = AppQueuePolicy::new(anew, files, heard);
             guard.policy = Box::new(joining.map_err(|e| Error::new(format!("--joined: {e}")))?);
         }

@@ -86,7 +86,7 @@ mod tests {
         let at = |ms: u64| Time::ZERO + Span::from_millis(ms);
         let answer = |which: usize, with: u32| hatches[which].fill_if_requested(|seen| *seen += with);
         answer(0, 1);
-        assert!(!asked.look(at(0)), "nobody was asked before");
+        assert!(!asked.look(at(0)), "no earlier request");
         answer(0, 10);
         assert!(!asked.look(at(5)), "one has answered");
         answer(1, 20);
@@ -98,7 +98,7 @@ mod tests {
         answer(1, 100);
         assert!(!asked.look(at(1_010)));
         answer(1, 200);
-        assert!(asked.end(), "one has, and nobody looked");
+        assert!(asked.end(), "one unread snapshot");
         let seen: Vec<_> = asked.seen().map(|seen| seen.as_ref().map(|seen| **seen)).collect();
         assert_eq!(seen, [None, Some(220)]);
         assert!(!asked.end());

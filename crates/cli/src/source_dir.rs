@@ -7,5 +7,5 @@ use std::path::{Path, PathBuf};
 #[must_use]
 pub fn path(below: &str) -> PathBuf {
     let mut folders = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
-    folders.nth(2).expect("this crate lies in crates/ of the project").join(below)
+    folders.nth(2).expect("this crate is in crates/").join(below)
 }

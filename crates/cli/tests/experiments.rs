@@ -247,7 +247,7 @@ fn with_resume_only_what_the_same_program_gave_for_the_same_file_scale_and_seed_
     let last = |text: &str| text.lines().rev().take(4).map(str::to_owned).collect::<Vec<_>>();
     assert_eq!(last(&resumed), last(&whole), "the table at the end is the whole one");
     assert_eq!(run(&["--resume"]).1, [true, true]);
-    assert_eq!(run(&[]).1, [false, false], "nobody asked for it");
+    assert_eq!(run(&[]).1, [false, false], "not requested");
     assert_eq!(run(&["--resume", "--seed", "2"]).1, [false, false]);
     assert_eq!(run(&["--resume", "--seed", "2", "--scale", "paper"]).1, [false, false]);
     let again = ["--resume", "--seed", "2", "--scale", "paper"];

@@ -47,7 +47,7 @@ fn printed(args: &[&str]) -> String {
     let out = greenwave(args);
     let said = String::from_utf8_lossy(&out.stderr);
     assert_eq!(out.status.code(), Some(0), "{args:?}: {said}");
-    assert!(!said.contains(" of about "), "no bar where nobody looks: {said}");
+    assert!(!said.contains(" of about "), "no bar without a terminal: {said}");
     String::from_utf8(out.stdout).expect("text")
 }
 
@@ -178,7 +178,7 @@ impl Seen {
         for line in BufReader::new(copy).lines().map_while(Result::ok) {
             match line.as_str() {
                 "" => {
-                    self.asked.lock().expect("nobody panics").insert(std::mem::take(&mut asked));
+                    self.asked.lock().expect("no thread panicked").insert(std::mem::take(&mut asked));
                     let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
                     if stream.write_all(answer).is_err() {
                         return;
@@ -219,7 +219,7 @@ fn a_load_of_http_comes_in_bursts_by_so_many_connections_to_one_path() {
     schema::conforms(&result);
     // Five at once every 20 ms, of which the first 100 ms are not counted.
     assert_eq!((&result["classes"][0]["requests"], &result["seed"]), (&25.into(), &5.into()), "{result}");
-    let asked = seen.asked.into_inner().expect("nobody panics");
+    let asked = seen.asked.into_inner().expect("no thread panicked");
     assert_eq!(asked.into_iter().collect::<Vec<_>>(), ["GET /some/path HTTP/1.1"]);
     // The first connection only checks that the target listens.
     assert_eq!(seen.connections.load(Ordering::Relaxed), 1 + 3);

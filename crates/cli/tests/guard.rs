@@ -118,10 +118,10 @@ impl Rig {
 
     /// Unaccepted connections, until one is shed.
     fn overload(&self) -> Vec<TcpStream> {
-        let mut waiting = vec![self.connect().expect("nobody has waited yet")];
+        let mut waiting = vec![self.connect().expect("an empty queue")];
         self.until("the first waits for too long", |status| status["limit"]["kind"] == "rate");
         waiting.extend((0..63).map_while(|_| self.connect()));
-        assert!(waiting.len() < 64, "nobody was shed: {}", self.status());
+        assert!(waiting.len() < 64, "no connection was shed: {}", self.status());
         waiting
     }
 }
@@ -147,7 +147,7 @@ fn ended(mut child: Child) -> String {
 fn who_is_new_is_shed_and_a_running_download_completes() {
     let Some(rig) = Rig::new("who_is_new_is_shed_and_a_running_download_completes") else { return };
     let controller = rig.attach(&[]);
-    let mut download = rig.connect().expect("nobody waits, so everybody comes in");
+    let mut download = rig.connect().expect("admitted with an empty queue");
     download.set_read_timeout(Some(LIMIT)).unwrap();
     let (mut upload, _) = rig.listener.accept().unwrap();
     let sent = host::netlab::client::noise(3_000_000);
@@ -179,7 +179,7 @@ fn who_is_new_is_shed_and_a_running_download_completes() {
     signal(&controller, Signal::INT);
     assert!(ended(controller).contains("connections seen"));
     rig.refused(&["status", "eth0"], "no guard is attached");
-    assert!((0..8).all(|_| rig.connect().is_some()), "everybody comes in again");
+    assert!((0..8).all(|_| rig.connect().is_some()), "all are admitted again");
 }
 
 #[cfg(feature = "bpf")]
@@ -195,7 +195,7 @@ fn a_killed_controller_leaves_nothing_behind() {
     assert!(gone, "the program is still there");
     let link = rig.server.run("ip", &["link", "show", "dev", "eth0"]).unwrap();
     assert!(!link.contains("xdp"), "{link}");
-    assert!((0..8).all(|_| rig.connect().is_some()), "everybody comes in again");
+    assert!((0..8).all(|_| rig.connect().is_some()), "all are admitted again");
     drop(rig.attach(&[]));
 }
 
@@ -208,7 +208,7 @@ fn a_controller_that_hangs_lets_everybody_in() {
     signal(&controller, Signal::STOP);
     let status = rig.until("it is silent", |status| status["alive"] == false);
     assert!(number(&status["silent_ns"]) > 1_000_000_000, "{status}");
-    waiting.extend((0..8).map(|_| rig.connect().expect("nobody holds a limit")));
+    waiting.extend((0..8).map(|_| rig.connect().expect("no limit without a controller")));
     assert!(number(&rig.status()["passed_silent"]) >= 8);
     signal(&controller, Signal::CONT);
     rig.until("it looks again", |status| {
@@ -243,9 +243,9 @@ fn a_second_guard_is_refused_and_the_first_can_be_taken_off() {
 fn a_dry_run_counts_whom_it_would_have_shed() {
     let Some(rig) = Rig::new("a_dry_run_counts_whom_it_would_have_shed") else { return };
     let controller = rig.attach(&["--dry-run"]);
-    let _waiting: Vec<_> = (0..4).map(|_| rig.connect().expect("everybody comes in")).collect();
+    let _waiting: Vec<_> = (0..4).map(|_| rig.connect().expect("admitted")).collect();
     rig.until("the queue is long", |status| number(&status["delay_ns"]) > 20_000_000);
-    let _more: Vec<_> = (0..20).map(|_| rig.connect().expect("everybody comes in")).collect();
+    let _more: Vec<_> = (0..20).map(|_| rig.connect().expect("admitted")).collect();
     let status = rig.status();
     assert!(number(&status["shed"]) > 0 && status["dry_run"] == true, "{status}");
     signal(&controller, Signal::TERM);
@@ -298,7 +298,7 @@ fn every_policy_holds_at_any_period_and_says_which_listener_is_late() {
             (&policy.into(), &81.into()),
             "{status}"
         );
-        rig.connect().expect("one who waits is no overload");
+        rig.connect().expect("one waiting connection is no overload");
         drop(rig.listener.accept().unwrap());
         signal(&controller, Signal::INT);
         assert!(ended(controller).contains("1 connections seen, 0 shed"));
@@ -311,7 +311,7 @@ fn connections_by_syn_cookies_are_seen_and_served_like_others() {
     let Some(rig) = Rig::new("connections_by_syn_cookies_are_seen_and_served_like_others") else { return };
     rig.server.sysctl("net.ipv4.tcp_syncookies", "2").unwrap();
     let _controller = rig.attach(&["--target-delay", "10s"]);
-    let streams: Vec<_> = (0..5).map(|_| rig.connect().expect("nobody waits for 10 s")).collect();
+    let streams: Vec<_> = (0..5).map(|_| rig.connect().expect("no connection waits for 10 s")).collect();
     let status = rig.until("all wait", |status| number(&status["waiting"]) == 5);
     assert_eq!((number(&status["seen"]), number(&status["served"])), (5, 0), "{status}");
     let _accepted: Vec<_> = streams.iter().map(|_| rig.listener.accept().unwrap()).collect();

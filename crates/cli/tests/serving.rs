@@ -76,9 +76,9 @@ impl Server {
         let mut line = String::new();
         while !line.starts_with("listening on 10.77.0.2:") {
             line.clear();
-            if says.read_line(&mut line).expect("it says text") == 0 {
+            if says.read_line(&mut line).expect("UTF-8 output") == 0 {
                 let mut said = String::new();
-                server.stderr.read_to_string(&mut said).expect("it says text");
+                server.stderr.read_to_string(&mut said).expect("UTF-8 output");
                 panic!("it ended before it listened: {said}");
             }
         }
@@ -102,7 +102,7 @@ impl Server {
         }
         let [mut printed, mut said] = [String::new(), String::new()];
         self.stdout.read_to_string(&mut printed).expect("it prints text");
-        self.stderr.read_to_string(&mut said).expect("it says text");
+        self.stderr.read_to_string(&mut said).expect("UTF-8 output");
         (self.child.wait().expect("it has ended").code(), printed, said)
     }
 }

@@ -129,7 +129,7 @@ fn a_list_of_flows_is_replayed_and_each_flow_is_in_the_csv() {
     ];
     assert_eq!(starts, expected);
     for row in &rows {
-        assert_eq!((row[8], row[9], row[10]), ("1.000000", "0", "0"), "nobody meets anybody: {row:?}");
+        assert_eq!((row[8], row[9], row[10]), ("1.000000", "0", "0"), "no flows compete: {row:?}");
         assert!(row[7].parse::<f64>().is_ok_and(|fct| fct > 8e-5), "{row:?}");
     }
     let page = std::fs::read_to_string(page.path()).expect("it is there");

@@ -316,7 +316,7 @@ fn what_a_policy_drops_is_not_answered() {
     let closed = format!("{URL}bytes/10");
     let dropped = Command::new("curl").args(["--silent", "--max-time", "1", &closed]).output();
     let dropped = dropped.expect("curl is there");
-    assert_eq!((dropped.status.code(), dropped.stdout.len()), (Some(28), 0), "28: nobody answered");
+    assert_eq!((dropped.status.code(), dropped.stdout.len()), (Some(28), 0), "28: no answer");
     assert!(!curl(&[URL]).is_empty());
     server.stop();
 }

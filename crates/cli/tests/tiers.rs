@@ -124,7 +124,7 @@ fn who_is_behind_goes_to_the_workers_a_level_more_urgent() {
     "stages.1.service" = "100ms""#;
     let json = found(&TINY.run("mechanisms = \"all\"\n    \"host.stack\" = true", late));
     let first = |service: &str| figure(&json, "all", service, "first");
-    assert_eq!(first("front"), 0.0, "nobody says that he is urgent: {json}");
+    assert_eq!(first("front"), 0.0, "no request is labelled urgent: {json}");
     assert!(first("worker-1") > 0.0 && first("worker-2") > 0.0, "{json}");
 }
 

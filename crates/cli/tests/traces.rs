@@ -28,7 +28,7 @@ fn the_stages_of_a_written_request_add_up_and_its_parent_is_kept() {
         let _ = std::io::stderr().write_all(line.as_bytes());
         return;
     }
-    let lab = NetLab::new("traces").expect("a laboratory");
+    let lab = NetLab::new("traces").expect("a test network");
     let space = lab.namespace("server").expect("a namespace");
     let folder = TempDir::new("traces").expect("a folder");
     let file = folder.path().join("slow.jsonl");
@@ -48,7 +48,7 @@ fn the_stages_of_a_written_request_add_up_and_its_parent_is_kept() {
     let (trace, span) = ("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331");
     curl(&["--header", &format!("traceparent: 00-{trace}-{span}-01"), "http://10.77.0.2/?card=secret"]);
     curl(&["http://10.77.0.2/bytes/10000000"]);
-    assert_eq!(policy_of(server.0.id(), "greenwave-trace"), Some(SCHED_IDLE), "who serves goes first");
+    assert_eq!(policy_of(server.0.id(), "greenwave-trace"), Some(SCHED_IDLE), "serving goes first");
     kill_process(Pid::from_child(&server.0), Signal::INT).expect("it runs");
     let mut said = String::new();
     server.0.stderr.take().expect("a pipe").read_to_string(&mut said).expect("text");

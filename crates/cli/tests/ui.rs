@@ -70,7 +70,7 @@ impl Shown {
             let place = line.strip_prefix("shown at http://")?.split('/').next()?;
             Some(place.to_owned())
         });
-        let place = places.next().expect("it says where it shows itself");
+        let place = places.next().expect("a line with its address");
         Self { child, place, namespace: namespace.cloned(), _said: Box::new(places) }
     }
 
@@ -97,7 +97,7 @@ impl Shown {
         kill_process(Pid::from_child(&self.child), Signal::INT).expect("it runs");
         assert_eq!(self.child.wait().expect("it ends").code(), Some(0));
         let place = self.place.clone();
-        assert!(self.there(|| TcpStream::connect(&place)).is_err(), "nobody listens any more");
+        assert!(self.there(|| TcpStream::connect(&place)).is_err(), "no listener any more");
         place
     }
 }

@@ -82,7 +82,7 @@ fn district(home: (u32, u8), scale: &Scale, draws: &mut Draws) -> District {
     for at in (1..count).rev() {
         whose.swap(at, draws.within(0, at as u64) as usize);
     }
-    // Of 3000 the last 900 are undelivered.
+    // The last 900 of 3000 are undelivered.
     let delivered = count * 7 / 10;
     let orders = whose
         .iter()

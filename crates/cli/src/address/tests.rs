@@ -12,7 +12,7 @@ fn check(text: &str, expected: &str) {
     while let Some(word) = words.next() {
         match word {
             "via" => gateways.push(words.next().unwrap_or_default().parse().expect("a gateway")),
-            "end" => ends.push(words.next().unwrap_or_default().parse().expect("an end")),
+            "end" => ends.push(words.next().unwrap_or_default().parse().expect("a kernel end")),
             word => wanted.push(word.parse::<Wanted>().unwrap_or_else(|e| panic!("{e}"))),
         }
     }

@@ -31,14 +31,14 @@ impl Rig {
         static RIGS: AtomicU32 = AtomicU32::new(0);
         let name = format!("test-{}-{}", std::process::id(), RIGS.fetch_add(1, Ordering::Relaxed));
         let control = flags(&name).open(Some(&ui()), vec!["a.toml".into()]);
-        let control = control.expect("nobody has the name").expect("it is asked for");
+        let control = control.expect("a free name").expect("a control socket");
         Self { control, now: Time::ZERO + Span::from_secs(1), name }
     }
 
     /// A client that has sent `bytes`.
     fn asks(&self, bytes: &[u8]) -> Asks {
-        let (mut stream, _) = host::control::ask(&self.name, LIMIT).expect("it listens");
-        stream.write_all(bytes).expect("there is room");
+        let (mut stream, _) = host::control::ask(&self.name, LIMIT).expect("a listener");
+        stream.write_all(bytes).expect("space in the socket buffer");
         Asks(BufReader::new(stream))
     }
 
@@ -53,7 +53,7 @@ impl Asks {
     /// The answer, which is already there.
     fn answer(&mut self) -> Answer {
         let mut line = String::new();
-        self.0.read_line(&mut line).expect("it is answered");
+        self.0.read_line(&mut line).expect("an answer");
         serde_json::from_str(&line).unwrap_or_else(|e| panic!("{e}: {line:?}"))
     }
 
@@ -78,7 +78,7 @@ fn flags(name: &str) -> Flags {
 fn ui() -> Ui {
     let head = Head { command: "serve", about: "echo".to_owned(), rate: "greenwave_responses_total" };
     let flags = crate::ui::Flags { ui: None, ui_remote: false };
-    flags.open(head, true).expect("nobody listens").expect("it is kept")
+    flags.open(head, true).expect("a view without a server").expect("an open view")
 }
 
 #[test]
@@ -98,7 +98,7 @@ fn of_another(rig: &Rig, user: u32, bytes: &'static [u8]) -> Option<Asks> {
     let user = Uid::from_raw(user);
     std::thread::scope(|scope| {
         let client = scope.spawn(|| set_thread_res_uid(user, user, user).ok().map(|()| rig.asks(bytes)));
-        client.join().expect("it connects")
+        client.join().expect("a connection")
     })
 }
 
@@ -111,19 +111,19 @@ fn another_user_is_told_who_may_ask_and_nothing_is_done() {
         return;
     };
     // A silent client gets the same refusal.
-    let mut silent = of_another(&rig, 70_001, b"").expect("we may");
+    let mut silent = of_another(&rig, 70_001, b"").expect("permission to change the user");
     rig.look(Span::ZERO);
     let answer = stranger.answer();
     let says = format!("user 70001 may not ask {}: root may", rig.name);
     assert_eq!((answer.done, answer.said), (false, Some(says.clone())));
     assert_eq!(silent.said(), (false, says));
-    assert!(rig.control.clients.is_empty(), "they take no place");
+    assert!(rig.control.clients.is_empty(), "refused clients are dropped");
     assert!(!host::signals::is_set());
 
     // The user that started the daemon may command it though root runs it now.
     rig.control.daemon.owner = 70_002;
-    let mut owner = of_another(&rig, 70_002, b"status\n").expect("we may");
-    let mut stranger = of_another(&rig, 70_001, b"reload\n").expect("we may");
+    let mut owner = of_another(&rig, 70_002, b"status\n").expect("permission to change the user");
+    let mut stranger = of_another(&rig, 70_001, b"reload\n").expect("permission to change the user");
     rig.look(Span::ZERO);
     assert!(owner.answer().done);
     let says = format!("user 70001 may not ask {}: root and user 70002 may", rig.name);
@@ -157,7 +157,7 @@ fn who_says_nothing_is_told_so_and_who_leaves_is_forgotten() {
     drop(gone);
     rig.look(Span::from_millis(900));
     assert_eq!(rig.control.clients.len(), 2);
-    slow.0.get_ref().write_all(b"tus\n").expect("there is room");
+    slow.0.get_ref().write_all(b"tus\n").expect("space in the socket buffer");
     rig.look(Span::from_millis(99));
     assert!(slow.answer().done);
     assert!(silent.has_none());
@@ -169,7 +169,7 @@ fn who_says_nothing_is_told_so_and_who_leaves_is_forgotten() {
 #[test]
 fn a_reload_is_answered_by_its_own_outcome() {
     let mut rig = Rig::new();
-    assert!(!rig.control.begin_reload(), "nobody asked");
+    assert!(!rig.control.begin_reload(), "no reload requested");
     let mut first = rig.asks(b"reload\n");
     rig.look(Span::ZERO);
     assert!(rig.control.begin_reload());

@@ -168,7 +168,7 @@ impl<D: Device> Device for WrappedDevice<D> {
             (Self::Tee(device), fault_injector::Frame::Device(frame)) => device.recycle(frame),
             (Self::Faulty(device), frame) => device.recycle(frame),
             (Self::Both(device), frame) => device.recycle(frame),
-            _ => unreachable!("only a bad path makes copies"),
+            _ => unreachable!("only injected faults make copies"),
         }
     }
 

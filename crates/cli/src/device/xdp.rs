@@ -49,7 +49,7 @@ impl Device for Xdp {
         match (frame, &mut self.ear) {
             (Frame::Queue(frame), _) => self.queue.recycle(frame),
             (Frame::Ear(frame), Some(ear)) => ear.recycle(frame),
-            (Frame::Ear(_), None) => unreachable!("what was overheard was heard by an ear"),
+            (Frame::Ear(_), None) => unreachable!("such a frame comes from a packet socket"),
         }
     }
 

@@ -103,7 +103,7 @@ mod tests {
     fn thresholds_may_change_and_nothing_else() {
         let text = "policy = \"caladan\"\n[[tasks]]\nname = \"a\"\nclass = \"LC\"\npid = 1\nguaranteed = 1\n\
                     [[tasks]]\nname = \"b\"\nclass = \"BE\"\npid = 2\n";
-        let read = |text: &str| Config::parse("t.toml", text).expect("it is right");
+        let read = |text: &str| Config::parse("t.toml", text).expect("a valid configuration");
         let becomes = |old: &str, new: &str| changed(&read(text), &read(&text.replacen(old, new, 1)));
         for (old, new) in [
             ("pid = 1", "pid = 1\ndelay_max = \"20us\"\nrequest_max = \"1ms\"\ntail_target = \"1ms\""),

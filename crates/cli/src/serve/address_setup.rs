@@ -49,7 +49,7 @@ impl<D: Device, A: App> Steppable<D> for Shard<D, A> {
         for _ in 0..STEPS_MAX {
             match self.step(now, device) {
                 Step::Idle => break,
-                Step::Assign(_) => unreachable!("nobody listens yet"),
+                Step::Assign(_) => unreachable!("no listener yet"),
                 _ => {}
             }
         }

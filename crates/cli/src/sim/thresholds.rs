@@ -53,7 +53,7 @@ const PUBLISHED: [(&str, f64, [u64; 7]); 6] = [
 /// # Errors
 /// A load of 1 or more.
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
-    let sizes: sim::fabric::Sizes = args.workload.sizes.parse().expect("a workload's sizes were read before");
+    let sizes: sim::fabric::Sizes = args.workload.sizes.parse().expect("sizes were validated");
     let demand = sizes.demand();
     let best = feedback::thresholds_best(&demand, args.load, args.levels.into()).ok_or_else(|| {
         Error::new(format!("load {} is not below 1: no mean is finite", args.load)).advice("--load 0.8")

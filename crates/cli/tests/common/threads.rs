@@ -18,6 +18,6 @@ pub fn status<const N: usize>(path: impl AsRef<Path>, keys: [&str; N]) -> [Strin
     let text = std::fs::read_to_string(path).expect("its threads go on");
     keys.map(|key| {
         let value = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
-        value.unwrap_or_else(|| panic!("{key} is not told")).trim().to_owned()
+        value.unwrap_or_else(|| panic!("{key} is missing")).trim().to_owned()
     })
 }

@@ -20,19 +20,19 @@ impl Rig {
 #[test]
 fn who_is_accepted_and_not_answered_keeps_others_out() {
     let Some(rig) = Rig::new("who_is_accepted_and_not_answered_keeps_others_out") else { return };
-    // So long that a late thread does not matter for quick steps.
+    // Long enough that a late thread does not matter for quick steps.
     let controller = rig.attach(&["--until", "answer", "--target-delay", "1s"]);
-    let mut answered = rig.ask().expect("nobody waits");
+    let mut answered = rig.ask().expect("no unanswered connection");
     answered.1.write_all(b"!").unwrap();
-    let idle = (rig.connect().expect("nobody waits"), rig.listener.accept().unwrap());
+    let idle = (rig.connect().expect("no unanswered connection"), rig.listener.accept().unwrap());
     let status = rig.until("both are accepted", |status| number(&status["served"]) == 2);
     assert_eq!((&status["until"], number(&status["unanswered"])), (&"answer".into(), 0), "{status}");
     // A few slow requests are no overload.
-    let mut waiting: Vec<_> = (0..16).map(|_| rig.ask().expect("nobody has waited for long")).collect();
+    let mut waiting: Vec<_> = (0..16).map(|_| rig.ask().expect("no long wait")).collect();
     let status = rig.until("the first waits for too long", |status| status["limit"]["kind"] == "rate");
     assert!(number(&status["unanswered_delay_ns"]) > 1_000_000_000, "{status}");
     waiting.extend((0..64).map_while(|_| rig.ask()));
-    assert!(waiting.len() < 80, "nobody was shed: {}", rig.status());
+    assert!(waiting.len() < 80, "no connection was shed: {}", rig.status());
     let status = rig.status();
     assert!(number(&status["unanswered"]) as usize >= waiting.len(), "{status}");
     let text = String::from_utf8(rig.guard(&["status", "eth0"]).stdout).unwrap();

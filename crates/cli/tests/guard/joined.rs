@@ -96,7 +96,7 @@ fn a_service_that_queues_by_itself_is_guarded_by_what_it_tells_while_it_tells() 
     let test = "a_service_that_queues_by_itself_is_guarded_by_what_it_tells_while_it_tells";
     let Some(rig) = Rig::new(test) else { return };
     let service = Service::new(rig.listener.try_clone().unwrap());
-    // So long that a late thread does not matter for quick steps.
+    // Long enough that a late thread does not matter for quick steps.
     let controller = rig.attach(&["--target-delay", "500ms", "--joined", service.path.to_str().unwrap()]);
     std::thread::scope(|scope| {
         scope.spawn(|| service.run());
@@ -109,12 +109,12 @@ fn a_service_that_queues_by_itself_is_guarded_by_what_it_tells_while_it_tells() 
         let text = String::from_utf8(rig.guard(&["status", "eth0"]).stdout).unwrap();
         assert!(text.contains("1 of 1 services reporting"), "{text}");
         service.serve();
-        rig.until("everybody was served", |status| status["limit"]["kind"] == "open");
+        rig.until("all are served", |status| status["limit"]["kind"] == "open");
         let again = rig.overload();
         service.tells.store(false, Ordering::Relaxed);
         let status = rig.until("it fell silent", |status| number(&status["requests"]["telling"]) == 0);
         assert_eq!(status["limit"]["kind"], "open", "what it told is over: {status}");
-        let more: Vec<_> = (0..8).map(|_| rig.connect().expect("everybody comes in")).collect();
+        let more: Vec<_> = (0..8).map(|_| rig.connect().expect("admitted")).collect();
         service.tells.store(true, Ordering::Relaxed);
         rig.until("it is heard again", |status| status["limit"]["kind"] == "rate");
         drop((came, again, more));

@@ -50,7 +50,7 @@ fn a_target_is_read_again_and_the_guard_stays() {
     let line = says(":3: invalid value 'soon'");
     assert!(line.starts_with("error: ") && line.ends_with("; the previous settings stay in force"), "{line}");
     assert_eq!(rig.status()["target_ns"], 70_000_000);
-    assert!(rig.connect().is_some(), "nobody waits");
+    assert!(rig.connect().is_some(), "an empty queue");
     // The same, with the outcome.
     let control = |word: &str| {
         let out = rig.server.command(GREENWAVE).args(["control", "guard-eth0", word]).output().unwrap();

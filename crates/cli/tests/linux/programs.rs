@@ -53,7 +53,7 @@ fn with_programs(test: &str, programs: &[&str]) -> Option<Namespace> {
         skipped(test, &format!("{program} is not there"));
         return None;
     }
-    Some(lab(test)?.namespace("kernel").expect("the lab is available"))
+    Some(lab(test)?.namespace("kernel").expect("the test network is available"))
 }
 
 #[test]

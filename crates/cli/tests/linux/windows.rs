@@ -21,7 +21,7 @@ fn we_wait_while_the_kernels_reader_sleeps() {
     let (wake, woken) = mpsc::channel();
     let read = move || {
         let mut stream = dial();
-        woken.recv().expect("our end says when");
+        woken.recv().expect("a message from our end");
         let mut received = Vec::new();
         stream.read_to_end(&mut received).map(|_| received)
     };

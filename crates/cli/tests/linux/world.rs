@@ -58,7 +58,7 @@ impl World {
         change: impl FnOnce(&mut Config),
     ) -> Option<(Host, Namespace)> {
         let lab = lab(test)?;
-        let kernel = lab.namespace("kernel").expect("the lab is available");
+        let kernel = lab.namespace("kernel").expect("the test network is available");
         let (port, mac) = match kind {
             Kind::Tap => (Port::Tap(kernel.enter(tap)), [2, 0, 0, 0, 0, 2]),
             _ => match on_veth(&lab, &kernel, kind) {
@@ -140,12 +140,12 @@ pub fn lab(test: &str) -> Option<NetLab> {
         skipped(test, "this kernel offers no TAP devices");
         return None;
     }
-    Some(NetLab::new(test).expect("the lab is available"))
+    Some(NetLab::new(test).expect("the test network is available"))
 }
 
 /// A device of `kind` at the other end of the kernel's link, and its hardware address.
 fn on_veth(lab: &NetLab, kernel: &Namespace, kind: Kind) -> Result<(Port, [u8; 6]), InterfaceError> {
-    let ours = lab.namespace("ours").expect("the lab is available");
+    let ours = lab.namespace("ours").expect("the test network is available");
     lab.veth((&ours, "gw0"), (kernel, "eth0"), &Veth::default()).expect("both are new");
     kernel.address("eth0", KERNEL.into(), 24).expect("the address is free");
     if kind == Kind::Packet {
@@ -193,8 +193,8 @@ pub fn listener() -> TcpListener {
 pub fn accept(listener: &TcpListener) -> TcpStream {
     let limit = Timespec { tv_sec: CALL_LIMIT.as_secs() as _, tv_nsec: 0 };
     let mut fds = [PollFd::new(listener, PollFlags::IN)];
-    assert!(poll(&mut fds, Some(&limit)).is_ok_and(|n| n > 0), "nobody connects");
-    bounded(listener.accept().expect("somebody connects").0)
+    assert!(poll(&mut fds, Some(&limit)).is_ok_and(|n| n > 0), "no connection");
+    bounded(listener.accept().expect("a connection").0)
 }
 
 /// Sets timeouts, so that a failing test does not hang.

@@ -99,7 +99,7 @@ impl Server {
         let mut said = String::new();
         while !said.contains(words) {
             let before = said.len();
-            self.stderr.read_line(&mut said).expect("it says text");
+            self.stderr.read_line(&mut said).expect("UTF-8 output");
             assert!(said.len() > before, "it has ended without a word of {words:?}: {said}");
         }
         said

@@ -131,7 +131,7 @@ fn a_run_gives_up_what_it_does_not_need_and_its_program_nothing() {
     const KILL: &str = "0000000000000020";
     let keys = ["NoNewPrivs", "Seccomp", "CapEff", "CapPrm", "CapInh"];
     let threads = statuses(server.child.id(), keys);
-    assert!(threads.len() >= 2, "the stack's, and who waits: {threads:?}");
+    assert!(threads.len() >= 2, "the stack's and the waiting thread: {threads:?}");
     assert!(threads.iter().all(|has| has == &["1", "2", KILL, KILL, NONE]), "{threads:?}");
     let [program] = server.descendants()[..] else { panic!("lighttpd is one process") };
     for [gains, filtered] in statuses(program.as_raw_nonzero().get() as u32, ["NoNewPrivs", "Seccomp"]) {

@@ -24,7 +24,7 @@ fn new_clients_are_shed_while_a_program_leaves_others_unread() {
     let [program] = server.descendants()[..] else { panic!("lighttpd is one process") };
     kill_process(program, Signal::STOP).unwrap();
     let mut kept = Vec::new();
-    world.until("somebody is shed", || match connect() {
+    world.until("a connection is shed", || match connect() {
         Ok(mut stream) => {
             write!(stream, "GET /small HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
             kept.push(stream);
@@ -32,7 +32,7 @@ fn new_clients_are_shed_while_a_program_leaves_others_unread() {
         }
         Err(e) => e.kind() == ErrorKind::ConnectionRefused,
     });
-    assert!(!kept.is_empty(), "nobody is shed before somebody waits");
+    assert!(!kept.is_empty(), "no connection is shed with an empty queue");
     kill_process(program, Signal::CONT).unwrap();
     // Admitted connections are served, open ones were never touched, and new ones are admitted.
     for stream in &mut kept {
@@ -62,9 +62,9 @@ fn new_clients_are_shed_while_a_program_tells_of_a_long_queue() {
     let connect = || world.clients.enter(|| TcpStream::connect_timeout(&server.to, LIMIT));
     world.until("it takes connections", || connect().is_ok());
     let mut open = world.connect(&server);
-    // Of two connections one is served, and the service's own queue has waited far too long.
+    // One of two connections is served, and the service's own queue has waited far too long.
     let mut told = QueueReport { waiting: 900, delay: Span::from_millis(300), ..QueueReport::default() };
-    world.until("somebody is shed", || {
+    world.until("a connection is shed", || {
         told = QueueReport {
             sequence: told.sequence + 1,
             arrived: told.arrived + 2,
@@ -118,7 +118,7 @@ fn new_clients_are_shed_while_threads_have_answered_nobody() {
     });
     std::fs::remove_file(&go).unwrap();
     let mut kept = Vec::new();
-    world.until("somebody is shed", || match ask() {
+    world.until("a connection is shed", || match ask() {
         Ok(stream) => {
             kept.push(stream);
             false

@@ -300,7 +300,7 @@ impl Server {
     fn ended(&mut self) -> (Option<i32>, String) {
         let status = self.child.wait().expect("it ends");
         let mut said = String::new();
-        self.stderr.read_to_string(&mut said).expect("it says text");
+        self.stderr.read_to_string(&mut said).expect("UTF-8 output");
         (status.code(), said)
     }
 

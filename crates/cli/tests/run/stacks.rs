@@ -12,7 +12,7 @@ const DEVICE: &str = "packet:gw0,queues=2";
 fn connections(said: &str, number: usize) -> u64 {
     let line = said.lines().find_map(|line| line.strip_prefix(&format!("stack {number}: ")));
     let count = line.and_then(|line| line.split(' ').next()?.parse().ok());
-    count.unwrap_or_else(|| panic!("stack {number} is not told of: {said}"))
+    count.unwrap_or_else(|| panic!("no line about stack {number}: {said}"))
 }
 
 #[test]
@@ -50,7 +50,7 @@ fn cores_of(id: u32) -> Vec<String> {
 #[test]
 fn stacks_that_are_pinned_have_a_core_each_and_the_program_has_all() {
     let test = "stacks_that_are_pinned_have_a_core_each_and_the_program_has_all";
-    let cores = host::affinity::cores().expect("the kernel says which there are");
+    let cores = host::affinity::cores().expect("a list of cores");
     let &[first, second, ..] = &cores[..] else { return skipped(test, "there is one core") };
     let cable = Veth { queues: 2, ..Veth::default() };
     let Some(world) = World::over(&cable, test, "lighttpd") else { return };

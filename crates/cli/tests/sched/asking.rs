@@ -46,10 +46,10 @@ fn who_is_behind_has_a_core_until_he_is_not_or_is_heard_no_more() {
     };
     let (at_rest, asks) = ((false, Some(0), Some(1)), (true, Some(1), Some(0)));
     until("BE has the core", || seen(Some(false)) == at_rest);
-    until("who is behind has it", || seen(Some(true)) == asks);
+    until("the late task has the core", || seen(Some(true)) == asks);
     until("BE has it again", || seen(Some(false)) == at_rest);
-    until("who is behind has it again", || seen(Some(true)) == asks);
-    until("who is silent asks for nothing", || seen(None) == at_rest);
+    until("the late task has the core again", || seen(Some(true)) == asks);
+    until("a silent task requests nothing", || seen(None) == at_rest);
     kill_process(daemon.pid().unwrap(), Signal::INT).unwrap();
     // Keeps reading until it has ended.
     lines.by_ref().for_each(drop);

@@ -27,7 +27,7 @@ fn handing_a_core_over_is_measured_within_its_bounds() {
     assert!(matches!(out.status.code(), Some(0 | 1)), "{said}");
     let json: Value = serde_json::from_slice(&out.stdout).expect("--json prints JSON");
     schema::conforms(&json);
-    assert_eq!(json["machine"], host::Machine::this().to_string(), "not the one core of whoever measured");
+    assert_eq!(json["machine"], host::Machine::this().to_string(), "not the core of the benchmark alone");
     assert_eq!((&json["tries_max"], &json["limit_s"]), (&10.into(), &0.1.into()));
     let without = json["not_measured"].to_string();
     let operations = json["operations"].as_array().expect("a list");
@@ -82,5 +82,5 @@ fn a_measurement_that_is_interrupted_leaves_nothing() {
     assert_eq!(groups(), 0);
     let folder = std::env::temp_dir().join(format!("greenwave-bench-sched-{}", bench.0.id()));
     assert!(!folder.exists(), "{}", folder.display());
-    until("nobody takes part any more", || parts.iter().all(|&id| proc::began(id, id).is_none()));
+    until("all participants have ended", || parts.iter().all(|&id| proc::began(id, id).is_none()));
 }

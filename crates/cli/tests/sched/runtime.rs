@@ -134,7 +134,7 @@ fn workers_of_a_killed_scheduler_are_let_go_by_its_guardian() {
     let mut shared = Shared::begin("runtime-killed");
     shared.parks();
     shared.kill(false);
-    until("nobody is asked anything", || shared.asked() == 0);
+    until("no request remains", || shared.asked() == 0);
     let ended = Monotonic::new().now();
     until("both go on", || shared.lanes().iter().all(|lane| goes_on_after(lane, ended)));
 }

@@ -36,7 +36,7 @@ fn the_view_of_a_scheduler_gives_up_what_the_scheduler_needs() {
         assert_eq!(daemon.0.wait().unwrap().code(), Some(0));
         std::fs::read_to_string(said.path()).unwrap()
     };
-    // Of a thread: name, no-new-privileges, seccomp filters, capabilities.
+    // Per thread: name, no-new-privileges, seccomp filters, capabilities.
     let keys = ["Name", "NoNewPrivs", "Seccomp", "CapEff", "CapPrm"];
     let [_, gains, filter, effective, permitted] = status("/proc/self/status", keys);
     let ours = [gains, filter, effective, permitted];

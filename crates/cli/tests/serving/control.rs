@@ -82,7 +82,7 @@ fn a_server_in_its_sandbox_says_what_it_is_reloads_with_its_outcome_and_ends() {
 fn as_user(place: &Namespace, user: u32, line: &str) -> Value {
     place.enter(|| {
         let user = Uid::from_raw(user);
-        set_thread_res_uid(user, user, user).expect("root may, and the thread ends");
+        set_thread_res_uid(user, user, user).expect("a thread that changed its user");
         let (stream, _) = host::control::ask("web", LIMIT).expect("it listens");
         // A refused client may get its answer first, and the connection ends.
         let _ = (&stream).write_all(line.as_bytes());

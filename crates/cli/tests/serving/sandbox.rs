@@ -66,7 +66,7 @@ fn a_server_keeps_no_privileges_and_does_all_that_it_did() {
     }
     let keys = ["NoNewPrivs", "Seccomp", "CapEff", "CapPrm", "CapInh", "CapAmb"];
     let threads = statuses(server.child.id(), keys);
-    assert!(threads.len() >= 7, "two shards, two workers, the view, the traces, who waits: {threads:?}");
+    assert!(threads.len() >= 7, "two shards, two workers, the view, the traces, main: {threads:?}");
     assert!(threads.iter().all(|status| status == &["1", "2", NONE, NONE, NONE, NONE]), "{threads:?}");
     let said = stop(server);
     assert!(!said.contains("sandbox"), "there is nothing to say: {said}");

@@ -138,7 +138,7 @@ fn answer(stream: &mut TcpStream) -> usize {
         came.extend_from_slice(&piece[..got]);
         let text = String::from_utf8_lossy(&came).to_lowercase();
         let Some((head, body)) = text.split_once("\r\n\r\n") else { continue };
-        let said = head.lines().find_map(|line| line.strip_prefix("content-length: ")).expect("it is said");
+        let said = head.lines().find_map(|line| line.strip_prefix("content-length: ")).expect("a length");
         let len: usize = said.trim().parse().expect("a length is a number");
         if came.len() - (text.len() - body.len()) >= len {
             return len;

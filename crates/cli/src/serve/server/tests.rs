@@ -52,9 +52,9 @@ const LIMIT: Duration = Duration::from_secs(60);
 fn check(queues: usize, more: &[&str]) {
     let words = ["serve", "--device", "pcap:x", "--addr", "10.77.0.2/24", "--app", "echo", "--shards", "3"];
     let args = Line::parse_from([&words[..], more].concat()).args;
-    let (_, addresses) = args.link.plan().expect("they can be");
+    let (_, addresses) = args.link.plan().expect("valid arguments");
     let stack = addresses.stack([2, 0, 0, 0, 0, 1], [7; 16]);
-    let (policies, observed) = policies(&args, 3).expect("they can be");
+    let (policies, observed) = policies(&args, 3).expect("valid arguments");
     let (over, there) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(queues)));
     let place = Server {
         args: &args,

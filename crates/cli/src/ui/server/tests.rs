@@ -49,7 +49,7 @@ fn another_name_for_this_address_is_not_answered_to_on_loopback() {
 
 /// All bytes until the connection ends.
 fn answer_to(place: SocketAddr, question: &[u8]) -> String {
-    let mut stream = std::net::TcpStream::connect(place).expect("somebody listens");
+    let mut stream = std::net::TcpStream::connect(place).expect("a listener");
     stream.set_read_timeout(Some(CONNECTION_MAX * 4)).expect("a timeout");
     let _ = stream.write_all(question);
     let mut text = Vec::new();
@@ -77,7 +77,7 @@ fn a_server_answers_on_a_socket_and_is_gone_when_dropped() {
     assert!(metrics.starts_with("HTTP/1.1 200 OK\r\n"), "{metrics}");
     drop(silent);
     drop(server);
-    assert!(std::net::TcpStream::connect(place).is_err(), "nobody listens any more");
+    assert!(std::net::TcpStream::connect(place).is_err(), "no listener any more");
     assert!(TcpListener::bind(place).is_ok());
 }
 
