@@ -1,5 +1,5 @@
-//! Builds the shim to DPDK when the feature `dpdk` asks for it, the guard's
-//! program and the core scheduler's when `bpf` does, and nothing else.
+//! Build of the C parts: the DPDK shim with feature `dpdk`, the BPF programs of the guard and the core
+//! scheduler with feature `bpf`.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
@@ -16,13 +16,13 @@ mod bpf {
     const FOLDER: &str = "src/bpf";
     const PROGRAMS: [&str; 2] = ["guard", "cores"];
 
-    /// Compiles the programs; `CLANG` names another compiler than `clang`.
+    /// Compiles the programs; `CLANG` overrides the compiler `clang`.
     pub fn build() {
         println!("cargo::rerun-if-changed={FOLDER}");
         println!("cargo::rerun-if-env-changed=CLANG");
         let clang = std::env::var("CLANG").unwrap_or_else(|_| "clang".to_owned());
-        let out = std::env::var("OUT_DIR").expect("cargo says where");
-        // Compare-and-exchange comes with the third set of instructions (Linux 5.12).
+        let out = std::env::var("OUT_DIR").expect("cargo sets it");
+        // Compare-and-exchange needs version 3 of the instruction set (Linux 5.12).
         let flags = ["-target", "bpf", "-mcpu=v3", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-nostdinc"];
         if PROGRAMS.iter().all(|program| compile(&clang, &flags, program, &out)) {
             return;
@@ -30,14 +30,14 @@ mod bpf {
         println!("cargo::error=  try: apt-get install clang libelf-dev zlib1g-dev pkg-config make");
     }
 
-    /// Whether `program` could be compiled; why not is said.
+    /// Compiles `program`; false, with a message, if that fails.
     fn compile(clang: &str, flags: &[&str], program: &str, out: &str) -> bool {
         let done = Command::new(clang)
             .args(flags)
-            // The folder would be in the debug information, and with it in the binary.
+            // Otherwise the debug information, and with it the binary, contains the directory.
             .arg(
                 "-fdebug-prefix-map=".to_owned()
-                    + &std::env::var("CARGO_MANIFEST_DIR").expect("cargo says where")
+                    + &std::env::var("CARGO_MANIFEST_DIR").expect("cargo sets it")
                     + "=.",
             )
             .args(["-c", &format!("{FOLDER}/{program}.bpf.c"), "-o", &format!("{out}/{program}.bpf.o")])
@@ -57,7 +57,7 @@ mod dpdk {
     use std::process::Command;
 
     const SHIM: &str = "src/dpdk/shim.c";
-    /// What Rust and the shim call; drivers are loaded when EAL starts.
+    /// Libraries called from Rust and the shim; EAL loads drivers at its start.
     const LIBRARIES: [&str; 4] = ["rte_ethdev", "rte_mbuf", "rte_mempool", "rte_eal"];
 
     pub fn build() {
@@ -69,7 +69,7 @@ mod dpdk {
             println!("cargo::error=  try: apt-get install libdpdk-dev pkg-config");
             return;
         };
-        // DPDK's headers need its flags all, not only its folders.
+        // DPDK's headers need all its flags, not only its include paths.
         let mut shim = cc::Build::new();
         for flag in flags.split_whitespace() {
             shim.flag(flag);
@@ -81,7 +81,7 @@ mod dpdk {
         LIBRARIES.iter().for_each(|library| println!("cargo::rustc-link-lib=dylib={library}"));
     }
 
-    /// What pkg-config says of libdpdk; `None` when there is none, or none new enough.
+    /// Output of pkg-config for libdpdk; `None` if it is missing or too old.
     fn pkg_config(question: &str) -> Option<String> {
         let mut command = Command::new("pkg-config");
         let out = command.args([question, "libdpdk >= 22.11"]).output().ok()?;

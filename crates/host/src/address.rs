@@ -1,7 +1,7 @@
-//! Which addresses this machine has already, and which a stack of ours has.
+//! Local addresses: those of this machine, and those claimed by stacks of greenwave.
 //!
-//! The kernel's are read from the kernel's routing table, not found out by binding a socket: a
-//! network namespace that never had an address lets a socket bind to any.
+//! The kernel's are read from its routing table, not found by binding a socket: in a network namespace
+//! that never had an address, a socket may bind to any.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -9,8 +9,7 @@ use std::os::fd::OwnedFd;
 
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, socket_with};
 
-/// Whether the kernel answers for `addr` in this network namespace. No, where
-/// `/proc` does not tell.
+/// True if `addr` is local to the kernel in this network namespace; false if `/proc` is not readable.
 #[must_use]
 pub fn is_ours(addr: IpAddr) -> bool {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
@@ -20,13 +19,12 @@ pub fn is_ours(addr: IpAddr) -> bool {
     }
 }
 
-/// Takes `addr` on `device`, so that no other stack of ours in this network
-/// namespace does: until what is returned is closed, which the kernel does
-/// however we end. It is the name of a socket, for which one needs no
-/// permission; so it keeps from mistakes, and from no malice.
+/// Claims `addr` on `device` against other stacks of greenwave in this network namespace. The claim
+/// ends when the result is closed, which the kernel does however we end. It is the name of a socket,
+/// which needs no permission: a protection from mistakes, not from attacks.
 ///
 /// # Errors
-/// [`io::ErrorKind::AddrInUse`] when another stack has it; what else the kernel says.
+/// [`io::ErrorKind::AddrInUse`] if another stack has it; otherwise the kernel's.
 pub fn take(device: &str, addr: IpAddr) -> io::Result<OwnedFd> {
     let name = SocketAddrUnix::new_abstract_name(format!("greenwave/{device}/{addr}").as_bytes())?;
     let socket = socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
@@ -34,14 +32,14 @@ pub fn take(device: &str, addr: IpAddr) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Whether the kernel sends on packets that are not for this machine.
+/// True if the kernel forwards packets.
 #[must_use]
 pub fn forwards() -> bool {
     std::fs::read_to_string("/proc/sys/net/ipv4/ip_forward").is_ok_and(|text| text.trim() == "1")
 }
 
-/// The addresses that `/proc/net/fib_trie` marks as this machine's: a leaf is
-/// a line with the address, then lines with what it is.
+/// Local addresses in `/proc/net/fib_trie`: a leaf is a line with the address, followed by lines with
+/// its type.
 fn local(table: &str) -> impl Iterator<Item = Ipv4Addr> {
     let mut leaf = None;
     table.lines().filter_map(move |line| match line.trim_start().strip_prefix("|-- ") {
@@ -54,8 +52,7 @@ fn local(table: &str) -> impl Iterator<Item = Ipv4Addr> {
     })
 }
 
-/// The addresses of `/proc/net/if_inet6`: each line begins with one, in 32
-/// hexadecimal digits.
+/// Addresses in `/proc/net/if_inet6`: each line begins with one, in 32 hexadecimal digits.
 fn local6(table: &str) -> impl Iterator<Item = Ipv6Addr> {
     let digits = table.lines().filter_map(|line| line.split_whitespace().next());
     digits.filter_map(|digits| u128::from_str_radix(digits, 16).ok().map(Ipv6Addr::from_bits))
@@ -74,7 +71,7 @@ mod tests {
         take(&name("a"), addr(3)).unwrap();
         take(&name("b"), addr(2)).unwrap();
         drop(first);
-        // A child that another test forks has all descriptors until it becomes its program.
+        // A child forked by another test has all descriptors until it execs.
         let again = std::iter::repeat_with(|| {
             std::thread::yield_now();
             take(&name("a"), addr(2))
@@ -105,7 +102,7 @@ mod tests {
         assert!(!local6(&here("if_inet6")).any(|addr| addr == new));
         ours.address("gw0", "10.77.0.1".parse().unwrap(), 24).unwrap();
         ours.address("gw0", new.into(), 64).unwrap();
-        // Neither the subnet's own address, nor its broadcasts, nor that of others.
+        // Neither the subnet's own address, nor its broadcasts, nor other hosts' addresses.
         other.address("eth0", "10.77.0.9".parse().unwrap(), 24).unwrap();
         assert_eq!(fours().difference(&before).collect::<Vec<_>>(), [&Ipv4Addr::new(10, 77, 0, 1)]);
         assert!(local6(&here("if_inet6")).any(|addr| addr == new), "{}", here("if_inet6"));

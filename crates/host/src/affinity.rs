@@ -1,4 +1,4 @@
-//! Which core the current thread runs on.
+//! CPU affinity of threads.
 
 use std::io;
 
@@ -6,30 +6,30 @@ use queueing::CoreId;
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 
-/// The cores the current thread may run on, ascending.
+/// Cores the current thread may run on, ascending.
 ///
 /// # Errors
-/// What the kernel says.
+/// The kernel's.
 pub fn cores() -> io::Result<Vec<CoreId>> {
     let set = sched_getaffinity(None)?;
     Ok((0..CpuSet::MAX_CPU).filter(|&core| set.is_set(core)).map(|core| CoreId(core as u16)).collect())
 }
 
-/// The core that the current thread is on; it may be another by the time this is read.
+/// Core of the current thread, which may have changed by the time this is read.
 #[must_use]
 pub fn here() -> Option<CoreId> {
     u16::try_from(sched_getcpu()).ok().map(CoreId)
 }
 
-/// Keeps the current thread, and threads it starts from now on, on `core`.
+/// Pins the current thread, and threads it starts from now on, to `core`.
 ///
 /// # Errors
-/// `InvalidInput` when this machine has no such core or forbids it to us.
+/// `InvalidInput` if this machine has no such core or forbids it.
 pub fn pin(core: CoreId) -> io::Result<()> {
     confine(&[core])
 }
 
-/// Keeps the current thread, and threads it starts from now on, on `cores`.
+/// Restricts the current thread, and threads it starts from now on, to `cores`.
 ///
 /// # Errors
 /// As [`pin`].
@@ -49,7 +49,7 @@ fn only(cores: &[CoreId]) -> io::Result<CpuSet> {
     Ok(set)
 }
 
-/// Keeps the only thread of process `id`, such as one of the kernel's, on `core`.
+/// Pins the only thread of process `id`, such as a kernel thread, to `core`.
 ///
 /// # Errors
 /// As [`pin`]; or there is no such process.
@@ -58,8 +58,8 @@ pub fn pin_process(id: u32, core: CoreId) -> io::Result<()> {
     Ok(sched_setaffinity(Some(pid.ok_or(io::ErrorKind::NotFound)?), &only(&[core])?)?)
 }
 
-/// As [`pin`], to the core of this number among those the current thread may
-/// run on, so that a process confined to some cores counts them from 0.
+/// As [`pin`], to the core at position `nth` of those the current thread may run on, so that a
+/// restricted process counts its cores from 0.
 ///
 /// # Errors
 /// As [`pin`].

@@ -11,14 +11,13 @@ use rustix::time::{ClockId, clock_gettime};
 pub struct Monotonic;
 
 impl Monotonic {
-    /// The clock. All of them tell the same time.
+    /// A clock; all instances read the same time.
     #[must_use]
     pub const fn new() -> Self {
         Self
     }
 
-    /// What one reading costs here: the smallest of many, so that a
-    /// measurement can subtract it.
+    /// Cost of one reading: the minimum of many, for subtraction from measurements.
     #[must_use]
     pub fn cost(self) -> Span {
         const READINGS: u64 = 64;
@@ -31,9 +30,8 @@ impl Monotonic {
     }
 }
 
-/// The time that the calling thread had a core: stands still while others
-/// have it, so a measurement on one thread is the same on a busy machine. A
-/// reading is a system call.
+/// CPU time of the calling thread. It stands still while others have the core, so a measurement on one
+/// thread is the same on a busy machine. A reading is a system call.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ThreadTime;
 

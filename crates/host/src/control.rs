@@ -1,11 +1,10 @@
-//! A name under which a process of this machine can be asked something, and who
-//! asks and who answers, as the kernel knows them.
+//! Named control socket of a process, with peer credentials from the kernel.
 //!
-//! A Unix socket in the abstract namespace: it is there while its process is,
-//! leaves nothing behind however that ends, and needs no folder that the process could
-//! write to. It belongs to a network namespace. Anybody may connect, so neither
-//! end believes the other what it is: SO_PEERCRED says the user and process of who
-//! connected, and of who listened. What is asked and answered is not known here.
+//! A Unix socket in the abstract namespace of a network namespace: it exists as long as its process,
+//! leaves nothing behind however that ends, and needs no directory writable by the process. Any user
+//! may connect, so neither end trusts the other's claims: SO_PEERCRED gives user and process of the
+//! connecting and of the listening end. The protocol is the caller's.
+//!
 //! Source: unix(7), `Abstract` and `SO_PEERCRED`.
 
 use std::io;
@@ -21,32 +20,32 @@ use rustix::net::{
 
 use crate::sockopt;
 
-/// Who is at the other end, by the kernel's word of when it connected or listened.
+/// Credentials of a peer, from when it connected or listened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Who {
-    /// Its user, as this process's user namespace numbers it.
+    /// Its user, in this process's user namespace.
     pub user: u32,
-    /// Its process; 0 where that is of a namespace whose processes are not seen here.
+    /// Its process; 0 if that is in a PID namespace not visible here.
     pub process: u32,
 }
 
-/// Where others ask; gone when this is dropped.
+/// Listening control socket; closed on drop.
 #[derive(Debug)]
 pub struct Listener(OwnedFd);
 
-/// Somebody who asks. Nothing here waits.
+/// Connection to a client, non-blocking.
 #[derive(Debug)]
 pub struct Peer {
     socket: OwnedFd,
-    /// Who that is.
+    /// Credentials of the client.
     pub who: Who,
 }
 
 impl Listener {
-    /// Takes `name`, 1 to 64 bytes, in this network namespace.
+    /// Listens on `name`, 1 to 64 bytes, in this network namespace.
     ///
     /// # Errors
-    /// The kernel's; `AddrInUse` where somebody has it.
+    /// The kernel's; `AddrInUse` if another process has the name.
     pub fn open(name: &str) -> io::Result<Self> {
         let socket = socket(SocketFlags::NONBLOCK)?;
         bind(&socket, &address(name)?)?;
@@ -54,8 +53,7 @@ impl Listener {
         Ok(Self(socket))
     }
 
-    /// The next who has connected, if anybody has; whom the kernel cannot give
-    /// us now, as we have no descriptor left, stays there.
+    /// Next pending connection, if there is one. Without a free descriptor, it stays pending.
     pub fn accept(&self) -> Option<Peer> {
         let socket = accept_with(&self.0, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK).ok()?;
         let who = who(&socket).ok()?;
@@ -64,7 +62,7 @@ impl Listener {
 }
 
 impl Peer {
-    /// Bytes that came, into `buffer`; 0 once no more will.
+    /// Reads into `buffer`; 0 at the end of input.
     ///
     /// # Errors
     /// `WouldBlock`, or the connection is broken.
@@ -72,7 +70,7 @@ impl Peer {
         Ok(recv(&self.socket, buffer, RecvFlags::DONTWAIT)?.1)
     }
 
-    /// Sends of `bytes` as many as there is room for; how many.
+    /// Writes as many of `bytes` as fit; their number.
     ///
     /// # Errors
     /// `WouldBlock`, or the connection is broken.
@@ -81,11 +79,11 @@ impl Peer {
     }
 }
 
-/// A connection to who has `name`, and who that is. No step on it takes longer than `patience`.
+/// Connects to the process that listens on `name`; the connection, and the peer's credentials. Each
+/// operation on it times out after `patience`.
 ///
 /// # Errors
-/// The kernel's; `ConnectionRefused` where nobody has the name, `WouldBlock` where
-/// too many wait to be heard.
+/// The kernel's; `ConnectionRefused` if there is no listener, `WouldBlock` if its backlog is full.
 pub fn ask(name: &str, patience: Duration) -> io::Result<(UnixStream, Who)> {
     let socket = socket(SocketFlags::empty())?;
     for way in [Timeout::Send, Timeout::Recv] {
@@ -96,7 +94,7 @@ pub fn ask(name: &str, patience: Duration) -> io::Result<(UnixStream, Who)> {
     Ok((socket.into(), who))
 }
 
-/// The names that processes have in this network namespace, in order.
+/// Names of listening processes in this network namespace, sorted.
 #[must_use]
 pub fn names() -> Vec<String> {
     let sockets = std::fs::read_to_string("/proc/net/unix").unwrap_or_default();
@@ -105,7 +103,7 @@ pub fn names() -> Vec<String> {
     names
 }
 
-/// The name that a line of /proc/net/unix is about, if somebody listens there.
+/// Name in a line of /proc/net/unix, if it is a listener's.
 fn listening(line: &str) -> Option<&str> {
     let mut words = line.split_whitespace();
     let (flags, name) = (words.nth(3)?, words.nth(3)?);
@@ -113,9 +111,9 @@ fn listening(line: &str) -> Option<&str> {
         .then(|| name.strip_prefix('@')?.strip_prefix(OURS))?
 }
 
-/// What all names begin with, which others' do not.
+/// Prefix of all names, which other programs do not use.
 const OURS: &str = "greenwave/";
-/// Who have connected and wait; the next one's connect waits, too.
+/// Backlog; further connects block.
 const WAITING: i32 = 128;
 /// `__SO_ACCEPTCON` of linux/net.h.
 const LISTENS: u32 = 1 << 16;
@@ -129,7 +127,7 @@ fn address(name: &str) -> io::Result<SocketAddrUnix> {
 }
 
 fn who(socket: impl AsFd) -> io::Result<Who> {
-    // SAFETY: three numbers, for which any bytes will do.
+    // SAFETY: three integers, for which any bytes are valid.
     let found = unsafe { sockopt::get::<libc::ucred>(socket, libc::SOL_SOCKET, libc::SO_PEERCRED)? };
     Ok(Who { user: found.uid, process: found.pid.unsigned_abs() })
 }
@@ -148,7 +146,7 @@ mod tests {
         let name = format!("test-once-{}", std::process::id());
         let nobody = ask(&name, PATIENCE).map(|_| ()).map_err(|e| e.kind());
         assert_eq!(nobody, Err(ErrorKind::ConnectionRefused));
-        let first = Listener::open(&name).expect("nobody has it");
+        let first = Listener::open(&name).expect("the name is free");
         assert!(names().contains(&name));
         let second = Listener::open(&name).map(|_| ()).map_err(|e| e.kind());
         assert_eq!(second, Err(ErrorKind::AddrInUse));
@@ -162,21 +160,21 @@ mod tests {
     fn both_ends_know_who_the_other_is_and_neither_waits() {
         let name = format!("test-who-{}", std::process::id());
         let us = Who { user: rustix::process::geteuid().as_raw(), process: std::process::id() };
-        let listener = Listener::open(&name).expect("nobody has it");
-        assert!(listener.accept().is_none(), "nobody has come");
-        let (mut asks, answers) = ask(&name, PATIENCE).expect("it listens");
-        let peer = listener.accept().expect("somebody has come");
+        let listener = Listener::open(&name).expect("the name is free");
+        assert!(listener.accept().is_none(), "no client has connected");
+        let (mut asks, answers) = ask(&name, PATIENCE).expect("there is a listener");
+        let peer = listener.accept().expect("a client has connected");
         assert_eq!((peer.who, answers), (us, us));
         let mut buffer = [0; 8];
         assert_eq!(peer.receive(&mut buffer).map_err(|e| e.kind()), Err(ErrorKind::WouldBlock));
-        asks.write_all(b"who?").expect("it is there");
+        asks.write_all(b"who?").expect("the peer is open");
         assert_eq!(peer.receive(&mut buffer).ok(), Some(4));
         assert_eq!(peer.send(b"we").ok(), Some(2));
         drop(peer);
         let mut answer = String::new();
         asks.read_to_string(&mut answer).expect("text");
         assert_eq!(answer, "we");
-        assert!(asks.write_all(b"and?").is_err(), "nobody is there any more");
+        assert!(asks.write_all(b"and?").is_err(), "the peer is closed");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Today's date, for files that say when they were measured.
+//! Today's date, for files that record when they were measured.
 
 use std::time::SystemTime;
 

@@ -1,10 +1,8 @@
-//! Buffers for frames that the kernel copies: many of an ordinary frame's
-//! length, few for what the kernel has merged.
+//! Pool of buffers for frames copied by the kernel: many for ordinary frames, few for merged ones.
 //!
-//! Buffers come and go without allocation once as many are in flight as were
-//! before.
+//! No allocation happens below the previous maximum of frames in flight.
 
-/// A received frame in one of a device's buffers.
+/// A received frame in a buffer of a device.
 #[derive(Debug)]
 pub struct Frame {
     buffer: Box<[u8]>,
@@ -18,7 +16,7 @@ impl AsRef<[u8]> for Frame {
     }
 }
 
-/// The buffers that are not in flight.
+/// Buffers that are not in flight.
 #[derive(Debug)]
 pub(crate) struct Pool {
     small_len: usize,
@@ -26,11 +24,11 @@ pub(crate) struct Pool {
     large: Vec<Box<[u8]>>,
 }
 
-/// Buffers that are kept; more in flight at once are allocated and freed.
+/// Maximum of buffers kept; more in flight are allocated and freed.
 const SMALL_MAX: usize = 1024;
 const LARGE_MAX: usize = 16;
 
-/// The longest frame that the kernel merges: an IP packet and its Ethernet header.
+/// Longest frame that the kernel merges: an IP packet and its Ethernet header.
 pub(crate) const LARGE_LEN: usize = 65_535 + 14;
 
 impl Pool {
@@ -63,13 +61,13 @@ impl Pool {
         Frame { buffer, len }
     }
 
-    /// Takes a frame's buffer back.
+    /// Returns a frame's buffer.
     #[inline]
     pub(crate) fn take_back(&mut self, frame: Frame) {
         self.take_back_buffer(frame.buffer);
     }
 
-    /// Takes a buffer back that no frame came into.
+    /// Returns an unused buffer.
     #[inline]
     pub(crate) fn take_back_buffer(&mut self, buffer: Box<[u8]>) {
         let (kept, max) = match buffer.len() == self.small_len {

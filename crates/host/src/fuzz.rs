@@ -1,7 +1,7 @@
-//! Fuzz targets of this room: bytes that programs, the kernel or a crash left
-//! for us. Built for tests, and where a fuzzer builds (`cfg(fuzzing)`).
+//! Fuzz targets of this crate: bytes from programs, the kernel or a crash. Built for tests, and by
+//! fuzzers (`cfg(fuzzing)`).
 //!
-//! Each body stands beside the code that it tries, which is private.
+//! Each body is next to the private code that it exercises.
 
 #[path = "../../net/tests/fuzz/targets/input.rs"]
 pub(crate) mod input;
@@ -10,10 +10,10 @@ pub(crate) mod input;
 #[path = "../../net/tests/fuzz/corpus.rs"]
 mod corpus;
 
-/// A target: it panics when a promise is broken.
+/// A target: it panics if a property is violated.
 pub type Target = fn(&[u8]);
 
-/// Every target of this room by name.
+/// All targets of this crate by name.
 pub const TARGETS: &[(&str, Target)] = &[
     ("seam_messages", crate::shim::fuzz::messages),
     ("seam_desk", crate::shim::fuzz::desk),
@@ -25,7 +25,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("proc", proc),
 ];
 
-/// Replies of the kernel's by netlink.
+/// Netlink replies of the kernel.
 fn netlink(data: &[u8]) {
     crate::guard::fuzz::listeners(data);
     crate::xdp::fuzz::links(data);

@@ -1,13 +1,12 @@
-//! Linux: the only room that asks the kernel for anything.
+//! Linux: the only crate that makes system calls.
 //!
-//! [`Monotonic`] is the clock, [`Tap`] a device that the kernel's own TCP can
-//! talk to, [`afxdp`] and [`packet`] drive an interface beside the kernel,
-//! [`dpdk`] a port without it, [`lab`] a network to try things in, [`doctor`]
-//! says what works here, [`sandbox`] gives up what is not needed any more, [`control`]
-//! lets others ask, [`affinity`] gives a thread its core, [`cores`] shares all of them
-//! between programs, [`disk`] carries out what tasks ask of files,
-//! [`machine`] says what a report was measured on. Nothing here decides; the pure
-//! rooms do.
+//! Clock: [`Monotonic`]. Devices: [`Tap`], whose other end is the kernel's TCP, [`afxdp`] and
+//! [`packet`] beside the kernel on an interface, [`dpdk`] without the kernel. Servers: [`sandbox`]
+//! drops privileges, [`control`] answers queries, [`disk`] carries out file I/O of tasks. Cores:
+//! [`affinity`] pins a thread, [`cores`] shares cores between programs. Tools: [`netlab`] is a test
+//! bed, [`doctor`] checks the machine, [`machine_info`] describes it in reports.
+//!
+//! Nothing here decides; the pure crates do.
 //!
 //! ```
 //! use queueing::{Clock, Span};

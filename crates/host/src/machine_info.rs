@@ -1,11 +1,11 @@
-//! What a report was measured on, as the kernel describes it.
+//! Machine description for reports, from the kernel.
 
 use std::fmt;
 
 /// A machine in one line: `Intel Xeon E5-2630 v4, 20 cores, Linux 6.1.0`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Machine {
-    /// The processor's name.
+    /// Model of the processor.
     pub cpu: String,
     /// Cores this process may use.
     pub cores: usize,
@@ -14,7 +14,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// This machine. What `/proc` does not tell is called unknown.
+    /// This machine. Values missing in `/proc` are "unknown".
     #[must_use]
     pub fn this() -> Self {
         let read = |path| std::fs::read_to_string(path).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Memory that is shared with the kernel.
+//! Memory mappings, shared with the kernel or other processes.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rustix::process::{Resource, getrlimit};
 
-/// Bytes that are mapped by [`Mapping::modest`].
+/// Bytes mapped by [`Mapping::modest`].
 static MODEST: AtomicUsize = AtomicUsize::new(0);
-/// Of the address space that a process may have, what those may have together: one part of so many.
+/// Divisor of the address-space limit: the share that those mappings may have together.
 const PART: u64 = 8;
 
 const READ_WRITE: i32 = libc::PROT_READ | libc::PROT_WRITE;
@@ -22,11 +22,11 @@ pub(crate) struct Mapping {
     is_modest: bool,
 }
 
-// SAFETY: a mapping belongs to the process, not to a thread; whoever reads or
-// writes it vouches for that access.
+// SAFETY: a mapping belongs to the process, not to a thread; each access to it is justified by its
+// caller.
 unsafe impl Send for Mapping {}
 
-// SAFETY: a shared mapping gives out its address only.
+// SAFETY: a shared reference gives access to the address only.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
@@ -36,25 +36,26 @@ impl Mapping {
         Self::map(len, READ_WRITE, flags, file.as_fd().as_raw_fd(), offset)
     }
 
-    /// The first `len` bytes of `file`, which others have mapped, too; only to
-    /// be read unless `writable`.
+    /// The first `len` bytes of `file`, shared with other mappings; read-only unless `writable`.
     pub(crate) fn shared(file: impl AsFd, len: usize, writable: bool) -> io::Result<Self> {
         let protection = if writable { READ_WRITE } else { libc::PROT_READ };
         Self::map(len, protection, libc::MAP_SHARED, file.as_fd().as_raw_fd(), 0)
     }
 
-    /// `len` bytes of `file` from `offset` on, which others have mapped, too.
+    /// `len` bytes of `file` from `offset` on, shared with other mappings.
     pub(crate) fn part(file: impl AsFd, offset: usize, len: usize) -> io::Result<Self> {
         Self::map(len, READ_WRITE, libc::MAP_SHARED, file.as_fd().as_raw_fd(), offset as i64)
     }
 
-    /// `len` bytes of `file` from `offset` on, in a process that is not ours: only to be read unless `writable`.
-    /// They are in no core dump, as they are other processes' too. They become resident where they are touched,
-    /// also in a process that locks its memory (mlockall(2)). Where the process may have only so much address
+    /// `len` bytes of `file` from `offset` on, for a process that is not ours; read-only unless
+    /// `writable`.
+    ///
+    /// The memory is excluded from core dumps, since it is other processes' too. Pages become resident
+    /// on first access, even in a process that locks its memory (mlockall(2)). Under a limit of address
     /// space (RLIMIT_AS), most of it stays the program's.
     ///
     /// # Errors
-    /// `ENOMEM` where that would be too much, and what the kernel says.
+    /// `ENOMEM` beyond that share; otherwise the kernel's.
     pub(crate) fn modest(file: impl AsFd, offset: usize, len: usize, writable: bool) -> io::Result<Self> {
         let has_room = Self::has_room(len);
         MODEST.fetch_add(len, Ordering::Relaxed);
@@ -63,11 +64,12 @@ impl Mapping {
                 return Err(io::ErrorKind::OutOfMemory.into());
             }
             let fd = file.as_fd().as_raw_fd();
-            // Without access nothing is populated, as it would be at once in a process that locks what it maps.
+            // PROT_NONE prevents population, which a process that locks its mappings would cause at
+            // once.
             let mapping = Self::map(len, libc::PROT_NONE, libc::MAP_SHARED, fd, offset as i64)?;
             let protection = if writable { READ_WRITE } else { libc::PROT_READ };
             let start = mapping.start.as_ptr().cast();
-            // SAFETY: it is this mapping, to which nobody has a pointer yet.
+            // SAFETY: it is this mapping, to which no pointer exists yet.
             let done = unsafe {
                 libc::madvise(start, len, libc::MADV_DONTDUMP) == 0
                     && libc::munlock(start, len) == 0
@@ -85,16 +87,16 @@ impl Mapping {
         })
     }
 
-    /// True if `len` bytes more are not too much for [`modest`](Self::modest).
+    /// True if `len` more bytes are within the share of [`modest`](Self::modest).
     pub(crate) fn has_room(len: usize) -> bool {
         let mapped = MODEST.load(Ordering::Relaxed) + len;
         getrlimit(Resource::As).current.is_none_or(|limit| mapped as u64 <= limit / PART)
     }
 
-    /// A page of zeros that a child has as zeros again, however it is made (`MADV_WIPEONFORK`).
+    /// A page of zeros that is zero again in a child, however it is forked (`MADV_WIPEONFORK`).
     ///
     /// # Errors
-    /// What the kernel says; it is older than Linux 4.14.
+    /// The kernel's; it is older than Linux 4.14.
     pub(crate) fn wiped_on_fork() -> io::Result<Self> {
         const PAGE: usize = 4096;
         let mapping = Self::map(PAGE, READ_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0)?;
@@ -105,8 +107,8 @@ impl Mapping {
         }
     }
 
-    /// `len` zero bytes, populated; in huge pages of 2 MiB if asked, of which
-    /// `len` must then be a multiple.
+    /// `len` zero bytes, populated; with `hugepages` in pages of 2 MiB, of which `len` must then be a
+    /// multiple.
     pub(crate) fn anonymous(len: usize, hugepages: bool) -> io::Result<Self> {
         let huge = if hugepages { libc::MAP_HUGETLB | libc::MAP_HUGE_2MB } else { 0 };
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_POPULATE | huge;
@@ -114,7 +116,7 @@ impl Mapping {
     }
 
     fn map(len: usize, protection: i32, flags: i32, fd: i32, offset: i64) -> io::Result<Self> {
-        // SAFETY: a new mapping, placed by the kernel where nothing is.
+        // SAFETY: a new mapping at an address of the kernel's choice.
         let start = unsafe { libc::mmap(std::ptr::null_mut(), len, protection, flags, fd, offset) };
         if start == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
@@ -123,15 +125,15 @@ impl Mapping {
         Ok(Self { start, len, is_modest: false })
     }
 
-    /// The first byte.
+    /// Address of the first byte.
     pub(crate) fn start(&self) -> NonNull<u8> {
         self.start
     }
 
-    /// The memory at byte `at`, where `T` fits and is aligned.
+    /// Address of byte `at`, for a `T` that fits and is aligned.
     ///
     /// # Panics
-    /// When it does not fit.
+    /// It does not fit or is not aligned.
     pub(crate) fn at<T>(&self, at: usize) -> NonNull<T> {
         assert!(at + size_of::<T>() <= self.len, "byte {at} is outside a mapping of {}", self.len);
         assert!(at.is_multiple_of(align_of::<T>()), "byte {at} is not aligned");
@@ -139,11 +141,11 @@ impl Mapping {
         unsafe { self.start.add(at).cast() }
     }
 
-    /// Gives the memory of `len` bytes at `at`, whole pages of a file in memory, back: they are zero from
-    /// now on, in every process that has it mapped.
+    /// Frees the memory of `len` bytes at `at`, whole pages of a memory file: they read as zero from
+    /// now on, in every process that maps them.
     ///
     /// # Panics
-    /// When they are not in it.
+    /// They are outside the mapping.
     pub(crate) fn discard(&self, at: usize, len: usize) -> io::Result<()> {
         assert!(at + len <= self.len, "{len} bytes at {at} are outside a mapping of {}", self.len);
         // SAFETY: within the mapping, as just asserted; it stays mapped, and reads as zero.
@@ -160,9 +162,9 @@ impl Mapping {
         start
     }
 
-    /// Keeps the memory out of core dumps.
+    /// Excludes the memory from core dumps.
     pub(crate) fn without_dumps(self) -> Self {
-        // SAFETY: it is this mapping. A kernel that does not take this dumps it, as before.
+        // SAFETY: it is this mapping. A kernel without this advice dumps it, as before.
         unsafe { libc::madvise(self.start.as_ptr().cast(), self.len, libc::MADV_DONTDUMP) };
         self
     }
@@ -170,8 +172,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: mapped by us with this length; whoever holds pointers into
-        // it has leaked it instead.
+        // SAFETY: mapped by us with this length; a mapping with outstanding pointers is leaked instead.
         unsafe { libc::munmap(self.start.as_ptr().cast(), self.len) };
         if self.is_modest {
             MODEST.fetch_sub(self.len, Ordering::Relaxed);

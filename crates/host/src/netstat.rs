@@ -1,8 +1,8 @@
-//! What the kernel counts of TCP in a network namespace.
+//! TCP counters of a network namespace.
 //!
 //! Source: `/proc/net/netstat`, linux/net/ipv4/proc.c.
 
-/// A counter of `TcpExt`: names in one line, figures in the next.
+/// A counter of `TcpExt`: names in one line, values in the next.
 #[must_use]
 pub fn counter(netstat: &str, name: &str) -> u64 {
     let mut lines = netstat.lines().filter(|line| line.starts_with("TcpExt:"));
@@ -41,7 +41,7 @@ mod tests {
             };
             let (listener, first, second) = (socket(), socket(), socket());
             bind(&listener, &to).unwrap();
-            // One may wait.
+            // A backlog of 0 holds one connection.
             listen(&listener, 0).unwrap();
             let mut counts = vec![count()];
             let room = connect(&first, &to);
@@ -50,7 +50,7 @@ mod tests {
             counts.push(count());
             (room, none, counts)
         });
-        assert_eq!([room, none], [Err(Errno::INPROGRESS); 2], "nobody waits for an answer");
+        assert_eq!([room, none], [Err(Errno::INPROGRESS); 2], "connect does not block");
         assert_eq!(counts, [[0, 0], [0, 0], [1, 1]]);
     }
 

@@ -1,7 +1,8 @@
-//! What `/proc` tells about processes and threads.
+//! Processes and threads in `/proc`.
 //!
-//! Every reader bears that the process ends while it looks: it then finds
-//! nothing. Source: proc(5); Linux, Documentation/scheduler/sched-stats.rst.
+//! A process may end during any read; the reader then returns nothing.
+//!
+//! Source: proc(5); Linux, Documentation/scheduler/sched-stats.rst.
 
 use std::fs::{self, File};
 use std::io;
@@ -14,31 +15,31 @@ use rustix::process::{Signal, getpid, getppid, set_parent_process_death_signal};
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
 
-/// A thread's account, all since it began.
+/// CPU account of a thread since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Account {
     /// Nanoseconds on a core.
     pub ran_ns: u64,
     /// Nanoseconds runnable without a core, counted when it gets one.
     pub waited_ns: u64,
-    /// How often it got one.
+    /// Number of times it got a core.
     pub turns: u64,
 }
 
-/// An open account of a thread: one system call a reading.
+/// Open account of a thread: one system call per reading.
 #[derive(Debug)]
 pub struct Ledger(File);
 
 impl Ledger {
-    /// That of thread `thread` of `process`.
+    /// Opens the account of `thread` of `process`.
     ///
     /// # Errors
-    /// There is no such thread, or the kernel keeps no accounts.
+    /// No such thread, or the kernel keeps no accounts.
     pub fn open(process: u32, thread: u32) -> io::Result<Self> {
         File::open(format!("/proc/{process}/task/{thread}/schedstat")).map(Self)
     }
 
-    /// What stands in it; nothing once the thread has ended.
+    /// Reads it; `None` once the thread has ended.
     #[must_use]
     pub fn read(&self) -> Option<Account> {
         let mut text = [0; 64];
@@ -58,93 +59,92 @@ fn account(text: &[u8]) -> Option<Account> {
     Some(Account { ran_ns: number()?, waited_ns: number()?, turns: number()? })
 }
 
-/// What `stat` says of a process or thread at one moment.
+/// Contents of `stat` of a process or thread.
 #[derive(Clone, Debug)]
 pub struct Stat(String);
 
 impl Stat {
-    /// That of `process`; nothing where there is none.
+    /// Reads that of `process`; `None` if it does not exist.
     #[must_use]
     pub fn of(process: u32) -> Option<Self> {
         fs::read_to_string(format!("/proc/{process}/stat")).ok().map(Self)
     }
 
-    /// That of one of its threads.
+    /// Reads that of one of its threads.
     #[must_use]
     pub fn of_thread(process: u32, thread: u32) -> Option<Self> {
         fs::read_to_string(format!("/proc/{process}/task/{thread}/stat")).ok().map(Self)
     }
 
-    /// Field `number`, counted from 1, of those from the third on; nothing
-    /// where it is no number. Source: proc_pid_stat(5).
+    /// Field `number`, counted from 1 and at least 3; `None` if it is not a number. Source:
+    /// proc_pid_stat(5).
     #[must_use]
     pub fn field(&self, number: usize) -> Option<u64> {
         self.word(number)?.parse().ok()
     }
 
-    /// True if it has ended, and waits for who started it to ask.
+    /// True for a zombie.
     #[must_use]
     pub fn is_zombie(&self) -> bool {
-        // A process whose first thread alone has ended has others.
+        // A process whose first thread has ended may have others.
         matches!(self.word(3), Some("Z" | "X")) && self.field(20).is_none_or(|threads| threads <= 1)
     }
 
-    /// The second field is a name in parentheses and may hold anything.
+    /// The second field is a name in parentheses with arbitrary contents.
     fn word(&self, number: usize) -> Option<&str> {
         let (_, rest) = self.0.rsplit_once(')')?;
         rest.split_whitespace().nth(number.checked_sub(3)?)
     }
 }
 
-/// When a process or thread began, in ticks since boot: with its number it is
-/// that one and no later one of the same number.
+/// Start time of a process or thread, in ticks since boot; with its number it is a unique identity.
 #[must_use]
 pub fn began(process: u32, thread: u32) -> Option<u64> {
     Stat::of_thread(process, thread)?.field(22)
 }
 
-/// True if `process` has ended, and waits for who started it to ask.
+/// True if `process` is a zombie.
 #[must_use]
 pub fn is_zombie(process: u32) -> bool {
     Stat::of(process).is_some_and(|stat| stat.is_zombie())
 }
 
-/// Has what `command` starts sent `signal` when the thread that starts it ends, however the process does.
+/// Makes the kernel send `signal` to the child of `command` when the thread that starts it ends, in any
+/// way.
 pub fn end_with_us(command: &mut Command, signal: Signal) {
     let parent = getpid();
     let tied = move || {
         set_parent_process_death_signal(Some(signal))?;
-        // We may have been killed before that.
+        // The parent may have died before that.
         if getppid() == Some(parent) { Ok(()) } else { Err(io::ErrorKind::NotConnected.into()) }
     };
     // SAFETY: between fork and exec it makes two system calls; it allocates nothing and takes no lock.
     unsafe { command.pre_exec(tied) };
 }
 
-/// Whether `thread` runs or waits for a core.
+/// True if `thread` runs or waits for a core.
 #[must_use]
 pub fn is_runnable(process: u32, thread: u32) -> bool {
     Stat::of_thread(process, thread).is_some_and(|stat| stat.word(3) == Some("R"))
 }
 
-/// Who started `process`, or has it now.
+/// Parent of `process`: its starter, or the process that adopted it.
 #[must_use]
 pub fn parent(process: u32) -> Option<u32> {
     Stat::of(process)?.field(4)?.try_into().ok()
 }
 
-/// Every process there is.
+/// All processes.
 pub fn processes() -> impl Iterator<Item = u32> {
     numbers("/proc")
 }
 
-/// The threads of `process`.
+/// Threads of `process`.
 pub fn threads(process: u32) -> impl Iterator<Item = u32> {
     numbers(&format!("/proc/{process}/task"))
 }
 
-/// `process` and what descends from it, by who their parents are. What was left
-/// behind by a parent that ended is nobody's.
+/// `process` and its descendants, by parent. Orphans are not included.
 #[must_use]
 pub fn family(process: u32) -> Vec<u32> {
     let parents: Vec<_> = processes().filter_map(|id| Some((id, parent(id)?))).collect();
@@ -158,9 +158,8 @@ pub fn family(process: u32) -> Vec<u32> {
     family
 }
 
-/// What descends from `process`, as [`family`] says, at a cost that grows with
-/// them and not with all processes there are, where the kernel lists children
-/// (`CONFIG_PROC_CHILDREN`).
+/// Descendants of `process`, as in [`family`]. The cost grows with their number, not with that of all
+/// processes, if the kernel lists children (`CONFIG_PROC_CHILDREN`).
 #[must_use]
 pub fn descendants(process: u32) -> Vec<u32> {
     let mut all = vec![process];
@@ -174,7 +173,7 @@ pub fn descendants(process: u32) -> Vec<u32> {
                 Err(e) if e.kind() == io::ErrorKind::NotFound && member == process => {
                     return family(process).into_iter().filter(|id| *id != process).collect();
                 }
-                // It has ended.
+                // The process has ended.
                 Err(_) => {}
             }
         }
@@ -191,19 +190,20 @@ pub fn name(process: u32) -> String {
     text.trim().to_owned()
 }
 
-/// Whether we may change how others are scheduled (`CAP_SYS_NICE`).
+/// True if this process may change the scheduling of others (`CAP_SYS_NICE`).
 #[must_use]
 pub fn may_schedule() -> bool {
     has(23)
 }
 
-/// Whether we may open what programs of other users have open (`CAP_SYS_PTRACE`), as their pulses.
+/// True if this process may access descriptors of other users' programs (`CAP_SYS_PTRACE`), such as
+/// signal pages.
 #[must_use]
 pub fn may_look_into() -> bool {
     has(19)
 }
 
-/// Whether this process has the capability of that number (linux/capability.h).
+/// True if this process has the capability with that number (linux/capability.h).
 fn has(capability: u32) -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
@@ -242,7 +242,7 @@ mod tests {
         let before = Ledger::open(id, id).unwrap();
         assert!(before.read().is_some_and(|account| account.turns > 0));
         assert!(began(id, id).is_some());
-        // Some thread of a process that asks runs.
+        // A running process has a running thread.
         assert!(threads(id).any(|thread| is_runnable(id, thread)));
         assert!(threads(id).any(|thread| thread == id));
         let mut child = std::process::Command::new("sleep").arg("600").spawn().unwrap();

@@ -1,7 +1,7 @@
-//! What a service tells of its requests, read from the file in which it does.
+//! Queue report of a service, read from its file.
 //!
-//! A file is opened anew at each look, so one that another has taken the place of is
-//! read from then on.
+//! The file is opened for each read, so a replaced file is used from then on.
+//!
 //! Source: [`guard::app_queue`], ADR 0042.
 
 use std::fs::{File, OpenOptions};
@@ -11,13 +11,12 @@ use std::path::Path;
 
 use guard::app_queue::QueueReport;
 
-/// Opens a file that another program writes; what is none, such as a FIFO that nobody writes to, holds up nobody.
+/// Opens a file that another program writes, without blocking on a FIFO that has no writer.
 pub fn open(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)
 }
 
-/// What is told in a file; what is none, such as a pipe that nobody writes to,
-/// holds up nobody.
+/// Reads the report in a file, without blocking on a pipe that has no writer.
 pub fn read(path: &Path) -> io::Result<QueueReport> {
     let mut file = open(path)?;
     let mut bytes = [0; QueueReport::LEN];

@@ -1,6 +1,6 @@
-//! How much memory this process has.
+//! Resident memory of this process.
 
-/// Bytes of this process that are in memory now; 0 where the kernel does not say.
+/// Bytes of this process in memory (RSS); 0 if the kernel does not report it.
 ///
 /// Source: Linux, proc_pid_statm(5).
 #[must_use]

@@ -1,10 +1,10 @@
-//! A program's pulse in memory that the core scheduler's process sees, too.
+//! Signal page of a program, in memory shared with the core scheduler's process.
 //!
-//! The program makes a file that is in no folder (memfd) and leaves it open; the
-//! scheduler finds it among the program's descriptors by its name. So nothing is
-//! to be configured, nobody else gets at it than who may look into the process,
-//! and nothing is left behind, however either ends. Its size is sealed: no
-//! program can take memory away from under a scheduler that reads it.
+//! The program creates a memory file (memfd) and keeps it open; the scheduler finds it by name among
+//! the program's descriptors. This needs no configuration, gives access only to processes that may
+//! inspect the program, and leaves nothing behind, however either ends. The size is sealed: no program
+//! can truncate the memory under a reading scheduler.
+//!
 //! Source: memfd_create(2), fcntl(2) on sealing, futex(2), proc_pid_fd(5).
 
 use std::fs::{self, File};
@@ -20,32 +20,32 @@ use sched::cores::worker_signals::{SignalMemory, SignalPage};
 
 use crate::mapping::Mapping;
 
-/// The page of one program.
+/// Signal page of one program.
 #[derive(Debug)]
 pub struct SharedPage {
     memory: Mapping,
-    /// Ours, for as long as others may want to find it.
+    /// The memfd, open as long as others may look for it.
     file: File,
 }
 
 const NAME: &str = "greenwave-pulse";
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
-/// Descriptors of a process that are looked at.
+/// Maximum of descriptors examined per process.
 const LOOKED_MAX: usize = 65_536;
 
 impl SharedPage {
-    /// A page of `lanes` workers of this process, for whoever looks for it.
+    /// A page of `lanes` workers of this process, under the well-known name.
     ///
     /// # Errors
-    /// What the kernel says: no memory or no descriptor left.
+    /// The kernel's: out of memory or descriptors.
     ///
     /// # Panics
-    /// When `lanes` is outside 1..=[`WORKERS_MAX`](sched::cores::worker_signals::WORKERS_MAX).
+    /// `lanes` is outside 1..=[`WORKERS_MAX`](sched::cores::worker_signals::WORKERS_MAX).
     pub fn create(lanes: usize) -> io::Result<Self> {
         Self::named(NAME, lanes)
     }
 
-    /// The same under a name of the caller's, which nobody looks for.
+    /// The same under the caller's name, for which no scheduler looks.
     pub(crate) fn named(name: &str, lanes: usize) -> io::Result<Self> {
         let file = memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         ftruncate(&file, size_of::<SignalPage>() as u64)?;
@@ -55,19 +55,18 @@ impl SharedPage {
         Ok(page)
     }
 
-    /// That of `process`.
+    /// Page of `process`.
     ///
     /// # Errors
-    /// [`NotFound`](io::ErrorKind::NotFound) when it has none, or is none;
-    /// [`InvalidData`](io::ErrorKind::InvalidData) when what it has is none of
-    /// ours; or no right to look.
+    /// [`NotFound`](io::ErrorKind::NotFound) if it has none or does not exist;
+    /// [`InvalidData`](io::ErrorKind::InvalidData) if its page is malformed; or no permission.
     pub fn of_process(process: u32) -> io::Result<Self> {
         Self::find(process, NAME)
     }
 
-    /// The one that it has under that name.
+    /// Page of `process` under that name.
     pub(crate) fn find(process: u32, name: &str) -> io::Result<Self> {
-        // What such a descriptor's link reads.
+        // Link target of such a descriptor.
         let its = format!("/memfd:{name} (deleted)");
         for entry in fs::read_dir(format!("/proc/{process}/fd"))?.take(LOOKED_MAX) {
             let path = entry?.path();
@@ -78,7 +77,7 @@ impl SharedPage {
         Err(io::ErrorKind::NotFound.into())
     }
 
-    /// Whether both are the same memory: a process that was forked has its parent's.
+    /// True if both are the same memory: a forked process has its parent's.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
         let number = |page: &Self| page.file.metadata().ok().map(|file| (file.dev(), file.ino()));
@@ -109,21 +108,20 @@ impl SharedPage {
 
 impl SignalMemory for SharedPage {
     fn page(&self) -> &SignalPage {
-        // SAFETY: the mapping is as large as a page, is aligned to one of the
-        // machine's, and lives as long as `self`; its file cannot shrink, by its
-        // seal. A page is atomics only, of which any bits are a valid value, and
-        // others change them by atomic operations.
+        // SAFETY: the mapping is as large as a page, page-aligned, and lives as long as `self`; its
+        // file is sealed against shrinking. A page consists of atomics, for which any bits are valid,
+        // and others change them by atomic operations.
         unsafe { self.memory.at::<SignalPage>(0).as_ref() }
     }
 
     fn wait(&self, word: &AtomicU32, value: u32, span: Duration) {
         let timeout = Timespec { tv_sec: span.as_secs() as i64, tv_nsec: span.subsec_nanos().into() };
-        // Changed, woken, interrupted or over: the caller looks again.
+        // Changed, woken, interrupted or timed out: the caller checks.
         let _ = futex::wait(word, futex::Flags::empty(), value, Some(&timeout));
     }
 
     fn wake(&self, word: &AtomicU32) {
-        // Nobody may sleep, and then nobody is woken.
+        // Without sleepers this wakes no thread.
         let _ = futex::wake(word, futex::Flags::empty(), i32::MAX as u32);
     }
 }
@@ -138,7 +136,7 @@ mod tests {
     use super::*;
     use crate::Monotonic;
 
-    /// A program has one page; tests of one process take turns.
+    /// A process has one page, so tests take turns.
     static PAGE: std::sync::Mutex<()> = std::sync::Mutex::new(());
 
     #[test]
@@ -153,7 +151,7 @@ mod tests {
         assert_eq!(theirs.page().slots()[1].read(), Some(pulse));
         assert!(ours.is_same(&theirs));
         drop(ours);
-        // Its last name goes with the program's descriptor, not with its memory.
+        // The last name is that of the program's descriptor; the memory stays mapped.
         assert_eq!(theirs.page().slots()[1].read(), Some(pulse));
     }
 

@@ -1,4 +1,5 @@
-//! Sockets of a network namespace, asked of the kernel by netlink.
+//! Sockets of a network namespace, by netlink (sock_diag).
+//!
 //! Source: sock_diag(7), linux/inet_diag.h.
 
 use std::fs::File;
@@ -14,7 +15,7 @@ const REQUEST: usize = 56;
 const ANSWER: usize = 72;
 
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
-/// A request, for all there are.
+/// NLM_F_REQUEST and NLM_F_DUMP.
 const FLAGS: u16 = 0x1 | 0x300;
 const NLMSG_ERROR: u16 = 2;
 const NLMSG_DONE: u16 = 3;
@@ -23,22 +24,22 @@ const FAMILIES: [u8; 2] = [libc::AF_INET as u8, libc::AF_INET6 as u8];
 pub(crate) const TCP: u8 = libc::IPPROTO_TCP as u8;
 pub(crate) const UDP: u8 = libc::IPPROTO_UDP as u8;
 
-/// States of TCP, and with the bit `1 << STATE` those that are asked for; a UDP socket is
-/// established while it is connected, and closed otherwise. Source: linux/tcp_states.h.
+/// TCP states, selected by the bit `1 << STATE`. A UDP socket counts as established while it is
+/// connected, else as closed. Source: linux/tcp_states.h.
 pub(crate) const ESTABLISHED: u8 = 1;
 pub(crate) const SYN_SENT: u8 = 2;
 pub(crate) const CLOSE: u8 = 7;
 pub(crate) const CLOSE_WAIT: u8 = 8;
 pub(crate) const LISTEN: u8 = 10;
 
-/// Asks for sockets of this thread's network namespace, as it was at the start.
+/// Query of sockets in the network namespace in which it was created.
 #[derive(Debug)]
 pub(crate) struct SockDiag {
     socket: File,
     bytes: Vec<u8>,
 }
 
-/// An answer: `struct inet_diag_msg`.
+/// A reply: `struct inet_diag_msg`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Answer<'a>(&'a [u8]);
 
@@ -50,8 +51,8 @@ impl SockDiag {
         Ok(Self { socket: File::from(socket), bytes: vec![0; 32 * 1024] })
     }
 
-    /// Calls `each` for every socket of `protocol` on `port`, or on any if it is 0, that is in
-    /// one of `states`.
+    /// Calls `each` for every socket of `protocol` on `port`, or on any port if it is 0, in one of
+    /// `states`.
     pub fn dump(
         &mut self,
         protocol: u8,
@@ -83,12 +84,12 @@ impl Answer<'_> {
         self.0[1]
     }
 
-    /// Its own address, as the kernel has it.
+    /// Local address.
     pub fn local(self) -> SocketAddr {
         self.addr(8, 4)
     }
 
-    /// That of its peer.
+    /// Peer address.
     pub fn remote(self) -> SocketAddr {
         self.addr(24, 6)
     }
@@ -102,27 +103,27 @@ impl Answer<'_> {
         SocketAddr::new(ip.expect("it is as long as a message"), port)
     }
 
-    /// The device that it is bound to, or 0.
+    /// Device it is bound to, or 0.
     pub fn device(self) -> u32 {
         self.word(40)
     }
 
-    /// Identity among all sockets since boot.
+    /// Cookie: unique among all sockets since boot.
     pub fn cookie(self) -> u64 {
         u64::from(self.word(48)) << 32 | u64::from(self.word(44))
     }
 
-    /// Bytes to be read, or connections to be accepted.
+    /// Receive queue: bytes, or connections to accept.
     pub fn waiting(self) -> u32 {
         self.word(56)
     }
 
-    /// Bytes to be sent, or connections that may wait to be accepted.
+    /// Send queue: bytes, or the backlog of a listener.
     pub fn room(self) -> u32 {
         self.word(60)
     }
 
-    /// Its number in `/proc/PID/fd`, or 0 where no process has it.
+    /// Its inode in `/proc/PID/fd`, or 0 if no process has it.
     pub fn inode(self) -> u32 {
         self.word(68)
     }
@@ -144,13 +145,13 @@ fn request(family: u8, protocol: u8, port: u16, states: u32) -> [u8; HEADER + RE
     bytes
 }
 
-/// Reads one answer; how the dump ended, if it did.
+/// Reads one reply; the result of the dump once it has ended.
 pub(crate) fn read(mut bytes: &[u8], each: &mut impl FnMut(Answer<'_>)) -> Option<io::Result<()>> {
     while let Some(&len) = bytes.first_chunk() {
         let len = u32::from_ne_bytes(len) as usize;
         let message = bytes.get(..len).filter(|message| message.len() >= HEADER)?;
         match u16::from_ne_bytes([message[4], message[5]]) {
-            // A dump that fails ends as one that does not, but for a number.
+            // A failed dump ends like a successful one, but with an error number.
             NLMSG_DONE | NLMSG_ERROR => {
                 let code = message[HEADER..].first_chunk().map_or(0, |code| i32::from_ne_bytes(*code));
                 return Some(if code < 0 {
@@ -181,7 +182,7 @@ mod tests {
 
     #[test]
     fn the_kernel_says_why_it_does_not_answer() {
-        // A protocol of which it keeps no list.
+        // A protocol that the kernel does not list.
         assert!(SockDiag::new().unwrap().dump(254, 0, !0, |_| ()).is_err());
     }
 

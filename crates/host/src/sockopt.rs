@@ -1,10 +1,9 @@
-//! `setsockopt` and `getsockopt` with plain structures.
+//! Wrappers of `setsockopt` and `getsockopt` for plain structures.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
-/// Hands `value` to the kernel. `T` is a structure of integers as the kernel
-/// defines it for this option.
+/// Sets an option. `T` is a structure of integers as the kernel defines it for this option.
 pub(crate) fn set<T: Copy>(socket: impl AsFd, level: i32, option: i32, value: &T) -> io::Result<()> {
     let fd = socket.as_fd().as_raw_fd();
     // SAFETY: the kernel reads `size_of::<T>()` bytes from a reference that
@@ -27,7 +26,7 @@ pub(crate) fn set<T: Copy>(socket: impl AsFd, level: i32, option: i32, value: &T
 /// All-zero bytes, and any bytes that the kernel writes, are a valid `T`.
 pub(crate) unsafe fn get<T: Copy>(socket: impl AsFd, level: i32, option: i32) -> io::Result<T> {
     let fd = socket.as_fd().as_raw_fd();
-    // SAFETY: the caller vouches for all-zero bytes.
+    // SAFETY: the caller guarantees that all-zero bytes are valid.
     let mut value: T = unsafe { std::mem::zeroed() };
     let mut len = size_of::<T>() as libc::socklen_t;
     // SAFETY: the kernel writes at most `len` bytes to a value of that size.

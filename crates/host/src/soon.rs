@@ -1,11 +1,11 @@
-//! Waiting, in tests, for what happens soon and not at once.
+//! Test helper that waits for a condition.
 //!
-//! The child of another test that has forked and not yet run its program has a copy of every
-//! descriptor for a moment: what nobody here has any more may be there still.
+//! For a moment, a child forked by another test has a copy of every descriptor before it execs: a
+//! closed descriptor may still be open there.
 
 use std::time::{Duration, Instant};
 
-/// Looks until `is` holds.
+/// Polls until `is` holds.
 #[track_caller]
 pub(crate) fn soon(mut is: impl FnMut() -> bool) {
     let start = Instant::now();

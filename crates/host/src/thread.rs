@@ -1,29 +1,29 @@
-//! Threads as the kernel knows them: their numbers, and who of them steps back.
+//! Linux thread IDs, and the idle class for threads.
 //!
-//! What a runtime needs for turns that take long (`runtime::task::Quantum`).
+//! Used by a runtime with long polls (`runtime::task::Quantum`).
+//!
 //! Source: gettid(2), sched(7).
 
 use rustix::thread::{Pid, gettid};
 
 use crate::cores::sched_policy::SchedPolicy;
 
-/// The kernel's number of the calling thread.
+/// Thread ID of the calling thread.
 #[must_use]
 pub fn number() -> u32 {
     gettid().as_raw_nonzero().get().unsigned_abs()
 }
 
-/// Lets thread `number` of this process run only where nobody else wants to
-/// (`SCHED_IDLE`). It may not be able to come back. Nothing happens when it has
-/// ended.
+/// Puts thread `number` of this process into the idle class (`SCHED_IDLE`). It may lack the permission
+/// to leave it. Does nothing if the thread has ended.
 pub fn demote(number: u32) {
-    // It has ended by now, or it may step back: there is no other answer.
+    // The call fails only if the thread has ended: entering the idle class needs no permission.
     if let thread @ Some(_) = i32::try_from(number).ok().and_then(Pid::from_raw) {
         let _ = SchedPolicy::IDLE.set(thread);
     }
 }
 
-/// As [`demote`], of the calling thread; a daemon in its sandbox may do so, too.
+/// As [`demote`], for the calling thread; permitted in a daemon's sandbox, too.
 pub fn step_back() {
     let _ = SchedPolicy::IDLE.set(None);
 }
@@ -48,7 +48,7 @@ mod tests {
         assert_eq!((seen, class(ours)), (SchedPolicy::IDLE, before));
         assert_eq!((steps_back.join().unwrap(), class(ours)), (SchedPolicy::IDLE, before));
         assert_ne!(theirs, ours);
-        // It has ended.
+        // The thread has ended.
         demote(theirs);
     }
 }

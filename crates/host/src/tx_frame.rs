@@ -1,7 +1,7 @@
-//! One frame on its way to the kernel by a system call of its own, with the
-//! virtio header before it: for TAP devices, and for what fits no ring's slot.
+//! Frame sent by its own system call, with the virtio header before it: for TAP devices, and for frames
+//! that fit no slot.
 //!
-//! A frame that the kernel has no room for stays here and goes before the next.
+//! A frame that the kernel cannot buffer waits here and goes before the next.
 
 use std::fs::File;
 use std::io::{ErrorKind, Write};
@@ -11,12 +11,12 @@ use net::device::Full;
 use crate::frame_pool::LARGE_LEN;
 use crate::virtio_net_hdr;
 
-/// The frame that is sent, or waits to be.
+/// The frame being sent, or waiting.
 #[derive(Debug)]
 pub(crate) struct TxFrame {
     /// The virtio header and the frame.
     buffer: Box<[u8]>,
-    /// How many bytes of it the kernel has not taken yet; 0 when it has.
+    /// Bytes that the kernel has not taken yet; 0 if none.
     held: usize,
 }
 
@@ -25,11 +25,11 @@ impl TxFrame {
         Self { buffer: vec![0; virtio_net_hdr::HEADER_LEN + LARGE_LEN].into_boxed_slice(), held: 0 }
     }
 
-    /// Sends a frame of `len` bytes that `fill` writes, to be cut into segments
-    /// of `size` bytes of data if that is asked for.
+    /// Sends a frame of `len` bytes that `fill` writes, to be segmented into `size` bytes of data if
+    /// given.
     ///
     /// # Errors
-    /// [`Full`] while the one before it waits; `fill` was not called.
+    /// [`Full`] while the previous frame waits; `fill` was not called.
     pub(crate) fn send(
         &mut self,
         file: &File,
@@ -51,20 +51,20 @@ impl TxFrame {
         Ok(())
     }
 
-    /// Hands the frame that waits to the kernel, if it takes it now.
+    /// Passes the waiting frame to the kernel, if it takes it now.
     pub(crate) fn flush(&mut self, mut file: &File) {
         while self.is_held() {
             match file.write(&self.buffer[..self.held]) {
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
                 Err(e) if e.kind() == ErrorKind::WouldBlock => return,
-                // A device that is down (EIO, ENETDOWN) or a queue before it that is
-                // full (ENOBUFS) loses the frame, as a cable and a switch would.
+                // A device that is down (EIO, ENETDOWN) or has a full queue (ENOBUFS) loses the frame,
+                // as a wire or a switch would.
                 _ => self.held = 0,
             }
         }
     }
 
-    /// Whether a frame waits.
+    /// True if a frame waits.
     pub(crate) fn is_held(&self) -> bool {
         self.held > 0
     }

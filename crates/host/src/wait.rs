@@ -1,4 +1,4 @@
-//! Sleeping until a descriptor is ready, or another thread rings.
+//! Sleep until a descriptor is ready or another thread wakes the sleeper.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -8,31 +8,31 @@ use net::device::Waker;
 use queueing::Span;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
-/// Ends a sleep from another thread; one that has not begun yet ends at once.
+/// Wake-up from another thread; a sleep that begins later ends at once.
 #[derive(Debug)]
 pub(crate) struct EventFd {
     rung: Arc<OwnedFd>,
-    /// Ends sleeps as long as it is readable.
+    /// Descriptor that prevents sleep while it is readable.
     watched: Option<OwnedFd>,
 }
 
 impl EventFd {
-    /// A bell that was never rung.
+    /// An eventfd without a pending wake-up.
     ///
     /// # Errors
-    /// When no descriptor is left.
+    /// No descriptor is left.
     pub(crate) fn new() -> io::Result<Self> {
         let rung = Arc::new(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?);
         Ok(Self { rung, watched: None })
     }
 
-    /// From now on no sleep begins, and none goes on, while `fd` is readable.
+    /// Ends the current sleep and prevents others while `fd` is readable.
     pub(crate) fn watch(&mut self, fd: OwnedFd) {
         self.watched = Some(fd);
     }
 
-    /// Sleeps until `fd` is ready for `flags` or the bell is rung, at most for
-    /// `span`. An interrupted sleep is a short one; the caller looks again.
+    /// Sleeps until `fd` is ready for `flags` or a wake-up, at most for `span`. An interrupted sleep
+    /// returns early; the caller checks again.
     pub(crate) fn within(&self, fd: &impl AsFd, flags: PollFlags, span: Span) {
         const SECOND: u64 = 1_000_000_000;
         let ns = span.as_nanos();
@@ -43,12 +43,12 @@ impl EventFd {
         let polled = if watched.is_some() { &mut fds[..] } else { &mut fds[..2] };
         let _ = poll(polled, Some(&timeout));
         if !fds[1].revents().is_empty() {
-            // However often it was rung, it ends one sleep.
+            // Any number of wake-ups ends one sleep.
             let _ = rustix::io::read(&*self.rung, &mut [0; 8]);
         }
     }
 
-    /// Rings it.
+    /// Handle that wakes the sleeper.
     pub(crate) fn waker(&self) -> Waker {
         let bell = self.rung.clone();
         Arc::new(move || {

@@ -23,7 +23,7 @@ mod counters;
 
 pub use counters::Counters;
 
-/// How busy DRAM is, per socket.
+/// Sensor of DRAM load, per socket.
 pub trait Sensor: Send {
     /// Its name.
     fn name(&self) -> &'static str;

@@ -369,7 +369,7 @@ impl Guard {
         Ok(())
     }
 
-    /// Reason why it is no longer attached; `None` while it is, or if the kernel does not tell.
+    /// Reason why it is no longer attached; `None` while it is, or if the kernel does not report it.
     pub fn end(&mut self) -> Option<End> {
         match self.attachment.as_mut()?.look() {
             xdp::Attached::Here => None,

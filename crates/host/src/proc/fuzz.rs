@@ -1,8 +1,8 @@
-//! Body of a fuzz target: what `/proc` tells of threads.
+//! Body of a fuzz target: contents of `/proc` about threads.
 
 use super::{Stat, account};
 
-/// No panic; three numbers are an account, and nothing else is.
+/// No panic; exactly three numbers form an account.
 pub(crate) fn threads(data: &[u8]) {
     if let Some(account) = account(data) {
         let text = format!("{} {} {}", account.ran_ns, account.waited_ns, account.turns);
@@ -16,7 +16,7 @@ pub(crate) fn threads(data: &[u8]) {
             assert_eq!(stat.word(number).and_then(|word| word.parse().ok()), Some(value));
         }
     }
-    // A name may hold anything, and changes nothing behind it.
+    // The name is arbitrary, and does not affect the fields after it.
     if !text.contains(')') {
         let named = |name: &str| Stat(format!("7 ({name}) {text}"));
         let (plain, odd) = (named("a"), named("a) R (b"));
