@@ -1,10 +1,11 @@
-//! How many frames of 64 bytes each driver sends back in a second.
+//! Echo rate of each driver, in frames of 64 bytes per second.
 //!
-//! One core reflects what a device receives, with addresses exchanged; the
-//! other keeps as many frames on the way as a ring holds, by AF_XDP, over a
-//! veth pair (or the kernel's end of a TAP device) in namespaces of its own.
-//! Needs root: `cargo run --release -p host --example echo_rate`; with
-//! `--features dpdk` also the same interface by DPDK's packet sockets.
+//! One core reflects received frames with addresses exchanged. The other keeps as many frames in flight
+//! as a ring holds, by AF_XDP, over a veth pair (or the kernel's end of a TAP device) in namespaces of
+//! its own.
+//!
+//! Needs root: `cargo run --release -p host --example echo_rate`; with `--features dpdk` also the same
+//! interface by DPDK's packet sockets.
 
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -19,9 +20,9 @@ use queueing::{Clock, CoreId, Time};
 const REFLECTOR: Ipv4Addr = Ipv4Addr::new(10, 7, 0, 2);
 const SENDER: Ipv4Addr = Ipv4Addr::new(10, 7, 0, 9);
 const MEASURED: Duration = Duration::from_secs(1);
-/// Frames on the way at once.
+/// Frames in flight.
 const WINDOW: u64 = 512;
-/// Frames handled between two looks at the clock.
+/// Frames per reading of the clock.
 const BATCH: usize = 64;
 
 fn main() {
@@ -69,7 +70,7 @@ fn report<D: Device + Send>(what: &str, device: D, sender: AfXdp) {
     println!("{what:<28} {:>8}", rate(device, sender) / 1000);
 }
 
-/// Frames that came back in a second.
+/// Frames echoed in a second.
 fn rate<D: Device + Send>(mut device: D, mut sender: AfXdp) -> u64 {
     let (stop, back) = (AtomicBool::new(false), AtomicU64::new(0));
     std::thread::scope(|scope| {
@@ -81,7 +82,6 @@ fn rate<D: Device + Send>(mut device: D, mut sender: AfXdp) -> u64 {
             let _ = affinity::pin_nth(CoreId(0));
             send(&mut sender, &stop, &back);
         });
-        // Warm first.
         std::thread::sleep(MEASURED / 4);
         let (before, clock) = (back.load(Ordering::Relaxed), Monotonic::new());
         let start = clock.now();
@@ -93,7 +93,7 @@ fn rate<D: Device + Send>(mut device: D, mut sender: AfXdp) -> u64 {
     })
 }
 
-/// Sends everything back to where it came from.
+/// Returns every frame to its sender.
 fn reflect<D: Device>(device: &mut D, stop: &AtomicBool) {
     while !stop.load(Ordering::Relaxed) {
         for _ in 0..BATCH {
@@ -106,7 +106,7 @@ fn reflect<D: Device>(device: &mut D, stop: &AtomicBool) {
                 buf[26..30].copy_from_slice(&frame[30..34]);
                 buf[30..34].copy_from_slice(&frame[26..30]);
             });
-            // A full device loses the frame; the sender will miss it.
+            // A full device loses the frame; the sender counts it as lost.
             let _ = sent;
             device.recycle(received.frame);
         }
@@ -114,7 +114,7 @@ fn reflect<D: Device>(device: &mut D, stop: &AtomicBool) {
     }
 }
 
-/// Keeps [`WINDOW`] frames on the way; what is not back after a while is lost.
+/// Keeps [`WINDOW`] frames in flight; a frame not back after a while counts as lost.
 fn send(device: &mut AfXdp, stop: &AtomicBool, back: &AtomicU64) {
     let frame = frame();
     let (mut on_the_way, mut silent) = (0, 0_u32);
@@ -138,7 +138,7 @@ fn send(device: &mut AfXdp, stop: &AtomicBool, back: &AtomicU64) {
     }
 }
 
-/// 64 bytes on the wire without FCS: UDP that nobody listens to.
+/// 64 bytes on the wire without FCS: UDP to a port without a listener.
 fn frame() -> [u8; 60] {
     let mut frame = [0; 60];
     frame[..12].fill(2);

@@ -1,5 +1,5 @@
-//! Ports of DPDK, those of its virtual devices that this machine's kernel is
-//! enough for. Run by `make test-dpdk`; a build without DPDK says so.
+//! DPDK ports: the virtual devices that need no hardware. Run by `make test-dpdk`; skipped with a
+//! message in a build without DPDK.
 
 use host::dpdk::{self, DpdkError, Memory, Opened, Options};
 use host::netlab::client::what_is_sent_comes_back;
@@ -13,7 +13,7 @@ use queueing::{Clock, Span, Time};
 use crate::echo::{Cable, HOST, OURS, PORT, Server};
 use crate::skipped;
 
-/// Whether there is DPDK and whoever may use it; if not, `test` is skipped.
+/// True if DPDK is built in and may be used; otherwise `test` is skipped.
 fn can_run(test: &str) -> bool {
     if !dpdk::BUILT {
         skipped(test, "built without DPDK; make test-dpdk");
@@ -26,7 +26,7 @@ fn can_run(test: &str) -> bool {
     false
 }
 
-/// No huge pages: here, and on most machines that run tests, there are none.
+/// Options without huge pages, which most test machines lack.
 fn plain() -> Options {
     Options { memory: Memory::Plain { mib: 512 }, ..Options::default() }
 }
@@ -41,7 +41,7 @@ fn the_kernels_tcp_is_served_by_dpdk_and_the_host_stays_reachable() {
         return;
     }
     let cable = Cable::new("dpdk", &Veth::default());
-    // The second right after the first: what the first had is free again.
+    // The second right after the first, whose resources are free again.
     for _ in 0..2 {
         let opened = cable.ours.enter(|| open("net_af_packet0,iface=gw0", &plain()));
         assert_eq!(opened.summary(), "net_af_packet, 1 queue, checksums in software");
@@ -67,8 +67,8 @@ fn two_queues_of_a_port_are_served() {
     server.stop();
 }
 
-/// Serves the kernel's end of a TAP device that DPDK makes, and looks whether
-/// that is gone afterwards.
+/// Serves the kernel's end of a TAP device made by DPDK, and checks that the device is removed
+/// afterwards.
 fn echo_over_tap(inside: &Namespace, device: &str, options: &Options) -> Opened {
     let device = format!("{device},iface=gw0");
     let mut opened = inside.enter(|| open(&device, options));
@@ -79,7 +79,7 @@ fn echo_over_tap(inside: &Namespace, device: &str, options: &Options) -> Opened 
     let (devices, stack) = server.stop();
     assert_eq!(stack.counters().malformed.iter().sum::<u64>(), 0);
     drop(devices);
-    // Programs that other tests start may have its descriptor till they end.
+    // Children of other tests may hold its descriptor until they end.
     let (clock, is_there) =
         (host::Monotonic::new(), || inside.run("ip", &["link", "show", "dev", "gw0"]).is_ok());
     let over = clock.now() + Span::from_secs(30);
@@ -109,7 +109,7 @@ fn a_smaller_mtu_is_kept_to() {
     assert_eq!(opened.mtu, 900);
 }
 
-/// Two ports joined by shared memory.
+/// Two ports connected by shared memory.
 fn memif(pair: u8) -> [Opened; 2] {
     ["server", "client"].map(|role| {
         let number = 2 * pair + u8::from(role == "client");
@@ -149,14 +149,14 @@ fn two_of_our_stacks_meet_over_shared_memory() {
     echo.stop();
 }
 
-/// The first frame that passes between two ports, which have found each other then.
-/// There is one; a build without DPDK has none to return.
+/// The first frame that passes between two ports, which are connected then; a build without DPDK has no
+/// frame type to return.
 fn first_frame([a, b]: &mut [Opened; 2]) -> Option<dpdk::Frame> {
     let clock = host::Monotonic::new();
     let over = clock.now() + Span::from_secs(30);
     loop {
         assert!(clock.now() < over, "the ports find each other");
-        // Until they have, the driver takes nothing and the device fills up.
+        // Until then the driver takes nothing and the device fills up.
         let _ = a.devices[0].transmit(Time::ZERO, 60, &mut |frame| frame.fill(0x5a));
         a.devices[0].flush(Time::ZERO);
         if let Some(received) = b.devices[0].receive(Time::ZERO) {
@@ -176,13 +176,13 @@ fn a_frame_that_is_kept_outlives_its_port() {
     assert_eq!(frame.as_ref().map(AsRef::as_ref), Some(&[0x5a; 60][..]));
 }
 
-/// One end learns that the other goes just when it goes itself.
+/// One end learns of the other's close while it closes itself.
 #[test]
 fn both_ends_of_a_shared_memory_may_go_at_once() {
     if !can_run("both_ends_of_a_shared_memory_may_go_at_once") {
         return;
     }
-    // Each its own socket: the driver does not give the name of one back.
+    // One socket name each: the driver does not free it.
     for pair in 2..22 {
         let mut ports = memif(pair);
         if let Some(frame) = first_frame(&mut ports) {
@@ -214,7 +214,7 @@ fn what_keeps_a_port_from_being_opened_is_said_in_a_line() {
     says(veth, Options { mtu: Some(9000), ..plain() }, "mtu 9000 exceeds the port's ", "mtu=1");
     let held = Options { held: 65_536, queues: 8, ..plain() };
     says("net_tap7,iface=gw7", held, "net_tap7: frame buffers need ", "no-huge=");
-    // Each of them has left nothing.
+    // None of them has left anything behind.
     let first = cable.ours.enter(|| open(veth, &plain()));
     says(veth, plain(), "net_af_packet7 is already open", "another number");
     drop(first);

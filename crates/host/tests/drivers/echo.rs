@@ -1,4 +1,4 @@
-//! An echo server on our own stack, and a cable to the kernel's clients.
+//! Echo server on greenwave's stack, and a veth pair to the kernel's clients.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -13,21 +13,21 @@ use net::stack::{Config, Ipv6, ListenOptions};
 use net::{ConnId, Device, EventKind, Stack};
 use queueing::{Clock, Span, Time};
 
-/// The kernel's address in the namespace that we share an interface with.
+/// The kernel's address in the namespace where both stacks share an interface.
 pub const HOST: Ipv4Addr = Ipv4Addr::new(10, 7, 0, 1);
-/// Our stack's, on the same interface.
+/// Address of greenwave's stack on the same interface.
 pub const OURS: Ipv4Addr = Ipv4Addr::new(10, 7, 0, 2);
-/// The client's, at the other end of the cable.
+/// The client's address, at the other end of the veth pair.
 pub const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 7, 0, 9);
-/// The same of IPv6.
+/// The same for IPv6.
 pub const HOST6: Ipv6Addr = Ipv6Addr::new(0xfd07, 0, 0, 0, 0, 0, 0, 1);
 pub const OURS6: Ipv6Addr = Ipv6Addr::new(0xfd07, 0, 0, 0, 0, 0, 0, 2);
 pub const CLIENT6: Ipv6Addr = Ipv6Addr::new(0xfd07, 0, 0, 0, 0, 0, 0, 9);
-/// Where our stack echoes.
+/// Port of the echo server.
 pub const PORT: u16 = 7;
 
-/// A cable between a namespace that shares its end `gw0` with our stack and
-/// one where clients run, at `eth0`.
+/// A veth pair between a namespace whose end `gw0` greenwave's stack shares, and one with clients, at
+/// `eth0`.
 pub struct Cable {
     pub ours: Namespace,
     pub clients: Namespace,
@@ -47,7 +47,7 @@ impl Cable {
         Self { ours, clients }
     }
 
-    /// Whether the kernel's own addresses behind our interface answer clients.
+    /// Checks that the kernel's own addresses behind our interface answer clients.
     pub fn host_answers(&self) {
         for host in [IpAddr::from(HOST), HOST6.into()] {
             self.clients.enter(|| ping(host));
@@ -64,7 +64,7 @@ impl Cable {
         }
     }
 
-    /// Sends `len` bytes to the echo in each family and compares; pings it.
+    /// Sends `len` bytes to the echo over each family and compares; pings it.
     pub fn echoes(&self, len: usize) {
         for ours in [IpAddr::from(OURS), OURS6.into()] {
             self.clients.enter(|| ping(ours));
@@ -73,7 +73,7 @@ impl Cable {
     }
 }
 
-/// An echo server on a device; ends and gives the device back when stopped.
+/// An echo server on a device; stopping it returns the device.
 pub struct Server<D> {
     stop: Arc<AtomicBool>,
     thread: JoinHandle<(D, Stack)>,
@@ -130,7 +130,7 @@ fn serve<D: Device>(mut stack: Stack, mut device: D, stop: &AtomicBool) -> (D, S
     (device, stack)
 }
 
-/// Sends back what can be; whether the connection goes on.
+/// Sends back as much as possible; true while the connection continues.
 fn echo(stack: &mut Stack, now: Time, conn: ConnId, closed: bool) -> bool {
     let bytes = stack.received(conn).to_vec();
     let sent = stack.send(now, conn, &bytes).unwrap_or(0);

@@ -1,4 +1,4 @@
-//! The drivers against the Linux kernel's own TCP, in a laboratory.
+//! Drivers tested against the Linux kernel's TCP, in a test bed.
 
 mod dpdk;
 mod echo;
@@ -6,8 +6,7 @@ mod packet;
 mod tap;
 mod xdp;
 
-/// Says what is not tested. Written past the test harness, which keeps what
-/// passing tests print to itself.
+/// Prints a skipped test, past the test harness, which captures the output of passing tests.
 pub fn skipped(test: &str, why: &str) {
     use std::io::Write;
     let _ = std::io::stderr().write_all(format!("skipped: {test}: {why}\n").as_bytes());

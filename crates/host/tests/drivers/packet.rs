@@ -72,7 +72,7 @@ fn frames_of_a_vlan_come_with_their_tag() {
     for offloads in [false, true] {
         let mut ends = Ends::new("packet-vlan", &Veth { offloads, ..Veth::default() });
         let [near, far] = ends.macs;
-        // A priority alone is no VLAN. The longest there may be is in no slot of its own.
+        // A priority tag alone is no VLAN. The longest frame fits no slot.
         for (tci, len) in [(5, 64), (7 << 13 | 4095, 64), (1, 1500), (0, 64), (7 << 13, 1500)] {
             let [high, low] = u16::to_be_bytes(tci);
             let frame = [&near[..], &far, &[0x81, 0, high, low, 8, 0], &vec![0xa5; len - 4]].concat();
@@ -97,7 +97,7 @@ fn frames_of_a_vlan_come_with_their_tag() {
     }
 }
 
-/// Two packet sockets at the ends of a cable, and TCP segments from one to the other.
+/// Two packet sockets at the ends of a veth pair, and TCP segments between them.
 struct Ends {
     near: Packet,
     far: Packet,
@@ -117,7 +117,7 @@ impl Ends {
         Self { near, far, macs: [near_mac, far_mac], _cable: cable }
     }
 
-    /// Sends `segment`, to be cut by `size`.
+    /// Sends `segment`, to be segmented by `size`.
     fn send(&mut self, segment: &Segment<'_>, size: u16) {
         let payload_len = segment.header_len() + segment.payload.len();
         let (source, target, protocol) = (OURS, CLIENT, Protocol::Tcp);
@@ -132,13 +132,13 @@ impl Ends {
         self.near.flush(Time::ZERO);
     }
 
-    /// The next `count` segments that come, as `look` sees them.
+    /// The next `count` segments received, mapped by `look`.
     fn come<T>(&mut self, count: usize, verify_checksum: bool, look: impl Fn(&Segment<'_>) -> T) -> Vec<T> {
         let mut came = Vec::new();
         for _ in 0..100 {
             while let Some(received) = self.far.receive(Time::ZERO) {
                 let packet = &received.frame.as_ref()[14..];
-                // The kernel's own chatter is there, too.
+                // The kernel's own traffic is there, too.
                 if packet[0] == 0x45 && packet[9] == 6 {
                     let packet = ipv4::Packet::parse(packet).expect("an IPv4 packet");
                     let segment = Segment::parse(packet.payload, OURS, CLIENT, verify_checksum);
@@ -193,7 +193,7 @@ fn what_nobody_cuts_comes_whole_whether_it_fits_a_slot_or_not() {
         return skipped("what_nobody_cuts_comes_whole_whether_it_fits_a_slot_or_not", &why);
     }
     let mut ends = Ends::new("packet-whole", &Veth { offloads: true, ..Veth::default() });
-    // Around the length of an ordinary frame, around that of a slot, and the longest.
+    // Around the length of an ordinary frame, around that of a slot, and the maximum.
     for len in (1449..2100).step_by(13).chain([23_168, 65_000]) {
         let data: Vec<u8> = (0..len).map(|n| n as u8).collect();
         ends.send(&segment(&data), 1448);
@@ -202,7 +202,7 @@ fn what_nobody_cuts_comes_whole_whether_it_fits_a_slot_or_not() {
     assert_eq!(ends.far.truncated(), 0);
 }
 
-/// QUIC sends so; the boundaries are what it means.
+/// QUIC sends like this; datagram boundaries are significant.
 #[test]
 fn datagrams_that_were_sent_at_once_come_one_by_one() {
     if let Some(why) = NetLab::unavailable() {
@@ -211,7 +211,7 @@ fn datagrams_that_were_sent_at_once_come_one_by_one() {
     let cable = Cable::new("packet-datagrams", &Veth { offloads: true, ..Veth::default() });
     let (_, mut devices) =
         cable.ours.enter(|| packet::open("gw0", &Options::default())).expect("packet sockets work");
-    // Within a slot, beyond it, and each shorter than a frame may be.
+    // Within a slot, beyond it, and each shorter than the minimum frame.
     for (size, len) in [(100, 250), (1000, 2500), (1400, 60_000), (7, 21)] {
         let data: Vec<u8> = (0..len).map(|n: usize| n as u8).collect();
         for (client, host) in [(IpAddr::from(CLIENT), IpAddr::from(HOST)), (CLIENT6.into(), HOST6.into())] {
@@ -225,7 +225,7 @@ fn datagrams_that_were_sent_at_once_come_one_by_one() {
     assert_eq!(devices[0].truncated(), 0);
 }
 
-/// As in two containers, where both may have the same process number.
+/// As in two containers, where both may have the same process ID.
 #[test]
 fn two_stacks_on_an_interface_each_see_every_frame() {
     if let Some(why) = NetLab::unavailable() {
@@ -234,7 +234,7 @@ fn two_stacks_on_an_interface_each_see_every_frame() {
     let cable = Cable::new("packet-stacks", &Veth::default());
     let options = Options { sockets: 2, ..Options::default() };
     let stacks = [(); 2].map(|()| cable.ours.enter(|| packet::open("gw0", &options)));
-    // A flow each, so that every socket gets some.
+    // Many flows, so that every socket gets some.
     let sent: Vec<_> = (0..64_u8).map(|n| vec![n]).collect();
     for data in &sent {
         let socket = cable.clients.enter(|| UdpSocket::bind((CLIENT, 0)).unwrap());
@@ -248,7 +248,7 @@ fn two_stacks_on_an_interface_each_see_every_frame() {
     }
 }
 
-/// The next `count` datagrams for port 9 that come by any of `devices`, or what came of them.
+/// The next `count` datagrams to port 9 from any of `devices`, or those that arrived.
 fn datagrams(devices: &mut [Packet], count: usize) -> Vec<Vec<u8>> {
     let mut came = Vec::new();
     for _ in 0..100 {
@@ -266,7 +266,7 @@ fn datagrams(devices: &mut [Packet], count: usize) -> Vec<Vec<u8>> {
     came
 }
 
-/// What a frame carries, if it is a datagram for port 9.
+/// Payload of a frame, if it is a datagram to port 9.
 fn datagram(frame: &[u8]) -> Option<Vec<u8>> {
     let packet = &frame[14..];
     let udp = match packet[0] >> 4 {
@@ -276,7 +276,7 @@ fn datagram(frame: &[u8]) -> Option<Vec<u8>> {
     (udp[2..4] == 9_u16.to_be_bytes()).then(|| udp[8..].to_vec())
 }
 
-/// What `socket` sends at once is as many datagrams of so many bytes (udp(7), UDP_SEGMENT).
+/// Makes `socket` split each send into datagrams of `size` bytes (udp(7), UDP_SEGMENT).
 fn send_in_segments(socket: &UdpSocket, size: u16) {
     let (size, len) = (i32::from(size), size_of::<i32>() as libc::socklen_t);
     let (level, name) = (libc::SOL_UDP, libc::UDP_SEGMENT);

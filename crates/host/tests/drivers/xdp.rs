@@ -27,14 +27,14 @@ impl Cable {
         self.ours.enter(|| afxdp::open("gw0", options, &ours()))
     }
 
-    /// The clients need not ask where we are.
+    /// Adds our stack to the clients' neighbour table.
     fn knows(&self, mac: [u8; 6]) {
         let mac = mac.map(|byte| format!("{byte:02x}")).join(":");
         let neighbor = ["neigh", "add", &OURS.to_string(), "lladdr", &mac, "dev", "eth0"];
         self.clients.run("ip", &neighbor).unwrap();
     }
 
-    /// Whether an XDP program is attached to our end.
+    /// True if an XDP program is attached to our end.
     fn has_program(&self) -> bool {
         self.ours.run("ip", &["link", "show", "dev", "gw0"]).unwrap().contains("xdp")
     }
@@ -95,7 +95,7 @@ fn what_is_longer_than_a_frame_leaves_uncut_where_the_cable_takes_it() {
     }
     const LEN: usize = 1_000_000;
     let cable = Cable::new("xdp-uncut", &Veth { offloads: true, ..Veth::default() });
-    // Frames meet our program before anybody has filled in their checksums.
+    // Frames reach our program before their checksums are filled in.
     cable.clients.run("ethtool", &["--offload", "eth0", "tx", "off"]).unwrap();
     let opened = cable.open(&options(Mode::Native)).expect("veth takes AF_XDP");
     assert!(opened.devices[0].offloads().tx_segmentation);
@@ -103,7 +103,7 @@ fn what_is_longer_than_a_frame_leaves_uncut_where_the_cable_takes_it() {
     cable.echoes(LEN);
     cable.host_answers();
     let frames = server.stop().1.counters().frames_sent;
-    // In each family, and what it confirms is counted, too.
+    // In each family; ACKs are counted, too.
     assert!(frames < 2 * LEN as u64 / 1448, "{frames} frames");
 }
 
@@ -118,7 +118,7 @@ fn what_is_claimed_can_change_while_frames_come() {
     let opened = opened.expect("veth takes AF_XDP");
     let server = Server::on(MultiQueue::new(opened.devices), opened.interface.mac);
     cable.host_answers();
-    opened.claimant.claim(&ours()).expect("a link takes another program");
+    opened.claimant.claim(&ours()).expect("a link accepts another program");
     cable.echoes(100_000);
     cable.host_answers();
     let (devices, stack) = server.stop();
@@ -128,7 +128,7 @@ fn what_is_claimed_can_change_while_frames_come() {
     assert!(opened.claimant.claim(&ours()).is_err(), "there is nothing left to claim");
 }
 
-/// What opening says when it fails: the line and its advice.
+/// Error of a failed open: the line and its advice.
 fn refusal(cable: &Cable, name: &str, options: &Options) -> String {
     match cable.ours.enter(|| afxdp::open(name, options, &ours())) {
         Ok(opened) => panic!("{name} must be refused, not opened: {}", opened.summary()),
@@ -195,17 +195,17 @@ fn frames_that_are_held_do_not_keep_others_from_coming() {
             got
         })
     };
-    let mut held: Vec<_> = (0..264).map(|_| next(device).expect("there is memory for it").frame).collect();
+    let mut held: Vec<_> = (0..264).map(|_| next(device).expect("the queue has chunks").frame).collect();
     assert!(held.iter().all(|frame| frame.as_ref().ends_with(b"datagram")));
     assert_eq!(device.dropped(), 0);
-    // Now the kernel has nothing left to receive into.
+    // The kernel has no chunk left to receive into.
     send();
     while device.dropped() == 0 {
         std::thread::yield_now();
     }
     device.recycle(held.swap_remove(100));
-    assert!(device.receive(Time::ZERO).is_none(), "what was dropped does not come");
-    held.push(next(device).expect("one came back").frame);
+    assert!(device.receive(Time::ZERO).is_none(), "dropped frames do not arrive");
+    held.push(next(device).expect("one chunk was returned").frame);
     held.drain(..).for_each(|frame| device.recycle(frame));
 }
 
@@ -216,14 +216,14 @@ fn frames_that_go_back_at_once_find_room() {
     }
     const FRAMES: usize = 20_000;
     let cable = Cable::new("xdp-back", &Veth::default());
-    // Whatever was not received yet is the kernel's to fill.
+    // All chunks not yet received are the kernel's to fill.
     let options = Options { frames: 64, held: 0, ..options(Mode::Native) };
     let mut opened = cable.open(&options).expect("veth takes AF_XDP");
     cable.knows(opened.interface.mac);
     let client = cable.clients.enter(|| UdpSocket::bind("0.0.0.0:0").unwrap());
     let (device, enough) = (&mut opened.devices[0], AtomicBool::new(false));
     let back = std::thread::scope(|scope| {
-        // The kernel hands them over on the sender's core.
+        // The kernel delivers them on the sender's core.
         scope.spawn(|| {
             while !enough.load(Ordering::Relaxed) {
                 client.send_to(b"datagram", (OURS, 9)).unwrap();
