@@ -44,7 +44,7 @@ fn a_target_is_read_again_and_the_guard_stays() {
     assert_eq!((&attached["target_ns"], &now["target_ns"]), (&20_000_000.into(), &70_000_000.into()));
     assert_eq!((&attached["port"], &attached["policy"]), (&now["port"], &now["policy"]), "{now}");
     again(81, "90ms");
-    let line = says(":2: port is 81 now, and 80 is in use");
+    let line = says(":2: port changed from 80 to 81, which needs a restart");
     assert!(line.starts_with("error: ") && line.ends_with("; the previous settings stay in force"), "{line}");
     again(80, "soon");
     let line = says(":3: invalid value 'soon'");

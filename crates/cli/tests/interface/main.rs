@@ -220,7 +220,7 @@ fn a_server_that_cannot_be_says_why_in_a_line_and_what_to_try() {
         check(&missing, &[], ["there is no network interface \"gw9\"", "one of gw0"]);
         check(&shared, &["--addr", "10.7.0.1/24"], ["10.7.0.1 is in use", "--addr"]);
         check(&shared, &["--host-addr", "10.7.0.3"], ["--host-addr is the kernel's end", "without"]);
-        check(&format!("{kind}:lo"), &[], ["lo carries no Ethernet", "tap:gw0"]);
+        check(&format!("{kind}:lo"), &[], ["lo is not an Ethernet interface", "tap:gw0"]);
     }
     check("xdp:gw0,zerocopy", &[], ["no zero-copy mode", "--device xdp:gw0 (copy mode)"]);
     check("xdp:gw0,queues=3", &[], ["gw0 has 1 queue, not 3", "queues=1, or ethtool -L gw0 combined 3"]);

@@ -35,7 +35,7 @@ fn a_policy_is_read_again_and_connections_stay() {
         assert!(line.ends_with("; the previous settings stay in force"), "{said}");
     };
     run_on("tap:gw1");
-    is_refused(&format!("{all}:2: device is tap:gw1 now, and packet:gw0 is in use"));
+    is_refused(&format!("{all}:2: device changed from packet:gw0 to tap:gw1, which needs a restart"));
     run_on("packet:gw0");
     world.write("policy.toml", "default = 5\npriority = 0\n");
     is_refused(&format!("{policy}:2: "));
