@@ -12,7 +12,7 @@ use crate::table::Table;
 use crate::{Error, options};
 
 /// The guard's settings.
-// Its name is that of the command's own arguments, which clap takes for one group.
+// clap groups arguments by type name, and the command's own arguments have the same one.
 #[derive(clap::Args)]
 #[group(skip)]
 pub struct Args {

@@ -6,7 +6,7 @@ use crate::Error;
 use crate::ui::Ui;
 
 /// The arguments.
-// Its name is that of the command's own arguments, which clap takes for one group.
+// clap groups arguments by type name, and the command's own arguments have the same one.
 #[derive(clap::Args)]
 #[group(skip)]
 pub struct Flags {

@@ -254,7 +254,7 @@ pub fn with_half(unit: &str, value: f64, half: f64) -> String {
     format!("{value} ± {half}")
 }
 
-/// Three significant digits, at most four of them after the point; smaller values as a power of
+/// Three significant digits, with at most four digits after the point; smaller values as a power of
 /// ten.
 #[must_use]
 pub fn number(value: f64) -> String {

@@ -26,7 +26,7 @@ use crate::ui::{Seen, Ui};
 use protocol::{Answer, Command, LINE_MAX, Status, hear, may};
 
 /// By which name a daemon is asked.
-// Its name is that of the command's own arguments, which clap takes for one group.
+// clap groups arguments by type name, and the command's own arguments have the same one.
 #[derive(clap::Args)]
 #[group(skip)]
 pub struct Flags {

@@ -19,7 +19,7 @@ pub(super) struct Bypass {
     /// Warnings, with their sockets.
     said: BTreeMap<(String, Protocol, Use, String), Said>,
     counts: BTreeMap<(Protocol, Use), u64>,
-    /// Number of sockets without a warning of their own.
+    /// Number of sockets beyond those reported by name.
     unnamed: u64,
     unseen: BTreeSet<u32>,
     /// Processes that use io_uring.

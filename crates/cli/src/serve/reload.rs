@@ -91,7 +91,7 @@ impl<'a> Reload<'a> {
             let what = "reload reads --policy and --config, and neither was given";
             return Err(Error::new(what).advice("restart with one of them"));
         }
-        // Every exchange accepts it, or none gets it.
+        // All shards' classifiers are read before any is handed over.
         let PolicyFiles { policy, classifiers, observed } = read(arguments, self.hatches.len())?;
         for (hatch, classifiers) in self.hatches.iter().zip(classifiers) {
             hatch.request(Box::new(classifiers));

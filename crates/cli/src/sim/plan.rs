@@ -242,7 +242,7 @@ fn refused(args: &Args, what: &str) -> Error {
         ("flows", "--count 1000"),
         ("limit", "--for 20ms"),
     ];
-    // The rest of the message does not concern the argument.
+    // Expected values would match unrelated advice.
     let said = what.split(", expected").next().unwrap_or(what);
     let of_topology = said.contains("topology") || what.contains("in `topology");
     let advice = match of_topology {

@@ -23,7 +23,7 @@ use crate::{Error, failure, options};
 use otlp::Format;
 
 /// Which slow requests are written, and where.
-// Its name is that of the command's own arguments, which clap takes for one group.
+// clap groups arguments by type name, and the command's own arguments have the same one.
 #[derive(clap::Args)]
 #[group(skip)]
 pub struct Flags {
