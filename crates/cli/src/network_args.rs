@@ -26,7 +26,7 @@ pub struct Link {
     /// dpdk:DEVICE[,queues=N][,mtu=N][,no-huge[=MIB]][,ARGUMENT=VALUE],
     /// a DPDK port and its driver's arguments, if built in;
     /// pcap:FILE[,fast], replay of a capture.
-    // The brackets are what is shown, and no links.
+    // Brackets are literal text of the help, not links.
     #[allow(rustdoc::broken_intra_doc_links)]
     #[arg(long, value_name = "KIND:NAME", verbatim_doc_comment)]
     pub device: String,

@@ -1,7 +1,7 @@
 //! Rules of comments in plain words (CONTRIBUTING.md, *Words*).
 //!
-//! Holds for the crates of [`CRATES`]; a crate joins once its comments keep the rules. Looks at the first line of each paragraph of a doc comment,
-//! and for metaphors anywhere in a comment.
+//! Holds for the crates of [`CRATES`]; a crate joins once its comments keep the rules. Looks at the
+//! first line of each paragraph of a doc comment, and for metaphors anywhere in a comment.
 
 use super::Finding;
 

@@ -42,7 +42,7 @@ pub struct Args {
     /// start a flow to the same random host at once; in "all-to-all
     /// [BYTES]" every host starts one to each other host; 20000 bytes by
     /// default. Sizes are rounded up to whole segments of 1460 bytes.
-    // The brackets are what is shown, and no links.
+    // Brackets are literal text of the help, not links.
     #[allow(rustdoc::broken_intra_doc_links)]
     #[arg(
         verbatim_doc_comment,
