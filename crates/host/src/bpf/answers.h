@@ -1,9 +1,9 @@
-/* Who waits for an answer: connections that have sent something and have not
- * been sent a byte. Where threads accept at once and wait for a core together,
- * accept queues are empty and this is where connections wait.
+/* Connections that wait for a response: they have sent data and received none. Where
+ * threads accept at once and wait for a core together, accept queues are empty and
+ * connections wait here.
  *
- * Of later requests of a connection it says nothing: whoever is shed is a
- * newcomer, and so is who it looks at.
+ * Later requests of a connection are not tracked: only new connections are shed, and
+ * only new ones are observed.
  *
  * SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-or-later
  */
@@ -24,8 +24,8 @@ struct {
 	TYPE(value, __u64);
 } gw_unanswered SEC(".maps");
 
-/* Who has sent nothing waits for nothing, as browsers that connect ahead. Where
- * the end of one was missed, what lies there now is another's, or nobody's. */
+/* A connection that has sent nothing is not waiting, such as a browser's preconnect.
+ * If the end of one was missed, its socket's memory is another's by now, or unused. */
 static long add_waiting(void *map, const __u64 *child, const __u64 *made, struct waits *waits)
 {
 	(void)map;

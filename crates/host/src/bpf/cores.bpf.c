@@ -1,33 +1,33 @@
-/* The core scheduler's half in the kernel: a core runs threads of the task that
- * it was given to, and of nobody else.
+/* Kernel half of the core scheduler: a core runs threads of the task that owns it, and
+ * no others.
  *
- * Who decides is user space (crate sched), which writes for each core what is
- * wanted there and kicks the core by a program that does not wait. Threads that
- * belong to a task wait in its queue, first come first served; a core takes from
- * the queue of the task that is wanted, and idles when none is, or nobody waits.
- * What a thread starts belongs to its task from its first moment. Waits are
- * measured here, thread by thread, where they begin and end.
+ * User space decides (crate sched). It writes the wanted task of each core and kicks
+ * the core by a program that does not wait. Threads of a task wait in its FIFO queue;
+ * a core takes from the queue of the wanted task, and idles if there is none or the
+ * queue is empty. Children of a thread belong to its task from their first moment.
+ * Waits are measured here, per thread, where they begin and end.
  *
- * Nothing here lasts: when the manager ends, however it ends, the kernel takes
- * the scheduler off and all threads are scheduled as others are; when it hangs,
- * and a thread has waited for TIMEOUT_MS, too.
+ * Nothing here lasts: when the manager ends, in any way, the kernel removes the
+ * scheduler and schedules all threads as usual; likewise when the manager hangs and a
+ * thread has waited for TIMEOUT_MS.
  *
- * Not here: preferring one task over another, which would be a decision; cores
- * for threads that are no task's, which run in the kernel's own order.
- * Source: Caladan (OSDI '20) §4.3 (KSCHED); Linux, Documentation/scheduler/sched-ext.rst.
+ * Not here: preference of one task over another, which would be a decision; cores for
+ * threads of no task, which run in the kernel's own order.
+ * Source: Caladan (OSDI '20) §4.3 (KSCHED); Linux,
+ * Documentation/scheduler/sched-ext.rst.
  *
  * SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-or-later
  */
 #include "scx.h"
 #include "cores.h"
 
-/* The kernel lets no other schedule. */
+/* The kernel requires this license of schedulers. */
 char gw_license[] SEC("license") = "GPL";
 
-/* Threads of one task that share a core take turns so long. */
+/* Time slice of threads of one task that share a core. */
 #define SLICE_NS 4000000ULL
 #define TIMEOUT_MS 5000
-/* Places that a new thread tries. */
+/* Slots that a new thread tries. */
 #define TRIES 64
 
 struct {
@@ -89,13 +89,13 @@ INLINE struct thread *thread_of(struct member *member)
 	return map_lookup(&gw_thread, &place);
 }
 
-/* Whether `core` is the task's, and nobody of it runs there. */
+/* True if `core` is the task's and runs none of its threads. */
 INLINE int is_idle(struct core *core, __u32 task)
 {
 	return TASK_OF(wanted(core)) == task + 1 && *(volatile __u64 *)&core->runs == 0;
 }
 
-/* An idle core of the task, the one of number `here` if it is; -1: there is none. */
+/* An idle core of the task, preferably `here`; -1: none. */
 INLINE __s32 idle_core(__u32 task, __u32 here)
 {
 	struct core *core = map_lookup(&gw_core, &here);
@@ -116,7 +116,8 @@ INLINE __s32 idle_core(__u32 task, __u32 here)
 	return -1;
 }
 
-/* Where a thread wakes up: on an idle core of its task, which so looks into the queue at once. */
+/* Core of a thread that wakes up: an idle one of its task, which then reads the queue
+ * at once. */
 SEC("struct_ops/gw_select")
 int gw_select(__u64 *context)
 {
@@ -144,15 +145,15 @@ int gw_enqueue(__u64 *context)
 		thread->waits_ns = ktime_ns();
 	__u32 task = member->task;
 	insert(p, task, SLICE_NS, flags);
-	/* It is in the queue when the kick arrives, which is after this. Should a
-	 * core be given meanwhile, the manager sees that it idles while one waits. */
+	/* The thread is queued when the kick arrives, which is later. If a core is assigned
+	 * meanwhile, the manager sees that it idles while a thread waits. */
 	__s32 idle = idle_core(task, scx_bpf_task_cpu(p));
 	if (idle >= 0)
 		scx_bpf_kick_cpu(idle, KICK_IDLE);
 	return 0;
 }
 
-/* A core has nobody to run. */
+/* A core has no thread to run. */
 SEC("struct_ops/gw_dispatch")
 int gw_dispatch(__u64 *context)
 {
@@ -188,8 +189,8 @@ int gw_running(__u64 *context)
 		thread->runs_ns = now;
 		thread->turns++;
 	}
-	/* Whom another class displaced is put back without asking, and a decision
-	 * may have come meanwhile: then this core looks again. */
+	/* A thread displaced by another class is put back without a call of dispatch, and a
+	 * decision may have come meanwhile: then this core reschedules. */
 	if (TASK_OF(wanted(core)) != member->task + 1) {
 		core->stale++;
 		scx_bpf_kick_cpu(number, KICK_PREEMPT);
@@ -217,14 +218,14 @@ int gw_stopping(__u64 *context)
 		if (since && since < now)
 			thread->ran_ns += now - since;
 		thread->runs_ns = 0;
-		/* It waits, in the queue or, displaced by another class, on this core. */
+		/* The thread waits, in the queue or, displaced by another class, on this core. */
 		if (has_work)
 			thread->waits_ns = now;
 	}
 	return 0;
 }
 
-/* A thread has no work any more. */
+/* A thread blocks. */
 SEC("struct_ops/gw_quiescent")
 int gw_quiescent(__u64 *context)
 {
@@ -237,7 +238,7 @@ int gw_quiescent(__u64 *context)
 	return 0;
 }
 
-/* A free place for thread `number`. */
+/* Takes a free slot for thread `number`. */
 INLINE __u32 take_place(__u32 number, __u32 task)
 {
 	for (__u32 i = 0; i < TRIES; i++) {
@@ -253,7 +254,7 @@ INLINE __u32 take_place(__u32 number, __u32 task)
 	return NOWHERE;
 }
 
-/* A thread begins: it is its parent's task's. */
+/* A new thread belongs to its parent's task. */
 SEC("struct_ops.s/gw_init_task")
 int gw_init_task(__u64 *context)
 {
@@ -264,7 +265,7 @@ int gw_init_task(__u64 *context)
 		return 0;
 	struct member member = { .task = its->task };
 	member.place = take_place(p->pid, member.task);
-	/* Without memory for it, it is nobody's, and runs. */
+	/* Without memory for its entry, the thread belongs to no task, and runs. */
 	storage_get(&gw_member, p, &member, STORAGE_CREATE);
 	return 0;
 }
@@ -324,7 +325,7 @@ struct sched_ext_ops gw_scheduler = {
 	.name = "greenwave",
 };
 
-/* The manager's call: cores look again. It returns before they have. */
+/* The manager's call: makes cores reschedule. Returns before they have. */
 SEC("syscall")
 int gw_kick(struct kick *kick)
 {

@@ -1,4 +1,4 @@
-/* A frame's headers, as far as a guard reads them: whether it is a SYN, and who asks.
+/* Parser of a frame's headers: whether it is a SYN, and its addresses and ports.
  *
  * SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-or-later
  */
@@ -30,8 +30,8 @@ struct ipv6 {
 	__u32 source[4], target[4];
 } __attribute__((packed));
 
-/* An extension header of IPv6, up to what tells of a routing header whether
- * the packet is to go on from here. */
+/* An IPv6 extension header, up to the field of a routing header that gives the
+ * remaining segments. */
 struct extension {
 	__u8 next, len, kind, left;
 	__u32 rest;
@@ -48,9 +48,9 @@ struct tcp {
 #define HOP_BY_HOP 0
 #define ROUTING 43
 #define DESTINATION 60
-/* Extension headers that a SYN is looked for behind. */
+/* Maximum of extension headers before a SYN. */
 #define EXTENSIONS 6
-/* VLAN tags. */
+/* Ethertypes of VLAN tags. */
 #define TAGS 2
 
 #define FIN 1
@@ -58,11 +58,11 @@ struct tcp {
 #define RST 4
 #define ACK 16
 
-/* Who asks: its SYN, read. */
+/* A parsed SYN. */
 struct who {
 	struct tuple6 tuple;
 	__u32 is_v6;
-	/* VLAN tags in the frame, and whether TCP is right behind IP's own header. */
+	/* Number of VLAN tags, and true if TCP is directly behind the IP header. */
 	__u32 tags;
 	__u32 is_plain;
 };
@@ -72,8 +72,8 @@ INLINE int is_extension(__u8 kind)
 	return kind == HOP_BY_HOP || kind == ROUTING || kind == DESTINATION;
 }
 
-/* Reads who asks, if the frame is a SYN and no more, whole, behind at most two
- * VLAN tags and six extension headers. */
+/* Parses the frame if it is a SYN with a complete header and no other flags, behind at
+ * most two VLAN tags and six IPv6 extension headers. */
 INLINE int read_syn(struct xdp_md *context, struct who *who)
 {
 	void *at = (void *)(long)context->data;

@@ -1,19 +1,16 @@
-/* The guard in front of a kernel's server: whether a SYN may come in, decided
- * before the kernel makes a packet of the frame.
+/* XDP program of the guard: admits or sheds a SYN before the kernel allocates an skb.
  *
- * A SYN to a guarded port whose listener is in this network namespace is held
- * to the limit that the controller wrote into a map; so are only those, and
- * whatever cannot be read passes. User space decides how much comes in
- * (crate guard), who is in which class, and says at every look that it is
- * alive: when it has not for a second, everything passes.
+ * A SYN to a guarded port with a listener in this network namespace is subject to the
+ * limit that the controller wrote into a map. All other frames, and unreadable ones,
+ * pass. User space sets the limit (crate guard) and the classes, and renews a sign of
+ * life at every look: after one second without it, everything passes.
  *
- * A second program keeps when connections were made, and a third reads accept
- * queues for user space: together they tell for how long the first in each has
- * waited. Where it is asked for, two more tell the same of those that have not
- * been answered yet.
+ * A second program records when connections were made, and a third reads accept queues
+ * for user space: together they give the wait of the first connection in each. If
+ * requested, two more do the same for connections without a response.
  *
- * Not here: fragments, which pass unlimited. host::guard::model is the same
- * decision in Rust; shared vectors and random frames hold the two together.
+ * Not here: fragments, which pass unlimited. host::guard::model is the same decision
+ * in Rust; shared vectors and random frames compare the two.
  *
  * SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-or-later
  */
@@ -25,7 +22,7 @@
 #include "reset.h"
 #include "settings.h"
 
-/* Reading the kernel's structures is for programs that say so. */
+/* The kernel permits reading its structures to programs of this license. */
 char gw_license[] SEC("license") = "GPL";
 
 struct {
@@ -35,7 +32,7 @@ struct {
 	TYPE(value, struct limit);
 } gw_limit SEC(".maps");
 
-/* Until when (CLOCK_MONOTONIC) what was saved up is spent. */
+/* Time (CLOCK_MONOTONIC) until which the bucket is spent. */
 struct {
 	NUMBER(type, ARRAY);
 	NUMBER(max_entries, 1);
@@ -58,7 +55,7 @@ struct {
 	TYPE(value, __u32);
 } gw_ports SEC(".maps");
 
-/* The class of who comes from a prefix. */
+/* Class of a source prefix. */
 struct {
 	NUMBER(type, LPM_TRIE);
 	NUMBER(max_entries, PREFIXES);
@@ -74,7 +71,7 @@ struct {
 	TYPE(value, struct connections);
 } gw_connections SEC(".maps");
 
-/* struct bpf_fib_lookup, as far as it is filled in here. */
+/* struct bpf_fib_lookup, with the fields that are set here. */
 struct fib {
 	__u8 family, l4_protocol;
 	__u16 source_port, target_port, total_len;
@@ -101,14 +98,14 @@ INLINE void *lookup_sock(struct xdp_md *context, struct who *who)
 	return skc_lookup_tcp(context, &tuple, sizeof(tuple), -1, 0);
 }
 
-/* What is known of the listener that a SYN is for. */
+/* Listener of a SYN. */
 struct listener {
 	__u32 is_there;
 	__u32 waiting, room;
 };
 
-/* A SYN that belongs to a connection has no listener: it passes. One that finds
- * an old connection's last rest is a new one all the same. */
+/* A SYN of an existing connection has no listener: it passes. One that matches a
+ * connection in TIME_WAIT is a new one. */
 INLINE struct listener find_listener(struct xdp_md *context, struct who *who)
 {
 	struct listener found = {};
@@ -135,8 +132,8 @@ INLINE struct listener find_listener(struct xdp_md *context, struct who *who)
 	return found;
 }
 
-/* Whether a packet is for this host. Where the interface does not forward, the kernel says so
- * before it looks for a way. */
+/* True if a packet is for this host. If the interface does not forward, the kernel
+ * reports that before it looks up a route. */
 INLINE int is_ours(struct xdp_md *context, const struct who *who)
 {
 	struct fib fib = {
@@ -168,7 +165,7 @@ INLINE __u32 class_of(const struct settings *settings, const struct who *who, __
 	return class & (CLASSES - 1);
 }
 
-/* Takes what one connection costs of what was saved up, unless it is too little. */
+/* Takes the cost of one connection from the bucket, unless it holds too little. */
 INLINE int takes(const struct limit *limit, __u64 now, __u64 need)
 {
 	__u64 *spent = map_lookup(&gw_spent, &first);
@@ -184,11 +181,11 @@ INLINE int takes(const struct limit *limit, __u64 now, __u64 need)
 		if (__sync_val_compare_and_swap(spent, old, from + limit->cost_ns) == old)
 			return 1;
 	}
-	/* Eight others came in between: they were held to the limit. */
+	/* Eight other SYNs came in between: they were subject to the limit. */
 	return 1;
 }
 
-/* Why a SYN is shed; REASONS: it is not. */
+/* Reason to shed a SYN; REASONS: admit it. */
 INLINE __u32 reason_of(const struct limit *limit, __u64 now, __u32 class, struct listener listener, __u64 present)
 {
 	if (listener.waiting > listener.room)
@@ -245,7 +242,7 @@ int gw_guard(struct xdp_md *context)
 	return read_syn(context, &who) ? guarded_syn(context, &who) : XDP_PASS;
 }
 
-/* Attached to nothing: the controller runs it, and the frame is its question. */
+/* Not attached: the controller runs it, with a query in place of the frame. */
 SEC("xdp")
 int gw_look(struct xdp_md *context)
 {
@@ -272,7 +269,7 @@ int gw_look(struct xdp_md *context)
 	return found;
 }
 
-/* Attached to nothing; its answer is written over the frame. */
+/* Not attached; its result overwrites the frame. */
 SEC("xdp")
 int gw_waits(struct xdp_md *context)
 {
@@ -311,7 +308,8 @@ int gw_state(__u64 *arguments)
 	__u64 child = (__u64)sk;
 	if (closes) {
 		__sync_fetch_and_add(&connections->closed, 1);
-		/* A server that closes has dealt with it; who resets has not waited for that. */
+		/* A server that closes has dealt with it; a client that resets has not waited for
+		 * that. */
 		if (settings->answers && !map_delete(&gw_unanswered, &child) && after != TCP_CLOSE)
 			__sync_fetch_and_add(&connections->answered, 1);
 		return 0;
@@ -324,7 +322,7 @@ int gw_state(__u64 *arguments)
 	return 0;
 }
 
-/* Loaded only where it is asked for: it sees whatever is sent by this machine. */
+/* Loaded only if requested: it runs for every transmission of this machine. */
 SEC("tp_btf/sock_send_length")
 int gw_answer(__u64 *arguments)
 {

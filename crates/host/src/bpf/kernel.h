@@ -1,8 +1,8 @@
-/* The little of Linux that greenwave's programs in C use, so that nothing but
- * clang is needed to build them: no headers of a kernel, none of libbpf.
+/* Minimal Linux declarations for greenwave's BPF programs, so that only clang is
+ * needed to build them: no kernel headers, no libbpf headers.
  *
- * Structures of the kernel's inside are only what of them is read; where it
- * lies is found by the loader in the running kernel's BTF (CO-RE).
+ * The kernel's structures contain only the fields that are read; the loader relocates
+ * them by the running kernel's BTF (CO-RE).
  * Source: linux/bpf.h; libbpf's documentation of map definitions.
  */
 #pragma once
@@ -15,7 +15,7 @@ typedef unsigned long long __u64;
 #define SEC(name) __attribute__((section(name), used))
 #define INLINE static inline __attribute__((always_inline))
 
-/* How libbpf is told of a map. */
+/* Map definitions in libbpf's format. */
 #define NUMBER(name, value) int(*name)[value]
 #define TYPE(name, type) type *name
 #define HASH 1
@@ -30,10 +30,10 @@ typedef unsigned long long __u64;
 #define XDP_TX 3
 #define XDP_REDIRECT 4
 
-/* Network bytes of a constant, and back. */
+/* Conversion of constants to and from network order. */
 #define be16(x) __builtin_bswap16(x)
 #define be32(x) __builtin_bswap32(x)
-/* Routers that a packet of ours may pass. */
+/* TTL or hop limit of our packets. */
 #define HOPS 64
 
 struct xdp_md {

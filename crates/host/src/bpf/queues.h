@@ -1,10 +1,9 @@
-/* The accept queues of a listener, and of those that share its port
- * (SO_REUSEPORT): how many wait in each, and since when the first of them.
+/* Accept queues of a listener and of those that share its port (SO_REUSEPORT): length
+ * of each, and age of the first connection.
  *
- * They are read where they lie, by a program that is attached to nothing and
- * run by the controller on a question instead of a frame. Asking the kernel's
- * socket table by netlink instead is a walk through all of it, whose length
- * grows with the machine's memory.
+ * They are read in place by a program that is not attached; the controller runs it on
+ * a query in place of a frame. A netlink dump would walk the kernel's whole socket
+ * table, whose size grows with the machine's memory.
  *
  * SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-or-later
  */
@@ -14,8 +13,8 @@
 
 #include "intf.h"
 
-/* When a connection was made, by its socket; who is not in it is older than
- * the guard, or than as many as fit. */
+/* When a connection was made, by its socket; one that is missing is older than the
+ * guard, or than the table's capacity. */
 struct {
 	NUMBER(type, LRU_HASH);
 	NUMBER(max_entries, MADE);
@@ -23,7 +22,8 @@ struct {
 	TYPE(value, __u64);
 } gw_made SEC(".maps");
 
-/* Fails where the kernel has nothing at an address; what was there stays. */
+/* Fails if the kernel has no memory mapped at an address; the destination is unchanged
+ * then. */
 #define READ(to, from) probe_read(&(to), sizeof(to), (const void *)&(from))
 
 INLINE void read_queue(const struct sock *sk, struct queue *queue)
@@ -47,7 +47,7 @@ INLINE void read_queue(const struct sock *sk, struct queue *queue)
 		queue->since_ns = *made;
 }
 
-/* Answers with the queues of `sk` and of those beside it; how many there are. */
+/* Writes the queues of `sk` and of its SO_REUSEPORT group; their number. */
 INLINE __u32 read_queues(const struct sock *sk, struct queue *queue, void *end)
 {
 	const struct sock_reuseport *group = 0;

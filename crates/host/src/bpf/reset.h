@@ -1,13 +1,12 @@
-/* Makes of a SYN what a host says where nobody listens: a reset that confirms
- * it, without any of the SYN's options, sent back the way it came.
+/* Reset for a SYN, as from a closed port: a RST that acknowledges it, without the
+ * SYN's options, sent back the way it came.
  *
- * A veth that sends back what it received (XDP_TX) puts it into the other end's
- * ring and wakes nobody, unless a program runs there as well: the reset would lie
- * there until something else came by. What is redirected to a veth wakes its
- * other end, so there that is the way back.
+ * A veth that sends back a received frame (XDP_TX) puts it into the peer's ring
+ * without a wake-up, unless a program runs there as well: the RST would wait until the
+ * next frame. A redirect to a veth wakes its peer, so that is the way back there.
  *
- * Not here: SYNs behind IPv4's options or IPv6's extension headers, and those
- * from or to a group; they hear nothing.
+ * Not here: SYNs behind IPv4 options or IPv6 extension headers, and those with a
+ * multicast or broadcast address; they get no response.
  * Source: RFC 9293 §3.10.7.1; RFC 1071; RFC 1122 §4.2.3.10.
  *
  * SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-or-later
@@ -17,7 +16,7 @@
 #include "frame.h"
 #include "intf.h"
 
-/* The checksum of what was summed, of at most some thousand words. */
+/* Checksum of a sum of at most some thousand words. */
 INLINE __u16 folded(__u64 sum)
 {
 	sum = (sum & 0xffffffff) + (sum >> 32);
@@ -27,7 +26,8 @@ INLINE __u16 folded(__u64 sum)
 	return ~sum;
 }
 
-/* Of the SYN with `len` bytes of data makes the reset; `addresses` is their sum. */
+/* Turns the SYN with `len` bytes of data into a RST; `addresses` is the sum of the
+ * addresses. */
 INLINE void refuse(struct tcp *tcp, __u32 len, __u64 addresses)
 {
 	__u16 source = tcp->target, target = tcp->source;
@@ -44,15 +44,15 @@ INLINE void refuse(struct tcp *tcp, __u32 len, __u64 addresses)
 	tcp->urgent = 0;
 }
 
-/* How long the SYN's data are that the IP header says has `len` bytes with its
- * TCP header; below zero where that cannot be. */
+/* Length of the SYN's data, if the IP header gives `len` bytes including the TCP
+ * header; negative if invalid. */
 INLINE long data_len(const struct tcp *tcp, long len)
 {
 	long header = (tcp->offset >> 4) * 4;
 	return header < (long)sizeof(*tcp) ? -1 : len - header;
 }
 
-/* Both return how long the packet is then, or 0: there is no answer. */
+/* Both return the length of the packet, or 0: no response. */
 INLINE __u32 refuse_v4(struct ipv4 *ip, void *end, const struct who *who)
 {
 	struct tcp *tcp = (void *)(ip + 1);
@@ -100,7 +100,7 @@ INLINE __u32 refuse_v6(struct ipv6 *ip, void *end, const struct who *who)
 	return sizeof(*ip) + sizeof(*tcp);
 }
 
-/* The verdict on a SYN that is to hear that it is shed, by `way`. */
+/* Verdict on a SYN that is shed with a RST, by `way`. */
 INLINE int answered(struct xdp_md *context, const struct who *who, __u32 way)
 {
 	void *start = (void *)(long)context->data;

@@ -1,9 +1,9 @@
-/* The little of sched_ext that greenwave's scheduler uses; the rest of Linux is
- * in kernel.h.
+/* Minimal sched_ext declarations for greenwave's scheduler; other Linux declarations
+ * are in kernel.h.
  *
- * The table of operations is matched with the running kernel's by its members'
- * names, so only those that are filled in are here. Functions that came or went
- * between versions are weak: which of two is there is asked when it is loaded.
+ * The table of operations is matched with the running kernel's by member name, so only
+ * members in use are declared. Functions that differ between versions are weak:
+ * loading selects the one that exists.
  * Source: linux/sched/ext.h, kernel/sched/ext.c (6.12 to 7.3).
  */
 #pragma once
@@ -19,11 +19,11 @@ typedef long long __s64;
 #define KSYM __attribute__((section(".ksyms")))
 #define WEAK __attribute__((weak))
 
-/* Only threads of the class SCHED_EXT are ours. */
+/* Schedules threads of class SCHED_EXT only. */
 #define OPS_SWITCH_PARTIAL 8
-/* Who is the last on a core is asked about as well, so that it can be idled. */
+/* Calls enqueue for the last thread of a core, too, so that the core can be idled. */
 #define OPS_ENQUEUE_LAST 2
-/* The queue that every core serves before it asks us. */
+/* Global queue, which every core serves before it calls dispatch. */
 #define DSQ_GLOBAL 0x8000000000000001ULL
 #define KICK_IDLE 1
 #define KICK_PREEMPT 2
@@ -72,13 +72,13 @@ static struct task_struct *(*const current)(void) = (void *)158;
 extern __s32 scx_bpf_create_dsq(__u64 dsq, __s32 node) KSYM;
 extern void scx_bpf_kick_cpu(__s32 cpu, __u64 flags) KSYM;
 extern __s32 scx_bpf_task_cpu(const struct task_struct *p) KSYM;
-/* Since 6.13; before they were called dispatch and consume. */
+/* Names since 6.13; before, dispatch and consume. */
 extern void scx_bpf_dsq_insert(struct task_struct *p, __u64 dsq, __u64 slice, __u64 flags) KSYM WEAK;
 extern _Bool scx_bpf_dsq_move_to_local(__u64 dsq) KSYM WEAK;
 extern void scx_bpf_dispatch(struct task_struct *p, __u64 dsq, __u64 slice, __u64 flags) KSYM WEAK;
 extern _Bool scx_bpf_consume(__u64 dsq) KSYM WEAK;
 
-/* Puts a thread at the end of a queue, to run for a slice when it is taken from there. */
+/* Appends a thread to a queue, to run for a slice once it is taken from there. */
 INLINE void insert(struct task_struct *p, __u64 dsq, __u64 slice, __u64 flags)
 {
 	if (scx_bpf_dsq_insert)
@@ -87,7 +87,7 @@ INLINE void insert(struct task_struct *p, __u64 dsq, __u64 slice, __u64 flags)
 		scx_bpf_dispatch(p, dsq, slice, flags);
 }
 
-/* Runs the first of a queue that may run on this core. */
+/* Runs the first thread of a queue that may run on this core. */
 INLINE void run_first(__u64 dsq)
 {
 	if (scx_bpf_dsq_move_to_local)

@@ -1,4 +1,4 @@
-/* What all programs of the guard were told, and what they ask of it.
+/* Settings of all programs of the guard, and checks against them.
  *
  * SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-or-later
  */
@@ -22,7 +22,7 @@ INLINE int is_guarded(const struct settings *settings, __u16 port)
 	return settings->guarded[port >> 6] >> (port & 63) & 1;
 }
 
-/* Whether a connection in this state is the server's to deal with. */
+/* True if a connection in this state waits for or is in service. */
 INLINE int is_served(int state)
 {
 	return state == TCP_ESTABLISHED || state == TCP_CLOSE_WAIT;

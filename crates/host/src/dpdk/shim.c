@@ -31,13 +31,13 @@ void gw_forget(void)
 
 int gw_init(int argc, char **argv)
 {
-	/* The last byte is never written to. */
+	/* The last byte is never written. */
 	log_file = fmemopen(said, sizeof said - 1, "w");
 	if (log_file == NULL)
 		return -ENOMEM;
 	setbuf(log_file, NULL);
-	/* EAL prints why it fails to stderr whatever it is told. Of ours, Rust
-	 * does not use this variable. */
+	/* EAL prints errors to stderr regardless of its settings. In this process, Rust does
+	 * not use this variable. */
 	FILE *kept = stderr;
 	stderr = log_file;
 	int done = rte_eal_init(argc, argv);
@@ -66,7 +66,7 @@ int gw_describe(uint16_t port, struct gw_port *out)
 	out->device = info.device;
 	snprintf(out->driver, sizeof out->driver, "%s", info.driver_name);
 	memcpy(out->mac, mac.addr_bytes, sizeof out->mac);
-	/* As rte_eth_dev_set_mtu reckons. */
+	/* As in rte_eth_dev_set_mtu. */
 	uint32_t overhead = RTE_ETHER_HDR_LEN + RTE_ETHER_CRC_LEN;
 	if (info.max_mtu != UINT16_MAX && info.max_rx_pktlen > info.max_mtu)
 		overhead = info.max_rx_pktlen - info.max_mtu;
@@ -122,7 +122,7 @@ int gw_start(uint16_t port, uint16_t queues, uint16_t frames, uint16_t mtu,
 	}
 	if (done == 0)
 		done = rte_eth_dev_start(port);
-	/* IPv6 neighbours ask by multicast; some drivers hear all anyhow. */
+	/* IPv6 neighbours solicit by multicast; some drivers receive all multicast anyway. */
 	if (done == 0)
 		(void)rte_eth_allmulticast_enable(port);
 	return done;
@@ -147,7 +147,7 @@ void gw_close(uint16_t port, struct rte_device *device)
 {
 	struct closing closing = { .port = port, .device = device };
 	sem_init(&closing.done, 0, 0);
-	/* The soonest there is; it fails only when memory has run out. */
+	/* Earliest alarm; it fails only when memory has run out. */
 	if (rte_eal_alarm_set(1, close_now, &closing) != 0)
 		close_now(&closing);
 	while (sem_wait(&closing.done) != 0)
@@ -207,7 +207,7 @@ uint16_t gw_send(uint16_t port, uint16_t queue, const struct gw_frame *frames,
 			(frames[i].data[ETHERNET] >> 4 == 4 ? RTE_MBUF_F_TX_IPV4
 							    : RTE_MBUF_F_TX_IPV6);
 	}
-	/* Some drivers have to see to what is asked of them first. */
+	/* Some drivers must prepare offloads first. */
 	uint16_t ready = rte_eth_tx_prepare(port, queue, mbufs, count);
 	uint16_t sent = rte_eth_tx_burst(port, queue, mbufs, ready);
 	if (sent == ready && ready < count) {
