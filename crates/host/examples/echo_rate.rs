@@ -29,7 +29,7 @@ fn main() {
     if let Some(why) = NetLab::unavailable() {
         return eprintln!("skipped: echo_rate: {why}");
     }
-    let lab = NetLab::new("rate").expect("the laboratory is available");
+    let lab = NetLab::new("rate").expect("the test bed is available");
     let (here, there) = (lab.namespace("reflector").unwrap(), lab.namespace("sender").unwrap());
     lab.veth((&here, "gw0"), (&there, "eth0"), &Veth::default()).unwrap();
     println!("{:<28} {:>8}", "driver", "kframes/s");

@@ -100,7 +100,7 @@ impl Answer<'_> {
             true => self.0[at..].first_chunk().map(|octets: &[u8; 16]| IpAddr::from(*octets)),
             false => self.0[at..].first_chunk().map(|octets: &[u8; 4]| IpAddr::from(*octets)),
         };
-        SocketAddr::new(ip.expect("it is as long as a message"), port)
+        SocketAddr::new(ip.expect("a reply holds an address"), port)
     }
 
     /// Device it is bound to, or 0.
@@ -177,7 +177,7 @@ mod tests {
         let mut none = |answer: Answer<'_>| panic!("{answer:?}");
         assert!(read(&[], &mut none).is_none());
         assert!(read(&[0; 64], &mut none).is_none(), "a message of length 0");
-        assert!(read(&[200, 0, 0, 0, 20, 0], &mut none).is_none(), "longer than there is");
+        assert!(read(&[200, 0, 0, 0, 20, 0], &mut none).is_none(), "longer than the data");
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 pub(crate) fn soon(mut is: impl FnMut() -> bool) {
     let start = Instant::now();
     while !is() {
-        assert!(start.elapsed() < Duration::from_secs(30), "it does not happen");
+        assert!(start.elapsed() < Duration::from_secs(30), "the condition does not become true");
         std::thread::yield_now();
     }
 }

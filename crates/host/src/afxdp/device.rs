@@ -69,7 +69,7 @@ impl AfXdp {
         for index in 0..receiving {
             assert!(
                 device.socket.fill.push(index * chunk),
-                "the fill ring holds every chunk for receiving twice"
+                "the fill ring has two slots for each receive chunk"
             );
         }
         device.socket.fill.publish();
@@ -140,7 +140,7 @@ impl Device for AfXdp {
     fn recycle(&mut self, frame: Frame) {
         let chunk = self.umem.take_back(frame);
         let pushed = self.socket.fill.push(chunk);
-        debug_assert!(pushed, "the fill ring holds every chunk for receiving twice");
+        debug_assert!(pushed, "the fill ring has two slots for each receive chunk");
         if self.socket.fill.unpublished() >= FILL_BATCH {
             self.socket.fill.publish();
         }
@@ -163,7 +163,7 @@ impl Device for AfXdp {
         // SAFETY: free chunks are in no ring and not lent.
         fill(unsafe { self.umem.chunk_mut(address, len) });
         let pushed = self.socket.sending.push(Descriptor { addr: address, len: len as u32, options: 0 });
-        debug_assert!(pushed, "there was room");
+        debug_assert!(pushed, "the ring has a slot");
         Ok(())
     }
 

@@ -246,7 +246,7 @@ pub(crate) fn program_name(id: u32) -> Option<String> {
 pub(crate) fn program_maps(id: u32) -> io::Result<Vec<u32>> {
     let mut maps = [0_u32; 16];
     let (_, info) = program(id, &mut maps)?;
-    let count = u32::from_ne_bytes(*info[INFO_MAP_COUNT..].first_chunk().expect("the info is longer"));
+    let count = u32::from_ne_bytes(*info[INFO_MAP_COUNT..].first_chunk().expect("within the info"));
     Ok(maps.iter().copied().take(count as usize).collect())
 }
 
@@ -278,7 +278,7 @@ pub(crate) fn run(
     }
     // SAFETY: the kernel reads the frame's length, and writes no more than `out` and the context hold.
     unsafe { attributes.call(PROG_TEST_RUN)? };
-    let word = |at: usize| u32::from_ne_bytes(*attributes.0[at..].first_chunk().expect("it is within"));
+    let word = |at: usize| u32::from_ne_bytes(*attributes.0[at..].first_chunk().expect("in range"));
     Ok((word(4), word(12) as usize))
 }
 
@@ -291,7 +291,7 @@ pub(crate) fn call(program: impl AsFd, arguments: &mut [u8]) -> io::Result<u32> 
         .pointer(48, arguments.as_mut_ptr().cast_const());
     // SAFETY: the kernel reads and writes no more than the arguments' length.
     unsafe { attributes.call(PROG_TEST_RUN)? };
-    Ok(u32::from_ne_bytes(*attributes.0[4..].first_chunk().expect("it is within")))
+    Ok(u32::from_ne_bytes(*attributes.0[4..].first_chunk().expect("in range")))
 }
 
 /// Mean time of `times` runs of an XDP program on `frame`.
@@ -304,6 +304,6 @@ pub(crate) fn time_xdp(program: impl AsFd, frame: &[u8], times: u32) -> io::Resu
         .u32(32, times);
     // SAFETY: the kernel reads the frame's length.
     unsafe { attributes.call(PROG_TEST_RUN)? };
-    let ns = u32::from_ne_bytes(*attributes.0[36..].first_chunk().expect("it is within"));
+    let ns = u32::from_ne_bytes(*attributes.0[36..].first_chunk().expect("in range"));
     Ok(queueing::Span::from_nanos(ns.into()))
 }

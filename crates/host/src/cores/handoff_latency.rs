@@ -65,7 +65,7 @@ impl Page {
 
     /// Waits for a wake-up, uses the core for a while and sleeps again, until the end.
     ///
-    /// A wake-up sent before it first waits counts: it does not sleep through it.
+    /// A wake-up that is sent before the first wait is not lost.
     pub fn latency_critical(&self) {
         let (words, clock) = (self.words(), Monotonic::new());
         let mut seen = 0;

@@ -64,7 +64,7 @@ impl TaskSelector {
     /// Rejects a process that another greenwave scheduler manages.
     ///
     /// # Errors
-    /// The manager's number.
+    /// A scheduler manages it; the text names that scheduler's process.
     pub fn check_free(&self) -> Result<(), CoresError> {
         let (Self::Process(id) | Self::Child(id)) = self else { return Ok(()) };
         let Some(manager) = Hierarchy::freezer().and_then(|tree| manager(&tree.folder_of(*id)?)) else {
@@ -78,7 +78,7 @@ impl TaskSelector {
     }
 }
 
-/// Process whose control group `path` is in, if it is one of ours.
+/// Number of the greenwave process that manages the control group `path`, if one does.
 fn manager(path: &Path) -> Option<String> {
     path.iter().find_map(|name| name.to_str()?.strip_prefix(OURS)?.split('-').next().map(str::to_owned))
 }

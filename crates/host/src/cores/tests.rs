@@ -104,7 +104,7 @@ fn be_leaves_the_core_that_lc_holds_and_everything_is_put_back() {
     manager.act(now, &[run(0, 0)]);
     if cores.len() > 1 {
         assert_eq!(be.cores(), cores[1..]);
-        assert_eq!(lc.cores(), cores, "beside the core that is its alone it runs over BE");
+        assert_eq!(lc.cores(), cores, "beside its own core it runs over BE");
     }
     // Without a core, where one is left idle, it is parked if a freezer is available, and runs again
     // afterwards.
@@ -245,7 +245,7 @@ fn a_group_that_an_operator_has_frozen_is_neither_thawed_nor_parked() {
         let idle: Vec<Action> =
             (0..cores.len() as u16).map(|core| Action::Idle { core: CoreId(core) }).collect();
         manager.act(clock.now(), &idle);
-        assert!(group.is_frozen(), "parked by us, or as it was");
+        assert!(group.is_frozen(), "parked by us, or unchanged");
         assert_eq!(manager.can_park(TaskId(1)), !frozen);
         let all: Vec<Action> = (0..cores.len() as u16)
             .map(|core| Action::Run { core: CoreId(core), task: TaskId(1), keep: false })

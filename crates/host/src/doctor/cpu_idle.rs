@@ -92,6 +92,6 @@ mod tests {
         check(of(true, false, HALTPOLL, Some(0)), Health::Limited, "echo 200000 > /sys/module/haltpoll");
         check(of(true, false, "none", None), Health::Limited, "modprobe cpuidle-haltpoll");
         check(of(true, false, "", None), Health::Limited, "modprobe cpuidle-haltpoll");
-        assert!(judge(&Idle::default()).is_none(), "a processor that does not say has no line");
+        assert!(judge(&Idle::default()).is_none(), "an unknown processor has no line");
     }
 }

@@ -169,7 +169,7 @@ mod tests {
             DpdkError::Refused { name: "01:00.0".to_owned(), what: "to start", why: why() },
         ];
         for error in errors {
-            let (line, advice) = (error.to_string(), error.advice().expect("there is a way out"));
+            let (line, advice) = (error.to_string(), error.advice().expect("there is a remedy"));
             assert!(!line.contains('\n') && !line.is_empty(), "{line}");
             assert!(!advice.contains('\n') && !advice.is_empty(), "{line}: {advice}");
         }

@@ -277,7 +277,7 @@ fn who_paused_for_long_starts_anew() {
     let frame = ipv4(2, 6, 0, 0, 0, &ports(1000, 80));
     let key = Read::frame(&frame).key.0;
     let paused = |since: u64| {
-        let last = uptime_ns().checked_sub(since).expect("the machine has been up for so long");
+        let last = uptime_ns().checked_sub(since).expect("the machine has been up for that long");
         loaded.flows.set(&key, &[30_000_u64, last, 2].map(u64::to_ne_bytes).concat()).unwrap();
         let made = loaded.run(&policy, &frame, 0, 100, 0);
         assert_eq!(made.bucket, 2, "it keeps its queue");

@@ -179,7 +179,7 @@ fn what_is_ours_is_written_by_any_path_to_it() {
             check_writable(path).unwrap();
             assert_eq!(fs::read_to_string(path).unwrap(), "three", "{} {is_new}", path.display());
         }
-        assert!(link.is_symlink() && dangling.is_symlink(), "a link stays one");
+        assert!(link.is_symlink() && dangling.is_symlink(), "a link stays a link");
         assert_eq!(fs::read_dir(&scratch.0).unwrap().count(), 5, "no temporary file is left");
     }
     for path in ["/dev/null", "/proc/self/fd/2", "/dev/stderr"] {

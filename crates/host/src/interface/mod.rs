@@ -243,7 +243,7 @@ mod tests {
         assert!(Presence::of("lo").is_there());
         assert!(!Presence::of("no-such-device").is_there());
         let other = Presence { index: Some(u32::MAX), ..Presence::of("lo") };
-        assert!(!other.is_there(), "it is another one of the same name");
+        assert!(!other.is_there(), "another interface has the same name");
     }
 
     #[test]

@@ -43,7 +43,7 @@ pub fn what_is_sent_comes_back(to: SocketAddr, len: usize) {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             (&stream).write_all(&sent).expect("the server reads all");
-            stream.shutdown(Shutdown::Write).expect("the connection stands");
+            stream.shutdown(Shutdown::Write).expect("the connection is established");
         });
         (&stream).read_to_end(&mut received).expect("the server sends all back");
     });

@@ -160,7 +160,7 @@ mod tests {
     fn a_process_that_lives_is_not_gone_and_one_of_another_start_is() {
         assert!(!is_gone(mark()));
         let id = process::id();
-        assert!(is_gone(&format!("{id}-1")), "the id is used again by another process");
+        assert!(is_gone(&format!("{id}-1")), "another process has the ID");
         assert!(is_gone("4194305-1"), "beyond the largest process ID");
         for text in ["", "x", "1", "x-1", "1-x"] {
             assert!(!is_gone(text), "{text:?} is not a mark");

@@ -99,7 +99,7 @@ fn what_a_crashed_run_left_is_ended_by_the_next() {
     let mut other = namespace.spawn(namespace.command("sleep").arg("600")).unwrap();
     NetLab::new("next").unwrap();
     assert!(!child.wait().unwrap().success(), "ended by a signal");
-    assert!(other.try_wait().unwrap().is_none(), "this run's programs live");
+    assert!(other.try_wait().unwrap().is_none(), "programs of this run are kept");
 }
 
 #[test]

@@ -61,7 +61,7 @@ fn allowed(duty: Duty) -> Result<Calls, BackendError> {
         ),
         // Name of a thread, or of memory.
         (libc::SYS_prctl, any_of(0, &[libc::PR_SET_NAME as u64, libc::PR_SET_VMA as u64])?),
-        // A panic ends the process.
+        // abort(), after a bug.
         (libc::SYS_tgkill, vec![is(0, own)?]),
         // Detaching an XDP program.
         (libc::SYS_bpf, vec![is(0, LINK_DETACH)?]),

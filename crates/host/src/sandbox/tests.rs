@@ -24,8 +24,8 @@ fn inside(test: &str, check: fn()) -> Option<String> {
     let this = std::env::current_exe().expect("a test knows its own path");
     let name = format!("sandbox::tests::{test}");
     let copy = Command::new(this).args(["--exact", &name, "--nocapture"]).env(INSIDE, "1").output();
-    let copy = copy.expect("it starts");
-    let said = String::from_utf8(copy.stderr).expect("it says text");
+    let copy = copy.expect("the copy starts");
+    let said = String::from_utf8(copy.stderr).expect("stderr is text");
     let printed = String::from_utf8_lossy(&copy.stdout);
     assert!(copy.status.success() && printed.contains("1 passed"), "{}: {printed}{said}", copy.status);
     let skips = said.lines().find_map(|line| line.strip_prefix("no sandbox: "));
@@ -45,10 +45,10 @@ fn entered(duty: Duty) -> bool {
 
 /// Values of `keys` in `status`, for each thread of this process.
 fn statuses<const N: usize>(keys: [&str; N]) -> Vec<[String; N]> {
-    let threads = std::fs::read_dir("/proc/self/task").expect("a folder is read");
+    let threads = std::fs::read_dir("/proc/self/task").expect("a directory is readable");
     let of = |thread: io::Result<std::fs::DirEntry>| {
-        let path = thread.expect("it is read").path().join("status");
-        let text = std::fs::read_to_string(path).expect("a file is read");
+        let path = thread.expect("an entry is readable").path().join("status");
+        let text = std::fs::read_to_string(path).expect("a file is readable");
         keys.map(|key| {
             let value = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
             value.unwrap_or_else(|| panic!("{key} is not told")).trim().to_owned()
@@ -80,7 +80,7 @@ fn what_a_server_does_not_need_is_refused_and_told() {
             _ => ErrorKind::Other,
         });
         refused("another filter", again);
-        let fd = File::open("/proc/self/status").expect("a file is read");
+        let fd = File::open("/proc/self/status").expect("a file is readable");
         // SAFETY: requests new memory at an address of the kernel's choice; it is refused.
         let memory = unsafe {
             let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
@@ -106,7 +106,7 @@ fn what_a_server_needs_is_left() {
         }
         let named = std::thread::Builder::new().name("another".to_owned());
         let sum = named.spawn(|| (0..1 << 20).collect::<Vec<u64>>().iter().sum::<u64>());
-        assert_eq!(sum.expect("threads start").join().expect("it ends"), ((1 << 20) - 1) << 19);
+        assert_eq!(sum.expect("threads start").join().expect("the thread ends"), ((1 << 20) - 1) << 19);
         assert!(std::thread::available_parallelism().is_ok());
         assert!(crate::Machine::this().cores > 0);
         std::thread::park_timeout(std::time::Duration::from_millis(1));
@@ -126,7 +126,7 @@ fn no_thread_keeps_what_the_process_gives_up() {
             // It must drop its own capabilities.
             drop_capabilities().expect("capabilities can be dropped");
             answer.send(None).expect("the test waits");
-            asked.recv().expect("the test asks");
+            asked.recv().expect("the test sends");
             answer.send(UdpSocket::bind("127.0.0.1:0").err().map(|e| e.kind())).expect("the test waits");
             asked.recv().expect_err("the test has ended");
         });
@@ -144,7 +144,7 @@ fn no_thread_keeps_what_the_process_gives_up() {
         let without: Vec<_> = without.map(|status| status[0].as_str()).collect();
         assert!(without.contains(&own.as_str()) && without.len() >= 2, "{threads:?}");
         drop(ask);
-        older.join().expect("it ends");
+        older.join().expect("the thread ends");
     };
     inside("no_thread_keeps_what_the_process_gives_up", check);
 }
@@ -160,7 +160,7 @@ fn root_becomes_a_user_in_all_threads_and_keeps_no_capability() {
         let (stop, stopped) = channel::<()>();
         let older = std::thread::spawn(move || stopped.recv());
         let user = User::find("70001:70002").expect("two numbers are a user");
-        become_user(&user, Duty::Serve).expect("root may");
+        become_user(&user, Duty::Serve).expect("root may change its user");
         assert!(user.is_ours());
         let none = "0000000000000000";
         for status in statuses(["Uid", "Gid", "Groups", "CapEff", "CapPrm"]) {
@@ -170,7 +170,7 @@ fn root_becomes_a_user_in_all_threads_and_keeps_no_capability() {
         }
         let _ = entered(Duty::Serve);
         drop(stop);
-        older.join().expect("it ends").expect_err("no message was sent");
+        older.join().expect("the thread ends").expect_err("no message was sent");
     };
     inside(TEST, check);
 }

@@ -84,7 +84,7 @@ fn echo_over_tap(inside: &Namespace, device: &str, options: &Options) -> Opened 
         (host::Monotonic::new(), || inside.run("ip", &["link", "show", "dev", "gw0"]).is_ok());
     let over = clock.now() + Span::from_secs(30);
     while is_there() {
-        assert!(clock.now() < over, "the port's end goes with it");
+        assert!(clock.now() < over, "the TAP device is removed with the port");
     }
     opened
 }
@@ -145,12 +145,12 @@ fn two_of_our_stacks_meet_over_shared_memory() {
         back.extend(got);
         stack.egress(now, &mut device);
     }
-    assert!(back == sent, "the echo is what was sent");
+    assert!(back == sent, "the echo equals the bytes sent");
     echo.stop();
 }
 
-/// The first frame that passes between two ports, which are connected then; a build without DPDK has no
-/// frame type to return.
+/// The first frame that passes between two ports, which are connected then. Never `None`, except to
+/// compile without DPDK.
 fn first_frame([a, b]: &mut [Opened; 2]) -> Option<dpdk::Frame> {
     let clock = host::Monotonic::new();
     let over = clock.now() + Span::from_secs(30);

@@ -35,7 +35,7 @@ pub struct Cable {
 
 impl Cable {
     pub fn new(name: &str, veth: &Veth) -> Self {
-        let lab = NetLab::new(name).expect("the laboratory is available");
+        let lab = NetLab::new(name).expect("the test bed is available");
         let (ours, clients) = (lab.namespace("ours").unwrap(), lab.namespace("clients").unwrap());
         lab.veth((&ours, "gw0"), (&clients, "eth0"), veth).unwrap();
         for (host, client, prefix) in

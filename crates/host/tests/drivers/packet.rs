@@ -77,7 +77,7 @@ fn frames_of_a_vlan_come_with_their_tag() {
             let [high, low] = u16::to_be_bytes(tci);
             let frame = [&near[..], &far, &[0x81, 0, high, low, 8, 0], &vec![0xa5; len - 4]].concat();
             let sent = ends.far.transmit(Time::ZERO, frame.len(), &mut |slot| slot.copy_from_slice(&frame));
-            sent.expect("there is room");
+            sent.expect("the ring has a slot");
             ends.far.flush(Time::ZERO);
             let mut found = None;
             for _ in 0..200 {
@@ -128,7 +128,7 @@ impl Ends {
             header.emit(&mut frame[14..]);
             segment.emit_partial(OURS, CLIENT, &mut frame[34..]);
         });
-        sent.expect("there is room");
+        sent.expect("the ring has a slot");
         self.near.flush(Time::ZERO);
     }
 

@@ -45,16 +45,16 @@ fn echo_over(test: &str, name: &str, veth: &Veth, options: &Options) {
         return skipped(test, &why);
     }
     let cable = Cable::new(name, veth);
-    let opened = cable.open(options).expect("veth takes AF_XDP");
+    let opened = cable.open(options).expect("veth supports AF_XDP");
     assert_eq!(opened.devices.len(), usize::from(veth.queues));
     let server = Server::on(MultiQueue::new(opened.devices), opened.interface.mac);
     assert!(cable.has_program());
     cable.echoes(1_000_000);
     cable.host_answers();
     let (devices, stack) = server.stop();
-    assert_eq!(stack.counters().not_for_us, 0, "the program sends us only what is ours");
+    assert_eq!(stack.counters().not_for_us, 0, "the program redirects only claimed frames");
     drop(devices);
-    assert!(!cable.has_program(), "the program goes with its devices");
+    assert!(!cable.has_program(), "the program is detached with its devices");
     cable.host_answers();
 }
 
@@ -97,7 +97,7 @@ fn what_is_longer_than_a_frame_leaves_uncut_where_the_cable_takes_it() {
     let cable = Cable::new("xdp-uncut", &Veth { offloads: true, ..Veth::default() });
     // Frames reach our program before their checksums are filled in.
     cable.clients.run("ethtool", &["--offload", "eth0", "tx", "off"]).unwrap();
-    let opened = cable.open(&options(Mode::Native)).expect("veth takes AF_XDP");
+    let opened = cable.open(&options(Mode::Native)).expect("veth supports AF_XDP");
     assert!(opened.devices[0].offloads().tx_segmentation);
     let server = Server::on(MultiQueue::new(opened.devices), opened.interface.mac);
     cable.echoes(LEN);
@@ -115,7 +115,7 @@ fn what_is_claimed_can_change_while_frames_come() {
     let cable = Cable::new("xdp-claims", &Veth::default());
     let nothing = Claims::default();
     let opened = cable.ours.enter(|| afxdp::open("gw0", &options(Mode::Native), &nothing));
-    let opened = opened.expect("veth takes AF_XDP");
+    let opened = opened.expect("veth supports AF_XDP");
     let server = Server::on(MultiQueue::new(opened.devices), opened.interface.mac);
     cable.host_answers();
     opened.claimant.claim(&ours()).expect("a link accepts another program");
@@ -125,7 +125,7 @@ fn what_is_claimed_can_change_while_frames_come() {
     assert_eq!(stack.counters().not_for_us, 0);
     drop(devices);
     assert!(!cable.has_program());
-    assert!(opened.claimant.claim(&ours()).is_err(), "there is nothing left to claim");
+    assert!(opened.claimant.claim(&ours()).is_err(), "all devices are closed");
 }
 
 /// Error of a failed open: the line and its advice.
@@ -162,7 +162,7 @@ fn what_keeps_an_interface_from_being_opened_is_said_in_a_line() {
     cable.ours.run("ip", &["link", "set", "gw0", "down"]).unwrap();
     says("gw0", &any, &["gw0 is down", "ip link set gw0 up"]);
     cable.ours.up("gw0").unwrap();
-    let first = cable.open(&any).expect("veth takes AF_XDP");
+    let first = cable.open(&any).expect("veth supports AF_XDP");
     let said = refusal(&cable, "gw0", &any);
     let expected =
         ["gw0: an XDP program is already attached: id ", "\"greenwave\"", "ip link set gw0 xdp off"];
@@ -180,7 +180,7 @@ fn frames_that_are_held_do_not_keep_others_from_coming() {
     }
     let cable = Cable::new("xdp-held", &Veth::default());
     let options = Options { frames: 64, held: 200, ..options(Mode::Generic) };
-    let mut opened = cable.open(&options).expect("veth takes AF_XDP");
+    let mut opened = cable.open(&options).expect("veth supports AF_XDP");
     cable.knows(opened.interface.mac);
     let client = cable.clients.enter(|| UdpSocket::bind("0.0.0.0:0").unwrap());
     let send = || client.send_to(b"datagram", (OURS, 9)).unwrap();
@@ -218,7 +218,7 @@ fn frames_that_go_back_at_once_find_room() {
     let cable = Cable::new("xdp-back", &Veth::default());
     // All chunks not yet received are the kernel's to fill.
     let options = Options { frames: 64, held: 0, ..options(Mode::Native) };
-    let mut opened = cable.open(&options).expect("veth takes AF_XDP");
+    let mut opened = cable.open(&options).expect("veth supports AF_XDP");
     cable.knows(opened.interface.mac);
     let client = cable.clients.enter(|| UdpSocket::bind("0.0.0.0:0").unwrap());
     let (device, enough) = (&mut opened.devices[0], AtomicBool::new(false));

@@ -110,7 +110,7 @@ fn what_workers_tell_moves_cores_and_as_many_go_on_as_there_are() {
     (0..3).for_each(|n| rig.tells(BE, n, Some(0)));
     rig.round(50);
     let its = all.min(3);
-    assert_eq!((rig.held(LC), rig.held(BE)), (0, its), "nobody else wants the machine");
+    assert_eq!((rig.held(LC), rig.held(BE)), (0, its), "no other task wants cores");
     assert_eq!(rig.parked(BE).iter().filter(|parked| !**parked).count(), its);
     // Above its 10 µs; this needs no read of /proc.
     rig.tells(LC, 1, Some(80));
@@ -158,7 +158,7 @@ fn be_without_a_core_is_asked_first_and_frozen_if_it_still_computes() {
     let begin = rig.begin;
     rig.tells(BE, 0, Some(0));
     place(50, &mut rig);
-    assert!(!frozen(&rig), "it has just been asked");
+    assert!(!frozen(&rig), "it has just been asked to leave");
     assert!(!rig.runtime.is_parked(BE), "and has not answered");
     assert_eq!(rig.parked(BE), [true, false, false]);
     assert!(rig.runtime.is_parked(BE));

@@ -190,7 +190,7 @@ fn decisions_are_words_and_one_kick_of_the_cores_that_they_change() {
     world.act(20, &[Action::Idle { core: CoreId(1) }]);
     assert_eq!((wanted(&world), world.kicks()), ([Some(BE), None], vec![vec![1]]));
     world.act(30, &[]);
-    assert_eq!(world.kicks(), Vec::<Vec<u32>>::new(), "nothing changes, nobody is kicked");
+    assert_eq!(world.kicks(), Vec::<Vec<u32>>::new(), "nothing changes, no core is kicked");
 }
 
 #[test]
@@ -251,7 +251,7 @@ fn a_core_without_work_is_given_back_once_it_was_calm() {
     assert_eq!((world.signals.cores[0].yielded, world.signals.cores[1].yielded), (Some(LC), None));
     assert_eq!(world.kernel.cores[0].wanted().task(), None);
     world.sense(1200);
-    assert_eq!(world.signals.cores[0].yielded, None, "it was said once");
+    assert_eq!(world.signals.cores[0].yielded, None, "it was reported once");
 }
 
 #[test]

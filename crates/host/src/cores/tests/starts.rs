@@ -23,7 +23,7 @@ impl Program {
             if let Some(&child) = proc::family(self.id()).get(1) {
                 return child;
             }
-            assert!(clock.now() < end, "it starts nobody");
+            assert!(clock.now() < end, "no child was started");
             std::thread::yield_now();
         }
     }

@@ -140,7 +140,7 @@ fn a_journal_of_threads_that_come_and_go_stays_short_and_puts_everything_back() 
     assert_eq!(its(0).map(|was| was.process).collect::<Vec<_>>(), [early, late]);
     // A reaped thread may be visible for a moment more.
     soon(|| !its(1).any(|was| was.is_there()));
-    assert_eq!(its(1).next().as_ref(), journal.firsts.get(&1), "for who is found last");
+    assert_eq!(its(1).next().as_ref(), journal.firsts.get(&1), "for the child found last");
 
     // A log that was unfinished when we were killed is not read.
     fs::write(beside(journal.path()), &journal.head[..journal.head.len() / 2]).unwrap();
@@ -206,7 +206,7 @@ fn a_daemon_is_alive_while_it_holds_its_journal_whatever_has_its_number() {
     let mut zombie = Command::new("true").spawn().unwrap();
     soon(|| proc::is_zombie(zombie.id()));
     let old = written(&folder, zombie.id(), "");
-    assert_eq!(alive(), [false], "a zombie has a number and a beginning, and has ended");
+    assert_eq!(alive(), [false], "a zombie has a number and a start time, and has ended");
     zombie.wait().unwrap();
     assert_eq!(alive(), [false]);
     fs::remove_file(old).unwrap();
@@ -252,7 +252,7 @@ fn programs_that_were_started_end_with_all_that_they_have_started_and_no_other_d
     let path = journal.path().to_owned();
     let restored = restore(&path).unwrap();
     assert_eq!(restored, Restored::default());
-    assert!(path.exists(), "what it started is not ended yet");
+    assert!(path.exists(), "its child has not ended yet");
     soon(|| alive(ours[1].id()) == 1);
     let ended = end_programs(&path).unwrap();
     assert_eq!(ended.iter().filter(|name| name.starts_with("sleep (")).count(), 3, "{ended:?}");

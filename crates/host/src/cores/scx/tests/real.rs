@@ -144,7 +144,7 @@ impl Rig {
         }
         let (begin, others) = (self.shells[its].ran(), self.shells[other].ran());
         self.until("it goes on", |rig| rig.shells[its].ran() > begin + 20_000_000);
-        assert_eq!(self.shells[other].ran(), others, "who has no core stands still");
+        assert_eq!(self.shells[other].ran(), others, "a task without a core runs");
     }
 }
 
