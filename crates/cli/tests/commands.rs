@@ -157,7 +157,10 @@ fn dispatch_and_steering_that_cannot_be_are_refused() {
     serve(&["--workers", "2", "--steer", "low=2"], "steering low: worker 2 is outside 0..=1");
     serve(&["--workers", "2", "--steer", "slow=1"], "steering \"slow\" is no level");
     serve(&["--workers", "2", "--steer", "low=1", "--steer", "5=0"], "level 5 is named by another line");
-    serve(&["--workers", "2", "--mode", "none", "--steer", "low=1"], "in mode none every worker serves all levels");
+    serve(
+        &["--workers", "2", "--mode", "none", "--steer", "low=1"],
+        "in mode none every worker serves all levels",
+    );
 }
 
 #[test]

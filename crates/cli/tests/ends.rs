@@ -711,7 +711,8 @@ fn every_daemon_ends_as_its_row_says() {
             let said = fs::read_to_string(place.path("stderr")).unwrap();
             assert_eq!(code(child.wait().unwrap()), expected, "{what}: {said}");
             if says.is_empty() {
-                let is_known = |line: &str| cause == Hangup && line.contains("the previous settings stay in force");
+                let is_known =
+                    |line: &str| cause == Hangup && line.contains("the previous settings stay in force");
                 assert!(
                     !said.lines().any(|line| line.starts_with("error: ") && !is_known(line)),
                     "{what}: {said}"

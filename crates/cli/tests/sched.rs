@@ -287,7 +287,7 @@ fn without_the_capability_to_schedule_it_says_what_is_lost() {
     match limits_without("sys_nice", proc::may_schedule(), "no-capability", config) {
         Err(why) => skipped(test, &why),
         Ok(told) => [
-            "lc is not real-time, and ",
+            "lc is not real-time, so ",
             "rounds may be late: ",
             "only programs of greenwave's user can be scheduled ",
         ]

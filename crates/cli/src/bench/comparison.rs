@@ -8,7 +8,7 @@ use queueing::{CoreId, Span};
 
 use crate::{Error, programs};
 
-/// How often, how much, and what is printed.
+/// Rounds, amount of work and form of the output.
 #[derive(clap::Args)]
 pub struct Common {
     /// Number of rounds; the median is shown.
@@ -25,7 +25,7 @@ pub struct Common {
     pub json: bool,
 }
 
-/// What unmodified programs have of ours.
+/// Library and addresses for unmodified programs.
 #[derive(clap::Args)]
 pub struct Ours {
     /// Device of greenwave's stack.

@@ -25,7 +25,7 @@ use crate::error::plain;
 use crate::ui::{Seen, Ui};
 use protocol::{Answer, Command, LINE_MAX, Status, hear, may};
 
-/// By which name a daemon is asked.
+/// Name of the daemon for `greenwave control`.
 // clap groups arguments by type name, and the command's own arguments have the same one.
 #[derive(clap::Args)]
 #[group(skip)]

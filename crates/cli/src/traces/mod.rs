@@ -22,7 +22,7 @@ use crate::ui::window::SLOW_SHOWN;
 use crate::{Error, failure, options};
 use otlp::Format;
 
-/// Which slow requests are written, and where.
+/// Threshold and file of slow-request traces.
 // clap groups arguments by type name, and the command's own arguments have the same one.
 #[derive(clap::Args)]
 #[group(skip)]

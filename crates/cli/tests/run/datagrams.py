@@ -200,7 +200,7 @@ def options():
     s.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     assert s.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1, "without effect, as the kernel's"
     assert of(socket.SO_SNDBUF) == 120_000
-    refuses(lambda: s.setsockopt(socket.IPPROTO_IP, socket.IP_TTL, 5), errno.ENOPROTOOPT)
+    refuses(lambda: s.setsockopt(socket.IPPROTO_IP, socket.IP_TRANSPARENT if hasattr(socket, "IP_TRANSPARENT") else 19, 1), errno.ENOPROTOOPT)
 
 
 def to_ourselves():

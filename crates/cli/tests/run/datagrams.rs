@@ -93,7 +93,7 @@ fn a_socket_on_all_addresses_is_reached_by_the_kernels_and_reaches_beyond_the_de
     assert_eq!(world.answer(to, b"beyond"), b"I am");
     assert_eq!(world.answer_in((&world.ours, "127.0.0.1"), local, b"beyond"), b"I am");
     let said = server.stop();
-    assert!(!said.contains("refused"), "{said}");
+    assert!(!said.lines().any(|line| line.starts_with("refused: ")), "{said}");
 }
 
 #[test]
@@ -112,7 +112,7 @@ fn python_answers_datagrams() {
     }
     let (code, said) = server.ended();
     assert_eq!(code, Some(0), "{said}");
-    assert!(said.contains(" datagrams in, ") && said.contains("nobody's 0, no way 0"), "{said}");
+    assert!(said.contains(" datagrams in, ") && said.contains("0 no receiver, 0 no route"), "{said}");
 }
 
 #[test]

@@ -177,7 +177,7 @@ fn programs_that_gain_rights_are_refused() {
     };
     for (mode, how) in [(0o4755, "setuid"), (0o2755, "setgid"), (0o6755, "setuid")] {
         is(mode);
-        refuses(&program, None, &format!("{} is {how}, ", program.display()));
+        refuses(&program, None, &format!("{} is {how}; ", program.display()));
     }
     is(0o755);
     let set = Command::new("setcap").arg("cap_net_bind_service+ep").arg(&program).status();

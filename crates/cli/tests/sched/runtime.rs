@@ -120,7 +120,7 @@ fn workers_are_heard_parked_and_let_go_when_the_scheduler_ends() {
     until("both go on", || shared.lanes().iter().all(|lane| goes_on_after(lane, ended)));
     let text = std::fs::read_to_string(shared.log.path()).unwrap();
     assert!(text.lines().next().unwrap().contains("\"mechanism\":\"runtime\""), "{text}");
-    assert!(text.contains("workers of 1 program go on"), "{text}");
+    assert!(text.contains("resumed the workers of 1 program"), "{text}");
     let other = Program::spins();
     let normal = other.scheduled();
     assert_eq!(before(&shared), (normal.1.clone(), normal));
@@ -151,6 +151,6 @@ fn workers_go_on_by_themselves_when_scheduler_and_guardian_are_killed() {
     until("both go on", || shared.lanes().iter().all(|lane| goes_on_after(lane, ended)));
     let out = greenwave(&["sched", "restore", "--journals", &journals(shared.test)]);
     let said = String::from_utf8_lossy(&out.stdout);
-    assert!(said.contains("workers of 1 program go on\n"), "{said}");
+    assert!(said.contains("resumed the workers of 1 program\n"), "{said}");
     assert_eq!(shared.asked(), 0);
 }

@@ -72,8 +72,14 @@ pub fn a_policy_is_read_again_and_connections_stay() {
 
     for (text, says) in [
         (serve("tap:gw1", addr, &other), ":2: device changed from tap:gw0 to tap:gw1, which needs a restart"),
-        (serve(device, "10.77.0.3/24", &other), ":3: addr changed from 10.77.0.2/24 to 10.77.0.3/24, which needs a restart"),
-        (serve(device, addr, &other) + "pin = true\n", ":5: pin changed from false to true, which needs a restart"),
+        (
+            serve(device, "10.77.0.3/24", &other),
+            ":3: addr changed from 10.77.0.2/24 to 10.77.0.3/24, which needs a restart",
+        ),
+        (
+            serve(device, addr, &other) + "pin = true\n",
+            ":5: pin changed from false to true, which needs a restart",
+        ),
         (serve(device, addr, &other) + "pim = true\n", ":5: unknown key `pim` in [serve]"),
     ] {
         write(&all, &text);

@@ -30,7 +30,7 @@ pub const PORT: u16 = 80;
 /// Serve for `greenwave bench net`, until killed.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Whose TCP/IP.
+    /// TCP/IP stack of the server.
     #[arg(long, value_enum)]
     system: System,
     /// tap:NAME, packet:NAME, xdp:NAME or xdp-native:NAME; the kernel needs none.
@@ -39,7 +39,7 @@ pub struct Args {
     /// The server's address, in a subnet of 256.
     #[arg(long)]
     addr: Ipv4Addr,
-    /// What to serve.
+    /// Service of the server.
     #[arg(long, value_enum)]
     app: Serves,
     /// Connections there will be, for a system that must know.
@@ -48,10 +48,10 @@ pub struct Args {
     /// Threads of the kernel's server, each on a core of its own; the others have one.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
     threads: u16,
-    /// How long our server without work looks for more before it sleeps.
+    /// Busy-poll time of greenwave's server before it sleeps.
     #[arg(long, default_value = "20us", value_parser = crate::options::spin)]
     spin: Span,
-    /// How long it gathers responses while more requests wait.
+    /// Time for which it gathers responses while more requests wait.
     #[arg(long, default_value = "30us", value_parser = crate::options::hold)]
     hold: Span,
 }
