@@ -215,7 +215,7 @@ fn case(row: &Row, cause: Cause) -> Case {
             Ends(2, "error: ")
         }
         (FileFull, ..) => Not("it writes no file, or one that another row's code writes"),
-        (FifoClosed, Daemon, "serve") => Ends(2, "fifo: Broken pipe; it ends after "),
+        (FifoClosed, Daemon, "serve") => Ends(2, "fifo: Broken pipe; the file ends after "),
         (FifoClosed, Daemon, "run") => Not("its capture is the one of serve"),
         (FifoClosed, ..) => Not("it writes a file as a whole, in a moment"),
 
@@ -233,7 +233,7 @@ fn case(row: &Row, cause: Cause) -> Case {
         (InterfaceRemoved, Daemon, "run") => {
             Tested("cli/tests/run/ends.rs::an_interface_that_is_taken_away_ends_the_program_and_the_run")
         }
-        (InterfaceRemoved, Daemon, "guard attach") => Ends(2, "error: eth0: the interface is gone"),
+        (InterfaceRemoved, Daemon, "guard attach") => Ends(2, "error: eth0: the interface was removed"),
         (InterfaceDown, Daemon, "serve") => {
             Tested("cli/tests/serving.rs::an_interface_that_is_down_for_a_while_is_served_on")
         }
@@ -255,7 +255,7 @@ fn case(row: &Row, cause: Cause) -> Case {
             Not("it has no interface, or one of its own namespace")
         }
 
-        (PortTaken, Daemon, _) => Ends(2, "error: --ui 127.0.0.1:9900: somebody listens there already"),
+        (PortTaken, Daemon, _) => Ends(2, "error: --ui 127.0.0.1:9900: the address is already in use"),
         (ControlTaken, Daemon, _) => Ends(2, "error: "),
         (PortTaken | ControlTaken, ..) => Not("it listens nowhere outside namespaces of its own"),
         (ChildKilled, Daemon, "run") => {

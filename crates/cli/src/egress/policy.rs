@@ -164,7 +164,7 @@ mod tests {
         check("thresholds = []\nbuckets = 0", "buckets 0 is outside 1..=256");
         check("thresholds = [-1]\nbuckets = 1", ":1: ");
         check("thresholds = []\nbuckets = 1\nidle = \"soon\"", "span \"soon\"");
-        check("thresholds = []\nbuckets = 1\npin.dscp = { x = 0 }", "pin.dscp \"x\" is no number");
+        check("thresholds = []\nbuckets = 1\npin.dscp = { x = 0 }", "pin.dscp \"x\" is outside 0..=63");
         check("thresholds = []\nbuckets = 1\npin.dscp = { 46 = 9 }", "level 9 is outside 0..=7");
         check("thresholds = []\nbuckets = 1\npin.dscp = { 46 = 1 }", "level 1, to which 46 is pinned");
         check("thresholds =", ":1: ");
