@@ -184,7 +184,7 @@ fn programs_that_gain_rights_are_refused() {
     let starts = Command::new(GREENWAVE).arg("--version").uid(NOBODY).output();
     match (set.is_ok_and(|set| set.success()), starts.is_ok_and(|out| out.status.success())) {
         (true, true) => {
-            refuses(&program, Some(NOBODY), &format!("{} is given capabilities, ", program.display()));
+            refuses(&program, Some(NOBODY), &format!("{} is given capabilities; ", program.display()));
         }
         (false, _) => skipped(test, "capabilities: setcap is not there, or this folder keeps none"),
         (_, false) => skipped(test, "capabilities: others may not start greenwave here"),
