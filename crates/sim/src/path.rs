@@ -20,7 +20,7 @@
 //! let (mut here, there) = path::connect(config, config, &Rng::seeded(7));
 //! here.transmit(Time::ZERO, 100, &mut |frame| frame.fill(1)).unwrap();
 //! assert_eq!(there.next_arrival(), Some(Time::from_nanos(10_009_920)));
-//! # Ok::<(), net::device::fault::BadRates>(())
+//! # Ok::<(), net::device::fault_injector::BadRates>(())
 //! ```
 
 use std::cell::RefCell;

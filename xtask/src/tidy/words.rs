@@ -97,7 +97,7 @@ mod tests {
         found("/// `true` if it is full.\nfn x()", &[]);
         found("/// The queue.\n///\n/// What waits longest.\nstruct X", &[3]);
         found("/// The queue says\n/// How long it is.\nstruct X", &[]);
-        found("//! Nobody waits.", &[1]);
+        found("//! Which waits.", &[1]);
         found("// How it works.", &[]);
         found("//// Who.", &[]);
         found("/// However long it is.\nfn x()", &[]);

@@ -259,7 +259,10 @@ const OTHERS: [(&str, &str); 24] = [
     ("cli/src/exp/summary.rs", "the folder of results; files in it are written by this module"),
     ("cli/src/exp/result.rs", "the folder of results; files in it are written by this module"),
     ("cli/src/man_pages.rs", "the folder of pages; files in it are written by this module"),
-    ("guard/src/tower/tell.rs", "a library of services: makes the file, or takes one that is its own"),
+    (
+        "guard/src/tower/queue_report.rs",
+        "a library of services: makes the file, or takes one that is its own",
+    ),
 ];
 
 /// Calls that open, create or link a file by path for writing.

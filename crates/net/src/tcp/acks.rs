@@ -108,7 +108,7 @@ impl<B: ByteStore> Connection<B> {
         self.send.pop(flight as usize, cx.pool);
         self.acknowledged += u64::from(flight);
         self.flight.settle();
-        (self.snd_una, self.unreachable) = (ack, None);
+        self.set_acknowledged(ack);
         (self.retries, self.duplicate_acks) = (0, 0);
         self.patience_regained();
         self.flags.tail_due = false;
@@ -186,7 +186,7 @@ impl<B: ByteStore> Connection<B> {
         self.send.pop(data as usize, cx.pool);
         self.acknowledged += u64::from(data);
         self.take_records(cx, ack, news);
-        (self.snd_una, self.unreachable) = (ack, None);
+        self.set_acknowledged(ack);
         news.advanced = acked;
     }
 

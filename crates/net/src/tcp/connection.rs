@@ -95,6 +95,8 @@ pub(crate) struct RareState {
     pub app: Option<AppMemory>,
     /// State that the classifier keeps for the connection.
     pub memory: Option<Box<dyn Memory>>,
+    /// ICMP error received since the last acknowledgement.
+    pub unreachable: Option<Unreachable>,
 }
 
 /// TCP connection whose bytes are stored in `B`.
@@ -169,8 +171,6 @@ pub(crate) struct Connection<B: ByteStore> {
     pub(crate) manners: Option<Box<EcnPacing>>,
     pub(crate) listener: Option<u16>,
     pub(crate) reason: Option<CloseReason>,
-    /// ICMP error received since the last acknowledgement.
-    pub(crate) unreachable: Option<Unreachable>,
     pub(crate) private: Private,
 }
 
@@ -235,7 +235,6 @@ impl<B: ByteStore> Connection<B> {
             manners: Self::manners(config),
             listener: None,
             reason: None,
-            unreachable: None,
             private: [0; 64],
         }
     }
@@ -279,7 +278,17 @@ impl<B: ByteStore> Connection<B> {
 
     /// Ends the connection because the peer did not answer in time.
     pub(crate) fn give_up(&mut self, cx: &mut Context<'_>) {
-        self.end(cx, self.unreachable.map_or(CloseReason::TimedOut, CloseReason::Unreachable));
+        let unreachable = self.kept.as_deref().and_then(|kept| kept.unreachable);
+        self.end(cx, unreachable.map_or(CloseReason::TimedOut, CloseReason::Unreachable));
+    }
+
+    /// Everything up to `ack` is acknowledged, so the peer is reachable.
+    #[inline]
+    pub(crate) fn set_acknowledged(&mut self, ack: Seq) {
+        self.snd_una = ack;
+        if let Some(kept) = &mut self.kept {
+            kept.unreachable = None;
+        }
     }
 
     /// Releases the send side and the reassembly queue; nothing is sent or reassembled afterwards.

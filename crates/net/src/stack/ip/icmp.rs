@@ -176,7 +176,7 @@ impl Stack {
                 self.on_unreachable(now, index, why);
             }
             // The connection keeps trying; the reason is reported if it times out.
-            _ => connection.unreachable = Some(why),
+            _ => connection.kept.get_or_insert_default().unreachable = Some(why),
         }
     }
 
