@@ -268,7 +268,7 @@ impl Stack {
         let arrival = connection.on_any_segment(&mut context!(self, now, id, meta, ecn), s, &verdicts);
         if opening
             && connection.flags.announced
-            && let Some(listener) = connection.listener
+            && let Some(listener) = connection.listener()
         {
             self.listeners[usize::from(listener)].on_accepted();
         }
@@ -317,7 +317,7 @@ fn verdicts<'a>(
     config: &'a Config,
     meta: &'a PacketMeta,
 ) -> Verdicts<'a> {
-    let listener = connection.listener.map(|l| &listeners[usize::from(l)]);
+    let listener = connection.listener().map(|l| &listeners[usize::from(l)]);
     Verdicts {
         listener: listener.and_then(|l| l.classifier.as_ref()),
         default: config.classifier.as_ref(),

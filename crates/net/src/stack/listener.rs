@@ -329,7 +329,7 @@ impl Stack {
 pub(super) fn fast_open_ends(connection: &mut Connection, listeners: &mut [Listener]) {
     if connection.flags.fast_open && !matches!(connection.state, State::SynReceived { .. }) {
         connection.flags.fast_open = false;
-        if let Some(listener) = connection.listener {
+        if let Some(listener) = connection.listener() {
             listeners[usize::from(listener)].fast_open -= 1;
         }
     }

@@ -214,7 +214,9 @@ impl Stack {
         let free = self.listeners.iter().position(|old| old.is_replaced_by(&listener));
         let free = free.or_else(|| self.listener_of_nobody());
         let index = free.unwrap_or(self.listeners.len());
-        let short = u16::try_from(index).map_err(|_| ListenError::TooMany)?;
+        // A connection stores one more than it.
+        let short = u16::try_from(index).ok().filter(|index| *index < u16::MAX);
+        let short = short.ok_or(ListenError::TooMany)?;
         match free {
             Some(index) => self.listeners[index] = listener,
             None => self.listeners.push(listener),
@@ -230,7 +232,7 @@ impl Stack {
             return None;
         }
         let mut needed = vec![false; self.listeners.len()];
-        self.flows.iter().filter_map(|connection| connection.listener).for_each(|index| {
+        self.flows.iter().filter_map(|connection| connection.listener()).for_each(|index| {
             needed[usize::from(index)] = true;
         });
         self.listeners.iter().zip(needed).position(|(listener, needed)| listener.is_over() && !needed)

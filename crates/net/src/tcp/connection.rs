@@ -4,6 +4,7 @@
 //! connections: buffers, reassembly queue and scoreboard own memory only while they hold data.
 
 use std::collections::VecDeque;
+use std::num::NonZeroU16;
 
 use queueing::{Bytes, Label, Time, TimerKey};
 
@@ -169,7 +170,8 @@ pub(crate) struct Connection<B: ByteStore> {
     pub(crate) kept: Option<Box<RareState>>,
     pub(crate) patience: Option<Box<TimeoutOptions>>,
     pub(crate) manners: Option<Box<EcnPacing>>,
-    pub(crate) listener: Option<u16>,
+    /// One more than the listener's index; see [`Connection::listener`].
+    listener: Option<NonZeroU16>,
     pub(crate) reason: Option<CloseReason>,
     pub(crate) private: Private,
 }
@@ -280,6 +282,17 @@ impl<B: ByteStore> Connection<B> {
     pub(crate) fn give_up(&mut self, cx: &mut Context<'_>) {
         let unreachable = self.kept.as_deref().and_then(|kept| kept.unreachable);
         self.end(cx, unreachable.map_or(CloseReason::TimedOut, CloseReason::Unreachable));
+    }
+
+    /// Index of the listener that the connection came to.
+    #[inline]
+    pub(crate) fn listener(&self) -> Option<u16> {
+        self.listener.map(|after| after.get() - 1)
+    }
+
+    /// Sets the index of the listener, below 65,535.
+    pub(crate) fn set_listener(&mut self, index: u16) {
+        self.listener = NonZeroU16::new(index.checked_add(1).expect("fewer than 65,536 listeners"));
     }
 
     /// Everything up to `ack` is acknowledged, so the peer is reachable.

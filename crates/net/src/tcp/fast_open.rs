@@ -84,7 +84,7 @@ impl<B: ByteStore> Connection<B> {
 
     /// Delivers the data of the SYN `s` before the handshake is complete.
     pub(crate) fn deliver_early(&mut self, cx: &mut Context<'_>, s: &Segment<'_>, v: &Verdicts<'_>) {
-        let Some(listener) = self.listener else { return };
+        let Some(listener) = self.listener() else { return };
         (self.flags.fast_open, self.flags.announced) = (true, true);
         cx.push(EventKind::Accepted(ListenerId(u32::from(listener))));
         let len = s.payload.len().min(self.receive_room() as usize);

@@ -21,7 +21,7 @@ impl<B: ByteStore> Connection<B> {
     /// Turns a new connection into the receiver of a listener's SYN `s`.
     pub(crate) fn accept(&mut self, listener: u16, s: &Segment<'_>, config: &Config) {
         self.answer(s, config);
-        self.listener = Some(listener);
+        self.set_listener(listener);
         self.update_window(s, 0);
     }
 
@@ -44,7 +44,7 @@ impl<B: ByteStore> Connection<B> {
     /// Turns a new connection into one that has sent its SYN-ACK with `number` and waits for the
     /// ACK.
     pub(crate) fn resume(&mut self, listener: u16, number: Seq) {
-        self.listener = Some(listener);
+        self.set_listener(listener);
         (self.snd_una, self.snd_nxt) = (number, number + 1);
         self.rcv_adv = self.rcv_nxt + self.receive_room().min(65_535);
         self.last_ack_sent = self.rcv_nxt;
@@ -146,11 +146,11 @@ impl<B: ByteStore> Connection<B> {
         self.recovery = Recovery::None;
         self.rto_at = Time::MAX;
         self.flags.retransmit_now = false;
-        if self.listener.is_none() {
+        if self.listener().is_none() {
             cx.push(EventKind::Connected);
         } else if self.flags.announced {
             // Its Fast Open data was accepted before.
-        } else if let Some(listener) = self.listener {
+        } else if let Some(listener) = self.listener() {
             self.flags.announced = true;
             cx.push(EventKind::Accepted(ListenerId(u32::from(listener))));
         }
