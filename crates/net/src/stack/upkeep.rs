@@ -51,7 +51,7 @@ impl Stack {
         let over = connection.state == State::Closed;
         let tuple = connection.tuple;
         let (linked, detached, listener) =
-            (connection.flags.linked, connection.flags.detached, connection.listener);
+            (connection.flags.linked, connection.flags.detached, connection.listener());
         let announced = connection.flags.announced;
         let aging = !over && !connection.flags.aging;
         listener::fast_open_ends(connection, &mut self.listeners);
