@@ -1,5 +1,6 @@
 //! Socket API: application calls on a connection.
 
+use crate::tcp::Hold;
 use queueing::{Label, Priority, Span, Time};
 
 use super::{CloseReason, ConnId, HopLimits, Info, KeepAlive, NotOpen, Stack};
@@ -123,13 +124,13 @@ impl Stack {
     /// Sends small segments at once (the default), or delays them while data is in flight (Nagle's
     /// algorithm, RFC 9293 §3.7.4).
     pub fn set_nodelay(&mut self, now: Time, conn: ConnId, nodelay: bool) {
-        self.call(now, conn, |connection, _| connection.flags.nagle = !nodelay);
+        self.call(now, conn, |connection, _| connection.flags.hold.set(Hold::NAGLE, !nodelay));
     }
 
     /// Turns TCP_CORK on or off: holds small segments back until there is more to send (tcp(7)),
     /// except at the end of the stream. The caller bounds its duration.
     pub fn set_cork(&mut self, now: Time, conn: ConnId, cork: bool) {
-        self.call(now, conn, |connection, _| connection.flags.cork = cork);
+        self.call(now, conn, |connection, _| connection.flags.hold.set(Hold::CORK, cork));
     }
 
     /// Memory of 64 bytes shared by application and classifier.

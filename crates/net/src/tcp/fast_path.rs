@@ -8,6 +8,7 @@
 //! through the same packets, one of which uses only the slow path.
 //! Source: header prediction, RFC 1323 §4.2.1.
 
+use super::flags::Hold;
 use queueing::Time;
 
 use super::connection::{Connection, Context, Recovery};
@@ -67,7 +68,7 @@ impl<B: ByteStore> Connection<B> {
             | self.flags.tail_due
             | self.flags.retransmit_now
             | self.flags.fin_queued
-            | self.flags.cork
+            | self.flags.hold.has(Hold::CORK)
             | self.manners.is_some()
             | self.reassembly.is_some();
         let everyday = self.state == State::Established

@@ -1,4 +1,4 @@
-//! Boolean state of a connection, one bit each.
+//! Boolean state of a connection.
 
 /// Boolean properties of a connection.
 #[derive(Clone, Copy, Debug, Default)]
@@ -31,10 +31,8 @@ pub(crate) struct Flags {
     /// once.
     pub(crate) ack_waits: bool,
     pub(crate) ack_listed: bool,
-    /// Nagle's algorithm: small segments wait for what is in flight.
-    pub(crate) nagle: bool,
-    /// Small segments wait for more data (tcp(7), TCP_CORK).
-    pub(crate) cork: bool,
+    /// Reasons to hold back segments smaller than the MSS.
+    pub(crate) hold: Hold,
     /// A valid Fast Open cookie opened it: data may be sent before the handshake is complete.
     pub(crate) fast_open: bool,
     /// Our SYN-ACK carries a Fast Open cookie.
@@ -52,4 +50,23 @@ pub(crate) struct Flags {
     /// `Closed` was polled, or the application detached: the id is invalid, and the slot lives on
     /// until the connection ends.
     pub(crate) detached: bool,
+}
+
+/// Reasons to hold back segments smaller than the MSS, a bit each: a connection has no byte to spare.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Hold(u8);
+
+impl Hold {
+    /// Nagle's algorithm (RFC 9293 §3.7.4): until everything sent is acknowledged.
+    pub(crate) const NAGLE: u8 = 1;
+    /// Until there is more data (tcp(7), TCP_CORK).
+    pub(crate) const CORK: u8 = 2;
+
+    pub(crate) fn set(&mut self, reason: u8, is_set: bool) {
+        self.0 = if is_set { self.0 | reason } else { self.0 & !reason };
+    }
+
+    pub(crate) const fn has(self, reason: u8) -> bool {
+        self.0 & reason != 0
+    }
 }

@@ -48,6 +48,7 @@ mod tx_priority;
 pub(crate) use buffer::{MemoryClass, Pool};
 pub(crate) use connection::Context;
 pub use ecn_pacing::Ecn;
+pub(crate) use flags::Hold;
 pub use info::{Info, RecoveryKind};
 pub(crate) use input::{SegmentOutcome, Verdicts};
 pub use keepalive::KeepAlive;

@@ -4,6 +4,7 @@
 //! [`Connection::transmitted`] records what was sent. The order is retransmissions, new data, pure
 //! ACKs. The segment itself is built in `segment_builder`.
 
+use super::flags::Hold;
 use queueing::Time;
 
 use super::buffer::Pool;
@@ -194,7 +195,8 @@ impl<B: ByteStore> Connection<B> {
         let flags = self.flags_of_new(len, unsent, window);
         let fin = u32::from(flags.contains(Flags::FIN));
         // Nagle: a small segment waits while anything is in flight (RFC 9293 §3.7.4).
-        let waits = self.flags.cork || self.flags.nagle && self.snd_nxt != self.snd_una;
+        let waits = self.flags.hold.has(Hold::CORK)
+            || self.flags.hold.has(Hold::NAGLE) && self.snd_nxt != self.snd_una;
         if waits && len < mss && fin == 0 {
             return None;
         }

@@ -5,6 +5,7 @@
 //! one, as if sent separately. A connection in recovery, with probes, pacing or ECN does not use
 //! TSO.
 
+use super::flags::Hold;
 use queueing::Time;
 
 use super::buffer::Pool;
@@ -41,7 +42,7 @@ impl<B: ByteStore> Connection<B> {
         let most = unsent.min(window).min(room).min(level).min(BYTES_MAX);
         let segments = self.flight.room(segments.into(), pool);
         // The last segment may be short, unless Nagle's algorithm or TCP_CORK holds it back.
-        let whole = unsent <= most && unsent <= segments * mss && !(self.flags.nagle || self.flags.cork);
+        let whole = unsent <= most && unsent <= segments * mss && self.flags.hold == Hold::default();
         let len = if whole { unsent } else { segments.min(most / mss) * mss };
         if len <= mss {
             return None;
