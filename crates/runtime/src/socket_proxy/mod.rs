@@ -431,11 +431,14 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
 
     /// Releases small segments whose hold has expired.
     fn uncork_due(&mut self, now: Time) {
-        while let Some(&(until, conn)) = self.corked.front()
-            && until <= now
-        {
+        while let Some(&(until, conn)) = self.corked.front() {
+            let flow = flow::of(&mut self.flows, conn).filter(|flow| flow.corked == Some(until));
+            if flow.is_some() && until > now {
+                return;
+            }
+            // Due, or stale: a stale entry would only wake the stack.
             self.corked.pop_front();
-            if let Some(flow) = flow::of(&mut self.flows, conn).filter(|flow| flow.corked == Some(until)) {
+            if let Some(flow) = flow {
                 flow.hold(now, conn, false, &mut self.stack, &mut self.corked);
             }
         }
