@@ -1,4 +1,4 @@
-//! Maintenance commands of the workspace: `cargo run -p xtask -- tidy`, `… -- dist`.
+//! Maintenance commands of the workspace: `cargo run -p xtask -- tidy`, `… -- spec`, `… -- dist`.
 //!
 //! Not a build system: cargo builds and tests.
 #![forbid(unsafe_code)]
@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 mod dist;
+mod spec;
 mod tidy;
 
 fn main() -> ExitCode {
@@ -14,10 +15,11 @@ fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     match args.first().map(String::as_str) {
         Some("tidy") => tidy::run(root),
+        Some("spec") => spec::run(root),
         Some("dist") => dist::run(root, &args[1..]),
         other => {
             eprintln!(
-                "error: {} is none of tidy, dist\n  try: cargo run -p xtask -- tidy",
+                "error: {} is none of tidy, spec, dist\n  try: cargo run -p xtask -- tidy",
                 other.unwrap_or("nothing")
             );
             ExitCode::from(2)

@@ -48,6 +48,7 @@ fn line(what: &str, done: u64, all: u64, elapsed: Duration) -> String {
 mod tests {
     use super::*;
 
+    //~ demo: without a terminal a line per minute reports progress and remaining time
     #[test]
     fn a_line_says_how_far_a_run_is_and_what_is_left() {
         let after = |seconds, done| line("fish/fig8", done, 400, Duration::from_secs(seconds));

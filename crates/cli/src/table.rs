@@ -276,6 +276,7 @@ mod tests {
 
     use super::*;
 
+    //~ demo: table columns: text left-aligned, figures right-aligned
     #[test]
     fn words_stand_left_and_figures_right() {
         let mut table = Table::new(1, &["mode", "p50", "p99"]).groups(&[("", 1), ("µs", 2)]);

@@ -19,6 +19,7 @@ fn demo(name: &str, more: &[&str]) -> (String, String) {
     (String::from_utf8_lossy(&out.stdout).into_owned(), html)
 }
 
+//~ demo: `greenwave demo` runs without root or network and measures both classes by stage in four modes
 #[test]
 fn four_modes_are_measured_in_both_classes_by_stage() {
     let (stdout, html) = demo("demo-json.html", &["--json"]);
@@ -49,6 +50,7 @@ fn four_modes_are_measured_in_both_classes_by_stage() {
     assert!(!own.contains("http://") && !own.contains("https://"), "the page needs nothing but itself");
 }
 
+//~ demo: the last line compares adps with none
 #[test]
 fn the_last_lines_compare_adps_with_none_and_say_on_what() {
     let (stdout, _) = demo("demo-plain.html", &["--modes", "none,adps"]);

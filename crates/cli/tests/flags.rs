@@ -80,6 +80,7 @@ fn a_demo_takes_the_seed_spacing_and_service_that_it_is_told() {
     assert_ne!(urgent(&demo("10")), urgent(&first), "another has others");
 }
 
+//~ demo: a terminal gets a progress bar on stderr and an aligned table
 /// A terminal gets a bar, on stderr; it leaves the table on stdout alone.
 #[test]
 fn a_terminal_sees_a_bar_and_the_table_has_its_columns() {

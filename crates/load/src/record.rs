@@ -172,6 +172,7 @@ mod tests {
         Sample { latency_ns: latency, stages_ns: [0.0, 0.0, event as f32, 1.0] }
     }
 
+    //~ demo: the breakdown of p99 is that of the requests near p99
     #[test]
     fn the_breakdown_is_that_of_the_requests_near_p99() {
         let mut samples: Vec<Sample> = (1..=1000).map(|n| sample(n * 100, 10)).collect();

@@ -246,6 +246,7 @@ mod tests {
         histogram
     }
 
+    //~ queueing: histograms keep three digits, merge exactly, and count values out of range separately
     #[test]
     fn quantiles_are_right_to_three_digits() {
         let uniform = of((1..=100_000).map(|n| n * 37));
@@ -264,6 +265,7 @@ mod tests {
         assert_eq!(empty.cdf().count(), 0);
     }
 
+    //~ queueing: histograms keep three digits, merge exactly, and count values out of range separately
     #[test]
     fn spans_beyond_the_longest_are_counted_apart() {
         let long = of([0, 1, 61_000_000_000]);
@@ -272,6 +274,7 @@ mod tests {
         assert!(long.quantile(1.0) >= Span::from_secs(60));
     }
 
+    //~ queueing: histograms keep three digits, merge exactly, and count values out of range separately
     #[test]
     fn merging_equals_recording_everything_in_one() {
         let (odd, even) = ((0..9_000).map(|n| n * 2 + 1), (0..9_000).map(|n| n * 200));
@@ -309,6 +312,7 @@ mod tests {
         assert_eq!(points.last(), Some(&(Span::from_nanos(998_001), 1.0)));
     }
 
+    //~ queueing: histograms keep three digits, merge exactly, and count values out of range separately
     #[test]
     fn a_table_keeps_classes_and_stages_apart() {
         let mut table = StageHistograms::new(&["urgent", "other"], &["nic", "tcp", "service"]);

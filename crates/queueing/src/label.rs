@@ -183,6 +183,7 @@ impl FromIterator<Priority> for PrioritySet {
 mod tests {
     use super::*;
 
+    //~ queueing: priorities are 0 (most urgent) to 7; an unknown label counts as least urgent
     #[test]
     fn a_set_lists_its_members_from_the_most_urgent() {
         for members in 0..=u8::MAX {
@@ -198,6 +199,7 @@ mod tests {
         }
     }
 
+    //~ queueing: priorities are 0 (most urgent) to 7; an unknown label counts as least urgent
     #[test]
     fn what_is_not_known_to_be_urgent_is_least_urgent() {
         assert_eq!(Label::default(), Label::new(Priority::LOWEST));

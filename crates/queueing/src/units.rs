@@ -337,6 +337,7 @@ pub struct CoreId(pub u16);
 mod tests {
     use super::*;
 
+    //~ queueing: time spans, byte counts and rates print with their unit in three digits and parse back
     #[test]
     fn spans_read_as_they_are_written() {
         for (text, ns) in [("250ns", 250), ("50us", 50_000), ("1.5ms", 1_500_000), ("2s", 2_000_000_000)] {
@@ -357,6 +358,7 @@ mod tests {
         }
     }
 
+    //~ queueing: time spans, byte counts and rates print with their unit in three digits and parse back
     #[test]
     fn spans_show_three_digits() {
         let shown = |ns| Span::from_nanos(ns).to_string();
@@ -382,6 +384,7 @@ mod tests {
         }
     }
 
+    //~ queueing: time spans, byte counts and rates print with their unit in three digits and parse back
     #[test]
     fn a_full_frame_takes_1230_ns_at_10_gbps() {
         assert_eq!(Rate::from_gbps(10).time_for(Bytes::new(1538)), Span::from_nanos(1231));

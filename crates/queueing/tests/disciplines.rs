@@ -316,6 +316,7 @@ fn check((name, discipline): Named, steps: &[Step]) {
 }
 
 proptest! {
+    //~ queueing: every discipline is bounded, loses and duplicates nothing, and keeps its starvation bound
     #[test]
     fn nothing_is_lost_or_doubled_and_nobody_waits_beyond_the_bound(steps in steps()) {
         for named in DISCIPLINES {
@@ -350,12 +351,14 @@ fn order(mut queue: impl Discipline<Request>, requests: &[Request]) -> Vec<usize
     std::iter::from_fn(|| queue.pop(Time::ZERO)).map(|request| request.number).collect()
 }
 
+//~ queueing: strict serves the most urgent level and keeps order within it
 #[test]
 fn strict_serves_the_most_urgent_and_keeps_order_within_a_level() {
     let requests = [request(0, 7), request(1, 3), request(2, 0), request(3, 3), request(4, 0)];
     assert_eq!(order(Strict::new(9, |_| Fifo::new(9)), &requests), [2, 4, 1, 3, 0]);
 }
 
+//~ queueing: strict with aging leaves urgent levels eight ninths of the service in lasting overload
 /// If every other pop went to an old entry, level 0, which needs four of five, would fall behind.
 #[test]
 fn in_lasting_overload_aging_leaves_the_urgent_eight_ninths() {
@@ -382,6 +385,7 @@ fn in_lasting_overload_aging_leaves_the_urgent_eight_ninths() {
     assert_eq!(others, 1_800, "the service that level 0 does not need");
 }
 
+//~ queueing: strict starves less urgent levels while urgent entries keep arriving, as its documentation states
 #[test]
 fn strict_starves_the_less_urgent_for_as_long_as_the_urgent_keep_coming() {
     let mut queue = Strict::new(CAPACITY, |_| Fifo::new(CAPACITY));
@@ -396,6 +400,7 @@ fn strict_starves_the_less_urgent_for_as_long_as_the_urgent_keep_coming() {
     assert_eq!(queue.oldest(), Some(Time::ZERO));
 }
 
+//~ queueing: push-out drops the newest entry of the least urgent level and never an equal one
 #[test]
 fn push_out_gives_up_the_newest_of_the_least_urgent_and_never_an_equal() {
     let mut queue = Strict::new(3, |_| Fifo::new(3)).with_push_out();
@@ -425,6 +430,7 @@ fn check_among(mut queue: impl SelectiveDequeue<Request>, expected: [usize; 3]) 
     assert!(queue.is_empty() && queue.oldest().is_none());
 }
 
+//~ queueing: a pop for some levels returns entries of those levels only
 #[test]
 fn only_the_levels_asked_for_are_handed_out() {
     check_among(Strict::new(9, |_| Fifo::new(9)), [2, 1, 0]);
@@ -451,18 +457,21 @@ fn an_urgent_entry_waits_only_after_its_level_used_its_quantum() {
     assert_eq!(pops(&mut queue, 12), [10, 11, 1, 2, 3, 12, 13, 4, 5, 6, 7, 8]);
 }
 
+//~ queueing: EDF serves by deadline, and entries without a deadline last
 #[test]
 fn edf_serves_by_deadline_and_the_undated_last() {
     let requests = [due(0, None, 0), due(1, Some(300), 0), due(2, Some(100), 0), due(3, Some(9_999), 0)];
     assert_eq!(order(Edf::new(9, BUDGET_MAX), &requests), [2, 1, 0, 3]);
 }
 
+//~ queueing: least laxity starts the longer of two entries with one deadline and prefers no infeasible entry
 #[test]
 fn laxity_starts_the_longer_of_two_that_are_due_together() {
     let requests = [due(0, Some(300), 10), due(1, Some(300), 200), due(2, Some(150), 0)];
     assert_eq!(order(Laxity::new(9, BUDGET_MAX), &requests), [1, 2, 0]);
 }
 
+//~ queueing: least laxity starts the longer of two entries with one deadline and prefers no infeasible entry
 #[test]
 fn laxity_gives_the_hopeless_no_place_ahead_of_those_who_waited() {
     let requests = [due(0, Some(0), 0), due(1, Some(0), 1_000_000)];
@@ -513,12 +522,14 @@ fn served(
     served
 }
 
+//~ queueing: deficit round robin shares by weight in entries or bytes, and ages old entries
 #[test]
 fn drr_shares_entries_in_proportion_to_the_weights() {
     let mut queue = Drr::new(80, DrrConfig::by_count([8, 4, 2, 1, 1, 1, 1, 2], Span::MAX), |_| Fifo::new(80));
     assert_eq!(served(&mut queue, 10, |_| 1, 2_000), [800, 400, 200, 100, 100, 100, 100, 200]);
 }
 
+//~ queueing: deficit round robin shares by weight in entries or bytes, and ages old entries
 #[test]
 fn drr_shares_bytes_whatever_the_sizes() {
     let mut queue =
@@ -529,6 +540,7 @@ fn drr_shares_bytes_whatever_the_sizes() {
     assert!(served[1..].iter().all(|&n| n == 1_500), "{served:?}");
 }
 
+//~ queueing: deficit round robin shares by weight in entries or bytes, and ages old entries
 #[test]
 fn drr_keeps_eight_ninths_of_the_service_for_the_shares_when_everything_is_old() {
     let mut queue =
@@ -539,6 +551,7 @@ fn drr_keeps_eight_ninths_of_the_service_for_the_shares_when_everything_is_old()
     assert!(served[1..].iter().all(|&n| n > 40), "age serves every level: {served:?}");
 }
 
+//~ queueing: deficit round robin shares by weight in entries or bytes, and ages old entries
 #[test]
 fn drr_serves_an_old_entry_once_those_that_are_older_have_gone() {
     let mut queue =

@@ -9,8 +9,11 @@ use std::process::{Command, ExitCode};
 
 mod dependencies;
 mod lines;
-mod spec;
 mod words;
+
+pub(crate) use words::wrong_start;
+
+use crate::spec::{self, Tree};
 
 /// A violated rule.
 #[derive(Debug, PartialEq, Eq)]
@@ -54,15 +57,22 @@ fn look(root: &Path) -> Result<(usize, Vec<Finding>), String> {
     let metadata = output(root, "cargo", &["metadata", "--format-version=1", "--no-deps", "--offline"])?;
     findings
         .extend(dependencies::check(architecture.as_deref().unwrap_or(""), &dependencies::edges(&metadata)?));
-    // Files that git tracks or would track; ignored build outputs are left out.
-    let files = output(root, "git", &["ls-files", "--cached", "--others", "--exclude-standard"])?;
-    // Not text, or deleted and not committed yet.
-    let read = |file: &str| Some((file.to_owned(), std::fs::read_to_string(root.join(file)).ok()?));
-    let tree: spec::Tree = files.lines().filter_map(read).collect();
+    let tree = read_tree(root)?;
     findings.extend(spec::check(&tree));
     findings.extend(tree.iter().flat_map(|(file, text)| lines::check(file, text)));
     findings.extend(tree.iter().flat_map(|(file, text)| words::check(file, text)));
     Ok((tree.len(), findings))
+}
+
+/// Text of the files that git tracks or would track: without ignored build outputs, files that are
+/// not text, and files deleted but not committed yet.
+///
+/// # Errors
+/// git does not start, or fails.
+pub(crate) fn read_tree(root: &Path) -> Result<Tree, String> {
+    let files = output(root, "git", &["ls-files", "--cached", "--others", "--exclude-standard"])?;
+    let read = |file: &str| Some((file.to_owned(), std::fs::read_to_string(root.join(file)).ok()?));
+    Ok(files.lines().filter_map(read).collect())
 }
 
 fn output(root: &Path, program: &str, args: &[&str]) -> Result<String, String> {

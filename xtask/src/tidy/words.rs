@@ -56,6 +56,11 @@ pub(super) fn check(file: &str, text: &str) -> Vec<Finding> {
     findings
 }
 
+/// The word that may not begin the promise `text`, in either case, if it does.
+pub(crate) fn wrong_start(text: &str) -> Option<&'static str> {
+    STARTS.into_iter().find(|start| first_word(text).eq_ignore_ascii_case(start))
+}
+
 /// The text of a doc comment's line; none of another line.
 fn doc_text(line: &str) -> Option<&str> {
     let line = line.trim_start();

@@ -319,6 +319,7 @@ fn last_line(settings: &Settings, results: &[(Mode, Report)]) -> String {
     }
 }
 
+//~ demo: the shown round of each mode is the one with the median p99
 #[cfg(test)]
 mod tests {
     use super::*;

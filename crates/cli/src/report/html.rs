@@ -129,6 +129,7 @@ code { overflow-wrap: anywhere; background: var(--soft); padding: .1rem .3rem; }
 mod tests {
     use super::*;
 
+    //~ demo: `report.html` is self-contained and shows a CDF per class and the stages of p99
     #[test]
     fn a_page_stands_alone() {
         let sections = [Section::text("A & B", "one\ntwo"), Section::pairs("", &[("seed", "7".to_owned())])];

@@ -174,6 +174,7 @@ mod tests {
         assert!(a.peer_gone());
     }
 
+    //~ demo: two threads exchange Ethernet frames over the memory wire without loss or reordering
     #[test]
     fn two_threads_lose_and_reorder_nothing() {
         const FRAMES: u64 = 20_000;

@@ -16,6 +16,7 @@ const TEXTS: [&str; 9] = [
     "pareto 10us 100us 2.0",
 ];
 
+//~ queueing: seeded service times have the moments and bounds of their law; impossible laws are refused
 #[test]
 fn samples_have_the_moments_that_the_law_states() {
     for text in TEXTS {
@@ -52,6 +53,7 @@ fn distributions_print_as_they_parse() {
     }
 }
 
+//~ queueing: seeded service times have the moments and bounds of their law; impossible laws are refused
 #[test]
 fn impossible_laws_are_refused_with_what_would_be_valid() {
     for text in [
@@ -115,6 +117,7 @@ proptest! {
         prop_assert_eq!(distribution.to_string().parse::<Distribution>(), Ok(distribution));
     }
 
+    //~ queueing: seeded service times have the moments and bounds of their law; impossible laws are refused
     #[test]
     fn samples_stay_within_the_bounds_of_the_law(distribution in distributions(), seed: u64) {
         let span = distribution.sample(&mut Rng::seeded(seed));

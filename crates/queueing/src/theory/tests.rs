@@ -99,6 +99,7 @@ fn agree(what: &str, formula: Option<Span>, simulated_s: f64) {
 const SERVICE: Span = Span::from_micros(10);
 const MEMORYLESS: Distribution = Distribution::Exponential { mean: SERVICE };
 
+//~ queueing: closed forms of M/M/1, M/M/1/K, M/M/c and M/G/1 agree with simulation within 2 %
 #[test]
 fn mm1_agrees_with_simulation() {
     for rate_per_s in [30_000.0, 70_000.0] {
@@ -116,6 +117,7 @@ fn mm1_agrees_with_simulation() {
     }
 }
 
+//~ queueing: closed forms of M/M/1, M/M/1/K, M/M/c and M/G/1 agree with simulation within 2 %
 #[test]
 fn mm1k_agrees_with_simulation() {
     for (k, rate_per_s) in [(1, 50_000.0), (5, 80_000.0), (5, 100_000.0), (20, 150_000.0)] {
@@ -127,6 +129,7 @@ fn mm1k_agrees_with_simulation() {
     }
 }
 
+//~ queueing: closed forms of M/M/1, M/M/1/K, M/M/c and M/G/1 agree with simulation within 2 %
 #[test]
 fn mmc_agrees_with_simulation() {
     for (servers, rate_per_s) in [(2, 140_000.0), (8, 640_000.0)] {
@@ -146,6 +149,7 @@ fn mmc_agrees_with_simulation() {
     }
 }
 
+//~ queueing: closed forms of M/M/1, M/M/1/K, M/M/c and M/G/1 agree with simulation within 2 %
 #[test]
 fn mg1_agrees_with_simulation() {
     for text in ["10us", "uniform 0s 20us", "lognormal 10us 0.8", "bimodal 5us 105us 0.05"] {
@@ -161,6 +165,7 @@ fn three_classes() -> [Class; 3] {
     [class(100_000.0, "2us"), class(20_000.0, "exp 10us"), class(4_000.0, "uniform 20us 120us")]
 }
 
+//~ queueing: closed forms of M/M/1, M/M/1/K, M/M/c and M/G/1 agree with simulation within 2 %
 #[test]
 fn mg1_with_nonpreemptive_priorities_agrees_with_simulation() {
     let classes = three_classes();
@@ -169,6 +174,7 @@ fn mg1_with_nonpreemptive_priorities_agrees_with_simulation() {
     }
 }
 
+//~ queueing: closed forms of M/M/1, M/M/1/K, M/M/c and M/G/1 agree with simulation within 2 %
 #[test]
 fn mg1_with_preemptive_priorities_agrees_with_simulation() {
     let classes = three_classes();

@@ -80,11 +80,13 @@ fn check(mut wheel: TimerWheel<usize>, start: u64, steps: &[Step]) {
 }
 
 proptest! {
+    //~ queueing: a timer never fires early and at most one tick late, and reuses its memory
     #[test]
     fn the_wheel_agrees_with_a_sorted_map(start in 0..1_u64 << 50, steps in steps()) {
         check(TimerWheel::new(), start, &steps);
     }
 
+    //~ queueing: a timer never fires early and at most one tick late, and reuses its memory
     #[test]
     fn a_wheel_of_any_tick_agrees_with_a_sorted_map(bits in 0..=32_u32, steps in steps()) {
         check(TimerWheel::with_tick_bits(bits), 0, &steps);
@@ -131,6 +133,7 @@ fn a_key_dies_with_its_timer() {
     assert_eq!(wheel.cancel(second), None);
 }
 
+//~ queueing: a timer never fires early and at most one tick late, and reuses its memory
 #[test]
 fn a_warm_wheel_uses_the_same_room_again() {
     let mut wheel = TimerWheel::new();

@@ -14,12 +14,14 @@ fn is_plot(svg: &str, parts: &[&str]) {
     }
 }
 
+//~ demo: `report.html` is self-contained and shows a CDF per class and the stages of p99
 #[test]
 fn a_distribution_shows_its_nines() {
     let svg = cdf_plot("LS", &named(&[(5.0, 0.5), (80.0, 0.99), (400.0, 1.0)]));
     is_plot(&svg, &["LS", "none", "99.9 %", "latency, µs", "1000"]);
 }
 
+//~ demo: `report.html` is self-contained and shows a CDF per class and the stages of p99
 #[test]
 fn bars_show_their_parts_and_their_sum() {
     let parts = vec![("nic".to_owned(), 30.0), ("event".to_owned(), 12.5)];
@@ -62,6 +64,7 @@ fn lines_may_be_logarithmic() {
     is_plot(&line_plot("t", "load", "share", false, &named(&points)), &["share"]);
 }
 
+//~ demo: `report.html` is self-contained and shows a CDF per class and the stages of p99
 #[test]
 fn an_axis_of_long_times_says_their_unit_at_each_mark() {
     let axis = [(1.0, 80.0), (2.0, 2_000_000.0)];
