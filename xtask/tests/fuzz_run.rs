@@ -84,6 +84,7 @@ fn runs() -> bool {
 const GOOD: &str = "echo '#9 DONE cov: 7 ft: 8'; echo 'stat::number_of_executed_units: 9'";
 const BAD: &str = "echo 'why it failed'; echo 'Test unit written to fuzz/artifacts/bad/crash-1'; exit 77";
 
+//~ fuzzing: `fuzz/run` runs all targets, names those that fail with their input, and ends on an interrupt
 #[test]
 fn all_targets_run_though_some_fail_and_the_end_names_those_and_their_inputs() {
     if !runs() {
@@ -104,6 +105,7 @@ fn all_targets_run_though_some_fail_and_the_end_names_those_and_their_inputs() {
     assert_eq!((code, stdout.lines().count(), &stderr[..]), (Some(0), 2, ""), "{stdout}");
 }
 
+//~ fuzzing: `fuzz/run` runs all targets, names those that fail with their input, and ends on an interrupt
 #[test]
 fn a_target_without_a_file_an_entry_or_seeds_is_an_error() {
     if !runs() {
@@ -120,6 +122,7 @@ fn a_target_without_a_file_an_entry_or_seeds_is_an_error() {
     assert!(stderr.ends_with(": good new\n"), "{stderr}");
 }
 
+//~ fuzzing: `fuzz/run` runs all targets, names those that fail with their input, and ends on an interrupt
 #[test]
 fn an_interrupt_ends_all_that_runs() {
     if !runs() {

@@ -62,6 +62,7 @@ fn files(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
+//~ fuzzing: a configuration file of any bytes is accepted or refused in one line
 #[test]
 fn configurations_of_any_bytes_are_taken_or_refused_in_a_line() {
     output::mute();

@@ -369,6 +369,7 @@ fn a_thousand_hosts_are_measured_to_the_last_flow() {
     assert_eq!((&rows[0]["flows"], &rows[0]["unfinished"]), (&20.into(), &0.into()), "{rows}");
 }
 
+//~ speed: ten thousand idle connections are held in one process
 /// A small version of the benchmark of a million connections.
 #[test]
 fn ten_thousand_connections_idle_in_one_process() {

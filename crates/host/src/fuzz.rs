@@ -41,6 +41,7 @@ fn proc(data: &[u8]) {
 mod tests {
     use super::corpus;
 
+    //~ fuzzing: messages of programs, BPF map values, netlink replies and journals survive seeds and bred inputs
     #[test]
     fn seeds_and_what_is_bred_from_them_break_nothing() {
         for (name, target) in super::TARGETS {

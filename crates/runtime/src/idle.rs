@@ -64,6 +64,7 @@ impl AdaptiveSpin {
     }
 }
 
+//~ shards: an idle thread polls while work is likely and then sleeps
 #[cfg(test)]
 mod tests {
     use super::*;

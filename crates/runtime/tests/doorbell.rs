@@ -94,6 +94,7 @@ fn hand(bell: &Doorbell, ring: &AtomicUsize, sleeper: &sync::Thread, frames: usi
     }
 }
 
+//~ shards: no wake-up between shards is lost, under all interleavings
 #[test]
 fn a_shard_that_falls_asleep_while_two_hand_it_frames_wakes_up() {
     check_hand_over(1);

@@ -118,6 +118,7 @@ fn tcp(host: u8) -> Tcp {
     Tcp::new([2, 0, 0, 0, 0, host], [10, 0, 0, host].into(), 24, [host; 16])
 }
 
+//~ runtime: a warm shard allocates nothing for a request in any mode
 #[test]
 fn a_warm_shard_allocates_nothing_for_a_request_in_any_mode() {
     for (mode, name, _) in MODES {

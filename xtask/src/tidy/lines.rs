@@ -168,6 +168,7 @@ mod tests {
         found("crates/net/src/other.rs", HEAD, &[]);
     }
 
+    //~ stack: crates with a pure core read no clock, socket or thread
     #[test]
     fn pure_rooms_read_no_clock() {
         for (pattern, _) in IMPURE {

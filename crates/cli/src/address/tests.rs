@@ -1,5 +1,7 @@
 //! Combinations of `--addr`, `--host-addr` and `--gateway`.
 
+//~ devices: an address that cannot be used gives one line and a remedy
+
 use super::*;
 
 /// The plan for these options, `--gateway` after `via`, `--host-addr` after

@@ -15,6 +15,7 @@ fn both() -> [IpAddr; 2] {
     [OURS, OURS6].map(|addr| addr.parse().unwrap())
 }
 
+//~ devices: one interface serves both families while the host answers ping and TCP in both
 #[test]
 fn both_families_are_served_over_one_interface_and_the_host_answers_in_both() {
     let test = "both_families_are_served_over_one_interface_and_the_host_answers_in_both";
@@ -39,6 +40,7 @@ fn both_families_are_served_over_one_interface_and_the_host_answers_in_both() {
     server.stop(Signal::TERM);
 }
 
+//~ devices: `serve --proto udp` echoes datagrams on every device and labels them by the policy
 #[test]
 fn datagrams_are_echoed_over_every_device_and_by_several_shards() {
     let Some(cable) = Cable::new("datagrams_are_echoed_over_every_device_and_by_several_shards") else {
@@ -59,6 +61,7 @@ fn datagrams_are_echoed_over_every_device_and_by_several_shards() {
     }
 }
 
+//~ devices: `serve --proto udp` echoes datagrams on every device and labels them by the policy
 #[test]
 fn a_policy_labels_datagrams() {
     let Some(cable) = Cable::new("a_policy_labels_datagrams") else { return };
@@ -102,6 +105,8 @@ fn address_in(found: &str, net: &str) -> IpAddr {
     line.split_once('/').and_then(|(addr, _)| addr.parse().ok()).unwrap_or_else(|| panic!("{line}"))
 }
 
+//~ ip: SLAAC forms stable addresses and detects duplicates (RFC 4862, 7217)
+//~ devices: addresses from DHCP and SLAAC are found, used and shared by shards on every device
 #[test]
 fn a_lent_and_an_advertised_address_are_found_used_and_not_taken_from_the_host() {
     let test = "a_lent_and_an_advertised_address_are_found_used_and_not_taken_from_the_host";
@@ -133,6 +138,7 @@ fn a_lent_and_an_advertised_address_are_found_used_and_not_taken_from_the_host()
     }
 }
 
+//~ devices: addresses from DHCP and SLAAC are found, used and shared by shards on every device
 #[test]
 fn a_tap_device_finds_addresses_from_the_kernels_end() {
     let test = "a_tap_device_finds_addresses_from_the_kernels_end";
@@ -157,6 +163,7 @@ fn a_tap_device_finds_addresses_from_the_kernels_end() {
     server.stop(Signal::INT);
 }
 
+//~ devices: an address that cannot be used gives one line and a remedy
 #[test]
 fn an_address_that_cannot_be_had_is_one_line_and_what_to_try() {
     let Some(cable) = Cable::new("an_address_that_cannot_be_had_is_one_line_and_what_to_try") else { return };

@@ -1,5 +1,7 @@
 //! The server on a DPDK port: `make test-dpdk`.
 
+//~ devices: DPDK (a feature) serves virtual devices with several queues and checksums
+
 use host::dpdk;
 use rustix::process::Signal;
 
@@ -76,6 +78,7 @@ fn dpdk_that_cannot_start_says_why_in_a_line_and_what_to_try() {
     assert_eq!(said.lines().count(), 2, "{said}");
 }
 
+//~ devices: DPDK (a feature) serves virtual devices with several queues and checksums
 #[test]
 fn without_dpdk_built_in_the_command_that_builds_it_is_named() {
     let test = "without_dpdk_built_in_the_command_that_builds_it_is_named";

@@ -151,6 +151,7 @@ impl Server {
     }
 }
 
+//~ devices: a killed server leaves no program, route or device, and the next one starts
 #[test]
 fn an_interface_is_shared_with_the_kernel_and_given_back() {
     let Some(cable) = Cable::new("an_interface_is_shared_with_the_kernel_and_given_back") else { return };
@@ -173,6 +174,7 @@ fn an_interface_is_shared_with_the_kernel_and_given_back() {
     }
 }
 
+//~ devices: a killed server leaves no program, route or device, and the next one starts
 #[test]
 fn a_server_that_is_killed_leaves_nothing_and_the_next_one_starts() {
     let Some(cable) = Cable::new("a_server_that_is_killed_leaves_nothing_and_the_next_one_starts") else {
@@ -188,6 +190,7 @@ fn a_server_that_is_killed_leaves_nothing_and_the_next_one_starts() {
     }
 }
 
+//~ devices: the fault injector loses, duplicates, reorders, damages and delays frames around any device
 #[test]
 fn a_bad_path_and_a_capture_go_around_any_device_and_the_capture_plays() {
     let test = "a_bad_path_and_a_capture_go_around_any_device_and_the_capture_plays";

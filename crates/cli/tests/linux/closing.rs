@@ -1,5 +1,7 @@
 //! Half-closed connections, resets and refusals.
 
+//~ interop: half close, RST storms and refusals end as on the kernel
+
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 

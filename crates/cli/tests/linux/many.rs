@@ -1,5 +1,7 @@
 //! Ten thousand connections at once.
 
+//~ interop: 10,000 connections are open at once
+
 use std::io::{Read, Write};
 use std::net::TcpStream;
 

@@ -1,5 +1,7 @@
 //! The kernel may lack any TCP option, and use any congestion control.
 
+//~ interop: a kernel without SACK, timestamps or window scaling, with ECN, cubic or reno, interoperates
+
 use std::net::Ipv6Addr;
 
 use net::stack::{Ecn, Ipv6};
@@ -67,6 +69,7 @@ fn streams_are_whole_whatever_the_kernels_congestion_control() {
     }
 }
 
+//~ recovery: ECN is negotiated with the kernel's TCP (RFC 3168)
 #[test]
 fn both_agree_on_congestion_notification() {
     let test = "both_agree_on_congestion_notification";

@@ -1,6 +1,8 @@
 //! Common programs: `curl`, `wrk` and `nc` against `greenwave serve`, and `iperf3` through a relay
 //! on our stack.
 
+//~ interop: curl, wrk, nc and iperf3 work against the stack
+
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;

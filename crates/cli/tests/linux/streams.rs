@@ -1,5 +1,7 @@
 //! Long streams arrive complete, in both directions, over any bad path.
 
+//~ interop: 8 MB each way arrive intact over TAP, packet rings and AF_XDP, also over a bad path
+
 use net::device::fault_injector::Rates;
 
 use crate::ours::Stream;

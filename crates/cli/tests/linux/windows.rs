@@ -1,5 +1,7 @@
 //! Flow control: a sender waits for a reader that stops, on either side, and nothing is lost.
 
+//~ interop: zero windows on either side reopen
+
 use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::sync::mpsc;

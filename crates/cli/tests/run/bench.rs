@@ -33,6 +33,7 @@ fn the_benchmark_of_programs_runs_small_on_every_stack() {
     assert!(rows.iter().all(|row| row["broken"] == 0), "{json}");
 }
 
+//~ shards: `bench cores` runs small on two cores
 #[test]
 fn the_benchmark_of_cores_runs_small_on_two_of_them() {
     let test = "the_benchmark_of_cores_runs_small_on_two_of_them";

@@ -47,6 +47,7 @@ fn cores_of(id: u32) -> Vec<String> {
     tasks.filter_map(list).collect()
 }
 
+//~ shards: stacks pinned with `--flow-hash rss` have a core each
 #[test]
 fn stacks_that_are_pinned_have_a_core_each_and_the_program_has_all() {
     let test = "stacks_that_are_pinned_have_a_core_each_and_the_program_has_all";

@@ -30,6 +30,7 @@ fn entry(text: &str) -> Value {
     })
 }
 
+//~ fuzzing: budgets as text are read alike in Rust and Java, from one corpus
 #[test]
 fn the_corpus_of_all_languages_has_every_seed_and_what_is_read_of_it() {
     let text = include_str!("../../../../spec/deadline/corpus.json");

@@ -295,6 +295,7 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
+//~ fuzzing: files are written by the module that checks owners, modes and links, or for a stated reason
 #[test]
 fn files_are_written_by_this_module_or_for_a_reason_that_is_given() {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");

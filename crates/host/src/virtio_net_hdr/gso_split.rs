@@ -84,6 +84,7 @@ impl GsoSegments {
     }
 }
 
+//~ devices: datagrams sent with UDP_SEGMENT on this machine arrive one by one
 #[cfg(test)]
 mod tests {
     use std::net::IpAddr;

@@ -84,6 +84,7 @@ fn start_of(protocol: u8, frame: &[u8]) -> Option<usize> {
     }
 }
 
+//~ devices: TAP devices offload checksums, merge receives and have several queues
 #[cfg(test)]
 mod tests {
     use net::classify::PacketMeta;
@@ -130,6 +131,7 @@ mod tests {
         assert_eq!(asks(&[0; 14]), None);
     }
 
+    //~ devices: segmentation offload (TSO) puts the same bytes on the wire as single segments
     #[test]
     fn what_is_to_be_cut_says_where_its_data_begins_and_how_long_a_segment_is() {
         let half = |header: &Header, at: usize| u16::from_ne_bytes([header[at], header[at + 1]]);

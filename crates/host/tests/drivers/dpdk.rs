@@ -1,6 +1,8 @@
 //! DPDK ports: the virtual devices that need no hardware. Run by `make test-dpdk`; skipped with a
 //! message in a build without DPDK.
 
+//~ devices: DPDK (a feature) serves virtual devices with several queues and checksums
+
 use host::dpdk::{self, DpdkError, Memory, Opened, Options};
 use host::netlab::client::what_is_sent_comes_back;
 use host::netlab::{Namespace, NetLab, Veth};

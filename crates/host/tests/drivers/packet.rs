@@ -1,5 +1,7 @@
 //! Packet sockets beside the kernel, over veth.
 
+//~ devices: packet sockets deliver merged frames whole, of any length
+
 use std::net::{IpAddr, UdpSocket};
 use std::os::fd::AsRawFd;
 
@@ -64,6 +66,7 @@ fn an_interface_that_is_down_has_no_packets() {
     }
 }
 
+//~ devices: a packet socket restores the VLAN tag that the kernel removed (802.1Q)
 #[test]
 fn frames_of_a_vlan_come_with_their_tag() {
     if let Some(why) = NetLab::unavailable() {
@@ -168,6 +171,7 @@ fn segment(payload: &[u8]) -> Segment<'_> {
     }
 }
 
+//~ devices: segmentation offload (TSO) puts the same bytes on the wire as single segments
 #[test]
 fn the_kernel_cuts_what_is_longer_than_the_interface_carries() {
     if let Some(why) = NetLab::unavailable() {
@@ -187,6 +191,7 @@ fn the_kernel_cuts_what_is_longer_than_the_interface_carries() {
     }
 }
 
+//~ devices: packet sockets deliver merged frames whole, of any length
 #[test]
 fn what_nobody_cuts_comes_whole_whether_it_fits_a_slot_or_not() {
     if let Some(why) = NetLab::unavailable() {
@@ -202,6 +207,7 @@ fn what_nobody_cuts_comes_whole_whether_it_fits_a_slot_or_not() {
     assert_eq!(ends.far.truncated(), 0);
 }
 
+//~ devices: datagrams sent with UDP_SEGMENT on this machine arrive one by one
 /// QUIC sends like this; datagram boundaries are significant.
 #[test]
 fn datagrams_that_were_sent_at_once_come_one_by_one() {

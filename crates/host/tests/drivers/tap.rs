@@ -1,5 +1,7 @@
 //! TAP devices against the kernel at their other end.
 
+//~ devices: TAP devices offload checksums, merge receives and have several queues
+
 use host::Tap;
 use host::netlab::NetLab;
 use host::netlab::client::what_is_sent_comes_back;

@@ -1,5 +1,7 @@
 //! AF_XDP beside the kernel, over veth.
 
+//~ devices: AF_XDP in copy mode, native and generic, serves its flows and leaves the rest to the kernel
+
 use std::net::UdpSocket;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -70,6 +72,7 @@ fn the_kernels_tcp_is_served_over_generic_xdp_and_the_host_stays_reachable() {
     echo_over(test, "xdp-generic", &Veth::default(), &options(Mode::Generic));
 }
 
+//~ devices: two queues of one interface are served
 #[test]
 fn two_queues_are_served() {
     let veth = Veth { queues: 2, ..Veth::default() };
@@ -87,6 +90,7 @@ fn large_frames_get_larger_chunks() {
     echo_over("large_frames_get_larger_chunks", "xdp-large", &veth, &options(Mode::Generic));
 }
 
+//~ devices: segmentation offload (TSO) puts the same bytes on the wire as single segments
 #[test]
 fn what_is_longer_than_a_frame_leaves_uncut_where_the_cable_takes_it() {
     let test = "what_is_longer_than_a_frame_leaves_uncut_where_the_cable_takes_it";
@@ -107,6 +111,7 @@ fn what_is_longer_than_a_frame_leaves_uncut_where_the_cable_takes_it() {
     assert!(frames < 2 * LEN as u64 / 1448, "{frames} frames");
 }
 
+//~ devices: the addresses and ports that AF_XDP claims can change while frames arrive
 #[test]
 fn what_is_claimed_can_change_while_frames_come() {
     if let Some(why) = NetLab::unavailable() {
@@ -136,6 +141,7 @@ fn refusal(cable: &Cable, name: &str, options: &Options) -> String {
     }
 }
 
+//~ devices: an interface that cannot be opened gives one line with the reason and a remedy
 #[test]
 fn what_keeps_an_interface_from_being_opened_is_said_in_a_line() {
     if let Some(why) = NetLab::unavailable() {
@@ -209,6 +215,7 @@ fn frames_that_are_held_do_not_keep_others_from_coming() {
     held.drain(..).for_each(|frame| device.recycle(frame));
 }
 
+//~ devices: a frame may be returned before the kernel reports its chunk, and finds room in the fill ring
 #[test]
 fn frames_that_go_back_at_once_find_room() {
     if let Some(why) = NetLab::unavailable() {

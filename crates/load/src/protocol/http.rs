@@ -233,6 +233,7 @@ mod tests {
         HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3;x=y\r\nabc\r\n1a\r\nabcdefghijklmnopqrstuvwxyz\r\n0\r\nT: 1\r\n\r\n\
         HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\nConnection: close\r\n\r\n";
 
+    //~ runtime: HTTP/1.1 requests and responses end where their framing ends, in server and load generator (RFC 9112)
     #[test]
     fn each_response_ends_where_its_framing_says() {
         let seen = follow(&[STREAM.as_bytes()]);

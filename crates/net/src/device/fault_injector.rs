@@ -311,5 +311,6 @@ fn flip(bytes: &mut [u8], bit: Option<usize>) {
     }
 }
 
+//~ devices: the fault injector loses, duplicates, reorders, damages and delays frames around any device
 #[cfg(test)]
 mod tests;

@@ -134,6 +134,7 @@ const NANOS: u64 = 1_000_000_000;
 const SNAP_LEN: u32 = 262_144;
 const LINK_ETHERNET: u32 = 1;
 
+//~ devices: a capture is written in pcap format and replayed
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -267,6 +267,7 @@ mod tests {
         count.into_iter().max().unwrap_or(0)
     }
 
+    //~ attacks: flow tuples chosen without the secret collide no more than at random
     #[test]
     fn tuples_chosen_without_the_secret_collide_no_more_than_at_random() {
         let tuple_of = |n: u32| FourTuple {
@@ -284,6 +285,7 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(48))]
+        //~ stack: the connection table behaves as a map
         #[test]
         fn flows_equal_a_map(steps in prop::collection::vec((any::<bool>(), 1u16..60), 1..200)) {
             let config = Config::new([2; 6], Ipv4Addr::LOCALHOST, 8, [7; 16]);

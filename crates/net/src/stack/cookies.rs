@@ -138,6 +138,7 @@ const LOW: u32 = (1 << LOW_BITS) - 1;
 const BITS: u32 = 0x3f;
 const NO_SCALE: u32 = 0xf;
 
+//~ tcp: SYN cookies replace a full SYN queue and keep options; the accept queue has its own bound (RFC 4987)
 #[cfg(test)]
 mod tests {
     use super::*;

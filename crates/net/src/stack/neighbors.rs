@@ -234,6 +234,7 @@ impl Neighbors {
     }
 }
 
+//~ ip: ARP answers requests, caches within a bound, and re-checks old or contradicted entries (RFC 826, 5227)
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -258,5 +258,6 @@ fn expect_room(pushed: PushResult<Waiting>) {
     assert!(matches!(pushed, PushResult::Queued), "a connection is queued once per level");
 }
 
+//~ stack: connections send in the order of their labels, with a stated bound of waiting
 #[cfg(test)]
 mod tests;

@@ -1,5 +1,7 @@
 //! All frames of a flow reach its shard, and shards have equal load.
 
+//~ shards: every frame reaches the shard that owns its flow
+
 use proptest::prelude::*;
 
 use super::*;
@@ -12,6 +14,7 @@ fn by_definition(key: &[u8], input: &[u8]) -> u32 {
     (0..input.len() * 8).filter(|&at| bit(input, at) == 1).fold(0, |hash, at| hash ^ window(at))
 }
 
+//~ shards: the receive-side-scaling hash equals the published vectors
 #[test]
 fn the_definition_gives_the_published_hash() {
     let key = b"\x6d\x5a\x56\xda\x25\x5b\x0e\xc2\x41\x67\x25\x3d\x43\xa3\x8f\xb0\xd0\xca\x2b\xcb\

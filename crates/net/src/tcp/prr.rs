@@ -54,6 +54,7 @@ impl Prr {
     }
 }
 
+//~ recovery: proportional rate reduction paces recovery (RFC 9937)
 #[cfg(test)]
 mod tests {
     use super::*;

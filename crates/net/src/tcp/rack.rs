@@ -191,6 +191,7 @@ fn is_later(sent: Time, end: Seq, other_sent: Time, other_end: Seq) -> bool {
     sent > other_sent || (sent == other_sent && end.after(other_end))
 }
 
+//~ recovery: RACK-TLP detects loss by time, adapts to reordering and probes for tail loss (RFC 8985)
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -241,6 +241,7 @@ mod tests {
         }
     }
 
+    //~ recovery: SACK blocks and D-SACK are sent and used, latest block first (RFC 2018, 2883)
     #[test]
     fn latest_block_is_told_first_and_then_what_was_told_last() {
         let check = |starts: &[u32], expected: &[u32]| {
@@ -263,6 +264,7 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(128))]
+        //~ stack: reassembly restores the stream from segments in any order
         #[test]
         fn pieces_hold_the_stream_whatever_the_order(
             base in any::<u32>(),

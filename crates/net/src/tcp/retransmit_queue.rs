@@ -437,6 +437,7 @@ mod tests {
         full.expect("the queue fills") - from
     }
 
+    //~ stack: memory of all connections stays within `memory_max`; windows closed for it reopen
     #[test]
     fn records_stay_within_the_memory_there_is_and_go_on_once_some_are_acknowledged() {
         for (memory, expected) in

@@ -91,6 +91,7 @@ impl RttEstimator {
     }
 }
 
+//~ recovery: RTO = SRTT + max(floor, 4 RTTVAR), doubled up to 60 s; the floor is 5 ms by default (RFC 6298)
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -69,6 +69,7 @@ impl Scoreboard {
     }
 }
 
+//~ recovery: without RACK loss is detected by counting SACKed segments (RFC 6675)
 #[cfg(test)]
 mod tests {
     use super::*;

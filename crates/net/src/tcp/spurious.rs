@@ -172,6 +172,7 @@ impl Spurious {
     }
 }
 
+//~ recovery: a spurious timeout is undone, by timestamps or F-RTO (RFC 3522, 4015, 5682)
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -186,6 +187,7 @@ mod tests {
         can_send_new: true,
     };
 
+    //~ recovery: a recovery whose retransmissions all arrived twice is undone (RFC 3708)
     #[test]
     fn a_repair_was_a_mistake_once_all_it_sent_came_twice() {
         let twice = |undo: &mut Undo, n: u32| {

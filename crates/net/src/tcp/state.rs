@@ -128,6 +128,7 @@ mod tests {
         assert_eq!(steps.iter().fold(start, |s, step| s.after(*step)), end);
     }
 
+    //~ tcp: the table of states leads every path to the end that RFC 9293 §3.3.2 gives
     #[test]
     fn every_way_through_life_ends_where_the_rfc_says() {
         use State::*;
@@ -139,6 +140,7 @@ mod tests {
         check(SynReceived { passive: true }, &[Step::Close, acked, fin], done);
     }
 
+    //~ tcp: the table of states leads every path to the end that RFC 9293 §3.3.2 gives
     #[test]
     fn steps_out_of_place_change_nothing() {
         for step in [Step::SynAck, Step::Syn, Step::SynAcked, Step::Close] {

@@ -137,6 +137,7 @@ mod tests {
         (!(sum as u16)).to_be_bytes()
     }
 
+    //~ ip: the Internet checksum matches the example of RFC 1071 and detects a flipped bit
     #[test]
     fn the_example_of_rfc_1071_sums_to_ddf2() {
         assert_eq!(of(&[0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7]), (!0xddf2u16).to_be_bytes());

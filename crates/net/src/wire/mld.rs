@@ -65,6 +65,7 @@ pub fn report(record: Record, group: Ipv6Addr, source: Ipv6Addr) -> Vec<u8> {
     [&HOP_BY_HOP[..], &message].concat()
 }
 
+//~ ip: MLDv2 reports the groups of the stack's addresses on joining, leaving and when queried (RFC 3810, 3590)
 #[cfg(test)]
 mod tests {
     use super::*;

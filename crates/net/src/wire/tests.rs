@@ -87,6 +87,7 @@ fn emitted(segment: &Segment<'_>, source: Ipv4Addr, target: Ipv4Addr) -> Vec<u8>
 }
 
 proptest! {
+    //~ ip: Ethernet II frames are parsed and written; a VLAN tag is skipped
     #[test]
     fn ethernet_round_trips(target in any::<[u8; 6]>(), source in any::<[u8; 6]>(), kind in any::<u16>(), payload in vec(any::<u8>(), 0..64)) {
         prop_assume!(kind != 0x8100);
@@ -106,6 +107,7 @@ proptest! {
         prop_assert_eq!(arp::Packet::parse(&bytes), Ok(packet));
     }
 
+    //~ ip: IPv4 options are skipped; fragments are reassembled within a time and memory bound (RFC 791, 815)
     #[test]
     fn ipv4_round_trips(source in addr4(), target in addr4(), protocol in any::<u8>(), dscp in 0u8..64, ecn in 0u8..4, ttl in any::<u8>(), payload in vec(any::<u8>(), 0..64), padding in 0usize..8) {
         let protocol = Protocol::new(protocol);
@@ -166,6 +168,7 @@ proptest! {
         prop_assert_eq!(partial, whole);
     }
 
+    //~ ip: the Internet checksum matches the example of RFC 1071 and detects a flipped bit
     #[test]
     fn a_flipped_bit_in_a_segment_is_noticed(mut segment in segment(), payload in vec(any::<u8>(), 0..100), flip in any::<prop::sample::Index>()) {
         let (source, target) = (Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 0, 2));
@@ -243,6 +246,7 @@ fn ipv4_lengths_and_versions_that_cannot_be_are_refused() {
     check_ipv4(|b| b[3] = 22, Ok(b"da"));
 }
 
+//~ ip: IPv4 options are skipped; fragments are reassembled within a time and memory bound (RFC 791, 815)
 #[test]
 fn ipv4_options_are_skipped() {
     check_ipv4(
@@ -279,6 +283,7 @@ fn fragments_are_reported() {
     }
 }
 
+//~ ip: Ethernet II frames are parsed and written; a VLAN tag is skipped
 #[test]
 fn a_vlan_tag_is_stepped_over() {
     let mut bytes = vec![7; 12];

@@ -4,6 +4,9 @@
 //! connection or injects a byte. The victim answers at most 4 of those without data per half
 //! second. One guess in 65,536 is within 64 KiB of a sequence number.
 
+//~ tcp: blind RST, SYN and data change nothing (RFC 5961)
+//~ attacks: blind RST, SYN, FIN and data end and change no connection
+
 use net::ConnId;
 use net::wire::tcp::{Flags, Options, Seq};
 use queueing::Span;
@@ -74,6 +77,7 @@ fn injected_data_beyond_the_window_is_not_kept() {
     assert!(answers <= 20_000 && peer.stack.buffer_bytes() <= 2048 * 64);
 }
 
+//~ attacks: sequence numbers of other tuples cannot be predicted
 #[test]
 fn sequence_numbers_of_other_tuples_cannot_be_foreseen() {
     // The attacker sees the numbers of its own connections and predicts those of a neighbour's; the

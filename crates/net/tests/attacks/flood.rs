@@ -4,6 +4,8 @@
 //! established traffic ≥ 90 % of its goodput and keeps ≤ 1024 half-open connections, and new
 //! clients still connect.
 
+//~ attacks: a SYN flood leaves 90 % of the goodput, and guessed cookies open nothing
+
 use std::net::Ipv4Addr;
 
 use net::stack::{Config, SynCookies};
@@ -81,6 +83,7 @@ fn strangers_come_in_during_a_flood() {
     assert_eq!(wire.victim.counters().cookies_accepted, 20);
 }
 
+//~ attacks: guessed acknowledgements open no connection during a flood
 #[test]
 fn guessed_acknowledgements_open_nothing_during_a_flood() {
     let (mut wire, mut dice) = (Wire::new(config(1)), Dice(9));

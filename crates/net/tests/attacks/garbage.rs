@@ -3,6 +3,8 @@
 //! Bounds: none of 200,000 opens, changes or ends a connection. Each is counted or has no effect.
 //! At most one frame is sent per frame received.
 
+//~ attacks: garbage in options, impossible flags and packets from the own address do no harm
+
 use std::net::Ipv4Addr;
 
 use net::wire::tcp::{Flags, Options, Seq};

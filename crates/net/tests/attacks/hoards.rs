@@ -4,6 +4,9 @@
 //! for thousands of connections. Out-of-order segments stay within half of it, and a small exchange
 //! still succeeds. Tiny windows cost at most one segment per retransmission timeout.
 
+//~ stack: memory of all connections stays within `memory_max`; windows closed for it reopen
+//~ attacks: slow readers and unread requests stay within `memory_max`
+
 use net::stack::{Config, ListenOptions};
 use net::wire::tcp::{Flags, Options, Seq};
 use net::{ConnId, EventKind};

@@ -3,6 +3,8 @@
 //! Bounds: one stray segment between two stacks with different states of the same connection causes
 //! at most 16 answers, then silence. A persistent peer receives at most 4 answers per half second.
 
+//~ attacks: ACK storms die out and cost at most four answers in half a second
+
 use net::ConnId;
 use net::stack::{Config, KeepAlive};
 use net::wire::tcp::{Flags, Options};

@@ -2,6 +2,8 @@
 //!
 //! The names come from `Counters`, so a counter without an input fails.
 
+//~ stack: every counter of the stack is moved by some input
+
 #[path = "../ip/host.rs"]
 #[allow(dead_code)] // Shared with the tests of IP.
 mod host;

@@ -1,5 +1,7 @@
 //! Tests of DHCP: acquiring, renewing and losing a lease.
 
+//~ ip: a DHCPv4 client discovers, requests and renews an address, and starts again after a refusal (RFC 2131)
+
 use std::net::{IpAddr, Ipv4Addr};
 
 use net::stack::{Config, ConnectError};
@@ -77,6 +79,7 @@ fn what_is_for_a_host_with_our_hardware_address_is_left_to_it_until_we_have_an_a
     assert_eq!(host.stack.counters().not_for_us, 1);
 }
 
+//~ devices: addresses from DHCP and SLAAC are found, used and shared by shards on every device
 #[test]
 fn shards_share_the_address_that_one_of_them_asks_for() {
     let steering = Steering::new(2, FlowHash::Toeplitz);

@@ -1,5 +1,7 @@
 //! Tests of fragments: reassembly, rejection, timeout and bounds.
 
+//~ ip: IPv4 options are skipped; fragments are reassembled within a time and memory bound (RFC 791, 815)
+
 use std::net::IpAddr;
 
 use net::device::Device;
@@ -20,6 +22,7 @@ fn datagram(source: IpAddr, target: IpAddr, len: usize) -> Vec<u8> {
     bytes
 }
 
+//~ ip: overlapping fragments deliver nothing, in both families (RFC 5722, 8900)
 #[test]
 fn pieces_that_overlap_deliver_nothing() {
     for (stack, peer) in PAIRS {

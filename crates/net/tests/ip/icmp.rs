@@ -1,5 +1,7 @@
 //! Tests of ICMP: echo, errors for connections, forged errors, errors that the stack sends.
 
+//~ ip: ICMP echo is answered and the stack's own ICMP errors are rate-limited (RFC 792, 4443)
+
 use std::net::IpAddr;
 
 use net::EventKind;
@@ -70,6 +72,7 @@ fn a_ping_is_answered_in_both_families() {
     }
 }
 
+//~ ip: an ICMP error ends an attempt to connect; a forged one is ignored (RFC 1122 §4.2.3.9, 5927)
 #[test]
 fn an_error_about_our_syn_ends_the_attempt() {
     for pair in PAIRS {
@@ -100,6 +103,7 @@ fn an_error_about_our_syn_ends_the_attempt() {
     }
 }
 
+//~ ip: an ICMP error ends an attempt to connect; a forged one is ignored (RFC 1122 §4.2.3.9, 5927)
 #[test]
 fn forged_errors_are_ignored() {
     for pair in PAIRS {

@@ -1,5 +1,8 @@
 //! Tests of address resolution in both families: requests, replies and timeouts.
 
+//~ ip: ARP answers requests, caches within a bound, and re-checks old or contradicted entries (RFC 826, 5227)
+//~ ip: neighbor discovery solicits, answers and follows router advertisements (RFC 4861)
+
 use std::net::Ipv4Addr;
 
 use net::EventKind;

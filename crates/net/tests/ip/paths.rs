@@ -1,5 +1,7 @@
 //! Tests of path MTU discovery: with router messages, without them, and with forged ones.
 
+//~ ip: a router's packet-too-big lowers the path MTU (RFC 1191, 8201)
+
 use net::stack::Config;
 use net::wire::icmp::Cause;
 use net::{ConnId, EventKind};
@@ -51,6 +53,7 @@ fn transfer(remote: &str, mtu: usize, len: usize, faults: Faults, seed: u64) -> 
     panic!("{remote} {mtu} {faults:?} seed {seed}: not finished");
 }
 
+//~ ip: path MTU is probed from below, survives black holes, and is shared by connections to one peer (RFC 4821, 8899)
 #[test]
 fn a_path_that_swallows_large_packets_is_found_out() {
     for (remote, mtu) in [(SERVER[0], 1400), (SERVER[0], 600), (SERVER[1], 1400), (SERVER[1], 1280)] {
@@ -147,6 +150,7 @@ fn liars_shrink_nothing() {
     }
 }
 
+//~ tcp: the MSS is sent, obeyed, and clamped to the MTU and `mss_max` (RFC 6691)
 #[test]
 fn the_largest_segment_can_be_set() {
     let mut world =
@@ -214,6 +218,7 @@ impl Stream {
     }
 }
 
+//~ ip: path MTU is probed from below, survives black holes, and is shared by connections to one peer (RFC 4821, 8899)
 #[test]
 fn what_a_path_carries_is_found_from_below() {
     for (remote, mtu) in [(SERVER[0], 1400), (SERVER[1], 1420), (SERVER[0], 1491), (SERVER[0], 900)] {
@@ -250,6 +255,7 @@ fn a_path_that_carries_all_again_is_used_in_full_after_ten_minutes() {
     assert_eq!(stream.found(), 1500);
 }
 
+//~ ip: path MTU is probed from below, survives black holes, and is shared by connections to one peer (RFC 4821, 8899)
 #[test]
 fn connections_to_one_peer_share_what_was_found() {
     let mut stream = Stream::new(SERVER[0], 1);
@@ -275,6 +281,7 @@ fn connections_to_one_peer_share_what_was_found() {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
+    //~ ip: path MTU is probed from below, survives black holes, and is shared by connections to one peer (RFC 4821, 8899)
     #[test]
     fn a_path_that_changes_is_followed(
         remote in prop::sample::select(SERVER.to_vec()),

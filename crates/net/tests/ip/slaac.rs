@@ -1,5 +1,8 @@
 //! Tests of stateless autoconfiguration, and of duplicate addresses.
 
+//~ ip: neighbor discovery solicits, answers and follows router advertisements (RFC 4861)
+//~ ip: SLAAC forms stable addresses and detects duplicates (RFC 4862, 7217)
+
 use std::net::{IpAddr, Ipv6Addr};
 
 use net::EventKind;
@@ -163,6 +166,7 @@ fn connections_over_an_address_whose_life_ended_end_in_time() {
     );
 }
 
+//~ ip: redirects are obeyed only from the first hop and only for this link (RFC 4861 §8)
 #[test]
 fn packets_go_where_the_router_says_and_no_stranger_may() {
     const BETTER: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 10);
@@ -197,6 +201,7 @@ fn reports(heard: &[crate::host::Sent]) -> Vec<(IpAddr, u8, Ipv6Addr)> {
         .collect()
 }
 
+//~ ip: MLDv2 reports the groups of the stack's addresses on joining, leaving and when queried (RFC 3810, 3590)
 #[test]
 fn groups_of_our_addresses_are_reported_on_joining_and_when_asked() {
     let mut host = Host::new(automatic());

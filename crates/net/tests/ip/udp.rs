@@ -1,5 +1,7 @@
 //! Tests of UDP in both families: order by label, bounds, fragments.
 
+//~ ip: UDP in both families uses the same classifiers and a receive queue ordered by label (RFC 768)
+
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 

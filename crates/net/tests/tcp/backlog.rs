@@ -1,5 +1,7 @@
 //! Tests of listener bounds: SYN cookies, half-open connections and connections never accepted.
 
+//~ tcp: SYN cookies replace a full SYN queue and keep options; the accept queue has its own bound (RFC 4987)
+
 use net::EventKind;
 use net::stack::{Config, ListenOptions, SynCookies};
 use net::wire::tcp::{Flags, Options, Timestamps};

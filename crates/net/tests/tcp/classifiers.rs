@@ -164,6 +164,7 @@ fn dropped_segment_counts_as_lost() {
     assert_eq!(peer.stack.counters().classifier_drops, 1);
 }
 
+//~ stack: priority never reorders the bytes or the responses of one connection
 #[test]
 fn most_urgent_of_released_segments_labels_the_event() {
     let (mut peer, conn) = Peer::established();

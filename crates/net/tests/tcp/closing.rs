@@ -1,5 +1,7 @@
 //! Tests of closing: by FIN, by reset, in every state, and the release of all resources.
 
+//~ tcp: RST and FIN in every state, half close and simultaneous close follow RFC 9293 §3.10.7
+
 use net::stack::{CloseReason, Config};
 use net::wire::tcp::{Flags, Options, Timestamps};
 use net::{ConnId, EventKind};
@@ -75,6 +77,7 @@ pub fn in_state(n: usize) -> (Peer, Option<ConnId>) {
     (peer, Some(conn))
 }
 
+//~ tcp: every reset is counted, by sender and by refusal
 #[test]
 fn every_reset_is_counted_by_whose_it_is() {
     let counted = |peer: &Peer| {
@@ -140,6 +143,7 @@ fn reset_ends_every_state() {
     }
 }
 
+//~ tcp: a RST out of sequence is challenged, within a budget per second (RFC 5961)
 #[test]
 fn reset_beside_the_point_is_challenged_in_every_state() {
     for (n, name) in STATES.iter().enumerate() {
@@ -251,6 +255,7 @@ fn early_fin_waits_for_what_is_missing() {
     assert_eq!(peer.kinds().last(), Some(&EventKind::PeerClosed));
 }
 
+//~ tcp: TIME-WAIT ends, is bounded, and gives way to a new connection (RFC 9293 §3.6.1, 6191)
 #[test]
 fn time_wait_ends_by_itself() {
     let (mut peer, _) = in_state(7);
@@ -260,6 +265,7 @@ fn time_wait_ends_by_itself() {
     assert_eq!(peer.stack.poll_timeout(), None);
 }
 
+//~ tcp: TIME-WAIT ends, is bounded, and gives way to a new connection (RFC 9293 §3.6.1, 6191)
 #[test]
 fn time_wait_gives_way_to_a_new_connection() {
     let (mut peer, _) = in_state(7);
@@ -271,6 +277,7 @@ fn time_wait_gives_way_to_a_new_connection() {
     assert_eq!((peer.stack.connections(), peer.stack.counters().time_wait_reused), (1, 1));
 }
 
+//~ tcp: TIME-WAIT ends, is bounded, and gives way to a new connection (RFC 9293 §3.6.1, 6191)
 #[test]
 fn time_wait_gives_way_to_a_later_timestamp_even_with_an_older_number() {
     let stamp = |value| Options { timestamps: Some(Timestamps { value, echo: 0 }), ..Options::NONE };
@@ -320,6 +327,7 @@ fn stale_ids_do_nothing() {
     assert_eq!(stack.connections(), 1);
 }
 
+//~ tcp: a silent peer is given up after 100 s or more (RFC 1122 §4.2.3.5)
 #[test]
 fn dead_peer_does_not_hold_a_half_closed_connection_for_ever() {
     let (mut peer, _) = in_state(3);
@@ -339,6 +347,7 @@ fn dead_peer_does_not_hold_a_half_closed_connection_for_ever() {
     assert_eq!((peer.closed(), peer.stack.connections()), (vec![CloseReason::TimedOut], 0));
 }
 
+//~ tcp: TIME-WAIT ends, is bounded, and gives way to a new connection (RFC 9293 §3.6.1, 6191)
 #[test]
 fn oldest_time_wait_makes_room() {
     let mut few = config(1);
@@ -387,6 +396,7 @@ fn both_sides_may_close_at_once() {
     assert_eq!(world.stacks.each_ref().map(net::Stack::connections), [0, 0]);
 }
 
+//~ tcp: a RST out of sequence is challenged, within a budget per second (RFC 5961)
 #[test]
 fn challenges_have_a_budget_for_each_second() {
     let few = net::stack::Config { challenges_per_second_max: 5, answers_max: 100, ..config(1) };

@@ -1,5 +1,7 @@
 //! Tests of TCP Fast Open: data in the SYN of a client with a cookie (RFC 7413).
 
+//~ tcp: Fast Open works on both sides and is off by default (RFC 7413)
+
 use net::stack::{CloseReason, Config, ListenOptions};
 use net::wire::tcp::{FastOpen, Flags, Options, Seq};
 use net::{ConnId, EventKind};

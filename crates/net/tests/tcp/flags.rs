@@ -98,6 +98,7 @@ fn kind(s: &Seg) -> &'static str {
     }
 }
 
+//~ tcp: every combination of flags in every state has the result of RFC 9293 §3.10.7
 #[test]
 fn every_combination_of_flags_in_every_state_does_what_the_rfc_says() {
     for state in OTHERS.into_iter().chain(STATES) {

@@ -175,6 +175,7 @@ fn each_reason_is_counted() {
     }
 }
 
+//~ tcp: urgent data is delivered as ordinary data (RFC 9293 §3.8.5)
 #[test]
 fn urgent_data_is_data() {
     let (mut peer, conn) = Peer::established();
@@ -197,6 +198,7 @@ fn urgent_data_is_data() {
     assert_eq!((peer.closed(), peer.stack.counters().malformed.iter().sum::<u64>()), (vec![], 0));
 }
 
+//~ ip: TCP packets carry DF and identification 0 (RFC 6864)
 #[test]
 fn packets_are_never_fragmented_and_have_no_identification() {
     let (mut peer, conn) = Peer::established();

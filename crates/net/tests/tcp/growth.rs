@@ -1,5 +1,7 @@
 //! Tests of buffer autotuning: a long fat path is filled, small exchanges stay small.
 
+//~ tcp: receive window and send buffer grow to the bandwidth-delay product (RFC 7323)
+
 use std::collections::VecDeque;
 
 use net::stack::{Config, ListenOptions};

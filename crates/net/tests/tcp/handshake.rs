@@ -1,5 +1,7 @@
 //! Tests of opening: active, passive, simultaneous, refused and timed out.
 
+//~ tcp: handshakes as client, server and both at once survive repeated, refused and lost SYNs (RFC 9293 §3.5)
+
 use net::stack::{CloseReason, Config, ConnectError, ListenError, ListenOptions, SynCookies, Unreachable};
 use net::wire::tcp::{Flags, Options, Seq, Timestamps};
 use net::{EventKind, Stack};
@@ -38,6 +40,7 @@ fn both_sides_may_open_at_once() {
     }
 }
 
+//~ tcp: initial sequence numbers are keyed and differ by tuple and time (RFC 6528)
 #[test]
 fn sequence_numbers_start_differently_for_every_tuple_and_time() {
     let mut peer = Peer::new(config(1));
@@ -102,6 +105,7 @@ fn fin_in_syn_received_opens_and_half_closes() {
     assert_eq!(peer.hear()[0].payload, b"answer");
 }
 
+//~ tcp: an unacceptable ACK in SYN-SENT is reset and the SYN is repeated after 2 ms, once (RFC 9293 §3.10.7.3)
 #[test]
 fn a_peer_that_has_an_old_connection_is_reset_and_asked_again_at_once() {
     // Acknowledgement numbers before our SYN or beyond it, in an ACK or in a reset (the answer to
@@ -146,6 +150,7 @@ fn a_host_that_restarts_connects_again_while_its_peer_still_knows_the_old_connec
     assert!(events[0].iter().any(|e| e.kind == EventKind::Closed(CloseReason::Reset)), "{events:?}");
 }
 
+//~ ip: frames of another VLAN are ignored; a tag that only sets priority changes nothing (802.1Q)
 #[test]
 fn frames_of_a_vlan_are_not_taken_and_a_tag_of_priority_alone_changes_nothing() {
     let tagged = |frame: &[u8], tci: u16| {
@@ -277,6 +282,7 @@ fn options_are_used_only_if_both_offer_them() {
     assert_eq!(options.timestamps.map(|t| t.echo), Some(77));
 }
 
+//~ tcp: an ephemeral port is given out once, from a secret start (RFC 6056 §3.3.3)
 #[test]
 fn ports_are_given_once() {
     let mut stack = Stack::new(config(1));

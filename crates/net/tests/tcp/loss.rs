@@ -1,5 +1,7 @@
 //! Tests of loss recovery: lost segments are retransmitted once, soon, and alone.
 
+//~ recovery: SACK blocks and D-SACK are sent and used, latest block first (RFC 2018, 2883)
+
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use net::congestion::{Ack, CongestionControl};
@@ -34,6 +36,7 @@ fn third_duplicate_ack_retransmits_once() {
     assert_eq!(peer.stack.counters().retransmissions, 1);
 }
 
+//~ recovery: NewReno repairs without SACK; limited transmit sends new segments (RFC 6582, 3042)
 #[test]
 fn partial_ack_retransmits_the_next_hole() {
     let (mut peer, sent) = sender(Options::NONE, 6);
@@ -74,6 +77,7 @@ fn timeout_doubles_and_sends_one_segment() {
     assert!((1.9..2.1).contains(&doubled), "{first} then {second}");
 }
 
+//~ recovery: RTO = SRTT + max(floor, 4 RTTVAR), doubled up to 60 s; the floor is 5 ms by default (RFC 6298)
 #[test]
 fn timeout_is_milliseconds_once_the_path_is_known() {
     let (mut peer, sent) = sender(Options::NONE, 1);
@@ -89,6 +93,7 @@ fn timeout_is_milliseconds_once_the_path_is_known() {
     assert!(peer.now.since(start) < Span::from_millis(6), "{}", peer.now.since(start));
 }
 
+//~ tcp: a silent peer is given up after 100 s or more (RFC 1122 §4.2.3.5)
 #[test]
 fn silence_ends_the_connection() {
     let (mut peer, _) = sender(Options::NONE, 1);
@@ -125,6 +130,7 @@ fn each_early_segment_is_one_duplicate_ack() {
     assert!(answers.iter().all(|s| s.ack == peer.seq));
 }
 
+//~ tcp: segments with old timestamps are dropped (PAWS, RFC 7323 §5)
 #[test]
 fn old_timestamps_are_refused() {
     let stamp = |value| Options { timestamps: Some(Timestamps { value, echo: 0 }), ..Options::NONE };
@@ -200,6 +206,7 @@ impl CongestionControl for Two {
     }
 }
 
+//~ recovery: congestion control can be chosen, and restarts slowly after idle time (RFC 5681)
 #[test]
 fn congestion_control_may_be_chosen() {
     let two =

@@ -47,6 +47,7 @@ fn acknowledge(peer: &mut Peer, sent: &[Seg], n: usize, echo: bool) -> Vec<Seg> 
     peer.say(peer.seg(flags))
 }
 
+//~ recovery: ECN is negotiated by both ends; only new data is marked capable (RFC 3168)
 #[test]
 fn ecn_is_agreed_on_by_both_or_not_used() {
     let syn_ack = Flags::SYN | Flags::ACK;
@@ -63,6 +64,7 @@ fn ecn_is_agreed_on_by_both_or_not_used() {
     }
 }
 
+//~ recovery: ECN is negotiated by both ends; only new data is marked capable (RFC 3168)
 #[test]
 fn only_new_data_is_marked_capable() {
     let (mut peer, conn, _) = open(with(Ecn::Classic), ASK);
@@ -84,6 +86,7 @@ fn syn_without_an_answer_is_repeated_without_ecn() {
     assert_eq!(again[0].flags, Flags::SYN, "RFC 3168 §6.1.1.1");
 }
 
+//~ recovery: echoed congestion marks reduce the window once per round trip (RFC 3168)
 #[test]
 fn echoes_reduce_the_window_once_a_round_trip() {
     let (mut peer, conn, _) = open(with(Ecn::Classic), ASK);
@@ -122,6 +125,7 @@ fn mark_is_echoed_until_the_sender_tells_that_it_reduced() {
     assert!(hear(CE, Flags::CWR), "CWR, and marked again");
 }
 
+//~ recovery: a DCTCP receiver reports every change of marks at once (RFC 8257)
 #[test]
 fn in_data_centres_every_change_of_marks_is_told_at_once() {
     let (mut peer, _, _) = open(with(Ecn::Dctcp), ASK);
@@ -135,6 +139,7 @@ fn in_data_centres_every_change_of_marks_is_told_at_once() {
     assert_eq!(answers, [(2, false), (0, true)], "RFC 8257 §3.2");
 }
 
+//~ recovery: DCTCP reduces by half the marked fraction, keeps the queue at the threshold and the link busy (RFC 8257)
 #[test]
 fn dctcp_reduces_by_half_the_marked_fraction() {
     let dctcp = Config { congestion: Some(|mss| Box::new(Dctcp::new(mss))), ..with(Ecn::Dctcp) };
@@ -155,6 +160,7 @@ fn dctcp_reduces_by_half_the_marked_fraction() {
     assert!((1.0 - alpha(8) / 2.0..=1.0 - alpha(12) / 2.0).contains(&kept), "{kept}");
 }
 
+//~ recovery: a paced window leaves over a round trip in small bursts
 #[test]
 fn paced_window_leaves_over_a_round_trip_in_small_bursts() {
     let paced = Config { pacing: true, ..with(Ecn::Off) };

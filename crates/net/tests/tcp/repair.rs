@@ -1,5 +1,7 @@
 //! Tests of loss detection by time (RACK), proportional rate reduction and undo.
 
+//~ recovery: RACK-TLP detects loss by time, adapts to reordering and probes for tail loss (RFC 8985)
+
 use net::congestion::NewReno;
 use net::stack::Config;
 use net::wire::tcp::{Flags, Options, SackBlocks, Seq, Timestamps};
@@ -146,6 +148,7 @@ fn lost_retransmission_is_sent_again_without_a_timeout() {
     assert_eq!(peer.stack.counters().timeouts, 0);
 }
 
+//~ recovery: without RACK loss is detected by counting SACKed segments (RFC 6675)
 #[test]
 fn without_rack_three_segments_beyond_a_hole_mean_loss() {
     let counting = Config { rack: false, ..config(1) };
@@ -159,6 +162,7 @@ fn without_rack_three_segments_beyond_a_hole_mean_loss() {
     assert_eq!(peer.stack.counters().tail_probes, 0);
 }
 
+//~ recovery: proportional rate reduction paces recovery (RFC 9937)
 #[test]
 fn recovery_sends_in_proportion_to_what_arrives() {
     let newreno = Config { congestion: Some(|mss| Box::new(NewReno::new(mss))), ..config(1) };
@@ -177,6 +181,7 @@ fn recovery_sends_in_proportion_to_what_arrives() {
     assert!(cwnd(&peer, conn) < 8000);
 }
 
+//~ recovery: NewReno repairs without SACK; limited transmit sends new segments (RFC 6582, 3042)
 #[test]
 fn two_duplicates_let_two_new_segments_out() {
     let (mut peer, _, _) = flight(config(1), PLAIN, 14);
@@ -186,6 +191,7 @@ fn two_duplicates_let_two_new_segments_out() {
     assert_eq!(peer.stack.counters().retransmissions, 1);
 }
 
+//~ recovery: a spurious timeout is undone, by timestamps or F-RTO (RFC 3522, 4015, 5682)
 #[test]
 fn spurious_timeout_restores_the_window_by_timestamps() {
     let stamp = Timestamps { value: 1, echo: 0 };
@@ -239,6 +245,7 @@ fn timeout_that_was_right_goes_on_repairing() {
     assert_eq!(peer.stack.counters().recoveries_undone, 0);
 }
 
+//~ recovery: SACK blocks and D-SACK are sent and used, latest block first (RFC 2018, 2883)
 #[test]
 fn what_comes_twice_is_told() {
     let (mut peer, _) = far(config(1), SACK);
@@ -271,6 +278,7 @@ fn reported_duplicate_widens_the_window_for_reordering() {
     assert!(waited > RTT / 3, "half a round trip at least, not a quarter: {waited}");
 }
 
+//~ recovery: congestion control can be chosen, and restarts slowly after idle time (RFC 5681)
 #[test]
 fn pause_longer_than_a_timeout_restarts_slowly() {
     let (mut peer, conn) = far(config(1), SACK);

@@ -1,5 +1,7 @@
 //! Tests of one host with several stacks: ownership of ports, and of ARP.
 
+//~ shards: shards accept their own connections, and connect from ports that lead back to them
+
 use net::Stack;
 use net::stack::{Config, ConnectError};
 use net::steer::{FlowHash, ShardIndex, Steering};

@@ -1,5 +1,7 @@
 //! Tests of whole streams on a faulty link: both arrive complete, and all resources are released.
 
+//~ stack: both streams arrive intact under loss, duplicates, reordering and damage, over IPv4 and IPv6
+
 use std::collections::BTreeMap;
 
 use net::stack::{CloseReason, Ecn};

@@ -1,5 +1,7 @@
 //! Tests of the transmit order when the device accepts few frames.
 
+//~ stack: connections send in the order of their labels, with a stated bound of waiting
+
 use net::stack::{ListenOptions, TransmitOrder};
 use net::wire::ethernet::Frame;
 use net::{ConnId, EventKind, Stack};
@@ -128,6 +130,7 @@ fn bulk_goes_on_under_a_flood_of_urgent_responses() {
     assert!(urgent > 10 * bulk, "urgent got {urgent} bytes, bulk {bulk}");
 }
 
+//~ stack: acknowledgements are sent while bulk data fills the device
 #[test]
 fn a_bulk_receiver_acknowledges_while_others_fill_the_device() {
     let (mut world, conns) = connected(21, TransmitOrder::STRICT);
@@ -155,6 +158,7 @@ fn a_bulk_receiver_acknowledges_while_others_fill_the_device() {
     assert_eq!(world.stacks[0].received(conns[0].0).len(), 120_000, "the sender was never held up");
 }
 
+//~ stack: packets carry the DSCP of their level
 #[test]
 fn packets_carry_the_code_point_of_their_level() {
     let (mut world, conns) = connected(1, TransmitOrder::STRICT);

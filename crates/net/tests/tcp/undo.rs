@@ -1,6 +1,8 @@
 //! Tests of undo: a spurious recovery restores window and threshold, for all negotiated options and
 //! congestion controls.
 
+//~ recovery: recovery caused by delayed segments is undone, with and without SACK and timestamps
+
 use net::congestion::{ALGORITHMS, Algorithm};
 use net::stack::{Config, Info};
 use net::wire::tcp::{Flags, Options, SackBlocks, Seq, Timestamps};

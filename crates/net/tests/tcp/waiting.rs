@@ -1,6 +1,8 @@
 //! Tests of delays and timeouts: delayed acknowledgements, Nagle, keep-alive, user timeout, and
 //! peers that do not close.
 
+//~ tcp: delayed ACKs, keep-alive and user timeout are options of a stack or connection (RFC 9293 §3.8, 5482)
+
 use net::stack::{CloseReason, Config, KeepAlive};
 use net::wire::tcp::{Flags, Options, Timestamps};
 use net::{ConnId, EventKind};
@@ -101,6 +103,7 @@ fn gaps_and_what_fills_them_are_acknowledged_at_once() {
     assert_eq!(peer.say(fin)[0].ack, peer.seq + 4);
 }
 
+//~ tcp: Nagle's algorithm delays small segments while data is in flight, if enabled (RFC 9293 §3.7.4)
 #[test]
 fn nagle_lets_small_segments_wait_for_what_is_in_flight() {
     let (mut peer, conn) = Peer::established();
@@ -127,6 +130,7 @@ fn nagle_lets_small_segments_wait_for_what_is_in_flight() {
     assert!(last[0].flags.contains(Flags::FIN) && last[0].payload == b"last");
 }
 
+//~ tcp: keep-alive intervals can be set for one connection (RFC 9293 §3.8.4, 1122 §4.2.3.6)
 #[test]
 fn one_connection_may_ask_sooner_whether_its_peer_lives() {
     let (mut peer, conn) = Peer::established();

@@ -1,5 +1,7 @@
 //! Tests of flow control: a sender stays within the other side's window.
 
+//~ tcp: silly windows are avoided on both sides and the peer's window is never exceeded (RFC 9293 §3.8.6.2)
+
 use net::EventKind;
 use net::wire::tcp::{Flags, Options};
 use queueing::Span;
@@ -7,6 +9,7 @@ use queueing::Span;
 use crate::peer::{Peer, Seg};
 use crate::world::config;
 
+//~ tcp: a closed window is probed until it opens (RFC 9293 §3.8.6.1)
 #[test]
 fn closed_window_is_probed_until_it_opens() {
     let (mut peer, conn) = Peer::established();
@@ -28,6 +31,7 @@ fn closed_window_is_probed_until_it_opens() {
     assert_eq!(peer.closed(), [], "an answering peer is never given up");
 }
 
+//~ tcp: windows are scaled, but not in a SYN (RFC 7323 §2)
 #[test]
 fn window_is_scaled_but_not_in_syn() {
     let mut config = config(1);

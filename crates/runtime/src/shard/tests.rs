@@ -262,6 +262,7 @@ fn a_torn_request_waits_for_its_rest() {
     assert_eq!(world.counters().partial, 1);
 }
 
+//~ stack: priority never reorders the bytes or the responses of one connection
 #[test]
 fn pipelined_requests_are_answered_in_order_one_at_a_time() {
     let mut world = world(4, |_| {});

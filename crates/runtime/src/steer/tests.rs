@@ -1,5 +1,7 @@
 //! Each connection lives on the shard that owns it, whichever queue its frames arrive by.
 
+//~ shards: every frame reaches the shard that owns its flow
+
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -250,11 +252,13 @@ fn shards_on_threads_behind_one_wire_serve_their_own_connections() {
     check_on_threads(1);
 }
 
+//~ shards: shards accept their own connections, and connect from ports that lead back to them
 #[test]
 fn shards_on_threads_behind_queues_serve_their_own_connections() {
     check_on_threads(usize::from(SHARDS));
 }
 
+//~ shards: rings between shards are bounded and count drops instead of waiting
 #[test]
 fn a_full_wire_drops_and_counts_and_never_waits() {
     let (near, mut far) = pair(64, 1514);

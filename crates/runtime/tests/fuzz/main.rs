@@ -1,5 +1,8 @@
 //! Fuzz target of the HTTP server without a fuzzer: its seeds and mutations of them. `make fuzz`
 //! goes further.
+
+//~ runtime: HTTP/1.1 requests and responses end where their framing ends, in server and load generator (RFC 9112)
+
 #![forbid(unsafe_code)]
 
 use std::path::Path;
@@ -15,6 +18,7 @@ fn seeds() -> Vec<Vec<u8>> {
     paths.iter().filter_map(|entry| std::fs::read(entry.path()).ok()).collect()
 }
 
+//~ fuzzing: the HTTP server answers each seed alike however its bytes are split
 #[test]
 fn every_seed_is_answered_alike_however_it_arrives() {
     assert!(!seeds().is_empty());

@@ -5,6 +5,7 @@
 mod corpus;
 mod settings;
 
+//~ fuzzing: settings and plans of simulator and load generator survive seeds and bred inputs
 #[test]
 fn seeds_and_what_is_bred_from_them_break_nothing() {
     corpus::run("settings", settings::settings, 2000);

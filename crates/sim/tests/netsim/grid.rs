@@ -6,6 +6,8 @@
 //! cell is also checked against bounds: see [`Row::check`].
 //! whatever the figures are is asserted for every cell: see [`Row::check`].
 
+//~ recovery: every cell of loss × RTT × reordering × buffer ends with intact data and at least 60 % of the theory
+
 use std::fmt::Write;
 
 use net::congestion;

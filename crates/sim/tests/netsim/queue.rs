@@ -36,6 +36,7 @@ fn shares(path_config: path::Config, later: Span, from: Span, to: Span) -> [u64;
     [0, 1].map(|flow| world.received(flow) - before[flow])
 }
 
+//~ recovery: two CUBIC flows share a bottleneck within 2:1
 #[test]
 fn two_cubic_flows_share_a_bottleneck() {
     // 20 Mbit/s, 20 ms, one bandwidth-delay product of buffer.
@@ -50,6 +51,7 @@ fn two_cubic_flows_share_a_bottleneck() {
     }
 }
 
+//~ recovery: HyStart++ leaves slow start before a deep buffer overflows (RFC 9406)
 #[test]
 fn slow_start_ends_before_a_deep_buffer_overflows() {
     // 20 Mbit/s, 50 ms, sixteen bandwidth-delay products: doubling would fill them and
@@ -93,6 +95,7 @@ fn standing_queue(settings: impl Fn(&mut Config), mark: u64) -> (f64, f64, u64) 
     ((received(&world) - before) as f64 * 8.0 / span_s / 1e9, sum / span_s, most)
 }
 
+//~ recovery: DCTCP reduces by half the marked fraction, keeps the queue at the threshold and the link busy (RFC 8257)
 #[test]
 fn dctcp_keeps_the_queue_at_the_threshold_and_the_line_busy() {
     const K: u64 = 30_000;

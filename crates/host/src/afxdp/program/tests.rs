@@ -1,5 +1,7 @@
 //! Claimed frames, compared between the model and the loaded program.
 
+//~ devices: the XDP program decides as its model in Rust does
+
 use std::os::fd::AsRawFd;
 
 use proptest::prelude::*;

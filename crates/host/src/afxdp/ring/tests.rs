@@ -1,6 +1,8 @@
 //! Equivalence of a ring with a queue from any initial counter, and agreement of its two sides under
 //! every interleaving.
 
+//~ devices: AF_XDP rings keep their order and count under all interleavings
+
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -137,6 +139,7 @@ impl Round {
     }
 }
 
+//~ devices: a frame may be returned before the kernel reports its chunk, and finds room in the fill ring
 #[test]
 fn a_chunk_comes_back_before_the_kernel_says_that_it_took_it() {
     let room = |size: u32| {
@@ -150,6 +153,7 @@ fn a_chunk_comes_back_before_the_kernel_says_that_it_took_it() {
 }
 
 proptest! {
+    //~ devices: a frame may be returned before the kernel reports its chunk, and finds room in the fill ring
     #[test]
     fn the_fill_ring_has_room_for_whatever_comes_back(
         chunks in 1u32..20,

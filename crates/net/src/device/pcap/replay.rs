@@ -252,6 +252,7 @@ impl<R: Read> Device for Replay<R> {
     fn wait(&mut self, _span: Span) {}
 }
 
+//~ devices: a capture is written in pcap format and replayed
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -362,5 +362,6 @@ fn within(addr: Ipv6Addr, prefix: Ipv6Addr, len: u8) -> bool {
     differing.checked_shr(128 - u32::from(len)).unwrap_or(0) == 0
 }
 
+//~ ip: SLAAC forms stable addresses and detects duplicates (RFC 4862, 7217)
 #[cfg(test)]
 mod tests;

@@ -78,6 +78,7 @@ impl Reports {
     }
 }
 
+//~ ip: MLDv2 reports the groups of the stack's addresses on joining, leaving and when queried (RFC 3810, 3590)
 #[cfg(test)]
 mod tests {
     use super::*;

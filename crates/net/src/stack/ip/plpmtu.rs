@@ -198,6 +198,7 @@ impl Plpmtud {
     }
 }
 
+//~ ip: path MTU is probed from below, survives black holes, and is shared by connections to one peer (RFC 4821, 8899)
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -317,6 +317,8 @@ mod tests {
         assert!(f.waiting.is_empty());
     }
 
+    //~ ip: overlapping fragments deliver nothing, in both families (RFC 5722, 8900)
+    //~ attacks: fragment floods stay within the memory bound
     #[test]
     fn memory_is_bounded_whatever_comes() {
         let mut f = Fragments::default();

@@ -100,6 +100,7 @@ fn weights_share_the_bytes() {
     assert!((2_950..=3_050).contains(&urgent), "{urgent} of 4000 turns are three quarters");
 }
 
+//~ stack: acknowledgements are sent while bulk data fills the device
 #[test]
 fn acknowledgements_go_first_and_let_data_through() {
     let levels = vec![0; 201];

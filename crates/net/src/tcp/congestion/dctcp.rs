@@ -102,6 +102,7 @@ impl CongestionControl for Dctcp {
     }
 }
 
+//~ recovery: DCTCP reduces by half the marked fraction, keeps the queue at the threshold and the link busy (RFC 8257)
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -104,6 +104,7 @@ impl CongestionControl for NewReno {
     }
 }
 
+//~ recovery: NewReno starts with ten segments, doubles, then grows by one; an unused window does not grow (RFC 5681, 6928, 7661)
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -18,6 +18,7 @@ fn generous() -> impl Strategy<Value = Step> {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
+    //~ devices: segmentation offload (TSO) puts the same bytes on the wire as single segments
     #[test]
     fn what_a_device_cuts_is_what_goes_out_singly(kind in 0u8..10, steps in vec(generous(), 1..160)) {
         let (mut singly, mut together) = (World::new(kind, false), World::new(kind, true));
@@ -32,6 +33,7 @@ proptest! {
     }
 }
 
+//~ devices: segmentation offload (TSO) puts the same bytes on the wire as single segments
 #[test]
 fn a_window_leaves_in_one_frame_and_what_paces_or_marks_does_not() {
     for (kind, frames) in [(9, 1), (1, 0), (2, 0)] {

@@ -1,5 +1,7 @@
 //! Round trips, bounds and errors of IPv6, ICMP, neighbour discovery and UDP.
 
+//~ ip: IPv6 extension headers are walked within a bound, atomic fragments included (RFC 8200, 5095, 6946)
+
 use std::net::{IpAddr, Ipv6Addr};
 
 use proptest::collection::vec;

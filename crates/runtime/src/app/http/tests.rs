@@ -1,5 +1,7 @@
 //! Framing, answers and refusals of requests.
 
+//~ runtime: HTTP/1.1 requests and responses end where their framing ends, in server and load generator (RFC 9112)
+
 use queueing::{Clock, Label, Span, Time};
 
 use super::*;

@@ -1,5 +1,7 @@
 //! Datagrams beside connections: one event queue, one order, one application.
 
+//~ devices: `serve --proto udp` echoes datagrams on every device and labels them by the policy
+
 use std::net::IpAddr;
 
 use net::stack::{UdpId, UdpOptions};

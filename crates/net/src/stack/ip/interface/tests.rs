@@ -85,6 +85,7 @@ fn an_advertisement_cannot_end_an_address_at_once() {
     assert!(matches!(dues(&mut i, 10 + 7200)[..], [Due::Gone(_)]));
 }
 
+//~ ip: redirects are obeyed only from the first hop and only for this link (RFC 4861 §8)
 #[test]
 fn only_the_first_hop_redirects_and_only_to_this_link() {
     let mut i = interface(InterfaceId::Eui64);

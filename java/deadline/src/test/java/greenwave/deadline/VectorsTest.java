@@ -20,6 +20,7 @@ import java.util.function.Function;
 import org.junit.jupiter.api.Test;
 
 /** What travels reads and writes the same in every language: the vectors that the Rust side is held to as well. */
+//~ fuzzing: budgets as text are read alike in Rust and Java, from one corpus
 class VectorsTest {
     private interface Parser<T> {
         T parse(String text) throws BadBudget;
