@@ -189,6 +189,7 @@ fn outcome(answer: Result<Answer, Errno>) -> c_int {
 mod tests {
     use std::path::Path;
 
+    //~ programs: `greenwave.h` matches the sources of the C API
     /// `UPDATE=1 cargo test -p capi` regenerates the header.
     #[test]
     fn the_header_says_what_the_sources_say() {

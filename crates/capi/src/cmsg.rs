@@ -314,6 +314,7 @@ mod tests {
         assert_eq!(unsafe { super::read(&std::mem::zeroed()) }, Ok(Cmsg::default()));
     }
 
+    //~ programs: wrong pointers and lengths give the kernel's errors and end no program
     /// Header lengths in buffers of every size, aligned and unaligned: nothing is read beyond the
     /// buffer (checked by Miri and by an unmapped page).
     #[test]

@@ -287,6 +287,7 @@ mod tests {
         refused(true, "[fd00::9]:7", 65_528, libc::EMSGSIZE);
     }
 
+    //~ datagrams: a connected socket reports a missing listener once, by the next call
     #[test]
     fn a_failure_is_told_once_by_whichever_call_meets_it() {
         let (ours, theirs) = pair();

@@ -178,6 +178,7 @@ fn broadcast(addr: &IpAddr, prefix: u8) -> IpAddr {
     }
 }
 
+//~ programs: `getifaddrs` lists the stack's addresses first
 #[cfg(test)]
 mod tests {
     use super::*;

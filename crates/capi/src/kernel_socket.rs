@@ -113,6 +113,7 @@ mod tests {
         }
     }
 
+    //~ programs: peer credentials are those of a TCP socket
     #[test]
     fn peer_credentials_are_those_of_a_tcp_socket() {
         let (mut value, mut len) = ([7_i32; 3], 12);

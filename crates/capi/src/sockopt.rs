@@ -333,6 +333,7 @@ mod tests {
         77, // SO_PEERPIDFD
     ];
 
+    //~ programs: only options of TCP are asked of the stack
     #[test]
     fn only_options_of_tcp_are_asked_of_the_pair() {
         let end = "10.0.0.1:80".parse().unwrap();

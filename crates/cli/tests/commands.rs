@@ -145,6 +145,7 @@ fn a_policy_that_the_mode_never_asks_is_refused() {
     check("transport", "lns", "mode lns does not use the transport's rules");
 }
 
+//~ mechanisms: M7: `serve --steer` and `--dispatch` refuse impossible values
 #[test]
 fn dispatch_and_steering_that_cannot_be_are_refused() {
     let serve = |more: &[&str], expected: &str| {

@@ -52,6 +52,7 @@ fn runs_small_and_its_claims_hold(name: &str) {
 }
 
 // The longest test, with one thread per experiment: as many at once as there are cores.
+//~ adps: every simulated experiment runs at scale smoke and its claims hold
 #[test]
 fn every_experiment_runs_small_and_its_claims_hold() {
     let (names, next) = (names(), AtomicUsize::new(0));
@@ -66,6 +67,7 @@ fn every_experiment_runs_small_and_its_claims_hold() {
     });
 }
 
+//~ adps: a seed replays an experiment
 #[test]
 fn a_seed_replays_a_run_and_another_does_not() {
     let (_, first) = run("adps/fig5", "3");

@@ -32,6 +32,7 @@ fn is_there(program: &str) -> bool {
     tried.is_ok()
 }
 
+//~ mechanisms: M8: the kernel's TCP, curl and wrk are served unchanged over a TAP device
 #[test]
 fn the_kernels_tcp_is_served_over_a_tap_device() {
     if std::env::var_os(INSIDE).is_some() {

@@ -76,6 +76,7 @@ pub fn pin_nth(nth: CoreId) -> io::Result<()> {
 mod tests {
     use super::*;
 
+    //~ runtime: a pinned thread runs on its core only
     #[test]
     fn a_pinned_thread_may_run_on_its_core_only() {
         let core = cores().unwrap()[0];

@@ -74,6 +74,7 @@ mod tests {
         bytes
     }
 
+    //~ load: synthetic requests carry service time, kind and length
     #[test]
     fn a_request_holds_the_core_as_long_as_it_asks_and_learns_where_it_waited() {
         let clock = VirtualClock::new(Time::from_nanos(50));

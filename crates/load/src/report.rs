@@ -217,6 +217,7 @@ mod tests {
         assert!(report([]).cdf().is_empty());
     }
 
+    //~ load: requests never sent are counted and reported first
     #[test]
     fn what_was_never_sent_comes_before_any_latency() {
         let row = serde_json::to_string(&report([1000])).unwrap();

@@ -37,6 +37,7 @@ fn serve(now: Time, stack: &mut Stack, device: &mut MemoryDevice) -> bool {
     stack.egress(now, device) > 0 || busy
 }
 
+//~ load: a client opens and uses 100,000 connections on the stack
 #[test]
 fn a_client_opens_and_uses_a_hundred_thousand_connections() {
     let class = Class {

@@ -92,6 +92,7 @@ pub fn reorder<E: Copy>(events: &mut [E], rank: impl Fn(&E) -> Option<Rank>, lef
     ReorderResult { kept, left: if lower_served { 0 } else { left + 1 } }
 }
 
+//~ programs: events are ordered by label, and a less urgent level gets its turn after eight calls
 #[cfg(test)]
 mod tests {
     use super::*;

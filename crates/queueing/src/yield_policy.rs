@@ -61,6 +61,7 @@ impl YieldPolicy {
     }
 }
 
+//~ programs: a CPU-bound neighbor stops the yields of a shared core, which resume when it ends
 #[cfg(test)]
 mod tests {
     use super::*;

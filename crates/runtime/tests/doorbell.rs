@@ -44,11 +44,13 @@ fn check(jobs: usize) {
     });
 }
 
+//~ runtime: no wake-up of a worker is lost, under all interleavings
 #[test]
 fn a_worker_that_falls_asleep_while_a_job_comes_wakes_up() {
     check(1);
 }
 
+//~ runtime: no wake-up of a worker is lost, under all interleavings
 #[test]
 fn every_further_job_wakes_it_again() {
     check(2);

@@ -4,6 +4,8 @@
 //! Compiles the crate's own source against loom's atomics. A lost request is a
 //! deadlock, which loom finds.
 
+//~ tasks: request ages in shared memory are never torn, under all interleavings
+
 use loom::sync::{Arc, Condvar, Mutex};
 
 mod sync {

@@ -114,6 +114,7 @@ impl CostModel {
 mod tests {
     use super::*;
 
+    //~ sim: the cost model reads back as written and charges each step
     #[test]
     fn a_written_model_reads_back() {
         let model = CostModel::default();
@@ -129,6 +130,7 @@ mod tests {
         assert!(error.contains("typo_ns"), "{error}");
     }
 
+    //~ sim: the cost model reads back as written and charges each step
     #[test]
     fn each_step_costs_what_the_model_says() {
         let model = CostModel::default();

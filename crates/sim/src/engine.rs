@@ -264,6 +264,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
+        //~ sim: events leave in order of time and insertion
         #[test]
         fn events_leave_in_order_of_time_and_insertion(
             steps in proptest::collection::vec(

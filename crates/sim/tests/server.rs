@@ -44,6 +44,7 @@ fn p99_us(outcome: &Outcome, class: &str) -> f64 {
     outcome.report.class(class).unwrap().p99().as_micros_f64()
 }
 
+//~ sim: equal seeds give equal results
 #[test]
 fn equal_seeds_give_equal_outcomes() {
     for mode in ["none", "adps"] {
@@ -54,6 +55,7 @@ fn equal_seeds_give_equal_outcomes() {
     }
 }
 
+//~ sim: the server world accounts for every request; stages add up to the latency
 #[test]
 fn every_request_is_accounted_for() {
     for mode in ["none", "lns", "darc", "adps", "ideal"] {
@@ -80,6 +82,7 @@ fn urgent_requests_wait_least_under_adps_and_most_without_priority() {
     assert!(ideal <= adps, "ideal {ideal} adps {adps}");
 }
 
+//~ sim: the server world accounts for every request; stages add up to the latency
 #[test]
 fn the_stages_add_up_to_the_latency() {
     for mode in ["none", "adps"] {
@@ -94,6 +97,7 @@ fn the_stages_add_up_to_the_latency() {
     }
 }
 
+//~ sim: the server world accounts for every request; stages add up to the latency
 #[test]
 fn no_core_is_busier_than_time_allows() {
     let outcome = run(&bursts("adps"));
@@ -105,6 +109,7 @@ fn no_core_is_busier_than_time_allows() {
     assert!(busy >= work, "the workers served {work} s of requests in {busy} s");
 }
 
+//~ dispatch: mode `ideal` drops less urgent frames in the driver, or preempts them in the simulator
 #[test]
 fn preemption_spares_the_urgent_the_long_ones() {
     let text = r#"
@@ -171,6 +176,7 @@ const UNMARKED: &str = r#"
     ]
 "#;
 
+//~ classifiers: scenario 6: kinds measured as long stay on their own worker, end to end in the simulator
 #[test]
 fn kinds_that_were_measured_to_run_long_stay_on_their_own_worker() {
     let [none, adps] =

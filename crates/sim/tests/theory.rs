@@ -88,6 +88,7 @@ fn assert_within_2_percent(simulated_ns: f64, theory: Option<Span>) {
     assert!((0.98..=1.02).contains(&ratio), "simulated {simulated_ns:.0} ns, theory {theory_ns:.0} ns");
 }
 
+//~ sim: M/M/1, M/G/1, M/M/4 and preemptive priority agree with theory within 2 %
 #[test]
 fn exponential_service_is_an_mm1_queue() {
     let service = "exp 10us";
@@ -99,6 +100,7 @@ fn exponential_service_is_an_mm1_queue() {
     );
 }
 
+//~ sim: M/M/1, M/G/1, M/M/4 and preemptive priority agree with theory within 2 %
 #[test]
 fn bimodal_service_is_an_mg1_queue() {
     let service = "bimodal 5us 50us 0.1";
@@ -107,6 +109,7 @@ fn bimodal_service_is_an_mg1_queue() {
     assert_within_2_percent(simulated, theory::mg1::sojourn_mean(rate(1, 0.5, &distribution), &distribution));
 }
 
+//~ sim: M/M/1, M/G/1, M/M/4 and preemptive priority agree with theory within 2 %
 #[test]
 fn four_workers_are_an_mm4_queue() {
     let service = "exp 10us";
@@ -129,6 +132,7 @@ fn without_costs_a_shared_core_is_the_same_queue() {
     );
 }
 
+//~ sim: M/M/1, M/G/1, M/M/4 and preemptive priority agree with theory within 2 %
 #[test]
 fn preemptive_cores_keep_the_urgent_half_to_itself() {
     let distribution: Distribution = "exp 10us".parse().unwrap();

@@ -9,6 +9,7 @@ fn each(check: impl Fn(&Source)) {
     sources.iter().for_each(check);
 }
 
+//~ adps: every experiment file describes a world, and every printed number exists
 #[test]
 fn all_settings_make_a_world() {
     each(|source| {
@@ -28,6 +29,7 @@ fn all_settings_make_a_world() {
     });
 }
 
+//~ adps: every experiment file describes a world, and every printed number exists
 #[test]
 fn every_printed_number_exists() {
     each(|source| {

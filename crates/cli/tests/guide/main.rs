@@ -206,6 +206,7 @@ fn what_a_page_has_make_do_is_in_the_makefile() {
     }
 }
 
+//~ classifiers: the guide's policies for the six scenarios are valid
 /// The policies on the pages; the pages check saved ones themselves.
 #[test]
 fn the_guides_policies_are_valid() {

@@ -62,6 +62,7 @@ fn datagrams_are_echoed_over_every_device_and_by_several_shards() {
 }
 
 //~ devices: `serve --proto udp` echoes datagrams on every device and labels them by the policy
+//~ mechanisms: M8: a policy labels UDP datagrams
 #[test]
 fn a_policy_labels_datagrams() {
     let Some(cable) = Cable::new("a_policy_labels_datagrams") else { return };

@@ -3,6 +3,7 @@
 
 use super::*;
 
+//~ programs: the comparison of servers on each stack (`bench programs`) runs small
 #[test]
 fn the_benchmark_of_programs_runs_small_on_every_stack() {
     let test = "the_benchmark_of_programs_runs_small_on_every_stack";
@@ -66,6 +67,7 @@ fn the_benchmark_of_cores_runs_small_on_two_of_them() {
     assert!(rows.iter().all(|row| answered(row) || row["not_run"].is_string()), "{json:#}");
 }
 
+//~ programs: the matrix of programs (`bench matrix`) reports what works and what fails
 #[test]
 fn the_matrix_says_what_works_and_what_does_not() {
     let test = "the_matrix_says_what_works_and_what_does_not";
@@ -93,6 +95,7 @@ fn the_matrix_says_what_works_and_what_does_not() {
     assert_eq!((code, results), (Some(1), (r#""fails""#, &false.into())), "{json:#}");
 }
 
+//~ adps: Table 1 (lighttpd, near and far users) runs small on every stack
 #[test]
 fn table_1_runs_small_on_every_stack() {
     let test = "table_1_runs_small_on_every_stack";

@@ -1,6 +1,8 @@
 //! Detection of programs that silently use the kernel's TCP: the ways to lose or bypass the
 //! library, and the reports.
 
+//~ run: sockets that fell back to the kernel's TCP are found, counted and make the exit status 1
+
 use std::os::unix::fs::{PermissionsExt, chown};
 
 use super::unfit;
@@ -216,6 +218,7 @@ fn kernel_sockets_are_counted_for_prometheus_and_as_json() {
     assert_eq!(server.interrupted().0, Some(1));
 }
 
+//~ run: the process that searches for kernel sockets is confined and ends with the run
 #[test]
 fn the_watching_process_is_confined_and_ends_with_the_run() {
     let test = "the_watching_process_is_confined_and_ends_with_the_run";
@@ -253,6 +256,7 @@ fn a_process_that_may_not_be_looked_into_is_said() {
     assert!(said.contains("note: 1 process could not be inspected\n"), "{said}");
 }
 
+//~ run: io_uring carries bytes of connections and accepts none
 #[test]
 fn io_uring_carries_the_bytes_of_connections_and_accepts_none() {
     let test = "io_uring_carries_the_bytes_of_connections_and_accepts_none";
@@ -281,6 +285,7 @@ fn io_uring_carries_the_bytes_of_connections_and_accepts_none() {
     assert_eq!(code, Some(3), "{said}");
 }
 
+//~ run: io_uring carries bytes of connections and accepts none
 #[test]
 fn connections_that_a_program_with_a_ring_leaves_waiting_are_told_with_the_ring() {
     let test = "connections_that_a_program_with_a_ring_leaves_waiting_are_told_with_the_ring";

@@ -24,6 +24,7 @@ pub(super) fn echo(world: &World) {
     });
 }
 
+//~ programs: `connect` works blocking, non-blocking, refused, bound, repeated and from threads, as does MSG_FASTOPEN
 #[test]
 fn python_connects_in_every_way() {
     let Some(world) = World::new("python_connects_in_every_way", "python3") else { return };
@@ -34,6 +35,7 @@ fn python_connects_in_every_way() {
     assert!(said.contains(" outgoing connections, "), "{said}");
 }
 
+//~ programs: `getifaddrs` lists the stack's addresses first
 #[test]
 fn a_program_finds_the_stacks_addresses() {
     let Some(world) = World::new("a_program_finds_the_stacks_addresses", "python3") else { return };
@@ -44,6 +46,7 @@ fn a_program_finds_the_stacks_addresses() {
     assert!(found.contains(&"lo 127.0.0.1 255.0.0.0"), "and the kernel's: {printed}");
 }
 
+//~ programs: curl and iperf3 work as clients
 #[test]
 fn curl_and_iperf3_are_clients() {
     let Some(world) = World::new("curl_and_iperf3_are_clients", "lighttpd") else { return };

@@ -1,5 +1,7 @@
 //! Programs that send and receive datagrams on our stack, with peers on the kernel's.
 
+//~ datagrams: Python's blocking and asyncio servers, memcached and iperf3 exchange datagrams of 0 to 65,507 bytes
+
 use std::net::UdpSocket;
 
 use host::netlab::client::datagrams_come_back;
@@ -76,6 +78,7 @@ while True:
     server.sendto(data, who)
 "#;
 
+//~ datagrams: a socket on all addresses is reached through the kernel's and reaches beyond the device
 #[test]
 fn a_socket_on_all_addresses_is_reached_by_the_kernels_and_reaches_beyond_the_device() {
     let test = "a_socket_on_all_addresses_is_reached_by_the_kernels_and_reaches_beyond_the_device";
@@ -115,6 +118,7 @@ fn python_answers_datagrams() {
     assert!(said.contains(" datagrams in, ") && said.contains("0 no receiver, 0 no route"), "{said}");
 }
 
+//~ datagrams: every call on datagram sockets works: connected or not, peeked, truncated, polled, copied, inherited
 #[test]
 fn python_uses_datagrams_in_every_way() {
     let Some(world) = World::new("python_uses_datagrams_in_every_way", "python3") else { return };
@@ -124,6 +128,7 @@ fn python_uses_datagrams_in_every_way() {
     assert!(printed.ends_with("all\n"), "{printed}\n{said}");
 }
 
+//~ datagrams: datagrams work over IPv6
 #[test]
 fn datagrams_go_over_ipv6() {
     let Some(world) = World::new("datagrams_go_over_ipv6", "python3") else { return };

@@ -154,6 +154,7 @@ fn on(world: &World, device: &Device, script: &str, family: usize) -> BTreeMap<S
     results(&world.client_as(&addr, &options, device.name, &program).0)
 }
 
+//~ programs: 10,600 socket calls give the kernel's results or stand in the guide's list of differences
 #[test]
 fn programs_see_what_the_kernel_would_show_them() {
     let test = "programs_see_what_the_kernel_would_show_them";
@@ -217,6 +218,7 @@ fn programs_see_what_the_kernel_would_show_them() {
     assert!(stale.is_empty(), "rows without a difference: {stale:?}");
 }
 
+//~ programs: the guide lists every known difference from the kernel
 #[test]
 fn the_guide_has_every_difference() {
     let mut page = include_str!("differential/page.md").to_owned();
@@ -235,6 +237,7 @@ fn the_guide_has_every_difference() {
     );
 }
 
+//~ programs: packets carry the hop limit of their socket; segments below IP_MINTTL are dropped (RFC 5082)
 /// Hop limits of outgoing packets, as the peer's device sees them; IPv4 and IPv6.
 #[test]
 fn packets_have_the_hop_limit_that_their_socket_was_told() {
@@ -271,6 +274,7 @@ fn packets_have_the_hop_limit_that_their_socket_was_told() {
     }
 }
 
+//~ programs: options set before the socket is the stack's and without effect are counted
 #[test]
 fn options_that_were_set_before_and_have_no_effect_are_counted() {
     let test = "options_that_were_set_before_and_have_no_effect_are_counted";

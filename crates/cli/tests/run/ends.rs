@@ -1,5 +1,7 @@
 //! Ends of servers, clients and the command, by any cause: nothing is left.
 
+//~ run: a killed program or worker ends its connections, and the next worker serves
+
 use super::servers::{lighttpd, nginx};
 use super::threads::{NONE, statuses};
 use super::*;
@@ -10,6 +12,7 @@ fn ends(stream: &mut TcpStream) -> bool {
     matches!(stream.read(&mut [0; 64]), Ok(0)) || stream.read(&mut [0; 64]).is_err()
 }
 
+//~ run: ctrl-C and kill -9 of either side leave no process and no device
 #[test]
 fn a_program_that_is_killed_ends_its_connections_and_the_run() {
     let test = "a_program_that_is_killed_ends_its_connections_and_the_run";
@@ -69,6 +72,7 @@ fn a_killed_worker_ends_its_connections_and_the_next_one_serves() {
     server.stop();
 }
 
+//~ run: ctrl-C and kill -9 of either side leave no process and no device
 #[test]
 fn ctrl_c_ends_all_of_it() {
     let Some(world) = World::new("ctrl_c_ends_all_of_it", "nginx") else { return };
@@ -83,6 +87,7 @@ fn ctrl_c_ends_all_of_it() {
     assert!(ends(&mut stream));
 }
 
+//~ run: ctrl-C and kill -9 of either side leave no process and no device
 #[test]
 fn what_a_program_leaves_behind_as_it_ends_is_asked_to_end_too() {
     let test = "what_a_program_leaves_behind_as_it_ends_is_asked_to_end_too";
@@ -102,6 +107,7 @@ fn what_a_program_leaves_behind_as_it_ends_is_asked_to_end_too() {
     assert!(world.folder.join("asked").exists(), "it was not killed");
 }
 
+//~ run: ctrl-C and kill -9 of either side leave no process and no device
 #[test]
 fn when_we_are_killed_the_program_ends_and_no_device_is_left() {
     let test = "when_we_are_killed_the_program_ends_and_no_device_is_left";

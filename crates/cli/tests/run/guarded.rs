@@ -1,5 +1,7 @@
 //! A guarded program: connections that it cannot serve do not delay others.
 
+//~ guard: programs run behind admission control
+
 use std::io::ErrorKind;
 
 use guard::app_queue::QueueReport;
@@ -8,6 +10,7 @@ use queueing::Span;
 use super::servers::lighttpd;
 use super::*;
 
+//~ guard: `run --joined` sheds new clients by a program's own queue and keeps connected ones
 #[test]
 fn new_clients_are_shed_while_a_program_leaves_others_unread() {
     let test = "new_clients_are_shed_while_a_program_leaves_others_unread";
@@ -52,6 +55,7 @@ fn new_clients_are_shed_while_a_program_leaves_others_unread() {
     assert!(said.contains(&format!("no service reported its queue in {nobody}")), "{said}");
 }
 
+//~ guard: `run --joined` sheds new clients by a program's own queue and keeps connected ones
 #[test]
 fn new_clients_are_shed_while_a_program_tells_of_a_long_queue() {
     let test = "new_clients_are_shed_while_a_program_tells_of_a_long_queue";
@@ -98,6 +102,7 @@ class Server(socketserver.ThreadingTCPServer):
 Server(("ADDRESS", 80), Handler).serve_forever()
 "#;
 
+//~ guard: `run --until answer` sheds by the time to the first response byte
 #[test]
 fn new_clients_are_shed_while_threads_have_answered_nobody() {
     let test = "new_clients_are_shed_while_threads_have_answered_nobody";

@@ -28,6 +28,7 @@ fn exported(bytes: &[u8]) -> BTreeSet<String> {
     defined.map(name).collect()
 }
 
+//~ run: the guide lists the calls that the library intercepts
 #[test]
 fn the_guide_lists_the_calls_that_the_library_takes() {
     let guide = include_str!("../../../../docs/guide/unmodified-programs.md");

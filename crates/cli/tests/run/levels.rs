@@ -1,5 +1,7 @@
 //! A C server that uses greenwave's API: `examples/levels.c`, against `greenwave.h`.
 
+//~ programs: C and Python programs set rules, wait by priority and read path state through the C API
+
 use super::*;
 
 const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/levels.c");

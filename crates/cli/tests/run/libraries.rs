@@ -1,6 +1,8 @@
 //! Valid values of `--lib` and `$GREENWAVE_LIB`: our library of this build, writable only by root
 //! where root runs it. Any other is refused before the program starts.
 
+//~ run: only this build's library is loaded, and as root only one that others cannot change
+
 use std::ffi::OsStr;
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::os::unix::process::CommandExt;

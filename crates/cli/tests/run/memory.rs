@@ -54,6 +54,7 @@ fn read_by_clients(world: &World, server: &mut Server, at_once: usize) -> (Vec<S
     })
 }
 
+//~ programs: a write to a reused descriptor number goes to the file that has it now
 #[test]
 fn what_is_written_to_a_number_goes_to_the_file_that_has_it_now() {
     let test = "what_is_written_to_a_number_goes_to_the_file_that_has_it_now";
@@ -70,6 +71,7 @@ fn what_is_written_to_a_number_goes_to_the_file_that_has_it_now() {
     assert!(strays >= 9 * 9, "{strays}: all but pwrite");
 }
 
+//~ programs: wrong pointers and lengths give the kernel's errors and end no program
 #[test]
 fn a_call_with_a_wrong_pointer_says_what_the_kernel_says() {
     let test = "a_call_with_a_wrong_pointer_says_what_the_kernel_says";
@@ -93,6 +95,7 @@ fn a_call_with_a_wrong_pointer_says_what_the_kernel_says() {
     reads.join().unwrap();
 }
 
+//~ programs: programs with little address space, locked memory or few descriptors are served
 #[test]
 fn a_program_with_little_memory_has_it_for_itself() {
     let test = "a_program_with_little_memory_has_it_for_itself";
@@ -114,6 +117,7 @@ const FTP: &str = "import ftplib, sys\n\
     for _ in range(3):\n    ftp = ftplib.FTP(sys.argv[1], timeout=60)\n    ftp.login()\n\
     \x20   assert ftp.pwd() == '/'\n    ftp.quit()\n";
 
+//~ programs: programs with little address space, locked memory or few descriptors are served
 /// It limits its address space, and a refused mapping ends the session.
 #[test]
 fn vsftpd_lets_clients_log_in() {

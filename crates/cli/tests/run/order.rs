@@ -1,5 +1,7 @@
 //! Programs get connections and datagram sockets from epoll in the order of labels.
 
+//~ programs: `epoll_wait` returns connections and datagram sockets in the order of their labels
+
 use super::*;
 
 /// Accepts ten connections, waits until each has data, and answers each with its position and its

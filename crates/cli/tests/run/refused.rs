@@ -15,6 +15,7 @@ pub(super) fn check(command: &mut Command, expected: &str) {
     assert!(lines.len() == 2 && lines[1].starts_with("  try: "), "{said}");
 }
 
+//~ run: a missing program, library, policy or device gives one line and exit 2
 #[test]
 fn what_cannot_be_run_is_said_so() {
     let lib = library().to_str().unwrap();
@@ -36,6 +37,7 @@ fn what_cannot_be_run_is_said_so() {
     let _ = std::fs::remove_file(&file);
 }
 
+//~ run: a library of another build is refused
 #[test]
 fn a_library_of_another_build_is_refused_and_ends_a_program_that_has_it() {
     let mut bytes = std::fs::read(library()).unwrap();

@@ -1,5 +1,7 @@
 //! Each server behaves on our stack as on the kernel's.
 
+//~ programs: lighttpd, nginx, redis, memcached, Apache and Python servers serve clients in another namespace
+
 use std::net::TcpListener;
 
 use super::*;
@@ -93,6 +95,7 @@ fn python_serves_with_sockets_that_block() {
     }
 }
 
+//~ programs: a server on all addresses is reached through the kernel's addresses too
 #[test]
 fn a_server_on_all_addresses_is_reached_by_the_kernels_too() {
     let test = "a_server_on_all_addresses_is_reached_by_the_kernels_too";
@@ -197,6 +200,7 @@ pub(super) fn may_be_entered(folder: &Path) -> bool {
     folder.metadata().is_ok_and(|of| of.permissions().mode() & 1 == 1)
 }
 
+//~ programs: connections inherit their listener's options; a server without descriptors waits for one
 #[test]
 fn listeners_pass_on_what_they_were_told_and_wait_for_descriptors() {
     let test = "listeners_pass_on_what_they_were_told_and_wait_for_descriptors";
@@ -245,6 +249,7 @@ fn listeners_pass_on_what_they_were_told_and_wait_for_descriptors() {
     assert_eq!(code, Some(0), "{said}");
 }
 
+//~ programs: TCP_FASTOPEN of a listener delivers the request with the SYN
 #[test]
 fn a_request_comes_with_the_syn_where_the_server_has_asked_for_that() {
     let test = "a_request_comes_with_the_syn_where_the_server_has_asked_for_that";

@@ -1,5 +1,7 @@
 //! Several stacks under one program.
 
+//~ run: lighttpd and Python programs work on two stacks
+
 use super::clients::echo;
 use super::datagrams;
 use super::servers::lighttpd;
@@ -48,6 +50,7 @@ fn cores_of(id: u32) -> Vec<String> {
 }
 
 //~ shards: stacks pinned with `--flow-hash rss` have a core each
+//~ run: pinned stacks have a core each and the program has all others
 #[test]
 fn stacks_that_are_pinned_have_a_core_each_and_the_program_has_all() {
     let test = "stacks_that_are_pinned_have_a_core_each_and_the_program_has_all";
@@ -95,6 +98,7 @@ fn python_uses_datagrams_in_every_way_by_two_stacks() {
     assert!(printed.ends_with("all\n"), "{printed}\n{said}");
 }
 
+//~ run: stacks without a queue each are refused
 #[test]
 fn stacks_without_a_queue_each_or_with_one_capture_are_refused() {
     let test = "stacks_without_a_queue_each_or_with_one_capture_are_refused";

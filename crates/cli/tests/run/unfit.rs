@@ -1,6 +1,8 @@
 //! Programs that cannot preload a library are refused before anything is created. Each is built
 //! here by the compiler of its kind.
 
+//~ run: programs that cannot be preloaded are refused with the reason: static, setuid, Go, other libc, 32 bits
+
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 

@@ -1,6 +1,8 @@
 //! A program's data arrives in the order written, over any path: the outbox, the socket pair, the
 //! kernel's splicing, other processes, one of which may only read and write.
 
+//~ programs: writes arrive in order by every way: shared memory, socket pair, copies of the descriptor, children
+
 use super::*;
 
 /// Number of lines; and the seed of their paths.

@@ -1,5 +1,7 @@
 //! Reads return what was written, on each disk, through the page cache and by direct I/O.
 
+//~ tasks: a file read through io_uring returns what was written
+
 use std::io::{ErrorKind, Write as _};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -165,6 +167,7 @@ fn many_requests_are_under_way_at_once_and_each_ends_with_its_own() {
     assert!(seen.into_iter().all(|seen| seen) && disk.done().is_none());
 }
 
+//~ tasks: a cancelled file request keeps its buffer until the disk is done
 #[test]
 fn a_ring_that_is_dropped_ends_what_it_has_begun() {
     let Some(mut disk) = ring("a_ring_that_is_dropped_ends_what_it_has_begun", 8, 8) else { return };

@@ -64,6 +64,7 @@ fn judge(idle: &Idle) -> Option<Finding> {
 const HALTPOLL: &str = "haltpoll";
 const POLLED: &str = "/sys/module/haltpoll/parameters/guest_halt_poll_ns";
 
+//~ tasks: `doctor sched` reports whether idle virtual cores halt, and a remedy
 #[cfg(test)]
 mod tests {
     use super::super::Health;

@@ -71,6 +71,7 @@ fn carry_out(disk: &mut dyn Disk, request: Request) -> io::Result<storage::Buffe
     }
 }
 
+//~ tasks: `doctor files` reports whether io_uring works, the reason if not, and a remedy
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;

@@ -77,6 +77,7 @@ impl<Make: Fn() -> Box<dyn Policy> + Send> Policy for AppQueuePolicy<Make> {
     }
 }
 
+//~ guard: a reported long queue sheds new connections until the reports stop
 #[cfg(test)]
 mod tests {
     use guard::app_queue::{QueueReport, STALE_AFTER};

@@ -60,6 +60,7 @@ impl Interface {
     }
 }
 
+//~ programs: `getifaddrs` lists the stack's addresses first
 #[cfg(test)]
 mod tests {
     use super::*;

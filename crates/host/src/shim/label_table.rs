@@ -299,6 +299,7 @@ mod tests {
         line << 32 | nth
     }
 
+    //~ programs: programs read on which core the stack runs
     #[test]
     fn programs_read_on_which_core_the_stack_is() {
         let board = LabelTable::new().unwrap();

@@ -214,6 +214,7 @@ impl Listeners {
     }
 }
 
+//~ run: a connection goes to the exact listener first; SO_REUSEPORT takes turns; IPV6_V6ONLY and backlog hold
 #[cfg(test)]
 mod tests {
     use rustix::net::{AddressFamily, Shutdown, SocketFlags, SocketType, shutdown, socketpair};
@@ -287,6 +288,7 @@ mod tests {
         stacks.iter().map(turn).collect()
     }
 
+    //~ run: listeners with SO_REUSEPORT are divided among the stacks
     #[test]
     fn each_of_several_stacks_has_listeners_for_itself() {
         let check = |listeners: usize, stacks: &[usize], of: usize, expected: &[u64]| {

@@ -233,6 +233,7 @@ fn laid_out(head: [u8; 8], words: [u32; 24], rest: &[u8]) -> Vec<u8> {
     head.into_iter().chain(words).chain(rest.iter().copied()).collect()
 }
 
+//~ programs: libc's `tcp_info` can be read from the stack
 #[cfg(test)]
 mod tests {
     use libc::tcp_info;

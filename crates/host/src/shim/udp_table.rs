@@ -167,6 +167,7 @@ impl UdpTable {
     }
 }
 
+//~ datagrams: a datagram goes to the connected socket, then the exact address, then any
 #[cfg(test)]
 mod tests {
     use std::os::fd::AsFd;

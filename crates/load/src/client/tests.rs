@@ -130,6 +130,7 @@ fn every_request_is_answered_after_its_service_time() {
     }
 }
 
+//~ load: an overloaded or stalled server is sent every request on time (open loop)
 #[test]
 fn an_overloaded_server_is_sent_every_request_on_time() {
     // Twice the server's capacity: its queue grows by one request every 20 µs.
@@ -141,6 +142,7 @@ fn an_overloaded_server_is_sent_every_request_on_time() {
     assert!(breakdown.event > breakdown.service * 100, "{breakdown:?}");
 }
 
+//~ load: the same seed replays the same requests and report
 #[test]
 fn the_same_seed_gives_the_same_report() {
     let json = |seed| {
@@ -151,6 +153,7 @@ fn the_same_seed_gives_the_same_report() {
     assert_ne!(json(3), json(4));
 }
 
+//~ load: requests of a burst share connections
 #[test]
 fn requests_of_a_burst_share_connections() {
     let mut plan = plan(2, "burst 500 1s 0ns", "1us");
@@ -193,6 +196,7 @@ fn a_server_that_does_not_listen_is_named() {
     assert_eq!(error, "only 0 of 2 connections opened: 10.0.0.2:9 refused or reset the connection");
 }
 
+//~ load: a client opens and uses 100,000 connections on the stack
 #[test]
 fn more_connections_than_ports_are_refused_with_the_way_out() {
     let plan = plan(100_000, "uniform 10000", "1us");

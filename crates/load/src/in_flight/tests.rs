@@ -37,6 +37,7 @@ fn run(plan: &Plan, sends: impl Fn(u64) -> bool, answers: impl Fn(u64) -> bool) 
     in_flight.report().remove(0)
 }
 
+//~ load: an overloaded or stalled server is sent every request on time (open loop)
 #[test]
 fn a_server_that_stalls_does_not_hide_the_requests_it_holds_up() {
     let plan = plan("uniform 1000", 1, 1000);
@@ -49,6 +50,7 @@ fn a_server_that_stalls_does_not_hide_the_requests_it_holds_up() {
     assert!((p95 - 0.050).abs() < 0.002, "{p95}");
 }
 
+//~ load: latency counts from the intended send time
 #[test]
 fn latency_counts_from_when_a_request_was_due_however_late_it_was_sent() {
     let mut plan = plan("uniform 1000", 1, 10);
@@ -59,6 +61,7 @@ fn latency_counts_from_when_a_request_was_due_however_late_it_was_sent() {
     assert_eq!(report.max(), Span::from_millis(9));
 }
 
+//~ load: requests never sent are counted and reported first
 #[test]
 fn what_is_never_sent_is_counted_as_that() {
     let mut plan = plan("uniform 1000", 3, 100);
@@ -119,6 +122,7 @@ fn a_broken_connection_loses_what_was_sent_and_keeps_what_waits() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
+    //~ load: every request is accounted for once
     #[test]
     fn every_request_is_accounted_for_once(
         seed: u64,

@@ -69,6 +69,7 @@ fn load(plan: &Plan, target: SocketAddr, protocol: &Protocol) -> Result<Report, 
     run(plan, target, protocol, &clock, &mut |_| {}, &AtomicBool::new(false))
 }
 
+//~ load: the kernel's sockets can be used instead
 #[test]
 fn every_request_is_answered_over_the_kernels_sockets() {
     let target = server(8, serve_synthetic);
@@ -96,6 +97,7 @@ fn a_connection_that_dies_is_opened_again_and_its_requests_are_lost() {
     assert_eq!(report.answered() + unanswered, 40);
 }
 
+//~ load: the kernel's sockets can be used instead
 #[test]
 fn http_responses_are_matched_in_order() {
     let target = server(4, |mut stream| {

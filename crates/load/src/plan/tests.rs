@@ -14,6 +14,7 @@ fn plan() -> Plan {
     plan
 }
 
+//~ load: the same seed replays the same requests and report
 #[test]
 fn a_seed_replays_its_requests() {
     let with = |seed| Plan { seed, ..plan() }.sequence().take(1000).collect::<Vec<_>>();

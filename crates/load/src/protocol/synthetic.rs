@@ -250,6 +250,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(128))]
 
+        //~ load: synthetic requests carry service time, kind and length
         #[test]
         fn a_request_reads_as_it_was_written(request in requests(), cut in 0.0f64..1.0) {
             let mut bytes = Vec::new();

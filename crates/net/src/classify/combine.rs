@@ -69,6 +69,7 @@ mod tests {
         Arc::new(move |_: &PacketView<'_>| verdict)
     }
 
+    //~ classifiers: combined classifiers take the first verdict or the most urgent
     #[test]
     fn first_of_takes_the_first_verdict_and_most_urgent_of_the_lowest_level() {
         let check = |verdicts: &[Verdict], first, most_urgent| {

@@ -111,6 +111,7 @@ mod tests {
         assert_eq!(CurrentRequest::load(&[0; 64]), start);
     }
 
+    //~ classifiers: scenario 6: service times published in the private area count for that connection
     #[test]
     fn published_times_read_back_and_leave_the_classifiers_bytes_alone() {
         let mut private = [0; 64];

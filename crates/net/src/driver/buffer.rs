@@ -236,6 +236,7 @@ mod tests {
         assert_eq!(order(RxOrder::Fifo, 3, &[Some(7), Some(0), None, Some(0)]), (vec![0, 1, 2], vec![3]));
     }
 
+    //~ mechanisms: M1: the strict receive buffer returns the most urgent frame first, then the oldest
     #[test]
     fn strict_hands_out_the_most_urgent_and_then_the_oldest() {
         assert_eq!(

@@ -109,6 +109,7 @@ mod tests {
         Some(Arc::new(move |_: &PacketView<'_>| verdict))
     }
 
+    //~ mechanisms: M1: the driver classifier sees each frame; its verdict becomes metadata, and an invalid one is counted
     #[test]
     fn a_verdict_becomes_metadata_and_what_is_no_verdict_is_counted() {
         let one = DriverCounters { frames: 1, classified: 1, ..DriverCounters::default() };

@@ -75,6 +75,7 @@ mod tests {
     }
 
     proptest! {
+        //~ mechanisms: M4: the loss rate is that of the latest segments
         /// Independent of the rate before.
         #[test]
         fn a_share_is_what_the_path_is_like_now(

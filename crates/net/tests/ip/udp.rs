@@ -50,6 +50,7 @@ fn a_datagram_of_any_length_arrives_whole() {
     }
 }
 
+//~ mechanisms: M8: the urgent datagram is read first and displaces a less urgent one
 #[test]
 fn the_urgent_datagram_is_read_first_and_takes_the_place_of_another() {
     let classifier: net::classify::TransportClassifier =
@@ -157,6 +158,7 @@ fn a_datagram_to_everybody_is_heard() {
     }
 }
 
+//~ programs: packets carry the hop limit of their socket; segments below IP_MINTTL are dropped (RFC 5082)
 #[test]
 fn a_datagram_and_each_of_its_pieces_have_the_hop_limit_that_is_asked_for() {
     for (_, peer) in PAIRS {

@@ -31,6 +31,7 @@ fn send(peer: &mut Peer, payload: &[u8]) {
     peer.say(s);
 }
 
+//~ mechanisms: M3: the classifier nearest to the connection decides: connection, listener, stack, driver
 #[test]
 fn nearest_classifier_decides_and_the_driver_only_without_one() {
     let mut with_default = config(1);
@@ -46,6 +47,7 @@ fn nearest_classifier_decides_and_the_driver_only_without_one() {
     assert_eq!(levels(&peer.events), [5, 1, 5]);
 }
 
+//~ mechanisms: M3: accepted connections inherit their listener's classifier
 #[test]
 fn accepted_connections_inherit_their_listeners_classifier() {
     let mut with_default = config(1);
@@ -59,6 +61,7 @@ fn accepted_connections_inherit_their_listeners_classifier() {
     assert_eq!(levels(&events[0]), [3]);
 }
 
+//~ mechanisms: M3: a classifier can name its successor
 #[test]
 fn classifier_may_name_its_successor() {
     let (mut peer, conn) = Peer::established();
@@ -73,6 +76,7 @@ fn classifier_may_name_its_successor() {
     assert_eq!(levels(&peer.events), [6, 2, 2]);
 }
 
+//~ mechanisms: M2: the driver's verdict stands unless the transport classifier overrules it
 #[test]
 fn drivers_verdict_stands_unless_overruled() {
     let (mut peer, conn) = Peer::established();
@@ -112,6 +116,7 @@ fn failing_classifier_costs_one_verdict_and_is_counted() {
     assert_eq!((counters.classifier_panics, counters.classifier_out_of_range), (1, 1));
 }
 
+//~ classifiers: service times are learned from responses, by kind
 #[test]
 fn who_keeps_something_of_a_connection_is_told_of_answers() {
     let rules = "[[rule]]\nlayer = \"transport\"\npriority = 6\nresp = \"any\"\nservice = \"> 1ms\"\n";
@@ -179,6 +184,7 @@ fn most_urgent_of_released_segments_labels_the_event() {
     assert_eq!(peer.stack.received(conn), b"5a1b6c");
 }
 
+//~ mechanisms: M5: a private area can point to application memory
 #[test]
 fn private_area_is_shared_by_classifier_and_application() {
     let (mut peer, conn) = Peer::established();
@@ -200,6 +206,7 @@ fn private_area_is_shared_by_classifier_and_application() {
     assert_eq!(levels(&peer.events), [1, 1, 7, 1]);
 }
 
+//~ mechanisms: M4: a classifier sees metadata, bytes received, loss and recovery of its flow
 #[test]
 fn classifier_sees_what_the_flow_has_been_like() {
     let (mut peer, conn) = Peer::established();
@@ -225,6 +232,7 @@ fn watch(peer: &mut Peer, conn: net::ConnId) -> Arc<Mutex<Vec<FlowState>>> {
     seen
 }
 
+//~ mechanisms: M4: loss rate, window, RTT and bytes sent of a lossy flow have the right values
 #[test]
 fn classifier_sees_a_lossy_flow_as_it_is() {
     let (mut peer, conn) = Peer::established();
@@ -257,6 +265,7 @@ fn classifier_sees_a_lossy_flow_as_it_is() {
     assert!(Span::from_micros(99) < srtt && srtt < Span::from_micros(102), "{srtt}");
 }
 
+//~ classifiers: scenario 3: connections with long RTT or loss get low priority
 #[test]
 fn far_and_lossy_peers_are_low() {
     let level = |delay: Span, loss: u64| {
@@ -293,6 +302,7 @@ type Seen = Arc<Mutex<Vec<(u64, Vec<u8>, Verdict)>>>;
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
+    //~ mechanisms: M2: the transport classifier sees each new piece of payload in stream order
     #[test]
     fn bytes_get_their_requests_level_whatever_the_order_of_segments(
         requests in prop::collection::vec((0u8..8, 12usize..400), 1..12),

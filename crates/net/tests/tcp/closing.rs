@@ -204,6 +204,7 @@ fn unread_bytes_can_be_read_after_both_sides_closed() {
     assert_eq!(peer.closed(), [CloseReason::Finished]);
 }
 
+//~ programs: unread bytes can be read after a reset where configured
 #[test]
 fn unread_bytes_can_be_read_after_a_reset_where_that_is_configured() {
     for keeps in [false, true] {

@@ -299,6 +299,7 @@ fn ports_are_given_once() {
     assert_eq!(stack.connect(Time::ZERO, remote, None), Err(ConnectError::NoPort));
 }
 
+//~ run: a closed port refuses and keeps what it accepted
 #[test]
 fn a_port_that_is_listened_on_no_longer_refuses_and_keeps_what_it_accepted() {
     let mut world = World::perfect();

@@ -1,5 +1,7 @@
 //! Tests of hop limits: set on outgoing packets, enforced on incoming segments.
 
+//~ programs: packets carry the hop limit of their socket; segments below IP_MINTTL are dropped (RFC 5082)
+
 use net::stack::{ConnId, HopLimits, ListenOptions, SynCookies};
 use net::wire::ip::HOPS;
 use net::{EventKind, Stack};

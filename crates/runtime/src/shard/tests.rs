@@ -228,6 +228,7 @@ impl World {
     }
 }
 
+//~ runtime: an application frames, serves and closes: partial requests wait, invalid bytes reset the connection
 #[test]
 fn a_request_gets_its_response() {
     let mut world = world(1, |_| {});
@@ -241,6 +242,7 @@ fn a_request_gets_its_response() {
     assert_eq!(stats.stages.get(3, 3).max(), Span::from_micros(1));
 }
 
+//~ mechanisms: M6: waiting requests are served strictly by priority
 #[test]
 fn waiting_requests_are_served_by_priority_at_four_levels() {
     let mut world = world(1, |_| {});
@@ -251,6 +253,7 @@ fn waiting_requests_are_served_by_priority_at_four_levels() {
     assert_eq!(world.serve_all(), ["7 a\n", "0 d\n", "2 c\n", "2 e\n", "5 b\n"]);
 }
 
+//~ runtime: an application frames, serves and closes: partial requests wait, invalid bytes reset the connection
 #[test]
 fn a_torn_request_waits_for_its_rest() {
     let mut world = world(1, |_| {});
@@ -286,6 +289,7 @@ fn a_more_urgent_segment_makes_its_connection_more_urgent() {
     assert_eq!(world.counters().stale, 1);
 }
 
+//~ runtime: bounded queues lose nothing; a request that exceeds the receive buffer is refused
 #[test]
 fn a_full_event_queue_loses_nothing() {
     let mut world = world(1, |config| config.dispatch = Box::new(strict(1)));
@@ -297,6 +301,7 @@ fn a_full_event_queue_loses_nothing() {
     assert!(world.counters().queue_full >= 3);
 }
 
+//~ mechanisms: M7: steered priorities stay on their workers under every policy; impossible lists are refused
 #[test]
 fn steered_priorities_stay_on_their_worker() {
     let mut world = world(2, |config| {
@@ -310,6 +315,7 @@ fn steered_priorities_stay_on_their_worker() {
     assert_eq!(on, [(1, 7), (0, 0)]);
 }
 
+//~ mechanisms: M7: a worker receives only the priorities that it waits for
 #[test]
 fn a_worker_gets_only_the_priorities_it_waits_for() {
     let mut world = world(1, |config| config.dispatch = Box::new(fcfs(9)));
@@ -323,6 +329,7 @@ fn a_worker_gets_only_the_priorities_it_waits_for() {
     assert_eq!(world.serve_all(), ["7 low\n"]);
 }
 
+//~ mechanisms: M5: classifier and application exchange values in 64 private bytes, both ways
 #[test]
 fn shared_bytes_that_the_application_wrote_are_written_back() {
     let mut world = world(1, |_| {});
@@ -335,6 +342,7 @@ fn shared_bytes_that_the_application_wrote_are_written_back() {
     assert_eq!((private[1], private[9]), (1, 9), "what the classifier wrote meanwhile stays");
 }
 
+//~ runtime: bounded queues lose nothing; a request that exceeds the receive buffer is refused
 #[test]
 fn a_request_that_fills_the_receive_buffer_is_refused() {
     let mut world = world(1, |config| config.stack.recv_buffer = 4 * 1024);

@@ -54,6 +54,7 @@ fn a_program_that_only_stops_writing_still_reads() {
     assert_eq!(end.borrow().inbound, *b"late");
 }
 
+//~ programs: MSG_MORE and TCP_CORK hold small segments for at most 200 ms
 #[test]
 fn small_segments_wait_for_more_where_a_program_says_so() {
     let segments = |world: &World| world.client.counters().frames_received;
@@ -103,6 +104,7 @@ fn small_segments_wait_for_more_where_a_program_says_so() {
     }
 }
 
+//~ run: a killed program frees its connections
 #[test]
 fn a_killed_program_frees_its_connections() {
     let mut world = World::new(4);
@@ -150,6 +152,7 @@ fn what_a_program_answered_before_it_closed_in_haste_goes_out() {
     assert_eq!(world.closed, [EventKind::Closed(CloseReason::Reset)]);
 }
 
+//~ programs: a response written before unread bytes reset the connection is sent
 #[test]
 fn what_a_program_answered_goes_out_before_what_it_was_never_handed_resets() {
     let mut world = World::new(4);
@@ -204,6 +207,7 @@ fn a_connection_that_nobody_takes_is_reset() {
     assert_eq!((world.closed.len(), world.streams.counters.untaken), (2, 1), "refused by TCP");
 }
 
+//~ run: a program's answer reaches the stack before the frame that follows
 /// With several stacks, one may get the programs' events and answer them before another one
 /// receives the next frame.
 #[test]
@@ -216,6 +220,7 @@ fn what_another_stack_has_left_is_known_before_a_frame_that_follows() {
     assert_eq!((&world.closed[..], world.streams.connections()), (&[][..], 1));
 }
 
+//~ programs: TCP_FASTOPEN of a listener delivers the request with the SYN
 #[test]
 fn what_came_with_a_syn_is_handed_over_where_the_program_has_asked_for_it() {
     let mut world = World::without(100);
@@ -261,6 +266,7 @@ fn a_peer_that_resets_takes_the_pipe_along() {
     assert_eq!((world.streams.connections(), world.streams.counters.ended), (0, 1));
 }
 
+//~ programs: bytes that came before a reset are read before the error
 #[test]
 fn what_came_before_a_reset_is_read_before_the_end() {
     // More bytes than the pipe holds, and the reset in the same round.
@@ -288,6 +294,7 @@ fn what_came_before_a_reset_is_read_before_the_end() {
     assert_eq!((&world.received[..], world.streams.connections()), (&b""[..], 0));
 }
 
+//~ programs: bytes that a peer does not read stay with the program
 #[test]
 fn what_a_peer_does_not_read_stays_with_the_program_that_wrote_it() {
     let mut world = World::new(100);
@@ -309,6 +316,7 @@ fn what_a_peer_does_not_read_stays_with_the_program_that_wrote_it() {
     assert_eq!(unread + world.received.len(), written);
 }
 
+//~ programs: bytes are delivered to and collected from programs in the order of labels; every level gets its turn
 #[test]
 fn the_most_urgent_is_handed_over_first() {
     let mut world = World::new(100);
@@ -370,6 +378,7 @@ fn a_program_knows_how_urgent_something_is_before_it_has_it() {
     assert_eq!(world.streams.stack.private(conn).unwrap()[16..], [7; 48]);
 }
 
+//~ programs: a program reads its connection's round trip, loss and window
 #[test]
 fn a_program_is_told_what_its_connection_is_like() {
     let mut world = World::new(100);
@@ -416,6 +425,7 @@ fn read(world: &World, count: usize) -> usize {
     (0..count).filter(|&n| world.end(n).borrow().read_as.is_some()).count()
 }
 
+//~ programs: bytes are delivered to and collected from programs in the order of labels; every level gets its turn
 #[test]
 fn what_programs_wrote_is_collected_in_the_order_of_labels() {
     let mut world = answered(&[5, 7, 0, 5], b"answer");
@@ -424,6 +434,7 @@ fn what_programs_wrote_is_collected_in_the_order_of_labels() {
     assert_eq!(order, [Some(1), Some(3), Some(0), Some(2)]);
 }
 
+//~ programs: bytes just delivered to a program go before less urgent ones once
 #[test]
 fn what_a_program_was_just_handed_goes_before_what_is_less_urgent_once() {
     let mut world = answered(&[5, 7, 0, 5], b"answer");
@@ -435,6 +446,7 @@ fn what_a_program_was_just_handed_goes_before_what_is_less_urgent_once() {
     assert!(!world.streams.collect(world.now, level));
 }
 
+//~ programs: rounds are short and the program gets the shared core while some connections are more urgent
 #[test]
 fn rounds_are_short_and_programs_have_the_core_while_some_are_more_urgent() {
     let collected = |first| {
@@ -446,6 +458,7 @@ fn rounds_are_short_and_programs_have_the_core_while_some_are_more_urgent() {
     assert_eq!(collected(6), (2, true), "each level is served once");
 }
 
+//~ programs: bytes are delivered to and collected from programs in the order of labels; every level gets its turn
 #[test]
 fn bytes_that_fill_rounds_go_before_what_is_less_urgent_until_that_has_its_turn() {
     let rounds = 2 * (usize::from(PASSED_IN_A_ROW) + 1);
@@ -462,6 +475,7 @@ fn bytes_that_fill_rounds_go_before_what_is_less_urgent_until_that_has_its_turn(
     assert_eq!((1..=rounds).filter(had_turn).collect::<Vec<_>>(), [9, 18]);
 }
 
+//~ programs: bytes are delivered to and collected from programs in the order of labels; every level gets its turn
 #[test]
 fn every_level_has_a_turn_in_every_round() {
     let urgent = HANDED_MAX + 6;
@@ -478,6 +492,7 @@ fn every_level_has_a_turn_in_every_round() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
+    //~ programs: streams arrive intact and in order however small the pipe
     /// Model: each side reads what the other wrote, for any pipe size and program speed.
     #[test]
     fn streams_arrive_whole_and_in_order(
@@ -516,6 +531,7 @@ proptest! {
     }
 }
 
+//~ guard: admission control keeps connections from programs
 #[test]
 fn a_guard_keeps_connections_from_programs() {
     let mut world = World::new(1000);
@@ -596,6 +612,7 @@ impl Heard {
     }
 }
 
+//~ guard: the time until a program reads a connection's first bytes counts as waiting
 #[test]
 fn a_guard_hears_how_long_programs_leave_their_first_bytes_unread() {
     let mut heard = Heard::asked(WaitEnd::Accept);
@@ -614,6 +631,7 @@ fn a_guard_hears_how_long_programs_leave_their_first_bytes_unread() {
     assert_eq!(heard.look().0, 0);
 }
 
+//~ guard: `run --until answer` sheds by the time to the first response byte
 #[test]
 fn or_how_long_until_they_write_their_first() {
     let mut heard = Heard::asked(WaitEnd::Answer);

@@ -101,16 +101,19 @@ fn check(workers: Workers, shards: usize) {
     assert_eq!(responses, vec![1; shards]);
 }
 
+//~ runtime: a shard serves with worker threads or by itself
 #[test]
 fn worker_threads_serve_and_stop() {
     check(Workers::Threads, 1);
 }
 
+//~ runtime: a shard serves with worker threads or by itself
 #[test]
 fn a_shard_serves_its_own_requests() {
     check(Workers::Inline, 1);
 }
 
+//~ mechanisms: M7: an application can pull its events
 #[test]
 fn an_application_may_pull_its_events() {
     check(
@@ -124,6 +127,7 @@ fn an_application_may_pull_its_events() {
     );
 }
 
+//~ runtime: several shards serve side by side
 #[test]
 fn several_shards_serve_side_by_side() {
     check(Workers::Inline, 3);

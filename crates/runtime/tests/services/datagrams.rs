@@ -1,5 +1,7 @@
 //! Datagrams between tasks: ordered by label, bounded, answered to their sender.
 
+//~ tasks: the most urgent datagrams are received first and answered with their label
+
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 

@@ -123,6 +123,7 @@ fn without_a_free_buffer_a_task_waits_for_one() {
     assert_eq!(*order.lock().unwrap(), [3]);
 }
 
+//~ tasks: a cancelled file request keeps its buffer until the disk is done
 #[test]
 fn a_read_that_is_given_up_leaves_its_buffer_to_the_disk_until_that_is_done() {
     let (mut world, disk) = world(8, 1);
@@ -143,6 +144,7 @@ fn a_read_that_is_given_up_leaves_its_buffer_to_the_disk_until_that_is_done() {
     assert_eq!(*order.lock().unwrap(), [3]);
 }
 
+//~ tasks: a cancelled file request keeps its buffer until the disk is done
 #[test]
 fn a_shard_that_ends_waits_for_what_its_disk_has_begun() {
     let (mut world, disk) = world(2, 2);
@@ -160,6 +162,7 @@ fn a_shard_that_ends_waits_for_what_its_disk_has_begun() {
     assert_eq!((disk.in_flight(), disk.get("file")), (0, b"new".to_vec()));
 }
 
+//~ tasks: the age of a finished storage request is published until its task can run
 #[test]
 fn the_age_of_what_is_over_is_told_until_its_task_may_run() {
     let disk = MemoryDisk::new(64, 64, LEN);
@@ -241,6 +244,7 @@ fn a_disks_error_is_the_tasks() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
+    //~ tasks: a file read through io_uring returns what was written
     /// Tasks with disjoint parts of a file write and read there at random, some with urgent labels;
     /// the disk completes requests in any order.
     #[test]

@@ -1,5 +1,7 @@
 //! State shared by a task and its connection's classifier.
 
+//~ mechanisms: M3, M5: a handler gives its connection a classifier and memory
+
 use std::sync::Arc;
 
 use axum::routing::get;

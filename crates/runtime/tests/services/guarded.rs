@@ -1,5 +1,7 @@
 //! Tasks behind the common pipeline: guard, and receiving's time share.
 
+//~ tasks: tasks run behind admission control and keep their share of time in a flood
+
 use guard::{Limit, Policy, Signals};
 use net::device::memory;
 use queueing::{Span, Time};

@@ -1,5 +1,7 @@
 //! Ends of tasks: alone, in time, and within bounds.
 
+//~ tasks: a panic ends its task only; sleeps and timeouts are on time; tokio's mutexes and channels work
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 

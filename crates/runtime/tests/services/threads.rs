@@ -1,5 +1,7 @@
 //! Wake-ups and sockets from other threads, without a sleep that would hide a lost one.
 
+//~ tasks: worker threads park and unpark on request
+
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Instant;
@@ -168,6 +170,7 @@ fn computes_until_another_has_run(shards: usize, crew: WorkerOptions) -> (bool, 
     (seen.load(Ordering::Relaxed), counters[0])
 }
 
+//~ tasks: a handler that computes for long does not block others
 #[test]
 fn a_handler_that_computes_for_long_does_not_block_the_others() {
     let quantum = Quantum {
@@ -184,6 +187,7 @@ fn a_handler_that_computes_for_long_does_not_block_the_others() {
 
 static DEMOTED: AtomicBool = AtomicBool::new(false);
 
+//~ tasks: work stealing takes the most urgent task
 #[test]
 fn a_thread_without_work_takes_turns_of_anothers_tasks() {
     let crew = WorkerOptions { quantum: None, ..WorkerOptions::new(Span::ZERO) };

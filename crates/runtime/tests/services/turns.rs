@@ -1,5 +1,7 @@
 //! Polls on other threads: of the shard's spare thread, or of another shard's.
 
+//~ tasks: a handler that computes past the quantum hands its shard to a spare thread
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
@@ -64,6 +66,7 @@ fn a_task_that_waits_again_after_a_turn_elsewhere_is_its_shards() {
     assert_eq!(world.finish(&task), 5);
 }
 
+//~ tasks: work stealing takes the most urgent task
 #[test]
 fn what_is_taken_from_another_shard_is_its_most_urgent() {
     let (mut device, _far) = memory::pair(8, 1514);

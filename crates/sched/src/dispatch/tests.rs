@@ -39,12 +39,14 @@ fn check(policy: &mut dyn Dispatch, tasks: &[Task], expected: &[u64]) {
     assert!(policy.is_empty());
 }
 
+//~ dispatch: FCFS serves in order of arrival
 #[test]
 fn fcfs_serves_in_order_of_arrival_whatever_the_priority() {
     let tasks = [task(1, 7), task(2, 0), task(3, 3), task(4, 0)];
     check(&mut fcfs(9), &tasks, &[1, 2, 3, 4]);
 }
 
+//~ dispatch: strict priority serves the most urgent, then the oldest
 #[test]
 fn strict_serves_the_most_urgent_and_then_the_oldest() {
     let tasks = [task(1, 7), task(2, 3), task(3, 0), task(4, 3), task(5, 0)];
@@ -64,6 +66,7 @@ fn weighted_shares_service_by_weight() {
     check(&mut weighted(99, shares), &tasks, &[0, 1, 6, 2, 3, 7, 4, 5, 8]);
 }
 
+//~ dispatch: EDF and weighted with aging serve within their stated bounds
 #[test]
 fn old_heads_take_every_ninth_turn() {
     let shares = DrrConfig::by_count([100, 1, 1, 1, 1, 1, 1, 1], Span::from_micros(3));
@@ -73,6 +76,7 @@ fn old_heads_take_every_ninth_turn() {
     check(&mut policy, &tasks, &[1, 3, 4, 5, 6, 7, 8, 9, 10, 2, 11, 12]);
 }
 
+//~ dispatch: EDF and weighted with aging serve within their stated bounds
 #[test]
 fn a_bounded_policy_serves_a_task_within_its_bound() {
     for entry in POLICIES {
@@ -95,6 +99,7 @@ fn a_bounded_policy_serves_a_task_within_its_bound() {
     }
 }
 
+//~ dispatch: EDF and weighted with aging serve within their stated bounds
 #[test]
 fn under_edf_nothing_pushed_after_a_task_is_due_goes_before_it() {
     let window = Span::from_micros(100);
@@ -127,6 +132,7 @@ fn an_unknown_policy_is_refused_with_the_valid_names() {
     assert_eq!(error.to_string(), "policy \"sjf\" is not one of fcfs, strict, edf, weighted, darc");
 }
 
+//~ dispatch: DARC bounds the number of request kinds, profiles exactly, and supports 256 workers
 #[test]
 fn worker_sets_hold_256_workers() {
     let all = WorkerSet::first(256);
@@ -172,6 +178,7 @@ fn act() -> impl Strategy<Value = Act> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
+    //~ dispatch: every policy loses and duplicates nothing, and gives tasks only to workers that ask
     /// No task is lost or assigned twice, a worker is chosen only if it accepts the
     /// task, and the number of queued tasks is right.
     #[test]

@@ -1,5 +1,7 @@
 //! Priority order and buffer ownership over a memory disk.
 
+//~ tasks: file requests wait by label for disk, buffers and completion; none is lost or starves
+
 use proptest::prelude::*;
 use queueing::Span;
 

@@ -1,5 +1,7 @@
 //! An idle thread sleeps for any time; completions of its ring wake it.
 
+//~ tasks: a sleeping thread is woken by completions of its ring
+
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};

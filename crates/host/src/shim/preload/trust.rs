@@ -74,6 +74,7 @@ fn unmapped_user() -> Option<u32> {
     std::fs::read_to_string("/proc/sys/kernel/overflowuid").ok()?.trim().parse().ok()
 }
 
+//~ run: only this build's library is loaded, and as root only one that others cannot change
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -279,6 +279,7 @@ mod tests {
     }
 
     proptest! {
+        //~ run: random bytes on the control socket cause no panic
         #[test]
         fn random_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..80)) {
             let _ = Request::decode(&[&KEY[..], &bytes].concat(), &KEY);

@@ -107,6 +107,7 @@ mod tests {
 
     const CLEAN: End = End { error: None, whole: true, released: false };
 
+    //~ programs: a connection that ended in an error reports it once, and never as a complete response
     #[test]
     fn an_error_is_told_once() {
         let mut desk = SocketServer::open([9; 16]).expect("descriptors are left");
@@ -134,6 +135,7 @@ mod tests {
         assert_eq!([Take, Take].map(|by| desk.error(1 << 32, by)), [refused(Errno::PIPE), Answer::Done]);
     }
 
+    //~ programs: a connection that ended in an error reports it once, and never as a complete response
     #[test]
     fn a_connection_of_which_nothing_is_known_counts_as_reset() {
         let mut desk = SocketServer::open([10; 16]).expect("descriptors are left");

@@ -208,6 +208,7 @@ fn addresses_that_are_not_ours_are_the_kernels() {
     soon(|| world.bind(&again).0 == Answer::Done);
 }
 
+//~ run: a closed socket's address is free at once
 #[test]
 fn who_left_is_noticed_by_the_request_that_wants_the_address() {
     let mut world = World::new(8);
@@ -234,6 +235,7 @@ fn who_left_is_noticed_by_the_request_that_wants_the_address() {
     }
 }
 
+//~ programs: a closed listener frees its port and resets its waiting connections
 #[test]
 fn who_listens_no_longer_leaves_the_port() {
     let mut world = World::new(6);
@@ -285,6 +287,7 @@ fn a_program_that_leaves_no_room_for_its_answer_is_not_waited_for() {
     }
 }
 
+//~ run: socket options are mapped, or refused and counted
 #[test]
 fn options_are_told_or_refused_and_counted() {
     let mut world = World::new(7);
@@ -311,6 +314,7 @@ fn option(world: &mut World, id: u64, level: i32, name: i32) -> (Result<Vec<u8>,
     )
 }
 
+//~ programs: socket options report the stack's state: TCP_INFO, SO_ACCEPTCONN and the like
 #[test]
 fn the_stack_is_asked_what_only_it_knows() {
     let mut world = World::new(16);
@@ -341,6 +345,7 @@ fn the_stack_is_asked_what_only_it_knows() {
     world.desk.answer(77, &SocketInfo::gone());
 }
 
+//~ programs: TCP_FASTOPEN of a listener delivers the request with the SYN
 #[test]
 fn data_may_come_with_a_syn_where_all_who_listen_have_asked_for_it() {
     let mut world = World::new(34);
@@ -373,6 +378,7 @@ fn data_may_come_with_a_syn_where_all_who_listen_have_asked_for_it() {
     assert_eq!(says(&mut world, ask(first, -1)), no);
 }
 
+//~ programs: packets carry the hop limit of their socket; segments below IP_MINTTL are dropped (RFC 5082)
 /// The stack answers SYNs with them, before there is a connection that could inherit options.
 #[test]
 fn the_stack_is_told_hop_limits_of_listeners_while_all_that_share_a_port_agree() {
@@ -419,6 +425,7 @@ fn connections_inherit_what_was_set_on_their_listener() {
     assert_eq!(world.poll(), [SocketEvent::Set { id: 9, setting: idle }], "the last value of each option");
 }
 
+//~ programs: a program reads its connections' labels
 #[test]
 fn a_program_reads_how_urgent_its_connections_are() {
     let mut world = World::new(8);
@@ -443,6 +450,7 @@ fn a_program_reads_how_urgent_its_connections_are() {
     assert_eq!((answer, &happened[..]), (Answer::Done, &[set][..]));
 }
 
+//~ run: requests without the run's key are refused
 #[test]
 fn whoever_lacks_the_key_is_not_heard() {
     let mut world = World::new(8);
@@ -471,6 +479,7 @@ fn a_desk_that_is_gone_is_the_network_that_is_down() {
     assert_eq!(asked.err(), Some(Errno::NETDOWN));
 }
 
+//~ programs: a listener's own rules are set before it listens
 #[test]
 fn rules_of_a_listeners_own_are_taken_before_it_listens() {
     const RULES: &[u8] = b"[[rule]]\nlayer = \"transport\"\nrtt = \"> 50ms\"\npriority = 7\n";
@@ -514,6 +523,7 @@ fn reached(seam: ShimClient, id: u64) -> ShmSendBuffers {
     outboxes
 }
 
+//~ programs: bytes in the shared send buffer go before bytes in the socket pair
 #[test]
 fn what_is_in_the_outbox_comes_before_what_is_in_the_pair() {
     let mut world = World::new(30);

@@ -262,6 +262,7 @@ fn in_a_child(check: impl FnOnce()) -> i32 {
     status
 }
 
+//~ programs: a process killed while writing leaves the send buffer usable by the next connection
 #[test]
 fn a_lock_of_a_process_that_was_killed_is_broken_for_the_next_connection() {
     let (stack, program) = both(1);
@@ -305,6 +306,7 @@ fn a_connection_that_begins_while_somebody_copies_for_the_one_before_takes_the_p
     assert!(program.put(conn(3), once(&b"a"[..]), || true), "the lock is free");
 }
 
+//~ programs: a process killed while writing leaves the send buffer usable by the next connection
 #[test]
 fn memory_that_programs_touch_and_say_nothing_of_is_taken_away() {
     let (stack, file) = ShmSendBuffers::new(1).unwrap();
@@ -328,6 +330,7 @@ fn memory_that_programs_touch_and_say_nothing_of_is_taken_away() {
     assert_eq!(taken(&stack, conn), b"a");
 }
 
+//~ programs: programs with little address space, locked memory or few descriptors are served
 /// memcached -k locks all its mappings.
 #[test]
 fn a_process_that_locks_its_memory_or_may_have_little_has_of_it_what_it_touches() {

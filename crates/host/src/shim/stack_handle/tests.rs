@@ -1,5 +1,7 @@
 //! Tests with two stacks at one socket server, and a client.
 
+//~ run: several stacks share listeners; each connection belongs to one stack
+
 use std::io::Write as _;
 use std::net::IpAddr;
 use std::os::fd::AsFd;

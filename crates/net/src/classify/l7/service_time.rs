@@ -100,6 +100,7 @@ impl Entry {
     }
 }
 
+//~ classifiers: learned service times are bounded and fade
 #[cfg(test)]
 mod tests {
     use super::super::{Protocol, Request};

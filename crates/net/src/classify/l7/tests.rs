@@ -314,6 +314,7 @@ fn protocols() -> [Protocol; 6] {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
 
+    //~ classifiers: rules on HTTP, RESP, memcached, TLS SNI and custom messages label every segment of a request
     #[test]
     fn pipelined_commands_are_found_whatever_the_cut(
         commands in proptest::collection::vec((proptest::collection::vec(word(), 1..5), any::<bool>()), 1..12),
@@ -328,6 +329,7 @@ proptest! {
         prop_assert_eq!((told.begun, told.ended, why), (expected, commands.len(), None));
     }
 
+    //~ classifiers: rules on HTTP, RESP, memcached, TLS SNI and custom messages label every segment of a request
     #[test]
     fn http_bodies_of_any_bytes_hide_no_request(
         bodies in proptest::collection::vec((noise(), any::<bool>()), 1..8),

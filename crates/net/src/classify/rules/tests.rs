@@ -180,6 +180,7 @@ fn a_rule_of_the_other_layer_hides_nothing() {
     assert_eq!(shown, [("rule 1", Layer::Driver, Level(0)), ("b", Layer::Transport, Drop)]);
 }
 
+//~ classifiers: declarative rules on packets and flows mean what they say; the first match decides
 #[test]
 fn the_first_rule_that_matches_decides_and_the_default_stands_behind_it() {
     let policy = Policy::parse(
@@ -215,6 +216,7 @@ fn the_first_rule_that_matches_decides_and_the_default_stands_behind_it() {
     assert_eq!(view(&[0xff; 60], |v| driver(v)), Verdict::Default(6));
 }
 
+//~ classifiers: declarative rules on packets and flows mean what they say; the first match decides
 #[test]
 fn transport_rules_see_the_flow_and_leave_the_drivers_verdict() {
     let policy = Policy::parse(
@@ -319,6 +321,7 @@ fn within(range: Option<Range>, value: Option<u64>) -> bool {
 }
 
 proptest! {
+    //~ classifiers: declarative rules on packets and flows mean what they say; the first match decides
     #[test]
     fn a_compiled_driver_policy_means_what_its_rules_say(
         rules in proptest::collection::vec(rule(), 0..6),
@@ -350,6 +353,7 @@ proptest! {
         });
     }
 
+    //~ classifiers: declarative rules on packets and flows mean what they say; the first match decides
     #[test]
     fn a_compiled_transport_policy_means_what_its_rules_say(
         rules in proptest::collection::vec(rule(), 0..6),

@@ -34,6 +34,7 @@ mod tests {
     use super::*;
     use crate::classify::testing::{Packet, view};
 
+    //~ classifiers: scenario 2: the first matching keyword, or the header's tag, decides
     #[test]
     fn the_first_word_that_fits_decides() {
         let level = |n| Priority::new(n).unwrap();

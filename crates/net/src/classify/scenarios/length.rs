@@ -16,6 +16,7 @@ mod tests {
     use super::*;
     use crate::classify::{Verdict, testing::view};
 
+    //~ classifiers: scenario 1: frames over the length threshold get low priority
     #[test]
     fn only_frames_over_the_threshold_are_low() {
         let classifier = length(1000);

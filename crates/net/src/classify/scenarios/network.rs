@@ -23,6 +23,7 @@ mod tests {
     use super::*;
     use crate::classify::{Verdict, testing::Flow};
 
+    //~ classifiers: scenario 3: connections with long RTT or loss get low priority
     #[test]
     fn far_and_lossy_connections_are_low() {
         let classifier = network(Span::from_millis(100), 0.005);

@@ -110,6 +110,7 @@ mod tests {
 
     const AT: KindAt = KindAt { magic: (0, b"GW"), kind_at: 3 };
 
+    //~ classifiers: scenario 6: request kinds with long measured service times get low priority
     #[test]
     fn kinds_that_run_long_are_low_once_they_are_known() {
         let times = Arc::new(ServiceTimes::new());
@@ -125,6 +126,7 @@ mod tests {
         check(b"GW\x01", Verdict::NoVerdict);
     }
 
+    //~ classifiers: scenario 6: service times published in the private area count for that connection
     #[test]
     fn what_the_application_published_on_a_connection_counts_on_that_one() {
         let classifier = service_time_private(AT, Span::from_micros(10));
@@ -137,6 +139,7 @@ mod tests {
         assert_eq!(untold.segment(&classifier, b"GW\x01\x05"), Verdict::NoVerdict);
     }
 
+    //~ classifiers: scenario 6: request kinds with long measured service times get low priority
     #[test]
     fn an_average_follows_what_is_observed() {
         let times = ServiceTimes::new();

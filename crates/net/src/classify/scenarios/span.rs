@@ -149,6 +149,7 @@ mod tests {
         assert_eq!(got, expected);
     }
 
+    //~ classifiers: scenario 5: later packets of a request get the priority of its first
     #[test]
     fn later_packets_get_the_priority_of_the_first() {
         let (urgent, other) = (request(0, 4096), request(6, 100));
@@ -208,6 +209,7 @@ mod tests {
     }
 
     proptest! {
+        //~ classifiers: scenario 5: later packets of a request get the priority of its first
         #[test]
         fn any_cut_gives_the_most_urgent_request_it_touches(
             requests in proptest::collection::vec((0u8..8, 12usize..200), 1..12),

@@ -41,6 +41,7 @@ mod tests {
     use super::*;
     use crate::classify::testing::{Packet, view};
 
+    //~ classifiers: scenario 2: the first matching keyword, or the header's tag, decides
     #[test]
     fn only_a_header_names_a_level() {
         let at = TagAt { magic: (0, b"GW"), level_at: 4 };

@@ -20,6 +20,7 @@ mod tests {
     use super::*;
     use crate::classify::{Verdict, testing::Flow};
 
+    //~ classifiers: scenario 4: a connection's priority falls when it passes the threshold of bytes
     #[test]
     fn a_connection_falls_when_it_passes_the_threshold() {
         let classifier = volume(Bytes::new(2_000));

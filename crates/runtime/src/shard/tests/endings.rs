@@ -2,6 +2,7 @@
 
 use super::*;
 
+//~ runtime: an application frames, serves and closes: partial requests wait, invalid bytes reset the connection
 #[test]
 fn bytes_that_are_no_request_reset_their_connection() {
     let mut world = world(1, |_| {});
@@ -11,6 +12,7 @@ fn bytes_that_are_no_request_reset_their_connection() {
     assert_eq!((world.counters().invalid, world.counters().aborted), (1, 1));
 }
 
+//~ runtime: a panic of the application resets its connection only
 #[test]
 fn a_panic_of_the_application_costs_its_connection_only() {
     let mut world = world(1, |_| {});
@@ -59,6 +61,7 @@ fn a_connection_closed_while_its_last_request_is_served_ends_with_the_response()
     assert_eq!(world.counters().truncated, 0);
 }
 
+//~ runtime: an application frames, serves and closes: partial requests wait, invalid bytes reset the connection
 #[test]
 fn an_application_that_closes_is_obeyed_after_its_response() {
     let mut world = world(1, |_| {});
@@ -68,6 +71,7 @@ fn an_application_that_closes_is_obeyed_after_its_response() {
     assert_eq!((world.text(id), world.closed.clone()), ("C\n".to_owned(), vec![id]));
 }
 
+//~ runtime: bounded queues lose nothing; a request that exceeds the receive buffer is refused
 #[test]
 fn a_response_larger_than_the_send_buffer_arrives_whole() {
     let mut world = world(1, |config| config.stack.send_buffer = 8 * 1024);

@@ -1,5 +1,7 @@
 //! Responses to peers that read slowly, or not at all.
 
+//~ runtime: memory of responses that peers do not read is bounded by `memory_max` and returned
+
 use super::*;
 use crate::app::Body;
 

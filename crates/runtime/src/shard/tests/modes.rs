@@ -47,27 +47,32 @@ fn check(mode: Mode, requests: &[&str], expected: &[&str]) -> World {
 
 const MIX: [&str; 5] = ["7 a\n", "0 b\n", "5 c\n", "0 d\n", "3 e\n"];
 
+//~ dispatch: mode `none` serves in order of arrival
 #[test]
 fn without_priority_who_comes_first_goes_first() {
     check(Mode::None, &MIX, &MIX);
 }
 
+//~ mechanisms: M6: the driver's labels order the event queue
 #[test]
 fn labels_of_the_driver_order_the_event_queue_too() {
     check(Mode::Lns, &MIX, &["0 b\n", "0 d\n", "3 e\n", "5 c\n", "7 a\n"]);
 }
 
+//~ dispatch: mode `adps` serves by application-defined priority
 #[test]
 fn application_defined_priority_goes_first() {
     check(Mode::Adps, &MIX, &["0 b\n", "0 d\n", "3 e\n", "5 c\n", "7 a\n"]);
 }
 
+//~ dispatch: mode `ideal` drops less urgent frames in the driver, or preempts them in the simulator
 #[test]
 fn ideally_less_urgent_packets_are_dropped_by_the_driver() {
     let world = check(Mode::Ideal, &MIX, &["0 b\n", "0 d\n", "3 e\n"]);
     assert_eq!(world.counters().driver.dropped_by_verdict, 2);
 }
 
+//~ dispatch: mode `darc` reserves a worker for the short kind
 #[test]
 fn darc_keeps_a_worker_for_the_short_kind() {
     let mut world = world_in(Mode::Darc, 2);
@@ -97,6 +102,7 @@ fn check_torn(mode: Mode, expected: [&str; 3]) {
     assert_eq!(world.serve_all(), expected, "{mode}");
 }
 
+//~ dispatch: mode `lns` keeps a long request urgent only with a classifier that knows the flow
 #[test]
 fn only_a_classifier_that_knows_the_flow_keeps_a_long_request_urgent() {
     check_torn(Mode::None, ["5 busy\n", "3 other\n", "0 torn\n"]);

@@ -4,6 +4,7 @@ use net::classify::DriverClassifier;
 
 use super::*;
 
+//~ runtime: a request becomes as urgent as its most urgent segment
 #[test]
 fn an_urgent_request_behind_one_in_service_goes_next() {
     let mut world = world(1, |_| {});
@@ -14,6 +15,7 @@ fn an_urgent_request_behind_one_in_service_goes_next() {
     assert_eq!(world.serve_all(), ["7 slow\n", "0 urgent\n", "3 other\n"]);
 }
 
+//~ runtime: a request becomes as urgent as its most urgent segment
 #[test]
 fn a_waiting_request_stays_as_urgent_as_its_most_urgent_segment() {
     let mut world = world(1, |_| {});
@@ -175,6 +177,7 @@ fn what_the_driver_classifier_does_wrong_is_counted_and_the_stack_goes_on() {
     assert_eq!(world.text(id), "x\ny\nz\n");
 }
 
+//~ mechanisms: M5: classifier and application exchange values in 64 private bytes, both ways
 #[test]
 fn classifier_and_application_talk_through_the_shared_bytes() {
     // The classifier counts a connection's segments and prefers connections that the application
@@ -198,6 +201,7 @@ fn classifier_and_application_talk_through_the_shared_bytes() {
     assert_eq!((world.text(member), world.text(guest)), ("W\n2R\n".to_owned(), "1R\n".to_owned()));
 }
 
+//~ mechanisms: M3, M5: an application gives one connection its own classifier and memory
 #[test]
 fn an_application_gives_one_connection_its_own_classifier_and_memory() {
     let mut world = world(1, |_| {});

@@ -1,5 +1,7 @@
 //! Datagrams that programs receive and send.
 
+//~ datagrams: datagrams are delivered and collected in the order of labels; overflow is counted
+
 use net::stack::{SendOptions, UdpId, UdpOptions, UdpPath};
 use net::wire::icmp::Cause;
 use net::wire::ip::TrafficClass;
@@ -60,6 +62,7 @@ fn datagrams_pass_both_ways() {
     assert_eq!((datagrams_in, datagrams_out, bytes_in, bytes_out), (3, 3, 5008, 5008));
 }
 
+//~ datagrams: UDP_SEGMENT cuts up to 128 datagrams, by option or control data
 /// Each segment of a send call is a datagram, also where the stack is full in between.
 #[test]
 fn what_is_sent_at_once_leaves_in_segments() {
@@ -78,6 +81,7 @@ fn what_is_sent_at_once_leaves_in_segments() {
     assert_eq!(world.streams.counters().bytes_out, 65_500);
 }
 
+//~ datagrams: IP_TOS and IPV6_TCLASS are set and reported, with ECN bits
 /// RFC 3168: a sender of datagrams sets their ECN bits, and a receiver can read them.
 #[test]
 fn what_ip_says_of_datagrams_passes_both_ways() {
@@ -98,6 +102,7 @@ fn what_ip_says_of_datagrams_passes_both_ways() {
     }
 }
 
+//~ datagrams: UDP_GRO delivers several datagrams of one length in one call
 /// A socket with UDP_GRO gets the same bytes as one without, in fewer pieces; a merge ends where
 /// the socket is full.
 #[test]
@@ -128,6 +133,7 @@ fn datagrams_of_one_length_are_handed_over_at_once_where_that_is_wanted() {
     }
 }
 
+//~ datagrams: with IP_MTU_DISCOVER a datagram longer than the link is dropped and not fragmented
 /// A probe for the path's MTU is dropped if it is too long, and no other datagram is (RFC 8899).
 #[test]
 fn what_is_not_to_be_cut_is_sent_whole_or_not_at_all() {
@@ -212,6 +218,7 @@ fn what_the_stack_has_no_room_for_waits_and_is_sent() {
     assert_eq!((datagrams_out, datagrams_unsent), (400, 0));
 }
 
+//~ datagrams: a connected socket reports a missing listener once, by the next call
 #[test]
 fn a_program_hears_that_nobody_listens() {
     let (mut world, _) = World::with_mail(1);

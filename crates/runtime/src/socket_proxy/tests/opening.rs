@@ -1,5 +1,7 @@
 //! Connections that programs open.
 
+//~ programs: attempts to connect that are refused, unreachable or time out are reported and leave nothing
+
 use net::classify::PacketMeta;
 use net::stack::ListenOptions;
 

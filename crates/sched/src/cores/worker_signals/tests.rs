@@ -1,5 +1,7 @@
 //! Encoding of worker signals, and their sum over workers.
 
+//~ tasks: a worker publishes its queue's age and its request's start, and parks on request
+
 use proptest::prelude::*;
 
 use super::*;

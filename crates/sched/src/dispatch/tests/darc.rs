@@ -44,6 +44,7 @@ fn first_come_first_served_until_the_window_is_full() {
     check(&mut darc, &[of(4, Some(LONG)), of(5, None), of(6, Some(SHORT))], &[6, 4, 5]);
 }
 
+//~ dispatch: DARC reserves workers by demand, groups similar kinds, and short requests steal from long ones only
 #[test]
 fn workers_are_reserved_by_demand() {
     let shares = [share(1, 1e3, 0.4), share(2, 100e3, 0.6)];
@@ -54,6 +55,7 @@ fn workers_are_reserved_by_demand() {
     assert_eq!(reservation.spillway, WorkerId(9));
 }
 
+//~ dispatch: DARC reserves workers by demand, groups similar kinds, and short requests steal from long ones only
 #[test]
 fn kinds_of_similar_length_share_a_group_of_which_the_first_is_the_measure() {
     let shares = [share(1, 100.0, 0.1), share(2, 119.0, 0.1), share(3, 121.0, 0.1), share(4, 145.0, 0.7)];
@@ -83,6 +85,7 @@ fn without_a_declaration_the_most_urgent_label_seen_decides() {
     check(&mut darc, &[of(3, Some(SHORT)), of(4, Some(LONG))], &[4, 3]);
 }
 
+//~ dispatch: DARC reserves workers by demand, groups similar kinds, and short requests steal from long ones only
 #[test]
 fn when_workers_run_out_the_last_is_shared() {
     let shares = [share(1, 1.0, 0.1), share(2, 10.0, 0.1), share(3, 100.0, 0.8)];
@@ -91,6 +94,7 @@ fn when_workers_run_out_the_last_is_shared() {
     assert_eq!(reserved, [workers([0]), workers([1]), workers([1])]);
 }
 
+//~ dispatch: DARC reserves workers by demand, groups similar kinds, and short requests steal from long ones only
 #[test]
 fn short_requests_steal_from_long_ones_and_never_the_reverse() {
     let mut darc = profiled(DarcSettings::default(), 1, 100);
@@ -103,6 +107,7 @@ fn short_requests_steal_from_long_ones_and_never_the_reverse() {
     assert_eq!(darc.assign(Time::ZERO, &idle([0, 2])), Some((WorkerId(2), of(900, Some(LONG)))));
 }
 
+//~ dispatch: DARC reserves workers by demand, groups similar kinds, and short requests steal from long ones only
 #[test]
 fn requests_of_unknown_kind_run_on_the_spillway_after_all_others() {
     let mut darc = profiled(DarcSettings::default(), 1, 100);
@@ -115,6 +120,7 @@ fn requests_of_unknown_kind_run_on_the_spillway_after_all_others() {
     assert_eq!(darc.assign(Time::ZERO, &idle([3])).unwrap().1.token, 901);
 }
 
+//~ dispatch: DARC changes its reservations only when requests wait and demand has moved
 #[test]
 fn workers_are_reserved_anew_only_when_requests_wait_and_demand_has_moved() {
     let mut darc = profiled(DarcSettings::default(), 1, 100);
@@ -143,6 +149,7 @@ fn workers_are_reserved_anew_only_when_requests_wait_and_demand_has_moved() {
     assert_ne!(darc.reservation(), first.as_ref());
 }
 
+//~ dispatch: DARC bounds the number of request kinds, profiles exactly, and supports 256 workers
 #[test]
 fn the_number_of_kinds_a_client_can_invent_is_bounded() {
     let mut darc = Darc::new(2, 1_000, DarcSettings { samples: 256, ..DarcSettings::default() });
@@ -159,6 +166,7 @@ fn the_number_of_kinds_a_client_can_invent_is_bounded() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
+    //~ dispatch: DARC bounds the number of request kinds, profiles exactly, and supports 256 workers
     /// Means, ratios and demands are those of the definition.
     #[test]
     fn the_profile_is_what_arithmetic_says(samples in prop::collection::vec((0u16..6, 0u64..1_000_000), 1..200)) {
@@ -175,6 +183,7 @@ proptest! {
         }
     }
 
+    //~ dispatch: DARC bounds the number of request kinds, profiles exactly, and supports 256 workers
     /// Every group has a worker; reservations overlap only at the spillway; a group
     /// steals only from longer ones.
     #[test]

@@ -17,12 +17,14 @@ fn check(lists: Lists<'_>, expected: Result<&[(u8, &[u8])], &str>) {
     }
 }
 
+//~ mechanisms: M7: steered priorities stay on their workers under every policy; impossible lists are refused
 #[test]
 fn a_list_steers_its_levels_and_leaves_the_others_to_everyone() {
     check(&[("low", &[3])], Ok(&[(0, &[0, 1, 2, 3]), (3, &[0, 1, 2, 3]), (4, &[3]), (7, &[3])]));
     check(&[("0", &[0, 1]), ("2-5", &[2])], Ok(&[(0, &[0, 1]), (1, &[0, 1, 2, 3]), (2, &[2]), (5, &[2])]));
 }
 
+//~ mechanisms: M7: steered priorities stay on their workers under every policy; impossible lists are refused
 #[test]
 fn what_nobody_could_serve_is_refused_with_what_would_be_valid() {
     check(&[("low", &[])], Err("steering low: [] lists no worker; list workers of 0..=3"));
@@ -45,6 +47,7 @@ fn what_nobody_could_serve_is_refused_with_what_would_be_valid() {
     );
 }
 
+//~ mechanisms: M7: steered priorities stay on their workers under every policy; impossible lists are refused
 #[test]
 fn under_every_policy_steered_tasks_stay_on_their_workers() {
     for entry in POLICIES {

@@ -167,6 +167,7 @@ impl App for Application {
 mod tests {
     use super::*;
 
+    //~ classifiers: scenarios can be selected by name in the simulator
     #[test]
     fn classifiers_read_as_they_are_written() {
         assert_eq!("length 200".parse(), Ok(Driver::Length(200)));

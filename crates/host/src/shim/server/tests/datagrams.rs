@@ -253,6 +253,7 @@ fn what_a_program_sent_before_it_ended_is_collected() {
     assert_eq!(world.desk.letter(id, 7, &mut bytes), QueuedDatagram::End { port: 53, last: true });
 }
 
+//~ datagrams: IP_PKTINFO reports and sets the local address
 #[test]
 fn a_socket_is_told_our_end_where_it_asks_and_says_from_which_it_sends() {
     let mut world = World::new(49);
@@ -298,6 +299,7 @@ fn a_socket_is_told_our_end_where_it_asks_and_says_from_which_it_sends() {
     }
 }
 
+//~ datagrams: UDP_SEGMENT cuts up to 128 datagrams, by option or control data
 #[test]
 fn what_is_sent_at_once_is_cut_as_the_message_says_or_the_socket_does() {
     let mut world = World::new(48);
@@ -342,6 +344,7 @@ fn what_is_sent_at_once_is_cut_as_the_message_says_or_the_socket_does() {
     assert_eq!(lens.collect::<Vec<_>>(), [40, 40, 20]);
 }
 
+//~ datagrams: IP_TOS and IPV6_TCLASS are set and reported, with ECN bits
 /// Each IP version has its own options; ancillary data overrides the socket's.
 #[test]
 fn a_socket_is_told_the_traffic_class_where_it_asks_and_says_its_own() {
@@ -390,6 +393,7 @@ fn a_socket_is_told_the_traffic_class_where_it_asks_and_says_its_own() {
     assert_eq!(other.told().class, Some(3));
 }
 
+//~ datagrams: UDP_GRO delivers several datagrams of one length in one call
 #[test]
 fn datagrams_are_handed_over_at_once_to_a_socket_that_takes_them_so() {
     let mut world = World::new(52);
@@ -436,6 +440,7 @@ fn what_is_too_much_at_once_is_handed_over_one_by_one() {
     assert!(came.iter().map(Vec::as_slice).eq(payload.chunks(1000).take(came.len())));
 }
 
+//~ datagrams: with IP_MTU_DISCOVER a datagram longer than the link is dropped and not fragmented
 #[test]
 fn a_socket_that_probes_for_the_mtu_sends_nothing_that_may_be_cut() {
     let mut world = World::new(51);

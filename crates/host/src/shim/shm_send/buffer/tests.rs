@@ -1,6 +1,8 @@
 //! Tests of the protocol: bytes arrive complete, once and in order by either path, and a sleeping
 //! stack is woken.
 
+//~ programs: the shared send buffer loses, repeats and reorders nothing, under all interleavings
+
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 
@@ -369,6 +371,7 @@ mod interleavings {
         });
     }
 
+    //~ programs: a withdrawn write is neither lost nor repeated, under all interleavings
     /// The stack falls asleep and wakes by itself, as it does after an earlier write; meanwhile a
     /// write is withdrawn, and another of the same length follows.
     #[test]

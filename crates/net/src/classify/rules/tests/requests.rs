@@ -107,6 +107,7 @@ fn questions_hide_what_they_cover() {
     check("resp = \"any\"\nservice = \"> 1ms\"", "resp = \"any\"", true);
 }
 
+//~ classifiers: rules on HTTP, RESP, memcached, TLS SNI and custom messages label every segment of a request
 #[test]
 fn http_is_known_by_path_and_header_once_the_head_is_there() {
     let (policy, transport) =
@@ -134,6 +135,7 @@ fn what_the_driver_said_stands_where_no_rule_holds() {
     assert_eq!(flow.segment(&transport, b"T a\r\n"), Level(0));
 }
 
+//~ classifiers: rules on HTTP, RESP, memcached, TLS SNI and custom messages label every segment of a request
 #[test]
 fn a_server_is_known_by_the_name_in_the_hello() {
     let (_, transport) = one("tls = { sni = \"*.Shop.example\" }");
@@ -157,6 +159,7 @@ fn a_server_is_known_by_the_name_in_the_hello() {
     check(b"x", Level(5));
 }
 
+//~ classifiers: rules on HTTP, RESP, memcached, TLS SNI and custom messages label every segment of a request
 #[test]
 fn messages_are_known_by_the_bytes_that_an_operator_names() {
     let text = "default = 5\n[[rule]]\nlayer = \"transport\"\npriority = 0\nmessage = { offset = 2, hex = \"07\" }\n";
@@ -170,6 +173,7 @@ fn messages_are_known_by_the_bytes_that_an_operator_names() {
     assert_eq!(verdicts(&transport, &segments), [0, 0, 5, 0].map(Level));
 }
 
+//~ classifiers: a request dropped by a rule is dropped again when it is retransmitted
 #[test]
 fn a_request_that_is_dropped_is_dropped_when_it_comes_again() {
     let (_, transport) =
@@ -201,6 +205,7 @@ fn exchange(
     verdict
 }
 
+//~ classifiers: service times are learned from responses, by kind
 #[test]
 fn what_a_kind_takes_is_learned_from_its_answers() {
     let (policy, transport) = policy(
@@ -279,6 +284,7 @@ priority = 6
 rtt = "> 50ms"
 "#;
 
+//~ classifiers: an explanation names the rule that a request matches and what each other rule misses
 #[test]
 fn every_rule_that_was_asked_says_what_it_misses() {
     let (policy, _) = policy(EXPLAINED);
@@ -325,6 +331,7 @@ fn at_most_as_many_rules_ask_as_a_mark_has_bits() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
+    //~ classifiers: rules on HTTP, RESP, memcached, TLS SNI and custom messages label every segment of a request
     /// The expected level follows from the bounds of each command and of its head.
     #[test]
     fn a_segment_is_as_urgent_as_the_most_urgent_command_that_it_shows(
@@ -358,6 +365,7 @@ proptest! {
         }
     }
 
+    //~ classifiers: an explanation names the rule that a request matches and what each other rule misses
     #[test]
     fn an_explanation_says_what_the_classifiers_say(packet in Packet::any(), srtt in proptest::option::of(0u64..100)) {
         let (policy, transport) = policy(EXPLAINED);
